@@ -7,7 +7,7 @@ require (
 	github.com/containers/common v0.64.2
 	github.com/containers/image/v5 v5.36.2
 	github.com/containers/storage v1.59.1
-	github.com/coreos/ignition/v2 v2.26.0
+	github.com/coreos/ignition/v2 v2.24.0
 	github.com/distribution/distribution/v3 v3.1.2
 	github.com/google/go-containerregistry v0.20.6
 	github.com/klauspost/compress v1.18.4
@@ -22,7 +22,11 @@ require (
 	sigs.k8s.io/controller-runtime v0.24.1
 )
 
-require github.com/coreos/ign-converter v0.0.0-20230417193809-cee89ea7d8ff // indirect
+require (
+	github.com/coreos/ign-converter v0.0.0-20230417193809-cee89ea7d8ff // indirect
+	github.com/coreos/ignition v0.35.0 // indirect
+	github.com/google/renameio/v2 v2.0.1 // indirect
+)
 
 require (
 	dario.cat/mergo v1.0.2 // indirect
@@ -195,7 +199,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.45.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect

@@ -1,0 +1,126 @@
+package installconfig
+
+import "time"
+
+// Field is the top-level key of install-config.yaml that this package owns.
+const Field = "onClusterLayering"
+
+// Flow says who owns the bootstrap host.
+type Flow string
+
+const (
+	// FlowStandalone: dayone owns the bootstrap host, renders, builds and serves Ignition itself.
+	FlowStandalone Flow = "standalone"
+	// FlowOpenShift: dayone is an add-on to an unmodified openshift-install.
+	FlowOpenShift Flow = "openshift"
+)
+
+// Defaults of the fields that have one.
+const (
+	// DefaultLayeringDir is where MachineOSConfigs and their Secrets are read from. They must not lie in manifests/ or
+	// openshift/: there the installer's own bootstrap would refuse a MachineOSConfig whose image is not built yet.
+	DefaultLayeringDir = "layering"
+	// DefaultRegistryPort lies in the range 9000-9999 that OpenShift keeps open between hosts on every platform.
+	DefaultRegistryPort = 9500
+	// DefaultBuildTimeout bounds the build of one pool's image. It is half of the 60 minutes that the installer gives a
+	// bare-metal bootstrap, so that a failed build still leaves time for a log bundle.
+	DefaultBuildTimeout = 30 * time.Minute
+	// DefaultConfigPort is the Machine Config Server's port, to which every node's pointer Ignition config leads.
+	DefaultConfigPort = 22623
+)
+
+// Config is the onClusterLayering field with defaults filled in.
+type Config struct {
+	// Flow is standalone or openshift. Default: openshift when the directory was made by openshift-install, else standalone.
+	Flow Flow `yaml:"flow,omitempty" json:"flow,omitempty"`
+	// BaseImage names the OS image that every layered image starts from, host/namespace/name[:tag|@digest]. Required in the
+	// standalone flow; in the openshift flow the release decides.
+	BaseImage string `yaml:"baseImage,omitempty" json:"baseImage,omitempty"`
+	// LayeringDir is the directory, relative to the install directory, of MachineOSConfigs and their Secrets. Default: layering.
+	LayeringDir string `yaml:"layeringDir,omitempty" json:"layeringDir,omitempty"`
+	// Pools are the MachineConfigPools that get an image of their own. At least one.
+	Pools []Pool `yaml:"pools" json:"pools"`
+	// BootstrapRegistry says how nodes reach the registry on the bootstrap host.
+	BootstrapRegistry BootstrapRegistry `yaml:"bootstrapRegistry" json:"bootstrapRegistry"`
+	// ConfigServer says how nodes reach the Ignition config server of the standalone flow.
+	ConfigServer ConfigServer `yaml:"configServer,omitempty" json:"configServer,omitempty"`
+	// Registry is where images end up after the installation. Needed only for MachineOSConfigs that dayone generates.
+	Registry Registry `yaml:"registry,omitempty" json:"registry,omitempty"`
+	// Build limits the image builds on the bootstrap host.
+	Build Build `yaml:"build,omitempty" json:"build,omitempty"`
+}
+
+// Pool is one MachineConfigPool to layer.
+type Pool struct {
+	// Name of the MachineConfigPool and of its MachineOSConfig.
+	Name string `yaml:"name" json:"name"`
+	// Containerfile, given inline, asks for a generated MachineOSConfig. At most 4096 characters, as in the API.
+	Containerfile string `yaml:"containerfile,omitempty" json:"containerfile,omitempty"`
+	// ContainerfilePath does the same with a file relative to the install directory.
+	ContainerfilePath string `yaml:"containerfilePath,omitempty" json:"containerfilePath,omitempty"`
+	// BuildAt is bootstrap (the image is built before the pool's first node boots) or cluster (by the in-cluster builder).
+	// Default: bootstrap for master and arbiter, cluster for every other pool.
+	BuildAt BuildAt `yaml:"buildAt,omitempty" json:"buildAt,omitempty"`
+}
+
+// BuildAt says where a pool's first image is built.
+type BuildAt string
+
+const (
+	// BuildAtBootstrap builds on the bootstrap host.
+	BuildAtBootstrap BuildAt = "bootstrap"
+	// BuildAtCluster leaves the build to the cluster.
+	BuildAtCluster BuildAt = "cluster"
+)
+
+// Generated says that the pool's MachineOSConfig is to be written by dayone.
+func (p Pool) Generated() bool { return p.Containerfile != "" || p.ContainerfilePath != "" }
+
+// BootstrapRegistry is the embedded registry as nodes see it.
+type BootstrapRegistry struct {
+	// Host is a dotted DNS name or an IPv4 address: the API's reference form needs a dot. Required.
+	Host string `yaml:"host" json:"host"`
+	// Port is 1-65535. Default: 9500.
+	Port int `yaml:"port,omitempty" json:"port,omitempty"`
+}
+
+// ConfigServer is the Ignition config server as nodes see it.
+type ConfigServer struct {
+	// Host is the name or address in the nodes' pointer config. Default: the bootstrap registry's host.
+	Host string `yaml:"host,omitempty" json:"host,omitempty"`
+	// Port is 1-65535. Default: 22623.
+	Port int `yaml:"port,omitempty" json:"port,omitempty"`
+}
+
+// Registry is the final registry, for generated MachineOSConfigs.
+type Registry struct {
+	// Repository is host[:port][/namespace]; a pool's image is pushed to REPOSITORY/POOL-os:latest.
+	Repository string `yaml:"repository,omitempty" json:"repository,omitempty"`
+	// PushSecret names the Secret (type kubernetes.io/dockerconfigjson, in the layering directory) that may push there.
+	PushSecret string `yaml:"pushSecret,omitempty" json:"pushSecret,omitempty"`
+	// BaseImagePullSecret names the Secret that may pull the base image. Default: none, the base is pulled anonymously.
+	BaseImagePullSecret string `yaml:"baseImagePullSecret,omitempty" json:"baseImagePullSecret,omitempty"`
+}
+
+// Build limits image builds.
+type Build struct {
+	// Timeout bounds the build of one image, as a Go duration such as 30m. Default: 30m.
+	Timeout Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// Cluster is what other rooms need of the rest of install-config.yaml.
+type Cluster struct {
+	// Name is metadata.name.
+	Name string `yaml:"name" json:"name"`
+	// BaseDomain is baseDomain.
+	BaseDomain string `yaml:"baseDomain" json:"baseDomain"`
+}
+
+// Document is a loaded install-config.yaml.
+type Document struct {
+	// Config is the layering field with defaults; nil when the file has no such field.
+	Config  *Config
+	Cluster Cluster
+	// raw is the file as it was read, for Strip.
+	raw []byte
+}

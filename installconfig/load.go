@@ -1,0 +1,141 @@
+package installconfig
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"go.yaml.in/yaml/v3"
+
+	"dayone.dev/dayone/installconfig/report"
+)
+
+// FileName is the installer's name for its input, in the install directory.
+const FileName = "install-config.yaml"
+
+// maxSize bounds install-config.yaml. The installer puts the file into a ConfigMap, which etcd limits to 1.5 MiB.
+const maxSize = 3 << 19
+
+// Load reads DIR/install-config.yaml strictly. Everything wrong with the layering field is refused at once, with line and
+// column; the rest of the file is the installer's and is only read for the cluster's name and domain.
+func Load(dir string) (*Document, error) {
+	f, err := os.Open(filepath.Join(dir, FileName))
+	if err != nil {
+		return nil, fmt.Errorf("open install configuration (is --dir the install directory?): %w", err)
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", FileName, err)
+	}
+	if len(raw) > maxSize {
+		return nil, report.Finding{File: FileName, Rule: "too-large", Message: fmt.Sprintf("larger than %d bytes", maxSize), Next: "is this the right file?"}
+	}
+	return Parse(FileName, raw)
+}
+
+// Parse is Load for bytes; file is the name used in findings.
+func Parse(file string, raw []byte) (*Document, error) {
+	root, err := rootMapping(file, raw)
+	if err != nil {
+		return nil, err
+	}
+	doc := &Document{raw: raw}
+	var rest struct {
+		BaseDomain string `yaml:"baseDomain"`
+		Metadata   struct {
+			Name string `yaml:"name"`
+		} `yaml:"metadata"`
+	}
+	if err := root.Decode(&rest); err != nil {
+		return nil, report.Finding{File: file, Rule: "wrong-type", Message: err.Error(), Next: "openshift-install explain installconfig describes the fields"}
+	}
+	doc.Cluster = Cluster{Name: rest.Metadata.Name, BaseDomain: rest.BaseDomain}
+	field := topLevel(root)
+	if field == nil {
+		return doc, nil
+	}
+	var rep report.Report
+	strict{file: file, report: &rep}.check(field, reflect.TypeOf(Config{}), Field)
+	if err := rep.Err(); err != nil {
+		return nil, err
+	}
+	cfg := &Config{}
+	if err := field.Decode(cfg); err != nil {
+		return nil, report.Finding{File: file, Line: field.Line, Path: Field, Rule: "wrong-type", Message: err.Error()}
+	}
+	locate := newLocator(file, field)
+	validate(cfg, locate, &rep)
+	if err := rep.Err(); err != nil {
+		return nil, err
+	}
+	setDefaults(cfg)
+	doc.Config = cfg
+	return doc, nil
+}
+
+func rootMapping(file string, raw []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	var doc yaml.Node
+	if err := dec.Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, report.Finding{File: file, Rule: "empty", Message: "the file is empty", Next: "openshift-install create install-config writes one"}
+		}
+		return nil, report.Finding{File: file, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, report.Finding{File: file, Line: doc.Line, Rule: "yaml", Message: "the file is not a mapping of keys to values"}
+	}
+	return doc.Content[0], nil
+}
+
+func topLevel(root *yaml.Node) *yaml.Node {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value == Field {
+			return root.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// setDefaults fills what the user left out, except Flow, which needs the directory (see DetectFlow).
+func setDefaults(c *Config) {
+	if c.LayeringDir == "" {
+		c.LayeringDir = DefaultLayeringDir
+	}
+	if c.BootstrapRegistry.Port == 0 {
+		c.BootstrapRegistry.Port = DefaultRegistryPort
+	}
+	if c.ConfigServer.Host == "" {
+		c.ConfigServer.Host = c.BootstrapRegistry.Host
+	}
+	if c.ConfigServer.Port == 0 {
+		c.ConfigServer.Port = DefaultConfigPort
+	}
+	if c.Build.Timeout == 0 {
+		c.Build.Timeout = Duration(DefaultBuildTimeout)
+	}
+	for i := range c.Pools {
+		if c.Pools[i].BuildAt == "" {
+			c.Pools[i].BuildAt = BuildAtCluster
+			if name := c.Pools[i].Name; name == "master" || name == "arbiter" {
+				c.Pools[i].BuildAt = BuildAtBootstrap
+			}
+		}
+	}
+}
+
+// DetectFlow says which flow a directory belongs to: openshift-install leaves a state file and, after create manifests,
+// manifests/cluster-config.yaml.
+func DetectFlow(dir string) Flow {
+	for _, mark := range []string{".openshift_install_state.json", "manifests/cluster-config.yaml"} {
+		if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
+			return FlowOpenShift
+		}
+	}
+	return FlowStandalone
+}

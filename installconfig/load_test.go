@@ -1,0 +1,167 @@
+package installconfig
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/installconfig/report"
+)
+
+const sample = `# the cluster
+apiVersion: v1
+baseDomain: example.com
+metadata:
+  name: demo
+# images of our own
+onClusterLayering:
+  flow: standalone
+  baseImage: registry.example.com/ocp/base-os:1
+  pools:
+  - name: master
+  - name: worker # later
+  bootstrapRegistry:
+    host: 192.0.2.1
+
+# keep me
+sshKey: |
+  ssh-ed25519 AAAA
+pullSecret: '{"auths":{}}'
+`
+
+func TestParseFillsDefaults(t *testing.T) {
+	doc, err := Parse(FileName, []byte(sample))
+	require.NoError(t, err)
+	assert.Equal(t, Cluster{Name: "demo", BaseDomain: "example.com"}, doc.Cluster)
+	c := doc.Config
+	require.NotNil(t, c)
+	assert.Equal(t, DefaultRegistryPort, c.BootstrapRegistry.Port)
+	assert.Equal(t, ConfigServer{Host: "192.0.2.1", Port: 22623}, c.ConfigServer)
+	assert.Equal(t, "layering", c.LayeringDir)
+	assert.Equal(t, 30*time.Minute, time.Duration(c.Build.Timeout))
+	assert.Equal(t, []BuildAt{BuildAtBootstrap, BuildAtCluster}, []BuildAt{c.Pools[0].BuildAt, c.Pools[1].BuildAt})
+}
+
+func TestParseRefusesWithPlaceAndRule(t *testing.T) {
+	cases := map[string]struct{ from, to, rule, path string }{
+		"an unknown key":                     {"  baseImage:", "  baseimage:", "unknown-key", "onClusterLayering.baseimage"},
+		"an unknown key in a pool":           {"  - name: worker", "  - nam: worker", "unknown-key", "onClusterLayering.pools[1].nam"},
+		"a key that stands twice":            {"  flow: standalone\n", "  flow: standalone\n  flow: standalone\n", "repeated-key", "onClusterLayering.flow"},
+		"a list where a mapping is wanted":   {"    host: 192.0.2.1\n", "  - host\n", "wrong-type", "onClusterLayering.bootstrapRegistry"},
+		"a number where a string is wanted":  {"flow: standalone", "flow: 7", "wrong-type", "onClusterLayering.flow"},
+		"a flow that does not exist":         {"flow: standalone", "flow: sideways", "flow", "onClusterLayering.flow"},
+		"a host without a dot":               {"host: 192.0.2.1", "host: localhost", "dotted-host", "onClusterLayering.bootstrapRegistry.host"},
+		"an IPv6 host":                       {"host: 192.0.2.1", `host: "2001:db8::1"`, "dotted-host", "onClusterLayering.bootstrapRegistry.host"},
+		"a port out of range":                {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 70000", "port", "onClusterLayering.bootstrapRegistry.port"},
+		"a pool that is named twice":         {"- name: worker", "- name: master", "pool-twice", "onClusterLayering.pools[1].name"},
+		"a pool name that is none":           {"- name: worker", "- name: Worker_1", "pool-name", "onClusterLayering.pools[1].name"},
+		"MOSCs in the installer's directory": {"  flow: standalone\n", "  layeringDir: openshift\n", "layering-dir", "onClusterLayering.layeringDir"},
+		"a directory outside":                {"  flow: standalone\n", "  layeringDir: ../x\n", "inside-directory", "onClusterLayering.layeringDir"},
+		"a time limit without unit":          {"  flow: standalone\n", "  build: {timeout: \"30\"}\n", "wrong-type", "onClusterLayering.build.timeout"},
+		"generation without a registry":      {"- name: worker", "- name: worker\n    containerfile: FROM configs", "registry-repository", "onClusterLayering.registry.repository"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(sample, c.from, c.to, 1)
+			require.NotEqual(t, sample, text)
+			_, err := Parse(FileName, []byte(text))
+			require.Error(t, err)
+			found := report.Of(err)
+			require.NotEmpty(t, found, "%v", err)
+			assert.Equal(t, c.rule, found[0].Rule)
+			assert.Equal(t, c.path, found[0].Path)
+			assert.Equal(t, FileName, found[0].File)
+			assert.Positive(t, found[0].Line)
+		})
+	}
+}
+
+func TestParseRefusesWhatIsNoMapping(t *testing.T) {
+	for name, text := range map[string]string{"an empty file": "", "a list": "- a\n", "broken YAML": "a: [\n", "plain text": "hello"} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse(FileName, []byte(text))
+			require.NotEmpty(t, report.Of(err), "%v", err)
+		})
+	}
+}
+
+func TestStrippedKeepsEveryOtherByte(t *testing.T) {
+	doc, err := Parse(FileName, []byte(sample))
+	require.NoError(t, err)
+	got, err := doc.Stripped()
+	require.NoError(t, err)
+	want := "# the cluster\napiVersion: v1\nbaseDomain: example.com\nmetadata:\n  name: demo\n\n# keep me\nsshKey: |\n  ssh-ed25519 AAAA\npullSecret: '{\"auths\":{}}'\n"
+	assert.Equal(t, want, string(got))
+}
+
+func TestStrippedHandlesOtherLayouts(t *testing.T) {
+	field := "onClusterLayering:\n  pools: [{name: master}]\n  bootstrapRegistry: {host: 192.0.2.1}\n"
+	cases := map[string]struct{ in, want string }{
+		"the field first":          {field + "baseDomain: example.com\n", "baseDomain: example.com\n"},
+		"the field last":           {"baseDomain: example.com\n" + field, "baseDomain: example.com\n"},
+		"no newline at the end":    {"baseDomain: example.com\n" + strings.TrimSuffix(field, "\n"), "baseDomain: example.com\n"},
+		"a comment inside":         {"a: 1\nonClusterLayering:\n# left margin\n  pools: [{name: master}]\n  bootstrapRegistry: {host: 192.0.2.1}\nb: 2\n", "a: 1\nb: 2\n"},
+		"the whole in flow style":  {`{"a": 1, "onClusterLayering": {"pools": [{"name": "master"}], "bootstrapRegistry": {"host": "192.0.2.1"}}}`, "\"a\": 1\n"},
+		"no field at all":          {"a: 1\n", "a: 1\n"},
+		"carriage returns, too":    {"a: 1\r\nonClusterLayering:\r\n  pools: [{name: master}]\r\n  bootstrapRegistry: {host: 192.0.2.1}\r\nb: 2\r\n", "a: 1\r\nb: 2\r\n"},
+		"a block scalar before it": {"k: |\n  onClusterLayering:\n   x\n" + field, "k: |\n  onClusterLayering:\n   x\n"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			doc, err := Parse(FileName, []byte(c.in))
+			require.NoError(t, err)
+			got, err := doc.Stripped()
+			require.NoError(t, err)
+			assert.Equal(t, c.want, string(got))
+		})
+	}
+}
+
+func TestPrepareCanBeRepeated(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, FileName)
+	require.NoError(t, os.WriteFile(file, []byte(sample), 0o640))
+	first, err := Prepare(dir)
+	require.NoError(t, err)
+	assert.Equal(t, FlowStandalone, first.Config.Flow)
+	left, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.NotContains(t, string(left), Field)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o640), info.Mode().Perm())
+	again, err := Prepare(dir)
+	require.NoError(t, err)
+	assert.Equal(t, first, again)
+	info, err = os.Stat(SidecarPath(dir))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestPrepareWithoutFieldSaysWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, FileName), []byte("baseDomain: example.com\n"), 0o600))
+	_, err := Prepare(dir)
+	assert.ErrorIs(t, err, ErrNotPrepared)
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(sample))
+	f.Add([]byte("onClusterLayering: &a\n  pools: *a\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		doc, err := Parse(FileName, raw)
+		if err != nil {
+			return
+		}
+		if out, err := doc.Stripped(); err == nil {
+			again, err := Parse(FileName, out)
+			require.NoError(t, err)
+			require.Nil(t, again.Config)
+		}
+	})
+}

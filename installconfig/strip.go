@@ -1,0 +1,70 @@
+package installconfig
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Stripped returns install-config.yaml without the layering field. All other bytes, comments and order stay as they are;
+// comments directly above the field go with it. A file in flow style ({...}) is written anew in block style.
+func (d *Document) Stripped() ([]byte, error) {
+	root, err := rootMapping(FileName, d.raw)
+	if err != nil {
+		return nil, err
+	}
+	var key *yaml.Node
+	for i := 0; i < len(root.Content); i += 2 {
+		if root.Content[i].Value == Field {
+			key = root.Content[i]
+			if root.Style&yaml.FlowStyle != 0 {
+				root.Content = append(root.Content[:i:i], root.Content[i+2:]...)
+				root.Style = 0
+				return reencode(root)
+			}
+		}
+	}
+	if key == nil {
+		return d.raw, nil
+	}
+	out := removeBlock(d.raw, key.Line-1)
+	if again, err := Parse(FileName, out); err != nil || again.Config != nil {
+		return nil, fmt.Errorf("strip %s from %s: the file's layout is not understood; write the field as a block of indented lines", Field, FileName)
+	}
+	return out, nil
+}
+
+func reencode(root *yaml.Node) ([]byte, error) {
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(root); err != nil {
+		return nil, fmt.Errorf("write %s: %w", FileName, err)
+	}
+	return b.Bytes(), enc.Close()
+}
+
+// removeBlock cuts the top-level block that starts at line index first, and the comment lines that touch it from above.
+func removeBlock(raw []byte, first int) []byte {
+	lines := strings.SplitAfter(string(raw), "\n")
+	end := first + 1
+	for end < len(lines) && !startsTopLevel(lines[end]) {
+		end++
+	}
+	// Blank and comment lines at the left margin before the next key belong to that key.
+	for end > first+1 && !strings.HasPrefix(lines[end-1], " ") && !strings.HasPrefix(lines[end-1], "\t") {
+		end--
+	}
+	start := first
+	for start > 0 && strings.HasPrefix(lines[start-1], "#") {
+		start--
+	}
+	return []byte(strings.Join(append(lines[:start:start], lines[end:]...), ""))
+}
+
+func startsTopLevel(line string) bool {
+	trimmed := strings.TrimRight(line, "\r\n")
+	return trimmed != "" && !strings.ContainsAny(trimmed[:1], " \t#")
+}
