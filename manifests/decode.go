@@ -1,0 +1,190 @@
+package manifests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/installconfig/report"
+)
+
+// API groups and versions that are read.
+const (
+	machineConfigAPI = "machineconfiguration.openshift.io/v1"
+	configAPI        = "config.openshift.io/v1"
+	operatorAlphaAPI = "operator.openshift.io/v1alpha1"
+	coreAPI          = "v1"
+)
+
+// header is what every document must have.
+type header struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+}
+
+// store decodes one document into the Set.
+type store func(s *Set, raw []byte, at Origin) error
+
+// stores returns the decoder of each kind that is read, by apiVersion and kind.
+func stores() map[string]store {
+	return map[string]store{
+		machineConfigAPI + " MachineConfig":          keep(func(s *Set) *[]Item[*mcfgv1.MachineConfig] { return &s.MachineConfigs }, machineConfigKeys),
+		machineConfigAPI + " MachineConfigPool":      keep(func(s *Set) *[]Item[*mcfgv1.MachineConfigPool] { return &s.Pools }, nil),
+		machineConfigAPI + " MachineOSConfig":        keep(func(s *Set) *[]Item[*mcfgv1.MachineOSConfig] { return &s.MachineOSConfigs }, nil),
+		machineConfigAPI + " ControllerConfig":       keep(func(s *Set) *[]Item[*mcfgv1.ControllerConfig] { return &s.ControllerConfigs }, nil),
+		machineConfigAPI + " KubeletConfig":          keep(func(s *Set) *[]Item[*mcfgv1.KubeletConfig] { return &s.KubeletConfigs }, nil),
+		machineConfigAPI + " ContainerRuntimeConfig": keep(func(s *Set) *[]Item[*mcfgv1.ContainerRuntimeConfig] { return &s.ContainerRuntimeConfigs }, nil),
+		configAPI + " FeatureGate":                   keep(func(s *Set) *[]Item[*configv1.FeatureGate] { return &s.FeatureGates }, nil),
+		configAPI + " ImageDigestMirrorSet":          keep(func(s *Set) *[]Item[*configv1.ImageDigestMirrorSet] { return &s.IDMSs }, nil),
+		configAPI + " ImageTagMirrorSet":             keep(func(s *Set) *[]Item[*configv1.ImageTagMirrorSet] { return &s.ITMSs }, nil),
+		configAPI + " Image":                         keep(func(s *Set) *[]Item[*configv1.Image] { return &s.Images }, nil),
+		configAPI + " APIServer":                     keep(func(s *Set) *[]Item[*configv1.APIServer] { return &s.APIServers }, nil),
+		operatorAlphaAPI + " ImageContentSourcePolicy": keep(func(s *Set) *[]Item[*operatorv1alpha1.ImageContentSourcePolicy] {
+			return &s.ICSPs
+		}, nil),
+		coreAPI + " Secret": keep(func(s *Set) *[]Item[*corev1.Secret] { return &s.Secrets }, nil),
+	}
+}
+
+// keep decodes into the list that pick names. known, if given, is a cheaper check for unknown fields than the decoder's own.
+func keep[T any](pick func(*Set) *[]Item[*T], known func([]byte) []string) store {
+	return func(s *Set, raw []byte, at Origin) error {
+		object := new(T)
+		var unknown []string
+		if known != nil {
+			if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
+				return typeFinding(err, at)
+			}
+			unknown = known(raw)
+		} else {
+			strict, err := kjson.UnmarshalStrict(raw, object, kjson.DisallowUnknownFields)
+			if err != nil {
+				return typeFinding(err, at)
+			}
+			for _, e := range strict {
+				if field, ok := e.(kjson.FieldError); ok {
+					unknown = append(unknown, field.FieldPath())
+				}
+			}
+		}
+		for _, path := range unknown {
+			place := at.At(path, "unknown-field")
+			place.Next = "correct or remove the field"
+			var r report.Report
+			r.Warnf(place, "the field is not known for this kind and has no effect")
+			s.Findings = append(s.Findings, r.Findings...)
+		}
+		list := pick(s)
+		*list = append(*list, Item[*T]{Object: object, Origin: at})
+		return nil
+	}
+}
+
+// machineConfigKeys returns the keys of a MachineConfig's spec that its type does not have. Only the spec is looked at: what is under
+// config belongs to Ignition.
+func machineConfigKeys(raw []byte) []string {
+	var outer struct {
+		Spec map[string]ignored `json:"spec"`
+	}
+	if json.Unmarshal(raw, &outer) != nil {
+		return nil
+	}
+	var unknown []string
+	for key := range outer.Spec {
+		switch key {
+		case "osImageURL", "baseOSExtensionsContainerImage", "config", "kernelArguments", "extensions", "fips", "kernelType":
+		default:
+			unknown = append(unknown, "spec."+key)
+		}
+	}
+	return unknown
+}
+
+// ignored skips a JSON value without keeping it.
+type ignored struct{}
+
+// UnmarshalJSON accepts any value.
+func (ignored) UnmarshalJSON([]byte) error { return nil }
+
+// decode adds one document to the set. Kinds that are not read are listed in Skipped.
+func decode(s *Set, kinds map[string]store, doc document, at Origin) error {
+	raw := doc.raw
+	if !doc.json {
+		var err error
+		if raw, err = yaml.YAMLToJSON(doc.raw); err != nil {
+			return syntaxFinding(err, at)
+		}
+	}
+	if string(raw) == "null" {
+		return nil
+	}
+	var h header
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &h); err != nil {
+		return typeFinding(err, at)
+	}
+	if h.Kind == "" || h.APIVersion == "" {
+		place := at.At("kind", "kind-missing")
+		place.Next = "every document needs apiVersion and kind; files that are no manifests belong elsewhere"
+		return refuse(place, "the document has no apiVersion or no kind")
+	}
+	into, ok := kinds[h.APIVersion+" "+h.Kind]
+	if !ok {
+		s.Skipped = append(s.Skipped, Item[TypeName]{Object: TypeName{h.APIVersion, h.Kind, h.Metadata.Name}, Origin: at})
+		return nil
+	}
+	return into(s, raw, at)
+}
+
+func refuse(place report.Finding, format string, args ...any) error {
+	var r report.Report
+	r.Errorf(place, format, args...)
+	return r.Err()
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+// syntaxFinding turns the YAML library's error into a finding; its line counts from the document's first line.
+func syntaxFinding(err error, at Origin) error {
+	place := at.At("", "syntax")
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		if n, convErr := strconv.Atoi(m[1]); convErr == nil {
+			place.Line = at.Line + n - 1
+		}
+		text = strings.Replace(text, m[0], "", 1)
+	}
+	place.Next = "mend the YAML or JSON, or move the file away if it is no manifest"
+	return refuse(place, "cannot be read as YAML or JSON: %s", text)
+}
+
+// typeFinding turns a decoding error into a finding that names the field.
+func typeFinding(err error, at Origin) error {
+	place := at.At("", "type")
+	var wrong *json.UnmarshalTypeError
+	text := err.Error()
+	if errors.As(err, &wrong) {
+		place.Path = wrong.Field
+		text = fmt.Sprintf("is a %s, but must be %s", wrong.Value, wrong.Type)
+	} else if m := goField.FindStringSubmatch(text); m != nil {
+		place.Path = m[2]
+		text = fmt.Sprintf("is of type %s, but must be %s", m[1], m[3])
+	}
+	place.Next = "give the field the type that the API has for it; numbers and true/false as strings need quotes"
+	return refuse(place, "%s", text)
+}
+
+// goField takes the decoder's message apart: the type found, the field's path and the type wanted.
+var goField = regexp.MustCompile(`cannot unmarshal (.+) into Go struct field [^ .]*\.?([^ ]*) of type (.+)$`)

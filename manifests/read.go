@@ -1,0 +1,162 @@
+package manifests
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"dayone.dev/dayone/installconfig/report"
+)
+
+// Bounds of what is read when ReadOptions leave them at zero. An install directory has some 200 manifests of a few kilobytes;
+// etcd refuses objects above 1.5 MiB.
+const (
+	DefaultMaxFileBytes  = 32 << 20
+	DefaultMaxTotalBytes = 256 << 20
+	DefaultMaxDocuments  = 5000
+)
+
+// ReadOptions bound what ReadDir reads; the zero value has the defaults.
+type ReadOptions struct {
+	// MaxFileBytes refuses larger files, in bytes. Default DefaultMaxFileBytes.
+	MaxFileBytes int64
+	// MaxTotalBytes refuses directories whose files together are larger, in bytes. Default DefaultMaxTotalBytes.
+	MaxTotalBytes int64
+	// MaxDocuments refuses files with more documents. Default DefaultMaxDocuments.
+	MaxDocuments int
+}
+
+// ReadDir reads every regular file of dir in the order of names, whatever its extension, as MCO does: several YAML documents or JSON
+// values a file, kinds that are not known passed over. Folders inside dir are not entered. Symbolic links are followed only inside
+// dir. The error is a report with every refused document.
+func ReadDir(dir string, o ReadOptions) (*Set, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open manifest directory: %w", err)
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, fmt.Errorf("list manifest directory %s: %w", dir, err)
+	}
+	var (
+		set   = &Set{}
+		bad   report.Report
+		kinds = stores()
+		left  = cmp.Or(o.MaxTotalBytes, int64(DefaultMaxTotalBytes))
+	)
+	for _, entry := range entries {
+		raw, err := readFile(root, entry.Name(), min(cmp.Or(o.MaxFileBytes, int64(DefaultMaxFileBytes)), left))
+		if err == nil && raw != nil {
+			left -= int64(len(raw))
+			err = set.add(raw, entry.Name(), o, kinds)
+		}
+		if err != nil {
+			findings := report.Of(err)
+			if findings == nil {
+				return nil, err
+			}
+			bad.Add(findings...)
+		}
+	}
+	if err := bad.Err(); err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+// Read adds the documents of one file's bytes to a Set; name is what findings call the file.
+func Read(raw []byte, name string, o ReadOptions) (*Set, error) {
+	set := &Set{}
+	if err := set.add(raw, name, o, stores()); err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]store) error {
+	docs, err := split(raw)
+	if err != nil {
+		at := Origin{File: name}
+		var where *lineError
+		if errors.As(err, &where) {
+			at.Line = where.line
+		}
+		return syntaxFinding(err, at)
+	}
+	limit := cmp.Or(o.MaxDocuments, DefaultMaxDocuments)
+	var bad report.Report
+	count := 0
+	for _, doc := range docs {
+		if doc.blank() {
+			continue
+		}
+		count++
+		if count > limit {
+			place := report.Finding{File: name, Line: doc.line, Rule: "too-many-documents", Next: "divide the file"}
+			bad.Errorf(place, "the file holds more than %d documents", limit)
+			break
+		}
+		if err := decode(s, kinds, doc, Origin{File: name, Document: count, Line: doc.line}); err != nil {
+			bad.Add(report.Of(err)...)
+		}
+	}
+	return bad.Err()
+}
+
+// readFile returns the bytes of a regular file, nil for a folder.
+func readFile(root *os.Root, name string, limit int64) ([]byte, error) {
+	info, err := root.Stat(name)
+	if err != nil {
+		place := report.Finding{File: name, Rule: "unreadable-file", Next: "replace the link by the file itself, or remove it"}
+		return nil, refuse(place, "cannot be opened inside the directory: %s", reason(err))
+	}
+	if info.IsDir() {
+		return nil, nil
+	}
+	if !info.Mode().IsRegular() {
+		place := report.Finding{File: name, Rule: "not-a-file", Next: "remove it from the manifest directory"}
+		return nil, refuse(place, "is a %s, not a file", info.Mode().Type())
+	}
+	tooLarge := func(size int64) error {
+		place := report.Finding{File: name, Rule: "file-too-large", Next: "remove what is no manifest, or divide the file"}
+		return refuse(place, "%d bytes are more than the %d that may be read here", size, limit)
+	}
+	if info.Size() > limit {
+		return nil, tooLarge(info.Size())
+	}
+	file, err := root.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("open manifest %s: %w", name, err)
+	}
+	defer file.Close()
+	raw := make([]byte, 0, info.Size()+512)
+	for {
+		n, err := file.Read(raw[len(raw):cap(raw)])
+		raw = raw[:len(raw)+n]
+		if int64(len(raw)) > limit {
+			return nil, tooLarge(int64(len(raw)))
+		}
+		if errors.Is(err, io.EOF) {
+			return raw, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read manifest %s: %w", name, err)
+		}
+		if len(raw) == cap(raw) {
+			raw = append(raw, 0)[:len(raw)]
+		}
+	}
+}
+
+// reason is the innermost cause of a file system error, without the path that the finding already has.
+func reason(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
