@@ -1,0 +1,86 @@
+package build
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"time"
+
+	"dayone.dev/dayone/manifests/machineconfig"
+)
+
+// addressVersion changes when the same inputs begin to give other bytes: a new form of the config layer, of labels or of history.
+const addressVersion = 1
+
+// tagPrefix and an address make the tag of an image; a tag has at most 128 characters (OCI distribution specification).
+const tagPrefix = "build-"
+
+// identity is what reaches an image. Field order is part of the address.
+type identity struct {
+	Version       int               `json:"version"`
+	Base          string            `json:"base"`
+	Config        string            `json:"config"`
+	Containerfile string            `json:"containerfile"`
+	Extensions    string            `json:"extensions,omitempty"`
+	TrustBundle   string            `json:"trustBundle,omitempty"`
+	Platform      string            `json:"platform"`
+	Engine        Engine            `json:"engine,omitempty"`
+	Created       string            `json:"created,omitempty"`
+	BuildArgs     map[string]string `json:"buildArgs,omitempty"`
+	Contexts      [][2]string       `json:"contexts,omitempty"`
+}
+
+// Address is the identity of the image that a request asks for: 64 hexadecimal digits, a hash over what reaches the image and
+// nothing else. Names of the pool, the config, Secrets, repositories and tags do not count, and neither do credentials, limits
+// and osImageURL. Equal addresses mean that the image of one request serves the other.
+func (r Request) Address() (string, error) {
+	if err := r.Validate(); err != nil {
+		return "", err
+	}
+	base, err := r.Base.Digest()
+	if err != nil {
+		return "", err
+	}
+	config, err := machineconfig.ContentHash(r.Config.Spec)
+	if err != nil {
+		return "", fmt.Errorf("address of build: %w", err)
+	}
+	id := identity{
+		Version: addressVersion, Base: base, Config: config, Containerfile: hash([]byte(r.Containerfile)),
+		Platform: r.platform(), Engine: r.Options.Engine, BuildArgs: r.Options.BuildArgs,
+	}
+	if r.needsExtensions() {
+		if id.Extensions, err = r.Extensions.Digest(); err != nil {
+			return "", err
+		}
+	}
+	if len(r.TrustBundle) > 0 {
+		id.TrustBundle = hash(r.TrustBundle)
+	}
+	if r.Options.Created != nil {
+		id.Created = r.Options.Created.UTC().Format(time.RFC3339)
+	}
+	for context, image := range r.Options.Contexts {
+		digest, err := image.Digest()
+		if err != nil {
+			return "", err
+		}
+		id.Contexts = append(id.Contexts, [2]string{context, digest})
+	}
+	sort.Slice(id.Contexts, func(i, j int) bool { return id.Contexts[i][0] < id.Contexts[j][0] })
+	raw, err := json.Marshal(id)
+	if err != nil {
+		return "", fmt.Errorf("encode identity of build: %w", err)
+	}
+	return hash(raw), nil
+}
+
+// Tag is the tag under which an image with this address is kept.
+func Tag(address string) string { return tagPrefix + address }
+
+func hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,80 @@
+package build
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Class says who can mend a failed build.
+type Class string
+
+const (
+	// ClassUser is a fault in the Containerfile or the configs. It is never tried again.
+	ClassUser Class = "user"
+	// ClassTransient is a fault that goes away: a registry that does not answer, a name that does not resolve.
+	ClassTransient Class = "transient"
+	// ClassInfrastructure is a fault of this host or of the registry's set-up: disk full, wrong credentials, no such base.
+	ClassInfrastructure Class = "infrastructure"
+	// ClassPolicy is a limit or a rule that the build went over: time, disk, an image that no node could boot.
+	ClassPolicy Class = "policy"
+)
+
+// ExcerptLines is how many lines of the failed step's output a Failure carries.
+const ExcerptLines = 40
+
+// Failure is why a build failed and what to do about it. It can be written as JSON; it holds no secret.
+type Failure struct {
+	Class Class `json:"class"`
+	// Step names what was being done: request, base, config, containerfile, push, seal or check.
+	Step string `json:"step"`
+	// Message is the cause in one sentence.
+	Message string `json:"message"`
+	// Line and Instruction are the place in the user's Containerfile; 0 and empty when it is not to blame.
+	Line        int    `json:"line,omitempty"`
+	Instruction string `json:"instruction,omitempty"`
+	// ExitCode is the command's, 0 when none failed.
+	ExitCode int `json:"exitCode,omitempty"`
+	// Excerpt is the end of the failed step's output, at most ExcerptLines.
+	Excerpt []string `json:"excerpt,omitempty"`
+	// Next says what to do.
+	Next string `json:"next,omitempty"`
+	// Log is the path of the full log on this host.
+	Log string `json:"log,omitempty"`
+	// Attempts is how often it was tried.
+	Attempts int `json:"attempts,omitempty"`
+	// Cause is the error behind it.
+	Cause error `json:"-"`
+}
+
+// Error is one line: class, place, message and next step. The excerpt is not in it.
+func (f *Failure) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "build failed (%s) in %s", f.Class, f.Step)
+	if f.Line > 0 {
+		fmt.Fprintf(&b, ", line %d: %s", f.Line, f.Instruction)
+	}
+	b.WriteString(": " + f.Message)
+	if f.ExitCode != 0 {
+		fmt.Fprintf(&b, " (exit code %d)", f.ExitCode)
+	}
+	if f.Next != "" {
+		b.WriteString("; " + f.Next)
+	}
+	if f.Log != "" {
+		b.WriteString("; full log: " + f.Log)
+	}
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (f *Failure) Unwrap() error { return f.Cause }
+
+// AsFailure gives the Failure behind an error, or nil.
+func AsFailure(err error) *Failure {
+	var f *Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	return nil
+}

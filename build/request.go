@@ -1,0 +1,185 @@
+package build
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+)
+
+// Image names an image by digest in a registry.
+type Image struct {
+	// Reference has the form host:port/repository@sha256:….
+	Reference string `json:"reference"`
+}
+
+// Digest is the part behind the @ of the reference; it fails for a reference without a digest.
+func (i Image) Digest() (string, error) {
+	d, err := name.NewDigest(i.Reference, name.StrictValidation)
+	if err != nil {
+		return "", fmt.Errorf("read image reference %q: %w", i.Reference, err)
+	}
+	return d.DigestStr(), nil
+}
+
+// Access says how to reach the registry that holds the base and takes the result. The zero value is a registry with a
+// certificate that the host trusts and no authentication.
+type Access struct {
+	// CAFile is a PEM file of certificate authorities to trust in addition to the host's; empty means none.
+	CAFile string `json:"caFile,omitempty"`
+	// AuthFile is a pull secret in containers' auth.json form (key auths); empty means anonymous.
+	AuthFile string `json:"authFile,omitempty"`
+}
+
+// Secret is handed to RUN --mount=type=secret,id=ID. Its content never reaches a layer, the history or a log.
+type Secret struct {
+	ID   string `json:"id"`
+	File string `json:"file"`
+}
+
+// Mount is a directory or file of the host that every RUN sees, read only, and that no layer contains: entitlement
+// certificates, package repositories.
+type Mount struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+}
+
+// Engine selects how an image is made.
+type Engine string
+
+const (
+	// EngineAuto appends when the Containerfile needs no container and runs one otherwise. It is the zero value's meaning.
+	EngineAuto Engine = ""
+	// EngineAppend only adds layers to the base's manifest.
+	EngineAppend Engine = "append"
+	// EngineBuildah runs the Containerfile with the buildah library.
+	EngineBuildah Engine = "buildah"
+)
+
+// Options change how a request is carried out. The zero value is right for a bootstrap host. The fields under "bytes" take part
+// in the content address; the others do not change the image.
+type Options struct {
+	// Engine forces an engine (bytes: the engines number layers differently); default EngineAuto.
+	Engine Engine `json:"engine,omitempty"`
+	// Created is the time given to the image and clamps every file time in new layers (bytes); default is the base image's own
+	// creation time, so that it needs no clock.
+	Created *time.Time `json:"created,omitempty"`
+	// BuildArgs are values for ARG (bytes).
+	BuildArgs map[string]string `json:"buildArgs,omitempty"`
+	// Contexts are more images a Containerfile may name in FROM and --from (bytes, by digest).
+	Contexts map[string]Image `json:"contexts,omitempty"`
+
+	// NoCache runs every instruction again; default is to reuse layers of earlier builds on this host.
+	NoCache bool `json:"noCache,omitempty"`
+	// Rebuild builds although the registry has an image with the same address; default is to reuse it.
+	Rebuild bool `json:"rebuild,omitempty"`
+	// Secrets for RUN --mount=type=secret.
+	Secrets []Secret `json:"secrets,omitempty"`
+	// Mounts that every RUN sees.
+	Mounts []Mount `json:"mounts,omitempty"`
+	// RegistriesConf is a registries.conf with mirrors for images that the Containerfile names itself; default none.
+	RegistriesConf string `json:"registriesConf,omitempty"`
+	// ProxyEnvironment holds HTTP_PROXY and its like for RUN; default none. It never reaches the image.
+	ProxyEnvironment map[string]string `json:"proxyEnvironment,omitempty"`
+	// Offline asks for RUN without network. Only isolation by an OCI runtime can do that; the build fails where it cannot.
+	Offline bool `json:"offline,omitempty"`
+	// Timeout ends a build; default DefaultTimeout.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	// DiskLimit is how many bytes new layers may take on this host while they are built; default DefaultDiskLimit, negative none.
+	DiskLimit int64 `json:"diskLimit,omitempty"`
+	// LogLimit is how many bytes of output are kept in the log; default DefaultLogLimit. The build goes on beyond it.
+	LogLimit int64 `json:"logLimit,omitempty"`
+	// Attempts bounds how often a transient failure is tried; default DefaultAttempts.
+	Attempts int `json:"attempts,omitempty"`
+}
+
+const (
+	// DefaultTimeout leaves room for an update of every package over a slow line and still ends a hanging RUN the same hour.
+	DefaultTimeout = time.Hour
+	// DefaultDiskLimit is about four times a large OS image, in bytes.
+	DefaultDiskLimit = 8 << 30
+	// DefaultLogLimit keeps a log that an editor can open, in bytes.
+	DefaultLogLimit = 64 << 20
+	// DefaultAttempts is the first try and two more.
+	DefaultAttempts = 3
+)
+
+// Request is everything a build needs: two equal requests give the same image.
+type Request struct {
+	// Pool is the machine config pool, for labels and messages.
+	Pool string `json:"pool"`
+	// Base is the OS image, in the registry that Registry reaches.
+	Base Image `json:"base"`
+	// Config is the rendered config; its osImageURL does not count.
+	Config *mcfgv1.MachineConfig `json:"config"`
+	// Containerfile is the user's text; empty means that the image is base and config.
+	Containerfile string `json:"containerfile,omitempty"`
+	// ContainerfileName is the file that findings about the Containerfile name; default Containerfile.
+	ContainerfileName string `json:"containerfileName,omitempty"`
+	// Platform is os/architecture; default linux and this program's architecture.
+	Platform string `json:"platform,omitempty"`
+	// Target is the repository that takes the image: host:port/repository, without tag or digest.
+	Target string `json:"target"`
+	// Extensions is the image with extension packages; needed when Config names extensions or a kernel type.
+	Extensions *Image `json:"extensions,omitempty"`
+	// TrustBundle is PEM of the cluster's additional trust bundle that RUN shall trust too.
+	TrustBundle []byte `json:"trustBundle,omitempty"`
+	// Registry reaches Base and Target.
+	Registry Access `json:"registry"`
+	// Options change how it is done.
+	Options Options `json:"options"`
+}
+
+// platform gives the platform that is asked for.
+func (r Request) platform() string {
+	if r.Platform != "" {
+		return r.Platform
+	}
+	return "linux/" + runtime.GOARCH
+}
+
+// Validate names the first field that makes the request impossible, before anything is read or started.
+func (r Request) Validate() error {
+	if r.Config == nil {
+		return invalid("config", "there is no rendered config", "render the pool first")
+	}
+	if _, err := r.Base.Digest(); err != nil {
+		return invalid("base", err.Error(), "name the base image by digest: host:port/repository@sha256:…")
+	}
+	if _, err := name.NewRepository(r.Target, name.StrictValidation); err != nil {
+		return invalid("target", err.Error(), "name a repository without tag or digest: host:port/repository")
+	}
+	switch r.Options.Engine {
+	case EngineAuto, EngineAppend, EngineBuildah:
+	default:
+		return invalid("options.engine", fmt.Sprintf("there is no engine %q", r.Options.Engine), "use append, buildah or nothing")
+	}
+	for context, image := range r.Options.Contexts {
+		if _, err := image.Digest(); err != nil {
+			return invalid("options.contexts["+context+"]", err.Error(), "name the image by digest")
+		}
+	}
+	if r.needsExtensions() && r.Extensions == nil {
+		return invalid("extensions", "the rendered config asks for extensions or another kernel, and there is no extensions image",
+			"give the extensions image (baseOSExtensionsContainerImage), or take extensions and kernelType out of the MachineConfigs")
+	}
+	if r.Extensions != nil {
+		if _, err := r.Extensions.Digest(); err != nil {
+			return invalid("extensions", err.Error(), "name the extensions image by digest")
+		}
+	}
+	return nil
+}
+
+// needsExtensions tells whether the extensions image reaches the result.
+func (r Request) needsExtensions() bool {
+	spec := r.Config.Spec
+	return len(spec.Extensions) > 0 || (spec.KernelType != "" && spec.KernelType != "default")
+}
+
+// invalid is a failure of the request itself.
+func invalid(field, message, next string) error {
+	return &Failure{Class: ClassUser, Step: "request", Message: field + ": " + message, Next: next}
+}
