@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"slices"
 
 	"dayone.dev/dayone/installconfig/report"
 )
@@ -27,6 +29,19 @@ type ReadOptions struct {
 	MaxTotalBytes int64
 	// MaxDocuments refuses files with more documents. Default DefaultMaxDocuments.
 	MaxDocuments int
+	// Prefix stands before file names in findings and origins, for example openshift. Default: none.
+	Prefix string
+	// Extensions limits the files that are read, for example .yaml. Default: every file, as MCO's bootstrap does.
+	Extensions []string
+}
+
+// InstallDirectory are the options for a directory that openshift-install fills: it reads these extensions only.
+func InstallDirectory(prefix string) ReadOptions {
+	return ReadOptions{Prefix: prefix, Extensions: []string{".yaml", ".yml", ".json"}}
+}
+
+func (o ReadOptions) reads(name string) bool {
+	return len(o.Extensions) == 0 || slices.Contains(o.Extensions, path.Ext(name))
 }
 
 // ReadDir reads every regular file of dir in the order of names, whatever its extension, as MCO does: several YAML documents or JSON
@@ -49,10 +64,13 @@ func ReadDir(dir string, o ReadOptions) (*Set, error) {
 		left  = cmp.Or(o.MaxTotalBytes, int64(DefaultMaxTotalBytes))
 	)
 	for _, entry := range entries {
+		if !o.reads(entry.Name()) {
+			continue
+		}
 		raw, err := readFile(root, entry.Name(), min(cmp.Or(o.MaxFileBytes, int64(DefaultMaxFileBytes)), left))
 		if err == nil && raw != nil {
 			left -= int64(len(raw))
-			err = set.add(raw, entry.Name(), o, kinds)
+			err = set.add(raw, path.Join(o.Prefix, entry.Name()), o, kinds)
 		}
 		if err != nil {
 			findings := report.Of(err)
