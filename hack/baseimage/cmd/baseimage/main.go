@@ -1,0 +1,44 @@
+// Command baseimage makes a bootable ostree OCI base image in the cache, or finds it there, and prints where it is.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/hack/baseimage"
+)
+
+func main() {
+	kind := flag.String("kind", string(baseimage.Tiny), "tiny (busybox) or debian (systemd)")
+	cache := flag.String("cache", "", "cache directory (default $"+baseimage.CacheEnv+", else dayone in the user's cache directory)")
+	printPath := flag.Bool("print-path", false, "print only the path of the OCI layout")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, baseimage.Kind(*kind), *cache, *printPath); err != nil {
+		fmt.Fprintln(os.Stderr, "baseimage:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, kind baseimage.Kind, cache string, printPath bool) error {
+	path, err := baseimage.EnsureWith(ctx, kind, baseimage.Options{CacheDir: cache, Log: logrus.NewEntry(logrus.StandardLogger())})
+	if err != nil {
+		return err
+	}
+	digest, err := baseimage.Digest(path)
+	if err != nil {
+		return err
+	}
+	if printPath {
+		fmt.Println(path)
+		return nil
+	}
+	fmt.Printf("image   oci:%s:latest\ndigest  %s\n", path, digest)
+	return nil
+}

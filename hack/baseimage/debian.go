@@ -1,0 +1,5 @@
+package baseimage
+
+import "context"
+
+func debianRecipe(context.Context, Options) (recipe, error) { return recipe{}, nil }

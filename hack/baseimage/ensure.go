@@ -1,0 +1,111 @@
+package baseimage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+)
+
+// Kind names a recipe.
+type Kind string
+
+const (
+	// Tiny is busybox, the host's ostree and ip, and a shell script as PID 1: about 30 MB, made in a second, no download but ostree-boot.
+	Tiny Kind = "tiny"
+	// Debian is a Debian system with systemd, dbus, ostree and ostree-boot, without a kernel: about 250 MB, made by mmdebstrap in half a minute.
+	Debian Kind = "debian"
+)
+
+const (
+	// CacheEnv is the environment variable that overrides the cache directory.
+	CacheEnv = "DAYONE_CACHE"
+	// KernelVersion names usr/lib/modules/<version> in every image. The bytes there are no kernel: nodes share the host's.
+	KernelVersion = "6.1.0-dayone"
+	// Version is the image's version label and VERSION_ID.
+	Version = "1"
+)
+
+// Options tell where an image is kept. The zero value uses the default cache directory and logs nothing.
+type Options struct {
+	CacheDir string        // default CacheDir()
+	Log      *logrus.Entry // default: discard
+}
+
+// CacheDir is $DAYONE_CACHE, else dayone under the user's cache directory ($XDG_CACHE_HOME or ~/.cache).
+func CacheDir() (string, error) {
+	if dir := os.Getenv(CacheEnv); dir != "" {
+		return filepath.Abs(dir)
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find cache directory: %w (set %s)", err, CacheEnv)
+	}
+	return filepath.Join(base, "dayone"), nil
+}
+
+// Ensure returns the directory of the OCI layout of kind, making it when the cache (cacheDir, "" for the default) has none
+// for this recipe and these inputs. Several processes may call it at once: one builds, the others wait. Needs root for Debian.
+func Ensure(ctx context.Context, kind Kind, cacheDir string) (string, error) {
+	return EnsureWith(ctx, kind, Options{CacheDir: cacheDir})
+}
+
+// EnsureWith is Ensure with all options.
+func EnsureWith(ctx context.Context, kind Kind, o Options) (string, error) {
+	if o.Log == nil {
+		silent := logrus.New()
+		silent.SetOutput(io.Discard)
+		o.Log = logrus.NewEntry(silent)
+	}
+	if o.CacheDir == "" {
+		dir, err := CacheDir()
+		if err != nil {
+			return "", err
+		}
+		o.CacheDir = dir
+	}
+	r, err := newRecipe(ctx, kind, o)
+	if err != nil {
+		return "", err
+	}
+	return store{dir: filepath.Join(o.CacheDir, "baseimage")}.ensure(ctx, string(kind)+"-"+r.key, func(dir string) error {
+		o.Log.WithField("image", string(kind)).Info("making base image")
+		layers, err := r.layers(ctx, dir)
+		if err != nil {
+			return fmt.Errorf("make %s base image: %w", kind, err)
+		}
+		return writeLayout(dir, labels(), layers)
+	})
+}
+
+// recipe is one way to make an image: key covers everything that reaches the image.
+type recipe struct {
+	key    string
+	layers func(ctx context.Context, scratch string) ([]*layer, error)
+}
+
+func newRecipe(ctx context.Context, kind Kind, o Options) (recipe, error) {
+	switch kind {
+	case Tiny:
+		return tinyRecipe(ctx, o)
+	case Debian:
+		return debianRecipe(ctx, o)
+	}
+	return recipe{}, fmt.Errorf("make base image: unknown kind %q (want %s)", kind, strings.Join([]string{string(Tiny), string(Debian)}, " or "))
+}
+
+// labels are what bootc, rpm-ostree and ostree-ext look for before they deploy an image.
+func labels() map[string]string {
+	return map[string]string{
+		"ostree.bootable":                 "true",
+		"containers.bootc":                "1",
+		"ostree.linux":                    KernelVersion,
+		"version":                         Version,
+		"org.opencontainers.image.title":  "dayone test OS",
+		"org.opencontainers.image.vendor": "dayone",
+	}
+}

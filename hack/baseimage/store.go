@@ -1,0 +1,105 @@
+package baseimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockPoll is how often a process that waits for another one's build looks again.
+const lockPoll = 100 * time.Millisecond
+
+// store keeps directories that are made once: complete under their name, or not there.
+type store struct{ dir string }
+
+// ensure returns dir/name. When it is not there, make fills a temporary directory beside it that is then renamed; a lock
+// keeps a second process from making it as well. What a dead process left half made is removed.
+func (s store) ensure(ctx context.Context, name string, make func(dir string) error) (string, error) {
+	final := filepath.Join(s.dir, name)
+	if isDir(final) {
+		return final, nil
+	}
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return "", fmt.Errorf("create cache: %w", err)
+	}
+	unlock, err := lockFile(ctx, final+".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if isDir(final) {
+		return final, nil
+	}
+	if err := s.sweep(name); err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(s.dir, name+".tmp-")
+	if err != nil {
+		return "", fmt.Errorf("create cache entry: %w", err)
+	}
+	if err := finish(tmp, final, make); err != nil {
+		return "", errors.Join(err, os.RemoveAll(tmp))
+	}
+	return final, nil
+}
+
+func finish(tmp, final string, make func(dir string) error) error {
+	if err := make(tmp); err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(tmp, final)
+}
+
+// sweep removes what a dead process left of name. The lock is held, so nobody works there.
+func (s store) sweep(name string) error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("read cache: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), name+".tmp-") {
+			if err := os.RemoveAll(filepath.Join(s.dir, e.Name())); err != nil {
+				return fmt.Errorf("remove half made cache entry: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// lockFile takes an exclusive lock that the kernel drops when the process dies.
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	tick := time.NewTicker(lockPoll)
+	defer tick.Stop()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("wait for the process that builds %s: %w", path, ctx.Err()), f.Close())
+		case <-tick.C:
+		}
+	}
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}

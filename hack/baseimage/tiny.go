@@ -1,0 +1,182 @@
+package baseimage
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// files are the texts that go into images; each directory is one image's root.
+//
+//go:embed files
+var files embed.FS
+
+// tinyRecipeVersion is raised when the code below changes what an image holds without a change in its inputs.
+const tinyRecipeVersion = "tiny 1"
+
+// notApplets are busybox's names for what the image brings itself.
+var notApplets = []string{"busybox", "halt", "init", "ip", "linuxrc", "poweroff", "reboot"} //nolint:gochecknoglobals // a constant in all but type
+
+type tiny struct {
+	busybox, ostree, ip string
+	applets             []string
+	libs                []string
+	bootDir             string // has ostree-prepare-root
+}
+
+func tinyRecipe(ctx context.Context, o Options) (recipe, error) {
+	t, err := findTiny(ctx, o)
+	if err != nil {
+		return recipe{}, err
+	}
+	config, err := embedded("files/tiny")
+	if err != nil {
+		return recipe{}, err
+	}
+	texts := append([]string{tinyRecipeVersion, Version, KernelVersion}, config...)
+	key, err := fingerprint(append(t.programs(), t.libs...), texts...)
+	if err != nil {
+		return recipe{}, err
+	}
+	return recipe{key: key, layers: func(context.Context, string) ([]*layer, error) { return t.layers() }}, nil
+}
+
+func findTiny(ctx context.Context, o Options) (*tiny, error) {
+	t := &tiny{}
+	for name, p := range map[string]*string{"busybox": &t.busybox, "ostree": &t.ostree, "ip": &t.ip} {
+		path, err := find(name)
+		if err != nil {
+			return nil, err
+		}
+		*p = path
+	}
+	list, err := run(ctx, "", t.busybox, "--list")
+	if err != nil {
+		return nil, err
+	}
+	t.applets = strings.Fields(string(list))
+	if t.bootDir, err = findPrepareRoot(ctx, o.CacheDir, o.Log); err != nil {
+		return nil, err
+	}
+	// A busybox that is not static (Fedora's is) would need its libraries too; ldd fails on a static one.
+	t.libs, err = libraries(ctx, t.ostree, t.ip, filepath.Join(t.bootDir, "ostree-prepare-root"), filepath.Join(t.bootDir, "ostree-remount"))
+	return t, err
+}
+
+func (t *tiny) programs() []string {
+	return []string{t.busybox, t.ostree, t.ip, filepath.Join(t.bootDir, "ostree-prepare-root"), filepath.Join(t.bootDir, "ostree-remount")}
+}
+
+func (t *tiny) layers() ([]*layer, error) {
+	base := newLayer("busybox and the directories of an ostree system")
+	ostreeSkeleton(base)
+	for _, d := range []string{"usr/bin", "usr/sbin", "usr/lib64", "usr/share", "etc"} {
+		base.dir(d, 0o755)
+	}
+	for _, l := range []string{"bin", "sbin", "lib", "lib64"} {
+		base.symlink(l, "usr/"+l)
+	}
+	if err := base.hostFile("usr/bin/busybox", t.busybox, 0o755); err != nil {
+		return nil, err
+	}
+	for _, a := range t.applets {
+		if !slices.Contains(notApplets, a) {
+			base.symlink("usr/bin/"+a, "busybox")
+		}
+	}
+	tools := newLayer("ostree, ip and their libraries")
+	if err := t.addTools(tools); err != nil {
+		return nil, err
+	}
+	config := newLayer("PID 1 and configuration")
+	fakeKernel(config)
+	config.symlink("etc/os-release", "../usr/lib/os-release")
+	return []*layer{base, tools, config}, addEmbedded(config, "files/tiny")
+}
+
+func (t *tiny) addTools(l *layer) error {
+	for from, to := range map[string]string{t.ostree: "usr/bin/ostree", t.ip: "usr/bin/ip"} {
+		if err := l.hostFile(to, from, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"ostree-prepare-root", "ostree-remount"} {
+		if err := l.hostFile(filepath.Join(filepath.Dir(prepareRoot), name), filepath.Join(t.bootDir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, lib := range t.libs {
+		to := lib
+		if !strings.HasPrefix(to, "/usr/") {
+			to = "/usr" + to // merged /usr: /lib is a link
+		}
+		if err := l.hostFile(to, lib, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ostreeSkeleton adds the toplevel directories and links that an ostree system has.
+func ostreeSkeleton(l *layer) {
+	for _, d := range []string{"boot", "dev", "proc", "run", "sys", "sysroot", "var"} {
+		l.dir(d, 0o755)
+	}
+	l.dir("tmp", 0o1777)
+	l.symlink("ostree", "sysroot/ostree")
+	l.symlink("media", "run/media")
+	for name, target := range map[string]string{"home": "var/home", "root": "var/roothome", "opt": "var/opt", "srv": "var/srv", "mnt": "var/mnt"} {
+		l.symlink(name, target)
+	}
+	l.symlink("usr/local", "../var/usrlocal")
+}
+
+// fakeKernel adds what makes an image bootable in ostree's eyes. Nodes are namespaces: nothing ever executes it.
+func fakeKernel(l *layer) {
+	dir := "usr/lib/modules/" + KernelVersion
+	l.file(dir+"/vmlinuz", 0o644, []byte("no kernel: dayone's test nodes share the host's\n"))
+	l.file(dir+"/initramfs.img", 0o644, []byte("no initramfs: the test harness calls ostree-prepare-root\n"))
+}
+
+// addEmbedded copies an embedded tree into a layer. Scripts (they start with #!) are executable, /etc/shadow is root's only.
+func addEmbedded(l *layer, root string) error {
+	return fs.WalkDir(files, root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := files.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		mode, name := int64(0o644), strings.TrimPrefix(path, root+"/")
+		switch {
+		case strings.HasPrefix(string(content), "#!"):
+			mode = 0o755
+		case name == "etc/shadow", name == "etc/gshadow":
+			mode = 0o600
+		}
+		l.file(name, mode, []byte(strings.ReplaceAll(string(content), "@VERSION@", Version)))
+		return nil
+	})
+}
+
+// embedded lists names and contents under root, for the cache key.
+func embedded(root string) ([]string, error) {
+	var all []string
+	err := fs.WalkDir(files, root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := files.ReadFile(path)
+		all = append(all, path, string(content))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read recipe: %w", err)
+	}
+	return all, nil
+}
