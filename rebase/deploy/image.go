@@ -1,0 +1,43 @@
+package deploy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/containers/image/v5/docker/reference"
+	"github.com/opencontainers/go-digest"
+)
+
+// Image names an OS image: a repository and the digest of the manifest in it. The digest is the identity.
+type Image struct {
+	Repository string        // host[:port]/path, no tag; may be empty when only the digest is known
+	Digest     digest.Digest // sha256:…
+}
+
+// ParseImage reads host[:port]/path@sha256:…; a tag or a missing digest is refused, because a node must never run "what the tag names now".
+func ParseImage(s string) (Image, error) {
+	s = strings.TrimPrefix(s, "docker://")
+	named, err := reference.ParseNormalizedNamed(s)
+	if err != nil {
+		return Image{}, fmt.Errorf("read image reference %q: %w", s, err)
+	}
+	canonical, ok := named.(reference.Canonical)
+	if !ok {
+		return Image{}, fmt.Errorf("read image reference %q: it names no digest; write host/path@sha256:…", s)
+	}
+	if _, tagged := named.(reference.Tagged); tagged {
+		return Image{}, fmt.Errorf("read image reference %q: it names a tag beside the digest; leave the tag out", s)
+	}
+	return Image{Repository: named.Name(), Digest: canonical.Digest()}, nil
+}
+
+// String gives host/path@sha256:…, or only the digest when the repository is unknown.
+func (i Image) String() string {
+	if i.Repository == "" {
+		return i.Digest.String()
+	}
+	return i.Repository + "@" + i.Digest.String()
+}
+
+// IsZero tells that no image is named.
+func (i Image) IsZero() bool { return i.Digest == "" }

@@ -1,0 +1,333 @@
+package deploy
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/rebase/deploy/deploytest"
+)
+
+func newRepo(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		skipOrFail(t, "root is needed: a bare ostree repository keeps owners")
+	}
+	if _, err := exec.LookPath("ostree"); err != nil {
+		skipOrFail(t, "the ostree program is missing")
+	}
+	dir := filepath.Join(t.TempDir(), "repo")
+	run(t, "ostree", "init", "--repo="+dir, "--mode=bare")
+	return dir
+}
+
+func skipOrFail(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), out)
+	return string(out)
+}
+
+// ls gives type, mode, owner and target by path, as "d00755 0 0", "l00777 0 0 -> x".
+func ls(t *testing.T, repo, commit string) map[string]string {
+	t.Helper()
+	got := map[string]string{}
+	for _, line := range strings.Split(strings.TrimSpace(run(t, "ostree", "ls", "--repo="+repo, "-R", commit)), "\n") {
+		f := strings.Fields(line)
+		path := f[4]
+		got[path] = strings.Join(append(f[:3:3], f[5:]...), " ")
+	}
+	return got
+}
+
+func TestImportAppliesLayersAsTheOCISpecificationSays(t *testing.T) {
+	repo := newRepo(t)
+	lower := append(deploytest.Base("1"),
+		deploytest.Entry{Name: "etc/gone", Body: "x"}, deploytest.Entry{Name: "etc/gonedir/"}, deploytest.Entry{Name: "etc/gonedir/f", Body: "x"},
+		deploytest.Entry{Name: "etc/opaque/"}, deploytest.Entry{Name: "etc/opaque/lower", Body: "x"},
+		deploytest.Entry{Name: "etc/dir/"}, deploytest.Entry{Name: "etc/dir/kept", Body: "x"},
+		deploytest.Entry{Name: "usr/link-to-dir", Link: "lib"}, deploytest.Entry{Name: "usr/file-to-link", Body: "x"}, deploytest.Entry{Name: "usr/dir-to-file/"},
+		deploytest.Entry{Name: "usr/same", Body: "same"},
+		deploytest.Entry{Name: "dev/null", Type: tar.TypeChar}, deploytest.Entry{Name: "usr/fifo", Type: tar.TypeFifo},
+		deploytest.Entry{Name: "run/lock/"}, deploytest.Entry{Name: "var/lib/"}, deploytest.Entry{Name: "var/lib/state", Body: "x"},
+		deploytest.Entry{Name: "etc/hard-target", Body: "hard"}, deploytest.Entry{Name: "etc/hard", Link: "etc/hard-target", Type: tar.TypeLink},
+		deploytest.Entry{Name: "usr/hard-absolute", Link: "/etc/hard-target", Type: tar.TypeLink},
+		deploytest.Entry{Name: "etc/setuid", Body: "x", Mode: 0o4755}, deploytest.Entry{Name: "etc/owned", Body: "x", UID: 12, GID: 34},
+		deploytest.Entry{Name: "etc/absolute", Link: "/etc/shadow"})
+	upper := []deploytest.Entry{
+		{Name: "etc/.wh.gone"}, {Name: "etc/.wh.gonedir"}, {Name: "etc/opaque/.wh..wh..opq"}, {Name: "etc/opaque/upper", Body: "x"},
+		{Name: "etc/dir/", Mode: 0o2750, GID: 7}, {Name: "etc/dir/added", Body: "x"},
+		{Name: "usr/link-to-dir/"}, {Name: "usr/link-to-dir/f", Body: "x"}, {Name: "usr/file-to-link", Link: "same"}, {Name: "usr/dir-to-file", Body: "x"},
+		{Name: "usr/same", Body: "same"}, {Name: "./etc/dotted", Body: "x"}, {Name: "/usr/absolute-name", Body: "x"}}
+	src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, lower...), deploytest.Layer(t, upper...)))
+
+	done, err := Import(t.Context(), repo, src, ImportOptions{})
+	require.NoError(t, err)
+
+	got := ls(t, repo, done.Commit)
+	want := map[string]string{
+		"/usr/etc/opaque/upper": "-00644 0 0", "/usr/etc/dir": "d02750 0 7", "/usr/etc/dir/kept": "-00644 0 0", "/usr/etc/dir/added": "-00644 0 0",
+		"/usr/link-to-dir": "d00755 0 0", "/usr/link-to-dir/f": "-00644 0 0", "/usr/file-to-link": "l00777 0 0 -> same", "/usr/dir-to-file": "-00644 0 0",
+		"/usr/same": "-00644 0 0", "/usr/etc/hard": "-00644 0 0", "/usr/hard-absolute": "-00644 0 0",
+		"/usr/etc/setuid": "-04755 0 0", "/usr/etc/owned": "-00644 12 34", "/usr/etc/absolute": "l00777 0 0 -> /etc/shadow",
+		"/usr/etc/dotted": "-00644 0 0", "/usr/absolute-name": "-00644 0 0", "/dev": "d00755 0 0", "/run": "d00755 0 0", "/var": "d00755 0 0",
+	}
+	for path, attributes := range want {
+		assert.Equal(t, attributes, got[path], path)
+	}
+	for _, path := range []string{"/etc", "/usr/etc/gone", "/usr/etc/gonedir", "/usr/etc/opaque/lower", "/dev/null", "/usr/fifo", "/run/lock", "/var/lib"} {
+		assert.NotContains(t, got, path)
+	}
+	assert.Equal(t, "hard", run(t, "ostree", "cat", "--repo="+repo, done.Commit, "/usr/etc/hard"))
+	assert.EqualValues(t, len("kernel")+len("initramfs"), done.KernelBytes)
+	leftovers, err := filepath.Glob(filepath.Join(repo, "tmp", mergePrefix+"*"))
+	require.NoError(t, err)
+	assert.Empty(t, leftovers)
+}
+
+func TestImportRefusesHostileLayersAndLeavesNoRef(t *testing.T) {
+	for name, c := range map[string]struct {
+		entry deploytest.Entry
+		class Class
+	}{
+		"a path that leaves the image":           {deploytest.Entry{Name: "usr/../../etc/passwd", Body: "x"}, ClassHostile},
+		"a hard link that leaves the image":      {deploytest.Entry{Name: "usr/x", Link: "../../etc/passwd", Type: tar.TypeLink}, ClassHostile},
+		"a hard link to what is dropped":         {deploytest.Entry{Name: "usr/x", Link: "run/secret", Type: tar.TypeLink}, ClassHostile},
+		"a file in place of the root":            {deploytest.Entry{Name: ".", Body: "x"}, ClassHostile},
+		"an ostree repository":                   {deploytest.Entry{Name: "sysroot/ostree/repo/objects/00/ab.file", Body: "x"}, ClassHostile},
+		"a hard link to a file that is no-where": {deploytest.Entry{Name: "usr/x", Link: "usr/none", Type: tar.TypeLink}, ClassInternal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo := newRepo(t)
+			src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, append(deploytest.Base("1"), c.entry)...)))
+			_, err := Import(t.Context(), repo, src, ImportOptions{})
+			require.Error(t, err)
+			assert.Equal(t, c.class, ClassOf(err), err)
+			assert.Empty(t, run(t, "ostree", "refs", "--repo="+repo))
+		})
+	}
+}
+
+func TestImportRefusesWhatCannotBoot(t *testing.T) {
+	base := deploytest.Base("1")
+	var noKernel []deploytest.Entry
+	for _, e := range base {
+		if !strings.HasSuffix(e.Name, "vmlinuz") {
+			noKernel = append(noKernel, e)
+		}
+	}
+	for name, c := range map[string]struct {
+		options deploytest.Options
+		entries []deploytest.Entry
+		class   Class
+	}{
+		"another architecture": {deploytest.Options{Architecture: "s390x"}, base, ClassArchitecture},
+		"no bootable label":    {deploytest.Options{Labels: map[string]string{"a": "b"}}, base, ClassNotBootable},
+		"no kernel":            {deploytest.Options{}, noKernel, ClassNoKernel},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := deploytest.WriteOCI(t, deploytest.Image(t, c.options, deploytest.Layer(t, c.entries...)))
+			_, err := Import(t.Context(), newRepo(t), src, ImportOptions{})
+			require.Error(t, err)
+			assert.Equal(t, c.class, ClassOf(err), err)
+		})
+	}
+}
+
+func TestImportFetchesOnlyWhatIsMissing(t *testing.T) {
+	repo, g := newRepo(t), deploytest.StartRegistry(t)
+	base := deploytest.Layer(t, deploytest.Base("1")...)
+	stock := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, base))
+	_, err := Import(t.Context(), repo, stock, ImportOptions{})
+	require.NoError(t, err)
+
+	layered := deploytest.Image(t, deploytest.Options{}, base, deploytest.Layer(t, deploytest.Entry{Name: "etc/new", Body: "x"}))
+	ref := g.Push(t, layered, "ocp/master-os")
+	o := ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}
+	before := g.BlobGets()
+	done, err := Import(t.Context(), repo, ref, o)
+	require.NoError(t, err)
+	assert.Equal(t, 1, done.LayersFetched)
+	assert.Equal(t, 1, done.LayersPresent)
+	assert.Equal(t, 2, g.BlobGets()-before, "the configuration and one layer")
+	wantDigest, err := layered.Digest()
+	require.NoError(t, err)
+	assert.Equal(t, wantDigest.String(), done.ManifestDigest.String())
+
+	before = g.BlobGets()
+	again, err := Import(t.Context(), repo, ref, o)
+	require.NoError(t, err)
+	assert.True(t, again.Reused)
+	assert.Equal(t, done.Commit, again.Commit)
+	assert.Equal(t, done.Labels, again.Labels)
+	assert.Equal(t, before, g.BlobGets())
+}
+
+func TestImportSaysWhatTheRegistryDid(t *testing.T) {
+	blob := func(r *http.Request) bool {
+		return strings.Contains(r.URL.Path, "/blobs/") && r.Method == http.MethodGet
+	}
+	status := func(code int) func(*deploytest.Registry) func(http.ResponseWriter, *http.Request) bool {
+		return func(*deploytest.Registry) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, r *http.Request) bool {
+				if strings.Contains(r.URL.Path, "/manifests/") {
+					w.WriteHeader(code)
+					return true
+				}
+				return false
+			}
+		}
+	}
+	change := func(f func([]byte) []byte) func(*deploytest.Registry) func(http.ResponseWriter, *http.Request) bool {
+		return func(g *deploytest.Registry) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, r *http.Request) bool {
+				body := g.Raw(r).Body.Bytes()
+				if !blob(r) || len(body) < 300 || body[0] != 0x1f {
+					return false
+				}
+				_, err := w.Write(f(append([]byte(nil), body...)))
+				return err == nil || true
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		spoil func(*deploytest.Registry) func(http.ResponseWriter, *http.Request) bool
+		class Class
+	}{
+		"401":                      {status(401), ClassUnauthorized},
+		"403":                      {status(403), ClassForbidden},
+		"404":                      {status(404), ClassNotFound},
+		"500":                      {status(500), ClassRegistry},
+		"503":                      {status(503), ClassRegistry},
+		"a flipped bit in a layer": {change(func(b []byte) []byte { b[len(b)/2] ^= 0x10; return b }), ClassCorrupted},
+		"a flipped bit at its end": {change(func(b []byte) []byte { b[len(b)-1] ^= 0x10; return b }), ClassCorrupted},
+		"a truncated layer":        {change(func(b []byte) []byte { return b[:len(b)/2] }), ClassCorrupted},
+		"something after a layer":  {change(func(b []byte) []byte { return append(b, 0) }), ClassCorrupted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo, g := newRepo(t), deploytest.StartRegistry(t)
+			ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "ocp/master-os")
+			o := ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}
+			g.Spoil(c.spoil(g))
+			_, err := Import(t.Context(), repo, ref, o)
+			require.Error(t, err)
+			assert.Equal(t, c.class, ClassOf(err), err)
+			assert.Empty(t, run(t, "ostree", "refs", "--repo="+repo))
+			assert.NotContains(t, err.Error(), "s3cret-canary")
+			g.Spoil(nil)
+			_, err = Import(t.Context(), repo, ref, o)
+			require.NoError(t, err, "when the fault is gone")
+		})
+	}
+}
+
+func TestImportSaysWhatIsWrongWithTrustAndReach(t *testing.T) {
+	repo, g := newRepo(t), deploytest.StartRegistry(t)
+	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "ocp/master-os")
+	wrong := filepath.Join(t.TempDir(), "auth.json")
+	require.NoError(t, os.WriteFile(wrong, []byte(`{"auths":{"`+g.Addr+`":{"auth":"YTpi"}}}`), 0o600))
+	for name, c := range map[string]struct {
+		ref   string
+		o     ImportOptions
+		class Class
+	}{
+		"no CA":              {ref, ImportOptions{CertsDir: t.TempDir(), AuthFile: g.AuthFile}, ClassUntrusted},
+		"a wrong password":   {ref, ImportOptions{CertsDir: g.CertsDir, AuthFile: wrong}, ClassUnauthorized},
+		"no credential":      {ref, ImportOptions{CertsDir: g.CertsDir, Root: t.TempDir()}, ClassUnauthorized},
+		"nobody listens":     {strings.Replace(ref, g.Addr, "127.0.0.1:1", 1), ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassUnreachable},
+		"an unknown host":    {strings.Replace(ref, g.Addr, "registry.invalid", 1), ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassUnreachable},
+		"a tag, no digest":   {g.Addr + "/ocp/master-os:test", ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassConfig},
+		"a digest not there": {ref[:len(ref)-4] + "0000", ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Import(t.Context(), repo, c.ref, c.o)
+			require.Error(t, err)
+			assert.Equal(t, c.class, ClassOf(err), err)
+		})
+	}
+}
+
+func TestImportTakesTheMirrorOfTheFinalName(t *testing.T) {
+	repo, g := newRepo(t), deploytest.StartRegistry(t)
+	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "ocp/master-os")
+	final := strings.Replace(ref, g.Addr, "registry.invalid", 1)
+	conf := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(conf, "50-test.conf"), []byte(
+		"[[registry]]\nlocation = \"registry.invalid/ocp/master-os\"\n[[registry.mirror]]\nlocation = \""+g.Addr+"/ocp/master-os\"\npull-from-mirror = \"digest-only\"\n"), 0o644))
+	o := ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile, RegistriesConfDir: conf}
+	g.Spoil(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusForbidden); return true })
+	_, err := Import(t.Context(), repo, final, o)
+	require.Error(t, err)
+	assert.Equal(t, ClassForbidden, ClassOf(err), "the mirror's answer counts, not the unknown final registry: %v", err)
+	g.Spoil(nil)
+	done, err := Import(t.Context(), repo, final, o)
+	require.NoError(t, err)
+	assert.Equal(t, ref, done.Source)
+	assert.Equal(t, imageRef("docker://"+final), done.Ref)
+}
+
+func TestImportGoesOnWhereItWasBroken(t *testing.T) {
+	repo, g := newRepo(t), deploytest.StartRegistry(t)
+	img := deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...), deploytest.Layer(t, deploytest.Entry{Name: "etc/two", Body: "2"}))
+	ref := g.Push(t, img, "ocp/master-os")
+	layers, err := img.Layers()
+	require.NoError(t, err)
+	second, err := layers[1].Digest()
+	require.NoError(t, err)
+	o := ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile, Parallel: 1, StallTimeout: 200 * time.Millisecond}
+	hung := make(chan struct{})
+	defer close(hung)
+	g.Spoil(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, second.String()) {
+			return false
+		}
+		w.Header().Set("Content-Length", "1000")
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		select {
+		case <-hung:
+		case <-r.Context().Done():
+		}
+		return true
+	})
+	_, err = Import(t.Context(), repo, ref, o)
+	require.Error(t, err)
+	assert.Equal(t, ClassUnreachable, ClassOf(err), err)
+	g.Spoil(nil)
+	done, err := Import(t.Context(), repo, ref, o)
+	require.NoError(t, err)
+	assert.Equal(t, 1, done.LayersPresent)
+	assert.Equal(t, 1, done.LayersFetched)
+}
+
+func TestTwoImportsAtOnceExcludeEachOther(t *testing.T) {
+	repo := newRepo(t)
+	unlock, err := repository{path: repo}.lock()
+	require.NoError(t, err)
+	_, err = Import(context.Background(), repo, "oci:/nowhere", ImportOptions{})
+	require.ErrorContains(t, err, "other import")
+	unlock()
+	_, err = Import(context.Background(), repo, "oci:/nowhere", ImportOptions{})
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "other import")
+	var f *Fault
+	assert.True(t, errors.As(err, &f))
+}

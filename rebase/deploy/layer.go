@@ -1,0 +1,171 @@
+package deploy
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/containers/image/v5/pkg/blobinfocache/none"
+	"github.com/containers/image/v5/types"
+	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
+
+	"dayone.dev/dayone/rebase/deploy/layertar"
+)
+
+var errStalled = errors.New("the registry stopped sending")
+
+// importLayer streams one layer from the registry into a commit. `ostree commit` gets the end of its input only after both digests
+// (of the blob and of its uncompressed content) have been verified; before that it is killed, and no ref is written.
+func (r repository) importLayer(ctx context.Context, src types.ImageSource, layer types.BlobInfo, diffID digest.Digest, o ImportOptions) (stats layertar.Stats, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	blob, _, err := src.GetBlob(ctx, layer, none.NoCache)
+	if err != nil {
+		return stats, err
+	}
+	defer func() { err = errors.Join(err, blob.Close()) }()
+	in := newVerifiedBlob(newStallReader(blob, o.stallTimeout(), cancel), layer, diffID)
+	plain, err := in.decompress()
+	if err != nil {
+		return stats, in.explain(err)
+	}
+	c, err := r.startCommit(ctx, layerRef(layer.Digest))
+	if err != nil {
+		return stats, err
+	}
+	out := bufio.NewWriterSize(c.stdin, 1<<20)
+	stats, err = layertar.Rewrite(out, plain, in.verify)
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil && !errors.Is(err, syscall.EPIPE) {
+		c.kill()
+		if cause := context.Cause(ctx); cause != nil {
+			return stats, cause
+		}
+		return stats, in.explain(err)
+	}
+	return stats, c.finish() // after EPIPE it tells why ostree went away
+}
+
+func (o ImportOptions) stallTimeout() time.Duration {
+	if o.StallTimeout > 0 {
+		return o.StallTimeout
+	}
+	return DefaultStallTimeout
+}
+
+// verifiedBlob computes the digests of a layer while it is read.
+type verifiedBlob struct {
+	raw     io.Reader
+	info    types.BlobInfo
+	diffID  digest.Digest
+	read    int64
+	blobSum digest.Digester
+	diffSum digest.Digester
+}
+
+func newVerifiedBlob(r io.Reader, info types.BlobInfo, diffID digest.Digest) *verifiedBlob {
+	v := &verifiedBlob{info: info, diffID: diffID, blobSum: digest.Canonical.Digester(), diffSum: digest.Canonical.Digester()}
+	v.raw = bufio.NewReaderSize(io.TeeReader(r, v), 256<<10)
+	return v
+}
+
+// Write counts and hashes what was read of the blob.
+func (v *verifiedBlob) Write(p []byte) (int, error) {
+	v.read += int64(len(p))
+	return v.blobSum.Hash().Write(p)
+}
+
+// decompress gives the uncompressed content; the first bytes tell the compression (registries differ in media types, not in magic numbers).
+func (v *verifiedBlob) decompress() (io.Reader, error) {
+	in := v.raw.(*bufio.Reader)
+	magic, err := in.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	var plain io.Reader = in
+	switch {
+	case len(magic) >= 2 && magic[0] == 0x1f && magic[1] == 0x8b: // RFC 1952 2.3.1
+		if plain, err = gzip.NewReader(in); err != nil {
+			return nil, err
+		}
+	case len(magic) == 4 && string(magic) == "\x28\xb5\x2f\xfd": // RFC 8878 3.1.1
+		// One decoder thread: the reader is then synchronous and its memory is bounded by the frame's window.
+		if plain, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20)); err != nil {
+			return nil, err
+		}
+	}
+	return io.TeeReader(plain, v.diffSum.Hash()), nil
+}
+
+// verify reads what is left of the blob and compares both digests.
+func (v *verifiedBlob) verify() error {
+	if _, err := io.Copy(io.Discard, v.raw); err != nil {
+		return fmt.Errorf("read layer to its end: %w", err)
+	}
+	if got := v.blobSum.Digest(); got != v.info.Digest {
+		return corrupted("verify layer", v.info.Digest, got, v.sizes())
+	}
+	if got := v.diffSum.Digest(); got != v.diffID {
+		return corrupted("verify uncompressed layer", v.diffID, got, " (the image's configuration does not fit its layers)")
+	}
+	return nil
+}
+
+func (v *verifiedBlob) sizes() string {
+	if v.info.Size >= 0 && v.read != v.info.Size {
+		return fmt.Sprintf(" (%d bytes came, of %d)", v.read, v.info.Size)
+	}
+	return ""
+}
+
+// explain finds out whether an error of unpacking comes from damaged bytes: then that is what to say.
+func (v *verifiedBlob) explain(err error) error {
+	var known *Fault
+	if errors.As(err, &known) || errors.Is(err, layertar.ErrHostile) || errors.Is(err, layertar.ErrEncapsulated) || isNetwork(err) {
+		return err
+	}
+	if _, drainErr := io.Copy(io.Discard, v.raw); drainErr != nil {
+		return drainErr
+	}
+	if got := v.blobSum.Digest(); got != v.info.Digest {
+		return corrupted("verify layer", v.info.Digest, got, v.sizes())
+	}
+	return &Fault{Class: ClassCorrupted, Op: "unpack layer", Err: err, Next: "build the image again; the registry's copy is what was pushed"}
+}
+
+// stallReader cancels the transfer when no byte comes for limit.
+type stallReader struct {
+	in    io.Reader
+	limit time.Duration
+	timer *time.Timer
+}
+
+func newStallReader(in io.Reader, limit time.Duration, cancel context.CancelCauseFunc) *stallReader {
+	timer := time.AfterFunc(limit, func() { cancel(fmt.Errorf("no byte for %s: %w", limit, errStalled)) })
+	timer.Stop()
+	return &stallReader{in: in, limit: limit, timer: timer}
+}
+
+// Read reads with the clock running; between reads it stands, so that slow unpacking is no stall.
+func (s *stallReader) Read(p []byte) (int, error) {
+	s.timer.Reset(s.limit)
+	n, err := s.in.Read(p)
+	s.timer.Stop()
+	return n, err
+}
+
+// commitProcess is a running `ostree commit` that reads a tar archive.
+type commitProcess struct {
+	stdin  *os.File
+	finish func() error
+	kill   func()
+}

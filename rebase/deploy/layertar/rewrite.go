@@ -1,0 +1,158 @@
+package layertar
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+)
+
+// WhiteoutPrefix starts the name of a file that removes its namesake of a lower layer.
+// Source: OCI image specification, layer.md, "Whiteouts".
+const WhiteoutPrefix = ".wh."
+
+// OpaqueWhiteout in a directory removes what lower layers put there. Source: as WhiteoutPrefix.
+const OpaqueWhiteout = ".wh..wh..opq"
+
+// ErrHostile marks a layer that names a path outside of the image, or has an entry that has no place in an image.
+var ErrHostile = errors.New("layer holds an entry that is not allowed")
+
+// ErrEncapsulated marks a layer that carries an ostree repository instead of files ("ostree container encapsulate");
+// only rpm-ostree and bootc can read those.
+var ErrEncapsulated = errors.New("layer carries an ostree repository, not files")
+
+// Stats says what Rewrite left out.
+type Stats struct {
+	Entries int            // entries written
+	Dropped map[string]int // entries left out, by reason
+}
+
+// Rewrite copies the tar archive src to dst entry by entry, in constant memory:
+//
+//   - etc becomes usr/etc, also in the targets of hard links and in whiteouts (`ostree admin deploy` makes /etc from usr/etc);
+//   - what is below run, tmp, proc, sys, dev and var is dropped: the first five are mounted over, and /var belongs to the node;
+//   - devices, fifos and sockets are dropped, ostree cannot hold them;
+//   - extended attributes, names of owners and times are dropped, as ostree-ext does;
+//   - "..", hard links to something dropped and unknown types refuse the layer with ErrHostile.
+//
+// verify is called after src is read to its end and before the end of the archive is written, so that the reader of dst never
+// sees a complete archive when verify fails.
+func Rewrite(dst io.Writer, src io.Reader, verify func() error) (Stats, error) {
+	s := Stats{Dropped: map[string]int{}}
+	tr, tw := tar.NewReader(src), tar.NewWriter(dst)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return s, fmt.Errorf("read layer archive: %w", err)
+		}
+		keep, err := rewriteHeader(h, s.Dropped)
+		if err != nil {
+			return s, err
+		}
+		if !keep {
+			continue
+		}
+		if err := tw.WriteHeader(h); err != nil {
+			return s, fmt.Errorf("write archive entry %q: %w", h.Name, err)
+		}
+		if _, err := io.Copy(tw, tr); err != nil {
+			return s, fmt.Errorf("copy archive entry %q: %w", h.Name, err)
+		}
+		s.Entries++
+	}
+	// What follows the archive's end (padding) counts for the digests.
+	if _, err := io.Copy(io.Discard, src); err != nil {
+		return s, fmt.Errorf("read layer to its end: %w", err)
+	}
+	if err := verify(); err != nil {
+		return s, err
+	}
+	if err := tw.Close(); err != nil {
+		return s, fmt.Errorf("end archive: %w", err)
+	}
+	return s, nil
+}
+
+func rewriteHeader(h *tar.Header, dropped map[string]int) (keep bool, err error) {
+	name, err := imagePath(h.Name)
+	if err != nil {
+		return false, err
+	}
+	if reason := dropReason(name); reason != "" {
+		dropped[reason]++
+		return false, nil
+	}
+	clean := tar.Header{Typeflag: h.Typeflag, Name: name, Size: h.Size, Mode: h.Mode & 0o7777, Uid: h.Uid, Gid: h.Gid, ModTime: time.Unix(0, 0)}
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeGNUSparse:
+		clean.Typeflag = tar.TypeReg
+	case tar.TypeDir:
+		if name == "" {
+			clean.Name = "."
+		}
+		clean.Name += "/"
+	case tar.TypeSymlink:
+		clean.Linkname = h.Linkname
+	case tar.TypeLink:
+		target, err := imagePath(h.Linkname)
+		if err != nil {
+			return false, err
+		}
+		if reason := dropReason(target); reason != "" || target == "" {
+			return false, fmt.Errorf("hard link %q to %q, which is no part of an image: %w", h.Name, h.Linkname, ErrHostile)
+		}
+		clean.Linkname = target
+	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
+		dropped["special file"]++
+		return false, nil
+	case tar.TypeXGlobalHeader:
+		return false, nil
+	default:
+		return false, fmt.Errorf("entry %q of unknown type %q: %w", h.Name, h.Typeflag, ErrHostile)
+	}
+	if name == "" && h.Typeflag != tar.TypeDir {
+		return false, fmt.Errorf("entry %q replaces the root directory: %w", h.Name, ErrHostile)
+	}
+	*h = clean
+	return true, nil
+}
+
+// imagePath gives the path below the image's root, without a leading slash, with etc moved to usr/etc; "" is the root itself.
+func imagePath(name string) (string, error) {
+	for _, element := range strings.Split(name, "/") {
+		if element == ".." {
+			return "", fmt.Errorf("path %q leaves the image: %w", name, ErrHostile)
+		}
+	}
+	if strings.ContainsRune(name, 0) {
+		return "", fmt.Errorf("path %q holds a zero byte: %w", name, ErrHostile)
+	}
+	p := strings.TrimPrefix(path.Clean("/"+name), "/")
+	top, rest, _ := strings.Cut(p, "/")
+	switch {
+	case top == "etc" || p == WhiteoutPrefix+"etc":
+		return "usr/" + p, nil
+	case top == "sysroot" && strings.HasPrefix(rest, "ostree/"), top == "ostree" && strings.HasPrefix(rest, "repo/"):
+		return "", fmt.Errorf("path %q: %w", name, ErrEncapsulated)
+	}
+	return p, nil
+}
+
+// dropReason names the directory whose content has no place in a deployment, or "".
+func dropReason(p string) string {
+	top, rest, _ := strings.Cut(p, "/")
+	bare := strings.TrimPrefix(top, WhiteoutPrefix)
+	switch bare {
+	case "run", "tmp", "proc", "sys", "dev", "var":
+		if rest != "" || bare != top {
+			return "below /" + bare
+		}
+	}
+	return ""
+}
