@@ -1,0 +1,164 @@
+package registry
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/crypto/bcrypt"
+)
+
+// Role says what an account may do. There is no anonymous access.
+type Role string
+
+const (
+	// RolePull may read everything and change nothing.
+	RolePull Role = "pull"
+	// RolePush may also push and delete.
+	RolePush Role = "push"
+)
+
+const (
+	// DefaultMaxManifestBytes is the manifest size that the OCI distribution specification asks registries to accept (4 MiB).
+	DefaultMaxManifestBytes = 4 << 20
+
+	// DefaultMinFreeBytes of the file system stay free for the rest of the host: journal, kubelet and builds fail badly on a full disk.
+	DefaultMinFreeBytes = 256 << 20
+
+	passwordBytes = 32 // 256 bits
+)
+
+// User is an account. Exactly one of Password and PasswordHash is set.
+type User struct {
+	Name     string
+	Password string
+	// PasswordHash is a bcrypt hash (htpasswd -B). It costs one bcrypt per password and process, not one per request.
+	PasswordHash string
+	Role         Role
+}
+
+// NewUser makes an account with a random password of 256 bits.
+func NewUser(name string, role Role) (User, error) {
+	var b [passwordBytes]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return User{}, fmt.Errorf("make password for %s: %w", name, err)
+	}
+	u := User{Name: name, Password: base64.RawURLEncoding.EncodeToString(b[:]), Role: role}
+	return u, u.Validate()
+}
+
+// Validate names what is wrong with the account. The password never appears in the error.
+func (u User) Validate() error {
+	switch {
+	case u.Name == "" || strings.ContainsAny(u.Name, ":\n\r\x00"):
+		return fmt.Errorf("user name %q must be non-empty and without colon or line break", u.Name)
+	case u.Role != RolePull && u.Role != RolePush:
+		return fmt.Errorf("user %s: role %q is neither %s nor %s", u.Name, u.Role, RolePull, RolePush)
+	case (u.Password == "") == (u.PasswordHash == ""):
+		return fmt.Errorf("user %s: give either a password or a bcrypt hash", u.Name)
+	}
+	if u.PasswordHash != "" {
+		if _, err := bcrypt.Cost([]byte(u.PasswordHash)); err != nil {
+			return fmt.Errorf("user %s: the hash is not bcrypt (make it with htpasswd -B): %w", u.Name, err)
+		}
+	}
+	return nil
+}
+
+// Options of a Server. Root, Listen and Users are required.
+type Options struct {
+	// Root is the directory of the images; it is made when missing. One server at a time uses it.
+	Root string
+	// Listen is HOST:PORT; port 0 takes a free one (see Server.Addr).
+	Listen string
+	// Certificate is the server certificate. With none, CertFile and KeyFile are read; with none of these a CA and a certificate are
+	// made (and kept) in TLSDir.
+	Certificate       *tls.Certificate
+	CertFile, KeyFile string
+	// TLSDir holds the CA and server certificate made here; "" is Root/tls.
+	TLSDir string
+	// Hosts are further names and addresses of the certificate made here, beside Listen's host, localhost and the loopback addresses.
+	Hosts []string
+	// InsecureHTTP serves plain HTTP, refused unless Listen is a loopback address.
+	InsecureHTTP bool
+	// Users are the accounts; Server.SetUsers replaces them while the server runs.
+	Users []User
+	// ReadOnly refuses every change; Server.SetReadOnly switches it while the server runs.
+	ReadOnly bool
+	// MaxManifestBytes bounds a manifest; 0 is DefaultMaxManifestBytes.
+	MaxManifestBytes int64
+	// MaxBytes is how many bytes of blobs Root may hold; 0 is no limit beside MinFreeBytes.
+	MaxBytes int64
+	// MinFreeBytes is how much of Root's file system stays free: a push that would use it is refused with 507. 0 is DefaultMinFreeBytes.
+	MinFreeBytes int64
+	// Log receives what the server and distribution report; nil discards it.
+	Log *logrus.Entry
+}
+
+// Validate names the option that is wrong and what to do.
+func (o Options) Validate() error {
+	if o.Root == "" {
+		return errors.New("registry options: Root is empty: name the directory of the images")
+	}
+	host, _, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return fmt.Errorf("registry options: Listen %q: give HOST:PORT: %w", o.Listen, err)
+	}
+	if o.InsecureHTTP && !loopback(host) {
+		return fmt.Errorf("registry options: InsecureHTTP is allowed on a loopback address only, not on %q: leave it out, or listen on 127.0.0.1", o.Listen)
+	}
+	if o.InsecureHTTP && (o.Certificate != nil || o.CertFile != "" || o.KeyFile != "") {
+		return errors.New("registry options: InsecureHTTP and a certificate exclude each other")
+	}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		return errors.New("registry options: CertFile and KeyFile go together")
+	}
+	if o.MaxManifestBytes < 0 || o.MaxBytes < 0 || o.MinFreeBytes < 0 {
+		return errors.New("registry options: a size is negative")
+	}
+	return validateUsers(o.Users)
+}
+
+func validateUsers(users []User) error {
+	if len(users) == 0 {
+		return errors.New("registry options: Users is empty: there is no anonymous access, so nobody could pull")
+	}
+	seen := map[string]bool{}
+	for _, u := range users {
+		if err := u.Validate(); err != nil {
+			return fmt.Errorf("registry options: %w", err)
+		}
+		if seen[u.Name] {
+			return fmt.Errorf("registry options: user %s is given twice", u.Name)
+		}
+		seen[u.Name] = true
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxManifestBytes == 0 {
+		o.MaxManifestBytes = DefaultMaxManifestBytes
+	}
+	if o.MinFreeBytes == 0 {
+		o.MinFreeBytes = DefaultMinFreeBytes
+	}
+	if o.TLSDir == "" {
+		o.TLSDir = filepath.Join(o.Root, "tls")
+	}
+	if o.Log == nil {
+		o.Log = discard()
+	}
+	return o
+}

@@ -1,0 +1,222 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// headerTimeout ends a client that does not finish its request header (slowloris).
+	headerTimeout = 10 * time.Second
+	// idleTimeout ends a kept connection without requests; longer than the pauses of podman and rpm-ostree between layers.
+	idleTimeout = 2 * time.Minute
+	// maxHeaderBytes holds a long Link or _state query with room.
+	maxHeaderBytes = 64 << 10
+
+	lockFile   = ".dayone-registry.lock"
+	secretFile = ".dayone-registry.secret"
+)
+
+// Server is one registry. Several may run in one process, each on its own Root.
+type Server struct {
+	o        Options
+	log      *logrus.Entry
+	accounts *accounts
+	readOnly atomic.Bool
+
+	mu       sync.Mutex // guards what Start and Shutdown change
+	upstream *upstream
+	lock     *os.File
+	ln       net.Listener
+	http     *http.Server
+	errs     chan error
+	served   chan struct{}
+}
+
+// New checks the options. It touches neither disk nor network.
+func New(o Options) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	acc, err := newAccounts(o.Users)
+	if err != nil {
+		return nil, err
+	}
+	o.Users = nil // no password stays in memory longer than needed
+	s := &Server{o: o, log: o.Log, accounts: acc, errs: make(chan error, 1)}
+	s.readOnly.Store(o.ReadOnly)
+	return s, nil
+}
+
+// Start opens Root and serves. It returns when the server accepts connections. After Shutdown the server may be started again.
+func (s *Server) Start() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ln != nil {
+		return fmt.Errorf("start registry on %s: it runs already", s.o.Listen)
+	}
+	if err := os.MkdirAll(s.o.Root, 0o700); err != nil {
+		return fmt.Errorf("make registry root: %w", err)
+	}
+	if s.lock, err = lockRoot(s.o.Root); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release())
+		}
+	}()
+	if err := s.openStorage(); err != nil {
+		return err
+	}
+	return s.listen()
+}
+
+func (s *Server) openStorage() error {
+	secret, err := loadSecret(filepath.Join(s.o.Root, secretFile))
+	if err != nil {
+		return err
+	}
+	s.upstream, err = newUpstream(s.o.Root, secret, s.log)
+	return err
+}
+
+func (s *Server) listen() error {
+	var config *tls.Config
+	if !s.o.InsecureHTTP {
+		pair, err := s.o.serverCertificate(time.Now())
+		if err != nil {
+			return err
+		}
+		// HTTP/2 shares one connection among all layers of a client and cannot use sendfile: HTTP/1.1 is faster here.
+		config = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	}
+	ln, err := net.Listen("tcp", s.o.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for registry clients: %w", err)
+	}
+	s.ln = ln
+	s.http = &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: newErrorLog(s.log),
+	}
+	s.served = make(chan struct{})
+	go s.serve(s.http, ln, config, s.served)
+	return nil
+}
+
+func (s *Server) serve(srv *http.Server, ln net.Listener, config *tls.Config, served chan<- struct{}) {
+	defer close(served)
+	if config != nil {
+		ln = tls.NewListener(ln, config)
+	}
+	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		select {
+		case s.errs <- fmt.Errorf("serve registry: %w", err):
+		default: // one error is waiting to be read already
+		}
+	}
+}
+
+// Addr is HOST:PORT as the server listens, "" before Start.
+func (s *Server) Addr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ln == nil {
+		return ""
+	}
+	return s.ln.Addr().String()
+}
+
+// Err yields an error when the server stops without Shutdown. It is never closed.
+func (s *Server) Err() <-chan error { return s.errs }
+
+// CAPEM is the CA that clients have to trust when the server made its own certificate.
+func (s *Server) CAPEM() ([]byte, error) {
+	b, err := os.ReadFile(s.o.CAFile())
+	if err != nil {
+		return nil, fmt.Errorf("read registry CA: %w", err)
+	}
+	return b, nil
+}
+
+// SetUsers replaces the accounts. A user that is left out or has a new password is refused from the next request on.
+func (s *Server) SetUsers(users []User) error { return s.accounts.set(users) }
+
+// SetReadOnly refuses changes from the next request on, or allows them again.
+func (s *Server) SetReadOnly(ro bool) { s.readOnly.Store(ro) }
+
+// Shutdown stops accepting, waits for requests under way until ctx ends, then cuts them, and releases Root.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.http == nil {
+		return nil
+	}
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("stop registry: %w", err), s.http.Close())
+	}
+	<-s.served
+	return errors.Join(err, s.release())
+}
+
+// release undoes what Start did, as far as it came.
+func (s *Server) release() error {
+	var errs []error
+	if s.upstream != nil {
+		errs = append(errs, s.upstream.close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	s.upstream, s.lock, s.ln, s.http = nil, nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// lockRoot makes sure that one server or maintenance command uses a root: both keep state of it in memory.
+func lockRoot(root string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(root, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock registry root: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock registry root %s: another registry or dayone registry command uses it, stop that first: %w", root, err), f.Close())
+	}
+	return f, nil
+}
+
+// loadSecret keeps the key of upload states over a restart, so that clients go on with uploads under way.
+func loadSecret(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) >= 2*passwordBytes {
+		return string(b), nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("read registry secret: %w", err)
+	}
+	raw := make([]byte, passwordBytes)
+	if _, err := rand.Read(raw); err != nil {
+		return "", fmt.Errorf("make registry secret: %w", err)
+	}
+	secret := hex.EncodeToString(raw)
+	if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
+		return "", fmt.Errorf("write registry secret: %w", err)
+	}
+	return secret, nil
+}

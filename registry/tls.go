@@ -1,0 +1,81 @@
+package registry
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"dayone.dev/dayone/registry/certs"
+)
+
+const (
+	serverCertFile = "server.crt"
+	serverKeyFile  = "server.key"
+)
+
+// CAFile is the CA certificate that clients trust when the server made its own certificate.
+func (o Options) CAFile() string { return filepath.Join(o.withDefaults().TLSDir, certs.CACertFile) }
+
+// serverCertificate finds or makes the certificate and refuses one that no client would accept now.
+func (o Options) serverCertificate(now time.Time) (tls.Certificate, error) {
+	if o.Certificate != nil {
+		if err := certs.CheckServer(*o.Certificate, now); err != nil {
+			return tls.Certificate{}, fmt.Errorf("use server certificate: %w", err)
+		}
+		return *o.Certificate, nil
+	}
+	if o.CertFile != "" {
+		return certs.LoadServer(o.CertFile, o.KeyFile, now)
+	}
+	ca, err := certs.LoadOrCreateCA(o.TLSDir, certs.CAOptions{})
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	hosts := o.hosts()
+	crt, key := filepath.Join(o.TLSDir, serverCertFile), filepath.Join(o.TLSDir, serverKeyFile)
+	if pair, err := certs.LoadServer(crt, key, now); err == nil && covers(pair, hosts) && pair.Leaf.CheckSignatureFrom(ca.Certificate()) == nil {
+		return pair, nil
+	}
+	pair, err := ca.ServerCertificate(hosts, certs.ServerOptions{})
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return pair, certs.WriteKeyPair(pair, crt, key)
+}
+
+func covers(pair tls.Certificate, hosts []string) bool {
+	for _, h := range hosts {
+		if pair.Leaf.VerifyHostname(h) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// hosts are the names of the certificate made here. A wildcard address stands for every address of the host.
+func (o Options) hosts() []string {
+	hosts := append([]string{}, o.Hosts...)
+	host, _, err := net.SplitHostPort(o.Listen)
+	ip := net.ParseIP(host)
+	switch {
+	case err != nil || host == "" || ip != nil && ip.IsUnspecified():
+		addrs, err := net.InterfaceAddrs()
+		if err != nil { // a certificate with fewer names still serves the clients that use those
+			break
+		}
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() {
+				hosts = append(hosts, n.IP.String())
+			}
+		}
+		if name, err := os.Hostname(); err == nil {
+			hosts = append(hosts, name)
+		}
+	default:
+		hosts = append(hosts, host)
+	}
+	return append(hosts, "localhost", "127.0.0.1", "::1")
+}
