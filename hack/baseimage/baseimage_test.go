@@ -145,3 +145,15 @@ func TestUnknownKindIsRefused(t *testing.T) {
 	_, err := baseimage.Ensure(context.Background(), "huge", t.TempDir())
 	assert.ErrorContains(t, err, `unknown kind "huge" (want tiny or debian)`)
 }
+
+func TestDebianIsABootableOSTreeImageWithSystemd(t *testing.T) {
+	need(t, "mmdebstrap", "skopeo")
+	path, err := baseimage.Ensure(context.Background(), baseimage.Debian, "")
+	require.NoError(t, err)
+	assert.Len(t, inspect(t, path).Layers, 3)
+	root := unpack(t, path)
+	assertBootableTree(t, root)
+	out, err := exec.Command("chroot", root, "/bin/sh", "-c", "ostree --version && systemctl --version && test -d /etc/systemd/system/multi-user.target.wants").CombinedOutput()
+	assert.NoError(t, err, string(out))
+	assert.NoFileExists(t, filepath.Join(path, "scratch", "debian.tar"))
+}

@@ -68,9 +68,13 @@ func (l *layer) put(h tar.Header, open func() (io.ReadCloser, error)) {
 	l.entries[h.Name] = entry{header: h, open: open}
 }
 
-func (l *layer) has(name string) bool {
-	_, ok := l.entries[name]
-	return ok
+// copyParents gives the layer's directories the mode and owner they have in below: a later layer's entry replaces them.
+func (l *layer) copyParents(below *layer) {
+	for name, e := range l.entries {
+		if b, ok := below.entries[name]; ok && e.header.Typeflag == tar.TypeDir {
+			l.entries[name] = b
+		}
+	}
 }
 
 // write streams the layer as an uncompressed tar.
