@@ -1,0 +1,265 @@
+package imagecopy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containers/image/v5/copy"
+	"github.com/containers/image/v5/docker/reference"
+	"github.com/containers/image/v5/manifest"
+	"github.com/containers/image/v5/signature"
+	"github.com/containers/image/v5/types"
+	"github.com/opencontainers/go-digest"
+	"github.com/sirupsen/logrus"
+)
+
+const (
+	// DefaultParallel is how many blobs are copied at once: what containers/image itself takes.
+	DefaultParallel = 6
+	// DefaultAttempts is how often a copy is tried when connections fail or a registry answers 5xx.
+	DefaultAttempts = 5
+	// DefaultBackoff is the pause before the second attempt; it doubles up to maxBackoff.
+	DefaultBackoff = time.Second
+
+	maxBackoff       = 30 * time.Second
+	progressInterval = 200 * time.Millisecond
+)
+
+// Progress is the state of one blob's copy.
+type Progress struct {
+	Digest digest.Digest
+	// Done bytes of Size; Size is -1 when the source does not say it.
+	Done, Size int64
+	// Finished is set in the last report of a blob, Skipped when the destination had it already.
+	Finished, Skipped bool
+}
+
+// Options of a copy. The zero value copies the whole image or index without reports.
+type Options struct {
+	// Platform is OS/ARCH[/VARIANT]: of an index only that image is copied. "" copies the index with all its images.
+	Platform string
+	// Parallel blobs at once; 0 is DefaultParallel.
+	Parallel int
+	// Attempts in all; 0 is DefaultAttempts, 1 never retries.
+	Attempts int
+	// Backoff before the second attempt; 0 is DefaultBackoff.
+	Backoff time.Duration
+	// CacheDir keeps what is known about which repository has which blob, for mounts across runs; "" keeps nothing.
+	CacheDir string
+	// TempDir holds configuration and large intermediate files; "" is os.TempDir.
+	TempDir string
+	// OnProgress is called from one goroutine; it must not block for long.
+	OnProgress func(Progress)
+	// Log receives a line per retry; nil discards it.
+	Log *logrus.Entry
+}
+
+// Result says what the destination holds now.
+type Result struct {
+	Digest    digest.Digest
+	MediaType string
+	// Bytes that were transferred, over all attempts.
+	Bytes int64
+	// BlobsCopied were transferred, BlobsSkipped were at the destination already or mounted there.
+	BlobsCopied, BlobsSkipped int
+	Attempts                  int
+}
+
+// Copy copies an image by digest: manifests are stored as they are, every blob is verified against its digest on the way.
+// Blobs that an interrupted copy brought over are not copied again. Connection errors and 5xx answers are retried with backoff,
+// nothing else is.
+func Copy(ctx context.Context, src, dst Endpoint, o Options) (res Result, err error) {
+	if strings.HasPrefix(dst.Reference, "docker-archive:") {
+		return res, fmt.Errorf("copy to %s: a docker archive cannot keep digests; use oci:DIRECTORY", dst.Reference)
+	}
+	c, err := newCopier(src, dst, o)
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	for {
+		res.Attempts++
+		var m []byte
+		if m, err = c.once(ctx, &res); err == nil {
+			return c.verified(m, res)
+		}
+		err = fmt.Errorf("copy %s to %s: %w", src.Reference, dst.Reference, err)
+		if res.Attempts >= c.o.Attempts || !Temporary(err) || ctx.Err() != nil {
+			return res, err
+		}
+		wait := c.backoff(res.Attempts)
+		c.o.Log.WithFields(logrus.Fields{"image": src.Reference, "attempt": res.Attempts, "wait": wait, "error": err}).Warn("copy of image failed, retrying")
+		if !pause(ctx, wait) {
+			return res, errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+type copier struct {
+	o        Options
+	scratch  *scratch
+	policy   *signature.PolicyContext
+	src, dst types.ImageReference
+	opts     copy.Options
+}
+
+func newCopier(src, dst Endpoint, o Options) (c *copier, err error) {
+	c = &copier{o: o.withDefaults()}
+	if c.src, err = src.parse(); err != nil {
+		return nil, err
+	}
+	if c.dst, err = dst.parse(); err != nil {
+		return nil, err
+	}
+	if c.scratch, err = newScratch(o.TempDir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	srcSys, err := c.scratch.system(src, "source", o.CacheDir)
+	if err != nil {
+		return nil, err
+	}
+	dstSys, err := c.scratch.system(dst, "destination", o.CacheDir)
+	if err != nil {
+		return nil, err
+	}
+	c.opts = copy.Options{
+		SourceCtx: srcSys, DestinationCtx: dstSys, PreserveDigests: true, RemoveSignatures: true, ImageListSelection: copy.CopyAllImages,
+		MaxParallelDownloads: uint(c.o.Parallel), OptimizeDestinationImageAlreadyExists: true, ReportWriter: io.Discard,
+		ProgressInterval: progressInterval,
+	}
+	if o.Platform != "" {
+		c.opts.ImageListSelection = copy.CopySystemImage
+		if err := setPlatform(srcSys, o.Platform); err != nil {
+			return nil, err
+		}
+	}
+	// Signatures are the admin's policy on the nodes; here the digest is what is trusted.
+	c.policy, err = signature.NewPolicyContext(&signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}})
+	if err != nil {
+		return nil, fmt.Errorf("make copy policy: %w", err)
+	}
+	return c, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Parallel <= 0 {
+		o.Parallel = DefaultParallel
+	}
+	if o.Attempts <= 0 {
+		o.Attempts = DefaultAttempts
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = DefaultBackoff
+	}
+	if o.Log == nil {
+		l := logrus.New()
+		l.SetOutput(io.Discard)
+		o.Log = logrus.NewEntry(l)
+	}
+	return o
+}
+
+func setPlatform(sys *types.SystemContext, platform string) error {
+	parts := strings.Split(platform, "/")
+	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || parts[1] == "" {
+		return fmt.Errorf("parse platform %q: want OS/ARCH or OS/ARCH/VARIANT, for example linux/arm64", platform)
+	}
+	sys.OSChoice, sys.ArchitectureChoice = parts[0], parts[1]
+	if len(parts) == 3 {
+		sys.VariantChoice = parts[2]
+	}
+	return nil
+}
+
+func (c *copier) close() error {
+	var err error
+	if c.policy != nil {
+		err = c.policy.Destroy()
+	}
+	return errors.Join(err, c.scratch.remove())
+}
+
+func (c *copier) once(ctx context.Context, res *Result) ([]byte, error) {
+	opts := c.opts
+	events := make(chan types.ProgressProperties)
+	opts.Progress = events
+	var done sync.WaitGroup
+	done.Add(1)
+	go func() {
+		defer done.Done()
+		for e := range events {
+			c.count(e, res)
+		}
+	}()
+	m, err := copy.Image(ctx, c.policy, c.dst, c.src, &opts)
+	close(events)
+	done.Wait()
+	return m, err
+}
+
+func (c *copier) count(e types.ProgressProperties, res *Result) {
+	p := Progress{Digest: e.Artifact.Digest, Size: e.Artifact.Size, Done: int64(e.Offset)}
+	switch e.Event {
+	case types.ProgressEventRead:
+		res.Bytes += int64(e.OffsetUpdate)
+	case types.ProgressEventDone:
+		res.Bytes += int64(e.OffsetUpdate)
+		res.BlobsCopied++
+		p.Finished = true
+	case types.ProgressEventSkipped:
+		res.BlobsSkipped++
+		p.Finished, p.Skipped, p.Done = true, true, e.Artifact.Size
+	}
+	if c.o.OnProgress != nil {
+		c.o.OnProgress(p)
+	}
+}
+
+// verified compares what was stored with the digest that the caller named.
+func (c *copier) verified(m []byte, res Result) (Result, error) {
+	d, err := manifest.Digest(m)
+	if err != nil {
+		return res, fmt.Errorf("read copied manifest: %w", err)
+	}
+	res.Digest, res.MediaType = d, manifest.GuessMIMEType(m)
+	for _, ref := range []types.ImageReference{c.src, c.dst} {
+		named := ref.DockerReference()
+		if named == nil || c.o.Platform != "" && ref == c.src {
+			continue
+		}
+		if want, ok := named.(reference.Digested); ok && want.Digest() != d {
+			return res, fmt.Errorf("copy to %s: the stored digest is %s, not %s", c.dst.StringWithinTransport(), d, want.Digest())
+		}
+	}
+	return res, nil
+}
+
+func (c *copier) backoff(attempt int) time.Duration {
+	d := c.o.Backoff
+	for i := 1; i < attempt && d < maxBackoff; i++ {
+		d *= 2
+	}
+	return min(d, maxBackoff)
+}
+
+// pause waits and tells whether the time passed before ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

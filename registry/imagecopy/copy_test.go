@@ -1,0 +1,263 @@
+package imagecopy_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/registrytest"
+)
+
+func options(t testing.TB, r *registrytest.Registry) []remote.Option {
+	t.Helper()
+	return []remote.Option{remote.WithTransport(r.Transport(t)), remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})}
+}
+
+func reference(t testing.TB, s string) name.Reference {
+	t.Helper()
+	ref, err := name.ParseReference(s)
+	require.NoError(t, err)
+	return ref
+}
+
+// image makes an image for amd64 with a label.
+func image(t testing.TB, layers int64) v1.Image {
+	t.Helper()
+	img, err := random.Image(64<<10, layers)
+	require.NoError(t, err)
+	cfg, err := img.ConfigFile()
+	require.NoError(t, err)
+	cfg = cfg.DeepCopy()
+	cfg.Config.Labels = map[string]string{"containers.bootc": "1"}
+	cfg.OS, cfg.Architecture = "linux", "amd64"
+	img, err = mutate.ConfigFile(img, cfg)
+	require.NoError(t, err)
+	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
+}
+
+func digestOf(t testing.TB, x interface{ Digest() (v1.Hash, error) }) string {
+	t.Helper()
+	h, err := x.Digest()
+	require.NoError(t, err)
+	return h.String()
+}
+
+func pull(r *registrytest.Registry, repo string) imagecopy.Endpoint {
+	return imagecopy.Endpoint{Reference: "docker://" + r.Addr + "/" + repo, CAFile: r.CAFile, AuthFile: r.PullAuthFile}
+}
+
+func push(r *registrytest.Registry, repo string) imagecopy.Endpoint {
+	return imagecopy.Endpoint{Reference: r.Addr + "/" + repo, CAFile: r.CAFile, Username: r.Push.Name, Password: r.Push.Password}
+}
+
+func TestAnImageKeepsItsDigestOverEveryWay(t *testing.T) {
+	src, dst := registrytest.Start(t), registrytest.Start(t)
+	img := image(t, 3)
+	want := digestOf(t, img)
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, options(t, src)...))
+	layout := "oci:" + filepath.Join(t.TempDir(), "layout") + ":v1"
+	for _, step := range []struct {
+		name     string
+		from, to imagecopy.Endpoint
+	}{
+		{"registry to registry by tag", pull(src, "os/base:v1"), push(dst, "a/base:v1")},
+		{"registry to registry by digest", pull(src, "os/base@"+want), push(dst, "b/base@"+want)},
+		{"registry to layout", pull(src, "os/base@"+want), imagecopy.Endpoint{Reference: layout}},
+		{"layout to registry", imagecopy.Endpoint{Reference: layout}, push(dst, "c/base:v1")},
+		{"a tag beside the digest", pull(src, "os/base:v1@"+want), push(dst, "d/base:v1")},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			res, err := imagecopy.Copy(t.Context(), step.from, step.to, imagecopy.Options{})
+			require.NoError(t, err)
+			assert.Equal(t, want, res.Digest.String())
+			assert.Equal(t, string(types.OCIManifestSchema1), res.MediaType)
+			assert.Equal(t, 4, res.BlobsCopied+res.BlobsSkipped)
+			got, err := imagecopy.Inspect(t.Context(), step.to, "")
+			require.NoError(t, err)
+			assert.Equal(t, want, got.Digest.String())
+			assert.Equal(t, "1", got.Labels["containers.bootc"])
+			assert.Equal(t, "linux/amd64", got.OS+"/"+got.Architecture)
+			assert.Len(t, got.Layers, 3)
+		})
+	}
+}
+
+func TestASecondCopyTransfersNothing(t *testing.T) {
+	src, dst := registrytest.Start(t), registrytest.Start(t)
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 4), options(t, src)...))
+	var reports atomic.Int32
+	first, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"),
+		imagecopy.Options{OnProgress: func(p imagecopy.Progress) {
+			if p.Finished {
+				reports.Add(1)
+			}
+		}})
+	require.NoError(t, err)
+	assert.Equal(t, 5, first.BlobsCopied)
+	assert.Equal(t, int32(5), reports.Load())
+	assert.Greater(t, first.Bytes, int64(4*64<<10))
+	second, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), imagecopy.Options{})
+	require.NoError(t, err)
+	assert.Zero(t, second.BlobsCopied)
+	assert.Zero(t, second.Bytes)
+	assert.Equal(t, first.Digest, second.Digest)
+}
+
+func TestAnIndexIsCopiedWholeOrOnePlatformOfIt(t *testing.T) {
+	src, dst := registrytest.Start(t), registrytest.Start(t)
+	amd, arm := image(t, 1), image(t, 2)
+	add := func(i v1.Image, arch string) mutate.IndexAddendum {
+		return mutate.IndexAddendum{Add: i, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}}
+	}
+	idx := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), add(amd, "amd64"), add(arm, "arm64"))
+	require.NoError(t, remote.WriteIndex(reference(t, src.Addr+"/os/multi:v1"), idx, options(t, src)...))
+
+	whole, err := imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/multi:v1"), imagecopy.Options{})
+	require.NoError(t, err)
+	assert.Equal(t, digestOf(t, idx), whole.Digest.String())
+	one, err := imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/one:v1"), imagecopy.Options{Platform: "linux/arm64"})
+	require.NoError(t, err)
+	assert.Equal(t, digestOf(t, arm), one.Digest.String())
+	got, err := imagecopy.Inspect(t.Context(), pull(dst, "os/multi:v1"), "linux/arm64")
+	require.NoError(t, err)
+	assert.Equal(t, digestOf(t, arm), got.Digest.String())
+	assert.Equal(t, digestOf(t, idx), got.IndexDigest.String())
+	_, err = imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/none:v1"), imagecopy.Options{Platform: "linux/s390x"})
+	require.Error(t, err)
+}
+
+func TestADockerArchiveIsASource(t *testing.T) {
+	dst := registrytest.Start(t)
+	file := filepath.Join(t.TempDir(), "image.tar")
+	require.NoError(t, tarball.WriteToFile(file, reference(t, "example.com/os/base:v1"), image(t, 2)))
+	first, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "docker-archive:" + file}, push(dst, "os/base:v1"), imagecopy.Options{})
+	require.NoError(t, err)
+	second, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "docker-archive:" + file}, push(dst, "os/again:v1"), imagecopy.Options{})
+	require.NoError(t, err)
+	assert.Equal(t, first.Digest, second.Digest, "the same archive always gives the same digest")
+	_, err = imagecopy.Copy(t.Context(), pull(dst, "os/base:v1"), imagecopy.Endpoint{Reference: "docker-archive:" + file + ".2"}, imagecopy.Options{})
+	require.ErrorContains(t, err, "use oci:DIRECTORY")
+}
+
+// flaky fails the first n blob requests in the way that fail says.
+func flaky(t *testing.T, r *registrytest.Registry, n int32, fail func(w http.ResponseWriter)) (*httptest.Server, *atomic.Int32) {
+	t.Helper()
+	target, err := url.Parse(r.URL())
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = r.Transport(t)
+	var seen atomic.Int32
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if strings.Contains(q.URL.Path, "/blobs/") && seen.Add(1) <= n {
+			fail(w)
+			return
+		}
+		proxy.ServeHTTP(w, q)
+	}))
+	t.Cleanup(srv.Close)
+	return srv, &seen
+}
+
+func TestOnlyConnectionErrorsAnd5xxAreRetried(t *testing.T) {
+	src, dst := registrytest.Start(t), registrytest.Start(t)
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 2), options(t, src)...))
+	for _, tc := range []struct {
+		name    string
+		fail    func(http.ResponseWriter)
+		retried bool
+		times   int32
+	}{ // net/http itself repeats a GET whose kept connection was cut
+		{"503", func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }, true, 2},
+		{"502", func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, true, 2},
+		{"connection cut", func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, true, 4},
+		{"404", func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, false, 2},
+		{"403", func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, false, 2},
+		{"507", func(w http.ResponseWriter) { w.WriteHeader(http.StatusInsufficientStorage) }, false, 2},
+		{"other bytes", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "not the blob") }, false, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			proxy, _ := flaky(t, src, tc.times, tc.fail) // the first is a look at the configuration, whose failure containers/image forgives
+			from := imagecopy.Endpoint{Reference: strings.TrimPrefix(proxy.URL, "http://") + "/os/base:v1", Insecure: true,
+				Username: src.Pull.Name, Password: src.Pull.Password}
+			to := push(dst, "os/"+strings.ReplaceAll(strings.ToLower(tc.name), " ", "-")+":v1")
+			res, err := imagecopy.Copy(t.Context(), from, to, imagecopy.Options{Backoff: time.Millisecond, Parallel: 1})
+			if tc.retried {
+				require.NoError(t, err)
+				assert.Equal(t, 2, res.Attempts)
+				return
+			}
+			require.Error(t, err)
+			assert.Equal(t, 1, res.Attempts)
+		})
+	}
+}
+
+func TestARegistryThatStaysDownIsGivenUp(t *testing.T) {
+	src := registrytest.Start(t)
+	from := pull(src, "os/base:v1")
+	src.Stop(t)
+	res, err := imagecopy.Copy(t.Context(), from, imagecopy.Endpoint{Reference: "oci:" + filepath.Join(t.TempDir(), "l")},
+		imagecopy.Options{Attempts: 3, Backoff: time.Millisecond})
+	require.Error(t, err)
+	assert.Equal(t, 3, res.Attempts)
+}
+
+func TestWrongCredentialsAndCertificatesAreNotRetriedAndNotTold(t *testing.T) {
+	src, other := registrytest.Start(t), registrytest.Start(t)
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), options(t, src)...))
+	for name, change := range map[string]func(*imagecopy.Endpoint){
+		"password":  func(e *imagecopy.Endpoint) { e.AuthFile, e.Username, e.Password = "", "pull", "canary-password" },
+		"anonymous": func(e *imagecopy.Endpoint) { e.AuthFile = "" },
+		"other CA":  func(e *imagecopy.Endpoint) { e.CAFile = other.CAFile },
+		"no CA":     func(e *imagecopy.Endpoint) { e.CAFile = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := pull(src, "os/base:v1")
+			change(&e)
+			res, err := imagecopy.Copy(t.Context(), e, imagecopy.Endpoint{Reference: "oci:" + filepath.Join(t.TempDir(), "l")}, imagecopy.Options{Backoff: time.Millisecond})
+			require.Error(t, err)
+			assert.Equal(t, 1, res.Attempts)
+			assert.NotContains(t, err.Error(), "canary-password")
+		})
+	}
+}
+
+func TestReferencesThatAreNotClearAreRefused(t *testing.T) {
+	for _, ref := range []string{"", "ubuntu", "docker://ubuntu", "foo:bar", "docker://example.com/UPPER", "containers-storage:x", "oci:", "docker-archive:"} {
+		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: ref}, "")
+		assert.Error(t, err, "%q", ref)
+	}
+}
+
+func TestNothingStaysInTheTemporaryDirectory(t *testing.T) {
+	tmp := t.TempDir()
+	src := registrytest.Start(t, func(*registry.Options) {})
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), options(t, src)...))
+	_, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), imagecopy.Endpoint{Reference: "oci:" + filepath.Join(t.TempDir(), "l")}, imagecopy.Options{TempDir: tmp})
+	require.NoError(t, err)
+	left, err := os.ReadDir(tmp)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}

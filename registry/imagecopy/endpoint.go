@@ -1,0 +1,136 @@
+package imagecopy
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containers/image/v5/docker"
+	dockerarchive "github.com/containers/image/v5/docker/archive"
+	"github.com/containers/image/v5/docker/reference"
+	ocilayout "github.com/containers/image/v5/oci/layout"
+	"github.com/containers/image/v5/types"
+)
+
+// Endpoint is an image's place and how to reach it. Nothing of the host's container configuration is read: no registries.conf,
+// certs.d, policy.json or auth file beside those given here.
+type Endpoint struct {
+	// Reference is docker://HOST/REPOSITORY[:TAG|@DIGEST] (docker:// may be left out), oci:DIRECTORY[:REF] or docker-archive:FILE[:REF].
+	Reference string
+	// CAFile is a PEM file with the registry's CA; "" trusts the system's CAs.
+	CAFile string
+	// AuthFile is a pull secret (auth.json); Username and Password take precedence. With none the registry is asked anonymously.
+	AuthFile           string
+	Username, Password string
+	// Insecure allows plain HTTP and skips the check of certificates: for a registry on loopback.
+	Insecure bool
+}
+
+// parse recognises the transport. transports/alltransports would do it and link containers/storage.
+func (e Endpoint) parse() (types.ImageReference, error) {
+	name := e.Reference
+	switch {
+	case strings.HasPrefix(name, "oci:"):
+		return wrapParse(ocilayout.ParseReference(strings.TrimPrefix(name, "oci:")))
+	case strings.HasPrefix(name, "docker-archive:"):
+		return wrapParse(dockerarchive.ParseReference(strings.TrimPrefix(name, "docker-archive:")))
+	}
+	name = strings.TrimPrefix(name, "docker://")
+	if i := strings.IndexAny(name, ":/"); i > 0 && name[i] == ':' && !strings.Contains(name, "/") && !strings.Contains(name, ".") {
+		return nil, fmt.Errorf("parse image %q: the transport is not known; use docker://, oci: or docker-archive:", e.Reference)
+	}
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return nil, fmt.Errorf("parse image %q: %w", e.Reference, err)
+	}
+	if !strings.HasPrefix(name, reference.Domain(named)+"/") {
+		return nil, fmt.Errorf("parse image %q: name the registry too (HOST/REPOSITORY): there is no default registry", e.Reference)
+	}
+	if digested, ok := named.(reference.Digested); ok { // a tag beside a digest says nothing and is refused by the transport
+		if named, err = reference.WithDigest(reference.TrimNamed(named), digested.Digest()); err != nil {
+			return nil, fmt.Errorf("parse image %q: %w", e.Reference, err)
+		}
+	}
+	ref, err := docker.NewReference(reference.TagNameOnly(named))
+	if err != nil {
+		return nil, fmt.Errorf("parse image %q: %w", e.Reference, err)
+	}
+	return ref, nil
+}
+
+func wrapParse(ref types.ImageReference, err error) (types.ImageReference, error) {
+	if err != nil {
+		return nil, fmt.Errorf("parse image: %w", err)
+	}
+	return ref, nil
+}
+
+// scratch is a directory with the empty configuration files that keep containers/image from reading the host's.
+type scratch struct{ dir string }
+
+func newScratch(parent string) (*scratch, error) {
+	dir, err := os.MkdirTemp(parent, "imagecopy-")
+	if err != nil {
+		return nil, fmt.Errorf("make temporary directory: %w", err)
+	}
+	s := &scratch{dir: dir}
+	err = errors.Join(
+		os.WriteFile(s.path("registries.conf"), nil, 0o600),
+		os.WriteFile(s.path("auth.json"), []byte(`{"auths":{}}`), 0o600),
+		os.Mkdir(s.path("empty"), 0o700),
+	)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("write temporary configuration: %w", err), s.remove())
+	}
+	return s, nil
+}
+
+func (s *scratch) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *scratch) remove() error {
+	if err := os.RemoveAll(s.dir); err != nil {
+		return fmt.Errorf("remove temporary directory: %w", err)
+	}
+	return nil
+}
+
+// system turns the endpoint into what containers/image asks for. role keeps the CA directories of source and destination apart.
+func (s *scratch) system(e Endpoint, role, cacheDir string) (*types.SystemContext, error) {
+	c := &types.SystemContext{
+		SystemRegistriesConfPath: s.path("registries.conf"), SystemRegistriesConfDirPath: s.path("empty"),
+		UserShortNameAliasConfPath: s.path("registries.conf"), RegistriesDirPath: s.path("empty"),
+		DockerPerHostCertDirPath: s.path("empty"), AuthFilePath: s.path("auth.json"),
+		BlobInfoCacheDir: cacheDir, BigFilesTemporaryDir: s.dir, DockerDisableV1Ping: true,
+		DockerRegistryUserAgent: "dayone",
+	}
+	if cacheDir == "" {
+		c.BlobInfoCacheDir = s.dir
+	}
+	if e.CAFile != "" {
+		pem, err := os.ReadFile(e.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read CA of %s: %w", e.Reference, err)
+		}
+		dir := s.path("certs-" + role)
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "ca.crt"), pem, 0o600)); err != nil {
+			return nil, fmt.Errorf("write CA of %s: %w", e.Reference, err)
+		}
+		c.DockerCertPath = dir
+	}
+	switch {
+	case e.Username != "":
+		c.DockerAuthConfig = &types.DockerAuthConfig{Username: e.Username, Password: e.Password}
+	case e.AuthFile != "":
+		if _, err := os.Stat(e.AuthFile); err != nil {
+			return nil, fmt.Errorf("read credentials for %s: %w", e.Reference, err)
+		}
+		c.AuthFilePath = e.AuthFile
+	}
+	if e.Insecure {
+		c.DockerInsecureSkipTLSVerify = types.OptionalBoolTrue
+		c.OCIInsecureSkipTLSVerify = true
+	}
+	return c, nil
+}

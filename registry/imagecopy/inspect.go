@@ -1,0 +1,112 @@
+package imagecopy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/containers/image/v5/image"
+	"github.com/containers/image/v5/manifest"
+	"github.com/containers/image/v5/types"
+	"github.com/opencontainers/go-digest"
+)
+
+// Layer is a layer blob of an image, lowest first.
+type Layer struct {
+	Digest    digest.Digest
+	Size      int64
+	MediaType string
+}
+
+// Image is what a manifest and its configuration say.
+type Image struct {
+	// Digest is that of ManifestRaw. IndexDigest is that of the index it was chosen from, "" without an index.
+	Digest, IndexDigest digest.Digest
+	MediaType           string
+	Labels              map[string]string
+	Architecture, OS    string
+	Layers              []Layer
+	ManifestRaw         []byte
+	ConfigRaw           []byte
+}
+
+// Inspect reads an image's manifest and configuration, both verified against their digests; of an index that of platform (OS/ARCH[/VARIANT],
+// "" is this host's).
+func Inspect(ctx context.Context, e Endpoint, platform string) (img Image, err error) {
+	ref, err := e.parse()
+	if err != nil {
+		return img, err
+	}
+	s, err := newScratch("")
+	if err != nil {
+		return img, err
+	}
+	defer func() { err = errors.Join(err, s.remove()) }()
+	sys, err := s.system(e, "source", "")
+	if err != nil {
+		return img, err
+	}
+	if platform != "" {
+		if err := setPlatform(sys, platform); err != nil {
+			return img, err
+		}
+	}
+	src, err := ref.NewImageSource(ctx, sys)
+	if err != nil {
+		return img, fmt.Errorf("open image %s: %w", e.Reference, err)
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	if err := img.read(ctx, src, sys); err != nil {
+		return img, fmt.Errorf("inspect image %s: %w", e.Reference, err)
+	}
+	return img, nil
+}
+
+func (img *Image) read(ctx context.Context, src types.ImageSource, sys *types.SystemContext) error {
+	// UnparsedImage verifies the manifest against the digest of its reference.
+	raw, mediaType, err := image.UnparsedInstance(src, nil).Manifest(ctx)
+	if err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	var instance *digest.Digest
+	if manifest.MIMETypeIsMultiImage(mediaType) {
+		if img.IndexDigest, err = manifest.Digest(raw); err != nil {
+			return fmt.Errorf("hash index: %w", err)
+		}
+		list, err := manifest.ListFromBlob(raw, mediaType)
+		if err != nil {
+			return fmt.Errorf("read index: %w", err)
+		}
+		d, err := list.ChooseInstance(sys)
+		if err != nil {
+			return fmt.Errorf("choose from index: %w", err)
+		}
+		instance = &d
+	}
+	unparsed := image.UnparsedInstance(src, instance)
+	if img.ManifestRaw, img.MediaType, err = unparsed.Manifest(ctx); err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	if img.Digest, err = manifest.Digest(img.ManifestRaw); err != nil {
+		return fmt.Errorf("hash manifest: %w", err)
+	}
+	if instance != nil && img.Digest != *instance {
+		return fmt.Errorf("read manifest: its digest is %s, the index says %s", img.Digest, *instance)
+	}
+	parsed, err := image.FromUnparsedImage(ctx, sys, unparsed)
+	if err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	if img.ConfigRaw, err = parsed.ConfigBlob(ctx); err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	info, err := parsed.Inspect(ctx)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	img.Labels, img.Architecture, img.OS = info.Labels, info.Architecture, info.Os
+	for _, l := range parsed.LayerInfos() {
+		img.Layers = append(img.Layers, Layer{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType})
+	}
+	return nil
+}
