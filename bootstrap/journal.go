@@ -1,0 +1,154 @@
+package bootstrap
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+)
+
+// PhaseStatus is where a phase stands.
+type PhaseStatus string
+
+// The states of a phase. A phase found running by a new process was cut off and is run again.
+const (
+	PhasePending PhaseStatus = "pending"
+	PhaseRunning PhaseStatus = "running"
+	PhaseDone    PhaseStatus = "done"
+	PhaseFailed  PhaseStatus = "failed"
+)
+
+// Record is what the journal keeps of one phase.
+type Record struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	// InputsHash identifies everything the phase's result depends on; another hash makes the phase run again.
+	InputsHash string      `json:"inputsHash,omitempty"`
+	Status     PhaseStatus `json:"status"`
+	// Attempts counts the runs of the phase with these inputs, over all processes.
+	Attempts int       `json:"attempts,omitempty"`
+	Started  time.Time `json:"started,omitzero"`
+	Finished time.Time `json:"finished,omitzero"`
+	// Reused says that this process took the result of an earlier one.
+	Reused bool `json:"reused,omitempty"`
+	// Output is the phase's result; secrets never stand in it.
+	Output json.RawMessage `json:"output,omitempty"`
+	// Error is the cause of the last failure, with what to do next.
+	Error string `json:"error,omitempty"`
+}
+
+// Duration is how long the phase took, or has taken until now while it runs.
+func (r Record) Duration(now time.Time) time.Duration {
+	switch {
+	case r.Started.IsZero():
+		return 0
+	case r.Finished.IsZero():
+		return now.Sub(r.Started)
+	}
+	return r.Finished.Sub(r.Started)
+}
+
+// Journal is the bootstrap host's record of phases. Every change is on disk before the call that made it returns.
+type Journal struct {
+	path string
+	// Version is the layout of this file.
+	Version int `json:"version"`
+	// Process identifies the run that wrote last.
+	Process Process `json:"process"`
+	// Records are in the order in which the phases run.
+	Records []Record `json:"phases"`
+	// Endpoints says where the services of a finished bootstrap listen.
+	Endpoints *Endpoints `json:"endpoints,omitempty"`
+}
+
+// Process is one run of dayone bootstrap.
+type Process struct {
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+}
+
+// Endpoints are the services of a bootstrap host that has finished its phases.
+type Endpoints struct {
+	Registry     string `json:"registry"`
+	ConfigServer string `json:"configServer"`
+	// CAFile is the certificate authority that signs both.
+	CAFile string `json:"caFile"`
+}
+
+// journalVersion is the layout written by this version.
+const journalVersion = 1
+
+// JournalFile is the journal's name in the state directory.
+const JournalFile = "journal.json"
+
+// OpenJournal reads STATEDIR/journal.json or starts an empty one. A file that cannot be read as a journal is an error that
+// names it: it is never overwritten silently.
+func OpenJournal(stateDir string) (*Journal, error) {
+	j := &Journal{path: filepath.Join(stateDir, JournalFile), Version: journalVersion}
+	raw, err := os.ReadFile(j.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return j, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read journal: %w", err)
+	}
+	if err := json.Unmarshal(raw, j); err != nil {
+		return nil, fmt.Errorf("read journal %s (move it away to start over): %w", j.path, err)
+	}
+	if j.Version != journalVersion {
+		return nil, fmt.Errorf("read journal %s: layout %d was written by another version of dayone; finish with that version or move the file away", j.path, j.Version)
+	}
+	return j, nil
+}
+
+// Find returns the record of a phase, or nil.
+func (j *Journal) Find(name string) *Record {
+	for i := range j.Records {
+		if j.Records[i].Name == name {
+			return &j.Records[i]
+		}
+	}
+	return nil
+}
+
+// arrange puts the records into the order of the given phases and drops phases that no longer exist.
+func (j *Journal) arrange(phases []Phase) {
+	records := make([]Record, 0, len(phases))
+	for _, p := range phases {
+		r := Record{Name: p.Name, Status: PhasePending}
+		if old := j.Find(p.Name); old != nil {
+			r = *old
+		}
+		r.Title, r.Reused = p.Title, false
+		records = append(records, r)
+	}
+	j.Records, j.Endpoints = records, nil
+}
+
+func (j *Journal) save() error {
+	raw, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode journal: %w", err)
+	}
+	if err := renameio.WriteFile(j.path, append(raw, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	return nil
+}
+
+// hashOf is the identity of a phase's inputs: SHA-256 over their JSON.
+func hashOf(inputs any) (string, error) {
+	raw, err := json.Marshal(inputs)
+	if err != nil {
+		return "", fmt.Errorf("hash inputs: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,160 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// Phase is one journaled step on the bootstrap host. Its result is a value that survives the process: a later run with the
+// same inputs takes it from the journal.
+type Phase struct {
+	// Name is a stable identifier; Title is for people.
+	Name, Title string
+	// inputs returns everything that the result depends on. It may use the results of earlier phases.
+	inputs func() (any, error)
+	// run does the work. It must be safe to run again after being cut off anywhere.
+	run func(ctx context.Context) (any, error)
+	// restore takes the result of an earlier process; an error means that it no longer holds, and run is called.
+	restore func(ctx context.Context, output json.RawMessage) error
+	// always marks a service.
+	always bool
+}
+
+// newPhase ties a phase's result to a variable. holds checks, on resume, that a recorded result is still true of the world;
+// nil means that nothing needs checking.
+func newPhase[T any](name, title string, result *T, inputs func() (any, error), run func(context.Context) (T, error), holds func(context.Context, T) error) Phase {
+	return Phase{Name: name, Title: title, inputs: inputs,
+		run: func(ctx context.Context) (any, error) {
+			out, err := run(ctx)
+			if err == nil {
+				*result = out
+			}
+			return out, err
+		},
+		restore: func(ctx context.Context, raw json.RawMessage) error {
+			var out T
+			if err := json.Unmarshal(raw, &out); err != nil {
+				return fmt.Errorf("read recorded result: %w", err)
+			}
+			if holds != nil {
+				if err := holds(ctx, out); err != nil {
+					return err
+				}
+			}
+			*result = out
+			return nil
+		}}
+}
+
+// errServiceGone makes every process start its services itself.
+var errServiceGone = errors.New("a service lives no longer than its process")
+
+// newService is a phase whose effect ends with the process: it always runs, and the journal only keeps its times.
+func newService(name, title string, start func(context.Context) error) Phase {
+	return Phase{Name: name, Title: title, always: true,
+		inputs:  func() (any, error) { return nil, nil },
+		run:     func(ctx context.Context) (any, error) { return nil, start(ctx) },
+		restore: func(context.Context, json.RawMessage) error { return errServiceGone },
+	}
+}
+
+// EventKind says what happened to a phase.
+type EventKind string
+
+// The events of a phase, in their order. EventRan comes after the work and before the journal has it.
+const (
+	EventStarted  EventKind = "started"
+	EventRan      EventKind = "ran"
+	EventRecorded EventKind = "recorded"
+	EventReused   EventKind = "reused"
+	EventFailed   EventKind = "failed"
+)
+
+// Event tells an observer about a phase.
+type Event struct {
+	Kind   EventKind
+	Record Record
+	// Index counts the phases from 0, of Total.
+	Index, Total int
+}
+
+// Observer is told of every event, in order, from the goroutine that runs the phases.
+type Observer func(Event)
+
+// runner runs phases in order against a journal.
+type runner struct {
+	journal *Journal
+	observe Observer
+	now     func() time.Time
+	log     *logrus.Entry
+}
+
+func (r *runner) run(ctx context.Context, phases []Phase) error {
+	r.journal.arrange(phases)
+	for i, p := range phases {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("stop before phase %s: %w", p.Name, err)
+		}
+		if err := r.one(ctx, p, i, len(phases)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *runner) one(ctx context.Context, p Phase, index, total int) error {
+	rec := r.journal.Find(p.Name)
+	tell := func(k EventKind) { r.observe(Event{Kind: k, Record: *rec, Index: index, Total: total}) }
+	inputs, err := p.inputs()
+	if err != nil {
+		return fmt.Errorf("phase %s: %w", p.Name, err)
+	}
+	hash, err := hashOf(inputs)
+	if err != nil {
+		return fmt.Errorf("phase %s: %w", p.Name, err)
+	}
+	if rec.Status == PhaseDone && rec.InputsHash == hash && !p.always {
+		err := p.restore(ctx, rec.Output)
+		if err == nil {
+			rec.Reused = true
+			tell(EventReused)
+			return r.journal.save()
+		}
+		r.log.WithError(err).WithField("phase", p.Name).Warn("recorded result no longer holds, running the phase again")
+	}
+	if rec.InputsHash != hash {
+		rec.Attempts = 0
+	}
+	rec.InputsHash, rec.Status, rec.Output, rec.Error = hash, PhaseRunning, nil, ""
+	rec.Attempts++
+	rec.Started, rec.Finished = r.now(), time.Time{}
+	if err := r.journal.save(); err != nil {
+		return err
+	}
+	tell(EventStarted)
+	out, err := p.run(ctx)
+	rec.Finished = r.now()
+	if err != nil {
+		rec.Status, rec.Error = PhaseFailed, err.Error()
+		tell(EventFailed)
+		if saveErr := r.journal.save(); saveErr != nil {
+			r.log.WithError(saveErr).Warn("failure is not in the journal")
+		}
+		return fmt.Errorf("phase %s: %w", p.Name, err)
+	}
+	if rec.Output, err = json.Marshal(out); err != nil {
+		return fmt.Errorf("phase %s: encode result: %w", p.Name, err)
+	}
+	rec.Status = PhaseDone
+	tell(EventRan)
+	if err := r.journal.save(); err != nil {
+		return err
+	}
+	tell(EventRecorded)
+	return nil
+}
