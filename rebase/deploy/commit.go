@@ -64,26 +64,30 @@ func (r repository) describe(ctx context.Context, commit string) (Imported, erro
 }
 
 // commitImage overlays the layers and commits the result under ref.
-func (r repository) commitImage(ctx context.Context, f *fetched, ref string, o ImportOptions) (commit string, kernelBytes int64, err error) {
+func (r repository) commitImage(ctx context.Context, f *fetched, ref string, o ImportOptions) (commit string, err error) {
 	if err := r.removeLeftovers(); err != nil {
-		return "", 0, err
+		return "", err
 	}
 	work, err := os.MkdirTemp(filepath.Join(r.path, "tmp"), mergePrefix) // below the repository: hard links need one file system
 	if err != nil {
-		return "", 0, fmt.Errorf("make directory for the image's tree: %w", err)
+		return "", fmt.Errorf("make directory for the image's tree: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	tree := filepath.Join(work, "tree")
 	if err := r.mergeAll(ctx, f, work, tree); err != nil {
-		return "", 0, classify("merge layers", err)
+		return "", classify("merge layers", err)
 	}
-	kernelBytes, err = findKernel(tree)
-	if err != nil && !o.AllowUnbootable {
-		return "", 0, err
+	kernel, err := hasKernel(tree)
+	if err != nil {
+		return "", err
+	}
+	if !kernel && !o.AllowUnbootable {
+		return "", &Fault{Class: ClassNoKernel, Op: "check image", Err: errors.New("it has no usr/lib/modules/VERSION/vmlinuz"),
+			Next: "build it from a bootable OS image and keep its kernel"}
 	}
 	args := []string{"commit", "--branch=" + ref, "--parent=none", "--no-bindings", "--tree=dir=" + tree, "--link-checkout-speedup",
 		"--timestamp=@" + fmt.Sprint(created(f)), "--add-metadata-string=" + metaManifestDigest + "=" + f.manifestDigest.String()}
-	if err == nil {
+	if kernel {
 		args = append(args, "--bootable")
 	}
 	for key, value := range map[string]string{metaManifest: string(f.manifestRaw), metaConfig: string(f.configRaw), "version": f.config.Config.Labels["version"]} {
@@ -93,8 +97,7 @@ func (r repository) commitImage(ctx context.Context, f *fetched, ref string, o I
 			args = append(args, "--add-metadata-string="+key+"="+value)
 		}
 	}
-	commit, err = r.ostree(ctx, args...)
-	return commit, kernelBytes, err
+	return r.ostree(ctx, args...)
 }
 
 // created makes the commit the same on every node.
@@ -141,25 +144,12 @@ func (r repository) removeLeftovers() error {
 	return nil
 }
 
-// findKernel gives the bytes that /boot will have to hold.
-func findKernel(tree string) (int64, error) {
+func hasKernel(tree string) (bool, error) {
 	kernels, err := filepath.Glob(filepath.Join(tree, "usr/lib/modules/*/vmlinuz"))
 	if err != nil {
-		return 0, fmt.Errorf("look for the kernel: %w", err)
+		return false, fmt.Errorf("look for the kernel: %w", err)
 	}
-	if len(kernels) == 0 {
-		return 0, &Fault{Class: ClassNoKernel, Op: "check image", Err: errors.New("it has no usr/lib/modules/VERSION/vmlinuz"),
-			Next: "build it from a bootable OS image and keep its kernel"}
-	}
-	var sum int64
-	for _, k := range kernels {
-		for _, p := range []string{k, filepath.Join(filepath.Dir(k), "initramfs.img")} {
-			if info, err := os.Stat(p); err == nil {
-				sum += info.Size()
-			}
-		}
-	}
-	return sum, nil
+	return len(kernels) > 0, nil
 }
 
 // checkSpace refuses an import that would fill the disk.

@@ -61,7 +61,6 @@ type Imported struct {
 	LayersFetched  int
 	LayersPresent  int
 	BytesFetched   int64 // compressed, of the layers fetched
-	KernelBytes    int64 // kernel and initramfs, which /boot must hold
 	Reused         bool  // the image was there already; nothing was asked of the registry
 }
 
@@ -184,7 +183,7 @@ func importFrom(ctx context.Context, r repository, c candidate, name string, o I
 	}
 	done.LayersFetched, done.LayersPresent = len(missing), len(f.layers)-len(missing)
 	done.Ref = imageRef(name)
-	if done.Commit, done.KernelBytes, err = r.commitImage(ctx, f, done.Ref, o); err != nil {
+	if done.Commit, err = r.commitImage(ctx, f, done.Ref, o); err != nil {
 		return Imported{}, err
 	}
 	return done, nil

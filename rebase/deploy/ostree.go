@@ -1,0 +1,236 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+)
+
+// OSTree deploys with the plain ostree program: own import of the image, libostree's staged deployment and its /etc merge.
+type OSTree struct {
+	root   string
+	repo   repository
+	pull   ImportOptions
+	log    *logrus.Entry
+	reboot func(context.Context) error
+}
+
+// OSTreeOptions make an OSTree deployer; the zero value is for the running system.
+type OSTreeOptions struct {
+	// Root is the system's root; default "/".
+	Root string
+	// Import tunes the import of images; its Root defaults to Root.
+	Import ImportOptions
+	// Log: default nothing.
+	Log *logrus.Entry
+}
+
+// NewOSTree makes the deployer; nothing is read yet.
+func NewOSTree(o OSTreeOptions) *OSTree {
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	if o.Import.Root == "" {
+		o.Import.Root = o.Root
+	}
+	if o.Import.Log == nil {
+		o.Import.Log = o.Log
+	}
+	return &OSTree{root: o.Root, repo: repository{path: filepath.Join(o.Root, "ostree/repo")}, pull: o.Import, log: o.Import.log(), reboot: rebootSystem}
+}
+
+func (d *OSTree) admin(ctx context.Context, command string, args ...string) (string, error) {
+	return runOSTree(ctx, append([]string{"admin", command, "--sysroot=" + d.root}, args...)...)
+}
+
+// Stage imports image and stages a deployment of it. Conflicts of the /etc merge, which ostree itself meets only at shutdown,
+// are found here: the staged deployment is then taken back.
+func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
+	before, err := d.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if before.Booted == nil {
+		return &Fault{Class: ClassNotOSTree, Op: "stage " + image.String(), Err: errors.New("this system was not booted from an ostree deployment"),
+			Next: "run this on a node that booted its ostree deployment"}
+	}
+	done, err := Import(ctx, d.repo.path, "docker://"+image.String(), d.pull)
+	if err != nil {
+		return err
+	}
+	d.log.WithFields(logrus.Fields{"image": image.String(), "source": done.Source, "layers_fetched": done.LayersFetched,
+		"layers_present": done.LayersPresent, "bytes": done.BytesFetched}).Info("image is imported")
+	change := kargsChange(before.Booted.KernelArguments, o)
+	if before.Staged != nil && before.Staged.Commit == done.Commit && len(change) == 0 {
+		return nil
+	}
+	if err := d.checkBootSpace(ctx, before.Booted.Commit, done.Commit); err != nil {
+		return err
+	}
+	if err := d.stageCommit(ctx, image, done.Commit, before.Booted, change); err != nil {
+		return err
+	}
+	after, err := d.entries(ctx)
+	if err != nil {
+		return err
+	}
+	return d.checkEtc(ctx, after)
+}
+
+func (d *OSTree) stageCommit(ctx context.Context, image Image, commit string, booted *Deployment, change []string) error {
+	origin, err := os.CreateTemp("", "dayone-origin-")
+	if err != nil {
+		return fmt.Errorf("write origin: %w", err)
+	}
+	_, err = fmt.Fprintf(origin, "[origin]\n%s=ostree-unverified-registry:%s\n", originKey, image)
+	if err = errors.Join(err, origin.Close()); err != nil {
+		return errors.Join(fmt.Errorf("write origin: %w", err), os.Remove(origin.Name()))
+	}
+	stateroot, _, _ := strings.Cut(booted.ID, "/")
+	args := append([]string{"--stage", "--os=" + stateroot, "--origin-file=" + origin.Name()}, change...)
+	_, err = d.admin(ctx, "deploy", append(args, commit)...)
+	return errors.Join(err, os.Remove(origin.Name()))
+}
+
+// kargsChange gives the options of `ostree admin deploy` that lead from the arguments now to the wanted ones.
+func kargsChange(now []string, o StageOptions) []string {
+	var change []string
+	for _, line := range o.DeleteKernelArguments {
+		for _, word := range splitArguments(line) {
+			if slices.Contains(now, word) {
+				change = append(change, "--karg-delete="+word)
+			}
+		}
+	}
+	for _, line := range o.AppendKernelArguments {
+		for _, word := range splitArguments(line) {
+			if !slices.Contains(now, word) && !slices.Contains(change, "--karg-append="+word) {
+				change = append(change, "--karg-append="+word)
+			}
+		}
+	}
+	return change
+}
+
+// checkBootSpace makes sure that /boot can take the kernel: ostree copies it there at shutdown only, too late to say something.
+func (d *OSTree) checkBootSpace(ctx context.Context, booted, next string) error {
+	have, err := d.repo.kernelFiles(ctx, booted)
+	if err != nil {
+		return err
+	}
+	want, err := d.repo.kernelFiles(ctx, next)
+	if err != nil {
+		return err
+	}
+	var need int64
+	for object, size := range want {
+		if _, ok := have[object]; !ok {
+			need += size
+		}
+	}
+	if need == 0 {
+		return nil
+	}
+	return requireSpace(filepath.Join(d.root, "boot"), need+bootSlack, "stage image")
+}
+
+// bootSlack is for boot entries and directories beside the kernel.
+const bootSlack = 1 << 20
+
+// kernelFiles gives size by content checksum of a commit's kernel and initramfs.
+func (r repository) kernelFiles(ctx context.Context, commit string) (map[string]int64, error) {
+	versions, err := r.ostree(ctx, "ls", commit, "/usr/lib/modules")
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]int64{}
+	for _, line := range strings.Split(versions, "\n") {
+		f := strings.Fields(line)
+		if len(f) != 5 || !strings.HasPrefix(f[0], "d") || f[4] == "/usr/lib/modules" {
+			continue
+		}
+		list, err := r.ostree(ctx, "ls", "-C", commit, f[4])
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range strings.Split(list, "\n") {
+			var mode, checksum, path string
+			var uid, gid, size int64
+			if n, _ := fmt.Sscan(line, &mode, &uid, &gid, &size, &checksum, &path); n != 6 {
+				continue // directories have two checksums; what cannot be read counts as nothing to check
+			}
+			if base := filepath.Base(path); base == "vmlinuz" || base == "initramfs.img" {
+				files[checksum] = size
+			}
+		}
+	}
+	return files, nil
+}
+
+// checkEtc looks for what the /etc merge at shutdown would refuse: a local file where the image has a directory, or the reverse.
+func (d *OSTree) checkEtc(ctx context.Context, entries []statusEntry) error {
+	i := slices.IndexFunc(entries, func(e statusEntry) bool { return e.staged })
+	if i < 0 {
+		return &Fault{Class: ClassInternal, Op: "stage image", Err: errors.New("ostree reported success and staged nothing"), Next: "look at the output of ostree admin status"}
+	}
+	diff, err := d.admin(ctx, "config-diff")
+	if err != nil {
+		return err
+	}
+	conflict, err := etcConflict(filepath.Join(d.root, "etc"), filepath.Join(d.deploymentDir(entries[i]), "usr/etc"), diff)
+	if err != nil || conflict == "" {
+		return err
+	}
+	if _, err := d.admin(ctx, "undeploy", fmt.Sprint(i)); err != nil {
+		return err
+	}
+	return &Fault{Class: ClassEtcConflict, Op: "check /etc", Err: fmt.Errorf("/etc/%s was changed on this node and is of another kind (file or directory) in the image", conflict),
+		Next: "move the local one out of the way"}
+}
+
+// etcConflict reads the lines of `ostree admin config-diff` ("M    path"); only added and modified paths are merged.
+func etcConflict(etc, imageEtc, diff string) (string, error) {
+	for _, line := range strings.Split(diff, "\n") {
+		status, path, ok := strings.Cut(line, " ")
+		path = strings.TrimLeft(path, " ")
+		if !ok || (status != "A" && status != "M") {
+			continue
+		}
+		local, err := os.Lstat(filepath.Join(etc, path))
+		if err != nil {
+			continue // gone meanwhile
+		}
+		for p := path; p != "." && p != "/"; p = filepath.Dir(p) {
+			inImage, err := os.Lstat(filepath.Join(imageEtc, p))
+			if err != nil {
+				continue // not in the image, or one of its parents is no directory: found further up
+			}
+			if wantDir := p != path || local.IsDir(); inImage.IsDir() != wantDir {
+				return p, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// Reboot asks the init system for a reboot.
+func (d *OSTree) Reboot(ctx context.Context) error { return d.reboot(ctx) }
+
+// rebootSystem uses systemd where it runs, and the reboot program otherwise, so that staged deployments are finalized.
+func rebootSystem(ctx context.Context) error {
+	command := []string{"systemctl", "reboot"}
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		command = []string{"reboot"}
+	}
+	if out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ask for reboot: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

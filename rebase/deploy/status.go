@@ -1,0 +1,152 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// originKey is where ostree-ext keeps the image of a deployment. Source: ostree-ext, container/deploy.rs (ORIGIN_CONTAINER).
+const originKey = "container-image-reference"
+
+// statusLine reads the first line of each deployment in `ostree admin status`; the same from 2022.7 to 2025.2:
+// a star for the booted one, the stateroot, the commit with its serial, then marks in brackets.
+var statusLine = regexp.MustCompile(`^([* ]) (\S+) ([0-9a-f]{64})\.(\d+)((?: ?\([^)]*\))*)\s*$`)
+
+type statusEntry struct {
+	booted               bool
+	stateroot            string
+	commit               string
+	serial               string
+	staged, pending, old bool
+}
+
+func (e statusEntry) id() string { return e.stateroot + "/" + e.commit + "." + e.serial }
+
+func parseStatus(text string) []statusEntry {
+	var all []statusEntry
+	for _, line := range strings.Split(text, "\n") {
+		m := statusLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		all = append(all, statusEntry{booted: m[1] == "*", stateroot: m[2], commit: m[3], serial: m[4],
+			staged: strings.Contains(m[5], "(staged)"), pending: strings.Contains(m[5], "(pending)"), old: strings.Contains(m[5], "(rollback)")})
+	}
+	return all
+}
+
+// Status reads `ostree admin status`, the origin files and the commits' metadata.
+func (d *OSTree) Status(ctx context.Context) (Status, error) {
+	entries, err := d.entries(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	arguments, err := d.bootEntries()
+	if err != nil {
+		return Status{}, err
+	}
+	s := Status{Kind: KindOSTree}
+	for _, e := range entries {
+		deployment, err := d.describe(ctx, e)
+		if err != nil {
+			return Status{}, err
+		}
+		for _, b := range arguments {
+			if b.deployment == d.deploymentDir(e) {
+				deployment.KernelArguments = b.kernelArguments()
+			}
+		}
+		switch {
+		case e.booted:
+			s.Booted = deployment
+		case e.staged:
+			s.Staged = deployment
+		case e.pending:
+			s.Pending = deployment
+		case e.old, s.Booted != nil && s.Rollback == nil:
+			s.Rollback = deployment
+		}
+	}
+	return s, nil
+}
+
+func (d *OSTree) entries(ctx context.Context) ([]statusEntry, error) {
+	text, err := d.admin(ctx, "status")
+	if err != nil {
+		return nil, err
+	}
+	return parseStatus(text), nil
+}
+
+func (d *OSTree) describe(ctx context.Context, e statusEntry) (*Deployment, error) {
+	manifestDigest, err := d.repo.metadata(ctx, e.commit, metaManifestDigest)
+	if err != nil {
+		return nil, err
+	}
+	version, err := d.repo.metadata(ctx, e.commit, "version")
+	if err != nil {
+		return nil, err
+	}
+	image, err := readOrigin(d.deploymentDir(e) + ".origin")
+	if err != nil {
+		return nil, err
+	}
+	if image.IsZero() {
+		image.Digest = digest.Digest(manifestDigest)
+	}
+	return &Deployment{ID: e.id(), Commit: e.commit, Image: image, ManifestDigest: digest.Digest(manifestDigest), Version: version}, nil
+}
+
+// deploymentDir is where a deployment is checked out, with links resolved when it is there.
+func (d *OSTree) deploymentDir(e statusEntry) string {
+	dir := filepath.Join(d.root, "ostree/deploy", e.stateroot, "deploy", e.commit+"."+e.serial)
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
+}
+
+// readOrigin gives the image that a deployment's origin file names; zero when it names none by digest.
+func readOrigin(path string) (Image, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Image{}, nil
+	}
+	if err != nil {
+		return Image{}, fmt.Errorf("read origin: %w", err)
+	}
+	for _, line := range strings.Split(string(raw), "\n") {
+		value, ok := strings.CutPrefix(strings.TrimSpace(line), originKey+"=")
+		if !ok {
+			continue
+		}
+		if image, err := ParseImage(imageOfOrigin(strings.TrimSpace(value))); err == nil {
+			return image, nil
+		}
+	}
+	return Image{}, nil
+}
+
+// imageOfOrigin takes the signature policy and the transport off an ostree image reference.
+// Source: ostree-ext, container/mod.rs (OstreeImageReference).
+func imageOfOrigin(reference string) string {
+	for _, prefix := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://", "ostree-unverified-image:registry:",
+		"ostree-image-signed:docker://", "ostree-image-signed:registry:"} {
+		if rest, ok := strings.CutPrefix(reference, prefix); ok {
+			return rest
+		}
+	}
+	if rest, ok := strings.CutPrefix(reference, "ostree-remote-registry:"); ok {
+		_, name, _ := strings.Cut(rest, ":")
+		return name
+	}
+	return reference
+}
