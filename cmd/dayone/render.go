@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
+)
+
+// renderFlags are the flags of dayone render; names follow machine-config-controller bootstrap.
+type renderFlags struct {
+	manifestDir, destDir, pullSecret string
+	componentsOnly, strict           bool
+	ignoreUnbuilt                    bool
+	raw, hash, payload               string
+}
+
+// newRenderCommand is dayone render: a directory of manifests in, the rendered MachineConfigs and pools out.
+func newRenderCommand() *cobra.Command {
+	f := &renderFlags{}
+	cmd := &cobra.Command{
+		Use:   "render --manifest-dir IN --dest-dir OUT",
+		Short: "Render the MachineConfigs of each pool into one, with MCO's names",
+		Long: "Render reads every manifest of a directory and writes machine-configs/, machine-pools/ and controller-config/ as\n" +
+			"machine-config-controller bootstrap does. On any refusal nothing is written and the exit status is 1.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.manifestDir, "manifest-dir", "", "directory of manifests to read (required)")
+	flags.StringVar(&f.destDir, "dest-dir", "", "directory to write the result to (required)")
+	flags.StringVar(&f.pullSecret, "pull-secret", "", "file with a Secret of type kubernetes.io/dockerconfigjson, checked only")
+	flags.BoolVar(&f.componentsOnly, "components-only", false, "take the MachineConfigs as complete: add no generated ones")
+	flags.BoolVar(&f.strict, "strict", false, "refuse what MCO accepts in silence although it is surely wrong")
+	flags.BoolVar(&f.ignoreUnbuilt, "ignore-unbuilt", false, "let a MachineOSConfig without a pre-built image contribute nothing")
+	flags.StringVar(&f.raw, "version-raw", "", "version that the ControllerConfig must have been made by")
+	flags.StringVar(&f.hash, "version-hash", "", "version hash that generated MachineConfigs must carry")
+	flags.StringVar(&f.payload, "payload-version", "0.0.1-snapshot", "version that the FeatureGate must list")
+	_ = cmd.MarkFlagRequired("manifest-dir")
+	return cmd
+}
+
+func (f *renderFlags) run(cmd *cobra.Command) error {
+	if f.destDir == "" {
+		return fmt.Errorf("--dest-dir is missing: say where to write the result")
+	}
+	if err := checkPullSecret(f.pullSecret); err != nil {
+		return err
+	}
+	set, err := manifests.ReadDir(f.manifestDir, manifests.ReadOptions{})
+	if err != nil {
+		return err
+	}
+	result, err := render.Render(set, f.options())
+	if err != nil {
+		return err
+	}
+	printFindings(cmd.ErrOrStderr(), result.Findings)
+	if err := render.Write(f.destDir, set, result); err != nil {
+		return err
+	}
+	for _, c := range result.Configs {
+		fmt.Fprintln(cmd.OutOrStdout(), c.Name)
+	}
+	return nil
+}
+
+func (f *renderFlags) options() render.Options {
+	o := render.Options{
+		Versions:       render.Versions{Raw: f.raw, Hash: f.hash, Payload: f.payload},
+		ComponentsOnly: f.componentsOnly,
+		Strict:         f.strict,
+	}
+	if f.ignoreUnbuilt {
+		o.Unbuilt = render.IgnoreUnbuilt
+	}
+	return o
+}
+
+func printFindings(w io.Writer, findings []report.Finding) {
+	for _, finding := range findings {
+		fmt.Fprintf(w, "%s: %s\n", finding.Severity, finding.Error())
+	}
+}
+
+// checkPullSecret refuses a file that is no pull secret; an empty name is none given.
+func checkPullSecret(file string) error {
+	if file == "" {
+		return nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read pull secret: %w", err)
+	}
+	set, err := manifests.Read(raw, file, manifests.ReadOptions{})
+	if err != nil {
+		return err
+	}
+	for _, s := range set.Secrets {
+		if s.Object.Type == corev1.SecretTypeDockerConfigJson {
+			return nil
+		}
+	}
+	place := report.Finding{Severity: report.Error, File: file, Rule: "pull-secret", Message: "is no Secret of type " + string(corev1.SecretTypeDockerConfigJson),
+		Next: "pass the manifest of the cluster's pull secret"}
+	return place
+}

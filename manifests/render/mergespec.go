@@ -1,0 +1,126 @@
+package render
+
+import (
+	"slices"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
+)
+
+// merged is a pool's spec with what is worth knowing about its making.
+type merged struct {
+	spec   mcfgv1.MachineConfigSpec
+	config ign35.Config
+	// imageFrom names the MachineConfig that set osImageURL last, "" for the default.
+	imageFrom string
+}
+
+// merge joins the components in order. Generated components (those with a generated-by-controller-version) never set images.
+func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []manifests.Item[*mcfgv1.MachineConfig]) merged {
+	var (
+		out    merged
+		config machineconfig.Merger
+		image  *manifests.Item[*mcfgv1.MachineConfig]
+	)
+	out.spec = mcfgv1.MachineConfigSpec{
+		OSImageURL:                     w.controller.Object.Spec.BaseOSContainerImage,
+		BaseOSExtensionsContainerImage: w.controller.Object.Spec.BaseOSExtensionsContainerImage,
+		KernelArguments:                []string{}, Extensions: []string{}, KernelType: kernelDefault,
+	}
+	for i := range selected {
+		c := selected[i].Object
+		parsed, ok := w.parsed.configs[c]
+		if !ok {
+			parsed.Ignition.Version = machineconfig.Version
+		}
+		config.Add(parsed)
+		out.spec.KernelArguments = append(out.spec.KernelArguments, c.Spec.KernelArguments...)
+		out.spec.Extensions = append(out.spec.Extensions, c.Spec.Extensions...)
+		out.spec.FIPS = out.spec.FIPS || c.Spec.FIPS
+		if c.Spec.KernelType == kernelRealtime || c.Spec.KernelType == kernel64k {
+			out.spec.KernelType = c.Spec.KernelType
+		}
+		if c.Annotations[manifests.AnnotationGeneratedByController] != "" {
+			continue
+		}
+		if c.Spec.OSImageURL != "" {
+			w.checkOverride(pool, image, selected[i])
+			out.spec.OSImageURL, out.imageFrom, image = c.Spec.OSImageURL, c.Name, &selected[i]
+		}
+		if c.Spec.BaseOSExtensionsContainerImage != "" {
+			out.spec.BaseOSExtensionsContainerImage = c.Spec.BaseOSExtensionsContainerImage
+		}
+	}
+	w.checkInherited(pool, image)
+	if out.spec.KernelType != kernelDefault && slices.Contains(out.spec.Extensions, kernelDevel) {
+		place := pool.Origin.At("", "extension")
+		place.Next = "remove the extension " + kernelDevel + " or the kernel type"
+		w.report.Errorf(place, "pool %s: the extension %s does not go with kernel type %s", pool.Object.Name, kernelDevel, out.spec.KernelType)
+	}
+	out.config = config.Result()
+	w.checkContents(pool, out.config)
+	raw, err := machineconfig.Encode(out.config)
+	if err != nil {
+		w.report.Errorf(pool.Origin.At("", "serialisation"), "pool %s: %s", pool.Object.Name, err)
+	}
+	out.spec.Config = runtime.RawExtension{Raw: raw}
+	return out
+}
+
+// checkOverride reports a MachineConfig that takes the place of a pre-built image.
+func (w *work) checkOverride(pool manifests.Item[*mcfgv1.MachineConfigPool], before *manifests.Item[*mcfgv1.MachineConfig], after manifests.Item[*mcfgv1.MachineConfig]) {
+	if before == nil || !isPreBuilt(before.Object) || before.Object.Spec.OSImageURL == after.Object.Spec.OSImageURL {
+		return
+	}
+	place := after.Origin.At("spec.osImageURL", "layered-image-overridden")
+	place.Next = "remove osImageURL from this MachineConfig and put its content into the Containerfile"
+	w.doubt(place, "pool %s: osImageURL of MachineConfig %s takes the place of the pool's layered image %s", pool.Object.Name, after.Object.Name, before.Object.Spec.OSImageURL)
+}
+
+// checkInherited reports a pool that ends up with another pool's pre-built image.
+func (w *work) checkInherited(pool manifests.Item[*mcfgv1.MachineConfigPool], image *manifests.Item[*mcfgv1.MachineConfig]) {
+	if image == nil || !isPreBuilt(image.Object) || image.Object.Labels[manifests.LabelRole] == pool.Object.Name {
+		return
+	}
+	place := pool.Origin.At("spec.machineConfigSelector", "layered-image-inherited")
+	place.Next = "give the pool a MachineOSConfig of its own, or keep the other role out of its selector"
+	w.doubt(place, "pool %s takes over the layered image of pool %s", pool.Object.Name, image.Object.Labels[manifests.LabelRole])
+}
+
+func isPreBuilt(c *mcfgv1.MachineConfig) bool {
+	return c.Annotations[manifests.AnnotationPreBuiltImage] != ""
+}
+
+// checkContents reports files that no node can write. Remote contents and plain ones are not looked at.
+func (w *work) checkContents(pool manifests.Item[*mcfgv1.MachineConfigPool], config ign35.Config) {
+	for _, f := range config.Storage.Files {
+		if f.Contents.Compression == nil || f.Contents.Source == nil {
+			if !bareGzip(f.Contents.Source) {
+				continue
+			}
+			place := pool.Origin.At("", "contents-still-packed")
+			place.Next = "repeat the contents in the MachineConfig that changes the file's mode or owner"
+			w.report.Warnf(place, "pool %s: %s would be written still packed: a later MachineConfig names the file without contents", pool.Object.Name, f.Path)
+		}
+	}
+}
+
+// bareGzip says whether an inline source starts with gzip's magic bytes (1f 8b 08) in base64.
+func bareGzip(source *string) bool {
+	const magic = ";base64,H4sI"
+	if source == nil || len(*source) < len(magic) {
+		return false
+	}
+	head := (*source)[:min(len(*source), 64)]
+	for i := 0; i+len(magic) <= len(head); i++ {
+		if head[i:i+len(magic)] == magic {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,62 @@
+package render
+
+import (
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+)
+
+// Versions are what the renderer takes for its own; MCO compares them with what the input carries.
+type Versions struct {
+	// Raw must equal the ControllerConfig's annotation generated-by-version, for example v4.20.0-1234-dirty.
+	Raw string
+	// Hash must equal the annotation generated-by-controller-version of components that carry it; it is set on the result.
+	Hash string
+	// Payload must be among the versions in the FeatureGate's status, for example 4.20.1.
+	Payload string
+}
+
+// UnbuiltPolicy says what a MachineOSConfig without a pre-built image means.
+type UnbuiltPolicy int
+
+const (
+	// RefuseUnbuilt is MCO's rule at install time: the annotation pre-built-image must be there, unless the object is already seeded.
+	RefuseUnbuilt UnbuiltPolicy = iota
+	// IgnoreUnbuilt lets such an object contribute nothing: the first rendering of the standalone flow, before the image is built.
+	IgnoreUnbuilt
+)
+
+// Options tell how to render. The zero value renders as MCO does at install time, with empty versions.
+type Options struct {
+	Versions Versions
+	Unbuilt  UnbuiltPolicy
+	// ComponentsOnly takes the Set's MachineConfigs as complete: mirror sets, image config, KubeletConfigs and
+	// ContainerRuntimeConfigs add nothing. Pre-built images always count.
+	ComponentsOnly bool
+	// Strict refuses what MCO accepts in silence and what is surely wrong; without it the same findings are warnings. The standalone
+	// flow sets it; which findings these are is listed in docs/render.md.
+	Strict bool
+}
+
+// Result is what was rendered. Configs and Pools are in the order of pool names, pools of one name once.
+type Result struct {
+	// Configs holds one rendered MachineConfig a pool.
+	Configs []*mcfgv1.MachineConfig
+	// Pools are copies of the input's pools with spec.configuration and status.configuration set.
+	Pools []*mcfgv1.MachineConfigPool
+	// Components lists every MachineConfig that was read or made, in the order of reading and making.
+	Components []manifests.Item[*mcfgv1.MachineConfig]
+	// Findings are warnings; errors refuse the rendering as a whole.
+	Findings []report.Finding
+}
+
+// Config returns the rendered MachineConfig of a pool, nil if there is no such pool.
+func (r *Result) Config(pool string) *mcfgv1.MachineConfig {
+	for i, p := range r.Pools {
+		if p.Name == pool {
+			return r.Configs[i]
+		}
+	}
+	return nil
+}
