@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/hack/cache"
 )
 
 // Kind names a recipe.
@@ -22,8 +24,6 @@ const (
 )
 
 const (
-	// CacheEnv is the environment variable that overrides the cache directory.
-	CacheEnv = "DAYONE_CACHE"
 	// KernelVersion names usr/lib/modules/<version> in every image. The bytes there are no kernel: nodes share the host's.
 	KernelVersion = "6.1.0-dayone"
 	// Version is the image's version label and VERSION_ID.
@@ -32,20 +32,8 @@ const (
 
 // Options tell where an image is kept. The zero value uses the default cache directory and logs nothing.
 type Options struct {
-	CacheDir string        // default CacheDir()
+	CacheDir string        // default cache.Dir()
 	Log      *logrus.Entry // default: discard
-}
-
-// CacheDir is $DAYONE_CACHE, else dayone under the user's cache directory ($XDG_CACHE_HOME or ~/.cache).
-func CacheDir() (string, error) {
-	if dir := os.Getenv(CacheEnv); dir != "" {
-		return filepath.Abs(dir)
-	}
-	base, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find cache directory: %w (set %s)", err, CacheEnv)
-	}
-	return filepath.Join(base, "dayone"), nil
 }
 
 // Ensure returns the directory of the OCI layout of kind, making it when the cache (cacheDir, "" for the default) has none
@@ -62,7 +50,7 @@ func EnsureWith(ctx context.Context, kind Kind, o Options) (string, error) {
 		o.Log = logrus.NewEntry(silent)
 	}
 	if o.CacheDir == "" {
-		dir, err := CacheDir()
+		dir, err := cache.Dir()
 		if err != nil {
 			return "", err
 		}
@@ -72,7 +60,7 @@ func EnsureWith(ctx context.Context, kind Kind, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return store{dir: filepath.Join(o.CacheDir, "baseimage")}.ensure(ctx, string(kind)+"-"+r.key, func(dir string) error {
+	return cache.Store{Dir: filepath.Join(o.CacheDir, "baseimage")}.Ensure(ctx, string(kind)+"-"+r.key, func(dir string) error {
 		o.Log.WithField("image", string(kind)).Info("making base image")
 		if err := r.make(ctx, dir); err != nil {
 			return fmt.Errorf("make %s base image: %w", kind, err)

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/hack/cache"
 )
 
 // prepareRoot is where ostree's initramfs program is, on the host (Fedora: package ostree) and in every image.
@@ -77,7 +79,7 @@ func findPrepareRoot(ctx context.Context, cacheDir string, log *logrus.Entry) (s
 		return "", fmt.Errorf("find ostree-prepare-root: %w", err)
 	}
 	name := "ostree-boot-" + strings.NewReplacer(":", "_", "/", "_").Replace(string(version))
-	dir, err := store{dir: filepath.Join(cacheDir, "packages")}.ensure(ctx, name, func(dir string) error {
+	dir, err := cache.Store{Dir: filepath.Join(cacheDir, "packages")}.Ensure(ctx, name, func(dir string) error {
 		log.Info("unpacking ostree-boot")
 		return unpackOstreeBoot(ctx, dir, string(version))
 	})

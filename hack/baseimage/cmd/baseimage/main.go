@@ -11,23 +11,24 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/cache"
 )
 
 func main() {
 	kind := flag.String("kind", string(baseimage.Tiny), "tiny (busybox) or debian (systemd)")
-	cache := flag.String("cache", "", "cache directory (default $"+baseimage.CacheEnv+", else dayone in the user's cache directory)")
+	dir := flag.String("cache", "", "cache directory (default $"+cache.Env+", else dayone in the user's cache directory)")
 	printPath := flag.Bool("print-path", false, "print only the path of the OCI layout")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, baseimage.Kind(*kind), *cache, *printPath); err != nil {
+	if err := run(ctx, baseimage.Kind(*kind), *dir, *printPath); err != nil {
 		fmt.Fprintln(os.Stderr, "baseimage:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kind baseimage.Kind, cache string, printPath bool) error {
-	path, err := baseimage.EnsureWith(ctx, kind, baseimage.Options{CacheDir: cache, Log: logrus.NewEntry(logrus.StandardLogger())})
+func run(ctx context.Context, kind baseimage.Kind, dir string, printPath bool) error {
+	path, err := baseimage.EnsureWith(ctx, kind, baseimage.Options{CacheDir: dir, Log: logrus.NewEntry(logrus.StandardLogger())})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package baseimage
+package cache
 
 import (
 	"context"
@@ -15,17 +15,17 @@ import (
 // lockPoll is how often a process that waits for another one's build looks again.
 const lockPoll = 100 * time.Millisecond
 
-// store keeps directories that are made once: complete under their name, or not there.
-type store struct{ dir string }
+// Store keeps directories that are made once: complete under their name, or not there.
+type Store struct{ Dir string }
 
-// ensure returns dir/name. When it is not there, make fills a temporary directory beside it that is then renamed; a lock
+// Ensure returns Dir/name. When it is not there, make fills a temporary directory beside it that is then renamed; a lock
 // keeps a second process from making it as well. What a dead process left half made is removed.
-func (s store) ensure(ctx context.Context, name string, make func(dir string) error) (string, error) {
-	final := filepath.Join(s.dir, name)
+func (s Store) Ensure(ctx context.Context, name string, make func(dir string) error) (string, error) {
+	final := filepath.Join(s.Dir, name)
 	if isDir(final) {
 		return final, nil
 	}
-	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return "", fmt.Errorf("create cache: %w", err)
 	}
 	unlock, err := lockFile(ctx, final+".lock")
@@ -39,7 +39,7 @@ func (s store) ensure(ctx context.Context, name string, make func(dir string) er
 	if err := s.sweep(name); err != nil {
 		return "", err
 	}
-	tmp, err := os.MkdirTemp(s.dir, name+".tmp-")
+	tmp, err := os.MkdirTemp(s.Dir, name+".tmp-")
 	if err != nil {
 		return "", fmt.Errorf("create cache entry: %w", err)
 	}
@@ -60,14 +60,14 @@ func finish(tmp, final string, make func(dir string) error) error {
 }
 
 // sweep removes what a dead process left of name. The lock is held, so nobody works there.
-func (s store) sweep(name string) error {
-	entries, err := os.ReadDir(s.dir)
+func (s Store) sweep(name string) error {
+	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
 		return fmt.Errorf("read cache: %w", err)
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), name+".tmp-") {
-			if err := os.RemoveAll(filepath.Join(s.dir, e.Name())); err != nil {
+			if err := os.RemoveAll(filepath.Join(s.Dir, e.Name())); err != nil {
 				return fmt.Errorf("remove half made cache entry: %w", err)
 			}
 		}
@@ -102,4 +102,19 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 func isDir(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
+}
+
+// Env is the environment variable that overrides the cache directory.
+const Env = "DAYONE_CACHE"
+
+// Dir is $DAYONE_CACHE, else dayone under the user's cache directory ($XDG_CACHE_HOME or ~/.cache).
+func Dir() (string, error) {
+	if dir := os.Getenv(Env); dir != "" {
+		return filepath.Abs(dir)
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find cache directory: %w (set %s)", err, Env)
+	}
+	return filepath.Join(base, "dayone"), nil
 }
