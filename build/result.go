@@ -3,6 +3,7 @@ package build
 import (
 	"time"
 
+	"dayone.dev/dayone/build/configlayer"
 	"dayone.dev/dayone/installconfig/report"
 )
 
@@ -23,14 +24,6 @@ type Step struct {
 	Duration time.Duration `json:"durationNanoseconds"`
 	// Cached means that an earlier build's layer was used.
 	Cached bool `json:"cached,omitempty"`
-}
-
-// Placement says what became of a part of the config that the image does not hold as it is.
-type Placement struct {
-	Path string `json:"path"`
-	// Where is first-boot (Ignition does it, the image cannot hold it), tmpfiles.d or sysusers.d.
-	Where  string `json:"where"`
-	Reason string `json:"reason"`
 }
 
 // Inputs are the digests and hashes that the address is made of, for people who compare two builds.
@@ -60,13 +53,14 @@ type Result struct {
 	// Reused means that the registry had the image already and nothing was built.
 	Reused bool `json:"reused"`
 	// Size is the sum of the layers in bytes.
-	Size       int64             `json:"size"`
-	Layers     []Layer           `json:"layers"`
-	Labels     map[string]string `json:"labels"`
-	Steps      []Step            `json:"steps"`
-	CacheHits  int               `json:"cacheHits"`
-	Attempts   int               `json:"attempts"`
-	Placements []Placement       `json:"placements,omitempty"`
+	Size      int64             `json:"size"`
+	Layers    []Layer           `json:"layers"`
+	Labels    map[string]string `json:"labels"`
+	Steps     []Step            `json:"steps"`
+	CacheHits int               `json:"cacheHits"`
+	Attempts  int               `json:"attempts"`
+	// Placements say what of the config is not in the image as it stands in the config.
+	Placements []configlayer.Placement `json:"placements,omitempty"`
 	// Warnings are findings that did not stop the build.
 	Warnings []report.Finding `json:"warnings,omitempty"`
 	Inputs   Inputs           `json:"inputs"`
