@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// floors are the rooms that each top-level folder may import, besides itself. See docs/pipeline.md.
+var floors = map[string][]string{
+	"installconfig": {},
+	"registry":      {},
+	"manifests":     {"installconfig"},
+	"build":         {"installconfig", "manifests", "registry"},
+	"rebase":        {"installconfig", "manifests"},
+	"bootstrap":     {"installconfig", "manifests", "registry", "build", "rebase"},
+	"cmd":           {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
+	"hack":          {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
+}
+
+// keptIn says which folders alone may import an outside package (and what lies below it).
+var keptIn = map[string][]string{
+	"github.com/containers/buildah":           {"build/buildahengine"},
+	"github.com/containers/storage":           {"build/buildahengine"},
+	"github.com/distribution/distribution/v3": {"registry"},
+	"k8s.io/client-go":                        {"build/optin", "build/buildcontroller", "bootstrap/handover", "bootstrap/gather", "rebase/daemon", "rebase/drain", "cmd"},
+}
+
+func importDirection(t *tree) ([]string, error) {
+	var bad []string
+	for _, p := range t.packages {
+		top, _, _ := strings.Cut(p.rel(), "/")
+		allowed, known := floors[top]
+		if !known {
+			bad = append(bad, fmt.Sprintf("%s lies in no known top-level folder", p.rel()))
+			continue
+		}
+		for _, imported := range p.Imports {
+			if inside, ok := strings.CutPrefix(imported, module+"/"); ok {
+				to, _, _ := strings.Cut(inside, "/")
+				if to != top && !contains(allowed, to) {
+					bad = append(bad, fmt.Sprintf("%s imports %s: imports go down only", p.rel(), inside))
+				}
+				continue
+			}
+			if fault := kept(p.rel(), imported); fault != "" {
+				bad = append(bad, fault)
+			}
+		}
+	}
+	return bad, nil
+}
+
+func kept(from, imported string) string {
+	for outside, rooms := range keptIn {
+		if imported != outside && !strings.HasPrefix(imported, outside+"/") {
+			continue
+		}
+		for _, room := range rooms {
+			if from == room || strings.HasPrefix(from, room+"/") || strings.HasSuffix(from, "controller") {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%s imports %s, which belongs to %s", from, imported, strings.Join(rooms, ", "))
+	}
+	return ""
+}
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
+
+// agentDependencies keeps builder and registry out of the program that every node carries.
+func agentDependencies(t *tree) ([]string, error) {
+	out, err := run(t.root, "go", "list", "-deps", "./cmd/dayone-daemon")
+	if err != nil {
+		return nil, err
+	}
+	var bad []string
+	for _, dep := range strings.Fields(string(out)) {
+		for _, heavy := range []string{"github.com/containers/buildah", "github.com/containers/storage/drivers", "github.com/distribution/distribution/v3"} {
+			if dep == heavy || strings.HasPrefix(dep, heavy+"/") {
+				bad = append(bad, "dayone-daemon links "+dep)
+			}
+		}
+	}
+	return bad, nil
+}
