@@ -234,3 +234,6 @@ func rebootSystem(ctx context.Context) error {
 	}
 	return nil
 }
+
+// ChangesKernelArguments tells whether o asks for something else than the arguments now.
+func ChangesKernelArguments(now []string, o StageOptions) bool { return len(kargsChange(now, o)) > 0 }

@@ -1,0 +1,21 @@
+// Command dayone-daemon is the agent on a node: it boots the node into its OS image.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	err := newCommand().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "dayone-daemon:", err)
+		os.Exit(1)
+	}
+}

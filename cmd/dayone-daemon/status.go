@@ -1,0 +1,30 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/rebase/deploy"
+)
+
+func newStatus() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Print this node's deployments with their images as JSON",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			choice, err := deploy.Choose(c.Context(), "", deploy.OSTreeOptions{})
+			if err != nil {
+				return err
+			}
+			status, err := choice.Deployer.Status(c.Context())
+			if err != nil {
+				return err
+			}
+			out := json.NewEncoder(c.OutOrStdout())
+			out.SetIndent("", "  ")
+			return out.Encode(status)
+		},
+	}
+}

@@ -1,0 +1,128 @@
+package firstboot
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"dayone.dev/dayone/rebase/deploy"
+)
+
+// Where things are on a node. The machine-config files' places are MCO's (pkg/daemon/constants/constants.go).
+const (
+	ConfigPath       = "/etc/dayone/firstboot.json"
+	StateDir         = "/var/lib/dayone/firstboot"
+	encapsulatedPath = "/etc/ignition-machine-config-encapsulated.json"
+	contentPath      = "/etc/mcs-machine-config-content.json"
+	currentDir       = "/etc/machine-config-daemon"
+)
+
+// Defaults of Config.
+const (
+	DefaultRetryMin      = time.Second
+	DefaultRetryMax      = 30 * time.Second
+	DefaultMaxReboots    = 2 // one, and one more for a power cut between the request and ostree's finalizing
+	DefaultExpectedBoots = 2 // the disk image once, then the node's own image
+	DefaultHealthTimeout = 10 * time.Minute
+)
+
+// configVersion is the only form of Config there is.
+const configVersion = 1
+
+// Config is /etc/dayone/firstboot.json, which the config server adds to what a new node gets.
+type Config struct {
+	// Version of this form; 1.
+	Version int `json:"version"`
+	// Registry is the HOST:PORT that images come from on the first boot; for messages only, pulling follows registries.conf.d.
+	Registry string `json:"registry,omitempty"`
+	// Deployer: ostree, rpm-ostree or bootc; empty: detected.
+	Deployer deploy.Kind `json:"deployer,omitempty"`
+	// ConfigHash is what the image's label dayone.dev/config-hash must say; empty: computed from the config that was served.
+	ConfigHash string `json:"configHash,omitempty"`
+	// RetryMin and RetryMax bound the pause after a failure, as Go durations; it doubles from one to the other.
+	RetryMin Duration `json:"retryMin,omitempty"`
+	RetryMax Duration `json:"retryMax,omitempty"`
+	// MaxReboots bounds the reboots asked for; then the node stays where it is.
+	MaxReboots int `json:"maxReboots,omitempty"`
+	// ExpectedBoots is what the plan promised; more are reported.
+	ExpectedBoots int `json:"expectedBoots,omitempty"`
+	// BeforeReboot is a command that must succeed before the reboot, for example to persist the names of network cards.
+	BeforeReboot []string `json:"beforeReboot,omitempty"`
+	// Health is a command that must succeed within HealthTimeout in the new image, or the node goes back once; empty: no check.
+	Health        []string `json:"health,omitempty"`
+	HealthTimeout Duration `json:"healthTimeout,omitempty"`
+}
+
+// Duration is a time.Duration written as "30s".
+type Duration time.Duration
+
+// MarshalJSON writes Go's form.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+// UnmarshalJSON reads Go's form; negative ones are refused.
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return fmt.Errorf("duration must be a string such as \"30s\": %w", err)
+	}
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	if v < 0 {
+		return fmt.Errorf("duration %s is negative", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// ParseConfig reads the file's content; unknown keys are refused.
+func ParseConfig(raw []byte) (Config, error) {
+	var c Config
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return Config{}, fmt.Errorf("read %s: %w", ConfigPath, err)
+	}
+	if err := c.Validate(); err != nil {
+		return Config{}, fmt.Errorf("read %s: %w", ConfigPath, err)
+	}
+	return c, nil
+}
+
+// Validate names the first wrong key.
+func (c Config) Validate() error {
+	switch c.Deployer {
+	case "", deploy.KindOSTree, deploy.KindRPMOSTree, deploy.KindBootc:
+	default:
+		return fmt.Errorf("deployer %q is none of ostree, rpm-ostree, bootc", c.Deployer)
+	}
+	switch {
+	case c.Version != configVersion:
+		return fmt.Errorf("version is %d, only %d is known", c.Version, configVersion)
+	case c.MaxReboots < 0:
+		return fmt.Errorf("maxReboots %d is negative", c.MaxReboots)
+	case c.ExpectedBoots < 0:
+		return fmt.Errorf("expectedBoots %d is negative", c.ExpectedBoots)
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		value *Duration
+		def   time.Duration
+	}{{&c.RetryMin, DefaultRetryMin}, {&c.RetryMax, DefaultRetryMax}, {&c.HealthTimeout, DefaultHealthTimeout}} {
+		if *d.value == 0 {
+			*d.value = Duration(d.def)
+		}
+	}
+	if c.MaxReboots == 0 {
+		c.MaxReboots = DefaultMaxReboots
+	}
+	if c.ExpectedBoots == 0 {
+		c.ExpectedBoots = DefaultExpectedBoots
+	}
+	return c
+}

@@ -1,0 +1,124 @@
+package firstboot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/containers/image/v5/docker/reference"
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"dayone.dev/dayone/manifests/machineconfig"
+)
+
+// Paths of what makes a node trust the registry of the bootstrap host. Sources: containers-registries.conf.d(5), containers-certs.d(5), ostree-ext (auth).
+const (
+	MirrorPath = "/etc/containers/registries.conf.d/50-dayone-bootstrap.conf"
+	AuthPath   = "/etc/ostree/auth.json"
+	certsDir   = "/etc/containers/certs.d"
+)
+
+// Mirror sends pulls by digest of one repository to another place first.
+type Mirror struct {
+	Repository string // the final name: registry.example.com/ocp/master-os
+	Location   string // where it is during bootstrap: 192.168.77.1:5000/ocp/master-os
+}
+
+// IgnitionOptions say what a new node gets beside its rendered config. None of it is in the image.
+type IgnitionOptions struct {
+	Config  Config
+	Mirrors []Mirror
+	// RegistryCA is the PEM certificate of every mirror host's CA; empty: the system's CAs count.
+	RegistryCA []byte
+	// PullAuth is the content of a containers-auth.json; empty: anonymous.
+	PullAuth []byte
+	// DaemonURL is where Ignition fetches the agent; empty: it is in the disk image.
+	DaemonURL string
+	// DaemonSHA512 is the agent's hash in hex, with DaemonURL.
+	DaemonSHA512 string
+	// Gate holds kubelet back until first boot is done.
+	Gate bool
+}
+
+// Ignition makes the config (spec 3.5) that the config server merges last into what it serves.
+func Ignition(o IgnitionOptions) (ign35.Config, error) {
+	if o.Config.Version == 0 {
+		o.Config.Version = configVersion
+	}
+	if err := o.Config.Validate(); err != nil {
+		return ign35.Config{}, fmt.Errorf("first boot config: %w", err)
+	}
+	settings, err := json.MarshalIndent(o.Config, "", "  ")
+	if err != nil {
+		return ign35.Config{}, fmt.Errorf("first boot config: %w", err)
+	}
+	files := []ign35.File{file(ConfigPath, 0o644, append(settings, '\n'))}
+	mirrors, hosts, err := mirrorDropIn(o.Mirrors)
+	if err != nil {
+		return ign35.Config{}, err
+	}
+	if mirrors != "" {
+		files = append(files, file(MirrorPath, 0o644, []byte(mirrors)))
+	}
+	if len(o.RegistryCA) > 0 {
+		for _, host := range hosts {
+			// World-readable: rpm-ostree's fetcher runs without privileges.
+			files = append(files, file(certsDir+"/"+host+"/ca.crt", 0o644, o.RegistryCA))
+		}
+	}
+	if len(o.PullAuth) > 0 {
+		files = append(files, file(AuthPath, 0o600, o.PullAuth))
+	}
+	if o.DaemonURL != "" {
+		if o.DaemonSHA512 == "" {
+			return ign35.Config{}, errors.New("first boot: the agent's URL comes without its SHA-512")
+		}
+		files = append(files, fetched(DaemonPath, 0o755, o.DaemonURL, "sha512-"+o.DaemonSHA512))
+	}
+	unit, enabled := Unit(o.Gate), true
+	return ign35.Config{
+		Ignition: ign35.Ignition{Version: ign35.MaxVersion.String()},
+		Storage:  ign35.Storage{Files: files},
+		Systemd:  ign35.Systemd{Units: []ign35.Unit{{Name: UnitName, Contents: &unit, Enabled: &enabled}}},
+	}, nil
+}
+
+func file(path string, mode int, content []byte) ign35.File {
+	return newFile(path, mode, machineconfig.Inline(content))
+}
+
+func fetched(path string, mode int, url, hash string) ign35.File {
+	return newFile(path, mode, ign35.Resource{Source: &url, Verification: ign35.Verification{Hash: &hash}})
+}
+
+func newFile(path string, mode int, from ign35.Resource) ign35.File {
+	overwrite := true
+	return ign35.File{
+		Node:          ign35.Node{Path: path, Overwrite: &overwrite},
+		FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: from},
+	}
+}
+
+// mirrorDropIn writes the registries.conf.d file and lists the mirrors' hosts, each once.
+func mirrorDropIn(mirrors []Mirror) (text string, hosts []string, err error) {
+	var b strings.Builder
+	seen := map[string]bool{}
+	for _, m := range mirrors {
+		for _, name := range []string{m.Repository, m.Location} {
+			named, err := reference.ParseNamed(name)
+			if err != nil || !reference.IsNameOnly(named) {
+				return "", nil, fmt.Errorf("first boot: mirror %q is no repository name (host/path without tag or digest)", name)
+			}
+			if name == m.Location && !seen[reference.Domain(named)] {
+				seen[reference.Domain(named)] = true
+				hosts = append(hosts, reference.Domain(named))
+			}
+		}
+		fmt.Fprintf(&b, "[[registry]]\nlocation = %q\n\n[[registry.mirror]]\nlocation = %q\npull-from-mirror = \"digest-only\"\n\n", m.Repository, m.Location)
+	}
+	if b.Len() == 0 {
+		return "", nil, nil
+	}
+	return "# Images of this cluster come from the bootstrap host until their final registry has them.\n" + strings.TrimSuffix(b.String(), "\n"), hosts, nil
+}

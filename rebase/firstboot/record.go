@@ -1,0 +1,127 @@
+package firstboot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"dayone.dev/dayone/rebase/deploy"
+)
+
+// State says how far a node is.
+type State string
+
+// The states. Done and RolledBack are final.
+const (
+	StateStarting   State = "Starting"
+	StateWaiting    State = "Waiting" // something is in the way; Class and Message tell what; tried again by itself
+	StateStaging    State = "Staging"
+	StateRebooting  State = "Rebooting"
+	StateVerifying  State = "Verifying" // in the new image, health not yet known
+	StateDone       State = "Done"
+	StateRolledBack State = "RolledBack"
+)
+
+// Record is StateDir/status.json: for people, for the demo and for the log bundle; and what must be remembered over a reboot.
+// What is booted or staged is never taken from it, but asked of the deployer.
+type Record struct {
+	State    State        `json:"state"`
+	Image    string       `json:"image,omitempty"`  // wanted
+	Config   string       `json:"config,omitempty"` // rendered config's name
+	Booted   string       `json:"booted,omitempty"` // image that runs now, or the commit when it came from no image
+	Deployer deploy.Kind  `json:"deployer,omitempty"`
+	Reason   string       `json:"deployerReason,omitempty"`
+	Class    deploy.Class `json:"class,omitempty"`
+	Message  string       `json:"message,omitempty"`
+	Attempts int          `json:"attempts"` // failures of the same class in a row
+	Reboots  int          `json:"reboots"`  // asked for by firstboot, for this image
+	WentBack bool         `json:"wentBack,omitempty"`
+	Boots    []Boot       `json:"boots,omitempty"`
+	Updated  time.Time    `json:"updated"`
+}
+
+// Boot is one boot that firstboot saw.
+type Boot struct {
+	ID    string    `json:"id"`
+	Image string    `json:"image"`
+	Time  time.Time `json:"time"`
+}
+
+// recordFile keeps a Record on disk.
+type recordFile struct{ path string }
+
+func (f recordFile) load() (Record, error) {
+	raw, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{State: StateStarting}, nil
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("read record: %w", err)
+	}
+	var r Record
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return Record{State: StateStarting}, nil //nolint:nilerr // a file cut by a power loss must not keep the node; the deployer tells the truth
+	}
+	return r, nil
+}
+
+func (f recordFile) save(r Record) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	return writeFile(f.path, append(raw, '\n'), 0o644)
+}
+
+// writeFile replaces a file so that a power cut leaves the old or the new one.
+func writeFile(path string, content []byte, mode os.FileMode) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = tmp.Write(content)
+	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+// sawBoot adds the running boot once.
+func (r *Record) sawBoot(id, image string, now time.Time) {
+	if slices.ContainsFunc(r.Boots, func(b Boot) bool { return b.ID == id }) {
+		return
+	}
+	r.Boots = append(r.Boots, Boot{ID: id, Image: image, Time: now})
+}
+
+// bootID tells one boot from another: the kernel's id, and the start of PID 1, because a node in a container has its host's kernel.
+func bootID(root string) (string, error) {
+	kernel, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	stat, err := os.ReadFile(filepath.Join(root, "proc/1/stat"))
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	// Field 22 is the start time; the second field, the name in brackets, may hold blanks. Source: proc_pid_stat(5).
+	_, after, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(after)
+	if len(fields) < 20 {
+		return "", errors.New("read boot id: /proc/1/stat is too short")
+	}
+	return strings.TrimSpace(string(kernel)) + "." + fields[19], nil
+}

@@ -1,0 +1,169 @@
+package firstboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/rebase/deploy"
+)
+
+// ErrBusy says that another firstboot runs on this node.
+var ErrBusy = errors.New("another firstboot runs on this node")
+
+// Options of Run; the zero value is for the node that it runs on.
+type Options struct {
+	// Root of the system; default "/".
+	Root string
+	// Choose gives the deployer; default deploy.Choose.
+	Choose func(ctx context.Context, want deploy.Kind, o deploy.OSTreeOptions) (deploy.Choice, error)
+	// Retry forgets earlier reboots and a return to the stock image, and tries again.
+	Retry bool
+	// Log: default nothing.
+	Log *logrus.Entry
+	// Now: default time.Now.
+	Now func() time.Time
+	// BootID: default read from /proc.
+	BootID func() (string, error)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	if o.Choose == nil {
+		o.Choose = deploy.Choose
+	}
+	if o.Log == nil {
+		quiet := logrus.New()
+		quiet.SetOutput(io.Discard)
+		o.Log = logrus.NewEntry(quiet)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.BootID == nil {
+		root := o.Root
+		o.BootID = func() (string, error) { return bootID(root) }
+	}
+	return o
+}
+
+// Run takes the node as far as it can in this boot and goes on after the reboot, until the wanted image runs. It looks at what ostree
+// says, not at what it did before, so that it may be killed anywhere. Failures are tried again without limit; their reason is on the
+// console, in the journal and in StateDir/status.json. It returns nil when the node is done, has gone back for good, or a reboot
+// is under way; ErrBusy when another one runs; the context's error when it ends.
+func Run(ctx context.Context, o Options) error {
+	o = o.withDefaults()
+	unlock, err := lock(filepath.Join(o.Root, StateDir))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r := &runner{o: o, file: recordFile{filepath.Join(o.Root, StateDir, "status.json")}}
+	if r.record, err = r.file.load(); err != nil {
+		return err
+	}
+	if o.Retry {
+		r.record.Reboots, r.record.WentBack = 0, false
+	}
+	return r.loop(ctx)
+}
+
+// lock holds for the life of the process; it is on the node's own file system, which both deployments share.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make state directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrBusy
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		_ = f.Close() // nothing was written
+	}, nil
+}
+
+type runner struct {
+	o      Options
+	file   recordFile
+	record Record
+}
+
+// loop repeats step until there is nothing left to do in this boot.
+func (r *runner) loop(ctx context.Context) error {
+	pause := time.Duration(0)
+	for {
+		config, finished, err := r.step(ctx)
+		if err == nil && finished {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		config = config.withDefaults()
+		pause = nextPause(pause, config, err, r.record.Class)
+		if err := r.sayWaiting(err, pause); err != nil {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// nextPause doubles the pause while the same thing is in the way, and starts anew with another.
+func nextPause(last time.Duration, c Config, err error, lastClass deploy.Class) time.Duration {
+	class := deploy.ClassOf(err)
+	switch class {
+	case deploy.ClassArchitecture, deploy.ClassNotBootable, deploy.ClassNoKernel, deploy.ClassHostile, deploy.ClassUnlike, deploy.ClassConfig:
+		return time.Duration(c.RetryMax) // what a digest names does not change by itself
+	}
+	if last == 0 || class != lastClass {
+		return time.Duration(c.RetryMin)
+	}
+	return min(2*last, time.Duration(c.RetryMax))
+}
+
+func (r *runner) sayWaiting(err error, pause time.Duration) error {
+	class := deploy.ClassOf(err)
+	if class == r.record.Class {
+		r.record.Attempts++
+	} else {
+		r.record.Attempts = 1
+	}
+	r.record.State, r.record.Class, r.record.Message = StateWaiting, class, err.Error()
+	r.o.Log.WithError(err).WithFields(logrus.Fields{"class": class, "attempt": r.record.Attempts, "again_in": pause.String()}).
+		Error("this node stays on its present OS")
+	return r.save()
+}
+
+func (r *runner) save() error {
+	r.record.Updated = r.o.Now().UTC()
+	return r.file.save(r.record)
+}
+
+func (r *runner) enter(s State) error {
+	r.record.State = s
+	if s != StateWaiting {
+		r.record.Class, r.record.Message, r.record.Attempts = "", "", 0
+	}
+	return r.save()
+}

@@ -1,0 +1,70 @@
+package firstboot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"dayone.dev/dayone/manifests"
+)
+
+// settle writes what says that this node has converged: MCO's currentconfig, currentimage and node-annotations.json (pkg/daemon/daemon.go),
+// then the mark that ends first boot. Every step may be done twice.
+func settle(root string, w wanted) error {
+	dir := filepath.Join(root, currentDir)
+	config := w.content
+	if config == nil {
+		raw, err := json.Marshal(w.config)
+		if err != nil {
+			return fmt.Errorf("write current config: %w", err)
+		}
+		config = raw
+	}
+	// 0600: the config holds the pull secret.
+	if err := writeFile(filepath.Join(dir, "currentconfig"), config, 0o600); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(dir, "currentimage"), []byte(w.image.String()), 0o644); err != nil {
+		return err
+	}
+	if err := writeAnnotations(filepath.Join(dir, "node-annotations.json"), w); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(root, StateDir, "done"), []byte(w.image.String()+"\n"), 0o644); err != nil {
+		return err
+	}
+	err := os.Rename(filepath.Join(root, encapsulatedPath), filepath.Join(root, encapsulatedPath+".bak"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("put the encapsulated config aside: %w", err)
+	}
+	return nil
+}
+
+// writeAnnotations completes the annotations that the config server wrote for the Node object; others stay.
+func writeAnnotations(path string, w wanted) error {
+	annotations := map[string]string{}
+	raw, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read node annotations: %w", err)
+	}
+	if err == nil {
+		if err := json.Unmarshal(raw, &annotations); err != nil {
+			return fmt.Errorf("read node annotations %s: %w", path, err)
+		}
+	}
+	for key, value := range map[string]string{
+		manifests.AnnotationCurrentConfig: w.config.Name, manifests.AnnotationDesiredConfig: w.config.Name, manifests.AnnotationFirstPivotConfig: w.config.Name,
+		manifests.AnnotationCurrentImage: w.image.String(), manifests.AnnotationDesiredImage: w.image.String(), manifests.AnnotationDesiredOSImage: w.image.String(),
+		manifests.AnnotationState: manifests.StateDone,
+	} {
+		annotations[key] = value
+	}
+	raw, err = json.Marshal(annotations)
+	if err != nil {
+		return fmt.Errorf("write node annotations: %w", err)
+	}
+	return writeFile(path, raw, 0o644)
+}
