@@ -92,7 +92,7 @@ func runOSTree(ctx context.Context, args ...string) (string, error) {
 	if err := cmd.Run(); err != nil {
 		return "", ostreeFault(args, errs.String(), err)
 	}
-	return strings.TrimSpace(out.String()), nil
+	return strings.TrimRight(out.String(), "\n"), nil // leading blanks mean something in `admin status`
 }
 
 // ostreeFault classifies by ostree's text, the only thing that it tells.
