@@ -10,7 +10,7 @@ import (
 
 func main() {
 	root := &cobra.Command{Use: "dayone", Short: "Custom OS images on a cluster's nodes from their first boot"}
-	root.AddCommand(newRenderCommand())
+	root.AddCommand(newRenderCommand(), newServeCommand())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -149,3 +149,21 @@ func orRoot(field string) string {
 	}
 	return field
 }
+
+// ParseRendered reads the config of a rendered MachineConfig. It is Parse, but for files that only append and yet say overwrite, which
+// rendering produces and Ignition refuses: they are read as saying nothing about it.
+func ParseRendered(raw []byte) (ign35.Config, error) {
+	var config ign35.Config
+	if json.Unmarshal(raw, &config) != nil || config.Ignition.Version != Version {
+		return Parse(raw)
+	}
+	for i := range config.Storage.Files {
+		if f := &config.Storage.Files[i]; f.Contents.Source == nil && len(f.Append) > 0 && f.Overwrite != nil && *f.Overwrite {
+			f.Overwrite = nil
+		}
+	}
+	if found := validate.ValidateWithContext(config, nil); found.IsFatal() {
+		return ign35.Config{}, invalid(found)
+	}
+	return config, nil
+}

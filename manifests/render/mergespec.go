@@ -18,6 +18,8 @@ type merged struct {
 	config ign35.Config
 	// imageFrom names the MachineConfig that set osImageURL last, "" for the default.
 	imageFrom string
+	// layered says that osImageURL is a pre-built layered image.
+	layered bool
 }
 
 // merge joins the components in order. Generated components (those with a generated-by-controller-version) never set images.
@@ -57,6 +59,7 @@ func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []
 		}
 	}
 	w.checkInherited(pool, image)
+	out.layered = image != nil && isPreBuilt(image.Object)
 	if out.spec.KernelType != kernelDefault && slices.Contains(out.spec.Extensions, kernelDevel) {
 		place := pool.Origin.At("", "extension")
 		place.Next = "remove the extension " + kernelDevel + " or the kernel type"

@@ -163,6 +163,10 @@ func (w *work) rendered(pool *mcfgv1.MachineConfigPool, m merged, hash string) *
 	if m.spec.OSImageURL != w.controller.Object.Spec.BaseOSContainerImage {
 		annotations[manifests.AnnotationOSImageURLOverridden] = "true"
 	}
+	if m.layered {
+		// The server tells the node by this annotation that it boots a layered image; MCO meant to, but its rendering drops it.
+		annotations[manifests.AnnotationPreBuiltImage] = m.spec.OSImageURL
+	}
 	return &mcfgv1.MachineConfig{
 		TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
 		ObjectMeta: metav1.ObjectMeta{

@@ -1,0 +1,181 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/manifests/render"
+)
+
+// snapshot is what was on disk at one moment; it never changes.
+type snapshot struct {
+	pools map[string]*poolAnswers
+	tls   *configv1.TLSSecurityProfile
+}
+
+// pool returns the answers of a pool, which may be a failure.
+func (s *snapshot) pool(name string) *poolAnswers {
+	if p, ok := s.pools[name]; ok {
+		return p
+	}
+	return failed(http.StatusNotFound, fmt.Errorf("there is no pool %s in %s", name, render.PoolsDir))
+}
+
+// load reads everything. What is missing or broken becomes the failing answer of the pools concerned; load itself does not fail.
+func load(o Options) *snapshot {
+	s := &snapshot{pools: map[string]*poolAnswers{}, tls: loadProfile(o.BaseDir)}
+	entries, err := os.ReadDir(filepath.Join(o.BaseDir, render.PoolsDir))
+	if err != nil {
+		return s
+	}
+	for _, entry := range entries {
+		name, isYAML := strings.CutSuffix(entry.Name(), ".yaml")
+		if isYAML && o.serves(name) {
+			s.pools[name] = loadPool(o, name)
+		}
+	}
+	return s
+}
+
+func loadPool(o Options, name string) *poolAnswers {
+	var pool mcfgv1.MachineConfigPool
+	if err := readYAML(filepath.Join(o.BaseDir, render.PoolsDir, name+".yaml"), &pool); err != nil {
+		return failed(http.StatusInternalServerError, err)
+	}
+	config := pool.Status.Configuration.Name
+	if config == "" || filepath.Base(config) != config {
+		return failed(http.StatusInternalServerError, fmt.Errorf("pool %s names no rendered MachineConfig", name))
+	}
+	m := &material{config: &mcfgv1.MachineConfig{}}
+	if err := readYAML(filepath.Join(o.BaseDir, render.ConfigsDir, config+".yaml"), m.config); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return failed(http.StatusNotFound, err)
+		}
+		return failed(http.StatusInternalServerError, err)
+	}
+	if err := m.fill(o, name); err != nil {
+		return failed(http.StatusInternalServerError, fmt.Errorf("prepare pool %s: %w", name, err))
+	}
+	return newPoolAnswers(m)
+}
+
+// fill reads what is appended to the pool's config.
+func (m *material) fill(o Options, pool string) error {
+	var err error
+	if m.ignition, err = machineconfig.ParseRendered(m.config.Spec.Config.Raw); err != nil {
+		return fmt.Errorf("parse Ignition config of %s: %w", m.config.Name, err)
+	}
+	var controller mcfgv1.ControllerConfig
+	if err := readYAML(filepath.Join(o.BaseDir, render.ControllerDir, render.ControllerFile), &controller); err != nil {
+		return err
+	}
+	m.kubeletCA, m.cloudCA = controller.Spec.KubeAPIServerServingCAData, controller.Spec.CloudProviderCAData
+	if o.Kubeconfig != "" {
+		if m.kubeconfig, err = readKubeconfig(o.Kubeconfig); err != nil {
+			return err
+		}
+	}
+	m.certs = map[string][]byte{}
+	for host, file := range o.BootstrapCerts {
+		if m.certs[host], err = os.ReadFile(file); err != nil {
+			return fmt.Errorf("read certificate for %s: %w", host, err)
+		}
+	}
+	for _, key := range []string{"", pool} {
+		if addition, ok := o.Additions[key]; ok {
+			m.additions = append(m.additions, cloneLists(addition))
+		}
+	}
+	return nil
+}
+
+// cloneLists guards the caller's lists against being changed by a merge.
+func cloneLists(c ign35.Config) ign35.Config {
+	c.Storage.Files = append([]ign35.File(nil), c.Storage.Files...)
+	return c
+}
+
+// readKubeconfig returns the file's bytes if it is a kubeconfig with a cluster.
+func readKubeconfig(file string) ([]byte, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	var content struct {
+		Clusters []struct {
+			Name string `json:"name"`
+		} `json:"clusters"`
+	}
+	if err := yaml.Unmarshal(raw, &content); err != nil {
+		return nil, fmt.Errorf("parse kubeconfig %s: it is no YAML mapping", file)
+	}
+	if len(content.Clusters) == 0 {
+		return nil, fmt.Errorf("parse kubeconfig %s: it names no cluster", file)
+	}
+	return raw, nil
+}
+
+// loadProfile returns the cluster's TLS profile, nil without one.
+func loadProfile(base string) *configv1.TLSSecurityProfile {
+	var server configv1.APIServer
+	if readYAML(filepath.Join(base, render.APIServerDir, render.APIServerFile), &server) != nil {
+		return nil
+	}
+	return server.Spec.TLSSecurityProfile
+}
+
+func readYAML(file string, into any) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read rendered object: %w", err)
+	}
+	if err := yaml.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("parse %s: %w", file, err)
+	}
+	return nil
+}
+
+// fingerprint tells two states of the files apart without reading them: names, sizes, times and inodes.
+func fingerprint(o Options) string {
+	var b strings.Builder
+	for _, folder := range []string{render.PoolsDir, render.ConfigsDir, render.ControllerDir, render.APIServerDir} {
+		dir := filepath.Join(o.BaseDir, folder)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			note(&b, filepath.Join(dir, e.Name()))
+		}
+	}
+	note(&b, o.Kubeconfig)
+	for _, host := range slices.Sorted(maps.Keys(o.BootstrapCerts)) {
+		note(&b, o.BootstrapCerts[host])
+	}
+	return b.String()
+}
+
+func note(b *strings.Builder, file string) {
+	if file == "" {
+		return
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		fmt.Fprintf(b, "%s absent\n", file)
+		return
+	}
+	fmt.Fprintf(b, "%s %d %d %s\n", file, info.Size(), info.ModTime().UnixNano(), inode(info))
+}
