@@ -1,0 +1,240 @@
+package testnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// orderlyWait bounds a reboot or power off; systemd itself gives a stubborn service 90 s.
+const orderlyWait = 2 * time.Minute
+
+var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`) //nolint:gochecknoglobals // compiled once
+
+// NodeOptions describe a node's stock system.
+type NodeOptions struct {
+	Sysroot SysrootOptions
+	// Devices are names in /dev that the node gets beside the usual ones, such as "fuse".
+	Devices []string
+}
+
+// Node is one host. Its methods may be called from several goroutines, but one change of power at a time.
+type Node struct {
+	Name    string
+	Addr    netip.Addr
+	Sysroot string // the physical root, as this machine sees it
+
+	lab *Lab
+	dir string
+	log string
+}
+
+// NewNode makes a host with a stock deployment, on the network and powered off.
+func (l *Lab) NewNode(ctx context.Context, name string, o NodeOptions) (*Node, error) {
+	if !validName.MatchString(name) || name == bootstrapName {
+		return nil, fmt.Errorf("make node: bad name %q: want a short host name other than %s", name, bootstrapName)
+	}
+	n := &Node{Name: name, lab: l, dir: filepath.Join(l.dir, "nodes", name), Sysroot: filepath.Join(l.work, name)}
+	n.log = filepath.Join(n.dir, consoleFile)
+	if l.options.LogDir != "" {
+		n.log = filepath.Join(l.options.LogDir, name+".log")
+		if err := os.MkdirAll(l.options.LogDir, 0o755); err != nil {
+			return nil, fmt.Errorf("make node: %w", err)
+		}
+	}
+	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make node: %w", err)
+	}
+	c := config{Name: name, Sysroot: n.Sysroot, Cgroup: filepath.Join(l.cgroups, prefix+l.ID+"-"+name), Console: n.log, Devices: o.Devices}
+	if err := writeJSON(filepath.Join(n.dir, configFile), c); err != nil {
+		return nil, fmt.Errorf("make node: %w", err)
+	}
+	if o.Sysroot.CacheDir == "" {
+		o.Sysroot.CacheDir = l.options.CacheDir
+	}
+	if err := NewSysroot(ctx, n.Sysroot, o.Sysroot); err != nil {
+		return nil, fmt.Errorf("make node %s: %w", name, err)
+	}
+	var err error
+	if n.Addr, err = l.Network.addHost(ctx, name); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nodes = append(l.nodes, n)
+	return n, nil
+}
+
+// Start switches the node on and returns when its power is on; see WaitReady.
+func (n *Node) Start(ctx context.Context) error {
+	before, err := readState(n.dir)
+	if err != nil {
+		return err
+	}
+	if before.Phase == phaseStarting || before.Phase == phaseReady {
+		return fmt.Errorf("start %s: it is on already", n.Name)
+	}
+	console, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", n.Name, err)
+	}
+	defer console.Close()
+	cmd := again(stageSupervise, n.dir)
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"} // nothing of this process's secrets
+	cmd.ExtraFiles = []*os.File{n.lab.lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if !n.lab.options.Keep {
+		cmd.SysProcAttr.Pdeathsig = unix.SIGKILL
+	}
+	if err := inNetwork(n.lab.Network.path(n.Name), cmd.Start); err != nil {
+		return fmt.Errorf("start %s: %w", n.Name, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	return poll(ctx, n.Name+" to get power", func() (bool, error) {
+		select {
+		case err := <-ended:
+			st, stateErr := readState(n.dir)
+			if st.Boot > before.Boot {
+				return true, nil // it was on, and is off again
+			}
+			return false, errors.Join(fmt.Errorf("start %s: supervisor ended: %s (see %s)", n.Name, st.Reason, n.log), err, stateErr)
+		default:
+		}
+		st, err := readState(n.dir)
+		return st.Boot > before.Boot, err
+	})
+}
+
+// Boots counts how often the node has booted.
+func (n *Node) Boots() (int, error) {
+	st, err := readState(n.dir)
+	return st.Boot, err
+}
+
+// Running says whether the node's power is on.
+func (n *Node) Running() (bool, error) {
+	st, err := readState(n.dir)
+	return st.Phase != phaseOff && st.Phase != "", err
+}
+
+// WaitReady waits until the node has finished booting: systemd says so, or a tiny node's init does. A node that goes off is an error.
+func (n *Node) WaitReady(ctx context.Context) error { return n.WaitBoot(ctx, 0) }
+
+// WaitBoot waits until the node has finished its boot number boot or a later one. Boots are counted from 1.
+func (n *Node) WaitBoot(ctx context.Context, boot int) error {
+	return poll(ctx, fmt.Sprintf("boot %d of %s", boot, n.Name), func() (bool, error) {
+		st, err := readState(n.dir)
+		if err != nil {
+			return false, err
+		}
+		if st.Phase == phaseOff || st.Phase == "" {
+			return false, fmt.Errorf("wait for %s: it is off after %d boots: %s (see %s)", n.Name, st.Boot, st.Reason, n.log)
+		}
+		return st.Phase == phaseReady && st.Boot >= boot, nil
+	})
+}
+
+// Reboot asks the node's init for an orderly reboot, in which a staged deployment is finalised, and waits until the node is up again.
+func (n *Node) Reboot(ctx context.Context) error {
+	st, err := readState(n.dir)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, orderlyWait)
+	defer cancel()
+	if _, err := n.Exec(ctx, "systemctl", "reboot"); err != nil {
+		return err
+	}
+	return n.WaitBoot(ctx, st.Boot+1)
+}
+
+// Stop powers the node off in an orderly way. A node that is off is left alone.
+func (n *Node) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, orderlyWait)
+	defer cancel()
+	if on, err := n.Running(); err != nil || !on {
+		return err
+	}
+	if _, err := n.Exec(ctx, "systemctl", "poweroff"); err != nil {
+		return err
+	}
+	return n.waitOff(ctx)
+}
+
+// PowerCut kills all that runs on the node at once; nothing is finalised or stopped. What the node has written stays, though: the
+// disk's cache is this machine's. A node that is off is left alone.
+func (n *Node) PowerCut(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, killWait)
+	defer cancel()
+	err := poll(ctx, "power of "+n.Name, func() (bool, error) {
+		st, err := readState(n.dir)
+		if err != nil || st.Phase == phaseOff || st.Phase == "" {
+			return true, err
+		}
+		if st.PID == 0 { // between two boots
+			return false, nil
+		}
+		err = unix.Kill(st.PID, unix.SIGKILL)
+		return err == nil, ignore(err, unix.ESRCH)
+	})
+	return errors.Join(err, n.waitOff(ctx))
+}
+
+func (n *Node) waitOff(ctx context.Context) error {
+	return poll(ctx, n.Name+" to be off", func() (bool, error) {
+		st, err := readState(n.dir)
+		return (st.Phase == phaseOff || st.Phase == "") && !locked(filepath.Join(n.dir, aliveFile)), err
+	})
+}
+
+// BootPrevious makes the next boot take the previous boot loader entry, once, as a person at the boot menu does.
+func (n *Node) BootPrevious() error { return touch(filepath.Join(n.dir, menuFile)) }
+
+// SetLink plugs the node's network cable in (true) or pulls it.
+func (n *Node) SetLink(ctx context.Context, up bool) error {
+	return n.lab.Network.setLink(ctx, n.Name, up)
+}
+
+// Log is all that the node's console showed, over all boots, with the supervisor's lines.
+func (n *Node) Log() (string, error) {
+	raw, err := os.ReadFile(n.log)
+	return string(raw), err
+}
+
+// LogFile is where Log reads.
+func (n *Node) LogFile() string { return n.log }
+
+// FollowLog copies the console to w from its beginning until the context ends, which is no error.
+func (n *Node) FollowLog(ctx context.Context, w io.Writer) error {
+	f, err := os.OpenFile(n.log, os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("follow log of %s: %w", n.Name, err)
+	}
+	defer f.Close()
+	err = poll(ctx, "log", func() (bool, error) {
+		_, err := io.Copy(w, f)
+		return false, err
+	})
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // the caller's wish
+	}
+	return err
+}
+
+func ignore(err, harmless error) error {
+	if errors.Is(err, harmless) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,133 @@
+package testnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/cache"
+	"dayone.dev/dayone/rebase/deploy"
+)
+
+const (
+	// Stateroot is ostree's name for the operating system on every node.
+	Stateroot = "dayone"
+	// StockRepository is the image name that a stock deployment claims to have been installed from.
+	StockRepository = "registry.example.com/ocp/stock-os"
+	// templateVersion is raised when NewSysroot makes repositories of another kind.
+	templateVersion = "v1"
+)
+
+// SysrootOptions describe what an installer would have put on a node's disk.
+type SysrootOptions struct {
+	// Base is the directory of an OCI layout with one bootable image, as baseimage.Ensure gives it.
+	Base string
+	// Reference is the name, without digest, that the stock deployment's origin file gives its image; default StockRepository.
+	Reference string
+	// KernelArguments of the stock deployment; default "root=LABEL=root rw".
+	KernelArguments []string
+	// CacheDir holds one imported repository per base; default cache.Dir(). Hard links make more nodes cheap: same file system as dir.
+	CacheDir string
+}
+
+// NewSysroot makes dir an ostree sysroot with the base image as its one deployment. The image's layers are there under the refs that
+// a rebase looks for, so that what a later image shares with the base is not fetched again.
+func NewSysroot(ctx context.Context, dir string, o SysrootOptions) error {
+	o, id, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	template, err := o.template(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make sysroot: %w", err)
+	}
+	repo := filepath.Join(dir, "ostree/repo")
+	for _, args := range [][]string{
+		{"admin", "init-fs", dir},
+		{"admin", "os-init", "--sysroot=" + dir, Stateroot},
+		{"--repo=" + repo, "config", "set", "sysroot.bootloader", "none"}, // auto would look for GRUB
+		{"--repo=" + repo, "pull-local", filepath.Join(template, "repo")},
+	} {
+		if err := ostree(ctx, args...); err != nil {
+			return fmt.Errorf("make sysroot: %w", err)
+		}
+	}
+	commit, err := os.ReadFile(filepath.Join(template, "commit"))
+	if err != nil {
+		return fmt.Errorf("make sysroot: %w", err)
+	}
+	return o.deploy(ctx, dir, o.Reference+"@"+id.String(), string(commit))
+}
+
+func (o SysrootOptions) withDefaults() (SysrootOptions, digest.Digest, error) {
+	if o.Reference == "" {
+		o.Reference = StockRepository
+	}
+	if len(o.KernelArguments) == 0 {
+		o.KernelArguments = []string{"root=LABEL=root", "rw"}
+	}
+	if o.CacheDir == "" {
+		dir, err := cache.Dir()
+		if err != nil {
+			return o, "", err
+		}
+		o.CacheDir = dir
+	}
+	id, err := baseimage.Digest(o.Base)
+	return o, id, err
+}
+
+// template gives a directory with the base imported once for all nodes: repo, and the commit's name.
+func (o SysrootOptions) template(ctx context.Context, id digest.Digest) (string, error) {
+	store := cache.Store{Dir: filepath.Join(o.CacheDir, "testnode", "templates")}
+	as := o.Reference + "@" + id.String()
+	name := strings.Join([]string{templateVersion, digest.FromString(as).Encoded()[:12]}, "-")
+	return store.Ensure(ctx, name, func(dir string) error {
+		repo := filepath.Join(dir, "repo")
+		if err := ostree(ctx, "init", "--mode=bare", "--repo="+repo); err != nil {
+			return err
+		}
+		done, err := deploy.Import(ctx, repo, "oci:"+o.Base, deploy.ImportOptions{As: as})
+		if err != nil {
+			return fmt.Errorf("import base image: %w", err)
+		}
+		if done.ManifestDigest != id {
+			return fmt.Errorf("import base image: digest %s, want %s", done.ManifestDigest, id)
+		}
+		return os.WriteFile(filepath.Join(dir, "commit"), []byte(done.Commit), 0o644)
+	})
+}
+
+func (o SysrootOptions) deploy(ctx context.Context, dir, image, commit string) (err error) {
+	origin, err := os.CreateTemp("", "origin-")
+	if err != nil {
+		return fmt.Errorf("deploy stock image: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.Remove(origin.Name())) }()
+	_, err = fmt.Fprintf(origin, "[origin]\ncontainer-image-reference=ostree-unverified-registry:%s\n", image)
+	if err := errors.Join(err, origin.Close()); err != nil {
+		return fmt.Errorf("deploy stock image: %w", err)
+	}
+	args := []string{"admin", "deploy", "--sysroot=" + dir, "--os=" + Stateroot, "--origin-file=" + origin.Name()}
+	for _, k := range o.KernelArguments {
+		args = append(args, "--karg="+k)
+	}
+	if err := ostree(ctx, append(args, commit)...); err != nil {
+		return fmt.Errorf("deploy stock image: %w", err)
+	}
+	return nil
+}
+
+func ostree(ctx context.Context, args ...string) error {
+	return runQuietly(exec.CommandContext(ctx, "ostree", args...))
+}
