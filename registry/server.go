@@ -15,8 +15,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/registry/layout"
 )
 
 const (
@@ -38,13 +41,13 @@ type Server struct {
 	accounts *accounts
 	readOnly atomic.Bool
 
-	mu       sync.Mutex // guards what Start and Shutdown change
-	upstream *upstream
-	lock     *os.File
-	ln       net.Listener
-	http     *http.Server
-	errs     chan error
-	served   chan struct{}
+	mu      sync.Mutex // guards what Start and Shutdown change
+	service *service
+	lock    *os.File
+	ln      net.Listener
+	http    *http.Server
+	errs    chan error
+	served  chan struct{}
 }
 
 // New checks the options. It touches neither disk nor network.
@@ -92,8 +95,21 @@ func (s *Server) openStorage() error {
 	if err != nil {
 		return err
 	}
-	s.upstream, err = newUpstream(s.o.Root, secret, s.log)
-	return err
+	svc := &service{accounts: s.accounts, readOnly: &s.readOnly, maxManifest: s.o.MaxManifestBytes, log: s.log}
+	report := func(d digest.Digest, away string) {
+		svc.metrics.corrupt.Inc()
+		s.log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).Error("registry blob is corrupt on disk and was moved away, push its image again")
+	}
+	svc.store, err = layout.Open(s.o.Root, layout.Options{MaxBytes: s.o.MaxBytes, MinFreeBytes: s.o.MinFreeBytes, Report: report})
+	if err != nil {
+		return err
+	}
+	svc.metrics = newMetrics(svc.store.Used)
+	if svc.upstream, err = newUpstream(s.o.Root, secret, s.log); err != nil {
+		return err
+	}
+	s.service = svc
+	return nil
 }
 
 func (s *Server) listen() error {
@@ -112,7 +128,7 @@ func (s *Server) listen() error {
 	}
 	s.ln = ln
 	s.http = &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: s.service, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: newErrorLog(s.log),
 	}
 	s.served = make(chan struct{})
@@ -179,13 +195,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // release undoes what Start did, as far as it came.
 func (s *Server) release() error {
 	var errs []error
-	if s.upstream != nil {
-		errs = append(errs, s.upstream.close())
+	if s.service != nil {
+		errs = append(errs, s.service.upstream.close())
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
-	s.upstream, s.lock, s.ln, s.http = nil, nil, nil, nil
+	s.service, s.lock, s.ln, s.http = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 

@@ -193,10 +193,8 @@ func TestDistributionLogsToOurEntry(t *testing.T) {
 	defer std.SetOutput(old)
 
 	r := registrytest.Start(t, func(o *registry.Options) { o.Log = logrus.NewEntry(l) })
-	ref, err := name.ParseReference(r.Addr + "/none/there:v1")
-	require.NoError(t, err)
-	_, err = remote.List(ref.Context(), gcr(t, r, r.Pull)...)
-	require.Error(t, err)
+	resp := request(t, r, r.Pull, http.MethodGet, "/v2/_catalog?n=-1", nil)
+	assert.Equal(t, http.StatusBadRequest, resp.status)
 	r.Stop(t)
 	assert.Empty(t, standard.String(), "nothing reaches the process's standard logger")
 	assert.Contains(t, ours.String(), "source=distribution")

@@ -1,0 +1,120 @@
+package registry
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"dayone.dev/dayone/registry/layout"
+)
+
+const (
+	// stallTimeout ends a client that sends or takes less than sendPiece in it: at least 17 kB/s, so that stalled clients do not
+	// hold files and connections for ever.
+	stallTimeout = time.Minute
+	sendPiece    = 1 << 20
+)
+
+func (s *service) blob(w http.ResponseWriter, r *http.Request, rt route) {
+	d, err := layout.ParseDigest(rt.ref)
+	if err != nil {
+		errDigestInvalid.with(err.Error()).write(w)
+		return
+	}
+	unknown := errBlobUnknown.with(map[string]string{"digest": rt.ref})
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+	case http.MethodDelete:
+		if err := s.store.DeleteBlob(rt.name, d); err != nil {
+			s.fail(w, r, err, unknown)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return
+	default:
+		errMethod.write(w)
+		return
+	}
+	h := w.Header()
+	h["Docker-Content-Digest"] = []string{string(d)}
+	h["Etag"] = []string{`"` + string(d) + `"`}
+	h["Content-Type"] = octetStream
+	h["Cache-Control"] = forever
+	if r.Method == http.MethodHead {
+		size, err := s.store.StatBlob(rt.name, d)
+		if err != nil {
+			s.fail(w, r, err, unknown)
+			return
+		}
+		h["Content-Length"] = []string{strconv.FormatInt(size, 10)}
+		h["Accept-Ranges"] = acceptRanges
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	b, err := s.store.OpenBlob(rt.name, d)
+	if err != nil {
+		s.fail(w, r, err, unknown)
+		return
+	}
+	defer func() { _ = b.Close() }() // it was only read
+	out := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+	http.ServeContent(out, r, "", time.Time{}, b.File)
+	s.metrics.sent.Add(float64(out.sent))
+}
+
+var (
+	octetStream  = []string{"application/octet-stream"}
+	forever      = []string{"max-age=31536000"} // the name is the content's hash
+	acceptRanges = []string{"bytes"}
+)
+
+// pacedWriter sends in pieces, each within stallTimeout. A piece of a file goes by sendfile where the connection is plain TCP.
+type pacedWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	sent    int64
+}
+
+func (p *pacedWriter) ReadFrom(r io.Reader) (int64, error) {
+	var total int64
+	defer func() {
+		p.sent += total
+		_ = p.control.SetWriteDeadline(time.Time{}) // the next request on this connection starts without one
+	}()
+	for {
+		if err := p.control.SetWriteDeadline(time.Now().Add(stallTimeout)); err != nil {
+			return total, err
+		}
+		n, err := io.CopyN(p.ResponseWriter, r, sendPiece)
+		total += n
+		if errors.Is(err, io.EOF) {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// timedBody gives the client stallTimeout for each read of the request's body.
+type timedBody struct {
+	body    io.Reader
+	control *http.ResponseController
+	err     error
+}
+
+func (s *service) timed(w http.ResponseWriter, r *http.Request) io.ReadCloser {
+	return io.NopCloser(&timedBody{body: r.Body, control: http.NewResponseController(w)})
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	if err := b.control.SetReadDeadline(time.Now().Add(stallTimeout)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
+		return 0, err
+	}
+	n, err := b.body.Read(p)
+	b.err = err
+	return n, err
+}

@@ -1,0 +1,44 @@
+package registry
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics are of one server: several in a process do not add up.
+type metrics struct {
+	requests map[endpoint]prometheus.Counter
+	refused  prometheus.Counter
+	sent     prometheus.Counter
+	received prometheus.Counter
+	corrupt  prometheus.Counter
+	handler  http.Handler
+}
+
+func newMetrics(used func() int64) *metrics {
+	reg := prometheus.NewRegistry()
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "dayone", Subsystem: "registry", Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	m := &metrics{
+		refused:  counter("logins_refused_total", "Requests without a valid account."),
+		sent:     counter("blob_bytes_sent_total", "Bytes of blobs sent to clients."),
+		received: counter("blob_bytes_received_total", "Bytes of blobs received from clients."),
+		corrupt:  counter("blobs_corrupt_total", "Blobs that were found corrupt on disk and quarantined."),
+		requests: map[endpoint]prometheus.Counter{},
+	}
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "dayone", Subsystem: "registry", Name: "requests_total",
+		Help: "Authenticated requests by endpoint."}, []string{"endpoint"})
+	reg.MustRegister(vec, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "dayone", Subsystem: "registry", Name: "stored_bytes",
+		Help: "Bytes that blobs and uploads take."}, func() float64 { return float64(used()) }))
+	for end, name := range map[endpoint]string{endNone: "none", endBase: "base", endCatalog: "catalog", endTags: "tags", endManifest: "manifest",
+		endBlob: "blob", endUploads: "upload_start", endUpload: "upload", endReferrers: "referrers", endMetrics: "metrics"} {
+		m.requests[end] = vec.WithLabelValues(name)
+	}
+	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
+	return m
+}
