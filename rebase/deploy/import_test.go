@@ -181,34 +181,14 @@ func TestImportFetchesOnlyWhatIsMissing(t *testing.T) {
 }
 
 func TestImportSaysWhatTheRegistryDid(t *testing.T) {
-	blob := func(r *http.Request) bool {
-		return strings.Contains(r.URL.Path, "/blobs/") && r.Method == http.MethodGet
+	status := func(code int) func(*deploytest.Registry) deploytest.Fault {
+		return func(*deploytest.Registry) deploytest.Fault { return deploytest.Status(code) }
 	}
-	status := func(code int) func(*deploytest.Registry) func(http.ResponseWriter, *http.Request) bool {
-		return func(*deploytest.Registry) func(http.ResponseWriter, *http.Request) bool {
-			return func(w http.ResponseWriter, r *http.Request) bool {
-				if strings.Contains(r.URL.Path, "/manifests/") {
-					w.WriteHeader(code)
-					return true
-				}
-				return false
-			}
-		}
-	}
-	change := func(f func([]byte) []byte) func(*deploytest.Registry) func(http.ResponseWriter, *http.Request) bool {
-		return func(g *deploytest.Registry) func(http.ResponseWriter, *http.Request) bool {
-			return func(w http.ResponseWriter, r *http.Request) bool {
-				body := g.Raw(r).Body.Bytes()
-				if !blob(r) || len(body) < 300 || body[0] != 0x1f {
-					return false
-				}
-				_, err := w.Write(f(append([]byte(nil), body...)))
-				return err == nil || true
-			}
-		}
+	change := func(f func([]byte) []byte) func(*deploytest.Registry) deploytest.Fault {
+		return func(g *deploytest.Registry) deploytest.Fault { return g.ChangeLayers(f) }
 	}
 	for name, c := range map[string]struct {
-		spoil func(*deploytest.Registry) func(http.ResponseWriter, *http.Request) bool
+		spoil func(*deploytest.Registry) deploytest.Fault
 		class Class
 	}{
 		"401":                      {status(401), ClassUnauthorized},
@@ -262,6 +242,16 @@ func TestImportSaysWhatIsWrongWithTrustAndReach(t *testing.T) {
 			assert.Equal(t, c.class, ClassOf(err), err)
 		})
 	}
+}
+
+func TestImportSaysThatACertificateHasExpired(t *testing.T) {
+	repo, g := newRepo(t), deploytest.StartRegistry(t)
+	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "ocp/master-os")
+	g.SetValidity(t, time.Now().Add(-time.Hour))
+	_, err := Import(t.Context(), repo, ref, ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile})
+	require.Error(t, err)
+	assert.Equal(t, ClassExpired, ClassOf(err), err)
+	assert.ErrorContains(t, err, "clock")
 }
 
 func TestImportTakesTheMirrorOfTheFinalName(t *testing.T) {

@@ -87,13 +87,13 @@ func candidates(source string, o ImportOptions) ([]candidate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read image reference %q: %w", pull.Reference, err)
 		}
-		c := candidate{name: pull.Reference.String(), digest: image.Digest, ref: ref, sys: sys}
+		// registries.conf has been applied: the client must not apply it again to each of its results.
+		direct := *sys
+		direct.SystemRegistriesConfPath, direct.SystemRegistriesConfDirPath = os.DevNull, "/nonexistent/registries.conf.d"
 		if pull.Endpoint.Insecure {
-			insecure := *sys
-			insecure.DockerInsecureSkipTLSVerify = types.OptionalBoolTrue
-			c.sys = &insecure
+			direct.DockerInsecureSkipTLSVerify = types.OptionalBoolTrue
 		}
-		all = append(all, c)
+		all = append(all, candidate{name: pull.Reference.String(), digest: image.Digest, ref: ref, sys: &direct})
 	}
 	return all, nil
 }

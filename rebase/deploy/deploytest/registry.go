@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"io"
 	"log"
 	"net"
@@ -15,8 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	ggcrname "github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -24,51 +23,79 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Fault spoils an answer; true means that it has answered.
+type Fault func(w http.ResponseWriter, r *http.Request) bool
+
 // Registry is a small registry over TLS with basic authentication whose answers a test can spoil.
 type Registry struct {
-	Addr     string // host:port
-	CertsDir string // HOST:PORT/ca.crt inside
-	AuthFile string
+	Addr      string // host:port
+	CertsDir  string // HOST:PORT/ca.crt inside
+	AuthFile  string
+	Authority *Authority
 
-	server  *httptest.Server
 	handler http.Handler
 	mu      sync.Mutex
-	fault   func(w http.ResponseWriter, r *http.Request) bool
+	cert    tls.Certificate
+	fault   Fault
 	blobs   int
 }
 
-const user, password = "puller", "s3cret-canary"
+// User and Password are the registry's only credential; Password is a canary that must not be found in any log.
+const (
+	User     = "puller"
+	Password = "s3cret-canary"
+)
 
-// StartRegistry serves until the test ends.
+// StartRegistry serves on loopback until the test ends.
 func StartRegistry(t testing.TB) *Registry {
 	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return Serve(t, l)
+}
+
+// Serve serves on l until the test ends.
+func Serve(t testing.TB, l net.Listener) *Registry {
+	t.Helper()
 	quiet := log.New(io.Discard, "", 0)
-	g := &Registry{handler: registry.New(registry.Logger(quiet))}
-	g.server = httptest.NewUnstartedServer(http.HandlerFunc(g.serve))
-	g.server.Config.ErrorLog = quiet
-	g.server.StartTLS()
-	t.Cleanup(g.server.Close)
-	g.Addr = g.server.Listener.Addr().String()
-	g.CertsDir = t.TempDir()
-	g.trust(t)
+	g := &Registry{handler: registry.New(registry.Logger(quiet)), Addr: l.Addr().String(), CertsDir: t.TempDir(), Authority: NewAuthority(t)}
+	g.SetValidity(t, time.Now().Add(time.Hour))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(g.serve))
+	server.Config.ErrorLog = quiet
+	require.NoError(t, server.Listener.Close())
+	server.Listener = tls.NewListener(l, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		cert := g.cert
+		return &cert, nil
+	}})
+	server.Start()
+	t.Cleanup(server.Close)
+	dir := filepath.Join(g.CertsDir, g.Addr)
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.crt"), g.Authority.PEM, 0o644))
 	auth, err := json.Marshal(map[string]any{"auths": map[string]any{
-		g.Addr: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(user + ":" + password))}}})
+		g.Addr: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(User + ":" + Password))}}})
 	require.NoError(t, err)
 	g.AuthFile = filepath.Join(t.TempDir(), "auth.json")
 	require.NoError(t, os.WriteFile(g.AuthFile, auth, 0o600))
 	return g
 }
 
-func (g *Registry) trust(t testing.TB) {
-	dir := filepath.Join(g.CertsDir, g.Addr)
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.server.Certificate().Raw})
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.crt"), ca, 0o644))
+// SetValidity gives new connections a certificate that is valid until end.
+func (g *Registry) SetValidity(t testing.TB, end time.Time) {
+	t.Helper()
+	host, _, err := net.SplitHostPort(g.Addr)
+	require.NoError(t, err)
+	cert := g.Authority.Server(t, host, end)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cert = cert
 }
 
 func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
 	name, pass, _ := r.BasicAuth()
-	if name != user || pass != password {
+	if name != User || pass != Password {
 		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
 		http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
 		return
@@ -85,11 +112,39 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
 	g.handler.ServeHTTP(w, r)
 }
 
-// Spoil sets what happens before every authenticated request; true means that the request is answered. nil heals.
-func (g *Registry) Spoil(f func(w http.ResponseWriter, r *http.Request) bool) {
+// Spoil sets what happens before every authenticated request; nil heals.
+func (g *Registry) Spoil(f Fault) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.fault = f
+}
+
+// Status is the fault of answering requests for manifests with a bare status.
+func Status(code int) Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/manifests/") {
+			return false
+		}
+		w.WriteHeader(code)
+		return true
+	}
+}
+
+// ChangeLayers is the fault of sending changed bytes for compressed layers.
+func (g *Registry) ChangeLayers(change func([]byte) []byte) Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") {
+			return false
+		}
+		body := g.raw(r).Body.Bytes()
+		if len(body) < 2 || body[0] != 0x1f || body[1] != 0x8b {
+			return false
+		}
+		if _, err := w.Write(change(append([]byte(nil), body...))); err != nil {
+			return true // the client has had enough
+		}
+		return true
+	}
 }
 
 // BlobGets counts the blobs asked for.
@@ -99,16 +154,21 @@ func (g *Registry) BlobGets() int {
 	return g.blobs
 }
 
-// Raw answers a request as the unspoiled registry does, for a fault that changes the answer.
-func (g *Registry) Raw(r *http.Request) *httptest.ResponseRecorder {
+// raw answers a request as the unspoiled registry does.
+func (g *Registry) raw(r *http.Request) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
 	g.handler.ServeHTTP(rec, r)
 	return rec
 }
 
-// SetCertificate replaces the server's certificate for new connections.
-func (g *Registry) SetCertificate(c tls.Certificate) {
-	g.server.TLS.Certificates = []tls.Certificate{c}
+// RoundTrip reaches the registry without a network.
+func (g *Registry) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	response := g.raw(r).Result()
+	response.Request = r
+	return response, nil
 }
 
 // Push stores img and gives host:port/path@sha256:….
@@ -116,16 +176,8 @@ func (g *Registry) Push(t testing.TB, img v1.Image, path string) string {
 	t.Helper()
 	ref, err := ggcrname.NewTag(g.Addr + "/" + path + ":test")
 	require.NoError(t, err)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DialContext: (&net.Dialer{}).DialContext}
-	require.NoError(t, remote.Write(ref, img, remote.WithTransport(transport), remote.WithAuth(basic{})))
+	require.NoError(t, remote.Write(ref, img, remote.WithTransport(g)))
 	d, err := img.Digest()
 	require.NoError(t, err)
 	return g.Addr + "/" + path + "@" + d.String()
-}
-
-type basic struct{}
-
-// Authorization gives the registry's only credential.
-func (basic) Authorization() (*authn.AuthConfig, error) {
-	return &authn.AuthConfig{Username: user, Password: password}, nil
 }
