@@ -119,7 +119,7 @@ func Import(ctx context.Context, repo, source string, o ImportOptions) (Imported
 		if !worthAnotherRegistry(ClassOf(err)) || ctx.Err() != nil {
 			break
 		}
-		o.log().WithError(err).WithField("source", c.name).Warn("image is not to be had here")
+		o.log().WithError(err).WithField("source", c.name).Debug("image is not to be had here")
 	}
 	return Imported{}, firstOf(failures)
 }

@@ -150,9 +150,23 @@ func (r *runner) sayWaiting(err error, pause time.Duration) error {
 		r.record.Attempts = 1
 	}
 	r.record.State, r.record.Class, r.record.Message = StateWaiting, class, err.Error()
-	r.o.Log.WithError(err).WithFields(logrus.Fields{"class": class, "attempt": r.record.Attempts, "again_in": pause.String()}).
-		Error("this node stays on its present OS")
+	if worthSaying(r.record.Attempts) {
+		r.o.Log.WithError(err).WithFields(logrus.Fields{"class": class, "attempt": r.record.Attempts, "again_in": pause.String()}).
+			Error("this node stays on its present OS")
+	}
 	return r.save()
+}
+
+// worthSaying keeps the console readable while the same thing is in the way for hours: attempts 1, 2, 4, 8, 16 and every 20th.
+func worthSaying(attempt int) bool {
+	return attempt%20 == 0 || attempt < 20 && attempt&(attempt-1) == 0
+}
+
+// progress logs a step of an attempt; when attempts fail one after the other, only those whose failure is said, too.
+func (r *runner) progress(e *logrus.Entry, message string) {
+	if r.record.Attempts == 0 || worthSaying(r.record.Attempts+1) {
+		e.Info(message)
+	}
 }
 
 func (r *runner) save() error {
@@ -162,7 +176,7 @@ func (r *runner) save() error {
 
 func (r *runner) enter(s State) error {
 	r.record.State = s
-	if s != StateWaiting {
+	if s != StateWaiting && s != StateStaging { // while it is tried again, what was in the way stays to be read
 		r.record.Class, r.record.Message, r.record.Attempts = "", "", 0
 	}
 	return r.save()

@@ -105,7 +105,7 @@ func (r *runner) preflight(ctx context.Context, w wanted) error {
 		return err
 	}
 	log := r.o.Log.WithFields(logrus.Fields{"image": w.image.String(), "config": w.config.Name})
-	log.Info("looking for the image")
+	r.progress(log, "looking for the image")
 	found, err := deploy.Inspect(ctx, "docker://"+w.image.String(), deploy.ImportOptions{Root: r.o.Root})
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (r *runner) preflight(ctx context.Context, w wanted) error {
 	if err := w.checkLabels(found.Labels); err != nil {
 		return err
 	}
-	log.WithFields(logrus.Fields{"source": found.Source, "layers": found.Layers, "mib": found.Bytes >> 20}).Info("image is there and holds this node's config")
+	r.progress(log.WithFields(logrus.Fields{"source": found.Source, "layers": found.Layers, "mib": found.Bytes >> 20}), "image is there and holds this node's config")
 	return nil
 }
 
