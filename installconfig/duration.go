@@ -40,3 +40,6 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	*d = Duration(v)
 	return nil
 }
+
+// Duration is the value as the time package has it.
+func (d Duration) Duration() time.Duration { return time.Duration(d) }

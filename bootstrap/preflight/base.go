@@ -1,0 +1,68 @@
+package preflight
+
+import (
+	"path"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+)
+
+// baseImage checks the name that the stock OS image has in its final registry.
+func (c *checker) baseImage() {
+	name := c.in.Sidecar.Config.BaseImage
+	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".baseImage", Rule: "base-image",
+		Next: "write host[:port][/namespace]/name[:tag], for example registry.example.com/ocp/base-os:1"}
+	if name == "" {
+		c.rep.Errorf(at, "the standalone flow needs the name of the OS image")
+		return
+	}
+	repository := installconfig.Repository(name)
+	if !digestForm.MatchString(repository) || !lowerPath.MatchString(installconfig.RepositoryPath(repository)) {
+		c.rep.Errorf(at, "%q is not of the form that the API allows for images", name)
+	}
+	for _, p := range c.in.Pools {
+		if p.Repository == repository {
+			at.Rule = "base-repository"
+			at.Next = "give the base image a repository of its own"
+			c.rep.Errorf(at, "pool %q pushes its image to the base image's repository", p.Name)
+		}
+	}
+}
+
+// pools adds the MachineConfigPools master and worker where they are missing, as every cluster has them.
+func (c *checker) pools() {
+	have := map[string]bool{}
+	for _, p := range c.in.Set.Pools {
+		have[p.Object.Name] = true
+	}
+	for _, name := range []string{"master", "worker"} {
+		if have[name] {
+			continue
+		}
+		pool := defaultPool(name)
+		c.in.Set.Pools = append(c.in.Set.Pools, manifests.NewItem(pool))
+		c.in.Generated = append(c.in.Generated, Generated{File: path.Join("openshift", "99_dayone-machineconfigpool-"+name+".yaml"), Object: pool})
+		have[name] = true
+	}
+	for i, p := range c.in.Sidecar.Config.Pools {
+		if !have[p.Name] {
+			at := report.Finding{File: installconfig.FileName, Path: poolPath(i), Rule: "pool-missing", Next: "add the MachineConfigPool to openshift/"}
+			c.rep.Errorf(at, "there is no MachineConfigPool %q", p.Name)
+		}
+	}
+}
+
+func defaultPool(name string) *mcfgv1.MachineConfigPool {
+	return &mcfgv1.MachineConfigPool{
+		TypeMeta:   metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfigPool"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: mcfgv1.MachineConfigPoolSpec{
+			MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{manifests.LabelRole: name}},
+			NodeSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" + name: ""}},
+		},
+	}
+}

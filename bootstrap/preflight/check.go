@@ -1,0 +1,229 @@
+package preflight
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
+)
+
+// mosc is shorter than its type.
+type mosc = manifests.Item[*mcfgv1.MachineOSConfig]
+
+// checker adds a finding for everything in the input that cannot work.
+type checker struct {
+	in       *Input
+	rep      *report.Report
+	dir      string
+	platform string
+}
+
+func (c *checker) run() {
+	c.pools()
+	c.dropGenerated()
+	byPool := c.machineOSConfigs()
+	for _, p := range c.in.Sidecar.Config.Pools {
+		item, ok := byPool[p.Name]
+		if !ok {
+			if item, ok = c.generate(p); !ok {
+				continue
+			}
+		} else if p.Generated() {
+			c.rep.Errorf(item.Origin.At("metadata.name", "generated-and-given"), "pool %q has a Containerfile in %s and a MachineOSConfig here; keep one of them", p.Name, installconfig.FileName)
+			continue
+		}
+		c.pool(p, item)
+	}
+	c.baseImage()
+	c.machineConfigs()
+	if c.rep.Err() == nil {
+		c.render()
+	}
+}
+
+// machineOSConfigs maps pools to their MachineOSConfig and refuses those that no pool can use.
+func (c *checker) machineOSConfigs() map[string]mosc {
+	wanted := map[string]bool{}
+	for _, p := range c.in.Sidecar.Config.Pools {
+		wanted[p.Name] = true
+	}
+	byPool := map[string]mosc{}
+	for _, item := range c.in.Set.MachineOSConfigs {
+		o := item.Object
+		pool := o.Spec.MachineConfigPool.Name
+		if !strings.HasPrefix(item.Origin.File, c.in.Sidecar.Config.LayeringDir+"/") {
+			at := item.Origin.At("", "mosc-place")
+			at.Next = "move it to " + c.in.Sidecar.Config.LayeringDir + "/"
+			c.rep.Errorf(at, "MachineOSConfig %q lies where the installer's own bootstrap would read it before its image is built", o.Name)
+		}
+		if o.Name != pool {
+			at := item.Origin.At("metadata.name", "mosc-name")
+			at.Next = "give both the pool's name, as the API demands"
+			c.rep.Errorf(at, "MachineOSConfig %q is for pool %q", o.Name, pool)
+		}
+		if first, twice := byPool[pool]; twice {
+			at := item.Origin.At("spec.machineConfigPool.name", "mosc-twice")
+			at.Next = "keep one"
+			c.rep.Errorf(at, "pool %q has another MachineOSConfig in %s", pool, first.Origin.File)
+			continue
+		}
+		byPool[pool] = item
+		if !wanted[pool] {
+			at := item.Origin.At("spec.machineConfigPool.name", "mosc-pool-not-named")
+			at.Next = "add it to " + installconfig.Field + ".pools or remove the MachineOSConfig"
+			c.rep.Errorf(at, "pool %q is not among the pools to layer", pool)
+		}
+	}
+	return byPool
+}
+
+// pool checks one MachineOSConfig and adds the pool to the input.
+func (c *checker) pool(p installconfig.Pool, item mosc) {
+	spec := item.Object.Spec
+	out := Pool{Pool: p, MachineOSConfig: item}
+	if t := spec.ImageBuilder.ImageBuilderType; t != mcfgv1.JobBuilder {
+		at := item.Origin.At("spec.imageBuilder.imageBuilderType", "mosc-builder")
+		at.Next = "write Job"
+		c.rep.Errorf(at, "unknown builder %q", t)
+	}
+	out.Repository = c.pushSpec(item)
+	c.secret(item, "spec.renderedImagePushSecret.name", spec.RenderedImagePushSecret.Name)
+	if ref := spec.BaseImagePullSecret; ref != nil {
+		out.BasePull = c.secret(item, "spec.baseImagePullSecret.name", ref.Name)
+	}
+	out.Containerfile = c.containerfile(item)
+	c.in.Pools = append(c.in.Pools, out)
+}
+
+var (
+	// tagForm is the API's ImageTagFormat (openshift/api machineconfiguration/v1), for other than .svc names.
+	tagForm = regexp.MustCompile(`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?(/[a-zA-Z0-9-_]{1,61})*/[a-zA-Z0-9-_.]+:[a-zA-Z0-9._-]+$`)
+	// digestForm is what ImageDigestFormat allows before the @: one namespace level at most. The image is known by digest from
+	// its build on, so a push spec that has no digest form fails long after the masters are up.
+	digestForm = regexp.MustCompile(`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?/([a-zA-Z0-9-_]{0,61}/)?[a-zA-Z0-9-_.]*$`)
+	// lowerPath is the OCI distribution specification's form of a repository's path, which the API's form does not imply.
+	lowerPath = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+)
+
+const exampleSpec = "registry.example.com/ocp/master-os:latest"
+
+// pushSpec returns the repository part of renderedImagePushSpec.
+func (c *checker) pushSpec(item mosc) string {
+	spec := string(item.Object.Spec.RenderedImagePushSpec)
+	at := item.Origin.At("spec.renderedImagePushSpec", "push-spec")
+	at.Next = "write host[:port][/namespace]/name:tag, for example " + exampleSpec
+	colon := strings.LastIndexByte(spec, ':')
+	switch {
+	case spec == "":
+		c.rep.Errorf(at, "the push spec is missing")
+	case strings.Contains(spec, "@"):
+		at.Rule = "push-spec-digest"
+		c.rep.Errorf(at, "%q holds a digest; only the build knows the digest", spec)
+	case colon < strings.LastIndexByte(spec, '/') || colon < 0:
+		at.Rule = "push-spec-tag"
+		c.rep.Errorf(at, "%q has no tag", spec)
+	case len(spec) > 447 || !tagForm.MatchString(spec):
+		at.Rule = "push-spec-form"
+		c.rep.Errorf(at, "%q is not of the API's form: the host needs a dot", spec)
+	case !digestForm.MatchString(spec[:colon]):
+		at.Rule = "push-spec-namespace"
+		c.rep.Errorf(at, "%q has more than one namespace level; the API refuses the image once it is known by digest", spec)
+	default:
+		repository := spec[:colon]
+		if _, path, _ := strings.Cut(repository, "/"); !lowerPath.MatchString(path) {
+			at.Rule = "push-spec-repository"
+			c.rep.Errorf(at, "%q is no repository name: only lower-case letters, digits and single separators", path)
+		}
+		return repository
+	}
+	return ""
+}
+
+// secret returns the docker configuration of a named Secret.
+func (c *checker) secret(item mosc, path, name string) []byte {
+	at := item.Origin.At(path, "secret-missing")
+	if name == "" {
+		at.Next = "name a Secret of type " + string(corev1.SecretTypeDockerConfigJson)
+		c.rep.Errorf(at, "no Secret is named")
+		return nil
+	}
+	var found *corev1.Secret
+	var origin manifests.Origin
+	for _, s := range c.in.Set.Secrets {
+		if s.Object.Name == name {
+			found, origin = s.Object, s.Origin
+		}
+	}
+	if found == nil {
+		at.Next = "put it into " + c.in.Sidecar.Config.LayeringDir + "/"
+		c.rep.Errorf(at, "Secret %q is not in the install directory", name)
+		return nil
+	}
+	if found.Type != corev1.SecretTypeDockerConfigJson {
+		at := origin.At("type", "secret-type")
+		at.Next = "make it with: kubectl create secret docker-registry --dry-run=client -o yaml"
+		c.rep.Errorf(at, "Secret %q has type %q; registry credentials need %q", name, found.Type, corev1.SecretTypeDockerConfigJson)
+		return nil
+	}
+	raw := found.Data[corev1.DockerConfigJsonKey]
+	if len(raw) == 0 {
+		raw = []byte(found.StringData[corev1.DockerConfigJsonKey])
+	}
+	var auths struct {
+		Auths map[string]json.RawMessage `json:"auths"`
+	}
+	if err := json.Unmarshal(raw, &auths); err != nil || len(auths.Auths) == 0 {
+		at := origin.At("data["+corev1.DockerConfigJsonKey+"]", "secret-content")
+		at.Next = "it must hold a JSON object with the key auths"
+		c.rep.Errorf(at, "Secret %q holds no registry credentials", name)
+		return nil
+	}
+	return raw
+}
+
+// containerfile picks the entry for the platform: one of its architecture before the one for all.
+func (c *checker) containerfile(item mosc) string {
+	_, arch, _ := strings.Cut(c.platform, "/")
+	chosen := -1
+	for i, f := range item.Object.Spec.Containerfile {
+		path := fmt.Sprintf("spec.containerFile[%d]", i)
+		if n := utf8.RuneCountInString(f.Content); n > installconfig.MaxContainerfile {
+			at := item.Origin.At(path+".content", "containerfile-length")
+			at.Next = "move files into an image and COPY --from it"
+			c.rep.Errorf(at, "%d characters; the API allows %d", n, installconfig.MaxContainerfile)
+		}
+		switch {
+		case strings.EqualFold(string(f.ContainerfileArch), arch):
+			chosen = i
+		case (f.ContainerfileArch == mcfgv1.NoArch || f.ContainerfileArch == "") && chosen < 0:
+			chosen = i
+		}
+	}
+	if chosen < 0 {
+		return ""
+	}
+	content := item.Object.Spec.Containerfile[chosen].Content
+	c.lint(item.Origin.At(fmt.Sprintf("spec.containerFile[%d].content", chosen), ""), content)
+	return content
+}
+
+// machineConfigs refuses every MachineConfig whose Ignition config is invalid, also those that no pool selects: MCO looks at
+// them only when a pool does, long after the installation.
+func (c *checker) machineConfigs() {
+	for _, item := range c.in.Set.MachineConfigs {
+		if raw := item.Object.Spec.Config.Raw; len(raw) > 0 {
+			if _, err := machineconfig.Parse(raw); err != nil {
+				c.rep.Errorf(item.Origin.At("spec.config", "ignition"), "MachineConfig %q: %v", item.Object.Name, err)
+			}
+		}
+	}
+}

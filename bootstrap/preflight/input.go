@@ -1,0 +1,102 @@
+package preflight
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+)
+
+// Input is everything that the install directory says, checked.
+type Input struct {
+	// Sidecar is the layering field and the cluster's name.
+	Sidecar *installconfig.Sidecar
+	// Set holds all objects of manifests/, openshift/ and the layering directory, and those that were generated.
+	Set *manifests.Set
+	// Pools are the pools to layer, in the user's order.
+	Pools []Pool
+	// Generated are the objects that dayone made because the user gave none, with the file that manifests writes them to.
+	Generated []Generated
+	// Warnings are findings that do not stop the installation.
+	Warnings []report.Finding
+}
+
+// Pool is one pool to layer.
+type Pool struct {
+	installconfig.Pool
+	// MachineOSConfig is the pool's; its spec has been checked.
+	MachineOSConfig manifests.Item[*mcfgv1.MachineOSConfig]
+	// Containerfile is the user's content for the platform; empty means that only the rendered config goes into the image.
+	Containerfile string
+	// Repository is where the image ends up: the push spec without its tag.
+	Repository string
+	// BasePull is the content of the base image pull Secret (.dockerconfigjson), nil without one.
+	BasePull []byte
+}
+
+// Load reads and checks an install directory that has been prepared (or still holds the field: then nothing is written).
+// platform is GOOS/GOARCH of the nodes, for example linux/amd64.
+func Load(dir, platform string) (*Input, error) {
+	sidecar, err := layering(dir)
+	if err != nil {
+		return nil, err
+	}
+	if sidecar.Config.Flow == installconfig.FlowOpenShift {
+		return nil, report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".flow", Rule: "flow",
+			Message: "this version of dayone runs the standalone flow only", Next: "set flow: standalone for a cluster whose bootstrap host dayone owns"}
+	}
+	in := &Input{Sidecar: sidecar, Set: &manifests.Set{}}
+	if err := in.read(dir); err != nil {
+		return nil, err
+	}
+	var rep report.Report
+	c := checker{in: in, rep: &rep, dir: dir, platform: platform}
+	c.run()
+	rep.Add(in.Set.Findings...)
+	in.Warnings = rep.Warnings()
+	return in, rep.Err()
+}
+
+// layering prefers the field in install-config.yaml over an older sidecar, as prepare does.
+func layering(dir string) (*installconfig.Sidecar, error) {
+	doc, err := installconfig.Load(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, statErr := os.Stat(dir); statErr != nil {
+			return nil, fmt.Errorf("open install directory: %w", statErr)
+		}
+		return installconfig.ReadSidecar(dir)
+	case err != nil:
+		return nil, err
+	case doc.Config == nil:
+		return installconfig.ReadSidecar(dir)
+	}
+	if doc.Config.Flow == "" {
+		doc.Config.Flow = installconfig.DetectFlow(dir)
+	}
+	return &installconfig.Sidecar{Cluster: doc.Cluster, Config: *doc.Config}, nil
+}
+
+// read takes the installer's two directories and the layering directory. Each may be absent, but not unreadable.
+func (in *Input) read(dir string) error {
+	for _, sub := range []string{"manifests", "openshift", in.Sidecar.Config.LayeringDir} {
+		full := filepath.Join(dir, sub)
+		if _, err := os.Stat(full); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		set, err := manifests.ReadDir(full, manifests.InstallDirectory(path.Clean(filepath.ToSlash(sub))))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", sub, err)
+		}
+		in.Set.Append(set)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package preflight
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests/assets"
+)
+
+const platform = "linux/amd64"
+
+func sample(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "cluster")
+	require.NoError(t, assets.WriteSample(dir))
+	return dir
+}
+
+// replace edits a file of the install directory and fails when the text is not there.
+func replace(t *testing.T, dir, file, from, to string) {
+	t.Helper()
+	path := filepath.Join(dir, file)
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(raw), from)
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(raw), from, to)), 0o600))
+}
+
+func TestSampleIsGood(t *testing.T) {
+	dir := sample(t)
+	in, err := Load(dir, platform)
+	require.NoError(t, err)
+	assert.Empty(t, in.Warnings)
+	require.Len(t, in.Pools, 2)
+	assert.Equal(t, "registry.example.com/ocp/master-os", in.Pools[0].Repository)
+	assert.Contains(t, in.Pools[0].Containerfile, "RUN ")
+	assert.GreaterOrEqual(t, len(in.Set.MachineConfigs), 6)
+	assert.Contains(t, string(in.Pools[0].BasePull), "registry.example.com")
+	assert.Empty(t, in.Generated)
+}
+
+func TestLoadAfterPrepareIsTheSame(t *testing.T) {
+	dir := sample(t)
+	before, err := Load(dir, platform)
+	require.NoError(t, err)
+	_, err = installconfig.Prepare(dir)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(dir, installconfig.FileName)), "openshift-install deletes it")
+	after, err := Load(dir, platform)
+	require.NoError(t, err)
+	assert.Equal(t, before.Sidecar, after.Sidecar)
+	assert.Equal(t, before.Pools, after.Pools)
+}
+
+func TestBadInputIsRefusedWithFilePathAndRule(t *testing.T) {
+	const master = "layering/master.yaml"
+	spec := "registry.example.com/ocp/master-os:latest"
+	cases := map[string]struct{ file, from, to, rule, place string }{
+		"an unknown key in the field":         {"install-config.yaml", "  flow:", "  flwo:", "unknown-key", "install-config.yaml"},
+		"a MOSC name unlike its pool":         {master, "metadata:\n  name: master", "metadata:\n  name: main", "mosc-name", master},
+		"two MOSCs for one pool":              {"layering/worker.yaml", "name: worker", "name: master", "mosc-twice", "layering/worker.yaml"},
+		"a push spec without tag":             {master, spec, "registry.example.com/ocp/master-os", "push-spec-tag", master},
+		"a push spec with a digest":           {master, spec, "registry.example.com/ocp/master-os@sha256:" + strings.Repeat("a", 64), "push-spec-digest", master},
+		"a push spec on localhost":            {master, spec, "localhost:5000/ocp/master-os:latest", "push-spec-form", master},
+		"two namespace levels":                {master, spec, "registry.example.com/a/b/master-os:latest", "push-spec-namespace", master},
+		"upper case in the repository":        {master, spec, "registry.example.com/ocp/Master:latest", "push-spec-repository", master},
+		"the base image's own repository":     {master, "ocp/master-os:", "ocp/base-os:", "base-repository", "install-config.yaml"},
+		"a push Secret that is not there":     {master, "name: os-push", "name: other", "secret-missing", master},
+		"a Secret of the wrong type":          {"layering/secrets.yaml", "kubernetes.io/dockerconfigjson", "Opaque", "secret-type", "layering/secrets.yaml"},
+		"a Secret without credentials":        {"layering/secrets.yaml", `{"auths":{"registry`, `{"other":{"registry`, "secret-content", "layering/secrets.yaml"},
+		"a Containerfile that does not parse": {master, "FROM configs AS final", "FRM configs", "", master},
+		"a Containerfile without a stage":     {master, "      FROM configs AS final\n", "", "", master},
+		"a Containerfile that is too long":    {master, "FROM configs AS final", "FROM configs AS final\n      # " + strings.Repeat("x", 4097), "containerfile-length", master},
+		"invalid Ignition in a MachineConfig": {"openshift/10-master-motd.yaml", "path: /etc/motd", "path: etc/motd", "ignition", "openshift/10-master-motd.yaml"},
+		"an unknown Ignition version":         {"openshift/10-master-motd.yaml", "version: 3.2.0", "version: 9.9.9", "ignition", "openshift/10-master-motd.yaml"},
+		"YAML that is none":                   {"openshift/10-pools.yaml", "kind: MachineConfigPool", "kind: [", "", "openshift/10-pools.yaml"},
+		"a pool that does not exist":          {"install-config.yaml", "  - name: worker", "  - name: infra", "pool-missing", "install-config.yaml"},
+		"the openshift flow, not there yet":   {"install-config.yaml", "flow: standalone", "flow: openshift", "flow", "install-config.yaml"},
+		"a base image without a dotted host":  {"install-config.yaml", "registry.example.com/ocp/base-os:1", "base-os:1", "base-image", "install-config.yaml"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := sample(t)
+			replace(t, dir, c.file, c.from, c.to)
+			_, err := Load(dir, platform)
+			require.Error(t, err)
+			findings := report.Of(err)
+			require.NotEmpty(t, findings, "%v", err)
+			var rules []string
+			for _, f := range findings {
+				rules = append(rules, f.Rule)
+				if f.Rule == c.rule || c.rule == "" {
+					assert.Equal(t, c.place, f.File)
+					return
+				}
+			}
+			t.Fatalf("rule %s is not among %v: %v", c.rule, rules, err)
+		})
+	}
+}
+
+func TestMissingMOSCIsRefusedUnlessGenerationIsAskedFor(t *testing.T) {
+	dir := sample(t)
+	require.NoError(t, os.Remove(filepath.Join(dir, "layering/master.yaml")))
+	_, err := Load(dir, platform)
+	require.ErrorContains(t, err, "has no MachineOSConfig")
+
+	replace(t, dir, "install-config.yaml", "  - name: master\n", "  - name: master\n    containerfilePath: Containerfile.master\n")
+	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n", "  registry:\n    repository: registry.example.com/ocp\n    pushSecret: os-push\n  bootstrapRegistry:\n")
+	_, err = Load(dir, platform)
+	require.ErrorContains(t, err, "containerfile-path")
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Containerfile.master"), []byte("FROM configs\nRUN true\n"), 0o600))
+	in, err := Load(dir, platform)
+	require.NoError(t, err)
+	assert.Equal(t, "registry.example.com/ocp/master-os", in.Pools[0].Repository)
+	require.Len(t, in.Generated, 1)
+	files, err := in.WriteGenerated(dir)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"layering/99_dayone-machineosconfig-master.yaml"}, files)
+
+	again, err := Load(dir, platform)
+	require.NoError(t, err, "a generated file is not taken for the user's")
+	assert.Equal(t, in.Pools[0].Containerfile, again.Pools[0].Containerfile)
+}
+
+func TestMOSCInTheInstallersDirectoryIsRefused(t *testing.T) {
+	dir := sample(t)
+	require.NoError(t, os.Rename(filepath.Join(dir, "layering/master.yaml"), filepath.Join(dir, "openshift/master.yaml")))
+	_, err := Load(dir, platform)
+	require.ErrorContains(t, err, "mosc-place")
+}
+
+func TestAllRefusalsComeAtOnce(t *testing.T) {
+	dir := sample(t)
+	replace(t, dir, "layering/master.yaml", "name: os-push", "name: other")
+	replace(t, dir, "openshift/10-master-motd.yaml", "path: /etc/motd", "path: etc/motd")
+	_, err := Load(dir, platform)
+	assert.Len(t, report.Of(err), 2, "%v", err)
+}
+
+func TestUnreadableDirectoryIsRefused(t *testing.T) {
+	_, err := Load(filepath.Join(t.TempDir(), "nowhere"), platform)
+	require.ErrorContains(t, err, "install directory")
+	dir := sample(t)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "openshift")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "openshift"), []byte("a file"), 0o600))
+	_, err = Load(dir, platform)
+	require.ErrorContains(t, err, "openshift")
+}
