@@ -6,24 +6,23 @@ import "context"
 type ContainerJob struct {
 	// Address is the request's, for names of files and logs.
 	Address string
-	// Configs is base and config layer, what FROM configs means; Base is what FROM base means.
-	Configs, Base Image
-	// Contexts are further images by name.
+	// Contexts are the images that FROM and --from may name, configs and base among them.
 	Contexts map[string]Image
 	// Containerfile is the composed text.
 	Containerfile string
-	// Lines maps a line of Containerfile to the user's own, 0 for one that was generated.
-	Lines func(int) int
+	// Skip is how many lines of Containerfile were generated; what follows is the user's text.
+	Skip int
 	// Target is the repository that takes the image, untagged.
 	Target   string
 	Platform string
-	// Created is the time for the image and all its new files.
-	Created     int64
-	TrustBundle []byte
-	Registry    Access
-	Options     Options
+	// Docker asks for Docker's media types, because the base has them; else the image is OCI's.
+	Docker bool
+	// Created is the time for the image and all its new files, in seconds since 1970.
+	Created  int64
+	Registry Access
+	Options  Options
 	// Progress takes events as they come; nil drops them. It is called from one goroutine at a time.
-	Progress func(Event)
+	Progress func(Event) `json:"-"`
 }
 
 // ContainerImage is what such an engine pushed.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"runtime"
 	"strings"
@@ -226,4 +227,22 @@ func decompress(blob io.Reader) (io.ReadCloser, error) {
 	default:
 		return io.NopCloser(buffered), nil
 	}
+}
+
+// With gives the tree after further layers, bottom first; the tree itself stays as it is.
+func (t *Tree) With(ctx context.Context, layers []Layer) (*Tree, error) {
+	out := &Tree{Entries: maps.Clone(t.Entries), Contents: maps.Clone(t.Contents)}
+	if out.Entries == nil {
+		out.Entries, out.Contents = map[string]Entry{}, map[string][]byte{}
+	}
+	for i, layer := range layers {
+		list, err := readLayer(ctx, layer)
+		if err != nil {
+			return nil, fmt.Errorf("read layer %d: %w", i, err)
+		}
+		for _, c := range list {
+			out.apply(c)
+		}
+	}
+	return out, nil
 }

@@ -1,0 +1,184 @@
+package appendengine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"dayone.dev/dayone/build/basetree"
+)
+
+// Image is an image in a registry, its manifest and configuration read and compared with their digests.
+type Image struct {
+	// Ref names it by the digest of its own manifest, also when an index was asked for.
+	Ref       name.Digest
+	MediaType types.MediaType
+	Manifest  *v1.Manifest
+	Config    *v1.ConfigFile
+	rawConfig []byte
+	rawManif  []byte
+	remote    v1.Image
+}
+
+// Read fetches manifest and configuration of host/repository@digest. Of an index it takes the image for platform (os/architecture).
+func (c *Client) Read(ctx context.Context, reference, platform string) (*Image, error) {
+	ref, err := digestReference(reference)
+	if err != nil {
+		return nil, err
+	}
+	p, err := v1.ParsePlatform(platform)
+	if err != nil {
+		return nil, fmt.Errorf("read platform %q: %w", platform, err)
+	}
+	return c.read(ctx, ref, p)
+}
+
+func (c *Client) read(ctx context.Context, ref name.Reference, p *v1.Platform) (*Image, error) {
+	img, err := remote.Image(ref, c.options(ctx, p)...)
+	if err != nil {
+		return nil, fmt.Errorf("read image %s: %w", ref, err)
+	}
+	out := &Image{remote: img}
+	if out.MediaType, err = img.MediaType(); err != nil {
+		return nil, fmt.Errorf("read image %s: %w", ref, err)
+	}
+	if out.rawManif, err = img.RawManifest(); err != nil {
+		return nil, fmt.Errorf("read manifest of %s: %w", ref, err)
+	}
+	if out.Manifest, err = img.Manifest(); err != nil {
+		return nil, fmt.Errorf("read manifest of %s: %w", ref, err)
+	}
+	if out.rawConfig, err = img.RawConfigFile(); err != nil {
+		return nil, fmt.Errorf("read configuration of %s: %w", ref, err)
+	}
+	if out.Config, err = v1.ParseConfigFile(bytes.NewReader(out.rawConfig)); err != nil {
+		return nil, fmt.Errorf("read configuration of %s: %w", ref, err)
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("read digest of %s: %w", ref, err)
+	}
+	out.Ref = ref.Context().Digest(digest.String())
+	if n, m := len(out.Config.RootFS.DiffIDs), len(out.Manifest.Layers); n != m {
+		return nil, fmt.Errorf("image %s: %d layers in the manifest and %d in the configuration", ref, m, n)
+	}
+	return out, nil
+}
+
+// Labels are the configuration's; never nil.
+func (i *Image) Labels() map[string]string {
+	if i.Config.Config.Labels == nil {
+		return map[string]string{}
+	}
+	return i.Config.Config.Labels
+}
+
+// Created is the time in the configuration; the zero time of an image without one becomes 1970, which archives can hold.
+func (i *Image) Created() time.Time {
+	if i.Config.Created.IsZero() || i.Config.Created.Unix() < 0 {
+		return time.Unix(0, 0).UTC()
+	}
+	return i.Config.Created.UTC().Truncate(time.Second)
+}
+
+// Layers opens the blobs from layer first on, for a walk over the file tree.
+func (i *Image) Layers(first int) ([]basetree.Layer, error) {
+	layers, err := i.remote.Layers()
+	if err != nil {
+		return nil, fmt.Errorf("list layers of %s: %w", i.Ref, err)
+	}
+	var out []basetree.Layer
+	for _, l := range layers[min(first, len(layers)):] {
+		out = append(out, func(context.Context) (io.ReadCloser, error) { return l.Compressed() })
+	}
+	return out, nil
+}
+
+// Find looks for a tag in a repository; nil without an error means that there is no such tag.
+func (c *Client) Find(ctx context.Context, repository, tag, platform string) (*Image, error) {
+	repo, err := name.NewRepository(repository, name.StrictValidation)
+	if err != nil {
+		return nil, fmt.Errorf("read repository: %w", err)
+	}
+	p, err := v1.ParsePlatform(platform)
+	if err != nil {
+		return nil, fmt.Errorf("read platform %q: %w", platform, err)
+	}
+	img, err := c.read(ctx, repo.Tag(tag), p)
+	if StatusOf(err) == 404 {
+		return nil, nil
+	}
+	return img, err
+}
+
+// Complete asks the registry for every blob of the image, in its own repository. It returns the first that is missing, or "".
+func (c *Client) Complete(ctx context.Context, i *Image) (missing string, err error) {
+	layers, err := i.remote.Layers()
+	if err != nil {
+		return "", fmt.Errorf("list layers of %s: %w", i.Ref, err)
+	}
+	type answer struct {
+		digest string
+		err    error
+	}
+	answers := make(chan answer, len(layers))
+	slots := make(chan struct{}, 8)
+	for k := range layers {
+		go func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			ok, err := c.hasBlob(ctx, i.Ref.Context(), i.Manifest.Layers[k])
+			if ok || err != nil {
+				answers <- answer{err: err}
+				return
+			}
+			answers <- answer{digest: i.Manifest.Layers[k].Digest.String()}
+		}()
+	}
+	for range layers {
+		a := <-answers
+		if a.err != nil && err == nil {
+			err = a.err
+		}
+		if a.digest != "" {
+			missing = a.digest
+		}
+	}
+	return missing, err
+}
+
+// hasBlob asks for a blob and compares its size.
+func (c *Client) hasBlob(ctx context.Context, repo name.Repository, d v1.Descriptor) (bool, error) {
+	layer, err := remote.Layer(repo.Digest(d.Digest.String()), c.options(ctx, nil)...)
+	if err != nil {
+		return false, fmt.Errorf("ask for blob %s: %w", d.Digest, err)
+	}
+	size, err := layer.Size()
+	if StatusOf(err) == 404 {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask for blob %s: %w", d.Digest, err)
+	}
+	return size == d.Size, nil
+}
+
+// object decodes JSON so that keys unknown to this program survive; numbers stay as they are written.
+func object(raw []byte) (map[string]any, error) {
+	decoder := json.NewDecoder(strings.NewReader(string(raw)))
+	decoder.UseNumber()
+	var out map[string]any
+	if err := decoder.Decode(&out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

@@ -1,0 +1,256 @@
+package buildahengine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/build"
+)
+
+// Isolation of RUN.
+const (
+	// IsolationChroot works everywhere, also in containers, and shares network and devices with the host.
+	IsolationChroot = "chroot"
+	// IsolationOCI runs every RUN with an OCI runtime (runc): it alone can cut RUN off the network.
+	IsolationOCI = "oci"
+)
+
+// Storage drivers.
+const (
+	driverOverlay = "overlay"
+	driverVFS     = "vfs"
+)
+
+// Options of New. Root alone is needed.
+type Options struct {
+	// Root is the directory for storage, caches and logs; it should lie on a disk with room for several images.
+	Root string
+	// Isolation is IsolationChroot (default) or IsolationOCI.
+	Isolation string
+	// Runtime is the OCI runtime's program; default runc.
+	Runtime string
+	// Driver is the storage driver, overlay or vfs; default overlay, and vfs where the file system or kernel cannot do overlay.
+	Driver string
+	// MaxProcesses bounds the processes of one build, where the kernel has the pids controller; default 8192, negative no bound.
+	MaxProcesses int
+	// Parallel bounds builds at once; default is one per GiB of available memory, at least one and at most one per processor.
+	Parallel int
+	// Environment holds proxy variables for pulls (NAME=value); default none. It is not RUN's.
+	Environment []string
+	// Log takes what people want to know; default drops it.
+	Log *logrus.Entry
+}
+
+// defaultProcesses is far above what a package manager starts and far below what hurts a host.
+const defaultProcesses = 8192
+
+// Engine builds with buildah. It is safe for concurrent use, also by several processes on one Root.
+type Engine struct {
+	o     Options
+	slots chan struct{}
+}
+
+// New makes the directories and finds out what the host can do.
+func New(o Options) (*Engine, error) {
+	if o.Root == "" {
+		return nil, errors.New("open build engine: no directory is given")
+	}
+	root, err := filepath.Abs(o.Root)
+	if err != nil {
+		return nil, fmt.Errorf("open build engine: %w", err)
+	}
+	o.Root = root
+	if o.Log == nil {
+		quiet := logrus.New()
+		quiet.SetLevel(logrus.PanicLevel)
+		o.Log = logrus.NewEntry(quiet)
+	}
+	for _, dir := range []string{"runs", "logs", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+			return nil, fmt.Errorf("open build engine: %w", err)
+		}
+	}
+	switch o.Isolation {
+	case "":
+		o.Isolation = IsolationChroot
+	case IsolationChroot, IsolationOCI:
+	default:
+		return nil, fmt.Errorf("open build engine: there is no isolation %q; use %s or %s", o.Isolation, IsolationChroot, IsolationOCI)
+	}
+	if o.Runtime == "" {
+		o.Runtime = "runc"
+	}
+	if o.MaxProcesses == 0 {
+		o.MaxProcesses = defaultProcesses
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = defaultParallel()
+	}
+	if o.Driver == "" {
+		o.Driver = chooseDriver(root)
+	}
+	return &Engine{o: o, slots: make(chan struct{}, o.Parallel)}, nil
+}
+
+// chooseDriver tries an overlay mount in the very directory; as an ordinary user it trusts the kernel (5.11 and later can do it).
+func chooseDriver(root string) string {
+	if os.Geteuid() != 0 {
+		return driverOverlay
+	}
+	dir, err := os.MkdirTemp(root, "overlay-")
+	if err != nil {
+		return driverVFS
+	}
+	defer os.RemoveAll(dir)
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"lower", "upper", "work", "merged"} {
+		if os.Mkdir(path(name), 0o700) != nil {
+			return driverVFS
+		}
+	}
+	options := "lowerdir=" + path("lower") + ",upperdir=" + path("upper") + ",workdir=" + path("work")
+	if unix.Mount("overlay", path("merged"), "overlay", 0, options) != nil {
+		return driverVFS
+	}
+	if unix.Unmount(path("merged"), unix.MNT_DETACH) != nil {
+		return driverVFS
+	}
+	return driverOverlay
+}
+
+// memoryPerBuild is what a build of a large image was seen to need at most, page cache for unpacking included, in kiB.
+const memoryPerBuild = 1 << 20
+
+func defaultParallel() int {
+	raw, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 1
+	}
+	for _, line := range strings.Split(string(raw), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) >= 2 && fields[0] == "MemAvailable:" {
+			kib, err := strconv.Atoi(fields[1])
+			if err != nil {
+				return 1
+			}
+			return max(1, min(kib/memoryPerBuild, runtime.GOMAXPROCS(0)))
+		}
+	}
+	return 1
+}
+
+// Driver tells which storage driver is in use.
+func (e *Engine) Driver() string { return e.o.Driver }
+
+// BuildContainer implements build.ContainerEngine. When ctx ends, every process of the build is killed and what it left is removed
+// before BuildContainer returns.
+func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (build.ContainerImage, error) {
+	select {
+	case e.slots <- struct{}{}:
+		defer func() { <-e.slots }()
+	case <-ctx.Done():
+		return build.ContainerImage{}, ctxFailure(ctx, "waiting for another build")
+	}
+	isolation, err := e.isolation(job)
+	if err != nil {
+		return build.ContainerImage{}, err
+	}
+	lock, alone, err := e.lock(ctx)
+	if err != nil {
+		return build.ContainerImage{}, err
+	}
+	defer lock.Close()
+	r, err := e.newRun(job, isolation, alone)
+	if err != nil {
+		return build.ContainerImage{}, err
+	}
+	defer r.close()
+	image, err := r.do(ctx, lock)
+	if err == nil {
+		return image, nil
+	}
+	if r.killed {
+		e.cleanUp(ctx, lock)
+	}
+	return image, err
+}
+
+// cleanUpTimeout bounds the clearing away after a build was killed.
+const cleanUpTimeout = time.Minute
+
+// cleanUp removes at once what a killed build left in storage. If another build is at work it is left for the next to come alone.
+func (e *Engine) cleanUp(ctx context.Context, lock *os.File) {
+	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+	defer cancel()
+	r, err := e.newRun(build.ContainerJob{Address: "recover"}, e.o.Isolation, true)
+	if err == nil {
+		r.recoverOnly = true
+		_, err = r.do(ctx, lock)
+		r.close()
+	}
+	if err != nil {
+		e.o.Log.WithError(err).Warn("storage of a stopped build will be cleared by the next build")
+	}
+}
+
+// isolation decides how RUN is run for this job.
+func (e *Engine) isolation(job build.ContainerJob) (string, error) {
+	if !job.Options.Offline {
+		return e.o.Isolation, nil
+	}
+	if _, err := findRuntime(e.o.Runtime); err != nil {
+		return "", &build.Failure{Class: build.ClassPolicy, Step: phaseContainerfile, Cause: err,
+			Message: "RUN without network needs an OCI runtime, and " + e.o.Runtime + " is not installed",
+			Next:    "install runc, or build with network"}
+	}
+	return IsolationOCI, nil
+}
+
+// lockWait is how often a build looks whether another process has finished with clearing up.
+const lockWait = 50 * time.Millisecond
+
+// lock takes the storage: alone for the first, who clears up and then lets others in; shared for those who come while it builds.
+func (e *Engine) lock(ctx context.Context) (f *os.File, alone bool, err error) {
+	f, err = os.OpenFile(filepath.Join(e.o.Root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, false, fmt.Errorf("open lock of build storage: %w", err)
+	}
+	tick := time.NewTicker(lockWait)
+	defer tick.Stop()
+	for {
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			return f, true, nil
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
+			return f, false, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, false, errors.Join(ctxFailure(ctx, "waiting for the build storage"), f.Close())
+		}
+	}
+}
+
+func ctxFailure(ctx context.Context, doing string) *build.Failure {
+	f := &build.Failure{Step: phaseContainerfile, Cause: context.Cause(ctx)}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		f.Class, f.Message, f.Next = build.ClassPolicy, "the time limit ran out while "+doing, "raise the time limit, or make the step quicker"
+		return f
+	}
+	f.Class, f.Message, f.Next = build.ClassInfrastructure, "cancelled while "+doing, "start the build again"
+	return f
+}

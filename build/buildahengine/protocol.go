@@ -1,0 +1,66 @@
+package buildahengine
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+
+	"dayone.dev/dayone/build"
+)
+
+// order is what the parent writes to the child's standard input, once. Only paths of secrets are in it.
+type order struct {
+	Root      string              `json:"root"`
+	Driver    string              `json:"driver"`
+	Isolation string              `json:"isolation"`
+	Runtime   string              `json:"runtime,omitempty"`
+	Run       string              `json:"run"`
+	Recover   bool                `json:"recover"`
+	Job       *build.ContainerJob `json:"job,omitempty"` // nil: recover only
+	// Scrub holds values that must not get into the log: passwords, and what secret files hold.
+	Scrub []string `json:"scrub,omitempty"`
+}
+
+// Kinds of messages from child to parent.
+const (
+	kindReady  = "ready"  // storage is open and clean
+	kindFrom   = "from"   // a stage begins; Text is its image
+	kindStep   = "step"   // an instruction begins; Text is it
+	kindOutput = "output" // a line of output
+	kindPhase  = "phase"  // Text is the phase
+	kindBytes  = "bytes"  // a transfer moved on
+	kindDone   = "done"   // the end: Digest or Error
+)
+
+// message is one line of JSON on the child's standard output.
+type message struct {
+	Kind   string     `json:"kind"`
+	Text   string     `json:"text,omitempty"`
+	Bytes  int64      `json:"bytes,omitempty"`
+	Total  int64      `json:"total,omitempty"`
+	Digest string     `json:"digest,omitempty"`
+	Error  *childFail `json:"error,omitempty"`
+}
+
+// childFail is an error in the child with what its type said there.
+type childFail struct {
+	Text     string `json:"text"`
+	Phase    string `json:"phase"`
+	ExitCode int    `json:"exitCode,omitempty"`
+	Kind     string `json:"kind,omitempty"`
+}
+
+// sender writes messages; buildah calls it from several goroutines.
+type sender struct {
+	mu  sync.Mutex
+	enc *json.Encoder
+}
+
+func newSender(w io.Writer) *sender { return &sender{enc: json.NewEncoder(w)} }
+
+func (s *sender) send(m message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The only reader is the parent. When it is gone this process is being killed and there is nobody to tell.
+	_ = s.enc.Encode(m)
+}

@@ -1,0 +1,231 @@
+package buildahengine
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/build"
+)
+
+// run is one child and what the parent knows of it.
+type run struct {
+	engine      *Engine
+	job         build.ContainerJob
+	isolation   string
+	alone       bool
+	recoverOnly bool
+	dir         string
+	log         *logFile
+	track       *tracker
+	group       *group
+	killed      bool
+	// killFor says why the parent killed the child, when a limit was the reason.
+	killFor *build.Failure
+}
+
+func (e *Engine) newRun(job build.ContainerJob, isolation string, alone bool) (*run, error) {
+	dir, err := os.MkdirTemp(filepath.Join(e.o.Root, "runs"), "run-")
+	if err != nil {
+		return nil, fmt.Errorf("make run directory: %w", err)
+	}
+	limit := job.Options.LogLimit
+	if limit == 0 {
+		limit = build.DefaultLogLimit
+	}
+	log, err := newLog(filepath.Join(e.o.Root, "logs"), job.Address, limit)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &run{engine: e, job: job, isolation: isolation, alone: alone, dir: dir, log: log, track: newTracker(job)}, nil
+}
+
+func (r *run) close() {
+	err := errors.Join(r.log.close(r.recoverOnly), os.RemoveAll(r.dir))
+	if r.group != nil {
+		err = errors.Join(err, r.group.remove())
+	}
+	if err != nil {
+		r.engine.o.Log.WithError(err).Warn("files of a build were left behind")
+	}
+}
+
+// child is what the goroutine that owns the child's thread tells.
+type child struct {
+	pid int
+	err error
+}
+
+// do starts the child, follows it and turns its end into a result.
+func (r *run) do(ctx context.Context, lock *os.File) (build.ContainerImage, error) {
+	var none build.ContainerImage
+	input, output, stray, err := pipes()
+	if err != nil {
+		return none, err
+	}
+	defer input.Close()
+	defer output.Close()
+	started, ended := make(chan child, 1), make(chan error, 1)
+	go r.own(input.reader, output.writer, stray, lock, started, ended)
+	c := <-started
+	input.closeReader()
+	output.closeWriter()
+	if c.err != nil {
+		return none, r.infrastructure("start the build process", c.err, "the build needs root with CAP_SYS_ADMIN, or user namespaces")
+	}
+	r.group = newGroup(r.job.Address, c.pid, r.engine.o.MaxProcesses, r.engine.o.Log)
+	if err := r.instruct(input); err != nil {
+		r.kill(c.pid)
+		<-ended
+		return none, r.infrastructure("instruct the build process", err, "start the build again")
+	}
+	done, guarded := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(guarded)
+		r.guard(ctx, done, c.pid)
+	}()
+	last := r.follow(output.reader, lock)
+	close(done)
+	<-guarded // the child's output has ended: nothing is left to kill
+	waitErr := <-ended
+	return r.conclude(ctx, last, waitErr)
+}
+
+// own starts and awaits the child on one thread: Pdeathsig fires when that thread ends, not the process.
+func (r *run) own(in, out, stray *os.File, lock *os.File, started chan<- child, ended chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{initName}
+	cmd.Env = r.environment()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, stray
+	cmd.ExtraFiles = []*os.File{lock} // the storage stays locked until the last process of the build is gone
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS
+	}
+	if err := cmd.Start(); err != nil {
+		started <- child{err: err}
+		return
+	}
+	started <- child{pid: cmd.Process.Pid}
+	ended <- cmd.Wait()
+}
+
+// environment of the child holds nothing of the parent's but what was named.
+func (r *run) environment() []string {
+	etc := filepath.Join(r.dir, "etc")
+	return append([]string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + filepath.Join(r.dir, "home"), "TMPDIR=" + temporary(r.engine.o.Root), "LANG=C.UTF-8",
+		"CONTAINERS_CONF=" + filepath.Join(etc, "containers.conf"),
+		"CONTAINERS_REGISTRIES_CONF=" + filepath.Join(etc, "registries.conf"),
+		"CONTAINERS_STORAGE_CONF=" + filepath.Join(etc, "storage.conf"),
+	}, r.engine.o.Environment...)
+}
+
+// instruct writes the order; nothing of it is in arguments or environment.
+func (r *run) instruct(in *pipe) error {
+	o := order{
+		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.isolation, Runtime: r.engine.o.Runtime, Run: r.dir, Recover: r.alone,
+		Scrub: secretValues(r.job.Registry, r.job.Options.Secrets),
+	}
+	if !r.recoverOnly {
+		o.Job = &r.job
+	}
+	err := json.NewEncoder(in.writer).Encode(o)
+	in.closeWriter()
+	return err
+}
+
+// follow reads messages until the child closes its end.
+func (r *run) follow(in *os.File, lock *os.File) *message {
+	var last *message
+	decoder := json.NewDecoder(bufio.NewReaderSize(in, 64<<10))
+	for {
+		var m message
+		if decoder.Decode(&m) != nil {
+			return last // the end, or a message cut short by a kill
+		}
+		switch m.Kind {
+		case kindReady:
+			if r.alone && !r.recoverOnly {
+				// Storage is clean: others may build now. A failure leaves the stricter lock.
+				_ = unix.Flock(int(lock.Fd()), unix.LOCK_SH)
+			}
+		case kindDone:
+			last = &m
+		default:
+			r.log.write(m)
+			r.track.take(m)
+		}
+	}
+}
+
+// kill ends process 1 of the namespace, and with it all others.
+func (r *run) kill(pid int) {
+	r.killed = true
+	// It may have ended by itself; its number cannot be another's before Wait.
+	_ = unix.Kill(pid, unix.SIGKILL)
+}
+
+// guardInterval is how often limits are looked at.
+const guardInterval = 250 * time.Millisecond
+
+// guard kills the child when the context ends or the disk limit is reached.
+func (r *run) guard(ctx context.Context, done <-chan struct{}, pid int) {
+	disk := newDiskGuard(filepath.Join(r.engine.o.Root, "storage-"+r.engine.o.Driver), r.job.Options.DiskLimit)
+	tick := time.NewTicker(guardInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+			r.kill(pid)
+			return
+		case <-tick.C:
+			if used, over := disk.over(); over {
+				r.killFor = &build.Failure{Class: build.ClassPolicy, Step: phaseContainerfile,
+					Message: fmt.Sprintf("new layers took more than %d MiB on disk (limit %d MiB)", used>>20, disk.limit>>20),
+					Next:    "write less into the image, remove caches in the same RUN, or raise the disk limit"}
+				r.kill(pid)
+				return
+			}
+		}
+	}
+}
+
+// conclude says how it ended.
+func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build.ContainerImage, error) {
+	image := build.ContainerImage{Log: r.log.path, Steps: r.track.finish(), CacheHits: r.track.hits}
+	switch {
+	case last != nil && last.Error == nil:
+		image.Digest = last.Digest
+		return image, nil
+	case last != nil:
+		return image, r.track.explain(last.Error, r.log.path)
+	case r.killFor != nil:
+		return image, r.track.place(r.killFor, r.log.path)
+	case ctx.Err() != nil:
+		return image, r.track.place(ctxFailure(ctx, "the Containerfile was built"), r.log.path)
+	}
+	if waitErr == nil {
+		waitErr = errors.New("it said nothing")
+	}
+	return image, r.track.place(r.infrastructure("build process ended", waitErr, "look at the log and the kernel's messages (out of memory?), then start the build again"), r.log.path)
+}
+
+func (r *run) infrastructure(what string, err error, next string) *build.Failure {
+	return &build.Failure{Class: build.ClassInfrastructure, Step: phaseContainerfile, Message: fmt.Sprintf("%s: %v", what, err), Next: next, Cause: err}
+}

@@ -1,0 +1,111 @@
+package buildahengine
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"strings"
+	"sync"
+
+	"dayone.dev/dayone/build"
+)
+
+const (
+	scrubbed = "*****"
+	// minSecret keeps short words of a secret file from blanking out the log.
+	minSecret = 6
+	// maxLine bounds a line of output, in bytes: a program that writes no newline must not fill the memory.
+	maxLine = 64 << 10
+)
+
+// secretValues collects what must not appear in output: passwords of the auth file in each form that they take, and the lines of
+// secret files. Files that cannot be read are left to the one who uses them, who reports it.
+func secretValues(access build.Access, secrets []build.Secret) []string {
+	var out []string
+	add := func(v string) {
+		if v = strings.TrimSpace(v); len(v) >= minSecret {
+			out = append(out, v)
+		}
+	}
+	if raw, err := os.ReadFile(access.AuthFile); err == nil {
+		var file struct {
+			Auths map[string]struct {
+				Auth, Password string
+			} `json:"auths"`
+		}
+		if json.Unmarshal(raw, &file) == nil {
+			for _, a := range file.Auths {
+				add(a.Auth)
+				add(a.Password)
+				if plain, err := base64.StdEncoding.DecodeString(a.Auth); err == nil {
+					if _, password, ok := strings.Cut(string(plain), ":"); ok {
+						add(password)
+					}
+				}
+			}
+		}
+	}
+	for _, s := range secrets {
+		raw, err := os.ReadFile(s.File)
+		if err != nil {
+			continue
+		}
+		for _, line := range strings.Split(string(raw), "\n") {
+			add(line)
+		}
+	}
+	return out
+}
+
+// lines is a writer that hands on whole lines, scrubbed.
+type lines struct {
+	mu      sync.Mutex
+	buffer  bytes.Buffer
+	scrub   *strings.Replacer
+	deliver func(string)
+}
+
+func newLines(secrets []string, deliver func(string)) *lines {
+	pairs := make([]string, 0, 2*len(secrets))
+	for _, s := range secrets {
+		pairs = append(pairs, s, scrubbed)
+	}
+	return &lines{scrub: strings.NewReplacer(pairs...), deliver: deliver}
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		end := bytes.IndexAny(rest, "\n\r")
+		if end < 0 {
+			l.buffer.Write(rest)
+			if l.buffer.Len() > maxLine {
+				l.flush()
+			}
+			break
+		}
+		l.buffer.Write(rest[:end])
+		l.flush()
+		rest = rest[end+1:]
+	}
+	return len(p), nil
+}
+
+// Close hands on what has no newline yet.
+func (l *lines) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flush()
+	return nil
+}
+
+func (l *lines) flush() {
+	if l.buffer.Len() == 0 {
+		return
+	}
+	text := strings.ToValidUTF8(l.buffer.String(), "?")
+	l.buffer.Reset()
+	l.deliver(l.scrub.Replace(text))
+}

@@ -1,0 +1,195 @@
+package buildahengine
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/containerfile"
+)
+
+// tracker knows which instruction is at work: buildah names each in order, and the order is the Containerfile's.
+type tracker struct {
+	job     build.ContainerJob
+	file    *containerfile.File
+	stage   int // index of the stage at work, -1 before the first
+	next    int // index of the next instruction in it
+	phase   string
+	current build.Step
+	began   time.Time
+	steps   []build.Step
+	hits    int
+	excerpt []string
+}
+
+func newTracker(job build.ContainerJob) *tracker {
+	file, err := containerfile.Parse(job.Containerfile)
+	if err != nil {
+		file = &containerfile.File{} // buildah will say so too; places are unknown then
+	}
+	return &tracker{job: job, file: file, stage: -1, phase: phaseStorage, began: time.Now()}
+}
+
+func (t *tracker) emit(e build.Event) {
+	if t.job.Progress != nil {
+		t.job.Progress(e)
+	}
+}
+
+func (t *tracker) take(m message) {
+	switch m.Kind {
+	case kindPhase:
+		t.end()
+		t.phase = m.Text
+		t.begin(build.Step{Name: m.Text})
+		t.emit(build.Event{Phase: m.Text})
+	case kindFrom:
+		t.end()
+		t.enterStage(strings.TrimPrefix(m.Text, "FROM "))
+		line := 0
+		if t.stage < len(t.file.Stages) {
+			line = t.userLine(t.file.Stages[t.stage].Line)
+		}
+		t.step(m.Text, line, 1)
+	case kindStep:
+		t.end()
+		line := 0
+		if t.stage >= 0 && t.stage < len(t.file.Stages) && t.next < len(t.file.Stages[t.stage].Instructions) {
+			line = t.userLine(t.file.Stages[t.stage].Instructions[t.next].Line)
+		}
+		t.next++
+		t.step(m.Text, line, t.next+1)
+	case kindOutput:
+		t.output(m.Text)
+	case kindBytes:
+		t.emit(build.Event{Phase: t.phase, Bytes: m.Bytes, Total: m.Total})
+	}
+}
+
+// enterStage moves on to the next stage that starts from this image: stages that nothing needs are left out by buildah.
+func (t *tracker) enterStage(image string) {
+	t.next = 0
+	for i := t.stage + 1; i < len(t.file.Stages); i++ {
+		from := t.file.Stages[i].From
+		if context, ok := t.job.Contexts[from]; ok {
+			from = "docker://" + context.Reference
+		}
+		if from == image {
+			t.stage = i
+			return
+		}
+	}
+	t.stage++
+}
+
+// userLine turns a line of the composed text into the user's.
+func (t *tracker) userLine(line int) int { return max(0, line-t.job.Skip) }
+
+func (t *tracker) step(text string, line, number int) {
+	of := 0
+	if t.stage >= 0 && t.stage < len(t.file.Stages) {
+		of = len(t.file.Stages[t.stage].Instructions) + 1
+	}
+	t.excerpt = nil
+	t.begin(build.Step{Name: text, Line: line})
+	t.emit(build.Event{Phase: t.phase, Step: number, Of: of, Line: line, Text: text})
+}
+
+func (t *tracker) output(text string) {
+	if strings.HasPrefix(text, "--> Using cache ") {
+		t.current.Cached = true
+	}
+	if t.excerpt = append(t.excerpt, text); len(t.excerpt) > build.ExcerptLines {
+		t.excerpt = t.excerpt[1:]
+	}
+	t.emit(build.Event{Phase: t.phase, Text: text, Output: true})
+}
+
+func (t *tracker) begin(s build.Step) { t.current, t.began = s, time.Now() }
+
+func (t *tracker) end() {
+	if t.current.Name == "" {
+		return
+	}
+	t.current.Duration = time.Since(t.began)
+	if t.current.Cached {
+		t.hits++
+	}
+	t.steps = append(t.steps, t.current)
+	t.current = build.Step{}
+}
+
+// finish closes the last step.
+func (t *tracker) finish() []build.Step {
+	last := t.current
+	t.end()
+	t.current = last // a failure still wants to name it
+	return t.steps
+}
+
+// place adds where the build was to a failure.
+func (t *tracker) place(f *build.Failure, log string) *build.Failure {
+	f.Step, f.Log, f.Excerpt = t.phase, log, t.excerpt
+	if t.phase == phaseContainerfile {
+		f.Line, f.Instruction = t.current.Line, t.current.Name
+	}
+	return f
+}
+
+// Texts of errors that the libraries give no type to.
+var (
+	exitStatus   = regexp.MustCompile(`exit(?: status|ed with(?: code| status)?:?) (\d+)`)
+	unreachable  = regexp.MustCompile(`(?i)connection refused|connection reset|broken pipe|no such host|i/o timeout|TLS handshake timeout|unexpected EOF|temporary failure in name resolution|could not resolve host|server misbehaving|503 Service|502 Bad|504 Gateway|too many requests|network is unreachable|no route to host|connection timed out`)
+	unauthorized = regexp.MustCompile(`(?i)unauthorized|authentication required|access to the resource is denied|denied: `)
+	notThere     = regexp.MustCompile(`(?i)manifest unknown|name unknown|not found: manifest|reading manifest .* 404|requested access to the resource|no image found in (image index|manifest list)`)
+	diskFull     = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
+	badTrust     = regexp.MustCompile(`x509: `)
+)
+
+// explain turns the child's error into a failure that says what to do.
+func (t *tracker) explain(c *childFail, log string) *build.Failure {
+	f := &build.Failure{Message: shorten(c.Text), ExitCode: c.ExitCode}
+	if m := exitStatus.FindStringSubmatch(c.Text); f.ExitCode == 0 && m != nil {
+		f.ExitCode, _ = strconv.Atoi(m[1])
+	}
+	t.place(f, log)
+	f.Step = c.Phase
+	inRun := c.Phase == phaseContainerfile && strings.HasPrefix(strings.ToUpper(t.current.Name), "RUN") && f.ExitCode != 0
+	switch excerpt := strings.Join(f.Excerpt, "\n"); {
+	case c.Kind == failDiskFull, diskFull.MatchString(c.Text), inRun && diskFull.MatchString(excerpt):
+		f.Class, f.Next = build.ClassInfrastructure, "free disk space on this host, or give the build another directory, then build again"
+	case inRun && unreachable.MatchString(excerpt):
+		f.Class, f.Next = build.ClassTransient, "the command could not reach a server: check network, proxy and mirrors of this host"
+	case inRun:
+		f.Class, f.Next = build.ClassUser, "mend this instruction; its last output lines are in the excerpt"
+	case c.Phase == phaseStorage:
+		f.Class, f.Next = build.ClassInfrastructure, "look at the build directory on this host; it can be deleted, it only holds caches"
+	case badTrust.MatchString(c.Text):
+		f.Class, f.Next = build.ClassInfrastructure, "give the CA certificate of that registry"
+	case c.Kind == failUnauthorized, unauthorized.MatchString(c.Text):
+		f.Class, f.Next = build.ClassInfrastructure, "check the registry credentials: the account needs pull on the base and push on the target"
+	case notThere.MatchString(c.Text):
+		f.Class, f.Next = build.ClassUser, "check the names of images in FROM and --from, and that they exist for this architecture"
+	case unreachable.MatchString(c.Text):
+		f.Class, f.Next = build.ClassTransient, "check that the registry runs and can be reached from this host"
+	case c.Phase == phasePush:
+		f.Class, f.Next = build.ClassInfrastructure, "look at the registry's log"
+	default:
+		f.Class, f.Next = build.ClassUser, "mend this instruction"
+	}
+	return f
+}
+
+// maxMessage keeps a message on a screen, in bytes; the log has all of it.
+const maxMessage = 600
+
+func shorten(s string) string {
+	s = strings.TrimSpace(strings.ReplaceAll(s, "\n", " "))
+	if len(s) <= maxMessage {
+		return s
+	}
+	return fmt.Sprintf("%s … (%d bytes more)", strings.ToValidUTF8(s[:maxMessage], ""), len(s)-maxMessage)
+}

@@ -1,0 +1,341 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/build/basetree"
+	"dayone.dev/dayone/build/configlayer"
+	"dayone.dev/dayone/build/containerfile"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests/machineconfig"
+)
+
+// BuilderOptions are what a Builder works with. The zero value can append but runs no containers and remembers nothing.
+type BuilderOptions struct {
+	// Engine runs Containerfiles; without it a Containerfile that needs a container is refused.
+	Engine ContainerEngine
+	// StateDir keeps file trees of bases and locks between builds; empty keeps nothing and lets two processes build the same.
+	StateDir string
+	// RetryDelay is the wait before the second attempt; it doubles each time. Default 2 s.
+	RetryDelay time.Duration
+	// Progress takes events as they come, from one goroutine at a time; default drops them.
+	Progress func(Event)
+	// Log takes what an operator wants to know; default drops it.
+	Log *logrus.Entry
+}
+
+const defaultRetryDelay = 2 * time.Second
+
+// Builder carries out requests. It is safe for concurrent use.
+type Builder struct{ o BuilderOptions }
+
+// NewBuilder makes a Builder.
+func NewBuilder(o BuilderOptions) *Builder {
+	if o.RetryDelay <= 0 {
+		o.RetryDelay = defaultRetryDelay
+	}
+	if o.Progress == nil {
+		o.Progress = func(Event) {}
+	}
+	if o.Log == nil {
+		quiet := logrus.New()
+		quiet.SetLevel(logrus.PanicLevel)
+		o.Log = logrus.NewEntry(quiet)
+	}
+	return &Builder{o: o}
+}
+
+// Build makes the image that the request asks for, or finds that the registry has it. A failure is a *Failure; the cause of refused
+// input is a *report.Invalid. Transient failures are tried again, others never. Of equal requests at the same time one builds and
+// the others get its image.
+func (b *Builder) Build(ctx context.Context, r Request) (*Result, error) {
+	began := time.Now()
+	address, err := r.Address()
+	if err != nil {
+		return nil, asFailure("request", err)
+	}
+	timeout := r.Options.Timeout
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	unlock, err := b.lock(ctx, address)
+	if err != nil {
+		return nil, asFailure("request", err)
+	}
+	defer unlock()
+	client, err := appendengine.NewClient(appendengine.Access{CAFile: r.Registry.CAFile, AuthFile: r.Registry.AuthFile})
+	if err != nil {
+		return nil, &Failure{Class: ClassInfrastructure, Step: "request", Message: err.Error(), Next: "check the registry's CA and credentials files", Cause: err}
+	}
+	defer client.Close()
+	attempts := r.Options.Attempts
+	if attempts <= 0 {
+		attempts = DefaultAttempts
+	}
+	delay := b.o.RetryDelay
+	for attempt := 1; ; attempt++ {
+		w := &work{b: b, r: r, address: address, client: client, result: &Result{Address: address, Attempts: attempt}}
+		err := w.do(ctx)
+		if err == nil {
+			w.result.Duration = time.Since(began)
+			return w.result, nil
+		}
+		failure := asFailure(w.phase, err)
+		failure.Attempts = attempt
+		if failure.Class != ClassTransient || attempt >= attempts || ctx.Err() != nil {
+			return nil, failure
+		}
+		b.o.Log.WithError(failure).WithField("attempt", attempt).Warn("build failed for a reason that may pass; it is tried again")
+		if wait(ctx, delay) != nil {
+			return nil, failure
+		}
+		delay *= 2
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// lock lets one process and goroutine at a time build an address.
+func (b *Builder) lock(ctx context.Context, address string) (unlock func(), err error) {
+	if b.o.StateDir == "" {
+		return func() {}, nil
+	}
+	dir := filepath.Join(b.o.StateDir, "locks")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make directory for locks: %w", err)
+	}
+	return lockFile(ctx, filepath.Join(dir, address))
+}
+
+// work is one attempt.
+type work struct {
+	b       *Builder
+	r       Request
+	address string
+	client  *appendengine.Client
+	result  *Result
+	phase   string
+	began   time.Time
+
+	base   *appendengine.Image
+	tree   *basetree.Tree
+	layer  *configlayer.Layer
+	file   *containerfile.File
+	config types.Config
+	hash   string
+	time   time.Time
+}
+
+// enter begins a phase and closes the one before.
+func (w *work) enter(phase string) {
+	w.leave()
+	w.phase, w.began = phase, time.Now()
+	w.b.o.Progress(Event{Phase: phase})
+}
+
+func (w *work) leave() {
+	if w.phase != "" {
+		w.result.Steps = append(w.result.Steps, Step{Name: w.phase, Duration: time.Since(w.began)})
+	}
+}
+
+func (w *work) do(ctx context.Context) error {
+	w.enter("request")
+	if err := w.inputs(); err != nil {
+		return err
+	}
+	if !w.r.Options.Rebuild {
+		if found, err := w.reuse(ctx); found || err != nil {
+			return err
+		}
+	}
+	if err := w.lint(); err != nil {
+		return err
+	}
+	w.enter("base")
+	if err := w.readBase(ctx); err != nil {
+		return err
+	}
+	w.enter("config")
+	if err := w.compile(); err != nil {
+		return err
+	}
+	pushed, err := w.make(ctx)
+	if err != nil {
+		return err
+	}
+	w.enter("check")
+	if err := w.check(ctx, pushed.Image); err != nil {
+		return err
+	}
+	w.leave()
+	w.fill(pushed.Image)
+	return nil
+}
+
+// inputs reads what needs no registry.
+func (w *work) inputs() (err error) {
+	base, err := w.r.Base.Digest()
+	if err != nil {
+		return err
+	}
+	if w.hash, err = machineconfig.ContentHash(w.r.Config.Spec); err != nil {
+		return &Failure{Class: ClassUser, Step: "config", Message: err.Error(), Next: "mend the rendered config", Cause: err}
+	}
+	w.result.Inputs = Inputs{Base: base, RenderedConfig: w.r.Config.Name, ConfigHash: w.hash, Platform: w.r.platform()}
+	if w.r.Containerfile != "" {
+		w.result.Inputs.Containerfile = hash([]byte(w.r.Containerfile))
+	}
+	if w.r.needsExtensions() {
+		w.result.Inputs.Extensions = w.r.Extensions.Reference
+	}
+	raw := w.r.Config.Spec.Config.Raw
+	if len(raw) == 0 {
+		raw = []byte(`{"ignition":{"version":"3.5.0"}}`)
+	}
+	if w.config, err = machineconfig.Parse(raw); err != nil {
+		return &Failure{Class: ClassUser, Step: "config", Message: err.Error(), Next: "mend the Ignition config of the MachineConfigs", Cause: err}
+	}
+	return nil
+}
+
+// reuse looks for an image with the same address. It counts only with its label and all its blobs.
+func (w *work) reuse(ctx context.Context) (bool, error) {
+	image, err := w.client.Find(ctx, w.r.Target, Tag(w.address), w.r.platform())
+	if err != nil {
+		return false, registryFailure("request", err)
+	}
+	if image == nil || image.Labels()[LabelAddress] != w.address {
+		return false, nil
+	}
+	missing, err := w.client.Complete(ctx, image)
+	if err != nil {
+		return false, registryFailure("request", err)
+	}
+	if missing != "" {
+		w.b.o.Log.WithField("image", image.Ref.String()).WithField("blob", missing).Warn("an image with this address has lost a blob and is built again")
+		return false, nil
+	}
+	w.leave()
+	w.result.Reused, w.result.Reason = true, "the registry has an image with this address and all its blobs"
+	w.fill(image)
+	return true, nil
+}
+
+func (w *work) place() report.Finding {
+	name := w.r.ContainerfileName
+	if name == "" {
+		name = "Containerfile"
+	}
+	return report.Finding{File: name}
+}
+
+// lint refuses a Containerfile before anything is read or started.
+func (w *work) lint() error {
+	if w.r.Containerfile == "" {
+		return nil
+	}
+	names := make([]string, 0, len(w.r.Options.Contexts))
+	for name := range w.r.Options.Contexts {
+		names = append(names, name)
+	}
+	file, findings := containerfile.Lint(w.r.Containerfile, containerfile.LintOptions{Place: w.place(), Contexts: names})
+	all := report.Report{Findings: findings}
+	w.result.Warnings = append(w.result.Warnings, all.Warnings()...)
+	if err := all.Err(); err != nil {
+		return refused("containerfile", err, "mend the Containerfile")
+	}
+	w.file = file
+	return nil
+}
+
+// refused wraps findings; line and instruction are those of the first.
+func refused(step string, err error, next string) *Failure {
+	f := &Failure{Class: ClassUser, Step: step, Message: err.Error(), Next: next, Cause: err}
+	if list := report.Of(err); len(list) > 0 {
+		f.Line = list[0].Line
+		if list[0].Next != "" {
+			f.Next = ""
+		}
+	}
+	return f
+}
+
+func (w *work) readBase(ctx context.Context) (err error) {
+	if w.base, err = w.client.Read(ctx, w.r.Base.Reference, w.r.platform()); err != nil {
+		return registryFailure("base", err)
+	}
+	if err := checkBase(w.base, w.r.platform()); err != nil {
+		return err
+	}
+	w.time = w.base.Created()
+	if w.r.Options.Created != nil {
+		w.time = *w.r.Options.Created
+	}
+	cache := basetree.Cache{}
+	if w.b.o.StateDir != "" {
+		cache.Dir = filepath.Join(w.b.o.StateDir, "bases")
+	}
+	digest := w.base.Ref.DigestStr()
+	if w.tree, err = cache.Load(digest); err != nil || w.tree != nil {
+		return err
+	}
+	layers, err := w.base.Layers(0)
+	if err != nil {
+		return registryFailure("base", err)
+	}
+	if w.tree, err = basetree.Read(ctx, layers); err != nil {
+		return registryFailure("base", fmt.Errorf("read files of base image: %w", err))
+	}
+	return cache.Save(digest, w.tree)
+}
+
+func (w *work) compile() error {
+	layer, findings, err := configlayer.Compile(w.config, configlayer.Options{
+		Tree: w.tree, Created: w.time, Place: report.Finding{File: w.r.Config.Name, Path: "spec.config"},
+	})
+	if err != nil {
+		if len(report.Of(err)) > 0 {
+			return refused("config", err, "mend the MachineConfigs")
+		}
+		return err
+	}
+	w.layer, w.result.Placements = layer, layer.Placements
+	w.result.Warnings = append(w.result.Warnings, findings...)
+	return nil
+}
+
+// asFailure gives every error of a build its class.
+func asFailure(step string, err error) *Failure {
+	if f := AsFailure(err); f != nil {
+		return f
+	}
+	f := &Failure{Class: ClassInfrastructure, Step: step, Message: err.Error(), Cause: err}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		f.Class, f.Next = ClassPolicy, "raise the time limit"
+	case errors.Is(err, context.Canceled):
+		f.Next = "start the build again"
+	}
+	return f
+}

@@ -1,0 +1,218 @@
+package buildtest
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/registry/registrytest"
+)
+
+// created is the base's time: everything built on it gets it too.
+var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) //nolint:gochecknoglobals // a constant in all but type
+
+// Base says what the base image is like. The zero value is small, bootable and for this machine.
+type Base struct {
+	// Architecture in Go's name; default this program's.
+	Architecture string
+	// NotBootable leaves the labels out.
+	NotBootable bool
+	// Docker makes a Docker schema 2 manifest instead of OCI's.
+	Docker bool
+	// Layers adds this many layers of LayerSize random bytes each.
+	Layers    int
+	LayerSize int
+	// Repository; default os/base.
+	Repository string
+}
+
+// Need skips a test, or fails it in CI, when this host lacks a program or the rights.
+func Need(t testing.TB, root bool, programs ...string) {
+	t.Helper()
+	missing := func(format string, args ...any) {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf(format, args...)
+		}
+		t.Skipf(format, args...)
+	}
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			missing("%s is missing: %v", p, err)
+		}
+	}
+	if root && os.Geteuid() != 0 {
+		missing("this test needs root")
+	}
+}
+
+// applets that the base's commands are; busybox looks at its name.
+func applets() []string {
+	return []string{"sh", "ls", "cat", "echo", "id", "mkdir", "touch", "cp", "rm", "sleep", "env", "mount", "test", "find", "ln", "date", "grep",
+		"head", "dd", "true", "false", "seq", "yes", "stat", "readlink", "wget", "printf", "chmod", "chown", "ps", "kill"}
+}
+
+// Push makes the image and pushes it. The reference is by digest.
+func Push(t testing.TB, r *registrytest.Registry, b Base) build.Image {
+	t.Helper()
+	if b.Repository == "" {
+		b.Repository = "os/base"
+	}
+	if b.Architecture == "" {
+		b.Architecture = runtime.GOARCH
+	}
+	img := b.image(t)
+	ref, err := name.ParseReference(r.Addr + "/" + b.Repository + ":v1")
+	require.NoError(t, err)
+	require.NoError(t, remote.Write(ref, img, remote.WithTransport(r.Transport(t)), remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})))
+	digest, err := img.Digest()
+	require.NoError(t, err)
+	return build.Image{Reference: ref.Context().Digest(digest.String()).String()}
+}
+
+func (b Base) image(t testing.TB) v1.Image {
+	t.Helper()
+	manifest, config, layer := types.OCIManifestSchema1, types.OCIConfigJSON, types.OCILayer
+	if b.Docker {
+		manifest, config, layer = types.DockerManifestSchema2, types.DockerConfigJSON, types.DockerLayer
+	}
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, manifest), config)
+	add := func(raw []byte, by string) {
+		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }, tarball.WithMediaType(layer))
+		require.NoError(t, err)
+		img, err = mutate.Append(img, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: by}})
+		require.NoError(t, err)
+	}
+	add(rootLayer(t), "root")
+	for i := range b.Layers {
+		add(fillLayer(t, i, b.LayerSize), fmt.Sprintf("layer %d", i))
+	}
+	file, err := img.ConfigFile()
+	require.NoError(t, err)
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Created = "linux", b.Architecture, v1.Time{Time: created}
+	file.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	file.Config.Labels = map[string]string{"version": "1"}
+	if !b.NotBootable {
+		diff := file.RootFS.DiffIDs[0].String()
+		file.Config.Labels["containers.bootc"], file.Config.Labels["ostree.bootable"], file.Config.Labels["ostree.final-diffid"] = "1", "true", diff
+	}
+	img, err = mutate.ConfigFile(img, file)
+	require.NoError(t, err)
+	return img
+}
+
+type archive struct {
+	t testing.TB
+	w *tar.Writer
+}
+
+func (a archive) put(name string, kind byte, mode int64, text string) {
+	h := &tar.Header{Name: name, Typeflag: kind, Mode: mode, ModTime: created, Format: tar.FormatPAX}
+	if kind == tar.TypeSymlink {
+		h.Linkname, text = text, ""
+	}
+	h.Size = int64(len(text))
+	require.NoError(a.t, a.w.WriteHeader(h))
+	_, err := io.WriteString(a.w, text)
+	require.NoError(a.t, err)
+}
+
+// rootLayer is a root like an ostree host's, with busybox for commands and a file that stands for the kernel.
+func rootLayer(t testing.TB) []byte {
+	t.Helper()
+	program, err := exec.LookPath("busybox")
+	require.NoError(t, err, "the base needs a static busybox")
+	busybox, err := os.ReadFile(program)
+	require.NoError(t, err)
+	var b bytes.Buffer
+	a := archive{t, tar.NewWriter(&b)}
+	for _, d := range []string{"dev/", "etc/", "proc/", "run/", "sys/", "tmp/", "usr/", "usr/bin/", "usr/lib/", "usr/lib/modules/", "usr/lib/modules/6.1.0/", "usr/lib/systemd/", "usr/lib/systemd/system/", "var/", "var/home/", "var/roothome/"} {
+		a.put(d, tar.TypeDir, 0o755, "")
+	}
+	for _, l := range [][2]string{{"bin", "usr/bin"}, {"home", "var/home"}, {"opt", "var/opt"}, {"root", "var/roothome"}, {"usr/local", "../var/usrlocal"}} {
+		a.put(l[0], tar.TypeSymlink, 0o777, l[1])
+	}
+	a.put("usr/bin/busybox", tar.TypeReg, 0o755, string(busybox))
+	for _, name := range applets() {
+		a.put(path.Join("usr/bin", name), tar.TypeSymlink, 0o777, "busybox")
+	}
+	a.put("etc/passwd", tar.TypeReg, 0o644, "root:x:0:0:root:/root:/bin/sh\n")
+	a.put("etc/group", tar.TypeReg, 0o644, "root:x:0:\n")
+	a.put("etc/stock.conf", tar.TypeReg, 0o644, "stock\n")
+	a.put("usr/lib/modules/6.1.0/vmlinuz", tar.TypeReg, 0o644, "kernel\n")
+	a.put("usr/lib/modules/6.1.0/initramfs.img", tar.TypeReg, 0o644, "initramfs\n")
+	a.put("usr/lib/systemd/system/vendor.service", tar.TypeReg, 0o644, "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
+	require.NoError(t, a.w.Close())
+	return b.Bytes()
+}
+
+// fillLayer has bytes that do not pack, the same on every run.
+func fillLayer(t testing.TB, n, size int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	a := archive{t, tar.NewWriter(&b)}
+	raw := make([]byte, size)
+	state := uint64(n)*0x9e3779b97f4a7c15 + 1
+	for i := range raw { // xorshift: fast and without a seed to keep
+		state ^= state << 13
+		state ^= state >> 7
+		state ^= state << 17
+		raw[i] = byte(state)
+	}
+	a.put(fmt.Sprintf("usr/lib/fill-%02d", n), tar.TypeReg, 0o644, string(raw))
+	require.NoError(t, a.w.Close())
+	return b.Bytes()
+}
+
+// Config is a rendered config with a file, a unit that is enabled, and what more is given as Ignition files.
+func Config(t testing.TB, files map[string]string) *mcfgv1.MachineConfig {
+	t.Helper()
+	list := []map[string]any{{"path": "/etc/from-config", "mode": 0o640, "overwrite": true, "contents": map[string]any{"source": "data:,config%0A"}}}
+	for p, text := range files {
+		list = append(list, map[string]any{"path": p, "overwrite": true, "contents": map[string]any{"source": "data:," + text}})
+	}
+	raw, err := json.Marshal(map[string]any{
+		"ignition": map[string]any{"version": "3.5.0"},
+		"storage":  map[string]any{"files": list},
+		"systemd": map[string]any{"units": []map[string]any{
+			{"name": "mine.service", "enabled": true, "contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"},
+			{"name": "vendor.service", "enabled": true},
+		}},
+	})
+	require.NoError(t, err)
+	return &mcfgv1.MachineConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: "rendered-master-0123"},
+		Spec:       mcfgv1.MachineConfigSpec{Config: k8sruntime.RawExtension{Raw: raw}},
+	}
+}
+
+// Request asks for an image of that base in the same registry.
+func Request(t testing.TB, r *registrytest.Registry, base build.Image, containerfile string) build.Request {
+	t.Helper()
+	return build.Request{
+		Pool: "master", Base: base, Config: Config(t, nil), Containerfile: containerfile, Target: r.Addr + "/ocp/master-os",
+		Registry: build.Access{CAFile: r.CAFile, AuthFile: r.PushAuthFile},
+	}
+}

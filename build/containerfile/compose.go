@@ -1,0 +1,124 @@
+package containerfile
+
+import (
+	"fmt"
+	"strings"
+
+	"dayone.dev/dayone/installconfig/report"
+)
+
+// Extensions is the name of the image with extension packages in a composed Containerfile.
+const Extensions = "dayone-extensions"
+
+// configsImage is what a generated stage configs starts from; a stage and an image cannot have one name.
+const configsImage = "dayone-configs"
+
+// Additions are parts of a rendered config that packages carry out.
+type Additions struct {
+	Extensions []string
+	// KernelType is default, realtime or 64k-pages; empty is default.
+	KernelType string
+}
+
+// Composed is a Containerfile ready for an engine.
+type Composed struct {
+	Text string
+	// Skip is how many lines stand before the user's first.
+	Skip int
+	// ConfigsContext is the name under which the image with the rendered config must be given.
+	ConfigsContext string
+}
+
+// packages are what an extension installs. Source: the extension table of the machine config operator's daemon
+// (pkg/controller/common, supported extensions of RHCOS 4.2x).
+func packages(extension string) []string {
+	switch extension {
+	case "ipsec":
+		return []string{"NetworkManager-libreswan", "libreswan"}
+	case "kerberos":
+		return []string{"krb5-workstation", "libkadm5"}
+	case "kernel-devel":
+		return []string{"kernel-devel", "kernel-headers"}
+	case "sandboxed-containers":
+		return []string{"kata-containers"}
+	case "sysstat":
+		return []string{"sysstat"}
+	case "two-node-ha":
+		return []string{"pacemaker", "pcs", "fence-agents-all"}
+	case "usbguard":
+		return []string{"usbguard"}
+	}
+	return nil
+}
+
+// kernels gives the packages that a kernel type brings and that take the place of the default kernel's.
+func kernels(kind string) (install []string, ok bool) {
+	switch kind {
+	case "", "default":
+		return nil, true
+	case "realtime":
+		return []string{"kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-core", "kernel-rt-modules-extra", "kernel-rt-kvm"}, true
+	case "64k-pages":
+		return []string{"kernel-64k-core", "kernel-64k-modules", "kernel-64k-modules-core", "kernel-64k-modules-extra"}, true
+	}
+	return nil, false
+}
+
+const (
+	repositoryFile = "/etc/yum.repos.d/dayone-extensions.repo"
+	mountedAt      = "/run/dayone-extensions"
+	// packagesIn is where an extensions image keeps its repository.
+	packagesIn = mountedAt + "/usr/share/rpm-ostree/extensions/"
+)
+
+// Compose puts what the rendered config asks for in packages before the user's text, as a stage named configs, so that the user's
+// FROM configs finds them installed. An empty text means that this stage is the image. Without additions the text is untouched.
+func Compose(text string, add Additions) (*Composed, error) {
+	steps, err := add.steps()
+	if err != nil {
+		return nil, err
+	}
+	if len(steps) == 0 {
+		if text == "" {
+			text = "FROM " + Configs + "\n"
+		}
+		return &Composed{Text: text, ConfigsContext: Configs}, nil
+	}
+	lines := append([]string{"FROM " + configsImage + " AS " + Configs}, steps...)
+	out := &Composed{Text: strings.Join(lines, "\n") + "\n" + text, Skip: len(lines), ConfigsContext: configsImage}
+	return out, nil
+}
+
+// steps are the instructions, one line each: lines are counted.
+func (a Additions) steps() ([]string, error) {
+	var names []string
+	for i, extension := range a.Extensions {
+		list := packages(extension)
+		if list == nil {
+			return nil, invalid(fmt.Sprintf("spec.extensions[%d]", i), fmt.Sprintf("there is no extension %q", extension))
+		}
+		names = append(names, list...)
+	}
+	kernel, ok := kernels(a.KernelType)
+	if !ok {
+		return nil, invalid("spec.kernelType", fmt.Sprintf("there is no kernel type %q", a.KernelType))
+	}
+	var commands []string
+	if len(names) > 0 {
+		commands = append(commands, "rpm-ostree install "+strings.Join(names, " "))
+	}
+	if len(kernel) > 0 {
+		commands = append(commands, "rpm-ostree override remove kernel kernel-core kernel-modules kernel-modules-core kernel-modules-extra --install "+strings.Join(kernel, " --install "))
+	}
+	if len(commands) == 0 {
+		return nil, nil
+	}
+	repository := `printf '[dayone-extensions]\nname=extensions\nbaseurl=file://` + packagesIn + `\nenabled=1\ngpgcheck=0\n' >` + repositoryFile
+	all := append([]string{repository}, commands...)
+	all = append(all, "rm "+repositoryFile, "ostree container commit")
+	return []string{"RUN --mount=type=bind,from=" + Extensions + ",source=/,target=" + mountedAt + " " + strings.Join(all, " && ")}, nil
+}
+
+func invalid(path, message string) error {
+	return &report.Invalid{Findings: []report.Finding{{Severity: report.Error, Path: path, Rule: "extensions", Message: message, Next: "use one that the extensions image has"}}}
+}

@@ -1,0 +1,4 @@
+// Package containerfile reads, checks and composes Containerfiles with the parser that buildah itself uses.
+//
+//	text -> File (stages, instructions, lines) -> Lint -> findings; -> Plan (append or run) ; -> Compose (stages in front, line map)
+package containerfile

@@ -1,0 +1,221 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/build/basetree"
+	"dayone.dev/dayone/build/configlayer"
+	"dayone.dev/dayone/build/containerfile"
+	"dayone.dev/dayone/installconfig/report"
+)
+
+// History texts of the layers that this program makes itself.
+const (
+	createdByConfig = "dayone: rendered config"
+	trustTarget     = "/etc/pki/ca-trust/source/anchors/dayone-additional-trust-bundle.pem"
+)
+
+// make builds the image with the engine that fits and pushes it under its tag.
+func (w *work) make(ctx context.Context) (*appendengine.Pushed, error) {
+	plan, reason := w.plan()
+	w.result.Reason = reason
+	switch engine := w.r.Options.Engine; {
+	case engine == EngineAppend && plan == nil:
+		return nil, &Failure{Class: ClassUser, Step: "request", Message: "the append engine cannot build this: " + reason, Next: "let the engine be chosen, or take the instruction out"}
+	case engine == EngineBuildah && plan != nil:
+		plan, w.result.Reason = nil, "the request asks for it"
+	}
+	if plan != nil {
+		w.result.Engine = EngineAppend
+		return w.append(ctx, plan)
+	}
+	w.result.Engine = EngineBuildah
+	return w.contain(ctx)
+}
+
+// plan says whether the image can be appended; a nil plan comes with the reason against it.
+func (w *work) plan() (*containerfile.Append, string) {
+	switch {
+	case w.r.needsExtensions():
+		return nil, "the config asks for extensions or another kernel"
+	case w.file == nil:
+		return &containerfile.Append{}, "there is no Containerfile"
+	}
+	return w.file.PlanAppend(w.base.Config.Config.Env)
+}
+
+func (w *work) labels() map[string]string {
+	return map[string]string{
+		LabelAddress: w.address, LabelRenderedConfig: w.r.Config.Name, LabelConfigHash: w.hash, LabelPool: w.r.Pool,
+		LabelBaseDigest: w.result.Inputs.Base,
+	}
+}
+
+func (w *work) configLayers() []appendengine.Layer {
+	if w.layer.Empty() {
+		return nil
+	}
+	return []appendengine.Layer{{Blob: w.layer.Gzip(), DiffID: w.layer.DiffID, CreatedBy: createdByConfig}}
+}
+
+// append makes the image without a container.
+func (w *work) append(ctx context.Context, plan *containerfile.Append) (*appendengine.Pushed, error) {
+	change := w.change()
+	change.Layers = w.configLayers()
+	change.Env, change.Empty = plan.Env, plan.Empty
+	maps.Copy(change.Labels, plan.Labels)
+	maps.Copy(change.Labels, w.labels()) // ours win: a node trusts them
+	copied, err := w.copied(plan.Files)
+	if err != nil {
+		return nil, err
+	}
+	change.Layers = append(change.Layers, copied...)
+	w.enter("push")
+	pushed, err := w.client.Append(ctx, w.base, w.r.Target, Tag(w.address), change)
+	if err != nil {
+		return nil, registryFailure("push", err)
+	}
+	return pushed, nil
+}
+
+func (w *work) change() appendengine.Change {
+	return appendengine.Change{Labels: w.labels(), Created: w.time, Base: w.result.Inputs.Base, BaseLayers: len(w.base.Manifest.Layers)}
+}
+
+// copied makes a layer of each COPY with inline files, as a container build does.
+func (w *work) copied(files []containerfile.CopiedFile) ([]appendengine.Layer, error) {
+	tree, err := w.withConfig()
+	if err != nil {
+		return nil, err
+	}
+	var out []appendengine.Layer
+	for start := 0; start < len(files); {
+		end := start
+		var entries []configlayer.Entry
+		for ; end < len(files) && files[end].Line == files[start].Line; end++ {
+			f := files[end]
+			at, err := tree.Resolve(f.Path)
+			if err != nil {
+				return nil, &Failure{Class: ClassUser, Step: "containerfile", Line: f.Line, Instruction: f.Instruction, Message: err.Error(), Next: "choose another path"}
+			}
+			if known, ok := tree.Lookup(at); ok && known.Kind == basetree.Directory {
+				return nil, &Failure{Class: ClassUser, Step: "containerfile", Line: f.Line, Instruction: f.Instruction,
+					Message: f.Path + " is a directory", Next: "end the destination with / to copy into it"}
+			}
+			entries = append(entries, configlayer.Entry{Path: at, Kind: basetree.Regular, Mode: f.Mode, UID: f.UID, GID: f.GID, Content: f.Content})
+		}
+		layer, err := configlayer.Pack(entries, tree, w.time)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, appendengine.Layer{Blob: layer.Gzip(), DiffID: layer.DiffID, CreatedBy: "/bin/sh -c #(nop) " + files[start].Instruction})
+		start = end
+	}
+	return out, nil
+}
+
+// withConfig is the tree that the user's instructions see.
+func (w *work) withConfig() (*basetree.Tree, error) {
+	tree := &basetree.Tree{Entries: maps.Clone(w.tree.Entries), Contents: w.tree.Contents}
+	if tree.Entries == nil {
+		tree.Entries = map[string]basetree.Entry{}
+	}
+	for _, e := range w.layer.Entries {
+		if e.Whiteout {
+			delete(tree.Entries, e.Path)
+			continue
+		}
+		tree.Entries[e.Path] = basetree.Entry{Kind: e.Kind, Mode: e.Mode, UID: e.UID, GID: e.GID, Link: e.Link}
+	}
+	return tree, nil
+}
+
+// contain pushes base and config as the image configs, lets the container engine build on it, and seals the outcome: labels set,
+// names of registries taken out, tagged.
+func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
+	if w.b.o.Engine == nil {
+		return nil, &Failure{Class: ClassInfrastructure, Step: "containerfile", Message: "this program has no engine that runs containers", Next: "use a Containerfile with LABEL, ENV and COPY of inline files only"}
+	}
+	w.enter("push")
+	configs, err := w.client.Append(ctx, w.base, w.r.Target, "", appendengine.Change{
+		Layers: w.configLayers(), Created: w.time, Base: w.result.Inputs.Base, BaseLayers: len(w.base.Manifest.Layers)})
+	if err != nil {
+		return nil, registryFailure("push", err)
+	}
+	job, err := w.job(configs)
+	if err != nil {
+		return nil, err
+	}
+	w.enter("containerfile")
+	built, err := w.b.o.Engine.BuildContainer(ctx, job)
+	w.result.Log, w.result.CacheHits = built.Log, built.CacheHits
+	if err != nil {
+		return nil, err
+	}
+	w.result.Steps = append(w.result.Steps, built.Steps...)
+	w.enter("seal")
+	image, err := w.client.Read(ctx, w.r.Target+"@"+built.Digest, w.r.platform())
+	if err != nil {
+		return nil, registryFailure("seal", err)
+	}
+	pushed, err := w.client.Append(ctx, image, w.r.Target, Tag(w.address), w.change())
+	if err != nil {
+		return nil, registryFailure("seal", err)
+	}
+	return pushed, nil
+}
+
+func (w *work) job(configs *appendengine.Pushed) (ContainerJob, error) {
+	composed, err := containerfile.Compose(w.r.Containerfile, containerfile.Additions{
+		Extensions: w.r.Config.Spec.Extensions, KernelType: w.r.Config.Spec.KernelType,
+	})
+	if err != nil {
+		if len(report.Of(err)) > 0 {
+			return ContainerJob{}, refused("config", err, "")
+		}
+		return ContainerJob{}, err
+	}
+	contexts := map[string]Image{}
+	maps.Copy(contexts, w.r.Options.Contexts)
+	contexts[containerfile.Base] = Image{Reference: w.base.Ref.String()}
+	contexts[composed.ConfigsContext] = Image{Reference: configs.Image.Ref.String()}
+	if w.r.Extensions != nil {
+		contexts[containerfile.Extensions] = *w.r.Extensions
+	}
+	job := ContainerJob{
+		Address: w.address, Contexts: contexts, Containerfile: composed.Text, Skip: composed.Skip, Target: w.r.Target,
+		Platform: w.r.platform(), Docker: w.base.MediaType == types.DockerManifestSchema2, Created: w.time.Unix(),
+		Registry: w.r.Registry, Options: w.r.Options, Progress: w.b.o.Progress,
+	}
+	if len(w.r.TrustBundle) > 0 {
+		file, err := w.trustFile()
+		if err != nil {
+			return ContainerJob{}, err
+		}
+		job.Options.Mounts = append(job.Options.Mounts, Mount{Source: file, Target: trustTarget})
+	}
+	return job, nil
+}
+
+// trustFile puts the bundle where RUN can have it mounted.
+func (w *work) trustFile() (string, error) {
+	if w.b.o.StateDir == "" {
+		return "", &Failure{Class: ClassInfrastructure, Step: "containerfile", Message: "a trust bundle needs a state directory", Next: "give one"}
+	}
+	dir := filepath.Join(w.b.o.StateDir, "trust")
+	file := filepath.Join(dir, hash(w.r.TrustBundle)+".pem")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("write trust bundle: %w", err)
+	}
+	if err := os.WriteFile(file, w.r.TrustBundle, 0o644); err != nil {
+		return "", fmt.Errorf("write trust bundle: %w", err)
+	}
+	return file, nil
+}
