@@ -1,10 +1,13 @@
 package manifests
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -96,14 +99,8 @@ func keep[T any](pick func(*Set) *[]Item[*T], known func([]byte) []string) store
 // machineConfigKeys returns the keys of a MachineConfig's spec that its type does not have. Only the spec is looked at: what is under
 // config belongs to Ignition.
 func machineConfigKeys(raw []byte) []string {
-	var outer struct {
-		Spec map[string]ignored `json:"spec"`
-	}
-	if json.Unmarshal(raw, &outer) != nil {
-		return nil
-	}
 	var unknown []string
-	for key := range outer.Spec {
+	for _, key := range specKeys(raw) {
 		switch key {
 		case "osImageURL", "baseOSExtensionsContainerImage", "config", "kernelArguments", "extensions", "fips", "kernelType":
 		default:
@@ -113,11 +110,33 @@ func machineConfigKeys(raw []byte) []string {
 	return unknown
 }
 
-// ignored skips a JSON value without keeping it.
-type ignored struct{}
+// specKeys lists the keys of a document's spec.
+func specKeys(raw []byte) []string {
+	if t, ok := parseTree(raw); ok {
+		return t.keys("spec")
+	}
+	var outer struct {
+		Spec map[string]json.RawMessage `json:"spec"`
+	}
+	if json.Unmarshal(raw, &outer) != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(outer.Spec))
+}
 
-// UnmarshalJSON accepts any value.
-func (ignored) UnmarshalJSON([]byte) error { return nil }
+// readHeader reads a document's type and name; documents that came from YAML begin with both parts of the type.
+func readHeader(raw []byte) (header, error) {
+	var h header
+	if rest, ok := bytes.CutPrefix(raw, []byte(`{"apiVersion":"`)); ok {
+		version, rest, _ := bytes.Cut(rest, []byte(`","kind":"`))
+		kind, _, closed := bytes.Cut(rest, []byte(`"`))
+		if closed && bytes.IndexAny(version, `"\\`) < 0 && bytes.IndexByte(kind, '\\') < 0 {
+			h.APIVersion, h.Kind = string(version), string(kind)
+			return h, nil
+		}
+	}
+	return h, kjson.UnmarshalCaseSensitivePreserveInts(raw, &h)
+}
 
 // decode adds one document to the set. Kinds that are not read are listed in Skipped.
 func decode(s *Set, kinds map[string]store, doc document, at Origin) error {
@@ -131,8 +150,8 @@ func decode(s *Set, kinds map[string]store, doc document, at Origin) error {
 	if string(raw) == "null" {
 		return nil
 	}
-	var h header
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &h); err != nil {
+	h, err := readHeader(raw)
+	if err != nil {
 		return typeFinding(err, at)
 	}
 	if h.Kind == "" || h.APIVersion == "" {
@@ -142,6 +161,8 @@ func decode(s *Set, kinds map[string]store, doc document, at Origin) error {
 	}
 	into, ok := kinds[h.APIVersion+" "+h.Kind]
 	if !ok {
+		// The quick header has no name, and a kind that is not read may have anything in its metadata.
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(raw, &h)
 		s.Skipped = append(s.Skipped, Item[TypeName]{Object: TypeName{h.APIVersion, h.Kind, h.Metadata.Name}, Origin: at})
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 )
 
 // Scheme returns a new registry of the API types that this package reads and writes.
@@ -37,19 +36,19 @@ func Marshal(obj any) ([]byte, error) {
 			return marshalAs(object, kinds[0])
 		}
 	}
-	raw, err := yaml.Marshal(obj)
+	return marshal(obj)
+}
+
+func marshal(obj any) ([]byte, error) {
+	raw, err := MarshalJSON(obj)
 	if err != nil {
-		return nil, fmt.Errorf("write %T as YAML: %w", obj, err)
+		return nil, err
 	}
-	return raw, nil
+	return YAML(raw)
 }
 
 func marshalAs(object runtime.Object, kind schema.GroupVersionKind) ([]byte, error) {
 	named := object.DeepCopyObject()
 	named.GetObjectKind().SetGroupVersionKind(kind)
-	raw, err := yaml.Marshal(named)
-	if err != nil {
-		return nil, fmt.Errorf("write %s as YAML: %w", kind.Kind, err)
-	}
-	return raw, nil
+	return marshal(named)
 }

@@ -11,12 +11,15 @@ import (
 )
 
 // Encode writes a config as JSON without anything empty: no null, no empty object, no empty list. That is the form in which MCO keeps
-// configs in MachineConfigs, and the rendered name depends on it.
-func Encode(c ign35.Config) ([]byte, error) { return EncodeAny(c) }
+// configs in MachineConfigs, and the rendered name depends on it. size is the expected length in bytes, 0 if unknown.
+func Encode(c ign35.Config, size int) ([]byte, error) { return encode(c, size) }
 
 // EncodeAny is Encode for a config of any 3.x version.
-func EncodeAny(config any) ([]byte, error) {
+func EncodeAny(config any) ([]byte, error) { return encode(config, 0) }
+
+func encode(config any, size int) ([]byte, error) {
 	var b bytes.Buffer
+	b.Grow(size + size/8)
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	w := encoder{b: &b, json: e}

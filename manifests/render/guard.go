@@ -26,14 +26,26 @@ func SupportedExtensions() []string {
 	return []string{"ipsec", "kerberos", kernelDevel, "sandboxed-containers", "sysstat", "two-node-ha", "usbguard"}
 }
 
-// parsed keeps each component's Ignition config, read once however many pools select it.
+// parsed keeps each component's Ignition config, read once however many pools select it, and forgotten after the last of them.
 type parsed struct {
 	configs map[*mcfgv1.MachineConfig]ign35.Config
 	guarded map[*mcfgv1.MachineConfig]bool
+	// wanted counts the pools that have still to use a component.
+	wanted map[*mcfgv1.MachineConfig]int
 }
 
 func newParsed() *parsed {
-	return &parsed{configs: map[*mcfgv1.MachineConfig]ign35.Config{}, guarded: map[*mcfgv1.MachineConfig]bool{}}
+	return &parsed{configs: map[*mcfgv1.MachineConfig]ign35.Config{}, guarded: map[*mcfgv1.MachineConfig]bool{}, wanted: map[*mcfgv1.MachineConfig]int{}}
+}
+
+// use returns a component's config, empty when it has none, and forgets it if no other pool wants it.
+func (p *parsed) use(c *mcfgv1.MachineConfig) ign35.Config {
+	config := p.configs[c]
+	config.Ignition.Version = machineconfig.Version
+	if p.wanted[c]--; p.wanted[c] <= 0 {
+		delete(p.configs, c)
+	}
+	return config
 }
 
 // guard checks the versions and each selected component, as MCO does before merging. Findings of a component come once.

@@ -14,8 +14,7 @@ import (
 
 // merged is a pool's spec with what is worth knowing about its making.
 type merged struct {
-	spec   mcfgv1.MachineConfigSpec
-	config ign35.Config
+	spec mcfgv1.MachineConfigSpec
 	// imageFrom names the MachineConfig that set osImageURL last, "" for the default.
 	imageFrom string
 	// layered says that osImageURL is a pre-built layered image.
@@ -28,6 +27,7 @@ func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []
 		out    merged
 		config machineconfig.Merger
 		image  *manifests.Item[*mcfgv1.MachineConfig]
+		size   int
 	)
 	out.spec = mcfgv1.MachineConfigSpec{
 		OSImageURL:                     w.controller.Object.Spec.BaseOSContainerImage,
@@ -36,11 +36,8 @@ func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []
 	}
 	for i := range selected {
 		c := selected[i].Object
-		parsed, ok := w.parsed.configs[c]
-		if !ok {
-			parsed.Ignition.Version = machineconfig.Version
-		}
-		config.Add(parsed)
+		config.Add(w.parsed.use(c))
+		size += len(c.Spec.Config.Raw)
 		out.spec.KernelArguments = append(out.spec.KernelArguments, c.Spec.KernelArguments...)
 		out.spec.Extensions = append(out.spec.Extensions, c.Spec.Extensions...)
 		out.spec.FIPS = out.spec.FIPS || c.Spec.FIPS
@@ -65,9 +62,9 @@ func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []
 		place.Next = "remove the extension " + kernelDevel + " or the kernel type"
 		w.report.Errorf(place, "pool %s: the extension %s does not go with kernel type %s", pool.Object.Name, kernelDevel, out.spec.KernelType)
 	}
-	out.config = config.Result()
-	w.checkContents(pool, out.config)
-	raw, err := machineconfig.Encode(out.config)
+	result := config.Result()
+	w.checkContents(pool, result)
+	raw, err := machineconfig.Encode(result, size)
 	if err != nil {
 		w.report.Errorf(pool.Origin.At("", "serialisation"), "pool %s: %s", pool.Object.Name, err)
 	}

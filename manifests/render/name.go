@@ -3,11 +3,12 @@ package render
 import (
 	"crypto/md5" //nolint:gosec // the name's hash is MCO's; nothing relies on its strength
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
+	"hash"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/manifests"
 )
 
 // salt is what MCO hashes before the spec (pkg/controller/render/hash.go), in hexadecimal.
@@ -18,20 +19,21 @@ const salt = "107ccee48b38afaf4fe586769d9ad36e195d2ffdac6a2507" +
 
 // specHash is the second half of a rendered MachineConfig's name: the MD5 of the salt and of the spec as YAML.
 func specHash(spec mcfgv1.MachineConfigSpec) (string, error) {
-	raw, err := json.Marshal(spec)
+	raw, err := manifests.MarshalJSON(spec)
 	if err != nil {
-		return "", fmt.Errorf("write spec as JSON: %w", err)
+		return "", err
 	}
-	text, err := yaml.JSONToYAML(raw)
-	if err != nil {
-		return "", fmt.Errorf("write spec as YAML: %w", err)
-	}
-	hash := md5.New() //nolint:gosec // see the import
 	prefix, err := hex.DecodeString(salt)
 	if err != nil {
 		return "", fmt.Errorf("decode salt: %w", err)
 	}
-	hash.Write(prefix)
-	hash.Write(text)
-	return hex.EncodeToString(hash.Sum(nil)), nil
+	sum, err := manifests.HashYAML(raw, func() hash.Hash {
+		salted := md5.New() //nolint:gosec // see the import
+		salted.Write(prefix)
+		return salted
+	})
+	if err != nil {
+		return "", fmt.Errorf("write spec as YAML: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -86,7 +86,9 @@ func matching(pool *mcfgv1.MachineConfigPool, components []manifests.Item[*mcfgv
 			second = append(second, c)
 		}
 	}
-	byName := func(a, b manifests.Item[*mcfgv1.MachineConfig]) int { return strings.Compare(a.Object.Name, b.Object.Name) }
+	byName := func(a, b manifests.Item[*mcfgv1.MachineConfig]) int {
+		return strings.Compare(a.Object.Name, b.Object.Name)
+	}
 	slices.SortStableFunc(first, byName)
 	slices.SortStableFunc(second, byName)
 	return append(first, second...), nil

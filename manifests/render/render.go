@@ -37,8 +37,9 @@ func Render(set *manifests.Set, o Options) (*Result, error) {
 	}
 	result := &Result{Components: w.components}
 	sources := references(w.components)
-	for _, pool := range pools {
-		config := w.pool(pool)
+	selections := w.selections(pools)
+	for i, pool := range pools {
+		config := w.pool(pool, selections[i])
 		if config == nil {
 			continue
 		}
@@ -111,10 +112,25 @@ func (w *work) checkNames(pools []manifests.Item[*mcfgv1.MachineConfigPool]) {
 	}
 }
 
+// selections selects for every pool and counts how many pools want each component.
+func (w *work) selections(pools []manifests.Item[*mcfgv1.MachineConfigPool]) [][]manifests.Item[*mcfgv1.MachineConfig] {
+	var out [][]manifests.Item[*mcfgv1.MachineConfig]
+	for _, pool := range pools {
+		selected := w.selectComponents(pool)
+		for _, c := range selected {
+			w.parsed.wanted[c.Object]++
+		}
+		out = append(out, selected)
+	}
+	return out
+}
+
 // pool renders one pool, nil when it was refused.
-func (w *work) pool(pool manifests.Item[*mcfgv1.MachineConfigPool]) *mcfgv1.MachineConfig {
+func (w *work) pool(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []manifests.Item[*mcfgv1.MachineConfig]) *mcfgv1.MachineConfig {
 	before := len(w.report.Findings)
-	selected := w.selectComponents(pool)
+	if len(selected) == 0 {
+		return nil // refused before
+	}
 	w.guard(selected)
 	if refusedSince(w.report, before) {
 		return nil

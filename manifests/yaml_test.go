@@ -1,0 +1,75 @@
+package manifests
+
+import (
+	"crypto/md5"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+// sameAsLibrary checks that YAML writes what the library writes, or fails where it fails.
+func sameAsLibrary(t *testing.T, raw []byte) {
+	t.Helper()
+	want, wantErr := yaml.JSONToYAML(raw)
+	got, err := YAML(raw)
+	if wantErr != nil {
+		require.Error(t, err)
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
+func TestYAMLWritesWhatTheLibraryWrites(t *testing.T) {
+	text := func(s string) string {
+		raw, err := json.Marshal(s)
+		require.NoError(t, err)
+		return string(raw)
+	}
+	for _, s := range []string{
+		"", "plain", "50-perf-1", "00-master", "2x", "2001-01-01t00:00:00z", "9-s:", "7 s", "/etc/path", "y", "No", "null", "Null", "~", "12", "1_000", "0x1f", "1:30", "2026-01-02", "3.5.0", "a: b", "a:", "a #b", "#a", "-a", "- a", "data:,a%0A",
+		" a", "a ", "a\tb", "a\nb", "a\nb\n", "a\nb\n\n", "\na\n", "a\n b\n", "a \nb\n", "a\n\nb\n", "[Unit]\nDescription=x\n\n[Install]\nWantedBy=a\n", "<>&\n", "<a>&b",
+		strings.Repeat("word ", 40), strings.Repeat("x", 400), "key=" + strings.Repeat("value  ", 30), "quote\"d", "back\\slash", "back\\nslash\n", "it's", "é", "\u0085", "\u2028", "\uffff", "\x7f",
+		"---", "--- a", "...", "a: b\nc: d\n", "? a", "* a", "a\r\nb\r\n", "{a}", "[a]", "a,b", "@a", "%a", "!a", "|", ">", "&a", "'a'", "\"a\"", "=", "<<", ".inf", "+1", "1e3", "0b1", "off\n",
+	} {
+		for _, frame := range []string{`{"a":%}`, `{"a":{"b":%}}`, `{"a":[%]}`, `{"a":[{"b":%,"c":[%,%]}]}`, `{"kernelArguments":["x",%],"config":{"storage":{"files":[{"path":%}]}}}`, `[%]`, `{"k":[[%]]}`} {
+			sameAsLibrary(t, []byte(strings.ReplaceAll(frame, "%", text(s))))
+		}
+		if raw := text(s); len(s) > 0 {
+			sameAsLibrary(t, []byte(`{"z":1,`+raw+`:"v","A":true,"a/b.c-d":null,"e":{},"f":[],"g":-12,"h":1.5,"i":12345678901234567890}`))
+		}
+	}
+}
+
+func TestYAMLLeavesUnusualDocumentsToTheLibrary(t *testing.T) {
+	for _, raw := range []string{`{}`, `[]`, `"a"`, `1`, `null`, `{"a":1,"a":2}`, `{"a":01}`, `{"a":1`, `{"a":-0}`, `{"a1":1,"a10":2,"a9":3}`, `{"a":"\ud83d\ude00"}`, `{"a":"\u0041"}`, `{"a":"\/"}`,
+		strings.Repeat(`{"a":`, 80) + "1" + strings.Repeat("}", 80)} {
+		sameAsLibrary(t, []byte(raw))
+	}
+}
+
+func FuzzYAML(f *testing.F) {
+	f.Add([]byte(`{"a":["b",{"c":"d e","f":"g\nh\n"}],"i":"y"}`))
+	f.Add([]byte(`{"contents":{"source":"data:,a"},"kernelArguments":["a b","c\u003c"]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) > 4096 || !json.Valid(raw) {
+			t.Skip("no JSON")
+		}
+		if _, ok := parseTree(raw); !ok {
+			return // the library's word anyway
+		}
+		want, wantErr := yaml.JSONToYAML(raw)
+		got, err := YAML(raw)
+		assert.Equal(t, wantErr == nil, err == nil)
+		assert.Equal(t, string(want), string(got))
+		sum, err := HashYAML(raw, md5.New)
+		if err == nil {
+			whole := md5.Sum(got)
+			assert.Equal(t, whole[:], sum.Sum(nil))
+		}
+	})
+}
