@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"dayone.dev/dayone/registry/layout"
 )
 
@@ -18,7 +20,7 @@ const (
 	sendPiece    = 1 << 20
 )
 
-func (s *service) blob(w http.ResponseWriter, r *http.Request, rt route) {
+func (s *service) blob(w http.ResponseWriter, r *http.Request, rt route, acc *account) {
 	d, err := layout.ParseDigest(rt.ref)
 	if err != nil {
 		errDigestInvalid.with(err.Error()).write(w)
@@ -38,20 +40,9 @@ func (s *service) blob(w http.ResponseWriter, r *http.Request, rt route) {
 		errMethod.write(w)
 		return
 	}
-	h := w.Header()
-	h["Docker-Content-Digest"] = []string{string(d)}
-	h["Etag"] = []string{`"` + string(d) + `"`}
-	h["Content-Type"] = octetStream
-	h["Cache-Control"] = forever
+	blobHeaders(w, d)
 	if r.Method == http.MethodHead {
-		size, err := s.store.StatBlob(rt.name, d)
-		if err != nil {
-			s.fail(w, r, err, unknown)
-			return
-		}
-		h["Content-Length"] = []string{strconv.FormatInt(size, 10)}
-		h["Accept-Ranges"] = acceptRanges
-		w.WriteHeader(http.StatusOK)
+		s.headBlob(w, r, rt, d, acc.role == RolePush && !s.readOnly.Load())
 		return
 	}
 	b, err := s.store.OpenBlob(rt.name, d)
@@ -63,6 +54,30 @@ func (s *service) blob(w http.ResponseWriter, r *http.Request, rt route) {
 	out := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w)}
 	http.ServeContent(out, r, "", time.Time{}, b.File)
 	s.metrics.sent.Add(float64(out.sent))
+}
+
+func blobHeaders(w http.ResponseWriter, d digest.Digest) {
+	h := w.Header()
+	h["Docker-Content-Digest"] = []string{string(d)}
+	h["Etag"] = []string{`"` + string(d) + `"`}
+	h["Content-Type"] = octetStream
+	h["Cache-Control"] = forever
+}
+
+// headBlob tells whether a blob is there. A pusher takes yes for an answer and does not send it, so it is kept from collection.
+func (s *service) headBlob(w http.ResponseWriter, r *http.Request, rt route, d digest.Digest, pusher bool) {
+	size, err := s.store.StatBlob(rt.name, d)
+	if err == nil && pusher {
+		err = s.store.Touch(rt.name, d)
+	}
+	if err != nil {
+		s.fail(w, r, err, errBlobUnknown.with(map[string]string{"digest": rt.ref}))
+		return
+	}
+	h := w.Header()
+	h["Content-Length"] = []string{strconv.FormatInt(size, 10)}
+	h["Accept-Ranges"] = acceptRanges
+	w.WriteHeader(http.StatusOK)
 }
 
 var (

@@ -46,6 +46,7 @@ type Server struct {
 	lock    *os.File
 	ln      net.Listener
 	http    *http.Server
+	fresh   freshConns
 	errs    chan error
 	served  chan struct{}
 }
@@ -105,11 +106,29 @@ func (s *Server) openStorage() error {
 		return err
 	}
 	svc.metrics = newMetrics(svc.store.Used)
+	checked, err := svc.store.Check()
+	if err != nil {
+		return fmt.Errorf("check registry root: %w", err)
+	}
+	if len(checked.Repaired)+len(checked.Removed) > 0 {
+		s.log.WithFields(logrus.Fields{"repaired": checked.Repaired, "removed": checked.Removed}).Warn("registry root was mended after a crash")
+	}
 	if svc.upstream, err = newUpstream(s.o.Root, secret, s.log); err != nil {
 		return err
 	}
 	s.service = svc
 	return nil
+}
+
+// Collect removes unreferenced blobs while the server runs: pulls go on, pushes wait for its end.
+func (s *Server) Collect(ctx context.Context, o layout.CollectOptions) (layout.CollectReport, error) {
+	s.mu.Lock()
+	svc := s.service
+	s.mu.Unlock()
+	if svc == nil {
+		return layout.CollectReport{}, errors.New("collect garbage: the registry does not run")
+	}
+	return svc.store.Collect(ctx, o)
 }
 
 func (s *Server) listen() error {
@@ -129,7 +148,7 @@ func (s *Server) listen() error {
 	s.ln = ln
 	s.http = &http.Server{
 		Handler: s.service, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: newErrorLog(s.log),
+		ErrorLog: newErrorLog(s.log), ConnState: s.fresh.track,
 	}
 	s.served = make(chan struct{})
 	go s.serve(s.http, ln, config, s.served)
@@ -184,6 +203,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if s.http == nil {
 		return nil
 	}
+	s.fresh.shut()
+	defer s.fresh.open()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("stop registry: %w", err), s.http.Close())
@@ -196,7 +217,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) release() error {
 	var errs []error
 	if s.service != nil {
-		errs = append(errs, s.service.upstream.close())
+		errs = append(errs, s.service.upstream.close(), s.service.store.Close())
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())

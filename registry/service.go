@@ -55,17 +55,17 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.metrics.requests[rt.end].Inc()
-	s.dispatch(w, r, rt)
+	s.dispatch(w, r, rt, acc)
 }
 
 var apiVersion = []string{"registry/2.0"}
 
-func (s *service) dispatch(w http.ResponseWriter, r *http.Request, rt route) {
+func (s *service) dispatch(w http.ResponseWriter, r *http.Request, rt route, acc *account) {
 	switch rt.end {
 	case endManifest:
 		s.manifest(w, r, rt)
 	case endBlob:
-		s.blob(w, r, rt)
+		s.blob(w, r, rt, acc)
 	case endUploads, endUpload:
 		s.upload(w, r, rt)
 	case endReferrers:

@@ -178,6 +178,17 @@ func (s *Store) link(repo string, d, target digest.Digest) error {
 	return nil
 }
 
+// Touch marks a blob of a repository as used now: a client that found it there will not push it again.
+func (s *Store) Touch(repo string, d digest.Digest) error {
+	s.maintenance.RLock()
+	defer s.maintenance.RUnlock()
+	target, err := readLink(s.layerLink(repo, d))
+	if err != nil {
+		return fmt.Errorf("touch blob %s of %s: %w", d, repo, err)
+	}
+	return s.touch(target)
+}
+
 // touch marks a blob as used now, so that Collect leaves it to the push that has seen it.
 func (s *Store) touch(d digest.Digest) error {
 	now := time.Now()
