@@ -34,6 +34,7 @@ func Lint(text string, o LintOptions) (*File, []report.Finding) {
 	l := &linter{o: o}
 	if n := utf8.RuneCountInString(text); n > MaxLength {
 		l.refuse(0, "containerfile-length", "move files into an image and use COPY --from", "%d characters; the API allows %d", n, MaxLength)
+		return nil, l.report.Findings
 	}
 	file, err := Parse(text)
 	var syntax *SyntaxError

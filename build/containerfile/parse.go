@@ -3,6 +3,7 @@ package containerfile
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/openshift/imagebuilder/dockerfile/command"
@@ -112,15 +113,14 @@ func stage(from Instruction) Stage {
 	return s
 }
 
-// errorLine finds the line of a parser's error, which has none: the first line after which the same error comes.
+// errorLine finds the line of a parser's error, which has none: the first line after which the same error comes. From there on it
+// comes for every longer part, so a binary search will do.
 func errorLine(text string, want error) int {
 	lines := strings.Split(text, "\n")
-	for n := 1; n < len(lines); n++ {
-		if _, err := parser.Parse(strings.NewReader(strings.Join(lines[:n], "\n"))); err != nil && err.Error() == want.Error() {
-			return n
-		}
-	}
-	return len(lines)
+	return 1 + sort.Search(len(lines)-1, func(n int) bool {
+		_, err := parser.Parse(strings.NewReader(strings.Join(lines[:n+1], "\n")))
+		return err != nil && err.Error() == want.Error()
+	})
 }
 
 // known tells whether buildah has the instruction.

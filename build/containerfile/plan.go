@@ -63,6 +63,9 @@ func (f *File) PlanAppend(env []string) (plan *Append, reason string) {
 			if len(in.Heredocs) == 0 || len(in.Heredocs) != len(in.Args)-1 {
 				return nil, fmt.Sprintf("line %d copies from a build context", in.Line)
 			}
+			if !path.IsAbs(in.Args[len(in.Args)-1]) {
+				return nil, fmt.Sprintf("line %d has a relative destination", in.Line)
+			}
 		default:
 			return nil, fmt.Sprintf("line %d is %s", in.Line, in.Keyword)
 		}
@@ -119,9 +122,6 @@ func (c *collector) Copy(_ []string, copies ...imagebuilder.Copy) error {
 			if mode, err = strconv.ParseInt(cp.Chmod, 8, 32); err != nil {
 				return fmt.Errorf("line %d: --chmod=%s: %w", c.line, cp.Chmod, errNeedsContainer)
 			}
-		}
-		if !path.IsAbs(cp.Dest) {
-			return fmt.Errorf("line %d: relative destination: %w", c.line, errNeedsContainer)
 		}
 		for _, f := range cp.Files {
 			dest := cp.Dest

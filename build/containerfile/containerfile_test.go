@@ -1,0 +1,171 @@
+package containerfile_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/build/containerfile"
+	"dayone.dev/dayone/installconfig/report"
+)
+
+func TestLint(t *testing.T) {
+	type want struct {
+		line     int
+		rule     string
+		severity report.Severity
+	}
+	refused := func(line int, rule string) []want { return []want{{line, rule, report.Error}} }
+	warned := func(line int, rule string) []want { return []want{{line, rule, report.Warning}} }
+	for name, c := range map[string]struct {
+		text string
+		want []want
+	}{
+		"the usual one is fine":                        {"FROM configs\nRUN dnf install -y x && ostree container commit\n", nil},
+		"stages, heredocs, mounts and ARG are fine":    {"ARG V=1\nFROM quay.io/x/y@sha256:" + strings.Repeat("a", 64) + " AS tools\nRUN <<EOF\nmake\nEOF\nFROM configs\nARG V\nCOPY --from=tools /a /usr/bin/a\nRUN --mount=type=cache,target=/var/cache/x --mount=type=bind,from=tools,target=/t true\nCOPY <<'EOF' /etc/a\n$V\nEOF\n", nil},
+		"an earlier stage may start from base":         {"FROM base AS tools\nRUN true\nFROM configs\nCOPY --from=tools /a /usr/a\n", nil},
+		"a final stage on a stage on configs is fine":  {"FROM configs AS one\nRUN true\nFROM one\nRUN true\n", nil},
+		"nothing at all":                               {"", refused(0, "final-stage")},
+		"only comments":                                {"# hello\n", refused(0, "final-stage")},
+		"an instruction before FROM":                   {"RUN true\nFROM configs\n", refused(1, "before-from")},
+		"the final stage is the base":                  {"FROM configs AS a\nFROM base\nRUN true\n", refused(2, "from-configs")},
+		"the final stage is another image":             {"FROM quay.io/a/b@sha256:" + strings.Repeat("a", 64) + "\n", refused(1, "from-configs")},
+		"a stage that takes a given name":              {"FROM base AS configs\nFROM configs\n", []want{{1, "reserved-name", report.Error}, {2, "from-configs", report.Error}}},
+		"an unknown instruction":                       {"FROM configs\n\nINSTALL vim\n", refused(3, "unknown-instruction")},
+		"COPY with one argument":                       {"FROM configs\nCOPY /a\n", refused(2, "arguments")},
+		"RUN with none":                                {"FROM configs\nRUN\n", refused(2, "arguments")},
+		"an unterminated heredoc":                      {"FROM configs\nRUN true\nCOPY <<EOF /etc/a\ntext\n", refused(3, "syntax")},
+		"a bad LABEL":                                  {"FROM configs\nLABEL a\n", refused(2, "syntax")},
+		"too long":                                     {"FROM configs\n# " + strings.Repeat("ä", 4090) + "\n", refused(0, "containerfile-length")},
+		"4096 characters, more bytes, are fine":        {"FROM configs\n# " + strings.Repeat("ä", 4080) + "\n", nil},
+		"COPY from a build context":                    {"FROM configs\nCOPY a.conf /etc/a.conf\n", refused(2, "build-context")},
+		"COPY into /opt":                               {"FROM configs\nCOPY <<EOF /opt/x/a\nb\nEOF\n", refused(2, "machine-directory")},
+		"COPY into /var in an earlier stage is fine":   {"FROM base AS a\nCOPY <<EOF /var/x\nb\nEOF\nFROM configs\n", nil},
+		"COPY of passwd":                               {"FROM configs\nCOPY <<EOF /etc/passwd\nb\nEOF\n", refused(2, "account-file")},
+		"COPY of a preset":                             {"FROM configs\nCOPY <<EOF /etc/systemd/system-preset/1.preset\nb\nEOF\n", warned(2, "preset")},
+		"RUN that writes to /opt":                      {"FROM configs\nRUN mkdir -p /opt/tool && true\n", warned(2, "machine-directory")},
+		"RUN that writes to /var in a heredoc":         {"FROM configs\nRUN <<EOF\necho x > /var/lib/x\nEOF\n", warned(2, "machine-directory")},
+		"RUN that clears a cache is fine":              {"FROM configs\nRUN mkdir -p /var/cache/x && rm -rf /var/cache/x\n", nil},
+		"useradd":                                      {"FROM configs\nRUN true && useradd svc\n", warned(2, "account-command")},
+		"packages without commit":                      {"FROM configs\nRUN rpm-ostree install vim\n", warned(2, "container-commit")},
+		"an image without registry":                    {"FROM fedora:41 AS a\nFROM configs\n", refused(1, "unknown-image")},
+		"COPY --from a stage that is not there":        {"FROM configs\nCOPY --from=tool /a /usr/a\n", refused(2, "unknown-image")},
+		"COPY --from a later stage":                    {"FROM configs AS one\nCOPY --from=two /a /usr/a\nFROM configs AS two\n", refused(2, "unknown-image")},
+		"an image by tag":                              {"FROM quay.io/a/b:latest AS a\nFROM configs\n", warned(1, "unpinned-image")},
+		"a mount from an image by tag":                 {"FROM configs\nRUN --mount=type=bind,from=quay.io/a/b:1,target=/x true\n", warned(2, "unpinned-image")},
+		"ADD of a URL":                                 {"FROM configs\nADD https://example.com/x /usr/share/x\n", warned(2, "unpinned-download")},
+		"ADD of a URL with a checksum is fine":         {"FROM configs\nADD --checksum=sha256:" + strings.Repeat("0", 64) + " https://example.com/x /usr/share/x\n", nil},
+		"a password in ENV":                            {"FROM configs\nENV DB_PASSWORD=hunter22\n", warned(2, "credentials")},
+		"a password as ARG default":                    {"ARG TOKEN=abcdefgh\nFROM configs\n", warned(1, "credentials")},
+		"a password from a variable is fine":           {"FROM configs\nARG P\nRUN tool --password=$P\n", nil},
+		"a secret's path is fine":                      {"FROM configs\nRUN --mount=type=secret,id=s tool --password-file /run/secrets/s\n", nil},
+		"a URL with a password":                        {"FROM configs\nRUN git clone https://me:pw123456@example.com/x /usr/x\n", refused(2, "credentials")},
+		"a private key in a heredoc":                   {"FROM configs\nCOPY <<EOF /etc/key\n-----BEGIN RSA PRIVATE KEY-----\nEOF\n", refused(2, "credentials")},
+		"a pull secret":                                {"FROM configs\nCOPY <<EOF /etc/ps\n{\"auths\":{\"x\":{\"auth\":\"dTpwYXNzd29yZA==\"}}}\nEOF\n", refused(2, "credentials")},
+		"an AWS key":                                   {"FROM configs\nRUN aws AKIAABCDEFGHIJKLMNOP\n", refused(2, "credentials")},
+		"a line after continuation has its own number": {"FROM configs\nRUN a && \\\n    b\n# c\nBAD x\n", refused(5, "unknown-instruction")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, findings := containerfile.Lint(c.text, containerfile.LintOptions{Place: report.Finding{File: "mosc.yaml"}})
+			var got []want
+			for _, f := range findings {
+				got = append(got, want{f.Line, f.Rule, f.Severity})
+				assert.Equal(t, "mosc.yaml", f.File)
+				assert.NotEmpty(t, f.Next)
+				for _, secret := range []string{"hunter22", "pw123456", "dTpwYXNzd29yZA", "AKIAABCD"} {
+					assert.NotContains(t, f.Error(), secret, "a finding does not repeat a secret")
+				}
+			}
+			assert.Equal(t, c.want, got, "%v", findings)
+		})
+	}
+}
+
+func TestLintCountsLinesFromThePlaceOfTheText(t *testing.T) {
+	_, findings := containerfile.Lint("FROM configs\nBAD\n", containerfile.LintOptions{Place: report.Finding{File: "mosc.yaml", Line: 20, Path: "spec.containerFile[0].content"}})
+	require.Len(t, findings, 1)
+	assert.Equal(t, 22, findings[0].Line)
+	assert.Equal(t, "spec.containerFile[0].content", findings[0].Path)
+}
+
+func TestPlanAppend(t *testing.T) {
+	for name, c := range map[string]struct{ text, reason string }{
+		"RUN":                     {"FROM configs\nRUN true\n", "line 2 is RUN"},
+		"two stages":              {"FROM base AS a\nFROM configs\n", "2 stages"},
+		"COPY from a stage":       {"FROM configs\nCOPY --from=base /a /usr/a\n", "line 2 copies from base"},
+		"an owner by name":        {"FROM configs\nCOPY --chown=core <<EOF /etc/a\nb\nEOF\n", "--chown by name"},
+		"a relative destination":  {"FROM configs\nCOPY <<EOF etc/a\nb\nEOF\n", "relative destination"},
+		"USER":                    {"FROM configs\nUSER 0\n", "line 2 is USER"},
+		"another mode by letters": {"FROM configs\nCOPY --chmod=u+x <<EOF /etc/a\nb\nEOF\n", "Error parsing chmod"},
+	} {
+		t.Run(name+" needs a container", func(t *testing.T) {
+			file, err := containerfile.Parse(c.text)
+			require.NoError(t, err)
+			plan, reason := file.PlanAppend(nil)
+			assert.Nil(t, plan)
+			assert.Contains(t, reason, c.reason)
+		})
+	}
+	file, err := containerfile.Parse("FROM configs\nENV A=1 PATH=/x:$PATH\nLABEL l=\"$A two\"\nCOPY --chmod=0755 --chown=3:4 <<EOF <<'RAW' /etc/d/\n$A\nEOF\n$A\nRAW\nCOPY <<E /etc/f\nx\nE\n")
+	require.NoError(t, err)
+	plan, reason := file.PlanAppend([]string{"PATH=/bin"})
+	require.NotNil(t, plan, reason)
+	assert.Equal(t, map[string]string{"l": "1 two"}, plan.Labels)
+	assert.ElementsMatch(t, []string{"PATH=/x:/bin", "A=1"}, plan.Env)
+	require.Len(t, plan.Files, 3)
+	assert.Equal(t, "/etc/d/EOF", plan.Files[0].Path)
+	assert.Equal(t, "1\n", string(plan.Files[0].Content))
+	assert.Equal(t, int64(0o755), plan.Files[0].Mode)
+	assert.Equal(t, 3, plan.Files[0].UID)
+	assert.Equal(t, 4, plan.Files[0].GID)
+	assert.Equal(t, "$A\n", string(plan.Files[1].Content), "a quoted word keeps variables as they are")
+	assert.Equal(t, "/etc/f", plan.Files[2].Path)
+}
+
+func TestCompose(t *testing.T) {
+	plain, err := containerfile.Compose("FROM configs\nRUN x\n", containerfile.Additions{KernelType: "default"})
+	require.NoError(t, err)
+	assert.Equal(t, &containerfile.Composed{Text: "FROM configs\nRUN x\n", ConfigsContext: "configs"}, plain, "without additions the text is untouched")
+
+	full, err := containerfile.Compose("FROM configs\nRUN x\n", containerfile.Additions{Extensions: []string{"usbguard", "kerberos"}, KernelType: "realtime"})
+	require.NoError(t, err)
+	file, err := containerfile.Parse(full.Text)
+	require.NoError(t, err)
+	require.Len(t, file.Stages, 2)
+	assert.Equal(t, full.ConfigsContext, file.Origin(1), "the user's FROM configs is the generated stage")
+	assert.Equal(t, 1, file.Stages[1].Line-full.Skip, "lines can be told back")
+	assert.Contains(t, full.Text, "usbguard krb5-workstation libkadm5")
+	assert.Contains(t, full.Text, "kernel-rt-core")
+
+	for name, add := range map[string]containerfile.Additions{"extension": {Extensions: []string{"games"}}, "kernel type": {KernelType: "slow"}} {
+		_, err := containerfile.Compose("", add)
+		assert.ErrorContains(t, err, "there is no "+name)
+	}
+}
+
+func TestSelect(t *testing.T) {
+	byArch := map[string]string{"NoArch": "any", "ARM64": "arm"}
+	for arch, want := range map[string]string{"arm64": "arm", "amd64": "any"} {
+		got, ok := containerfile.Select(byArch, arch)
+		assert.True(t, ok)
+		assert.Equal(t, want, got)
+	}
+	_, ok := containerfile.Select(map[string]string{"ARM64": "arm"}, "amd64")
+	assert.False(t, ok)
+}
+
+func FuzzLint(f *testing.F) {
+	f.Add("FROM configs\nRUN <<EOF\nx\nEOF\n")
+	f.Add("ARG a\nFROM $a AS b\nCOPY --from=0 <<A <<B /x\nA\nB\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		file, findings := containerfile.Lint(text, containerfile.LintOptions{})
+		if file == nil && len(findings) == 0 {
+			t.Fatal("a text that cannot be parsed needs a finding")
+		}
+		if file != nil {
+			file.PlanAppend(nil)
+		}
+	})
+}
