@@ -144,6 +144,8 @@ type work struct {
 	config types.Config
 	hash   string
 	time   time.Time
+	// lost means that the registry has the image's manifest but not all of its blobs.
+	lost bool
 }
 
 // enter begins a phase and closes the one before.
@@ -233,6 +235,7 @@ func (w *work) reuse(ctx context.Context) (bool, error) {
 		return false, registryFailure("request", err)
 	}
 	if missing != "" {
+		w.lost = true
 		w.b.o.Log.WithField("image", image.Ref.String()).WithField("blob", missing).Warn("an image with this address has lost a blob and is built again")
 		return false, nil
 	}

@@ -44,6 +44,8 @@ type Change struct {
 	// BaseLayers is how many layers come from the base: history and comments above them lose names of registries, so that the
 	// digest does not hang on where the base was pulled from.
 	BaseLayers int
+	// Heal sends blobs that the registry has lost although it has the manifest; else an image that is there is taken as whole.
+	Heal bool
 }
 
 // Pushed is an image in the target repository.
@@ -71,6 +73,11 @@ func (c *Client) Append(ctx context.Context, image *Image, repository, tag strin
 	if tag != "" {
 		ref = repo.Tag(tag)
 	}
+	if change.Heal {
+		if err := c.heal(ctx, repo, next); err != nil {
+			return nil, err
+		}
+	}
 	if err := remote.Write(ref, next, c.options(ctx, nil)...); err != nil {
 		return nil, fmt.Errorf("push image to %s: %w", repo, err)
 	}
@@ -79,6 +86,20 @@ func (c *Client) Append(ctx context.Context, image *Image, repository, tag strin
 		return nil, fmt.Errorf("read back what was pushed: %w", err)
 	}
 	return &Pushed{Digest: digest.String(), Image: back}, nil
+}
+
+// heal offers every blob to the repository; those that it has are not sent.
+func (c *Client) heal(ctx context.Context, repo name.Repository, image *composed) error {
+	layers, err := image.Layers()
+	if err != nil {
+		return fmt.Errorf("list layers: %w", err)
+	}
+	for _, l := range layers {
+		if err := remote.WriteLayer(repo, l, c.options(ctx, nil)...); err != nil {
+			return fmt.Errorf("push layer again: %w", err)
+		}
+	}
+	return nil
 }
 
 // compose makes configuration and manifest. All that it does not know of is kept as it is.
