@@ -1,0 +1,100 @@
+package mirrors
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/BurntSushi/toml"
+
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+)
+
+// Paths of the files (MCO, pkg/controller/container-runtime-config).
+const (
+	RegistriesPath = "/etc/containers/registries.conf"
+	PolicyPath     = "/etc/containers/policy.json"
+	SearchPath     = "/etc/containers/registries.conf.d/01-image-searchRegistries.conf"
+)
+
+// File is one file for the nodes.
+type File struct {
+	Path string
+	Data []byte
+}
+
+// Files returns what the set's mirror sets and image settings ask for, nothing when they ask for nothing. Refused input is in the
+// findings.
+func Files(set *manifests.Set) ([]File, []report.Finding, error) {
+	c := collect(set)
+	if c.report.Err() != nil {
+		return nil, c.report.Findings, nil
+	}
+	var out []File
+	for _, f := range []struct {
+		path string
+		make func(*collected) ([]byte, error)
+	}{{RegistriesPath, registriesFile}, {PolicyPath, policyFile}, {SearchPath, searchFile}} {
+		data, err := f.make(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		if data != nil {
+			out = append(out, File{Path: f.path, Data: data})
+		}
+	}
+	return out, c.report.Findings, nil
+}
+
+// requirement is one entry of policy.json (containers-policy.json(5)).
+type requirement struct {
+	Type string `json:"type"`
+}
+
+// policyFile restricts what may be pulled; nil when nothing is allowed or blocked by name.
+func policyFile(c *collected) ([]byte, error) {
+	if c.image == nil {
+		return nil, nil
+	}
+	accept, reject := []requirement{{Type: "insecureAcceptAnything"}}, []requirement{{Type: "reject"}}
+	sources := c.image.Object.Spec.RegistrySources
+	policy := struct {
+		Default    []requirement                       `json:"default"`
+		Transports map[string]map[string][]requirement `json:"transports"`
+	}{accept, map[string]map[string][]requirement{"docker-daemon": {"": accept}}}
+	scopes, verdict := sources.BlockedRegistries, reject
+	if len(sources.AllowedRegistries) > 0 {
+		policy.Default, scopes, verdict = reject, sources.AllowedRegistries, accept
+	}
+	if len(scopes) == 0 {
+		return nil, nil
+	}
+	for _, transport := range []string{"atomic", "docker"} {
+		policy.Transports[transport] = map[string][]requirement{}
+		for _, s := range scopes {
+			policy.Transports[transport][s] = verdict
+		}
+	}
+	raw, err := json.Marshal(policy)
+	if err != nil {
+		return nil, fmt.Errorf("write policy.json: %w", err)
+	}
+	return raw, nil
+}
+
+// searchFile sets the registries for names without one; nil when none are given.
+func searchFile(c *collected) ([]byte, error) {
+	if c.image == nil || len(c.image.Object.Spec.RegistrySources.ContainerRuntimeSearchRegistries) == 0 {
+		return nil, nil
+	}
+	var out bytes.Buffer
+	err := toml.NewEncoder(&out).Encode(struct {
+		Search     []string `toml:"unqualified-search-registries"`
+		ShortNames string   `toml:"short-name-mode"`
+	}{c.image.Object.Spec.RegistrySources.ContainerRuntimeSearchRegistries, "permissive"})
+	if err != nil {
+		return nil, fmt.Errorf("write search registries: %w", err)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,144 @@
+package nodeconf
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+)
+
+// Paths of the kubelet's drop-ins. The directory is what --config-dir of the kubelet must name.
+const (
+	KubeletDropIn  = "/etc/kubernetes/kubelet.conf.d/99-kubeletconfig.conf"
+	KubeletLogging = "/etc/systemd/system/kubelet.service.d/20-logging.conf"
+)
+
+// maxLogLevel is the most verbose level of the kubelet's log (MCO, pkg/controller/kubelet-config/helpers.go).
+const maxLogLevel = 10
+
+// File is one file for the nodes, mode 0644.
+type File struct {
+	Path string
+	Data []byte
+}
+
+// kind is the JSON form that a field must have.
+type kind string
+
+const (
+	number  kind = "number"
+	boolean kind = "boolean"
+	text    kind = "string"
+	object  kind = "object"
+	array   kind = "array"
+)
+
+// kubeletFields are the fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that may be set, with their form.
+func kubeletFields() map[string]kind {
+	return map[string]kind{
+		"allowedUnsafeSysctls": array, "containerLogMaxFiles": number, "containerLogMaxSize": text, "cpuCFSQuota": boolean,
+		"cpuCFSQuotaPeriod": text, "cpuManagerPolicy": text, "cpuManagerPolicyOptions": object, "cpuManagerReconcilePeriod": text,
+		"enforceNodeAllocatable": array, "eventBurst": number, "eventRecordQPS": number, "evictionHard": object,
+		"evictionMaxPodGracePeriod": number, "evictionMinimumReclaim": object, "evictionPressureTransitionPeriod": text,
+		"evictionSoft": object, "evictionSoftGracePeriod": object, "imageGCHighThresholdPercent": number,
+		"imageGCLowThresholdPercent": number, "imageMinimumGCAge": text, "kubeAPIBurst": number, "kubeAPIQPS": number,
+		"kubeReserved": object, "maxOpenFiles": number, "maxParallelImagePulls": number, "maxPods": number,
+		"memoryManagerPolicy": text, "memoryThrottlingFactor": number, "nodeStatusMaxImages": number,
+		"nodeStatusReportFrequency": text, "nodeStatusUpdateFrequency": text, "podPidsLimit": number, "podsPerCore": number,
+		"protectKernelDefaults": boolean, "registryBurst": number, "registryPullQPS": number, "reservedMemory": array,
+		"reservedSystemCPUs": text, "rotateCertificates": boolean, "serializeImagePulls": boolean,
+		"serverTLSBootstrap": boolean, "shutdownGracePeriod": text, "shutdownGracePeriodCriticalPods": text,
+		"streamingConnectionIdleTimeout": text, "syncFrequency": text, "systemReserved": object, "tlsCipherSuites": array,
+		"tlsMinVersion": text, "topologyManagerPolicy": text, "topologyManagerPolicyOptions": object, "topologyManagerScope": text,
+		"volumeStatsAggPeriod": text,
+	}
+}
+
+// reservedFields are fields that the platform sets and a KubeletConfig must not (MCO, pkg/controller/kubelet-config/helpers.go).
+func reservedFields() []string {
+	return []string{"cgroupDriver", "clusterDNS", "clusterDomain", "failSwapOn", "featureGates", "memorySwap", "staticPodPath", "systemReservedCgroup"}
+}
+
+// Kubelet returns the drop-ins of one KubeletConfig. What is not supported is refused by name.
+func Kubelet(item manifests.Item[*mcfgv1.KubeletConfig]) ([]File, []report.Finding, error) {
+	var (
+		bad  report.Report
+		spec = item.Object.Spec
+		out  []File
+	)
+	at := func(path, rule, next string) report.Finding {
+		place := item.Origin.At(path, rule)
+		place.Next = next
+		return place
+	}
+	if spec.AutoSizingReserved != nil && *spec.AutoSizingReserved {
+		bad.Errorf(at("spec.autoSizingReserved", "kubelet-field", "set systemReserved instead"), "automatic sizing of reserved resources is not supported here")
+	}
+	if spec.TLSSecurityProfile != nil {
+		bad.Errorf(at("spec.tlsSecurityProfile", "kubelet-field", "set tlsMinVersion and tlsCipherSuites in kubeletConfig"), "a TLS profile is not supported here")
+	}
+	if level := spec.LogLevel; level != nil {
+		if *level < 0 || *level > maxLogLevel {
+			bad.Errorf(at("spec.logLevel", "kubelet-log-level", "use 0 to 10"), "log level %d is out of range", *level)
+		}
+		out = append(out, File{KubeletLogging, fmt.Appendf(nil, "[Service]\nEnvironment=\"KUBELET_LOG_LEVEL=%d\"\n", *level)})
+	}
+	if spec.KubeletConfig == nil || len(spec.KubeletConfig.Raw) == 0 {
+		return out, bad.Findings, nil
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(spec.KubeletConfig.Raw, &fields); err != nil {
+		bad.Errorf(at("spec.kubeletConfig", "type", "write it as an object with the kubelet's fields"), "is no object")
+		return nil, bad.Findings, nil
+	}
+	delete(fields, "apiVersion")
+	delete(fields, "kind")
+	checkFields(fields, at, &bad)
+	if bad.Err() != nil || len(fields) == 0 {
+		return out, bad.Findings, nil
+	}
+	fields["apiVersion"], fields["kind"] = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
+	raw, err := manifests.Marshal(fields)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write kubelet drop-in: %w", err)
+	}
+	return append(out, File{KubeletDropIn, raw}), bad.Findings, nil
+}
+
+func checkFields(fields map[string]any, at func(path, rule, next string) report.Finding, bad *report.Report) {
+	known := kubeletFields()
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		path := "spec.kubeletConfig." + name
+		want, ok := known[name]
+		switch {
+		case slices.Contains(reservedFields(), name):
+			bad.Errorf(at(path, "kubelet-field", "remove the field"), "%s is set by the platform", name)
+		case !ok:
+			bad.Errorf(at(path, "kubelet-field", "remove the field, or bring the whole file in a MachineConfig"), "%s is not supported", name)
+		case !hasForm(fields[name], want):
+			bad.Errorf(at(path, "type", "see the kubelet's configuration reference"), "%s must be of type %s", name, want)
+		}
+	}
+}
+
+func hasForm(value any, want kind) bool {
+	switch value.(type) {
+	case float64:
+		return want == number
+	case bool:
+		return want == boolean
+	case string:
+		return want == text
+	case map[string]any:
+		return want == object
+	case []any:
+		return want == array
+	default:
+		return false
+	}
+}
