@@ -87,7 +87,7 @@ func (r repository) ostree(ctx context.Context, args ...string) (string, error) 
 func runOSTree(ctx context.Context, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, "ostree", args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // in plain C libarchive refuses names that are not ASCII
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		return "", ostreeFault(args, errs.String(), err)
@@ -129,7 +129,7 @@ func (r repository) startCommit(ctx context.Context, ref string) (*commitProcess
 	args := []string{"commit", "--repo=" + r.path, "--branch=" + ref, "--parent=none", "--no-bindings", "--tar-autocreate-parents",
 		"--timestamp=@0", "--tree=tar=/proc/self/fd/0"}
 	cmd := exec.CommandContext(ctx, "ostree", args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // in plain C libarchive refuses names that are not ASCII
 	cmd.Stdin, cmd.Stderr = in, &errs
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(ostreeFault(args, "", err), in.Close(), out.Close())

@@ -62,7 +62,16 @@ func (o Options) withDefaults() Options {
 // is under way; ErrBusy when another one runs; the context's error when it ends.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
-	unlock, err := lock(filepath.Join(o.Root, StateDir))
+	if o.Retry {
+		if err := writeFile(filepath.Join(o.Root, retryPath), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	unlock, err := o.waitLock(ctx)
+	if o.Retry && errors.Is(err, ErrBusy) {
+		o.Log.Info("the firstboot that runs already takes it up at its next attempt")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -71,10 +80,46 @@ func Run(ctx context.Context, o Options) error {
 	if r.record, err = r.file.load(); err != nil {
 		return err
 	}
-	if o.Retry {
-		r.record.Reboots, r.record.WentBack = 0, false
-	}
 	return r.loop(ctx)
+}
+
+// retryPath is the request to forget what was tried before; whoever holds the lock takes it up.
+const retryPath = StateDir + "/retry"
+
+// retryWait is how long a request waits for a firstboot that is about to end, such as the one of a node that went back.
+const retryWait = 5 * time.Second
+
+// waitLock takes the lock, at once or not at all; with Retry it waits a little.
+func (o Options) waitLock(ctx context.Context) (unlock func(), err error) {
+	limit, tick := time.NewTimer(retryWait), time.NewTicker(retryWait/50)
+	defer limit.Stop()
+	defer tick.Stop()
+	for {
+		unlock, err = lock(filepath.Join(o.Root, StateDir))
+		if !o.Retry || !errors.Is(err, ErrBusy) {
+			return unlock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-limit.C:
+			return nil, err
+		case <-tick.C:
+		}
+	}
+}
+
+// takeUpRetry forgets reboots and a return to the stock image when somebody has asked for that.
+func (r *runner) takeUpRetry() error {
+	request := filepath.Join(r.o.Root, retryPath)
+	if _, err := os.Stat(request); err != nil {
+		return nil //nolint:nilerr // no request, or a state directory whose loss the next save reports
+	}
+	r.record.Reboots, r.record.WentBack = 0, false
+	if err := r.save(); err != nil {
+		return err
+	}
+	return os.Remove(request)
 }
 
 // lock holds for the life of the process; it is on the node's own file system, which both deployments share.

@@ -23,6 +23,9 @@ const healthInterval = 2 * time.Second
 
 // step looks at the node and does what is next. finished means that this boot has nothing more to do here.
 func (r *runner) step(ctx context.Context) (config Config, finished bool, err error) {
+	if err := r.takeUpRetry(); err != nil {
+		return config, false, err
+	}
 	raw, err := os.ReadFile(filepath.Join(r.o.Root, ConfigPath))
 	if err != nil {
 		return config, false, badConfig(err)
