@@ -27,9 +27,9 @@ type CollectOptions struct {
 
 // CollectReport says what a garbage collection removed, or would.
 type CollectReport struct {
-	Kept    int
-	Removed []digest.Digest
-	Bytes   int64
+	Kept    int             `json:"kept"`
+	Removed []digest.Digest `json:"removed"`
+	Bytes   int64           `json:"bytes"`
 }
 
 // Collect removes the bytes of blobs that no manifest of any repository names. Every manifest counts, also one without a tag: images
@@ -184,11 +184,11 @@ func (s *Store) eachBlob(f func(d digest.Digest, fi fs.FileInfo) error) error {
 
 // VerifyReport says which blobs were read and which of them are corrupt.
 type VerifyReport struct {
-	Blobs   int
-	Bytes   int64
-	Corrupt []digest.Digest
+	Blobs   int             `json:"blobs"`
+	Bytes   int64           `json:"bytes"`
+	Corrupt []digest.Digest `json:"corrupt"`
 	// Missing are blobs that manifests name and the disk does not have, as REPOSITORY@DIGEST.
-	Missing []string
+	Missing []string `json:"missing"`
 }
 
 // Verify hashes every blob, whatever was hashed before, and looks whether what manifests name is there. Corrupt blobs are moved away.

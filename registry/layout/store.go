@@ -28,9 +28,10 @@ var (
 	ErrBusy = errors.New("upload is in use")
 )
 
-const (
-	v2Dir = "docker/registry/v2" // storagePathRoot and storagePathVersion of distribution v3
+// Subdirectory of a root that holds everything: storagePathRoot and storagePathVersion of distribution v3.
+const Subdirectory = "docker/registry/v2"
 
+const (
 	dataFile     = "data"
 	linkFile     = "link"
 	startedFile  = "startedat"
@@ -72,7 +73,7 @@ type Store struct {
 
 // Open prepares root. It does not look at what is there, see Check.
 func Open(root string, o Options) (*Store, error) {
-	s := &Store{base: root, root: filepath.Join(root, v2Dir), o: o}
+	s := &Store{base: root, root: filepath.Join(root, Subdirectory), o: o}
 	for _, d := range []string{blobsSubdir, reposSubdir} {
 		if err := os.MkdirAll(filepath.Join(s.root, d), dirMode); err != nil {
 			return nil, fmt.Errorf("make registry directory: %w", err)

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"dayone.dev/dayone/registry/imagecopy"
+)
+
+type registryCopyFlags struct {
+	src, dst imagecopy.Endpoint
+	options  imagecopy.Options
+	output   string
+}
+
+func newRegistryCopyCommand() *cobra.Command {
+	f := &registryCopyFlags{}
+	cmd := &cobra.Command{
+		Use:   "copy SRC DST",
+		Short: "Copy an image without changing its digest",
+		Long: "SRC and DST are HOST/REPOSITORY[:TAG|@DIGEST] or oci:DIRECTORY[:REF]; SRC may be docker-archive:FILE too. An interrupted copy goes on\n" +
+			"where it was when it is started again. Prints the digest.",
+		Args: cobra.ExactArgs(2), SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.src.Reference, f.dst.Reference = args[0], args[1]
+			return f.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.src.CAFile, "src-ca", "", "CA of the source's registry (PEM)")
+	flags.StringVar(&f.dst.CAFile, "dest-ca", "", "CA of the destination's registry (PEM)")
+	flags.StringVar(&f.src.AuthFile, "src-authfile", "", "pull secret for the source")
+	flags.StringVar(&f.dst.AuthFile, "dest-authfile", "", "pull secret for the destination")
+	flags.BoolVar(&f.src.Insecure, "src-insecure", false, "allow plain HTTP and any certificate at the source")
+	flags.BoolVar(&f.dst.Insecure, "dest-insecure", false, "allow plain HTTP and any certificate at the destination")
+	flags.StringVar(&f.options.Platform, "platform", "", "copy only this OS/ARCH[/VARIANT] of an index")
+	flags.IntVar(&f.options.Parallel, "parallel", 0, "blobs at once, 0 for 6")
+	flags.IntVar(&f.options.Attempts, "attempts", 0, "attempts when connections fail or a registry answers 5xx, 0 for 5")
+	flags.StringVarP(&f.output, "output", "o", "", "json prints the whole result")
+	return cmd
+}
+
+func (f *registryCopyFlags) run(cmd *cobra.Command) error {
+	logger := logrus.New()
+	logger.SetOutput(cmd.ErrOrStderr())
+	f.options.Log = logrus.NewEntry(logger)
+	f.options.OnProgress = printCopyProgress(cmd.ErrOrStderr())
+	res, err := imagecopy.Copy(cmd.Context(), f.src, f.dst, f.options)
+	if err != nil {
+		return err
+	}
+	return printRegistryResult(cmd.OutOrStdout(), f.output, res, func(w io.Writer) {
+		fmt.Fprintln(w, res.Digest)
+	})
+}
+
+// printCopyProgress writes a line per finished blob, and on a terminal a line that moves.
+func printCopyProgress(w io.Writer) func(imagecopy.Progress) {
+	file, ok := w.(*os.File)
+	live := ok && term.IsTerminal(int(file.Fd()))
+	return func(p imagecopy.Progress) {
+		id := p.Digest.Encoded()
+		if len(id) > 12 {
+			id = id[:12]
+		}
+		switch {
+		case p.Skipped:
+			fmt.Fprintf(w, "%s  there already\n", id)
+		case p.Finished:
+			fmt.Fprintf(w, "%s  %d bytes\n", id, p.Done)
+		case live:
+			fmt.Fprintf(w, "%s  %d of %d bytes\r", id, p.Done, p.Size)
+		}
+	}
+}
+
+// printRegistryResult prints v as JSON when output asks for it, else as text says.
+func printRegistryResult(w io.Writer, output string, v any, text func(io.Writer)) error {
+	switch output {
+	case "":
+		text(w)
+		return nil
+	case "json":
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(v)
+	}
+	return fmt.Errorf("--output %q is not known: use json or leave it out", output)
+}

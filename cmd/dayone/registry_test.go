@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	gcrlayout "github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/registry"
+)
+
+func runRegistry(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := newRegistryCommand()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(io.Discard)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// serveRegistry runs dayone registry serve until the returned function is called, and tells its address.
+func serveRegistry(t *testing.T, root string) (addr string, stop func()) {
+	t.Helper()
+	r, w := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := newRegistryCommand()
+	cmd.SetOut(w)
+	cmd.SetErr(io.Discard)
+	cmd.SetArgs([]string{"serve", "--root", root, "--listen", "127.0.0.1:0"})
+	done := make(chan error, 1)
+	go func() {
+		err := cmd.ExecuteContext(ctx)
+		done <- err
+		_ = w.CloseWithError(io.EOF)
+	}()
+	line := make([]byte, 64)
+	n, err := r.Read(line)
+	if err != nil {
+		cancel()
+		require.NoError(t, <-done)
+		require.NoError(t, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	return strings.TrimSpace(string(line[:n])), func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
+func TestRegistryCommandsOnARealRoot(t *testing.T) {
+	dir := t.TempDir()
+	root, images := filepath.Join(dir, "root"), filepath.Join(dir, "layout")
+	img, err := random.Image(1<<16, 2)
+	require.NoError(t, err)
+	p, err := gcrlayout.Write(images, empty.Index)
+	require.NoError(t, err)
+	require.NoError(t, p.AppendImage(img, gcrlayout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "v1"})))
+	want, err := img.Digest()
+	require.NoError(t, err)
+
+	addr, stop := serveRegistry(t, root)
+	// The listen address had port 0, so the credentials are written for the address that was taken.
+	accounts := filepath.Join(root, "accounts")
+	for _, name := range []string{registry.PushAuthFile, registry.PullAuthFile} {
+		path := filepath.Join(accounts, name)
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, bytes.Replace(b, []byte("127.0.0.1:0"), []byte(addr), 1), 0o600))
+	}
+	ca := filepath.Join(root, "tls", "ca.crt")
+	out, err := runRegistry(t, "copy", "oci:"+images+":v1", addr+"/os/base:v1", "--dest-ca", ca, "--dest-authfile", filepath.Join(accounts, registry.PushAuthFile))
+	require.NoError(t, err)
+	assert.Equal(t, want.String()+"\n", out)
+	_, err = runRegistry(t, "copy", addr+"/os/base:v1", addr+"/os/other:v1", "--src-ca", ca, "--dest-ca", ca,
+		"--src-authfile", filepath.Join(accounts, registry.PullAuthFile), "--dest-authfile", filepath.Join(accounts, registry.PullAuthFile))
+	require.Error(t, err, "the pull account may not push")
+
+	out, err = runRegistry(t, "ls", "--root", root)
+	require.NoError(t, err)
+	assert.Contains(t, out, "os/base")
+	assert.Contains(t, out, want.String())
+	out, err = runRegistry(t, "du", "--root", root, "-o", "json")
+	require.NoError(t, err)
+	var du struct{ Total int64 }
+	require.NoError(t, json.Unmarshal([]byte(out), &du))
+	assert.Greater(t, du.Total, int64(2<<16))
+	for _, c := range []string{"gc", "verify"} {
+		_, err = runRegistry(t, c, "--root", root)
+		require.ErrorContains(t, err, "another registry", "%s beside a running server is refused", c)
+	}
+	revokeAndWait(t, root, addr, ca)
+	stop()
+
+	out, err = runRegistry(t, "verify", "--root", root)
+	require.NoError(t, err)
+	assert.Contains(t, out, "4 blobs")
+	out, err = runRegistry(t, "gc", "--root", root, "--grace", "-1s")
+	require.NoError(t, err)
+	assert.Contains(t, out, "0 blobs removed")
+	_, err = runRegistry(t, "ls", "--root", dir)
+	require.ErrorContains(t, err, "not the root of a registry")
+}
+
+// revokeAndWait takes the pull account out of the users file and waits until it is refused.
+func revokeAndWait(t *testing.T, root, addr, ca string) {
+	t.Helper()
+	users := filepath.Join(root, "accounts", registry.UsersFile)
+	b, err := os.ReadFile(users)
+	require.NoError(t, err)
+	push, _, _ := strings.Cut(string(b), "\n")
+	require.NoError(t, os.WriteFile(users, []byte(push+"\n"), 0o600))
+	require.Eventually(t, func() bool {
+		_, err := runRegistry(t, "copy", addr+"/os/base:v1", "oci:"+filepath.Join(t.TempDir(), "l"), "--src-ca", ca,
+			"--src-authfile", filepath.Join(root, "accounts", registry.PullAuthFile))
+		return err != nil && strings.Contains(err.Error(), "unauthorized")
+	}, time.Minute, 100*time.Millisecond)
+}

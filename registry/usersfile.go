@@ -1,0 +1,130 @@
+package registry
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+const (
+	// UsersFile holds the accounts that LoadOrCreateUsers made; PushAuthFile and PullAuthFile their passwords as pull secrets.
+	UsersFile    = "users"
+	PushAuthFile = "push-auth.json"
+	PullAuthFile = "pull-auth.json"
+)
+
+// ReadUsers reads accounts, one a line: NAME:BCRYPT:ROLE, that is a line of htpasswd -B with the role (push or pull) at its end.
+// Empty lines and lines that start with # are skipped. The file must not be readable by others.
+func ReadUsers(path string) (users []User, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read users: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read users: %w", err)
+	}
+	if fi.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("read users %s: mode %o lets others read it: chmod 600 it", path, fi.Mode().Perm())
+	}
+	if users, err = parseUsers(f); err != nil {
+		return nil, fmt.Errorf("read users %s: %w", path, err)
+	}
+	return users, nil
+}
+
+func parseUsers(r io.Reader) ([]User, error) {
+	var users []User
+	in := bufio.NewScanner(r)
+	for n := 1; in.Scan(); n++ {
+		line := strings.TrimSpace(in.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		parts := strings.Split(line, ":")
+		if len(parts) != 3 {
+			return nil, fmt.Errorf("line %d: want NAME:BCRYPT:ROLE", n)
+		}
+		u := User{Name: parts[0], PasswordHash: parts[1], Role: Role(parts[2])}
+		if err := u.Validate(); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		users = append(users, u)
+	}
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	return users, validateUsers(users)
+}
+
+// LoadOrCreateUsers returns the accounts of dir and makes a push and a pull account with random passwords on the first call. The
+// passwords are in PushAuthFile and PullAuthFile, for the registry at addr (HOST:PORT).
+func LoadOrCreateUsers(dir, addr string) ([]User, error) {
+	path := filepath.Join(dir, UsersFile)
+	users, err := ReadUsers(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return users, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make users directory: %w", err)
+	}
+	var lines strings.Builder
+	for _, role := range []Role{RolePush, RolePull} {
+		u, err := NewUser(string(role), role)
+		if err != nil {
+			return nil, err
+		}
+		hash, err := bcrypt.GenerateFromPassword([]byte(u.Password), bcrypt.DefaultCost)
+		if err != nil {
+			return nil, fmt.Errorf("hash password of %s: %w", u.Name, err)
+		}
+		fmt.Fprintf(&lines, "%s:%s:%s\n", u.Name, hash, role)
+		if err := u.WriteAuthFile(filepath.Join(dir, string(role)+"-auth.json"), addr); err != nil {
+			return nil, err
+		}
+	}
+	if err := writeSecret(path, []byte(lines.String())); err != nil {
+		return nil, fmt.Errorf("write users: %w", err)
+	}
+	return ReadUsers(path)
+}
+
+// WriteAuthFile writes the account as a pull secret (auth.json) for the registry at addr, mode 0600.
+func (u User) WriteAuthFile(path, addr string) error {
+	b, err := json.Marshal(map[string]any{"auths": map[string]any{
+		addr: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))},
+	}})
+	if err != nil {
+		return fmt.Errorf("write credentials of %s: %w", u.Name, err)
+	}
+	if err := writeSecret(path, b); err != nil {
+		return fmt.Errorf("write credentials of %s: %w", u.Name, err)
+	}
+	return nil
+}
+
+// writeSecret replaces a file as a whole; os.CreateTemp makes it 0600 from the start.
+func writeSecret(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
