@@ -16,7 +16,7 @@ import (
 var files embed.FS
 
 // tinyRecipeVersion is raised when the code below changes what an image holds without a change in its inputs.
-const tinyRecipeVersion = "tiny 1"
+const tinyRecipeVersion = "tiny 2"
 
 // notApplets are busybox's names for what the image brings itself.
 var notApplets = []string{"busybox", "halt", "init", "ip", "linuxrc", "poweroff", "reboot"} //nolint:gochecknoglobals // a constant in all but type
@@ -26,6 +26,7 @@ type tiny struct {
 	applets             []string
 	libs                []string
 	bootDir             string // has ostree-prepare-root
+	locale              string // lets ostree import names that are not ASCII; "" when the host's libc has it built in
 }
 
 func tinyRecipe(ctx context.Context, o Options) (recipe, error) {
@@ -37,7 +38,7 @@ func tinyRecipe(ctx context.Context, o Options) (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	texts := append([]string{tinyRecipeVersion, Version, KernelVersion}, config...)
+	texts := append([]string{tinyRecipeVersion, Version, KernelVersion, t.locale}, config...)
 	key, err := fingerprint(append(t.programs(), t.libs...), texts...)
 	if err != nil {
 		return recipe{}, err
@@ -61,6 +62,9 @@ func findTiny(ctx context.Context, o Options) (*tiny, error) {
 	t.applets = strings.Fields(string(list))
 	if t.bootDir, err = findPrepareRoot(ctx, o.CacheDir, o.Log); err != nil {
 		return nil, err
+	}
+	if locales, err := filepath.Glob("/usr/lib/locale/C.[uU][tT][fF]*8/LC_CTYPE"); err == nil && len(locales) > 0 {
+		t.locale = locales[0]
 	}
 	// A busybox that is not static (Fedora's is) would need its libraries too; ldd fails on a static one.
 	t.libs, err = libraries(ctx, t.ostree, t.ip, filepath.Join(t.bootDir, "ostree-prepare-root"), filepath.Join(t.bootDir, "ostree-remount"))
@@ -106,6 +110,11 @@ func (t *tiny) addTools(l *layer) error {
 	}
 	for _, name := range []string{"ostree-prepare-root", "ostree-remount"} {
 		if err := l.hostFile(filepath.Join(filepath.Dir(prepareRoot), name), filepath.Join(t.bootDir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	if t.locale != "" {
+		if err := l.hostFile(t.locale, t.locale, 0o644); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func (n *Node) Output(ctx context.Context, argv ...string) (string, error) {
 	return strings.TrimSuffix(r.Stdout, "\n"), err
 }
 
-// Run runs a command in the node with the given streams and gives its exit code, -1 when a signal ended it (as a reboot does).
+// Run runs a command in the node with the given streams and gives its exit code. A command that a signal ended (as a reboot does) is an error.
 func (n *Node) Run(ctx context.Context, c Command) (int, error) {
 	st, err := readState(n.dir)
 	if err != nil {
@@ -78,7 +78,7 @@ func (n *Node) Run(ctx context.Context, c Command) (int, error) {
 	}
 	err = cmd.Wait()
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && ctx.Err() == nil {
+	if errors.As(err, &exit) && exit.Exited() {
 		return exit.ExitCode(), nil
 	}
 	if err != nil {

@@ -24,6 +24,9 @@ func ignitionBinary() string {
 	return path
 }
 
+// ignitionRoot is where Ignition sees the deployment, in mounts of its own. Every system has this directory.
+const ignitionRoot = "/mnt"
+
 // ignition is what the stage must know.
 type ignition struct {
 	Program string `json:"program"`
@@ -73,11 +76,10 @@ func (n *Node) runIgnition(ctx context.Context, console *os.File) error {
 	cmd := again(stageIgnite, n.dir)
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Setpgid: true, Pdeathsig: unix.SIGKILL}
-	if err := inNetwork(n.lab.Network.path(n.Name), cmd.Start); err != nil {
+	over, err := startIn(n.lab.Network.path(n.Name), cmd)
+	if err != nil {
 		return err
 	}
-	over := make(chan error, 1)
-	go func() { over <- cmd.Wait() }()
 	select {
 	case err := <-over:
 		return err
@@ -106,7 +108,7 @@ func ignite(dir string) error {
 	}
 	err = i.run("files")
 	if made != "" {
-		err = errors.Join(err, unix.Unmount(made, 0), os.Remove(made))
+		err = errors.Join(err, unix.Unmount(filepath.Join(ignitionRoot, "etc/selinux"), 0), os.Remove(made))
 	}
 	return err
 }
@@ -140,7 +142,8 @@ func (i ignition) mounts() (made string, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return made, err
 	}
-	m := &mounter{root: i.Root}
+	// Ignition writes a user's files as that user, who may not pass root's directories above the deployment.
+	m := &mounter{root: ignitionRoot}
 	m.bind(i.Root, "")
 	m.bind(i.Var, "var")
 	m.bind(policy, "etc/selinux")
@@ -155,7 +158,7 @@ func (i ignition) run(stage string) error {
 	in := func(name string) string { return filepath.Join(i.Scratch, name) }
 	args := []string{"--platform=file", "--stage=" + stage, "--config-cache=" + in("ignition.json"), "--state-file=" + in("state"), "--log-to-stdout"}
 	if stage == "files" {
-		args = append(args, "--root="+i.Root)
+		args = append(args, "--root="+ignitionRoot)
 	} else {
 		args = append(args, "--neednet="+in("neednet"))
 	}

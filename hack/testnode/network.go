@@ -144,6 +144,24 @@ func inNetwork(path string, f func() error) error {
 	return result
 }
 
+// startIn starts a command in the network namespace at path; ended gets its end. The thread that started it lives as long as the
+// command does: the kernel kills a child that wants to die with its parent (Pdeathsig) already when that thread ends.
+func startIn(path string, cmd *exec.Cmd) (ended <-chan error, err error) {
+	started, over := make(chan error, 1), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends in the other namespace
+		err := enter(path, unix.CLONE_NEWNET)
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- err
+		if err == nil {
+			over <- cmd.Wait()
+		}
+	}()
+	return over, <-started
+}
+
 // enter moves the calling thread into the namespace at path.
 func enter(path string, kind int) error {
 	f, err := os.Open(path)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"syscall"
@@ -96,11 +97,10 @@ func (n *Node) Start(ctx context.Context) error {
 	if !n.lab.options.Keep {
 		cmd.SysProcAttr.Pdeathsig = unix.SIGKILL
 	}
-	if err := inNetwork(n.lab.Network.path(n.Name), cmd.Start); err != nil {
+	ended, err := startIn(n.lab.Network.path(n.Name), cmd)
+	if err != nil {
 		return fmt.Errorf("start %s: %w", n.Name, err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	return poll(ctx, n.Name+" to get power", func() (bool, error) {
 		select {
 		case err := <-ended:
@@ -153,7 +153,7 @@ func (n *Node) Reboot(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, orderlyWait)
 	defer cancel()
-	if _, err := n.Exec(ctx, "systemctl", "reboot"); err != nil {
+	if err := n.ask(ctx, "reboot"); err != nil {
 		return err
 	}
 	return n.WaitBoot(ctx, st.Boot+1)
@@ -166,10 +166,23 @@ func (n *Node) Stop(ctx context.Context) error {
 	if on, err := n.Running(); err != nil || !on {
 		return err
 	}
-	if _, err := n.Exec(ctx, "systemctl", "poweroff"); err != nil {
+	if err := n.ask(ctx, "poweroff"); err != nil {
 		return err
 	}
 	return n.waitOff(ctx)
+}
+
+// ask gives the node's init an order. The command that does may be killed by what it asked for.
+func (n *Node) ask(ctx context.Context, order string) error {
+	r, err := n.Exec(ctx, "systemctl", order)
+	var killed *exec.ExitError
+	if errors.As(err, &killed) {
+		return nil
+	}
+	if err == nil && r.ExitCode != 0 {
+		err = fmt.Errorf("%s %s: %s", order, n.Name, r.Stderr)
+	}
+	return err
 }
 
 // PowerCut kills all that runs on the node at once; nothing is finalised or stopped. What the node has written stays, though: the

@@ -2,6 +2,7 @@ package testnode_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -15,6 +16,12 @@ import (
 
 func TestMain(m *testing.M) {
 	testnode.Init()
+	if dir := os.Getenv(crashEnv); dir != "" {
+		if err := crashMain(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 
@@ -38,11 +45,11 @@ func base(t *testing.T, kind baseimage.Kind) string {
 	return path
 }
 
-// newLab gives a run that is gone with the test, in a state directory of its own.
+// newLab gives a run that is gone with the test. It is where every run is, so that one that was killed is swept by the next.
 func newLab(t *testing.T) *testnode.Lab {
 	t.Helper()
 	need(t)
-	lab, err := testnode.New(context.Background(), testnode.Options{StateDir: t.TempDir()})
+	lab, err := testnode.New(context.Background(), testnode.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, lab.Close(context.Background())) })
 	return lab
@@ -88,7 +95,9 @@ func TestTinyNodeBootsItsDeploymentAndReboots(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, testnode.Result{Stdout: "out\n", Stderr: "err\n", ExitCode: 3}, r)
 
+	first := output(t, n, "cat", "/proc/sys/kernel/random/boot_id")
 	require.NoError(t, n.Reboot(t.Context()))
+	assert.NotEqual(t, first, output(t, n, "cat", "/proc/sys/kernel/random/boot_id"))
 	boots, err := n.Boots()
 	require.NoError(t, err)
 	assert.Equal(t, 2, boots)

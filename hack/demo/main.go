@@ -1,0 +1,61 @@
+// Command demo runs Day 1 of a cluster with three masters on this one machine and shows what happened.
+//
+//	sample or own install directory -> hack/e2e -> live lines, checks, timeline
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/e2e"
+	"dayone.dev/dayone/hack/testnode"
+)
+
+func main() {
+	testnode.Init()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := demo(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo: "+err.Error())
+		os.Exit(1)
+	}
+}
+
+func demo(ctx context.Context) error {
+	o := e2e.Options{Output: os.Stderr}
+	tiny := flag.Bool("tiny", false, "use a busybox OS of 70 MB instead of Debian with systemd")
+	flag.BoolVar(&o.Keep, "keep", false, "leave nodes and bootstrap running")
+	flag.StringVar(&o.InstallDir, "install-dir", "", "your own install directory (default: the sample)")
+	flag.StringVar(&o.Base, "base", "", "your own base image: a registry reference, oci:DIR or docker-archive:FILE")
+	flag.StringVar(&o.Work, "work", "", "where copies, state and logs are kept (default: a new temporary directory)")
+	flag.IntVar(&o.Masters, "masters", 3, "how many masters")
+	flag.Parse()
+	if *tiny {
+		o.Kind = baseimage.Tiny
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find own directory: %w", err)
+	}
+	o.Bin = filepath.Dir(self)
+	began := time.Now()
+	o.Say = func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	}
+	report, err := e2e.Day1(ctx, o)
+	if report != nil {
+		report.Print(os.Stdout)
+	}
+	if err == nil && o.Keep {
+		fmt.Println("\nthe nodes are up; bin/testnode lists and enters them, bin/testnode sweep ends them")
+	}
+	return err
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/rebase/firstboot"
+)
+
+// expectedBoots is the promise: the disk image once, then the layered image.
+const expectedBoots = 2
+
+// statusFile is the node agent's record of the first boot.
+const statusFile = firstboot.StateDir + "/status.json"
+
+// waitDone waits until the node agent has verified the second boot.
+func waitDone(ctx context.Context, n *testnode.Node) error {
+	return poll(ctx, n.Name+" to verify its image", func() (bool, error) {
+		rec, err := FirstBootRecord(ctx, n)
+		if err != nil {
+			return false, nil // not written yet, or the node is between two boots
+		}
+		if rec.State == firstboot.StateRolledBack {
+			return false, fmt.Errorf("%s went back to its stock OS: %s", n.Name, rec.Message)
+		}
+		return rec.State == firstboot.StateDone, nil
+	})
+}
+
+// FirstBootRecord reads what the node agent says of itself.
+func FirstBootRecord(ctx context.Context, n *testnode.Node) (firstboot.Record, error) {
+	var rec firstboot.Record
+	raw, err := n.Output(ctx, "cat", statusFile)
+	if err != nil {
+		return rec, err
+	}
+	return rec, json.Unmarshal([]byte(raw), &rec)
+}
+
+// check looks inside every master, fills the report and fails when a fact does not hold.
+func (r *Run) check(ctx context.Context, rep *Report) error {
+	built, err := r.Built("master")
+	if err != nil {
+		return err
+	}
+	config, err := r.RenderedConfig("master")
+	if err != nil {
+		return err
+	}
+	rep.Image = config.Spec.OSImageURL
+	layered, err := r.layeredFiles(built)
+	if err != nil {
+		return err
+	}
+	for _, n := range r.Masters {
+		c := inspector{ctx: ctx, node: n, report: rep}
+		c.booted(built.Digest)
+		c.boots()
+		c.kernelArguments(config.Spec.KernelArguments)
+		c.rendered(config)
+		c.containerfile(layered)
+		if rep.Status == "" {
+			rep.Status, _ = n.Output(ctx, "ostree", "admin", "status")
+		}
+	}
+	raw, err := json.MarshalIndent(rep, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(r.Work, "report.json"), append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if bad := rep.Failed(); len(bad) > 0 {
+		return fmt.Errorf("%d of %d checks do not hold, the first on %s: %s: %s", len(bad), len(rep.Checks), bad[0].Node, bad[0].What, bad[0].Detail)
+	}
+	return nil
+}
+
+// RenderedConfig reads the final rendered config of a pool as the Ignition server has it.
+func (r *Run) RenderedConfig(pool string) (*mcfgv1.MachineConfig, error) {
+	j, err := bootstrap.OpenJournal(r.State)
+	if err != nil {
+		return nil, err
+	}
+	var final struct {
+		Configs map[string]string `json:"configs"`
+	}
+	if rec := j.Find("render-final"); rec == nil || json.Unmarshal(rec.Output, &final) != nil {
+		return nil, fmt.Errorf("the bootstrap has no final rendering")
+	}
+	raw, err := os.ReadFile(filepath.Join(r.State, "rendered", "machine-configs", final.Configs[pool]+".yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("read rendered config: %w", err)
+	}
+	config := &mcfgv1.MachineConfig{}
+	if err := yaml.Unmarshal(raw, config); err != nil {
+		return nil, fmt.Errorf("read rendered config: %w", err)
+	}
+	return config, nil
+}
+
+// inspector adds what it finds in one node to a report.
+type inspector struct {
+	ctx    context.Context
+	node   *testnode.Node
+	report *Report
+}
+
+func (c inspector) add(what string, ok bool, format string, args ...any) {
+	c.report.Checks = append(c.report.Checks, Check{Node: c.node.Name, What: what, OK: ok, Detail: fmt.Sprintf(format, args...)})
+}
+
+func (c inspector) booted(want string) {
+	const what = "booted digest is the built one"
+	got, err := BootedDigest(c.ctx, c.node)
+	if err != nil {
+		c.add(what, false, "%v", err)
+		return
+	}
+	c.add(what, got == want, "%s", got)
+}
+
+// BootedDigest asks ostree inside the node which image's deployment is booted.
+func BootedDigest(ctx context.Context, n *testnode.Node) (string, error) {
+	status, err := n.Output(ctx, "ostree", "admin", "status")
+	if err != nil {
+		return "", err
+	}
+	for _, line := range strings.Split(status, "\n") {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[0] != "*" {
+			continue
+		}
+		commit, _, _ := strings.Cut(fields[2], ".")
+		digest, err := n.Output(ctx, "ostree", "show", "--repo=/sysroot/ostree/repo", "--print-metadata-key=ostree.manifest-digest", commit)
+		return strings.Trim(strings.TrimSpace(digest), "'"), err
+	}
+	return "", fmt.Errorf("no deployment of %s is booted: %s", n.Name, status)
+}
+
+func (c inspector) boots() {
+	n, err := c.node.Boots()
+	c.add("two boots, no more", err == nil && n == expectedBoots, "%d boots", n)
+}
+
+func (c inspector) kernelArguments(want []string) {
+	line, err := c.node.Output(c.ctx, "cat", "/proc/cmdline")
+	have := map[string]bool{}
+	for _, a := range strings.Fields(line) {
+		have[a] = true
+	}
+	var missing []string
+	for _, a := range want {
+		if !have[a] {
+			missing = append(missing, a)
+		}
+	}
+	if len(missing) > 0 {
+		c.add("kernel arguments", false, "missing %v (%v)", missing, err)
+		return
+	}
+	c.add("kernel arguments", err == nil, "%s", strings.Join(want, " "))
+}

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/testnode"
+)
+
+// Options of a run. Bin is required.
+type Options struct {
+	// Bin is the directory with dayone and dayone-daemon.
+	Bin string
+	// InstallDir is copied, never changed. Default: the sample install directory.
+	InstallDir string
+	// Base is the base image: a registry reference, oci:DIR or docker-archive:FILE. Default: one made here, of Kind.
+	Base string
+	// Kind of the base image made here. Default: the Debian one with systemd.
+	Kind baseimage.Kind
+	// Masters is how many. Default: 3.
+	Masters int
+	// Work keeps copies, state and logs. Default: a new directory below the temporary one.
+	Work string
+	// Keep leaves the nodes and the bootstrap running.
+	Keep bool
+	// Say gets a line for every step; nil is silence.
+	Say func(format string, args ...any)
+	// Output gets what the programs print; nil is silence.
+	Output io.Writer
+}
+
+const (
+	defaultMasters = 3
+	// bootstrapLimit is how long the bootstrap may take to serve: the build of a large image on a slow machine.
+	bootstrapLimit = 15 * time.Minute
+	// nodeLimit is how long a master may take from Ignition to its own image.
+	nodeLimit = 10 * time.Minute
+)
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Kind == "" {
+		o.Kind = baseimage.Debian
+	}
+	if o.Masters == 0 {
+		o.Masters = defaultMasters
+	}
+	if o.Say == nil {
+		o.Say = func(string, ...any) {}
+	}
+	if o.Output == nil {
+		o.Output = io.Discard
+	}
+	if o.Work == "" {
+		dir, err := os.MkdirTemp("", "dayone-demo-")
+		if err != nil {
+			return o, fmt.Errorf("make work directory: %w", err)
+		}
+		o.Work = dir
+	}
+	for _, name := range []string{"dayone", "dayone-daemon"} {
+		if _, err := os.Stat(filepath.Join(o.Bin, name)); err != nil {
+			return o, fmt.Errorf("find %s (make build makes it): %w", name, err)
+		}
+	}
+	return o, nil
+}
+
+// prerequisites names what this machine lacks, before anything is made.
+func prerequisites() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("run Day 1 here: needs root for namespaces, mounts and ostree; run it with sudo")
+	}
+	return testnode.Missing()
+}
+
+// prefixFor is the nodes' network: the bootstrap host has the address that the install directory gives the embedded registry.
+func prefixFor(host string) (netip.Prefix, error) {
+	addr, err := netip.ParseAddr(host)
+	if err != nil || !addr.Is4() {
+		return netip.Prefix{}, fmt.Errorf("make the nodes' network: bootstrapRegistry.host is %q; on one machine it must be an IPv4 address, such as 192.168.77.1", host)
+	}
+	p := netip.PrefixFrom(addr, 24).Masked()
+	if p.Addr().Next() != addr {
+		return netip.Prefix{}, fmt.Errorf("make the nodes' network: bootstrapRegistry.host is %s; on one machine it must be the first address of its /24 network, %s", addr, p.Addr().Next())
+	}
+	return p, nil
+}
+
+// copyDir copies an install directory with modes and times.
+func copyDir(from, to string) error {
+	out, err := exec.Command("cp", "-a", "--", strings.TrimSuffix(from, "/")+"/.", to).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("copy install directory: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

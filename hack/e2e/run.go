@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/assets"
+)
+
+// Run is one Day 1 while it happens.
+type Run struct {
+	Options
+	// Dir is the copy of the install directory, State the bootstrap's state directory.
+	Dir, State string
+	// Base is where the base image is taken from; BaseLayout is it as an OCI layout, for the nodes' disks.
+	BaseLayout string
+	Lab        *testnode.Lab
+	Bootstrap  *Process
+	Masters    []*testnode.Node
+	sidecar    *installconfig.Sidecar
+	started    time.Time
+	spans      []Span
+}
+
+// Day1 does everything and closes all it made, unless Keep is set. The Report is there even when a check fails.
+func Day1(ctx context.Context, o Options) (report *Report, err error) {
+	r, err := Prepare(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if !r.Keep {
+			err = errors.Join(err, r.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := r.MakeMasters(ctx); err != nil {
+		return nil, err
+	}
+	r.started = time.Now()
+	if err := r.StartBootstrap(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.BootMasters(ctx); err != nil {
+		return nil, err
+	}
+	report = r.newReport()
+	return report, r.check(ctx, report)
+}
+
+// Prepare copies the install directory, runs dayone prepare and manifests on the copy, finds the base image and makes the
+// network. Nothing runs afterwards.
+func Prepare(ctx context.Context, o Options) (*Run, error) {
+	if err := prerequisites(); err != nil {
+		return nil, err
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Options: o, Dir: filepath.Join(o.Work, "cluster"), State: filepath.Join(o.Work, "state")}
+	if err := r.installDirectory(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.baseImage(ctx); err != nil {
+		return nil, err
+	}
+	prefix, err := prefixFor(r.sidecar.Config.BootstrapRegistry.Host)
+	if err != nil {
+		return nil, err
+	}
+	r.Say("network %s, bootstrap host %s", prefix, r.sidecar.Config.BootstrapRegistry.Host)
+	r.Lab, err = testnode.New(ctx, testnode.Options{Prefix: prefix, LogDir: r.LogDir(), Keep: o.Keep})
+	return r, err
+}
+
+// LogDir has a log per program and node.
+func (r *Run) LogDir() string { return filepath.Join(r.Work, "logs") }
+
+func (r *Run) installDirectory(ctx context.Context) error {
+	if err := os.MkdirAll(r.LogDir(), 0o700); err != nil {
+		return fmt.Errorf("make log directory: %w", err)
+	}
+	if r.InstallDir == "" {
+		if err := assets.WriteSample(r.Dir); err != nil {
+			return err
+		}
+	} else {
+		if err := os.MkdirAll(r.Dir, 0o700); err != nil {
+			return fmt.Errorf("make directory for the install directory: %w", err)
+		}
+		if err := copyDir(r.InstallDir, r.Dir); err != nil {
+			return err
+		}
+	}
+	for _, verb := range []string{"prepare", "manifests"} {
+		r.Say("dayone %s", verb)
+		if err := r.program(ctx, verb, "--dir", r.Dir); err != nil {
+			return err
+		}
+	}
+	var err error
+	r.sidecar, err = installconfig.ReadSidecar(r.Dir)
+	return err
+}
+
+// baseImage makes the base image, or brings the user's to this machine: the nodes' network has no way out.
+func (r *Run) baseImage(ctx context.Context) error {
+	if r.Base == "" {
+		r.Say("base image: %s (made once, then cached)", r.Kind)
+		layout, err := baseimage.Ensure(ctx, r.Kind, "")
+		r.BaseLayout, r.Base = layout, "oci:"+layout
+		return err
+	}
+	r.BaseLayout = filepath.Join(r.Work, "base")
+	r.Say("base image: copy %s", r.Base)
+	if err := r.program(ctx, "registry", "copy", r.Base, "oci:"+r.BaseLayout); err != nil {
+		return err
+	}
+	r.Base = "oci:" + r.BaseLayout
+	return nil
+}
+
+// MakeMasters gives every master a disk with the stock OS.
+func (r *Run) MakeMasters(ctx context.Context) error {
+	r.Say("%d masters: disks with the stock OS", r.Options.Masters)
+	for i := range r.Options.Masters {
+		n, err := r.Lab.NewNode(ctx, fmt.Sprintf("master-%d", i), testnode.NodeOptions{
+			Sysroot: testnode.SysrootOptions{Base: r.BaseLayout, Reference: repositoryOf(r.sidecar.Config.BaseImage)}})
+		if err != nil {
+			return err
+		}
+		r.Masters = append(r.Masters, n)
+	}
+	return nil
+}
+
+// BootMasters ignites and boots all masters at once and waits until each runs its image.
+func (r *Run) BootMasters(ctx context.Context) error {
+	pointer, err := os.ReadFile(bootstrap.PointerFile(r.State, "master"))
+	if err != nil {
+		return fmt.Errorf("read pointer config: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeLimit)
+	defer cancel()
+	spans := make([][]Span, len(r.Masters))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, n := range r.Masters {
+		g.Go(func() error {
+			var err error
+			spans[i], err = r.bootMaster(ctx, n, pointer)
+			return err
+		})
+	}
+	err = g.Wait()
+	for _, s := range spans {
+		r.spans = append(r.spans, s...)
+	}
+	return err
+}
+
+// bootMaster follows one master from Ignition to its second boot.
+func (r *Run) bootMaster(ctx context.Context, n *testnode.Node, pointer []byte) ([]Span, error) {
+	var spans []Span
+	step := func(name string, do func() error) error {
+		begin := time.Now()
+		err := do()
+		spans = append(spans, Span{Who: n.Name, What: name, Start: begin, End: time.Now()})
+		if err == nil {
+			r.Say("%s: %s (%.1fs)", n.Name, name, time.Since(begin).Seconds())
+		}
+		return err
+	}
+	err := step("Ignition", func() error { return n.Ignite(ctx, pointer) })
+	if err == nil {
+		err = step("first boot, stock OS", func() error { return errors.Join(n.Start(ctx), n.WaitBoot(ctx, 1)) })
+	}
+	if err == nil {
+		err = step("pull, stage, reboot", func() error { return n.WaitBoot(ctx, 2) })
+	}
+	if err == nil {
+		err = step("verify", func() error { return waitDone(ctx, n) })
+	}
+	return spans, err
+}
+
+// Close stops the bootstrap, powers the nodes off and removes what the run made, except Work.
+func (r *Run) Close(ctx context.Context) error {
+	var errs []error
+	if r.Bootstrap != nil {
+		errs = append(errs, r.Bootstrap.Stop())
+	}
+	if r.Lab != nil {
+		errs = append(errs, r.Lab.Close(ctx))
+	}
+	return errors.Join(errs...)
+}

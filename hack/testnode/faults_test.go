@@ -1,0 +1,211 @@
+package testnode_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/testnode"
+)
+
+// stageSecond makes an image with /etc/second on the node itself and stages it.
+const stageSecond = `set -e
+stock=$(ostree admin status | sed -n 's/^\* dayone \(.*\)\.0$/\1/p')
+mkdir -p /var/tmp/overlay/usr/etc
+echo two >/var/tmp/overlay/usr/etc/second
+ostree --repo=/sysroot/ostree/repo commit -b second --tree=ref=$stock --tree=dir=/var/tmp/overlay --bootable
+ostree admin deploy --stage second`
+
+func TestStagedDeploymentIsFinalisedByAnOrderlyReboot(t *testing.T) {
+	n := newNode(t, newLab(t), "m0", baseimage.Tiny)
+	start(t, n)
+	output(t, n, "sh", "-c", "echo local >/etc/local")
+	output(t, n, "sh", "-c", stageSecond)
+	output(t, n, "sh", "-c", "echo later >/etc/local-after-staging")
+	require.NoError(t, n.Reboot(t.Context()))
+
+	assert.Equal(t, "two\nlocal\nlater", output(t, n, "cat", "/etc/second", "/etc/local", "/etc/local-after-staging"))
+
+	require.NoError(t, n.Stop(t.Context()))
+	require.NoError(t, n.BootPrevious())
+	start(t, n)
+	r, err := n.Exec(t.Context(), "test", "-e", "/etc/second")
+	require.NoError(t, err)
+	assert.Equal(t, 1, r.ExitCode, "the boot menu's other entry is the stock deployment")
+	boots, err := n.Boots()
+	require.NoError(t, err)
+	assert.Equal(t, 3, boots)
+}
+
+func TestPowerCutKeepsTheOldDeployment(t *testing.T) {
+	n := newNode(t, newLab(t), "m0", baseimage.Tiny)
+	start(t, n)
+	output(t, n, "sh", "-c", stageSecond)
+	assert.Contains(t, output(t, n, "ostree", "admin", "status"), "(staged)")
+	require.NoError(t, n.PowerCut(t.Context()))
+	running, err := n.Running()
+	require.NoError(t, err)
+	assert.False(t, running)
+	_, err = n.Exec(t.Context(), "true")
+	assert.ErrorContains(t, err, "the node is off power cut")
+
+	start(t, n)
+	r, err := n.Exec(t.Context(), "test", "-e", "/etc/second")
+	require.NoError(t, err)
+	assert.Equal(t, 1, r.ExitCode)
+	assert.NotContains(t, output(t, n, "ostree", "admin", "status"), "(staged)")
+}
+
+func TestPulledCableCutsOneNodeOnly(t *testing.T) {
+	lab := newLab(t)
+	a, b := newNode(t, lab, "a", baseimage.Tiny), newNode(t, lab, "b", baseimage.Tiny)
+	start(t, a)
+	start(t, b)
+	ping := func(n *testnode.Node) int {
+		r, err := n.Exec(t.Context(), "ping", "-c", "1", "-W", "1", lab.Network.Bootstrap().String())
+		require.NoError(t, err)
+		return r.ExitCode
+	}
+	require.Zero(t, ping(a))
+	require.NoError(t, a.SetLink(t.Context(), false))
+	assert.NotZero(t, ping(a))
+	assert.Zero(t, ping(b))
+	require.NoError(t, a.SetLink(t.Context(), true))
+	assert.Zero(t, ping(a))
+}
+
+func TestNodeCannotChangeTheMachine(t *testing.T) {
+	n := newNode(t, newLab(t), "m0", baseimage.Tiny)
+	start(t, n)
+	for what, c := range map[string]struct {
+		script string
+		status int
+	}{
+		"the kernel's settings are read-only": {"echo 1 >/proc/sys/kernel/panic", 1},
+		"its network's settings are its own":  {"echo 1 >/proc/sys/net/ipv4/ip_forward", 0},
+		"it sees no processes but its own":    {"test $(ls /proc | grep -c '^[0-9]') -lt 20", 0},
+	} {
+		r, err := n.Exec(t.Context(), "sh", "-c", c.script)
+		require.NoError(t, err)
+		assert.Equal(t, c.status, r.ExitCode, what)
+	}
+	bounding := output(t, n, "sed", "-n", "s/^CapBnd:[^0-9a-f]*//p", "/proc/1/status")
+	set, err := strconv.ParseUint(bounding, 16, 64)
+	require.NoError(t, err)
+	assert.Zero(t, set&(1<<unix.CAP_SYS_TIME|1<<unix.CAP_SYS_MODULE), "the clock and modules are the machine's: %s", bounding)
+}
+
+func TestLogIsFollowedUntilTheCallerHasEnough(t *testing.T) {
+	n := newNode(t, newLab(t), "m0", baseimage.Tiny)
+	ctx, enough := context.WithCancel(t.Context())
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- n.FollowLog(ctx, w) }()
+	start(t, n)
+	lines := bufio.NewScanner(r)
+	for lines.Scan() && !strings.Contains(lines.Text(), "init: booted") {
+		continue
+	}
+	assert.Contains(t, lines.Text(), "dayone test OS")
+	enough()
+	assert.NoError(t, <-done)
+}
+
+// crashEnv makes the test binary a program that starts a node and waits to be killed.
+const crashEnv = "DAYONE_TESTNODE_CRASH"
+
+func crashMain(stateDir string) error {
+	ctx := context.Background()
+	lab, err := testnode.New(ctx, testnode.Options{StateDir: stateDir, ID: "crashed"})
+	if err != nil {
+		return err
+	}
+	path, err := baseimage.Ensure(ctx, baseimage.Tiny, "")
+	if err != nil {
+		return err
+	}
+	n, err := lab.NewNode(ctx, "m0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: path}})
+	if err != nil {
+		return err
+	}
+	if err := n.Start(ctx); err != nil {
+		return err
+	}
+	if err := n.WaitReady(ctx); err != nil {
+		return err
+	}
+	pid, err := os.ReadFile(filepath.Join(stateDir, "crashed/nodes/m0/state.json"))
+	fmt.Println("up", len(pid), err)
+	select {}
+}
+
+func TestWhatAKilledRunLeftIsSweptAndLivingRunsAreNot(t *testing.T) {
+	living := newLab(t)
+	n := newNode(t, living, "m0", baseimage.Tiny)
+	start(t, n)
+	state := t.TempDir()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), crashEnv+"="+state)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	require.True(t, bufio.NewScanner(out).Scan(), "the node of the other run is up")
+	require.NotEmpty(t, leftovers(t, "crashed"))
+	require.NoError(t, testnode.Sweep(t.Context(), testnode.Options{StateDir: state}))
+	require.NotEmpty(t, leftovers(t, "crashed"), "it lives: not touched")
+
+	require.NoError(t, cmd.Process.Kill())
+	assert.Error(t, cmd.Wait())
+	require.Eventually(t, func() bool {
+		require.NoError(t, testnode.Sweep(t.Context(), testnode.Options{StateDir: state}))
+		return len(leftovers(t, "crashed")) == 0
+	}, 10*time.Second, 20*time.Millisecond, "nodes die with the process that made them, then the sweep removes the rest")
+	assert.NoDirExists(t, filepath.Join(state, "crashed"))
+	assert.Equal(t, "m0", output(t, n, "hostname"), "the living run's node does not notice")
+}
+
+// leftovers lists namespaces, cgroups, directories and processes of a run.
+func leftovers(t *testing.T, id string) []string {
+	t.Helper()
+	var all []string
+	for _, pattern := range []string{"/run/netns/dayone-" + id + "-*", "/sys/fs/cgroup/dayone-" + id + "-*", "/sys/fs/cgroup/unified/dayone-" + id + "-*", "/root/.cache/dayone/testnode/runs/" + id} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		all = append(all, found...)
+	}
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, c := range commands {
+		raw, err := os.ReadFile(c)
+		if err == nil && strings.Contains(string(raw), "/"+id+"/") {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	need(t)
+	lab, err := testnode.New(context.Background(), testnode.Options{StateDir: t.TempDir(), ID: "closed"})
+	require.NoError(t, err)
+	n := newNode(t, lab, "m0", baseimage.Tiny)
+	start(t, n)
+	require.NotEmpty(t, leftovers(t, "closed"))
+	require.NoError(t, lab.Close(t.Context()))
+	assert.Empty(t, leftovers(t, "closed"))
+	assert.NoDirExists(t, lab.Dir())
+}
