@@ -174,52 +174,6 @@ func (r repository) kernelFiles(ctx context.Context, commit string) (map[string]
 	return files, nil
 }
 
-// checkEtc looks for what the /etc merge at shutdown would refuse: a local file where the image has a directory, or the reverse.
-func (d *OSTree) checkEtc(ctx context.Context, entries []statusEntry) error {
-	i := slices.IndexFunc(entries, func(e statusEntry) bool { return e.staged })
-	if i < 0 {
-		return &Fault{Class: ClassInternal, Op: "stage image", Err: errors.New("ostree reported success and staged nothing"), Next: "look at the output of ostree admin status"}
-	}
-	diff, err := d.admin(ctx, "config-diff")
-	if err != nil {
-		return err
-	}
-	conflict, err := etcConflict(filepath.Join(d.root, "etc"), filepath.Join(d.deploymentDir(entries[i]), "usr/etc"), diff)
-	if err != nil || conflict == "" {
-		return err
-	}
-	if _, err := d.admin(ctx, "undeploy", fmt.Sprint(i)); err != nil {
-		return err
-	}
-	return &Fault{Class: ClassEtcConflict, Op: "check /etc", Err: fmt.Errorf("/etc/%s was changed on this node and is of another kind (file or directory) in the image", conflict),
-		Next: "move the local one out of the way"}
-}
-
-// etcConflict reads the lines of `ostree admin config-diff` ("M    path"); only added and modified paths are merged.
-func etcConflict(etc, imageEtc, diff string) (string, error) {
-	for _, line := range strings.Split(diff, "\n") {
-		status, path, ok := strings.Cut(line, " ")
-		path = strings.TrimLeft(path, " ")
-		if !ok || (status != "A" && status != "M") {
-			continue
-		}
-		local, err := os.Lstat(filepath.Join(etc, path))
-		if err != nil {
-			continue // gone meanwhile
-		}
-		for p := path; p != "." && p != "/"; p = filepath.Dir(p) {
-			inImage, err := os.Lstat(filepath.Join(imageEtc, p))
-			if err != nil {
-				continue // not in the image, or one of its parents is no directory: found further up
-			}
-			if wantDir := p != path || local.IsDir(); inImage.IsDir() != wantDir {
-				return p, nil
-			}
-		}
-	}
-	return "", nil
-}
-
 // Reboot asks the init system for a reboot.
 func (d *OSTree) Reboot(ctx context.Context) error { return d.reboot(ctx) }
 

@@ -71,6 +71,11 @@ type change func(f *fixture)
 
 func newFixture(t *testing.T, changes ...change) *fixture {
 	t.Helper()
+	return newFixtureOn(t, baseimage.Tiny, changes...)
+}
+
+func newFixtureOn(t *testing.T, kind baseimage.Kind, changes ...change) *fixture {
+	t.Helper()
 	if err := testnode.Missing(); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
@@ -93,7 +98,7 @@ func newFixture(t *testing.T, changes ...change) *fixture {
 		return err
 	}))
 	f.registry = deploytest.Serve(t, listener)
-	dir, err := baseimage.EnsureWith(t.Context(), baseimage.Tiny, baseimage.Options{})
+	dir, err := baseimage.EnsureWith(t.Context(), kind, baseimage.Options{})
 	require.NoError(t, err)
 	f.base = readLayout(t, dir)
 	f.served = &mcfgv1.MachineConfig{}
@@ -215,6 +220,14 @@ func (f *fixture) output(argv ...string) string {
 	out, err := f.node.Output(f.t.Context(), argv...)
 	require.NoError(f.t, err)
 	return out
+}
+
+// result is output of a command that may fail.
+func (f *fixture) result(argv ...string) string {
+	f.t.Helper()
+	r, err := f.node.Exec(f.t.Context(), argv...)
+	require.NoError(f.t, err)
+	return r.Stdout
 }
 
 func (f *fixture) log() string {

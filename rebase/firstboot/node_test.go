@@ -1,12 +1,15 @@
 package firstboot
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
@@ -40,6 +43,26 @@ func TestNodeReachesItsImageWithOneReboot(t *testing.T) {
 	require.NoError(t, f.node.Reboot(t.Context()))
 	assert.Equal(t, StateDone, f.record().State)
 	assert.Equal(t, 1, f.record().Reboots, "nothing more to do on a later boot")
+}
+
+func TestSystemdNodeReachesItsImageWithOneReboot(t *testing.T) {
+	if os.Getenv("DAYONE_TEST_SYSTEMD") == "" && os.Getenv("CI") == "" {
+		t.Skip("DAYONE_TEST_SYSTEMD is not set: this makes a 300 MB base image once")
+	}
+	f := newFixtureOn(t, baseimage.Debian)
+	f.start()
+	r := f.waitDone()
+	require.NoError(t, f.node.WaitBoot(t.Context(), 2))
+	assert.Equal(t, f.image, r.Booted)
+	assert.Equal(t, 2, f.boots())
+	assert.Equal(t, 1, r.Reboots)
+	assert.Contains(t, f.log(), "dayone-firstboot: this node runs its image")
+	assert.Contains(t, f.output("journalctl", "-b", "-u", UnitName), "this node runs its image")
+	assert.Equal(t, "running", f.output("systemctl", "is-system-running"))
+	assert.NotRegexp(t, `(?m)\bboth$`, f.output("ostree", "admin", "config-diff"))
+
+	require.NoError(t, f.node.Reboot(t.Context()))
+	assert.Equal(t, "inactive", strings.TrimSpace(f.result("systemctl", "is-active", UnitName)), "its conditions hold it back")
 }
 
 func TestNodeStaysOnStockAndGoesOnWhenTheFaultIsGone(t *testing.T) {

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/rebase/deploy"
+)
+
+func newStage() *cobra.Command {
+	var o deploy.StageOptions
+	var kind string
+	var reboot bool
+	c := &cobra.Command{
+		Use:   "stage IMAGE@DIGEST",
+		Short: "Make an image the next boot's deployment",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			image, err := deploy.ParseImage(args[0])
+			if err != nil {
+				return err
+			}
+			d, err := chooseDeployer(c, kind)
+			if err != nil {
+				return err
+			}
+			if err := d.Stage(c.Context(), image, o); err != nil {
+				return err
+			}
+			return rebootIf(c, d, reboot)
+		},
+	}
+	c.Flags().StringVar(&kind, "deployer", "", "ostree, rpm-ostree or bootc (default: detected)")
+	c.Flags().StringArrayVar(&o.AppendKernelArguments, "karg-append", nil, "kernel argument to add where it is not there")
+	c.Flags().StringArrayVar(&o.DeleteKernelArguments, "karg-delete", nil, "kernel argument to remove where it is there")
+	c.Flags().BoolVar(&reboot, "reboot", false, "reboot into it")
+	return c
+}
+
+func newRollback() *cobra.Command {
+	var kind string
+	var reboot bool
+	c := &cobra.Command{
+		Use:   "rollback",
+		Short: "Make the deployment before the booted one the next boot's, with its /etc as it was left",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			d, err := chooseDeployer(c, kind)
+			if err != nil {
+				return err
+			}
+			back, ok := d.(deploy.Rollbacker)
+			if !ok {
+				return errors.New("this deployer cannot go back")
+			}
+			if err := back.Rollback(c.Context()); err != nil {
+				return err
+			}
+			return rebootIf(c, d, reboot)
+		},
+	}
+	c.Flags().StringVar(&kind, "deployer", "", "ostree, rpm-ostree or bootc (default: detected)")
+	c.Flags().BoolVar(&reboot, "reboot", false, "reboot into it")
+	return c
+}
+
+func chooseDeployer(c *cobra.Command, kind string) (deploy.Deployer, error) {
+	if err := deploy.MakeSysrootWritable(); err != nil {
+		return nil, err
+	}
+	log := logrus.New()
+	log.SetOutput(c.ErrOrStderr())
+	choice, err := deploy.Choose(c.Context(), deploy.Kind(kind), deploy.OSTreeOptions{Log: logrus.NewEntry(log)})
+	return choice.Deployer, err
+}
+
+func rebootIf(c *cobra.Command, d deploy.Deployer, reboot bool) error {
+	if reboot {
+		return d.Reboot(c.Context())
+	}
+	_, err := fmt.Fprintln(c.OutOrStdout(), "reboot to take effect")
+	return err
+}

@@ -1,0 +1,91 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// EtcChangeKind says how a path in /etc is unlike the booted image.
+type EtcChangeKind string
+
+// The kinds, by the letters of `ostree admin config-diff`.
+const (
+	EtcAdded    EtcChangeKind = "Added"
+	EtcModified EtcChangeKind = "Modified"
+	EtcDeleted  EtcChangeKind = "Deleted"
+)
+
+// EtcChange is a local change in /etc. Modified and deleted paths keep the node's state whatever later images say.
+type EtcChange struct {
+	Path string        `json:"path"` // absolute
+	Kind EtcChangeKind `json:"kind"`
+}
+
+// EtcChanges lists what of /etc is unlike the booted deployment's /usr/etc, in ostree's order.
+func (d *OSTree) EtcChanges(ctx context.Context) ([]EtcChange, error) {
+	diff, err := d.admin(ctx, "config-diff")
+	if err != nil {
+		return nil, err
+	}
+	return parseEtcChanges(diff), nil
+}
+
+// parseEtcChanges reads lines such as "M    path".
+func parseEtcChanges(diff string) []EtcChange {
+	kinds := map[string]EtcChangeKind{"A": EtcAdded, "M": EtcModified, "D": EtcDeleted}
+	changes := []EtcChange{}
+	for _, line := range strings.Split(diff, "\n") {
+		letter, path, ok := strings.Cut(line, " ")
+		if kind, known := kinds[letter]; ok && known {
+			changes = append(changes, EtcChange{Path: "/etc/" + strings.TrimLeft(path, " "), Kind: kind})
+		}
+	}
+	return changes
+}
+
+// checkEtc looks for what the /etc merge at shutdown would refuse: a local file where the image has a directory, or the reverse.
+func (d *OSTree) checkEtc(ctx context.Context, entries []statusEntry) error {
+	i := slices.IndexFunc(entries, func(e statusEntry) bool { return e.staged })
+	if i < 0 {
+		return &Fault{Class: ClassInternal, Op: "stage image", Err: errors.New("ostree reported success and staged nothing"), Next: "look at the output of ostree admin status"}
+	}
+	changes, err := d.EtcChanges(ctx)
+	if err != nil {
+		return err
+	}
+	conflict := etcConflict(filepath.Join(d.root, "etc"), filepath.Join(d.deploymentDir(entries[i]), "usr/etc"), changes)
+	if conflict == "" {
+		return nil
+	}
+	if _, err := d.admin(ctx, "undeploy", fmt.Sprint(i)); err != nil {
+		return err
+	}
+	return &Fault{Class: ClassEtcConflict, Op: "check /etc", Err: fmt.Errorf("/etc/%s was changed on this node and is of another kind (file or directory) in the image", conflict),
+		Next: "move the local one out of the way"}
+}
+
+// etcConflict finds a local file where the image has a directory, or the reverse; only added and modified paths are merged.
+func etcConflict(etc, imageEtc string, changes []EtcChange) string {
+	for _, c := range changes {
+		path := strings.TrimPrefix(c.Path, "/etc/")
+		local, err := os.Lstat(filepath.Join(etc, path))
+		if c.Kind == EtcDeleted || err != nil { // or gone meanwhile
+			continue
+		}
+		for p := path; p != "."; p = filepath.Dir(p) {
+			inImage, err := os.Lstat(filepath.Join(imageEtc, p))
+			if err != nil {
+				continue // not in the image, or one of its parents is no directory: found further up
+			}
+			if wantDir := p != path || local.IsDir(); inImage.IsDir() != wantDir {
+				return p
+			}
+		}
+	}
+	return ""
+}
