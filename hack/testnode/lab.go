@@ -76,7 +76,7 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 		return nil, err
 	}
 	if err := Sweep(ctx, o); err != nil {
-		return nil, err
+		o.Log.WithError(err).Warn("cannot remove what dead runs left") // no reason not to begin a new one
 	}
 	l := &Lab{ID: o.ID, options: o, dir: filepath.Join(o.StateDir, o.ID), work: filepath.Join(o.CacheDir, "testnode", "runs", o.ID)}
 	if l.cgroups, err = cgroupRoot(); err != nil {

@@ -55,10 +55,6 @@ func (l *Lab) NewNode(ctx context.Context, name string, o NodeOptions) (*Node, e
 	if err := os.MkdirAll(n.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make node: %w", err)
 	}
-	c := config{Name: name, Sysroot: n.Sysroot, Cgroup: filepath.Join(l.cgroups, prefix+l.ID+"-"+name), Console: n.log, Devices: o.Devices}
-	if err := writeJSON(filepath.Join(n.dir, configFile), c); err != nil {
-		return nil, fmt.Errorf("make node: %w", err)
-	}
 	if o.Sysroot.CacheDir == "" {
 		o.Sysroot.CacheDir = l.options.CacheDir
 	}
@@ -68,6 +64,10 @@ func (l *Lab) NewNode(ctx context.Context, name string, o NodeOptions) (*Node, e
 	var err error
 	if n.Addr, err = l.Network.addHost(ctx, name); err != nil {
 		return nil, err
+	}
+	c := config{Name: name, Addr: n.Addr, Sysroot: n.Sysroot, Cgroup: filepath.Join(l.cgroups, prefix+l.ID+"-"+name), Console: n.log, Devices: o.Devices}
+	if err := writeJSON(filepath.Join(n.dir, configFile), c); err != nil {
+		return nil, fmt.Errorf("make node: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,6 +80,9 @@ func (n *Node) Start(ctx context.Context) error {
 	before, err := readState(n.dir)
 	if err != nil {
 		return err
+	}
+	if n.lab.lock == nil {
+		return fmt.Errorf("start %s: only the process that made it can", n.Name)
 	}
 	if before.Phase == phaseStarting || before.Phase == phaseReady {
 		return fmt.Errorf("start %s: it is on already", n.Name)

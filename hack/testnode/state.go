@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,12 +45,13 @@ type state struct {
 
 // config is what a supervisor must know of its node.
 type config struct {
-	Name    string   `json:"name"`
-	Sysroot string   `json:"sysroot"`
-	Cgroup  string   `json:"cgroup"`
-	Console string   `json:"console"` // file that gets everything written to the console
-	Devices []string `json:"devices"` // names in /dev beside the usual ones
-	TTY     string   `json:"tty"`     // set by the supervisor
+	Name    string     `json:"name"`
+	Addr    netip.Addr `json:"addr"`
+	Sysroot string     `json:"sysroot"`
+	Cgroup  string     `json:"cgroup"`
+	Console string     `json:"console"` // file that gets everything written to the console
+	Devices []string   `json:"devices"` // names in /dev beside the usual ones
+	TTY     string     `json:"tty"`     // set by the supervisor
 }
 
 func writeJSON(path string, v any) error {

@@ -70,12 +70,13 @@ func Sweep(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, path := range runs {
 		if err := sweepRun(ctx, o, filepath.Dir(path)); err != nil {
-			return fmt.Errorf("sweep run %s: %w", filepath.Base(filepath.Dir(path)), err)
+			errs = append(errs, fmt.Errorf("sweep run %s: %w", filepath.Base(filepath.Dir(path)), err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func sweepRun(ctx context.Context, o Options, dir string) error {
