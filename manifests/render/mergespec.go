@@ -74,7 +74,7 @@ func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []
 
 // checkOverride reports a MachineConfig that takes the place of a pre-built image.
 func (w *work) checkOverride(pool manifests.Item[*mcfgv1.MachineConfigPool], before *manifests.Item[*mcfgv1.MachineConfig], after manifests.Item[*mcfgv1.MachineConfig]) {
-	if before == nil || !isPreBuilt(before.Object) || before.Object.Spec.OSImageURL == after.Object.Spec.OSImageURL {
+	if before == nil || !isPreBuilt(before.Object) || isPreBuilt(after.Object) || before.Object.Spec.OSImageURL == after.Object.Spec.OSImageURL {
 		return
 	}
 	place := after.Origin.At("spec.osImageURL", "layered-image-overridden")
