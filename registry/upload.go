@@ -82,6 +82,9 @@ func (s *service) startUpload(w http.ResponseWriter, r *http.Request, rt route) 
 	defer u.Release()
 	if q.Get("digest") != "" {
 		s.finishUpload(w, r, rt, u)
+		if u.Open() { // the client does not know its address and cannot go on with it
+			s.abandon(u)
+		}
 		return
 	}
 	uploadHeaders(w, rt.name, u)
@@ -127,11 +130,8 @@ func (s *service) finishUpload(w http.ResponseWriter, r *http.Request, rt route,
 		return
 	}
 	if err := u.Commit(d); err != nil {
-		answer := err
-		if err := u.Cancel(); err != nil { // an upload whose digest is wrong can never be finished
-			s.log.WithField("upload", u.ID()).WithError(err).Warn("registry upload stays behind")
-		}
-		s.fail(w, r, answer, errUploadUnknown)
+		s.abandon(u) // an upload whose digest is wrong can never be finished
+		s.fail(w, r, err, errUploadUnknown)
 		return
 	}
 	blobCreated(w, rt.name, string(d))
@@ -175,8 +175,15 @@ func (s *service) receive(w http.ResponseWriter, r *http.Request, rt route, u *l
 		return false
 	}
 	w.Header().Set("Connection", "close")
+	s.abandon(u) // what it received would keep the room that others need
 	s.fail(w, r, err, errUploadUnknown)
 	return false
+}
+
+func (s *service) abandon(u *layout.Upload) {
+	if err := u.Cancel(); err != nil {
+		s.log.WithField("upload", u.ID()).WithError(err).Warn("registry upload stays behind")
+	}
 }
 
 // parseContentRange reads FIRST-LAST; the specification has no unit here, but some clients send "bytes FIRST-LAST/*".

@@ -46,6 +46,9 @@ func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, e
 	if err != nil {
 		return r, fmt.Errorf("collect garbage: nothing was removed: %w", err)
 	}
+	if !o.DryRun {
+		s.dropIdleUploads()
+	}
 	err = s.eachBlob(func(d digest.Digest, fi fs.FileInfo) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -260,4 +263,30 @@ func (s *Store) findMissing(r *VerifyReport) error {
 		}
 	}
 	return nil
+}
+
+// dropIdleUploads forgets uploads of this process whose client did not come back. Those of earlier ones are Check's.
+func (s *Store) dropIdleUploads() {
+	s.uploads.mu.Lock()
+	var idle []*Upload
+	for _, u := range s.uploads.byID {
+		idle = append(idle, u)
+	}
+	s.uploads.mu.Unlock()
+	for _, u := range idle {
+		if !u.mu.TryLock() { // in use
+			continue
+		}
+		if fi, err := u.stat(); err == nil && !u.done && time.Since(fi.ModTime()) > UploadLifetime {
+			_ = u.close() // what cannot be removed now is removed by the next Check
+		}
+		u.mu.Unlock()
+	}
+}
+
+func (u *Upload) stat() (fs.FileInfo, error) {
+	if u.file == nil {
+		return nil, fs.ErrClosed
+	}
+	return u.file.Stat()
 }

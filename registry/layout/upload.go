@@ -44,6 +44,9 @@ type Upload struct {
 // ID is the upload's identifier, a UUID.
 func (u *Upload) ID() string { return u.id }
 
+// Open tells whether the upload was neither committed nor cancelled.
+func (u *Upload) Open() bool { return !u.done }
+
 // Size is how many bytes were received.
 func (u *Upload) Size() int64 { return u.size }
 
