@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // settle writes what says that this node has converged: MCO's currentconfig, currentimage and node-annotations.json (pkg/daemon/daemon.go),
@@ -55,13 +55,14 @@ func writeAnnotations(path string, w wanted) error {
 			return fmt.Errorf("read node annotations %s: %w", path, err)
 		}
 	}
-	for key, value := range map[string]string{
-		manifests.AnnotationCurrentConfig: w.config.Name, manifests.AnnotationDesiredConfig: w.config.Name, manifests.AnnotationFirstPivotConfig: w.config.Name,
-		manifests.AnnotationCurrentImage: w.image.String(), manifests.AnnotationDesiredImage: w.image.String(), manifests.AnnotationDesiredOSImage: w.image.String(),
-		manifests.AnnotationState: manifests.StateDone,
-	} {
-		annotations[key] = value
+	// Not Parse: what a server wrote for this node is replaced, and must not stop it where it is wrong.
+	record := nodestate.Record{CurrentConfig: w.config.Name, DesiredConfig: w.config.Name, FirstPivotConfig: w.config.Name,
+		CurrentImage: w.image.String(), DesiredImage: w.image.String(), State: nodestate.StateDone}
+	patch, err := record.Patch(annotations)
+	if err != nil {
+		return err
 	}
+	annotations = nodestate.Apply(annotations, patch)
 	raw, err = json.Marshal(annotations)
 	if err != nil {
 		return fmt.Errorf("write node annotations: %w", err)

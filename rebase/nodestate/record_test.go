@@ -1,0 +1,117 @@
+package nodestate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/manifests"
+)
+
+const (
+	imageA = "registry.example.com/ocp/master-os@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	imageB = "registry.example.com/ocp/master-os@sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+)
+
+func TestParseReadsTheDesiredImageUnderEitherKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   map[string]string
+		want string
+	}{
+		"neither":                        {map[string]string{}, ""},
+		"only desiredImage":              {map[string]string{manifests.AnnotationDesiredImage: imageA}, imageA},
+		"only its alias":                 {map[string]string{manifests.AnnotationDesiredOSImage: imageA}, imageA},
+		"both, the alias is out of date": {map[string]string{manifests.AnnotationDesiredImage: imageB, manifests.AnnotationDesiredOSImage: imageA}, imageB},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Parse(c.in)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, r.DesiredImage)
+			patch, err := r.Patch(c.in)
+			require.NoError(t, err)
+			after := Apply(c.in, patch)
+			assert.Equal(t, after[manifests.AnnotationDesiredImage], after[manifests.AnnotationDesiredOSImage])
+			assert.Equal(t, c.want, after[manifests.AnnotationDesiredImage])
+		})
+	}
+}
+
+func TestPatchTouchesOnlyTheRecord(t *testing.T) {
+	before := map[string]string{"other.example.com/key": "kept", manifests.MCOPrefix + "unknown": "kept",
+		manifests.AnnotationCurrentConfig: "rendered-master-1", manifests.AnnotationDesiredImage: imageA, manifests.AnnotationDesiredOSImage: imageA}
+	r, err := Parse(before)
+	require.NoError(t, err)
+	r.State, r.DesiredImage = StateDone, ""
+	patch, err := r.Patch(before)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"other.example.com/key": "kept", manifests.MCOPrefix + "unknown": "kept",
+		manifests.AnnotationCurrentConfig: "rendered-master-1", manifests.AnnotationState: "Done"}, Apply(before, patch))
+	again, err := r.Patch(Apply(before, patch))
+	require.NoError(t, err)
+	assert.Empty(t, again, "nothing to write when nothing changes")
+}
+
+func TestValidateRefuses(t *testing.T) {
+	for name, r := range map[string]Record{
+		"an unknown state":            {State: "Sleeping"},
+		"an image by tag":             {DesiredImage: "registry.example.com/ocp/master-os:latest"},
+		"an image by tag and digest":  {CurrentImage: strings.Replace(imageA, "@", ":v1@", 1)},
+		"an image without a registry": {DesiredImage: "master-os@sha256:" + strings.Repeat("a", 64)},
+		"a config with blanks":        {DesiredConfig: "rendered master"},
+		"a long config":               {CurrentConfig: strings.Repeat("a", MaxValue+1)},
+		"a long reason":               {Reason: strings.Repeat("a", MaxReason+1)},
+		"a reason that is not UTF-8":  {Reason: "\xff"},
+		"another drain verb":          {DesiredDrain: "evict-rendered-master-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.ErrorContains(t, r.Validate(), "node annotation ")
+			_, err := r.Patch(nil)
+			require.Error(t, err)
+		})
+	}
+	_, err := Record{State: StateDone}.Patch(map[string]string{"big": strings.Repeat("a", MaxTotal)})
+	require.ErrorContains(t, err, "bytes in all")
+}
+
+func TestSetReasonCutsBetweenCharacters(t *testing.T) {
+	var r Record
+	r.SetReason("x" + strings.Repeat("ä", MaxReason))
+	require.NoError(t, r.Validate())
+	assert.True(t, strings.HasSuffix(r.Reason, "ä…"))
+	r.SetReason("short \xff")
+	assert.Equal(t, "short �", r.Reason)
+}
+
+func TestConvergedAndDrained(t *testing.T) {
+	r := Record{State: StateDone, CurrentConfig: "a", DesiredConfig: "a", CurrentImage: imageA, DesiredImage: imageA}
+	assert.True(t, r.Converged())
+	r.DesiredImage = imageB
+	assert.False(t, r.Converged())
+	assert.False(t, r.Drained())
+	r.DesiredDrain = DrainRequest(Drain, "a")
+	assert.False(t, r.Drained())
+	r.LastAppliedDrain = r.DesiredDrain
+	assert.True(t, r.Drained())
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("rendered-master-1", imageA, "Done", "why", "drain-rendered-master-1")
+	f.Add("", "x", "", "\xff", "drain-")
+	f.Fuzz(func(t *testing.T, config, image, state, reason, drain string) {
+		in := map[string]string{manifests.AnnotationDesiredConfig: config, manifests.AnnotationDesiredOSImage: image, manifests.AnnotationState: state,
+			manifests.AnnotationReason: reason, keyDesiredDrain: drain, "other": "kept"}
+		r, err := Parse(in)
+		if err != nil {
+			return
+		}
+		patch, err := r.Patch(in)
+		require.NoError(t, err)
+		after := Apply(in, patch)
+		assert.Equal(t, "kept", after["other"])
+		again, err := Parse(after)
+		require.NoError(t, err)
+		assert.Equal(t, r, again)
+	})
+}
