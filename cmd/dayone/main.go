@@ -1,18 +1,24 @@
 // Command dayone puts custom OS image content on a cluster's nodes from their first boot.
+//
+//	install directory -> prepare -> manifests -> bootstrap (render, build, serve) -> status
 package main
 
 import (
-	"fmt"
+	"context"
 	"os"
+	"os/signal"
+	"syscall"
 
-	"github.com/spf13/cobra"
+	"dayone.dev/dayone/build/buildahengine"
 )
 
 func main() {
-	root := &cobra.Command{Use: "dayone", Short: "Custom OS images on a cluster's nodes from their first boot"}
-	root.AddCommand(newRenderCommand(), newServeCommand())
-	if err := root.Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	// Building re-executes this program as a worker in namespaces of its own.
+	if buildahengine.Init() {
+		return
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 
@@ -105,12 +104,6 @@ func (f *renderFlags) options() render.Options {
 		o.Unbuilt = render.IgnoreUnbuilt
 	}
 	return o
-}
-
-func printFindings(w io.Writer, findings []report.Finding) {
-	for _, finding := range findings {
-		fmt.Fprintf(w, "%s: %s\n", finding.Severity, finding.Error())
-	}
 }
 
 // checkPullSecret refuses a file that is no pull secret; an empty name is none given.

@@ -1,0 +1,143 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/registry"
+)
+
+// shutdownLimit is how long the services may take to finish requests that run when the bootstrap host is told to stop.
+const shutdownLimit = 10 * time.Second
+
+// host is one run on the bootstrap host: the input, the results of the phases and the two services.
+type host struct {
+	Options
+	in *preflight.Input
+	// registryHost is HOST:PORT of the embedded registry as nodes reach it; the build pushes to the same name.
+	registryHost                 string
+	registryListen, configListen string
+	id                           *identity
+	registry                     *registry.Server
+	serving                      *serving
+
+	base  baseResult
+	first *render.Result
+	built map[string]*build.Result
+	final finalResult
+}
+
+// Run carries out Day 1 on the bootstrap host and then serves until ctx ends or a service fails. A second run on the same
+// state directory goes on where the first was cut off. Nothing is started before every refusal has been checked.
+func Run(ctx context.Context, o Options) error {
+	o = o.withDefaults()
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	in, err := preflight.Load(o.Dir, o.Platform)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return fmt.Errorf("make state directory: %w", err)
+	}
+	unlock, err := lockState(o.StateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h := &host{Options: o, in: in, built: map[string]*build.Result{}}
+	return h.run(ctx)
+}
+
+func (h *host) run(ctx context.Context) error {
+	cfg := h.in.Sidecar.Config
+	h.registryHost = net.JoinHostPort(cfg.BootstrapRegistry.Host, strconv.Itoa(cfg.BootstrapRegistry.Port))
+	h.registryListen, h.configListen = h.listenAddresses(cfg)
+	if err := checkPorts(map[string]string{"embedded registry": h.registryListen, "Ignition server": h.configListen}); err != nil {
+		return err
+	}
+	journal, err := OpenJournal(h.StateDir)
+	if err != nil {
+		return err
+	}
+	if err := h.inspectBase(ctx, journal); err != nil {
+		return err
+	}
+	for _, w := range h.in.Warnings {
+		h.Log.WithField("place", w.Place()).WithField("rule", w.Rule).Warn(w.Message)
+	}
+	journal.Process = Process{PID: os.Getpid(), Started: h.Now()}
+	defer h.stop()
+	r := &runner{journal: journal, observe: h.Observe, now: h.Now, log: h.Log}
+	if err := r.run(ctx, h.phases()); err != nil {
+		return err
+	}
+	journal.Endpoints = &Endpoints{Registry: h.registryHost, ConfigServer: h.configURL(), CAFile: h.id.caFile}
+	if err := journal.save(); err != nil {
+		return err
+	}
+	return h.wait(ctx)
+}
+
+// wait returns when ctx ends or one of the services does.
+func (h *host) wait(ctx context.Context) error {
+	if err := notifyReady(); err != nil {
+		h.Log.WithError(err).Warn("service manager not told that the bootstrap is ready")
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-h.registry.Err():
+		return fmt.Errorf("serve the embedded registry: %w", err)
+	case <-h.serving.done:
+		return fmt.Errorf("serve Ignition configs: %w", h.serving.err)
+	}
+}
+
+func (h *host) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
+	defer cancel()
+	if h.serving != nil {
+		if err := h.serving.stop(ctx); err != nil {
+			h.Log.WithError(err).Warn("ignition server did not stop cleanly")
+		}
+	}
+	if h.registry != nil {
+		if err := h.registry.Shutdown(ctx); err != nil {
+			h.Log.WithError(err).Warn("embedded registry did not stop cleanly")
+		}
+	}
+}
+
+func (h *host) configURL() string {
+	c := h.in.Sidecar.Config.ConfigServer
+	return "https://" + net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+}
+
+func (h *host) path(parts ...string) string {
+	return filepath.Join(append([]string{h.StateDir}, parts...)...)
+}
+
+// lockState keeps a second run off the same state directory. The kernel drops the lock with the process, however it ends.
+func lockState(dir string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open state lock: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		closeErr := f.Close()
+		return nil, errors.Join(fmt.Errorf("another dayone bootstrap works in %s; wait for it, stop it, or give another --state-dir: %w", dir, err), closeErr)
+	}
+	return func() { _ = f.Close() }, nil // closing drops the lock; there is nothing to do about an error at the end
+}

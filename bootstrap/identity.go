@@ -1,0 +1,104 @@
+package bootstrap
+
+import (
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/certs"
+)
+
+// identity is what makes this bootstrap host trusted: a certificate authority made for this cluster, a server certificate for
+// both services, and the credentials of the embedded registry. Every file is 0600 below the state directory.
+type identity struct {
+	ca         *certs.CA
+	caFile     string
+	server     tls.Certificate
+	push, pull registry.User
+	// pushAuth and pullAuth are auth.json files for the embedded registry.
+	pushAuth, pullAuth string
+}
+
+// Names of the registry's two accounts.
+const (
+	pushUser = "dayone-build"
+	pullUser = "dayone-node"
+)
+
+// loadIdentity reads the identity or makes what is missing of it; a second run has the same.
+func loadIdentity(stateDir, registryHost string, hosts []string) (*identity, error) {
+	dir := filepath.Join(stateDir, "identity")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make identity directory: %w", err)
+	}
+	ca, err := certs.LoadOrCreateCA(dir, certs.CAOptions{})
+	if err != nil {
+		return nil, err
+	}
+	id := &identity{ca: ca, caFile: filepath.Join(dir, certs.CACertFile),
+		pushAuth: filepath.Join(dir, "push-auth.json"), pullAuth: filepath.Join(dir, "pull-auth.json")}
+	// A server certificate is cheap and its hosts may have changed: every run makes its own.
+	if id.server, err = ca.ServerCertificate(hosts, certs.ServerOptions{}); err != nil {
+		return nil, err
+	}
+	if id.push, err = loadUser(dir, pushUser, registry.RolePush); err != nil {
+		return nil, err
+	}
+	if id.pull, err = loadUser(dir, pullUser, registry.RolePull); err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		certs.WriteKeyPair(id.server, filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")),
+		writeAuth(id.pushAuth, registryHost, id.push),
+		writeAuth(id.pullAuth, registryHost, id.pull))
+	if err != nil {
+		return nil, fmt.Errorf("write identity: %w", err)
+	}
+	return id, nil
+}
+
+func (id *identity) serverFiles() (cert, key string) {
+	dir := filepath.Dir(id.caFile)
+	return filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")
+}
+
+func loadUser(dir, name string, role registry.Role) (registry.User, error) {
+	file := filepath.Join(dir, name+".password")
+	raw, err := os.ReadFile(file)
+	if err == nil && len(raw) > 0 {
+		return registry.User{Name: name, Password: string(raw), Role: role}, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return registry.User{}, fmt.Errorf("read credential: %w", err)
+	}
+	user, err := registry.NewUser(name, role)
+	if err != nil {
+		return registry.User{}, err
+	}
+	return user, writeSecret(file, []byte(user.Password))
+}
+
+// writeAuth stores a containers auth.json for one registry.
+func writeAuth(file, host string, u registry.User) error {
+	raw, err := json.Marshal(map[string]any{"auths": map[string]any{
+		host: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))}}})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", filepath.Base(file), err)
+	}
+	return writeSecret(file, raw)
+}
+
+func writeSecret(file string, content []byte) error {
+	if err := renameio.WriteFile(file, content, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(file), err)
+	}
+	return nil
+}

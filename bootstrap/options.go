@@ -1,0 +1,128 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/render"
+)
+
+// DefaultStateDir is where a bootstrap host keeps its journal, images and credentials.
+const DefaultStateDir = "/var/lib/dayone"
+
+// Options of a bootstrap run. Dir, NewEngine and DaemonBinary are required.
+type Options struct {
+	// Dir is the prepared install directory.
+	Dir string
+	// StateDir keeps everything that survives a restart, mode 0700. Default: /var/lib/dayone.
+	StateDir string
+	// BaseSource is where the base image is taken from: a registry reference, oci:DIR or docker-archive:FILE.
+	// Default: the name in install-config.yaml.
+	BaseSource string
+	// BaseCAFile and BaseAuthFile reach a base image in a registry. The pull Secret of the first pool counts where BaseAuthFile is empty.
+	BaseCAFile, BaseAuthFile string
+	// DaemonBinary is the dayone-daemon that nodes fetch on their first boot.
+	DaemonBinary string
+	// RegistryListen is the embedded registry's HOST:PORT. Default: all addresses, the port of install-config.yaml.
+	RegistryListen string
+	// ConfigListen is the Ignition server's HOST:PORT. Default: all addresses, the port of install-config.yaml.
+	ConfigListen string
+	// Platform is the nodes' os/architecture. Default: linux and this program's architecture.
+	Platform string
+	// Versions is what the renderer takes for its own; the in-cluster renderer must have the same.
+	Versions render.Versions
+	// NewEngine opens the engine that runs Containerfiles, with its storage in dir.
+	NewEngine func(dir string) (build.ContainerEngine, error)
+	// Observe is told of every phase's events; nil drops them.
+	Observe Observer
+	// BuildProgress is told what a build does; nil drops it.
+	BuildProgress func(pool string, e build.Event)
+	// Log takes the run's messages; nil discards them.
+	Log *logrus.Entry
+	// Now is the clock of the journal. Default: time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	if o.StateDir == "" {
+		o.StateDir = DefaultStateDir
+	}
+	if o.Platform == "" {
+		o.Platform = "linux/" + runtime.GOARCH
+	}
+	if o.Observe == nil {
+		o.Observe = func(Event) {}
+	}
+	if o.BuildProgress == nil {
+		o.BuildProgress = func(string, build.Event) {}
+	}
+	if o.Log == nil {
+		quiet := logrus.New()
+		quiet.SetOutput(discard{})
+		o.Log = logrus.NewEntry(quiet)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// Validate names the first option that makes a run impossible on this host.
+func (o Options) Validate() error {
+	if o.Dir == "" {
+		return errors.New("no install directory: give --dir")
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("dayone bootstrap needs root: it mounts file systems and runs the Containerfile's commands; run it with sudo")
+	}
+	if o.NewEngine == nil {
+		return errors.New("bootstrap options: no engine for Containerfiles")
+	}
+	info, err := os.Stat(o.DaemonBinary)
+	if err != nil {
+		return fmt.Errorf("find the node agent (build it with make build, or name it with --daemon): %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("find the node agent: %s is no file", o.DaemonBinary)
+	}
+	return nil
+}
+
+// listenAddresses fills in where the two services listen.
+func (o Options) listenAddresses(c installconfig.Config) (registry, config string) {
+	registry, config = o.RegistryListen, o.ConfigListen
+	if registry == "" {
+		registry = ":" + strconv.Itoa(c.BootstrapRegistry.Port)
+	}
+	if config == "" {
+		config = ":" + strconv.Itoa(c.ConfigServer.Port)
+	}
+	return registry, config
+}
+
+// checkPorts refuses a run whose services could not listen, before any work is done.
+func checkPorts(addresses map[string]string) error {
+	for service, address := range addresses {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("the %s cannot listen on %s (stop what uses the port, or choose another in install-config.yaml): %w", service, address, err)
+		}
+		if err := l.Close(); err != nil {
+			return fmt.Errorf("free %s again: %w", address, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/imagecopy"
+)
+
+// phases is the whole of Day 1 on the bootstrap host, in order. Services are started anew by every process; the other
+// phases run once for the same inputs.
+func (h *host) phases() []Phase {
+	list := []Phase{
+		newService("identity", "make certificates and credentials", h.makeIdentity),
+		newService("registry", "start the embedded registry", h.startRegistry),
+		newPhase("base", "take in the base image", &h.base, h.baseInputs, h.takeBase, h.baseHolds),
+		newService("render-first", "render the first configs", h.renderFirst),
+	}
+	for _, p := range h.in.Pools {
+		if p.BuildAt == installconfig.BuildAtBootstrap {
+			list = append(list, h.buildPhase(p))
+		}
+	}
+	return append(list,
+		newPhase("render-final", "render the final configs", &h.final, h.finalInputs, h.renderFinal, h.finalHolds),
+		newService("serve", "serve Ignition configs", h.startServer))
+}
+
+func (h *host) makeIdentity(context.Context) error {
+	cfg := h.in.Sidecar.Config
+	hosts := []string{cfg.BootstrapRegistry.Host, cfg.ConfigServer.Host, "localhost", "127.0.0.1"}
+	if c := h.in.Sidecar.Cluster; c.Name != "" && c.BaseDomain != "" {
+		hosts = append(hosts, "api-int."+c.Name+"."+c.BaseDomain)
+	}
+	id, err := loadIdentity(h.StateDir, h.registryHost, hosts)
+	h.id = id
+	return err
+}
+
+func (h *host) startRegistry(context.Context) error {
+	srv, err := registry.New(registry.Options{
+		Root: h.path("registry"), Listen: h.registryListen, Certificate: &h.id.server,
+		Users: []registry.User{h.id.push, h.id.pull}, Log: h.Log.WithField("component", "registry"),
+	})
+	if err != nil {
+		return err
+	}
+	if err := srv.Start(); err != nil {
+		return err
+	}
+	h.registry = srv
+	return nil
+}
+
+// embedded is an endpoint in the embedded registry, with the right to push.
+func (h *host) embedded(reference string) imagecopy.Endpoint {
+	return imagecopy.Endpoint{Reference: "docker://" + reference, CAFile: h.id.caFile, Username: h.id.push.Name, Password: h.id.push.Password}
+}
+
+// inEmbedded is a repository's name in the embedded registry: the final registry's path behind another host.
+func (h *host) inEmbedded(repository string) string {
+	return h.registryHost + "/" + installconfig.RepositoryPath(repository)
+}
+
+// holds reports whether the embedded registry still has an image, so that a recorded result may be used again.
+func (h *host) holds(ctx context.Context, reference string) error {
+	if _, err := imagecopy.Inspect(ctx, h.embedded(reference), h.Platform); err != nil {
+		return fmt.Errorf("find %s again: %w", reference, err)
+	}
+	return nil
+}
+
+func (h *host) buildPhase(p preflight.Pool) Phase {
+	result := &build.Result{}
+	return newPhase("build-"+p.Name, "build the image of pool "+p.Name, result,
+		func() (any, error) {
+			request, err := h.buildRequest(p)
+			if err != nil {
+				return nil, err
+			}
+			return request.Address()
+		},
+		func(ctx context.Context) (build.Result, error) {
+			request, err := h.buildRequest(p)
+			if err != nil {
+				return build.Result{}, err
+			}
+			out, err := h.build(ctx, p.Name, request)
+			if err != nil {
+				return build.Result{}, err
+			}
+			h.built[p.Name] = out
+			return *out, nil
+		},
+		func(ctx context.Context, r build.Result) error {
+			if err := h.holds(ctx, r.Reference); err != nil {
+				return err
+			}
+			h.built[p.Name] = &r
+			return nil
+		})
+}
+
+// build carries out one request with an engine whose storage lies in the state directory.
+func (h *host) build(ctx context.Context, pool string, request build.Request) (*build.Result, error) {
+	dir := h.path("build")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make build directory: %w", err)
+	}
+	engine, err := h.NewEngine(dir)
+	if err != nil {
+		return nil, err
+	}
+	builder := build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: dir, Log: h.Log.WithField("pool", pool),
+		Progress: func(e build.Event) { h.BuildProgress(pool, e) }})
+	return builder.Build(ctx, request)
+}
+
+var errNoFirst = errors.New("the pool has no first rendering")
+
+func (h *host) buildRequest(p preflight.Pool) (build.Request, error) {
+	config := h.first.Config(p.Name)
+	if config == nil {
+		return build.Request{}, fmt.Errorf("prepare build of pool %s: %w", p.Name, errNoFirst)
+	}
+	return build.Request{
+		Pool: p.Name, Base: build.Image{Reference: h.base.Reference}, Config: config, Platform: h.Platform,
+		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
+		Target:   h.inEmbedded(p.Repository),
+		Registry: build.Access{CAFile: h.id.caFile, AuthFile: h.id.pushAuth},
+		Options:  build.Options{Timeout: h.in.Sidecar.Config.Build.Timeout.Duration()},
+	}, nil
+}

@@ -1,0 +1,265 @@
+package bootstrap_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/assets"
+	"dayone.dev/dayone/manifests/render"
+)
+
+// childEnv makes this test binary a bootstrap; its value is a childOrder as JSON.
+const childEnv = "DAYONE_TEST_BOOTSTRAP"
+
+// childOrder says what the child does and when it dies by its own SIGKILL.
+type childOrder struct {
+	Dir, State, Base string
+	Registry, Config string
+	// KillPhase and KillAt name an event; KillAt "instruction" is the first instruction of a build.
+	KillPhase, KillAt string
+}
+
+func TestMain(m *testing.M) {
+	if buildahengine.Init() {
+		return
+	}
+	if raw := os.Getenv(childEnv); raw != "" {
+		if err := child(raw); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// child runs the bootstrap until it serves, then ends, or kills itself where it was told to.
+func child(raw string) error {
+	var o childOrder
+	if err := json.Unmarshal([]byte(raw), &o); err != nil {
+		return err
+	}
+	die := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} }
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return bootstrap.Run(ctx, bootstrap.Options{
+		Dir: o.Dir, StateDir: o.State, BaseSource: "oci:" + o.Base, DaemonBinary: self, Platform: "linux/amd64",
+		RegistryListen: o.Registry, ConfigListen: o.Config,
+		Versions: render.Versions{Raw: "test", Hash: "test", Payload: "test"},
+		NewEngine: func(dir string) (build.ContainerEngine, error) {
+			return buildahengine.New(buildahengine.Options{Root: dir})
+		},
+		Log: logrus.NewEntry(logrus.New()),
+		Observe: func(e bootstrap.Event) {
+			fmt.Printf("event %s %s\n", e.Record.Name, e.Kind)
+			if e.Record.Name == o.KillPhase && string(e.Kind) == o.KillAt {
+				die()
+			}
+			if e.Record.Name == "serve" && e.Kind == bootstrap.EventRecorded {
+				cancel()
+			}
+		},
+		BuildProgress: func(_ string, e build.Event) {
+			if o.KillAt == "instruction" && e.Step > 0 {
+				die()
+			}
+		},
+	})
+}
+
+// bench is an install directory and a state directory for children.
+type bench struct {
+	t     *testing.T
+	order childOrder
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root: it runs container builds")
+	}
+	if testing.Short() {
+		t.Skip("runs container builds: left out with -short")
+	}
+	base, err := baseimage.Ensure(t.Context(), baseimage.Tiny, "")
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "cluster")
+	require.NoError(t, assets.WriteSample(dir))
+	registry, config := freePort(t), freePort(t)
+	file := filepath.Join(dir, installconfig.FileName)
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	text := strings.Replace(string(raw), "host: 192.168.77.1\n    port: 5000", "host: 127.0.0.1\n    port: "+strconv.Itoa(registry), 1)
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return &bench{t: t, order: childOrder{Dir: dir, State: filepath.Join(t.TempDir(), "state"), Base: base,
+		Registry: fmt.Sprintf("127.0.0.1:%d", registry), Config: fmt.Sprintf("127.0.0.1:%d", config)}}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// run starts a child and returns its events as "phase kind".
+func (b *bench) run(killPhase, killAt string) (events []string, output string, err error) {
+	b.t.Helper()
+	o := b.order
+	o.KillPhase, o.KillAt = killPhase, killAt
+	raw, err := json.Marshal(o)
+	require.NoError(b.t, err)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Env = append(os.Environ(), childEnv+"="+string(raw))
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	for _, line := range strings.Split(out.String(), "\n") {
+		if e, ok := strings.CutPrefix(line, "event "); ok {
+			events = append(events, e)
+		}
+	}
+	return events, errs.String(), err
+}
+
+func (b *bench) journal() *bootstrap.Journal {
+	b.t.Helper()
+	j, err := bootstrap.OpenJournal(b.order.State)
+	require.NoError(b.t, err)
+	return j
+}
+
+func TestKilledInEveryPhaseTheNextRunGoesOn(t *testing.T) {
+	b := newBench(t)
+	phases := []string{"identity", "registry", "base", "render-first", "build-master", "render-final", "serve"}
+	durable := map[string]bool{"base": true, "build-master": true, "render-final": true}
+	var finished []string
+	for _, phase := range phases {
+		moments := []string{"started", "ran", "recorded"}
+		if phase == "build-master" {
+			moments = []string{"started", "instruction", "ran", "recorded"}
+		}
+		for _, moment := range moments {
+			if phase == "serve" && moment == "recorded" {
+				continue // then it is done
+			}
+			events, output, err := b.run(phase, moment)
+			require.Error(t, err, "%s %s: the child must die: %v", phase, moment, events)
+			require.ErrorContains(t, err, "killed", "%s %s: %s", phase, moment, output)
+			for _, done := range finished {
+				assert.Contains(t, events, done+" reused", "%s was done before the kill at %s %s", done, phase, moment)
+			}
+		}
+		if durable[phase] {
+			finished = append(finished, phase)
+		}
+	}
+	events, output, err := b.run("", "")
+	require.NoError(t, err, output)
+	assert.Equal(t, []string{"base reused", "build-master reused", "render-final reused"}, only(events, "reused"))
+
+	j := b.journal()
+	require.NotNil(t, j.Endpoints)
+	assert.FileExists(t, bootstrap.PointerFile(b.order.State, "master"))
+	assert.Empty(t, mountsBelow(t, b.order.State), "no mount outlives the killed builds")
+}
+
+func TestOtherInputsRepeatOnlyWhatDependsOnThem(t *testing.T) {
+	b := newBench(t)
+	_, output, err := b.run("", "")
+	require.NoError(t, err, output)
+	first := b.journal()
+
+	file := filepath.Join(b.order.Dir, "openshift/10-master-motd.yaml")
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, bytes.Replace(raw, []byte("A%20master"), []byte("Another%20master"), 1), 0o600))
+	events, output, err := b.run("", "")
+	require.NoError(t, err, output)
+	assert.Equal(t, []string{"base reused"}, only(events, "reused"))
+	assert.NotEqual(t, string(first.Find("render-final").Output), string(b.journal().Find("render-final").Output))
+}
+
+func TestFailedBuildNamesItsCauseAndIsTriedAgain(t *testing.T) {
+	b := newBench(t)
+	file := filepath.Join(b.order.Dir, "layering/master.yaml")
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	broken := bytes.Replace(raw, []byte("RUN GREETING"), []byte("RUN echo about-to-fail && exit 7 && GREETING"), 1)
+	require.NoError(t, os.WriteFile(file, broken, 0o600))
+	_, output, err := b.run("", "")
+	require.Error(t, err)
+	for _, want := range []string{"phase build-master", "RUN", "7"} {
+		assert.Contains(t, output, want)
+	}
+	assert.Contains(t, b.journal().Find("build-master").Error, "RUN")
+
+	require.NoError(t, os.WriteFile(file, raw, 0o600))
+	events, output, err := b.run("", "")
+	require.NoError(t, err, output)
+	assert.Contains(t, events, "base reused")
+}
+
+func TestRefusedBeforeAnythingStarts(t *testing.T) {
+	b := newBench(t)
+	taken, err := net.Listen("tcp", b.order.Config)
+	require.NoError(t, err)
+	_, output, err := b.run("", "")
+	require.Error(t, err)
+	assert.Contains(t, output, "cannot listen on "+b.order.Config)
+	require.NoError(t, taken.Close())
+	assert.NoFileExists(t, filepath.Join(b.order.State, bootstrap.JournalFile), "nothing was started")
+}
+
+func only(events []string, kind string) []string {
+	var out []string
+	for _, e := range events {
+		if strings.HasSuffix(e, " "+kind) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func mountsBelow(t *testing.T, dir string) []string {
+	t.Helper()
+	raw, err := os.ReadFile("/proc/self/mounts")
+	require.NoError(t, err)
+	var out []string
+	for _, line := range strings.Split(string(raw), "\n") {
+		if strings.Contains(line, dir) {
+			out = append(out, line)
+		}
+	}
+	return out
+}

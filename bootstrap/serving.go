@@ -1,0 +1,132 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/google/renameio/v2"
+
+	"dayone.dev/dayone/bootstrap/serve"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/firstboot"
+)
+
+// daemonName is the node agent's name below /files/ on the Ignition server.
+const daemonName = "dayone-daemon"
+
+// pointerVersion is the Ignition spec of pointer configs: the oldest with everything that they need.
+const pointerVersion = "3.1.0"
+
+// PointerFile is the pointer config of a pool's nodes in a state directory: what a machine's user data or boot medium holds.
+func PointerFile(stateDir, pool string) string {
+	return filepath.Join(stateDir, "ignition", pool+".ign")
+}
+
+// serving is the running Ignition server.
+type serving struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+func (s *serving) stop(ctx context.Context) error {
+	s.cancel()
+	select {
+	case <-s.done:
+		return s.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *host) startServer(ctx context.Context) error {
+	additions, err := h.additions()
+	if err != nil {
+		return err
+	}
+	cert, key := h.id.serverFiles()
+	srv, err := serve.New(serve.Options{
+		BaseDir: h.path(renderDir), SecureListen: h.configListen, CertFile: cert, KeyFile: key,
+		Additions: map[string]ign35.Config{"": additions}, Files: map[string]string{daemonName: h.DaemonBinary},
+		Pools: []string{"*"}, Log: h.Log.WithField("component", "serve"),
+	})
+	if err != nil {
+		return err
+	}
+	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	h.serving = &serving{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(h.serving.done)
+		h.serving.err = srv.Run(runCtx)
+	}()
+	return h.writePointers()
+}
+
+// additions is what every node gets beside its rendered config: none of it is in an image.
+func (h *host) additions() (ign35.Config, error) {
+	hash, err := sha512File(h.DaemonBinary)
+	if err != nil {
+		return ign35.Config{}, err
+	}
+	auth, err := os.ReadFile(h.id.pullAuth)
+	if err != nil {
+		return ign35.Config{}, fmt.Errorf("read pull credential: %w", err)
+	}
+	base := installconfig.Repository(h.in.Sidecar.Config.BaseImage)
+	mirrors := []firstboot.Mirror{{Repository: base, Location: h.inEmbedded(base)}}
+	for _, p := range h.in.Pools {
+		if p.BuildAt == installconfig.BuildAtBootstrap {
+			mirrors = append(mirrors, firstboot.Mirror{Repository: p.Repository, Location: h.inEmbedded(p.Repository)})
+		}
+	}
+	return firstboot.Ignition(firstboot.IgnitionOptions{
+		Config: firstboot.Config{Registry: h.registryHost}, Mirrors: mirrors, RegistryCA: h.id.ca.CertificatePEM(), PullAuth: auth,
+		DaemonURL: h.configURL() + "/files/" + daemonName, DaemonSHA512: hash,
+	})
+}
+
+// writePointers writes a pointer config for every rendered pool. They hold no secret: an address and an authority.
+func (h *host) writePointers() error {
+	if err := os.MkdirAll(h.path("ignition"), 0o700); err != nil {
+		return fmt.Errorf("make directory for pointer configs: %w", err)
+	}
+	ca := dataURL(h.id.ca.CertificatePEM())
+	for pool := range h.final.Configs {
+		source := h.configURL() + "/config/" + pool
+		raw, err := json.MarshalIndent(map[string]any{"ignition": map[string]any{
+			"version":  pointerVersion,
+			"config":   map[string]any{"merge": []any{map[string]string{"source": source}}},
+			"security": map[string]any{"tls": map[string]any{"certificateAuthorities": []any{map[string]string{"source": ca}}}},
+		}}, "", "  ")
+		if err != nil {
+			return fmt.Errorf("encode pointer config: %w", err)
+		}
+		if err := renameio.WriteFile(PointerFile(h.StateDir, pool), append(raw, '\n'), 0o600); err != nil {
+			return fmt.Errorf("write pointer config: %w", err)
+		}
+	}
+	return nil
+}
+
+func dataURL(content []byte) string { return *machineconfig.Inline(content).Source }
+
+func sha512File(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("read node agent: %w", err)
+	}
+	defer f.Close()
+	sum := sha512.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", fmt.Errorf("read node agent: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

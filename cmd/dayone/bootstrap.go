@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/buildahengine"
+)
+
+func newBootstrapCommand() *cobra.Command {
+	var o bootstrap.Options
+	cmd := &cobra.Command{
+		Use:   "bootstrap",
+		Short: "Render, build and serve on the bootstrap host, then wait for the nodes",
+		Long: "Bootstrap takes in the base image, renders the first configs, builds the pools' images into an embedded registry,\n" +
+			"renders the final configs with the images pinned by digest and serves them to the nodes as Ignition. It runs until it\n" +
+			"is stopped; run again on the same state directory, it goes on where it was cut off.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			view := newProgressView(cmd.ErrOrStderr())
+			defer view.close()
+			o.Log = newLog(cmd)
+			o.Log.Logger.SetOutput(view)
+			o.Versions = versions()
+			o.Observe, o.BuildProgress = view.phase, view.build
+			o.NewEngine = func(dir string) (build.ContainerEngine, error) {
+				return buildahengine.New(buildahengine.Options{Root: dir, Log: o.Log})
+			}
+			return bootstrap.Run(cmd.Context(), o)
+		},
+	}
+	dirFlag(cmd, &o.Dir)
+	platformFlag(cmd, &o.Platform)
+	f := cmd.Flags()
+	f.StringVar(&o.StateDir, "state-dir", bootstrap.DefaultStateDir, "where journal, images and credentials are kept")
+	f.StringVar(&o.BaseSource, "base", "", "where the base image is taken from: a registry reference, oci:DIR or docker-archive:FILE (default: its name in install-config.yaml)")
+	f.StringVar(&o.BaseCAFile, "base-ca", "", "PEM file of the authority that signs the base image's registry")
+	f.StringVar(&o.BaseAuthFile, "base-auth", "", "auth.json for the base image's registry (default: the base image pull Secret)")
+	f.StringVar(&o.DaemonBinary, "daemon", besideThis("dayone-daemon"), "the node agent that nodes fetch on their first boot")
+	f.StringVar(&o.RegistryListen, "registry-listen", "", "HOST:PORT of the embedded registry (default: every address, the port of install-config.yaml)")
+	f.StringVar(&o.ConfigListen, "config-listen", "", "HOST:PORT of the Ignition server (default: every address, the port of install-config.yaml)")
+	return cmd
+}
+
+// besideThis is the path of a program in the directory of this one.
+func besideThis(name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	return filepath.Join(filepath.Dir(self), name)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests/render"
+)
+
+// Exit codes, documented in docs/pipeline.md.
+const (
+	exitOK = 0
+	// exitFailed: the work failed; the message says why.
+	exitFailed = 1
+	// exitUsage: the command line is wrong.
+	exitUsage = 2
+	// exitRefused: the input was refused before anything started.
+	exitRefused = 3
+)
+
+// version is this build's version, set by the Makefile through -ldflags. The renderer takes it for its own.
+var version = "v0.0.0-dev"
+
+// versions is what the renderer takes for its own: the in-cluster renderer of the same build has the same.
+func versions() render.Versions {
+	return render.Versions{Raw: version, Hash: version, Payload: version}
+}
+
+// usageError marks a wrong command line.
+type usageError struct{ error }
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	output, _ := root.Flags().GetString("output")
+	if findings := report.Of(err); findings != nil {
+		printFindings(stderr, findings)
+		if output == "json" {
+			if err := printJSON(stdout, report.Report{Findings: findings}); err != nil {
+				fmt.Fprintln(stderr, "dayone: "+err.Error())
+			}
+		}
+		return exitRefused
+	}
+	fmt.Fprintln(stderr, "dayone: "+err.Error())
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	if f := build.AsFailure(err); f != nil && f.Class == build.ClassUser {
+		return exitRefused
+	}
+	return exitFailed
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "dayone",
+		Short:         "Custom OS image content on a cluster's nodes from their first boot",
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+	}
+	root.PersistentFlags().StringP("output", "o", "text", "text or json: how data is printed on standard output")
+	root.PersistentFlags().BoolP("verbose", "v", false, "also print debug messages")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if o, _ := cmd.Flags().GetString("output"); o != "text" && o != "json" {
+			return usageError{fmt.Errorf("--output %q: write text or json", o)}
+		}
+		return nil
+	}
+	root.AddCommand(newPrepareCommand(), newManifestsCommand(), newSampleCommand(), newBootstrapCommand(), newStatusCommand())
+	root.AddCommand(newRenderCommand(), newServeCommand())
+	return root
+}
+
+// wantsJSON says whether data goes out as JSON.
+func wantsJSON(cmd *cobra.Command) bool {
+	o, _ := cmd.Flags().GetString("output")
+	return o == "json"
+}
+
+// newLog is the log of one command, on standard error.
+func newLog(cmd *cobra.Command) *logrus.Entry {
+	l := logrus.New()
+	l.SetOutput(cmd.ErrOrStderr())
+	l.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, DisableColors: true})
+	if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
+		l.SetLevel(logrus.DebugLevel)
+	}
+	return logrus.NewEntry(l)
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// printFindings writes one line per finding.
+func printFindings(w io.Writer, findings []report.Finding) {
+	for _, f := range findings {
+		fmt.Fprintf(w, "%s: %s\n", f.Severity, f.Error())
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/bootstrap"
+)
+
+// statusInterval is how often --watch looks at the journal.
+const statusInterval = time.Second
+
+func newStatusCommand() *cobra.Command {
+	var stateDir string
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how far the bootstrap on this host is",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for {
+				j, err := bootstrap.OpenJournal(stateDir)
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					err = printJSON(cmd.OutOrStdout(), j)
+				} else {
+					err = printStatus(cmd.OutOrStdout(), j, time.Now())
+				}
+				if err != nil || !watch || j.Endpoints != nil {
+					return err
+				}
+				if err := pause(cmd.Context(), statusInterval); err != nil {
+					return nil // told to stop watching
+				}
+			}
+		},
+	}
+	cmd.Flags().StringVar(&stateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print again every second until the bootstrap serves")
+	return cmd
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+func printStatus(w io.Writer, j *bootstrap.Journal, now time.Time) error {
+	if len(j.Records) == 0 {
+		_, err := fmt.Fprintln(w, "no bootstrap has run here; start one with dayone bootstrap")
+		return err
+	}
+	for _, r := range j.Records {
+		note := ""
+		if r.Reused {
+			note = " (by an earlier run)"
+		}
+		if r.Attempts > 1 {
+			note += fmt.Sprintf(" (attempt %d)", r.Attempts)
+		}
+		if _, err := fmt.Fprintf(w, "%-8s %-14s %8.2fs  %s%s\n", r.Status, r.Name, r.Duration(now).Seconds(), r.Title, note); err != nil {
+			return err
+		}
+		if r.Error != "" {
+			if _, err := fmt.Fprintf(w, "         %s\n", r.Error); err != nil {
+				return err
+			}
+		}
+	}
+	if e := j.Endpoints; e != nil {
+		_, err := fmt.Fprintf(w, "serving Ignition at %s, images at %s (authority: %s)\n", e.ConfigServer, e.Registry, e.CAFile)
+		return err
+	}
+	return nil
+}
