@@ -113,7 +113,7 @@ func (s *Server) openStorage() error {
 	if len(checked.Repaired)+len(checked.Removed) > 0 {
 		s.log.WithFields(logrus.Fields{"repaired": checked.Repaired, "removed": checked.Removed}).Warn("registry root was mended after a crash")
 	}
-	if svc.upstream, err = newUpstream(s.o.Root, secret, s.log); err != nil {
+	if svc.upstream, err = newUpstream(upstreamConfig(s.o.Root, secret), s.log); err != nil {
 		return err
 	}
 	s.service = svc

@@ -28,14 +28,14 @@ type upstream struct {
 }
 
 // newUpstream turns the panics with which distribution answers a configuration error into errors.
-func newUpstream(root, secret string, log *logrus.Entry) (u *upstream, err error) {
+func newUpstream(c *configuration.Configuration, log *logrus.Entry) (u *upstream, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("start distribution on %s: %v", root, p)
+			err = fmt.Errorf("start distribution: %v", p)
 		}
 	}()
 	u = &upstream{log: quiet(log)}
-	u.app = handlers.NewApp(loggerContext{context.Background(), u.log}, upstreamConfig(root, secret))
+	u.app = handlers.NewApp(loggerContext{context.Background(), u.log}, c)
 	return u, nil
 }
 
