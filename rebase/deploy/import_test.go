@@ -307,6 +307,39 @@ func TestImportGoesOnWhereItWasBroken(t *testing.T) {
 	assert.Equal(t, 1, done.LayersFetched)
 }
 
+func TestFullDiskIsSaidAndLeavesNoRef(t *testing.T) {
+	repo := newRepo(t)
+	small := filepath.Dir(repo)
+	require.NoError(t, os.RemoveAll(repo))
+	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", small).CombinedOutput(); err != nil {
+		skipOrFail(t, "a small file system cannot be mounted: "+string(out))
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", small).CombinedOutput(); err != nil {
+			t.Errorf("umount: %s", out)
+		}
+	})
+	run(t, "ostree", "init", "--repo="+repo, "--mode=bare")
+	noise := make([]byte, 16<<20)
+	for name, fill := range map[string]func(){
+		"ostree meets it": func() {}, // zeroes: 16 KiB to fetch
+		"seen beforehand": func() {
+			for i := range noise {
+				noise[i] = byte((i * i) >> 7)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fill()
+			src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, append(deploytest.Base("1"), deploytest.Entry{Name: "usr/big", Body: string(noise)})...)))
+			_, err := Import(t.Context(), repo, src, ImportOptions{})
+			require.Error(t, err)
+			assert.Equal(t, ClassDiskFull, ClassOf(err), err)
+			assert.Empty(t, run(t, "ostree", "refs", "--repo="+repo))
+		})
+	}
+}
+
 func TestTwoImportsAtOnceExcludeEachOther(t *testing.T) {
 	repo := newRepo(t)
 	unlock, err := repository{path: repo}.lock()

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAgentLinksNoBuilderAndNoRegistry(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
+	list.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := list.Output()
+	require.NoError(t, err)
+	for _, dep := range strings.Fields(string(out)) {
+		for _, banned := range []string{"github.com/containers/buildah", "github.com/containers/storage/drivers", "github.com/distribution/distribution/",
+			"k8s.io/client-go", "dayone.dev/dayone/build", "dayone.dev/dayone/registry", "testing"} {
+			assert.False(t, dep == banned || strings.HasPrefix(dep, strings.TrimSuffix(banned, "/")+"/"), "%s is linked", dep)
+		}
+		assert.NotEqual(t, "github.com/containers/storage", dep, "the library itself, with its drivers")
+	}
+}
+
+func TestCommandsSayWhatTheyWant(t *testing.T) {
+	for _, args := range [][]string{{"stage"}, {"stage", "host/os:tag"}, {"firstboot", "extra"}, {"nothing"}} {
+		c := newCommand()
+		c.SetArgs(args)
+		c.SetOut(new(strings.Builder))
+		c.SetErr(new(strings.Builder))
+		require.Error(t, c.ExecuteContext(t.Context()), args)
+	}
+}
