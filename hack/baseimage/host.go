@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -56,6 +57,11 @@ var lddLine = regexp.MustCompile(`(?m)^\s+(?:\S+ => )?(/\S+) \(0x`) //nolint:goc
 func libraries(ctx context.Context, programs ...string) ([]string, error) {
 	var libs []string
 	for _, p := range programs {
+		if static, err := isStatic(p); err != nil {
+			return nil, err
+		} else if static {
+			continue // ldd refuses these; busybox may be one
+		}
 		out, err := run(ctx, "", "ldd", p)
 		if err != nil {
 			return nil, err
@@ -66,6 +72,16 @@ func libraries(ctx context.Context, programs ...string) ([]string, error) {
 	}
 	slices.Sort(libs)
 	return slices.Compact(libs), nil
+}
+
+// isStatic says whether a program asks for no dynamic linker.
+func isStatic(program string) (bool, error) {
+	f, err := elf.Open(program)
+	if err != nil {
+		return false, fmt.Errorf("read program %s: %w", program, err)
+	}
+	defer f.Close()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }), nil
 }
 
 // findPrepareRoot gives the directory with ostree-prepare-root and ostree-remount: the host's, else those of Debian's package

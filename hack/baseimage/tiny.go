@@ -66,8 +66,7 @@ func findTiny(ctx context.Context, o Options) (*tiny, error) {
 	if locales, err := filepath.Glob("/usr/lib/locale/C.[uU][tT][fF]*8/LC_CTYPE"); err == nil && len(locales) > 0 {
 		t.locale = locales[0]
 	}
-	// A busybox that is not static (Fedora's is) would need its libraries too; ldd fails on a static one.
-	t.libs, err = libraries(ctx, t.ostree, t.ip, filepath.Join(t.bootDir, "ostree-prepare-root"), filepath.Join(t.bootDir, "ostree-remount"))
+	t.libs, err = libraries(ctx, t.programs()...)
 	return t, err
 }
 
