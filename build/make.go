@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
@@ -109,16 +112,32 @@ func (w *work) copied(files []containerfile.CopiedFile) ([]appendengine.Layer, e
 				return nil, &Failure{Class: ClassUser, Step: "containerfile", Line: f.Line, Instruction: f.Instruction,
 					Message: f.Path + " is a directory", Next: "end the destination with / to copy into it"}
 			}
+			entries = append(entries, newParents(at, f, tree)...)
 			entries = append(entries, configlayer.Entry{Path: at, Kind: basetree.Regular, Mode: f.Mode, UID: f.UID, GID: f.GID, Content: f.Content})
 		}
 		layer, err := configlayer.Pack(entries, tree, w.time)
 		if err != nil {
 			return nil, err
 		}
+		for _, e := range entries {
+			tree.Entries[e.Path] = basetree.Entry{Kind: e.Kind, Mode: e.Mode, UID: e.UID, GID: e.GID}
+		}
 		out = append(out, appendengine.Layer{Blob: layer.Gzip(), DiffID: layer.DiffID, CreatedBy: "/bin/sh -c #(nop) " + files[start].Instruction})
 		start = end
 	}
 	return out, nil
+}
+
+// newParents are the directories that a COPY makes: they get its owner, as in a container build.
+func newParents(p string, f containerfile.CopiedFile, tree *basetree.Tree) []configlayer.Entry {
+	var out []configlayer.Entry
+	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
+		if _, ok := tree.Lookup(dir); ok {
+			break
+		}
+		out = append(out, configlayer.Entry{Path: dir, Kind: basetree.Directory, Mode: 0o755, UID: f.UID, GID: f.GID})
+	}
+	return out
 }
 
 // withConfig is the tree that the user's instructions see.
@@ -142,6 +161,10 @@ func (w *work) withConfig() (*basetree.Tree, error) {
 func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
 	if w.b.o.Engine == nil {
 		return nil, &Failure{Class: ClassInfrastructure, Step: "containerfile", Message: "this program has no engine that runs containers", Next: "use a Containerfile with LABEL, ENV and COPY of inline files only"}
+	}
+	w.enter("images")
+	if err := w.findImages(ctx); err != nil {
+		return nil, err
 	}
 	w.enter("push")
 	configs, err := w.client.Append(ctx, w.base, w.r.Target, "", appendengine.Change{
@@ -170,6 +193,31 @@ func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
 		return nil, registryFailure("seal", err)
 	}
 	return pushed, nil
+}
+
+// findImages asks for the images that the Containerfile names itself: the container engine would not say why it has not got one.
+// With mirrors it is left to the engine, which knows how to use them.
+func (w *work) findImages(ctx context.Context) error {
+	if w.file == nil || w.r.Options.RegistriesConf != "" {
+		return nil
+	}
+	for _, use := range w.file.Images() {
+		if !strings.Contains(use.Name, "/") || strings.Contains(use.Name, "$") {
+			continue // a given image, scratch, or a name that is put together later
+		}
+		if _, given := w.r.Options.Contexts[use.Name]; given {
+			continue
+		}
+		if err := w.client.Exists(ctx, use.Name); err != nil {
+			f := registryFailure("containerfile", err)
+			f.Line, f.Instruction = use.Line, use.Name
+			if appendengine.StatusOf(err) == http.StatusNotFound {
+				f.Class, f.Next = ClassUser, "check the name of the image, and that it exists for this architecture"
+			}
+			return f
+		}
+	}
+	return nil
 }
 
 func (w *work) job(configs *appendengine.Pushed) (ContainerJob, error) {

@@ -120,6 +120,18 @@ func (c *Client) Find(ctx context.Context, repository, tag, platform string) (*I
 	return img, err
 }
 
+// Exists asks for an image by tag or digest and gives the registry's error when it has none.
+func (c *Client) Exists(ctx context.Context, reference string) error {
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		return fmt.Errorf("read image reference: %w", err)
+	}
+	if _, err := remote.Head(ref, c.options(ctx, nil)...); err != nil {
+		return fmt.Errorf("find image %s: %w", reference, err)
+	}
+	return nil
+}
+
 // Complete asks the registry for every blob of the image, in its own repository. It returns the first that is missing, or "".
 func (c *Client) Complete(ctx context.Context, i *Image) (missing string, err error) {
 	layers, err := i.remote.Layers()

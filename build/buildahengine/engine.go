@@ -170,6 +170,9 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 		return build.ContainerImage{}, err
 	}
 	defer lock.Close()
+	if alone {
+		removeGroups(e.o.Root)
+	}
 	r, err := e.newRun(job, isolation, alone)
 	if err != nil {
 		return build.ContainerImage{}, err

@@ -1,6 +1,8 @@
 package buildahengine
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,12 +20,12 @@ type group struct{ dir string }
 
 // newGroup makes a group under the pids controller (version 1 or 2) and puts the child in before it is told what to do. Without the
 // controller or the right to use it a build has no such bound, which is said in the log.
-func newGroup(address string, pid, limit int, log *logrus.Entry) *group {
+func newGroup(root string, pid, limit int, log *logrus.Entry) *group {
 	if limit < 0 {
 		return nil
 	}
-	name := fmt.Sprintf("dayone-build-%s-%d", address[:min(len(address), 12)], pid)
-	for _, parent := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
+	name := groupPrefix(root) + strconv.Itoa(pid)
+	for _, parent := range groupParents() {
 		g := &group{dir: filepath.Join(parent, name)}
 		if os.Mkdir(g.dir, 0o755) != nil {
 			continue
@@ -36,6 +38,29 @@ func newGroup(address string, pid, limit int, log *logrus.Entry) *group {
 	}
 	log.WithField("limit", limit).Debug("the number of a build's processes cannot be bounded on this host")
 	return nil
+}
+
+// groupParents are where the pids controller is, in version 1 and 2.
+func groupParents() []string { return []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} }
+
+// groupPrefix begins the names of the groups of one engine directory.
+func groupPrefix(root string) string {
+	sum := sha256.Sum256([]byte(root))
+	return "dayone-build-" + hex.EncodeToString(sum[:6]) + "-"
+}
+
+// removeGroups takes away the groups that killed builders left; the caller holds the directory alone. One that has a process yet
+// cannot be removed and is left to the next.
+func removeGroups(root string) {
+	for _, parent := range groupParents() {
+		found, err := filepath.Glob(filepath.Join(parent, groupPrefix(root)+"*"))
+		if err != nil {
+			continue
+		}
+		for _, dir := range found {
+			_ = os.Remove(dir)
+		}
+	}
 }
 
 func (g *group) remove() error {

@@ -83,7 +83,7 @@ func (r *run) do(ctx context.Context, lock *os.File) (build.ContainerImage, erro
 	if c.err != nil {
 		return none, r.infrastructure("start the build process", c.err, "the build needs root with CAP_SYS_ADMIN, or user namespaces")
 	}
-	r.group = newGroup(r.job.Address, c.pid, r.engine.o.MaxProcesses, r.engine.o.Log)
+	r.group = newGroup(r.engine.o.Root, c.pid, r.engine.o.MaxProcesses, r.engine.o.Log)
 	if err := r.instruct(input); err != nil {
 		r.kill(c.pid)
 		<-ended

@@ -1,0 +1,96 @@
+package buildahengine_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/buildahengine"
+)
+
+// builderOrder names the environment variable with the file that tells the program what to build.
+const builderOrder = "DAYONE_TEST_BUILDER"
+
+type order struct {
+	Root, State string
+	Request     build.Request
+}
+
+// runBuilder is a builder in a process of its own, for tests that kill it. It prints its events.
+func runBuilder(file string) int {
+	raw, err := os.ReadFile(file)
+	var o order
+	if err == nil {
+		err = json.Unmarshal(raw, &o)
+	}
+	var engine *buildahengine.Engine
+	if err == nil {
+		engine, err = buildahengine.New(buildahengine.Options{Root: o.Root})
+	}
+	if err == nil {
+		b := build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: o.State, Progress: func(e build.Event) { fmt.Println(e.Phase, e.Text) }})
+		_, err = b.Build(context.Background(), o.Request)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println("finished")
+	return 0
+}
+
+// killAt runs a builder and kills it when it prints a line that begins so.
+func (b *bench) killAt(r build.Request, mark string) {
+	b.t.Helper()
+	raw, err := json.Marshal(order{Root: b.root, State: b.state, Request: r})
+	require.NoError(b.t, err)
+	file := filepath.Join(b.t.TempDir(), "order")
+	require.NoError(b.t, os.WriteFile(file, raw, 0o600))
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), builderOrder+"="+file)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(b.t, err)
+	require.NoError(b.t, cmd.Start())
+	lines, seen := bufio.NewScanner(out), false
+	var all []string
+	for !seen && lines.Scan() {
+		all = append(all, lines.Text())
+		seen = strings.HasPrefix(lines.Text(), mark)
+	}
+	require.NoError(b.t, cmd.Process.Kill())
+	_ = cmd.Wait() // killed: its error says so
+	require.True(b.t, seen, "the builder came to %q: %s", mark, strings.Join(all, "\n"))
+	assert.Eventually(b.t, func() bool { return len(processes(b.t, b.root)) == 0 }, 10*time.Second, 10*time.Millisecond, "no process outlives the builder")
+}
+
+func TestKilledInEveryStageTheNextBuildSucceeds(t *testing.T) {
+	b := newBench(t, buildahengine.Options{})
+	r := b.request("FROM configs\nRUN echo one >/usr/lib/one\nRUN echo in the middle; sleep 0.3; echo two >/usr/lib/two\nCOPY --from=base /etc/stock.conf /usr/lib/three\n")
+	for _, mark := range []string{"config", "push", "containerfile FROM", "containerfile RUN echo one", "containerfile in the middle", "containerfile COMMIT", "push Copying", "seal", "check"} {
+		b.killAt(r, mark)
+	}
+	again := r
+	again.Options.Rebuild = true // the last one was killed when the image had its tag
+	result, err := b.builder.Build(t.Context(), again)
+	require.NoError(t, err)
+	b.clean()
+	groups, err := filepath.Glob("/sys/fs/cgroup/*/dayone-build-*")
+	require.NoError(t, err)
+	assert.Empty(t, groups, "no control group is left")
+
+	other := newBench(t, buildahengine.Options{})
+	same := other.build(r.Containerfile)
+	assert.Equal(t, same.Digest, result.Digest, "and the image is the one that an undisturbed build makes")
+}
