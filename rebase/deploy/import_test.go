@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -352,4 +354,46 @@ func TestTwoImportsAtOnceExcludeEachOther(t *testing.T) {
 	assert.NotContains(t, err.Error(), "other import")
 	var f *Fault
 	assert.True(t, errors.As(err, &f))
+}
+
+func TestPruneDoesNothingWhereNoDeploymentCameFromAnImage(t *testing.T) {
+	repo := newRepo(t)
+	base := deploytest.Layer(t, deploytest.Base("1")...)
+	var done []Imported
+	for _, content := range []string{"1", "2"} {
+		src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, base, deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: content})))
+		d, err := Import(t.Context(), repo, src, ImportOptions{})
+		require.NoError(t, err)
+		done = append(done, d)
+	}
+	r := repository{path: repo}
+	require.NoError(t, r.prune(t.Context(), map[string]bool{"none": true}))
+	refs, err := r.refs(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, refs, 5, "all stays while no deployed image tells what is needed")
+	assert.Contains(t, refs, done[0].Ref)
+}
+
+func TestPruneDropsOldImagesAndTheirOwnLayers(t *testing.T) {
+	repo := newRepo(t)
+	base := deploytest.Layer(t, deploytest.Base("1")...)
+	layers := []v1.Layer{deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "1"}), deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "2"})}
+	var done []Imported
+	for _, l := range layers {
+		d, err := Import(t.Context(), repo, deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, base, l)), ImportOptions{})
+		require.NoError(t, err)
+		done = append(done, d)
+	}
+	r := repository{path: repo}
+	require.NoError(t, r.prune(t.Context(), map[string]bool{done[1].Commit: true}))
+	refs, err := r.refs(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, map[string]bool{done[1].Ref: true, layerRef(mustDigest(t, base)): true, layerRef(mustDigest(t, layers[1])): true}, refs)
+}
+
+func mustDigest(t *testing.T, l v1.Layer) digest.Digest {
+	t.Helper()
+	hash, err := l.Digest()
+	require.NoError(t, err)
+	return digest.Digest(hash.String())
 }

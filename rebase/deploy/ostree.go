@@ -81,7 +81,14 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 	if err != nil {
 		return err
 	}
-	return d.checkEtc(ctx, after)
+	if err := d.checkEtc(ctx, after); err != nil {
+		return err
+	}
+	deployed := map[string]bool{}
+	for _, e := range after {
+		deployed[e.commit] = true
+	}
+	return d.repo.prune(ctx, deployed)
 }
 
 func (d *OSTree) stageCommit(ctx context.Context, image Image, commit string, booted *Deployment, change []string) error {
