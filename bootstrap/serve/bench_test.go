@@ -24,7 +24,7 @@ func BenchmarkServe(b *testing.B) {
 		b.Run(map[bool]string{false: "identity", true: "gzip"}[packed], func(b *testing.B) {
 			cert, key, roots := pair(b)
 			var files []string
-			for i := range 120 {
+			for i := range 54 {
 				text := strings.Repeat(fmt.Sprintf("setting-%d = value of some length\n", i), 80)
 				files = append(files, fmt.Sprintf(`{path: /etc/bench/%d, mode: 420, contents: {source: "data:text/plain;charset=utf-8;base64,%s"}}`, i, base64.StdEncoding.EncodeToString([]byte(text))))
 			}

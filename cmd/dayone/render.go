@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 
@@ -17,7 +18,7 @@ import (
 type renderFlags struct {
 	manifestDir, destDir, pullSecret string
 	componentsOnly, strict           bool
-	ignoreUnbuilt                    bool
+	ignoreUnbuilt, explain           bool
 	raw, hash, payload               string
 }
 
@@ -46,12 +47,14 @@ func newRenderCommand() *cobra.Command {
 	flags.StringVar(&f.raw, "version-raw", "", "version that the ControllerConfig must have been made by")
 	flags.StringVar(&f.hash, "version-hash", "", "version hash that generated MachineConfigs must carry")
 	flags.StringVar(&f.payload, "payload-version", "0.0.1-snapshot", "version that the FeatureGate must list")
+	flags.BoolVar(&f.explain, "explain", false, "write nothing; tell where each part of each rendered config comes from")
 	_ = cmd.MarkFlagRequired("manifest-dir")
+	cmd.AddCommand(newRenderDiffCommand(), newRenderParityCommand())
 	return cmd
 }
 
 func (f *renderFlags) run(cmd *cobra.Command) error {
-	if f.destDir == "" {
+	if f.destDir == "" && !f.explain {
 		return fmt.Errorf("--dest-dir is missing: say where to write the result")
 	}
 	boundMemory(f.manifestDir)
@@ -61,6 +64,9 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	set, err := manifests.ReadDir(f.manifestDir, manifests.ReadOptions{})
 	if err != nil {
 		return err
+	}
+	if f.explain {
+		return f.printExplanation(cmd.OutOrStdout(), set, wantsJSON(cmd))
 	}
 	result, err := render.Render(set, f.options())
 	if err != nil {
@@ -92,6 +98,20 @@ func boundMemory(dir string) {
 	}
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(base + 2*size)
+}
+
+func (f *renderFlags) printExplanation(w io.Writer, set *manifests.Set, asJSON bool) error {
+	explained, err := render.Explain(set, f.options())
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(w, explained)
+	}
+	for _, e := range explained {
+		fmt.Fprint(w, e)
+	}
+	return nil
 }
 
 func (f *renderFlags) options() render.Options {

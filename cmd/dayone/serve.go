@@ -5,10 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -57,17 +55,14 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	log := logrus.New()
-	log.SetOutput(cmd.ErrOrStderr())
-	options.Log = logrus.NewEntry(log)
+	log := newLog(cmd)
+	options.Log = log
 	server, err := serve.New(options)
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	log.WithFields(logrus.Fields{"secure": server.SecureAddr(), "insecure": server.InsecureAddr()}).Info("serving configs")
-	return server.Run(ctx)
+	return server.Run(cmd.Context())
 }
 
 func (f *serveFlags) options() (serve.Options, error) {

@@ -1,0 +1,188 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
+)
+
+// Source is a MachineConfig that had a say in an entry, with the file that it came from ("" for a generated one).
+type Source struct {
+	MachineConfig string `json:"machineConfig"`
+	File          string `json:"file,omitempty"`
+}
+
+// Entry is one part of a rendered config and where it came from.
+type Entry struct {
+	// Kind is file, directory, link, unit, dropin, user, kernelArgument, extension or field.
+	Kind string `json:"kind"`
+	// Name is the path, the unit's name, the argument or the field.
+	Name string `json:"name"`
+	// Value is given for fields only.
+	Value string `json:"value,omitempty"`
+	// From is the MachineConfig that spoke last, or for fields with a default "the ControllerConfig" or "the default".
+	From Source `json:"from"`
+	// Overrode lists the earlier ones, in merge order.
+	Overrode []Source `json:"overrode,omitempty"`
+}
+
+// Explanation tells for one pool where each part of its rendered config came from.
+type Explanation struct {
+	Pool    string  `json:"pool"`
+	Config  string  `json:"config"`
+	Entries []Entry `json:"entries"`
+}
+
+// Explain renders as Render does and tells the origin of every file, unit, user, kernel argument, extension and field.
+func Explain(set *manifests.Set, o Options) ([]Explanation, error) {
+	result, err := Render(set, o)
+	if err != nil {
+		return nil, err
+	}
+	var out []Explanation
+	for i, pool := range result.Pools {
+		selected, err := matching(pool, result.Components)
+		if err != nil {
+			return nil, fmt.Errorf("select MachineConfigs of pool %s: %w", pool.Name, err)
+		}
+		t := tracer{index: map[string]int{}}
+		if err := t.trace(selected); err != nil {
+			return nil, err
+		}
+		t.defaults(result.Configs[i].Spec)
+		out = append(out, Explanation{Pool: pool.Name, Config: result.Configs[i].Name, Entries: t.entries})
+	}
+	return out, nil
+}
+
+// tracer collects entries in the order in which they first appear.
+type tracer struct {
+	entries []Entry
+	index   map[string]int
+}
+
+// say notes that a MachineConfig set something.
+func (t *tracer) say(kind, name, value string, from Source) {
+	key := kind + "\x00" + name
+	at, known := t.index[key]
+	if !known {
+		t.index[key] = len(t.entries)
+		t.entries = append(t.entries, Entry{Kind: kind, Name: name, Value: value, From: from})
+		return
+	}
+	e := &t.entries[at]
+	e.Overrode = append(e.Overrode, e.From)
+	e.From, e.Value = from, value
+}
+
+func (t *tracer) trace(selected []manifests.Item[*mcfgv1.MachineConfig]) error {
+	for _, c := range selected {
+		from := Source{MachineConfig: c.Object.Name, File: c.Origin.File}
+		if err := t.config(c, from); err != nil {
+			return err
+		}
+		spec := c.Object.Spec
+		for _, a := range spec.KernelArguments {
+			t.say("kernelArgument", a, "", from)
+		}
+		for _, e := range spec.Extensions {
+			t.say("extension", e, "", from)
+		}
+		if spec.FIPS {
+			t.say("field", "fips", "true", from)
+		}
+		if spec.KernelType == kernelRealtime || spec.KernelType == kernel64k {
+			t.say("field", "kernelType", spec.KernelType, from)
+		}
+		if c.Object.Annotations[manifests.AnnotationGeneratedByController] != "" {
+			continue
+		}
+		if spec.OSImageURL != "" {
+			t.say("field", "osImageURL", spec.OSImageURL, from)
+		}
+		if spec.BaseOSExtensionsContainerImage != "" {
+			t.say("field", "baseOSExtensionsContainerImage", spec.BaseOSExtensionsContainerImage, from)
+		}
+	}
+	return nil
+}
+
+func (t *tracer) config(c manifests.Item[*mcfgv1.MachineConfig], from Source) error {
+	config, err := machineconfig.Parse(c.Object.Spec.Config.Raw)
+	if err != nil {
+		return fmt.Errorf("parse Ignition config of %s: %w", c.Object.Name, err)
+	}
+	for _, f := range config.Storage.Files {
+		t.say("file", f.Path, "", from)
+	}
+	for _, d := range config.Storage.Directories {
+		t.say("directory", d.Path, "", from)
+	}
+	for _, l := range config.Storage.Links {
+		t.say("link", l.Path, "", from)
+	}
+	for _, u := range config.Systemd.Units {
+		t.say("unit", u.Name, "", from)
+		for _, d := range u.Dropins {
+			t.say("dropin", u.Name+"/"+d.Name, "", from)
+		}
+	}
+	for _, u := range config.Passwd.Users {
+		t.say("user", u.Name, "", from)
+	}
+	for _, a := range config.KernelArguments.ShouldExist {
+		t.say("kernelArgument", string(a), "", from)
+	}
+	return nil
+}
+
+// defaults adds the fields that no MachineConfig set and puts the default before the others.
+func (t *tracer) defaults(spec mcfgv1.MachineConfigSpec) {
+	controller, plain := Source{MachineConfig: "the ControllerConfig"}, Source{MachineConfig: "the default"}
+	for _, f := range []struct {
+		name, value string
+		from        Source
+	}{
+		{"osImageURL", spec.OSImageURL, controller}, {"baseOSExtensionsContainerImage", spec.BaseOSExtensionsContainerImage, controller},
+		{"kernelType", spec.KernelType, plain}, {"fips", fmt.Sprint(spec.FIPS), plain},
+	} {
+		if _, set := t.index["field\x00"+f.name]; !set {
+			t.say("field", f.name, f.value, f.from)
+		}
+	}
+}
+
+// String is the explanation for people, one line an entry.
+func (e Explanation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", e.Pool, e.Config)
+	for _, entry := range e.Entries {
+		fmt.Fprintf(&b, "  %-14s %s", entry.Kind, entry.Name)
+		if entry.Value != "" {
+			fmt.Fprintf(&b, " = %s", entry.Value)
+		}
+		fmt.Fprintf(&b, "  from %s", entry.From)
+		for i, o := range entry.Overrode {
+			if i == 0 {
+				b.WriteString(", over ")
+			} else {
+				b.WriteString(" and ")
+			}
+			b.WriteString(o.String())
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// String names the MachineConfig and its file.
+func (s Source) String() string {
+	if s.File == "" {
+		return s.MachineConfig
+	}
+	return s.MachineConfig + " (" + s.File + ")"
+}

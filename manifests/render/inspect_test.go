@@ -1,0 +1,100 @@
+package render_test
+
+import (
+	"testing"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
+)
+
+func specOf(image, config string) mcfgv1.MachineConfigSpec {
+	return mcfgv1.MachineConfigSpec{OSImageURL: image, KernelType: "default", Config: runtime.RawExtension{Raw: []byte(config)}}
+}
+
+func TestCompareShowsFieldsAndDecodedContents(t *testing.T) {
+	before := specOf("a", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,"contents":{"source":"data:,one%0Atwo%0A"}},{"path":"/etc/same","contents":{"source":"data:,s"}}]},"passwd":{"users":[{"name":"core","passwordHash":"first"}]}}`)
+	after := specOf("b", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/same","contents":{"source":"data:;base64,cw=="}},{"path":"/etc/x","mode":384,"contents":{"source":"data:;base64,b25lClRXTwo="}}]},"passwd":{"users":[{"name":"core","passwordHash":"second"}]}}`)
+	changes, err := render.Compare(before, after)
+	require.NoError(t, err)
+	require.Len(t, changes, 3, "%v", changes)
+	assert.Equal(t, "config.storage.files[/etc/x].contents", changes[0].Path)
+	assert.Contains(t, changes[0].Diff, "@@ -1,2 +1,2 @@\n one\n-two\n+TWO\n")
+	assert.Equal(t, "config.storage.files[/etc/x].mode", changes[1].Path)
+	assert.Equal(t, "osImageURL", changes[2].Path)
+	assert.Equal(t, "a", changes[2].Before)
+	assert.Equal(t, "b", changes[2].After)
+
+	same, err := render.Compare(before, before)
+	require.NoError(t, err)
+	assert.Empty(t, same)
+}
+
+func TestCompareTellsAMissingLineFeedAndBinaryContents(t *testing.T) {
+	file := func(source string) mcfgv1.MachineConfigSpec {
+		return specOf("", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"`+source+`"}}]}}`)
+	}
+	changes, err := render.Compare(file("data:,a"), file("data:,a%0A"))
+	require.NoError(t, err)
+	require.Len(t, changes, 1)
+	assert.Contains(t, changes[0].Diff, "No newline at end of file")
+	changes, err = render.Compare(file("data:;base64,AAE="), file("data:;base64,AAI="))
+	require.NoError(t, err)
+	require.Len(t, changes, 1)
+	assert.Contains(t, changes[0].Diff, "no text")
+}
+
+func setOf(pool, config string, spec mcfgv1.MachineConfigSpec, version string) *manifests.Set {
+	p := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: pool}}
+	p.Spec.Configuration.Name = config
+	c := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: config, Annotations: map[string]string{manifests.AnnotationGeneratedByController: version}}, Spec: spec}
+	return &manifests.Set{Pools: []manifests.Item[*mcfgv1.MachineConfigPool]{manifests.NewItem(p)}, MachineConfigs: []manifests.Item[*mcfgv1.MachineConfig]{manifests.NewItem(c)}}
+}
+
+func TestParitySaysInOneSentenceWhyTheNamesDiffer(t *testing.T) {
+	const plain = `{"ignition":{"version":"3.5.0"}}`
+	const more = `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,"overwrite":true,"contents":{"source":"data:,x"}}]}}`
+	bootstrap := setOf("master", "rendered-master-1", specOf("a", plain), "v1")
+	for name, c := range map[string]struct {
+		cluster *manifests.Set
+		want    string
+		same    bool
+	}{
+		"same":               {setOf("master", "rendered-master-1", specOf("a", plain), "v1"), "same config", true},
+		"only the image":     {setOf("master", "rendered-master-2", specOf("b", plain), "v1"), "only osImageURL differs", false},
+		"another version":    {setOf("master", "rendered-master-2", specOf("b", more), "v2"), "different versions", false},
+		"an input came late": {setOf("master", "rendered-master-2", specOf("a", more), "v1"), "inputs that bootstrap had not", false},
+		"not rendered yet":   {&manifests.Set{}, "has not rendered", false},
+		"the config is gone": {&manifests.Set{Pools: setOf("master", "rendered-master-2", specOf("a", plain), "v1").Pools}, "missing", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdicts, err := render.Parity(bootstrap, c.cluster)
+			require.NoError(t, err)
+			require.Len(t, verdicts, 1)
+			assert.Equal(t, c.same, verdicts[0].Same)
+			assert.Contains(t, verdicts[0].Reason, c.want)
+		})
+	}
+}
+
+func TestExplainNamesTheLastSpeakerAndWhomItOverrode(t *testing.T) {
+	set, err := manifests.ReadDir("testdata/a-user-image-beats-the-layered-one/in", manifests.ReadOptions{})
+	require.NoError(t, err)
+	explained, err := render.Explain(set, render.Options{Versions: render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}})
+	require.NoError(t, err)
+	require.Len(t, explained, 1)
+	for _, e := range explained[0].Entries {
+		if e.Name == "osImageURL" {
+			assert.Equal(t, "99-mine", e.From.MachineConfig)
+			require.Len(t, e.Overrode, 1)
+			assert.Equal(t, "10-prebuiltimage-osimageurl-master", e.Overrode[0].MachineConfig)
+		}
+	}
+	assert.Contains(t, explained[0].String(), "file           /etc/a  from 00-master (a.yaml)")
+	assert.Contains(t, explained[0].String(), "osImageURL = registry.example.com/ocp/os@sha256:2222")
+}
