@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
 )
@@ -21,12 +22,12 @@ func newBootstrapCommand() *cobra.Command {
 			"is stopped; run again on the same state directory, it goes on where it was cut off.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			view := newProgressView(cmd.ErrOrStderr())
-			defer view.close()
+			view := progress.New(cmd.ErrOrStderr())
+			defer view.Close()
 			o.Log = newLog(cmd)
 			o.Log.Logger.SetOutput(view)
 			o.Versions = versions()
-			o.Observe, o.BuildProgress = view.phase, view.build
+			o.Observe, o.BuildProgress = view.Phase, view.Build
 			o.NewEngine = func(dir string) (build.ContainerEngine, error) {
 				return buildahengine.New(buildahengine.Options{Root: dir, Log: o.Log})
 			}

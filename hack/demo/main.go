@@ -11,8 +11,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
+	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/testnode"
@@ -30,7 +30,8 @@ func main() {
 }
 
 func demo(ctx context.Context) error {
-	o := e2e.Options{Output: os.Stderr}
+	view := progress.New(os.Stderr)
+	o := e2e.Options{View: view}
 	tiny := flag.Bool("tiny", false, "use a busybox OS of 70 MB instead of Debian with systemd")
 	flag.BoolVar(&o.Keep, "keep", false, "leave nodes and bootstrap running")
 	flag.StringVar(&o.InstallDir, "install-dir", "", "your own install directory (default: the sample)")
@@ -46,11 +47,8 @@ func demo(ctx context.Context) error {
 		return fmt.Errorf("find own directory: %w", err)
 	}
 	o.Bin = filepath.Dir(self)
-	began := time.Now()
-	o.Say = func(format string, args ...any) {
-		fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
-	}
 	report, err := e2e.Day1(ctx, o)
+	view.Close()
 	if report != nil {
 		report.Print(os.Stdout)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/testnode"
 )
@@ -30,10 +31,8 @@ type Options struct {
 	Work string
 	// Keep leaves the nodes and the bootstrap running.
 	Keep bool
-	// Say gets a line for every step; nil is silence.
-	Say func(format string, args ...any)
-	// Output gets what the programs print; nil is silence.
-	Output io.Writer
+	// View shows progress; nil is silence. What the programs print goes to files in Work/logs.
+	View *progress.View
 }
 
 const (
@@ -51,11 +50,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Masters == 0 {
 		o.Masters = defaultMasters
 	}
-	if o.Say == nil {
-		o.Say = func(string, ...any) {}
-	}
-	if o.Output == nil {
-		o.Output = io.Discard
+	if o.View == nil {
+		o.View = progress.New(io.Discard)
 	}
 	if o.Work == "" {
 		dir, err := os.MkdirTemp("", "dayone-demo-")

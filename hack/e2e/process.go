@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,9 +26,6 @@ const stopLimit = 20 * time.Second
 func (r *Run) program(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(r.Bin, "dayone"), args...)
 	out, err := cmd.CombinedOutput()
-	if _, werr := r.Output.Write(out); werr != nil {
-		err = errors.Join(err, werr)
-	}
 	if err != nil {
 		return fmt.Errorf("dayone %s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
 	}
@@ -65,7 +61,7 @@ func (p *Process) signal(s os.Signal) error {
 	return nil
 }
 
-// Launch starts dayone bootstrap on the bootstrap host's network and returns at once. Its output goes to bootstrap.log and Output.
+// Launch starts dayone bootstrap on the bootstrap host's network and returns at once. Its output goes to bootstrap.log.
 func (r *Run) Launch(ctx context.Context, extra ...string) (*Process, error) {
 	logFile := filepath.Join(r.LogDir(), "bootstrap.log")
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -74,10 +70,8 @@ func (r *Run) Launch(ctx context.Context, extra ...string) (*Process, error) {
 	}
 	args := append([]string{filepath.Join(r.Bin, "dayone"), "bootstrap", "--dir", r.Dir, "--state-dir", r.State, "--base", r.Base}, extra...)
 	cmd := r.Lab.Network.Command(context.WithoutCancel(ctx), args...)
-	cmd.Stdout, cmd.Stderr = io.Discard, io.MultiWriter(log, r.Output)
+	cmd.Stderr = log
 	if r.Keep {
-		// It must outlive this program: no pipe through it.
-		cmd.Stdout, cmd.Stderr = nil, log
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	} else {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -104,7 +98,7 @@ func (r *Run) Launch(ctx context.Context, extra ...string) (*Process, error) {
 
 // StartBootstrap launches the bootstrap and waits until it serves.
 func (r *Run) StartBootstrap(ctx context.Context) error {
-	r.Say("dayone bootstrap")
+	r.View.Line("dayone bootstrap")
 	p, err := r.Launch(ctx)
 	if err != nil {
 		return err
@@ -112,21 +106,61 @@ func (r *Run) StartBootstrap(ctx context.Context) error {
 	r.Bootstrap = p
 	ctx, cancel := context.WithTimeout(ctx, bootstrapLimit)
 	defer cancel()
-	return p.WaitServing(ctx, r.State)
+	return p.WaitServing(ctx, r.State, newFollower(r.View.Phase))
 }
 
-// WaitServing waits until the bootstrap has finished its phases. Its own error is returned when it ends before.
-func (p *Process) WaitServing(ctx context.Context, stateDir string) error {
+// WaitServing waits until the bootstrap has finished its phases and shows them meanwhile. Its own error is returned when it
+// ends before.
+func (p *Process) WaitServing(ctx context.Context, stateDir string, f *follower) error {
 	return poll(ctx, "the bootstrap to serve", func() (bool, error) {
+		j, err := bootstrap.OpenJournal(stateDir)
+		if err != nil {
+			return false, err
+		}
+		if j.Process.PID == p.PID() {
+			f.look(j)
+			if j.Endpoints != nil {
+				return true, nil
+			}
+		}
 		select {
 		case <-p.ended:
-			tail, _ := os.ReadFile(p.log)
-			return false, fmt.Errorf("bootstrap ended: %w: %s", p.err, lastLines(string(tail), 12))
+			tail, err := os.ReadFile(p.log)
+			return false, errors.Join(fmt.Errorf("bootstrap ended: %w: %s", p.err, lastLines(string(tail), 12)), err)
 		default:
+			return false, nil
 		}
-		j, err := bootstrap.OpenJournal(stateDir)
-		return err == nil && j.Endpoints != nil && j.Process.PID == p.PID(), err
 	})
+}
+
+// follower turns what a journal says into the events that its process saw.
+type follower struct {
+	observe bootstrap.Observer
+	seen    map[string]bool
+}
+
+func newFollower(observe bootstrap.Observer) *follower {
+	return &follower{observe: observe, seen: map[string]bool{}}
+}
+
+func (f *follower) look(j *bootstrap.Journal) {
+	for i, rec := range j.Records {
+		kind := bootstrap.EventKind("")
+		switch {
+		case rec.Status == bootstrap.PhaseRunning:
+			kind = bootstrap.EventStarted
+		case rec.Status == bootstrap.PhaseFailed:
+			kind = bootstrap.EventFailed
+		case rec.Status == bootstrap.PhaseDone && rec.Reused:
+			kind = bootstrap.EventReused
+		case rec.Status == bootstrap.PhaseDone && rec.Started.After(j.Process.Started):
+			kind = bootstrap.EventRecorded
+		}
+		if key := rec.Name + string(kind); kind != "" && !f.seen[key] {
+			f.seen[key] = true
+			f.observe(bootstrap.Event{Kind: kind, Record: rec, Index: i, Total: len(j.Records)})
+		}
+	}
 }
 
 func poll(ctx context.Context, what string, done func() (bool, error)) error {

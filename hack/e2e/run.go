@@ -78,7 +78,7 @@ func Prepare(ctx context.Context, o Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Say("network %s, bootstrap host %s", prefix, r.sidecar.Config.BootstrapRegistry.Host)
+	r.View.Line("network %s, bootstrap host %s", prefix, r.sidecar.Config.BootstrapRegistry.Host)
 	r.Lab, err = testnode.New(ctx, testnode.Options{Prefix: prefix, LogDir: r.LogDir(), Keep: o.Keep})
 	return r, err
 }
@@ -103,7 +103,7 @@ func (r *Run) installDirectory(ctx context.Context) error {
 		}
 	}
 	for _, verb := range []string{"prepare", "manifests"} {
-		r.Say("dayone %s", verb)
+		r.View.Line("dayone %s", verb)
 		if err := r.program(ctx, verb, "--dir", r.Dir); err != nil {
 			return err
 		}
@@ -116,23 +116,25 @@ func (r *Run) installDirectory(ctx context.Context) error {
 // baseImage makes the base image, or brings the user's to this machine: the nodes' network has no way out.
 func (r *Run) baseImage(ctx context.Context) error {
 	if r.Base == "" {
-		r.Say("base image: %s (made once, then cached)", r.Kind)
+		r.View.Begin(fmt.Sprintf("base image %s (made once, then cached)", r.Kind))
 		layout, err := baseimage.Ensure(ctx, r.Kind, "")
 		r.BaseLayout, r.Base = layout, "oci:"+layout
+		r.View.End("base image %s", r.Kind)
 		return err
 	}
 	r.BaseLayout = filepath.Join(r.Work, "base")
-	r.Say("base image: copy %s", r.Base)
+	r.View.Begin("base image: copy " + r.Base)
 	if err := r.program(ctx, "registry", "copy", r.Base, "oci:"+r.BaseLayout); err != nil {
 		return err
 	}
+	r.View.End("base image: copied %s", r.Base)
 	r.Base = "oci:" + r.BaseLayout
 	return nil
 }
 
 // MakeMasters gives every master a disk with the stock OS.
 func (r *Run) MakeMasters(ctx context.Context) error {
-	r.Say("%d masters: disks with the stock OS", r.Options.Masters)
+	r.View.Begin(fmt.Sprintf("%d masters: disks with the stock OS", r.Options.Masters))
 	for i := range r.Options.Masters {
 		n, err := r.Lab.NewNode(ctx, fmt.Sprintf("master-%d", i), testnode.NodeOptions{
 			Sysroot: testnode.SysrootOptions{Base: r.BaseLayout, Reference: repositoryOf(r.sidecar.Config.BaseImage)}})
@@ -141,17 +143,19 @@ func (r *Run) MakeMasters(ctx context.Context) error {
 		}
 		r.Masters = append(r.Masters, n)
 	}
+	r.View.End("%d masters: disks with the stock OS", r.Options.Masters)
 	return nil
 }
 
 // BootMasters ignites and boots all masters at once and waits until each runs its image.
 func (r *Run) BootMasters(ctx context.Context) error {
-	pointer, err := os.ReadFile(bootstrap.PointerFile(r.State, "master"))
+	pointer, err := r.Pointer("master")
 	if err != nil {
-		return fmt.Errorf("read pointer config: %w", err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeLimit)
 	defer cancel()
+	r.View.Begin(fmt.Sprintf("%d masters: Ignition, stock OS, pull, stage, one reboot", len(r.Masters)))
 	spans := make([][]Span, len(r.Masters))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, n := range r.Masters {
@@ -162,10 +166,20 @@ func (r *Run) BootMasters(ctx context.Context) error {
 		})
 	}
 	err = g.Wait()
+	r.View.End("%d masters: through with their first boot", len(r.Masters))
 	for _, s := range spans {
 		r.spans = append(r.spans, s...)
 	}
 	return err
+}
+
+// Pointer is the Ignition config that a pool's machines are given from outside.
+func (r *Run) Pointer(pool string) ([]byte, error) {
+	raw, err := os.ReadFile(bootstrap.PointerFile(r.State, pool))
+	if err != nil {
+		return nil, fmt.Errorf("read pointer config: %w", err)
+	}
+	return raw, nil
 }
 
 // bootMaster follows one master from Ignition to its second boot.
@@ -176,7 +190,7 @@ func (r *Run) bootMaster(ctx context.Context, n *testnode.Node, pointer []byte) 
 		err := do()
 		spans = append(spans, Span{Who: n.Name, What: name, Start: begin, End: time.Now()})
 		if err == nil {
-			r.Say("%s: %s (%.1fs)", n.Name, name, time.Since(begin).Seconds())
+			r.View.Line("%s: %s: done in %.2fs", n.Name, name, time.Since(begin).Seconds())
 		}
 		return err
 	}

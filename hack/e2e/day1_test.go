@@ -1,0 +1,239 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/e2e"
+	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/manifests/assets"
+	"dayone.dev/dayone/rebase/firstboot"
+)
+
+func TestMain(m *testing.M) {
+	testnode.Init()
+	os.Exit(m.Run())
+}
+
+// binaries builds the programs once for all tests.
+var binaries = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "dayone-e2e-bin-")
+	if err != nil {
+		return "", err
+	}
+	for _, args := range [][]string{{"CGO_ENABLED=1", "./cmd/dayone"}, {"CGO_ENABLED=0", "./cmd/dayone-daemon"}} {
+		cmd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", args[1])
+		cmd.Dir, cmd.Env = "../..", append(os.Environ(), args[0])
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: %w: %s", args[1], err, out)
+		}
+	}
+	return dir, nil
+})
+
+// options are those of a test: everything below the test's own directory, nothing left behind.
+func options(t *testing.T) e2e.Options {
+	t.Helper()
+	switch {
+	case testing.Short():
+		t.Skip("boots nodes: left out with -short")
+	case os.Geteuid() != 0 && os.Getenv("CI") == "":
+		t.Skip("needs root: it boots nodes in namespaces")
+	}
+	bin, err := binaries()
+	require.NoError(t, err)
+	return e2e.Options{Bin: bin, Work: t.TempDir(), Kind: baseimage.Tiny}
+}
+
+func TestDay1OfThreeMasters(t *testing.T) {
+	o := options(t)
+	report, err := e2e.Day1(t.Context(), o)
+	require.NoError(t, err)
+	assert.Len(t, report.Checks, 18, "six facts for each of three masters")
+	assert.Regexp(t, `^registry\.example\.com/ocp/master-os@sha256:[0-9a-f]{64}$`, report.Image)
+	console, err := os.ReadFile(filepath.Join(o.Work, "logs/master-0.log"))
+	require.NoError(t, err)
+	assert.Contains(t, string(console), "layers_present 3", "the stock deployment's layers are not fetched again")
+}
+
+func TestDay1WithSystemd(t *testing.T) {
+	o := options(t)
+	o.Kind, o.Masters = baseimage.Debian, 1
+	r, err := e2e.Prepare(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
+	require.NoError(t, r.MakeMasters(t.Context()))
+	require.NoError(t, r.StartBootstrap(t.Context()))
+	require.NoError(t, r.BootMasters(t.Context()))
+
+	n := r.Masters[0]
+	for command, want := range map[string]string{
+		"systemctl is-system-running --wait":                                      "running",
+		"systemctl is-enabled demo-hello.service":                                 "enabled",
+		"systemctl is-active demo-hello.service":                                  "active",
+		"cat /usr/share/demo-built-by-run.txt":                                    "built from the image of pool master",
+		"journalctl -b -o cat -u demo-hello.service --grep 'good-morning'":        "good-morning from the image of pool master",
+		"cat /home/core/.ssh/authorized_keys.d/ignition | cut -d' ' -f1":          "ssh-ed25519",
+		"stat -c %a:%u /etc/demo/private.conf":                                    "600:0",
+		"readlink /etc/demo/limits.conf":                                          "../sysctl.d/90-demo.conf",
+		"readlink /etc/systemd/system/multi-user.target.wants/demo-hello.service": "/etc/systemd/system/demo-hello.service",
+	} {
+		got, err := n.Output(t.Context(), "sh", "-c", command)
+		assert.NoError(t, err, command)
+		assert.Equal(t, want, strings.TrimSpace(got), command)
+	}
+	diff, err := n.Output(t.Context(), "ostree", "admin", "config-diff")
+	require.NoError(t, err)
+	assert.NotContains(t, diff, "demo", "neither files nor links nor directories of the MachineConfigs are local changes")
+	assert.NotContains(t, diff, "sysctl.d")
+	assert.NotContains(t, diff, "motd")
+}
+
+func TestMastersWaitForABootstrapThatComesBack(t *testing.T) {
+	o := options(t)
+	o.Masters = 1
+	r, err := e2e.Prepare(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
+	require.NoError(t, r.MakeMasters(t.Context()))
+	require.NoError(t, r.StartBootstrap(t.Context()))
+	n := r.Masters[0]
+	pointer, err := r.Pointer("master")
+	require.NoError(t, err)
+	require.NoError(t, n.Ignite(t.Context(), pointer))
+
+	require.NoError(t, r.Bootstrap.Kill())
+	require.NoError(t, n.Start(t.Context()))
+	require.NoError(t, n.WaitBoot(t.Context(), 1))
+	var rec firstboot.Record
+	require.Eventually(t, func() bool {
+		rec, err = e2e.FirstBootRecord(t.Context(), n)
+		return err == nil && rec.State == firstboot.StateWaiting
+	}, time.Minute, 100*time.Millisecond)
+	assert.Contains(t, rec.Message, "192.168.77.1:5000", "the message names the registry")
+	boots, err := n.Boots()
+	require.NoError(t, err)
+	assert.Equal(t, 1, boots, "the master stays on its stock OS")
+
+	require.NoError(t, r.StartBootstrap(t.Context()), "a second run on the same state directory")
+	require.NoError(t, n.WaitBoot(t.Context(), 2))
+	built, err := r.Built("master")
+	require.NoError(t, err)
+	booted, err := e2e.BootedDigest(t.Context(), n)
+	require.NoError(t, err)
+	assert.Equal(t, built.Digest, booted)
+}
+
+// Canaries: nothing of them may be seen outside files that only root reads.
+const (
+	canaryPull = "canary-pull-7f3a9c"
+	canaryPush = "canary-push-b81d44"
+)
+
+func TestNothingSensitiveLeaks(t *testing.T) {
+	o := options(t)
+	o.Masters = 1
+	o.InstallDir = filepath.Join(o.Work, "mine")
+	require.NoError(t, assets.WriteSample(o.InstallDir))
+	secrets := filepath.Join(o.InstallDir, "layering/secrets.yaml")
+	raw, err := os.ReadFile(secrets)
+	require.NoError(t, err)
+	encode := func(s string) string { return base64.StdEncoding.EncodeToString([]byte("user:" + s)) }
+	text := strings.Replace(string(raw), "ZGVtby1wdXNoOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", encode(canaryPush), 1)
+	text = strings.Replace(text, "ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", encode(canaryPull), 1)
+	require.NoError(t, os.WriteFile(secrets, []byte(text), 0o600))
+
+	argv := watchArguments(t)
+	r, err := e2e.Prepare(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
+	require.NoError(t, r.MakeMasters(t.Context()))
+	require.NoError(t, r.StartBootstrap(t.Context()))
+	require.NoError(t, r.BootMasters(t.Context()))
+
+	sensitive := []string{canaryPull, canaryPush, encode(canaryPull), encode(canaryPush)}
+	for _, user := range []string{"dayone-build", "dayone-node"} {
+		password, err := os.ReadFile(filepath.Join(r.State, "identity", user+".password"))
+		require.NoError(t, err)
+		sensitive = append(sensitive, string(password), base64.StdEncoding.EncodeToString([]byte(user+":"+string(password))))
+	}
+	for _, s := range sensitive {
+		assert.NotContains(t, argv(), s, "a secret is in a process's arguments")
+	}
+	assertSealed(t, r.LogDir(), sensitive, false)
+	assertSealed(t, r.State, sensitive, true)
+	assertSealed(t, filepath.Join(r.Dir, ".dayone"), sensitive, false)
+}
+
+// assertSealed fails for every file that holds a secret: any file where sealed is false, else one that others may read.
+func assertSealed(t *testing.T, dir string, sensitive []string, sealed bool) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil || info.Size() > 64<<20 {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for i, s := range sensitive {
+			if strings.Contains(string(raw), s) && (!sealed || info.Mode().Perm()&0o077 != 0) {
+				t.Errorf("%s (mode %o) holds secret %d", path, info.Mode().Perm(), i)
+			}
+		}
+		return nil
+	}))
+}
+
+// watchArguments collects the command lines of all processes of this machine until the test ends.
+func watchArguments(t *testing.T) func() string {
+	t.Helper()
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	go func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+			for _, f := range files {
+				if raw, err := os.ReadFile(f); err == nil {
+					mu.Lock()
+					seen[string(raw)] = true
+					mu.Unlock()
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		var all strings.Builder
+		for s := range seen {
+			all.WriteString(s + "\n")
+		}
+		return all.String()
+	}
+}
