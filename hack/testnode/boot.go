@@ -1,7 +1,6 @@
 package testnode
 
 import (
-	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 )
 
@@ -94,7 +94,7 @@ func initramfs(root, deployment, dir string, c config) error {
 	m.bindFile(filepath.Join(dir, cmdlineFile), "run/host/cmdline")
 	m.bind(filepath.Join(root, "run/host/cmdline"), "proc/cmdline")
 	// Every boot has its id, though the kernel stays: the journal and others tell boots apart by it.
-	m.must(os.WriteFile(filepath.Join(root, "run/host/boot_id"), []byte(newUUID()+"\n"), 0o444))
+	m.must(os.WriteFile(filepath.Join(root, "run/host/boot_id"), []byte(uuid.NewString()+"\n"), 0o444))
 	m.bind(filepath.Join(root, "run/host/boot_id"), "proc/sys/kernel/random/boot_id")
 	m.devices(c)
 	return m.err
@@ -161,14 +161,6 @@ func becomeInit(systemd bool, options []string) error {
 func isSystemd(deployment string) bool {
 	_, err := os.Readlink(filepath.Join(deployment, "usr/sbin/init"))
 	return err == nil
-}
-
-// newUUID gives a random UUID (RFC 9562, version 4).
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, see its documentation
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 func touch(path string) error {

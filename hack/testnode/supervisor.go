@@ -112,8 +112,11 @@ func (s *supervisor) bootOnce() (restart bool, reason string, err error) {
 	}
 	over := make(chan struct{})
 	go s.watchFile(cmd.Process.Pid, over)
-	err = cmd.Wait()
+	waitErr := cmd.Wait()
 	close(over)
+	if cmd.ProcessState == nil {
+		return false, "", fmt.Errorf("wait for node: %w", waitErr)
+	}
 	restart, reason = ending(cmd.ProcessState.Sys().(syscall.WaitStatus))
 	if restart {
 		err = s.publish(func(st *state) { st.Phase, st.PID = phaseStarting, 0 })
