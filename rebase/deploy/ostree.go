@@ -65,8 +65,12 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 	if err != nil {
 		return err
 	}
-	d.log.WithFields(logrus.Fields{"image": image.String(), "source": done.Source, "layers_fetched": done.LayersFetched,
-		"layers_present": done.LayersPresent, "bytes": done.BytesFetched}).Info("image is imported")
+	if log := d.log.WithField("image", image.String()); done.Reused {
+		log.Info("image was imported before")
+	} else {
+		log.WithFields(logrus.Fields{"source": done.Source, "layers_fetched": done.LayersFetched, "layers_present": done.LayersPresent, "bytes": done.BytesFetched}).
+			Info("image is imported")
+	}
 	change := kargsChange(before.Booted.KernelArguments, o)
 	if before.Staged != nil && before.Staged.Commit == done.Commit && len(change) == 0 {
 		return nil

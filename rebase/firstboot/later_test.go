@@ -2,6 +2,7 @@ package firstboot
 
 import (
 	"encoding/json"
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,4 +44,15 @@ func TestLaterImageChangesWhatIgnitionWroteAndKeepsLocalEdits(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(f.output(DaemonPath, "status")), &status))
 	assert.Equal(t, f.image, status.Booted.Image.String())
 	assert.Equal(t, "both", f.output("cat", "/etc/both"), "the earlier deployment's /etc")
+}
+
+func TestReadOnlySysrootIsNoObstacle(t *testing.T) {
+	f := newFixture(t)
+	out, err := exec.CommandContext(t.Context(), "ostree", "config", "--repo="+f.node.Sysroot+"/ostree/repo", "set", "sysroot.readonly", "true").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	f.start()
+	r := f.waitDone()
+	require.NoError(t, f.node.WaitBoot(t.Context(), 2))
+	assert.Equal(t, f.image, r.Booted)
+	assert.Contains(t, f.output("grep", " /sysroot ", "/proc/self/mounts"), " ro,")
 }

@@ -39,9 +39,9 @@ type Record struct {
 	Reason   string       `json:"deployerReason,omitempty"`
 	Class    deploy.Class `json:"class,omitempty"`
 	Message  string       `json:"message,omitempty"`
-	Attempts int          `json:"attempts"` // failures of the same class in a row
-	Reboots  int          `json:"reboots"`  // asked for by firstboot, for this image
-	WentBack bool         `json:"wentBack,omitempty"`
+	Attempts int          `json:"attempts"`           // failures of the same class in a row
+	Reboots  int          `json:"reboots"`            // asked for by firstboot, for this image
+	WentBack string       `json:"wentBack,omitempty"` // why this node left the image; empty: it did not
 	Boots    []Boot       `json:"boots,omitempty"`
 	Updated  time.Time    `json:"updated"`
 }

@@ -82,6 +82,7 @@ func TestUnhealthyImageIsLeftOnceAndForGood(t *testing.T) {
 	r := f.wait("back on stock", func(r Record) bool { return r.State == StateRolledBack })
 	require.NoError(t, f.node.WaitBoot(t.Context(), 3))
 	assert.NotEqual(t, f.image, r.Booted)
+	assert.Contains(t, r.WentBack, "not healthy within 300ms")
 	assert.Equal(t, 3, f.boots())
 	assert.Contains(t, f.log(), "the image is not healthy, going back")
 	assert.Equal(t, "both", f.output("cat", "/etc/both"), "the stock OS has its /etc as it left it")

@@ -115,7 +115,7 @@ func (r *runner) takeUpRetry() error {
 	if _, err := os.Stat(request); err != nil {
 		return nil //nolint:nilerr // no request, or a state directory whose loss the next save reports
 	}
-	r.record.Reboots, r.record.WentBack = 0, false
+	r.record.Reboots, r.record.WentBack = 0, ""
 	if err := r.save(); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (r *runner) step(ctx context.Context) (config Config, finished bool, err er
 		return config, false, err
 	}
 	if r.record.Image != w.image.String() { // another image: what was counted for the old one says nothing
-		r.record.Image, r.record.Reboots, r.record.WentBack = w.image.String(), 0, false
+		r.record.Image, r.record.Reboots, r.record.WentBack = w.image.String(), 0, ""
 	}
 	r.record.Config = w.config.Name
 	choice, err := r.o.Choose(ctx, config.Deployer, deploy.OSTreeOptions{Root: r.o.Root, Log: r.o.Log})
@@ -79,9 +79,12 @@ func (r *runner) decide(ctx context.Context, c Config, w wanted, d deploy.Deploy
 	switch {
 	case status.Booted.Runs(w.image) && w.hasKernelArguments(status.Booted):
 		return r.verify(ctx, c, w, d)
-	case r.record.WentBack:
-		log.WithField("booted", r.record.Booted).Error("the image did not become healthy and this node went back; run dayone-daemon firstboot --retry to try again")
-		return true, r.enter(StateRolledBack)
+	case r.record.WentBack != "":
+		log.WithFields(logrus.Fields{"booted": r.record.Booted, "cause": r.record.WentBack}).
+			Error("this node left the image because it did not become healthy; run dayone-daemon firstboot --retry to try again")
+		err := r.enter(StateRolledBack)
+		r.record.Message = r.record.WentBack
+		return true, errors.Join(err, r.save())
 	case r.record.Reboots >= c.MaxReboots:
 		return false, &deploy.Fault{Class: deploy.ClassInternal, Op: "boot the image", Err: fmt.Errorf("%d reboots did not lead to it", r.record.Reboots),
 			Next: "look at journalctl -b -1 -u ostree-finalize-staged, then run dayone-daemon firstboot --retry"}
@@ -172,21 +175,17 @@ func (r *runner) verify(ctx context.Context, c Config, w wanted, d deploy.Deploy
 // goBack returns to the deployment before, once.
 func (r *runner) goBack(ctx context.Context, d deploy.Deployer, cause error) (bool, error) {
 	back, ok := d.(deploy.Rollbacker)
-	if !ok || r.record.WentBack {
+	if !ok || r.record.WentBack != "" {
 		return false, cause
 	}
 	if err := back.Rollback(ctx); err != nil {
 		return false, errors.Join(cause, err)
 	}
-	r.record.WentBack = true
+	r.record.WentBack = cause.Error()
 	if err := r.enter(StateRebooting); err != nil {
 		return false, err
 	}
-	r.record.Message = cause.Error()
 	r.o.Log.WithError(cause).Error("the image is not healthy, going back to the OS before it")
-	if err := r.save(); err != nil {
-		return false, err
-	}
 	return r.reboot(ctx, d)
 }
 
