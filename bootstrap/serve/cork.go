@@ -2,8 +2,10 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
+	"sync"
 )
 
 // corkBytes is how much of an answer is handed to the kernel at a time: TLS alone writes one record of 16 KiB a call, and the calls
@@ -22,38 +24,77 @@ func (l corkListener) Accept() (net.Conn, error) {
 	return &corkConn{Conn: conn}, nil
 }
 
-// corkConn holds writes together while it is corked. It is used by the one goroutine that answers a request; TLS writes of other
-// goroutines (alerts at a close) come when no answer is under way.
+// corkConn holds writes together while it is corked.
 type corkConn struct {
 	net.Conn
-	corked bool
-	held   []byte
+	mu   sync.Mutex
+	held *[]byte // nil when not corked
 }
 
 // Write collects while corked, else writes at once.
 func (c *corkConn) Write(p []byte) (int, error) {
-	if !c.corked {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == nil {
 		return c.Conn.Write(p)
 	}
-	if len(c.held)+len(p) > cap(c.held) {
+	if len(*c.held)+len(p) > corkBytes {
 		if err := c.flush(); err != nil {
 			return 0, err
 		}
 	}
-	if len(p) > cap(c.held) {
+	if len(p) > corkBytes {
 		return c.Conn.Write(p)
 	}
-	c.held = append(c.held, p...)
+	*c.held = append(*c.held, p...)
 	return len(p), nil
 }
 
+// flush needs the lock.
 func (c *corkConn) flush() error {
-	if len(c.held) == 0 {
+	if len(*c.held) == 0 {
 		return nil
 	}
-	_, err := c.Conn.Write(c.held)
-	c.held = c.held[:0]
+	_, err := c.Conn.Write(*c.held)
+	*c.held = (*c.held)[:0]
 	return err
+}
+
+// cork starts to collect into a buffer of the pool.
+func (c *corkConn) cork(pool *sync.Pool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = pool.Get().(*[]byte)
+}
+
+// uncork writes what has been collected and gives the buffer back.
+func (c *corkConn) uncork(pool *sync.Pool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.flush()
+	pool.Put(c.held)
+	c.held = nil
+	return err
+}
+
+// newCorkPool makes the buffers of one server.
+func newCorkPool() *sync.Pool {
+	return &sync.Pool{New: func() any {
+		buffer := make([]byte, 0, corkBytes)
+		return &buffer
+	}}
+}
+
+// writeBody writes an answer's body in large pieces if the connection can hold writes together.
+func (s *Server) writeBody(w http.ResponseWriter, r *http.Request, body []byte) error {
+	c, ok := r.Context().Value(corkKey{}).(*corkConn)
+	if !ok {
+		_, err := w.Write(body)
+		return err
+	}
+	c.cork(s.corks)
+	_, err := w.Write(body)
+	return errors.Join(err, c.uncork(s.corks))
 }
 
 type corkKey struct{}

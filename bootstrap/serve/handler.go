@@ -156,11 +156,11 @@ func (s *Server) config(w http.ResponseWriter, r *http.Request) {
 		refuse(w, a.status, a.err)
 		return
 	}
-	a.send(w, r)
+	s.send(w, r, a)
 }
 
 // send writes a complete answer. Nothing is allocated for the body.
-func (a *answer) send(w http.ResponseWriter, r *http.Request) {
+func (s *Server) send(w http.ResponseWriter, r *http.Request, a *answer) {
 	body, length, tag := a.body, a.length, a.etag
 	h := w.Header()
 	if wantsGzip(r.Header.Get("Accept-Encoding")) {
@@ -180,7 +180,7 @@ func (a *answer) send(w http.ResponseWriter, r *http.Request) {
 	h["Content-Length"] = length
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // a client that has gone away is no error of ours
+		_ = s.writeBody(w, r, body) // a client that has gone away is no error of ours
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,7 @@ type Server struct {
 	secure       net.Listener
 	insecure     net.Listener
 	measurements net.Listener
+	corks        *sync.Pool
 }
 
 // New checks the options, reads the rendered directory and opens the listeners; Run serves them. A directory that is not complete yet
@@ -49,7 +51,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("find kubeconfig: %w", err)
 		}
 	}
-	s := &Server{options: o, metrics: newMetrics()}
+	s := &Server{options: o, metrics: newMetrics(), corks: newCorkPool()}
 	if o.SecureListen != "" {
 		s.certificate = &certificate{certFile: o.CertFile, keyFile: o.KeyFile}
 		if err := s.certificate.load(); err != nil {
@@ -133,7 +135,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.watch(ctx) })
 	handler := s.Handler()
 	if s.secure != nil {
-		group.Go(func() error { return s.serve(ctx, tls.NewListener(s.secure, s.tlsConfig()), handler) })
+		group.Go(func() error { return s.serve(ctx, tls.NewListener(corkListener{s.secure}, s.tlsConfig()), handler) })
 	}
 	if s.insecure != nil {
 		group.Go(func() error { return s.serve(ctx, s.insecure, handler) })
@@ -151,6 +153,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) erro
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 only, as MCO's server
 		ErrorLog:     errorLog(s.options.Log),
+		ConnContext:  rememberCork,
 	}
 	stopped := make(chan error, 1)
 	go func() {

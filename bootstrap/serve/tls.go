@@ -46,9 +46,11 @@ func (c *certificate) load() error {
 // tlsConfig asks for the certificate and the profile at each handshake, so both can change while the server runs.
 func (s *Server) tlsConfig() *tls.Config {
 	base := &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.current.Load(), nil },
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+		// Answers are hundreds of kilobytes: small first records would only cost.
+		DynamicRecordSizingDisabled: true,
+		GetCertificate:              func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.current.Load(), nil },
 	}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		profile := s.current.Load().tls
