@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"strconv"
@@ -99,19 +100,23 @@ func (p *pacedWriter) ReadFrom(r io.Reader) (int64, error) {
 		p.sent += total
 		_ = p.control.SetWriteDeadline(time.Time{}) // the next request on this connection starts without one
 	}()
-	for {
+	// net/http passes the file inside a LimitedReader; sendfile is used for a file inside exactly one, so a piece is not wrapped again.
+	left := int64(math.MaxInt64)
+	if limited, ok := r.(*io.LimitedReader); ok {
+		r, left = limited.R, limited.N
+	}
+	for left > 0 {
 		if err := p.control.SetWriteDeadline(time.Now().Add(stallTimeout)); err != nil {
 			return total, err
 		}
-		n, err := io.CopyN(p.ResponseWriter, r, sendPiece)
-		total += n
-		if errors.Is(err, io.EOF) {
-			return total, nil
-		}
-		if err != nil {
+		piece := min(left, sendPiece)
+		n, err := io.Copy(p.ResponseWriter, &io.LimitedReader{R: r, N: piece})
+		total, left = total+n, left-n
+		if err != nil || n < piece { // an early end: net/http notices the missing bytes
 			return total, err
 		}
 	}
+	return total, nil
 }
 
 // timedBody gives the client stallTimeout for each read of the request's body.
