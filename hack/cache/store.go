@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,15 +16,18 @@ import (
 // lockPoll is how often a process that waits for another one's build looks again.
 const lockPoll = 100 * time.Millisecond
 
+// KeepUnused is how long an entry that nobody asked for stays. A month outlives a holiday; a disk outlives many recipes.
+const KeepUnused = 30 * 24 * time.Hour
+
 // Store keeps directories that are made once: complete under their name, or not there.
 type Store struct{ Dir string }
 
 // Ensure returns Dir/name. When it is not there, make fills a temporary directory beside it that is then renamed; a lock
-// keeps a second process from making it as well. What a dead process left half made is removed.
+// keeps a second process from making it as well. What a dead process left half made is removed, and so are entries unused for KeepUnused.
 func (s Store) Ensure(ctx context.Context, name string, make func(dir string) error) (string, error) {
 	final := filepath.Join(s.Dir, name)
 	if isDir(final) {
-		return final, nil
+		return final, s.used(final)
 	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return "", fmt.Errorf("create cache: %w", err)
@@ -35,6 +39,9 @@ func (s Store) Ensure(ctx context.Context, name string, make func(dir string) er
 	defer unlock()
 	if isDir(final) {
 		return final, nil
+	}
+	if err := s.prune(); err != nil {
+		return "", err
 	}
 	if err := s.sweep(name); err != nil {
 		return "", err
@@ -70,6 +77,35 @@ func (s Store) sweep(name string) error {
 			if err := os.RemoveAll(filepath.Join(s.Dir, e.Name())); err != nil {
 				return fmt.Errorf("remove half made cache entry: %w", err)
 			}
+		}
+	}
+	return nil
+}
+
+// used marks an entry as asked for now. Where the cache may only be read, nothing ages.
+func (s Store) used(path string) error {
+	now := time.Now()
+	err := os.Chtimes(path, now, now)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	return err
+}
+
+// prune removes entries unused for KeepUnused.
+func (s Store) prune() error {
+	locks, err := filepath.Glob(filepath.Join(s.Dir, "*.lock"))
+	if err != nil {
+		return err
+	}
+	for _, lock := range locks {
+		entry := strings.TrimSuffix(lock, ".lock")
+		st, err := os.Stat(entry)
+		if err != nil || time.Since(st.ModTime()) < KeepUnused {
+			continue // gone, being made, or in use
+		}
+		if err := errors.Join(os.RemoveAll(entry), os.Remove(lock)); err != nil {
+			return fmt.Errorf("remove unused cache entry: %w", err)
 		}
 	}
 	return nil
