@@ -39,14 +39,14 @@ func (e Endpoint) parse() (types.ImageReference, error) {
 	}
 	name = strings.TrimPrefix(name, "docker://")
 	if i := strings.IndexAny(name, ":/"); i > 0 && name[i] == ':' && !strings.Contains(name, "/") && !strings.Contains(name, ".") {
-		return nil, fmt.Errorf("parse image %q: the transport is not known; use docker://, oci: or docker-archive:", e.Reference)
+		return nil, fmt.Errorf("parse image %q: the transport is not known, use docker://HOST/REPOSITORY, oci:DIRECTORY or docker-archive:FILE", e.Reference)
 	}
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
 		return nil, fmt.Errorf("parse image %q: %w", e.Reference, err)
 	}
 	if !strings.HasPrefix(name, reference.Domain(named)+"/") {
-		return nil, fmt.Errorf("parse image %q: name the registry too (HOST/REPOSITORY): there is no default registry", e.Reference)
+		return nil, fmt.Errorf("parse image %q: the registry is missing, write HOST/REPOSITORY", e.Reference)
 	}
 	if digested, ok := named.(reference.Digested); ok { // a tag beside a digest says nothing and is refused by the transport
 		if named, err = reference.WithDigest(reference.TrimNamed(named), digested.Digest()); err != nil {
