@@ -220,3 +220,23 @@ func TestCancelledBuildLeavesNothing(t *testing.T) {
 	b.on = nil
 	b.build("FROM configs\nRUN echo after\n")
 }
+
+func TestCompareNamesWhatARunMakesDifferently(t *testing.T) {
+	b := newBench(t, buildahengine.Options{})
+	r := b.request("FROM configs\nRUN echo same >/usr/lib/same; cat /proc/sys/kernel/random/uuid >/usr/lib/now\n")
+	first, err := b.builder.Build(t.Context(), r)
+	require.NoError(t, err)
+	r.Options.Rebuild, r.Options.NoCache = true, true
+	second, err := b.builder.Build(t.Context(), r)
+	require.NoError(t, err)
+	require.NotEqual(t, first.Digest, second.Digest)
+	differences, err := build.Compare(t.Context(), r.Registry, "linux/amd64", first.Reference, second.Reference)
+	require.NoError(t, err)
+	require.Len(t, differences, 1, "%+v", differences)
+	assert.Equal(t, "/usr/lib/now", differences[0].Path)
+	assert.Equal(t, "content", differences[0].What)
+	assert.Contains(t, differences[0].CreatedBy, "random/uuid")
+	none, err := build.Compare(t.Context(), r.Registry, "linux/amd64", first.Reference, first.Reference)
+	require.NoError(t, err)
+	assert.Empty(t, none)
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/installconfig"
@@ -33,7 +34,7 @@ type trial struct {
 	options                       build.Options
 
 	log  *logrus.Entry
-	view *progressView
+	view *progress.View
 }
 
 // outcome is what is printed with -o json.
@@ -51,8 +52,8 @@ const shutdownTimeout = 5 * time.Second
 
 func (t *trial) run(cmd *cobra.Command) error {
 	ctx := cmd.Context()
-	t.log, t.view = newLog(cmd), newProgressView(cmd.ErrOrStderr())
-	defer t.view.close()
+	t.log, t.view = newLog(cmd), progress.New(cmd.ErrOrStderr())
+	defer t.view.Close()
 	t.log.Logger.SetOutput(t.view)
 	in, err := preflight.Load(t.dir, t.platform)
 	if err != nil {
@@ -63,6 +64,7 @@ func (t *trial) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	t.pool = pool.Name
 	shop, err := t.open()
 	if err != nil {
 		return err
@@ -111,6 +113,9 @@ type workshop struct {
 
 // open starts a registry on loopback, on the same files each time and with a new password.
 func (t *trial) open() (*workshop, error) {
+	if err := os.MkdirAll(t.stateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make directory for builds: %w", err)
+	}
 	push, err := registry.NewUser("dayone-build", registry.RolePush)
 	if err != nil {
 		return nil, err
@@ -190,7 +195,7 @@ func (t *trial) builder(dir string) (*build.Builder, error) {
 		return nil, err
 	}
 	return build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: filepath.Join(t.stateDir, "state"), Log: t.log,
-		Progress: func(e build.Event) { t.view.build(t.pool, e) }}), nil
+		Progress: func(e build.Event) { t.view.Build(t.pool, e) }}), nil
 }
 
 // build builds once, or with --check-reproducible twice on storage of its own.
