@@ -22,6 +22,7 @@ import (
 
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 )
@@ -106,6 +107,7 @@ func newFixtureOn(t *testing.T, kind baseimage.Kind, changes ...change) *fixture
 	f.served.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/both"}]}}`)
 	f.served.Spec.KernelArguments = []string{"dayone.test=1"}
 	f.served.Spec.OSImageURL = f.push(f.layered(f.hash()))
+	f.served.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: f.served.Spec.OSImageURL}
 	for _, c := range changes {
 		c(f)
 	}

@@ -180,3 +180,16 @@ func TestNodeThatRunsTheImageAlreadyDoesNotReboot(t *testing.T) {
 	assert.Equal(t, 0, r.Reboots)
 	assert.Equal(t, 1, f.boots())
 }
+
+func TestNodeOfAPoolWithoutLayeringTakesAStockImage(t *testing.T) {
+	f := newFixture(t, func(f *fixture) {
+		f.served.Annotations = nil
+		f.served.Spec.OSImageURL = f.push(f.layered(""))
+	})
+	f.start()
+	r := f.waitDone()
+	require.NoError(t, f.node.WaitBoot(t.Context(), 2))
+	assert.Equal(t, f.image, r.Booted)
+	assert.NotContains(t, f.output("cat", "/etc/machine-config-daemon/node-annotations.json"), "Image", "it is not layered")
+	assert.NotContains(t, f.output("ls", "/etc/machine-config-daemon"), "currentimage")
+}

@@ -27,8 +27,10 @@ func settle(root string, w wanted) error {
 	if err := writeFile(filepath.Join(dir, "currentconfig"), config, 0o600); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(dir, "currentimage"), []byte(w.image.String()), 0o644); err != nil {
-		return err
+	if w.layered { // its absence says that the node is not layered
+		if err := writeFile(filepath.Join(dir, "currentimage"), []byte(w.image.String()), 0o644); err != nil {
+			return err
+		}
 	}
 	if err := writeAnnotations(filepath.Join(dir, "node-annotations.json"), w); err != nil {
 		return err
@@ -57,7 +59,10 @@ func writeAnnotations(path string, w wanted) error {
 	}
 	// Not Parse: what a server wrote for this node is replaced, and must not stop it where it is wrong.
 	record := nodestate.Record{CurrentConfig: w.config.Name, DesiredConfig: w.config.Name, FirstPivotConfig: w.config.Name,
-		CurrentImage: w.image.String(), DesiredImage: w.image.String(), State: nodestate.StateDone}
+		State: nodestate.StateDone}
+	if w.layered {
+		record.CurrentImage, record.DesiredImage = w.image.String(), w.image.String()
+	}
 	patch, err := record.Patch(annotations)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy"
 )
@@ -27,6 +28,7 @@ type wanted struct {
 	content []byte               // the whole config as it was served; nil when the server did not add it
 	image   deploy.Image
 	hash    string // "" when nothing says what it must be
+	layered bool   // the image was made for this config, so it must say so; otherwise it is a stock image
 }
 
 // readWanted reads the encapsulated config, or its renamed copy when a former run had come so far.
@@ -46,6 +48,7 @@ func readWanted(root string, c Config) (wanted, error) {
 		return wanted{}, badConfig(fmt.Errorf("osImageURL: %w", err))
 	}
 	w.hash = c.ConfigHash
+	w.layered = c.ConfigHash != "" || w.config.Annotations[manifests.AnnotationPreBuiltImage] != ""
 	content, err := os.ReadFile(filepath.Join(root, contentPath))
 	if errors.Is(err, fs.ErrNotExist) {
 		return w, nil
@@ -58,6 +61,7 @@ func readWanted(root string, c Config) (wanted, error) {
 		return wanted{}, badConfig(fmt.Errorf("%s: %w", contentPath, err))
 	}
 	w.content = content
+	w.layered = w.layered || whole.Annotations[manifests.AnnotationPreBuiltImage] != ""
 	if w.hash == "" {
 		if w.hash, err = machineconfig.ContentHash(whole.Spec); err != nil {
 			return wanted{}, badConfig(fmt.Errorf("%s: %w", contentPath, err))
@@ -70,10 +74,10 @@ func badConfig(err error) error {
 	return &deploy.Fault{Class: deploy.ClassConfig, Op: "read this node's config", Err: err, Next: "look at what the config server serves for this node's pool"}
 }
 
-// checkLabels compares what the image says of its config with the config of this node.
+// checkLabels refuses an image that holds another config, or that should hold this one and does not say so: it compares what the image says of its config with the config of this node.
 func (w wanted) checkLabels(labels map[string]string) error {
 	have := labels[LabelConfigHash]
-	if w.hash == "" || have == w.hash {
+	if w.hash == "" || have == w.hash || (have == "" && !w.layered) {
 		return nil
 	}
 	f := &deploy.Fault{Class: deploy.ClassUnlike, Op: "check image", Next: "build the image from the config that is served, or serve the config that it was built from"}
