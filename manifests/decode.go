@@ -42,8 +42,8 @@ type header struct {
 type store func(s *Set, raw []byte, at Origin) error
 
 // stores returns the decoder of each kind that is read, by apiVersion and kind.
-func stores() map[string]store {
-	return map[string]store{
+func stores(o ReadOptions) map[string]store {
+	kinds := map[string]store{
 		machineConfigAPI + " MachineConfig":          keep(func(s *Set) *[]Item[*mcfgv1.MachineConfig] { return &s.MachineConfigs }, machineConfigKeys),
 		machineConfigAPI + " MachineConfigPool":      keep(func(s *Set) *[]Item[*mcfgv1.MachineConfigPool] { return &s.Pools }, nil),
 		machineConfigAPI + " MachineOSConfig":        keep(func(s *Set) *[]Item[*mcfgv1.MachineOSConfig] { return &s.MachineOSConfigs }, nil),
@@ -60,6 +60,13 @@ func stores() map[string]store {
 		}, nil),
 		coreAPI + " Secret": keep(func(s *Set) *[]Item[*corev1.Secret] { return &s.Secrets }, nil),
 	}
+	if o.ExpandLists {
+		kinds[coreAPI+" List"] = func(s *Set, raw []byte, at Origin) error {
+			// Lists inside of lists are passed over.
+			return decodeList(s, stores(ReadOptions{}), raw, at)
+		}
+	}
+	return kinds
 }
 
 // keep decodes into the list that pick names. known, if given, is a cheaper check for unknown fields than the decoder's own.
@@ -136,6 +143,23 @@ func readHeader(raw []byte) (header, error) {
 		}
 	}
 	return h, kjson.UnmarshalCaseSensitivePreserveInts(raw, &h)
+}
+
+// decodeList adds the items of a v1 List.
+func decodeList(s *Set, kinds map[string]store, raw []byte, at Origin) error {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &list); err != nil {
+		return typeFinding(err, at)
+	}
+	var bad report.Report
+	for _, item := range list.Items {
+		if err := decode(s, kinds, document{raw: item, json: true}, at); err != nil {
+			bad.Add(report.Of(err)...)
+		}
+	}
+	return bad.Err()
 }
 
 // decode adds one document to the set. Kinds that are not read are listed in Skipped.

@@ -29,6 +29,8 @@ type ReadOptions struct {
 	MaxTotalBytes int64
 	// MaxDocuments refuses files with more documents. Default DefaultMaxDocuments.
 	MaxDocuments int
+	// ExpandLists reads the items of a v1 List, as kubectl get writes it. Default: a List is passed over, as MCO does at install time.
+	ExpandLists bool
 	// Prefix stands before file names in findings and origins, for example openshift. Default: none.
 	Prefix string
 	// Extensions limits the files that are read, for example .yaml. Default: every file, as MCO's bootstrap does.
@@ -60,7 +62,7 @@ func ReadDir(dir string, o ReadOptions) (*Set, error) {
 	var (
 		set   = &Set{}
 		bad   report.Report
-		kinds = stores()
+		kinds = stores(o)
 		left  = cmp.Or(o.MaxTotalBytes, int64(DefaultMaxTotalBytes))
 	)
 	for _, entry := range entries {
@@ -89,7 +91,7 @@ func ReadDir(dir string, o ReadOptions) (*Set, error) {
 // Read adds the documents of one file's bytes to a Set; name is what findings call the file.
 func Read(raw []byte, name string, o ReadOptions) (*Set, error) {
 	set := &Set{}
-	if err := set.add(raw, name, o, stores()); err != nil {
+	if err := set.add(raw, name, o, stores(o)); err != nil {
 		return nil, err
 	}
 	return set, nil

@@ -46,6 +46,17 @@ func TestReadDirKeepsTheOrderOfFilesAndDocuments(t *testing.T) {
 	assert.Equal(t, Origin{File: "c.json", Document: 2, Line: 2}, set.Skipped[0].Origin)
 }
 
+func TestListsAreTakenApartOnRequest(t *testing.T) {
+	raw := []byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: machineconfiguration.openshift.io/v1\n  kind: MachineConfigPool\n  metadata: {name: a}\n- {apiVersion: v1, kind: Node}\n")
+	set, err := Read(raw, "f", ReadOptions{})
+	require.NoError(t, err)
+	assert.Empty(t, set.Pools)
+	set, err = Read(raw, "f", ReadOptions{ExpandLists: true})
+	require.NoError(t, err)
+	assert.Len(t, set.Pools, 1)
+	assert.Len(t, set.Skipped, 1)
+}
+
 func TestReadDirRefusesWithPlaceAndRule(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, rule, path string

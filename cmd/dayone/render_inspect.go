@@ -98,12 +98,12 @@ func newRenderParityCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "parity --cluster DUMP --bootstrap DIR",
 		Short:         "Say whether bootstrap and cluster rendered the same, and if not, why",
-		Long:          "DUMP is a directory of the cluster's MachineConfigPools and MachineConfigs (oc get … -o yaml, one object a document), DIR is what\ndayone render or MCO's bootstrap wrote.",
+		Long:          "DUMP is a directory of the cluster's MachineConfigPools and MachineConfigs (oc get machineconfigpools,machineconfigs -o yaml), DIR is what\ndayone render or MCO's bootstrap wrote.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			theirs, err := manifests.ReadDir(cluster, manifests.ReadOptions{})
+			theirs, err := manifests.ReadDir(cluster, manifests.ReadOptions{ExpandLists: true})
 			if err != nil {
 				return err
 			}

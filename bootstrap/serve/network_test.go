@@ -1,0 +1,115 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/manifests/render"
+)
+
+// pair writes a certificate for 127.0.0.1 and returns its files.
+func pair(t testing.TB) (cert, key string, pool *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	require.NoError(t, err)
+	rawKey, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	require.NoError(t, os.WriteFile(cert, certPEM, 0o600))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey}), 0o600))
+	pool = x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(certPEM))
+	return cert, key, pool
+}
+
+// running starts the server and returns a function that stops it and gives Run's error.
+func running(t testing.TB, s *Server) func() error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop := func() error {
+		cancel()
+		return <-done
+	}
+	t.Cleanup(cancel)
+	return stop
+}
+
+func TestOverTheNetwork(t *testing.T) {
+	cert, key, roots := pair(t)
+	agent := filepath.Join(t.TempDir(), "agent")
+	require.NoError(t, os.WriteFile(agent, bytes.Repeat([]byte("x"), 1<<20), 0o600))
+	dir := t.TempDir()
+	tree(t, dir, aFile)
+	s, err := New(Options{BaseDir: dir, SecureListen: "127.0.0.1:0", InsecureListen: "127.0.0.1:0", MetricsListen: "127.0.0.1:0", CertFile: cert, KeyFile: key,
+		Files: map[string]string{"dayone-daemon": agent}, PollInterval: 5 * time.Millisecond})
+	require.NoError(t, err)
+	stop := running(t, s)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	fetch := func(url string) (int, []byte) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		require.NoError(t, err)
+		r.Header.Set("Accept", accept35)
+		answer, err := client.Do(r)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return answer.StatusCode, body
+	}
+	status, body := fetch("https://" + s.SecureAddr() + "/config/master")
+	require.Equal(t, http.StatusOK, status)
+	_, insecure := fetch("http://" + s.InsecureAddr() + "/config/master")
+	assert.Equal(t, string(body), string(insecure))
+	_, file := fetch("https://" + s.SecureAddr() + "/files/dayone-daemon")
+	assert.Len(t, file, 1<<20)
+	_, metrics := fetch("http://" + s.MetricsAddr() + "/metrics")
+	assert.Contains(t, string(metrics), `dayone_serve_requests_total{kind="config",status="200"} 2`)
+
+	tree(t, dir, `storage: {files: [{path: /etc/b, contents: {source: "data:,b"}}]}`)
+	require.Eventually(t, func() bool {
+		_, body := fetch("https://" + s.SecureAddr() + "/config/master")
+		return strings.Contains(string(body), "/etc/b")
+	}, 10*time.Second, 10*time.Millisecond, "a change on disk is noticed")
+
+	_, err = tls.Dial("tcp", s.SecureAddr(), &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}) //nolint:gosec // must be refused
+	require.Error(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, render.APIServerDir), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, render.APIServerDir, render.APIServerFile), []byte("spec:\n  tlsSecurityProfile:\n    type: Modern\n"), 0o600))
+	require.Eventually(t, func() bool {
+		conn, err := tls.Dial("tcp", s.SecureAddr(), &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS12}) //nolint:gosec // must be refused
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	}, 10*time.Second, 10*time.Millisecond, "the Modern profile demands TLS 1.3")
+	require.NoError(t, stop())
+	_, err = net.Dial("tcp", s.SecureAddr())
+	require.Error(t, err)
+}
