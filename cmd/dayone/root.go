@@ -86,7 +86,7 @@ func newRootCommand() *cobra.Command {
 		return nil
 	}
 	root.AddCommand(newPrepareCommand(), newManifestsCommand(), newSampleCommand(), newBootstrapCommand(), newStatusCommand())
-	root.AddCommand(newBuildCommand(), newRenderCommand(), newServeCommand())
+	root.AddCommand(newBuildCommand(), newRenderCommand(), newServeCommand(), newRegistryCommand())
 	return root
 }
 
