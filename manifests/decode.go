@@ -137,7 +137,7 @@ func readHeader(raw []byte) (header, error) {
 	if rest, ok := bytes.CutPrefix(raw, []byte(`{"apiVersion":"`)); ok {
 		version, rest, _ := bytes.Cut(rest, []byte(`","kind":"`))
 		kind, _, closed := bytes.Cut(rest, []byte(`"`))
-		if closed && bytes.IndexAny(version, `"\\`) < 0 && bytes.IndexByte(kind, '\\') < 0 {
+		if closed && !bytes.ContainsAny(version, `"\\`) && bytes.IndexByte(kind, '\\') < 0 {
 			h.APIVersion, h.Kind = string(version), string(kind)
 			return h, nil
 		}

@@ -49,7 +49,7 @@ func foldWithLibrary(configs []ign35.Config) ign35.Config {
 // made is a config of random parts over a few names, so that merging has overlaps of every kind.
 func made(r *rand.Rand) map[string]any {
 	pick := func(n int) int { return r.IntN(n) }
-	var files, dirs, links, units, users []any
+	var files, dirs, links, users []any
 	used := map[string]bool{}
 	node := func() map[string]any {
 		for {
@@ -89,6 +89,21 @@ func made(r *rand.Rand) map[string]any {
 		l["target"] = fmt.Sprint("/etc/y", pick(3))
 		links = append(links, l)
 	}
+	units := madeUnits(pick)
+	if pick(3) == 0 {
+		users = append(users, map[string]any{"name": "core", "sshAuthorizedKeys": []string{fmt.Sprint("k", pick(4))}})
+	}
+	c := map[string]any{"ignition": map[string]any{"version": []string{"3.5.0", "3.1.0"}[pick(2)]},
+		"storage": map[string]any{"files": files, "directories": dirs, "links": links}, "systemd": map[string]any{"units": units},
+		"passwd": map[string]any{"users": users}}
+	if pick(4) == 0 {
+		c["kernelArguments"] = map[string]any{"shouldExist": []string{fmt.Sprint("a", pick(3))}}
+	}
+	return c
+}
+
+func madeUnits(pick func(int) int) []any {
+	var units []any
 	seen := map[int]bool{}
 	for range pick(3) {
 		n := pick(5)
@@ -108,16 +123,7 @@ func made(r *rand.Rand) map[string]any {
 		}
 		units = append(units, u)
 	}
-	if pick(3) == 0 {
-		users = append(users, map[string]any{"name": "core", "sshAuthorizedKeys": []string{fmt.Sprint("k", pick(4))}})
-	}
-	c := map[string]any{"ignition": map[string]any{"version": []string{"3.5.0", "3.1.0"}[pick(2)]},
-		"storage": map[string]any{"files": files, "directories": dirs, "links": links}, "systemd": map[string]any{"units": units},
-		"passwd": map[string]any{"users": users}}
-	if pick(4) == 0 {
-		c["kernelArguments"] = map[string]any{"shouldExist": []string{fmt.Sprint("a", pick(3))}}
-	}
-	return c
+	return units
 }
 
 func TestMergingEqualsIgnitionsOwnMerge(t *testing.T) {
