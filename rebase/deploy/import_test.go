@@ -391,7 +391,7 @@ func TestPruneDropsOldImagesAndTheirOwnLayers(t *testing.T) {
 	assert.Equal(t, map[string]bool{done[1].Ref: true, layerRef(mustDigest(t, base)): true, layerRef(mustDigest(t, layers[1])): true}, refs)
 }
 
-func mustDigest(t *testing.T, l v1.Layer) digest.Digest {
+func mustDigest(t testing.TB, l v1.Layer) digest.Digest {
 	t.Helper()
 	hash, err := l.Digest()
 	require.NoError(t, err)
