@@ -79,7 +79,7 @@ func initramfs(root, deployment, dir string, c config) error {
 		m.symlink("usr/"+l, l)
 	}
 	m.bind(filepath.Join(deployment, "usr"), "usr")
-	m.bind(c.Sysroot, "sysroot")
+	m.bindAll(c.Sysroot, "sysroot")
 	m.mount("proc", "proc", "proc", 0, "")
 	// The machine's settings are not the node's to change; its network's are.
 	m.bind(filepath.Join(root, "proc/sys/net"), "proc/sys/net")

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -64,15 +63,13 @@ func (n *Node) Run(ctx context.Context, c Command) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.WaitDelay = killWait
 	started := make(chan error, 1)
-	go func() {
-		// Never unlocked: a thread that has entered the node ends with this goroutine.
-		runtime.LockOSThread()
+	onOwnThread(func() {
 		if err := enterNode(st.PID); err != nil {
 			started <- err
 			return
 		}
 		started <- cmd.Start()
-	}()
+	})
 	if err := <-started; err != nil {
 		return -1, fmt.Errorf("run %s on %s: %w", strings.Join(c.Argv, " "), n.Name, err)
 	}

@@ -86,6 +86,27 @@ func TestPulledCableCutsOneNodeOnly(t *testing.T) {
 	assert.Zero(t, ping(a))
 }
 
+func TestDiskAndBootHaveTheSizeAskedFor(t *testing.T) {
+	lab := newLab(t)
+	n, err := lab.NewNode(t.Context(), "m0", testnode.NodeOptions{
+		Sysroot: testnode.SysrootOptions{Base: base(t, baseimage.Tiny), DiskSize: 256 << 20, BootSize: 1 << 20}})
+	require.NoError(t, err)
+	start(t, n)
+	for where, fill := range map[string]string{"/var": "dd if=/dev/zero of=/var/full bs=1M", "/boot": "dd if=/dev/zero of=/boot/full bs=64k"} {
+		r, err := n.Exec(t.Context(), "sh", "-c", fill)
+		require.NoError(t, err)
+		assert.Contains(t, r.Stderr, "No space left on device", where)
+	}
+	output(t, n, "rm", "/var/full", "/boot/full")
+	output(t, n, "sh", "-c", stageSecond)
+	require.NoError(t, n.Reboot(t.Context()))
+	assert.Equal(t, "two", output(t, n, "cat", "/etc/second"))
+	require.NoError(t, lab.Close(t.Context()))
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	assert.NotContains(t, string(mounts), lab.ID)
+}
+
 func TestNodeCannotChangeTheMachine(t *testing.T) {
 	n := newNode(t, newLab(t), "m0", baseimage.Tiny)
 	start(t, n)

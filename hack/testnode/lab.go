@@ -144,7 +144,7 @@ func (l *Lab) Nodes() []*Node {
 	return append([]*Node(nil), l.nodes...)
 }
 
-// Close cuts every node's power and removes all that the run made. Logs in Options.LogDir stay.
+// Close cuts every node's power and removes all that the run made. Logs in Options.LogDir stay. A second call is harmless.
 func (l *Lab) Close(ctx context.Context) error {
 	var errs []error
 	for _, n := range l.Nodes() {
@@ -152,7 +152,7 @@ func (l *Lab) Close(ctx context.Context) error {
 	}
 	errs = append(errs, cleanUp(ctx, runRecord{ID: l.ID, Work: l.work}, l.dir))
 	if l.lock != nil {
-		errs = append(errs, l.lock.Close())
+		errs = append(errs, ignore(l.lock.Close(), os.ErrClosed))
 	}
 	return errors.Join(errs...)
 }

@@ -148,8 +148,7 @@ func inNetwork(path string, f func() error) error {
 // command does: the kernel kills a child that wants to die with its parent (Pdeathsig) already when that thread ends.
 func startIn(path string, cmd *exec.Cmd) (ended <-chan error, err error) {
 	started, over := make(chan error, 1), make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends in the other namespace
+	onOwnThread(func() {
 		err := enter(path, unix.CLONE_NEWNET)
 		if err == nil {
 			err = cmd.Start()
@@ -158,7 +157,7 @@ func startIn(path string, cmd *exec.Cmd) (ended <-chan error, err error) {
 		if err == nil {
 			over <- cmd.Wait()
 		}
-	}()
+	})
 	return over, <-started
 }
 

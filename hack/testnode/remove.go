@@ -1,9 +1,12 @@
 package testnode
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +29,29 @@ func removeTree(dir string) error {
 	}
 	return os.RemoveAll(dir)
 }
+
+// unmountBelow unmounts the disks that sysroots in a directory have.
+func unmountBelow(dir string) error {
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var points []string
+	for line := range strings.Lines(string(raw)) {
+		// The fifth field is the mount point; blanks in it are escaped, and the cache's path decides whether it has some.
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(unescape.Replace(f[4]), dir+"/") {
+			points = append(points, unescape.Replace(f[4]))
+		}
+	}
+	var errs []error
+	for _, p := range slices.Backward(points) { // what was mounted last goes first
+		errs = append(errs, unix.Unmount(p, unix.MNT_DETACH))
+	}
+	return errors.Join(errs...)
+}
+
+// unescape undoes proc(5)'s escapes in mountinfo.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`) //nolint:gochecknoglobals // a constant in all but type
 
 func makeMutable(path string) error {
 	f, err := os.Open(path)

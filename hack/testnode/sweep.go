@@ -114,7 +114,7 @@ func cleanUp(ctx context.Context, r runRecord, dir string) error {
 		errs = append(errs, ip(ctx, "netns", "del", filepath.Base(s)))
 	}
 	if r.Work != "" {
-		errs = append(errs, removeTree(r.Work))
+		errs = append(errs, unmountBelow(r.Work), removeTree(r.Work))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("clean up: %w", err) // the record stays: the next sweep tries again

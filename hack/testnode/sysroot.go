@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/cache"
@@ -35,6 +36,9 @@ type SysrootOptions struct {
 	KernelArguments []string
 	// CacheDir holds one imported repository per base; default cache.Dir(). Hard links make more nodes cheap: same file system as dir.
 	CacheDir string
+	// DiskSize and BootSize, in bytes, give the node a disk and a /boot that can be full; they live in memory as long as the run.
+	// Default: this machine's disk, and /boot on it.
+	DiskSize, BootSize int64
 }
 
 // NewSysroot makes dir an ostree sysroot with the base image as its one deployment. The image's layers are there under the refs that
@@ -48,7 +52,7 @@ func NewSysroot(ctx context.Context, dir string, o SysrootOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := o.disks(dir); err != nil {
 		return fmt.Errorf("make sysroot: %w", err)
 	}
 	repo := filepath.Join(dir, "ostree/repo")
@@ -67,6 +71,25 @@ func NewSysroot(ctx context.Context, dir string, o SysrootOptions) error {
 		return fmt.Errorf("make sysroot: %w", err)
 	}
 	return o.deploy(ctx, dir, o.Reference+"@"+id.String(), string(commit))
+}
+
+// disks makes the directory, and mounts what has a size of its own; cleanUp unmounts it.
+func (o SysrootOptions) disks(dir string) error {
+	for _, d := range []struct {
+		path string
+		size int64
+	}{{dir, o.DiskSize}, {filepath.Join(dir, "boot"), o.BootSize}} {
+		if err := os.MkdirAll(d.path, 0o755); err != nil {
+			return err
+		}
+		if d.size == 0 {
+			continue
+		}
+		if err := unix.Mount("dayone-disk", d.path, "tmpfs", 0, fmt.Sprintf("mode=755,size=%d", d.size)); err != nil {
+			return fmt.Errorf("mount disk of %d bytes: %w", d.size, err)
+		}
+	}
+	return nil
 }
 
 func (o SysrootOptions) withDefaults() (SysrootOptions, digest.Digest, error) {
