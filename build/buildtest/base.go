@@ -148,7 +148,7 @@ func rootLayer(t testing.TB) []byte {
 	require.NoError(t, err)
 	var b bytes.Buffer
 	a := archive{t, tar.NewWriter(&b)}
-	for _, d := range []string{"dev/", "etc/", "proc/", "run/", "sys/", "tmp/", "usr/", "usr/bin/", "usr/lib/", "usr/lib/modules/", "usr/lib/modules/6.1.0/", "usr/lib/systemd/", "usr/lib/systemd/system/", "var/", "var/home/", "var/roothome/"} {
+	for _, d := range []string{"dev/", "etc/", "proc/", "run/", "sys/", "tmp/", "usr/", "usr/bin/", "usr/lib/", "usr/lib/modules/", "usr/lib/modules/6.1.0/", "usr/lib/systemd/", "usr/lib/systemd/system/", "usr/share/", "var/", "var/home/", "var/roothome/"} {
 		a.put(d, tar.TypeDir, 0o755, "")
 	}
 	for _, l := range [][2]string{{"bin", "usr/bin"}, {"home", "var/home"}, {"opt", "var/opt"}, {"root", "var/roothome"}, {"usr/local", "../var/usrlocal"}} {

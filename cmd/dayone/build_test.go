@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/build/buildtest"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/registry/registrytest"
+)
+
+// The test program is its own build process.
+func TestMain(m *testing.M) {
+	if buildahengine.Init() {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// dayone runs the command line.
+func dayone(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+func TestBuildLint(t *testing.T) {
+	const mosc = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata:\n  name: master\nspec:\n  containerFile:\n  - content: |\n      FROM configs\n      NOPE\n"
+	for name, c := range map[string]struct {
+		file, text string
+		code       int
+		says       string
+	}{
+		"a good Containerfile":              {"Containerfile", "FROM configs\nRUN true\n", 0, "0 warnings"},
+		"a warning is no refusal":           {"Containerfile", "FROM configs\nRUN useradd x\n", 0, ":2: "},
+		"a bad one":                         {"Containerfile", "FROM configs\nNOPE\n", 3, ":2: there is no instruction NOPE [unknown-instruction]"},
+		"a MachineOSConfig":                 {"mosc.yaml", mosc, 3, "spec.containerFile[0].content: there is no instruction NOPE"},
+		"a manifest without one":            {"mosc.yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\n", 3, "no-machineosconfig"},
+		"a file that is no manifest either": {"mosc.yaml", "a: b\n", 3, "kind-missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := dayone(t, "build", "lint", write(t, c.file, c.text))
+			assert.Equal(t, c.code, code, stderr)
+			assert.Contains(t, stdout+stderr, c.says)
+		})
+	}
+	code, _, _ := dayone(t, "build", "lint")
+	assert.Equal(t, exitUsage, code)
+	code, stdout, _ := dayone(t, "build", "lint", "-o", "json", write(t, "Containerfile", "FROM configs\nRUN useradd x\n"))
+	assert.Equal(t, 0, code)
+	var findings report.Report
+	require.NoError(t, json.Unmarshal([]byte(stdout), &findings))
+	assert.Equal(t, "account-command", findings.Findings[0].Rule)
+}
+
+func TestBuildOnALaptop(t *testing.T) {
+	buildtest.Need(t, true, "busybox")
+	reg := registrytest.Start(t)
+	base := buildtest.Push(t, reg, buildtest.Base{})
+	final := registrytest.Start(t)
+	dir := filepath.Join(t.TempDir(), "cluster")
+	code, _, stderr := dayone(t, "sample", "--dir", dir)
+	require.Equal(t, 0, code, stderr)
+	mosc := filepath.Join(dir, "layering", "master.yaml")
+	text, err := os.ReadFile(mosc)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(mosc, bytes.ReplaceAll(text, []byte("registry.example.com/"), []byte(final.Addr+"/")), 0o600))
+	args := []string{"build", "--dir", dir, "--pool", "master", "--state-dir", t.TempDir(), "--base", base.Reference, "--base-ca", reg.CAFile, "--base-auth", reg.PullAuthFile, "-o", "json"}
+
+	var first, second, third outcome
+	code, stdout, stderr := dayone(t, args...)
+	require.Equal(t, 0, code, stderr)
+	require.NoError(t, json.Unmarshal([]byte(stdout), &first))
+	assert.False(t, first.Reused)
+
+	code, stdout, stderr = dayone(t, append(args, "--push", "--push-ca", final.CAFile, "--push-auth", final.PushAuthFile)...)
+	require.Equal(t, 0, code, stderr)
+	require.NoError(t, json.Unmarshal([]byte(stdout), &second))
+	assert.True(t, second.Reused, "nothing has changed")
+	assert.Equal(t, first.Digest, second.Digest)
+	assert.Equal(t, final.Addr+"/ocp/master-os@"+first.Digest, second.Pushed)
+
+	code, stdout, stderr = dayone(t, append(args, "--check-reproducible")...)
+	require.Equal(t, 0, code, stderr)
+	require.NoError(t, json.Unmarshal([]byte(stdout), &third))
+	require.NotNil(t, third.Reproducible)
+	assert.True(t, *third.Reproducible)
+
+	code, _, stderr = dayone(t, "build", "--dir", dir, "--pool", "infra")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, "there are: master, worker")
+	for _, secret := range []string{reg.Pull.Password, final.Push.Password} {
+		assert.False(t, strings.Contains(stdout+stderr, secret))
+	}
+}
