@@ -72,6 +72,7 @@ type change func(f *fixture)
 
 func newFixture(t *testing.T, changes ...change) *fixture {
 	t.Helper()
+	t.Parallel() // mostly waiting for nodes
 	return newFixtureOn(t, baseimage.Tiny, changes...)
 }
 
