@@ -106,10 +106,12 @@ type copier struct {
 	policy   *signature.PolicyContext
 	src, dst types.ImageReference
 	opts     copy.Options
+
+	dstEndpoint Endpoint
 }
 
 func newCopier(src, dst Endpoint, o Options) (c *copier, err error) {
-	c = &copier{o: o.withDefaults()}
+	c = &copier{o: o.withDefaults(), dstEndpoint: dst}
 	if c.src, err = src.parse(); err != nil {
 		return nil, err
 	}
@@ -190,6 +192,9 @@ func (c *copier) close() error {
 }
 
 func (c *copier) once(ctx context.Context, res *Result) ([]byte, error) {
+	if err := c.mountBlobs(ctx); err != nil { // the copy below says what is wrong, or does without
+		c.o.Log.WithField("image", c.dst.DockerReference()).WithError(err).Debug("blobs were not mounted")
+	}
 	opts := c.opts
 	events := make(chan types.ProgressProperties)
 	opts.Progress = events

@@ -261,3 +261,41 @@ func TestNothingStaysInTheTemporaryDirectory(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left)
 }
+
+func TestWithinARegistryBlobsAreMounted(t *testing.T) {
+	r := registrytest.Start(t)
+	img := image(t, 3)
+	require.NoError(t, remote.Write(reference(t, r.Addr+"/os/base:v1"), img, options(t, r)...))
+	res, err := imagecopy.Copy(t.Context(), pull(r, "os/base:v1"), push(r, "os/mounted:v1"), imagecopy.Options{})
+	require.NoError(t, err)
+	assert.Equal(t, digestOf(t, img), res.Digest.String())
+	assert.LessOrEqual(t, res.BlobsCopied, 1, "the configuration may be sent, layers are not")
+	assert.Less(t, res.Bytes, int64(64<<10))
+}
+
+func TestAnInterruptedCopyGoesOnWhereItWas(t *testing.T) {
+	src, dst := registrytest.Start(t), registrytest.Start(t)
+	img := image(t, 4)
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, options(t, src)...))
+	var blobs atomic.Int32
+	target, err := url.Parse(src.URL())
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = src.Transport(t)
+	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if strings.Contains(q.URL.Path, "/blobs/") && blobs.Add(1) > 3 { // the configuration and two layers come through
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		proxy.ServeHTTP(w, q)
+	}))
+	t.Cleanup(cut.Close)
+	from := imagecopy.Endpoint{Reference: strings.TrimPrefix(cut.URL, "http://") + "/os/base:v1", Insecure: true, Username: src.Pull.Name, Password: src.Pull.Password}
+	_, err = imagecopy.Copy(t.Context(), from, push(dst, "os/base:v1"), imagecopy.Options{Attempts: 1, Parallel: 1})
+	require.Error(t, err)
+	res, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), imagecopy.Options{})
+	require.NoError(t, err)
+	assert.Equal(t, 2, res.BlobsSkipped, "two layers had come over")
+	assert.Equal(t, 3, res.BlobsCopied)
+	assert.Equal(t, digestOf(t, img), res.Digest.String())
+}

@@ -1,0 +1,151 @@
+package imagecopy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/containers/image/v5/docker/reference"
+	"github.com/containers/image/v5/image"
+	"github.com/containers/image/v5/manifest"
+	"github.com/containers/image/v5/pkg/docker/config"
+	"github.com/containers/image/v5/types"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/opencontainers/go-digest"
+)
+
+// mountBlobs mounts the image's blobs into the destination's repository when source and destination are repositories of one registry.
+// containers/image mounts only what it has itself copied before, and would send every blob through this host. A registry that does not
+// mount gets them sent, so a failure here is no failure of the copy.
+func (c *copier) mountBlobs(ctx context.Context) (err error) {
+	from, to := c.src.DockerReference(), c.dst.DockerReference()
+	if from == nil || to == nil || c.src.Transport().Name() != "docker" || c.dst.Transport().Name() != "docker" ||
+		reference.Domain(from) != reference.Domain(to) || from.Name() == to.Name() {
+		return nil
+	}
+	src, err := c.src.NewImageSource(ctx, c.opts.SourceCtx)
+	if err != nil {
+		return fmt.Errorf("open image: %w", err)
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	blobs, err := blobsOf(ctx, src, nil)
+	if err != nil {
+		return err
+	}
+	client, base, err := c.mountClient(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	for _, b := range blobs {
+		if err := mount(ctx, client, base, reference.Path(from), reference.Path(to), b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountClient logs in at the destination for both repositories.
+func (c *copier) mountClient(ctx context.Context, from, to reference.Named) (*http.Client, string, error) {
+	var options []name.Option
+	inner := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	if c.dstEndpoint.Insecure {
+		options = append(options, name.Insecure)
+		inner.TLSClientConfig.InsecureSkipVerify = true //nolint:gosec // the caller asked for it, for a registry on loopback
+	}
+	if c.dstEndpoint.CAFile != "" {
+		pem, err := os.ReadFile(c.dstEndpoint.CAFile)
+		if err != nil {
+			return nil, "", fmt.Errorf("read CA: %w", err)
+		}
+		inner.TLSClientConfig.RootCAs = x509.NewCertPool()
+		inner.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem)
+	}
+	reg, err := name.NewRegistry(reference.Domain(to), options...)
+	if err != nil {
+		return nil, "", fmt.Errorf("name registry: %w", err)
+	}
+	cred, err := config.GetCredentialsForRef(c.opts.DestinationCtx, to)
+	if err != nil {
+		return nil, "", fmt.Errorf("read credentials: %w", err)
+	}
+	auth := authn.Anonymous
+	if cred != (types.DockerAuthConfig{}) {
+		auth = authn.FromConfig(authn.AuthConfig{Username: cred.Username, Password: cred.Password, IdentityToken: cred.IdentityToken})
+	}
+	scopes := []string{reg.Repo(reference.Path(to)).Scope(transport.PushScope), reg.Repo(reference.Path(from)).Scope(transport.PullScope)}
+	rt, err := transport.NewWithContext(ctx, reg, auth, inner, scopes)
+	if err != nil {
+		return nil, "", fmt.Errorf("log in: %w", err)
+	}
+	return &http.Client{Transport: rt}, reg.Scheme() + "://" + reg.RegistryStr(), nil
+}
+
+// mount asks for one blob. A registry that opens an upload instead is told that it is not needed.
+func mount(ctx context.Context, client *http.Client, base, from, to string, d digest.Digest) error {
+	q := url.Values{"mount": {d.String()}, "from": {from}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v2/"+to+"/blobs/uploads/?"+q.Encode(), nil)
+	if err != nil {
+		return fmt.Errorf("mount blob: %w", err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("mount blob %s: %w", d, err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		return fmt.Errorf("mount blob %s: %w", d, err)
+	}
+	if resp.StatusCode != http.StatusAccepted {
+		return nil
+	}
+	upload, err := resp.Location()
+	if err != nil {
+		return fmt.Errorf("mount blob %s: %w", d, err)
+	}
+	if req, err = http.NewRequestWithContext(ctx, http.MethodDelete, upload.String(), nil); err != nil {
+		return fmt.Errorf("cancel upload: %w", err)
+	}
+	if resp, err = client.Do(req); err != nil {
+		return fmt.Errorf("cancel upload: %w", err)
+	}
+	return resp.Body.Close()
+}
+
+// blobsOf lists the blobs of an image, or of all images of an index.
+func blobsOf(ctx context.Context, src types.ImageSource, instance *digest.Digest) ([]digest.Digest, error) {
+	raw, mediaType, err := image.UnparsedInstance(src, instance).Manifest(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	var out []digest.Digest
+	if manifest.MIMETypeIsMultiImage(mediaType) {
+		list, err := manifest.ListFromBlob(raw, mediaType)
+		if err != nil {
+			return nil, fmt.Errorf("read index: %w", err)
+		}
+		for _, d := range list.Instances() {
+			blobs, err := blobsOf(ctx, src, &d)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, blobs...)
+		}
+		return out, nil
+	}
+	m, err := manifest.FromBlob(raw, mediaType)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	out = append(out, m.ConfigInfo().Digest)
+	for _, l := range m.LayerInfos() {
+		out = append(out, l.Digest)
+	}
+	return out, nil
+}
