@@ -30,6 +30,7 @@ require (
 	github.com/onsi/ginkgo/v2 v2.27.4 // indirect
 	github.com/onsi/gomega v1.39.0 // indirect
 	go4.org v0.0.0-20200104003542-c7e774b10ea0 // indirect
+	oras.land/oras-go/v2 v2.6.0
 )
 
 require (
