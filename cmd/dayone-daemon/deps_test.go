@@ -11,7 +11,7 @@ import (
 )
 
 func TestAgentLinksNoBuilderAndNoRegistry(t *testing.T) {
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
+	list := exec.CommandContext(t.Context(), "go", "list", "-tags=containers_image_openpgp", "-deps", ".")
 	list.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := list.Output()
 	require.NoError(t, err)

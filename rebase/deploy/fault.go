@@ -23,6 +23,7 @@ const (
 	ClassNotBootable  Class = "ImageNotBootable"
 	ClassNoKernel     Class = "ImageWithoutKernel"
 	ClassUnlike       Class = "ImageUnlikeConfig"
+	ClassUnsigned     Class = "SignatureRejected"
 	ClassDiskFull     Class = "DiskFull"
 	ClassEtcConflict  Class = "EtcMergeConflict"
 	ClassNotOSTree    Class = "NotAnOSTreeHost"

@@ -37,6 +37,8 @@ type ImportOptions struct {
 	CertsDir string
 	// RegistriesConfDir replaces etc/containers/registries.conf.d.
 	RegistriesConfDir string
+	// PolicyFile is a containers-policy.json that Inspect applies to a registry's image; empty: signatures are not looked at.
+	PolicyFile string
 	// Architecture the image must have, in Go's words; default: this program's.
 	Architecture string
 	// AllowUnbootable takes images without the bootable label or without a kernel.

@@ -397,3 +397,66 @@ func mustDigest(t testing.TB, l v1.Layer) digest.Digest {
 	require.NoError(t, err)
 	return digest.Digest(hash.String())
 }
+
+func TestInspectAppliesThePolicyToTheFinalName(t *testing.T) {
+	g := deploytest.StartRegistry(t)
+	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "ocp/master-os")
+	final := strings.Replace(ref, g.Addr, "registry.invalid", 1)
+	conf := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(conf, "50-test.conf"), []byte(
+		"[[registry]]\nlocation = \"registry.invalid/ocp/master-os\"\n[[registry.mirror]]\nlocation = \""+g.Addr+"/ocp/master-os\"\n"), 0o644))
+	const anything, reject = `[{"type":"insecureAcceptAnything"}]`, `[{"type":"reject"}]`
+	for name, c := range map[string]struct {
+		policy string
+		class  Class
+	}{
+		"the final name is allowed": {`{"default":` + reject + `,"transports":{"docker":{"registry.invalid/ocp":` + anything + `}}}`, ""},
+		"only the mirror's name is": {`{"default":` + reject + `,"transports":{"docker":{"` + g.Addr + `":` + anything + `}}}`, ClassUnsigned},
+		"a signature is missing":    {`{"default":[{"type":"signedBy","keyType":"GPGKeys","keyData":"eA=="}]}`, ClassUnsigned},
+		"the policy is no policy":   {`{"nothing":1}`, ClassConfig},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := filepath.Join(t.TempDir(), "policy.json")
+			require.NoError(t, os.WriteFile(policy, []byte(c.policy), 0o644))
+			found, err := Inspect(t.Context(), "docker://"+final, ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile, RegistriesConfDir: conf, PolicyFile: policy})
+			if c.class == "" {
+				require.NoError(t, err)
+				assert.Equal(t, ref, found.Source)
+				return
+			}
+			require.Error(t, err)
+			assert.Equal(t, c.class, ClassOf(err), err)
+		})
+	}
+}
+
+func TestBootWithoutRoomForANewKernelIsSaid(t *testing.T) {
+	repo := newRepo(t)
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "ostree"), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(root, "boot"), 0o755))
+	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", filepath.Join(root, "boot")).CombinedOutput(); err != nil {
+		skipOrFail(t, "a small file system cannot be mounted: "+string(out))
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", filepath.Join(root, "boot")).CombinedOutput(); err != nil {
+			t.Errorf("umount: %s", out)
+		}
+	})
+	require.NoError(t, os.Symlink(repo, filepath.Join(root, "ostree/repo")))
+	base := deploytest.Layer(t, deploytest.Base("1")...)
+	kernel := deploytest.Layer(t, deploytest.Entry{Name: "usr/lib/modules/1.0/vmlinuz", Body: strings.Repeat("k", 2<<20)})
+	other := deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "x"})
+	commit := func(layers ...v1.Layer) string {
+		done, err := Import(t.Context(), repo, deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, layers...)), ImportOptions{})
+		require.NoError(t, err)
+		return done.Commit
+	}
+	booted := commit(base)
+	d := NewOSTree(OSTreeOptions{Root: root})
+	require.NoError(t, d.checkBootSpace(t.Context(), booted, commit(base, other)), "the same kernel needs no room")
+	err := d.checkBootSpace(t.Context(), booted, commit(base, kernel))
+	require.Error(t, err)
+	assert.Equal(t, ClassDiskFull, ClassOf(err), err)
+	assert.ErrorContains(t, err, "boot")
+}

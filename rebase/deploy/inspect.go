@@ -18,7 +18,7 @@ type Inspected struct {
 }
 
 // Inspect fetches an image's manifest and configuration, whatever the deployer, and refuses what this node could not boot:
-// another architecture, no bootable label. Errors are Faults.
+// another architecture, no bootable label; and what PolicyFile does not allow. Errors are Faults.
 func Inspect(ctx context.Context, source string, o ImportOptions) (Inspected, error) {
 	all, err := candidates(source, o)
 	if err != nil {
@@ -26,7 +26,7 @@ func Inspect(ctx context.Context, source string, o ImportOptions) (Inspected, er
 	}
 	var failures []error
 	for _, c := range all {
-		found, err := inspectAt(ctx, c, o)
+		found, err := inspectAt(ctx, c, source, o)
 		if err == nil {
 			return found, nil
 		}
@@ -38,7 +38,7 @@ func Inspect(ctx context.Context, source string, o ImportOptions) (Inspected, er
 	return Inspected{}, firstOf(failures)
 }
 
-func inspectAt(ctx context.Context, c candidate, o ImportOptions) (found Inspected, err error) {
+func inspectAt(ctx context.Context, c candidate, name string, o ImportOptions) (found Inspected, err error) {
 	f, err := c.fetch(ctx)
 	if err != nil {
 		return Inspected{}, err
@@ -46,6 +46,11 @@ func inspectAt(ctx context.Context, c candidate, o ImportOptions) (found Inspect
 	defer func() { err = errors.Join(err, f.source.Close()) }()
 	if err := f.check(o); err != nil {
 		return Inspected{}, err
+	}
+	if o.PolicyFile != "" {
+		if err := checkPolicy(ctx, o.PolicyFile, name, f.source); err != nil {
+			return Inspected{}, err
+		}
 	}
 	found = Inspected{ManifestDigest: f.manifestDigest, Architecture: f.config.Architecture, Labels: f.config.Config.Labels, Source: c.name, Layers: len(f.layers)}
 	for _, l := range f.layers {

@@ -47,6 +47,8 @@ type Config struct {
 	MaxReboots int `json:"maxReboots,omitempty"`
 	// ExpectedBoots is what the plan promised; more are reported.
 	ExpectedBoots int `json:"expectedBoots,omitempty"`
+	// SignaturePolicy is a containers-policy.json that the image must satisfy under its final name, whatever the deployer; empty: not asked.
+	SignaturePolicy string `json:"signaturePolicy,omitempty"`
 	// BeforeReboot is a command that must succeed before the reboot, for example to persist the names of network cards.
 	BeforeReboot []string `json:"beforeReboot,omitempty"`
 	// Health is a command that must succeed within HealthTimeout in the new image, or the node goes back once; empty: no check.

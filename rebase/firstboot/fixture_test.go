@@ -46,7 +46,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	daemon = filepath.Join(dir, "dayone-daemon")
-	build := exec.Command("go", "build", "-o", daemon, "dayone.dev/dayone/cmd/dayone-daemon")
+	build := exec.Command("go", "build", "-tags=containers_image_openpgp", "-o", daemon, "dayone.dev/dayone/cmd/dayone-daemon")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the agent: %v: %s\n", err, out)

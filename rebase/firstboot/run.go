@@ -178,7 +178,7 @@ func (r *runner) loop(ctx context.Context) error {
 func nextPause(last time.Duration, c Config, err error, lastClass deploy.Class) time.Duration {
 	class := deploy.ClassOf(err)
 	switch class {
-	case deploy.ClassArchitecture, deploy.ClassNotBootable, deploy.ClassNoKernel, deploy.ClassHostile, deploy.ClassUnlike, deploy.ClassConfig:
+	case deploy.ClassArchitecture, deploy.ClassNotBootable, deploy.ClassNoKernel, deploy.ClassHostile, deploy.ClassUnlike, deploy.ClassUnsigned, deploy.ClassConfig:
 		return time.Duration(c.RetryMax) // what a digest names does not change by itself
 	}
 	if last == 0 || class != lastClass {

@@ -91,7 +91,7 @@ func (r *runner) decide(ctx context.Context, c Config, w wanted, d deploy.Deploy
 	}
 	// What is staged may lack the kernel arguments: they are only known once it is booted, so Stage decides; it does nothing twice.
 	if next := status.Next(); next == status.Booted || !next.Runs(w.image) {
-		if err := r.preflight(ctx, w); err != nil {
+		if err := r.preflight(ctx, c, w); err != nil {
 			return false, err
 		}
 	}
@@ -106,13 +106,17 @@ func (r *runner) decide(ctx context.Context, c Config, w wanted, d deploy.Deploy
 	return r.restart(ctx, c, d)
 }
 
-func (r *runner) preflight(ctx context.Context, w wanted) error {
+func (r *runner) preflight(ctx context.Context, c Config, w wanted) error {
 	if err := w.checkHost(r.o.Root); err != nil {
 		return err
 	}
 	log := r.o.Log.WithFields(logrus.Fields{"image": w.image.String(), "config": w.config.Name})
 	r.progress(log, "looking for the image")
-	found, err := deploy.Inspect(ctx, "docker://"+w.image.String(), deploy.ImportOptions{Root: r.o.Root})
+	o := deploy.ImportOptions{Root: r.o.Root}
+	if c.SignaturePolicy != "" {
+		o.PolicyFile = filepath.Join(r.o.Root, c.SignaturePolicy)
+	}
+	found, err := deploy.Inspect(ctx, "docker://"+w.image.String(), o)
 	if err != nil {
 		return err
 	}
