@@ -72,8 +72,7 @@ func (m *material) compose(moveArguments bool) (ign35.Config, error) {
 		put.unless(dirDockerCerts+host+"/ca.crt", m.certs[host])
 	}
 	for _, addition := range m.additions {
-		addition.Ignition.Version = config.Ignition.Version
-		config = v35.Merge(config, addition)
+		config = add(config, addition)
 	}
 	if moveArguments {
 		if err := moveKernelArguments(&config, mc); err != nil {
@@ -101,6 +100,25 @@ func (m *material) kept() []string {
 		}
 	}
 	return out
+}
+
+// add merges an addition over the config. Its plain contents replace packed ones wholly: Ignition's merge alone would keep the mark.
+func add(config, addition ign35.Config) ign35.Config {
+	addition.Ignition.Version = config.Ignition.Version
+	addition.Storage.Files = slices.Clone(addition.Storage.Files)
+	none := ""
+	for i := range addition.Storage.Files {
+		if f := &addition.Storage.Files[i]; f.Contents.Source != nil && f.Contents.Compression == nil {
+			f.Contents.Compression = &none
+		}
+	}
+	config = v35.Merge(config, addition)
+	for i := range config.Storage.Files {
+		if f := &config.Storage.Files[i]; f.Contents.Compression != nil && *f.Contents.Compression == "" {
+			f.Contents.Compression = nil
+		}
+	}
+	return config
 }
 
 // mendAppends drops overwrite from files that only append: rendering sets it on every file, Ignition refuses the pair.

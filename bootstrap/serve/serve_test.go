@@ -207,6 +207,16 @@ func TestAdditionsReachTheNodeButNotTheMachineConfig(t *testing.T) {
 	assert.NotContains(t, files[pathContent], "/etc/all")
 }
 
+func TestAPlainAdditionReplacesAPackedFile(t *testing.T) {
+	s := newServer(t, `storage: {files: [{path: /etc/a, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAAAA0tMSgYAwkEkNQMAAAA="}}]}`, func(o *Options) {
+		o.Additions = map[string]ign35.Config{"master": {Storage: ign35.Storage{Files: []ign35.File{
+			{Node: ign35.Node{Path: "/etc/a"}, FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Escaped([]byte("plain"))}}}}}}
+	})
+	w := get(t, s, "/config/master", "Accept", accept35)
+	require.Equal(t, http.StatusOK, w.Code)
+	assert.Equal(t, "plain", filesOf(t, w.Body.Bytes())["/etc/a"])
+}
+
 func TestPathsAndMethods(t *testing.T) {
 	s := newServer(t, aFile, nil)
 	for path, want := range map[string]int{

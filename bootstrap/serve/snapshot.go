@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"sigs.k8s.io/yaml"
@@ -96,16 +95,10 @@ func (m *material) fill(o Options, pool string) error {
 	}
 	for _, key := range []string{"", pool} {
 		if addition, ok := o.Additions[key]; ok {
-			m.additions = append(m.additions, cloneLists(addition))
+			m.additions = append(m.additions, addition)
 		}
 	}
 	return nil
-}
-
-// cloneLists guards the caller's lists against being changed by a merge.
-func cloneLists(c ign35.Config) ign35.Config {
-	c.Storage.Files = append([]ign35.File(nil), c.Storage.Files...)
-	return c
 }
 
 // readKubeconfig returns the file's bytes if it is a kubeconfig with a cluster.
