@@ -1,7 +1,9 @@
 package render
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,6 +66,9 @@ func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []
 	}
 	result := config.Result()
 	w.checkContents(pool, result)
+	if image != nil {
+		w.checkRuntime(pool, result)
+	}
 	raw, err := machineconfig.Encode(result, size)
 	if err != nil {
 		w.report.Errorf(pool.Origin.At("", "serialisation"), "pool %s: %s", pool.Object.Name, err)
@@ -107,6 +112,26 @@ func (w *work) checkContents(pool manifests.Item[*mcfgv1.MachineConfigPool], con
 			place.Next = "repeat the contents in the MachineConfig that changes the file's mode or owner"
 			w.report.Warnf(place, "pool %s: %s would be written still packed: a later MachineConfig names the file without contents", pool.Object.Name, f.Path)
 		}
+	}
+}
+
+// runcDefault finds CRI-O's setting for runc.
+var runcDefault = regexp.MustCompile(`(?m)^\s*default_runtime\s*=\s*"runc"`)
+
+// checkRuntime reports runc as default runtime under an image of one's own. MCO looks into the image for RHEL 10, which has no runc;
+// this renderer uses no network, so it can only point at it.
+func (w *work) checkRuntime(pool manifests.Item[*mcfgv1.MachineConfigPool], config ign35.Config) {
+	for _, f := range config.Storage.Files {
+		if !strings.HasPrefix(f.Path, "/etc/crio/crio.conf") {
+			continue
+		}
+		data, err := machineconfig.Contents(f.Contents)
+		if err != nil || !runcDefault.Match(data) {
+			continue
+		}
+		place := pool.Origin.At("", "runc-with-own-image")
+		place.Next = "make sure that the image has runc, or use crun"
+		w.report.Warnf(place, "pool %s: %s makes runc the default runtime, which images on RHEL 10 do not have", pool.Object.Name, f.Path)
 	}
 }
 
