@@ -73,13 +73,8 @@ func (c *Client) Append(ctx context.Context, image *Image, repository, tag strin
 	if tag != "" {
 		ref = repo.Tag(tag)
 	}
-	if change.Heal {
-		if err := c.heal(ctx, repo, next); err != nil {
-			return nil, err
-		}
-	}
-	if err := remote.Write(ref, next, c.options(ctx, nil)...); err != nil {
-		return nil, fmt.Errorf("push image to %s: %w", repo, err)
+	if err := c.push(ctx, repo, ref, next, change.Heal); err != nil {
+		return nil, err
 	}
 	back, err := c.read(ctx, repo.Digest(digest.String()), nil)
 	if err != nil {
@@ -88,16 +83,28 @@ func (c *Client) Append(ctx context.Context, image *Image, repository, tag strin
 	return &Pushed{Digest: digest.String(), Image: back}, nil
 }
 
-// heal offers every blob to the repository; those that it has are not sent.
-func (c *Client) heal(ctx context.Context, repo name.Repository, image *composed) error {
+// push sends what the repository lacks. The library asks for the manifest first and takes an image that is there as whole; heal
+// makes it offer each blob.
+func (c *Client) push(ctx context.Context, repo name.Repository, ref name.Reference, image *composed, heal bool) error {
+	pusher, err := remote.NewPusher(c.options(ctx, nil)...)
+	if err != nil {
+		return fmt.Errorf("push image to %s: %w", repo, err)
+	}
 	layers, err := image.Layers()
 	if err != nil {
 		return fmt.Errorf("list layers: %w", err)
 	}
+	if !heal {
+		// The first mount makes the library change its client for all uploads; alone it does so before the others read it.
+		layers = layers[:min(1, len(layers))]
+	}
 	for _, l := range layers {
-		if err := remote.WriteLayer(repo, l, c.options(ctx, nil)...); err != nil {
-			return fmt.Errorf("push layer again: %w", err)
+		if err := pusher.Upload(ctx, repo, l); err != nil {
+			return fmt.Errorf("push layer to %s: %w", repo, err)
 		}
+	}
+	if err := pusher.Push(ctx, ref, image); err != nil {
+		return fmt.Errorf("push image to %s: %w", repo, err)
 	}
 	return nil
 }
