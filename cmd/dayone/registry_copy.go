@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +15,6 @@ import (
 type registryCopyFlags struct {
 	src, dst imagecopy.Endpoint
 	options  imagecopy.Options
-	output   string
 }
 
 func newRegistryCopyCommand() *cobra.Command {
@@ -42,7 +40,6 @@ func newRegistryCopyCommand() *cobra.Command {
 	flags.StringVar(&f.options.Platform, "platform", "", "copy only this OS/ARCH[/VARIANT] of an index")
 	flags.IntVar(&f.options.Parallel, "parallel", 0, "blobs at once, 0 for 6")
 	flags.IntVar(&f.options.Attempts, "attempts", 0, "attempts when connections fail or a registry answers 5xx, 0 for 5")
-	flags.StringVarP(&f.output, "output", "o", "", "json prints the whole result")
 	return cmd
 }
 
@@ -55,7 +52,7 @@ func (f *registryCopyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return printRegistryResult(cmd.OutOrStdout(), f.output, res, func(w io.Writer) {
+	return printRegistryResult(cmd, res, func(w io.Writer) {
 		fmt.Fprintln(w, res.Digest)
 	})
 }
@@ -80,16 +77,11 @@ func printCopyProgress(w io.Writer) func(imagecopy.Progress) {
 	}
 }
 
-// printRegistryResult prints v as JSON when output asks for it, else as text says.
-func printRegistryResult(w io.Writer, output string, v any, text func(io.Writer)) error {
-	switch output {
-	case "":
-		text(w)
-		return nil
-	case "json":
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(v)
+// printRegistryResult prints v as JSON when --output asks for it, else as text says.
+func printRegistryResult(cmd *cobra.Command, v any, text func(io.Writer)) error {
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), v)
 	}
-	return fmt.Errorf("--output %q is not known: use json or leave it out", output)
+	text(cmd.OutOrStdout())
+	return nil
 }

@@ -15,25 +15,24 @@ import (
 	"dayone.dev/dayone/registry/layout"
 )
 
-func registryRootCommand(use, short string, run func(cmd *cobra.Command, root, output string) error) *cobra.Command {
-	var root, output string
+func registryRootCommand(use, short string, run func(cmd *cobra.Command, root string) error) *cobra.Command {
+	var root string
 	cmd := &cobra.Command{
 		Use: use + " --root DIR", Short: short, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, root, output) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, root) },
 	}
 	cmd.Flags().StringVar(&root, "root", "", "directory of the images (required)")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json prints everything")
 	_ = cmd.MarkFlagRequired("root")
 	return cmd
 }
 
 func newRegistryListCommand() *cobra.Command {
-	return registryRootCommand("ls", "List images with tags, digests and sizes", func(cmd *cobra.Command, root, output string) error {
+	return registryRootCommand("ls", "List images with tags, digests and sizes", func(cmd *cobra.Command, root string) error {
 		images, err := registry.List(root)
 		if err != nil {
 			return err
 		}
-		return printRegistryResult(cmd.OutOrStdout(), output, images, func(w io.Writer) {
+		return printRegistryResult(cmd, images, func(w io.Writer) {
 			t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 			for _, i := range images {
 				fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", i.Repository, i.Digest, strings.Join(i.Tags, ","), i.Bytes)
@@ -44,13 +43,13 @@ func newRegistryListCommand() *cobra.Command {
 }
 
 func newRegistryUsageCommand() *cobra.Command {
-	return registryRootCommand("du", "Tell what repositories take on disk", func(cmd *cobra.Command, root, output string) error {
+	return registryRootCommand("du", "Tell what repositories take on disk", func(cmd *cobra.Command, root string) error {
 		usage, total, err := registry.DiskUsage(root)
 		if err != nil {
 			return err
 		}
 		all := map[string]any{"repositories": usage, "total": total}
-		return printRegistryResult(cmd.OutOrStdout(), output, all, func(w io.Writer) {
+		return printRegistryResult(cmd, all, func(w io.Writer) {
 			t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 			for _, u := range usage {
 				fmt.Fprintf(t, "%d\t%d own\t%s\n", u.Bytes, u.Own, u.Repository)
@@ -69,7 +68,7 @@ func openRegistryRoot(cmd *cobra.Command, root string) (*registry.Root, error) {
 
 func newRegistryCollectCommand() *cobra.Command {
 	var o layout.CollectOptions
-	cmd := registryRootCommand("gc", "Remove blobs that no image names; no server may run on the root", func(cmd *cobra.Command, root, output string) error {
+	cmd := registryRootCommand("gc", "Remove blobs that no image names; no server may run on the root", func(cmd *cobra.Command, root string) error {
 		r, err := openRegistryRoot(cmd, root)
 		if err != nil {
 			return err
@@ -78,7 +77,7 @@ func newRegistryCollectCommand() *cobra.Command {
 		if err := errors.Join(err, r.Close()); err != nil {
 			return err
 		}
-		return printRegistryResult(cmd.OutOrStdout(), output, report, func(w io.Writer) {
+		return printRegistryResult(cmd, report, func(w io.Writer) {
 			fmt.Fprintf(w, "%d blobs removed, %d bytes; %d kept\n", len(report.Removed), report.Bytes, report.Kept)
 		})
 	})
@@ -88,7 +87,7 @@ func newRegistryCollectCommand() *cobra.Command {
 }
 
 func newRegistryVerifyCommand() *cobra.Command {
-	return registryRootCommand("verify", "Hash every blob and look for missing ones; no server may run on the root", func(cmd *cobra.Command, root, output string) error {
+	return registryRootCommand("verify", "Hash every blob and look for missing ones; no server may run on the root", func(cmd *cobra.Command, root string) error {
 		r, err := openRegistryRoot(cmd, root)
 		if err != nil {
 			return err
@@ -98,7 +97,7 @@ func newRegistryVerifyCommand() *cobra.Command {
 		if err := errors.Join(err, r.Close()); err != nil {
 			return err
 		}
-		if err := printRegistryResult(cmd.OutOrStdout(), output, report, func(w io.Writer) {
+		if err := printRegistryResult(cmd, report, func(w io.Writer) {
 			fmt.Fprintf(w, "%d blobs, %d bytes read in %s\n", report.Blobs, report.Bytes, time.Since(start).Round(time.Millisecond))
 			for _, d := range report.Corrupt {
 				fmt.Fprintln(w, "corrupt, moved to quarantine:", d)

@@ -22,11 +22,11 @@ import (
 
 func runRegistry(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	cmd := newRegistryCommand()
+	cmd := newRootCommand()
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(io.Discard)
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{"registry"}, args...))
 	err := cmd.ExecuteContext(t.Context())
 	return out.String(), err
 }
@@ -36,10 +36,10 @@ func serveRegistry(t *testing.T, root string) (addr string, stop func()) {
 	t.Helper()
 	r, w := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := newRegistryCommand()
+	cmd := newRootCommand()
 	cmd.SetOut(w)
 	cmd.SetErr(io.Discard)
-	cmd.SetArgs([]string{"serve", "--root", root, "--listen", "127.0.0.1:0"})
+	cmd.SetArgs([]string{"registry", "serve", "--root", root, "--listen", "127.0.0.1:0"})
 	done := make(chan error, 1)
 	go func() {
 		err := cmd.ExecuteContext(ctx)

@@ -74,7 +74,13 @@ func newRootCommand() *cobra.Command {
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q; dayone help lists them", args[0])}
+			}
+			return cmd.Help()
+		},
+		Args: cobra.ArbitraryArgs,
 	}
 	root.PersistentFlags().StringP("output", "o", "text", "text or json: how data is printed on standard output")
 	root.PersistentFlags().BoolP("verbose", "v", false, "also print debug messages")
@@ -87,7 +93,23 @@ func newRootCommand() *cobra.Command {
 	}
 	root.AddCommand(newPrepareCommand(), newManifestsCommand(), newSampleCommand(), newBootstrapCommand(), newStatusCommand())
 	root.AddCommand(newBuildCommand(), newRenderCommand(), newServeCommand(), newRegistryCommand())
+	markUsage(root)
 	return root
+}
+
+// markUsage makes a wrong number of arguments a usage error, for every command.
+func markUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		markUsage(sub)
+	}
 }
 
 // wantsJSON says whether data goes out as JSON.

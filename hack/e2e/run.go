@@ -207,7 +207,11 @@ func (r *Run) bootMaster(ctx context.Context, n *testnode.Node, pointer []byte) 
 	return spans, err
 }
 
-// Close stops the bootstrap, powers the nodes off and removes what the run made, except Work.
+// bulky are the parts of the state directory that a finished run has no use for: images and build storage.
+var bulky = []string{"registry", "build", "cache", "tmp"}
+
+// Close stops the bootstrap, powers the nodes off and removes what the run made. Of Work, the report, the logs, the journal and the
+// rendered configs stay.
 func (r *Run) Close(ctx context.Context) error {
 	var errs []error
 	if r.Bootstrap != nil {
@@ -215,6 +219,9 @@ func (r *Run) Close(ctx context.Context) error {
 	}
 	if r.Lab != nil {
 		errs = append(errs, r.Lab.Close(ctx))
+	}
+	for _, part := range bulky {
+		errs = append(errs, os.RemoveAll(filepath.Join(r.State, part)))
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests/assets"
+)
+
+// execute runs dayone with arguments as main does.
+func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestExitCodes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	require.NoError(t, assets.WriteSample(dir))
+	bad := filepath.Join(t.TempDir(), "bad")
+	require.NoError(t, assets.WriteSample(bad))
+	require.NoError(t, os.Remove(filepath.Join(bad, "layering/master.yaml")))
+	cases := map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"good input":               {[]string{"prepare", "--dir", dir}, exitOK, "next: dayone manifests"},
+		"again":                    {[]string{"prepare", "--dir", dir}, exitOK, "next: dayone manifests"},
+		"the next step":            {[]string{"manifests", "--dir", dir}, exitOK, "next: dayone bootstrap"},
+		"refused input":            {[]string{"prepare", "--dir", bad}, exitRefused, "mosc-missing"},
+		"an unknown command":       {[]string{"frobnicate"}, exitUsage, "frobnicate"},
+		"an unknown flag":          {[]string{"prepare", "--nope"}, exitUsage, "--nope"},
+		"an unknown output form":   {[]string{"prepare", "-o", "xml"}, exitUsage, "text or json"},
+		"a directory that is none": {[]string{"prepare", "--dir", "/nowhere"}, exitFailed, "/nowhere"},
+	}
+	for _, name := range []string{"good input", "again", "the next step", "refused input", "an unknown command", "an unknown flag", "an unknown output form", "a directory that is none"} {
+		t.Run(name, func(t *testing.T) {
+			c := cases[name]
+			code, stdout, stderr := execute(t, c.args...)
+			assert.Equal(t, c.code, code, stderr)
+			assert.Contains(t, stdout+stderr, c.says)
+		})
+	}
+}
+
+func TestRefusalsAsJSON(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	require.NoError(t, assets.WriteSample(dir))
+	file := filepath.Join(dir, installconfig.FileName)
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow:"), []byte("  flwo:"), 1), 0o600))
+	code, stdout, stderr := execute(t, "prepare", "--dir", dir, "-o", "json")
+	assert.Equal(t, exitRefused, code)
+	var got report.Report
+	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
+	require.Len(t, got.Findings, 1)
+	assert.Equal(t, "unknown-key", got.Findings[0].Rule)
+	assert.Contains(t, stderr, "flwo")
+}
+
+func TestRefusedPrepareChangesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	require.NoError(t, assets.WriteSample(dir))
+	require.NoError(t, os.Remove(filepath.Join(dir, "layering/secrets.yaml")))
+	before, err := os.ReadFile(filepath.Join(dir, installconfig.FileName))
+	require.NoError(t, err)
+	code, _, stderr := execute(t, "prepare", "--dir", dir)
+	assert.Equal(t, exitRefused, code)
+	assert.Contains(t, stderr, "secret-missing")
+	after, err := os.ReadFile(filepath.Join(dir, installconfig.FileName))
+	require.NoError(t, err)
+	assert.Equal(t, string(before), string(after))
+	assert.NoDirExists(t, filepath.Join(dir, ".dayone"))
+}
+
+func TestEveryCommandSaysWhatItDoes(t *testing.T) {
+	for _, c := range newRootCommand().Commands() {
+		assert.NotEmpty(t, c.Short, c.Name())
+		assert.False(t, strings.HasSuffix(c.Short, "."), c.Name())
+	}
+}
+
+func TestStatusWithoutBootstrap(t *testing.T) {
+	code, stdout, _ := execute(t, "status", "--state-dir", t.TempDir())
+	assert.Equal(t, exitOK, code)
+	assert.Contains(t, stdout, "no bootstrap has run here")
+}
+
+func TestBootstrapWithoutRootOrAgentIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	require.NoError(t, assets.WriteSample(dir))
+	code, _, stderr := execute(t, "bootstrap", "--dir", dir, "--state-dir", t.TempDir(), "--daemon", "/nowhere/dayone-daemon")
+	assert.Equal(t, exitFailed, code)
+	if os.Geteuid() == 0 {
+		assert.Contains(t, stderr, "make build")
+	} else {
+		assert.Contains(t, stderr, "needs root")
+	}
+}
