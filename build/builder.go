@@ -215,7 +215,7 @@ func (w *work) inputs() (err error) {
 	if len(raw) == 0 {
 		raw = []byte(`{"ignition":{"version":"3.5.0"}}`)
 	}
-	if w.config, err = machineconfig.Parse(raw); err != nil {
+	if w.config, err = machineconfig.ParseRendered(raw); err != nil {
 		return &Failure{Class: ClassUser, Step: "config", Message: err.Error(), Next: "mend the Ignition config of the MachineConfigs", Cause: err}
 	}
 	return nil
