@@ -30,7 +30,7 @@ type wantFile struct {
 // rendered checks the rendered config's files and units inside the node: content, mode, and that ostree sees those below
 // /etc as unmodified, so that a later image can change them.
 func (c inspector) rendered(config *mcfgv1.MachineConfig) {
-	parsed, err := machineconfig.Parse(config.Spec.Config.Raw)
+	parsed, err := machineconfig.ParseRendered(config.Spec.Config.Raw)
 	if err != nil {
 		c.add("rendered config", false, "%v", err)
 		return
