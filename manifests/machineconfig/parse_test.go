@@ -48,6 +48,21 @@ func TestParseRefusesWithTheRuleAndThePath(t *testing.T) {
 	}
 }
 
+func TestParseRenderedTakesTheOverwriteMarkOffFilesThatOnlyAppend(t *testing.T) {
+	raw := []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd","overwrite":true,"append":[{"source":"data:,x"}]},{"path":"/b","overwrite":true,"contents":{"source":"data:,x"}}]}}`)
+	_, err := Parse(raw)
+	require.Error(t, err)
+	got, err := ParseRendered(raw)
+	require.NoError(t, err)
+	assert.Nil(t, got.Storage.Files[0].Overwrite)
+	assert.True(t, *got.Storage.Files[1].Overwrite)
+	_, err = ParseRendered([]byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"relative"}]}}`))
+	require.Error(t, err)
+	old, err := ParseRendered([]byte(`{"ignition":{"version":"2.2.0"}}`))
+	require.NoError(t, err)
+	assert.Equal(t, Version, old.Ignition.Version)
+}
+
 func TestParseBringsEveryVersionTo35(t *testing.T) {
 	for _, version := range []string{"2.0.0", "2.1.0", "2.2.0", "3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"} {
 		file := `{"path":"/etc/a","mode":420,"contents":{"source":"data:,a"}}`
