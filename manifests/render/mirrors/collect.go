@@ -24,6 +24,7 @@ type list struct {
 type collected struct {
 	digest, tag []list // digest: IDMS before ICSP
 	image       *manifests.Item[*configv1.Image]
+	blocked     []string // of image, without what must stay reachable
 	report      report.Report
 }
 
@@ -50,7 +51,49 @@ func collect(set *manifests.Set) *collected {
 	c.digest = c.check(c.digest)
 	c.tag = c.check(c.tag)
 	c.checkImage()
+	if c.image != nil {
+		c.blocked = c.unblocked(releaseImage(set))
+	}
 	return c
+}
+
+// releaseImage is the image that the cluster is installed from, "" outside of OpenShift.
+func releaseImage(set *manifests.Set) string {
+	if n := len(set.ControllerConfigs); n > 0 {
+		return set.ControllerConfigs[n-1].Object.Spec.ReleaseImage
+	}
+	return ""
+}
+
+// unblocked drops blocked scopes that would cut the cluster off from its own release image, unless a mirror has it.
+func (c *collected) unblocked(release string) []string {
+	release, _, _ = strings.Cut(release, "@")
+	var out []string
+	for _, scope := range c.image.Object.Spec.RegistrySources.BlockedRegistries {
+		if release == "" || !within(release, scope) || c.mirrored(release, scope) {
+			out = append(out, scope)
+			continue
+		}
+		place := c.image.Origin.At("spec.registrySources.blockedRegistries", "release-image-blocked")
+		place.Next = "remove the entry, or mirror the release image"
+		c.report.Warnf(place, "%s is not blocked: it holds the release image %s, which has no mirror", scope, release)
+	}
+	return out
+}
+
+// mirrored says whether an image has a digest mirror outside of a blocked scope.
+func (c *collected) mirrored(name, blocked string) bool {
+	for _, l := range c.digest {
+		if !within(name, l.source) {
+			continue
+		}
+		for _, m := range l.mirrors {
+			if !within(m, blocked) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func texts(mirrors []configv1.ImageMirror) []string {

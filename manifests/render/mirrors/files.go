@@ -63,7 +63,7 @@ func policyFile(c *collected) ([]byte, error) {
 		Default    []requirement                       `json:"default"`
 		Transports map[string]map[string][]requirement `json:"transports"`
 	}{accept, map[string]map[string][]requirement{"docker-daemon": {"": accept}}}
-	scopes, verdict := sources.BlockedRegistries, reject
+	scopes, verdict := c.blocked, reject
 	if len(sources.AllowedRegistries) > 0 {
 		policy.Default, scopes, verdict = reject, sources.AllowedRegistries, accept
 	}

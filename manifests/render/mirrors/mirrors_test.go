@@ -100,6 +100,18 @@ func TestNestedScopesInheritMirrorsAndMarks(t *testing.T) {
 	assert.False(t, got["a.example.com/org"].Insecure)
 }
 
+func TestTheReleaseImageStaysReachable(t *testing.T) {
+	const release = "apiVersion: machineconfiguration.openshift.io/v1\nkind: ControllerConfig\nmetadata: {name: c}\nspec: {releaseImage: \"quay.example.com/release/images@sha256:0000000000000000000000000000000000000000000000000000000000000000\"}\n---\n"
+	const block = image + "blockedRegistries: [quay.example.com]}}"
+	files, findings, err := Files(objects(t, release+block))
+	require.NoError(t, err)
+	require.Len(t, findings, 1)
+	assert.Equal(t, "release-image-blocked", findings[0].Rule)
+	assert.Empty(t, files)
+	got := conf(t, release+block+"\n---\n"+idms+"{source: quay.example.com/release, mirrors: [m.example.com/release]}]}")
+	assert.True(t, got["quay.example.com"].Blocked)
+}
+
 func TestTagMirrorsFollowDigestMirrors(t *testing.T) {
 	got := conf(t, "apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata: {name: a}\nspec: {imageTagMirrors: [{source: a.example.com, mirrors: [t.example.com]}]}\n---\n"+
 		idms+"{source: a.example.com, mirrors: [d.example.com]}]}")

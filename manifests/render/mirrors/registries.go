@@ -56,7 +56,7 @@ func registriesFile(c *collected) ([]byte, error) {
 	b.mirrors(c.tag, "tag-only")
 	var insecure, blocked []string
 	if c.image != nil {
-		insecure, blocked = c.image.Object.Spec.RegistrySources.InsecureRegistries, c.image.Object.Spec.RegistrySources.BlockedRegistries
+		insecure, blocked = c.image.Object.Spec.RegistrySources.InsecureRegistries, c.blocked
 	}
 	if len(b.scopes)+len(insecure)+len(blocked) == 0 {
 		return nil, nil
