@@ -15,6 +15,11 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	emptyindex "github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -239,6 +244,38 @@ func TestRefusedBeforeAnythingStarts(t *testing.T) {
 	assert.Contains(t, output, "cannot listen on "+b.order.Config)
 	require.NoError(t, taken.Close())
 	assert.NoFileExists(t, filepath.Join(b.order.State, bootstrap.JournalFile), "nothing was started")
+}
+
+func TestUnbootableBaseIsRefusedBeforeAnythingStarts(t *testing.T) {
+	b := newBench(t)
+	empty, err := random.Image(64, 1)
+	require.NoError(t, err)
+	application, err := mutate.Config(empty, v1.Config{Labels: map[string]string{"app": "web"}})
+	require.NoError(t, err)
+	elsewhere, err := application.ConfigFile()
+	require.NoError(t, err)
+	elsewhere = elsewhere.DeepCopy()
+	elsewhere.Architecture, elsewhere.OS = "s390x", "linux"
+	elsewhere.Config.Labels = map[string]string{"containers.bootc": "1"}
+	foreign, err := mutate.ConfigFile(application, elsewhere)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		image v1.Image
+		says  string
+	}{"an application image": {application, "base-not-bootable"}, "an image for other machines": {foreign, "base-platform"}, "no image at all": {nil, "read base image"}} {
+		t.Run(name, func(t *testing.T) {
+			b.order.Base = filepath.Join(t.TempDir(), "layout")
+			if c.image != nil {
+				l, err := layout.Write(b.order.Base, emptyindex.Index)
+				require.NoError(t, err)
+				require.NoError(t, l.AppendImage(c.image))
+			}
+			_, output, err := b.run("", "")
+			require.Error(t, err)
+			assert.Contains(t, output, c.says)
+			assert.NoFileExists(t, filepath.Join(b.order.State, bootstrap.JournalFile), "nothing was started")
+		})
+	}
 }
 
 func only(events []string, kind string) []string {

@@ -146,6 +146,9 @@ func Of(err error) []Finding {
 	}
 	var one Finding
 	if errors.As(err, &one) {
+		if one.Severity == "" {
+			one.Severity = Error // what is returned as an error refuses
+		}
 		return []Finding{one}
 	}
 	return nil
