@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"dayone.dev/dayone/registry/certs"
@@ -78,4 +79,19 @@ func (o Options) hosts() []string {
 		hosts = append(hosts, host)
 	}
 	return append(hosts, "localhost", "127.0.0.1", "::1")
+}
+
+// Addresses are the HOST:PORT forms under which clients reach the server, as its own certificate names them.
+func (o Options) Addresses() []string {
+	_, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, h := range o.hosts() {
+		if a := net.JoinHostPort(h, port); !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
 }

@@ -68,8 +68,8 @@ func parseUsers(r io.Reader) ([]User, error) {
 }
 
 // LoadOrCreateUsers returns the accounts of dir and makes a push and a pull account with random passwords on the first call. The
-// passwords are in PushAuthFile and PullAuthFile, for the registry at addr (HOST:PORT).
-func LoadOrCreateUsers(dir, addr string) ([]User, error) {
+// passwords are in PushAuthFile and PullAuthFile, for the registry at each of addrs (HOST:PORT).
+func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 	path := filepath.Join(dir, UsersFile)
 	users, err := ReadUsers(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +89,7 @@ func LoadOrCreateUsers(dir, addr string) ([]User, error) {
 			return nil, fmt.Errorf("hash password of %s: %w", u.Name, err)
 		}
 		fmt.Fprintf(&lines, "%s:%s:%s\n", u.Name, hash, role)
-		if err := u.WriteAuthFile(filepath.Join(dir, string(role)+"-auth.json"), addr); err != nil {
+		if err := u.WriteAuthFile(filepath.Join(dir, string(role)+"-auth.json"), addrs...); err != nil {
 			return nil, err
 		}
 	}
@@ -99,11 +99,13 @@ func LoadOrCreateUsers(dir, addr string) ([]User, error) {
 	return ReadUsers(path)
 }
 
-// WriteAuthFile writes the account as a pull secret (auth.json) for the registry at addr, mode 0600.
-func (u User) WriteAuthFile(path, addr string) error {
-	b, err := json.Marshal(map[string]any{"auths": map[string]any{
-		addr: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))},
-	}})
+// WriteAuthFile writes the account as a pull secret (auth.json) for the registry at each of addrs, mode 0600.
+func (u User) WriteAuthFile(path string, addrs ...string) error {
+	auths := map[string]any{}
+	for _, a := range addrs {
+		auths[a] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))}
+	}
+	b, err := json.Marshal(map[string]any{"auths": auths})
 	if err != nil {
 		return fmt.Errorf("write credentials of %s: %w", u.Name, err)
 	}

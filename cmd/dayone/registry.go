@@ -92,7 +92,7 @@ func (f *registryServeFlags) run(cmd *cobra.Command) error {
 func (f *registryServeFlags) loadUsers() (err error) {
 	if f.usersFile == "" {
 		dir := filepath.Join(f.options.Root, "accounts")
-		if _, err := registry.LoadOrCreateUsers(dir, f.options.Listen); err != nil {
+		if _, err := registry.LoadOrCreateUsers(dir, f.options.Addresses()...); err != nil {
 			return err
 		}
 		f.usersFile = filepath.Join(dir, registry.UsersFile)

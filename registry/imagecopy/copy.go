@@ -88,7 +88,7 @@ func Copy(ctx context.Context, src, dst Endpoint, o Options) (res Result, err er
 		if m, err = c.once(ctx, &res); err == nil {
 			return c.verified(m, res)
 		}
-		err = fmt.Errorf("copy %s to %s: %w", src.Reference, dst.Reference, err)
+		err = advise(fmt.Errorf("copy %s to %s: %w", src.Reference, dst.Reference, err))
 		if res.Attempts >= c.o.Attempts || !Temporary(err) || ctx.Err() != nil {
 			return res, err
 		}

@@ -224,20 +224,26 @@ func TestARegistryThatStaysDownIsGivenUp(t *testing.T) {
 	assert.Equal(t, 3, res.Attempts)
 }
 
-func TestWrongCredentialsAndCertificatesAreNotRetriedAndNotTold(t *testing.T) {
+func TestRefusalsAreNotRetriedAndSayWhatToDo(t *testing.T) {
 	src, other := registrytest.Start(t), registrytest.Start(t)
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), options(t, src)...))
-	for name, change := range map[string]func(*imagecopy.Endpoint){
-		"password":  func(e *imagecopy.Endpoint) { e.AuthFile, e.Username, e.Password = "", "pull", "canary-password" },
-		"anonymous": func(e *imagecopy.Endpoint) { e.AuthFile = "" },
-		"other CA":  func(e *imagecopy.Endpoint) { e.CAFile = other.CAFile },
-		"no CA":     func(e *imagecopy.Endpoint) { e.CAFile = "" },
+	for _, tc := range []struct {
+		name, want string
+		change     func(from, to *imagecopy.Endpoint)
+	}{
+		{"wrong password", "check the account", func(e, _ *imagecopy.Endpoint) { e.AuthFile, e.Username, e.Password = "", "pull", "canary-password" }},
+		{"anonymous", "check the account", func(e, _ *imagecopy.Endpoint) { e.AuthFile = "" }},
+		{"CA of another registry", "give the CA", func(e, _ *imagecopy.Endpoint) { e.CAFile = other.CAFile }},
+		{"no CA", "give the CA", func(e, _ *imagecopy.Endpoint) { e.CAFile = "" }},
+		{"a pull account at the destination", "use one that may push", func(_, e *imagecopy.Endpoint) {
+			*e = imagecopy.Endpoint{Reference: other.Addr + "/os/base:v1", CAFile: other.CAFile, AuthFile: other.PullAuthFile}
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			e := pull(src, "os/base:v1")
-			change(&e)
-			res, err := imagecopy.Copy(t.Context(), e, imagecopy.Endpoint{Reference: "oci:" + filepath.Join(t.TempDir(), "l")}, imagecopy.Options{Backoff: time.Millisecond})
-			require.Error(t, err)
+		t.Run(tc.name, func(t *testing.T) {
+			from, to := pull(src, "os/base:v1"), imagecopy.Endpoint{Reference: "oci:" + filepath.Join(t.TempDir(), "l")}
+			tc.change(&from, &to)
+			res, err := imagecopy.Copy(t.Context(), from, to, imagecopy.Options{Backoff: time.Millisecond})
+			require.ErrorContains(t, err, tc.want)
 			assert.Equal(t, 1, res.Attempts)
 			assert.NotContains(t, err.Error(), "canary-password")
 		})

@@ -53,11 +53,11 @@ func Inspect(ctx context.Context, e Endpoint, platform string) (img Image, err e
 	}
 	src, err := ref.NewImageSource(ctx, sys)
 	if err != nil {
-		return img, fmt.Errorf("open image %s: %w", e.Reference, err)
+		return img, advise(fmt.Errorf("open image %s: %w", e.Reference, err))
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	if err := img.read(ctx, src, sys); err != nil {
-		return img, fmt.Errorf("inspect image %s: %w", e.Reference, err)
+		return img, advise(fmt.Errorf("inspect image %s: %w", e.Reference, err))
 	}
 	return img, nil
 }
