@@ -3,14 +3,10 @@ package testnode_test
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -143,90 +139,4 @@ func TestLogIsFollowedUntilTheCallerHasEnough(t *testing.T) {
 	assert.Contains(t, lines.Text(), "dayone test OS")
 	enough()
 	assert.NoError(t, <-done)
-}
-
-// crashEnv makes the test binary a program that starts a node and waits to be killed.
-const crashEnv = "DAYONE_TESTNODE_CRASH"
-
-func crashMain(stateDir string) error {
-	ctx := context.Background()
-	lab, err := testnode.New(ctx, testnode.Options{StateDir: stateDir, ID: "crashed"})
-	if err != nil {
-		return err
-	}
-	path, err := baseimage.Ensure(ctx, baseimage.Tiny, "")
-	if err != nil {
-		return err
-	}
-	n, err := lab.NewNode(ctx, "m0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: path}})
-	if err != nil {
-		return err
-	}
-	if err := n.Start(ctx); err != nil {
-		return err
-	}
-	if err := n.WaitReady(ctx); err != nil {
-		return err
-	}
-	pid, err := os.ReadFile(filepath.Join(stateDir, "crashed/nodes/m0/state.json"))
-	fmt.Println("up", len(pid), err)
-	select {}
-}
-
-func TestWhatAKilledRunLeftIsSweptAndLivingRunsAreNot(t *testing.T) {
-	living := newLab(t)
-	n := newNode(t, living, "m0", baseimage.Tiny)
-	start(t, n)
-	state := t.TempDir()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), crashEnv+"="+state)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	require.True(t, bufio.NewScanner(out).Scan(), "the node of the other run is up")
-	require.NotEmpty(t, leftovers(t, "crashed"))
-	require.NoError(t, testnode.Sweep(t.Context(), testnode.Options{StateDir: state}))
-	require.NotEmpty(t, leftovers(t, "crashed"), "it lives: not touched")
-
-	require.NoError(t, cmd.Process.Kill())
-	assert.Error(t, cmd.Wait())
-	require.Eventually(t, func() bool {
-		require.NoError(t, testnode.Sweep(t.Context(), testnode.Options{StateDir: state}))
-		return len(leftovers(t, "crashed")) == 0
-	}, 10*time.Second, 20*time.Millisecond, "nodes die with the process that made them, then the sweep removes the rest")
-	assert.NoDirExists(t, filepath.Join(state, "crashed"))
-	assert.Equal(t, "m0", output(t, n, "hostname"), "the living run's node does not notice")
-}
-
-// leftovers lists namespaces, cgroups, directories and processes of a run.
-func leftovers(t *testing.T, id string) []string {
-	t.Helper()
-	var all []string
-	for _, pattern := range []string{"/run/netns/dayone-" + id + "-*", "/sys/fs/cgroup/dayone-" + id + "-*", "/sys/fs/cgroup/unified/dayone-" + id + "-*", "/root/.cache/dayone/testnode/runs/" + id} {
-		found, err := filepath.Glob(pattern)
-		require.NoError(t, err)
-		all = append(all, found...)
-	}
-	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	require.NoError(t, err)
-	for _, c := range commands {
-		raw, err := os.ReadFile(c)
-		if err == nil && strings.Contains(string(raw), "/"+id+"/") {
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
-func TestCloseLeavesNothing(t *testing.T) {
-	need(t)
-	lab, err := testnode.New(context.Background(), testnode.Options{StateDir: t.TempDir(), ID: "closed"})
-	require.NoError(t, err)
-	n := newNode(t, lab, "m0", baseimage.Tiny)
-	start(t, n)
-	require.NotEmpty(t, leftovers(t, "closed"))
-	require.NoError(t, lab.Close(t.Context()))
-	assert.Empty(t, leftovers(t, "closed"))
-	assert.NoDirExists(t, lab.Dir())
 }

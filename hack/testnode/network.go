@@ -74,7 +74,7 @@ func (n *Network) addHost(ctx context.Context, name string) (netip.Addr, error) 
 	if !n.prefix.Contains(addr) {
 		return addr, fmt.Errorf("add host %s: no address left in %s", name, n.prefix)
 	}
-	port := fmt.Sprintf("port%d", n.hosts)
+	port := n.port(addr)
 	n.hosts++
 	space, boot := n.space(name), n.space(bootstrapName)
 	if err := ip(ctx, "netns", "add", space); err != nil {
@@ -89,12 +89,27 @@ func (n *Network) addHost(ctx context.Context, name string) (netip.Addr, error) 
 			"route add default via "+n.Bootstrap().String()))
 }
 
-// setLink plugs a host's card in or pulls it.
-func (n *Network) setLink(ctx context.Context, name string, up bool) error {
+// setLink plugs a host's card in or pulls it. Plugged in, it returns when the switch passes packets on: the kernel takes up to a second.
+func (n *Network) setLink(ctx context.Context, name string, addr netip.Addr, up bool) error {
 	if !up {
 		return ipBatch(ctx, n.space(name), "link set "+nodeDevice+" down")
 	}
-	return ipBatch(ctx, n.space(name), "link set "+nodeDevice+" up", "route replace default via "+n.Bootstrap().String())
+	if err := ipBatch(ctx, n.space(name), "link set "+nodeDevice+" up", "route replace default via "+n.Bootstrap().String()); err != nil {
+		return err
+	}
+	return poll(ctx, "link of "+name, func() (bool, error) {
+		out, err := exec.CommandContext(ctx, "ip", "-n", n.Namespace(), "-details", "link", "show", "dev", n.port(addr)).Output()
+		return strings.Contains(string(out), "state forwarding"), err
+	})
+}
+
+// port is the switch's port for a host's address.
+func (n *Network) port(addr netip.Addr) string {
+	host := 0
+	for a := n.prefix.Addr(); a != addr && n.prefix.Contains(a); a = a.Next() {
+		host++
+	}
+	return fmt.Sprintf("port%d", host)
 }
 
 func (n *Network) space(name string) string { return prefix + n.id + "-" + name }

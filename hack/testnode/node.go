@@ -219,7 +219,7 @@ func (n *Node) BootPrevious() error { return touch(filepath.Join(n.dir, menuFile
 
 // SetLink plugs the node's network cable in (true) or pulls it.
 func (n *Node) SetLink(ctx context.Context, up bool) error {
-	return n.lab.Network.setLink(ctx, n.Name, up)
+	return n.lab.Network.setLink(ctx, n.Name, n.Addr, up)
 }
 
 // Log is all that the node's console showed, over all boots, with the supervisor's lines.

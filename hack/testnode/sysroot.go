@@ -60,7 +60,7 @@ func NewSysroot(ctx context.Context, dir string, o SysrootOptions) error {
 		{"admin", "init-fs", dir},
 		{"admin", "os-init", "--sysroot=" + dir, Stateroot},
 		{"--repo=" + repo, "config", "set", "sysroot.bootloader", "none"}, // auto would look for GRUB
-		{"--repo=" + repo, "pull-local", filepath.Join(template, "repo")},
+		{"--repo=" + repo, "pull-local", "--disable-fsync", filepath.Join(template, "repo")},
 	} {
 		if err := ostree(ctx, args...); err != nil {
 			return fmt.Errorf("make sysroot: %w", err)
