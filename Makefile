@@ -23,7 +23,7 @@ demo: setup-demo build ## Day 1 on this machine: three masters boot an image bui
 .PHONY: build
 build: setup-build ## Put the binaries into bin/.
 	@mkdir -p bin
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/dayone ./hack/demo
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/dayone ./hack/demo ./hack/testnode/cmd/testnode
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/dayone-daemon
 
 .PHONY: test

@@ -52,8 +52,8 @@ func demo(ctx context.Context) error {
 	if report != nil {
 		report.Print(os.Stdout)
 	}
-	if err == nil && o.Keep {
-		fmt.Println("\nthe nodes are up; bin/testnode lists and enters them, bin/testnode sweep ends them")
+	if report != nil && o.Keep {
+		fmt.Printf("\nthe nodes and the bootstrap are up:\n  enter one:   bin/testnode exec %[1]s/master-0 sh\n  its console: bin/testnode log %[1]s/master-0\n  end all:     kill %[2]d; bin/testnode end %[1]s\n", report.Run, report.BootstrapPID)
 	}
 	return err
 }

@@ -39,10 +39,13 @@ type Report struct {
 	// Status is ostree admin status of the first master.
 	Status string `json:"status"`
 	Work   string `json:"work"`
+	// Run and BootstrapPID name what Keep leaves running.
+	Run          string `json:"run"`
+	BootstrapPID int    `json:"bootstrapPID"`
 }
 
 func (r *Run) newReport() *Report {
-	rep := &Report{Work: r.Work, Duration: time.Since(r.started)}
+	rep := &Report{Work: r.Work, Duration: time.Since(r.started), Run: r.Lab.ID, BootstrapPID: r.Bootstrap.PID()}
 	if j, err := bootstrap.OpenJournal(r.State); err == nil {
 		for _, p := range j.Records {
 			if !p.Reused {
