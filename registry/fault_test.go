@@ -182,7 +182,7 @@ func TestACorruptBlobIsReportedAndNotServed(t *testing.T) {
 	r := registrytest.Start(t, func(o *registry.Options) { o.Log = logrus.NewEntry(l) })
 	d := pushBlob(t, r, "a/b", []byte("good bytes"))
 	file := filepath.Join(r.Options.Root, layout.Subdirectory, "blobs/sha256", d.Encoded()[:2], d.Encoded(), "data")
-	require.NoError(t, os.WriteFile(file, []byte("evil bytes"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("evil bytes, more of them"), 0o600))
 	a := request(t, r, r.Pull, http.MethodGet, "/v2/a/b/blobs/"+d.String(), nil)
 	assert.Equal(t, http.StatusNotFound, a.status)
 	assert.NotContains(t, string(a.body), "evil")

@@ -161,7 +161,7 @@ func TestACorruptBlobIsNeverGivenOut(t *testing.T) {
 	b, err := s.OpenBlob("a/b", d)
 	require.NoError(t, err)
 	require.NoError(t, b.Close())
-	require.NoError(t, os.WriteFile(blobFile(root, d), []byte("evil bytes"), 0o600))
+	require.NoError(t, os.WriteFile(blobFile(root, d), []byte("evil bytes, more of them"), 0o600))
 	_, err = s.OpenBlob("a/b", d)
 	require.ErrorIs(t, err, layout.ErrCorrupt)
 	assert.Equal(t, []digest.Digest{d}, reported)
