@@ -26,12 +26,8 @@ const mergePrefix = "dayone-merge-"
 // written last, so it proves that all is there.
 func (r repository) present(ctx context.Context, name string) (Imported, error) {
 	ref := imageRef(name)
-	refs, err := r.refs(ctx)
-	if err != nil || !refs[ref] || !strings.Contains(name, "@"+string(digest.Canonical)+":") {
-		return Imported{}, err
-	}
-	commit, err := r.ostree(ctx, "rev-parse", ref)
-	if err != nil {
+	commit, err := r.resolve(ref)
+	if err != nil || commit == "" || !strings.Contains(name, "@"+string(digest.Canonical)+":") {
 		return Imported{}, err
 	}
 	done, err := r.describe(ctx, commit)

@@ -170,7 +170,7 @@ func importFrom(ctx context.Context, r repository, c candidate, name string, o I
 		return Imported{}, err
 	}
 	done = Imported{ManifestDigest: f.manifestDigest, Labels: f.config.Config.Labels, Source: c.name}
-	missing, err := r.missingLayers(ctx, f.layers)
+	missing, err := r.missingLayers(f.layers)
 	if err != nil {
 		return Imported{}, err
 	}

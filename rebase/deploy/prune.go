@@ -25,7 +25,7 @@ func (r repository) prune(ctx context.Context, deployed map[string]bool) error {
 		if !strings.HasPrefix(ref, imagePrefix) {
 			continue
 		}
-		commit, err := r.ostree(ctx, "rev-parse", ref)
+		commit, err := r.resolve(ref)
 		if err != nil {
 			return err
 		}

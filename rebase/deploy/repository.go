@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -165,16 +166,30 @@ func (r repository) refs(ctx context.Context) (map[string]bool, error) {
 	return have, nil
 }
 
-// missingLayers gives the indices of the layers that are not in the repository, each digest once.
-func (r repository) missingLayers(ctx context.Context, layers []types.BlobInfo) ([]int, error) {
-	have, err := r.refs(ctx)
-	if err != nil {
-		return nil, err
+// resolve gives the commit that a name stands for, "" when there is none. It reads the file that ostree keeps for each name (ostree
+// documentation, "Anatomy of a repository": refs/heads), which costs less than a process for each of an image's layers.
+func (r repository) resolve(ref string) (string, error) {
+	raw, err := os.ReadFile(filepath.Join(r.path, "refs/heads", ref))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
+	if err != nil {
+		return "", fmt.Errorf("read ref: %w", err)
+	}
+	return strings.TrimSpace(string(raw)), nil
+}
+
+// missingLayers gives the indices of the layers that are not in the repository, each digest once.
+func (r repository) missingLayers(layers []types.BlobInfo) ([]int, error) {
+	seen := map[digest.Digest]bool{}
 	var missing []int
 	for i, l := range layers {
-		if ref := layerRef(l.Digest); !have[ref] {
-			have[ref] = true
+		commit, err := r.resolve(layerRef(l.Digest))
+		if err != nil {
+			return nil, err
+		}
+		if commit == "" && !seen[l.Digest] {
+			seen[l.Digest] = true
 			missing = append(missing, i)
 		}
 	}

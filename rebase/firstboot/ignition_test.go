@@ -99,3 +99,15 @@ func TestWorthSayingThinsOut(t *testing.T) {
 	}
 	assert.Equal(t, []int{1, 2, 4, 8, 16, 20, 40, 60}, said)
 }
+
+func TestKernelTypeIsReadFromTheRelease(t *testing.T) {
+	for _, c := range []struct {
+		release, kernelType string
+		want                bool
+	}{
+		{"5.14.0-570.el9.x86_64", "", true}, {"5.14.0-570.el9.x86_64", "default", true}, {"5.14.0-570.el9.x86_64", "realtime", false},
+		{"5.14.0-570.el9.x86_64+rt", "realtime", true}, {"5.14.0-570.el9.aarch64+64k", "64k-pages", true}, {"5.14.0-570.el9.aarch64", "64k-pages", false},
+	} {
+		assert.Equal(t, c.want, isKernelType(c.release, c.kernelType), "%s %s", c.release, c.kernelType)
+	}
+}

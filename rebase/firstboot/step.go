@@ -172,6 +172,9 @@ func (r *runner) verify(ctx context.Context, c Config, w wanted, d deploy.Deploy
 	if len(r.record.Boots) > c.ExpectedBoots {
 		log.WithField("expected", c.ExpectedBoots).Warn("more boots than planned")
 	}
+	if running, wanted := kernelRelease(r.o.Root), w.config.Spec.KernelType; !isKernelType(running, wanted) {
+		log.WithFields(logrus.Fields{"kernel": running, "kernel_type": wanted}).Warn("the image's kernel is not of the config's type; put that kernel into the image")
+	}
 	log.Info("this node runs its image")
 	return true, r.enter(StateDone)
 }

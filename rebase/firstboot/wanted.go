@@ -115,3 +115,25 @@ func (w wanted) hasKernelArguments(d *deploy.Deployment) bool {
 func (w wanted) stageOptions() deploy.StageOptions {
 	return deploy.StageOptions{AppendKernelArguments: w.config.Spec.KernelArguments}
 }
+
+// kernelRelease is what uname -r says, "" when it cannot be read.
+func kernelRelease(root string) string {
+	raw, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/osrelease"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// isKernelType tells whether a kernel is of a MachineConfig's kernelType, by the marks that RHEL's kernels carry in their release
+// ("+rt", "+64k"). A layered image brings its kernel; nothing is installed on a node.
+func isKernelType(release, kernelType string) bool {
+	switch kernelType {
+	case "realtime":
+		return strings.Contains(release, "rt")
+	case "64k-pages":
+		return strings.Contains(release, "64k")
+	default:
+		return true
+	}
+}
