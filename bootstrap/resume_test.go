@@ -278,6 +278,25 @@ func TestUnbootableBaseIsRefusedBeforeAnythingStarts(t *testing.T) {
 	}
 }
 
+func TestWithoutRootIsRefusedBeforeAnythingStarts(t *testing.T) {
+	b := newBench(t)
+	raw, err := json.Marshal(b.order)
+	require.NoError(t, err)
+	// The child must be able to execute this program: a copy where everybody may.
+	program := filepath.Join(os.TempDir(), "dayone-test-"+strconv.Itoa(os.Getpid()))
+	self, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(program, self, 0o755))
+	t.Cleanup(func() { assert.NoError(t, os.Remove(program)) })
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), childEnv+"="+string(raw))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "needs root")
+	assert.NoDirExists(t, b.order.State)
+}
+
 func only(events []string, kind string) []string {
 	var out []string
 	for _, e := range events {

@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"dayone.dev/dayone/build/containerfile"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
@@ -190,30 +191,21 @@ func (c *checker) secret(item mosc, path, name string) []byte {
 	return raw
 }
 
-// containerfile picks the entry for the platform: one of its architecture before the one for all.
+// containerfile picks the entry for the platform and lints it.
 func (c *checker) containerfile(item mosc) string {
-	_, arch, _ := strings.Cut(c.platform, "/")
-	chosen := -1
-	for i, f := range item.Object.Spec.Containerfile {
-		path := fmt.Sprintf("spec.containerFile[%d]", i)
-		if n := utf8.RuneCountInString(f.Content); n > installconfig.MaxContainerfile {
-			at := item.Origin.At(path+".content", "containerfile-length")
-			at.Next = "move files into an image and COPY --from it"
-			c.rep.Errorf(at, "%d characters; the API allows %d", n, installconfig.MaxContainerfile)
-		}
-		switch {
-		case strings.EqualFold(string(f.ContainerfileArch), arch):
-			chosen = i
-		case (f.ContainerfileArch == mcfgv1.NoArch || f.ContainerfileArch == "") && chosen < 0:
-			chosen = i
-		}
+	entries := item.Object.Spec.Containerfile
+	byArchitecture := map[string]string{}
+	for _, f := range entries {
+		byArchitecture[string(f.ContainerfileArch)] = f.Content
 	}
-	if chosen < 0 {
+	_, arch, _ := strings.Cut(c.platform, "/")
+	text, ok := containerfile.Select(byArchitecture, arch)
+	if !ok {
 		return ""
 	}
-	content := item.Object.Spec.Containerfile[chosen].Content
-	c.lint(item.Origin.At(fmt.Sprintf("spec.containerFile[%d].content", chosen), ""), content)
-	return content
+	chosen := slices.IndexFunc(entries, func(f mcfgv1.MachineOSContainerfile) bool { return f.Content == text })
+	c.lint(item.Origin.At(fmt.Sprintf("spec.containerFile[%d].content", chosen), ""), text)
+	return text
 }
 
 // machineConfigs refuses every MachineConfig whose Ignition config is invalid, also those that no pool selects: MCO looks at

@@ -75,8 +75,8 @@ func TestBadInputIsRefusedWithFilePathAndRule(t *testing.T) {
 		"a push Secret that is not there":     {master, "name: os-push", "name: other", "secret-missing", master},
 		"a Secret of the wrong type":          {"layering/secrets.yaml", "kubernetes.io/dockerconfigjson", "Opaque", "secret-type", "layering/secrets.yaml"},
 		"a Secret without credentials":        {"layering/secrets.yaml", `{"auths":{"registry`, `{"other":{"registry`, "secret-content", "layering/secrets.yaml"},
-		"a Containerfile that does not parse": {master, "FROM configs AS final", "FRM configs", "", master},
-		"a Containerfile without a stage":     {master, "      FROM configs AS final\n", "", "", master},
+		"a Containerfile that does not parse": {master, "      EOF\n", "", "syntax", master},
+		"a Containerfile without a stage":     {master, "      FROM configs AS final\n", "", "final-stage", master},
 		"a Containerfile that is too long":    {master, "FROM configs AS final", "FROM configs AS final\n      # " + strings.Repeat("x", 4097), "containerfile-length", master},
 		"invalid Ignition in a MachineConfig": {"openshift/10-master-motd.yaml", "path: /etc/motd", "path: etc/motd", "ignition", "openshift/10-master-motd.yaml"},
 		"an unknown Ignition version":         {"openshift/10-master-motd.yaml", "version: 3.2.0", "version: 9.9.9", "ignition", "openshift/10-master-motd.yaml"},
@@ -104,6 +104,17 @@ func TestBadInputIsRefusedWithFilePathAndRule(t *testing.T) {
 			t.Fatalf("rule %s is not among %v: %v", c.rule, rules, err)
 		})
 	}
+}
+
+func TestContainerfileFindingsHaveTheLineInTheUsersFile(t *testing.T) {
+	dir := sample(t)
+	replace(t, dir, "layering/master.yaml", "      RUN GREETING", "      RUNN GREETING")
+	_, err := Load(dir, platform)
+	findings := report.Of(err)
+	require.Len(t, findings, 1, "%v", err)
+	raw, err := os.ReadFile(filepath.Join(dir, "layering/master.yaml"))
+	require.NoError(t, err)
+	assert.Contains(t, strings.Split(string(raw), "\n")[findings[0].Line-1], "RUNN")
 }
 
 func TestMissingMOSCIsRefusedUnlessGenerationIsAskedFor(t *testing.T) {

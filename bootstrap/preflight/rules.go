@@ -1,7 +1,9 @@
 package preflight
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -57,13 +59,23 @@ func (c *checker) lint(at report.Finding, text string) {
 	if strings.TrimSpace(text) == "" {
 		return // the image is the base with the rendered config
 	}
-	file, err := containerfile.Parse(text)
-	switch {
-	case err != nil:
-		at.Rule, at.Next = "containerfile-syntax", "dayone build lint FILE checks a Containerfile alone"
-		c.rep.Errorf(at, "%v", err)
-	case file.Final() == nil:
-		at.Rule, at.Next = "containerfile-no-stage", "start with FROM configs"
-		c.rep.Errorf(at, "there is no FROM, so no stage becomes the image")
+	at.Line = c.lineBefore(at.File, text)
+	_, findings := containerfile.Lint(text, containerfile.LintOptions{Place: at})
+	c.rep.Add(findings...)
+}
+
+// lineBefore finds where a Containerfile begins inside the file that quotes it: the number of the line before its first. It is 0
+// where the quoting hides it; findings then count lines from the Containerfile's own first.
+func (c *checker) lineBefore(file, text string) int {
+	raw, err := os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(file)))
+	if err != nil {
+		return 0
 	}
+	first, _, _ := strings.Cut(strings.TrimLeft(text, "\n"), "\n")
+	for n, line := range strings.Split(string(raw), "\n") {
+		if strings.TrimSpace(line) == strings.TrimSpace(first) {
+			return n - strings.Count(text[:len(text)-len(strings.TrimLeft(text, "\n"))], "\n")
+		}
+	}
+	return 0
 }
