@@ -226,7 +226,7 @@ func TestFailuresOfTheBase(t *testing.T) {
 		}, build.ClassPolicy, "base", "ostree.bootable"},
 		"missing":                             {func(r *build.Request) { r.Base.Reference = reg.Addr + "/os/base" + someDigest }, build.ClassInfrastructure, "base", "read image"},
 		"wrong pull secret":                   {func(r *build.Request) { r.Registry.AuthFile = wrongAuth(t, reg) }, build.ClassInfrastructure, "request", "read image"},
-		"pull account pushes":                 {func(r *build.Request) { r.Registry.AuthFile = reg.PullAuthFile }, build.ClassInfrastructure, "push", "push image"},
+		"pull account pushes":                 {func(r *build.Request) { r.Registry.AuthFile = reg.PullAuthFile }, build.ClassInfrastructure, "push", "may pull only"},
 		"no CA":                               {func(r *build.Request) { r.Registry.CAFile = "" }, build.ClassInfrastructure, "request", "x509"},
 		"auth file is no JSON":                {func(r *build.Request) { r.Registry.AuthFile = r.Registry.CAFile }, build.ClassInfrastructure, "request", "auth.json form"},
 		"a config that cannot be in an image": {func(r *build.Request) { r.Config = buildtest.Config(t, map[string]string{"/usr/bin/x": "a"}) }, build.ClassUser, "config", "/usr/bin/x"},

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -146,6 +147,9 @@ func compose(image *Image, change Change) (*composed, error) {
 		return nil, fmt.Errorf("encode configuration: %w", err)
 	}
 	descriptor, _ := manifest["config"].(map[string]any)
+	if descriptor == nil {
+		return nil, fmt.Errorf("decode manifest of %s: %w", image.Ref, errNoConfig)
+	}
 	descriptor["digest"], descriptor["size"] = hashOf(out.config).String(), len(out.config)
 	annotate(manifest, image.MediaType, change, created)
 	if out.manifest, err = json.Marshal(manifest); err != nil {
@@ -153,6 +157,8 @@ func compose(image *Image, change Change) (*composed, error) {
 	}
 	return out, nil
 }
+
+var errNoConfig = errors.New("it names no configuration")
 
 func changeRuntime(config map[string]any, change Change) {
 	runtime, _ := config["config"].(map[string]any)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -184,6 +185,8 @@ func (c *Client) hasBlob(ctx context.Context, repo name.Repository, d v1.Descrip
 	return size == d.Size, nil
 }
 
+var errNoObject = errors.New("it is no JSON object")
+
 // object decodes JSON so that keys unknown to this program survive; numbers stay as they are written.
 func object(raw []byte) (map[string]any, error) {
 	decoder := json.NewDecoder(strings.NewReader(string(raw)))
@@ -191,6 +194,9 @@ func object(raw []byte) (map[string]any, error) {
 	var out map[string]any
 	if err := decoder.Decode(&out); err != nil {
 		return nil, err
+	}
+	if out == nil {
+		return nil, errNoObject
 	}
 	return out, nil
 }

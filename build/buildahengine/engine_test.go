@@ -61,6 +61,14 @@ func TestRunsTheContainerfileOnTheConfig(t *testing.T) {
 			log, err := os.ReadFile(result.Log)
 			require.NoError(t, err)
 			assert.Contains(t, string(log), "config\n", "the log has the output of RUN")
+			last := build.Event{}
+			for _, e := range b.events {
+				if e.Bytes > 0 {
+					last = e
+				}
+			}
+			assert.Equal(t, "push", last.Phase)
+			assert.Equal(t, last.Total, last.Bytes, "progress counts bytes to the end")
 			b.clean()
 		})
 	}

@@ -74,8 +74,9 @@ func TestFailuresOfContainerfiles(t *testing.T) {
 
 func TestAHangingRunIsEndedByTheTimeLimit(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
+	b.build("FROM configs\nRUN true\n") // the base is unpacked: what is timed next comes to its RUN soon
 	r := b.request("FROM configs\nRUN echo start; sleep 300 & sleep 300\n")
-	r.Options.Timeout = 3 * time.Second
+	r.Options.Timeout = 6 * time.Second
 	f := b.fails(r)
 	assert.Equal(t, build.ClassPolicy, f.Class, f.Error())
 	assert.Equal(t, 2, f.Line)

@@ -11,11 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/containers/buildah"
 	"github.com/containers/buildah/define"
 	"github.com/containers/buildah/imagebuildah"
 	"github.com/containers/image/v5/docker"
-	"github.com/containers/image/v5/docker/reference"
 	"github.com/containers/storage"
 	"github.com/containers/storage/pkg/archive"
 	"github.com/sirupsen/logrus"
@@ -195,26 +193,6 @@ func (w *worker) log() func(string, ...any) {
 		_ = w.out.Close() // output without a newline belongs to the step before
 		w.send.send(message{Kind: kind, Text: w.out.scrub.Replace(text)})
 	}
-}
-
-// push sends the image to the target by digest, without a tag: only the sealed image gets one.
-func (w *worker) push(ctx context.Context, id string) (string, error) {
-	named, err := reference.ParseNormalizedNamed(w.order.Job.Target)
-	if err != nil {
-		return "", fmt.Errorf("read target: %w", err)
-	}
-	target, err := docker.NewReferenceUnknownDigest(named)
-	if err != nil {
-		return "", fmt.Errorf("read target: %w", err)
-	}
-	_, digest, err := buildah.Push(ctx, id, target, buildah.PushOptions{
-		Compression: archive.Gzip, SignaturePolicyPath: w.system().SignaturePolicyPath, Store: w.store, ReportWriter: w.out,
-		SystemContext: w.system(), ManifestType: w.format(),
-	})
-	if err != nil {
-		return "", err
-	}
-	return digest.String(), nil
 }
 
 // Kinds of errors that only the child's types can tell.

@@ -48,9 +48,12 @@ type Base struct {
 	Repository string
 }
 
-// Need skips a test, or fails it in CI, when this host lacks a program or the rights.
+// Need skips a test, or fails it in CI, when this host lacks a program or the rights. A short run skips tests that need root.
 func Need(t testing.TB, root bool, programs ...string) {
 	t.Helper()
+	if root && testing.Short() {
+		t.Skip("short run: this test needs root")
+	}
 	missing := func(format string, args ...any) {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf(format, args...)
@@ -76,6 +79,7 @@ func applets() []string {
 // Push makes the image and pushes it. The reference is by digest.
 func Push(t testing.TB, r *registrytest.Registry, b Base) build.Image {
 	t.Helper()
+	Need(t, false, "busybox")
 	if b.Repository == "" {
 		b.Repository = "os/base"
 	}

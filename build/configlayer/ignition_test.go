@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/build/basetree"
+	"dayone.dev/dayone/build/buildtest"
 	"dayone.dev/dayone/build/configlayer"
 	"dayone.dev/dayone/manifests/machineconfig"
 )
@@ -40,25 +41,6 @@ umount "$ROOT/etc/selinux"; rmdir "$ROOT/etc/selinux"
 printf "$INSTANCES" >>"$ROOT/etc/systemd/system-preset/20-ignition.preset"
 systemctl --root="$ROOT" preset-all --preset-mode=enable-only
 `
-
-// need fails in CI and skips elsewhere when a program is missing.
-func need(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, p := range programs {
-		if _, err := exec.LookPath(p); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatalf("%s is missing: %v", p, err)
-			}
-			t.Skipf("%s is missing: %v", p, err)
-		}
-	}
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("this test needs root")
-		}
-		t.Skip("this test needs root: Ignition sets owners")
-	}
-}
 
 // state is what a merge of /etc compares: type, mode, owner, link text, content. Directories count for mode and owner too.
 type state struct {
@@ -290,7 +272,7 @@ func wideConfig(t *testing.T) []byte {
 
 // TestEqualsRealIgnition compares the layer with what Ignition and systemd themselves make of the same config on the same root.
 func TestEqualsRealIgnition(t *testing.T) {
-	need(t, ignition, "systemctl", "unshare")
+	buildtest.Need(t, true, ignition, "systemctl", "unshare")
 	root, run := stock(t), t.TempDir()
 	tree := treeOf(t, root)
 	before := scan(t, root)
