@@ -19,6 +19,8 @@ const (
 	DefaultMaxFileBytes  = 32 << 20
 	DefaultMaxTotalBytes = 256 << 20
 	DefaultMaxDocuments  = 5000
+	// DefaultMaxDocumentBytes leaves room for an object of etcd's limit in verbose YAML. Parsing takes some fifty times a document's size.
+	DefaultMaxDocumentBytes = 4 << 20
 )
 
 // ReadOptions bound what ReadDir reads; the zero value has the defaults.
@@ -29,6 +31,8 @@ type ReadOptions struct {
 	MaxTotalBytes int64
 	// MaxDocuments refuses files with more documents. Default DefaultMaxDocuments.
 	MaxDocuments int
+	// MaxDocumentBytes refuses larger documents, in bytes. Default DefaultMaxDocumentBytes.
+	MaxDocumentBytes int
 	// ExpandLists reads the items of a v1 List, as kubectl get writes it. Default: a List is passed over, as MCO does at install time.
 	ExpandLists bool
 	// Prefix stands before file names in findings and origins, for example openshift. Default: none.
@@ -119,6 +123,12 @@ func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]store
 			place := report.Finding{File: name, Line: doc.line, Rule: "too-many-documents", Next: "divide the file"}
 			bad.Errorf(place, "the file holds more than %d documents", limit)
 			break
+		}
+		if most := cmp.Or(o.MaxDocumentBytes, DefaultMaxDocumentBytes); len(doc.raw) > most {
+			place := Origin{File: name, Document: count, Line: doc.line}.At("", "document-too-large")
+			place.Next = "divide the object; the cluster takes 1.5 MiB"
+			bad.Errorf(place, "the document has %d bytes, more than the %d that may be read", len(doc.raw), most)
+			continue
 		}
 		if err := decode(s, kinds, doc, Origin{File: name, Document: count, Line: doc.line}); err != nil {
 			bad.Add(report.Of(err)...)

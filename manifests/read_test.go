@@ -114,6 +114,11 @@ func TestReadDirIsBounded(t *testing.T) {
 		_, err := ReadDir(dirOf(t, map[string]string{"a.yaml": fmt.Sprintf(aPool, "a"), "b.yaml": fmt.Sprintf(aPool, "b")}), ReadOptions{MaxTotalBytes: 100})
 		assert.Equal(t, "file-too-large", rule(err))
 	})
+	t.Run("a document that is too large", func(t *testing.T) {
+		text := fmt.Sprintf(aPool, "a") + "spec:\n  list:\n" + strings.Repeat("  - a\n", 1<<20)
+		_, err := ReadDir(dirOf(t, map[string]string{"a.yaml": text}), ReadOptions{})
+		assert.Equal(t, "document-too-large", rule(err))
+	})
 	t.Run("deep nesting", func(t *testing.T) {
 		_, err := Read(append(bytes.Repeat([]byte("["), 200000), bytes.Repeat([]byte("]"), 200000)...), "f.yaml", ReadOptions{})
 		require.Error(t, err)

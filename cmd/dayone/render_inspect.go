@@ -57,7 +57,7 @@ func readConfig(file string) (*mcfgv1.MachineConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read rendered config: %w", err)
 	}
-	set, err := manifests.Read(raw, file, manifests.ReadOptions{})
+	set, err := manifests.Read(raw, file, manifests.ReadOptions{MaxDocumentBytes: manifests.DefaultMaxFileBytes})
 	if err != nil {
 		return nil, err
 	}
@@ -103,13 +103,13 @@ func newRenderParityCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			theirs, err := manifests.ReadDir(cluster, manifests.ReadOptions{ExpandLists: true})
+			theirs, err := manifests.ReadDir(cluster, manifests.ReadOptions{ExpandLists: true, MaxDocumentBytes: manifests.DefaultMaxFileBytes})
 			if err != nil {
 				return err
 			}
 			ours := &manifests.Set{}
 			for _, folder := range []string{render.ConfigsDir, render.PoolsDir} {
-				part, err := manifests.ReadDir(filepath.Join(bootstrap, folder), manifests.ReadOptions{})
+				part, err := manifests.ReadDir(filepath.Join(bootstrap, folder), manifests.ReadOptions{MaxDocumentBytes: manifests.DefaultMaxFileBytes})
 				if err != nil {
 					return err
 				}
