@@ -172,7 +172,7 @@ func (s *Store) link(repo string, d, target digest.Digest) error {
 	if old, err := readLink(path); err == nil && old == target {
 		return s.touch(target)
 	}
-	if err := writeLink(path, target, false); err != nil {
+	if err := writeLink(path, target, volatile); err != nil {
 		return fmt.Errorf("link blob %s into %s: %w", d, repo, err)
 	}
 	return nil

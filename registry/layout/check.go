@@ -126,7 +126,7 @@ func (s *Store) checkLink(path string, r *CheckReport) error {
 	if d != "" {
 		if _, err := os.Stat(s.blobPath(d)); err == nil {
 			r.Repaired = append(r.Repaired, s.relative(path))
-			return writeLink(path, d, true)
+			return writeLink(path, d, nameSynced)
 		}
 	}
 	r.Removed = append(r.Removed, s.relative(path))
@@ -169,7 +169,7 @@ func (s *Store) Close() error {
 	if err != nil {
 		return fmt.Errorf("keep verified blobs: %w", err)
 	}
-	if err := writeFile(filepath.Join(s.base, verifiedFile), b, false); err != nil {
+	if err := writeFile(filepath.Join(s.base, verifiedFile), b, volatile); err != nil {
 		if errors.Is(err, ErrNoSpace) { // they are hashed again then
 			return nil
 		}

@@ -131,7 +131,8 @@ type MissingError struct{ Digests []digest.Digest }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("the repository lacks %v", e.Digests) }
 
-// PutManifest stores a manifest, then links it, then moves its tag: each is on disk before the next. What the manifest needs is checked
+// PutManifest stores a manifest, then links it, then moves its tag; its bytes are on disk before its
+// name, and all of it with the blobs it needs when PutManifest returns. What the manifest needs is checked
 // and cannot be collected meanwhile.
 func (s *Store) PutManifest(p Put) error {
 	s.maintenance.RLock()
@@ -148,8 +149,11 @@ func (s *Store) PutManifest(p Put) error {
 		links = append(links, s.revisionLink(p.Repository, p.Digest))
 	}
 	for _, path := range links {
-		// The tag's fsync below brings the link to disk too: the file system's journal keeps their order.
-		if err := writeLink(path, canonical, p.Tag == ""); err != nil {
+		how := nameSynced
+		if p.Tag != "" { // the tag's brings the link to disk too
+			how = volatile
+		}
+		if err := writeLink(path, canonical, how); err != nil {
 			return fmt.Errorf("store manifest %s: %w", p.Digest, err)
 		}
 	}
@@ -198,7 +202,7 @@ func (s *Store) putBytes(d digest.Digest, body []byte) error {
 		s.give(n, n)
 		return noSpace(err)
 	}
-	if err := writeFile(path, body, true); err != nil {
+	if err := writeFile(path, body, bytesSynced); err != nil {
 		s.give(n, n)
 		return err
 	}
@@ -212,10 +216,10 @@ func (s *Store) putBytes(d digest.Digest, body []byte) error {
 func (s *Store) tag(repo, tag string, d digest.Digest) error {
 	// distribution looks here for the revisions that a tag had.
 	index := s.tagDir(repo, tag) + "/index/" + string(d.Algorithm()) + "/" + d.Encoded() + "/" + linkFile
-	if err := writeLink(index, d, false); err != nil {
+	if err := writeLink(index, d, volatile); err != nil {
 		return fmt.Errorf("tag %s: %w", tag, err)
 	}
-	if err := writeLink(s.tagLink(repo, tag), d, true); err != nil {
+	if err := writeLink(s.tagLink(repo, tag), d, nameSynced); err != nil {
 		return fmt.Errorf("tag %s: %w", tag, err)
 	}
 	return nil

@@ -138,12 +138,24 @@ func readLink(path string) (digest.Digest, error) {
 	return d, nil
 }
 
-// writeLink makes a link appear whole. Links whose path holds the digest need no fsync: Check writes them again from their path.
-func writeLink(path string, d digest.Digest, durable bool) error {
-	return writeFile(path, []byte(d), durable)
+// durability says what has to be on disk when a write returns.
+type durability int
+
+const (
+	// volatile: nothing. Links whose path holds the digest are so: Check writes them again from their path.
+	volatile durability = iota
+	// bytesSynced: the bytes, before the name. The name follows with the next nameSynced: ext4 and xfs keep the order of their journal.
+	bytesSynced
+	// nameSynced: bytes and name, and with them all that was named before.
+	nameSynced
+)
+
+// writeLink makes a link appear whole.
+func writeLink(path string, d digest.Digest, how durability) error {
+	return writeFile(path, []byte(d), how)
 }
 
-func writeFile(path string, data []byte, durable bool) (err error) {
+func writeFile(path string, data []byte, how durability) (err error) {
 	dir := filepath.Dir(path)
 	tmp := path + tempInfix + uuid.NewString()
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
@@ -156,13 +168,13 @@ func writeFile(path string, data []byte, durable bool) (err error) {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), noSpace(err))
 	}
 	_, err = f.Write(data)
-	if err == nil && durable {
+	if err == nil && how != volatile {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(tmp, path)
 	}
-	if err == nil && durable {
+	if err == nil && how == nameSynced {
 		err = syncDir(dir)
 	}
 	if err != nil {

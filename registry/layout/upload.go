@@ -253,9 +253,6 @@ func (u *Upload) store(d digest.Digest) error {
 	if err := os.Rename(u.file.Name(), path); err != nil {
 		return err
 	}
-	if err := errors.Join(syncDir(filepath.Dir(path)), syncDir(filepath.Dir(filepath.Dir(path)))); err != nil {
-		return err
-	}
 	if statErr == nil { // bytes that were never verified are replaced by bytes that are
 		u.s.used.Add(-old.Size())
 	}
