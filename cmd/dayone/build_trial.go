@@ -82,7 +82,6 @@ func (t *trial) run(cmd *cobra.Command) error {
 	}
 	out, err := t.build(ctx, request)
 	if err != nil {
-		t.excerpt(err)
 		return err
 	}
 	if t.push {
@@ -91,15 +90,6 @@ func (t *trial) run(cmd *cobra.Command) error {
 		}
 	}
 	return t.print(cmd, out)
-}
-
-// excerpt shows the end of a failed step's output above the message.
-func (t *trial) excerpt(err error) {
-	if f := build.AsFailure(err); f != nil {
-		for _, line := range f.Excerpt {
-			t.view.Line("  | %s", line)
-		}
-	}
 }
 
 func (t *trial) choose(in *preflight.Input) (preflight.Pool, error) {

@@ -56,13 +56,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return exitRefused
 	}
+	if f := build.AsFailure(err); f != nil {
+		for _, line := range f.Excerpt { // the end of the failed step's output, above the message
+			fmt.Fprintln(stderr, "  | "+line)
+		}
+	}
 	fmt.Fprintln(stderr, "dayone: "+err.Error())
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
-	}
-	if f := build.AsFailure(err); f != nil && f.Class == build.ClassUser {
-		return exitRefused
 	}
 	return exitFailed
 }

@@ -19,6 +19,9 @@ import (
 // need skips, or fails in CI, when the machine lacks what a test wants.
 func need(t *testing.T, programs ...string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("makes base images: left out with -short")
+	}
 	var missing []string
 	if os.Geteuid() != 0 {
 		missing = append(missing, "root")

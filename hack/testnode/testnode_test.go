@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 // need skips, or fails in CI, when the machine cannot run nodes.
 func need(t *testing.T) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("boots nodes: left out with -short")
+	}
 	err := testnode.Missing()
 	if err == nil {
 		return

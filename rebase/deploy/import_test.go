@@ -22,6 +22,9 @@ import (
 
 func newRepo(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("imports into ostree repositories: left out with -short")
+	}
 	if os.Getuid() != 0 {
 		skipOrFail(t, "root is needed: a bare ostree repository keeps owners")
 	}

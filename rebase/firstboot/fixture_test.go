@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"net"
@@ -35,6 +36,10 @@ var daemon string
 
 func TestMain(m *testing.M) {
 	testnode.Init()
+	flag.Parse()
+	if testing.Short() { // no node, no agent
+		os.Exit(m.Run())
+	}
 	os.Exit(buildAndRun(m))
 }
 
@@ -78,6 +83,9 @@ func newFixture(t *testing.T, changes ...change) *fixture {
 
 func newFixtureOn(t *testing.T, kind baseimage.Kind, changes ...change) *fixture {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("boots nodes: left out with -short")
+	}
 	if err := testnode.Missing(); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
