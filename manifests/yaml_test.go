@@ -33,7 +33,7 @@ func TestYAMLWritesWhatTheLibraryWrites(t *testing.T) {
 	for _, s := range []string{
 		"", "plain", "50-perf-1", "00-master", "2x", "2001-01-01t00:00:00z", "9-s:", "7 s", "/etc/path", "y", "No", "null", "Null", "~", "12", "1_000", "0x1f", "1:30", "2026-01-02", "3.5.0", "a: b", "a:", "a #b", "#a", "-a", "- a", "data:,a%0A",
 		" a", "a ", "a\tb", "a\nb", "a\nb\n", "a\nb\n\n", "\na\n", "a\n b\n", "a \nb\n", "a\n\nb\n", "[Unit]\nDescription=x\n\n[Install]\nWantedBy=a\n", "<>&\n", "<a>&b",
-		strings.Repeat("word ", 40), strings.Repeat("x", 400), "key=" + strings.Repeat("value  ", 30), "quote\"d", "back\\slash", "back\\nslash\n", "it's", "é", "\u0085", "\u2028", "\uffff", "\x7f",
+		strings.Repeat("word ", 40), strings.Repeat("x", 400), "key=" + strings.Repeat("value  ", 30), "quote\"d", "back\\slash", "back\\nslash\n", "0\\n", "a\n\\n", "\\\\n", "a\n\\", "it's", "é", "\u0085", "\u2028", "\uffff", "\x7f",
 		"---", "--- a", "...", "a: b\nc: d\n", "? a", "* a", "a\r\nb\r\n", "{a}", "[a]", "a,b", "@a", "%a", "!a", "|", ">", "&a", "'a'", "\"a\"", "=", "<<", ".inf", "+1", "1e3", "0b1", "off\n",
 	} {
 		for _, frame := range []string{`{"a":%}`, `{"a":{"b":%}}`, `{"a":[%]}`, `{"a":[{"b":%,"c":[%,%]}]}`, `{"kernelArguments":["x",%],"config":{"storage":{"files":[{"path":%}]}}}`, `[%]`, `{"k":[[%]]}`} {

@@ -147,45 +147,38 @@ func (e *emitter) easy(n *node, col int) bool {
 
 // literal writes a text of several lines that ends in one line feed; no line may begin or end with a blank.
 func (e *emitter) literal(s []byte, col int) bool {
-	if !bytes.HasSuffix(s, []byte(`\n`)) || bytes.HasSuffix(s, []byte(`\n\n`)) || s[0] == ' ' || bytes.HasPrefix(s, []byte(`\n`)) {
-		return false
-	}
 	mark := len(e.out)
-	e.out = append(e.out, " |"...)
+	e.out = append(e.out, " |\n"...)
+	text := len(e.out)
 	fresh := true // at the beginning of a line
-	e.out = append(e.out, '\n')
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if c == '\\' {
 			i++
-			switch s[i] {
+			switch c = s[i]; c {
 			case 'n':
-				if e.out[len(e.out)-1] == ' ' && !fresh {
-					e.out = e.out[:mark]
-					return false
-				}
-				e.out = append(e.out, '\n')
-				fresh = true
-				continue
+				c = '\n'
 			case 't':
-				e.out = e.out[:mark]
-				return false
+				c = '\t'
 			case 'u':
 				c = map[string]byte{"003c": '<', "003e": '>', "0026": '&'}[string(s[i+1:i+5])]
 				i += 4
-			default:
-				c = s[i]
 			}
 		}
-		if fresh {
-			if c == ' ' {
-				e.out = e.out[:mark]
-				return false
-			}
+		blankAtEnd := c == '\n' && !fresh && e.out[len(e.out)-1] == ' '
+		if c == '\t' || fresh && c == ' ' || blankAtEnd || c == '\n' && len(e.out) == text {
+			e.out = e.out[:mark]
+			return false
+		}
+		if fresh && c != '\n' {
 			e.indent(col + 2)
-			fresh = false
 		}
+		fresh = c == '\n'
 		e.out = append(e.out, c)
+	}
+	if !fresh || bytes.HasSuffix(e.out, []byte("\n\n")) {
+		e.out = e.out[:mark]
+		return false
 	}
 	return true
 }
