@@ -41,7 +41,12 @@ verify: setup-build ## Format, vet, lint, import direction, sizes, docs.
 	GOFLAGS= go run $(STATICCHECK) -tags=containers_image_openpgp,exclude_graphdriver_btrfs ./...
 	go mod verify
 	go mod tidy -diff
+	go run ./hack/gendocs -check
 	go run ./hack/verify
+
+.PHONY: generate
+generate: ## Write the files that are made from others (docs/install-config.md).
+	go run ./hack/gendocs
 
 .PHONY: bench
 bench: setup-test build ## Print the table of figures and write out/bench.json.
