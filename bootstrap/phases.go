@@ -8,6 +8,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/imagecopy"
@@ -68,10 +69,23 @@ func (h *host) inEmbedded(repository string) string {
 	return h.registryHost + "/" + installconfig.RepositoryPath(repository)
 }
 
-// holds reports whether the embedded registry still has an image, so that a recorded result may be used again.
+// holds reports whether the embedded registry still has an image with all its blobs, so that a recorded result may be used again.
 func (h *host) holds(ctx context.Context, reference string) error {
-	if _, err := imagecopy.Inspect(ctx, h.embedded(reference), h.Platform); err != nil {
+	client, err := appendengine.NewClient(appendengine.Access{CAFile: h.id.caFile, AuthFile: h.id.pushAuth})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	image, err := client.Read(ctx, reference, h.Platform)
+	if err != nil {
 		return fmt.Errorf("find %s again: %w", reference, err)
+	}
+	missing, err := client.Complete(ctx, image)
+	if err != nil {
+		return fmt.Errorf("look at the blobs of %s: %w", reference, err)
+	}
+	if missing != "" {
+		return fmt.Errorf("find %s again: blob %s is missing", reference, missing)
 	}
 	return nil
 }

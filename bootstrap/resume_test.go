@@ -215,6 +215,21 @@ func TestOtherInputsRepeatOnlyWhatDependsOnThem(t *testing.T) {
 	assert.NotEqual(t, string(first.Find("render-final").Output), string(b.journal().Find("render-final").Output))
 }
 
+func TestLostBlobIsMadeAgain(t *testing.T) {
+	b := newBench(t)
+	_, output, err := b.run("", "")
+	require.NoError(t, err, output)
+	var built build.Result
+	require.NoError(t, json.Unmarshal(b.journal().Find("build-master").Output, &built))
+	last := strings.TrimPrefix(built.Layers[len(built.Layers)-1].Digest, "sha256:")
+	blob := filepath.Join(b.order.State, "registry/docker/registry/v2/blobs/sha256", last[:2], last, "data")
+	require.NoError(t, os.Remove(blob))
+	events, output, err := b.run("", "")
+	require.NoError(t, err, output)
+	assert.Equal(t, []string{"base reused", "render-final reused"}, only(events, "reused"))
+	assert.FileExists(t, blob)
+}
+
 func TestFailedBuildNamesItsCauseAndIsTriedAgain(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(b.order.Dir, "layering/master.yaml")

@@ -106,6 +106,8 @@ func rows(b *bytes.Buffer, structs map[string]*ast.StructType, name, path string
 		if text == "" {
 			return fmt.Errorf("%s.%s has no comment", name, f.Names[0].Name)
 		}
+		// A Go comment begins with the field's Go name; the reader knows the key.
+		text = strings.Replace(text, f.Names[0].Name+" ", "`"+key+"` ", 1)
 		kind, list := elementType(f.Type)
 		at := path + "." + key
 		if list {
