@@ -2,6 +2,7 @@ package buildahengine
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -45,6 +46,11 @@ func Init() bool {
 // runInit is process 1 of the build's namespaces: it starts the worker, reaps what others leave, and ends when the worker does;
 // the kernel then kills all that is left and drops the mounts.
 func runInit() error {
+	if !strings.HasSuffix(os.Args[0], usernsTail) {
+		if err := awaitGo(os.Stdin); err != nil {
+			return err
+		}
+	}
 	flags := uintptr(0)
 	if os.Geteuid() != 0 {
 		// Without root the namespaces need a user namespace around them; the library sets up the id mappings and runs us again.
@@ -68,6 +74,15 @@ func runInit() error {
 		return fmt.Errorf("start build worker: %w", err)
 	}
 	return reap(worker.Process.Pid)
+}
+
+// awaitGo waits until the parent has put this process into its control group: what it starts before that would be outside. It reads
+// one byte and no more, for the order that follows is the worker's.
+func awaitGo(in *os.File) error {
+	if _, err := io.ReadFull(in, make([]byte, 1)); err != nil {
+		return fmt.Errorf("wait for the order to build: %w", err)
+	}
+	return nil
 }
 
 // privateMounts keeps mounts of the build to itself and gives it its own view of processes.

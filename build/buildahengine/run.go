@@ -143,7 +143,10 @@ func (r *run) instruct(in *pipe) error {
 	if !r.recoverOnly {
 		o.Job = &r.job
 	}
-	err := json.NewEncoder(in.writer).Encode(o)
+	_, err := in.writer.WriteString("\n") // lets process 1 start the worker: it is in its control group now
+	if err == nil {
+		err = json.NewEncoder(in.writer).Encode(o)
+	}
 	in.closeWriter()
 	return err
 }
