@@ -30,7 +30,7 @@ func rooms() []room {
 		{pkg: "./manifests/render", bench: "^Benchmark(Command|Render)$", time: "3x"},
 		{pkg: "./bootstrap/serve", bench: "^BenchmarkServe$", time: "20000x"},
 		{pkg: "./registry", bench: ".", time: "1s"},
-		{pkg: "./build/buildahengine", bench: "^BenchmarkLargeBase$", time: "3x", once: true},
+		{pkg: "./build/buildahengine", bench: "^Benchmark(LargeBase|AgainstCommandLine)$", time: "3x", once: true},
 		{pkg: "hack/demo"},
 	}
 }

@@ -29,6 +29,9 @@ demo|mmdebstrap|mmdebstrap|mmdebstrap|makes the default base image
 demo|/usr/share/keyrings/debian-archive-keyring.gpg|debian-archive-keyring|debian-keyring|verifies the packages in it
 test|skopeo|skopeo|skopeo|a second opinion on images and registries
 test|tar|tar|tar|unpacks layers in tests
+test|buildah|buildah|buildah|the peer that the build engine is measured against
+test|runc|runc|runc|RUN in containers of their own, which alone can be cut off the network
+test|newuidmap|uidmap|shadow-utils|builds of an ordinary user
 test|module:yaml|python3-yaml|python3-pyyaml|compares rendered configs with recorded ones
 TABLE
 }
