@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/build"
@@ -62,6 +63,27 @@ func (c inspector) rendered(config *mcfgv1.MachineConfig) {
 	}
 	c.present(fmt.Sprintf("%d files and %d unit files of the rendered config", files, len(want)-files), want)
 	c.unmodified(want)
+	c.enabled(parsed.Systemd.Units)
+}
+
+// enabled looks for the links by which systemd starts the config's enabled units.
+func (c inspector) enabled(units []ign35.Unit) {
+	var names, bad []string
+	for _, u := range units {
+		if u.Enabled == nil || !*u.Enabled {
+			continue
+		}
+		names = append(names, u.Name)
+		r, err := c.node.Exec(c.ctx, "sh", "-c", `ls /etc/systemd/system/*.wants/"$1" /etc/systemd/system/*.requires/"$1" 2>/dev/null | grep -q .`, "sh", u.Name)
+		if err != nil || r.ExitCode != 0 {
+			bad = append(bad, u.Name)
+		}
+	}
+	if len(bad) > 0 {
+		c.add("enabled units", false, "no link for %s", strings.Join(bad, ", "))
+		return
+	}
+	c.add("enabled units", true, "%s", strings.Join(names, ", "))
 }
 
 func (c inspector) containerfile(layered map[string]wantFile) {

@@ -62,11 +62,20 @@ func TestDay1OfThreeMasters(t *testing.T) {
 	o := options(t)
 	report, err := e2e.Day1(t.Context(), o)
 	require.NoError(t, err)
-	assert.Len(t, report.Checks, 18, "six facts for each of three masters")
+	assert.Len(t, report.Checks, 21, "seven facts for each of three masters")
 	assert.Regexp(t, `^registry\.example\.com/ocp/master-os@sha256:[0-9a-f]{64}$`, report.Image)
 	console, err := os.ReadFile(filepath.Join(o.Work, "logs/master-0.log"))
 	require.NoError(t, err)
 	assert.Contains(t, string(console), "layers_present 3", "the stock deployment's layers are not fetched again")
+
+	networks, err := exec.Command("ip", "netns", "list").Output()
+	require.NoError(t, err)
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	require.NoError(t, err)
+	for what, text := range map[string]string{"a network namespace": string(networks), "a mount": string(mounts)} {
+		assert.NotContains(t, text, report.Run, "%s is left behind", what)
+	}
+	assert.NoDirExists(t, fmt.Sprintf("/proc/%d", report.BootstrapPID), "the bootstrap has ended")
 }
 
 func TestDay1WithSystemd(t *testing.T) {
