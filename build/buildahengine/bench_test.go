@@ -2,6 +2,8 @@ package buildahengine_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,6 +129,20 @@ func (b *bench) clean() {
 			assert.Equal(b.t, "[]", strings.TrimSpace(string(raw)), "no working container is left")
 		}
 	}
+}
+
+// noGroups asserts that no control group of this engine is left, whichever controller it is under.
+func (b *bench) noGroups() {
+	b.t.Helper()
+	sum := sha256.Sum256([]byte(b.root))
+	mine, found := "dayone-build-"+hex.EncodeToString(sum[:6]), []string(nil)
+	require.NoError(b.t, filepath.WalkDir("/sys/fs/cgroup", func(path string, e os.DirEntry, err error) error {
+		if err == nil && e.IsDir() && (strings.HasPrefix(e.Name(), mine) || strings.HasPrefix(e.Name(), "buildah-")) {
+			found = append(found, path)
+		}
+		return nil // groups of others come and go
+	}))
+	assert.Empty(b.t, found, "no control group is left")
 }
 
 // processes finds processes that were started for this root: its path is in their environment.

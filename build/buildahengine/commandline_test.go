@@ -51,10 +51,13 @@ func newCommandLine(b *bench) *commandLine {
 func (c *commandLine) run(arguments ...string) {
 	c.b.t.Helper()
 	global := []string{"--root", filepath.Join(c.root, "storage"), "--runroot", filepath.Join(c.root, "run"), "--storage-driver", c.b.engine.Driver()}
-	cmd := exec.CommandContext(c.b.t.Context(), "buildah", append(global, arguments...)...)
+	cmd := exec.CommandContext(c.b.t.Context(), "buildah", slices.Concat(global, arguments)...)
 	cmd.Env = append(os.Environ(), "HOME="+c.root, "CONTAINERS_CONF="+c.setup+"/containers.conf",
 		"CONTAINERS_REGISTRIES_CONF="+c.setup+"/registries.conf", "CONTAINERS_STORAGE_CONF="+c.setup+"/storage.conf")
 	out, err := cmd.CombinedOutput()
+	if err != nil { // a build that fails leaves a container with its mount
+		_ = exec.Command("buildah", slices.Concat(global, []string{"rm", "--all"})...).Run()
+	}
 	require.NoError(c.b.t, err, "buildah %v: %s", arguments, out)
 }
 

@@ -182,7 +182,7 @@ const mountOptions = ":ro"
 
 func (w *worker) common() *define.CommonBuildOptions {
 	job := w.order.Job
-	common := &define.CommonBuildOptions{IdentityLabel: types.OptionalBoolFalse, Ulimit: ownLimits()}
+	common := &define.CommonBuildOptions{IdentityLabel: types.OptionalBoolFalse, Ulimit: ownLimits(), CgroupParent: w.order.Group}
 	for _, m := range job.Options.Mounts {
 		common.Volumes = append(common.Volumes, m.Source+":"+m.Target+mountOptions)
 	}

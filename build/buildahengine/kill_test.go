@@ -23,8 +23,8 @@ import (
 const builderOrder = "DAYONE_TEST_BUILDER"
 
 type order struct {
-	Root, State string
-	Request     build.Request
+	Root, State, Isolation string
+	Request                build.Request
 }
 
 // runBuilder is a builder in a process of its own, for tests that kill it. It prints its events.
@@ -36,7 +36,7 @@ func runBuilder(file string) int {
 	}
 	var engine *buildahengine.Engine
 	if err == nil {
-		engine, err = buildahengine.New(buildahengine.Options{Root: o.Root})
+		engine, err = buildahengine.New(buildahengine.Options{Root: o.Root, Isolation: o.Isolation})
 	}
 	if err == nil {
 		b := build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: o.State, Progress: func(e build.Event) { fmt.Println(e.Phase, e.Text) }})
@@ -53,26 +53,37 @@ func runBuilder(file string) int {
 // killAt runs a builder and kills it when it prints a line that begins so.
 func (b *bench) killAt(r build.Request, mark string) {
 	b.t.Helper()
-	raw, err := json.Marshal(order{Root: b.root, State: b.state, Request: r})
+	b.killIsolated(r, mark, buildahengine.IsolationChroot)
+}
+
+func (b *bench) killIsolated(r build.Request, mark, isolation string) {
+	b.t.Helper()
+	raw, err := json.Marshal(order{Root: b.root, State: b.state, Isolation: isolation, Request: r})
 	require.NoError(b.t, err)
 	file := filepath.Join(b.t.TempDir(), "order")
 	require.NoError(b.t, os.WriteFile(file, raw, 0o600))
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), builderOrder+"="+file)
+	killAtLine(b.t, cmd, b.root, mark)
+}
+
+// killAtLine starts a builder with that engine directory and kills it when it prints a line that begins so.
+func killAtLine(t testing.TB, cmd *exec.Cmd, root, mark string) {
+	t.Helper()
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	require.NoError(b.t, err)
-	require.NoError(b.t, cmd.Start())
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	lines, seen := bufio.NewScanner(out), false
 	var all []string
 	for !seen && lines.Scan() {
 		all = append(all, lines.Text())
 		seen = strings.HasPrefix(lines.Text(), mark)
 	}
-	require.NoError(b.t, cmd.Process.Kill())
+	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed: its error says so
-	require.True(b.t, seen, "the builder came to %q: %s", mark, strings.Join(all, "\n"))
-	assert.Eventually(b.t, func() bool { return len(processes(b.t, b.root)) == 0 }, 10*time.Second, 10*time.Millisecond, "no process outlives the builder")
+	require.True(t, seen, "the builder came to %q: %s", mark, strings.Join(all, "\n"))
+	assert.Eventually(t, func() bool { return len(processes(t, root)) == 0 }, 10*time.Second, 10*time.Millisecond, "no process outlives the builder")
 }
 
 func TestKilledInEveryStageTheNextBuildSucceeds(t *testing.T) {
@@ -86,9 +97,7 @@ func TestKilledInEveryStageTheNextBuildSucceeds(t *testing.T) {
 	result, err := b.builder.Build(t.Context(), again)
 	require.NoError(t, err)
 	b.clean()
-	groups, err := filepath.Glob("/sys/fs/cgroup/*/dayone-build-*")
-	require.NoError(t, err)
-	assert.Empty(t, groups, "no control group is left")
+	b.noGroups()
 
 	other := newBench(t, buildahengine.Options{})
 	same := other.build(r.Containerfile)

@@ -3,11 +3,13 @@ package buildahengine
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
@@ -15,33 +17,59 @@ import (
 	"dayone.dev/dayone/build"
 )
 
-// group is a control group that bounds the number of a build's processes.
-type group struct{ dir string }
+// group is a control group that bounds the number of a build's processes. An OCI runtime makes groups of the same name below those
+// of this process, in every controller.
+type group struct{ name string }
 
 // newGroup makes a group under the pids controller (version 1 or 2) and puts the child in before it is told what to do. Without the
 // controller or the right to use it a build has no such bound, which is said in the log.
 func newGroup(root string, pid, limit int, log *logrus.Entry) *group {
+	g := &group{name: groupPrefix(root) + strconv.Itoa(pid)}
 	if limit < 0 {
-		return nil
+		return g
 	}
-	name := groupPrefix(root) + strconv.Itoa(pid)
 	for _, parent := range groupParents() {
-		g := &group{dir: filepath.Join(parent, name)}
-		if os.Mkdir(g.dir, 0o755) != nil {
+		dir := filepath.Join(parent, g.name)
+		if os.Mkdir(dir, 0o755) != nil {
 			continue
 		}
-		if os.WriteFile(filepath.Join(g.dir, "pids.max"), []byte(strconv.Itoa(limit)), 0) == nil &&
-			os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) == nil {
+		if os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(limit)), 0) == nil &&
+			os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) == nil {
 			return g
 		}
-		_ = os.Remove(g.dir) // it is empty
+		_ = os.Remove(dir) // it is empty
 	}
 	log.WithField("limit", limit).Debug("the number of a build's processes cannot be bounded on this host")
-	return nil
+	return g
 }
 
+// groupsMounted is where control groups are (systemd's file hierarchy, and every container's).
+const groupsMounted = "/sys/fs/cgroup"
+
 // groupParents are where the pids controller is, in version 1 and 2.
-func groupParents() []string { return []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} }
+func groupParents() []string { return []string{filepath.Join(groupsMounted, "pids"), groupsMounted} }
+
+// groupPlaces are all directories in which groups of a build can be: our own, and those where a runtime makes its.
+func groupPlaces() []string {
+	places := groupParents()
+	raw, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return places
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+		fields := strings.SplitN(line, ":", 3) // number, controllers, path: cgroups(7)
+		if len(fields) != 3 {
+			continue
+		}
+		controllers := strings.TrimPrefix(fields[1], "name=")
+		if controllers == "" { // version 2, alone or beside version 1
+			places = append(places, filepath.Join(groupsMounted, fields[2]), filepath.Join(groupsMounted, "unified", fields[2]))
+			continue
+		}
+		places = append(places, filepath.Join(groupsMounted, controllers, fields[2]))
+	}
+	return places
+}
 
 // groupPrefix begins the names of the groups of one engine directory.
 func groupPrefix(root string) string {
@@ -51,27 +79,43 @@ func groupPrefix(root string) string {
 
 // removeGroups takes away the groups that killed builders left; the caller holds the directory alone. One that has a process yet
 // cannot be removed and is left to the next.
-func removeGroups(root string) {
-	for _, parent := range groupParents() {
-		found, err := filepath.Glob(filepath.Join(parent, groupPrefix(root)+"*"))
+func removeGroups(root string) { _ = removeNamed(groupPrefix(root) + "*") }
+
+// removeNamed removes matching groups with those below them.
+func removeNamed(pattern string) error {
+	var all []error
+	for _, parent := range groupPlaces() {
+		found, err := filepath.Glob(filepath.Join(parent, pattern))
 		if err != nil {
-			continue
+			return fmt.Errorf("list control groups: %w", err)
 		}
 		for _, dir := range found {
-			_ = os.Remove(dir)
+			all = append(all, removeGroup(dir))
 		}
 	}
+	return errors.Join(all...)
 }
 
-func (g *group) remove() error {
-	if g == nil {
-		return nil
+// removeGroup removes inner groups first; the files in a group go with it.
+func removeGroup(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("list control group: %w", err)
 	}
-	if err := os.Remove(g.dir); err != nil {
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeGroup(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove control group: %w", err)
 	}
 	return nil
 }
+
+func (g *group) remove() error { return removeNamed(g.name) }
 
 // diskGuard watches how much a build adds to storage. Free space of the file system is cheap to ask and says when to look closer,
 // for others write there too; then the new layers are measured.

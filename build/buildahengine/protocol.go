@@ -10,13 +10,15 @@ import (
 
 // order is what the parent writes to the child's standard input, once. Only paths of secrets are in it.
 type order struct {
-	Root      string              `json:"root"`
-	Driver    string              `json:"driver"`
-	Isolation string              `json:"isolation"`
-	Runtime   string              `json:"runtime,omitempty"`
-	Run       string              `json:"run"`
-	Recover   bool                `json:"recover"`
-	Job       *build.ContainerJob `json:"job,omitempty"` // nil: recover only
+	Root      string `json:"root"`
+	Driver    string `json:"driver"`
+	Isolation string `json:"isolation"`
+	Runtime   string `json:"runtime,omitempty"`
+	Run       string `json:"run"`
+	// Group is the control group for containers of an OCI runtime, relative to the worker's own; empty leaves it to the runtime.
+	Group   string              `json:"group,omitempty"`
+	Recover bool                `json:"recover"`
+	Job     *build.ContainerJob `json:"job,omitempty"` // nil: recover only
 	// Scrub holds values that must not get into the log: passwords, and what secret files hold.
 	Scrub []string `json:"scrub,omitempty"`
 }

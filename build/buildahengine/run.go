@@ -143,6 +143,9 @@ func (r *run) instruct(in *pipe) error {
 	if !r.recoverOnly {
 		o.Job = &r.job
 	}
+	if r.isolation == IsolationOCI && os.Geteuid() == 0 { // an ordinary user may make none
+		o.Group = r.group.name + "/run"
+	}
 	_, err := in.writer.WriteString("\n") // lets process 1 start the worker: it is in its control group now
 	if err == nil {
 		err = json.NewEncoder(in.writer).Encode(o)

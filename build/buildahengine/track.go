@@ -161,6 +161,8 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 	switch excerpt := strings.Join(f.Excerpt, "\n"); {
 	case c.Kind == failDiskFull, diskFull.MatchString(c.Text), inRun && diskFull.MatchString(excerpt):
 		f.Class, f.Next = build.ClassInfrastructure, "free disk space on this host, or give the build another directory, then build again"
+	case inRun && t.job.Options.Offline && unreachable.MatchString(excerpt):
+		f.Class, f.Next = build.ClassUser, "this build is offline: take the download out of this instruction, or build with network"
 	case inRun && unreachable.MatchString(excerpt):
 		f.Class, f.Next = build.ClassTransient, "the command could not reach a server: check network, proxy and mirrors of this host"
 	case inRun:
