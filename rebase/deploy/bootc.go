@@ -106,9 +106,12 @@ func (d *Bootc) Stage(ctx context.Context, image Image, o StageOptions) error {
 			return &Fault{Class: ClassConfig, Op: "set kernel arguments", Err: fmt.Errorf("bootc cannot add %s", strings.Join(missing, " ")),
 				Next: "put them into the image, usr/lib/bootc/kargs.d/*.toml"}
 		}
-		return nil
+	}
+	switch {
 	case s.Next().Runs(image):
 		return nil
+	case s.Booted.Runs(image) && s.Staged == nil: // a rollback is queued; a second one takes it back
+		return d.swap(ctx)
 	}
 	_, err = d.run(ctx, "bootc", "switch", "--quiet", image.String())
 	return err
@@ -118,8 +121,26 @@ func missingArguments(now, want []string) []string {
 	return slices.DeleteFunc(words(want), func(word string) bool { return slices.Contains(now, word) })
 }
 
-// Rollback makes the deployment before the booted one the next boot's; what is staged is discarded by bootc itself.
+// Rollback makes the deployment before the booted one the next boot's; what is staged is discarded by bootc itself. Where it is the
+// next boot's already nothing is done.
 func (d *Bootc) Rollback(ctx context.Context) error {
+	s, err := d.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Pending != nil {
+		if s.Staged == nil {
+			return nil
+		}
+		if err := d.swap(ctx); err != nil { // discards what is staged, and brings the order back
+			return err
+		}
+	}
+	return d.swap(ctx)
+}
+
+// swap is what `bootc rollback` does: each call turns the boot order around.
+func (d *Bootc) swap(ctx context.Context) error {
 	_, err := d.run(ctx, "bootc", "rollback")
 	return err
 }

@@ -72,8 +72,12 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 			Info("image is imported")
 	}
 	change := kargsChange(before.Booted.KernelArguments, o)
-	if before.Staged != nil && before.Staged.Commit == done.Commit && len(change) == 0 {
+	if len(change) == 0 && before.Next().Commit == done.Commit {
 		return nil
+	}
+	if len(change) == 0 && before.Booted.Commit == done.Commit && before.Staged != nil && before.Pending == nil {
+		_, err := d.admin(ctx, "undeploy", "0") // the staged one is the first
+		return err
 	}
 	if err := d.checkBootSpace(ctx, before.Booted.Commit, done.Commit); err != nil {
 		return err

@@ -75,14 +75,53 @@ func TestRPMOSTreeStagesWithTheCommandsThatItHas(t *testing.T) {
 			[]string{"rpm-ostree cleanup -p", "rpm-ostree rebase ostree-unverified-registry:" + wantImage}},
 		"it is staged already": {rpmHost(rpmDeployment(wantImage, staged), rpmDeployment(otherImage, booted)), StageOptions{}, nil},
 		"it runs already":      {rpmHost(rpmDeployment(wantImage, booted)), StageOptions{}, nil},
-		"it runs and another is staged": {rpmHost(rpmDeployment(otherImage, staged), rpmDeployment(wantImage, booted)), StageOptions{},
+		"it runs and another is staged": {rpmHost(rpmDeployment(otherImage, staged), rpmDeployment(wantImage, booted), rpmDeployment(otherImage, "")), StageOptions{},
 			[]string{"rpm-ostree cleanup -p"}},
+		"it runs and a rollback is queued": {rpmHost(rpmDeployment(otherImage, ""), rpmDeployment(wantImage, booted)), StageOptions{},
+			[]string{"rpm-ostree rollback"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{answers: map[string]string{rpmStatus: c.status}}
 			d := &RPMOSTree{root: host(t, "rw quiet"), run: s.run}
 			require.NoError(t, d.Stage(t.Context(), image, c.o))
 			assert.Equal(t, append([]string{rpmStatus}, c.want...), s.calls)
+		})
+	}
+}
+
+func TestRollbackAskedForTwiceIsOneRollback(t *testing.T) {
+	rpm := func(flags ...string) string {
+		var all []string
+		for _, f := range flags {
+			all = append(all, rpmDeployment(otherImage, f))
+		}
+		return rpmHost(all...)
+	}
+	booted, staged, other := `"booted":true,"staged":false,`, `"booted":false,"staged":true,`, `"booted":false,"staged":false,`
+	entry := bootcDeployment(otherImage, false)
+	queued := func(s string) string {
+		return strings.Replace(s, `"rollbackQueued":false`, `"rollbackQueued":true`, 1)
+	}
+	for name, c := range map[string]struct {
+		status string
+		want   []string
+		bootc  bool
+	}{
+		"rpm-ostree":                            {rpm(booted, other), []string{"rpm-ostree rollback"}, false},
+		"rpm-ostree, queued already":            {rpm(other, booted), nil, false},
+		"rpm-ostree, another image is staged":   {rpm(staged, booted, other), []string{"rpm-ostree cleanup -p", "rpm-ostree rollback"}, false},
+		"bootc":                                 {bootcHostJSON("null", entry, entry), []string{"bootc rollback"}, true},
+		"bootc, queued already":                 {queued(bootcHostJSON("null", entry, entry)), nil, true},
+		"bootc, queued, then another is staged": {queued(bootcHostJSON(entry, entry, entry)), []string{"bootc rollback", "bootc rollback"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{answers: map[string]string{rpmStatus: c.status, bootcStatus: c.status}}
+			first, d := rpmStatus, Rollbacker(&RPMOSTree{root: host(t, "rw"), run: s.run})
+			if c.bootc {
+				first, d = bootcStatus, &Bootc{root: host(t, "rw"), run: s.run}
+			}
+			require.NoError(t, d.Rollback(t.Context()))
+			assert.Equal(t, append([]string{first}, c.want...), s.calls)
 		})
 	}
 }
@@ -128,12 +167,13 @@ func TestBootcStagesWithSwitchOnly(t *testing.T) {
 		want   []string
 		class  Class
 	}{
-		"another image runs":       {bootcHostJSON("null", bootcDeployment(otherImage, false), "null"), StageOptions{}, []string{bootcSwitch}, ""},
-		"it is staged already":     {bootcHostJSON(bootcDeployment(wantImage, false), bootcDeployment(otherImage, false), "null"), StageOptions{}, nil, ""},
-		"it runs already":          {bootcHostJSON("null", bootcDeployment(wantImage, false), "null"), StageOptions{AppendKernelArguments: []string{"rw"}}, nil, ""},
-		"it runs, arguments lack":  {bootcHostJSON("null", bootcDeployment(wantImage, false), "null"), StageOptions{AppendKernelArguments: []string{"a=1"}}, nil, ClassConfig},
-		"packages are layered":     {bootcHostJSON("null", bootcDeployment(otherImage, true), "null"), StageOptions{}, nil, ClassConfig},
-		"nothing of bootc's boots": {bootcHostJSON("null", "null", "null"), StageOptions{}, nil, ClassNotOSTree},
+		"another image runs":         {bootcHostJSON("null", bootcDeployment(otherImage, false), "null"), StageOptions{}, []string{bootcSwitch}, ""},
+		"it is staged already":       {bootcHostJSON(bootcDeployment(wantImage, false), bootcDeployment(otherImage, false), "null"), StageOptions{}, nil, ""},
+		"it runs already":            {bootcHostJSON("null", bootcDeployment(wantImage, false), "null"), StageOptions{AppendKernelArguments: []string{"rw"}}, nil, ""},
+		"it runs, another is staged": {bootcHostJSON(bootcDeployment(otherImage, false), bootcDeployment(wantImage, false), "null"), StageOptions{}, []string{bootcSwitch}, ""},
+		"it runs, arguments lack":    {bootcHostJSON("null", bootcDeployment(wantImage, false), "null"), StageOptions{AppendKernelArguments: []string{"a=1"}}, nil, ClassConfig},
+		"packages are layered":       {bootcHostJSON("null", bootcDeployment(otherImage, true), "null"), StageOptions{}, nil, ClassConfig},
+		"nothing of bootc's boots":   {bootcHostJSON("null", "null", "null"), StageOptions{}, nil, ClassNotOSTree},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{answers: map[string]string{bootcStatus: c.status}}
@@ -208,14 +248,21 @@ func TestChooseFindsOutWhatManagesTheHost(t *testing.T) {
 
 func TestProgramFaultsAreToldApart(t *testing.T) {
 	for text, class := range map[string]Class{
-		"error: Target image does not have ostree.bootable label":                                 ClassNotBootable,
-		"error: pinging container registry r: tls: x509: certificate signed by unknown authority": ClassUntrusted,
-		"x509: certificate has expired or is not yet valid":                                       ClassExpired,
-		"reading manifest: unauthorized: authentication required":                                 ClassUnauthorized,
-		"reading manifest sha256:aa in r: manifest unknown":                                       ClassNotFound,
-		"dial tcp 192.168.77.1:5000: connect: connection refused":                                 ClassUnreachable,
-		"write: No space left on device":                                                          ClassDiskFull,
-		"something else":                                                                          ClassInternal,
+		"error: Target image does not have ostree.bootable label":                                                                                                       ClassNotBootable,
+		"error: pinging container registry r: tls: x509: certificate signed by unknown authority":                                                                       ClassUntrusted,
+		"x509: certificate has expired or is not yet valid":                                                                                                             ClassExpired,
+		"reading manifest: unauthorized: authentication required":                                                                                                       ClassUnauthorized,
+		"reading manifest sha256:aa in r: manifest unknown":                                                                                                             ClassNotFound,
+		"dial tcp 192.168.77.1:5000: connect: connection refused":                                                                                                       ClassUnreachable,
+		"error: Importing: failed to invoke method FinishPipe: corrupted blob, expecting sha256:aa":                                                                     ClassCorrupted,
+		"Requesting bearer token: invalid status code from registry 403 (Forbidden)":                                                                                    ClassForbidden,
+		"requested access to the resource is denied":                                                                                                                    ClassForbidden,
+		"open /etc/containers/certs.d/r/ca.crt: permission denied":                                                                                                      ClassConfig,
+		"reading manifest sha256:aa in r: received unexpected HTTP status: 500 Internal Server Error":                                                                   ClassRegistry,
+		"error: Failed to find kernel in /usr/lib/modules, /usr/lib/ostree-boot or /boot":                                                                               ClassNoKernel,
+		"(Mirrors also failed: [m/os@sha256:aa: reading manifest sha256:aa in m/os: manifest unknown]): r/os@sha256:aa: dial tcp [::1]:53: connect: connection refused": ClassNotFound,
+		"write: No space left on device":                                                                                                                                ClassDiskFull,
+		"something else":                                                                                                                                                ClassInternal,
 	} {
 		assert.Equal(t, class, ClassOf(programFault("rpm-ostree rebase", text, errors.New("exit status 1"))), text)
 	}

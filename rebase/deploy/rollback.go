@@ -12,21 +12,26 @@ import (
 )
 
 // Rollback makes the deployment before the booted one the next boot's, with its own /etc as it was left. A staged one is discarded.
+// Where it is the next boot's already nothing is done.
 func (d *OSTree) Rollback(ctx context.Context) error {
 	entries, err := d.entries(ctx)
 	if err != nil {
 		return err
 	}
+	booted := slices.IndexFunc(entries, func(e statusEntry) bool { return e.booted })
+	there := booted >= 0 && booted+1 < len(entries)
 	for i, e := range entries {
-		if e.staged || e.pending {
+		if e.staged || e.pending && there { // without another one, what is pending is what to go back to
 			if _, err := d.admin(ctx, "undeploy", strconv.Itoa(i)); err != nil {
 				return err
 			}
 			return d.Rollback(ctx) // the others have new numbers
 		}
 	}
-	booted := slices.IndexFunc(entries, func(e statusEntry) bool { return e.booted })
-	if booted < 0 || booted+1 >= len(entries) {
+	if booted > 0 && !there {
+		return nil
+	}
+	if !there {
 		return &Fault{Class: ClassInternal, Op: "roll back", Err: errors.New("there is no deployment to go back to"), Next: "stage another image"}
 	}
 	// set-default came with ostree 2023.6; before, the order of the boot entries is changed as a boot menu's user would.

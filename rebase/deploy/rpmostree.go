@@ -84,7 +84,13 @@ func (d *RPMOSTree) Stage(ctx context.Context, image Image, o StageOptions) erro
 		return err
 	}
 	next := s.Next()
-	if !next.Runs(image) {
+	switch {
+	case next.Runs(image):
+	case s.Booted.Runs(image) && s.Staged == nil && s.Rollback == nil: // only the order is wrong: a rollback that is taken back
+		if _, err := d.run(ctx, "rpm-ostree", "rollback"); err != nil {
+			return err
+		}
+	default:
 		if s.Staged != nil || s.Pending != nil {
 			if _, err := d.run(ctx, "rpm-ostree", "cleanup", "-p"); err != nil {
 				return err
@@ -112,12 +118,22 @@ func (d *RPMOSTree) Stage(ctx context.Context, image Image, o StageOptions) erro
 
 func words(lines []string) []string { return splitArguments(strings.Join(lines, " ")) }
 
-// Rollback makes the deployment before the booted one the next boot's.
+// Rollback makes the deployment before the booted one the next boot's. Where it is that already nothing is done: rpm-ostree would
+// take it for pending, and remove it or undo the rollback.
 func (d *RPMOSTree) Rollback(ctx context.Context) error {
-	if _, err := d.run(ctx, "rpm-ostree", "cleanup", "-p"); err != nil {
+	s, err := d.Status(ctx)
+	if err != nil {
 		return err
 	}
-	_, err := d.run(ctx, "rpm-ostree", "rollback")
+	if s.Pending != nil && s.Staged == nil && s.Rollback == nil {
+		return nil
+	}
+	if s.Staged != nil || s.Pending != nil {
+		if _, err := d.run(ctx, "rpm-ostree", "cleanup", "-p"); err != nil {
+			return err
+		}
+	}
+	_, err = d.run(ctx, "rpm-ostree", "rollback")
 	return err
 }
 
