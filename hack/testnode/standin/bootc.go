@@ -1,0 +1,269 @@
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// newBootc is bootc's command line, as far as rebasing needs it. Source: bootc(8) and its code.
+func newBootc(h host) *cobra.Command {
+	root := &cobra.Command{Use: "bootc", Version: "1.16.0 (stand-in)"}
+	root.AddCommand(newSwitch(h), newUpgrade(h), newBootcRollback(h), newBootcStatus(h))
+	return root
+}
+
+// onBootedHost refuses containers and hosts that no deployment was booted on; a second change waits for the first.
+func (h host) onBootedHost(ctx context.Context, f func(all []deployment) error) error {
+	if inContainer() {
+		return errors.New("Detected container; this command requires a booted host system.") //nolint:staticcheck // another program's words
+	}
+	if !isBooted() {
+		return errors.New("This command requires a booted host system") //nolint:staticcheck // another program's words
+	}
+	unlock, err := lock(true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	all, err := h.deployments(ctx)
+	if err != nil {
+		return err
+	}
+	if booted(all) == nil {
+		return errors.New("This command requires a booted host system") //nolint:staticcheck // another program's words
+	}
+	return f(all)
+}
+
+// inContainer is bootc's own test.
+func inContainer() bool {
+	if _, ok := os.LookupEnv("container"); ok {
+		return true
+	}
+	for _, path := range []string{"/run/.containerenv", "/.dockerenv"} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func newSwitch(h host) *cobra.Command {
+	var apply, signed, retain bool
+	var transport string
+	c := &cobra.Command{Use: "switch TARGET", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
+		if err := notPlayed(c, "soft-reboot", "mutate-in-place", "experimental-unified-storage"); err != nil {
+			return err
+		}
+		if transport != "registry" {
+			return fmt.Errorf("stand-in: --transport %s is not played", transport)
+		}
+		ref := reference{image: args[0], signed: signed, canonical: "ostree-unverified-registry:" + args[0]}
+		if signed {
+			ref.canonical = "ostree-image-signed:docker://" + args[0]
+		}
+		err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.switchTo(c.Context(), all, ref) })
+		if err != nil {
+			return fmt.Errorf("Switching: %w", err) //nolint:staticcheck // another program's words
+		}
+		if !apply {
+			return nil
+		}
+		return h.applyStaged(c.Context())
+	}}
+	f := c.Flags()
+	f.Bool("quiet", false, "no progress")
+	f.BoolVar(&apply, "apply", false, "reboot into it")
+	f.StringVar(&transport, "transport", "registry", "")
+	f.BoolVar(&signed, "enforce-container-sigpolicy", false, "")
+	f.BoolVar(&retain, "retain", false, "no effect here")
+	f.String("soft-reboot", "", "not played")
+	f.Bool("mutate-in-place", false, "not played")
+	f.Bool("no-signature-verification", false, "no effect")
+	f.Bool("experimental-unified-storage", false, "not played")
+	f.Int("progress-fd", 0, "no effect here")
+	for _, hidden := range []string{"mutate-in-place", "no-signature-verification", "experimental-unified-storage", "progress-fd"} {
+		f.Lookup(hidden).Hidden = true
+	}
+	return c
+}
+
+// applyStaged reboots when there is something to reboot into.
+func (h host) applyStaged(ctx context.Context) error {
+	all, err := h.deployments(ctx)
+	if err != nil || len(all) == 0 || !all[0].staged {
+		return err
+	}
+	return reboot(ctx)
+}
+
+// switchTo stages the image, unless the host's specification, the first deployment's image, names it already.
+func (h host) switchTo(ctx context.Context, all []deployment, ref reference) error {
+	if specification(all) == ref.canonical {
+		h.say("Image specification is unchanged.")
+		return nil
+	}
+	return h.stageImage(ctx, all, ref)
+}
+
+// specification is the image of what the next boot takes, bar a queued rollback.
+func specification(all []deployment) string {
+	d := booted(all)
+	if len(all) > 0 && all[0].staged {
+		d = &all[0]
+	}
+	if d == nil || d.reference == "" || d.layered {
+		return ""
+	}
+	r, err := parseReference(d.reference)
+	if err != nil {
+		return ""
+	}
+	return r.canonical
+}
+
+func (h host) stageImage(ctx context.Context, all []deployment, ref reference) error {
+	done, err := puller{host: h}.pull(ctx, ref)
+	var proxy proxyError
+	switch {
+	case errors.As(err, &proxy) && proxy.method == "OpenImage":
+		return fmt.Errorf("Preparing import: Fetching manifest: %w", err) //nolint:staticcheck // another program's words
+	case err != nil:
+		return fmt.Errorf("Pulling: %w", err) //nolint:staticcheck // another program's words
+	}
+	b := booted(all)
+	kernelArguments, err := h.bootcKernelArguments(ctx, b, done.commit)
+	if err != nil {
+		return err
+	}
+	origin := "[origin]\ncontainer-image-reference=" + ref.canonical + "\n"
+	if err := h.stage(ctx, target{commit: done.commit, stateroot: b.stateroot, origin: origin, kernelArguments: kernelArguments}); err != nil {
+		return fmt.Errorf("Staging: %w", err) //nolint:staticcheck // another program's words
+	}
+	h.say("Queued for next boot: %s\n  Version: %s\n  Digest: %s", ref.image, done.version, done.digest)
+	return nil
+}
+
+// bootcKernelArguments takes what the booted image asked for off the booted arguments and adds what the new one asks for.
+func (h host) bootcKernelArguments(ctx context.Context, b *deployment, commit string) ([]string, error) {
+	old, err := h.imageKernelArguments(ctx, b.checksum)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := h.imageKernelArguments(ctx, commit)
+	if err != nil {
+		return nil, err
+	}
+	next := slices.DeleteFunc(slices.Clone(b.kargs), func(k string) bool { return slices.Contains(old, k) && !slices.Contains(wanted, k) })
+	for _, k := range wanted {
+		if !slices.Contains(next, k) {
+			next = append(next, k)
+		}
+	}
+	return next, nil
+}
+
+func newUpgrade(h host) *cobra.Command {
+	var check, apply bool
+	c := &cobra.Command{Use: "upgrade", Aliases: []string{"update"}, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		if err := notPlayed(c, "download-only", "from-downloaded", "tag", "soft-reboot"); err != nil {
+			return err
+		}
+		err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.upgrade(c.Context(), all, check) })
+		if err != nil {
+			return fmt.Errorf("Upgrading: %w", err) //nolint:staticcheck // another program's words
+		}
+		if !apply {
+			return nil
+		}
+		return h.applyStaged(c.Context())
+	}}
+	f := c.Flags()
+	f.Bool("quiet", false, "no progress")
+	f.BoolVar(&check, "check", false, "only look")
+	f.BoolVar(&apply, "apply", false, "reboot into it")
+	f.Bool("download-only", false, "not played")
+	f.Bool("from-downloaded", false, "not played")
+	f.String("tag", "", "not played")
+	f.String("soft-reboot", "", "not played")
+	f.Int("progress-fd", 0, "no effect here")
+	c.MarkFlagsMutuallyExclusive("check", "apply")
+	return c
+}
+
+func (h host) upgrade(ctx context.Context, all []deployment, check bool) error {
+	for _, d := range all {
+		if d.layered && (d.booted || d.staged) {
+			return errors.New("Deployment contains local rpm-ostree modifications; cannot upgrade via bootc. You can run `rpm-ostree reset` to undo the modifications.") //nolint:staticcheck // another program's words
+		}
+	}
+	ref, err := parseReference(specification(all))
+	if err != nil {
+		return errors.New("No image source specified in host specification") //nolint:staticcheck // another program's words
+	}
+	now, err := puller{host: h}.resolve(ctx, ref)
+	if err != nil {
+		return fmt.Errorf("Preparing import: Fetching manifest: %w", err) //nolint:staticcheck // another program's words
+	}
+	switch {
+	case now == booted(all).digest || all[0].digest == now:
+		h.say("No changes in: %s", ref.canonical)
+		return nil
+	case check:
+		h.say("Update available for: %s\n  Digest: %s", ref.image, now)
+		return nil
+	}
+	return h.stageImage(ctx, all, ref)
+}
+
+func newBootcRollback(h host) *cobra.Command {
+	var apply bool
+	c := &cobra.Command{Use: "rollback", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.bootcRollback(c.Context(), all) })
+		if err != nil {
+			return fmt.Errorf("Rolling back: %w", err) //nolint:staticcheck // another program's words
+		}
+		if apply {
+			return reboot(c.Context())
+		}
+		return nil
+	}}
+	c.Flags().BoolVar(&apply, "apply", false, "reboot into it")
+	return c
+}
+
+// bootcRollback swaps the boot order, so that a second call undoes the first. What is staged is discarded.
+func (h host) bootcRollback(ctx context.Context, all []deployment) error {
+	back, queued := rollbackOf(all)
+	if back == nil {
+		return errors.New("No rollback available") //nolint:staticcheck // another program's words
+	}
+	if back.reference == "" {
+		return errors.New("Rollback is not container image based") //nolint:staticcheck // another program's words
+	}
+	if err := h.undeploy(ctx, func(_ []deployment, d deployment) bool { return d.staged }); err != nil {
+		return err
+	}
+	if queued {
+		h.say("notice: Reverting queued rollback state\nNext boot: current deployment")
+		return makeDefault(*booted(all))
+	}
+	h.say("Next boot: rollback deployment")
+	return makeDefault(*back)
+}
+
+// rollbackOf is the one deployment beside the booted and the staged one; queued says that the next boot takes it.
+func rollbackOf(all []deployment) (back *deployment, queued bool) {
+	b := booted(all)
+	for i := range all {
+		if d := &all[i]; !d.booted && !d.staged && b != nil && d.stateroot == b.stateroot {
+			return d, d.index < b.index
+		}
+	}
+	return nil, false
+}

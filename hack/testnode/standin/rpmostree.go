@@ -1,0 +1,160 @@
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// newRPMOSTree is rpm-ostree's command line, as far as rebasing needs it. Source: rpm-ostree(1) and its client's code.
+func newRPMOSTree(h host) *cobra.Command {
+	root := &cobra.Command{Use: "rpm-ostree", Version: "2026.1 (stand-in)"}
+	root.AddCommand(newRebase(h), newRPMStatus(h), newKargs(h), newCleanup(h), newRPMRollback(h))
+	return root
+}
+
+// transaction runs f as rpm-ostree's daemon does: one change at a time, on a booted system.
+func (h host) transaction(ctx context.Context, name string, f func(all []deployment) error) error {
+	if !isBooted() {
+		return errors.New("This command requires an ostree-based system") //nolint:staticcheck // another program's words
+	}
+	unlock, err := lock(false)
+	if errors.Is(err, errLocked) {
+		return fmt.Errorf("Transaction in progress: %s\n You can cancel the current transaction with `rpm-ostree cancel`", name) //nolint:staticcheck // another program's words
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	all, err := h.deployments(ctx)
+	if err != nil {
+		return err
+	}
+	if booted(all) == nil {
+		return errors.New("No deployments found for os") //nolint:staticcheck // another program's words
+	}
+	return f(all)
+}
+
+type rebaseOptions struct {
+	reboot, lockFinalization bool
+	url, description         string
+}
+
+func newRebase(h host) *cobra.Command {
+	var o rebaseOptions
+	c := &cobra.Command{Use: "rebase REFSPEC", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
+		if err := notPlayed(c, "stateroot", "cache-only", "download-only", "disallow-downgrade"); err != nil {
+			return err
+		}
+		if (o.url == "") != (o.description == "") {
+			return errors.New("--custom-origin-url and --custom-origin-description must be given together")
+		}
+		err := h.transaction(c.Context(), "rebase", func(all []deployment) error { return h.rebase(c.Context(), all, args[0], o) })
+		if err != nil || !o.reboot {
+			return err
+		}
+		return reboot(c.Context())
+	}}
+	f := c.Flags()
+	f.Bool("experimental", false, "no effect")
+	f.BoolVarP(&o.reboot, "reboot", "r", false, "reboot afterwards")
+	f.BoolVar(&o.lockFinalization, "lock-finalization", false, "do not finalize at shutdown")
+	f.StringVar(&o.url, "custom-origin-url", "", "")
+	f.StringVar(&o.description, "custom-origin-description", "", "")
+	f.Bool("skip-purge", false, "no effect here")
+	f.Bool("bypass-driver", false, "no effect here: no updates driver")
+	f.String("stateroot", "", "not played")
+	f.Bool("cache-only", false, "not played")
+	f.Bool("download-only", false, "not played")
+	f.Bool("disallow-downgrade", false, "not played")
+	return c
+}
+
+func (h host) rebase(ctx context.Context, all []deployment, spec string, o rebaseOptions) error {
+	ref, err := parseReference(spec)
+	if err != nil {
+		return err
+	}
+	// The first deployment is the one whose origin is changed: a pending one, else the booted one.
+	if first, err := parseReference(all[0].reference); err == nil && first.canonical == ref.canonical {
+		return fmt.Errorf("Old and new refs are equal: %s", ref.canonical) //nolint:staticcheck // another program's words
+	}
+	h.say("Pulling manifest: %s", ref.canonical)
+	done, err := puller{host: h, unprivileged: true}.pull(ctx, ref)
+	var proxy proxyError
+	switch {
+	case errors.As(err, &proxy) && proxy.method == "OpenImage":
+		return fmt.Errorf("Creating importer: failed to invoke method OpenImage: %w", err) //nolint:staticcheck // another program's words
+	case err != nil:
+		return err
+	}
+	origin := "[origin]\ncontainer-image-reference=" + ref.canonical + "\n"
+	if o.url != "" && ref.pinned() {
+		origin += "custom-url=" + o.url + "\ncustom-description=" + o.description + "\n"
+	}
+	b := booted(all)
+	if err := h.stage(ctx, target{commit: done.commit, stateroot: b.stateroot, origin: origin, kernelArguments: b.kargs, locked: o.lockFinalization}); err != nil {
+		return err
+	}
+	h.say("Staging deployment... done\nRun \"systemctl reboot\" to start a reboot")
+	return nil
+}
+
+func newCleanup(h host) *cobra.Command {
+	var pending, rollback, base, metadata bool
+	c := &cobra.Command{Use: "cleanup", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		if !pending && !rollback && !base && !metadata {
+			return errors.New("At least one cleanup option must be specified") //nolint:staticcheck // another program's words
+		}
+		return h.transaction(c.Context(), "cleanup", func([]deployment) error {
+			return h.undeploy(c.Context(), func(all []deployment, d deployment) bool {
+				return !d.pinned && (pending && isPending(all, d) || rollback && isRollback(all, d))
+			})
+		})
+	}}
+	f := c.Flags()
+	f.BoolVarP(&pending, "pending", "p", false, "remove the pending deployment")
+	f.BoolVarP(&rollback, "rollback", "r", false, "remove the rollback deployment")
+	f.BoolVarP(&base, "base", "b", false, "no effect here")
+	f.BoolVarP(&metadata, "repomd", "m", false, "no effect here")
+	return c
+}
+
+func newRPMRollback(h host) *cobra.Command {
+	var again bool
+	c := &cobra.Command{Use: "rollback", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		err := h.transaction(c.Context(), "rollback", h.rollback)
+		if err != nil || !again {
+			return err
+		}
+		return reboot(c.Context())
+	}}
+	c.Flags().BoolVarP(&again, "reboot", "r", false, "reboot afterwards")
+	return c
+}
+
+// rollback makes the deployment after the booted one the first; where there is none, it puts the booted one back on top.
+func (h host) rollback(all []deployment) error {
+	var pending, back *deployment
+	for i := range all {
+		switch {
+		case isPending(all, all[i]) && pending == nil:
+			pending = &all[i]
+		case isRollback(all, all[i]) && back == nil:
+			back = &all[i]
+		}
+	}
+	switch {
+	case pending == nil && back == nil:
+		return errors.New("No rollback deployment found") //nolint:staticcheck // another program's words
+	case pending != nil && pending.staged:
+		return errors.New("Staged deployment (remove with cleanup -p)") //nolint:staticcheck // another program's words
+	case back == nil:
+		back = booted(all)
+	}
+	h.say("Moving '%s.%d' to be first deployment", back.checksum, back.serial)
+	return makeDefault(*back)
+}
