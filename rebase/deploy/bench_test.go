@@ -1,72 +1,239 @@
 package deploy
 
 import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 )
 
-// noise makes files that do not compress.
-func noise(dir string, files, size int) []deploytest.Entry {
-	source := rand.NewChaCha8([32]byte{byte(files)})
-	entries := []deploytest.Entry{{Name: dir + "/"}}
-	for i := range files {
-		body := make([]byte, size)
-		_, _ = source.Read(body) // never fails
-		entries = append(entries, deploytest.Entry{Name: fmt.Sprintf("%s/%d", dir, i), Body: string(body)})
+// The image of the benchmarks: 1 GB, of which 50 MB in the last layer; half of the bytes compress away, as about those of an OS do.
+const (
+	benchFile        = 50 << 10
+	benchBaseLayers  = 19
+	benchFilesALayer = 1000
+)
+
+// diskLayer is a gzip layer that is kept on disk, because the image must not count as memory.
+func diskLayer(b *testing.B, number int) v1.Layer {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "layer.tar.gz")
+	f, err := os.Create(path)
+	require.NoError(b, err)
+	z := gzip.NewWriter(f)
+	w := tar.NewWriter(z)
+	random := rand.NewChaCha8([32]byte{byte(number)})
+	body := make([]byte, benchFile)
+	for i := range benchFilesALayer {
+		_, _ = random.Read(body[:benchFile/2]) // never fails
+		name := fmt.Sprintf("usr/share/layer-%d/%d/%d", number, i/50, i)
+		if i%50 == 0 {
+			require.NoError(b, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: filepath.Dir(name) + "/", Mode: 0o755}))
+		}
+		require.NoError(b, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: benchFile}))
+		_, err := w.Write(body)
+		require.NoError(b, err)
 	}
-	return entries
+	require.NoError(b, errors.Join(w.Close(), z.Close(), f.Close()))
+	layer, err := tarball.LayerFromFile(path, tarball.WithMediaType(types.OCILayer))
+	require.NoError(b, err)
+	return layer
 }
 
-// BenchmarkImportOfTheMissingLayer imports an image of 210 MB of which 200 MB are in the repository already, beside what reading the
-// missing layer and writing its files takes at best.
-func BenchmarkImportOfTheMissingLayer(b *testing.B) {
+type benchImage struct {
+	source  string // oci:DIR
+	missing v1.Layer
+	layers  []v1.Layer
+}
+
+func newBenchImage(b *testing.B) benchImage {
+	b.Helper()
 	if os.Getuid() != 0 {
 		b.Skip("root is needed: a bare ostree repository keeps owners")
 	}
-	base := deploytest.Layer(b, append(deploytest.Base("1"), noise("usr/base", 4000, 50<<10)...)...)
-	missing := noise("usr/missing", 200, 50<<10)
-	src := deploytest.WriteOCI(b, deploytest.Image(b, deploytest.Options{}, base, deploytest.Layer(b, missing...)))
+	layers := make([]v1.Layer, benchBaseLayers+1)
+	var both sync.WaitGroup
+	for half := range 2 {
+		both.Go(func() {
+			for i := half; i < len(layers); i += 2 {
+				layers[i] = diskLayer(b, i)
+			}
+		})
+	}
+	both.Wait()
+	last := layers[len(layers)-1]
+	layers = append([]v1.Layer{deploytest.Layer(b, deploytest.Base("1")...)}, layers...)
+	return benchImage{source: deploytest.WriteOCI(b, deploytest.Image(b, deploytest.Options{}, layers...)), missing: last, layers: layers}
+}
+
+func newBenchRepo(b *testing.B) repository {
+	b.Helper()
+	repo := filepath.Join(b.TempDir(), "repo")
+	_, err := runOSTree(b.Context(), "init", "--repo="+repo, "--mode=bare")
+	require.NoError(b, err)
+	return repository{path: repo}
+}
+
+// forget drops everything but the layers that keep says.
+func forget(b *testing.B, r repository, keep map[string]bool) {
+	b.Helper()
+	refs, err := r.refs(b.Context())
+	require.NoError(b, err)
+	for ref := range refs {
+		if !keep[ref] && ref != "" {
+			_, err := r.ostree(b.Context(), "refs", "--delete", ref)
+			require.NoError(b, err)
+		}
+	}
+	_, err = r.ostree(b.Context(), "prune", "--refs-only", "--depth=0")
+	require.NoError(b, err)
+	syncDisk(b, r.path)
+}
+
+func syncDisk(b *testing.B, dir string) {
+	b.Helper()
+	d, err := os.Open(dir)
+	require.NoError(b, err)
+	require.NoError(b, errors.Join(unix.Syncfs(int(d.Fd())), d.Close()))
+}
+
+// unpack is the least that reading and writing a layer takes: unpack its files and get them onto the disk, without any check.
+func unpack(b *testing.B, layer v1.Layer, dir string) {
+	b.Helper()
+	in, err := layer.Uncompressed()
+	require.NoError(b, err)
+	r := tar.NewReader(in)
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(b, err)
+		path := filepath.Join(dir, h.Name)
+		if h.Typeflag == tar.TypeDir {
+			require.NoError(b, os.MkdirAll(path, fs.FileMode(0o755)))
+			continue
+		}
+		f, err := os.Create(path)
+		require.NoError(b, err)
+		_, err = io.Copy(f, r)
+		require.NoError(b, errors.Join(err, f.Close()))
+	}
+	require.NoError(b, in.Close())
+	syncDisk(b, dir)
+}
+
+// BenchmarkImportOfTheMissingLayer imports an image of 1 GB of which 95 % are in the repository already, beside what unpacking the
+// missing layer takes at least.
+func BenchmarkImportOfTheMissingLayer(b *testing.B) {
+	img := newBenchImage(b)
+	keep := map[string]bool{}
+	for _, l := range img.layers[:len(img.layers)-1] {
+		keep[layerRef(mustDigest(b, l))] = true
+	}
 	b.Run("import", func(b *testing.B) {
-		repo := filepath.Join(b.TempDir(), "repo")
-		_, err := runOSTree(b.Context(), "init", "--repo="+repo, "--mode=bare")
-		require.NoError(b, err)
-		r := repository{path: repo}
-		_, err = Import(b.Context(), repo, src, ImportOptions{})
-		require.NoError(b, err)
-		refs, err := r.refs(b.Context())
+		r := newBenchRepo(b)
+		_, err := Import(b.Context(), r.path, img.source, ImportOptions{})
 		require.NoError(b, err)
 		for b.Loop() {
 			b.StopTimer()
-			for ref := range refs {
-				if ref != layerRef(mustDigest(b, base)) {
-					_, err := r.ostree(b.Context(), "refs", "--delete", ref)
-					require.NoError(b, err)
-				}
-			}
-			_, err = r.ostree(b.Context(), "prune", "--refs-only", "--depth=0")
-			require.NoError(b, err)
+			forget(b, r, keep)
 			b.StartTimer()
-			done, err := Import(b.Context(), repo, src, ImportOptions{})
+			done, err := Import(b.Context(), r.path, img.source, ImportOptions{})
 			require.NoError(b, err)
 			require.Equal(b, 1, done.LayersFetched)
 		}
 	})
-	b.Run("read and write", func(b *testing.B) {
-		dir := b.TempDir()
+	b.Run("unpack", func(b *testing.B) {
 		for b.Loop() {
-			for _, e := range missing[1:] {
-				require.NoError(b, os.WriteFile(filepath.Join(dir, filepath.Base(e.Name)), []byte(e.Body), fs.FileMode(0o644)))
-			}
-			_, err := runProgram(b.Context(), "sync", "-f", dir)
-			require.NoError(b, err)
+			b.StopTimer()
+			dir := b.TempDir()
+			b.StartTimer()
+			unpack(b, img.missing, dir)
 		}
 	})
+}
+
+// BenchmarkFullPull imports the whole image from a registry into an empty repository, beside skopeo copy to a directory and a commit of each
+// layer with the ostree program; and gives the most memory that the import took, with the benchmark's own.
+func BenchmarkFullPull(b *testing.B) {
+	for _, program := range []string{"skopeo", "ostree"} {
+		if _, err := exec.LookPath(program); err != nil {
+			b.Skip(err)
+		}
+	}
+	img := newBenchImage(b)
+	b.Run("import", func(b *testing.B) {
+		peak := 0.0
+		for b.Loop() {
+			b.StopTimer()
+			r := newBenchRepo(b)
+			syncDisk(b, r.path)
+			require.NoError(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak counts anew. Source: proc(5)
+			b.StartTimer()
+			_, err := Import(b.Context(), r.path, img.source, ImportOptions{})
+			require.NoError(b, err)
+			b.StopTimer()
+			peak = max(peak, peakMemory(b))
+			require.NoError(b, os.RemoveAll(r.path))
+			b.StartTimer()
+		}
+		b.ReportMetric(peak, "MiB")
+	})
+	b.Run("skopeo-ostree", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			r := newBenchRepo(b)
+			dir := filepath.Join(b.TempDir(), "dir")
+			syncDisk(b, r.path)
+			b.StartTimer()
+			pullWithPrograms(b, img, r, dir)
+			b.StopTimer()
+			require.NoError(b, errors.Join(os.RemoveAll(r.path), os.RemoveAll(dir)))
+			b.StartTimer()
+		}
+	})
+}
+
+func pullWithPrograms(b *testing.B, img benchImage, r repository, dir string) {
+	b.Helper()
+	_, err := runProgram(b.Context(), "skopeo", "copy", "--insecure-policy", img.source, "dir:"+dir)
+	require.NoError(b, err)
+	args := []string{"commit", "--branch=image", "--tar-autocreate-parents", "--no-bindings"}
+	for _, l := range img.layers {
+		args = append(args, "--tree=tar="+filepath.Join(dir, mustDigest(b, l).Encoded()))
+	}
+	_, err = r.ostree(context.WithoutCancel(b.Context()), args...)
+	require.NoError(b, err)
+}
+
+// peakMemory is what this process had at most in memory, in MiB.
+func peakMemory(b *testing.B) float64 {
+	b.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	require.NoError(b, err)
+	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
+	require.NotNil(b, m)
+	kib, err := strconv.ParseFloat(string(m[1]), 64)
+	require.NoError(b, err)
+	return kib / 1024
 }

@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"syscall"
 
 	"github.com/containers/image/v5/docker"
 	"github.com/docker/distribution/registry/api/errcode"
 
+	"dayone.dev/dayone/rebase/deploy/bare"
 	"dayone.dev/dayone/rebase/deploy/layertar"
 )
 
@@ -29,12 +31,18 @@ func classify(op string, err error) error {
 		f.Class, f.Next = ClassUntrusted, "put the registry's CA into /etc/containers/certs.d/HOST:PORT/ca.crt"
 	case errors.Is(err, layertar.ErrEncapsulated):
 		f.Class, f.Next = ClassHostile, "use the rpm-ostree or bootc deployer for this image, or rebuild it from files"
-	case errors.Is(err, layertar.ErrHostile):
+	case isDiskFull(err):
+		f.Class, f.Next = ClassDiskFull, "free space on the file system of /sysroot"
+	case errors.Is(err, layertar.ErrHostile), errors.Is(err, bare.ErrEntry):
 		f.Class, f.Next = ClassHostile, "rebuild the image without that entry"
 	default:
 		f.Class, f.Next = classifyHTTP(err)
 	}
 	return f
+}
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 func isExpired(err error) bool {

@@ -9,18 +9,16 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/containers/image/v5/types"
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
-)
 
-// maxMetadata bounds one string handed to ostree on its command line. Source: Linux, MAX_ARG_STRLEN (128 KiB), less the key.
-const maxMetadata = 120 << 10
+	"dayone.dev/dayone/rebase/deploy/bare"
+)
 
 // expansion guesses how much larger than its blob a layer becomes in the repository; OS layers compress to 35–50 %.
 const expansion = 3
-
-const mergePrefix = "dayone-merge-"
 
 // present finds an image that was imported before. Only a digest in the name tells that the content is still the same; the ref is
 // written last, so it proves that all is there.
@@ -59,76 +57,78 @@ func (r repository) describe(ctx context.Context, commit string) (Imported, erro
 	return done, nil
 }
 
-// commitImage overlays the layers and commits the result under ref.
-func (r repository) commitImage(ctx context.Context, f *fetched, ref string, o ImportOptions) (commit string, err error) {
-	if err := r.removeLeftovers(); err != nil {
-		return "", err
-	}
-	work, err := os.MkdirTemp(filepath.Join(r.path, "tmp"), mergePrefix) // below the repository: hard links need one file system
+// commitImage overlays the layers' trees and commits the result under ref. Only directories are read and written.
+func (r repository) commitImage(ctx context.Context, objects *bare.Repository, f *fetched, ref string, o ImportOptions) (commit string, err error) {
+	tree, err := r.overlay(objects, f.layers)
 	if err != nil {
-		return "", fmt.Errorf("make directory for the image's tree: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	tree := filepath.Join(work, "tree")
-	if err := r.mergeAll(ctx, f, work, tree); err != nil {
 		return "", classify("merge layers", err)
 	}
-	kernel, err := hasKernel(tree)
+	kernel, err := tree.Kernel()
 	if err != nil {
 		return "", err
 	}
-	if !kernel && !o.AllowUnbootable {
+	if kernel == "" && !o.AllowUnbootable {
 		return "", &Fault{Class: ClassNoKernel, Op: "check image", Err: errors.New("it has no usr/lib/modules/VERSION/vmlinuz"),
 			Next: "build it from a bootable OS image and keep its kernel"}
 	}
-	args := []string{"commit", "--branch=" + ref, "--parent=none", "--no-bindings", "--tree=dir=" + tree, "--link-checkout-speedup",
-		"--timestamp=@" + fmt.Sprint(created(f)), "--add-metadata-string=" + metaManifestDigest + "=" + f.manifestDigest.String()}
-	if kernel {
-		args = append(args, "--bootable")
-	}
-	for key, value := range map[string]string{metaManifest: string(f.manifestRaw), metaConfig: string(f.configRaw), "version": f.config.Config.Labels["version"]} {
-		if len(value) > maxMetadata {
-			o.log().WithField("key", key).Warn("image metadata is too long for the commit, left out")
-		} else if value != "" {
-			args = append(args, "--add-metadata-string="+key+"="+value)
+	c := bare.Commit{Bootable: kernel != "", Timestamp: created(f), Metadata: map[string]string{metaManifestDigest: f.manifestDigest.String(),
+		metaManifest: string(f.manifestRaw), metaConfig: string(f.configRaw)}}
+	for key, value := range map[string]string{"version": f.config.Config.Labels["version"], "ostree.linux": kernel} {
+		if value != "" {
+			c.Metadata[key] = value
 		}
 	}
-	return r.ostree(ctx, args...)
+	tx, err := objects.Begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, tx.Close()) }()
+	sum, err := tree.Commit(tx, c)
+	if err != nil {
+		return "", classify("commit image", err)
+	}
+	if err := tx.Install(map[string]bare.Checksum{ref: sum}); err != nil {
+		return "", classify("commit image", err)
+	}
+	return sum.String(), nil
+}
+
+func (r repository) overlay(objects *bare.Repository, layers []types.BlobInfo) (*bare.Tree, error) {
+	if len(layers) == 0 {
+		return nil, errors.New("image has no layers")
+	}
+	tree := bare.NewImage()
+	for _, l := range layers {
+		name, err := r.resolve(layerRef(l.Digest))
+		if err != nil {
+			return nil, err
+		}
+		sum, err := bare.ParseChecksum(name)
+		if err != nil {
+			return nil, err
+		}
+		c, err := objects.Commit(sum)
+		if err != nil {
+			return nil, err
+		}
+		if err := tree.Overlay(objects.Tree(c), c.IsPlainLayer()); err != nil {
+			return nil, err
+		}
+	}
+	return tree, nil
 }
 
 // created makes the commit the same on every node.
-func created(f *fetched) int64 {
+func created(f *fetched) uint64 {
 	if f.config.Created == nil || f.config.Created.Unix() < 0 {
 		return 0
 	}
-	return f.config.Created.Unix()
-}
-
-func (r repository) mergeAll(ctx context.Context, f *fetched, work, tree string) error {
-	if len(f.layers) == 0 {
-		return errors.New("image has no layers")
-	}
-	if err := os.Mkdir(tree, 0o755); err != nil {
-		return err
-	}
-	for _, l := range f.layers {
-		upper := filepath.Join(work, "layer")
-		if _, err := r.ostree(ctx, "checkout", "-H", layerRef(l.Digest), upper); err != nil {
-			return err
-		}
-		if err := mergeLayer(tree, upper); err != nil {
-			return err
-		}
-		if err := os.RemoveAll(upper); err != nil {
-			return err
-		}
-	}
-	return nil
+	return uint64(f.config.Created.Unix())
 }
 
 // removeLeftovers clears what a killed import left; the lock makes sure that it is nobody's.
 func (r repository) removeLeftovers() error {
-	old, err := filepath.Glob(filepath.Join(r.path, "tmp", mergePrefix+"*"))
+	old, err := filepath.Glob(filepath.Join(r.path, "tmp", bare.StagingPrefix+"*"))
 	if err != nil {
 		return fmt.Errorf("look for leftovers: %w", err)
 	}
@@ -138,14 +138,6 @@ func (r repository) removeLeftovers() error {
 		}
 	}
 	return nil
-}
-
-func hasKernel(tree string) (bool, error) {
-	kernels, err := filepath.Glob(filepath.Join(tree, "usr/lib/modules/*/vmlinuz"))
-	if err != nil {
-		return false, fmt.Errorf("look for the kernel: %w", err)
-	}
-	return len(kernels) > 0, nil
 }
 
 // checkSpace refuses an import that would fill the disk.

@@ -11,11 +11,13 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/errgroup"
+
+	"dayone.dev/dayone/rebase/deploy/bare"
 )
 
 // Defaults of ImportOptions.
 const (
-	// DefaultParallelLayers is bounded by what two `ostree commit` processes do to two cores.
+	// DefaultParallelLayers: each layer keeps one core with unpacking and another with storing busy.
 	DefaultParallelLayers = 2
 	// DefaultStallTimeout: a registry that sends not one byte of a layer for so long counts as unreachable.
 	DefaultStallTimeout = 2 * time.Minute
@@ -177,7 +179,14 @@ func importFrom(ctx context.Context, r repository, c candidate, name string, o I
 	if err := r.checkSpace(f, missing); err != nil {
 		return Imported{}, err
 	}
-	if err := importLayers(ctx, r, f, missing, o); err != nil {
+	if err := r.removeLeftovers(); err != nil {
+		return Imported{}, err
+	}
+	objects, err := bare.Open(r.path)
+	if err != nil {
+		return Imported{}, &Fault{Class: ClassNotOSTree, Op: "open ostree repository", Err: err, Next: "check that this is an ostree host"}
+	}
+	if err := importLayers(ctx, r, objects, f, missing, o); err != nil {
 		return Imported{}, err
 	}
 	for _, i := range missing {
@@ -185,19 +194,19 @@ func importFrom(ctx context.Context, r repository, c candidate, name string, o I
 	}
 	done.LayersFetched, done.LayersPresent = len(missing), len(f.layers)-len(missing)
 	done.Ref = imageRef(name)
-	if done.Commit, err = r.commitImage(ctx, f, done.Ref, o); err != nil {
+	if done.Commit, err = r.commitImage(ctx, objects, f, done.Ref, o); err != nil {
 		return Imported{}, err
 	}
 	return done, nil
 }
 
-func importLayers(ctx context.Context, r repository, f *fetched, missing []int, o ImportOptions) error {
+func importLayers(ctx context.Context, r repository, objects *bare.Repository, f *fetched, missing []int, o ImportOptions) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(o.parallel(f.source.HasThreadSafeGetBlob()))
 	for _, i := range missing {
 		group.Go(func() error {
 			start := time.Now()
-			stats, err := r.importLayer(ctx, f.source, f.layers[i], f.config.RootFS.DiffIDs[i], o)
+			stats, err := r.importLayer(ctx, objects, f.source, layerSource{f.layers[i], f.config.RootFS.DiffIDs[i]}, o)
 			if err != nil {
 				return classify(fmt.Sprintf("fetch layer %d of %d, %s", i+1, len(f.layers), f.layers[i].Digest), err)
 			}

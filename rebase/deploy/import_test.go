@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/rebase/deploy/bare"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 )
 
@@ -102,7 +103,7 @@ func TestImportAppliesLayersAsTheOCISpecificationSays(t *testing.T) {
 		assert.NotContains(t, got, path)
 	}
 	assert.Equal(t, "hard", run(t, "ostree", "cat", "--repo="+repo, done.Commit, "/usr/etc/hard"))
-	leftovers, err := filepath.Glob(filepath.Join(repo, "tmp", mergePrefix+"*"))
+	leftovers, err := filepath.Glob(filepath.Join(repo, "tmp", bare.StagingPrefix+"*"))
 	require.NoError(t, err)
 	assert.Empty(t, leftovers)
 }
@@ -117,7 +118,7 @@ func TestImportRefusesHostileLayersAndLeavesNoRef(t *testing.T) {
 		"a hard link to what is dropped":         {deploytest.Entry{Name: "usr/x", Link: "run/secret", Type: tar.TypeLink}, ClassHostile},
 		"a file in place of the root":            {deploytest.Entry{Name: ".", Body: "x"}, ClassHostile},
 		"an ostree repository":                   {deploytest.Entry{Name: "sysroot/ostree/repo/objects/00/ab.file", Body: "x"}, ClassHostile},
-		"a hard link to a file that is no-where": {deploytest.Entry{Name: "usr/x", Link: "usr/none", Type: tar.TypeLink}, ClassInternal},
+		"a hard link to a file that is no-where": {deploytest.Entry{Name: "usr/x", Link: "usr/none", Type: tar.TypeLink}, ClassHostile},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := newRepo(t)

@@ -2,57 +2,68 @@ package deploy
 
 import (
 	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"syscall"
 	"time"
 
 	"github.com/containers/image/v5/pkg/blobinfocache/none"
 	"github.com/containers/image/v5/types"
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 
+	"dayone.dev/dayone/rebase/deploy/bare"
 	"dayone.dev/dayone/rebase/deploy/layertar"
 )
 
 var errStalled = errors.New("the registry stopped sending")
 
-// importLayer streams one layer from the registry into a commit. `ostree commit` gets the end of its input only after both digests
-// (of the blob and of its uncompressed content) have been verified; before that it is killed, and no ref is written.
-func (r repository) importLayer(ctx context.Context, src types.ImageSource, layer types.BlobInfo, diffID digest.Digest, o ImportOptions) (stats layertar.Stats, err error) {
+// importLayer streams one layer from the registry into the repository. Its objects are kept aside until both digests (of the blob
+// and of its uncompressed content) have been verified; before that nothing of it is seen.
+func (r repository) importLayer(ctx context.Context, objects *bare.Repository, src types.ImageSource, layer layerSource, o ImportOptions) (stats layertar.Stats, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	blob, _, err := src.GetBlob(ctx, layer, none.NoCache)
+	blob, _, err := src.GetBlob(ctx, layer.info, none.NoCache)
 	if err != nil {
 		return stats, err
 	}
 	defer func() { err = errors.Join(err, blob.Close()) }()
-	in := newVerifiedBlob(newStallReader(blob, o.stallTimeout(), cancel), layer, diffID)
+	in := newVerifiedBlob(newStallReader(blob, o.stallTimeout(), cancel), layer.info, layer.diffID)
 	plain, err := in.decompress()
 	if err != nil {
 		return stats, in.explain(err)
 	}
-	c, err := r.startCommit(ctx, layerRef(layer.Digest))
+	tx, err := objects.Begin(ctx)
 	if err != nil {
 		return stats, err
 	}
-	out := bufio.NewWriterSize(c.stdin, 1<<20)
-	stats, err = layertar.Rewrite(out, plain, in.verify)
+	defer func() { err = errors.Join(err, tx.Close()) }()
+	ahead := newReadAhead(plain)
+	tree := bare.NewLayer(tx)
+	stats, err = layertar.Read(ahead, tree.Add)
+	ahead.stop()
 	if err == nil {
-		err = out.Flush()
+		err = in.verify()
 	}
-	if err != nil && !errors.Is(err, syscall.EPIPE) {
-		c.kill()
+	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return stats, cause
 		}
 		return stats, in.explain(err)
 	}
-	return stats, c.finish() // after EPIPE it tells why ostree went away
+	commit, err := tree.Write()
+	if err != nil {
+		return stats, err
+	}
+	return stats, tx.Install(map[string]bare.Checksum{layerRef(layer.info.Digest): commit})
+}
+
+// layerSource is a layer as the manifest and the configuration name it.
+type layerSource struct {
+	info   types.BlobInfo
+	diffID digest.Digest
 }
 
 func (o ImportOptions) stallTimeout() time.Duration {
@@ -130,7 +141,7 @@ func (v *verifiedBlob) sizes() string {
 // explain finds out whether an error of unpacking comes from damaged bytes: then that is what to say.
 func (v *verifiedBlob) explain(err error) error {
 	var known *Fault
-	if errors.As(err, &known) || errors.Is(err, layertar.ErrHostile) || errors.Is(err, layertar.ErrEncapsulated) || isNetwork(err) {
+	if errors.As(err, &known) || errors.Is(err, layertar.ErrHostile) || errors.Is(err, bare.ErrEntry) || isDiskFull(err) || errors.Is(err, layertar.ErrEncapsulated) || isNetwork(err) {
 		return err
 	}
 	if _, drainErr := io.Copy(io.Discard, v.raw); drainErr != nil {
@@ -161,11 +172,4 @@ func (s *stallReader) Read(p []byte) (int, error) {
 	n, err := s.in.Read(p)
 	s.timer.Stop()
 	return n, err
-}
-
-// commitProcess is a running `ostree commit` that reads a tar archive.
-type commitProcess struct {
-	stdin  *os.File
-	finish func() error
-	kill   func()
 }

@@ -29,7 +29,7 @@ const (
 	metaConfig         = "ostree.container.image-config"
 )
 
-// repository is an ostree repository, worked on with the ostree program: its library would need cgo.
+// repository is an ostree repository, worked on with the ostree program (its library would need cgo) beside what package bare does.
 type repository struct{ path string }
 
 // layerRef names the commit of one layer.
@@ -118,39 +118,6 @@ func tail(s string, n int) string {
 		return "…" + s[len(s)-n:]
 	}
 	return s
-}
-
-// startCommit starts a commit of a tar archive that is written to its standard input.
-func (r repository) startCommit(ctx context.Context, ref string) (*commitProcess, error) {
-	in, out, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("make pipe: %w", err)
-	}
-	var errs bytes.Buffer
-	args := []string{"commit", "--repo=" + r.path, "--branch=" + ref, "--parent=none", "--no-bindings", "--tar-autocreate-parents",
-		"--timestamp=@0", "--tree=tar=/proc/self/fd/0"}
-	cmd := exec.CommandContext(ctx, "ostree", args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // in plain C libarchive refuses names that are not ASCII
-	cmd.Stdin, cmd.Stderr = in, &errs
-	if err := cmd.Start(); err != nil {
-		return nil, errors.Join(ostreeFault(args, "", err), in.Close(), out.Close())
-	}
-	closeErr := in.Close() // the child has its own
-	return &commitProcess{
-		stdin: out,
-		finish: func() error {
-			pipeErr := out.Close()
-			if err := cmd.Wait(); err != nil {
-				return ostreeFault(args, errs.String(), err)
-			}
-			return errors.Join(closeErr, pipeErr)
-		},
-		kill: func() { // first kill, then let go of the pipe: ostree must not take the stop for the end of the archive
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-			_ = out.Close()
-		},
-	}, nil
 }
 
 // refs lists all names in the repository.

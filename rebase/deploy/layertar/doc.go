@@ -1,4 +1,4 @@
-// Package layertar turns the tar stream of an OCI image layer into the one that `ostree commit --tree=tar` accepts.
+// Package layertar reads the entries of an OCI image layer that have a place in an OS image.
 //
-//	layer (etc/…, devices, run/…) → Rewrite → usr/etc/…, no devices, no run-time directories → ostree commit
+//	layer (etc/…, devices, run/…) → Read → usr/etc/…, no devices, no run-time directories
 package layertar

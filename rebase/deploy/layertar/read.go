@@ -24,25 +24,31 @@ var ErrHostile = errors.New("layer holds an entry that is not allowed")
 // only rpm-ostree and bootc can read those.
 var ErrEncapsulated = errors.New("layer carries an ostree repository, not files")
 
-// Stats says what Rewrite left out.
+// capability is the extended attribute of file capabilities; without it programs such as newuidmap fail on the node.
+// xattrRecord starts the names of extended attributes in archives. Source: capabilities(7); GNU tar, bsdtar and libarchive alike.
+const (
+	xattrRecord = "SCHILY.xattr."
+	capability  = xattrRecord + "security.capability"
+)
+
+// Stats says what Read left out.
 type Stats struct {
-	Entries int            // entries written
-	Dropped map[string]int // entries left out, by reason
+	Entries int            // entries given
+	Dropped map[string]int // entries and extended attributes left out, by reason
 }
 
-// Rewrite copies the tar archive src to dst entry by entry, in constant memory:
+// Read gives each of the tar archive src, in constant memory, those entries that an OS image keeps:
 //
 //   - etc becomes usr/etc, also in the targets of hard links and in whiteouts (`ostree admin deploy` makes /etc from usr/etc);
 //   - what is below run, tmp, proc, sys, dev and var is dropped: the first five are mounted over, and /var belongs to the node;
 //   - devices, fifos and sockets are dropped, ostree cannot hold them;
-//   - extended attributes, names of owners and times are dropped, as ostree-ext does;
+//   - names of owners, times and extended attributes are dropped, but for file capabilities (SELinux labels are the host policy's);
 //   - "..", hard links to something dropped and unknown types refuse the layer with ErrHostile.
 //
-// verify is called after src is read to its end and before the end of the archive is written, so that the reader of dst never
-// sees a complete archive when verify fails.
-func Rewrite(dst io.Writer, src io.Reader, verify func() error) (Stats, error) {
+// src is read to its end, padding included, because that counts for digests.
+func Read(src io.Reader, each func(h *tar.Header, content io.Reader) error) (Stats, error) {
 	s := Stats{Dropped: map[string]int{}}
-	tr, tw := tar.NewReader(src), tar.NewWriter(dst)
+	tr := tar.NewReader(src)
 	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
@@ -58,23 +64,13 @@ func Rewrite(dst io.Writer, src io.Reader, verify func() error) (Stats, error) {
 		if !keep {
 			continue
 		}
-		if err := tw.WriteHeader(h); err != nil {
-			return s, fmt.Errorf("write archive entry %q: %w", h.Name, err)
-		}
-		if _, err := io.Copy(tw, tr); err != nil {
-			return s, fmt.Errorf("copy archive entry %q: %w", h.Name, err)
+		if err := each(h, tr); err != nil {
+			return s, err
 		}
 		s.Entries++
 	}
-	// What follows the archive's end (padding) counts for the digests.
 	if _, err := io.Copy(io.Discard, src); err != nil {
 		return s, fmt.Errorf("read layer to its end: %w", err)
-	}
-	if err := verify(); err != nil {
-		return s, err
-	}
-	if err := tw.Close(); err != nil {
-		return s, fmt.Errorf("end archive: %w", err)
 	}
 	return s, nil
 }
@@ -92,6 +88,7 @@ func rewriteHeader(h *tar.Header, dropped map[string]int) (keep bool, err error)
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse:
 		clean.Typeflag = tar.TypeReg
+		clean.PAXRecords = keptRecords(h.PAXRecords, dropped)
 	case tar.TypeDir:
 		if name == "" {
 			clean.Name = "."
@@ -121,6 +118,19 @@ func rewriteHeader(h *tar.Header, dropped map[string]int) (keep bool, err error)
 	}
 	*h = clean
 	return true, nil
+}
+
+// keptRecords gives the file's capabilities and counts its other extended attributes.
+func keptRecords(records map[string]string, dropped map[string]int) map[string]string {
+	var kept map[string]string
+	for key, value := range records {
+		if key == capability {
+			kept = map[string]string{key: value}
+		} else if name, ok := strings.CutPrefix(key, xattrRecord); ok {
+			dropped["extended attribute "+name]++
+		}
+	}
+	return kept
 }
 
 // imagePath gives the path below the image's root, without a leading slash, with etc moved to usr/etc; "" is the root itself.
