@@ -2,12 +2,10 @@ package build
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"path"
-	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -19,11 +17,8 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// History texts of the layers that this program makes itself.
-const (
-	createdByConfig = "dayone: rendered config"
-	trustTarget     = "/etc/pki/ca-trust/source/anchors/dayone-additional-trust-bundle.pem"
-)
+// createdByConfig is the history text of the layer that this program makes itself.
+const createdByConfig = "dayone: rendered config"
 
 // make builds the image with the engine that fits and pushes it under its tag.
 func (w *work) make(ctx context.Context) (*appendengine.Pushed, error) {
@@ -243,27 +238,11 @@ func (w *work) job(configs *appendengine.Pushed) (ContainerJob, error) {
 		Registry: w.r.Registry, Options: w.r.Options, Progress: w.b.o.Progress,
 	}
 	if len(w.r.TrustBundle) > 0 {
-		file, err := w.trustFile()
+		mounts, err := w.trust()
 		if err != nil {
 			return ContainerJob{}, err
 		}
-		job.Options.Mounts = append(job.Options.Mounts, Mount{Source: file, Target: trustTarget})
+		job.Options.Mounts = append(slices.Clone(job.Options.Mounts), mounts...)
 	}
 	return job, nil
-}
-
-// trustFile puts the bundle where RUN can have it mounted.
-func (w *work) trustFile() (string, error) {
-	if w.b.o.StateDir == "" {
-		return "", &Failure{Class: ClassInfrastructure, Step: "containerfile", Message: "a trust bundle needs a state directory", Next: "give one"}
-	}
-	dir := filepath.Join(w.b.o.StateDir, "trust")
-	file := filepath.Join(dir, hash(w.r.TrustBundle)+".pem")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("write trust bundle: %w", err)
-	}
-	if err := os.WriteFile(file, w.r.TrustBundle, 0o644); err != nil {
-		return "", fmt.Errorf("write trust bundle: %w", err)
-	}
-	return file, nil
 }

@@ -24,8 +24,8 @@ type Layer func(ctx context.Context) (io.ReadCloser, error)
 const (
 	whiteoutPrefix = ".wh."
 	whiteoutOpaque = ".wh..wh..opq"
-	// maxContent is the largest file that is kept, in bytes: units and account files are far smaller.
-	maxContent = 256 << 10
+	// maxContent is the largest file that is kept, in bytes: a host's bundle of authorities has about 250 KiB, all others far less.
+	maxContent = 1 << 20
 	// objects is where an image made from an ostree commit keeps file contents; its files are hard links to these.
 	objects = "/sysroot/ostree/repo/objects/"
 )

@@ -23,6 +23,8 @@ type tracker struct {
 	steps   []build.Step
 	hits    int
 	excerpt []string
+	// generated means that the instruction at work is not the user's.
+	generated bool
 }
 
 func newTracker(job build.ContainerJob) *tracker {
@@ -58,7 +60,8 @@ func (t *tracker) take(m message) {
 		t.end()
 		line := 0
 		if t.stage >= 0 && t.stage < len(t.file.Stages) && t.next < len(t.file.Stages[t.stage].Instructions) {
-			line = t.userLine(t.file.Stages[t.stage].Instructions[t.next].Line)
+			composed := t.file.Stages[t.stage].Instructions[t.next].Line
+			line, t.generated = t.userLine(composed), composed <= t.job.Skip
 		}
 		t.next++
 		t.step(m.Text, line, t.next+1)
@@ -165,6 +168,9 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 		f.Class, f.Next = build.ClassUser, "this build is offline: take the download out of this instruction, or build with network"
 	case inRun && unreachable.MatchString(excerpt):
 		f.Class, f.Next = build.ClassTransient, "the command could not reach a server: check network, proxy and mirrors of this host"
+	case inRun && t.generated:
+		f.Class = build.ClassUser
+		f.Next = "this instruction was made from the MachineConfigs' extensions and kernelType: take out what the extensions image has not got, or give the extensions image that belongs to the base"
 	case inRun:
 		f.Class, f.Next = build.ClassUser, "mend this instruction; its last output lines are in the excerpt"
 	case c.Phase == phaseStorage:

@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +47,12 @@ type Base struct {
 	// Layers adds this many layers of LayerSize random bytes each.
 	Layers    int
 	LayerSize int
+	// Programs are scripts in /usr/bin, in a layer of their own.
+	Programs map[string]string
+	// Files are files by path, in a layer of their own.
+	Files map[string]string
+	// Links are symbolic links' texts by path, in the same layer.
+	Links map[string]string
 	// Repository; default os/base.
 	Repository string
 }
@@ -73,7 +82,7 @@ func Need(t testing.TB, root bool, programs ...string) {
 // applets that the base's commands are; busybox looks at its name.
 func applets() []string {
 	return []string{"sh", "ls", "cat", "echo", "id", "mkdir", "touch", "cp", "rm", "sleep", "env", "mount", "test", "find", "ln", "date", "grep",
-		"head", "dd", "true", "false", "seq", "yes", "stat", "readlink", "wget", "printf", "chmod", "chown", "ps", "kill"}
+		"head", "dd", "true", "false", "seq", "yes", "stat", "readlink", "wget", "printf", "mv", "chmod", "chown", "ps", "kill"}
 }
 
 // Push makes the image and pushes it. The reference is by digest.
@@ -109,6 +118,9 @@ func (b Base) image(t testing.TB) v1.Image {
 		require.NoError(t, err)
 	}
 	add(rootLayer(t), "root")
+	if len(b.Programs)+len(b.Files)+len(b.Links) > 0 {
+		add(b.filesLayer(t), "files")
+	}
 	for i := range b.Layers {
 		add(fillLayer(t, i, b.LayerSize), fmt.Sprintf("layer %d", i))
 	}
@@ -170,6 +182,39 @@ func rootLayer(t testing.TB) []byte {
 	a.put("usr/lib/systemd/system/vendor.service", tar.TypeReg, 0o644, "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
 	require.NoError(t, a.w.Close())
 	return b.Bytes()
+}
+
+// filesLayer has the programs and files that the base shall have, in order of their paths.
+func (b Base) filesLayer(t testing.TB) []byte {
+	t.Helper()
+	var raw bytes.Buffer
+	a := archive{t, tar.NewWriter(&raw)}
+	dirs := map[string]bool{}
+	for name := range b.Files {
+		dirs[path.Dir(name)] = true
+	}
+	for name := range b.Links {
+		dirs[path.Dir(name)] = true
+	}
+	for dir := range maps.Clone(dirs) {
+		for ; dir != "/"; dir = path.Dir(dir) {
+			dirs[dir] = true
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+		a.put(strings.TrimPrefix(dir, "/")+"/", tar.TypeDir, 0o755, "")
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Programs)) {
+		a.put(path.Join("usr/bin", name), tar.TypeReg, 0o755, b.Programs[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Files)) {
+		a.put(strings.TrimPrefix(name, "/"), tar.TypeReg, 0o644, b.Files[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Links)) {
+		a.put(strings.TrimPrefix(name, "/"), tar.TypeSymlink, 0o777, b.Links[name])
+	}
+	require.NoError(t, a.w.Close())
+	return raw.Bytes()
 }
 
 // fillLayer has bytes that do not pack, the same on every run.
