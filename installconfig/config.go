@@ -80,7 +80,7 @@ func (p Pool) Generated() bool { return p.Containerfile != "" || p.Containerfile
 type BootstrapRegistry struct {
 	// Host is a dotted DNS name or an IPv4 address: the API's reference form needs a dot. Required.
 	Host string `yaml:"host" json:"host"`
-	// Port is 1-65535. Default: 9500.
+	// Port is 10-65535, as in image references. Default: 9500.
 	Port int `yaml:"port,omitempty" json:"port,omitempty"`
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 
@@ -30,7 +31,7 @@ func Load(dir string) (*Document, error) {
 	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", FileName, err)
+		return nil, report.Finding{File: FileName, Rule: "unreadable", Message: fmt.Sprintf("the file cannot be read: %v", err), Next: "put a readable file there"}
 	}
 	if len(raw) > maxSize {
 		return nil, report.Finding{File: FileName, Rule: "too-large", Message: fmt.Sprintf("larger than %d bytes", maxSize), Next: "is this the right file?"}
@@ -87,6 +88,13 @@ func rootMapping(file string, raw []byte) (*yaml.Node, error) {
 		}
 		return nil, report.Finding{File: file, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
 	}
+	var more yaml.Node
+	if err := dec.Decode(&more); err == nil {
+		return nil, report.Finding{File: file, Document: 2, Line: more.Line, Rule: "one-document", Message: "the file holds more than one YAML document; all but the first would be ignored",
+			Next: "put everything into one document"}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, report.Finding{File: file, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
+	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil, report.Finding{File: file, Line: doc.Line, Rule: "yaml", Message: "the file is not a mapping of keys to values"}
 	}
@@ -107,6 +115,8 @@ func setDefaults(c *Config) {
 	if c.LayeringDir == "" {
 		c.LayeringDir = DefaultLayeringDir
 	}
+	// layering/ and ./layering are the same directory; what compares paths has one spelling.
+	c.LayeringDir = path.Clean(filepath.ToSlash(c.LayeringDir))
 	if c.BootstrapRegistry.Port == 0 {
 		c.BootstrapRegistry.Port = DefaultRegistryPort
 	}

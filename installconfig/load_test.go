@@ -63,6 +63,13 @@ func TestParseRefusesWithPlaceAndRule(t *testing.T) {
 		"MOSCs in the installer's directory": {"  flow: standalone\n", "  layeringDir: openshift\n", "layering-dir", "onClusterLayering.layeringDir"},
 		"a directory outside":                {"  flow: standalone\n", "  layeringDir: ../x\n", "inside-directory", "onClusterLayering.layeringDir"},
 		"a time limit without unit":          {"  flow: standalone\n", "  build: {timeout: \"30\"}\n", "wrong-type", "onClusterLayering.build.timeout"},
+		"the install directory itself":       {"  flow: standalone\n", "  layeringDir: ./\n", "layering-dir", "onClusterLayering.layeringDir"},
+		"below the installer's directory":    {"  flow: standalone\n", "  layeringDir: ./manifests/x/\n", "layering-dir", "onClusterLayering.layeringDir"},
+		"a mistyped IPv4 address":            {"host: 192.0.2.1", "host: 999.0.2.1", "dotted-host", "onClusterLayering.bootstrapRegistry.host"},
+		"an address that is no host's":       {"host: 192.0.2.1", "host: 0.0.0.0", "dotted-host", "onClusterLayering.bootstrapRegistry.host"},
+		"port 0":                             {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 0", "port", "onClusterLayering.bootstrapRegistry.port"},
+		"one port for both services":         {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 22623", "port-twice", "onClusterLayering.bootstrapRegistry.port"},
+		"a time limit of nothing":            {"  flow: standalone\n", "  build: {timeout: 0s}\n", "positive", "onClusterLayering.build.timeout"},
 		"generation without a registry":      {"- name: worker", "- name: worker\n    containerfile: FROM configs", "registry-repository", "onClusterLayering.registry.repository"},
 	}
 	for name, c := range cases {
@@ -77,6 +84,37 @@ func TestParseRefusesWithPlaceAndRule(t *testing.T) {
 			assert.Equal(t, c.path, found[0].Path)
 			assert.Equal(t, FileName, found[0].File)
 			assert.Positive(t, found[0].Line)
+		})
+	}
+}
+
+func TestParseRefusesASecondDocument(t *testing.T) {
+	_, err := Parse(FileName, []byte(strings.Replace(sample, "onClusterLayering:", "---\nonClusterLayering:", 1)))
+	require.Len(t, report.Of(err), 1, "%v", err)
+	assert.Equal(t, "one-document", report.Of(err)[0].Rule)
+	_, err = Parse(FileName, []byte("--- # the only one\n"+sample+"...\n"))
+	assert.NoError(t, err)
+}
+
+func TestLayeringDirHasOneSpelling(t *testing.T) {
+	for _, written := range []string{"layering/", "./layering", "a/../layering"} {
+		doc, err := Parse(FileName, []byte(strings.Replace(sample, "  flow: standalone\n", "  layeringDir: "+written+"\n", 1)))
+		require.NoError(t, err)
+		assert.Equal(t, "layering", doc.Config.LayeringDir, written)
+	}
+}
+
+func TestStrippedRefusesWhatItCannotCutOut(t *testing.T) {
+	for name, text := range map[string]string{
+		"a value that others refer to": "onClusterLayering:\n  pools: [{name: &m master}]\n  bootstrapRegistry: {host: 192.0.2.1}\nname: *m\n",
+		"a brace at the left margin":   "onClusterLayering: {\n  pools: [{name: master}], bootstrapRegistry: {host: 192.0.2.1}\n}\na: 1\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			doc, err := Parse(FileName, []byte(text))
+			require.NoError(t, err)
+			_, err = doc.Stripped()
+			require.Len(t, report.Of(err), 1, "%v", err)
+			assert.Equal(t, "layout", report.Of(err)[0].Rule)
 		})
 	}
 }

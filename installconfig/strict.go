@@ -25,9 +25,10 @@ func (s strict) check(n *yaml.Node, t reflect.Type, path string) {
 	}
 	switch {
 	case t == durationType:
-		s.scalar(n, path, "a duration such as 30m", "!!str")
 		var d Duration
-		if n.Kind == yaml.ScalarNode && d.UnmarshalYAML(n) != nil {
+		if n.Kind != yaml.ScalarNode {
+			s.refuse(n, path, "wrong-type", "expected a duration", "write a number with a unit, such as 30m or 1h")
+		} else if d.UnmarshalYAML(n) != nil {
 			s.refuse(n, path, "wrong-type", "%q is no duration", "write a number with a unit, such as 30m or 1h", n.Value)
 		}
 	case t.Kind() == reflect.Struct:

@@ -3,9 +3,12 @@ package installconfig
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // Stripped returns install-config.yaml without the layering field. All other bytes, comments and order stay as they are;
@@ -30,10 +33,22 @@ func (d *Document) Stripped() ([]byte, error) {
 		return d.raw, nil
 	}
 	out := removeBlock(d.raw, key.Line-1)
-	if again, err := Parse(FileName, out); err != nil || again.Config != nil {
-		return nil, fmt.Errorf("strip %s from %s: the file's layout is not understood; write the field as a block of indented lines", Field, FileName)
+	if again, err := Parse(FileName, out); err != nil || again.Config != nil || !sameButField(d.raw, out) {
+		return nil, report.Finding{File: FileName, Line: key.Line, Column: key.Column, Path: Field, Rule: "layout",
+			Message: "the field cannot be cut out of the file without touching its neighbours",
+			Next:    "write it as a key with a block of indented lines that nothing else refers to"}
 	}
 	return out, nil
+}
+
+// sameButField says whether after holds everything that before does, except the field.
+func sameButField(before, after []byte) bool {
+	var want, got map[string]any
+	if yaml.Unmarshal(before, &want) != nil || yaml.Unmarshal(after, &got) != nil {
+		return false
+	}
+	delete(want, Field)
+	return reflect.DeepEqual(want, got)
 }
 
 func reencode(root *yaml.Node) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -19,6 +20,10 @@ const MaxContainerfile = 4096
 var (
 	// dottedHost is the host part that the API's image references allow: a name with at least one dot, or an IPv4 address.
 	dottedHost = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)+$`)
+	// allDigits ends in a number, as no DNS name does (RFC 3696, section 2): a mistyped IPv4 address.
+	allDigits = regexp.MustCompile(`(^|\.)[0-9]+$`)
+	// broadcast is every host of the local network (RFC 919), not one.
+	broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	// dnsName is a DNS-1123 label, the form of a pool's name.
 	dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 	// repository is host[:port] with at most one namespace level: the pool's name is the last part.
@@ -51,6 +56,15 @@ func (l locator) at(rule, next string, path ...any) report.Finding {
 	return f
 }
 
+// given says whether the user wrote the key at all: a zero that was written is no wish for the default.
+func (l locator) given(path ...string) bool {
+	n := l.root
+	for _, key := range path {
+		n = child(n, key)
+	}
+	return n != nil
+}
+
 func child(n *yaml.Node, step any) *yaml.Node {
 	if n == nil {
 		return nil
@@ -79,14 +93,9 @@ func validate(c *Config, at locator, rep *report.Report) {
 	default:
 		rep.Errorf(at.at("flow", "write standalone or openshift", "flow"), "unknown flow %q", c.Flow)
 	}
-	if filepath.IsAbs(c.LayeringDir) || strings.HasPrefix(filepath.Clean(c.LayeringDir), "..") {
-		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "layeringDir"), "%q leaves the install directory", c.LayeringDir)
-	}
-	switch c.LayeringDir {
-	case "manifests", "openshift":
-		rep.Errorf(at.at("layering-dir", "keep MachineOSConfigs in a directory of their own", "layeringDir"), "the installer reads %q itself", c.LayeringDir)
-	}
+	validateLayeringDir(c.LayeringDir, at, rep)
 	validateHosts(c, at, rep)
+	validatePorts(c, at, rep)
 	if len(c.Pools) == 0 {
 		rep.Errorf(at.at("pools", "name the MachineConfigPools to layer, for example master and worker", "pools"), "no pool is named")
 	}
@@ -101,8 +110,28 @@ func validate(c *Config, at locator, rep *report.Report) {
 		seen[p.Name] = true
 		validatePool(c, i, at, rep)
 	}
-	if c.Build.Timeout < 0 {
-		rep.Errorf(at.at("positive", "write a duration such as 30m", "build", "timeout"), "the time limit is negative")
+	if t := c.Build.Timeout.Duration(); t < minBuildTimeout && at.given("build", "timeout") {
+		rep.Errorf(at.at("positive", "write a duration such as 30m, or leave the key out", "build", "timeout"), "no image can be built within %s", t)
+	}
+}
+
+// minBuildTimeout is less than any build takes: what is below it is a slip such as 30ms for 30m.
+const minBuildTimeout = time.Second
+
+// validateLayeringDir wants a directory of its own inside the install directory.
+func validateLayeringDir(dir string, at locator, rep *report.Report) {
+	if dir == "" {
+		return // the default
+	}
+	clean := filepath.Clean(dir)
+	first, _, _ := strings.Cut(filepath.ToSlash(clean), "/")
+	switch {
+	case !filepath.IsLocal(dir):
+		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "layeringDir"), "%q leaves the install directory", dir)
+	case first == "manifests" || first == "openshift":
+		rep.Errorf(at.at("layering-dir", "keep MachineOSConfigs in a directory of their own", "layeringDir"), "the installer reads %q itself", first)
+	case clean == "." || first == SidecarDir:
+		rep.Errorf(at.at("layering-dir", "keep MachineOSConfigs in a directory of their own", "layeringDir"), "%q holds other files, too", dir)
 	}
 }
 
@@ -114,23 +143,30 @@ func validateHosts(c *Config, at locator, rep *report.Report) {
 	if h := c.ConfigServer.Host; h != "" && !validHost(h) {
 		rep.Errorf(at.at("dotted-host", "use an IPv4 address or full DNS name", "configServer", "host"), "%q is neither an IPv4 address nor a DNS name with a dot", h)
 	}
-	ports := []struct {
-		path string
-		port int
-	}{{"bootstrapRegistry", c.BootstrapRegistry.Port}, {"configServer", c.ConfigServer.Port}}
-	for _, p := range ports {
-		// Two digits at least: the API's image reference form allows ports of two to five digits.
-		if p.port != 0 && (p.port < 10 || p.port > 65535) {
-			rep.Errorf(at.at("port", "give a port between 10 and 65535", p.path, "port"), "%d is no port that an image reference may hold", p.port)
-		}
+}
+
+func validatePorts(c *Config, at locator, rep *report.Report) {
+	// Two digits at least: the API's image reference form allows ports of two to five digits.
+	if p := c.BootstrapRegistry.Port; (p < 10 || p > 65535) && at.given("bootstrapRegistry", "port") {
+		rep.Errorf(at.at("port", "give a port between 10 and 65535", "bootstrapRegistry", "port"), "%d is no port that an image reference may hold", p)
+	}
+	if p := c.ConfigServer.Port; (p < 1 || p > 65535) && at.given("configServer", "port") {
+		rep.Errorf(at.at("port", "give a port between 1 and 65535", "configServer", "port"), "%d is no port", p)
+	}
+	filled := *c
+	filled.Pools = nil
+	setDefaults(&filled)
+	if filled.BootstrapRegistry.Port == filled.ConfigServer.Port {
+		rep.Errorf(at.at("port-twice", "give each a port of its own", "bootstrapRegistry", "port"),
+			"the embedded registry and the Ignition server run on the same host and cannot both have port %d", filled.ConfigServer.Port)
 	}
 }
 
 func validHost(h string) bool {
 	if a, err := netip.ParseAddr(h); err == nil {
-		return a.Is4()
+		return a.Is4() && !a.IsUnspecified() && !a.IsMulticast() && a != broadcast
 	}
-	return dottedHost.MatchString(h) && len(h) <= 253
+	return dottedHost.MatchString(h) && !allDigits.MatchString(h) && len(h) <= 253
 }
 
 func validatePool(c *Config, i int, at locator, rep *report.Report) {
@@ -149,7 +185,7 @@ func validatePool(c *Config, i int, at locator, rep *report.Report) {
 	if n := len([]rune(p.Containerfile)); n > MaxContainerfile {
 		rep.Errorf(at.at("containerfile-length", "move files into an image and COPY --from it", "pools", i, "containerfile"), "%d characters; the API allows %d", n, MaxContainerfile)
 	}
-	if path := p.ContainerfilePath; path != "" && (filepath.IsAbs(path) || strings.HasPrefix(filepath.Clean(path), "..")) {
+	if path := p.ContainerfilePath; path != "" && !filepath.IsLocal(path) {
 		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "pools", i, "containerfilePath"), "%q leaves the install directory", path)
 	}
 	if !repository.MatchString(c.Registry.Repository) {

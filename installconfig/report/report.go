@@ -97,9 +97,16 @@ func (r *Report) Warnf(place Finding, format string, args ...any) {
 
 // Warnings returns the findings that do not refuse the input.
 func (r *Report) Warnings() []Finding {
+	return r.of(Warning)
+}
+
+// of returns the findings of one severity, each once: two objects may lead to the same fault.
+func (r *Report) of(s Severity) []Finding {
 	var out []Finding
+	seen := map[Finding]bool{}
 	for _, f := range r.Findings {
-		if f.Severity == Warning {
+		if f.Severity == s && !seen[f] {
+			seen[f] = true
 			out = append(out, f)
 		}
 	}
@@ -108,12 +115,7 @@ func (r *Report) Warnings() []Finding {
 
 // Err returns nil when nothing refuses the input, else an *Invalid with every refusal in order of file and line.
 func (r *Report) Err() error {
-	var bad []Finding
-	for _, f := range r.Findings {
-		if f.Severity == Error {
-			bad = append(bad, f)
-		}
-	}
+	bad := r.of(Error)
 	if len(bad) == 0 {
 		return nil
 	}
