@@ -74,8 +74,8 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// forEach runs a test for every deployer, several nodes at once: they mostly wait.
-func forEach(t *testing.T, f func(t *testing.T, kind deploy.Kind, programs []string)) {
+// need skips, or fails in CI, where no nodes can run.
+func need(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots nodes: left out with -short")
@@ -86,6 +86,12 @@ func forEach(t *testing.T, f func(t *testing.T, kind deploy.Kind, programs []str
 		}
 		t.Skip(err)
 	}
+}
+
+// forEach runs a test for every deployer, several nodes at once: they mostly wait.
+func forEach(t *testing.T, f func(t *testing.T, kind deploy.Kind, programs []string)) {
+	t.Helper()
+	need(t)
 	for _, k := range kinds {
 		t.Run(string(k.kind), func(t *testing.T) {
 			t.Parallel()

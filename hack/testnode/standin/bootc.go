@@ -20,10 +20,10 @@ func newBootc(h host) *cobra.Command {
 // onBootedHost refuses containers and hosts that no deployment was booted on; a second change waits for the first.
 func (h host) onBootedHost(ctx context.Context, f func(all []deployment) error) error {
 	if inContainer() {
-		return errors.New("Detected container; this command requires a booted host system.") //nolint:staticcheck // another program's words
+		return words("Detected container; this command requires a booted host system.")
 	}
 	if !isBooted() {
-		return errors.New("This command requires a booted host system") //nolint:staticcheck // another program's words
+		return words("This command requires a booted host system")
 	}
 	unlock, err := lock(true)
 	if err != nil {
@@ -35,7 +35,7 @@ func (h host) onBootedHost(ctx context.Context, f func(all []deployment) error) 
 		return err
 	}
 	if booted(all) == nil {
-		return errors.New("This command requires a booted host system") //nolint:staticcheck // another program's words
+		return words("This command requires a booted host system")
 	}
 	return f(all)
 }
@@ -69,7 +69,7 @@ func newSwitch(h host) *cobra.Command {
 		}
 		err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.switchTo(c.Context(), all, ref) })
 		if err != nil {
-			return fmt.Errorf("Switching: %w", err) //nolint:staticcheck // another program's words
+			return words("Switching: %w", err)
 		}
 		if !apply {
 			return nil
@@ -132,9 +132,9 @@ func (h host) stageImage(ctx context.Context, all []deployment, ref reference) e
 	var proxy proxyError
 	switch {
 	case errors.As(err, &proxy) && proxy.method == "OpenImage":
-		return fmt.Errorf("Preparing import: Fetching manifest: %w", err) //nolint:staticcheck // another program's words
+		return words("Preparing import: Fetching manifest: %w", err)
 	case err != nil:
-		return fmt.Errorf("Pulling: %w", err) //nolint:staticcheck // another program's words
+		return words("Pulling: %w", err)
 	}
 	b := booted(all)
 	kernelArguments, err := h.bootcKernelArguments(ctx, b, done.commit)
@@ -143,7 +143,7 @@ func (h host) stageImage(ctx context.Context, all []deployment, ref reference) e
 	}
 	origin := "[origin]\ncontainer-image-reference=" + ref.canonical + "\n"
 	if err := h.stage(ctx, target{commit: done.commit, stateroot: b.stateroot, origin: origin, kernelArguments: kernelArguments}); err != nil {
-		return fmt.Errorf("Staging: %w", err) //nolint:staticcheck // another program's words
+		return words("Staging: %w", err)
 	}
 	h.say("Queued for next boot: %s\n  Version: %s\n  Digest: %s", ref.image, done.version, done.digest)
 	return nil
@@ -176,7 +176,7 @@ func newUpgrade(h host) *cobra.Command {
 		}
 		err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.upgrade(c.Context(), all, check) })
 		if err != nil {
-			return fmt.Errorf("Upgrading: %w", err) //nolint:staticcheck // another program's words
+			return words("Upgrading: %w", err)
 		}
 		if !apply {
 			return nil
@@ -199,16 +199,16 @@ func newUpgrade(h host) *cobra.Command {
 func (h host) upgrade(ctx context.Context, all []deployment, check bool) error {
 	for _, d := range all {
 		if d.layered && (d.booted || d.staged) {
-			return errors.New("Deployment contains local rpm-ostree modifications; cannot upgrade via bootc. You can run `rpm-ostree reset` to undo the modifications.") //nolint:staticcheck // another program's words
+			return words("Deployment contains local rpm-ostree modifications; cannot upgrade via bootc. You can run `rpm-ostree reset` to undo the modifications.")
 		}
 	}
 	ref, err := parseReference(specification(all))
 	if err != nil {
-		return errors.New("No image source specified in host specification") //nolint:staticcheck // another program's words
+		return words("No image source specified in host specification")
 	}
 	now, err := puller{host: h}.resolve(ctx, ref)
 	if err != nil {
-		return fmt.Errorf("Preparing import: Fetching manifest: %w", err) //nolint:staticcheck // another program's words
+		return words("Preparing import: Fetching manifest: %w", err)
 	}
 	switch {
 	case now == booted(all).digest || all[0].digest == now:
@@ -226,7 +226,7 @@ func newBootcRollback(h host) *cobra.Command {
 	c := &cobra.Command{Use: "rollback", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 		err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.bootcRollback(c.Context(), all) })
 		if err != nil {
-			return fmt.Errorf("Rolling back: %w", err) //nolint:staticcheck // another program's words
+			return words("Rolling back: %w", err)
 		}
 		if apply {
 			return reboot(c.Context())
@@ -241,10 +241,10 @@ func newBootcRollback(h host) *cobra.Command {
 func (h host) bootcRollback(ctx context.Context, all []deployment) error {
 	back, queued := rollbackOf(all)
 	if back == nil {
-		return errors.New("No rollback available") //nolint:staticcheck // another program's words
+		return words("No rollback available")
 	}
 	if back.reference == "" {
-		return errors.New("Rollback is not container image based") //nolint:staticcheck // another program's words
+		return words("Rollback is not container image based")
 	}
 	if err := h.undeploy(ctx, func(_ []deployment, d deployment) bool { return d.staged }); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"runtime"
 	"time"
 
@@ -73,7 +72,7 @@ func newBootcStatus(h host) *cobra.Command {
 	var asJSON, onlyBooted bool
 	c := &cobra.Command{Use: "status", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 		if version != "1" && version != "0" {
-			return fmt.Errorf("Unsupported format version: %s", version) //nolint:staticcheck // another program's words
+			return words("Unsupported format version: %s", version)
 		}
 		if asJSON {
 			format = "json"

@@ -14,6 +14,9 @@ import (
 // Programs are the names that the program answers to.
 func Programs() []string { return []string{"rpm-ostree", "bootc"} }
 
+// words makes an error in another program's words, as they are.
+func words(format string, a ...any) error { return fmt.Errorf(format, a...) }
+
 // exitCode is an exit status that is not 1.
 type exitCode int
 

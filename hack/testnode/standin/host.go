@@ -51,15 +51,6 @@ type deployment struct {
 
 func (d deployment) id() string { return fmt.Sprintf("%s-%s.%d", d.stateroot, d.checksum, d.serial) }
 
-// image is the reference without signature policy and transport.
-func (d deployment) image() string {
-	r, err := parseReference(d.reference)
-	if err != nil {
-		return ""
-	}
-	return r.image
-}
-
 // isBooted is libostree's own sign.
 func isBooted() bool {
 	_, err := os.Stat("/run/ostree-booted")

@@ -2,7 +2,6 @@ package standin
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -87,7 +86,7 @@ func (k kargsChange) apply(now []string) ([]string, error) {
 	for _, d := range k.deletes {
 		i := slices.Index(next, d)
 		if i < 0 {
-			return nil, fmt.Errorf("No karg '%s' found", d) //nolint:staticcheck // another program's words
+			return nil, words("No karg '%s' found", d)
 		}
 		next = slices.Delete(next, i, i+1)
 	}
@@ -114,7 +113,7 @@ func (k kargsChange) apply(now []string) ([]string, error) {
 func replaceKarg(kargs []string, spec string) error {
 	parts := strings.SplitN(spec, "=", 3)
 	if len(parts) < 2 {
-		return fmt.Errorf("No value for replacement of '%s'", spec) //nolint:staticcheck // another program's words
+		return words("No value for replacement of '%s'", spec)
 	}
 	var found []int
 	for i, k := range kargs {
@@ -124,9 +123,9 @@ func replaceKarg(kargs []string, spec string) error {
 	}
 	switch {
 	case len(found) == 0:
-		return fmt.Errorf("No karg '%s' found", parts[0]) //nolint:staticcheck // another program's words
+		return words("No karg '%s' found", parts[0])
 	case len(found) > 1:
-		return fmt.Errorf("Multiple values for key '%s' found", parts[0]) //nolint:staticcheck // another program's words
+		return words("Multiple values for key '%s' found", parts[0])
 	}
 	kargs[found[0]] = parts[0] + "=" + parts[len(parts)-1]
 	return nil

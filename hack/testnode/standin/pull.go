@@ -99,7 +99,7 @@ func (p puller) pull(ctx context.Context, r reference) (done pulled, err error) 
 		if errors.As(err, &f) && f.Err != nil {
 			err = f.Err // its advice is not the real program's
 		}
-		return done, fmt.Errorf("Importing: %w", err) //nolint:staticcheck // another program's words
+		return done, words("Importing: %w", err)
 	}
 	return pulled{commit: imported.Commit, digest: imported.ManifestDigest.String(), version: config.Config.Labels["version"]}, nil
 }
@@ -129,7 +129,7 @@ func (p puller) fetchLayers(ctx context.Context, l blobDir, src types.ImageSourc
 		}
 		p.say("Fetching layer %s (%d bytes)", layer.Digest.String()[:19], layer.Size)
 		if err := l.fetch(ctx, src, layer.BlobInfo); err != nil {
-			return fmt.Errorf("Importing: %w", err) //nolint:staticcheck // another program's words
+			return words("Importing: %w", err)
 		}
 	}
 	return nil
@@ -236,10 +236,10 @@ func requireBootable(c ispec.Image) error {
 	_, bootable := c.Config.Labels["ostree.bootable"]
 	_, bootc := c.Config.Labels["containers.bootc"]
 	if !bootable && !bootc {
-		return errors.New("Target image does not have ostree.bootable label") //nolint:staticcheck // another program's words
+		return words("Target image does not have ostree.bootable label")
 	}
 	if c.Architecture != runtime.GOARCH {
-		return fmt.Errorf("Image has architecture %s; expected %s", c.Architecture, runtime.GOARCH) //nolint:staticcheck // another program's words
+		return words("Image has architecture %s; expected %s", c.Architecture, runtime.GOARCH)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func parseReference(s string) (reference, error) {
 			return reference{image: image, signed: true, canonical: "ostree-image-signed:docker://" + image}, nil
 		}
 	}
-	return reference{}, fmt.Errorf("Invalid ostree image reference %q", s) //nolint:staticcheck // another program's words
+	return reference{}, words("Invalid ostree image reference %q", s)
 }
 
 func (r reference) pinned() bool { return strings.Contains(r.image, "@sha256:") }

@@ -3,7 +3,6 @@ package standin
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 )
@@ -18,11 +17,11 @@ func newRPMOSTree(h host) *cobra.Command {
 // transaction runs f as rpm-ostree's daemon does: one change at a time, on a booted system.
 func (h host) transaction(ctx context.Context, name string, f func(all []deployment) error) error {
 	if !isBooted() {
-		return errors.New("This command requires an ostree-based system") //nolint:staticcheck // another program's words
+		return words("This command requires an ostree-based system")
 	}
 	unlock, err := lock(false)
 	if errors.Is(err, errLocked) {
-		return fmt.Errorf("Transaction in progress: %s\n You can cancel the current transaction with `rpm-ostree cancel`", name) //nolint:staticcheck // another program's words
+		return words("Transaction in progress: %s\n You can cancel the current transaction with `rpm-ostree cancel`", name)
 	}
 	if err != nil {
 		return err
@@ -33,7 +32,7 @@ func (h host) transaction(ctx context.Context, name string, f func(all []deploym
 		return err
 	}
 	if booted(all) == nil {
-		return errors.New("No deployments found for os") //nolint:staticcheck // another program's words
+		return words("No deployments found for os")
 	}
 	return f(all)
 }
@@ -80,14 +79,14 @@ func (h host) rebase(ctx context.Context, all []deployment, spec string, o rebas
 	}
 	// The first deployment is the one whose origin is changed: a pending one, else the booted one.
 	if first, err := parseReference(all[0].reference); err == nil && first.canonical == ref.canonical {
-		return fmt.Errorf("Old and new refs are equal: %s", ref.canonical) //nolint:staticcheck // another program's words
+		return words("Old and new refs are equal: %s", ref.canonical)
 	}
 	h.say("Pulling manifest: %s", ref.canonical)
 	done, err := puller{host: h, unprivileged: true}.pull(ctx, ref)
 	var proxy proxyError
 	switch {
 	case errors.As(err, &proxy) && proxy.method == "OpenImage":
-		return fmt.Errorf("Creating importer: failed to invoke method OpenImage: %w", err) //nolint:staticcheck // another program's words
+		return words("Creating importer: failed to invoke method OpenImage: %w", err)
 	case err != nil:
 		return err
 	}
@@ -107,7 +106,7 @@ func newCleanup(h host) *cobra.Command {
 	var pending, rollback, base, metadata bool
 	c := &cobra.Command{Use: "cleanup", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 		if !pending && !rollback && !base && !metadata {
-			return errors.New("At least one cleanup option must be specified") //nolint:staticcheck // another program's words
+			return words("At least one cleanup option must be specified")
 		}
 		return h.transaction(c.Context(), "cleanup", func([]deployment) error {
 			return h.undeploy(c.Context(), func(all []deployment, d deployment) bool {
@@ -149,9 +148,9 @@ func (h host) rollback(all []deployment) error {
 	}
 	switch {
 	case pending == nil && back == nil:
-		return errors.New("No rollback deployment found") //nolint:staticcheck // another program's words
+		return words("No rollback deployment found")
 	case pending != nil && pending.staged:
-		return errors.New("Staged deployment (remove with cleanup -p)") //nolint:staticcheck // another program's words
+		return words("Staged deployment (remove with cleanup -p)")
 	case back == nil:
 		back = booted(all)
 	}

@@ -42,7 +42,7 @@ func newRPMStatus(h host) *cobra.Command {
 	var asJSON, onlyBooted bool
 	c := &cobra.Command{Use: "status", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 		if !isBooted() {
-			return errors.New("This command requires an ostree-based system") //nolint:staticcheck // another program's words
+			return words("This command requires an ostree-based system")
 		}
 		s, err := h.rpmStatus(c.Context(), onlyBooted)
 		if err != nil {
