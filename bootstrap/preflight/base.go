@@ -15,13 +15,13 @@ import (
 func (c *checker) baseImage() {
 	name := c.in.Sidecar.Config.BaseImage
 	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".baseImage", Rule: "base-image",
-		Next: "write host[:port][/namespace]/name[:tag], for example registry.example.com/ocp/base-os:1"}
+		Next: "write host[:port][/namespace]/name and a tag or a digest, for example registry.example.com/ocp/base-os:1"}
 	if name == "" {
 		c.rep.Errorf(at, "the standalone flow needs the name of the OS image")
 		return
 	}
 	repository := installconfig.Repository(name)
-	if !digestForm.MatchString(repository) || !lowerPath.MatchString(installconfig.RepositoryPath(repository)) {
+	if !digestForm.MatchString(repository) || !validPort(repository) || !referenceEnd.MatchString(name[len(repository):]) || !lowerPath.MatchString(installconfig.RepositoryPath(repository)) {
 		c.rep.Errorf(at, "%q is not of the form that the API allows for images", name)
 	}
 	for _, p := range c.in.Pools {
@@ -50,7 +50,7 @@ func (c *checker) pools() {
 	}
 	for i, p := range c.in.Sidecar.Config.Pools {
 		if !have[p.Name] {
-			at := report.Finding{File: installconfig.FileName, Path: poolPath(i), Rule: "pool-missing", Next: "add the MachineConfigPool to openshift/"}
+			at := report.Finding{File: installconfig.FileName, Path: poolPath(i) + ".name", Rule: "pool-missing", Next: "add the MachineConfigPool to openshift/"}
 			c.rep.Errorf(at, "there is no MachineConfigPool %q", p.Name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -45,7 +46,9 @@ func (c *checker) run() {
 		c.pool(p, item)
 	}
 	c.baseImage()
+	c.names()
 	c.machineConfigs()
+	c.unselected()
 	if c.rep.Err() == nil {
 		c.render()
 	}
@@ -113,6 +116,9 @@ var (
 	digestForm = regexp.MustCompile(`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?/([a-zA-Z0-9-_]{0,61}/)?[a-zA-Z0-9-_.]*$`)
 	// lowerPath is the OCI distribution specification's form of a repository's path, which the API's form does not imply.
 	lowerPath = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+	// tagOnly is that specification's form of a tag, referenceEnd what may follow a repository: a tag or a digest, not both.
+	tagOnly      = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+	referenceEnd = regexp.MustCompile(`^(:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}|@sha256:[0-9a-f]{64})?$`)
 )
 
 const exampleSpec = "registry.example.com/ocp/master-os:latest"
@@ -138,6 +144,12 @@ func (c *checker) pushSpec(item mosc) string {
 	case !digestForm.MatchString(spec[:colon]):
 		at.Rule = "push-spec-namespace"
 		c.rep.Errorf(at, "%q has more than one namespace level; the API refuses the image once it is known by digest", spec)
+	case !tagOnly.MatchString(spec[colon+1:]):
+		at.Rule = "push-spec-tag"
+		c.rep.Errorf(at, "%q is no tag: letters, digits, dots, dashes and underscores, a letter or digit first", spec[colon+1:])
+	case !validPort(spec[:colon]):
+		at.Rule = "push-spec-port"
+		c.rep.Errorf(at, "%q has a port that is none: 65535 is the highest", spec)
 	default:
 		repository := spec[:colon]
 		if _, path, _ := strings.Cut(repository, "/"); !lowerPath.MatchString(path) {
@@ -147,6 +159,14 @@ func (c *checker) pushSpec(item mosc) string {
 		return repository
 	}
 	return ""
+}
+
+// validPort says whether the port of a repository, if it has one, exists.
+func validPort(repository string) bool {
+	host, _, _ := strings.Cut(repository, "/")
+	_, port, has := strings.Cut(host, ":")
+	_, err := strconv.ParseUint(port, 10, 16)
+	return !has || err == nil
 }
 
 // secret returns the docker configuration of a named Secret.
@@ -191,20 +211,38 @@ func (c *checker) secret(item mosc, path, name string) []byte {
 	return raw
 }
 
+// architectures are the API's (openshift/api machineconfiguration/v1, ContainerfileArch).
+var architectures = []string{"NoArch", "AMD64", "ARM64", "PPC64LE", "S390X"}
+
 // containerfile picks the entry for the platform and lints it.
 func (c *checker) containerfile(item mosc) string {
 	entries := item.Object.Spec.Containerfile
 	byArchitecture := map[string]string{}
-	for _, f := range entries {
-		byArchitecture[string(f.ContainerfileArch)] = f.Content
+	for i, f := range entries {
+		at := item.Origin.At(fmt.Sprintf("spec.containerFile[%d].containerfileArch", i), "containerfile-arch")
+		at.Next = "write one of " + strings.Join(architectures, ", ")
+		name := string(f.ContainerfileArch)
+		if _, twice := byArchitecture[name]; twice {
+			at.Next = "keep one"
+			c.rep.Errorf(at, "there are two Containerfiles for architecture %q", name)
+		}
+		if !slices.Contains(architectures, name) && name != "" {
+			c.rep.Errorf(at, "unknown architecture %q", name)
+		}
+		byArchitecture[name] = f.Content
 	}
 	_, arch, _ := strings.Cut(c.platform, "/")
 	text, ok := containerfile.Select(byArchitecture, arch)
 	if !ok {
+		if len(entries) > 0 {
+			at := item.Origin.At("spec.containerFile", "containerfile-arch")
+			at.Next = "add one with containerfileArch: NoArch, or give the nodes' platform"
+			c.rep.Warnf(at, "no Containerfile is for %s: the image has the rendered config only", c.platform)
+		}
 		return ""
 	}
 	chosen := slices.IndexFunc(entries, func(f mcfgv1.MachineOSContainerfile) bool { return f.Content == text })
-	c.lint(item.Origin.At(fmt.Sprintf("spec.containerFile[%d].content", chosen), ""), text)
+	c.lint(c.containerfilePlace(item, chosen), text)
 	return text
 }
 
@@ -214,8 +252,27 @@ func (c *checker) machineConfigs() {
 	for _, item := range c.in.Set.MachineConfigs {
 		if raw := item.Object.Spec.Config.Raw; len(raw) > 0 {
 			if _, err := machineconfig.Parse(raw); err != nil {
-				c.rep.Errorf(item.Origin.At("spec.config", "ignition"), "MachineConfig %q: %v", item.Object.Name, err)
+				c.rep.Errorf(ignitionPlace(item.Origin, err), "MachineConfig %q: %s", item.Object.Name, ignitionMessage(err))
 			}
 		}
 	}
+}
+
+// ignitionPlace leads to the field of the Ignition config that the parser names.
+func ignitionPlace(origin manifests.Origin, err error) report.Finding {
+	at := origin.At("spec.config", "ignition")
+	if found := report.Of(err); len(found) == 1 {
+		at.Next = found[0].Next
+		if found[0].Path != "" {
+			at.Path += "." + found[0].Path
+		}
+	}
+	return at
+}
+
+func ignitionMessage(err error) string {
+	if found := report.Of(err); len(found) == 1 {
+		return found[0].Message
+	}
+	return err.Error()
 }

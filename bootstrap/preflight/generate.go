@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/renameio/v2"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -23,11 +24,29 @@ type Generated struct {
 	Object any
 }
 
-func poolPath(i int) string { return fmt.Sprintf("%s.pools[%d].name", installconfig.Field, i) }
+func poolPath(i int) string { return fmt.Sprintf("%s.pools[%d]", installconfig.Field, i) }
+
+// poolIndex is a pool's place in the user's list.
+func (c *checker) poolIndex(name string) int {
+	return slices.IndexFunc(c.in.Sidecar.Config.Pools, func(p installconfig.Pool) bool { return p.Name == name })
+}
+
+// containerfilePlace is where the user wrote entry i of a MachineOSConfig's Containerfiles: in the object, or, where dayone generated
+// the object, in install-config.yaml or the file that it names.
+func (c *checker) containerfilePlace(item mosc, i int) report.Finding {
+	index := c.poolIndex(item.Object.Spec.MachineConfigPool.Name)
+	if index < 0 || !c.in.Sidecar.Config.Pools[index].Generated() {
+		return item.Origin.At(fmt.Sprintf("spec.containerFile[%d].content", i), "")
+	}
+	if file := c.in.Sidecar.Config.Pools[index].ContainerfilePath; file != "" {
+		return report.Finding{File: file}
+	}
+	return report.Finding{File: installconfig.FileName, Path: poolPath(index) + ".containerfile"}
+}
 
 // generate makes the MachineOSConfig of a pool whose Containerfile stands in install-config.yaml. Without one it refuses.
 func (c *checker) generate(p installconfig.Pool) (mosc, bool) {
-	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".pools[" + p.Name + "]", Rule: "mosc-missing"}
+	at := report.Finding{File: installconfig.FileName, Path: poolPath(c.poolIndex(p.Name)), Rule: "mosc-missing"}
 	if !p.Generated() {
 		at.Next = fmt.Sprintf("put a MachineOSConfig named %q into %s/ or give the pool a containerfile", p.Name, c.in.Sidecar.Config.LayeringDir)
 		c.rep.Errorf(at, "pool %q is to be layered and has no MachineOSConfig", p.Name)
@@ -37,6 +56,7 @@ func (c *checker) generate(p installconfig.Pool) (mosc, bool) {
 	if p.ContainerfilePath != "" {
 		raw, err := os.ReadFile(filepath.Join(c.dir, p.ContainerfilePath))
 		if err != nil {
+			at.Path += ".containerfilePath"
 			at.Rule, at.Next = "containerfile-path", "the path is relative to the install directory"
 			c.rep.Errorf(at, "read Containerfile: %v", err)
 			return mosc{}, false

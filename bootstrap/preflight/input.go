@@ -71,7 +71,7 @@ func layering(dir string) (*installconfig.Sidecar, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, statErr := os.Stat(dir); statErr != nil {
-			return nil, fmt.Errorf("open install directory: %w", statErr)
+			return nil, report.Finding{File: dir, Rule: "unreadable", Message: fmt.Sprintf("the install directory cannot be read: %v", statErr), Next: "give it with --dir"}
 		}
 		return installconfig.ReadSidecar(dir)
 	case err != nil:
@@ -93,6 +93,10 @@ func (in *Input) read(dir string) error {
 			continue
 		}
 		set, err := manifests.ReadDir(full, manifests.InstallDirectory(path.Clean(filepath.ToSlash(sub))))
+		if err != nil && report.Of(err) == nil {
+			return report.Finding{File: sub, Rule: "unreadable", Message: fmt.Sprintf("the directory cannot be read: %v", err),
+				Next: "it must be a directory of manifests that this user may read"}
+		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", sub, err)
 		}

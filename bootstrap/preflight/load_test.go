@@ -84,6 +84,17 @@ func TestBadInputIsRefusedWithFilePathAndRule(t *testing.T) {
 		"a pool that does not exist":          {"install-config.yaml", "  - name: worker", "  - name: infra", "pool-missing", "install-config.yaml"},
 		"the openshift flow, not there yet":   {"install-config.yaml", "flow: standalone", "flow: openshift", "flow", "install-config.yaml"},
 		"a base image without a dotted host":  {"install-config.yaml", "registry.example.com/ocp/base-os:1", "base-os:1", "base-image", "install-config.yaml"},
+		"a port that is none":                 {master, spec, "registry.example.com:99999/ocp/master-os:latest", "push-spec-port", master},
+		"a tag that is none":                  {master, spec, "registry.example.com/ocp/master-os:-latest", "push-spec-tag", master},
+		"an unknown architecture":             {master, "containerfileArch: NoArch", "containerfileArch: AMD65", "containerfile-arch", master},
+		"two Containerfiles for one platform": {master, "  - containerfileArch: NoArch", "  - containerfileArch: NoArch\n    content: FROM configs\n  - containerfileArch: NoArch", "containerfile-arch", master},
+		"an osImageURL beside the built one":  {"openshift/10-master-motd.yaml", "spec:\n", "spec:\n  osImageURL: registry.example.com/ocp/x@sha256:" + strings.Repeat("a", 64) + "\n", "os-image-url", "openshift/10-master-motd.yaml"},
+		"content from a web server":           {"openshift/10-master-motd.yaml", "source: data:,", "source: https://example.com/", "remote-source", "openshift/10-master-motd.yaml"},
+		"a file that machines change":         {"openshift/10-master-motd.yaml", "path: /etc/motd", "path: /etc/passwd", "machine-file", "openshift/10-master-motd.yaml"},
+		"a MachineConfig without a name":      {"openshift/10-master-motd.yaml", "  name: 10-master-motd\n", "", "name", "openshift/10-master-motd.yaml"},
+		"two MachineConfigs of one name":      {"openshift/10-worker-motd.yaml", "name: 10-worker-motd", "name: 10-master-motd", "name-twice", "openshift/10-worker-motd.yaml"},
+		"two Secrets of one name":             {"layering/secrets.yaml", "name: base-pull", "name: os-push", "name-twice", "layering/secrets.yaml"},
+		"a base image with half a digest":     {"install-config.yaml", "base-os:1", "base-os@sha256:12", "base-image", "install-config.yaml"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -115,6 +126,50 @@ func TestContainerfileFindingsHaveTheLineInTheUsersFile(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(dir, "layering/master.yaml"))
 	require.NoError(t, err)
 	assert.Contains(t, strings.Split(string(raw), "\n")[findings[0].Line-1], "RUNN")
+}
+
+func TestFindingsInAGeneratedPoolsContainerfileLeadToTheUsersFile(t *testing.T) {
+	dir := sample(t)
+	require.NoError(t, os.Remove(filepath.Join(dir, "layering/master.yaml")))
+	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n", "  registry:\n    repository: registry.example.com/ocp\n    pushSecret: os-push\n  bootstrapRegistry:\n")
+	replace(t, dir, "install-config.yaml", "  - name: master\n", "  - name: master\n    containerfile: |\n      FROM configs\n      RUNN true\n")
+	_, err := Load(dir, platform)
+	require.Len(t, report.Of(err), 1, "%v", err)
+	found := report.Of(err)[0]
+	assert.Equal(t, "install-config.yaml", found.File)
+	assert.Equal(t, "onClusterLayering.pools[0].containerfile", found.Path)
+	raw, err := os.ReadFile(filepath.Join(dir, "install-config.yaml"))
+	require.NoError(t, err)
+	assert.Contains(t, strings.Split(string(raw), "\n")[found.Line-1], "RUNN")
+
+	replace(t, dir, "install-config.yaml", "    containerfile: |\n      FROM configs\n      RUNN true\n", "    containerfilePath: Containerfile.master\n")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Containerfile.master"), []byte("FROM configs\nRUNN true\n"), 0o600))
+	_, err = Load(dir, platform)
+	require.Len(t, report.Of(err), 1, "%v", err)
+	assert.Equal(t, "Containerfile.master:2", report.Of(err)[0].Place())
+}
+
+func TestWhatHasNoEffectIsAWarning(t *testing.T) {
+	dir := sample(t)
+	replace(t, dir, "openshift/10-master-motd.yaml", "role: master", "role: maister")
+	replace(t, dir, "layering/worker.yaml", "containerfileArch: NoArch", "containerfileArch: S390X")
+	in, err := Load(dir, platform)
+	require.NoError(t, err)
+	var rules []string
+	for _, w := range in.Warnings {
+		rules = append(rules, w.Rule)
+	}
+	assert.ElementsMatch(t, []string{"not-selected", "containerfile-arch"}, rules)
+}
+
+func TestRemoteContentThatALaterConfigReplacesIsNoFault(t *testing.T) {
+	dir := sample(t)
+	raw, err := os.ReadFile(filepath.Join(dir, "openshift/10-master-motd.yaml"))
+	require.NoError(t, err)
+	early := strings.NewReplacer("name: 10-master-motd", "name: 05-master-motd", "source: data:,", "source: https://example.com/").Replace(string(raw))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "openshift/05-master-motd.yaml"), []byte(early), 0o600))
+	_, err = Load(dir, platform)
+	assert.NoError(t, err)
 }
 
 func TestMissingMOSCIsRefusedUnlessGenerationIsAskedFor(t *testing.T) {
@@ -164,5 +219,6 @@ func TestUnreadableDirectoryIsRefused(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "openshift")))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "openshift"), []byte("a file"), 0o600))
 	_, err = Load(dir, platform)
-	require.ErrorContains(t, err, "openshift")
+	require.Len(t, report.Of(err), 1, "%v", err)
+	assert.Equal(t, "openshift: the directory cannot be read", strings.Join(strings.SplitN(err.Error(), ":", 3)[:2], ":"))
 }

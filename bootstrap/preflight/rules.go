@@ -21,7 +21,8 @@ func (c *checker) render() {
 	set := &manifests.Set{}
 	set.Append(c.in.Set)
 	versions := render.Versions{Raw: "preflight", Hash: "preflight", Payload: "preflight"}
-	render.StandaloneInputs(set, installconfig.Repository(c.in.Sidecar.Config.BaseImage)+"@sha256:"+strings.Repeat("0", 64), versions)
+	base := installconfig.Repository(c.in.Sidecar.Config.BaseImage) + "@sha256:" + strings.Repeat("0", 64)
+	render.StandaloneInputs(set, base, versions)
 	r, err := render.Render(set, render.Options{Versions: versions, Unbuilt: render.IgnoreUnbuilt, Strict: true})
 	if findings := report.Of(err); findings != nil {
 		c.rep.Add(findings...)
@@ -35,6 +36,7 @@ func (c *checker) render() {
 		f.Severity = report.Warning
 		c.rep.Add(f)
 	}
+	c.images(r, base)
 }
 
 // generatedName is the file of a generated MachineOSConfig, in the layering directory.
