@@ -25,7 +25,7 @@ func TestAgentLinksNoBuilderAndNoRegistry(t *testing.T) {
 }
 
 func TestCommandsSayWhatTheyWant(t *testing.T) {
-	for _, args := range [][]string{{"stage"}, {"stage", "host/os:tag"}, {"firstboot", "extra"}, {"nothing"}} {
+	for _, args := range [][]string{{"stage"}, {"stage", "host/os:tag"}, {"firstboot", "extra"}, {"nothing"}, {"end-trust"}, {"add-auth"}, {"add-auth", "/nowhere"}} {
 		c := newCommand()
 		c.SetArgs(args)
 		c.SetOut(new(strings.Builder))

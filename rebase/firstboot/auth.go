@@ -103,19 +103,73 @@ func EndTrust(root string, hosts ...string) ([]string, error) {
 			}
 		}
 	}
-	raw, err := os.ReadFile(filepath.Join(root, AuthPath))
-	if errors.Is(err, fs.ErrNotExist) {
+	for _, path := range writableAuth {
+		did, err := changeAuth(root, path, func(raw []byte) ([]byte, error) { return RemoveAuth(raw, hosts...) })
+		if did {
+			changed = append(changed, path)
+		}
+		if err != nil {
+			return changed, fmt.Errorf("end trust in the bootstrap registry: %w", err)
+		}
+	}
+	return changed, nil
+}
+
+// writableAuth are the credentials' places that may be written; ostree-ext's tools read the first that exists, and only that one.
+var writableAuth = [...]string{"/run/ostree/auth.json", AuthPath}
+
+// AddAuth merges the credentials of add into every file that rpm-ostree, bootc or this agent may read; it makes AuthPath when there is none.
+// It gives the paths that it changed.
+func AddAuth(root string, add []byte) (changed []string, err error) {
+	found := false
+	merge := func(raw []byte) ([]byte, error) {
+		found = true
+		return MergeAuth(raw, add)
+	}
+	for _, path := range writableAuth {
+		did, err := changeAuth(root, path, merge)
+		if err != nil {
+			return changed, fmt.Errorf("add registry credentials: %w", err)
+		}
+		if did {
+			changed = append(changed, path)
+		}
+	}
+	if found {
 		return changed, nil
 	}
+	raw, err := MergeAuth(nil, add)
 	if err != nil {
-		return changed, fmt.Errorf("end trust in the bootstrap registry: %w", err)
+		return nil, err
 	}
-	rest, err := RemoveAuth(raw, hosts...)
-	if err != nil || bytes.Equal(rest, raw) {
-		return changed, err
+	return []string{AuthPath}, writeFile(filepath.Join(root, AuthPath), raw, 0o600)
+}
+
+// changeAuth rewrites one file of credentials, behind a link where it is one; a file that is not there stays so.
+func changeAuth(root, path string, change func([]byte) ([]byte, error)) (did bool, err error) {
+	real, err := filepath.EvalSymlinks(filepath.Join(root, path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	if err := writeFile(filepath.Join(root, AuthPath), rest, 0o600); err != nil {
-		return changed, err
+	if err != nil {
+		return false, err
 	}
-	return append(changed, AuthPath), nil
+	raw, err := os.ReadFile(real)
+	if err != nil {
+		return false, err
+	}
+	next, err := change(raw)
+	if err != nil || sameJSON(next, raw) {
+		return false, err
+	}
+	return true, writeFile(real, next, 0o600)
+}
+
+// sameJSON compares content, not layout.
+func sameJSON(a, b []byte) bool {
+	var x, y bytes.Buffer
+	if json.Compact(&x, a) != nil || json.Compact(&y, b) != nil {
+		return false
+	}
+	return bytes.Equal(x.Bytes(), y.Bytes())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/rebase/deploy"
 )
 
@@ -41,42 +42,21 @@ type Config struct {
 	// ConfigHash is what the image's label dayone.dev/config-hash must say; empty: computed from the config that was served.
 	ConfigHash string `json:"configHash,omitempty"`
 	// RetryMin and RetryMax bound the pause after a failure, as Go durations; it doubles from one to the other.
-	RetryMin Duration `json:"retryMin,omitempty"`
-	RetryMax Duration `json:"retryMax,omitempty"`
+	RetryMin installconfig.Duration `json:"retryMin,omitempty"`
+	RetryMax installconfig.Duration `json:"retryMax,omitempty"`
 	// MaxReboots bounds the reboots asked for; then the node stays where it is.
 	MaxReboots int `json:"maxReboots,omitempty"`
 	// ExpectedBoots is what the plan promised; more are reported.
 	ExpectedBoots int `json:"expectedBoots,omitempty"`
 	// SignaturePolicy is a containers-policy.json that the image must satisfy under its final name, whatever the deployer; empty: not asked.
 	SignaturePolicy string `json:"signaturePolicy,omitempty"`
-	// BeforeReboot is a command that must succeed before the reboot, for example to persist the names of network cards.
+	// PersistNICNames keeps the names of network cards over the change of the OS, with the node's nmstatectl, as MCO does.
+	PersistNICNames bool `json:"persistNICNames,omitempty"`
+	// BeforeReboot is a command that must succeed before the reboot.
 	BeforeReboot []string `json:"beforeReboot,omitempty"`
 	// Health is a command that must succeed within HealthTimeout in the new image, or the node goes back once; empty: no check.
-	Health        []string `json:"health,omitempty"`
-	HealthTimeout Duration `json:"healthTimeout,omitempty"`
-}
-
-// Duration is a time.Duration written as "30s".
-type Duration time.Duration
-
-// MarshalJSON writes Go's form.
-func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
-
-// UnmarshalJSON reads Go's form; negative ones are refused.
-func (d *Duration) UnmarshalJSON(raw []byte) error {
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return fmt.Errorf("duration must be a string such as \"30s\": %w", err)
-	}
-	v, err := time.ParseDuration(text)
-	if err != nil {
-		return err
-	}
-	if v < 0 {
-		return fmt.Errorf("duration %s is negative", text)
-	}
-	*d = Duration(v)
-	return nil
+	Health        []string               `json:"health,omitempty"`
+	HealthTimeout installconfig.Duration `json:"healthTimeout,omitempty"`
 }
 
 // ParseConfig reads the file's content; unknown keys are refused.
@@ -108,16 +88,21 @@ func (c Config) Validate() error {
 	case c.ExpectedBoots < 0:
 		return fmt.Errorf("expectedBoots %d is negative", c.ExpectedBoots)
 	}
+	for key, d := range map[string]installconfig.Duration{"retryMin": c.RetryMin, "retryMax": c.RetryMax, "healthTimeout": c.HealthTimeout} {
+		if d < 0 {
+			return fmt.Errorf("%s %s is negative", key, d.Duration())
+		}
+	}
 	return nil
 }
 
 func (c Config) withDefaults() Config {
 	for _, d := range []struct {
-		value *Duration
+		value *installconfig.Duration
 		def   time.Duration
 	}{{&c.RetryMin, DefaultRetryMin}, {&c.RetryMax, DefaultRetryMax}, {&c.HealthTimeout, DefaultHealthTimeout}} {
 		if *d.value == 0 {
-			*d.value = Duration(d.def)
+			*d.value = installconfig.Duration(d.def)
 		}
 	}
 	if c.MaxReboots == 0 {

@@ -23,6 +23,7 @@ import (
 
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
@@ -101,7 +102,7 @@ func newFixtureOn(t *testing.T, kind baseimage.Kind, changes ...change) *fixture
 			t.Errorf("clean up: %v", err)
 		}
 	})
-	f := &fixture{t: t, lab: lab, config: Config{RetryMin: Duration(50 * time.Millisecond), RetryMax: Duration(200 * time.Millisecond)}}
+	f := &fixture{t: t, lab: lab, config: Config{RetryMin: installconfig.Duration(50 * time.Millisecond), RetryMax: installconfig.Duration(200 * time.Millisecond)}}
 	var listener net.Listener
 	require.NoError(t, lab.Network.Do(func() (err error) {
 		listener, err = net.Listen("tcp", lab.Network.Bootstrap().String()+":5000")
@@ -192,6 +193,10 @@ func (f *fixture) put(name string, mode os.FileMode, content []byte) {
 	require.NoError(f.t, os.Chmod(f.path(name), mode))
 }
 
+func (f *fixture) mirrors() []Mirror {
+	return []Mirror{{Repository: repository, Location: f.registry.Addr + "/ocp/master-os"}}
+}
+
 // install writes to the stock deployment what the config server and Ignition would have.
 func (f *fixture) install() {
 	whole, err := json.Marshal(f.served)
@@ -203,7 +208,7 @@ func (f *fixture) install() {
 	auth, err := os.ReadFile(f.registry.AuthFile)
 	require.NoError(f.t, err)
 	ign, err := Ignition(IgnitionOptions{Config: f.config, RegistryCA: f.registry.Authority.PEM, PullAuth: auth,
-		Mirrors: []Mirror{{Repository: repository, Location: f.registry.Addr + "/ocp/master-os"}}})
+		Mirrors: f.mirrors()})
 	require.NoError(f.t, err)
 	for _, file := range ign.Storage.Files {
 		content, err := machineconfig.Contents(file.Contents)

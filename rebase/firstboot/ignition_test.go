@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/machineconfig"
 )
 
 func TestIgnitionIsValidAndHoldsWhatANodeNeeds(t *testing.T) {
 	config, err := Ignition(IgnitionOptions{
-		Config:     Config{Registry: "192.168.77.1:5000", RetryMax: Duration(time.Minute)},
+		Config:     Config{Registry: "192.168.77.1:5000", RetryMax: installconfig.Duration(time.Minute)},
 		Mirrors:    []Mirror{{"registry.example.com/ocp/master-os", "192.168.77.1:5000/ocp/master-os"}, {"registry.example.com/ocp/base", "192.168.77.1:5000/ocp/base"}},
 		RegistryCA: []byte("ca"), PullAuth: []byte("{}"), DaemonURL: "https://192.168.77.1:22623/files/dayone-daemon", DaemonSHA512: strings.Repeat("a", 128),
 	})
@@ -38,7 +39,7 @@ func TestIgnitionIsValidAndHoldsWhatANodeNeeds(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(text[MirrorPath], `pull-from-mirror = "digest-only"`))
 	c, err := ParseConfig([]byte(text[ConfigPath]))
 	require.NoError(t, err)
-	assert.Equal(t, Duration(time.Minute), c.RetryMax)
+	assert.Equal(t, installconfig.Duration(time.Minute), c.RetryMax)
 	require.Len(t, parsed.Systemd.Units, 1)
 	assert.True(t, *parsed.Systemd.Units[0].Enabled)
 	assert.Contains(t, *parsed.Systemd.Units[0].Contents, "ExecStart="+DaemonPath+" firstboot\n")
@@ -73,7 +74,7 @@ func TestParseConfigRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 	c, err := ParseConfig([]byte(`{"version":1,"health":["true"]}`))
 	require.NoError(t, err)
-	assert.Equal(t, Duration(DefaultRetryMax), c.withDefaults().RetryMax)
+	assert.Equal(t, installconfig.Duration(DefaultRetryMax), c.withDefaults().RetryMax)
 }
 
 func FuzzParseConfig(f *testing.F) {

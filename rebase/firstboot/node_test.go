@@ -1,7 +1,6 @@
 package firstboot
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -46,9 +45,7 @@ func TestNodeReachesItsImageWithOneReboot(t *testing.T) {
 }
 
 func TestSystemdNodeReachesItsImageWithOneReboot(t *testing.T) {
-	if os.Getenv("DAYONE_TEST_SYSTEMD") == "" && os.Getenv("CI") == "" {
-		t.Skip("DAYONE_TEST_SYSTEMD is not set: this makes a 300 MB base image once")
-	}
+	t.Parallel()
 	f := newFixtureOn(t, baseimage.Debian)
 	f.start()
 	r := f.waitDone()
@@ -72,6 +69,7 @@ func TestNodeStaysOnStockAndGoesOnWhenTheFaultIsGone(t *testing.T) {
 		class deploy.Class
 	}{
 		"registry answers 401": {func(f *fixture) { f.registry.Spoil(deploytest.Status(401)) }, healRegistry, deploy.ClassUnauthorized},
+		"registry answers 403": {func(f *fixture) { f.registry.Spoil(deploytest.Status(403)) }, healRegistry, deploy.ClassForbidden},
 		"registry answers 500": {func(f *fixture) { f.registry.Spoil(deploytest.Status(500)) }, healRegistry, deploy.ClassRegistry},
 		"image is not there":   {func(f *fixture) { f.registry.Spoil(deploytest.Status(404)) }, healRegistry, deploy.ClassNotFound},
 		"corrupted layer": {func(f *fixture) {
@@ -86,6 +84,18 @@ func TestNodeStaysOnStockAndGoesOnWhenTheFaultIsGone(t *testing.T) {
 			func(f *fixture) {
 				f.put(certsDir+"/"+f.registry.Addr+"/ca.crt", 0o644, f.registry.Authority.PEM)
 			}, deploy.ClassUntrusted},
+		"names are not resolved": {func(f *fixture) { f.put(MirrorPath, 0o644, nil) }, // only the final name is left, and nobody knows it
+			func(f *fixture) {
+				drop, _, err := mirrorDropIn(f.mirrors())
+				require.NoError(f.t, err)
+				f.put(MirrorPath, 0o644, []byte(drop))
+			}, deploy.ClassUnreachable},
+		"this node's clock is years behind": {func(f *fixture) { f.registry.SetWindow(f.t, time.Now().AddDate(4, 0, 0), time.Now().AddDate(5, 0, 0)) },
+			func(f *fixture) { f.registry.SetValidity(f.t, time.Now().Add(time.Hour)) }, deploy.ClassExpired},
+		"this node's clock is years ahead": {func(f *fixture) {
+			f.registry.SetWindow(f.t, time.Now().AddDate(-5, 0, 0), time.Now().AddDate(-4, 0, 0))
+		},
+			func(f *fixture) { f.registry.SetValidity(f.t, time.Now().Add(time.Hour)) }, deploy.ClassExpired},
 		"certificate has expired": {func(f *fixture) { f.registry.SetValidity(f.t, time.Now().Add(-time.Hour)) },
 			func(f *fixture) { f.registry.SetValidity(f.t, time.Now().Add(time.Hour)) }, deploy.ClassExpired},
 		"wrong password": {func(f *fixture) { f.put(AuthPath, 0o600, []byte(`{"auths":{"`+f.registry.Addr+`":{"auth":"YTpi"}}}`)) },
@@ -102,6 +112,10 @@ func TestNodeStaysOnStockAndGoesOnWhenTheFaultIsGone(t *testing.T) {
 			r := f.wait("waiting", func(r Record) bool { return r.State == StateWaiting && r.Attempts >= 2 })
 			assert.Equal(t, c.class, r.Class, r.Message)
 			assert.Contains(t, r.Message, "next: ")
+			if c.class == deploy.ClassExpired {
+				assert.Contains(t, r.Message, "set this node's clock")
+				assert.Contains(t, r.Message, "current time 20", "what this node takes for the time")
+			}
 			assert.Contains(t, f.log(), "dayone-firstboot: this node stays on its present OS: ")
 			assert.Equal(t, 1, f.boots())
 			c.heal(f)
@@ -113,3 +127,12 @@ func TestNodeStaysOnStockAndGoesOnWhenTheFaultIsGone(t *testing.T) {
 }
 
 func healRegistry(f *fixture) { f.registry.Spoil(nil) }
+
+func TestSlowRegistryIsWaitedFor(t *testing.T) {
+	f := newFixture(t, func(f *fixture) { f.registry.Spoil(f.registry.Slowly(20, 50*time.Millisecond)) })
+	f.start()
+	r := f.waitDone()
+	assert.Equal(t, f.image, r.Booted)
+	assert.Equal(t, 2, f.boots())
+	assert.NotContains(t, f.log(), "stays on its present OS")
+}

@@ -42,6 +42,7 @@ type Record struct {
 	Attempts int          `json:"attempts"`           // failures of the same class in a row
 	Reboots  int          `json:"reboots"`            // asked for by firstboot, for this image
 	WentBack string       `json:"wentBack,omitempty"` // why this node left the image; empty: it did not
+	Warning  string       `json:"warning,omitempty"`  // of a node that is done, and not quite what the config asks for
 	Boots    []Boot       `json:"boots,omitempty"`
 	Updated  time.Time    `json:"updated"`
 }

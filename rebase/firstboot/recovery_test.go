@@ -2,6 +2,7 @@ package firstboot
 
 import (
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 )
@@ -52,6 +55,11 @@ func TestPowerCutAtAnyStepIsRecovered(t *testing.T) {
 			prepare: func(*fixture) {},
 			reached: func(_ *fixture, r Record) bool { return r.Reboots == 1 },
 		},
+		"in the middle of finalizing": {
+			prepare: func(*fixture) {},
+			// ostree makes the new deployment's etc when it finalizes, before it changes the boot entries.
+			reached: func(f *fixture, r Record) bool { return r.Reboots == 1 && f.mergesEtc() },
+		},
 		"after the reboot, before it is verified": {
 			prepare: func(f *fixture) { f.config.Health = block(mark) },
 			reached: func(_ *fixture, r Record) bool { return r.State == StateVerifying },
@@ -62,6 +70,9 @@ func TestPowerCutAtAnyStepIsRecovered(t *testing.T) {
 			f.start()
 			f.wait("the step", func(r Record) bool { return c.reached(f, r) })
 			require.NoError(t, f.node.PowerCut(t.Context()))
+			entries, err := filepath.Glob(filepath.Join(f.node.Sysroot, "boot/loader/entries/*"))
+			require.NoError(t, err)
+			t.Logf("boot entries at the cut: %d", len(entries))
 			if c.heal != nil {
 				c.heal(f)
 			}
@@ -74,9 +85,16 @@ func TestPowerCutAtAnyStepIsRecovered(t *testing.T) {
 	}
 }
 
+// mergesEtc tells that ostree has begun to make the second deployment's etc.
+func (f *fixture) mergesEtc() bool {
+	etc, err := filepath.Glob(filepath.Join(f.node.Sysroot, "ostree/deploy", testnode.Stateroot, "deploy/*.0/etc"))
+	require.NoError(f.t, err)
+	return len(etc) > 1
+}
+
 func TestUnhealthyImageIsLeftOnceAndForGood(t *testing.T) {
 	f := newFixture(t, func(f *fixture) {
-		f.config.Health, f.config.HealthTimeout = []string{"/bin/test", "-e", "/var/healthy"}, Duration(300*time.Millisecond)
+		f.config.Health, f.config.HealthTimeout = []string{"/bin/test", "-e", "/var/healthy"}, installconfig.Duration(300*time.Millisecond)
 	})
 	f.start()
 	r := f.wait("back on stock", func(r Record) bool { return r.State == StateRolledBack })

@@ -179,12 +179,12 @@ func nextPause(last time.Duration, c Config, err error, lastClass deploy.Class) 
 	class := deploy.ClassOf(err)
 	switch class {
 	case deploy.ClassArchitecture, deploy.ClassNotBootable, deploy.ClassNoKernel, deploy.ClassHostile, deploy.ClassUnlike, deploy.ClassUnsigned, deploy.ClassConfig:
-		return time.Duration(c.RetryMax) // what a digest names does not change by itself
+		return c.RetryMax.Duration() // what a digest names does not change by itself
 	}
 	if last == 0 || class != lastClass {
-		return time.Duration(c.RetryMin)
+		return c.RetryMin.Duration()
 	}
-	return min(2*last, time.Duration(c.RetryMax))
+	return min(2*last, c.RetryMax.Duration())
 }
 
 func (r *runner) sayWaiting(err error, pause time.Duration) error {

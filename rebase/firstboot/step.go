@@ -98,8 +98,16 @@ func (r *runner) decide(ctx context.Context, c Config, w wanted, d deploy.Deploy
 	if err := r.enter(StateStaging); err != nil {
 		return false, err
 	}
+	options := w.stageOptions()
+	if c.PersistNICNames {
+		names, err := r.persistNICNames(ctx)
+		if err != nil {
+			return false, err
+		}
+		options.AppendKernelArguments = append(options.AppendKernelArguments, names...)
+	}
 	start := r.o.Now()
-	if err := d.Stage(ctx, w.image, w.stageOptions()); err != nil {
+	if err := d.Stage(ctx, w.image, options); err != nil {
 		return false, err
 	}
 	log.WithField("seconds", r.o.Now().Sub(start).Seconds()).Info("image is staged")
@@ -122,6 +130,10 @@ func (r *runner) preflight(ctx context.Context, c Config, w wanted) error {
 	}
 	if err := w.checkLabels(found.Labels); err != nil {
 		return err
+	}
+	// The label is the base image's word, and the image may bring another kernel: so this is no refusal.
+	if label := found.Labels[labelKernel]; label != "" && !isKernelType(label, w.config.Spec.KernelType) {
+		r.progress(log.WithFields(logrus.Fields{"kernel": label, "kernel_type": w.config.Spec.KernelType}), "the image's label names a kernel that is not of the config's type")
 	}
 	r.progress(log.WithFields(logrus.Fields{"source": found.Source, "layers": found.Layers, "mib": found.Bytes >> 20}), "image is there and holds this node's config")
 	return nil
@@ -172,7 +184,9 @@ func (r *runner) verify(ctx context.Context, c Config, w wanted, d deploy.Deploy
 	if len(r.record.Boots) > c.ExpectedBoots {
 		log.WithField("expected", c.ExpectedBoots).Warn("more boots than planned")
 	}
+	r.record.Warning = ""
 	if running, wanted := kernelRelease(r.o.Root), w.config.Spec.KernelType; !isKernelType(running, wanted) {
+		r.record.Warning = fmt.Sprintf("kernel %s is not of the config's type %s; put that kernel into the image", running, wanted)
 		log.WithFields(logrus.Fields{"kernel": running, "kernel_type": wanted}).Warn("the image's kernel is not of the config's type; put that kernel into the image")
 	}
 	log.Info("this node runs its image")
@@ -201,7 +215,7 @@ func waitHealthy(ctx context.Context, c Config) error {
 	if len(c.Health) == 0 {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, time.Duration(c.HealthTimeout))
+	limited, cancel := context.WithTimeout(ctx, c.HealthTimeout.Duration())
 	defer cancel()
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
@@ -212,7 +226,7 @@ func waitHealthy(ctx context.Context, c Config) error {
 		}
 		select {
 		case <-limited.Done():
-			return fmt.Errorf("not healthy within %s: %w", time.Duration(c.HealthTimeout), err)
+			return fmt.Errorf("not healthy within %s: %w", c.HealthTimeout.Duration(), err)
 		case <-tick.C:
 		}
 	}

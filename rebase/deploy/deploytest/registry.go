@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,9 +86,15 @@ func Serve(t testing.TB, l net.Listener) *Registry {
 // SetValidity gives new connections a certificate that is valid until end.
 func (g *Registry) SetValidity(t testing.TB, end time.Time) {
 	t.Helper()
+	g.SetWindow(t, end.Add(-48*time.Hour), end)
+}
+
+// SetWindow gives new connections a certificate that is valid from begin to end.
+func (g *Registry) SetWindow(t testing.TB, begin, end time.Time) {
+	t.Helper()
 	host, _, err := net.SplitHostPort(g.Addr)
 	require.NoError(t, err)
-	cert := g.Authority.Server(t, host, end)
+	cert := g.Authority.Server(t, host, begin, end)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cert = cert
@@ -142,6 +149,30 @@ func (g *Registry) ChangeLayers(change func([]byte) []byte) Fault {
 		}
 		if _, err := w.Write(change(append([]byte(nil), body...))); err != nil {
 			return true // the client has had enough
+		}
+		return true
+	}
+}
+
+// Slowly is the fault of sending blobs in parts, with a pause before each.
+func (g *Registry) Slowly(parts int, pause time.Duration) Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") {
+			return false
+		}
+		body := g.raw(r).Body.Bytes()
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for part := range slices.Chunk(body, len(body)/parts+1) {
+			select {
+			case <-r.Context().Done():
+				return true
+			case <-tick.C:
+			}
+			if _, err := w.Write(part); err != nil {
+				return true // the client has had enough
+			}
+			w.(http.Flusher).Flush()
 		}
 		return true
 	}

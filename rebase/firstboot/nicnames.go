@@ -1,0 +1,40 @@
+package firstboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// nmstatectl writes systemd link files and names kernel arguments that keep the names which network cards have now.
+// Source: nmstate, "persist-nic-names"; MCO calls it before the first change of the OS.
+const nmstatectl = "nmstatectl"
+
+// persistNICNames gives the kernel arguments that keep network cards' names. A node without nmstatectl goes on without, and says so.
+func (r *runner) persistNICNames(ctx context.Context) ([]string, error) {
+	path, err := exec.LookPath(nmstatectl)
+	if errors.Is(err, exec.ErrNotFound) {
+		r.o.Log.Warn("names of network cards are not persisted: this OS has no nmstatectl")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find nmstatectl: %w", err)
+	}
+	out := filepath.Join(r.o.Root, StateDir, "nic-kernel-arguments")
+	if err := os.Remove(out); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("persist names of network cards: %w", err)
+	}
+	if err := runCommand(ctx, []string{path, "persist-nic-names", "--root", r.o.Root, "--kargs-out", out}, "persist names of network cards"); err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it writes none when no name would change
+		return nil, fmt.Errorf("persist names of network cards: %w", err)
+	}
+	return strings.Fields(string(raw)), nil
+}
