@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -146,6 +147,31 @@ func TestPowerCutIsRecovered(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestUnhealthyImageIsLeftOnceAndForGood(t *testing.T) {
+	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
+		f := newFixture(t, kind, programs, func(f *fixture) {
+			f.config.Health, f.config.HealthTimeout = []string{"/bin/test", "-e", "/var/healthy"}, firstboot.Duration(200*time.Millisecond)
+		})
+		f.start()
+		f.until("back on stock", func() bool { return f.record().State == firstboot.StateRolledBack })
+		require.NoError(t, f.node.WaitBoot(t.Context(), 3))
+		assert.NotEqual(t, f.image, f.record().Booted)
+		assert.Contains(t, f.record().WentBack, "not healthy")
+		assert.Equal(t, "both", f.output("cat", "/etc/both"), "the stock OS has its /etc as it left it")
+		require.NoError(t, f.node.Reboot(t.Context()))
+		assert.Equal(t, firstboot.StateRolledBack, f.record().State)
+		boots, err := f.node.Boots()
+		require.NoError(t, err)
+		assert.Equal(t, 4, boots, "no second pivot")
+
+		f.put("/var/healthy", 0o644, nil)
+		again, err := f.node.Exec(t.Context(), firstboot.DaemonPath, "firstboot", "--retry")
+		t.Logf("the node goes down under the command: %+v %v", again, err)
+		r := f.waitDone()
+		assert.Equal(t, f.image, r.Booted)
+	})
 }
 
 func TestSecondFirstbootIsRefused(t *testing.T) {
