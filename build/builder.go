@@ -221,30 +221,6 @@ func (w *work) inputs() (err error) {
 	return nil
 }
 
-// reuse looks for an image with the same address. It counts only with its label and all its blobs.
-func (w *work) reuse(ctx context.Context) (bool, error) {
-	image, err := w.client.Find(ctx, w.r.Target, Tag(w.address), w.r.platform())
-	if err != nil {
-		return false, registryFailure("request", err)
-	}
-	if image == nil || image.Labels()[LabelAddress] != w.address {
-		return false, nil
-	}
-	missing, err := w.client.Complete(ctx, image)
-	if err != nil {
-		return false, registryFailure("request", err)
-	}
-	if missing != "" {
-		w.lost = true
-		w.b.o.Log.WithField("image", image.Ref.String()).WithField("blob", missing).Warn("an image with this address has lost a blob and is built again")
-		return false, nil
-	}
-	w.leave()
-	w.result.Reused, w.result.Reason = true, "the registry has an image with this address and all its blobs"
-	w.fill(image)
-	return true, nil
-}
-
 func (w *work) place() report.Finding {
 	name := w.r.ContainerfileName
 	if name == "" {

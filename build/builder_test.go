@@ -137,6 +137,10 @@ func TestSameAddressIsNotBuiltAgainUnlessABlobIsGone(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, again.Reused)
 	assert.Equal(t, first.Digest, again.Digest)
+	assert.Equal(t, first.Engine, again.Engine, "a reused image tells the engine that made it")
+	assert.Equal(t, first.Layers, again.Layers, "and where its layers come from")
+	assert.Equal(t, first.Size, again.Size)
+	assert.Equal(t, first.Inputs, again.Inputs)
 
 	renamed := r
 	renamed.Config = r.Config.DeepCopy()
@@ -287,4 +291,26 @@ func TestLintFindingsComeWithTheFailure(t *testing.T) {
 	findings := report.Of(err)
 	require.Len(t, findings, 2)
 	assert.Equal(t, "mosc.yaml", findings[0].File)
+}
+
+func TestAnImageIsReusedWhenItsBaseHasGone(t *testing.T) {
+	reg := registrytest.Start(t)
+	base := buildtest.Push(t, reg, buildtest.Base{Layers: 2, LayerSize: 100})
+	r := buildtest.Request(t, reg, base, inline)
+	b := builder(t)
+	first, err := b.Build(t.Context(), r)
+	require.NoError(t, err)
+	repository, digest, _ := strings.Cut(strings.TrimPrefix(base.Reference, reg.Addr+"/"), "@")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, reg.URL()+"/v2/"+repository+"/manifests/"+digest, nil)
+	require.NoError(t, err)
+	req.SetBasicAuth(reg.Push.Name, reg.Push.Password)
+	resp, err := reg.Transport(t).RoundTrip(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Less(t, resp.StatusCode, 300, "deletion of the base")
+	again, err := b.Build(t.Context(), r)
+	require.NoError(t, err)
+	assert.True(t, again.Reused)
+	assert.Equal(t, first.Engine, again.Engine)
+	assert.Equal(t, first.Layers, again.Layers)
 }

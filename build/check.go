@@ -192,24 +192,20 @@ func (w *work) fill(image *appendengine.Image) {
 	r := w.result
 	r.Digest, r.MediaType, r.Labels = image.Ref.DigestStr(), string(image.MediaType), image.Labels()
 	r.Reference = w.r.Target + "@" + r.Digest
-	base := -1
-	if w.base != nil {
+	config, base := configLayer(image), 0
+	switch {
+	case w.base != nil:
 		base = len(w.base.Manifest.Layers)
-	}
-	config := ""
-	if w.layer != nil && !w.layer.Empty() {
-		config = w.layer.DiffID
+	case config >= 0: // a reused image whose base has gone: the config's layer follows the base's
+		base = config
 	}
 	for i, l := range image.Manifest.Layers {
-		layer := Layer{Digest: l.Digest.String(), Size: l.Size}
+		layer := Layer{Digest: l.Digest.String(), Size: l.Size, From: "containerfile"}
 		switch {
-		case base < 0: // reused: the base was not read
 		case i < base:
 			layer.From = "base"
-		case config != "" && image.Config.RootFS.DiffIDs[i].String() == config:
+		case i == config:
 			layer.From = "config"
-		default:
-			layer.From = "containerfile"
 		}
 		r.Layers = append(r.Layers, layer)
 		r.Size += l.Size

@@ -46,7 +46,11 @@ func (w *work) plan() (*containerfile.Append, string) {
 	case w.file == nil:
 		return &containerfile.Append{}, "there is no Containerfile"
 	}
-	return w.file.PlanAppend(w.base.Config.Config.Env)
+	var env []string
+	if w.base != nil { // gone from the registry, when an image is reused
+		env = w.base.Config.Config.Env
+	}
+	return w.file.PlanAppend(env)
 }
 
 func (w *work) labels() map[string]string {

@@ -45,6 +45,9 @@ type Options struct {
 	MaxProcesses int
 	// Parallel bounds builds at once; default is one per GiB of available memory, at least one and at most one per processor.
 	Parallel int
+	// StorageLimit is how many bytes of layers are kept between builds, in bytes; default 24 GiB, negative no bound. When a build
+	// begins and no other is at work, what was used least recently goes until the rest is below it.
+	StorageLimit int64
 	// Environment holds proxy variables for pulls (NAME=value); default none. It is not RUN's.
 	Environment []string
 	// Log takes what people want to know; default drops it.
@@ -92,6 +95,9 @@ func New(o Options) (*Engine, error) {
 	}
 	if o.MaxProcesses == 0 {
 		o.MaxProcesses = defaultProcesses
+	}
+	if o.StorageLimit == 0 {
+		o.StorageLimit = defaultStorageLimit
 	}
 	if o.Parallel <= 0 {
 		o.Parallel = defaultParallel()
@@ -172,6 +178,9 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 	defer lock.Close()
 	if alone {
 		removeGroups(e.o.Root)
+		if err := e.pruneFiles(); err != nil {
+			e.o.Log.WithError(err).Warn("old files of builds were not removed")
+		}
 	}
 	r, err := e.newRun(job, isolation, alone)
 	if err != nil {

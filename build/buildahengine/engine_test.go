@@ -58,6 +58,11 @@ func TestRunsTheContainerfileOnTheConfig(t *testing.T) {
 				}
 			}
 			assert.Equal(t, []string{"1 FROM", "2 ARG ", "3 RUN ", "4 COPY", "7 LABE"}, steps)
+			again, err := b.builder.Build(t.Context(), r)
+			require.NoError(t, err)
+			assert.True(t, again.Reused)
+			assert.Equal(t, build.EngineBuildah, again.Engine)
+			assert.Equal(t, result.Layers, again.Layers, "a reused image says where its layers come from")
 			log, err := os.ReadFile(result.Log)
 			require.NoError(t, err)
 			assert.Contains(t, string(log), "config\n", "the log has the output of RUN")

@@ -139,9 +139,12 @@ func (w *worker) recover() error {
 	}
 	return errors.Join(
 		clear(filepath.Dir(w.order.Run), filepath.Base(w.order.Run)),
-		clear(temporary(w.order.Root), "buildah-cache"), // what RUN --mount=type=cache keeps between builds
+		clear(temporary(w.order.Root), cachePrefix),
 	)
 }
+
+// cachePrefix begins the directories in which buildah keeps RUN --mount=type=cache between builds.
+const cachePrefix = "buildah-cache"
 
 // temporary is TMPDIR of the child.
 func temporary(root string) string { return filepath.Join(root, "tmp") }

@@ -16,9 +16,11 @@ type order struct {
 	Runtime   string `json:"runtime,omitempty"`
 	Run       string `json:"run"`
 	// Group is the control group for containers of an OCI runtime, relative to the worker's own; empty leaves it to the runtime.
-	Group   string              `json:"group,omitempty"`
-	Recover bool                `json:"recover"`
-	Job     *build.ContainerJob `json:"job,omitempty"` // nil: recover only
+	Group   string `json:"group,omitempty"`
+	Recover bool   `json:"recover"`
+	// Limit is how many bytes storage may have when a build begins; negative none.
+	Limit int64               `json:"limit"`
+	Job   *build.ContainerJob `json:"job,omitempty"` // nil: recover only
 	// Scrub holds values that must not get into the log: passwords, and what secret files hold.
 	Scrub []string `json:"scrub,omitempty"`
 }

@@ -138,6 +138,7 @@ func (r *run) environment() []string {
 func (r *run) instruct(in *pipe) error {
 	o := order{
 		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.isolation, Runtime: r.engine.o.Runtime, Run: r.dir, Recover: r.alone,
+		Limit: r.engine.o.StorageLimit,
 		Scrub: secretValues(r.job.Registry, r.job.Options.Secrets),
 	}
 	if !r.recoverOnly {

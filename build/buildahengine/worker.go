@@ -86,7 +86,7 @@ func (w *worker) work(ctx context.Context) (digest, phase string, err error) {
 		}
 	}()
 	if w.order.Recover {
-		if err := w.recover(); err != nil {
+		if err := errors.Join(w.recover(), w.prune()); err != nil {
 			return "", phaseStorage, err
 		}
 	}
@@ -100,8 +100,10 @@ func (w *worker) work(ctx context.Context) (digest, phase string, err error) {
 		return "", phaseContainerfile, err
 	}
 	w.send.send(message{Kind: kindPhase, Text: phasePush})
-	digest, err = w.push(ctx, id)
-	return digest, phasePush, err
+	if digest, err = w.push(ctx, id); err != nil {
+		return "", phasePush, err
+	}
+	return digest, phaseStorage, w.touch(id)
 }
 
 // build runs the Containerfile and gives the id of the local image.
