@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/rebase/firstboot"
@@ -152,7 +153,7 @@ func TestPowerCutIsRecovered(t *testing.T) {
 func TestUnhealthyImageIsLeftOnceAndForGood(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := newFixture(t, kind, programs, func(f *fixture) {
-			f.config.Health, f.config.HealthTimeout = []string{"/bin/test", "-e", "/var/healthy"}, firstboot.Duration(200*time.Millisecond)
+			f.config.Health, f.config.HealthTimeout = []string{"/bin/test", "-e", "/var/healthy"}, installconfig.Duration(200*time.Millisecond)
 		})
 		f.start()
 		f.until("back on stock", func() bool { return f.record().State == firstboot.StateRolledBack })

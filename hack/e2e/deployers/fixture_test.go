@@ -22,6 +22,7 @@ import (
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/hack/testnode/standin"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy"
@@ -112,6 +113,8 @@ type fixture struct {
 	config   firstboot.Config
 	served   *mcfgv1.MachineConfig
 	image    string // final name with digest
+
+	disk, boot int64 // sizes in bytes; 0: this machine's disk
 }
 
 func newFixture(t *testing.T, kind deploy.Kind, programs []string, changes ...func(f *fixture)) *fixture {
@@ -126,7 +129,7 @@ func newFixture(t *testing.T, kind deploy.Kind, programs []string, changes ...fu
 		}
 	})
 	f := &fixture{t: t, kind: kind, lab: lab, outlet: newOutlet(t, lab.Network)}
-	f.config = firstboot.Config{RetryMin: firstboot.Duration(50 * time.Millisecond), RetryMax: firstboot.Duration(200 * time.Millisecond)}
+	f.config = firstboot.Config{RetryMin: installconfig.Duration(50 * time.Millisecond), RetryMax: installconfig.Duration(200 * time.Millisecond)}
 	f.registry = deploytest.Serve(t, f.outlet)
 	dir, err := baseimage.Ensure(t.Context(), baseimage.Tiny, "")
 	require.NoError(t, err)
@@ -145,7 +148,7 @@ func newFixture(t *testing.T, kind deploy.Kind, programs []string, changes ...fu
 	}
 	f.image = f.served.Spec.OSImageURL
 	f.served.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: f.image}
-	f.node, err = lab.NewNode(t.Context(), "m0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: dir}})
+	f.node, err = lab.NewNode(t.Context(), "m0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: dir, DiskSize: f.disk, BootSize: f.boot}})
 	require.NoError(t, err)
 	f.install()
 	return f

@@ -2,6 +2,7 @@ package deployers
 
 import (
 	"bytes"
+	"crypto/rand"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
@@ -16,9 +18,9 @@ import (
 )
 
 // stock is a node on its stock OS where nothing runs by itself.
-func stock(t *testing.T, kind deploy.Kind, programs []string) *fixture {
+func stock(t *testing.T, kind deploy.Kind, programs []string, changes ...func(f *fixture)) *fixture {
 	t.Helper()
-	f := newFixture(t, kind, programs)
+	f := newFixture(t, kind, programs, changes...)
 	f.disable(firstboot.UnitName)
 	f.start()
 	require.NoError(t, f.node.WaitReady(t.Context()))
@@ -92,6 +94,50 @@ func TestStagingSaysWhatToDoAndChangesNothing(t *testing.T) {
 		assert.NotContains(t, f.output("ostree", "admin", "status"), "(staged)")
 		f.output(firstboot.DaemonPath, "stage", f.image) // nothing of all that is left in the way
 		assert.Equal(t, f.image, f.status().Staged.Image.String())
+	})
+}
+
+// noise does not get smaller in a layer.
+func noise(bytes int) string {
+	random := make([]byte, bytes)
+	_, _ = rand.Read(random) // never fails, see its documentation
+	return string(random)
+}
+
+func TestFullDiskIsSaidAndNothingChanges(t *testing.T) {
+	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
+		f := stock(t, kind, programs, func(f *fixture) { f.disk = 320 << 20 })
+		image := f.push(f.layered(deploytest.Entry{Name: "usr/share/noise", Body: noise(4 << 20)}))
+		f.run("dd if=/dev/zero of=/var/full bs=1M")
+		r, said := f.run(firstboot.DaemonPath + " stage " + image)
+		assert.Equal(t, 1, r.ExitCode)
+		assert.Contains(t, said, "next: free")
+		assert.NotContains(t, f.output("ostree", "admin", "status"), "(staged)")
+		f.output("rm", "/var/full")
+		f.output(firstboot.DaemonPath, "stage", image)
+		assert.Equal(t, image, f.status().Staged.Image.String())
+	})
+}
+
+func TestFullBootLeavesTheNodeOnItsStockOS(t *testing.T) {
+	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
+		f := newFixture(t, kind, programs, func(f *fixture) {
+			f.boot = 1 << 20
+			f.served.Spec.OSImageURL = f.push(f.layered(deploytest.Entry{Name: "usr/lib/modules/" + baseimage.KernelVersion + "/vmlinuz", Body: noise(2 << 20)}))
+		})
+		f.start()
+		f.until("waiting", func() bool { return f.record().State == firstboot.StateWaiting })
+		r := f.record()
+		if kind == deploy.KindOSTree { // the others copy the kernel at shutdown without a look at the space
+			assert.Equal(t, deploy.ClassDiskFull, r.Class, r.Message)
+			assert.Zero(t, r.Reboots)
+		} else {
+			assert.Contains(t, r.Message, "next: look at journalctl")
+			assert.Equal(t, 2, r.Reboots)
+		}
+		require.NoError(t, f.node.WaitReady(t.Context()))
+		assert.NotEqual(t, f.image, f.status().Booted.Image.String())
+		assert.NotContains(t, f.output("ostree", "admin", "status"), "(staged)")
 	})
 }
 

@@ -96,7 +96,10 @@ func (p puller) pull(ctx context.Context, r reference) (done pulled, err error) 
 	imported, err := deploy.Import(ctx, repoPath, "oci:"+dir, deploy.ImportOptions{As: "docker://" + r.image, AllowUnbootable: true})
 	if err != nil {
 		var f *deploy.Fault
-		if errors.As(err, &f) && f.Err != nil {
+		switch {
+		case errors.As(err, &f) && f.Class == deploy.ClassDiskFull: // found before anything is written; the real programs run into it
+			err = words("Failed to commit tar: No space left on device (os error 28)")
+		case f != nil && f.Err != nil:
 			err = f.Err // its advice is not the real program's
 		}
 		return done, words("Importing: %w", err)
