@@ -27,6 +27,13 @@ func Scheme() (*runtime.Scheme, error) {
 // Marshal writes obj as YAML with sorted keys: equal objects give equal bytes. An API object that does not say its apiVersion and
 // kind gets them on the way; obj itself is not changed.
 func Marshal(obj any) ([]byte, error) {
+	if config, ok := obj.(*mcfgv1.MachineConfig); ok {
+		named := *config
+		if named.GroupVersionKind().Empty() {
+			named.SetGroupVersionKind(mcfgv1.GroupVersion.WithKind("MachineConfig"))
+		}
+		return configYAML(&named)
+	}
 	if object, ok := obj.(runtime.Object); ok && object.GetObjectKind().GroupVersionKind().Empty() {
 		scheme, err := Scheme()
 		if err != nil {

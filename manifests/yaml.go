@@ -1,9 +1,13 @@
 package manifests
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"hash"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -37,6 +41,68 @@ func HashYAML(raw []byte, begin func() hash.Hash) (hash.Hash, error) {
 	sink := begin()
 	sink.Write(text)
 	return sink, nil
+}
+
+// HashSpec is HashYAML for the spec of a MachineConfig: its Ignition config, which may be megabytes, is never copied.
+func HashSpec(spec mcfgv1.MachineConfigSpec, begin func() hash.Hash) (hash.Hash, error) {
+	bare := spec
+	bare.Config = runtime.RawExtension{Raw: []byte(`"` + graftMark + `"`)}
+	e, ok, err := graft(bare, spec.Config.Raw)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		e.out, e.sink = make([]byte, 0, 2*flushAt), begin()
+		if e.document() {
+			e.sink.Write(e.out) // a hash never fails
+			return e.sink, nil
+		}
+	}
+	raw, err := MarshalJSON(spec)
+	if err != nil {
+		return nil, err
+	}
+	return HashYAML(raw, begin)
+}
+
+// configYAML is YAML for a MachineConfig, also without copies of its Ignition config.
+func configYAML(object *mcfgv1.MachineConfig) ([]byte, error) {
+	bare := *object
+	config := object.Spec.Config.Raw
+	bare.Spec.Config = runtime.RawExtension{Raw: []byte(`"` + graftMark + `"`)}
+	e, ok, err := graft(&bare, config)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		e.out = make([]byte, 0, len(config)+len(config)/4+flushAt)
+		if e.document() {
+			return e.out, nil
+		}
+	}
+	raw, err := MarshalJSON(object)
+	if err != nil {
+		return nil, err
+	}
+	return YAML(raw)
+}
+
+// graft prepares an emitter for an object in which graftMark stands for value. It says false where the library decides, and where
+// the mark stands more than once.
+func graft(bare any, value []byte) (emitter, bool, error) {
+	raw, err := json.Marshal(bare)
+	if err != nil {
+		return emitter{}, false, fmt.Errorf("write %T as JSON: %w", bare, err)
+	}
+	if bytes.Count(raw, []byte(graftMark)) != 1 {
+		return emitter{}, false, nil
+	}
+	outer, ok := parseTree(raw)
+	if !ok {
+		return emitter{}, false, nil
+	}
+	inner, ok := parseTree(value)
+	return emitter{tree: outer, graft: &inner}, ok, nil
 }
 
 func libraryYAML(raw []byte) ([]byte, error) {

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -49,6 +52,38 @@ func TestYAMLLeavesUnusualDocumentsToTheLibrary(t *testing.T) {
 	for _, raw := range []string{`{}`, `[]`, `"a"`, `1`, `null`, `{"a":1,"a":2}`, `{"a":01}`, `{"a":1`, `{"a":-0}`, `{"a1":1,"a10":2,"a9":3}`, `{"a":"\ud83d\ude00"}`, `{"a":"\u0041"}`, `{"a":"\/"}`,
 		strings.Repeat(`{"a":`, 80) + "1" + strings.Repeat("}", 80)} {
 		sameAsLibrary(t, []byte(raw))
+	}
+}
+
+func TestGraftedConfigsHaveTheLibrarysBytes(t *testing.T) {
+	large := `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a b","mode":420,"contents":{"source":"data:,` + strings.Repeat("many%20words and more ", 40) + `"}}]},"systemd":{"units":[{"name":"a.service","contents":"[Unit]\nDescription=x\n"}]}}`
+	for name, c := range map[string]mcfgv1.MachineConfig{
+		"a config":                  {Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: []byte(large)}, KernelArguments: []string{"a=b c"}, OSImageURL: "x@sha256:1"}},
+		"no config":                 {Spec: mcfgv1.MachineConfigSpec{KernelType: "default"}},
+		"an empty config":           {Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: []byte(`{}`)}}},
+		"a config beyond ASCII":     {Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.5.0"},"x":"\u00e9é"}`)}}},
+		"an argument with the mark": {Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: []byte(large)}, KernelArguments: []string{graftMark}}},
+		"an annotation with a fold": {ObjectMeta: metav1.ObjectMeta{Name: "m", Annotations: map[string]string{"a": strings.Repeat("long words ", 20)}}, Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: []byte(large)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := json.Marshal(c.Spec)
+			require.NoError(t, err)
+			want, err := yaml.JSONToYAML(raw)
+			require.NoError(t, err)
+			sum, err := HashSpec(c.Spec, md5.New)
+			require.NoError(t, err)
+			whole := md5.Sum(want)
+			assert.Equal(t, whole[:], sum.Sum(nil))
+
+			got, err := Marshal(&c)
+			require.NoError(t, err)
+			c.SetGroupVersionKind(mcfgv1.GroupVersion.WithKind("MachineConfig"))
+			raw, err = json.Marshal(c)
+			require.NoError(t, err)
+			want, err = yaml.JSONToYAML(raw)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), string(got))
+		})
 	}
 }
 

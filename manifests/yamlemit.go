@@ -16,7 +16,12 @@ type emitter struct {
 	out []byte
 	// sink takes what has been written, nil to keep it all.
 	sink hash.Hash
+	// graft is a document of its own that is written where graftMark stands; nil is none.
+	graft *tree
 }
+
+// graftMark stands, as a JSON string, for a value that is written from another tree.
+const graftMark = "dayone-graft-of-a-large-value"
 
 // flushAt is the number of bytes that are handed to the sink at a time.
 const flushAt = 64 << 10
@@ -76,6 +81,8 @@ func (e *emitter) indent(col int) {
 func (e *emitter) member(i int32, col int) bool {
 	n := &e.nodes[i]
 	switch {
+	case e.graft != nil && n.kind == '"' && string(e.raw[n.start:n.end]) == graftMark:
+		return e.grafted(col + 2)
 	case n.kind == '{' && n.count > 0:
 		e.out = append(e.out, '\n')
 		e.indent(col + 2)
@@ -91,6 +98,15 @@ func (e *emitter) member(i int32, col int) bool {
 		e.out = append(e.out, ' ')
 		return e.leaf(n)
 	}
+}
+
+// grafted writes the other document's mapping at column col.
+func (e *emitter) grafted(col int) bool {
+	inner := emitter{tree: *e.graft, out: append(e.out, '\n'), sink: e.sink}
+	inner.indent(col)
+	ok := inner.nodes[0].kind == '{' && inner.nodes[0].count > 0 && inner.mapping(0, col)
+	e.out = inner.out
+	return ok
 }
 
 // leaf writes a number, a word or something empty.

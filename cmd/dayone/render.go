@@ -65,6 +65,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // what reading needed beside the objects
 	if f.explain {
 		return f.printExplanation(cmd.OutOrStdout(), set, wantsJSON(cmd))
 	}
@@ -89,7 +90,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 func boundMemory(dir string) {
 	const (
 		gcPercent = 20
-		base      = 24 << 20 // bytes: the runtime, and what small inputs need
+		base      = 16 << 20 // bytes: the runtime, and what small inputs need
 	)
 	size := int64(0)
 	entries, _ := os.ReadDir(dir) // reading reports what is wrong with the directory

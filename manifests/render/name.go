@@ -19,15 +19,11 @@ const salt = "107ccee48b38afaf4fe586769d9ad36e195d2ffdac6a2507" +
 
 // specHash is the second half of a rendered MachineConfig's name: the MD5 of the salt and of the spec as YAML.
 func specHash(spec mcfgv1.MachineConfigSpec) (string, error) {
-	raw, err := manifests.MarshalJSON(spec)
-	if err != nil {
-		return "", err
-	}
 	prefix, err := hex.DecodeString(salt)
 	if err != nil {
 		return "", fmt.Errorf("decode salt: %w", err)
 	}
-	sum, err := manifests.HashYAML(raw, func() hash.Hash {
+	sum, err := manifests.HashSpec(spec, func() hash.Hash {
 		salted := md5.New() //nolint:gosec // see the import
 		salted.Write(prefix)
 		return salted
