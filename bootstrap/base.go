@@ -67,7 +67,7 @@ func (h *host) inspectBase(ctx context.Context, journal *Journal) error {
 	}
 	img, err := imagecopy.Inspect(ctx, from, h.Platform)
 	if err != nil {
-		if old := journal.Find("base"); old != nil && old.Status == PhaseDone && json.Unmarshal(old.Output, &h.base) == nil {
+		if h.recall(journal) {
 			h.Log.WithError(err).Warn("base image cannot be read at its source, the one taken in before is used")
 			return nil
 		}
@@ -88,6 +88,20 @@ func (h *host) inspectBase(ctx context.Context, journal *Journal) error {
 	}
 	h.base.Digest = img.Digest.String()
 	return nil
+}
+
+// recall takes the base from the journal when an earlier run took it in from the same source under the same name.
+func (h *host) recall(journal *Journal) bool {
+	old := journal.Find("base")
+	if old == nil || old.Status != PhaseDone || json.Unmarshal(old.Output, &h.base) != nil {
+		return false
+	}
+	inputs, err := h.baseInputs()
+	if err != nil {
+		return false
+	}
+	hash, err := hashOf(inputs)
+	return err == nil && hash == old.InputsHash
 }
 
 func (h *host) baseInputs() (any, error) {

@@ -2,13 +2,11 @@ package bootstrap
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"dayone.dev/dayone/bootstrap/preflight"
@@ -64,7 +62,10 @@ func (h *host) run(ctx context.Context) error {
 	cfg := h.in.Sidecar.Config
 	h.registryHost = net.JoinHostPort(cfg.BootstrapRegistry.Host, strconv.Itoa(cfg.BootstrapRegistry.Port))
 	h.registryListen, h.configListen = h.listenAddresses(cfg)
-	if err := checkPorts(map[string]string{"embedded registry": h.registryListen, "Ignition server": h.configListen}); err != nil {
+	if err := checkPorts(h.listeners()); err != nil {
+		return err
+	}
+	if err := exemptFromProxy(h.registryHost); err != nil {
 		return err
 	}
 	journal, err := OpenJournal(h.StateDir)
@@ -127,17 +128,4 @@ func (h *host) configURL() string {
 
 func (h *host) path(parts ...string) string {
 	return filepath.Join(append([]string{h.StateDir}, parts...)...)
-}
-
-// lockState keeps a second run off the same state directory. The kernel drops the lock with the process, however it ends.
-func lockState(dir string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open state lock: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		closeErr := f.Close()
-		return nil, errors.Join(fmt.Errorf("another dayone bootstrap works in %s; wait for it, stop it, or give another --state-dir: %w", dir, err), closeErr)
-	}
-	return func() { _ = f.Close() }, nil // closing drops the lock; there is nothing to do about an error at the end
 }

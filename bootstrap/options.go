@@ -13,6 +13,7 @@ import (
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests/render"
 )
 
@@ -113,16 +114,45 @@ func (o Options) listenAddresses(c installconfig.Config) (registry, config strin
 	return registry, config
 }
 
-// checkPorts refuses a run whose services could not listen, before any work is done.
-func checkPorts(addresses map[string]string) error {
-	for service, address := range addresses {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			return fmt.Errorf("the %s cannot listen on %s (stop what uses the port, or choose another in install-config.yaml): %w", service, address, err)
-		}
-		if err := l.Close(); err != nil {
-			return fmt.Errorf("free %s again: %w", address, err)
-		}
+// listener is an address that one of the services will listen on.
+type listener struct {
+	service, address string
+	// at is where the user chose it.
+	at report.Finding
+}
+
+func (h *host) listeners() []listener {
+	return []listener{
+		{"embedded registry", h.registryListen, chosen(h.RegistryListen, "bootstrapRegistry.port", "--registry-listen")},
+		{"Ignition server", h.configListen, chosen(h.ConfigListen, "configServer.port", "--config-listen")},
 	}
-	return nil
+}
+
+// chosen is where a listen address comes from: the command line when it was given there, else install-config.yaml.
+func chosen(given, key, flag string) report.Finding {
+	if given != "" {
+		return report.Finding{Path: flag, Rule: "port-taken", Next: "stop what uses the port, or give another address"}
+	}
+	return report.Finding{File: installconfig.FileName, Path: installconfig.Field + "." + key, Rule: "port-taken",
+		Next: "stop what uses the port, or choose another"}
+}
+
+// checkPorts refuses a run whose services could not listen, before any work is done. All are tried at once, so that two services on one
+// port are found, too.
+func checkPorts(list []listener) error {
+	var rep report.Report
+	var open []net.Listener
+	for _, want := range list {
+		l, err := net.Listen("tcp", want.address)
+		if err != nil {
+			rep.Errorf(want.at, "the %s cannot listen on %s: %v", want.service, want.address, err)
+			continue
+		}
+		open = append(open, l)
+	}
+	errs := []error{rep.Err()}
+	for _, l := range open {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
 }

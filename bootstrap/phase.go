@@ -110,13 +110,10 @@ func (r *runner) run(ctx context.Context, phases []Phase) error {
 func (r *runner) one(ctx context.Context, p Phase, index, total int) error {
 	rec := r.journal.Find(p.Name)
 	tell := func(k EventKind) { r.observe(Event{Kind: k, Record: *rec, Index: index, Total: total}) }
-	inputs, err := p.inputs()
+	hash, err := inputsHash(p)
 	if err != nil {
-		return fmt.Errorf("phase %s: %w", p.Name, err)
-	}
-	hash, err := hashOf(inputs)
-	if err != nil {
-		return fmt.Errorf("phase %s: %w", p.Name, err)
+		rec.Started = r.now()
+		return r.failed(rec, tell, err)
 	}
 	if rec.Status == PhaseDone && rec.InputsHash == hash && !p.always {
 		err := p.restore(ctx, rec.Output)
@@ -138,15 +135,10 @@ func (r *runner) one(ctx context.Context, p Phase, index, total int) error {
 	}
 	tell(EventStarted)
 	out, err := p.run(ctx)
-	rec.Finished = r.now()
 	if err != nil {
-		rec.Status, rec.Error = PhaseFailed, err.Error()
-		tell(EventFailed)
-		if saveErr := r.journal.save(); saveErr != nil {
-			r.log.WithError(saveErr).Warn("failure is not in the journal")
-		}
-		return fmt.Errorf("phase %s: %w", p.Name, err)
+		return r.failed(rec, tell, err)
 	}
+	rec.Finished = r.now()
 	if rec.Output, err = json.Marshal(out); err != nil {
 		return fmt.Errorf("phase %s: encode result: %w", p.Name, err)
 	}
@@ -157,4 +149,22 @@ func (r *runner) one(ctx context.Context, p Phase, index, total int) error {
 	}
 	tell(EventRecorded)
 	return nil
+}
+
+func inputsHash(p Phase) (string, error) {
+	inputs, err := p.inputs()
+	if err != nil {
+		return "", err
+	}
+	return hashOf(inputs)
+}
+
+// failed records why a phase failed and returns it.
+func (r *runner) failed(rec *Record, tell func(EventKind), err error) error {
+	rec.Status, rec.Error, rec.Finished = PhaseFailed, err.Error(), r.now()
+	tell(EventFailed)
+	if saveErr := r.journal.save(); saveErr != nil {
+		r.log.WithError(saveErr).Warn("failure is not in the journal")
+	}
+	return fmt.Errorf("phase %s: %w", rec.Name, err)
 }

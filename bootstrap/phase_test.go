@@ -47,9 +47,13 @@ func runOnce(t *testing.T, dir string, l *ledger) (*Journal, []EventKind, error)
 	j, err := OpenJournal(dir)
 	require.NoError(t, err)
 	var kinds []EventKind
-	r := &runner{journal: j, now: time.Now, log: logrus.NewEntry(logrus.New()), observe: func(e Event) { kinds = append(kinds, e.Kind) }}
+	r := testRunner(j, &kinds)
 	err = r.run(context.Background(), l.phases())
 	return j, kinds, err
+}
+
+func testRunner(j *Journal, kinds *[]EventKind) *runner {
+	return &runner{journal: j, now: time.Now, log: logrus.NewEntry(logrus.New()), observe: func(e Event) { *kinds = append(*kinds, e.Kind) }}
 }
 
 func TestFinishedPhasesAreNotRepeated(t *testing.T) {

@@ -44,7 +44,7 @@ func (h *host) makeIdentity(context.Context) error {
 	return err
 }
 
-func (h *host) startRegistry(context.Context) error {
+func (h *host) startRegistry(ctx context.Context) error {
 	srv, err := registry.New(registry.Options{
 		Root: h.path("registry"), Listen: h.registryListen, Certificate: &h.id.server,
 		Users: []registry.User{h.id.push, h.id.pull}, Log: h.Log.WithField("component", "registry"),
@@ -56,7 +56,7 @@ func (h *host) startRegistry(context.Context) error {
 		return err
 	}
 	h.registry = srv
-	return nil
+	return h.reachRegistry(ctx)
 }
 
 // embedded is an endpoint in the embedded registry, with the right to push.

@@ -42,7 +42,7 @@ func TestExitCodes(t *testing.T) {
 		"an unknown command":       {[]string{"frobnicate"}, exitUsage, "frobnicate"},
 		"an unknown flag":          {[]string{"prepare", "--nope"}, exitUsage, "--nope"},
 		"an unknown output form":   {[]string{"prepare", "-o", "xml"}, exitUsage, "text or json"},
-		"a directory that is none": {[]string{"prepare", "--dir", "/nowhere"}, exitFailed, "/nowhere"},
+		"a directory that is none": {[]string{"prepare", "--dir", "/nowhere"}, exitRefused, "/nowhere"},
 	}
 	for _, name := range []string{"good input", "again", "the next step", "refused input", "an unknown command", "an unknown flag", "an unknown output form", "a directory that is none"} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -13,6 +14,16 @@ import (
 
 // statusInterval is how often --watch looks at the journal.
 const statusInterval = time.Second
+
+// errNotRunning ends --watch: nothing would change.
+var errNotRunning = errors.New("the bootstrap does not run; dayone bootstrap with the same --state-dir goes on where it ended")
+
+// statusOutput is the journal and what it cannot know of itself.
+type statusOutput struct {
+	*bootstrap.Journal
+	// Running says that a process works in the state directory now.
+	Running bool `json:"running"`
+}
 
 func newStatusCommand() *cobra.Command {
 	var stateDir string
@@ -27,13 +38,23 @@ func newStatusCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if wantsJSON(cmd) {
-					err = printJSON(cmd.OutOrStdout(), j)
-				} else {
-					err = printStatus(cmd.OutOrStdout(), j, time.Now())
-				}
-				if err != nil || !watch || j.Endpoints != nil {
+				running, err := bootstrap.Running(stateDir)
+				if err != nil {
 					return err
+				}
+				if wantsJSON(cmd) {
+					err = printJSON(cmd.OutOrStdout(), statusOutput{Journal: j, Running: running})
+				} else {
+					err = printStatus(cmd.OutOrStdout(), j, running, time.Now())
+				}
+				if err != nil || !watch {
+					return err
+				}
+				switch {
+				case running && j.Endpoints != nil:
+					return nil
+				case !running && len(j.Records) > 0:
+					return errNotRunning
 				}
 				if err := pause(cmd.Context(), statusInterval); err != nil {
 					return nil // told to stop watching
@@ -42,7 +63,7 @@ func newStatusCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&stateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
-	cmd.Flags().BoolVar(&watch, "watch", false, "print again every second until the bootstrap serves")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print again every second until the bootstrap serves or ends")
 	return cmd
 }
 
@@ -57,7 +78,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func printStatus(w io.Writer, j *bootstrap.Journal, now time.Time) error {
+func printStatus(w io.Writer, j *bootstrap.Journal, running bool, now time.Time) error {
 	if len(j.Records) == 0 {
 		_, err := fmt.Fprintln(w, "no bootstrap has run here; start one with dayone bootstrap")
 		return err
@@ -70,6 +91,13 @@ func printStatus(w io.Writer, j *bootstrap.Journal, now time.Time) error {
 		if r.Attempts > 1 {
 			note += fmt.Sprintf(" (attempt %d)", r.Attempts)
 		}
+		if r.Status == bootstrap.PhaseRunning && !running {
+			// Nobody knows when it was cut off.
+			if _, err := fmt.Fprintf(w, "%-8s %-14s %9s  %s%s\n", "cut off", r.Name, "", r.Title, note); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, err := fmt.Fprintf(w, "%-8s %-14s %8.2fs  %s%s\n", r.Status, r.Name, r.Duration(now).Seconds(), r.Title, note); err != nil {
 			return err
 		}
@@ -78,6 +106,10 @@ func printStatus(w io.Writer, j *bootstrap.Journal, now time.Time) error {
 				return err
 			}
 		}
+	}
+	if !running {
+		_, err := fmt.Fprintln(w, errNotRunning)
+		return err
 	}
 	if e := j.Endpoints; e != nil {
 		_, err := fmt.Fprintf(w, "serving Ignition at %s, images at %s (authority: %s)\n", e.ConfigServer, e.Registry, e.CAFile)

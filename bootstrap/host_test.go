@@ -1,0 +1,132 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/registry/certs"
+)
+
+func TestOneBootstrapPerStateDirectory(t *testing.T) {
+	dir := t.TempDir()
+	running, err := Running(dir)
+	require.NoError(t, err)
+	assert.False(t, running, "nothing has run here")
+
+	unlock, err := lockState(dir)
+	require.NoError(t, err)
+	for range 2 {
+		running, err = Running(dir)
+		require.NoError(t, err)
+		assert.True(t, running)
+	}
+	_, err = lockState(dir)
+	require.ErrorContains(t, err, "another dayone bootstrap")
+
+	unlock()
+	running, err = Running(dir)
+	require.NoError(t, err)
+	assert.False(t, running)
+	again, err := lockState(dir)
+	require.NoError(t, err, "looking at the lock does not take it")
+	again()
+}
+
+func TestTakenPortsAreToldAllAtOnceWithTheirPlace(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	err = checkPorts([]listener{
+		{"embedded registry", taken.Addr().String(), chosen("", "bootstrapRegistry.port", "--registry-listen")},
+		{"Ignition server", taken.Addr().String(), chosen(taken.Addr().String(), "configServer.port", "--config-listen")},
+	})
+	found := report.Of(err)
+	require.Len(t, found, 2, "%v", err)
+	var places []string
+	for _, f := range found {
+		assert.Equal(t, "port-taken", f.Rule)
+		places = append(places, f.Place())
+	}
+	assert.ElementsMatch(t, []string{"install-config.yaml: onClusterLayering.bootstrapRegistry.port", "--config-listen"}, places)
+}
+
+func TestTwoServicesOnOnePortAreRefused(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := free.Addr().String()
+	require.NoError(t, free.Close())
+	at := chosen("", "configServer.port", "")
+	require.NoError(t, checkPorts([]listener{{"embedded registry", address, at}}), "the port is free again afterwards")
+	assert.Len(t, report.Of(checkPorts([]listener{{"embedded registry", address, at}, {"Ignition server", address, at}})), 1)
+}
+
+func TestARegistryNameThatLeadsElsewhereIsRefused(t *testing.T) {
+	ca, err := certs.LoadOrCreateCA(t.TempDir(), certs.CAOptions{})
+	require.NoError(t, err)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	h := &host{id: &identity{ca: ca}, registryHost: closed.Addr().String()}
+	found := report.Of(h.reachRegistry(t.Context()))
+	require.Len(t, found, 1)
+	assert.Equal(t, "registry-unreachable", found[0].Rule)
+	assert.Equal(t, installconfig.FileName, found[0].File)
+}
+
+func TestTheRegistryIsExemptFromTheProxy(t *testing.T) {
+	cases := map[string]struct{ upper, lower, want string }{
+		"nothing set":        {"", "", "192.0.2.1"},
+		"both spellings set": {"a.example.com, 10.0.0.0/8", "b.example.com,a.example.com", "a.example.com,10.0.0.0/8,b.example.com,192.0.2.1"},
+		"already there":      {"192.0.2.1", "", "192.0.2.1"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, c.want, withoutProxy(c.upper, c.lower, "192.0.2.1"))
+		})
+	}
+}
+
+func inputWithBase(name string) *preflight.Input {
+	return &preflight.Input{Sidecar: &installconfig.Sidecar{Config: installconfig.Config{BaseImage: name}}}
+}
+
+func TestABaseOfAnotherSourceIsNotRecalled(t *testing.T) {
+	h := &host{Options: Options{BaseSource: "oci:/a", Platform: "linux/amd64"}}
+	h.in = inputWithBase("registry.example.com/ocp/base-os:1")
+	h.base = baseResult{Digest: "sha256:aa"}
+	inputs, err := h.baseInputs()
+	require.NoError(t, err)
+	hash, err := hashOf(inputs)
+	require.NoError(t, err)
+	j := &Journal{Records: []Record{{Name: "base", Status: PhaseDone, InputsHash: hash, Output: []byte(`{"digest":"sha256:aa"}`)}}}
+	h.base = baseResult{}
+	assert.True(t, h.recall(j), "the source is gone, the image is here")
+	h.BaseSource = "oci:/mistyped"
+	assert.False(t, h.recall(j))
+}
+
+func TestInputsThatCannotBeMadeAreAFailureOfTheirPhase(t *testing.T) {
+	dir := t.TempDir()
+	j, err := OpenJournal(dir)
+	require.NoError(t, err)
+	var kinds []EventKind
+	r := testRunner(j, &kinds)
+	var result string
+	err = r.run(t.Context(), []Phase{newPhase("build", "build", &result,
+		func() (any, error) { return nil, errors.New("no rendering") },
+		func(context.Context) (string, error) { return "", nil }, nil)})
+	require.ErrorContains(t, err, "phase build: no rendering")
+	assert.Equal(t, []EventKind{EventFailed}, kinds)
+	j, err = OpenJournal(dir)
+	require.NoError(t, err)
+	assert.Equal(t, PhaseFailed, j.Find("build").Status)
+	assert.Equal(t, "no rendering", j.Find("build").Error)
+}
