@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"golang.org/x/term"
 
@@ -53,7 +54,8 @@ func (v *View) redraw() {
 		case <-t.C:
 			v.mu.Lock()
 			if v.title != "" {
-				fmt.Fprintf(v.out, "%s%s %.1fs %s", clearLine, v.title, time.Since(v.began).Seconds(), shorten(v.detail, maxDetail))
+				line := fmt.Sprintf("%s %.1fs %s", v.title, time.Since(v.began).Seconds(), v.detail)
+				fmt.Fprint(v.out, clearLine+shorten(line, v.width()-1))
 			}
 			v.mu.Unlock()
 		}
@@ -63,11 +65,21 @@ func (v *View) redraw() {
 const (
 	// clearLine erases the live line: carriage return and "erase to end of line" (ECMA-48 EL).
 	clearLine = "\r\x1b[K"
-	// maxDetail keeps the live line on one row of an 80-column terminal in most cases.
-	maxDetail = 40
+	// plainWidth is a terminal's width where it cannot be asked, as on a serial console.
+	plainWidth = 80
 	// maxText bounds the plain lines of a build, in characters.
 	maxText = 100
 )
+
+// width is how many characters fit on a row now: a live line that wraps cannot be erased.
+func (v *View) width() int {
+	if f, ok := v.out.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 1 {
+			return columns
+		}
+	}
+	return plainWidth
+}
 
 // Phase shows an event of the bootstrap's phases; it is a bootstrap.Observer.
 func (v *View) Phase(e bootstrap.Event) {
@@ -149,9 +161,16 @@ func (v *View) Close() {
 	}
 }
 
-// shorten cuts a text to its first line and at most n characters.
+// shorten cuts a text to its first line and at most n characters. Control characters become spaces: what a build prints must not move
+// the cursor.
 func shorten(s string, n int) string {
 	s, _, _ = strings.Cut(s, "\n")
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"
 	}
