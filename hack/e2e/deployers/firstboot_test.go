@@ -81,6 +81,11 @@ func TestNodeGoesOnWhenTheFaultIsGone(t *testing.T) {
 				r := f.record()
 				assert.Equal(t, c.class, r.Class, r.Message)
 				assert.Contains(t, r.Message, "next: ")
+				require.NoError(t, f.node.WaitReady(t.Context()))
+				second, err := f.node.Exec(t.Context(), firstboot.DaemonPath, "firstboot")
+				require.NoError(t, err)
+				assert.Equal(t, 1, second.ExitCode)
+				assert.Contains(t, second.Stderr, firstboot.ErrBusy.Error(), "one agent at a time")
 				c.heal(f)
 				r = f.waitDone()
 				assert.Equal(t, f.image, r.Booted)
@@ -172,19 +177,5 @@ func TestUnhealthyImageIsLeftOnceAndForGood(t *testing.T) {
 		t.Logf("the node goes down under the command: %+v %v", again, err)
 		r := f.waitDone()
 		assert.Equal(t, f.image, r.Booted)
-	})
-}
-
-func TestSecondFirstbootIsRefused(t *testing.T) {
-	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
-		f := newFixture(t, kind, programs)
-		f.outlet.setDown(t)
-		f.start()
-		f.until("waiting", func() bool { return f.record().State == firstboot.StateWaiting })
-		require.NoError(t, f.node.WaitReady(t.Context()))
-		r, err := f.node.Exec(t.Context(), firstboot.DaemonPath, "firstboot")
-		require.NoError(t, err)
-		assert.Equal(t, 1, r.ExitCode)
-		assert.Contains(t, r.Stderr, firstboot.ErrBusy.Error())
 	})
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,8 @@ const (
 	contentPath      = "/etc/mcs-machine-config-content.json"
 	caPath           = "/etc/containers/certs.d/192.168.77.1:5000/ca.crt"
 	kernelArgument   = "dayone.test=1"
+	// nodesAtOnce is more than there are processors: nodes mostly wait, for pauses and for one another.
+	nodesAtOnce = 4
 )
 
 // kinds are the deployers and what a stock OS has of them beside ostree.
@@ -55,6 +59,12 @@ var daemon string //nolint:gochecknoglobals // set by TestMain only
 
 func TestMain(m *testing.M) {
 	testnode.Init()
+	if f := flag.Lookup("test.parallel"); f != nil && f.DefValue == f.Value.String() {
+		if err := f.Value.Set(strconv.Itoa(nodesAtOnce)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	os.Exit(buildAndRun(m))
 }
 
@@ -93,6 +103,7 @@ func need(t *testing.T) {
 func forEach(t *testing.T, f func(t *testing.T, kind deploy.Kind, programs []string)) {
 	t.Helper()
 	need(t)
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(string(k.kind), func(t *testing.T) {
 			t.Parallel()
