@@ -53,7 +53,11 @@ func demo(ctx context.Context) error {
 		report.Print(os.Stdout)
 	}
 	if report != nil && o.Keep {
-		fmt.Printf("\nthe nodes and the bootstrap are up:\n  enter one:   bin/testnode exec %[1]s/master-0 sh\n  its console: bin/testnode log %[1]s/master-0\n  end all:     kill %[2]d; bin/testnode end %[1]s\n", report.Run, report.BootstrapPID)
+		end := "bin/testnode end " + report.Run
+		if report.BootstrapPID > 0 {
+			end = fmt.Sprintf("kill %d; %s", report.BootstrapPID, end)
+		}
+		fmt.Printf("\nthe nodes and the bootstrap are up:\n  enter one:   bin/testnode exec %[1]s/master-0 sh\n  its console: bin/testnode log %[1]s/master-0\n  end all:     %[2]s\n", report.Run, end)
 	}
 	return err
 }

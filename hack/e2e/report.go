@@ -45,10 +45,13 @@ type Report struct {
 }
 
 func (r *Run) newReport() *Report {
-	rep := &Report{Work: r.Work, Duration: time.Since(r.started), Run: r.Lab.ID, BootstrapPID: r.Bootstrap.PID()}
+	rep := &Report{Work: r.Work, Duration: time.Since(r.started), Run: r.Lab.ID}
+	if r.Bootstrap != nil {
+		rep.BootstrapPID = r.Bootstrap.PID()
+	}
 	if j, err := bootstrap.OpenJournal(r.State); err == nil {
 		for _, p := range j.Records {
-			if !p.Reused {
+			if !p.Reused && !p.Finished.IsZero() { // not cut off, not still to come
 				rep.Timeline = append(rep.Timeline, Span{Who: "bootstrap", What: p.Title, Start: p.Started, End: p.Finished})
 			}
 		}
@@ -77,8 +80,10 @@ const barWidth = 40
 // Print writes checks and timeline for people.
 func (rep *Report) Print(w io.Writer) {
 	p := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
-	p("\nostree admin status on the first master:\n%s", indent(rep.Status))
-	p("checks inside the nodes:")
+	if len(rep.Checks) > 0 {
+		p("\nostree admin status on the first master:\n%s", indent(rep.Status))
+		p("checks inside the nodes:")
+	}
 	for _, c := range rep.Checks {
 		mark := "ok  "
 		if !c.OK {
@@ -86,10 +91,17 @@ func (rep *Report) Print(w io.Writer) {
 		}
 		p("  %s %-9s %s%s", mark, c.Node, c.What, detail(c))
 	}
-	p("\ntimeline (%.1f s from the bootstrap's start to the last master on its image):", rep.Duration.Seconds())
-	if len(rep.Timeline) == 0 {
-		return
+	if len(rep.Timeline) > 0 {
+		rep.printTimeline(p)
 	}
+	if rep.Image != "" {
+		p("\nimage:  %s\nreport: %s/report.json", rep.Image, rep.Work)
+	}
+	p("logs:   %s/logs (a file for the bootstrap and for each node's console)", rep.Work)
+}
+
+func (rep *Report) printTimeline(p func(format string, args ...any)) {
+	p("\ntimeline (%.1f s from the bootstrap's start to the last master on its image):", rep.Duration.Seconds())
 	zero, end := rep.Timeline[0].Start, rep.Timeline[0].End
 	for _, s := range rep.Timeline {
 		if s.End.After(end) {
@@ -99,7 +111,6 @@ func (rep *Report) Print(w io.Writer) {
 	for _, s := range rep.Timeline {
 		p("  %-9s %-34s %6.2fs |%s|", s.Who, s.What, s.End.Sub(s.Start).Seconds(), bar(s, zero, end))
 	}
-	p("\nimage:  %s\nreport: %s/report.json\nlogs:   %s/logs (a file for the bootstrap and for each node's console)", rep.Image, rep.Work, rep.Work)
 }
 
 func detail(c Check) string {

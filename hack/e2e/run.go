@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests/assets"
 )
 
@@ -32,14 +33,15 @@ type Run struct {
 	spans      []Span
 }
 
-// Day1 does everything and closes all it made, unless Keep is set. The Report is there even when a check fails.
+// Day1 does everything and closes all it made, unless Keep is set. The Report is there from the masters' disks on, even when something
+// fails: it names what Keep leaves running.
 func Day1(ctx context.Context, o Options) (report *Report, err error) {
 	r, err := Prepare(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if !r.Keep {
+		if !r.Keep || report == nil {
 			err = errors.Join(err, r.Close(context.WithoutCancel(ctx)))
 		}
 	}()
@@ -48,10 +50,10 @@ func Day1(ctx context.Context, o Options) (report *Report, err error) {
 	}
 	r.started = time.Now()
 	if err := r.StartBootstrap(ctx); err != nil {
-		return nil, err
+		return r.newReport(), err
 	}
 	if err := r.BootMasters(ctx); err != nil {
-		return nil, err
+		return r.newReport(), err
 	}
 	report = r.newReport()
 	return report, r.check(ctx, report)
@@ -69,6 +71,9 @@ func Prepare(ctx context.Context, o Options) (*Run, error) {
 	}
 	r := &Run{Options: o, Dir: filepath.Join(o.Work, "cluster"), State: filepath.Join(o.Work, "state")}
 	if err := r.installDirectory(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.layersMasters(); err != nil {
 		return nil, err
 	}
 	if err := r.baseImage(ctx); err != nil {
@@ -111,6 +116,18 @@ func (r *Run) installDirectory(ctx context.Context) error {
 	var err error
 	r.sidecar, err = installconfig.ReadSidecar(r.Dir)
 	return err
+}
+
+// layersMasters refuses an install directory whose masters would never boot an image of their own: a run would wait for it in vain.
+func (r *Run) layersMasters() error {
+	for _, p := range r.sidecar.Config.Pools {
+		if p.Name == "master" && p.BuildAt == installconfig.BuildAtBootstrap {
+			return nil
+		}
+	}
+	return report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".pools", Rule: "master-not-layered",
+		Message: "no image is built for pool master on the bootstrap host, so its nodes keep their stock OS",
+		Next:    "name the pool master there, without buildAt: cluster"}
 }
 
 // baseImage makes the base image, or brings the user's to this machine: the nodes' network has no way out.

@@ -10,7 +10,7 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 
 # group | how to see that it is there | Debian package | Fedora package | why
-# How: a program; /file; module:NAME for python3. A package of "-" is not needed there.
+# How: a program; /file; module:NAME for python3.
 requirements() {
     cat <<'TABLE'
 build|gcc|gcc|gcc|the image builder links C code

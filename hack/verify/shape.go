@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -73,7 +74,7 @@ var vague = []string{"common", "util", "utils", "helpers", "constants", "types",
 func forbidden(t *tree) ([]string, error) {
 	var bad []string
 	for _, p := range t.packages {
-		if contains(vague, path.Base(p.rel())) {
+		if slices.Contains(vague, path.Base(p.rel())) {
 			bad = append(bad, p.rel()+" is a package name that says nothing")
 		}
 	}
