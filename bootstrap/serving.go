@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/google/renameio/v2"
@@ -83,8 +84,10 @@ func (h *host) additions() (ign35.Config, error) {
 	base := installconfig.Repository(h.in.Sidecar.Config.BaseImage)
 	mirrors := []firstboot.Mirror{{Repository: base, Location: h.inEmbedded(base)}}
 	for _, p := range h.in.Pools {
-		if p.BuildAt == installconfig.BuildAtBootstrap {
-			mirrors = append(mirrors, firstboot.Mirror{Repository: p.Repository, Location: h.inEmbedded(p.Repository)})
+		m := firstboot.Mirror{Repository: p.Repository, Location: h.inEmbedded(p.Repository)}
+		// Two pools may push to one repository; registries.conf names each once.
+		if p.BuildAt == installconfig.BuildAtBootstrap && !slices.Contains(mirrors, m) {
+			mirrors = append(mirrors, m)
 		}
 	}
 	return firstboot.Ignition(firstboot.IgnitionOptions{
