@@ -22,13 +22,13 @@ const expansion = 3
 
 // present finds an image that was imported before. Only a digest in the name tells that the content is still the same; the ref is
 // written last, so it proves that all is there.
-func (r repository) present(ctx context.Context, name string) (Imported, error) {
+func (r repository) present(name string) (Imported, error) {
 	ref := imageRef(name)
 	commit, err := r.resolve(ref)
 	if err != nil || commit == "" || !strings.Contains(name, "@"+string(digest.Canonical)+":") {
 		return Imported{}, err
 	}
-	done, err := r.describe(ctx, commit)
+	done, err := r.describe(commit)
 	if err != nil || done.ManifestDigest == "" {
 		return Imported{}, err
 	}
@@ -37,17 +37,13 @@ func (r repository) present(ctx context.Context, name string) (Imported, error) 
 }
 
 // describe reads what commitImage wrote.
-func (r repository) describe(ctx context.Context, commit string) (Imported, error) {
-	manifestDigest, err := r.metadata(ctx, commit, metaManifestDigest)
+func (r repository) describe(commit string) (Imported, error) {
+	metadata, err := r.metadata(commit)
 	if err != nil {
 		return Imported{}, err
 	}
-	done := Imported{Commit: commit, ManifestDigest: digest.Digest(manifestDigest)}
-	raw, err := r.metadata(ctx, commit, metaConfig)
-	if err != nil {
-		return Imported{}, err
-	}
-	if raw != "" {
+	done := Imported{Commit: commit, ManifestDigest: digest.Digest(metadata[metaManifestDigest])}
+	if raw := metadata[metaConfig]; raw != "" {
 		var config imgspecv1.Image
 		if err := json.Unmarshal([]byte(raw), &config); err != nil {
 			return Imported{}, fmt.Errorf("read image configuration of commit %s: %w", commit, err)

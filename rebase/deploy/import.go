@@ -106,7 +106,7 @@ func Import(ctx context.Context, repo, source string, o ImportOptions) (Imported
 	if name == "" {
 		name = canonicalName(source)
 	}
-	if done, err := r.present(ctx, name); err != nil || done.Commit != "" {
+	if done, err := r.present(name); err != nil || done.Commit != "" {
 		return done, err
 	}
 	all, err := candidates(source, o)

@@ -33,7 +33,7 @@ func (r repository) prune(ctx context.Context, deployed map[string]bool) error {
 			drop = append(drop, ref)
 			continue
 		}
-		layers, err := r.layersOf(ctx, commit)
+		layers, err := r.layersOf(commit)
 		if err != nil {
 			return err
 		}
@@ -61,8 +61,9 @@ func (r repository) prune(ctx context.Context, deployed map[string]bool) error {
 }
 
 // layersOf reads the layers of an image commit; none when the commit does not tell.
-func (r repository) layersOf(ctx context.Context, commit string) ([]digest.Digest, error) {
-	raw, err := r.metadata(ctx, commit, metaManifest)
+func (r repository) layersOf(commit string) ([]digest.Digest, error) {
+	metadata, err := r.metadata(commit)
+	raw := metadata[metaManifest]
 	if err != nil || raw == "" {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/containers/image/v5/types"
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/rebase/deploy/bare"
 )
 
 // The names below which ostree-ext keeps layers and images. Source: ostree-ext, container/store.rs.
@@ -163,14 +165,19 @@ func (r repository) missingLayers(layers []types.BlobInfo) ([]int, error) {
 	return missing, nil
 }
 
-// metadata reads one string of a commit's metadata; "" when the commit has no such key.
-func (r repository) metadata(ctx context.Context, commit, key string) (string, error) {
-	out, err := r.ostree(ctx, "show", "--print-metadata-key="+key, commit)
+// metadata reads the strings of a commit's metadata.
+func (r repository) metadata(commit string) (map[string]string, error) {
+	sum, err := bare.ParseChecksum(commit)
 	if err != nil {
-		if strings.Contains(err.Error(), "No such metadata key") {
-			return "", nil
-		}
-		return "", err
+		return nil, err
 	}
-	return unquoteVariant(out)
+	objects, err := bare.Open(r.path)
+	if err != nil {
+		return nil, &Fault{Class: ClassNotOSTree, Op: "open ostree repository", Err: err, Next: "check that this is an ostree host"}
+	}
+	c, err := objects.Commit(sum)
+	if err != nil {
+		return nil, err
+	}
+	return c.Metadata, nil
 }

@@ -55,7 +55,7 @@ func (d *OSTree) Status(ctx context.Context) (Status, error) {
 	}
 	s := Status{Kind: KindOSTree}
 	for _, e := range entries {
-		deployment, err := d.describe(ctx, e)
+		deployment, err := d.describe(e)
 		if err != nil {
 			return Status{}, err
 		}
@@ -86,23 +86,20 @@ func (d *OSTree) entries(ctx context.Context) ([]statusEntry, error) {
 	return parseStatus(text), nil
 }
 
-func (d *OSTree) describe(ctx context.Context, e statusEntry) (*Deployment, error) {
-	manifestDigest, err := d.repo.metadata(ctx, e.commit, metaManifestDigest)
+func (d *OSTree) describe(e statusEntry) (*Deployment, error) {
+	metadata, err := d.repo.metadata(e.commit)
 	if err != nil {
 		return nil, err
 	}
-	version, err := d.repo.metadata(ctx, e.commit, "version")
-	if err != nil {
-		return nil, err
-	}
+	manifestDigest := digest.Digest(metadata[metaManifestDigest])
 	image, err := readOrigin(d.deploymentDir(e) + ".origin")
 	if err != nil {
 		return nil, err
 	}
 	if image.IsZero() {
-		image.Digest = digest.Digest(manifestDigest)
+		image.Digest = manifestDigest
 	}
-	return &Deployment{ID: e.id(), Commit: e.commit, Image: image, ManifestDigest: digest.Digest(manifestDigest), Version: version}, nil
+	return &Deployment{ID: e.id(), Commit: e.commit, Image: image, ManifestDigest: manifestDigest, Version: metadata["version"]}, nil
 }
 
 // deploymentDir is where a deployment is checked out, with links resolved when it is there.
