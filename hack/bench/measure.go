@@ -31,6 +31,8 @@ func rooms() []room {
 		{pkg: "./bootstrap/serve", bench: "^BenchmarkServe$", time: "20000x"},
 		{pkg: "./registry", bench: ".", time: "1s"},
 		{pkg: "./build/buildahengine", bench: "^Benchmark(LargeBase|AgainstCommandLine)$", time: "3x", once: true},
+		{pkg: "./rebase/deploy", bench: "^Benchmark(ImportOfTheMissingLayer|FullPull)$", time: "3x", once: true},
+		{pkg: "./rebase/firstboot", bench: "^BenchmarkOwnOverhead$", time: "20x"},
 		{pkg: "hack/demo"},
 	}
 }

@@ -28,5 +28,9 @@ func figureTable() []want {
 		{name: "Day 1 of three masters, tiny base, whole command", from: "Demo/tiny command-s", unit: "s", goal: "value <= 40"},
 		{name: "Day 1 of three masters, Debian base, pipeline", from: "Demo/debian pipeline-s", unit: "s", goal: "value <= 45"},
 		{name: "Day 1 of three masters, Debian base, whole command", from: "Demo/debian command-s", unit: "s", goal: "value <= 90"},
+		{name: "import of 1 GB of which 5 % are missing", from: "BenchmarkImportOfTheMissingLayer/import ns/op", unit: "s", scale: toSeconds, peer: "unpacking the missing layer, unchecked", peerFrom: "BenchmarkImportOfTheMissingLayer/unpack ns/op", goal: "ratio <= 1.3"},
+		{name: "import of 1 GB into an empty repository", from: "BenchmarkFullPull/import ns/op", unit: "s", scale: toSeconds, peer: "skopeo copy and ostree commit", peerFrom: "BenchmarkFullPull/skopeo-ostree ns/op", goal: "ratio <= 1.25"},
+		{name: "import of 1 GB, memory", from: "BenchmarkFullPull/import MiB", unit: "MiB", goal: "value <= 128"},
+		{name: "first boot beside pull, stage and reboot", from: "BenchmarkOwnOverhead ns/op", unit: "s", scale: toSeconds, goal: "value <= 1"},
 	}
 }
