@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,4 +203,20 @@ func FuzzParse(f *testing.F) {
 			require.Nil(t, again.Config)
 		}
 	})
+}
+
+func TestPrepareKeepsTheOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: only root gives files away")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, FileName)
+	require.NoError(t, os.WriteFile(file, []byte(sample), 0o640))
+	require.NoError(t, os.Chown(file, 1234, 4321))
+	_, err := Prepare(dir)
+	require.NoError(t, err)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	owner := info.Sys().(*syscall.Stat_t)
+	assert.Equal(t, []uint32{1234, 4321}, []uint32{owner.Uid, owner.Gid})
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/google/renameio/v2"
 	"go.yaml.in/yaml/v3"
@@ -95,8 +96,27 @@ func Prepare(dir string) (*Sidecar, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at %s: %w", FileName, err)
 	}
-	if err := renameio.WriteFile(filepath.Join(dir, FileName), stripped, info.Mode().Perm()); err != nil {
+	if err := replace(filepath.Join(dir, FileName), stripped, info); err != nil {
 		return nil, fmt.Errorf("write %s without the field: %w", FileName, err)
 	}
 	return s, nil
+}
+
+// replace puts content in place of a file in one step and keeps its mode and, where this user may, its owner: prepare may run
+// under sudo.
+func replace(name string, content []byte, was os.FileInfo) error {
+	f, err := renameio.NewPendingFile(name, renameio.WithStaticPermissions(was.Mode().Perm()))
+	if err != nil {
+		return err
+	}
+	defer f.Cleanup() //nolint:errcheck // after the replacement there is nothing to clean up
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	if owner, ok := was.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+			return err
+		}
+	}
+	return f.CloseAtomicallyReplace()
 }

@@ -73,15 +73,19 @@ func ReadDir(dir string, o ReadOptions) (*Set, error) {
 		if !o.reads(entry.Name()) {
 			continue
 		}
+		shown := path.Join(o.Prefix, entry.Name())
 		raw, err := readFile(root, entry.Name(), min(cmp.Or(o.MaxFileBytes, int64(DefaultMaxFileBytes)), left))
 		if err == nil && raw != nil {
 			left -= int64(len(raw))
-			err = set.add(raw, path.Join(o.Prefix, entry.Name()), o, kinds)
+			err = set.add(raw, shown, o, kinds)
 		}
 		if err != nil {
 			findings := report.Of(err)
 			if findings == nil {
 				return nil, err
+			}
+			for i := range findings {
+				findings[i].File = shown
 			}
 			bad.Add(findings...)
 		}

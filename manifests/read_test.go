@@ -191,3 +191,15 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+func TestFindingsOfADirectoryNameItsFilesAsTheUserDoes(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink("/nowhere", filepath.Join(dir, "dangling.yaml")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"), []byte("a: ["), 0o600))
+	_, err := ReadDir(dir, InstallDirectory("openshift"))
+	var files []string
+	for _, f := range report.Of(err) {
+		files = append(files, f.File)
+	}
+	assert.Equal(t, []string{"openshift/broken.yaml", "openshift/dangling.yaml"}, files)
+}
