@@ -23,25 +23,33 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
+// binDir is where the programs under test are built, once for all tests.
+var binDir string
+
 func TestMain(m *testing.M) {
 	testnode.Init()
-	os.Exit(m.Run())
+	var err error
+	if binDir, err = os.MkdirTemp("", "dayone-e2e-bin-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := os.RemoveAll(binDir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
 }
 
-// binaries builds the programs once for all tests.
-var binaries = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "dayone-e2e-bin-")
-	if err != nil {
-		return "", err
-	}
+// binaries builds the programs into binDir.
+var binaries = sync.OnceValue(func() error {
 	for _, args := range [][]string{{"CGO_ENABLED=1", "./cmd/dayone"}, {"CGO_ENABLED=0", "./cmd/dayone-daemon"}} {
-		cmd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", args[1])
+		cmd := exec.Command("go", "build", "-trimpath", "-o", binDir+"/", args[1])
 		cmd.Dir, cmd.Env = "../..", append(os.Environ(), args[0])
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build %s: %w: %s", args[1], err, out)
+			return fmt.Errorf("build %s: %w: %s", args[1], err, out)
 		}
 	}
-	return dir, nil
+	return nil
 })
 
 // options are those of a test: everything below the test's own directory, nothing left behind.
@@ -53,9 +61,8 @@ func options(t *testing.T) e2e.Options {
 	case os.Geteuid() != 0 && os.Getenv("CI") == "":
 		t.Skip("needs root: it boots nodes in namespaces")
 	}
-	bin, err := binaries()
-	require.NoError(t, err)
-	return e2e.Options{Bin: bin, Work: t.TempDir(), Kind: baseimage.Tiny}
+	require.NoError(t, binaries())
+	return e2e.Options{Bin: binDir, Work: t.TempDir(), Kind: baseimage.Tiny}
 }
 
 func TestDay1OfThreeMasters(t *testing.T) {
