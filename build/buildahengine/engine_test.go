@@ -213,6 +213,26 @@ func TestTwoPoolsBuildAtOnce(t *testing.T) {
 	b.clean()
 }
 
+func TestEqualRequestsAtOnceAreOneContainerBuild(t *testing.T) {
+	b := newBench(t, buildahengine.Options{Parallel: 2})
+	r := b.request("FROM configs\nRUN echo once >/usr/lib/once\n")
+	results := make([]*build.Result, 2)
+	var wait sync.WaitGroup
+	for i := range results {
+		wait.Go(func() {
+			var err error
+			results[i], err = b.builder.Build(t.Context(), r)
+			assert.NoError(t, err)
+		})
+	}
+	wait.Wait()
+	require.NotNil(t, results[0])
+	require.NotNil(t, results[1])
+	assert.Equal(t, results[0].Digest, results[1].Digest)
+	assert.NotEqual(t, results[0].Reused, results[1].Reused, "one builds, the other gets its image")
+	b.clean()
+}
+
 func TestCancelledBuildLeavesNothing(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
