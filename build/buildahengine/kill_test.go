@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
@@ -84,6 +85,12 @@ func killAtLine(t testing.TB, cmd *exec.Cmd, root, mark string) {
 	_ = cmd.Wait() // killed: its error says so
 	require.True(t, seen, "the builder came to %q: %s", mark, strings.Join(all, "\n"))
 	assert.Eventually(t, func() bool { return len(processes(t, root)) == 0 }, 10*time.Second, 10*time.Millisecond, "no process outlives the builder")
+	// What runs inside a container dies with its namespace, a moment later; until then it holds the storage's lock, and a build that
+	// comes meanwhile leaves the clearing up to the next one.
+	lock, err := os.OpenFile(filepath.Join(root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	require.NoError(t, err)
+	defer lock.Close()
+	assert.Eventually(t, func() bool { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }, 10*time.Second, 10*time.Millisecond, "the storage is free")
 }
 
 func TestKilledInEveryStageTheNextBuildSucceeds(t *testing.T) {
