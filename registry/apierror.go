@@ -40,6 +40,7 @@ var (
 	errManifestBlob    = newError(http.StatusBadRequest, "MANIFEST_BLOB_UNKNOWN", "manifest references a manifest or blob unknown to registry")
 	errManifestSize    = newError(http.StatusRequestEntityTooLarge, "SIZE_INVALID", "manifest is too large")
 	errTagInvalid      = newError(http.StatusBadRequest, "TAG_INVALID", "manifest tag is malformed")
+	errTooManyTags     = newError(http.StatusRequestURITooLong, "TAG_INVALID", "too many tag parameters")
 	errPageInvalid     = newError(http.StatusBadRequest, "PAGINATION_NUMBER_INVALID", "n must be a number of 0 or more")
 	errNoSpace         = newError(http.StatusInsufficientStorage, "INSUFFICIENT_STORAGE", "the registry's disk budget is used up")
 )

@@ -16,6 +16,9 @@ import (
 	"dayone.dev/dayone/registry/layout"
 )
 
+// maxTagParameters bounds the work of one push; the specification asks for ten.
+const maxTagParameters = 100
+
 func (s *service) manifest(w http.ResponseWriter, r *http.Request, rt route) {
 	byDigest := strings.Contains(rt.ref, ":")
 	var d digest.Digest
@@ -109,14 +112,20 @@ func (s *service) putManifest(w http.ResponseWriter, r *http.Request, rt route, 
 		errManifestInvalid.with(err.Error()).write(w)
 		return
 	}
+	var apiErr *apiError
 	put := layout.Put{Repository: rt.name, Digest: d, Body: body}
 	if d == "" {
-		put.Tag, put.Digest = rt.ref, digest.FromBytes(body)
+		put.Tags, put.Digest = []string{rt.ref}, digest.FromBytes(body)
 	} else if got := d.Algorithm().FromBytes(body); got != d {
 		errDigestInvalid.with(fmt.Sprintf("the body has %s", got)).write(w)
 		return
+	} else if put.Tags, apiErr = tagParameters(r); apiErr != nil {
+		apiErr.write(w)
+		return
 	}
-	put.Needs, put.Children = references(content)
+	if !s.sparse {
+		put.Needs, put.Children = references(content)
+	}
 	if err := s.store.PutManifest(put); err != nil {
 		s.fail(w, r, err, errManifestUnknown)
 		return
@@ -125,10 +134,30 @@ func (s *service) putManifest(w http.ResponseWriter, r *http.Request, rt route, 
 	if content.Subject != nil {
 		h.Set("Oci-Subject", string(content.Subject.Digest))
 	}
+	if d != "" && put.Tags != nil {
+		h["Oci-Tag"] = put.Tags
+	}
 	h.Set("Location", "/v2/"+rt.name+"/manifests/"+string(put.Digest))
 	h.Set("Docker-Content-Digest", string(put.Digest))
 	h.Set("Content-Length", "0")
 	w.WriteHeader(http.StatusCreated)
+}
+
+// tagParameters are the tags that a push by digest sets at once (tag parameters of the OCI distribution specification after 1.1).
+func tagParameters(r *http.Request) ([]string, *apiError) {
+	if r.URL.RawQuery == "" {
+		return nil, nil
+	}
+	tags := r.URL.Query()["tag"]
+	if len(tags) > maxTagParameters {
+		return nil, errTooManyTags.with(fmt.Sprintf("at most %d", maxTagParameters))
+	}
+	for _, tag := range tags {
+		if !validTag(tag) {
+			return nil, errTagInvalid.with(map[string]string{"tag": tag})
+		}
+	}
+	return tags, nil
 }
 
 // parseManifest accepts the four manifests of OCI and docker and refuses what one client would read otherwise than another.

@@ -91,6 +91,9 @@ type Options struct {
 	Users []User
 	// ReadOnly refuses every change; Server.SetReadOnly switches it while the server runs.
 	ReadOnly bool
+	// Sparse accepts manifests and indexes that name what the repository does not have. Without it they are refused: a node could not
+	// pull such an image.
+	Sparse bool
 	// MaxManifestBytes bounds a manifest; 0 is DefaultMaxManifestBytes.
 	MaxManifestBytes int64
 	// MaxBytes is how many bytes of blobs Root may hold; 0 is no limit beside MinFreeBytes.

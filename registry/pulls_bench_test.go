@@ -46,7 +46,7 @@ func BenchmarkPulls200Clients(b *testing.B) {
 	for range b.N {
 		var wg sync.WaitGroup
 		for range clients {
-			c := newRawClient(b, strings.TrimSpace(addr), "PATH")
+			c := newRawClient(b, peer{addr: strings.TrimSpace(addr)}, "PATH")
 			wg.Go(func() {
 				sink := make([]byte, 512<<10)
 				template := c.req

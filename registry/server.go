@@ -40,6 +40,7 @@ type Server struct {
 	log      *logrus.Entry
 	accounts *accounts
 	readOnly atomic.Bool
+	pair     atomic.Pointer[tls.Certificate] // of new connections
 
 	mu      sync.Mutex // guards what Start and Shutdown change
 	service *service
@@ -96,7 +97,7 @@ func (s *Server) openStorage() error {
 	if err != nil {
 		return err
 	}
-	svc := &service{accounts: s.accounts, readOnly: &s.readOnly, maxManifest: s.o.MaxManifestBytes, log: s.log}
+	svc := &service{accounts: s.accounts, readOnly: &s.readOnly, maxManifest: s.o.MaxManifestBytes, sparse: s.o.Sparse, log: s.log}
 	report := func(d digest.Digest, away string) {
 		svc.metrics.corrupt.Inc()
 		s.log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).Error("registry blob is corrupt on disk and was moved away, push its image again")
@@ -134,12 +135,10 @@ func (s *Server) Collect(ctx context.Context, o layout.CollectOptions) (layout.C
 func (s *Server) listen() error {
 	var config *tls.Config
 	if !s.o.InsecureHTTP {
-		pair, err := s.o.serverCertificate(time.Now())
-		if err != nil {
+		if err := s.ReloadCertificate(); err != nil {
 			return err
 		}
-		// HTTP/2 shares one connection among all layers of a client and cannot use sendfile: HTTP/1.1 is faster here.
-		config = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+		config = s.tlsConfig()
 	}
 	ln, err := net.Listen("tcp", s.o.Listen)
 	if err != nil {
@@ -148,7 +147,7 @@ func (s *Server) listen() error {
 	s.ln = ln
 	s.http = &http.Server{
 		Handler: s.service, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: newErrorLog(s.log), ConnState: s.fresh.track,
+		ErrorLog: newErrorLog(s.log), ConnState: s.fresh.track, ConnContext: withCork,
 	}
 	s.served = make(chan struct{})
 	go s.serve(s.http, ln, config, s.served)
@@ -158,7 +157,7 @@ func (s *Server) listen() error {
 func (s *Server) serve(srv *http.Server, ln net.Listener, config *tls.Config, served chan<- struct{}) {
 	defer close(served)
 	if config != nil {
-		ln = tls.NewListener(ln, config)
+		ln = tls.NewListener(corkListener{ln}, config)
 	}
 	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		select {

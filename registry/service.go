@@ -3,6 +3,7 @@ package registry
 import (
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +19,10 @@ type service struct {
 	accounts    *accounts
 	readOnly    *atomic.Bool
 	maxManifest int64
+	sparse      bool
 	metrics     *metrics
 	log         *logrus.Entry
+	pieces      sync.Pool // *pieceBuffers
 }
 
 func readMethod(m string) bool { return m == http.MethodGet || m == http.MethodHead }

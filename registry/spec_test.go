@@ -273,6 +273,8 @@ func TestBadInputIsAnsweredWithTheCodesOfTheSpecification(t *testing.T) {
 		{"referrers of no digest", "GET", "/v2/b/i/referrers/v1", "", "", 400, "DIGEST_INVALID"},
 		{"bad tag", "PUT", "/v2/b/i/manifests/-v1", ok, ociManifest, 400, "TAG_INVALID"},
 		{"tag that is too long", "PUT", "/v2/b/i/manifests/" + strings.Repeat("a", 129), ok, ociManifest, 400, "TAG_INVALID"},
+		{"bad tag parameter", "PUT", "/v2/b/i/manifests/" + digest.FromString(ok).String() + "?tag=v1&tag=-v2", ok, ociManifest, 400, "TAG_INVALID"},
+		{"101 tag parameters", "PUT", "/v2/b/i/manifests/" + digest.FromString(ok).String() + "?tag=v1" + strings.Repeat("&tag=v1", 100), ok, ociManifest, 414, "TAG_INVALID"},
 		{"manifest that is no JSON", "PUT", "/v2/b/i/manifests/v1", "{", ociManifest, 400, "MANIFEST_INVALID"},
 		{"empty manifest", "PUT", "/v2/b/i/manifests/v1", "", ociManifest, 400, "MANIFEST_INVALID"},
 		{"schema 1", "PUT", "/v2/b/i/manifests/v1", with(`"schemaVersion":2`, `"schemaVersion":1`), ociManifest, 400, "MANIFEST_INVALID"},

@@ -20,6 +20,32 @@ const (
 // CAFile is the CA certificate that clients trust when the server made its own certificate.
 func (o Options) CAFile() string { return filepath.Join(o.withDefaults().TLSDir, certs.CACertFile) }
 
+// ReloadCertificate reads the certificate again, or renews one that was made here and has little time left. New connections get it, kept
+// ones go on with theirs. A certificate that no client would accept is refused and changes nothing.
+func (s *Server) ReloadCertificate() error {
+	if s.o.InsecureHTTP {
+		return nil
+	}
+	pair, err := s.o.serverCertificate(time.Now())
+	if err != nil {
+		return err
+	}
+	s.pair.Store(&pair)
+	return nil
+}
+
+// tlsConfig asks for the certificate at each handshake. HTTP/2 would share one connection among all layers of a client: HTTP/1.1 is faster
+// here. Small records at a connection's start help pages on slow links and nobody who pulls layers.
+func (s *Server) tlsConfig() *tls.Config {
+	return &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.Load(), nil },
+		MinVersion:     tls.VersionTLS12, NextProtos: []string{"http/1.1"}, DynamicRecordSizingDisabled: true,
+	}
+}
+
+// renewBefore is the remaining validity below which a certificate that was made here is made anew.
+const renewBefore = 30 * 24 * time.Hour
+
 // serverCertificate finds or makes the certificate and refuses one that no client would accept now.
 func (o Options) serverCertificate(now time.Time) (tls.Certificate, error) {
 	if o.Certificate != nil {
@@ -37,7 +63,7 @@ func (o Options) serverCertificate(now time.Time) (tls.Certificate, error) {
 	}
 	hosts := o.hosts()
 	crt, key := filepath.Join(o.TLSDir, serverCertFile), filepath.Join(o.TLSDir, serverKeyFile)
-	if pair, err := certs.LoadServer(crt, key, now); err == nil && covers(pair, hosts) && pair.Leaf.CheckSignatureFrom(ca.Certificate()) == nil {
+	if pair, err := certs.LoadServer(crt, key, now.Add(renewBefore)); err == nil && certs.CheckServer(pair, now) == nil && covers(pair, hosts) && pair.Leaf.CheckSignatureFrom(ca.Certificate()) == nil {
 		return pair, nil
 	}
 	pair, err := ca.ServerCertificate(hosts, certs.ServerOptions{})

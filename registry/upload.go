@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -126,6 +128,7 @@ func (s *service) finishUpload(w http.ResponseWriter, r *http.Request, rt route,
 		errDigestInvalid.with(err.Error()).write(w)
 		return
 	}
+	u.Expect(d)
 	if !s.receive(w, r, rt, u) {
 		return
 	}
@@ -168,7 +171,7 @@ func (s *service) receive(w http.ResponseWriter, r *http.Request, rt route, u *l
 	if err == nil {
 		return true
 	}
-	if body.err != nil { // the client went away; what came stays for a resume
+	if body.err != nil && !errors.Is(body.err, io.EOF) { // the client went away; what came stays for a resume
 		w.Header().Set("Connection", "close")
 		uploadHeaders(w, rt.name, u)
 		errUploadInvalid.with("the body ended early").write(w)

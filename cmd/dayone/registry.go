@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 )
 
 const (
-	// usersPoll is how often a changed users file is noticed without SIGHUP.
-	usersPoll = 2 * time.Second
+	// filesPoll is how often a changed users file or certificate is noticed without SIGHUP.
+	filesPoll = 2 * time.Second
+	// renewalPoll is how often the remaining validity of the certificate is looked at.
+	renewalPoll = 24 * time.Hour
 	// registryStop is how long clients may finish their requests when the server is told to stop.
 	registryStop = 30 * time.Second
 )
@@ -29,6 +32,7 @@ func newRegistryCommand() *cobra.Command {
 		Use:   "registry",
 		Short: "Serve, fill and look after an OCI registry on this host",
 		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // with it a mistyped command is an error
 	}
 	cmd.AddCommand(newRegistryServeCommand(), newRegistryCopyCommand(), newRegistryListCommand(), newRegistryUsageCommand(),
 		newRegistryCollectCommand(), newRegistryVerifyCommand())
@@ -46,7 +50,8 @@ func newRegistryServeCommand() *cobra.Command {
 		Use:   "serve --root DIR --listen HOST:PORT",
 		Short: "Serve a registry until SIGTERM",
 		Long: "Serve makes a CA, a certificate (ROOT/tls) and a push and a pull account (ROOT/accounts) when none are given. A changed users\n" +
-			"file is read again by itself or on SIGHUP: who is no longer in it is refused from the next request on.",
+			"file or certificate is read again by itself or on SIGHUP: who is no longer in the file is refused from the next request on, and\n" +
+			"new connections get the new certificate.",
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -59,9 +64,12 @@ func newRegistryServeCommand() *cobra.Command {
 	flags.BoolVar(&f.options.InsecureHTTP, "insecure-http", false, "serve plain HTTP, on a loopback address only")
 	flags.StringVar(&f.usersFile, "users", "", "accounts, lines of NAME:BCRYPT:ROLE with role push or pull")
 	flags.BoolVar(&f.options.ReadOnly, "read-only", false, "refuse every change")
+	flags.BoolVar(&f.options.Sparse, "sparse", false, "accept indexes and manifests whose images or layers are not all there")
 	flags.Int64Var(&f.options.MaxBytes, "max-bytes", 0, "bytes that the images may take, 0 for no limit")
 	flags.Int64Var(&f.options.MinFreeBytes, "min-free-bytes", 0, "bytes of the disk that stay free, 0 for 256 MiB")
 	_ = cmd.MarkFlagRequired("root")
+	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
+	cmd.MarkFlagsMutuallyExclusive("insecure-http", "tls-cert")
 	return cmd
 }
 
@@ -72,6 +80,11 @@ func (f *registryServeFlags) run(cmd *cobra.Command) error {
 	logger.SetOutput(cmd.ErrOrStderr())
 	f.options.Log = logrus.NewEntry(logger)
 
+	checked := f.options
+	checked.Users = []registry.User{{Name: "any", Password: "any", Role: registry.RolePull}}
+	if err := checked.Validate(); err != nil { // before accounts are made below a root that will not be served
+		return err
+	}
 	if err := f.loadUsers(); err != nil {
 		return err
 	}
@@ -101,44 +114,70 @@ func (f *registryServeFlags) loadUsers() (err error) {
 	return err
 }
 
-// watch waits for the end and takes over changes of the users file meanwhile.
+// watch waits for the end and takes over changes of users and certificate meanwhile: of their files, on SIGHUP, and once a day, because
+// a certificate that was made here is renewed before its end.
 func (f *registryServeFlags) watch(ctx context.Context, s *registry.Server) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	tick := time.NewTicker(usersPoll)
+	tick, daily := time.NewTicker(filesPoll), time.NewTicker(renewalPoll)
 	defer tick.Stop()
-	seen := f.stamp()
+	defer daily.Stop()
+	users, certificate := stamp(f.usersFile), stamp(f.options.CertFile, f.options.KeyFile)
 	for {
+		all := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-s.Err():
 			return err
 		case <-hup:
+			all = true
+		case <-daily.C:
+			all = true
 		case <-tick.C:
-			now := f.stamp()
-			if now == seen {
-				continue
-			}
-			seen = now
 		}
-		users, err := registry.ReadUsers(f.usersFile)
-		if err == nil {
-			err = s.SetUsers(users)
+		if now := stamp(f.usersFile); all || now != users {
+			users = now
+			f.reloadUsers(s)
 		}
-		if err != nil { // a file under edit must not open or stop the registry
-			f.options.Log.WithError(err).Error("users file is not usable, the accounts stay as they were")
-			continue
+		if now := stamp(f.options.CertFile, f.options.KeyFile); all || now != certificate {
+			certificate = now
+			f.reloadCertificate(s)
 		}
-		f.options.Log.WithField("users", len(users)).Info("users were read again")
 	}
 }
 
-func (f *registryServeFlags) stamp() string {
-	fi, err := os.Stat(f.usersFile)
-	if err != nil {
-		return err.Error()
+// reloadUsers leaves the accounts as they were when the file is wrong: one under edit must neither open nor stop the registry.
+func (f *registryServeFlags) reloadUsers(s *registry.Server) {
+	users, err := registry.ReadUsers(f.usersFile)
+	if err == nil {
+		err = s.SetUsers(users)
 	}
-	return fmt.Sprint(fi.ModTime().UnixNano(), fi.Size())
+	if err != nil {
+		f.options.Log.WithError(err).Error("users file is not usable, the accounts stay as they were")
+		return
+	}
+	f.options.Log.WithField("users", len(users)).Info("users were read again")
+}
+
+func (f *registryServeFlags) reloadCertificate(s *registry.Server) {
+	if err := s.ReloadCertificate(); err != nil {
+		f.options.Log.WithError(err).Error("server certificate is not usable, the one before stays")
+		return
+	}
+	f.options.Log.Info("server certificate was read again")
+}
+
+// stamp changes when one of the files does.
+func stamp(files ...string) string {
+	var out strings.Builder
+	for _, name := range files {
+		if fi, err := os.Stat(name); err == nil {
+			fmt.Fprintln(&out, fi.ModTime().UnixNano(), fi.Size())
+		} else {
+			fmt.Fprintln(&out, err)
+		}
+	}
+	return out.String()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/certs"
 )
 
 func runRegistry(t *testing.T, args ...string) (string, error) {
@@ -32,14 +34,14 @@ func runRegistry(t *testing.T, args ...string) (string, error) {
 }
 
 // serveRegistry runs dayone registry serve until the returned function is called, and tells its address.
-func serveRegistry(t *testing.T, root string) (addr string, stop func()) {
+func serveRegistry(t *testing.T, root string, more ...string) (addr string, stop func()) {
 	t.Helper()
 	r, w := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := newRootCommand()
 	cmd.SetOut(w)
 	cmd.SetErr(io.Discard)
-	cmd.SetArgs([]string{"registry", "serve", "--root", root, "--listen", "127.0.0.1:0"})
+	cmd.SetArgs(append([]string{"registry", "serve", "--root", root, "--listen", "127.0.0.1:0"}, more...))
 	done := make(chan error, 1)
 	go func() {
 		err := cmd.ExecuteContext(ctx)
@@ -127,4 +129,53 @@ func revokeAndWait(t *testing.T, root, addr, ca string) {
 			"--src-authfile", filepath.Join(root, "accounts", registry.PullAuthFile))
 		return err != nil && strings.Contains(err.Error(), "unauthorized")
 	}, time.Minute, 100*time.Millisecond)
+}
+
+func TestANewCertificateIsTakenOverWhileTheServerRuns(t *testing.T) {
+	dir := t.TempDir()
+	crt, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	ca, err := certs.NewCA(certs.CAOptions{})
+	require.NoError(t, err)
+	write := func() {
+		pair, err := ca.ServerCertificate([]string{"127.0.0.1"}, certs.ServerOptions{})
+		require.NoError(t, err)
+		require.NoError(t, certs.WriteKeyPair(pair, crt, key))
+	}
+	write()
+	addr, stop := serveRegistry(t, filepath.Join(dir, "root"), "--tls-cert", crt, "--tls-key", key)
+	defer stop()
+	serial := func() string {
+		c, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	first := serial()
+	write()
+	require.Eventually(t, func() bool { return serial() != first }, time.Minute, 100*time.Millisecond)
+}
+
+func TestWrongCallsOfTheRegistryAreRefusedAndMakeNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name, want string
+		args       []string
+	}{
+		{"mistyped command", `unknown command "lss"`, []string{"lss"}},
+		{"plain HTTP for everybody", "loopback address only", []string{"serve", "--listen", "0.0.0.0:0", "--insecure-http"}},
+		{"certificate without key", "tls-key", []string{"serve", "--tls-cert", "x"}},
+		{"plain HTTP with a certificate", "insecure-http", []string{"serve", "--tls-cert", "x", "--tls-key", "x", "--insecure-http"}},
+		{"address without port", "give HOST:PORT", []string{"serve", "--listen", "here"}},
+		{"negative budget", "negative", []string{"serve", "--max-bytes", "-1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "root")
+			args := tc.args
+			if args[0] == "serve" {
+				args = append(args, "--root", root)
+			}
+			_, err := runRegistry(t, args...)
+			require.ErrorContains(t, err, tc.want)
+			assert.NoDirExists(t, root)
+		})
+	}
 }

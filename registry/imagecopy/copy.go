@@ -219,8 +219,10 @@ func (c *copier) count(e types.ProgressProperties, res *Result) {
 		res.Bytes += int64(e.OffsetUpdate)
 	case types.ProgressEventDone:
 		res.Bytes += int64(e.OffsetUpdate)
-		res.BlobsCopied++
-		p.Finished = true
+		if p.Size < 0 || p.Done >= p.Size { // the library says "done" of a blob that failed, too
+			res.BlobsCopied++
+			p.Finished = true
+		}
 	case types.ProgressEventSkipped:
 		res.BlobsSkipped++
 		p.Finished, p.Skipped, p.Done = true, true, e.Artifact.Size

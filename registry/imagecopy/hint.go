@@ -11,8 +11,9 @@ import (
 	"github.com/docker/distribution/registry/api/errcode"
 )
 
-// advise adds what to do next where the cause is known.
+// advise adds what to do next and the kind of the failure, where the cause is known.
 func advise(err error) error {
+	err = classify(err)
 	if hint := hintFor(err); hint != "" {
 		return fmt.Errorf("%w: %s", err, hint)
 	}
@@ -43,6 +44,8 @@ func hintFor(err error) string {
 		return "check the account for this registry in the pull secret"
 	case errors.As(err, &coded) && coded.ErrorCode() == errcode.ErrorCodeDenied:
 		return "this account may not do that: use one that may push"
+	case errors.Is(err, ErrNotFound):
+		return "check the repository and the tag or digest"
 	}
 	return ""
 }

@@ -31,7 +31,7 @@ type Image struct {
 }
 
 // Inspect reads an image's manifest and configuration, both verified against their digests; of an index that of platform (OS/ARCH[/VARIANT],
-// "" is this host's).
+// "" is this host's). errors.Is tells ErrNotFound from ErrUnauthorized, ErrDenied and ErrUnavailable.
 func Inspect(ctx context.Context, e Endpoint, platform string) (img Image, err error) {
 	ref, err := e.parse()
 	if err != nil {

@@ -39,7 +39,7 @@ type Blob struct {
 
 // StatBlob tells the size of a blob of a repository. The link decides what is visible, the data must be there too.
 func (s *Store) StatBlob(repo string, d digest.Digest) (int64, error) {
-	target, err := readLink(s.layerLink(repo, d))
+	target, err := s.layerTarget(s.layerLink(repo, d))
 	if err != nil {
 		return 0, fmt.Errorf("find blob %s in %s: %w", d, repo, err)
 	}
@@ -52,7 +52,7 @@ func (s *Store) StatBlob(repo string, d digest.Digest) (int64, error) {
 
 // OpenBlob opens a blob of a repository. Bytes that were not hashed since they last changed are hashed first.
 func (s *Store) OpenBlob(repo string, d digest.Digest) (*Blob, error) {
-	target, err := readLink(s.layerLink(repo, d))
+	target, err := s.layerTarget(s.layerLink(repo, d))
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s of %s: %w", d, repo, err)
 	}
@@ -81,6 +81,16 @@ func (s *Store) open(d digest.Digest) (*Blob, error) {
 		}
 	}
 	return &Blob{File: f, Size: fi.Size(), ModTime: fi.ModTime()}, nil
+}
+
+// isVerified tells whether a blob is on disk with bytes that were hashed.
+func (s *Store) isVerified(d digest.Digest) bool {
+	id, ok := s.verified.Load(d)
+	if !ok {
+		return false
+	}
+	fi, err := os.Stat(s.blobPath(d))
+	return err == nil && id == identify(fi)
 }
 
 // verify hashes a blob once however many clients wait for it. One that does not fit its name is moved away and reported: a client
@@ -151,66 +161,106 @@ func hashOf(a digest.Algorithm, r io.Reader) (digest.Digest, error) {
 func (s *Store) Mount(from, repo string, d digest.Digest) (bool, error) {
 	s.maintenance.RLock()
 	defer s.maintenance.RUnlock()
-	target := d
+	target, err := s.mountable(from, d)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("mount blob %s: %w", d, err)
+	}
+	if _, err := s.touch(target); errors.Is(err, ErrNotFound) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("mount blob %s: %w", d, err)
+	}
+	model := ""
 	if from != "" {
-		var err error
-		if target, err = readLink(s.layerLink(from, d)); errors.Is(err, ErrNotFound) {
-			return false, nil
-		} else if err != nil {
-			return false, fmt.Errorf("mount blob %s: %w", d, err)
-		}
+		model = s.layerLink(from, d)
 	}
-	if _, err := os.Stat(s.blobPath(target)); err != nil {
-		return false, ignoreMissing(err)
-	}
-	return true, s.link(repo, d, target)
+	return true, s.link(repo, d, target, model)
 }
 
-// link makes a blob visible in a repository. The caller holds the maintenance lock for reading.
-func (s *Store) link(repo string, d, target digest.Digest) error {
-	path := s.layerLink(repo, d)
-	if old, err := readLink(path); err == nil && old == target {
-		return s.touch(target)
+// mountable finds the file of a blob by its digest in a repository, or anywhere when from is "". Bytes are stored by their sha256, so
+// the link of some repository has to tell which ones a sha512 means.
+func (s *Store) mountable(from string, d digest.Digest) (digest.Digest, error) {
+	switch {
+	case from != "":
+		return s.layerTarget(s.layerLink(from, d))
+	case d.Algorithm() == digest.SHA256:
+		return d, nil
 	}
-	if err := writeLink(path, target, volatile); err != nil {
+	repos, err := s.Repositories()
+	if err != nil {
+		return "", err
+	}
+	for _, repo := range repos {
+		if target, err := s.layerTarget(s.layerLink(repo, d)); err == nil {
+			return target, nil
+		}
+	}
+	return "", ErrNotFound
+}
+
+// link makes a blob visible in a repository, after model, a link of the same digest, where there is one. The caller holds the maintenance
+// lock for reading.
+func (s *Store) link(repo string, d, target digest.Digest, model string) error {
+	path := s.layerLink(repo, d)
+	gen := s.links.generation()
+	old, err := s.layerTarget(path)
+	if err == nil && old == target {
+		return nil
+	}
+	replaced := err == nil
+	how := linkDurability(d, target)
+	if model != "" {
+		err = copyLink(model, path, target, how)
+	} else {
+		err = writeLink(path, target, how)
+	}
+	if err != nil {
 		return fmt.Errorf("link blob %s into %s: %w", d, repo, err)
 	}
+	if replaced {
+		s.links.forget()
+		return nil
+	}
+	s.links.put(path, target, gen)
 	return nil
 }
 
-// Touch marks a blob of a repository as used now: a client that found it there will not push it again.
-func (s *Store) Touch(repo string, d digest.Digest) error {
+// TouchBlob is StatBlob of a client that will not push what it found: the blob is marked as used now.
+func (s *Store) TouchBlob(repo string, d digest.Digest) (int64, error) {
 	s.maintenance.RLock()
 	defer s.maintenance.RUnlock()
-	target, err := readLink(s.layerLink(repo, d))
+	target, err := s.layerTarget(s.layerLink(repo, d))
 	if err != nil {
-		return fmt.Errorf("touch blob %s of %s: %w", d, repo, err)
+		return 0, fmt.Errorf("find blob %s in %s: %w", d, repo, err)
 	}
 	return s.touch(target)
 }
 
-// touch marks a blob as used now, so that Collect leaves it to the push that has seen it.
-func (s *Store) touch(d digest.Digest) error {
+// touch marks a blob as used now, so that Collect leaves it to the push that has seen it, and tells its size.
+func (s *Store) touch(d digest.Digest) (int64, error) {
 	now := time.Now()
 	path := s.blobPath(d)
 	id, known := s.verified.Load(d)
 	fi, err := os.Stat(path)
 	if err != nil {
-		return notFound(err)
+		return 0, notFound(err)
 	}
-	if time.Since(fi.ModTime()) < touchEvery {
-		return nil
+	if now.Sub(fi.ModTime()) < touchEvery {
+		return fi.Size(), nil
 	}
 	defer s.checking.lock(string(d))()
 	if err := os.Chtimes(path, now, now); err != nil {
-		return fmt.Errorf("touch blob %s: %w", d, err)
+		return 0, fmt.Errorf("touch blob %s: %w", d, err)
 	}
 	if known && id == identify(fi) { // our own change of the times is not a change of the bytes
-		if fi, err = os.Stat(path); err == nil {
-			s.verified.Store(d, identify(fi))
+		if touched, err := os.Stat(path); err == nil {
+			s.verified.Store(d, identify(touched))
 		}
 	}
-	return nil
+	return fi.Size(), nil
 }
 
 // touchEvery keeps repeated pushes of the same layers from writing to the disk each time; far below any grace of Collect.

@@ -34,6 +34,7 @@ type CheckReport struct {
 // hashed are hashed when they are first asked for. No request may run meanwhile.
 func (s *Store) Check() (CheckReport, error) {
 	var r CheckReport
+	s.links.forget()
 	if err := s.checkBlobs(&r); err != nil {
 		return r, fmt.Errorf("check blobs: %w", err)
 	}
@@ -98,6 +99,12 @@ func (s *Store) checkUploads(dir string, r *CheckReport) error {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		fi, err := os.Stat(filepath.Join(path, dataFile))
+		kept := int64(0)
+		if err == nil {
+			kept = fi.Size()
+		} else if errors.Is(err, fs.ErrNotExist) { // one that was started and has no bytes yet
+			fi, err = e.Info()
+		}
 		if err != nil || time.Since(fi.ModTime()) > UploadLifetime {
 			r.Removed = append(r.Removed, s.relative(path))
 			if err := os.RemoveAll(path); err != nil {
@@ -106,7 +113,7 @@ func (s *Store) checkUploads(dir string, r *CheckReport) error {
 			continue
 		}
 		r.Uploads++
-		r.Bytes += fi.Size()
+		r.Bytes += kept
 	}
 	return nil
 }

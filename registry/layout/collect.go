@@ -83,6 +83,7 @@ func (s *Store) removeBlob(d digest.Digest, size int64) error {
 }
 
 func (s *Store) removeDeadLinks(removed []digest.Digest) error {
+	defer s.links.forget()
 	gone := map[digest.Digest]bool{}
 	for _, d := range removed {
 		gone[d] = true
@@ -286,7 +287,7 @@ func (s *Store) dropIdleUploads() {
 
 func (u *Upload) stat() (fs.FileInfo, error) {
 	if u.file == nil {
-		return nil, fs.ErrClosed
+		return os.Stat(u.s.uploadDir(u.repo, u.id))
 	}
 	return u.file.Stat()
 }

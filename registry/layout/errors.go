@@ -3,7 +3,6 @@ package layout
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"sync"
 	"syscall"
@@ -25,13 +24,6 @@ func noSpace(err error) error {
 
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-func ignoreEOF(err error) error {
-	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err

@@ -119,8 +119,8 @@ type Put struct {
 	Repository string
 	// Digest of Body; sha512 is stored under its sha256 too.
 	Digest digest.Digest
-	// Tag that names it from now on; "" for none.
-	Tag  string
+	// Tags that name it from now on.
+	Tags []string
 	Body []byte
 	// Needs are blobs and Children manifests that have to be in the repository.
 	Needs, Children []digest.Digest
@@ -141,25 +141,25 @@ func (s *Store) PutManifest(p Put) error {
 		return err
 	}
 	canonical := digest.SHA256.FromBytes(p.Body)
-	if err := s.putBytes(canonical, p.Body); err != nil {
+	revisions := []digest.Digest{canonical}
+	if p.Digest != canonical {
+		revisions = append(revisions, p.Digest)
+	}
+	if err := s.putBytes(canonical, p.Body, s.newRevisions(p.Repository, canonical, revisions)); err != nil {
 		return fmt.Errorf("store manifest %s: %w", p.Digest, err)
 	}
-	links := []string{s.revisionLink(p.Repository, canonical)}
-	if p.Digest != canonical {
-		links = append(links, s.revisionLink(p.Repository, p.Digest))
-	}
-	for _, path := range links {
-		how := nameSynced
-		if p.Tag != "" { // the tag's brings the link to disk too
-			how = volatile
-		}
-		if err := writeLink(path, canonical, how); err != nil {
+	if len(p.Tags) == 0 { // else the tag's sync brings the names to disk too
+		if err := syncDir(filepath.Dir(s.revisionLink(p.Repository, p.Digest))); err != nil {
 			return fmt.Errorf("store manifest %s: %w", p.Digest, err)
 		}
 	}
-	if p.Tag != "" {
-		if err := s.tag(p.Repository, p.Tag, p.Digest); err != nil {
-			return err
+	for i, tag := range p.Tags {
+		how := bytesSynced
+		if i == len(p.Tags)-1 {
+			how = nameSynced
+		}
+		if err := s.tag(p, tag, canonical, how); err != nil {
+			return fmt.Errorf("tag %s: %w", tag, err)
 		}
 	}
 	s.manifests.drop(p.Repository)
@@ -186,13 +186,12 @@ func (s *Store) complete(p Put) error {
 	return nil
 }
 
-func (s *Store) putBytes(d digest.Digest, body []byte) error {
+// putBytes stores a manifest's bytes, unless they are there, and then makes the links that name them.
+func (s *Store) putBytes(d digest.Digest, body []byte, links []newFile) error {
 	defer s.checking.lock(string(d))()
 	path := s.blobPath(d)
-	if fi, err := os.Stat(path); err == nil {
-		if id, ok := s.verified.Load(d); ok && id == identify(fi) {
-			return nil
-		}
+	if s.isVerified(d) {
+		return writeFiles(bytesSynced, links...)
 	}
 	n := int64(len(body))
 	if err := s.take(n); err != nil {
@@ -202,7 +201,7 @@ func (s *Store) putBytes(d digest.Digest, body []byte) error {
 		s.give(n, n)
 		return noSpace(err)
 	}
-	if err := writeFile(path, body, bytesSynced); err != nil {
+	if err := writeFiles(bytesSynced, append([]newFile{{path, body}}, links...)...); err != nil {
 		s.give(n, n)
 		return err
 	}
@@ -213,16 +212,33 @@ func (s *Store) putBytes(d digest.Digest, body []byte) error {
 	return nil
 }
 
-func (s *Store) tag(repo, tag string, d digest.Digest) error {
+// newRevisions are the links of a manifest that its repository lacks. A link that is there was synced before it was named.
+func (s *Store) newRevisions(repo string, canonical digest.Digest, revisions []digest.Digest) []newFile {
+	var links []newFile
+	for _, d := range revisions {
+		path := s.revisionLink(repo, d)
+		if old, err := readLink(path); err != nil || old != canonical {
+			links = append(links, newFile{path, []byte(canonical)})
+		}
+	}
+	return links
+}
+
+// tag moves a tag. Its links are those of the revision by other names, where they say the same.
+func (s *Store) tag(p Put, tag string, canonical digest.Digest, how durability) error {
 	// distribution looks here for the revisions that a tag had.
-	index := s.tagDir(repo, tag) + "/index/" + string(d.Algorithm()) + "/" + d.Encoded() + "/" + linkFile
-	if err := writeLink(index, d, volatile); err != nil {
-		return fmt.Errorf("tag %s: %w", tag, err)
+	index := s.tagDir(p.Repository, tag) + "/index/" + string(p.Digest.Algorithm()) + "/" + p.Digest.Encoded() + "/" + linkFile
+	current := s.tagLink(p.Repository, tag)
+	if p.Digest != canonical {
+		return errors.Join(writeLink(index, p.Digest, volatile), writeLink(current, p.Digest, how))
 	}
-	if err := writeLink(s.tagLink(repo, tag), d, nameSynced); err != nil {
-		return fmt.Errorf("tag %s: %w", tag, err)
+	revision := s.revisionLink(p.Repository, canonical)
+	if old, err := readLink(index); err != nil || old != canonical {
+		if err := copyLink(revision, index, canonical, volatile); err != nil {
+			return err
+		}
 	}
-	return nil
+	return moveLink(revision, current, canonical, how)
 }
 
 // DeleteTag removes a tag; the manifest stays.
@@ -276,6 +292,7 @@ func (s *Store) DeleteBlob(repo string, d digest.Digest) error {
 	if _, err := os.Stat(link); err != nil {
 		return fmt.Errorf("delete blob %s of %s: %w", d, repo, notFound(err))
 	}
+	defer s.links.forget()
 	if err := os.RemoveAll(filepath.Dir(link)); err != nil {
 		return fmt.Errorf("delete blob %s of %s: %w", d, repo, err)
 	}

@@ -3,14 +3,11 @@ package layout
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 
-	"github.com/google/uuid"
 	"github.com/opencontainers/go-digest"
 )
 
@@ -32,16 +29,14 @@ var (
 const Subdirectory = "docker/registry/v2"
 
 const (
-	dataFile     = "data"
-	linkFile     = "link"
-	startedFile  = "startedat"
-	quarantine   = "quarantine"
-	tempInfix    = ".dayone-tmp-"
-	dirMode      = 0o700 // images hold pull secrets: nobody else on the host reads them
-	fileMode     = 0o600
-	blobsSubdir  = "blobs"
-	reposSubdir  = "repositories"
-	maxLinkBytes = 256 // a sha512 digest has 135 bytes
+	dataFile    = "data"
+	linkFile    = "link"
+	quarantine  = "quarantine"
+	tempInfix   = ".dayone-tmp-"
+	dirMode     = 0o700 // images hold pull secrets: nobody else on the host reads them
+	fileMode    = 0o600
+	blobsSubdir = "blobs"
+	reposSubdir = "repositories"
 )
 
 // Options of a Store. The zero value sets no budget.
@@ -69,6 +64,8 @@ type Store struct {
 	checking    keyedLocks
 	uploads     uploadTable
 	manifests   manifestCache
+	links       linkCache
+	buffers     sync.Pool // *[]byte of copyBuffer
 }
 
 // Open prepares root. It does not look at what is there, see Check.
@@ -84,11 +81,22 @@ func Open(root string, o Options) (*Store, error) {
 	return s, nil
 }
 
+func (s *Store) buffer() *[]byte {
+	if b, ok := s.buffers.Get().(*[]byte); ok {
+		return b
+	}
+	b := make([]byte, copyBuffer)
+	return &b
+}
+
 // Used is how many bytes blobs and uploads take, as counted since Check.
 func (s *Store) Used() int64 { return s.used.Load() }
 
 // ParseDigest accepts sha256 and sha512, the algorithms of the OCI image specification.
 func ParseDigest(text string) (digest.Digest, error) {
+	if plainSHA256(text) { // the regular expression below costs more than the file system
+		return digest.Digest(text), nil
+	}
 	d, err := digest.Parse(text)
 	if err != nil {
 		return "", fmt.Errorf("%w %q: %w", ErrDigest, text, err)
@@ -97,6 +105,19 @@ func ParseDigest(text string) (digest.Digest, error) {
 		return "", fmt.Errorf("%w %q: algorithm %s is not supported, use sha256 or sha512", ErrDigest, text, a)
 	}
 	return d, nil
+}
+
+func plainSHA256(text string) bool {
+	const prefix, length = "sha256:", 64
+	if len(text) != len(prefix)+length || text[:len(prefix)] != prefix {
+		return false
+	}
+	for i := len(prefix); i < len(text); i++ {
+		if c := text[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Store) blobDir(d digest.Digest) string {
@@ -119,77 +140,3 @@ func (s *Store) revisionLink(repo string, d digest.Digest) string {
 func (s *Store) tagDir(repo, tag string) string { return s.repoPath(repo) + "/_manifests/tags/" + tag }
 
 func (s *Store) tagLink(repo, tag string) string { return s.tagDir(repo, tag) + "/current/" + linkFile }
-
-// readLink returns the digest that a link file names.
-func readLink(path string) (digest.Digest, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", notFound(err)
-	}
-	var buf [maxLinkBytes]byte
-	n, err := f.Read(buf[:])
-	if err := errors.Join(ignoreEOF(err), f.Close()); err != nil {
-		return "", fmt.Errorf("read link: %w", err)
-	}
-	d, err := ParseDigest(strings.TrimSpace(string(buf[:n])))
-	if err != nil {
-		return "", fmt.Errorf("read link %s: %w", path, err)
-	}
-	return d, nil
-}
-
-// durability says what has to be on disk when a write returns.
-type durability int
-
-const (
-	// volatile: nothing. Links whose path holds the digest are so: Check writes them again from their path.
-	volatile durability = iota
-	// bytesSynced: the bytes, before the name. The name follows with the next nameSynced: ext4 and xfs keep the order of their journal.
-	bytesSynced
-	// nameSynced: bytes and name, and with them all that was named before.
-	nameSynced
-)
-
-// writeLink makes a link appear whole.
-func writeLink(path string, d digest.Digest, how durability) error {
-	return writeFile(path, []byte(d), how)
-}
-
-func writeFile(path string, data []byte, how durability) (err error) {
-	dir := filepath.Dir(path)
-	tmp := path + tempInfix + uuid.NewString()
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(dir, dirMode); err == nil {
-			f, err = os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), noSpace(err))
-	}
-	_, err = f.Write(data)
-	if err == nil && how != volatile {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err == nil && how == nameSynced {
-		err = syncDir(dir)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", filepath.Base(path), noSpace(err)), ignoreMissing(os.Remove(tmp)))
-	}
-	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync directory: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync directory: %w", err)
-	}
-	return nil
-}

@@ -52,7 +52,7 @@ func put(t *testing.T, s *layout.Store, repo, tag string, layers ...digest.Diges
 	}
 	b.WriteString("]}")
 	d := digest.FromString(b.String())
-	require.NoError(t, s.PutManifest(layout.Put{Repository: repo, Digest: d, Tag: tag, Body: []byte(b.String()), Needs: append(layers, cfg)}))
+	require.NoError(t, s.PutManifest(layout.Put{Repository: repo, Digest: d, Tags: []string{tag}, Body: []byte(b.String()), Needs: append(layers, cfg)}))
 	return d
 }
 
@@ -206,12 +206,14 @@ func TestCheckMendsWhatACrashLeaves(t *testing.T) {
 	require.NoError(t, os.WriteFile(stray, []byte("half"), 0o600))
 	old := filepath.Join(repo, "_uploads/00000000-0000-4000-8000-000000000000")
 	require.NoError(t, os.MkdirAll(old, 0o700))
+	longAgo := time.Now().Add(-2 * layout.UploadLifetime)
+	require.NoError(t, os.Chtimes(old, longAgo, longAgo))
 
 	s, err := layout.Open(root, layout.Options{})
 	require.NoError(t, err)
 	r, err := s.Check()
 	require.NoError(t, err)
-	assert.Len(t, r.Repaired, 3)
+	assert.Len(t, r.Repaired, 4, "the tag's two links and the revision are one file")
 	assert.Len(t, r.Removed, 2)
 	assert.NoFileExists(t, stray)
 	assert.NoDirExists(t, old)

@@ -1,14 +1,15 @@
 package layout
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/opencontainers/go-digest"
@@ -20,6 +21,8 @@ const (
 	copyBuffer = 256 << 10
 	// budgetStep is how many bytes an upload reserves at once: the disk's free space is asked for that often.
 	budgetStep = 8 << 20
+	// flushStep is how many bytes are received before the disk is asked to write them.
+	flushStep = 8 << 20
 )
 
 type uploadTable struct {
@@ -34,11 +37,16 @@ type Upload struct {
 	id   string
 
 	mu       sync.Mutex
-	file     *os.File
-	sha256   hash.Hash
+	file     *os.File  // nil before the first byte
+	sha256   hash.Hash // nil for one of an earlier process whose bytes were not hashed again yet
 	size     int64
+	flushed  int64 // bytes that the disk was asked to write
 	reserved int64
 	done     bool
+	// alone: the data is the only file of the upload's directory.
+	alone bool
+	// spare: the blob is there already. Bytes are hashed, because the client has to have them, and not kept.
+	spare bool
 }
 
 // ID is the upload's identifier, a UUID.
@@ -54,18 +62,10 @@ func (s *Store) uploadDir(repo, id string) string { return s.repoPath(repo) + "/
 
 // NewUpload starts an upload. The caller has it acquired and must Release it.
 func (s *Store) NewUpload(repo string) (*Upload, error) {
-	u := &Upload{s: s, repo: repo, id: uuid.NewString(), sha256: newHash(digest.SHA256)}
-	dir := s.uploadDir(repo, u.id)
-	if err := os.MkdirAll(dir, dirMode); err != nil {
+	u := &Upload{s: s, repo: repo, id: uuid.NewString(), sha256: newHash(digest.SHA256), alone: true}
+	// The file is made when there is something for it.
+	if err := makeDir(s.uploadDir(repo, u.id)); err != nil {
 		return nil, fmt.Errorf("start upload: %w", noSpace(err))
-	}
-	started := time.Now().UTC().Format(time.RFC3339)
-	if err := os.WriteFile(filepath.Join(dir, startedFile), []byte(started), fileMode); err != nil {
-		return nil, errors.Join(fmt.Errorf("start upload: %w", noSpace(err)), os.RemoveAll(dir))
-	}
-	var err error
-	if u.file, err = os.OpenFile(filepath.Join(dir, dataFile), os.O_RDWR|os.O_CREATE, fileMode); err != nil {
-		return nil, errors.Join(fmt.Errorf("start upload: %w", noSpace(err)), os.RemoveAll(dir))
 	}
 	u.mu.Lock()
 	s.uploads.mu.Lock()
@@ -93,7 +93,7 @@ func (s *Store) AcquireUpload(repo, id string) (*Upload, error) {
 		u.mu.Unlock()
 		return nil, fmt.Errorf("find upload %s: %w", id, ErrNotFound)
 	}
-	if u.file == nil {
+	if u.sha256 == nil {
 		if err := u.reopen(); err != nil {
 			u.forget()
 			u.mu.Unlock()
@@ -104,9 +104,17 @@ func (s *Store) AcquireUpload(repo, id string) (*Upload, error) {
 }
 
 func (u *Upload) reopen() error {
-	f, err := os.OpenFile(filepath.Join(u.s.uploadDir(u.repo, u.id), dataFile), os.O_RDWR, 0)
+	dir := u.s.uploadDir(u.repo, u.id)
+	f, err := os.OpenFile(filepath.Join(dir, dataFile), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(dir); err != nil {
+			return notFound(err)
+		}
+		u.sha256, u.alone = newHash(digest.SHA256), true
+		return nil
+	}
 	if err != nil {
-		return notFound(err)
+		return err
 	}
 	h := newHash(digest.SHA256)
 	n, err := io.CopyBuffer(h, struct{ io.Reader }{f}, make([]byte, copyBuffer))
@@ -117,14 +125,33 @@ func (u *Upload) reopen() error {
 	return nil
 }
 
+// create makes the file of an upload that has none yet.
+func (u *Upload) create() (err error) {
+	if u.file == nil {
+		u.file, err = os.OpenFile(filepath.Join(u.s.uploadDir(u.repo, u.id), dataFile), os.O_RDWR|os.O_CREATE, fileMode)
+	}
+	return err
+}
+
+// Expect is told the digest before the first byte comes: the bytes of a blob that is there already are not written again.
+func (u *Upload) Expect(d digest.Digest) {
+	if u.file != nil || d.Algorithm() != digest.SHA256 || !u.s.isVerified(d) {
+		return
+	}
+	_, err := u.s.touch(d) // Collect leaves it to this upload
+	u.spare = err == nil
+}
+
 // Release lets the next request use the upload.
 func (u *Upload) Release() { u.mu.Unlock() }
 
 // Append adds what r yields. What was received before an error stays, and the upload can go on from Size.
 func (u *Upload) Append(r io.Reader) error {
-	buf := make([]byte, copyBuffer)
+	pooled := u.s.buffer()
+	defer u.s.buffers.Put(pooled)
+	buf := *pooled
 	for {
-		n, readErr := r.Read(buf)
+		n, readErr := fill(r, buf)
 		if n > 0 {
 			if err := u.write(buf[:n]); err != nil {
 				return err
@@ -134,25 +161,70 @@ func (u *Upload) Append(r io.Reader) error {
 			return nil
 		}
 		if readErr != nil {
+			if u.spare { // nothing was kept that it could go on from
+				u.sha256.Reset()
+				u.size, u.spare = 0, false
+			}
 			return fmt.Errorf("receive upload %s: %w", u.id, readErr)
 		}
 	}
 }
 
+// fill reads until buf is full or r ends: TLS yields at most 16 KiB at a time. io.ReadFull would name the end of r as a failing client does.
+func fill(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var got int
+		got, err = r.Read(buf[n:])
+		n += got
+	}
+	return n, err
+}
+
+// write stores and hashes at once.
 func (u *Upload) write(p []byte) error {
+	if u.spare {
+		u.size += int64(len(p))
+		_, err := u.sha256.Write(p)
+		return err
+	}
+	if err := u.create(); err != nil {
+		return fmt.Errorf("write upload %s: %w", u.id, noSpace(err))
+	}
 	if err := u.reserve(int64(len(p))); err != nil {
 		return err
 	}
-	n, err := u.file.WriteAt(p, u.size)
+	state, err := u.sha256.(encoding.BinaryMarshaler).MarshalBinary()
 	if err != nil {
-		// The hash has not seen these bytes: cut what may have been written of them.
-		return errors.Join(fmt.Errorf("write upload %s (%d of %d bytes): %w", u.id, n, len(p), noSpace(err)), u.file.Truncate(u.size))
-	}
-	if _, err := u.sha256.Write(p); err != nil {
 		return fmt.Errorf("hash upload: %w", err)
+	}
+	hashed := make(chan error, 1)
+	go func() {
+		_, err := u.sha256.Write(p)
+		hashed <- err
+	}()
+	n, err := u.file.WriteAt(p, u.size)
+	if hashErr := <-hashed; hashErr != nil {
+		return fmt.Errorf("hash upload: %w", hashErr)
+	}
+	if err != nil { // these bytes were not received: cut what may have been written of them
+		return errors.Join(fmt.Errorf("write upload %s (%d of %d bytes): %w", u.id, n, len(p), noSpace(err)), u.file.Truncate(u.size),
+			u.sha256.(encoding.BinaryUnmarshaler).UnmarshalBinary(state))
 	}
 	u.size += int64(n)
 	u.s.unwritten.Add(-int64(n))
+	return u.writeBack()
+}
+
+// writeBack lets the disk write while the client sends, so that the sync at the end finds little to do.
+func (u *Upload) writeBack() error {
+	if u.size-u.flushed < flushStep {
+		return nil
+	}
+	err := unix.SyncFileRange(int(u.file.Fd()), u.flushed, u.size-u.flushed, unix.SYNC_FILE_RANGE_WRITE)
+	u.flushed = u.size
+	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.ESPIPE) { // not every file system has it, the sync does it all
+		return fmt.Errorf("write upload %s: %w", u.id, noSpace(err))
+	}
 	return nil
 }
 
@@ -208,6 +280,11 @@ func (s *Store) give(used, unwritten int64) {
 // Commit makes the upload the blob d of its repository: bytes are on disk before the name is.
 func (u *Upload) Commit(d digest.Digest) error {
 	canonical := sumOf(digest.SHA256, u.sha256)
+	if !u.spare {
+		if err := u.create(); err != nil { // the empty blob
+			return fmt.Errorf("store blob %s: %w", d, noSpace(err))
+		}
+	}
 	got := canonical
 	if d.Algorithm() != digest.SHA256 {
 		var err error
@@ -223,11 +300,14 @@ func (u *Upload) Commit(d digest.Digest) error {
 	if err := u.store(canonical); err != nil {
 		return fmt.Errorf("store blob %s: %w", d, noSpace(err))
 	}
-	if err := u.s.link(u.repo, d, canonical); err != nil {
+	if _, err := u.s.touch(canonical); err != nil { // it may have been there for long
+		return fmt.Errorf("store blob %s: %w", d, err)
+	}
+	if err := u.s.link(u.repo, d, canonical, ""); err != nil {
 		return err
 	}
 	if d != canonical { // the same bytes are found by either digest
-		if err := u.s.link(u.repo, canonical, canonical); err != nil {
+		if err := u.s.link(u.repo, canonical, canonical, ""); err != nil {
 			return err
 		}
 	}
@@ -238,19 +318,17 @@ func (u *Upload) Commit(d digest.Digest) error {
 func (u *Upload) store(d digest.Digest) error {
 	defer u.s.checking.lock(string(d))()
 	path := u.s.blobPath(d)
-	if fi, err := os.Stat(path); err == nil {
-		if id, ok := u.s.verified.Load(d); ok && id == identify(fi) {
-			return nil
-		}
+	if u.s.isVerified(d) {
+		return nil
+	}
+	if u.spare { // the caller's answer makes the client send the bytes again
+		return errors.New("the blob that was there went away meanwhile, push it again")
 	}
 	if err := u.file.Sync(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
-		return err
-	}
 	old, statErr := os.Stat(path)
-	if err := os.Rename(u.file.Name(), path); err != nil {
+	if err := u.rename(filepath.Dir(path)); err != nil {
 		return err
 	}
 	if statErr == nil { // bytes that were never verified are replaced by bytes that are
@@ -266,6 +344,24 @@ func (u *Upload) store(d digest.Digest) error {
 	return nil
 }
 
+// rename makes the upload's directory the blob's: no directory has to be made. Where the blob has one already, or the upload is from
+// another process (distribution puts more files there), the data moves.
+func (u *Upload) rename(blob string) error {
+	dir := filepath.Dir(u.file.Name())
+	if err := os.Mkdir(filepath.Dir(blob), dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.MkdirAll(filepath.Dir(blob), dirMode); err != nil {
+			return err
+		}
+	}
+	if u.alone && os.Rename(dir, blob) == nil {
+		return nil
+	}
+	if err := os.MkdirAll(blob, dirMode); err != nil {
+		return err
+	}
+	return os.Rename(u.file.Name(), filepath.Join(blob, dataFile))
+}
+
 // Cancel removes the upload and what it received.
 func (u *Upload) Cancel() error {
 	if err := u.close(); err != nil {
@@ -277,10 +373,20 @@ func (u *Upload) Cancel() error {
 func (u *Upload) close() error {
 	u.forget()
 	u.done = true
+	if u.spare {
+		u.size = 0
+	}
 	u.s.give(u.reserved, u.reserved-u.size)
 	u.reserved, u.size = 0, 0
-	err := u.file.Close()
-	return errors.Join(err, os.RemoveAll(u.s.uploadDir(u.repo, u.id)))
+	var err error
+	if u.file != nil {
+		err = u.file.Close()
+	}
+	dir := u.s.uploadDir(u.repo, u.id)
+	if gone := unix.Rmdir(dir); gone == nil || errors.Is(gone, fs.ErrNotExist) {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
 func (u *Upload) forget() {
