@@ -12,7 +12,7 @@ import (
 )
 
 // addressVersion changes when the same inputs begin to give other bytes: a new form of the config layer, of labels or of history.
-const addressVersion = 1
+const addressVersion = 2
 
 // tagPrefix and an address make the tag of an image; a tag has at most 128 characters (OCI distribution specification).
 const tagPrefix = "build-"

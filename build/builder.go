@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -144,6 +145,10 @@ type work struct {
 	config types.Config
 	hash   string
 	time   time.Time
+	// found are warnings so far.
+	found findings
+	// baseLayers is how many layers of the image are the base's; -1 means that it is not known.
+	baseLayers int
 	// lost means that the registry has the image's manifest but not all of its blobs.
 	lost bool
 }
@@ -190,6 +195,7 @@ func (w *work) do(ctx context.Context) error {
 	if err := w.check(ctx, pushed.Image); err != nil {
 		return err
 	}
+	w.keepExplanation(ctx, pushed.Image)
 	w.leave()
 	w.fill(pushed.Image)
 	return nil
@@ -240,7 +246,7 @@ func (w *work) lint() error {
 	}
 	file, findings := containerfile.Lint(w.r.Containerfile, containerfile.LintOptions{Place: w.place(), Contexts: names})
 	all := report.Report{Findings: findings}
-	w.result.Warnings = append(w.result.Warnings, all.Warnings()...)
+	w.found.lint = all.Warnings()
 	if err := all.Err(); err != nil {
 		return refused("containerfile", err, "mend the Containerfile")
 	}
@@ -267,14 +273,9 @@ func (w *work) readBase(ctx context.Context) (err error) {
 	if err := checkBase(w.base, w.r.platform()); err != nil {
 		return err
 	}
-	w.time = w.base.Created()
-	if w.r.Options.Created != nil {
-		w.time = *w.r.Options.Created
-	}
-	cache := basetree.Cache{}
-	if w.b.o.StateDir != "" {
-		cache.Dir = filepath.Join(w.b.o.StateDir, "bases")
-	}
+	w.baseLayers = len(w.base.Manifest.Layers)
+	w.time = w.created()
+	cache := w.trees()
 	digest := w.base.Ref.DigestStr()
 	if w.tree, err = cache.Load(digest); err != nil || w.tree != nil {
 		return err
@@ -289,9 +290,28 @@ func (w *work) readBase(ctx context.Context) (err error) {
 	return cache.Save(digest, w.tree)
 }
 
+// created is the time of image and files.
+func (w *work) created() time.Time {
+	if w.r.Options.Created != nil {
+		return *w.r.Options.Created
+	}
+	return w.base.Created()
+}
+
+// trees are the file trees of bases that this builder knows.
+func (w *work) trees() basetree.Cache {
+	if w.b.o.StateDir == "" {
+		return basetree.Cache{}
+	}
+	return basetree.Cache{Dir: filepath.Join(w.b.o.StateDir, "bases")}
+}
+
 func (w *work) compile() error {
+	_, architecture, _ := strings.Cut(w.r.platform(), "/")
+	_, bootc := w.base.Labels()["containers.bootc"]
 	layer, findings, err := configlayer.Compile(w.config, configlayer.Options{
 		Tree: w.tree, Created: w.time, Place: report.Finding{File: w.r.Config.Name, Path: "spec.config"},
+		KernelArguments: configlayer.KernelArguments{List: w.r.Config.Spec.KernelArguments, Bootc: bootc, Architecture: architecture},
 	})
 	if err != nil {
 		if len(report.Of(err)) > 0 {
@@ -300,7 +320,7 @@ func (w *work) compile() error {
 		return err
 	}
 	w.layer, w.result.Placements = layer, layer.Placements
-	w.result.Warnings = append(w.result.Warnings, findings...)
+	w.found.config = findings
 	return nil
 }
 

@@ -314,3 +314,23 @@ func TestAnImageIsReusedWhenItsBaseHasGone(t *testing.T) {
 	assert.Equal(t, first.Engine, again.Engine)
 	assert.Equal(t, first.Layers, again.Layers)
 }
+
+// TestKernelArgumentsReachABootcImage: they count in the address, and bootc finds them in the image.
+func TestKernelArgumentsReachABootcImage(t *testing.T) {
+	reg := registrytest.Start(t)
+	from := buildtest.Push(t, reg, buildtest.Base{Files: map[string]string{"/usr/lib/bootc/kargs.d/00-base.toml": "kargs = [\"quiet\"]\n"}})
+	b := builder(t)
+	r := buildtest.Request(t, reg, from, "")
+	without, err := b.Build(t.Context(), r)
+	require.NoError(t, err)
+	r.Config.Spec.KernelArguments = []string{"nosmt quiet", "console=ttyS0"}
+	with, err := b.Build(t.Context(), r)
+	require.NoError(t, err)
+	assert.NotEqual(t, without.Address, with.Address)
+	text, _ := treeOf(t, reg, with.Reference).Content("/usr/lib/bootc/kargs.d/50-dayone-config.toml")
+	assert.Equal(t, "kargs = [\"nosmt\", \"console=ttyS0\"]\n", string(text))
+	r.Options.Rebuild = true
+	again, err := builder(t).Build(t.Context(), r)
+	require.NoError(t, err)
+	assert.Equal(t, with.Digest, again.Digest)
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"path"
 	"slices"
@@ -77,8 +78,8 @@ const maxPaths = 5
 
 // checkTree compares the file tree before and after.
 func (w *work) checkTree(after *basetree.Tree) error {
-	if hasKernel(w.tree) && !hasKernel(after) {
-		return &Failure{Class: ClassUser, Step: "check", Message: "there is no kernel in /usr/lib/modules any more", Next: "keep or replace the kernel in the Containerfile"}
+	if err := checkKernel(w.tree, after); err != nil {
+		return err
 	}
 	lists := map[string][]string{}
 	for p, e := range after.Entries {
@@ -113,7 +114,7 @@ func (w *work) checkTree(after *basetree.Tree) error {
 			place := w.place()
 			place.Rule, place.Next, place.Severity = rule.name, rule.next, report.Warning
 			place.Message = rule.message + ": " + some(paths)
-			w.result.Warnings = append(w.result.Warnings, place)
+			w.found.files = append(w.found.files, place)
 		}
 	}
 	return nil
@@ -142,13 +143,41 @@ func isAccounts(p string) bool {
 	return false
 }
 
-func hasKernel(t *basetree.Tree) bool {
-	for p := range t.Entries {
-		if strings.HasPrefix(p, "/usr/lib/modules/") && path.Base(p) == "vmlinuz" {
-			return true
+// checkKernel refuses an image that would not boot although its base did: a deployment needs one kernel, with its initramfs beside it
+// (ostree, "Operating systems and kernels"). What is as in the base is the base's matter.
+func checkKernel(before, after *basetree.Tree) error {
+	was, is := kernelsOf(before), kernelsOf(after)
+	f := &Failure{Class: ClassUser, Step: "check"}
+	switch {
+	case maps.Equal(was, is):
+		return nil
+	case len(is) == 0:
+		f.Message, f.Next = "there is no kernel in /usr/lib/modules any more", "keep or replace the kernel in the Containerfile"
+		return f
+	case len(is) > 1 && len(was) <= 1:
+		f.Message = "there is more than one kernel: " + some(slices.Collect(maps.Keys(is)))
+		f.Next = "remove the old kernel in the step that installs the new one"
+		return f
+	}
+	for dir, initramfs := range is {
+		if _, known := was[dir]; !initramfs && !known {
+			f.Message = "the kernel in " + dir + " has no initramfs.img beside it and would not boot"
+			f.Next = "make it in the Containerfile: dracut --force --no-hostonly --add ostree " + dir + "/initramfs.img VERSION"
+			return f
 		}
 	}
-	return false
+	return nil
+}
+
+// kernelsOf are the directories with a kernel; the value tells whether its initramfs is there.
+func kernelsOf(t *basetree.Tree) map[string]bool {
+	out := map[string]bool{}
+	for p := range t.Entries {
+		if dir := path.Dir(p); path.Base(p) == "vmlinuz" && path.Dir(dir) == "/usr/lib/modules" {
+			_, out[dir] = t.Lookup(dir + "/initramfs.img")
+		}
+	}
+	return out
 }
 
 func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
@@ -192,12 +221,10 @@ func (w *work) fill(image *appendengine.Image) {
 	r := w.result
 	r.Digest, r.MediaType, r.Labels = image.Ref.DigestStr(), string(image.MediaType), image.Labels()
 	r.Reference = w.r.Target + "@" + r.Digest
-	config, base := configLayer(image), 0
-	switch {
-	case w.base != nil:
-		base = len(w.base.Manifest.Layers)
-	case config >= 0: // a reused image whose base has gone: the config's layer follows the base's
-		base = config
+	r.Warnings = w.found.all()
+	config, base := configLayer(image), w.baseLayers
+	if base < 0 { // a reused image whose base has gone: the config's layer follows the base's
+		base = max(0, config)
 	}
 	for i, l := range image.Manifest.Layers {
 		layer := Layer{Digest: l.Digest.String(), Size: l.Size, From: "containerfile"}

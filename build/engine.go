@@ -32,6 +32,9 @@ type ContainerImage struct {
 	CacheHits int
 	Log       string
 	Warnings  []string
+	// Isolation is how RUN was run, and IsolationReason says why.
+	Isolation       string
+	IsolationReason string
 }
 
 // ContainerEngine builds in containers. build/buildahengine is the one that ships. An error is a *Failure.

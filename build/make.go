@@ -177,7 +177,7 @@ func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
 	}
 	w.enter("containerfile")
 	built, err := w.b.o.Engine.BuildContainer(ctx, job)
-	w.result.Log, w.result.CacheHits = built.Log, built.CacheHits
+	w.result.Log, w.result.CacheHits, w.result.Isolation, w.result.IsolationReason = built.Log, built.CacheHits, built.Isolation, built.IsolationReason
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (w *work) trust() ([]Mount, error) {
 			place := w.place()
 			place.Rule, place.Severity, place.Path = "trust-bundle", report.Warning, at
 			place.Message, place.Next = "the base's file of authorities is too large to add the trust bundle to", "let a RUN call update-ca-trust before it downloads anything"
-			w.result.Warnings = append(w.result.Warnings, place)
+			w.found.files = append(w.found.files, place)
 			continue
 		}
 		both, err := w.trustFile(joinPEM(known, w.r.TrustBundle))

@@ -84,6 +84,9 @@ func NewClient(access Access) (*Client, error) {
 // Close drops idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
+// Options reach the same registries in the same way for what is no image: logs of builds.
+func (c *Client) Options(ctx context.Context) []remote.Option { return c.options(ctx, nil) }
+
 func (c *Client) options(ctx context.Context, platform *v1.Platform) []remote.Option {
 	o := []remote.Option{
 		remote.WithContext(ctx), remote.WithTransport(c.transport), remote.WithAuthFromKeychain(c.keys), remote.WithUserAgent(c.agent),

@@ -191,9 +191,9 @@ func canonical(name string) string {
 	return p
 }
 
-// keepContent selects what a config compiler reads: /etc, the vendor's units and the accounts of an ostree system.
+// keepContent selects what a config compiler reads: /etc, the vendor's units and kernel arguments, and the accounts of an ostree system.
 func keepContent(p string) bool {
-	for _, prefix := range []string{"/etc/", "/usr/lib/systemd/system/", "/lib/systemd/system/", "/usr/lib/ostree/"} {
+	for _, prefix := range []string{"/etc/", "/usr/lib/systemd/system/", "/lib/systemd/system/", "/usr/lib/ostree/", "/usr/lib/bootc/kargs.d/"} {
 		if strings.HasPrefix(p, prefix) {
 			return true
 		}

@@ -28,14 +28,14 @@ LABEL agent=%d
 
 // commandLine is the buildah program with a storage of its own, set up as the engine is: same driver, same isolation, same time.
 type commandLine struct {
-	b           *bench
-	root, setup string
+	b                      *bench
+	root, setup, isolation string
 }
 
-func newCommandLine(b *bench) *commandLine {
+func newCommandLine(b *bench, isolation string) *commandLine {
 	b.t.Helper()
 	buildtest.Need(b.t, true, "buildah")
-	c := &commandLine{b: b, root: b.t.TempDir(), setup: b.t.TempDir()}
+	c := &commandLine{b: b, root: b.t.TempDir(), setup: b.t.TempDir(), isolation: isolation}
 	require.NoError(b.t, os.MkdirAll(filepath.Join(c.setup, "certs"), 0o700))
 	ca, err := os.ReadFile(b.reg.CAFile)
 	require.NoError(b.t, err)
@@ -69,7 +69,7 @@ func (c *commandLine) build(text, target string) {
 	require.NoError(c.b.t, os.WriteFile(file, []byte(text), 0o600))
 	registry := []string{"--authfile", c.b.reg.PushAuthFile, "--cert-dir", c.setup + "/certs", "--signature-policy", c.setup + "/policy.json"}
 	limit := "1024:1024" // its own default is above what root without CAP_SYS_RESOURCE may set
-	c.run(append(append([]string{"build"}, registry...), "--isolation", "chroot", "--layers", "--timestamp", "1767323045", "--network", "host",
+	c.run(append(append([]string{"build"}, registry...), "--isolation", c.isolation, "--runtime", "runc", "--layers", "--timestamp", "1767323045", "--network", "host",
 		"--ulimit", "nofile="+limit, "--build-context", "configs=docker://"+c.b.base.Reference, "--build-context", "base=docker://"+c.b.base.Reference, "-f", file, "-t", "localhost/peer", context)...)
 	c.run(append(append([]string{"push"}, registry...), "localhost/peer", "docker://"+target)...)
 }
@@ -91,7 +91,11 @@ func BenchmarkAgainstCommandLine(b *testing.B) {
 	buildtest.Need(b, true, "buildah")
 	w := newBench(b, buildahengine.Options{})
 	w.base = buildtest.Push(b, w.reg, buildtest.Base{Layers: 10, LayerSize: 20 << 20, Repository: "os/medium"})
-	peer, number := newCommandLine(w), 0
+	isolation := buildahengine.IsolationOCI // what the engine chooses on a host that has a runtime
+	if w.mustBuild(w.request("FROM configs\nRUN true\n")).Isolation == buildahengine.IsolationChroot {
+		isolation = buildahengine.IsolationChroot
+	}
+	peer, number := newCommandLine(w, isolation), 0
 	text := func() string { number++; return fmt.Sprintf(peerText, number, number) }
 	sides := []struct {
 		metric string

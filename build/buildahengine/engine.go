@@ -7,22 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/build"
-)
-
-// Isolation of RUN.
-const (
-	// IsolationChroot works everywhere, also in containers, and shares network and devices with the host.
-	IsolationChroot = "chroot"
-	// IsolationOCI runs every RUN with an OCI runtime (runc): it alone can cut RUN off the network.
-	IsolationOCI = "oci"
 )
 
 // Storage drivers.
@@ -35,14 +25,17 @@ const (
 type Options struct {
 	// Root is the directory for storage, caches and logs; it should lie on a disk with room for several images.
 	Root string
-	// Isolation is IsolationChroot (default) or IsolationOCI.
+	// Isolation is IsolationAuto (default), IsolationChroot or IsolationOCI.
 	Isolation string
-	// Runtime is the OCI runtime's program; default runc.
+	// Runtime is the OCI runtime's program, a name in /usr/bin and its like or a path; default is the first of runc and crun that works.
 	Runtime string
 	// Driver is the storage driver, overlay or vfs; default overlay, and vfs where the file system or kernel cannot do overlay.
 	Driver string
 	// MaxProcesses bounds the processes of one build, where the kernel has the pids controller; default 8192, negative no bound.
 	MaxProcesses int
+	// MaxMemory bounds the memory of one build in bytes, where the kernel has the memory controller; default three quarters of the
+	// host's, negative no bound.
+	MaxMemory int64
 	// Parallel bounds builds at once; default is one per GiB of available memory, at least one and at most one per processor.
 	Parallel int
 	// StorageLimit is how many bytes of layers are kept between builds, in bytes; default 24 GiB, negative no bound. When a build
@@ -85,22 +78,22 @@ func New(o Options) (*Engine, error) {
 	}
 	switch o.Isolation {
 	case "":
-		o.Isolation = IsolationChroot
-	case IsolationChroot, IsolationOCI:
+		o.Isolation = IsolationAuto
+	case IsolationAuto, IsolationChroot, IsolationOCI:
 	default:
-		return nil, fmt.Errorf("open build engine: there is no isolation %q; use %s or %s", o.Isolation, IsolationChroot, IsolationOCI)
-	}
-	if o.Runtime == "" {
-		o.Runtime = "runc"
+		return nil, fmt.Errorf("open build engine: there is no isolation %q; use %s, %s or %s", o.Isolation, IsolationAuto, IsolationChroot, IsolationOCI)
 	}
 	if o.MaxProcesses == 0 {
 		o.MaxProcesses = defaultProcesses
+	}
+	if o.MaxMemory == 0 {
+		o.MaxMemory = defaultMemory(readMemory())
 	}
 	if o.StorageLimit == 0 {
 		o.StorageLimit = defaultStorageLimit
 	}
 	if o.Parallel <= 0 {
-		o.Parallel = defaultParallel()
+		o.Parallel = parallel(readMemory(), runtime.GOMAXPROCS(0))
 	}
 	if o.Driver == "" {
 		o.Driver = chooseDriver(root)
@@ -134,27 +127,6 @@ func chooseDriver(root string) string {
 	return driverOverlay
 }
 
-// memoryPerBuild is what a build of a large image was seen to need at most, page cache for unpacking included, in kiB.
-const memoryPerBuild = 1 << 20
-
-func defaultParallel() int {
-	raw, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 1
-	}
-	for _, line := range strings.Split(string(raw), "\n") {
-		fields := strings.Fields(line)
-		if len(fields) >= 2 && fields[0] == "MemAvailable:" {
-			kib, err := strconv.Atoi(fields[1])
-			if err != nil {
-				return 1
-			}
-			return max(1, min(kib/memoryPerBuild, runtime.GOMAXPROCS(0)))
-		}
-	}
-	return 1
-}
-
 // Driver tells which storage driver is in use.
 func (e *Engine) Driver() string { return e.o.Driver }
 
@@ -167,22 +139,20 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 	case <-ctx.Done():
 		return build.ContainerImage{}, ctxFailure(ctx, "waiting for another build")
 	}
-	isolation, err := e.isolation(job)
-	if err != nil {
-		return build.ContainerImage{}, err
-	}
 	lock, alone, err := e.lock(ctx)
 	if err != nil {
 		return build.ContainerImage{}, err
 	}
 	defer lock.Close()
 	if alone {
-		removeGroups(e.o.Root)
+		if err := removeGroups(ctx, e.o.Root); err != nil {
+			e.o.Log.WithError(err).Warn("control groups of a build that was killed were left behind")
+		}
 		if err := e.pruneFiles(); err != nil {
 			e.o.Log.WithError(err).Warn("old files of builds were not removed")
 		}
 	}
-	r, err := e.newRun(job, isolation, alone)
+	r, err := e.newRun(job, alone)
 	if err != nil {
 		return build.ContainerImage{}, err
 	}
@@ -207,7 +177,7 @@ func (e *Engine) cleanUp(ctx context.Context, lock *os.File) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
-	r, err := e.newRun(build.ContainerJob{Address: "recover"}, e.o.Isolation, true)
+	r, err := e.newRun(build.ContainerJob{Address: "recover"}, true)
 	if err == nil {
 		r.recoverOnly = true
 		_, err = r.do(ctx, lock)
@@ -216,19 +186,6 @@ func (e *Engine) cleanUp(ctx context.Context, lock *os.File) {
 	if err != nil {
 		e.o.Log.WithError(err).Warn("storage of a stopped build will be cleared by the next build")
 	}
-}
-
-// isolation decides how RUN is run for this job.
-func (e *Engine) isolation(job build.ContainerJob) (string, error) {
-	if !job.Options.Offline {
-		return e.o.Isolation, nil
-	}
-	if _, err := findRuntime(e.o.Runtime); err != nil {
-		return "", &build.Failure{Class: build.ClassPolicy, Step: phaseContainerfile, Cause: err,
-			Message: "RUN without network needs an OCI runtime, and " + e.o.Runtime + " is not installed",
-			Next:    "install runc, or build with network"}
-	}
-	return IsolationOCI, nil
 }
 
 // lockWait is how often a build looks whether another process has finished with clearing up.

@@ -52,7 +52,9 @@ func (w *worker) prepare() error {
 	files := map[string][]byte{
 		"policy.json":     []byte(`{"default":[{"type":"insecureAcceptAnything"}]}`), // images are named by digest; who signs is the registry's matter
 		"registries.conf": registries, "containers.conf": []byte("[engine]\n[network]\n[containers]\n"),
-		"storage.conf": []byte("[storage]\ndriver=\"" + w.order.Driver + "\"\n"), "auth.json": auth,
+		// Without it signatures are looked for in a directory of the host's, which a builder in a user namespace may not even enter.
+		"registries.d/default.yaml": []byte("default-docker:\n  lookaside: file://" + w.configPath("signatures") + "\n"),
+		"storage.conf":              []byte("[storage]\ndriver=\"" + w.order.Driver + "\"\n"), "auth.json": auth,
 	}
 	for name, content := range files {
 		if err := os.WriteFile(w.configPath(name), content, 0o600); err != nil {

@@ -38,6 +38,7 @@ while test $# -gt 0; do
 done
 mkdir -p /usr/lib/modules/6.1.0-rt
 echo kernel >/usr/lib/modules/6.1.0-rt/vmlinuz
+echo initramfs >/usr/lib/modules/6.1.0-rt/initramfs.img
 `
 	standInOstree = "#!/bin/sh\necho \"ostree $*\" >>/usr/lib/calls\n"
 )

@@ -57,6 +57,8 @@ func TestFailuresOfContainerfiles(t *testing.T) {
 		"an image that is not there":       {"FROM configs\nRUN true\nCOPY --from=" + missing + " /a /usr/a\n", build.ClassUser, 3, 1},
 		"a server that does not answer":    {"FROM configs\nRUN wget http://127.0.0.1:9/x\n", build.ClassTransient, 2, 2},
 		"a registry that does not answer":  {"FROM configs\nCOPY --from=127.0.0.1:9/a/b@sha256:" + strings.Repeat("0", 64) + " /a /usr/a\n", build.ClassTransient, 2, 2},
+		"a kernel without its initramfs":   {"FROM configs\nRUN mv /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0; rm /usr/lib/modules/6.2.0/initramfs.img\n", build.ClassUser, 0, 1},
+		"two kernels":                      {"FROM configs\nRUN cp -r /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0\n", build.ClassUser, 0, 1},
 		"the kernel is removed":            {"FROM configs\nRUN rm -r /usr/lib/modules/6.1.0\n", build.ClassUser, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

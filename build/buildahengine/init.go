@@ -1,6 +1,7 @@
 package buildahengine
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,10 +91,23 @@ func privateMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+	err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	if errors.Is(err, unix.EPERM) && inUserNamespace() {
+		// A container's /proc has parts hidden, and the kernel shows no fuller one to a user namespace (mount_namespaces(7)). The
+		// container's own does for builds: they see its processes as well, and no more may be done to them.
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
 	return nil
+}
+
+// inUserNamespace tells whether this process's root is not the host's (user_namespaces(7): the first one maps all ids to themselves).
+func inUserNamespace() bool {
+	raw, err := os.ReadFile("/proc/self/uid_map")
+	fields := strings.Fields(string(raw))
+	return err == nil && !(len(fields) == 3 && fields[0] == "0" && fields[1] == "0")
 }
 
 // reap waits for every child until the worker ends and passes its exit code on.

@@ -1,6 +1,7 @@
 package buildahengine_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -163,4 +164,49 @@ func asNobody(t *testing.T, dir string, program ...string) *exec.Cmd {
 for f in /etc/subuid /etc/subgid; do mount --bind "$0" $f; done
 exec setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"`
 	return exec.CommandContext(t.Context(), "unshare", append([]string{"-m", "sh", "-c", script, ids}, program...)...)
+}
+
+// TestCancelledInAContainerOfARuntimeLeavesNothing ends the build's context while a container runs: the program goes on living.
+func TestCancelledInAContainerOfARuntimeLeavesNothing(t *testing.T) {
+	buildtest.Need(t, true, "runc")
+	b := newBench(t, buildahengine.Options{Isolation: buildahengine.IsolationOCI})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	marker := b.root + "/marker" // in the arguments of what RUN starts, whose environment is the image's
+	var seen []string
+	b.on = func(e build.Event) {
+		if e.Output && strings.Contains(e.Text, "started") {
+			seen = commands(t, marker)
+			cancel()
+		}
+	}
+	_, err := b.builder.Build(ctx, b.request("FROM configs\nRUN echo started; sh -c 'sleep 300; : "+marker+"' & sleep 300\n"))
+	require.ErrorIs(t, err, context.Canceled)
+	assert.NotEmpty(t, seen, "the container's processes can be seen while they run")
+	assert.Empty(t, commands(t, marker), "and none is left")
+	b.clean()
+	b.on = nil
+	b.build("FROM configs\nRUN echo after\n")
+	b.clean()
+	b.noGroups()
+	states, err := filepath.Glob(filepath.Join(b.root, "runs", "*", "runtime", "*"))
+	require.NoError(t, err)
+	assert.Empty(t, states, "the runtime knows of no container")
+	host, err := exec.Command("runc", "list", "-q").CombinedOutput()
+	require.NoError(t, err, string(host))
+	assert.NotContains(t, string(host), "buildah", "nor does the host's")
+}
+
+// commands are the command lines of processes that hold a text.
+func commands(t testing.TB, text string) []string {
+	t.Helper()
+	var out []string
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, file := range files {
+		if raw, err := os.ReadFile(file); err == nil && strings.Contains(string(raw), text) {
+			out = append(out, strings.ReplaceAll(string(raw), "\x00", " "))
+		}
+	}
+	return out
 }

@@ -18,14 +18,16 @@ import (
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/build/buildtest"
+	"dayone.dev/dayone/registry/registrytest"
 )
 
 // builderOrder names the environment variable with the file that tells the program what to build.
 const builderOrder = "DAYONE_TEST_BUILDER"
 
 type order struct {
-	Root, State, Isolation string
-	Request                build.Request
+	Root, State, Isolation, Runtime string
+	Request                         build.Request
 }
 
 // runBuilder is a builder in a process of its own, for tests that kill it. It prints its events.
@@ -37,11 +39,14 @@ func runBuilder(file string) int {
 	}
 	var engine *buildahengine.Engine
 	if err == nil {
-		engine, err = buildahengine.New(buildahengine.Options{Root: o.Root, Isolation: o.Isolation})
+		engine, err = buildahengine.New(buildahengine.Options{Root: o.Root, Isolation: o.Isolation, Runtime: o.Runtime})
 	}
 	if err == nil {
 		b := build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: o.State, Progress: func(e build.Event) { fmt.Println(e.Phase, e.Text) }})
-		_, err = b.Build(context.Background(), o.Request)
+		var result *build.Result
+		if result, err = b.Build(context.Background(), o.Request); err == nil {
+			fmt.Println("isolation", result.Isolation, result.IsolationReason)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -59,13 +64,21 @@ func (b *bench) killAt(r build.Request, mark string) {
 
 func (b *bench) killIsolated(r build.Request, mark, isolation string) {
 	b.t.Helper()
+	killAtLine(b.t, b.builderProcess(r, isolation), b.root, mark)
+}
+
+// builderProcess is a builder on this bench's directories in a process of its own, not started.
+func (b *bench) builderProcess(r build.Request, isolation string) *exec.Cmd {
+	b.t.Helper()
 	raw, err := json.Marshal(order{Root: b.root, State: b.state, Isolation: isolation, Request: r})
 	require.NoError(b.t, err)
 	file := filepath.Join(b.t.TempDir(), "order")
 	require.NoError(b.t, os.WriteFile(file, raw, 0o600))
-	cmd := exec.Command("/proc/self/exe")
+	self, err := os.Executable()
+	require.NoError(b.t, err)
+	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), builderOrder+"="+file)
-	killAtLine(b.t, cmd, b.root, mark)
+	return cmd
 }
 
 // killAtLine starts a builder with that engine directory and kills it when it prints a line that begins so.
@@ -84,6 +97,12 @@ func killAtLine(t testing.TB, cmd *exec.Cmd, root, mark string) {
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed: its error says so
 	require.True(t, seen, "the builder came to %q: %s", mark, strings.Join(all, "\n"))
+	gone(t, root)
+}
+
+// gone waits until a killed builder's processes are.
+func gone(t testing.TB, root string) {
+	t.Helper()
 	assert.Eventually(t, func() bool { return len(processes(t, root)) == 0 }, 10*time.Second, 10*time.Millisecond, "no process outlives the builder")
 	// What runs inside a container dies with its namespace, a moment later; until then it holds the storage's lock, and a build that
 	// comes meanwhile leaves the clearing up to the next one.
@@ -109,4 +128,48 @@ func TestKilledInEveryStageTheNextBuildSucceeds(t *testing.T) {
 	other := newBench(t, buildahengine.Options{})
 	same := other.build(r.Containerfile)
 	assert.Equal(t, same.Digest, result.Digest, "and the image is the one that an undisturbed build makes")
+}
+
+// TestKilledWhileTheBaseIsPulled kills the builder when a layer of the base has begun to arrive and does not go on.
+func TestKilledWhileTheBaseIsPulled(t *testing.T) {
+	for _, isolation := range []string{buildahengine.IsolationChroot, buildahengine.IsolationOCI} {
+		t.Run(isolation, func(t *testing.T) {
+			b := newBench(t, buildahengine.Options{})
+			b.base = buildtest.Push(t, b.reg, buildtest.Base{Layers: 2, LayerSize: 4 << 20, Repository: "os/pulled"})
+			b.build("") // the base's file tree is known then: the only one who pulls layers is the engine
+			r := b.request("FROM configs\nRUN echo one >/usr/lib/one\n")
+			want := *b.mustBuild(r)
+			through := newStall(t, b.reg.Addr, 2<<20)
+			stalled := r
+			stalled.Base.Reference = strings.Replace(r.Base.Reference, b.reg.Addr, through.addr, 1)
+			stalled.Target = strings.Replace(r.Target, b.reg.Addr, through.addr, 1)
+			stalled.Registry.AuthFile = filepath.Join(t.TempDir(), "auth.json")
+			registrytest.WriteAuthFile(t, stalled.Registry.AuthFile, through.addr, b.reg.Push)
+			stalled.Options.Rebuild = true
+			b.root = t.TempDir() // storage without the base
+
+			cmd := b.builderProcess(stalled, isolation)
+			cmd.Stderr = os.Stderr
+			require.NoError(t, cmd.Start())
+			select {
+			case <-through.held:
+			case <-time.After(time.Minute):
+				t.Fatal("the base was not pulled")
+			}
+			require.Eventually(t, func() bool { return b.stored() > 1<<20 }, 20*time.Second, 5*time.Millisecond, "a part of the layer is on disk")
+			require.NoError(t, cmd.Process.Kill())
+			_ = cmd.Wait() // killed: its error says so
+			gone(t, b.root)
+
+			b.open(buildahengine.Options{Isolation: isolation})
+			again := r
+			again.Options.Rebuild = true
+			result, err := b.builder.Build(t.Context(), again)
+			require.NoError(t, err)
+			assert.Equal(t, want.Digest, result.Digest, "and the image is the one that an undisturbed build makes")
+			b.clean()
+			b.noGroups()
+			assert.Less(t, b.stored(), int64(24<<20), "what had arrived is not kept beside the base")
+		})
+	}
 }

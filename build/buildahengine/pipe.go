@@ -3,7 +3,6 @@ package buildahengine
 import (
 	"fmt"
 	"os"
-	"os/exec"
 )
 
 // pipe is a pair of ends that may be closed early, and again.
@@ -48,5 +47,3 @@ func pipes() (input, output *pipe, stray *os.File, err error) {
 	}
 	return input, output, os.Stderr, nil
 }
-
-func findRuntime(name string) (string, error) { return exec.LookPath(name) }

@@ -10,11 +10,13 @@ import (
 
 // order is what the parent writes to the child's standard input, once. Only paths of secrets are in it.
 type order struct {
-	Root      string `json:"root"`
-	Driver    string `json:"driver"`
+	Root   string `json:"root"`
+	Driver string `json:"driver"`
+	// Isolation is what the engine was asked for.
 	Isolation string `json:"isolation"`
-	Runtime   string `json:"runtime,omitempty"`
-	Run       string `json:"run"`
+	// Runtime is the only OCI runtime to try; empty tries the known ones.
+	Runtime string `json:"runtime,omitempty"`
+	Run     string `json:"run"`
 	// Group is the control group for containers of an OCI runtime, relative to the worker's own; empty leaves it to the runtime.
 	Group   string `json:"group,omitempty"`
 	Recover bool   `json:"recover"`
@@ -33,13 +35,16 @@ const (
 	kindOutput = "output" // a line of output
 	kindPhase  = "phase"  // Text is the phase
 	kindBytes  = "bytes"  // a transfer moved on
-	kindDone   = "done"   // the end: Digest or Error
+	// kindIsolation tells how RUN is run: Text is the isolation, Reason says why.
+	kindIsolation = "isolation"
+	kindDone      = "done" // the end: Digest or Error
 )
 
 // message is one line of JSON on the child's standard output.
 type message struct {
 	Kind   string     `json:"kind"`
 	Text   string     `json:"text,omitempty"`
+	Reason string     `json:"reason,omitempty"`
 	Bytes  int64      `json:"bytes,omitempty"`
 	Total  int64      `json:"total,omitempty"`
 	Digest string     `json:"digest,omitempty"`

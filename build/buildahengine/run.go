@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -20,21 +22,22 @@ import (
 
 // run is one child and what the parent knows of it.
 type run struct {
-	engine      *Engine
-	job         build.ContainerJob
-	isolation   string
-	alone       bool
-	recoverOnly bool
-	dir         string
-	log         *logFile
-	track       *tracker
-	group       *group
-	killed      bool
+	engine *Engine
+	job    build.ContainerJob
+	// isolation and reason are the child's choice.
+	isolation, reason string
+	alone             bool
+	recoverOnly       bool
+	dir               string
+	log               *logFile
+	track             *tracker
+	group             *group
+	killed            bool
 	// killFor says why the parent killed the child, when a limit was the reason.
 	killFor *build.Failure
 }
 
-func (e *Engine) newRun(job build.ContainerJob, isolation string, alone bool) (*run, error) {
+func (e *Engine) newRun(job build.ContainerJob, alone bool) (*run, error) {
 	dir, err := os.MkdirTemp(filepath.Join(e.o.Root, "runs"), "run-")
 	if err != nil {
 		return nil, fmt.Errorf("make run directory: %w", err)
@@ -47,7 +50,7 @@ func (e *Engine) newRun(job build.ContainerJob, isolation string, alone bool) (*
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &run{engine: e, job: job, isolation: isolation, alone: alone, dir: dir, log: log, track: newTracker(job)}, nil
+	return &run{engine: e, job: job, alone: alone, dir: dir, log: log, track: newTracker(job)}, nil
 }
 
 func (r *run) close() {
@@ -83,7 +86,7 @@ func (r *run) do(ctx context.Context, lock *os.File) (build.ContainerImage, erro
 	if c.err != nil {
 		return none, r.infrastructure("start the build process", c.err, "the build needs root with CAP_SYS_ADMIN, or user namespaces")
 	}
-	r.group = newGroup(r.engine.o.Root, c.pid, r.engine.o.MaxProcesses, r.engine.o.Log)
+	r.group = newGroup(r.engine.o.Root, c.pid, bounds{r.engine.o.MaxProcesses, r.engine.o.MaxMemory}, r.engine.o.Log)
 	if err := r.instruct(input); err != nil {
 		r.kill(c.pid)
 		<-ended
@@ -137,14 +140,14 @@ func (r *run) environment() []string {
 // instruct writes the order; nothing of it is in arguments or environment.
 func (r *run) instruct(in *pipe) error {
 	o := order{
-		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.isolation, Runtime: r.engine.o.Runtime, Run: r.dir, Recover: r.alone,
+		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.engine.o.Isolation, Runtime: r.engine.o.Runtime, Run: r.dir, Recover: r.alone,
 		Limit: r.engine.o.StorageLimit,
 		Scrub: secretValues(r.job.Registry, r.job.Options.Secrets),
 	}
 	if !r.recoverOnly {
 		o.Job = &r.job
 	}
-	if r.isolation == IsolationOCI && os.Geteuid() == 0 { // an ordinary user may make none
+	if r.engine.o.Isolation != IsolationChroot && os.Geteuid() == 0 { // an ordinary user may make none
 		o.Group = r.group.name + "/run"
 	}
 	_, err := in.writer.WriteString("\n") // lets process 1 start the worker: it is in its control group now
@@ -170,6 +173,9 @@ func (r *run) follow(in *os.File, lock *os.File) *message {
 				// Storage is clean: others may build now. A failure leaves the stricter lock.
 				_ = unix.Flock(int(lock.Fd()), unix.LOCK_SH)
 			}
+		case kindIsolation:
+			r.isolation, r.reason = m.Text, m.Reason
+			r.log.write(message{Kind: kindOutput, Text: "RUN is run with isolation " + m.Text + ": " + m.Reason})
 		case kindDone:
 			last = &m
 		default:
@@ -215,13 +221,17 @@ func (r *run) guard(ctx context.Context, done <-chan struct{}, pid int) {
 
 // conclude says how it ended.
 func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build.ContainerImage, error) {
-	image := build.ContainerImage{Log: r.log.path, Steps: r.track.finish(), CacheHits: r.track.hits}
+	image := build.ContainerImage{Log: r.log.path, Steps: r.track.finish(), CacheHits: r.track.hits, Isolation: r.isolation, IsolationReason: r.reason}
 	switch {
 	case last != nil && last.Error == nil:
 		image.Digest = last.Digest
 		return image, nil
 	case last != nil:
-		return image, r.track.explain(last.Error, r.log.path)
+		f := r.track.explain(last.Error, r.log.path)
+		if r.track.runtimeFailed {
+			_ = os.Remove(verdictsFile(r.engine.o.Root)) // it may not be there; the next build finds out anew what works
+		}
+		return image, r.blameMemory(f)
 	case r.killFor != nil:
 		return image, r.track.place(r.killFor, r.log.path)
 	case ctx.Err() != nil:
@@ -230,7 +240,27 @@ func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build
 	if waitErr == nil {
 		waitErr = errors.New("it said nothing")
 	}
-	return image, r.track.place(r.infrastructure("build process ended", waitErr, "look at the log and the kernel's messages (out of memory?), then start the build again"), r.log.path)
+	f := r.infrastructure("build process ended", waitErr, "look at the log and the kernel's messages (out of memory?), then start the build again")
+	f.ExitCode = killedExit // something killed it: nothing here did
+	return image, r.blameMemory(r.track.place(f, r.log.path))
+}
+
+// killedExit is a shell's exit code for a program that SIGKILL ended: 128 and the signal's number.
+const killedExit = 128 + int(unix.SIGKILL)
+
+// killedText is what buildah prints when SIGKILL ended a RUN as a whole, by runtime and by chroot.
+var killedText = regexp.MustCompile(`^(container|subprocess) exited on killed`)
+
+// blameMemory says so when the kernel ended a process because of the build's memory limit.
+func (r *run) blameMemory(f *build.Failure) *build.Failure {
+	killed := f.ExitCode == killedExit || slices.ContainsFunc(f.Excerpt, killedText.MatchString)
+	if !killed || !r.group.outOfMemory() {
+		return f
+	}
+	f.Class, f.ExitCode = build.ClassPolicy, killedExit
+	f.Message = fmt.Sprintf("the build reached its memory limit of %d MiB and the kernel ended what ran: %s", r.engine.o.MaxMemory>>20, f.Message)
+	f.Next = "use less memory in this instruction (fewer jobs at once), or build on a host with more"
+	return f
 }
 
 func (r *run) infrastructure(what string, err error, next string) *build.Failure {

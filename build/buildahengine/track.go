@@ -23,6 +23,8 @@ type tracker struct {
 	steps   []build.Step
 	hits    int
 	excerpt []string
+	// runtimeFailed means that the OCI runtime could not do what it could when it was tried.
+	runtimeFailed bool
 	// generated means that the instruction at work is not the user's.
 	generated bool
 }
@@ -149,7 +151,10 @@ var (
 	unauthorized = regexp.MustCompile(`(?i)unauthorized|authentication required|access to the resource is denied|denied: `)
 	notThere     = regexp.MustCompile(`(?i)manifest unknown|name unknown|not found: manifest|reading manifest .* 404|requested access to the resource|no image found in (image index|manifest list)`)
 	diskFull     = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
-	badTrust     = regexp.MustCompile(`x509: `)
+	// runtimeFailed is what buildah prints when an OCI runtime could not make a container; noProgram when RUN's program was the reason.
+	runtimeFailed = regexp.MustCompile(`(?m)^error running container: from \S+ (?:creating|starting) container`)
+	noProgram     = regexp.MustCompile(`exec: \\?"|executable file|no such file or directory: unknown$`)
+	badTrust      = regexp.MustCompile(`x509: `)
 )
 
 // explain turns the child's error into a failure that says what to do.
@@ -162,8 +167,14 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 	f.Step = c.Phase
 	inRun := c.Phase == phaseContainerfile && strings.HasPrefix(strings.ToUpper(t.current.Name), "RUN") && f.ExitCode != 0
 	switch excerpt := strings.Join(f.Excerpt, "\n"); {
+	case c.Kind == failIsolation:
+		f.Class, f.Line, f.Instruction = build.ClassPolicy, 0, ""
+		f.Next = "install runc or crun where this program can use it, or build with network and chroot isolation"
 	case c.Kind == failDiskFull, diskFull.MatchString(c.Text), inRun && diskFull.MatchString(excerpt):
 		f.Class, f.Next = build.ClassInfrastructure, "free disk space on this host, or give the build another directory, then build again"
+	case inRun && runtimeFailed.MatchString(excerpt) && !noProgram.MatchString(excerpt):
+		f.Class, t.runtimeFailed = build.ClassInfrastructure, true
+		f.Next = "the OCI runtime failed, not the instruction: look at the excerpt, then build again; the runtime is tried anew before"
 	case inRun && t.job.Options.Offline && unreachable.MatchString(excerpt):
 		f.Class, f.Next = build.ClassUser, "this build is offline: take the download out of this instruction, or build with network"
 	case inRun && unreachable.MatchString(excerpt):

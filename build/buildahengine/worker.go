@@ -36,6 +36,8 @@ type worker struct {
 	send  *sender
 	out   *lines
 	store storage.Store
+	// isolation is chosen before the first instruction.
+	isolation chosen
 }
 
 // runWorker is the child's main. Its outcome goes to the parent as a message; an error here means that not even that was possible.
@@ -95,6 +97,10 @@ func (w *worker) work(ctx context.Context) (digest, phase string, err error) {
 		return "", phaseStorage, nil
 	}
 	w.send.send(message{Kind: kindPhase, Text: phaseContainerfile})
+	if w.isolation, err = w.choose(ctx); err != nil {
+		return "", phaseContainerfile, err
+	}
+	w.send.send(message{Kind: kindIsolation, Text: w.isolation.String(), Reason: w.isolation.Reason})
 	id, err := w.build(ctx)
 	if err != nil {
 		return "", phaseContainerfile, err
@@ -128,6 +134,7 @@ func (w *worker) options() (define.BuildOptions, error) {
 	}
 	created := time.Unix(job.Created, 0).UTC()
 	system := w.system()
+	namespaces, network := networkOf(job.Options.Offline)
 	options := define.BuildOptions{
 		ContextDirectory: context,
 		PullPolicy:       define.PullIfMissing,
@@ -149,17 +156,12 @@ func (w *worker) options() (define.BuildOptions, error) {
 		Args:                    job.Options.BuildArgs,
 		IDMappingOptions:        &define.IDMappingOptions{HostUIDMapping: true, HostGIDMapping: true},
 		NetworkInterface:        noNetwork{},
-		NamespaceOptions:        define.NamespaceOptions{{Name: "network", Host: true}},
-		ConfigureNetwork:        define.NetworkEnabled,
+		NamespaceOptions:        namespaces,
+		ConfigureNetwork:        network,
 		Envs:                    nil,
 	}
-	if w.order.Isolation == IsolationOCI {
-		options.Isolation, options.Runtime = define.IsolationOCI, w.order.Runtime
-		options.RuntimeArgs = []string{"--root", filepath.Join(w.order.Run, "runtime")}
-	}
-	if job.Options.Offline {
-		options.NamespaceOptions = define.NamespaceOptions{{Name: "network"}}
-		options.ConfigureNetwork = define.NetworkDisabled
+	if w.isolation.Isolation == IsolationOCI {
+		options.Isolation, options.Runtime, options.RuntimeArgs = ociIsolation(), w.isolation.Runtime, w.runtimeArguments()
 	}
 	return options, nil
 }
@@ -201,6 +203,7 @@ func (w *worker) log() func(string, ...any) {
 const (
 	failDiskFull     = "disk-full"
 	failUnauthorized = "unauthorized"
+	failIsolation    = "isolation"
 )
 
 func describe(phase string, err error, out *lines) *childFail {
@@ -211,6 +214,8 @@ func describe(phase string, err error, out *lines) *childFail {
 	}
 	var unauthorized docker.ErrUnauthorizedForCredentials
 	switch {
+	case errors.Is(err, errNoIsolation):
+		f.Kind = failIsolation
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		f.Kind = failDiskFull
 	case errors.As(err, &unauthorized):

@@ -3,6 +3,7 @@ package buildtest
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -53,6 +55,8 @@ type Base struct {
 	Files map[string]string
 	// Links are symbolic links' texts by path, in the same layer.
 	Links map[string]string
+	// Tree is a directory whose files and links are a layer of their own, with their modes and owner root; empty for none.
+	Tree string
 	// Repository; default os/base.
 	Repository string
 }
@@ -112,7 +116,8 @@ func (b Base) image(t testing.TB) v1.Image {
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, manifest), config)
 	add := func(raw []byte, by string) {
-		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }, tarball.WithMediaType(layer))
+		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil },
+			tarball.WithMediaType(layer), tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithCompressedCaching)
 		require.NoError(t, err)
 		img, err = mutate.Append(img, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: by}})
 		require.NoError(t, err)
@@ -120,6 +125,9 @@ func (b Base) image(t testing.TB) v1.Image {
 	add(rootLayer(t), "root")
 	if len(b.Programs)+len(b.Files)+len(b.Links) > 0 {
 		add(b.filesLayer(t), "files")
+	}
+	if b.Tree != "" {
+		add(treeLayer(t, b.Tree), "tree")
 	}
 	for i := range b.Layers {
 		add(fillLayer(t, i, b.LayerSize), fmt.Sprintf("layer %d", i))
@@ -214,6 +222,43 @@ func (b Base) filesLayer(t testing.TB) []byte {
 		a.put(strings.TrimPrefix(name, "/"), tar.TypeSymlink, 0o777, b.Links[name])
 	}
 	require.NoError(t, a.w.Close())
+	return raw.Bytes()
+}
+
+// treeLayer packs a directory.
+func treeLayer(t testing.TB, dir string) []byte {
+	t.Helper()
+	var raw bytes.Buffer
+	w := tar.NewWriter(&raw)
+	require.NoError(t, filepath.WalkDir(dir, func(p string, e os.DirEntry, err error) error {
+		if err != nil || p == dir {
+			return err
+		}
+		name, err := filepath.Rel(dir, p)
+		require.NoError(t, err)
+		info, err := e.Info()
+		require.NoError(t, err)
+		link := ""
+		if e.Type()&os.ModeSymlink != 0 {
+			link, err = os.Readlink(p)
+			require.NoError(t, err)
+		}
+		h, err := tar.FileInfoHeader(info, link)
+		require.NoError(t, err)
+		h.Name, h.ModTime, h.Uid, h.Gid, h.Uname, h.Gname, h.Format = name, created, 0, 0, "", "", tar.FormatPAX
+		if e.IsDir() {
+			h.Name += "/"
+		}
+		require.NoError(t, w.WriteHeader(h))
+		if e.Type().IsRegular() {
+			content, err := os.ReadFile(p)
+			require.NoError(t, err)
+			_, err = w.Write(content)
+			require.NoError(t, err)
+		}
+		return nil
+	}))
+	require.NoError(t, w.Close())
 	return raw.Bytes()
 }
 

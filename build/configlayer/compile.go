@@ -19,6 +19,8 @@ type Options struct {
 	Tree *basetree.Tree
 	// Created is the time of every entry; the zero time is 1970, as tar cannot hold year 1.
 	Created time.Time
+	// KernelArguments of the rendered config; none when empty.
+	KernelArguments KernelArguments
 	// Place says in findings which file holds the config.
 	Place report.Finding
 }
@@ -51,6 +53,7 @@ func Compile(config types.Config, o Options) (*Layer, []report.Finding, error) {
 	c.conflicts()
 	c.units(config.Systemd.Units)
 	c.writeTmpfiles()
+	c.kernelArguments(o.KernelArguments)
 	if err := c.report.Err(); err != nil {
 		return nil, c.report.Findings, err
 	}

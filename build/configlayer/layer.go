@@ -38,6 +38,10 @@ const (
 	Tmpfiles = "tmpfiles.d"
 	// Sysusers means a line in sysusers.d, applied on the first boot of the image.
 	Sysusers = "sysusers.d"
+	// Kargs means a line in bootc's kargs.d, applied when bootc deploys the image.
+	Kargs = "kargs.d"
+	// Deployment means that the node's agent sets it in the boot entry of the image.
+	Deployment = "deployment"
 	// Removed means that an enablement link of the base is taken out.
 	Removed = "removed"
 )

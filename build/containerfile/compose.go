@@ -103,21 +103,42 @@ func (a Additions) steps() ([]string, error) {
 	if !ok {
 		return nil, invalid("spec.kernelType", fmt.Sprintf("there is no kernel type %q", a.KernelType))
 	}
-	var commands []string
-	if len(names) > 0 {
-		commands = append(commands, "rpm-ostree install "+strings.Join(names, " "))
-	}
-	if len(kernel) > 0 {
-		commands = append(commands, "rpm-ostree override remove kernel kernel-core kernel-modules kernel-modules-core kernel-modules-extra --install "+strings.Join(kernel, " --install "))
-	}
-	if len(commands) == 0 {
+	if len(names) == 0 && len(kernel) == 0 {
 		return nil, nil
 	}
 	repository := `printf '[dayone-extensions]\nname=extensions\nbaseurl=file://` + packagesIn + `\nenabled=1\ngpgcheck=0\n' >` + repositoryFile
-	all := append([]string{repository}, commands...)
-	all = append(all, "rm "+repositoryFile, "ostree container commit")
-	return []string{"RUN --mount=type=bind,from=" + Extensions + ",source=/,target=" + mountedAt + " " + strings.Join(all, " && ")}, nil
+	all := []string{"set -e", repository}
+	if len(names) > 0 {
+		list := strings.Join(names, " ")
+		all = append(all, "if command -v rpm-ostree >/dev/null 2>&1; then rpm-ostree install "+list+"; else dnf -y install "+list+"; fi")
+	}
+	if len(kernel) > 0 {
+		all = append(all, kernelSwap(kernel))
+	}
+	all = append(all, "rm "+repositoryFile, tidy)
+	return []string{"RUN --mount=type=bind,from=" + Extensions + ",source=/,target=" + mountedAt + " " + strings.Join(all, "; ")}, nil
 }
+
+// defaultKernel are the packages of the default kernel; not every system has all of them.
+const defaultKernel = "kernel kernel-core kernel-modules kernel-modules-core kernel-modules-extra"
+
+// kernelSwap takes the default kernel out and puts the other in, in one transaction: there is never a system without a kernel, nor
+// one with two. dnf does it where the base has it, else rpm-ostree. A base that has this kernel already is left alone. dnf's shell
+// ends well whatever happened in it, so the outcome is looked at.
+func kernelSwap(kernel []string) string {
+	install := strings.Join(kernel, " ")
+	dnf := "for p in " + defaultKernel + "; do if rpm -q $p >/dev/null 2>&1; then echo remove $p; fi; done >" + transaction +
+		"; printf 'install " + install + "\\nrun\\n' >>" + transaction + "; dnf -y shell " + transaction + "; rm " + transaction + "; rpm -q " + install
+	ostree := "rpm-ostree override remove " + defaultKernel + " --install " + strings.Join(kernel, " --install ")
+	return "if rpm -q " + install + " >/dev/null 2>&1; then echo this kernel is installed; elif command -v dnf >/dev/null 2>&1; then " + dnf + "; else " + ostree + "; fi"
+}
+
+const (
+	// transaction is the script for dnf's shell.
+	transaction = "/run/dayone-kernel-swap"
+	// tidy takes out what package managers leave in directories of the machine.
+	tidy = "rm -rf /var/cache/dnf /var/lib/dnf /var/log/dnf* /var/log/hawkey.log; if command -v ostree >/dev/null 2>&1; then ostree container commit; fi"
+)
 
 func invalid(path, message string) error {
 	return &report.Invalid{Findings: []report.Finding{{Severity: report.Error, Path: path, Rule: "extensions", Message: message, Next: "use one that the extensions image has"}}}

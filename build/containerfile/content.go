@@ -56,37 +56,3 @@ func (l *linter) running(in Instruction) {
 		}
 	}
 }
-
-// Patterns of secrets. Findings never quote them.
-var (
-	privateKey  = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----`)
-	knownToken  = regexp.MustCompile(`\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36,}|glpat-[A-Za-z0-9_-]{20,}|xox[abpr]-[A-Za-z0-9-]{10,}|sha256~[A-Za-z0-9_-]{43})\b`)
-	urlPassword = regexp.MustCompile(`[a-z][a-z0-9+.-]*://[^/\s:@$]+:[^/\s@$]+@`)
-	pullSecret  = regexp.MustCompile(`"auth"\s*:\s*"[A-Za-z0-9+/=]{8,}"`)
-	// secretName is a variable or option with a literal value that does not come from another variable.
-	secretName = regexp.MustCompile(`(?i)\b([A-Z0-9_-]*(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key)[A-Z0-9_]*)\s*[= ]\s*["']?([^\s"'$]{4,})`)
-	subscribe  = regexp.MustCompile(`(?i)(subscription-manager\s+register|curl\s[^|;&]*\s-u\s|wget\s[^|;&]*--(http-)?password)`)
-)
-
-// credentials refuses what is surely a secret and warns of what looks like one: everything in a Containerfile is in the image's
-// history for whoever can pull it.
-func (l *linter) credentials(in Instruction) {
-	text := strings.Join(append([]string{in.Text}, in.Heredocs...), "\n")
-	const next = "use RUN --mount=type=secret, and give a new secret out: this one has been written down"
-	switch {
-	case privateKey.MatchString(text):
-		l.refuse(in.Line, "credentials", next, "a private key in plain text")
-	case knownToken.MatchString(text):
-		l.refuse(in.Line, "credentials", next, "an access token in plain text")
-	case pullSecret.MatchString(text):
-		l.refuse(in.Line, "credentials", next, "a pull secret in plain text")
-	case urlPassword.MatchString(text):
-		l.refuse(in.Line, "credentials", next, "a URL with a password")
-	case subscribe.MatchString(text) && !strings.Contains(text, "/run/secrets/"):
-		l.warn(in.Line, "credentials", next, "the command may get a password as an argument")
-	default:
-		if m := secretName.FindStringSubmatch(text); m != nil && !strings.HasPrefix(m[2], "/") && !strings.HasPrefix(m[2], "-") {
-			l.warn(in.Line, "credentials", next, "%s looks like a secret in plain text", m[1])
-		}
-	}
-}

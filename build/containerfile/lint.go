@@ -36,6 +36,10 @@ func Lint(text string, o LintOptions) (*File, []report.Finding) {
 		l.refuse(0, "containerfile-length", "move files into an image and use COPY --from", "%d characters; the API allows %d", n, MaxLength)
 		return nil, l.report.Findings
 	}
+	if at := strings.IndexFunc(text, func(r rune) bool { return r == utf8.RuneError || r == 0 }); at >= 0 {
+		l.refuse(1+strings.Count(text[:at], "\n"), "syntax", "write it as UTF-8 text", "the line has bytes that are no text")
+		return nil, l.report.Findings
+	}
 	file, err := Parse(text)
 	var syntax *SyntaxError
 	if errors.As(err, &syntax) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/build/containerfile"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
@@ -38,6 +39,7 @@ func newBuildCommand() *cobra.Command {
 	f.StringVar(&t.pushAuth, "push-auth", "", "auth.json for --push (default: the push Secret)")
 	f.StringVar(&t.pushCA, "push-ca", "", "PEM file of the authority that signs the registry of --push")
 	f.StringVar((*string)(&t.options.Engine), "engine", "", "append or buildah (default: append when no container is needed)")
+	f.StringVar(&t.isolation, "isolation", buildahengine.IsolationAuto, "how RUN is run: auto, chroot or oci")
 	f.BoolVar(&t.options.Rebuild, "rebuild", false, "build although there is an image for the same input")
 	f.BoolVar(&t.options.NoCache, "no-cache", false, "run every instruction again")
 	f.BoolVar(&t.options.Offline, "offline", false, "RUN without network; needs an OCI runtime")

@@ -105,6 +105,10 @@ func TestBuildOnALaptop(t *testing.T) {
 	code, _, stderr = dayone(t, "build", "--dir", dir, "--pool", "infra")
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, stderr, "there are: master, worker")
+	for _, flag := range []string{"--engine=kaniko", "--isolation=vm", "--timeout=-1s"} {
+		code, _, stderr = dayone(t, "build", "--dir", "nowhere", flag)
+		assert.Equal(t, exitUsage, code, "%s is refused before anything is read: %s", flag, stderr)
+	}
 	for _, secret := range []string{reg.Pull.Password, final.Push.Password} {
 		assert.False(t, strings.Contains(stdout+stderr, secret))
 	}

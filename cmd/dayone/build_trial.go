@@ -31,6 +31,7 @@ type trial struct {
 	base                          imagecopy.Endpoint
 	push, check                   bool
 	pushAuth, pushCA              string
+	isolation                     string
 	options                       build.Options
 
 	log  *logrus.Entry
@@ -52,6 +53,9 @@ const shutdownTimeout = 5 * time.Second
 
 func (t *trial) run(cmd *cobra.Command) error {
 	ctx := cmd.Context()
+	if err := t.validate(); err != nil {
+		return err
+	}
 	t.log, t.view = newLog(cmd), progress.New(cmd.ErrOrStderr())
 	defer t.view.Close()
 	t.log.Logger.SetOutput(t.view)
@@ -90,6 +94,24 @@ func (t *trial) run(cmd *cobra.Command) error {
 		}
 	}
 	return t.print(cmd, out)
+}
+
+// validate refuses values of flags before anything is read or fetched.
+func (t *trial) validate() error {
+	switch t.options.Engine {
+	case build.EngineAuto, build.EngineAppend, build.EngineBuildah:
+	default:
+		return usageError{fmt.Errorf("there is no engine %q; use append or buildah, or leave --engine out", t.options.Engine)}
+	}
+	switch t.isolation {
+	case buildahengine.IsolationAuto, buildahengine.IsolationChroot, buildahengine.IsolationOCI:
+	default:
+		return usageError{fmt.Errorf("there is no isolation %q; use auto, chroot or oci", t.isolation)}
+	}
+	if t.options.Timeout <= 0 {
+		return usageError{fmt.Errorf("--timeout must be above 0")}
+	}
+	return nil
 }
 
 func (t *trial) choose(in *preflight.Input) (preflight.Pool, error) {
@@ -190,7 +212,7 @@ func (t *trial) render(in *preflight.Input, pool, base string) (*mcfgv1.MachineC
 }
 
 func (t *trial) builder(dir string) (*build.Builder, error) {
-	engine, err := buildahengine.New(buildahengine.Options{Root: filepath.Join(t.stateDir, dir), Log: t.log})
+	engine, err := buildahengine.New(buildahengine.Options{Root: filepath.Join(t.stateDir, dir), Isolation: t.isolation, Log: t.log})
 	if err != nil {
 		return nil, err
 	}
@@ -281,6 +303,9 @@ func (t *trial) print(cmd *cobra.Command, out *outcome) error {
 		fmt.Fprintf(w, "%s\nnothing was built: %s\n", out.Digest, out.Reason)
 	} else {
 		fmt.Fprintf(w, "%s\n%s engine (%s), %d layers, %d MiB, %.2fs\n", out.Digest, out.Engine, out.Reason, len(out.Layers), out.Size>>20, out.Duration.Seconds())
+	}
+	if out.Isolation != "" {
+		fmt.Fprintf(w, "RUN: %s (%s)\n", out.Isolation, out.IsolationReason)
 	}
 	if out.Pushed != "" {
 		fmt.Fprintf(w, "pushed: %s\n", out.Pushed)

@@ -1,0 +1,109 @@
+package configlayer
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/BurntSushi/toml"
+
+	"dayone.dev/dayone/build/basetree"
+)
+
+const (
+	// kargsDir is where bootc finds the kernel arguments of an image; nobody else reads it. Source: bootc documentation, "Kernel
+	// arguments".
+	kargsDir  = "/usr/lib/bootc/kargs.d"
+	kargsPath = kargsDir + "/50-dayone-config.toml"
+)
+
+// KernelArguments are a rendered config's, which are not part of its Ignition config.
+type KernelArguments struct {
+	// List has one or more arguments in each string, as spec.kernelArguments has.
+	List []string
+	// Bootc means that the base is a bootc image: hosts that bootc manages take kernel arguments from the image and from nowhere else.
+	Bootc bool
+	// Architecture is Go's name of the image's.
+	Architecture string
+}
+
+// kernelArguments writes the file for bootc. Hosts with rpm-ostree or plain ostree do not read it: there the node's agent sets the
+// arguments of the deployment, each only if it is not there yet, so that none has one twice.
+func (c *compiler) kernelArguments(k KernelArguments) {
+	const in = "spec.kernelArguments"
+	if len(k.List) == 0 {
+		return
+	}
+	if !k.Bootc {
+		c.placed(in, Deployment, "the base is no bootc image: the agent sets them when it stages the image")
+		return
+	}
+	inBase := c.baseArguments(k.Architecture)
+	var words []string
+	for i, line := range k.List {
+		at := index(in, i)
+		if strings.Count(line, `"`)%2 != 0 || strings.ContainsFunc(line, func(r rune) bool {
+			return r == unicode.ReplacementChar || unicode.IsControl(r) && r != '\t' && r != '\n'
+		}) {
+			f := c.place
+			f.Path, f.Rule, f.Next = at, "kernel-argument", "write it as on the kernel's command line"
+			c.report.Errorf(f, "a kernel argument has a quote without its other one, or a character that no command line can hold")
+			return
+		}
+		for _, word := range splitArguments(line) {
+			if !slices.Contains(words, word) && !slices.Contains(inBase, word) {
+				words = append(words, word)
+			}
+		}
+	}
+	c.placed(in, Kargs, "bootc sets them from the image; elsewhere the agent sets them when it stages the image, and the file is not read")
+	if len(words) == 0 {
+		return
+	}
+	quoted := make([]string, 0, len(words))
+	for _, word := range words {
+		quoted = append(quoted, `"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word)+`"`)
+	}
+	c.add(in, kargsPath, Entry{Path: kargsPath, Kind: basetree.Regular, Mode: defaultFileMode, Content: []byte("kargs = [" + strings.Join(quoted, ", ") + "]\n")})
+}
+
+// baseArguments are what the base's own files give this architecture: bootc adds up all files and does not look for doubles.
+func (c *compiler) baseArguments(goarch string) []string {
+	machine, ok := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "powerpc64"}[goarch] // Rust's names, which bootc uses
+	if !ok {
+		machine = goarch
+	}
+	var out []string
+	for p, content := range c.tree.Contents {
+		if path.Dir(p) != kargsDir || path.Ext(p) != ".toml" || p == kargsPath {
+			continue
+		}
+		var file struct {
+			Kargs         []string `toml:"kargs"`
+			Architectures []string `toml:"match-architectures"`
+		}
+		if err := toml.Unmarshal(content, &file); err != nil {
+			f := c.place
+			f.Path, f.Rule, f.Next = p, "kernel-argument", "mend the file in the base image"
+			c.report.Warnf(f, "%s", fmt.Sprintf("the base image has kernel arguments that bootc cannot read: %v", err))
+			continue
+		}
+		if len(file.Architectures) == 0 || slices.Contains(file.Architectures, machine) {
+			out = append(out, splitArguments(strings.Join(file.Kargs, " "))...)
+		}
+	}
+	return out
+}
+
+// splitArguments splits at blanks outside of double quotes. Source: Linux, admin-guide/kernel-parameters.rst.
+func splitArguments(line string) []string {
+	quoted := false
+	return strings.FieldsFunc(line, func(r rune) bool {
+		if r == '"' {
+			quoted = !quoted
+		}
+		return !quoted && (r == ' ' || r == '\t' || r == '\n')
+	})
+}
