@@ -30,6 +30,9 @@ func newStage() *cobra.Command {
 			if err := d.Stage(c.Context(), image, o); err != nil {
 				return err
 			}
+			if err := deploy.CheckStaged(c.Context(), "/", d); err != nil {
+				return err
+			}
 			return rebootIf(c, d, reboot)
 		},
 	}

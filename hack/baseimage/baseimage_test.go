@@ -146,7 +146,7 @@ func TestManyAtOnceMakeOneImageAndSweepWhatADeadOneLeft(t *testing.T) {
 
 func TestUnknownKindIsRefused(t *testing.T) {
 	_, err := baseimage.Ensure(context.Background(), "huge", t.TempDir())
-	assert.ErrorContains(t, err, `unknown kind "huge" (want tiny or debian)`)
+	assert.ErrorContains(t, err, `unknown kind "huge" (want tiny, debian or machine)`)
 }
 
 func TestDebianIsABootableOSTreeImageWithSystemd(t *testing.T) {

@@ -45,7 +45,7 @@ func debianRecipe(ctx context.Context, _ Options) (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	texts := []string{debianRecipeVersion, Version, KernelVersion, suite, debianHook, packageVersions(ctx, suite)}
+	texts := []string{debianRecipeVersion, Version, KernelVersion, suite, debianHook, packageVersions(ctx, suite, debianPackages)}
 	texts = append(append(append(texts, debianPackages...), osPackages...), config...)
 	key, err := fingerprint(nil, texts...)
 	if err != nil {
@@ -53,10 +53,15 @@ func debianRecipe(ctx context.Context, _ Options) (recipe, error) {
 	}
 	return recipe{key: key, layers: func(ctx context.Context, scratch string) ([]*layer, error) {
 		tree := filepath.Join(scratch, "debian.tar")
-		if err := bootstrapDebian(ctx, suite, tree); err != nil {
+		if err := bootstrapDebian(ctx, suite, tree, debianPackages, debianHook); err != nil {
 			return nil, err
 		}
-		return debianLayers(tree)
+		layers, err := debianLayers(tree)
+		if err != nil {
+			return nil, err
+		}
+		fakeKernel(layers[len(layers)-1])
+		return layers, nil
 	}}, nil
 }
 
@@ -83,11 +88,11 @@ func debianSuite() (string, error) {
 
 // packageVersions is what the host's package lists offer: an update of one of them makes a new image. Hosts without Debian's
 // lists give nothing; their image is made once per recipe.
-func packageVersions(ctx context.Context, suite string) string {
+func packageVersions(ctx context.Context, suite string, packages []string) string {
 	if host, err := debianSuite(); err != nil || host != suite {
 		return ""
 	}
-	out, err := run(ctx, "", "apt-cache", append([]string{"policy"}, debianPackages...)...)
+	out, err := run(ctx, "", "apt-cache", append([]string{"policy"}, packages...)...)
 	if err != nil {
 		return ""
 	}
@@ -101,8 +106,11 @@ func packageVersions(ctx context.Context, suite string) string {
 }
 
 // bootstrapDebian gives mmdebstrap no mirror: it then uses Debian's own, with the release's updates and security fixes.
-func bootstrapDebian(ctx context.Context, suite, tarFile string) error {
-	args := []string{"--quiet", "--variant=minbase", "--include=" + strings.Join(debianPackages, ","), "--customize-hook=" + debianHook}
+func bootstrapDebian(ctx context.Context, suite, tarFile string, packages []string, hooks ...string) error {
+	args := []string{"--quiet", "--variant=minbase", "--include=" + strings.Join(packages, ",")}
+	for _, hook := range hooks {
+		args = append(args, "--customize-hook="+hook)
+	}
 	for _, dir := range []string{"doc", "info", "locale", "man"} {
 		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+dir+"/*")
 	}
@@ -140,7 +148,6 @@ func debianLayers(tarFile string) ([]*layer, error) {
 	}
 	ostreeSkeleton(base)
 	system.copyParents(base)
-	fakeKernel(config)
 	return []*layer{base, system, config}, addEmbedded(config, "files/debian")
 }
 

@@ -36,6 +36,8 @@ func demo(ctx context.Context) error {
 	flag.BoolVar(&o.Keep, "keep", false, "leave nodes and bootstrap running")
 	flag.StringVar(&o.InstallDir, "install-dir", "", "your own install directory (default: the sample)")
 	flag.StringVar(&o.Base, "base", "", "your own base image: a registry reference, oci:DIR or docker-archive:FILE")
+	flag.StringVar(&o.BaseCA, "base-ca", "", "CA of the base image's registry (PEM; default: what this machine trusts)")
+	flag.StringVar(&o.BaseAuthFile, "base-authfile", "", "pull secret for the base image's registry (default: anonymous)")
 	flag.StringVar(&o.Work, "work", "", "where copies, state and logs are kept (default: a new temporary directory)")
 	flag.IntVar(&o.Masters, "masters", 3, "how many masters")
 	flag.Parse()

@@ -23,6 +23,8 @@ type Options struct {
 	InstallDir string
 	// Base is the base image: a registry reference, oci:DIR or docker-archive:FILE. Default: one made here, of Kind.
 	Base string
+	// BaseCA is a PEM file of the CA of Base's registry; default: what this machine trusts. BaseAuthFile is a pull secret for it; default: anonymous.
+	BaseCA, BaseAuthFile string
 	// Kind of the base image made here. Default: the Debian one with systemd.
 	Kind baseimage.Kind
 	// Masters is how many. Default: 3.

@@ -141,8 +141,15 @@ func (r *Run) baseImage(ctx context.Context) error {
 	}
 	r.BaseLayout = filepath.Join(r.Work, "base")
 	r.View.Begin("base image: copy " + r.Base)
-	if err := r.program(ctx, "registry", "copy", r.Base, "oci:"+r.BaseLayout); err != nil {
-		return err
+	args := []string{"registry", "copy", r.Base, "oci:" + r.BaseLayout}
+	if r.BaseCA != "" {
+		args = append(args, "--src-ca", r.BaseCA)
+	}
+	if r.BaseAuthFile != "" {
+		args = append(args, "--src-authfile", r.BaseAuthFile)
+	}
+	if err := r.program(ctx, args...); err != nil {
+		return fmt.Errorf("bring the base image %s here (for a registry of your own, BASE_CA and BASE_AUTHFILE give its CA and pull secret): %w", r.Base, err)
 	}
 	r.View.End("base image: copied %s", r.Base)
 	r.Base = "oci:" + r.BaseLayout

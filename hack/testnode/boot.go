@@ -28,7 +28,7 @@ func boot(dir string) error {
 	if err := isolate(c); err != nil {
 		return err
 	}
-	deployment, err := entry{options: string(options)}.deployment(c.Sysroot)
+	deployment, err := BootEntry{Options: string(options)}.deployment(c.Sysroot)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -111,40 +110,4 @@ func locked(path string) bool {
 	}
 	defer f.Close()
 	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
-}
-
-// entry is a boot loader entry as ostree writes them.
-type entry struct{ name, options string }
-
-// bootEntry gives the entry a boot loader would take: the one with the highest number, or the one before it.
-func bootEntry(sysroot string, previous bool) (entry, error) {
-	files, err := filepath.Glob(filepath.Join(sysroot, "boot/loader/entries/*.conf"))
-	if err != nil || len(files) == 0 {
-		return entry{}, fmt.Errorf("find boot entry in %s: there is none: deploy an image first", sysroot)
-	}
-	sortByVersion(files)
-	chosen := files[len(files)-1]
-	if previous && len(files) > 1 {
-		chosen = files[len(files)-2]
-	}
-	raw, err := os.ReadFile(chosen)
-	if err != nil {
-		return entry{}, fmt.Errorf("read boot entry: %w", err)
-	}
-	for line := range strings.Lines(string(raw)) {
-		if options, ok := strings.CutPrefix(strings.TrimSpace(line), "options "); ok {
-			return entry{name: filepath.Base(chosen), options: options}, nil
-		}
-	}
-	return entry{}, fmt.Errorf("read boot entry %s: no options", chosen)
-}
-
-// deployment gives the directory that an entry's ostree= argument names.
-func (e entry) deployment(sysroot string) (string, error) {
-	for _, arg := range strings.Fields(e.options) {
-		if target, ok := strings.CutPrefix(arg, "ostree="); ok {
-			return filepath.EvalSymlinks(filepath.Join(sysroot, target))
-		}
-	}
-	return "", fmt.Errorf("boot entry %s has no ostree= argument", e.name)
 }

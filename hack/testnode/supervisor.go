@@ -91,10 +91,10 @@ func (s *supervisor) bootOnce() (restart bool, reason string, err error) {
 	if err != nil {
 		return false, "", err
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, cmdlineFile), []byte(e.options+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, cmdlineFile), []byte(e.Options+"\n"), 0o644); err != nil {
 		return false, "", err
 	}
-	s.console.say("boot %d from %s: %s", s.state.Boot+1, e.name, e.options)
+	s.console.say("boot %d from %s: %s", s.state.Boot+1, e.Name, e.Options)
 	cmd := again(stageBoot, s.dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.console.slave, s.console.slave, s.console.slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -105,7 +105,7 @@ func (s *supervisor) bootOnce() (restart bool, reason string, err error) {
 		return false, "", fmt.Errorf("start node: %w", err)
 	}
 	err = s.publish(func(st *state) {
-		*st = state{Boot: st.Boot + 1, Phase: phaseStarting, PID: cmd.Process.Pid, Entry: e.name}
+		*st = state{Boot: st.Boot + 1, Phase: phaseStarting, PID: cmd.Process.Pid, Entry: e.Name}
 	})
 	if err != nil {
 		return false, "", errors.Join(err, cmd.Process.Kill(), cmd.Wait())

@@ -1,64 +1,20 @@
 package deploy
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"sync"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/google/go-containerregistry/pkg/v1/types"
-	kgzip "github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 )
-
-// The image of the benchmarks: 1 GB, of which 50 MB in the last layer; half of the bytes compress away, as about those of an OS do.
-const (
-	benchFile        = 50 << 10
-	benchBaseLayers  = 19
-	benchFilesALayer = 1000
-)
-
-// diskLayer is a gzip layer that is kept on disk, because the image must not count as memory.
-func diskLayer(b *testing.B, number int) v1.Layer {
-	b.Helper()
-	path := filepath.Join(b.TempDir(), "layer.tar.gz")
-	f, err := os.Create(path)
-	require.NoError(b, err)
-	z := gzip.NewWriter(f)
-	w := tar.NewWriter(z)
-	random := rand.NewChaCha8([32]byte{byte(number)})
-	body := make([]byte, benchFile)
-	for i := range benchFilesALayer {
-		_, _ = random.Read(body[:benchFile/2]) // never fails
-		name := fmt.Sprintf("usr/share/layer-%d/%d/%d", number, i/50, i)
-		if i%50 == 0 {
-			require.NoError(b, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: filepath.Dir(name) + "/", Mode: 0o755}))
-		}
-		require.NoError(b, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: benchFile}))
-		_, err := w.Write(body)
-		require.NoError(b, err)
-	}
-	require.NoError(b, errors.Join(w.Close(), z.Close(), f.Close()))
-	layer, err := tarball.LayerFromFile(path, tarball.WithMediaType(types.OCILayer))
-	require.NoError(b, err)
-	return layer
-}
 
 type benchImage struct {
 	source  string // oci:DIR
@@ -71,16 +27,7 @@ func newBenchImage(b *testing.B) benchImage {
 	if os.Getuid() != 0 {
 		b.Skip("root is needed: a bare ostree repository keeps owners")
 	}
-	layers := make([]v1.Layer, benchBaseLayers+1)
-	var both sync.WaitGroup
-	for half := range 2 {
-		both.Go(func() {
-			for i := half; i < len(layers); i += 2 {
-				layers[i] = diskLayer(b, i)
-			}
-		})
-	}
-	both.Wait()
+	layers := deploytest.LargeLayers(b)
 	last := layers[len(layers)-1]
 	layers = append([]v1.Layer{deploytest.Layer(b, deploytest.Base("1")...)}, layers...)
 	return benchImage{source: deploytest.WriteOCI(b, deploytest.Image(b, deploytest.Options{}, layers...)), missing: last, layers: layers}
@@ -107,42 +54,7 @@ func forget(b *testing.B, r repository, keep map[string]bool) {
 	}
 	_, err = r.ostree(b.Context(), "prune", "--refs-only", "--depth=0")
 	require.NoError(b, err)
-	syncDisk(b, r.path)
-}
-
-func syncDisk(b *testing.B, dir string) {
-	b.Helper()
-	d, err := os.Open(dir)
-	require.NoError(b, err)
-	require.NoError(b, errors.Join(unix.Syncfs(int(d.Fd())), d.Close()))
-}
-
-// unpack is the least that reading and writing a layer takes: unpack its files and get them onto the disk, without any check.
-func unpack(b *testing.B, layer v1.Layer, dir string) {
-	b.Helper()
-	blob, err := layer.Compressed()
-	require.NoError(b, err)
-	in, err := kgzip.NewReader(blob) // the faster one, which the import uses as well
-	require.NoError(b, err)
-	r := tar.NewReader(in)
-	for {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(b, err)
-		path := filepath.Join(dir, h.Name)
-		if h.Typeflag == tar.TypeDir {
-			require.NoError(b, os.MkdirAll(path, fs.FileMode(0o755)))
-			continue
-		}
-		f, err := os.Create(path)
-		require.NoError(b, err)
-		_, err = io.Copy(f, r)
-		require.NoError(b, errors.Join(err, f.Close()))
-	}
-	require.NoError(b, errors.Join(in.Close(), blob.Close()))
-	syncDisk(b, dir)
+	deploytest.Sync(b, r.path)
 }
 
 // BenchmarkImportOfTheMissingLayer imports an image of 1 GB of which 95 % are in the repository already, beside what unpacking the
@@ -171,7 +83,7 @@ func BenchmarkImportOfTheMissingLayer(b *testing.B) {
 			b.StopTimer()
 			dir := b.TempDir()
 			b.StartTimer()
-			unpack(b, img.missing, dir)
+			deploytest.Unpack(b, img.missing, dir)
 		}
 	})
 }
@@ -190,7 +102,7 @@ func BenchmarkFullPull(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
 			r := newBenchRepo(b)
-			syncDisk(b, r.path)
+			deploytest.Sync(b, r.path)
 			require.NoError(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak counts anew. Source: proc(5)
 			b.StartTimer()
 			_, err := Import(b.Context(), r.path, img.source, ImportOptions{})
@@ -207,7 +119,7 @@ func BenchmarkFullPull(b *testing.B) {
 			b.StopTimer()
 			r := newBenchRepo(b)
 			dir := filepath.Join(b.TempDir(), "dir")
-			syncDisk(b, r.path)
+			deploytest.Sync(b, r.path)
 			b.StartTimer()
 			pullWithPrograms(b, img, r, dir)
 			b.StopTimer()

@@ -2,11 +2,9 @@ package deploy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -48,22 +46,10 @@ func parseEtcChanges(diff string) []EtcChange {
 	return changes
 }
 
-// checkEtc looks for what the /etc merge at shutdown would refuse: a local file where the image has a directory, or the reverse.
-func (d *OSTree) checkEtc(ctx context.Context, entries []statusEntry) error {
-	i := slices.IndexFunc(entries, func(e statusEntry) bool { return e.staged })
-	if i < 0 {
-		return &Fault{Class: ClassInternal, Op: "stage image", Err: errors.New("ostree reported success and staged nothing"), Next: "look at the output of ostree admin status"}
-	}
-	changes, err := d.EtcChanges(ctx)
-	if err != nil {
-		return err
-	}
-	conflict := etcConflict(filepath.Join(d.root, "etc"), filepath.Join(d.deploymentDir(entries[i]), "usr/etc"), changes)
+// mergeFault is the refusal of a path, which is below /etc; none for "".
+func mergeFault(conflict string) error {
 	if conflict == "" {
 		return nil
-	}
-	if _, err := d.admin(ctx, "undeploy", fmt.Sprint(i)); err != nil {
-		return err
 	}
 	return &Fault{Class: ClassEtcConflict, Op: "check /etc", Err: fmt.Errorf("/etc/%s was changed on this node and is of another kind (file or directory) in the image", conflict),
 		Next: "move the local one out of the way"}

@@ -47,7 +47,10 @@ func skipOrFail(t *testing.T, why string) {
 
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	// ostree reads its arguments in the locale's encoding, and a bare machine's locale is plain ASCII.
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), out)
 	return string(out)
 }

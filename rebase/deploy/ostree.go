@@ -50,8 +50,7 @@ func (d *OSTree) admin(ctx context.Context, command string, args ...string) (str
 	return runOSTree(ctx, append([]string{"admin", command, "--sysroot=" + d.root}, args...)...)
 }
 
-// Stage imports image and stages a deployment of it. Conflicts of the /etc merge, which ostree itself meets only at shutdown,
-// are found here: the staged deployment is then taken back.
+// Stage imports image and stages a deployment of it. Images that no deployment was made from are dropped. See CheckStaged.
 func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 	before, err := d.Status(ctx)
 	if err != nil {
@@ -89,8 +88,8 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := d.checkEtc(ctx, after); err != nil {
-		return err
+	if !slices.ContainsFunc(after, func(e statusEntry) bool { return e.staged }) {
+		return &Fault{Class: ClassInternal, Op: "stage image", Err: errors.New("ostree reported success and staged nothing"), Next: "look at the output of ostree admin status"}
 	}
 	deployed := map[string]bool{}
 	for _, e := range after {

@@ -41,11 +41,12 @@ var told = [...]struct { //nolint:gochecknoglobals // a constant in all but type
 	{[]string{"denied", "403 Forbidden", "403 (Forbidden)", "StatusCode: 403"}, ClassForbidden, "allow this node's registry user to pull from that repository"},
 	{[]string{"manifest unknown", "name unknown", "StatusCode: 404"}, ClassNotFound, "check that the image was pushed to that repository, and that its digest is right"},
 	{[]string{"unexpected HTTP status: 5", "StatusCode: 5", "toomanyrequests"}, ClassRegistry, "look at the registry's log"},
+	{[]string{"Invalid path: ", "Can't replace file with directory: "}, ClassHostile, "rebuild the image without that entry"},
 	{[]string{"does not have ostree.bootable label"}, ClassNotBootable, "build it from a bootable OS image"},
 	{[]string{"has architecture", "for architecture"}, ClassArchitecture, "build the image for this node's architecture"},
 	{[]string{"Failed to find kernel"}, ClassNoKernel, "build the image from a bootable OS image (usr/lib/modules/VERSION/vmlinuz)"},
 	{[]string{"No space left on device", "min-free-space"}, ClassDiskFull, "free space on the file systems of /sysroot and /boot"},
-	{[]string{"connection refused", "no such host", "no route to host", "i/o timeout", "network is unreachable", "unexpected EOF", "connection reset"}, ClassUnreachable,
+	{[]string{"connection refused", "no such host", "no route to host", "i/o timeout", "network is unreachable", "unexpected EOF", `": EOF`, "connection reset"}, ClassUnreachable,
 		"check that the registry runs and that this node reaches it (address, DNS, firewall)"},
 }
 

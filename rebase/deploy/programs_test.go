@@ -267,3 +267,63 @@ func TestProgramFaultsAreToldApart(t *testing.T) {
 		assert.Equal(t, class, ClassOf(programFault("rpm-ostree rebase", text, errors.New("exit status 1"))), text)
 	}
 }
+
+func TestUnstageTakesBackOnlyWhatIsStaged(t *testing.T) {
+	const bootcStatus = "bootc status --format=json"
+	bootcWith := func(staged string) string { return `{"status":{"booted":{},"staged":` + staged + `}}` }
+	for name, c := range map[string]struct {
+		unstage func(s *script) error
+		answers map[string]string
+		want    string
+	}{
+		"rpm-ostree": {func(s *script) error {
+			return (&RPMOSTree{root: host(t, "rw"), run: s.run}).Unstage(t.Context())
+		}, map[string]string{rpmStatus: rpmHost(rpmDeployment(otherImage, `"staged":true,`), rpmDeployment(wantImage, `"booted":true,`))}, "rpm-ostree cleanup -p"},
+		"rpm-ostree, nothing staged": {func(s *script) error {
+			return (&RPMOSTree{root: host(t, "rw"), run: s.run}).Unstage(t.Context())
+		}, map[string]string{rpmStatus: rpmHost(rpmDeployment(otherImage, ""), rpmDeployment(wantImage, `"booted":true,`))}, ""},
+		"bootc": {func(s *script) error { return (&Bootc{root: host(t, "rw"), run: s.run}).Unstage(t.Context()) },
+			map[string]string{bootcStatus: bootcWith("{}")}, "ostree admin undeploy 0"},
+		"bootc, nothing staged": {func(s *script) error { return (&Bootc{root: host(t, "rw"), run: s.run}).Unstage(t.Context()) },
+			map[string]string{bootcStatus: bootcWith("null")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{answers: c.answers}
+			require.NoError(t, c.unstage(s))
+			if c.want == "" {
+				assert.Len(t, s.calls, 1, "only the question")
+				return
+			}
+			assert.Equal(t, c.want, s.calls[len(s.calls)-1])
+		})
+	}
+}
+
+func TestRoomInBootIsForKernelsThatAreNotThere(t *testing.T) {
+	root := t.TempDir()
+	kernel := func(deployment, release, like string) *Deployment {
+		dir := filepath.Join(root, "ostree/deploy/os/deploy", deployment, "usr/lib/modules", release)
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		path := filepath.Join(dir, "vmlinuz")
+		if like != "" {
+			require.NoError(t, os.Link(like, path)) // equal content is one object of the repository
+		} else {
+			require.NoError(t, os.WriteFile(path, nil, 0o644))
+			require.NoError(t, os.Truncate(path, 8<<40)) // more than is free, and not more than a file may have
+		}
+		return &Deployment{ID: "os/" + deployment}
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(root, "boot"), 0o755))
+	booted := kernel("a.0", "1", "")
+	same := kernel("b.0", "1", filepath.Join(root, "ostree/deploy/os/deploy/a.0/usr/lib/modules/1/vmlinuz"))
+	other := kernel("c.0", "2+rt", "")
+	require.NoError(t, checkBoot(root, booted, same))
+	err := checkBoot(root, booted, other)
+	require.Error(t, err)
+	assert.Equal(t, ClassDiskFull, ClassOf(err))
+	kernels, err := Kernels(root, other)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"2+rt"}, kernels)
+	_, err = Kernels(root, nil)
+	require.ErrorContains(t, err, "list kernels")
+}

@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
+	"reflect"
+
+	"dayone.dev/dayone/rebase/nodedisk"
 )
 
 // authFile is containers-auth.json(5); what is not about registries' credentials is kept as it is.
@@ -77,46 +79,11 @@ func RemoveAuth(existing []byte, hosts ...string) ([]byte, error) {
 	return f.marshal()
 }
 
-// EndTrust takes from a node what made it trust the bootstrap host's registry: the mirror drop-in, the CA and the credentials of hosts
-// (HOST:PORT). The final registry's stay. No reboot is needed: pulls read these files anew. What is gone already is no error. It gives the
-// paths that it changed.
-func EndTrust(root string, hosts ...string) ([]string, error) {
-	var changed []string
-	remove := func(path string) error {
-		err := os.Remove(filepath.Join(root, path))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			changed = append(changed, path)
-		}
-		return err
-	}
-	if err := remove(MirrorPath); err != nil {
-		return changed, fmt.Errorf("end trust in the bootstrap registry: %w", err)
-	}
-	sort.Strings(hosts)
-	for _, host := range hosts {
-		for _, path := range []string{certsDir + "/" + host + "/ca.crt", certsDir + "/" + host} {
-			if err := remove(path); err != nil {
-				return changed, fmt.Errorf("end trust in the bootstrap registry: %w", err)
-			}
-		}
-	}
-	for _, path := range writableAuth {
-		did, err := changeAuth(root, path, func(raw []byte) ([]byte, error) { return RemoveAuth(raw, hosts...) })
-		if did {
-			changed = append(changed, path)
-		}
-		if err != nil {
-			return changed, fmt.Errorf("end trust in the bootstrap registry: %w", err)
-		}
-	}
-	return changed, nil
-}
-
 // writableAuth are the credentials' places that may be written; ostree-ext's tools read the first that exists, and only that one.
 var writableAuth = [...]string{"/run/ostree/auth.json", AuthPath}
+
+// vendorAuth is read only where none of writableAuth is there: one that is made must begin with its content.
+const vendorAuth = "/usr/lib/ostree/auth.json"
 
 // AddAuth merges the credentials of add into every file that rpm-ostree, bootc or this agent may read; it makes AuthPath when there is none.
 // It gives the paths that it changed.
@@ -138,11 +105,24 @@ func AddAuth(root string, add []byte) (changed []string, err error) {
 	if found {
 		return changed, nil
 	}
-	raw, err := MergeAuth(nil, add)
+	vendor, err := readIfThere(filepath.Join(root, vendorAuth))
+	if err != nil {
+		return nil, fmt.Errorf("add registry credentials: %w", err)
+	}
+	raw, err := MergeAuth(vendor, add)
 	if err != nil {
 		return nil, err
 	}
-	return []string{AuthPath}, writeFile(filepath.Join(root, AuthPath), raw, 0o600)
+	return []string{AuthPath}, nodedisk.WriteFile(filepath.Join(root, AuthPath), raw, 0o600)
+}
+
+// readIfThere gives nil for a file that is not there.
+func readIfThere(path string) ([]byte, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return raw, err
 }
 
 // changeAuth rewrites one file of credentials, behind a link where it is one; a file that is not there stays so.
@@ -162,14 +142,11 @@ func changeAuth(root, path string, change func([]byte) ([]byte, error)) (did boo
 	if err != nil || sameJSON(next, raw) {
 		return false, err
 	}
-	return true, writeFile(real, next, 0o600)
+	return true, nodedisk.WriteFile(real, next, 0o600)
 }
 
 // sameJSON compares content, not layout.
 func sameJSON(a, b []byte) bool {
-	var x, y bytes.Buffer
-	if json.Compact(&x, a) != nil || json.Compact(&y, b) != nil {
-		return false
-	}
-	return bytes.Equal(x.Bytes(), y.Bytes())
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }

@@ -28,12 +28,13 @@ func TestEndTrustLeavesTheFinalRegistry(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(content), 0o644))
 	}
 	put(MirrorPath, "x")
+	put(PullAuthPath, `{"auths":{"192.168.77.1:5000":{"auth":"a"}}}`)
 	put(certsDir+"/192.168.77.1:5000/ca.crt", "x")
 	put(certsDir+"/registry.example.com/ca.crt", "x")
 	put(AuthPath, `{"auths":{"192.168.77.1:5000":{"auth":"a"},"registry.example.com":{"auth":"b"}}}`)
 	changed, err := EndTrust(root, "192.168.77.1:5000")
 	require.NoError(t, err)
-	assert.Equal(t, []string{MirrorPath, certsDir + "/192.168.77.1:5000/ca.crt", certsDir + "/192.168.77.1:5000", AuthPath}, changed)
+	assert.Equal(t, []string{MirrorPath, PullAuthPath, certsDir + "/192.168.77.1:5000/ca.crt", certsDir + "/192.168.77.1:5000", AuthPath}, changed)
 	assert.FileExists(t, filepath.Join(root, certsDir, "registry.example.com/ca.crt"))
 	raw, err := os.ReadFile(filepath.Join(root, AuthPath))
 	require.NoError(t, err)
@@ -44,6 +45,84 @@ func TestEndTrustLeavesTheFinalRegistry(t *testing.T) {
 	changed, err = EndTrust(root, "192.168.77.1:5000")
 	require.NoError(t, err)
 	assert.Empty(t, changed, "twice is once")
+}
+
+func TestAddAuthReachesEveryFileThatIsRead(t *testing.T) {
+	root := t.TempDir()
+	add := []byte(`{"auths":{"new":{"auth":"n"}}}`)
+	changed, err := AddAuth(root, add)
+	require.NoError(t, err)
+	assert.Equal(t, []string{AuthPath}, changed, "made where there was none")
+	changed, err = AddAuth(root, add)
+	require.NoError(t, err)
+	assert.Empty(t, changed, "twice is once")
+
+	kubelet := filepath.Join(root, "var/lib/kubelet/config.json")
+	require.NoError(t, os.MkdirAll(filepath.Dir(kubelet), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "run/ostree"), 0o755))
+	require.NoError(t, os.WriteFile(kubelet, []byte(`{"auths":{"old":{"auth":"o"}}}`), 0o644))
+	link := filepath.Join(root, writableAuth[0])
+	require.NoError(t, os.Symlink(kubelet, link))
+	changed, err = AddAuth(root, add)
+	require.NoError(t, err)
+	assert.Equal(t, []string{writableAuth[0]}, changed)
+	raw, err := os.ReadFile(kubelet)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"auths":{"old":{"auth":"o"},"new":{"auth":"n"}}}`, string(raw))
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	assert.NotZero(t, info.Mode()&os.ModeSymlink, "the link stays")
+	info, err = os.Stat(kubelet)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode(), "secrets are nobody else's")
+	_, err = AddAuth(root, []byte("s3cret-canary"))
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "canary")
+}
+
+func TestAuthFileIsTheImagesAgainWhenNothingInItIsTheNodes(t *testing.T) {
+	const image = `{ "auths" : {"a.example.com": {"auth": "x"}} }`
+	add := []byte(`{"auths":{"192.168.77.1:5000":{"auth":"a"}}}`)
+	for name, c := range map[string]struct{ etc, usrEtc, vendor, want string }{
+		"made for the bootstrap registry alone":  {"", "", "", ""},
+		"begun with the vendor's":                {"", "", image, ""},
+		"the image's, merged into":               {image, image, "", image},
+		"the image's, and the admin added to it": {`{"auths":{"b.example.com":{"auth":"y"}}}`, image, "", "\"b.example.com\""},
+		"the admin's, where the image has none":  {image, "", "", "\"a.example.com\""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for path, text := range map[string]string{AuthPath: c.etc, "/usr" + AuthPath: c.usrEtc, vendorAuth: c.vendor} {
+				if text != "" {
+					require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
+					require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o640))
+				}
+			}
+			_, err := AddAuth(root, add)
+			require.NoError(t, err)
+			merged, err := os.ReadFile(filepath.Join(root, AuthPath))
+			require.NoError(t, err)
+			assert.Contains(t, string(merged), "192.168.77.1:5000")
+			if c.etc+c.vendor != "" {
+				assert.Contains(t, string(merged), ".example.com", "what was read before is read now")
+			}
+			_, err = EndTrust(root, "192.168.77.1:5000")
+			require.NoError(t, err)
+			if c.want == "" {
+				assert.NoFileExists(t, filepath.Join(root, AuthPath))
+				return
+			}
+			raw, err := os.ReadFile(filepath.Join(root, AuthPath))
+			require.NoError(t, err)
+			assert.Contains(t, string(raw), c.want)
+			assert.NotContains(t, string(raw), "192.168.77.1")
+			if c.want == image {
+				info, err := os.Stat(filepath.Join(root, AuthPath))
+				require.NoError(t, err)
+				assert.Equal(t, os.FileMode(0o640), info.Mode(), "mode and bytes, so that ostree sees no change")
+			}
+		})
+	}
 }
 
 func FuzzMergeAuth(f *testing.F) {

@@ -14,7 +14,11 @@ import (
 
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/nodedisk"
 )
+
+// repository is the image's final name; nothing answers there.
+const repository = "registry.invalid/ocp/master-os"
 
 // instant is a deployer whose pull, stage and reboot take no time.
 type instant struct {
@@ -56,8 +60,8 @@ func BenchmarkOwnOverhead(b *testing.B) {
 		b.StopTimer()
 		root := b.TempDir()
 		for path, content := range map[string][]byte{ConfigPath: []byte(`{"version":1}`), encapsulatedPath: config, MirrorPath: []byte(mirrors),
-			certsDir + "/" + g.Addr + "/ca.crt": ca, AuthPath: auth} {
-			require.NoError(b, writeFile(filepath.Join(root, path), content, 0o600))
+			certsDir + "/" + g.Addr + "/ca.crt": ca, PullAuthPath: auth} {
+			require.NoError(b, nodedisk.WriteFile(filepath.Join(root, path), content, 0o600))
 		}
 		b.StartTimer()
 		bothBoots(b, root, final)

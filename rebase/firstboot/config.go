@@ -50,11 +50,13 @@ type Config struct {
 	ExpectedBoots int `json:"expectedBoots,omitempty"`
 	// SignaturePolicy is a containers-policy.json that the image must satisfy under its final name, whatever the deployer; empty: not asked.
 	SignaturePolicy string `json:"signaturePolicy,omitempty"`
-	// PersistNICNames keeps the names of network cards over the change of the OS, with the node's nmstatectl, as MCO does.
+	// PersistNICNames keeps the names of network cards over the change of the OS, with the node's nmstatectl, as MCO does: on Enterprise
+	// Linux 8 and 9, where a later OS may name them otherwise; elsewhere it has no effect.
 	PersistNICNames bool `json:"persistNICNames,omitempty"`
 	// BeforeReboot is a command that must succeed before the reboot.
 	BeforeReboot []string `json:"beforeReboot,omitempty"`
-	// Health is a command that must succeed within HealthTimeout in the new image, or the node goes back once; empty: no check.
+	// Health is a command that must succeed within HealthTimeout in the new image, or the node goes back once; empty: that
+	// kubelet-dependencies.target is reached, where systemd runs and something wants it.
 	Health        []string               `json:"health,omitempty"`
 	HealthTimeout installconfig.Duration `json:"healthTimeout,omitempty"`
 }

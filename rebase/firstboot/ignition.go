@@ -16,7 +16,10 @@ import (
 const (
 	MirrorPath = "/etc/containers/registries.conf.d/50-dayone-bootstrap.conf"
 	AuthPath   = "/etc/ostree/auth.json"
-	certsDir   = "/etc/containers/certs.d"
+	// PullAuthPath has the bootstrap registry's credential as it was served. The agent merges it into what is read; Ignition could only
+	// replace AuthPath, and what an admin has there.
+	PullAuthPath = "/etc/dayone/pull-auth.json"
+	certsDir     = "/etc/containers/certs.d"
 )
 
 // Mirror sends pulls by digest of one repository to another place first.
@@ -68,7 +71,7 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 		}
 	}
 	if len(o.PullAuth) > 0 {
-		files = append(files, file(AuthPath, 0o600, o.PullAuth))
+		files = append(files, file(PullAuthPath, 0o600, o.PullAuth))
 	}
 	if o.DaemonURL != "" {
 		if o.DaemonSHA512 == "" {

@@ -35,7 +35,7 @@ func TestIgnitionIsValidAndHoldsWhatANodeNeeds(t *testing.T) {
 			text[f.Path] = string(content)
 		}
 	}
-	assert.Equal(t, map[string]int{ConfigPath: 0o644, MirrorPath: 0o644, "/etc/containers/certs.d/192.168.77.1:5000/ca.crt": 0o644, AuthPath: 0o600, DaemonPath: 0o755}, modes)
+	assert.Equal(t, map[string]int{ConfigPath: 0o644, MirrorPath: 0o644, "/etc/containers/certs.d/192.168.77.1:5000/ca.crt": 0o644, PullAuthPath: 0o600, DaemonPath: 0o755}, modes)
 	assert.Equal(t, 2, strings.Count(text[MirrorPath], `pull-from-mirror = "digest-only"`))
 	c, err := ParseConfig([]byte(text[ConfigPath]))
 	require.NoError(t, err)

@@ -15,11 +15,16 @@ import (
 // Source: nmstate, "persist-nic-names"; MCO calls it before the first change of the OS.
 const nmstatectl = "nmstatectl"
 
-// persistNICNames gives the kernel arguments that keep network cards' names. A node without nmstatectl goes on without, and says so.
+// persistNICNames gives the kernel arguments that keep network cards' names. On an OS whose names stay as they are it does nothing; a node
+// without nmstatectl goes on without, and says so.
 func (r *runner) persistNICNames(ctx context.Context) ([]string, error) {
+	changes, err := namesMayChange(r.o.Root)
+	if err != nil || !changes {
+		return nil, err
+	}
 	path, err := exec.LookPath(nmstatectl)
 	if errors.Is(err, exec.ErrNotFound) {
-		r.o.Log.Warn("names of network cards are not persisted: this OS has no nmstatectl")
+		r.progress(r.o.Log, "names of network cards are not persisted: this OS has no nmstatectl")
 		return nil, nil
 	}
 	if err != nil {
@@ -37,4 +42,20 @@ func (r *runner) persistNICNames(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("persist names of network cards: %w", err)
 	}
 	return strings.Fields(string(raw)), nil
+}
+
+// namesMayChange tells from os-release whether this OS may name network cards unlike a later one: Enterprise Linux 8 and 9. Source:
+// MCO persists on these only (pkg/daemon, PersistNetworkInterfaces).
+func namesMayChange(root string) (bool, error) {
+	raw, err := readIfThere(filepath.Join(root, "etc/os-release"))
+	if err != nil {
+		return false, fmt.Errorf("read os-release: %w", err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if platform, ok := strings.CutPrefix(strings.TrimSpace(line), "PLATFORM_ID="); ok {
+			platform = strings.Trim(platform, `"'`)
+			return platform == "platform:el8" || platform == "platform:el9", nil
+		}
+	}
+	return false, nil
 }

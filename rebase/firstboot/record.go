@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/nodedisk"
 )
 
 // State says how far a node is.
@@ -77,27 +76,7 @@ func (f recordFile) save(r Record) error {
 	if err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
-	return writeFile(f.path, append(raw, '\n'), 0o644)
-}
-
-// writeFile replaces a file so that a power cut leaves the old or the new one.
-func writeFile(path string, content []byte, mode os.FileMode) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = tmp.Write(content)
-	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(tmp.Name()))
-	}
-	return nil
+	return nodedisk.WriteFile(f.path, append(raw, '\n'), 0o644)
 }
 
 // sawBoot adds the running boot once.
@@ -106,23 +85,4 @@ func (r *Record) sawBoot(id, image string, now time.Time) {
 		return
 	}
 	r.Boots = append(r.Boots, Boot{ID: id, Image: image, Time: now})
-}
-
-// bootID tells one boot from another: the kernel's id, and the start of PID 1, because a node in a container has its host's kernel.
-func bootID(root string) (string, error) {
-	kernel, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
-	if err != nil {
-		return "", fmt.Errorf("read boot id: %w", err)
-	}
-	stat, err := os.ReadFile(filepath.Join(root, "proc/1/stat"))
-	if err != nil {
-		return "", fmt.Errorf("read boot id: %w", err)
-	}
-	// Field 22 is the start time; the second field, the name in brackets, may hold blanks. Source: proc_pid_stat(5).
-	_, after, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(after)
-	if len(fields) < 20 {
-		return "", errors.New("read boot id: /proc/1/stat is too short")
-	}
-	return strings.TrimSpace(string(kernel)) + "." + fields[19], nil
 }

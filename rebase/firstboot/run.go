@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/nodedisk"
 )
 
 // ErrBusy says that another firstboot runs on this node.
@@ -51,7 +52,7 @@ func (o Options) withDefaults() Options {
 	}
 	if o.BootID == nil {
 		root := o.Root
-		o.BootID = func() (string, error) { return bootID(root) }
+		o.BootID = func() (string, error) { return nodedisk.BootID(root) }
 	}
 	return o
 }
@@ -63,7 +64,7 @@ func (o Options) withDefaults() Options {
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	if o.Retry {
-		if err := writeFile(filepath.Join(o.Root, retryPath), nil, 0o600); err != nil {
+		if err := nodedisk.WriteFile(filepath.Join(o.Root, retryPath), nil, 0o600); err != nil {
 			return err
 		}
 	}

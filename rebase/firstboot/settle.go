@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
@@ -24,18 +25,18 @@ func settle(root string, w wanted) error {
 		config = raw
 	}
 	// 0600: the config holds the pull secret.
-	if err := writeFile(filepath.Join(dir, "currentconfig"), config, 0o600); err != nil {
+	if err := nodedisk.WriteFile(filepath.Join(dir, "currentconfig"), config, 0o600); err != nil {
 		return err
 	}
 	if w.layered { // its absence says that the node is not layered
-		if err := writeFile(filepath.Join(dir, "currentimage"), []byte(w.image.String()), 0o644); err != nil {
+		if err := nodedisk.WriteFile(filepath.Join(dir, "currentimage"), []byte(w.image.String()), 0o644); err != nil {
 			return err
 		}
 	}
 	if err := writeAnnotations(filepath.Join(dir, "node-annotations.json"), w); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(root, StateDir, "done"), []byte(w.image.String()+"\n"), 0o644); err != nil {
+	if err := nodedisk.WriteFile(filepath.Join(root, StateDir, "done"), []byte(w.image.String()+"\n"), 0o644); err != nil {
 		return err
 	}
 	err := os.Rename(filepath.Join(root, encapsulatedPath), filepath.Join(root, encapsulatedPath+".bak"))
@@ -72,5 +73,5 @@ func writeAnnotations(path string, w wanted) error {
 	if err != nil {
 		return fmt.Errorf("write node annotations: %w", err)
 	}
-	return writeFile(path, raw, 0o644)
+	return nodedisk.WriteFile(path, raw, 0o644)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +18,6 @@ import (
 
 // rebootLimit is how long an orderly shutdown may take before firstboot counts the request as lost and asks again.
 const rebootLimit = 10 * time.Minute
-
-// healthInterval is the pause between two runs of the health command.
-const healthInterval = 2 * time.Second
 
 // step looks at the node and does what is next. finished means that this boot has nothing more to do here.
 func (r *runner) step(ctx context.Context) (config Config, finished bool, err error) {
@@ -42,6 +40,9 @@ func (r *runner) step(ctx context.Context) (config Config, finished bool, err er
 		r.record.Image, r.record.Reboots, r.record.WentBack = w.image.String(), 0, ""
 	}
 	r.record.Config = w.config.Name
+	if err := r.takeUpPullAuth(); err != nil {
+		return config, false, err
+	}
 	choice, err := r.o.Choose(ctx, config.Deployer, deploy.OSTreeOptions{Root: r.o.Root, Log: r.o.Log})
 	if err != nil {
 		return config, false, err
@@ -110,6 +111,9 @@ func (r *runner) decide(ctx context.Context, c Config, w wanted, d deploy.Deploy
 	if err := d.Stage(ctx, w.image, options); err != nil {
 		return false, err
 	}
+	if err := r.checkStaged(ctx, w, d); err != nil {
+		return false, err
+	}
 	log.WithField("seconds", r.o.Now().Sub(start).Seconds()).Info("image is staged")
 	return r.restart(ctx, c, d)
 }
@@ -131,12 +135,38 @@ func (r *runner) preflight(ctx context.Context, c Config, w wanted) error {
 	if err := w.checkLabels(found.Labels); err != nil {
 		return err
 	}
-	// The label is the base image's word, and the image may bring another kernel: so this is no refusal.
-	if label := found.Labels[labelKernel]; label != "" && !isKernelType(label, w.config.Spec.KernelType) {
-		r.progress(log.WithFields(logrus.Fields{"kernel": label, "kernel_type": w.config.Spec.KernelType}), "the image's label names a kernel that is not of the config's type")
-	}
 	r.progress(log.WithFields(logrus.Fields{"source": found.Source, "layers": found.Layers, "mib": found.Bytes >> 20}), "image is there and holds this node's config")
 	return nil
+}
+
+// checkStaged looks at what only the staged tree can tell: what would fail at shutdown, and the kernel. A layered image must bring the kernel of the config's type, because
+// nothing is installed on a node; without it the staged deployment is taken back. A stock image's kernel is only warned of, in verify:
+// what manages such nodes later may exchange it, as MCO does.
+func (r *runner) checkStaged(ctx context.Context, w wanted, d deploy.Deployer) error {
+	if err := deploy.CheckStaged(ctx, r.o.Root, d); err != nil {
+		return err
+	}
+	if kernelType := w.config.Spec.KernelType; !w.layered || isKernelType("", kernelType) {
+		return nil
+	}
+	status, err := d.Status(ctx)
+	if err != nil {
+		return err
+	}
+	kernels, err := deploy.Kernels(r.o.Root, status.Next())
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(kernels, func(k string) bool { return isKernelType(k, w.config.Spec.KernelType) }) {
+		return nil
+	}
+	if back, ok := d.(deploy.Unstager); ok {
+		if err := back.Unstage(ctx); err != nil {
+			return err
+		}
+	}
+	return &deploy.Fault{Class: deploy.ClassUnlike, Op: "check the image's kernel", Err: fmt.Errorf("kernel %s is not of the config's type %s", strings.Join(kernels, ", "), w.config.Spec.KernelType),
+		Next: "put that kernel into the image, or take kernelType out of the config"}
 }
 
 // restart asks for the one reboot and waits for it.
@@ -171,7 +201,7 @@ func (r *runner) verify(ctx context.Context, c Config, w wanted, d deploy.Deploy
 	if err := r.enter(StateVerifying); err != nil {
 		return false, err
 	}
-	if err := waitHealthy(ctx, c); err != nil {
+	if err := r.waitHealthy(ctx, c); err != nil {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
@@ -208,28 +238,6 @@ func (r *runner) goBack(ctx context.Context, d deploy.Deployer, cause error) (bo
 	}
 	r.o.Log.WithError(cause).Error("the image is not healthy, going back to the OS before it")
 	return r.reboot(ctx, d)
-}
-
-// waitHealthy repeats the health command until it succeeds or its time is over.
-func waitHealthy(ctx context.Context, c Config) error {
-	if len(c.Health) == 0 {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, c.HealthTimeout.Duration())
-	defer cancel()
-	tick := time.NewTicker(healthInterval)
-	defer tick.Stop()
-	for {
-		err := runCommand(limited, c.Health, "check health")
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-limited.Done():
-			return fmt.Errorf("not healthy within %s: %w", c.HealthTimeout.Duration(), err)
-		case <-tick.C:
-		}
-	}
 }
 
 func runCommand(ctx context.Context, command []string, op string) error {

@@ -116,9 +116,6 @@ func (w wanted) stageOptions() deploy.StageOptions {
 	return deploy.StageOptions{AppendKernelArguments: w.config.Spec.KernelArguments}
 }
 
-// labelKernel on an image names its kernel's release. Source: labels of RHEL CoreOS images, as ostree-ext writes them.
-const labelKernel = "ostree.linux"
-
 // kernelRelease is what uname -r says, "" when it cannot be read.
 func kernelRelease(root string) string {
 	raw, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/osrelease"))

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -86,7 +87,7 @@ func buildAndRun(m *testing.M) int {
 }
 
 // need skips, or fails in CI, where no nodes can run.
-func need(t *testing.T) {
+func need(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots nodes: left out with -short")
@@ -114,7 +115,7 @@ func forEach(t *testing.T, f func(t *testing.T, kind deploy.Kind, programs []str
 
 // fixture is a registry on the bootstrap host and a node, still off, whose disk is as Ignition leaves it.
 type fixture struct {
-	t        *testing.T
+	t        testing.TB
 	kind     deploy.Kind
 	lab      *testnode.Lab
 	outlet   *outlet
@@ -124,11 +125,20 @@ type fixture struct {
 	config   firstboot.Config
 	served   *mcfgv1.MachineConfig
 	image    string // final name with digest
+	stock    string // the stock deployment, as this machine sees it
 
 	disk, boot int64 // sizes in bytes; 0: this machine's disk
 }
 
-func newFixture(t *testing.T, kind deploy.Kind, programs []string, changes ...func(f *fixture)) *fixture {
+// change spoils a fixture before the node's disk is written.
+type change func(f *fixture)
+
+func newFixture(t testing.TB, kind deploy.Kind, programs []string, changes ...change) *fixture {
+	t.Helper()
+	return newFixtureOn(t, baseimage.Tiny, kind, programs, changes...)
+}
+
+func newFixtureOn(t testing.TB, stock baseimage.Kind, kind deploy.Kind, programs []string, changes ...change) *fixture {
 	t.Helper()
 	lab, err := testnode.New(t.Context(), testnode.Options{})
 	require.NoError(t, err)
@@ -142,7 +152,7 @@ func newFixture(t *testing.T, kind deploy.Kind, programs []string, changes ...fu
 	f := &fixture{t: t, kind: kind, lab: lab, outlet: newOutlet(t, lab.Network)}
 	f.config = firstboot.Config{RetryMin: installconfig.Duration(50 * time.Millisecond), RetryMax: installconfig.Duration(200 * time.Millisecond)}
 	f.registry = deploytest.Serve(t, f.outlet)
-	dir, err := baseimage.Ensure(t.Context(), baseimage.Tiny, "")
+	dir, err := baseimage.Ensure(t.Context(), stock, "")
 	require.NoError(t, err)
 	if len(programs) > 0 {
 		dir, err = standin.Image(t.Context(), standin.ImageOptions{Base: dir, Programs: programs})
@@ -154,18 +164,18 @@ func newFixture(t *testing.T, kind deploy.Kind, programs []string, changes ...fu
 	f.served.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/both"}]}}`)
 	f.served.Spec.KernelArguments = []string{kernelArgument}
 	f.served.Spec.OSImageURL = f.push(f.layered())
+	f.served.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: f.served.Spec.OSImageURL}
 	for _, c := range changes {
 		c(f)
 	}
 	f.image = f.served.Spec.OSImageURL
-	f.served.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: f.image}
 	f.node, err = lab.NewNode(t.Context(), "m0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: dir, DiskSize: f.disk, BootSize: f.boot}})
 	require.NoError(t, err)
 	f.install()
 	return f
 }
 
-func readLayout(t *testing.T, dir string) v1.Image {
+func readLayout(t testing.TB, dir string) v1.Image {
 	t.Helper()
 	index, err := layout.ImageIndexFromPath(dir)
 	require.NoError(t, err)
@@ -215,45 +225,85 @@ func (f *fixture) path(name string) string {
 	if rest, ok := strings.CutPrefix(name, "/usr/local/"); ok {
 		return filepath.Join(stateroot, "var/usrlocal", rest)
 	}
-	dirs, err := filepath.Glob(filepath.Join(stateroot, "deploy/*.0"))
-	require.NoError(f.t, err)
-	require.NotEmpty(f.t, dirs)
-	return filepath.Join(dirs[0], name)
+	if f.stock == "" { // before the first start there is one
+		dirs, err := filepath.Glob(filepath.Join(stateroot, "deploy/*.0"))
+		require.NoError(f.t, err)
+		require.Len(f.t, dirs, 1)
+		f.stock = dirs[0]
+	}
+	return filepath.Join(f.stock, name)
 }
 
+// put replaces a file at once: the agent may read it at any time.
 func (f *fixture) put(name string, mode os.FileMode, content []byte) {
 	f.t.Helper()
-	require.NoError(f.t, os.MkdirAll(filepath.Dir(f.path(name)), 0o755))
-	require.NoError(f.t, os.WriteFile(f.path(name), content, mode))
-	require.NoError(f.t, os.Chmod(f.path(name), mode))
+	path := f.path(name)
+	require.NoError(f.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(f.t, os.WriteFile(path+".new", content, mode))
+	require.NoError(f.t, os.Chmod(path+".new", mode))
+	require.NoError(f.t, os.Rename(path+".new", path))
 }
 
 // install writes to the stock deployment what the config server and Ignition would have.
 func (f *fixture) install() {
-	whole, err := json.Marshal(f.served)
-	require.NoError(f.t, err)
-	outer := f.served.DeepCopy()
-	outer.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"}}`)
-	encapsulated, err := json.Marshal(outer)
-	require.NoError(f.t, err)
-	auth, err := os.ReadFile(f.registry.AuthFile)
-	require.NoError(f.t, err)
-	ign, err := firstboot.Ignition(firstboot.IgnitionOptions{Config: f.config, RegistryCA: f.registry.Authority.PEM, PullAuth: auth,
-		Mirrors: []firstboot.Mirror{{Repository: repository, Location: f.registry.Addr + "/ocp/master-os"}}})
-	require.NoError(f.t, err)
+	f.serve()
+	ign := f.fromServer()
 	for _, file := range ign.Storage.Files {
 		content, err := machineconfig.Contents(file.Contents)
 		require.NoError(f.t, err)
 		f.put(file.Path, os.FileMode(*file.Mode), content)
 	}
-	f.put(encapsulatedPath, 0o644, encapsulated)
-	f.put(contentPath, 0o644, whole)
 	f.put("/etc/both", 0o644, []byte("both\n"))
 	program, err := os.ReadFile(daemon)
 	require.NoError(f.t, err)
 	f.put(firstboot.DaemonPath, 0o755, program)
 	f.put("/etc/systemd/system/"+firstboot.UnitName, 0o644, []byte(*ign.Systemd.Units[0].Contents))
 	f.enable(firstboot.UnitName)
+}
+
+// fromServer is what the config server adds to a node's config.
+func (f *fixture) fromServer() ign35.Config {
+	f.t.Helper()
+	ign, err := firstboot.Ignition(firstboot.IgnitionOptions{Config: f.config, RegistryCA: f.registry.Authority.PEM, PullAuth: f.pullAuth(),
+		Mirrors: []firstboot.Mirror{{Repository: repository, Location: f.registry.Addr + "/ocp/master-os"}}})
+	require.NoError(f.t, err)
+	return ign
+}
+
+func (f *fixture) pullAuth() []byte {
+	raw, err := os.ReadFile(f.registry.AuthFile)
+	require.NoError(f.t, err)
+	return raw
+}
+
+// ignition is one file of what the config server adds, as it is with the fixture's config now.
+func (f *fixture) ignition(path string) []byte {
+	f.t.Helper()
+	for _, file := range f.fromServer().Storage.Files {
+		if file.Path == path {
+			content, err := machineconfig.Contents(file.Contents)
+			require.NoError(f.t, err)
+			return content
+		}
+	}
+	require.FailNow(f.t, "the config server adds no "+path)
+	return nil
+}
+
+// serve writes the config to the node's disk as the config server gives it to Ignition.
+func (f *fixture) serve() {
+	f.t.Helper()
+	if f.served.Annotations != nil {
+		f.served.Annotations[manifests.AnnotationPreBuiltImage] = f.served.Spec.OSImageURL
+	}
+	whole, err := json.Marshal(f.served)
+	require.NoError(f.t, err)
+	outer := f.served.DeepCopy()
+	outer.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"}}`)
+	encapsulated, err := json.Marshal(outer)
+	require.NoError(f.t, err)
+	f.put(contentPath, 0o644, whole)
+	f.put(encapsulatedPath, 0o644, encapsulated)
 }
 
 func (f *fixture) enable(unit string) {
@@ -316,6 +366,12 @@ func (f *fixture) waitDone() firstboot.Record {
 	f.t.Helper()
 	f.until("done", func() bool { return f.record().State == firstboot.StateDone })
 	return f.record()
+}
+
+func (f *fixture) boots() int {
+	n, err := f.node.Boots()
+	require.NoError(f.t, err)
+	return n
 }
 
 // status is what the agent says of the node's deployments.

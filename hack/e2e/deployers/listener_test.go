@@ -5,7 +5,9 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/hack/testnode"
@@ -22,32 +24,43 @@ type outlet struct {
 	ended bool
 }
 
-func newOutlet(t *testing.T, network *testnode.Network) *outlet {
+func newOutlet(t testing.TB, network *testnode.Network) *outlet {
 	o := &outlet{network: network, addr: network.Bootstrap().String() + ":5000"}
 	o.up = sync.NewCond(&o.mu)
 	o.setUp(t)
 	return o
 }
 
-func (o *outlet) setUp(t *testing.T) {
+func (o *outlet) setUp(t testing.TB) {
 	t.Helper()
+	o.mu.Lock()
+	up := o.inner != nil
+	o.mu.Unlock()
+	if up {
+		return
+	}
 	var l net.Listener
-	require.NoError(t, o.network.Do(func() (err error) {
-		l, err = net.Listen("tcp", o.addr)
-		return err
-	}))
+	// A listener that was closed goes when the Accept that waits on it has returned.
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, o.network.Do(func() (err error) {
+			l, err = net.Listen("tcp", o.addr)
+			return err
+		}))
+	}, 10*time.Second, 10*time.Millisecond)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.inner = l
 	o.up.Broadcast()
 }
 
-func (o *outlet) setDown(t *testing.T) {
+func (o *outlet) setDown(t testing.TB) {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	require.NoError(t, o.inner.Close())
-	o.inner = nil
+	if o.inner != nil {
+		require.NoError(t, o.inner.Close())
+		o.inner = nil
+	}
 }
 
 // Accept waits while the outlet is down.

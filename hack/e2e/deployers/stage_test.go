@@ -3,98 +3,75 @@ package deployers
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"strings"
 	"testing"
-	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-// stock is a node on its stock OS where nothing runs by itself.
-func stock(t *testing.T, kind deploy.Kind, programs []string, changes ...func(f *fixture)) *fixture {
+// stock is a node on its stock OS where nothing runs by itself; the credential is where first boot would have merged it.
+func stock(t testing.TB, kind deploy.Kind, programs []string, changes ...change) *fixture {
 	t.Helper()
 	f := newFixture(t, kind, programs, changes...)
 	f.disable(firstboot.UnitName)
+	f.put(firstboot.AuthPath, 0o600, f.pullAuth())
 	f.start()
 	require.NoError(t, f.node.WaitReady(t.Context()))
 	return f
 }
 
 func TestStagingSaysWhatToDoAndChangesNothing(t *testing.T) {
-	type fault struct {
-		name        string
-		spoil, heal func(f *fixture)
-		image       func(f *fixture) v1.Image // default: the good one
-		says        string
-	}
-	status := func(code int) func(f *fixture) {
-		return func(f *fixture) { f.registry.Spoil(deploytest.Status(code)) }
-	}
-	faults := []fault{
-		{name: "401", spoil: status(401), says: `next: check the pull credential`},
-		{name: "403", spoil: status(403), says: `next: allow this node's registry user`},
-		{name: "404", spoil: status(404), says: `next: check that the image was pushed`},
-		{name: "500", spoil: status(500), says: `next: look at the registry's log`},
-		{name: "registry is down", spoil: func(f *fixture) { f.outlet.setDown(f.t) }, heal: func(f *fixture) { f.outlet.setUp(f.t) }, says: `next: check that the registry runs`},
-		{name: "wrong CA", spoil: func(f *fixture) { f.put(caPath, 0o644, deploytest.NewAuthority(f.t).PEM) },
-			heal: func(f *fixture) { f.put(caPath, 0o644, f.registry.Authority.PEM) }, says: `next: put the registry's CA`},
-		{name: "expired certificate", spoil: func(f *fixture) { f.registry.SetValidity(f.t, time.Now().Add(-time.Hour)) },
-			heal: func(f *fixture) { f.registry.SetValidity(f.t, time.Now().Add(time.Hour)) }, says: `next: set this node's clock`},
-		{name: "no credential", spoil: func(f *fixture) { f.output("mv", firstboot.AuthPath, "/etc/aside") },
-			heal: func(f *fixture) { f.output("mv", "/etc/aside", firstboot.AuthPath) }, says: `next: check the pull credential`},
-		{name: "another auth file comes first", spoil: func(f *fixture) {
-			f.output("sh", "-c", `mkdir -p /run/ostree; echo '{"auths":{}}' >/run/ostree/auth.json`)
-		},
-			heal: func(f *fixture) { f.output("rm", "/run/ostree/auth.json") }, says: `next: check the pull credential`},
-		{name: "corrupted layer", spoil: func(f *fixture) {
-			f.registry.Spoil(f.registry.ChangeLayers(func(b []byte) []byte { b[len(b)/2] ^= 4; return b }))
-		}, says: `next: (repair the copy|push the image again)`},
-		{name: "truncated layer", spoil: func(f *fixture) {
-			f.registry.Spoil(f.registry.ChangeLayers(func(b []byte) []byte { return b[:len(b)-9] }))
-		}, says: `next: (repair the copy|push the image again)`},
-		{name: "another architecture", image: func(f *fixture) v1.Image {
-			return f.edit(f.layered(), func(c *v1.ConfigFile) { c.Architecture = "s390x" })
-		},
-			says: `s390x.*next: build the image for this node's architecture`},
-		{name: "no label", image: func(f *fixture) v1.Image {
-			return f.edit(f.layered(), func(c *v1.ConfigFile) {
-				delete(c.Config.Labels, deploy.LabelBootc)
-				delete(c.Config.Labels, deploy.LabelOSTreeBootable)
-			})
-		}, says: `next: build it from a bootable OS image`},
-		{name: "no kernel", image: func(f *fixture) v1.Image { return f.layered(deploytest.Entry{Name: "usr/lib/.wh.modules"}) }, says: `next: build .*from a bootable OS image`},
-	}
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := stock(t, kind, programs)
-		for _, c := range faults {
-			image := f.image
-			if c.image != nil {
-				image = f.push(c.image(f))
-			}
-			if c.spoil != nil {
-				c.spoil(f)
-			}
+		refused := func(name, image, says string) {
 			r, err := f.node.Exec(t.Context(), firstboot.DaemonPath, "stage", image)
 			require.NoError(t, err)
-			f.registry.Spoil(nil)
+			assert.Equal(t, 1, r.ExitCode, name)
+			assert.Regexp(t, says, r.Stderr, name)
+			assert.Contains(t, r.Stderr, "next: ", name)
+			assert.NotContains(t, r.Stderr, deploytest.Password, name)
+		}
+		for _, c := range append(reachFaults(), credentialFaults()...) {
+			if c.name == "wrong password" { // what first boot merges; credentialFaults has stage's
+				continue
+			}
+			c.spoil(f)
+			refused(c.name, f.image, c.says)
+			f.outlet.setUp(t)
 			if c.heal != nil {
 				c.heal(f)
 			}
-			assert.Equal(t, 1, r.ExitCode, c.name)
-			assert.Regexp(t, c.says, r.Stderr, c.name)
-			assert.NotContains(t, r.Stderr, deploytest.Password, c.name)
+			f.registry.Spoil(nil)
+		}
+		for _, c := range refusals() {
+			if c.image != nil && c.class != deploy.ClassUnlike && (c.only == "" || c.only == kind) { // stage knows no config
+				refused(c.name, f.push(c.image(f)), c.says)
+			}
 		}
 		assert.NotContains(t, f.output("ostree", "admin", "status"), "(staged)")
 		f.output(firstboot.DaemonPath, "stage", f.image) // nothing of all that is left in the way
 		assert.Equal(t, f.image, f.status().Staged.Image.String())
 	})
+}
+
+// credentialFaults are those that first boot does not meet: it merges what it was given into whichever file counts.
+func credentialFaults() []fault {
+	const says = "next: check the pull credential"
+	return []fault{
+		{"no credential", func(f *fixture) { f.output("mv", firstboot.AuthPath, "/etc/aside") },
+			func(f *fixture) { f.output("mv", "/etc/aside", firstboot.AuthPath) }, deploy.ClassUnauthorized, says},
+		{"another auth file comes first", func(f *fixture) {
+			f.output("sh", "-c", `mkdir -p /run/ostree; echo '{"auths":{}}' >/run/ostree/auth.json`)
+		}, func(f *fixture) { f.output("rm", "/run/ostree/auth.json") }, deploy.ClassUnauthorized, says},
+	}
 }
 
 // noise does not get smaller in a layer.
@@ -123,18 +100,14 @@ func TestFullBootLeavesTheNodeOnItsStockOS(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := newFixture(t, kind, programs, func(f *fixture) {
 			f.boot = 1 << 20
-			f.served.Spec.OSImageURL = f.push(f.layered(deploytest.Entry{Name: "usr/lib/modules/" + baseimage.KernelVersion + "/vmlinuz", Body: noise(2 << 20)}))
+			f.served.Spec.OSImageURL = f.push(f.layered(deploytest.Entry{Name: kernelPath, Body: noise(2 << 20)}))
 		})
 		f.start()
 		f.until("waiting", func() bool { return f.record().State == firstboot.StateWaiting })
 		r := f.record()
-		if kind == deploy.KindOSTree { // the others copy the kernel at shutdown without a look at the space
-			assert.Equal(t, deploy.ClassDiskFull, r.Class, r.Message)
-			assert.Zero(t, r.Reboots)
-		} else {
-			assert.Contains(t, r.Message, "next: look at journalctl")
-			assert.Equal(t, 2, r.Reboots)
-		}
+		assert.Equal(t, deploy.ClassDiskFull, r.Class, r.Message)
+		assert.Contains(t, r.Message, "/boot")
+		assert.Zero(t, r.Reboots)
 		require.NoError(t, f.node.WaitReady(t.Context()))
 		assert.NotEqual(t, f.image, f.status().Booted.Image.String())
 		assert.NotContains(t, f.output("ostree", "admin", "status"), "(staged)")
@@ -144,7 +117,7 @@ func TestFullBootLeavesTheNodeOnItsStockOS(t *testing.T) {
 func TestLaterImageAndTheWayBack(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := stock(t, kind, programs)
-		second := f.push(f.layered(deploytest.Entry{Name: "etc/both", Body: "second\n"}, deploytest.Entry{Name: "etc/new", Body: "new\n"}))
+		second := f.push(f.layered(deploytest.Entry{Name: "etc/both", Body: "second\n"}, deploytest.Entry{Name: "etc/from-image", Body: "second\n"}, deploytest.Entry{Name: "etc/new", Body: "new\n"}))
 		f.output(firstboot.DaemonPath, "stage", second)
 		f.output(firstboot.DaemonPath, "stage", f.image) // another one instead
 		f.output(firstboot.DaemonPath, "stage", f.image) // again: nothing changes
@@ -165,6 +138,12 @@ func TestLaterImageAndTheWayBack(t *testing.T) {
 		assert.Equal(t, f.image, s.Rollback.Image.String())
 		assert.Equal(t, "second", f.output("cat", "/etc/both"), "unmodified, so it follows the image")
 		assert.Equal(t, "edited", f.output("cat", "/etc/from-image"), "a local edit is kept")
+		var drift []deploy.EtcChange
+		require.NoError(t, json.Unmarshal([]byte(f.output(firstboot.DaemonPath, "drift")), &drift))
+		assert.Contains(t, drift, deploy.EtcChange{Path: "/etc/from-image", Kind: deploy.EtcModified}, "and reported")
+		for _, d := range drift {
+			assert.NotContains(t, []string{"/etc/both", "/etc/new"}, d.Path)
+		}
 		if kind != deploy.KindBootc {
 			assert.Contains(t, s.Booted.KernelArguments, "second=1")
 			assert.Contains(t, s.Booted.KernelArguments, "third=1")
@@ -216,4 +195,24 @@ func (f *fixture) background(argv ...string) <-chan testnode.Result {
 		done <- testnode.Result{Stdout: out.String(), Stderr: errs.String(), ExitCode: code}
 	}()
 	return done
+}
+
+// hold lets an import's layers wait until release is called; its first blob is the configuration.
+func (f *fixture) hold() (reached func() bool, release func()) {
+	gate, first := make(chan struct{}), f.registry.BlobGets()
+	f.registry.Spoil(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") || f.registry.BlobGets() <= first+1 {
+			return false
+		}
+		select {
+		case <-gate:
+		case <-r.Context().Done():
+		case <-f.t.Context().Done():
+		}
+		return false
+	})
+	return func() bool { return f.registry.BlobGets() > first+1 }, func() {
+		close(gate)
+		f.registry.Spoil(nil)
+	}
 }

@@ -2,7 +2,6 @@ package standin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -25,19 +24,7 @@ func (h host) onBootedHost(ctx context.Context, f func(all []deployment) error) 
 	if !isBooted() {
 		return words("This command requires a booted host system")
 	}
-	unlock, err := lock(true)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	all, err := h.deployments(ctx)
-	if err != nil {
-		return err
-	}
-	if booted(all) == nil {
-		return words("This command requires a booted host system")
-	}
-	return f(all)
+	return h.change(ctx, locking{wait: true}, "This command requires a booted host system", f)
 }
 
 // inContainer is bootc's own test.
@@ -128,22 +115,14 @@ func specification(all []deployment) string {
 }
 
 func (h host) stageImage(ctx context.Context, all []deployment, ref reference) error {
-	done, err := puller{host: h}.pull(ctx, ref)
-	var proxy proxyError
-	switch {
-	case errors.As(err, &proxy) && proxy.method == "OpenImage":
-		return words("Preparing import: Fetching manifest: %w", err)
-	case err != nil:
-		return words("Pulling: %w", err)
-	}
-	b := booted(all)
-	kernelArguments, err := h.bootcKernelArguments(ctx, b, done.commit)
+	said := phrases{open: "Preparing import: Fetching manifest", pull: "Pulling", stage: "Staging"}
+	done, err := h.rebaseTo(ctx, puller{host: h}, ref, said, func(done pulled) (target, error) {
+		b := booted(all)
+		kernelArguments, err := h.bootcKernelArguments(ctx, b, done.commit)
+		return target{stateroot: b.stateroot, kernelArguments: kernelArguments}, err
+	})
 	if err != nil {
 		return err
-	}
-	origin := "[origin]\ncontainer-image-reference=" + ref.canonical + "\n"
-	if err := h.stage(ctx, target{commit: done.commit, stateroot: b.stateroot, origin: origin, kernelArguments: kernelArguments}); err != nil {
-		return words("Staging: %w", err)
 	}
 	h.say("Queued for next boot: %s\n  Version: %s\n  Digest: %s", ref.image, done.version, done.digest)
 	return nil

@@ -1,7 +1,9 @@
 package standin
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +11,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/containers/image/v5/docker"
@@ -132,6 +136,9 @@ func (p puller) fetchLayers(ctx context.Context, l blobDir, src types.ImageSourc
 		}
 		p.say("Fetching layer %s (%d bytes)", layer.Digest.String()[:19], layer.Size)
 		if err := l.fetch(ctx, src, layer.BlobInfo); err != nil {
+			return words("Importing: %w", err)
+		}
+		if err := l.validatePaths(layer.Digest); err != nil {
 			return words("Importing: %w", err)
 		}
 	}
@@ -282,6 +289,35 @@ func (l blobDir) fetch(ctx context.Context, src types.ImageSource, blob types.Bl
 		return proxyError{"FinishPipe", fmt.Errorf("corrupted blob, expecting %s", blob.Digest)}
 	}
 	return os.WriteFile(filepath.Join(l.dir, "blobs/sha256", blob.Digest.Encoded()), content.Bytes(), 0o600)
+}
+
+// validatePaths refuses what ostree-ext's filter of layers and libostree's import of archives refuse, in their words. Sources: ostree-ext,
+// tar/write.rs; libostree, ostree-mutable-tree.c.
+func (l blobDir) validatePaths(d digest.Digest) (err error) {
+	f, err := os.Open(filepath.Join(l.dir, "blobs/sha256", d.Encoded()))
+	if err != nil {
+		return fmt.Errorf("read layer: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil //nolint:nilerr // another compression; what is damaged is libostree's to find
+	}
+	entries, files := tar.NewReader(z), map[string]bool{}
+	for {
+		h, err := entries.Next()
+		if err != nil {
+			return nil //nolint:nilerr // the end, or as above
+		}
+		if slices.Contains(strings.Split(h.Name, "/"), "..") {
+			return words("Invalid path: %s", h.Name)
+		}
+		name := path.Clean("/" + h.Name)
+		files[name] = h.Typeflag != tar.TypeDir
+		if parent := path.Dir(name); files[parent] {
+			return words("Can't replace file with directory: %s", path.Base(parent))
+		}
+	}
 }
 
 func (l blobDir) config(d digest.Digest) (c ispec.Image, err error) {

@@ -19,22 +19,10 @@ func (h host) transaction(ctx context.Context, name string, f func(all []deploym
 	if !isBooted() {
 		return words("This command requires an ostree-based system")
 	}
-	unlock, err := lock(false)
-	if errors.Is(err, errLocked) {
+	busy := func() error {
 		return words("Transaction in progress: %s\n You can cancel the current transaction with `rpm-ostree cancel`", name)
 	}
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	all, err := h.deployments(ctx)
-	if err != nil {
-		return err
-	}
-	if booted(all) == nil {
-		return words("No deployments found for os")
-	}
-	return f(all)
+	return h.change(ctx, locking{busy: busy}, "No deployments found for os", f)
 }
 
 type rebaseOptions struct {
@@ -82,20 +70,16 @@ func (h host) rebase(ctx context.Context, all []deployment, spec string, o rebas
 		return words("Old and new refs are equal: %s", ref.canonical)
 	}
 	h.say("Pulling manifest: %s", ref.canonical)
-	done, err := puller{host: h, unprivileged: true}.pull(ctx, ref)
-	var proxy proxyError
-	switch {
-	case errors.As(err, &proxy) && proxy.method == "OpenImage":
-		return words("Creating importer: failed to invoke method OpenImage: %w", err)
-	case err != nil:
-		return err
-	}
-	origin := "[origin]\ncontainer-image-reference=" + ref.canonical + "\n"
-	if o.url != "" && ref.pinned() {
-		origin += "custom-url=" + o.url + "\ncustom-description=" + o.description + "\n"
-	}
-	b := booted(all)
-	if err := h.stage(ctx, target{commit: done.commit, stateroot: b.stateroot, origin: origin, kernelArguments: b.kargs, locked: o.lockFinalization}); err != nil {
+	said := phrases{open: "Creating importer: failed to invoke method OpenImage"}
+	_, err = h.rebaseTo(ctx, puller{host: h, unprivileged: true}, ref, said, func(pulled) (target, error) {
+		b := booted(all)
+		next := target{stateroot: b.stateroot, kernelArguments: b.kargs, locked: o.lockFinalization}
+		if o.url != "" && ref.pinned() {
+			next.origin = "custom-url=" + o.url + "\ncustom-description=" + o.description + "\n"
+		}
+		return next, nil
+	})
+	if err != nil {
 		return err
 	}
 	h.say("Staging deployment... done\nRun \"systemctl reboot\" to start a reboot")

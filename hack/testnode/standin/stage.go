@@ -18,7 +18,7 @@ const lockedPath = "/run/ostree/staged-deployment-locked"
 type target struct {
 	commit          string
 	stateroot       string
-	origin          string // content of the origin file
+	origin          string // lines of the origin file below its container-image-reference
 	kernelArguments []string
 	locked          bool // not finalized at shutdown until somebody unlocks it
 }

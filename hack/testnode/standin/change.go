@@ -1,0 +1,61 @@
+package standin
+
+import (
+	"context"
+	"errors"
+)
+
+// locking says what a second change does while one is under way: rpm-ostree refuses it, bootc waits.
+type locking struct {
+	wait bool
+	busy func() error // the refusal, where it does not wait
+}
+
+// change runs f, which changes deployments, alone and with what is there. notBooted is the program's refusal of other hosts.
+func (h host) change(ctx context.Context, l locking, notBooted string, f func(all []deployment) error) error {
+	unlock, err := lock(l.wait)
+	if errors.Is(err, errLocked) {
+		return l.busy()
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	all, err := h.deployments(ctx)
+	if err != nil {
+		return err
+	}
+	if booted(all) == nil {
+		return words("%s", notBooted)
+	}
+	return f(all)
+}
+
+// phrases are a program's own words around those of what both programs are made of.
+type phrases struct{ open, pull, stage string }
+
+func (p phrases) around(phrase string, err error) error {
+	if err == nil || phrase == "" {
+		return err
+	}
+	return words("%s: %w", phrase, err)
+}
+
+// rebaseTo pulls an image and stages it; prepare completes what is to be staged once the image is there.
+func (h host) rebaseTo(ctx context.Context, p puller, ref reference, said phrases, prepare func(done pulled) (target, error)) (done pulled, err error) {
+	done, err = p.pull(ctx, ref)
+	var proxy proxyError
+	switch {
+	case errors.As(err, &proxy) && proxy.method == "OpenImage":
+		return done, said.around(said.open, err)
+	case err != nil:
+		return done, said.around(said.pull, err)
+	}
+	next, err := prepare(done)
+	if err != nil {
+		return done, err
+	}
+	next.commit = done.commit
+	next.origin = "[origin]\ncontainer-image-reference=" + ref.canonical + "\n" + next.origin
+	return done, said.around(said.stage, h.stage(ctx, next))
+}

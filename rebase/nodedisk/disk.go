@@ -1,0 +1,149 @@
+package nodedisk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+)
+
+// Dir is where MCO's daemon keeps what a node has (pkg/daemon/constants); an agent of either kind finds what the other left.
+const Dir = "/etc/machine-config-daemon"
+
+const (
+	currentConfig = "currentconfig"
+	currentImage  = "currentimage"
+)
+
+// Current is what a node has.
+type Current struct {
+	// Config is the rendered config, whole: with it the node knows what to take away when another one comes.
+	Config *mcfgv1.MachineConfig
+	// Image is the layered image by digest; empty: the node is not layered.
+	Image string
+}
+
+// ReadCurrent reads what the node below root has; Config is nil when nothing has been applied yet.
+func ReadCurrent(root string) (Current, error) {
+	var c Current
+	raw, err := os.ReadFile(filepath.Join(root, Dir, currentConfig))
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("read current config: %w", err)
+	}
+	c.Config = &mcfgv1.MachineConfig{}
+	if err := json.Unmarshal(raw, c.Config); err != nil {
+		return Current{}, fmt.Errorf("read current config %s: %w", filepath.Join(Dir, currentConfig), err)
+	}
+	image, err := os.ReadFile(filepath.Join(root, Dir, currentImage))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Current{}, fmt.Errorf("read current image: %w", err)
+	}
+	c.Image = strings.TrimSpace(string(image))
+	return c, nil
+}
+
+// WriteCurrent records what the node has; it may be done again.
+func WriteCurrent(root string, c Current) error {
+	raw, err := json.Marshal(c.Config)
+	if err != nil {
+		return fmt.Errorf("write current config: %w", err)
+	}
+	// 0600: the config holds the pull secret.
+	if err := WriteFile(filepath.Join(root, Dir, currentConfig), raw, 0o600); err != nil {
+		return err
+	}
+	at := filepath.Join(root, Dir, currentImage)
+	if c.Image != "" {
+		return WriteFile(at, []byte(c.Image), 0o644)
+	}
+	// Its absence says that the node is not layered.
+	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove current image: %w", err)
+	}
+	return nil
+}
+
+// PendingPath is where the agent keeps what it is bringing onto the node, from before its first change until all is verified.
+const PendingPath = "/var/lib/dayone/daemon/pending.json"
+
+// ReadPending reads what an agent was bringing onto the node; Config is nil when there is nothing. A file that cannot be read is an
+// error: it names what may be on the node.
+func ReadPending(root string) (Current, error) {
+	var c Current
+	raw, err := os.ReadFile(filepath.Join(root, PendingPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("read pending config: %w", err)
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return Current{}, fmt.Errorf("read pending config %s: %w", PendingPath, err)
+	}
+	return c, nil
+}
+
+// WritePending notes what is about to be brought onto the node.
+func WritePending(root string, c Current) error {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("write pending config: %w", err)
+	}
+	return WriteFile(filepath.Join(root, PendingPath), raw, 0o600)
+}
+
+// EndPending forgets it; that there is nothing is no error.
+func EndPending(root string) error {
+	if err := os.Remove(filepath.Join(root, PendingPath)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove pending config: %w", err)
+	}
+	return nil
+}
+
+// WriteFile replaces a file, and makes its directory where it is missing.
+func WriteFile(path string, content []byte, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = tmp.Write(content)
+	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+// BootID tells one boot from another: the kernel's id and the start of PID 1, because a node in a container has its host's kernel.
+func BootID(root string) (string, error) {
+	kernel, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	stat, err := os.ReadFile(filepath.Join(root, "proc/1/stat"))
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	// The name in brackets, the second field, may hold blanks: what follows it is counted from the third. Source: proc_pid_stat(5).
+	const startTime = 22 - 3
+	_, after, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(after)
+	if len(fields) <= startTime {
+		return "", errors.New("read boot id: /proc/1/stat is too short")
+	}
+	return strings.TrimSpace(string(kernel)) + "." + fields[startTime], nil
+}
