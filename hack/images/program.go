@@ -1,0 +1,94 @@
+package images
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Program is one of dayone's programs and how it is built and started.
+type Program struct {
+	// Name is the binary's and the image's.
+	Name string
+	// Package is built.
+	Package string
+	// Cgo is needed by the programs that build images: without it chroot isolation and the cache of compressed layers do not work
+	// (buildah's library).
+	Cgo bool
+	// User is the image's default user; pods may set another.
+	User string
+}
+
+// Programs are those that run in the cluster.
+func Programs() []Program {
+	return []Program{
+		{Name: "machine-os-builder", Package: "./cmd/machine-os-builder", Cgo: true, User: "0:0"},
+		{Name: "dayone-controller", Package: "./cmd/dayone-controller", User: "65532:65532"},
+		{Name: "dayone-daemon", Package: "./cmd/dayone-daemon", User: "0:0"},
+	}
+}
+
+// Find gives the program of that name.
+func Find(name string) (Program, error) {
+	for _, p := range Programs() {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return Program{}, fmt.Errorf("find program %q: there is none of this name", name)
+}
+
+// Build tags that every program has, and those that make a cgo program static (docs/cluster-build.md).
+const (
+	tags       = "containers_image_openpgp,exclude_graphdriver_btrfs"
+	staticTags = ",netgo,osusergo,sqlite_omit_load_extension"
+)
+
+// Build makes the static binary dir/Name from the sources in source.
+func (p Program) Build(ctx context.Context, source, dir, version string) (string, error) {
+	out := filepath.Join(dir, p.Name)
+	flags, environment := "-s -w -X main.version="+version, "CGO_ENABLED=0"
+	build := "-tags=" + tags
+	if p.Cgo {
+		build += staticTags
+		flags += ` -linkmode external -extldflags "-static"`
+		environment = "CGO_ENABLED=1"
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", build, "-ldflags", flags, "-o", out, p.Package)
+	cmd.Dir, cmd.Env = source, append(os.Environ(), environment, "GOFLAGS=")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w: %s", p.Name, err, text)
+	}
+	return out, nil
+}
+
+// inspect tells the architecture of a binary, in Go's spelling, and refuses one that needs files that the image has not got.
+func inspect(binary string) (architecture string, err error) {
+	f, err := elf.Open(binary)
+	if err != nil {
+		return "", fmt.Errorf("read program %s: %w", binary, err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return "", fmt.Errorf("read program %s: %w", binary, errDynamic)
+		}
+	}
+	switch f.Machine {
+	case elf.EM_X86_64:
+		return "amd64", nil
+	case elf.EM_AARCH64:
+		return "arm64", nil
+	case elf.EM_PPC64:
+		return "ppc64le", nil
+	case elf.EM_S390:
+		return "s390x", nil
+	}
+	return "", fmt.Errorf("read program %s: there is no image for machine %s", binary, f.Machine)
+}
+
+var errDynamic = errors.New("it is not static; build it with Program.Build")

@@ -1,0 +1,211 @@
+package kubetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubescheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"dayone.dev/dayone/hack/cache"
+	"dayone.dev/dayone/hack/kube"
+	"dayone.dev/dayone/hack/kube/controlplane"
+	"dayone.dev/dayone/hack/kube/process"
+	"dayone.dev/dayone/manifests/assets/cluster"
+)
+
+const (
+	// startTimeout bounds the start of the servers, some three seconds on an idle machine.
+	startTimeout = 3 * time.Minute
+	// buildTimeout bounds the wait for the programs when this machine has not built them yet.
+	buildTimeout = 40 * time.Minute
+	// runName begins the name of each environment's directory.
+	runName = "run"
+	// crdTimeout bounds the wait until the API server serves the CRDs.
+	crdTimeout = time.Minute
+)
+
+// Options of an environment. The zero value has dayone's CRDs, no controllers and no scheduler.
+type Options struct {
+	// CRDs to install; nil is those that dayone ships. An empty list is none.
+	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// CRDPaths are further files or directories of CRDs.
+	CRDPaths []string
+	// Scheme of Client; default NewScheme.
+	Scheme *runtime.Scheme
+	// ControllerManager runs Kubernetes' own controllers: Jobs make pods, namespaces go when deleted, owners' objects with them.
+	ControllerManager bool
+	// Scheduler assigns pods to nodes.
+	Scheduler bool
+	// APIServerArgs are further arguments of kube-apiserver.
+	APIServerArgs []string
+	// LogDir keeps the servers' logs, one file per program; default: gone with the environment.
+	LogDir string
+	// Log gets a line when the programs have to be built; default: nothing.
+	Log *logrus.Entry
+}
+
+// Env is a running API server.
+type Env struct {
+	// Config is the administrator's; it is not throttled.
+	Config *rest.Config
+	// Client is the administrator's, without a cache.
+	Client client.Client
+	Scheme *runtime.Scheme
+
+	plane   *controlplane.Plane
+	dir     *process.Directory
+	group   *process.Group
+	release func() error
+	server  *process.Process
+	options Options
+}
+
+// NewScheme has Kubernetes' own kinds, CRDs, and the OpenShift groups that dayone speaks.
+func NewScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{kubescheme.AddToScheme, apiextensionsv1.AddToScheme,
+		configv1.Install, mcfgv1.Install, operatorv1.Install, operatorv1alpha1.Install} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("make scheme: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Start runs an environment until the test ends. It skips the test with -short.
+func Start(t testing.TB, o Options) *Env {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a real kube-apiserver, which is left out with -short")
+	}
+	e, err := New(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
+// New runs an environment until Close.
+func New(ctx context.Context, o Options) (*Env, error) {
+	building, cancel := context.WithTimeout(ctx, buildTimeout)
+	defer cancel()
+	assets, err := kube.Assets(building, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	e := &Env{options: o, Scheme: o.Scheme, group: process.NewGroup(), release: func() error { return nil }}
+	if err := e.start(ctx, assets); err != nil {
+		return nil, errors.Join(fmt.Errorf("start kubernetes: %w", err), e.Close())
+	}
+	return e, nil
+}
+
+func (e *Env) start(ctx context.Context, assets string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var err error
+	if e.Scheme == nil {
+		if e.Scheme, err = NewScheme(); err != nil {
+			return err
+		}
+	}
+	home, err := cache.Dir()
+	if err != nil {
+		return err
+	}
+	runs := filepath.Join(home, "kubetest")
+	if err := process.Sweep(runs, runName, nil); err != nil {
+		return err
+	}
+	if e.dir, err = process.Open(runs, runName); err != nil {
+		return err
+	}
+	var ports controlplane.Ports
+	if ports, e.release, err = holdPorts(); err != nil {
+		return err
+	}
+	args := e.options.APIServerArgs
+	if !e.options.ControllerManager {
+		// Nobody makes each namespace's default service account, without which no pod would be admitted.
+		args = append([]string{"--disable-admission-plugins=ServiceAccount"}, args...)
+	}
+	e.plane, err = controlplane.New(controlplane.Options{Dir: e.dir.Path, LogDir: e.options.LogDir, Assets: assets, Ports: ports, SharePorts: true, APIServerArgs: args})
+	if err != nil {
+		return err
+	}
+	e.Config = e.plane.AdminConfig(e.plane.URL())
+	if err := e.run(ctx); err != nil {
+		return err
+	}
+	if e.Client, err = client.New(e.Config, client.Options{Scheme: e.Scheme}); err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	return e.installCRDs()
+}
+
+// run starts the programs and waits until the API server is ready.
+func (e *Env) run(ctx context.Context) error {
+	if _, err := e.group.Start(e.plane.Etcd()); err != nil {
+		return err
+	}
+	if err := e.startServer(ctx); err != nil {
+		return err
+	}
+	if e.options.ControllerManager {
+		if _, err := e.group.Start(e.plane.ControllerManager()); err != nil {
+			return err
+		}
+	}
+	if e.options.Scheduler {
+		if _, err := e.group.Start(e.plane.Scheduler()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Env) startServer(ctx context.Context) (err error) {
+	if e.server, err = e.group.Start(e.plane.APIServer()); err != nil {
+		return err
+	}
+	return controlplane.WaitReady(ctx, e.Config, e.server)
+}
+
+func (e *Env) installCRDs() (err error) {
+	crds := e.options.CRDs
+	if crds == nil {
+		if crds, err = cluster.CRDs(); err != nil {
+			return err
+		}
+	}
+	if len(crds)+len(e.options.CRDPaths) == 0 {
+		return nil
+	}
+	_, err = envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{
+		Scheme: e.Scheme, CRDs: crds, Paths: e.options.CRDPaths, ErrorIfPathMissing: true, MaxTime: crdTimeout,
+	})
+	return err
+}
+
+// Close ends all programs and removes all files.
+func (e *Env) Close() error {
+	errs := []error{e.group.Close(), e.release()}
+	if e.dir != nil {
+		errs = append(errs, e.dir.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,25 @@
+// Command pause is what holds a pod's namespaces: it waits, and takes in the processes that others in the pod leave behind.
+//
+//	SIGCHLD -> wait for whoever ended; SIGTERM, SIGINT -> exit
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT)
+	for s := range signals {
+		if s != syscall.SIGCHLD {
+			return
+		}
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+				break
+			}
+		}
+	}
+}

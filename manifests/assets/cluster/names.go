@@ -1,0 +1,50 @@
+package cluster
+
+// Names of what is installed and of what the controllers make.
+const (
+	// DefaultNamespace is where the API demands the secrets that MachineOSConfigs name (openshift/api, types_machineosconfig.go).
+	DefaultNamespace = "openshift-machine-config-operator"
+	// Controller names the operator's Deployment, ServiceAccount and lease.
+	Controller = "dayone-controller"
+	// Builder names the builder's Deployment, ServiceAccount and lease.
+	Builder = "machine-os-builder"
+	// Daemon names the node agent's DaemonSet and ServiceAccount.
+	Daemon = "dayone-daemon"
+	// BuildServiceAccount is what build pods run as: no token, no rights.
+	BuildServiceAccount = "dayone-build"
+	// BuildPriorityClass is for build pods: they wait for room.
+	BuildPriorityClass = "dayone-build"
+	// MachineConfiguration is the name of the operator's singleton, whose status carries the controllers' conditions.
+	MachineConfiguration = "cluster"
+)
+
+// Secrets that the opt-in controller copies into the namespace of the builds, by MCO's names (pkg/operator/sync.go).
+const (
+	// PullSecretNamespace and PullSecretName are the cluster-wide pull secret's place.
+	PullSecretNamespace = "openshift-config"
+	// PullSecretName is also a resourceName in the controller's Role.
+	PullSecretName = "pull-secret"
+	// PullSecretCopy is what a MachineOSConfig without baseImagePullSecret uses.
+	PullSecretCopy = "global-pull-secret-copy"
+	// EntitlementNamespace and EntitlementName are the subscription certificates' place.
+	EntitlementNamespace = "openshift-config-managed"
+	// EntitlementName is also a resourceName in the controller's Role.
+	EntitlementName = "etc-pki-entitlement"
+)
+
+// EntitlementCopy is the name of a pool's copy of the subscription certificates.
+func EntitlementCopy(pool string) string { return EntitlementName + "-" + pool }
+
+// Labels and annotations of installed objects.
+const (
+	// LabelManagedBy with ManagedBy marks what dayone installed or made; nothing without it is ever removed.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// ManagedBy is LabelManagedBy's value.
+	ManagedBy = "dayone"
+	// LabelPartOf with ManagedBy as value is on every object and pod of dayone.
+	LabelPartOf = "app.kubernetes.io/part-of"
+	// LabelVersion holds the version that installed the object.
+	LabelVersion = "app.kubernetes.io/version"
+	// AnnotationCreateOnly marks what is created when it is missing and belongs to the cluster from then on.
+	AnnotationCreateOnly = "dayone.dev/create-only"
+)

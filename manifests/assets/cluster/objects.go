@@ -1,0 +1,168 @@
+package cluster
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed objects/*.yaml builder/*.yaml daemon/*.yaml
+var objectFiles embed.FS
+
+// Images are references of the programs' images.
+type Images struct {
+	// Controller holds dayone-controller.
+	Controller string
+	// Builder holds machine-os-builder, which is also what build pods run.
+	Builder string
+	// Daemon holds dayone-daemon.
+	Daemon string
+}
+
+// Options shape the installed objects. Images.Controller and Images.Builder are required; the rest has defaults.
+type Options struct {
+	// Namespace of the controllers and builds; empty: DefaultNamespace.
+	Namespace string
+	// Version labels the objects; empty: no label.
+	Version string
+	// Images are required for the programs that are installed.
+	Images Images
+	// ImagePullSecret names the Secret of the namespace with which the nodes pull Images; empty: none.
+	ImagePullSecret string
+	// BaseImage is the OS image of a cluster without a ControllerConfig, by digest; empty: none.
+	BaseImage string
+	// Replicas of dayone-controller; 0: 2. One is enough for a cluster of one node.
+	Replicas int32
+	// NodeAgent adds the DaemonSet of dayone-daemon and what it needs.
+	NodeAgent bool
+	// PrivilegedBuilds lets the namespace run privileged pods, for builds that need them.
+	PrivilegedBuilds bool
+}
+
+func (o Options) withDefaults() Options {
+	if o.Namespace == "" {
+		o.Namespace = DefaultNamespace
+	}
+	if o.Replicas == 0 {
+		o.Replicas = 2
+	}
+	return o
+}
+
+// imageReference accepts what a container runtime does, roughly: it only keeps out what cannot be one.
+var imageReference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
+
+// Validate names every wrong option.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var bad []error
+	for _, text := range validation.IsDNS1123Label(o.Namespace) {
+		bad = append(bad, fmt.Errorf("namespace %q: %s", o.Namespace, text))
+	}
+	if o.Replicas < 0 {
+		bad = append(bad, fmt.Errorf("replicas %d: must not be negative", o.Replicas))
+	}
+	if o.ImagePullSecret != "" {
+		for _, text := range validation.IsDNS1123Subdomain(o.ImagePullSecret) {
+			bad = append(bad, fmt.Errorf("image pull secret %q: %s", o.ImagePullSecret, text))
+		}
+	}
+	if o.BaseImage != "" && !imageReference.MatchString(o.BaseImage) {
+		bad = append(bad, fmt.Errorf("base image %q is no reference", o.BaseImage))
+	}
+	needed := map[string]string{Controller: o.Images.Controller, Builder: o.Images.Builder}
+	if o.NodeAgent {
+		needed[Daemon] = o.Images.Daemon
+	}
+	for _, program := range []string{Controller, Builder, Daemon} {
+		image, wanted := needed[program]
+		if wanted && !imageReference.MatchString(image) {
+			bad = append(bad, fmt.Errorf("image of %s: %q is no reference", program, image))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// Objects are what an installation applies besides the CRDs, in this order. The builder's Deployment is not among them: the
+// opt-in controller makes it.
+func Objects(o Options) ([]*unstructured.Unstructured, error) {
+	o = o.withDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	patterns := []string{"objects/*.yaml"}
+	if o.NodeAgent {
+		patterns = append(patterns, "daemon/*.yaml")
+	}
+	var objects []*unstructured.Unstructured
+	for _, pattern := range patterns {
+		files, err := fs.Glob(objectFiles, pattern)
+		if err != nil {
+			return nil, fmt.Errorf("list embedded objects: %w", err)
+		}
+		for _, file := range files {
+			read, err := readObjects(file, o.Namespace)
+			if err != nil {
+				return nil, err
+			}
+			objects = append(objects, read...)
+		}
+	}
+	for _, object := range objects {
+		if err := o.shape(object); err != nil {
+			return nil, fmt.Errorf("shape %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return objects, nil
+}
+
+// BuilderDeployment is the Deployment of machine-os-builder. It needs Images.Builder only.
+func BuilderDeployment(o Options) (*unstructured.Unstructured, error) {
+	o = o.withDefaults()
+	o.Images.Controller = o.Images.Builder
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	read, err := readObjects("builder/deployment.yaml", o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.shape(read[0]); err != nil {
+		return nil, fmt.Errorf("shape Deployment %s: %w", Builder, err)
+	}
+	return read[0], nil
+}
+
+// readObjects reads one embedded file; the namespace is written in it as DefaultNamespace, which is nowhere a part of another word.
+func readObjects(file, namespace string) ([]*unstructured.Unstructured, error) {
+	raw, err := objectFiles.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read embedded %s: %w", file, err)
+	}
+	raw = bytes.ReplaceAll(raw, []byte(DefaultNamespace), []byte(namespace))
+	documents := utilyaml.NewYAMLReader(newReader(raw))
+	var out []*unstructured.Unstructured
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read embedded %s: %w", file, err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
+			return nil, fmt.Errorf("read embedded %s: %w", file, err)
+		}
+		out = append(out, object)
+	}
+}

@@ -1,0 +1,145 @@
+package cluster
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	sigsjson "sigs.k8s.io/json"
+)
+
+var images = Images{Controller: "registry.test:5000/dayone/controller:v1", Builder: "registry.test:5000/dayone/builder:v1", Daemon: "registry.test:5000/dayone/daemon:v1"}
+
+func TestEveryObjectHasOnlyFieldsThatItsTypeKnows(t *testing.T) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, mcfgv1.Install, configv1.Install, operatorv1.Install} {
+		require.NoError(t, add(s))
+	}
+	objects, err := Objects(Options{Images: images, NodeAgent: true, Version: "v1.2.3+dirty"})
+	require.NoError(t, err)
+	builder, err := BuilderDeployment(Options{Images: images, Version: "v1.2.3+dirty"})
+	require.NoError(t, err)
+	for _, object := range append(objects, builder) {
+		typed, err := s.New(object.GroupVersionKind())
+		require.NoError(t, err, object.GetName())
+		raw, err := json.Marshal(object.Object)
+		require.NoError(t, err)
+		unknown, err := sigsjson.UnmarshalStrict(raw, typed)
+		require.NoError(t, err)
+		assert.Empty(t, unknown, "%s %s", object.GetKind(), object.GetName())
+		assert.Equal(t, "v1.2.3_dirty", object.GetLabels()[LabelVersion], object.GetName())
+	}
+}
+
+func TestAnotherNamespaceIsEverywhere(t *testing.T) {
+	objects, err := Objects(Options{Images: images, Namespace: "layering", NodeAgent: true})
+	require.NoError(t, err)
+	raw, err := json.Marshal(objects)
+	require.NoError(t, err)
+	assert.NotContains(t, string(raw), DefaultNamespace)
+	builder, err := BuilderDeployment(Options{Images: images, Namespace: "layering"})
+	require.NoError(t, err)
+	assert.Equal(t, "layering", builder.GetNamespace())
+}
+
+func TestOptionsReachTheWorkloads(t *testing.T) {
+	objects, err := Objects(Options{Images: images, Replicas: 1, ImagePullSecret: "pull", BaseImage: "registry.test/os/base:1"})
+	require.NoError(t, err)
+	deployment := one(t, objects, "Deployment", Controller)
+	replicas, _, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
+	assert.Equal(t, int64(1), replicas)
+	text, err := json.Marshal(deployment.Object)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"image":"`+images.Controller+`"`)
+	assert.Contains(t, string(text), `"--builder-image=`+images.Builder+`"`)
+	assert.Contains(t, string(text), `"--base-image=registry.test/os/base:1"`)
+	for _, account := range []string{Controller, Builder, BuildServiceAccount} {
+		assert.Equal(t, []any{map[string]any{"name": "pull"}}, one(t, objects, "ServiceAccount", account).Object["imagePullSecrets"])
+	}
+	assert.False(t, slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "DaemonSet" }))
+	builder, err := BuilderDeployment(Options{Images: Images{Builder: images.Builder}})
+	require.NoError(t, err)
+	text, err = json.Marshal(builder.Object)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"image":"`+images.Builder+`"`)
+	assert.Contains(t, string(text), `"--image=`+images.Builder+`"`)
+}
+
+func TestPodSecurityIsRaisedOnlyForWhatNeedsIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"controllers and builds":   {Options{Images: images}, "baseline"},
+		"privileged builds":        {Options{Images: images, PrivilegedBuilds: true}, "privileged"},
+		"the node agent's pods":    {Options{Images: images, NodeAgent: true}, "privileged"},
+		"in another namespace too": {Options{Images: images, NodeAgent: true, Namespace: "layering"}, "privileged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := Objects(c.o)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, one(t, objects, "Namespace", c.o.withDefaults().Namespace).GetLabels()[enforceLabel])
+		})
+	}
+}
+
+func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"no images":                     {Options{}, "image of dayone-controller"},
+		"an image with a space":         {Options{Images: Images{Controller: "a b", Builder: "b"}}, "image of dayone-controller"},
+		"a node agent without an image": {Options{Images: Images{Controller: "a", Builder: "b"}, NodeAgent: true}, "image of dayone-daemon"},
+		"a namespace with a dot":        {Options{Images: images, Namespace: "a.b"}, "namespace"},
+		"fewer than no replicas":        {Options{Images: images, Replicas: -1}, "replicas"},
+		"a base image with a space":     {Options{Images: images, BaseImage: "a b"}, "base image"},
+		"a secret name with a slash":    {Options{Images: images, ImagePullSecret: "a/b"}, "image pull secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Objects(c.o)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestNoRoleGivesEverythingOrRightsToGiveRights(t *testing.T) {
+	objects, err := Objects(Options{Images: images, NodeAgent: true})
+	require.NoError(t, err)
+	for _, object := range objects {
+		if kind := object.GetKind(); kind != "Role" && kind != "ClusterRole" {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role))
+		for _, rule := range role.Rules {
+			all := strings.Join(slices.Concat(rule.Verbs, rule.Resources, rule.APIGroups), " ")
+			assert.NotContains(t, all, "*", role.Name)
+			for _, word := range []string{"escalate", "bind", "impersonate", "roles", "rolebindings", "serviceaccounts/token", "pods/exec"} {
+				assert.NotContains(t, strings.Fields(all), word, role.Name)
+			}
+			assert.False(t, object.GetKind() == "ClusterRole" && slices.Contains(rule.Resources, "secrets"), "%s reads secrets everywhere", role.Name)
+		}
+	}
+}
+
+func one(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	for _, o := range objects {
+		if o.GetKind() == kind && o.GetName() == name {
+			return o
+		}
+	}
+	require.Failf(t, "missing", "%s %s", kind, name)
+	return nil
+}
