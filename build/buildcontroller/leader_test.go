@@ -1,0 +1,59 @@
+package buildcontroller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"dayone.dev/dayone/build/machineosbuild"
+)
+
+// startCandidate runs a controller that works only while it holds the lease.
+func startCandidate(t *testing.T, w *world) (elected <-chan struct{}, stop func()) {
+	t.Helper()
+	short, renew, retry := 3*time.Second, 2*time.Second, 200*time.Millisecond
+	mgr, err := ctrl.NewManager(shared.Env(t).As(t, namespace, "machine-os-builder"), ctrl.Options{Scheme: testScheme(t), Cache: CacheOptions(namespace),
+		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}, LeaderElection: true,
+		LeaderElectionID: "machine-os-builder", LeaderElectionNamespace: namespace, LeaderElectionReleaseOnCancel: true,
+		LeaseDuration: &short, RenewDeadline: &renew, RetryPeriod: &retry})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err = Add(ctx, mgr, w.options())
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	return mgr.Elected(), func() {
+		cancel()
+		<-done
+	}
+}
+
+func TestAnotherCopyGoesOnWithTheBuildOfTheOneThatEnds(t *testing.T) {
+	w := newRealWorld(t)
+	w.halt()
+	elected, stop := startCandidate(t, w)
+	<-elected
+	second, stopSecond := startCandidate(t, w)
+	defer stopSecond()
+	w.runner.hold = true
+	w.addPool("worker", "one", plainText)
+	w.until("a pod works", func() bool { return len(w.inState("worker", machineosbuild.Building)) == 1 })
+	select {
+	case <-second:
+		t.Error("two copies work at once")
+	default:
+	}
+	stop()
+	<-second
+	w.runner.hold = false
+	w.untilAvailable("worker")
+	w.rest()
+	assert.Len(t, w.builds("worker"), 1)
+	assert.Len(t, w.runner.byUID, 1, "one build, one pod")
+}

@@ -1,0 +1,166 @@
+package buildcontroller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dayone.dev/dayone/build/decide"
+	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/manifests"
+)
+
+// metrics have the names that MCO's builder gives (ocl_*, mco_mosc_count), so that its dashboards keep working, and dayone's own.
+type metrics struct {
+	state, jobState, pushState               *prometheus.GaugeVec
+	start, end, active, degraded, retriesNow *prometheus.GaugeVec
+	layered, rolled, nodes                   *prometheus.GaugeVec
+	duration, queue, push                    *prometheus.HistogramVec
+	builds, changes, retries, pushes, acts   *prometheus.CounterVec
+	configs                                  prometheus.Gauge
+	known                                    *names
+}
+
+func newMetrics(to prometheus.Registerer) (*metrics, error) {
+	pool, both := []string{"pool"}, []string{"pool", "state"}
+	gauge := func(name, help string, labels []string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	counter := func(name, help string, labels []string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	seconds := func(name, help string, labels []string, buckets ...float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	m := &metrics{
+		state:      gauge("ocl_build_state", "1 for the state in which the pool's latest build is.", both),
+		jobState:   gauge("ocl_build_job_state", "1 for the state in which the Job of the pool's latest build is.", both),
+		pushState:  gauge("ocl_image_push_state", "1 for the state of the latest push of an image.", both),
+		start:      gauge("ocl_build_start_timestamp_seconds", "When the pool's latest build began.", pool),
+		end:        gauge("ocl_build_end_timestamp_seconds", "When the pool's latest build ended.", both),
+		active:     gauge("ocl_active_builds", "Builds of the pool that run.", pool),
+		layered:    gauge("ocl_layered_nodes_count", "Nodes of the pool, which all shall run its image.", pool),
+		rolled:     gauge("ocl_rollout_updated_nodes", "Nodes of the pool that have what the pool asks for.", pool),
+		nodes:      gauge("ocl_rollout_total_nodes", "Nodes of the pool.", pool),
+		degraded:   gauge("dayone_build_degraded", "1 while the pool's image is not what it should be.", pool),
+		retriesNow: gauge("dayone_build_retries_in_a_row", "Retries since the last success.", pool),
+		duration:   seconds("ocl_build_duration_seconds", "How long builds take.", both, 5, 15, 30, 60, 180, 300, 600, 900, 1200, 1800, 2400, 3000, 3600),
+		queue:      seconds("ocl_build_queue_duration_seconds", "From the making of a build to a pod at work.", pool, 1, 5, 15, 30, 60, 120, 300, 600),
+		push:       seconds("ocl_image_push_duration_seconds", "How long builds that push an image take; building and pushing are one step.", both, 10, 30, 60, 120, 180, 300, 600, 1800, 3600),
+		builds:     counter("ocl_build_total", "Builds by final state.", both),
+		changes:    counter("ocl_config_change_total", "Changes that led to a build.", pool),
+		retries:    counter("ocl_build_retries_total", "Builds that were retries.", pool),
+		pushes:     counter("ocl_image_push_total", "Images that were pushed or not.", both),
+		acts:       counter("dayone_build_decisions_total", "Decisions by action.", []string{"pool", "action"}),
+		configs:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "mco_mosc_count", Help: "MachineOSConfigs in the cluster."}),
+		known:      &names{of: map[string]string{}},
+	}
+	for _, c := range []prometheus.Collector{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.layered, m.rolled, m.nodes, m.degraded,
+		m.retriesNow, m.duration, m.queue, m.push, m.builds, m.changes, m.retries, m.pushes, m.acts, m.configs} {
+		var again prometheus.AlreadyRegisteredError
+		if err := to.Register(c); err != nil && !errors.As(err, &again) {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// only sets one state of a pool's and drops the others.
+func only(g *prometheus.GaugeVec, pool, state string) {
+	g.DeletePartialMatch(prometheus.Labels{"pool": pool})
+	g.WithLabelValues(pool, state).Set(1)
+}
+
+// began counts a build by why it was begun.
+func (m *metrics) began(x *run) {
+	pool := x.config.Spec.MachineConfigPool.Name
+	switch x.d.Action {
+	case decide.Build:
+		m.changes.WithLabelValues(pool).Inc()
+	case decide.Retry, decide.Rebuild:
+		m.retries.WithLabelValues(pool).Inc()
+	}
+	m.acts.WithLabelValues(pool, string(x.d.Action)).Inc()
+}
+
+// jobStates and pushStates are those of MCO's metrics.
+func jobStates() map[machineosbuild.State]string {
+	return map[machineosbuild.State]string{machineosbuild.Prepared: "pending", machineosbuild.Building: "active",
+		machineosbuild.Succeeded: "succeeded", machineosbuild.Failed: "failed", machineosbuild.Interrupted: "interrupted"}
+}
+
+// moved follows a build's state.
+func (m *metrics) moved(b *mcfgv1.MachineOSBuild, from, to machineosbuild.State) {
+	pool := b.Labels[manifests.LabelTargetPool]
+	name := jobStates()[to]
+	only(m.state, pool, name)
+	only(m.jobState, pool, name)
+	if b.Status.BuildStart == nil {
+		return
+	}
+	start := b.Status.BuildStart.Time
+	switch {
+	case to == machineosbuild.Prepared:
+		m.start.WithLabelValues(pool).Set(float64(start.Unix()))
+	case to == machineosbuild.Building && from != machineosbuild.Building:
+		if c := conditionTime(b, string(to)); c > 0 {
+			m.queue.WithLabelValues(pool).Observe(max(0, c-float64(b.CreationTimestamp.Unix())))
+		}
+	case to.Terminal() && b.Status.BuildEnd != nil:
+		took := b.Status.BuildEnd.Sub(start).Seconds()
+		m.end.DeletePartialMatch(prometheus.Labels{"pool": pool})
+		m.end.WithLabelValues(pool, name).Set(float64(b.Status.BuildEnd.Unix()))
+		m.duration.WithLabelValues(pool, name).Observe(took)
+		m.builds.WithLabelValues(pool, name).Inc()
+		if to != machineosbuild.Interrupted {
+			only(m.pushState, pool, name)
+			m.push.WithLabelValues(pool, name).Observe(took)
+			m.pushes.WithLabelValues(pool, name).Inc()
+		}
+	}
+}
+
+func conditionTime(b *mcfgv1.MachineOSBuild, kind string) float64 {
+	i := slices.IndexFunc(b.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kind })
+	if i < 0 {
+		return 0
+	}
+	return float64(b.Status.Conditions[i].LastTransitionTime.Unix())
+}
+
+// observe sets the gauges that follow from what was found.
+func (m *metrics) observe(x *run) {
+	pool := x.config.Spec.MachineConfigPool.Name
+	m.configs.Set(float64(m.known.set(x.name, pool)))
+	running := 0
+	for _, b := range x.own {
+		if !machineosbuild.StateOf(b).Terminal() {
+			running++
+		}
+	}
+	m.active.WithLabelValues(pool).Set(float64(running))
+	m.retriesNow.WithLabelValues(pool).Set(float64(x.retries()))
+	degraded, _, _ := x.degraded()
+	m.degraded.WithLabelValues(pool).Set(map[bool]float64{true: 1}[degraded])
+	if x.pool != nil {
+		m.nodes.WithLabelValues(pool).Set(float64(x.pool.Status.MachineCount))
+		m.layered.WithLabelValues(pool).Set(float64(x.pool.Status.MachineCount))
+		m.rolled.WithLabelValues(pool).Set(float64(x.pool.Status.UpdatedMachineCount))
+	}
+}
+
+// forget drops the gauges of a MachineOSConfig that is gone.
+func (m *metrics) forget(name string) {
+	pool, left, ok := m.known.drop(name)
+	if !ok {
+		return
+	}
+	m.configs.Set(float64(left))
+	for _, g := range []*prometheus.GaugeVec{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.degraded, m.retriesNow, m.layered, m.rolled, m.nodes} {
+		g.DeletePartialMatch(prometheus.Labels{"pool": pool})
+	}
+}

@@ -1,0 +1,122 @@
+package buildpod
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"strings"
+	"sync"
+
+	"dayone.dev/dayone/build/buildlog"
+)
+
+const (
+	scrubbed = "*****"
+	// minSecret keeps short values from blanking out the log, in bytes.
+	minSecret = 6
+	// maxLine bounds a line without an end, in bytes.
+	maxLine = 64 << 10
+)
+
+// transcript takes the log line by line, takes secrets out, hands lines on and keeps them for the registry: the beginning and the end
+// of what is too long.
+type transcript struct {
+	mu     sync.Mutex
+	out    io.Writer
+	scrub  *strings.Replacer
+	line   bytes.Buffer
+	head   bytes.Buffer
+	tail   []byte
+	missed bool
+}
+
+// half is what is kept of the beginning and of the end, in bytes.
+const half = buildlog.MaxSize/2 - 1024
+
+func newTranscript(out io.Writer, secrets []string) *transcript {
+	pairs := make([]string, 0, 2*len(secrets))
+	for _, s := range secrets {
+		if len(s) >= minSecret {
+			pairs = append(pairs, s, scrubbed)
+		}
+	}
+	return &transcript{out: out, scrub: strings.NewReplacer(pairs...)}
+}
+
+// Write never fails: whoever does not read the log must not stop the build.
+func (t *transcript) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 0 {
+			t.line.Write(rest)
+			if t.line.Len() > maxLine {
+				t.flush()
+			}
+			break
+		}
+		t.line.Write(rest[:end])
+		t.flush()
+		rest = rest[end+1:]
+	}
+	return len(p), nil
+}
+
+func (t *transcript) flush() {
+	text := []byte(t.scrub.Replace(strings.ToValidUTF8(t.line.String(), "?")) + "\n")
+	t.line.Reset()
+	_, _ = t.out.Write(text) // the kubelet's reader may be gone
+	if t.head.Len()+len(text) <= half {
+		t.head.Write(text)
+		return
+	}
+	t.tail = append(t.tail, text...)
+	if len(t.tail) > 2*half { // cut seldom, not at every line
+		t.tail, t.missed = append([]byte(nil), t.tail[len(t.tail)-half:]...), true
+	}
+}
+
+// text is what is kept.
+func (t *transcript) text() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.line.Len() > 0 {
+		t.flush()
+	}
+	out := append([]byte(nil), t.head.Bytes()...)
+	tail := t.tail
+	if len(tail) > half {
+		tail, t.missed = tail[len(tail)-half:], true
+	}
+	if t.missed {
+		out = append(out, "… the middle of this log is not kept …\n"...)
+	}
+	return append(out, tail...)
+}
+
+// clean takes secrets out of a text that goes elsewhere.
+func (t *transcript) clean(s string) string { return t.scrub.Replace(s) }
+
+// authSecrets collects the forms in which credentials of an auth.json could show up.
+func authSecrets(auth []byte) []string {
+	var file struct {
+		Auths map[string]struct {
+			Auth          string `json:"auth"`
+			IdentityToken string `json:"identitytoken"`
+		} `json:"auths"`
+	}
+	if json.Unmarshal(auth, &file) != nil {
+		return nil // job.MergeAuth made it
+	}
+	var out []string
+	for _, a := range file.Auths {
+		out = append(out, a.Auth, a.IdentityToken)
+		if plain, err := base64.StdEncoding.DecodeString(a.Auth); err == nil {
+			_, password, _ := strings.Cut(string(plain), ":")
+			out = append(out, string(plain), password)
+		}
+	}
+	return out
+}

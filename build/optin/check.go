@@ -1,0 +1,128 @@
+package optin
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/installconfig"
+)
+
+// ConditionOptedIn is True on a MachineOSConfig whose pool is opted in; False with what has to be mended. This package is its only
+// writer. The API leaves the types of conditions open.
+const ConditionOptedIn = "OptedIn"
+
+// Reasons of ConditionOptedIn.
+const (
+	// ReasonOptedIn comes with True; the others come with False.
+	ReasonOptedIn = "OptedIn"
+	// ReasonPoolTaken says that another MachineOSConfig is the pool's.
+	ReasonPoolTaken = "PoolTaken"
+	// ReasonPoolMissing says that there is no such pool.
+	ReasonPoolMissing = "PoolMissing"
+	// ReasonPushSpecUnusable says that the image could be pushed but not recorded.
+	ReasonPushSpecUnusable = "PushSpecUnusable"
+	// ReasonSecretMissing names a Secret that is not there.
+	ReasonSecretMissing = "SecretMissing"
+	// ReasonSecretUnusable names a Secret without registry credentials.
+	ReasonSecretUnusable = "SecretUnusable"
+)
+
+// digestForm is what the status takes as the repository of an image by digest (openshift/api, ImageDigestFormat, v1 of 2026-08).
+var digestForm = regexp.MustCompile(`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?/([a-zA-Z0-9-_]{0,61}/)?[a-zA-Z0-9-_.]*$`)
+
+// maxReference is the length in characters that ImageDigestFormat takes.
+const maxReference = 447
+
+// situation is what has to be known besides the MachineOSConfig itself.
+type situation struct {
+	poolExists bool
+	// winner is the name of the MachineOSConfig to which the pool belongs.
+	winner string
+	// secrets are those that the MachineOSConfig names, in the order in which they are to be mended.
+	secrets []secretState
+}
+
+// secretState is one Secret as a build would find it.
+type secretState struct {
+	field, name string
+	missing     bool
+	// fault says why it cannot be used; it never quotes content.
+	fault string
+}
+
+// verdict is what ConditionOptedIn says.
+type verdict struct {
+	optedIn         bool
+	reason, message string
+}
+
+// check decides whether config opts its pool in. The first thing that is wrong is named.
+func check(config *mcfgv1.MachineOSConfig, s situation, namespace string) verdict {
+	pool := config.Spec.MachineConfigPool.Name
+	refuse := func(reason, format string, args ...any) verdict {
+		return verdict{reason: reason, message: fmt.Sprintf(format, args...)}
+	}
+	if s.winner != config.Name {
+		return refuse(ReasonPoolTaken, "pool %s belongs to MachineOSConfig %s; a pool can have one: delete this one or the other", pool, s.winner)
+	}
+	if !s.poolExists {
+		return refuse(ReasonPoolMissing, "there is no MachineConfigPool %s: make it, or delete this MachineOSConfig", pool)
+	}
+	if fault := recordable(string(config.Spec.RenderedImagePushSpec)); fault != "" {
+		return refuse(ReasonPushSpecUnusable, "spec.renderedImagePushSpec: %s", fault)
+	}
+	for _, secret := range s.secrets {
+		if secret.missing {
+			return refuse(ReasonSecretMissing, "there is no Secret %s/%s, which %s names: make it with type kubernetes.io/dockerconfigjson", namespace, secret.name, secret.field)
+		}
+		if secret.fault != "" {
+			return refuse(ReasonSecretUnusable, "Secret %s/%s, which %s names, cannot be used: %s", namespace, secret.name, secret.field, secret.fault)
+		}
+	}
+	return verdict{optedIn: true, reason: ReasonOptedIn, message: fmt.Sprintf("pool %s is opted in", pool)}
+}
+
+// recordable says why an image that is pushed to spec cannot be recorded by digest, or nothing.
+func recordable(spec string) string {
+	repository := installconfig.Repository(spec)
+	switch {
+	case !digestForm.MatchString(repository):
+		return fmt.Sprintf("the image is recorded as host[:port][/namespace]/name@sha256:…, with a dot in the host and at most one namespace "+
+			"of up to 61 letters, digits, - or _; %s does not have that form", repository)
+	case len(repository)+len("@sha256:")+64 > maxReference:
+		return fmt.Sprintf("with a digest the reference has more than %d characters: take a shorter repository", maxReference)
+	}
+	return ""
+}
+
+// winner is the MachineOSConfig to which a pool belongs: that of the pool's name, as the API demands since 2026, otherwise the
+// oldest, and of two equally old ones the first by name. Those that are being deleted do not count.
+func winner(configs []mcfgv1.MachineOSConfig, pool string) string {
+	var best *mcfgv1.MachineOSConfig
+	for i := range configs {
+		c := &configs[i]
+		if c.DeletionTimestamp != nil || c.Spec.MachineConfigPool.Name != pool {
+			continue
+		}
+		if best == nil || before(c, best, pool) {
+			best = c
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return best.Name
+}
+
+func before(a, b *mcfgv1.MachineOSConfig, pool string) bool {
+	if (a.Name == pool) != (b.Name == pool) {
+		return a.Name == pool
+	}
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return strings.Compare(a.Name, b.Name) < 0
+}

@@ -1,0 +1,69 @@
+package optin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/manifests"
+)
+
+// count reads ConditionOptedIn, which members write: the two controllers meet in the API only.
+func (b *builder) count(ctx context.Context, from client.Reader) (configs, optedIn int, err error) {
+	var list mcfgv1.MachineOSConfigList
+	if err := from.List(ctx, &list); err != nil {
+		return 0, 0, fmt.Errorf("list MachineOSConfigs: %w", err)
+	}
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp != nil {
+			continue
+		}
+		configs++
+		if meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, ConditionOptedIn) {
+			optedIn++
+		}
+	}
+	return configs, optedIn, nil
+}
+
+// left names what builds have left: MachineOSBuilds, which keep themselves until the builder has cleared up behind them, Jobs, and
+// the objects that were made for builds.
+func (b *builder) left(ctx context.Context, from client.Reader) ([]string, error) {
+	var names []string
+	var builds mcfgv1.MachineOSBuildList
+	if err := from.List(ctx, &builds); err != nil {
+		return nil, fmt.Errorf("list MachineOSBuilds: %w", err)
+	}
+	for i := range builds.Items {
+		names = append(names, fmt.Sprintf("MachineOSBuild %s (%s)", builds.Items[i].Name, machineosbuild.StateOf(&builds.Items[i])))
+	}
+	// Each kind is listed in the form in which it is watched: another one would be another cache, which may be older than the event.
+	here := []client.ListOption{client.InNamespace(b.o.Namespace), client.HasLabels{manifests.LabelEphemeralBuildObject}}
+	var jobs batchv1.JobList
+	if err := from.List(ctx, &jobs, here...); err != nil {
+		return nil, fmt.Errorf("list Jobs of builds: %w", err)
+	}
+	for i := range jobs.Items {
+		names = append(names, "Job "+jobs.Items[i].Name)
+	}
+	for _, kind := range []string{"ConfigMap", "Secret"} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
+		if err := from.List(ctx, list, here...); err != nil {
+			return nil, fmt.Errorf("list %ss of builds: %w", kind, err)
+		}
+		for i := range list.Items {
+			names = append(names, kind+" "+list.Items[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}

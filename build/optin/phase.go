@@ -1,0 +1,98 @@
+package optin
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"dayone.dev/dayone/manifests/assets/cluster"
+)
+
+// phase is where machine-os-builder is. The zero value is no phase.
+type phase string
+
+// The phases, which are also the reasons of the conditions.
+const (
+	// Idle: nobody is opted in and nothing runs.
+	phaseIdle phase = "NoPoolOptedIn"
+	// Starting: it is wanted and not yet there.
+	phaseStarting phase = "Starting"
+	// Running: it is wanted and there.
+	phaseRunning phase = "Running"
+	// Stopping: no pool is opted in any more; it clears up, and goes when nothing of its is left.
+	phaseStopping phase = "Stopping"
+	// Blocked: a Deployment of its name belongs to somebody else.
+	phaseBlocked phase = "ForeignDeployment"
+)
+
+func phases() []phase {
+	return []phase{phaseIdle, phaseStarting, phaseRunning, phaseStopping, phaseBlocked}
+}
+
+// view is everything that decides about the builder.
+type view struct {
+	// configs counts MachineOSConfigs that are not being deleted, optedIn those whose condition OptedIn is True.
+	configs, optedIn int
+	// left names what builds have left, in order; it is filled in only when configs is 0.
+	left []string
+	// deployment is the builder's, or nil.
+	deployment *appsv1.Deployment
+}
+
+// plan is what follows from a view.
+type plan struct {
+	// run: the builder shall be there. When it is false and there is a Deployment, the Deployment shall go.
+	run     bool
+	phase   phase
+	message string
+}
+
+// decide is pure. The first pool that is opted in starts the builder; a MachineOSConfig that turns bad does not stop it; the last
+// one's deletion does when nothing is left.
+func decide(v view) plan {
+	d := v.deployment
+	run := v.optedIn > 0 || (v.configs > 0 && d != nil) || len(v.left) > 0
+	count := fmt.Sprintf("%d of %d MachineOSConfigs opted in", v.optedIn, v.configs)
+	switch {
+	case d != nil && !ours(d):
+		return plan{phase: phaseBlocked, message: fmt.Sprintf("Deployment %s/%s was not made by dayone: end what made it, then delete it", d.Namespace, d.Name)}
+	case !run && d == nil:
+		return plan{phase: phaseIdle, message: count}
+	case !run:
+		return plan{phase: phaseStopping, message: "nothing is left of any build; " + cluster.Builder + " ends"}
+	case v.configs == 0:
+		return plan{run: true, phase: phaseStopping, message: "no MachineOSConfig is left; before " + cluster.Builder + " is stopped it waits for " + enumerate(v.left)}
+	case d != nil && d.DeletionTimestamp != nil:
+		return plan{run: true, phase: phaseStarting, message: count + "; waits for the old " + cluster.Builder + " to end"}
+	case d != nil && d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas > 0:
+		return plan{run: true, phase: phaseRunning, message: count}
+	}
+	return plan{run: true, phase: phaseStarting, message: count + "; " + cluster.Builder + " is not available yet" + obstacle(d)}
+}
+
+// obstacle says what keeps a Deployment from being available, as far as its own status knows.
+func obstacle(d *appsv1.Deployment) string {
+	if d == nil {
+		return ""
+	}
+	for _, c := range d.Status.Conditions {
+		failing := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
+		stuck := c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse
+		if failing || stuck {
+			return ": " + c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}
+
+// maxNamed bounds how many objects a message names.
+const maxNamed = 8
+
+func enumerate(names []string) string {
+	if len(names) <= maxNamed {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+}
