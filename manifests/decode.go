@@ -24,9 +24,11 @@ import (
 // API groups and versions that are read.
 const (
 	machineConfigAPI = "machineconfiguration.openshift.io/v1"
-	configAPI        = "config.openshift.io/v1"
-	operatorAlphaAPI = "operator.openshift.io/v1alpha1"
-	coreAPI          = "v1"
+	// oldMachineConfigAPI had MachineOSConfigs before v1; MCO passes over them in silence.
+	oldMachineConfigAPI = "machineconfiguration.openshift.io/v1alpha1"
+	configAPI           = "config.openshift.io/v1"
+	operatorAlphaAPI    = "operator.openshift.io/v1alpha1"
+	coreAPI             = "v1"
 )
 
 // header is what every document must have.
@@ -187,6 +189,13 @@ func decode(s *Set, kinds map[string]store, doc document, at Origin) error {
 	if !ok {
 		// The quick header has no name, and a kind that is not read may have anything in its metadata.
 		_ = kjson.UnmarshalCaseSensitivePreserveInts(raw, &h)
+		if h.APIVersion == oldMachineConfigAPI && h.Kind == "MachineOSConfig" {
+			place := at.At("apiVersion", "machineosconfig-version")
+			place.Next = "write it for " + machineConfigAPI
+			var r report.Report
+			r.Warnf(place, "MachineOSConfig %s is of version %s, which is not read: its pool will not be layered", h.Metadata.Name, h.APIVersion)
+			s.Findings = append(s.Findings, r.Findings...)
+		}
 		s.Skipped = append(s.Skipped, Item[TypeName]{Object: TypeName{h.APIVersion, h.Kind, h.Metadata.Name}, Origin: at})
 		return nil
 	}

@@ -36,6 +36,8 @@ const (
 	AnnotationCurrentBuild = MCOPrefix + "current-machine-os-build"
 	// AnnotationRebuild asks for a new build of the same inputs.
 	AnnotationRebuild = MCOPrefix + "rebuild"
+	// AnnotationRebuildImage on a MachineConfigPool, as annotation or as label, asks for the same.
+	AnnotationRebuildImage = MCOPrefix + "rebuildImage"
 	// AnnotationBuildRetries counts the retries of a rebuild.
 	AnnotationBuildRetries = MCOPrefix + "buildRetries"
 	// AnnotationJobUID is the UID of the Job that serves a build.
@@ -50,6 +52,14 @@ const (
 	LabelMachineOSConfig = MCOPrefix + "machine-os-config"
 	// LabelOnClusterLayering marks every object of on-cluster layering.
 	LabelOnClusterLayering = MCOPrefix + "on-cluster-layering"
+	// LabelMachineOSBuild names the build of an object that serves it.
+	LabelMachineOSBuild = MCOPrefix + "machine-os-build"
+	// LabelEphemeralBuildObject marks objects that live as long as a build needs them.
+	LabelEphemeralBuildObject = MCOPrefix + "ephemeral-build-object"
+	// LabelCanonicalizedSecret marks the copy of a registry Secret in the form that builders read.
+	LabelCanonicalizedSecret = MCOPrefix + "canonicalizedSecret"
+	// LabelOriginalSecretName names the Secret that such a copy was made of.
+	LabelOriginalSecretName = MCOPrefix + "originalSecretName"
 	// ConditionSeeded is True on a MachineOSConfig whose pre-built image has been taken over.
 	ConditionSeeded = "Seeded"
 	// PreBuiltComponentPrefix starts the name of the MachineConfig that carries a pool's pre-built image.
@@ -84,4 +94,36 @@ const (
 const (
 	// AnnotationOwnPostConfigAction on a MachineConfig says what its files need after a change; grammar as nodeDisruptionPolicy.
 	AnnotationOwnPostConfigAction = DayonePrefix + "post-config-action"
+	// AnnotationBuildAddress on a MachineOSBuild holds its content address; images carry it as a label of the same name.
+	AnnotationBuildAddress = DayonePrefix + "build-address"
+
+	// AnnotationPostConfigActions on a rendered MachineConfig holds those actions by file and unit, as JSON (rebase/disruption.EncodeTemplates).
+	AnnotationPostConfigActions = DayonePrefix + "post-config-actions"
+	// AnnotationMirrorPolicy on the MachineConfiguration says which changes of mirror sets need no drain (rebase/disruption.ParseMirrorPolicy).
+	AnnotationMirrorPolicy = DayonePrefix + "mirror-policy"
+	// AnnotationMaintenanceWindows on a pool holds the times at which its nodes may start (rebase/rollout.ParseWindows).
+	AnnotationMaintenanceWindows = DayonePrefix + "maintenance-windows"
+	// AnnotationRolloutWaves on a pool holds how many nodes get a target before it has proved well (rebase/rollout.ParseWaves).
+	AnnotationRolloutWaves = DayonePrefix + "rollout-waves"
+	// AnnotationHaltAfter on a pool holds how many nodes may fail at a target before no more nodes get it.
+	AnnotationHaltAfter = DayonePrefix + "halt-after"
+	// AnnotationCordonedBy on a node says who made it unschedulable, so that nobody else's cordon is undone.
+	AnnotationCordonedBy = DayonePrefix + "cordoned-by"
+	// CordonedByDayone is its value when it was the drain controller.
+	CordonedByDayone = "dayone"
+	// AnnotationDrainStarted on a node is when its drain began, RFC 3339.
+	AnnotationDrainStarted = DayonePrefix + "drain-started"
+	// LabelCanary on a node lets it go before the others of its pool; its value does not matter.
+	LabelCanary = DayonePrefix + "canary"
+	// AnnotationRebuilding names the build that serves the wish for a rebuild on the same object.
+	AnnotationRebuilding = DayonePrefix + "rebuilding"
+	// AnnotationBuildAttempt and AnnotationBuildRetries on a MachineOSBuild count the builds of one address and those in a row that were
+	// retries.
+	AnnotationBuildAttempt = DayonePrefix + "build-attempt"
+	// AnnotationBuildForced is "true" on a MachineOSBuild that builds although an image with its address may exist.
+	AnnotationBuildForced = DayonePrefix + "build-forced"
+	// AnnotationReusedImage on a MachineOSBuild names the image, by digest, that was taken over instead of being built.
+	AnnotationReusedImage = DayonePrefix + "reused-image"
+	// FinalizerMachineOSBuild keeps a MachineOSBuild until what belongs to it is gone.
+	FinalizerMachineOSBuild = DayonePrefix + "machine-os-build"
 )

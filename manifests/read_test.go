@@ -203,3 +203,11 @@ func TestFindingsOfADirectoryNameItsFilesAsTheUserDoes(t *testing.T) {
 	}
 	assert.Equal(t, []string{"openshift/broken.yaml", "openshift/dangling.yaml"}, files)
 }
+
+func TestAnOldMachineOSConfigIsReportedByName(t *testing.T) {
+	set, err := Read([]byte("apiVersion: machineconfiguration.openshift.io/v1alpha1\nkind: MachineOSConfig\nmetadata:\n  name: worker\n"), "a.yaml", ReadOptions{})
+	require.NoError(t, err)
+	require.Len(t, set.Findings, 1)
+	assert.Equal(t, "machineosconfig-version", set.Findings[0].Rule)
+	assert.Contains(t, set.Findings[0].Message, "MachineOSConfig worker")
+}

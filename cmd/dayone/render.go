@@ -85,24 +85,6 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// boundMemory makes the collector keep the heap near what is alive: a bootstrap host is small, and the process lives for one
-// rendering. It is a soft bound and costs a quarter of the time of a rendering of 5,000 MachineConfigs.
-func boundMemory(dir string) {
-	const (
-		gcPercent = 20
-		base      = 16 << 20 // bytes: the runtime, and what small inputs need
-	)
-	size := int64(0)
-	entries, _ := os.ReadDir(dir) // reading reports what is wrong with the directory
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			size += info.Size()
-		}
-	}
-	debug.SetGCPercent(gcPercent)
-	debug.SetMemoryLimit(base + 2*size)
-}
-
 func (f *renderFlags) printExplanation(w io.Writer, set *manifests.Set, asJSON bool) error {
 	explained, err := render.Explain(set, f.options())
 	if err != nil {

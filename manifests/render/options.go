@@ -1,6 +1,8 @@
 package render
 
 import (
+	"slices"
+
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/installconfig/report"
@@ -37,7 +39,12 @@ type Options struct {
 	// Strict refuses what MCO accepts in silence and what is surely wrong; without it the same findings are warnings. The standalone
 	// flow sets it; which findings these are is listed in docs/render.md.
 	Strict bool
+	// Pools renders only the pools of these names; the others are known, but what is wrong with them refuses nothing. Default: all.
+	Pools []string
 }
+
+// wants says whether a pool is to be rendered.
+func (o Options) wants(pool string) bool { return len(o.Pools) == 0 || slices.Contains(o.Pools, pool) }
 
 // Result is what was rendered. Configs and Pools are in the order of pool names, pools of one name once.
 type Result struct {

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -35,6 +36,7 @@ func Render(set *manifests.Set, o Options) (*Result, error) {
 	if err := w.report.Err(); err != nil {
 		return nil, err
 	}
+	pools = slices.DeleteFunc(pools, func(p manifests.Item[*mcfgv1.MachineConfigPool]) bool { return !o.wants(p.Object.Name) })
 	result := &Result{Components: w.components}
 	sources := references(w.components)
 	selections := w.selections(pools)

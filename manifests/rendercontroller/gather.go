@@ -1,0 +1,128 @@
+package rendercontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
+)
+
+// isRendered says whether a MachineConfig is a result of rendering: those belong to their pool.
+func isRendered(c client.Object) bool {
+	owner := metav1.GetControllerOf(c)
+	return strings.HasPrefix(c.GetName(), "rendered-") && (owner == nil || owner.Kind == "MachineConfigPool")
+}
+
+// gather reads what a pool is rendered from, in the order of names. Kinds that the API does not have are empty.
+func (r *Reconciler) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, error) {
+	set := &manifests.Set{}
+	var pools mcfgv1.MachineConfigPoolList
+	if err := r.client.List(ctx, &pools); err != nil {
+		return nil, fmt.Errorf("list pools: %w", err)
+	}
+	set.Pools = items(pools.Items, func(p *mcfgv1.MachineConfigPool) bool { return p.DeletionTimestamp == nil })
+	var configs mcfgv1.MachineConfigList
+	if err := r.client.List(ctx, &configs); err != nil {
+		return nil, fmt.Errorf("list MachineConfigs: %w", err)
+	}
+	var layering mcfgv1.MachineOSConfigList
+	if err := r.client.List(ctx, &layering); err != nil {
+		return nil, fmt.Errorf("list MachineOSConfigs: %w", err)
+	}
+	set.MachineOSConfigs = items(layering.Items, func(m *mcfgv1.MachineOSConfig) bool {
+		return m.DeletionTimestamp == nil && concerns(m, pool, set.Pools)
+	})
+	made := map[string]bool{}
+	for _, m := range set.MachineOSConfigs {
+		if m.Object.Annotations[manifests.AnnotationPreBuiltImage] != "" {
+			made[manifests.PreBuiltComponentPrefix+m.Object.Spec.MachineConfigPool.Name] = true
+		}
+	}
+	// A component that rendering makes itself is not read back from the API, too.
+	set.MachineConfigs = items(configs.Items, func(c *mcfgv1.MachineConfig) bool {
+		return c.DeletionTimestamp == nil && !isRendered(c) && !made[c.Name]
+	})
+	if err := r.gatherSettings(ctx, set); err != nil {
+		return nil, err
+	}
+	render.StandaloneInputs(set, r.o.BaseImage, r.o.Versions)
+	return set, nil
+}
+
+// gatherSettings reads the kinds that a cluster may be without.
+func (r *Reconciler) gatherSettings(ctx context.Context, set *manifests.Set) error {
+	for _, read := range []func(context.Context, *Reconciler) error{
+		into(&set.ControllerConfigs, &mcfgv1.ControllerConfigList{}, func(l *mcfgv1.ControllerConfigList) []mcfgv1.ControllerConfig { return l.Items }),
+		into(&set.KubeletConfigs, &mcfgv1.KubeletConfigList{}, func(l *mcfgv1.KubeletConfigList) []mcfgv1.KubeletConfig { return l.Items }),
+		into(&set.ContainerRuntimeConfigs, &mcfgv1.ContainerRuntimeConfigList{}, func(l *mcfgv1.ContainerRuntimeConfigList) []mcfgv1.ContainerRuntimeConfig { return l.Items }),
+		into(&set.FeatureGates, &configv1.FeatureGateList{}, func(l *configv1.FeatureGateList) []configv1.FeatureGate { return l.Items }),
+		into(&set.ICSPs, &operatorv1alpha1.ImageContentSourcePolicyList{}, func(l *operatorv1alpha1.ImageContentSourcePolicyList) []operatorv1alpha1.ImageContentSourcePolicy {
+			return l.Items
+		}),
+		into(&set.IDMSs, &configv1.ImageDigestMirrorSetList{}, func(l *configv1.ImageDigestMirrorSetList) []configv1.ImageDigestMirrorSet { return l.Items }),
+		into(&set.ITMSs, &configv1.ImageTagMirrorSetList{}, func(l *configv1.ImageTagMirrorSetList) []configv1.ImageTagMirrorSet { return l.Items }),
+		into(&set.Images, &configv1.ImageList{}, func(l *configv1.ImageList) []configv1.Image { return l.Items }),
+	} {
+		if err := read(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// into reads a list of a kind into a Set, nothing when the API does not have the kind.
+func into[T any, P interface {
+	*T
+	client.Object
+}, L client.ObjectList](to *[]manifests.Item[P], list L, of func(L) []T) func(context.Context, *Reconciler) error {
+	return func(ctx context.Context, r *Reconciler) error {
+		if !r.known(P(new(T))) {
+			return nil
+		}
+		if err := r.client.List(ctx, list); err != nil {
+			if meta.IsNoMatchError(err) {
+				return nil
+			}
+			return fmt.Errorf("list %T: %w", list, err)
+		}
+		*to = items[T, P](of(list), func(o P) bool { return o.GetDeletionTimestamp() == nil })
+		return nil
+	}
+}
+
+// items wraps the objects that keep wants, in the order of names.
+func items[T any, P interface {
+	*T
+	client.Object
+}](from []T, keep func(P) bool) []manifests.Item[P] {
+	var out []manifests.Item[P]
+	for i := range from {
+		if o := P(&from[i]); keep(o) {
+			out = append(out, manifests.NewItem(o))
+		}
+	}
+	slices.SortFunc(out, func(a, b manifests.Item[P]) int { return strings.Compare(a.Object.GetName(), b.Object.GetName()) })
+	return out
+}
+
+// concerns says whether a MachineOSConfig may reach a pool: it is the pool's own, or the pool selects that role, too. Others, which may
+// be wrong in themselves, do not hold it up.
+func concerns(m *mcfgv1.MachineOSConfig, pool *mcfgv1.MachineConfigPool, pools []manifests.Item[*mcfgv1.MachineConfigPool]) bool {
+	role := m.Spec.MachineConfigPool.Name
+	if !slices.ContainsFunc(pools, func(p manifests.Item[*mcfgv1.MachineConfigPool]) bool { return p.Object.Name == role }) {
+		return false // the opt-in controller reports it
+	}
+	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.MachineConfigSelector)
+	return role == pool.Name || err == nil && selector.Matches(labels.Set{manifests.LabelRole: role})
+}

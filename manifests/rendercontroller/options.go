@@ -1,0 +1,77 @@
+package rendercontroller
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/manifests/render"
+)
+
+const (
+	// DefaultSettle is how long changes are collected before a pool is rendered: kubectl apply of a directory shall be one rollout.
+	// MCO waits as long (pkg/controller/render, renderDelay).
+	DefaultSettle = 5 * time.Second
+	// DefaultKeep is how many rendered configs of a pool are kept that nothing refers to.
+	DefaultKeep = 3
+	// DefaultWorkers is how many pools are rendered at once; rendering holds all MachineConfigs of a pool in memory twice.
+	DefaultWorkers = 1
+)
+
+// Options of the controller; the zero value is usable and renders for the version "".
+type Options struct {
+	// Versions must be those that bootstrap rendered with, else its names are not met again.
+	Versions render.Versions
+	// BaseImage is the default osImageURL of clusters without a ControllerConfig, by digest. Default none.
+	BaseImage string
+	// ComponentsOnly takes the MachineConfigs as complete: for clusters in which another operator renders mirror sets, KubeletConfigs
+	// and ContainerRuntimeConfigs.
+	ComponentsOnly bool
+	// Settle is how long changes are collected; default DefaultSettle, negative not at all.
+	Settle time.Duration
+	// Keep is how many rendered configs of a pool are kept that nothing refers to; default DefaultKeep, negative none.
+	Keep int
+	// Workers is how many pools are rendered at once; default DefaultWorkers.
+	Workers int
+	// Now is the clock of conditions; default time.Now.
+	Now func() time.Time
+	// Log takes a line for each thing that is done; default none.
+	Log *logrus.Entry
+}
+
+// Validate names the first option that cannot be.
+func (o Options) Validate() error {
+	if o.Workers < 0 {
+		return fmt.Errorf("option workers: %d is less than one", o.Workers)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	switch {
+	case o.Settle == 0:
+		o.Settle = DefaultSettle
+	case o.Settle < 0:
+		o.Settle = 0
+	}
+	switch {
+	case o.Keep == 0:
+		o.Keep = DefaultKeep
+	case o.Keep < 0:
+		o.Keep = 0
+	}
+	if o.Workers == 0 {
+		o.Workers = DefaultWorkers
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		l := logrus.New()
+		l.SetOutput(io.Discard)
+		o.Log = logrus.NewEntry(l)
+	}
+	return o
+}
