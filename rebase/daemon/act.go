@@ -1,0 +1,221 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+// draining asks the drain controller and waits for its answer.
+func (a *Agent) draining(ctx context.Context, n node) (State, time.Duration, error) {
+	request := nodestate.DrainRequest(nodestate.Drain, a.journal.Target.Config)
+	if n.record.DesiredDrain == request && n.record.Drained() {
+		return Applying, 0, nil
+	}
+	return Draining, waitInterval, a.tell(ctx, n, func(r *nodestate.Record) {
+		r.DesiredDrain, r.State, r.Reason = request, nodestate.StateWorking, ""
+	})
+}
+
+// applying stages the image and writes what the running system gets.
+func (a *Agent) applying(ctx context.Context) (State, time.Duration, error) {
+	current, err := a.current()
+	if err != nil {
+		return Applying, 0, err
+	}
+	wanted, err := a.wanted(ctx)
+	if err != nil {
+		return Applying, 0, err
+	}
+	former, err := nodedisk.ReadPending(a.o.Root)
+	if err != nil {
+		return Applying, 0, err
+	}
+	if err := a.writeFiles(former, current, wanted); err != nil {
+		return Applying, 0, err
+	}
+	if err := a.stage(ctx, current, wanted); err != nil {
+		return Applying, 0, err
+	}
+	if a.journal.Plan.Level == disruption.LevelReboot {
+		return Rebooting, 0, nil
+	}
+	return Acting, 0, nil
+}
+
+// writeFiles brings the wanted files onto a node that is not layered, or that does not reboot into the image which has them. What a
+// former plan brought goes, and so does what the node had.
+func (a *Agent) writeFiles(former, current nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
+	after, err := parse(wanted)
+	if err != nil {
+		return err
+	}
+	if former.Config == nil || former.Config.Name != wanted.Name {
+		if err := nodedisk.WritePending(a.o.Root, nodedisk.Current{Config: wanted, Image: a.journal.Target.Image}); err != nil {
+			return err
+		}
+	}
+	layered := a.journal.Target.Image != ""
+	if layered && !a.journal.Plan.Live {
+		return nil
+	}
+	for _, have := range []nodedisk.Current{former, current} {
+		if have.Config == nil {
+			continue
+		}
+		before, err := parse(have.Config)
+		if err != nil {
+			return err
+		}
+		if err := a.files.Apply(before, after); err != nil {
+			return err
+		}
+	}
+	if layered || current.Image == "" && former.Image == "" {
+		return nil
+	}
+	// Back to the stock OS: what came with the image must go along as the node's own.
+	return a.files.Carry(after)
+}
+
+// stage makes the plan's image the next boot's, or takes back what a former plan staged.
+func (a *Agent) stage(ctx context.Context, current nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
+	if a.journal.Boots == "" {
+		return a.unstage(ctx)
+	}
+	image, err := deploy.ParseImage(a.journal.Boots)
+	if err != nil {
+		return fmt.Errorf("read image: %w", err)
+	}
+	return a.o.Deployer.Stage(ctx, image, deploy.StageOptions{
+		AppendKernelArguments: without(wanted.Spec.KernelArguments, current.Config.Spec.KernelArguments),
+		DeleteKernelArguments: without(current.Config.Spec.KernelArguments, wanted.Spec.KernelArguments)})
+}
+
+func (a *Agent) unstage(ctx context.Context) error {
+	status, err := a.o.Deployer.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("read deployments: %w", err)
+	}
+	u, can := a.o.Deployer.(deploy.Unstager)
+	if status.Staged == nil || !can {
+		return nil
+	}
+	return u.Unstage(ctx)
+}
+
+// parse reads the Ignition config of a rendered config.
+func parse(mc *mcfgv1.MachineConfig) (ign35.Config, error) {
+	c, err := machineconfig.ParseRendered(mc.Spec.Config.Raw)
+	if err != nil {
+		return c, fmt.Errorf("read rendered config %s: %w", mc.Name, err)
+	}
+	return c, nil
+}
+
+// without gives what of a is not in b.
+func without(a, b []string) (out []string) {
+	for _, s := range a {
+		if !slices.Contains(b, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// acting carries out the plan's steps that need no reboot. A step may be done again after a crash: none of them does harm twice.
+func (a *Agent) acting(ctx context.Context) (State, time.Duration, error) {
+	for _, s := range a.journal.Plan.Steps {
+		var args []string
+		switch s.Type {
+		case disruption.DaemonReload:
+			args = []string{"daemon-reload"}
+		case disruption.Restart:
+			args = []string{"restart", s.Service}
+		case disruption.Reload:
+			args = []string{"reload", s.Service}
+		default:
+			continue
+		}
+		if err := a.o.Services.Systemctl(ctx, args...); err != nil {
+			return Acting, 0, fmt.Errorf("carry out %s: %w", s, err)
+		}
+	}
+	return Verifying, 0, nil
+}
+
+// maxReboots is how often a reboot is asked for: once, and once more when the power was cut before the staged image was finalized.
+const maxReboots = 2
+
+// rebooting asks for the reboot and, in the next boot, sees where it led.
+func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, error) {
+	boot, err := a.o.BootID()
+	if err != nil {
+		return Rebooting, 0, err
+	}
+	if a.journal.AskedIn == boot {
+		return Rebooting, waitInterval, nil // It is under way.
+	}
+	if a.journal.AskedIn != "" {
+		arrived, err := a.arrived(ctx)
+		if err != nil {
+			return Rebooting, 0, err
+		}
+		switch {
+		case arrived:
+			return Verifying, 0, nil
+		case n.target() != a.journal.Target:
+			return Planning, 0, nil
+		case a.journal.Reboots >= maxReboots:
+			return Rebooting, 0, fmt.Errorf("the node did not come up with %s after %d reboots: it runs on with what it had; give another config or image, or see the journal of ostree-finalize-staged",
+				a.journal.Boots, a.journal.Reboots)
+		}
+		return a.stageAgain(ctx)
+	}
+	if err := a.tell(ctx, n, func(r *nodestate.Record) {
+		r.State, r.Reason, r.PostConfigAction = nodestate.StateRebooting, "", "Rebooting"
+	}); err != nil {
+		return Rebooting, 0, err
+	}
+	a.journal.AskedIn = boot
+	a.journal.Reboots++
+	if err := a.journal.save(); err != nil {
+		return Rebooting, 0, err
+	}
+	return Rebooting, waitInterval, a.o.Deployer.Reboot(ctx)
+}
+
+// stageAgain goes back to before the reboot: what was staged was lost.
+func (a *Agent) stageAgain(ctx context.Context) (State, time.Duration, error) {
+	a.journal.AskedIn = ""
+	if _, _, err := a.applying(ctx); err != nil {
+		return Rebooting, 0, err
+	}
+	return Rebooting, 0, a.journal.save()
+}
+
+// arrived tells whether the booted deployment is the plan's.
+func (a *Agent) arrived(ctx context.Context) (bool, error) {
+	if a.journal.Boots == "" {
+		return true, nil // A reboot for files only: any boot will do.
+	}
+	image, err := deploy.ParseImage(a.journal.Boots)
+	if err != nil {
+		return false, fmt.Errorf("read image: %w", err)
+	}
+	status, err := a.o.Deployer.Status(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read deployments: %w", err)
+	}
+	return status.Booted != nil && status.Booted.Runs(image), nil
+}

@@ -1,0 +1,241 @@
+package hostfiles
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"dayone.dev/dayone/manifests/machineconfig"
+)
+
+// Where what was there before a config is kept, so that it comes back when the config no longer has the path. The places are MCO's
+// (pkg/daemon/constants): a node may move from one to the other.
+const (
+	// OriginalsDir has the node's own files under their paths; NoOriginalsDir has an empty file for a path where there was none.
+	OriginalsDir   = "/etc/machine-config-daemon/orig"
+	NoOriginalsDir = "/etc/machine-config-daemon/noorig"
+)
+
+const (
+	// unitDir is where units of a config go. Source: systemd.unit(5).
+	unitDir = "/etc/systemd/system"
+	// defaultMode is a file's where none is given. Source: Ignition's specification. Directories that have to be made get dirMode.
+	defaultMode = 0o644
+	dirMode     = 0o755
+)
+
+// Host is the root of a node's file system and who knows its users.
+type Host struct {
+	// Root is the node's "/".
+	Root string
+	// Lookup gives the numeric ids of a user and a group by name; nil: names are read from etc/passwd and etc/group below Root.
+	Lookup func(user, group string) (uid, gid int, err error)
+}
+
+// entry is one file that a config wants: its own, a unit's or a drop-in's.
+type entry struct {
+	path     string
+	data     []byte
+	mode     fs.FileMode
+	uid, gid int
+	// link makes a symbolic link instead, for a masked unit.
+	link string
+}
+
+// entries lists what a config wants on disk, by path. Enablement of units is systemd's and not in it.
+func (h Host) entries(c ign35.Config) (map[string]entry, error) {
+	out := map[string]entry{}
+	for _, f := range c.Storage.Files {
+		e, err := h.file(f)
+		if err != nil {
+			return nil, err
+		}
+		out[e.path] = e
+	}
+	for _, u := range c.Systemd.Units {
+		at := path.Join(unitDir, u.Name)
+		switch {
+		case u.Mask != nil && *u.Mask:
+			out[at] = entry{path: at, link: "/dev/null"}
+		case u.Contents != nil && *u.Contents != "":
+			out[at] = entry{path: at, data: []byte(*u.Contents), mode: defaultMode}
+		}
+		for _, d := range u.Dropins {
+			if d.Contents != nil && *d.Contents != "" {
+				at := path.Join(unitDir, u.Name+".d", d.Name)
+				out[at] = entry{path: at, data: []byte(*d.Contents), mode: defaultMode}
+			}
+		}
+	}
+	return out, nil
+}
+
+func (h Host) file(f ign35.File) (entry, error) {
+	e := entry{path: path.Clean(f.Path), mode: defaultMode}
+	if !path.IsAbs(f.Path) {
+		return e, fmt.Errorf("read config: %q is no absolute path", f.Path)
+	}
+	if len(f.Append) > 0 {
+		return e, fmt.Errorf("read config: %s appends to a file: what it appended to at the first boot is not known any more", f.Path)
+	}
+	if f.Mode != nil {
+		e.mode = fs.FileMode(*f.Mode & 0o777)
+		for bit, mode := range map[int]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+			if *f.Mode&bit != 0 {
+				e.mode |= mode
+			}
+		}
+	}
+	var err error
+	if e.data, err = machineconfig.Contents(f.Contents); err != nil {
+		return e, fmt.Errorf("read contents of %s: %w", f.Path, err)
+	}
+	if e.uid, e.gid, err = h.owner(f.Node); err != nil {
+		return e, fmt.Errorf("find owner of %s: %w", f.Path, err)
+	}
+	return e, nil
+}
+
+// Apply makes the node's files those of after: it writes what differs from the disk and takes away what only before has; there comes
+// back what the node had there itself. Every file changes at once or not at all; the whole does not: after a failure or a crash Apply
+// with the same configs goes on, and Apply with the configs the other way round goes back.
+func (h Host) Apply(before, after ign35.Config) error {
+	old, err := h.entries(before)
+	if err != nil {
+		return err
+	}
+	now, err := h.entries(after)
+	if err != nil {
+		return err
+	}
+	for _, p := range sorted(now) {
+		if err := h.put(now[p]); err != nil {
+			return err
+		}
+	}
+	for _, p := range sorted(old) {
+		if _, stays := now[p]; stays {
+			continue
+		}
+		if err := h.giveBack(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sorted(entries map[string]entry) []string {
+	out := make([]string, 0, len(entries))
+	for p := range entries {
+		out = append(out, p)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// put writes an entry unless it is on disk already; what the node had there before any config is kept.
+func (h Host) put(e entry) error {
+	why, err := h.compare(e)
+	if err != nil || why == "" {
+		return err
+	}
+	if err := h.keep(e.path); err != nil {
+		return fmt.Errorf("keep what was at %s: %w", e.path, err)
+	}
+	at, err := h.at(e.path)
+	if err != nil {
+		return err
+	}
+	if e.link != "" {
+		return replaceLink(at, e.link)
+	}
+	return replaceFile(at, e)
+}
+
+// at gives the place of a path on the node. A symbolic link among its directories must not lead out of the root: Root is "/" on a
+// node, but a directory in an agent's container and in tests.
+func (h Host) at(p string) (string, error) {
+	dir := filepath.Join(h.Root, path.Dir(p))
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return "", fmt.Errorf("make directory of %s: %w", p, err)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", fmt.Errorf("find directory of %s: %w", p, err)
+	}
+	root, err := filepath.EvalSymlinks(h.Root)
+	if err != nil {
+		return "", fmt.Errorf("find root: %w", err)
+	}
+	if root != "/" && real != root && !strings.HasPrefix(real, root+"/") {
+		return "", fmt.Errorf("write %s: a link leads out of %s", p, h.Root)
+	}
+	return filepath.Join(real, path.Base(p)), nil
+}
+
+// keep copies what is at a path before the first config that has it; later configs find that it was kept.
+func (h Host) keep(p string) error {
+	original, none := filepath.Join(h.Root, OriginalsDir, p), filepath.Join(h.Root, NoOriginalsDir, p)
+	for _, known := range []string{original, none} {
+		if _, err := os.Lstat(known); err == nil {
+			return nil
+		}
+	}
+	at := filepath.Join(h.Root, p)
+	info, err := os.Lstat(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return replaceFile(none, entry{path: p, mode: defaultMode})
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return errors.New("it is a directory: remove it, or give the file another path")
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := os.Readlink(at)
+		if err != nil {
+			return err
+		}
+		return replaceLink(original, target)
+	}
+	data, err := os.ReadFile(at)
+	if err != nil {
+		return err
+	}
+	uid, gid := owner(info)
+	return replaceFile(original, entry{path: p, data: data, mode: info.Mode(), uid: uid, gid: gid})
+}
+
+// giveBack takes a file of a former config away and puts back what was kept.
+func (h Host) giveBack(p string) error {
+	at, err := h.at(p)
+	if err != nil {
+		return err
+	}
+	original := filepath.Join(h.Root, OriginalsDir, p)
+	_, err = os.Lstat(original)
+	switch {
+	case err == nil:
+		if err := os.Rename(original, at); err != nil {
+			return fmt.Errorf("put back %s: %w", p, err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("put back %s: %w", p, err)
+	default:
+		if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove %s: %w", p, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(h.Root, NoOriginalsDir, p)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget %s: %w", p, err)
+	}
+	return syncDir(filepath.Dir(at))
+}

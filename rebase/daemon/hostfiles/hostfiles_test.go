@@ -1,0 +1,160 @@
+package hostfiles_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/daemon/hostfiles"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func file(path, contents string, mode int) ign35.File {
+	// Tests run without root, too: the owner is whoever runs them.
+	return ign35.File{Node: ign35.Node{Path: path, User: ign35.NodeUser{ID: ptr(os.Getuid())}, Group: ign35.NodeGroup{ID: ptr(os.Getgid())}},
+		FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline([]byte(contents))}}
+}
+
+func config(files ...ign35.File) ign35.Config {
+	return ign35.Config{Storage: ign35.Storage{Files: files}}
+}
+
+func write(t *testing.T, root, path, contents string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(contents), 0o640))
+}
+
+func read(t *testing.T, root, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, path))
+	require.NoError(t, err)
+	return string(data)
+}
+
+func TestApplyAndGoBack(t *testing.T) {
+	root := t.TempDir()
+	h := hostfiles.Host{Root: root}
+	write(t, root, "/etc/own", "the node's")
+	require.NoError(t, os.Symlink("elsewhere", filepath.Join(root, "/etc/link")))
+	one := config(file("/etc/own", "first", 0o600), file("/etc/new", "first", 0o644), file("/etc/link", "file now", 0o644))
+	two := config(file("/etc/own", "second", 0o4755), file("/etc/more", "x", 0o644))
+	require.NoError(t, h.Apply(config(), one))
+	mismatches, err := h.Verify(one)
+	require.NoError(t, err)
+	assert.Empty(t, mismatches)
+	require.NoError(t, h.Apply(one, two))
+	assert.Equal(t, "second", read(t, root, "/etc/own"))
+	assert.NoFileExists(t, filepath.Join(root, "/etc/new"))
+	target, err := os.Readlink(filepath.Join(root, "/etc/link"))
+	require.NoError(t, err)
+	assert.Equal(t, "elsewhere", target, "what the node had comes back")
+	info, err := os.Stat(filepath.Join(root, "/etc/own"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o755)|os.ModeSetuid, info.Mode())
+	require.NoError(t, h.Apply(one, two), "twice is once")
+	require.NoError(t, h.Apply(two, config()))
+	assert.Equal(t, "the node's", read(t, root, "/etc/own"))
+	info, err = os.Stat(filepath.Join(root, "/etc/own"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o640), info.Mode())
+	assert.NoFileExists(t, filepath.Join(root, "/etc/more"))
+	for _, dir := range []string{hostfiles.OriginalsDir, hostfiles.NoOriginalsDir} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(p string, d os.DirEntry, err error) error {
+			assert.True(t, err != nil || d.IsDir(), "nothing is left: %s", p)
+			return nil
+		}))
+	}
+}
+
+func TestUnits(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("units belong to root: this test needs root")
+	}
+	root := t.TempDir()
+	h := hostfiles.Host{Root: root}
+	c := ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{
+		{Name: "a.service", Contents: ptr("[Unit]\n"), Dropins: []ign35.Dropin{{Name: "10.conf", Contents: ptr("[Service]\n")}}},
+		{Name: "b.service", Mask: ptr(true)}, {Name: "c.service", Enabled: ptr(true)}}}}
+	require.NoError(t, h.Apply(ign35.Config{}, c))
+	paths, err := h.Paths(c)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"/etc/systemd/system/a.service", "/etc/systemd/system/a.service.d/10.conf", "/etc/systemd/system/b.service"}, paths)
+	target, err := os.Readlink(filepath.Join(root, paths[2]))
+	require.NoError(t, err)
+	assert.Equal(t, "/dev/null", target)
+	require.NoError(t, h.Apply(c, ign35.Config{}))
+	_, err = os.Lstat(filepath.Join(root, paths[2]))
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestVerifyNamesWhatDiffers(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, root string)
+		why   string
+	}{
+		"missing":                {func(t *testing.T, root string) { require.NoError(t, os.Remove(filepath.Join(root, "/etc/a"))) }, "is missing"},
+		"longer":                 {func(t *testing.T, root string) { write(t, root, "/etc/a", "secret longer") }, "has 13 bytes, not 6"},
+		"other, of equal length": {func(t *testing.T, root string) { write(t, root, "/etc/a", "terces") }, "other contents of the same 6 bytes"},
+		"mode":                   {func(t *testing.T, root string) { require.NoError(t, os.Chmod(filepath.Join(root, "/etc/a"), 0o666)) }, "mode"},
+		"a directory": {func(t *testing.T, root string) {
+			require.NoError(t, os.Remove(filepath.Join(root, "/etc/a")))
+			require.NoError(t, os.Mkdir(filepath.Join(root, "/etc/a"), 0o755))
+		}, "no regular file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			h, want := hostfiles.Host{Root: root}, config(file("/etc/a", "secret", 0o644))
+			require.NoError(t, h.Apply(config(), want))
+			c.spoil(t, root)
+			got, err := h.Verify(want)
+			require.NoError(t, err)
+			require.Len(t, got, 1)
+			assert.Equal(t, "/etc/a", got[0].Path)
+			assert.Contains(t, got[0].Why, c.why)
+			assert.NotContains(t, got[0].Why, "secret")
+		})
+	}
+}
+
+func TestWhatCannotBeApplied(t *testing.T) {
+	root := t.TempDir()
+	h := hostfiles.Host{Root: root}
+	appended := file("/etc/a", "x", 0o644)
+	appended.Append = []ign35.Resource{machineconfig.Inline([]byte("y"))}
+	require.ErrorContains(t, h.Apply(config(), config(appended)), "appends")
+	require.ErrorContains(t, h.Apply(config(), config(file("etc/a", "x", 0o644))), "absolute")
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "/etc/dir"), 0o755))
+	require.ErrorContains(t, h.Apply(config(), config(file("/etc/dir", "x", 0o644))), "directory")
+	outside := t.TempDir()
+	require.NoError(t, os.Symlink(outside, filepath.Join(root, "out")))
+	require.ErrorContains(t, h.Apply(config(), config(file("/out/a", "x", 0o644))), "leads out")
+	entries, err := os.ReadDir(outside)
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+	named := file("/etc/a", "x", 0o644)
+	named.User = ign35.NodeUser{Name: ptr("nobody-here")}
+	require.ErrorContains(t, h.Apply(config(), config(named)), "nobody-here")
+}
+
+func TestOwnersByName(t *testing.T) {
+	root := t.TempDir()
+	h := hostfiles.Host{Root: root}
+	write(t, root, "/usr/lib/passwd", "core:x:"+itoa(os.Getuid())+":1::/:/bin/sh\n")
+	write(t, root, "/etc/group", "broken\ncore:x:"+itoa(os.Getgid())+":\n")
+	f := file("/etc/a", "x", 0o644)
+	f.User, f.Group = ign35.NodeUser{Name: ptr("core")}, ign35.NodeGroup{Name: ptr("core")}
+	require.NoError(t, h.Apply(config(), config(f)))
+	got, err := h.Verify(config(f))
+	require.NoError(t, err)
+	assert.Empty(t, got)
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

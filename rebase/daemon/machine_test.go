@@ -1,0 +1,287 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/daemon"
+	"dayone.dev/dayone/rebase/daemon/hostfiles"
+	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/draincontroller"
+	"dayone.dev/dayone/rebase/nodecontroller"
+	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+var shared kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(shared.Main(m, kubetest.Options{})) }
+
+func ptr[T any](v T) *T { return &v }
+
+// machine stands in for a node's OS: deployments that become booted by a reboot, and an /etc that each image brings. The real
+// deployers are tested on ostree hosts; here the agent's way through its states is.
+type machine struct {
+	root           string
+	booted, staged string
+	arguments      []string
+	boots          int
+	rebooting      bool
+	loseStaged     int // reboots that lose what is staged, as a power cut does
+	refuse         error
+	calls          []string
+	content        map[string]*mcfgv1.MachineConfig // what config each image carries
+}
+
+func deployment(image string, arguments []string) *deploy.Deployment {
+	if image == "" {
+		return nil
+	}
+	i, err := deploy.ParseImage(image)
+	if err != nil {
+		panic(err)
+	}
+	return &deploy.Deployment{Image: i, ManifestDigest: i.Digest, KernelArguments: arguments}
+}
+
+func (m *machine) Status(context.Context) (deploy.Status, error) {
+	return deploy.Status{Kind: deploy.KindOSTree, Booted: deployment(m.booted, m.arguments), Staged: deployment(m.staged, nil)}, nil
+}
+
+func (m *machine) Stage(_ context.Context, image deploy.Image, o deploy.StageOptions) error {
+	if m.refuse != nil {
+		return m.refuse
+	}
+	m.staged = image.String()
+	m.calls = append(m.calls, fmt.Sprintf("stage +%v -%v", o.AppendKernelArguments, o.DeleteKernelArguments))
+	return nil
+}
+
+func (m *machine) Unstage(context.Context) error { m.staged = ""; return nil }
+
+func (m *machine) Reboot(context.Context) error { m.rebooting = true; return nil }
+
+func (m *machine) Systemctl(_ context.Context, args ...string) error {
+	m.calls = append(m.calls, strings.Join(args, " "))
+	return nil
+}
+
+func (m *machine) BootID() (string, error) { return fmt.Sprint(m.boots), nil }
+
+// boot lets the reboot happen.
+func (m *machine) boot(t *testing.T) {
+	t.Helper()
+	require.True(t, m.rebooting, "nobody asked for a reboot")
+	m.rebooting = false
+	m.boots++
+	if m.loseStaged > 0 {
+		m.loseStaged--
+		m.staged = ""
+		return
+	}
+	if m.staged == "" {
+		return
+	}
+	before := m.content[m.booted]
+	m.booted, m.staged = m.staged, ""
+	after := m.content[m.booted]
+	if before == nil {
+		before = rendered("none")
+	}
+	if after == nil {
+		after = rendered("none")
+	}
+	// The image's files replace those of the image before; what was marked as the node's own stays.
+	h := hostfiles.Host{Root: m.root}
+	for _, f := range parse(t, before).Storage.Files {
+		if info, err := os.Stat(filepath.Join(m.root, f.Path)); err == nil && info.Mode()&os.ModeSticky == 0 {
+			require.NoError(t, os.Remove(filepath.Join(m.root, f.Path)))
+		}
+	}
+	require.NoError(t, h.Apply(ign35.Config{}, parse(t, after)))
+}
+
+func parse(t *testing.T, mc *mcfgv1.MachineConfig) ign35.Config {
+	c, err := machineconfig.ParseRendered(mc.Spec.Config.Raw)
+	require.NoError(t, err)
+	return c
+}
+
+// rendered makes a config of files "path=contents".
+func rendered(name string, files ...string) *mcfgv1.MachineConfig {
+	c := ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version}}
+	for _, f := range files {
+		path, contents, _ := strings.Cut(f, "=")
+		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path, User: ign35.NodeUser{ID: ptr(os.Getuid())}, Group: ign35.NodeGroup{ID: ptr(os.Getgid())}},
+			FileEmbedded1: ign35.FileEmbedded1{Mode: ptr(0o644), Contents: machineconfig.Inline([]byte(contents))}})
+	}
+	raw, err := machineconfig.EncodeAny(c)
+	if err != nil {
+		panic(err)
+	}
+	return &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}}
+}
+
+func image(n int) string { return fmt.Sprintf("r.example.com/os/worker@sha256:%064d", n) }
+
+// fixture is one node with its agent, and the controllers that it works with, each under its own service account.
+type fixture struct {
+	*testing.T
+	env   *kubetest.Env
+	name  string
+	m     *machine
+	agent *daemon.Agent
+	drain *draincontroller.Reconciler
+	nodes *nodecontroller.Reconciler
+}
+
+var install sync.Once
+
+func newFixture(t *testing.T) *fixture {
+	env := shared.Env(t)
+	install.Do(func() { env.InstallRights(t) })
+	f := &fixture{T: t, env: env, name: strings.ToLower(t.Name()), m: &machine{root: t.TempDir(), content: map[string]*mcfgv1.MachineConfig{}}}
+	pods, err := kubernetes.NewForConfig(env.As(t, cluster.DefaultNamespace, cluster.Controller))
+	require.NoError(t, err)
+	c := env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
+	f.drain = draincontroller.New(c, pods, events.NewFakeRecorder(100), draincontroller.Options{})
+	f.nodes = nodecontroller.New(c, events.NewFakeRecorder(100), nodecontroller.Options{})
+	f.restart()
+	return f
+}
+
+// restart makes a new agent, as after a crash.
+func (f *fixture) restart() {
+	a, err := daemon.New(daemon.Options{Node: f.name, Client: f.env.ClientAs(f.T, cluster.DefaultNamespace, cluster.Daemon), Deployer: f.m, Services: f.m, Root: f.m.root, BootID: f.m.BootID})
+	require.NoError(f, err)
+	f.agent = a
+}
+
+func (f *fixture) create(o client.Object) {
+	f.Helper()
+	require.NoError(f, f.env.Client.Create(f.Context(), o))
+	f.Cleanup(func() { _ = f.env.Client.Delete(context.Background(), o) })
+}
+
+// join makes a node that first boot left with a config and an image, and its pool.
+func (f *fixture) join(mc *mcfgv1.MachineConfig, image string) {
+	f.Helper()
+	f.create(mc.DeepCopy())
+	f.m.booted = image
+	if image != "" {
+		f.m.content[image] = mc
+	}
+	require.NoError(f, hostfiles.Host{Root: f.m.root}.Apply(ign35.Config{}, parse(f.T, mc)))
+	require.NoError(f, nodedisk.WriteCurrent(f.m.root, nodedisk.Current{Config: mc, Image: image}))
+	role := map[string]string{"node-role.kubernetes.io/" + f.name: ""}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.name, Labels: role}}
+	f.create(n)
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	require.NoError(f, f.env.Client.Status().Update(f.Context(), n))
+	f.settle()
+}
+
+// aim writes what the node controller would: the next target.
+func (f *fixture) aim(mc *mcfgv1.MachineConfig, image string) {
+	f.Helper()
+	err := f.env.Client.Create(f.Context(), mc.DeepCopy())
+	if !apierrors.IsAlreadyExists(err) {
+		require.NoError(f, err)
+	}
+	if image != "" {
+		f.m.content[image] = mc
+	}
+	n := f.object()
+	r, err := nodestate.Parse(n.Annotations)
+	require.NoError(f, err)
+	r.DesiredConfig, r.DesiredImage = mc.Name, image
+	changes, err := r.Patch(n.Annotations)
+	require.NoError(f, err)
+	n.Annotations = nodestate.Apply(n.Annotations, changes)
+	require.NoError(f, f.env.Client.Update(f.Context(), n))
+}
+
+func (f *fixture) object() *corev1.Node {
+	f.Helper()
+	n := &corev1.Node{}
+	require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.name}, n))
+	return n
+}
+
+func (f *fixture) record() nodestate.Record {
+	f.Helper()
+	r, err := nodestate.Parse(f.object().Annotations)
+	require.NoError(f, err)
+	return r
+}
+
+// limit is how many steps a node may need; more mean that it does not get on.
+const limit = 40
+
+// settle lets agent, drain controller and reboots go on until the node is done; it gives the number of steps.
+func (f *fixture) settle() int {
+	f.Helper()
+	for i := range limit {
+		if err := f.step(); err != nil {
+			f.Fatalf("step %d: %v", i, err)
+		}
+		if r := f.record(); r.Converged() && r.Reason == "" {
+			return i + 1
+		}
+	}
+	f.Fatalf("the node does not get on: %+v", f.record())
+	return 0
+}
+
+// step is one of the agent's, with all that answers it.
+func (f *fixture) step() error {
+	f.Helper()
+	_, err := f.agent.Step(f.Context())
+	_, drained := f.drain.Reconcile(f.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.name}})
+	if f.m.rebooting {
+		f.m.boot(f.T)
+		f.restart()
+	}
+	return errors.Join(err, drained)
+}
+
+// fails goes on until a step fails and gives that failure.
+func (f *fixture) fails() error {
+	f.Helper()
+	for range limit {
+		if err := f.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fixture) read(path string) string {
+	f.Helper()
+	data, err := os.ReadFile(filepath.Join(f.m.root, path))
+	if err != nil {
+		return "(none)"
+	}
+	return string(data)
+}

@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	opv1 "github.com/openshift/api/operator/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+// errImpossible marks a target that no attempt can reach.
+var errImpossible = errors.New("the change cannot be applied to an installed node")
+
+// idle watches for another target; what has changed on disk meanwhile is reported.
+func (a *Agent) idle(ctx context.Context, n node) (State, time.Duration, error) {
+	current, err := a.current()
+	if err != nil {
+		return Idle, 0, err
+	}
+	if n.target() != (Target{Config: current.Config.Name, Image: current.Image}) {
+		return Planning, 0, nil
+	}
+	if err := a.drift(ctx, current); err != nil {
+		return Idle, 0, err
+	}
+	return Idle, pollInterval, a.tell(ctx, n, done(current))
+}
+
+// done says that the node has what is on its disk.
+func done(current nodedisk.Current) func(*nodestate.Record) {
+	return func(r *nodestate.Record) {
+		r.CurrentConfig, r.CurrentImage = current.Config.Name, current.Image
+		r.State, r.Reason, r.PostConfigAction = nodestate.StateDone, "", ""
+	}
+}
+
+// planning computes what the target does to the node.
+func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, error) {
+	current, err := a.current()
+	if err != nil {
+		return Planning, 0, err
+	}
+	pending, err := nodedisk.ReadPending(a.o.Root)
+	if err != nil {
+		return Planning, 0, err
+	}
+	target := n.target()
+	wanted := current.Config
+	if target.Config != current.Config.Name {
+		if wanted, err = a.config(ctx, target.Config); err != nil {
+			return Planning, 0, err
+		}
+	}
+	if err := a.tell(ctx, n, func(r *nodestate.Record) { r.State, r.Reason = nodestate.StateWorking, "" }); err != nil {
+		return Planning, 0, err
+	}
+	plan, boots, err := a.effect(ctx, []nodedisk.Current{current, pending}, wanted, target)
+	if err != nil {
+		return Planning, 0, err
+	}
+	if plan.Level == disruption.LevelImpossible {
+		return Planning, 0, fmt.Errorf("%w: %s", errImpossible, strings.Join(plan.Impossible, "; "))
+	}
+	*a.journal = journal{path: a.journal.path, State: Planning, Target: target, Plan: plan, Boots: boots}
+	if err := a.journal.save(); err != nil {
+		return Planning, 0, err
+	}
+	if slices.Contains(plan.Steps, disruption.Action{Type: disruption.Drain}) {
+		return Draining, 0, nil
+	}
+	return Applying, 0, nil
+}
+
+// effect computes the plan and the image that the node boots at its end; empty: that does not change. from is what the node has, and
+// what a former plan may have brought already.
+func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target) (disruption.Plan, string, error) {
+	var plan disruption.Plan
+	policies, mirrors, err := a.policies(ctx)
+	if err != nil {
+		return plan, "", err
+	}
+	status, err := a.o.Deployer.Status(ctx)
+	if err != nil {
+		return plan, "", fmt.Errorf("read deployments: %w", err)
+	}
+	boots, err := bootsNext(status, from, wanted, target)
+	if err != nil {
+		return plan, "", err
+	}
+	for _, have := range from {
+		if have.Config == nil {
+			continue
+		}
+		in := disruption.Input{Old: have.Config, New: wanted, Layered: target.Image != "" && have.Image != "", Policies: policies, Mirrors: mirrors}
+		if boots != "" {
+			in.Image = disruption.ImageContent
+		}
+		p, err := disruption.Effect(in)
+		if err != nil {
+			return plan, "", err
+		}
+		plan = disruption.Join(plan, p)
+	}
+	if boots == "" && plan.Level == disruption.LevelReboot && status.Booted != nil && !status.Booted.Image.IsZero() {
+		boots = status.Booted.Image.String() // Kernel arguments belong to a deployment: the same image is deployed with others.
+	}
+	return plan, boots, nil
+}
+
+// bootsNext is the image that the node has to boot for its target; empty: the one that runs will do.
+func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target) (string, error) {
+	name := target.Image
+	if name == "" {
+		changes := false
+		for _, have := range from {
+			changes = changes || have.Config != nil && (have.Image != "" || have.Config.Spec.OSImageURL != wanted.Spec.OSImageURL)
+		}
+		if name = wanted.Spec.OSImageURL; !changes || name == "" && !runsOneOf(status, from) {
+			return "", nil
+		}
+	}
+	image, err := deploy.ParseImage(name)
+	if err != nil {
+		return "", fmt.Errorf("read OS image %q for %s: %w: an image is named by its digest", name, wanted.Name, err)
+	}
+	if status.Booted != nil && status.Booted.Runs(image) {
+		return "", nil
+	}
+	return image.String(), nil
+}
+
+// runsOneOf tells whether the node runs an image that one of these brought, and not the one that it was installed with.
+func runsOneOf(status deploy.Status, from []nodedisk.Current) bool {
+	for _, have := range from {
+		name := have.Image
+		if name == "" && have.Config != nil {
+			name = have.Config.Spec.OSImageURL
+		}
+		if image, err := deploy.ParseImage(name); err == nil && status.Booted != nil && status.Booted.Runs(image) {
+			return true
+		}
+	}
+	return false
+}
+
+// policies reads the cluster's, with the admin's. What is wrong with one of those counts as not given; the policy controller says so.
+func (a *Agent) policies(ctx context.Context) (disruption.Policies, disruption.MirrorPolicy, error) {
+	policies, err := disruption.Defaults()
+	if err != nil {
+		return policies, nil, err
+	}
+	var object opv1.MachineConfiguration
+	if err := a.o.Client.Get(ctx, client.ObjectKey{Name: "cluster"}, &object); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return policies, nil, nil
+		}
+		return policies, nil, fmt.Errorf("read disruption policies: %w", err)
+	}
+	user, err := disruption.FromSpec(object.Spec.NodeDisruptionPolicy)
+	if err != nil {
+		a.o.Log.WithError(err).Warn("disruption policies left out")
+	}
+	var mirrors disruption.MirrorPolicy
+	if text, found := object.Annotations[manifests.AnnotationMirrorPolicy]; found {
+		if mirrors, err = disruption.ParseMirrorPolicy(text); err != nil {
+			a.o.Log.WithError(err).Warn("mirror policy left out")
+		}
+	}
+	return policies.Override(user), mirrors, nil
+}

@@ -1,0 +1,71 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// State is where the agent is on the way to a target. It is in the journal: a new process goes on in it.
+type State string
+
+// The states, in the order of the way.
+const (
+	// Idle: the node has what it should have, as far as the agent knows. It watches for another target and for drift.
+	Idle State = "Idle"
+	// Planning: the target is read, and what it does to the node is computed.
+	Planning State = "Planning"
+	// Draining: the node's pods are leaving.
+	Draining State = "Draining"
+	// Applying: the image is staged, files are written.
+	Applying State = "Applying"
+	// Acting: services are reloaded and restarted.
+	Acting State = "Acting"
+	// Rebooting: a reboot has been asked for, or is about to be.
+	Rebooting State = "Rebooting"
+	// Verifying: what is on the node is compared with the target.
+	Verifying State = "Verifying"
+	// Uncordoning: pods may come again.
+	Uncordoning State = "Uncordoning"
+)
+
+// ways is the table of moves; every other one is a fault of the program. A state may go back to Planning as long as the node has not
+// been asked to reboot: the target has changed.
+func (s State) allows(next State) bool {
+	ways := map[State][]State{
+		Idle:        {Planning},
+		Planning:    {Draining, Applying},
+		Draining:    {Applying, Planning},
+		Applying:    {Acting, Rebooting, Planning},
+		Acting:      {Verifying, Planning},
+		Rebooting:   {Verifying, Planning},
+		Verifying:   {Uncordoning, Planning},
+		Uncordoning: {Idle},
+	}
+	return slices.Contains(ways[s], next)
+}
+
+// do carries out a state.
+func (a *Agent) do(ctx context.Context, s State, n node) (State, time.Duration, error) {
+	// A target that changed makes a new plan, as long as the old one has not come to its reboot.
+	if s != Idle && s != Planning && s != Rebooting && s != Verifying && s != Uncordoning && n.target() != a.journal.Target {
+		return Planning, 0, nil
+	}
+	switch s {
+	case Idle:
+		return a.idle(ctx, n)
+	case Planning:
+		return a.planning(ctx, n)
+	case Draining:
+		return a.draining(ctx, n)
+	case Applying:
+		return a.applying(ctx)
+	case Acting:
+		return a.acting(ctx)
+	case Rebooting:
+		return a.rebooting(ctx, n)
+	case Verifying:
+		return a.verifying(ctx, n)
+	}
+	return a.uncordoning(ctx, n)
+}

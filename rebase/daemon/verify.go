@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/rebase/daemon/hostfiles"
+	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+// maxNamed is how many paths a message names.
+const maxNamed = 5
+
+// verifying compares the node with its target and records that it has it.
+func (a *Agent) verifying(ctx context.Context, n node) (State, time.Duration, error) {
+	if n.target() != a.journal.Target {
+		return Planning, 0, nil
+	}
+	if a.o.Healthy != nil {
+		if err := a.o.Healthy(ctx); err != nil {
+			return Verifying, 0, fmt.Errorf("the node is not healthy: %w", err)
+		}
+	}
+	wanted, err := a.wanted(ctx)
+	if err != nil {
+		return Verifying, 0, err
+	}
+	config, err := parse(wanted)
+	if err != nil {
+		return Verifying, 0, err
+	}
+	if a.journal.Target.Image == "" {
+		if err := a.files.Uncarry(config); err != nil {
+			return Verifying, 0, err
+		}
+	}
+	mismatches, err := a.files.Verify(config)
+	if err != nil {
+		return Verifying, 0, err
+	}
+	if len(mismatches) > 0 {
+		return Verifying, 0, fmt.Errorf("the node is unlike %s: %s", wanted.Name, names(mismatches))
+	}
+	if err := nodedisk.WriteCurrent(a.o.Root, nodedisk.Current{Config: wanted, Image: a.journal.Target.Image}); err != nil {
+		return Verifying, 0, err
+	}
+	return Uncordoning, 0, nodedisk.EndPending(a.o.Root)
+}
+
+// wanted is the target's config: the node's own when it is the one that it has already, so that it need not be in the cluster any more.
+func (a *Agent) wanted(ctx context.Context) (*mcfgv1.MachineConfig, error) {
+	current, err := a.current()
+	if err != nil || current.Config.Name == a.journal.Target.Config {
+		return current.Config, err
+	}
+	return a.config(ctx, a.journal.Target.Config)
+}
+
+func names(mismatches []hostfiles.Mismatch) string {
+	words := make([]string, 0, maxNamed+1)
+	for i, m := range mismatches {
+		if i == maxNamed {
+			words = append(words, fmt.Sprintf("and %d more", len(mismatches)-maxNamed))
+			break
+		}
+		words = append(words, m.Path+" "+m.Why)
+	}
+	return strings.Join(words, "; ")
+}
+
+// uncordoning lets pods come again, if they were made to leave, and says that the node is done.
+func (a *Agent) uncordoning(ctx context.Context, n node) (State, time.Duration, error) {
+	request := nodestate.DrainRequest(nodestate.Uncordon, a.journal.Target.Config)
+	drained := strings.HasPrefix(n.record.DesiredDrain, nodestate.Drain+"-")
+	switch {
+	case drained:
+		return Uncordoning, waitInterval, a.tell(ctx, n, func(r *nodestate.Record) { r.DesiredDrain = request })
+	case n.record.DesiredDrain != "" && !n.record.Drained():
+		return Uncordoning, waitInterval, nil
+	}
+	current, err := a.current()
+	if err != nil {
+		return Uncordoning, 0, err
+	}
+	if err := a.tell(ctx, n, done(current)); err != nil {
+		return Uncordoning, 0, err
+	}
+	return Idle, 0, nil
+}
+
+// drift is an error that names what on disk is unlike the node's config; it goes when the disk is mended, or another target comes.
+func (a *Agent) drift(_ context.Context, current nodedisk.Current) error {
+	config, err := parse(current.Config)
+	if err != nil {
+		return err
+	}
+	mismatches, err := a.files.Verify(config)
+	if err != nil {
+		return err
+	}
+	if len(mismatches) > 0 {
+		return fmt.Errorf("drift: the node is unlike %s: %s: put it back, or change the MachineConfig", current.Config.Name, names(mismatches))
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package disruption_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	opv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/disruption"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// part is one piece of a rendered config.
+type part func(*mcfgv1.MachineConfig, *ign35.Config)
+
+func file(path, contents string) part {
+	return func(_ *mcfgv1.MachineConfig, c *ign35.Config) {
+		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path}, FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Inline([]byte(contents)), Mode: ptr(0o644)}})
+	}
+}
+
+func escaped(path, contents string) part {
+	return func(_ *mcfgv1.MachineConfig, c *ign35.Config) {
+		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path}, FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Escaped([]byte(contents))}})
+	}
+}
+
+func mode(path, contents string, m int) part {
+	return func(mc *mcfgv1.MachineConfig, c *ign35.Config) {
+		file(path, contents)(mc, c)
+		c.Storage.Files[len(c.Storage.Files)-1].Mode = &m
+	}
+}
+
+func unit(name, contents string) part {
+	return func(_ *mcfgv1.MachineConfig, c *ign35.Config) {
+		c.Systemd.Units = append(c.Systemd.Units, ign35.Unit{Name: name, Contents: &contents, Enabled: ptr(true)})
+	}
+}
+
+func key(user, key string) part {
+	return func(_ *mcfgv1.MachineConfig, c *ign35.Config) {
+		c.Passwd.Users = append(c.Passwd.Users, ign35.PasswdUser{Name: user, SSHAuthorizedKeys: []ign35.SSHAuthorizedKey{ign35.SSHAuthorizedKey(key)}})
+	}
+}
+
+func spec(f func(*mcfgv1.MachineConfigSpec)) part {
+	return func(mc *mcfgv1.MachineConfig, _ *ign35.Config) { f(&mc.Spec) }
+}
+
+func templates(p disruption.Policies) part {
+	return func(mc *mcfgv1.MachineConfig, _ *ign35.Config) {
+		text, err := disruption.EncodeTemplates(p)
+		if err != nil {
+			panic(err)
+		}
+		mc.Annotations = map[string]string{manifests.AnnotationPostConfigActions: text}
+	}
+}
+
+func mc(parts ...part) *mcfgv1.MachineConfig {
+	out := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-worker-x"}}
+	c := ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version}}
+	for _, p := range parts {
+		p(out, &c)
+	}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	out.Spec.Config = runtime.RawExtension{Raw: raw}
+	return out
+}
+
+func actions(text string) []disruption.Action {
+	if text == "" {
+		return nil
+	}
+	out, err := disruption.ParseActions(text)
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func userFile(path, does string) disruption.Policies {
+	return disruption.Policies{Files: []disruption.Rule{{Name: path, Actions: actions(does), Origin: disruption.OriginUser}}}
+}
+
+func userUnit(name, does string) disruption.Policies {
+	return disruption.Policies{Units: []disruption.Rule{{Name: name, Actions: actions(does), Origin: disruption.OriginUser}}}
+}
+
+func defaults(t testing.TB) disruption.Policies {
+	p, err := disruption.Defaults()
+	require.NoError(t, err)
+	return p
+}
+
+func steps(p disruption.Plan) (out []string) {
+	for _, s := range p.Steps {
+		out = append(out, s.String())
+	}
+	return out
+}
+
+const (
+	credentials = "/etc/kubernetes/credential-providers/a.yaml"
+	policyJSON  = "/etc/containers/policy.json"
+	registries  = "/etc/containers/registries.conf"
+)
+
+func TestEffect(t *testing.T) {
+	template := disruption.Policies{Files: []disruption.Rule{{Name: "/etc/app.conf", Actions: actions("Restart app.service"), Origin: "MachineConfig 50-app"}},
+		Units: []disruption.Rule{{Name: "app.service", Actions: actions("DaemonReload, Restart app.service"), Origin: "MachineConfig 50-app"}}}
+	digest := "[[registry]]\nlocation='a.io/b'\n[[registry.mirror]]\nlocation='m.io/b'\npull-from-mirror='digest-only'\n"
+	for name, c := range map[string]struct {
+		old, new []part
+		in       disruption.Input
+		user     disruption.Policies
+		steps    []string
+		level    disruption.Level
+		origin   disruption.Origin
+	}{
+		"nothing":                        {old: []part{file("/etc/a", "1")}, new: []part{file("/etc/a", "1")}},
+		"another encoding of the same":   {old: []part{file("/etc/a", "1")}, new: []part{escaped("/etc/a", "1")}},
+		"a file without policy":          {old: []part{file("/etc/a", "1")}, new: []part{file("/etc/a", "2")}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"an added file":                  {new: []part{file(policyJSON, "2")}, steps: []string{"Reload crio.service"}, level: disruption.LevelReload, origin: disruption.OriginDefault},
+		"a removed file":                 {old: []part{file(policyJSON, "2")}, steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
+		"another mode":                   {old: []part{mode(policyJSON, "2", 0o600)}, new: []part{file(policyJSON, "2")}, steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
+		"no action at all":               {old: []part{file("/var/lib/kubelet/config.json", "1")}, new: []part{file("/var/lib/kubelet/config.json", "2")}, level: disruption.LevelQuiet},
+		"a file below a policy's path":   {new: []part{file(credentials, "1")}, steps: []string{"Restart kubelet.service"}, level: disruption.LevelReload},
+		"a path that only begins like":   {new: []part{file("/etc/kubernetes/credential-providers-other", "1")}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"each once, in order":            {new: []part{file(credentials, "1"), file(credentials+"2", "1"), file(policyJSON, "1"), file("/etc/containers/registries.d/x", "1"), file("/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf", "1")}, steps: []string{"DaemonReload", "Restart kubelet.service", "Reload crio.service"}, level: disruption.LevelReload},
+		"a reboot makes the rest idle":   {new: []part{file(credentials, "1"), file("/etc/a", "1")}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"a restart makes a reload idle":  {new: []part{file(policyJSON, "1"), file("/etc/a", "1")}, user: userFile("/etc/a", "Restart crio.service"), steps: []string{"Restart crio.service"}, level: disruption.LevelReload},
+		"the user wins":                  {new: []part{file(policyJSON, "1")}, user: userFile(policyJSON, "None"), level: disruption.LevelQuiet, origin: disruption.OriginUser},
+		"the longest path wins":          {new: []part{file(policyJSON, "1")}, user: userFile("/etc", "None"), steps: []string{"Reload crio.service"}, level: disruption.LevelReload, origin: disruption.OriginDefault},
+		"the root covers everything":     {new: []part{file("/etc/a", "1")}, user: userFile("/", "None"), level: disruption.LevelQuiet},
+		"a drain alone":                  {new: []part{file("/etc/a", "1")}, user: userFile("/etc/a", "Drain, Restart b.service"), steps: []string{"Drain", "Restart b.service"}, level: disruption.LevelDrain},
+		"a unit without policy":          {new: []part{unit("a.service", "x")}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"a unit with policy":             {old: []part{unit("a.service", "x")}, new: []part{unit("a.service", "y")}, user: userUnit("a.service", "DaemonReload, Restart a.service"), steps: []string{"DaemonReload", "Restart a.service"}, level: disruption.LevelReload},
+		"a template owner's file":        {old: []part{file("/etc/app.conf", "1"), templates(template)}, new: []part{file("/etc/app.conf", "2"), templates(template)}, steps: []string{"Restart app.service"}, level: disruption.LevelReload, origin: "MachineConfig 50-app"},
+		"a template owner's removed one": {old: []part{file("/etc/app.conf", "1"), templates(template)}, steps: []string{"Restart app.service"}, level: disruption.LevelReload},
+		"a template owner's unit":        {new: []part{unit("app.service", "1"), templates(template)}, steps: []string{"DaemonReload", "Restart app.service"}, level: disruption.LevelReload},
+		"the user wins over the owner":   {new: []part{file("/etc/app.conf", "1"), templates(template)}, user: userFile("/etc/app.conf", "None"), level: disruption.LevelQuiet, origin: disruption.OriginUser},
+		"keys":                           {old: []part{key("core", "a")}, new: []part{key("core", "b")}, level: disruption.LevelQuiet, origin: disruption.OriginDefault},
+		"keys with a policy":             {new: []part{key("core", "b")}, user: disruption.Policies{SSHKey: &disruption.Rule{Actions: actions("Drain"), Origin: disruption.OriginUser}}, steps: []string{"Drain"}, level: disruption.LevelDrain},
+		"another user":                   {new: []part{key("eve", "b")}, level: disruption.LevelImpossible},
+		"kernel arguments":               {new: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelArguments = []string{"quiet"} })}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"no kernel arguments, two ways":  {old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelArguments = []string{} })}},
+		"the default kernel, two ways":   {old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "default" })}},
+		"another kernel":                 {old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "realtime" })}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"another OS image":               {new: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.OSImageURL = "x" })}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"another base, layered":          {new: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.OSImageURL = "x" })}, in: disruption.Input{Layered: true}},
+		"another image":                  {in: disruption.Input{Layered: true, Image: disruption.ImageContent}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"an image that differs in config only": {new: []part{file(policyJSON, "1")}, in: disruption.Input{Layered: true, Image: disruption.ImageConfig},
+			steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
+		"disks":                   {new: []part{func(_ *mcfgv1.MachineConfig, c *ign35.Config) { c.Storage.Disks = []ign35.Disk{{Device: "/dev/sdb"}} }}, level: disruption.LevelImpossible},
+		"a directory, plain":      {new: []part{directory}, level: disruption.LevelImpossible},
+		"a directory, layered":    {new: []part{directory}, in: disruption.Input{Layered: true, Image: disruption.ImageConfig}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"a digest mirror added":   {new: []part{file(registries, digest)}, steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
+		"a digest mirror removed": {old: []part{file(registries, digest)}, steps: []string{"Drain", "Reload crio.service"}, level: disruption.LevelDrain},
+		"a digest mirror removed, and the admin allows it": {old: []part{file(registries, digest)}, in: disruption.Input{Mirrors: disruption.MirrorPolicy{disruption.DigestMirrors: true}},
+			steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
+		"registries.conf by the user's own policy": {old: []part{file(registries, digest)}, user: userFile(registries, "Reload crio.service"), steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.in.Old, c.in.New, c.in.Policies = mc(c.old...), mc(c.new...), defaults(t).Override(c.user)
+			p, err := disruption.Effect(c.in)
+			require.NoError(t, err)
+			assert.Equal(t, c.steps, steps(p))
+			assert.Equal(t, c.level, p.Level, "%+v", p)
+			raw, err := json.Marshal(p)
+			require.NoError(t, err)
+			var again disruption.Plan
+			require.NoError(t, json.Unmarshal(raw, &again))
+			assert.Equal(t, p, again, "a plan is read as it was written")
+			for _, change := range p.Changes {
+				assert.NotEmpty(t, change.Why)
+				assert.NotEmpty(t, change.What)
+			}
+			if c.origin != "" {
+				require.NotNil(t, p.Changes[0].Rule)
+				assert.Equal(t, c.origin, p.Changes[0].Rule.Origin)
+			}
+			assert.Equal(t, c.in.Layered && len(p.Changes) > 0 && c.level < disruption.LevelReboot, p.Live)
+		})
+	}
+}
+
+func directory(_ *mcfgv1.MachineConfig, c *ign35.Config) {
+	c.Storage.Directories = []ign35.Directory{{Node: ign35.Node{Path: "/etc/d"}}}
+}
+
+func TestTemplates(t *testing.T) {
+	one := mc(file("/etc/a", "1"), file("/etc/b", "1"), unit("u.service", "x"))
+	one.Name, one.Annotations = "50-one", map[string]string{manifests.AnnotationOwnPostConfigAction: "Restart u.service"}
+	two := mc(file("/etc/b", "2"))
+	two.Name = "60-two"
+	bad := mc(file("/etc/c", "1"))
+	bad.Name, bad.Annotations = "70-bad", map[string]string{manifests.AnnotationOwnPostConfigAction: "Explode"}
+	p, err := disruption.Templates([]*mcfgv1.MachineConfig{one, two, bad, {}})
+	require.ErrorContains(t, err, "70-bad")
+	require.Len(t, p.Files, 1, "a path belongs to the last config that defines it")
+	assert.Equal(t, disruption.Rule{Name: "/etc/a", Actions: actions("Restart u.service"), Origin: "MachineConfig 50-one"}, p.Files[0])
+	assert.Equal(t, "u.service", p.Units[0].Name)
+	empty, err := disruption.EncodeTemplates(disruption.Policies{})
+	require.NoError(t, err)
+	assert.Empty(t, empty)
+	var many disruption.Policies
+	for i := range 2000 {
+		many.Files = append(many.Files, disruption.Rule{Name: fmt.Sprintf("/etc/%d", i), Actions: actions("Restart u.service")})
+	}
+	_, err = disruption.EncodeTemplates(many)
+	require.ErrorContains(t, err, "directory")
+	spoiled := mc()
+	spoiled.Annotations = map[string]string{manifests.AnnotationPostConfigActions: `{"files":[{"name":"/a","actions":[{"type":"Explode"}]}]}`}
+	_, err = disruption.Effect(disruption.Input{Old: spoiled, New: mc()})
+	require.ErrorContains(t, err, "Explode")
+}
+
+func TestParseActions(t *testing.T) {
+	for _, s := range []string{"", "Drain,", "None, Drain", "Reboot, Restart a.service", "Restart", "Restart a", "Drain now", "Special", "restart a.service", "Restart .service", "Restart a/b.service", "Restart a.service b"} {
+		_, err := disruption.ParseActions(s)
+		assert.Error(t, err, s)
+	}
+	got, err := disruption.ParseActions(" Drain ,DaemonReload,  Restart  getty@tty1.service, Reload a.socket")
+	require.NoError(t, err)
+	assert.Equal(t, "[Drain DaemonReload Restart getty@tty1.service Reload a.socket]", fmt.Sprint(got))
+}
+
+func TestFromSpec(t *testing.T) {
+	none := []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}
+	p, err := disruption.FromSpec(opv1.NodeDisruptionPolicyConfig{
+		Files: []opv1.NodeDisruptionPolicySpecFile{{Path: "/etc/a/", Actions: none}, {Path: "", Actions: none}, {Path: "etc", Actions: none}, {Path: "/etc/empty"}},
+		Units: []opv1.NodeDisruptionPolicySpecUnit{{Name: "a.service", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.ReloadSpecAction, Reload: &opv1.ReloadService{ServiceName: "a.service"}}}}},
+	})
+	require.Error(t, err)
+	assert.ErrorContains(t, err, "files[]")
+	assert.ErrorContains(t, err, "files[etc]")
+	assert.ErrorContains(t, err, "files[/etc/empty]: there is no action")
+	require.Len(t, p.Files, 1, "what is wrong is left out")
+	assert.Equal(t, "/etc/a", p.Files[0].Name, "a slash at the end does not matter")
+	assert.Nil(t, p.SSHKey)
+	merged := defaults(t).Override(p)
+	status := merged.ClusterStatus()
+	assert.Len(t, status.Files, len(defaults(t).Files)+1)
+	assert.Equal(t, opv1.NodeDisruptionPolicyServiceName("a.service"), status.Units[1].Actions[0].Reload.ServiceName)
+	assert.Equal(t, opv1.NoneStatusAction, status.SSHKey.Actions[0].Type)
+}

@@ -1,0 +1,244 @@
+package draincontroller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/drain"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+// Name is the controller's, in logs, metrics and events.
+const Name = "drain-controller"
+
+const (
+	// DefaultLimit is after which time a drain counts as failed; it is tried on. MCO's limit.
+	DefaultLimit = time.Hour
+	// pollInterval is how soon a node with remaining pods is looked at again; slowInterval, once the drain has failed.
+	pollInterval = 5 * time.Second
+	slowInterval = time.Minute
+	// stepLimit bounds one look, in which every pod of a node is asked for.
+	stepLimit = 90 * time.Second
+	// workers drain nodes side by side; a look only asks and does not wait for pods.
+	workers = 5
+)
+
+// Options of the controller. The zero value works.
+type Options struct {
+	// Log gets what is done; default: nothing.
+	Log *logrus.Entry
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+	// Limit is after which time a drain counts as failed; default DefaultLimit.
+	Limit time.Duration
+	// GracePeriodSeconds that pods get to end; default: each pod's own.
+	GracePeriodSeconds int
+}
+
+// Reconciler serves one node's request. Requests are nodes' names.
+type Reconciler struct {
+	client client.Client
+	drain  drain.Drainer
+	events events.EventRecorder
+	o      Options
+}
+
+// New makes a reconciler. c's reads may come from a cache; pods are always asked for at the API.
+func New(c client.Client, pods kubernetes.Interface, recorder events.EventRecorder, o Options) *Reconciler {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Limit <= 0 {
+		o.Limit = DefaultLimit
+	}
+	if o.Log == nil {
+		log := logrus.New()
+		log.SetLevel(logrus.PanicLevel)
+		o.Log = logrus.NewEntry(log)
+	}
+	return &Reconciler{client: c, drain: drain.Drainer{Client: pods, GracePeriodSeconds: o.GracePeriodSeconds}, events: recorder, o: o}
+}
+
+// SetupWithManager lets mgr run the controller.
+func SetupWithManager(mgr ctrl.Manager, o Options) error {
+	pods, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named(Name).For(&corev1.Node{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(New(mgr.GetClient(), pods, mgr.GetEventRecorder(Name), o))
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	return nil
+}
+
+// Reconcile looks at one node. Every failure comes back: the queue tries again.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var n corev1.Node
+	if err := r.client.Get(ctx, req.NamespacedName, &n); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	record, err := nodestate.Parse(n.Annotations)
+	if err != nil {
+		r.o.Log.WithField("node", n.Name).WithError(err).Warn("node has no readable record")
+		return reconcile.Result{}, nil // Only a change of the node mends it, and that asks again.
+	}
+	if record.DesiredDrain == "" || record.Drained() {
+		return reconcile.Result{}, nil
+	}
+	verb, _, _ := strings.Cut(record.DesiredDrain, "-")
+	if verb == nodestate.Uncordon {
+		return reconcile.Result{}, r.uncordon(ctx, &n, record)
+	}
+	return r.empty(ctx, &n, record)
+}
+
+// empty cordons the node and lets its pods leave.
+func (r *Reconciler) empty(ctx context.Context, n *corev1.Node, record nodestate.Record) (reconcile.Result, error) {
+	if err := r.cordon(ctx, n); err != nil {
+		return reconcile.Result{}, err
+	}
+	only, err := r.onlyControlPlane(ctx, n)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if only {
+		// There is nowhere to go: evicting would stop what nobody can start elsewhere.
+		return reconcile.Result{}, r.finish(ctx, n, record, "the only node of the control plane is not drained")
+	}
+	step, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	remaining, err := r.drain.Step(step, n.Name)
+	if err == nil && len(remaining) == 0 {
+		return reconcile.Result{}, r.finish(ctx, n, record, "all pods that had to leave have left")
+	}
+	after, reported := r.waiting(ctx, n, remaining, err)
+	if reported != nil {
+		return reconcile.Result{}, reported
+	}
+	return reconcile.Result{RequeueAfter: after}, err
+}
+
+// cordon makes the node unschedulable and notes that it was us, and since when; somebody else's cordon stays theirs.
+func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node) error {
+	annotations := map[string]*string{}
+	if _, started := n.Annotations[manifests.AnnotationDrainStarted]; !started {
+		now := r.o.Now().UTC().Format(time.RFC3339)
+		annotations[manifests.AnnotationDrainStarted] = &now
+		if !n.Spec.Unschedulable {
+			by := manifests.CordonedByDayone
+			annotations[manifests.AnnotationCordonedBy] = &by
+		}
+	}
+	if n.Spec.Unschedulable && len(annotations) == 0 {
+		return nil
+	}
+	r.o.Log.WithField("node", n.Name).Info("node cordoned")
+	if err := r.patch(ctx, n, annotations, true); err != nil {
+		return fmt.Errorf("cordon node %s: %w", n.Name, err)
+	}
+	return r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateCordoned, true, "Cordoned", "no new pods come"))
+}
+
+// uncordon lets pods come again, if it was us who stopped them.
+func (r *Reconciler) uncordon(ctx context.Context, n *corev1.Node, record nodestate.Record) error {
+	ours := n.Annotations[manifests.AnnotationCordonedBy] == manifests.CordonedByDayone
+	annotations, err := answer(n, record)
+	if err != nil {
+		return err
+	}
+	annotations[manifests.AnnotationCordonedBy], annotations[manifests.AnnotationDrainStarted] = nil, nil
+	if err := r.patch(ctx, n, annotations, n.Spec.Unschedulable && !ours); err != nil {
+		return fmt.Errorf("uncordon node %s: %w", n.Name, err)
+	}
+	r.o.Log.WithField("node", n.Name).Info("node uncordoned")
+	message := "pods come again"
+	if n.Spec.Unschedulable && !ours {
+		message = "left as it was: somebody else had cordoned the node"
+	}
+	return r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateUncordoned, true, "Uncordoned", message),
+		condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Uncordoned", ""), condition(mcfgv1.MachineConfigNodeUpdateCordoned, false, "Uncordoned", ""))
+}
+
+// finish tells the agent that its node is drained.
+func (r *Reconciler) finish(ctx context.Context, n *corev1.Node, record nodestate.Record, message string) error {
+	annotations, err := answer(n, record)
+	if err != nil {
+		return err
+	}
+	if err := r.patch(ctx, n, annotations, true); err != nil {
+		return fmt.Errorf("answer node %s: %w", n.Name, err)
+	}
+	r.o.Log.WithField("node", n.Name).Info("node drained")
+	return r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, true, "Drained", message),
+		condition(mcfgv1.MachineConfigNodeUpdateUncordoned, false, "Drained", ""))
+}
+
+// answer changes the record so that it says that the request is done.
+func answer(n *corev1.Node, record nodestate.Record) (map[string]*string, error) {
+	record.LastAppliedDrain = record.DesiredDrain
+	changes, err := record.Patch(n.Annotations)
+	if err != nil {
+		return nil, fmt.Errorf("change record of node %s: %w", n.Name, err)
+	}
+	return changes, nil
+}
+
+// patch changes annotations and schedulability in one request, which fails when the node has changed meanwhile.
+func (r *Reconciler) patch(ctx context.Context, n *corev1.Node, annotations map[string]*string, unschedulable bool) error {
+	body := map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion, "annotations": annotations}}
+	if n.Spec.Unschedulable != unschedulable {
+		body["spec"] = map[string]any{"unschedulable": unschedulable}
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	return r.client.Patch(ctx, n, client.RawPatch(types.MergePatchType, data))
+}
+
+// controlPlaneLabels mark the nodes of the control plane, by its present and its old name.
+var controlPlaneLabels = [...]string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+
+// onlyControlPlane tells whether the cluster has no other control plane than this node.
+func (r *Reconciler) onlyControlPlane(ctx context.Context, n *corev1.Node) (bool, error) {
+	if !controlPlane(n) {
+		return false, nil
+	}
+	var nodes corev1.NodeList
+	if err := r.client.List(ctx, &nodes); err != nil {
+		return false, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		if nodes.Items[i].Name != n.Name && controlPlane(&nodes.Items[i]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func controlPlane(n *corev1.Node) bool {
+	for _, label := range controlPlaneLabels {
+		if _, found := n.Labels[label]; found {
+			return true
+		}
+	}
+	return false
+}

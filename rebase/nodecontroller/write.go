@@ -1,0 +1,109 @@
+package nodecontroller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/rollout"
+)
+
+// tell lets the planned nodes know, each by one patch.
+func (r *Reconciler) tell(ctx context.Context, s *look, plan rollout.Plan) error {
+	var errs []error
+	for _, name := range plan.Next {
+		if err := r.tellNode(ctx, s.objects[name], plan.Target); err != nil {
+			errs = append(errs, fmt.Errorf("tell node %s: %w", name, err))
+			continue
+		}
+		r.o.Log.WithFields(logrus.Fields{"pool": s.pool.Name, "node": name, "config": plan.Target.Config, "image": plan.Target.Image}).Info("node told")
+		r.events.Eventf(s.pool, s.objects[name], corev1.EventTypeNormal, "NodeTargeted", "Tell", "node %s is told to go to %s", name, describe(plan.Target))
+	}
+	return errors.Join(errs...)
+}
+
+func describe(t rollout.Target) string {
+	if t.Image == "" {
+		return t.Config
+	}
+	return t.Config + " in image " + t.Image
+}
+
+// tellNode changes a node's record. The patch holds the resource version that the decision was made on: an agent or an admin that
+// has changed the node meanwhile makes it fail, and the pool is looked at again.
+func (r *Reconciler) tellNode(ctx context.Context, n *corev1.Node, target rollout.Target) error {
+	record, err := nodestate.Parse(n.Annotations)
+	if err != nil {
+		return fmt.Errorf("read record: %w", err)
+	}
+	record.DesiredConfig, record.DesiredImage = target.Config, target.Image
+	changes, err := record.Patch(n.Annotations)
+	if err != nil {
+		return fmt.Errorf("change record: %w", err)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion, "annotations": changes}})
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	return r.client.Patch(ctx, n.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+}
+
+// machineConfigNodes keeps one object per node that says what the node is to have.
+func (r *Reconciler) machineConfigNodes(ctx context.Context, s *look, plan rollout.Plan) error {
+	next := make(map[string]bool, len(plan.Next))
+	for _, name := range plan.Next {
+		next[name] = true
+	}
+	var errs []error
+	for _, n := range s.nodes {
+		target := rollout.Target{Config: n.Record.DesiredConfig, Image: n.Record.DesiredImage}
+		if next[n.Name] {
+			target = plan.Target
+		}
+		if target.Config == "" {
+			target.Config = s.pool.Spec.Configuration.Name
+		}
+		if target.Config == "" {
+			continue
+		}
+		if err := r.machineConfigNode(ctx, s, s.objects[n.Name], target); err != nil {
+			errs = append(errs, fmt.Errorf("keep MachineConfigNode %s: %w", n.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) machineConfigNode(ctx context.Context, s *look, n *corev1.Node, target rollout.Target) error {
+	spec := mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name}, Pool: mcfgv1.MCOObjectReference{Name: s.pool.Name},
+		ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: target.Config},
+		ConfigImage:   mcfgv1.MachineConfigNodeSpecConfigImage{DesiredImage: mcfgv1.ImageDigestFormat(target.Image)}}
+	have := s.records[n.Name]
+	if have == nil {
+		// The owner lets the object go with its node.
+		err := r.client.Create(ctx, &mcfgv1.MachineConfigNode{Spec: spec, ObjectMeta: metav1.ObjectMeta{Name: n.Name,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}}})
+		if apierrors.IsAlreadyExists(err) {
+			return nil // The cache is behind; the watch brings it.
+		}
+		return err
+	}
+	if have.Spec == spec {
+		return nil
+	}
+	changed := have.DeepCopy()
+	changed.Spec = spec
+	return r.client.Patch(ctx, changed, client.MergeFrom(have))
+}

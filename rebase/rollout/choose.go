@@ -1,0 +1,136 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+)
+
+// choose gives a verdict to the candidates: who goes now, and what the others wait for.
+func (p *planner) choose() {
+	p.stopped = p.stop()
+	if p.stopped != "" {
+		p.waitAll("PoolStopped", p.stopped)
+		return
+	}
+	quota, gate := p.quota()
+	// Nodes that are down already lose nothing by being sent to another target; after them those that failed and still take pods,
+	// so that a corrected target reaches them first; fresh nodes only when nobody else is in doubt.
+	rounds := []struct {
+		concerns func(Node, condition) bool
+		used     func() int
+	}{
+		{func(n Node, c condition) bool { return c.failing && c.down }, nil},
+		{func(n Node, c condition) bool { return c.failing && !c.down }, func() int { return p.down }},
+		{func(n Node, c condition) bool { return !c.failing }, func() int { return p.taken }},
+	}
+	for _, round := range rounds {
+		for i, n := range p.nodes {
+			c := p.conditions[i]
+			if _, settled := p.verdicts[n.Name]; settled || !round.concerns(n, c) {
+				continue
+			}
+			switch {
+			case quota == 0:
+				p.say(n, PhaseWaiting, "Wave", gate)
+			case round.used != nil && round.used() >= p.limit:
+				p.say(n, PhaseWaiting, "MaxUnavailable", p.occupied())
+			default:
+				quota--
+				p.start(n, c)
+			}
+		}
+	}
+}
+
+func (p *planner) start(n Node, c condition) {
+	reason, message := "Turn", "is told to go to the target now"
+	if c.failing {
+		reason, message = "Retarget", "failed at an earlier target and is told to go to the new one now"
+	}
+	p.say(n, PhaseNext, reason, message)
+	p.next = append(p.next, n.Name)
+	if !c.down {
+		p.down++
+	}
+	if !c.unavailable() {
+		p.taken++
+	}
+}
+
+// occupied says who takes the places.
+func (p *planner) occupied() string {
+	return fmt.Sprintf("%d of at most %d nodes of the pool are unavailable or about to be", p.taken, p.limit)
+}
+
+// stop is why no node at all may start now.
+func (p *planner) stop() string {
+	switch {
+	case p.pool.Paused:
+		return "the pool is paused: set spec.paused to false to go on"
+	case p.pool.Target.Config == "":
+		return "the pool has no rendered config yet"
+	case p.pool.Hold != "":
+		return p.pool.Hold
+	case p.failed >= p.pool.haltAfter():
+		return fmt.Sprintf("%d nodes failed at this target: the rollout halts so that it does not take more; correct the config or the image, a new target goes to them first", p.failed)
+	}
+	if open, wait := p.pool.Windows.Open(p.now); !open {
+		p.lookAgain = wait
+		return "outside the pool's maintenance windows; the next one opens at " + p.now.Add(wait).Format(time.RFC3339)
+	}
+	return ""
+}
+
+// waitAll lets every candidate wait for the same thing.
+func (p *planner) waitAll(reason, message string) {
+	for _, n := range p.nodes {
+		if _, settled := p.verdicts[n.Name]; !settled {
+			p.say(n, PhaseWaiting, reason, message)
+		}
+	}
+}
+
+// quota is how many more nodes the present wave takes, and what the others wait for when that is none.
+func (p *planner) quota() (int, string) {
+	sizes := p.pool.Waves.sizes(len(p.nodes))
+	for i, size := range sizes {
+		if p.touched < size {
+			return size - p.touched, fmt.Sprintf("wave %d of %d has its %d nodes: the next one starts when they are healthy", i+1, len(sizes), size)
+		}
+		if i == len(sizes)-1 {
+			break
+		}
+		if p.counts.Updated < size {
+			return 0, fmt.Sprintf("wave %d of %d: %d of %d nodes have the target, the next wave starts when all have", i+1, len(sizes), p.counts.Updated, size)
+		}
+		if wait := p.soaking(); p.touched == size && wait > 0 {
+			p.lookAgain = wait
+			return 0, fmt.Sprintf("wave %d of %d has the target and is watched until %s", i+1, len(sizes), p.now.Add(wait).Format(time.RFC3339))
+		}
+		if sick := p.sick(); sick != "" {
+			return 0, fmt.Sprintf("wave %d of %d has the target, but %s: the next wave starts when it is well", i+1, len(sizes), sick)
+		}
+	}
+	return len(p.nodes), ""
+}
+
+// soaking is how long the nodes that have the target must still be watched.
+func (p *planner) soaking() time.Duration {
+	var wait time.Duration
+	for i, n := range p.nodes {
+		if p.conditions[i].updated && !n.UpdatedSince.IsZero() {
+			wait = max(wait, n.UpdatedSince.Add(p.pool.Waves.Soak).Sub(p.now))
+		}
+	}
+	return wait
+}
+
+// sick names a node that has the target and takes no pods.
+func (p *planner) sick() string {
+	for i, n := range p.nodes {
+		if p.conditions[i].updated && n.NotReady != "" {
+			return "node " + n.Name + " is not ready: " + n.NotReady
+		}
+	}
+	return ""
+}

@@ -1,0 +1,124 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+const (
+	// masterPool and workerPool are the names of the pools that have a meaning of their own. Source: MCO.
+	masterPool = "master"
+	workerPool = "worker"
+)
+
+// PoolOf reads a MachineConfigPool and its annotations. Target and Hold are the caller's to set. What an annotation says wrongly
+// is an error, and the pool that comes with it is held: a window that cannot be read must not mean "always".
+func PoolOf(p *mcfgv1.MachineConfigPool) (Pool, error) {
+	out := Pool{Name: p.Name, Paused: p.Spec.Paused, MaxUnavailable: p.Spec.MaxUnavailable, ControlPlane: p.Name == masterPool}
+	var errs []error
+	read := func(key string, parse func(string) error) {
+		if value, found := p.Annotations[key]; found {
+			if err := parse(value); err != nil {
+				errs = append(errs, fmt.Errorf("read annotation %s of pool %s: %w", key, p.Name, err))
+			}
+		}
+	}
+	read(manifests.AnnotationMaintenanceWindows, func(s string) (err error) { out.Windows, err = ParseWindows(s); return err })
+	read(manifests.AnnotationRolloutWaves, func(s string) (err error) { out.Waves, err = ParseWaves(s); return err })
+	read(manifests.AnnotationHaltAfter, func(s string) error {
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil || n == 0 {
+			return fmt.Errorf("%q is no number from 1 to 65535", s)
+		}
+		out.HaltAfter = int(n)
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		out.Hold = err.Error()
+		return out, err
+	}
+	return out, nil
+}
+
+// NodeOf reads a Node. A record that cannot be read is in RecordErr.
+func NodeOf(n *corev1.Node) Node {
+	_, canary := n.Labels[manifests.LabelCanary]
+	out := Node{Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], Created: n.CreationTimestamp.Time, Canary: canary,
+		Cordoned: n.Spec.Unschedulable, NotReady: notReady(n)}
+	out.Record, out.RecordErr = nodestate.Parse(n.Annotations)
+	return out
+}
+
+// notReady says why a node cannot take pods by its conditions; a node that has never reported is not ready.
+func notReady(n *corev1.Node) string {
+	reported := false
+	for _, c := range n.Status.Conditions {
+		bad := false
+		switch c.Type {
+		case corev1.NodeReady:
+			reported, bad = true, c.Status != corev1.ConditionTrue
+		case corev1.NodeDiskPressure, corev1.NodeNetworkUnavailable:
+			bad = c.Status == corev1.ConditionTrue
+		}
+		if bad {
+			return fmt.Sprintf("condition %s is %s: %s", c.Type, c.Status, text(c.Message, text(c.Reason, "no reason given")))
+		}
+	}
+	if !reported {
+		return "its kubelet has not reported yet"
+	}
+	return ""
+}
+
+// ErrTwoPools is the error of a node that two custom pools select.
+var ErrTwoPools = errors.New("more than one custom pool selects the node")
+
+// PoolFor gives the pool that a node belongs to, nil when none selects it. The pool master wins over all others, a custom pool over
+// worker. The error names the pools when the node cannot be placed: ErrTwoPools, or a selector that cannot be read.
+func PoolFor(n *corev1.Node, pools []*mcfgv1.MachineConfigPool) (*mcfgv1.MachineConfigPool, error) {
+	var master, worker *mcfgv1.MachineConfigPool
+	var custom []*mcfgv1.MachineConfigPool
+	for _, p := range pools {
+		selector, err := metav1.LabelSelectorAsSelector(p.Spec.NodeSelector)
+		if err != nil {
+			return nil, fmt.Errorf("read node selector of pool %s: %w", p.Name, err)
+		}
+		// An empty selector would take every node of the cluster into one pool: it selects none.
+		if selector.Empty() || !selector.Matches(labels.Set(n.Labels)) {
+			continue
+		}
+		switch p.Name {
+		case masterPool:
+			master = p
+		case workerPool:
+			worker = p
+		default:
+			custom = append(custom, p)
+		}
+	}
+	switch {
+	case master != nil:
+		return master, nil
+	case len(custom) > 1:
+		names := make([]string, 0, len(custom))
+		for _, p := range custom {
+			names = append(names, p.Name)
+		}
+		slices.Sort(names)
+		return nil, fmt.Errorf("place node %s: %w: %s: change its labels or a pool's nodeSelector", n.Name, ErrTwoPools, strings.Join(names, ", "))
+	case len(custom) == 1:
+		return custom[0], nil
+	}
+	return worker, nil
+}

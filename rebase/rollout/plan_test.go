@@ -1,0 +1,220 @@
+package rollout_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/rollout"
+)
+
+var (
+	now    = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC) // a Monday
+	oldOne = rollout.Target{Config: "rendered-worker-1", Image: "r.example.com/os@sha256:1"}
+	newOne = rollout.Target{Config: "rendered-worker-2", Image: "r.example.com/os@sha256:2"}
+)
+
+func limit(s string) *intstr.IntOrString { v := intstr.Parse(s); return &v }
+
+type change func(*rollout.Node)
+
+// at makes a node that has a target and is done; changes make it something else.
+func at(name string, t rollout.Target, changes ...change) rollout.Node {
+	n := rollout.Node{Name: name, Created: now.AddDate(-1, 0, 0), UpdatedSince: now.Add(-24 * time.Hour),
+		Record: nodestate.Record{CurrentConfig: t.Config, DesiredConfig: t.Config, CurrentImage: t.Image, DesiredImage: t.Image, State: nodestate.StateDone}}
+	for _, c := range changes {
+		c(&n)
+	}
+	return n
+}
+
+func to(t rollout.Target, s nodestate.State) change {
+	return func(n *rollout.Node) {
+		n.Record.DesiredConfig, n.Record.DesiredImage, n.Record.State = t.Config, t.Image, s
+	}
+}
+func notReady(n *rollout.Node) { n.NotReady = "kubelet stopped posting" }
+func cordoned(n *rollout.Node) { n.Cordoned = true }
+func zone(z string) change     { return func(n *rollout.Node) { n.Zone = z } }
+func canary(n *rollout.Node)   { n.Canary = true }
+func silent(n *rollout.Node)   { n.Record = nodestate.Record{} }
+func deferred(n *rollout.Node) { n.Deferred = "runs the controller" }
+func age(days int) change {
+	return func(n *rollout.Node) { n.Created = now.AddDate(0, 0, -days) }
+}
+func since(d time.Duration) change { return func(n *rollout.Node) { n.UpdatedSince = now.Add(-d) } }
+
+func nodes(ns ...rollout.Node) []rollout.Node { return ns }
+
+func TestWhoGoesNext(t *testing.T) {
+	waves, err := rollout.ParseWaves("1, 50% / 10m")
+	require.NoError(t, err)
+	night, err := rollout.ParseWindows("Mon-Fri 22:00-04:00")
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		pool    rollout.Pool
+		nodes   []rollout.Node
+		next    []string
+		reasons map[string]string
+	}{
+		"one at a time by default": {nodes: nodes(at("a", oldOne), at("b", oldOne)),
+			next: []string{"a"}, reasons: map[string]string{"a": "Turn", "b": "MaxUnavailable"}},
+		"a percentage rounds down, and is at least one": {pool: rollout.Pool{MaxUnavailable: limit("50%")}, nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)),
+			next: []string{"a"}},
+		"more at once when allowed": {pool: rollout.Pool{MaxUnavailable: limit("2")}, nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)),
+			next: []string{"a", "b"}},
+		"the control plane goes one at a time whatever is allowed": {pool: rollout.Pool{MaxUnavailable: limit("3"), ControlPlane: true},
+			nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)), next: []string{"a"}},
+		"a node under way takes the place": {nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)), at("b", oldOne)),
+			reasons: map[string]string{"a": "Working", "b": "MaxUnavailable"}},
+		"a node just told takes the place before its agent reacts": {nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateDone)), at("b", oldOne)),
+			reasons: map[string]string{"b": "MaxUnavailable"}},
+		"a node that is not ready takes the place and is not told": {nodes: nodes(at("a", oldOne, notReady), at("b", oldOne)),
+			reasons: map[string]string{"a": "NotReady", "b": "MaxUnavailable"}},
+		"a node cordoned by somebody else takes the place": {nodes: nodes(at("a", oldOne, cordoned), at("b", oldOne)),
+			reasons: map[string]string{"a": "Cordoned", "b": "MaxUnavailable"}},
+		"an updated node that is not ready takes the place, too": {nodes: nodes(at("a", newOne, notReady), at("b", oldOne)),
+			reasons: map[string]string{"a": "Done", "b": "MaxUnavailable"}},
+		"a node without agent takes the place": {nodes: nodes(at("a", oldOne, silent), at("b", oldOne)),
+			reasons: map[string]string{"a": "AgentSilent", "b": "MaxUnavailable"}},
+		"image only: a node that failed after its drain is sent to the corrected image": {nodes: nodes(
+			at("a", rollout.Target{Config: newOne.Config, Image: oldOne.Image}, to(rollout.Target{Config: newOne.Config, Image: "r.example.com/os@sha256:bad"}, nodestate.StateDegraded), cordoned), at("b", oldOne)),
+			next: []string{"a"}, reasons: map[string]string{"a": "Retarget", "b": "MaxUnavailable"}},
+		"a node that failed and still takes pods goes before fresh ones": {nodes: nodes(at("a", oldOne), at("b", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
+			next: []string{"b"}, reasons: map[string]string{"a": "MaxUnavailable", "b": "Retarget"}},
+		"of two that failed and still take pods only one goes": {nodes: nodes(
+			at("a", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded)), at("b", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
+			next: []string{"a"}, reasons: map[string]string{"b": "MaxUnavailable"}},
+		"two failures at the target halt the rollout": {pool: rollout.Pool{MaxUnavailable: limit("5")}, nodes: nodes(
+			at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("b", oldOne, to(newOne, nodestate.StateUnreconcilable)), at("c", oldOne)),
+			reasons: map[string]string{"a": "NodeFailed", "c": "PoolStopped"}},
+		"a failure limit of one": {pool: rollout.Pool{MaxUnavailable: limit("5"), HaltAfter: 1}, nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("c", oldOne)),
+			reasons: map[string]string{"c": "PoolStopped"}},
+		"a node under way to an earlier target finishes first": {nodes: nodes(at("a", oldOne, to(rollout.Target{Config: "rendered-worker-x"}, nodestate.StateWorking))),
+			reasons: map[string]string{"a": "EarlierTarget"}},
+		"a paused pool starts nothing": {pool: rollout.Pool{Paused: true}, nodes: nodes(at("a", oldOne)), reasons: map[string]string{"a": "PoolStopped"}},
+		"nor does one whose image is not built": {pool: rollout.Pool{Hold: "the image is being built"}, nodes: nodes(at("a", oldOne)),
+			reasons: map[string]string{"a": "PoolStopped"}},
+		"nor one outside its windows": {pool: rollout.Pool{Windows: night}, nodes: nodes(at("a", oldOne)), reasons: map[string]string{"a": "PoolStopped"}},
+		"zone by zone, unlabelled last, oldest first": {pool: rollout.Pool{MaxUnavailable: limit("4")}, nodes: nodes(
+			at("a", oldOne), at("b", oldOne, zone("z2")), at("c", oldOne, zone("z1"), age(10)), at("d", oldOne, zone("z1"), age(20)), at("e", oldOne, age(5))),
+			next: []string{"d", "c", "b", "a"}},
+		"canaries first, the controller's own node last": {pool: rollout.Pool{MaxUnavailable: limit("2")}, nodes: nodes(
+			at("a", oldOne, deferred), at("b", oldOne), at("c", oldOne, canary)), next: []string{"c", "b"}},
+		"the first wave is one node": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves}, nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
+			next: []string{"a"}, reasons: map[string]string{"b": "Wave"}},
+		"the second waits while the first is on its way": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
+			nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)), at("b", oldOne), at("c", oldOne), at("d", oldOne)), reasons: map[string]string{"b": "Wave"}},
+		"and while it is watched": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
+			nodes: nodes(at("a", newOne, since(5*time.Minute)), at("b", oldOne), at("c", oldOne), at("d", oldOne)), reasons: map[string]string{"b": "Wave"}},
+		"and while it is sick": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
+			nodes: nodes(at("a", newOne, notReady), at("b", oldOne), at("c", oldOne), at("d", oldOne)), reasons: map[string]string{"b": "Wave"}},
+		"then the second wave starts": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
+			nodes: nodes(at("a", newOne, since(11*time.Minute)), at("b", oldOne), at("c", oldOne), at("d", oldOne)), next: []string{"b"}, reasons: map[string]string{"c": "Wave"}},
+		"opting out goes node by node, too": {pool: rollout.Pool{Target: rollout.Target{Config: oldOne.Config}}, nodes: nodes(at("a", oldOne), at("b", oldOne)),
+			next: []string{"a"}},
+		"a node without image is done where none is wanted": {pool: rollout.Pool{Target: rollout.Target{Config: oldOne.Config}}, nodes: nodes(at("a", rollout.Target{Config: oldOne.Config}), at("b", oldOne)),
+			next: []string{"b"}, reasons: map[string]string{"a": "Done"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.pool.Name = "worker"
+			if c.pool.Target == (rollout.Target{}) {
+				c.pool.Target = newOne
+			}
+			p, err := rollout.Make(c.pool, c.nodes, now)
+			require.NoError(t, err)
+			assert.Equal(t, c.next, p.Next)
+			assert.Len(t, p.Verdicts, len(c.nodes))
+			for node, reason := range c.reasons {
+				v, found := p.Verdict(node)
+				require.True(t, found, node)
+				assert.Equal(t, reason, v.Reason, "%s: %s", node, v.Message)
+				assert.NotEmpty(t, v.Message)
+			}
+		})
+	}
+}
+
+func TestCountsAndTimes(t *testing.T) {
+	windows, err := rollout.ParseWindows("daily 22:00-04:00; Wed 10:00-11:00 Europe/Berlin")
+	require.NoError(t, err)
+	p, err := rollout.Make(rollout.Pool{Name: "worker", Target: newOne, Windows: windows}, nodes(
+		at("a", newOne), at("b", oldOne, to(newOne, nodestate.StateDegraded)), at("c", oldOne, cordoned), at("d", newOne, notReady)), now)
+	require.NoError(t, err)
+	assert.Equal(t, rollout.Counts{Nodes: 4, Updated: 2, Ready: 2, Unavailable: 3, Degraded: 1}, p.Counts)
+	assert.Equal(t, 10*time.Hour, p.LookAgain)
+	_, found := p.Verdict("nobody")
+	assert.False(t, found)
+}
+
+func TestLimitsThatCannotBeRead(t *testing.T) {
+	for _, s := range []string{"many", "-1", "10"} {
+		v := intstr.FromString(s)
+		if s == "-1" {
+			v = intstr.FromInt32(-1)
+		}
+		_, err := rollout.Make(rollout.Pool{Name: "worker", Target: newOne, MaxUnavailable: &v}, nodes(at("a", oldOne)), now)
+		require.ErrorContains(t, err, "maxUnavailable", s)
+	}
+	for _, s := range []string{"", "0", "-1", "101%", "x", "1,,2", "1/soon", "1/-5m", "0%"} {
+		_, err := rollout.ParseWaves(s)
+		assert.Error(t, err, s)
+	}
+	for _, s := range []string{"", ";", "Mon", "Mon 1-2", "Foo 01:00-02:00", "Mon 25:00-26:00", "Mon 24:00-01:00", "Mon 01:00-02:00 Nowhere/City", "Mon 01:00-02:00 UTC more"} {
+		_, err := rollout.ParseWindows(s)
+		assert.Error(t, err, s)
+	}
+}
+
+func TestWindowsOpen(t *testing.T) {
+	for name, c := range map[string]struct {
+		windows, at string
+		open        bool
+		wait        time.Duration
+	}{
+		"inside":                            {"Mon 10:00-14:00", "2026-03-02T12:00:00Z", true, 0},
+		"at the opening":                    {"Mon 10:00-14:00", "2026-03-02T10:00:00Z", true, 0},
+		"at the close":                      {"Mon 10:00-14:00", "2026-03-02T14:00:00Z", false, 7*24*time.Hour - 4*time.Hour},
+		"after midnight":                    {"Mon 22:00-04:00", "2026-03-03T03:59:00Z", true, 0},
+		"not the morning before":            {"Mon 22:00-04:00", "2026-03-02T03:00:00Z", false, 19 * time.Hour},
+		"a range over the weekend":          {"Sat-Mon 00:00-24:00", "2026-03-02T23:59:00Z", true, 0},
+		"another zone":                      {"Mon 13:00-14:00 Europe/Berlin", "2026-03-02T12:30:00Z", true, 0},
+		"the nearest of several":            {"Tue 00:00-01:00; Mon 13:00-14:00", "2026-03-02T12:00:00Z", false, time.Hour},
+		"the night that summer time begins": {"Sun 01:00-04:00 Europe/Berlin", "2026-03-29T01:30:00Z", true, 0},
+		"its close is an hour earlier":      {"Sun 01:00-04:00 Europe/Berlin", "2026-03-29T02:00:00Z", false, 7*24*time.Hour - 3*time.Hour},
+		"a whole day":                       {"daily 00:00-24:00", "2026-03-02T23:59:59Z", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ws, err := rollout.ParseWindows(c.windows)
+			require.NoError(t, err)
+			when, err := time.Parse(time.RFC3339, c.at)
+			require.NoError(t, err)
+			open, wait := ws.Open(when)
+			assert.Equal(t, c.open, open)
+			assert.Equal(t, c.wait, wait)
+		})
+	}
+}
+
+func BenchmarkMake5000(b *testing.B) {
+	pool := rollout.Pool{Name: "worker", Target: newOne, MaxUnavailable: limit("10%"), Waves: rollout.Waves{Sizes: []intstr.IntOrString{*limit("1"), *limit("10%")}}}
+	var ns []rollout.Node
+	for i := range 5000 {
+		target := oldOne
+		if i%3 == 0 {
+			target = newOne
+		}
+		ns = append(ns, at(fmt.Sprintf("node-%d", i), target, zone(fmt.Sprint(i%7)), age(i%100)))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := rollout.Make(pool, ns, now); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
