@@ -91,7 +91,7 @@ func (h *host) additions() (ign35.Config, error) {
 		}
 	}
 	return firstboot.Ignition(firstboot.IgnitionOptions{
-		Config: firstboot.Config{Registry: h.registryHost}, Mirrors: mirrors, RegistryCA: h.id.ca.CertificatePEM(), PullAuth: auth,
+		Config: firstboot.Config{Registry: h.registryHost, PersistNICNames: true}, Mirrors: mirrors, RegistryCA: h.id.ca.CertificatePEM(), PullAuth: auth,
 		DaemonURL: h.configURL() + "/files/" + daemonName, DaemonSHA512: hash,
 	})
 }

@@ -100,7 +100,8 @@ func (c *checker) pool(p installconfig.Pool, item mosc) {
 		c.rep.Errorf(at, "unknown builder %q", t)
 	}
 	out.Repository = c.pushSpec(item)
-	c.secret(item, "spec.renderedImagePushSecret.name", spec.RenderedImagePushSecret.Name)
+	push := c.secret(item, "spec.renderedImagePushSecret.name", spec.RenderedImagePushSecret.Name)
+	c.pushCredentials(item, push, out.Repository)
 	if ref := spec.BaseImagePullSecret; ref != nil {
 		out.BasePull = c.secret(item, "spec.baseImagePullSecret.name", ref.Name)
 	}

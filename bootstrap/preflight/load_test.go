@@ -153,13 +153,14 @@ func TestWhatHasNoEffectIsAWarning(t *testing.T) {
 	dir := sample(t)
 	replace(t, dir, "openshift/10-master-motd.yaml", "role: master", "role: maister")
 	replace(t, dir, "layering/worker.yaml", "containerfileArch: NoArch", "containerfileArch: S390X")
+	replace(t, dir, "layering/worker.yaml", "registry.example.com/", "registry2.example.com/")
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
 	var rules []string
 	for _, w := range in.Warnings {
 		rules = append(rules, w.Rule)
 	}
-	assert.ElementsMatch(t, []string{"not-selected", "containerfile-arch"}, rules)
+	assert.ElementsMatch(t, []string{"not-selected", "containerfile-arch", "push-secret-host"}, rules)
 }
 
 func TestRemoteContentThatALaterConfigReplacesIsNoFault(t *testing.T) {

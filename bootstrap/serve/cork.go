@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 )
 
@@ -92,6 +93,9 @@ func (s *Server) writeBody(w http.ResponseWriter, r *http.Request, body []byte) 
 		_, err := w.Write(body)
 		return err
 	}
+	// Requests that came meanwhile are read first. Else the processor that is done first answers the clients that asked last, and
+	// those in the queue of the other wait: who asked first shall be served first.
+	runtime.Gosched()
 	c.cork(s.corks)
 	_, err := w.Write(body)
 	return errors.Join(err, c.uncork(s.corks))

@@ -18,7 +18,7 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := run(ctx, arguments(os.Args), os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

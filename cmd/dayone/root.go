@@ -94,7 +94,7 @@ func newRootCommand() *cobra.Command {
 		return nil
 	}
 	root.AddCommand(newPrepareCommand(), newManifestsCommand(), newSampleCommand(), newBootstrapCommand(), newStatusCommand())
-	root.AddCommand(newBuildCommand(), newRenderCommand(), newServeCommand(), newRegistryCommand())
+	root.AddCommand(newBuildCommand(), newRenderCommand(), newServeCommand(), newRegistryCommand(), newClusterCommand())
 	markUsage(root)
 	return root
 }

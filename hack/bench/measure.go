@@ -26,15 +26,17 @@ type room struct {
 }
 
 func rooms() []room {
-	return []room{
+	own := []room{
 		{pkg: "./manifests/render", bench: "^Benchmark(Command|Render)$", time: "3x"},
 		{pkg: "./bootstrap/serve", bench: "^BenchmarkServe$", time: "20000x"},
 		{pkg: "./registry", bench: ".", time: "1s"},
 		{pkg: "./build/buildahengine", bench: "^Benchmark(LargeBase|AgainstCommandLine)$", time: "3x", once: true},
 		{pkg: "./rebase/deploy", bench: "^Benchmark(ImportOfTheMissingLayer|FullPull)$", time: "3x", once: true},
+		{pkg: "./hack/e2e/deployers", bench: "^BenchmarkStageOfTheMissingLayer$", time: "3x", once: true},
 		{pkg: "./rebase/firstboot", bench: "^BenchmarkOwnOverhead$", time: "20x"},
 		{pkg: "hack/demo"},
 	}
+	return append(own, controllerRooms()...)
 }
 
 // results maps "Benchmark/sub unit" to the median of its runs.

@@ -1,16 +1,16 @@
 #!/bin/bash
 # Install the system packages that dayone's make targets need: only what is missing, with apt-get or dnf, saying what and why.
 #
-#   hack/setup/setup.sh [--check] build|demo|test ...
+#   hack/setup/setup.sh [--check] build|demo|test|vm ...
 #
-# Groups include the ones before them: test = everything. --check installs nothing: it prints what is missing and exits with 1.
+# demo includes build; test and vm include demo. --check installs nothing: it prints what is missing and exits with 1.
 # Exit codes: 0 all there, 1 something is missing or cannot be installed, 2 wrong call or unknown distribution.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 
 # group | how to see that it is there | Debian package | Fedora package | why
-# How: a program; /file; module:NAME for python3.
+# How: a program; /file; module:NAME for python3; cni for network plugins, which each distribution puts elsewhere.
 requirements() {
     cat <<'TABLE'
 build|gcc|gcc|gcc|the image builder links C code
@@ -27,11 +27,23 @@ demo|busybox|busybox-static|busybox|the tiny base image and its shell
 demo|ldd|libc-bin|glibc-common|finds the libraries that go into the tiny base image
 demo|mmdebstrap|mmdebstrap|mmdebstrap|makes the default base image
 demo|/usr/share/keyrings/debian-archive-keyring.gpg|debian-archive-keyring|debian-keyring|verifies the packages in it
+test|systemctl|systemd|systemd|tells what a unit's enablement means
 test|skopeo|skopeo|skopeo|a second opinion on images and registries
 test|tar|tar|tar|unpacks layers in tests
 test|buildah|buildah|buildah|the peer that the build engine is measured against
+test|podman|podman|podman|logs in to, pushes to and pulls from the registry
 test|runc|runc|runc|RUN in containers of their own, which alone can be cut off the network
+test|containerd|containerd|containerd|runs the pods of the test cluster
+test|ctr|containerd|containerd|pulls the image that holds a pod's namespaces
+test|cni|containernetworking-plugins|containernetworking-plugins|network of pods
+test|crun|crun|crun|another runtime, which the build engine tries before it relies on it
+test|rpmbuild|rpm|rpm-build|makes the packages of the tests' extensions
+test|createrepo_c|createrepo-c|createrepo_c|makes a repository of them
+test|dnf|dnf|dnf|installs them in a build
 test|newuidmap|uidmap|shadow-utils|builds of an ordinary user
+vm|qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|runs the virtual machine
+vm|mkfs.ext4|e2fsprogs|e2fsprogs|makes its disk
+vm|debugfs|e2fsprogs|e2fsprogs|reads the boot entries from its disk
 test|module:yaml|python3-yaml|python3-pyyaml|compares rendered configs with recorded ones
 TABLE
 }
@@ -42,6 +54,7 @@ say() { echo "setup: $*" >&2; }
 present() {
     case $1 in
     /*) [ -e "$1" ] ;;
+    cni) [ -e /usr/lib/cni/bridge ] || [ -e /usr/libexec/cni/bridge ] || [ -e /opt/cni/bin/bridge ] ;;
     module:*) python3 -c "import ${1#module:}" 2>/dev/null ;;
     *) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
     esac
@@ -51,8 +64,9 @@ present() {
 included() {
     case $2 in
     build) [ "$1" = build ] ;;
-    demo) [ "$1" != test ] ;;
-    test) true ;;
+    demo) [ "$1" = build ] || [ "$1" = demo ] ;;
+    test) [ "$1" != vm ] ;;
+    vm) [ "$1" != test ] ;;
     esac
 }
 
@@ -130,7 +144,7 @@ main() {
     for arg in "$@"; do
         case $arg in
         --check) check=1 ;;
-        build | demo | test) groups+=("$arg") ;;
+        build | demo | test | vm) groups+=("$arg") ;;
         *)
             sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
             exit 2

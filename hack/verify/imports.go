@@ -18,15 +18,23 @@ var floors = map[string][]string{
 	"hack":          {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
 }
 
-// clusterClient talks to a cluster: besides the rooms below, every controller may.
-const clusterClient = "k8s.io/client-go"
+// clusterClient and controllerRuntime talk to a cluster: besides the rooms below, every controller may.
+const (
+	clusterClient     = "k8s.io/client-go"
+	controllerRuntime = "sigs.k8s.io/controller-runtime"
+)
+
+// clusterRooms talk to a cluster without being controllers.
+var clusterRooms = []string{"build/optin", "build/buildcontroller", "bootstrap/handover", "bootstrap/gather", "rebase/daemon", "rebase/drain", "cmd",
+	"hack/kube", "hack/e2e", "hack/bench"}
 
 // keptIn says which folders alone may import an outside package (and what lies below it).
 var keptIn = map[string][]string{
 	"github.com/containers/buildah":           {"build/buildahengine"},
 	"github.com/containers/storage":           {"build/buildahengine"},
 	"github.com/distribution/distribution/v3": {"registry"},
-	clusterClient: {"build/optin", "build/buildcontroller", "bootstrap/handover", "bootstrap/gather", "rebase/daemon", "rebase/drain", "cmd"},
+	clusterClient:     clusterRooms,
+	controllerRuntime: clusterRooms,
 }
 
 func importDirection(t *tree) ([]string, error) {
@@ -64,7 +72,7 @@ func kept(from, imported string) string {
 				return ""
 			}
 		}
-		if outside == clusterClient && strings.HasSuffix(from, "controller") {
+		if (outside == clusterClient || outside == controllerRuntime) && strings.HasSuffix(from, "controller") {
 			return ""
 		}
 		return fmt.Sprintf("%s imports %s, which belongs to %s", from, imported, strings.Join(rooms, ", "))

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests/assets/cluster"
+)
+
+const (
+	waitLimit = time.Minute
+	waitEvery = 50 * time.Millisecond
+)
+
+var shared kubetest.Shared
+
+// asProgram makes this test binary the program itself.
+const asProgram = "DAYONE_CONTROLLER_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(shared.Main(m, kubetest.Options{}))
+}
+
+// copyOfProgram is one running copy of the program.
+type copyOfProgram struct {
+	probes, metrics string
+	cmd             *exec.Cmd
+	log             string
+}
+
+func run(t *testing.T, kubeconfig string) *copyOfProgram {
+	t.Helper()
+	p := &copyOfProgram{probes: freeAddress(t), metrics: freeAddress(t), log: filepath.Join(t.TempDir(), "log")}
+	log, err := os.Create(p.log)
+	require.NoError(t, err)
+	defer log.Close()
+	// The lease goes to another copy soon after this one is killed; a short one keeps the test short.
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "start", "--kubeconfig", kubeconfig, "--builder-image", "registry.test:5000/builder:v1", "--node-agent", "--node", "this",
+		"--base-image", "registry.example.test/os/base@sha256:"+strings.Repeat("b", 64),
+		"--probe-address", p.probes, "--metrics-address", p.metrics, "--lease-duration", "3s")
+	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			p.end(t, os.Interrupt)
+		}
+	})
+	return p
+}
+
+// end sends a signal and waits; told to stop, the program ends without a failure.
+func (p *copyOfProgram) end(t *testing.T, signal os.Signal) {
+	t.Helper()
+	require.NoError(t, p.cmd.Process.Signal(signal))
+	err := p.cmd.Wait()
+	if signal == os.Interrupt {
+		require.NoError(t, err, p.text(t))
+	}
+}
+
+func (p *copyOfProgram) text(t *testing.T) string {
+	raw, err := os.ReadFile(p.log)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// kubeconfig has the rights of the program's own service account.
+func kubeconfig(t *testing.T, cfg *rest.Config) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "c",
+		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: cfg.Host, CertificateAuthorityData: cfg.CAData, CertificateAuthority: cfg.CAFile}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: cfg.BearerToken}},
+		Contexts:  map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}}}, file))
+	return file
+}
+
+func freeAddress(t *testing.T) string {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func fetch(t assert.TestingT, address, path string) (int, string) {
+	resp, err := http.Get(fmt.Sprintf("http://%s%s", address, path)) //nolint:noctx // a probe of this process
+	if !assert.NoError(t, err) {
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	assert.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) {
+	e := shared.Env(t)
+	objects, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: "r.test/c:1", Builder: "r.test/b:1"}})
+	require.NoError(t, err)
+	for _, o := range objects {
+		require.NoError(t, e.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership), o.GetName())
+	}
+	access := kubeconfig(t, e.As(t, cluster.DefaultNamespace, cluster.Controller))
+	first := run(t, access)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		code, _ := fetch(c, first.probes, "/readyz")
+		assert.Equal(c, http.StatusOK, code)
+		var lease coordinationv1.Lease
+		if assert.NoError(c, e.Client.Get(t.Context(), types.NamespacedName{Namespace: cluster.DefaultNamespace, Name: cluster.Controller}, &lease)) {
+			assert.NotEmpty(c, lease.Spec.HolderIdentity)
+		}
+	}, waitLimit, waitEvery)
+	code, _ := fetch(t, first.probes, "/healthz")
+	assert.Equal(t, http.StatusOK, code)
+
+	require.NoError(t, e.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}}))
+	require.NoError(t, e.Client.Create(t.Context(), &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+		Spec: mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}}}}))
+	require.NoError(t, e.Client.Create(t.Context(), &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-worker", Labels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}},
+		Spec: mcfgv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}))
+	require.NoError(t, e.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "push"},
+		Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"r.test":{"username":"u","password":"canary-4711"}}}`)}}))
+	require.NoError(t, e.Client.Create(t.Context(), &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineOSConfigSpec{
+		MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "worker"}, ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: "registry.example.test/os/worker:latest"}}))
+	builder := types.NamespacedName{Namespace: cluster.DefaultNamespace, Name: cluster.Builder}
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, e.Client.Get(t.Context(), builder, &appsv1.Deployment{})) }, waitLimit, waitEvery)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // render and node controller work, too
+		var pool mcfgv1.MachineConfigPool
+		assert.NoError(c, e.Client.Get(t.Context(), types.NamespacedName{Name: "worker"}, &pool))
+		assert.Equal(c, int32(1), pool.Status.MachineCount)
+		assert.True(c, strings.HasPrefix(pool.Spec.Configuration.Name, "rendered-worker-"), pool.Status.Conditions)
+	}, waitLimit, waitEvery)
+	_, text := fetch(t, first.metrics, "/metrics")
+	assert.Contains(t, text, `dayone_optin_machineosconfigs{opted_in="true"} 1`)
+
+	// A second copy waits, takes the lease when the first one is killed, and goes on.
+	second := run(t, access)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		code, _ := fetch(c, second.probes, "/readyz")
+		assert.Equal(c, http.StatusOK, code)
+	}, waitLimit, waitEvery)
+	first.end(t, os.Kill)
+	require.NoError(t, e.Client.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: builder.Namespace, Name: builder.Name}}))
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, e.Client.Get(t.Context(), builder, &appsv1.Deployment{})) }, waitLimit, waitEvery)
+	second.end(t, os.Interrupt)
+	for _, p := range []*copyOfProgram{first, second} {
+		for _, line := range strings.Split(strings.TrimSpace(p.text(t)), "\n") {
+			assert.True(t, strings.HasPrefix(line, "{") && strings.Contains(line, `"level"`), line)
+		}
+		assert.NotContains(t, p.text(t), "canary-4711")
+		assert.NotContains(t, p.text(t), "forbidden", "it has every right that it uses")
+	}
+}
+
+func TestAWrongCommandLineSaysWhatIsWrong(t *testing.T) {
+	for _, args := range [][]string{{"start", "extra"}, {"start", "--namespace", "Upper"}, {"nothing"}} {
+		c := newRootCommand("v1")
+		c.SetArgs(args)
+		c.SetOut(io.Discard)
+		c.SetErr(io.Discard)
+		require.Error(t, c.ExecuteContext(t.Context()), args)
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"maps"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"dayone.dev/dayone/build/optin"
+	"dayone.dev/dayone/cmd/internal/manager"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/manifests/rendercontroller"
+	"dayone.dev/dayone/rebase/draincontroller"
+	"dayone.dev/dayone/rebase/nodecontroller"
+)
+
+// settings are this program's own flags.
+type settings struct {
+	version      string
+	builderImage string
+	// noRender: somebody else renders the pools' configs.
+	noRender bool
+	// baseImage is the OS image of clusters without a ControllerConfig.
+	baseImage string
+	// nodeAgent: the nodes run dayone-daemon, and somebody has to tell it what to do.
+	nodeAgent bool
+	// node is the one that this copy runs on; it goes last in its pool.
+	node string
+}
+
+// part is one controller: what narrows its watches, which may be nil, and how it is added to the manager. A new controller is one more
+// entry of parts.
+type part struct {
+	watch func(namespace string) map[client.Object]cache.ByObject
+	add   func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error
+}
+
+func (s *settings) parts() []part {
+	list := []part{
+		{watch: optin.CacheOptions, add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
+			return optin.Add(ctx, m, optin.Options{Namespace: o.Namespace, BuilderImage: s.builderImage, Version: s.version, Log: log, Metrics: metrics.Registry})
+		}},
+	}
+	if !s.noRender {
+		list = append(list, part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
+			// The versions are those that dayone bootstrap of the same build renders with.
+			versions := render.Versions{Raw: s.version, Hash: s.version, Payload: s.version}
+			return rendercontroller.SetupWithManager(m, rendercontroller.Options{Log: log, Versions: versions, BaseImage: s.baseImage})
+		}})
+	}
+	if s.nodeAgent {
+		list = append(list,
+			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
+				return nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log, Self: s.node})
+			}},
+			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
+				return draincontroller.SetupWithManager(m, draincontroller.Options{Log: log})
+			}})
+	}
+	return list
+}
+
+func newRootCommand(version string) *cobra.Command {
+	s := &settings{version: version}
+	root := &cobra.Command{Use: cluster.Controller, Short: "The operator of layered pools", Version: version, SilenceUsage: true, SilenceErrors: true}
+	start := manager.NewCommand(s.program())
+	start.Flags().StringVar(&s.builderImage, "builder-image", "", "image with machine-os-builder, which runs while a pool is opted in; best by digest")
+	start.Flags().BoolVar(&s.noRender, "no-render", false, "leave rendering the pools' configs to somebody else")
+	start.Flags().StringVar(&s.baseImage, "base-image", "", "OS image of clusters without a ControllerConfig, by digest")
+	start.Flags().BoolVar(&s.nodeAgent, "node-agent", false, "the nodes run dayone-daemon: tell them what to run, drain them")
+	start.Flags().StringVar(&s.node, "node", "", "the node that this copy runs on: of its pool it goes last")
+	root.AddCommand(start)
+	return root
+}
+
+func (s *settings) program() manager.Program {
+	return manager.Program{
+		Name: cluster.Controller, Version: s.version,
+		Live: []client.Object{&corev1.Secret{}},
+		Cache: func(o manager.Options) cache.Options {
+			watched := map[client.Object]cache.ByObject{}
+			for _, p := range s.parts() {
+				if p.watch != nil {
+					maps.Copy(watched, p.watch(o.Namespace))
+				}
+			}
+			return cache.Options{ByObject: watched}
+		},
+		Add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
+			for _, p := range s.parts() {
+				if err := p.add(ctx, m, o, log); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

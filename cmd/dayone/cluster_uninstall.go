@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+)
+
+func newClusterUninstall(f *clusterFlags) *cobra.Command {
+	var yes, crds bool
+	w := &waiting{}
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove dayone's controllers from a cluster",
+		Long: "Uninstall removes what install made. MachineOSConfigs, pools, users' Secrets, images and namespaces stay, and nodes go on running their images. " +
+			"With --crds the kinds that install defined go, too, and with them every object of those kinds.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, _, err := f.connect()
+			if err != nil {
+				return err
+			}
+			in := &installer{client: api, namespace: f.namespace, out: cmd.ErrOrStderr()}
+			ctx, cancel := context.WithTimeout(cmd.Context(), w.limit())
+			defer cancel()
+			if err := in.confirm(ctx, cmd.InOrStdin(), yes, crds); err != nil {
+				return err
+			}
+			return w.explain(ctx, in.uninstall(ctx, crds))
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&crds, "crds", false, "also remove the kinds that install defined, with all their objects")
+	cmd.Flags().DurationVar(&w.timeout, "timeout", defaultWait, "how long to wait for the cluster in all")
+	return cmd
+}
+
+// confirm says what goes and what stays and asks.
+func (in *installer) confirm(ctx context.Context, from io.Reader, yes, crds bool) error {
+	var configs mcfgv1.MachineOSConfigList
+	err := in.client.List(ctx, &configs)
+	if err != nil && !apierrors.IsNotFound(err) && !isNoKind(err) {
+		return fmt.Errorf("list MachineOSConfigs: %w", err)
+	}
+	in.say("dayone's controllers in namespace %s will be removed.", in.namespace)
+	if n := len(configs.Items); n > 0 {
+		in.say("%d pools are opted in: their nodes keep their images, but nothing builds or rolls out any more.", n)
+		if crds {
+			in.say("Their MachineOSConfigs, all pools and all MachineConfigs will be deleted with their kinds.")
+		}
+	}
+	if yes {
+		return nil
+	}
+	if file, ok := from.(interface{ Fd() uintptr }); ok && !term.IsTerminal(int(file.Fd())) {
+		return usageError{errors.New("uninstall asks first and there is no terminal: say --yes")}
+	}
+	fmt.Fprint(in.out, "Go on? [y/N] ")
+	answer, err := bufio.NewReader(from).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return errors.New("uninstall: not confirmed, nothing was changed")
+	}
+	return nil
+}
+
+// uninstall goes backwards: first who would make things anew, then what they made, then the rest.
+func (in *installer) uninstall(ctx context.Context, crds bool) error {
+	list, err := in.inventory(ctx)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		in.say("no installation is noted in namespace %s; what bears dayone's mark is removed", in.namespace)
+	}
+	for _, name := range []string{cluster.Controller, cluster.Builder} {
+		if err := in.endDeployment(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := in.removeMade(ctx); err != nil {
+		return err
+	}
+	for _, e := range slices.Backward(list) {
+		if err := in.removeEntry(ctx, e); err != nil {
+			return err
+		}
+	}
+	if crds {
+		if err := in.removeCRDs(ctx); err != nil {
+			return err
+		}
+	}
+	// Last: a run that is interrupted finds it and goes on.
+	if err := in.removeEntry(ctx, entry{"v1", "ConfigMap", in.namespace, inventoryName}); err != nil {
+		return err
+	}
+	in.say("dayone is removed")
+	return nil
+}
+
+// endDeployment deletes a Deployment of ours and waits until its pods are gone.
+func (in *installer) endDeployment(ctx context.Context, name string) error {
+	key := client.ObjectKey{Namespace: in.namespace, Name: name}
+	var d appsv1.Deployment
+	err := in.client.Get(ctx, key, &d)
+	if apierrors.IsNotFound(err) || (err == nil && d.Labels[cluster.LabelManagedBy] != cluster.ManagedBy) {
+		return nil
+	}
+	if err == nil {
+		err = in.client.Delete(ctx, &d, client.Preconditions{UID: &d.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Deployment %s: %w", key, err)
+	}
+	return in.await(ctx, "Deployment "+key.String(), func(ctx context.Context) (bool, string, error) {
+		err := in.client.Get(ctx, key, &d)
+		return apierrors.IsNotFound(err), "ends", client.IgnoreNotFound(err)
+	})
+}
+
+// removeMade deletes what the controllers made for themselves: copied Secrets and leases.
+func (in *installer) removeMade(ctx context.Context) error {
+	var secrets corev1.SecretList
+	if err := in.client.List(ctx, &secrets, client.InNamespace(in.namespace), client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy}); err != nil {
+		return fmt.Errorf("list copied Secrets: %w", err)
+	}
+	for i := range secrets.Items {
+		if err := in.removeEntry(ctx, entry{"v1", "Secret", in.namespace, secrets.Items[i].Name}); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{cluster.Controller, cluster.Builder} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: name}}
+		if err := in.client.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete lease %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// removeCRDs removes the kinds that are ours. Builds would wait for a builder that is gone: they are let go, their images stay.
+func (in *installer) removeCRDs(ctx context.Context) error {
+	var builds mcfgv1.MachineOSBuildList
+	if err := in.client.List(ctx, &builds); err != nil && !isNoKind(err) {
+		return fmt.Errorf("list MachineOSBuilds: %w", err)
+	}
+	for i := range builds.Items {
+		b := &builds.Items[i]
+		old := b.DeepCopy()
+		if controllerutil.RemoveFinalizer(b, manifests.FinalizerMachineOSBuild) {
+			if err := in.client.Patch(ctx, b, client.MergeFrom(old)); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("let MachineOSBuild %s go: %w", b.Name, err)
+			}
+		}
+	}
+	crds, err := cluster.CRDs()
+	if err != nil {
+		return err
+	}
+	for _, crd := range crds {
+		if err := in.removeEntry(ctx, entry{"apiextensions.k8s.io/v1", "CustomResourceDefinition", "", crd.Name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

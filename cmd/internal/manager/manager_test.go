@@ -1,0 +1,92 @@
+package manager
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestOptionsAreRefusedWithTheNameOfTheirFlag(t *testing.T) {
+	require.NoError(t, Options{}.Validate(), "the zero value is usable")
+	for name, c := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"a namespace with capitals":    {Options{Namespace: "Upper"}, "--namespace"},
+		"a lease too short to keep":    {Options{LeaseDuration: time.Millisecond}, "--lease-duration"},
+		"a metrics address, no port":   {Options{MetricsAddress: "localhost"}, "--metrics-address"},
+		"a probe address, no port":     {Options{ProbeAddress: "localhost"}, "--probe-address"},
+		"a level that does not exist":  {Options{LogLevel: "loud"}, "--log-level"},
+		"a format that does not exist": {Options{LogFormat: "xml"}, "--log-format"},
+	} {
+		t.Run(name, func(t *testing.T) { require.ErrorContains(t, c.o.Validate(), c.want) })
+	}
+}
+
+func TestFlagsHaveTheZeroValuesDefaults(t *testing.T) {
+	var o Options
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.AddFlags(flags)
+	require.NoError(t, flags.Parse(nil))
+	assert.Equal(t, Options{}.withDefaults(), o)
+}
+
+func TestLibrariesLogIntoTheProgramsLogWithoutObjects(t *testing.T) {
+	var out bytes.Buffer
+	log, err := NewLog(&out, "dayone-test", Options{})
+	require.NoError(t, err)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, Data: map[string][]byte{"key": []byte("canary")}}
+	Logr(log).WithName("cache").WithValues("object", secret, "data", secret.Data).Error(errors.New("cause"), "failed", "count", 3)
+	Logr(log).V(1).Info("not at this level")
+	var line map[string]any
+	require.NoError(t, json.Unmarshal(out.Bytes(), &line), out.String())
+	assert.Equal(t, "error", line["level"])
+	assert.Equal(t, "failed", line["msg"])
+	assert.Equal(t, "cause", line["error"])
+	assert.Equal(t, "ns/s", line["object"])
+	assert.Equal(t, "dayone-test", line["program"])
+	assert.InDelta(t, 3, line["count"], 0)
+	assert.NotContains(t, out.String(), "Y2FuYXJ5")
+	assert.NotContains(t, out.String(), "canary")
+}
+
+func TestDebugLevelShowsTheLibrariesDetails(t *testing.T) {
+	var out bytes.Buffer
+	log, err := NewLog(&out, "dayone-test", Options{LogLevel: logrus.DebugLevel.String(), LogFormat: "text"})
+	require.NoError(t, err)
+	Logr(log).V(1).Info("a detail")
+	assert.Contains(t, out.String(), "level=debug msg=\"a detail\"")
+}
+
+func TestRESTConfigTakesTheNamedContextAndSaysWhatIsMissing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(file, []byte(`{apiVersion: v1, kind: Config, current-context: one,
+  clusters: [{name: a, cluster: {server: "https://one.test:6443"}}, {name: b, cluster: {server: "https://two.test:6443"}}],
+  users: [{name: u, user: {token: t}}],
+  contexts: [{name: one, context: {cluster: a, user: u}}, {name: two, context: {cluster: b, user: u}}]}`), 0o600))
+	cfg, err := RESTConfig(file, "")
+	require.NoError(t, err)
+	assert.Equal(t, "https://one.test:6443", cfg.Host)
+	cfg, err = RESTConfig(file, "two")
+	require.NoError(t, err)
+	assert.Equal(t, "https://two.test:6443", cfg.Host)
+	_, err = RESTConfig(file, "three")
+	require.ErrorContains(t, err, "three")
+	_, err = RESTConfig(filepath.Join(t.TempDir(), "absent"), "")
+	require.ErrorContains(t, err, "absent")
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "absent"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	_, err = RESTConfig("", "")
+	require.ErrorContains(t, err, "set KUBECONFIG")
+}
