@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/build/buildtest"
 )
 
 // TestExitProgramRuns runs the probe's program: for this machine's architecture as it is, for the others where an emulator is.
@@ -20,11 +22,8 @@ func TestExitProgramRuns(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, program, 0o700))
 			command := []string{file}
 			if arch != runtime.GOARCH {
-				path, err := exec.LookPath(emulator)
-				if err != nil {
-					t.Skipf("%s is missing: the program for %s was not run", emulator, arch)
-				}
-				command = []string{path, file}
+				buildtest.Need(t, false, emulator)
+				command = []string{emulator, file}
 			}
 			out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 			require.NoError(t, err, string(out))

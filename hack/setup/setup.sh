@@ -40,6 +40,7 @@ test|crun|crun|crun|another runtime, which the build engine tries before it reli
 test|rpmbuild|rpm|rpm-build|makes the packages of the tests' extensions
 test|createrepo_c|createrepo-c|createrepo_c|makes a repository of them
 test|dnf|dnf|dnf|installs them in a build
+test|qemu-aarch64-static|qemu-user-static|qemu-user-static|runs what is made for other architectures
 test|newuidmap|uidmap|shadow-utils|builds of an ordinary user
 vm|qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|runs the virtual machine
 vm|mkfs.ext4|e2fsprogs|e2fsprogs|makes its disk
