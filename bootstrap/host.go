@@ -11,6 +11,8 @@ import (
 
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry"
 )
@@ -45,6 +47,11 @@ func Run(ctx context.Context, o Options) error {
 	in, err := preflight.Load(o.Dir, o.Platform)
 	if err != nil {
 		return err
+	}
+	if in.Sidecar.Config.Flow != installconfig.FlowStandalone {
+		return report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".flow", Rule: "flow",
+			Message: "dayone bootstrap on a host of its own is the standalone flow",
+			Next:    "patch the installer's bootstrap host with dayone ignition, or set flow: standalone for a cluster whose bootstrap host dayone owns"}
 	}
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make state directory: %w", err)

@@ -148,6 +148,11 @@ func (h *host) buildRequest(p preflight.Pool) (build.Request, error) {
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
 		Target:   h.inEmbedded(p.Repository),
 		Registry: build.Access{CAFile: h.id.caFile, AuthFile: h.id.pushAuth},
-		Options:  build.Options{Timeout: h.in.Sidecar.Config.Build.Timeout.Duration()},
+		Options:  buildOptions(h.in.Sidecar.Config.Build),
 	}, nil
+}
+
+// buildOptions are the user's limits.
+func buildOptions(b installconfig.Build) build.Options {
+	return build.Options{Timeout: b.Timeout.Duration(), DiskLimit: int64(b.Disk), Attempts: b.Attempts, Offline: b.Offline}
 }

@@ -27,10 +27,17 @@ const (
 	DefaultBuildTimeout = 30 * time.Minute
 	// DefaultConfigPort is the Machine Config Server's port, to which every node's pointer Ignition config leads.
 	DefaultConfigPort = 22623
+	// DefaultHandOverDeadline is how long a hand-over with the policy deadline may take. With the build's limit it stays below the 60
+	// minutes of a bare-metal bootstrap.
+	DefaultHandOverDeadline = 20 * time.Minute
+	// DefaultBuildDisk is about four times a large OS image.
+	DefaultBuildDisk = Size(8 << 30)
 )
 
 // Config is the onClusterLayering field with defaults filled in.
 type Config struct {
+	// Enabled false keeps the field's words and installs a cluster without layering. Default: true.
+	Enabled *bool `yaml:"enabled,omitempty" json:"enabled,omitempty"`
 	// Flow is standalone or openshift. Default: openshift when the directory was made by openshift-install, else standalone.
 	Flow Flow `yaml:"flow,omitempty" json:"flow,omitempty"`
 	// BaseImage names the OS image that every layered image starts from, host/namespace/name[:tag|@digest]. Required in the
@@ -39,28 +46,70 @@ type Config struct {
 	// LayeringDir is the directory, relative to the install directory, of MachineOSConfigs and their Secrets. Default: layering.
 	LayeringDir string `yaml:"layeringDir,omitempty" json:"layeringDir,omitempty"`
 	// Pools are the MachineConfigPools that get an image of their own. At least one.
-	Pools []Pool `yaml:"pools" json:"pools"`
+	Pools []Pool `yaml:"pools" json:"pools" schema:"required,minItems=1"`
 	// BootstrapRegistry says how nodes reach the registry on the bootstrap host.
-	BootstrapRegistry BootstrapRegistry `yaml:"bootstrapRegistry" json:"bootstrapRegistry"`
+	BootstrapRegistry BootstrapRegistry `yaml:"bootstrapRegistry,omitempty" json:"bootstrapRegistry"`
 	// ConfigServer says how nodes reach the Ignition config server of the standalone flow.
 	ConfigServer ConfigServer `yaml:"configServer,omitempty" json:"configServer,omitempty"`
 	// Registry is where images end up after the installation. Needed only for MachineOSConfigs that dayone generates.
 	Registry Registry `yaml:"registry,omitempty" json:"registry,omitempty"`
 	// Build limits the image builds on the bootstrap host.
 	Build Build `yaml:"build,omitempty" json:"build,omitempty"`
+	// OnFailure says what a failed image build does to the installation: fail (no node of the pool gets a config, the installation
+	// fails with the build's cause) or fallback (the nodes boot the stock OS image, openshift flow only). Default: fail.
+	OnFailure OnFailure `yaml:"onFailure,omitempty" json:"onFailure,omitempty"`
+	// HandOver says how the bootstrap host gives its images to the final registry before it goes.
+	HandOver HandOver `yaml:"handOver,omitempty" json:"handOver,omitempty"`
 }
+
+// On says whether layering is switched on.
+func (c Config) On() bool { return c.Enabled == nil || *c.Enabled }
+
+// OnFailure says what a failed build does to the installation.
+type OnFailure string
+
+const (
+	// OnFailureFail keeps the nodes waiting and lets the installation fail.
+	OnFailureFail OnFailure = "fail"
+	// OnFailureFallback boots the nodes on the stock OS image.
+	OnFailureFallback OnFailure = "fallback"
+)
+
+// HandOver limits the hand-over.
+type HandOver struct {
+	// Policy is wait (the bootstrap host stays until every image is in its final registry), skip (nothing is copied: the images must
+	// already be there, or the installation's end is refused) or deadline (as wait, and fails after the deadline). Default: wait.
+	Policy HandOverPolicy `yaml:"policy,omitempty" json:"policy,omitempty"`
+	// Deadline is a Go duration such as 20m, for the policy deadline only. Default: 20m.
+	Deadline Duration `yaml:"deadline,omitempty" json:"deadline,omitempty"`
+}
+
+// HandOverPolicy says how long the bootstrap host waits for the hand-over.
+type HandOverPolicy string
+
+const (
+	// HandOverWait waits until the hand-over is done.
+	HandOverWait HandOverPolicy = "wait"
+	// HandOverSkip copies nothing.
+	HandOverSkip HandOverPolicy = "skip"
+	// HandOverDeadline waits until a deadline and then fails.
+	HandOverDeadline HandOverPolicy = "deadline"
+)
 
 // Pool is one MachineConfigPool to layer.
 type Pool struct {
 	// Name of the MachineConfigPool and of its MachineOSConfig.
-	Name string `yaml:"name" json:"name"`
+	Name string `yaml:"name" json:"name" schema:"required,pattern=^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"`
 	// Containerfile, given inline, asks for a generated MachineOSConfig. At most 4096 characters, as in the API.
-	Containerfile string `yaml:"containerfile,omitempty" json:"containerfile,omitempty"`
+	Containerfile string `yaml:"containerfile,omitempty" json:"containerfile,omitempty" schema:"maxLength=4096"`
 	// ContainerfilePath does the same with a file relative to the install directory.
 	ContainerfilePath string `yaml:"containerfilePath,omitempty" json:"containerfilePath,omitempty"`
 	// BuildAt is bootstrap (the image is built before the pool's first node boots) or cluster (by the in-cluster builder).
 	// Default: bootstrap for master and arbiter, cluster for every other pool.
 	BuildAt BuildAt `yaml:"buildAt,omitempty" json:"buildAt,omitempty"`
+	// PushSpec is where the image of a generated MachineOSConfig ends up, host[:port][/namespace]/name:tag.
+	// Default: registry.repository, the pool's name and -os:latest.
+	PushSpec string `yaml:"pushSpec,omitempty" json:"pushSpec,omitempty"`
 }
 
 // BuildAt says where a pool's first image is built.
@@ -78,10 +127,11 @@ func (p Pool) Generated() bool { return p.Containerfile != "" || p.Containerfile
 
 // BootstrapRegistry is the embedded registry as nodes see it.
 type BootstrapRegistry struct {
-	// Host is a dotted DNS name or an IPv4 address: the API's reference form needs a dot. Required.
-	Host string `yaml:"host" json:"host"`
+	// Host is a dotted DNS name or an IPv4 address: the API's reference form needs a dot. Required in the standalone flow; in the
+	// openshift flow the default is the bootstrap node's own address, found when it runs.
+	Host string `yaml:"host,omitempty" json:"host,omitempty"`
 	// Port is 10-65535, as in image references. Default: 9500.
-	Port int `yaml:"port,omitempty" json:"port,omitempty"`
+	Port int `yaml:"port,omitempty" json:"port,omitempty" schema:"minimum=10,maximum=65535"`
 }
 
 // ConfigServer is the Ignition config server as nodes see it.
@@ -89,7 +139,7 @@ type ConfigServer struct {
 	// Host is the name or address in the nodes' pointer config. Default: the bootstrap registry's host.
 	Host string `yaml:"host,omitempty" json:"host,omitempty"`
 	// Port is 1-65535. Default: 22623.
-	Port int `yaml:"port,omitempty" json:"port,omitempty"`
+	Port int `yaml:"port,omitempty" json:"port,omitempty" schema:"minimum=1,maximum=65535"`
 }
 
 // Registry is the final registry, for generated MachineOSConfigs.
@@ -98,14 +148,30 @@ type Registry struct {
 	Repository string `yaml:"repository,omitempty" json:"repository,omitempty"`
 	// PushSecret names the Secret (type kubernetes.io/dockerconfigjson, in the layering directory) that may push there.
 	PushSecret string `yaml:"pushSecret,omitempty" json:"pushSecret,omitempty"`
+	// PushAuthFile is an auth.json (as podman login writes it) relative to the install directory, from which dayone generates the push
+	// Secret. Give it or pushSecret, not both.
+	PushAuthFile string `yaml:"pushAuthFile,omitempty" json:"pushAuthFile,omitempty"`
 	// BaseImagePullSecret names the Secret that may pull the base image. Default: none, the base is pulled anonymously.
 	BaseImagePullSecret string `yaml:"baseImagePullSecret,omitempty" json:"baseImagePullSecret,omitempty"`
+	// BaseImagePullAuthFile is an auth.json relative to the install directory, from which dayone generates the base image's pull Secret.
+	// Give it or baseImagePullSecret, not both.
+	BaseImagePullAuthFile string `yaml:"baseImagePullAuthFile,omitempty" json:"baseImagePullAuthFile,omitempty"`
+	// CAFile is a PEM file, relative to the install directory, with the authority that signs the final registry.
+	// Default: the authorities that the host trusts.
+	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
 }
 
 // Build limits image builds.
 type Build struct {
 	// Timeout bounds the build of one image, as a Go duration such as 30m. Default: 30m.
 	Timeout Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
+	// Disk bounds what new layers may take on the bootstrap host while they are built, in bytes or with the unit Ki, Mi, Gi or Ti.
+	// Default: 8Gi.
+	Disk Size `yaml:"disk,omitempty" json:"disk,omitempty"`
+	// Attempts bounds how often a transient fault, such as a registry that does not answer, is tried, 1-20. Default: 3.
+	Attempts int `yaml:"attempts,omitempty" json:"attempts,omitempty" schema:"minimum=1,maximum=20"`
+	// Offline runs the Containerfile's commands without network. Default: false.
+	Offline bool `yaml:"offline,omitempty" json:"offline,omitempty"`
 }
 
 // Cluster is what other rooms need of the rest of install-config.yaml.
@@ -123,4 +189,6 @@ type Document struct {
 	Cluster Cluster
 	// raw is the file as it was read, for Strip.
 	raw []byte
+	// at leads from a key of the field to its place in the file.
+	at locator
 }

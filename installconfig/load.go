@@ -70,13 +70,27 @@ func Parse(file string, raw []byte) (*Document, error) {
 		return nil, report.Finding{File: file, Line: field.Line, Path: Field, Rule: "wrong-type", Message: err.Error()}
 	}
 	locate := newLocator(file, field)
-	validate(cfg, locate, &rep)
+	validateConfig(cfg, locate, &rep)
 	if err := rep.Err(); err != nil {
 		return nil, err
 	}
 	setDefaults(cfg)
-	doc.Config = cfg
+	doc.Config, doc.at = cfg, locate
 	return doc, nil
+}
+
+// Resolve settles the flow, detected by the install directory where the user named none, and refuses what this flow cannot have.
+func (d *Document) Resolve(dir string) (*Sidecar, error) {
+	c := d.Config
+	if c.Flow == "" {
+		c.Flow = DetectFlow(dir)
+	}
+	var rep report.Report
+	validateFlow(c, d.at, &rep)
+	if err := rep.Err(); err != nil {
+		return nil, err
+	}
+	return &Sidecar{Cluster: d.Cluster, Config: *c}, nil
 }
 
 func rootMapping(file string, raw []byte) (*yaml.Node, error) {
@@ -126,9 +140,7 @@ func setDefaults(c *Config) {
 	if c.ConfigServer.Port == 0 {
 		c.ConfigServer.Port = DefaultConfigPort
 	}
-	if c.Build.Timeout == 0 {
-		c.Build.Timeout = Duration(DefaultBuildTimeout)
-	}
+	setLimits(c)
 	for i := range c.Pools {
 		if c.Pools[i].BuildAt == "" {
 			c.Pools[i].BuildAt = BuildAtCluster
@@ -138,6 +150,31 @@ func setDefaults(c *Config) {
 		}
 	}
 }
+
+// setLimits fills in how long and how much things may take.
+func setLimits(c *Config) {
+	if c.Build.Timeout == 0 {
+		c.Build.Timeout = Duration(DefaultBuildTimeout)
+	}
+	if c.Build.Disk == 0 {
+		c.Build.Disk = DefaultBuildDisk
+	}
+	if c.Build.Attempts == 0 {
+		c.Build.Attempts = defaultAttempts
+	}
+	if c.OnFailure == "" {
+		c.OnFailure = OnFailureFail
+	}
+	if c.HandOver.Policy == "" {
+		c.HandOver.Policy = HandOverWait
+	}
+	if c.HandOver.Policy == HandOverDeadline && c.HandOver.Deadline == 0 {
+		c.HandOver.Deadline = Duration(DefaultHandOverDeadline)
+	}
+}
+
+// defaultAttempts is the first try and two more.
+const defaultAttempts = 3
 
 // DetectFlow says which flow a directory belongs to: openshift-install leaves a state file and, after create manifests,
 // manifests/cluster-config.yaml.

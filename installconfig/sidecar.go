@@ -67,6 +67,7 @@ func ReadSidecar(dir string) (*Sidecar, error) {
 	if err := dec.Decode(s); err != nil {
 		return nil, fmt.Errorf("read sidecar %s (run dayone prepare again): %w", SidecarPath(dir), err)
 	}
+	setDefaults(&s.Config) // those of keys that an older version did not have
 	return s, nil
 }
 
@@ -80,10 +81,10 @@ func Prepare(dir string) (*Sidecar, error) {
 	if doc.Config == nil {
 		return ReadSidecar(dir)
 	}
-	if doc.Config.Flow == "" {
-		doc.Config.Flow = DetectFlow(dir)
+	s, err := doc.Resolve(dir)
+	if err != nil {
+		return nil, err
 	}
-	s := &Sidecar{Cluster: doc.Cluster, Config: *doc.Config}
 	stripped, err := doc.Stripped()
 	if err != nil {
 		return nil, err

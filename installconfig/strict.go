@@ -17,13 +17,24 @@ type strict struct {
 	report *report.Report
 }
 
-var durationType = reflect.TypeOf(Duration(0))
+var (
+	durationType = reflect.TypeOf(Duration(0))
+	sizeType     = reflect.TypeOf(Size(0))
+)
 
 func (s strict) check(n *yaml.Node, t reflect.Type, path string) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	switch {
+	case t == sizeType:
+		var size Size
+		if n.Kind != yaml.ScalarNode || size.UnmarshalYAML(n) != nil {
+			s.refuse(n, path, "wrong-type", "%q is no size", "write a number of bytes, or one with a unit, such as 8Gi", n.Value)
+		}
 	case t == durationType:
 		var d Duration
 		if n.Kind != yaml.ScalarNode {
@@ -43,6 +54,8 @@ func (s strict) check(n *yaml.Node, t reflect.Type, path string) {
 		}
 	case t.Kind() == reflect.Int:
 		s.scalar(n, path, "a whole number", "!!int")
+	case t.Kind() == reflect.Bool:
+		s.scalar(n, path, "true or false", "!!bool")
 	case t.Kind() == reflect.String:
 		s.scalar(n, path, "a string", "!!str")
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -87,7 +86,7 @@ func child(n *yaml.Node, step any) *yaml.Node {
 	return nil
 }
 
-func validate(c *Config, at locator, rep *report.Report) {
+func validateConfig(c *Config, at locator, rep *report.Report) {
 	switch c.Flow {
 	case "", FlowStandalone, FlowOpenShift:
 	default:
@@ -110,13 +109,8 @@ func validate(c *Config, at locator, rep *report.Report) {
 		seen[p.Name] = true
 		validatePool(c, i, at, rep)
 	}
-	if t := c.Build.Timeout.Duration(); t < minBuildTimeout && at.given("build", "timeout") {
-		rep.Errorf(at.at("positive", "write a duration such as 30m, or leave the key out", "build", "timeout"), "no image can be built within %s", t)
-	}
+	validateAfterBuild(c, at, rep)
 }
-
-// minBuildTimeout is less than any build takes: what is below it is a slip such as 30ms for 30m.
-const minBuildTimeout = time.Second
 
 // validateLayeringDir wants a directory of its own inside the install directory.
 func validateLayeringDir(dir string, at locator, rep *report.Report) {
@@ -136,7 +130,7 @@ func validateLayeringDir(dir string, at locator, rep *report.Report) {
 }
 
 func validateHosts(c *Config, at locator, rep *report.Report) {
-	if h := c.BootstrapRegistry.Host; !validHost(h) {
+	if h := c.BootstrapRegistry.Host; !validHost(h) && at.given("bootstrapRegistry", "host") {
 		rep.Errorf(at.at("dotted-host", "use the bootstrap host's IPv4 address or full DNS name", "bootstrapRegistry", "host"),
 			"%q is neither an IPv4 address nor a DNS name with a dot", h)
 	}
@@ -167,33 +161,4 @@ func validHost(h string) bool {
 		return a.Is4() && !a.IsUnspecified() && !a.IsMulticast() && a != broadcast
 	}
 	return dottedHost.MatchString(h) && !allDigits.MatchString(h) && len(h) <= 253
-}
-
-func validatePool(c *Config, i int, at locator, rep *report.Report) {
-	p := c.Pools[i]
-	switch p.BuildAt {
-	case "", BuildAtBootstrap, BuildAtCluster:
-	default:
-		rep.Errorf(at.at("build-at", "write bootstrap or cluster", "pools", i, "buildAt"), "unknown place %q", p.BuildAt)
-	}
-	if !p.Generated() {
-		return
-	}
-	if p.Containerfile != "" && p.ContainerfilePath != "" {
-		rep.Errorf(at.at("one-containerfile", "keep one of them", "pools", i, "containerfilePath"), "containerfile and containerfilePath are both given")
-	}
-	if n := len([]rune(p.Containerfile)); n > MaxContainerfile {
-		rep.Errorf(at.at("containerfile-length", "move files into an image and COPY --from it", "pools", i, "containerfile"), "%d characters; the API allows %d", n, MaxContainerfile)
-	}
-	if path := p.ContainerfilePath; path != "" && !filepath.IsLocal(path) {
-		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "pools", i, "containerfilePath"), "%q leaves the install directory", path)
-	}
-	if !repository.MatchString(c.Registry.Repository) {
-		rep.Errorf(at.at("registry-repository", "write host[:port][/namespace], for example registry.example.com/ocp", "registry", "repository"),
-			"pool %q has a Containerfile, so a MachineOSConfig is generated, and %q does not say where its image goes", p.Name, c.Registry.Repository)
-	}
-	if c.Registry.PushSecret == "" {
-		rep.Errorf(at.at("push-secret", "name a kubernetes.io/dockerconfigjson Secret of the layering directory", "registry", "pushSecret"),
-			"pool %q has a Containerfile, so a MachineOSConfig is generated, and no push secret is named", p.Name)
-	}
 }

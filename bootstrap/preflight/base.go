@@ -13,6 +13,9 @@ import (
 
 // baseImage checks the name that the stock OS image has in its final registry.
 func (c *checker) baseImage() {
+	if c.openshift() {
+		return // the release names it
+	}
 	name := c.in.Sidecar.Config.BaseImage
 	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".baseImage", Rule: "base-image",
 		Next: "write host[:port][/namespace]/name and a tag or a digest, for example registry.example.com/ocp/base-os:1"}
@@ -33,7 +36,11 @@ func (c *checker) baseImage() {
 	}
 }
 
-// pools adds the MachineConfigPools master and worker where they are missing, as every cluster has them.
+// openshift says that the installer's own bootstrap renders and serves.
+func (c *checker) openshift() bool { return c.in.Sidecar.Config.Flow == installconfig.FlowOpenShift }
+
+// pools adds the MachineConfigPools master and worker where they are missing, as every cluster has them. In the openshift flow MCO
+// writes its own.
 func (c *checker) pools() {
 	have := map[string]bool{}
 	for _, p := range c.in.Set.Pools {
@@ -45,8 +52,11 @@ func (c *checker) pools() {
 		}
 		pool := defaultPool(name)
 		c.in.Set.Pools = append(c.in.Set.Pools, manifests.NewItem(pool))
-		c.in.Generated = append(c.in.Generated, Generated{File: path.Join("openshift", "99_dayone-machineconfigpool-"+name+".yaml"), Object: pool})
 		have[name] = true
+		if c.openshift() {
+			continue
+		}
+		c.in.Generated = append(c.in.Generated, Generated{File: path.Join("openshift", "99_dayone-machineconfigpool-"+name+".yaml"), Object: pool})
 	}
 	for i, p := range c.in.Sidecar.Config.Pools {
 		if !have[p.Name] {

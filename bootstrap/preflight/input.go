@@ -27,6 +27,8 @@ type Input struct {
 	Generated []Generated
 	// Warnings are findings that do not stop the installation.
 	Warnings []report.Finding
+	// earlier are the files of the layering directory that an earlier run generated.
+	earlier []string
 }
 
 // Pool is one pool to layer.
@@ -45,13 +47,13 @@ type Pool struct {
 // Load reads and checks an install directory that has been prepared (or still holds the field: then nothing is written).
 // platform is GOOS/GOARCH of the nodes, for example linux/amd64.
 func Load(dir, platform string) (*Input, error) {
-	sidecar, err := layering(dir)
+	sidecar, err := Layering(dir)
 	if err != nil {
 		return nil, err
 	}
-	if sidecar.Config.Flow == installconfig.FlowOpenShift {
-		return nil, report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".flow", Rule: "flow",
-			Message: "this version of dayone runs the standalone flow only", Next: "set flow: standalone for a cluster whose bootstrap host dayone owns"}
+	if !sidecar.Config.On() {
+		return nil, report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".enabled", Rule: "disabled",
+			Message: "layering is switched off for this cluster", Next: "go on with the installation without dayone, or remove enabled: false"}
 	}
 	in := &Input{Sidecar: sidecar, Set: &manifests.Set{}}
 	if err := in.read(dir); err != nil {
@@ -65,8 +67,8 @@ func Load(dir, platform string) (*Input, error) {
 	return in, rep.Err()
 }
 
-// layering prefers the field in install-config.yaml over an older sidecar, as prepare does.
-func layering(dir string) (*installconfig.Sidecar, error) {
+// Layering is the layering field with its defaults: that of install-config.yaml before an older sidecar's, as prepare has it.
+func Layering(dir string) (*installconfig.Sidecar, error) {
 	doc, err := installconfig.Load(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -79,10 +81,7 @@ func layering(dir string) (*installconfig.Sidecar, error) {
 	case doc.Config == nil:
 		return installconfig.ReadSidecar(dir)
 	}
-	if doc.Config.Flow == "" {
-		doc.Config.Flow = installconfig.DetectFlow(dir)
-	}
-	return &installconfig.Sidecar{Cluster: doc.Cluster, Config: *doc.Config}, nil
+	return doc.Resolve(dir)
 }
 
 // read takes the installer's two directories and the layering directory. Each may be absent, but not unreadable.

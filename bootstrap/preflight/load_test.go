@@ -82,7 +82,6 @@ func TestBadInputIsRefusedWithFilePathAndRule(t *testing.T) {
 		"an unknown Ignition version":         {"openshift/10-master-motd.yaml", "version: 3.2.0", "version: 9.9.9", "ignition", "openshift/10-master-motd.yaml"},
 		"YAML that is none":                   {"openshift/10-pools.yaml", "kind: MachineConfigPool", "kind: [", "", "openshift/10-pools.yaml"},
 		"a pool that does not exist":          {"install-config.yaml", "  - name: worker", "  - name: infra", "pool-missing", "install-config.yaml"},
-		"the openshift flow, not there yet":   {"install-config.yaml", "flow: standalone", "flow: openshift", "flow", "install-config.yaml"},
 		"a base image without a dotted host":  {"install-config.yaml", "registry.example.com/ocp/base-os:1", "base-os:1", "base-image", "install-config.yaml"},
 		"a port that is none":                 {master, spec, "registry.example.com:99999/ocp/master-os:latest", "push-spec-port", master},
 		"a tag that is none":                  {master, spec, "registry.example.com/ocp/master-os:-latest", "push-spec-tag", master},
@@ -222,4 +221,32 @@ func TestUnreadableDirectoryIsRefused(t *testing.T) {
 	_, err = Load(dir, platform)
 	require.Len(t, report.Of(err), 1, "%v", err)
 	assert.Equal(t, "openshift: the directory cannot be read", strings.Join(strings.SplitN(err.Error(), ":", 3)[:2], ":"))
+}
+
+// openshift is the sample as openshift-install create manifests leaves it.
+func openshift(t *testing.T) string {
+	t.Helper()
+	dir := sample(t)
+	replace(t, dir, "install-config.yaml", "  flow: standalone\n", "")
+	replace(t, dir, "install-config.yaml", "  baseImage: registry.example.com/ocp/base-os:1\n", "")
+	require.NoError(t, os.Remove(filepath.Join(dir, "openshift/10-pools.yaml")))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "manifests"), 0o755))
+	for name, text := range map[string]string{
+		".openshift_install_state.json":    "{}",
+		"manifests/cluster-config.yaml":    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, namespace: kube-system}\ndata: {install-config: ''}\n",
+		"openshift/99_feature-gate.yaml":   "apiVersion: config.openshift.io/v1\nkind: FeatureGate\nmetadata: {name: cluster}\nspec: {}\n",
+		"openshift/99_user-kubelet.yaml":   "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata: {name: logs}\nspec: {logLevel: 4, machineConfigPoolSelector: {matchLabels: {a: b}}}\n",
+		"openshift/99_worker-machine.yaml": "apiVersion: machine.openshift.io/v1beta1\nkind: MachineSet\nmetadata: {name: w}\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return dir
+}
+
+func TestTheOpenShiftFlowIsDetectedAndTheReleaseNamesTheBase(t *testing.T) {
+	in, err := Load(openshift(t), platform)
+	require.NoError(t, err)
+	assert.Equal(t, installconfig.FlowOpenShift, in.Sidecar.Config.Flow)
+	require.Len(t, in.Pools, 2)
+	assert.Empty(t, in.Generated, "MCO writes the pools")
 }

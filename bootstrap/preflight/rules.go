@@ -2,12 +2,8 @@ package preflight
 
 import (
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/build/containerfile"
 	"dayone.dev/dayone/installconfig"
@@ -22,6 +18,11 @@ func (c *checker) render() {
 	set.Append(c.in.Set)
 	versions := render.Versions{Raw: "preflight", Hash: "preflight", Payload: "preflight"}
 	base := installconfig.Repository(c.in.Sidecar.Config.BaseImage) + "@sha256:" + strings.Repeat("0", 64)
+	if c.openshift() {
+		// What MCO renders from its templates and the release is not here: only the users' own configs can be looked at.
+		base = unknownBase + base
+		set.FeatureGates, set.KubeletConfigs, set.ContainerRuntimeConfigs = nil, nil, nil
+	}
 	render.StandaloneInputs(set, base, versions)
 	r, err := render.Render(set, render.Options{Versions: versions, Unbuilt: render.IgnoreUnbuilt, Strict: true})
 	if findings := report.Of(err); findings != nil {
@@ -42,19 +43,8 @@ func (c *checker) render() {
 // generatedName is the file of a generated MachineOSConfig, in the layering directory.
 func generatedName(pool string) string { return "99_dayone-machineosconfig-" + pool + ".yaml" }
 
-// dropGenerated forgets MachineOSConfigs that an earlier dayone manifests wrote for pools whose Containerfile stands in
-// install-config.yaml: they are generated anew from there.
-func (c *checker) dropGenerated() {
-	files := map[string]bool{}
-	for _, p := range c.in.Sidecar.Config.Pools {
-		if p.Generated() {
-			files[path.Join(c.in.Sidecar.Config.LayeringDir, generatedName(p.Name))] = true
-		}
-	}
-	c.in.Set.MachineOSConfigs = slices.DeleteFunc(c.in.Set.MachineOSConfigs, func(i manifests.Item[*mcfgv1.MachineOSConfig]) bool {
-		return files[i.Origin.File]
-	})
-}
+// unknownBase stands for the repository of the release's OS image.
+const unknownBase = "release.invalid/openshift/base-os"
 
 // lint refuses a Containerfile that no engine could build; at is the field that holds it.
 func (c *checker) lint(at report.Finding, text string) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -168,9 +169,15 @@ func (w *workshop) endpoint(reference string) imagecopy.Endpoint {
 
 // request renders the config and takes the base in, as the bootstrap host's phases do.
 func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight.Pool, w *workshop) (build.Request, error) {
-	from := t.base
+	from, name := t.base, in.Sidecar.Config.BaseImage
+	if name == "" { // the openshift flow: the release names it on the bootstrap node
+		name = "release.invalid/openshift/base-os"
+		if from.Reference == "" {
+			return build.Request{}, usageError{errors.New("the release names the OS image of the openshift flow: give it with --base")}
+		}
+	}
 	if from.Reference == "" {
-		from.Reference = in.Sidecar.Config.BaseImage
+		from.Reference = name
 	}
 	if from.AuthFile == "" && pool.BasePull != nil && !strings.Contains(from.Reference, "oci:") && !strings.Contains(from.Reference, "docker-archive:") {
 		from.AuthFile = filepath.Join(t.stateDir, "base-auth.json")
@@ -178,7 +185,7 @@ func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight
 			return build.Request{}, fmt.Errorf("write base image credentials: %w", err)
 		}
 	}
-	final := installconfig.Repository(in.Sidecar.Config.BaseImage)
+	final := installconfig.Repository(name)
 	inside := w.addr + "/" + installconfig.RepositoryPath(final)
 	copied, err := imagecopy.Copy(ctx, from, w.endpoint(inside+":base"), imagecopy.Options{Platform: t.platform, CacheDir: filepath.Join(t.stateDir, "cache"), Log: t.log})
 	if err != nil {

@@ -30,17 +30,27 @@ func newPrepareCommand() *cobra.Command {
 			"It can be repeated. Run it before openshift-install create manifests.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			in, err := preflight.Load(dir, platform)
+			wanted, err := preflight.Layering(dir)
 			if err != nil {
 				return err
+			}
+			if wanted.Config.On() {
+				in, err := preflight.Load(dir, platform)
+				if err != nil {
+					return err
+				}
+				printFindings(cmd.ErrOrStderr(), in.Warnings)
 			}
 			sidecar, err := installconfig.Prepare(dir)
 			if err != nil {
 				return err
 			}
-			printFindings(cmd.ErrOrStderr(), in.Warnings)
 			if wantsJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), sidecar)
+			}
+			if !sidecar.Config.On() {
+				fmt.Fprintln(cmd.OutOrStdout(), "layering is switched off for this cluster; go on with the installation without dayone")
+				return nil
 			}
 			for _, p := range sidecar.Config.Pools {
 				fmt.Fprintf(cmd.OutOrStdout(), "pool %s: image built at the %s\n", p.Name, p.BuildAt)
@@ -84,6 +94,18 @@ func newManifestsCommand() *cobra.Command {
 	dirFlag(cmd, &dir)
 	platformFlag(cmd, &platform)
 	return cmd
+}
+
+func newSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print a JSON schema of install-config.yaml for editors",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := cmd.OutOrStdout().Write(installconfig.Schema())
+			return err
+		},
+	}
 }
 
 func newSampleCommand() *cobra.Command {

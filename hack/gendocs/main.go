@@ -1,17 +1,15 @@
-// Command gendocs writes docs/install-config.md from the comments of the types in installconfig.
+// Command gendocs writes docs/install-config.md and installconfig/schema.json from the types in installconfig and their comments.
 //
-//	installconfig/*.go -> struct fields with their yaml names and comments -> Markdown table
+//	installconfig/*.go -> struct fields with their yaml names and comments -> Markdown table and JSON schema
 package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 )
@@ -33,25 +31,38 @@ func main() {
 }
 
 func generate(check bool) error {
-	structs, err := readStructs(source)
+	types, err := readTypes(source)
 	if err != nil {
 		return err
 	}
 	var b bytes.Buffer
 	b.WriteString(heading)
-	if err := rows(&b, structs, root, field); err != nil {
+	if err := rows(&b, types.structs, root, field); err != nil {
 		return err
 	}
 	b.WriteString(tail)
-	if !check {
-		return os.WriteFile(target, b.Bytes(), 0o644)
-	}
-	have, err := os.ReadFile(target)
+	schema, err := schemaOf(types)
 	if err != nil {
-		return fmt.Errorf("read %s (make generate writes it): %w", target, err)
+		return err
 	}
-	if !bytes.Equal(have, b.Bytes()) {
-		return fmt.Errorf("%s is not up to date: run make generate", target)
+	var faults []error
+	for name, content := range map[string][]byte{target: b.Bytes(), schemaTarget: schema} {
+		faults = append(faults, put(name, content, check))
+	}
+	return errors.Join(faults...)
+}
+
+// put writes a file, or compares it with what it should be.
+func put(name string, content []byte, check bool) error {
+	if !check {
+		return os.WriteFile(name, content, 0o644)
+	}
+	have, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read %s (make generate writes it): %w", name, err)
+	}
+	if !bytes.Equal(have, content) {
+		return fmt.Errorf("%s is not up to date: run make generate", name)
 	}
 	return nil
 }
@@ -69,31 +80,20 @@ column, and moves the field with all defaults written out to ` + "`.dayone/layer
 
 const tail = `
 A sample: ` + "[install-config.yaml](../manifests/assets/sample/install-config.yaml)" + `; ` + "`dayone sample`" + ` writes the whole directory.
-`
 
-// readStructs parses a package's struct types by name.
-func readStructs(dir string) (map[string]*ast.StructType, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", dir, err)
-	}
-	out := map[string]*ast.StructType{}
-	for _, name := range files {
-		parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-		if err != nil {
-			return nil, fmt.Errorf("parse %s: %w", name, err)
-		}
-		ast.Inspect(parsed, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.TypeSpec); ok {
-				if s, ok := spec.Type.(*ast.StructType); ok {
-					out[spec.Name.Name] = s
-				}
-			}
-			return true
-		})
-	}
-	return out, nil
-}
+## In an editor
+
+` + "`dayone schema > install-config.schema.json`" + ` writes a JSON schema of the whole file (the installer's own keys are let through). Editors
+with a YAML language server complete and check the field when the file begins with
+` + "`# yaml-language-server: $schema=install-config.schema.json`" + `.
+
+## Generated objects
+
+A pool with ` + "`containerfile` or `containerfilePath`" + ` needs no MachineOSConfig: ` + "`dayone manifests`" + ` writes one into the layering
+directory, and Secrets from ` + "`registry.pushAuthFile` and `registry.baseImagePullAuthFile`" + ` beside it (mode 0600). It refuses what is
+ambiguous: a MachineOSConfig of the same pool beside it, a Secret's name and a file for the same credentials, a generated file that
+somebody has edited. What is no longer asked for is removed by the next run.
+`
 
 // rows writes a table row per field, with those of nested structs below their own.
 func rows(b *bytes.Buffer, structs map[string]*ast.StructType, name, path string) error {
@@ -102,12 +102,10 @@ func rows(b *bytes.Buffer, structs map[string]*ast.StructType, name, path string
 			continue
 		}
 		key, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
-		text := strings.Join(strings.Fields(f.Doc.Text()), " ")
-		if text == "" {
-			return fmt.Errorf("%s.%s has no comment", name, f.Names[0].Name)
+		text, err := comment(name, f, "`"+key+"`")
+		if err != nil {
+			return err
 		}
-		// A Go comment begins with the field's Go name; the reader knows the key.
-		text = strings.Replace(text, f.Names[0].Name+" ", "`"+key+"` ", 1)
 		kind, list := elementType(f.Type)
 		at := path + "." + key
 		if list {
@@ -123,10 +121,22 @@ func rows(b *bytes.Buffer, structs map[string]*ast.StructType, name, path string
 	return nil
 }
 
+// comment is a field's text. A Go comment begins with the field's Go name; the reader knows the key.
+func comment(name string, f *ast.Field, key string) (string, error) {
+	text := strings.Join(strings.Fields(f.Doc.Text()), " ")
+	if text == "" {
+		return "", fmt.Errorf("%s.%s has no comment", name, f.Names[0].Name)
+	}
+	return strings.Replace(text, f.Names[0].Name+" ", key+" ", 1), nil
+}
+
 func elementType(e ast.Expr) (name string, list bool) {
 	if a, ok := e.(*ast.ArrayType); ok {
 		name, _ = elementType(a.Elt)
 		return name, true
+	}
+	if p, ok := e.(*ast.StarExpr); ok {
+		return elementType(p.X)
 	}
 	if i, ok := e.(*ast.Ident); ok {
 		return i.Name, false
