@@ -62,6 +62,9 @@ const (
 	LabelOriginalSecretName = MCOPrefix + "originalSecretName"
 	// ConditionSeeded is True on a MachineOSConfig whose pre-built image has been taken over.
 	ConditionSeeded = "Seeded"
+	// ConditionImageAccepted of a MachineConfigPool is False, with the reason, when the pool's image did not pass the checks that come
+	// before the first node is told; it is this project's own.
+	ConditionImageAccepted = "ImageAccepted"
 	// PreBuiltComponentPrefix starts the name of the MachineConfig that carries a pool's pre-built image.
 	PreBuiltComponentPrefix = "10-prebuiltimage-osimageurl-"
 )

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/build/optin"
 	"dayone.dev/dayone/manifests/assets/cluster"
@@ -62,18 +61,7 @@ func newClusterStatus(f *clusterFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch o, _ := cmd.Flags().GetString("output"); o {
-			case "json":
-				return printJSON(cmd.OutOrStdout(), s)
-			case "yaml":
-				raw, err := yaml.Marshal(s)
-				if err != nil {
-					return fmt.Errorf("print status: %w", err)
-				}
-				_, err = cmd.OutOrStdout().Write(raw)
-				return err
-			}
-			return s.print(cmd.OutOrStdout())
+			return printData(cmd, s, s.print)
 		},
 	}
 }

@@ -24,6 +24,9 @@ const (
 	exitUsage = 2
 	// exitRefused: the input was refused before anything started.
 	exitRefused = 3
+	// exitUnderWay and exitAttention are answers of questions that were asked with --exit-code: not there yet, and not without a person.
+	exitUnderWay  = 4
+	exitAttention = 5
 )
 
 // version is this build's version, set by the Makefile through -ldflags. The renderer takes it for its own.
@@ -37,6 +40,12 @@ func versions() render.Versions {
 // usageError marks a wrong command line.
 type usageError struct{ error }
 
+// exitAnswer ends the program with a code that is the answer; nothing failed.
+type exitAnswer int
+
+// Error is for callers that know no answers.
+func (a exitAnswer) Error() string { return fmt.Sprintf("the answer is exit code %d", int(a)) }
+
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRootCommand()
 	root.SetArgs(args)
@@ -45,6 +54,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
+	}
+	var answer exitAnswer
+	if errors.As(err, &answer) {
+		return int(answer)
 	}
 	output, _ := root.Flags().GetString("output")
 	if findings := report.Of(err); findings != nil {

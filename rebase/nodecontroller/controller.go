@@ -108,17 +108,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil || s == nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.aim(ctx, s); err != nil {
-		return reconcile.Result{}, err
-	}
-	plan, err := rollout.Make(s.planned, s.nodes, r.o.Now())
-	if err != nil {
-		s.faults = append(s.faults, err.Error())
-		s.planned.Hold, s.planned.MaxUnavailable = err.Error(), nil
-		if plan, err = rollout.Make(s.planned, s.nodes, r.o.Now()); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
+	r.preflight(ctx, s)
+	plan := s.Plan(r.o.Now())
 	told := r.tell(ctx, s, plan)
 	err = errors.Join(told, r.machineConfigNodes(ctx, s, plan), r.report(ctx, s, plan))
 	after := plan.LookAgain

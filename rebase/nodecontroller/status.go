@@ -21,26 +21,26 @@ const maxNamed = 5
 // report writes the pool's status when it says something else than before. Conditions of other writers stay as they are: the patch
 // bears the resource version that they were read with.
 func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) error {
-	changed := s.pool.DeepCopy()
+	changed := s.Object.DeepCopy()
 	st := &changed.Status
-	st.ObservedGeneration = s.pool.Generation
+	st.ObservedGeneration = s.Object.Generation
 	st.MachineCount = int32(plan.Counts.Nodes)
 	st.UpdatedMachineCount = int32(plan.Counts.Updated)
 	st.ReadyMachineCount = int32(ready(s, plan))
 	st.UnavailableMachineCount = int32(plan.Counts.Unavailable)
 	st.DegradedMachineCount = int32(plan.Counts.Degraded)
-	done := plan.Counts.Updated == plan.Counts.Nodes && !s.building && plan.Target.Config != ""
-	if done && !equality.Semantic.DeepEqual(st.Configuration, s.pool.Spec.Configuration) {
-		st.Configuration = *s.pool.Spec.Configuration.DeepCopy()
+	done := s.Done(plan)
+	if done && !equality.Semantic.DeepEqual(st.Configuration, s.Object.Spec.Configuration) {
+		st.Configuration = *s.Object.Spec.Configuration.DeepCopy()
 	}
 	for _, c := range conditions(s, plan, done) {
 		r.set(st, c)
 	}
-	if equality.Semantic.DeepEqual(s.pool.Status, *st) {
+	if equality.Semantic.DeepEqual(s.Object.Status, *st) {
 		return nil
 	}
-	if err := r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.pool, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("write status of pool %s: %w", s.pool.Name, err)
+	if err := r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.Object, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write status of pool %s: %w", s.Object.Name, err)
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) err
 // ready counts nodes that have the target and take pods, as the API's field means it.
 func ready(s *look, plan rollout.Plan) int {
 	sum := 0
-	for _, n := range s.nodes {
+	for _, n := range s.Nodes {
 		v, _ := plan.Verdict(n.Name)
 		if v.Phase == rollout.PhaseUpdated && n.NotReady == "" && !n.Cordoned {
 			sum++
@@ -82,7 +82,7 @@ func conditions(s *look, plan rollout.Plan, done bool) []mcfgv1.MachineConfigPoo
 		out[0].Reason = "NodesOutstanding"
 	}
 	degraded := condition(mcfgv1.MachineConfigPoolDegraded, false, "AsExpected", "")
-	for _, c := range append([]mcfgv1.MachineConfigPoolCondition{node}, s.pool.Status.Conditions...) {
+	for _, c := range append([]mcfgv1.MachineConfigPoolCondition{node}, s.Object.Status.Conditions...) {
 		others := c.Type == mcfgv1.MachineConfigPoolRenderDegraded || c.Type == mcfgv1.MachineConfigPoolImageBuildDegraded
 		if c.Status == corev1.ConditionTrue && (others || c.Type == node.Type && c == node) {
 			degraded = condition(mcfgv1.MachineConfigPoolDegraded, true, string(c.Type), c.Message)
@@ -117,9 +117,9 @@ func updating(s *look, plan rollout.Plan, done bool) mcfgv1.MachineConfigPoolCon
 		return condition(t, false, "AllNodesUpdated", "")
 	case moving > 0:
 		return condition(t, true, "NodesMoving", strings.TrimSuffix(fmt.Sprintf("%d nodes are on their way; %s", moving, text(plan.Stopped, waiting)), "; "))
-	case s.planned.Paused:
+	case s.Pool.Paused:
 		return condition(t, false, "Paused", plan.Stopped)
-	case s.building:
+	case s.Building:
 		return condition(t, true, "ImageOutstanding", plan.Stopped)
 	}
 	return condition(t, false, "Waiting", text(plan.Stopped, waiting))
@@ -134,9 +134,9 @@ func text(s, otherwise string) string {
 
 // nodeDegraded names the nodes that gave up, and what the admin must mend before anything goes on.
 func nodeDegraded(s *look) mcfgv1.MachineConfigPoolCondition {
-	words := slices.Clone(s.faults)
+	words := slices.Clone(s.Faults)
 	named := 0
-	for _, n := range s.nodes {
+	for _, n := range s.Nodes {
 		if n.Record.State != "Degraded" && n.Record.State != "Unreconcilable" {
 			continue
 		}

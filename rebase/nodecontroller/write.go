@@ -22,12 +22,12 @@ import (
 func (r *Reconciler) tell(ctx context.Context, s *look, plan rollout.Plan) error {
 	var errs []error
 	for _, name := range plan.Next {
-		if err := r.tellNode(ctx, s.objects[name], plan.Target); err != nil {
+		if err := r.tellNode(ctx, s.Objects[name], plan.Target); err != nil {
 			errs = append(errs, fmt.Errorf("tell node %s: %w", name, err))
 			continue
 		}
-		r.o.Log.WithFields(logrus.Fields{"pool": s.pool.Name, "node": name, "config": plan.Target.Config, "image": plan.Target.Image}).Info("node told")
-		r.events.Eventf(s.pool, s.objects[name], corev1.EventTypeNormal, "NodeTargeted", "Tell", "node %s is told to go to %s", name, describe(plan.Target))
+		r.o.Log.WithFields(logrus.Fields{"pool": s.Object.Name, "node": name, "config": plan.Target.Config, "image": plan.Target.Image}).Info("node told")
+		r.events.Eventf(s.Object, s.Objects[name], corev1.EventTypeNormal, "NodeTargeted", "Tell", "node %s is told to go to %s", name, describe(plan.Target))
 	}
 	return errors.Join(errs...)
 }
@@ -68,18 +68,18 @@ func (r *Reconciler) machineConfigNodes(ctx context.Context, s *look, plan rollo
 		next[name] = true
 	}
 	var errs []error
-	for _, n := range s.nodes {
+	for _, n := range s.Nodes {
 		target := rollout.Target{Config: n.Record.DesiredConfig, Image: n.Record.DesiredImage}
 		if next[n.Name] {
 			target = plan.Target
 		}
 		if target.Config == "" {
-			target.Config = s.pool.Spec.Configuration.Name
+			target.Config = s.Object.Spec.Configuration.Name
 		}
 		if target.Config == "" {
 			continue
 		}
-		if err := r.machineConfigNode(ctx, s, s.objects[n.Name], target); err != nil {
+		if err := r.machineConfigNode(ctx, s, s.Objects[n.Name], target); err != nil {
 			errs = append(errs, fmt.Errorf("keep MachineConfigNode %s: %w", n.Name, err))
 		}
 	}
@@ -87,10 +87,10 @@ func (r *Reconciler) machineConfigNodes(ctx context.Context, s *look, plan rollo
 }
 
 func (r *Reconciler) machineConfigNode(ctx context.Context, s *look, n *corev1.Node, target rollout.Target) error {
-	spec := mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name}, Pool: mcfgv1.MCOObjectReference{Name: s.pool.Name},
+	spec := mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name}, Pool: mcfgv1.MCOObjectReference{Name: s.Object.Name},
 		ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: target.Config},
 		ConfigImage:   mcfgv1.MachineConfigNodeSpecConfigImage{DesiredImage: mcfgv1.ImageDigestFormat(target.Image)}}
-	have := s.records[n.Name]
+	have := s.Records[n.Name]
 	if have == nil {
 		// The owner lets the object go with its node.
 		err := r.client.Create(ctx, &mcfgv1.MachineConfigNode{Spec: spec, ObjectMeta: metav1.ObjectMeta{Name: n.Name,

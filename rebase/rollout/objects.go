@@ -84,41 +84,60 @@ func notReady(n *corev1.Node) string {
 // ErrTwoPools is the error of a node that two custom pools select.
 var ErrTwoPools = errors.New("more than one custom pool selects the node")
 
-// PoolFor gives the pool that a node belongs to, nil when none selects it. The pool master wins over all others, a custom pool over
-// worker. The error names the pools when the node cannot be placed: ErrTwoPools, or a selector that cannot be read.
-func PoolFor(n *corev1.Node, pools []*mcfgv1.MachineConfigPool) (*mcfgv1.MachineConfigPool, error) {
-	var master, worker *mcfgv1.MachineConfigPool
-	var custom []*mcfgv1.MachineConfigPool
-	for _, p := range pools {
-		selector, err := metav1.LabelSelectorAsSelector(p.Spec.NodeSelector)
+// Placement tells which pool a node belongs to. Pools' selectors are read once.
+type Placement struct {
+	pools []*mcfgv1.MachineConfigPool
+	// selectors are the pools', nil for one that selects no node.
+	selectors []labels.Selector
+	err       error
+}
+
+// NewPlacement reads the pools' selectors. One that cannot be read is the error of every node: nobody knows which ones it means.
+func NewPlacement(pools []*mcfgv1.MachineConfigPool) *Placement {
+	p := &Placement{pools: pools, selectors: make([]labels.Selector, len(pools))}
+	for i, pool := range pools {
+		selector, err := metav1.LabelSelectorAsSelector(pool.Spec.NodeSelector)
 		if err != nil {
-			return nil, fmt.Errorf("read node selector of pool %s: %w", p.Name, err)
+			p.err = fmt.Errorf("read node selector of pool %s: %w", pool.Name, err)
+			return p
 		}
 		// An empty selector would take every node of the cluster into one pool: it selects none.
-		if selector.Empty() || !selector.Matches(labels.Set(n.Labels)) {
+		if !selector.Empty() {
+			p.selectors[i] = selector
+		}
+	}
+	return p
+}
+
+// Pool gives the pool that a node belongs to, nil when none selects it. The pool master wins over all others, a custom pool over
+// worker. The error names the pools when the node cannot be placed: ErrTwoPools, or a selector that cannot be read.
+func (p *Placement) Pool(n *corev1.Node) (*mcfgv1.MachineConfigPool, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	var master, worker, custom *mcfgv1.MachineConfigPool
+	var names []string
+	for i, pool := range p.pools {
+		if p.selectors[i] == nil || !p.selectors[i].Matches(labels.Set(n.Labels)) {
 			continue
 		}
-		switch p.Name {
+		switch pool.Name {
 		case masterPool:
-			master = p
+			master = pool
 		case workerPool:
-			worker = p
+			worker = pool
 		default:
-			custom = append(custom, p)
+			custom, names = pool, append(names, pool.Name)
 		}
 	}
 	switch {
 	case master != nil:
 		return master, nil
-	case len(custom) > 1:
-		names := make([]string, 0, len(custom))
-		for _, p := range custom {
-			names = append(names, p.Name)
-		}
+	case len(names) > 1:
 		slices.Sort(names)
 		return nil, fmt.Errorf("place node %s: %w: %s: change its labels or a pool's nodeSelector", n.Name, ErrTwoPools, strings.Join(names, ", "))
-	case len(custom) == 1:
-		return custom[0], nil
+	case custom != nil:
+		return custom, nil
 	}
 	return worker, nil
 }

@@ -43,7 +43,7 @@ func TestPoolFor(t *testing.T) {
 			for _, r := range c.roles {
 				n.Labels["node-role.kubernetes.io/"+r] = ""
 			}
-			got, err := rollout.PoolFor(n, pools)
+			got, err := rollout.NewPlacement(pools).Pool(n)
 			require.ErrorIs(t, err, c.err)
 			if c.want == "" {
 				assert.Nil(t, got)
@@ -53,8 +53,8 @@ func TestPoolFor(t *testing.T) {
 			assert.Equal(t, c.want, got.Name)
 		})
 	}
-	_, err := rollout.PoolFor(&corev1.Node{}, []*mcfgv1.MachineConfigPool{{ObjectMeta: metav1.ObjectMeta{Name: "bad"},
-		Spec: mcfgv1.MachineConfigPoolSpec{NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}}}})
+	_, err := rollout.NewPlacement([]*mcfgv1.MachineConfigPool{{ObjectMeta: metav1.ObjectMeta{Name: "bad"},
+		Spec: mcfgv1.MachineConfigPoolSpec{NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}}}}).Pool(&corev1.Node{})
 	require.ErrorContains(t, err, "pool bad")
 }
 

@@ -33,6 +33,8 @@ type Verdict struct {
 	// Reason is one word for machines; Message is a sentence for people that says what would change it.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// Position is the node's place among those that wait or are next, from 1; 0: it is not one of them.
+	Position int `json:"position,omitempty"`
 }
 
 // Counts are the numbers of a pool's status.
@@ -58,7 +60,7 @@ type Plan struct {
 	Verdicts []Verdict `json:"verdicts"`
 	Counts   Counts    `json:"counts"`
 	// LookAgain is after which time the answer may change without any object changing; 0: it does not.
-	LookAgain time.Duration `json:"lookAgain,omitempty"`
+	LookAgain time.Duration `json:"-"`
 }
 
 // Verdict gives one node's verdict.
@@ -174,9 +176,25 @@ func text(s, otherwise string) string {
 	return s
 }
 
+// line gives the nodes that are next or wait their places: failed ones first, as they are chosen.
+func (p *planner) line() {
+	place := 0
+	for _, failing := range []bool{true, false} {
+		for i, n := range p.nodes {
+			v := p.verdicts[n.Name]
+			if p.conditions[i].failing == failing && (v.Phase == PhaseNext || v.Phase == PhaseWaiting) {
+				place++
+				v.Position = place
+				p.verdicts[n.Name] = v
+			}
+		}
+	}
+}
+
 func (p *planner) plan() Plan {
 	out := Plan{Pool: p.pool.Name, Target: p.pool.Target, MaxUnavailable: p.limit, Next: p.next, Stopped: p.stopped, Counts: p.counts, LookAgain: p.lookAgain}
 	out.Verdicts = make([]Verdict, 0, len(p.verdicts))
+	p.line()
 	for _, v := range p.verdicts {
 		out.Verdicts = append(out.Verdicts, v)
 	}

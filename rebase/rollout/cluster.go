@@ -1,0 +1,174 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"dayone.dev/dayone/manifests"
+)
+
+// Cluster is what a cluster has that decides about a rollout, live or recorded. Nothing of it is changed.
+type Cluster struct {
+	Pools   []mcfgv1.MachineConfigPool
+	Nodes   []corev1.Node
+	Configs []mcfgv1.MachineOSConfig
+	Builds  []mcfgv1.MachineOSBuild
+	Records []mcfgv1.MachineConfigNode
+	// Deferred are nodes that go last in their pool, with the reason.
+	Deferred map[string]string
+}
+
+// Look is one pool as the planner sees it.
+type Look struct {
+	// Pool has its target, and its hold when the target may not be delivered.
+	Pool  Pool
+	Nodes []Node
+	// Object is the pool's own; Objects are its nodes' and Records their MachineConfigNodes, by name.
+	Object  *mcfgv1.MachineConfigPool
+	Objects map[string]*corev1.Node
+	Records map[string]*mcfgv1.MachineConfigNode
+	// Layered: the pool is opted in. Building: its image is waited for.
+	Layered, Building bool
+	// Faults are what the admin must mend, in words.
+	Faults []string
+}
+
+// Look gathers what concerns one pool; nil: there is no such pool, or it is being deleted.
+func (c *Cluster) Look(pool string) *Look {
+	l := &Look{Objects: map[string]*corev1.Node{}, Records: map[string]*mcfgv1.MachineConfigNode{}}
+	all := make([]*mcfgv1.MachineConfigPool, 0, len(c.Pools))
+	for i := range c.Pools {
+		p := &c.Pools[i]
+		all = append(all, p)
+		if p.Name == pool && p.DeletionTimestamp.IsZero() {
+			l.Object = p
+		}
+	}
+	if l.Object == nil {
+		return nil
+	}
+	for i := range c.Records {
+		l.Records[c.Records[i].Name] = &c.Records[i]
+	}
+	placement := NewPlacement(all)
+	for i := range c.Nodes {
+		l.place(&c.Nodes[i], placement, c.Deferred)
+	}
+	var err error
+	if l.Pool, err = PoolOf(l.Object); err != nil {
+		l.Faults = append(l.Faults, err.Error())
+	}
+	l.aim(c)
+	return l
+}
+
+// place takes a node in when it belongs to the pool.
+func (l *Look) place(n *corev1.Node, placement *Placement, deferred map[string]string) {
+	pool, err := placement.Pool(n)
+	if err != nil {
+		l.Faults = append(l.Faults, err.Error())
+		return
+	}
+	if pool == nil || pool.Name != l.Object.Name {
+		return
+	}
+	node := NodeOf(n)
+	node.Deferred = deferred[n.Name]
+	if record := l.Records[n.Name]; record != nil {
+		if c := meta.FindStatusCondition(record.Status.Conditions, string(mcfgv1.MachineConfigNodeUpdated)); c != nil {
+			node.UpdatedSince = c.LastTransitionTime.Time
+		}
+	}
+	l.Objects[n.Name] = n
+	l.Nodes = append(l.Nodes, node)
+}
+
+// Hold keeps the pool from starting nodes; the first reason stands.
+func (l *Look) Hold(why string) {
+	if l.Pool.Hold == "" {
+		l.Pool.Hold = why
+	}
+}
+
+// Plan decides for the pool. A maxUnavailable that cannot be read becomes a fault and holds the pool.
+func (l *Look) Plan(now time.Time) Plan {
+	plan, err := Make(l.Pool, l.Nodes, now)
+	if err == nil {
+		return plan
+	}
+	l.Faults = append(l.Faults, err.Error())
+	pool := l.Pool
+	pool.Hold, pool.MaxUnavailable = err.Error(), nil
+	plan, _ = Make(pool, l.Nodes, now) // only maxUnavailable can fail
+	return plan
+}
+
+// Done tells that every node has the pool's target.
+func (l *Look) Done(plan Plan) bool {
+	return plan.Counts.Updated == plan.Counts.Nodes && !l.Building && plan.Target.Config != ""
+}
+
+// RefusedImage is what the node controller has written into the pool's status of an image that did not pass its checks; empty: it did,
+// or was not looked at.
+func RefusedImage(p *mcfgv1.MachineConfigPool) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == manifests.ConditionImageAccepted && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// aim finds what the pool's nodes should have, and why they cannot have it yet.
+func (l *Look) aim(c *Cluster) {
+	l.Pool.Target.Config = l.Object.Spec.Configuration.Name
+	mosc := c.machineOSConfig(l.Object.Name)
+	if mosc == nil {
+		return
+	}
+	l.Layered = true
+	l.Pool.Target.Image = string(mosc.Status.CurrentImagePullSpec)
+	if wait := c.imageFor(mosc, l.Pool.Target.Config); wait != "" {
+		l.Building = true
+		l.Hold(wait)
+	}
+}
+
+// machineOSConfig gives the pool's, nil when it is not layered. One that is being deleted has opted its pool out.
+func (c *Cluster) machineOSConfig(pool string) *mcfgv1.MachineOSConfig {
+	for i := range c.Configs {
+		if m := &c.Configs[i]; m.Spec.MachineConfigPool.Name == pool && m.DeletionTimestamp.IsZero() {
+			return m
+		}
+	}
+	return nil
+}
+
+// imageFor says what the pool waits for before its image may be delivered together with a config; empty: nothing. An image may be
+// delivered when the build that the MachineOSConfig's status names has its digest and was made for, or moved to, just this config.
+func (c *Cluster) imageFor(mosc *mcfgv1.MachineOSConfig, config string) string {
+	if mosc.Status.CurrentImagePullSpec == "" || mosc.Status.MachineOSBuild == nil {
+		return "the image of the pool has not been built yet: see the conditions of MachineOSConfig " + mosc.Name
+	}
+	name := mosc.Status.MachineOSBuild.Name
+	var build *mcfgv1.MachineOSBuild
+	for i := range c.Builds {
+		if c.Builds[i].Name == name {
+			build = &c.Builds[i]
+		}
+	}
+	switch {
+	case build == nil:
+		return fmt.Sprintf("MachineOSBuild %s, which made the pool's image, is gone", name)
+	case !meta.IsStatusConditionTrue(build.Status.Conditions, string(mcfgv1.MachineOSBuildSucceeded)),
+		build.Status.DigestedImagePushSpec != mosc.Status.CurrentImagePullSpec:
+		return fmt.Sprintf("MachineOSBuild %s has not brought the pool's image", name)
+	case build.Labels[manifests.LabelRenderedMachineConfig] != config:
+		return fmt.Sprintf("the image for %s is not built yet: see the conditions of MachineOSConfig %s", config, mosc.Name)
+	}
+	return ""
+}
