@@ -68,6 +68,7 @@ func lifeCycle() []scenario {
 		{"history is bounded, and images that a node runs stay", pruning},
 		{"401 of a registry does not mean that an image is gone", refusedIsNotGone},
 		{"404 of a registry means that an image is gone", goneIsBuiltAgain},
+		{"one bad MachineOSConfig degrades its own pool alone", oneBad},
 		{"a push spec whose digest form the API refuses is named before anything is built", pushSpec},
 	}
 }
@@ -114,6 +115,21 @@ func invalidAfterSuccess(t *testing.T, w *world) {
 	w.editText("worker", plainText)
 	w.until("it recovers", func() bool { return w.available("worker") && w.buildDegraded("worker").Status == corev1.ConditionFalse })
 	assert.Equal(t, image, w.config("worker").Status.CurrentImagePullSpec)
+}
+
+func oneBad(t *testing.T, w *world) {
+	w.addPool("infra", "one", brokenText)
+	w.addPool("worker", "two", plainText)
+	w.untilDegraded("infra")
+	w.untilAvailable("worker")
+	w.until("the bad one's pool says why", func() bool { c := w.buildDegraded("infra"); return c != nil && c.Status == corev1.ConditionTrue })
+	w.until("the other's is well", func() bool { c := w.buildDegraded("worker"); return c != nil && c.Status == corev1.ConditionFalse })
+	image := w.config("worker").Status.CurrentImagePullSpec
+	w.editText("infra", plainText)
+	w.untilAvailable("infra")
+	w.until("its pool is well again", func() bool { return w.buildDegraded("infra").Status == corev1.ConditionFalse })
+	assert.Equal(t, image, w.config("worker").Status.CurrentImagePullSpec, "the other one's image was not touched")
+	assert.Len(t, w.builds("worker"), 1)
 }
 
 func userFailure(t *testing.T, w *world) {
