@@ -100,10 +100,21 @@ const (
 	// AnnotationBuildAddress on a MachineOSBuild holds its content address; images carry it as a label of the same name.
 	AnnotationBuildAddress = DayonePrefix + "build-address"
 
-	// AnnotationPostConfigActions on a rendered MachineConfig holds those actions by file and unit, as JSON (rebase/disruption.EncodeTemplates).
+	// AnnotationPostConfigActions on a rendered MachineConfig holds those actions by file and unit, as JSON (manifests/postconfig.Encode).
 	AnnotationPostConfigActions = DayonePrefix + "post-config-actions"
 	// AnnotationMirrorPolicy on the MachineConfiguration says which changes of mirror sets need no drain (rebase/disruption.ParseMirrorPolicy).
 	AnnotationMirrorPolicy = DayonePrefix + "mirror-policy"
+	// AnnotationPlan on a pool holds what its target does to its nodes (rebase/disruption.PoolPlan); on a node, what of it the node was told
+	// (rebase/disruption.Promise).
+	AnnotationPlan = DayonePrefix + "plan"
+	// AnnotationMaxDisruption on a pool is the worst level of a plan that is delivered to its nodes (rebase/disruption.Level).
+	AnnotationMaxDisruption = DayonePrefix + "max-disruption"
+	// AnnotationUpdateTimes on a node holds how long its last way to a target took, by level (rebase/disruptioncontroller).
+	AnnotationUpdateTimes = DayonePrefix + "update-times"
+	// AnnotationPolicyOrigins on the MachineConfiguration says who gave each rule of its status (rebase/disruptioncontroller).
+	AnnotationPolicyOrigins = DayonePrefix + "policy-origins"
+	// AnnotationBuildGround on a MachineOSBuild is its address without the rendered config: images of one ground differ in their config only.
+	AnnotationBuildGround = DayonePrefix + "build-ground"
 	// AnnotationMaintenanceWindows on a pool holds the times at which its nodes may start (rebase/rollout.ParseWindows).
 	AnnotationMaintenanceWindows = DayonePrefix + "maintenance-windows"
 	// AnnotationRolloutWaves on a pool holds how many nodes get a target before it has proved well (rebase/rollout.ParseWaves).

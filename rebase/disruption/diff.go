@@ -12,6 +12,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/manifests/postconfig"
 )
 
 // Kind is what part of a config changed.
@@ -59,9 +60,11 @@ func read(mc *mcfgv1.MachineConfig) (side, error) {
 	if s.config, err = machineconfig.ParseRendered(mc.Spec.Config.Raw); err != nil {
 		return s, fmt.Errorf("read rendered config %s: %w", mc.Name, err)
 	}
-	if s.templates, err = decodeTemplates(mc.Annotations); err != nil {
+	owners, err := postconfig.Decode(mc.Annotations)
+	if err != nil {
 		return s, fmt.Errorf("read rendered config %s: %w", mc.Name, err)
 	}
+	s.templates = Policies{Files: owners.Files, Units: owners.Units}
 	s.files = make(map[string]ign35.File, len(s.config.Storage.Files))
 	for _, f := range s.config.Storage.Files {
 		s.files[f.Path] = f

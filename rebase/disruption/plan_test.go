@@ -2,7 +2,6 @@ package disruption_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
@@ -15,6 +14,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/manifests/postconfig"
 	"dayone.dev/dayone/rebase/disruption"
 )
 
@@ -60,7 +60,7 @@ func spec(f func(*mcfgv1.MachineConfigSpec)) part {
 
 func templates(p disruption.Policies) part {
 	return func(mc *mcfgv1.MachineConfig, _ *ign35.Config) {
-		text, err := disruption.EncodeTemplates(p)
+		text, err := postconfig.Encode(postconfig.Rules{Files: p.Files, Units: p.Units})
 		if err != nil {
 			panic(err)
 		}
@@ -86,7 +86,7 @@ func actions(text string) []disruption.Action {
 	if text == "" {
 		return nil
 	}
-	out, err := disruption.ParseActions(text)
+	out, err := postconfig.ParseActions(text)
 	if err != nil {
 		panic(err)
 	}
@@ -203,41 +203,11 @@ func directory(_ *mcfgv1.MachineConfig, c *ign35.Config) {
 	c.Storage.Directories = []ign35.Directory{{Node: ign35.Node{Path: "/etc/d"}}}
 }
 
-func TestTemplates(t *testing.T) {
-	one := mc(file("/etc/a", "1"), file("/etc/b", "1"), unit("u.service", "x"))
-	one.Name, one.Annotations = "50-one", map[string]string{manifests.AnnotationOwnPostConfigAction: "Restart u.service"}
-	two := mc(file("/etc/b", "2"))
-	two.Name = "60-two"
-	bad := mc(file("/etc/c", "1"))
-	bad.Name, bad.Annotations = "70-bad", map[string]string{manifests.AnnotationOwnPostConfigAction: "Explode"}
-	p, err := disruption.Templates([]*mcfgv1.MachineConfig{one, two, bad, {}})
-	require.ErrorContains(t, err, "70-bad")
-	require.Len(t, p.Files, 1, "a path belongs to the last config that defines it")
-	assert.Equal(t, disruption.Rule{Name: "/etc/a", Actions: actions("Restart u.service"), Origin: "MachineConfig 50-one"}, p.Files[0])
-	assert.Equal(t, "u.service", p.Units[0].Name)
-	empty, err := disruption.EncodeTemplates(disruption.Policies{})
-	require.NoError(t, err)
-	assert.Empty(t, empty)
-	var many disruption.Policies
-	for i := range 2000 {
-		many.Files = append(many.Files, disruption.Rule{Name: fmt.Sprintf("/etc/%d", i), Actions: actions("Restart u.service")})
-	}
-	_, err = disruption.EncodeTemplates(many)
-	require.ErrorContains(t, err, "directory")
+func TestOwnersRulesThatCannotBeReadRefuse(t *testing.T) {
 	spoiled := mc()
 	spoiled.Annotations = map[string]string{manifests.AnnotationPostConfigActions: `{"files":[{"name":"/a","actions":[{"type":"Explode"}]}]}`}
-	_, err = disruption.Effect(disruption.Input{Old: spoiled, New: mc()})
+	_, err := disruption.Effect(disruption.Input{Old: spoiled, New: mc()})
 	require.ErrorContains(t, err, "Explode")
-}
-
-func TestParseActions(t *testing.T) {
-	for _, s := range []string{"", "Drain,", "None, Drain", "Reboot, Restart a.service", "Restart", "Restart a", "Drain now", "Special", "restart a.service", "Restart .service", "Restart a/b.service", "Restart a.service b"} {
-		_, err := disruption.ParseActions(s)
-		assert.Error(t, err, s)
-	}
-	got, err := disruption.ParseActions(" Drain ,DaemonReload,  Restart  getty@tty1.service, Reload a.socket")
-	require.NoError(t, err)
-	assert.Equal(t, "[Drain DaemonReload Restart getty@tty1.service Reload a.socket]", fmt.Sprint(got))
 }
 
 func TestFromSpec(t *testing.T) {

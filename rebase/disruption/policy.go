@@ -10,27 +10,16 @@ import (
 
 	opv1 "github.com/openshift/api/operator/v1"
 	"sigs.k8s.io/yaml"
-)
 
-// Origin says who gave a rule.
-type Origin string
+	"dayone.dev/dayone/manifests/postconfig"
+)
 
 const (
 	// OriginDefault rules are the cluster's own (defaults.yaml).
 	OriginDefault Origin = "cluster default"
 	// OriginUser rules are in spec.nodeDisruptionPolicy of the MachineConfiguration.
 	OriginUser Origin = "MachineConfiguration cluster"
-	// originTemplate begins the origin of rules that the owner of a MachineConfig gave; its name follows.
-	originTemplate = "MachineConfig "
 )
-
-// Rule is what follows a change of one file, directory or unit, or of the SSH keys.
-type Rule struct {
-	// Name is a clean absolute path for files and directories, a unit's name for units, empty for SSH keys.
-	Name    string   `json:"name,omitempty"`
-	Actions []Action `json:"actions"`
-	Origin  Origin   `json:"origin"`
-}
 
 // Policies are the rules that apply. A file's rule is that of the longest path which is the file's or a directory above it.
 type Policies struct {
@@ -56,7 +45,7 @@ func Defaults() (Policies, error) {
 		for _, a := range actions {
 			r.Actions = append(r.Actions, fromAPI(opv1.NodeDisruptionPolicySpecActionType(a.Type), a.Reload, a.Restart))
 		}
-		errs = append(errs, validateActions(r.Actions))
+		errs = append(errs, postconfig.Validate(r.Actions))
 		*to = append(*to, r)
 	}
 	for _, f := range s.Files {
@@ -92,7 +81,7 @@ func FromSpec(c opv1.NodeDisruptionPolicyConfig) (Policies, error) {
 		for _, a := range actions {
 			r.Actions = append(r.Actions, fromAPI(a.Type, a.Reload, a.Restart))
 		}
-		err := errors.Join(nameErr, validateActions(r.Actions))
+		err := errors.Join(nameErr, postconfig.Validate(r.Actions))
 		if len(r.Actions) == 0 {
 			err = errors.Join(err, errors.New("there is no action: write None if nothing is to be done"))
 		}
@@ -108,7 +97,7 @@ func FromSpec(c opv1.NodeDisruptionPolicyConfig) (Policies, error) {
 		}
 	}
 	for _, u := range c.Units {
-		if r, ok := read(fmt.Sprintf("units[%s]", u.Name), string(u.Name), u.Actions, validService(string(u.Name))); ok {
+		if r, ok := read(fmt.Sprintf("units[%s]", u.Name), string(u.Name), u.Actions, postconfig.ValidService(string(u.Name))); ok {
 			p.Units = append(p.Units, r)
 		}
 	}
