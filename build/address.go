@@ -36,16 +36,43 @@ type identity struct {
 // nothing else. Names of the pool, the config, Secrets, repositories and tags do not count, and neither do credentials, limits
 // and osImageURL. Equal addresses mean that the image of one request serves the other.
 func (r Request) Address() (string, error) {
-	if err := r.Validate(); err != nil {
+	id, err := r.identity()
+	if err != nil {
 		return "", err
+	}
+	return id.hash()
+}
+
+// Ground is the address without the rendered config: two images of one ground were made of the same base, Containerfile and extensions,
+// and differ in the config that they carry only, as far as the Containerfile's own commands give the same twice.
+func (r Request) Ground() (string, error) {
+	id, err := r.identity()
+	if err != nil {
+		return "", err
+	}
+	id.Config = ""
+	return id.hash()
+}
+
+func (i identity) hash() (string, error) {
+	raw, err := json.Marshal(i)
+	if err != nil {
+		return "", fmt.Errorf("encode identity of build: %w", err)
+	}
+	return hash(raw), nil
+}
+
+func (r Request) identity() (identity, error) {
+	if err := r.Validate(); err != nil {
+		return identity{}, err
 	}
 	base, err := r.Base.Digest()
 	if err != nil {
-		return "", err
+		return identity{}, err
 	}
 	config, err := machineconfig.ContentHash(r.Config.Spec)
 	if err != nil {
-		return "", fmt.Errorf("address of build: %w", err)
+		return identity{}, fmt.Errorf("address of build: %w", err)
 	}
 	id := identity{
 		Version: addressVersion, Base: base, Config: config, Containerfile: hash([]byte(r.Containerfile)),
@@ -53,7 +80,7 @@ func (r Request) Address() (string, error) {
 	}
 	if r.needsExtensions() {
 		if id.Extensions, err = r.Extensions.Digest(); err != nil {
-			return "", err
+			return identity{}, err
 		}
 	}
 	if len(r.TrustBundle) > 0 {
@@ -65,16 +92,12 @@ func (r Request) Address() (string, error) {
 	for context, image := range r.Options.Contexts {
 		digest, err := image.Digest()
 		if err != nil {
-			return "", err
+			return identity{}, err
 		}
 		id.Contexts = append(id.Contexts, [2]string{context, digest})
 	}
 	sort.Slice(id.Contexts, func(i, j int) bool { return id.Contexts[i][0] < id.Contexts[j][0] })
-	raw, err := json.Marshal(id)
-	if err != nil {
-		return "", fmt.Errorf("encode identity of build: %w", err)
-	}
-	return hash(raw), nil
+	return id, nil
 }
 
 // Tag is the tag under which an image with this address is kept.

@@ -108,3 +108,22 @@ func TestRequestIsRefusedBeforeAnythingStarts(t *testing.T) {
 		})
 	}
 }
+
+func TestImagesOfOneGroundDifferInTheirConfigOnly(t *testing.T) {
+	ground := func(change func(*build.Request)) string {
+		r := plainRequest(t)
+		change(&r)
+		g, err := r.Ground()
+		require.NoError(t, err)
+		return g
+	}
+	same := ground(func(*build.Request) {})
+	assert.Equal(t, same, ground(func(r *build.Request) { r.Config = buildtest.Config(t, map[string]string{"/etc/x": "y"}) }))
+	assert.NotEqual(t, same, ground(func(r *build.Request) { r.Containerfile += "RUN true\n" }))
+	assert.NotEqual(t, same, ground(func(r *build.Request) {
+		r.Base = build.Image{Reference: "192.0.2.1:5000/os/base@sha256:1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+	}))
+	address, err := plainRequest(t).Address()
+	require.NoError(t, err)
+	assert.NotEqual(t, same, address)
+}

@@ -106,7 +106,7 @@ func (x *run) takeOver(ctx context.Context) error {
 		if x.wanted.problem != nil || !preBuilt || b.Annotations[manifests.AnnotationBuildAddress] != "" || b.Spec.MachineConfig.Name != x.wanted.config {
 			continue
 		}
-		if err := x.note(ctx, b, map[string]string{manifests.AnnotationBuildAddress: x.wanted.address}); err != nil {
+		if err := x.note(ctx, b, map[string]string{manifests.AnnotationBuildAddress: x.wanted.address, manifests.AnnotationBuildGround: x.wanted.ground}); err != nil {
 			return err
 		}
 	}

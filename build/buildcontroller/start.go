@@ -95,6 +95,7 @@ func (x *run) begin(ctx context.Context) error {
 // newBuild is the MachineOSBuild of the decision. The tag is its own, so that no later build takes it away from the image.
 func (x *run) newBuild() *mcfgv1.MachineOSBuild {
 	annotations := machineosbuild.Annotations(x.wanted.address, x.config.Spec.RenderedImagePushSecret.Name)
+	annotations[manifests.AnnotationBuildGround] = x.wanted.ground
 	annotations[manifests.AnnotationBuildAttempt] = strconv.Itoa(x.d.Attempt)
 	annotations[manifests.AnnotationBuildRetries] = strconv.Itoa(x.d.Retries)
 	if x.d.Forced {

@@ -37,7 +37,9 @@ const (
 // wanted is what a MachineOSConfig asks for.
 type wanted struct {
 	address, repository string
-	problem             *decide.Problem
+	// ground is the address without the rendered config.
+	ground  string
+	problem *decide.Problem
 	// config is the rendered config's name.
 	config string
 	// request lacks the rendered config, which is large and read again when a build begins.
@@ -180,6 +182,10 @@ func (r *Reconciler) ask(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineCon
 		request.Extensions = &build.Image{Reference: extensions}
 	}
 	address, err := request.Address()
+	ground := ""
+	if err == nil {
+		ground, err = request.Ground()
+	}
 	if err != nil {
 		message := err.Error()
 		if f := build.AsFailure(err); f != nil {
@@ -187,7 +193,7 @@ func (r *Reconciler) ask(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineCon
 		}
 		return problem(ReasonInvalidRequest, "%s", message)
 	}
-	return wanted{address: address, repository: repository, request: request}
+	return wanted{address: address, ground: ground, repository: repository, request: request}
 }
 
 // imagesOf are the images that were built for the pool, as far as its objects know them, sorted.

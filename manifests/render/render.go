@@ -13,6 +13,7 @@ import (
 
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/postconfig"
 )
 
 // featureGateName is the only FeatureGate that counts (MCO, pkg/controller/bootstrap).
@@ -149,7 +150,31 @@ func (w *work) pool(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []m
 		w.report.Errorf(place, "pool %s: the rendered config cannot be written as YAML: %s", pool.Object.Name, err)
 		return nil
 	}
-	return w.rendered(pool.Object, merged, hash)
+	config := w.rendered(pool.Object, merged, hash)
+	w.owners(config, selected)
+	return config
+}
+
+// owners lets the rendered config carry what the owners of its components say that follows a change of their files and units. What
+// cannot be read gives no rule: a change reboots the node then.
+func (w *work) owners(config *mcfgv1.MachineConfig, selected []manifests.Item[*mcfgv1.MachineConfig]) {
+	components := make([]*mcfgv1.MachineConfig, 0, len(selected))
+	for _, c := range selected {
+		components = append(components, c.Object)
+	}
+	rules, err := postconfig.Owners(components)
+	place := report.Finding{Rule: "post-config-action", Next: "write actions such as Drain, DaemonReload, Restart app.service, or take the annotation away"}
+	if err != nil {
+		w.doubt(place, "%s", err)
+	}
+	text, err := postconfig.Encode(rules)
+	if err != nil {
+		place.Next = "annotate fewer files, or give a policy for a directory in MachineConfiguration cluster"
+		w.doubt(place, "%s: %s", config.Name, err)
+	}
+	if text != "" {
+		config.Annotations[manifests.AnnotationPostConfigActions] = text
+	}
 }
 
 func refusedSince(r report.Report, from int) bool {

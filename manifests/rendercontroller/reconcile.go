@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -108,16 +109,34 @@ func (r *Reconciler) write(ctx context.Context, config *mcfgv1.MachineConfig) er
 	if err != nil {
 		return err
 	}
-	if same && metav1.GetControllerOf(&there) != nil {
+	// What owners say that follows a change is no part of the name: it may change while the content stays.
+	said := there.Annotations[manifests.AnnotationPostConfigActions] == config.Annotations[manifests.AnnotationPostConfigActions]
+	if same && said && metav1.GetControllerOf(&there) != nil {
 		return nil
 	}
 	// Its name says what it holds, so whoever changed it was wrong. One that bootstrap posted gets its owner here.
 	there.Spec, there.OwnerReferences = config.Spec, config.OwnerReferences
+	if !said {
+		setAnnotation(&there, manifests.AnnotationPostConfigActions, config.Annotations[manifests.AnnotationPostConfigActions])
+	}
 	if err := r.client.Update(ctx, &there); err != nil {
 		return fmt.Errorf("restore %s: %w", config.Name, err)
 	}
 	r.o.Log.WithField("config", config.Name).Info("rendered config restored")
 	return nil
+}
+
+// setAnnotation changes one; an empty value takes it away.
+func setAnnotation(o client.Object, key, value string) {
+	annotations := maps.Clone(o.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	if value == "" {
+		delete(annotations, key)
+	}
+	o.SetAnnotations(annotations)
 }
 
 func sameSpec(a, b *mcfgv1.MachineConfig) (bool, error) {

@@ -10,6 +10,7 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	opv1 "github.com/openshift/api/operator/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
@@ -34,7 +35,25 @@ func (a *Agent) idle(ctx context.Context, n node) (State, time.Duration, error) 
 	if err := a.drift(ctx, current); err != nil {
 		return Idle, 0, err
 	}
+	lost, err := a.lost(ctx, n, current)
+	if err != nil || lost {
+		return Planning, 0, err
+	}
 	return Idle, pollInterval, a.tell(ctx, n, done(current))
+}
+
+// lost tells whether an image that was to come with the next reboot, because the running system has its config already, is not staged any
+// more: power was cut. It is staged again.
+func (a *Agent) lost(ctx context.Context, n node, current nodedisk.Current) (bool, error) {
+	promise, err := disruption.PromiseOf(n.object.Annotations, current.Config.Name, current.Image)
+	if err != nil || promise == nil || promise.Change != disruption.ImageConfig || current.Image == "" {
+		return false, err
+	}
+	status, err := a.o.Deployer.Status(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read deployments: %w", err)
+	}
+	return !waits(status, current.Image), nil
 }
 
 // done says that the node has what is on its disk.
@@ -65,7 +84,11 @@ func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, err
 	if err := a.tell(ctx, n, func(r *nodestate.Record) { r.State, r.Reason = nodestate.StateWorking, "" }); err != nil {
 		return Planning, 0, err
 	}
-	plan, boots, err := a.effect(ctx, []nodedisk.Current{current, pending}, wanted, target)
+	promise, err := disruption.PromiseOf(n.object.Annotations, target.Config, target.Image)
+	if err != nil {
+		return Planning, 0, err
+	}
+	plan, boots, err := a.effect(ctx, []nodedisk.Current{current, pending}, wanted, target, promise)
 	if err != nil {
 		return Planning, 0, err
 	}
@@ -83,8 +106,9 @@ func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, err
 }
 
 // effect computes the plan and the image that the node boots at its end; empty: that does not change. from is what the node has, and
-// what a former plan may have brought already.
-func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target) (disruption.Plan, string, error) {
+// what a former plan may have brought already. The way from what it has must be the promised one; taking back what a former plan brought
+// comes on top of it.
+func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target, promise *disruption.Promise) (disruption.Plan, string, error) {
 	var plan disruption.Plan
 	policies, mirrors, err := a.policies(ctx)
 	if err != nil {
@@ -98,17 +122,23 @@ func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcf
 	if err != nil {
 		return plan, "", err
 	}
-	for _, have := range from {
+	for i, have := range from {
 		if have.Config == nil {
 			continue
 		}
-		in := disruption.Input{Old: have.Config, New: wanted, Layered: target.Image != "" && have.Image != "", Policies: policies, Mirrors: mirrors}
-		if boots != "" {
-			in.Image = disruption.ImageContent
-		}
-		p, err := disruption.Effect(in)
+		old, err := a.owners(ctx, have.Config)
 		if err != nil {
 			return plan, "", err
+		}
+		p, err := disruption.Effect(disruption.Input{Old: old, New: wanted, Layered: target.Image != "" && have.Image != "", Policies: policies, Mirrors: mirrors,
+			Image: imageChange(status, have, target, boots, promise)})
+		if err != nil {
+			return plan, "", err
+		}
+		if there := have.Config.Name == target.Config && have.Image == target.Image; i == 0 && !there {
+			if err := promise.Check(p); err != nil {
+				return plan, "", err
+			}
 		}
 		plan = disruption.Join(plan, p)
 	}
@@ -116,6 +146,47 @@ func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcf
 		boots = status.Booted.Image.String() // Kernel arguments belong to a deployment: the same image is deployed with others.
 	}
 	return plan, boots, nil
+}
+
+// imageChange says how the image that the node boots next differs from the one that it runs. That only the config in it differs is the
+// controller's to know; an image that waits for the next reboot already is no further change.
+func imageChange(status deploy.Status, have nodedisk.Current, target Target, boots string, promise *disruption.Promise) disruption.ImageChange {
+	layered := have.Image != "" && target.Image != ""
+	switch {
+	case boots == "":
+		return disruption.ImageSame
+	case layered && have.Image == target.Image && waits(status, target.Image):
+		return disruption.ImageSame
+	case layered && promise != nil && promise.Change == disruption.ImageConfig:
+		return disruption.ImageConfig
+	}
+	return disruption.ImageContent
+}
+
+func waits(status deploy.Status, name string) bool {
+	image, err := deploy.ParseImage(name)
+	next := status.Next()
+	return err == nil && next != nil && next.Runs(image)
+}
+
+// owners gives a config that the node has with what its owners say now: that may have changed since the node took it.
+func (a *Agent) owners(ctx context.Context, have *mcfgv1.MachineConfig) (*mcfgv1.MachineConfig, error) {
+	now, err := a.config(ctx, have.Name)
+	if apierrors.IsNotFound(err) {
+		return have, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := have.DeepCopy()
+	if out.Annotations == nil {
+		out.Annotations = map[string]string{}
+	}
+	out.Annotations[manifests.AnnotationPostConfigActions] = now.Annotations[manifests.AnnotationPostConfigActions]
+	if out.Annotations[manifests.AnnotationPostConfigActions] == "" {
+		delete(out.Annotations, manifests.AnnotationPostConfigActions)
+	}
+	return out, nil
 }
 
 // bootsNext is the image that the node has to boot for its target; empty: the one that runs will do.

@@ -37,6 +37,8 @@ type Options struct {
 	Self string
 	// Preflight is asked before an image is delivered; default: none is asked.
 	Preflight Preflight
+	// Foreseen lets a target wait until the policy controller has published what it does to the pool's nodes. Default: it does not wait.
+	Foreseen bool
 }
 
 // retryPreflight is after which time an image that failed its checks is looked at again.

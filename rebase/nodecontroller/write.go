@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
 )
@@ -21,9 +22,19 @@ import (
 // tell lets the planned nodes know, each by one patch.
 func (r *Reconciler) tell(ctx context.Context, s *look, plan rollout.Plan) error {
 	var errs []error
+	for _, n := range s.Nodes {
+		if r.outdated(s, s.Objects[n.Name], n.Record) {
+			if _, err := r.tellNode(ctx, s, n.Name); err != nil {
+				errs = append(errs, fmt.Errorf("tell node %s its plan: %w", n.Name, err))
+			}
+		}
+	}
 	for _, name := range plan.Next {
-		if err := r.tellNode(ctx, s.Objects[name], plan.Target); err != nil {
+		told, err := r.tellNode(ctx, s, name)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("tell node %s: %w", name, err))
+		}
+		if !told {
 			continue
 		}
 		r.o.Log.WithFields(logrus.Fields{"pool": s.Object.Name, "node": name, "config": plan.Target.Config, "image": plan.Target.Image}).Info("node told")
@@ -39,26 +50,40 @@ func describe(t rollout.Target) string {
 	return t.Config + " in image " + t.Image
 }
 
-// tellNode changes a node's record. The patch holds the resource version that the decision was made on: an agent or an admin that
-// has changed the node meanwhile makes it fail, and the pool is looked at again.
-func (r *Reconciler) tellNode(ctx context.Context, n *corev1.Node, target rollout.Target) error {
+// tellNode changes a node's record and says what the way to the target does to it. The patch holds the resource version that the
+// decision was made on: an agent or an admin that has changed the node meanwhile makes it fail, and the pool is looked at again. A node
+// whose way is not in the pool's plan yet is not told; the plan's change asks again.
+func (r *Reconciler) tellNode(ctx context.Context, s *look, name string) (bool, error) {
+	n, target := s.Objects[name], s.Pool.Target
 	record, err := nodestate.Parse(n.Annotations)
 	if err != nil {
-		return fmt.Errorf("read record: %w", err)
+		return false, fmt.Errorf("read record: %w", err)
+	}
+	promise, ok, err := r.promise(s, record)
+	if err != nil || !ok {
+		return false, err
 	}
 	record.DesiredConfig, record.DesiredImage = target.Config, target.Image
 	changes, err := record.Patch(n.Annotations)
 	if err != nil {
-		return fmt.Errorf("change record: %w", err)
+		return false, fmt.Errorf("change record: %w", err)
+	}
+	if promise != "" {
+		changes[manifests.AnnotationPlan] = &promise
+	} else if _, stale := n.Annotations[manifests.AnnotationPlan]; stale {
+		changes[manifests.AnnotationPlan] = nil
 	}
 	if len(changes) == 0 {
-		return nil
+		return false, nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion, "annotations": changes}})
 	if err != nil {
-		return fmt.Errorf("encode patch: %w", err)
+		return false, fmt.Errorf("encode patch: %w", err)
 	}
-	return r.client.Patch(ctx, n.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+	if err := r.client.Patch(ctx, n.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 // machineConfigNodes keeps one object per node that says what the node is to have.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/disruption"
 )
 
 // Cluster is what a cluster has that decides about a rollout, live or recorded. Nothing of it is changed.
@@ -20,6 +21,8 @@ type Cluster struct {
 	Records []mcfgv1.MachineConfigNode
 	// Deferred are nodes that go last in their pool, with the reason.
 	Deferred map[string]string
+	// Foreseen lets targets wait whose effect on the nodes nobody has published yet.
+	Foreseen bool
 }
 
 // Look is one pool as the planner sees it.
@@ -33,6 +36,8 @@ type Look struct {
 	Records map[string]*mcfgv1.MachineConfigNode
 	// Layered: the pool is opted in. Building: its image is waited for.
 	Layered, Building bool
+	// Effects is what the target does to the nodes; nil: nobody has published it.
+	Effects *disruption.PoolPlan
 	// Faults are what the admin must mend, in words.
 	Faults []string
 }
@@ -63,6 +68,7 @@ func (c *Cluster) Look(pool string) *Look {
 		l.Faults = append(l.Faults, err.Error())
 	}
 	l.aim(c)
+	l.foresee(c.Foreseen)
 	return l
 }
 

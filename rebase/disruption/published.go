@@ -1,0 +1,133 @@
+package disruption
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"dayone.dev/dayone/manifests"
+)
+
+// State is what a node has: a rendered config, and its layered image by digest or "".
+type State struct {
+	Config string `json:"config"`
+	Image  string `json:"image,omitempty"`
+}
+
+// Way is what the same way to a target does to all nodes that have the same.
+type Way struct {
+	From State `json:"from"`
+	// Nodes is how many they are; Names are the first of them, by name.
+	Nodes int      `json:"nodes"`
+	Names []string `json:"names"`
+	// Hash, Level and Change are what each node is promised.
+	Hash   string      `json:"hash"`
+	Level  Level       `json:"level"`
+	Change ImageChange `json:"change,omitempty"`
+	// Steps are in the order in which they are carried out; Changed is how many files, units and other parts differ.
+	Steps   []Action `json:"steps"`
+	Changed int      `json:"changed"`
+	// Why is the first change of those that make the level what it is.
+	Why string `json:"why,omitempty"`
+}
+
+// PoolPlan is what a pool's target does to its nodes that do not have it yet: the annotation dayone.dev/plan on the pool.
+type PoolPlan struct {
+	Target State `json:"target"`
+	// Nodes is how many nodes do not have it yet.
+	Nodes int `json:"nodes"`
+	// Level is the worst of all ways.
+	Level Level `json:"level"`
+	// Counts is how many nodes see each step, such as "Reboot": 3.
+	Counts map[string]int `json:"counts"`
+	Ways   []Way          `json:"ways"`
+	// Blocking are the PodDisruptionBudgets that let no pod go now, as namespace/name, of pods on nodes that drain.
+	Blocking []string `json:"blocking,omitempty"`
+	// Seconds is how long it will take by what this cluster's nodes needed before, 0 when they have no history.
+	Seconds int64 `json:"seconds,omitempty"`
+}
+
+const (
+	// MaxWays, MaxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a time. Nodes of a way
+	// that is left out wait until others are done.
+	MaxWays     = 12
+	MaxNames    = 5
+	MaxBlocking = 10
+	// maxPoolPlan bounds what is read from a pool's annotation, in bytes.
+	maxPoolPlan = 64 << 10
+)
+
+// NewPoolPlan sums up ways. Nodes of equal ways are to be in one.
+func NewPoolPlan(target State, ways []Way) PoolPlan {
+	p := PoolPlan{Target: target, Counts: map[string]int{}, Ways: ways}
+	slices.SortFunc(p.Ways, func(a, b Way) int {
+		return strings.Compare(a.From.Config+" "+a.From.Image, b.From.Config+" "+b.From.Image)
+	})
+	for i := range p.Ways {
+		w := &p.Ways[i]
+		slices.Sort(w.Names)
+		w.Names = w.Names[:min(len(w.Names), MaxNames)]
+		p.Level = max(p.Level, w.Level)
+		p.Nodes += w.Nodes
+		for _, s := range w.Steps {
+			p.Counts[s.String()] += w.Nodes
+		}
+	}
+	p.Ways = p.Ways[:min(len(p.Ways), MaxWays)]
+	return p
+}
+
+// Way gives the way of a node that has a config and an image.
+func (p PoolPlan) Way(from State) (Way, bool) {
+	i := slices.IndexFunc(p.Ways, func(w Way) bool { return w.From == from })
+	if i < 0 {
+		return Way{}, false
+	}
+	return p.Ways[i], true
+}
+
+// Promise is what a node on a way is told.
+func (p PoolPlan) Promise(w Way) Promise {
+	return Promise{Config: p.Target.Config, Image: p.Target.Image, Hash: w.Hash, Level: w.Level, Change: w.Change}
+}
+
+// Encode gives the annotation's value.
+func (p PoolPlan) Encode() (string, error) {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode plan of pool: %w", err)
+	}
+	if len(raw) > maxPoolPlan {
+		return "", fmt.Errorf("encode plan of pool: %d bytes, more than %d", len(raw), maxPoolPlan)
+	}
+	return string(raw), nil
+}
+
+// PoolPlanOf reads a pool's plan; nil: there is none.
+func PoolPlanOf(annotations map[string]string) (*PoolPlan, error) {
+	text, found := annotations[manifests.AnnotationPlan]
+	if !found {
+		return nil, nil
+	}
+	if len(text) > maxPoolPlan {
+		return nil, fmt.Errorf("read annotation %s: longer than %d bytes", manifests.AnnotationPlan, maxPoolPlan)
+	}
+	p := &PoolPlan{}
+	if err := json.Unmarshal([]byte(text), p); err != nil {
+		return nil, fmt.Errorf("read annotation %s: %w", manifests.AnnotationPlan, err)
+	}
+	return p, nil
+}
+
+// MaxDisruption reads the gate of a pool, the annotation dayone.dev/max-disruption; found is false when there is none.
+func MaxDisruption(annotations map[string]string) (limit Level, found bool, err error) {
+	text, found := annotations[manifests.AnnotationMaxDisruption]
+	if !found {
+		return 0, false, nil
+	}
+	if err := limit.UnmarshalText([]byte(strings.TrimSpace(text))); err != nil {
+		return 0, true, fmt.Errorf("read annotation %s: %w", manifests.AnnotationMaxDisruption, err)
+	}
+	return limit, true, nil
+}

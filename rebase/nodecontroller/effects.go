@@ -1,0 +1,40 @@
+package nodecontroller
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/rollout"
+)
+
+// promise is the annotation that tells a node what its way to the target does to it; ok is false while its way is not in the plan.
+func (r *Reconciler) promise(s *look, record nodestate.Record) (text string, ok bool, err error) {
+	if s.Effects == nil {
+		return "", !r.o.Foreseen, nil
+	}
+	way, found := s.Effects.Way(disruption.State{Config: record.CurrentConfig, Image: record.CurrentImage})
+	if !found {
+		return "", false, nil
+	}
+	p := s.Effects.Promise(way)
+	p.Told = r.o.Now().UTC().Format(time.RFC3339)
+	text, err = p.Encode()
+	return text, err == nil, err
+}
+
+// outdated tells whether a node that is on its way was promised another plan than the one that stands now, for example because a policy
+// has changed meanwhile. It is told anew unless the pool is held.
+func (r *Reconciler) outdated(s *look, n *corev1.Node, record nodestate.Record) bool {
+	if s.Effects == nil || s.Pool.Hold != "" || record.Converged() || (rollout.Target{Config: record.DesiredConfig, Image: record.DesiredImage}) != s.Pool.Target {
+		return false
+	}
+	way, found := s.Effects.Way(disruption.State{Config: record.CurrentConfig, Image: record.CurrentImage})
+	if !found {
+		return false
+	}
+	told, err := disruption.PromiseOf(n.Annotations, record.DesiredConfig, record.DesiredImage)
+	return err != nil || told != nil && told.Hash != way.Hash
+}
