@@ -31,6 +31,18 @@ type checker struct {
 
 func (c *checker) run() {
 	c.pools()
+	c.layeredPools()
+	c.baseImage()
+	c.names()
+	c.machineConfigs()
+	c.unselected()
+	if c.rep.Err() == nil {
+		c.render()
+	}
+}
+
+// layeredPools finds or generates the MachineOSConfig of every pool to layer, and checks it.
+func (c *checker) layeredPools() {
 	c.dropGenerated()
 	byPool := c.machineOSConfigs()
 	for _, p := range c.in.Sidecar.Config.Pools {
@@ -44,13 +56,6 @@ func (c *checker) run() {
 			continue
 		}
 		c.pool(p, item)
-	}
-	c.baseImage()
-	c.names()
-	c.machineConfigs()
-	c.unselected()
-	if c.rep.Err() == nil {
-		c.render()
 	}
 }
 

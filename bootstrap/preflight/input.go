@@ -52,8 +52,7 @@ func Load(dir, platform string) (*Input, error) {
 		return nil, err
 	}
 	if !sidecar.Config.On() {
-		return nil, report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".enabled", Rule: "disabled",
-			Message: "layering is switched off for this cluster", Next: "go on with the installation without dayone, or remove enabled: false"}
+		return nil, switchedOff()
 	}
 	in := &Input{Sidecar: sidecar, Set: &manifests.Set{}}
 	if err := in.read(dir); err != nil {
@@ -65,6 +64,11 @@ func Load(dir, platform string) (*Input, error) {
 	rep.Add(in.Set.Findings...)
 	in.Warnings = rep.Warnings()
 	return in, rep.Err()
+}
+
+func switchedOff() error {
+	return report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".enabled", Rule: "disabled",
+		Message: "layering is switched off for this cluster", Next: "go on with the installation without dayone, or remove enabled: false"}
 }
 
 // Layering is the layering field with its defaults: that of install-config.yaml before an older sidecar's, as prepare has it.

@@ -1,0 +1,138 @@
+package openshift
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"dayone.dev/dayone/bootstrap/openshift/patch"
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/bootstrapnode"
+)
+
+// NodeInstallDir is the install directory on the bootstrap node, with the layering field and what it names. It is not below
+// /opt/openshift: the installer's log bundle takes all of that.
+const NodeInstallDir = bootstrapnode.ConfigDir + "/install"
+
+// Program says how the bootstrap node gets the dayone program. Exactly one of Image and URL is set.
+type Program struct {
+	// Image is a container image by digest with the program at /usr/bin/dayone, pulled with the cluster's pull secret.
+	Image string
+	// URL is an HTTP(S) address from which Ignition fetches the program; SHA512 is its hash in hex.
+	URL, SHA512 string
+}
+
+var imageByDigest = regexp.MustCompile(`^[a-zA-Z0-9.-]+(:[0-9]{2,5})?(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}$`)
+
+// Validate names the first thing that is wrong.
+func (p Program) Validate() error {
+	bad := func(flag, next, format string, args ...any) error {
+		return report.Finding{Path: flag, Rule: "program", Message: fmt.Sprintf(format, args...), Next: next}
+	}
+	switch {
+	case p.Image == "" && p.URL == "":
+		return bad("--program-image", "give --program-image HOST/NAME@sha256:…, or --program-url and --program-sha512", "the bootstrap node needs the dayone program, and nothing says where it is")
+	case p.Image != "" && p.URL != "":
+		return bad("--program-url", "give one of them", "an image and a URL are given")
+	case p.Image != "":
+		if !imageByDigest.MatchString(p.Image) {
+			return bad("--program-image", "write HOST/NAME@sha256:…", "%q is no image by digest", p.Image)
+		}
+		return nil
+	}
+	u, err := url.Parse(p.URL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return bad("--program-url", "write https://HOST/PATH", "%q is no address that Ignition can fetch", p.URL)
+	}
+	if raw, err := hex.DecodeString(p.SHA512); err != nil || len(raw) != 64 {
+		return bad("--program-sha512", "take it from sha512sum", "the program comes over the network, so its SHA-512 must be given")
+	}
+	return nil
+}
+
+// Additions is what the bootstrap node gets beside the installer's files.
+func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
+	if err := p.Validate(); err != nil {
+		return patch.Additions{}, err
+	}
+	if in.Sidecar.Config.Flow != installconfig.FlowOpenShift {
+		return patch.Additions{}, report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".flow", Rule: "flow",
+			Message: "only the openshift flow has a bootstrap.ign to patch", Next: "run dayone bootstrap on the bootstrap host instead, or set flow: openshift"}
+	}
+	files, err := installFiles(in)
+	if err != nil {
+		return patch.Additions{}, err
+	}
+	a := patch.Additions{Files: append(files, patch.File{Path: bootstrapnode.GatePath, Mode: 0o644, Content: bootstrapnode.Gate()})}
+	units := []string{bootstrapnode.GateUnit, bootstrapnode.BootstrapUnit}
+	if p.Image != "" {
+		a.Files = append(a.Files,
+			patch.File{Path: bootstrapnode.ProgramEnvPath, Mode: 0o644, Content: []byte("DAYONE_IMAGE=" + p.Image + "\n")},
+			patch.File{Path: bootstrapnode.FetchPath, Mode: 0o755, Content: bootstrapnode.FetchScript()})
+		units = append(units, bootstrapnode.FetchUnit)
+	} else {
+		a.Files = append(a.Files, patch.File{Path: bootstrapnode.ProgramPath, Mode: 0o755, URL: p.URL, SHA512: strings.ToLower(p.SHA512)})
+	}
+	for _, u := range units {
+		a.Units = append(a.Units, patch.Unit{Name: u, Contents: bootstrapnode.Unit(u)})
+	}
+	a.DropIns = []patch.DropIn{{Unit: bootstrapnode.HeldUnit, Name: bootstrapnode.HoldDropIn, Contents: bootstrapnode.Hold()}}
+	return a, nil
+}
+
+// nodeLayeringDir is the layering directory on the bootstrap node, whatever it is called on the admin's machine.
+const nodeLayeringDir = installconfig.DefaultLayeringDir
+
+// installFiles are the prepared install directory of the node: the field with nothing left to generate, the MachineOSConfigs and the
+// Secrets that they name. They are 0600: Secrets are among them.
+func installFiles(in *preflight.Input) ([]patch.File, error) {
+	side := *in.Sidecar
+	side.Config.LayeringDir, side.Config.Registry = nodeLayeringDir, installconfig.Registry{}
+	side.Config.Pools = slices.Clone(side.Config.Pools)
+	for i := range side.Config.Pools {
+		p := &side.Config.Pools[i]
+		*p = installconfig.Pool{Name: p.Name, BuildAt: p.BuildAt}
+	}
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	if err := enc.Encode(side); err != nil {
+		return nil, fmt.Errorf("encode sidecar: %w", err)
+	}
+	files := []patch.File{{Path: installconfig.SidecarPath(NodeInstallDir), Mode: 0o600, Content: b.Bytes()}}
+	put := func(name string, object any) error {
+		raw, err := manifests.Marshal(object)
+		files = append(files, patch.File{Path: path.Join(NodeInstallDir, nodeLayeringDir, name), Mode: 0o600, Content: raw})
+		return err
+	}
+	for _, p := range in.Pools {
+		if err := put("machineosconfig-"+p.Name+".yaml", p.MachineOSConfig.Object); err != nil {
+			return nil, fmt.Errorf("encode MachineOSConfig %s: %w", p.Name, err)
+		}
+	}
+	named := map[string]bool{}
+	for _, p := range in.Pools {
+		named[p.MachineOSConfig.Object.Spec.RenderedImagePushSecret.Name] = true
+		if ref := p.MachineOSConfig.Object.Spec.BaseImagePullSecret; ref != nil {
+			named[ref.Name] = true
+		}
+	}
+	for _, s := range in.Set.Secrets {
+		if named[s.Object.Name] {
+			named[s.Object.Name] = false // once
+			if err := put("secret-"+s.Object.Name+".yaml", s.Object); err != nil {
+				return nil, fmt.Errorf("encode Secret %s: %w", s.Object.Name, err)
+			}
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,282 @@
+package patch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"syscall"
+
+	v36 "github.com/coreos/ignition/v2/config/v3_6"
+	ign "github.com/coreos/ignition/v2/config/v3_6/types"
+	"github.com/google/renameio/v2"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests/machineconfig"
+)
+
+const (
+	// FileName is the one file of an install directory that is changed.
+	FileName = "bootstrap.ign"
+	// MaxAdded bounds what is added, in bytes: vSphere, Nutanix and KVM hand the whole file to the machine.
+	MaxAdded = 100 << 10
+	// backupName is the file as it was, below installconfig.SidecarDir.
+	backupName = "bootstrap.ign.orig"
+)
+
+// Result says what was done.
+type Result struct {
+	// Changed is false when the file was already so.
+	Changed bool `json:"changed"`
+	// Added is how many bytes the file grew by.
+	Added int `json:"added"`
+	// Digest identifies the additions.
+	Digest string `json:"digest"`
+}
+
+// Apply adds a to DIR/bootstrap.ign. Equal additions change nothing; others replace those of an earlier call. The file changes in one step.
+func Apply(dir string, a Additions) (Result, error) {
+	if err := check(dir); err != nil {
+		return Result{}, err
+	}
+	raw, err := read(dir)
+	if err != nil {
+		return Result{}, err
+	}
+	original, earlier, err := unpatched(dir, raw)
+	if err != nil {
+		return Result{}, err
+	}
+	m, err := a.marker(original)
+	if err != nil {
+		return Result{}, err
+	}
+	out, err := patched(original, a, m)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{Added: len(out) - len(original), Digest: m.Digest}
+	if result.Added > MaxAdded {
+		return result, refuse("bootstrap-ign-size", "make the Containerfiles smaller, for example with COPY --from an image of their own",
+			"the additions are %d bytes, and some platforms take no more than %d", result.Added, MaxAdded)
+	}
+	if earlier != nil && earlier.Digest == m.Digest && sum(raw) == sum(out) {
+		return result, nil
+	}
+	// The copy first: a crash in between leaves a file that was never patched.
+	if err := os.MkdirAll(filepath.Join(dir, installconfig.SidecarDir), 0o700); err != nil {
+		return result, fmt.Errorf("keep %s as it was: %w", FileName, err)
+	}
+	if err := renameio.WriteFile(backup(dir), original, 0o600); err != nil {
+		return result, fmt.Errorf("keep %s as it was: %w", FileName, err)
+	}
+	result.Changed = true
+	return result, replace(filepath.Join(dir, FileName), out)
+}
+
+// Remove undoes Apply: byte for byte when nobody else changed the file since, else whatever Apply added is taken out.
+func Remove(dir string) (Result, error) {
+	raw, err := read(dir)
+	if err != nil {
+		return Result{}, err
+	}
+	original, m, err := unpatched(dir, raw)
+	if err != nil || m == nil {
+		return Result{}, err
+	}
+	if err := replace(filepath.Join(dir, FileName), original); err != nil {
+		return Result{}, err
+	}
+	err = os.Remove(backup(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return Result{Changed: true, Added: len(original) - len(raw), Digest: m.Digest}, err
+}
+
+func backup(dir string) string { return filepath.Join(dir, installconfig.SidecarDir, backupName) }
+
+func read(dir string) ([]byte, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, FileName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, missing(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", FileName, err)
+	}
+	return raw, nil
+}
+
+// unpatched gives the file without what an earlier Apply added, and that one's marker, nil where there was none.
+func unpatched(dir string, raw []byte) ([]byte, *marker, error) {
+	c, err := parse(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := markerOf(c)
+	if err != nil || m == nil {
+		return raw, nil, err
+	}
+	kept, err := os.ReadFile(backup(dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("read %s as it was: %w", FileName, err)
+	}
+	m.takeFrom(&c)
+	if err == nil && sum(kept) == m.Original {
+		was, err := parse(kept)
+		if err == nil && reflect.DeepEqual(plain(was), plain(c)) {
+			return kept, m, nil
+		}
+	}
+	out, err := machineconfig.EncodeAny(c)
+	return out, m, err
+}
+
+// plain is a config as JSON without anything empty, for comparing.
+func plain(c ign.Config) any {
+	raw, err := machineconfig.EncodeAny(c)
+	if err != nil {
+		return err
+	}
+	return generic(raw)
+}
+
+func markerOf(c ign.Config) (*marker, error) {
+	for _, f := range c.Storage.Files {
+		if f.Path != MarkerPath {
+			continue
+		}
+		raw, err := machineconfig.Contents(resource(f.Contents))
+		m := &marker{}
+		if err == nil {
+			err = json.Unmarshal(raw, m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s in %s: %w", MarkerPath, FileName, err)
+		}
+		if m.Version != markerVersion {
+			return nil, refuse("bootstrap-ign-marker", "undo it with the version of dayone that made it", "it was patched by another version of dayone")
+		}
+		return m, nil
+	}
+	return nil, nil
+}
+
+// patched adds and proves that nothing of the original is lost and that Ignition takes the result.
+func patched(original []byte, a Additions, m marker) ([]byte, error) {
+	c, err := parse(original)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.addTo(&c, m); err != nil {
+		return nil, err
+	}
+	out, err := machineconfig.EncodeAny(c)
+	if err != nil {
+		return nil, err
+	}
+	if _, found, err := v36.ParseCompatibleVersion(out); err != nil || found.IsFatal() {
+		return nil, refuse("bootstrap-ign-result", "report this", "Ignition would refuse the result: %s", found.String())
+	}
+	return out, nil
+}
+
+// parse reads any spec from 3.1 to 3.6 into the newest types, which have every older one's fields. The version stays as it is. A field
+// that these types do not have would be lost, so that is refused.
+func parse(raw []byte) (ign.Config, error) {
+	_, found, err := v36.ParseCompatibleVersion(raw)
+	if err != nil {
+		detail := err.Error()
+		if found.IsFatal() {
+			detail += ": " + found.String()
+		}
+		return ign.Config{}, refuse("bootstrap-ign", "make it anew with openshift-install create ignition-configs", "it is no Ignition config that this version knows: %s", detail)
+	}
+	var c ign.Config
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return c, refuse("bootstrap-ign", "make it anew with openshift-install create ignition-configs", "%v", err)
+	}
+	if c.Ignition.Version == "3.0.0" {
+		return c, refuse("bootstrap-ign", "take a newer openshift-install", "its Ignition spec 3.0.0 has no compressed files")
+	}
+	again, err := machineconfig.EncodeAny(c)
+	if err != nil {
+		return c, err
+	}
+	if !reflect.DeepEqual(generic(raw), generic(again)) {
+		return c, refuse("bootstrap-ign-fields", "take a newer dayone", "it has fields that this version of dayone does not know and would lose")
+	}
+	return c, nil
+}
+
+// generic is JSON without anything empty.
+func generic(raw []byte) any {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return err
+	}
+	return prune(v)
+}
+
+func prune(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if value = prune(value); value == nil {
+				delete(v, key)
+			} else {
+				v[key] = value
+			}
+		}
+		if len(v) == 0 {
+			return nil
+		}
+		return v
+	case []any:
+		if len(v) == 0 {
+			return nil
+		}
+		for i := range v {
+			v[i] = prune(v[i])
+		}
+		return v
+	}
+	return v
+}
+
+// replace writes in one step and keeps mode and, where this user may, the owner.
+func replace(name string, content []byte) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", FileName, err)
+	}
+	f, err := renameio.NewPendingFile(name, renameio.WithStaticPermissions(info.Mode().Perm()))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", FileName, err)
+	}
+	defer f.Cleanup() //nolint:errcheck // after the replacement there is nothing to clean up
+	if _, err := f.Write(content); err != nil {
+		return fmt.Errorf("write %s: %w", FileName, err)
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+			return fmt.Errorf("write %s: %w", FileName, err)
+		}
+	}
+	if err := f.CloseAtomicallyReplace(); err != nil {
+		return fmt.Errorf("write %s: %w", FileName, err)
+	}
+	return nil
+}
+
+func refuse(rule, next, format string, args ...any) error {
+	return report.Finding{File: FileName, Rule: rule, Next: next, Message: fmt.Sprintf(format, args...)}
+}
+
+func taken(what, name string) error {
+	return refuse("bootstrap-ign-taken", "remove it, or undo an earlier patch by other means", "it has a %s %s already that dayone did not write", what, name)
+}

@@ -1,0 +1,194 @@
+package patch_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v32 "github.com/coreos/ignition/v2/config/v3_2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/bootstrap/openshift/patch"
+	"dayone.dev/dayone/installconfig/report"
+)
+
+// original is a bootstrap.ign in the installer's form: compact, with empty objects, in its own order.
+const original = `{"ignition":{"config":{"replace":{"verification":{}}},"proxy":{},"security":{"tls":{}},"timeouts":{},"version":"3.2.0"},` +
+	`"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA a"]}]},` +
+	`"storage":{"files":[{"overwrite":true,"path":"/usr/local/bin/bootkube.sh","user":{"name":"root"},"contents":{"source":"data:text/plain;charset=utf-8;base64,IyEvYmluL2Jhc2gK","verification":{}},"mode":365}]},` +
+	`"systemd":{"units":[{"contents":"[Service]\nExecStart=/usr/local/bin/report-progress.sh\n[Install]\nWantedBy=multi-user.target\n","dropins":[{"contents":"[Unit]\n","name":"10-other.conf"}],"enabled":true,"name":"progress.service"},{"contents":"[Service]\nExecStart=/bin/true\n","name":"bootkube.service"}]}}`
+
+var pointer = `{"ignition":{"config":{"merge":[{"source":"https://api-int.c.example.com:22623/config/master"}]},"security":{"tls":{"certificateAuthorities":[{"source":"data:,x"}]}},"version":"3.2.0"}}`
+
+func additions() patch.Additions {
+	return patch.Additions{
+		Files: []patch.File{{Path: "/etc/dayone/a", Mode: 0o600, Content: []byte(strings.Repeat("words ", 1000))}, {Path: "/etc/dayone/b", Mode: 0o644, Content: []byte("b")},
+			{Path: "/usr/local/bin/dayone", Mode: 0o755, URL: "https://files.example.com/dayone", SHA512: strings.Repeat("0", 128)}},
+		Units:   []patch.Unit{{Name: "dayone-a.service", Contents: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}},
+		DropIns: []patch.DropIn{{Unit: "progress.service", Name: "10-dayone.conf", Contents: "[Service]\n"}, {Unit: "kubelet.service", Name: "10-dayone.conf", Contents: "[Unit]\n"}},
+	}
+}
+
+func directory(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	put(t, dir, patch.FileName, text)
+	put(t, dir, "master.ign", pointer)
+	require.NoError(t, os.Chmod(filepath.Join(dir, patch.FileName), 0o640))
+	return dir
+}
+
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+}
+
+func get(t *testing.T, dir string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, patch.FileName))
+	require.NoError(t, err)
+	return string(raw)
+}
+
+func TestPatchIsIdempotentAndRemoveIsExact(t *testing.T) {
+	dir := directory(t, original)
+	first, err := patch.Apply(dir, additions())
+	require.NoError(t, err)
+	assert.True(t, first.Changed)
+	once := get(t, dir)
+	config, found, err := v32.Parse([]byte(once))
+	require.NoError(t, err, "spec 3.2 reads it")
+	assert.Empty(t, found.Entries, "and every key in it is one of spec 3.2: %s", found.String())
+	assert.Len(t, config.Storage.Files, 5, "the installer's, three and the marker")
+	require.Len(t, config.Systemd.Units, 4)
+	assert.Len(t, config.Systemd.Units[0].Dropins, 2, "the drop-in joins the unit that is there")
+	info, err := os.Stat(filepath.Join(dir, patch.FileName))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o640), info.Mode().Perm())
+
+	again, err := patch.Apply(dir, additions())
+	require.NoError(t, err)
+	assert.False(t, again.Changed)
+	assert.Equal(t, once, get(t, dir))
+
+	other := additions()
+	other.Files[1].Content = []byte("another")
+	changed, err := patch.Apply(dir, other)
+	require.NoError(t, err)
+	assert.True(t, changed.Changed)
+	assert.NotEqual(t, first.Digest, changed.Digest)
+
+	removed, err := patch.Remove(dir)
+	require.NoError(t, err)
+	assert.True(t, removed.Changed)
+	assert.Equal(t, original, get(t, dir), "byte for byte")
+	removed, err = patch.Remove(dir)
+	require.NoError(t, err)
+	assert.False(t, removed.Changed, "twice is once")
+}
+
+func TestRemoveKeepsWhatOthersAddedLater(t *testing.T) {
+	dir := directory(t, original)
+	_, err := patch.Apply(dir, additions())
+	require.NoError(t, err)
+	// openshift-install create cluster reads the file into its types and adds one of its own.
+	later := strings.Replace(get(t, dir), `"storage":{"files":[`, `"storage":{"files":[{"path":"/opt/openshift/manifests/openshift-install.yaml","mode":420,"contents":{"source":"data:,x"}},`, 1)
+	put(t, dir, patch.FileName, later)
+	_, err = patch.Remove(dir)
+	require.NoError(t, err)
+	got := get(t, dir)
+	assert.Contains(t, got, "openshift-install.yaml")
+	assert.NotContains(t, got, "dayone")
+	assert.NotContains(t, got, "kubelet.service", "a unit that only the drop-in made is gone with it")
+	var a, b map[string]any
+	require.NoError(t, json.Unmarshal([]byte(got), &a))
+	require.NoError(t, json.Unmarshal([]byte(original), &b))
+	assert.Len(t, a["systemd"].(map[string]any)["units"], len(b["systemd"].(map[string]any)["units"].([]any)))
+}
+
+func TestRefusals(t *testing.T) {
+	big := additions()
+	for i := range 200 {
+		raw := make([]byte, 1000)
+		for j := range raw {
+			raw[j] = byte(i*j*7919 ^ j*j)
+		}
+		big.Files = append(big.Files, patch.File{Path: fmt.Sprintf("/etc/dayone/f%d", i), Mode: 0o600, Content: raw})
+	}
+	state := func(text string) string {
+		raw, err := json.Marshal(map[string]any{"*installconfig.ClusterID": map[string]string{"UUID": "x"}, "*list": []int{1},
+			"*machine.Master": map[string]any{"Config": nil, "File": map[string]string{"Filename": "master.ign", "Data": base64.StdEncoding.EncodeToString([]byte(text))}}})
+		require.NoError(t, err)
+		return string(raw)
+	}
+	for name, c := range map[string]struct {
+		files map[string]string
+		with  patch.Additions
+		rule  string
+	}{
+		"a unit of that name is there":            {files: map[string]string{patch.FileName: strings.Replace(original, "bootkube.service", "dayone-a.service", 1)}, rule: "bootstrap-ign-taken"},
+		"a drop-in of that name is there":         {files: map[string]string{patch.FileName: strings.Replace(original, "10-other.conf", "10-dayone.conf", 1)}, rule: "bootstrap-ign-taken"},
+		"a file is there":                         {files: map[string]string{patch.FileName: strings.Replace(original, "/usr/local/bin/bootkube.sh", "/etc/dayone/a", 1)}, rule: "bootstrap-ign-taken"},
+		"no JSON":                                 {files: map[string]string{patch.FileName: "{"}, rule: "bootstrap-ign"},
+		"a spec of the future":                    {files: map[string]string{patch.FileName: strings.Replace(original, "3.2.0", "3.9.0", 1)}, rule: "bootstrap-ign"},
+		"a field of the future":                   {files: map[string]string{patch.FileName: strings.Replace(original, `"passwd":{`, `"future":{"x":1},"passwd":{`, 1)}, rule: "bootstrap-ign-fields"},
+		"manifests that the installer would take": {files: map[string]string{"openshift/99_x.yaml": "a: b"}, rule: "ignition-input-left"},
+		"an install-config.yaml again":            {files: map[string]string{"install-config.yaml": "a: b"}, rule: "ignition-input-left"},
+		"an edited pointer, by its form":          {files: map[string]string{"master.ign": strings.Replace(pointer, `"version":"3.2.0"}`, `"version":"3.2.0"},"storage":{"files":[{"path":"/etc/x"}]}`, 1)}, rule: "pointer-edited"},
+		"an edited pointer, by the state":         {files: map[string]string{stateName: state(strings.Replace(pointer, "api-int", "api", 1))}, rule: "pointer-edited"},
+		"too much":                                {with: big, rule: "bootstrap-ign-size"},
+		"bootstrap in place":                      {files: map[string]string{patch.FileName: "", "bootstrap-in-place-for-live-iso.ign": "{}"}, rule: "bootstrap-in-place"},
+		"too early":                               {files: map[string]string{patch.FileName: ""}, rule: "bootstrap-ign-missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := directory(t, original)
+			for file, text := range c.files {
+				put(t, dir, file, text)
+				if text == "" {
+					require.NoError(t, os.Remove(filepath.Join(dir, file)))
+				}
+			}
+			with := c.with
+			if with.Files == nil {
+				with = additions()
+			}
+			before, _ := os.ReadFile(filepath.Join(dir, patch.FileName))
+			_, err := patch.Apply(dir, with)
+			found := report.Of(err)
+			require.NotEmpty(t, found, "%v", err)
+			assert.Equal(t, c.rule, found[0].Rule, "%v", err)
+			assert.NotEmpty(t, found[0].Next)
+			after, _ := os.ReadFile(filepath.Join(dir, patch.FileName))
+			assert.Equal(t, string(before), string(after))
+		})
+	}
+	dir := directory(t, original)
+	put(t, dir, stateName, state(pointer))
+	_, err := patch.Apply(dir, additions())
+	require.NoError(t, err, "an untouched pointer")
+}
+
+const stateName = ".openshift_install_state.json"
+
+func FuzzApplyAndRemove(f *testing.F) {
+	f.Add([]byte(original))
+	f.Add([]byte(`{"ignition":{"version":"3.1.0"}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, patch.FileName), raw, 0o600))
+		if _, err := patch.Apply(dir, additions()); err != nil {
+			return
+		}
+		_, err := patch.Remove(dir)
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(dir, patch.FileName))
+		require.NoError(t, err)
+		require.Equal(t, string(raw), string(got))
+	})
+}

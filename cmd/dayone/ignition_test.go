@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/assets"
+)
+
+func TestIgnitionPatchesTheInstallersFileAndUndoesIt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	require.NoError(t, assets.WriteSample(dir))
+	sidecar := &installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com"}, Config: installconfig.Config{
+		Flow: installconfig.FlowOpenShift, LayeringDir: "layering", BootstrapRegistry: installconfig.BootstrapRegistry{Port: 9500},
+		Pools: []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap}, {Name: "worker", BuildAt: installconfig.BuildAtCluster}}}}
+	require.NoError(t, sidecar.Write(dir))
+	for _, consumed := range []string{"install-config.yaml", "openshift"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, consumed)))
+	}
+	before := []byte(`{"ignition":{"version":"3.2.0"},"systemd":{"units":[{"name":"progress.service","enabled":true}]}}`)
+	file := filepath.Join(dir, "bootstrap.ign")
+	require.NoError(t, os.WriteFile(file, before, 0o640))
+
+	command := func(args ...string) (int, string) {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), append([]string{"ignition", "--dir", dir, "--platform", "linux/amd64"}, args...), &out, &errs)
+		return code, out.String() + errs.String()
+	}
+	code, text := command()
+	assert.Equal(t, exitRefused, code, text)
+	assert.Contains(t, text, "--program-image")
+	image := "quay.io/dayone/dayone@sha256:" + strings.Repeat("a", 64)
+	code, text = command("--program-image", image)
+	require.Equal(t, exitOK, code, text)
+	assert.Contains(t, text, "patched")
+	code, text = command("--program-image", image)
+	require.Equal(t, exitOK, code, text)
+	assert.Contains(t, text, "up to date")
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for _, want := range []string{"/etc/dayone/install/layering/machineosconfig-master.yaml", "/etc/dayone/install/.dayone/layering.yaml", "dayone-gate.service", "10-dayone.conf"} {
+		assert.Contains(t, string(raw), want)
+	}
+	code, text = command("--remove")
+	require.Equal(t, exitOK, code, text)
+	raw, err = os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(before), string(raw))
+}
