@@ -149,8 +149,8 @@ func TestFailuresEndWithTheirRealExitCodeAndCause(t *testing.T) {
 		"a push that is refused": {containerfile: "FROM configs\n", code: 42, class: build.ClassInfrastructure, change: func(in *job.Input) {
 			in.PushSecret = in.PullSecret
 		}},
-		"a time limit": {containerfile: "FROM configs\nRUN sleep 60\n", code: 42, class: build.ClassPolicy, line: 2, change: func(in *job.Input) {
-			in.Options.BuilderDeadline = 3 * time.Second
+		"a time limit": {containerfile: "FROM configs\nRUN sleep 600\n", code: 42, class: build.ClassPolicy, line: 2, change: func(in *job.Input) {
+			in.Options.BuilderDeadline = 15 * time.Second // enough to come to line 2 on a busy machine
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
