@@ -187,7 +187,7 @@ func (p *pod) observed(code int) job.Observation {
 // leavesNothing waits until no process of the pod and no mount of it is left.
 func (p *pod) leavesNothing() {
 	p.t.Helper()
-	assert.Eventually(p.t, func() bool { return len(processesBelow(p.dir)) == 0 }, 10*time.Second, 10*time.Millisecond, "no process outlives the pod: %v", processesBelow(p.dir))
+	assert.Eventually(p.t, func() bool { return len(processesBelow(p.dir)) == 0 }, 60*time.Second, 10*time.Millisecond, "no process outlives the pod: %v", processesBelow(p.dir))
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(p.t, err)
 	assert.NotContains(p.t, string(mounts), p.dir)
