@@ -71,6 +71,7 @@ func Parse(file string, raw []byte) (*Document, error) {
 	}
 	locate := newLocator(file, field)
 	validateConfig(cfg, locate, &rep)
+	validateInstaller(file, root, cfg, &rep)
 	if err := rep.Err(); err != nil {
 		return nil, err
 	}

@@ -157,7 +157,7 @@ func decodeList(s *Set, kinds map[string]store, raw []byte, at Origin) error {
 	}
 	var bad report.Report
 	for _, item := range list.Items {
-		if err := decode(s, kinds, document{raw: item, json: true}, at); err != nil {
+		if err := decode(s, kinds, nil, document{raw: item, json: true}, at); err != nil {
 			bad.Add(report.Of(err)...)
 		}
 	}
@@ -165,7 +165,7 @@ func decodeList(s *Set, kinds map[string]store, raw []byte, at Origin) error {
 }
 
 // decode adds one document to the set. Kinds that are not read are listed in Skipped.
-func decode(s *Set, kinds map[string]store, doc document, at Origin) error {
+func decode(s *Set, kinds map[string]store, inspect func([]byte, Origin), doc document, at Origin) error {
 	raw := doc.raw
 	if !doc.json {
 		var err error
@@ -184,6 +184,9 @@ func decode(s *Set, kinds map[string]store, doc document, at Origin) error {
 		place := at.At("kind", "kind-missing")
 		place.Next = "every document needs apiVersion and kind; files that are no manifests belong elsewhere"
 		return refuse(place, "the document has no apiVersion or no kind")
+	}
+	if inspect != nil {
+		inspect(raw, at)
 	}
 	into, ok := kinds[h.APIVersion+" "+h.Kind]
 	if !ok {

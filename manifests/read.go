@@ -37,6 +37,8 @@ type ReadOptions struct {
 	ExpandLists bool
 	// Prefix stands before file names in findings and origins, for example openshift. Default: none.
 	Prefix string
+	// Inspect is shown every document as JSON, of whatever kind, before it is decoded; nil shows nothing.
+	Inspect func(raw []byte, at Origin)
 	// Extensions limits the files that are read, for example .yaml. Default: every file, as MCO's bootstrap does.
 	Extensions []string
 }
@@ -134,7 +136,7 @@ func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]store
 			bad.Errorf(place, "the document has %d bytes, more than the %d that may be read", len(doc.raw), most)
 			continue
 		}
-		if err := decode(s, kinds, doc, Origin{File: name, Document: count, Line: doc.line}); err != nil {
+		if err := decode(s, kinds, o.Inspect, doc, Origin{File: name, Document: count, Line: doc.line}); err != nil {
 			bad.Add(report.Of(err)...)
 		}
 	}

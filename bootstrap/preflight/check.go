@@ -30,7 +30,9 @@ type checker struct {
 }
 
 func (c *checker) run() {
+	c.installDirectory()
 	c.pools()
+	c.streams()
 	c.layeredPools()
 	c.baseImage()
 	c.names()
@@ -70,9 +72,9 @@ func (c *checker) machineOSConfigs() map[string]mosc {
 		o := item.Object
 		pool := o.Spec.MachineConfigPool.Name
 		if !strings.HasPrefix(item.Origin.File, c.in.Sidecar.Config.LayeringDir+"/") {
-			at := item.Origin.At("", "mosc-place")
-			at.Next = "move it to " + c.in.Sidecar.Config.LayeringDir + "/"
-			c.rep.Errorf(at, "MachineOSConfig %q lies where the installer's own bootstrap would read it before its image is built", o.Name)
+			if c.preBuilt(item, wanted[pool]) {
+				continue
+			}
 		}
 		if o.Name != pool {
 			at := item.Origin.At("metadata.name", "mosc-name")
@@ -95,6 +97,28 @@ func (c *checker) machineOSConfigs() map[string]mosc {
 	return byPool
 }
 
+// preBuilt judges a MachineOSConfig in one of the installer's directories. It is the installer's own way of layering, with an image that
+// exists already; without that image MCO's bootstrap stops before any master gets its config.
+func (c *checker) preBuilt(item mosc, wanted bool) bool {
+	image := item.Object.Annotations[manifests.AnnotationPreBuiltImage]
+	at := item.Origin.At("metadata.annotations["+manifests.AnnotationPreBuiltImage+"]", "mosc-place")
+	repository, digest, _ := strings.Cut(image, "@")
+	switch {
+	case image == "":
+		at.Path, at.Next = "", "move it to "+c.in.Sidecar.Config.LayeringDir+"/"
+		c.rep.Errorf(at, "MachineOSConfig %q lies where the installer's own bootstrap would read it before its image is built", item.Object.Name)
+	case wanted:
+		at.Next = "remove the pool from " + installconfig.Field + ".pools, or move the MachineOSConfig without its annotation to " + c.in.Sidecar.Config.LayeringDir + "/"
+		c.rep.Errorf(at, "pool %q is to be built here and has a pre-built image: which is meant?", item.Object.Name)
+	case !digestForm.MatchString(repository) || !referenceEnd.MatchString("@"+digest):
+		at.Rule, at.Next = "pre-built-image", "write host[:port][/namespace]/name@sha256:DIGEST"
+		c.rep.Errorf(at, "%q is no image by digest: MCO's bootstrap would stop before any node gets its config", image)
+	default:
+		return true
+	}
+	return false
+}
+
 // pool checks one MachineOSConfig and adds the pool to the input.
 func (c *checker) pool(p installconfig.Pool, item mosc) {
 	spec := item.Object.Spec
@@ -107,6 +131,7 @@ func (c *checker) pool(p installconfig.Pool, item mosc) {
 	out.Repository = c.pushSpec(item)
 	push := c.secret(item, "spec.renderedImagePushSecret.name", spec.RenderedImagePushSecret.Name)
 	c.pushCredentials(item, push, out.Repository)
+	out.PushAuth = push
 	if ref := spec.BaseImagePullSecret; ref != nil {
 		out.BasePull = c.secret(item, "spec.baseImagePullSecret.name", ref.Name)
 	}

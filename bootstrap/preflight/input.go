@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/validation"
 )
 
 // Input is everything that the install directory says, checked.
@@ -40,6 +41,8 @@ type Pool struct {
 	Containerfile string
 	// Repository is where the image ends up: the push spec without its tag.
 	Repository string
+	// PushAuth is the content of the push Secret (.dockerconfigjson).
+	PushAuth []byte
 	// BasePull is the content of the base image pull Secret (.dockerconfigjson), nil without one.
 	BasePull []byte
 }
@@ -55,12 +58,20 @@ func Load(dir, platform string) (*Input, error) {
 		return nil, switchedOff()
 	}
 	in := &Input{Sidecar: sidecar, Set: &manifests.Set{}}
-	if err := in.read(dir); err != nil {
+	api, err := validation.New()
+	if err != nil {
+		return nil, err
+	}
+	docs := &documents{api: api, layering: sidecar.Config.LayeringDir}
+	if err := in.read(dir, docs.inspect); err != nil {
 		return nil, err
 	}
 	var rep report.Report
 	c := checker{in: in, rep: &rep, dir: dir, platform: platform}
 	c.run()
+	if err := c.api(docs); err != nil {
+		return nil, err
+	}
 	rep.Add(in.Set.Findings...)
 	in.Warnings = rep.Warnings()
 	return in, rep.Err()
@@ -79,23 +90,29 @@ func Layering(dir string) (*installconfig.Sidecar, error) {
 		if _, statErr := os.Stat(dir); statErr != nil {
 			return nil, report.Finding{File: dir, Rule: "unreadable", Message: fmt.Sprintf("the install directory cannot be read: %v", statErr), Next: "give it with --dir"}
 		}
-		return installconfig.ReadSidecar(dir)
+		next := "put " + installconfig.Field + " into " + installconfig.FileName + " there and run dayone prepare"
+		if installconfig.DetectFlow(dir) == installconfig.FlowOpenShift {
+			next = "openshift-install has deleted " + installconfig.FileName + " before dayone prepare read it: begin again with an empty directory, and run dayone prepare first"
+		}
+		return earlier(dir, next)
 	case err != nil:
 		return nil, err
 	case doc.Config == nil:
-		return installconfig.ReadSidecar(dir)
+		return earlier(dir, "put "+installconfig.Field+" into "+installconfig.FileName+" and run dayone prepare")
 	}
 	return doc.Resolve(dir)
 }
 
 // read takes the installer's two directories and the layering directory. Each may be absent, but not unreadable.
-func (in *Input) read(dir string) error {
+func (in *Input) read(dir string, inspect func([]byte, manifests.Origin)) error {
 	for _, sub := range []string{"manifests", "openshift", in.Sidecar.Config.LayeringDir} {
 		full := filepath.Join(dir, sub)
 		if _, err := os.Stat(full); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		set, err := manifests.ReadDir(full, manifests.InstallDirectory(path.Clean(filepath.ToSlash(sub))))
+		o := manifests.InstallDirectory(path.Clean(filepath.ToSlash(sub)))
+		o.Inspect = inspect
+		set, err := manifests.ReadDir(full, o)
 		if err != nil && report.Of(err) == nil {
 			return report.Finding{File: sub, Rule: "unreadable", Message: fmt.Sprintf("the directory cannot be read: %v", err),
 				Next: "it must be a directory of manifests that this user may read"}
@@ -106,4 +123,13 @@ func (in *Input) read(dir string) error {
 		in.Set.Append(set)
 	}
 	return nil
+}
+
+// earlier is what an earlier dayone prepare stored; without it the message says what to do in this state of the directory.
+func earlier(dir, next string) (*installconfig.Sidecar, error) {
+	s, err := installconfig.ReadSidecar(dir)
+	if !errors.Is(err, installconfig.ErrNotPrepared) {
+		return s, err
+	}
+	return nil, report.Finding{File: installconfig.FileName, Path: installconfig.Field, Rule: "not-prepared", Message: "the install directory is not prepared for layering", Next: next}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,7 @@ func platformFlag(cmd *cobra.Command, platform *string) {
 
 func newPrepareCommand() *cobra.Command {
 	var dir, platform string
+	var check bool
 	cmd := &cobra.Command{
 		Use:   "prepare",
 		Short: "Check the layering field and everything it names, then move it out of install-config.yaml",
@@ -40,6 +42,9 @@ func newPrepareCommand() *cobra.Command {
 					return err
 				}
 				printFindings(cmd.ErrOrStderr(), in.Warnings)
+				if err := checkRegistries(cmd, in, dir, check); err != nil {
+					return err
+				}
 			}
 			sidecar, err := installconfig.Prepare(dir)
 			if err != nil {
@@ -55,17 +60,43 @@ func newPrepareCommand() *cobra.Command {
 			for _, p := range sidecar.Config.Pools {
 				fmt.Fprintf(cmd.OutOrStdout(), "pool %s: image built at the %s\n", p.Name, p.BuildAt)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s moved to %s; next: dayone manifests --dir %s\n", installconfig.Field, installconfig.SidecarPath(dir), dir)
+			next := "dayone manifests --dir " + dir
+			if sidecar.Config.Flow == installconfig.FlowOpenShift {
+				next = "openshift-install create manifests --dir " + dir + ", then " + next
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s moved to %s; next: %s\n", installconfig.Field, installconfig.SidecarPath(dir), next)
 			return nil
 		},
 	}
 	dirFlag(cmd, &dir)
 	platformFlag(cmd, &platform)
+	checkFlag(cmd, &check)
 	return cmd
+}
+
+func checkFlag(cmd *cobra.Command, check *bool) {
+	cmd.Flags().BoolVar(check, "check-registry", false, "also push a probe to every pool's repository and read the base image, with the credentials of the Secrets")
+}
+
+// checkRegistries tries the credentials when the user asks for it, and says on standard error what was tried.
+func checkRegistries(cmd *cobra.Command, in *preflight.Input, dir string, check bool) error {
+	if !check {
+		return nil
+	}
+	probes, err := in.CheckRegistries(cmd.Context(), dir)
+	for _, p := range probes {
+		note := ""
+		if p.Image != "" && !p.Removed && strings.HasPrefix(p.What, "push") {
+			note = " (the registry keeps the probe: it does not let this account delete)"
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "works: %s%s\n", p.What, note)
+	}
+	return err
 }
 
 func newManifestsCommand() *cobra.Command {
 	var dir, platform string
+	var check bool
 	cmd := &cobra.Command{
 		Use:   "manifests",
 		Short: "Check all manifests and write those that dayone generates",
@@ -76,6 +107,9 @@ func newManifestsCommand() *cobra.Command {
 				return err
 			}
 			printFindings(cmd.ErrOrStderr(), in.Warnings)
+			if err := checkRegistries(cmd, in, dir, check); err != nil {
+				return err
+			}
 			files, err := in.WriteGenerated(dir)
 			if err != nil {
 				return err
@@ -86,14 +120,22 @@ func newManifestsCommand() *cobra.Command {
 			for _, f := range files {
 				fmt.Fprintln(cmd.OutOrStdout(), "wrote "+f)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d MachineConfigs, %d pools to layer: all good; next: dayone bootstrap --dir %s\n",
-				len(in.Set.MachineConfigs), len(in.Pools), dir)
+			fmt.Fprintf(cmd.OutOrStdout(), "%d MachineConfigs, %d pools to layer: all good; next: %s\n", len(in.Set.MachineConfigs), len(in.Pools), afterManifests(in, dir))
 			return nil
 		},
 	}
 	dirFlag(cmd, &dir)
 	platformFlag(cmd, &platform)
+	checkFlag(cmd, &check)
 	return cmd
+}
+
+// afterManifests is the next step of the flow.
+func afterManifests(in *preflight.Input, dir string) string {
+	if in.Sidecar.Config.Flow == installconfig.FlowOpenShift {
+		return "openshift-install create ignition-configs --dir " + dir + ", then dayone ignition --dir " + dir
+	}
+	return "dayone bootstrap --dir " + dir
 }
 
 func newSchemaCommand() *cobra.Command {

@@ -1,0 +1,169 @@
+package preflight
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/registry/registrytest"
+)
+
+func put(t *testing.T, dir, file, text string) {
+	t.Helper()
+	full := filepath.Join(dir, filepath.FromSlash(file))
+	require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+	require.NoError(t, os.WriteFile(full, []byte(text), 0o600))
+}
+
+const (
+	aMOSC = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata:\n  name: %[1]s\n  annotations: {%[2]s}\nspec:\n  machineConfigPool: {name: %[1]s}\n" +
+		"  imageBuilder: {imageBuilderType: Job}\n  renderedImagePushSecret: {name: p}\n  renderedImagePushSpec: registry.example.com/a/b:c\n"
+	preBuilt = "machineconfiguration.openshift.io/pre-built-image: registry.example.com/a/b"
+	aPool    = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: %s}\nspec: {%s}\n"
+)
+
+// TestTheInstallersTrapsAreRefused goes through what makes openshift-install or its bootstrap host fail, or lose things without a word.
+func TestTheInstallersTrapsAreRefused(t *testing.T) {
+	aDigest := "@sha256:" + strings.Repeat("a", 64)
+	for name, c := range map[string]struct{ file, text, rule string }{
+		"a MachineOSConfig without an image":        {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", ""), "mosc-place"},
+		"a MachineOSConfig in the other directory":  {"manifests/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", ""), "mosc-place"},
+		"a pre-built image of a pool that is built": {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "master", preBuilt+aDigest), "mosc-place"},
+		"a pre-built image by tag":                  {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+":1"), "pre-built-image"},
+		"a pre-built image with tag and digest":     {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+":1"+aDigest), "pre-built-image"},
+		"a directory":                               {"openshift/more/a.yaml", "a: b\n", "sub-directory"},
+		"a directory in manifests":                  {"manifests/more/a.yaml", "a: b\n", "sub-directory"},
+		"a pool in a file of the installer's":       {"openshift/99_openshift-machineconfig_pool.yaml", fmt.Sprintf(aPool, "infra", ""), "reserved-name"},
+		"a MachineConfig in a file of machines":     {"openshift/99_openshift-cluster-api_x.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: x}\nspec: {}\n", "reserved-name"},
+		"a file with dayone's name":                 {"openshift/99_dayone-x.yaml", fmt.Sprintf(aPool, "infra", ""), "reserved-name"},
+		"an agent's installation":                   {"agent-config.yaml", "a: b\n", "unsupported-flow"},
+		"a bootstrap in place":                      {"bootstrap-in-place-for-live-iso.ign", "{}", "unsupported-flow"},
+		"an edited pointer config":                  {"master.ign", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}]}}`, "ignition-edited"},
+		"an OS image stream":                        {"openshift/99_pool.yaml", fmt.Sprintf(aPool, "worker", "osImageStream: {name: rhel-10}"), "os-image-stream"},
+		"an object of a kind that is not read":      {"manifests/x.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\nspec: {pinnedImages: [{name: \"no digest\"}]}\n", "api"},
+		"a Secret without a namespace":              {"manifests/s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "namespace"},
+		"a push Secret in the wrong namespace":      {"layering/s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: default}\n", "namespace"},
+		"an object without a name":                  {"manifests/x.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: a}\n", "name"},
+		"a link out of the directory":               {"openshift/99_x.yaml", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := openshift(t)
+			put(t, dir, c.file, c.text)
+			_, err := Load(dir, platform)
+			if c.rule == "" {
+				require.NoError(t, err, "an empty file is no fault")
+				return
+			}
+			var rules []string
+			for _, f := range report.Of(err) {
+				rules = append(rules, f.Rule)
+				assert.NotEmpty(t, f.Next, "%v", f)
+			}
+			assert.Contains(t, rules, c.rule, "%v", err)
+		})
+	}
+}
+
+func TestAPreBuiltImageOfAnotherPoolIsTheInstallersOwnWay(t *testing.T) {
+	dir := openshift(t)
+	put(t, dir, "openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+"@sha256:"+strings.Repeat("a", 64)))
+	put(t, dir, "openshift/99_pool.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: infra}\n"+
+		"spec: {machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}, nodeSelector: {matchLabels: {x: z}}}\n")
+	in, err := Load(dir, platform)
+	require.NoError(t, err)
+	assert.Len(t, in.Pools, 2)
+}
+
+func TestAnUntouchedPointerConfigIsNoFault(t *testing.T) {
+	dir := openshift(t)
+	pointer := `{"ignition":{"config":{"merge":[{"source":"https://api-int.x.example.com:22623/config/master"}]},"version":"3.2.0"}}`
+	put(t, dir, "master.ign", pointer)
+	_, err := Load(dir, platform)
+	require.NoError(t, err, "without a record, a config that only points is taken for the installer's")
+
+	state := `{"*machine.Master":{"File":{"Filename":"master.ign","Data":"` + base64.StdEncoding.EncodeToString([]byte(pointer)) + `"}},"*x.Y":{"File":null},"*x.Z":{}}`
+	put(t, dir, ".openshift_install_state.json", state)
+	_, err = Load(dir, platform)
+	require.NoError(t, err)
+	put(t, dir, "master.ign", strings.Replace(pointer, "api-int", "api", 1))
+	_, err = Load(dir, platform)
+	require.ErrorContains(t, err, "ignition-edited")
+}
+
+func TestKeysOfTheInstallerThatCannotGoWithLayeringAreRefused(t *testing.T) {
+	for name, c := range map[string]struct{ from, to, rule string }{
+		"a bootstrap in place":   {"baseDomain: example.com\n", "baseDomain: example.com\nbootstrapInPlace: {installationDisk: /dev/sda}\n", "unsupported-flow"},
+		"a stream of the master": {"  replicas: 3\n", "  replicas: 3\n  osImageStream: rhel-10\n", "os-image-stream"},
+		"a stream of a worker":   {"  replicas: 2\n", "  replicas: 2\n  osImageStream: rhel-10\n", "os-image-stream"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := openshift(t)
+			replace(t, dir, installconfig.FileName, c.from, c.to)
+			_, err := Load(dir, platform)
+			found := report.Of(err)
+			require.Len(t, found, 1, "%v", err)
+			assert.Equal(t, c.rule, found[0].Rule)
+			assert.Positive(t, found[0].Line)
+		})
+	}
+}
+
+func TestWithoutTheFieldTheMessageNamesTheStep(t *testing.T) {
+	dir := openshift(t)
+	require.NoError(t, os.Remove(filepath.Join(dir, installconfig.FileName)))
+	_, err := Load(dir, platform)
+	require.ErrorContains(t, err, "has deleted install-config.yaml")
+	_, err = Load(t.TempDir(), platform)
+	require.ErrorContains(t, err, "put onClusterLayering into")
+}
+
+func TestRegistriesAreTriedWithTheSecretsOfTheCluster(t *testing.T) {
+	reg := registrytest.Start(t)
+	dir := generating(t)
+	replace(t, dir, "install-config.yaml", "registry.example.com/ocp", reg.Addr+"/ocp")
+	replace(t, dir, "install-config.yaml", "    repository: ", "    caFile: ca.pem\n    repository: ")
+	ca, err := os.ReadFile(reg.CAFile)
+	require.NoError(t, err)
+	put(t, dir, "ca.pem", string(ca))
+	auth := func(file string) string {
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return string(raw)
+	}
+	put(t, dir, "push.json", auth(reg.PushAuthFile))
+	put(t, dir, "pull.json", auth(reg.PullAuthFile))
+
+	in, err := Load(dir, platform)
+	require.NoError(t, err)
+	probes, err := in.CheckRegistries(t.Context(), dir)
+	require.Len(t, probes, 2, "both pools' repositories")
+	found := report.Of(err)
+	require.Len(t, found, 1, "there is no base image yet: %v", err)
+	assert.Equal(t, "registry-pull", found[0].Rule)
+	assert.Contains(t, found[0].Next, "create the repository")
+
+	put(t, dir, "push.json", auth(reg.PullAuthFile))
+	in, err = Load(dir, platform)
+	require.NoError(t, err)
+	_, err = in.CheckRegistries(t.Context(), dir)
+	require.ErrorContains(t, err, "registry-push")
+	require.ErrorContains(t, err, "ask for the right to push")
+
+	put(t, dir, "pull.json", `{"auths":{"`+reg.Addr+`":{"auth":"bm9ib2R5Om5vdGhpbmc="}}}`)
+	in, err = Load(dir, platform)
+	require.NoError(t, err)
+	_, err = in.CheckRegistries(t.Context(), dir)
+	require.ErrorContains(t, err, "does not know these credentials")
+
+	reg.Stop(t)
+	_, err = in.CheckRegistries(t.Context(), dir)
+	require.ErrorContains(t, err, "leave --check-registry out")
+}
