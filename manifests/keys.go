@@ -121,6 +121,8 @@ const (
 	AnnotationRolloutWaves = DayonePrefix + "rollout-waves"
 	// AnnotationHaltAfter on a pool holds how many nodes may fail at a target before no more nodes get it.
 	AnnotationHaltAfter = DayonePrefix + "halt-after"
+	// AnnotationAgentProgress on a node says how far the agent is with what takes time, for example "3.1 of 80.2 MB, 1 of 5 layers".
+	AnnotationAgentProgress = DayonePrefix + "agent-progress"
 	// AnnotationCordonedBy on a node says who made it unschedulable, so that nobody else's cordon is undone.
 	AnnotationCordonedBy = DayonePrefix + "cordoned-by"
 	// CordonedByDayone is its value when it was the drain controller.

@@ -23,12 +23,12 @@ func (a *Agent) draining(ctx context.Context, n node) (State, time.Duration, err
 		return Applying, 0, nil
 	}
 	return Draining, waitInterval, a.tell(ctx, n, func(r *nodestate.Record) {
-		r.DesiredDrain, r.State, r.Reason = request, nodestate.StateWorking, ""
+		r.DesiredDrain, r.State, r.Reason, r.Progress = request, nodestate.StateWorking, "", string(Draining)
 	})
 }
 
 // applying stages the image and writes what the running system gets.
-func (a *Agent) applying(ctx context.Context) (State, time.Duration, error) {
+func (a *Agent) applying(ctx context.Context, n node) (State, time.Duration, error) {
 	current, err := a.current()
 	if err != nil {
 		return Applying, 0, err
@@ -44,7 +44,7 @@ func (a *Agent) applying(ctx context.Context) (State, time.Duration, error) {
 	if err := a.writeFiles(former, current, wanted); err != nil {
 		return Applying, 0, err
 	}
-	if err := a.stage(ctx, current, wanted); err != nil {
+	if err := a.stage(ctx, n, current, wanted); err != nil {
 		return Applying, 0, err
 	}
 	if a.journal.Plan.Level == disruption.LevelReboot {
@@ -89,7 +89,7 @@ func (a *Agent) writeFiles(former, current nodedisk.Current, wanted *mcfgv1.Mach
 }
 
 // stage makes the plan's image the next boot's, or takes back what a former plan staged.
-func (a *Agent) stage(ctx context.Context, current nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
+func (a *Agent) stage(ctx context.Context, n node, current nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
 	if a.journal.Boots == "" {
 		return a.unstage(ctx)
 	}
@@ -97,9 +97,17 @@ func (a *Agent) stage(ctx context.Context, current nodedisk.Current, wanted *mcf
 	if err != nil {
 		return fmt.Errorf("read image: %w", err)
 	}
-	return a.o.Deployer.Stage(ctx, image, deploy.StageOptions{
+	var transfer deploy.Transfer
+	end := a.report(ctx, n, &transfer)
+	err = a.o.Deployer.Stage(ctx, image, deploy.StageOptions{
 		AppendKernelArguments: without(wanted.Spec.KernelArguments, current.Config.Spec.KernelArguments),
-		DeleteKernelArguments: without(current.Config.Spec.KernelArguments, wanted.Spec.KernelArguments)})
+		DeleteKernelArguments: without(current.Config.Spec.KernelArguments, wanted.Spec.KernelArguments),
+		Transfer:              &transfer})
+	end()
+	if err == nil && a.o.CheckStaged != nil {
+		err = a.o.CheckStaged(ctx)
+	}
+	return err
 }
 
 func (a *Agent) unstage(ctx context.Context) error {
@@ -180,10 +188,10 @@ func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, er
 			return Rebooting, 0, fmt.Errorf("the node did not come up with %s after %d reboots: it runs on with what it had; give another config or image, or see the journal of ostree-finalize-staged",
 				a.journal.Boots, a.journal.Reboots)
 		}
-		return a.stageAgain(ctx)
+		return a.stageAgain(ctx, n)
 	}
 	if err := a.tell(ctx, n, func(r *nodestate.Record) {
-		r.State, r.Reason, r.PostConfigAction = nodestate.StateRebooting, "", "Rebooting"
+		r.State, r.Reason, r.PostConfigAction, r.Progress = nodestate.StateRebooting, "", "Rebooting", string(Rebooting)
 	}); err != nil {
 		return Rebooting, 0, err
 	}
@@ -196,9 +204,9 @@ func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, er
 }
 
 // stageAgain goes back to before the reboot: what was staged was lost.
-func (a *Agent) stageAgain(ctx context.Context) (State, time.Duration, error) {
+func (a *Agent) stageAgain(ctx context.Context, n node) (State, time.Duration, error) {
 	a.journal.AskedIn = ""
-	if _, _, err := a.applying(ctx); err != nil {
+	if _, _, err := a.applying(ctx, n); err != nil {
 		return Rebooting, 0, err
 	}
 	return Rebooting, 0, a.journal.save()

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
 	"dayone.dev/dayone/rebase/deploy"
@@ -21,18 +20,24 @@ type Services interface {
 	Systemctl(ctx context.Context, args ...string) error
 }
 
-// Options of the agent. Node, Client and Deployer are required.
+// Options of the agent. Node, Cluster and Deployer are required.
 type Options struct {
 	// Node is the name of this node's object.
 	Node string
-	// Client reads MachineConfigs and reads and changes this node's object and its MachineConfigNode.
-	Client client.Client
+	// Cluster is the API.
+	Cluster Cluster
+	// Wake lets Run look at once: the node's object has changed. Default: Run looks from time to time.
+	Wake <-chan struct{}
 	// Deployer changes the OS image.
 	Deployer deploy.Deployer
 	// Services reaches the node's systemd; nil: the systemctl program.
 	Services Services
 	// Root is the node's "/"; default "/".
 	Root string
+	// CheckStaged looks at what has been staged for what would fail only at shutdown; nil: nothing is looked at.
+	CheckStaged func(context.Context) error
+	// RepairDrift puts files back that are unlike the node's config; by default they are reported only.
+	RepairDrift bool
 	// Healthy is asked after a reboot, before the node counts as done; nil: nothing is asked.
 	Healthy func(context.Context) error
 	// Log gets what is done; default: nothing.
@@ -44,8 +49,10 @@ type Options struct {
 }
 
 const (
-	// pollInterval is how often the node's object is looked at when nothing is under way; a change of it is noticed within that time.
+	// pollInterval is how often the node's object is looked at when nothing is under way and nobody wakes the agent.
 	pollInterval = 10 * time.Second
+	// wokenInterval is the same where a watch wakes it.
+	wokenInterval = 5 * time.Minute
 	// waitInterval is how often an answer is looked for that somebody else has to give.
 	waitInterval = 2 * time.Second
 	// retryMin and retryMax bound the pause after a failure; it doubles from one to the other.
@@ -59,12 +66,14 @@ type Agent struct {
 	files   hostfiles.Host
 	journal *journal
 	retry   time.Duration
+	drifts  drifts
+	seen    *seen
 }
 
 // New makes an agent; nothing is read yet.
 func New(o Options) (*Agent, error) {
-	if o.Node == "" || o.Client == nil || o.Deployer == nil {
-		return nil, errors.New("make agent: Node, Client and Deployer are required")
+	if o.Node == "" || o.Cluster == nil || o.Deployer == nil {
+		return nil, errors.New("make agent: Node, Cluster and Deployer are required")
 	}
 	if o.Root == "" {
 		o.Root = "/"
@@ -83,18 +92,19 @@ func New(o Options) (*Agent, error) {
 	if o.BootID == nil {
 		o.BootID = func() (string, error) { return nodedisk.BootID(o.Root) }
 	}
-	return &Agent{o: o, files: hostfiles.Host{Root: o.Root}, journal: newJournal(o.Root)}, nil
+	return &Agent{o: o, files: hostfiles.Host{Root: o.Root}, journal: newJournal(o.Root), seen: newSeen(o.Now)}, nil
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends. Wherever it ends, another process goes on.
 func (a *Agent) Run(ctx context.Context) error {
+	changed := a.watchDisk(ctx)
 	for {
 		after, err := a.Step(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			a.o.Log.WithError(err).Warn("step failed")
+			a.o.Log.WithError(err).WithField("again_in", after.String()).Warn("step failed")
 		}
 		timer := time.NewTimer(after)
 		select {
@@ -102,14 +112,19 @@ func (a *Agent) Run(ctx context.Context) error {
 			timer.Stop()
 			return nil
 		case <-timer.C:
+		case <-a.o.Wake:
+		case <-changed:
 		}
+		timer.Stop()
 	}
 }
 
 // Step does the next thing and says when to look again. A failure is also in the node's annotations, once the API can be reached; it
 // is tried again.
 func (a *Agent) Step(ctx context.Context) (time.Duration, error) {
+	a.seen.begin()
 	after, err := a.step(ctx)
+	a.seen.end(a.journal, err)
 	if err == nil {
 		a.retry = 0
 		return after, nil

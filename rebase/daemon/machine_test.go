@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/draincontroller"
 	"dayone.dev/dayone/rebase/nodecontroller"
@@ -46,6 +48,7 @@ type machine struct {
 	root           string
 	booted, staged string
 	arguments      []string
+	next           []string // the staged deployment's
 	boots          int
 	rebooting      bool
 	loseStaged     int // reboots that lose what is staged, as a power cut does
@@ -74,6 +77,7 @@ func (m *machine) Stage(_ context.Context, image deploy.Image, o deploy.StageOpt
 		return m.refuse
 	}
 	m.staged = image.String()
+	m.next = append(slices.DeleteFunc(slices.Clone(m.arguments), func(a string) bool { return slices.Contains(o.DeleteKernelArguments, a) }), o.AppendKernelArguments...)
 	m.calls = append(m.calls, fmt.Sprintf("stage +%v -%v", o.AppendKernelArguments, o.DeleteKernelArguments))
 	return nil
 }
@@ -104,7 +108,7 @@ func (m *machine) boot(t *testing.T) {
 		return
 	}
 	before := m.content[m.booted]
-	m.booted, m.staged = m.staged, ""
+	m.booted, m.staged, m.arguments = m.staged, "", m.next
 	after := m.content[m.booted]
 	if before == nil {
 		before = rendered("none")
@@ -173,7 +177,9 @@ func newFixture(t *testing.T) *fixture {
 
 // restart makes a new agent, as after a crash.
 func (f *fixture) restart() {
-	a, err := daemon.New(daemon.Options{Node: f.name, Client: f.env.ClientAs(f.T, cluster.DefaultNamespace, cluster.Daemon), Deployer: f.m, Services: f.m, Root: f.m.root, BootID: f.m.BootID})
+	api, err := kubeapi.New(f.env.As(f.T, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
+	require.NoError(f, err)
+	a, err := daemon.New(daemon.Options{Node: f.name, Cluster: api, Deployer: f.m, Services: f.m, Root: f.m.root, BootID: f.m.BootID})
 	require.NoError(f, err)
 	f.agent = a
 }
@@ -188,7 +194,7 @@ func (f *fixture) create(o client.Object) {
 func (f *fixture) join(mc *mcfgv1.MachineConfig, image string) {
 	f.Helper()
 	f.create(mc.DeepCopy())
-	f.m.booted = image
+	f.m.booted, f.m.arguments = image, mc.Spec.KernelArguments
 	if image != "" {
 		f.m.content[image] = mc
 	}

@@ -9,18 +9,41 @@ import (
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	opv1 "github.com/openshift/api/operator/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
+// Cluster is what the agent asks of the API; kubeapi.Client is one. Errors of an API that answered are Kubernetes' own.
+type Cluster interface {
+	OwnNode
+	Configs
+}
+
+// OwnNode is this node's object; its spec and status are not needed.
+type OwnNode interface {
+	Node(ctx context.Context) (*metav1.PartialObjectMetadata, error)
+	// PatchNode changes it by a JSON merge patch.
+	PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error)
+}
+
+// Configs are what nodes are to have.
+type Configs interface {
+	// Config reads a rendered config.
+	Config(ctx context.Context, name string) (*mcfgv1.MachineConfig, error)
+	// Policies reads the object with the admin's disruption policies; nil when there is none.
+	Policies(ctx context.Context) (*opv1.MachineConfiguration, error)
+}
+
 // node is this node's object as it was read.
 type node struct {
-	object *corev1.Node
+	object *metav1.PartialObjectMetadata
 	record nodestate.Record
+	// away says that the API does not answer: the record is what the disk says, and nothing is written.
+	away bool
 }
 
 // target is what the annotations ask for.
@@ -29,16 +52,44 @@ func (n node) target() Target {
 }
 
 func (a *Agent) node(ctx context.Context) (node, error) {
-	var n node
-	n.object = &corev1.Node{}
-	if err := a.o.Client.Get(ctx, client.ObjectKey{Name: a.o.Node}, n.object); err != nil {
-		return n, fmt.Errorf("read node %s: %w", a.o.Node, err)
+	object, err := a.o.Cluster.Node(ctx)
+	a.seen.api(err)
+	if err != nil {
+		return a.without(err)
 	}
-	var err error
-	if n.record, err = nodestate.Parse(n.object.Annotations); err != nil {
+	n := node{object: object}
+	if n.record, err = nodestate.Parse(object.Annotations); err != nil {
 		return n, fmt.Errorf("read node %s: %w", a.o.Node, err)
 	}
 	return n, nil
+}
+
+// without gives the node as the disk knows it, when the API is away and the state that the agent is in needs nobody's answer: what was
+// begun is finished.
+func (a *Agent) without(cause error) (node, error) {
+	if !away(cause) || !a.journal.State.alone() {
+		return node{}, cause
+	}
+	current, err := a.current()
+	if err != nil {
+		return node{}, errors.Join(cause, err)
+	}
+	target := a.journal.Target
+	if a.journal.State == Idle {
+		target = Target{Config: current.Config.Name, Image: current.Image}
+	}
+	n := node{object: &metav1.PartialObjectMetadata{}, away: true}
+	n.record = nodestate.Record{CurrentConfig: current.Config.Name, CurrentImage: current.Image, DesiredConfig: target.Config, DesiredImage: target.Image}
+	return n, nil
+}
+
+// away tells that nobody answered, or only that the API cannot answer now; a refusal is an answer.
+func away(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err != nil
+	}
+	return apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err)
 }
 
 // tell changes the node's record by one patch, if it says something new. The patch changes no key but those that differ, so that what
@@ -46,18 +97,21 @@ func (a *Agent) node(ctx context.Context) (node, error) {
 func (a *Agent) tell(ctx context.Context, n node, change func(*nodestate.Record)) error {
 	record := n.record
 	change(&record)
-	if record == n.record {
+	if n.away {
 		return nil
 	}
 	changes, err := record.Patch(n.object.Annotations)
 	if err != nil {
 		return fmt.Errorf("change record of node %s: %w", a.o.Node, err)
 	}
+	if len(changes) == 0 {
+		return nil
+	}
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": changes}})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	if err := a.o.Client.Patch(ctx, n.object.DeepCopy(), client.RawPatch(types.MergePatchType, data)); err != nil {
+	if _, err := a.o.Cluster.PatchNode(ctx, data); err != nil {
 		return fmt.Errorf("write record of node %s: %w", a.o.Node, err)
 	}
 	return nil
@@ -80,15 +134,6 @@ func (a *Agent) introduce(ctx context.Context, n node) error {
 		}
 		r.State = nodestate.StateDone
 	})
-}
-
-// config reads a rendered config from the cluster.
-func (a *Agent) config(ctx context.Context, name string) (*mcfgv1.MachineConfig, error) {
-	mc := &mcfgv1.MachineConfig{}
-	if err := a.o.Client.Get(ctx, client.ObjectKey{Name: name}, mc); err != nil {
-		return nil, fmt.Errorf("read rendered config %s: %w", name, err)
-	}
-	return mc, nil
 }
 
 // current is what the node has; it is an error that it has nothing.

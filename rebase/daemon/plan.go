@@ -9,9 +9,7 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	opv1 "github.com/openshift/api/operator/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/deploy"
@@ -32,14 +30,18 @@ func (a *Agent) idle(ctx context.Context, n node) (State, time.Duration, error) 
 	if n.target() != (Target{Config: current.Config.Name, Image: current.Image}) {
 		return Planning, 0, nil
 	}
-	if err := a.drift(ctx, current); err != nil {
-		return Idle, 0, err
-	}
 	lost, err := a.lost(ctx, n, current)
 	if err != nil || lost {
 		return Planning, 0, err
 	}
-	return Idle, pollInterval, a.tell(ctx, n, done(current))
+	if err := a.drift(ctx, current); err != nil {
+		return Idle, 0, err
+	}
+	after := pollInterval
+	if a.o.Wake != nil && !n.away {
+		after = wokenInterval
+	}
+	return Idle, after, a.tell(ctx, n, done(current))
 }
 
 // lost tells whether an image that was to come with the next reboot, because the running system has its config already, is not staged any
@@ -60,7 +62,7 @@ func (a *Agent) lost(ctx context.Context, n node, current nodedisk.Current) (boo
 func done(current nodedisk.Current) func(*nodestate.Record) {
 	return func(r *nodestate.Record) {
 		r.CurrentConfig, r.CurrentImage = current.Config.Name, current.Image
-		r.State, r.Reason, r.PostConfigAction = nodestate.StateDone, "", ""
+		r.State, r.Reason, r.PostConfigAction, r.Progress = nodestate.StateDone, "", "", ""
 	}
 }
 
@@ -77,11 +79,13 @@ func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, err
 	target := n.target()
 	wanted := current.Config
 	if target.Config != current.Config.Name {
-		if wanted, err = a.config(ctx, target.Config); err != nil {
+		if wanted, err = a.o.Cluster.Config(ctx, target.Config); err != nil {
 			return Planning, 0, err
 		}
 	}
-	if err := a.tell(ctx, n, func(r *nodestate.Record) { r.State, r.Reason = nodestate.StateWorking, "" }); err != nil {
+	if err := a.tell(ctx, n, func(r *nodestate.Record) {
+		r.State, r.Reason, r.Progress = nodestate.StateWorking, "", string(Planning)
+	}); err != nil {
 		return Planning, 0, err
 	}
 	promise, err := disruption.PromiseOf(n.object.Annotations, target.Config, target.Image)
@@ -171,7 +175,7 @@ func waits(status deploy.Status, name string) bool {
 
 // owners gives a config that the node has with what its owners say now: that may have changed since the node took it.
 func (a *Agent) owners(ctx context.Context, have *mcfgv1.MachineConfig) (*mcfgv1.MachineConfig, error) {
-	now, err := a.config(ctx, have.Name)
+	now, err := a.o.Cluster.Config(ctx, have.Name)
 	if apierrors.IsNotFound(err) {
 		return have, nil
 	}
@@ -231,12 +235,9 @@ func (a *Agent) policies(ctx context.Context) (disruption.Policies, disruption.M
 	if err != nil {
 		return policies, nil, err
 	}
-	var object opv1.MachineConfiguration
-	if err := a.o.Client.Get(ctx, client.ObjectKey{Name: "cluster"}, &object); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return policies, nil, nil
-		}
-		return policies, nil, fmt.Errorf("read disruption policies: %w", err)
+	object, err := a.o.Cluster.Policies(ctx)
+	if err != nil || object == nil {
+		return policies, nil, err
 	}
 	user, err := disruption.FromSpec(object.Spec.NodeDisruptionPolicy)
 	if err != nil {

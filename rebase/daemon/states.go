@@ -45,6 +45,15 @@ func (s State) allows(next State) bool {
 	return slices.Contains(ways[s], next)
 }
 
+// alone tells whether the agent goes on in a state while the API is away: what it needs is on the disk.
+func (s State) alone() bool {
+	switch s {
+	case Idle, Applying, Acting, Rebooting, Verifying:
+		return true
+	}
+	return false
+}
+
 // do carries out a state.
 func (a *Agent) do(ctx context.Context, s State, n node) (State, time.Duration, error) {
 	// A target that changed makes a new plan, as long as the old one has not come to its reboot.
@@ -59,7 +68,7 @@ func (a *Agent) do(ctx context.Context, s State, n node) (State, time.Duration, 
 	case Draining:
 		return a.draining(ctx, n)
 	case Applying:
-		return a.applying(ctx)
+		return a.applying(ctx, n)
 	case Acting:
 		return a.acting(ctx)
 	case Rebooting:

@@ -52,13 +52,19 @@ func (a *Agent) verifying(ctx context.Context, n node) (State, time.Duration, er
 	return Uncordoning, 0, nodedisk.EndPending(a.o.Root)
 }
 
-// wanted is the target's config: the node's own when it is the one that it has already, so that it need not be in the cluster any more.
+// wanted is the target's config: the node's own when it is the one that it has already, or what the plan has put on its disk, so that
+// the cluster need not have it, or answer, any more.
 func (a *Agent) wanted(ctx context.Context) (*mcfgv1.MachineConfig, error) {
+	name := a.journal.Target.Config
 	current, err := a.current()
-	if err != nil || current.Config.Name == a.journal.Target.Config {
+	if err != nil || current.Config.Name == name {
 		return current.Config, err
 	}
-	return a.config(ctx, a.journal.Target.Config)
+	pending, err := nodedisk.ReadPending(a.o.Root)
+	if err == nil && pending.Config != nil && pending.Config.Name == name {
+		return pending.Config, nil
+	}
+	return a.o.Cluster.Config(ctx, name)
 }
 
 func names(mismatches []hostfiles.Mismatch) string {
@@ -79,7 +85,7 @@ func (a *Agent) uncordoning(ctx context.Context, n node) (State, time.Duration, 
 	drained := strings.HasPrefix(n.record.DesiredDrain, nodestate.Drain+"-")
 	switch {
 	case drained:
-		return Uncordoning, waitInterval, a.tell(ctx, n, func(r *nodestate.Record) { r.DesiredDrain = request })
+		return Uncordoning, waitInterval, a.tell(ctx, n, func(r *nodestate.Record) { r.DesiredDrain, r.Progress = request, string(Uncordoning) })
 	case n.record.DesiredDrain != "" && !n.record.Drained():
 		return Uncordoning, waitInterval, nil
 	}
@@ -91,20 +97,4 @@ func (a *Agent) uncordoning(ctx context.Context, n node) (State, time.Duration, 
 		return Uncordoning, 0, err
 	}
 	return Idle, 0, nil
-}
-
-// drift is an error that names what on disk is unlike the node's config; it goes when the disk is mended, or another target comes.
-func (a *Agent) drift(_ context.Context, current nodedisk.Current) error {
-	config, err := parse(current.Config)
-	if err != nil {
-		return err
-	}
-	mismatches, err := a.files.Verify(config)
-	if err != nil {
-		return err
-	}
-	if len(mismatches) > 0 {
-		return fmt.Errorf("drift: the node is unlike %s: %s: put it back, or change the MachineConfig", current.Config.Name, names(mismatches))
-	}
-	return nil
 }

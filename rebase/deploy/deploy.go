@@ -43,6 +43,8 @@ type StageOptions struct {
 	AppendKernelArguments []string
 	// DeleteKernelArguments are removed where they are there.
 	DeleteKernelArguments []string
+	// Transfer counts what comes of the image; nil: nobody wants to know.
+	Transfer *Transfer
 }
 
 // Status is what a node's deployments are. A nil deployment is not there.

@@ -51,6 +51,8 @@ type ImportOptions struct {
 	StallTimeout time.Duration
 	// As names the image in the ref that is written, instead of the source ("docker://host/path@sha256:…").
 	As string
+	// Transfer counts what comes; nil: nobody wants to know.
+	Transfer *Transfer
 	// Log receives one line per layer; default: nothing.
 	Log *logrus.Entry
 }
@@ -186,11 +188,12 @@ func importFrom(ctx context.Context, r repository, c candidate, name string, o I
 	if err != nil {
 		return Imported{}, &Fault{Class: ClassNotOSTree, Op: "open ostree repository", Err: err, Next: "check that this is an ostree host"}
 	}
-	if err := importLayers(ctx, r, objects, f, missing, o); err != nil {
-		return Imported{}, err
-	}
 	for _, i := range missing {
 		done.BytesFetched += max(f.layers[i].Size, 0)
+	}
+	o.Transfer.begin(len(missing), done.BytesFetched)
+	if err := importLayers(ctx, r, objects, f, missing, o); err != nil {
+		return Imported{}, err
 	}
 	done.LayersFetched, done.LayersPresent = len(missing), len(f.layers)-len(missing)
 	done.Ref = imageRef(name)
@@ -210,6 +213,7 @@ func importLayers(ctx context.Context, r repository, objects *bare.Repository, f
 			if err != nil {
 				return classify(fmt.Sprintf("fetch layer %d of %d, %s", i+1, len(f.layers), f.layers[i].Digest), err)
 			}
+			o.Transfer.layerDone()
 			o.log().WithFields(logrus.Fields{"layer": i + 1, "layers": len(f.layers), "bytes": f.layers[i].Size,
 				"entries": stats.Entries, "dropped": stats.Dropped, "seconds": time.Since(start).Seconds()}).Info("layer is imported")
 			return nil

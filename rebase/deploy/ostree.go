@@ -60,7 +60,9 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 		return &Fault{Class: ClassNotOSTree, Op: "stage " + image.String(), Err: errors.New("this system was not booted from an ostree deployment"),
 			Next: "run this on a node that booted its ostree deployment"}
 	}
-	done, err := Import(ctx, d.repo.path, "docker://"+image.String(), d.pull)
+	pull := d.pull
+	pull.Transfer = o.Transfer
+	done, err := Import(ctx, d.repo.path, "docker://"+image.String(), pull)
 	if err != nil {
 		return err
 	}
@@ -201,6 +203,18 @@ func rebootSystem(ctx context.Context) error {
 		return fmt.Errorf("ask for reboot: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
+}
+
+// LacksKernelArguments gives the words of want that are not among the arguments now; none when those are not known.
+func LacksKernelArguments(now, want []string) (missing []string) {
+	for _, line := range want {
+		for _, word := range splitArguments(line) {
+			if now != nil && !slices.Contains(now, word) {
+				missing = append(missing, word)
+			}
+		}
+	}
+	return missing
 }
 
 // ChangesKernelArguments tells whether o asks for something else than the arguments now.

@@ -65,6 +65,8 @@ type Record struct {
 	Reason string
 	// PostConfigAction is what the agent is about to do after it has applied a config.
 	PostConfigAction string
+	// Progress is what the agent is doing at the moment, in words and bytes.
+	Progress string
 	// DesiredDrain is the agent's request, "drain-CONFIG" or "uncordon-CONFIG"; LastAppliedDrain is the drain controller's echo of it.
 	DesiredDrain, LastAppliedDrain string
 }
@@ -86,6 +88,7 @@ func fields() []field {
 		{manifests.AnnotationState, func(r *Record) *string { return (*string)(&r.State) }},
 		{manifests.AnnotationReason, func(r *Record) *string { return &r.Reason }},
 		{manifests.AnnotationPostConfigAction, func(r *Record) *string { return &r.PostConfigAction }},
+		{manifests.AnnotationAgentProgress, func(r *Record) *string { return &r.Progress }},
 		{keyDesiredDrain, func(r *Record) *string { return &r.DesiredDrain }},
 		{keyLastAppliedDrain, func(r *Record) *string { return &r.LastAppliedDrain }},
 	}

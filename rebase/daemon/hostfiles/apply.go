@@ -131,6 +131,28 @@ func (h Host) Apply(before, after ign35.Config) error {
 	return nil
 }
 
+// Restore writes what of a config differs from the disk, as Apply does, but does not take what it replaces for the node's own: it is for
+// a node that has the config.
+func (h Host) Restore(c ign35.Config) error {
+	entries, err := h.entries(c)
+	if err != nil {
+		return err
+	}
+	for _, p := range sorted(entries) {
+		why, err := h.compare(entries[p])
+		if err != nil {
+			return err
+		}
+		if why == "" {
+			continue
+		}
+		if err := h.write(entries[p]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func sorted(entries map[string]entry) []string {
 	out := make([]string, 0, len(entries))
 	for p := range entries {
@@ -149,6 +171,10 @@ func (h Host) put(e entry) error {
 	if err := h.keep(e.path); err != nil {
 		return fmt.Errorf("keep what was at %s: %w", e.path, err)
 	}
+	return h.write(e)
+}
+
+func (h Host) write(e entry) error {
 	at, err := h.at(e.path)
 	if err != nil {
 		return err

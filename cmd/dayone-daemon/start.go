@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"dayone.dev/dayone/rebase/daemon"
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
+	"dayone.dev/dayone/rebase/deploy"
+)
+
+const (
+	// defaultListen is reached from the node only: liveness probes are asked there, and metrics name images.
+	defaultListen = "127.0.0.1:8799"
+	// readHeaderLimit and shutdownLimit bound what a client of it can hold up.
+	readHeaderLimit = 10 * time.Second
+	shutdownLimit   = 2 * time.Second
+	// autoDeployer finds out what manages the host.
+	autoDeployer = "auto"
+)
+
+// startOptions are the flags of start.
+type startOptions struct {
+	kubeconfig string
+	node       string
+	root       string
+	deployer   string
+	listen     string
+	logLevel   string
+	repair     bool
+}
+
+func newStart() *cobra.Command {
+	var o startOptions
+	c := &cobra.Command{
+		Use:   "start",
+		Short: "Keep this node at the config and image that its Node object names",
+		Long: "The agent on a node, under systemd or as a DaemonSet's pod. It goes on where it was killed, finishes what it has begun while the API is\n" +
+			"away, and says what it does in the annotations of its Node object.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file on the host, for example the kubelet's; default: the pod's service account")
+	f.StringVar(&o.node, "node", "", "name of this node's object; default: NODE_NAME, then the host's name")
+	f.StringVar(&o.root, "root", "/", "where the host's / is; in a container, which must have the host's PID namespace, a mount such as /rootfs")
+	f.StringVar(&o.deployer, "deployer", autoDeployer, "auto, ostree, bootc or rpm-ostree")
+	f.StringVar(&o.listen, "listen", defaultListen, "host:port of /healthz, /readyz and /metrics; 0: none")
+	f.StringVar(&o.logLevel, "log-level", logrus.InfoLevel.String(), "debug, info, warning or error")
+	f.BoolVar(&o.repair, "repair-drift", false, "put files and units back that are unlike the node's config, instead of reporting them only")
+	return c
+}
+
+func (o startOptions) run(c *cobra.Command) error {
+	log, err := o.log(c)
+	if err != nil {
+		return err
+	}
+	account, err := enterHost(o.root)
+	if err != nil {
+		return err
+	}
+	if o.node, err = nodeName(o.node); err != nil {
+		return err
+	}
+	kind := deploy.Kind(o.deployer)
+	if o.deployer == autoDeployer {
+		kind = ""
+	}
+	choice, err := deploy.Choose(c.Context(), kind, deploy.OSTreeOptions{Log: log})
+	if err != nil {
+		return err
+	}
+	log = log.WithField("node", o.node)
+	log.WithFields(logrus.Fields{"deployer": choice.Kind, "reason": choice.Reason}).Info("deployer chosen")
+	cfg, err := access(o.kubeconfig, account)
+	if err != nil {
+		return err
+	}
+	api, err := kubeapi.New(cfg, o.node, log)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(c.Context())
+	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer, Log: log, RepairDrift: o.repair,
+		CheckStaged: func(ctx context.Context) error { return deploy.CheckStaged(ctx, "/", choice.Deployer) }})
+	if err != nil {
+		return err
+	}
+	if o.listen != "0" {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+		if err != nil {
+			return fmt.Errorf("listen for probes (--listen gives another address, 0 none): %w", err)
+		}
+		g.Go(func() error { return serve(ctx, l, agent.Handler()) })
+	}
+	g.Go(func() error { return agent.Run(ctx) })
+	return g.Wait()
+}
+
+func (o startOptions) log(c *cobra.Command) (*logrus.Entry, error) {
+	level, err := logrus.ParseLevel(o.logLevel)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
+	}
+	l := logrus.New()
+	l.SetOutput(c.ErrOrStderr())
+	l.SetLevel(level)
+	l.SetFormatter(&logrus.JSONFormatter{})
+	return l.WithField("program", "dayone-daemon"), nil
+}
+
+// nodeName is the flag's, the environment's, or the host's name, as kubelet has it.
+func nodeName(flag string) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	if name := os.Getenv("NODE_NAME"); name != "" {
+		return name, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find this node's name (--node gives it): %w", err)
+	}
+	return name, nil
+}
+
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: readHeaderLimit}
+	stop := context.AfterFunc(ctx, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+		defer cancel()
+		_ = s.Shutdown(ctx) // the process ends anyway
+	})
+	defer stop()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve probes: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package kubeapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	opv1 "github.com/openshift/api/operator/v1"
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// requestLimit bounds one request: a node whose API does not answer goes on without.
+const requestLimit = 15 * time.Second
+
+// Client speaks for one node.
+type Client struct {
+	node  string
+	nodes metadata.ResourceInterface
+	watch metadata.ResourceInterface
+	rest  rest.Interface
+	log   *logrus.Entry
+}
+
+// New makes a client; nothing is asked yet. A nil log says nothing.
+func New(cfg *rest.Config, node string, log *logrus.Entry) (*Client, error) {
+	if node == "" {
+		return nil, errors.New("make API client: the node has no name")
+	}
+	if log == nil {
+		quiet := logrus.New()
+		quiet.SetOutput(io.Discard)
+		log = logrus.NewEntry(quiet)
+	}
+	c := &Client{node: node, log: log}
+	watching := rest.CopyConfig(cfg)
+	watching.Timeout = 0 // A watch is one long answer.
+	asking := rest.CopyConfig(cfg)
+	asking.Timeout = requestLimit
+	for _, m := range []struct {
+		cfg *rest.Config
+		to  *metadata.ResourceInterface
+	}{{asking, &c.nodes}, {watching, &c.watch}} {
+		meta, err := metadata.NewForConfig(m.cfg)
+		if err != nil {
+			return nil, fmt.Errorf("make API client: %w", err)
+		}
+		*m.to = meta.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
+	}
+	// Only the API's own Status has to be known: it is what errors come as. Objects are decoded here.
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	asking.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	asking.GroupVersion, asking.APIPath = &schema.GroupVersion{}, "/"
+	var err error
+	if c.rest, err = rest.RESTClientFor(asking); err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
+	return c, nil
+}
+
+// Node reads this node's object without its spec and status.
+func (c *Client) Node(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+	n, err := c.nodes.Get(ctx, c.node, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", c.node, err)
+	}
+	return n, nil
+}
+
+// PatchNode changes this node's object by a JSON merge patch and gives what it has become.
+func (c *Client) PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error) {
+	n, err := c.nodes.Patch(ctx, c.node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "dayone-daemon"})
+	if err != nil {
+		return nil, fmt.Errorf("change node %s: %w", c.node, err)
+	}
+	return n, nil
+}
+
+// Config reads a rendered config.
+func (c *Client) Config(ctx context.Context, name string) (*mcfgv1.MachineConfig, error) {
+	mc := &mcfgv1.MachineConfig{}
+	if err := c.get(ctx, mcfgv1.GroupVersion, "machineconfigs", name, mc); err != nil {
+		return nil, fmt.Errorf("read rendered config %s: %w", name, err)
+	}
+	return mc, nil
+}
+
+// Policies reads the MachineConfiguration with the admin's disruption policies; nil when the cluster has none.
+func (c *Client) Policies(ctx context.Context) (*opv1.MachineConfiguration, error) {
+	o := &opv1.MachineConfiguration{}
+	err := c.get(ctx, opv1.GroupVersion, "machineconfigurations", "cluster", o)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, fmt.Errorf("read disruption policies: %w", err)
+	}
+	return o, nil
+}
+
+func (c *Client) get(ctx context.Context, gv schema.GroupVersion, resource, name string, into any) error {
+	raw, err := c.rest.Get().AbsPath("/apis", gv.Group, gv.Version, resource, name).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+// Package kubeapi is the agent's client of the Kubernetes API: as much of it as one node needs, so that the program every node carries
+// stays small.
+//
+//	rest.Config, name of the node → Client: own Node (metadata only), rendered configs, disruption policies → Wake: the node is asked for something
+package kubeapi

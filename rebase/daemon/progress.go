@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+// reportInterval is how often progress is written to the node's object, at most.
+const reportInterval = 5 * time.Second
+
+// report writes the progress of a transfer to the node until end is called. It is for people: what fails is left.
+func (a *Agent) report(ctx context.Context, n node, t *deploy.Transfer) (end func()) {
+	a.seen.transferring(t)
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		tick := time.NewTicker(reportInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			text := progress(t.State())
+			if text == "" || n.away || n.object.Annotations[manifests.AnnotationAgentProgress] == text {
+				continue
+			}
+			err := a.tell(ctx, n, func(r *nodestate.Record) { r.State, r.Reason, r.Progress = nodestate.StateWorking, "", text })
+			if err == nil && n.object.Annotations != nil {
+				n.object.Annotations[manifests.AnnotationAgentProgress] = text
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
+}
+
+// progress says how far a transfer is; empty before it is known what there is to come.
+func progress(s deploy.TransferState) string {
+	if s.Layers == 0 {
+		return ""
+	}
+	const mega = 1e6
+	return fmt.Sprintf("%s: %.1f of %.1f MB, %d of %d layers", Applying, float64(s.Bytes)/mega, float64(s.Total)/mega, s.LayersDone, s.Layers)
+}

@@ -1,0 +1,159 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/daemon"
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+// line is the way to the API, which can be cut.
+type line struct {
+	*kubeapi.Client
+	cut atomic.Bool
+}
+
+var errCut = errors.New("dial tcp: connection refused")
+
+func (l *line) Node(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+	if l.cut.Load() {
+		return nil, errCut
+	}
+	return l.Client.Node(ctx)
+}
+
+func (l *line) PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error) {
+	if l.cut.Load() {
+		return nil, errCut
+	}
+	return l.Client.PatchNode(ctx, patch)
+}
+
+// through makes the fixture's agent anew, with a line that can be cut and whatever else a test wants.
+func (f *fixture) through(change func(*daemon.Options)) *line {
+	f.Helper()
+	api, err := kubeapi.New(f.env.As(f, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
+	require.NoError(f, err)
+	l := &line{Client: api}
+	o := daemon.Options{Node: f.name, Cluster: l, Deployer: f.m, Services: f.m, Root: f.m.root, BootID: f.m.BootID}
+	if change != nil {
+		change(&o)
+	}
+	f.agent, err = daemon.New(o)
+	require.NoError(f, err)
+	return l
+}
+
+func TestWhatWasBegunIsFinishedWhileTheAPIIsAway(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-away-1", "/etc/a=1"), image(1))
+	l := f.through(nil)
+	f.aim(rendered("rendered-away-2", "/etc/a=2"), image(2))
+	for f.m.staged == "" {
+		require.NoError(t, f.step())
+	}
+	l.cut.Store(true)
+	for range limit {
+		_, err := f.agent.Step(t.Context())
+		if f.m.rebooting {
+			f.m.boot(t)
+			l = f.through(nil)
+			l.cut.Store(true)
+		}
+		if errors.Is(err, errCut) {
+			break
+		}
+	}
+	assert.Equal(t, 1, f.m.boots)
+	assert.Equal(t, image(2), f.m.booted)
+	assert.NotEqual(t, image(2), f.record().CurrentImage, "nobody could be told")
+	l.cut.Store(false)
+	f.settle()
+	assert.Equal(t, 1, f.m.boots, "it is not done again")
+	assert.Equal(t, image(2), f.record().CurrentImage)
+}
+
+func TestNothingIsBegunWhileTheAPIIsAway(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-nothing-1", "/etc/a=1"), image(1))
+	l := f.through(nil)
+	l.cut.Store(true)
+	for range 5 {
+		_, err := f.agent.Step(t.Context())
+		require.NoError(t, err, "an idle node needs no API")
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(f.m.root, "/etc/a"), []byte("other"), 0o644))
+	_, err := f.agent.Step(t.Context())
+	require.ErrorContains(t, err, "drift")
+	recorder := httptest.NewRecorder()
+	f.agent.Handler().ServeHTTP(recorder, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{"dayone_agent_api_away 1\n", "dayone_agent_drifted_files 1\n", "dayone_agent_degraded 1\n", `dayone_agent_state{state="Idle"} 1` + "\n"} {
+		assert.Contains(t, recorder.Body.String(), want)
+	}
+}
+
+func TestDriftIsNoticedAtOnceAndMendedWhereAskedFor(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-noticed-1", "/etc/deep/er/a=1"), image(1))
+	running := func(repair bool) (end func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f.through(func(o *daemon.Options) {
+			api, err := kubeapi.New(f.env.As(t, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
+			require.NoError(t, err)
+			o.Wake, o.RepairDrift = api.Wake(ctx), repair
+		})
+		over := make(chan error, 1)
+		agent := f.agent
+		go func() { over <- agent.Run(ctx) }()
+		require.Eventually(t, func() bool {
+			recorder := httptest.NewRecorder()
+			agent.Handler().ServeHTTP(recorder, httptest.NewRequest("GET", "/metrics", nil))
+			return !strings.Contains(recorder.Body.String(), "dayone_agent_steps_total 0\n")
+		}, time.Minute, 10*time.Millisecond)
+		return func() {
+			cancel()
+			require.NoError(t, <-over)
+		}
+	}
+	end := running(false)
+	require.NoError(t, os.RemoveAll(filepath.Join(f.m.root, "/etc/deep")))
+	require.Eventually(t, func() bool { return strings.Contains(f.record().Reason, "/etc/deep/er/a is missing") }, time.Minute, 10*time.Millisecond)
+	assert.Equal(t, nodestate.StateDegraded, f.record().State)
+	end()
+	end = running(true)
+	require.Eventually(t, func() bool { return f.record().State == nodestate.StateDone && f.read("/etc/deep/er/a") == "1" }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, os.Chmod(filepath.Join(f.m.root, "/etc/deep/er/a"), 0o600))
+	require.Eventually(t, func() bool {
+		info, err := os.Stat(filepath.Join(f.m.root, "/etc/deep/er/a"))
+		return err == nil && info.Mode() == 0o644
+	}, time.Minute, 10*time.Millisecond)
+	end()
+}
+
+func TestAnotherDeploymentThanTheNodesIsReported(t *testing.T) {
+	f := newFixture(t)
+	mc := rendered("rendered-menu-1", "/etc/a=1")
+	mc.Spec.KernelArguments = []string{"quiet"}
+	f.join(mc, image(1))
+	f.m.arguments = []string{"loud"}
+	require.ErrorContains(t, f.step(), "without the kernel arguments quiet")
+	f.m.booted, f.m.arguments = image(7), []string{"quiet"}
+	require.ErrorContains(t, f.step(), "not its image")
+	assert.Equal(t, nodestate.StateDegraded, f.record().State)
+	f.m.booted = image(1)
+	f.settle()
+}
