@@ -123,6 +123,16 @@ const (
 	AnnotationHaltAfter = DayonePrefix + "halt-after"
 	// AnnotationAgentProgress on a node says how far the agent is with what takes time, for example "3.1 of 80.2 MB, 1 of 5 layers".
 	AnnotationAgentProgress = DayonePrefix + "agent-progress"
+	// AnnotationPrefetch on a node is an image, by digest, that its agent may fetch before the node is told to go to it: into the node's
+	// store of images, with nothing staged for the next boot. The node controller writes it and takes it away again.
+	AnnotationPrefetch = DayonePrefix + "prefetch"
+	// AnnotationPrefetched on a node is the agent's answer: the image that it has fetched. AnnotationPrefetchError is why it has not; the
+	// agent need not try again.
+	AnnotationPrefetched = DayonePrefix + "prefetched"
+	// AnnotationPrefetchError is described with AnnotationPrefetched.
+	AnnotationPrefetchError = DayonePrefix + "prefetch-error"
+	// AnnotationPrefetchLimit on a pool is how many of its nodes may fetch ahead at the same time; 0: none.
+	AnnotationPrefetchLimit = DayonePrefix + "prefetch-limit"
 	// AnnotationCordonedBy on a node says who made it unschedulable, so that nobody else's cordon is undone.
 	AnnotationCordonedBy = DayonePrefix + "cordoned-by"
 	// CordonedByDayone is its value when it was the drain controller.

@@ -58,7 +58,8 @@ func (s *settings) parts() []part {
 	if s.nodeAgent {
 		list = append(list,
 			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
-				return nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log, Self: s.node})
+				check := nodecontroller.ImageCheck{Client: m.GetClient()}
+				return nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log, Self: s.node, Preflight: check})
 			}},
 			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
 				return draincontroller.SetupWithManager(m, draincontroller.Options{Log: log})

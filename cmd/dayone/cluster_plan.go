@@ -112,7 +112,7 @@ func planCluster(s *source, objects *rollout.Cluster) *clusterPlan {
 // planPool plans one pool as the node controller does. What only the controller can find out, whether the image can be pulled, is
 // taken from what it has written.
 func planPool(look *rollout.Look, at time.Time) poolPlan {
-	if why := rollout.RefusedImage(look.Object); why != "" && look.Layered {
+	if why := look.RefusedImage(); why != "" {
 		look.Hold(why)
 		look.Faults = append(look.Faults, why)
 	}
@@ -187,13 +187,10 @@ func rank(v rollout.Verdict) int {
 }
 
 func describeTarget(t rollout.Target) string {
-	switch {
-	case t.Config == "":
+	if t.Config == "" {
 		return "a target, which is not rendered yet"
-	case t.Image == "":
-		return t.Config
 	}
-	return t.Config + " in image " + t.Image
+	return t.String()
 }
 
 // conditionsOf are a pool's conditions that are true and not the usual state of affairs.

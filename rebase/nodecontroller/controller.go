@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,7 +25,17 @@ const Name = "node-controller"
 // Preflight checks an image before the first node of a pool is told to go to it: that it can be pulled as the nodes pull it, is for
 // their architecture, boots, and carries the config. An error says what is wrong; the pool waits and it is asked again.
 type Preflight interface {
-	Check(ctx context.Context, pool *mcfgv1.MachineConfigPool, target rollout.Target) error
+	Check(ctx context.Context, q Question) error
+}
+
+// Question is what a Preflight is asked.
+type Question struct {
+	Pool   string
+	Target rollout.Target
+	// Architectures of the pool's nodes, in Go's words, each once.
+	Architectures []string
+	// PreBuilt: the admin has named the image; nobody in the cluster built it.
+	PreBuilt bool
 }
 
 // Options of the controller. The zero value works.
@@ -41,16 +52,15 @@ type Options struct {
 	Foreseen bool
 }
 
-// retryPreflight is after which time an image that failed its checks is looked at again.
-const retryPreflight = time.Minute
+// workers is how many pools are looked at side by side, so that a registry that does not answer holds up its own pool only.
+const workers = 4
 
 // Reconciler brings one pool's nodes to its target. Requests are pools' names.
 type Reconciler struct {
-	client client.Client
-	events events.EventRecorder
-	o      Options
-	// checked is the last target of each pool that passed its checks, so that an image is looked at once per rollout.
-	checked checkedTargets
+	client  client.Client
+	events  events.EventRecorder
+	o       Options
+	checked checks
 }
 
 // New makes a reconciler. c's reads may come from a cache.
@@ -75,6 +85,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Node{}, all).
 		Watches(&mcfgv1.MachineOSConfig{}, handler.EnqueueRequestsFromMapFunc(poolOfConfig)).
 		Watches(&mcfgv1.MachineOSBuild{}, all).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
@@ -110,10 +121,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil || s == nil {
 		return reconcile.Result{}, err
 	}
-	r.preflight(ctx, s)
-	plan := s.Plan(r.o.Now())
+	plan := r.checked.pass(ctx, r.o, s, s.Plan(r.o.Now()))
 	told := r.tell(ctx, s, plan)
-	err = errors.Join(told, r.machineConfigNodes(ctx, s, plan), r.report(ctx, s, plan))
+	err = errors.Join(told, r.prefetch(ctx, s, plan), r.machineConfigNodes(ctx, s, plan), r.report(ctx, s, plan))
 	after := plan.LookAgain
 	if s.lookAgain > 0 && (after == 0 || s.lookAgain < after) {
 		after = s.lookAgain

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/nodecontroller"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
@@ -162,29 +164,85 @@ type checks struct {
 	asked int
 }
 
-func (c *checks) Check(context.Context, *mcfgv1.MachineConfigPool, rollout.Target) error {
+func (c *checks) Check(context.Context, nodecontroller.Question) error {
 	c.asked++
 	return c.err
 }
 
 func TestImageIsCheckedBeforeTheFirstNode(t *testing.T) {
-	check := &checks{err: errors.New("the nodes may not pull it")}
-	f := newFixture(t, nodecontroller.Options{Preflight: check})
+	check := &checks{err: &deploy.Fault{Class: deploy.ClassForbidden, Op: "open image", Err: errors.New("the nodes may not pull it")}}
+	clock := time.Now()
+	f := newFixture(t, nodecontroller.Options{Preflight: check, Now: func() time.Time { return clock }})
 	first := "rendered-" + f.pool + "-1"
 	f.node("a", rollout.Target{Config: first})
 	f.node("b", rollout.Target{Config: first})
 	f.layer("one", first, image(1))
 	assert.Positive(t, f.look().RequeueAfter)
-	assert.Empty(t, f.record("a").DesiredImage)
-	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolNodeDegraded).Message, "may not pull")
+	assert.Empty(t, f.record("a").DesiredImage, "no node is touched")
+	accepted := f.condition(manifests.ConditionImageAccepted)
+	assert.Equal(t, corev1.ConditionFalse, accepted.Status)
+	assert.Equal(t, "RegistryForbidden", accepted.Reason)
+	assert.Contains(t, accepted.Message, image(1))
+	assert.Equal(t, corev1.ConditionFalse, f.condition(mcfgv1.MachineConfigPoolNodeDegraded).Status, "no node has failed")
+	degraded := f.condition(mcfgv1.MachineConfigPoolDegraded)
+	assert.Equal(t, corev1.ConditionTrue, degraded.Status)
+	assert.Equal(t, manifests.ConditionImageAccepted, degraded.Reason)
+	assert.Contains(t, degraded.Message, "may not pull")
+	look := (&rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{*f.object()}}).Look(f.pool)
+	assert.Empty(t, look.RefusedImage(), "a pool that is not layered has no image to refuse")
+
 	check.err = nil
 	f.look()
+	assert.Equal(t, 1, check.asked, "a refused image is not asked for at every event")
+	clock = clock.Add(-time.Hour)
+	f.look()
+	assert.Equal(t, 2, check.asked, "a clock that was set back stretches no pause")
 	assert.Equal(t, image(1), f.record("a").DesiredImage)
-	asked := check.asked
+	assert.Equal(t, "ChecksPassed", f.condition(manifests.ConditionImageAccepted).Reason)
+	assert.Equal(t, corev1.ConditionFalse, f.condition(mcfgv1.MachineConfigPoolDegraded).Status)
 	f.agent("a", arrive)
 	f.look()
 	assert.Equal(t, image(1), f.record("b").DesiredImage)
-	assert.Equal(t, asked, check.asked, "one look per rollout is enough")
+	assert.Equal(t, 2, check.asked, "one look per rollout is enough")
+	f.agent("b", arrive)
+	f.restart()
+	check.err = errors.New("the registry is gone")
+	f.look()
+	assert.Equal(t, 2, check.asked, "a pool that has its image needs no registry")
+	f.layer("two", first, image(2))
+	f.look()
+	assert.Equal(t, image(1), f.record("a").DesiredImage)
+	assert.Equal(t, "Internal", f.condition(manifests.ConditionImageAccepted).Reason)
+	f.render(first, func(p *mcfgv1.MachineConfigPool) { p.Spec.Paused = true })
+	f.layer("three", first, image(3))
+	f.look()
+	assert.Equal(t, corev1.ConditionUnknown, f.condition(manifests.ConditionImageAccepted).Status, "what was said of another image does not count")
+}
+
+func TestNodesThatFollowFetchAhead(t *testing.T) {
+	f := newFixture(t, nodecontroller.Options{Preflight: &checks{}})
+	first := "rendered-" + f.pool + "-1"
+	for _, name := range []string{"a", "b", "c"} {
+		f.node(name, rollout.Target{Config: first})
+	}
+	f.layer("one", first, image(1))
+	f.look()
+	require.Equal(t, image(1), f.record("a").DesiredImage)
+	f.look()
+	assert.Empty(t, f.annotation("a", manifests.AnnotationPrefetch))
+	assert.Equal(t, image(1), f.annotation("b", manifests.AnnotationPrefetch), "b follows when a is done")
+	assert.Empty(t, f.annotation("c", manifests.AnnotationPrefetch), "c does not yet")
+	f.annotate("b", manifests.AnnotationPrefetched, image(1))
+	f.agent("a", arrive)
+	f.look()
+	assert.Equal(t, image(1), f.record("b").DesiredImage)
+	assert.Empty(t, f.annotation("b", manifests.AnnotationPrefetch), "its turn has come, in the same patch")
+	assert.Empty(t, f.annotation("b", manifests.AnnotationPrefetched))
+	f.look()
+	assert.Equal(t, image(1), f.annotation("c", manifests.AnnotationPrefetch))
+	f.render(first, func(p *mcfgv1.MachineConfigPool) { p.Spec.Paused = true })
+	f.look()
+	assert.Empty(t, f.annotation("c", manifests.AnnotationPrefetch), "a paused pool fetches nothing")
 }
 
 func TestStatusKeepsOthersConditions(t *testing.T) {

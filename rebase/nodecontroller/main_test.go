@@ -100,6 +100,21 @@ func (f *fixture) record(node string) nodestate.Record {
 	return r
 }
 
+func (f *fixture) annotation(node, key string) string {
+	f.Helper()
+	var n corev1.Node
+	require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.name(node)}, &n))
+	return n.Annotations[key]
+}
+
+func (f *fixture) annotate(node, key, value string) {
+	f.Helper()
+	var n corev1.Node
+	require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.name(node)}, &n))
+	n.Annotations[key] = value
+	require.NoError(f, f.env.Client.Update(f.Context(), &n))
+}
+
 // agent does to a node's record what its agent would.
 func (f *fixture) agent(node string, change func(*nodestate.Record)) {
 	f.Helper()

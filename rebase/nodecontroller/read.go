@@ -3,7 +3,6 @@ package nodecontroller
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -16,6 +15,8 @@ import (
 // look is everything that one look at a pool needs.
 type look struct {
 	*rollout.Look
+	// accepted is what the check of the image said; nil: it was not needed.
+	accepted  *acceptance
 	lookAgain time.Duration
 }
 
@@ -41,39 +42,4 @@ func (r *Reconciler) read(ctx context.Context, name string) (*look, error) {
 		return nil, nil
 	}
 	return &look{Look: l}, nil
-}
-
-// preflight checks the image once per target, before the first node gets it.
-func (r *Reconciler) preflight(ctx context.Context, s *look) {
-	if r.o.Preflight == nil || !s.Layered || s.Pool.Hold != "" || s.Pool.Paused || r.checked.has(s.Object.Name, s.Pool.Target) {
-		return
-	}
-	if err := r.o.Preflight.Check(ctx, s.Object, s.Pool.Target); err != nil {
-		s.Faults = append(s.Faults, fmt.Sprintf("the image is not delivered: %v", err))
-		s.Hold("the image did not pass its checks: " + err.Error())
-		s.lookAgain = retryPreflight
-		return
-	}
-	r.checked.set(s.Object.Name, s.Pool.Target)
-}
-
-// checkedTargets is safe for use by several workers.
-type checkedTargets struct {
-	mu    sync.Mutex
-	pools map[string]rollout.Target
-}
-
-func (c *checkedTargets) has(pool string, t rollout.Target) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pools[pool] == t
-}
-
-func (c *checkedTargets) set(pool string, t rollout.Target) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pools == nil {
-		c.pools = map[string]rollout.Target{}
-	}
-	c.pools[pool] = t
 }

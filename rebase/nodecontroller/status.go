@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/rollout"
 )
 
@@ -33,7 +34,10 @@ func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) err
 	if done && !equality.Semantic.DeepEqual(st.Configuration, s.Object.Spec.Configuration) {
 		st.Configuration = *s.Object.Spec.Configuration.DeepCopy()
 	}
-	for _, c := range conditions(s, plan, done) {
+	if c, news := imageAccepted(s); news {
+		r.set(st, c)
+	}
+	for _, c := range conditions(s, plan, done, st.Conditions) {
 		r.set(st, c)
 	}
 	if equality.Semantic.DeepEqual(s.Object.Status, *st) {
@@ -72,24 +76,34 @@ func (r *Reconciler) set(st *mcfgv1.MachineConfigPoolStatus, c mcfgv1.MachineCon
 }
 
 // conditions are what this controller says of a pool.
-func conditions(s *look, plan rollout.Plan, done bool) []mcfgv1.MachineConfigPoolCondition {
+func conditions(s *look, plan rollout.Plan, done bool, have []mcfgv1.MachineConfigPoolCondition) []mcfgv1.MachineConfigPoolCondition {
 	node := nodeDegraded(s)
 	out := []mcfgv1.MachineConfigPoolCondition{
-		condition(mcfgv1.MachineConfigPoolUpdated, done, "AllNodesUpdated", fmt.Sprintf("%d of %d nodes have %s", plan.Counts.Updated, plan.Counts.Nodes, describe(plan.Target))),
+		condition(mcfgv1.MachineConfigPoolUpdated, done, "AllNodesUpdated", fmt.Sprintf("%d of %d nodes have %s", plan.Counts.Updated, plan.Counts.Nodes, plan.Target)),
 		updating(s, plan, done), node,
 	}
 	if !done {
 		out[0].Reason = "NodesOutstanding"
 	}
 	degraded := condition(mcfgv1.MachineConfigPoolDegraded, false, "AsExpected", "")
-	for _, c := range append([]mcfgv1.MachineConfigPoolCondition{node}, s.Object.Status.Conditions...) {
-		others := c.Type == mcfgv1.MachineConfigPoolRenderDegraded || c.Type == mcfgv1.MachineConfigPoolImageBuildDegraded
-		if c.Status == corev1.ConditionTrue && (others || c.Type == node.Type && c == node) {
+	for _, c := range append([]mcfgv1.MachineConfigPoolCondition{node}, have...) {
+		if complains(c) && (c.Type != node.Type || c == node) {
 			degraded = condition(mcfgv1.MachineConfigPoolDegraded, true, string(c.Type), c.Message)
 			break
 		}
 	}
 	return append(out, degraded)
+}
+
+// complains tells that a condition, of this controller or of another, makes the pool degraded.
+func complains(c mcfgv1.MachineConfigPoolCondition) bool {
+	switch c.Type {
+	case mcfgv1.MachineConfigPoolNodeDegraded, mcfgv1.MachineConfigPoolRenderDegraded, mcfgv1.MachineConfigPoolImageBuildDegraded:
+		return c.Status == corev1.ConditionTrue
+	case manifests.ConditionImageAccepted:
+		return c.Status == corev1.ConditionFalse
+	}
+	return false
 }
 
 func condition(t mcfgv1.MachineConfigPoolConditionType, is bool, reason, message string) mcfgv1.MachineConfigPoolCondition {

@@ -38,16 +38,9 @@ func (r *Reconciler) tell(ctx context.Context, s *look, plan rollout.Plan) error
 			continue
 		}
 		r.o.Log.WithFields(logrus.Fields{"pool": s.Object.Name, "node": name, "config": plan.Target.Config, "image": plan.Target.Image}).Info("node told")
-		r.events.Eventf(s.Object, s.Objects[name], corev1.EventTypeNormal, "NodeTargeted", "Tell", "node %s is told to go to %s", name, describe(plan.Target))
+		r.events.Eventf(s.Object, s.Objects[name], corev1.EventTypeNormal, "NodeTargeted", "Tell", "node %s is told to go to %s", name, plan.Target)
 	}
 	return errors.Join(errs...)
-}
-
-func describe(t rollout.Target) string {
-	if t.Image == "" {
-		return t.Config
-	}
-	return t.Config + " in image " + t.Image
 }
 
 // tellNode changes a node's record and says what the way to the target does to it. The patch holds the resource version that the
@@ -75,6 +68,11 @@ func (r *Reconciler) tellNode(ctx context.Context, s *look, name string) (bool, 
 	}
 	if len(changes) == 0 {
 		return false, nil
+	}
+	for _, key := range []string{manifests.AnnotationPrefetch, manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError} {
+		if _, found := n.Annotations[key]; found {
+			changes[key] = nil // its turn has come
+		}
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion, "annotations": changes}})
 	if err != nil {

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -34,8 +35,8 @@ type Look struct {
 	Object  *mcfgv1.MachineConfigPool
 	Objects map[string]*corev1.Node
 	Records map[string]*mcfgv1.MachineConfigNode
-	// Layered: the pool is opted in. Building: its image is waited for.
-	Layered, Building bool
+	// Layered: the pool is opted in. Building: its image is waited for. PreBuilt: the admin has named the image.
+	Layered, Building, PreBuilt bool
 	// Effects is what the target does to the nodes; nil: nobody has published it.
 	Effects *disruption.PoolPlan
 	// Faults are what the admin must mend, in words.
@@ -118,15 +119,20 @@ func (l *Look) Done(plan Plan) bool {
 	return plan.Counts.Updated == plan.Counts.Nodes && !l.Building && plan.Target.Config != ""
 }
 
-// RefusedImage is what the node controller has written into the pool's status of an image that did not pass its checks; empty: it did,
-// or was not looked at.
-func RefusedImage(p *mcfgv1.MachineConfigPool) string {
-	for _, c := range p.Status.Conditions {
-		if c.Type == manifests.ConditionImageAccepted && c.Status == corev1.ConditionFalse {
+// RefusedImage is what the node controller has written into the pool's status of the present target's image when that did not pass its
+// checks; empty: it did, or was not looked at.
+func (l *Look) RefusedImage() string {
+	for _, c := range l.Object.Status.Conditions {
+		if c.Type == manifests.ConditionImageAccepted && c.Status == corev1.ConditionFalse && l.Layered && IsAbout(c, l.Pool.Target) {
 			return c.Message
 		}
 	}
 	return ""
+}
+
+// IsAbout tells that a pool's condition speaks of a target: its message begins with it.
+func IsAbout(c mcfgv1.MachineConfigPoolCondition, t Target) bool {
+	return strings.HasPrefix(c.Message, t.String())
 }
 
 // aim finds what the pool's nodes should have, and why they cannot have it yet.
@@ -138,7 +144,8 @@ func (l *Look) aim(c *Cluster) {
 	}
 	l.Layered = true
 	l.Pool.Target.Image = string(mosc.Status.CurrentImagePullSpec)
-	if wait := c.imageFor(mosc, l.Pool.Target.Config); wait != "" {
+	wait := ""
+	if wait, l.PreBuilt = c.imageFor(mosc, l.Pool.Target.Config); wait != "" {
 		l.Building = true
 		l.Hold(wait)
 	}
@@ -156,9 +163,10 @@ func (c *Cluster) machineOSConfig(pool string) *mcfgv1.MachineOSConfig {
 
 // imageFor says what the pool waits for before its image may be delivered together with a config; empty: nothing. An image may be
 // delivered when the build that the MachineOSConfig's status names has its digest and was made for, or moved to, just this config.
-func (c *Cluster) imageFor(mosc *mcfgv1.MachineOSConfig, config string) string {
+// preBuilt: that build stands for an image that the admin has named.
+func (c *Cluster) imageFor(mosc *mcfgv1.MachineOSConfig, config string) (wait string, preBuilt bool) {
 	if mosc.Status.CurrentImagePullSpec == "" || mosc.Status.MachineOSBuild == nil {
-		return "the image of the pool has not been built yet: see the conditions of MachineOSConfig " + mosc.Name
+		return "the image of the pool has not been built yet: see the conditions of MachineOSConfig " + mosc.Name, false
 	}
 	name := mosc.Status.MachineOSBuild.Name
 	var build *mcfgv1.MachineOSBuild
@@ -169,12 +177,12 @@ func (c *Cluster) imageFor(mosc *mcfgv1.MachineOSConfig, config string) string {
 	}
 	switch {
 	case build == nil:
-		return fmt.Sprintf("MachineOSBuild %s, which made the pool's image, is gone", name)
+		return fmt.Sprintf("MachineOSBuild %s, which made the pool's image, is gone", name), false
 	case !meta.IsStatusConditionTrue(build.Status.Conditions, string(mcfgv1.MachineOSBuildSucceeded)),
 		build.Status.DigestedImagePushSpec != mosc.Status.CurrentImagePullSpec:
-		return fmt.Sprintf("MachineOSBuild %s has not brought the pool's image", name)
+		return fmt.Sprintf("MachineOSBuild %s has not brought the pool's image", name), false
 	case build.Labels[manifests.LabelRenderedMachineConfig] != config:
-		return fmt.Sprintf("the image for %s is not built yet: see the conditions of MachineOSConfig %s", config, mosc.Name)
+		return fmt.Sprintf("the image for %s is not built yet: see the conditions of MachineOSConfig %s", config, mosc.Name), false
 	}
-	return ""
+	return "", build.Labels[manifests.AnnotationPreBuiltImage] == "true"
 }

@@ -17,6 +17,14 @@ type Target struct {
 	Image string `json:"image,omitempty"`
 }
 
+// String names the target for people.
+func (t Target) String() string {
+	if t.Image == "" {
+		return t.Config
+	}
+	return t.Config + " in image " + t.Image
+}
+
 // Pool is what the planner needs to know of a MachineConfigPool.
 type Pool struct {
 	Name string
@@ -34,6 +42,8 @@ type Pool struct {
 	HaltAfter int
 	// Windows are the times at which nodes may start; none means always.
 	Windows Windows
+	// Prefetch is how many nodes may fetch the image ahead at the same time; 0 means DefaultPrefetch, less means none.
+	Prefetch int
 	// Waves bound how many nodes get the target before those that have it are seen to be healthy; none means all at once.
 	Waves Waves
 }
@@ -59,6 +69,9 @@ type Node struct {
 	// Record is what the node's annotations say; RecordErr is set when they cannot be read.
 	Record    nodestate.Record
 	RecordErr error
+	// Prefetch is the image that the node was told to fetch ahead; PrefetchEnded: its agent has it, or has given up.
+	Prefetch      string
+	PrefetchEnded bool
 	// UpdatedSince is when the node reported its present config and image as done; zero if that is not known.
 	UpdatedSince time.Time
 }

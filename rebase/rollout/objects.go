@@ -44,6 +44,16 @@ func PoolOf(p *mcfgv1.MachineConfigPool) (Pool, error) {
 		out.HaltAfter = int(n)
 		return nil
 	})
+	read(manifests.AnnotationPrefetchLimit, func(s string) error {
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil {
+			return fmt.Errorf("%q is no number from 0 to 65535", s)
+		}
+		if out.Prefetch = int(n); n == 0 {
+			out.Prefetch = -1
+		}
+		return nil
+	})
 	if err := errors.Join(errs...); err != nil {
 		out.Hold = err.Error()
 		return out, err
@@ -57,6 +67,8 @@ func NodeOf(n *corev1.Node) Node {
 	out := Node{Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], Created: n.CreationTimestamp.Time, Canary: canary,
 		Cordoned: n.Spec.Unschedulable, NotReady: notReady(n)}
 	out.Record, out.RecordErr = nodestate.Parse(n.Annotations)
+	out.Prefetch = n.Annotations[manifests.AnnotationPrefetch]
+	out.PrefetchEnded = n.Annotations[manifests.AnnotationPrefetched] == out.Prefetch || n.Annotations[manifests.AnnotationPrefetchError] != ""
 	return out
 }
 

@@ -1,0 +1,57 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+)
+
+// DefaultPrefetch is how many nodes of a pool may fetch their next image ahead at the same time: as many as a small registry feeds
+// beside the nodes that are on their way.
+const DefaultPrefetch = 5
+
+// Ahead is what waiting nodes should do before their turn.
+type Ahead struct {
+	// Fetch are nodes to be told to fetch the target's image, in order; Forget those that were told to fetch another one.
+	Fetch, Forget []string
+}
+
+// Ahead picks the nodes that fetch the pool's image before their turn: those that follow when the present ones are done, as many as may
+// be unavailable at once, and of these only so many at a time as the pool's Prefetch allows. Pools that do not move fetch nothing.
+func (p Pool) Ahead(nodes []Node, plan Plan) Ahead {
+	var out Ahead
+	limit := cmp.Or(p.Prefetch, DefaultPrefetch)
+	moves := plan.Stopped == "" && p.Target.Image != "" && limit > 0
+	waiting := make([]Node, 0, len(nodes))
+	position := make(map[string]int, len(nodes))
+	for _, v := range plan.Verdicts {
+		if v.Phase == PhaseWaiting && v.Reason == "MaxUnavailable" {
+			position[v.Node] = v.Position
+		}
+	}
+	for _, n := range nodes {
+		if n.Prefetch != "" && (n.Prefetch != p.Target.Image || !moves) && !slices.Contains(plan.Next, n.Name) {
+			out.Forget = append(out.Forget, n.Name)
+		}
+		if position[n.Name] > 0 && n.NotReady == "" {
+			waiting = append(waiting, n)
+		}
+	}
+	if !moves {
+		return out
+	}
+	slices.SortFunc(waiting, func(a, b Node) int { return cmp.Compare(position[a.Name], position[b.Name]) })
+	waiting = waiting[:min(len(waiting), plan.MaxUnavailable)]
+	fetching := 0
+	for _, n := range waiting {
+		switch {
+		case n.Record.CurrentImage == p.Target.Image, n.Prefetch == p.Target.Image && n.PrefetchEnded:
+		case n.Prefetch == p.Target.Image:
+			fetching++
+		default:
+			out.Fetch = append(out.Fetch, n.Name)
+		}
+	}
+	out.Fetch = out.Fetch[:min(len(out.Fetch), max(0, limit-fetching))]
+	out.Forget = slices.DeleteFunc(out.Forget, func(name string) bool { return slices.Contains(out.Fetch, name) })
+	return out
+}
