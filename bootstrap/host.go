@@ -37,7 +37,7 @@ type host struct {
 	final finalResult
 }
 
-// Run carries out Day 1 on the bootstrap host and then serves until ctx ends or a service fails. A second run on the same
+// Run carries out Day 1 on the bootstrap host and then serves until ctx ends, a service fails or the hand-over is done. A second run on the same
 // state directory goes on where the first was cut off. Nothing is started before every refusal has been checked.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
@@ -61,6 +61,13 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer unlock()
+	if done, err := ReadHandedOver(o.StateDir); err != nil || done != nil {
+		if done != nil {
+			o.Log.WithField("time", done.Time).Info("this bootstrap has been handed over and is needed by nobody; another --state-dir installs another cluster")
+			err = removeAccounts(o.StateDir)
+		}
+		return err
+	}
 	h := &host{Options: o, in: in, built: map[string]*build.Result{}}
 	return h.run(ctx)
 }
@@ -88,28 +95,49 @@ func (h *host) run(ctx context.Context) error {
 	journal.Process = Process{PID: os.Getpid(), Started: h.Now()}
 	defer h.stop()
 	r := &runner{journal: journal, observe: h.Observe, now: h.Now, log: h.Log}
-	if err := r.run(ctx, h.phases()); err != nil {
+	phases := h.phases()
+	ready := len(phases)
+	if h.HandOver.Kubeconfig != "" {
+		phases = append(phases, h.handOver())
+	}
+	journal.arrange(phases)
+	if err := r.some(ctx, phases, 0, ready); err != nil {
 		return err
 	}
 	journal.Endpoints = &Endpoints{Registry: h.registryHost, ConfigServer: h.configURL(), CAFile: h.id.caFile}
 	if err := journal.save(); err != nil {
 		return err
 	}
-	return h.wait(ctx)
-}
-
-// wait returns when ctx ends or one of the services does.
-func (h *host) wait(ctx context.Context) error {
 	if err := notifyReady(); err != nil {
 		h.Log.WithError(err).Warn("service manager not told that the bootstrap is ready")
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-h.registry.Err():
-		return fmt.Errorf("serve the embedded registry: %w", err)
-	case <-h.serving.done:
-		return fmt.Errorf("serve Ignition configs: %w", h.serving.err)
+	if ready == len(phases) {
+		return h.wait(ctx, nil)
+	}
+	return h.finish(ctx, r, phases, ready)
+}
+
+// wait returns when ctx ends, one of the services does, or the hand-over is done: this process's, which says so, or another one's, which
+// leaves its mark.
+func (h *host) wait(ctx context.Context, handedOver <-chan error) error {
+	look := time.NewTicker(handedOverInterval)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-h.registry.Err():
+			return fmt.Errorf("serve the embedded registry: %w", err)
+		case <-h.serving.done:
+			return fmt.Errorf("serve Ignition configs: %w", h.serving.err)
+		case err := <-handedOver:
+			return err
+		case <-look.C:
+			if done, err := ReadHandedOver(h.StateDir); err == nil && done != nil {
+				h.Log.Info("another process has handed over: this bootstrap is needed by nobody")
+				return nil
+			}
+		}
 	}
 }
 

@@ -33,9 +33,17 @@ const (
 	pullUser = "dayone-node"
 )
 
+// Files of the identity, below the state directory.
+const (
+	identityDir  = "identity"
+	pushAuthFile = "push-auth.json"
+	pullAuthFile = "pull-auth.json"
+	passwordEnd  = ".password"
+)
+
 // loadIdentity reads the identity or makes what is missing of it; a second run has the same.
 func loadIdentity(stateDir, registryHost string, hosts []string) (*identity, error) {
-	dir := filepath.Join(stateDir, "identity")
+	dir := filepath.Join(stateDir, identityDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make identity directory: %w", err)
 	}
@@ -44,7 +52,7 @@ func loadIdentity(stateDir, registryHost string, hosts []string) (*identity, err
 		return nil, err
 	}
 	id := &identity{ca: ca, caFile: filepath.Join(dir, certs.CACertFile),
-		pushAuth: filepath.Join(dir, "push-auth.json"), pullAuth: filepath.Join(dir, "pull-auth.json")}
+		pushAuth: filepath.Join(dir, pushAuthFile), pullAuth: filepath.Join(dir, pullAuthFile)}
 	// A server certificate is cheap and its hosts may have changed: every run makes its own.
 	if id.server, err = ca.ServerCertificate(hosts, certs.ServerOptions{}); err != nil {
 		return nil, err
@@ -71,7 +79,7 @@ func (id *identity) serverFiles() (cert, key string) {
 }
 
 func loadUser(dir, name string, role registry.Role) (registry.User, error) {
-	file := filepath.Join(dir, name+".password")
+	file := filepath.Join(dir, name+passwordEnd)
 	raw, err := os.ReadFile(file)
 	if err == nil && len(raw) > 0 {
 		return registry.User{Name: name, Password: string(raw), Role: role}, nil

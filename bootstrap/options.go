@@ -43,6 +43,8 @@ type Options struct {
 	Versions render.Versions
 	// NewEngine opens the engine that runs Containerfiles, with its storage in dir.
 	NewEngine func(dir string) (build.ContainerEngine, error)
+	// HandOver gives what was made to the cluster, after which Run returns; its zero value leaves it out.
+	HandOver HandOver
 	// Observe is told of every phase's events; nil drops them.
 	Observe Observer
 	// BuildProgress is told what a build does; nil drops it.

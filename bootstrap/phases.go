@@ -33,6 +33,9 @@ func (h *host) phases() []Phase {
 		newService("serve", "serve Ignition configs", h.startServer))
 }
 
+// registryDir is the embedded registry's root below the state directory.
+const registryDir = "registry"
+
 func (h *host) makeIdentity(context.Context) error {
 	cfg := h.in.Sidecar.Config
 	hosts := []string{cfg.BootstrapRegistry.Host, cfg.ConfigServer.Host, "localhost", "127.0.0.1"}
@@ -46,7 +49,7 @@ func (h *host) makeIdentity(context.Context) error {
 
 func (h *host) startRegistry(ctx context.Context) error {
 	srv, err := registry.New(registry.Options{
-		Root: h.path("registry"), Listen: h.registryListen, Certificate: &h.id.server,
+		Root: h.path(registryDir), Listen: h.registryListen, Certificate: &h.id.server,
 		Users: []registry.User{h.id.push, h.id.pull}, Log: h.Log.WithField("component", "registry"),
 	})
 	if err != nil {
@@ -136,6 +139,16 @@ func (h *host) build(ctx context.Context, pool string, request build.Request) (*
 	return builder.Build(ctx, request)
 }
 
+// trustBundle is the cluster's additional one. It is part of the content address: the cluster's builder asks with it, too, and finds
+// that the image of this host is what it would build.
+func (h *host) trustBundle() []byte {
+	n := len(h.in.Set.ControllerConfigs)
+	if n == 0 {
+		return nil
+	}
+	return h.in.Set.ControllerConfigs[n-1].Object.Spec.AdditionalTrustBundle
+}
+
 var errNoFirst = errors.New("the pool has no first rendering")
 
 func (h *host) buildRequest(p preflight.Pool) (build.Request, error) {
@@ -144,7 +157,8 @@ func (h *host) buildRequest(p preflight.Pool) (build.Request, error) {
 		return build.Request{}, fmt.Errorf("prepare build of pool %s: %w", p.Name, errNoFirst)
 	}
 	return build.Request{
-		Pool: p.Name, Base: build.Image{Reference: h.base.Reference}, Config: config, Platform: h.Platform,
+		TrustBundle: h.trustBundle(),
+		Pool:        p.Name, Base: build.Image{Reference: h.base.Reference}, Config: config, Platform: h.Platform,
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
 		Target:   h.inEmbedded(p.Repository),
 		Registry: build.Access{CAFile: h.id.caFile, AuthFile: h.id.pushAuth},

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sort"
 
+	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
@@ -79,7 +80,7 @@ func (h *host) finalInputs() (any, error) {
 	for pool, r := range h.built {
 		digests[pool] = r.Digest
 	}
-	return map[string]any{"set": h.layered(), "digests": digests, "versions": h.Versions}, nil
+	return map[string]any{"set": h.layered(), "digests": digests, "versions": h.Versions, "nodes": h.HandOver.Nodes, "cluster": h.in.Sidecar.Cluster}, nil
 }
 
 func (h *host) renderFinal(context.Context) (finalResult, error) {
@@ -102,7 +103,14 @@ func (h *host) renderFinal(context.Context) (finalResult, error) {
 	if err := os.MkdirAll(h.path(renderDir), 0o700); err != nil {
 		return finalResult{}, fmt.Errorf("make directory for rendered configs: %w", err)
 	}
-	return out, render.Write(h.path(renderDir), set, r)
+	if err := render.Write(h.path(renderDir), set, r); err != nil {
+		return finalResult{}, err
+	}
+	plan, err := h.plan(set, r)
+	if err != nil {
+		return finalResult{}, err
+	}
+	return out, plan.Write(h.path(handOverDir))
 }
 
 // checkPinned makes sure that every built image is what its pool's nodes will boot: a MachineConfig with an osImageURL of
@@ -128,7 +136,8 @@ func (h *host) finalHolds(_ context.Context, r finalResult) error {
 			return fmt.Errorf("find rendered config again: %w", err)
 		}
 	}
-	return nil
+	_, err := handover.Read(h.path(handOverDir))
+	return err
 }
 
 func (h *host) warn(findings []report.Finding) {

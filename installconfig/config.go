@@ -180,6 +180,8 @@ type Cluster struct {
 	Name string `yaml:"name" json:"name"`
 	// BaseDomain is baseDomain.
 	BaseDomain string `yaml:"baseDomain" json:"baseDomain"`
+	// ControlPlane is controlPlane.replicas; 0 when it is not given.
+	ControlPlane int `yaml:"controlPlane,omitempty" json:"controlPlane,omitempty"`
 }
 
 // Document is a loaded install-config.yaml.

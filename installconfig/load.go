@@ -51,11 +51,14 @@ func Parse(file string, raw []byte) (*Document, error) {
 		Metadata   struct {
 			Name string `yaml:"name"`
 		} `yaml:"metadata"`
+		ControlPlane struct {
+			Replicas int `yaml:"replicas"`
+		} `yaml:"controlPlane"`
 	}
 	if err := root.Decode(&rest); err != nil {
 		return nil, report.Finding{File: file, Rule: "wrong-type", Message: err.Error(), Next: "openshift-install explain installconfig describes the fields"}
 	}
-	doc.Cluster = Cluster{Name: rest.Metadata.Name, BaseDomain: rest.BaseDomain}
+	doc.Cluster = Cluster{Name: rest.Metadata.Name, BaseDomain: rest.BaseDomain, ControlPlane: rest.ControlPlane.Replicas}
 	field := topLevel(root)
 	if field == nil {
 		return doc, nil

@@ -150,6 +150,13 @@ const (
 	AnnotationBuildForced = DayonePrefix + "build-forced"
 	// AnnotationReusedImage on a MachineOSBuild names the image, by digest, that was taken over instead of being built.
 	AnnotationReusedImage = DayonePrefix + "reused-image"
+	// AnnotationStandalone marks a ControllerConfig that dayone's hand-over made because the cluster has no operator that would: whoever
+	// renders counts as its maker.
+	AnnotationStandalone = DayonePrefix + "standalone"
+	// AnnotationEndTrust on a node asks its agent to end the trust in registries of a bootstrap host, HOST:PORT with commas between;
+	// AnnotationTrustEnded is the agent's answer, with the same value.
+	AnnotationEndTrust   = DayonePrefix + "end-trust"
+	AnnotationTrustEnded = DayonePrefix + "trust-ended"
 	// FinalizerMachineOSBuild keeps a MachineOSBuild until what belongs to it is gone.
 	FinalizerMachineOSBuild = DayonePrefix + "machine-os-build"
 )

@@ -19,9 +19,13 @@ func newBootstrapCommand() *cobra.Command {
 		Short: "Render, build and serve on the bootstrap host, then wait for the nodes",
 		Long: "Bootstrap takes in the base image, renders the first configs, builds the pools' images into an embedded registry,\n" +
 			"renders the final configs with the images pinned by digest and serves them to the nodes as Ignition. It runs until it\n" +
-			"is stopped; run again on the same state directory, it goes on where it was cut off.",
+			"is stopped; run again on the same state directory, it goes on where it was cut off. With --kubeconfig it hands over to\n" +
+			"the cluster as soon as that is up, and ends when nobody needs this host any more.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkPolicy(o.HandOver); err != nil {
+				return err
+			}
 			view := progress.New(cmd.ErrOrStderr())
 			defer view.Close()
 			o.Log = newLog(cmd)
@@ -43,6 +47,8 @@ func newBootstrapCommand() *cobra.Command {
 	f.StringVar(&o.BaseAuthFile, "base-auth", "", "auth.json for the base image's registry (default: the base image pull Secret)")
 	f.StringVar(&o.DaemonBinary, "daemon", besideThis("dayone-daemon"), "the node agent that nodes fetch on their first boot")
 	f.StringVar(&o.RegistryListen, "registry-listen", "", "HOST:PORT of the embedded registry (default: every address, the port of install-config.yaml)")
+	f.StringVar(&o.HandOver.Kubeconfig, "kubeconfig", "", "hand over to the cluster of this kubeconfig when it is up, and end; the file may come later (default: serve until stopped)")
+	handOverFlags(cmd, &o.HandOver, "handover")
 	f.StringVar(&o.ConfigListen, "config-listen", "", "HOST:PORT of the Ignition server (default: every address, the port of install-config.yaml)")
 	return cmd
 }

@@ -106,7 +106,7 @@ func newRootCommand() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newPrepareCommand(), newManifestsCommand(), newSampleCommand(), newSchemaCommand(), newIgnitionCommand(), newBootstrapCommand(), newStatusCommand())
+	root.AddCommand(newPrepareCommand(), newManifestsCommand(), newSampleCommand(), newSchemaCommand(), newIgnitionCommand(), newBootstrapCommand(), newStatusCommand(), newHandOverCommand())
 	root.AddCommand(newBuildCommand(), newRenderCommand(), newServeCommand(), newRegistryCommand(), newClusterCommand())
 	markUsage(root)
 	return root

@@ -56,8 +56,22 @@ func (r *Reconciler) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 	if err := r.gatherSettings(ctx, set); err != nil {
 		return nil, err
 	}
+	r.standIn(set)
 	render.StandaloneInputs(set, r.o.BaseImage, r.o.Versions)
 	return set, nil
+}
+
+// standIn counts this renderer as the maker of a ControllerConfig that dayone's own hand-over posted: no operator keeps its version up to
+// date, and the rule that guards against two versions at work has no second one here.
+func (r *Reconciler) standIn(set *manifests.Set) {
+	for i, item := range set.ControllerConfigs {
+		if _, standalone := item.Object.Annotations[manifests.AnnotationStandalone]; !standalone {
+			continue
+		}
+		c := item.Object.DeepCopy()
+		c.Annotations[manifests.AnnotationGeneratedByVersion] = r.o.Versions.Raw
+		set.ControllerConfigs[i].Object = c
+	}
 }
 
 // gatherSettings reads the kinds that a cluster may be without.

@@ -30,6 +30,9 @@ func (a *Agent) idle(ctx context.Context, n node) (State, time.Duration, error) 
 	if n.target() != (Target{Config: current.Config.Name, Image: current.Image}) {
 		return Planning, 0, nil
 	}
+	if err := a.endTrust(ctx, n); err != nil {
+		return Idle, 0, err
+	}
 	lost, err := a.lost(ctx, n, current)
 	if err != nil || lost {
 		return Planning, 0, err

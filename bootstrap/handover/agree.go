@@ -1,0 +1,189 @@
+package handover
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+// Disagreement is one thing in which the cluster is not what the bootstrap host made.
+type Disagreement struct {
+	// Object is the one that disagrees, such as "node master-1".
+	Object string
+	// Message says how, and what to do.
+	Message string
+}
+
+func (d Disagreement) String() string { return d.Object + ": " + d.Message }
+
+// Disagreements compares what the nodes were told to be with what the cluster wants and the nodes report. None means that whoever looks
+// at the cluster from now on finds everything as it should be, and changes nothing.
+func Disagreements(p *Plan, v View) []Disagreement {
+	var out []Disagreement
+	for _, pool := range p.Pools {
+		have := v.pool(pool.Name)
+		if have == nil {
+			out = append(out, Disagreement{"pool " + pool.Name, "it is not in the cluster: something deletes it"})
+			continue
+		}
+		if d := rendered(p, v, pool, have); d != "" {
+			out = append(out, Disagreement{"pool " + pool.Name, d})
+			continue
+		}
+		if pool.Image == "" {
+			continue
+		}
+		if d := seeded(v.machineOSConfig(pool.Name), pool); d != "" {
+			out = append(out, Disagreement{"MachineOSConfig of pool " + pool.Name, d})
+			continue
+		}
+		out = append(out, nodes(v.nodesOf(pool.Name), pool)...)
+	}
+	return out
+}
+
+// rendered says what is wrong with the config that the cluster has for a pool.
+func rendered(p *Plan, v View, pool Pool, have *mcfgv1.MachineConfigPool) string {
+	var said *mcfgv1.MachineConfigPoolCondition
+	for i, c := range have.Status.Conditions {
+		if c.Type == mcfgv1.MachineConfigPoolRenderDegraded {
+			said = &have.Status.Conditions[i]
+		}
+	}
+	switch {
+	case said != nil && said.Status == corev1.ConditionTrue:
+		return "the cluster cannot render it: " + said.Message
+	case have.Spec.Configuration.Name != pool.Config:
+		return fmt.Sprintf("the cluster has rendered %s, the bootstrap host %s: %s", text(have.Spec.Configuration.Name, "nothing"), pool.Config, difference(p, v, pool))
+	case said == nil:
+		return "the cluster has not rendered it yet: see that dayone-controller runs (dayone cluster status)"
+	}
+	return ""
+}
+
+// difference explains two names for what should be one config.
+func difference(p *Plan, v View, pool Pool) string {
+	ours, theirs := &manifests.Set{}, &manifests.Set{}
+	for _, c := range p.Rendered {
+		ours.MachineConfigs = append(ours.MachineConfigs, manifests.NewItem(c))
+	}
+	for _, filled := range p.Filled {
+		ours.Pools = append(ours.Pools, manifests.NewItem(filled))
+	}
+	for _, c := range v.MachineConfigs {
+		theirs.MachineConfigs = append(theirs.MachineConfigs, manifests.NewItem(c))
+	}
+	for _, have := range v.Pools {
+		theirs.Pools = append(theirs.Pools, manifests.NewItem(have))
+	}
+	verdicts, err := render.Parity(ours, theirs)
+	if err == nil {
+		for _, verdict := range verdicts {
+			if verdict.Pool == pool.Name {
+				return verdict.Reason + " Take the change back until the hand-over is done: its nodes would reboot"
+			}
+		}
+	}
+	return "take the change of its MachineConfigs back until the hand-over is done: its nodes would reboot"
+}
+
+// seeded says what is wrong with what the cluster takes for the pool's image.
+func seeded(c *mcfgv1.MachineOSConfig, pool Pool) string {
+	switch {
+	case c == nil:
+		return "it is not in the cluster: something deletes it"
+	case taken(c, pool.Image):
+		return ""
+	case c.Status.CurrentImagePullSpec == "":
+		return "the cluster has not taken over the image yet"
+	}
+	return fmt.Sprintf("the cluster wants %s, the nodes were installed with %s: take the change of the MachineOSConfig back until the hand-over is done",
+		c.Status.CurrentImagePullSpec, pool.Image)
+}
+
+// nodes says which nodes of a pool are missing or are not what they should be.
+func nodes(list []*corev1.Node, pool Pool) []Disagreement {
+	var out []Disagreement
+	for _, n := range list {
+		if d := node(n, pool); d != "" {
+			out = append(out, Disagreement{"node " + n.Name, d})
+		}
+	}
+	if len(list) < pool.Nodes {
+		out = append(out, Disagreement{"pool " + pool.Name, fmt.Sprintf("%d of %d nodes have joined the cluster: see dayone-daemon status on those that are missing", len(list), pool.Nodes)})
+	}
+	return out
+}
+
+func node(n *corev1.Node, pool Pool) string {
+	r, err := nodestate.Parse(n.Annotations)
+	if err != nil {
+		return fmt.Sprintf("its annotations cannot be read: %v", err)
+	}
+	switch {
+	case r.CurrentConfig == "":
+		return "its agent has not reported yet: see that dayone-daemon runs on it"
+	case r.State == nodestate.StateDegraded || r.State == nodestate.StateUnreconcilable:
+		return fmt.Sprintf("its agent gave up: %s", text(r.Reason, "no reason given"))
+	case r.CurrentImage != pool.Image:
+		return fmt.Sprintf("it runs %s, not %s", text(r.CurrentImage, "no layered image"), pool.Image)
+	case r.CurrentConfig != pool.Config:
+		return fmt.Sprintf("it has the config %s, not %s", r.CurrentConfig, pool.Config)
+	case r.DesiredImage != pool.Image:
+		return fmt.Sprintf("it is told to run %s, not %s", text(r.DesiredImage, "no layered image"), pool.Image)
+	case r.DesiredConfig != pool.Config:
+		return fmt.Sprintf("it is told to have the config %s, not %s", r.DesiredConfig, pool.Config)
+	case r.State != nodestate.StateDone:
+		return fmt.Sprintf("its agent is at work: %s", text(string(r.State), "no state"))
+	}
+	return ""
+}
+
+func text(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// maxNamed is how many disagreements a message names.
+const maxNamed = 5
+
+// agree waits until there are no disagreements. Nothing is written: whoever deletes an object of the plan meanwhile is told so.
+func (r *run) agree(ctx context.Context) error {
+	v, err := r.look(ctx)
+	if err != nil {
+		return err
+	}
+	list := Disagreements(r.o.Plan, v)
+	if len(list) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, d := range list[:min(len(list), maxNamed)] {
+		lines = append(lines, d.String())
+	}
+	if more := len(list) - len(lines); more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return waitsFor{strings.Join(lines, "; ") + r.changed()}
+}
+
+// changed reminds of objects that somebody has changed in the cluster.
+func (r *run) changed() string {
+	var lines []string
+	for what, who := range r.kept {
+		lines = append(lines, what+" ("+who+")")
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return ". Changed in the cluster since the installation began: " + strings.Join(sorted(lines), ", ")
+}

@@ -1,0 +1,155 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Policy says how long the bootstrap host waits for the hand-over.
+type Policy string
+
+const (
+	// PolicyWait tries until it is done. It is the zero value's meaning.
+	PolicyWait Policy = "wait"
+	// PolicyDeadline tries until Options.Deadline and then fails.
+	PolicyDeadline Policy = "deadline"
+	// PolicySkip copies nothing: the images must be in their final registry already, or the hand-over fails.
+	PolicySkip Policy = "skip"
+)
+
+// Controllers says who takes over in the cluster.
+type Controllers string
+
+const (
+	// Dayone's own controllers. It is the zero value's meaning.
+	Dayone Controllers = ""
+	// MCO is the stock Machine Config Operator: it seeds the build itself from the pre-built-image annotation.
+	MCO Controllers = "mco"
+)
+
+const (
+	// DefaultDeadline leaves room for an OS image over a slow line within the installer's 60 minutes for a bare-metal bootstrap.
+	DefaultDeadline = 20 * time.Minute
+	// DefaultInterval is how often the cluster is looked at.
+	DefaultInterval = 2 * time.Second
+	// DefaultRetryMin and DefaultRetryMax bound the pause after a failure; it doubles from one to the other.
+	DefaultRetryMin = time.Second
+	DefaultRetryMax = 30 * time.Second
+	// DefaultGrace is how long an API server may refuse the hand-over's credentials: one that has just started does so for a while.
+	DefaultGrace = 3 * time.Minute
+)
+
+// Source reaches the bootstrap registry.
+type Source struct {
+	// Host is HOST:PORT under which this process reaches it.
+	Host string
+	// CAFile signs its certificate, AuthFile may pull.
+	CAFile, AuthFile string
+}
+
+// Options of a hand-over. Plan, Source and Connect are required.
+type Options struct {
+	Plan   *Plan
+	Source Source
+	// Connect reaches the cluster. It is called again after a failure: the kubeconfig may come late.
+	Connect func(context.Context) (client.Client, error)
+	// FinalCAFile is PEM of authorities that sign the final registries, beside the host's and the ControllerConfig's. Default: none.
+	FinalCAFile string
+	// TempDir takes what is kept during a copy; default os.TempDir.
+	TempDir string
+	// Controllers says who takes over; default Dayone.
+	Controllers Controllers
+	// Policy and Deadline bound the whole; defaults PolicyWait and DefaultDeadline.
+	Policy   Policy
+	Deadline time.Duration
+	// KeepTrust leaves on the nodes what makes them trust the bootstrap registry: where it is part of their rendered config.
+	KeepTrust bool
+	// Revoke ends the accounts of the bootstrap registry. It is called last, and again after a failure. Default: nothing is revoked.
+	Revoke func(context.Context) error
+	// Interval, RetryMin, RetryMax and Grace; the defaults have these names.
+	Interval, RetryMin, RetryMax, Grace time.Duration
+	// Observe is told what happens; nil drops it.
+	Observe func(Event)
+	// Log takes a line for each thing that is done or waited for; nil discards them.
+	Log *logrus.Entry
+	// Now is the clock of conditions; default time.Now.
+	Now func() time.Time
+}
+
+// Stage is one part of a hand-over.
+type Stage string
+
+// The stages, in their order.
+const (
+	StageImages  Stage = "images"
+	StageObjects Stage = "objects"
+	StageAgree   Stage = "agree"
+	StageOrphans Stage = "orphans"
+	StageTrust   Stage = "trust"
+	StageRevoke  Stage = "revoke"
+)
+
+// Event tells an observer. Waiting holds what a stage waits for; empty: the stage begins, or is done when Done is set.
+type Event struct {
+	Stage   Stage
+	Waiting string
+	Done    bool
+}
+
+// Validate names the first option that cannot be.
+func (o Options) Validate() error {
+	switch {
+	case o.Plan == nil:
+		return errors.New("hand over: there is no plan")
+	case o.Source.Host == "":
+		return errors.New("hand over: the bootstrap registry is not given")
+	case o.Connect == nil:
+		return errors.New("hand over: there is no way to the cluster; give a kubeconfig")
+	}
+	switch o.Policy {
+	case "", PolicyWait, PolicyDeadline, PolicySkip:
+	default:
+		return fmt.Errorf("hand over: policy %q is none of %s, %s, %s", o.Policy, PolicyWait, PolicyDeadline, PolicySkip)
+	}
+	switch o.Controllers {
+	case Dayone, MCO:
+	default:
+		return fmt.Errorf("hand over: controllers %q are not known", o.Controllers)
+	}
+	if err := o.Plan.Validate(); err != nil {
+		return err
+	}
+	return o.Plan.staysHere()
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{{&o.Deadline, DefaultDeadline}, {&o.Interval, DefaultInterval}, {&o.RetryMin, DefaultRetryMin}, {&o.RetryMax, DefaultRetryMax}, {&o.Grace, DefaultGrace}} {
+		if *d.value <= 0 {
+			*d.value = d.def
+		}
+	}
+	if o.Observe == nil {
+		o.Observe = func(Event) {}
+	}
+	if o.Log == nil {
+		quiet := logrus.New()
+		quiet.SetOutput(io.Discard)
+		o.Log = logrus.NewEntry(quiet)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Revoke == nil {
+		o.Revoke = func(context.Context) error { return nil }
+	}
+	return o
+}

@@ -1,0 +1,49 @@
+package handover
+
+import (
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/manifests"
+)
+
+// settleStandalone completes what rendering was given in memory because the cluster has no Machine Config Operator: the ControllerConfig,
+// from which the cluster's builder learns the base image, gets what the API demands; the FeatureGate is made by every renderer anew.
+func (p *Plan) settleStandalone() {
+	for i, item := range p.Set.ControllerConfigs {
+		if item.Origin.File != "" || item.Object.Spec.ReleaseImage != "" {
+			continue
+		}
+		c := item.Object.DeepCopy()
+		c.Annotations[manifests.AnnotationStandalone] = ""
+		completeControllerConfig(&c.Spec)
+		p.Set.ControllerConfigs[i].Object = c
+	}
+	kept := p.Set.FeatureGates[:0:0]
+	for _, item := range p.Set.FeatureGates {
+		if item.Origin.File != "" {
+			kept = append(kept, item)
+		}
+	}
+	p.Set.FeatureGates = kept
+}
+
+// completeControllerConfig fills in required fields that say nothing (openshift/api machineconfiguration/v1, ControllerConfigSpec).
+func completeControllerConfig(s *mcfgv1.ControllerConfigSpec) {
+	if s.IPFamilies == "" {
+		s.IPFamilies = mcfgv1.IPFamiliesIPv4
+	}
+	if s.Images == nil {
+		s.Images = map[string]string{}
+	}
+	if s.ImageRegistryBundleData == nil {
+		s.ImageRegistryBundleData = []mcfgv1.ImageRegistryBundle{}
+	}
+	if s.ImageRegistryBundleUserData == nil {
+		s.ImageRegistryBundleUserData = []mcfgv1.ImageRegistryBundle{}
+	}
+	for _, data := range []*[]byte{&s.KubeAPIServerServingCAData, &s.RootCAData} {
+		if *data == nil {
+			*data = []byte{}
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package handover
+
+import (
+	"slices"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+)
+
+// Mode says how an object is written.
+type Mode string
+
+const (
+	// Ensure makes it when it is missing and leaves one that is there.
+	Ensure Mode = "ensure"
+	// Apply owns the fields that are given (server-side apply). What somebody else has changed since stays as it is.
+	Apply Mode = "apply"
+	// Seed opts a pool in together with its first build.
+	Seed Mode = "seed"
+)
+
+// Step is one object of the hand-over.
+type Step struct {
+	Mode   Mode
+	Object client.Object
+}
+
+// Steps are the objects in the order in which they are written. At no point may a controller that is at work already see less than makes
+// the rendered configs that the nodes have, or a pool without its image: so the components of pre-built images come before all other
+// MachineConfigs, whoever opts a pool in comes before the pool, and pools, which start everything, come last and name their config.
+func (p *Plan) Steps() []Step {
+	var list []Step
+	add := func(m Mode, objects ...client.Object) {
+		for _, o := range objects {
+			list = append(list, Step{Mode: m, Object: o})
+		}
+	}
+	for _, name := range p.namespaces() {
+		add(Ensure, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for _, s := range p.Set.Secrets {
+		secret := s.Object.DeepCopy()
+		if secret.Namespace == "" {
+			secret.Namespace = cluster.DefaultNamespace
+		}
+		add(Apply, secret)
+	}
+	if n := len(p.Set.ControllerConfigs); n > 0 {
+		add(Ensure, p.Set.ControllerConfigs[n-1].Object) // the last one counts, as in rendering
+	}
+	add(Apply, settings(p.Set)...)
+	add(Apply, clientObjects(p.Components)...)
+	for _, c := range p.Set.MachineConfigs {
+		if !isComponent(c.Object) {
+			add(Apply, c.Object)
+		}
+	}
+	add(Ensure, clientObjects(p.Rendered)...)
+	for _, m := range p.Set.MachineOSConfigs {
+		add(Seed, m.Object)
+	}
+	for _, pool := range p.Filled {
+		filled := pool.DeepCopy()
+		filled.Status = mcfgv1.MachineConfigPoolStatus{}
+		add(Ensure, filled)
+	}
+	return list
+}
+
+func (p *Plan) namespaces() []string {
+	names := []string{cluster.DefaultNamespace}
+	for _, s := range p.Set.Secrets {
+		if s.Object.Namespace != "" && !slices.Contains(names, s.Object.Namespace) {
+			names = append(names, s.Object.Namespace)
+		}
+	}
+	return names
+}
+
+// isComponent tells a pre-built image's component from the user's MachineConfigs.
+func isComponent(c *mcfgv1.MachineConfig) bool {
+	return strings.HasPrefix(c.Name, manifests.PreBuiltComponentPrefix)
+}
+
+// settings are the kinds from which rendering makes MachineConfigs.
+func settings(set *manifests.Set) []client.Object {
+	var out []client.Object
+	for _, o := range set.KubeletConfigs {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.ContainerRuntimeConfigs {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.FeatureGates {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.ICSPs {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.IDMSs {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.ITMSs {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.Images {
+		out = append(out, o.Object)
+	}
+	return out
+}
+
+// objectsOf are all objects of a set.
+func objectsOf(set *manifests.Set) []client.Object {
+	out := settings(set)
+	for _, o := range set.Secrets {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.ControllerConfigs {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.APIServers {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.MachineConfigs {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.MachineOSConfigs {
+		out = append(out, o.Object)
+	}
+	for _, o := range set.Pools {
+		out = append(out, o.Object)
+	}
+	return out
+}
+
+func clientObjects(list []*mcfgv1.MachineConfig) []client.Object {
+	out := make([]client.Object, 0, len(list))
+	for _, o := range list {
+		out = append(out, o)
+	}
+	return out
+}
