@@ -42,8 +42,12 @@ func completeControllerConfig(s *mcfgv1.ControllerConfigSpec) {
 		s.ImageRegistryBundleUserData = []mcfgv1.ImageRegistryBundle{}
 	}
 	for _, data := range []*[]byte{&s.KubeAPIServerServingCAData, &s.RootCAData} {
-		if *data == nil {
-			*data = []byte{}
+		if len(*data) == 0 {
+			*data = []byte(noAuthority)
 		}
 	}
 }
+
+// noAuthority stands where the API demands a bundle of authorities and the standalone flow has none. Whoever serves configs passes over it
+// (manifests.AnnotationStandalone).
+const noAuthority = "# the standalone flow has no such authority\n"

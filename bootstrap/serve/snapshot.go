@@ -15,6 +15,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"sigs.k8s.io/yaml"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
 )
@@ -82,6 +83,9 @@ func (m *material) fill(o Options, pool string) error {
 		return err
 	}
 	m.kubeletCA, m.cloudCA = controller.Spec.KubeAPIServerServingCAData, controller.Spec.CloudProviderCAData
+	if _, standalone := controller.Annotations[manifests.AnnotationStandalone]; standalone {
+		m.kubeletCA = nil // it only fills a place that the API demands
+	}
 	if o.Kubeconfig != "" {
 		if m.kubeconfig, err = readKubeconfig(o.Kubeconfig); err != nil {
 			return err

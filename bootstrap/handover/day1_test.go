@@ -1,0 +1,204 @@
+package handover_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets"
+	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/registrytest"
+)
+
+const platform = "linux/amd64"
+
+// installDirectory is the sample, for a final registry and a bootstrap registry that are there.
+func installDirectory(t *testing.T, final *registrytest.Registry, bootstrapPort int) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "cluster")
+	require.NoError(t, assets.WriteSample(dir))
+	auth := func(u registry.User) string {
+		return base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))
+	}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		text := strings.NewReplacer("registry.example.com", final.Addr, "host: 192.168.77.1\n    port: 5000", "host: 127.0.0.1\n    port: "+strconv.Itoa(bootstrapPort),
+			"ZGVtby1wdXNoOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(final.Push), "ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(final.Pull)).Replace(string(raw))
+		return os.WriteFile(path, []byte(text), 0o600)
+	}))
+	_, err := installconfig.Prepare(dir)
+	require.NoError(t, err)
+	return dir
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// day1 is a bootstrap host in this process.
+type day1 struct {
+	t       *testing.T
+	options bootstrap.Options
+	// serving is closed when nodes may come; ended has what Run returned.
+	serving chan struct{}
+	ended   chan error
+	port    int
+}
+
+func newDay1(t *testing.T, final *registrytest.Registry, h bootstrap.HandOver) *day1 {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root: it runs container builds")
+	}
+	base, err := baseimage.Ensure(t.Context(), baseimage.Tiny, "")
+	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	d := &day1{t: t, port: freePort(t), serving: make(chan struct{}), ended: make(chan error, 1)}
+	d.options = bootstrap.Options{
+		Dir: installDirectory(t, final, d.port), StateDir: filepath.Join(t.TempDir(), "state"), BaseSource: "oci:" + base, DaemonBinary: self, Platform: platform,
+		RegistryListen: fmt.Sprintf("127.0.0.1:%d", d.port), ConfigListen: fmt.Sprintf("127.0.0.1:%d", freePort(t)), Versions: versions(), HandOver: h,
+		NewEngine: func(dir string) (build.ContainerEngine, error) {
+			return buildahengine.New(buildahengine.Options{Root: dir})
+		},
+		Log: logrus.NewEntry(log),
+	}
+	return d
+}
+
+func (d *day1) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.options.Observe = func(e bootstrap.Event) {
+		if e.Record.Name == "serve" && e.Kind == bootstrap.EventRecorded {
+			close(d.serving)
+		}
+	}
+	go func() { d.ended <- bootstrap.Run(ctx, d.options) }()
+	d.t.Cleanup(cancel)
+	select {
+	case <-d.serving:
+	case err := <-d.ended:
+		require.NoError(d.t, err)
+		require.Fail(d.t, "bootstrap ended before it served")
+	case <-time.After(waitLimit):
+		require.Fail(d.t, "bootstrap does not serve")
+	}
+}
+
+func (d *day1) end() error {
+	select {
+	case err := <-d.ended:
+		return err
+	case <-time.After(waitLimit):
+		require.Fail(d.t, "the hand-over does not end")
+		return nil
+	}
+}
+
+// outcome is what the nodes of a pool were told to be: read from what the bootstrap host serves.
+func (d *day1) outcome(pool string) (rendered *mcfgv1.MachineConfig, p handover.Pool) {
+	d.t.Helper()
+	plan, err := handover.Read(filepath.Join(d.options.StateDir, "handover"))
+	require.NoError(d.t, err)
+	for _, p = range plan.Pools {
+		if p.Name != pool {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(d.options.StateDir, "rendered/machine-configs", p.Config+".yaml"))
+		require.NoError(d.t, err)
+		set, err := manifests.Read(raw, p.Config, manifests.ReadOptions{})
+		require.NoError(d.t, err)
+		return set.MachineConfigs[0].Object, p
+	}
+	require.Fail(d.t, "no pool "+pool)
+	return nil, p
+}
+
+// Day 1 as it is: the pipeline builds an image into its own registry, three masters join with their agents while the controllers are at
+// work, and the bootstrap host hands over and ends.
+func TestBootstrapHandsOverAndNothingReboots(t *testing.T) {
+	final := registrytest.Start(t)
+	w := newWorld(t, final.CAFile)
+	kubeconfig := w.env.Kubeconfig(t)
+	late := filepath.Join(t.TempDir(), "kubeconfig") // comes when the masters are there
+	d := newDay1(t, final, bootstrap.HandOver{Kubeconfig: late, FinalCAFile: final.CAFile, Policy: handover.PolicyDeadline, Deadline: waitLimit})
+	d.start()
+	rendered, pool := d.outcome("master")
+	bootstrapRegistry := fmt.Sprintf("127.0.0.1:%d", d.port)
+	require.True(t, strings.HasPrefix(pool.Image, final.Addr+"/ocp/master-os@sha256:"), pool.Image)
+	require.Equal(t, 3, pool.Nodes, "as many as install-config.yaml has")
+	w.watches(pool.Config, pool.Image)
+	defer w.controllers()()
+	w.joins(3, rendered, pool.Image, bootstrapRegistry)
+	defer w.agents()()
+
+	raw, err := os.ReadFile(kubeconfig)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(late, raw, 0o600))
+	require.NoError(t, d.end())
+	w.settled("master", pool.Config, pool.Image)
+	w.nothingChanged()
+
+	// One build, which nobody built, and no Job.
+	builds := w.builds("master")
+	require.Len(t, builds, 1)
+	assert.Equal(t, machineosbuild.Succeeded, machineosbuild.StateOf(&builds[0]))
+	assert.Equal(t, "true", builds[0].Labels[manifests.AnnotationPreBuiltImage])
+	assert.Equal(t, pool.Image, string(builds[0].Status.DigestedImagePushSpec))
+	assert.Empty(t, w.jobs("master"))
+
+	// The final registry has what is referred to, under its names.
+	for _, image := range []string{pool.Image, rendered.Spec.OSImageURL, string(builds[0].Spec.RenderedImagePushSpec), final.Addr + "/ocp/master-os:" + build.Tag(pool.Address)} {
+		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: image, CAFile: final.CAFile, AuthFile: final.PullAuthFile}, platform)
+		require.NoError(t, err)
+	}
+	// Nobody trusts the bootstrap registry any more, and nobody has an account there.
+	for _, m := range w.masters {
+		for _, path := range m.trusted(bootstrapRegistry) {
+			assert.NoFileExists(t, path)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(d.options.StateDir, "identity/*auth*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	done, err := bootstrap.ReadHandedOver(d.options.StateDir)
+	require.NoError(t, err)
+	assert.Equal(t, bootstrapRegistry, done.Registry)
+	require.NoError(t, bootstrap.Run(t.Context(), d.options), "a later run has nothing to do")
+}
