@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry"
@@ -40,7 +42,7 @@ type HandOver struct {
 	Kubeconfig string
 	// Context of the kubeconfig; default its current one.
 	Context string
-	// Policy and Deadline bound it; defaults handover.PolicyWait and handover.DefaultDeadline.
+	// Policy and Deadline bound it; default: those of install-config.yaml.
 	Policy   handover.Policy
 	Deadline time.Duration
 	// FinalCAFile is PEM of authorities that sign the final registries, beside this host's.
@@ -97,9 +99,19 @@ func removeAccounts(stateDir string) error {
 
 // plan is what there is to hand over after the last rendering.
 func (h *host) plan(set *manifests.Set, r *render.Result) (*handover.Plan, error) {
-	repositories := map[string]string{}
+	repositories, grounds := map[string]string{}, map[string]string{}
 	for _, p := range h.in.Pools {
 		repositories[p.Name] = p.Repository
+		if h.built[p.Name] == nil {
+			continue
+		}
+		request, err := h.buildRequest(p)
+		if err != nil {
+			return nil, err
+		}
+		if grounds[p.Name], err = request.Ground(); err != nil {
+			return nil, err
+		}
 	}
 	nodes := map[string]int{}
 	if n := h.in.Sidecar.Cluster.ControlPlane; n > 0 {
@@ -108,8 +120,26 @@ func (h *host) plan(set *manifests.Set, r *render.Result) (*handover.Plan, error
 	for pool, n := range h.HandOver.Nodes {
 		nodes[pool] = n
 	}
-	return handover.Make(handover.Outcome{Registry: h.registryHost, Platform: h.Platform, Base: h.base.Final, Set: set, Result: r,
-		Built: h.built, Repositories: repositories, Nodes: nodes})
+	ca, err := h.finalCA()
+	if err != nil {
+		return nil, err
+	}
+	return handover.Make(handover.Outcome{FinalCA: ca, HandOver: h.in.Sidecar.Config.HandOver, Registry: h.registryHost, Platform: h.Platform, Base: h.base.Final, Set: set, Result: r,
+		Built: h.built, Grounds: grounds, Repositories: repositories, Nodes: nodes})
+}
+
+// finalCA reads the authority of the final registry that the user names.
+func (h *host) finalCA() (string, error) {
+	file := h.in.Sidecar.Config.Registry.CAFile
+	if file == "" {
+		return "", nil
+	}
+	raw, err := os.ReadFile(filepath.Join(h.Dir, file))
+	if err != nil {
+		return "", report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".registry.caFile", Rule: "unreadable",
+			Message: fmt.Sprintf("the authority of the final registry cannot be read: %v", err), Next: "the path is relative to the install directory"}
+	}
+	return string(raw) + "\n", nil
 }
 
 // handOver is the last phase. Its result is the mark that it leaves: a process that finds it does not come this far.
@@ -159,7 +189,7 @@ func (h *host) finish(ctx context.Context, r *runner, phases []Phase, ready int)
 	go func() {
 		defer close(ended)
 		err := r.some(running, phases, ready, len(phases))
-		if err != nil && running.Err() == nil && h.HandOver.waits() {
+		if err != nil && running.Err() == nil && h.waits() {
 			h.Log.WithError(err).Error("hand-over failed; the services stay for the nodes that need them, and dayone handover ends it once this is mended")
 			return
 		}
@@ -171,7 +201,9 @@ func (h *host) finish(ctx context.Context, r *runner, phases []Phase, ready int)
 	return err
 }
 
-func (o HandOver) waits() bool { return o.Policy == "" || o.Policy == handover.PolicyWait }
+func (h *host) waits() bool {
+	return cmp.Or(h.HandOver.Policy, h.in.Sidecar.Config.HandOver.Policy, handover.PolicyWait) == handover.PolicyWait
+}
 
 // HandOverOptions are those of a hand-over in a process of its own.
 type HandOverOptions struct {

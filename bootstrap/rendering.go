@@ -80,7 +80,12 @@ func (h *host) finalInputs() (any, error) {
 	for pool, r := range h.built {
 		digests[pool] = r.Digest
 	}
-	return map[string]any{"set": h.layered(), "digests": digests, "versions": h.Versions, "nodes": h.HandOver.Nodes, "cluster": h.in.Sidecar.Cluster}, nil
+	ca, err := h.finalCA()
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"set": h.layered(), "digests": digests, "versions": h.Versions, "nodes": h.HandOver.Nodes, "cluster": h.in.Sidecar.Cluster,
+		"handOver": h.in.Sidecar.Config.HandOver, "finalCA": ca}, nil
 }
 
 func (h *host) renderFinal(context.Context) (finalResult, error) {

@@ -54,15 +54,15 @@ func (f *files) auth(p *Plan, secret string) (string, error) {
 	return name, nil
 }
 
-// authorities writes those that sign the final registries: the caller's and the cluster's additional trust bundle. "" when there are none.
+// authorities writes those that sign the final registries: the caller's, the plan's and the cluster's additional trust bundle. "" when there are none.
 func (f *files) authorities(p *Plan, given string) (string, error) {
-	var pem []byte
+	pem := []byte(p.FinalCA)
 	if given != "" {
 		raw, err := os.ReadFile(given)
 		if err != nil {
 			return "", fmt.Errorf("read authorities of the final registries: %w", err)
 		}
-		pem = append(raw, '\n')
+		pem = append(append(pem, raw...), '\n')
 	}
 	if n := len(p.Set.ControllerConfigs); n > 0 {
 		pem = append(pem, p.Set.ControllerConfigs[n-1].Object.Spec.AdditionalTrustBundle...)

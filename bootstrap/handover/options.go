@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,18 +10,20 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/installconfig"
 )
 
 // Policy says how long the bootstrap host waits for the hand-over.
-type Policy string
+type Policy = installconfig.HandOverPolicy
 
 const (
-	// PolicyWait tries until it is done. It is the zero value's meaning.
-	PolicyWait Policy = "wait"
-	// PolicyDeadline tries until Options.Deadline and then fails.
-	PolicyDeadline Policy = "deadline"
+	// PolicyWait tries until it is done.
+	PolicyWait = installconfig.HandOverWait
+	// PolicyDeadline tries until the deadline and then fails.
+	PolicyDeadline = installconfig.HandOverDeadline
 	// PolicySkip copies nothing: the images must be in their final registry already, or the hand-over fails.
-	PolicySkip Policy = "skip"
+	PolicySkip = installconfig.HandOverSkip
 )
 
 // Controllers says who takes over in the cluster.
@@ -34,8 +37,6 @@ const (
 )
 
 const (
-	// DefaultDeadline leaves room for an OS image over a slow line within the installer's 60 minutes for a bare-metal bootstrap.
-	DefaultDeadline = 20 * time.Minute
 	// DefaultInterval is how often the cluster is looked at.
 	DefaultInterval = 2 * time.Second
 	// DefaultRetryMin and DefaultRetryMax bound the pause after a failure; it doubles from one to the other.
@@ -59,13 +60,13 @@ type Options struct {
 	Source Source
 	// Connect reaches the cluster. It is called again after a failure: the kubeconfig may come late.
 	Connect func(context.Context) (client.Client, error)
-	// FinalCAFile is PEM of authorities that sign the final registries, beside the host's and the ControllerConfig's. Default: none.
+	// FinalCAFile is PEM of authorities that sign the final registries, beside the host's and the plan's. Default: none.
 	FinalCAFile string
 	// TempDir takes what is kept during a copy; default os.TempDir.
 	TempDir string
 	// Controllers says who takes over; default Dayone.
 	Controllers Controllers
-	// Policy and Deadline bound the whole; defaults PolicyWait and DefaultDeadline.
+	// Policy and Deadline bound the whole; defaults the plan's, then PolicyWait and installconfig.DefaultHandOverDeadline.
 	Policy   Policy
 	Deadline time.Duration
 	// KeepTrust leaves on the nodes what makes them trust the bootstrap registry: where it is part of their rendered config.
@@ -129,10 +130,12 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
+	o.Policy = cmp.Or(o.Policy, o.Plan.Policy, PolicyWait)
+	o.Deadline = cmp.Or(o.Deadline, o.Plan.Deadline.Duration())
 	for _, d := range []struct {
 		value *time.Duration
 		def   time.Duration
-	}{{&o.Deadline, DefaultDeadline}, {&o.Interval, DefaultInterval}, {&o.RetryMin, DefaultRetryMin}, {&o.RetryMax, DefaultRetryMax}, {&o.Grace, DefaultGrace}} {
+	}{{&o.Deadline, installconfig.DefaultHandOverDeadline}, {&o.Interval, DefaultInterval}, {&o.RetryMin, DefaultRetryMin}, {&o.RetryMax, DefaultRetryMax}, {&o.Grace, DefaultGrace}} {
 		if *d.value <= 0 {
 			*d.value = d.def
 		}

@@ -27,6 +27,11 @@ type Plan struct {
 	Images []Image `json:"images"`
 	// Pools are all that were rendered.
 	Pools []Pool `json:"pools"`
+	// FinalCA is PEM of authorities that sign the final registries, beside the host's. Empty: none.
+	FinalCA string `json:"finalCA,omitempty"`
+	// Policy and Deadline are the user's; empty: the defaults of Options.
+	Policy   Policy                 `json:"policy,omitempty"`
+	Deadline installconfig.Duration `json:"deadline,omitempty"`
 
 	// Set holds the objects that were rendered from, Secrets included.
 	Set *manifests.Set `json:"-"`
@@ -58,8 +63,9 @@ type Pool struct {
 	Config string `json:"config"`
 	// Image is the one that was built here, by its final name and digest; empty: the cluster builds it, or the pool is not layered.
 	Image string `json:"image,omitempty"`
-	// Address is the content address of that build.
+	// Address is the content address of that build, Ground the address without the rendered config.
 	Address string `json:"address,omitempty"`
+	Ground  string `json:"ground,omitempty"`
 	// Nodes is how many nodes must have joined before the bootstrap host may go. Default 1 for a pool with an image.
 	Nodes int `json:"nodes,omitempty"`
 }
@@ -84,16 +90,22 @@ type Outcome struct {
 	// Set is what was rendered last, and Result what came of it.
 	Set    *manifests.Set
 	Result *render.Result
-	// Built are the images by pool, Repositories the final ones by pool.
+	// Built are the images by pool, Grounds their addresses without the rendered config, Repositories the final ones by pool.
 	Built        map[string]*build.Result
+	Grounds      map[string]string
 	Repositories map[string]string
 	// Nodes is how many nodes a pool must have; default 1 where an image was built.
 	Nodes map[string]int
+	// FinalCA is PEM of authorities that sign the final registries; empty: none.
+	FinalCA string
+	// HandOver is the user's policy.
+	HandOver installconfig.HandOver
 }
 
 // Make plans. It fails for what could never be handed over.
 func Make(o Outcome) (*Plan, error) {
-	p := &Plan{Registry: o.Registry, Platform: o.Platform, Set: &manifests.Set{}, Filled: o.Result.Pools}
+	p := &Plan{Registry: o.Registry, Platform: o.Platform, Set: &manifests.Set{}, Filled: o.Result.Pools, FinalCA: o.FinalCA,
+		Policy: o.HandOver.Policy, Deadline: o.HandOver.Deadline}
 	p.Set.Append(o.Set)
 	if err := p.settleSecrets(); err != nil {
 		return nil, err
@@ -112,7 +124,7 @@ func Make(o Outcome) (*Plan, error) {
 	for _, filled := range o.Result.Pools {
 		pool := Pool{Name: filled.Name, Config: filled.Spec.Configuration.Name, Nodes: o.Nodes[filled.Name]}
 		if built := o.Built[pool.Name]; built != nil {
-			pool.Image, pool.Address = o.Repositories[pool.Name]+"@"+built.Digest, built.Address
+			pool.Image, pool.Address, pool.Ground = o.Repositories[pool.Name]+"@"+built.Digest, built.Address, o.Grounds[pool.Name]
 			pool.Nodes = max(pool.Nodes, 1)
 		}
 		p.Pools = append(p.Pools, pool)

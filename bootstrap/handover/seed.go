@@ -133,6 +133,9 @@ func synthesise(config *mcfgv1.MachineOSConfig, pool Pool, attempt int) *mcfgv1.
 	annotations := machineosbuild.Annotations(pool.Address, config.Spec.RenderedImagePushSecret.Name)
 	annotations[manifests.AnnotationBuildAttempt] = strconv.Itoa(attempt)
 	annotations[manifests.AnnotationReusedImage] = pool.Image
+	if pool.Ground != "" {
+		annotations[manifests.AnnotationBuildGround] = pool.Ground
+	}
 	labels := machineosbuild.Labels(pool.Name, config.Name, pool.Config)
 	labels[manifests.AnnotationPreBuiltImage] = "true"
 	spec := installconfig.Repository(pool.Image) + ":" + pool.tag()

@@ -71,8 +71,9 @@ func (v View) machineOSConfig(pool string) *mcfgv1.MachineOSConfig {
 // nodesOf are a pool's nodes. A node that cannot be placed belongs to none; its pool's count says so.
 func (v View) nodesOf(pool string) []*corev1.Node {
 	var out []*corev1.Node
+	placement := rollout.NewPlacement(v.Pools)
 	for _, n := range v.Nodes {
-		if p, err := rollout.PoolFor(n, v.Pools); err == nil && p != nil && p.Name == pool {
+		if p, err := placement.Pool(n); err == nil && p != nil && p.Name == pool {
 			out = append(out, n)
 		}
 	}

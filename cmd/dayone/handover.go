@@ -14,20 +14,20 @@ import (
 func handOverFlags(cmd *cobra.Command, o *bootstrap.HandOver, policyFlag string) {
 	f := cmd.Flags()
 	f.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")
-	f.StringVar((*string)(&o.Policy), policyFlag, string(handover.PolicyWait),
-		"wait (try until it is done), deadline (fail after --handover-deadline) or skip (copy nothing: the images are in their final registry already)")
-	f.DurationVar(&o.Deadline, "handover-deadline", handover.DefaultDeadline, "how long the hand-over may take, with the policy deadline")
+	f.StringVar((*string)(&o.Policy), policyFlag, "",
+		"wait (try until it is done), deadline (fail after --handover-deadline) or skip (copy nothing: the images are in their final registry already); default: that of install-config.yaml")
+	f.DurationVar(&o.Deadline, "handover-deadline", 0, "how long the hand-over may take, with the policy deadline (default: that of install-config.yaml, 20m)")
 	f.StringVar(&o.FinalCAFile, "final-ca", "", "PEM file of authorities that sign the final registries, beside this host's")
 	f.StringToIntVar(&o.Nodes, "nodes", nil, "POOL=N: how many nodes of a pool must have joined (default: controlPlane.replicas for master)")
 }
 
 func checkPolicy(o bootstrap.HandOver) error {
 	switch o.Policy {
-	case handover.PolicyWait, handover.PolicyDeadline, handover.PolicySkip:
+	case "", handover.PolicyWait, handover.PolicyDeadline, handover.PolicySkip:
 	default:
 		return usageError{fmt.Errorf("hand-over policy %q: write %s, %s or %s", o.Policy, handover.PolicyWait, handover.PolicyDeadline, handover.PolicySkip)}
 	}
-	if o.Deadline <= 0 {
+	if o.Deadline < 0 {
 		return usageError{fmt.Errorf("--handover-deadline %s: give a duration such as 20m", o.Deadline)}
 	}
 	for pool, n := range o.Nodes {
