@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/firstboot"
 )
@@ -17,7 +14,7 @@ import (
 // so nothing else changes. It may be done again.
 func (a *Agent) endTrust(ctx context.Context, n node) error {
 	asked := n.object.Annotations[manifests.AnnotationEndTrust]
-	if asked == "" || n.object.Annotations[manifests.AnnotationTrustEnded] == asked {
+	if n.away || asked == "" || n.object.Annotations[manifests.AnnotationTrustEnded] == asked {
 		return nil
 	}
 	changed, err := firstboot.EndTrust(a.o.Root, strings.Split(asked, ",")...)
@@ -29,7 +26,7 @@ func (a *Agent) endTrust(ctx context.Context, n node) error {
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	if err := a.o.Client.Patch(ctx, n.object.DeepCopy(), client.RawPatch(types.MergePatchType, data)); err != nil {
+	if _, err := a.o.Cluster.PatchNode(ctx, data); err != nil {
 		return fmt.Errorf("say that trust has ended: %w", err)
 	}
 	return nil
