@@ -82,7 +82,8 @@ func (r *run) holds(ctx context.Context, i Image) (bool, error) {
 	case code >= http.StatusInternalServerError || code == http.StatusTooManyRequests:
 		return false, fmt.Errorf("look for %s: %w", i.Reference(), err)
 	case code != 0:
-		return false, fatal{fmt.Errorf("look for %s: %w", i.Reference(), err)}
+		// On loopback the library asks without TLS after a certificate that it does not trust, and this is that answer.
+		return false, fatal{fmt.Errorf("look for %s: %w: %s", i.Reference(), err, nextCertificate)}
 	}
 	return false, ofRegistry(fmt.Errorf("look for %s: %w", i.Reference(), err), nextCertificate)
 }

@@ -1,0 +1,201 @@
+package handover_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/imagecopy"
+)
+
+// listener remembers what a hand-over waited for.
+type listener struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (l *listener) hear(e handover.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said = append(l.said, string(e.Stage)+": "+e.Waiting)
+}
+
+func (l *listener) heard(stage handover.Stage, text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.said {
+		if strings.HasPrefix(s, string(stage)+": ") && strings.Contains(s, text) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *listener) hears(t *testing.T, stage handover.Stage, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return l.heard(stage, text) }, waitLimit, waitEvery, "it waits for: %s", text)
+}
+
+// The final registry is down, the kubeconfig late, the API server away in the middle, and a master late: each is waited for.
+func TestWhatComesLateIsWaitedFor(t *testing.T) {
+	s := newSmall(t)
+	w := newWorld(t, s.final.CAFile)
+	defer w.controllers()()
+	s.final.Stop(t)
+	late := filepath.Join(t.TempDir(), "kubeconfig")
+	l := &listener{}
+	o := s.options(nil)
+	o.Connect, o.Observe = handover.Kubeconfig(late, ""), l.hear
+	ended := make(chan error, 1)
+	go func() { ended <- handover.Run(t.Context(), o) }()
+	l.hears(t, handover.StageImages, "connection refused")
+	s.final.Restart(t)
+	l.hears(t, handover.StageObjects, "does not exist yet")
+	raw, err := os.ReadFile(w.env.Kubeconfig(t))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(late, raw, 0o600))
+	l.hears(t, handover.StageAgree, "0 of 2 nodes have joined")
+	defer s.joined(w)()
+	require.NoError(t, within(t, ended))
+	w.nothingChanged()
+	assert.Equal(t, 1, s.revoked)
+}
+
+// A deadline ends it with what it was waiting for, and nothing is revoked.
+func TestADeadlineSaysWhatWasWaitedFor(t *testing.T) {
+	s := newSmall(t)
+	s.final.Stop(t)
+	o := s.options(nil)
+	o.Deadline = time.Second
+	err := handover.Run(t.Context(), o)
+	require.ErrorContains(t, err, "not done within 1s")
+	require.ErrorContains(t, err, "connection refused")
+	require.ErrorContains(t, err, "dayone handover")
+	assert.Zero(t, s.revoked)
+}
+
+func TestWhatNoWaitingMendsIsSaidAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*small, *handover.Options)
+		says  []string
+	}{
+		"a push Secret that the registry does not take": {func(s *small, _ *handover.Options) {
+			s.secret(registry.User{Name: "push", Password: "wrong"})
+		}, []string{"os-push", "correct the Secret"}},
+		"a push Secret that may only pull":           {func(s *small, _ *handover.Options) { s.secret(s.final.Pull) }, []string{"os-push", "correct the Secret"}},
+		"a registry of an unknown authority":         {func(_ *small, o *handover.Options) { o.FinalCAFile = "" }, []string{"--final-ca"}},
+		"nothing may be copied, and it is not there": {func(_ *small, o *handover.Options) { o.Policy = handover.PolicySkip }, []string{"not in its final registry", "policy"}},
+		"an image that nobody has": {func(s *small, _ *handover.Options) {
+			s.plan.Images[1].Digest = "sha256:" + strings.Repeat("1", 64)
+		}, []string{"neither in its final registry nor in the bootstrap registry"}},
+		"a final registry that is the bootstrap registry": {func(s *small, _ *handover.Options) {
+			s.plan.Images[1].Repository = s.boot.Addr + "/ocp/master-os"
+		}, []string{"which goes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSmall(t)
+			o := s.options(nil)
+			c.spoil(s, &o)
+			err := handover.Run(t.Context(), o)
+			for _, says := range c.says {
+				require.ErrorContains(t, err, says)
+			}
+			assert.NotContains(t, err.Error(), s.final.Push.Password)
+			assert.Zero(t, s.revoked)
+		})
+	}
+}
+
+// secret gives the plan another account.
+func (s *small) secret(u registry.User) {
+	s.plan.Set.Secrets[0].Object.Data[corev1.DockerConfigJsonKey] = []byte(`{"auths":{"` + s.final.Addr + `":{"auth":"` + encoded(u) + `"}}}`)
+}
+
+// Somebody adds a MachineConfig while the hand-over is under way: the cluster renders another name, and the host stays.
+func TestDisagreementNamesWhatDiffersAndEndsWithIt(t *testing.T) {
+	s := newSmall(t)
+	w := newWorld(t, s.final.CAFile)
+	l := &listener{}
+	defer w.controllers()()
+	o := s.options(w.client)
+	o.Observe = l.hear
+	extra := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "99-somebody", Labels: map[string]string{manifests.LabelRole: "master"}},
+		Spec: mcfgv1.MachineConfigSpec{KernelArguments: []string{"somebody=1"}}}
+	require.NoError(t, w.client.Create(t.Context(), extra))
+	ended := make(chan error, 1)
+	go func() { ended <- handover.Run(t.Context(), o) }()
+	l.hears(t, handover.StageAgree, "kernelArguments")
+	require.NoError(t, w.client.Delete(t.Context(), extra))
+	l.hears(t, handover.StageAgree, "0 of 2 nodes have joined")
+	defer s.joined(w)()
+	require.NoError(t, within(t, ended))
+	w.nothingChanged()
+}
+
+// A node still runs the image of an earlier build on the bootstrap host, which only that host has.
+func TestNoDigestIsOrphaned(t *testing.T) {
+	s := newSmall(t)
+	earlier := s.final.Addr + "/ocp/master-os@" + s.push("ocp/master-os")
+	w := newWorld(t, s.final.CAFile)
+	defer w.controllers()()
+	defer s.joined(w)()
+	straggler := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "straggler", Annotations: map[string]string{manifests.AnnotationCurrentImage: earlier}}}
+	require.NoError(t, w.client.Create(t.Context(), straggler))
+	require.NoError(t, handover.Run(t.Context(), s.options(w.client)))
+	_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: earlier, CAFile: s.final.CAFile, AuthFile: s.final.PullAuthFile}, platform)
+	require.NoError(t, err, "it was copied, too")
+}
+
+// An object names the bootstrap registry itself: no copy helps, and the host stays.
+func TestAReferenceToTheBootstrapRegistryHoldsItUp(t *testing.T) {
+	s := newSmall(t)
+	w := newWorld(t, s.final.CAFile)
+	defer w.controllers()()
+	defer s.joined(w)()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "wrong", Annotations: map[string]string{
+		manifests.AnnotationCurrentImage: s.boot.Addr + "/ocp/master-os@sha256:" + strings.Repeat("2", 64)}}}
+	require.NoError(t, w.client.Create(t.Context(), node))
+	l := &listener{}
+	o := s.options(w.client)
+	o.Observe = l.hear
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- handover.Run(ctx, o) }()
+	l.hears(t, handover.StageOrphans, "node wrong")
+	assert.Zero(t, s.revoked)
+	require.NoError(t, w.client.Delete(t.Context(), node, client.GracePeriodSeconds(0)))
+	require.NoError(t, within(t, ended))
+	assert.Equal(t, 1, s.revoked)
+}
+
+// The policy to copy nothing is content with images that somebody else has brought.
+func TestSkipTakesWhatIsThere(t *testing.T) {
+	s := newSmall(t)
+	w := newWorld(t, s.final.CAFile)
+	defer w.controllers()()
+	defer s.joined(w)()
+	for _, i := range s.plan.Images {
+		_, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: s.boot.Addr + strings.TrimPrefix(i.Reference(), s.final.Addr), CAFile: s.boot.CAFile, AuthFile: s.boot.PullAuthFile},
+			imagecopy.Endpoint{Reference: i.Repository + ":mirrored", CAFile: s.final.CAFile, AuthFile: s.final.PushAuthFile}, imagecopy.Options{})
+		require.NoError(t, err)
+	}
+	o := s.options(w.client)
+	o.Policy = handover.PolicySkip
+	require.NoError(t, handover.Run(t.Context(), o))
+	w.nothingChanged()
+}

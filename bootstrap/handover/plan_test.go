@@ -1,0 +1,152 @@
+package handover_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/manifests"
+)
+
+// A plan that was kept in a directory is the plan.
+func TestAPlanIsReadAsItWasWritten(t *testing.T) {
+	s := newSmall(t)
+	dir := filepath.Join(t.TempDir(), "plan")
+	_, err := handover.Read(dir)
+	require.ErrorIs(t, err, handover.ErrNoPlan)
+	require.NoError(t, s.plan.Write(dir))
+	require.NoError(t, s.plan.Write(dir), "again")
+	read, err := handover.Read(dir)
+	require.NoError(t, err)
+	assert.Equal(t, s.plan.Images, read.Images)
+	assert.Equal(t, s.plan.Pools, read.Pools)
+	assert.Equal(t, steps(s.plan), steps(read))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		info, err := e.Info()
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), e.Name())
+	}
+}
+
+func steps(p *handover.Plan) []string {
+	var out []string
+	for _, s := range p.Steps() {
+		out = append(out, string(s.Mode)+" "+strings.TrimPrefix(strings.TrimPrefix(typeName(s.Object), "*v1."), "v1.")+" "+s.Object.GetName())
+	}
+	return out
+}
+
+func typeName(o any) string {
+	switch o.(type) {
+	case *corev1.Namespace:
+		return "Namespace"
+	case *corev1.Secret:
+		return "Secret"
+	case *mcfgv1.ControllerConfig:
+		return "ControllerConfig"
+	case *mcfgv1.MachineConfig:
+		return "MachineConfig"
+	case *mcfgv1.MachineOSConfig:
+		return "MachineOSConfig"
+	case *mcfgv1.MachineConfigPool:
+		return "MachineConfigPool"
+	}
+	return "other"
+}
+
+// The order is what keeps controllers that are at work from telling nodes anything else.
+func TestStepsComeInTheOrderThatControllersMaySee(t *testing.T) {
+	s := newSmall(t)
+	assert.Equal(t, []string{
+		"ensure Namespace openshift-machine-config-operator",
+		"apply Secret os-push",
+		"ensure ControllerConfig machine-config-controller",
+		"apply MachineConfig 10-prebuiltimage-osimageurl-master",
+		"apply MachineConfig 50-master-0",
+		"apply MachineConfig 50-master-1",
+		"ensure MachineConfig " + s.pool.Config,
+		"seed MachineOSConfig master",
+		"ensure MachineConfigPool master",
+	}, steps(s.plan))
+}
+
+// agreed is a cluster that agrees with a plan.
+func agreed(s *small) handover.View {
+	now := metav1.Now()
+	pool := s.plan.Filled[0].DeepCopy()
+	pool.Status.Conditions = []mcfgv1.MachineConfigPoolCondition{{Type: mcfgv1.MachineConfigPoolRenderDegraded, Status: corev1.ConditionFalse}}
+	config := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "master"}, Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "master"}},
+		Status: mcfgv1.MachineOSConfigStatus{CurrentImagePullSpec: mcfgv1.ImageDigestFormat(s.pool.Image),
+			Conditions: []metav1.Condition{{Type: manifests.ConditionSeeded, Status: metav1.ConditionTrue, LastTransitionTime: now}}}}
+	v := handover.View{Pools: []*mcfgv1.MachineConfigPool{pool}, MachineOSConfigs: []*mcfgv1.MachineOSConfig{config}, MachineConfigs: []*mcfgv1.MachineConfig{s.rendered}}
+	for _, name := range []string{"a", "b"} {
+		v.Nodes = append(v.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/master": ""},
+			Annotations: map[string]string{manifests.AnnotationCurrentConfig: s.pool.Config, manifests.AnnotationDesiredConfig: s.pool.Config,
+				manifests.AnnotationCurrentImage: s.pool.Image, manifests.AnnotationDesiredImage: s.pool.Image, manifests.AnnotationState: manifests.StateDone}}})
+	}
+	return v
+}
+
+func TestDisagreements(t *testing.T) {
+	s := newSmall(t)
+	other := s.final.Addr + "/ocp/master-os@sha256:" + strings.Repeat("3", 64)
+	for name, c := range map[string]struct {
+		spoil func(*handover.View)
+		says  string
+	}{
+		"none":                    {func(*handover.View) {}, ""},
+		"no pool":                 {func(v *handover.View) { v.Pools = nil }, "not in the cluster"},
+		"not rendered yet":        {func(v *handover.View) { v.Pools[0].Status.Conditions = nil }, "has not rendered it yet"},
+		"another rendered config": {func(v *handover.View) { v.Pools[0].Spec.Configuration.Name = "rendered-master-1" }, "the cluster has rendered rendered-master-1"},
+		"rendering is refused":    {func(v *handover.View) { v.Pools[0].Status.Conditions[0].Status = corev1.ConditionTrue }, "cannot render"},
+		"no MachineOSConfig":      {func(v *handover.View) { v.MachineOSConfigs = nil }, "not in the cluster"},
+		"not seeded":              {func(v *handover.View) { v.MachineOSConfigs[0].Status = mcfgv1.MachineOSConfigStatus{} }, "has not taken over"},
+		"another image is wanted": {func(v *handover.View) {
+			v.MachineOSConfigs[0].Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(other)
+		}, "the cluster wants"},
+		"a node is missing":         {func(v *handover.View) { v.Nodes = v.Nodes[1:] }, "1 of 2 nodes"},
+		"an agent is silent":        {func(v *handover.View) { v.Nodes[0].Annotations = nil }, "has not reported"},
+		"a node runs another image": {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationCurrentImage] = other }, "node a: it runs"},
+		"a node is told otherwise":  {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationDesiredImage] = other }, "node a: it is told to run"},
+		"a node has another config": {func(v *handover.View) {
+			v.Nodes[1].Annotations[manifests.AnnotationCurrentConfig] = "rendered-master-1"
+		}, "node b: it has the config"},
+		"an agent gave up":    {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationState] = "Degraded" }, "gave up"},
+		"an agent is at work": {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationState] = "Working" }, "at work"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := agreed(s)
+			c.spoil(&v)
+			list := handover.Disagreements(s.plan, v)
+			if c.says == "" {
+				assert.Empty(t, list)
+				return
+			}
+			require.NotEmpty(t, list)
+			assert.Contains(t, list[0].String(), c.says)
+		})
+	}
+}
+
+func TestConcerned(t *testing.T) {
+	s := newSmall(t)
+	ours := s.final.Addr + "/ocp/master-os@sha256:" + strings.Repeat("4", 64)
+	concerned, dangling := handover.Concerned(s.plan, []handover.Reference{
+		{Object: "node a", Image: ours}, {Object: "node b", Image: ours}, {Object: "MachineConfig x", Image: "quay.io/else/where@sha256:" + strings.Repeat("5", 64)},
+		{Object: "node c", Image: s.boot.Addr + "/ocp/master-os@sha256:" + strings.Repeat("6", 64)},
+	})
+	require.Len(t, concerned, 1)
+	assert.Equal(t, "node a", concerned[0].Object)
+	require.Len(t, dangling, 1)
+	assert.Equal(t, "node c", dangling[0].Object)
+}
