@@ -36,6 +36,7 @@ import (
 	"dayone.dev/dayone/manifests/rendercontroller"
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodecontroller"
@@ -177,7 +178,9 @@ func (w *world) agents() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for _, m := range w.masters {
-		a, err := daemon.New(daemon.Options{Node: m.name, Client: w.env.ClientAs(w.t, cluster.DefaultNamespace, cluster.Daemon), Deployer: m, Services: m, Root: m.root,
+		api, err := kubeapi.New(w.env.As(w.t, cluster.DefaultNamespace, cluster.Daemon), m.name, nil)
+		require.NoError(w.t, err)
+		a, err := daemon.New(daemon.Options{Node: m.name, Cluster: api, Deployer: m, Services: m, Root: m.root,
 			BootID: func() (string, error) { return "1", nil }})
 		require.NoError(w.t, err)
 		wg.Go(func() {
