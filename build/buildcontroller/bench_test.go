@@ -105,7 +105,7 @@ func fleet(b *testing.B, c client.Client) {
 		mc.Spec.Config.Raw = ignition(strings.Repeat("x", 16<<10) + pool)
 		config := newConfig(pool, plainText)
 		config.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: image}
-		for _, o := range []client.Object{mc, newPool(pool, rendered), config} {
+		for _, o := range []client.Object{mc, component(pool, image), newPool(pool, rendered), config} {
 			require.NoError(b, c.Create(ctx, o))
 		}
 	}

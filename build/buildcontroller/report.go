@@ -146,10 +146,20 @@ func (x *run) condition(kind string, is bool, reason, message string) {
 		ObservedGeneration: x.config.Generation, LastTransitionTime: metav1.NewTime(x.now)})
 }
 
-// dropPreBuilt removes the annotation that named the image to take over, once it is taken over.
+// dropPreBuilt removes the annotation that named the image to take over, once it is taken over and whoever renders has put it into a
+// MachineConfig of its own: without either the pool's rendered config would change its name and every node reboot.
 func (x *run) dropPreBuilt(ctx context.Context) error {
 	if x.config.Annotations[manifests.AnnotationPreBuiltImage] == "" || x.config.Status.CurrentImagePullSpec == "" ||
 		!meta.IsStatusConditionTrue(x.config.Status.Conditions, manifests.ConditionSeeded) {
+		return nil
+	}
+	var component mcfgv1.MachineConfig
+	err := x.live.Get(ctx, client.ObjectKey{Name: manifests.PreBuiltComponentPrefix + x.config.Spec.MachineConfigPool.Name}, &component)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read MachineConfig of the pre-built image: %w", err)
+	}
+	if err != nil || component.Spec.OSImageURL != x.config.Annotations[manifests.AnnotationPreBuiltImage] {
+		x.again(lookForPlace)
 		return nil
 	}
 	return x.annotate(ctx, func(o client.Object, set map[string]string) {

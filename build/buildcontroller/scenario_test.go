@@ -318,6 +318,12 @@ func preBuilt(t *testing.T, w *world) {
 	c := newConfig("worker", plainText)
 	c.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: image}
 	w.create(c)
+	w.until("it is in the books", func() bool {
+		return condition(w.config("worker"), manifests.ConditionSeeded).Status == metav1.ConditionTrue
+	})
+	w.rest()
+	assert.Equal(t, image, w.config("worker").Annotations[manifests.AnnotationPreBuiltImage], "rendering would lose the image without it")
+	require.NoError(t, w.client.Create(w.ctx(), component("worker", image)))
 	w.until("it is taken over", func() bool { return w.config("worker").Annotations[manifests.AnnotationPreBuiltImage] == "" })
 	got := w.config("worker")
 	assert.Equal(t, image, string(got.Status.CurrentImagePullSpec))
@@ -328,7 +334,6 @@ func preBuilt(t *testing.T, w *world) {
 	b := w.build(got.Status.MachineOSBuild.Name)
 	assert.Equal(t, "true", b.Labels[manifests.AnnotationPreBuiltImage])
 	w.editText("worker", plainText+"RUN echo two\n")
-	require.NoError(t, w.client.Create(w.ctx(), component("worker", image)))
 	w.until("the next is built on the release's base", func() bool { return w.available("worker") && w.made("worker").base == base })
 }
 

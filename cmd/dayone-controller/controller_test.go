@@ -27,7 +27,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/render"
 )
 
 const (
@@ -48,6 +50,9 @@ func TestMain(m *testing.M) {
 	os.Exit(shared.Main(m, kubetest.Options{}))
 }
 
+// baseImage is the stock OS of the test's nodes.
+const baseImage = "registry.example.test/os/base@sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
 // copyOfProgram is one running copy of the program.
 type copyOfProgram struct {
 	probes, metrics string
@@ -63,7 +68,7 @@ func run(t *testing.T, kubeconfig string) *copyOfProgram {
 	defer log.Close()
 	// The lease goes to another copy soon after this one is killed; a short one keeps the test short.
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "start", "--kubeconfig", kubeconfig, "--builder-image", "registry.test:5000/builder:v1", "--node-agent", "--node", "this",
-		"--base-image", "registry.example.test/os/base@sha256:"+strings.Repeat("b", 64),
+		"--base-image", baseImage,
 		"--probe-address", p.probes, "--metrics-address", p.metrics, "--lease-duration", "3s")
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = log, log
@@ -142,10 +147,15 @@ func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) 
 	assert.Equal(t, http.StatusOK, code)
 
 	require.NoError(t, e.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}}))
-	require.NoError(t, e.Client.Create(t.Context(), &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
-		Spec: mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}}}}))
-	require.NoError(t, e.Client.Create(t.Context(), &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-worker", Labels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}},
-		Spec: mcfgv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}))
+	set := &manifests.Set{
+		Pools: []manifests.Item[*mcfgv1.MachineConfigPool]{manifests.NewItem(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+			Spec: mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}}}})},
+		MachineConfigs: []manifests.Item[*mcfgv1.MachineConfig]{manifests.NewItem(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-worker", Labels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}},
+			Spec: mcfgv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}})},
+	}
+	bootstrap := renderAsBootstrap(t, set)
+	require.NoError(t, e.Client.Create(t.Context(), set.Pools[0].Object))
+	require.NoError(t, e.Client.Create(t.Context(), set.MachineConfigs[0].Object))
 	require.NoError(t, e.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "push"},
 		Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"r.test":{"username":"u","password":"canary-4711"}}}`)}}))
 	require.NoError(t, e.Client.Create(t.Context(), &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineOSConfigSpec{
@@ -157,7 +167,10 @@ func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) 
 		var pool mcfgv1.MachineConfigPool
 		assert.NoError(c, e.Client.Get(t.Context(), types.NamespacedName{Name: "worker"}, &pool))
 		assert.Equal(c, int32(1), pool.Status.MachineCount)
-		assert.True(c, strings.HasPrefix(pool.Spec.Configuration.Name, "rendered-worker-"), pool.Status.Conditions)
+		assert.Equal(c, bootstrap.Name, pool.Spec.Configuration.Name, pool.Status.Conditions)
+		var rendered mcfgv1.MachineConfig
+		assert.NoError(c, e.Client.Get(t.Context(), types.NamespacedName{Name: bootstrap.Name}, &rendered))
+		assert.Equal(c, bootstrap.Annotations, rendered.Annotations, "the versions are bootstrap's")
 	}, waitLimit, waitEvery)
 	_, text := fetch(t, first.metrics, "/metrics")
 	assert.Contains(t, text, `dayone_optin_machineosconfigs{opted_in="true"} 1`)
@@ -179,6 +192,17 @@ func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) 
 		assert.NotContains(t, p.text(t), "canary-4711")
 		assert.NotContains(t, p.text(t), "forbidden", "it has every right that it uses")
 	}
+}
+
+// renderAsBootstrap renders the pool worker as dayone bootstrap of the same build does.
+func renderAsBootstrap(t *testing.T, set *manifests.Set) *mcfgv1.MachineConfig {
+	t.Helper()
+	whole := &manifests.Set{}
+	whole.Append(set)
+	render.StandaloneInputs(whole, baseImage, render.VersionsOf(version))
+	result, err := render.Render(whole, render.Options{Versions: render.VersionsOf(version), Unbuilt: render.IgnoreUnbuilt, Strict: true})
+	require.NoError(t, err)
+	return result.Config("worker")
 }
 
 func TestAWrongCommandLineSaysWhatIsWrong(t *testing.T) {

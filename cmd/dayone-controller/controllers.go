@@ -51,8 +51,7 @@ func (s *settings) parts() []part {
 	if !s.noRender {
 		list = append(list, part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
 			// The versions are those that dayone bootstrap of the same build renders with.
-			versions := render.Versions{Raw: s.version, Hash: s.version, Payload: s.version}
-			return rendercontroller.SetupWithManager(m, rendercontroller.Options{Log: log, Versions: versions, BaseImage: s.baseImage})
+			return rendercontroller.SetupWithManager(m, rendercontroller.Options{Log: log, Versions: render.VersionsOf(s.version), BaseImage: s.baseImage})
 		}})
 	}
 	if s.nodeAgent {

@@ -33,9 +33,7 @@ const (
 var version = "v0.0.0-dev"
 
 // versions is what the renderer takes for its own: the in-cluster renderer of the same build has the same.
-func versions() render.Versions {
-	return render.Versions{Raw: version, Hash: version, Payload: version}
-}
+func versions() render.Versions { return render.VersionsOf(version) }
 
 // usageError marks a wrong command line.
 type usageError struct{ error }

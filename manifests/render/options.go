@@ -19,6 +19,11 @@ type Versions struct {
 	Payload string
 }
 
+// VersionsOf are the versions of a program of dayone, by its own version: all of one build render as one.
+func VersionsOf(program string) Versions {
+	return Versions{Raw: program, Hash: program, Payload: program}
+}
+
 // UnbuiltPolicy says what a MachineOSConfig without a pre-built image means.
 type UnbuiltPolicy int
 

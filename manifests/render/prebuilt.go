@@ -40,7 +40,7 @@ func (w *work) preBuilt(set *manifests.Set, pools []manifests.Item[*mcfgv1.Machi
 			w.report.Errorf(place, "MachineOSConfig %s: there is no pool %q", m.Object.Name, pool)
 			continue
 		}
-		w.components = append(w.components, manifests.Item[*mcfgv1.MachineConfig]{Object: preBuiltComponent(pool, image), Origin: m.Origin})
+		w.components = append(w.components, manifests.Item[*mcfgv1.MachineConfig]{Object: PreBuiltComponent(pool, image), Origin: m.Origin})
 	}
 }
 
@@ -57,7 +57,8 @@ func seeded(m *mcfgv1.MachineOSConfig) bool {
 	return false
 }
 
-func preBuiltComponent(pool, image string) *mcfgv1.MachineConfig {
+// PreBuiltComponent is the MachineConfig by which a pool's pre-built image comes into its rendered config.
+func PreBuiltComponent(pool, image string) *mcfgv1.MachineConfig {
 	return &mcfgv1.MachineConfig{
 		TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
 		ObjectMeta: metav1.ObjectMeta{

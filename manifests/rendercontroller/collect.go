@@ -31,19 +31,24 @@ func (r *Reconciler) collect(ctx context.Context, pool *mcfgv1.MachineConfigPool
 	if len(old) <= r.o.Keep+1 {
 		return nil
 	}
-	used, err := r.references(ctx)
+	old, err := r.unused(ctx, r.client, pool, old)
 	if err != nil {
 		return err
 	}
-	used[pool.Spec.Configuration.Name] = true
-	old = slices.DeleteFunc(old, func(c *mcfgv1.MachineConfig) bool { return used[c.Name] })
 	slices.SortFunc(old, func(a, b *mcfgv1.MachineConfig) int { // newest first
 		if c := b.CreationTimestamp.Compare(a.CreationTimestamp.Time); c != 0 {
 			return c
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	for _, c := range old[min(r.o.Keep, len(old)):] {
+	if old = old[min(r.o.Keep, len(old)):]; len(old) == 0 {
+		return nil
+	}
+	// Somebody may refer to one since: the last look is not into the cache.
+	if old, err = r.unused(ctx, r.live, pool, old); err != nil {
+		return err
+	}
+	for _, c := range old {
 		if err := r.client.Delete(ctx, c, client.Preconditions{UID: &c.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove old config %s: %w", c.Name, err)
 		}
@@ -52,18 +57,28 @@ func (r *Reconciler) collect(ctx context.Context, pool *mcfgv1.MachineConfigPool
 	return nil
 }
 
+// unused are those of the configs that nothing refers to.
+func (r *Reconciler) unused(ctx context.Context, from client.Reader, pool *mcfgv1.MachineConfigPool, configs []*mcfgv1.MachineConfig) ([]*mcfgv1.MachineConfig, error) {
+	used, err := references(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	used[pool.Spec.Configuration.Name] = true
+	return slices.DeleteFunc(configs, func(c *mcfgv1.MachineConfig) bool { return used[c.Name] }), nil
+}
+
 // references are the names of all rendered configs that pools, nodes and builds refer to.
-func (r *Reconciler) references(ctx context.Context) (map[string]bool, error) {
+func references(ctx context.Context, from client.Reader) (map[string]bool, error) {
 	used := map[string]bool{}
 	var pools mcfgv1.MachineConfigPoolList
-	if err := r.client.List(ctx, &pools); err != nil {
+	if err := from.List(ctx, &pools); err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}
 	for i := range pools.Items {
 		used[pools.Items[i].Spec.Configuration.Name], used[pools.Items[i].Status.Configuration.Name] = true, true
 	}
 	var nodes corev1.NodeList
-	if err := r.client.List(ctx, &nodes); err != nil {
+	if err := from.List(ctx, &nodes); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	for i := range nodes.Items {
@@ -72,11 +87,13 @@ func (r *Reconciler) references(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	var builds mcfgv1.MachineOSBuildList
-	if err := r.client.List(ctx, &builds); err != nil {
+	if err := from.List(ctx, &builds); err != nil {
 		return nil, fmt.Errorf("list MachineOSBuilds: %w", err)
 	}
 	for i := range builds.Items {
-		used[builds.Items[i].Spec.MachineConfig.Name] = true
+		b := &builds.Items[i]
+		// A build may have moved to a newer config of the same content, which its label names.
+		used[b.Spec.MachineConfig.Name], used[b.Labels[manifests.LabelRenderedMachineConfig]] = true, true
 	}
 	return used, nil
 }

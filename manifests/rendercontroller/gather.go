@@ -49,6 +49,9 @@ func (r *Reconciler) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 			made[manifests.PreBuiltComponentPrefix+m.Object.Spec.MachineConfigPool.Name] = true
 		}
 	}
+	if err := r.lateComponents(ctx, set, &configs); err != nil {
+		return nil, err
+	}
 	// A component that rendering makes itself is not read back from the API, too.
 	set.MachineConfigs = items(configs.Items, func(c *mcfgv1.MachineConfig) bool {
 		return c.DeletionTimestamp == nil && !isRendered(c) && !made[c.Name]

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,8 +36,10 @@ const maxMessage = 4 << 10
 // Reconciler renders one pool a call.
 type Reconciler struct {
 	client client.Client
-	o      Options
-	known  func(client.Object) bool
+	// live reads past the cache: what must not be missed is read with it.
+	live  client.Reader
+	o     Options
+	known func(client.Object) bool
 }
 
 // Reconcile renders the pool that the request names, points it at the result, removes what is old and says how it went.
@@ -76,10 +81,13 @@ func (r *Reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 	if config == nil {
 		return fmt.Errorf("render pool %s: it went meanwhile", pool.Name)
 	}
+	if err := r.keepImage(ctx, set, pool.Name); err != nil {
+		return err
+	}
 	if err := r.write(ctx, config); err != nil {
 		return err
 	}
-	want := mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: config.Name}, Source: result.Pools[0].Spec.Configuration.Source}
+	want := mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: config.Name}, Source: sources(result, pool)}
 	if equality.Semantic.DeepEqual(pool.Spec.Configuration, want) {
 		return nil
 	}
@@ -90,6 +98,22 @@ func (r *Reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 	}
 	r.o.Log.WithField("pool", pool.Name).WithField("config", config.Name).Info("pool has a new config")
 	return nil
+}
+
+// sources are the MachineConfigs that the pool selects, by name: a MachineConfig of another role changes nothing here.
+func sources(result *render.Result, pool *mcfgv1.MachineConfigPool) []corev1.ObjectReference {
+	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.MachineConfigSelector)
+	if err != nil {
+		return nil // it was refused before
+	}
+	var out []corev1.ObjectReference
+	for i, c := range result.Components {
+		if selector.Matches(labels.Set(c.Object.Labels)) {
+			out = append(out, result.Pools[0].Spec.Configuration.Source[i])
+		}
+	}
+	slices.SortStableFunc(out, func(a, b corev1.ObjectReference) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // write makes sure that the rendered config is in the API with exactly this spec.

@@ -3,11 +3,10 @@ package rendercontroller
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
 )
 
@@ -47,24 +47,41 @@ func TestMain(m *testing.M) {
 // versions are those of the rendering test cases.
 var versions = render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}
 
-// world is a cluster with the controller running.
+// world is a cluster with the controller running under its own service account.
 type world struct {
 	*kubetest.Env
-	t *testing.T
+	t    *testing.T
+	stop func()
+}
+
+// start runs a controller until the function that it returns is called.
+func (w *world) start(o Options) func() {
+	w.t.Helper()
+	mgr, err := ctrl.NewManager(w.As(w.t, cluster.DefaultNamespace, cluster.Controller),
+		ctrl.Options{Scheme: w.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}})
+	require.NoError(w.t, err)
+	require.NoError(w.t, SetupWithManager(mgr, o))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(w.t, <-ended)
+	})
 }
 
 func newWorld(t *testing.T, keep int) *world {
 	t.Helper()
-	w := &world{Env: shared.Env(t), t: t}
-	mgr, err := ctrl.NewManager(w.Config, ctrl.Options{Scheme: w.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}})
-	require.NoError(t, err)
-	require.NoError(t, SetupWithManager(mgr, Options{Versions: versions, Settle: -1, Keep: keep}))
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
+	return newWorldOn(t, shared.Env(t), keep)
+}
+
+func newWorldOn(t *testing.T, env *kubetest.Env, keep int) *world {
+	t.Helper()
+	w := &world{Env: env, t: t}
+	w.InstallRights(t)
+	w.stop = w.start(Options{Versions: versions, Settle: -1, Keep: keep})
 	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, <-ended)
+		w.stop()
 		for _, o := range []client.Object{&mcfgv1.MachineOSBuild{}, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{},
 			&mcfgv1.KubeletConfig{}, &mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{},
 			&configv1.Image{}, &operatorv1alpha1.ImageContentSourcePolicy{}, &corev1.Node{}} {
@@ -261,39 +278,4 @@ func TestAPoolFollowsItsMachineConfigs(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, w.Client.Get(t.Context(), client.ObjectKey{Name: second}, &config), "it comes back")
 	}, waitLimit, waitEvery)
-}
-
-func TestOldConfigsGoWhenNothingRefersToThem(t *testing.T) {
-	w := newWorld(t, 1)
-	mc := machineConfig("50-a", "red", "round=0")
-	w.create(mc, newPool("red"))
-	names := []string{w.rendered("red", whatever)}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{manifests.AnnotationCurrentConfig: names[0]}}}
-	w.create(node)
-	for round := 1; round <= 4; round++ {
-		mc.Spec.KernelArguments = []string{fmt.Sprintf("round=%d", round)}
-		require.NoError(t, w.Client.Update(t.Context(), mc))
-		names = append(names, w.rendered("red", func(n string) bool { return n != names[len(names)-1] }))
-	}
-	left := func(want int, with ...string) {
-		t.Helper()
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			var list mcfgv1.MachineConfigList
-			assert.NoError(c, w.Client.List(t.Context(), &list))
-			var have []string
-			for i := range list.Items {
-				if strings.HasPrefix(list.Items[i].Name, "rendered-") {
-					have = append(have, list.Items[i].Name)
-				}
-			}
-			assert.Len(c, have, want)
-			for _, name := range with {
-				assert.Contains(c, have, name)
-			}
-		}, waitLimit, waitEvery)
-	}
-	left(3, names[0], names[4]) // the node's, the pool's and one more
-	node.Annotations[manifests.AnnotationCurrentConfig] = names[4]
-	require.NoError(t, w.Client.Update(t.Context(), node))
-	left(2, names[4])
 }

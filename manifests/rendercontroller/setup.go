@@ -31,7 +31,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	r := &Reconciler{client: mgr.GetClient(), o: o.withDefaults()}
+	r := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), o: o.withDefaults()}
 	known := map[string]bool{}
 	r.known = func(o client.Object) bool { return known[fmt.Sprintf("%T", o)] }
 	b := ctrl.NewControllerManagedBy(mgr).Named("render").

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -102,6 +103,28 @@ func TestLayeredPoolGetsConfigAndImageTogether(t *testing.T) {
 	f.agent("a", arrive)
 	f.look()
 	assert.Equal(t, corev1.ConditionTrue, f.condition(mcfgv1.MachineConfigPoolUpdated).Status)
+}
+
+func TestOptingOutIsOneReboot(t *testing.T) {
+	f := newFixture(t, nodecontroller.Options{})
+	layered, stock := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
+	component := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: manifests.PreBuiltComponentPrefix + f.pool,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineOSConfig", Name: f.pool, UID: "0b0e6c0e-0000-4000-8000-000000000000"}}}}
+	f.create(component)
+	f.render(layered, func(p *mcfgv1.MachineConfigPool) {
+		p.Spec.Configuration.Source = []corev1.ObjectReference{{Name: component.Name}}
+	})
+	f.node("a", rollout.Target{Config: layered, Image: image(1)})
+	f.look()
+	assert.Equal(t, image(1), f.record("a").DesiredImage, "the MachineOSConfig is gone, its image still in the rendered config")
+	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolUpdating).Message, "on its way out")
+	require.NoError(t, f.env.Client.Delete(t.Context(), component))
+	f.look()
+	assert.Equal(t, image(1), f.record("a").DesiredImage, "and it is until the pool is rendered anew")
+	f.render(stock)
+	f.look()
+	assert.Empty(t, f.record("a").DesiredImage)
+	assert.Equal(t, stock, f.record("a").DesiredConfig, "both go together")
 }
 
 func TestImageOnlyFailureIsRetargeted(t *testing.T) {
