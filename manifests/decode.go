@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -71,6 +72,9 @@ func stores(o ReadOptions) map[string]store {
 	return kinds
 }
 
+// RuleUnknownField is the rule of findings about fields that a kind does not have.
+const RuleUnknownField = "unknown-field"
+
 // keep decodes into the list that pick names. known, if given, is a cheaper check for unknown fields than the decoder's own.
 func keep[T any](pick func(*Set) *[]Item[*T], known func([]byte) []string) store {
 	return func(s *Set, raw []byte, at Origin) error {
@@ -93,7 +97,7 @@ func keep[T any](pick func(*Set) *[]Item[*T], known func([]byte) []string) store
 			}
 		}
 		for _, path := range unknown {
-			place := at.At(path, "unknown-field")
+			place := at.At(path, RuleUnknownField)
 			place.Next = "correct or remove the field"
 			var r report.Report
 			r.Warnf(place, "the field is not known for this kind and has no effect")
@@ -234,13 +238,32 @@ func typeFinding(err error, at Origin) error {
 	text := err.Error()
 	if errors.As(err, &wrong) {
 		place.Path = wrong.Field
-		text = fmt.Sprintf("is a %s, but must be %s", wrong.Value, wrong.Type)
+		text = fmt.Sprintf("is a %s, but must be %s", wrong.Value, jsonKind(wrong.Type))
 	} else if m := goField.FindStringSubmatch(text); m != nil {
 		place.Path = m[2]
 		text = fmt.Sprintf("is of type %s, but must be %s", m[1], m[3])
 	}
 	place.Next = "give the field the type that the API has for it; numbers and true/false as strings need quotes"
 	return refuse(place, "%s", text)
+}
+
+// jsonKind names a Go type as a user of the manifest knows it.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Pointer:
+		return jsonKind(t.Elem())
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number"
+	}
+	return t.String()
 }
 
 // goField takes the decoder's message apart: the type found, the field's path and the type wanted.

@@ -29,7 +29,7 @@ func newRenderCommand() *cobra.Command {
 		Use:   "render --manifest-dir IN --dest-dir OUT",
 		Short: "Render the MachineConfigs of each pool into one, with MCO's names",
 		Long: "Render reads every manifest of a directory and writes machine-configs/, machine-pools/ and controller-config/ as\n" +
-			"machine-config-controller bootstrap does. On any refusal nothing is written and the exit status is 1.",
+			"machine-config-controller bootstrap does. On any refusal nothing is written and the exit status is 3.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -45,7 +45,7 @@ func TestRenderWritesAllOrNothing(t *testing.T) {
 func TestRenderExplainsComparesAndJudges(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Zero(t, run(t.Context(), renderArgs("a-user-image-beats-the-layered-one", "", "--explain"), &stdout, &stderr), stderr.String())
-	assert.Contains(t, stdout.String(), "from 99-mine (a.yaml), over 10-prebuiltimage-osimageurl-master")
+	assert.Contains(t, stdout.String(), "from 99-mine (a.yaml), over the ControllerConfig and 10-prebuiltimage-osimageurl-master")
 
 	one, two := t.TempDir(), t.TempDir()
 	require.Zero(t, run(t.Context(), renderArgs("a-layered-pool", one), &stdout, &stderr))

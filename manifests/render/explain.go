@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -53,7 +54,7 @@ func Explain(set *manifests.Set, o Options) ([]Explanation, error) {
 		if err := t.trace(selected); err != nil {
 			return nil, err
 		}
-		t.defaults(result.Configs[i].Spec)
+		t.defaults(result.Configs[i].Spec, set.ControllerConfigs[len(set.ControllerConfigs)-1].Object.Spec)
 		out = append(out, Explanation{Pool: pool.Name, Config: result.Configs[i].Name, Entries: t.entries})
 	}
 	return out, nil
@@ -140,18 +141,23 @@ func (t *tracer) config(c manifests.Item[*mcfgv1.MachineConfig], from Source) er
 	return nil
 }
 
-// defaults adds the fields that no MachineConfig set and puts the default before the others.
-func (t *tracer) defaults(spec mcfgv1.MachineConfigSpec) {
+// defaults adds the fields that no MachineConfig set, and to those that one did the ControllerConfig's value that it overrode.
+func (t *tracer) defaults(spec mcfgv1.MachineConfigSpec, base mcfgv1.ControllerConfigSpec) {
 	controller, plain := Source{MachineConfig: "the ControllerConfig"}, Source{MachineConfig: "the default"}
 	for _, f := range []struct {
-		name, value string
-		from        Source
+		name, value, before string
+		from                Source
 	}{
-		{"osImageURL", spec.OSImageURL, controller}, {"baseOSExtensionsContainerImage", spec.BaseOSExtensionsContainerImage, controller},
-		{"kernelType", spec.KernelType, plain}, {"fips", fmt.Sprint(spec.FIPS), plain},
+		{"osImageURL", spec.OSImageURL, base.BaseOSContainerImage, controller},
+		{"baseOSExtensionsContainerImage", spec.BaseOSExtensionsContainerImage, base.BaseOSExtensionsContainerImage, controller},
+		{"kernelType", spec.KernelType, "", plain}, {"fips", fmt.Sprint(spec.FIPS), "", plain},
 	} {
-		if _, set := t.index["field\x00"+f.name]; !set {
+		at, set := t.index["field\x00"+f.name]
+		switch {
+		case !set:
 			t.say("field", f.name, f.value, f.from)
+		case f.before != "":
+			t.entries[at].Overrode = slices.Insert(t.entries[at].Overrode, 0, f.from)
 		}
 	}
 }

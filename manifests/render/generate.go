@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"strings"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -23,6 +24,7 @@ func (w *work) generate(set *manifests.Set, pools []manifests.Item[*mcfgv1.Machi
 	w.registries(set, pools)
 	runtimes := map[string]manifests.Origin{}
 	for _, item := range set.ContainerRuntimeConfigs {
+		w.unsupported(set, item.Origin)
 		files, findings, err := nodeconf.Runtime(item)
 		w.report.Add(findings...)
 		w.check(err)
@@ -32,11 +34,22 @@ func (w *work) generate(set *manifests.Set, pools []manifests.Item[*mcfgv1.Machi
 	}
 	kubelets := map[string]manifests.Origin{}
 	for _, item := range set.KubeletConfigs {
+		w.unsupported(set, item.Origin)
 		files, findings, err := nodeconf.Kubelet(item)
 		w.report.Add(findings...)
 		w.check(err)
 		for _, pool := range w.targets(pools, item.Object.Spec.MachineConfigPoolSelector, item.Origin, kubelets, "KubeletConfig") {
 			w.generated("99-"+pool+"-generated-kubelet", pool, item.Origin, fileList(files))
+		}
+	}
+}
+
+// unsupported refuses fields that the document's kind does not have: elsewhere they are another tool's and do no harm, but a node setting
+// that is passed over is one that somebody relies on.
+func (w *work) unsupported(set *manifests.Set, at manifests.Origin) {
+	for _, f := range set.Findings {
+		if f.Rule == manifests.RuleUnknownField && f.File == at.File && f.Document == at.Document && strings.HasPrefix(f.Path, "spec.") {
+			w.report.Errorf(f, "%s is not supported", strings.TrimPrefix(f.Path, "spec."))
 		}
 	}
 }

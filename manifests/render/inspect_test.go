@@ -91,8 +91,9 @@ func TestExplainNamesTheLastSpeakerAndWhomItOverrode(t *testing.T) {
 	for _, e := range explained[0].Entries {
 		if e.Name == "osImageURL" {
 			assert.Equal(t, "99-mine", e.From.MachineConfig)
-			require.Len(t, e.Overrode, 1)
-			assert.Equal(t, "10-prebuiltimage-osimageurl-master", e.Overrode[0].MachineConfig)
+			require.Len(t, e.Overrode, 2)
+			assert.Equal(t, "the ControllerConfig", e.Overrode[0].MachineConfig)
+			assert.Equal(t, "10-prebuiltimage-osimageurl-master", e.Overrode[1].MachineConfig)
 		}
 	}
 	assert.Contains(t, explained[0].String(), "file           /etc/a  from 00-master (a.yaml)")
