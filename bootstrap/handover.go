@@ -285,12 +285,12 @@ type loopback struct {
 }
 
 func (o HandOverOptions) serveImages(ctx context.Context, plan *handover.Plan) (*loopback, error) {
-	id, err := loadIdentity(o.StateDir, plan.Registry, []string{"localhost", "127.0.0.1", hostOf(plan.Registry)})
+	id, err := loadIdentity(o.StateDir, plan.Registry)
 	if err != nil {
 		return nil, err
 	}
-	srv, err := registry.New(registry.Options{Root: filepath.Join(o.StateDir, registryDir), Listen: "127.0.0.1:0", Certificate: &id.server,
-		Users: []registry.User{id.push, id.pull}, Log: o.Log.WithField("component", "registry")})
+	srv, err := registry.New(registry.Options{Root: filepath.Join(o.StateDir, registryDir), Listen: "127.0.0.1:0",
+		TLSDir: filepath.Dir(id.caFile), Hosts: []string{hostOf(plan.Registry)}, Users: []registry.User{id.push, id.pull}, Log: o.Log.WithField("component", "registry")})
 	if err != nil {
 		return nil, err
 	}

@@ -122,6 +122,8 @@ func (h *host) run(ctx context.Context) error {
 func (h *host) wait(ctx context.Context, handedOver <-chan error) error {
 	look := time.NewTicker(handedOverInterval)
 	defer look.Stop()
+	daily := time.NewTicker(registry.RenewalPoll)
+	defer daily.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -137,7 +139,17 @@ func (h *host) wait(ctx context.Context, handedOver <-chan error) error {
 				h.Log.Info("another process has handed over: this bootstrap is needed by nobody")
 				return nil
 			}
+		case <-daily.C:
+			h.renewCertificate()
 		}
+	}
+}
+
+// renewCertificate lets the registry renew the certificate of both services where it has little time left; the Ignition server notices new
+// files by itself.
+func (h *host) renewCertificate() {
+	if err := h.registry.ReloadCertificate(); err != nil {
+		h.Log.WithError(err).Error("server certificate is not renewed, the one before stays")
 	}
 }
 

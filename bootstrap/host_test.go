@@ -2,16 +2,21 @@ package bootstrap
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"testing"
+	"time"
 
+	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
 )
 
@@ -79,6 +84,46 @@ func TestARegistryNameThatLeadsElsewhereIsRefused(t *testing.T) {
 	require.Len(t, found, 1)
 	assert.Equal(t, "registry-unreachable", found[0].Rule)
 	assert.Equal(t, installconfig.FileName, found[0].File)
+}
+
+func TestTheCertificateOfBothServicesIsRenewed(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	in := inputWithBase("registry.example.com/ocp/base-os:1")
+	in.Sidecar.Config.BootstrapRegistry.Host, in.Sidecar.Config.ConfigServer.Host = "192.0.2.1", "boot.example.com"
+	in.Sidecar.Cluster = installconfig.Cluster{Name: "c", BaseDomain: "example.com"}
+	h := &host{Options: Options{StateDir: t.TempDir(), Log: logrus.NewEntry(log)}, in: in, registryListen: "127.0.0.1:0"}
+	require.NoError(t, h.makeIdentity(t.Context()))
+	srv, err := registry.New(h.registryOptions())
+	require.NoError(t, err)
+	require.NoError(t, srv.Start())
+	h.registry = srv
+	t.Cleanup(h.stop)
+
+	present := func() *x509.Certificate {
+		c, err := tls.Dial("tcp", srv.Addr(), &tls.Config{RootCAs: h.id.ca.Pool(), MinVersion: tls.VersionTLS12})
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		return c.ConnectionState().PeerCertificates[0]
+	}
+	for _, name := range []string{"192.0.2.1", "boot.example.com", "api-int.c.example.com", "localhost"} {
+		require.NoError(t, present().VerifyHostname(name))
+	}
+	first := present().SerialNumber
+	h.renewCertificate()
+	assert.Equal(t, first, present().SerialNumber, "with time left it stays")
+
+	pair, err := h.id.ca.ServerCertificate(append(h.names(), "127.0.0.1", "localhost", "::1"), certs.ServerOptions{Validity: 24 * time.Hour})
+	require.NoError(t, err)
+	crt, key := h.registryOptions().CertificateFiles()
+	require.NoError(t, certs.WriteKeyPair(pair, crt, key))
+	h.renewCertificate()
+	renewed := present()
+	assert.NotEqual(t, pair.Leaf.SerialNumber, renewed.SerialNumber)
+	assert.Greater(t, time.Until(renewed.NotAfter), 300*24*time.Hour)
+	file, err := certs.LoadServer(crt, key, time.Now())
+	require.NoError(t, err)
+	assert.Equal(t, renewed.SerialNumber, file.Leaf.SerialNumber, "the Ignition server reads these files")
 }
 
 func TestTheRegistryIsExemptFromTheProxy(t *testing.T) {

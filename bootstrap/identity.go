@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -16,12 +15,11 @@ import (
 	"dayone.dev/dayone/registry/certs"
 )
 
-// identity is what makes this bootstrap host trusted: a certificate authority made for this cluster, a server certificate for
-// both services, and the credentials of the embedded registry. Every file is 0600 below the state directory.
+// identity is what makes this bootstrap host trusted: a certificate authority made for this cluster, and the credentials of the embedded
+// registry. Every file is 0600 below the state directory. The registry makes and renews the server certificate of both services there.
 type identity struct {
 	ca         *certs.CA
 	caFile     string
-	server     tls.Certificate
 	push, pull registry.User
 	// pushAuth and pullAuth are auth.json files for the embedded registry.
 	pushAuth, pullAuth string
@@ -42,7 +40,7 @@ const (
 )
 
 // loadIdentity reads the identity or makes what is missing of it; a second run has the same.
-func loadIdentity(stateDir, registryHost string, hosts []string) (*identity, error) {
+func loadIdentity(stateDir, registryHost string) (*identity, error) {
 	dir := filepath.Join(stateDir, identityDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make identity directory: %w", err)
@@ -53,10 +51,6 @@ func loadIdentity(stateDir, registryHost string, hosts []string) (*identity, err
 	}
 	id := &identity{ca: ca, caFile: filepath.Join(dir, certs.CACertFile),
 		pushAuth: filepath.Join(dir, pushAuthFile), pullAuth: filepath.Join(dir, pullAuthFile)}
-	// A server certificate is cheap and its hosts may have changed: every run makes its own.
-	if id.server, err = ca.ServerCertificate(hosts, certs.ServerOptions{}); err != nil {
-		return nil, err
-	}
 	if id.push, err = loadUser(dir, pushUser, registry.RolePush); err != nil {
 		return nil, err
 	}
@@ -64,18 +58,12 @@ func loadIdentity(stateDir, registryHost string, hosts []string) (*identity, err
 		return nil, err
 	}
 	err = errors.Join(
-		certs.WriteKeyPair(id.server, filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")),
 		writeAuth(id.pushAuth, registryHost, id.push),
 		writeAuth(id.pullAuth, registryHost, id.pull))
 	if err != nil {
 		return nil, fmt.Errorf("write identity: %w", err)
 	}
 	return id, nil
-}
-
-func (id *identity) serverFiles() (cert, key string) {
-	dir := filepath.Dir(id.caFile)
-	return filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")
 }
 
 func loadUser(dir, name string, role registry.Role) (registry.User, error) {

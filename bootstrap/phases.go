@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
@@ -37,21 +38,30 @@ func (h *host) phases() []Phase {
 const registryDir = "registry"
 
 func (h *host) makeIdentity(context.Context) error {
-	cfg := h.in.Sidecar.Config
-	hosts := []string{cfg.BootstrapRegistry.Host, cfg.ConfigServer.Host, "localhost", "127.0.0.1"}
-	if c := h.in.Sidecar.Cluster; c.Name != "" && c.BaseDomain != "" {
-		hosts = append(hosts, "api-int."+c.Name+"."+c.BaseDomain)
-	}
-	id, err := loadIdentity(h.StateDir, h.registryHost, hosts)
+	id, err := loadIdentity(h.StateDir, h.registryHost)
 	h.id = id
 	return err
 }
 
-func (h *host) startRegistry(ctx context.Context) error {
-	srv, err := registry.New(registry.Options{
-		Root: h.path(registryDir), Listen: h.registryListen, Certificate: &h.id.server,
+// names are what clients call this host.
+func (h *host) names() []string {
+	cfg := h.in.Sidecar.Config
+	names := []string{cfg.BootstrapRegistry.Host, cfg.ConfigServer.Host}
+	if c := h.in.Sidecar.Cluster; c.Name != "" && c.BaseDomain != "" {
+		names = append(names, "api-int."+c.Name+"."+c.BaseDomain)
+	}
+	return names
+}
+
+func (h *host) registryOptions() registry.Options {
+	return registry.Options{
+		Root: h.path(registryDir), Listen: h.registryListen, TLSDir: filepath.Dir(h.id.caFile), Hosts: h.names(),
 		Users: []registry.User{h.id.push, h.id.pull}, Log: h.Log.WithField("component", "registry"),
-	})
+	}
+}
+
+func (h *host) startRegistry(ctx context.Context) error {
+	srv, err := registry.New(h.registryOptions())
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (h *host) startServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cert, key := h.id.serverFiles()
+	cert, key := h.registryOptions().CertificateFiles()
 	srv, err := serve.New(serve.Options{
 		BaseDir: h.path(renderDir), SecureListen: h.configListen, CertFile: cert, KeyFile: key,
 		Additions: map[string]ign35.Config{"": additions}, Files: map[string]string{daemonName: h.DaemonBinary},
@@ -92,7 +92,8 @@ func (h *host) additions() (ign35.Config, error) {
 	}
 	return firstboot.Ignition(firstboot.IgnitionOptions{
 		Config: firstboot.Config{Registry: h.registryHost, PersistNICNames: true}, Mirrors: mirrors, RegistryCA: h.id.ca.CertificatePEM(), PullAuth: auth,
-		DaemonURL: h.configURL() + "/files/" + daemonName, DaemonSHA512: hash,
+		SignaturePolicy: h.in.SignaturePolicy,
+		DaemonURL:       h.configURL() + "/files/" + daemonName, DaemonSHA512: hash,
 	})
 }
 

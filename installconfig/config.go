@@ -58,6 +58,10 @@ type Config struct {
 	// OnFailure says what a failed image build does to the installation: fail (no node of the pool gets a config, the installation
 	// fails with the build's cause) or fallback (the nodes boot the stock OS image, openshift flow only). Default: fail.
 	OnFailure OnFailure `yaml:"onFailure,omitempty" json:"onFailure,omitempty"`
+	// SignaturePolicyFile is a containers-policy.json, relative to the install directory, that a node's image must satisfy under its final
+	// name before the node boots it, whatever mirror it comes from. Keys are in it (keyData) or are files that the node has (keyPath). For
+	// the standalone flow. Default: none, the digest in the node's config says enough.
+	SignaturePolicyFile string `yaml:"signaturePolicyFile,omitempty" json:"signaturePolicyFile,omitempty"`
 	// HandOver says how the bootstrap host gives its images to the final registry before it goes.
 	HandOver HandOver `yaml:"handOver,omitempty" json:"handOver,omitempty"`
 }

@@ -46,6 +46,7 @@ onClusterLayering:
   registry: {repository: registry.example.com/ocp, pushAuthFile: push.json, baseImagePullSecret: pull, caFile: ca.pem}
   build: {timeout: 1h30m, disk: 16Gi, attempts: 5, offline: true}
   onFailure: fail
+  signaturePolicyFile: policy.json
   handOver: {policy: deadline, deadline: 15m}
 `
 

@@ -30,6 +30,7 @@ func TestWhatTheFlowCannotHaveIsRefusedWithItsPlace(t *testing.T) {
 	for name, c := range map[string]struct{ text, rule, path string }{
 		"no host for a standalone bootstrap":        {pools + "  flow: standalone\n", "dotted-host", "bootstrapRegistry.host"},
 		"a fallback of a standalone bootstrap":      {pools + "  flow: standalone\n  bootstrapRegistry: {host: 192.0.2.1}\n  onFailure: fallback\n", "on-failure", "onFailure"},
+		"a signature policy beside a release":       {pools + "  flow: openshift\n  signaturePolicyFile: policy.json\n", "signature-policy", "signaturePolicyFile"},
 		"a base image beside a release":             {pools + "  flow: openshift\n  baseImage: registry.example.com/a/b:1\n", "base-image", "baseImage"},
 		"an Ignition server beside the installer's": {pools + "  flow: openshift\n  configServer: {port: 1}\n", "config-server", "configServer"},
 	} {

@@ -43,6 +43,9 @@ func validateAfterBuild(c *Config, at locator, rep *report.Report) {
 		rep.Errorf(at.at("positive", "write a duration such as 20m, or leave the key out", "handOver", "deadline"), "no image can be copied within %s", d)
 	}
 	validateRegistry(c.Registry, at, rep)
+	if f := c.SignaturePolicyFile; f != "" && !filepath.IsLocal(f) {
+		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "signaturePolicyFile"), "%q leaves the install directory", f)
+	}
 }
 
 // validateRegistry refuses two sources for one Secret and files outside the install directory.
@@ -80,6 +83,10 @@ func validateFlow(c *Config, at locator, rep *report.Report) {
 	}
 	if at.given("configServer") {
 		rep.Errorf(at.at("config-server", "remove it, or write flow: standalone", "configServer"), "in the openshift flow the installer's own Machine Config Server serves the nodes")
+	}
+	if c.SignaturePolicyFile != "" {
+		rep.Errorf(at.at("signature-policy", "set /etc/containers/policy.json with a MachineConfig, or write flow: standalone", "signaturePolicyFile"),
+			"in the openshift flow nodes pull by their own policy")
 	}
 }
 

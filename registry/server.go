@@ -177,6 +177,16 @@ func (s *Server) Addr() string {
 	return s.ln.Addr().String()
 }
 
+// Addresses are the HOST:PORT forms under which clients reach the running server, as its own certificate names them.
+func (s *Server) Addresses() []string {
+	o := s.o
+	if _, port, err := net.SplitHostPort(s.Addr()); err == nil {
+		host, _, _ := net.SplitHostPort(o.Listen) // New has looked at its form
+		o.Listen = net.JoinHostPort(host, port)
+	}
+	return o.Addresses()
+}
+
 // Err yields an error when the server stops without Shutdown. It is never closed.
 func (s *Server) Err() <-chan error { return s.errs }
 

@@ -20,6 +20,15 @@ const (
 // CAFile is the CA certificate that clients trust when the server made its own certificate.
 func (o Options) CAFile() string { return filepath.Join(o.withDefaults().TLSDir, certs.CACertFile) }
 
+// CertificateFiles are the server certificate and its key as files: the ones given, or those that are made here and renewed in place.
+func (o Options) CertificateFiles() (cert, key string) {
+	if o.CertFile != "" {
+		return o.CertFile, o.KeyFile
+	}
+	dir := o.withDefaults().TLSDir
+	return filepath.Join(dir, serverCertFile), filepath.Join(dir, serverKeyFile)
+}
+
 // ReloadCertificate reads the certificate again, or renews one that was made here and has little time left. New connections get it, kept
 // ones go on with theirs. A certificate that no client would accept is refused and changes nothing.
 func (s *Server) ReloadCertificate() error {
@@ -46,6 +55,9 @@ func (s *Server) tlsConfig() *tls.Config {
 // renewBefore is the remaining validity below which a certificate that was made here is made anew.
 const renewBefore = 30 * 24 * time.Hour
 
+// RenewalPoll is how often a running server's owner is to call ReloadCertificate: often enough within renewBefore.
+const RenewalPoll = 24 * time.Hour
+
 // serverCertificate finds or makes the certificate and refuses one that no client would accept now.
 func (o Options) serverCertificate(now time.Time) (tls.Certificate, error) {
 	if o.Certificate != nil {
@@ -62,7 +74,7 @@ func (o Options) serverCertificate(now time.Time) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	hosts := o.hosts()
-	crt, key := filepath.Join(o.TLSDir, serverCertFile), filepath.Join(o.TLSDir, serverKeyFile)
+	crt, key := o.CertificateFiles()
 	if pair, err := certs.LoadServer(crt, key, now.Add(renewBefore)); err == nil && certs.CheckServer(pair, now) == nil && covers(pair, hosts) && pair.Leaf.CheckSignatureFrom(ca.Certificate()) == nil {
 		return pair, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +98,45 @@ func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 		return nil, fmt.Errorf("write users: %w", err)
 	}
 	return ReadUsers(path)
+}
+
+// RenameAuthFiles makes the pull secrets of dir, which LoadOrCreateUsers made, name the registry at each of addrs and no other: the port may
+// have been free to choose, or the address is another than the last time. A file that somebody has taken away stays away.
+func RenameAuthFiles(dir string, addrs ...string) error {
+	for _, name := range []string{PushAuthFile, PullAuthFile} {
+		path := filepath.Join(dir, name)
+		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read credentials: %w", err)
+		}
+		var have struct {
+			Auths map[string]map[string]string `json:"auths"`
+		}
+		if err := json.Unmarshal(raw, &have); err != nil || len(have.Auths) == 0 {
+			return fmt.Errorf("read credentials %s: it is no pull secret; move it away together with %s to have both made anew", path, UsersFile)
+		}
+		var entry map[string]string
+		for _, entry = range have.Auths { // all are the same account's
+			break
+		}
+		renamed := map[string]map[string]string{}
+		for _, a := range addrs {
+			renamed[a] = entry
+		}
+		if maps.EqualFunc(have.Auths, renamed, maps.Equal) {
+			continue
+		}
+		if raw, err = json.Marshal(map[string]any{"auths": renamed}); err == nil {
+			err = writeSecret(path, raw)
+		}
+		if err != nil {
+			return fmt.Errorf("write credentials %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // WriteAuthFile writes the account as a pull secret (auth.json) for the registry at each of addrs, mode 0600.

@@ -9,6 +9,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/deploy"
 )
 
 // baseImage checks the name that the stock OS image has in its final registry.
@@ -34,6 +35,25 @@ func (c *checker) baseImage() {
 			c.rep.Errorf(at, "pool %q pushes its image to the base image's repository", p.Name)
 		}
 	}
+}
+
+// signaturePolicy reads the policy here, because a node would find its faults only when it is to boot its image.
+func (c *checker) signaturePolicy() {
+	file := c.in.Sidecar.Config.SignaturePolicyFile
+	if file == "" {
+		return
+	}
+	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".signaturePolicyFile", Rule: "signature-policy",
+		Next: "write it as containers-policy.json(5) says"}
+	raw, err := readInside(c.dir, file)
+	if err == nil {
+		err = deploy.ParsePolicy(raw)
+	}
+	if err != nil {
+		c.rep.Errorf(at, "read signature policy: %v", err)
+		return
+	}
+	c.in.SignaturePolicy = raw
 }
 
 // openshift says that the installer's own bootstrap renders and serves.

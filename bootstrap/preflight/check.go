@@ -35,6 +35,7 @@ func (c *checker) run() {
 	c.streams()
 	c.layeredPools()
 	c.baseImage()
+	c.signaturePolicy()
 	c.names()
 	c.machineConfigs()
 	c.unselected()

@@ -119,3 +119,20 @@ func TestAmbiguousGenerationIsRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestTheSignaturePolicyIsReadAndItsFaultsAreFound(t *testing.T) {
+	dir := sample(t)
+	replace(t, dir, "install-config.yaml", "  pools:\n", "  signaturePolicyFile: policy.json\n  pools:\n")
+	file := filepath.Join(dir, "policy.json")
+	for content, fine := range map[string]bool{`{"default":[{"type":"reject"}]}`: true, `{"default":[{"type":"maybe"}]}`: false, "": false} {
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		in, err := Load(dir, platform)
+		if !fine {
+			require.Len(t, report.Of(err), 1, content)
+			assert.Equal(t, "signature-policy", report.Of(err)[0].Rule)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, content, string(in.SignaturePolicy))
+	}
+}

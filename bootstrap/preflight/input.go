@@ -26,6 +26,8 @@ type Input struct {
 	Pools []Pool
 	// Generated are the objects that dayone made because the user gave none, with the file that manifests writes them to.
 	Generated []Generated
+	// SignaturePolicy is the content of the signature policy that nodes apply, nil without one.
+	SignaturePolicy []byte
 	// Warnings are findings that do not stop the installation.
 	Warnings []report.Finding
 	// earlier are the files of the layering directory that an earlier run generated.

@@ -20,8 +20,6 @@ import (
 const (
 	// filesPoll is how often a changed users file or certificate is noticed without SIGHUP.
 	filesPoll = 2 * time.Second
-	// renewalPoll is how often the remaining validity of the certificate is looked at.
-	renewalPoll = 24 * time.Hour
 	// registryStop is how long clients may finish their requests when the server is told to stop.
 	registryStop = 30 * time.Second
 )
@@ -42,6 +40,8 @@ func newRegistryCommand() *cobra.Command {
 type registryServeFlags struct {
 	options   registry.Options
 	usersFile string
+	// ownUsers: the accounts were made here, with their pull secrets.
+	ownUsers bool
 }
 
 func newRegistryServeCommand() *cobra.Command {
@@ -95,8 +95,13 @@ func (f *registryServeFlags) run(cmd *cobra.Command) error {
 	if err := s.Start(); err != nil {
 		return err
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), s.Addr())
-	err = f.watch(ctx, s)
+	if f.ownUsers {
+		err = registry.RenameAuthFiles(filepath.Dir(f.usersFile), s.Addresses()...)
+	}
+	if err == nil {
+		fmt.Fprintln(cmd.OutOrStdout(), s.Addr())
+		err = f.watch(ctx, s)
+	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), registryStop)
 	defer cancel()
 	return errors.Join(err, s.Shutdown(end))
@@ -108,7 +113,7 @@ func (f *registryServeFlags) loadUsers() (err error) {
 		if _, err := registry.LoadOrCreateUsers(dir, f.options.Addresses()...); err != nil {
 			return err
 		}
-		f.usersFile = filepath.Join(dir, registry.UsersFile)
+		f.usersFile, f.ownUsers = filepath.Join(dir, registry.UsersFile), true
 	}
 	f.options.Users, err = registry.ReadUsers(f.usersFile)
 	return err
@@ -120,7 +125,7 @@ func (f *registryServeFlags) watch(ctx context.Context, s *registry.Server) erro
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	tick, daily := time.NewTicker(filesPoll), time.NewTicker(renewalPoll)
+	tick, daily := time.NewTicker(filesPoll), time.NewTicker(registry.RenewalPoll)
 	defer tick.Stop()
 	defer daily.Stop()
 	users, certificate := stamp(f.usersFile), stamp(f.options.CertFile, f.options.KeyFile)

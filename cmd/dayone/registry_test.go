@@ -6,8 +6,11 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"io"
+	"maps"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +65,44 @@ func serveRegistry(t *testing.T, root string, more ...string) (addr string, stop
 	}
 }
 
+func TestPullSecretsNameThePortThatWasTaken(t *testing.T) {
+	root := t.TempDir()
+	named := func() (hosts []string, secret string) {
+		for _, name := range []string{registry.PushAuthFile, registry.PullAuthFile} {
+			path := filepath.Join(root, "accounts", name)
+			raw, err := os.ReadFile(path)
+			require.NoError(t, err)
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+			var file struct {
+				Auths map[string]struct{ Auth string }
+			}
+			require.NoError(t, json.Unmarshal(raw, &file))
+			hosts = slices.Sorted(maps.Keys(file.Auths))
+			secret += file.Auths[hosts[0]].Auth
+		}
+		return hosts, secret
+	}
+	var first string
+	for range 2 { // another port the second time
+		addr, stop := serveRegistry(t, root)
+		_, port, err := net.SplitHostPort(addr)
+		require.NoError(t, err)
+		hosts, secret := named()
+		assert.Equal(t, []string{"127.0.0.1:" + port, "[::1]:" + port, "localhost:" + port}, hosts)
+		if first == "" {
+			first = secret
+		}
+		assert.Equal(t, first, secret, "the passwords stay")
+		stop()
+	}
+	require.NoError(t, os.Remove(filepath.Join(root, "accounts", registry.PushAuthFile)))
+	_, stop := serveRegistry(t, root)
+	stop()
+	assert.NoFileExists(t, filepath.Join(root, "accounts", registry.PushAuthFile), "who took it away has it")
+}
+
 func TestRegistryCommandsOnARealRoot(t *testing.T) {
 	dir := t.TempDir()
 	root, images := filepath.Join(dir, "root"), filepath.Join(dir, "layout")
@@ -74,14 +115,7 @@ func TestRegistryCommandsOnARealRoot(t *testing.T) {
 	require.NoError(t, err)
 
 	addr, stop := serveRegistry(t, root)
-	// The listen address had port 0, so the credentials are written for the address that was taken.
 	accounts := filepath.Join(root, "accounts")
-	for _, name := range []string{registry.PushAuthFile, registry.PullAuthFile} {
-		path := filepath.Join(accounts, name)
-		b, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(path, bytes.Replace(b, []byte("127.0.0.1:0"), []byte(addr), 1), 0o600))
-	}
 	ca := filepath.Join(root, "tls", "ca.crt")
 	out, err := runRegistry(t, "copy", "oci:"+images+":v1", addr+"/os/base:v1", "--dest-ca", ca, "--dest-authfile", filepath.Join(accounts, registry.PushAuthFile))
 	require.NoError(t, err)

@@ -41,6 +41,12 @@ func checkPolicy(ctx context.Context, policyFile, name string, src types.ImageSo
 	return nil
 }
 
+// ParsePolicy checks the form of a containers-policy.json(5); key files that it names are looked at on the node only.
+func ParsePolicy(raw []byte) error {
+	_, err := signature.NewPolicyFromBytes(raw)
+	return err
+}
+
 func logicalReference(name string) (types.ImageReference, error) {
 	i, err := ParseImage(name)
 	if err != nil {

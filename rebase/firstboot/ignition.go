@@ -19,7 +19,9 @@ const (
 	// PullAuthPath has the bootstrap registry's credential as it was served. The agent merges it into what is read; Ignition could only
 	// replace AuthPath, and what an admin has there.
 	PullAuthPath = "/etc/dayone/pull-auth.json"
-	certsDir     = "/etc/containers/certs.d"
+	// PolicyPath has the signature policy that was served.
+	PolicyPath = "/etc/dayone/policy.json"
+	certsDir   = "/etc/containers/certs.d"
 )
 
 // Mirror sends pulls by digest of one repository to another place first.
@@ -36,6 +38,8 @@ type IgnitionOptions struct {
 	RegistryCA []byte
 	// PullAuth is the content of a containers-auth.json; empty: anonymous.
 	PullAuth []byte
+	// SignaturePolicy is a containers-policy.json that the node's image must satisfy; empty: Config says.
+	SignaturePolicy []byte
 	// DaemonURL is where Ignition fetches the agent; empty: it is in the disk image.
 	DaemonURL string
 	// DaemonSHA512 is the agent's hash in hex, with DaemonURL.
@@ -48,6 +52,9 @@ type IgnitionOptions struct {
 func Ignition(o IgnitionOptions) (ign35.Config, error) {
 	if o.Config.Version == 0 {
 		o.Config.Version = configVersion
+	}
+	if len(o.SignaturePolicy) > 0 {
+		o.Config.SignaturePolicy = PolicyPath
 	}
 	if err := o.Config.Validate(); err != nil {
 		return ign35.Config{}, fmt.Errorf("first boot config: %w", err)
@@ -72,6 +79,9 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 	}
 	if len(o.PullAuth) > 0 {
 		files = append(files, file(PullAuthPath, 0o600, o.PullAuth))
+	}
+	if len(o.SignaturePolicy) > 0 {
+		files = append(files, file(PolicyPath, 0o644, o.SignaturePolicy))
 	}
 	if o.DaemonURL != "" {
 		if o.DaemonSHA512 == "" {

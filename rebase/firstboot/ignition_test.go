@@ -45,6 +45,21 @@ func TestIgnitionIsValidAndHoldsWhatANodeNeeds(t *testing.T) {
 	assert.Contains(t, *parsed.Systemd.Units[0].Contents, "ExecStart="+DaemonPath+" firstboot\n")
 }
 
+func TestTheSignaturePolicyIsServedAndNamed(t *testing.T) {
+	config, err := Ignition(IgnitionOptions{SignaturePolicy: []byte(`{"default":[{"type":"reject"}]}`)})
+	require.NoError(t, err)
+	text := map[string]string{}
+	for _, f := range config.Storage.Files {
+		content, err := machineconfig.Contents(f.Contents)
+		require.NoError(t, err)
+		text[f.Path] = string(content)
+	}
+	assert.JSONEq(t, `{"default":[{"type":"reject"}]}`, text[PolicyPath])
+	c, err := ParseConfig([]byte(text[ConfigPath]))
+	require.NoError(t, err)
+	assert.Equal(t, PolicyPath, c.SignaturePolicy)
+}
+
 func TestIgnitionRefuses(t *testing.T) {
 	for name, o := range map[string]IgnitionOptions{
 		"a mirror with a tag":      {Mirrors: []Mirror{{"registry.example.com/a/b:latest", "192.168.77.1:5000/a/b"}}},
