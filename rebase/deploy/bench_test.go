@@ -44,7 +44,7 @@ func newBenchRepo(b *testing.B) repository {
 // forget drops everything but the layers that keep says.
 func forget(b *testing.B, r repository, keep map[string]bool) {
 	b.Helper()
-	refs, err := r.refs(b.Context())
+	refs, err := r.refs()
 	require.NoError(b, err)
 	for ref := range refs {
 		if !keep[ref] && ref != "" {

@@ -55,6 +55,8 @@ type ImportOptions struct {
 	Transfer *Transfer
 	// Log receives one line per layer; default: nothing.
 	Log *logrus.Entry
+	// beforeWriting is asked when the image is known and before anything is written; its error ends the import.
+	beforeWriting func() error
 }
 
 // Imported says what Import did.
@@ -181,12 +183,17 @@ func importFrom(ctx context.Context, r repository, c candidate, name string, o I
 	if err := r.checkSpace(f, missing); err != nil {
 		return Imported{}, err
 	}
+	if o.beforeWriting != nil {
+		if err := o.beforeWriting(); err != nil {
+			return Imported{}, err
+		}
+	}
 	if err := r.removeLeftovers(); err != nil {
 		return Imported{}, err
 	}
-	objects, err := bare.Open(r.path)
+	objects, err := r.open()
 	if err != nil {
-		return Imported{}, &Fault{Class: ClassNotOSTree, Op: "open ostree repository", Err: err, Next: "check that this is an ostree host"}
+		return Imported{}, err
 	}
 	for _, i := range missing {
 		done.BytesFetched += max(f.layers[i].Size, 0)

@@ -374,8 +374,8 @@ func TestPruneDoesNothingWhereNoDeploymentCameFromAnImage(t *testing.T) {
 		done = append(done, d)
 	}
 	r := repository{path: repo}
-	require.NoError(t, r.prune(t.Context(), map[string]bool{"none": true}))
-	refs, err := r.refs(t.Context())
+	require.NoError(t, r.prune(map[string]bool{"none": true}))
+	refs, err := r.refs()
 	require.NoError(t, err)
 	assert.Len(t, refs, 5, "all stays while no deployed image tells what is needed")
 	assert.Contains(t, refs, done[0].Ref)
@@ -392,8 +392,8 @@ func TestPruneDropsOldImagesAndTheirOwnLayers(t *testing.T) {
 		done = append(done, d)
 	}
 	r := repository{path: repo}
-	require.NoError(t, r.prune(t.Context(), map[string]bool{done[1].Commit: true}))
-	refs, err := r.refs(t.Context())
+	require.NoError(t, r.prune(map[string]bool{done[1].Commit: true}))
+	refs, err := r.refs()
 	require.NoError(t, err)
 	assert.Equal(t, map[string]bool{done[1].Ref: true, layerRef(mustDigest(t, base)): true, layerRef(mustDigest(t, layers[1])): true}, refs)
 }
@@ -461,8 +461,8 @@ func TestBootWithoutRoomForANewKernelIsSaid(t *testing.T) {
 	}
 	booted := commit(base)
 	d := NewOSTree(OSTreeOptions{Root: root})
-	require.NoError(t, d.checkBootSpace(t.Context(), booted, commit(base, other)), "the same kernel needs no room")
-	err := d.checkBootSpace(t.Context(), booted, commit(base, kernel))
+	require.NoError(t, d.checkBootSpace(booted, commit(base, other)), "the same kernel needs no room")
+	err := d.checkBootSpace(booted, commit(base, kernel))
 	require.Error(t, err)
 	assert.Equal(t, ClassDiskFull, ClassOf(err), err)
 	assert.ErrorContains(t, err, "boot")

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/sirupsen/logrus"
 )
@@ -52,17 +54,30 @@ func (d *OSTree) admin(ctx context.Context, command string, args ...string) (str
 
 // Stage imports image and stages a deployment of it. Images that no deployment was made from are dropped. See CheckStaged.
 func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
-	before, err := d.Status(ctx)
-	if err != nil {
-		return err
-	}
-	if before.Booted == nil {
+	// What is booted is asked for while the registry answers; nothing is written before it is known.
+	var entries []statusEntry
+	var before Status
+	asked := make(chan error, 1)
+	go func() {
+		var err error
+		if entries, err = d.entries(ctx); err == nil {
+			before, err = d.statusOf(entries)
+		}
+		asked <- err
+	}()
+	known := sync.OnceValue(func() error {
+		if err := <-asked; err != nil || before.Booted != nil {
+			return err
+		}
 		return &Fault{Class: ClassNotOSTree, Op: "stage " + image.String(), Err: errors.New("this system was not booted from an ostree deployment"),
 			Next: "run this on a node that booted its ostree deployment"}
-	}
+	})
 	pull := d.pull
-	pull.Transfer = o.Transfer
+	pull.Transfer, pull.beforeWriting = o.Transfer, known
 	done, err := Import(ctx, d.repo.path, "docker://"+image.String(), pull)
+	if waited := known(); waited != nil {
+		return waited
+	}
 	if err != nil {
 		return err
 	}
@@ -80,11 +95,29 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 		_, err := d.admin(ctx, "undeploy", "0") // the staged one is the first
 		return err
 	}
-	if err := d.checkBootSpace(ctx, before.Booted.Commit, done.Commit); err != nil {
+	if err := d.checkBootSpace(before.Booted.Commit, done.Commit); err != nil {
 		return err
 	}
 	if err := d.stageCommit(ctx, image, done.Commit, before.Booted, change); err != nil {
 		return err
+	}
+	if err := d.checkStaging(ctx, done.Commit); err != nil {
+		return err
+	}
+	deployed := map[string]bool{done.Commit: true}
+	for _, e := range entries {
+		if !e.staged { // there is one staged deployment at most
+			deployed[e.commit] = true
+		}
+	}
+	return d.repo.prune(deployed)
+}
+
+// checkStaging makes sure that commit is staged. The file with which libostree notes it names the commit as text, whatever else its
+// version writes there; ostree is asked when it does not.
+func (d *OSTree) checkStaging(ctx context.Context, commit string) error {
+	if note, err := os.ReadFile(filepath.Join(d.root, "run/ostree/staged-deployment")); err == nil && bytes.Contains(note, []byte(commit)) {
+		return nil
 	}
 	after, err := d.entries(ctx)
 	if err != nil {
@@ -93,11 +126,7 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 	if !slices.ContainsFunc(after, func(e statusEntry) bool { return e.staged }) {
 		return &Fault{Class: ClassInternal, Op: "stage image", Err: errors.New("ostree reported success and staged nothing"), Next: "look at the output of ostree admin status"}
 	}
-	deployed := map[string]bool{}
-	for _, e := range after {
-		deployed[e.commit] = true
-	}
-	return d.repo.prune(ctx, deployed)
+	return nil
 }
 
 func (d *OSTree) stageCommit(ctx context.Context, image Image, commit string, booted *Deployment, change []string) error {
@@ -136,12 +165,12 @@ func kargsChange(now []string, o StageOptions) []string {
 }
 
 // checkBootSpace makes sure that /boot can take the kernel: ostree copies it there at shutdown only, too late to say something.
-func (d *OSTree) checkBootSpace(ctx context.Context, booted, next string) error {
-	have, err := d.repo.kernelFiles(ctx, booted)
+func (d *OSTree) checkBootSpace(booted, next string) error {
+	have, err := d.repo.kernelFiles(booted)
 	if err != nil {
 		return err
 	}
-	want, err := d.repo.kernelFiles(ctx, next)
+	want, err := d.repo.kernelFiles(next)
 	if err != nil {
 		return err
 	}
@@ -159,36 +188,6 @@ func (d *OSTree) checkBootSpace(ctx context.Context, booted, next string) error 
 
 // bootSlack is for boot entries and directories beside the kernel.
 const bootSlack = 1 << 20
-
-// kernelFiles gives size by content checksum of a commit's kernel and initramfs.
-func (r repository) kernelFiles(ctx context.Context, commit string) (map[string]int64, error) {
-	versions, err := r.ostree(ctx, "ls", commit, "/usr/lib/modules")
-	if err != nil {
-		return nil, err
-	}
-	files := map[string]int64{}
-	for _, line := range strings.Split(versions, "\n") {
-		f := strings.Fields(line)
-		if len(f) != 5 || !strings.HasPrefix(f[0], "d") || f[4] == "/usr/lib/modules" {
-			continue
-		}
-		list, err := r.ostree(ctx, "ls", "-C", commit, f[4])
-		if err != nil {
-			return nil, err
-		}
-		for _, line := range strings.Split(list, "\n") {
-			var mode, checksum, path string
-			var uid, gid, size int64
-			if n, _ := fmt.Sscan(line, &mode, &uid, &gid, &size, &checksum, &path); n != 6 {
-				continue // directories have two checksums; what cannot be read counts as nothing to check
-			}
-			if base := filepath.Base(path); base == "vmlinuz" || base == "initramfs.img" {
-				files[checksum] = size
-			}
-		}
-	}
-	return files, nil
-}
 
 // Reboot asks the init system for a reboot.
 func (d *OSTree) Reboot(ctx context.Context) error { return d.reboot(ctx) }

@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"context"
 	"strings"
 
 	"github.com/containers/image/v5/manifest"
@@ -10,13 +9,13 @@ import (
 
 // prune drops the names of images that no deployment was made from, and of layers that no remaining image has. Their content goes
 // with ostree's next cleanup, at the latest with the next deployment. It does nothing when one image does not tell its layers.
-func (r repository) prune(ctx context.Context, deployed map[string]bool) error {
+func (r repository) prune(deployed map[string]bool) error {
 	unlock, err := r.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	refs, err := r.refs(ctx)
+	refs, err := r.refs()
 	if err != nil {
 		return err
 	}
@@ -52,12 +51,11 @@ func (r repository) prune(ctx context.Context, deployed map[string]bool) error {
 			drop = append(drop, ref)
 		}
 	}
-	for _, ref := range drop {
-		if _, err := r.ostree(ctx, "refs", "--delete", ref); err != nil {
-			return err
-		}
+	objects, err := r.open()
+	if err != nil {
+		return err
 	}
-	return nil
+	return objects.DeleteRefs(drop...)
 }
 
 // layersOf reads the layers of an image commit; none when the commit does not tell.

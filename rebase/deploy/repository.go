@@ -123,16 +123,41 @@ func tail(s string, n int) string {
 }
 
 // refs lists all names in the repository.
-func (r repository) refs(ctx context.Context) (map[string]bool, error) {
-	list, err := r.ostree(ctx, "refs")
+func (r repository) refs() (map[string]bool, error) {
+	objects, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	list, err := objects.Refs()
 	if err != nil {
 		return nil, err
 	}
 	have := map[string]bool{}
-	for _, line := range strings.Split(list, "\n") {
-		have[line] = true
+	for name := range list {
+		have[name] = true
 	}
 	return have, nil
+}
+
+// kernelFiles gives size by content checksum of a commit's kernel and initramfs.
+func (r repository) kernelFiles(commit string) (map[bare.Checksum]int64, error) {
+	sum, err := bare.ParseChecksum(commit)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	return objects.KernelFiles(sum)
+}
+
+func (r repository) open() (*bare.Repository, error) {
+	objects, err := bare.Open(r.path)
+	if err != nil {
+		return nil, &Fault{Class: ClassNotOSTree, Op: "open ostree repository", Err: err, Next: "check that this is an ostree host"}
+	}
+	return objects, nil
 }
 
 // resolve gives the commit that a name stands for, "" when there is none. It reads the file that ostree keeps for each name (ostree
@@ -171,9 +196,9 @@ func (r repository) metadata(commit string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := bare.Open(r.path)
+	objects, err := r.open()
 	if err != nil {
-		return nil, &Fault{Class: ClassNotOSTree, Op: "open ostree repository", Err: err, Next: "check that this is an ostree host"}
+		return nil, err
 	}
 	c, err := objects.Commit(sum)
 	if err != nil {

@@ -14,13 +14,19 @@ import (
 // boots what it had: no room for the kernel in /boot, and conflicts of the /etc merge. What is staged is then taken back. Nothing staged
 // is no error. Errors are Faults.
 func CheckStaged(ctx context.Context, root string, d Deployer) error {
+	changes := make(chan localChanges, 1) // found while the host is asked for its deployments
+	go func() {
+		diff, err := runOSTree(ctx, "admin", "config-diff", "--sysroot="+root)
+		changes <- localChanges{diff, err}
+	}()
 	s, err := d.Status(ctx)
+	local := <-changes
 	if err != nil || s.Staged == nil || s.Booted == nil {
 		return err
 	}
 	err = checkBoot(root, s.Booted, s.Staged)
 	if err == nil {
-		err = checkMerge(ctx, root, s.Staged)
+		err = checkMerge(root, s.Staged, local)
 	}
 	if back, ok := d.(Unstager); ok && err != nil {
 		return errors.Join(err, back.Unstage(ctx))
@@ -96,21 +102,26 @@ func kernelSizes(root string, d *Deployment) ([]kernelFile, error) {
 	return files, nil
 }
 
+// localChanges are what ostree says of /etc.
+type localChanges struct {
+	diff string
+	err  error
+}
+
 // checkMerge looks for what the /etc merge at shutdown would refuse. A host without the ostree program, which tells the local changes, is
 // not checked.
-func checkMerge(ctx context.Context, root string, staged *Deployment) error {
-	diff, err := runOSTree(ctx, "admin", "config-diff", "--sysroot="+root)
-	if ClassOf(err) == ClassNotOSTree {
+func checkMerge(root string, staged *Deployment, local localChanges) error {
+	if ClassOf(local.err) == ClassNotOSTree {
 		return nil
 	}
-	if err != nil {
-		return err
+	if local.err != nil {
+		return local.err
 	}
 	tree, err := staged.tree(root)
 	if err != nil {
 		return fmt.Errorf("check /etc: %w", err)
 	}
-	return mergeFault(etcConflict(filepath.Join(root, "etc"), filepath.Join(tree, "usr/etc"), parseEtcChanges(diff)))
+	return mergeFault(etcConflict(filepath.Join(root, "etc"), filepath.Join(tree, "usr/etc"), parseEtcChanges(local.diff)))
 }
 
 // Kernels lists the releases of the kernels in a deployment's tree below root, as they are on disk. A staged deployment's tree is

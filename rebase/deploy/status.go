@@ -49,6 +49,10 @@ func (d *OSTree) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	return d.statusOf(entries)
+}
+
+func (d *OSTree) statusOf(entries []statusEntry) (Status, error) {
 	arguments, err := d.bootEntries()
 	if err != nil {
 		return Status{}, err

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -23,6 +24,9 @@ const lockWait = 30 * time.Second
 
 // inMemory bounds the files that are hashed before they are written, so that those which are there already are never written.
 const inMemory = 1 << 20
+
+// writeAtOnce is the size from which the disk is asked to begin with a file as soon as it is written. Smaller ones go together, later.
+const writeAtOnce = 16 << 10
 
 // Transaction keeps new objects aside until all of them are known to be good. Its methods are for one goroutine.
 type Transaction struct {
@@ -119,29 +123,35 @@ func (t *Transaction) WriteFile(a Attributes, content io.Reader, size int64) (su
 	if t.buffer == nil {
 		t.buffer = make([]byte, inMemory)
 	}
-	if size <= inMemory {
-		if _, err := io.ReadFull(content, t.buffer[:size]); err != nil {
-			return sum, err
-		}
-		hash.Write(t.buffer[:size])
-		hash.Sum(sum[:0])
-		if t.known(sum, kindFile) {
-			return sum, nil
-		}
-		content = bytes.NewReader(t.buffer[:size])
-	} else {
-		content = io.TeeReader(content, hash)
+	if size > inMemory {
+		return t.writeLarge(a, hash, content, size)
 	}
-	t.temp++
-	temp := filepath.Join(t.dir, fmt.Sprintf("new-%d", t.temp))
-	if err := t.writeFile(temp, a, content, size); err != nil {
+	if _, err := io.ReadFull(content, t.buffer[:size]); err != nil {
 		return sum, err
 	}
-	if size > inMemory {
-		hash.Sum(sum[:0])
-		if t.known(sum, kindFile) {
-			return sum, os.Remove(temp)
-		}
+	hash.Write(t.buffer[:size])
+	hash.Sum(sum[:0])
+	if t.known(sum, kindFile) {
+		return sum, nil
+	}
+	name := objectName(sum, kindFile)
+	if err := t.writeFile(filepath.Join(t.dir, name), a, bytes.NewReader(t.buffer[:size]), size); err != nil {
+		return sum, err
+	}
+	t.staged[name] = true
+	return sum, nil
+}
+
+// writeLarge stores a file whose checksum is known when it has been written.
+func (t *Transaction) writeLarge(a Attributes, hash hash.Hash, content io.Reader, size int64) (sum Checksum, err error) {
+	t.temp++
+	temp := filepath.Join(t.dir, fmt.Sprintf("new-%d", t.temp))
+	if err := t.writeFile(temp, a, io.TeeReader(content, hash), size); err != nil {
+		return sum, err
+	}
+	hash.Sum(sum[:0])
+	if t.known(sum, kindFile) {
+		return sum, os.Remove(temp)
 	}
 	t.staged[objectName(sum, kindFile)] = true
 	return sum, os.Rename(temp, filepath.Join(t.dir, objectName(sum, kindFile)))
@@ -165,6 +175,11 @@ func (t *Transaction) writeFile(name string, a Attributes, content io.Reader, si
 	}
 	if err != nil {
 		return err
+	}
+	if size >= writeAtOnce && t.repo.sync {
+		// Install's sync then has little to wait for: the disk works while the next files are unpacked. A file system that cannot do it does all
+		// then.
+		_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 	}
 	if a.UID != 0 || a.GID != 0 || os.Geteuid() != 0 {
 		if err := unix.Fchown(fd, int(a.UID), int(a.GID)); err != nil {
@@ -230,7 +245,7 @@ func (t *Transaction) Install(refs map[string]Checksum) error {
 	}
 	t.staged = map[string]bool{}
 	for i, ref := range names {
-		target := filepath.Join(t.repo.path, "refs/heads", ref)
+		target := filepath.Join(t.repo.path, headsDir, ref)
 		if err := os.MkdirAll(filepath.Dir(target), 0o775); err != nil {
 			return fmt.Errorf("name commit: %w", err)
 		}
@@ -238,8 +253,7 @@ func (t *Transaction) Install(refs map[string]Checksum) error {
 			return fmt.Errorf("name commit: %w", err)
 		}
 	}
-	now := time.Now()
-	return os.Chtimes(t.repo.path, now, now) // tells other programs that something is new
+	return t.repo.touch()
 }
 
 func (t *Transaction) syncAll() (err error) {
