@@ -17,6 +17,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/manifests/rendercontroller"
+	"dayone.dev/dayone/rebase/disruptioncontroller"
 	"dayone.dev/dayone/rebase/draincontroller"
 	"dayone.dev/dayone/rebase/nodecontroller"
 )
@@ -58,10 +59,13 @@ func (s *settings) parts() []part {
 		list = append(list,
 			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
 				check := nodecontroller.ImageCheck{Client: m.GetClient()}
-				return nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log, Self: s.node, Preflight: check})
+				return nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log, Self: s.node, Preflight: check, Foreseen: true})
 			}},
 			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
 				return draincontroller.SetupWithManager(m, draincontroller.Options{Log: log})
+			}},
+			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
+				return disruptioncontroller.SetupWithManager(m, disruptioncontroller.Options{Log: log})
 			}})
 	}
 	return list

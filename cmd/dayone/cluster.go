@@ -38,7 +38,7 @@ func newClusterCommand() *cobra.Command {
 	f := &clusterFlags{}
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Work with a cluster: install, upgrade, status, plan, why, uninstall",
+		Short: "Work with a cluster: install, upgrade, status, plan, why, policies, uninstall",
 		Long:  "Work with a cluster. A copy of or a link to this program that is called " + pluginName + " does the same as kubectl dayone.",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,7 +59,7 @@ func newClusterCommand() *cobra.Command {
 		}
 		return nil
 	}
-	cmd.AddCommand(newClusterInstall(f), newClusterUpgrade(f), newClusterManifests(f), newClusterStatus(f), newClusterUninstall(f), newClusterLogs(f), newClusterPlan(f), newClusterWhy(f))
+	cmd.AddCommand(newClusterInstall(f), newClusterUpgrade(f), newClusterManifests(f), newClusterStatus(f), newClusterUninstall(f), newClusterLogs(f), newClusterPlan(f), newClusterWhy(f), newClusterPolicies(f))
 	return cmd
 }
 

@@ -38,6 +38,8 @@ type poolPlan struct {
 	Faults []string `json:"faults,omitempty"`
 	// LookAgainSeconds is after which time the answer may change without any object changing, rounded up; 0: it does not.
 	LookAgainSeconds int `json:"lookAgainSeconds,omitempty"`
+	// Effect is what the target does to the nodes that do not have it; absent where the objects do not tell.
+	Effect *poolEffect `json:"effect,omitempty"`
 
 	look *rollout.Look
 }
@@ -53,40 +55,69 @@ func newClusterPlan(c *clusterFlags) *cobra.Command {
 	f := &sourceFlags{clusterFlags: c}
 	var code bool
 	var pool string
+	var files []string
 	cmd := &cobra.Command{
-		Use:   "plan",
-		Short: "Show which nodes go to their pool's target next, and why not the others",
+		Use:   "plan [-f FILE…]",
+		Short: "Show which nodes go to their pool's target next and what that does to them; with -f, what the files would do",
 		Long: "Plan runs the planner of the node controller on a cluster or on a dump of one and changes nothing. With --exit-code it ends with 0 when every " +
-			"node has its target, 4 when some have not yet, and 5 when that needs a person.",
+			"node has its target, 4 when some have not yet, and 5 when that needs a person.\n" +
+			"With -f it says what would happen if the files were applied, and --exit-code ends with 0 when no service and no pod notices, 2 when units are " +
+			"reloaded or restarted, 3 when nodes drain, 4 when they reboot, and 5 when installed nodes cannot take it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := readClusterPlan(cmd.Context(), f, pool)
+			p, err := readClusterPlan(cmd.Context(), f, pool, files)
 			if err != nil {
 				return err
 			}
-			if err := printData(cmd, p, p.print); err != nil || !code {
+			text, answer := p.print, p.answer
+			if len(files) > 0 {
+				text, answer = p.printEffects, p.worst
+			}
+			if err := printData(cmd, p, text); err != nil || !code {
 				return err
 			}
-			return p.answer()
+			return answer()
 		},
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "only this pool")
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file of objects that are taken to be applied: MachineConfigs, mirror sets, policies and their like; may be repeated")
 	cmd.Flags().BoolVar(&code, "exit-code", false, "let the exit code be the answer")
 	return cmd
 }
 
-// readClusterPlan reads the objects and plans every pool, or the one that is named.
-func readClusterPlan(ctx context.Context, f *sourceFlags, pool string) (*clusterPlan, error) {
+// readClusterPlan reads the objects, as they would be with the files applied, and plans every pool, or the one that is named.
+func readClusterPlan(ctx context.Context, f *sourceFlags, pool string, files []string) (*clusterPlan, error) {
 	s, err := f.open(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if len(files) > 0 {
+		if s.lister, err = over(s.lister, files); err != nil {
+			return nil, err
+		}
 	}
 	objects, err := s.rolloutObjects(ctx)
 	if err != nil {
 		return nil, err
 	}
+	e, err := newEffects(ctx, s, objects)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) > 0 {
+		if err := e.preview(ctx); err != nil {
+			return nil, err
+		}
+	}
 	p := planCluster(s, objects)
+	for i := range p.Pools {
+		have := &p.Pools[i]
+		have.Effect, err = e.of(ctx, have.look, have.MaxUnavailable)
+		if err != nil && len(files) > 0 {
+			return nil, err // Without files a dump that lacks rendered configs still tells who goes next.
+		}
+	}
 	if pool == "" {
 		return p, nil
 	}
@@ -155,6 +186,9 @@ func (p *poolPlan) print(w io.Writer) error {
 	c := p.Counts
 	fmt.Fprintf(w, "pool %s: %d of %d nodes have %s\n", p.Pool, c.Updated, c.Nodes, describeTarget(p.Target))
 	fmt.Fprintf(w, "  unavailable: %d of at most %d; failed: %d\n", c.Unavailable, p.MaxUnavailable, c.Degraded)
+	if p.Effect != nil && p.Effect.Nodes > 0 {
+		fmt.Fprintf(w, "  effect: %s\n", p.Effect.line())
+	}
 	if p.Stopped != "" {
 		fmt.Fprintf(w, "  no node starts: %s\n", p.Stopped)
 	}

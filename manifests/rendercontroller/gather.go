@@ -24,8 +24,26 @@ func isRendered(c client.Object) bool {
 	return strings.HasPrefix(c.GetName(), "rendered-") && (owner == nil || owner.Kind == "MachineConfigPool")
 }
 
-// gather reads what a pool is rendered from, in the order of names. Kinds that the API does not have are empty.
+// Lister lists objects: a cluster's client, or something that stands for one.
+type Lister interface {
+	List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error
+}
+
+// gatherer reads what pools are rendered from. known tells which of the kinds that a cluster may be without it has.
+type gatherer struct {
+	client Lister
+	known  func(client.Object) bool
+	o      Options
+	// late adds what a cache may not have yet; nil: client is no cache.
+	late func(context.Context, *manifests.Set, *mcfgv1.MachineConfigList) error
+}
+
 func (r *Reconciler) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, error) {
+	return gatherer{r.client, r.known, r.o, r.lateComponents}.gather(ctx, pool)
+}
+
+// gather reads what a pool is rendered from, in the order of names. Kinds that the API does not have are empty.
+func (r gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, error) {
 	set := &manifests.Set{}
 	var pools mcfgv1.MachineConfigPoolList
 	if err := r.client.List(ctx, &pools); err != nil {
@@ -49,8 +67,10 @@ func (r *Reconciler) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 			made[manifests.PreBuiltComponentPrefix+m.Object.Spec.MachineConfigPool.Name] = true
 		}
 	}
-	if err := r.lateComponents(ctx, set, &configs); err != nil {
-		return nil, err
+	if r.late != nil {
+		if err := r.late(ctx, set, &configs); err != nil {
+			return nil, err
+		}
 	}
 	// A component that rendering makes itself is not read back from the API, too.
 	set.MachineConfigs = items(configs.Items, func(c *mcfgv1.MachineConfig) bool {
@@ -66,7 +86,7 @@ func (r *Reconciler) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 
 // standIn counts this renderer as the maker of a ControllerConfig that dayone's own hand-over posted: no operator keeps its version up to
 // date, and the rule that guards against two versions at work has no second one here.
-func (r *Reconciler) standIn(set *manifests.Set) {
+func (r gatherer) standIn(set *manifests.Set) {
 	for i, item := range set.ControllerConfigs {
 		if _, standalone := item.Object.Annotations[manifests.AnnotationStandalone]; !standalone {
 			continue
@@ -78,8 +98,8 @@ func (r *Reconciler) standIn(set *manifests.Set) {
 }
 
 // gatherSettings reads the kinds that a cluster may be without.
-func (r *Reconciler) gatherSettings(ctx context.Context, set *manifests.Set) error {
-	for _, read := range []func(context.Context, *Reconciler) error{
+func (r gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error {
+	for _, read := range []func(context.Context, gatherer) error{
 		into(&set.ControllerConfigs, &mcfgv1.ControllerConfigList{}, func(l *mcfgv1.ControllerConfigList) []mcfgv1.ControllerConfig { return l.Items }),
 		into(&set.KubeletConfigs, &mcfgv1.KubeletConfigList{}, func(l *mcfgv1.KubeletConfigList) []mcfgv1.KubeletConfig { return l.Items }),
 		into(&set.ContainerRuntimeConfigs, &mcfgv1.ContainerRuntimeConfigList{}, func(l *mcfgv1.ContainerRuntimeConfigList) []mcfgv1.ContainerRuntimeConfig { return l.Items }),
@@ -102,8 +122,8 @@ func (r *Reconciler) gatherSettings(ctx context.Context, set *manifests.Set) err
 func into[T any, P interface {
 	*T
 	client.Object
-}, L client.ObjectList](to *[]manifests.Item[P], list L, of func(L) []T) func(context.Context, *Reconciler) error {
-	return func(ctx context.Context, r *Reconciler) error {
+}, L client.ObjectList](to *[]manifests.Item[P], list L, of func(L) []T) func(context.Context, gatherer) error {
+	return func(ctx context.Context, r gatherer) error {
 		if !r.known(P(new(T))) {
 			return nil
 		}

@@ -234,23 +234,13 @@ func runsOneOf(status deploy.Status, from []nodedisk.Current) bool {
 
 // policies reads the cluster's, with the admin's. What is wrong with one of those counts as not given; the policy controller says so.
 func (a *Agent) policies(ctx context.Context) (disruption.Policies, disruption.MirrorPolicy, error) {
-	policies, err := disruption.Defaults()
-	if err != nil {
-		return policies, nil, err
-	}
 	object, err := a.o.Cluster.Policies(ctx)
-	if err != nil || object == nil {
-		return policies, nil, err
-	}
-	user, err := disruption.FromSpec(object.Spec.NodeDisruptionPolicy)
 	if err != nil {
-		a.o.Log.WithError(err).Warn("disruption policies left out")
+		return disruption.Policies{}, nil, err
 	}
-	var mirrors disruption.MirrorPolicy
-	if text, found := object.Annotations[manifests.AnnotationMirrorPolicy]; found {
-		if mirrors, err = disruption.ParseMirrorPolicy(text); err != nil {
-			a.o.Log.WithError(err).Warn("mirror policy left out")
-		}
+	s, err := disruption.Read(object)
+	for _, refused := range s.Refused {
+		a.o.Log.WithField("cause", refused).Warn("disruption policy left out")
 	}
-	return policies.Override(user), mirrors, nil
+	return s.Policies, s.Mirrors, err
 }

@@ -48,8 +48,11 @@ func ordered(actions []Action) []Action {
 			out = append(out, a)
 		}
 	}
-	slices.SortFunc(out, func(a, b Action) int {
-		return cmp.Or(cmp.Compare(rank(a.Type), rank(b.Type)), cmp.Compare(a.Service, b.Service))
-	})
+	slices.SortFunc(out, compare)
 	return out
+}
+
+// compare orders actions as they are carried out.
+func compare(a, b Action) int {
+	return cmp.Or(cmp.Compare(rank(a.Type), rank(b.Type)), cmp.Compare(a.Service, b.Service))
 }

@@ -81,7 +81,7 @@ func FromSpec(c opv1.NodeDisruptionPolicyConfig) (Policies, error) {
 		for _, a := range actions {
 			r.Actions = append(r.Actions, fromAPI(a.Type, a.Reload, a.Restart))
 		}
-		err := errors.Join(nameErr, postconfig.Validate(r.Actions))
+		err := errors.Join(nameErr, postconfig.Validate(r.Actions), conflict(r.Actions))
 		if len(r.Actions) == 0 {
 			err = errors.Join(err, errors.New("there is no action: write None if nothing is to be done"))
 		}
@@ -106,7 +106,41 @@ func FromSpec(c opv1.NodeDisruptionPolicyConfig) (Policies, error) {
 			p.SSHKey = &r
 		}
 	}
+	p.Files = undisputed(p.Files, "files", &errs)
+	p.Units = undisputed(p.Units, "units", &errs)
 	return p, errors.Join(errs...)
+}
+
+// conflict names actions of one list that do not go together although each is right in itself.
+func conflict(actions []Action) error {
+	for i, a := range actions {
+		if slices.Contains(actions[:i], a) {
+			return fmt.Errorf("%s is there twice: write it once", a)
+		}
+		if a.Type == Restart && slices.Contains(actions, Action{Type: Reload, Service: a.Service}) {
+			return fmt.Errorf("%s and Reload %s: a unit that is restarted has nothing left to reload: write one of them", a, a.Service)
+		}
+	}
+	return nil
+}
+
+// undisputed leaves out the rules of a name that has two different ones, such as those for /etc/a and /etc/a/: nobody can say which of
+// them is meant.
+func undisputed(rules []Rule, place string, errs *[]error) []Rule {
+	first, disputed := map[string]Rule{}, map[string]bool{}
+	var out []Rule
+	for _, r := range rules {
+		other, twice := first[r.Name]
+		switch {
+		case !twice:
+			first[r.Name] = r
+			out = append(out, r)
+		case !slices.Equal(other.Actions, r.Actions) && !disputed[r.Name]:
+			disputed[r.Name] = true
+			*errs = append(*errs, fmt.Errorf("spec.nodeDisruptionPolicy.%s[%s]: two entries mean this name and say different things: keep one", place, r.Name))
+		}
+	}
+	return slices.DeleteFunc(out, func(r Rule) bool { return disputed[r.Name] })
 }
 
 // cleanPath refuses what is no absolute path and takes out what does not matter, such as a slash at the end.

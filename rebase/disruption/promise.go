@@ -92,9 +92,9 @@ func PromiseOf(annotations map[string]string, config, image string) (*Promise, e
 	return &p, nil
 }
 
-// Check compares a plan with the promise; nil promises everything.
+// Check compares a plan with the promise; nil, and one without a hash, promises everything.
 func (p *Promise) Check(plan Plan) error {
-	if p == nil || p.Hash == plan.Hash() {
+	if p == nil || p.Hash == "" || p.Hash == plan.Hash() {
 		return nil
 	}
 	return fmt.Errorf("%w: the node was told %s, and it would be %s now (%s): nothing is done until the pool's plan says so too", ErrPlanChanged, p.Level, plan.Level, plan.Summary())

@@ -1,0 +1,130 @@
+package disruption
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+)
+
+// Foresight is what ForPool needs beside the nodes.
+type Foresight struct {
+	Target   State
+	Settings Settings
+	// Builds tell how images differ.
+	Builds []mcfgv1.MachineOSBuild
+	// Building: the target's image is not there yet; it is taken to differ in its config only.
+	Building bool
+	// Config gives a rendered config by name; nil: it is gone.
+	Config func(name string) (*mcfgv1.MachineConfig, error)
+}
+
+// Foreseen is what a target does to a pool's nodes.
+type Foreseen struct {
+	Plan PoolPlan
+	// Ways are the plan's with every change, by what nodes have.
+	Ways map[State]Plan
+	// Nodes is what each node has.
+	Nodes map[string]State
+}
+
+// Draining are the nodes that their way drains.
+func (f Foreseen) Draining() map[string]bool {
+	out := map[string]bool{}
+	for name, state := range f.Nodes {
+		if slices.ContainsFunc(f.Ways[state].Steps, func(a Action) bool { return a.Type == Drain }) {
+			out[name] = true
+		}
+	}
+	return out
+}
+
+// ForPool computes the ways of nodes, by name, that do not have the target yet. It fails when the target's config is gone or a config
+// cannot be read.
+func ForPool(nodes map[string]State, f Foresight) (Foreseen, error) {
+	out := Foreseen{Ways: map[State]Plan{}, Nodes: map[string]State{}}
+	groups := map[State][]string{}
+	for name, has := range nodes {
+		// While the image is built the target names the former one.
+		if has != f.Target || f.Building && has.Config != f.Target.Config {
+			groups[has] = append(groups[has], name)
+			out.Nodes[name] = has
+		}
+	}
+	ways := make([]Way, 0, len(groups))
+	if len(groups) > 0 {
+		wanted, err := f.Config(f.Target.Config)
+		if err != nil {
+			return out, err
+		}
+		if wanted == nil {
+			return out, fmt.Errorf("there is no rendered config %s", f.Target.Config)
+		}
+		for has := range maps.Keys(groups) {
+			plan, w, err := f.way(has, wanted)
+			if err != nil {
+				return out, err
+			}
+			w.From, w.Nodes, w.Names = has, len(groups[has]), groups[has]
+			out.Ways[has] = plan
+			ways = append(ways, w)
+		}
+	}
+	out.Plan = NewPoolPlan(f.Target, ways)
+	return out, nil
+}
+
+// way computes what the target does to a node that has something.
+func (f Foresight) way(has State, wanted *mcfgv1.MachineConfig) (Plan, Way, error) {
+	change := CompareImages(f.Builds, has.Image, f.Target.Image)
+	if f.Building && has.Image != "" && f.Target.Image != "" {
+		change = ImageConfig
+	}
+	old, err := f.Config(has.Config)
+	if err != nil {
+		return Plan{}, Way{}, err
+	}
+	if old == nil {
+		// Nobody can compare any more; the node has its copy and does what it finds.
+		why := "rendered config " + has.Config + " is gone, so that nobody can compare"
+		plan := Plan{Level: LevelReboot, Steps: ordered([]Action{{Type: Reboot}}), Stage: change != ImageSame, Changes: []Change{{Kind: KindOther, Name: has.Config, What: "unknown", Why: why}}}
+		return plan, Way{Level: plan.Level, Change: change, Steps: plan.Steps, Why: why}, nil
+	}
+	plan, err := Effect(Input{Old: old, New: wanted, Layered: has.Image != "" && f.Target.Image != "", Image: change, Policies: f.Settings.Policies, Mirrors: f.Settings.Mirrors})
+	if err != nil {
+		return Plan{}, Way{}, err
+	}
+	return plan, Way{Hash: plan.Hash(), Level: plan.Level, Change: change, Steps: plan.Steps, Changed: len(plan.Changes), Why: plan.Because()}, nil
+}
+
+// Because names the first change that makes the level what it is, and why.
+func (p Plan) Because() string {
+	if len(p.Impossible) > 0 {
+		return p.Impossible[0]
+	}
+	for _, c := range p.Changes {
+		if level(Plan{Changes: []Change{c}, Steps: ordered(c.Actions)}) == p.Level {
+			return fmt.Sprintf("%s %s %s: %s", c.Kind, c.Name, c.What, c.Why)
+		}
+	}
+	return ""
+}
+
+// Steps are the plan's counts in words, in the order in which they are carried out.
+func (p PoolPlan) Steps() []string {
+	var steps []Action
+	for _, w := range p.Ways {
+		for _, s := range w.Steps {
+			if !slices.Contains(steps, s) {
+				steps = append(steps, s)
+			}
+		}
+	}
+	slices.SortFunc(steps, compare)
+	out := make([]string, 0, len(steps))
+	for _, s := range steps {
+		out = append(out, fmt.Sprintf("%s on %d", s, p.Counts[s.String()]))
+	}
+	return out
+}

@@ -1,0 +1,90 @@
+package disruption
+
+import (
+	"fmt"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	opv1 "github.com/openshift/api/operator/v1"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/manifests/postconfig"
+)
+
+// Settings are what the MachineConfiguration says, merged with the cluster's own rules.
+type Settings struct {
+	// Policies are the merged rules, User the admin's alone.
+	Policies, User Policies
+	Mirrors        MirrorPolicy
+	// Refused are the settings that cannot be used, in words; they count as not given.
+	Refused []string
+}
+
+// Read reads the MachineConfiguration; nil is one that says nothing. It fails only for a fault of the program.
+func Read(object *opv1.MachineConfiguration) (Settings, error) {
+	var s Settings
+	var err error
+	if s.Policies, err = Defaults(); err != nil || object == nil {
+		return s, err
+	}
+	if s.User, err = FromSpec(object.Spec.NodeDisruptionPolicy); err != nil {
+		s.Refused = strings.Split(err.Error(), "\n")
+	}
+	s.Policies = s.Policies.Override(s.User)
+	if text, found := object.Annotations[manifests.AnnotationMirrorPolicy]; found {
+		if s.Mirrors, err = ParseMirrorPolicy(text); err != nil {
+			s.Refused = append(s.Refused, fmt.Sprintf("annotation %s: %v", manifests.AnnotationMirrorPolicy, err))
+		}
+	}
+	return s, nil
+}
+
+// Rendered gives the units that a rendered config defines and the rules of its owners.
+func Rendered(mc *mcfgv1.MachineConfig) (units []string, owners Policies, err error) {
+	config, err := machineconfig.ParseRendered(mc.Spec.Config.Raw)
+	if err != nil {
+		return nil, owners, fmt.Errorf("read rendered config %s: %w", mc.Name, err)
+	}
+	for _, u := range config.Systemd.Units {
+		units = append(units, u.Name)
+	}
+	rules, err := postconfig.Decode(mc.Annotations)
+	if err != nil {
+		return nil, owners, fmt.Errorf("read rendered config %s: %w", mc.Name, err)
+	}
+	return units, Policies{Files: rules.Files, Units: rules.Units}, nil
+}
+
+// PublishedRule is one rule for people and programs that look at a cluster.
+type PublishedRule struct {
+	// Kind is file, which means a directory too, unit or sshkey.
+	Kind    string `json:"kind"`
+	Name    string `json:"name,omitempty"`
+	Actions string `json:"actions"`
+	Origin  Origin `json:"origin"`
+	// Pool is set for rules of owners of MachineConfigs: they hold in that pool.
+	Pool string `json:"pool,omitempty"`
+}
+
+// Published lists rules in their order.
+func (p Policies) Published(pool string) []PublishedRule {
+	var out []PublishedRule
+	add := func(kind Kind, r Rule) {
+		words := make([]string, 0, len(r.Actions))
+		for _, a := range r.Actions {
+			words = append(words, a.String())
+		}
+		out = append(out, PublishedRule{Kind: string(kind), Name: r.Name, Actions: strings.Join(words, ", "), Origin: r.Origin, Pool: pool})
+	}
+	for _, r := range p.Files {
+		add(KindFile, r)
+	}
+	for _, r := range p.Units {
+		add(KindUnit, r)
+	}
+	if p.SSHKey != nil {
+		add(KindSSHKey, *p.SSHKey)
+	}
+	return out
+}

@@ -1,0 +1,182 @@
+package disruptioncontroller_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/rollout"
+)
+
+const policyJSON = "/etc/containers/policy.json"
+
+func TestThePlanStandsBeforeAnythingIsDelivered(t *testing.T) {
+	f := newFixture(t)
+	f.config(1, policyJSON+"=1")
+	f.config(2, policyJSON+"=2", "/etc/a=1")
+	f.config(3, policyJSON+"=3")
+	f.aim(2)
+	f.node("a", f.rendered(1), "")
+	f.node("b", f.rendered(1), "")
+	f.node("c", f.rendered(3), "")
+	f.node("d", f.rendered(2), "")
+	plan, c := f.plan()
+	require.NotNil(t, plan)
+	assert.Equal(t, disruption.State{Config: f.rendered(2)}, plan.Target)
+	assert.Equal(t, 3, plan.Nodes, "the one that has it is not among them")
+	assert.Equal(t, map[string]int{"Drain": 3, "Reboot": 3}, plan.Counts)
+	require.Len(t, plan.Ways, 2)
+	assert.Equal(t, []string{f.pool + "-a", f.pool + "-b"}, plan.Ways[0].Names)
+	assert.NotEmpty(t, plan.Ways[0].Hash)
+	assert.Equal(t, corev1.ConditionTrue, c.Status)
+	assert.Equal(t, "Reboot", c.Reason)
+	assert.Contains(t, c.Message, "/etc/a added: no policy covers this path")
+	still := f.object().ResourceVersion
+	f.plan()
+	assert.Equal(t, still, f.object().ResourceVersion, "nothing new, nothing written")
+
+	f.admin(`{"files":[{"path":"/etc/a","actions":[{"type":"None"}]}]}`, nil)
+	plan, c = f.plan()
+	assert.Equal(t, disruption.LevelReload, plan.Level)
+	assert.Equal(t, "Reload", c.Reason)
+	assert.Contains(t, c.Message, "Reload crio.service on 3")
+	f.aim(3)
+	plan, _ = f.plan()
+	assert.Equal(t, 3, plan.Nodes)
+	assert.Equal(t, f.rendered(3), plan.Target.Config)
+}
+
+func TestARemovedMirrorDrainsUnlessTheAdminSaysOtherwise(t *testing.T) {
+	f := newFixture(t)
+	const mirrors = "%5B%5Bregistry%5D%5D%0Alocation%3D%27a.io%2Fb%27%0A%5B%5Bregistry.mirror%5D%5D%0Alocation%3D%27m.io%2Fb%27%0Apull-from-mirror%3D%27digest-only%27%0A"
+	f.config(1, "/etc/containers/registries.conf="+mirrors)
+	f.config(2)
+	f.aim(2)
+	f.node("a", f.rendered(1), "")
+	plan, _ := f.plan()
+	assert.Equal(t, disruption.LevelDrain, plan.Level)
+	f.admin(`{}`, map[string]string{manifests.AnnotationMirrorPolicy: "ImageDigestMirrorSet=None"})
+	plan, _ = f.plan()
+	assert.Equal(t, disruption.LevelReload, plan.Level)
+}
+
+func TestALayeredPoolsConfigOnlyImageNeedsNoReboot(t *testing.T) {
+	f := newFixture(t)
+	image := func(n int) string { return fmt.Sprintf("r.example.com/os/worker@sha256:%064d", n) }
+	f.config(1, policyJSON+"=1")
+	f.config(2, policyJSON+"=2")
+	f.aim(2)
+	f.node("a", f.rendered(1), image(1))
+	f.layer("one", 1, image(1), "ground")
+	_, c := f.plan()
+	assert.Equal(t, corev1.ConditionFalse, c.Status)
+	assert.Equal(t, "ImageOutstanding", c.Reason)
+	assert.Contains(t, c.Message, "expected then: "+f.rendered(2)+" changes 1 nodes: Reload")
+	f.layer("two", 2, image(2), "ground")
+	plan, _ := f.plan()
+	assert.Equal(t, disruption.LevelReload, plan.Level)
+	assert.Equal(t, disruption.ImageConfig, plan.Ways[0].Change)
+	f.layer("three", 2, image(3), "another base")
+	plan, _ = f.plan()
+	assert.Equal(t, disruption.LevelReboot, plan.Level)
+}
+
+// layer opts the pool in, with an image that a build has brought for a config.
+func (f *fixture) layer(build string, config int, image, ground string) {
+	f.Helper()
+	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-" + build, Labels: map[string]string{manifests.LabelRenderedMachineConfig: f.rendered(config)},
+		Annotations: map[string]string{manifests.AnnotationBuildGround: ground, manifests.AnnotationBuildAddress: build}},
+		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: f.rendered(config)}, MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: f.pool}, RenderedImagePushSpec: "r.example.com/os/worker:x"}}
+	f.create(b)
+	start, end := metav1.NewTime(time.Now().Add(-time.Minute)), metav1.Now()
+	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end, DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
+		Builder:    &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder, Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
+		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: end}}}
+	require.NoError(f, f.env.Client.Status().Update(f.Context(), b))
+	m := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: f.pool}}
+	if f.env.Client.Get(f.Context(), client.ObjectKeyFromObject(m), m) != nil {
+		m.Spec = mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: f.pool}, RenderedImagePushSpec: "r.example.com/os/worker:x",
+			ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder}, RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}}
+		f.create(m)
+	}
+	m.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(image)
+	m.Status.MachineOSBuild = &mcfgv1.ObjectReference{Group: mcfgv1.GroupName, Resource: "machineosbuilds", Name: b.Name}
+	require.NoError(f, f.env.Client.Status().Update(f.Context(), m))
+}
+
+func TestBudgetsThatHoldADrainUpAreNamed(t *testing.T) {
+	f := newFixture(t)
+	f.config(1, "/etc/a=1")
+	f.config(2, "/etc/a=2")
+	f.aim(2)
+	f.node("a", f.rendered(1), "")
+	app := map[string]string{"app": f.pool}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.pool}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: app}}}
+	f.create(budget)
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}
+	require.NoError(t, f.env.Client.Status().Update(t.Context(), budget))
+	plan, _ := f.plan()
+	assert.Empty(t, plan.Blocking, "it has no pod on these nodes")
+	f.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.pool, Labels: app}, Spec: corev1.PodSpec{NodeName: f.pool + "-a", Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+	plan, c := f.plan()
+	assert.Equal(t, []string{"default/" + f.pool}, plan.Blocking)
+	assert.Contains(t, c.Message, "let no pod go now: default/"+f.pool)
+}
+
+func TestTheTimeIsEstimatedByWhatNodesNeededBefore(t *testing.T) {
+	f := newFixture(t)
+	f.config(1, "/etc/a=1")
+	f.config(2, "/etc/a=2")
+	f.aim(2)
+	f.node("a", f.rendered(1), "")
+	f.node("b", f.rendered(1), "")
+	plan, c := f.plan()
+	assert.Zero(t, plan.Seconds)
+	assert.NotContains(t, c.Message, "about")
+	// The node controller tells a; it arrives after ten minutes.
+	promise := plan.Promise(plan.Ways[0])
+	promise.Told = f.now.Format(time.RFC3339)
+	text, err := promise.Encode()
+	require.NoError(t, err)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{manifests.AnnotationPlan: text,
+		manifests.AnnotationDesiredConfig: f.rendered(2), manifests.AnnotationCurrentConfig: f.rendered(2)}}})
+	require.NoError(t, err)
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-a"}}
+	require.NoError(t, f.env.Client.Patch(t.Context(), n, client.RawPatch("application/merge-patch+json", patch)))
+	f.now = f.now.Add(10 * time.Minute)
+	f.plan()
+	plan, c = f.plan()
+	assert.Equal(t, int64(600), plan.Seconds)
+	assert.Contains(t, c.Message, "about 10m0s")
+	require.NoError(t, f.env.Client.Get(t.Context(), client.ObjectKeyFromObject(n), n))
+	assert.Equal(t, map[string]int64{"Reboot": 600}, rollout.TimesOf(n.Annotations).Seconds)
+	f.now = f.now.Add(time.Hour)
+	f.plan()
+	require.NoError(t, f.env.Client.Get(t.Context(), client.ObjectKeyFromObject(n), n))
+	assert.Equal(t, map[string]int64{"Reboot": 600}, rollout.TimesOf(n.Annotations).Seconds, "each way is noted once")
+}
+
+func TestAConfigThatIsGoneAndOneThatCannotBeRead(t *testing.T) {
+	f := newFixture(t)
+	f.config(2)
+	f.aim(2)
+	f.node("a", f.rendered(1), "")
+	plan, _ := f.plan()
+	assert.Equal(t, disruption.LevelReboot, plan.Level, "who cannot compare says the worst")
+	assert.Empty(t, plan.Ways[0].Hash)
+	f.aim(7)
+	_, c := f.plan()
+	assert.Equal(t, corev1.ConditionFalse, c.Status)
+	assert.Contains(t, c.Message, "there is no rendered config "+f.rendered(7))
+}

@@ -1,0 +1,61 @@
+package rollout
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/disruption"
+)
+
+// Times is how long a node's last ways took, from being told to being done: the annotation dayone.dev/update-times.
+type Times struct {
+	// Told is the moment at which the last of them began, RFC 3339.
+	Told string `json:"told,omitempty"`
+	// Seconds are those of the last way of each level.
+	Seconds map[string]int64 `json:"seconds"`
+}
+
+// TimesOf reads the annotation; one that cannot be read is none.
+func TimesOf(annotations map[string]string) Times {
+	var t Times
+	if json.Unmarshal([]byte(annotations[manifests.AnnotationUpdateTimes]), &t) != nil || t.Seconds == nil {
+		return Times{Seconds: map[string]int64{}}
+	}
+	return t
+}
+
+// Estimate is how long a plan takes when so many nodes may go at once, by the median of what nodes of the cluster needed for a way of
+// the same level; 0 when there is a level without history.
+func Estimate(plan disruption.PoolPlan, atOnce int, nodes []corev1.Node) time.Duration {
+	known := map[string][]int64{}
+	for i := range nodes {
+		for level, seconds := range TimesOf(nodes[i].Annotations).Seconds {
+			known[level] = append(known[level], seconds)
+		}
+	}
+	sum := time.Duration(0)
+	for _, w := range plan.Ways {
+		seconds := known[w.Level.String()]
+		if len(seconds) == 0 {
+			return 0
+		}
+		slices.Sort(seconds)
+		sum += time.Duration(w.Nodes) * time.Duration(seconds[len(seconds)/2]) * time.Second
+	}
+	return sum / time.Duration(max(1, atOnce))
+}
+
+// NodeStates is what the pool's nodes have, by name; a node that has not reported is left out.
+func (l *Look) NodeStates() map[string]disruption.State {
+	out := make(map[string]disruption.State, len(l.Nodes))
+	for _, n := range l.Nodes {
+		if n.RecordErr == nil && n.Record.CurrentConfig != "" {
+			out[n.Name] = disruption.State{Config: n.Record.CurrentConfig, Image: n.Record.CurrentImage}
+		}
+	}
+	return out
+}
