@@ -44,6 +44,23 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return fmt.Errorf("make state directory: %w", err)
+	}
+	unlock, err := lockState(o.StateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := forgetOutcome(o.StateDir); err != nil {
+		return err
+	}
+	err = o.run(ctx)
+	o.recordOutcome(err)
+	return err
+}
+
+func (o Options) run(ctx context.Context) error {
 	in, err := preflight.Load(o.Dir, o.Platform)
 	if err != nil {
 		return err
@@ -53,14 +70,6 @@ func Run(ctx context.Context, o Options) error {
 			Message: "dayone bootstrap on a host of its own is the standalone flow",
 			Next:    "patch the installer's bootstrap host with dayone ignition, or set flow: standalone for a cluster whose bootstrap host dayone owns"}
 	}
-	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
-		return fmt.Errorf("make state directory: %w", err)
-	}
-	unlock, err := lockState(o.StateDir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	if done, err := ReadHandedOver(o.StateDir); err != nil || done != nil {
 		if done != nil {
 			o.Log.WithField("time", done.Time).Info("this bootstrap has been handed over and is needed by nobody; another --state-dir installs another cluster")

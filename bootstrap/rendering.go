@@ -13,8 +13,11 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// renderDir is the rendered directory below the state directory that the Ignition server serves.
-const renderDir = "rendered"
+// renderDir is the rendered directory below the state directory that the Ignition server serves, firstDir that from which images are built.
+const (
+	renderDir = "rendered"
+	firstDir  = "rendered-first"
+)
 
 // finalResult is what the nodes are told to be.
 type finalResult struct {
@@ -40,7 +43,11 @@ func (h *host) renderFirst(context.Context) error {
 	}
 	h.warn(r.Findings)
 	h.first = r
-	return nil
+	// For people who compare it with the final one: a log bundle has both.
+	if err := os.MkdirAll(h.path(firstDir), 0o700); err != nil {
+		return fmt.Errorf("make directory for the first configs: %w", err)
+	}
+	return render.Write(h.path(firstDir), h.inputs(), r)
 }
 
 // layered returns the objects with each built image noted on its MachineOSConfig, in the annotation by which a pre-built image

@@ -39,6 +39,8 @@ const childEnv = "DAYONE_TEST_BOOTSTRAP"
 // childOrder says what the child does and when it dies by its own SIGKILL.
 type childOrder struct {
 	Dir, State, Base string
+	// Source, CA and Auth reach the base image in a registry instead of the directory Base.
+	Source, CA, Auth string
 	Registry, Config string
 	// KillPhase and KillAt name an event; KillAt "instruction" is the first instruction of a build.
 	KillPhase, KillAt string
@@ -71,8 +73,11 @@ func child(raw string) error {
 	if err != nil {
 		return err
 	}
+	if o.Source == "" {
+		o.Source = "oci:" + o.Base
+	}
 	return bootstrap.Run(ctx, bootstrap.Options{
-		Dir: o.Dir, StateDir: o.State, BaseSource: "oci:" + o.Base, DaemonBinary: self, Platform: "linux/amd64",
+		Dir: o.Dir, StateDir: o.State, BaseSource: o.Source, BaseCAFile: o.CA, BaseAuthFile: o.Auth, DaemonBinary: self, Platform: "linux/amd64",
 		RegistryListen: o.Registry, ConfigListen: o.Config,
 		Versions: render.Versions{Raw: "test", Hash: "test", Payload: "test"},
 		NewEngine: func(dir string) (build.ContainerEngine, error) {

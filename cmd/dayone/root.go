@@ -105,7 +105,7 @@ func newRootCommand() *cobra.Command {
 		return nil
 	}
 	root.AddCommand(newPrepareCommand(), newManifestsCommand(), newSampleCommand(), newSchemaCommand(), newIgnitionCommand(), newBootstrapCommand(), newStatusCommand(), newHandOverCommand())
-	root.AddCommand(newBuildCommand(), newRenderCommand(), newServeCommand(), newRegistryCommand(), newClusterCommand())
+	root.AddCommand(newGatherCommand(), newAnalyzeCommand(), newBuildCommand(), newRenderCommand(), newServeCommand(), newRegistryCommand(), newClusterCommand())
 	markUsage(root)
 	return root
 }

@@ -42,6 +42,7 @@ test|createrepo_c|createrepo-c|createrepo_c|makes a repository of them
 test|dnf|dnf|dnf|installs them in a build
 test|qemu-aarch64-static|qemu-user-static|qemu-user-static|runs what is made for other architectures
 test|newuidmap|uidmap|shadow-utils|builds of an ordinary user
+test|chromium-headless-shell|chromium-headless-shell|chromium-headless|draws the HTML report of a log bundle
 vm|qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|runs the virtual machine
 vm|mkfs.ext4|e2fsprogs|e2fsprogs|makes its disk
 vm|debugfs|e2fsprogs|e2fsprogs|reads the boot entries from its disk

@@ -1,0 +1,114 @@
+package analyze
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/bootstrap/gather/bundle"
+)
+
+// made opens a bundle of the given files.
+func made(t testing.TB, files map[string]string) *bundle.Bundle {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		full := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		require.NoError(t, os.WriteFile(full, []byte(text), 0o600))
+	}
+	b, err := bundle.Open(dir)
+	require.NoError(t, err)
+	return b
+}
+
+const running = `{"version":1,"phases":[{"name":"base","title":"take in the base image","status":"done","started":"2026-01-02T10:00:00Z","finished":"2026-01-02T10:01:00Z"},
+{"name":"build-master","title":"build the image of pool master",
+"status": "running","started":"2026-01-02T10:01:00Z"}]}`
+
+func TestVerdictsOfOtherBundles(t *testing.T) {
+	records := func(entries ...string) string { return "[" + strings.Join(entries, ",\n") + "]" }
+	const start = `{"timestamp":"2026-01-02T10:00:00Z","phase":"service start"}`
+	stage := func(name, result, message string) string {
+		return `{"timestamp":"2026-01-02T10:00:01Z","phase":"stage start","stage":"` + name + `"},{"timestamp":"2026-01-02T10:00:09Z","phase":"stage end","stage":"` + name +
+			`","result":"` + result + `","errorMessage":"` + message + `"}`
+	}
+	for name, c := range map[string]struct {
+		files          map[string]string
+		status         Status
+		phase, cause   string
+		evidenceInFile string
+	}{
+		"nothing at all":        {map[string]string{}, StatusUnknown, "", "", ""},
+		"a host without dayone": {map[string]string{"bootstrap/network/ip-addr.txt": "lo"}, StatusNotStarted, "", "", ""},
+		"a cluster":             {map[string]string{"resources/nodes.json": "{}"}, StatusCluster, "", "", ""},
+		"at work":               {map[string]string{journalName: running, statusName: `{"running":true}`}, StatusRunning, "build-master", "", ""},
+		"cut off":               {map[string]string{journalName: running, statusName: `{"running":false}`}, StatusCutOff, "build-master", "killed", journalName},
+		"killed for memory": {map[string]string{journalName: running, "bootstrap/journals/kernel.log": "x\nkernel: Out of memory: Killed process 77 (dayone)\n"},
+			StatusCutOff, "build-master", "out-of-memory", "bootstrap/journals/kernel.log"},
+		"killed by hand": {map[string]string{journalName: running, "bootstrap/journals/dayone-bootstrap.log": "systemd: Main process exited, code=killed, status=9/KILL\n"},
+			StatusCutOff, "build-master", "killed", "bootstrap/journals/dayone-bootstrap.log"},
+		"the installer's stage": {map[string]string{"bootstrap/services/bootkube.json": records(start, stage("cvo-bootstrap", "success", ""), stage("cb-bootstrap", "failure", "timed out creating manifests"))},
+			StatusFailed, "bootkube/cb-bootstrap", "service-failed", "bootstrap/services/bootkube.json"},
+		"a stage that went well at last": {map[string]string{"bootstrap/services/bootkube.json": records(start, stage("cb-bootstrap", "failure", "x"), start, stage("cb-bootstrap", "success", ""))},
+			StatusUnknown, "", "", ""},
+		"dayone's service before the installer's that waits for it": {map[string]string{
+			"bootstrap/services/bootkube.json":         records(start, stage("cb-bootstrap", "failure", "no masters")),
+			"bootstrap/services/dayone-bootstrap.json": records(start, stage("build-master", "failure", "push: 403 Forbidden"), `{"phase":"service end","result":"failure"}`)},
+			StatusFailed, "dayone-bootstrap/build-master", "registry-credentials", "bootstrap/services/dayone-bootstrap.json"},
+		"a journal that is damaged": {map[string]string{journalName: `{"version":`}, StatusNotStarted, "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Bundle(made(t, c.files))
+			assert.Equal(t, c.status, r.Verdict.Status, "%+v", r.Verdict)
+			assert.Equal(t, c.phase, r.Verdict.Phase)
+			assert.Equal(t, c.cause, r.Verdict.Cause)
+			assert.Equal(t, c.evidenceInFile, r.Verdict.Evidence.File)
+			var text strings.Builder
+			require.NoError(t, r.WriteText(&text))
+			assert.True(t, strings.HasPrefix(text.String(), "verdict: "))
+			_, err := json.Marshal(r)
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestWhatATerminalWouldActOnIsNotPrinted(t *testing.T) {
+	journal := strings.Replace(running, "take in the base image", `take\u001b[2J in`, 1)
+	var text strings.Builder
+	require.NoError(t, Bundle(made(t, map[string]string{journalName: journal})).WriteText(&text))
+	assert.NotContains(t, text.String(), "\x1b")
+}
+
+func TestTheRenderingsAreCompared(t *testing.T) {
+	pool := func(name string) string { return "status: {configuration: {name: " + name + "}}\n" }
+	config := func(image, file string) string {
+		return "spec:\n  osImageURL: " + image + "\n  kernelArguments: [quiet]\n  config: {storage: {files: [{path: /etc/motd, mode: 420, contents: {source: " + file + "}}]}}\n"
+	}
+	r := Bundle(made(t, map[string]string{
+		firstDir + "/machine-pools/master.yaml":              pool("rendered-master-a"),
+		firstDir + "/machine-configs/rendered-master-a.yaml": config("base", "same"),
+		finalDir + "/machine-pools/master.yaml":              pool("rendered-master-b"),
+		finalDir + "/machine-configs/rendered-master-b.yaml": config("built", "same"),
+		finalDir + "/machine-pools/worker.yaml":              pool("../../../etc/passwd"),
+		finalDir + "/machine-configs/unrelated.yaml":         "spec: {}",
+	}))
+	assert.Equal(t, []Difference{{"master", "name", "rendered-master-a", "rendered-master-b"}, {"master", "osImageURL", "base", "built"}}, r.Differences)
+}
+
+func FuzzBundle(f *testing.F) {
+	f.Add([]byte(running), []byte(`[{"phase":"stage end","result":"failure"}]`), []byte("spec: {a: [b]}"))
+	f.Fuzz(func(t *testing.T, journal, records, config []byte) {
+		r := Bundle(made(t, map[string]string{journalName: string(journal), outcomeName: string(journal), statusName: string(records), servicesName + "/bootkube.json": string(records),
+			finalDir + "/machine-pools/master.yaml": "status: {configuration: {name: a}}", finalDir + "/machine-configs/a.yaml": string(config),
+			firstDir + "/machine-pools/master.yaml": "status: {configuration: {name: a}}", firstDir + "/machine-configs/a.yaml": "spec: {b: c}"}))
+		var text strings.Builder
+		require.NoError(t, r.WriteText(&text))
+		require.NotContains(t, text.String(), "\x1b")
+	})
+}

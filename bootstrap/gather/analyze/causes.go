@@ -1,0 +1,71 @@
+package analyze
+
+import (
+	"regexp"
+	"strings"
+)
+
+// cause is a kind of fault with what to do about it. Errors in a bundle are texts: they are told apart by what our own programs, the
+// registries' protocol and the kernel say, which is stable.
+type cause struct {
+	id, summary, next string
+	// says are the forms of the text; the first cause of which one is found counts.
+	says *regexp.Regexp
+}
+
+// causes in the order in which they are looked for: what explains most comes first. A full disk also breaks connections and builds.
+func causes() []cause {
+	return []cause{
+		{"disk-full", "a disk of the bootstrap host is full", "make room or give the host a larger disk (three times the OS image and 8 GiB more), then run dayone bootstrap again: it goes on where it ended",
+			regexp.MustCompile(`(?i)no space left on device|disk quota exceeded|file too large|bundle is full on disk`)},
+		{"port-taken", "another program on the bootstrap host has a port that dayone needs", "stop that program (bootstrap/network/listening.txt names it), or choose another port in install-config.yaml",
+			regexp.MustCompile(`\[port-taken\]|address already in use|cannot listen on`)},
+		{"out-of-memory", "the kernel killed a process because memory ran out", "give the bootstrap host more memory, then run dayone bootstrap again",
+			regexp.MustCompile(`(?i)out of memory|oom-kill|oom_kill|cannot allocate memory`)},
+		{"registry-credentials", "a registry refused the credentials", "correct the Secret or auth file for that registry; dayone prepare --check-registry tries it beforehand",
+			regexp.MustCompile(`(?i)\b401\b|\b403\b|unauthori[sz]ed|authentication required|access denied|\bdenied:|forbidden|invalid username/password`)},
+		{"registry-certificate", "a registry's certificate is not trusted", "give the authority that signs it: --base-ca for the base image, registry.caFile for the final registry",
+			regexp.MustCompile(`(?i)x509:|certificate signed by unknown authority|tls: failed to verify`)},
+		{"base-image", "the base image cannot be used", "name an OS image that exists in the registry and boots (bootc or rpm-ostree) on the nodes' architecture",
+			regexp.MustCompile(`\[base-not-bootable\]|\[base-platform\]|(?i)manifest[ _]unknown|name[ _]unknown|repository name not known|reading manifest .*not found`)},
+		{"containerfile", "a command of the Containerfile failed", "mend the instruction; dayone build tries the build on any machine",
+			regexp.MustCompile(`build failed \(user\)`)},
+		{"limit", "a build went over a limit", "raise onClusterLayering.build, or do less in the Containerfile",
+			regexp.MustCompile(`build failed \(policy\)`)},
+		{"registry-unreachable", "a registry does not answer", "check that the registry runs and can be reached from the bootstrap host (name, port, proxy), then run dayone bootstrap again",
+			regexp.MustCompile(`(?i)\[registry-unreachable\]|connection refused|no such host|i/o timeout|connection reset|network is unreachable|no route to host|tls handshake timeout|\bEOF\b|50[234] `)},
+		{"build", "an image build failed", "read the build's log below bootstrap/dayone/build-logs",
+			regexp.MustCompile(`build failed \(`)},
+	}
+}
+
+// explain finds the cause behind a text. what is said when none is known.
+func explain(text string) cause {
+	for _, c := range causes() {
+		if c.says.MatchString(text) {
+			return c
+		}
+	}
+	return cause{id: "other", summary: "it failed for a reason that is not among the known ones", next: "read the evidence; the file around it has more"}
+}
+
+// placed takes a refusal apart: PLACE: MESSAGE [RULE] (NEXT), as report.Finding prints it.
+var placed = regexp.MustCompile(`\[([a-z0-9-]+)\](?: \((.+?)\))?$`)
+
+// nextOf is the next step that a message carries itself; it knows more than a cause's.
+func nextOf(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	if m := placed.FindStringSubmatch(line); m != nil {
+		return m[2]
+	}
+	// build.Failure: message; next; full log: path
+	if strings.Contains(line, "build failed (") {
+		parts := strings.Split(line, "; ")
+		for i := len(parts) - 1; i > 0; i-- {
+			if !strings.HasPrefix(parts[i], "full log: ") {
+				return parts[i]
+			}
+		}
+	}
+	return ""
+}

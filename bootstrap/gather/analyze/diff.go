@@ -1,0 +1,117 @@
+package analyze
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Directories of rendered configs, as gather writes them.
+const (
+	firstDir = "rendered-assets/dayone/rendered-first"
+	finalDir = "rendered-assets/dayone/rendered"
+)
+
+// maxDifferences bounds the list; two renderings differ in a handful of fields.
+const maxDifferences = 500
+
+// differences compares the configs from which images were built with those that nodes get. Content is redacted alike in both, so that equal
+// content compares equal.
+func (f *facts) differences() []Difference {
+	first, final := f.rendered(firstDir), f.rendered(finalDir)
+	var out []Difference
+	for _, pool := range slices.Sorted(maps.Keys(final)) {
+		if first[pool] == nil {
+			continue
+		}
+		keys := map[string]bool{}
+		for k := range first[pool] {
+			keys[k] = true
+		}
+		for k := range final[pool] {
+			keys[k] = true
+		}
+		for _, k := range slices.Sorted(maps.Keys(keys)) {
+			if a, b := first[pool][k], final[pool][k]; a != b && len(out) < maxDifferences {
+				out = append(out, Difference{Pool: pool, Field: k, First: a, Final: b})
+			}
+		}
+	}
+	return out
+}
+
+// rendered are the flattened configs of a directory by pool: the pool's file names its config.
+func (f *facts) rendered(dir string) map[string]map[string]string {
+	out := map[string]map[string]string{}
+	for _, file := range f.bundle.Below(dir + "/machine-pools") {
+		var pool struct {
+			Status struct {
+				Configuration struct {
+					Name string `json:"name"`
+				} `json:"configuration"`
+			} `json:"status"`
+		}
+		if yaml.Unmarshal(file.Content, &pool) != nil {
+			continue
+		}
+		config := f.bundle.Get(path.Join(dir, "machine-configs", path.Base(pool.Status.Configuration.Name)+".yaml"))
+		if config == nil || config.Truncated {
+			continue
+		}
+		var tree struct {
+			Spec map[string]any `json:"spec"`
+		}
+		if yaml.Unmarshal(config.Content, &tree) != nil {
+			continue
+		}
+		flat := map[string]string{"name": shorten(pool.Status.Configuration.Name)}
+		flatten(tree.Spec, "", flat, 0)
+		out[shorten(strings.TrimSuffix(path.Base(file.Name), ".yaml"))] = flat
+	}
+	return out
+}
+
+// maxDepth bounds how deep a config is taken apart.
+const maxDepth = 12
+
+// flatten makes a map of paths to values. Elements of lists are named by what identifies them, so that one more file is one difference.
+func flatten(tree any, at string, out map[string]string, depth int) {
+	if depth > maxDepth || len(out) > 20_000 {
+		return
+	}
+	switch v := tree.(type) {
+	case map[string]any:
+		for k, e := range v {
+			flatten(e, strings.TrimPrefix(at+"."+k, "."), out, depth+1)
+		}
+	case []any:
+		for i, e := range v {
+			flatten(e, fmt.Sprintf("%s[%s]", at, identity(e, i)), out, depth+1)
+		}
+	default:
+		raw, err := json.Marshal(v)
+		if err == nil {
+			out[shorten(at)] = shorten(strings.Trim(string(raw), `"`))
+		}
+	}
+}
+
+// identity is what tells an element of a list from the others: a file's path, a unit's or user's name, or its place.
+func identity(e any, i int) string {
+	switch v := e.(type) {
+	case map[string]any:
+		for _, key := range []string{"path", "name"} {
+			if text, ok := v[key].(string); ok {
+				return text
+			}
+		}
+	case string:
+		return v
+	}
+	return fmt.Sprint(i)
+}

@@ -1,0 +1,132 @@
+package analyze
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/gather/bundle"
+)
+
+// hostStatus is gather.HostStatus as far as it is read: what a bundle holds is input.
+type hostStatus struct {
+	Gathered time.Time `json:"gathered"`
+	Running  bool      `json:"running"`
+}
+
+// facts are what a bundle holds, decoded. Anything may be missing.
+type facts struct {
+	bundle  *bundle.Bundle
+	journal *bootstrap.Journal
+	outcome *bootstrap.Outcome
+	status  *hostStatus
+	// services are the installer's records by service, in the order of their names.
+	services []service
+	notes    []string
+}
+
+// service is one file of records.
+type service struct {
+	name, file string
+	entries    []record
+}
+
+// record is one entry of the installer's service records (bootstrap-service-record.sh).
+type record struct {
+	Timestamp    string `json:"timestamp"`
+	Phase        string `json:"phase"`
+	Result       string `json:"result"`
+	Stage        string `json:"stage"`
+	ErrorLine    string `json:"errorLine"`
+	ErrorMessage string `json:"errorMessage"`
+}
+
+func (r record) time() time.Time {
+	t, err := time.Parse(time.RFC3339, r.Timestamp)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// Places of the files, as gather writes them.
+const (
+	journalName  = "bootstrap/dayone/" + bootstrap.JournalFile
+	outcomeName  = "bootstrap/dayone/" + bootstrap.OutcomeFile
+	statusName   = "bootstrap/dayone/status.json"
+	servicesName = "bootstrap/services"
+	logsName     = "bootstrap/dayone/build-logs"
+)
+
+func readFacts(b *bundle.Bundle) *facts {
+	f := &facts{bundle: b}
+	if b.Damage != "" {
+		f.notes = append(f.notes, b.Damage)
+	}
+	if j := (&bootstrap.Journal{}); f.decode(journalName, j) {
+		f.journal = j
+	}
+	if o := (&bootstrap.Outcome{}); f.decode(outcomeName, o) {
+		f.outcome = o
+	}
+	if s := (&hostStatus{}); f.decode(statusName, s) {
+		f.status = s
+	}
+	for _, file := range b.Below(servicesName) {
+		if path.Ext(file.Name) != ".json" || strings.Count(file.Name, "/") != 2 {
+			continue
+		}
+		s := service{name: strings.TrimSuffix(path.Base(file.Name), ".json"), file: file.Name}
+		if err := json.Unmarshal(file.Content, &s.entries); err != nil {
+			continue // dayone's own status files lie there, too
+		}
+		f.services = append(f.services, s)
+	}
+	return f
+}
+
+// decode reads a JSON file of the bundle; what is damaged is noted.
+func (f *facts) decode(name string, into any) bool {
+	file := f.bundle.Get(name)
+	if file == nil {
+		return false
+	}
+	if err := json.Unmarshal(file.Content, into); err != nil {
+		f.notes = append(f.notes, fmt.Sprintf("%s cannot be read: %v", name, err))
+		return false
+	}
+	return true
+}
+
+// find is the first line of a file that holds a text.
+func (f *facts) find(name, text string) (Evidence, bool) {
+	if text == "" {
+		return Evidence{}, false
+	}
+	for n, line := range f.bundle.Get(name).Lines() {
+		if strings.Contains(line, text) {
+			return Evidence{File: name, Line: n + 1, Text: shorten(line)}, true
+		}
+	}
+	return Evidence{}, false
+}
+
+// maxText bounds what is quoted, in characters.
+const maxText = 400
+
+// shorten makes one line of a text that a terminal can show.
+func shorten(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, strings.TrimSpace(text))
+	if r := []rune(text); len(r) > maxText {
+		return string(r[:maxText-1]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,107 @@
+package analyze
+
+import (
+	"time"
+
+	"dayone.dev/dayone/build"
+)
+
+// Status is what became of the bootstrap.
+type Status string
+
+// The states of a bootstrap, as far as its bundle can tell.
+const (
+	// StatusServing: every phase is done and the host serves its nodes.
+	StatusServing Status = "serving"
+	// StatusRunning: it was at work when the bundle was made.
+	StatusRunning Status = "running"
+	// StatusStopped: it had done every phase and was told to stop.
+	StatusStopped Status = "stopped"
+	// StatusFailed: a phase or a stage failed.
+	StatusFailed Status = "failed"
+	// StatusRefused: the input was refused before anything was started.
+	StatusRefused Status = "refused"
+	// StatusCutOff: its process ended in the middle of a phase, without a last word.
+	StatusCutOff Status = "cut off"
+	// StatusNotStarted: nothing of dayone has run on the host.
+	StatusNotStarted Status = "not started"
+	// StatusCluster: the bundle is of a cluster, not of a bootstrap host.
+	StatusCluster Status = "cluster"
+	// StatusUnknown: the bundle does not hold what it takes to tell.
+	StatusUnknown Status = "unknown"
+)
+
+// Verdict is the answer.
+type Verdict struct {
+	Status Status `json:"status"`
+	// Phase is where it ended: a phase of dayone, or SERVICE/STAGE of the installer.
+	Phase string `json:"phase,omitempty"`
+	// Cause is a stable identifier, for example registry-credentials; docs/gather.md lists them.
+	Cause string `json:"cause,omitempty"`
+	// Summary is one sentence.
+	Summary string `json:"summary"`
+	// Evidence is the line that says so.
+	Evidence Evidence `json:"evidence,omitzero"`
+	// Next is what to do.
+	Next string `json:"next,omitempty"`
+}
+
+// Evidence is a line of a file of the bundle.
+type Evidence struct {
+	File string `json:"file"`
+	Line int    `json:"line,omitempty"`
+	Text string `json:"text"`
+}
+
+// Phase is one phase or stage with its times.
+type Phase struct {
+	// Source is dayone, or the installer's service.
+	Source   string    `json:"source"`
+	Name     string    `json:"name"`
+	Title    string    `json:"title,omitempty"`
+	Status   string    `json:"status"`
+	Started  time.Time `json:"started,omitzero"`
+	Finished time.Time `json:"finished,omitzero"`
+	Attempts int       `json:"attempts,omitempty"`
+	Reused   bool      `json:"reused,omitempty"`
+	Error    string    `json:"error,omitempty"`
+}
+
+// Event is one line of the timeline.
+type Event struct {
+	At     time.Time `json:"at"`
+	Source string    `json:"source"`
+	Text   string    `json:"text"`
+	// Bad marks failures.
+	Bad bool `json:"bad,omitempty"`
+}
+
+// Build is one pool's image.
+type Build struct {
+	Pool string `json:"pool"`
+	build.Result
+}
+
+// Difference is one field in which the final rendering differs from the first.
+type Difference struct {
+	Pool  string `json:"pool"`
+	Field string `json:"field"`
+	First string `json:"first,omitempty"`
+	Final string `json:"final,omitempty"`
+}
+
+// Report is everything that analyze finds out.
+type Report struct {
+	Bundle string `json:"bundle"`
+	// Gathered is when the bundle was made; zero when it does not say.
+	Gathered time.Time `json:"gathered,omitzero"`
+	Verdict  Verdict   `json:"verdict"`
+	// Also are further faults, which may be the verdict's consequences.
+	Also        []Verdict    `json:"also,omitempty"`
+	Phases      []Phase      `json:"phases,omitempty"`
+	Timeline    []Event      `json:"timeline,omitempty"`
+	Builds      []Build      `json:"builds,omitempty"`
+	Differences []Difference `json:"differences,omitempty"`
+	// Notes say what the bundle lacks.
+	Notes []string `json:"notes,omitempty"`
+}

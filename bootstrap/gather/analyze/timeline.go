@@ -1,0 +1,135 @@
+package analyze
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/build"
+)
+
+// phases are dayone's, then the stages of every service, in the order of their start.
+func (f *facts) phases() []Phase {
+	var out []Phase
+	if f.journal != nil {
+		for _, r := range f.journal.Records {
+			status := string(r.Status)
+			if r.Status == bootstrap.PhaseRunning && (f.status == nil || !f.status.Running) {
+				status = string(StatusCutOff)
+			}
+			out = append(out, Phase{Source: "dayone", Name: shorten(r.Name), Title: shorten(r.Title), Status: shorten(status), Started: r.Started, Finished: r.Finished,
+				Attempts: r.Attempts, Reused: r.Reused, Error: shorten(r.Error)})
+		}
+	}
+	for _, s := range f.services {
+		out = append(out, s.stages()...)
+	}
+	return out
+}
+
+// stages pairs the starts and ends of one service.
+func (s service) stages() []Phase {
+	var out []Phase
+	open := map[string]int{}
+	for _, e := range s.entries {
+		what, moment, _ := strings.Cut(e.Phase, " ")
+		name := e.Stage
+		if name == "" {
+			name = what
+		}
+		switch moment {
+		case "start":
+			open[name] = len(out)
+			out = append(out, Phase{Source: shorten(s.name), Name: shorten(name), Status: "running", Started: e.time()})
+		case "end":
+			i, ok := open[name]
+			if !ok {
+				i = len(out)
+				out = append(out, Phase{Source: shorten(s.name), Name: shorten(name)})
+			}
+			delete(open, name)
+			out[i].Finished, out[i].Status = e.time(), "done"
+			if e.Result == "failure" {
+				out[i].Status, out[i].Error = "failed", shorten(e.ErrorMessage)
+			}
+		}
+	}
+	return out
+}
+
+// builds are the recorded results of image builds.
+func (f *facts) builds() []Build {
+	if f.journal == nil {
+		return nil
+	}
+	var out []Build
+	for _, r := range f.journal.Records {
+		pool, ok := strings.CutPrefix(r.Name, "build-")
+		if !ok || len(r.Output) == 0 || string(r.Output) == "null" {
+			continue
+		}
+		b := Build{Pool: shorten(pool)}
+		if err := json.Unmarshal(r.Output, &b.Result); err != nil {
+			f.notes = append(f.notes, fmt.Sprintf("the result of the build for pool %s cannot be read: %v", b.Pool, err))
+			continue
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// timeline merges everything that has a time.
+func (f *facts) timeline(r *Report) []Event {
+	var out []Event
+	add := func(at time.Time, source, text string, bad bool) {
+		if !at.IsZero() {
+			out = append(out, Event{At: at, Source: source, Text: text, Bad: bad})
+		}
+	}
+	for _, p := range r.Phases {
+		name := p.Name
+		if p.Title != "" {
+			name += " (" + p.Title + ")"
+		}
+		add(p.Started, p.Source, name+" begins", false)
+		switch {
+		case p.Error != "":
+			add(p.Finished, p.Source, name+" fails: "+p.Error, true)
+		case p.Status == "failed":
+			add(p.Finished, p.Source, name+" fails", true)
+		default:
+			add(p.Finished, p.Source, fmt.Sprintf("%s is done after %s", name, round(p.Finished.Sub(p.Started))), false)
+		}
+	}
+	if f.outcome != nil {
+		text := "the run ends"
+		if f.outcome.Error != "" {
+			text = "the run ends: " + shorten(f.outcome.Error)
+		}
+		add(f.outcome.Ended, "dayone", text, f.outcome.Error != "")
+	}
+	add(r.Gathered, "gather", "this bundle is made", false)
+	slices.SortStableFunc(out, func(a, b Event) int { return a.At.Compare(b.At) })
+	return out
+}
+
+// round makes a duration readable.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d > time.Minute:
+		return d.Round(time.Second)
+	case d > time.Second:
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(100 * time.Microsecond)
+}
+
+// slowest are a build's steps, the longest first.
+func slowest(steps []build.Step) []build.Step {
+	out := slices.Clone(steps)
+	slices.SortStableFunc(out, func(a, b build.Step) int { return int(b.Duration - a.Duration) })
+	return out
+}

@@ -1,0 +1,110 @@
+package gather
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"sort"
+	"strings"
+)
+
+// scrubbed stands where a secret was.
+const scrubbed = "*****"
+
+// minSecret keeps short words from blanking out the bundle, in characters.
+const minSecret = 6
+
+// scrubber takes secrets out of texts: those that are known, in every form that they take, and whatever looks like one.
+type scrubber struct{ known *strings.Replacer }
+
+// newScrubber knows the given secrets and their encodings.
+func newScrubber(secrets []string) *scrubber {
+	forms := map[string]bool{}
+	for _, secret := range secrets {
+		for _, s := range append([]string{strings.TrimSpace(secret)}, secretLines(secret)...) {
+			if len(s) < minSecret {
+				continue
+			}
+			for _, form := range encodings(s) {
+				forms[form] = true
+			}
+		}
+	}
+	list := make([]string, 0, len(forms))
+	for f := range forms {
+		list = append(list, f)
+	}
+	// The longest first: a secret that is part of another must not break it into pieces.
+	sort.Slice(list, func(i, j int) bool {
+		if len(list[i]) != len(list[j]) {
+			return len(list[i]) > len(list[j])
+		}
+		return list[i] < list[j]
+	})
+	pairs := make([]string, 0, 2*len(list))
+	for _, f := range list {
+		pairs = append(pairs, f, scrubbed)
+	}
+	return &scrubber{known: strings.NewReplacer(pairs...)}
+}
+
+// secretLines are the lines of a secret of several, such as a key: a log may show one of them.
+func secretLines(secret string) []string {
+	var out []string
+	for _, line := range strings.Split(secret, "\n") {
+		if line = strings.TrimSpace(line); len(line) >= 16 && !strings.HasPrefix(line, "-----") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// encodings are the forms in which a secret is met: as it is, in base64 at each of the three offsets that it can have inside a longer
+// text, in URLs and in JSON.
+func encodings(s string) []string {
+	out := []string{s, url.QueryEscape(s), url.PathEscape(s), base64.StdEncoding.EncodeToString([]byte(s)), base64.URLEncoding.EncodeToString([]byte(s))}
+	if quoted, err := json.Marshal(s); err == nil {
+		out = append(out, strings.Trim(string(quoted), `"`))
+	}
+	for offset := range 3 {
+		// The first and last characters of a group depend on what stands beside the secret: only those in between are its own.
+		raw := base64.StdEncoding.EncodeToString(append(make([]byte, offset), s...))
+		from := (offset*8 + 5) / 6
+		to := (offset + len(s)) * 8 / 6
+		if inner := raw[from:to]; len(inner) >= 2*minSecret {
+			out = append(out, inner)
+		}
+	}
+	return out
+}
+
+// looksSecret are forms of text that are secret wherever they stand. The first group of each stays.
+func looksSecret() []*regexp.Regexp {
+	return []*regexp.Regexp{
+		regexp.MustCompile(`(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`),
+		regexp.MustCompile(`(?i)("?(?:auth|password|passwd|passwordHash|identitytoken|registrytoken|token|secret|client-key-data|private[-_]?key|access[-_]?key|api[-_]?key)"?[ \t]*[:=][ \t]*)(?:"(?:[^"\\]|\\.)+"|'[^']+'|[^\s"'{\[,;&\\]+)`),
+		regexp.MustCompile(`(?i)(authorization:[ \t]*(?:basic|bearer)\s+)[^\s"']+`),
+		regexp.MustCompile(`(?i)(\b(?:bearer)\s+)[A-Za-z0-9._~+/-]{16,}=*`),
+		regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
+		regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s/@:"']+:[^\s/@"']+@`),
+		regexp.MustCompile(`()\$(?:1|2[aby]|5|6|y|gy)\$[A-Za-z0-9./$=,]{16,}`),
+	}
+}
+
+// text scrubs a string.
+func (s *scrubber) text(in string) string { return string(s.bytes([]byte(in))) }
+
+// bytes scrubs a file's content. Bytes that are no UTF-8 become question marks: the bundle has texts only.
+func (s *scrubber) bytes(in []byte) []byte {
+	if len(in) == 0 {
+		return in
+	}
+	out := bytes.ToValidUTF8(bytes.ReplaceAll(in, []byte{0}, nil), []byte("?"))
+	out = []byte(s.known.Replace(string(out)))
+	for _, form := range looksSecret() {
+		out = form.ReplaceAll(out, []byte("${1}"+scrubbed))
+	}
+	return out
+}

@@ -1,0 +1,156 @@
+package gather
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxSecretFile bounds the files that are searched for secrets, in bytes.
+const maxSecretFile = 4 << 20
+
+// knownSecrets collects every secret that this host has: it is looked for in all that is gathered. A file that cannot be read has none to
+// tell; what looks like a secret is taken out whether it is known or not.
+func knownSecrets(o Options) []string {
+	out := append([]string(nil), o.Secrets...)
+	identity := filepath.Join(o.StateDir, "identity")
+	for _, dir := range []string{identity, o.StateDir} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			name := e.Name()
+			secret := strings.HasSuffix(name, ".password") || strings.HasSuffix(name, ".key") || strings.HasSuffix(name, "auth.json")
+			if raw := small(filepath.Join(dir, name)); secret && raw != nil {
+				out = append(out, secretsOf(name, raw)...)
+			}
+		}
+	}
+	if o.InstallDir == "" {
+		return out
+	}
+	// An install directory is small; auth/ and tls/ hold what openshift-install made. What is unreadable is skipped.
+	_ = filepath.WalkDir(o.InstallDir, func(file string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			if raw := small(file); raw != nil {
+				out = append(out, secretsOf(e.Name(), raw)...)
+			}
+		}
+		return nil
+	})
+	return out
+}
+
+func small(file string) []byte {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSecretFile {
+		return nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// secretsOf finds the secrets in one file by what it is.
+func secretsOf(name string, raw []byte) []string {
+	switch {
+	case strings.HasSuffix(name, ".password"), strings.HasSuffix(name, "-password"), strings.HasSuffix(name, ".key"):
+		return []string{string(raw)}
+	case strings.HasSuffix(name, ".json") && bytes.Contains(raw, []byte(`"auth`)):
+		return credentials(raw)
+	}
+	var out []string
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	for range 1000 {
+		var doc map[string]any
+		if dec.Decode(&doc) != nil {
+			return out
+		}
+		if text, ok := doc["pullSecret"].(string); ok {
+			out = append(out, credentials([]byte(text))...)
+		}
+		if doc["kind"] == "Secret" {
+			out = append(out, secretObject(doc)...)
+		}
+		if users, ok := doc["users"].([]any); ok { // a kubeconfig
+			out = append(out, allStrings(users)...)
+		}
+	}
+	return out
+}
+
+// secretObject are the values of a Secret, and what registry credentials among them hold.
+func secretObject(doc map[string]any) []string {
+	var out []string
+	for _, key := range []string{"data", "stringData"} {
+		values, _ := doc[key].(map[string]any)
+		for _, v := range values {
+			text, ok := v.(string)
+			if !ok {
+				continue
+			}
+			out = append(out, text)
+			if plain, err := base64.StdEncoding.DecodeString(text); key == "data" && err == nil {
+				text = string(plain)
+				out = append(out, text)
+			}
+			out = append(out, credentials([]byte(text))...)
+		}
+	}
+	return out
+}
+
+// credentials are the passwords of an auth.json in each form that they take.
+func credentials(raw []byte) []string {
+	var file struct {
+		Auths map[string]map[string]any `json:"auths"`
+	}
+	if json.Unmarshal(raw, &file) != nil {
+		return nil
+	}
+	var out []string
+	for _, entry := range file.Auths {
+		for key, value := range entry {
+			text, ok := value.(string)
+			if !ok || key == "email" || key == "username" {
+				continue
+			}
+			out = append(out, text)
+			if plain, err := base64.StdEncoding.DecodeString(text); key == "auth" && err == nil {
+				if _, password, found := strings.Cut(string(plain), ":"); found {
+					out = append(out, password)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// allStrings are the texts of a tree, except short ones.
+func allStrings(tree any) []string {
+	var out []string
+	switch v := tree.(type) {
+	case string:
+		if len(v) >= 20 {
+			out = append(out, v)
+		}
+	case []any:
+		for _, e := range v {
+			out = append(out, allStrings(e)...)
+		}
+	case map[string]any:
+		for _, e := range v {
+			out = append(out, allStrings(e)...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,54 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"dayone.dev/dayone/installconfig/report"
+)
+
+// OutcomeFile is the outcome's name in the state directory.
+const OutcomeFile = "outcome.json"
+
+// Outcome is how the last run on a state directory ended, also one that was refused before its first phase, which leaves no journal.
+// While a run works there is none.
+type Outcome struct {
+	Ended time.Time `json:"ended"`
+	// Error is empty when the run was told to stop.
+	Error string `json:"error,omitempty"`
+	// Findings are the refusals behind Error.
+	Findings []report.Finding `json:"findings,omitempty"`
+}
+
+// forgetOutcome begins a run.
+func forgetOutcome(stateDir string) error {
+	if err := os.Remove(filepath.Join(stateDir, OutcomeFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the earlier run's outcome: %w", err)
+	}
+	return nil
+}
+
+// recordOutcome notes how a run ended. What cannot be written is told in the log only: the run's own error counts.
+func (o Options) recordOutcome(err error) {
+	out := Outcome{Ended: o.Now(), Findings: report.Of(err)}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	raw, encodeErr := json.MarshalIndent(out, "", "  ")
+	if encodeErr == nil {
+		encodeErr = os.MkdirAll(o.StateDir, 0o700)
+	}
+	if encodeErr == nil {
+		encodeErr = renameio.WriteFile(filepath.Join(o.StateDir, OutcomeFile), append(raw, '\n'), 0o600)
+	}
+	if encodeErr != nil {
+		o.Log.WithError(encodeErr).Warn("outcome of this run is not written down")
+	}
+}

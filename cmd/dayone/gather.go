@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/gather"
+	"dayone.dev/dayone/bootstrap/gather/analyze"
+	"dayone.dev/dayone/bootstrap/gather/bundle"
+	"dayone.dev/dayone/bootstrap/gather/page"
+	"dayone.dev/dayone/manifests/assets/cluster"
+)
+
+// gatherFlags are what dayone gather is told.
+type gatherFlags struct {
+	options       gather.Options
+	out           string
+	stdout        bool
+	every         time.Duration
+	host, command string
+	ssh           string
+	ofCluster     bool
+	cluster       clusterFlags
+}
+
+func newGatherCommand() *cobra.Command {
+	f := &gatherFlags{}
+	cmd := &cobra.Command{
+		Use:   "gather",
+		Short: "Write a log bundle of the bootstrap host or of a cluster, without secrets",
+		Long: "Gather writes log-bundle-<id>.tar.gz in the layout of openshift-install gather bootstrap: the journal of phases, service\n" +
+			"records, build logs, rendered configs without content, journals and network of the host. Secrets are taken out.\n" +
+			"With --host it runs on another host over ssh and the bundle comes here; with --every it is renewed until stopped, so\n" +
+			"that the last state of a bootstrap host that vanishes stays. dayone analyze reads bundles.",
+		Args: cobra.NoArgs,
+		RunE: f.run,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.options.StateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
+	flags.StringVar(&f.options.InstallDir, "dir", "", "the install directory, whose manifests are gathered, too")
+	flags.StringVar(&f.options.ID, "id", "", "the bundle's name after log-bundle- (default: the time)")
+	flags.StringVar(&f.out, "out", ".", "the directory for the bundle")
+	flags.BoolVar(&f.stdout, "stdout", false, "write the bundle to standard output")
+	flags.DurationVar(&f.every, "every", 0, "renew the bundle in this interval until stopped")
+	flags.StringVar(&f.host, "host", "", "gather on another host, as USER@HOST for ssh")
+	flags.StringVar(&f.command, "remote-command", "sudo dayone gather --stdout", "what is run there")
+	flags.StringVar(&f.ssh, "ssh", "ssh", "the program that reaches the other host; it gets HOST and the command as arguments")
+	flags.BoolVar(&f.ofCluster, "cluster", false, "gather a cluster's objects and logs in the place of this host")
+	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "kubeconfig file for --cluster; default: KUBECONFIG or ~/.kube/config")
+	flags.StringVar(&f.cluster.context, "context", "", "context of the kubeconfig; default: its current one")
+	flags.StringVarP(&f.cluster.namespace, "namespace", "n", cluster.DefaultNamespace, "namespace of dayone's controllers and builds")
+	return cmd
+}
+
+func (f *gatherFlags) run(cmd *cobra.Command, _ []string) error {
+	f.options.Log = newLog(cmd)
+	from, err := f.source()
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.stdout && f.every > 0:
+		return usageError{errors.New("--stdout and --every: a stream cannot be renewed; give --out")}
+	case f.stdout:
+		return from(cmd.Context(), f.options, cmd.OutOrStdout())
+	case f.every > 0:
+		if f.options.ID == "" {
+			f.options.ID = "spool"
+		}
+		return gather.Spool(cmd.Context(), f.out, f.options, f.every, from)
+	}
+	name, err := gather.Write(cmd.Context(), f.out, f.options, from)
+	if err != nil {
+		return err
+	}
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), map[string]string{"bundle": name})
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %s; next: dayone analyze %s\n", name, name)
+	return err
+}
+
+// source is what is gathered.
+func (f *gatherFlags) source() (func(context.Context, gather.Options, io.Writer) error, error) {
+	switch {
+	case f.ofCluster && f.host != "":
+		return nil, usageError{errors.New("--cluster and --host: give one of them")}
+	case f.ofCluster:
+		_, cfg, err := f.cluster.connect()
+		if err != nil {
+			return nil, err
+		}
+		return gather.Cluster{Config: cfg, Namespace: f.cluster.namespace}.Gather, nil
+	case f.host != "":
+		if strings.HasPrefix(f.host, "-") {
+			return nil, usageError{fmt.Errorf("--host %q: write USER@HOST", f.host)}
+		}
+		return gather.Remote{Command: []string{f.ssh, f.host, f.command}}.Gather, nil
+	}
+	if _, err := os.ReadDir(f.options.StateDir); errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("read the state directory (run it with sudo): %w", err)
+	}
+	return gather.Host, nil
+}
+
+// errFault makes the exit code tell what the verdict is.
+var errFault = errors.New("the bundle shows a failure; the verdict above says which and what to do")
+
+func newAnalyzeCommand() *cobra.Command {
+	var html string
+	cmd := &cobra.Command{
+		Use:   "analyze BUNDLE|DIR",
+		Short: "Say what happened from a log bundle alone: verdict first, then the timeline",
+		Long: "Analyze reads log-bundle-*.tar.gz of dayone gather or openshift-install gather bootstrap, or its unpacked directory. It needs\n" +
+			"no network and no root. The exit code is 1 when the bundle shows a failure.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := bundle.Open(args[0])
+			if err != nil {
+				return err
+			}
+			r := analyze.Bundle(b)
+			if html != "" {
+				if err := writePage(html, r); err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.ErrOrStderr(), "wrote "+html)
+			}
+			if wantsJSON(cmd) {
+				err = printJSON(cmd.OutOrStdout(), r)
+			} else {
+				err = r.WriteText(cmd.OutOrStdout())
+			}
+			if err == nil && r.Verdict.Cause != "" {
+				return errFault
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&html, "html", "", "also write the report as one HTML file")
+	return cmd
+}
+
+// writePage writes the HTML report; it appears whole or not at all.
+func writePage(name string, r *analyze.Report) error {
+	f, err := renameio.NewPendingFile(name, renameio.WithPermissions(0o644))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	defer f.Cleanup() //nolint:errcheck // after the replacement there is nothing to clean up
+	if err := page.Write(f, r); err != nil {
+		return err
+	}
+	if err := f.CloseAtomicallyReplace(); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
