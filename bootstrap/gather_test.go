@@ -90,7 +90,7 @@ func TestAnalyzeNamesTheCauseOfEveryFailure(t *testing.T) {
 				require.NoError(b.t, unix.Mount("tmpfs", b.order.State, "tmpfs", 0, "size=1m"))
 				b.t.Cleanup(func() { assert.NoError(b.t, unix.Unmount(b.order.State, unix.MNT_DETACH)) })
 			},
-			status: analyze.StatusFailed, phase: "base", cause: "disk-full", evidence: "no space left", next: "room"},
+			status: analyze.StatusFailed, phase: "base", cause: "disk-full", evidence: "Insufficient Storage", next: "room"},
 		"a command of the Containerfile fails": {
 			harm:   func(b *bench) { b.breakBuild() },
 			status: analyze.StatusFailed, phase: "build-master", cause: "containerfile", evidence: "cannot-find-the-thing", next: ""},

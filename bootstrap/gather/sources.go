@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,7 +50,7 @@ type HostStatus struct {
 
 // state gathers the journal and how the last run ended.
 func (h *hostGatherer) state(context.Context) error {
-	status := HostStatus{Gathered: h.Now().UTC().Format("2006-01-02T15:04:05Z07:00")}
+	status := HostStatus{Gathered: h.Now().UTC().Format(time.RFC3339Nano)}
 	running, err := bootstrap.Running(h.StateDir)
 	if err != nil {
 		h.archive.note("state of the bootstrap: %v", err)

@@ -10,7 +10,7 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 
 # group | how to see that it is there | Debian package | Fedora package | why
-# How: a program; /file; module:NAME for python3; cni for network plugins, which each distribution puts elsewhere.
+# How: a program; /file; module:NAME for python3; cni for network plugins and browser for Chromium, which each distribution puts elsewhere.
 requirements() {
     cat <<'TABLE'
 build|gcc|gcc|gcc|the image builder links C code
@@ -42,7 +42,7 @@ test|createrepo_c|createrepo-c|createrepo_c|makes a repository of them
 test|dnf|dnf|dnf|installs them in a build
 test|qemu-aarch64-static|qemu-user-static|qemu-user-static|runs what is made for other architectures
 test|newuidmap|uidmap|shadow-utils|builds of an ordinary user
-test|chromium-headless-shell|chromium-headless-shell|chromium-headless|draws the HTML report of a log bundle
+test|browser|chromium-headless-shell|chromium|draws the HTML report of a log bundle
 vm|qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|runs the virtual machine
 vm|mkfs.ext4|e2fsprogs|e2fsprogs|makes its disk
 vm|debugfs|e2fsprogs|e2fsprogs|reads the boot entries from its disk
@@ -57,6 +57,7 @@ present() {
     case $1 in
     /*) [ -e "$1" ] ;;
     cni) [ -e /usr/lib/cni/bridge ] || [ -e /usr/libexec/cni/bridge ] || [ -e /opt/cni/bin/bridge ] ;;
+    browser) command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || command -v chromium-browser >/dev/null ;;
     module:*) python3 -c "import ${1#module:}" 2>/dev/null ;;
     *) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
     esac

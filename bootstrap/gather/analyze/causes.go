@@ -17,7 +17,7 @@ type cause struct {
 func causes() []cause {
 	return []cause{
 		{"disk-full", "a disk of the bootstrap host is full", "make room or give the host a larger disk (three times the OS image and 8 GiB more), then run dayone bootstrap again: it goes on where it ended",
-			regexp.MustCompile(`(?i)no space left on device|disk quota exceeded|file too large|bundle is full on disk`)},
+			regexp.MustCompile(`(?i)no space left on device|507 insufficient storage|free space on the registry|disk quota exceeded|file too large|bundle is full on disk`)},
 		{"port-taken", "another program on the bootstrap host has a port that dayone needs", "stop that program (bootstrap/network/listening.txt names it), or choose another port in install-config.yaml",
 			regexp.MustCompile(`\[port-taken\]|address already in use|cannot listen on`)},
 		{"out-of-memory", "the kernel killed a process because memory ran out", "give the bootstrap host more memory, then run dayone bootstrap again",

@@ -81,7 +81,7 @@ func TestThePageStandsAlone(t *testing.T) {
 
 // browser is the first of the programs that draw a page without a screen.
 func browser(t *testing.T) string {
-	for _, name := range []string{"chromium-headless-shell", "chromium", "google-chrome"} {
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
