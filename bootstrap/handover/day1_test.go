@@ -104,13 +104,20 @@ func newDay1(t *testing.T, final *registrytest.Registry, h bootstrap.HandOver) *
 
 func (d *day1) start() {
 	ctx, cancel := context.WithCancel(context.Background())
+	d.t.Cleanup(cancel)
+	d.startWith(ctx)
+}
+
+// startWith runs until ctx ends and returns when nodes may come.
+func (d *day1) startWith(ctx context.Context) {
+	serving := d.serving
 	d.options.Observe = func(e bootstrap.Event) {
 		if e.Record.Name == "serve" && e.Kind == bootstrap.EventRecorded {
-			close(d.serving)
+			close(serving)
 		}
 	}
-	go func() { d.ended <- bootstrap.Run(ctx, d.options) }()
-	d.t.Cleanup(cancel)
+	ended := d.ended
+	go func() { ended <- bootstrap.Run(ctx, d.options) }()
 	select {
 	case <-d.serving:
 	case err := <-d.ended:
