@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha512"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -16,15 +15,11 @@ import (
 
 	"dayone.dev/dayone/bootstrap/serve"
 	"dayone.dev/dayone/installconfig"
-	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
 // daemonName is the node agent's name below /files/ on the Ignition server.
 const daemonName = "dayone-daemon"
-
-// pointerVersion is the Ignition spec of pointer configs: the oldest with everything that they need.
-const pointerVersion = "3.1.0"
 
 // PointerFile is the pointer config of a pool's nodes in a state directory: what a machine's user data or boot medium holds.
 func PointerFile(stateDir, pool string) string {
@@ -102,25 +97,17 @@ func (h *host) writePointers() error {
 	if err := os.MkdirAll(h.path("ignition"), 0o700); err != nil {
 		return fmt.Errorf("make directory for pointer configs: %w", err)
 	}
-	ca := dataURL(h.id.ca.CertificatePEM())
 	for pool := range h.final.Configs {
-		source := h.configURL() + "/config/" + pool
-		raw, err := json.MarshalIndent(map[string]any{"ignition": map[string]any{
-			"version":  pointerVersion,
-			"config":   map[string]any{"merge": []any{map[string]string{"source": source}}},
-			"security": map[string]any{"tls": map[string]any{"certificateAuthorities": []any{map[string]string{"source": ca}}}},
-		}}, "", "  ")
+		raw, err := serve.Pointer(h.configURL()+"/config/"+pool, h.id.ca.CertificatePEM(), "")
 		if err != nil {
-			return fmt.Errorf("encode pointer config: %w", err)
+			return err
 		}
-		if err := renameio.WriteFile(PointerFile(h.StateDir, pool), append(raw, '\n'), 0o600); err != nil {
+		if err := renameio.WriteFile(PointerFile(h.StateDir, pool), raw, 0o600); err != nil {
 			return fmt.Errorf("write pointer config: %w", err)
 		}
 	}
 	return nil
 }
-
-func dataURL(content []byte) string { return *machineconfig.Inline(content).Source }
 
 func sha512File(name string) (string, error) {
 	f, err := os.Open(name)

@@ -58,6 +58,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) string {
 			s.file(w, r, strings.TrimPrefix(target, "/files/"))
 		}
 		return "file"
+	case s.options.Registry != nil && strings.HasPrefix(target, "/v2/"):
+		s.options.Registry.ServeHTTP(w, r)
+		return "registry"
 	default:
 		refuse(w, http.StatusNotFound, nil)
 		return "other"

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"path"
 	"slices"
@@ -14,8 +15,11 @@ import (
 
 // Options configure a Server. The zero value of each field is usable unless the field says otherwise.
 type Options struct {
-	// BaseDir is a directory as render.Write leaves it: machine-configs/, machine-pools/, controller-config/, api-server/. Required.
+	// BaseDir is a directory as render.Write leaves it: machine-configs/, machine-pools/, controller-config/, api-server/. It or Source is
+	// required.
 	BaseDir string
+	// Source gives the rendered configs instead of a directory.
+	Source Source
 	// Kubeconfig is the file that nodes get as /etc/kubernetes/kubeconfig. Empty: nothing is appended. A named file must exist at start.
 	Kubeconfig string
 	// BootstrapCerts appends /etc/docker/certs.d/<key>/ca.crt from the file that is the value.
@@ -24,6 +28,8 @@ type Options struct {
 	Additions map[string]ign35.Config
 	// Files are served under /files/<key>, each from the local path that is the value, for Ignition to fetch with a verification hash.
 	Files map[string]string
+	// Registry answers /v2/ on the HTTPS listener's handler: for nodes that cannot reach their registry yet. nil: 404.
+	Registry http.Handler
 	// Pools are the pools that are answered for; others get 500 as from MCO's bootstrap server. Default: master, arbiter. "*" is all.
 	Pools []string
 
@@ -59,8 +65,8 @@ const (
 
 // Validate names the first option that cannot work.
 func (o Options) Validate() error {
-	if o.BaseDir == "" {
-		return fmt.Errorf("check server options: BaseDir is empty")
+	if (o.BaseDir == "") == (o.Source == nil) {
+		return fmt.Errorf("check server options: give either BaseDir or Source")
 	}
 	if o.SecureListen != "" && (o.CertFile == "" || o.KeyFile == "") {
 		return fmt.Errorf("check server options: SecureListen needs CertFile and KeyFile")

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
 )
 
@@ -36,6 +35,9 @@ func (s *snapshot) pool(name string) *poolAnswers {
 
 // load reads everything. What is missing or broken becomes the failing answer of the pools concerned; load itself does not fail.
 func load(o Options) *snapshot {
+	if o.Source != nil {
+		return loadSource(o)
+	}
 	s := &snapshot{pools: map[string]*poolAnswers{}, tls: loadProfile(o.BaseDir)}
 	entries, err := os.ReadDir(filepath.Join(o.BaseDir, render.PoolsDir))
 	if err != nil {
@@ -74,10 +76,6 @@ func loadPool(o Options, name string) *poolAnswers {
 
 // fill reads what is appended to the pool's config.
 func (m *material) fill(o Options, pool string) error {
-	var err error
-	if m.ignition, err = machineconfig.ParseRendered(m.config.Spec.Config.Raw); err != nil {
-		return fmt.Errorf("parse Ignition config of %s: %w", m.config.Name, err)
-	}
 	var controller mcfgv1.ControllerConfig
 	if err := readYAML(filepath.Join(o.BaseDir, render.ControllerDir, render.ControllerFile), &controller); err != nil {
 		return err
@@ -86,23 +84,7 @@ func (m *material) fill(o Options, pool string) error {
 	if _, standalone := controller.Annotations[manifests.AnnotationStandalone]; standalone {
 		m.kubeletCA = nil // it only fills a place that the API demands
 	}
-	if o.Kubeconfig != "" {
-		if m.kubeconfig, err = readKubeconfig(o.Kubeconfig); err != nil {
-			return err
-		}
-	}
-	m.certs = map[string][]byte{}
-	for host, file := range o.BootstrapCerts {
-		if m.certs[host], err = os.ReadFile(file); err != nil {
-			return fmt.Errorf("read certificate for %s: %w", host, err)
-		}
-	}
-	for _, key := range []string{"", pool} {
-		if addition, ok := o.Additions[key]; ok {
-			m.additions = append(m.additions, addition)
-		}
-	}
-	return nil
+	return m.complete(o, pool)
 }
 
 // readKubeconfig returns the file's bytes if it is a kubeconfig with a cluster.
@@ -148,7 +130,11 @@ func readYAML(file string, into any) error {
 // fingerprint tells two states of the files apart without reading them: names, sizes, times and inodes.
 func fingerprint(o Options) string {
 	var b strings.Builder
-	for _, folder := range []string{render.PoolsDir, render.ConfigsDir, render.ControllerDir, render.APIServerDir} {
+	folders := []string{render.PoolsDir, render.ConfigsDir, render.ControllerDir, render.APIServerDir}
+	if o.BaseDir == "" {
+		folders = nil
+	}
+	for _, folder := range folders {
 		dir := filepath.Join(o.BaseDir, folder)
 		entries, err := os.ReadDir(dir)
 		if err != nil {

@@ -80,7 +80,7 @@ func newRootCommand(version string) *cobra.Command {
 	start.Flags().StringVar(&s.baseImage, "base-image", "", "OS image of clusters without a ControllerConfig, by digest")
 	start.Flags().BoolVar(&s.nodeAgent, "node-agent", false, "the nodes run dayone-daemon: tell them what to run, drain them")
 	start.Flags().StringVar(&s.node, "node", "", "the node that this copy runs on: of its pool it goes last")
-	root.AddCommand(start)
+	root.AddCommand(start, newConfigServer(version))
 	return root
 }
 

@@ -10,6 +10,12 @@ const (
 	Builder = "machine-os-builder"
 	// Daemon names the node agent's DaemonSet and ServiceAccount.
 	Daemon = "dayone-daemon"
+	// ConfigServer names the DaemonSet, ServiceAccount and Secret of what serves new nodes.
+	ConfigServer = "dayone-config-server"
+	// ConfigServerToken and ConfigServerURL are keys of that Secret, beside ca.crt and ca.key: what new nodes must send, and where to.
+	ConfigServerToken = "token"
+	// ConfigServerURL is described with ConfigServerToken.
+	ConfigServerURL = "url"
 	// BuildServiceAccount is what build pods run as: no token, no rights.
 	BuildServiceAccount = "dayone-build"
 	// BuildPriorityClass is for build pods: they wait for room.
