@@ -54,10 +54,10 @@ func TestDay1AndDay2InAVirtualMachine(t *testing.T) {
 	o := options(t)
 	require.NoError(t, machine.Missing())
 	o.Masters = 1
+	base, err := baseimage.Ensure(t.Context(), baseimage.Machine, "") // its packages may take as long as the boots, the first time
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), machineLimit)
 	defer cancel()
-	base, err := baseimage.Ensure(ctx, baseimage.Machine, "")
-	require.NoError(t, err)
 	o.Base = "oci:" + base
 	r, err := e2e.Prepare(ctx, o)
 	require.NoError(t, err)
