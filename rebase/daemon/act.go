@@ -41,7 +41,7 @@ func (a *Agent) applying(ctx context.Context, n node) (State, time.Duration, err
 	if err != nil {
 		return Applying, 0, err
 	}
-	if err := a.writeFiles(former, current, wanted); err != nil {
+	if err := a.writeFiles(ctx, former, current, wanted); err != nil {
 		return Applying, 0, err
 	}
 	if err := a.stage(ctx, n, current, wanted); err != nil {
@@ -55,7 +55,7 @@ func (a *Agent) applying(ctx context.Context, n node) (State, time.Duration, err
 
 // writeFiles brings the wanted files onto a node that is not layered, or that does not reboot into the image which has them. What a
 // former plan brought goes, and so does what the node had.
-func (a *Agent) writeFiles(former, current nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
+func (a *Agent) writeFiles(ctx context.Context, former, current nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
 	after, err := parse(wanted)
 	if err != nil {
 		return err
@@ -80,12 +80,48 @@ func (a *Agent) writeFiles(former, current nodedisk.Current, wanted *mcfgv1.Mach
 		if err := a.files.Apply(before, after); err != nil {
 			return err
 		}
+		if err := a.enableUnits(ctx, before, after); err != nil {
+			return err
+		}
 	}
 	if layered || current.Image == "" && former.Image == "" {
 		return nil
 	}
 	// Back to the stock OS: what came with the image must go along as the node's own.
 	return a.files.Carry(after)
+}
+
+// enableUnits makes units start at boot, or not, where a config says so otherwise than the one before: presets are for first boots. It may be
+// done again.
+func (a *Agent) enableUnits(ctx context.Context, before, after ign35.Config) error {
+	had := map[string]bool{}
+	for _, u := range before.Systemd.Units {
+		had[u.Name] = u.Enabled != nil && *u.Enabled
+	}
+	for _, u := range after.Systemd.Units {
+		was := had[u.Name]
+		delete(had, u.Name)
+		switch {
+		case u.Enabled == nil || *u.Enabled == was:
+		case *u.Enabled:
+			if err := a.o.Services.Systemctl(ctx, "--no-reload", "enable", u.Name); err != nil {
+				return err
+			}
+		default:
+			if _, err := a.files.Disable(u.Name); err != nil {
+				return err
+			}
+		}
+	}
+	for name, enabled := range had {
+		if !enabled {
+			continue
+		}
+		if _, err := a.files.Disable(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stage makes the plan's image the next boot's, or takes back what a former plan staged.
@@ -172,7 +208,11 @@ func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, er
 		return Rebooting, 0, err
 	}
 	if a.journal.AskedIn == boot {
-		return Rebooting, waitInterval, nil // It is under way.
+		if a.asked {
+			return Rebooting, waitInterval, nil // It is under way.
+		}
+		// An agent before this one noted that it asks, and may have been killed before it did. Asked for twice it is one reboot.
+		return Rebooting, waitInterval, a.askReboot(ctx)
 	}
 	if a.journal.AskedIn != "" {
 		arrived, err := a.arrived(ctx)
@@ -200,7 +240,13 @@ func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, er
 	if err := a.journal.save(); err != nil {
 		return Rebooting, 0, err
 	}
-	return Rebooting, waitInterval, a.o.Deployer.Reboot(ctx)
+	return Rebooting, waitInterval, a.askReboot(ctx)
+}
+
+func (a *Agent) askReboot(ctx context.Context) error {
+	err := a.o.Deployer.Reboot(ctx)
+	a.asked = err == nil
+	return err
 }
 
 // stageAgain goes back to before the reboot: what was staged was lost.

@@ -68,6 +68,8 @@ type Agent struct {
 	retry   time.Duration
 	drifts  drifts
 	seen    *seen
+	// asked says that this process has asked for a reboot.
+	asked bool
 }
 
 // New makes an agent; nothing is read yet.

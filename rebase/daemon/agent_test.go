@@ -6,11 +6,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	opv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
 	"dayone.dev/dayone/rebase/nodedisk"
@@ -53,6 +56,26 @@ func TestPlainFilesAndActions(t *testing.T) {
 	assert.Equal(t, "2", f.read("/etc/containers/policy.json"))
 	assert.Equal(t, "(none)", f.read("/etc/kubernetes/credential-providers/a"))
 	assert.Empty(t, f.record().DesiredDrain, "nothing was drained")
+}
+
+func TestUnitsAreEnabledAndDisabled(t *testing.T) {
+	f := newFixture(t)
+	withUnits := func(name string, units ...ign35.Unit) *mcfgv1.MachineConfig {
+		mc := rendered(name)
+		raw, err := machineconfig.EncodeAny(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version}, Systemd: ign35.Systemd{Units: units}})
+		require.NoError(t, err)
+		mc.Spec.Config.Raw = raw
+		return mc
+	}
+	link := filepath.Join(f.m.root, "/etc/systemd/system/multi-user.target.wants/old.service")
+	require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o755))
+	require.NoError(t, os.Symlink("/etc/systemd/system/old.service", link))
+	f.join(withUnits("rendered-units-1", ign35.Unit{Name: "old.service", Enabled: ptr(true)}, ign35.Unit{Name: "same.service", Enabled: ptr(true)}), "")
+	f.aim(withUnits("rendered-units-2", ign35.Unit{Name: "new.service", Enabled: ptr(true)}, ign35.Unit{Name: "same.service", Enabled: ptr(true)}), "")
+	f.settle()
+	assert.Equal(t, []string{"--no-reload enable new.service"}, f.m.calls)
+	_, err := os.Lstat(link)
+	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestPlainRebootForFiles(t *testing.T) {

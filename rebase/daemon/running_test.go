@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/daemon"
@@ -156,4 +158,21 @@ func TestAnotherDeploymentThanTheNodesIsReported(t *testing.T) {
 	assert.Equal(t, nodestate.StateDegraded, f.record().State)
 	f.m.booted = image(1)
 	f.settle()
+}
+
+func TestKilledBetweenNotingAndAskingForTheReboot(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-asking-1", "/etc/a=1"), image(1))
+	f.aim(rendered("rendered-asking-2", "/etc/a=2"), image(2))
+	for !f.m.rebooting {
+		_, err := f.agent.Step(t.Context())
+		require.NoError(t, err)
+		_, err = f.drain.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.name}})
+		require.NoError(t, err)
+	}
+	f.m.rebooting = false // The kill came first.
+	f.restart()
+	f.settle()
+	assert.Equal(t, 1, f.m.boots)
+	assert.Equal(t, image(2), f.m.booted)
 }

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
@@ -49,7 +51,15 @@ func (a *Agent) verifying(ctx context.Context, n node) (State, time.Duration, er
 	if err := nodedisk.WriteCurrent(a.o.Root, nodedisk.Current{Config: wanted, Image: a.journal.Target.Image}); err != nil {
 		return Verifying, 0, err
 	}
-	return Uncordoning, 0, nodedisk.EndPending(a.o.Root)
+	if err := nodedisk.EndPending(a.o.Root); err != nil {
+		return Verifying, 0, err
+	}
+	return Uncordoning, 0, a.sweep(config)
+}
+
+// sweep removes what an agent that was killed on the way here had not finished.
+func (a *Agent) sweep(config ign35.Config) error {
+	return errors.Join(nodedisk.Sweep(a.o.Root), a.files.Sweep(config))
 }
 
 // wanted is the target's config: the node's own when it is the one that it has already, or what the plan has put on its disk, so that

@@ -128,6 +128,22 @@ func WriteFile(path string, content []byte, mode os.FileMode) error {
 	return nil
 }
 
+// Sweep removes what writers of these records that were killed left beside them. Nobody may be writing.
+func Sweep(root string) error {
+	for _, path := range []string{filepath.Join(Dir, currentConfig), filepath.Join(Dir, currentImage), PendingPath} {
+		left, err := filepath.Glob(filepath.Join(root, filepath.Dir(path), "."+filepath.Base(path)+"-*"))
+		if err != nil {
+			return fmt.Errorf("remove unfinished records: %w", err)
+		}
+		for _, file := range left {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("remove unfinished records: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
 // BootID tells one boot from another: the kernel's id and the start of PID 1, because a node in a container has its host's kernel.
 func BootID(root string) (string, error) {
 	kernel, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))

@@ -116,7 +116,8 @@ func (h Host) Apply(before, after ign35.Config) error {
 		return err
 	}
 	for _, p := range sorted(now) {
-		if err := h.put(now[p]); err != nil {
+		_, had := old[p]
+		if err := h.put(now[p], had); err != nil {
 			return err
 		}
 	}
@@ -162,14 +163,17 @@ func sorted(entries map[string]entry) []string {
 	return out
 }
 
-// put writes an entry unless it is on disk already; what the node had there before any config is kept.
-func (h Host) put(e entry) error {
+// put writes an entry unless it is on disk already; what the node had there before any config is kept. had says that a former config has
+// the path: then what is there is not the node's own.
+func (h Host) put(e entry, had bool) error {
 	why, err := h.compare(e)
 	if err != nil || why == "" {
 		return err
 	}
-	if err := h.keep(e.path); err != nil {
-		return fmt.Errorf("keep what was at %s: %w", e.path, err)
+	if !had {
+		if err := h.keep(e.path); err != nil {
+			return fmt.Errorf("keep what was at %s: %w", e.path, err)
+		}
 	}
 	return h.write(e)
 }
@@ -256,7 +260,7 @@ func (h Host) giveBack(p string) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("put back %s: %w", p, err)
 	default:
-		if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := h.giveBackStock(p, at); err != nil {
 			return fmt.Errorf("remove %s: %w", p, err)
 		}
 	}
@@ -264,4 +268,24 @@ func (h Host) giveBack(p string) error {
 		return fmt.Errorf("forget %s: %w", p, err)
 	}
 	return syncDir(filepath.Dir(at))
+}
+
+// giveBackStock puts the OS image's own copy at a path of /etc of which nothing was kept, because Ignition wrote it before there was an agent;
+// where the image has none, or the agent has noted that there was none, nothing stays.
+func (h Host) giveBackStock(p, at string) error {
+	stock := filepath.Join(h.Root, "/usr", p)
+	info, err := os.Lstat(stock)
+	_, noted := os.Lstat(filepath.Join(h.Root, NoOriginalsDir, p))
+	if err != nil || noted == nil || !strings.HasPrefix(p, etc) || !info.Mode().IsRegular() {
+		if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	data, err := os.ReadFile(stock)
+	if err != nil {
+		return err
+	}
+	uid, gid := owner(info)
+	return replaceFile(at, entry{path: p, data: data, mode: info.Mode(), uid: uid, gid: gid})
 }

@@ -158,3 +158,61 @@ func TestOwnersByName(t *testing.T) {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+func TestWhatAFormerConfigBroughtIsNotTheNodesOwn(t *testing.T) {
+	root := t.TempDir()
+	h := hostfiles.Host{Root: root}
+	// Ignition wrote the first config, over a file that the OS image has, too; nobody kept anything.
+	write(t, root, "/usr/etc/stock", "the image's")
+	write(t, root, "/etc/stock", "first")
+	write(t, root, "/etc/mine", "first")
+	one := config(file("/etc/stock", "first", 0o644), file("/etc/mine", "first", 0o644))
+	two := config(file("/etc/stock", "second", 0o644), file("/etc/mine", "second", 0o644))
+	require.NoError(t, h.Apply(one, two))
+	require.NoError(t, h.Apply(two, config()))
+	assert.NoFileExists(t, filepath.Join(root, "/etc/mine"), "the first config's text does not come back")
+	if os.Getuid() == 0 { // the image's files belong to root
+		assert.Equal(t, "the image's", read(t, root, "/etc/stock"))
+	}
+}
+
+func TestDisableTakesAwayWhatLeadsToAUnit(t *testing.T) {
+	root := t.TempDir()
+	h := hostfiles.Host{Root: root}
+	units := filepath.Join(root, "/etc/systemd/system")
+	for _, dir := range []string{"multi-user.target.wants", "x.service.requires"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(units, dir), 0o755))
+		require.NoError(t, os.Symlink("/etc/systemd/system/a.service", filepath.Join(units, dir, "a.service")))
+		require.NoError(t, os.Symlink("/etc/systemd/system/b.service", filepath.Join(units, dir, "b.service")))
+	}
+	require.NoError(t, os.Symlink("a.service", filepath.Join(units, "alias.service")))
+	require.NoError(t, os.Symlink("/dev/null", filepath.Join(units, "a.service")))
+	some, err := h.Disable("a.service")
+	require.NoError(t, err)
+	assert.True(t, some)
+	for _, gone := range []string{"multi-user.target.wants/a.service", "x.service.requires/a.service", "alias.service"} {
+		_, err := os.Lstat(filepath.Join(units, gone))
+		require.ErrorIs(t, err, os.ErrNotExist, gone)
+	}
+	for _, stays := range []string{"multi-user.target.wants/b.service", "a.service"} {
+		_, err := os.Lstat(filepath.Join(units, stays))
+		require.NoError(t, err, stays)
+	}
+}
+
+func TestSweepRemovesWhatWasNotFinished(t *testing.T) {
+	root := t.TempDir()
+	h, c := hostfiles.Host{Root: root}, config(file("/etc/d/a", "x", 0o644), file("/etc/missing/b", "x", 0o644))
+	left := []string{"/etc/d/.dayone-12", "/etc/d/.dayone-link-a", hostfiles.OriginalsDir + "/etc/.dayone-7"}
+	for _, p := range left {
+		write(t, root, p, "half")
+	}
+	write(t, root, "/etc/d/.other", "kept")
+	write(t, root, "/etc/d/a", "kept")
+	require.NoError(t, h.Sweep(c))
+	for _, p := range left {
+		assert.NoFileExists(t, filepath.Join(root, p))
+	}
+	assert.Equal(t, "kept", read(t, root, "/etc/d/.other"))
+	assert.Equal(t, "kept", read(t, root, "/etc/d/a"))
+}

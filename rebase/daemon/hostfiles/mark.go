@@ -93,6 +93,26 @@ func linkText(text string, on bool) string {
 	return "./" + plain
 }
 
+// Disable takes away the links below the unit directory that lead to a unit, as systemctl disable does, which cannot when the unit's
+// file has gone already. It tells whether there were some.
+func (h Host) Disable(unit string) (bool, error) {
+	on := true
+	links, err := h.enablement(ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: unit, Enabled: &on}}}})
+	if err != nil {
+		return false, err
+	}
+	for _, p := range links {
+		at := filepath.Join(h.Root, p)
+		if p == path.Join(unitDir, unit) {
+			continue // The unit itself, as a mask or as somebody's link, is not its enablement.
+		}
+		if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("disable %s: %w", unit, err)
+		}
+	}
+	return len(links) > 0, nil
+}
+
 // enablement lists the links below the unit directory that lead to units which a config enables, whatever they are for.
 func (h Host) enablement(c ign35.Config) ([]string, error) {
 	enabled := map[string]bool{}

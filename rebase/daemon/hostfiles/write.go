@@ -14,7 +14,7 @@ func replaceFile(at string, e entry) error {
 	if err := os.MkdirAll(filepath.Dir(at), dirMode); err != nil {
 		return fmt.Errorf("write %s: %w", at, err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(at), ".dayone-")
+	tmp, err := os.CreateTemp(filepath.Dir(at), unfinished)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", at, err)
 	}
@@ -35,7 +35,7 @@ func replaceLink(at, target string) error {
 	if err := os.MkdirAll(filepath.Dir(at), dirMode); err != nil {
 		return fmt.Errorf("link %s: %w", at, err)
 	}
-	tmp := filepath.Join(filepath.Dir(at), ".dayone-link-"+filepath.Base(at))
+	tmp := filepath.Join(filepath.Dir(at), unfinished+"link-"+filepath.Base(at))
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("link %s: %w", at, err)
 	}

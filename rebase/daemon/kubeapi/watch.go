@@ -15,7 +15,7 @@ import (
 const (
 	// A watch that ends is begun anew after a pause that doubles from the one to the other.
 	rewatchMin = 500 * time.Millisecond
-	rewatchMax = 30 * time.Second
+	rewatchMax = 10 * time.Second
 	// watchLimit and watchSpread are how long the API server is asked to keep a watch: a connection that died unnoticed is found out
 	// then, and a thousand nodes do not come back at once.
 	watchLimit  = 5 * time.Minute
@@ -25,16 +25,15 @@ const (
 // asked is what others ask the agent for: whatever else changes on its node is not its business.
 type asked struct{ config, image, drained string }
 
-// Wake sends whenever somebody asks this node for something else, and when the API answers again after it was away. A value
+// Wake sends whenever somebody asks this node for something else, and when a watch begins anew: the API may have been away meanwhile. A value
 // that nobody takes is not repeated. It ends with ctx.
 func (c *Client) Wake(ctx context.Context) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	go func() {
-		var seen asked
 		pause := rewatchMin
 		for ctx.Err() == nil {
 			began := time.Now()
-			err := c.follow(ctx, &seen, out)
+			err := c.follow(ctx, out)
 			if ctx.Err() != nil {
 				return
 			}
@@ -52,13 +51,14 @@ func (c *Client) Wake(ctx context.Context) <-chan struct{} {
 }
 
 // follow watches until the watch ends.
-func (c *Client) follow(ctx context.Context, seen *asked, out chan<- struct{}) error {
+func (c *Client) follow(ctx context.Context, out chan<- struct{}) error {
 	seconds := int64((watchLimit + rand.N(watchSpread)) / time.Second) //nolint:gosec // as above
 	w, err := c.watch.Watch(ctx, metav1.ListOptions{TimeoutSeconds: &seconds, FieldSelector: fields.OneTermEqualSelector("metadata.name", c.node).String()})
 	if err != nil {
 		return err
 	}
 	defer w.Stop()
+	var seen asked
 	for event := range w.ResultChan() {
 		meta, ok := event.Object.(*metav1.PartialObjectMetadata)
 		if !ok || event.Type == watch.Error {
@@ -66,10 +66,10 @@ func (c *Client) follow(ctx context.Context, seen *asked, out chan<- struct{}) e
 		}
 		r, err := nodestate.Parse(meta.Annotations)
 		now := asked{r.DesiredConfig, r.DesiredImage, r.LastAppliedDrain}
-		if err == nil && now == *seen {
+		if err == nil && now == seen {
 			continue
 		}
-		*seen = now
+		seen = now
 		select {
 		case out <- struct{}{}:
 		default:
