@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -23,6 +24,8 @@ type Phase struct {
 	restore func(ctx context.Context, output json.RawMessage) error
 	// always marks a service.
 	always bool
+	// group, when not empty, lets the phase run beside its neighbours of the same group.
+	group string
 }
 
 // newPhase ties a phase's result to a variable. holds checks, on resume, that a recorded result is still true of the world;
@@ -83,7 +86,7 @@ type Event struct {
 	Index, Total int
 }
 
-// Observer is told of every event, in order, from the goroutine that runs the phases.
+// Observer is told of every event, in order and one at a time.
 type Observer func(Event)
 
 // runner runs phases in order against a journal.
@@ -92,6 +95,8 @@ type runner struct {
 	observe Observer
 	now     func() time.Time
 	log     *logrus.Entry
+	// mu guards the journal and the observer against phases that run together.
+	mu sync.Mutex
 }
 
 func (r *runner) run(ctx context.Context, phases []Phase) error {
@@ -101,16 +106,34 @@ func (r *runner) run(ctx context.Context, phases []Phase) error {
 
 // some runs the phases from one to before another; the journal has been arranged for all of them.
 func (r *runner) some(ctx context.Context, phases []Phase, from, to int) error {
-	for i, p := range phases[from:to] {
-		i += from
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("stop before phase %s: %w", p.Name, err)
+	for i := from; i < to; {
+		end := i + 1
+		for end < to && phases[i].group != "" && phases[end].group == phases[i].group {
+			end++
 		}
-		if err := r.one(ctx, p, i, len(phases)); err != nil {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("stop before phase %s: %w", phases[i].Name, err)
+		}
+		if err := r.together(ctx, phases, i, end); err != nil {
 			return err
 		}
+		i = end
 	}
 	return nil
+}
+
+// together runs the phases from first to before end at the same time. One that fails does not stop the others: their results count later.
+func (r *runner) together(ctx context.Context, phases []Phase, first, end int) error {
+	if end == first+1 {
+		return r.one(ctx, phases[first], first, len(phases))
+	}
+	errs := make([]error, end-first)
+	var all sync.WaitGroup
+	for i := first; i < end; i++ {
+		all.Go(func() { errs[i-first] = r.one(ctx, phases[i], i, len(phases)) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 func (r *runner) one(ctx context.Context, p Phase, index, total int) error {
@@ -121,15 +144,38 @@ func (r *runner) one(ctx context.Context, p Phase, index, total int) error {
 		rec.Started = r.now()
 		return r.failed(rec, tell, err)
 	}
-	if rec.Status == PhaseDone && rec.InputsHash == hash && !p.always {
-		err := p.restore(ctx, rec.Output)
-		if err == nil {
-			rec.Reused = true
-			tell(EventReused)
-			return r.journal.save()
-		}
+	if r.reuse(ctx, p, rec, hash) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		rec.Reused = true
+		tell(EventReused)
+		return r.journal.save()
+	}
+	if err := r.begin(rec, tell, hash); err != nil {
+		return err
+	}
+	out, err := p.run(ctx)
+	if err != nil {
+		return r.failed(rec, tell, err)
+	}
+	return r.finish(rec, tell, out)
+}
+
+// reuse says whether an earlier process's result still holds.
+func (r *runner) reuse(ctx context.Context, p Phase, rec *Record, hash string) bool {
+	if rec.Status != PhaseDone || rec.InputsHash != hash || p.always {
+		return false
+	}
+	err := p.restore(ctx, rec.Output)
+	if err != nil {
 		r.log.WithError(err).WithField("phase", p.Name).Warn("recorded result no longer holds, running the phase again")
 	}
+	return err == nil
+}
+
+func (r *runner) begin(rec *Record, tell func(EventKind), hash string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if rec.InputsHash != hash {
 		rec.Attempts = 0
 	}
@@ -140,13 +186,16 @@ func (r *runner) one(ctx context.Context, p Phase, index, total int) error {
 		return err
 	}
 	tell(EventStarted)
-	out, err := p.run(ctx)
-	if err != nil {
-		return r.failed(rec, tell, err)
-	}
+	return nil
+}
+
+func (r *runner) finish(rec *Record, tell func(EventKind), out any) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	rec.Finished = r.now()
+	var err error
 	if rec.Output, err = json.Marshal(out); err != nil {
-		return fmt.Errorf("phase %s: encode result: %w", p.Name, err)
+		return fmt.Errorf("phase %s: encode result: %w", rec.Name, err)
 	}
 	rec.Status = PhaseDone
 	tell(EventRan)
@@ -167,6 +216,8 @@ func inputsHash(p Phase) (string, error) {
 
 // failed records why a phase failed and returns it.
 func (r *runner) failed(rec *Record, tell func(EventKind), err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	rec.Status, rec.Error, rec.Finished = PhaseFailed, err.Error(), r.now()
 	tell(EventFailed)
 	if saveErr := r.journal.save(); saveErr != nil {

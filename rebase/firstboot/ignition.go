@@ -64,19 +64,11 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 		return ign35.Config{}, fmt.Errorf("first boot config: %w", err)
 	}
 	files := []ign35.File{file(ConfigPath, 0o644, append(settings, '\n'))}
-	mirrors, hosts, err := mirrorDropIn(o.Mirrors)
+	trust, err := TrustFiles(o.Mirrors, o.RegistryCA)
 	if err != nil {
 		return ign35.Config{}, err
 	}
-	if mirrors != "" {
-		files = append(files, file(MirrorPath, 0o644, []byte(mirrors)))
-	}
-	if len(o.RegistryCA) > 0 {
-		for _, host := range hosts {
-			// World-readable: rpm-ostree's fetcher runs without privileges.
-			files = append(files, file(certsDir+"/"+host+"/ca.crt", 0o644, o.RegistryCA))
-		}
-	}
+	files = append(files, trust...)
 	if len(o.PullAuth) > 0 {
 		files = append(files, file(PullAuthPath, 0o600, o.PullAuth))
 	}
@@ -95,6 +87,25 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 		Storage:  ign35.Storage{Files: files},
 		Systemd:  ign35.Systemd{Units: []ign35.Unit{{Name: UnitName, Contents: &unit, Enabled: &enabled}}},
 	}, nil
+}
+
+// TrustFiles are the files that send a node's pulls to the mirrors and make it trust their authority.
+func TrustFiles(list []Mirror, ca []byte) ([]ign35.File, error) {
+	mirrors, hosts, err := mirrorDropIn(list)
+	if err != nil {
+		return nil, err
+	}
+	var files []ign35.File
+	if mirrors != "" {
+		files = append(files, file(MirrorPath, 0o644, []byte(mirrors)))
+	}
+	if len(ca) > 0 {
+		for _, host := range hosts {
+			// World-readable: rpm-ostree's fetcher runs without privileges.
+			files = append(files, file(certsDir+"/"+host+"/ca.crt", 0o644, ca))
+		}
+	}
+	return files, nil
 }
 
 func file(path string, mode int, content []byte) ign35.File {

@@ -1,0 +1,262 @@
+package openshift_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/openshift"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
+)
+
+// result is what the second rendering's journal entry says.
+func (n *node) result() (out struct {
+	Configs, Images map[string]string
+	OSImageURL      bool
+}) {
+	j, err := bootstrap.OpenJournal(n.order.State)
+	require.NoError(n.t, err)
+	require.NoError(n.t, json.Unmarshal(j.Find("render-second").Output, &out))
+	return out
+}
+
+// served is the rendered config that the config server would give a pool's nodes.
+func (n *node) served(pool string) *mcfgv1.MachineConfig {
+	set, err := manifests.ReadDir(n.at("/etc/mcs/bootstrap/machine-pools"), manifests.ReadOptions{})
+	require.NoError(n.t, err)
+	for _, p := range set.Pools {
+		if p.Object.Name == pool {
+			raw, err := os.ReadFile(n.at("/etc/mcs/bootstrap/machine-configs/" + p.Object.Status.Configuration.Name + ".yaml"))
+			require.NoError(n.t, err)
+			configs, err := manifests.Read(raw, "", manifests.ReadOptions{})
+			require.NoError(n.t, err)
+			return configs.MachineConfigs[0].Object
+		}
+	}
+	require.Fail(n.t, "no rendered pool", pool)
+	return nil
+}
+
+func TestKilledAnywhereTheNextRunGoesOnToTheSameEnd(t *testing.T) {
+	n := newNode(t, nil)
+	require.NoError(t, n.mco())
+	first := n.served("master")
+	durable := map[string]bool{"render-first": true, "base": true, "build-master": true, "render-second": true}
+	var finished []string
+	for _, phase := range []string{"registry", "render-first", "base", "build-master", "render-second", "cluster", "pull", "gate", "hand-over"} {
+		moments := []string{"ran"}
+		if phase == "build-master" {
+			moments = []string{"instruction", "ran"}
+		}
+		for _, moment := range moments {
+			events, log, err := n.run(phase, moment)
+			require.ErrorContains(t, err, "killed", "%s %s: %v %s", phase, moment, events, log)
+			for _, done := range finished {
+				assert.Contains(t, events, done+" reused", "%s was done before the kill at %s", done, phase)
+			}
+			if phase == "pull" {
+				assert.False(t, n.open(), "not before all is proved")
+			}
+		}
+		// What the killed run had not recorded is run again by the next one.
+		if durable[phase] {
+			_, log, err := n.run(phase, "recorded")
+			require.ErrorContains(t, err, "killed", log)
+			finished = append(finished, phase)
+		}
+	}
+	_, log, err := n.run("", "")
+	require.NoError(t, err, log)
+	n.assertDone(first)
+}
+
+// assertDone checks the end state: what is served, what the cluster has, that the node may go.
+func (n *node) assertDone(first *mcfgv1.MachineConfig) {
+	t, api := n.t, shared.Env(n.t).Client
+	assert.True(t, n.open())
+	assert.FileExists(t, filepath.Join(n.order.State, openshift.HandedOverFile))
+	out := n.result()
+	for _, pool := range []string{"master", "worker"} {
+		got := n.served(pool)
+		assert.Equal(t, out.Configs[pool], got.Name)
+		assert.Regexp(t, `^registry\.example\.com/ocp/`+pool+`-os@sha256:[0-9a-f]{64}$`, got.Spec.OSImageURL)
+		assert.Contains(t, string(got.Spec.Config.Raw), "50-dayone-bootstrap.conf")
+		mosc := &mcfgv1.MachineOSConfig{}
+		require.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: pool}, mosc))
+		assert.Equal(t, got.Spec.OSImageURL, mosc.Annotations[manifests.AnnotationPreBuiltImage], "the cluster has what was rendered")
+		mc := &mcfgv1.MachineConfig{}
+		require.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "98-" + pool + "-dayone-bootstrap-registry"}, mc))
+		assert.Contains(t, n.read("/etc/mcc/bootstrap/99_dayone-bootstrap-registry-"+pool+".yaml"), mc.Name)
+	}
+	assert.NotEqual(t, first.Name, out.Configs["master"])
+	registry := `"127.0.0.1:`
+	pull := &corev1.Secret{}
+	require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, pull))
+	assert.Contains(t, string(pull.Data[corev1.DockerConfigJsonKey]), registry, "nodes may pull, also those that the cluster's renderer serves")
+	assert.Contains(t, string(pull.Data[corev1.DockerConfigJsonKey]), "quay.io")
+	require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-machine-config-operator", Name: "os-push"}, &corev1.Secret{}))
+
+	// The cluster's renderer has the same components: it must come to the same names.
+	set, err := manifests.ReadDir(n.at("/etc/mcc/bootstrap"), manifests.ReadOptions{})
+	require.NoError(t, err)
+	again, err := render.Render(set, render.Options{Versions: testVersions})
+	require.NoError(t, err)
+	assert.Equal(t, out.Configs["master"], again.Config("master").Name)
+
+	var records []map[string]string
+	require.NoError(t, json.Unmarshal([]byte(n.read("/var/log/openshift/dayone-bootstrap.json")), &records))
+	assert.Equal(t, "service start", records[0]["phase"])
+	assert.Equal(t, "success", records[len(records)-1]["result"])
+	for _, secret := range []string{"cXVheTpwdWxs", "bm90LWEtcmVhbC1wYXNzd29yZA"} {
+		journal, err := os.ReadFile(filepath.Join(n.order.State, bootstrap.JournalFile))
+		require.NoError(t, err)
+		assert.NotContains(t, string(journal)+n.read("/var/log/openshift/dayone-bootstrap.json"), secret)
+	}
+}
+
+func TestLateRenderingAndAMachineOSConfigWithoutImage(t *testing.T) {
+	n := newNode(t, nil)
+	unbuilt, err := os.ReadFile(filepath.Join(n.order.Dir, "layering/worker.yaml"))
+	require.NoError(t, err)
+	n.put("/etc/mcc/bootstrap/worker-layering.yaml", unbuilt)
+	require.Error(t, n.mco(), "as MCO does, the stand-in refuses to render it")
+	wait := n.start("", "")
+	require.Eventually(t, func() bool { return n.mco() == nil }, time.Minute, 200*time.Millisecond, "kubelet starts MCO again and again")
+	_, log, err := wait()
+	require.NoError(t, err, log)
+	assert.Contains(t, log, "set aside")
+	assert.FileExists(t, filepath.Join(n.order.State, "set-aside/worker-layering.yaml"))
+	assert.NotEmpty(t, n.result().Images["worker"])
+}
+
+func TestReleaseThatDoesNotReadMachineOSConfigs(t *testing.T) {
+	n := newNode(t, func(c *installconfig.Config) { c.Pools[1].BuildAt = installconfig.BuildAtCluster })
+	n.order.OldMCO = true
+	require.NoError(t, n.mco())
+	_, log, err := n.run("", "")
+	require.NoError(t, err, log)
+	assert.True(t, n.result().OSImageURL)
+	assert.Equal(t, n.result().Images["master"], n.served("master").Spec.OSImageURL)
+	mc := &mcfgv1.MachineConfig{}
+	require.NoError(t, shared.Env(t).Client.Get(t.Context(), client.ObjectKey{Name: manifests.PreBuiltComponentPrefix + "master"}, mc))
+	assert.Equal(t, n.result().Images["master"], mc.Spec.OSImageURL)
+	require.NoError(t, shared.Env(t).Client.Delete(t.Context(), mc), "other tests share the API server")
+}
+
+// breakBuild makes the master's Containerfile fail.
+func (n *node) breakBuild() {
+	file := filepath.Join(n.order.Dir, "layering/master.yaml")
+	raw, err := os.ReadFile(file)
+	require.NoError(n.t, err)
+	require.NoError(n.t, os.WriteFile(file, bytes.Replace(raw, []byte("RUN GREETING"), []byte("RUN echo about-to-fail && exit 7 && GREETING"), 1), 0o600))
+}
+
+func TestFailedBuildKeepsTheGateShut(t *testing.T) {
+	n := newNode(t, nil)
+	require.NoError(t, n.mco())
+	before := n.served("master").Name
+	n.breakBuild()
+	_, log, err := n.run("", "")
+	require.Error(t, err)
+	for _, want := range []string{"phase build-master", "RUN", "7"} {
+		assert.Contains(t, log, want)
+	}
+	assert.False(t, n.open())
+	assert.Equal(t, before, n.served("master").Name)
+	assert.NoFileExists(t, filepath.Join(n.order.State, openshift.HandedOverFile))
+	assert.Contains(t, n.read("/var/log/openshift/dayone-bootstrap.json"), "build-master")
+}
+
+func TestFallbackBootsTheStockImage(t *testing.T) {
+	n := newNode(t, func(c *installconfig.Config) { c.OnFailure = installconfig.OnFailureFallback })
+	require.NoError(t, n.mco())
+	before, manifestsBefore := n.served("master"), n.names("/etc/mcc/bootstrap")
+	secret := n.read("/etc/mcc/bootstrap/machineconfigcontroller-pull-secret")
+	n.breakBuild()
+	_, log, err := n.run("", "")
+	require.NoError(t, err, log)
+	assert.True(t, n.open())
+	assert.Equal(t, before.Name, n.served("master").Name)
+	assert.Equal(t, n.order.Base, n.served("master").Spec.OSImageURL)
+	assert.Equal(t, manifestsBefore, n.names("/etc/mcc/bootstrap"))
+	assert.Equal(t, secret, n.read("/etc/mcc/bootstrap/machineconfigcontroller-pull-secret"))
+	raw, err := os.ReadFile(filepath.Join(n.order.State, openshift.HandedOverFile))
+	require.NoError(t, err)
+	assert.Contains(t, string(raw), "fallback")
+}
+
+func (n *node) names(dir string) (out []string) {
+	entries, err := os.ReadDir(n.at(dir))
+	require.NoError(n.t, err)
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+func TestTakenPortIsNamed(t *testing.T) {
+	port := freePort(t)
+	n := newNode(t, func(c *installconfig.Config) { c.BootstrapRegistry.Port = port })
+	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+	require.NoError(t, err)
+	defer l.Close()
+	_, log, err := n.run("", "")
+	require.Error(t, err)
+	assert.Contains(t, log, "cannot listen on port "+strconv.Itoa(port))
+	assert.False(t, n.open())
+}
+
+func TestFullDiskIsNamedAndTheNextRunGoesOn(t *testing.T) {
+	n := newNode(t, nil)
+	require.NoError(t, n.mco())
+	require.NoError(t, os.MkdirAll(n.order.State, 0o700))
+	require.NoError(t, unix.Mount("dayone-test", n.order.State, "tmpfs", 0, "size=20m"))
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(n.order.State, unix.MNT_DETACH)) })
+	_, log, err := n.run("", "")
+	require.Error(t, err)
+	assert.Regexp(t, "(?i)no space|insufficient|507|disk", log)
+	assert.Contains(t, log, "phase base")
+	assert.False(t, n.open())
+	require.NoError(t, unix.Mount("dayone-test", n.order.State, "", unix.MS_REMOUNT, "size=4g"))
+	_, log, err = n.run("", "")
+	require.NoError(t, err, log)
+	assert.True(t, n.open())
+}
+
+func TestLateAPIServerIsWaitedForAndSaid(t *testing.T) {
+	n := newNode(t, nil)
+	require.NoError(t, n.mco())
+	late := n.order.Kubeconfig
+	n.order.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig-loopback")
+	n.order.Limits = openshift.Limits{API: 2 * time.Minute / 60, Soft: 2 * time.Hour, Hard: time.Hour}
+	wait := n.start("", "")
+	file := n.at("/var/log/openshift/dayone-bootstrap.json")
+	require.Eventually(t, func() bool {
+		raw, _ := os.ReadFile(file)
+		return strings.Contains(string(raw), "time-api") && strings.Contains(string(raw), `"stage": "cluster"`)
+	}, 2*time.Minute, 100*time.Millisecond, "half of the installer's patience with the API is over: that is said")
+	assert.False(t, n.open(), "no node may join before the cluster has the objects")
+	raw, err := os.ReadFile(late)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(n.order.Kubeconfig, raw, 0o600))
+	_, log, err := wait()
+	require.NoError(t, err, log)
+	assert.Contains(t, log, "bootkube.service")
+	assert.True(t, n.open())
+}

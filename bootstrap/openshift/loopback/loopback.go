@@ -1,0 +1,127 @@
+package loopback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/firstboot"
+)
+
+// callLimit bounds one look at the API server, which is on this host.
+const callLimit = 30 * time.Second
+
+// fieldOwner is who owns the fields that are applied.
+const fieldOwner = client.FieldOwner("dayone-bootstrap")
+
+// Cluster is the API server behind a kubeconfig, which may come later than this value.
+type Cluster struct {
+	// Kubeconfig is the file's path.
+	Kubeconfig string
+}
+
+func (c Cluster) client() (client.Client, error) {
+	raw, err := os.ReadFile(c.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	config.Timeout = callLimit
+	scheme, err := manifests.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// Up says whether the API server answers an administrator.
+func (c Cluster) Up(ctx context.Context) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	return api.Get(ctx, client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{})
+}
+
+// Apply makes the set's Secrets, MachineConfigs and MachineOSConfigs exist as given.
+func (c Cluster) Apply(ctx context.Context, set *manifests.Set) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	var list []client.Object
+	for _, s := range set.Secrets {
+		list = append(list, s.Object)
+	}
+	for _, m := range set.MachineConfigs {
+		list = append(list, m.Object)
+	}
+	for _, m := range set.MachineOSConfigs {
+		list = append(list, m.Object)
+	}
+	for _, o := range list {
+		if err := apply(ctx, api, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func apply(ctx context.Context, api client.Client, o client.Object) error {
+	kind, err := api.GroupVersionKindFor(o)
+	if err != nil {
+		return err
+	}
+	o.GetObjectKind().SetGroupVersionKind(kind)
+	o.SetManagedFields(nil)
+	o.SetCreationTimestamp(metav1.Time{})
+	//nolint:staticcheck // client.Apply as a patch takes typed objects; the apply method takes apply configurations only
+	if err := api.Patch(ctx, o, client.Apply, fieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply %s %s: %w", kind.Kind, o.GetName(), err)
+	}
+	return nil
+}
+
+// Where OpenShift keeps the cluster's pull secret.
+const (
+	pullNamespace = "openshift-config"
+	pullName      = "pull-secret"
+)
+
+// AddPullAuth merges credentials (auth.json) into the cluster's pull secret; it must be there: the installer's manifests have it.
+func (c Cluster) AddPullAuth(ctx context.Context, auth []byte) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{}
+	if err := api.Get(ctx, types.NamespacedName{Namespace: pullNamespace, Name: pullName}, secret); err != nil {
+		return fmt.Errorf("read the cluster's pull secret: %w", err)
+	}
+	merged, err := firstboot.MergeAuth(secret.Data[corev1.DockerConfigJsonKey], auth)
+	if err != nil {
+		return err
+	}
+	if secret.Data == nil {
+		return errors.New("read the cluster's pull secret: it is empty")
+	}
+	secret.Data[corev1.DockerConfigJsonKey] = merged
+	if err := api.Update(ctx, secret); err != nil {
+		return fmt.Errorf("write the cluster's pull secret: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package openshift
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/manifests"
+)
+
+// Places of the installer's own files on the bootstrap node (openshift/installer, data/data/bootstrap).
+const (
+	// mccDir has the manifests that MCO renders, mcsDir what it rendered and serves: files are read anew for each request.
+	mccDir = "/etc/mcc/bootstrap"
+	mcsDir = "/etc/mcs/bootstrap"
+	// mccPullSecret is among the manifests, without an extension.
+	mccPullSecret = "machineconfigcontroller-pull-secret"
+	// podManifest is MCO's static pod: its init container renders, its container serves.
+	podManifest = "/etc/kubernetes/manifests/machineconfigoperator-bootstrap-pod.yaml"
+	// hostPullSecret is the cluster's pull secret for programs of this host.
+	hostPullSecret = "/root/.docker/config.json"
+	// recordsDir has the service records, which the installer's gather takes as they are.
+	recordsDir = "/var/log/openshift"
+	// LoopbackKubeconfig reaches the bootstrap API server as an administrator.
+	LoopbackKubeconfig = "/opt/openshift/auth/kubeconfig-loopback"
+)
+
+// Renderer is MCO's controller in its bootstrap mode: manifests in, rendered configs out.
+type Renderer interface {
+	Render(ctx context.Context, r Rendering) error
+}
+
+// Rendering is one run of the controller.
+type Rendering struct {
+	// Image and Argv are those of the static pod's init container, the latter with Dest as its destination.
+	Image string
+	Argv  []string
+	// Source has the manifests, Dest gets the result.
+	Source, Dest string
+}
+
+// Gate keeps nodes off the config server. Opening an open gate is no error.
+type Gate interface {
+	Open(ctx context.Context) error
+}
+
+// Cluster is the bootstrap API server.
+type Cluster interface {
+	// Up says whether it answers.
+	Up(ctx context.Context) error
+	// Apply makes the set's MachineConfigs, MachineOSConfigs and Secrets exist as given.
+	Apply(ctx context.Context, set *manifests.Set) error
+	// AddPullAuth merges credentials (auth.json) into the cluster's pull secret.
+	AddPullAuth(ctx context.Context, auth []byte) error
+}
+
+// Options of the flow. Dir, NewEngine, Renderer, Gate and Cluster are required.
+type Options struct {
+	// Dir is the install directory that dayone ignition put on the node. StateDir keeps everything that survives a restart.
+	Dir, StateDir string
+	// Root stands before the installer's paths; default "/".
+	Root string
+	// Base gives the release's OS image before MCO has rendered, so that it is copied meanwhile. Default: nothing is copied ahead.
+	Base func(context.Context) (string, error)
+	// BaseCAFile signs the base image's registry, beside the host's authorities.
+	BaseCAFile string
+	// Platform of the nodes; default linux and this program's architecture.
+	Platform string
+	// Host is how nodes reach this host; default: that of the configuration, else the address of this host's default route.
+	Host string
+	// NewEngine opens the engine that runs Containerfiles, with its storage in dir.
+	NewEngine func(dir string) (build.ContainerEngine, error)
+	Renderer  Renderer
+	Gate      Gate
+	Cluster   Cluster
+	// HandOver gives the images to the final registry and returns when the bootstrap node may go. Default: nothing is handed over.
+	HandOver func(context.Context, Outcome) error
+	// Limits are the installer's patience; default InstallerLimits.
+	Limits Limits
+	// Interval is how often files and the API are looked at; default DefaultInterval.
+	Interval time.Duration
+	// Observe, BuildProgress and Log as in bootstrap.Options.
+	Observe       bootstrap.Observer
+	BuildProgress func(pool string, e build.Event)
+	Log           *logrus.Entry
+}
+
+// DefaultInterval is short against MCO's rendering, some seconds.
+const DefaultInterval = 2 * time.Second
+
+// Outcome is what the flow hands over.
+type Outcome struct {
+	// Registry is HOST:PORT of the embedded one; CAFile and AuthFile reach it.
+	Registry, CAFile, AuthFile, Platform string
+	// Set holds the objects that the cluster got, Secrets included.
+	Set *manifests.Set
+	// Built are the images by pool, Repositories the final ones; Configs the rendered configs' names.
+	Built        map[string]*build.Result
+	Repositories map[string]string
+	Configs      map[string]string
+}
+
+// Validate names what is missing.
+func (o Options) Validate() error {
+	switch {
+	case o.Dir == "" || o.StateDir == "":
+		return errors.New("openshift flow: the install directory or the state directory is missing: give --dir and --state-dir")
+	case o.NewEngine == nil || o.Renderer == nil || o.Gate == nil || o.Cluster == nil:
+		return errors.New("openshift flow: options: engine, renderer, gate and cluster are all needed")
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	if o.Platform == "" {
+		o.Platform = "linux/" + runtime.GOARCH
+	}
+	if o.Interval <= 0 {
+		o.Interval = DefaultInterval
+	}
+	if o.Limits == (Limits{}) {
+		o.Limits = InstallerLimits()
+	}
+	if o.Observe == nil {
+		o.Observe = func(bootstrap.Event) {}
+	}
+	if o.BuildProgress == nil {
+		o.BuildProgress = func(string, build.Event) {}
+	}
+	if o.Log == nil {
+		quiet := logrus.New()
+		quiet.SetLevel(logrus.PanicLevel)
+		o.Log = logrus.NewEntry(quiet)
+	}
+	return o
+}
+
+// at is one of the installer's paths.
+func (o Options) at(path string) string { return filepath.Join(o.Root, path) }

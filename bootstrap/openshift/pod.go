@@ -1,0 +1,146 @@
+package openshift
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/containers/image/v5/docker/reference"
+	"github.com/containers/image/v5/pkg/sysregistriesv2"
+	"github.com/containers/image/v5/types"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/manifests/assets/bootstrapnode"
+)
+
+// controller is how MCO's static pod renders.
+type controller struct {
+	Image string   `json:"image"`
+	Argv  []string `json:"argv"`
+}
+
+// readController finds the init container that renders: the one with a destination directory.
+func readController(file string) (controller, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return controller{}, fmt.Errorf("MCO's static pod is not there: %w", err)
+	}
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(raw, &pod); err != nil {
+		return controller{}, fmt.Errorf("read MCO's static pod: %w", err)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		argv := append(slices.Clone(c.Command), c.Args...)
+		if slices.ContainsFunc(argv, func(a string) bool { return a == destFlag || strings.HasPrefix(a, destFlag+"=") }) {
+			return controller{Image: c.Image, Argv: argv}, nil
+		}
+	}
+	return controller{}, fmt.Errorf("read MCO's static pod %s: no init container has %s; this release renders in another way than those that dayone knows", file, destFlag)
+}
+
+const destFlag = "--dest-dir"
+
+// withDest is the command line with another destination.
+func withDest(argv []string, dest string) []string {
+	out := slices.Clone(argv)
+	for i, a := range out {
+		if strings.HasPrefix(a, destFlag+"=") {
+			out[i] = destFlag + "=" + dest
+		} else if a == destFlag && i+1 < len(out) {
+			out[i+1] = dest
+		}
+	}
+	return out
+}
+
+// Podman runs MCO's controller as the static pod does, in a container that stays: the installer's gather takes its log.
+type Podman struct {
+	// Program is podman's path; default podman.
+	Program string
+}
+
+// renderContainer is the container's name in the log bundle.
+const renderContainer = "dayone-render"
+
+// Render runs the controller once.
+func (p Podman) Render(ctx context.Context, r Rendering) error {
+	program := p.Program
+	if program == "" {
+		program = "podman"
+	}
+	args := []string{"run", "--name", renderContainer, "--replace", "--net=host", "--privileged", "--log-driver=k8s-file", "--authfile", hostPullSecret,
+		"--volume", r.Source + ":" + r.Source + ":ro", "--volume", r.Dest + ":" + r.Dest, "--entrypoint", r.Argv[0], r.Image}
+	out, err := exec.CommandContext(ctx, program, append(args, r.Argv[1:]...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("run MCO's controller (podman logs %s): %w: %s", renderContainer, err, lastLines(string(out)))
+	}
+	return nil
+}
+
+// excerpt is how many lines of a failed program are kept.
+const excerpt = 5
+
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-excerpt):], " | ")
+}
+
+// Nftables is the gate that dayone-gate.service closed.
+type Nftables struct{}
+
+// Open deletes the gate's table, if it is there.
+func (Nftables) Open(ctx context.Context) error {
+	table := strings.Fields(bootstrapnode.GateTable)
+	if exec.CommandContext(ctx, "nft", append([]string{"list", "table"}, table...)...).Run() != nil {
+		return nil // nothing to open; without nft there was never a gate, and the unit of the gate has failed
+	}
+	if out, err := exec.CommandContext(ctx, "nft", append([]string{"delete", "table"}, table...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("open the gate: %w: %s", err, lastLines(string(out)))
+	}
+	return nil
+}
+
+// ReleaseBase asks the release image for its OS image, as the installer's own scripts do.
+func ReleaseBase(ctx context.Context) (string, error) {
+	const script = `. /usr/local/bin/release-image.sh && { image_for rhel-coreos || image_for stream-coreos; }`
+	out, err := exec.CommandContext(ctx, "bash", "-c", script).Output()
+	if err != nil {
+		return "", fmt.Errorf("ask the release image for its OS image: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// mirrors lists where an image may be had by a registries.conf: its mirrors, then its own registry.
+func mirrors(conf, image string) ([]string, error) {
+	if _, err := os.Stat(conf); errors.Is(err, fs.ErrNotExist) {
+		return []string{image}, nil
+	}
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil, fmt.Errorf("read image reference %q: %w", image, err)
+	}
+	sysregistriesv2.InvalidateCache()
+	sys := &types.SystemContext{SystemRegistriesConfPath: conf, SystemRegistriesConfDirPath: conf + ".d"}
+	found, err := sysregistriesv2.FindRegistry(sys, named.Name())
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", conf, err)
+	}
+	if found == nil {
+		return []string{image}, nil
+	}
+	pulls, err := found.PullSourcesFromReference(named)
+	if err != nil {
+		return nil, fmt.Errorf("apply %s to %q: %w", conf, image, err)
+	}
+	var out []string
+	for _, p := range pulls {
+		out = append(out, p.Reference.String())
+	}
+	return out, nil
+}
