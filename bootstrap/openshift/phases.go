@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -85,6 +86,8 @@ func (f *flow) startRegistry(ctx context.Context) error {
 			Message: fmt.Sprintf("the embedded registry cannot listen on port %s: %v", port, err), Next: "stop what uses the port on this node, or choose another port and make the Ignition configs again"}
 	}
 	f.registry = srv
+	local := net.JoinHostPort("127.0.0.1", port)
+	f.listening.Store(&local)
 	go f.copyAhead(ctx)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -28,6 +29,8 @@ type flow struct {
 	id           *bootstrap.Identity
 	registry     *registry.Server
 	records      *records
+	// listening is where the embedded registry listens on this host, nil before it does.
+	listening atomic.Pointer[string]
 	// early is closed when nothing is copied ahead any more.
 	early chan struct{}
 	// mu guards built, which phases fill that run together.
@@ -97,6 +100,10 @@ func (f *flow) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	journal.Endpoints = &bootstrap.Endpoints{Registry: f.registryHost, CAFile: f.id.CAFile}
+	if err := journal.Save(); err != nil {
+		return err
+	}
 	return f.wait(ctx)
 }
 
@@ -105,8 +112,13 @@ func (f *flow) pipeline(ctx context.Context, journal *bootstrap.Journal) error {
 	watch, stopWatch := context.WithCancel(ctx)
 	defer stopWatch()
 	go f.watchBudget(watch, f.started())
+	go bootstrap.KeepAlive(ctx, f.alive)
+	if err := bootstrap.Notify(bootstrap.Ready); err != nil {
+		f.Log.WithError(err).Warn("service manager not told that the build has begun")
+	}
 	return bootstrap.RunPhases(ctx, journal, f.phases(), func(e bootstrap.Event) {
 		f.records.event(e)
+		_ = bootstrap.Notify("STATUS=" + e.Record.Title + ": " + string(e.Kind)) // for people only
 		if e.Record.Name == phaseGate && e.Kind == bootstrap.EventRecorded {
 			stopWatch()
 		}
@@ -125,6 +137,22 @@ func (f *flow) started() time.Time {
 	now := time.Now()
 	_ = renameio.WriteFile(file, []byte(now.Format(time.RFC3339)), 0o600) // without it a later run counts from itself
 	return now
+}
+
+// aliveLimit bounds one look at the own registry.
+const aliveLimit = 10 * time.Second
+
+// alive says whether the embedded registry, once it is there, takes connections.
+func (f *flow) alive() bool {
+	address := f.listening.Load()
+	if address == nil {
+		return true
+	}
+	c, err := net.DialTimeout("tcp", *address, aliveLimit)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
 }
 
 func (f *flow) opened(j *bootstrap.Journal) bool {

@@ -24,6 +24,8 @@ const (
 	exitUsage = 2
 	// exitRefused: the input was refused before anything started.
 	exitRefused = 3
+	// exitHopeless: a build on an installer's bootstrap node failed for what the user wrote; it would fail again.
+	exitHopeless = 6
 	// exitUnderWay and exitAttention are answers of questions that were asked with --exit-code: not there yet, and not without a person.
 	exitUnderWay  = 4
 	exitAttention = 5
@@ -73,6 +75,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	fmt.Fprintln(stderr, "dayone: "+err.Error())
+	var hopeless hopelessError
+	if errors.As(err, &hopeless) {
+		return exitHopeless
+	}
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage

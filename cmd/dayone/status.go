@@ -111,6 +111,10 @@ func printStatus(w io.Writer, j *bootstrap.Journal, running bool, now time.Time)
 		_, err := fmt.Fprintln(w, errNotRunning)
 		return err
 	}
+	if e := j.Endpoints; e != nil && e.ConfigServer == "" {
+		_, err := fmt.Fprintf(w, "done: MCO serves the configs, images are at %s (authority: %s)\n", e.Registry, e.CAFile)
+		return err
+	}
 	if e := j.Endpoints; e != nil {
 		_, err := fmt.Fprintf(w, "serving Ignition at %s, images at %s (authority: %s)\n", e.ConfigServer, e.Registry, e.CAFile)
 		return err

@@ -2,13 +2,14 @@ package loopback
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,19 +82,40 @@ func (c Cluster) Apply(ctx context.Context, set *manifests.Set) error {
 	return nil
 }
 
+// apply sends what o says and nothing else: no status, and no null for a list that is not there, which the API would refuse.
 func apply(ctx context.Context, api client.Client, o client.Object) error {
 	kind, err := api.GroupVersionKindFor(o)
 	if err != nil {
 		return err
 	}
-	o.GetObjectKind().SetGroupVersionKind(kind)
-	o.SetManagedFields(nil)
-	o.SetCreationTimestamp(metav1.Time{})
-	//nolint:staticcheck // client.Apply as a patch takes typed objects; the apply method takes apply configurations only
-	if err := api.Patch(ctx, o, client.Apply, fieldOwner, client.ForceOwnership); err != nil {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("encode %s %s: %w", kind.Kind, o.GetName(), err)
+	}
+	plain := map[string]any{}
+	if err := json.Unmarshal(raw, &plain); err != nil {
+		return fmt.Errorf("encode %s %s: %w", kind.Kind, o.GetName(), err)
+	}
+	withoutNull(plain)
+	delete(plain, "status")
+	object := &unstructured.Unstructured{Object: plain}
+	object.SetGroupVersionKind(kind)
+	//nolint:staticcheck // the newer method does the same with more words
+	if err := api.Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply %s %s: %w", kind.Kind, o.GetName(), err)
 	}
 	return nil
+}
+
+func withoutNull(m map[string]any) {
+	for key, value := range m {
+		switch v := value.(type) {
+		case nil:
+			delete(m, key)
+		case map[string]any:
+			withoutNull(v)
+		}
+	}
 }
 
 // Where OpenShift keeps the cluster's pull secret.

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/openshift"
+	"dayone.dev/dayone/bootstrap/openshift/loopback"
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/installconfig"
+)
+
+// hopelessError marks a failure that the same input brings again: the service manager need not try.
+type hopelessError struct{ error }
+
+func (e hopelessError) Unwrap() error { return e.error }
+
+// chosenFlow is the flow of the command line, else that of the install directory.
+func chosenFlow(given, dir string) (installconfig.Flow, error) {
+	if given != "" {
+		switch is := installconfig.Flow(given); is {
+		case installconfig.FlowStandalone, installconfig.FlowOpenShift:
+			return is, nil
+		}
+		return "", usageError{errUnknownFlow}
+	}
+	sidecar, err := preflight.Layering(dir)
+	if err != nil {
+		return "", err
+	}
+	return sidecar.Config.Flow, nil
+}
+
+var errUnknownFlow = flowError("--flow: write standalone or openshift")
+
+type flowError string
+
+func (e flowError) Error() string { return string(e) }
+
+// runOpenShift is dayone bootstrap on an installer's bootstrap node.
+func runOpenShift(ctx context.Context, o bootstrap.Options) error {
+	base := openshift.ReleaseBase
+	if o.BaseSource != "" {
+		base = func(context.Context) (string, error) { return o.BaseSource, nil }
+	}
+	err := openshift.Run(ctx, openshift.Options{
+		Dir: o.Dir, StateDir: o.StateDir, Base: base, BaseCAFile: o.BaseCAFile, Platform: o.Platform, NewEngine: o.NewEngine,
+		Renderer: openshift.Podman{}, Gate: openshift.Nftables{}, Cluster: loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig},
+		Observe: o.Observe, BuildProgress: o.BuildProgress, Log: o.Log,
+	})
+	if f := build.AsFailure(err); f != nil && f.Class == build.ClassUser {
+		return hopelessError{err}
+	}
+	return err
+}
+
+// holdInterval is how often the held unit looks whether it may go on.
+const holdInterval = 2 * time.Second
+
+func newHoldCommand() *cobra.Command {
+	var stateDir string
+	cmd := &cobra.Command{
+		Use:   "hold",
+		Short: "Wait until every image is in its final registry; the installer's report of a complete bootstrap waits for it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return openshift.Hold(cmd.Context(), stateDir, holdInterval)
+		},
+	}
+	cmd.Flags().StringVar(&stateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
+	return cmd
+}
