@@ -11,14 +11,14 @@ import (
 	"dayone.dev/dayone/registry"
 )
 
-// NewPhase ties a phase's result to a variable, for flows in packages of their own. holds checks, on resume, that a recorded result is
+// ResultPhase ties a phase's result to a variable, for flows in packages of their own. holds checks, on resume, that a recorded result is
 // still true of the world; nil means that nothing needs checking.
-func NewPhase[T any](name, title string, result *T, inputs func() (any, error), run func(context.Context) (T, error), holds func(context.Context, T) error) Phase {
+func ResultPhase[T any](name, title string, result *T, inputs func() (any, error), run func(context.Context) (T, error), holds func(context.Context, T) error) Phase {
 	return newPhase(name, title, result, inputs, run, holds)
 }
 
-// NewService is a phase whose effect ends with the process: it always runs.
-func NewService(name, title string, start func(context.Context) error) Phase {
+// ServicePhase is a phase whose effect ends with the process: it always runs.
+func ServicePhase(name, title string, start func(context.Context) error) Phase {
 	return newService(name, title, start)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,6 +156,60 @@ func (f *flow) nodeRoot(pool, root string) error {
 	}
 	return write("/run/ostree/auth.json", set.Secrets[0].Object.Data[corev1.DockerConfigJsonKey])
 }
+
+// servedLimit bounds the wait until MCO's server shows the second rendering: kubelet may be starting it again.
+const servedLimit = 10 * time.Minute
+
+// answered are the pools that MCO's server answers for during the bootstrap; the others get their configs from the cluster.
+func answered(pool string) bool { return pool == "master" || pool == "arbiter" }
+
+// seeServed asks MCO's server, as a node would, and waits until it gives the images. What lies in the directory does not prove it: a
+// rendering that was under way meanwhile, or a server that has not looked yet, would give a node the stock image.
+func (f *flow) seeServed(ctx context.Context) error {
+	if f.ConfigURL == "" {
+		return nil
+	}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: it is this host
+	for _, pool := range f.pools() {
+		if !answered(pool) {
+			continue
+		}
+		err := f.until(ctx, "served", servedLimit, func() error { return f.servedOnce(ctx, client, pool) })
+		if err != nil {
+			return fmt.Errorf("pool %s: %w", pool, err)
+		}
+	}
+	return nil
+}
+
+func (f *flow) servedOnce(ctx context.Context, client *http.Client, pool string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.ConfigURL+pool, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", "application/vnd.coreos.ignition+json;version=3.2.0")
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("the config server does not answer: %w", err)
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxConfig))
+	if err != nil || response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the config server answers with status %d", response.StatusCode)
+	}
+	// The image is in files of the config, whose contents are percent-encoded or not.
+	_, hash, _ := strings.Cut(f.second.Images[pool], "@sha256:")
+	if !strings.Contains(string(raw), hash) || !strings.Contains(string(raw), f.second.Configs[pool]) {
+		if err := publish(f.at(stagingDir), f.at(mcsDir), map[string]string{pool: f.second.Configs[pool]}); err != nil {
+			return err
+		}
+		return errors.New("the config server still gives the first rendering")
+	}
+	return nil
+}
+
+// maxConfig bounds an answer, in bytes; configs cannot be larger than an API object (1.5 MiB), some times over in their encodings.
+const maxConfig = 64 << 20
 
 // handOver gives the images away and lets the bootstrap end.
 func (f *flow) handOver(ctx context.Context) error {

@@ -27,6 +27,8 @@ const (
 	hostPullSecret = "/root/.docker/config.json"
 	// recordsDir has the service records, which the installer's gather takes as they are.
 	recordsDir = "/var/log/openshift"
+	// LoopbackConfigURL is MCO's server on this host, which the gate lets through.
+	LoopbackConfigURL = "http://127.0.0.1:22624/config/"
 	// LoopbackKubeconfig reaches the bootstrap API server as an administrator.
 	LoopbackKubeconfig = "/opt/openshift/auth/kubeconfig-loopback"
 )
@@ -79,6 +81,8 @@ type Options struct {
 	Renderer  Renderer
 	Gate      Gate
 	Cluster   Cluster
+	// ConfigURL is where MCO's server answers this host for a pool, whose name is appended. Default: it is not asked.
+	ConfigURL string
 	// HandOver gives the images to the final registry and returns when the bootstrap node may go. Default: nothing is handed over.
 	HandOver func(context.Context, Outcome) error
 	// Limits are the installer's patience; default InstallerLimits.

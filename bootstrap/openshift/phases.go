@@ -24,10 +24,10 @@ const phaseGate = "gate"
 // phases is the flow, in order. Services are started or checked anew by every process; the other phases run once for the same inputs.
 func (f *flow) phases() []bootstrap.Phase {
 	list := []bootstrap.Phase{
-		bootstrap.NewService("identity", "make certificates and credentials", f.makeIdentity),
-		bootstrap.NewService("registry", "start the embedded registry", f.startRegistry),
-		bootstrap.NewPhase("render-first", "wait for MCO's first rendering", &f.first, func() (any, error) { return f.pools(), nil }, f.firstRendering, f.firstHolds),
-		bootstrap.NewPhase("base", "take in the release's OS image", &f.base, func() (any, error) { return f.first.Bases(), nil }, f.takeBase, f.baseHolds),
+		bootstrap.ServicePhase("identity", "make certificates and credentials", f.makeIdentity),
+		bootstrap.ServicePhase("registry", "start the embedded registry", f.startRegistry),
+		bootstrap.ResultPhase("render-first", "wait for MCO's first rendering", &f.first, func() (any, error) { return f.pools(), nil }, f.firstRendering, f.firstHolds),
+		bootstrap.ResultPhase("base", "take in the release's OS image", &f.base, func() (any, error) { return f.first.Bases(), nil }, f.takeBase, f.baseHolds),
 	}
 	var builds []bootstrap.Phase
 	for _, p := range f.in.Pools {
@@ -37,11 +37,12 @@ func (f *flow) phases() []bootstrap.Phase {
 	}
 	list = append(list, bootstrap.Together("build", builds...)...)
 	return append(list,
-		bootstrap.NewPhase("render-second", "let MCO render with the images", &f.second, f.secondInputs, f.secondRendering, f.secondHolds),
-		bootstrap.NewService("cluster", "give the cluster the same objects", f.applyObjects),
-		bootstrap.NewService("pull", "pull the images as a node would", f.testPulls),
-		bootstrap.NewService(phaseGate, "let nodes fetch their configs", f.Gate.Open),
-		bootstrap.NewService("hand-over", "give the images to their final registry", f.handOver))
+		bootstrap.ResultPhase("render-second", "let MCO render with the images", &f.second, f.secondInputs, f.secondRendering, f.secondHolds),
+		bootstrap.ServicePhase("cluster", "give the cluster the same objects", f.applyObjects),
+		bootstrap.ServicePhase("pull", "pull the images as a node would", f.testPulls),
+		bootstrap.ServicePhase("served", "look at what the config server gives", f.seeServed),
+		bootstrap.ServicePhase(phaseGate, "let nodes fetch their configs", f.Gate.Open),
+		bootstrap.ServicePhase("hand-over", "give the images to their final registry", f.handOver))
 }
 
 // pools are the names of the pools that are built here.
@@ -120,7 +121,7 @@ func (f *flow) holds(ctx context.Context, reference string) error {
 
 func (f *flow) buildPhase(p preflight.Pool) bootstrap.Phase {
 	result := &build.Result{}
-	return bootstrap.NewPhase("build-"+p.Name, "build the image of pool "+p.Name, result,
+	return bootstrap.ResultPhase("build-"+p.Name, "build the image of pool "+p.Name, result,
 		func() (any, error) {
 			request, err := f.buildRequest(p)
 			if err != nil {

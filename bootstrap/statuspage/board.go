@@ -1,0 +1,114 @@
+package statuspage
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/bootstrap"
+)
+
+// tailLines is how many of the last log lines are shown.
+const tailLines = 50
+
+// Board collects what is shown. It is safe for concurrent use; the zero value is ready.
+type Board struct {
+	mu     sync.Mutex
+	phases []Phase
+	tail   []string
+	detail map[string]string
+}
+
+// Phase is one phase as it is shown.
+type Phase struct {
+	Name    string                `json:"name"`
+	Title   string                `json:"title"`
+	Status  bootstrap.PhaseStatus `json:"status"`
+	Started time.Time             `json:"started,omitzero"`
+	// Seconds the phase took, or has taken.
+	Seconds float64 `json:"seconds"`
+	Reused  bool    `json:"reused,omitempty"`
+	// Bytes is the size of the image that a build has made.
+	Bytes int64 `json:"bytes,omitempty"`
+	// Detail is what the phase does now, Error why it failed.
+	Detail string `json:"detail,omitempty"`
+	Error  string `json:"error,omitempty"`
+
+	record bootstrap.Record
+}
+
+// Status is one look at a bootstrap.
+type Status struct {
+	Time   time.Time `json:"time"`
+	Phases []Phase   `json:"phases"`
+	// Total is how many phases there are; those that have not begun are not among Phases.
+	Total int      `json:"total"`
+	Log   []string `json:"log"`
+}
+
+// Observe takes an event; it is a bootstrap.Observer.
+func (b *Board) Observe(e bootstrap.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.phases) < e.Total {
+		b.phases = append(b.phases, Phase{})
+	}
+	r := e.Record
+	p := Phase{Name: r.Name, Title: r.Title, Status: r.Status, Started: r.Started, Reused: r.Reused, Error: r.Error, record: r}
+	var built struct {
+		Size int64 `json:"size"`
+	}
+	if len(r.Output) > 0 && json.Unmarshal(r.Output, &built) == nil {
+		p.Bytes = built.Size
+	}
+	b.phases[e.Index] = p
+}
+
+// Detail says what a phase does now.
+func (b *Board) Detail(phase, text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.detail == nil {
+		b.detail = map[string]string{}
+	}
+	b.detail[phase] = text
+}
+
+// Levels makes Board a hook of a log.
+func (b *Board) Levels() []logrus.Level {
+	return []logrus.Level{logrus.ErrorLevel, logrus.WarnLevel, logrus.InfoLevel}
+}
+
+// Fire keeps a log line.
+func (b *Board) Fire(e *logrus.Entry) error {
+	text := e.Time.UTC().Format(time.TimeOnly) + " " + e.Level.String() + " " + e.Message
+	if err, ok := e.Data[logrus.ErrorKey].(error); ok {
+		text += ": " + err.Error()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tail = append(b.tail, strings.ReplaceAll(text, "\n", " | "))
+	b.tail = b.tail[max(0, len(b.tail)-tailLines):]
+	return nil
+}
+
+// Status is what is known at a time.
+func (b *Board) Status(now time.Time) Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := Status{Time: now, Total: len(b.phases), Phases: []Phase{}, Log: append([]string{}, b.tail...)}
+	for _, p := range b.phases {
+		if p.Name == "" {
+			continue
+		}
+		p.Seconds = p.record.Duration(now).Seconds()
+		if p.Status == bootstrap.PhaseRunning {
+			p.Detail = b.detail[p.Name]
+		}
+		s.Phases = append(s.Phases, p)
+	}
+	return s
+}
