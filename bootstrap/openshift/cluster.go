@@ -14,6 +14,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy"
@@ -211,9 +212,20 @@ func (f *flow) servedOnce(ctx context.Context, client *http.Client, pool string)
 // maxConfig bounds an answer, in bytes; configs cannot be larger than an API object (1.5 MiB), some times over in their encodings.
 const maxConfig = 64 << 20
 
+// handOverLimit is the user's deadline; without one the hand-over is tried as long as the installer may be run again.
+func (f *flow) handOverLimit() time.Duration {
+	if h := f.in.Sidecar.Config.HandOver; h.Policy == installconfig.HandOverDeadline && h.Deadline > 0 {
+		return h.Deadline.Duration()
+	}
+	return longest
+}
+
+// longest is the life of the bootstrap's certificates (kubelet's signer): after it the node is of no use.
+const longest = 24 * time.Hour
+
 // handOver gives the images away and lets the bootstrap end.
 func (f *flow) handOver(ctx context.Context) error {
-	if f.HandOver != nil {
+	if f.HandOver != nil && f.in.Sidecar.Config.HandOver.Policy != installconfig.HandOverSkip {
 		set, err := f.clusterSet()
 		if err != nil {
 			return err
@@ -222,8 +234,9 @@ func (f *flow) handOver(ctx context.Context) error {
 		for _, p := range f.in.Pools {
 			repositories[p.Name] = p.Repository
 		}
-		if err := f.HandOver(ctx, Outcome{Registry: f.registryHost, CAFile: f.id.CAFile, AuthFile: f.id.PullAuth, Platform: f.Platform, Set: set,
-			Built: f.built, Repositories: repositories, Configs: f.second.Configs}); err != nil {
+		outcome := Outcome{Registry: f.registryHost, CAFile: f.id.CAFile, AuthFile: f.id.PullAuth, Platform: f.Platform, Set: set,
+			Built: f.built, Repositories: repositories, Configs: f.second.Configs}
+		if err := f.until(ctx, "hand-over", f.handOverLimit(), func() error { return f.HandOver(ctx, outcome) }); err != nil {
 			return err
 		}
 	}

@@ -56,6 +56,7 @@ func runOpenShift(ctx context.Context, o bootstrap.Options) error {
 		Dir: o.Dir, StateDir: o.StateDir, Base: base, BaseCAFile: o.BaseCAFile, Platform: o.Platform, NewEngine: o.NewEngine,
 		Renderer: openshift.Podman{}, Gate: openshift.Nftables{}, Cluster: loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig},
 		ConfigURL: openshift.LoopbackConfigURL,
+		HandOver:  func(ctx context.Context, out openshift.Outcome) error { return openshift.PushImages(ctx, out, "") },
 		Observe:   o.Observe, BuildProgress: o.BuildProgress, Log: o.Log,
 	})
 	if f := build.AsFailure(err); f != nil && f.Class == build.ClassUser {

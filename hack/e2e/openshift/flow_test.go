@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/installconfig"
 )
 
 // patience is for a busy machine.
@@ -104,7 +105,7 @@ func (w *world) is(command string) bool {
 
 func TestBootstrapNodeWithSystemd(t *testing.T) {
 	w := newWorld(t)
-	require.NoError(t, w.node.Ignite(t.Context(), w.patched(nil)))
+	require.NoError(t, w.node.Ignite(t.Context(), w.patched(func(c *installconfig.Config) { c.HandOver.Policy = installconfig.HandOverSkip })))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	early := w.master(ctx)
