@@ -9,6 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/certs"
 )
 
 // ResultPhase ties a phase's result to a variable, for flows in packages of their own. holds checks, on resume, that a recorded result is
@@ -59,10 +60,15 @@ type Identity struct {
 
 // LoadIdentity reads the identity in a state directory, or makes what is missing of it.
 func LoadIdentity(stateDir, registryHost string, hosts []string) (*Identity, error) {
-	id, err := loadIdentity(stateDir, registryHost, hosts)
+	id, err := loadIdentity(stateDir, registryHost)
 	if err != nil {
 		return nil, err
 	}
-	return &Identity{CAFile: id.caFile, CAPEM: id.ca.CertificatePEM(), Certificate: id.server, Users: []registry.User{id.push, id.pull},
+	// A server certificate is cheap and its hosts may have changed: every run makes its own.
+	server, err := id.ca.ServerCertificate(hosts, certs.ServerOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &Identity{CAFile: id.caFile, CAPEM: id.ca.CertificatePEM(), Certificate: server, Users: []registry.User{id.push, id.pull},
 		PushAuth: id.pushAuth, PullAuth: id.pullAuth}, nil
 }
