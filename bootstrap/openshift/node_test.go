@@ -126,7 +126,6 @@ func child(raw string) error {
 type node struct {
 	t     *testing.T
 	order order
-	set   *manifests.Set
 }
 
 // newNode needs root: it runs container builds. change edits the layering field.

@@ -28,11 +28,6 @@ import (
 	"dayone.dev/dayone/rebase/disruptioncontroller"
 )
 
-const (
-	waitLimit = 2 * time.Minute
-	waitEvery = 50 * time.Millisecond
-)
-
 var shared kubetest.Shared
 
 func TestMain(m *testing.M) {

@@ -100,8 +100,7 @@ func apply(ctx context.Context, api client.Client, o client.Object) error {
 	delete(plain, "status")
 	object := &unstructured.Unstructured{Object: plain}
 	object.SetGroupVersionKind(kind)
-	//nolint:staticcheck // the newer method does the same with more words
-	if err := api.Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership); err != nil {
+	if err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply %s %s: %w", kind.Kind, o.GetName(), err)
 	}
 	return nil
