@@ -1,0 +1,17 @@
+#!/bin/bash
+# Stand-in for a kubelet with MCO's static pod: the init container (dayone's renderer in MCO's place) again and again until it succeeds,
+# then the server, as long as the manifest is there.
+pod=/etc/kubernetes/manifests/machineconfigoperator-bootstrap-pod.yaml
+server=
+while :; do
+    if [ -e $pod ] && [ -z "$server" ]; then
+        if podman run --entrypoint machine-config-controller mco bootstrap --manifest-dir=/etc/mcc/bootstrap --dest-dir=/etc/mcs/bootstrap --payload-version=test; then
+            /usr/local/bin/dayone serve --server-basedir /etc/mcs/bootstrap --secure-port 0 --insecure-port 22624 &
+            server=$!
+        fi
+    elif [ ! -e $pod ] && [ -n "$server" ]; then
+        kill "$server"
+        server=
+    fi
+    sleep 0.2
+done
