@@ -46,6 +46,10 @@ test-fast: setup-build ## Unit and in-process tests only: no root, no packages, 
 test-vm: setup-vm ## Day 1 and a Day 2 rebase in a virtual machine with a kernel of its own: five minutes emulated, KVM=1 for less (as root).
 	DAYONE_TEST_VM=$(if $(KVM),kvm,1) go test -count=1 -v -timeout 30m -run InAVirtualMachine ./hack/e2e
 
+.PHONY: test-system
+test-system: setup-test build kube-build ## Day 2 on systemd hosts with real agents: rollout, kills, a broken image, opting out; five minutes (as root).
+	DAYONE_TEST_WHOLESYSTEM=1 go test -count=1 -v -timeout 30m ./hack/e2e/wholesystem
+
 .PHONY: verify
 verify: setup-build ## Format, vet, lint, import direction, sizes, docs.
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi

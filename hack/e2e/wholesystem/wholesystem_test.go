@@ -31,7 +31,7 @@ const slowPause = 100 * time.Millisecond
 // One pool lives through its Day 2; what comes first is what later steps start from, because making and booting hosts is what takes time.
 func TestDay2OnRealHosts(t *testing.T) {
 	if os.Getenv(askEnv) == "" {
-		t.Skipf("takes minutes on a busy machine: %s=1 runs it", askEnv)
+		t.Skipf("takes minutes on a busy machine: make test-system runs it (%s=1)", askEnv)
 	}
 	w := newWorld(t, 2)
 	w.join()
