@@ -164,8 +164,9 @@ func TestTheDeploymentIsKeptAsItShouldBe(t *testing.T) {
 	w.builderIs(phaseStarting, "1 of 1")
 	var d appsv1.Deployment
 	require.NoError(t, w.Client.Get(t.Context(), types.NamespacedName{Namespace: ns, Name: cluster.Builder}, &d))
+	was := d.DeepCopy()
 	d.Spec.Template.Spec.Containers[0].Image = "registry.test:5000/other:v1"
-	require.NoError(t, w.Client.Update(t.Context(), &d))
+	require.NoError(t, w.Client.Patch(t.Context(), &d, client.MergeFrom(was))) // whatever the controller writes meanwhile
 	w.eventually(func(c *assert.CollectT) {
 		w.get(c, &d, ns, cluster.Builder)
 		assert.Equal(c, "registry.test:5000/builder:v1", d.Spec.Template.Spec.Containers[0].Image)

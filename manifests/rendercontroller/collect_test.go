@@ -61,9 +61,7 @@ func TestOldConfigsGoWhenNothingRefersToThem(t *testing.T) {
 	moved := buildOf("red-2", "rendered-red-gone", map[string]string{manifests.LabelRenderedMachineConfig: names[3]})
 	w.create(moved)
 	next()
-	pool := w.pool(t, "red")
-	pool.Status.Configuration.Name = names[4]
-	require.NoError(t, w.Client.Status().Update(t.Context(), pool))
+	w.rolledOut("red", names[4])
 	next()
 	next()
 	w.left(names[0], names[1], names[2], names[3], names[4], names[6])
@@ -75,11 +73,18 @@ func TestOldConfigsGoWhenNothingRefersToThem(t *testing.T) {
 	w.left(names[3], names[4], names[6])
 	require.NoError(t, w.Client.Delete(t.Context(), moved))
 	// A build that nobody knows to have moved wakes no pool; the pool's next event does.
-	pool = w.pool(t, "red")
-	pool.Status.Configuration.Name = names[6]
-	require.NoError(t, w.Client.Status().Update(t.Context(), pool))
+	w.rolledOut("red", names[6])
 	next()
 	w.left(names[6], names[7])
+}
+
+// rolledOut writes what the node controller does when all nodes have a config, whatever the render controller writes meanwhile.
+func (w *world) rolledOut(pool, config string) {
+	w.t.Helper()
+	p := w.pool(w.t, pool)
+	was := p.DeepCopy()
+	p.Status.Configuration.Name = config
+	require.NoError(w.t, w.Client.Status().Patch(w.t.Context(), p, client.MergeFrom(was)))
 }
 
 func TestTheNewestFewAreKept(t *testing.T) {

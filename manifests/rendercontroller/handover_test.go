@@ -111,8 +111,9 @@ func TestAComponentOfSomebodyElseIsAdopted(t *testing.T) {
 	assert.Equal(t, first, w.pool(t, "blue").Spec.Configuration.Name)
 	other := image[:len(image)-1] + "2"
 	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m))
+	was := m.DeepCopy()
 	m.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: other}
-	require.NoError(t, w.Client.Update(t.Context(), m))
+	require.NoError(t, w.Client.Patch(t.Context(), m, client.MergeFrom(was)))
 	w.component("blue", other)
 	w.rendered("blue", func(n string) bool { return n != first })
 }

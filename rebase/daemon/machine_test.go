@@ -219,13 +219,14 @@ func (f *fixture) aim(mc *mcfgv1.MachineConfig, image string) {
 		f.m.content[image] = mc
 	}
 	n := f.object()
+	was := n.DeepCopy()
 	r, err := nodestate.Parse(n.Annotations)
 	require.NoError(f, err)
 	r.DesiredConfig, r.DesiredImage = mc.Name, image
 	changes, err := r.Patch(n.Annotations)
 	require.NoError(f, err)
 	n.Annotations = nodestate.Apply(n.Annotations, changes)
-	require.NoError(f, f.env.Client.Update(f.Context(), n))
+	require.NoError(f, f.env.Client.Patch(f.Context(), n, client.MergeFrom(was))) // whatever the agent writes meanwhile
 }
 
 func (f *fixture) object() *corev1.Node {

@@ -6,6 +6,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
@@ -22,8 +23,9 @@ func (f *fixture) promise(from, to *mcfgv1.MachineConfig, image string, change d
 	text, err := disruption.Promise{Config: to.Name, Image: image, Hash: plan.Hash(), Level: plan.Level, Change: change}.Encode()
 	require.NoError(f, err)
 	n := f.object()
+	was := n.DeepCopy()
 	n.Annotations[manifests.AnnotationPlan] = text
-	require.NoError(f, f.env.Client.Update(f.Context(), n))
+	require.NoError(f, f.env.Client.Patch(f.Context(), n, client.MergeFrom(was)))
 }
 
 func TestAConfigOnlyImageIsAppliedLiveAndWaitsForTheNextReboot(t *testing.T) {
