@@ -16,6 +16,7 @@ import (
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/build/basetree"
 	"dayone.dev/dayone/build/configlayer"
+	"dayone.dev/dayone/build/job"
 )
 
 // Options of Push. The zero value makes an image with an empty list of authorities.
@@ -125,6 +126,6 @@ func (p Program) entries(binary, authorities string) ([]configlayer.Entry, error
 		directory("/tmp", 0o1777),
 		file(binaries+p.Name, 0o755, program),
 		directory("/var/tmp", 0o1777), // buildah's library puts files here when every layer is in its cache
-		directory("/work", 0o755),
+		directory(job.DirWork, 0o755),
 	}, nil
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"dayone.dev/dayone/hack/statefile"
 )
 
 // Runs lists the runs of a state directory ("" for the default one), living or dead.
@@ -37,7 +39,7 @@ func Attach(stateDir, id string) (*Lab, error) {
 	}
 	l := &Lab{ID: id, options: o, dir: filepath.Join(o.StateDir, id)}
 	var r runRecord
-	if err := readJSON(filepath.Join(l.dir, recordFile), &r); err != nil {
+	if err := statefile.Read(filepath.Join(l.dir, recordFile), &r); err != nil {
 		return nil, fmt.Errorf("attach to run %s: %w", id, err)
 	}
 	l.work = r.Work
@@ -49,7 +51,7 @@ func Attach(stateDir, id string) (*Lab, error) {
 	for _, e := range entries {
 		n := &Node{Name: e.Name(), lab: l, dir: filepath.Join(l.dir, "nodes", e.Name())}
 		var c config
-		err := readJSON(filepath.Join(n.dir, configFile), &c)
+		err := statefile.Read(filepath.Join(n.dir, configFile), &c)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // being made
 		}

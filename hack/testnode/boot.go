@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/hack/statefile"
 )
 
 // forbidden are the capabilities that reach beyond namespaces: the clock, modules and raw ports are the whole machine's.
@@ -18,7 +20,7 @@ var forbidden = []uintptr{unix.CAP_SYS_TIME, unix.CAP_SYS_MODULE, unix.CAP_SYS_R
 // boot is a node's PID 1. It plays the boot loader's and the initramfs' part and then becomes the deployment's /sbin/init.
 func boot(dir string) error {
 	var c config
-	if err := readJSON(filepath.Join(dir, configFile), &c); err != nil {
+	if err := statefile.Read(filepath.Join(dir, configFile), &c); err != nil {
 		return err
 	}
 	options, err := os.ReadFile(filepath.Join(dir, cmdlineFile))

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/hack/statefile"
 )
 
 // ignitionBinary is Ignition's program: distributions keep it in dracut's directory, out of PATH. "" when it is not installed.
@@ -57,7 +59,7 @@ func (n *Node) Ignite(ctx context.Context, pointer []byte) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }() // the config holds secrets
 	i := ignition{Program: ignitionBinary(), Root: root, Var: filepath.Join(root, "../../var"), Scratch: scratch}
-	if err := errors.Join(os.WriteFile(filepath.Join(scratch, "pointer.ign"), pointer, 0o600), writeJSON(filepath.Join(n.dir, igniteFile), i)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(scratch, "pointer.ign"), pointer, 0o600), statefile.Write(filepath.Join(n.dir, igniteFile), i)); err != nil {
 		return fmt.Errorf("ignite %s: %w", n.Name, err)
 	}
 	console, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
@@ -93,7 +95,7 @@ func (n *Node) runIgnition(ctx context.Context, console *os.File) error {
 // ignite is the stage: fetch, then write the files onto the deployment.
 func ignite(dir string) error {
 	var i ignition
-	if err := readJSON(filepath.Join(dir, igniteFile), &i); err != nil {
+	if err := statefile.Read(filepath.Join(dir, igniteFile), &i); err != nil {
 		return err
 	}
 	if i.Program == "" {

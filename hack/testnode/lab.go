@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/hack/cache"
+	"dayone.dev/dayone/hack/statefile"
 )
 
 // DefaultStateDir holds a directory per run; it is a tmpfs, so that nothing survives a reboot of the machine.
@@ -134,7 +135,7 @@ func (l *Lab) claim() error {
 	if l.lock, err = lock(filepath.Join(l.dir, lockFile)); err != nil {
 		return err
 	}
-	return writeJSON(filepath.Join(l.dir, recordFile), runRecord{ID: l.ID, PID: os.Getpid(), Work: l.work})
+	return statefile.Write(filepath.Join(l.dir, recordFile), runRecord{ID: l.ID, PID: os.Getpid(), Work: l.work})
 }
 
 // Nodes lists the run's nodes in the order they were made.

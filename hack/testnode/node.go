@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/hack/statefile"
 )
 
 // orderlyWait bounds a reboot or power off; systemd itself gives a stubborn service 90 s.
@@ -66,7 +68,7 @@ func (l *Lab) NewNode(ctx context.Context, name string, o NodeOptions) (*Node, e
 		return nil, err
 	}
 	c := config{Name: name, Addr: n.Addr, Sysroot: n.Sysroot, Cgroup: filepath.Join(l.cgroups, prefix+l.ID+"-"+name), Console: n.log, Devices: o.Devices}
-	if err := writeJSON(filepath.Join(n.dir, configFile), c); err != nil {
+	if err := statefile.Write(filepath.Join(n.dir, configFile), c); err != nil {
 		return nil, fmt.Errorf("make node: %w", err)
 	}
 	l.mu.Lock()

@@ -1,7 +1,6 @@
 package testnode
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/hack/statefile"
 )
 
 // Files in a node's state directory.
@@ -53,32 +54,10 @@ type config struct {
 	TTY     string     `json:"tty"`     // set by the supervisor
 }
 
-func writeJSON(path string, v any) error {
-	raw, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
-}
-
-func readJSON(path string, v any) error {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(raw, v); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
-	return nil
-}
-
 // readState gives the node's state; a node without a living supervisor is off, whatever its file says.
 func readState(dir string) (state, error) {
 	var s state
-	if err := readJSON(filepath.Join(dir, stateFile), &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := statefile.Read(filepath.Join(dir, stateFile), &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
 	if s.Phase != phaseOff && !locked(filepath.Join(dir, aliveFile)) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/hack/statefile"
 )
 
 // readyPoll is how often the supervisor looks whether a node without systemd is up; such a node boots in tenths of a second.
@@ -58,10 +60,10 @@ func supervise(dir string) error {
 }
 
 func (s *supervisor) open() error {
-	if err := readJSON(filepath.Join(s.dir, stateFile), &s.state); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := statefile.Read(filepath.Join(s.dir, stateFile), &s.state); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := readJSON(filepath.Join(s.dir, configFile), &s.config); err != nil {
+	if err := statefile.Read(filepath.Join(s.dir, configFile), &s.config); err != nil {
 		return err
 	}
 	var err error
@@ -69,7 +71,7 @@ func (s *supervisor) open() error {
 		return fmt.Errorf("open console: %w", err)
 	}
 	s.config.TTY = s.console.name
-	if err := writeJSON(filepath.Join(s.dir, configFile), s.config); err != nil {
+	if err := statefile.Write(filepath.Join(s.dir, configFile), s.config); err != nil {
 		return err
 	}
 	path := filepath.Join(s.dir, notifyFile)
@@ -193,7 +195,7 @@ func (s *supervisor) publish(change func(*state)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.state)
-	return writeJSON(filepath.Join(s.dir, stateFile), s.state)
+	return statefile.Write(filepath.Join(s.dir, stateFile), s.state)
 }
 
 // console is a pseudo terminal whose output goes to a file.

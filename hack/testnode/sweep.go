@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/hack/statefile"
 )
 
 // prefix begins the name of every network namespace and cgroup.
@@ -89,7 +91,7 @@ func sweepRun(ctx context.Context, o Options, dir string) error {
 	}
 	defer held.Close()
 	record := runRecord{ID: filepath.Base(dir)}
-	if err := readJSON(filepath.Join(dir, recordFile), &record); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := statefile.Read(filepath.Join(dir, recordFile), &record); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	o.Log.WithField("run", record.ID).Info("removing what a dead run left")

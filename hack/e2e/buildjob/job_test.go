@@ -133,7 +133,7 @@ func deletedInTheMiddle(w *world) {
 	assert.Empty(w.t, w.nodeProcesses(), "no process of the build is left on the node")
 	mounts, err := w.cluster.NodeExec(w.t.Context(), "cat", "/proc/mounts").Output()
 	require.NoError(w.t, err)
-	assert.NotContains(w.t, string(mounts), "/work/state", "no mount of the build is left on the node")
+	assert.NotContains(w.t, string(mounts), job.DirWork+"/state", "no mount of the build is left on the node")
 	assert.Equal(w.t, machineosbuild.Initial, w.observe(b).State)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/hack/cache"
-	"dayone.dev/dayone/hack/kube/process"
+	"dayone.dev/dayone/hack/statefile"
 )
 
 // DefaultName is the cluster's that nobody named.
@@ -105,9 +105,9 @@ type record struct {
 
 func readRecord(dir string) (record, error) {
 	var r record
-	return r, process.ReadJSON(filepath.Join(dir, recordFile), &r)
+	return r, statefile.Read(filepath.Join(dir, recordFile), &r)
 }
 
 func (r record) write(dir string) error {
-	return process.WriteJSON(filepath.Join(dir, recordFile), r)
+	return statefile.Write(filepath.Join(dir, recordFile), r)
 }
