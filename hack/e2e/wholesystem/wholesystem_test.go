@@ -22,17 +22,11 @@ import (
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// askEnv asks for the test.
-const askEnv = "DAYONE_TEST_WHOLESYSTEM"
-
 // slowPause is the registry's before each part of a blob, where an import is to take a while.
 const slowPause = 100 * time.Millisecond
 
 // One pool lives through its Day 2; what comes first is what later steps start from, because making and booting hosts is what takes time.
 func TestDay2OnRealHosts(t *testing.T) {
-	if os.Getenv(askEnv) == "" {
-		t.Skipf("takes minutes on a busy machine: make test-system runs it (%s=1)", askEnv)
-	}
 	w := newWorld(t, 2)
 	w.join()
 	w.configOnly()
@@ -247,10 +241,10 @@ func (w *world) apiAway() {
 	})
 	w.t.Log(h.object().Annotations[manifests.AnnotationAgentProgress])
 	was := h.boots()
-	w.env.StopAPIServer(w.t)
+	w.apiDown()
 	w.registry.Spoil(nil)
 	w.until(h.name+" boots its image without the API", func() bool { return h.boots() == was+1 && h.state() == daemon.Uncordoning })
-	w.env.StartAPIServer(w.t)
+	w.apiUp()
 	w.arrived("after the API was away", "rendered-worker-2", image)
 	assert.Equal(w.t, boots+len(w.hosts), w.allBoots())
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,8 +88,10 @@ type world struct {
 	base     v1.Image // the stock OS
 	stock    string   // its name, by digest
 	hosts    []*host
-	worst    atomic.Int32 // most nodes that were unavailable at once
-	samples  atomic.Int32
+	// forwarded ends the hosts' way to the API server.
+	forwarded func()
+	worst     atomic.Int32 // most nodes that were unavailable at once
+	samples   atomic.Int32
 }
 
 func newWorld(t *testing.T, nodes int) *world {
@@ -115,7 +118,8 @@ func newWorld(t *testing.T, nodes int) *world {
 	w.stock = w.registry.Push(t, w.base, "os/stock")
 	w.rights()
 	w.control()
-	w.forward()
+	w.forwarded = w.forward()
+	t.Cleanup(func() { w.forwarded() })
 	for i := range nodes {
 		w.hosts = append(w.hosts, w.newHost(fmt.Sprintf("w%d", i)))
 	}
@@ -193,13 +197,13 @@ func (w *world) control() {
 	})
 }
 
-// forward lets the hosts reach the API server, which listens on this machine's loopback, at the bootstrap host.
-func (w *world) forward() {
+// forward lets the hosts reach the API server, which listens on this machine's loopback, at the bootstrap host, until close is called: a
+// server that is down refuses connections.
+func (w *world) forward() (close func()) {
 	w.t.Helper()
 	server, err := url.Parse(w.env.Config.Host)
 	require.NoError(w.t, err)
 	l := w.listen(6443)
-	w.t.Cleanup(func() { assert.NoError(w.t, l.Close()) })
 	go func() {
 		for {
 			in, err := l.Accept()
@@ -209,6 +213,20 @@ func (w *world) forward() {
 			go pipe(in, server.Host)
 		}
 	}()
+	return sync.OnceFunc(func() { assert.NoError(w.t, l.Close()) })
+}
+
+// apiDown and apiUp end the API server and start it again.
+func (w *world) apiDown() {
+	w.t.Helper()
+	w.forwarded()
+	w.env.StopAPIServer(w.t)
+}
+
+func (w *world) apiUp() {
+	w.t.Helper()
+	w.env.StartAPIServer(w.t)
+	w.forwarded = w.forward()
 }
 
 func pipe(in net.Conn, to string) {
