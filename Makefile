@@ -51,6 +51,14 @@ test-vm: setup-vm ## Day 1 and a Day 2 rebase in a virtual machine with a kernel
 test-system: setup-test kube-build ## Of make test only Day 2 on systemd hosts with real agents, with its steps and their times (as root).
 	go test -count=1 -v -timeout 30m ./hack/e2e/wholesystem
 
+# How long make soak goes on, and the seed of its dice; without one it takes the time's and prints it.
+DURATION ?= 30m
+SEED ?=
+
+.PHONY: soak
+soak: setup-test kube-build ## Random changes and faults on real hosts for DURATION=30m; SEED=N runs one again (as root).
+	DAYONE_TEST_SOAK=$(DURATION) DAYONE_TEST_SOAK_SEED=$(SEED) go test -count=1 -v -timeout 0 -run TestSoak ./hack/e2e/wholesystem
+
 .PHONY: verify
 verify: setup-build ## Format, vet, lint, import direction, sizes, docs.
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi

@@ -110,7 +110,6 @@ func Make(o Outcome) (*Plan, error) {
 	if err := p.settleSecrets(); err != nil {
 		return nil, err
 	}
-	p.settleStandalone()
 	for _, config := range o.Result.Configs {
 		rendered := config.DeepCopy()
 		rendered.OwnerReferences = nil // the pool has no identity yet; the renderer in the cluster makes it the owner
@@ -130,6 +129,7 @@ func Make(o Outcome) (*Plan, error) {
 		p.Pools = append(p.Pools, pool)
 	}
 	p.images(o)
+	p.settleStandalone()
 	return p, p.Validate()
 }
 

@@ -80,6 +80,14 @@ func TestStepsComeInTheOrderThatControllersMaySee(t *testing.T) {
 	}, steps(s.plan))
 }
 
+func TestTheClusterTrustsTheFinalRegistryAsTheUserDoes(t *testing.T) {
+	s := newSmall(t)
+	require.Len(t, s.plan.Set.ControllerConfigs, 1)
+	spec := s.plan.Set.ControllerConfigs[0].Object.Spec
+	assert.Equal(t, []mcfgv1.ImageRegistryBundle{{File: strings.ReplaceAll(s.final.Addr, ":", ".."), Data: []byte(s.plan.FinalCA)}}, spec.ImageRegistryBundleUserData)
+	assert.Empty(t, spec.AdditionalTrustBundle, "that is part of what images are made of")
+}
+
 // agreed is a cluster that agrees with a plan.
 func agreed(s *small) handover.View {
 	now := metav1.Now()

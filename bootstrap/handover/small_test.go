@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -60,7 +61,9 @@ func newSmall(t *testing.T) *small {
 	metav1.SetMetaDataAnnotation(&set.MachineOSConfigs[0].Object.ObjectMeta, manifests.AnnotationPreBuiltImage, s.final.Addr+"/ocp/master-os@"+image)
 	last, err := render.Render(set, options)
 	require.NoError(t, err)
-	s.plan, err = handover.Make(handover.Outcome{Registry: s.boot.Addr, Platform: platform, Base: s.final.Addr + "/ocp/base-os@" + base, Set: set, Result: last,
+	ca, err := os.ReadFile(s.final.CAFile)
+	require.NoError(t, err)
+	s.plan, err = handover.Make(handover.Outcome{Registry: s.boot.Addr, FinalCA: string(ca), Platform: platform, Base: s.final.Addr + "/ocp/base-os@" + base, Set: set, Result: last,
 		Built: map[string]*build.Result{"master": {Digest: image, Address: address}}, Grounds: map[string]string{"master": ground},
 		Repositories: map[string]string{"master": s.final.Addr + "/ocp/master-os"}, Nodes: map[string]int{"master": 2}})
 	require.NoError(t, err)

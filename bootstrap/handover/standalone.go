@@ -1,6 +1,9 @@
 package handover
 
 import (
+	"slices"
+	"strings"
+
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/manifests"
@@ -16,6 +19,7 @@ func (p *Plan) settleStandalone() {
 		c := item.Object.DeepCopy()
 		c.Annotations[manifests.AnnotationStandalone] = ""
 		completeControllerConfig(&c.Spec)
+		p.trustFinal(&c.Spec)
 		p.Set.ControllerConfigs[i].Object = c
 	}
 	kept := p.Set.FeatureGates[:0:0]
@@ -25,6 +29,21 @@ func (p *Plan) settleStandalone() {
 		}
 	}
 	p.Set.FeatureGates = kept
+}
+
+// trustFinal lets the cluster's builder, and who checks images before nodes get them, trust the final registries: their authority is the
+// user's. It goes beside the additional trust bundle, which is part of what an image is made of.
+func (p *Plan) trustFinal(s *mcfgv1.ControllerConfigSpec) {
+	if p.FinalCA == "" {
+		return
+	}
+	for _, i := range p.Images {
+		host, _, _ := strings.Cut(i.Repository, "/")
+		bundle := mcfgv1.ImageRegistryBundle{File: strings.ReplaceAll(host, ":", ".."), Data: []byte(p.FinalCA)} // ".." is MCO's colon
+		if !slices.ContainsFunc(s.ImageRegistryBundleUserData, func(b mcfgv1.ImageRegistryBundle) bool { return b.File == bundle.File }) {
+			s.ImageRegistryBundleUserData = append(s.ImageRegistryBundleUserData, bundle)
+		}
+	}
 }
 
 // completeControllerConfig fills in required fields that say nothing (openshift/api machineconfiguration/v1, ControllerConfigSpec).

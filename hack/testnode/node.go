@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -148,6 +151,26 @@ func (n *Node) WaitBoot(ctx context.Context, boot int) error {
 		}
 		return st.Phase == phaseReady && st.Boot >= boot, nil
 	})
+}
+
+// ServicePIDs are the processes of a systemd service of the node, as this machine sees them; none when it does not run.
+func (n *Node) ServicePIDs(unit string) ([]int, error) {
+	raw, err := os.ReadFile(filepath.Join(n.lab.cgroups, prefix+n.lab.ID+"-"+n.Name, "system.slice", unit, "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list processes of %s on %s: %w", unit, n.Name, err)
+	}
+	var pids []int
+	for _, line := range strings.Fields(string(raw)) {
+		pid, err := strconv.Atoi(line)
+		if err != nil {
+			return nil, fmt.Errorf("list processes of %s on %s: %w", unit, n.Name, err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
 }
 
 // Reboot asks the node's init for an orderly reboot, in which a staged deployment is finalised, and waits until the node is up again.

@@ -125,7 +125,12 @@ func CompareMirrors(before, after []byte) []MirrorChange {
 		return []MirrorChange{{Kind: ImageSettings, What: fmt.Sprintf("the new file cannot be read: %v", err), Unsafe: true}}
 	}
 	var c mirrorChanges
-	c.settings(old, now)
+	kind := ImageSettings
+	if (len(before) == 0) != (len(after) == 0) {
+		// The first mirror set brings the whole file, its search list included, and the last one takes it along: that is their change.
+		kind = fileKind(append(old.Registries, now.Registries...))
+	}
+	c.settings(kind, old, now)
 	were, are := byPrefix(old), byPrefix(now)
 	for _, prefix := range slices.Sorted(maps.Keys(were)) {
 		if r, found := are[prefix]; found {
@@ -164,23 +169,40 @@ func registryKind(r registry) MirrorKind {
 	return DigestMirrors
 }
 
+// fileKind is the kind of objects that a whole file comes from: that of its least strict entry.
+func fileKind(all []registry) MirrorKind {
+	kind := DigestMirrors
+	for _, r := range all {
+		switch registryKind(r) {
+		case ImageSettings:
+			return ImageSettings
+		case TagMirrors:
+			kind = TagMirrors
+		}
+	}
+	if len(all) == 0 {
+		return ImageSettings
+	}
+	return kind
+}
+
 type mirrorChanges []MirrorChange
 
 func (c *mirrorChanges) add(kind MirrorKind, unsafe bool, format string, args ...any) {
 	*c = append(*c, MirrorChange{Kind: kind, What: fmt.Sprintf(format, args...), Unsafe: unsafe})
 }
 
-// settings compares what is not a registry.
-func (c *mirrorChanges) settings(old, now mirrorFile) {
+// settings compares what is not a registry; changes of it are of a kind.
+func (c *mirrorChanges) settings(kind MirrorKind, old, now mirrorFile) {
 	if !slices.Equal(old.Search, now.Search) {
 		appended := len(now.Search) > len(old.Search) && slices.Equal(old.Search, now.Search[:len(old.Search)])
-		c.add(ImageSettings, !appended, "search list %v becomes %v", old.Search, now.Search)
+		c.add(kind, !appended, "search list %v becomes %v", old.Search, now.Search)
 	}
 	if old.ShortNames != now.ShortNames {
-		c.add(ImageSettings, true, "short-name-mode %q becomes %q", old.ShortNames, now.ShortNames)
+		c.add(kind, true, "short-name-mode %q becomes %q", old.ShortNames, now.ShortNames)
 	}
 	if !reflect.DeepEqual(old.Rest, now.Rest) && len(old.Rest)+len(now.Rest) > 0 {
-		c.add(ImageSettings, true, "other settings change")
+		c.add(kind, true, "other settings change")
 	}
 }
 

@@ -3,98 +3,63 @@ package wholesystem
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	opv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/e2e/fleet"
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/hack/kube/process"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
-	"dayone.dev/dayone/rebase/draincontroller"
-	"dayone.dev/dayone/rebase/nodecontroller"
 )
 
 const (
 	// waitLimit is for a machine that does many other things.
-	waitLimit = 4 * time.Minute
+	waitLimit = 5 * time.Minute
 	waitEvery = 20 * time.Millisecond
-	pool      = "worker"
-	role      = "node-role.kubernetes.io/worker"
+	worker    = "worker"
+	master    = "master"
 )
-
-// agentProgram is the agent's binary, built once.
-var agentProgram string //nolint:gochecknoglobals // set by TestMain only
-
-func TestMain(m *testing.M) {
-	testnode.Init()
-	os.Exit(buildAndRun(m))
-}
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "dayone-wholesystem-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	agentProgram = filepath.Join(dir, "dayone-daemon")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags=containers_image_openpgp", "-o", agentProgram+".linked", "dayone.dev/dayone/cmd/dayone-daemon")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the agent: %v: %s\n", err, out)
-		return 1
-	}
-	// What the linker wrote is in the cache as huge pages, which would all count as the agent's memory; a copy is not.
-	raw, err := os.ReadFile(agentProgram + ".linked")
-	if err == nil {
-		err = os.WriteFile(agentProgram, raw, 0o755)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
 
 // world is an API server, dayone's controllers, a registry and the hosts.
 type world struct {
 	t        *testing.T
 	env      *kubetest.Env
 	lab      *testnode.Lab
+	fleet    *fleet.Fleet
+	watch    *fleet.Watch
 	registry *deploytest.Registry
 	layout   string   // the base image
 	base     v1.Image // the stock OS
 	stock    string   // its name, by digest
-	hosts    []*host
-	// forwarded ends the hosts' way to the API server.
-	forwarded func()
-	worst     atomic.Int32 // most nodes that were unavailable at once
-	samples   atomic.Int32
+	began    time.Time
+	// programs are the controllers; they end with the group.
+	programs    *process.Group
+	controllers *process.Process
+	kubeconfig  string
+	builds      int
+	// reboots is how many of them the agents have carried out, as the steps saw it.
+	reboots int
 }
 
-func newWorld(t *testing.T, nodes int) *world {
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	if err := testnode.Missing(); err != nil {
 		if os.Getenv("CI") == "true" {
@@ -102,7 +67,7 @@ func newWorld(t *testing.T, nodes int) *world {
 		}
 		t.Skip(err)
 	}
-	w := &world{t: t, env: kubetest.Start(t, kubetest.Options{})}
+	w := &world{t: t, began: time.Now(), env: kubetest.Start(t, kubetest.Options{}), programs: process.NewGroup()}
 	var err error
 	w.layout, err = baseimage.Ensure(t.Context(), baseimage.Debian, "")
 	require.NoError(t, err)
@@ -111,18 +76,17 @@ func newWorld(t *testing.T, nodes int) *world {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
+		assert.NoError(t, w.programs.Close())
 		assert.NoError(t, w.lab.Close(ctx))
 	})
-	w.registry = deploytest.Serve(t, w.listen(5000))
+	l, err := fleet.Listen(w.lab, "5000")
+	require.NoError(t, err)
+	w.registry = deploytest.Serve(t, l)
 	w.base = readLayout(t, w.layout)
 	w.stock = w.registry.Push(t, w.base, "os/stock")
-	w.rights()
-	w.control()
-	w.forwarded = w.forward()
-	t.Cleanup(func() { w.forwarded() })
-	for i := range nodes {
-		w.hosts = append(w.hosts, w.newHost(fmt.Sprintf("w%d", i)))
-	}
+	w.objects()
+	w.newFleet()
+	w.startControllers()
 	return w
 }
 
@@ -137,42 +101,70 @@ func readLayout(t *testing.T, dir string) v1.Image {
 	return img
 }
 
-// listen opens a port on the hosts' network.
-func (w *world) listen(port int) (l net.Listener) {
-	w.t.Helper()
-	require.NoError(w.t, w.lab.Network.Do(func() (err error) {
-		l, err = net.Listen("tcp", net.JoinHostPort(w.lab.Network.Bootstrap().String(), fmt.Sprint(port)))
-		return err
-	}))
-	return l
+// newFleet has no hosts yet. On all of them there will be what a registry asks for, and a unit that counts its reloads, as CRI-O's would.
+func (w *world) newFleet() {
+	auth, err := os.ReadFile(w.registry.AuthFile)
+	require.NoError(w.t, err)
+	w.fleet, err = fleet.New(fleet.Options{Lab: w.lab, Client: w.env.Client, Config: w.env.Config, Agent: agentProgram, Files: []fleet.File{
+		{Path: "/etc/containers/certs.d/" + w.registry.Addr + "/ca.crt", Text: string(w.registry.Authority.PEM), Mode: 0o644},
+		{Path: "/etc/ostree/auth.json", Text: string(auth), Mode: 0o600},
+		{Path: "/etc/systemd/system/crio.service", Mode: 0o644,
+			Text: "[Service]\nExecStart=/bin/sh -c 'exec sleep infinity'\nExecReload=/bin/sh -c 'echo reload >>/run/crio-reloads'\n[Install]\nWantedBy=multi-user.target\n"},
+	}})
+	require.NoError(w.t, err)
+	w.watch = fleet.NewWatch(w.fleet)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var both sync.WaitGroup
+	both.Go(func() { w.fleet.Kubelets(ctx) })
+	both.Go(func() { w.watch.Run(ctx) })
+	w.t.Cleanup(func() {
+		cancel()
+		both.Wait()
+		assert.NoError(w.t, w.fleet.CloseAPI())
+	})
 }
 
-// rights are an installation's, with the policy that binds an agent to its own node.
-func (w *world) rights() {
-	w.env.InstallRights(w.t)
-	image := "r.example.com/x/y:1"
-	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: image, Builder: image, Daemon: image}})
+// join makes a stock host a node of a pool that has a rendered config.
+func (w *world) join(name, pool string) *fleet.Host {
+	w.t.Helper()
+	repository, _, _ := strings.Cut(w.stock, "@")
+	machine, err := w.lab.NewNode(w.t.Context(), name, testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: w.layout, Reference: repository}})
 	require.NoError(w.t, err)
-	bound := 0
-	for _, o := range objects {
-		if o.GetName() == "dayone-own-node" {
-			require.NoError(w.t, w.env.Client.Create(w.t.Context(), o))
-			bound++
-		}
+	h, err := w.fleet.Join(w.t.Context(), machine, pool)
+	require.NoError(w.t, err)
+	require.NoError(w.t, h.Enable(w.t.Context(), "crio.service"))
+	return h
+}
+
+// startControllers runs them with their own rights, on the hosts' network: they look at images as the nodes do.
+func (w *world) startControllers() {
+	w.t.Helper()
+	if w.kubeconfig == "" {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.Controller}}
+		token := &authenticationv1.TokenRequest{}
+		require.NoError(w.t, w.env.Client.SubResource("token").Create(w.t.Context(), account, token))
+		w.kubeconfig = filepath.Join(w.t.TempDir(), "kubeconfig")
+		require.NoError(w.t, os.WriteFile(w.kubeconfig, []byte(w.fleet.Kubeconfig(fmt.Sprintf("{token: %q}", token.Status.Token))), 0o600))
 	}
-	require.Equal(w.t, 2, bound, "policy and binding")
-	w.create(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: pool}, Spec: mcfgv1.MachineConfigPoolSpec{
-		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{role: ""}}}})
-	restart := opv1.NodeDisruptionPolicySpecAction{Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "app.service"}}
-	late := opv1.NodeDisruptionPolicySpecAction{Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "late.service"}}
-	reload := opv1.NodeDisruptionPolicySpecAction{Type: opv1.DaemonReloadSpecAction}
-	w.create(&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: opv1.MachineConfigurationSpec{
-		StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}},
-		NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{
-			SSHKey: opv1.NodeDisruptionPolicySpecSSHKey{Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}},
-			Files:  []opv1.NodeDisruptionPolicySpecFile{{Path: "/etc/app", Actions: []opv1.NodeDisruptionPolicySpecAction{restart}}},
-			Units: []opv1.NodeDisruptionPolicySpecUnit{{Name: "app.service", Actions: []opv1.NodeDisruptionPolicySpecAction{reload, restart}},
-				{Name: "late.service", Actions: []opv1.NodeDisruptionPolicySpecAction{reload, late}}}}}})
+	self, err := os.Executable()
+	require.NoError(w.t, err)
+	argv := w.lab.Network.Command(w.t.Context(), self).Args
+	w.controllers, err = w.programs.Start(process.Spec{Path: argv[0], Args: argv[1:], Name: "controllers", Env: []string{controllersEnv + "=" + w.kubeconfig},
+		Log: filepath.Join(filepath.Dir(w.kubeconfig), "controllers.log")})
+	require.NoError(w.t, err)
+}
+
+// apiDown and apiUp end the API server and start it again.
+func (w *world) apiDown() {
+	w.t.Helper()
+	require.NoError(w.t, w.fleet.CloseAPI())
+	w.env.StopAPIServer(w.t)
+}
+
+func (w *world) apiUp() {
+	w.t.Helper()
+	w.env.StartAPIServer(w.t)
+	require.NoError(w.t, w.fleet.OpenAPI())
 }
 
 func (w *world) create(o client.Object) {
@@ -180,67 +172,17 @@ func (w *world) create(o client.Object) {
 	require.NoError(w.t, w.env.Client.Create(w.t.Context(), o))
 }
 
-// control runs the node and drain controllers with their own rights, as dayone-controller does.
-func (w *world) control() {
+// change patches an object with what differs, whatever others write meanwhile.
+func change[T client.Object](w *world, o T, how func(T)) {
 	w.t.Helper()
-	ctrl.SetLogger(logr.Discard())
-	m, err := ctrl.NewManager(w.env.As(w.t, cluster.DefaultNamespace, cluster.Controller), ctrl.Options{Scheme: w.env.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
-	require.NoError(w.t, err)
-	require.NoError(w.t, nodecontroller.SetupWithManager(m, nodecontroller.Options{}))
-	require.NoError(w.t, draincontroller.SetupWithManager(m, draincontroller.Options{}))
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	over := make(chan error, 1)
-	go func() { over <- m.Start(ctx) }()
-	w.t.Cleanup(func() {
-		cancel()
-		assert.NoError(w.t, <-over)
-	})
+	require.NoError(w.t, w.env.Client.Get(w.t.Context(), client.ObjectKeyFromObject(o), o))
+	was := o.DeepCopyObject().(T)
+	how(o)
+	require.NoError(w.t, w.env.Client.Patch(w.t.Context(), o, client.MergeFrom(was)))
 }
 
-// forward lets the hosts reach the API server, which listens on this machine's loopback, at the bootstrap host, until close is called: a
-// server that is down refuses connections.
-func (w *world) forward() (close func()) {
-	w.t.Helper()
-	server, err := url.Parse(w.env.Config.Host)
-	require.NoError(w.t, err)
-	l := w.listen(6443)
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go pipe(in, server.Host)
-		}
-	}()
-	return sync.OnceFunc(func() { assert.NoError(w.t, l.Close()) })
-}
-
-// apiDown and apiUp end the API server and start it again.
-func (w *world) apiDown() {
-	w.t.Helper()
-	w.forwarded()
-	w.env.StopAPIServer(w.t)
-}
-
-func (w *world) apiUp() {
-	w.t.Helper()
-	w.env.StartAPIServer(w.t)
-	w.forwarded = w.forward()
-}
-
-func pipe(in net.Conn, to string) {
-	defer in.Close()
-	out, err := net.Dial("tcp", to)
-	if err != nil {
-		return
-	}
-	defer out.Close()
-	go func() {
-		_, _ = io.Copy(out, in)
-		_ = out.Close()
-	}()
-	_, _ = io.Copy(in, out)
+func pool(name string) *mcfgv1.MachineConfigPool {
+	return &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 // until waits for a fact and shows every host when it does not come.
@@ -253,50 +195,61 @@ func (w *world) until(what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-limit.C:
-			for _, h := range w.hosts {
-				h.explain()
-			}
-			require.FailNow(w.t, "never: "+what)
+			w.t.Log(w.fleet.Explain(w.t.Context()))
+			w.t.Log(w.controllers.Ended())
+			require.FailNow(w.t, "never: "+what, "%s", process.LastLines(filepath.Join(filepath.Dir(w.kubeconfig), "controllers.log"), 60))
 		case <-tick.C:
 		}
 	}
-	w.t.Logf("%6.1f s  %s", time.Since(began).Seconds(), what)
+	w.t.Logf("%6.1f s %6.1f s  %s", time.Since(w.began).Seconds(), time.Since(began).Seconds(), what)
 }
 
-// sample counts, until the test ends, how many nodes are not there for pods.
-func (w *world) sample() {
-	ctx, cancel := context.WithCancel(w.t.Context())
-	over := make(chan struct{})
-	w.t.Cleanup(func() {
-		cancel()
-		<-over
-	})
-	go func() {
-		defer close(over)
-		tick := time.NewTicker(waitEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			var nodes corev1.NodeList
-			if w.env.Client.List(ctx, &nodes) != nil {
-				continue // It is away on purpose.
-			}
-			cordoned := map[string]bool{}
-			for _, n := range nodes.Items {
-				cordoned[n.Name] = n.Spec.Unschedulable
-			}
-			var away int32
-			for _, h := range w.hosts {
-				if on, err := h.node.Running(); cordoned[h.name] || err == nil && !on {
-					away++
-				}
-			}
-			w.worst.Store(max(w.worst.Load(), away))
-			w.samples.Add(1)
+// arrived waits until every node of a pool has a target and says so.
+func (w *world) arrived(what, pool string, t daemon.Target) {
+	w.t.Helper()
+	for _, h := range w.fleet.Of(pool) {
+		w.until(what+": "+h.Name, func() bool { return h.Has(w.t.Context(), t) })
+	}
+}
+
+// rebooted asserts how often each host of a pool has rebooted since it had these boots, and books it.
+func (w *world) rebooted(before map[*fleet.Host]int, times int, why string) {
+	w.t.Helper()
+	for h, n := range before {
+		assert.Equal(w.t, n+times, w.boots(h), "boots of %s: %s", h.Name, why)
+		w.reboots += times
+	}
+}
+
+func (w *world) boots(h *fleet.Host) int {
+	n, err := h.Boots()
+	require.NoError(w.t, err)
+	return n
+}
+
+// allBoots are those of a pool's hosts; of all hosts without a pool's name.
+func (w *world) allBoots(pools ...string) map[*fleet.Host]int {
+	out := map[*fleet.Host]int{}
+	for _, h := range w.fleet.Hosts {
+		if len(pools) == 0 || h.Pool == pools[0] {
+			out[h] = w.boots(h)
 		}
-	}()
+	}
+	return out
+}
+
+func (w *world) output(h *fleet.Host, argv ...string) string {
+	w.t.Helper()
+	out, err := h.Node.Output(w.t.Context(), argv...)
+	require.NoError(w.t, err)
+	return out
+}
+
+// started is what a service was started with.
+func (w *world) started(h *fleet.Host, unit string) string {
+	r, err := h.Node.Exec(w.t.Context(), "cat", "/run/"+unit)
+	if err != nil || r.ExitCode != 0 {
+		return ""
+	}
+	return strings.TrimSpace(r.Stdout)
 }
