@@ -26,6 +26,9 @@ const (
 	shutdownLimit   = 2 * time.Second
 	// autoDeployer finds out what manages the host.
 	autoDeployer = "auto"
+	// defaultAheadRate leaves the better part of a common network card, and of a disk, to pods; in MB a second.
+	defaultAheadRate = 25
+	mega             = 1_000_000
 )
 
 // startOptions are the flags of start.
@@ -37,6 +40,7 @@ type startOptions struct {
 	listen     string
 	logLevel   string
 	repair     bool
+	aheadRate  int64
 }
 
 func newStart() *cobra.Command {
@@ -57,6 +61,7 @@ func newStart() *cobra.Command {
 	f.StringVar(&o.listen, "listen", defaultListen, "host:port of /healthz, /readyz and /metrics; 0: none")
 	f.StringVar(&o.logLevel, "log-level", logrus.InfoLevel.String(), "debug, info, warning or error")
 	f.BoolVar(&o.repair, "repair-drift", false, "put files and units back that are unlike the node's config, instead of reporting them only")
+	f.Int64Var(&o.aheadRate, "fetch-ahead-rate", defaultAheadRate, "MB a second of an image that is fetched before the node is told to go to it; 0: no bound")
 	return c
 }
 
@@ -91,7 +96,7 @@ func (o startOptions) run(c *cobra.Command) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(c.Context())
-	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer, Log: log, RepairDrift: o.repair,
+	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer, Log: log, RepairDrift: o.repair, AheadBytesPerSecond: o.aheadRate * mega,
 		CheckStaged: func(ctx context.Context) error { return deploy.CheckStaged(ctx, "/", choice.Deployer) }})
 	if err != nil {
 		return err

@@ -41,6 +41,9 @@ func (a *Agent) applying(ctx context.Context, n node) (State, time.Duration, err
 	if err != nil {
 		return Applying, 0, err
 	}
+	if err := a.settleTrust(ctx, n, wanted); err != nil { // before anything is pulled
+		return Applying, 0, err
+	}
 	if err := a.writeFiles(ctx, former, current, wanted); err != nil {
 		return Applying, 0, err
 	}
@@ -64,6 +67,9 @@ func (a *Agent) writeFiles(ctx context.Context, former, current nodedisk.Current
 		if err := nodedisk.WritePending(a.o.Root, nodedisk.Current{Config: wanted, Image: a.journal.Target.Image}); err != nil {
 			return err
 		}
+	}
+	if err := a.writeAccounts(former, current, after); err != nil {
+		return err
 	}
 	layered := a.journal.Target.Image != ""
 	if layered && !a.journal.Plan.Live {
@@ -89,6 +95,26 @@ func (a *Agent) writeFiles(ctx context.Context, former, current nodedisk.Current
 	}
 	// Back to the stock OS: what came with the image must go along as the node's own.
 	return a.files.Carry(after)
+}
+
+// writeAccounts brings what no image holds: the core user's SSH keys, in a home directory, and its password.
+func (a *Agent) writeAccounts(former, current nodedisk.Current, after ign35.Config) error {
+	for _, have := range []nodedisk.Current{former, current} {
+		if have.Config == nil {
+			continue
+		}
+		before, err := parse(have.Config)
+		if err != nil {
+			return err
+		}
+		if err := a.files.ApplyKeys(before, after); err != nil {
+			return err
+		}
+		if err := a.files.ApplyPassword(before, after, a.o.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // enableUnits makes units start at boot, or not, where a config says so otherwise than the one before: presets are for first boots. It may be
@@ -175,27 +201,6 @@ func without(a, b []string) (out []string) {
 		}
 	}
 	return out
-}
-
-// acting carries out the plan's steps that need no reboot. A step may be done again after a crash: none of them does harm twice.
-func (a *Agent) acting(ctx context.Context) (State, time.Duration, error) {
-	for _, s := range a.journal.Plan.Steps {
-		var args []string
-		switch s.Type {
-		case disruption.DaemonReload:
-			args = []string{"daemon-reload"}
-		case disruption.Restart:
-			args = []string{"restart", s.Service}
-		case disruption.Reload:
-			args = []string{"reload", s.Service}
-		default:
-			continue
-		}
-		if err := a.o.Services.Systemctl(ctx, args...); err != nil {
-			return Acting, 0, fmt.Errorf("carry out %s: %w", s, err)
-		}
-	}
-	return Verifying, 0, nil
 }
 
 // maxReboots is how often a reboot is asked for: once, and once more when the power was cut before the staged image was finalized.

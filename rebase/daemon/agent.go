@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
@@ -36,6 +37,8 @@ type Options struct {
 	Root string
 	// CheckStaged looks at what has been staged for what would fail only at shutdown; nil: nothing is looked at.
 	CheckStaged func(context.Context) error
+	// AheadBytesPerSecond bounds what comes of an image that is fetched ahead of its time; 0: no bound.
+	AheadBytesPerSecond int64
 	// RepairDrift puts files back that are unlike the node's config; by default they are reported only.
 	RepairDrift bool
 	// Healthy is asked after a reboot, before the node counts as done; nil: nothing is asked.
@@ -68,6 +71,9 @@ type Agent struct {
 	retry   time.Duration
 	drifts  drifts
 	seen    *seen
+	ahead   *ahead
+	// shown is the status of the MachineConfigNode as this process wrote it last.
+	shown *mcfgv1.MachineConfigNodeStatus
 	// asked says that this process has asked for a reboot.
 	asked bool
 }
@@ -94,12 +100,13 @@ func New(o Options) (*Agent, error) {
 	if o.BootID == nil {
 		o.BootID = func() (string, error) { return nodedisk.BootID(o.Root) }
 	}
-	return &Agent{o: o, files: hostfiles.Host{Root: o.Root}, journal: newJournal(o.Root), seen: newSeen(o.Now)}, nil
+	return &Agent{o: o, files: hostfiles.Host{Root: o.Root}, journal: newJournal(o.Root), seen: newSeen(o.Now), ahead: newAhead(o.Root)}, nil
 }
 
 // Run works until ctx ends. Wherever it ends, another process goes on.
 func (a *Agent) Run(ctx context.Context) error {
 	changed := a.watchDisk(ctx)
+	defer a.ahead.end()
 	for {
 		after, err := a.Step(ctx)
 		if ctx.Err() != nil {
@@ -116,6 +123,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-a.o.Wake:
 		case <-changed:
+		case <-a.ahead.changed:
 		}
 		timer.Stop()
 	}
@@ -149,7 +157,11 @@ func (a *Agent) step(ctx context.Context) (time.Duration, error) {
 	state := a.journal.State
 	next, after, err := a.do(ctx, state, n)
 	if err != nil {
+		a.show(ctx, n, state, err)
 		return 0, errors.Join(err, a.complain(ctx, n, err))
+	}
+	if next == state || next != Idle { // the next step says that all is done
+		a.show(ctx, n, next, nil)
 	}
 	if next == state {
 		return after, nil

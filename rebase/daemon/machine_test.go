@@ -54,6 +54,7 @@ type machine struct {
 	loseStaged     int // reboots that lose what is staged, as a power cut does
 	refuse         error
 	calls          []string
+	fails          map[string]error                 // systemctl's answers
 	content        map[string]*mcfgv1.MachineConfig // what config each image carries
 }
 
@@ -87,8 +88,9 @@ func (m *machine) Unstage(context.Context) error { m.staged = ""; return nil }
 func (m *machine) Reboot(context.Context) error { m.rebooting = true; return nil }
 
 func (m *machine) Systemctl(_ context.Context, args ...string) error {
-	m.calls = append(m.calls, strings.Join(args, " "))
-	return nil
+	call := strings.Join(args, " ")
+	m.calls = append(m.calls, call)
+	return m.fails[call]
 }
 
 func (m *machine) BootID() (string, error) { return fmt.Sprint(m.boots), nil }

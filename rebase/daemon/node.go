@@ -20,7 +20,16 @@ import (
 // Cluster is what the agent asks of the API; kubeapi.Client is one. Errors of an API that answered are Kubernetes' own.
 type Cluster interface {
 	OwnNode
+	OwnRecord
 	Configs
+}
+
+// OwnRecord is this node's MachineConfigNode, whose status is for people and other controllers.
+type OwnRecord interface {
+	// MachineConfigNode reads it; nil when nobody has made it yet.
+	MachineConfigNode(ctx context.Context) (*mcfgv1.MachineConfigNode, error)
+	// ApplyMachineConfigNode makes what of its status is the agent's what o says, and leaves what is others' (server-side apply).
+	ApplyMachineConfigNode(ctx context.Context, o *mcfgv1.MachineConfigNode) error
 }
 
 // OwnNode is this node's object; its spec and status are not needed.
@@ -32,6 +41,8 @@ type OwnNode interface {
 
 // Configs are what nodes are to have.
 type Configs interface {
+	// ControllerConfig reads what every node of the cluster has beside its config; nil when there is none.
+	ControllerConfig(ctx context.Context) (*mcfgv1.ControllerConfig, error)
 	// Config reads a rendered config.
 	Config(ctx context.Context, name string) (*mcfgv1.MachineConfig, error)
 	// Policies reads the object with the admin's disruption policies; nil when there is none.
@@ -107,6 +118,11 @@ func (a *Agent) tell(ctx context.Context, n node, change func(*nodestate.Record)
 	if len(changes) == 0 {
 		return nil
 	}
+	return a.patchAnnotations(ctx, changes)
+}
+
+// patchAnnotations sets annotations of the node, or removes those that are nil.
+func (a *Agent) patchAnnotations(ctx context.Context, changes map[string]*string) error {
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": changes}})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)

@@ -29,6 +29,7 @@ type seen struct {
 	steps    int
 	reboots  int
 	transfer *deploy.Transfer
+	ahead    *deploy.Transfer
 }
 
 func newSeen(now func() time.Time) *seen { return &seen{now: now, state: Idle} }
@@ -66,6 +67,12 @@ func (s *seen) transferring(t *deploy.Transfer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.transfer = t
+}
+
+func (s *seen) fetching(t *deploy.Transfer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = t
 }
 
 // Handler serves /healthz (the agent is not stuck), /readyz (it has read its node) and /metrics.
@@ -120,10 +127,9 @@ func (s *seen) write(w io.Writer) {
 	put("dayone_agent_steps_total", "counter", "Steps since the agent started.", int64(s.steps))
 	put("dayone_agent_step_failures_total", "counter", "Steps that failed.", int64(s.failures))
 	put("dayone_agent_reboots", "gauge", "Reboots asked for on the way to the target.", int64(s.reboots))
-	var p deploy.TransferState
-	if s.transfer != nil {
-		p = s.transfer.State()
-	}
+	p, ahead := s.transfer.State(), s.ahead.State()
 	put("dayone_agent_layer_bytes", "gauge", "Bytes that have come of the image under way.", p.Bytes)
 	put("dayone_agent_layer_bytes_wanted", "gauge", "Bytes of the image's layers that are not on the node yet.", p.Total)
+	put("dayone_agent_ahead_layer_bytes", "gauge", "Bytes that have come of the image that is fetched ahead.", ahead.Bytes)
+	put("dayone_agent_ahead_layer_bytes_wanted", "gauge", "Bytes of that image's layers that were not on the node.", ahead.Total)
 }

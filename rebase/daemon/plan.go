@@ -33,6 +33,10 @@ func (a *Agent) idle(ctx context.Context, n node) (State, time.Duration, error) 
 	if err := a.endTrust(ctx, n); err != nil {
 		return Idle, 0, err
 	}
+	if err := a.settleTrust(ctx, n, current.Config); err != nil {
+		return Idle, 0, err
+	}
+	a.fetchAhead(ctx, n)
 	lost, err := a.lost(ctx, n, current)
 	if err != nil || lost {
 		return Planning, 0, err
@@ -44,7 +48,10 @@ func (a *Agent) idle(ctx context.Context, n node) (State, time.Duration, error) 
 	if a.o.Wake != nil && !n.away {
 		after = wokenInterval
 	}
-	return Idle, after, a.tell(ctx, n, done(current))
+	return Idle, after, a.tell(ctx, n, func(r *nodestate.Record) {
+		done(current)(r)
+		r.Progress = a.ahead.progress()
+	})
 }
 
 // lost tells whether an image that was to come with the next reboot, because the running system has its config already, is not staged any

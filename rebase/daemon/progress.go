@@ -28,7 +28,7 @@ func (a *Agent) report(ctx context.Context, n node, t *deploy.Transfer) (end fun
 				return
 			case <-tick.C:
 			}
-			text := progress(t.State())
+			text := progress(string(Applying), t.State())
 			if text == "" || n.away || n.object.Annotations[manifests.AnnotationAgentProgress] == text {
 				continue
 			}
@@ -44,11 +44,11 @@ func (a *Agent) report(ctx context.Context, n node, t *deploy.Transfer) (end fun
 	}
 }
 
-// progress says how far a transfer is; empty before it is known what there is to come.
-func progress(s deploy.TransferState) string {
+// progress says how far a transfer is, and what for; empty before it is known what there is to come.
+func progress(what string, s deploy.TransferState) string {
 	if s.Layers == 0 {
 		return ""
 	}
 	const mega = 1e6
-	return fmt.Sprintf("%s: %.1f of %.1f MB, %d of %d layers", Applying, float64(s.Bytes)/mega, float64(s.Total)/mega, s.LayersDone, s.Layers)
+	return fmt.Sprintf("%s: %.1f of %.1f MB, %d of %d layers", what, float64(s.Bytes)/mega, float64(s.Total)/mega, s.LayersDone, s.Layers)
 }

@@ -60,6 +60,9 @@ func (a *Agent) do(ctx context.Context, s State, n node) (State, time.Duration, 
 	if s != Idle && s != Planning && s != Rebooting && s != Verifying && s != Uncordoning && n.target() != a.journal.Target {
 		return Planning, 0, nil
 	}
+	if s != Idle {
+		a.ahead.end() // The update has the line, the disk and the repository for itself.
+	}
 	switch s {
 	case Idle:
 		return a.idle(ctx, n)

@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"dayone.dev/dayone/manifests"
@@ -22,12 +20,5 @@ func (a *Agent) endTrust(ctx context.Context, n node) error {
 		return err
 	}
 	a.o.Log.WithField("registry", asked).WithField("paths", changed).Info("trust in the bootstrap registry has ended")
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{manifests.AnnotationTrustEnded: asked}}})
-	if err != nil {
-		return fmt.Errorf("encode patch: %w", err)
-	}
-	if _, err := a.o.Cluster.PatchNode(ctx, data); err != nil {
-		return fmt.Errorf("say that trust has ended: %w", err)
-	}
-	return nil
+	return a.patchAnnotations(ctx, map[string]*string{manifests.AnnotationTrustEnded: &asked})
 }

@@ -36,6 +36,9 @@ func (a *Agent) verifying(ctx context.Context, n node) (State, time.Duration, er
 	if err != nil {
 		return Verifying, 0, err
 	}
+	if err := a.settleTrust(ctx, n, wanted); err != nil {
+		return Verifying, 0, err
+	}
 	if a.journal.Target.Image == "" {
 		if err := a.files.Uncarry(config); err != nil {
 			return Verifying, 0, err
@@ -45,6 +48,11 @@ func (a *Agent) verifying(ctx context.Context, n node) (State, time.Duration, er
 	if err != nil {
 		return Verifying, 0, err
 	}
+	keys, err := a.files.VerifyKeys(config)
+	if err != nil {
+		return Verifying, 0, err
+	}
+	mismatches = append(mismatches, keys...)
 	if len(mismatches) > 0 {
 		return Verifying, 0, fmt.Errorf("the node is unlike %s: %s", wanted.Name, names(mismatches))
 	}

@@ -47,6 +47,8 @@ type ImportOptions struct {
 	AllowUnbootable bool
 	// Parallel bounds the layers fetched at once; default DefaultParallelLayers.
 	Parallel int
+	// BytesPerSecond bounds what comes of each layer; 0: no bound.
+	BytesPerSecond int64
 	// StallTimeout: default DefaultStallTimeout.
 	StallTimeout time.Duration
 	// As names the image in the ref that is written, instead of the source ("docker://host/path@sha256:…").

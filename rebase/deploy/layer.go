@@ -30,7 +30,7 @@ func (r repository) importLayer(ctx context.Context, objects *bare.Repository, s
 		return stats, err
 	}
 	defer func() { err = errors.Join(err, blob.Close()) }()
-	in := newVerifiedBlob(o.Transfer.counting(newStallReader(blob, o.stallTimeout(), cancel)), layer.info, layer.diffID)
+	in := newVerifiedBlob(o.paced(ctx, o.Transfer.counting(newStallReader(blob, o.stallTimeout(), cancel))), layer.info, layer.diffID)
 	plain, err := in.decompress()
 	if err != nil {
 		return stats, in.explain(err)

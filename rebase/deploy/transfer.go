@@ -18,6 +18,9 @@ type TransferState struct {
 
 // State is how far it is. A deployer that leaves the transfer to another program does not count.
 func (t *Transfer) State() TransferState {
+	if t == nil {
+		return TransferState{}
+	}
 	return TransferState{Layers: int(t.layers.Load()), LayersDone: int(t.layersDone.Load()), Bytes: t.bytes.Load(), Total: t.total.Load()}
 }
 

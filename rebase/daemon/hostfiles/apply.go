@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -37,6 +38,8 @@ type Host struct {
 	Root string
 	// Lookup gives the numeric ids of a user and a group by name; nil: names are read from etc/passwd and etc/group below Root.
 	Lookup func(user, group string) (uid, gid int, err error)
+	// Others tells paths that are not configs' to write, to verify or to take away, although one may have them; nil: there are none.
+	Others func(path string) bool
 }
 
 // entry is one file that a config wants: its own, a unit's or a drop-in's.
@@ -49,8 +52,17 @@ type entry struct {
 	link string
 }
 
-// entries lists what a config wants on disk, by path. Enablement of units is systemd's and not in it.
+// entries lists what a config wants on disk, by path, without what is others'. Enablement of units is systemd's and not in it.
 func (h Host) entries(c ign35.Config) (map[string]entry, error) {
+	out, err := h.all(c)
+	if h.Others != nil {
+		maps.DeleteFunc(out, func(p string, _ entry) bool { return h.Others(p) })
+	}
+	return out, err
+}
+
+// all is entries with what is others'.
+func (h Host) all(c ign35.Config) (map[string]entry, error) {
 	out := map[string]entry{}
 	for _, f := range c.Storage.Files {
 		e, err := h.file(f)

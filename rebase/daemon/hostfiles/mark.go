@@ -26,7 +26,7 @@ func (h Host) Uncarry(c ign35.Config) error { return h.marks(c, false) }
 const etc = "/etc/"
 
 func (h Host) marks(c ign35.Config, on bool) error {
-	entries, err := h.entries(c)
+	entries, err := h.all(c) // what is others' must be there, too, when the next deployment boots
 	if err != nil {
 		return err
 	}

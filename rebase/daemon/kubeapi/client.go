@@ -28,9 +28,10 @@ const requestLimit = 15 * time.Second
 type Client struct {
 	node  string
 	nodes metadata.ResourceInterface
-	watch metadata.ResourceInterface
 	rest  rest.Interface
 	log   *logrus.Entry
+	// watch and watchConfig are for watches of nodes and of ControllerConfigs.
+	watch, watchConfig metadata.ResourceInterface
 }
 
 // New makes a client; nothing is asked yet. A nil log says nothing.
@@ -48,15 +49,17 @@ func New(cfg *rest.Config, node string, log *logrus.Entry) (*Client, error) {
 	watching.Timeout = 0 // A watch is one long answer.
 	asking := rest.CopyConfig(cfg)
 	asking.Timeout = requestLimit
+	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	for _, m := range []struct {
 		cfg *rest.Config
+		of  schema.GroupVersionResource
 		to  *metadata.ResourceInterface
-	}{{asking, &c.nodes}, {watching, &c.watch}} {
+	}{{asking, nodes, &c.nodes}, {watching, nodes, &c.watch}, {watching, mcfgv1.GroupVersion.WithResource("controllerconfigs"), &c.watchConfig}} {
 		meta, err := metadata.NewForConfig(m.cfg)
 		if err != nil {
 			return nil, fmt.Errorf("make API client: %w", err)
 		}
-		*m.to = meta.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
+		*m.to = meta.Resource(m.of)
 	}
 	// Only the API's own Status has to be known: it is what errors come as. Objects are decoded here.
 	scheme := runtime.NewScheme()
@@ -81,7 +84,7 @@ func (c *Client) Node(ctx context.Context) (*metav1.PartialObjectMetadata, error
 
 // PatchNode changes this node's object by a JSON merge patch and gives what it has become.
 func (c *Client) PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	n, err := c.nodes.Patch(ctx, c.node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "dayone-daemon"})
+	n, err := c.nodes.Patch(ctx, c.node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	if err != nil {
 		return nil, fmt.Errorf("change node %s: %w", c.node, err)
 	}
@@ -108,6 +111,54 @@ func (c *Client) Policies(ctx context.Context) (*opv1.MachineConfiguration, erro
 		return nil, fmt.Errorf("read disruption policies: %w", err)
 	}
 	return o, nil
+}
+
+// ControllerConfig reads what every node of the cluster has beside its config; nil when the cluster has none.
+func (c *Client) ControllerConfig(ctx context.Context) (*mcfgv1.ControllerConfig, error) {
+	o := &mcfgv1.ControllerConfig{}
+	err := c.get(ctx, mcfgv1.GroupVersion, "controllerconfigs", controllerConfig, o)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, fmt.Errorf("read ControllerConfig: %w", err)
+	}
+	return o, nil
+}
+
+// controllerConfig is the only one. Source: MCO.
+const controllerConfig = "machine-config-controller"
+
+// fieldManager owns what the agent writes.
+const fieldManager = "dayone-daemon"
+
+// MachineConfigNode reads this node's; nil when nobody has made it.
+func (c *Client) MachineConfigNode(ctx context.Context) (*mcfgv1.MachineConfigNode, error) {
+	o := &mcfgv1.MachineConfigNode{}
+	err := c.get(ctx, mcfgv1.GroupVersion, "machineconfignodes", c.node, o)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, fmt.Errorf("read MachineConfigNode %s: %w", c.node, err)
+	}
+	return o, nil
+}
+
+// ApplyMachineConfigNode applies the status of this node's MachineConfigNode; conditions of other types stay their writers'.
+func (c *Client) ApplyMachineConfigNode(ctx context.Context, o *mcfgv1.MachineConfigNode) error {
+	gv := mcfgv1.GroupVersion
+	raw, err := json.Marshal(map[string]any{"apiVersion": gv.String(), "kind": "MachineConfigNode",
+		"metadata": map[string]any{"name": c.node}, "status": o.Status})
+	if err != nil {
+		return fmt.Errorf("encode status: %w", err)
+	}
+	err = c.rest.Patch(types.ApplyPatchType).AbsPath("/apis", gv.Group, gv.Version, "machineconfignodes", c.node, "status").
+		Param("fieldManager", fieldManager).Param("force", "true").SetHeader("Accept", "application/json").Body(raw).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("write status of MachineConfigNode %s: %w", c.node, err)
+	}
+	return nil
 }
 
 func (c *Client) get(ctx context.Context, gv schema.GroupVersion, resource, name string, into any) error {

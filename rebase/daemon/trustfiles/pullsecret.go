@@ -1,0 +1,124 @@
+package trustfiles
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"dayone.dev/dayone/rebase/firstboot"
+)
+
+const (
+	// PullAuthPath is what programs that pull OS images read first, and then nothing else. It is gone after a boot. Source: ostree-ext.
+	PullAuthPath = "/run/ostree/auth.json"
+	// kubeletAuth is the cluster's pull secret as the rendered config brings it.
+	kubeletAuth = "/var/lib/kubelet/config.json"
+	// vendorAuth is the image's own.
+	vendorAuth = "/usr/lib/ostree/auth.json"
+	// mark tells a file of the agent's from one that somebody else has put there.
+	mark = "dayone.dev/merged"
+)
+
+// applyPullSecret merges what the cluster gives for pulls with what the node has for them, into the file that counts. Where the cluster
+// gives nothing the node's own files count, as they are.
+func (s Set) applyPullSecret(root string) (bool, error) {
+	internal, err := canonical(s.PullSecret)
+	if err != nil {
+		return false, fmt.Errorf("the ControllerConfig's internalRegistryPullSecret: %w", err)
+	}
+	kubelet, err := readIfThere(filepath.Join(root, kubeletAuth))
+	if err != nil {
+		return false, err
+	}
+	at := filepath.Join(root, PullAuthPath)
+	have, err := readIfThere(at)
+	if err != nil {
+		return false, err
+	}
+	ours := marked(have)
+	if len(internal) == 0 && len(kubelet) == 0 {
+		if !ours {
+			return false, nil
+		}
+		if err := os.Remove(at); err != nil {
+			return false, fmt.Errorf("remove merged credentials: %w", err)
+		}
+		return true, nil
+	}
+	next := have // somebody else's: what is in it stays
+	if ours || len(have) == 0 {
+		next = nil
+	}
+	// The order is the node controller's, when it looks at an image as the nodes will.
+	layers := [][]byte{internal, kubelet}
+	if len(next) == 0 {
+		own, err := ownAuth(root)
+		if err != nil {
+			return false, err
+		}
+		layers = append(layers, own)
+	}
+	for _, l := range layers {
+		if next, err = firstboot.MergeAuth(next, l); err != nil {
+			return false, fmt.Errorf("merge credentials for pulls: %w", err)
+		}
+	}
+	if ours || len(have) == 0 {
+		if next, err = withMark(next); err != nil {
+			return false, err
+		}
+	}
+	return put(at, next, 0o600)
+}
+
+// ownAuth is what the node has of its own.
+func ownAuth(root string) ([]byte, error) {
+	for _, p := range []string{firstboot.AuthPath, vendorAuth} {
+		raw, err := readIfThere(filepath.Join(root, p))
+		if err != nil || raw != nil {
+			return raw, err
+		}
+	}
+	return nil, nil
+}
+
+// canonical takes the old form of a pull secret, hosts at the top, for the one with auths.
+func canonical(raw []byte) ([]byte, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, nil
+	}
+	var top map[string]json.RawMessage
+	if json.Unmarshal(raw, &top) != nil {
+		return nil, errors.New("it is no JSON object") // no detail: it would quote a secret
+	}
+	if _, ok := top["auths"]; ok || len(top) == 0 {
+		return raw, nil
+	}
+	return json.Marshal(map[string]any{"auths": top})
+}
+
+func marked(raw []byte) bool {
+	var top map[string]json.RawMessage
+	return json.Unmarshal(raw, &top) == nil && top[mark] != nil
+}
+
+func withMark(raw []byte) ([]byte, error) {
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &top); err != nil {
+		return nil, errors.New("mark merged credentials: they are no JSON object")
+	}
+	top[mark] = json.RawMessage(`"by dayone-daemon, from ` + kubeletAuth + `, the ControllerConfig and ` + firstboot.AuthPath + `"`)
+	return json.MarshalIndent(top, "", "  ")
+}
+
+func readIfThere(at string) ([]byte, error) {
+	raw, err := os.ReadFile(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return raw, err
+}
