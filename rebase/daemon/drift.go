@@ -11,8 +11,10 @@ import (
 	"sync"
 	"time"
 
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/fsnotify/fsnotify"
 
+	"dayone.dev/dayone/rebase/daemon/hostfiles"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/nodedisk"
 )
@@ -151,7 +153,7 @@ func (a *Agent) drift(ctx context.Context, current nodedisk.Current) error {
 	mismatches, err := a.files.Verify(config)
 	if err == nil && len(mismatches) > 0 && a.o.RepairDrift {
 		a.o.Log.WithField("files", names(mismatches)).Warn("drift is repaired")
-		if err = a.files.Restore(config); err == nil {
+		if err = a.repair(ctx, config, mismatches); err == nil {
 			mismatches, err = a.files.Verify(config)
 		}
 	}
@@ -163,6 +165,22 @@ func (a *Agent) drift(ctx context.Context, current nodedisk.Current) error {
 		a.drifts.spoil()
 	}
 	return err
+}
+
+// repair puts files and units back, and enables what a config enables.
+func (a *Agent) repair(ctx context.Context, config ign35.Config, mismatches []hostfiles.Mismatch) error {
+	if err := a.files.Restore(config); err != nil {
+		return err
+	}
+	for _, m := range mismatches {
+		if m.Why != hostfiles.NotEnabled {
+			continue
+		}
+		if err := a.o.Services.Systemctl(ctx, "--no-reload", "enable", filepath.Base(m.Path)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wrongDeployment is an error that says how the booted deployment is not the node's: another image, after somebody chose one at the boot

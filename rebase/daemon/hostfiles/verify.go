@@ -34,7 +34,8 @@ func (h Host) Verify(c ign35.Config) ([]Mismatch, error) {
 			out = append(out, Mismatch{Path: p, Why: why})
 		}
 	}
-	return out, nil
+	disabled, err := h.notEnabled(c)
+	return append(out, disabled...), err
 }
 
 // Paths lists what a config has on disk, for whoever watches it.

@@ -1,0 +1,87 @@
+package hostfiles
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+)
+
+// vendorUnits is where an OS image has its own units, and links that enable them.
+const vendorUnits = "/usr/lib/systemd/system"
+
+// notEnabled names units that a config enables and that nothing starts: somebody has disabled them, or their links never came. Units
+// whose text is not the config's are left out, and such as nothing could enable.
+func (h Host) notEnabled(c ign35.Config) ([]Mismatch, error) {
+	var wanted []string
+	for _, u := range c.Systemd.Units {
+		masked := u.Mask != nil && *u.Mask
+		if u.Enabled != nil && *u.Enabled && !masked && u.Contents != nil && installs(*u.Contents) {
+			wanted = append(wanted, u.Name)
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	linked := map[string]bool{}
+	for _, dir := range []string{unitDir, vendorUnits} {
+		if err := h.linked(dir, linked); err != nil {
+			return nil, err
+		}
+	}
+	var out []Mismatch
+	for _, unit := range wanted {
+		if !linked[unit] {
+			out = append(out, Mismatch{Path: path.Join(unitDir, unit), Why: NotEnabled})
+		}
+	}
+	return out, nil
+}
+
+// NotEnabled is why a unit is unlike its config although its file is not: systemctl enable mends it.
+const NotEnabled = "is not enabled"
+
+// installs tells whether systemctl enable would make a link for a unit. Source: systemd.unit(5), [Install].
+func installs(text string) bool {
+	section := false
+	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
+		line := strings.TrimSpace(s.Text())
+		if strings.HasPrefix(line, "[") {
+			section = line == "[Install]"
+		}
+		for _, key := range []string{"WantedBy", "RequiredBy", "UpheldBy", "Alias"} {
+			if rest, ok := strings.CutPrefix(line, key); section && ok && len(strings.Trim(rest, " =")) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// linked collects the units to which links below a directory lead, by their own name and by their target's.
+func (h Host) linked(dir string, into map[string]bool) error {
+	err := filepath.WalkDir(filepath.Join(h.Root, dir), func(p string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || d.Type()&fs.ModeSymlink == 0 {
+			return err
+		}
+		text, err := os.Readlink(p)
+		if err != nil {
+			return ignoreMissing(err)
+		}
+		into[path.Base(p)], into[path.Base(text)] = true, true
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list links of units: %w", err)
+	}
+	return nil
+}
