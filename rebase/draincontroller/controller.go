@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
@@ -32,6 +34,10 @@ const (
 	// pollInterval is how soon a node with remaining pods is looked at again; slowInterval, once the drain has failed.
 	pollInterval = 5 * time.Second
 	slowInterval = time.Minute
+	// sayInterval is how often it is said anew which pods remain: with each look it would be the most written object of a rollout.
+	sayInterval = 30 * time.Second
+	// conflictInterval is how soon a node is looked at again that has changed meanwhile: the cache shows it by then.
+	conflictInterval = 200 * time.Millisecond
 	// stepLimit bounds one look, in which every pod of a node is asked for.
 	stepLimit = 90 * time.Second
 	// workers drain nodes side by side; a look only asks and does not wait for pods.
@@ -53,9 +59,13 @@ type Options struct {
 // Reconciler serves one node's request. Requests are nodes' names.
 type Reconciler struct {
 	client client.Client
+	// live reads what the cache does not show yet.
+	live   client.Reader
 	drain  drain.Drainer
 	events events.EventRecorder
 	o      Options
+	// said is when a node's remaining pods were last written, by the node's name.
+	said sync.Map
 }
 
 // New makes a reconciler. c's reads may come from a cache; pods are always asked for at the API.
@@ -71,7 +81,7 @@ func New(c client.Client, pods kubernetes.Interface, recorder events.EventRecord
 		log.SetLevel(logrus.PanicLevel)
 		o.Log = logrus.NewEntry(log)
 	}
-	return &Reconciler{client: c, drain: drain.Drainer{Client: pods, GracePeriodSeconds: o.GracePeriodSeconds}, events: recorder, o: o}
+	return &Reconciler{client: c, live: c, drain: drain.Drainer{Client: pods, GracePeriodSeconds: o.GracePeriodSeconds}, events: recorder, o: o}
 }
 
 // SetupWithManager lets mgr run the controller.
@@ -80,17 +90,27 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
+	r := New(mgr.GetClient(), pods, mgr.GetEventRecorder(Name), o)
+	r.live = mgr.GetAPIReader()
 	err = ctrl.NewControllerManagedBy(mgr).Named(Name).For(&corev1.Node{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(New(mgr.GetClient(), pods, mgr.GetEventRecorder(Name), o))
+		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
 }
 
-// Reconcile looks at one node. Every failure comes back: the queue tries again.
+// Reconcile looks at one node. Every failure comes back: the queue tries again. That somebody else has changed the node meanwhile is none.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	result, err := r.serve(ctx, req)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: conflictInterval}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) serve(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var n corev1.Node
 	if err := r.client.Get(ctx, req.NamespacedName, &n); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -142,10 +162,10 @@ func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node) error {
 	if _, started := n.Annotations[manifests.AnnotationDrainStarted]; !started {
 		now := r.o.Now().UTC().Format(time.RFC3339)
 		annotations[manifests.AnnotationDrainStarted] = &now
-		if !n.Spec.Unschedulable {
-			by := manifests.CordonedByDayone
-			annotations[manifests.AnnotationCordonedBy] = &by
-		}
+	}
+	if !n.Spec.Unschedulable && n.Annotations[manifests.AnnotationCordonedBy] != manifests.CordonedByDayone {
+		by := manifests.CordonedByDayone
+		annotations[manifests.AnnotationCordonedBy] = &by
 	}
 	if n.Spec.Unschedulable && len(annotations) == 0 {
 		return nil
@@ -183,6 +203,9 @@ func (r *Reconciler) finish(ctx context.Context, n *corev1.Node, record nodestat
 	if err != nil {
 		return err
 	}
+	// The next drain may come before the node is uncordoned, and has a time of its own.
+	annotations[manifests.AnnotationDrainStarted] = nil
+	r.said.Delete(n.Name)
 	if err := r.patch(ctx, n, annotations, true); err != nil {
 		return fmt.Errorf("answer node %s: %w", n.Name, err)
 	}
@@ -223,7 +246,7 @@ func (r *Reconciler) onlyControlPlane(ctx context.Context, n *corev1.Node) (bool
 		return false, nil
 	}
 	var nodes corev1.NodeList
-	if err := r.client.List(ctx, &nodes); err != nil {
+	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list nodes: %w", err)
 	}
 	for i := range nodes.Items {

@@ -77,12 +77,14 @@ func (f *fixture) object() *corev1.Node {
 }
 
 // ask writes the agent's request.
-func (f *fixture) ask(verb string) {
+func (f *fixture) ask(verb string) { f.askFor(verb, "rendered-worker-2") }
+
+func (f *fixture) askFor(verb, config string) {
 	f.Helper()
 	f.change(func(n *corev1.Node) {
 		r, err := nodestate.Parse(n.Annotations)
 		require.NoError(f, err)
-		r.DesiredDrain = nodestate.DrainRequest(verb, "rendered-worker-2")
+		r.DesiredDrain = nodestate.DrainRequest(verb, config)
 		changes, err := r.Patch(n.Annotations)
 		require.NoError(f, err)
 		n.Annotations = nodestate.Apply(n.Annotations, changes)
@@ -96,8 +98,15 @@ func (f *fixture) change(do func(*corev1.Node)) {
 	require.NoError(f, f.env.Client.Update(f.Context(), n))
 }
 
-func (f *fixture) look() (reconcile.Result, error) {
-	return f.r.Reconcile(f.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.node}})
+func (f *fixture) look() (reconcile.Result, error) { return f.r.Reconcile(f.Context(), f.request()) }
+
+func (f *fixture) request() reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Name: f.node}}
+}
+
+// set is an administrator's cordon or its end.
+func (f *fixture) set(cordoned bool) {
+	f.change(func(n *corev1.Node) { n.Spec.Unschedulable = cordoned })
 }
 
 func (f *fixture) answered() bool {

@@ -8,9 +8,9 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
@@ -31,6 +31,12 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 	}
 	took := r.o.Now().Sub(r.started(n)).Round(time.Second)
 	if took < r.o.Limit {
+		if last, said := r.said.Load(n.Name); said {
+			if past := r.o.Now().Sub(last.(time.Time)); past >= 0 && past < sayInterval {
+				return pollInterval, nil
+			}
+		}
+		r.said.Store(n.Name, r.o.Now())
 		return pollInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Draining", message))
 	}
 	message = fmt.Sprintf("the drain has taken longer than %s and is tried on: %s", r.o.Limit, message)
@@ -92,11 +98,25 @@ func (r *Reconciler) failedBefore(ctx context.Context, node string) (bool, error
 	return c != nil && c.Reason == reasonFailed, nil
 }
 
-// report writes conditions of the node's MachineConfigNode when they say something new. A node without one has nobody to tell.
+// report writes conditions of the node's MachineConfigNode when they say something new. A node without one has nobody to tell. The node
+// controller writes into the same list: what it has changed meanwhile is read again, so that no report is lost after the request was answered.
 func (r *Reconciler) report(ctx context.Context, node string, conditions ...metav1.Condition) error {
+	from := client.Reader(r.client)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := r.reportOnce(ctx, from, node, conditions)
+		from = r.live
+		return err
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("report on MachineConfigNode %s: %w", node, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) reportOnce(ctx context.Context, from client.Reader, node string, conditions []metav1.Condition) error {
 	var mcn mcfgv1.MachineConfigNode
-	if err := r.client.Get(ctx, client.ObjectKey{Name: node}, &mcn); err != nil {
-		return client.IgnoreNotFound(err)
+	if err := from.Get(ctx, client.ObjectKey{Name: node}, &mcn); err != nil {
+		return err
 	}
 	changed := mcn.DeepCopy()
 	news := false
@@ -107,9 +127,5 @@ func (r *Reconciler) report(ctx context.Context, node string, conditions ...meta
 	if !news {
 		return nil
 	}
-	err := r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(&mcn, client.MergeFromWithOptimisticLock{}))
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("report on MachineConfigNode %s: %w", node, err)
-	}
-	return nil
+	return r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(&mcn, client.MergeFromWithOptimisticLock{}))
 }

@@ -1,0 +1,154 @@
+package draincontroller_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/draincontroller"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+var errKilled = errors.New("killed")
+
+// dying makes a controller whose process dies at a certain write, which has reached the API server or has not.
+func (f *fixture) dying(at int, after bool) *draincontroller.Reconciler {
+	f.Helper()
+	cfg := f.env.As(f.T, cluster.DefaultNamespace, cluster.Controller)
+	pods, err := kubernetes.NewForConfig(cfg)
+	require.NoError(f, err)
+	under, err := client.NewWithWatch(cfg, client.Options{Scheme: f.env.Scheme})
+	require.NoError(f, err)
+	writes := 0
+	write := func(do func() error) error {
+		if writes++; writes > at || writes == at && !after {
+			return errKilled
+		}
+		err := do()
+		if writes == at {
+			return errKilled
+		}
+		return err
+	}
+	c := interceptor.NewClient(under, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return write(func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	})
+	return draincontroller.New(c, pods, f.ev, draincontroller.Options{Now: func() time.Time { return f.now }})
+}
+
+// TestADrainSurvivesTheControllersDeathAtEveryWrite kills the controller before and after each of its writes: at the end the node was drained
+// and uncordoned, its records say so, and somebody else's cordon is told from its own.
+func TestADrainSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
+	f := newFixture(t, nil)
+	f.pod("a", nil)
+	began := ""
+	for _, verb := range []string{nodestate.Drain, nodestate.Uncordon} {
+		f.ask(verb)
+		for round := 0; !f.answered(); round++ {
+			require.Less(t, round, 30, verb)
+			f.now = f.now.Add(time.Minute)
+			if _, err := f.dying(1+round/2%3, round%2 == 1).Reconcile(t.Context(), f.request()); err != nil {
+				require.ErrorIs(t, err, errKilled)
+			}
+			if started, found := f.object().Annotations[manifests.AnnotationDrainStarted]; found {
+				began = cmp.Or(began, started)
+				assert.Equal(t, began, started, "its time counts from its start")
+			}
+			assert.Equal(t, !f.object().Spec.Unschedulable, f.object().Annotations[manifests.AnnotationCordonedBy] == "", "cordoned and noted at once")
+		}
+		_, err := f.look()
+		require.NoError(t, err)
+	}
+	assert.False(t, f.object().Spec.Unschedulable)
+	assert.NotContains(t, f.object().Annotations, manifests.AnnotationCordonedBy)
+	assert.NotContains(t, f.object().Annotations, manifests.AnnotationDrainStarted)
+}
+
+func TestTheNextDrainHasATimeOfItsOwn(t *testing.T) {
+	f := newFixture(t, nil)
+	f.ask(nodestate.Drain)
+	_, err := f.look()
+	require.NoError(t, err)
+	require.True(t, f.answered())
+	// The update fails; hours later a corrected one begins with a drain, the node still being cordoned.
+	f.now = f.now.Add(3 * draincontroller.DefaultLimit)
+	f.budget()
+	f.pod("kept", map[string]string{"keep": "me"})
+	f.askFor(nodestate.Drain, "rendered-worker-3")
+	_, err = f.look()
+	require.NoError(t, err)
+	assert.Equal(t, "Draining", f.condition("Drained").Reason, "it has just begun")
+	f.askFor(nodestate.Uncordon, "rendered-worker-3")
+	_, err = f.look()
+	require.NoError(t, err)
+	assert.False(t, f.object().Spec.Unschedulable, "the cordon is ours all along")
+}
+
+func TestWhoUncordonsInTheMiddleFindsTheNodeUncordonedAtTheEnd(t *testing.T) {
+	f := newFixture(t, nil)
+	f.set(true)
+	b := f.budget()
+	f.pod("kept", map[string]string{"keep": "me"})
+	f.ask(nodestate.Drain)
+	_, err := f.look()
+	require.NoError(t, err)
+	f.set(false)
+	_, err = f.look()
+	require.NoError(t, err)
+	assert.True(t, f.object().Spec.Unschedulable, "a drain needs the cordon")
+	require.NoError(t, f.env.Client.Delete(t.Context(), b))
+	for range 3 {
+		_, err = f.look()
+		require.NoError(t, err)
+	}
+	require.True(t, f.answered())
+	f.ask(nodestate.Uncordon)
+	_, err = f.look()
+	require.NoError(t, err)
+	assert.False(t, f.object().Spec.Unschedulable, "the cordon that was there first is gone by its owner's wish; this one is ours")
+}
+
+func TestAReportIsNotLostToAnothersChange(t *testing.T) {
+	f := newFixture(t, nil)
+	cfg := f.env.As(t, cluster.DefaultNamespace, cluster.Controller)
+	pods, err := kubernetes.NewForConfig(cfg)
+	require.NoError(t, err)
+	under, err := client.NewWithWatch(cfg, client.Options{Scheme: f.env.Scheme})
+	require.NoError(t, err)
+	c := interceptor.NewClient(under, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			// Somebody else is faster each time, once.
+			if record, ok := o.(*mcfgv1.MachineConfigNode); ok && record.Annotations["faster"] == "" {
+				other := &mcfgv1.MachineConfigNode{}
+				other.Name = o.GetName()
+				if err := f.env.Client.Patch(ctx, other, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"faster":"yes"}}}`))); err != nil {
+					return err
+				}
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	f.r = draincontroller.New(c, pods, f.ev, draincontroller.Options{Now: func() time.Time { return f.now }})
+	f.ask(nodestate.Drain)
+	_, err = f.look()
+	require.NoError(t, err)
+	require.True(t, f.answered())
+	assert.Equal(t, "Drained", f.condition("Drained").Reason)
+	assert.Equal(t, "Cordoned", f.condition("Cordoned").Reason)
+}
