@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,9 +25,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
@@ -43,10 +46,19 @@ var shared kubetest.Shared
 const asProgram = "DAYONE_CONTROLLER_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
+	testnode.Init()
 	if os.Getenv(asProgram) != "" {
 		main()
 		return
 	}
+	if kubeconfig := os.Getenv(asFleet); kubeconfig != "" {
+		if err := runAsFleet(kubeconfig); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctrl.SetLogger(logr.Discard())
 	os.Exit(shared.Main(m, kubetest.Options{}))
 }
 
@@ -98,7 +110,7 @@ func (p *copyOfProgram) text(t *testing.T) string {
 }
 
 // kubeconfig has the rights of the program's own service account.
-func kubeconfig(t *testing.T, cfg *rest.Config) string {
+func kubeconfig(t testing.TB, cfg *rest.Config) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "c",

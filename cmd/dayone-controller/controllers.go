@@ -57,9 +57,9 @@ func (s *settings) parts() []part {
 	}
 	if s.nodeAgent {
 		list = append(list,
-			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
+			part{watch: func(string) map[client.Object]cache.ByObject { return nodecontroller.CacheOptions() }, add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
 				check := nodecontroller.ImageCheck{Client: m.GetClient()}
-				return nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log, Self: s.node, Preflight: check, Foreseen: true})
+				return nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log, Self: s.node, Preflight: check, Foreseen: true, Metrics: metrics.Registry})
 			}},
 			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
 				return draincontroller.SetupWithManager(m, draincontroller.Options{Log: log})

@@ -3,18 +3,29 @@ package main
 // controllerRooms are the packages that measure what works in a cluster.
 func controllerRooms() []room {
 	return []room{{pkg: "./build/buildcontroller", bench: "^BenchmarkFleet$", time: "1x", once: true},
+		{pkg: "./cmd/dayone-controller", bench: "^BenchmarkRollout5000$", time: "1x", once: true},
 		{pkg: "./rebase/rollout", bench: "^Benchmark(Make5000|Makespan5000)$", time: "3x"}}
 }
 
-// controllerFigures are promised for 500 opted-in pools and 5,000 nodes.
+// controllerFigures are promised for 500 opted-in pools, and for 5,000 nodes.
 func controllerFigures() []want {
 	const fleet = "machine-os-builder, 500 pools: "
+	const rollout = "rollout of 5,000 nodes on a real API server: "
 	return []want{
 		{name: fleet + "start until every pool was looked at", from: "BenchmarkFleet start-s", unit: "s", goal: "value <= 5"},
 		{name: fleet + "processor while nothing changes", from: "BenchmarkFleet steady-cpu-%", unit: "%", goal: "value <= 1"},
 		{name: fleet + "writes in 10 s while nothing changes", from: "BenchmarkFleet steady-writes", unit: "writes", goal: "value <= 0"},
 		{name: fleet + "edit of a MachineOSConfig until its Job", from: "BenchmarkFleet edit-to-job-ms", unit: "ms", goal: "value <= 1000"},
 		{name: fleet + "memory with 5,000 nodes", from: "BenchmarkFleet MiB", unit: "MiB", goal: "value <= 200"},
+		{name: rollout + "writes of the controllers for each node and phase", from: "BenchmarkRollout5000 writes/node-phase", unit: "writes", goal: "value <= 2"},
+		{name: rollout + "most nodes away at once, of those that may be", from: "BenchmarkRollout5000 most-away", unit: "times", goal: "value <= 1"},
+		{name: rollout + "simulated time against the shortest possible", from: "BenchmarkRollout5000 makespan-ratio", unit: "times", goal: "value <= 1.05"},
+		{name: rollout + "one decision, from the objects in memory", from: "BenchmarkRollout5000 ms/decision", unit: "ms", goal: "value <= 50"},
+		{name: rollout + "dayone-controller, most memory", from: "BenchmarkRollout5000 peak-MiB", unit: "MiB", goal: "value <= 300"},
+		{name: rollout + "dayone-controller, heap afterwards", from: "BenchmarkRollout5000 heap-MiB", unit: "MiB"},
+		{name: rollout + "writes in 10 s of heartbeats afterwards", from: "BenchmarkRollout5000 idle-writes", unit: "writes", goal: "value <= 0"},
+		{name: rollout + "processor meanwhile", from: "BenchmarkRollout5000 idle-cpu-%", unit: "%"},
+		{name: rollout + "time on this machine", from: "BenchmarkRollout5000 wall-s", unit: "s"},
 		{name: "rollout planner, one decision for 5,000 nodes", from: "BenchmarkMake5000 ns/op", unit: "ms", scale: 1e-6, goal: "value <= 50"},
 		{name: "rollout of 5,000 nodes, simulated time against the shortest possible", from: "BenchmarkMakespan5000 makespan-ratio", unit: "times", goal: "value <= 1.05"},
 	}

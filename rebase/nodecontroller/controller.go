@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dayone.dev/dayone/rebase/rollout"
@@ -48,6 +45,8 @@ type Options struct {
 	Self string
 	// Preflight is asked before an image is delivered; default: none is asked.
 	Preflight Preflight
+	// Metrics gets the controller's; default: none.
+	Metrics prometheus.Registerer
 	// Foreseen lets a target wait until the policy controller has published what it does to the pool's nodes. Default: it does not wait.
 	Foreseen bool
 }
@@ -61,6 +60,8 @@ type Reconciler struct {
 	events  events.EventRecorder
 	o       Options
 	checked checks
+	unseen  unseen
+	metrics *metrics
 }
 
 // New makes a reconciler. c's reads may come from a cache.
@@ -76,57 +77,34 @@ func New(c client.Client, recorder events.EventRecorder, o Options) *Reconciler 
 	return &Reconciler{client: c, events: recorder, o: o}
 }
 
-// SetupWithManager lets mgr run the controller.
+// SetupWithManager lets mgr run the controller. mgr's cache may have CacheOptions.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	r := New(mgr.GetClient(), mgr.GetEventRecorder(Name), o)
-	all := handler.EnqueueRequestsFromMapFunc(r.allPools)
-	err := ctrl.NewControllerManagedBy(mgr).Named(Name).
-		For(&mcfgv1.MachineConfigPool{}).
-		Watches(&corev1.Node{}, all).
-		Watches(&mcfgv1.MachineOSConfig{}, handler.EnqueueRequestsFromMapFunc(poolOfConfig)).
-		Watches(&mcfgv1.MachineOSBuild{}, all).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(r)
+	var err error
+	if r.metrics, err = newMetrics(o.Metrics); err == nil {
+		err = r.watch(mgr)
+	}
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
 }
 
-// allPools asks for every pool: a node may have moved from one to another.
-func (r *Reconciler) allPools(ctx context.Context, _ client.Object) []reconcile.Request {
-	var pools mcfgv1.MachineConfigPoolList
-	if err := r.client.List(ctx, &pools); err != nil {
-		r.o.Log.WithError(err).Warn("cannot list pools")
-		return nil
-	}
-	out := make([]reconcile.Request, 0, len(pools.Items))
-	for i := range pools.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
-	}
-	return out
-}
-
-func poolOfConfig(_ context.Context, o client.Object) []reconcile.Request {
-	mosc, ok := o.(*mcfgv1.MachineOSConfig)
-	if !ok {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: mosc.Spec.MachineConfigPool.Name}}}
-}
-
 // Reconcile looks at one pool.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	began := time.Now()
 	s, err := r.read(ctx, req.Name)
 	if err != nil || s == nil {
 		return reconcile.Result{}, err
 	}
-	plan := r.checked.pass(ctx, r.o, s, s.Plan(r.o.Now()))
+	if r.stale(s) {
+		return reconcile.Result{RequeueAfter: gather}, nil
+	}
+	plan := s.Plan(r.o.Now())
+	r.metrics.decided(time.Since(began))
+	plan = r.checked.pass(ctx, r.o, s, plan)
 	told := r.tell(ctx, s, plan)
 	err = errors.Join(told, r.prefetch(ctx, s, plan), r.machineConfigNodes(ctx, s, plan), r.report(ctx, s, plan))
-	after := plan.LookAgain
-	if s.lookAgain > 0 && (after == 0 || s.lookAgain < after) {
-		after = s.lookAgain
-	}
-	return reconcile.Result{RequeueAfter: after}, err
+	s.again(plan.LookAgain)
+	return reconcile.Result{RequeueAfter: s.lookAgain}, err
 }

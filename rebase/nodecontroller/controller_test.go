@@ -151,6 +151,42 @@ func TestImageOnlyFailureIsRetargeted(t *testing.T) {
 	assert.Equal(t, corev1.ConditionFalse, f.condition(mcfgv1.MachineConfigPoolDegraded).Status)
 }
 
+func TestAWaveIsWatchedBeforeTheNextOne(t *testing.T) {
+	clock := time.Now().Truncate(time.Second)
+	f := newFixture(t, nodecontroller.Options{Now: func() time.Time { return clock }})
+	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
+	for _, n := range []string{"a", "b", "c"} {
+		f.node(n, rollout.Target{Config: first})
+	}
+	f.look()
+	clock = clock.Add(time.Hour)
+	three := intstr.FromInt32(3)
+	f.render(second, func(p *mcfgv1.MachineConfigPool) {
+		p.Annotations, p.Spec.MaxUnavailable = map[string]string{manifests.AnnotationRolloutWaves: "1 / 15m"}, &three
+	})
+	f.look()
+	require.Equal(t, second, f.record("a").DesiredConfig)
+	clock = clock.Add(10 * time.Minute)
+	f.agent("a", arrive)
+	assert.Equal(t, 15*time.Minute, f.look().RequeueAfter, "nobody has said yet since when it is there")
+	f.arrived("a", clock)
+	f.look()
+	assert.Equal(t, first, f.record("b").DesiredConfig, "the canary has just arrived")
+	clock = clock.Add(14 * time.Minute)
+	f.restart()
+	assert.Equal(t, time.Minute, f.look().RequeueAfter, "a restarted controller knows since when it is watched")
+	assert.Equal(t, first, f.record("b").DesiredConfig)
+	clock = clock.Add(time.Minute)
+	f.ready("a", false)
+	f.look()
+	assert.Equal(t, first, f.record("b").DesiredConfig, "a wave that is not well holds the next one")
+	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolUpdating).Message, "is not ready")
+	f.ready("a", true)
+	f.look()
+	assert.Equal(t, second, f.record("b").DesiredConfig)
+	assert.Equal(t, second, f.record("c").DesiredConfig)
+}
+
 func TestPausedSaysPaused(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{})
 	f.node("a", rollout.Target{Config: "rendered-" + f.pool + "-1"})

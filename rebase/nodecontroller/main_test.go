@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,6 +99,28 @@ func (f *fixture) record(node string) nodestate.Record {
 	r, err := nodestate.Parse(n.Annotations)
 	require.NoError(f, err)
 	return r
+}
+
+// arrived is what a node's agent says of it at the end.
+func (f *fixture) arrived(node string, at time.Time) {
+	f.Helper()
+	f.agent(node, arrive)
+	var record mcfgv1.MachineConfigNode
+	require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.name(node)}, &record))
+	meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: string(mcfgv1.MachineConfigNodeUpdated), Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(at)})
+	require.NoError(f, f.env.Client.Status().Update(f.Context(), &record))
+}
+
+// ready is what the node's kubelet says.
+func (f *fixture) ready(node string, is bool) {
+	f.Helper()
+	var n corev1.Node
+	require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.name(node)}, &n))
+	n.Status.Conditions[0].Status = corev1.ConditionTrue
+	if !is {
+		n.Status.Conditions[0].Status = corev1.ConditionFalse
+	}
+	require.NoError(f, f.env.Client.Status().Update(f.Context(), &n))
 }
 
 func (f *fixture) annotation(node, key string) string {

@@ -16,7 +16,7 @@ import (
 // prefetch lets nodes whose turn comes soon fetch the image beforehand, so that their drain waits for no download. Agents that do not
 // know the annotation fetch when they are told to go.
 func (r *Reconciler) prefetch(ctx context.Context, s *look, plan rollout.Plan) error {
-	if !s.Layered || r.o.Preflight != nil && !r.checked.passed(s.Object.Name, s.Pool.Target) {
+	if s.Layered && r.o.Preflight != nil && !r.checked.passed(s.Object.Name, s.Pool.Target) {
 		return nil
 	}
 	ahead := s.Pool.Ahead(s.Nodes, plan)
@@ -33,6 +33,9 @@ func (r *Reconciler) prefetch(ctx context.Context, s *look, plan rollout.Plan) e
 
 func (r *Reconciler) setPrefetch(ctx context.Context, s *look, node string, image *string) error {
 	changes := map[string]any{manifests.AnnotationPrefetch: image, manifests.AnnotationPrefetchError: nil}
+	if image == nil {
+		changes[manifests.AnnotationPrefetched] = nil
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": changes}})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)

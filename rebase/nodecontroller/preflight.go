@@ -63,7 +63,7 @@ func (c *checks) pass(ctx context.Context, o Options, s *look, plan rollout.Plan
 		return plan
 	}
 	s.Hold(a.message())
-	s.lookAgain = wait
+	s.again(wait)
 	return s.Plan(o.Now())
 }
 
@@ -112,14 +112,13 @@ func architectures(s *look) []string {
 	return out
 }
 
-// imageAccepted is the pool's condition: what the check said, or that the present target has not been checked yet. A pool that is not
-// layered has none, unless it had one before.
+// imageAccepted is a layered pool's condition: what the check said, or that the present target has not been checked yet.
 func imageAccepted(s *look) (mcfgv1.MachineConfigPoolCondition, bool) {
 	if s.accepted != nil {
 		return condition(manifests.ConditionImageAccepted, s.accepted.err == nil, s.accepted.reason, s.accepted.message()), true
 	}
 	have := slices.IndexFunc(s.Object.Status.Conditions, func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == manifests.ConditionImageAccepted })
-	if have < 0 || s.Layered && rollout.IsAbout(s.Object.Status.Conditions[have], s.Pool.Target) {
+	if have < 0 || rollout.IsAbout(s.Object.Status.Conditions[have], s.Pool.Target) {
 		return mcfgv1.MachineConfigPoolCondition{}, false
 	}
 	c := condition(manifests.ConditionImageAccepted, false, notChecked, "the image is checked when the first node's turn comes")

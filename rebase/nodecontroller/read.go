@@ -20,6 +20,13 @@ type look struct {
 	lookAgain time.Duration
 }
 
+// again asks for another look after a while; the earliest counts, 0 asks for none.
+func (s *look) again(after time.Duration) {
+	if after > 0 && (s.lookAgain == 0 || after < s.lookAgain) {
+		s.lookAgain = after
+	}
+}
+
 // read gathers a pool and its nodes; nil: there is no such pool. The objects are the cache's own where there is one, so that thousands
 // of nodes are not copied for each look: nobody changes them.
 func (r *Reconciler) read(ctx context.Context, name string) (*look, error) {

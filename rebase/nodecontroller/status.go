@@ -9,6 +9,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,7 +35,9 @@ func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) err
 	if done && !equality.Semantic.DeepEqual(st.Configuration, s.Object.Spec.Configuration) {
 		st.Configuration = *s.Object.Spec.Configuration.DeepCopy()
 	}
-	if c, news := imageAccepted(s); news {
+	if !s.Layered { // a pool that has opted out has no image to speak of
+		st.Conditions = slices.DeleteFunc(st.Conditions, func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == manifests.ConditionImageAccepted })
+	} else if c, news := imageAccepted(s); news {
 		r.set(st, c)
 	}
 	for _, c := range conditions(s, plan, done, st.Conditions) {
@@ -43,9 +46,15 @@ func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) err
 	if equality.Semantic.DeepEqual(s.Object.Status, *st) {
 		return nil
 	}
-	if err := r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.Object, client.MergeFromWithOptimisticLock{})); err != nil {
+	err := r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.Object, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		s.again(gather)
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("write status of pool %s: %w", s.Object.Name, err)
 	}
+	r.unseen.note(kindPool, s.Object.ResourceVersion, changed)
 	return nil
 }
 

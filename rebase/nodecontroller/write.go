@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,18 +29,29 @@ func (r *Reconciler) tell(ctx context.Context, s *look, plan rollout.Plan) error
 			}
 		}
 	}
+	var told []string
 	for _, name := range plan.Next {
-		told, err := r.tellNode(ctx, s, name)
+		news, err := r.tellNode(ctx, s, name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("tell node %s: %w", name, err))
 		}
-		if !told {
-			continue
+		if news {
+			told = append(told, name)
+			r.o.Log.WithFields(logrus.Fields{"pool": s.Object.Name, "node": name, "config": plan.Target.Config, "image": plan.Target.Image}).Info("node told")
 		}
-		r.o.Log.WithFields(logrus.Fields{"pool": s.Object.Name, "node": name, "config": plan.Target.Config, "image": plan.Target.Image}).Info("node told")
-		r.events.Eventf(s.Object, s.Objects[name], corev1.EventTypeNormal, "NodeTargeted", "Tell", "node %s is told to go to %s", name, plan.Target)
+	}
+	if len(told) > 0 {
+		r.events.Eventf(s.Object, nil, corev1.EventTypeNormal, "NodesTargeted", "Tell", "told to go to %s: %s", plan.Target, listed(told))
 	}
 	return errors.Join(errs...)
+}
+
+// listed names some nodes and counts the rest.
+func listed(nodes []string) string {
+	if len(nodes) <= maxNamed {
+		return strings.Join(nodes, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(nodes[:maxNamed], ", "), len(nodes)-maxNamed)
 }
 
 // tellNode changes a node's record and says what the way to the target does to it. The patch holds the resource version that the
@@ -78,55 +89,15 @@ func (r *Reconciler) tellNode(ctx context.Context, s *look, name string) (bool, 
 	if err != nil {
 		return false, fmt.Errorf("encode patch: %w", err)
 	}
-	if err := r.client.Patch(ctx, n.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		s.again(gather)
+		return false, nil
+	}
+	if err != nil {
 		return false, err
 	}
+	r.unseen.note(kindNode, n.ResourceVersion, written)
 	return true, nil
-}
-
-// machineConfigNodes keeps one object per node that says what the node is to have.
-func (r *Reconciler) machineConfigNodes(ctx context.Context, s *look, plan rollout.Plan) error {
-	next := make(map[string]bool, len(plan.Next))
-	for _, name := range plan.Next {
-		next[name] = true
-	}
-	var errs []error
-	for _, n := range s.Nodes {
-		target := rollout.Target{Config: n.Record.DesiredConfig, Image: n.Record.DesiredImage}
-		if next[n.Name] {
-			target = plan.Target
-		}
-		if target.Config == "" {
-			target.Config = s.Object.Spec.Configuration.Name
-		}
-		if target.Config == "" {
-			continue
-		}
-		if err := r.machineConfigNode(ctx, s, s.Objects[n.Name], target); err != nil {
-			errs = append(errs, fmt.Errorf("keep MachineConfigNode %s: %w", n.Name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (r *Reconciler) machineConfigNode(ctx context.Context, s *look, n *corev1.Node, target rollout.Target) error {
-	spec := mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name}, Pool: mcfgv1.MCOObjectReference{Name: s.Object.Name},
-		ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: target.Config},
-		ConfigImage:   mcfgv1.MachineConfigNodeSpecConfigImage{DesiredImage: mcfgv1.ImageDigestFormat(target.Image)}}
-	have := s.Records[n.Name]
-	if have == nil {
-		// The owner lets the object go with its node.
-		err := r.client.Create(ctx, &mcfgv1.MachineConfigNode{Spec: spec, ObjectMeta: metav1.ObjectMeta{Name: n.Name,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}}})
-		if apierrors.IsAlreadyExists(err) {
-			return nil // The cache is behind; the watch brings it.
-		}
-		return err
-	}
-	if have.Spec == spec {
-		return nil
-	}
-	changed := have.DeepCopy()
-	changed.Spec = spec
-	return r.client.Patch(ctx, changed, client.MergeFrom(have))
 }

@@ -114,13 +114,19 @@ func (p *planner) quota() (int, string) {
 	return len(p.nodes), ""
 }
 
-// soaking is how long the nodes that have the target must still be watched.
+// soaking is how long the nodes that have the target must still be watched. Of a node of which nobody has noted yet since when it has the
+// target, all of the time is to come; a clock that was set back stretches it no further.
 func (p *planner) soaking() time.Duration {
 	var wait time.Duration
 	for i, n := range p.nodes {
-		if p.conditions[i].updated && !n.UpdatedSince.IsZero() {
-			wait = max(wait, n.UpdatedSince.Add(p.pool.Waves.Soak).Sub(p.now))
+		if !p.conditions[i].updated {
+			continue
 		}
+		left := p.pool.Waves.Soak
+		if !n.UpdatedSince.IsZero() {
+			left = min(left, n.UpdatedSince.Add(p.pool.Waves.Soak).Sub(p.now))
+		}
+		wait = max(wait, left)
 	}
 	return wait
 }

@@ -8,9 +8,11 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // Cluster is what a cluster has that decides about a rollout, live or recorded. Nothing of it is changed.
@@ -60,13 +62,13 @@ func (c *Cluster) Look(pool string) *Look {
 	for i := range c.Records {
 		l.Records[c.Records[i].Name] = &c.Records[i]
 	}
-	placement := NewPlacement(all)
-	for i := range c.Nodes {
-		l.place(&c.Nodes[i], placement, c.Deferred)
-	}
 	var err error
 	if l.Pool, err = PoolOf(l.Object); err != nil {
 		l.Faults = append(l.Faults, err.Error())
+	}
+	placement := NewPlacement(all)
+	for i := range c.Nodes {
+		l.place(&c.Nodes[i], placement, c.Deferred)
 	}
 	l.aim(c)
 	l.foresee(c.Foreseen)
@@ -85,13 +87,37 @@ func (l *Look) place(n *corev1.Node, placement *Placement, deferred map[string]s
 	}
 	node := NodeOf(n)
 	node.Deferred = deferred[n.Name]
-	if record := l.Records[n.Name]; record != nil {
-		if c := meta.FindStatusCondition(record.Status.Conditions, string(mcfgv1.MachineConfigNodeUpdated)); c != nil {
-			node.UpdatedSince = c.LastTransitionTime.Time
-		}
+	if node.UpdatedSince = reported(l.Records[n.Name]); node.UpdatedSince.IsZero() && l.Pool.Waves.Soak > 0 {
+		node.UpdatedSince = noted(n, node.Record)
 	}
 	l.Objects[n.Name] = n
 	l.Nodes = append(l.Nodes, node)
+}
+
+// reported is when a node arrived at what it has, as its agent says upon its MachineConfigNode; zero: it says nothing.
+func reported(record *mcfgv1.MachineConfigNode) time.Time {
+	if record == nil {
+		return time.Time{}
+	}
+	c := meta.FindStatusCondition(record.Status.Conditions, string(mcfgv1.MachineConfigNodeUpdated))
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Time
+}
+
+// noted is when it arrived as the policy controller has noted upon it; zero: there is no note of this way.
+func noted(n *corev1.Node, r nodestate.Record) time.Time {
+	told, err := disruption.PromiseOf(n.Annotations, r.CurrentConfig, r.CurrentImage)
+	times := TimesOf(n.Annotations)
+	if err != nil || told == nil || times.Told != told.Told {
+		return time.Time{}
+	}
+	began, err := time.Parse(time.RFC3339, told.Told)
+	if err != nil {
+		return time.Time{}
+	}
+	return began.Add(time.Duration(times.Seconds[told.Level.String()]) * time.Second)
 }
 
 // Hold keeps the pool from starting nodes; the first reason stands.
