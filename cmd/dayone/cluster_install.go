@@ -22,6 +22,8 @@ type installFlags struct {
 	baseImage        string
 	replicas         int32
 	nodeAgent        bool
+	apiServer        string
+	approveNodes     bool
 	privilegedBuilds bool
 }
 
@@ -32,6 +34,8 @@ func (f *installFlags) add(cmd *cobra.Command) {
 	s.StringVar(&f.baseImage, "base-image", "", "OS image of a cluster without a ControllerConfig, by digest")
 	s.Int32Var(&f.replicas, "replicas", 0, "copies of dayone-controller (default 2, or 1 on a cluster of one node)")
 	s.BoolVar(&f.nodeAgent, "node-agent", false, "also install the agent on every node")
+	s.StringVar(&f.apiServer, "api-server", "", "where new nodes reach the API server, such as https://api.example.com:6443; default: what the cluster says")
+	s.BoolVar(&f.approveNodes, "approve-nodes", false, "let the cluster sign the certificates of new nodes without a person's approval")
 	s.BoolVar(&f.privilegedBuilds, "privileged-builds", false, "let the namespace run privileged build pods")
 }
 
@@ -47,6 +51,8 @@ func (f *installFlags) remember(cmd *cobra.Command, old cluster.Options) error {
 		"base-image":        func() { f.baseImage = old.BaseImage },
 		"replicas":          func() { f.replicas = old.Replicas },
 		"node-agent":        func() { f.nodeAgent = old.NodeAgent },
+		"api-server":        func() { f.apiServer = old.APIServer },
+		"approve-nodes":     func() { f.approveNodes = old.ApproveNodes },
 		"privileged-builds": func() { f.privilegedBuilds = old.PrivilegedBuilds },
 	} {
 		if !cmd.Flags().Changed(name) {
@@ -65,7 +71,7 @@ func (f *installFlags) options(known cluster.Images) (cluster.Options, error) {
 		return cluster.Options{}, usageError{errors.New("--image is needed: the reference of an image with dayone-controller and machine-os-builder")}
 	}
 	o := cluster.Options{Namespace: f.namespace, Version: version, Images: images, ImagePullSecret: f.imagePullSecret, BaseImage: f.baseImage, Replicas: f.replicas,
-		NodeAgent: f.nodeAgent, PrivilegedBuilds: f.privilegedBuilds}
+		NodeAgent: f.nodeAgent, APIServer: f.apiServer, ApproveNodes: f.approveNodes, PrivilegedBuilds: f.privilegedBuilds}
 	if err := o.Validate(); err != nil {
 		return o, usageError{err}
 	}

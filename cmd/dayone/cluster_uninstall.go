@@ -13,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -93,8 +91,11 @@ func (in *installer) uninstall(ctx context.Context, crds bool) error {
 	if len(list) == 0 {
 		in.say("no installation is noted in namespace %s; what bears dayone's mark is removed", in.namespace)
 	}
-	for _, name := range []string{cluster.Controller, cluster.Builder} {
-		if err := in.endDeployment(ctx, name); err != nil {
+	for _, w := range []client.Object{
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.Controller}}, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.Builder}},
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: cluster.ConfigServer}},
+	} {
+		if err := in.end(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -119,44 +120,24 @@ func (in *installer) uninstall(ctx context.Context, crds bool) error {
 	return nil
 }
 
-// endDeployment deletes a Deployment of ours and waits until its pods are gone.
-func (in *installer) endDeployment(ctx context.Context, name string) error {
-	key := client.ObjectKey{Namespace: in.namespace, Name: name}
-	var d appsv1.Deployment
-	err := in.client.Get(ctx, key, &d)
-	if apierrors.IsNotFound(err) || (err == nil && d.Labels[cluster.LabelManagedBy] != cluster.ManagedBy) {
+// end deletes a workload of ours and waits until its pods are gone.
+func (in *installer) end(ctx context.Context, w client.Object) error {
+	key := client.ObjectKey{Namespace: in.namespace, Name: w.GetName()}
+	err := in.client.Get(ctx, key, w)
+	if apierrors.IsNotFound(err) || (err == nil && w.GetLabels()[cluster.LabelManagedBy] != cluster.ManagedBy) {
 		return nil
 	}
+	uid := w.GetUID()
 	if err == nil {
-		err = in.client.Delete(ctx, &d, client.Preconditions{UID: &d.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		err = in.client.Delete(ctx, w, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete Deployment %s: %w", key, err)
+		return fmt.Errorf("delete %T %s: %w", w, key, err)
 	}
-	return in.await(ctx, "Deployment "+key.String(), func(ctx context.Context) (bool, string, error) {
-		err := in.client.Get(ctx, key, &d)
+	return in.await(ctx, key.String(), func(ctx context.Context) (bool, string, error) {
+		err := in.client.Get(ctx, key, w)
 		return apierrors.IsNotFound(err), "ends", client.IgnoreNotFound(err)
 	})
-}
-
-// removeMade deletes what the controllers made for themselves: copied Secrets and leases.
-func (in *installer) removeMade(ctx context.Context) error {
-	var secrets corev1.SecretList
-	if err := in.client.List(ctx, &secrets, client.InNamespace(in.namespace), client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy}); err != nil {
-		return fmt.Errorf("list copied Secrets: %w", err)
-	}
-	for i := range secrets.Items {
-		if err := in.removeEntry(ctx, entry{"v1", "Secret", in.namespace, secrets.Items[i].Name}); err != nil {
-			return err
-		}
-	}
-	for _, name := range []string{cluster.Controller, cluster.Builder} {
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: name}}
-		if err := in.client.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete lease %s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 // removeCRDs removes the kinds that are ours. Builds would wait for a builder that is gone: they are let go, their images stay.
