@@ -23,12 +23,17 @@ import (
 type snapshot struct {
 	pools map[string]*poolAnswers
 	tls   *configv1.TLSSecurityProfile
+	// err is why there are no pools at all yet.
+	err error
 }
 
 // pool returns the answers of a pool, which may be a failure.
 func (s *snapshot) pool(name string) *poolAnswers {
 	if p, ok := s.pools[name]; ok {
 		return p
+	}
+	if s.err != nil {
+		return failed(http.StatusServiceUnavailable, s.err)
 	}
 	return failed(http.StatusNotFound, fmt.Errorf("there is no pool %s in %s", name, render.PoolsDir))
 }

@@ -21,6 +21,8 @@ type Source interface {
 // Rendered is what a Source gives: the content of a rendered directory.
 type Rendered struct {
 	Pools map[string]RenderedPool
+	// Err is why nothing can be served yet: every pool's nodes ask again.
+	Err error
 	// KubeletCA and CloudCA are the ControllerConfig's.
 	KubeletCA, CloudCA []byte
 	// TLS is the cluster's profile; nil: the default.
@@ -38,7 +40,7 @@ type RenderedPool struct {
 // loadSource is load for a Source.
 func loadSource(o Options) *snapshot {
 	r := o.Source.Rendered()
-	s := &snapshot{pools: map[string]*poolAnswers{}, tls: r.TLS}
+	s := &snapshot{pools: map[string]*poolAnswers{}, tls: r.TLS, err: r.Err}
 	for name, pool := range r.Pools {
 		if !o.serves(name) {
 			continue

@@ -145,7 +145,7 @@ func dress(mc *mcfgv1.MachineConfig, image string) *mcfgv1.MachineConfig {
 
 // same compares what is served by meaning; errors by their text.
 func same(a, b *serve.Rendered) bool {
-	if len(a.Pools) != len(b.Pools) || !reflect.DeepEqual(a.TLS, b.TLS) || string(a.KubeletCA) != string(b.KubeletCA) || string(a.CloudCA) != string(b.CloudCA) {
+	if a.Err != b.Err || len(a.Pools) != len(b.Pools) || !reflect.DeepEqual(a.TLS, b.TLS) || string(a.KubeletCA) != string(b.KubeletCA) || string(a.CloudCA) != string(b.CloudCA) {
 		return false
 	}
 	for name, p := range a.Pools {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -58,9 +59,15 @@ func New(c client.Client, o Options) *Reconciler {
 		o.Log = logrus.NewEntry(quiet)
 	}
 	r := &Reconciler{client: c, o: o, changed: func() {}}
-	r.current.Store(&serve.Rendered{})
+	r.current.Store(&serve.Rendered{Err: errUnread})
 	return r
 }
+
+// errUnread is what is served before the first look at the cluster. 404 would make Ignition give up.
+var errUnread = errors.New("the cluster has not been read yet")
+
+// Ready fails until the cluster has been read once: a probe of the server's readiness.
+func (r *Reconciler) Ready(*http.Request) error { return r.Rendered().Err }
 
 // Rendered is what is served now: serve.Source.
 func (r *Reconciler) Rendered() serve.Rendered { return *r.current.Load() }

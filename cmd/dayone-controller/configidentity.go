@@ -82,7 +82,7 @@ func makeIdentity(ctx context.Context, writer client.Client, key client.ObjectKe
 		data[name] = raw
 	}
 	return writer.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
-		Labels: map[string]string{cluster.LabelPartOf: cluster.ManagedBy}}, Data: data})
+		Labels: map[string]string{cluster.LabelPartOf: cluster.ManagedBy, cluster.LabelManagedBy: cluster.ManagedBy}}, Data: data})
 }
 
 // certify makes the server's certificate.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -30,6 +31,7 @@ type configServer struct {
 	listen, url    string
 	hosts          []string
 	kubeconfig     string
+	apiServer      string
 	daemon         string
 	pullSecret     string
 	registryCAFile string
@@ -50,7 +52,8 @@ func newConfigServer(version string) *cobra.Command {
 	f.StringVar(&s.listen, "listen", ":22623", "host:port to serve HTTPS on")
 	f.StringVar(&s.url, "url", "", "address at which new nodes reach this server, such as https://api-int.example.com:22623; default: the first --host with the port of --listen")
 	f.StringSliceVar(&s.hosts, "host", nil, "names and addresses of the certificate (repeatable); at least one")
-	f.StringVar(&s.kubeconfig, "bootstrap-kubeconfig", "", "kubeconfig with which new nodes join; empty, or no such file: their config brings it")
+	f.StringVar(&s.kubeconfig, "bootstrap-kubeconfig", "", "kubeconfig of your own with which new nodes join; empty, or no such file: one is made, with a token for one day that may only ask for a certificate")
+	f.StringVar(&s.apiServer, "api-server-url", "", "where new nodes reach the API server; default: what the ControllerConfig or kube-public/cluster-info says")
 	f.StringVar(&s.daemon, "daemon", "", "the node agent's program, which new nodes fetch from here; empty: their disk image has it")
 	f.StringVar(&s.pullSecret, "pull-secret", "", "file with the pull secret of new nodes, also used at registries inside the cluster; empty, or no such file: none")
 	f.StringVar(&s.registryCAFile, "registry-ca", "", "authorities of these registries in PEM, beside the system's")
@@ -77,10 +80,7 @@ func (s *configServer) run(c *cobra.Command) error {
 
 func (s *configServer) serve(ctx context.Context, cfg *rest.Config, log *logrus.Entry) error {
 	s.o.NoLeaderElection = true // every copy answers
-	if _, err := os.Stat(s.kubeconfig); err != nil && s.kubeconfig != "" {
-		log.WithField("file", s.kubeconfig).Warn("new nodes get no kubeconfig: there is no such file")
-		s.kubeconfig = ""
-	}
+	manager.UseLog(log)
 	p := manager.Program{Name: cluster.ConfigServer, Version: s.version, Live: []client.Object{&corev1.Secret{}}}
 	m, err := manager.New(p, s.o, cfg, log)
 	if err != nil {
@@ -104,8 +104,17 @@ func (s *configServer) serve(ctx context.Context, cfg *rest.Config, log *logrus.
 		return err
 	}
 	o.Log = log
+	if err := rest.LoadTLSFiles(cfg); err != nil {
+		return fmt.Errorf("read the API server's authority: %w", err)
+	}
+	nodes := &join{reader: m.GetAPIReader(), writer: m.GetClient(), log: log, namespace: s.o.Namespace, given: s.kubeconfig, file: filepath.Join(dir, "kubeconfig"),
+		server: s.apiServer, ca: cfg.CAData, now: time.Now}
+	kubeconfig, err := nodes.begin(ctx)
+	if err != nil {
+		return err
+	}
 	r := servecontroller.New(m.GetClient(), o)
-	server, err := serve.New(serve.Options{Source: r, Kubeconfig: s.kubeconfig, Pools: []string{"*"}, SecureListen: s.listen, CertFile: id.certFile, KeyFile: id.keyFile,
+	server, err := serve.New(serve.Options{Source: r, Kubeconfig: kubeconfig, Pools: []string{"*"}, SecureListen: s.listen, CertFile: id.certFile, KeyFile: id.keyFile,
 		Token: id.token, Files: s.files(), Registry: o.Proxy, MaxConnections: maxConnections, Log: log})
 	if err != nil {
 		return err
@@ -114,7 +123,14 @@ func (s *configServer) serve(ctx context.Context, cfg *rest.Config, log *logrus.
 	if err := r.SetupWithManager(m); err != nil {
 		return err
 	}
-	for _, add := range []func(context.Context) error{server.Run, func(ctx context.Context) error { return id.renew(ctx, s.hosts) }} {
+	if err := m.AddReadyzCheck("configs", r.Ready); err != nil {
+		return fmt.Errorf("set up config server: %w", err)
+	}
+	work := []func(context.Context) error{server.Run, func(ctx context.Context) error { return id.renew(ctx, s.hosts) }}
+	if kubeconfig != "" {
+		work = append(work, nodes.run)
+	}
+	for _, add := range work {
 		if err := m.Add(ctrlmanager.RunnableFunc(add)); err != nil {
 			return fmt.Errorf("set up config server: %w", err)
 		}

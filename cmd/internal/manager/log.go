@@ -7,7 +7,9 @@ import (
 	"github.com/bombsimon/logrusr/v4"
 	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // NewLog is the log of a program with o's level and format; every line bears the program's name.
@@ -30,6 +32,13 @@ func NewLog(w io.Writer, name string, o Options) (*logrus.Entry, error) {
 // Logr lets the Kubernetes libraries, which speak logr, write to log. Their V(0) is info, V(1) debug, V(2) and above trace.
 func Logr(log *logrus.Entry) logr.Logger {
 	return logrusr.New(log, logrusr.WithFormatter(field))
+}
+
+// UseLog lets the Kubernetes libraries of this process write to log.
+func UseLog(log *logrus.Entry) {
+	logger := Logr(log)
+	klog.SetLogger(logger)
+	ctrllog.SetLogger(logger)
 }
 
 // field never prints an object's content, which may be a secret.

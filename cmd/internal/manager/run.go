@@ -10,12 +10,10 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
@@ -67,9 +65,7 @@ func Run(ctx context.Context, p Program, o Options, cfg *rest.Config, log *logru
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	logger := Logr(log)
-	klog.SetLogger(logger)
-	ctrllog.SetLogger(logger)
+	UseLog(log)
 	m, err := New(p, o, cfg, log)
 	if err != nil {
 		return err

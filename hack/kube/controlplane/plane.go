@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 
 	"dayone.dev/dayone/hack/kube/process"
 )
@@ -84,7 +85,11 @@ func New(o Options) (*Plane, error) {
 }
 
 func (p *Plane) writeKeys() error {
-	if err := os.WriteFile(p.pki("ca.crt"), p.ca.pem(), 0o600); err != nil {
+	key, err := keyutil.MarshalPrivateKeyToPEM(p.ca.key)
+	if err != nil {
+		return err
+	}
+	if err := (pair{cert: p.ca.pem(), key: key}).write(p.pki("ca")); err != nil {
 		return err
 	}
 	hosts := append([]string{"localhost", "127.0.0.1", ServiceAddress, "kubernetes", "kubernetes.default", "kubernetes.default.svc",

@@ -47,7 +47,9 @@ func (p *Plane) APIServer() process.Spec {
 // ControllerManager serves nothing: its port would be one more to find.
 func (p *Plane) ControllerManager() process.Spec {
 	return p.spec(managerName, append(p.client(managerName), "--use-service-account-credentials=true",
-		"--service-account-private-key-file="+p.pki("sa.key"), "--root-ca-file="+p.pki("ca.crt"))...)
+		"--service-account-private-key-file="+p.pki("sa.key"), "--root-ca-file="+p.pki("ca.crt"),
+		// It signs what kubelets ask for, as a cluster does.
+		"--cluster-signing-cert-file="+p.pki("ca.crt"), "--cluster-signing-key-file="+p.pki("ca.key"))...)
 }
 
 // Scheduler serves nothing either.

@@ -16,6 +16,8 @@ const (
 	ConfigServerToken = "token"
 	// ConfigServerURL is described with ConfigServerToken.
 	ConfigServerURL = "url"
+	// NodeBootstrap names the ServiceAccount whose tokens new nodes join with, and the Secret in which an admin may give a kubeconfig instead.
+	NodeBootstrap = "dayone-node-bootstrap"
 	// BuildServiceAccount is what build pods run as: no token, no rights.
 	BuildServiceAccount = "dayone-build"
 	// BuildPriorityClass is for build pods: they wait for room.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed objects/*.yaml builder/*.yaml daemon/*.yaml
+//go:embed objects/*.yaml builder/*.yaml daemon/*.yaml approval/*.yaml
 var objectFiles embed.FS
 
 // Images are references of the programs' images.
@@ -44,6 +45,10 @@ type Options struct {
 	Replicas int32
 	// NodeAgent adds the DaemonSet of dayone-daemon and what it needs.
 	NodeAgent bool
+	// APIServer is where new nodes reach the API server, with NodeAgent; empty: the cluster says it.
+	APIServer string
+	// ApproveNodes lets the cluster's own approver sign new nodes' certificates without a person, with NodeAgent.
+	ApproveNodes bool
 	// PrivilegedBuilds lets the namespace run privileged pods, for builds that need them.
 	PrivilegedBuilds bool
 }
@@ -79,6 +84,12 @@ func (o Options) Validate() error {
 	if o.BaseImage != "" && !imageReference.MatchString(o.BaseImage) {
 		bad = append(bad, fmt.Errorf("base image %q is no reference", o.BaseImage))
 	}
+	if u, err := url.Parse(o.APIServer); o.APIServer != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		bad = append(bad, fmt.Errorf("API server %q is no address such as https://api.example.com:6443", o.APIServer))
+	}
+	if (o.ApproveNodes || o.APIServer != "") && !o.NodeAgent {
+		bad = append(bad, errors.New("new nodes are served with the node agent only: ask for it, too"))
+	}
 	needed := map[string]string{Controller: o.Images.Controller, Builder: o.Images.Builder}
 	if o.NodeAgent {
 		needed[Daemon] = o.Images.Daemon
@@ -102,6 +113,9 @@ func Objects(o Options) ([]*unstructured.Unstructured, error) {
 	patterns := []string{"objects/*.yaml"}
 	if o.NodeAgent {
 		patterns = append(patterns, "daemon/*.yaml")
+	}
+	if o.ApproveNodes {
+		patterns = append(patterns, "approval/*.yaml")
 	}
 	var objects []*unstructured.Unstructured
 	for _, pattern := range patterns {

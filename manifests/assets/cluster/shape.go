@@ -60,6 +60,9 @@ func (o Options) shapeWorkload(object *unstructured.Unstructured) error {
 	if o.BaseImage != "" {
 		further[Controller] = append(further[Controller], "--base-image="+o.BaseImage)
 	}
+	if o.APIServer != "" {
+		further[ConfigServer] = append(further[ConfigServer], "--api-server-url="+o.APIServer)
+	}
 	if o.NodeAgent {
 		further[Controller] = append(further[Controller], "--node-agent")
 	}
