@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/rebase/deploy"
 )
@@ -30,6 +31,8 @@ type Proxy struct {
 	Keychain authn.Keychain
 	// Transport reaches the registries; nil: http.DefaultTransport.
 	Transport http.RoundTripper
+	// Log gets what goes wrong at the registries; nodes are not told. Default: nothing.
+	Log *logrus.Entry
 
 	mu sync.Mutex
 	// repositories maps a repository's path to its registry; transports are those that are logged in, by path.
@@ -95,15 +98,24 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	via, err := p.login(r.Context(), host, path)
 	if err != nil {
-		http.Error(w, `{"errors":[{"code":"UNAVAILABLE","message":"the registry in the cluster cannot be reached"}]}`, http.StatusBadGateway)
+		p.unavailable(w, host, err)
 		return
 	}
-	proxy := &httputil.ReverseProxy{Transport: via, Rewrite: func(q *httputil.ProxyRequest) {
+	failed := func(w http.ResponseWriter, _ *http.Request, err error) { p.unavailable(w, host, err) }
+	proxy := &httputil.ReverseProxy{Transport: via, ErrorHandler: failed, Rewrite: func(q *httputil.ProxyRequest) {
 		q.SetURL(&url.URL{Scheme: "https", Host: host})
 		q.Out.Host = host
 		q.Out.Header.Del("Authorization")
 	}}
 	proxy.ServeHTTP(w, r)
+}
+
+// unavailable tells the node to ask again, and the admin why.
+func (p *Proxy) unavailable(w http.ResponseWriter, host string, err error) {
+	if p.Log != nil {
+		p.Log.WithError(err).WithField("registry", host).Warn("a new node's pull failed")
+	}
+	http.Error(w, `{"errors":[{"code":"UNAVAILABLE","message":"the registry in the cluster cannot be reached"}]}`, http.StatusBadGateway)
 }
 
 func (p *Proxy) admitted(r *http.Request) bool {

@@ -103,7 +103,7 @@ func (s *configServer) serve(ctx context.Context, cfg *rest.Config, log *logrus.
 	if err != nil {
 		return err
 	}
-	o.Log = log
+	o.Log, o.Proxy.Log = log, log
 	if err := rest.LoadTLSFiles(cfg); err != nil {
 		return fmt.Errorf("read the API server's authority: %w", err)
 	}

@@ -37,13 +37,18 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key}
 }
 
-// Server makes a certificate for one address, valid from begin to end.
+// Server makes a certificate for one address or name, valid from begin to end.
 func (a *Authority) Server(t testing.TB, host string, begin, end time.Time) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host}, KeyUsage: x509.KeyUsageDigitalSignature,
-		NotBefore: begin, NotAfter: end, IPAddresses: []net.IP{net.ParseIP(host)}}
+		NotBefore: begin, NotAfter: end}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	require.NoError(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}

@@ -58,8 +58,14 @@ func StartRegistry(t testing.TB) *Registry {
 // Serve serves on l until the test ends.
 func Serve(t testing.TB, l net.Listener) *Registry {
 	t.Helper()
+	return ServeAs(t, l, l.Addr().String())
+}
+
+// ServeAs is Serve for clients that know the registry by another host:port.
+func ServeAs(t testing.TB, l net.Listener, address string) *Registry {
+	t.Helper()
 	quiet := log.New(io.Discard, "", 0)
-	g := &Registry{handler: registry.New(registry.Logger(quiet)), Addr: l.Addr().String(), CertsDir: t.TempDir(), Authority: NewAuthority(t)}
+	g := &Registry{handler: registry.New(registry.Logger(quiet)), Addr: address, CertsDir: t.TempDir(), Authority: NewAuthority(t)}
 	g.SetValidity(t, time.Now().Add(time.Hour))
 	server := httptest.NewUnstartedServer(http.HandlerFunc(g.serve))
 	server.Config.ErrorLog = quiet
