@@ -43,6 +43,12 @@ func (j *Journal) Save() error { return j.save() }
 // LockState keeps a second run off the same state directory until unlock is called or the process ends.
 func LockState(dir string) (unlock func(), err error) { return lockState(dir) }
 
+// MarkHandedOver writes down that nobody needs the bootstrap host any more, and removes the passwords of its registry's accounts. instead is
+// HandedOver's.
+func MarkHandedOver(stateDir, registryHost, instead string) error {
+	return markHandedOver(stateDir, HandedOver{Time: time.Now().UTC(), Registry: registryHost, Instead: instead})
+}
+
 // ExemptFromProxy makes this process and its children talk to HOST:PORT directly. It must run before the first request.
 func ExemptFromProxy(hostPort string) error { return exemptFromProxy(hostPort) }
 

@@ -17,7 +17,6 @@ import (
 
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/installconfig"
-	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry"
@@ -56,6 +55,8 @@ type HandedOver struct {
 	Time time.Time `json:"time"`
 	// Registry is the one that nobody has an account of any more.
 	Registry string `json:"registry"`
+	// Instead says why nothing was handed over and the host is needed by nobody all the same; empty: it was.
+	Instead string `json:"instead,omitempty"`
 }
 
 // ReadHandedOver tells whether a state directory has been handed over; nil: it has not.
@@ -75,8 +76,8 @@ func ReadHandedOver(stateDir string) (*HandedOver, error) {
 }
 
 // markHandedOver writes the end down and removes the accounts' passwords. The mark comes first: whoever finds it ends the accounts.
-func markHandedOver(stateDir, registryHost string, now time.Time) error {
-	raw, err := json.Marshal(HandedOver{Time: now.UTC(), Registry: registryHost})
+func markHandedOver(stateDir string, h HandedOver) error {
+	raw, err := json.Marshal(h)
 	if err != nil {
 		return fmt.Errorf("note the end of the hand-over: %w", err)
 	}
@@ -120,26 +121,8 @@ func (h *host) plan(set *manifests.Set, r *render.Result) (*handover.Plan, error
 	for pool, n := range h.HandOver.Nodes {
 		nodes[pool] = n
 	}
-	ca, err := h.finalCA()
-	if err != nil {
-		return nil, err
-	}
-	return handover.Make(handover.Outcome{FinalCA: ca, HandOver: h.in.Sidecar.Config.HandOver, Registry: h.registryHost, Platform: h.Platform, Base: h.base.Final, Set: set, Result: r,
+	return handover.Make(handover.Outcome{FinalCA: string(h.in.RegistryCA), HandOver: h.in.Sidecar.Config.HandOver, Registry: h.registryHost, Platform: h.Platform, Base: h.base.Final, Set: set, Result: r,
 		Built: h.built, Grounds: grounds, Repositories: repositories, Nodes: nodes})
-}
-
-// finalCA reads the authority of the final registry that the user names.
-func (h *host) finalCA() (string, error) {
-	file := h.in.Sidecar.Config.Registry.CAFile
-	if file == "" {
-		return "", nil
-	}
-	raw, err := os.ReadFile(filepath.Join(h.Dir, file))
-	if err != nil {
-		return "", report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".registry.caFile", Rule: "unreadable",
-			Message: fmt.Sprintf("the authority of the final registry cannot be read: %v", err), Next: "the path is relative to the install directory"}
-	}
-	return string(raw) + "\n", nil
 }
 
 // handOver is the last phase. Its result is the mark that it leaves: a process that finds it does not come this far.
@@ -164,7 +147,7 @@ func (o HandOver) options(plan *handover.Plan, log *logrus.Entry) handover.Optio
 
 // revoke ends both accounts of the embedded registry, in this process and for every later one.
 func (h *host) revoke(context.Context) error {
-	if err := markHandedOver(h.StateDir, h.registryHost, h.Now()); err != nil {
+	if err := markHandedOver(h.StateDir, HandedOver{Time: h.Now().UTC(), Registry: h.registryHost}); err != nil {
 		return err
 	}
 	return lockOut(h.registry)
@@ -246,7 +229,7 @@ func RunHandOver(ctx context.Context, o HandOverOptions) error {
 	defer stop()
 	run := o.HandOver.options(plan, o.Log)
 	run.Source, run.Observe = source, o.Observe
-	run.Revoke = func(context.Context) error { return markHandedOver(o.StateDir, plan.Registry, time.Now()) }
+	run.Revoke = func(context.Context) error { return MarkHandedOver(o.StateDir, plan.Registry, "") }
 	return handover.Run(ctx, run)
 }
 

@@ -35,6 +35,8 @@ type host struct {
 	first *render.Result
 	built map[string]*build.Result
 	final finalResult
+	// extensions maps images with extension packages to their names in the embedded registry.
+	extensions map[string]string
 }
 
 // Run carries out Day 1 on the bootstrap host and then serves until ctx ends, a service fails or the hand-over is done. A second run on the same

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/appendengine"
@@ -23,6 +25,10 @@ func (h *host) phases() []Phase {
 		newService("registry", "start the embedded registry", h.startRegistry),
 		newPhase("base", "take in the base image", &h.base, h.baseInputs, h.takeBase, h.baseHolds),
 		newService("render-first", "render the first configs", h.renderFirst),
+	}
+	if h.extends() {
+		list = append(list, newPhase("extensions", "take in the extension packages", &h.extensions, func() (any, error) { return h.extensionsImages(), nil },
+			h.takeExtensions, h.extensionsHold))
 	}
 	for _, p := range h.in.Pools {
 		if p.BuildAt == installconfig.BuildAtBootstrap {
@@ -149,15 +155,18 @@ func (h *host) build(ctx context.Context, pool string, request build.Request) (*
 	return builder.Build(ctx, request)
 }
 
-// trustBundle is the cluster's additional one. It is part of the content address: the cluster's builder asks with it, too, and finds
-// that the image of this host is what it would build.
-func (h *host) trustBundle() []byte {
+// controllerConfig is the install directory's, the last one as in rendering; empty without one.
+func (h *host) controllerConfig() *mcfgv1.ControllerConfigSpec {
 	n := len(h.in.Set.ControllerConfigs)
 	if n == 0 {
-		return nil
+		return &mcfgv1.ControllerConfigSpec{}
 	}
-	return h.in.Set.ControllerConfigs[n-1].Object.Spec.AdditionalTrustBundle
+	return &h.in.Set.ControllerConfigs[n-1].Object.Spec
 }
+
+// trustBundle is the cluster's additional one. It is part of the content address: the cluster's builder asks with it, too, and finds
+// that the image of this host is what it would build.
+func (h *host) trustBundle() []byte { return h.controllerConfig().AdditionalTrustBundle }
 
 var errNoFirst = errors.New("the pool has no first rendering")
 
@@ -166,14 +175,18 @@ func (h *host) buildRequest(p preflight.Pool) (build.Request, error) {
 	if config == nil {
 		return build.Request{}, fmt.Errorf("prepare build of pool %s: %w", p.Name, errNoFirst)
 	}
-	return build.Request{
+	request := build.Request{
 		TrustBundle: h.trustBundle(),
 		Pool:        p.Name, Base: build.Image{Reference: h.base.Reference}, Config: config, Platform: h.Platform,
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
 		Target:   h.inEmbedded(p.Repository),
 		Registry: build.Access{CAFile: h.id.caFile, AuthFile: h.id.pushAuth},
 		Options:  buildOptions(h.in.Sidecar.Config.Build),
-	}, nil
+	}
+	if image := h.extensionsImage(p); image != "" {
+		request.Extensions = &build.Image{Reference: h.extensions[image]}
+	}
+	return request, nil
 }
 
 // buildOptions are the user's limits.

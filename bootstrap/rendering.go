@@ -87,12 +87,8 @@ func (h *host) finalInputs() (any, error) {
 	for pool, r := range h.built {
 		digests[pool] = r.Digest
 	}
-	ca, err := h.finalCA()
-	if err != nil {
-		return nil, err
-	}
 	return map[string]any{"set": h.layered(), "digests": digests, "versions": h.Versions, "nodes": h.HandOver.Nodes, "cluster": h.in.Sidecar.Cluster,
-		"handOver": h.in.Sidecar.Config.HandOver, "finalCA": ca}, nil
+		"handOver": h.in.Sidecar.Config.HandOver, "finalCA": string(h.in.RegistryCA)}, nil
 }
 
 func (h *host) renderFinal(context.Context) (finalResult, error) {

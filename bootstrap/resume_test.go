@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	emptyindex "github.com/google/go-containerregistry/pkg/v1/empty"
@@ -25,48 +24,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/build"
-	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/assets"
 	"dayone.dev/dayone/manifests/render"
 )
 
-// childEnv makes this test binary a bootstrap; its value is a childOrder as JSON.
-const childEnv = "DAYONE_TEST_BOOTSTRAP"
-
-// childOrder says what the child does and when it dies by its own SIGKILL.
+// childOrder says what the child does and when it dies.
 type childOrder struct {
 	Dir, State, Base string
 	// Source, CA and Auth reach the base image in a registry instead of the directory Base.
 	Source, CA, Auth string
 	Registry, Config string
-	// KillPhase and KillAt name an event; KillAt "instruction" is the first instruction of a build.
-	KillPhase, KillAt string
+	Kill             phasetest.Kill
 }
 
 func TestMain(m *testing.M) {
-	if buildahengine.Init() {
-		return
+	if !phasetest.Child(child) {
+		os.Exit(m.Run())
 	}
-	if raw := os.Getenv(childEnv); raw != "" {
-		if err := child(raw); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
 }
 
 // child runs the bootstrap until it serves, then ends, or kills itself where it was told to.
-func child(raw string) error {
-	var o childOrder
-	if err := json.Unmarshal([]byte(raw), &o); err != nil {
-		return err
-	}
-	die := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} }
+func child(o childOrder) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	self, err := os.Executable()
@@ -79,25 +61,15 @@ func child(raw string) error {
 	return bootstrap.Run(ctx, bootstrap.Options{
 		Dir: o.Dir, StateDir: o.State, BaseSource: o.Source, BaseCAFile: o.CA, BaseAuthFile: o.Auth, DaemonBinary: self, Platform: "linux/amd64",
 		RegistryListen: o.Registry, ConfigListen: o.Config,
-		Versions: render.Versions{Raw: "test", Hash: "test", Payload: "test"},
-		NewEngine: func(dir string) (build.ContainerEngine, error) {
-			return buildahengine.New(buildahengine.Options{Root: dir})
-		},
-		Log: logrus.NewEntry(logrus.New()),
-		Observe: func(e bootstrap.Event) {
-			fmt.Printf("event %s %s\n", e.Record.Name, e.Kind)
-			if e.Record.Name == o.KillPhase && string(e.Kind) == o.KillAt {
-				die()
-			}
+		Versions:  render.Versions{Raw: "test", Hash: "test", Payload: "test"},
+		NewEngine: phasetest.Engine,
+		Log:       logrus.NewEntry(logrus.New()),
+		Observe: o.Kill.Observer(func(e bootstrap.Event) {
 			if e.Record.Name == "serve" && e.Kind == bootstrap.EventRecorded {
 				cancel()
 			}
-		},
-		BuildProgress: func(_ string, e build.Event) {
-			if o.KillAt == "instruction" && e.Step > 0 {
-				die()
-			}
-		},
+		}),
+		BuildProgress: o.Kill.Build,
 	})
 }
 
@@ -109,20 +81,12 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root: it runs container builds")
-	}
-	if testing.Short() {
-		t.Skip("runs container builds: left out with -short")
-	}
+	phasetest.NeedsBuilds(t)
 	base, err := baseimage.Ensure(t.Context(), baseimage.Tiny, "")
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))
-	registry, config := freePort(t), freePort(t)
+	registry, config := phasetest.FreePort(t), phasetest.FreePort(t)
 	file := filepath.Join(dir, installconfig.FileName)
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -132,34 +96,13 @@ func newBench(t *testing.T) *bench {
 		Registry: fmt.Sprintf("127.0.0.1:%d", registry), Config: fmt.Sprintf("127.0.0.1:%d", config)}}
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // run starts a child and returns its events as "phase kind".
 func (b *bench) run(killPhase, killAt string) (events []string, output string, err error) {
 	b.t.Helper()
 	o := b.order
-	o.KillPhase, o.KillAt = killPhase, killAt
-	raw, err := json.Marshal(o)
-	require.NoError(b.t, err)
-	ctx, cancel := context.WithTimeout(b.t.Context(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Env = append(os.Environ(), childEnv+"="+string(raw))
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err = cmd.Run()
-	for _, line := range strings.Split(out.String(), "\n") {
-		if e, ok := strings.CutPrefix(line, "event "); ok {
-			events = append(events, e)
-		}
-	}
-	return events, errs.String(), err
+	o.Kill = phasetest.Kill{Phase: killPhase, At: killAt}
+	e := phasetest.Start(b.t, o)()
+	return e.Events, e.Log, e.Err
 }
 
 func (b *bench) journal() *bootstrap.Journal {
@@ -196,7 +139,7 @@ func TestKilledInEveryPhaseTheNextRunGoesOn(t *testing.T) {
 	}
 	events, output, err := b.run("", "")
 	require.NoError(t, err, output)
-	assert.Equal(t, []string{"base reused", "build-master reused", "render-final reused"}, only(events, "reused"))
+	assert.Equal(t, []string{"base reused", "build-master reused", "render-final reused"}, phasetest.Ended{Events: events}.Only("reused"))
 
 	j := b.journal()
 	require.NotNil(t, j.Endpoints)
@@ -216,7 +159,7 @@ func TestOtherInputsRepeatOnlyWhatDependsOnThem(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, bytes.Replace(raw, []byte("A%20master"), []byte("Another%20master"), 1), 0o600))
 	events, output, err := b.run("", "")
 	require.NoError(t, err, output)
-	assert.Equal(t, []string{"base reused"}, only(events, "reused"))
+	assert.Equal(t, []string{"base reused"}, phasetest.Ended{Events: events}.Only("reused"))
 	assert.NotEqual(t, string(first.Find("render-final").Output), string(b.journal().Find("render-final").Output))
 }
 
@@ -231,7 +174,7 @@ func TestLostBlobIsMadeAgain(t *testing.T) {
 	require.NoError(t, os.Remove(blob))
 	events, output, err := b.run("", "")
 	require.NoError(t, err, output)
-	assert.Equal(t, []string{"base reused", "render-final reused"}, only(events, "reused"))
+	assert.Equal(t, []string{"base reused", "render-final reused"}, phasetest.Ended{Events: events}.Only("reused"))
 	assert.FileExists(t, blob)
 }
 
@@ -309,22 +252,12 @@ func TestWithoutRootIsRefusedBeforeAnythingStarts(t *testing.T) {
 	require.NoError(t, os.WriteFile(program, self, 0o755))
 	t.Cleanup(func() { assert.NoError(t, os.Remove(program)) })
 	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Dir, cmd.Env = "/", append(os.Environ(), childEnv+"="+string(raw))
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), phasetest.ChildEnv+"="+string(raw))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
 	assert.Contains(t, string(out), "needs root")
 	assert.NoDirExists(t, b.order.State)
-}
-
-func only(events []string, kind string) []string {
-	var out []string
-	for _, e := range events {
-		if strings.HasSuffix(e, " "+kind) {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 func mountsBelow(t *testing.T, dir string) []string {

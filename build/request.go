@@ -1,12 +1,16 @@
 package build
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/build/containerfile"
 )
 
 // Image names an image by digest in a registry.
@@ -171,6 +175,16 @@ func (r Request) Validate() error {
 		}
 	}
 	return nil
+}
+
+// ExtensionsImage names the image with extension packages for a rendered config, beside the cluster's ControllerConfig: empty when neither
+// the config (extensions, another kernel) nor the Containerfile asks for it, or nobody names one. Whoever builds asks here, so that the
+// bootstrap host and the cluster come to one address.
+func ExtensionsImage(config *mcfgv1.MachineConfig, controller *mcfgv1.ControllerConfigSpec, text string) string {
+	if !(Request{Config: config}).needsExtensions() && !strings.Contains(text, containerfile.Extensions) {
+		return ""
+	}
+	return cmp.Or(config.Spec.BaseOSExtensionsContainerImage, controller.BaseOSExtensionsContainerImage)
 }
 
 // needsExtensions tells whether the extensions image reaches the result.

@@ -186,6 +186,8 @@ type Cluster struct {
 	BaseDomain string `yaml:"baseDomain" json:"baseDomain"`
 	// ControlPlane is controlPlane.replicas; 0 when it is not given.
 	ControlPlane int `yaml:"controlPlane,omitempty" json:"controlPlane,omitempty"`
+	// Platform is the key below platform, such as aws or none; empty when it is not given.
+	Platform string `yaml:"platform,omitempty" json:"platform,omitempty"`
 }
 
 // Document is a loaded install-config.yaml.

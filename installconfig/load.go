@@ -54,11 +54,15 @@ func Parse(file string, raw []byte) (*Document, error) {
 		ControlPlane struct {
 			Replicas int `yaml:"replicas"`
 		} `yaml:"controlPlane"`
+		Platform yaml.Node `yaml:"platform"`
 	}
 	if err := root.Decode(&rest); err != nil {
 		return nil, report.Finding{File: file, Rule: "wrong-type", Message: err.Error(), Next: "openshift-install explain installconfig describes the fields"}
 	}
 	doc.Cluster = Cluster{Name: rest.Metadata.Name, BaseDomain: rest.BaseDomain, ControlPlane: rest.ControlPlane.Replicas}
+	if p := rest.Platform; p.Kind == yaml.MappingNode && len(p.Content) > 0 {
+		doc.Cluster.Platform = p.Content[0].Value
+	}
 	field := topLevel(root)
 	if field == nil {
 		return doc, nil

@@ -40,11 +40,11 @@ func Disagreements(p *Plan, v View) []Disagreement {
 		if pool.Image == "" {
 			continue
 		}
-		if d := seeded(v.machineOSConfig(pool.Name), pool); d != "" {
+		if d := seeded(v.machineOSConfig(pool.Name), pool); d != "" && !pool.OSImageURL {
 			out = append(out, Disagreement{"MachineOSConfig of pool " + pool.Name, d})
 			continue
 		}
-		out = append(out, nodes(v.nodesOf(pool.Name), pool)...)
+		out = append(out, nodes(v.nodesOf(pool.Name), pool, p.Controllers)...)
 	}
 	return out
 }
@@ -63,9 +63,25 @@ func rendered(p *Plan, v View, pool Pool, have *mcfgv1.MachineConfigPool) string
 	case have.Spec.Configuration.Name != pool.Config:
 		return fmt.Sprintf("the cluster has rendered %s, the bootstrap host %s: %s", text(have.Spec.Configuration.Name, "nothing"), pool.Config, difference(p, v, pool))
 	case said == nil:
-		return "the cluster has not rendered it yet: see that dayone-controller runs (dayone cluster status)"
+		return "the cluster has not rendered it yet: " + p.Controllers.look()
 	}
 	return ""
+}
+
+// look says where one sees whether the controllers are at work.
+func (c Controllers) look() string {
+	if c == MCO {
+		return "see that its operator runs (oc get clusteroperator machine-config)"
+	}
+	return "see that dayone-controller runs (dayone cluster status)"
+}
+
+// firstBoot says where one sees how the first boot of a node goes.
+func (c Controllers) firstBoot() string {
+	if c == MCO {
+		return "see journalctl -u machine-config-daemon-firstboot"
+	}
+	return "see dayone-daemon status"
 }
 
 // difference explains two names for what should be one config.
@@ -109,7 +125,7 @@ func seeded(c *mcfgv1.MachineOSConfig, pool Pool) string {
 }
 
 // nodes says which nodes of a pool are missing or are not what they should be.
-func nodes(list []*corev1.Node, pool Pool) []Disagreement {
+func nodes(list []*corev1.Node, pool Pool, controllers Controllers) []Disagreement {
 	var out []Disagreement
 	for _, n := range list {
 		if d := node(n, pool); d != "" {
@@ -117,7 +133,7 @@ func nodes(list []*corev1.Node, pool Pool) []Disagreement {
 		}
 	}
 	if len(list) < pool.Nodes {
-		out = append(out, Disagreement{"pool " + pool.Name, fmt.Sprintf("%d of %d nodes have joined the cluster: see dayone-daemon status on those that are missing", len(list), pool.Nodes)})
+		out = append(out, Disagreement{"pool " + pool.Name, fmt.Sprintf("%d of %d nodes have joined the cluster: %s on those that are missing", len(list), pool.Nodes, controllers.firstBoot())})
 	}
 	return out
 }
@@ -127,17 +143,21 @@ func node(n *corev1.Node, pool Pool) string {
 	if err != nil {
 		return fmt.Sprintf("its annotations cannot be read: %v", err)
 	}
+	image := pool.Image
+	if pool.OSImageURL {
+		image = "" // the node's agent reports images of MachineOSConfigs only
+	}
 	switch {
 	case r.CurrentConfig == "":
-		return "its agent has not reported yet: see that dayone-daemon runs on it"
+		return "its agent has not reported yet: see that the daemon runs on it"
 	case r.State == nodestate.StateDegraded || r.State == nodestate.StateUnreconcilable:
 		return fmt.Sprintf("its agent gave up: %s", text(r.Reason, "no reason given"))
-	case r.CurrentImage != pool.Image:
-		return fmt.Sprintf("it runs %s, not %s", text(r.CurrentImage, "no layered image"), pool.Image)
+	case r.CurrentImage != image:
+		return fmt.Sprintf("it runs %s, not %s", text(r.CurrentImage, "no layered image"), text(image, "its config's osImageURL"))
 	case r.CurrentConfig != pool.Config:
 		return fmt.Sprintf("it has the config %s, not %s", r.CurrentConfig, pool.Config)
-	case r.DesiredImage != pool.Image:
-		return fmt.Sprintf("it is told to run %s, not %s", text(r.DesiredImage, "no layered image"), pool.Image)
+	case r.DesiredImage != image:
+		return fmt.Sprintf("it is told to run %s, not %s", text(r.DesiredImage, "no layered image"), text(image, "its config's osImageURL"))
 	case r.DesiredConfig != pool.Config:
 		return fmt.Sprintf("it is told to have the config %s, not %s", r.DesiredConfig, pool.Config)
 	case r.State != nodestate.StateDone:

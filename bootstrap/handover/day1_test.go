@@ -2,9 +2,7 @@ package handover_test
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,14 +17,13 @@ import (
 
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/build"
-	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets"
-	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/imagecopy"
 	"dayone.dev/dayone/registry/registrytest"
 )
@@ -38,32 +35,15 @@ func installDirectory(t *testing.T, final *registrytest.Registry, bootstrapPort 
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))
-	auth := func(u registry.User) string {
-		return base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))
-	}
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		text := strings.NewReplacer("registry.example.com", final.Addr, "host: 192.168.77.1\n    port: 5000", "host: 127.0.0.1\n    port: "+strconv.Itoa(bootstrapPort),
-			"ZGVtby1wdXNoOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(final.Push), "ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(final.Pull)).Replace(string(raw))
-		return os.WriteFile(path, []byte(text), 0o600)
-	}))
-	_, err := installconfig.Prepare(dir)
+	phasetest.UseRegistry(t, dir, final.Addr, final.Push, final.Pull)
+	file := filepath.Join(dir, installconfig.FileName)
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	text := strings.Replace(string(raw), "host: 192.168.77.1\n    port: 5000", "host: 127.0.0.1\n    port: "+strconv.Itoa(bootstrapPort), 1)
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	_, err = installconfig.Prepare(dir)
 	require.NoError(t, err)
 	return dir
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // day1 is a bootstrap host in this process.
@@ -78,26 +58,19 @@ type day1 struct {
 
 func newDay1(t *testing.T, final *registrytest.Registry, h bootstrap.HandOver) *day1 {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root: it runs container builds")
-	}
+	phasetest.NeedsBuilds(t)
 	base, err := baseimage.Ensure(t.Context(), baseimage.Tiny, "")
 	require.NoError(t, err)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	log := logrus.New()
 	log.SetOutput(t.Output())
-	d := &day1{t: t, port: freePort(t), serving: make(chan struct{}), ended: make(chan error, 1)}
+	d := &day1{t: t, port: phasetest.FreePort(t), serving: make(chan struct{}), ended: make(chan error, 1)}
 	d.options = bootstrap.Options{
 		Dir: installDirectory(t, final, d.port), StateDir: filepath.Join(t.TempDir(), "state"), BaseSource: "oci:" + base, DaemonBinary: self, Platform: platform,
-		RegistryListen: fmt.Sprintf("127.0.0.1:%d", d.port), ConfigListen: fmt.Sprintf("127.0.0.1:%d", freePort(t)), Versions: versions(), HandOver: h,
-		NewEngine: func(dir string) (build.ContainerEngine, error) {
-			return buildahengine.New(buildahengine.Options{Root: dir})
-		},
-		Log: logrus.NewEntry(log),
+		RegistryListen: fmt.Sprintf("127.0.0.1:%d", d.port), ConfigListen: fmt.Sprintf("127.0.0.1:%d", phasetest.FreePort(t)), Versions: versions(), HandOver: h,
+		NewEngine: phasetest.Engine,
+		Log:       logrus.NewEntry(log),
 	}
 	return d
 }

@@ -58,19 +58,16 @@ type Source struct {
 type Options struct {
 	Plan   *Plan
 	Source Source
-	// Connect reaches the cluster. It is called again after a failure: the kubeconfig may come late.
+	// Connect reaches the cluster. It is called again after a failure, its own or the cluster's: the kubeconfig may come late, and the
+	// API server may move.
 	Connect func(context.Context) (client.Client, error)
 	// FinalCAFile is PEM of authorities that sign the final registries, beside the host's and the plan's. Default: none.
 	FinalCAFile string
 	// TempDir takes what is kept during a copy; default os.TempDir.
 	TempDir string
-	// Controllers says who takes over; default Dayone.
-	Controllers Controllers
 	// Policy and Deadline bound the whole; defaults the plan's, then PolicyWait and installconfig.DefaultHandOverDeadline.
 	Policy   Policy
 	Deadline time.Duration
-	// KeepTrust leaves on the nodes what makes them trust the bootstrap registry: where it is part of their rendered config.
-	KeepTrust bool
 	// Revoke ends the accounts of the bootstrap registry. It is called last, and again after a failure. Default: nothing is revoked.
 	Revoke func(context.Context) error
 	// Interval, RetryMin, RetryMax and Grace; the defaults have these names.
@@ -117,11 +114,6 @@ func (o Options) Validate() error {
 	case "", PolicyWait, PolicyDeadline, PolicySkip:
 	default:
 		return fmt.Errorf("hand over: policy %q is none of %s, %s, %s", o.Policy, PolicyWait, PolicyDeadline, PolicySkip)
-	}
-	switch o.Controllers {
-	case Dayone, MCO:
-	default:
-		return fmt.Errorf("hand over: controllers %q are not known", o.Controllers)
 	}
 	if err := o.Plan.Validate(); err != nil {
 		return err

@@ -32,6 +32,10 @@ type Plan struct {
 	// Policy and Deadline are the user's; empty: the defaults of Options.
 	Policy   Policy                 `json:"policy,omitempty"`
 	Deadline installconfig.Duration `json:"deadline,omitempty"`
+	// Controllers says who takes over in the cluster; empty: dayone's.
+	Controllers Controllers `json:"controllers,omitempty"`
+	// KeepTrust leaves on the nodes what makes them trust the bootstrap registry: where it is part of their rendered config.
+	KeepTrust bool `json:"keepTrust,omitempty"`
 
 	// Set holds the objects that were rendered from, Secrets included.
 	Set *manifests.Set `json:"-"`
@@ -66,7 +70,9 @@ type Pool struct {
 	// Address is the content address of that build, Ground the address without the rendered config.
 	Address string `json:"address,omitempty"`
 	Ground  string `json:"ground,omitempty"`
-	// Nodes is how many nodes must have joined before the bootstrap host may go. Default 1 for a pool with an image.
+	// OSImageURL says that no MachineOSConfig stands for the image in the cluster: the nodes know it as their config's osImageURL only.
+	OSImageURL bool `json:"osImageURL,omitempty"`
+	// Nodes is how many nodes must have joined before the bootstrap host may go.
 	Nodes int `json:"nodes,omitempty"`
 }
 
@@ -96,6 +102,10 @@ type Outcome struct {
 	Repositories map[string]string
 	// Nodes is how many nodes a pool must have; default 1 where an image was built.
 	Nodes map[string]int
+	// OSImageURL as in Pool, for all pools; Controllers and KeepTrust as in Plan.
+	OSImageURL  bool
+	Controllers Controllers
+	KeepTrust   bool
 	// FinalCA is PEM of authorities that sign the final registries; empty: none.
 	FinalCA string
 	// HandOver is the user's policy.
@@ -105,7 +115,7 @@ type Outcome struct {
 // Make plans. It fails for what could never be handed over.
 func Make(o Outcome) (*Plan, error) {
 	p := &Plan{Registry: o.Registry, Platform: o.Platform, Set: &manifests.Set{}, Filled: o.Result.Pools, FinalCA: o.FinalCA,
-		Policy: o.HandOver.Policy, Deadline: o.HandOver.Deadline}
+		Policy: o.HandOver.Policy, Deadline: o.HandOver.Deadline, Controllers: o.Controllers, KeepTrust: o.KeepTrust}
 	p.Set.Append(o.Set)
 	if err := p.settleSecrets(); err != nil {
 		return nil, err
@@ -121,10 +131,14 @@ func Make(o Outcome) (*Plan, error) {
 		}
 	}
 	for _, filled := range o.Result.Pools {
-		pool := Pool{Name: filled.Name, Config: filled.Spec.Configuration.Name, Nodes: o.Nodes[filled.Name]}
+		nodes, given := o.Nodes[filled.Name]
+		pool := Pool{Name: filled.Name, Config: filled.Spec.Configuration.Name, Nodes: nodes}
 		if built := o.Built[pool.Name]; built != nil {
 			pool.Image, pool.Address, pool.Ground = o.Repositories[pool.Name]+"@"+built.Digest, built.Address, o.Grounds[pool.Name]
-			pool.Nodes = max(pool.Nodes, 1)
+			pool.OSImageURL = o.OSImageURL
+			if !given {
+				pool.Nodes = 1
+			}
 		}
 		p.Pools = append(p.Pools, pool)
 	}
@@ -219,6 +233,9 @@ func (p *Plan) Validate() error {
 	if p.Registry == "" {
 		return errors.New("hand-over plan: the bootstrap registry is missing")
 	}
+	if p.Controllers != Dayone && p.Controllers != MCO {
+		return fmt.Errorf("hand-over plan: controllers %q are not known", p.Controllers)
+	}
 	for _, i := range p.Images {
 		if !strings.HasPrefix(i.Digest, "sha256:") {
 			return fmt.Errorf("hand-over plan: image %s has no digest", i.Repository)
@@ -233,6 +250,16 @@ func (p *Plan) Validate() error {
 		}
 	}
 	return nil
+}
+
+// pool is one by its name; one without an image where the plan has none.
+func (p *Plan) pool(name string) Pool {
+	for _, pool := range p.Pools {
+		if pool.Name == name {
+			return pool
+		}
+	}
+	return Pool{Name: name}
 }
 
 // staysHere refuses a plan whose images would go with the host.

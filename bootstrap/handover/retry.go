@@ -48,7 +48,7 @@ func ofCluster(err error) error {
 	case apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err):
 		return fmt.Errorf("%w (%w)", err, errRefused)
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("%w: the cluster does not know this kind yet: dayone cluster install brings it", err)
+		return fmt.Errorf("%w: the cluster does not know this kind yet: dayone cluster install brings it, or the release's operators do", err)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
 		return fatal{fmt.Errorf("%w: correct the object in the install directory and run dayone bootstrap again", err)}
 	case errors.As(err, &network):
@@ -83,6 +83,7 @@ func (r *run) persist(ctx context.Context, stage Stage, do attempt) error {
 		case time.Since(refusedSince) > r.o.Grace:
 			return fmt.Errorf("hand over (%s): %w", stage, err)
 		}
+		r.reconnect(err)
 		if text := err.Error(); text != told {
 			told = text
 			r.o.Observe(Event{Stage: stage, Waiting: told})
@@ -98,6 +99,14 @@ func (r *run) persist(ctx context.Context, stage Stage, do attempt) error {
 		if !sleep(ctx, next) {
 			return r.gaveUp(ctx, stage, told)
 		}
+	}
+}
+
+// reconnect drops the way to a cluster that does not answer on it any more.
+func (r *run) reconnect(err error) {
+	var network net.Error
+	if errors.As(err, &network) {
+		r.cluster = nil
 	}
 }
 

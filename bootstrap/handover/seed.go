@@ -27,7 +27,7 @@ func (r *run) seed(ctx context.Context, o client.Object) error {
 	if !ok {
 		return fatal{fmt.Errorf("%s is no MachineOSConfig", o.GetName())}
 	}
-	pool := r.pool(wanted.Spec.MachineConfigPool.Name)
+	pool := r.o.Plan.pool(wanted.Spec.MachineConfigPool.Name)
 	config := wanted.DeepCopy()
 	config.Status = mcfgv1.MachineOSConfigStatus{}
 	if pool.Image == "" {
@@ -38,7 +38,7 @@ func (r *run) seed(ctx context.Context, o client.Object) error {
 	if err != nil {
 		return err
 	}
-	if r.o.Controllers == MCO {
+	if r.o.Plan.Controllers == MCO {
 		return r.applyUnlessSeeded(ctx, config, have, pool)
 	}
 	if have == nil {
@@ -74,15 +74,6 @@ func (r *run) applyUnlessSeeded(ctx context.Context, config, have *mcfgv1.Machin
 // taken tells whether the cluster has made the image the pool's.
 func taken(c *mcfgv1.MachineOSConfig, image string) bool {
 	return string(c.Status.CurrentImagePullSpec) == image && meta.IsStatusConditionTrue(c.Status.Conditions, manifests.ConditionSeeded)
-}
-
-func (r *run) pool(name string) Pool {
-	for _, p := range r.o.Plan.Pools {
-		if p.Name == name {
-			return p
-		}
-	}
-	return Pool{Name: name}
 }
 
 func (r *run) machineOSConfig(ctx context.Context, name string) (*mcfgv1.MachineOSConfig, error) {

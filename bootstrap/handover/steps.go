@@ -34,6 +34,7 @@ type Step struct {
 // Steps are the objects in the order in which they are written. At no point may a controller that is at work already see less than makes
 // the rendered configs that the nodes have, or a pool without its image: so the components of pre-built images come before all other
 // MachineConfigs, whoever opts a pool in comes before the pool, and pools, which start everything, come last and name their config.
+// Rendered configs and pools of a cluster with the stock operator are that operator's own: there they are left to it.
 func (p *Plan) Steps() []Step {
 	var list []Step
 	add := func(m Mode, objects ...client.Object) {
@@ -55,15 +56,22 @@ func (p *Plan) Steps() []Step {
 		add(Ensure, p.Set.ControllerConfigs[n-1].Object) // the last one counts, as in rendering
 	}
 	add(Apply, settings(p.Set)...)
-	add(Apply, clientObjects(p.Components)...)
+	add(Apply, asObjects(p.Components)...)
 	for _, c := range p.Set.MachineConfigs {
 		if !isComponent(c.Object) {
 			add(Apply, c.Object)
 		}
 	}
-	add(Ensure, clientObjects(p.Rendered)...)
+	if p.Controllers != MCO {
+		add(Ensure, asObjects(p.Rendered)...)
+	}
 	for _, m := range p.Set.MachineOSConfigs {
-		add(Seed, m.Object)
+		if !p.pool(m.Object.Spec.MachineConfigPool.Name).OSImageURL {
+			add(Seed, m.Object)
+		}
+	}
+	if p.Controllers == MCO {
+		return list
 	}
 	for _, pool := range p.Filled {
 		filled := pool.DeepCopy()
@@ -90,56 +98,25 @@ func isComponent(c *mcfgv1.MachineConfig) bool {
 
 // settings are the kinds from which rendering makes MachineConfigs.
 func settings(set *manifests.Set) []client.Object {
-	var out []client.Object
-	for _, o := range set.KubeletConfigs {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.ContainerRuntimeConfigs {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.FeatureGates {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.ICSPs {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.IDMSs {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.ITMSs {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.Images {
-		out = append(out, o.Object)
-	}
-	return out
+	return slices.Concat(itemObjects(set.KubeletConfigs), itemObjects(set.ContainerRuntimeConfigs), itemObjects(set.FeatureGates),
+		itemObjects(set.ICSPs), itemObjects(set.IDMSs), itemObjects(set.ITMSs), itemObjects(set.Images))
 }
 
 // objectsOf are all objects of a set.
 func objectsOf(set *manifests.Set) []client.Object {
-	out := settings(set)
-	for _, o := range set.Secrets {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.ControllerConfigs {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.APIServers {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.MachineConfigs {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.MachineOSConfigs {
-		out = append(out, o.Object)
-	}
-	for _, o := range set.Pools {
-		out = append(out, o.Object)
+	return slices.Concat(settings(set), itemObjects(set.Secrets), itemObjects(set.ControllerConfigs), itemObjects(set.APIServers),
+		itemObjects(set.MachineConfigs), itemObjects(set.MachineOSConfigs), itemObjects(set.Pools))
+}
+
+func itemObjects[T client.Object](list []manifests.Item[T]) []client.Object {
+	out := make([]client.Object, 0, len(list))
+	for _, item := range list {
+		out = append(out, item.Object)
 	}
 	return out
 }
 
-func clientObjects(list []*mcfgv1.MachineConfig) []client.Object {
+func asObjects[T client.Object](list []T) []client.Object {
 	out := make([]client.Object, 0, len(list))
 	for _, o := range list {
 		out = append(out, o)

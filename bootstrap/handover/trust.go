@@ -14,7 +14,7 @@ import (
 // endTrust asks every node's agent to forget the bootstrap registry: its mirror, its authority and its account. No node reboots for it.
 // It is done before the account ends, so that no node ever asks with an account that is not good any more.
 func (r *run) endTrust(ctx context.Context) error {
-	if r.o.KeepTrust {
+	if r.o.Plan.KeepTrust {
 		return nil
 	}
 	v, err := r.look(ctx)

@@ -93,11 +93,19 @@ func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
 // nodeLayeringDir is the layering directory on the bootstrap node, whatever it is called on the admin's machine.
 const nodeLayeringDir = installconfig.DefaultLayeringDir
 
+// nodeRegistryCA is the authority of the final registry there.
+const nodeRegistryCA = "registry-ca.crt"
+
 // installFiles are the prepared install directory of the node: the field with nothing left to generate, the MachineOSConfigs and the
 // Secrets that they name. They are 0600: Secrets are among them.
 func installFiles(in *preflight.Input) ([]patch.File, error) {
 	side := *in.Sidecar
 	side.Config.LayeringDir, side.Config.Registry = nodeLayeringDir, installconfig.Registry{}
+	var authority []patch.File
+	if len(in.RegistryCA) > 0 {
+		side.Config.Registry.CAFile = nodeRegistryCA
+		authority = []patch.File{{Path: path.Join(NodeInstallDir, nodeRegistryCA), Mode: 0o644, Content: in.RegistryCA}}
+	}
 	side.Config.Pools = slices.Clone(side.Config.Pools)
 	for i := range side.Config.Pools {
 		p := &side.Config.Pools[i]
@@ -108,7 +116,7 @@ func installFiles(in *preflight.Input) ([]patch.File, error) {
 	if err := enc.Encode(side); err != nil {
 		return nil, fmt.Errorf("encode sidecar: %w", err)
 	}
-	files := []patch.File{{Path: installconfig.SidecarPath(NodeInstallDir), Mode: 0o600, Content: b.Bytes()}}
+	files := append(authority, patch.File{Path: installconfig.SidecarPath(NodeInstallDir), Mode: 0o600, Content: b.Bytes()})
 	put := func(name string, object any) error {
 		raw, err := manifests.Marshal(object)
 		files = append(files, patch.File{Path: path.Join(NodeInstallDir, nodeLayeringDir, name), Mode: 0o600, Content: raw})

@@ -3,6 +3,7 @@ package openshift
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,9 +17,13 @@ type Limits struct {
 	Hard time.Duration
 }
 
-// InstallerLimits are those of most platforms; bare metal and vSphere have 60 minutes for Hard.
-func InstallerLimits() Limits {
-	return Limits{API: 20 * time.Minute, Soft: 20 * time.Minute, Hard: 45 * time.Minute}
+// InstallerLimits are those of a platform, which is named as in install-config.yaml: bare metal and vSphere have 60 minutes for Hard.
+func InstallerLimits(platform string) Limits {
+	l := Limits{API: 20 * time.Minute, Soft: 20 * time.Minute, Hard: 45 * time.Minute}
+	if platform == "baremetal" || platform == "vsphere" {
+		l.Hard = 60 * time.Minute
+	}
+	return l
 }
 
 // warning is what is said once half of a limit is gone.
@@ -26,17 +31,19 @@ type warning struct {
 	name  string
 	after time.Duration
 	text  string
+	// toTheEnd: it counts until the bootstrap is complete, not until the nodes get their configs.
+	toTheEnd bool
 }
 
 // fromStart and fromAPI are the warnings, counted from the start of the node and from the API's first answer.
 func (l Limits) fromStart() []warning {
-	return []warning{{"api", l.API / 2, fmt.Sprintf("the API server does not answer yet: openshift-install gives up %s after the node's start; dayone does not hold it up, look at bootkube.service", l.API)}}
+	return []warning{{name: "api", after: l.API / 2, text: fmt.Sprintf("the API server does not answer yet: openshift-install gives up %s after the node's start; dayone does not hold it up, look at bootkube.service", l.API)}}
 }
 
 func (l Limits) fromAPI() []warning {
 	return []warning{
-		{"soft", l.Soft / 2, fmt.Sprintf("half of %s is gone without a master: then cluster-bootstrap ends the bootstrap control plane once and bootkube starts it again; the installation goes on, and nothing needs to be done", l.Soft)},
-		{"hard", l.Hard / 2, fmt.Sprintf("half of %s is gone: then openshift-install reports a failed bootstrap (exit code 5), while this node goes on; run openshift-install wait-for bootstrap-complete again", l.Hard)},
+		{name: "soft", after: l.Soft / 2, text: fmt.Sprintf("half of %s is gone without a master: then cluster-bootstrap ends the bootstrap control plane once and bootkube starts it again; the installation goes on, and nothing needs to be done", l.Soft)},
+		{name: "hard", toTheEnd: true, after: l.Hard / 2, text: fmt.Sprintf("half of %s is gone: then openshift-install reports a failed bootstrap (exit code 5), while this node goes on; run openshift-install wait-for bootstrap-complete again", l.Hard)},
 	}
 }
 
@@ -51,26 +58,28 @@ func due(list []warning, after time.Duration) []warning {
 	return out
 }
 
-// watchBudget warns, each once, until the gate opens (done) or the context ends.
-func (f *flow) watchBudget(ctx context.Context, started time.Time) {
+// watchBudget warns, each once, until the context ends. Once the gate is open nobody waits for the image any more, but the end of the
+// bootstrap is still to come.
+func (f *flow) watchBudget(ctx context.Context, started time.Time, open *atomic.Bool) {
 	said := map[string]bool{}
 	var up time.Time
 	ticks := time.NewTicker(f.Interval)
 	defer ticks.Stop()
 	for {
 		if up.IsZero() && f.Cluster.Up(ctx) == nil {
-			up = time.Now()
+			up = f.since("api-up")
 		}
 		list := due(f.Limits.fromStart(), time.Since(started))
 		if !up.IsZero() {
 			list = due(f.Limits.fromAPI(), time.Since(up))
 		}
 		for _, w := range list {
-			if !said[w.name] {
-				said[w.name] = true
-				f.Log.WithField("limit", w.name).Warn(w.text)
-				f.records.note("time-"+w.name, w.text)
+			if said[w.name] || open.Load() && !w.toTheEnd {
+				continue
 			}
+			said[w.name] = true
+			f.Log.WithField("limit", w.name).Warn(w.text)
+			f.records.note("time-"+w.name, w.text)
 		}
 		select {
 		case <-ctx.Done():

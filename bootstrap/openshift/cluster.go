@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/renameio/v2"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy"
@@ -35,31 +38,64 @@ func (f *flow) clusterSet() (*manifests.Set, error) {
 		s.Object.Namespace = machineConfigNamespace
 		set.Secrets = append(set.Secrets, s)
 	}
-	for _, object := range objects {
-		switch o := object.(type) {
-		case *mcfgv1.MachineConfig:
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		if o, ok := objects[name].(*mcfgv1.MachineConfig); ok {
 			set.MachineConfigs = append(set.MachineConfigs, manifests.NewItem(o))
-		case *mcfgv1.MachineOSConfig:
-			set.MachineOSConfigs = append(set.MachineOSConfigs, manifests.NewItem(o))
 		}
+	}
+	for _, pool := range f.pools() {
+		set.MachineOSConfigs = append(set.MachineOSConfigs, manifests.NewItem(f.annotated(pool)))
 	}
 	return set, nil
 }
 
-// applyObjects gives the cluster what MCO rendered from, before any node can join: its own renderer then comes to the same names. The
-// API server may come minutes later, and its kinds later still.
-func (f *flow) applyObjects(ctx context.Context) error {
+// givenResult is how much the cluster was given.
+type givenResult struct {
+	MachineConfigs   int `json:"machineConfigs"`
+	MachineOSConfigs int `json:"machineOSConfigs"`
+	Secrets          int `json:"secrets"`
+}
+
+// givenFile is in the state directory from the moment on at which the cluster may have got something.
+const givenFile = "cluster-given"
+
+// given is what the cluster gets: for an MCO that knows the images as osImageURL only no MachineOSConfig, because it would build anew.
+func (f *flow) given() (*manifests.Set, error) {
 	set, err := f.clusterSet()
+	if err == nil && f.second.OSImageURL {
+		set.MachineOSConfigs = nil
+	}
+	return set, err
+}
+
+// givenInputs say when the cluster is to be given something else.
+func (f *flow) givenInputs() (any, error) {
+	set, err := f.given()
 	if err != nil {
-		return err
+		return nil, err
+	}
+	objects, err := f.secondInputs()
+	return map[string]any{"set": set, "rendered": f.second, "inputs": objects}, err // of which the journal keeps a hash
+}
+
+// applyObjects gives the cluster what MCO rendered from, before any node can join: its own renderer then comes to the same names. The
+// API server may come minutes later, and its kinds later still. It is done once: later the cluster's controllers write there, too.
+func (f *flow) applyObjects(ctx context.Context) (givenResult, error) {
+	set, err := f.given()
+	if err != nil {
+		return givenResult{}, err
 	}
 	auth, err := os.ReadFile(f.id.PullAuth)
 	if err != nil {
-		return fmt.Errorf("read pull credential: %w", err)
+		return givenResult{}, fmt.Errorf("read pull credential: %w", err)
 	}
-	return f.until(ctx, "cluster", f.Limits.API+f.Limits.Hard, func() error {
+	out := givenResult{MachineConfigs: len(set.MachineConfigs), MachineOSConfigs: len(set.MachineOSConfigs), Secrets: len(set.Secrets)}
+	return out, f.until(ctx, "cluster", f.Limits.API+f.Limits.Hard, func() error {
 		if err := f.Cluster.Up(ctx); err != nil {
 			return fmt.Errorf("the API server does not answer: %w", err)
+		}
+		if err := renameio.WriteFile(f.path(givenFile), nil, 0o600); err != nil {
+			return fmt.Errorf("note that the cluster is given objects: %w", err)
 		}
 		if err := f.Cluster.AddPullAuth(ctx, auth); err != nil {
 			return err
@@ -124,7 +160,7 @@ func (f *flow) testPull(ctx context.Context, pool string) error {
 
 // nodeRoot lays out what a node's pull reads, from the config that is served to it.
 func (f *flow) nodeRoot(pool, root string) error {
-	config, _, err := rendered(f.at(mcsDir), pool)
+	config, _, _, err := rendered(f.at(mcsDir), pool)
 	if err != nil {
 		return err
 	}
@@ -170,6 +206,10 @@ func (f *flow) seeServed(ctx context.Context) error {
 	if f.ConfigURL == "" {
 		return nil
 	}
+	if _, err := os.Stat(f.at(podManifest)); errors.Is(err, fs.ErrNotExist) {
+		f.Log.Info("bootkube has ended MCO's server on this node: nodes get their configs from the cluster")
+		return nil
+	}
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: it is this host
 	for _, pool := range f.pools() {
 		if !answered(pool) {
@@ -211,34 +251,3 @@ func (f *flow) servedOnce(ctx context.Context, client *http.Client, pool string)
 
 // maxConfig bounds an answer, in bytes; configs cannot be larger than an API object (1.5 MiB), some times over in their encodings.
 const maxConfig = 64 << 20
-
-// handOverLimit is the user's deadline; without one the hand-over is tried as long as the installer may be run again.
-func (f *flow) handOverLimit() time.Duration {
-	if h := f.in.Sidecar.Config.HandOver; h.Policy == installconfig.HandOverDeadline && h.Deadline > 0 {
-		return h.Deadline.Duration()
-	}
-	return longest
-}
-
-// longest is the life of the bootstrap's certificates (kubelet's signer): after it the node is of no use.
-const longest = 24 * time.Hour
-
-// handOver gives the images away and lets the bootstrap end.
-func (f *flow) handOver(ctx context.Context) error {
-	if f.HandOver != nil && f.in.Sidecar.Config.HandOver.Policy != installconfig.HandOverSkip {
-		set, err := f.clusterSet()
-		if err != nil {
-			return err
-		}
-		repositories := map[string]string{}
-		for _, p := range f.in.Pools {
-			repositories[p.Name] = p.Repository
-		}
-		outcome := Outcome{Registry: f.registryHost, CAFile: f.id.CAFile, AuthFile: f.id.PullAuth, Platform: f.Platform, Set: set,
-			Built: f.built, Repositories: repositories, Configs: f.second.Configs}
-		if err := f.until(ctx, "hand-over", f.handOverLimit(), func() error { return f.HandOver(ctx, outcome) }); err != nil {
-			return err
-		}
-	}
-	return f.release("done")
-}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/renameio/v2"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
+	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry/imagecopy"
@@ -22,6 +23,8 @@ import (
 // firstResult is MCO's first rendering.
 type firstResult struct {
 	Pools map[string]firstPool `json:"pools"`
+	// TrustBundle is the cluster's additional one, PEM: it takes part in the images' content addresses.
+	TrustBundle []byte `json:"trustBundle,omitempty"`
 	// MCO is how its static pod renders.
 	MCO controller `json:"mco"`
 }
@@ -29,20 +32,22 @@ type firstResult struct {
 // firstPool is one pool of it.
 type firstPool struct {
 	Config string `json:"config"`
-	// Base is the release's OS image.
-	Base string `json:"base"`
+	// Base is the release's OS image, Extensions the image with packages beside it: empty when the config asks for none.
+	Base       string `json:"base"`
+	Extensions string `json:"extensions,omitempty"`
 }
 
-// Bases are the OS images, each once.
+// Bases are the images that builds begin with, each once.
 func (r firstResult) Bases() []string {
 	var out []string
 	for _, p := range r.Pools {
-		if !slices.Contains(out, p.Base) {
-			out = append(out, p.Base)
+		out = append(out, p.Base)
+		if p.Extensions != "" {
+			out = append(out, p.Extensions)
 		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }
 
 // firstRendering waits until MCO has rendered every pool that is built here, and keeps a copy: the second rendering replaces it.
@@ -79,37 +84,46 @@ func (f *flow) lookFirst() (firstResult, error) {
 	if err := os.MkdirAll(f.path("first"), 0o700); err != nil {
 		return out, fmt.Errorf("keep the first rendering: %w", err)
 	}
+	var cc mcfgv1.ControllerConfigSpec
+	set, _, err := readSet(filepath.Join(f.at(mcsDir), render.ControllerDir, render.ControllerFile))
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return out, fmt.Errorf("read MCO's ControllerConfig: %w", err)
+	case err == nil && len(set.ControllerConfigs) > 0:
+		cc = set.ControllerConfigs[0].Object.Spec
+	}
+	out.TrustBundle = cc.AdditionalTrustBundle
 	for _, pool := range f.pools() {
-		config, raw, err := rendered(f.at(mcsDir), pool)
+		config, _, raw, err := rendered(f.at(mcsDir), pool)
 		if err != nil {
 			return out, err
 		}
 		if err := renameio.WriteFile(f.path("first", pool+".yaml"), raw, 0o600); err != nil {
 			return out, fmt.Errorf("keep the first rendering: %w", err)
 		}
-		out.Pools[pool] = firstPool{Config: config.Name, Base: config.Spec.OSImageURL}
+		out.Pools[pool] = firstPool{Config: config.Name, Base: config.Spec.OSImageURL, Extensions: build.ExtensionsImage(config, &cc, f.pool(pool).Containerfile)}
 	}
 	return out, nil
 }
 
-// rendered is a pool's rendered config in a directory of MCO's layout.
-func rendered(dir, pool string) (*mcfgv1.MachineConfig, []byte, error) {
-	set, _, err := readSet(filepath.Join(dir, render.PoolsDir, pool+".yaml"))
+// rendered is a pool with its rendered config, also as it stands there, in a directory of MCO's layout.
+func rendered(dir, pool string) (*mcfgv1.MachineConfig, *mcfgv1.MachineConfigPool, []byte, error) {
+	pools, _, err := readSet(filepath.Join(dir, render.PoolsDir, pool+".yaml"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("pool %s is not rendered: %w", pool, err)
+		return nil, nil, nil, fmt.Errorf("pool %s is not rendered: %w", pool, err)
 	}
-	if len(set.Pools) != 1 || set.Pools[0].Object.Status.Configuration.Name == "" {
-		return nil, nil, fmt.Errorf("pool %s is not rendered: its file names no config", pool)
+	if len(pools.Pools) != 1 || pools.Pools[0].Object.Status.Configuration.Name == "" {
+		return nil, nil, nil, fmt.Errorf("pool %s is not rendered: its file names no config", pool)
 	}
-	name := set.Pools[0].Object.Status.Configuration.Name
+	name := pools.Pools[0].Object.Status.Configuration.Name
 	set, raw, err := readSet(filepath.Join(dir, render.ConfigsDir, name+".yaml"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("pool %s: read rendered config %s: %w", pool, name, err)
+		return nil, nil, nil, fmt.Errorf("pool %s: read rendered config %s: %w", pool, name, err)
 	}
 	if len(set.MachineConfigs) != 1 {
-		return nil, nil, fmt.Errorf("pool %s: %s holds no MachineConfig", pool, name)
+		return nil, nil, nil, fmt.Errorf("pool %s: %s holds no MachineConfig", pool, name)
 	}
-	return set.MachineConfigs[0].Object, raw, nil
+	return set.MachineConfigs[0].Object, pools.Pools[0].Object, raw, nil
 }
 
 func readSet(file string) (*manifests.Set, []byte, error) {
@@ -200,15 +214,15 @@ func objects(s *manifests.Set) int {
 		len(s.ContainerRuntimeConfigs) + len(s.FeatureGates) + len(s.ICSPs) + len(s.IDMSs) + len(s.ITMSs) + len(s.Images) + len(s.APIServers) + len(s.Secrets)
 }
 
-// baseResult are the release's OS images in the embedded registry.
+// baseResult are the release's OS and extensions images in the embedded registry.
 type baseResult struct {
 	// Embedded maps each image to its name there, by digest.
 	Embedded map[string]string `json:"embedded"`
 	Bytes    int64             `json:"bytes"`
 }
 
-// baseTag keeps a copied base from being collected as an untagged manifest.
-const baseTag = "base"
+// baseTag and a digest keep a copied image from being collected as an untagged manifest: a release has all its images in one repository.
+const baseTag = "base-"
 
 // copyAhead takes the base in while MCO renders. What fails here fails again, and is told, in the base's own phase.
 func (f *flow) copyAhead(ctx context.Context) {
@@ -235,7 +249,7 @@ func (f *flow) takeBase(ctx context.Context) (baseResult, error) {
 	for _, image := range f.first.Bases() {
 		name, n, err := f.copyBase(ctx, image)
 		if err != nil {
-			return out, fmt.Errorf("copy the release's OS image %s into the embedded registry: %w", image, err)
+			return out, fmt.Errorf("copy %s, which the build begins with, into the embedded registry: %w", image, err)
 		}
 		out.Embedded[image], out.Bytes = name, out.Bytes+n
 	}
@@ -251,9 +265,10 @@ func (f *flow) copyBase(ctx context.Context, image string) (name string, n int64
 	if err := os.MkdirAll(f.path("tmp"), 0o700); err != nil {
 		return "", 0, fmt.Errorf("make scratch directory: %w", err)
 	}
-	repository, _, _ := strings.Cut(image, "@")
+	repository, digest, _ := strings.Cut(image, "@")
 	inside := f.inEmbedded(repository)
-	to := imagecopy.Endpoint{Reference: "docker://" + inside + ":" + baseTag, CAFile: f.id.CAFile, AuthFile: f.id.PushAuth}
+	_, hash, _ := strings.Cut(digest, ":")
+	to := imagecopy.Endpoint{Reference: "docker://" + inside + ":" + baseTag + hash, CAFile: f.id.CAFile, AuthFile: f.id.PushAuth}
 	var errs []error
 	for _, place := range places {
 		from := imagecopy.Endpoint{Reference: "docker://" + place, CAFile: f.BaseCAFile, AuthFile: f.at(hostPullSecret)}

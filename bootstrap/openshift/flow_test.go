@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,13 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/openshift"
+	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/registry/imagecopy"
 )
 
 // result is what the second rendering's journal entry says.
@@ -57,54 +62,62 @@ func TestKilledAnywhereTheNextRunGoesOnToTheSameEnd(t *testing.T) {
 	n := newNode(t, nil)
 	require.NoError(t, n.mco())
 	first := n.served("master")
-	durable := map[string]bool{"render-first": true, "base": true, "build-master": true, "render-second": true}
+	n.cluster()
+	durable := map[string]bool{"render-first": true, "base": true, "build-master": true, "render-second": true, "cluster": true}
 	var finished []string
-	for _, phase := range []string{"registry", "render-first", "base", "build-master", "render-second", "cluster", "pull", "gate", "hand-over"} {
-		moments := []string{"ran"}
-		if phase == "build-master" {
-			moments = []string{"instruction", "ran"}
+	for _, kill := range []phasetest.Kill{{Phase: "registry", At: "ran"}, {Phase: "render-first", At: "ran"}, {Phase: "base", At: "ran"}, {Phase: "build-master", At: "instruction"},
+		{Phase: "build-master", At: "ran"}, {Phase: "render-second", At: "ran"}, {Phase: "cluster", At: "ran"}, {Phase: "pull", At: "ran"}, {Phase: "gate", At: "ran"},
+		{Phase: "hand-over", At: "images"}, {Phase: "hand-over", At: "agree"}} {
+		end := n.run(kill.Phase, kill.At)
+		require.ErrorContains(t, end.Err, "killed", "%v: %v %s", kill, end.Events, end.Log)
+		for _, done := range finished {
+			assert.Contains(t, end.Events, done+" reused", "%s was done before the kill at %v", done, kill)
 		}
-		for _, moment := range moments {
-			events, log, err := n.run(phase, moment)
-			require.ErrorContains(t, err, "killed", "%s %s: %v %s", phase, moment, events, log)
-			for _, done := range finished {
-				assert.Contains(t, events, done+" reused", "%s was done before the kill at %s", done, phase)
-			}
-			if phase == "pull" {
-				assert.False(t, n.open(), "not before all is proved")
-			}
+		if kill.Phase == "pull" {
+			assert.False(t, n.open(), "not before all is proved")
 		}
+		assert.False(t, n.released(), "%v", kill)
 		// What the killed run had not recorded is run again by the next one.
-		if durable[phase] {
-			_, log, err := n.run(phase, "recorded")
-			require.ErrorContains(t, err, "killed", log)
-			finished = append(finished, phase)
+		if durable[kill.Phase] && kill.At == "ran" {
+			end := n.run(kill.Phase, "recorded")
+			require.ErrorContains(t, end.Err, "killed", end.Log)
+			finished = append(finished, kill.Phase)
 		}
 	}
-	_, log, err := n.run("", "")
-	require.NoError(t, err, log)
+	end := n.run("", "")
+	require.NoError(t, end.Err, end.Log)
 	n.assertDone(first)
+
+	// The node reboots once more: its gate is shut, and nothing else is left to do.
+	require.NoError(t, os.Remove(marker{n.order.Root}.file()))
+	end = n.run("", "")
+	require.NoError(t, end.Err, end.Log)
+	assert.Empty(t, end.Events)
+	assert.True(t, n.open())
 }
 
 // assertDone checks the end state: what is served, what the cluster has, that the node may go.
 func (n *node) assertDone(first *mcfgv1.MachineConfig) {
 	t, api := n.t, shared.Env(n.t).Client
 	assert.True(t, n.open())
-	assert.FileExists(t, filepath.Join(n.order.State, openshift.HandedOverFile))
+	assert.True(t, n.released())
 	out := n.result()
 	for _, pool := range []string{"master", "worker"} {
 		got := n.served(pool)
 		assert.Equal(t, out.Configs[pool], got.Name)
-		assert.Regexp(t, `^registry\.example\.com/ocp/`+pool+`-os@sha256:[0-9a-f]{64}$`, got.Spec.OSImageURL)
+		assert.Regexp(t, "^"+regexp.QuoteMeta(n.final.Addr+"/ocp/"+pool+"-os@sha256:")+"[0-9a-f]{64}$", got.Spec.OSImageURL)
 		assert.Contains(t, string(got.Spec.Config.Raw), "50-dayone-bootstrap.conf")
 		mosc := &mcfgv1.MachineOSConfig{}
 		require.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: pool}, mosc))
-		assert.Equal(t, got.Spec.OSImageURL, mosc.Annotations[manifests.AnnotationPreBuiltImage], "the cluster has what was rendered")
+		assert.Equal(t, got.Spec.OSImageURL, string(mosc.Status.CurrentImagePullSpec), "the cluster has what was rendered")
+		assert.True(t, meta.IsStatusConditionTrue(mosc.Status.Conditions, manifests.ConditionSeeded))
+		n.inFinal(got.Spec.OSImageURL)
 		mc := &mcfgv1.MachineConfig{}
 		require.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "98-" + pool + "-dayone-bootstrap-registry"}, mc))
 		assert.Contains(t, n.read("/etc/mcc/bootstrap/99_dayone-bootstrap-registry-"+pool+".yaml"), mc.Name)
 	}
 	assert.NotEqual(t, first.Name, out.Configs["master"])
+	n.nobodyHasAnAccount()
 	registry := `"127.0.0.1:`
 	pull := &corev1.Secret{}
 	require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, pull))
@@ -123,10 +136,27 @@ func (n *node) assertDone(first *mcfgv1.MachineConfig) {
 	require.NoError(t, json.Unmarshal([]byte(n.read("/var/log/openshift/dayone-bootstrap.json")), &records))
 	assert.Equal(t, "service start", records[0]["phase"])
 	assert.Equal(t, "success", records[len(records)-1]["result"])
-	for _, secret := range []string{"cXVheTpwdWxs", "bm90LWEtcmVhbC1wYXNzd29yZA"} {
+	for _, secret := range []string{"cXVheTpwdWxs", n.final.Push.Password} {
 		journal, err := os.ReadFile(filepath.Join(n.order.State, bootstrap.JournalFile))
 		require.NoError(t, err)
 		assert.NotContains(t, string(journal)+n.read("/var/log/openshift/dayone-bootstrap.json"), secret)
+	}
+}
+
+// inFinal finds an image in its final registry, under its final name.
+func (n *node) inFinal(image string) {
+	n.t.Helper()
+	_, err := imagecopy.Inspect(n.t.Context(), imagecopy.Endpoint{Reference: "docker://" + image, CAFile: n.final.CAFile, AuthFile: n.final.PullAuthFile}, "linux/amd64")
+	require.NoError(n.t, err)
+}
+
+// nobodyHasAnAccount of the embedded registry any more.
+func (n *node) nobodyHasAnAccount() {
+	n.t.Helper()
+	for _, pattern := range []string{"identity/*auth*", "identity/*.password"} {
+		left, err := filepath.Glob(filepath.Join(n.order.State, pattern))
+		require.NoError(n.t, err)
+		assert.Empty(n.t, left)
 	}
 }
 
@@ -136,11 +166,18 @@ func TestLateRenderingAndAMachineOSConfigWithoutImage(t *testing.T) {
 	require.NoError(t, err)
 	n.put("/etc/mcc/bootstrap/worker-layering.yaml", unbuilt)
 	require.Error(t, n.mco(), "as MCO does, the stand-in refuses to render it")
+	// The build is slower than half of the installer's patience.
+	n.order.Limits = openshift.Limits{API: 2 * time.Hour, Soft: time.Second, Hard: 2 * time.Second}
+	n.cluster()
 	wait := n.start("", "")
 	require.Eventually(t, func() bool { return n.mco() == nil }, time.Minute, 200*time.Millisecond, "kubelet starts MCO again and again")
-	_, log, err := wait()
-	require.NoError(t, err, log)
-	assert.Contains(t, log, "set aside")
+	end := wait()
+	require.NoError(t, end.Err, end.Log)
+	assert.Contains(t, end.Log, "set aside")
+	for _, says := range []string{"bootkube starts it again; the installation goes on, and nothing needs to be done", "openshift-install wait-for bootstrap-complete again"} {
+		assert.Contains(t, end.Log, says)
+		assert.Contains(t, n.read("/var/log/openshift/dayone-bootstrap.json"), says)
+	}
 	assert.FileExists(t, filepath.Join(n.order.State, "set-aside/worker-layering.yaml"))
 	assert.NotEmpty(t, n.result().Images["worker"])
 }
@@ -149,14 +186,18 @@ func TestReleaseThatDoesNotReadMachineOSConfigs(t *testing.T) {
 	n := newNode(t, func(c *installconfig.Config) { c.Pools[1].BuildAt = installconfig.BuildAtCluster })
 	n.order.OldMCO = true
 	require.NoError(t, n.mco())
-	_, log, err := n.run("", "")
-	require.NoError(t, err, log)
+	n.cluster()
+	end := n.run("", "")
+	require.NoError(t, end.Err, end.Log)
+	assert.True(t, n.released())
 	assert.True(t, n.result().OSImageURL)
+	n.inFinal(n.result().Images["master"])
+	err := shared.Env(t).Client.Get(t.Context(), client.ObjectKey{Name: "master"}, &mcfgv1.MachineOSConfig{})
+	assert.True(t, apierrors.IsNotFound(err), "an operator that does not know the contract would build anew: %v", err)
 	assert.Equal(t, n.result().Images["master"], n.served("master").Spec.OSImageURL)
 	mc := &mcfgv1.MachineConfig{}
 	require.NoError(t, shared.Env(t).Client.Get(t.Context(), client.ObjectKey{Name: manifests.PreBuiltComponentPrefix + "master"}, mc))
 	assert.Equal(t, n.result().Images["master"], mc.Spec.OSImageURL)
-	require.NoError(t, shared.Env(t).Client.Delete(t.Context(), mc), "other tests share the API server")
 }
 
 // breakBuild makes the master's Containerfile fail.
@@ -172,14 +213,14 @@ func TestFailedBuildKeepsTheGateShut(t *testing.T) {
 	require.NoError(t, n.mco())
 	before := n.served("master").Name
 	n.breakBuild()
-	_, log, err := n.run("", "")
-	require.Error(t, err)
+	end := n.run("", "")
+	require.Error(t, end.Err)
 	for _, want := range []string{"phase build-master", "RUN", "7"} {
-		assert.Contains(t, log, want)
+		assert.Contains(t, end.Log, want)
 	}
 	assert.False(t, n.open())
 	assert.Equal(t, before, n.served("master").Name)
-	assert.NoFileExists(t, filepath.Join(n.order.State, openshift.HandedOverFile))
+	assert.False(t, n.released())
 	assert.Contains(t, n.read("/var/log/openshift/dayone-bootstrap.json"), "build-master")
 }
 
@@ -189,16 +230,16 @@ func TestFallbackBootsTheStockImage(t *testing.T) {
 	before, manifestsBefore := n.served("master"), n.names("/etc/mcc/bootstrap")
 	secret := n.read("/etc/mcc/bootstrap/machineconfigcontroller-pull-secret")
 	n.breakBuild()
-	_, log, err := n.run("", "")
-	require.NoError(t, err, log)
+	end := n.run("", "")
+	require.NoError(t, end.Err, end.Log)
 	assert.True(t, n.open())
 	assert.Equal(t, before.Name, n.served("master").Name)
 	assert.Equal(t, n.order.Base, n.served("master").Spec.OSImageURL)
 	assert.Equal(t, manifestsBefore, n.names("/etc/mcc/bootstrap"))
 	assert.Equal(t, secret, n.read("/etc/mcc/bootstrap/machineconfigcontroller-pull-secret"))
-	raw, err := os.ReadFile(filepath.Join(n.order.State, openshift.HandedOverFile))
+	done, err := bootstrap.ReadHandedOver(n.order.State)
 	require.NoError(t, err)
-	assert.Contains(t, string(raw), "fallback")
+	assert.Contains(t, done.Instead, "fallback: phase build-master")
 }
 
 func (n *node) names(dir string) (out []string) {
@@ -211,14 +252,14 @@ func (n *node) names(dir string) (out []string) {
 }
 
 func TestTakenPortIsNamed(t *testing.T) {
-	port := freePort(t)
+	port := phasetest.FreePort(t)
 	n := newNode(t, func(c *installconfig.Config) { c.BootstrapRegistry.Port = port })
 	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 	require.NoError(t, err)
 	defer l.Close()
-	_, log, err := n.run("", "")
-	require.Error(t, err)
-	assert.Contains(t, log, "cannot listen on port "+strconv.Itoa(port))
+	end := n.run("", "")
+	require.Error(t, end.Err)
+	assert.Contains(t, end.Log, "cannot listen on port "+strconv.Itoa(port))
 	assert.False(t, n.open())
 }
 
@@ -228,14 +269,15 @@ func TestFullDiskIsNamedAndTheNextRunGoesOn(t *testing.T) {
 	require.NoError(t, os.MkdirAll(n.order.State, 0o700))
 	require.NoError(t, unix.Mount("dayone-test", n.order.State, "tmpfs", 0, "size=20m"))
 	t.Cleanup(func() { assert.NoError(t, unix.Unmount(n.order.State, unix.MNT_DETACH)) })
-	_, log, err := n.run("", "")
-	require.Error(t, err)
-	assert.Regexp(t, "(?i)no space|insufficient|507|disk", log)
-	assert.Contains(t, log, "phase base")
+	n.cluster()
+	end := n.run("", "")
+	require.Error(t, end.Err)
+	assert.Regexp(t, "(?i)no space|insufficient|507|disk", end.Log)
+	assert.Contains(t, end.Log, "phase base")
 	assert.False(t, n.open())
 	require.NoError(t, unix.Mount("dayone-test", n.order.State, "", unix.MS_REMOUNT, "size=4g"))
-	_, log, err = n.run("", "")
-	require.NoError(t, err, log)
+	end = n.run("", "")
+	require.NoError(t, end.Err, end.Log)
 	assert.True(t, n.open())
 }
 
@@ -245,6 +287,7 @@ func TestLateAPIServerIsWaitedForAndSaid(t *testing.T) {
 	late := n.order.Kubeconfig
 	n.order.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig-loopback")
 	n.order.Limits = openshift.Limits{API: 2 * time.Minute / 60, Soft: 2 * time.Hour, Hard: time.Hour}
+	n.cluster()
 	wait := n.start("", "")
 	file := n.at("/var/log/openshift/dayone-bootstrap.json")
 	require.Eventually(t, func() bool {
@@ -255,8 +298,8 @@ func TestLateAPIServerIsWaitedForAndSaid(t *testing.T) {
 	raw, err := os.ReadFile(late)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(n.order.Kubeconfig, raw, 0o600))
-	_, log, err := wait()
-	require.NoError(t, err, log)
-	assert.Contains(t, log, "bootkube.service")
+	end := wait()
+	require.NoError(t, end.Err, end.Log)
+	assert.Contains(t, end.Log, "bootkube.service")
 	assert.True(t, n.open())
 }

@@ -2,15 +2,10 @@ package openshift_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,11 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/openshift/loopback"
-	"dayone.dev/dayone/build"
-	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/e2e/mcostandin"
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
@@ -36,27 +32,16 @@ import (
 
 var shared kubetest.Shared
 
-// childEnv makes this test binary the program of the bootstrap node; its value is an order as JSON.
-const childEnv = "DAYONE_TEST_OPENSHIFT"
-
 func TestMain(m *testing.M) {
-	if buildahengine.Init() {
-		return
+	if !phasetest.Child(child) {
+		os.Exit(shared.Main(m, kubetest.Options{}))
 	}
-	if raw := os.Getenv(childEnv); raw != "" {
-		if err := child(raw); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(shared.Main(m, kubetest.Options{}))
 }
 
-// order says what the child does and when it dies by its own SIGKILL. KillAt "instruction" is the first instruction of a build.
+// order says what the child does and when it dies.
 type order struct {
 	Dir, State, Root, BaseCA, Base, Kubeconfig string
-	KillPhase, KillAt                          string
+	Kill                                       phasetest.Kill
 	// OldMCO plays a release that does not read MachineOSConfigs at install time.
 	OldMCO bool
 	Limits openshift.Limits
@@ -89,36 +74,21 @@ func (m marker) file() string { return filepath.Join(m.root, "gate-is-open") }
 
 func (m marker) Open(context.Context) error { return os.WriteFile(m.file(), nil, 0o600) }
 
-func child(raw string) error {
-	var o order
-	if err := json.Unmarshal([]byte(raw), &o); err != nil {
-		return err
-	}
-	die := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} }
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	return openshift.Run(ctx, openshift.Options{
+func child(o order) error {
+	return openshift.Run(context.Background(), openshift.Options{
 		Dir: o.Dir, StateDir: o.State, Root: o.Root, BaseCAFile: o.BaseCA, Platform: "linux/amd64", Interval: 50 * time.Millisecond, Limits: o.Limits,
-		Base: func(context.Context) (string, error) { return o.Base, nil },
-		NewEngine: func(dir string) (build.ContainerEngine, error) {
-			return buildahengine.New(buildahengine.Options{Root: dir})
-		},
-		Renderer: standIn{o.OldMCO}, Gate: marker{o.Root}, Cluster: loopback.Cluster{Kubeconfig: o.Kubeconfig},
-		Log: logrus.NewEntry(logrus.New()),
-		Observe: func(e bootstrap.Event) {
-			fmt.Printf("event %s %s\n", e.Record.Name, e.Kind)
-			if e.Record.Name == o.KillPhase && string(e.Kind) == o.KillAt {
-				die()
-			}
-			if e.Record.Name == "hand-over" && e.Kind == bootstrap.EventRecorded {
-				cancel()
-			}
-		},
-		BuildProgress: func(_ string, e build.Event) {
-			if o.KillAt == "instruction" && e.Step > 0 {
-				die()
-			}
-		},
+		Base:      func(context.Context) (string, error) { return o.Base, nil },
+		NewEngine: phasetest.Engine,
+		Renderer:  standIn{o.OldMCO}, Gate: marker{o.Root}, Cluster: loopback.Cluster{Kubeconfig: o.Kubeconfig},
+		HandOver: handover.Options{Connect: loopback.Connect("/nonexistent/kubeconfig-loopback", o.Kubeconfig),
+			Interval: 50 * time.Millisecond, RetryMin: 50 * time.Millisecond, RetryMax: time.Second,
+			Observe: func(e handover.Event) {
+				if e.Done {
+					o.Kill.Reached("hand-over", string(e.Stage))
+				}
+			}},
+		Log:     logrus.NewEntry(logrus.New()),
+		Observe: o.Kill.Observer(func(bootstrap.Event) {}), BuildProgress: o.Kill.Build,
 	})
 }
 
@@ -126,21 +96,15 @@ func child(raw string) error {
 type node struct {
 	t     *testing.T
 	order order
+	// final is the registry in which the images end up.
+	final *registrytest.Registry
 }
 
 // newNode needs root: it runs container builds. change edits the layering field.
 func newNode(t *testing.T, change func(*installconfig.Config)) *node {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root: it runs container builds")
-	}
-	if testing.Short() {
-		t.Skip("runs container builds and a real kube-apiserver: left out with -short")
-	}
-	n := &node{t: t, order: order{Dir: filepath.Join(t.TempDir(), "install"), State: filepath.Join(t.TempDir(), "state"), Root: t.TempDir(), Limits: openshift.InstallerLimits()}}
+	phasetest.NeedsBuilds(t)
+	n := &node{t: t, final: registrytest.Start(t), order: order{Dir: filepath.Join(t.TempDir(), "install"), State: filepath.Join(t.TempDir(), "state"), Root: t.TempDir(), Limits: openshift.InstallerLimits("none")}}
 	n.base()
 	n.prepared(change)
 	n.kubernetes()
@@ -169,10 +133,15 @@ func (n *node) prepared(change func(*installconfig.Config)) {
 	for _, consumed := range []string{"install-config.yaml", "openshift"} {
 		require.NoError(n.t, os.RemoveAll(filepath.Join(n.order.Dir, consumed)))
 	}
-	side := installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com"}, Config: installconfig.Config{
-		Flow: installconfig.FlowOpenShift, LayeringDir: "layering", BootstrapRegistry: installconfig.BootstrapRegistry{Host: "127.0.0.1", Port: freePort(n.t)},
-		Build: installconfig.Build{Timeout: installconfig.Duration(5 * time.Minute)},
-		Pools: []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap}, {Name: "worker", BuildAt: installconfig.BuildAtBootstrap}}}}
+	phasetest.UseRegistry(n.t, n.order.Dir, n.final.Addr, n.final.Push, n.final.Pull)
+	ca, err := os.ReadFile(n.final.CAFile)
+	require.NoError(n.t, err)
+	require.NoError(n.t, os.WriteFile(filepath.Join(n.order.Dir, "registry-ca.crt"), ca, 0o600))
+	side := installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com", ControlPlane: masters}, Config: installconfig.Config{
+		Flow: installconfig.FlowOpenShift, LayeringDir: "layering", BootstrapRegistry: installconfig.BootstrapRegistry{Host: "127.0.0.1", Port: phasetest.FreePort(n.t)},
+		Registry: installconfig.Registry{CAFile: "registry-ca.crt"},
+		Build:    installconfig.Build{Timeout: installconfig.Duration(5 * time.Minute)},
+		Pools:    []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap}, {Name: "worker", BuildAt: installconfig.BuildAtBootstrap}}}}
 	if change != nil {
 		change(&side.Config)
 	}
@@ -209,7 +178,7 @@ func (n *node) bootkube() {
 	}
 	set := &manifests.Set{}
 	render.StandaloneInputs(set, n.order.Base, testVersions)
-	n.object("/etc/mcc/bootstrap/controllerconfig.yaml", set.ControllerConfigs[0].Object)
+	n.object("/etc/mcc/bootstrap/controllerconfig.yaml", mcostandin.Controller(set.ControllerConfigs[0].Object))
 	n.object("/etc/mcc/bootstrap/99_feature-gate.yaml", set.FeatureGates[0].Object)
 	n.object("/etc/mcc/bootstrap/machineconfigcontroller-pull-secret", &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "pull-secret"}, Type: corev1.SecretTypeDockerConfigJson,
@@ -253,47 +222,56 @@ func (n *node) read(path string) string {
 	return string(raw)
 }
 
-// start runs the program of the node; wait gives its events as "phase kind", its log and its end.
-func (n *node) start(killPhase, killAt string) (wait func() (events []string, log string, err error)) {
+// start runs the program of the node; wait gives its end.
+func (n *node) start(killPhase, killAt string) (wait func() phasetest.Ended) {
 	n.t.Helper()
 	o := n.order
-	o.KillPhase, o.KillAt = killPhase, killAt
-	raw, err := json.Marshal(o)
-	require.NoError(n.t, err)
-	ctx, cancel := context.WithTimeout(n.t.Context(), 4*time.Minute)
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Env = append(os.Environ(), childEnv+"="+string(raw))
-	var out, errs strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Run() }()
-	return func() ([]string, string, error) {
-		defer cancel()
-		err := <-ended
-		var events []string
-		for _, line := range strings.Split(out.String(), "\n") {
-			if e, ok := strings.CutPrefix(line, "event "); ok {
-				events = append(events, e)
-			}
-		}
-		return events, errs.String(), err
-	}
+	o.Kill = phasetest.Kill{Phase: killPhase, At: killAt}
+	return phasetest.Start(n.t, o)
 }
 
-func (n *node) run(killPhase, killAt string) (events []string, log string, err error) {
+func (n *node) run(killPhase, killAt string) phasetest.Ended {
 	n.t.Helper()
 	return n.start(killPhase, killAt)()
+}
+
+// masters is how many the installation has.
+const masters = 2
+
+// cluster has MCO's stand-in at work and lets the masters join as soon as the gate is open.
+func (n *node) cluster() mcostandin.Operator {
+	n.t.Helper()
+	ca, err := os.ReadFile(n.final.CAFile)
+	require.NoError(n.t, err)
+	o := mcostandin.Operator{Env: shared.Env(n.t), Versions: testVersions, Platform: "linux/amd64", RegistryCA: ca}
+	set, err := manifests.ReadDir(n.at("/etc/mcc/bootstrap"), manifests.ReadOptions{})
+	require.NoError(n.t, err)
+	o.Post(n.t, set)
+	n.t.Cleanup(func() { o.Clear(n.t) })
+	n.t.Cleanup(o.Start(n.t))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil && !n.open() {
+			time.Sleep(50 * time.Millisecond)
+		}
+		for i := 0; i < masters && ctx.Err() == nil; i++ {
+			o.Join(n.t, fmt.Sprintf("master-%d", i), "master", n.served("master").Name)
+		}
+	}()
+	n.t.Cleanup(func() { cancel(); <-ended })
+	return o
+}
+
+// released says whether the bootstrap may end.
+func (n *node) released() bool {
+	done, err := bootstrap.ReadHandedOver(n.order.State)
+	require.NoError(n.t, err)
+	return done != nil
 }
 
 func (n *node) open() bool {
 	_, err := os.Stat(marker{n.order.Root}.file())
 	return !errors.Is(err, os.ErrNotExist)
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

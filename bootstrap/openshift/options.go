@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/manifests"
 )
@@ -29,8 +30,10 @@ const (
 	recordsDir = "/var/log/openshift"
 	// LoopbackConfigURL is MCO's server on this host, which the gate lets through.
 	LoopbackConfigURL = "http://127.0.0.1:22624/config/"
-	// LoopbackKubeconfig reaches the bootstrap API server as an administrator.
+	// LoopbackKubeconfig reaches the bootstrap API server as an administrator, ClusterKubeconfig the masters': bootkube ends the former as
+	// soon as the latter is there.
 	LoopbackKubeconfig = "/opt/openshift/auth/kubeconfig-loopback"
+	ClusterKubeconfig  = "/opt/openshift/auth/kubeconfig"
 )
 
 // Renderer is MCO's controller in its bootstrap mode: manifests in, rendered configs out.
@@ -60,6 +63,8 @@ type Cluster interface {
 	Apply(ctx context.Context, set *manifests.Set) error
 	// AddPullAuth merges credentials (auth.json) into the cluster's pull secret.
 	AddPullAuth(ctx context.Context, auth []byte) error
+	// Withdraw deletes the set's MachineConfigs and MachineOSConfigs, and the credentials for a registry from the cluster's pull secret.
+	Withdraw(ctx context.Context, set *manifests.Set, registry string) error
 }
 
 // Options of the flow. Dir, NewEngine, Renderer, Gate and Cluster are required.
@@ -83,9 +88,9 @@ type Options struct {
 	Cluster   Cluster
 	// ConfigURL is where MCO's server answers this host for a pool, whose name is appended. Default: it is not asked.
 	ConfigURL string
-	// HandOver gives the images to the final registry and returns when the bootstrap node may go. Default: nothing is handed over.
-	HandOver func(context.Context, Outcome) error
-	// Limits are the installer's patience; default InstallerLimits.
+	// HandOver says how the cluster is reached, and more if need be; what is handed over, from where and how long it is tried is the flow's.
+	HandOver handover.Options
+	// Limits are the installer's patience; default InstallerLimits of the install directory's platform.
 	Limits Limits
 	// Interval is how often files and the API are looked at; default DefaultInterval.
 	Interval time.Duration
@@ -98,25 +103,13 @@ type Options struct {
 // DefaultInterval is short against MCO's rendering, some seconds.
 const DefaultInterval = 2 * time.Second
 
-// Outcome is what the flow hands over.
-type Outcome struct {
-	// Registry is HOST:PORT of the embedded one; CAFile and AuthFile reach it.
-	Registry, CAFile, AuthFile, Platform string
-	// Set holds the objects that the cluster got, Secrets included.
-	Set *manifests.Set
-	// Built are the images by pool, Repositories the final ones; Configs the rendered configs' names.
-	Built        map[string]*build.Result
-	Repositories map[string]string
-	Configs      map[string]string
-}
-
 // Validate names what is missing.
 func (o Options) Validate() error {
 	switch {
 	case o.Dir == "" || o.StateDir == "":
 		return errors.New("openshift flow: the install directory or the state directory is missing: give --dir and --state-dir")
-	case o.NewEngine == nil || o.Renderer == nil || o.Gate == nil || o.Cluster == nil:
-		return errors.New("openshift flow: options: engine, renderer, gate and cluster are all needed")
+	case o.NewEngine == nil || o.Renderer == nil || o.Gate == nil || o.Cluster == nil || o.HandOver.Connect == nil:
+		return errors.New("openshift flow: options: engine, renderer, gate, cluster and a way to hand over are all needed")
 	}
 	return nil
 }
@@ -130,9 +123,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Interval <= 0 {
 		o.Interval = DefaultInterval
-	}
-	if o.Limits == (Limits{}) {
-		o.Limits = InstallerLimits()
 	}
 	if o.Observe == nil {
 		o.Observe = func(bootstrap.Event) {}

@@ -18,8 +18,11 @@ import (
 	"dayone.dev/dayone/registry"
 )
 
-// phaseGate is the phase after which nodes get their configs.
-const phaseGate = "gate"
+// phaseGate is the phase after which nodes get their configs, phaseHandOver the last one.
+const (
+	phaseGate     = "gate"
+	phaseHandOver = "hand-over"
+)
 
 // phases is the flow, in order. Services are started or checked anew by every process; the other phases run once for the same inputs.
 func (f *flow) phases() []bootstrap.Phase {
@@ -38,11 +41,11 @@ func (f *flow) phases() []bootstrap.Phase {
 	list = append(list, bootstrap.Together("build", builds...)...)
 	return append(list,
 		bootstrap.ResultPhase("render-second", "let MCO render with the images", &f.second, f.secondInputs, f.secondRendering, f.secondHolds),
-		bootstrap.ServicePhase("cluster", "give the cluster the same objects", f.applyObjects),
+		bootstrap.ResultPhase("cluster", "give the cluster the same objects", &givenResult{}, f.givenInputs, f.applyObjects, nil),
 		bootstrap.ServicePhase("pull", "pull the images as a node would", f.testPulls),
 		bootstrap.ServicePhase("served", "look at what the config server gives", f.seeServed),
 		bootstrap.ServicePhase(phaseGate, "let nodes fetch their configs", f.Gate.Open),
-		bootstrap.ServicePhase("hand-over", "give the images to their final registry", f.handOver))
+		bootstrap.ServicePhase(phaseHandOver, "hand over to the cluster", f.handOver))
 }
 
 // pools are the names of the pools that are built here.
@@ -183,11 +186,15 @@ func (f *flow) buildRequest(p preflight.Pool) (build.Request, error) {
 		return build.Request{}, fmt.Errorf("prepare build of pool %s: %w", p.Name, errNoFirst)
 	}
 	limits := f.in.Sidecar.Config.Build
-	return build.Request{
-		Pool: p.Name, Base: build.Image{Reference: base}, Config: config, Platform: f.Platform,
+	request := build.Request{
+		TrustBundle: f.first.TrustBundle, Pool: p.Name, Base: build.Image{Reference: base}, Config: config, Platform: f.Platform,
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
 		Target:   f.inEmbedded(p.Repository),
 		Registry: build.Access{CAFile: f.id.CAFile, AuthFile: f.id.PushAuth},
 		Options:  build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk), Attempts: limits.Attempts, Offline: limits.Offline},
-	}, nil
+	}
+	if image := f.first.Pools[p.Name].Extensions; image != "" {
+		request.Extensions = &build.Image{Reference: f.base.Embedded[image]}
+	}
+	return request, nil
 }

@@ -2,6 +2,7 @@ package openshift
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -12,12 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/renameio/v2"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/registry"
 )
 
@@ -42,8 +44,8 @@ type flow struct {
 	second secondResult
 }
 
-// Run carries out the openshift flow and then keeps the registry until ctx ends. A second run on the same state directory goes on where
-// the first was cut off. With the policy fallback a failure before the gate opens lets the nodes boot the stock image.
+// Run carries out the openshift flow and ends when nobody needs the bootstrap node any more. A second run on the same state directory goes
+// on where the first was cut off. With the policy fallback a failure before the gate opens lets the nodes boot the stock image.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
@@ -53,6 +55,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if o.Limits == (Limits{}) {
+		o.Limits = InstallerLimits(in.Sidecar.Cluster.Platform)
+	}
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make state directory: %w", err)
 	}
@@ -61,12 +66,25 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer unlock()
+	if done, err := bootstrap.ReadHandedOver(o.StateDir); err != nil || done != nil {
+		return o.afterwards(ctx, done, err)
+	}
 	f := &flow{Options: o, in: in, records: &records{file: o.at(filepath.Join(recordsDir, recordsFile))}, early: make(chan struct{}),
 		built: map[string]*build.Result{}}
 	f.records.add(record{Phase: "service start"})
 	err = f.run(ctx)
 	f.records.end(err)
 	return err
+}
+
+// afterwards is a run on a node that has been handed over: a reboot has shut the gate again.
+func (o Options) afterwards(ctx context.Context, done *bootstrap.HandedOver, err error) error {
+	if err != nil {
+		return err
+	}
+	o.Log.WithField("time", done.Time).Info("this bootstrap node has been handed over and is needed by nobody")
+	_ = bootstrap.Notify(bootstrap.Ready)
+	return o.Gate.Open(ctx)
 }
 
 func (f *flow) run(ctx context.Context) error {
@@ -95,23 +113,21 @@ func (f *flow) run(ctx context.Context) error {
 	defer f.stop()
 	err = f.pipeline(ctx, journal)
 	if err != nil && ctx.Err() == nil && f.in.Sidecar.Config.OnFailure == installconfig.OnFailureFallback && !f.opened(journal) {
-		return f.fallBack(ctx, err)
+		return f.fallBack(ctx, journal, err)
 	}
 	if err != nil {
 		return err
 	}
 	journal.Endpoints = &bootstrap.Endpoints{Registry: f.registryHost, CAFile: f.id.CAFile}
-	if err := journal.Save(); err != nil {
-		return err
-	}
-	return f.wait(ctx)
+	return journal.Save()
 }
 
-// pipeline runs all phases; the budget is watched until the gate is open.
+// pipeline runs all phases; the budget is watched meanwhile.
 func (f *flow) pipeline(ctx context.Context, journal *bootstrap.Journal) error {
 	watch, stopWatch := context.WithCancel(ctx)
 	defer stopWatch()
-	go f.watchBudget(watch, f.started())
+	var open atomic.Bool
+	go f.watchBudget(watch, f.since("started"), &open)
 	go bootstrap.KeepAlive(ctx, f.alive)
 	if err := bootstrap.Notify(bootstrap.Ready); err != nil {
 		f.Log.WithError(err).Warn("service manager not told that the build has begun")
@@ -120,23 +136,10 @@ func (f *flow) pipeline(ctx context.Context, journal *bootstrap.Journal) error {
 		f.records.event(e)
 		_ = bootstrap.Notify("STATUS=" + e.Record.Title + ": " + string(e.Kind)) // for people only
 		if e.Record.Name == phaseGate && e.Kind == bootstrap.EventRecorded {
-			stopWatch()
+			open.Store(true)
 		}
 		f.Observe(e)
 	}, f.Log)
-}
-
-// started is when the first run on this node began: the age of the lock file, which every run keeps.
-func (f *flow) started() time.Time {
-	file := filepath.Join(f.StateDir, "started")
-	if raw, err := os.ReadFile(file); err == nil {
-		if t, err := time.Parse(time.RFC3339, string(raw)); err == nil {
-			return t
-		}
-	}
-	now := time.Now()
-	_ = renameio.WriteFile(file, []byte(now.Format(time.RFC3339)), 0o600) // without it a later run counts from itself
-	return now
 }
 
 // aliveLimit bounds one look at the own registry.
@@ -160,34 +163,14 @@ func (f *flow) opened(j *bootstrap.Journal) bool {
 	return r != nil && r.Status == bootstrap.PhaseDone
 }
 
-// HandedOverFile is in the state directory from the moment on at which the bootstrap node may go.
-const HandedOverFile = "handed-over"
-
-// Hold waits until the bootstrap node may go: the installer's report of a complete bootstrap is held back by it.
-func Hold(ctx context.Context, stateDir string, interval time.Duration) error {
-	for {
-		if _, err := os.Stat(filepath.Join(stateDir, HandedOverFile)); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("hold the end of the bootstrap: the images are not handed over yet: %w", ctx.Err())
-		case <-time.After(interval):
-		}
-	}
-}
-
-func (f *flow) release(what string) error {
-	if err := renameio.WriteFile(filepath.Join(f.StateDir, HandedOverFile), []byte(what+"\n"), 0o600); err != nil {
-		return fmt.Errorf("note the hand-over: %w", err)
-	}
-	return nil
-}
-
 // fallBack undoes what was put among MCO's manifests and opens the gate: the nodes boot the stock image of the first rendering.
-func (f *flow) fallBack(ctx context.Context, cause error) error {
+func (f *flow) fallBack(ctx context.Context, journal *bootstrap.Journal, cause error) error {
 	f.Log.WithError(cause).Error("no layered image: the nodes boot the stock OS image, as onFailure: fallback asks")
 	f.records.note("fallback", cause.Error())
+	// This process may have failed before it came to what an earlier one has shown.
+	if err := errors.Join(recall(journal, "render-first", &f.first), recall(journal, "render-second", &f.second)); err != nil {
+		return errors.Join(cause, err)
+	}
 	if f.first.Pools == nil {
 		if err := f.waitFirst(ctx); err != nil {
 			return errors.Join(cause, err)
@@ -196,20 +179,38 @@ func (f *flow) fallBack(ctx context.Context, cause error) error {
 	if err := f.undoInputs(ctx); err != nil {
 		return errors.Join(cause, err)
 	}
-	if err := errors.Join(f.Gate.Open(ctx), f.release("fallback: "+cause.Error())); err != nil {
+	if err := f.withdraw(ctx); err != nil {
+		return errors.Join(cause, err)
+	}
+	if err := errors.Join(f.Gate.Open(ctx), bootstrap.MarkHandedOver(f.StateDir, f.registryHost, "fallback: "+cause.Error())); err != nil {
 		return errors.Join(cause, err)
 	}
 	return nil
 }
 
-// wait keeps the registry until the node is told to stop.
-func (f *flow) wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
+// recall takes a phase's result from the journal, where it has one.
+func recall(j *bootstrap.Journal, phase string, out any) error {
+	r := j.Find(phase)
+	if r == nil || r.Status != bootstrap.PhaseDone || len(r.Output) == 0 {
 		return nil
-	case err := <-f.registry.Err():
-		return fmt.Errorf("serve the embedded registry: %w", err)
 	}
+	return json.Unmarshal(r.Output, out)
+}
+
+// withdraw takes back what the cluster was given, so that its renderer comes to the name of the first rendering, too. An API server that
+// was never reached has got nothing.
+func (f *flow) withdraw(ctx context.Context) error {
+	if _, err := os.Stat(f.path(givenFile)); err != nil {
+		return nil
+	}
+	set := &manifests.Set{}
+	for _, pool := range f.pools() {
+		for _, name := range []string{trustName(pool), manifests.PreBuiltComponentPrefix + pool} {
+			set.MachineConfigs = append(set.MachineConfigs, manifests.NewItem(f.component(name, pool, mcfgv1.MachineConfigSpec{})))
+		}
+		set.MachineOSConfigs = append(set.MachineOSConfigs, f.pool(pool).MachineOSConfig)
+	}
+	return f.until(ctx, "fallback", f.Limits.API+f.Limits.Hard, func() error { return f.Cluster.Withdraw(ctx, set, f.registryHost) })
 }
 
 // stopLimit is how long the registry may take to finish requests.

@@ -69,7 +69,7 @@ func (f *flow) trust(pool string) (*mcfgv1.MachineConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.component("98-"+pool+"-dayone-bootstrap-registry", pool, mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}), nil
+	return f.component(trustName(pool), pool, mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}), nil
 }
 
 func (f *flow) component(name, pool string, spec mcfgv1.MachineConfigSpec) *mcfgv1.MachineConfig {
@@ -77,7 +77,16 @@ func (f *flow) component(name, pool string, spec mcfgv1.MachineConfigSpec) *mcfg
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{manifests.LabelRole: pool}}, Spec: spec}
 }
 
-// objects are what MCO renders beside the installer's manifests, and what the cluster gets, by file name.
+// The names of what the cluster gets.
+func trustName(pool string) string { return "98-" + pool + "-dayone-bootstrap-registry" }
+
+// Files among MCO's manifests.
+func moscFile(pool string) string  { return "99_dayone-machineosconfig-" + pool + ".yaml" }
+func trustFile(pool string) string { return "99_dayone-bootstrap-registry-" + pool + ".yaml" }
+func imageFile(pool string) string { return "99_dayone-osimageurl-" + pool + ".yaml" }
+
+// objects are what MCO renders beside the installer's manifests, by file name. An MCO that does not read images from MachineOSConfigs gets
+// MachineConfigs with osImageURL instead.
 func (f *flow) objects(osImageURL bool) (map[string]any, error) {
 	out := map[string]any{}
 	for _, pool := range f.pools() {
@@ -85,13 +94,14 @@ func (f *flow) objects(osImageURL bool) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		out["99_dayone-machineosconfig-"+pool+".yaml"] = f.annotated(pool)
-		out["99_dayone-bootstrap-registry-"+pool+".yaml"] = trust
-		if osImageURL {
+		out[trustFile(pool)] = trust
+		if !osImageURL {
+			out[moscFile(pool)] = f.annotated(pool)
+		} else {
 			image := f.finalImage(pool)
 			c := f.component(manifests.PreBuiltComponentPrefix+pool, pool, mcfgv1.MachineConfigSpec{OSImageURL: image})
 			c.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: image}
-			out["99_dayone-osimageurl-"+pool+".yaml"] = c
+			out[imageFile(pool)] = c
 		}
 	}
 	return out, nil
@@ -144,6 +154,11 @@ func (f *flow) renderWith(ctx context.Context, osImageURL bool) (secondResult, e
 			return secondResult{}, fmt.Errorf("write MCO's manifest: %w", err)
 		}
 	}
+	if osImageURL {
+		if err := f.removeInputs(moscFile); err != nil {
+			return secondResult{}, err
+		}
+	}
 	for attempt := 1; ; attempt++ {
 		err := f.renderOnce(ctx)
 		if err == nil {
@@ -178,7 +193,7 @@ var errOtherImage = errors.New("the second rendering does not name the image tha
 func (f *flow) proved(osImageURL bool) (secondResult, error) {
 	out := secondResult{Configs: map[string]string{}, Images: map[string]string{}, OSImageURL: osImageURL}
 	for _, pool := range f.pools() {
-		config, _, err := rendered(f.at(stagingDir), pool)
+		config, _, _, err := rendered(f.at(stagingDir), pool)
 		if err != nil {
 			return out, err
 		}
@@ -209,7 +224,7 @@ func publish(from, to string, configs map[string]string) error {
 
 func (f *flow) secondHolds(_ context.Context, r secondResult) error {
 	for pool, name := range r.Configs {
-		config, _, err := rendered(f.at(mcsDir), pool)
+		config, _, _, err := rendered(f.at(mcsDir), pool)
 		if err != nil {
 			return err
 		}
@@ -220,15 +235,22 @@ func (f *flow) secondHolds(_ context.Context, r secondResult) error {
 	return nil
 }
 
-// undoInputs takes everything out of MCO's manifests again and shows the first rendering.
-func (f *flow) undoInputs(ctx context.Context) error {
+// removeInputs takes files of all pools out of MCO's manifests.
+func (f *flow) removeInputs(names ...func(pool string) string) error {
 	for _, pool := range f.pools() {
-		for _, kind := range []string{"machineosconfig", "bootstrap-registry", "osimageurl"} {
-			err := os.Remove(filepath.Join(f.at(mccDir), "99_dayone-"+kind+"-"+pool+".yaml"))
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		for _, name := range names {
+			if err := os.Remove(filepath.Join(f.at(mccDir), name(pool))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("take back MCO's manifest: %w", err)
 			}
 		}
+	}
+	return nil
+}
+
+// undoInputs takes everything out of MCO's manifests again and shows the first rendering.
+func (f *flow) undoInputs(ctx context.Context) error {
+	if err := f.removeInputs(moscFile, trustFile, imageFile); err != nil {
+		return err
 	}
 	raw, err := os.ReadFile(f.path("pull-secret.orig"))
 	if err == nil {

@@ -1,6 +1,8 @@
 package preflight
 
 import (
+	"bytes"
+	"crypto/x509"
 	"path"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -54,6 +56,26 @@ func (c *checker) signaturePolicy() {
 		return
 	}
 	c.in.SignaturePolicy = raw
+}
+
+// registryCA reads the authority of the final registry: a file that is none would show when the masters are up.
+func (c *checker) registryCA() {
+	file := c.in.Sidecar.Config.Registry.CAFile
+	if file == "" {
+		return
+	}
+	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".registry.caFile", Rule: "unreadable", Next: "the path is relative to the install directory"}
+	raw, err := readInside(c.dir, file)
+	if err != nil {
+		c.rep.Errorf(at, "the authority of the final registry cannot be read: %v", err)
+		return
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(raw) {
+		at.Rule, at.Next = "registry-ca", "give certificates in PEM form"
+		c.rep.Errorf(at, "%s holds no certificate", file)
+		return
+	}
+	c.in.RegistryCA = append(bytes.TrimRight(raw, "\n"), '\n')
 }
 
 // openshift says that the installer's own bootstrap renders and serves.

@@ -36,6 +36,7 @@ func (c *checker) run() {
 	c.layeredPools()
 	c.baseImage()
 	c.signaturePolicy()
+	c.registryCA()
 	c.names()
 	c.machineConfigs()
 	c.unselected()
@@ -130,6 +131,7 @@ func (c *checker) pool(p installconfig.Pool, item mosc) {
 		c.rep.Errorf(at, "unknown builder %q", t)
 	}
 	out.Repository = c.pushSpec(item)
+	c.insideCluster(p, item, out.Repository)
 	push := c.secret(item, "spec.renderedImagePushSecret.name", spec.RenderedImagePushSecret.Name)
 	c.pushCredentials(item, push, out.Repository)
 	out.PushAuth = push

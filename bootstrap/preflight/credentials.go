@@ -3,6 +3,8 @@ package preflight
 import (
 	"encoding/json"
 	"strings"
+
+	"dayone.dev/dayone/installconfig"
 )
 
 // pushCredentials warns when the push Secret has nothing for the repository: the build would succeed, and the hand-over of its image
@@ -15,6 +17,19 @@ func (c *checker) pushCredentials(item mosc, raw []byte, repository string) {
 	at := item.Origin.At("spec.renderedImagePushSecret.name", "push-secret-host")
 	at.Next = "add an entry for " + host + " to its auths"
 	c.rep.Warnf(at, "Secret %q has no credentials for %s", item.Object.Spec.RenderedImagePushSecret.Name, repository)
+}
+
+// insideCluster refuses a final registry that runs in the cluster itself for an image that is built on the bootstrap host: neither that host,
+// which hands the image over, nor a node on its first boot can reach a Service.
+func (c *checker) insideCluster(p installconfig.Pool, item mosc, repository string) {
+	host, _, _ := strings.Cut(repository, "/")
+	name, _, _ := strings.Cut(host, ":")
+	if p.BuildAt != installconfig.BuildAtBootstrap || !strings.HasSuffix(strings.TrimSuffix(name, ".cluster.local"), ".svc") {
+		return
+	}
+	at := item.Origin.At("spec.renderedImagePushSpec", "push-spec-service")
+	at.Next = "name a registry outside the cluster, or build the pool's image in the cluster (buildAt: cluster)"
+	c.rep.Errorf(at, "%s is a Service of the cluster, which is not there when the image is built and handed over", host)
 }
 
 // covers tells whether auth.json content has an entry for the repository: keys are HOST or HOST/PATH (containers-auth.json(5)).

@@ -28,6 +28,8 @@ type Input struct {
 	Generated []Generated
 	// SignaturePolicy is the content of the signature policy that nodes apply, nil without one.
 	SignaturePolicy []byte
+	// RegistryCA is PEM of the authority that signs the final registry, nil without one.
+	RegistryCA []byte
 	// Warnings are findings that do not stop the installation.
 	Warnings []report.Finding
 	// earlier are the files of the layering directory that an earlier run generated.

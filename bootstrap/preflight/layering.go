@@ -31,6 +31,7 @@ func LoadLayering(dir, platform string) (*Input, error) {
 	c := checker{in: in, rep: &rep, dir: dir, platform: platform}
 	c.masterIgnition()
 	c.layeredPools()
+	c.registryCA()
 	c.names()
 	if err := c.api(docs); err != nil {
 		return nil, err

@@ -116,6 +116,21 @@ func TestKeysOfTheInstallerThatCannotGoWithLayeringAreRefused(t *testing.T) {
 	}
 }
 
+func TestWhatTheBootstrapHostCannotDoIsRefused(t *testing.T) {
+	dir := openshift(t)
+	replace(t, dir, installconfig.FileName, "  replicas: 2\n", "  replicas: 2\n  architecture: arm64\n")
+	_, err := Load(dir, platform)
+	require.NoError(t, err, "the cluster builds the workers' image")
+	replace(t, dir, installconfig.FileName, "  - name: worker\n", "  - name: worker\n    buildAt: bootstrap\n")
+	_, err = Load(dir, platform)
+	require.ErrorContains(t, err, `pool "worker" has arm64 machines`)
+
+	dir = openshift(t)
+	replace(t, dir, "layering/master.yaml", "registry.example.com/ocp/master-os", "image-registry.openshift-image-registry.svc:5000/ocp/master-os")
+	_, err = Load(dir, platform)
+	require.ErrorContains(t, err, "is a Service of the cluster")
+}
+
 func TestWithoutTheFieldTheMessageNamesTheStep(t *testing.T) {
 	dir := openshift(t)
 	require.NoError(t, os.Remove(filepath.Join(dir, installconfig.FileName)))

@@ -161,25 +161,9 @@ func (w *wishes) image(rendered, image string) {
 
 // ask makes the request of what the objects say and its address.
 func (r *Reconciler) ask(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, base string) wanted {
-	repository := installconfig.Repository(string(mosc.Spec.RenderedImagePushSpec))
-	if rule := digestForm(repository); rule != "" {
-		return problem(ReasonPushSpec, "spec.renderedImagePushSpec %s: %s; the API would refuse the finished image", mosc.Spec.RenderedImagePushSpec, rule)
-	}
-	if base == "" {
-		return problem(ReasonBaseMissing, "neither the rendered config %s nor the ControllerConfig names a base image; set osImageURL in a MachineConfig", config.Name)
-	}
-	_, architecture, _ := strings.Cut(r.o.Platform, "/")
-	text, err := job.Containerfile(mosc, architecture)
-	if err != nil {
-		return problem(ReasonInvalidRequest, "%s", err)
-	}
-	request := build.Request{
-		Pool: mosc.Spec.MachineConfigPool.Name, Base: build.Image{Reference: base}, Config: config, Platform: r.o.Platform,
-		Containerfile: text, ContainerfileName: "MachineOSConfig " + mosc.Name,
-		Target: repository, TrustBundle: cc.Spec.AdditionalTrustBundle,
-	}
-	if extensions := first(config.Spec.BaseOSExtensionsContainerImage, cc.Spec.BaseOSExtensionsContainerImage); extensions != "" {
-		request.Extensions = &build.Image{Reference: extensions}
+	request, no := RequestOf(mosc, config, cc, base, r.o.Platform)
+	if no != nil {
+		return wanted{problem: no}
 	}
 	address, err := request.Address()
 	ground := ""
@@ -193,7 +177,36 @@ func (r *Reconciler) ask(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineCon
 		}
 		return problem(ReasonInvalidRequest, "%s", message)
 	}
-	return wanted{address: address, ground: ground, repository: repository, request: request}
+	return wanted{address: address, ground: ground, repository: request.Target, request: request}
+}
+
+// RequestOf is the build that a MachineOSConfig asks for with a rendered config on a base image, or why there is none. Credentials and
+// limits are the Job's.
+func RequestOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, base, platform string) (build.Request, *decide.Problem) {
+	refused := func(reason, format string, args ...any) (build.Request, *decide.Problem) {
+		return build.Request{}, problem(reason, format, args...).problem
+	}
+	repository := installconfig.Repository(string(mosc.Spec.RenderedImagePushSpec))
+	if rule := digestForm(repository); rule != "" {
+		return refused(ReasonPushSpec, "spec.renderedImagePushSpec %s: %s; the API would refuse the finished image", mosc.Spec.RenderedImagePushSpec, rule)
+	}
+	if base == "" {
+		return refused(ReasonBaseMissing, "neither the rendered config %s nor the ControllerConfig names a base image; set osImageURL in a MachineConfig", config.Name)
+	}
+	_, architecture, _ := strings.Cut(platform, "/")
+	text, err := job.Containerfile(mosc, architecture)
+	if err != nil {
+		return refused(ReasonInvalidRequest, "%s", err)
+	}
+	request := build.Request{
+		Pool: mosc.Spec.MachineConfigPool.Name, Base: build.Image{Reference: base}, Config: config, Platform: platform,
+		Containerfile: text, ContainerfileName: "MachineOSConfig " + mosc.Name,
+		Target: repository, TrustBundle: cc.Spec.AdditionalTrustBundle,
+	}
+	if extensions := build.ExtensionsImage(config, &cc.Spec, text); extensions != "" {
+		request.Extensions = &build.Image{Reference: extensions}
+	}
+	return request, nil
 }
 
 // imagesOf are the images that were built for the pool, as far as its objects know them, sorted.

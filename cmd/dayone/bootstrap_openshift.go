@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/openshift/loopback"
 	"dayone.dev/dayone/bootstrap/preflight"
@@ -56,10 +58,10 @@ func runOpenShift(ctx context.Context, o bootstrap.Options) error {
 		Dir: o.Dir, StateDir: o.StateDir, Base: base, BaseCAFile: o.BaseCAFile, Platform: o.Platform, NewEngine: o.NewEngine,
 		Renderer: openshift.Podman{}, Gate: openshift.Nftables{}, Cluster: loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig},
 		ConfigURL: openshift.LoopbackConfigURL,
-		HandOver:  func(ctx context.Context, out openshift.Outcome) error { return openshift.PushImages(ctx, out, "") },
+		HandOver:  handover.Options{Connect: loopback.Connect(openshift.LoopbackKubeconfig, openshift.ClusterKubeconfig), FinalCAFile: o.HandOver.FinalCAFile},
 		Observe:   o.Observe, BuildProgress: o.BuildProgress, Log: o.Log,
 	})
-	if f := build.AsFailure(err); f != nil && f.Class == build.ClassUser {
+	if f := build.AsFailure(err); f != nil && f.Class == build.ClassUser || errors.Is(err, openshift.ErrHandOver) {
 		return hopelessError{err}
 	}
 	return err

@@ -151,13 +151,21 @@ func newSchemaCommand() *cobra.Command {
 }
 
 func newSampleCommand() *cobra.Command {
-	var dir string
+	var dir, flow string
 	cmd := &cobra.Command{
 		Use:   "sample",
 		Short: "Write a sample install directory",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := assets.WriteSample(dir); err != nil {
+			write := assets.WriteSample
+			switch installconfig.Flow(flow) {
+			case installconfig.FlowStandalone:
+			case installconfig.FlowOpenShift:
+				write = assets.WriteOpenShiftSample
+			default:
+				return usageError{errUnknownFlow}
+			}
+			if err := write(dir); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s; next: dayone prepare --dir %s\n", dir, dir)
@@ -165,5 +173,6 @@ func newSampleCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "sample-cluster", "the directory to make")
+	cmd.Flags().StringVar(&flow, "flow", string(installconfig.FlowStandalone), "standalone, or openshift for openshift-install's bootstrap node")
 	return cmd
 }

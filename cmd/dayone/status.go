@@ -23,6 +23,8 @@ type statusOutput struct {
 	*bootstrap.Journal
 	// Running says that a process works in the state directory now.
 	Running bool `json:"running"`
+	// HandedOver says since when nobody needs this host any more.
+	HandedOver *bootstrap.HandedOver `json:"handedOver,omitempty"`
 }
 
 func newStatusCommand() *cobra.Command {
@@ -42,16 +44,20 @@ func newStatusCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if wantsJSON(cmd) {
-					err = printJSON(cmd.OutOrStdout(), statusOutput{Journal: j, Running: running})
+				handedOver, err := bootstrap.ReadHandedOver(stateDir)
+				if err != nil {
+					return err
+				}
+				if out := (statusOutput{Journal: j, Running: running, HandedOver: handedOver}); wantsJSON(cmd) {
+					err = printJSON(cmd.OutOrStdout(), out)
 				} else {
-					err = printStatus(cmd.OutOrStdout(), j, running, time.Now())
+					err = out.print(cmd.OutOrStdout(), time.Now())
 				}
 				if err != nil || !watch {
 					return err
 				}
 				switch {
-				case running && j.Endpoints != nil:
+				case handedOver != nil, running && j.Endpoints != nil:
 					return nil
 				case !running && len(j.Records) > 0:
 					return errNotRunning
@@ -78,7 +84,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func printStatus(w io.Writer, j *bootstrap.Journal, running bool, now time.Time) error {
+func (s statusOutput) print(w io.Writer, now time.Time) error {
+	j, running := s.Journal, s.Running
 	if len(j.Records) == 0 {
 		_, err := fmt.Fprintln(w, "no bootstrap has run here; start one with dayone bootstrap")
 		return err
@@ -107,17 +114,20 @@ func printStatus(w io.Writer, j *bootstrap.Journal, running bool, now time.Time)
 			}
 		}
 	}
-	if !running {
-		_, err := fmt.Fprintln(w, errNotRunning)
-		return err
+	return s.printEnd(w)
+}
+
+// printEnd says what comes next.
+func (s statusOutput) printEnd(w io.Writer) (err error) {
+	switch e := s.Endpoints; {
+	case s.HandedOver != nil && s.HandedOver.Instead != "":
+		_, err = fmt.Fprintf(w, "given up at %s, and needed by nobody: %s\n", s.HandedOver.Time.Format(time.RFC3339), s.HandedOver.Instead)
+	case s.HandedOver != nil:
+		_, err = fmt.Fprintf(w, "handed over at %s: the cluster has all, and this host may go\n", s.HandedOver.Time.Format(time.RFC3339))
+	case !s.Running:
+		_, err = fmt.Fprintln(w, errNotRunning)
+	case e != nil:
+		_, err = fmt.Fprintf(w, "serving Ignition at %s, images at %s (authority: %s)\n", e.ConfigServer, e.Registry, e.CAFile)
 	}
-	if e := j.Endpoints; e != nil && e.ConfigServer == "" {
-		_, err := fmt.Fprintf(w, "done: MCO serves the configs, images are at %s (authority: %s)\n", e.Registry, e.CAFile)
-		return err
-	}
-	if e := j.Endpoints; e != nil {
-		_, err := fmt.Fprintf(w, "serving Ignition at %s, images at %s (authority: %s)\n", e.ConfigServer, e.Registry, e.CAFile)
-		return err
-	}
-	return nil
+	return err
 }

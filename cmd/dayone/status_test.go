@@ -46,4 +46,12 @@ func TestStatusOfABootstrapThatEnded(t *testing.T) {
 	code, _, stderr = execute(t, "status", "--state-dir", dir, "--watch")
 	assert.Equal(t, exitFailed, code, "watching what will not change ends")
 	assert.Contains(t, stderr, "goes on where it ended")
+
+	require.NoError(t, bootstrap.MarkHandedOver(dir, "192.0.2.1:9500", ""))
+	code, stdout, stderr = execute(t, "status", "--state-dir", dir, "--watch")
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, stdout, "this host may go")
+	require.NoError(t, bootstrap.MarkHandedOver(dir, "192.0.2.1:9500", "fallback: the build failed"))
+	_, stdout, _ = execute(t, "status", "--state-dir", dir)
+	assert.Contains(t, stdout, "needed by nobody: fallback: the build failed")
 }

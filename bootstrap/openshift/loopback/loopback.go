@@ -1,6 +1,7 @@
 package loopback
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,8 +31,10 @@ type Cluster struct {
 	Kubeconfig string
 }
 
-func (c Cluster) client() (client.Client, error) {
-	raw, err := os.ReadFile(c.Kubeconfig)
+func (c Cluster) client() (client.Client, error) { return connect(c.Kubeconfig) }
+
+func connect(kubeconfig string) (client.Client, error) {
+	raw, err := os.ReadFile(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
@@ -53,6 +56,28 @@ func (c Cluster) Up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return answers(ctx, api)
+}
+
+// Connect gives the first API server that answers an administrator. On a bootstrap node it is the one there, as long as bootkube keeps it,
+// and then the masters'.
+func Connect(kubeconfigs ...string) func(context.Context) (client.Client, error) {
+	return func(ctx context.Context) (client.Client, error) {
+		var errs []error
+		for _, file := range kubeconfigs {
+			api, err := connect(file)
+			if err == nil {
+				if err = answers(ctx, api); err == nil {
+					return api, nil
+				}
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", file, err))
+		}
+		return nil, fmt.Errorf("no API server answers: %w", errors.Join(errs...))
+	}
+}
+
+func answers(ctx context.Context, api client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	return api.Get(ctx, client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{})
@@ -125,6 +150,10 @@ const (
 
 // AddPullAuth merges credentials (auth.json) into the cluster's pull secret; it must be there: the installer's manifests have it.
 func (c Cluster) AddPullAuth(ctx context.Context, auth []byte) error {
+	return c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return firstboot.MergeAuth(have, auth) })
+}
+
+func (c Cluster) changePullSecret(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	api, err := c.client()
 	if err != nil {
 		return err
@@ -133,16 +162,38 @@ func (c Cluster) AddPullAuth(ctx context.Context, auth []byte) error {
 	if err := api.Get(ctx, types.NamespacedName{Namespace: pullNamespace, Name: pullName}, secret); err != nil {
 		return fmt.Errorf("read the cluster's pull secret: %w", err)
 	}
-	merged, err := firstboot.MergeAuth(secret.Data[corev1.DockerConfigJsonKey], auth)
-	if err != nil {
-		return err
-	}
-	if secret.Data == nil {
+	have := secret.Data[corev1.DockerConfigJsonKey]
+	if len(have) == 0 {
 		return errors.New("read the cluster's pull secret: it is empty")
 	}
-	secret.Data[corev1.DockerConfigJsonKey] = merged
+	changed, err := change(have)
+	if err != nil || bytes.Equal(have, changed) {
+		return err
+	}
+	secret.Data[corev1.DockerConfigJsonKey] = changed
 	if err := api.Update(ctx, secret); err != nil {
 		return fmt.Errorf("write the cluster's pull secret: %w", err)
 	}
 	return nil
+}
+
+// Withdraw deletes the set's MachineConfigs and MachineOSConfigs and takes the registry's credentials out of the cluster's pull secret.
+func (c Cluster) Withdraw(ctx context.Context, set *manifests.Set, registry string) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	var list []client.Object
+	for _, m := range set.MachineOSConfigs {
+		list = append(list, m.Object)
+	}
+	for _, m := range set.MachineConfigs {
+		list = append(list, m.Object)
+	}
+	for _, o := range list {
+		if err := client.IgnoreNotFound(api.Delete(ctx, o)); err != nil {
+			return fmt.Errorf("take back %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	return c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return firstboot.RemoveAuth(have, registry) })
 }

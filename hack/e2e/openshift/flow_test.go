@@ -8,17 +8,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/bootstrap"
-	"dayone.dev/dayone/installconfig"
 )
 
 // patience is for a busy machine.
@@ -103,9 +105,28 @@ func (w *world) is(command string) bool {
 	return err == nil
 }
 
+// rendered is the config that the masters get.
+func (w *world) rendered() string {
+	raw, err := w.sh("cat /var/lib/dayone/journal.json")
+	require.NoError(w.t, err)
+	var j bootstrap.Journal
+	require.NoError(w.t, json.Unmarshal([]byte(raw), &j))
+	var out struct{ Configs map[string]string }
+	require.NoError(w.t, json.Unmarshal(j.Find("render-second").Output, &out))
+	return out.Configs["master"]
+}
+
+// seeded says that the cluster has the image as the pool's, under its final name.
+func (w *world) seeded() {
+	m := &mcfgv1.MachineOSConfig{}
+	require.NoError(w.t, shared.Env(w.t).Client.Get(w.t.Context(), client.ObjectKey{Name: "master"}, m))
+	assert.Contains(w.t, string(m.Status.CurrentImagePullSpec), w.finalName()+"/ocp/master-os@sha256:")
+}
+
 func TestBootstrapNodeWithSystemd(t *testing.T) {
 	w := newWorld(t)
-	require.NoError(t, w.node.Ignite(t.Context(), w.patched(func(c *installconfig.Config) { c.HandOver.Policy = installconfig.HandOverSkip })))
+	require.NoError(t, w.node.Ignite(t.Context(), w.patched()))
+	defer w.operator.Start(t)()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	early := w.master(ctx)
@@ -130,25 +151,42 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 		t.Fatal("the master that came early got no config")
 	}
 	assert.Equal(t, http.StatusOK, early.status, "never a 404, after which Ignition gives up")
-	assert.True(t, strings.Contains(early.got, "registry.example.com%2Focp%2Fmaster-os%40sha256%3A"), "and never the config of the first rendering")
+	assert.True(t, strings.Contains(early.got, url.QueryEscape(w.finalName()+"/ocp/master-os@sha256:")), "and never the config of the first rendering")
 	assert.True(t, strings.Contains(early.got, "50-dayone-bootstrap.conf"))
 	assert.Positive(t, early.refused())
 	assert.GreaterOrEqual(t, early.refused(), seen)
 
-	// The end of the bootstrap waits for the hand-over and for bootkube.
-	w.eventually("the images are handed over", func() bool { return w.is("test -e /var/lib/dayone/handed-over") })
-	assert.False(t, w.is("test -e /opt/openshift/bootstrap-complete"), "bootkube waits for masters")
+	// bootkube is done, and the API server and MCO's server on the node are gone; but the final registry is down, and the end waits.
+	for i := range masters {
+		w.operator.Join(t, fmt.Sprintf("master-%d", i), "master", w.rendered())
+	}
 	_, err := w.sh("touch /opt/openshift/fixture/masters-up")
 	require.NoError(t, err)
+	w.eventually("bootkube is done", func() bool { return w.is("test -e /opt/openshift/.bootkube.done") })
+	require.NoError(t, w.loopback.Close())
+	w.eventually("the hand-over waits for the final registry", func() bool { return w.is("grep -q 'connection refused' /var/log/openshift/dayone-bootstrap.json") })
+	_, err = w.sh("systemctl kill --signal=KILL dayone-bootstrap.service")
+	require.NoError(t, err)
+	w.eventually("the program goes on after a kill", func() bool { return w.is("systemctl is-active dayone-bootstrap.service") })
+	held := func() bool {
+		return w.is("test -e /opt/openshift/bootstrap-complete") || w.is("test -e /var/lib/dayone/handed-over.json")
+	}
+	assert.False(t, held(), "the bootstrap's end waits for the hand-over")
+	w.startFinal()
 	w.eventually("the bootstrap is complete", func() bool { return w.is("test -e /opt/openshift/bootstrap-complete") })
+	assert.True(t, w.is("test -e /var/lib/dayone/handed-over.json"))
+	assert.False(t, w.is("ls /var/lib/dayone/identity | grep -E 'auth|password'"), "nobody has an account of the embedded registry any more")
+	w.seeded()
 
 	failed, err := w.sh("systemctl list-units --state=failed --no-legend --plain 'dayone*' progress.service kubelet.service bootkube.service")
 	require.NoError(t, err)
 	assert.Empty(t, strings.TrimSpace(failed))
 	records, err := w.sh("cat /var/log/openshift/dayone-bootstrap.json")
 	require.NoError(t, err)
-	assert.Contains(t, records, `"stage": "gate"`)
+	for _, stage := range []string{"gate", "hand-over-images", "hand-over-agree", "hand-over-orphans", "hand-over-revoke"} {
+		assert.Contains(t, records, `"stage": "`+stage+`"`)
+	}
 	status, err := w.sh("dayone status --state-dir /var/lib/dayone")
 	require.NoError(t, err)
-	assert.Contains(t, status, "done: MCO serves the configs")
+	assert.Contains(t, status, "the cluster has all, and this host may go")
 }

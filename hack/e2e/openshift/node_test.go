@@ -1,6 +1,7 @@
 package openshift_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha512"
 	"encoding/hex"
@@ -22,12 +23,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/e2e/mcostandin"
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/assets"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry"
@@ -52,7 +54,40 @@ type world struct {
 	base, baseCA      string
 	pullSecret        []byte
 	files             []map[string]any
+	// final is the registry in which the images end up, not running at first; operator plays MCO in the cluster.
+	final       registry.Options
+	finalServer *registry.Server
+	operator    mcostandin.Operator
+	// loopback takes connections to the API server on the node until bootkube ends that.
+	loopback net.Listener
 }
+
+// finalName is HOST:PORT of the final registry.
+func (w *world) finalName() string { return w.host + ":9700" }
+
+// useFinal makes the sample's registry one that will be there.
+func (w *world) useFinal() {
+	push, err := registry.NewUser("push", registry.RolePush)
+	require.NoError(w.t, err)
+	pull, err := registry.NewUser("pull", registry.RolePull)
+	require.NoError(w.t, err)
+	w.final = registry.Options{Root: filepath.Join(w.t.TempDir(), "final"), Listen: w.finalName(), Hosts: []string{w.host}, Users: []registry.User{push, pull}}
+	w.finalServer, err = registry.New(w.final)
+	require.NoError(w.t, err)
+	w.startFinal() // once, for its authority
+	require.NoError(w.t, w.finalServer.Shutdown(w.t.Context()))
+	w.operator = mcostandin.Operator{Env: shared.Env(w.t), Versions: versions, Platform: "linux/amd64"}
+	w.t.Cleanup(func() { w.operator.Clear(w.t) })
+}
+
+// startFinal lets it answer.
+func (w *world) startFinal() {
+	require.NoError(w.t, w.lab.Network.Do(w.finalServer.Start))
+	w.t.Cleanup(func() { require.NoError(w.t, w.finalServer.Shutdown(context.Background())) })
+}
+
+// versions are those of MCO's stand-ins, on the node and in the cluster.
+var versions = render.Versions{Raw: "test", Hash: "test", Payload: "test"}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -78,6 +113,7 @@ func newWorld(t *testing.T) *world {
 	w.release()
 	w.fileServer()
 	w.kubernetes()
+	w.useFinal()
 	return w
 }
 
@@ -132,9 +168,18 @@ func (w *world) kubernetes() {
 	}
 	require.NoError(w.t, client.IgnoreNotFound(env.Client.Delete(w.t.Context(), w.secret()))) // an earlier run's
 	require.NoError(w.t, env.Client.Create(w.t.Context(), w.secret()))
-	api, err := url.Parse(env.Config.Host)
+	w.loopback = w.passOn(6443)
+	w.passOn(clusterPort)
+}
+
+// clusterPort is where the masters' API server answers: the one on the bootstrap node goes earlier.
+const clusterPort = 6444
+
+// passOn passes a port beside the node on to the API server.
+func (w *world) passOn(port int) net.Listener {
+	api, err := url.Parse(shared.Env(w.t).Config.Host)
 	require.NoError(w.t, err)
-	l := w.listen(6443)
+	l := w.listen(port)
 	go func() {
 		for {
 			in, err := l.Accept()
@@ -153,6 +198,7 @@ func (w *world) kubernetes() {
 			}()
 		}
 	}()
+	return l
 }
 
 func (w *world) secret() *corev1.Secret {
@@ -198,8 +244,9 @@ func (w *world) installer() []byte {
 	kubeconfig, err := os.ReadFile(shared.Env(w.t).Kubeconfig(w.t))
 	require.NoError(w.t, err)
 	server := regexp.MustCompile(`(?m)^(\s*)server: .*$`)
-	w.put("/opt/openshift/auth/kubeconfig-loopback", 0o600, server.ReplaceAll(kubeconfig, []byte("${1}server: https://"+w.host+":6443\n${1}tls-server-name: 127.0.0.1")))
-	w.manifests()
+	for name, port := range map[string]int{"kubeconfig-loopback": 6443, "kubeconfig": clusterPort} {
+		w.put("/opt/openshift/auth/"+name, 0o600, server.ReplaceAll(kubeconfig, fmt.Appendf(nil, "${1}server: https://%s:%d\n${1}tls-server-name: 127.0.0.1", w.host, port)))
+	}
 	// nftables is part of a real node's userland; Debian's base image has none.
 	nft, err := exec.LookPath("nft")
 	require.NoError(w.t, err, "run hack/setup/setup.sh test")
@@ -229,14 +276,12 @@ func (w *world) installer() []byte {
 	return raw
 }
 
-// manifests are the user's and those that MCO's bootstrap adds.
-func (w *world) manifests() {
-	sample := filepath.Join(w.t.TempDir(), "sample")
-	require.NoError(w.t, assets.WriteSample(sample))
-	entries, err := os.ReadDir(filepath.Join(sample, "openshift"))
+// manifests are the user's and those that MCO's bootstrap adds; cluster-bootstrap posts them all.
+func (w *world) manifests(dir string, set *manifests.Set) {
+	entries, err := os.ReadDir(dir)
 	require.NoError(w.t, err)
 	for _, e := range entries {
-		raw, err := os.ReadFile(filepath.Join(sample, "openshift", e.Name()))
+		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		require.NoError(w.t, err)
 		w.put("/opt/openshift/openshift/"+e.Name(), 0o644, raw)
 	}
@@ -245,33 +290,66 @@ func (w *world) manifests() {
 		require.NoError(w.t, err)
 		w.put(path, 0o644, raw)
 	}
-	set := &manifests.Set{}
-	render.StandaloneInputs(set, w.base, render.Versions{Raw: "test", Hash: "test", Payload: "test"})
+	render.StandaloneInputs(set, w.base, versions)
+	set.ControllerConfigs[0].Object = mcostandin.Controller(set.ControllerConfigs[0].Object)
 	object("/opt/openshift/manifests/99_feature-gate.yaml", set.FeatureGates[0].Object)
 	object("/opt/openshift/mco-bootstrap/machineconfigcontroller-controllerconfig.yaml", set.ControllerConfigs[0].Object)
 	object("/opt/openshift/mco-bootstrap/machineconfigcontroller-pull-secret", w.secret())
+	for _, role := range []string{"master", "worker"} {
+		pool := mcostandin.Pool(role)
+		set.Pools = append(set.Pools, manifests.NewItem(pool))
+		object("/opt/openshift/mco-bootstrap/"+role+".machineconfigpool.yaml", pool)
+	}
+	w.operator.Post(w.t, set)
 }
 
-// patched runs dayone ignition on an install directory with the installer's bootstrap.ign and gives the result.
-func (w *world) patched(change func(*installconfig.Config)) []byte {
+// dayone runs the program on an install directory.
+func (w *world) dayone(dir string, args ...string) {
+	w.t.Helper()
+	out, err := exec.Command(w.bin, append(args, "--dir", dir)...).CombinedOutput()
+	require.NoError(w.t, err, string(out))
+}
+
+// masters is how many the sample install-config.yaml has.
+const masters = 3
+
+// patched takes the sample install directory through the steps of docs/openshift.md, with the installer's part played between them, and
+// gives the patched bootstrap.ign.
+func (w *world) patched() []byte {
 	dir := filepath.Join(w.t.TempDir(), "install")
-	require.NoError(w.t, assets.WriteSample(dir))
-	for _, consumed := range []string{"install-config.yaml", "openshift"} {
+	w.dayone(dir, "sample", "--flow", "openshift")
+	phasetest.UseRegistry(w.t, dir, w.finalName(), w.final.Users[0], w.final.Users[1])
+	ca, err := os.ReadFile(w.final.CAFile())
+	require.NoError(w.t, err)
+	require.NoError(w.t, os.WriteFile(filepath.Join(dir, "final.crt"), ca, 0o600))
+	file := filepath.Join(dir, "install-config.yaml")
+	raw, err := os.ReadFile(file)
+	require.NoError(w.t, err)
+	require.NoError(w.t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow: openshift\n"), []byte("  flow: openshift\n  registry: {caFile: final.crt}\n"), 1), 0o600))
+	w.dayone(dir, "prepare")
+
+	// create manifests: install-config.yaml goes, the installer's own manifests come.
+	stripped, err := os.ReadFile(file)
+	require.NoError(w.t, err)
+	require.NotContains(w.t, string(stripped), installconfig.Field)
+	require.NoError(w.t, os.Remove(file))
+	require.NoError(w.t, os.MkdirAll(filepath.Join(dir, "manifests"), 0o750))
+	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, namespace: kube-system}\ndata: {install-config: \"\"}\n"
+	require.NoError(w.t, os.WriteFile(filepath.Join(dir, "manifests/cluster-config.yaml"), []byte(config), 0o640))
+	w.dayone(dir, "manifests")
+
+	// create ignition-configs: everything in both directories goes into bootstrap.ign.
+	users, err := manifests.ReadDir(filepath.Join(dir, "openshift"), manifests.ReadOptions{})
+	require.NoError(w.t, err)
+	w.manifests(filepath.Join(dir, "openshift"), users)
+	for _, consumed := range []string{"manifests", "openshift"} {
 		require.NoError(w.t, os.RemoveAll(filepath.Join(dir, consumed)))
 	}
-	side := installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com"}, Config: installconfig.Config{
-		Flow: installconfig.FlowOpenShift, LayeringDir: "layering", BootstrapRegistry: installconfig.BootstrapRegistry{Port: 9500},
-		Pools: []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap}, {Name: "worker", BuildAt: installconfig.BuildAtCluster}}}}
-	if change != nil {
-		change(&side.Config)
-	}
-	require.NoError(w.t, side.Write(dir))
-	file := filepath.Join(dir, "bootstrap.ign")
+	file = filepath.Join(dir, "bootstrap.ign")
 	require.NoError(w.t, os.WriteFile(file, w.installer(), 0o640))
 	address, hash := w.fetched("", w.bin)
-	out, err := exec.Command(w.bin, "ignition", "--dir", dir, "--program-url", address, "--program-sha512", hash).CombinedOutput()
-	require.NoError(w.t, err, string(out))
-	raw, err := os.ReadFile(file)
+	w.dayone(dir, "ignition", "--program-url", address, "--program-sha512", hash)
+	raw, err = os.ReadFile(file)
 	require.NoError(w.t, err)
 	return raw
 }

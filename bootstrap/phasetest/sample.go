@@ -1,0 +1,40 @@
+package phasetest
+
+import (
+	"encoding/base64"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/registry"
+)
+
+// What the sample install directory says of its final registry.
+const (
+	sampleRegistry = "registry.example.com"
+	samplePush     = "ZGVtby1wdXNoOm5vdC1hLXJlYWwtcGFzc3dvcmQ="
+	samplePull     = "ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ="
+)
+
+// UseRegistry makes a copy of the sample install directory, or a part of it, name a registry that is there, with its accounts.
+func UseRegistry(t testing.TB, dir, address string, push, pull registry.User) {
+	t.Helper()
+	auth := func(u registry.User) string {
+		return base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))
+	}
+	words := strings.NewReplacer(sampleRegistry, address, samplePush, auth(push), samplePull, auth(pull))
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte(words.Replace(string(raw))), 0o600)
+	}))
+}

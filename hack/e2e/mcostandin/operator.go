@@ -1,0 +1,193 @@
+package mcostandin
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bombsimon/logrusr/v4"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"dayone.dev/dayone/build/buildcontroller"
+	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/manifests/rendercontroller"
+)
+
+// Operator renders pools and takes over pre-built images as MCO does: by the contract of its annotation, its label and its condition. What
+// a MachineOSConfig asks to be built is never built: nothing runs Jobs here.
+type Operator struct {
+	// Env is the cluster.
+	Env *kubetest.Env
+	// Versions are those of the rendering on the bootstrap node.
+	Versions render.Versions
+	// Platform of the nodes.
+	Platform string
+	// RegistryCA signs the final registry, PEM.
+	RegistryCA []byte
+}
+
+// settle is how long the renderer lets a burst of changes pass.
+const settle = 100 * time.Millisecond
+
+// Start runs until the returned function is called.
+func (o Operator) Start(t testing.TB) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	log := logrus.NewEntry(logrus.New())
+	log.Logger.SetOutput(t.Output())
+	mgr, err := ctrl.NewManager(o.Env.Config, ctrl.Options{Logger: logrusr.New(log), Scheme: o.Env.Scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:      buildcontroller.CacheOptions(cluster.DefaultNamespace),
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Controller: config.Controller{SkipNameValidation: new(true)}})
+	require.NoError(t, err)
+	require.NoError(t, rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Versions: o.Versions, Settle: settle, Log: log}))
+	_, err = buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{}, RegistryCA: o.RegistryCA, Platform: o.Platform,
+		Job: job.Options{BuilderImage: "registry.example.com/builder:1"}})
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	all.Go(func() { assert.NoError(t, mgr.Start(ctx)) })
+	all.Go(func() { o.nodes(ctx) })
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// nodes plays MCO's node controller and daemons for nodes whose booted image is the pool's already: nothing is left to do for them but to
+// say so. Before the image is seeded they are nodes without a layered image, as a first boot leaves them.
+func (o Operator) nodes(ctx context.Context) {
+	for ctx.Err() == nil {
+		var nodes corev1.NodeList
+		var layering mcfgv1.MachineOSConfigList
+		if o.Env.Client.List(ctx, &nodes) == nil && o.Env.Client.List(ctx, &layering) == nil {
+			for _, m := range layering.Items {
+				for i := range nodes.Items {
+					o.follow(ctx, &nodes.Items[i], &m)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(settle):
+		}
+	}
+}
+
+func (o Operator) follow(ctx context.Context, n *corev1.Node, m *mcfgv1.MachineOSConfig) {
+	image := string(m.Status.CurrentImagePullSpec)
+	if _, member := n.Labels[nodeRole+m.Spec.MachineConfigPool.Name]; !member || image == "" || n.Annotations[manifests.AnnotationCurrentImage] == image {
+		return
+	}
+	old := n.DeepCopy()
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, manifests.AnnotationDesiredImage, image)
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, manifests.AnnotationCurrentImage, image)
+	_ = o.Env.Client.Patch(ctx, n, client.MergeFrom(old)) // the next round tries again
+}
+
+// nodeRole begins the label of a pool's nodes.
+const nodeRole = "node-role.kubernetes.io/"
+
+// Join makes a node that has booted a pool's rendered config.
+func (o Operator) Join(t testing.TB, name, pool, rendered string) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{nodeRole + pool: ""}, Annotations: map[string]string{
+		manifests.AnnotationCurrentConfig: rendered, manifests.AnnotationDesiredConfig: rendered, manifests.AnnotationState: manifests.StateDone}}}
+	require.NoError(t, o.Env.Client.Create(t.Context(), node))
+}
+
+// Tell lets a node be told to have another config until undo is called.
+func (o Operator) Tell(t testing.TB, name, config string) (undo func()) {
+	t.Helper()
+	var was string
+	tell := func(config string) {
+		n := &corev1.Node{}
+		require.NoError(t, o.Env.Client.Get(t.Context(), client.ObjectKey{Name: name}, n))
+		old := n.DeepCopy()
+		was = n.Annotations[manifests.AnnotationDesiredConfig]
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, manifests.AnnotationDesiredConfig, config)
+		require.NoError(t, o.Env.Client.Patch(t.Context(), n, client.MergeFrom(old)))
+	}
+	tell(config)
+	back := was
+	return func() { tell(back) }
+}
+
+// Refer lets an object of the cluster refer to an image until undo is called: a MachineConfig that no pool selects.
+func (o Operator) Refer(t testing.TB, image string) (undo func()) {
+	t.Helper()
+	c := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-refers"}, Spec: mcfgv1.MachineConfigSpec{OSImageURL: image}}
+	require.NoError(t, o.Env.Client.Create(t.Context(), c))
+	return func() { require.NoError(t, o.Env.Client.Delete(t.Context(), c)) }
+}
+
+// Controller completes a ControllerConfig with the required fields that nothing here reads, so that the API takes it.
+func Controller(c *mcfgv1.ControllerConfig) *mcfgv1.ControllerConfig {
+	c = c.DeepCopy()
+	c.Spec.IPFamilies, c.Spec.Images = mcfgv1.IPFamiliesIPv4, map[string]string{}
+	c.Spec.ImageRegistryBundleData, c.Spec.ImageRegistryBundleUserData = []mcfgv1.ImageRegistryBundle{}, []mcfgv1.ImageRegistryBundle{}
+	c.Spec.KubeAPIServerServingCAData, c.Spec.RootCAData = []byte("# none\n"), []byte("# none\n")
+	return c
+}
+
+// Pool is one that MCO brings itself.
+func Pool(role string) *mcfgv1.MachineConfigPool {
+	return &mcfgv1.MachineConfigPool{TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfigPool"}, ObjectMeta: metav1.ObjectMeta{Name: role},
+		Spec: mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{manifests.LabelRole: role}},
+			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{nodeRole + role: ""}}}}
+}
+
+// Post gives the API what cluster-bootstrap posts of a rendering's manifests: pools, MachineConfigs and the ControllerConfig.
+func (o Operator) Post(t testing.TB, set *manifests.Set) {
+	t.Helper()
+	post := func(object client.Object) {
+		object.SetResourceVersion("")
+		require.NoError(t, client.IgnoreAlreadyExists(o.Env.Client.Create(t.Context(), object)))
+	}
+	for _, c := range set.ControllerConfigs {
+		post(c.Object.DeepCopy())
+	}
+	for _, c := range set.MachineConfigs {
+		post(c.Object.DeepCopy())
+	}
+	for _, p := range set.Pools {
+		post(p.Object.DeepCopy())
+	}
+}
+
+// Clear removes all that an installation leaves in the API; nobody may be at work any more.
+func (o Operator) Clear(t testing.TB) {
+	ctx := context.Background()
+	for _, kind := range []client.Object{&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{},
+		&mcfgv1.ControllerConfig{}, &mcfgv1.MachineConfigNode{}, &corev1.Node{}} {
+		require.NoError(t, o.Env.Client.DeleteAllOf(ctx, kind, client.GracePeriodSeconds(0)))
+	}
+	// Finalizers: those of builds are nobody's now.
+	var builds mcfgv1.MachineOSBuildList
+	require.NoError(t, o.Env.Client.List(ctx, &builds))
+	for i := range builds.Items {
+		old := builds.Items[i].DeepCopy()
+		builds.Items[i].SetFinalizers(nil)
+		require.NoError(t, client.IgnoreNotFound(o.Env.Client.Patch(ctx, &builds.Items[i], client.MergeFrom(old))))
+	}
+	var layering mcfgv1.MachineOSConfigList
+	require.NoError(t, o.Env.Client.List(ctx, &layering))
+	for i := range layering.Items {
+		old := layering.Items[i].DeepCopy()
+		layering.Items[i].SetFinalizers(nil)
+		require.NoError(t, client.IgnoreNotFound(o.Env.Client.Patch(ctx, &layering.Items[i], client.MergeFrom(old))))
+	}
+}
