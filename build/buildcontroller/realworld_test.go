@@ -53,7 +53,7 @@ func install(t testing.TB, env *kubetest.Env) {
 func newRealWorld(t testing.TB) *world {
 	env := shared.Env(t)
 	install(t, env)
-	w := &world{t: t, client: env.Client, images: newStandInRegistry(), clock: &clock{}, patience: 1000, idle: 40}
+	w := &world{t: t, client: env.Client, images: newStandInRegistry(), clock: &clock{}, patience: 6000, idle: 40}
 	w.runner = newRunner(t, env.Client, w.images)
 	w.clean()
 	stop := func() {}
