@@ -97,10 +97,7 @@ func (f *flow) applyObjects(ctx context.Context) (givenResult, error) {
 		if err := renameio.WriteFile(f.path(givenFile), nil, 0o600); err != nil {
 			return fmt.Errorf("note that the cluster is given objects: %w", err)
 		}
-		if err := f.Cluster.AddPullAuth(ctx, auth); err != nil {
-			return err
-		}
-		return f.Cluster.Apply(ctx, set)
+		return f.Cluster.Give(ctx, set, auth)
 	})
 }
 

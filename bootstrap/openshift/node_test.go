@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -257,7 +258,7 @@ func (n *node) cluster() mcostandin.Operator {
 			time.Sleep(50 * time.Millisecond)
 		}
 		for i := 0; i < masters && ctx.Err() == nil; i++ {
-			o.Join(n.t, fmt.Sprintf("master-%d", i), "master", n.served("master").Name)
+			assert.NoError(n.t, o.Join(context.Background(), fmt.Sprintf("master-%d", i), "master", n.served("master").Name))
 		}
 	}()
 	n.t.Cleanup(func() { cancel(); <-ended })

@@ -59,10 +59,9 @@ type Gate interface {
 type Cluster interface {
 	// Up says whether it answers.
 	Up(ctx context.Context) error
-	// Apply makes the set's MachineConfigs, MachineOSConfigs and Secrets exist as given.
-	Apply(ctx context.Context, set *manifests.Set) error
-	// AddPullAuth merges credentials (auth.json) into the cluster's pull secret.
-	AddPullAuth(ctx context.Context, auth []byte) error
+	// Give merges credentials (auth.json) into the cluster's pull secret and makes the set's MachineConfigs, MachineOSConfigs and Secrets
+	// exist as given.
+	Give(ctx context.Context, set *manifests.Set, auth []byte) error
 	// Withdraw deletes the set's MachineConfigs and MachineOSConfigs, and the credentials for a registry from the cluster's pull secret.
 	Withdraw(ctx context.Context, set *manifests.Set, registry string) error
 }

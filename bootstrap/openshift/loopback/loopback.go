@@ -83,8 +83,13 @@ func answers(ctx context.Context, api client.Client) error {
 	return api.Get(ctx, client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{})
 }
 
-// Apply makes the set's Secrets, MachineConfigs and MachineOSConfigs exist as given.
-func (c Cluster) Apply(ctx context.Context, set *manifests.Set) error {
+// Give merges credentials (auth.json) into the cluster's pull secret, which must be there: the installer's manifests have it. Then it makes
+// the set's Secrets, MachineConfigs and MachineOSConfigs exist as given.
+func (c Cluster) Give(ctx context.Context, set *manifests.Set, auth []byte) error {
+	err := c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return firstboot.MergeAuth(have, auth) })
+	if err != nil {
+		return err
+	}
 	api, err := c.client()
 	if err != nil {
 		return err
@@ -147,11 +152,6 @@ const (
 	pullNamespace = "openshift-config"
 	pullName      = "pull-secret"
 )
-
-// AddPullAuth merges credentials (auth.json) into the cluster's pull secret; it must be there: the installer's manifests have it.
-func (c Cluster) AddPullAuth(ctx context.Context, auth []byte) error {
-	return c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return firstboot.MergeAuth(have, auth) })
-}
 
 func (c Cluster) changePullSecret(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	api, err := c.client()

@@ -102,11 +102,10 @@ func (o Operator) follow(ctx context.Context, n *corev1.Node, m *mcfgv1.MachineO
 const nodeRole = "node-role.kubernetes.io/"
 
 // Join makes a node that has booted a pool's rendered config.
-func (o Operator) Join(t testing.TB, name, pool, rendered string) {
-	t.Helper()
+func (o Operator) Join(ctx context.Context, name, pool, rendered string) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{nodeRole + pool: ""}, Annotations: map[string]string{
 		manifests.AnnotationCurrentConfig: rendered, manifests.AnnotationDesiredConfig: rendered, manifests.AnnotationState: manifests.StateDone}}}
-	require.NoError(t, o.Env.Client.Create(t.Context(), node))
+	return o.Env.Client.Create(ctx, node)
 }
 
 // Tell lets a node be told to have another config until undo is called.

@@ -158,7 +158,7 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 
 	// bootkube is done, and the API server and MCO's server on the node are gone; but the final registry is down, and the end waits.
 	for i := range masters {
-		w.operator.Join(t, fmt.Sprintf("master-%d", i), "master", w.rendered())
+		require.NoError(t, w.operator.Join(t.Context(), fmt.Sprintf("master-%d", i), "master", w.rendered()))
 	}
 	_, err := w.sh("touch /opt/openshift/fixture/masters-up")
 	require.NoError(t, err)
