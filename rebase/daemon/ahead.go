@@ -114,7 +114,7 @@ func (a *Agent) fetchAhead(ctx context.Context, n node) {
 	if n.away {
 		return
 	}
-	if err := a.followAhead(ctx, n.object.Annotations[manifests.AnnotationPrefetch]); err != nil {
+	if err := a.followAhead(ctx, n.object.Annotations[manifests.AnnotationPrefetch], n.record.CurrentImage); err != nil {
 		a.o.Log.WithError(err).Warn("fetching ahead does not get on")
 	}
 	if err := a.answerAhead(ctx, n); err != nil {
@@ -122,12 +122,14 @@ func (a *Agent) fetchAhead(ctx context.Context, n node) {
 	}
 }
 
-func (a *Agent) followAhead(ctx context.Context, wanted string) error {
+func (a *Agent) followAhead(ctx context.Context, wanted, current string) error {
 	note := a.ahead.load()
 	if note.Image != wanted {
 		a.ahead.end()
-		if err := a.forgetAhead(ctx, note.Image); err != nil {
-			return err
+		if note.Image != current { // what the node has come to is its own now, staged or booted
+			if err := a.forgetAhead(ctx, note.Image); err != nil {
+				return err
+			}
 		}
 		note = aheadNote{Image: wanted}
 		if err := a.ahead.save(note); err != nil {

@@ -151,6 +151,8 @@ func (w *world) brokenImage(was daemon.Target) daemon.Target {
 // faultsAround takes away, one after the other while a node imports: the registry, the controllers, the API server. Each node fails or
 // waits, and goes on.
 func (w *world) faultsAround(was daemon.Target) daemon.Target {
+	w.ahead("0") // each node has something to import when its turn comes
+	defer w.ahead("")
 	boots := w.allBoots(worker)
 	w.registry.Spoil(w.registry.Slowly(45, slowPause)) // longer than two reports need
 	to := w.build(worker, was.Config, recipe{mark: "v4", noise: 1 << 20})

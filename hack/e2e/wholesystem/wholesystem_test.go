@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dayone.dev/dayone/hack/e2e/fleet"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
@@ -164,6 +165,21 @@ func (w *world) leave(pool string) {
 func (w *world) several(n int) {
 	w.t.Helper()
 	change(w, pool(worker), func(p *mcfgv1.MachineConfigPool) { p.Spec.MaxUnavailable = new(intstr.FromInt32(int32(n))) })
+}
+
+// ahead says how many workers may fetch their image before their turn; empty: as many as the controller lets.
+func (w *world) ahead(limit string) {
+	w.t.Helper()
+	change(w, pool(worker), func(p *mcfgv1.MachineConfigPool) {
+		if limit == "" {
+			delete(p.Annotations, manifests.AnnotationPrefetchLimit)
+			return
+		}
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		p.Annotations[manifests.AnnotationPrefetchLimit] = limit
+	})
 }
 
 // maxOwnMemory is what an idle agent may have to itself, in kB. What it shares with the page cache, its own program, is the kernel's to
