@@ -23,6 +23,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/drain"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/rollout"
 )
 
 // Name is the controller's, in logs, metrics and events.
@@ -237,12 +238,9 @@ func (r *Reconciler) patch(ctx context.Context, n *corev1.Node, annotations map[
 	return r.client.Patch(ctx, n, client.RawPatch(types.MergePatchType, data))
 }
 
-// controlPlaneLabels mark the nodes of the control plane, by its present and its old name.
-var controlPlaneLabels = [...]string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
-
 // onlyControlPlane tells whether the cluster has no other control plane than this node.
 func (r *Reconciler) onlyControlPlane(ctx context.Context, n *corev1.Node) (bool, error) {
-	if !controlPlane(n) {
+	if !rollout.ControlPlane(n) {
 		return false, nil
 	}
 	var nodes corev1.NodeList
@@ -250,18 +248,9 @@ func (r *Reconciler) onlyControlPlane(ctx context.Context, n *corev1.Node) (bool
 		return false, fmt.Errorf("list nodes: %w", err)
 	}
 	for i := range nodes.Items {
-		if nodes.Items[i].Name != n.Name && controlPlane(&nodes.Items[i]) {
+		if nodes.Items[i].Name != n.Name && rollout.ControlPlane(&nodes.Items[i]) {
 			return false, nil
 		}
 	}
 	return true, nil
-}
-
-func controlPlane(n *corev1.Node) bool {
-	for _, label := range controlPlaneLabels {
-		if _, found := n.Labels[label]; found {
-			return true
-		}
-	}
-	return false
 }

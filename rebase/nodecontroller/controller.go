@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,6 +63,8 @@ type Reconciler struct {
 	checked checks
 	unseen  unseen
 	metrics *metrics
+	// quorum lets one pool of the control plane decide at a time: each sees what the other has told.
+	quorum sync.Mutex
 }
 
 // New makes a reconciler. c's reads may come from a cache.
@@ -96,6 +99,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	s, err := r.read(ctx, req.Name)
 	if err != nil || s == nil {
 		return reconcile.Result{}, err
+	}
+	if len(s.Quorum) > 0 {
+		r.quorum.Lock()
+		defer r.quorum.Unlock()
+		if s, err = r.read(ctx, req.Name); err != nil || s == nil { // another one may have told a node meanwhile
+			return reconcile.Result{}, err
+		}
 	}
 	if r.stale(s) {
 		return reconcile.Result{RequeueAfter: gather}, nil

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -63,9 +64,11 @@ func (r *Reconciler) stale(s *look) bool {
 	if r.unseen.behind(kindPool, s.Object.Name, s.Object.ResourceVersion) {
 		return true
 	}
-	for name, n := range s.Objects {
-		if r.unseen.behind(kindNode, name, n.ResourceVersion) {
-			return true
+	for _, nodes := range []map[string]*corev1.Node{s.Objects, s.Quorum} {
+		for name, n := range nodes {
+			if r.unseen.behind(kindNode, name, n.ResourceVersion) {
+				return true
+			}
 		}
 	}
 	return false

@@ -59,6 +59,9 @@ func (p *planner) start(n Node, c condition) {
 
 // occupied says who takes the places.
 func (p *planner) occupied() string {
+	if p.pool.ControlPlane {
+		return fmt.Sprintf("%d nodes of the control plane are unavailable or about to be, and only one may be", p.taken)
+	}
 	return fmt.Sprintf("%d of at most %d nodes of the pool are unavailable or about to be", p.taken, p.limit)
 }
 

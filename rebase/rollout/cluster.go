@@ -37,6 +37,8 @@ type Look struct {
 	Object  *mcfgv1.MachineConfigPool
 	Objects map[string]*corev1.Node
 	Records map[string]*mcfgv1.MachineConfigNode
+	// Quorum are the nodes of the control plane that are not in this pool, of a pool that has some itself.
+	Quorum map[string]*corev1.Node
 	// Layered: the pool is opted in. Building: its image is waited for. PreBuilt: the admin has named the image.
 	Layered, Building, PreBuilt bool
 	// Effects is what the target does to the nodes; nil: nobody has published it.
@@ -70,9 +72,31 @@ func (c *Cluster) Look(pool string) *Look {
 	for i := range c.Nodes {
 		l.place(&c.Nodes[i], placement, c.Deferred)
 	}
+	l.quorum(c.Nodes)
 	l.aim(c)
 	l.foresee(c.Foreseen)
 	return l
+}
+
+// quorum makes a pool with nodes of the control plane go one by one, whatever its name is, and counts those of other pools with it.
+func (l *Look) quorum(all []corev1.Node) {
+	for _, n := range l.Objects {
+		l.Pool.ControlPlane = l.Pool.ControlPlane || ControlPlane(n)
+	}
+	if !l.Pool.ControlPlane {
+		return
+	}
+	l.Quorum = map[string]*corev1.Node{}
+	for i := range all {
+		n := &all[i]
+		if l.Objects[n.Name] != nil || !ControlPlane(n) {
+			continue
+		}
+		l.Quorum[n.Name] = n
+		if NodeOf(n).away() {
+			l.Pool.Elsewhere++
+		}
+	}
 }
 
 // place takes a node in when it belongs to the pool.

@@ -38,6 +38,8 @@ type Pool struct {
 	MaxUnavailable *intstr.IntOrString
 	// ControlPlane pools go one node at a time whatever MaxUnavailable says, so that etcd keeps its quorum.
 	ControlPlane bool
+	// Elsewhere is how many nodes of the control plane that are not in this pool are unavailable: they take its place, too.
+	Elsewhere int
 	// HaltAfter is how many nodes may fail at a target before no more nodes get it; 0 means DefaultHaltAfter.
 	HaltAfter int
 	// Windows are the times at which nodes may start; none means always.

@@ -72,6 +72,21 @@ func NodeOf(n *corev1.Node) Node {
 	return out
 }
 
+// ControlPlane tells whether a node is one of the control plane, by its present and its old label.
+func ControlPlane(n *corev1.Node) bool {
+	for _, label := range [...]string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
+		if _, found := n.Labels[label]; found {
+			return true
+		}
+	}
+	return false
+}
+
+// away tells whether a node is not there for pods, or about to be away. One that no agent reports on is seen by its kubelet's word alone.
+func (n Node) away() bool {
+	return n.NotReady != "" || n.Cordoned || n.RecordErr == nil && n.Record.State != "" && !n.Record.Converged()
+}
+
 // notReady says why a node cannot take pods by its conditions; a node that has never reported is not ready.
 func notReady(n *corev1.Node) string {
 	reported := false

@@ -137,6 +137,9 @@ func (p *planner) count() {
 		}
 	}
 	p.counts.Unavailable = p.taken
+	if p.pool.ControlPlane {
+		p.taken, p.down = p.taken+p.pool.Elsewhere, p.down+p.pool.Elsewhere
+	}
 }
 
 // settle gives a verdict to every node that this moment's choice cannot concern; the others are candidates.
