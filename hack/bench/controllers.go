@@ -4,7 +4,7 @@ package main
 func controllerRooms() []room {
 	return []room{{pkg: "./build/buildcontroller", bench: "^BenchmarkFleet$", time: "1x", once: true},
 		{pkg: "./cmd/dayone-controller", bench: "^BenchmarkRollout5000$", time: "1x", once: true},
-		{pkg: "./rebase/rollout", bench: "^Benchmark(Make5000|Makespan5000)$", time: "3x"}}
+		{pkg: "./rebase/rollout", bench: "^Benchmark(Make5000|Makespan5000|Look5000)$", time: "3x"}}
 }
 
 // controllerFigures are promised for 500 opted-in pools, and for 5,000 nodes.
@@ -27,6 +27,7 @@ func controllerFigures() []want {
 		{name: rollout + "processor meanwhile", from: "BenchmarkRollout5000 idle-cpu-%", unit: "%"},
 		{name: rollout + "time on this machine", from: "BenchmarkRollout5000 wall-s", unit: "s"},
 		{name: "rollout planner, one decision for 5,000 nodes", from: "BenchmarkMake5000 ns/op", unit: "ms", scale: 1e-6, goal: "value <= 50"},
+		{name: "rollout planner, one decision from 5,000 Nodes of which ten have changed", from: "BenchmarkLook5000 ns/op", unit: "ms", scale: 1e-6, goal: "value <= 50"},
 		{name: "rollout of 5,000 nodes, simulated time against the shortest possible", from: "BenchmarkMakespan5000 makespan-ratio", unit: "times", goal: "value <= 1.05"},
 	}
 }

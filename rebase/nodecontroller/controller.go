@@ -63,6 +63,7 @@ type Reconciler struct {
 	checked checks
 	unseen  unseen
 	metrics *metrics
+	memory  rollout.Memory
 	// quorum lets one pool of the control plane decide at a time: each sees what the other has told.
 	quorum sync.Mutex
 }

@@ -40,7 +40,7 @@ func (r *Reconciler) read(ctx context.Context, name string) (*look, error) {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	c := rollout.Cluster{Pools: pools.Items, Nodes: nodes.Items, Configs: configs.Items, Builds: builds.Items, Records: records.Items, Foreseen: r.o.Foreseen}
+	c := rollout.Cluster{Pools: pools.Items, Nodes: nodes.Items, Configs: configs.Items, Builds: builds.Items, Records: records.Items, Foreseen: r.o.Foreseen, Memory: &r.memory}
 	if r.o.Self != "" {
 		c.Deferred = map[string]string{r.o.Self: "the controller itself runs on it"}
 	}

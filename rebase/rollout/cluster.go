@@ -26,6 +26,8 @@ type Cluster struct {
 	Deferred map[string]string
 	// Foreseen lets targets wait whose effect on the nodes nobody has published yet.
 	Foreseen bool
+	// Memory saves reading nodes again that have not changed since the last look; nil: all are read.
+	Memory *Memory
 }
 
 // Look is one pool as the planner sees it.
@@ -69,17 +71,18 @@ func (c *Cluster) Look(pool string) *Look {
 		l.Faults = append(l.Faults, err.Error())
 	}
 	placement := NewPlacement(all)
+	c.Memory.trim(len(c.Nodes))
 	for i := range c.Nodes {
-		l.place(&c.Nodes[i], placement, c.Deferred)
+		l.place(&c.Nodes[i], placement, c)
 	}
-	l.quorum(c.Nodes)
+	l.quorum(c)
 	l.aim(c)
 	l.foresee(c.Foreseen)
 	return l
 }
 
 // quorum makes a pool with nodes of the control plane go one by one, whatever its name is, and counts those of other pools with it.
-func (l *Look) quorum(all []corev1.Node) {
+func (l *Look) quorum(c *Cluster) {
 	for _, n := range l.Objects {
 		l.Pool.ControlPlane = l.Pool.ControlPlane || ControlPlane(n)
 	}
@@ -87,20 +90,20 @@ func (l *Look) quorum(all []corev1.Node) {
 		return
 	}
 	l.Quorum = map[string]*corev1.Node{}
-	for i := range all {
-		n := &all[i]
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
 		if l.Objects[n.Name] != nil || !ControlPlane(n) {
 			continue
 		}
 		l.Quorum[n.Name] = n
-		if NodeOf(n).away() {
+		if c.Memory.nodeOf(n).away() {
 			l.Pool.Elsewhere++
 		}
 	}
 }
 
 // place takes a node in when it belongs to the pool.
-func (l *Look) place(n *corev1.Node, placement *Placement, deferred map[string]string) {
+func (l *Look) place(n *corev1.Node, placement *Placement, c *Cluster) {
 	pool, err := placement.Pool(n)
 	if err != nil {
 		l.Faults = append(l.Faults, err.Error())
@@ -109,8 +112,8 @@ func (l *Look) place(n *corev1.Node, placement *Placement, deferred map[string]s
 	if pool == nil || pool.Name != l.Object.Name {
 		return
 	}
-	node := NodeOf(n)
-	node.Deferred = deferred[n.Name]
+	node := c.Memory.nodeOf(n)
+	node.Deferred = c.Deferred[n.Name]
 	if node.UpdatedSince = reported(l.Records[n.Name]); node.UpdatedSince.IsZero() && l.Pool.Waves.Soak > 0 {
 		node.UpdatedSince = noted(n, node.Record)
 	}
