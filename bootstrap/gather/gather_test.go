@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -169,4 +170,20 @@ func TestBundleNamesCannotLeadElsewhere(t *testing.T) {
 		_, err := gather.Write(t.Context(), t.TempDir(), gather.Options{ID: id}, gather.Host)
 		assert.Error(t, err, id)
 	}
+}
+
+// TestWhatLooksSecretGoesAndJSONStaysJSON has secrets that the bundle's maker knows nothing of, in the forms in which records hold them.
+func TestWhatLooksSecretGoesAndJSONStaysJSON(t *testing.T) {
+	state := t.TempDir()
+	put(t, state, "journal.json", `{"version":1,"phases":[{"name":"base","error":"asked with {\"token\": \"canary-a\", \"x\": 1} and password='canary-b' and DB_PASSWORD=canary-c, got data:;base64,Y2FuYXJ5Y2FuYXJ5"}],
+"token": "canary-d", "secret":"can\"ary-e", "authority": "kept", "pullSecret": {"name": "kept-too"}}`)
+	var out bytes.Buffer
+	require.NoError(t, gather.Host(t.Context(), gather.Options{StateDir: state, Root: t.TempDir()}, &out))
+	b, err := bundle.Read(&out)
+	require.NoError(t, err)
+	raw := b.Get("bootstrap/dayone/journal.json").Content
+	assert.True(t, json.Valid(raw), "%s", raw)
+	assert.NotContains(t, string(raw), "ary")
+	assert.NotContains(t, string(raw), "Y2FuYXJ5")
+	assert.Contains(t, string(raw), "kept-too")
 }

@@ -13,6 +13,8 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -118,21 +120,40 @@ func redactTree(tree any, m masker) {
 			maskValues(v, m, "data", "binaryData")
 		}
 		for key, value := range v {
-			if text, ok := value.(string); ok {
-				if maskedKey(key) {
-					v[key] = m.mark(text)
-				}
-				continue
-			}
-			redactTree(value, m)
+			redactField(v, key, value, m)
 		}
+	}
+}
+
+// redactField treats one field of an object by its name and its form.
+func redactField(object map[string]any, key string, value any, m masker) {
+	switch value := value.(type) {
+	case string:
+		if maskedKey(key) || strings.HasPrefix(value, "data:") {
+			object[key] = m.mark(value)
+		}
+	case map[string]any:
+		if key == "annotations" {
+			maskAnnotations(value, m)
+			return
+		}
+		redactTree(value, m)
+	case []any:
+		switch key {
+		case "env":
+			maskEnvironment(value, m)
+		case "args", "command":
+			maskArguments(value, m)
+		}
+		redactTree(value, m)
 	}
 }
 
 // maskedKey names fields whose text is content: Ignition files and units, pull secrets, credentials and certificates' keys.
 func maskedKey(key string) bool {
 	switch key {
-	case "source", "inline", "contents", "pullSecret", "passwordHash", "internalRegistryPullSecret", "kubeAPIServerServingCAData", "rootCAData", "cloudProviderCAData":
+	case "source", "inline", "contents", "pullSecret", "passwordHash", "internalRegistryPullSecret", "kubeAPIServerServingCAData", "rootCAData", "cloudProviderCAData",
+		"cloudProviderConfig":
 		return true
 	}
 	lower := strings.ToLower(key)
@@ -148,9 +169,47 @@ func maskValues(object map[string]any, m masker, keys ...string) {
 			}
 		}
 	}
-	if meta, ok := object["metadata"].(map[string]any); ok {
-		if notes, ok := meta["annotations"].(map[string]any); ok {
-			delete(notes, "kubectl.kubernetes.io/last-applied-configuration")
+}
+
+// lastApplied holds a whole object in kubectl's form, content and all.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// knownDomains are the annotations' owners whose values say how things are and hold no secret.
+func knownDomains() []string {
+	return []string{"kubernetes.io", "k8s.io", "openshift.io", "dayone.dev"}
+}
+
+// maskAnnotations keeps the values of known owners only: anybody may write anything into an annotation.
+func maskAnnotations(notes map[string]any, m masker) {
+	for key, value := range notes {
+		domain, _, _ := strings.Cut(key, "/")
+		known := slices.ContainsFunc(knownDomains(), func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) })
+		if text, ok := value.(string); ok && (!known || key == lastApplied || maskedKey(key)) {
+			notes[key] = m.mark(text)
+		}
+	}
+}
+
+// maskEnvironment masks the values of a container's variables; their names stay.
+func maskEnvironment(env []any, m masker) {
+	for _, e := range env {
+		if variable, ok := e.(map[string]any); ok {
+			if text, ok := variable["value"].(string); ok && text != "" {
+				variable["value"] = m.mark(text)
+			}
+		}
+	}
+}
+
+// secretFlag is an option whose value is an argument of its own.
+var secretFlag = regexp.MustCompile(`(?i)^--?[a-z0-9-]*(?:password|token|secret|api-?key|credentials?)$`)
+
+// maskArguments masks what follows such an option; --option=value is for the scrubber.
+func maskArguments(args []any, m masker) {
+	for i := 1; i < len(args); i++ {
+		option, _ := args[i-1].(string)
+		if text, ok := args[i].(string); ok && secretFlag.MatchString(option) {
+			args[i] = m.mark(text)
 		}
 	}
 }

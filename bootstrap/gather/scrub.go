@@ -80,15 +80,22 @@ func encodings(s string) []string {
 	return out
 }
 
-// looksSecret are forms of text that are secret wherever they stand. The first group of each stays.
+// secretNames are fields, options and variables whose value is a secret wherever they stand.
+const secretNames = `(?i)((?:auth|password|passwd|passwordHash|identitytoken|registrytoken|token|secret|client-key-data|private[-_]?key|access[-_]?key|api[-_]?key)`
+
+// looksSecret are forms of text that are secret wherever they stand. What the groups hold stays: the bundle's JSON can still be read.
 func looksSecret() []*regexp.Regexp {
 	return []*regexp.Regexp{
 		regexp.MustCompile(`(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`),
-		regexp.MustCompile(`(?i)("?(?:auth|password|passwd|passwordHash|identitytoken|registrytoken|token|secret|client-key-data|private[-_]?key|access[-_]?key|api[-_]?key)"?[ \t]*[:=][ \t]*)(?:"(?:[^"\\]|\\.)+"|'[^']+'|[^\s"'{\[,;&\\]+)`),
+		regexp.MustCompile(secretNames + `"?[ \t]*[:=][ \t]*")(?:[^"\\]|\\.)+(")`),
+		regexp.MustCompile(secretNames + `\\+"[ \t]*[:=][ \t]*\\+")[^"\\]+`), // JSON within JSON
+		regexp.MustCompile(secretNames + `"?[ \t]*[:=][ \t]*')[^']+(')`),
+		regexp.MustCompile(secretNames + `"?[ \t]*[:=][ \t]*)[^\s"'{\[,;&\\]+`),
 		regexp.MustCompile(`(?i)(authorization:[ \t]*(?:basic|bearer)\s+)[^\s"']+`),
 		regexp.MustCompile(`(?i)(\b(?:bearer)\s+)[A-Za-z0-9._~+/-]{16,}=*`),
 		regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
 		regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s/@:"']+:[^\s/@"']+@`),
+		regexp.MustCompile(`(\bdata:[a-z0-9/+.;=-]*,)[^\s"'\\]{8,}`),
 		regexp.MustCompile(`()\$(?:1|2[aby]|5|6|y|gy)\$[A-Za-z0-9./$=,]{16,}`),
 	}
 }
@@ -104,7 +111,7 @@ func (s *scrubber) bytes(in []byte) []byte {
 	out := bytes.ToValidUTF8(bytes.ReplaceAll(in, []byte{0}, nil), []byte("?"))
 	out = []byte(s.known.Replace(string(out)))
 	for _, form := range looksSecret() {
-		out = form.ReplaceAll(out, []byte("${1}"+scrubbed))
+		out = form.ReplaceAll(out, []byte("${1}"+scrubbed+"${2}"))
 	}
 	return out
 }
