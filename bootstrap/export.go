@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -63,6 +64,12 @@ type Identity struct {
 	// PushAuth and PullAuth are auth.json files for them.
 	PushAuth, PullAuth string
 }
+
+// PhaseIdentity is the first phase of every flow; after it the identity is there.
+const PhaseIdentity = "identity"
+
+// IdentityDir is where a state directory keeps authority and credentials.
+func IdentityDir(stateDir string) string { return filepath.Join(stateDir, identityDir) }
 
 // LoadIdentity reads the identity in a state directory, or makes what is missing of it.
 func LoadIdentity(stateDir, registryHost string, hosts []string) (*Identity, error) {

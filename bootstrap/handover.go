@@ -28,8 +28,8 @@ const (
 	handOverDir = "handover"
 	// handOverPhase is the phase's name in the journal.
 	handOverPhase = "handover"
-	// handedOverFile says that the hand-over is done, for every later process.
-	handedOverFile = "handed-over.json"
+	// HandedOverFile says, in the state directory, that the hand-over is done, for every later process.
+	HandedOverFile = "handed-over.json"
 	// handedOverInterval is how often a bootstrap looks whether another process has handed over.
 	handedOverInterval = 2 * time.Second
 )
@@ -61,7 +61,7 @@ type HandedOver struct {
 
 // ReadHandedOver tells whether a state directory has been handed over; nil: it has not.
 func ReadHandedOver(stateDir string) (*HandedOver, error) {
-	raw, err := os.ReadFile(filepath.Join(stateDir, handedOverFile))
+	raw, err := os.ReadFile(filepath.Join(stateDir, HandedOverFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -70,7 +70,7 @@ func ReadHandedOver(stateDir string) (*HandedOver, error) {
 	}
 	h := &HandedOver{}
 	if err := json.Unmarshal(raw, h); err != nil {
-		return nil, fmt.Errorf("read %s: %w", filepath.Join(stateDir, handedOverFile), err)
+		return nil, fmt.Errorf("read %s: %w", filepath.Join(stateDir, HandedOverFile), err)
 	}
 	return h, nil
 }
@@ -81,7 +81,7 @@ func markHandedOver(stateDir string, h HandedOver) error {
 	if err != nil {
 		return fmt.Errorf("note the end of the hand-over: %w", err)
 	}
-	if err := renameio.WriteFile(filepath.Join(stateDir, handedOverFile), append(raw, '\n'), 0o600); err != nil {
+	if err := renameio.WriteFile(filepath.Join(stateDir, HandedOverFile), append(raw, '\n'), 0o600); err != nil {
 		return fmt.Errorf("note the end of the hand-over: %w", err)
 	}
 	return removeAccounts(stateDir)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/installconfig/report"
 )
@@ -25,6 +26,16 @@ type Outcome struct {
 	Error string `json:"error,omitempty"`
 	// Findings are the refusals behind Error.
 	Findings []report.Finding `json:"findings,omitempty"`
+}
+
+// WithOutcome runs a flow that has locked its state directory, and notes there how the run ended.
+func WithOutcome(stateDir string, log *logrus.Entry, run func() error) error {
+	if err := forgetOutcome(stateDir); err != nil {
+		return err
+	}
+	err := run()
+	Options{StateDir: stateDir, Log: log, Now: time.Now}.recordOutcome(err)
+	return err
 }
 
 // forgetOutcome begins a run.

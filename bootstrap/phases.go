@@ -21,7 +21,7 @@ import (
 // phases run once for the same inputs.
 func (h *host) phases() []Phase {
 	list := []Phase{
-		newService("identity", "make certificates and credentials", h.makeIdentity),
+		newService(PhaseIdentity, "make certificates and credentials", h.makeIdentity),
 		newService("registry", "start the embedded registry", h.startRegistry),
 		newPhase("base", "take in the base image", &h.base, h.baseInputs, h.takeBase, h.baseHolds),
 		newService("render-first", "render the first configs", h.renderFirst),

@@ -3,6 +3,7 @@ package gather_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/gather/bundle"
@@ -148,17 +150,39 @@ func TestTheSpoolHoldsTheLastWholeBundle(t *testing.T) {
 	assert.Equal(t, "first", string(raw))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	assert.Len(t, entries, 1, "nothing half-written stays")
+	assert.Len(t, entries, 2, "the bundle and what is known of its host: nothing half-written stays")
+	lost, err := gather.ReadLost(filepath.Join(dir, "log-bundle-spool.tar.gz"))
+	require.NoError(t, err)
+	require.NotNil(t, lost)
+	assert.Equal(t, "the host has vanished", lost.Error)
+	assert.False(t, lost.Since.IsZero())
+	// A host that answers again takes it back; another process knows since when it did not.
+	ctx, cancel = context.WithCancel(t.Context())
+	calls = 0
+	require.NoError(t, gather.Spool(ctx, dir, gather.Options{ID: "spool"}, time.Second, func(context.Context, gather.Options, io.Writer) error {
+		if calls++; calls == 1 {
+			return errors.New("still")
+		}
+		now, err := gather.ReadLost(filepath.Join(dir, "log-bundle-spool.tar.gz"))
+		if calls == 2 {
+			require.NoError(t, err)
+			assert.Equal(t, gather.Lost{Since: lost.Since, Error: "still"}, *now)
+			return nil
+		}
+		assert.Nil(t, now)
+		cancel()
+		return nil
+	}))
 }
 
 func TestAnotherHostsBundleComesHere(t *testing.T) {
 	dir := t.TempDir()
-	name, err := gather.Write(t.Context(), dir, gather.Options{ID: "far"}, gather.Remote{Command: []string{"/bin/sh", "-c", "printf bundle"}}.Gather)
+	name, err := gather.Write(t.Context(), dir, gather.Options{ID: "far"}, gather.Remote{Command: []string{"/bin/sh", "-c", "printf '\\037\\213bundle'"}}.Gather)
 	require.NoError(t, err)
 	raw, err := os.ReadFile(name)
 	require.NoError(t, err)
-	assert.Equal(t, "bundle", string(raw))
-	for command, says := range map[string]string{"echo refused >&2; exit 255": "refused", "true": "nothing came", "kill -9 $$": "killed"} {
+	assert.Equal(t, "\x1f\x8bbundle", string(raw))
+	for command, says := range map[string]string{"echo refused >&2; exit 255": "refused", "true": "nothing came", "kill -9 $$": "killed", "echo Welcome": "no log bundle"} {
 		_, err := gather.Write(t.Context(), dir, gather.Options{ID: "none"}, gather.Remote{Command: []string{"/bin/sh", "-c", command}}.Gather)
 		require.ErrorContains(t, err, says)
 		assert.NoFileExists(t, filepath.Join(dir, "log-bundle-none.tar.gz"))
@@ -186,4 +210,35 @@ func TestWhatLooksSecretGoesAndJSONStaysJSON(t *testing.T) {
 	assert.NotContains(t, string(raw), "ary")
 	assert.NotContains(t, string(raw), "Y2FuYXJ5")
 	assert.Contains(t, string(raw), "kept-too")
+}
+
+// TestWhereNoBundleCanBeWrittenItSaysWhatToDo has a disk that is full and one that takes nothing.
+func TestWhereNoBundleCanBeWrittenItSaysWhatToDo(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts file systems")
+	}
+	state, dir := t.TempDir(), t.TempDir()
+	put(t, state, "build/logs/a.log", strings.Repeat("x", 1<<20))
+	require.NoError(t, unix.Mount("dayone-test", dir, "tmpfs", 0, "size=64k"))
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	random := func(ctx context.Context, o gather.Options, w io.Writer) error {
+		_, err := io.Copy(w, io.LimitReader(rand.Reader, 1<<20)) // does not get smaller
+		return err
+	}
+	_, err := gather.Write(t.Context(), dir, gather.Options{ID: "x"}, random)
+	require.ErrorContains(t, err, "make room in "+dir)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, entries, "nothing half-written stays")
+	name, err := gather.Write(t.Context(), dir, gather.Options{ID: "x", StateDir: state, Root: t.TempDir()}, gather.Host)
+	require.NoError(t, err, "a log of one letter is small")
+	b, err := bundle.Open(name)
+	require.NoError(t, err)
+	assert.Empty(t, b.Damage)
+
+	require.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	_, err = gather.Write(t.Context(), dir, gather.Options{ID: "y"}, random)
+	require.ErrorContains(t, err, "--out")
+	_, err = gather.Write(t.Context(), filepath.Join(dir, "below"), gather.Options{ID: "y"}, random)
+	require.ErrorContains(t, err, "--out")
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -46,7 +47,22 @@ func (h *hostGatherer) rendered(context.Context) error {
 			return err
 		}
 	}
+	// The openshift flow keeps the first rendering by pool; the final one is the config server's.
+	first := h.tree(filepath.Join(h.StateDir, "first"), path.Join(dirRendered, "rendered-first"), func(string) bool { return true })
+	if first != nil || !exists(filepath.Join(h.StateDir, "first")) {
+		return first
+	}
+	for _, dir := range []string{"machine-pools", "machine-configs"} {
+		if err := h.tree(filepath.Join(h.Root+"/etc/mcs/bootstrap", dir), path.Join(dirRendered, "rendered", dir), func(string) bool { return true }); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 // redact takes content out of objects by what they are: Secrets and ConfigMaps lose their values, MachineConfigs the content of files and

@@ -17,7 +17,15 @@ const scrubbed = "*****"
 const minSecret = 6
 
 // scrubber takes secrets out of texts: those that are known, in every form that they take, and whatever looks like one.
-type scrubber struct{ known *strings.Replacer }
+type scrubber struct {
+	known *strings.Replacer
+	forms []*regexp.Regexp
+}
+
+// Scrubber gives what takes the secrets of a host, and what looks like one, out of a text.
+func Scrubber(o Options) func(string) string {
+	return newScrubber(knownSecrets(o.withDefaults())).text
+}
 
 // newScrubber knows the given secrets and their encodings.
 func newScrubber(secrets []string) *scrubber {
@@ -47,7 +55,7 @@ func newScrubber(secrets []string) *scrubber {
 	for _, f := range list {
 		pairs = append(pairs, f, scrubbed)
 	}
-	return &scrubber{known: strings.NewReplacer(pairs...)}
+	return &scrubber{known: strings.NewReplacer(pairs...), forms: looksSecret()}
 }
 
 // secretLines are the lines of a secret of several, such as a key: a log may show one of them.
@@ -110,7 +118,7 @@ func (s *scrubber) bytes(in []byte) []byte {
 	}
 	out := bytes.ToValidUTF8(bytes.ReplaceAll(in, []byte{0}, nil), []byte("?"))
 	out = []byte(s.known.Replace(string(out)))
-	for _, form := range looksSecret() {
+	for _, form := range s.forms {
 		out = form.ReplaceAll(out, []byte("${1}"+scrubbed+"${2}"))
 	}
 	return out

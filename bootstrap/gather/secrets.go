@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"dayone.dev/dayone/manifests/assets/bootstrapnode"
 )
 
 // maxSecretFile bounds the files that are searched for secrets, in bytes.
@@ -33,11 +35,30 @@ func knownSecrets(o Options) []string {
 			}
 		}
 	}
-	if o.InstallDir == "" {
-		return out
+	dirs := installersPlaces(o.Root)
+	if o.InstallDir != "" {
+		dirs = append(dirs, o.InstallDir)
 	}
-	// An install directory is small; auth/ and tls/ hold what openshift-install made. What is unreadable is skipped.
-	_ = filepath.WalkDir(o.InstallDir, func(file string, e fs.DirEntry, err error) error {
+	for _, dir := range dirs {
+		out = append(out, secretsBelow(dir)...)
+	}
+	return out
+}
+
+// installersPlaces are where openshift-install puts secrets on its bootstrap node (openshift/installer, data/data/bootstrap), and where dayone does.
+func installersPlaces(root string) []string {
+	var out []string
+	for _, dir := range []string{"/root/.docker", "/opt/openshift/auth", "/opt/openshift/tls", "/opt/openshift/manifests", "/opt/openshift/openshift",
+		"/etc/mcc/bootstrap", "/etc/kubernetes", "/var/lib/kubelet/config.json", bootstrapnode.ConfigDir} {
+		out = append(out, root+dir)
+	}
+	return out
+}
+
+// secretsBelow are those in a directory of an installation, which is small. What is unreadable is skipped.
+func secretsBelow(dir string) []string {
+	var out []string
+	_ = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			if raw := small(file); raw != nil {
 				out = append(out, secretsOf(e.Name(), raw)...)

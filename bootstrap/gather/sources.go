@@ -67,7 +67,8 @@ func (h *hostGatherer) state(context.Context) error {
 	}
 	return errors.Join(h.archive.add(path.Join(dirDayone, "status.json"), raw),
 		h.file(filepath.Join(h.StateDir, bootstrap.JournalFile), path.Join(dirDayone, bootstrap.JournalFile)),
-		h.file(filepath.Join(h.StateDir, bootstrap.OutcomeFile), path.Join(dirDayone, bootstrap.OutcomeFile)))
+		h.file(filepath.Join(h.StateDir, bootstrap.OutcomeFile), path.Join(dirDayone, bootstrap.OutcomeFile)),
+		h.file(filepath.Join(h.StateDir, bootstrap.HandedOverFile), path.Join(dirDayone, bootstrap.HandedOverFile)))
 }
 
 // bytesBelow adds up the files of a tree.

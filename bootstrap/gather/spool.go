@@ -1,14 +1,21 @@
 package gather
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"github.com/sirupsen/logrus"
 )
 
@@ -47,13 +54,15 @@ func (r Remote) Gather(ctx context.Context, _ Options, w io.Writer) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("gather on another host: %w", err)
 	}
-	n, copyErr := io.Copy(w, io.LimitReader(out, maxBundle+1))
+	n, copyErr := Copy(w, out)
 	if copyErr != nil || n > maxBundle {
 		cancel()
 	}
 	err = cmd.Wait()
 	said := strings.TrimSpace(errs.String())
 	switch {
+	case errors.Is(copyErr, errNoBundle):
+		return fmt.Errorf("gather on another host (%s): %w: %s", strings.Join(r.Command, " "), copyErr, said)
 	case copyErr != nil:
 		return fmt.Errorf("write bundle: %w", copyErr)
 	case n > maxBundle:
@@ -66,8 +75,80 @@ func (r Remote) Gather(ctx context.Context, _ Options, w io.Writer) error {
 	return nil
 }
 
+// errNoBundle is for what begins like no archive, such as a login message.
+var errNoBundle = errors.New("what came is no log bundle")
+
+// magic begins every gzip stream (RFC 1952).
+const magic = "\x1f\x8b"
+
+// Copy copies a bundle of another host and gives its size; it stops after the first byte that is too many, and refuses what is none.
+func Copy(w io.Writer, from io.Reader) (int64, error) {
+	head := make([]byte, len(magic))
+	n, err := io.ReadFull(from, head)
+	switch {
+	case errors.Is(err, io.EOF):
+		return 0, nil
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return int64(n), err
+	case string(head[:n]) != magic:
+		return int64(n), errNoBundle
+	}
+	return io.Copy(w, io.LimitReader(io.MultiReader(bytes.NewReader(head), from), maxBundle+1))
+}
+
+// Lost is what stands beside a spooled bundle, as BUNDLE.lost.json, once its host does not answer: nobody need remember since when.
+type Lost struct {
+	// Since is the first renewal that failed, after the last that went well.
+	Since time.Time `json:"since"`
+	// Error is why the last one failed.
+	Error string `json:"error"`
+}
+
+const lostEnd = ".lost.json"
+
+// maxLost bounds the file, in bytes.
+const maxLost = 64 << 10
+
+// ReadLost tells whether a bundle is the last one of a host that does not answer any more; nil: it is not.
+func ReadLost(bundle string) (*Lost, error) {
+	f, err := os.Open(bundle + lostEnd)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what is known of the bundle's host: %w", err)
+	}
+	defer f.Close()
+	l := &Lost{}
+	if err := json.NewDecoder(io.LimitReader(f, maxLost)).Decode(l); err != nil {
+		return nil, fmt.Errorf("read %s (remove it if it is not of dayone gather --every): %w", bundle+lostEnd, err)
+	}
+	return l, nil
+}
+
+// mark writes down that a bundle could not be renewed, or takes that back.
+func (l *Lost) mark(bundle string, now time.Time, failure error) error {
+	if failure == nil {
+		*l = Lost{}
+		err := os.Remove(bundle + lostEnd)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	if l.Since.IsZero() {
+		l.Since = now.UTC()
+	}
+	l.Error = failure.Error()
+	raw, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(bundle+lostEnd, append(raw, '\n'), 0o600)
+}
+
 // Spool writes a bundle of one name again and again until ctx ends: the file always holds the last whole one. A run that fails leaves it as
-// it is and is told in the log.
+// it is, is told in the log and is written down beside it.
 func Spool(ctx context.Context, dir string, o Options, every time.Duration, gather func(context.Context, Options, io.Writer) error) error {
 	o = o.withDefaults()
 	if every < time.Second {
@@ -79,13 +160,24 @@ func Spool(ctx context.Context, dir string, o Options, every time.Duration, gath
 		quiet.SetOutput(io.Discard)
 		log = logrus.NewEntry(quiet)
 	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	bundle, lost := filepath.Join(dir, o.Name()), &Lost{}
+	if l, err := ReadLost(bundle); err == nil && l != nil {
+		lost = l // an earlier spool has noticed
+	}
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
 		name, err := Write(ctx, dir, o, gather)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil
+		}
+		if markErr := lost.mark(bundle, o.Now(), err); markErr != nil {
+			log.WithError(markErr).Warn("not written down beside the bundle whether its host answers")
+		}
+		switch {
 		case err != nil:
 			log.WithError(err).Warn("bundle not renewed, the last one stays")
 		default:

@@ -1,6 +1,7 @@
 package handover_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -16,6 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/gather"
+	"dayone.dev/dayone/bootstrap/gather/analyze"
+	"dayone.dev/dayone/bootstrap/gather/bundle"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/build"
@@ -180,5 +184,10 @@ func TestBootstrapHandsOverAndNothingReboots(t *testing.T) {
 	done, err := bootstrap.ReadHandedOver(d.options.StateDir)
 	require.NoError(t, err)
 	assert.Equal(t, bootstrapRegistry, done.Registry)
+	var logs bytes.Buffer
+	require.NoError(t, gather.Host(t.Context(), gather.Options{StateDir: d.options.StateDir, InstallDir: d.options.Dir, NoCommands: true}, &logs))
+	b, err := bundle.Read(&logs)
+	require.NoError(t, err)
+	assert.Equal(t, analyze.StatusHandedOver, analyze.Bundle(b).Verdict.Status)
 	require.NoError(t, bootstrap.Run(t.Context(), d.options), "a later run has nothing to do")
 }

@@ -112,7 +112,7 @@ func (f *flow) until(ctx context.Context, phase string, limit time.Duration, try
 			return nil
 		}
 		if text := err.Error(); text != said {
-			f.Log.WithField("phase", phase).Info("waiting: " + text)
+			f.waits(phase, text)
 			said = text
 		}
 		select {
@@ -121,6 +121,12 @@ func (f *flow) until(ctx context.Context, phase string, limit time.Duration, try
 		case <-time.After(f.Interval):
 		}
 	}
+}
+
+// waits says what a phase waits for, in the log and in the records, which reach a log bundle also when the journal does not.
+func (f *flow) waits(phase, text string) {
+	f.Log.WithField("phase", phase).Info("waiting: " + text)
+	f.records.once("wait-"+phase, text)
 }
 
 // pullLimit bounds the test pull: the registry is on this host.

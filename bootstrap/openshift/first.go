@@ -59,7 +59,7 @@ func (f *flow) firstRendering(ctx context.Context) (firstResult, error) {
 			return result, nil
 		}
 		if text := err.Error(); text != said {
-			f.Log.WithField("phase", "render-first").Info("waiting: " + text)
+			f.waits("render-first", text)
 			said = text
 		}
 		if err := f.setAside(); err != nil {

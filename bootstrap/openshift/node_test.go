@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,7 +78,9 @@ func (m marker) file() string { return filepath.Join(m.root, "gate-is-open") }
 func (m marker) Open(context.Context) error { return os.WriteFile(m.file(), nil, 0o600) }
 
 func child(o order) error {
-	return openshift.Run(context.Background(), openshift.Options{
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	return openshift.Run(ctx, openshift.Options{
 		Dir: o.Dir, StateDir: o.State, Root: o.Root, BaseCAFile: o.BaseCA, Platform: "linux/amd64", Interval: 50 * time.Millisecond, Limits: o.Limits,
 		Base:      func(context.Context) (string, error) { return o.Base, nil },
 		NewEngine: phasetest.Engine,
@@ -99,6 +103,8 @@ type node struct {
 	order order
 	// final is the registry in which the images end up.
 	final *registrytest.Registry
+	// process is the last that start has begun.
+	process phasetest.Process
 }
 
 // newNode needs root: it runs container builds. change edits the layering field.
@@ -228,7 +234,8 @@ func (n *node) start(killPhase, killAt string) (wait func() phasetest.Ended) {
 	n.t.Helper()
 	o := n.order
 	o.Kill = phasetest.Kill{Phase: killPhase, At: killAt}
-	return phasetest.Start(n.t, o)
+	n.process = phasetest.Begin(n.t, o)
+	return n.process.Wait
 }
 
 func (n *node) run(killPhase, killAt string) phasetest.Ended {

@@ -27,7 +27,7 @@ const (
 // phases is the flow, in order. Services are started or checked anew by every process; the other phases run once for the same inputs.
 func (f *flow) phases() []bootstrap.Phase {
 	list := []bootstrap.Phase{
-		bootstrap.ServicePhase("identity", "make certificates and credentials", f.makeIdentity),
+		bootstrap.ServicePhase(bootstrap.PhaseIdentity, "make certificates and credentials", f.makeIdentity),
 		bootstrap.ServicePhase("registry", "start the embedded registry", f.startRegistry),
 		bootstrap.ResultPhase("render-first", "wait for MCO's first rendering", &f.first, func() (any, error) { return f.pools(), nil }, f.firstRendering, f.firstHolds),
 		bootstrap.ResultPhase("base", "take in the release's OS image", &f.base, func() (any, error) { return f.first.Bases(), nil }, f.takeBase, f.baseHolds),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ type record struct {
 type records struct {
 	mu   sync.Mutex
 	file string
+	// noted are the texts by stage that once has written.
+	noted map[string][]string
 }
 
 func (r *records) add(e record) {
@@ -53,6 +56,26 @@ func (r *records) add(e record) {
 
 func (r *records) note(stage, text string) {
 	r.add(record{Phase: "stage start", Stage: stage, ErrorMessage: text})
+}
+
+// maxNotes bounds what one stage may say: reasons may alternate for hours.
+const maxNotes = 20
+
+// once is note, but each text of a stage only once and not without end.
+func (r *records) once(stage, text string) {
+	r.mu.Lock()
+	said := r.noted[stage]
+	again := slices.Contains(said, text) || len(said) >= maxNotes
+	if !again {
+		if r.noted == nil {
+			r.noted = map[string][]string{}
+		}
+		r.noted[stage] = append(said, text)
+	}
+	r.mu.Unlock()
+	if !again {
+		r.note(stage, text)
+	}
 }
 
 // event records what happened to a phase.

@@ -51,13 +51,6 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	in, err := preflight.LoadLayering(o.Dir, o.Platform)
-	if err != nil {
-		return err
-	}
-	if o.Limits == (Limits{}) {
-		o.Limits = InstallerLimits(in.Sidecar.Cluster.Platform)
-	}
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make state directory: %w", err)
 	}
@@ -69,10 +62,19 @@ func Run(ctx context.Context, o Options) error {
 	if done, err := bootstrap.ReadHandedOver(o.StateDir); err != nil || done != nil {
 		return o.afterwards(ctx, done, err)
 	}
-	f := &flow{Options: o, in: in, records: &records{file: o.at(filepath.Join(recordsDir, recordsFile))}, early: make(chan struct{}),
-		built: map[string]*build.Result{}}
+	return bootstrap.WithOutcome(o.StateDir, o.Log, func() error { return o.run(ctx) })
+}
+
+func (o Options) run(ctx context.Context) error {
+	f := &flow{Options: o, records: &records{file: o.at(filepath.Join(recordsDir, recordsFile))}, early: make(chan struct{}), built: map[string]*build.Result{}}
 	f.records.add(record{Phase: "service start"})
-	err = f.run(ctx)
+	var err error
+	if f.in, err = preflight.LoadLayering(o.Dir, o.Platform); err == nil {
+		if f.Limits == (Limits{}) {
+			f.Limits = InstallerLimits(f.in.Sidecar.Cluster.Platform)
+		}
+		err = f.run(ctx)
+	}
 	f.records.end(err)
 	return err
 }

@@ -96,6 +96,19 @@ type Ended struct {
 // Start runs this test binary as a child; wait gives its end.
 func Start(t testing.TB, order any) (wait func() Ended) {
 	t.Helper()
+	return Begin(t, order).Wait
+}
+
+// Process is a child at work.
+type Process struct {
+	// Wait gives its end. Kill ends it at once; Terminate asks it to stop, as a service manager does.
+	Wait            func() Ended
+	Kill, Terminate func()
+}
+
+// Begin is Start for a child that a test ends.
+func Begin(t testing.TB, order any) Process {
+	t.Helper()
 	raw, err := json.Marshal(order)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), childLimit)
@@ -105,7 +118,7 @@ func Start(t testing.TB, order any) (wait func() Ended) {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Run() }()
-	return func() Ended {
+	wait := func() Ended {
 		defer cancel()
 		e := Ended{Err: <-ended, Log: errs.String()}
 		for _, line := range strings.Split(out.String(), "\n") {
@@ -115,6 +128,7 @@ func Start(t testing.TB, order any) (wait func() Ended) {
 		}
 		return e
 	}
+	return Process{Wait: wait, Kill: cancel, Terminate: func() { require.NoError(t, cmd.Process.Signal(syscall.SIGTERM)) }}
 }
 
 // Only are the events of one kind.

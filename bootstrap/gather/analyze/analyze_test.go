@@ -78,6 +78,31 @@ func TestVerdictsOfOtherBundles(t *testing.T) {
 	}
 }
 
+func TestEvidenceKeepsThePartThatTellsTheCause(t *testing.T) {
+	long := strings.Repeat("copy docker://one to docker://two: ", 30)
+	got := quote(long + "no space left on device" + strings.Repeat(" and more", 60))
+	assert.Contains(t, got, "no space left on device")
+	assert.True(t, strings.HasPrefix(got, "copy docker://one"))
+	assert.LessOrEqual(t, len([]rune(got)), maxText)
+	assert.Equal(t, "short", quote("short"))
+}
+
+func TestADegradedClusterIsNamed(t *testing.T) {
+	list := func(items string) string { return "{\n \"items\": [\n" + items + "\n ]\n}\n" }
+	node := list(`{"metadata": {"name": "n0", "annotations": {"machineconfiguration.openshift.io/state": "Degraded", "machineconfiguration.openshift.io/reason": "disk: no space left on device"}}}`)
+	pool := list(`{"metadata": {"name": "worker"}, "status": {"conditions": [{"type": "NodeDegraded", "status": "True",
+"message": "node n0 wants something"}]}}`)
+	v := Bundle(made(t, map[string]string{"resources/nodes.json": node})).Verdict
+	assert.Equal(t, Verdict{Status: StatusDegraded, Phase: "node n0", Cause: "disk-full", Summary: v.Summary, Next: v.Next, Evidence: Evidence{"resources/nodes.json", 3, v.Evidence.Text}}, v)
+	v = Bundle(made(t, map[string]string{"resources/nodes.json": node, "resources/machineconfigpools.json": pool})).Verdict
+	assert.Equal(t, "pool worker", v.Phase)
+	assert.Equal(t, Evidence{"resources/machineconfigpools.json", 4, "node n0 wants something"}, v.Evidence)
+	assert.True(t, v.Bad())
+	r := Bundle(made(t, map[string]string{"resources/nodes.json": "{"}))
+	assert.Equal(t, StatusCluster, r.Verdict.Status)
+	assert.NotEmpty(t, r.Notes)
+}
+
 func TestWhatATerminalWouldActOnIsNotPrinted(t *testing.T) {
 	journal := strings.Replace(running, "take in the base image", `take\u001b[2J in`, 1)
 	var text strings.Builder
@@ -87,14 +112,14 @@ func TestWhatATerminalWouldActOnIsNotPrinted(t *testing.T) {
 
 func TestTheRenderingsAreCompared(t *testing.T) {
 	pool := func(name string) string { return "status: {configuration: {name: " + name + "}}\n" }
-	config := func(image, file string) string {
-		return "spec:\n  osImageURL: " + image + "\n  kernelArguments: [quiet]\n  config: {storage: {files: [{path: /etc/motd, mode: 420, contents: {source: " + file + "}}]}}\n"
+	config := func(name, image, file string) string {
+		return "metadata: {name: " + name + "}\nspec:\n  osImageURL: " + image + "\n  kernelArguments: [quiet]\n  config: {storage: {files: [{path: /etc/motd, mode: 420, contents: {source: " + file + "}}]}}\n"
 	}
 	r := Bundle(made(t, map[string]string{
 		firstDir + "/machine-pools/master.yaml":              pool("rendered-master-a"),
-		firstDir + "/machine-configs/rendered-master-a.yaml": config("base", "same"),
+		firstDir + "/machine-configs/rendered-master-a.yaml": config("rendered-master-a", "base", "same"),
 		finalDir + "/machine-pools/master.yaml":              pool("rendered-master-b"),
-		finalDir + "/machine-configs/rendered-master-b.yaml": config("built", "same"),
+		finalDir + "/machine-configs/rendered-master-b.yaml": config("rendered-master-b", "built", "same"),
 		finalDir + "/machine-pools/worker.yaml":              pool("../../../etc/passwd"),
 		finalDir + "/machine-configs/unrelated.yaml":         "spec: {}",
 	}))

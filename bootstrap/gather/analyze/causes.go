@@ -28,14 +28,16 @@ func causes() []cause {
 			regexp.MustCompile(`(?i)x509:|certificate signed by unknown authority|tls: failed to verify`)},
 		{"base-image", "the base image cannot be used", "name an OS image that exists in the registry and boots (bootc or rpm-ostree) on the nodes' architecture",
 			regexp.MustCompile(`\[base-not-bootable\]|\[base-platform\]|(?i)manifest[ _]unknown|name[ _]unknown|repository name not known|reading manifest .*not found`)},
+		{"mosc-without-image", "a MachineOSConfig without an image keeps the Machine Config Operator from rendering", "take it out of the file that has other objects, too; dayone sets a file aside that has nothing else",
+			regexp.MustCompile(`has a MachineOSConfig without an image`)},
 		{"containerfile", "a command of the Containerfile failed", "mend the instruction; dayone build tries the build on any machine",
-			regexp.MustCompile(`build failed \(user\)`)},
+			regexp.MustCompile(`build failed \(user\)|(?m)^class: user$`)},
 		{"limit", "a build went over a limit", "raise onClusterLayering.build, or do less in the Containerfile",
-			regexp.MustCompile(`build failed \(policy\)`)},
+			regexp.MustCompile(`build failed \(policy\)|(?m)^class: policy$`)},
 		{"registry-unreachable", "a registry does not answer", "check that the registry runs and can be reached from the bootstrap host (name, port, proxy), then run dayone bootstrap again",
 			regexp.MustCompile(`(?i)\[registry-unreachable\]|connection refused|no such host|i/o timeout|connection reset|network is unreachable|no route to host|tls handshake timeout|\bEOF\b|50[234] `)},
 		{"build", "an image build failed", "read the build's log below bootstrap/dayone/build-logs",
-			regexp.MustCompile(`build failed \(`)},
+			regexp.MustCompile(`build failed \(|(?m)^class: `)},
 	}
 }
 
@@ -52,8 +54,14 @@ func explain(text string) cause {
 // placed takes a refusal apart: PLACE: MESSAGE [RULE] (NEXT), as report.Finding prints it.
 var placed = regexp.MustCompile(`\[([a-z0-9-]+)\](?: \((.+?)\))?$`)
 
+// nextLine is how the condition of a build in the cluster says what to do (build/machineosbuild).
+var nextLine = regexp.MustCompile(`(?m)^next: (.+)$`)
+
 // nextOf is the next step that a message carries itself; it knows more than a cause's.
 func nextOf(text string) string {
+	if m := nextLine.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
 	line, _, _ := strings.Cut(text, "\n")
 	if m := placed.FindStringSubmatch(line); m != nil {
 		return m[2]

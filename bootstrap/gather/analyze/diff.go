@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/bootstrap/gather/bundle"
 )
 
 // Directories of rendered configs, as gather writes them.
@@ -45,7 +47,8 @@ func (f *facts) differences() []Difference {
 	return out
 }
 
-// rendered are the flattened configs of a directory by pool: the pool's file names its config.
+// rendered are the flattened configs of a directory by pool: the pool's file names its config. The openshift flow's first rendering has
+// each config under its pool's name.
 func (f *facts) rendered(dir string) map[string]map[string]string {
 	out := map[string]map[string]string{}
 	for _, file := range f.bundle.Below(dir + "/machine-pools") {
@@ -59,21 +62,42 @@ func (f *facts) rendered(dir string) map[string]map[string]string {
 		if yaml.Unmarshal(file.Content, &pool) != nil {
 			continue
 		}
-		config := f.bundle.Get(path.Join(dir, "machine-configs", path.Base(pool.Status.Configuration.Name)+".yaml"))
-		if config == nil || config.Truncated {
+		if flat := flatConfig(f.bundle.Get(path.Join(dir, "machine-configs", path.Base(pool.Status.Configuration.Name)+".yaml"))); flat != nil {
+			out[poolOf(file)] = flat
+		}
+	}
+	for _, file := range f.bundle.Below(dir) {
+		if path.Dir(file.Name) != dir {
 			continue
 		}
-		var tree struct {
-			Spec map[string]any `json:"spec"`
+		if flat := flatConfig(file); flat != nil {
+			out[poolOf(file)] = flat
 		}
-		if yaml.Unmarshal(config.Content, &tree) != nil {
-			continue
-		}
-		flat := map[string]string{"name": shorten(pool.Status.Configuration.Name)}
-		flatten(tree.Spec, "", flat, 0)
-		out[shorten(strings.TrimSuffix(path.Base(file.Name), ".yaml"))] = flat
 	}
 	return out
+}
+
+func poolOf(file *bundle.File) string {
+	return shorten(strings.TrimSuffix(path.Base(file.Name), ".yaml"))
+}
+
+// flatConfig is a rendered MachineConfig as paths and values; nil when the file is none.
+func flatConfig(file *bundle.File) map[string]string {
+	if file == nil || file.Truncated {
+		return nil
+	}
+	var config struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Spec map[string]any `json:"spec"`
+	}
+	if yaml.Unmarshal(file.Content, &config) != nil {
+		return nil
+	}
+	flat := map[string]string{"name": shorten(config.Metadata.Name)}
+	flatten(config.Spec, "", flat, 0)
+	return flat
 }
 
 // maxDepth bounds how deep a config is taken apart.

@@ -15,7 +15,12 @@ import (
 type hostStatus struct {
 	Gathered time.Time `json:"gathered"`
 	Running  bool      `json:"running"`
+	// DiskFree and DiskTotal are of the state directory's disk, in bytes.
+	DiskFree  uint64 `json:"diskFree"`
+	DiskTotal uint64 `json:"diskTotal"`
 }
+
+func (s *hostStatus) full() bool { return s != nil && s.DiskTotal > 0 && s.DiskFree < fullDisk }
 
 // facts are what a bundle holds, decoded. Anything may be missing.
 type facts struct {
@@ -25,31 +30,11 @@ type facts struct {
 	status  *hostStatus
 	// services are the installer's records by service, in the order of their names.
 	services []service
+	// ownRun is the last start of dayone's own service on an installer's node; nil when there are no records of it.
+	ownRun *lastRun
+	// handed is the hand-over's mark; nil where there is none.
+	handed *bootstrap.HandedOver
 	notes    []string
-}
-
-// service is one file of records.
-type service struct {
-	name, file string
-	entries    []record
-}
-
-// record is one entry of the installer's service records (bootstrap-service-record.sh).
-type record struct {
-	Timestamp    string `json:"timestamp"`
-	Phase        string `json:"phase"`
-	Result       string `json:"result"`
-	Stage        string `json:"stage"`
-	ErrorLine    string `json:"errorLine"`
-	ErrorMessage string `json:"errorMessage"`
-}
-
-func (r record) time() time.Time {
-	t, err := time.Parse(time.RFC3339, r.Timestamp)
-	if err != nil {
-		return time.Time{}
-	}
-	return t
 }
 
 // Places of the files, as gather writes them.
@@ -58,6 +43,7 @@ const (
 	outcomeName  = "bootstrap/dayone/" + bootstrap.OutcomeFile
 	statusName   = "bootstrap/dayone/status.json"
 	servicesName = "bootstrap/services"
+	handedName   = "bootstrap/dayone/" + bootstrap.HandedOverFile
 	logsName     = "bootstrap/dayone/build-logs"
 )
 
@@ -75,6 +61,9 @@ func readFacts(b *bundle.Bundle) *facts {
 	if s := (&hostStatus{}); f.decode(statusName, s) {
 		f.status = s
 	}
+	if h := (&bootstrap.HandedOver{}); f.decode(handedName, h) {
+		f.handed = h
+	}
 	for _, file := range b.Below(servicesName) {
 		if path.Ext(file.Name) != ".json" || strings.Count(file.Name, "/") != 2 {
 			continue
@@ -83,7 +72,11 @@ func readFacts(b *bundle.Bundle) *facts {
 		if err := json.Unmarshal(file.Content, &s.entries); err != nil {
 			continue // dayone's own status files lie there, too
 		}
+		s.entries = s.entries[max(0, len(s.entries)-maxEntries):]
 		f.services = append(f.services, s)
+		if s.name == ownService {
+			f.ownRun = s.last()
+		}
 	}
 	return f
 }
@@ -129,4 +122,23 @@ func shorten(text string) string {
 		return string(r[:maxText-1]) + "…"
 	}
 	return text
+}
+
+// headText is how much of a long text's beginning is quoted before the part that tells the cause, in characters.
+const headText = 120
+
+// quote is shorten for evidence: of a text that is too long it keeps the beginning and what tells the cause.
+func quote(text string) string {
+	line := shorten(text)
+	says := explain(text).says
+	if says == nil || says.MatchString(line) {
+		return line
+	}
+	at := says.FindStringIndex(text)
+	if at == nil {
+		return line
+	}
+	head, tail := []rune(text[:at[0]]), []rune(text[at[0]:])
+	before := head[max(0, len(head)-headText):]
+	return shorten(string(head[:min(headText, len(head))]) + " … " + string(before) + string(tail[:min(len(tail), headText)]))
 }

@@ -17,6 +17,14 @@ const (
 	StatusRunning Status = "running"
 	// StatusStopped: it had done every phase and was told to stop.
 	StatusStopped Status = "stopped"
+	// StatusHandedOver: everything is with the cluster, and the host may go.
+	StatusHandedOver Status = "handed over"
+	// StatusWaiting: it is well, but something outside of it keeps it from going on.
+	StatusWaiting Status = "waiting"
+	// StatusFellBack: no layered image, and the nodes boot the stock one because the admin wanted it so.
+	StatusFellBack Status = "fell back"
+	// StatusVanished: it was at work, and its host does not answer any more.
+	StatusVanished Status = "vanished"
 	// StatusFailed: a phase or a stage failed.
 	StatusFailed Status = "failed"
 	// StatusRefused: the input was refused before anything was started.
@@ -25,8 +33,10 @@ const (
 	StatusCutOff Status = "cut off"
 	// StatusNotStarted: nothing of dayone has run on the host.
 	StatusNotStarted Status = "not started"
-	// StatusCluster: the bundle is of a cluster, not of a bootstrap host.
+	// StatusCluster: the bundle is of a cluster in which nothing is degraded.
 	StatusCluster Status = "cluster"
+	// StatusDegraded: an object of the cluster that the bundle is of needs somebody to act.
+	StatusDegraded Status = "degraded"
 	// StatusUnknown: the bundle does not hold what it takes to tell.
 	StatusUnknown Status = "unknown"
 )
@@ -45,6 +55,18 @@ type Verdict struct {
 	// Next is what to do.
 	Next string `json:"next,omitempty"`
 }
+
+// Bad says that something went wrong, other than taking long.
+func (v Verdict) Bad() bool {
+	switch v.Status {
+	case StatusFailed, StatusRefused, StatusCutOff, StatusDegraded, StatusFellBack, StatusVanished:
+		return true
+	}
+	return false
+}
+
+// Good says that there is nothing left to do for the bootstrap.
+func (v Verdict) Good() bool { return v.Status == StatusServing || v.Status == StatusHandedOver }
 
 // Evidence is a line of a file of the bundle.
 type Evidence struct {
@@ -104,4 +126,22 @@ type Report struct {
 	Differences []Difference `json:"differences,omitempty"`
 	// Notes say what the bundle lacks.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// Vanished changes the verdict on a host that was at work and has not answered since.
+func (r *Report) Vanished(since time.Time, why string) {
+	switch r.Verdict.Status {
+	case StatusRunning, StatusWaiting, StatusServing, StatusUnknown, StatusNotStarted:
+	default:
+		return // what went wrong before explains more
+	}
+	was := r.Verdict
+	r.Verdict = Verdict{Status: StatusVanished, Phase: was.Phase, Cause: "host-vanished",
+		Summary:  "the bootstrap host has not answered since " + since.UTC().Format(time.DateTime) + " UTC; when it last did: " + was.Summary,
+		Evidence: Evidence{File: "BUNDLE.lost.json", Text: shorten(why)},
+		Next:     "look at the machine's console and power; when it boots again, dayone goes on where it ended"}
+	if was.Cause != "" {
+		r.Also = append([]Verdict{was}, r.Also...)
+	}
+	r.Timeline = append(r.Timeline, Event{At: since, Source: "gather", Text: "the host does not answer any more: " + shorten(why), Bad: true})
 }

@@ -35,6 +35,9 @@ func (s service) stages() []Phase {
 	var out []Phase
 	open := map[string]int{}
 	for _, e := range s.entries {
+		if e.note() {
+			continue
+		}
 		what, moment, _ := strings.Cut(e.Phase, " ")
 		name := e.Stage
 		if name == "" {
@@ -104,6 +107,13 @@ func (f *facts) timeline(r *Report) []Event {
 			add(p.Finished, p.Source, fmt.Sprintf("%s is done after %s", name, round(p.Finished.Sub(p.Started))), false)
 		}
 	}
+	for _, s := range f.services {
+		for _, e := range s.entries {
+			if e.note() {
+				add(e.time(), shorten(s.name), shorten(e.Stage+": "+e.ErrorMessage), false)
+			}
+		}
+	}
 	if f.outcome != nil {
 		text := "the run ends"
 		if f.outcome.Error != "" {
@@ -113,8 +123,18 @@ func (f *facts) timeline(r *Report) []Event {
 	}
 	add(r.Gathered, "gather", "this bundle is made", false)
 	slices.SortStableFunc(out, func(a, b Event) int { return a.At.Compare(b.At) })
+	if over := len(out) - maxEvents; over > 0 {
+		f.notes = append(f.notes, fmt.Sprintf("the timeline begins with its last %d events: %d earlier ones are left out", maxEvents, over))
+		out = out[over:]
+	}
 	return out
 }
+
+// maxEvents bounds the timeline: services that fail and start again for hours make many.
+const maxEvents = 2000
+
+// maxEntries bounds the records of one service, of which the last count.
+const maxEntries = 20_000
 
 // round makes a duration readable.
 func round(d time.Duration) time.Duration {

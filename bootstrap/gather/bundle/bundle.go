@@ -67,14 +67,14 @@ func Open(name string) (*Bundle, error) {
 	if info.IsDir() {
 		return openDir(name)
 	}
+	if !info.Mode().IsRegular() { // before it is opened: that would wait for a pipe's other end
+		return nil, fmt.Errorf("open bundle: %s is neither a file nor a directory", name)
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("open bundle: %w", err)
 	}
 	defer f.Close()
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("open bundle: %s is neither a file nor a directory", name)
-	}
 	return Read(f)
 }
 
@@ -209,11 +209,11 @@ func openDir(dir string) (*Bundle, error) {
 			b.Damage = fmt.Sprintf("not everything can be read: %v", err)
 			return nil
 		}
+		if b.entries++; b.entries > MaxEntries {
+			return fmt.Errorf("%w: more than %d files and directories; is it a bundle's directory?", ErrHostile, MaxEntries)
+		}
 		if !e.Type().IsRegular() {
 			return nil
-		}
-		if b.entries++; b.entries > MaxEntries {
-			return fmt.Errorf("%w: more than %d files; is it a bundle's directory?", ErrHostile, MaxEntries)
 		}
 		info, err := e.Info()
 		if err != nil {

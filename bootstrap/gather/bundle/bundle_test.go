@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // archive makes a tar.gz of headers and contents.
@@ -145,4 +146,27 @@ func FuzzRead(f *testing.F) {
 			require.True(t, name == "" || filepath.IsLocal(name) || name == ".", "%q", name)
 		}
 	})
+}
+
+func TestWhatIsNoBundleIsSaidToBeNone(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name string, content []byte) string {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, content, 0o600))
+		return file
+	}
+	var gz bytes.Buffer
+	w := gzip.NewWriter(&gz)
+	_, err := w.Write(bytes.Repeat([]byte("no archive "), 200))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	for name, content := range map[string][]byte{"empty": nil, "text": []byte("hello"), "gzip": gz.Bytes(), "cut-in-the-head": gz.Bytes()[:5]} {
+		_, err := Open(put(name, content))
+		require.ErrorContains(t, err, "read bundle", name)
+	}
+	_, err = Open(filepath.Join(dir, "none"))
+	require.ErrorContains(t, err, "open bundle")
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	_, err = Open(filepath.Join(dir, "pipe"))
+	require.ErrorContains(t, err, "neither a file nor a directory", "and it is not waited for")
 }

@@ -120,6 +120,7 @@ func TestAMachineOSConfigBecomesAnImageInTheCluster(t *testing.T) {
 	})
 	assert.Contains(t, meta.FindStatusCondition(mosc.Status.Conditions, buildcontroller.ConditionDegraded).Message, "the package mirror says no")
 	assert.Equal(t, image, string(mosc.Status.CurrentImagePullSpec), "the image in use stays")
+	w.gathered()
 
 	w.log.Info("mending it")
 	// Mended: the build that succeeded is found again.
