@@ -23,12 +23,13 @@ type Program struct {
 	User string
 }
 
-// Programs are those that run in the cluster.
+// Programs are those that run in the cluster, and dayone itself, which an installer's bootstrap node takes out of its image.
 func Programs() []Program {
 	return []Program{
 		{Name: "machine-os-builder", Package: "./cmd/machine-os-builder", Cgo: true, User: "0:0"},
 		{Name: "dayone-controller", Package: "./cmd/dayone-controller", User: "65532:65532"},
 		{Name: "dayone-daemon", Package: "./cmd/dayone-daemon", User: "0:0"},
+		{Name: "dayone", Package: "./cmd/dayone", Cgo: true, User: "0:0"},
 	}
 }
 
