@@ -51,6 +51,8 @@ type Config struct {
 	BootstrapRegistry BootstrapRegistry `yaml:"bootstrapRegistry,omitempty" json:"bootstrapRegistry"`
 	// ConfigServer says how nodes reach the Ignition config server of the standalone flow.
 	ConfigServer ConfigServer `yaml:"configServer,omitempty" json:"configServer,omitempty"`
+	// StatusPage shows how far the bootstrap is over HTTPS.
+	StatusPage StatusPage `yaml:"statusPage,omitempty" json:"statusPage,omitempty"`
 	// Registry is where images end up after the installation. Needed only for MachineOSConfigs that dayone generates.
 	Registry Registry `yaml:"registry,omitempty" json:"registry,omitempty"`
 	// Build limits the image builds on the bootstrap host.
@@ -143,6 +145,12 @@ type ConfigServer struct {
 	// Host is the name or address in the nodes' pointer config. Default: the bootstrap registry's host.
 	Host string `yaml:"host,omitempty" json:"host,omitempty"`
 	// Port is 1-65535. Default: 22623.
+	Port int `yaml:"port,omitempty" json:"port,omitempty" schema:"minimum=1,maximum=65535"`
+}
+
+// StatusPage is an HTTPS page on the bootstrap host. Whoever asks needs the token that the host keeps in STATE/identity.
+type StatusPage struct {
+	// Port is 1-65535 on every address of the bootstrap host. Default: no page, only the socket on the host itself.
 	Port int `yaml:"port,omitempty" json:"port,omitempty" schema:"minimum=1,maximum=65535"`
 }
 

@@ -147,9 +147,15 @@ func validatePorts(c *Config, at locator, rep *report.Report) {
 	if p := c.ConfigServer.Port; (p < 1 || p > 65535) && at.given("configServer", "port") {
 		rep.Errorf(at.at("port", "give a port between 1 and 65535", "configServer", "port"), "%d is no port", p)
 	}
+	if p := c.StatusPage.Port; (p < 1 || p > 65535) && at.given("statusPage", "port") {
+		rep.Errorf(at.at("port", "give a port between 1 and 65535", "statusPage", "port"), "%d is no port", p)
+	}
 	filled := *c
 	filled.Pools = nil
 	setDefaults(&filled)
+	if p := filled.StatusPage.Port; p != 0 && (p == filled.BootstrapRegistry.Port || p == filled.ConfigServer.Port) {
+		rep.Errorf(at.at("port-twice", "give each a port of its own", "statusPage", "port"), "another service of the bootstrap host has port %d", p)
+	}
 	if filled.BootstrapRegistry.Port == filled.ConfigServer.Port {
 		rep.Errorf(at.at("port-twice", "give each a port of its own", "bootstrapRegistry", "port"),
 			"the embedded registry and the Ignition server run on the same host and cannot both have port %d", filled.ConfigServer.Port)

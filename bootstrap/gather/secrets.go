@@ -29,7 +29,7 @@ func knownSecrets(o Options) []string {
 		}
 		for _, e := range entries {
 			name := e.Name()
-			secret := strings.HasSuffix(name, ".password") || strings.HasSuffix(name, ".key") || strings.HasSuffix(name, "auth.json")
+			secret := strings.HasSuffix(name, ".password") || strings.HasSuffix(name, ".token") || strings.HasSuffix(name, ".key") || strings.HasSuffix(name, "auth.json")
 			if raw := small(filepath.Join(dir, name)); secret && raw != nil {
 				out = append(out, secretsOf(name, raw)...)
 			}
@@ -84,7 +84,7 @@ func small(file string) []byte {
 // secretsOf finds the secrets in one file by what it is.
 func secretsOf(name string, raw []byte) []string {
 	switch {
-	case strings.HasSuffix(name, ".password"), strings.HasSuffix(name, "-password"), strings.HasSuffix(name, ".key"):
+	case strings.HasSuffix(name, ".password"), strings.HasSuffix(name, ".token"), strings.HasSuffix(name, "-password"), strings.HasSuffix(name, ".key"):
 		return []string{string(raw)}
 	case strings.HasSuffix(name, ".json") && bytes.Contains(raw, []byte(`"auth`)):
 		return credentials(raw)

@@ -150,8 +150,8 @@ func scenarios(t *testing.T) map[string]scenario {
 			make: func(n *node) {
 				rendered(n)
 				n.breakBuild()
-				_, log, err := n.run("", "")
-				require.NoError(n.t, err, log)
+				end := n.run("", "")
+				require.NoError(n.t, end.Err, end.Log)
 			},
 			status: analyze.StatusFellBack, phase: "build-master", cause: "containerfile", evidence: "about-to-fail", file: "build-logs/", next: ""},
 		"the input is wrong": {make: func(n *node) {

@@ -1,10 +1,13 @@
 package statuspage
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/sirupsen/logrus"
 
@@ -16,10 +19,16 @@ const tailLines = 50
 
 // Board collects what is shown. It is safe for concurrent use; the zero value is ready.
 type Board struct {
-	mu     sync.Mutex
-	phases []Phase
-	tail   []string
-	detail map[string]string
+	// Bundle writes a log bundle of this host; nil: none is given. It must be set before anything is served.
+	Bundle func(context.Context, io.Writer) error
+
+	mu       sync.Mutex
+	phases   []Phase
+	tail     []string
+	output   []string
+	detail   map[string]string
+	scrub    func(string) string
+	bundling sync.Mutex
 }
 
 // Phase is one phase as it is shown.
@@ -47,6 +56,10 @@ type Status struct {
 	// Total is how many phases there are; those that have not begun are not among Phases.
 	Total int      `json:"total"`
 	Log   []string `json:"log"`
+	// Output is what builds printed last.
+	Output []string `json:"output,omitempty"`
+	// Bundle says that a log bundle is given, too.
+	Bundle bool `json:"bundle,omitempty"`
 }
 
 // Observe takes an event; it is a bootstrap.Observer.
@@ -65,6 +78,33 @@ func (b *Board) Observe(e bootstrap.Event) {
 		p.Bytes = built.Size
 	}
 	b.phases[e.Index] = p
+}
+
+// Scrub takes secrets out of everything that is shown from now on.
+func (b *Board) Scrub(scrub func(string) string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.scrub = scrub
+}
+
+// Output keeps a line that a build of a pool prints.
+func (b *Board) Output(pool, text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.output = last(b.output, pool+": "+text)
+}
+
+func last(lines []string, line string) []string {
+	lines = append(lines, strings.Map(printable, line))
+	return lines[max(0, len(lines)-tailLines):]
+}
+
+// printable keeps what a build prints from moving the cursor of who reads the JSON on a terminal.
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
 }
 
 // Detail says what a phase does now.
@@ -90,8 +130,7 @@ func (b *Board) Fire(e *logrus.Entry) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tail = append(b.tail, strings.ReplaceAll(text, "\n", " | "))
-	b.tail = b.tail[max(0, len(b.tail)-tailLines):]
+	b.tail = last(b.tail, strings.ReplaceAll(text, "\n", " | "))
 	return nil
 }
 
@@ -99,16 +138,32 @@ func (b *Board) Fire(e *logrus.Entry) error {
 func (b *Board) Status(now time.Time) Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Status{Time: now, Total: len(b.phases), Phases: []Phase{}, Log: append([]string{}, b.tail...)}
+	s := Status{Time: now, Total: len(b.phases), Phases: []Phase{}, Log: b.clean(b.tail), Output: b.clean(b.output), Bundle: b.Bundle != nil}
 	for _, p := range b.phases {
 		if p.Name == "" {
 			continue
 		}
 		p.Seconds = p.record.Duration(now).Seconds()
+		p.Error = b.cleanText(p.Error)
 		if p.Status == bootstrap.PhaseRunning {
-			p.Detail = b.detail[p.Name]
+			p.Detail = b.cleanText(b.detail[p.Name])
 		}
 		s.Phases = append(s.Phases, p)
 	}
 	return s
+}
+
+func (b *Board) clean(lines []string) []string {
+	out := make([]string, 0, len(lines))
+	for _, l := range lines {
+		out = append(out, b.cleanText(l))
+	}
+	return out
+}
+
+func (b *Board) cleanText(text string) string {
+	if b.scrub == nil {
+		return text
+	}
+	return b.scrub(text)
 }

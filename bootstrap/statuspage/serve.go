@@ -2,46 +2,110 @@ package statuspage
 
 import (
 	"context"
+	"crypto/subtle"
 	"crypto/tls"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
-// StatusPath is where the JSON is; every other path is the page.
-const StatusPath = "/status.json"
+// Paths of what is answered; every other path is the page.
+const (
+	StatusPath = "/status.json"
+	BundlePath = "/bundle.tar.gz"
+)
 
-// page refreshes itself; it loads nothing from elsewhere.
-var page = template.Must(template.New("page").Parse(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">
-<title>dayone bootstrap</title><style>body{font:14px sans-serif;margin:2em}td{padding:.2em 1em .2em 0}.done{color:#060}.failed{color:#a00}.running{color:#05a}pre{background:#eee;padding:1em}</style></head><body>
-<h1>dayone bootstrap</h1><table>{{range .Phases}}<tr><td class="{{.Status}}">{{.Status}}</td><td>{{.Title}}</td><td>{{printf "%.1f s" .Seconds}}</td>
-<td>{{if .Bytes}}{{.Bytes}} bytes{{end}}</td><td>{{if .Error}}<span class="failed">{{.Error}}</span>{{else}}{{.Detail}}{{end}}</td></tr>{{end}}</table>
-<p>{{len .Phases}} of {{.Total}} phases begun, {{.Time.UTC.Format "15:04:05"}} UTC</p><pre>{{range .Log}}{{.}}
-{{end}}</pre></body></html>
-`))
+// pageSource refreshes itself; it loads nothing from elsewhere.
+//
+//go:embed page.html
+var pageSource string
 
-// Handler answers with the JSON and the page.
+// Limits of one client and of all.
+const (
+	headerLimit = 10 * time.Second
+	writeLimit  = 30 * time.Second
+	// bundleLimit is how long sending a log bundle may take.
+	bundleLimit = 5 * time.Minute
+	idleLimit   = time.Minute
+	maxHeader   = 16 << 10
+	// maxClients bounds the connections at the same time: somebody without a token must not use up the host's.
+	maxClients = 64
+)
+
+// Handler answers with the JSON, the page and, where Bundle is set, a log bundle.
 func (b *Board) Handler() http.Handler {
+	page := template.Must(template.New("page").Funcs(template.FuncMap{"size": size, "took": took}).Parse(pageSource))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+StatusPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(b.Status(time.Now())) // the client may be gone
 	})
+	mux.HandleFunc("GET "+BundlePath, b.bundle)
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'")
 		_ = page.Execute(w, b.Status(time.Now()))
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		mux.ServeHTTP(w, r)
+	})
 }
 
-const headerLimit = 10 * time.Second
+// bundle sends a log bundle, one at a time: making it takes the host's processor and disk.
+func (b *Board) bundle(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case b.Bundle == nil:
+		http.NotFound(w, r)
+		return
+	case !b.bundling.TryLock():
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "another client is being given a bundle", http.StatusServiceUnavailable)
+		return
+	}
+	defer b.bundling.Unlock()
+	ctx, cancel := context.WithTimeout(r.Context(), bundleLimit)
+	defer cancel()
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bundleLimit)); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/gzip")
+	w.Header().Set("Content-Disposition", `attachment; filename="log-bundle.tar.gz"`)
+	if err := b.Bundle(ctx, w); err != nil {
+		panic(http.ErrAbortHandler) // the client must not take a part for the whole
+	}
+}
+
+// authorized lets in who knows the token: as the password of any user, which browsers ask for, or as a bearer token.
+func authorized(token string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, given, ok := r.BasicAuth()
+		if !ok {
+			given, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		}
+		if subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
+			w.Header().Set("WWW-Authenticate", `Basic realm="dayone bootstrap: any user, the token as password", charset="UTF-8"`)
+			http.Error(w, "the token is wanted: STATE/identity/"+TokenFile+" on the bootstrap host", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // ServeSocket answers on a unix socket, mode 0600, until ctx ends. A socket that a killed process left is replaced.
 func (b *Board) ServeSocket(ctx context.Context, path string) error {
@@ -55,20 +119,25 @@ func (b *Board) ServeSocket(ctx context.Context, path string) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("serve status: %w", err), l.Close())
 	}
-	return b.serve(ctx, l)
+	return b.serve(ctx, l, b.Handler())
 }
 
-// ServeTLS answers HTTPS on HOST:PORT until ctx ends.
-func (b *Board) ServeTLS(ctx context.Context, address string, certificate tls.Certificate) error {
-	l, err := tls.Listen("tcp", address, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+// ServeTLS answers HTTPS on HOST:PORT to who knows the token, until ctx ends.
+func (b *Board) ServeTLS(ctx context.Context, address string, id *Identity) error {
+	if id.Token == "" {
+		return errors.New("serve status: without a token anybody could read it")
+	}
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("serve status: %w", err)
 	}
-	return b.serve(ctx, l)
+	l = tls.NewListener(netutil.LimitListener(l, maxClients), &tls.Config{Certificates: []tls.Certificate{id.Certificate}, MinVersion: tls.VersionTLS12})
+	return b.serve(ctx, l, authorized(id.Token, b.Handler()))
 }
 
-func (b *Board) serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{Handler: b.Handler(), ReadHeaderTimeout: headerLimit}
+func (b *Board) serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader,
+		ErrorLog: silent()}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -77,23 +146,40 @@ func (b *Board) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// Fetch asks a socket for the status.
-func Fetch(ctx context.Context, socket string) (Status, error) {
+// maxStatus bounds an answer, in bytes.
+const maxStatus = 1 << 20
+
+// Fetch asks a bootstrap for its status.
+func (c *Client) Fetch(ctx context.Context) (Status, error) {
 	var s Status
-	client := &http.Client{Timeout: headerLimit, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://dayone"+StatusPath, nil)
+	ctx, cancel := context.WithTimeout(ctx, writeLimit)
+	defer cancel()
+	body, err := c.get(ctx, StatusPath)
 	if err != nil {
 		return s, fmt.Errorf("ask for the status: %w", err)
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		return s, fmt.Errorf("ask for the status: %w", err)
-	}
-	defer response.Body.Close()
-	if err := json.NewDecoder(response.Body).Decode(&s); err != nil {
+	defer body.Close()
+	if err := json.NewDecoder(io.LimitReader(body, maxStatus)).Decode(&s); err != nil {
 		return s, fmt.Errorf("read the status: %w", err)
 	}
 	return s, nil
+}
+
+// Bundle asks a bootstrap for a log bundle of at most limit bytes and writes it to w.
+func (c *Client) Bundle(ctx context.Context, w io.Writer, limit int64) error {
+	ctx, cancel := context.WithTimeout(ctx, bundleLimit)
+	defer cancel()
+	body, err := c.get(ctx, BundlePath)
+	if err != nil {
+		return fmt.Errorf("ask for a log bundle: %w", err)
+	}
+	defer body.Close()
+	n, err := io.Copy(w, io.LimitReader(body, limit+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the log bundle: %w", err)
+	case n > limit:
+		return fmt.Errorf("read the log bundle: it is larger than %d bytes", limit)
+	}
+	return nil
 }

@@ -1,13 +1,18 @@
 package statuspage_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +22,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/statuspage"
+	"dayone.dev/dayone/registry/certs"
 )
 
 func TestSocketAndPageTellHowFarItIs(t *testing.T) {
@@ -37,7 +43,7 @@ func TestSocketAndPageTellHowFarItIs(t *testing.T) {
 	var s statuspage.Status
 	require.Eventually(t, func() (ok bool) {
 		var err error
-		s, err = statuspage.Fetch(t.Context(), socket)
+		s, err = statuspage.NewSocketClient(socket).Fetch(t.Context())
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 	cancel()
@@ -57,4 +63,94 @@ func TestSocketAndPageTellHowFarItIs(t *testing.T) {
 	w = httptest.NewRecorder()
 	b.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
 	assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
+}
+
+// page serves a board over HTTPS on a free port; the directory is the bootstrap's identity.
+func page(t *testing.T, b *statuspage.Board) (address, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	_, err := certs.LoadOrCreateCA(dir, certs.CAOptions{})
+	require.NoError(t, err)
+	id, err := statuspage.LoadIdentity(dir, "bootstrap.example.com")
+	require.NoError(t, err)
+	again, err := statuspage.LoadIdentity(dir)
+	require.NoError(t, err)
+	assert.Equal(t, id.Token, again.Token, "a restart does not change it")
+	info, err := os.Stat(filepath.Join(dir, statuspage.TokenFile))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address = l.Addr().String()
+	require.NoError(t, l.Close())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.ServeTLS(ctx, address, id) }()
+	t.Cleanup(func() { cancel(); require.NoError(t, <-ended) })
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", address)
+		return err == nil && c.Close() == nil
+	}, time.Minute, 10*time.Millisecond)
+	return "https://" + address, dir
+}
+
+func TestThePageIsForWhoKnowsTheToken(t *testing.T) {
+	b := &statuspage.Board{Bundle: func(_ context.Context, w io.Writer) error { _, err := io.WriteString(w, "bundle"); return err }}
+	b.Observe(bootstrap.Event{Total: 1, Record: bootstrap.Record{Name: "build-master", Title: "build <master>", Status: bootstrap.PhaseRunning, Started: time.Now()}})
+	b.Output("master", "\x1b[31mwith canary-password")
+	b.Scrub(func(s string) string { return strings.ReplaceAll(s, "canary-password", "*****") })
+	address, dir := page(t, b)
+	ca, token := filepath.Join(dir, certs.CACertFile), filepath.Join(dir, statuspage.TokenFile)
+
+	c, err := statuspage.NewClient(address, ca, token)
+	require.NoError(t, err)
+	s, err := c.Fetch(t.Context())
+	require.NoError(t, err)
+	require.Len(t, s.Phases, 1)
+	assert.Equal(t, []string{"master:  [31mwith *****"}, s.Output)
+	var got bytes.Buffer
+	require.NoError(t, c.Bundle(t.Context(), &got, 100))
+	assert.Equal(t, "bundle", got.String())
+	require.ErrorContains(t, c.Bundle(t.Context(), io.Discard, 3), "larger than")
+
+	wrong := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(wrong, []byte("guess"), 0o600))
+	c, err = statuspage.NewClient(address, ca, wrong)
+	require.NoError(t, err)
+	_, err = c.Fetch(t.Context())
+	require.ErrorContains(t, err, "401")
+	require.ErrorContains(t, c.Bundle(t.Context(), io.Discard, 100), "401")
+	for _, bad := range []string{"http://127.0.0.1:1", "https://", "127.0.0.1:1", "https://a@b:1", "https://b:1/path"} {
+		_, err := statuspage.NewClient(bad, ca, token)
+		require.ErrorContains(t, err, "https://HOST:PORT", bad)
+	}
+}
+
+// TestCurlReadsThePage is a client of another make: with the bootstrap's authority and the token as a password, as a browser asks.
+func TestCurlReadsThePage(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("needs curl")
+	}
+	b := &statuspage.Board{}
+	b.Observe(bootstrap.Event{Total: 1, Record: bootstrap.Record{Name: "build-master", Title: "build <master>", Status: bootstrap.PhaseDone, Started: time.Now(), Output: json.RawMessage(`{"size":5242880}`)}})
+	address, dir := page(t, b)
+	token, err := os.ReadFile(filepath.Join(dir, statuspage.TokenFile))
+	require.NoError(t, err)
+	run := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), curl, append([]string{"--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "60"}, args...)...).CombinedOutput()
+		return string(out), err
+	}
+	text, err := run("--cacert", filepath.Join(dir, certs.CACertFile), "--user", "admin:"+string(token), address+"/")
+	require.NoError(t, err, text)
+	assert.Contains(t, text, "build &lt;master&gt;")
+	assert.Contains(t, text, "5.0 MiB")
+	text, err = run("--cacert", filepath.Join(dir, certs.CACertFile), address+"/status.json")
+	require.Error(t, err)
+	assert.Contains(t, text, "401")
+	text, err = run("--user", "admin:"+string(token), address+"/")
+	require.Error(t, err, "nobody else signs it: %s", text)
+	text, err = run("--cacert", filepath.Join(dir, certs.CACertFile), "--user", "admin:"+string(token), address+"/bundle.tar.gz")
+	require.Error(t, err)
+	assert.Contains(t, text, "404", "no bundle is given here")
 }

@@ -15,7 +15,7 @@ import (
 
 func newBootstrapCommand() *cobra.Command {
 	var o bootstrap.Options
-	var flow string
+	var flow, statusListen string
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Render, build and serve on the bootstrap host, then wait for the nodes",
@@ -43,6 +43,8 @@ func newBootstrapCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			stop := serveStatus(cmd.Context(), &o, statusListen)
+			defer stop()
 			if is == installconfig.FlowOpenShift {
 				return runOpenShift(cmd.Context(), o)
 			}
@@ -62,6 +64,7 @@ func newBootstrapCommand() *cobra.Command {
 	f.StringVar(&o.HandOver.Kubeconfig, "kubeconfig", "", "hand over to the cluster of this kubeconfig when it is up, and end; the file may come later (default: serve until stopped)")
 	handOverFlags(cmd, &o.HandOver, "handover")
 	f.StringVar(&o.ConfigListen, "config-listen", "", "HOST:PORT of the Ignition server (default: every address, the port of install-config.yaml)")
+	f.StringVar(&statusListen, "status-listen", "", "HOST:PORT of the status page, HTTPS with a token (default: statusPage.port of install-config.yaml on every address, else none)")
 	cmd.AddCommand(newHoldCommand())
 	return cmd
 }

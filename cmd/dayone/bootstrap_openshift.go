@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +12,6 @@ import (
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/openshift/loopback"
 	"dayone.dev/dayone/bootstrap/preflight"
-	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/installconfig"
 )
@@ -52,8 +49,6 @@ func runOpenShift(ctx context.Context, o bootstrap.Options) error {
 	if o.BaseSource != "" {
 		base = func(context.Context) (string, error) { return o.BaseSource, nil }
 	}
-	stop := serveStatus(ctx, &o)
-	defer stop()
 	err := openshift.Run(ctx, openshift.Options{
 		Dir: o.Dir, StateDir: o.StateDir, Base: base, BaseCAFile: o.BaseCAFile, Platform: o.Platform, NewEngine: o.NewEngine,
 		Renderer: openshift.Podman{}, Gate: openshift.Nftables{}, Cluster: loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig},
@@ -65,31 +60,6 @@ func runOpenShift(ctx context.Context, o bootstrap.Options) error {
 		return hopelessError{err}
 	}
 	return err
-}
-
-// statusSocket answers how far it is; systemd makes and removes its directory.
-const statusSocket = "/run/dayone/status.sock"
-
-// serveStatus shows the run on statusSocket, where its directory is there. A status that cannot be served stops nothing.
-func serveStatus(ctx context.Context, o *bootstrap.Options) (stop func()) {
-	if _, err := os.Stat(filepath.Dir(statusSocket)); err != nil {
-		return func() {}
-	}
-	board := &statuspage.Board{}
-	o.Log.Logger.AddHook(board)
-	observe, progress := o.Observe, o.BuildProgress
-	o.Observe = func(e bootstrap.Event) { board.Observe(e); observe(e) }
-	o.BuildProgress = func(pool string, e build.Event) {
-		board.Detail("build-"+pool, e.Text)
-		progress(pool, e)
-	}
-	ctx, stop = context.WithCancel(ctx)
-	go func() {
-		if err := board.ServeSocket(ctx, statusSocket); err != nil {
-			o.Log.WithError(err).Warn("status is not served")
-		}
-	}()
-	return stop
 }
 
 // holdInterval is how often the held unit looks whether it may go on.

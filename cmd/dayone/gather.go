@@ -29,7 +29,9 @@ type gatherFlags struct {
 	host, command string
 	ssh           string
 	ofCluster     bool
+	limit         time.Duration
 	cluster       clusterFlags
+	page          pageFlags
 }
 
 func newGatherCommand() *cobra.Command {
@@ -55,6 +57,8 @@ func newGatherCommand() *cobra.Command {
 	flags.StringVar(&f.command, "remote-command", "sudo dayone gather --stdout", "what is run there")
 	flags.StringVar(&f.ssh, "ssh", "ssh", "the program that reaches the other host; it gets HOST and the command as arguments")
 	flags.BoolVar(&f.ofCluster, "cluster", false, "gather a cluster's objects and logs in the place of this host")
+	flags.DurationVar(&f.limit, "timeout", 0, "how long --cluster or --host may take; a cluster's bundle then ends with what is there (default 5m)")
+	f.page.add(flags, "gather from a bootstrap's status page, https://HOST:PORT: neither ssh nor root is needed there")
 	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "kubeconfig file for --cluster; default: KUBECONFIG or ~/.kube/config")
 	flags.StringVar(&f.cluster.context, "context", "", "context of the kubeconfig; default: its current one")
 	flags.StringVarP(&f.cluster.namespace, "namespace", "n", cluster.DefaultNamespace, "namespace of dayone's controllers and builds")
@@ -92,19 +96,29 @@ func (f *gatherFlags) run(cmd *cobra.Command, _ []string) error {
 // source is what is gathered.
 func (f *gatherFlags) source() (func(context.Context, gather.Options, io.Writer) error, error) {
 	switch {
-	case f.ofCluster && f.host != "":
-		return nil, usageError{errors.New("--cluster and --host: give one of them")}
+	case f.limit < 0:
+		return nil, usageError{fmt.Errorf("--timeout %s: give a time", f.limit)}
+	case f.ofCluster && f.host != "" || f.ofCluster && f.page.url != "" || f.host != "" && f.page.url != "":
+		return nil, usageError{errors.New("--cluster, --host and --url: give one of them")}
 	case f.ofCluster:
 		_, cfg, err := f.cluster.connect()
 		if err != nil {
 			return nil, err
 		}
-		return gather.Cluster{Config: cfg, Namespace: f.cluster.namespace}.Gather, nil
+		return gather.Cluster{Config: cfg, Namespace: f.cluster.namespace, Limit: f.limit}.Gather, nil
+	case f.page.url != "":
+		client, err := f.page.client()
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, _ gather.Options, w io.Writer) error {
+			return client.Bundle(ctx, w, gather.DefaultMaxTotal)
+		}, nil
 	case f.host != "":
 		if strings.HasPrefix(f.host, "-") {
 			return nil, usageError{fmt.Errorf("--host %q: write USER@HOST", f.host)}
 		}
-		return gather.Remote{Command: []string{f.ssh, f.host, f.command}}.Gather, nil
+		return gather.Remote{Command: []string{f.ssh, f.host, f.command}, Limit: f.limit}.Gather, nil
 	}
 	if _, err := os.ReadDir(f.options.StateDir); errors.Is(err, os.ErrPermission) {
 		return nil, fmt.Errorf("read the state directory (run it with sudo): %w", err)
@@ -129,6 +143,11 @@ func newAnalyzeCommand() *cobra.Command {
 				return err
 			}
 			r := analyze.Bundle(b)
+			if lost, err := gather.ReadLost(args[0]); err != nil {
+				return err
+			} else if lost != nil {
+				r.Vanished(lost.Since, lost.Error)
+			}
 			if html != "" {
 				if err := writePage(html, r); err != nil {
 					return err
@@ -140,7 +159,7 @@ func newAnalyzeCommand() *cobra.Command {
 			} else {
 				err = r.WriteText(cmd.OutOrStdout())
 			}
-			if err == nil && r.Verdict.Cause != "" {
+			if err == nil && r.Verdict.Bad() {
 				return errFault
 			}
 			return err

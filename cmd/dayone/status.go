@@ -2,17 +2,20 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/statuspage"
 )
 
-// statusInterval is how often --watch looks at the journal.
+// statusInterval is how often --watch looks.
 const statusInterval = time.Second
 
 // errNotRunning ends --watch: nothing would change.
@@ -25,42 +28,51 @@ type statusOutput struct {
 	Running bool `json:"running"`
 	// HandedOver says since when nobody needs this host any more.
 	HandedOver *bootstrap.HandedOver `json:"handedOver,omitempty"`
+	// Live is what the running process tells on its socket.
+	Live *statuspage.Status `json:"live,omitempty"`
+}
+
+// statusFlags are what dayone status is told.
+type statusFlags struct {
+	stateDir string
+	watch    bool
+	page     pageFlags
+}
+
+// pageFlags reach a bootstrap's status page.
+type pageFlags struct{ url, ca, token string }
+
+func (f *pageFlags) add(flags *pflag.FlagSet, what string) {
+	flags.StringVar(&f.url, "url", "", what)
+	flags.StringVar(&f.ca, "ca", "ca.crt", "with --url: the bootstrap's authority, a copy of STATE/identity/ca.crt")
+	flags.StringVar(&f.token, "token-file", statuspage.TokenFile, "with --url: a copy of STATE/identity/"+statuspage.TokenFile)
+}
+
+func (f *pageFlags) client() (*statuspage.Client, error) {
+	return statuspage.NewClient(f.url, f.ca, f.token)
 }
 
 func newStatusCommand() *cobra.Command {
-	var stateDir string
-	var watch bool
+	f := &statusFlags{}
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how far the bootstrap on this host is",
-		Args:  cobra.NoArgs,
+		Short: "Show how far the bootstrap on this host, or on another one, is",
+		Long: "Status shows the journal of the bootstrap on this host and, while it runs, what it does now. With --url it asks the status page of\n" +
+			"another host. With --watch and -o json each look is one line of JSON.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			look := f.local
+			if f.page.url != "" {
+				client, err := f.page.client()
+				if err != nil {
+					return err
+				}
+				look = func(cmd *cobra.Command) (bool, error) { return f.remote(cmd, client) }
+			}
 			for {
-				j, err := bootstrap.OpenJournal(stateDir)
-				if err != nil {
+				last, err := look(cmd)
+				if err != nil || last || !f.watch {
 					return err
-				}
-				running, err := bootstrap.Running(stateDir)
-				if err != nil {
-					return err
-				}
-				handedOver, err := bootstrap.ReadHandedOver(stateDir)
-				if err != nil {
-					return err
-				}
-				if out := (statusOutput{Journal: j, Running: running, HandedOver: handedOver}); wantsJSON(cmd) {
-					err = printJSON(cmd.OutOrStdout(), out)
-				} else {
-					err = out.print(cmd.OutOrStdout(), time.Now())
-				}
-				if err != nil || !watch {
-					return err
-				}
-				switch {
-				case handedOver != nil, running && j.Endpoints != nil:
-					return nil
-				case !running && len(j.Records) > 0:
-					return errNotRunning
 				}
 				if err := pause(cmd.Context(), statusInterval); err != nil {
 					return nil // told to stop watching
@@ -68,9 +80,77 @@ func newStatusCommand() *cobra.Command {
 			}
 		},
 	}
-	cmd.Flags().StringVar(&stateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
-	cmd.Flags().BoolVar(&watch, "watch", false, "print again every second until the bootstrap serves or ends")
+	cmd.Flags().StringVar(&f.stateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
+	cmd.Flags().BoolVar(&f.watch, "watch", false, "print again every second until the bootstrap serves or ends")
+	f.page.add(cmd.Flags(), "https://HOST:PORT of another host's status page")
 	return cmd
+}
+
+// print writes one look as JSON: on a line of its own where more follow.
+func (f *statusFlags) print(cmd *cobra.Command, v any) error {
+	if f.watch {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
+	}
+	return printJSON(cmd.OutOrStdout(), v)
+}
+
+// local looks at a state directory of this host; last says that nothing more will change.
+func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
+	j, err := bootstrap.OpenJournal(f.stateDir)
+	if err != nil {
+		return false, err
+	}
+	running, err := bootstrap.Running(f.stateDir)
+	if err != nil {
+		return false, err
+	}
+	out := statusOutput{Journal: j, Running: running}
+	if out.HandedOver, err = bootstrap.ReadHandedOver(f.stateDir); err != nil {
+		return false, err
+	}
+	if live, err := statuspage.NewSocketClient(statusSocket).Fetch(cmd.Context()); running && err == nil && f.stateDir == bootstrap.DefaultStateDir {
+		out.Live = &live
+	}
+	if wantsJSON(cmd) {
+		err = f.print(cmd, out)
+	} else {
+		err = out.print(cmd.OutOrStdout(), time.Now())
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case running && j.Endpoints != nil, out.HandedOver != nil:
+		return true, nil
+	case f.watch && !running && len(j.Records) > 0:
+		return true, errNotRunning
+	}
+	return false, nil
+}
+
+// remote looks at another host's status page.
+func (f *statusFlags) remote(cmd *cobra.Command, client *statuspage.Client) (last bool, err error) {
+	s, err := client.Fetch(cmd.Context())
+	if err != nil {
+		return false, err
+	}
+	done := len(s.Phases) == s.Total && s.Total > 0
+	for _, p := range s.Phases {
+		done = done && p.Status == bootstrap.PhaseDone
+	}
+	if wantsJSON(cmd) {
+		return done, f.print(cmd, s)
+	}
+	for _, p := range s.Phases {
+		note := p.Detail
+		if p.Error != "" {
+			note = p.Error
+		}
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%-8s %-14s %8.2fs  %s  %s\n", p.Status, p.Name, p.Seconds, p.Title, note); err != nil {
+			return false, err
+		}
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d phases begun\n", len(s.Phases), s.Total)
+	return done, err
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -114,6 +194,9 @@ func (s statusOutput) print(w io.Writer, now time.Time) error {
 			}
 		}
 	}
+	if err := printLive(w, s.Live); err != nil {
+		return err
+	}
 	return s.printEnd(w)
 }
 
@@ -130,4 +213,19 @@ func (s statusOutput) printEnd(w io.Writer) (err error) {
 		_, err = fmt.Fprintf(w, "serving Ignition at %s, images at %s (authority: %s)\n", e.ConfigServer, e.Registry, e.CAFile)
 	}
 	return err
+}
+
+// printLive says what the phases that run do now.
+func printLive(w io.Writer, live *statuspage.Status) error {
+	if live == nil {
+		return nil
+	}
+	for _, p := range live.Phases {
+		if p.Status == bootstrap.PhaseRunning && p.Detail != "" {
+			if _, err := fmt.Fprintf(w, "now: %s: %s\n", p.Name, p.Detail); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

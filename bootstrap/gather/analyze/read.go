@@ -34,7 +34,7 @@ type facts struct {
 	ownRun *lastRun
 	// handed is the hand-over's mark; nil where there is none.
 	handed *bootstrap.HandedOver
-	notes    []string
+	notes  []string
 }
 
 // Places of the files, as gather writes them.

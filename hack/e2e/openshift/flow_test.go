@@ -137,13 +137,16 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 		return w.is("nft list table inet dayone_gate && bash -c 'exec 3<>/dev/tcp/127.0.0.1/22624'") || w.status("gate") == bootstrap.PhaseDone
 	})
 	seen := early.refused()
+	spool := w.spool(ctx)
 
 	// The power goes away in the middle of the work; the gate is shut again before anything else.
 	w.eventually("the build has begun", func() bool { s := w.status("build-master"); return s != "" && s != bootstrap.PhasePending })
 	if w.status("gate") != bootstrap.PhaseDone {
 		require.NoError(t, w.node.PowerCut(t.Context()))
+		spool.vanished()
 		require.NoError(t, w.node.Start(t.Context()))
 	}
+	spool.cancel()
 	w.eventually("the gate opens", func() bool { return w.status("gate") == bootstrap.PhaseDone })
 	select {
 	case <-early.ended:
@@ -168,6 +171,7 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	_, err = w.sh("systemctl kill --signal=KILL dayone-bootstrap.service")
 	require.NoError(t, err)
 	w.eventually("the program goes on after a kill", func() bool { return w.is("systemctl is-active dayone-bootstrap.service") })
+	w.overThePage()
 	held := func() bool {
 		return w.is("test -e /opt/openshift/bootstrap-complete") || w.is("test -e /var/lib/dayone/handed-over.json")
 	}
@@ -186,6 +190,7 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	for _, stage := range []string{"gate", "hand-over-images", "hand-over-agree", "hand-over-orphans", "hand-over-revoke"} {
 		assert.Contains(t, records, `"stage": "`+stage+`"`)
 	}
+	w.onTheNode()
 	status, err := w.sh("dayone status --state-dir /var/lib/dayone")
 	require.NoError(t, err)
 	assert.Contains(t, status, "the cluster has all, and this host may go")

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,6 +41,9 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) {
 	testnode.Init()
+	if lab := os.Getenv(sshEnv); lab != "" {
+		os.Exit(asSSH(lab, os.Args[1:]))
+	}
 	os.Exit(shared.Main(m, kubetest.Options{}))
 }
 
@@ -325,7 +329,7 @@ func (w *world) patched() []byte {
 	file := filepath.Join(dir, "install-config.yaml")
 	raw, err := os.ReadFile(file)
 	require.NoError(w.t, err)
-	require.NoError(w.t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow: openshift\n"), []byte("  flow: openshift\n  registry: {caFile: final.crt}\n"), 1), 0o600))
+	require.NoError(w.t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow: openshift\n"), []byte("  flow: openshift\n  registry: {caFile: final.crt}\n  statusPage: {port: "+strconv.Itoa(statusPort)+"}\n"), 1), 0o600))
 	w.dayone(dir, "prepare")
 
 	// create manifests: install-config.yaml goes, the installer's own manifests come.

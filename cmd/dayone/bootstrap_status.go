@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/gather"
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/bootstrap/statuspage"
+	"dayone.dev/dayone/build"
+)
+
+// statusSocket answers how far it is; systemd makes and removes its directory.
+const statusSocket = "/run/dayone/status.sock"
+
+// statusServer shows one run: on statusSocket where its directory is there, and as a page over HTTPS where an address is given. A status
+// that cannot be served stops nothing.
+type statusServer struct {
+	ctx     context.Context //nolint:containedctx // the run's, for what its events start
+	options *bootstrap.Options
+	board   *statuspage.Board
+	listen  string
+	host    string
+	begun   sync.Once
+}
+
+// serveStatus makes o tell the status server what happens. listen is HOST:PORT; default: what the install directory says.
+func serveStatus(ctx context.Context, o *bootstrap.Options, listen string) (stop func()) {
+	ctx, stop = context.WithCancel(ctx)
+	s := &statusServer{ctx: ctx, options: o, board: &statuspage.Board{}, listen: listen}
+	if sidecar, err := preflight.Layering(o.Dir); err == nil { // else the run itself says what is wrong
+		s.host = sidecar.Config.BootstrapRegistry.Host
+		if p := sidecar.Config.StatusPage.Port; listen == "" && p != 0 {
+			s.listen = net.JoinHostPort("", strconv.Itoa(p))
+		}
+	}
+	logs := gather.Options{StateDir: o.StateDir, InstallDir: o.Dir}
+	s.board.Bundle = func(ctx context.Context, w io.Writer) error { return gather.Host(ctx, logs, w) }
+	s.board.Scrub(gather.Scrubber(logs))
+	o.Log.Logger.AddHook(s.board)
+	observe, progress := o.Observe, o.BuildProgress
+	o.Observe = func(e bootstrap.Event) {
+		s.board.Observe(e)
+		if e.Record.Name == bootstrap.PhaseIdentity && e.Kind == bootstrap.EventRecorded {
+			s.begun.Do(func() {
+				s.board.Scrub(gather.Scrubber(logs)) // its passwords exist from now on
+				go s.page()
+			})
+		}
+		observe(e)
+	}
+	o.BuildProgress = func(pool string, e build.Event) {
+		if e.Output {
+			s.board.Output(pool, e.Text)
+		} else {
+			s.board.Detail("build-"+pool, e.Text)
+		}
+		progress(pool, e)
+	}
+	if _, err := os.Stat(filepath.Dir(statusSocket)); err == nil {
+		go s.warn(func() error { return s.board.ServeSocket(ctx, statusSocket) })
+	}
+	return stop
+}
+
+// page serves HTTPS from the moment on at which there is an authority to sign its certificate.
+func (s *statusServer) page() {
+	if s.listen == "" {
+		return
+	}
+	s.warn(func() error {
+		id, err := statuspage.LoadIdentity(bootstrap.IdentityDir(s.options.StateDir), s.host)
+		if err != nil {
+			return err
+		}
+		s.options.Log.WithField("address", s.listen).WithField("token", filepath.Join(bootstrap.IdentityDir(s.options.StateDir), statuspage.TokenFile)).Info("status page is served over HTTPS")
+		return s.board.ServeTLS(s.ctx, s.listen, id)
+	})
+}
+
+func (s *statusServer) warn(serve func() error) {
+	if err := serve(); err != nil {
+		s.options.Log.WithError(err).Warn("status is not served; dayone status on this host still tells it")
+	}
+}
