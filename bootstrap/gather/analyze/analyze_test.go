@@ -98,6 +98,11 @@ func TestADegradedClusterIsNamed(t *testing.T) {
 	assert.Equal(t, "pool worker", v.Phase)
 	assert.Equal(t, Evidence{"resources/machineconfigpools.json", 4, "node n0 wants something"}, v.Evidence)
 	assert.True(t, v.Bad())
+	config := list(`{"metadata": {"name": "worker"}, "status": {"conditions": [{"type": "Degraded", "status": "True", "message": "gave up"}]}}`)
+	builds := list(`{"metadata": {"name": "a", "creationTimestamp": "2026-01-02T10:00:00Z"}, "spec": {"machineOSConfig": {"name": "worker"}}, "status": {"conditions": [{"type": "Failed", "status": "True",
+"message": "RUN failed\nclass: user\nnext: mend line 3\noutput:\n  no"}]}}`)
+	v = Bundle(made(t, map[string]string{"resources/machineosconfigs.json": config, buildsFile: builds})).Verdict
+	assert.Equal(t, []any{"machineosconfig worker", "containerfile", "mend line 3", 4}, []any{v.Phase, v.Cause, v.Next, v.Evidence.Line})
 	r := Bundle(made(t, map[string]string{"resources/nodes.json": "{"}))
 	assert.Equal(t, StatusCluster, r.Verdict.Status)
 	assert.NotEmpty(t, r.Notes)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"dayone.dev/dayone/rebase/nodestate"
 )
@@ -12,8 +13,14 @@ import (
 type clusterObject struct {
 	Metadata struct {
 		Name        string            `json:"name"`
+		Created     time.Time         `json:"creationTimestamp"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
+	Spec struct {
+		MachineOSConfig struct {
+			Name string `json:"name"`
+		} `json:"machineOSConfig"`
+	} `json:"spec"`
 	Status struct {
 		Conditions []struct{ Type, Status, Reason, Message string } `json:"conditions"`
 	} `json:"status"`
@@ -24,12 +31,33 @@ func (f *facts) ofCluster() Verdict {
 	for _, kind := range []struct{ file, what string }{{"machineosconfigs", "machineosconfig"}, {"machineconfigpools", "pool"}, {"nodes", "node"}} {
 		name := "resources/" + kind.file + ".json"
 		for _, o := range f.objects(name) {
-			if message := degraded(o); message != "" {
-				return f.degradedVerdict(name, kind.what+" "+o.Metadata.Name, message)
+			message := degraded(o)
+			if message == "" {
+				continue
 			}
+			// The build itself says more than the object that asks for it.
+			if cause := f.failedBuild(o.Metadata.Name); kind.file == "machineosconfigs" && cause != "" {
+				return f.degradedVerdict(buildsFile, kind.what+" "+o.Metadata.Name, cause)
+			}
+			return f.degradedVerdict(name, kind.what+" "+o.Metadata.Name, message)
 		}
 	}
 	return Verdict{Status: StatusCluster, Summary: "the bundle is of a cluster: no pool and no node in it is degraded", Next: "dayone cluster status shows how the pools are"}
+}
+
+const buildsFile = "resources/machineosbuilds.json"
+
+// failedBuild is what the last build of a MachineOSConfig that failed says.
+func (f *facts) failedBuild(config string) (message string) {
+	var last time.Time
+	for _, b := range f.objects(buildsFile) {
+		for _, c := range b.Status.Conditions {
+			if b.Spec.MachineOSConfig.Name == config && c.Type == "Failed" && c.Status == "True" && !b.Metadata.Created.Before(last) {
+				last, message = b.Metadata.Created, c.Message
+			}
+		}
+	}
+	return message
 }
 
 func (f *facts) objects(name string) []clusterObject {
