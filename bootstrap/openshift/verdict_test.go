@@ -139,6 +139,7 @@ func scenarios(t *testing.T) map[string]scenario {
 		"the final registry is down at the hand-over": {running: true,
 			make: func(n *node) {
 				rendered(n)
+				n.cluster()
 				n.final.Stop(n.t)
 				n.start("", "")
 				n.said("connection refused")
@@ -231,6 +232,7 @@ func (n *node) judge(r *analyze.Report, s scenario) {
 func TestAnalyzeNamesThePhaseInWhichItWasKilled(t *testing.T) {
 	n := newNode(t, onePool)
 	require.NoError(t, n.mco())
+	n.cluster() // what the cluster is given goes with the test
 	for _, phase := range []string{"identity", "registry", "render-first", "base", "build-master", "render-second", "cluster", "pull", "served", "gate", "hand-over"} {
 		end := n.run(phase, "started")
 		require.ErrorContains(t, end.Err, "killed", end.Log)
