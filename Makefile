@@ -20,8 +20,8 @@ help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: setup-demo build ## Day 1 on this machine: three masters boot an image built here (TINY=1, KEEP=1, INSTALL_DIR=…, BASE_IMAGE=…).
-	@bin/demo $(if $(TINY),--tiny) $(if $(KEEP),--keep) $(if $(INSTALL_DIR),--install-dir '$(INSTALL_DIR)') $(if $(BASE_IMAGE),--base '$(BASE_IMAGE)') $(if $(BASE_CA),--base-ca '$(BASE_CA)') $(if $(BASE_AUTHFILE),--base-authfile '$(BASE_AUTHFILE)')
+demo: $(if $(FULL),setup-test kube-build,setup-demo) build ## Day 1 on this machine: three masters boot an image built here (TINY=1, KEEP=1, INSTALL_DIR=…, BASE_IMAGE=…); FULL=1: the whole life.
+	@bin/demo $(if $(JSON),-o json) $(if $(FULL),--full) $(if $(TINY),--tiny) $(if $(KEEP),--keep) $(if $(INSTALL_DIR),--install-dir '$(INSTALL_DIR)') $(if $(BASE_IMAGE),--base '$(BASE_IMAGE)') $(if $(BASE_CA),--base-ca '$(BASE_CA)') $(if $(BASE_AUTHFILE),--base-authfile '$(BASE_AUTHFILE)')
 
 .PHONY: build
 build: setup-build ## Put the binaries into bin/.

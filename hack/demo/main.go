@@ -1,12 +1,15 @@
-// Command demo runs Day 1 of a cluster with three masters on this one machine and shows what happened.
+// Command demo runs Day 1 of a cluster with three masters on this one machine, or with --full its whole life, and shows what happened.
 //
-//	sample or own install directory -> hack/e2e -> live lines, checks, timeline
+//	sample or own install directory -> hack/e2e, hack/e2e/life -> live lines, checks, timeline
 package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,11 +18,14 @@ import (
 	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e"
+	"dayone.dev/dayone/hack/e2e/life"
+	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/hack/testnode"
 )
 
 func main() {
 	testnode.Init()
+	kubecluster.Init()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := demo(ctx)
 	stop()
@@ -29,10 +35,15 @@ func main() {
 	}
 }
 
+// report is what both ways end with.
+type report interface{ Print(w io.Writer) }
+
 func demo(ctx context.Context) error {
 	view := progress.New(os.Stderr)
 	o := e2e.Options{View: view}
 	tiny := flag.Bool("tiny", false, "use a busybox OS of 70 MB instead of Debian with systemd")
+	full := flag.Bool("full", false, "the whole life: Day 1, hand-over to a real Kubernetes, Day 2, opting out")
+	output := flag.String("o", "text", "what is printed at the end: text or json")
 	flag.BoolVar(&o.Keep, "keep", false, "leave nodes and bootstrap running")
 	flag.StringVar(&o.InstallDir, "install-dir", "", "your own install directory (default: the sample)")
 	flag.StringVar(&o.Base, "base", "", "your own base image: a registry reference, oci:DIR or docker-archive:FILE")
@@ -41,6 +52,12 @@ func demo(ctx context.Context) error {
 	flag.StringVar(&o.Work, "work", "", "where copies, state and logs are kept (default: a new temporary directory)")
 	flag.IntVar(&o.Masters, "masters", 3, "how many masters")
 	flag.Parse()
+	if *output != "text" && *output != "json" {
+		return fmt.Errorf("-o %s: write text or json", *output)
+	}
+	if *full && (*tiny || o.Keep || o.InstallDir != "" || o.Base != "") {
+		return errors.New("--full is the sample's life on Debian and leaves nothing: --tiny, --keep, --install-dir and --base do not go with it")
+	}
 	if *tiny {
 		o.Kind = baseimage.Tiny
 	}
@@ -49,17 +66,40 @@ func demo(ctx context.Context) error {
 		return fmt.Errorf("find own directory: %w", err)
 	}
 	o.Bin = filepath.Dir(self)
-	report, err := e2e.Day1(ctx, o)
-	view.Close()
-	if report != nil {
-		report.Print(os.Stdout)
-	}
-	if report != nil && o.Keep {
-		end := "bin/testnode end " + report.Run
-		if report.BootstrapPID > 0 {
-			end = fmt.Sprintf("kill %d; %s", report.BootstrapPID, end)
+	if *full {
+		r, err := life.Whole(ctx, life.Options{Options: o, Source: filepath.Dir(o.Bin)})
+		view.Close()
+		if r != nil {
+			err = errors.Join(err, show(r, *output))
 		}
-		fmt.Printf("\nthe nodes and the bootstrap are up:\n  enter one:   bin/testnode exec %[1]s/master-0 sh\n  its console: bin/testnode log %[1]s/master-0\n  end all:     %[2]s\n", report.Run, end)
+		return err
+	}
+	r, err := e2e.Day1(ctx, o)
+	view.Close()
+	if r != nil {
+		err = errors.Join(err, show(r, *output))
+	}
+	if r != nil && o.Keep && *output == "text" {
+		kept(r)
 	}
 	return err
+}
+
+func show(r report, output string) error {
+	if output == "json" {
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	r.Print(os.Stdout)
+	return nil
+}
+
+// kept says how what was left running is entered and ended.
+func kept(r *e2e.Report) {
+	end := "bin/testnode end " + r.Run
+	if r.BootstrapPID > 0 {
+		end = fmt.Sprintf("kill %d; %s", r.BootstrapPID, end)
+	}
+	fmt.Printf("\nthe nodes and the bootstrap are up:\n  enter one:   bin/testnode exec %[1]s/master-0 sh\n  its console: bin/testnode log %[1]s/master-0\n  end all:     %[2]s\n", r.Run, end)
 }

@@ -45,7 +45,8 @@ const (
 	nodeLimit = 10 * time.Minute
 )
 
-func (o Options) withDefaults() (Options, error) {
+// Complete fills in what is left open, and makes the work directory.
+func (o Options) Complete() (Options, error) {
 	if o.Kind == "" {
 		o.Kind = baseimage.Debian
 	}

@@ -45,6 +45,11 @@ func Day1(ctx context.Context, o Options) (report *Report, err error) {
 			err = errors.Join(err, r.Close(context.WithoutCancel(ctx)))
 		}
 	}()
+	return r.Day1(ctx)
+}
+
+// Day1 takes prepared masters through theirs, and looks at each.
+func (r *Run) Day1(ctx context.Context) (*Report, error) {
 	if err := r.MakeMasters(ctx); err != nil {
 		return nil, err
 	}
@@ -55,7 +60,7 @@ func Day1(ctx context.Context, o Options) (report *Report, err error) {
 	if err := r.BootMasters(ctx); err != nil {
 		return r.newReport(), err
 	}
-	report = r.newReport()
+	report := r.newReport()
 	return report, r.check(ctx, report)
 }
 
@@ -65,7 +70,7 @@ func Prepare(ctx context.Context, o Options) (*Run, error) {
 	if err := prerequisites(); err != nil {
 		return nil, err
 	}
-	o, err := o.withDefaults()
+	o, err := o.Complete()
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +209,19 @@ func (r *Run) Pointer(pool string) ([]byte, error) {
 		return nil, fmt.Errorf("read pointer config: %w", err)
 	}
 	return raw, nil
+}
+
+// BootStock makes a machine of a pool that runs the stock OS at first, and boots it with the pool's config.
+func (r *Run) BootStock(ctx context.Context, name, pool string) (*testnode.Node, error) {
+	pointer, err := r.Pointer(pool)
+	if err != nil {
+		return nil, err
+	}
+	n, err := r.Lab.NewNode(ctx, name, testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: r.BaseLayout, Reference: repositoryOf(r.sidecar.Config.BaseImage)}})
+	if err != nil {
+		return nil, err
+	}
+	return n, errors.Join(n.Ignite(ctx, pointer), n.Start(ctx), n.WaitBoot(ctx, 1), waitDone(ctx, n))
 }
 
 // bootMaster follows one master from Ignition to its second boot.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/sirupsen/logrus"
 )
@@ -198,7 +199,15 @@ func rebootSystem(ctx context.Context) error {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		command = []string{"reboot"}
 	}
-	if out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
+	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		// The shutdown that it asked for ends the agent's service and every process in it.
+		if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGTERM {
+			return nil
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("ask for reboot: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return nil

@@ -1,0 +1,212 @@
+package life
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/hack/e2e/fleet"
+	"dayone.dev/dayone/hack/images"
+	kubecluster "dayone.dev/dayone/hack/kube/cluster"
+	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/hack/kube/process"
+	"dayone.dev/dayone/manifests/assets"
+	"dayone.dev/dayone/manifests/assets/cluster"
+)
+
+// version is that of all programs of the life: configs are rendered for a version.
+const version = "v0.0.0-demo"
+
+// nodePull is the Secret with which pods' images are pulled.
+const nodePull = "node-pull"
+
+// makeCluster starts Kubernetes and puts dayone into it as an administrator does.
+func (l *life) makeCluster(ctx context.Context) (err error) {
+	l.kube, err = kubecluster.Up(ctx, kubecluster.Options{Name: "demo", LogDir: filepath.Join(l.o.Work, "logs", "kubernetes")})
+	if err != nil {
+		return err
+	}
+	l.ends = append(l.ends, l.kube.Down)
+	scheme, err := kubetest.NewScheme()
+	if err != nil {
+		return err
+	}
+	if l.client, err = client.New(l.kube.Config, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("reach the API: %w", err)
+	}
+	l.o.View.Line("Kubernetes is up; its registry is %s", kubecluster.RegistryName)
+	for _, name := range []string{cluster.DefaultNamespace, cluster.PullSecretNamespace} {
+		if err := l.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	for namespace, name := range map[string]string{cluster.DefaultNamespace: nodePull, cluster.PullSecretNamespace: cluster.PullSecretName} {
+		s, err := l.kube.PullSecret(namespace, name)
+		if err != nil {
+			return err
+		}
+		if err := l.create(ctx, s); err != nil {
+			return err
+		}
+	}
+	return l.install(ctx)
+}
+
+func (l *life) create(ctx context.Context, o client.Object) error {
+	if err := l.client.Create(ctx, o); err != nil {
+		return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
+	}
+	return nil
+}
+
+// install runs dayone cluster install, and adds what nodes with agents need but for the DaemonSets: the hosts have no kubelet, so their agents
+// are systemd's.
+func (l *life) install(ctx context.Context) error {
+	refs := map[string]string{}
+	for _, program := range []string{cluster.Controller, cluster.Builder} {
+		var err error
+		if refs[program], err = l.push(ctx, program); err != nil {
+			return err
+		}
+		l.o.View.Line("image %s", refs[program])
+	}
+	if err := l.dayone(ctx, "cluster", "install", "--kubeconfig", l.kube.Kubeconfig, "--image-pull-secret", nodePull, "--replicas", "1",
+		"--image", "controller="+refs[cluster.Controller], "--image", "builder="+refs[cluster.Builder]); err != nil {
+		return err
+	}
+	objects, err := cluster.Objects(cluster.Options{Version: version, NodeAgent: true, ImagePullSecret: nodePull, Replicas: 1,
+		Images: cluster.Images{Controller: refs[cluster.Controller], Builder: refs[cluster.Builder], Daemon: refs[cluster.Controller]}})
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if o.GetKind() == "DaemonSet" {
+			continue
+		}
+		if err := l.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("dayone-cluster"), client.ForceOwnership); err != nil {
+			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// push builds one of dayone's programs and pushes its image; the reference is as pods know it.
+func (l *life) push(ctx context.Context, program string) (string, error) {
+	p, err := images.Find(program)
+	if err != nil {
+		return "", err
+	}
+	binary, err := p.Build(ctx, l.o.Source, l.o.Work, version)
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(binary)
+	r := l.kube.Registry
+	c, err := appendengine.NewClient(appendengine.Access{CAFile: r.CAFile, AuthFile: r.PushAuthFile})
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	reference, err := images.Push(ctx, c, p, binary, r.Address+"/dayone/"+program, images.Options{Version: version})
+	return strings.Replace(reference, r.Address, kubecluster.RegistryName, 1), err
+}
+
+// dayone runs the program on this machine; what it says is in the log.
+func (l *life) dayone(ctx context.Context, args ...string) error {
+	l.o.View.Line("dayone %s", strings.Join(args[:2], " "))
+	return l.logged(exec.CommandContext(ctx, filepath.Join(l.o.Bin, "dayone"), args...), args[0])
+}
+
+// logged runs a program whose output goes to a log as it comes; its last lines are part of the error.
+func (l *life) logged(cmd *exec.Cmd, name string) error {
+	file := filepath.Join(l.o.Work, "logs", name+".log")
+	log, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("keep log: %w", err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("dayone %s: %w: %s", name, err, process.LastLines(file, 8))
+	}
+	return nil
+}
+
+// bootstrapPort is the embedded registry's: 5000 is the final one's.
+const bootstrapPort = 5050
+
+// appConfig brings workers a service and a file that it reads.
+const appConfig = "80-app"
+
+// appContent is its content; the service is restarted when it changes: its owner says so.
+func appContent(text string) fleet.Content {
+	return fleet.Content{Files: map[string]string{"/etc/app.conf": text + "\n"}, Units: map[string]string{"app.service": fleet.Service("app", "/etc/app.conf")},
+		Actions: "DaemonReload, Restart app.service"}
+}
+
+// writeInstallDirectory writes the sample for the cluster's registry. Workers are plain at first; every node trusts it.
+func (l *life) writeInstallDirectory() (string, error) {
+	dir := filepath.Join(l.o.Work, "install")
+	if err := assets.WriteSample(dir); err != nil {
+		return "", err
+	}
+	if err := os.Remove(filepath.Join(dir, "layering/worker.yaml")); err != nil {
+		return "", err
+	}
+	r := l.kube.Registry
+	change := strings.NewReplacer("registry.example.com", kubecluster.RegistryName, "port: 5000", fmt.Sprintf("port: %d", bootstrapPort), "  - name: worker\n", "",
+		"ZGVtby1wdXNoOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Push.Name, r.Push.Password), "ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Pull.Name, r.Pull.Password),
+		"  bootstrapRegistry:\n", "  registry:\n    repository: "+kubecluster.RegistryName+"/ocp\n    pushSecret: os-push\n    caFile: registry-ca.crt\n  bootstrapRegistry:\n")
+	for _, name := range []string{"install-config.yaml", "layering/master.yaml", "layering/secrets.yaml"} {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(change.Replace(string(raw))), 0o600); err != nil {
+			return "", err
+		}
+	}
+	ca, err := os.ReadFile(r.CAFile)
+	if err != nil {
+		return "", err
+	}
+	trust := fleet.Content{Files: map[string]string{"/etc/containers/certs.d/" + kubecluster.RegistryName + "/ca.crt": string(ca), "/etc/hosts": hosts()}}
+	if err := errors.Join(writeConfig(dir, "70-registry", master, trust), writeConfig(dir, "70-registry", worker, trust),
+		writeConfig(dir, appConfig, worker, appContent("one"))); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "registry-ca.crt"), ca, 0o600)
+}
+
+func auth(user, password string) string {
+	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+}
+
+// hosts lets nodes find the final registry where the bootstrap host passes its connections on.
+func hosts() string {
+	name, _, _ := strings.Cut(kubecluster.RegistryName, ":")
+	return "127.0.0.1 localhost\n192.168.77.1 " + name + "\n"
+}
+
+func writeConfig(dir, name, pool string, c fleet.Content) error {
+	mc, err := c.MachineConfig(name+"-"+pool, pool)
+	if err != nil {
+		return err
+	}
+	raw, err := yaml.Marshal(mc)
+	if err != nil {
+		return fmt.Errorf("encode MachineConfig %s: %w", name, err)
+	}
+	return os.WriteFile(filepath.Join(dir, "openshift", mc.Name+".yaml"), raw, 0o600)
+}

@@ -1,0 +1,130 @@
+package life
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"dayone.dev/dayone/hack/e2e"
+	"dayone.dev/dayone/hack/e2e/fleet"
+	kubecluster "dayone.dev/dayone/hack/kube/cluster"
+	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+// firstDay is Day 1 of the masters; the workers boot the stock OS with their pool's config.
+func (l *life) firstDay(ctx context.Context) error {
+	dir, err := l.writeInstallDirectory()
+	if err != nil {
+		return fmt.Errorf("write install directory: %w", err)
+	}
+	o := l.o.Options
+	o.InstallDir = dir
+	if l.day1, err = e2e.Prepare(ctx, o); err != nil {
+		return err
+	}
+	l.ends = append(l.ends, l.day1.Close)
+	registry, err := fleet.Listen(l.day1.Lab, registryPort())
+	if err != nil {
+		return err
+	}
+	l.ends = append(l.ends, func(context.Context) error { return registry.Close() })
+	go fleet.Forward(registry, l.kube.Registry.Address)
+	report, err := l.day1.Day1(ctx)
+	if report != nil {
+		for _, c := range report.Checks {
+			l.report.Checks = append(l.report.Checks, Check{Phase: l.phase, Check: c})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	l.o.View.Line("%d workers boot the stock OS", l.o.Workers)
+	l.workers = make([]*testnode.Node, l.o.Workers)
+	all, ctx := errgroup.WithContext(ctx)
+	for i := range l.workers {
+		all.Go(func() (err error) {
+			l.workers[i], err = l.day1.BootStock(ctx, fmt.Sprintf("worker-%d", i), worker)
+			return err
+		})
+	}
+	return all.Wait()
+}
+
+func registryPort() string {
+	_, port, _ := strings.Cut(kubecluster.RegistryName, ":")
+	return port
+}
+
+// handOver makes the machines nodes of the cluster and runs dayone handover, which ends the bootstrap. No master reboots.
+func (l *life) handOver(ctx context.Context) (err error) {
+	l.fleet, err = fleet.New(fleet.Options{Lab: l.day1.Lab, Client: l.client, Config: l.kube.Config, Agent: filepath.Join(l.o.Bin, "dayone-daemon")})
+	if err != nil {
+		return err
+	}
+	l.ends = append(l.ends, func(context.Context) error { return l.fleet.CloseAPI() })
+	for _, n := range l.day1.Masters {
+		if err := l.join(ctx, n, master); err != nil {
+			return err
+		}
+	}
+	for _, n := range l.workers {
+		if err := l.join(ctx, n, worker); err != nil {
+			return err
+		}
+	}
+	l.watch = fleet.NewWatch(l.fleet)
+	l.follow(ctx, l.fleet.Kubelets, l.watch.Run, l.watchNodes)
+	boots, err := l.fleet.Boots()
+	if err != nil {
+		return err
+	}
+	if err := l.runHandOver(ctx); err != nil {
+		return err
+	}
+	for _, h := range l.fleet.Hosts {
+		if err := l.until(ctx, h.Name+" to be done", func() (bool, error) {
+			r := h.Record(ctx)
+			return r.Converged() && r.State == nodestate.StateDone && r.Reason == "", errors.New(r.Reason)
+		}); err != nil {
+			return err
+		}
+		r := h.Record(ctx)
+		l.check(h.Node.Name, "the cluster wants what it runs", r.Converged() && (h.Pool == master) == (r.CurrentImage != ""), "%s", r.CurrentConfig)
+	}
+	after, err := l.fleet.Boots()
+	l.check("all", "no node has rebooted", err == nil && after == boots, "")
+	return err
+}
+
+// join makes a machine a node and gives it the credential of the final registry.
+func (l *life) join(ctx context.Context, n *testnode.Node, pool string) error {
+	r := l.kube.Registry
+	pull := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, kubecluster.RegistryName, auth(r.Pull.Name, r.Pull.Password))
+	code, err := n.Run(ctx, testnode.Command{Argv: []string{firstboot.DaemonPath, "add-auth", "-"}, Stdin: strings.NewReader(pull)})
+	if err != nil || code != 0 {
+		return fmt.Errorf("give %s the registry's credential: exit status %d (%w)", n.Name, code, err)
+	}
+	_, err = l.fleet.Join(ctx, n, pool)
+	return err
+}
+
+// runHandOver runs the program on the bootstrap host, where the final registry has its name.
+func (l *life) runHandOver(ctx context.Context) error {
+	tls := l.kube.Config.TLSClientConfig
+	user := fmt.Sprintf("{client-certificate-data: %s, client-key-data: %s}", base64.StdEncoding.EncodeToString(tls.CertData), base64.StdEncoding.EncodeToString(tls.KeyData))
+	kubeconfig, names := filepath.Join(l.o.Work, "kubeconfig"), filepath.Join(l.o.Work, "hosts")
+	if err := errors.Join(os.WriteFile(kubeconfig, []byte(l.fleet.Kubeconfig(user)), 0o600), os.WriteFile(names, []byte(hosts()), 0o644)); err != nil {
+		return err
+	}
+	l.o.View.Line("dayone handover")
+	return l.logged(l.day1.Lab.Network.Command(ctx, "unshare", "--mount", "sh", "-c", `mount --bind "$1" /etc/hosts && shift && exec "$@"`, "sh", names,
+		filepath.Join(l.o.Bin, "dayone"), "handover", "--kubeconfig", kubeconfig, "--state-dir", l.day1.State, "--policy", "deadline", "--handover-deadline", "10m"), "handover")
+}

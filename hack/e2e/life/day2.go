@@ -1,0 +1,249 @@
+package life
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/hack/e2e"
+	"dayone.dev/dayone/hack/e2e/fleet"
+	kubecluster "dayone.dev/dayone/hack/kube/cluster"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/daemon"
+	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/rebase/nodestate"
+)
+
+// containerfile is the workers': a file that a RUN made.
+func containerfile(text string) []mcfgv1.MachineOSContainerfile {
+	return []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: "FROM configs AS final\nRUN echo " + text + " > /usr/share/demo-worker.txt\n"}}
+}
+
+// optIn gives the workers' pool a MachineOSConfig: the rest follows from it.
+func (l *life) optIn(ctx context.Context) error {
+	return l.rollout(ctx, 1, 1, "one", func() error {
+		return l.create(ctx, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker}, Spec: mcfgv1.MachineOSConfigSpec{
+			MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: worker},
+			ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+			BaseImagePullSecret:     &mcfgv1.ImageSecretObjectReference{Name: "base-pull"},
+			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "os-push"},
+			RenderedImagePushSpec:   mcfgv1.ImageTagFormat(kubecluster.RegistryName + "/ocp/worker-os:latest"), Containerfile: containerfile("one")}})
+	})
+}
+
+// changeContainerfile lets two workers go at a time.
+func (l *life) changeContainerfile(ctx context.Context) error {
+	err := change(ctx, l, &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: worker}}, func(p *mcfgv1.MachineConfigPool) {
+		p.Spec.MaxUnavailable = new(intstr.FromInt32(2))
+	})
+	if err != nil {
+		return err
+	}
+	return l.rollout(ctx, 1, 2, "two", func() error { return l.editContainerfile(ctx, "two") })
+}
+
+func (l *life) editContainerfile(ctx context.Context, text string) error {
+	return change(ctx, l, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker}}, func(c *mcfgv1.MachineOSConfig) {
+		c.Spec.Containerfile = containerfile(text)
+	})
+}
+
+// change patches an object with what differs, whatever others write meanwhile.
+func change[T client.Object](ctx context.Context, l *life, o T, how func(T)) error {
+	if err := l.client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+		return fmt.Errorf("read %T: %w", o, err)
+	}
+	was := o.DeepCopyObject().(T)
+	how(o)
+	if err := l.client.Patch(ctx, o, client.MergeFrom(was)); err != nil {
+		return fmt.Errorf("change %T: %w", o, err)
+	}
+	return nil
+}
+
+// rollout does something that makes a new image of the workers', and follows it onto them: each reboots so often, so many are unavailable at
+// once at most, and what the Containerfile made is there.
+func (l *life) rollout(ctx context.Context, reboots, unavailable int, text string, do func() error) error {
+	boots := l.boots()
+	l.watch.Worst(worker)
+	image, err := l.newImage(ctx, do)
+	if err != nil {
+		return err
+	}
+	to, err := l.arrived(ctx, image)
+	if err != nil {
+		return err
+	}
+	for _, h := range l.fleet.Of(worker) {
+		digest, err := e2e.BootedDigest(ctx, h.Node)
+		if reboots > 0 {
+			l.check(h.Node.Name, "booted digest is the built one", err == nil && strings.HasSuffix(to.Image, digest), "%s", digest)
+		}
+		n, err := h.Boots()
+		l.check(h.Node.Name, "reboots as planned", err == nil && n-boots[h] == reboots, "%d", n-boots[h])
+		got, err := h.Node.Output(ctx, "cat", "/usr/share/demo-worker.txt")
+		l.check(h.Node.Name, "what the Containerfile made is there", err == nil && got == text, "%s", got)
+	}
+	worst := l.watch.Worst(worker)
+	l.check("workers", "never more unavailable than allowed", worst <= unavailable, "%d of %d", worst, unavailable)
+	return nil
+}
+
+func (l *life) boots() map[*fleet.Host]int {
+	out := map[*fleet.Host]int{}
+	for _, h := range l.fleet.Of(worker) {
+		out[h], _ = h.Boots() // 0 makes the check fail
+	}
+	return out
+}
+
+// newImage does something and waits for the image that is built because of it.
+func (l *life) newImage(ctx context.Context, do func() error) (string, error) {
+	mosc := &mcfgv1.MachineOSConfig{}
+	key := client.ObjectKey{Name: worker}
+	err := l.client.Get(ctx, key, mosc)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("read MachineOSConfig: %w", err)
+	}
+	before := mosc.Status.CurrentImagePullSpec
+	if err := do(); err != nil {
+		return "", err
+	}
+	err = l.until(ctx, "the image", func() (bool, error) {
+		if err := l.client.Get(ctx, key, mosc); err != nil {
+			return false, err
+		}
+		now := mosc.Status.CurrentImagePullSpec
+		return now != "" && now != before, l.buildFailure(ctx)
+	})
+	if err == nil {
+		l.o.View.Line("  built %s", mosc.Status.CurrentImagePullSpec)
+	}
+	return string(mosc.Status.CurrentImagePullSpec), err
+}
+
+// buildFailure says why the last build of the workers failed, if it did.
+func (l *life) buildFailure(ctx context.Context) error {
+	var builds mcfgv1.MachineOSBuildList
+	if err := l.client.List(ctx, &builds); err != nil {
+		return err
+	}
+	for i := range builds.Items {
+		b := &builds.Items[i]
+		if b.Spec.MachineOSConfig.Name == worker && machineosbuild.StateOf(b) == machineosbuild.Failed {
+			return errors.New(machineosbuild.CauseOf(b).Text())
+		}
+	}
+	return nil
+}
+
+// arrived waits until every worker has an image and the pool's config.
+func (l *life) arrived(ctx context.Context, image string) (daemon.Target, error) {
+	to := daemon.Target{Image: image}
+	for _, h := range l.fleet.Of(worker) {
+		if err := l.until(ctx, h.Node.Name+" to have its target", func() (bool, error) {
+			pool := &mcfgv1.MachineConfigPool{}
+			if err := l.client.Get(ctx, client.ObjectKey{Name: worker}, pool); err != nil {
+				return false, err
+			}
+			to.Config = pool.Spec.Configuration.Name
+			return h.Has(ctx, to), errors.New(h.Record(ctx).Reason)
+		}); err != nil {
+			return to, err
+		}
+	}
+	return to, nil
+}
+
+// changeConfig changes a file whose owner says what follows: it is live without a reboot, and in the next boot's image.
+func (l *life) changeConfig(ctx context.Context) error {
+	err := l.rollout(ctx, 0, 0, "one", func() error {
+		mc, err := appContent("two").MachineConfig(appConfig+"-"+worker, worker)
+		if err != nil {
+			return err
+		}
+		return change(ctx, l, &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: mc.Name}}, func(o *mcfgv1.MachineConfig) { o.Spec.Config.Raw = mc.Spec.Config.Raw })
+	})
+	if err != nil {
+		return err
+	}
+	for _, h := range l.fleet.Of(worker) {
+		got, err := h.Node.Output(ctx, "cat", "/run/app")
+		l.check(h.Node.Name, "the service was restarted with it", err == nil && strings.TrimSpace(got) == "app two", "%s", strings.TrimSpace(got))
+		status, err := h.Node.Output(ctx, "ostree", "admin", "status")
+		l.check(h.Node.Name, "its image is staged for the next boot", err == nil && strings.Contains(status, "(staged)"), "")
+	}
+	return nil
+}
+
+// failAndRecover takes one worker's credential away while an image comes: it says so, the others go on, and it follows when it has it back.
+func (l *life) failAndRecover(ctx context.Context) error {
+	victim := l.fleet.Of(worker)[0]
+	if _, err := victim.Node.Output(ctx, "mv", firstboot.AuthPath, firstboot.AuthPath+".lost"); err != nil {
+		return err
+	}
+	return l.rollout(ctx, 1, 2, "three", func() error {
+		if err := l.editContainerfile(ctx, "three"); err != nil {
+			return err
+		}
+		reason := ""
+		if err := l.until(ctx, "the node to fail", func() (bool, error) {
+			r := victim.Record(ctx)
+			reason = r.Reason
+			return r.State == nodestate.StateDegraded && !r.Converged() && strings.Contains(reason, "registry"), errors.New(reason)
+		}); err != nil {
+			return err
+		}
+		l.check(victim.Node.Name, "says why it fails", true, "%s", reason[:min(len(reason), 100)])
+		others := slices.DeleteFunc(l.fleet.Of(worker), func(h *fleet.Host) bool { return h == victim })
+		for _, h := range others {
+			if err := l.until(ctx, h.Node.Name+" to go on", func() (bool, error) {
+				got, err := h.Node.Output(ctx, "cat", "/usr/share/demo-worker.txt")
+				return got == "three", err
+			}); err != nil {
+				return err
+			}
+		}
+		l.check("workers", "the others went on", true, "")
+		_, err := victim.Node.Output(ctx, "mv", firstboot.AuthPath+".lost", firstboot.AuthPath)
+		return err
+	})
+}
+
+// optOut deletes the MachineOSConfig: one reboot for each worker, back to the stock OS and plain files.
+func (l *life) optOut(ctx context.Context) error {
+	boots := l.boots()
+	l.watch.Worst(worker)
+	if err := l.client.Delete(ctx, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker}}); err != nil {
+		return fmt.Errorf("opt out: %w", err)
+	}
+	to, err := l.arrived(ctx, "")
+	if err != nil {
+		return err
+	}
+	stock := &mcfgv1.MachineConfig{}
+	if err := l.client.Get(ctx, client.ObjectKey{Name: to.Config}, stock); err != nil {
+		return fmt.Errorf("read rendered config: %w", err)
+	}
+	for _, h := range l.fleet.Of(worker) {
+		digest, err := e2e.BootedDigest(ctx, h.Node)
+		l.check(h.Node.Name, "runs the stock OS again", err == nil && strings.HasSuffix(stock.Spec.OSImageURL, digest), "%s", digest)
+		n, err := h.Boots()
+		l.check(h.Node.Name, "reboots as planned", err == nil && n-boots[h] == 1, "%d", n-boots[h])
+		got, err := h.Node.Output(ctx, "sh", "-c", "cat /etc/app.conf; ls /usr/share | grep demo || true")
+		l.check(h.Node.Name, "has its plain files and nothing of the image", err == nil && strings.TrimSpace(got) == "two", "%s", strings.TrimSpace(got))
+		_, layered := h.Object(ctx).Annotations[manifests.AnnotationDesiredImage]
+		l.check(h.Node.Name, "no annotation of an image", !layered, "")
+	}
+	worst := l.watch.Worst(worker)
+	l.check("workers", "never more unavailable than allowed", worst <= 2, "%d of 2", worst)
+	return nil
+}
