@@ -88,7 +88,7 @@ func (w *world) faultsOfNodes(was daemon.Target) daemon.Target {
 	w.registry.Spoil(nil)
 	w.t.Logf("killed: %v, power cuts: %v", killed, len(cuts))
 	assert.GreaterOrEqual(w.t, len(killed), 3, "%v", killed) // a busy machine does not see the short ones
-	assert.GreaterOrEqual(w.t, cuts[cutEverywhere], 3)
+	assert.GreaterOrEqual(w.t, cuts[cutEverywhere], 2)       // what it fetched ahead makes its states short
 	for h, n := range boots {
 		more := w.boots(h) - n - cuts[h]
 		assert.LessOrEqual(w.t, more, 1, "one reboot of the agent's on %s", h.Name)
