@@ -25,9 +25,6 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// version is that of all programs of the life: configs are rendered for a version.
-const version = "v0.0.0-demo"
-
 // nodePull is the Secret with which pods' images are pulled.
 const nodePull = "node-pull"
 
@@ -73,10 +70,13 @@ func (l *life) create(ctx context.Context, o client.Object) error {
 // install runs dayone cluster install, and adds what nodes with agents need but for the DaemonSets: the hosts have no kubelet, so their agents
 // are systemd's.
 func (l *life) install(ctx context.Context) error {
+	version, err := l.version(ctx)
+	if err != nil {
+		return err
+	}
 	refs := map[string]string{}
 	for _, program := range []string{cluster.Controller, cluster.Builder} {
-		var err error
-		if refs[program], err = l.push(ctx, program); err != nil {
+		if refs[program], err = l.push(ctx, program, version); err != nil {
 			return err
 		}
 		l.o.View.Line("image %s", refs[program])
@@ -101,8 +101,18 @@ func (l *life) install(ctx context.Context) error {
 	return nil
 }
 
+// version is dayone's: who renders on the bootstrap host and who does in the cluster are of one build.
+func (l *life) version(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, filepath.Join(l.o.Bin, "dayone"), "--version").Output()
+	words := strings.Fields(string(out))
+	if err != nil || len(words) == 0 {
+		return "", fmt.Errorf("ask dayone for its version: it says %q: %v", out, err)
+	}
+	return words[len(words)-1], nil
+}
+
 // push builds one of dayone's programs and pushes its image; the reference is as pods know it.
-func (l *life) push(ctx context.Context, program string) (string, error) {
+func (l *life) push(ctx context.Context, program, version string) (string, error) {
 	p, err := images.Find(program)
 	if err != nil {
 		return "", err
