@@ -242,6 +242,44 @@ func TestFallbackBootsTheStockImage(t *testing.T) {
 	assert.Contains(t, done.Instead, "fallback: phase build-master")
 }
 
+// What the cluster has been given, and what MCO's server shows already, is taken back, too: by a process that fails before it comes so far.
+func TestFallbackTakesBackWhatAnEarlierProcessHasGiven(t *testing.T) {
+	n := newNode(t, func(c *installconfig.Config) { c.OnFailure = installconfig.OnFailureFallback })
+	require.NoError(t, n.mco())
+	before := n.served("master")
+	n.cluster()
+	end := n.run("cluster", "recorded")
+	require.ErrorContains(t, end.Err, "killed", end.Log)
+	require.NotEqual(t, before.Name, n.served("master").Name)
+	api := shared.Env(t).Client
+	require.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "master"}, &mcfgv1.MachineOSConfig{}))
+
+	port := n.port()
+	l, err := net.Listen("tcp", ":"+port)
+	require.NoError(t, err)
+	defer l.Close()
+	end = n.run("", "")
+	require.NoError(t, end.Err, end.Log)
+	assert.True(t, n.open())
+	assert.True(t, n.released())
+	assert.Equal(t, before.Name, n.served("master").Name)
+	for name, object := range map[string]client.Object{"master": &mcfgv1.MachineOSConfig{}, "98-master-dayone-bootstrap-registry": &mcfgv1.MachineConfig{}} {
+		// MCO's stand-in may hold the object for a moment after it was deleted.
+		assert.Eventually(t, func() bool { return apierrors.IsNotFound(api.Get(t.Context(), client.ObjectKey{Name: name}, object)) }, patience, 100*time.Millisecond, name)
+	}
+	pull := &corev1.Secret{}
+	require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, pull))
+	assert.NotContains(t, string(pull.Data[corev1.DockerConfigJsonKey]), ":"+port)
+	assert.Contains(t, string(pull.Data[corev1.DockerConfigJsonKey]), "quay.io")
+}
+
+// port is the embedded registry's.
+func (n *node) port() string {
+	side, err := installconfig.ReadSidecar(n.order.Dir)
+	require.NoError(n.t, err)
+	return strconv.Itoa(side.Config.BootstrapRegistry.Port)
+}
+
 func (n *node) names(dir string) (out []string) {
 	entries, err := os.ReadDir(n.at(dir))
 	require.NoError(n.t, err)
