@@ -61,6 +61,9 @@ func Load(dir, platform string) (*Input, error) {
 	if !sidecar.Config.On() {
 		return nil, switchedOff()
 	}
+	if err := takenIn(dir, sidecar.Config.Flow); err != nil {
+		return nil, err
+	}
 	in := &Input{Sidecar: sidecar, Set: &manifests.Set{}}
 	api, err := validation.New()
 	if err != nil {

@@ -38,9 +38,20 @@ func (c *checker) installDirectory() {
 	}
 }
 
-func (c *checker) there(file string) bool {
-	_, err := os.Lstat(filepath.Join(c.dir, filepath.FromSlash(file)))
+func (c *checker) there(file string) bool { return there(c.dir, file) }
+
+func there(dir, file string) bool {
+	_, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(file)))
 	return err == nil
+}
+
+// takenIn refuses to judge manifests that the installer has taken into bootstrap.ign: it deletes them, and what is missing then is no fault.
+func takenIn(dir string, flow installconfig.Flow) error {
+	if flow != installconfig.FlowOpenShift || !there(dir, "bootstrap.ign") || there(dir, "manifests") || there(dir, "openshift") {
+		return nil
+	}
+	return report.Finding{File: "bootstrap.ign", Rule: "ignition-made", Message: "openshift-install has made the Ignition configs and taken all manifests in: there is nothing left to prepare",
+		Next: "go on with dayone ignition; to change something that the manifests say, begin again with an empty directory"}
 }
 
 // plainFiles refuses folders in the installer's directories, over which its bootstrap script stops, and files in dayone's name that it has

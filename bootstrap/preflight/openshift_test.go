@@ -131,6 +131,20 @@ func TestWhatTheBootstrapHostCannotDoIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "is a Service of the cluster")
 }
 
+func TestAfterTheIgnitionConfigsThereIsNothingLeftToPrepare(t *testing.T) {
+	dir := openshift(t)
+	_, err := installconfig.Prepare(dir)
+	require.NoError(t, err)
+	for _, consumed := range []string{installconfig.FileName, "manifests", "openshift"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, consumed)))
+	}
+	put(t, dir, "bootstrap.ign", "{}")
+	_, err = Load(dir, platform)
+	require.ErrorContains(t, err, "go on with dayone ignition")
+	_, err = LoadLayering(dir, platform)
+	require.NoError(t, err)
+}
+
 func TestWithoutTheFieldTheMessageNamesTheStep(t *testing.T) {
 	dir := openshift(t)
 	require.NoError(t, os.Remove(filepath.Join(dir, installconfig.FileName)))
