@@ -186,6 +186,6 @@ func (w *world) page(address, dir string) {
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
 		assert.Equal(t, status, response.StatusCode)
-		assert.Equal(t, status == http.StatusOK, strings.Contains(string(text), "give the images to their final registry"), "%s", text)
+		assert.Equal(t, status == http.StatusOK, strings.Contains(string(text), "<title>dayone bootstrap: "), "%s", text)
 	}
 }
