@@ -90,7 +90,7 @@ func TestTheBootstrapNodeTakesItsProgramOutOfItsImage(t *testing.T) {
 		out, err := run("bash", script)
 		require.NoError(t, err, out)
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "bin/dayone"), "version").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "bin/dayone"), "--version").CombinedOutput()
 	require.NoError(t, err, string(out))
 	assert.Contains(t, string(out), "v1.2.3")
 	want, err := os.ReadFile(binary)
@@ -99,7 +99,7 @@ func TestTheBootstrapNodeTakesItsProgramOutOfItsImage(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, len(want), len(got))
 
-	text, err := run("podman", "run", "--rm", "--pull=never", "--network=none", "--cgroups=disabled", "--log-driver=none", reference, "version")
+	text, err := run("podman", "run", "--rm", "--pull=never", "--network=none", "--cgroups=disabled", "--log-driver=none", reference, "--version")
 	if err != nil && strings.Contains(text, "not permitted") {
 		t.Logf("podman may not run containers here: %s", text)
 		return
