@@ -30,6 +30,8 @@ build: setup-build ## Put the binaries into bin/.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/.linked/ ./cmd/dayone-daemon
 	@# A file that the linker wrote stays in the cache as huge pages, and a process that runs it counts them all as its own; a copy does not.
 	@install bin/.linked/* bin/
+	@# Under this name in the PATH it is kubectl dayone.
+	@ln -sf dayone bin/kubectl-dayone
 
 .PHONY: images
 images: setup-build ## Push the container images of dayone's programs to REGISTRY=HOST:PORT/NAMESPACE (CA=, AUTH=).

@@ -12,18 +12,26 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// render renders everything once on a made-up base image: what the bootstrap host would refuse minutes from now is refused here.
-func (c *checker) render() {
+// Inputs are the objects that are rendered on a base image, those that the flow adds among them. In the openshift flow what MCO renders from
+// its templates and the release is not here: only the users' own configs can be looked at.
+func (in *Input) Inputs(base string, versions render.Versions) *manifests.Set {
 	set := &manifests.Set{}
-	set.Append(c.in.Set)
-	versions := render.Versions{Raw: "preflight", Hash: "preflight", Payload: "preflight"}
-	base := installconfig.Repository(c.in.Sidecar.Config.BaseImage) + "@sha256:" + strings.Repeat("0", 64)
-	if c.openshift() {
-		// What MCO renders from its templates and the release is not here: only the users' own configs can be looked at.
-		base = unknownBase + base
+	set.Append(in.Set)
+	if in.Sidecar.Config.Flow == installconfig.FlowOpenShift {
 		set.FeatureGates, set.KubeletConfigs, set.ContainerRuntimeConfigs = nil, nil, nil
 	}
 	render.StandaloneInputs(set, base, versions)
+	return set
+}
+
+// render renders everything once on a made-up base image: what the bootstrap host would refuse minutes from now is refused here.
+func (c *checker) render() {
+	versions := render.Versions{Raw: "preflight", Hash: "preflight", Payload: "preflight"}
+	base := installconfig.Repository(c.in.Sidecar.Config.BaseImage) + "@sha256:" + strings.Repeat("0", 64)
+	if c.openshift() {
+		base = UnknownBase + base
+	}
+	set := c.in.Inputs(base, versions)
 	r, err := render.Render(set, render.Options{Versions: versions, Unbuilt: render.IgnoreUnbuilt, Strict: true})
 	if findings := report.Of(err); findings != nil {
 		c.rep.Add(findings...)
@@ -43,8 +51,8 @@ func (c *checker) render() {
 // generatedName is the file of a generated MachineOSConfig, in the layering directory.
 func generatedName(pool string) string { return "99_dayone-machineosconfig-" + pool + ".yaml" }
 
-// unknownBase stands for the repository of the release's OS image.
-const unknownBase = "release.invalid/openshift/base-os"
+// UnknownBase stands for the repository of the release's OS image, which only the bootstrap node knows.
+const UnknownBase = "release.invalid/openshift/base-os"
 
 // lint refuses a Containerfile that no engine could build; at is the field that holds it.
 func (c *checker) lint(at report.Finding, text string) {

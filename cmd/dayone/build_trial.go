@@ -171,7 +171,7 @@ func (w *workshop) endpoint(reference string) imagecopy.Endpoint {
 func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight.Pool, w *workshop) (build.Request, error) {
 	from, name := t.base, in.Sidecar.Config.BaseImage
 	if name == "" { // the openshift flow: the release names it on the bootstrap node
-		name = "release.invalid/openshift/base-os"
+		name = preflight.UnknownBase
 		if from.Reference == "" {
 			return build.Request{}, usageError{errors.New("the release names the OS image of the openshift flow: give it with --base")}
 		}
@@ -204,10 +204,7 @@ func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight
 }
 
 func (t *trial) render(in *preflight.Input, pool, base string) (*mcfgv1.MachineConfig, error) {
-	set := &manifests.Set{}
-	set.Append(in.Set)
-	render.StandaloneInputs(set, base, versions())
-	result, err := render.Render(set, render.Options{Versions: versions(), Unbuilt: render.IgnoreUnbuilt, Strict: true})
+	result, err := render.Render(in.Inputs(base, versions()), render.Options{Versions: versions(), Unbuilt: render.IgnoreUnbuilt, Strict: true})
 	if err != nil {
 		return nil, err
 	}

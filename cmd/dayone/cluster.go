@@ -52,15 +52,19 @@ func newClusterCommand() *cobra.Command {
 	p.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; default: KUBECONFIG or ~/.kube/config")
 	p.StringVar(&f.context, "context", "", "context of the kubeconfig; default: its current one")
 	p.StringVarP(&f.namespace, "namespace", "n", cluster.DefaultNamespace, "namespace of dayone's controllers and builds")
-	// The nearest one counts: these commands print YAML, too.
+	allowYAML(cmd)
+	cmd.AddCommand(newClusterInstall(f), newClusterUpgrade(f), newClusterManifests(f), newClusterStatus(f), newClusterUninstall(f), newClusterLogs(f), newClusterPlan(f), newClusterWhy(f), newClusterPolicies(f))
+	return cmd
+}
+
+// allowYAML lets a command and those below it print YAML, too: of such checks the nearest one counts.
+func allowYAML(cmd *cobra.Command) {
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if o, _ := cmd.Flags().GetString("output"); !slices.Contains([]string{"text", "json", "yaml"}, o) {
 			return usageError{fmt.Errorf("--output %q: write text, json or yaml", o)}
 		}
 		return nil
 	}
-	cmd.AddCommand(newClusterInstall(f), newClusterUpgrade(f), newClusterManifests(f), newClusterStatus(f), newClusterUninstall(f), newClusterLogs(f), newClusterPlan(f), newClusterWhy(f), newClusterPolicies(f))
-	return cmd
 }
 
 // connect reaches the cluster.

@@ -63,20 +63,31 @@ type dumpedHeader struct {
 	Items []json.RawMessage `json:"items"`
 }
 
-// readDump reads every .yaml, .yml and .json file below dir. Kinds that dayone does not know are passed over, and so are files that
-// hold no objects at all; links are not followed.
-func readDump(dir string) (*dump, error) {
+// newDump is a dump without objects; dir is where they will come from.
+func newDump(dir string) (*dump, error) {
 	scheme, err := manager.Scheme()
 	if err != nil {
 		return nil, err
 	}
-	d := &dump{dir: dir, scheme: scheme, objects: map[schema.GroupKind]map[string]dumped{}}
+	return &dump{dir: dir, scheme: scheme, objects: map[schema.GroupKind]map[string]dumped{}}, nil
+}
+
+// dumpExtensions are those of files with objects.
+func dumpExtensions() []string { return []string{".yaml", ".yml", ".json"} }
+
+// readDump reads every .yaml, .yml and .json file below dir. Kinds that dayone does not know are passed over, and so are files that
+// hold no objects at all; links are not followed.
+func readDump(dir string) (*dump, error) {
+	d, err := newDump(dir)
+	if err != nil {
+		return nil, err
+	}
 	left := int64(maxDumpAll)
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("read dump: %w", err)
 		}
-		if !e.Type().IsRegular() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+		if !e.Type().IsRegular() || !slices.Contains(dumpExtensions(), filepath.Ext(path)) {
 			return nil
 		}
 		info, err := e.Info()
@@ -97,7 +108,7 @@ func readDump(dir string) (*dump, error) {
 func (d *dump) readFile(path string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("read dump: %w", err)
+		return fmt.Errorf("read objects: %w", err)
 	}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
 	for {
@@ -106,7 +117,7 @@ func (d *dump) readFile(path string) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read dump: %s: %w", path, err)
+			return fmt.Errorf("read objects: %s: %w", path, err)
 		}
 		if !d.mayConcern(document) {
 			continue
@@ -114,7 +125,7 @@ func (d *dump) readFile(path string) error {
 		object := bytes.TrimSpace(document)
 		if !bytes.HasPrefix(object, []byte("{")) {
 			if object, err = yaml.YAMLToJSON(document); err != nil {
-				return fmt.Errorf("read dump: %s: %w: mend or remove the file", path, err)
+				return fmt.Errorf("read objects: %s: %w: mend or remove the file", path, err)
 			}
 		}
 		if err := d.add(object, path); err != nil {

@@ -8,8 +8,6 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	opv1 "github.com/openshift/api/operator/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
@@ -26,11 +24,14 @@ type poolEffect struct {
 	Before string `json:"before,omitempty"`
 	// Details are the ways with every change, in the order of ways.
 	Details []disruption.Plan `json:"details"`
-	// Gate is the worst level that the pool lets through, if it has a gate; Held tells that the plan is worse.
+	// Gate is the worst level that the pool lets through, if it has a gate.
 	Gate *disruption.Level `json:"gate,omitempty"`
-	Held bool              `json:"held,omitempty"`
+	// Held: the plan is worse than the gate, and is not delivered.
+	Held bool `json:"held,omitempty"`
 	// Building: the image is built first; its content is foreseen.
 	Building bool `json:"building,omitempty"`
+	// Remade: that image is of other content, not only of another config.
+	Remade bool `json:"remade,omitempty"`
 
 	nodes map[string]disruption.State
 }
@@ -42,30 +43,24 @@ type effects struct {
 	configs  map[string]*mcfgv1.MachineConfig
 	objects  *rollout.Cluster
 	before   map[string]string
+	// remade are the pools whose image the files make anew.
+	remade map[string]bool
 }
 
 func newEffects(ctx context.Context, s *source, objects *rollout.Cluster) (*effects, error) {
 	e := &effects{source: s, objects: objects, configs: map[string]*mcfgv1.MachineConfig{}, before: map[string]string{}}
 	var configs mcfgv1.MachineConfigList
-	var settings opv1.MachineConfigurationList
 	if err := s.List(ctx, &configs); err != nil {
 		return nil, fmt.Errorf("read MachineConfigs of %s: %w", s.name, err)
-	}
-	if err := s.List(ctx, &settings); err != nil && !isNoKind(err) {
-		return nil, fmt.Errorf("read MachineConfiguration of %s: %w", s.name, err)
 	}
 	for i := range configs.Items {
 		e.configs[configs.Items[i].Name] = &configs.Items[i]
 	}
-	var object *opv1.MachineConfiguration
-	for i := range settings.Items {
-		if settings.Items[i].Name == "cluster" {
-			object = &settings.Items[i]
-		}
-	}
 	var err error
-	e.settings, err = disruption.Read(object)
-	return e, err
+	if e.settings, err = readSettings(ctx, s); err != nil {
+		return nil, fmt.Errorf("read %s: %w", s.name, err)
+	}
+	return e, nil
 }
 
 // preview renders every pool with what the files bring, and lets the pools have the results.
@@ -73,6 +68,11 @@ func (e *effects) preview(ctx context.Context) error {
 	o, err := e.renderOptions(ctx)
 	if err != nil {
 		return err
+	}
+	if files, ok := e.lister.(*overlay); ok {
+		if e.remade, err = files.remade(ctx); err != nil {
+			return err
+		}
 	}
 	for i := range e.objects.Pools {
 		pool := e.objects.Pools[i].DeepCopy() // the cluster's own objects are nobody's to change
@@ -124,12 +124,14 @@ func (e *effects) renderOptions(ctx context.Context) (rendercontroller.Options, 
 // of computes a pool's effect; nil where the objects do not tell.
 func (e *effects) of(ctx context.Context, look *rollout.Look, atOnce int) (*poolEffect, error) {
 	nodes := look.NodeStates()
-	foreseen, err := disruption.ForPool(nodes, disruption.Foresight{Target: disruption.State(look.Pool.Target), Settings: e.settings, Builds: e.objects.Builds, Building: look.Building,
+	remade := e.remade[look.Object.Name]
+	building := look.Building || remade
+	foreseen, err := disruption.ForPool(nodes, disruption.Foresight{Target: disruption.State(look.Pool.Target), Settings: e.settings, Builds: e.objects.Builds, Building: building, Remade: remade,
 		Config: func(name string) (*mcfgv1.MachineConfig, error) { return e.configs[name], nil }})
 	if err != nil {
 		return nil, fmt.Errorf("foresee pool %s: %w", look.Object.Name, err)
 	}
-	out := &poolEffect{PoolPlan: foreseen.Plan, Building: look.Building, nodes: foreseen.Nodes, Details: []disruption.Plan{}}
+	out := &poolEffect{PoolPlan: foreseen.Plan, Building: building, Remade: remade, nodes: foreseen.Nodes, Details: []disruption.Plan{}}
 	if before := e.before[look.Object.Name]; before != look.Pool.Target.Config {
 		out.Before = before
 	}
@@ -171,13 +173,4 @@ func (e *poolEffect) names() []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// keepPool lets a pool of a file keep what controllers write: its rendered config and its status.
-func keepPool(now, before runtime.Object) {
-	to, isPool := now.(*mcfgv1.MachineConfigPool)
-	from, was := before.(*mcfgv1.MachineConfigPool)
-	if isPool && was {
-		to.Spec.Configuration, to.Status = from.Spec.Configuration, from.Status
-	}
 }

@@ -15,14 +15,25 @@ const maxNodes = 20
 
 // line says the effect in one line, for the plan of a target that is there already.
 func (e *poolEffect) line() string {
-	if e.Nodes == 0 {
+	if len(e.Ways) == 0 {
 		return ""
 	}
-	out := fmt.Sprintf("%s for %d nodes", e.Level, e.Nodes)
+	out := fmt.Sprintf("%s for %s", e.Level, count(e.Nodes))
 	if steps := e.Steps(); len(steps) > 0 {
 		out += ": " + strings.Join(steps, ", ")
 	}
 	return out + e.time()
+}
+
+// count says a number of nodes; an install directory does not always tell it.
+func count(nodes int) string {
+	switch nodes {
+	case 0:
+		return "each node"
+	case 1:
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", nodes)
 }
 
 func (e *poolEffect) time() string {
@@ -35,10 +46,14 @@ func (e *poolEffect) time() string {
 // printEffects is the answer to what files would do: assessment, changes, nodes, health.
 func (p *clusterPlan) printEffects(w io.Writer) error {
 	fmt.Fprintln(w, "= Assessment =")
+	p.printInstall(w)
 	moved := 0
 	for i := range p.Pools {
 		e := p.Pools[i].Effect
-		if e.Nodes == 0 {
+		if e == nil {
+			continue
+		}
+		if len(e.Ways) == 0 {
 			fmt.Fprintf(w, "pool %s: nothing happens to its nodes\n", p.Pools[i].Pool)
 			continue
 		}
@@ -48,12 +63,18 @@ func (p *clusterPlan) printEffects(w io.Writer) error {
 			before = e.Before + " becomes "
 		}
 		fmt.Fprintf(w, "pool %s: %s%s\n  %s\n", p.Pools[i].Pool, before, e.Target.Config, e.line())
-		if e.Building {
+		switch {
+		case e.Remade:
+			fmt.Fprintln(w, "  its image is built first, of other content than the nodes have")
+		case e.Building:
 			fmt.Fprintln(w, "  its image is built first; the plan takes it to differ in the config only")
 		}
 	}
+	if err := p.printContent(w); err != nil {
+		return err
+	}
 	if moved == 0 {
-		return nil
+		return p.printHealth(w)
 	}
 	fmt.Fprintln(w, "\n= Changes =")
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
@@ -70,7 +91,9 @@ func (p *clusterPlan) printEffects(w io.Writer) error {
 	fmt.Fprintln(w, "\n= Nodes =")
 	fmt.Fprintln(t, "NODE\tPOOL\tLEVEL\tSTEPS\tHAS")
 	for i := range p.Pools {
-		p.Pools[i].Effect.printNodes(t, p.Pools[i].Pool)
+		if e := p.Pools[i].Effect; e != nil {
+			e.printNodes(t, p.Pools[i].Pool)
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -82,6 +105,9 @@ func (p *clusterPlan) printEffects(w io.Writer) error {
 func (p *clusterPlan) eachChange(do func(pool string, c disruption.Change)) {
 	for i := range p.Pools {
 		seen := map[string]bool{}
+		if p.Pools[i].Effect == nil {
+			continue
+		}
 		for _, d := range p.Pools[i].Effect.Details {
 			for _, c := range d.Changes {
 				if id := string(c.Kind) + c.Name + c.What + c.Why; !seen[id] {
@@ -106,6 +132,11 @@ func actionWords(actions []disruption.Action) string {
 
 func (e *poolEffect) printNodes(w io.Writer, pool string) {
 	names := e.names()
+	if e.nodes == nil { // an install directory knows no names
+		for j, way := range e.Ways {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", count(way.Nodes), pool, way.Level, e.Details[j].Summary(), way.From.Config)
+		}
+	}
 	for i, name := range names {
 		if i == maxNodes {
 			fmt.Fprintf(w, "and %d more\t%s\t\t\t\n", len(names)-maxNodes, pool)
@@ -122,9 +153,12 @@ func (e *poolEffect) printNodes(w io.Writer, pool string) {
 // printHealth says what would hold the change up or needs a person.
 func (p *clusterPlan) printHealth(w io.Writer) error {
 	fmt.Fprintln(w, "\n= Health =")
-	var lines []string
+	lines := p.notes()
 	for i := range p.Pools {
 		pool, e := &p.Pools[i], p.Pools[i].Effect
+		if e == nil {
+			continue
+		}
 		say := func(format string, args ...any) {
 			lines = append(lines, "pool "+pool.Pool+": "+fmt.Sprintf(format, args...))
 		}
@@ -151,6 +185,10 @@ func (p *clusterPlan) printHealth(w io.Writer) error {
 	}
 	if len(lines) == 0 {
 		lines = []string{"nothing holds the change up"}
+		if p.Install != nil && !p.compared() {
+			lines = []string{"nothing stands in its way"}
+		}
+
 	}
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err

@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -54,13 +52,6 @@ func effectWorld(t *testing.T) []client.Object {
 	return objects
 }
 
-func fileOf(t *testing.T, text string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "new.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	return file
-}
-
 func TestWhatFilesWouldDo(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	dir := writeDump(t, effectWorld(t))
@@ -82,7 +73,7 @@ func TestWhatFilesWouldDo(t *testing.T) {
 		"what cannot be applied":   {strings.Replace(changed, "storage: {", `storage: {disks: [{device: /dev/sdb}], `, 1), 5, []string{"Impossible", "install the node anew"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", fileOf(t, c.file), "--exit-code")
+			code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", c.file), "--exit-code")
 			t.Log(out)
 			assert.Equal(t, c.code, code, "%s%s", out, errs)
 			for _, want := range c.want {
@@ -90,17 +81,17 @@ func TestWhatFilesWouldDo(t *testing.T) {
 			}
 		})
 	}
-	code, out, _ := dayone(t, "cluster", "plan", "--from", dir, "-f", fileOf(t, annotated), "-o", "json")
+	code, out, _ := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", annotated), "-o", "json")
 	assert.Zero(t, code, "without --exit-code an answer is no failure")
 	var p clusterPlan
 	require.NoError(t, json.Unmarshal([]byte(out), &p))
 	require.NotNil(t, p.Pools[0].Effect)
 	assert.Equal(t, map[string]int{"Restart app.service": 2}, p.Pools[0].Effect.Counts)
 	assert.Equal(t, "/etc/app.conf", p.Pools[0].Effect.Details[0].Changes[0].Name)
-	code, _, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", fileOf(t, "a: b\n"))
+	code, _, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", "a: b\n"))
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, errs, "there is no object in them")
-	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "-f", fileOf(t, strings.Replace(changed, "3.5.0", "9.9.9", 1)))
+	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", strings.Replace(changed, "3.5.0", "9.9.9", 1)))
 	assert.Equal(t, exitRefused, code, errs)
 }
 
@@ -108,7 +99,7 @@ func TestTheGateIsPartOfTheAnswer(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	objects := effectWorld(t)
 	objects[0].SetAnnotations(map[string]string{manifests.AnnotationMaxDisruption: "Reload"})
-	_, out, errs := dayone(t, "cluster", "plan", "--from", writeDump(t, objects), "-f", fileOf(t, strings.ReplaceAll(appConfig, "old", "new")))
+	_, out, errs := dayone(t, "cluster", "plan", "--from", writeDump(t, objects), "-f", write(t, "new.yaml", strings.ReplaceAll(appConfig, "old", "new")))
 	assert.Contains(t, out, "its gate lets Reload through at most: this plan, which is Reboot, is not delivered", errs)
 }
 

@@ -46,16 +46,25 @@ type source struct {
 	recorded bool
 }
 
+// moment is the one that is asked about.
+func (f *sourceFlags) moment() (time.Time, error) {
+	if f.at == "" {
+		return time.Now(), nil
+	}
+	at, err := time.Parse(time.RFC3339, f.at)
+	if err != nil {
+		return at, usageError{fmt.Errorf("--at %q: write it like 2026-01-31T22:00:00Z", f.at)}
+	}
+	return at, nil
+}
+
 // open reaches the cluster or reads the dump.
 func (f *sourceFlags) open(ctx context.Context) (*source, error) {
-	s := &source{at: time.Now()}
-	if f.at != "" {
-		at, err := time.Parse(time.RFC3339, f.at)
-		if err != nil {
-			return nil, usageError{fmt.Errorf("--at %q: write it like 2026-01-31T22:00:00Z", f.at)}
-		}
-		s.at = at
+	at, err := f.moment()
+	if err != nil {
+		return nil, err
 	}
+	s := &source{at: at}
 	flags := *f.clusterFlags
 	if f.from != "" {
 		if isDirectory(f.from) {

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"dayone.dev/dayone/cmd/internal/manager"
 )
 
 // overlay is a cluster as it would be with the objects of some files applied: they replace those of the same kind and name.
@@ -21,11 +20,10 @@ type overlay struct {
 
 // over reads files of objects.
 func over(base lister, files []string) (*overlay, error) {
-	scheme, err := manager.Scheme()
+	d, err := newDump("")
 	if err != nil {
 		return nil, err
 	}
-	d := &dump{scheme: scheme, objects: map[schema.GroupKind]map[string]dumped{}}
 	for _, file := range files {
 		if err := d.readFile(file); err != nil {
 			return nil, err
@@ -97,5 +95,40 @@ func keepStatus(now, before runtime.Object) {
 		annotations[k] = v
 	}
 	to.SetAnnotations(annotations)
-	keepPool(now, before)
+	keepWritten(now, before)
+}
+
+// keepWritten lets an object of a file keep what controllers write: a pool its rendered config and its status, a MachineOSConfig its image.
+func keepWritten(now, before runtime.Object) {
+	switch to := now.(type) {
+	case *mcfgv1.MachineConfigPool:
+		if from, same := before.(*mcfgv1.MachineConfigPool); same {
+			to.Spec.Configuration, to.Status = from.Spec.Configuration, from.Status
+		}
+	case *mcfgv1.MachineOSConfig:
+		if from, same := before.(*mcfgv1.MachineOSConfig); same {
+			to.Status = from.Status
+		}
+	}
+}
+
+// remade are the pools whose MachineOSConfig of the files asks for an image of other content, or in another place, than the cluster's.
+func (o *overlay) remade(ctx context.Context) (map[string]bool, error) {
+	var have, with mcfgv1.MachineOSConfigList
+	if err := o.lister.List(ctx, &have); err != nil && !isNoKind(err) {
+		return nil, fmt.Errorf("read MachineOSConfigs: %w", err)
+	}
+	if err := o.with.List(ctx, &with); err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for i := range with.Items {
+		is := &with.Items[i].Spec
+		same := slices.ContainsFunc(have.Items, func(m mcfgv1.MachineOSConfig) bool {
+			was := &m.Spec
+			return m.Name == with.Items[i].Name && was.RenderedImagePushSpec == is.RenderedImagePushSpec && slices.Equal(was.Containerfile, is.Containerfile)
+		})
+		out[is.MachineConfigPool.Name] = !same
+	}
+	return out, nil
 }

@@ -15,25 +15,33 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"dayone.dev/dayone/bootstrap/preview"
 	"dayone.dev/dayone/rebase/rollout"
 )
 
 // clusterPlan is what dayone cluster plan prints. docs/day2.md describes it.
 type clusterPlan struct {
-	// Source is the cluster's address or the dump's directory, At the moment that the answer is for.
-	Source string    `json:"source"`
-	At     time.Time `json:"at"`
+	// Source is the cluster's address, the dump's directory or the install directory.
+	Source string `json:"source"`
+	// At is the moment that the answer is for.
+	At time.Time `json:"at"`
 	// Recorded: the objects come from a dump.
-	Recorded bool       `json:"recorded,omitempty"`
-	Pools    []poolPlan `json:"pools"`
+	Recorded bool `json:"recorded,omitempty"`
+	// Install is what an installation from the directory of dayone plan does.
+	Install *preview.Plan `json:"install,omitempty"`
+	// Refused are settings of the disruption policies that cannot be used; they count as not given.
+	Refused []string `json:"refused,omitempty"`
+	// Pools are the pools' plans, by name.
+	Pools []poolPlan `json:"pools"`
 }
 
 // poolPlan is the planner's answer for one pool.
 type poolPlan struct {
 	rollout.Plan
-	// Layered: a MachineOSConfig opts the pool in. Done: every node has the target.
+	// Layered: a MachineOSConfig opts the pool in.
 	Layered bool `json:"layered"`
-	Done    bool `json:"done"`
+	// Done: every node has the target.
+	Done bool `json:"done"`
 	// Faults are what somebody must mend, in words.
 	Faults []string `json:"faults,omitempty"`
 	// LookAgainSeconds is after which time the answer may change without any object changing, rounded up; 0: it does not.
@@ -97,6 +105,19 @@ func readClusterPlan(ctx context.Context, f *sourceFlags, pool string, files []s
 			return nil, err
 		}
 	}
+	p, err := s.plan(ctx, len(files) > 0)
+	if err != nil || pool == "" {
+		return p, err
+	}
+	p.Pools = slices.DeleteFunc(p.Pools, func(have poolPlan) bool { return have.Pool != pool })
+	if len(p.Pools) == 0 {
+		return nil, fmt.Errorf("plan pool %s: %s has no such pool", pool, s.name)
+	}
+	return p, nil
+}
+
+// plan plans every pool; whatIf: the source has objects that are not applied yet, so that the pools are rendered anew.
+func (s *source) plan(ctx context.Context, whatIf bool) (*clusterPlan, error) {
 	objects, err := s.rolloutObjects(ctx)
 	if err != nil {
 		return nil, err
@@ -105,25 +126,19 @@ func readClusterPlan(ctx context.Context, f *sourceFlags, pool string, files []s
 	if err != nil {
 		return nil, err
 	}
-	if len(files) > 0 {
+	if whatIf {
 		if err := e.preview(ctx); err != nil {
 			return nil, err
 		}
 	}
 	p := planCluster(s, objects)
+	p.Refused = e.settings.Refused
 	for i := range p.Pools {
 		have := &p.Pools[i]
 		have.Effect, err = e.of(ctx, have.look, have.MaxUnavailable)
-		if err != nil && len(files) > 0 {
+		if err != nil && whatIf {
 			return nil, err // Without files a dump that lacks rendered configs still tells who goes next.
 		}
-	}
-	if pool == "" {
-		return p, nil
-	}
-	p.Pools = slices.DeleteFunc(p.Pools, func(have poolPlan) bool { return have.Pool != pool })
-	if len(p.Pools) == 0 {
-		return nil, fmt.Errorf("plan pool %s: %s has no such pool", pool, s.name)
 	}
 	return p, nil
 }
@@ -171,6 +186,9 @@ func (p *clusterPlan) answer() error {
 }
 
 func (p *clusterPlan) print(w io.Writer) error {
+	for _, r := range p.Refused {
+		fmt.Fprintf(w, "refused: %s\n", r)
+	}
 	for i := range p.Pools {
 		if i > 0 {
 			fmt.Fprintln(w)

@@ -140,11 +140,15 @@ func afterManifests(in *preflight.Input, dir string) string {
 
 func newSchemaCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema",
-		Short: "Print a JSON schema of install-config.yaml for editors",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := cmd.OutOrStdout().Write(installconfig.Schema())
+		Use:   "schema [plan]",
+		Short: "Print a JSON schema of install-config.yaml for editors, or of what the plan commands print",
+		Args:  cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs), ValidArgs: []string{"plan"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			schema := installconfig.Schema()
+			if len(args) > 0 {
+				schema = planSchema
+			}
+			_, err := cmd.OutOrStdout().Write(schema)
 			return err
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -59,6 +60,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &answer) {
 		return int(answer)
 	}
+	code := explain(root, err, stdout, stderr)
+	if slices.ContainsFunc(args, func(a string) bool { return a == "--exit-code" || a == "--exit-code=true" }) {
+		return exitFailed // any other code would be an answer
+	}
+	return code
+}
+
+// explain prints why a command failed and gives the exit code that stands for it.
+func explain(root *cobra.Command, err error, stdout, stderr io.Writer) int {
 	output, _ := root.Flags().GetString("output")
 	if findings := report.Of(err); findings != nil {
 		printFindings(stderr, findings)
@@ -110,7 +120,7 @@ func newRootCommand() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newPrepareCommand(), newManifestsCommand(), newSampleCommand(), newSchemaCommand(), newIgnitionCommand(), newBootstrapCommand(), newStatusCommand(), newHandOverCommand())
+	root.AddCommand(newPrepareCommand(), newManifestsCommand(), newPlanCommand(), newSampleCommand(), newSchemaCommand(), newIgnitionCommand(), newBootstrapCommand(), newStatusCommand(), newHandOverCommand())
 	root.AddCommand(newGatherCommand(), newAnalyzeCommand(), newBuildCommand(), newRenderCommand(), newServeCommand(), newRegistryCommand(), newClusterCommand())
 	markUsage(root)
 	return root

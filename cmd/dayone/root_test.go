@@ -16,14 +16,6 @@ import (
 	"dayone.dev/dayone/manifests/assets"
 )
 
-// execute runs dayone with arguments as main does.
-func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	code = run(t.Context(), args, &out, &errs)
-	return code, out.String(), errs.String()
-}
-
 func TestExitCodes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))
@@ -47,7 +39,7 @@ func TestExitCodes(t *testing.T) {
 	for _, name := range []string{"good input", "again", "the next step", "refused input", "an unknown command", "an unknown flag", "an unknown output form", "a directory that is none"} {
 		t.Run(name, func(t *testing.T) {
 			c := cases[name]
-			code, stdout, stderr := execute(t, c.args...)
+			code, stdout, stderr := dayone(t, c.args...)
 			assert.Equal(t, c.code, code, stderr)
 			assert.Contains(t, stdout+stderr, c.says)
 		})
@@ -61,7 +53,7 @@ func TestRefusalsAsJSON(t *testing.T) {
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow:"), []byte("  flwo:"), 1), 0o600))
-	code, stdout, stderr := execute(t, "prepare", "--dir", dir, "-o", "json")
+	code, stdout, stderr := dayone(t, "prepare", "--dir", dir, "-o", "json")
 	assert.Equal(t, exitRefused, code)
 	var got report.Report
 	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
@@ -76,7 +68,7 @@ func TestRefusedPrepareChangesNothing(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "layering/secrets.yaml")))
 	before, err := os.ReadFile(filepath.Join(dir, installconfig.FileName))
 	require.NoError(t, err)
-	code, _, stderr := execute(t, "prepare", "--dir", dir)
+	code, _, stderr := dayone(t, "prepare", "--dir", dir)
 	assert.Equal(t, exitRefused, code)
 	assert.Contains(t, stderr, "secret-missing")
 	after, err := os.ReadFile(filepath.Join(dir, installconfig.FileName))
@@ -93,7 +85,7 @@ func TestEveryCommandSaysWhatItDoes(t *testing.T) {
 }
 
 func TestStatusWithoutBootstrap(t *testing.T) {
-	code, stdout, _ := execute(t, "status", "--state-dir", t.TempDir())
+	code, stdout, _ := dayone(t, "status", "--state-dir", t.TempDir())
 	assert.Equal(t, exitOK, code)
 	assert.Contains(t, stdout, "no bootstrap has run here")
 }
@@ -101,7 +93,7 @@ func TestStatusWithoutBootstrap(t *testing.T) {
 func TestBootstrapWithoutRootOrAgentIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))
-	code, _, stderr := execute(t, "bootstrap", "--dir", dir, "--state-dir", t.TempDir(), "--daemon", "/nowhere/dayone-daemon")
+	code, _, stderr := dayone(t, "bootstrap", "--dir", dir, "--state-dir", t.TempDir(), "--daemon", "/nowhere/dayone-daemon")
 	assert.Equal(t, exitFailed, code)
 	if os.Geteuid() == 0 {
 		assert.Contains(t, stderr, "make build")

@@ -20,19 +20,19 @@ const ended = `{"version":1,"process":{"pid":1,"started":"2026-01-02T03:04:05Z"}
 
 func TestStatusOfABootstrapThatEnded(t *testing.T) {
 	dir := t.TempDir()
-	code, stdout, stderr := execute(t, "status", "--state-dir", dir)
+	code, stdout, stderr := dayone(t, "status", "--state-dir", dir)
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stdout, "no bootstrap has run here")
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.JournalFile), []byte(ended), 0o600))
-	code, stdout, stderr = execute(t, "status", "--state-dir", dir)
+	code, stdout, stderr = dayone(t, "status", "--state-dir", dir)
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stdout, "done     base")
 	assert.Contains(t, stdout, "cut off  build-master", "nothing runs: the phase does not, either")
 	assert.Contains(t, stdout, "does not run")
 	assert.NotContains(t, stdout, "serving")
 
-	code, stdout, stderr = execute(t, "status", "--state-dir", dir, "-o", "json")
+	code, stdout, stderr = dayone(t, "status", "--state-dir", dir, "-o", "json")
 	require.Equal(t, exitOK, code, stderr)
 	var out struct {
 		Running *bool              `json:"running"`
@@ -43,7 +43,7 @@ func TestStatusOfABootstrapThatEnded(t *testing.T) {
 	assert.False(t, *out.Running)
 	assert.Len(t, out.Phases, 2)
 
-	code, _, stderr = execute(t, "status", "--state-dir", dir, "--watch")
+	code, _, stderr = dayone(t, "status", "--state-dir", dir, "--watch")
 	assert.Equal(t, exitFailed, code, "watching what will not change ends")
 	assert.Contains(t, stderr, "goes on where it ended")
 

@@ -1,5 +1,5 @@
 // Command gendocs writes docs/install-config.md and installconfig/schema.json from the types in installconfig and their comments.
-// It also fills the table of default rules in docs/disruption-policy.md.
+// It also fills the table of default rules in docs/disruption-policy.md and writes cmd/dayone/plan.schema.json from what the plan commands print.
 //
 //	installconfig/*.go -> struct fields with their yaml names and comments -> Markdown table and JSON schema
 package main
@@ -25,7 +25,7 @@ const (
 func main() {
 	check := flag.Bool("check", false, "write nothing; fail when the file is not up to date")
 	flag.Parse()
-	if err := errors.Join(generate(*check), generatePolicies(*check)); err != nil {
+	if err := errors.Join(generate(*check), generatePolicies(*check), generatePlanSchema(*check)); err != nil {
 		fmt.Fprintln(os.Stderr, "gendocs:", err)
 		os.Exit(1)
 	}

@@ -25,6 +25,7 @@ const (
 
 // Action is one thing to do.
 type Action struct {
+	// Type is what is done.
 	Type ActionType `json:"type"`
 	// Service is the unit to restart or reload; empty for the other types.
 	Service string `json:"service,omitempty"`

@@ -26,9 +26,11 @@ const originOwner = "MachineConfig "
 // Rule is what follows a change of one file, directory or unit, or of the SSH keys.
 type Rule struct {
 	// Name is a clean absolute path for files and directories, a unit's name for units, empty for SSH keys.
-	Name    string   `json:"name,omitempty"`
+	Name string `json:"name,omitempty"`
+	// Actions are what follows a change.
 	Actions []Action `json:"actions"`
-	Origin  Origin   `json:"origin"`
+	// Origin is who gave the rule.
+	Origin Origin `json:"origin"`
 }
 
 // Rules are those of the owners of one pool's MachineConfigs, by name.

@@ -13,8 +13,10 @@ import (
 
 // Source is a MachineConfig that had a say in an entry, with the file that it came from ("" for a generated one).
 type Source struct {
+	// MachineConfig is its name, or in words what else decides.
 	MachineConfig string `json:"machineConfig"`
-	File          string `json:"file,omitempty"`
+	// File is where it was read; empty for a generated one.
+	File string `json:"file,omitempty"`
 }
 
 // Entry is one part of a rendered config and where it came from.

@@ -196,6 +196,12 @@ func (f *fixture) create(o client.Object) {
 func (f *fixture) join(mc *mcfgv1.MachineConfig, image string) {
 	f.Helper()
 	f.create(mc.DeepCopy())
+	f.joined(mc, image)
+}
+
+// joined does the same with a config that the API has already.
+func (f *fixture) joined(mc *mcfgv1.MachineConfig, image string) {
+	f.Helper()
 	f.m.booted, f.m.arguments = image, mc.Spec.KernelArguments
 	if image != "" {
 		f.m.content[image] = mc

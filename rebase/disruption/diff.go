@@ -33,15 +33,19 @@ const (
 
 // Change is one difference between what a node has and what it is to have.
 type Change struct {
+	// Kind is what part of the config it is in.
 	Kind Kind `json:"kind"`
 	// Name is the path, the unit or the field.
 	Name string `json:"name"`
 	// What is "added", "removed" or what changed, such as "contents, mode".
 	What string `json:"what"`
-	// Actions follow from Rule; Why says in words why these.
-	Actions []Action       `json:"actions"`
-	Rule    *Rule          `json:"rule,omitempty"`
-	Why     string         `json:"why"`
+	// Actions are what it makes necessary.
+	Actions []Action `json:"actions"`
+	// Rule is the one that applies; absent: none does.
+	Rule *Rule `json:"rule,omitempty"`
+	// Why says in words why these actions.
+	Why string `json:"why"`
+	// Mirrors are what changes in the meaning of registries.conf.
 	Mirrors []MirrorChange `json:"mirrors,omitempty"`
 }
 

@@ -16,6 +16,8 @@ type Foresight struct {
 	Builds []mcfgv1.MachineOSBuild
 	// Building: the target's image is not there yet; it is taken to differ in its config only.
 	Building bool
+	// Remade: the image to come is of another Containerfile than the nodes'. It is looked at while Building only.
+	Remade bool
 	// Config gives a rendered config by name; nil: it is gone.
 	Config func(name string) (*mcfgv1.MachineConfig, error)
 }
@@ -47,7 +49,7 @@ func ForPool(nodes map[string]State, f Foresight) (Foreseen, error) {
 	groups := map[State][]string{}
 	for name, has := range nodes {
 		// While the image is built the target names the former one.
-		if has != f.Target || f.Building && has.Config != f.Target.Config {
+		if has != f.Target || f.Building && (has.Config != f.Target.Config || f.remakes(has)) {
 			groups[has] = append(groups[has], name)
 			out.Nodes[name] = has
 		}
@@ -75,11 +77,19 @@ func ForPool(nodes map[string]State, f Foresight) (Foreseen, error) {
 	return out, nil
 }
 
+// remakes tells that the image to come is more than a node's present one with another config: of other content, or its first.
+func (f Foresight) remakes(has State) bool {
+	return f.Remade || has.Image == "" || f.Target.Image == ""
+}
+
 // way computes what the target does to a node that has something.
 func (f Foresight) way(has State, wanted *mcfgv1.MachineConfig) (Plan, Way, error) {
 	change := CompareImages(f.Builds, has.Image, f.Target.Image)
-	if f.Building && has.Image != "" && f.Target.Image != "" {
+	if f.Building {
 		change = ImageConfig
+		if f.remakes(has) {
+			change = ImageContent
+		}
 	}
 	old, err := f.Config(has.Config)
 	if err != nil {
@@ -124,7 +134,11 @@ func (p PoolPlan) Steps() []string {
 	slices.SortFunc(steps, compare)
 	out := make([]string, 0, len(steps))
 	for _, s := range steps {
-		out = append(out, fmt.Sprintf("%s on %d", s, p.Counts[s.String()]))
+		text := s.String()
+		if p.Nodes > 0 { // an install directory does not always tell
+			text = fmt.Sprintf("%s on %d", s, p.Counts[s.String()])
+		}
+		out = append(out, text)
 	}
 	return out
 }

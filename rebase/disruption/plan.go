@@ -85,10 +85,11 @@ func (l *Level) UnmarshalText(text []byte) error {
 
 // Plan is what a change does to one node.
 type Plan struct {
+	// Level is how much it disturbs the node.
 	Level Level `json:"level"`
-	// Changes in the order file, unit, sshkey, directory, link, other, os, image; by name within each.
+	// Changes are in the order file, unit, sshkey, directory, link, other, os, image; by name within each.
 	Changes []Change `json:"changes"`
-	// Steps in the order in which they are carried out, each once.
+	// Steps are in the order in which they are carried out, each once.
 	Steps []Action `json:"steps"`
 	// Live tells that a layered node's files are also written to the running system, because it does not reboot into the new image now.
 	Live bool `json:"live,omitempty"`

@@ -11,29 +11,37 @@ import (
 
 // State is what a node has: a rendered config, and its layered image by digest or "".
 type State struct {
+	// Config is the rendered config's name.
 	Config string `json:"config"`
-	Image  string `json:"image,omitempty"`
+	// Image is the layered image by digest.
+	Image string `json:"image,omitempty"`
 }
 
 // Way is what the same way to a target does to all nodes that have the same.
 type Way struct {
+	// From is what these nodes have.
 	From State `json:"from"`
-	// Nodes is how many they are; Names are the first of them, by name.
-	Nodes int      `json:"nodes"`
+	// Nodes is how many they are.
+	Nodes int `json:"nodes"`
+	// Names are the first of them, by name.
 	Names []string `json:"names"`
-	// Hash, Level and Change are what each node is promised.
-	Hash   string      `json:"hash"`
-	Level  Level       `json:"level"`
+	// Hash is the identity of the plan, by which the agent knows that it does what was said.
+	Hash string `json:"hash"`
+	// Level is how much it disturbs a node.
+	Level Level `json:"level"`
+	// Change says how the image differs from the one that the nodes have; absent: it does not.
 	Change ImageChange `json:"change,omitempty"`
-	// Steps are in the order in which they are carried out; Changed is how many files, units and other parts differ.
-	Steps   []Action `json:"steps"`
-	Changed int      `json:"changed"`
+	// Steps are in the order in which they are carried out.
+	Steps []Action `json:"steps"`
+	// Changed is how many files, units and other parts differ.
+	Changed int `json:"changed"`
 	// Why is the first change of those that make the level what it is.
 	Why string `json:"why,omitempty"`
 }
 
 // PoolPlan is what a pool's target does to its nodes that do not have it yet: the annotation dayone.dev/plan on the pool.
 type PoolPlan struct {
+	// Target is what the nodes are to have.
 	Target State `json:"target"`
 	// Nodes is how many nodes do not have it yet.
 	Nodes int `json:"nodes"`
@@ -41,7 +49,8 @@ type PoolPlan struct {
 	Level Level `json:"level"`
 	// Counts is how many nodes see each step, such as "Reboot": 3.
 	Counts map[string]int `json:"counts"`
-	Ways   []Way          `json:"ways"`
+	// Ways are what happens to nodes that have the same.
+	Ways []Way `json:"ways"`
 	// Blocking are the PodDisruptionBudgets that let no pod go now, as namespace/name, of pods on nodes that drain.
 	Blocking []string `json:"blocking,omitempty"`
 	// Seconds is how long it will take by what this cluster's nodes needed before, 0 when they have no history.

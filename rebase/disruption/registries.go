@@ -49,6 +49,7 @@ func ParseMirrorPolicy(s string) (MirrorPolicy, error) {
 
 // MirrorChange is one difference between two registries.conf.
 type MirrorChange struct {
+	// Kind is the kind of object that the changed part comes from.
 	Kind MirrorKind `json:"kind"`
 	// What is added, removed or changed, in words.
 	What string `json:"what"`

@@ -28,10 +28,13 @@ const (
 
 // Verdict says where a node stands and why it is not further.
 type Verdict struct {
-	Node  string `json:"node"`
-	Phase Phase  `json:"phase"`
-	// Reason is one word for machines; Message is a sentence for people that says what would change it.
-	Reason  string `json:"reason"`
+	// Node is the node's name.
+	Node string `json:"node"`
+	// Phase is where it stands.
+	Phase Phase `json:"phase"`
+	// Reason is one word for machines.
+	Reason string `json:"reason"`
+	// Message is a sentence for people that says what would change it.
 	Message string `json:"message"`
 	// Position is the node's place among those that wait or are next, from 1; 0: it is not one of them.
 	Position int `json:"position,omitempty"`
@@ -39,16 +42,23 @@ type Verdict struct {
 
 // Counts are the numbers of a pool's status.
 type Counts struct {
-	Nodes       int `json:"nodes"`
-	Updated     int `json:"updated"`
-	Ready       int `json:"ready"`
+	// Nodes is how many the pool has.
+	Nodes int `json:"nodes"`
+	// Updated have the target.
+	Updated int `json:"updated"`
+	// Ready have the target and take pods.
+	Ready int `json:"ready"`
+	// Unavailable count against the limit.
 	Unavailable int `json:"unavailable"`
-	Degraded    int `json:"degraded"`
+	// Degraded have given up.
+	Degraded int `json:"degraded"`
 }
 
 // Plan is the answer for one moment.
 type Plan struct {
-	Pool   string `json:"pool"`
+	// Pool is the pool's name.
+	Pool string `json:"pool"`
+	// Target is what its nodes should have.
 	Target Target `json:"target"`
 	// MaxUnavailable is the limit in nodes.
 	MaxUnavailable int `json:"maxUnavailable"`
@@ -58,7 +68,8 @@ type Plan struct {
 	Stopped string `json:"stopped,omitempty"`
 	// Verdicts hold one entry for each node, by name.
 	Verdicts []Verdict `json:"verdicts"`
-	Counts   Counts    `json:"counts"`
+	// Counts are the pool's nodes in numbers.
+	Counts Counts `json:"counts"`
 	// LookAgain is after which time the answer may change without any object changing; 0: it does not.
 	LookAgain time.Duration `json:"-"`
 }

@@ -1,0 +1,184 @@
+// Package preview says before anything runs what an installation will do, and what another version of its directory would change.
+//
+//	checked install directory → Plan: objects that dayone makes, images to build, boots, every file and unit with its origin
+//	two Plans and the policies → what the one's nodes would see on the way to the other
+package preview
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/build/containerfile"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/rebase/disruption"
+)
+
+// Plan is what an installation from one install directory will do.
+type Plan struct {
+	// Cluster is the cluster's name and base domain.
+	Cluster string `json:"cluster"`
+	// Flow is standalone or openshift.
+	Flow string `json:"flow"`
+	// BaseImage is the OS image that images are built from; empty where the release decides.
+	BaseImage string `json:"baseImage,omitempty"`
+	// Partial: a release's own templates add files and units to every pool, which are not known here.
+	Partial bool `json:"partial,omitempty"`
+	// Generated are the objects that dayone manifests writes because the user gave none.
+	Generated []Object `json:"generated"`
+	// Pools are all pools, by name.
+	Pools []Pool `json:"pools"`
+	// Warnings are what is probably not meant so.
+	Warnings []string `json:"warnings"`
+}
+
+// Object is one generated object.
+type Object struct {
+	// File is where it is written, relative to the install directory.
+	File string `json:"file"`
+	// Kind is the object's.
+	Kind string `json:"kind"`
+}
+
+// Pool is what becomes of one pool's nodes.
+type Pool struct {
+	// Name is the pool's.
+	Name string `json:"name"`
+	// Nodes is how many install-config.yaml names; 0: it does not tell.
+	Nodes int `json:"nodes"`
+	// Image is the pool's own; absent: its nodes run the stock OS image.
+	Image *Image `json:"image,omitempty"`
+	// Boots is how often a node boots at most until it is part of the cluster, its disk's own image included.
+	Boots int `json:"boots"`
+	// Later are the steps that follow once the cluster has built the image; absent where nodes have it from the start.
+	Later []disruption.Action `json:"later,omitempty"`
+	// Content is every file, unit and setting of the rendered config, with the object that it comes from.
+	Content []render.Entry `json:"content"`
+
+	config *mcfgv1.MachineConfig
+	state  disruption.State
+	build  mcfgv1.MachineOSBuild
+}
+
+// Image is what gets built for a pool.
+type Image struct {
+	// Repository is where the image ends up.
+	Repository string `json:"repository"`
+	// BuildAt is bootstrap or cluster.
+	BuildAt string `json:"buildAt"`
+	// MachineOSConfig is the file of the object that asks for it.
+	MachineOSConfig string `json:"machineOSConfig"`
+	// Instructions is how many instructions the user's Containerfile has for the nodes' platform; 0: the image is the base with the config.
+	Instructions int `json:"instructions"`
+	// Engine is append when no container has to run, else buildah; Reason says why.
+	Engine string `json:"engine"`
+	// Reason says in words why this engine.
+	Reason string `json:"reason"`
+}
+
+// Of plans an installation.
+func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
+	c := in.Sidecar.Config
+	p := &Plan{Cluster: strings.Trim(in.Sidecar.Cluster.Name+"."+in.Sidecar.Cluster.BaseDomain, "."), Flow: string(c.Flow), BaseImage: c.BaseImage,
+		Partial: c.Flow == installconfig.FlowOpenShift, Generated: []Object{}, Pools: []Pool{}, Warnings: []string{}}
+	for _, g := range in.Generated {
+		p.Generated = append(p.Generated, Object{File: g.File, Kind: reflect.Indirect(reflect.ValueOf(g.Object)).Type().Name()})
+	}
+	for _, w := range in.Warnings {
+		p.Warnings = append(p.Warnings, w.Error())
+	}
+	base := c.BaseImage
+	if p.Partial {
+		base = byDigest(preflight.UnknownBase)
+	}
+	set, o := in.Inputs(base, versions), render.Options{Versions: versions, Unbuilt: render.IgnoreUnbuilt, Strict: true}
+	result, err := render.Render(set, o)
+	if err != nil {
+		return nil, err
+	}
+	explained, err := render.Explain(set, o)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range explained {
+		pool := Pool{Name: e.Pool, Boots: bootsOfStock, Content: e.Entries, config: result.Configs[i], state: disruption.State{Config: e.Config}}
+		if e.Pool == "master" {
+			pool.Nodes = in.Sidecar.Cluster.ControlPlane
+		}
+		pool.nameBase(in, p.Partial)
+		if err := pool.layer(in, base); err != nil {
+			return nil, fmt.Errorf("plan image of pool %s: %w", e.Pool, err)
+		}
+		p.Pools = append(p.Pools, pool)
+	}
+	return p, nil
+}
+
+const (
+	// bootsOfStock: the disk's image, and the stock image where the disk holds another.
+	bootsOfStock = 2
+	// bootsOfImage: the disk's image, and the pool's own.
+	bootsOfImage = 2
+)
+
+// nameBase says who decides about the OS image where the object that does is a stand-in, and leaves out what nobody set.
+func (p *Pool) nameBase(in *preflight.Input, release bool) {
+	p.Content = slices.DeleteFunc(p.Content, func(e render.Entry) bool { return e.Kind == "field" && e.Value == "" })
+	for i := range p.Content {
+		e := &p.Content[i]
+		switch {
+		case e.Name != "osImageURL" || len(in.Set.ControllerConfigs) > 0 || e.From.MachineConfig != "the ControllerConfig":
+		case release:
+			e.Value, e.From = "", render.Source{MachineConfig: "the release"}
+		default:
+			e.From = render.Source{MachineConfig: installconfig.Field + ".baseImage", File: installconfig.FileName}
+		}
+	}
+}
+
+// layer fills in what is built for the pool, if it is layered.
+func (p *Pool) layer(in *preflight.Input, base string) error {
+	for _, l := range in.Pools {
+		if l.Name != p.Name {
+			continue
+		}
+		p.Image = &Image{Repository: l.Repository, BuildAt: string(l.BuildAt), MachineOSConfig: l.MachineOSConfig.Origin.File, Engine: "append", Reason: "there is no Containerfile"}
+		if strings.TrimSpace(l.Containerfile) != "" {
+			file, err := containerfile.Parse(l.Containerfile)
+			if err != nil {
+				return err
+			}
+			for _, s := range file.Stages {
+				p.Image.Instructions += len(s.Instructions)
+			}
+			var plan *containerfile.Append
+			if plan, p.Image.Reason = file.PlanAppend(nil); plan == nil {
+				p.Image.Engine = "buildah"
+			}
+		}
+		p.Boots = bootsOfImage
+		if l.BuildAt == installconfig.BuildAtCluster {
+			p.Boots, p.Later = bootsOfStock, []disruption.Action{{Type: disruption.Drain}, {Type: disruption.Reboot}}
+		}
+		return p.identify(in, l, base)
+	}
+	return nil
+}
+
+// Pool gives a pool by its name.
+func (p *Plan) Pool(name string) (*Pool, bool) {
+	for i := range p.Pools {
+		if p.Pools[i].Name == name {
+			return &p.Pools[i], true
+		}
+	}
+	return nil, false
+}
+
+// Target is what the pool's nodes are to have. An image that is not built yet is known by what it is built of.
+func (p *Pool) Target() disruption.State { return p.state }
