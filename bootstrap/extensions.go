@@ -28,7 +28,7 @@ func (h *host) extends() bool {
 
 // extensionsImage is the one that the build of a pool needs, by its own name; empty: none.
 func (h *host) extensionsImage(p preflight.Pool) string {
-	return build.ExtensionsImage(h.first.Config(p.Name), h.controllerConfig(), p.Containerfile)
+	return build.ExtensionsImage(h.first.Config(p.Name), h.in.ControllerConfig(), p.Containerfile)
 }
 
 // extensionsImages are those of all pools that are built here, each once.

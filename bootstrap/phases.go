@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
@@ -155,18 +154,9 @@ func (h *host) build(ctx context.Context, pool string, request build.Request) (*
 	return builder.Build(ctx, request)
 }
 
-// controllerConfig is the install directory's, the last one as in rendering; empty without one.
-func (h *host) controllerConfig() *mcfgv1.ControllerConfigSpec {
-	n := len(h.in.Set.ControllerConfigs)
-	if n == 0 {
-		return &mcfgv1.ControllerConfigSpec{}
-	}
-	return &h.in.Set.ControllerConfigs[n-1].Object.Spec
-}
-
 // trustBundle is the cluster's additional one. It is part of the content address: the cluster's builder asks with it, too, and finds
 // that the image of this host is what it would build.
-func (h *host) trustBundle() []byte { return h.controllerConfig().AdditionalTrustBundle }
+func (h *host) trustBundle() []byte { return h.in.ControllerConfig().AdditionalTrustBundle }
 
 var errNoFirst = errors.New("the pool has no first rendering")
 

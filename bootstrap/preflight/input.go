@@ -141,11 +141,11 @@ func earlier(dir, next string) (*installconfig.Sidecar, error) {
 	return nil, report.Finding{File: installconfig.FileName, Path: installconfig.Field, Rule: "not-prepared", Message: "the install directory is not prepared for layering", Next: next}
 }
 
-// TrustBundle is the cluster's additional one, PEM; nil without one. It reaches the images.
-func (in *Input) TrustBundle() []byte {
+// ControllerConfig is the install directory's, the last one as in rendering; empty without one.
+func (in *Input) ControllerConfig() *mcfgv1.ControllerConfigSpec {
 	n := len(in.Set.ControllerConfigs)
 	if n == 0 {
-		return nil
+		return &mcfgv1.ControllerConfigSpec{}
 	}
-	return in.Set.ControllerConfigs[n-1].Object.Spec.AdditionalTrustBundle
+	return &in.Set.ControllerConfigs[n-1].Object.Spec
 }

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -18,7 +19,9 @@ import (
 // identify gives the pool's image a name by what it is built of, and a build by which two such images are compared, as the cluster does.
 func (p *Pool) identify(in *preflight.Input, l preflight.Pool, base string) error {
 	from := build.Image{Reference: byDigest(base)}
-	request := build.Request{Pool: p.Name, Base: from, Extensions: &from, Config: p.config, Containerfile: l.Containerfile, Target: l.Repository, TrustBundle: in.TrustBundle()}
+	request := build.Request{Pool: p.Name, Base: from, Config: p.config, Containerfile: l.Containerfile, Target: l.Repository, TrustBundle: in.ControllerConfig().AdditionalTrustBundle}
+	// The release's extensions go with its OS image.
+	request.Extensions = &build.Image{Reference: byDigest(cmp.Or(p.config.Spec.BaseOSExtensionsContainerImage, base))}
 	address, err := request.Address()
 	if err != nil {
 		return err
