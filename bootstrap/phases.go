@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/appendengine"

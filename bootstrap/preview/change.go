@@ -21,7 +21,7 @@ func (p *Pool) identify(in *preflight.Input, l preflight.Pool, base string) erro
 	from := build.Image{Reference: byDigest(base)}
 	request := build.Request{Pool: p.Name, Base: from, Config: p.config, Containerfile: l.Containerfile, Target: l.Repository, TrustBundle: in.ControllerConfig().AdditionalTrustBundle}
 	// The release's extensions go with its OS image.
-	request.Extensions = &build.Image{Reference: byDigest(cmp.Or(p.config.Spec.BaseOSExtensionsContainerImage, base))}
+	request.Extensions = &build.Image{Reference: byDigest(cmp.Or(build.ExtensionsImage(p.config, in.ControllerConfig(), l.Containerfile), base))}
 	address, err := request.Address()
 	if err != nil {
 		return err
