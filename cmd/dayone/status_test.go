@@ -48,10 +48,10 @@ func TestStatusOfABootstrapThatEnded(t *testing.T) {
 	assert.Contains(t, stderr, "goes on where it ended")
 
 	require.NoError(t, bootstrap.MarkHandedOver(dir, "192.0.2.1:9500", ""))
-	code, stdout, stderr = execute(t, "status", "--state-dir", dir, "--watch")
+	code, stdout, stderr = dayone(t, "status", "--state-dir", dir, "--watch")
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stdout, "this host may go")
 	require.NoError(t, bootstrap.MarkHandedOver(dir, "192.0.2.1:9500", "fallback: the build failed"))
-	_, stdout, _ = execute(t, "status", "--state-dir", dir)
+	_, stdout, _ = dayone(t, "status", "--state-dir", dir)
 	assert.Contains(t, stdout, "needed by nobody: fallback: the build failed")
 }
