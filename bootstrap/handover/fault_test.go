@@ -97,7 +97,7 @@ func TestWhatNoWaitingMendsIsSaidAtOnce(t *testing.T) {
 			s.secret(registry.User{Name: "push", Password: "wrong"})
 		}, []string{"os-push", "correct the Secret"}},
 		"a push Secret that may only pull":           {func(s *small, _ *handover.Options) { s.secret(s.final.Pull) }, []string{"os-push", "correct the Secret"}},
-		"a registry of an unknown authority":         {func(_ *small, o *handover.Options) { o.FinalCAFile = "" }, []string{"--final-ca"}},
+		"a registry of an unknown authority":         {func(s *small, o *handover.Options) { o.FinalCAFile, s.plan.FinalCA = "", "" }, []string{"--final-ca"}},
 		"nothing may be copied, and it is not there": {func(_ *small, o *handover.Options) { o.Policy = handover.PolicySkip }, []string{"not in its final registry", "policy"}},
 		"an image that nobody has": {func(s *small, _ *handover.Options) {
 			s.plan.Images[1].Digest = "sha256:" + strings.Repeat("1", 64)

@@ -146,6 +146,32 @@ func TestDisagreements(t *testing.T) {
 	}
 }
 
+// The stock operator renders, fills pools and makes the build itself: the hand-over leaves that to it. What it does not know as a
+// MachineOSConfig is no opt-in, and its nodes report no image.
+func TestTheStockOperatorsOwnWorkIsLeftToIt(t *testing.T) {
+	s := newSmall(t)
+	s.plan.Controllers = handover.MCO
+	all := steps(s.plan)
+	assert.Contains(t, all, "seed MachineOSConfig master")
+	assert.NotContains(t, all, "ensure MachineConfig "+s.pool.Config)
+	assert.NotContains(t, all, "ensure MachineConfigPool master")
+
+	s.plan.Pools[0].OSImageURL = true
+	assert.NotContains(t, steps(s.plan), "seed MachineOSConfig master")
+	v := agreed(s)
+	v.MachineOSConfigs = nil
+	list := handover.Disagreements(s.plan, v)
+	require.Len(t, list, 2)
+	assert.Contains(t, list[0].String(), "not its config's osImageURL")
+	for _, n := range v.Nodes {
+		delete(n.Annotations, manifests.AnnotationCurrentImage)
+		delete(n.Annotations, manifests.AnnotationDesiredImage)
+	}
+	assert.Empty(t, handover.Disagreements(s.plan, v))
+	v.Nodes = v.Nodes[1:]
+	assert.Contains(t, handover.Disagreements(s.plan, v)[0].String(), "machine-config-daemon-firstboot")
+}
+
 func TestConcerned(t *testing.T) {
 	s := newSmall(t)
 	ours := s.final.Addr + "/ocp/master-os@sha256:" + strings.Repeat("4", 64)
