@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,7 +29,7 @@ mount --bind "$CERTS" /etc/containers/certs.d
 exec "$@"`
 
 // TestTheBootstrapNodeTakesItsProgramOutOfItsImage builds the image, pushes it, has dayone ignition name it by digest, and lets the unit's
-// script take the program out with podman; podman also runs the image. It costs the link of a static program and a second or two.
+// script take the program out with podman. It costs the link of a static program and a second or two.
 func TestTheBootstrapNodeTakesItsProgramOutOfItsImage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short run: builds a program")
@@ -98,14 +97,6 @@ func TestTheBootstrapNodeTakesItsProgramOutOfItsImage(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(dir, "bin/dayone"))
 	require.NoError(t, err)
 	assert.Equal(t, len(want), len(got))
-
-	text, err := run("podman", "run", "--rm", "--pull=never", "--network=none", "--cgroups=disabled", "--log-driver=none", reference, "--version")
-	if err != nil && strings.Contains(text, "not permitted") {
-		t.Logf("podman may not run containers here: %s", text)
-		return
-	}
-	require.NoError(t, err, text)
-	assert.Contains(t, text, "v1.2.3")
 }
 
 // input is a prepared install directory of the openshift flow.
