@@ -9,6 +9,8 @@ import (
 // want is a row of the table: where its value comes from and what it must reach.
 type want struct {
 	name, from, unit string
+	// minus is a part of the value that does not belong to it, "" for none.
+	minus string
 	// scale multiplies the measured value, 0 means 1.
 	scale float64
 	// peer and peerFrom are what it is compared with.
@@ -26,7 +28,7 @@ func judge(table []want, measured results) ([]Figure, error) {
 		if !ok {
 			continue
 		}
-		f := Figure{Name: w.name, Value: value * scaleOf(w), Unit: w.unit}
+		f := Figure{Name: w.name, Value: (value - measured[w.minus]) * scaleOf(w), Unit: w.unit}
 		if peer, ok := measured[w.peerFrom]; ok && w.peerFrom != "" {
 			peer *= scaleOf(w)
 			ratio := f.Value / peer
