@@ -38,7 +38,11 @@ func TestGoalsAreJudged(t *testing.T) {
 			assert.InDelta(t, 4, *got[0].Ratio, 1e-9)
 		})
 	}
-	_, err := judge([]want{{name: "n", from: "a x", goal: "ratio >= 1"}}, measured)
+	less, err := judge([]want{{name: "n", from: "a x", minus: "b x", goal: "value <= 6"}, {name: "unknown", from: "a x", minus: "c x"}}, measured)
+	require.NoError(t, err)
+	require.Len(t, less, 1, "a part that was not measured cannot be taken away")
+	assert.InDelta(t, 6, less[0].Value, 1e-9)
+	_, err = judge([]want{{name: "n", from: "a x", goal: "ratio >= 1"}}, measured)
 	require.Error(t, err, "a goal on a ratio without a peer cannot hold silently")
 	got, err := judge(figureTable(), measured)
 	require.NoError(t, err)

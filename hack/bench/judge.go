@@ -28,7 +28,11 @@ func judge(table []want, measured results) ([]Figure, error) {
 		if !ok {
 			continue
 		}
-		f := Figure{Name: w.name, Value: (value - measured[w.minus]) * scaleOf(w), Unit: w.unit}
+		minus, ok := measured[w.minus]
+		if w.minus != "" && !ok {
+			continue
+		}
+		f := Figure{Name: w.name, Value: (value - minus) * scaleOf(w), Unit: w.unit}
 		if peer, ok := measured[w.peerFrom]; ok && w.peerFrom != "" {
 			peer *= scaleOf(w)
 			ratio := f.Value / peer
