@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/ecdsa"
@@ -112,4 +113,46 @@ func TestOverTheNetwork(t *testing.T) {
 	require.NoError(t, stop())
 	_, err = net.Dial("tcp", s.SecureAddr())
 	require.Error(t, err)
+}
+
+// Clients that ask for much and read nothing hold every turn to write for its time at most.
+func TestSlowReadersKeepNobodyWaiting(t *testing.T) {
+	cert, key, roots := pair(t)
+	s := newServer(t, aFile, func(o *Options) {
+		o.SecureListen, o.CertFile, o.KeyFile, o.Grace = "127.0.0.1:0", cert, key, time.Millisecond
+	})
+	large := make([]byte, 32<<20) // more than the kernel holds for a connection
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() {
+		stopped <- s.serve(ctx, tls.NewListener(corkListener{s.secure}, s.tlsConfig()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = s.writeBody(w, r, large)
+		}))
+	}()
+	request := []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	ask := func() *tls.Conn {
+		conn, err := tls.Dial("tcp", s.SecureAddr(), &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = conn.Write(request)
+		require.NoError(t, err)
+		return conn
+	}
+	for range 2 * cap(s.turns) {
+		_, err := ask().Read(make([]byte, 1)) // the answer has begun
+		require.NoError(t, err)
+	}
+	for range 3 {
+		conn := ask()
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		size, err := io.Copy(io.Discard, answer.Body)
+		require.NoError(t, err)
+		assert.Len(t, large, int(size))
+		require.NoError(t, answer.Body.Close())
+		require.NoError(t, conn.Close())
+	}
+	cancel()
+	require.Error(t, <-stopped, "the slow ones are still there")
 }
