@@ -156,6 +156,7 @@ func (w *world) joins(n int, rendered *mcfgv1.MachineConfig, image, bootstrapReg
 	for i := range n {
 		m := &master{name: fmt.Sprintf("master-%d", i), root: w.t.TempDir(), image: image}
 		require.NoError(w.t, hostfiles.Host{Root: m.root}.Apply(ign35.Config{}, parsed))
+		m.enables(w.t, parsed)
 		require.NoError(w.t, nodedisk.WriteCurrent(m.root, nodedisk.Current{Config: rendered, Image: image}))
 		for _, path := range m.trusted(bootstrapRegistry) {
 			require.NoError(w.t, nodedisk.WriteFile(path, []byte("of the bootstrap registry\n"), 0o600))
@@ -165,6 +166,18 @@ func (w *world) joins(n int, rendered *mcfgv1.MachineConfig, image, bootstrapReg
 		require.NoError(w.t, w.client.Create(w.t.Context(), node))
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		require.NoError(w.t, w.client.Status().Update(w.t.Context(), node))
+	}
+}
+
+// enables makes the links that systemd makes of Ignition's presets at the first boot.
+func (m *master) enables(t *testing.T, c ign35.Config) {
+	t.Helper()
+	dir := filepath.Join(m.root, "/etc/systemd/system/multi-user.target.wants")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	for _, u := range c.Systemd.Units {
+		if u.Enabled != nil && *u.Enabled {
+			require.NoError(t, os.Symlink(filepath.Join("..", u.Name), filepath.Join(dir, u.Name)))
+		}
 	}
 }
 
