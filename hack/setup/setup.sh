@@ -42,6 +42,7 @@ test|createrepo_c|createrepo-c|createrepo_c|makes a repository of them
 test|dnf|dnf|dnf|installs them in a build
 test|qemu-aarch64-static|qemu-user-static|qemu-user-static|runs what is made for other architectures
 test|nft|nftables|nftables|the gate of the openshift flow's bootstrap node
+test|curl|curl|curl|reads the status page as an admin does
 test|newuidmap|uidmap|shadow-utils|builds of an ordinary user
 test|browser|chromium-headless-shell|chromium|draws the HTML report of a log bundle
 vm|qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|runs the virtual machine

@@ -63,20 +63,13 @@ func (a *Agent) writeFiles(ctx context.Context, former, current nodedisk.Current
 	if layered && !a.journal.Plan.Live {
 		return nil
 	}
-	for _, have := range []nodedisk.Current{former, current} {
-		if have.Config == nil {
-			continue
-		}
-		before, err := parse(have.Config)
-		if err != nil {
-			return err
-		}
+	if err := fromEach(former, current, func(before ign35.Config) error {
 		if err := a.files.Apply(before, after); err != nil {
 			return err
 		}
-		if err := a.enableUnits(ctx, before, after); err != nil {
-			return err
-		}
+		return a.enableUnits(ctx, before, after)
+	}); err != nil {
+		return err
 	}
 	if layered || current.Image == "" && former.Image == "" {
 		return nil
@@ -87,6 +80,16 @@ func (a *Agent) writeFiles(ctx context.Context, former, current nodedisk.Current
 
 // writeAccounts brings what no image holds: the core user's SSH keys, in a home directory, and its password.
 func (a *Agent) writeAccounts(former, current nodedisk.Current, after ign35.Config) error {
+	return fromEach(former, current, func(before ign35.Config) error {
+		if err := a.files.ApplyKeys(before, after); err != nil {
+			return err
+		}
+		return a.files.ApplyPassword(before, after, a.o.Now())
+	})
+}
+
+// fromEach takes the config that a node had and the one that it has as what a change begins from: either may be on disk after an interruption.
+func fromEach(former, current nodedisk.Current, change func(before ign35.Config) error) error {
 	for _, have := range []nodedisk.Current{former, current} {
 		if have.Config == nil {
 			continue
@@ -95,10 +98,7 @@ func (a *Agent) writeAccounts(former, current nodedisk.Current, after ign35.Conf
 		if err != nil {
 			return err
 		}
-		if err := a.files.ApplyKeys(before, after); err != nil {
-			return err
-		}
-		if err := a.files.ApplyPassword(before, after, a.o.Now()); err != nil {
+		if err := change(before); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ func TestASummaryHasALineForEachFactAndNamesWhereItHolds(t *testing.T) {
 	check := func(node string, ok bool, detail string) Check {
 		return Check{Phase: "opt in", Check: e2e.Check{Node: node, What: "reboots as planned", OK: ok, Detail: detail}}
 	}
-	r := &Report{Work: "/work", Phases: []Phase{{Title: "opt in", Duration: 1500 * time.Millisecond}}, Checks: []Check{check("w0", true, "1"), check("w1", false, "2"), check("w2", true, "1")},
+	r := &Report{Work: "/demo", Phases: []Phase{{Title: "opt in", Duration: 1500 * time.Millisecond}}, Checks: []Check{check("w0", true, "1"), check("w1", false, "2"), check("w2", true, "1")},
 		Nodes: []Row{{Node: "w0", Pool: "worker", Config: "0a1b", State: "Done", Boots: 2}, {Node: "w1", Pool: "worker", Image: "f00d", State: "Degraded", Cordoned: true, Boots: 3}}}
 	var out bytes.Buffer
 	r.Print(&out)
@@ -29,8 +29,8 @@ nodes at the end:
   w1    worker          f00d   Degraded, cordoned  3
 
 3 checks, 1 failed, 2 s in all
-report: /work/report.json
-logs:   /work/logs
+report: /demo/report.json
+logs:   /demo/logs
 `, out.String())
 	assert.ErrorContains(t, r.failed(), "1 of 3 checks do not hold, the first: opt in: w1: reboots as planned: 2")
 }
