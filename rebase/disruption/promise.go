@@ -103,7 +103,7 @@ func (p *Promise) Check(plan Plan) error {
 // Summary says the steps in words.
 func (p Plan) Summary() string {
 	if len(p.Steps) == 0 {
-		return fmt.Sprintf("%d changes, no step", len(p.Changes))
+		return "no step"
 	}
 	out := p.Steps[0].String()
 	for _, s := range p.Steps[1:] {
