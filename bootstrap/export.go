@@ -50,6 +50,24 @@ func MarkHandedOver(stateDir, registryHost, instead string) error {
 	return markHandedOver(stateDir, HandedOver{Time: time.Now().UTC(), Registry: registryHost, Instead: instead})
 }
 
+// SettleHandedOver finishes what a process had left to do that was killed after it had written the mark done: it removes the accounts'
+// passwords, and writes into the journal that the hand-over's phase is over.
+func SettleHandedOver(stateDir, phase string, done *HandedOver) error {
+	if err := removeAccounts(stateDir); err != nil {
+		return err
+	}
+	j, err := OpenJournal(stateDir)
+	if err != nil {
+		return err
+	}
+	r := j.Find(phase)
+	if r == nil || r.Status != PhaseRunning {
+		return nil
+	}
+	r.Status, r.Finished, r.Interruptions, r.Interrupted = PhaseDone, done.Time, r.Interruptions+1, time.Now()
+	return j.save()
+}
+
 // ExemptFromProxy makes this process and its children talk to HOST:PORT directly. It must run before the first request.
 func ExemptFromProxy(hostPort string) error { return exemptFromProxy(hostPort) }
 

@@ -1,8 +1,10 @@
 package bootstrap
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
@@ -28,6 +30,28 @@ func TestAccountsEndWithTheHandOver(t *testing.T) {
 	require.ErrorIs(t, look(), imagecopy.ErrNotFound, "the account is good")
 	require.NoError(t, lockOut(r.Server))
 	require.ErrorIs(t, look(), imagecopy.ErrUnauthorized)
+}
+
+// A process that is killed between the mark and the end of its work leaves passwords, and a phase that seems to run.
+func TestWhatFindsTheMarkFinishesTheHandOver(t *testing.T) {
+	dir := t.TempDir()
+	_, err := loadIdentity(dir, "127.0.0.1:9500")
+	require.NoError(t, err)
+	j, err := OpenJournal(dir)
+	require.NoError(t, err)
+	j.Records = []Record{{Name: "hand-over", Status: PhaseRunning, Started: time.Now()}}
+	require.NoError(t, j.save())
+	done := &HandedOver{Time: time.Now().UTC()}
+	require.NoError(t, SettleHandedOver(dir, "hand-over", done))
+	left, err := filepath.Glob(filepath.Join(dir, identityDir, "*"+passwordEnd))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	j, err = OpenJournal(dir)
+	require.NoError(t, err)
+	assert.Equal(t, PhaseDone, j.Find("hand-over").Status)
+	assert.Equal(t, 1, j.Find("hand-over").Interruptions)
+	assert.True(t, done.Time.Equal(j.Find("hand-over").Finished))
+	require.NoError(t, SettleHandedOver(dir, "hand-over", done))
 }
 
 // The cluster's builder asks with the ControllerConfig's bundle and the release's extensions; the same question must have the same address

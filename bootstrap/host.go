@@ -111,7 +111,7 @@ func (h *host) run(ctx context.Context) error {
 	if h.HandOver.Kubeconfig != "" {
 		phases = append(phases, h.handOver())
 	}
-	journal.arrange(phases)
+	journal.arrange(phases, h.Now())
 	if err := r.some(ctx, phases, 0, ready); err != nil {
 		return err
 	}

@@ -17,12 +17,14 @@ import (
 // PhaseStatus is where a phase stands.
 type PhaseStatus string
 
-// The states of a phase. A phase found running by a new process was cut off and is run again.
+// The states of a phase. A phase found running by a new process was cut off: it is interrupted until the new process comes to it and runs
+// it again.
 const (
-	PhasePending PhaseStatus = "pending"
-	PhaseRunning PhaseStatus = "running"
-	PhaseDone    PhaseStatus = "done"
-	PhaseFailed  PhaseStatus = "failed"
+	PhasePending     PhaseStatus = "pending"
+	PhaseRunning     PhaseStatus = "running"
+	PhaseDone        PhaseStatus = "done"
+	PhaseFailed      PhaseStatus = "failed"
+	PhaseInterrupted PhaseStatus = "interrupted"
 )
 
 // Record is what the journal keeps of one phase.
@@ -36,6 +38,10 @@ type Record struct {
 	Attempts int       `json:"attempts,omitempty"`
 	Started  time.Time `json:"started,omitzero"`
 	Finished time.Time `json:"finished,omitzero"`
+	// Interruptions counts the runs of the phase whose process ended without a last word, over all processes; Interrupted is when the next
+	// process found that of the last one. Nobody knows the moment of the end itself.
+	Interruptions int       `json:"interruptions,omitempty"`
+	Interrupted   time.Time `json:"interrupted,omitzero"`
 	// Reused says that this process took the result of an earlier one.
 	Reused bool `json:"reused,omitempty"`
 	// Output is the phase's result; secrets never stand in it.
@@ -44,10 +50,10 @@ type Record struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Duration is how long the phase took, or has taken until now while it runs.
+// Duration is how long the phase took, or has taken until now while it runs; 0 when that is not known.
 func (r Record) Duration(now time.Time) time.Duration {
 	switch {
-	case r.Started.IsZero():
+	case r.Started.IsZero(), r.Status == PhaseInterrupted:
 		return 0
 	case r.Finished.IsZero():
 		return now.Sub(r.Started)
@@ -91,13 +97,13 @@ const JournalFile = "journal.json"
 // OpenJournal reads STATEDIR/journal.json or starts an empty one. A file that cannot be read as a journal is an error that
 // names it: it is never overwritten silently.
 func OpenJournal(stateDir string) (*Journal, error) {
-	j := &Journal{path: filepath.Join(stateDir, JournalFile), Version: journalVersion}
+	j := &Journal{path: filepath.Join(stateDir, JournalFile), Version: journalVersion, Records: []Record{}}
 	raw, err := os.ReadFile(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return j, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read journal: %w", err)
+		return nil, fmt.Errorf("read the state directory's journal: %w", err)
 	}
 	if err := json.Unmarshal(raw, j); err != nil {
 		return nil, fmt.Errorf("read journal %s (move it away to start over): %w", j.path, err)
@@ -118,8 +124,9 @@ func (j *Journal) Find(name string) *Record {
 	return nil
 }
 
-// arrange puts the records into the order of the given phases and drops phases that no longer exist.
-func (j *Journal) arrange(phases []Phase) {
+// arrange puts the records into the order of the given phases and drops phases that no longer exist. What an earlier process was at when
+// it ended without a last word is marked so: it does not run now.
+func (j *Journal) arrange(phases []Phase, now time.Time) {
 	records := make([]Record, 0, len(phases))
 	for _, p := range phases {
 		r := Record{Name: p.Name, Status: PhasePending}
@@ -127,6 +134,9 @@ func (j *Journal) arrange(phases []Phase) {
 			r = *old
 		}
 		r.Title, r.Reused = p.Title, false
+		if r.Status == PhaseRunning {
+			r.Status, r.Interrupted, r.Interruptions = PhaseInterrupted, now, r.Interruptions+1
+		}
 		records = append(records, r)
 	}
 	j.Records, j.Endpoints = records, nil

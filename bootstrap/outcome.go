@@ -38,6 +38,22 @@ func WithOutcome(stateDir string, log *logrus.Entry, run func() error) error {
 	return err
 }
 
+// ReadOutcome tells how the last run ended; nil: none has, or one works now.
+func ReadOutcome(stateDir string) (*Outcome, error) {
+	raw, err := os.ReadFile(filepath.Join(stateDir, OutcomeFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the last run's outcome: %w", err)
+	}
+	out := &Outcome{}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return nil, fmt.Errorf("read the last run's outcome: %w", err)
+	}
+	return out, nil
+}
+
 // forgetOutcome begins a run.
 func forgetOutcome(stateDir string) error {
 	if err := os.Remove(filepath.Join(stateDir, OutcomeFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {

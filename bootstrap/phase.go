@@ -100,7 +100,7 @@ type runner struct {
 }
 
 func (r *runner) run(ctx context.Context, phases []Phase) error {
-	r.journal.arrange(phases)
+	r.journal.arrange(phases, r.now())
 	return r.some(ctx, phases, 0, len(phases))
 }
 

@@ -107,6 +107,33 @@ func TestFailureIsRecordedAndTriedAgain(t *testing.T) {
 	assert.Empty(t, j.Find("work").Error)
 }
 
+func TestWhatAKilledProcessWasAtIsNotTakenForRunning(t *testing.T) {
+	dir, l := t.TempDir(), &ledger{input: "a"}
+	_, _, err := runOnce(t, dir, l)
+	require.NoError(t, err)
+	markRunning(dir)
+	// The next process does not come so far.
+	l.ran = nil
+	broken := l.phases()
+	broken[0] = newService("service", "start", func(context.Context) error { return errors.New("port taken") })
+	j, err := OpenJournal(dir)
+	require.NoError(t, err)
+	require.Error(t, testRunner(j, &[]EventKind{}).run(t.Context(), broken))
+	j, err = OpenJournal(dir)
+	require.NoError(t, err)
+	cut := j.Find("work")
+	assert.Equal(t, PhaseInterrupted, cut.Status)
+	assert.Equal(t, 1, cut.Interruptions)
+	assert.False(t, cut.Interrupted.IsZero())
+	assert.Zero(t, cut.Duration(time.Now()), "nobody knows when it ended")
+
+	j, _, err = runOnce(t, dir, l)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"service", "work"}, l.ran)
+	assert.Equal(t, PhaseDone, j.Find("work").Status)
+	assert.Equal(t, 1, j.Find("work").Interruptions, "what happened stays known, and is counted once")
+}
+
 func TestJournalThatCannotBeReadIsNotOverwritten(t *testing.T) {
 	for name, text := range map[string]string{"half a file": `{"version": 1, "phases": [`, "another layout": `{"version": 99}`} {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func (r Request) identity() (identity, error) {
 		Version: addressVersion, Base: base, Config: config, Containerfile: hash([]byte(r.Containerfile)),
 		Platform: r.platform(), Engine: r.Options.Engine, BuildArgs: r.Options.BuildArgs,
 	}
-	if r.needsExtensions() {
+	if r.usesExtensions() && r.Extensions != nil {
 		if id.Extensions, err = r.Extensions.Digest(); err != nil {
 			return identity{}, err
 		}

@@ -72,16 +72,34 @@ func TestAddressCountsWhatReachesTheImageAndNothingElse(t *testing.T) {
 			assert.Equal(t, c.same, got == base)
 		})
 	}
-	one, two := plainRequest(t), plainRequest(t)
-	for _, r := range []*build.Request{&one, &two} {
-		spec(r, func(s *mcfgv1.MachineConfigSpec) { s.Extensions = []string{"usbguard"} })
+	for name, asks := range map[string]func(*build.Request){
+		"the config asks for an extension": func(r *build.Request) {
+			spec(r, func(s *mcfgv1.MachineConfigSpec) { s.Extensions = []string{"usbguard"} })
+		},
+		"the config asks for a kernel":     func(r *build.Request) { spec(r, func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "realtime" }) },
+		"the Containerfile copies from it": func(r *build.Request) { r.Containerfile = "FROM configs\nCOPY --from=dayone-extensions /a /usr/a\n" },
+		"the Containerfile mounts it": func(r *build.Request) {
+			r.Containerfile = "FROM configs\nRUN --mount=type=bind,from=dayone-extensions,target=/x ls /x\n"
+		},
+		"a stage of the Containerfile does": func(r *build.Request) {
+			r.Containerfile = "FROM dayone-extensions AS a\nFROM configs\nCOPY --from=a /a /usr/a\n"
+		},
+		"an argument may name it": func(r *build.Request) {
+			r.Containerfile = "ARG X=dayone-extensions\nFROM $X AS a\nFROM configs\nCOPY --from=a /a /usr/a\n"
+		},
+	} {
+		t.Run("extensions image: "+name, func(t *testing.T) {
+			one, two := plainRequest(t), plainRequest(t)
+			asks(&one)
+			asks(&two)
+			one.Extensions, two.Extensions = &other, &build.Image{Reference: "192.0.2.1:5000/os/ext" + someDigest}
+			first, err := one.Address()
+			require.NoError(t, err)
+			second, err := two.Address()
+			require.NoError(t, err)
+			assert.NotEqual(t, first, second, "an extensions image that is used counts")
+		})
 	}
-	one.Extensions, two.Extensions = &other, &build.Image{Reference: "192.0.2.1:5000/os/ext" + someDigest}
-	first, err := one.Address()
-	require.NoError(t, err)
-	second, err := two.Address()
-	require.NoError(t, err)
-	assert.NotEqual(t, first, second, "an extensions image that is needed counts")
 }
 
 func TestRequestIsRefusedBeforeAnythingStarts(t *testing.T) {
@@ -89,11 +107,14 @@ func TestRequestIsRefusedBeforeAnythingStarts(t *testing.T) {
 		change func(*build.Request)
 		says   string
 	}{
-		"no config":                {func(r *build.Request) { r.Config = nil }, "config: "},
-		"a base by tag":            {func(r *build.Request) { r.Base.Reference = "192.0.2.1:5000/os/base:v1" }, "base: "},
-		"a target with a tag":      {func(r *build.Request) { r.Target += ":v1" }, "target: "},
-		"an engine nobody knows":   {func(r *build.Request) { r.Options.Engine = "kaniko" }, "options.engine: "},
-		"a context by tag":         {func(r *build.Request) { r.Options.Contexts = map[string]build.Image{"a": {Reference: "x/y:1"}} }, "options.contexts[a]: "},
+		"no config":              {func(r *build.Request) { r.Config = nil }, "config: "},
+		"a base by tag":          {func(r *build.Request) { r.Base.Reference = "192.0.2.1:5000/os/base:v1" }, "base: "},
+		"a target with a tag":    {func(r *build.Request) { r.Target += ":v1" }, "target: "},
+		"an engine nobody knows": {func(r *build.Request) { r.Options.Engine = "kaniko" }, "options.engine: "},
+		"a context by tag":       {func(r *build.Request) { r.Options.Contexts = map[string]build.Image{"a": {Reference: "x/y:1"}} }, "options.contexts[a]: "},
+		"a Containerfile that takes from an extensions image that there is not": {func(r *build.Request) {
+			r.Containerfile = "FROM configs\nCOPY --from=dayone-extensions /a /usr/a\n"
+		}, "extensions: the Containerfile"},
 		"extensions without image": {func(r *build.Request) { r.Config.Spec.Extensions = []string{"usbguard"} }, "extensions: "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -214,7 +214,7 @@ func (w *work) inputs() (err error) {
 	if w.r.Containerfile != "" {
 		w.result.Inputs.Containerfile = hash([]byte(w.r.Containerfile))
 	}
-	if w.r.needsExtensions() {
+	if w.r.usesExtensions() && w.r.Extensions != nil {
 		w.result.Inputs.Extensions = w.r.Extensions.Reference
 	}
 	raw := w.r.Config.Spec.Config.Raw

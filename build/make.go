@@ -233,7 +233,7 @@ func (w *work) job(configs *appendengine.Pushed) (ContainerJob, error) {
 	maps.Copy(contexts, w.r.Options.Contexts)
 	contexts[containerfile.Base] = Image{Reference: w.base.Ref.String()}
 	contexts[composed.ConfigsContext] = Image{Reference: configs.Image.Ref.String()}
-	if w.r.Extensions != nil {
+	if w.r.usesExtensions() && w.r.Extensions != nil {
 		contexts[containerfile.Extensions] = *w.r.Extensions
 	}
 	job := ContainerJob{

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,7 +127,8 @@ type Request struct {
 	Platform string `json:"platform,omitempty"`
 	// Target is the repository that takes the image: host:port/repository, without tag or digest.
 	Target string `json:"target"`
-	// Extensions is the image with extension packages; needed when Config names extensions or a kernel type.
+	// Extensions is the image with extension packages; needed when Config names extensions or a kernel type, or the Containerfile names
+	// containerfile.Extensions. It counts, and is given to the build, only then.
 	Extensions *Image `json:"extensions,omitempty"`
 	// TrustBundle is PEM of the cluster's additional trust bundle that RUN shall trust too.
 	TrustBundle []byte `json:"trustBundle,omitempty"`
@@ -169,6 +171,10 @@ func (r Request) Validate() error {
 		return invalid("extensions", "the rendered config asks for extensions or another kernel, and there is no extensions image",
 			"give the extensions image (baseOSExtensionsContainerImage), or take extensions and kernelType out of the MachineConfigs")
 	}
+	if r.Extensions == nil && r.copiesExtensions() {
+		return invalid("extensions", "the Containerfile takes from the image "+containerfile.Extensions+", and there is no extensions image",
+			"give the extensions image (baseOSExtensionsContainerImage), or name another image in the Containerfile")
+	}
 	if r.Extensions != nil {
 		if _, err := r.Extensions.Digest(); err != nil {
 			return invalid("extensions", err.Error(), "name the extensions image by digest")
@@ -181,13 +187,31 @@ func (r Request) Validate() error {
 // the config (extensions, another kernel) nor the Containerfile asks for it, or nobody names one. Whoever builds asks here, so that the
 // bootstrap host and the cluster come to one address.
 func ExtensionsImage(config *mcfgv1.MachineConfig, controller *mcfgv1.ControllerConfigSpec, text string) string {
-	if !(Request{Config: config}).needsExtensions() && !strings.Contains(text, containerfile.Extensions) {
+	if !(Request{Config: config, Containerfile: text}).usesExtensions() {
 		return ""
 	}
 	return cmp.Or(config.Spec.BaseOSExtensionsContainerImage, controller.BaseOSExtensionsContainerImage)
 }
 
-// needsExtensions tells whether the extensions image reaches the result.
+// usesExtensions tells whether the extensions image may reach the result. A Containerfile may put the name together from an ARG, so that
+// any mention counts: an image too many in the address costs a build, one too few gives nodes the packages of another release.
+func (r Request) usesExtensions() bool {
+	return r.needsExtensions() || strings.Contains(r.Containerfile, containerfile.Extensions)
+}
+
+// copiesExtensions says that the Containerfile takes something from the extensions image: no stage and no image given has its name.
+func (r Request) copiesExtensions() bool {
+	if _, given := r.Options.Contexts[containerfile.Extensions]; given || !r.usesExtensions() {
+		return false
+	}
+	file, err := containerfile.Parse(r.Containerfile)
+	if err != nil {
+		return false // the build says so, with the line
+	}
+	return slices.ContainsFunc(file.Images(), func(u containerfile.Use) bool { return u.Name == containerfile.Extensions })
+}
+
+// needsExtensions tells whether the config asks for packages of the extensions image.
 func (r Request) needsExtensions() bool {
 	spec := r.Config.Spec
 	return len(spec.Extensions) > 0 || (spec.KernelType != "" && spec.KernelType != "default")

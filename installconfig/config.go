@@ -30,6 +30,8 @@ const (
 	// DefaultHandOverDeadline is how long a hand-over with the policy deadline may take. With the build's limit it stays below the 60
 	// minutes of a bare-metal bootstrap.
 	DefaultHandOverDeadline = 20 * time.Minute
+	// DefaultSpoolEvery bounds what is lost with a bootstrap host that vanishes; a bundle takes it about a second.
+	DefaultSpoolEvery = time.Minute
 	// DefaultBuildDisk is about four times a large OS image.
 	DefaultBuildDisk = Size(8 << 30)
 )
@@ -53,6 +55,8 @@ type Config struct {
 	ConfigServer ConfigServer `yaml:"configServer,omitempty" json:"configServer,omitempty"`
 	// StatusPage shows how far the bootstrap is over HTTPS.
 	StatusPage StatusPage `yaml:"statusPage,omitempty" json:"statusPage,omitempty"`
+	// LogSpool keeps the last log bundle of the bootstrap host on another machine, should that host vanish.
+	LogSpool LogSpool `yaml:"logSpool,omitempty" json:"logSpool,omitempty"`
 	// Registry is where images end up after the installation. Needed only for MachineOSConfigs that dayone generates.
 	Registry Registry `yaml:"registry,omitempty" json:"registry,omitempty"`
 	// Build limits the image builds on the bootstrap host.
@@ -152,6 +156,21 @@ type ConfigServer struct {
 type StatusPage struct {
 	// Port is 1-65535 on every address of the bootstrap host. Default: no page, only the socket on the host itself.
 	Port int `yaml:"port,omitempty" json:"port,omitempty" schema:"minimum=1,maximum=65535"`
+}
+
+// LogSpool is where the bootstrap host sends a log bundle again and again while it works, and a last time when it ends. Any HTTPS server
+// that takes a PUT will do; dayone gather --receive is one that also notices when nothing comes any more.
+type LogSpool struct {
+	// URL is https://HOST[:PORT][/PATH/]; the bundle is put to URL/log-bundle-spool.tar.gz. Default: bundles stay on the bootstrap host.
+	URL string `yaml:"url,omitempty" json:"url,omitempty"`
+	// TokenFile, relative to the install directory and with a name that ends in .token, holds the bearer token that may write there. Required
+	// with a URL. It needs no other right: the bootstrap host has it, and so has bootstrap.ign.
+	TokenFile string `yaml:"tokenFile,omitempty" json:"tokenFile,omitempty"`
+	// CAFile is a PEM file, relative to the install directory, with the authority that signs that server. Default: the authorities that
+	// the host trusts.
+	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
+	// Every is the time between two bundles, 10s-1h, as a Go duration. Default: 1m.
+	Every Duration `yaml:"every,omitempty" json:"every,omitempty"`
 }
 
 // Registry is the final registry, for generated MachineOSConfigs.

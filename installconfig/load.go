@@ -170,6 +170,9 @@ func setLimits(c *Config) {
 	if c.Build.Attempts == 0 {
 		c.Build.Attempts = defaultAttempts
 	}
+	if c.LogSpool.URL != "" && c.LogSpool.Every == 0 {
+		c.LogSpool.Every = Duration(DefaultSpoolEvery)
+	}
 	if c.OnFailure == "" {
 		c.OnFailure = OnFailureFail
 	}
@@ -193,4 +196,15 @@ func DetectFlow(dir string) Flow {
 		}
 	}
 	return FlowStandalone
+}
+
+// PullSecret is the installer's field pullSecret, from which every node of an openshift-install cluster has its credentials; nil without one.
+func (d *Document) PullSecret() []byte {
+	var file struct {
+		PullSecret string `yaml:"pullSecret"`
+	}
+	if yaml.Unmarshal(d.raw, &file) != nil || file.PullSecret == "" {
+		return nil // what is no YAML has been refused
+	}
+	return []byte(file.PullSecret)
 }

@@ -43,6 +43,7 @@ func validateAfterBuild(c *Config, at locator, rep *report.Report) {
 		rep.Errorf(at.at("positive", "write a duration such as 20m, or leave the key out", "handOver", "deadline"), "no image can be copied within %s", d)
 	}
 	validateRegistry(c.Registry, at, rep)
+	validateLogSpool(c.LogSpool, at, rep)
 	if f := c.SignaturePolicyFile; f != "" && !filepath.IsLocal(f) {
 		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "signaturePolicyFile"), "%q leaves the install directory", f)
 	}

@@ -56,6 +56,9 @@ func (o ReadOptions) reads(name string) bool {
 // values a file, kinds that are not known passed over. Folders inside dir are not entered. Symbolic links are followed only inside
 // dir. The error is a report with every refused document.
 func ReadDir(dir string, o ReadOptions) (*Set, error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("open manifest directory: %s is a file, and a directory is wanted", dir)
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open manifest directory: %w", err)

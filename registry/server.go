@@ -107,17 +107,25 @@ func (s *Server) openStorage() error {
 		return err
 	}
 	svc.metrics = newMetrics(svc.store.Used)
-	checked, err := svc.store.Check()
+	if err := s.checkStorage(svc.store); err != nil {
+		return errors.Join(err, svc.store.Close())
+	}
+	if svc.upstream, err = newUpstream(upstreamConfig(s.o.Root, secret), s.log); err != nil {
+		return errors.Join(err, svc.store.Close())
+	}
+	s.service = svc
+	return nil
+}
+
+// checkStorage mends what a crash left.
+func (s *Server) checkStorage(store *layout.Store) error {
+	checked, err := store.Check()
 	if err != nil {
 		return fmt.Errorf("check registry root: %w", err)
 	}
 	if len(checked.Repaired)+len(checked.Removed) > 0 {
 		s.log.WithFields(logrus.Fields{"repaired": checked.Repaired, "removed": checked.Removed}).Warn("registry root was mended after a crash")
 	}
-	if svc.upstream, err = newUpstream(upstreamConfig(s.o.Root, secret), s.log); err != nil {
-		return err
-	}
-	s.service = svc
 	return nil
 }
 

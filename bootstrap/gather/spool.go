@@ -126,8 +126,8 @@ func ReadLost(bundle string) (*Lost, error) {
 	return l, nil
 }
 
-// mark writes down that a bundle could not be renewed, or takes that back.
-func (l *Lost) mark(bundle string, now time.Time, failure error) error {
+// Mark writes down that a bundle could not be renewed, or takes that back.
+func (l *Lost) Mark(bundle string, now time.Time, failure error) error {
 	if failure == nil {
 		*l = Lost{}
 		err := os.Remove(bundle + lostEnd)
@@ -174,7 +174,7 @@ func Spool(ctx context.Context, dir string, o Options, every time.Duration, gath
 		if ctx.Err() != nil {
 			return nil
 		}
-		if markErr := lost.mark(bundle, o.Now(), err); markErr != nil {
+		if markErr := lost.Mark(bundle, o.Now(), err); markErr != nil {
 			log.WithError(markErr).Warn("not written down beside the bundle whether its host answers")
 		}
 		switch {

@@ -1,32 +1,12 @@
 package handover
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
-
-// covers tells whether auth.json content has an entry for the repository: keys are HOST or HOST/PATH (containers-auth.json(5)).
-func covers(raw []byte, repository string) bool {
-	var content struct {
-		Auths map[string]json.RawMessage `json:"auths"`
-	}
-	if json.Unmarshal(raw, &content) != nil {
-		return false
-	}
-	for key := range content.Auths {
-		key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
-		key = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(key, "/"), "/v1"), "/v2")
-		if key != "" && (key == repository || strings.HasPrefix(repository, key+"/")) {
-			return true
-		}
-	}
-	return false
-}
 
 // files are what registry clients read from disk: credentials and authorities, mode 0600, gone with the hand-over.
 type files struct{ dir string }

@@ -15,6 +15,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/rebase/firstboot"
 )
 
 // Plan is what a bootstrap host hands over.
@@ -177,7 +178,7 @@ func (p *Plan) pushSecretOf(pool, repository string) string {
 func (p *Plan) pusher(repository string) string {
 	for _, m := range p.Set.MachineOSConfigs {
 		name := m.Object.Spec.RenderedImagePushSecret.Name
-		if s := p.secret(name); s != nil && covers(s.Data[corev1.DockerConfigJsonKey], repository) {
+		if s := p.secret(name); s != nil && firstboot.AuthCovers(s.Data[corev1.DockerConfigJsonKey], repository) {
 			return name
 		}
 	}

@@ -157,6 +157,7 @@ func (w *world) joins(n int, rendered *mcfgv1.MachineConfig, image, bootstrapReg
 		m := &master{name: fmt.Sprintf("master-%d", i), root: w.t.TempDir(), image: image}
 		require.NoError(w.t, hostfiles.Host{Root: m.root}.Apply(ign35.Config{}, parsed))
 		m.enables(w.t, parsed)
+		m.users(w.t, parsed)
 		require.NoError(w.t, nodedisk.WriteCurrent(m.root, nodedisk.Current{Config: rendered, Image: image}))
 		for _, path := range m.trusted(bootstrapRegistry) {
 			require.NoError(w.t, nodedisk.WriteFile(path, []byte("of the bootstrap registry\n"), 0o600))
@@ -179,6 +180,15 @@ func (m *master) enables(t *testing.T, c ign35.Config) {
 			require.NoError(t, os.Symlink(filepath.Join("..", u.Name), filepath.Join(dir, u.Name)))
 		}
 	}
+}
+
+// users makes the core user as Ignition does, with the config's keys.
+func (m *master) users(t *testing.T, c ign35.Config) {
+	t.Helper()
+	line := fmt.Sprintf("core:x:%d:%d::/home/core:/bin/bash\n", os.Getuid(), os.Getgid())
+	require.NoError(t, os.WriteFile(filepath.Join(m.root, "/etc/passwd"), []byte(line), 0o644))
+	require.NoError(t, os.MkdirAll(filepath.Join(m.root, "/home/core"), 0o755))
+	require.NoError(t, hostfiles.Host{Root: m.root}.ApplyKeys(ign35.Config{}, c))
 }
 
 func (m *master) trusted(registry string) []string {

@@ -93,19 +93,37 @@ func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
 // nodeLayeringDir is the layering directory on the bootstrap node, whatever it is called on the admin's machine.
 const nodeLayeringDir = installconfig.DefaultLayeringDir
 
-// nodeRegistryCA is the authority of the final registry there.
-const nodeRegistryCA = "registry-ca.crt"
+// Files there: the authority of the final registry, and what reaches the machine that keeps the last log bundle.
+const (
+	nodeRegistryCA = "registry-ca.crt"
+	nodeSpoolCA    = "log-spool-ca.crt"
+	nodeSpoolToken = "log-spool.token"
+)
+
+// namedFiles are the files that the field names, and gives them the node's names in c.
+func namedFiles(in *preflight.Input, c *installconfig.Config) (files []patch.File) {
+	put := func(name string, mode int, content []byte) string {
+		files = append(files, patch.File{Path: path.Join(NodeInstallDir, name), Mode: mode, Content: content})
+		return name
+	}
+	if len(in.RegistryCA) > 0 {
+		c.Registry.CAFile = put(nodeRegistryCA, 0o644, in.RegistryCA)
+	}
+	if s := in.LogSpool; s != nil {
+		c.LogSpool.TokenFile = put(nodeSpoolToken, 0o600, []byte(s.Token))
+		if s.CA != nil {
+			c.LogSpool.CAFile = put(nodeSpoolCA, 0o644, s.CA)
+		}
+	}
+	return files
+}
 
 // installFiles are the prepared install directory of the node: the field with nothing left to generate, the MachineOSConfigs and the
 // Secrets that they name. They are 0600: Secrets are among them.
 func installFiles(in *preflight.Input) ([]patch.File, error) {
 	side := *in.Sidecar
 	side.Config.LayeringDir, side.Config.Registry = nodeLayeringDir, installconfig.Registry{}
-	var authority []patch.File
-	if len(in.RegistryCA) > 0 {
-		side.Config.Registry.CAFile = nodeRegistryCA
-		authority = []patch.File{{Path: path.Join(NodeInstallDir, nodeRegistryCA), Mode: 0o644, Content: in.RegistryCA}}
-	}
+	files := namedFiles(in, &side.Config)
 	side.Config.Pools = slices.Clone(side.Config.Pools)
 	for i := range side.Config.Pools {
 		p := &side.Config.Pools[i]
@@ -116,7 +134,7 @@ func installFiles(in *preflight.Input) ([]patch.File, error) {
 	if err := enc.Encode(side); err != nil {
 		return nil, fmt.Errorf("encode sidecar: %w", err)
 	}
-	files := append(authority, patch.File{Path: installconfig.SidecarPath(NodeInstallDir), Mode: 0o600, Content: b.Bytes()})
+	files = append(files, patch.File{Path: installconfig.SidecarPath(NodeInstallDir), Mode: 0o600, Content: b.Bytes()})
 	put := func(name string, object any) error {
 		raw, err := manifests.Marshal(object)
 		files = append(files, patch.File{Path: path.Join(NodeInstallDir, nodeLayeringDir, name), Mode: 0o600, Content: raw})

@@ -24,6 +24,7 @@ import (
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/phasetest"
+	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
@@ -87,6 +88,22 @@ func TestKilledAnywhereTheNextRunGoesOnToTheSameEnd(t *testing.T) {
 	end := n.run("", "")
 	require.NoError(t, end.Err, end.Log)
 	n.assertDone(first)
+	n.closedRecords()
+	j, err := bootstrap.OpenJournal(n.order.State)
+	require.NoError(t, err)
+	for i := range j.Records {
+		assert.Equal(t, bootstrap.PhaseDone, j.Records[i].Status, j.Records[i].Name)
+	}
+	assert.Equal(t, 2, j.Find("hand-over").Interruptions)
+
+	// A node that was never disturbed builds the same layers. The image's labels name the rendered config, and that its release's registry,
+	// which has another port here.
+	calm := newNode(t, onePool)
+	require.NoError(t, calm.mco())
+	require.ErrorContains(t, calm.run("build-master", "recorded").Err, "killed")
+	undisturbed, err := bootstrap.OpenJournal(calm.order.State)
+	require.NoError(t, err)
+	assert.Equal(t, built(t, undisturbed), built(t, j))
 
 	// The node reboots once more: its gate is shut, and nothing else is left to do.
 	require.NoError(t, os.Remove(marker{n.order.Root}.file()))
@@ -94,6 +111,45 @@ func TestKilledAnywhereTheNextRunGoesOnToTheSameEnd(t *testing.T) {
 	require.NoError(t, end.Err, end.Log)
 	assert.Empty(t, end.Events)
 	assert.True(t, n.open())
+}
+
+// built is the content address and the layers of the masters' image.
+func built(t *testing.T, j *bootstrap.Journal) (out []string) {
+	t.Helper()
+	var image build.Result
+	require.NoError(t, json.Unmarshal(j.Find("build-master").Output, &image))
+	require.NotEmpty(t, image.Layers)
+	out = append(out, image.Address)
+	for _, l := range image.Layers {
+		out = append(out, l.Digest)
+	}
+	return out
+}
+
+// closedRecords says that every run of the records has closed the stages of the one before that was killed.
+func (n *node) closedRecords() {
+	n.t.Helper()
+	var entries []struct{ Phase, Stage, Result, ErrorMessage string }
+	require.NoError(n.t, json.Unmarshal([]byte(n.read("/var/log/openshift/dayone-bootstrap.json")), &entries))
+	open, closed := map[string]bool{}, 0
+	for _, e := range entries {
+		switch {
+		case e.Phase == "service start":
+			assert.Empty(n.t, open, "left open by an earlier run")
+			open = map[string]bool{"service": true}
+		case e.Phase == "stage start" && e.ErrorMessage == "":
+			open[e.Stage] = true
+		case e.Phase == "stage end":
+			delete(open, e.Stage)
+		case e.Phase == "service end":
+			delete(open, "service")
+		}
+		if strings.HasPrefix(e.ErrorMessage, "interrupted: ") {
+			assert.Equal(n.t, "failure", e.Result)
+			closed++
+		}
+	}
+	assert.Positive(n.t, closed)
 }
 
 // assertDone checks the end state: what is served, what the cluster has, that the node may go.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -45,6 +46,8 @@ func TestMain(m *testing.M) {
 type order struct {
 	Dir, State, Root, BaseCA, Base, Kubeconfig string
 	Kill                                       phasetest.Kill
+	// Nft is a program that reaches a real gate in nft's place; empty: the gate is played.
+	Nft string
 	// OldMCO plays a release that does not read MachineOSConfigs at install time.
 	OldMCO bool
 	Limits openshift.Limits
@@ -77,6 +80,16 @@ func (m marker) file() string { return filepath.Join(m.root, "gate-is-open") }
 
 func (m marker) Open(context.Context) error { return os.WriteFile(m.file(), nil, 0o600) }
 
+// Refused is never asked of a file.
+func (m marker) Refused(context.Context) (uint64, error) { return 0, nil }
+
+func (o order) gate() openshift.Gate {
+	if o.Nft != "" {
+		return openshift.Nftables{Program: o.Nft}
+	}
+	return marker{o.Root}
+}
+
 func child(o order) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -84,7 +97,7 @@ func child(o order) error {
 		Dir: o.Dir, StateDir: o.State, Root: o.Root, BaseCAFile: o.BaseCA, Platform: "linux/amd64", Interval: 50 * time.Millisecond, Limits: o.Limits,
 		Base:      func(context.Context) (string, error) { return o.Base, nil },
 		NewEngine: phasetest.Engine,
-		Renderer:  standIn{o.OldMCO}, Gate: marker{o.Root}, Cluster: loopback.Cluster{Kubeconfig: o.Kubeconfig},
+		Renderer:  standIn{o.OldMCO}, Gate: o.gate(), Cluster: loopback.Cluster{Kubeconfig: o.Kubeconfig},
 		HandOver: handover.Options{Connect: loopback.Connect("/nonexistent/kubeconfig-loopback", o.Kubeconfig),
 			Interval: 50 * time.Millisecond, RetryMin: 50 * time.Millisecond, RetryMax: time.Second,
 			Observe: func(e handover.Event) {
@@ -280,6 +293,9 @@ func (n *node) released() bool {
 }
 
 func (n *node) open() bool {
+	if n.order.Nft != "" {
+		return exec.Command(n.order.Nft, "list", "table", "inet", "dayone_gate").Run() != nil
+	}
 	_, err := os.Stat(marker{n.order.Root}.file())
 	return !errors.Is(err, os.ErrNotExist)
 }

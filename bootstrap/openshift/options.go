@@ -50,9 +50,12 @@ type Rendering struct {
 	Source, Dest string
 }
 
-// Gate keeps nodes off the config server. Opening an open gate is no error.
+// Gate keeps nodes off the config server.
 type Gate interface {
+	// Open lets them through; opening an open gate is no error.
 	Open(ctx context.Context) error
+	// Refused is how many connections a shut gate has refused since the host booted; an open one is an error.
+	Refused(ctx context.Context) (uint64, error)
 }
 
 // Cluster is the bootstrap API server.

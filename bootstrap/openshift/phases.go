@@ -44,7 +44,7 @@ func (f *flow) phases() []bootstrap.Phase {
 		bootstrap.ResultPhase("cluster", "give the cluster the same objects", &givenResult{}, f.givenInputs, f.applyObjects, nil),
 		bootstrap.ServicePhase("pull", "pull the images as a node would", f.testPulls),
 		bootstrap.ServicePhase("served", "look at what the config server gives", f.seeServed),
-		bootstrap.ServicePhase(phaseGate, "let nodes fetch their configs", f.Gate.Open),
+		bootstrap.ServicePhase(phaseGate, "let nodes fetch their configs", f.openGate),
 		bootstrap.ServicePhase(phaseHandOver, "hand over to the cluster", f.handOver))
 }
 

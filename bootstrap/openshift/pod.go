@@ -15,8 +15,6 @@ import (
 	"github.com/containers/image/v5/types"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
-
-	"dayone.dev/dayone/manifests/assets/bootstrapnode"
 )
 
 // controller is how MCO's static pod renders.
@@ -89,21 +87,6 @@ const excerpt = 5
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-excerpt):], " | ")
-}
-
-// Nftables is the gate that dayone-gate.service closed.
-type Nftables struct{}
-
-// Open deletes the gate's table, if it is there.
-func (Nftables) Open(ctx context.Context) error {
-	table := strings.Fields(bootstrapnode.GateTable)
-	if exec.CommandContext(ctx, "nft", append([]string{"list", "table"}, table...)...).Run() != nil {
-		return nil // nothing to open; without nft there was never a gate, and the unit of the gate has failed
-	}
-	if out, err := exec.CommandContext(ctx, "nft", append([]string{"delete", "table"}, table...)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("open the gate: %w: %s", err, lastLines(string(out)))
-	}
-	return nil
 }
 
 // ReleaseBase asks the release image for its OS image, as the installer's own scripts do.

@@ -2,6 +2,7 @@ package openshift
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,24 +35,78 @@ type records struct {
 	noted map[string][]string
 }
 
-func (r *records) add(e record) {
+// add appends entries in one step.
+func (r *records) add(entries ...record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []json.RawMessage
 	if raw, err := os.ReadFile(r.file); err == nil {
 		_ = json.Unmarshal(raw, &list) // a torn file begins anew
 	}
-	e.Timestamp = time.Now().UTC().Format(time.RFC3339)
-	raw, err := json.Marshal(e)
-	if err != nil {
-		return
+	for _, e := range entries {
+		e.Timestamp = time.Now().UTC().Format(time.RFC3339)
+		raw, err := json.Marshal(e)
+		if err != nil {
+			return
+		}
+		list = append(list, raw)
 	}
-	if raw, err = json.MarshalIndent(append(list, raw), "", "  "); err != nil {
+	raw, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
 		return
 	}
 	if os.MkdirAll(filepath.Dir(r.file), 0o755) == nil {
 		_ = renameio.WriteFile(r.file, append(raw, '\n'), 0o644)
 	}
+}
+
+// begin opens a run. What an earlier one has left open, because it was killed or its host lost power, is closed first and says so: nobody
+// who reads the records takes it for running.
+func (r *records) begin() {
+	r.add(append(r.leftOpen(), record{Phase: "service start"})...)
+}
+
+// close is begin where nothing is left to do.
+func (r *records) close() {
+	if open := r.leftOpen(); len(open) > 0 {
+		r.add(open...)
+	}
+}
+
+// leftOpen are the ends that the last run could not write.
+func (r *records) leftOpen() []record {
+	raw, err := os.ReadFile(r.file)
+	if err != nil {
+		return nil
+	}
+	var entries []record
+	if json.Unmarshal(raw, &entries) != nil {
+		return nil
+	}
+	var open []string
+	last, ended := "", true
+	for _, e := range entries {
+		last = e.Timestamp
+		switch {
+		case e.Phase == "service start":
+			open, ended = nil, false
+		case e.Phase == "service end":
+			ended = true
+		case e.Phase == "stage start" && e.ErrorMessage == "": // else it is a note
+			open = append(open, e.Stage)
+		case e.Phase == "stage end":
+			open = slices.DeleteFunc(open, func(stage string) bool { return stage == e.Stage })
+		}
+	}
+	if ended {
+		return nil
+	}
+	message := fmt.Sprintf("interrupted: the process ended without a last word after %s; another one goes on from there", last)
+	var out []record
+	for _, stage := range open {
+		out = append(out, record{Phase: "stage end", Stage: stage, Result: "failure", ErrorMessage: message})
+	}
+	return append(out, record{Phase: "service end", Result: "failure", ErrorMessage: message})
 }
 
 func (r *records) note(stage, text string) {

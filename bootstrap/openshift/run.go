@@ -66,8 +66,8 @@ func Run(ctx context.Context, o Options) error {
 }
 
 func (o Options) run(ctx context.Context) error {
-	f := &flow{Options: o, records: &records{file: o.at(filepath.Join(recordsDir, recordsFile))}, early: make(chan struct{}), built: map[string]*build.Result{}}
-	f.records.add(record{Phase: "service start"})
+	f := &flow{Options: o, records: o.records(), early: make(chan struct{}), built: map[string]*build.Result{}}
+	f.records.begin()
 	var err error
 	if f.in, err = preflight.LoadLayering(o.Dir, o.Platform); err == nil {
 		if f.Limits == (Limits{}) {
@@ -79,6 +79,10 @@ func (o Options) run(ctx context.Context) error {
 	return err
 }
 
+func (o Options) records() *records {
+	return &records{file: o.at(filepath.Join(recordsDir, recordsFile))}
+}
+
 // afterwards is a run on a node that has been handed over: a reboot has shut the gate again.
 func (o Options) afterwards(ctx context.Context, done *bootstrap.HandedOver, err error) error {
 	if err != nil {
@@ -86,7 +90,8 @@ func (o Options) afterwards(ctx context.Context, done *bootstrap.HandedOver, err
 	}
 	o.Log.WithField("time", done.Time).Info("this bootstrap node has been handed over and is needed by nobody")
 	_ = bootstrap.Notify(bootstrap.Ready)
-	return o.Gate.Open(ctx)
+	o.records().close()
+	return errors.Join(bootstrap.SettleHandedOver(o.StateDir, phaseHandOver, done), o.Gate.Open(ctx))
 }
 
 func (f *flow) run(ctx context.Context) error {
@@ -130,6 +135,7 @@ func (f *flow) pipeline(ctx context.Context, journal *bootstrap.Journal) error {
 	defer stopWatch()
 	var open atomic.Bool
 	go f.watchBudget(watch, f.since("started"), &open)
+	go f.watchGate(watch, &open)
 	go bootstrap.KeepAlive(ctx, f.alive)
 	if err := bootstrap.Notify(bootstrap.Ready); err != nil {
 		f.Log.WithError(err).Warn("service manager not told that the build has begun")
@@ -184,7 +190,7 @@ func (f *flow) fallBack(ctx context.Context, journal *bootstrap.Journal, cause e
 	if err := f.withdraw(ctx); err != nil {
 		return errors.Join(cause, err)
 	}
-	if err := errors.Join(f.Gate.Open(ctx), bootstrap.MarkHandedOver(f.StateDir, f.registryHost, "fallback: "+cause.Error())); err != nil {
+	if err := errors.Join(f.openGate(ctx), bootstrap.MarkHandedOver(f.StateDir, f.registryHost, "fallback: "+cause.Error())); err != nil {
 		return errors.Join(cause, err)
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/gather/analyze"
 	"dayone.dev/dayone/bootstrap/gather/bundle"
@@ -70,6 +73,8 @@ type scenario struct {
 	phase, cause string
 	// evidence is a part of the line that is shown, file a part of the name of its file, next a part of what to do.
 	evidence, file, next string
+	// timeline is a regular expression that one event's text must match; empty: none need.
+	timeline string
 }
 
 // onePool saves time: one image is built.
@@ -93,6 +98,28 @@ func scenarios(t *testing.T) map[string]scenario {
 				n.said(`"stage": "build-master"`)
 			},
 			status: analyze.StatusWaiting, phase: "build-master", cause: "slow-build", evidence: "cluster-bootstrap", file: records, next: "wait"},
+		"masters fetch early, are held by the gate and go on": {
+			make: func(n *node) {
+				rendered(n)
+				m := n.earlyMaster()
+				n.cluster()
+				end := n.run("", "")
+				require.NoError(n.t, end.Err, end.Log)
+				m.gets(n.result().Configs["master"])
+			},
+			status: analyze.StatusHandedOver, timeline: `^gate-refused: .* were refused \d+ times by the gate until \d\d:\d\d:\d\dZ, .* now they get their configs$`},
+		"masters fetch early, and the API server is not up yet": {running: true,
+			make: func(n *node) {
+				rendered(n)
+				n.earlyMaster()
+				n.order.Kubeconfig = filepath.Join(n.t.TempDir(), "kubeconfig-loopback")
+				n.start("", "")
+				n.said("wait-cluster")
+				n.said("gate-refused")
+				require.False(n.t, n.open())
+			},
+			status: analyze.StatusWaiting, phase: "cluster", cause: "api-not-up", evidence: "API server does not answer", file: records, next: "bootkube",
+			timeline: `^gate-refused: .* were refused (once|\d+ times) by the gate so far`},
 		"MCO renders late": {running: true,
 			make:   func(n *node) { n.start("", ""); n.said("wait-render-first") },
 			status: analyze.StatusWaiting, phase: "render-first", cause: "mco-not-rendered", evidence: "not rendered", file: records, next: "crictl"},
@@ -215,6 +242,10 @@ func (n *node) judge(r *analyze.Report, s scenario) {
 	if s.cause != "" {
 		assert.Positive(t, v.Evidence.Line, text.String())
 	}
+	if s.timeline != "" {
+		match := regexp.MustCompile(s.timeline)
+		assert.True(t, slices.ContainsFunc(r.Timeline, func(e analyze.Event) bool { return match.MatchString(e.Text) }), "%s: %s", s.timeline, text.String())
+	}
 	if s.status == analyze.StatusHandedOver {
 		require.Len(t, r.Builds, 1)
 		assert.NotEmpty(t, r.Builds[0].Steps)
@@ -240,7 +271,13 @@ func TestAnalyzeNamesThePhaseInWhichItWasKilled(t *testing.T) {
 	}
 	end := n.run("pull", "recorded")
 	require.ErrorContains(t, end.Err, "killed", end.Log)
-	n.judge(n.verdict(), scenario{status: analyze.StatusCutOff, cause: "killed", evidence: "no outcome", file: "journal.json", next: "goes on where it ended"})
+	n.judge(n.verdict(), scenario{status: analyze.StatusCutOff, cause: "killed", evidence: "no outcome", file: "journal.json", next: "goes on where it ended",
+		timeline: `^hand-over \(.*\) is found cut off \(1 times so far\) and is run again$`})
+	j, err := bootstrap.OpenJournal(n.order.State)
+	require.NoError(t, err)
+	assert.Equal(t, bootstrap.PhaseInterrupted, j.Find("hand-over").Status, "no process is at it, and the last one has not come to it")
+	assert.Equal(t, 1, j.Find("gate").Interruptions)
+	n.closedRecords()
 }
 
 // TestWhatTheInstallersOwnGatherBringsIsEnough has the service records alone.

@@ -116,8 +116,9 @@ func Begin(t testing.TB, order any) Process {
 	cmd.Env = append(os.Environ(), ChildEnv+"="+string(raw))
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
+	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Run() }()
+	go func() { ended <- cmd.Wait() }()
 	wait := func() Ended {
 		defer cancel()
 		e := Ended{Err: <-ended, Log: errs.String()}

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/firstboot"
 )
 
 // mosc is shorter than its type.
@@ -37,6 +39,7 @@ func (c *checker) run() {
 	c.baseImage()
 	c.signaturePolicy()
 	c.registryCA()
+	c.logSpool()
 	c.names()
 	c.machineConfigs()
 	c.unselected()
@@ -138,6 +141,7 @@ func (c *checker) pool(p installconfig.Pool, item mosc) {
 	if ref := spec.BaseImagePullSecret; ref != nil {
 		out.BasePull = c.secret(item, "spec.baseImagePullSecret.name", ref.Name)
 	}
+	c.nodesCanPull(&out)
 	out.Containerfile = c.containerfile(item)
 	c.in.Pools = append(c.in.Pools, out)
 }
@@ -242,7 +246,13 @@ func (c *checker) secret(item mosc, path, name string) []byte {
 		c.rep.Errorf(at, "Secret %q holds no registry credentials", name)
 		return nil
 	}
-	return raw
+	// What copies images reads one of the two forms that Kubernetes knows.
+	plain, err := firstboot.PlainAuth(raw)
+	if err != nil || bytes.Equal(plain, raw) {
+		return raw
+	}
+	found.Data, found.StringData = map[string][]byte{corev1.DockerConfigJsonKey: plain}, nil
+	return plain
 }
 
 // architectures are the API's (openshift/api machineconfiguration/v1, ContainerfileArch).

@@ -1,16 +1,16 @@
 package preflight
 
 import (
-	"encoding/json"
 	"strings"
 
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/rebase/firstboot"
 )
 
 // pushCredentials warns when the push Secret has nothing for the repository: the build would succeed, and the hand-over of its image
 // fail when the masters are up. It is no refusal: a registry may let anybody push from where it is reached.
 func (c *checker) pushCredentials(item mosc, raw []byte, repository string) {
-	if raw == nil || repository == "" || covers(raw, repository) {
+	if raw == nil || repository == "" || firstboot.AuthCovers(raw, repository) {
 		return
 	}
 	host, _, _ := strings.Cut(repository, "/")
@@ -30,22 +30,4 @@ func (c *checker) insideCluster(p installconfig.Pool, item mosc, repository stri
 	at := item.Origin.At("spec.renderedImagePushSpec", "push-spec-service")
 	at.Next = "name a registry outside the cluster, or build the pool's image in the cluster (buildAt: cluster)"
 	c.rep.Errorf(at, "%s is a Service of the cluster, which is not there when the image is built and handed over", host)
-}
-
-// covers tells whether auth.json content has an entry for the repository: keys are HOST or HOST/PATH (containers-auth.json(5)).
-func covers(raw []byte, repository string) bool {
-	var content struct {
-		Auths map[string]json.RawMessage `json:"auths"`
-	}
-	if json.Unmarshal(raw, &content) != nil {
-		return true // refused elsewhere
-	}
-	for key := range content.Auths {
-		key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
-		key = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(key, "/"), "/v1"), "/v2")
-		if key != "" && (key == repository || strings.HasPrefix(repository, key+"/")) {
-			return true
-		}
-	}
-	return false
 }

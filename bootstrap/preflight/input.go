@@ -30,6 +30,8 @@ type Input struct {
 	SignaturePolicy []byte
 	// RegistryCA is PEM of the authority that signs the final registry, nil without one.
 	RegistryCA []byte
+	// LogSpool is what reaches the machine that keeps the last log bundle, nil without one.
+	LogSpool *LogSpool
 	// Warnings are findings that do not stop the installation.
 	Warnings []report.Finding
 	// earlier are the files of the layering directory that an earlier run generated.
@@ -47,6 +49,8 @@ type Pool struct {
 	Repository string
 	// PushAuth is the content of the push Secret (.dockerconfigjson).
 	PushAuth []byte
+	// NodePull is what the pool's nodes pull with (auth.json), nil where the install directory does not tell.
+	NodePull []byte
 	// BasePull is the content of the base image pull Secret (.dockerconfigjson), nil without one.
 	BasePull []byte
 }

@@ -32,6 +32,7 @@ func LoadLayering(dir, platform string) (*Input, error) {
 	c.masterIgnition()
 	c.layeredPools()
 	c.registryCA()
+	c.logSpool()
 	c.names()
 	if err := c.api(docs); err != nil {
 		return nil, err

@@ -118,9 +118,33 @@ func (c *prober) roundTrip(ctx context.Context, p Pool, probe *Probe) error {
 	if _, err := remote.Get(pushed, options...); err != nil {
 		return fmt.Errorf("read probe back: %w", err)
 	}
+	c.nodes(ctx, pushed, p)
 	// Many registries do not let a push account delete; the probe is then a few hundred bytes that their collector takes.
 	probe.Removed = errors.Join(remote.Delete(tag, options...), ignoreGone(remote.Delete(pushed, options...))) == nil
 	return nil
+}
+
+// nodes reads the probe with what the pool's nodes pull with.
+func (c *prober) nodes(ctx context.Context, pushed name.Digest, p Pool) {
+	if p.NodePull == nil {
+		return
+	}
+	what := fmt.Sprintf("pull from %s with the nodes' pull secret", p.Repository)
+	err := func() error {
+		client, err := c.client(p.NodePull)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		_, err = remote.Get(pushed, client.Options(ctx)...)
+		return err
+	}()
+	if err != nil {
+		host, _, _ := strings.Cut(p.Repository, "/")
+		c.rep.Errorf(report.Finding{File: installconfig.FileName, Path: "pullSecret", Rule: "registry-node-pull", Next: "give the nodes' pull secret an entry for " + host + " that may pull"}, "%s: %v", what, err)
+		return
+	}
+	c.done = append(c.done, Probe{What: what, Image: pushed.String()})
 }
 
 func ignoreGone(err error) error {

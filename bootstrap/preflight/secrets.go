@@ -11,6 +11,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/firstboot"
 )
 
 // Names of the Secrets that dayone makes from auth.json files.
@@ -69,6 +70,9 @@ func (c *checker) generateSecret(name, file, key string) bool {
 			c.rep.Errorf(at, "%s has no password for %s: it is kept by a credential helper of this machine, which no other machine can ask", file, host)
 			return false
 		}
+	}
+	if plain, err := firstboot.PlainAuth(raw); err == nil {
+		raw = plain
 	}
 	object := &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

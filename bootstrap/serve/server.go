@@ -37,7 +37,6 @@ type Server struct {
 	insecure     net.Listener
 	measurements net.Listener
 	corks        *sync.Pool
-	turns        chan struct{} // to write a piece of an answer
 }
 
 // New checks the options, reads the rendered directory and opens the listeners; Run serves them. A directory that is not complete yet
@@ -52,7 +51,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("find kubeconfig: %w", err)
 		}
 	}
-	s := &Server{options: o, metrics: newMetrics(), corks: newCorkPool(), turns: newTurns()}
+	s := &Server{options: o, metrics: newMetrics(), corks: newCorkPool()}
 	if o.SecureListen != "" {
 		s.certificate = &certificate{certFile: o.CertFile, keyFile: o.KeyFile}
 		if err := s.certificate.load(); err != nil {

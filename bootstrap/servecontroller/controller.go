@@ -117,7 +117,7 @@ func (r *Reconciler) read(ctx context.Context) (*serve.Rendered, error) {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	c := &rollout.Cluster{Pools: pools.Items, Nodes: nodes.Items, Configs: configs.Items, Builds: builds.Items}
+	c := &rollout.Cluster{Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items, Builds: builds.Items}
 	out := &serve.Rendered{Pools: map[string]serve.RenderedPool{}}
 	if len(controllers.Items) > 0 {
 		out.KubeletCA, out.CloudCA = controllers.Items[0].Spec.KubeAPIServerServingCAData, controllers.Items[0].Spec.CloudProviderCAData

@@ -3,7 +3,10 @@ package statuspage
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,6 +64,9 @@ type Status struct {
 	// Bundle says that a log bundle is given, too.
 	Bundle bool `json:"bundle,omitempty"`
 }
+
+// Ahead has an entry for each phase that has not begun.
+func (s Status) Ahead() []struct{} { return make([]struct{}, max(0, s.Total-len(s.Phases))) }
 
 // Observe takes an event; it is a bootstrap.Observer.
 func (b *Board) Observe(e bootstrap.Event) {
@@ -125,8 +131,12 @@ func (b *Board) Levels() []logrus.Level {
 // Fire keeps a log line.
 func (b *Board) Fire(e *logrus.Entry) error {
 	text := e.Time.UTC().Format(time.TimeOnly) + " " + e.Level.String() + " " + e.Message
-	if err, ok := e.Data[logrus.ErrorKey].(error); ok {
-		text += ": " + err.Error()
+	for _, key := range slices.Sorted(maps.Keys(e.Data)) {
+		if err, ok := e.Data[key].(error); ok {
+			text += ": " + err.Error()
+		} else {
+			text += fmt.Sprintf(" %s=%v", key, e.Data[key])
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,14 +24,16 @@ const TokenFile = "status.token"
 type Identity struct {
 	Certificate tls.Certificate
 	Token       string
+	// place is where the token is, for who has none.
+	place string
 }
 
 // tokenBytes make a token that nobody guesses.
 const tokenBytes = 32
 
 // LoadIdentity takes the authority in a bootstrap's identity directory, makes a certificate for this host's addresses and the given names,
-// and reads the token or makes one.
-func LoadIdentity(dir string, names ...string) (*Identity, error) {
+// and reads the token in a file of that directory or makes one.
+func LoadIdentity(dir, tokenFile string, names ...string) (*Identity, error) {
 	ca, err := certs.LoadCA(filepath.Join(dir, certs.CACertFile), filepath.Join(dir, certs.CAKeyFile), nil)
 	if err != nil {
 		return nil, err
@@ -55,8 +57,9 @@ func LoadIdentity(dir string, names ...string) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := loadToken(filepath.Join(dir, TokenFile))
-	return &Identity{Certificate: certificate, Token: token}, err
+	file := filepath.Join(dir, tokenFile)
+	token, err := loadToken(file)
+	return &Identity{Certificate: certificate, Token: token, place: file}, err
 }
 
 func loadToken(file string) (string, error) {
@@ -65,13 +68,13 @@ func loadToken(file string) (string, error) {
 		return text, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("read the status page's token: %w", err)
+		return "", fmt.Errorf("read token: %w", err)
 	}
 	random := make([]byte, tokenBytes)
 	_, _ = rand.Read(random) // never fails (crypto/rand)
 	token := base64.RawURLEncoding.EncodeToString(random)
 	if err := renameio.WriteFile(file, []byte(token), 0o600); err != nil {
-		return "", fmt.Errorf("write the status page's token: %w", err)
+		return "", fmt.Errorf("write token: %w", err)
 	}
 	return token, nil
 }

@@ -92,15 +92,15 @@ func (b *Board) bundle(w http.ResponseWriter, r *http.Request) {
 }
 
 // authorized lets in who knows the token: as the password of any user, which browsers ask for, or as a bearer token.
-func authorized(token string, next http.Handler) http.Handler {
+func (id *Identity) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, given, ok := r.BasicAuth()
 		if !ok {
 			given, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		}
-		if subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
-			w.Header().Set("WWW-Authenticate", `Basic realm="dayone bootstrap: any user, the token as password", charset="UTF-8"`)
-			http.Error(w, "the token is wanted: STATE/identity/"+TokenFile+" on the bootstrap host", http.StatusUnauthorized)
+		if subtle.ConstantTimeCompare([]byte(given), []byte(id.Token)) != 1 {
+			w.Header().Set("WWW-Authenticate", `Basic realm="dayone: any user, the token as password", charset="UTF-8"`)
+			http.Error(w, "the token is wanted: "+id.place+" on this host", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -119,29 +119,34 @@ func (b *Board) ServeSocket(ctx context.Context, path string) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("serve status: %w", err), l.Close())
 	}
-	return b.serve(ctx, l, b.Handler())
+	return serve(ctx, l, b.Handler())
 }
 
 // ServeTLS answers HTTPS on HOST:PORT to who knows the token, until ctx ends.
 func (b *Board) ServeTLS(ctx context.Context, address string, id *Identity) error {
+	return id.Serve(ctx, address, b.Handler())
+}
+
+// Serve answers HTTPS on HOST:PORT with h to who knows the token, until ctx ends.
+func (id *Identity) Serve(ctx context.Context, address string, h http.Handler) error {
 	if id.Token == "" {
-		return errors.New("serve status: without a token anybody could read it")
+		return errors.New("serve: without a token anybody could ask")
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("serve status: %w", err)
+		return fmt.Errorf("serve: %w", err)
 	}
 	l = tls.NewListener(netutil.LimitListener(l, maxClients), &tls.Config{Certificates: []tls.Certificate{id.Certificate}, MinVersion: tls.VersionTLS12})
-	return b.serve(ctx, l, authorized(id.Token, b.Handler()))
+	return serve(ctx, l, id.authorized(h))
 }
 
-func (b *Board) serve(ctx context.Context, l net.Listener, h http.Handler) error {
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader,
 		ErrorLog: silent()}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve status: %w", err)
+		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
 }

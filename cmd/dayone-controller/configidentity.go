@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/certs"
 )
 
@@ -96,14 +97,19 @@ func (id *serverIdentity) certify(hosts []string) error {
 
 // renew makes a new one from time to time until ctx ends; the server reads it when it changes.
 func (id *serverIdentity) renew(ctx context.Context, hosts []string) error {
-	ticker := time.NewTicker(renewInterval)
+	return everyTick(ctx, renewInterval, func() error { return id.certify(hosts) })
+}
+
+// everyTick does something in an interval until ctx ends or it fails; the first time is after one interval.
+func everyTick(ctx context.Context, interval time.Duration, do func() error) error {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			if err := id.certify(hosts); err != nil {
+			if err := do(); err != nil {
 				return err
 			}
 		}
@@ -138,10 +144,11 @@ func readAccounts(file string) (accounts, []byte, error) {
 	var content struct {
 		Auths accounts `json:"auths"`
 	}
-	if err := json.Unmarshal(raw, &content); err != nil {
+	plain, err := firstboot.PlainAuth(raw) // what pulls on nodes reads one of the two forms
+	if err != nil || json.Unmarshal(plain, &content) != nil {
 		return nil, nil, fmt.Errorf("read --pull-secret: %s is no pull secret", file) // no detail: it would quote a secret
 	}
-	return content.Auths, raw, nil
+	return content.Auths, plain, nil
 }
 
 // Resolve is authn.Keychain's.

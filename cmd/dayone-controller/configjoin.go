@@ -165,16 +165,10 @@ func (j *join) begin(ctx context.Context) (string, error) {
 
 // run refreshes until ctx ends. A failure is tried again; what is served meanwhile has half of its time left.
 func (j *join) run(ctx context.Context) error {
-	ticker := time.NewTicker(joinInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			if err := j.refresh(ctx); err != nil && ctx.Err() == nil {
-				j.log.WithError(err).Warn("credential of new nodes not renewed")
-			}
+	return everyTick(ctx, joinInterval, func() error {
+		if err := j.refresh(ctx); err != nil && ctx.Err() == nil {
+			j.log.WithError(err).Warn("credential of new nodes not renewed")
 		}
-	}
+		return nil
+	})
 }

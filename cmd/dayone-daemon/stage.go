@@ -13,7 +13,7 @@ import (
 func newStage() *cobra.Command {
 	var o deploy.StageOptions
 	var kind string
-	var reboot bool
+	var reboot, downloadOnly bool
 	c := &cobra.Command{
 		Use:   "stage IMAGE@DIGEST",
 		Short: "Make an image the next boot's deployment",
@@ -26,6 +26,9 @@ func newStage() *cobra.Command {
 			d, err := chooseDeployer(c, kind)
 			if err != nil {
 				return err
+			}
+			if downloadOnly {
+				return download(c, d, image)
 			}
 			if err := d.Stage(c.Context(), image, o); err != nil {
 				return err
@@ -40,7 +43,24 @@ func newStage() *cobra.Command {
 	c.Flags().StringArrayVar(&o.AppendKernelArguments, "karg-append", nil, "kernel argument to add where it is not there")
 	c.Flags().StringArrayVar(&o.DeleteKernelArguments, "karg-delete", nil, "kernel argument to remove where it is there")
 	c.Flags().BoolVar(&reboot, "reboot", false, "reboot into it")
+	c.Flags().BoolVar(&downloadOnly, "download-only", false, "only bring the image onto the disk: the next boot stays what it was")
+	for _, other := range []string{"reboot", "karg-append", "karg-delete"} {
+		c.MarkFlagsMutuallyExclusive("download-only", other)
+	}
 	return c
+}
+
+// download brings the image as an agent does ahead of its node's turn.
+func download(c *cobra.Command, d deploy.Deployer, image deploy.Image) error {
+	fetcher, can := d.(deploy.Fetcher)
+	if !can {
+		return errors.New("this host's deployer cannot bring an image without staging it: leave --download-only out")
+	}
+	if err := fetcher.Fetch(c.Context(), image, deploy.FetchOptions{}); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(c.OutOrStdout(), "the image is on the disk; nothing is staged")
+	return err
 }
 
 func newRollback() *cobra.Command {

@@ -60,7 +60,7 @@ func newStart() *cobra.Command {
 	f.StringVar(&o.deployer, "deployer", autoDeployer, "auto, ostree, bootc or rpm-ostree")
 	f.StringVar(&o.listen, "listen", defaultListen, "host:port of /healthz, /readyz and /metrics; 0: none")
 	f.StringVar(&o.logLevel, "log-level", logrus.InfoLevel.String(), "debug, info, warning or error")
-	f.BoolVar(&o.repair, "repair-drift", false, "put files and units back that are unlike the node's config, instead of reporting them only")
+	f.BoolVar(&o.repair, "repair-drift", false, "put files, units and SSH keys back that are unlike the node's config, instead of reporting them only")
 	f.Int64Var(&o.aheadRate, "fetch-ahead-rate", defaultAheadRate, "MB a second of an image that is fetched before the node is told to go to it; 0: no bound")
 	return c
 }

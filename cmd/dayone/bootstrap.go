@@ -45,6 +45,7 @@ func newBootstrapCommand() *cobra.Command {
 			}
 			stop := serveStatus(cmd.Context(), &o, statusListen)
 			defer stop()
+			defer keepLogs(cmd.Context(), o)()
 			if is == installconfig.FlowOpenShift {
 				return runOpenShift(cmd.Context(), o)
 			}

@@ -75,7 +75,7 @@ func (s *statusServer) page() {
 		return
 	}
 	s.warn(func() error {
-		id, err := statuspage.LoadIdentity(bootstrap.IdentityDir(s.options.StateDir), s.host)
+		id, err := statuspage.LoadIdentity(bootstrap.IdentityDir(s.options.StateDir), statuspage.TokenFile, s.host)
 		if err != nil {
 			return err
 		}

@@ -138,7 +138,7 @@ func (e *effects) of(ctx context.Context, look *rollout.Look, atOnce int) (*pool
 	for _, w := range out.Ways {
 		out.Details = append(out.Details, foreseen.Ways[w.From])
 	}
-	out.Seconds = int64(rollout.Estimate(out.PoolPlan, atOnce, e.objects.Nodes).Seconds())
+	out.Seconds = int64(e.objects.Estimate(out.PoolPlan, atOnce).Seconds())
 	if out.Level >= disruption.LevelDrain && !e.recorded {
 		// Who may not see pods gets the rest of the answer.
 		if blocking, err := disruptioncontroller.Blocking(ctx, e.source, foreseen.Draining()); err == nil {

@@ -67,6 +67,9 @@ func (f *sourceFlags) open(ctx context.Context) (*source, error) {
 	s := &source{at: at}
 	flags := *f.clusterFlags
 	if f.from != "" {
+		if _, err := os.Stat(f.from); err != nil {
+			return nil, fmt.Errorf("read --from (a directory of objects, or a kubeconfig): %w", err)
+		}
 		if isDirectory(f.from) {
 			d, err := readDump(f.from)
 			if err != nil {
@@ -121,7 +124,7 @@ func (s *source) rolloutObjects(ctx context.Context) (*rollout.Cluster, error) {
 			return nil, fmt.Errorf("read %s: there are no %s in it: %s", s.name, kind.name, s.advice())
 		}
 	}
-	return &rollout.Cluster{Pools: pools.Items, Nodes: nodes.Items, Configs: configs.Items, Builds: builds.Items, Records: records.Items, Deferred: s.deferred}, nil
+	return &rollout.Cluster{Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items, Builds: builds.Items, Records: rollout.Pointers(records.Items), Deferred: s.deferred}, nil
 }
 
 func (s *source) advice() string {

@@ -103,7 +103,7 @@ func TestPlanOfADump(t *testing.T) {
 	assert.Equal(t, plannedConfig, p.Pools[0].Target.Config)
 	assert.Equal(t, []string{}, p.Pools[0].Next)
 	assert.False(t, p.Pools[0].Done)
-	assert.Equal(t, map[string]int{"nodes": 4, "updated": 1, "ready": 3, "unavailable": 2, "degraded": 0}, p.Pools[0].Counts)
+	assert.Equal(t, map[string]int{"nodes": 4, "updated": 1, "ready": 1, "unavailable": 2, "degraded": 0}, p.Pools[0].Counts)
 	var phases []string
 	for _, v := range p.Pools[0].Verdicts {
 		phases = append(phases, fmt.Sprintf("%s %s %s %d", v.Node, v.Phase, v.Reason, v.Position))

@@ -80,11 +80,11 @@ func readNodeAnswer(ctx context.Context, f *sourceFlags, name string) (*nodeAnsw
 		return nil, err
 	}
 	name = strings.TrimPrefix(name, "node/")
-	i := slices.IndexFunc(objects.Nodes, func(n corev1.Node) bool { return n.Name == name })
+	i := slices.IndexFunc(objects.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("explain node %s: %s has no such node; the nodes are %s", name, s.name, someNodes(objects.Nodes))
 	}
-	node := &objects.Nodes[i]
+	node := objects.Nodes[i]
 	a := &nodeAnswer{Source: s.name, At: s.at.UTC().Truncate(time.Second), Node: name}
 	a.record(node)
 	pools := make([]*mcfgv1.MachineConfigPool, 0, len(objects.Pools))
@@ -104,7 +104,7 @@ func readNodeAnswer(ctx context.Context, f *sourceFlags, name string) (*nodeAnsw
 }
 
 // someNodes names nodes for somebody who mistyped one.
-func someNodes(nodes []corev1.Node) string {
+func someNodes(nodes []*corev1.Node) string {
 	const most = 10
 	names := make([]string, 0, most)
 	for i := range nodes[:min(len(nodes), most)] {

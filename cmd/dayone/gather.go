@@ -27,12 +27,16 @@ type gatherFlags struct {
 	stdout        bool
 	every         time.Duration
 	host, command string
+	listen        string
 	ssh           string
 	ofCluster     bool
 	limit         time.Duration
 	cluster       clusterFlags
 	page          pageFlags
 }
+
+// remoteCommand finds the program where a bootstrap node has it: on many systems sudo does not look there.
+const remoteCommand = `sudo env PATH="/usr/local/bin:$PATH" dayone gather --stdout`
 
 func newGatherCommand() *cobra.Command {
 	f := &gatherFlags{}
@@ -42,7 +46,8 @@ func newGatherCommand() *cobra.Command {
 		Long: "Gather writes log-bundle-<id>.tar.gz in the layout of openshift-install gather bootstrap: the journal of phases, service\n" +
 			"records, build logs, rendered configs without content, journals and network of the host. Secrets are taken out.\n" +
 			"With --host it runs on another host over ssh and the bundle comes here; with --every it is renewed until stopped, so\n" +
-			"that the last state of a bootstrap host that vanishes stays. dayone analyze reads bundles.",
+			"that the last state of a bootstrap host that vanishes stays. With --receive it waits here for what the bootstrap host sends\n" +
+			"by itself (logSpool in install-config.yaml). dayone analyze reads bundles.",
 		Args: cobra.NoArgs,
 		RunE: f.run,
 	}
@@ -54,8 +59,9 @@ func newGatherCommand() *cobra.Command {
 	flags.BoolVar(&f.stdout, "stdout", false, "write the bundle to standard output")
 	flags.DurationVar(&f.every, "every", 0, "renew the bundle in this interval until stopped")
 	flags.StringVar(&f.host, "host", "", "gather on another host, as USER@HOST for ssh")
-	flags.StringVar(&f.command, "remote-command", "sudo dayone gather --stdout", "what is run there")
+	flags.StringVar(&f.command, "remote-command", remoteCommand, "what is run there")
 	flags.StringVar(&f.ssh, "ssh", "ssh", "the program that reaches the other host; it gets HOST and the command as arguments")
+	flags.StringVar(&f.listen, "receive", "", "HOST:PORT on which to take, over HTTPS with a token, the bundles that a bootstrap host sends; the token is made in OUT/receiver")
 	flags.BoolVar(&f.ofCluster, "cluster", false, "gather a cluster's objects and logs in the place of this host")
 	flags.DurationVar(&f.limit, "timeout", 0, "how long --cluster or --host may take; a cluster's bundle then ends with what is there (default 5m)")
 	f.page.add(flags, "gather from a bootstrap's status page, https://HOST:PORT: neither ssh nor root is needed there")
@@ -67,6 +73,9 @@ func newGatherCommand() *cobra.Command {
 
 func (f *gatherFlags) run(cmd *cobra.Command, _ []string) error {
 	f.options.Log = newLog(cmd)
+	if f.listen != "" {
+		return f.receive(cmd)
+	}
 	from, err := f.source()
 	if err != nil {
 		return err

@@ -84,7 +84,7 @@ func explain(root *cobra.Command, err error, stdout, stderr io.Writer) int {
 			fmt.Fprintln(stderr, "  | "+line)
 		}
 	}
-	fmt.Fprintln(stderr, "dayone: "+err.Error())
+	fmt.Fprintln(stderr, "dayone: "+plainly(err))
 	var hopeless hopelessError
 	if errors.As(err, &hopeless) {
 		return exitHopeless

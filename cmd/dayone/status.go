@@ -28,6 +28,8 @@ type statusOutput struct {
 	Running bool `json:"running"`
 	// HandedOver says since when nobody needs this host any more.
 	HandedOver *bootstrap.HandedOver `json:"handedOver,omitempty"`
+	// Outcome is how the last run ended; absent while one works.
+	Outcome *bootstrap.Outcome `json:"outcome,omitempty"`
 	// Live is what the running process tells on its socket.
 	Live *statuspage.Status `json:"live,omitempty"`
 }
@@ -108,6 +110,11 @@ func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
 	if out.HandedOver, err = bootstrap.ReadHandedOver(f.stateDir); err != nil {
 		return false, err
 	}
+	if !running {
+		if out.Outcome, err = bootstrap.ReadOutcome(f.stateDir); err != nil {
+			return false, err
+		}
+	}
 	if live, err := statuspage.NewSocketClient(statusSocket).Fetch(cmd.Context()); running && err == nil && f.stateDir == bootstrap.DefaultStateDir {
 		out.Live = &live
 	}
@@ -166,6 +173,10 @@ func pause(ctx context.Context, d time.Duration) error {
 
 func (s statusOutput) print(w io.Writer, now time.Time) error {
 	j, running := s.Journal, s.Running
+	if o := s.Outcome; len(j.Records) == 0 && o != nil && o.Error != "" {
+		_, err := fmt.Fprintf(w, "the last run ended before its first phase, at %s: %s\n", o.Ended.UTC().Format(time.RFC3339), o.Error)
+		return err
+	}
 	if len(j.Records) == 0 {
 		_, err := fmt.Fprintln(w, "no bootstrap has run here; start one with dayone bootstrap")
 		return err
@@ -178,7 +189,10 @@ func (s statusOutput) print(w io.Writer, now time.Time) error {
 		if r.Attempts > 1 {
 			note += fmt.Sprintf(" (attempt %d)", r.Attempts)
 		}
-		if r.Status == bootstrap.PhaseRunning && !running {
+		if n := r.Interruptions; n > 0 {
+			note += fmt.Sprintf(" (cut off %s, found at %s)", times(n), r.Interrupted.UTC().Format("15:04:05Z"))
+		}
+		if r.Status == bootstrap.PhaseRunning && !running || r.Status == bootstrap.PhaseInterrupted {
 			// Nobody knows when it was cut off.
 			if _, err := fmt.Fprintf(w, "%-8s %-14s %9s  %s%s\n", "cut off", r.Name, "", r.Title, note); err != nil {
 				return err
@@ -198,6 +212,14 @@ func (s statusOutput) print(w io.Writer, now time.Time) error {
 		return err
 	}
 	return s.printEnd(w)
+}
+
+// times counts for people.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // printEnd says what comes next.

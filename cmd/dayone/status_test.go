@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,6 +30,13 @@ func TestStatusOfABootstrapThatEnded(t *testing.T) {
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stdout, "done     base")
 	assert.Contains(t, stdout, "cut off  build-master", "nothing runs: the phase does not, either")
+	later := strings.Replace(ended, `"status":"running"`, `"status":"interrupted","interruptions":2,"interrupted":"2026-01-02T03:05:06Z"`, 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.JournalFile), []byte(later), 0o600))
+	code, again, stderr := dayone(t, "status", "--state-dir", dir)
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, again, "cut off  build-master")
+	assert.Contains(t, again, "(attempt 2) (cut off 2 times, found at 03:05:06Z)")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.JournalFile), []byte(ended), 0o600))
 	assert.Contains(t, stdout, "does not run")
 	assert.NotContains(t, stdout, "serving")
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,9 @@ const (
 // maxMessage bounds the condition's message in bytes; the API takes 32 KiB, people read the first lines.
 const maxMessage = 4 << 10
 
+// conflictInterval is how soon a pool is looked at again that somebody else has changed meanwhile: the cache shows it by then.
+const conflictInterval = 200 * time.Millisecond
+
 // Reconciler renders one pool a call.
 type Reconciler struct {
 	client client.Client
@@ -53,12 +57,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	failure := r.render(ctx, &pool)
 	if apierrors.IsConflict(failure) {
-		return ctrl.Result{}, failure // somebody wrote meanwhile: no state of the pool, look again
+		return ctrl.Result{RequeueAfter: conflictInterval}, nil // somebody wrote meanwhile: no state of the pool, and no failure
 	}
 	if failure == nil {
 		failure = r.collect(ctx, &pool)
 	}
 	err := r.condition(ctx, &pool, failure)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictInterval}, nil // the next look says it
+	}
 	if report.Of(failure) != nil {
 		return ctrl.Result{}, err // the same input is refused again; a change of it wakes the pool
 	}

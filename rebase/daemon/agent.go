@@ -39,7 +39,7 @@ type Options struct {
 	CheckStaged func(context.Context) error
 	// AheadBytesPerSecond bounds what comes of an image that is fetched ahead of its time; 0: no bound.
 	AheadBytesPerSecond int64
-	// RepairDrift puts files back that are unlike the node's config; by default they are reported only.
+	// RepairDrift puts files, units and SSH keys back that are unlike the node's config; by default they are reported only.
 	RepairDrift bool
 	// Healthy is asked after a reboot, before the node counts as done; nil: nothing is asked.
 	Healthy func(context.Context) error

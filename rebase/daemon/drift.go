@@ -139,22 +139,19 @@ func (a *Agent) drift(ctx context.Context, current nodedisk.Current) error {
 	if err != nil {
 		return err
 	}
-	paths, err := a.files.Paths(config)
+	paths, err := a.watched(config)
 	if err != nil {
 		return err
-	}
-	for i := range paths {
-		paths[i] = filepath.Join(a.o.Root, paths[i])
 	}
 	// Watched before it is compared: a change in between is told.
 	if err := a.drifts.arm(current.Config.Name, paths, now); err != nil {
 		a.o.Log.WithError(err).Warn("changes on disk are not noticed at once")
 	}
-	mismatches, err := a.files.Verify(config)
+	mismatches, err := a.compare(config)
 	if err == nil && len(mismatches) > 0 && a.o.RepairDrift {
 		a.o.Log.WithField("files", names(mismatches)).Warn("drift is repaired")
 		if err = a.repair(ctx, config, mismatches); err == nil {
-			mismatches, err = a.files.Verify(config)
+			mismatches, err = a.compare(config)
 		}
 	}
 	a.seen.drifted(len(mismatches))
@@ -167,9 +164,38 @@ func (a *Agent) drift(ctx context.Context, current nodedisk.Current) error {
 	return err
 }
 
-// repair puts files and units back, and enables what a config enables.
+// watched lists what a config has on this disk, in full.
+func (a *Agent) watched(config ign35.Config) ([]string, error) {
+	paths, err := a.files.Paths(config)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := a.files.KeysPath(config)
+	if err != nil {
+		return nil, err
+	}
+	if keys != "" {
+		paths = append(paths, keys)
+	}
+	for i := range paths {
+		paths[i] = filepath.Join(a.o.Root, paths[i])
+	}
+	return paths, nil
+}
+
+// compare names what is unlike a config: files, units and the core user's SSH keys.
+func (a *Agent) compare(config ign35.Config) ([]hostfiles.Mismatch, error) {
+	mismatches, err := a.files.Verify(config)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := a.files.VerifyKeys(config)
+	return append(mismatches, keys...), err
+}
+
+// repair puts files, units and SSH keys back, and enables what a config enables.
 func (a *Agent) repair(ctx context.Context, config ign35.Config, mismatches []hostfiles.Mismatch) error {
-	if err := a.files.Restore(config); err != nil {
+	if err := errors.Join(a.files.Restore(config), a.files.ApplyKeys(config, config)); err != nil {
 		return err
 	}
 	for _, m := range mismatches {

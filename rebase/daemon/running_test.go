@@ -108,35 +108,70 @@ func TestNothingIsBegunWhileTheAPIIsAway(t *testing.T) {
 	}
 }
 
+// running lets the fixture's agent run, and waits until it has looked once.
+func (f *fixture) running(repair bool) (end func()) {
+	t := f.T
+	ctx, cancel := context.WithCancel(t.Context())
+	f.through(func(o *daemon.Options) {
+		api, err := kubeapi.New(f.env.As(t, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
+		require.NoError(t, err)
+		o.Wake, o.RepairDrift = api.Wake(ctx), repair
+	})
+	over := make(chan error, 1)
+	agent := f.agent
+	go func() { over <- agent.Run(ctx) }()
+	require.Eventually(t, func() bool {
+		recorder := httptest.NewRecorder()
+		agent.Handler().ServeHTTP(recorder, httptest.NewRequest("GET", "/metrics", nil))
+		return !strings.Contains(recorder.Body.String(), "dayone_agent_steps_total 0\n")
+	}, time.Minute, 10*time.Millisecond)
+	return func() {
+		cancel()
+		require.NoError(t, <-over)
+	}
+}
+
+func TestKeysThatGoAreDrift(t *testing.T) {
+	f := newFixture(t)
+	at := f.core()
+	const one, two = "ssh-ed25519 AAA one", "ssh-ed25519 BBB two"
+	f.join(rendered("rendered-driftkeys-1"), "")
+	f.aim(withKeys(rendered("rendered-driftkeys-2"), one, two), "")
+	f.settle()
+	complains := func() bool {
+		r := f.record()
+		assert.NotContains(t, r.Reason, "AAA", "nobody is told the keys")
+		return r.State == nodestate.StateDegraded && strings.Contains(r.Reason, at+" lacks an SSH key")
+	}
+	content := func() bool { return f.record().State == nodestate.StateDone }
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(f.m.root, at), []byte(text), 0o600))
+	}
+	end := f.running(false)
+	write(one + "\n")
+	require.Eventually(t, complains, time.Minute, 10*time.Millisecond)
+	write(one + "\n" + two + "\n")
+	require.Eventually(t, content, time.Minute, 10*time.Millisecond)
+	require.NoError(t, os.RemoveAll(filepath.Join(f.m.root, "home/core/.ssh")))
+	require.Eventually(t, complains, time.Minute, 10*time.Millisecond)
+	end()
+	end = f.running(true)
+	require.Eventually(t, func() bool { return content() && f.read(at) == one+"\n"+two+"\n" }, time.Minute, 10*time.Millisecond)
+	write("")
+	require.Eventually(t, func() bool { return f.read(at) == one+"\n"+two+"\n" }, time.Minute, 10*time.Millisecond)
+	end()
+	assert.Empty(t, f.m.calls)
+}
+
 func TestDriftIsNoticedAtOnceAndMendedWhereAskedFor(t *testing.T) {
 	f := newFixture(t)
 	f.join(rendered("rendered-noticed-1", "/etc/deep/er/a=1"), image(1))
-	running := func(repair bool) (end func()) {
-		ctx, cancel := context.WithCancel(t.Context())
-		f.through(func(o *daemon.Options) {
-			api, err := kubeapi.New(f.env.As(t, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
-			require.NoError(t, err)
-			o.Wake, o.RepairDrift = api.Wake(ctx), repair
-		})
-		over := make(chan error, 1)
-		agent := f.agent
-		go func() { over <- agent.Run(ctx) }()
-		require.Eventually(t, func() bool {
-			recorder := httptest.NewRecorder()
-			agent.Handler().ServeHTTP(recorder, httptest.NewRequest("GET", "/metrics", nil))
-			return !strings.Contains(recorder.Body.String(), "dayone_agent_steps_total 0\n")
-		}, time.Minute, 10*time.Millisecond)
-		return func() {
-			cancel()
-			require.NoError(t, <-over)
-		}
-	}
-	end := running(false)
+	end := f.running(false)
 	require.NoError(t, os.RemoveAll(filepath.Join(f.m.root, "/etc/deep")))
 	require.Eventually(t, func() bool { return strings.Contains(f.record().Reason, "/etc/deep/er/a is missing") }, time.Minute, 10*time.Millisecond)
 	assert.Equal(t, nodestate.StateDegraded, f.record().State)
 	end()
-	end = running(true)
+	end = f.running(true)
 	require.Eventually(t, func() bool { return f.record().State == nodestate.StateDone && f.read("/etc/deep/er/a") == "1" }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, os.Chmod(filepath.Join(f.m.root, "/etc/deep/er/a"), 0o600))
 	require.Eventually(t, func() bool {

@@ -43,15 +43,10 @@ func (a *Agent) verifying(ctx context.Context, n node) (State, time.Duration, er
 			return Verifying, 0, err
 		}
 	}
-	mismatches, err := a.files.Verify(config)
+	mismatches, err := a.compare(config)
 	if err != nil {
 		return Verifying, 0, err
 	}
-	keys, err := a.files.VerifyKeys(config)
-	if err != nil {
-		return Verifying, 0, err
-	}
-	mismatches = append(mismatches, keys...)
 	if len(mismatches) > 0 {
 		return Verifying, 0, fmt.Errorf("the node is unlike %s: %s", wanted.Name, names(mismatches))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,26 +21,25 @@ import (
 // remember writes down on each node that has arrived how long it took from the moment when it was told. The note is on the node, so that
 // it outlives this program, and there is one for each node however old the cluster is.
 func (r *Reconciler) remember(ctx context.Context, l *rollout.Look) error {
-	for _, n := range l.Nodes {
+	for i := range l.Nodes {
+		n := &l.Nodes[i]
 		if !n.Record.Converged() {
 			continue
 		}
-		object := l.Objects[n.Name]
-		promise, err := disruption.PromiseOf(object.Annotations, n.Record.CurrentConfig, n.Record.CurrentImage)
-		if err != nil || promise == nil {
-			continue //nolint:nilerr // history is worth no failure
+		h := l.History(n.Name)
+		if h.Told == nil || h.Times.Told == h.Told.Told {
+			continue
 		}
-		times := rollout.TimesOf(object.Annotations)
-		told, err := time.Parse(time.RFC3339, promise.Told)
-		if err != nil || times.Told == promise.Told {
+		told, err := time.Parse(time.RFC3339, h.Told.Told)
+		if err != nil {
 			continue //nolint:nilerr // history is worth no failure
 		}
 		arrived := r.o.Now()
-		if !n.UpdatedSince.IsZero() && n.UpdatedSince.After(told) {
+		if n.UpdatedSince.After(told) && n.UpdatedSince.Before(arrived) { // else the node's clock is wrong
 			arrived = n.UpdatedSince
 		}
-		times.Told = promise.Told
-		times.Seconds[promise.Level.String()] = max(1, int64(arrived.Sub(told).Seconds()))
+		times := rollout.Times{Told: h.Told.Told, Seconds: maps.Clone(h.Times.Seconds)}
+		times.Seconds[h.Told.Level.String()] = max(1, int64(arrived.Sub(told).Seconds()))
 		raw, err := json.Marshal(times)
 		if err != nil {
 			return fmt.Errorf("note times of node %s: %w", n.Name, err)

@@ -9,13 +9,13 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
-	"dayone.dev/dayone/rebase/rollout"
 )
 
 // ConditionEffectKnown of a pool is True when the annotation dayone.dev/plan says what the target does to its nodes; the reason is the
@@ -29,9 +29,21 @@ const (
 	reasonUnreadable = "ConfigUnreadable"
 )
 
-// Plan publishes what the target of the pool that the request names does to its nodes.
+// conflictInterval is how soon a pool is looked at again that somebody else has changed meanwhile: the cache shows it by then.
+const conflictInterval = 200 * time.Millisecond
+
+// Plan publishes what the target of the pool that the request names does to its nodes. That somebody else has changed the pool
+// meanwhile is no failure: it is looked at again.
 func (r *Reconciler) Plan(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	c, err := r.cluster(ctx)
+	result, err := r.plan(ctx, req)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictInterval}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) plan(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	c, err := r.view.Cluster(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -60,7 +72,7 @@ func (r *Reconciler) Plan(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 			return ctrl.Result{}, err
 		}
 	}
-	plan.Seconds = int64(rollout.Estimate(plan, l.Plan(r.o.Now()).MaxUnavailable, c.Nodes).Seconds())
+	plan.Seconds = int64(c.Estimate(plan, l.Plan(r.o.Now()).MaxUnavailable).Seconds())
 	if l.Building {
 		return ctrl.Result{}, r.condition(ctx, l.Object, false, reasonImage, l.Pool.Hold+"; expected then: "+describe(plan))
 	}
@@ -80,21 +92,6 @@ func (r *Reconciler) Plan(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		result.RequeueAfter = lookAgain
 	}
 	return result, r.condition(ctx, l.Object, true, plan.Level.String(), describe(plan))
-}
-
-// cluster reads what decides about rollouts.
-func (r *Reconciler) cluster(ctx context.Context) (*rollout.Cluster, error) {
-	var pools mcfgv1.MachineConfigPoolList
-	var nodes corev1.NodeList
-	var configs mcfgv1.MachineOSConfigList
-	var builds mcfgv1.MachineOSBuildList
-	var records mcfgv1.MachineConfigNodeList
-	for _, list := range []client.ObjectList{&pools, &nodes, &configs, &builds, &records} {
-		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list %T: %w", list, err)
-		}
-	}
-	return &rollout.Cluster{Pools: pools.Items, Nodes: nodes.Items, Configs: configs.Items, Builds: builds.Items, Records: records.Items}, nil
 }
 
 // config reads a rendered config; nil: it is gone.

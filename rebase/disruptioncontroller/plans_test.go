@@ -1,6 +1,7 @@
 package disruptioncontroller_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -13,9 +14,13 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/disruptioncontroller"
 	"dayone.dev/dayone/rebase/rollout"
 )
 
@@ -155,6 +160,12 @@ func TestTheTimeIsEstimatedByWhatNodesNeededBefore(t *testing.T) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-a"}}
 	require.NoError(t, f.env.Client.Patch(t.Context(), n, client.RawPatch("application/merge-patch+json", patch)))
 	f.now = f.now.Add(10 * time.Minute)
+	// Its clock is years ahead: what it says of the time of its arrival cannot be.
+	record := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name},
+		Pool: mcfgv1.MCOObjectReference{Name: f.pool}, ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: f.rendered(2)}}}
+	f.create(record)
+	record.Status.Conditions = []metav1.Condition{{Type: string(mcfgv1.MachineConfigNodeUpdated), Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(f.now.AddDate(3, 0, 0))}}
+	require.NoError(t, f.env.Client.Status().Update(t.Context(), record))
 	f.plan()
 	plan, c = f.plan()
 	assert.Equal(t, int64(600), plan.Seconds)
@@ -165,6 +176,37 @@ func TestTheTimeIsEstimatedByWhatNodesNeededBefore(t *testing.T) {
 	f.plan()
 	require.NoError(t, f.env.Client.Get(t.Context(), client.ObjectKeyFromObject(n), n))
 	assert.Equal(t, map[string]int64{"Reboot": 600}, rollout.TimesOf(n.Annotations).Seconds, "each way is noted once")
+}
+
+// TestSomebodyElsesWriteIsNoFailure lets somebody change the pool right before its condition is written.
+func TestSomebodyElsesWriteIsNoFailure(t *testing.T) {
+	f := newFixture(t)
+	f.config(1, "/etc/a=1")
+	f.config(2, "/etc/a=2")
+	f.aim(2)
+	f.node("a", f.rendered(1), "")
+	under, err := client.NewWithWatch(f.env.As(t, cluster.DefaultNamespace, cluster.Controller), client.Options{Scheme: f.env.Scheme})
+	require.NoError(t, err)
+	disturbed := false
+	c := interceptor.NewClient(under, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if !disturbed {
+				disturbed = true
+				pool := f.object()
+				pool.Labels = map[string]string{"disturbed": "yes"}
+				require.NoError(t, f.env.Client.Update(ctx, pool))
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	r := disruptioncontroller.New(c, c, disruptioncontroller.Options{})
+	result, err := r.Plan(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.pool}})
+	require.NoError(t, err)
+	assert.True(t, disturbed)
+	assert.NotZero(t, result.RequeueAfter, "it is looked at again soon")
+	assert.Less(t, result.RequeueAfter, time.Second)
+	_, said := f.plan()
+	assert.Equal(t, corev1.ConditionTrue, said.Status)
 }
 
 func TestAConfigThatIsGoneAndOneThatCannotBeRead(t *testing.T) {

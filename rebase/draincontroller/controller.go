@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -16,8 +17,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dayone.dev/dayone/manifests"
@@ -65,8 +69,8 @@ type Reconciler struct {
 	drain  drain.Drainer
 	events events.EventRecorder
 	o      Options
-	// said is when a node's remaining pods were last written, by the node's name.
-	said sync.Map
+	// said is when a node's remaining pods were last written, drains how far its drain is; by the node's name.
+	said, drains sync.Map
 }
 
 // New makes a reconciler. c's reads may come from a cache; pods are always asked for at the API.
@@ -93,13 +97,23 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	r := New(mgr.GetClient(), pods, mgr.GetEventRecorder(Name), o)
 	r.live = mgr.GetAPIReader()
-	err = ctrl.NewControllerManagedBy(mgr).Named(Name).For(&corev1.Node{}).
+	err = ctrl.NewControllerManagedBy(mgr).Named(Name).For(&corev1.Node{}, builder.WithPredicates(concerned())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+// concerned keeps out heartbeats: requests are annotations, a cordon is in the spec, and labels make a control plane.
+func concerned() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, isNode := e.ObjectOld.(*corev1.Node)
+		after, areNodes := e.ObjectNew.(*corev1.Node)
+		return !isNode || !areNodes || before.Spec.Unschedulable != after.Spec.Unschedulable ||
+			!maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels)
+	}}
 }
 
 // Reconcile looks at one node. Every failure comes back: the queue tries again. That somebody else has changed the node meanwhile is none.
@@ -114,7 +128,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) serve(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var n corev1.Node
 	if err := r.client.Get(ctx, req.NamespacedName, &n); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		if apierrors.IsNotFound(err) {
+			r.forget(req.Name)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, err
 	}
 	record, err := nodestate.Parse(n.Annotations)
 	if err != nil {
@@ -186,6 +204,7 @@ func (r *Reconciler) uncordon(ctx context.Context, n *corev1.Node, record nodest
 		return err
 	}
 	annotations[manifests.AnnotationCordonedBy], annotations[manifests.AnnotationDrainStarted] = nil, nil
+	r.forget(n.Name)
 	if err := r.patch(ctx, n, annotations, n.Spec.Unschedulable && !ours); err != nil {
 		return fmt.Errorf("uncordon node %s: %w", n.Name, err)
 	}
@@ -206,7 +225,7 @@ func (r *Reconciler) finish(ctx context.Context, n *corev1.Node, record nodestat
 	}
 	// The next drain may come before the node is uncordoned, and has a time of its own.
 	annotations[manifests.AnnotationDrainStarted] = nil
-	r.said.Delete(n.Name)
+	r.forget(n.Name)
 	if err := r.patch(ctx, n, annotations, true); err != nil {
 		return fmt.Errorf("answer node %s: %w", n.Name, err)
 	}

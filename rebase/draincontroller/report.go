@@ -29,7 +29,7 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 	if failure != nil {
 		message = strings.TrimPrefix(message+"; "+failure.Error(), "; ")
 	}
-	took := r.o.Now().Sub(r.started(n)).Round(time.Second)
+	took := r.took(n).Round(time.Second)
 	if took < r.o.Limit {
 		if last, said := r.said.Load(n.Name); said {
 			if past := r.o.Now().Sub(last.(time.Time)); past >= 0 && past < sayInterval {
@@ -51,13 +51,32 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 	return slowInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, reasonFailed, message))
 }
 
-// started is when the drain began; the annotation outlives the controller.
-func (r *Reconciler) started(n *corev1.Node) time.Time {
-	t, err := time.Parse(time.RFC3339, n.Annotations[manifests.AnnotationDrainStarted])
-	if err != nil {
-		return r.o.Now()
+// progress is how long a drain had taken when this process saw it first.
+type progress struct {
+	began  string // the annotation's, which is another one for the next drain
+	seen   time.Time
+	before time.Duration
+}
+
+// took is how long the drain takes. The annotation outlives the controller; but what has passed since this process saw it is measured, not
+// read off the wall: a clock that is set in the middle makes no drain fail, nor last for ever.
+func (r *Reconciler) took(n *corev1.Node) time.Duration {
+	began, now := n.Annotations[manifests.AnnotationDrainStarted], r.o.Now()
+	if have, found := r.drains.Load(n.Name); found && have.(progress).began == began {
+		return have.(progress).before + now.Sub(have.(progress).seen)
 	}
-	return t
+	p := progress{began: began, seen: now}
+	if t, err := time.Parse(time.RFC3339, began); err == nil {
+		p.before = max(0, now.Sub(t))
+	}
+	r.drains.Store(n.Name, p)
+	return p.before
+}
+
+// forget drops what is remembered of a node's drain, which is over.
+func (r *Reconciler) forget(node string) {
+	r.said.Delete(node)
+	r.drains.Delete(node)
 }
 
 func names(pods []drain.Pod) string {

@@ -2,6 +2,7 @@ package firstboot
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 
 	"dayone.dev/dayone/rebase/nodedisk"
 )
@@ -17,6 +19,8 @@ import (
 type authFile struct {
 	auths map[string]json.RawMessage
 	rest  map[string]json.RawMessage
+	// changed: an entry was in the other form.
+	changed bool
 }
 
 func parseAuth(raw []byte) (authFile, error) {
@@ -38,7 +42,54 @@ func parseAuth(raw []byte) (authFile, error) {
 	if f.auths == nil {
 		f.auths = map[string]json.RawMessage{}
 	}
+	for host, entry := range f.auths {
+		if plain := plainEntry(entry); plain != nil {
+			f.auths[host], f.changed = plain, true
+		}
+	}
 	return f, nil
+}
+
+// plainEntry gives an entry of username and password the key auth, which is all that programs which pull images look at (Kubernetes reads
+// both forms); nil: it has it, or nothing to make it from.
+func plainEntry(entry json.RawMessage) json.RawMessage {
+	var all map[string]json.RawMessage
+	var c struct{ Auth, Username, Password, IdentityToken string }
+	if json.Unmarshal(entry, &all) != nil || json.Unmarshal(entry, &c) != nil || c.Auth != "" || c.IdentityToken != "" || c.Username == "" {
+		return nil
+	}
+	all["auth"] = fmt.Appendf(nil, "%q", base64.StdEncoding.EncodeToString([]byte(c.Username+":"+c.Password)))
+	plain, err := json.Marshal(all)
+	if err != nil {
+		return nil // cannot be: it was read
+	}
+	return plain
+}
+
+// PlainAuth gives credentials in the form that every program reads: an entry of username and password gets the key auth. Content whose
+// entries have it stays as it is, byte for byte. Errors hold nothing of it.
+func PlainAuth(raw []byte) ([]byte, error) {
+	f, err := parseAuth(raw)
+	if err != nil || !f.changed {
+		return raw, err
+	}
+	return f.marshal()
+}
+
+// AuthCovers tells whether credentials have an entry for a repository: keys are HOST or HOST/PATH (containers-auth.json(5)).
+func AuthCovers(raw []byte, repository string) bool {
+	f, err := parseAuth(raw)
+	if err != nil {
+		return false
+	}
+	for key := range f.auths {
+		key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
+		key = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(key, "/"), "/v1"), "/v2")
+		if key != "" && (key == repository || strings.HasPrefix(repository, key+"/")) {
+			return true
+		}
+	}
+	return false
 }
 
 func (f authFile) marshal() ([]byte, error) {

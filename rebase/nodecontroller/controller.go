@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dayone.dev/dayone/rebase/fleet"
 	"dayone.dev/dayone/rebase/rollout"
 )
 
@@ -63,12 +64,13 @@ type Reconciler struct {
 	checked checks
 	unseen  unseen
 	metrics *metrics
-	memory  rollout.Memory
+	view    *fleet.View
+	arrived rollout.Arrivals
 	// quorum lets one pool of the control plane decide at a time: each sees what the other has told.
 	quorum sync.Mutex
 }
 
-// New makes a reconciler. c's reads may come from a cache.
+// New makes a reconciler. c's reads may come from a cache. It reads nodes with c, too: of thousands, SetupWithManager's reads faster.
 func New(c client.Client, recorder events.EventRecorder, o Options) *Reconciler {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -78,7 +80,7 @@ func New(c client.Client, recorder events.EventRecorder, o Options) *Reconciler 
 		log.SetLevel(logrus.PanicLevel)
 		o.Log = logrus.NewEntry(log)
 	}
-	return &Reconciler{client: c, events: recorder, o: o}
+	return &Reconciler{client: c, view: fleet.New(c), events: recorder, o: o}
 }
 
 // SetupWithManager lets mgr run the controller. mgr's cache may have CacheOptions.
@@ -86,6 +88,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	r := New(mgr.GetClient(), mgr.GetEventRecorder(Name), o)
 	var err error
 	if r.metrics, err = newMetrics(o.Metrics); err == nil {
+		r.view, err = fleet.Cached(mgr.GetCache())
+	}
+	if err == nil {
 		err = r.watch(mgr)
 	}
 	if err != nil {
@@ -111,7 +116,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if r.stale(s) {
 		return reconcile.Result{RequeueAfter: gather}, nil
 	}
-	plan := s.Plan(r.o.Now())
+	now := r.o.Now()
+	r.arrived.Settle(s.Look, now)
+	plan := s.Plan(now)
 	r.metrics.decided(time.Since(began))
 	plan = r.checked.pass(ctx, r.o, s, plan)
 	told := r.tell(ctx, s, plan)

@@ -16,6 +16,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodecontroller"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
@@ -185,6 +186,39 @@ func TestAWaveIsWatchedBeforeTheNextOne(t *testing.T) {
 	f.look()
 	assert.Equal(t, second, f.record("b").DesiredConfig)
 	assert.Equal(t, second, f.record("c").DesiredConfig)
+}
+
+// A node's clock may be years ahead, or hours behind, and so may this machine's have been: a wave is watched as long as is asked, no more and
+// no less.
+func TestAWaveIsWatchedWhateverTheClocksSay(t *testing.T) {
+	for name, off := range map[string]time.Duration{"years ahead": 3 * 365 * 24 * time.Hour, "hours behind": -3 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			clock := time.Now().Truncate(time.Second)
+			f := newFixture(t, nodecontroller.Options{Now: func() time.Time { return clock }})
+			first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
+			for _, n := range []string{"a", "b"} {
+				f.node(n, rollout.Target{Config: first})
+			}
+			f.look()
+			two := intstr.FromInt32(2)
+			f.render(second, func(p *mcfgv1.MachineConfigPool) {
+				p.Annotations, p.Spec.MaxUnavailable = map[string]string{manifests.AnnotationRolloutWaves: "1 / 15m"}, &two
+			})
+			f.look()
+			text, err := disruption.Promise{Config: second, Level: disruption.LevelReboot, Told: clock.UTC().Format(time.RFC3339)}.Encode()
+			require.NoError(t, err)
+			f.annotate("a", manifests.AnnotationPlan, text)
+			clock = clock.Add(time.Minute)
+			f.arrived("a", clock.Add(off))
+			assert.Equal(t, 15*time.Minute, f.look().RequeueAfter)
+			clock = clock.Add(14 * time.Minute)
+			assert.Equal(t, time.Minute, f.look().RequeueAfter)
+			assert.Equal(t, first, f.record("b").DesiredConfig)
+			clock = clock.Add(time.Minute)
+			f.look()
+			assert.Equal(t, second, f.record("b").DesiredConfig)
+		})
+	}
 }
 
 func TestPausedSaysPaused(t *testing.T) {

@@ -3,8 +3,6 @@ package nodecontroller
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
@@ -27,7 +25,8 @@ func (r *Reconciler) promise(s *look, record nodestate.Record) (text string, ok 
 
 // outdated tells whether a node that is on its way was promised another plan than the one that stands now, for example because a policy
 // has changed meanwhile. It is told anew unless the pool is held.
-func (r *Reconciler) outdated(s *look, n *corev1.Node, record nodestate.Record) bool {
+func (r *Reconciler) outdated(s *look, n *rollout.Node) bool {
+	record := &n.Record
 	if s.Effects == nil || s.Pool.Hold != "" || record.Converged() || (rollout.Target{Config: record.DesiredConfig, Image: record.DesiredImage}) != s.Pool.Target {
 		return false
 	}
@@ -35,6 +34,6 @@ func (r *Reconciler) outdated(s *look, n *corev1.Node, record nodestate.Record) 
 	if !found {
 		return false
 	}
-	told, err := disruption.PromiseOf(n.Annotations, record.DesiredConfig, record.DesiredImage)
-	return err != nil || told != nil && told.Hash != way.Hash
+	h := s.History(n.Name)
+	return h.ToldErr != nil || h.Told != nil && h.Told.Hash != way.Hash
 }

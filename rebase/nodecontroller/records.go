@@ -22,7 +22,8 @@ func (r *Reconciler) machineConfigNodes(ctx context.Context, s *look, plan rollo
 		next[name] = true
 	}
 	var errs []error
-	for _, n := range s.Nodes {
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
 		target := rollout.Target{Config: n.Record.DesiredConfig, Image: n.Record.DesiredImage}
 		if next[n.Name] {
 			target = plan.Target

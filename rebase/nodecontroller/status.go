@@ -28,7 +28,7 @@ func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) err
 	st.ObservedGeneration = s.Object.Generation
 	st.MachineCount = int32(plan.Counts.Nodes)
 	st.UpdatedMachineCount = int32(plan.Counts.Updated)
-	st.ReadyMachineCount = int32(ready(s, plan))
+	st.ReadyMachineCount = int32(plan.Counts.Ready)
 	st.UnavailableMachineCount = int32(plan.Counts.Unavailable)
 	st.DegradedMachineCount = int32(plan.Counts.Degraded)
 	done := s.Done(plan)
@@ -56,18 +56,6 @@ func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) err
 	}
 	r.unseen.note(kindPool, s.Object.ResourceVersion, changed)
 	return nil
-}
-
-// ready counts nodes that have the target and take pods, as the API's field means it.
-func ready(s *look, plan rollout.Plan) int {
-	sum := 0
-	for _, n := range s.Nodes {
-		v, _ := plan.Verdict(n.Name)
-		if v.Phase == rollout.PhaseUpdated && n.NotReady == "" && !n.Cordoned {
-			sum++
-		}
-	}
-	return sum
 }
 
 // set changes a condition; its time moves only with its status.
@@ -159,7 +147,8 @@ func text(s, otherwise string) string {
 func nodeDegraded(s *look) mcfgv1.MachineConfigPoolCondition {
 	words := slices.Clone(s.Faults)
 	named := 0
-	for _, n := range s.Nodes {
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
 		if n.Record.State != "Degraded" && n.Record.State != "Unreconcilable" {
 			continue
 		}

@@ -15,8 +15,11 @@ const unseenLimit = time.Minute
 // more nodes than allowed, or fail against that write. It is safe for use by several workers.
 type unseen struct {
 	mu     sync.Mutex
-	writes map[string]write
+	writes map[object]write
 }
+
+// object names one that was written.
+type object struct{ kind, name string }
 
 // write is the version of an object that was written over; "": there was no object.
 type write struct {
@@ -32,24 +35,36 @@ func (u *unseen) note(kind string, before string, written client.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.writes == nil {
-		u.writes = map[string]write{}
+		u.writes = map[object]write{}
 	}
-	u.writes[kind+"/"+written.GetName()] = write{over: before, at: time.Now()}
+	u.writes[object{kind, written.GetName()}] = write{over: before, at: time.Now()}
 }
 
 // behind tells that an object's version is still the one that was written over.
 func (u *unseen) behind(kind, name, version string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.writes) == 0 {
-		return false
-	}
-	w, found := u.writes[kind+"/"+name]
+	w, found := u.writes[object{kind, name}]
 	if found && w.over == version && time.Since(w.at) < unseenLimit {
 		return true
 	}
-	delete(u.writes, kind+"/"+name)
+	if found {
+		delete(u.writes, object{kind, name})
+	}
 	return false
+}
+
+// written are the names of the objects of a kind whose writes may not have been seen.
+func (u *unseen) written(kind string) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var out []string
+	for o := range u.writes {
+		if o.kind == kind {
+			out = append(out, o.name)
+		}
+	}
+	return out
 }
 
 // Kinds of objects in unseen.
@@ -64,9 +79,9 @@ func (r *Reconciler) stale(s *look) bool {
 	if r.unseen.behind(kindPool, s.Object.Name, s.Object.ResourceVersion) {
 		return true
 	}
-	for _, nodes := range []map[string]*corev1.Node{s.Objects, s.Quorum} {
-		for name, n := range nodes {
-			if r.unseen.behind(kindNode, name, n.ResourceVersion) {
+	for _, name := range r.unseen.written(kindNode) {
+		for _, nodes := range []map[string]*corev1.Node{s.Objects, s.Quorum} {
+			if n := nodes[name]; n != nil && r.unseen.behind(kindNode, name, n.ResourceVersion) {
 				return true
 			}
 		}

@@ -45,18 +45,18 @@ func TestOnlyNewsOfANodeWakeItsPool(t *testing.T) {
 
 func TestWhatWasWrittenIsWaitedForInTheCache(t *testing.T) {
 	var u unseen
-	object := func(version string) *corev1.Node {
+	written := func(version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: version}}
 	}
 	assert.False(t, u.behind(kindNode, "n", "1"))
-	u.note(kindNode, "1", object("2"))
+	u.note(kindNode, "1", written("2"))
 	assert.True(t, u.behind(kindNode, "n", "1"))
 	assert.False(t, u.behind(kindRecord, "n", "1"), "another kind")
 	assert.False(t, u.behind(kindNode, "n", "3"), "it is there, or what came after it")
 	assert.Empty(t, u.writes)
-	u.note(kindNode, "1", object("1"))
+	u.note(kindNode, "1", written("1"))
 	assert.False(t, u.behind(kindNode, "n", "1"), "a write that changed nothing is not waited for")
-	u.note(kindNode, "1", object("2"))
-	u.writes["node/n"] = write{over: "1", at: time.Now().Add(-unseenLimit)}
+	u.note(kindNode, "1", written("2"))
+	u.writes[object{kindNode, "n"}] = write{over: "1", at: time.Now().Add(-unseenLimit)}
 	assert.False(t, u.behind(kindNode, "n", "1"), "not for ever")
 }

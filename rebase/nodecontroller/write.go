@@ -22,8 +22,8 @@ import (
 // tell lets the planned nodes know, each by one patch.
 func (r *Reconciler) tell(ctx context.Context, s *look, plan rollout.Plan) error {
 	var errs []error
-	for _, n := range s.Nodes {
-		if r.outdated(s, s.Objects[n.Name], n.Record) {
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; r.outdated(s, n) {
 			if _, err := r.tellNode(ctx, s, n.Name); err != nil {
 				errs = append(errs, fmt.Errorf("tell node %s its plan: %w", n.Name, err))
 			}

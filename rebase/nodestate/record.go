@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -170,13 +169,26 @@ func (r Record) Converged() bool {
 	return r.State == StateDone && r.CurrentConfig != "" && r.CurrentConfig == r.DesiredConfig && r.CurrentImage == r.DesiredImage
 }
 
-// configName is an object's name. Source: Kubernetes, RFC 1123 subdomain.
-const configName = `[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`
+// isConfig tells whether a text is an object's name. Source: Kubernetes, RFC 1123 subdomain. Controllers ask this of thousands of nodes
+// again and again, which is why it is no regular expression.
+func isConfig(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		case c != '-' && c != '.', i == 0, i == len(s)-1: // a part begins and ends with a letter or a digit
+			return false
+		case c == '.' && (s[i-1] == '-' || s[i-1] == '.'), c == '-' && s[i-1] == '.':
+			return false
+		}
+	}
+	return s != ""
+}
 
-var ( // compiled once, never changed
-	configPattern = regexp.MustCompile("^" + configName + "$")
-	drainPattern  = regexp.MustCompile("^(" + Drain + "|" + Uncordon + ")-" + configName + "$")
-)
+// isDrain tells whether a text is a request to the drain controller.
+func isDrain(s string) bool {
+	verb, config, _ := strings.Cut(s, "-")
+	return (verb == Drain || verb == Uncordon) && isConfig(config)
+}
 
 // Validate names the first key with a value that it cannot have.
 func (r Record) Validate() error {
@@ -203,9 +215,9 @@ func (r Record) validateField(key, value string) error {
 	}
 	switch key {
 	case manifests.AnnotationCurrentConfig, manifests.AnnotationDesiredConfig, manifests.AnnotationFirstPivotConfig:
-		return match(value, configPattern, "the name of a rendered config")
+		return match(value, isConfig, "the name of a rendered config")
 	case keyDesiredDrain, keyLastAppliedDrain:
-		return match(value, drainPattern, "drain-CONFIG or uncordon-CONFIG")
+		return match(value, isDrain, "drain-CONFIG or uncordon-CONFIG")
 	case manifests.AnnotationCurrentImage, manifests.AnnotationDesiredImage:
 		return validateImage(value)
 	case manifests.AnnotationState:
@@ -214,8 +226,8 @@ func (r Record) validateField(key, value string) error {
 	return nil
 }
 
-func match(value string, pattern *regexp.Regexp, what string) error {
-	if !pattern.MatchString(value) {
+func match(value string, is func(string) bool, what string) error {
+	if !is(value) {
 		return fmt.Errorf("%q is not %s", value, what)
 	}
 	return nil
@@ -229,7 +241,28 @@ func (s State) validate() error {
 	return fmt.Errorf("%q is no state of the agent", string(s))
 }
 
+// isPlainImage knows most images by a glance: a host with a dot, a path of lower-case words, a digest. What is none of these may be an image yet.
+func isPlainImage(s string) bool {
+	const most, digits, hexDigits = 200, "0123456789", "0123456789abcdef"
+	name, digest, _ := strings.Cut(s, "@sha256:")
+	host, path, _ := strings.Cut(name, "/")
+	host, port, ported := strings.Cut(host, ":")
+	if len(name) > most || len(digest) != 64 || strings.Trim(digest, hexDigits) != "" || ported && (port == "" || strings.Trim(port, digits) != "") ||
+		!strings.Contains(host, ".") || strings.HasSuffix(host, "docker.io") || !isConfig(host) {
+		return false
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		if !isConfig(part) {
+			return false
+		}
+	}
+	return true
+}
+
 func validateImage(value string) error {
+	if isPlainImage(value) {
+		return nil
+	}
 	named, err := reference.ParseNamed(value)
 	if err != nil {
 		return fmt.Errorf("%q: %w", value, err)

@@ -1,9 +1,12 @@
 package nodestate
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/containers/image/v5/docker/reference"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -73,6 +76,54 @@ func TestValidateRefuses(t *testing.T) {
 	}
 	_, err := Record{State: StateDone}.Patch(map[string]string{"big": strings.Repeat("a", MaxTotal)})
 	require.ErrorContains(t, err, "bytes in all")
+}
+
+// TestNamesOfConfigs compares with the pattern that Kubernetes documents, on every text of up to six of the characters that matter.
+func TestNamesOfConfigs(t *testing.T) {
+	const name = `[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`
+	config, drain := regexp.MustCompile("^"+name+"$"), regexp.MustCompile("^(drain|uncordon)-"+name+"$")
+	texts := []string{""}
+	for range 6 {
+		for _, s := range texts {
+			for _, c := range "a9-.A\n" {
+				texts = append(texts, s+string(c))
+			}
+		}
+		slices.Sort(texts)
+		texts = slices.Compact(texts)
+	}
+	for _, s := range texts {
+		require.Equal(t, config.MatchString(s), isConfig(s), "%q", s)
+		for _, verb := range []string{"drain-", "uncordon-", "drain", "evict-"} {
+			require.Equal(t, drain.MatchString(verb+s), isDrain(verb+s), "%q", verb+s)
+		}
+	}
+}
+
+// TestWhatIsAPlainImageIsAnImage asks the full parser about whatever the glance takes.
+func TestWhatIsAPlainImageIsAnImage(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0f", 32)
+	hosts := []string{"registry.example.com", "r.io:5000", "10.0.0.1:5000", "docker.io", "index.docker.io", "a.b:", "a.b:x", "a..b", "-a.b", "A.b", "localhost", "localhost:5000", "a_b.c", "[::1]:5000", ""}
+	paths := []string{"os", "ocp/master-os", "a/b/c/d", "library/os", "a--b", "a.b", "a..b", "a-.b", "a__b", "A", "a/", "/a", "a//b", "a:v1", "", strings.Repeat("a/", 100) + "a", strings.Repeat("a", 64)}
+	ends := []string{digest, ":v1" + digest, digest[:70], digest + "0", strings.ToUpper(digest), "@sha512:" + strings.Repeat("0", 128), ""}
+	plain := 0
+	for _, host := range hosts {
+		for _, path := range paths {
+			for _, end := range ends {
+				image := host + "/" + path + end
+				if !isPlainImage(image) {
+					continue
+				}
+				plain++
+				named, err := reference.ParseNamed(image)
+				require.NoError(t, err, image)
+				assert.Equal(t, image, named.String())
+				assert.Implements(t, (*reference.Canonical)(nil), named, image)
+				assert.NotImplements(t, (*reference.Tagged)(nil), named, image)
+			}
+		}
+	}
+	assert.Greater(t, plain, 10)
 }
 
 func TestSetReasonCutsBetweenCharacters(t *testing.T) {

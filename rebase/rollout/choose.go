@@ -16,39 +16,43 @@ func (p *planner) choose() {
 	// Nodes that are down already lose nothing by being sent to another target; after them those that failed and still take pods,
 	// so that a corrected target reaches them first; fresh nodes only when nobody else is in doubt.
 	rounds := []struct {
-		concerns func(Node, condition) bool
+		concerns func(condition) bool
 		used     func() int
 	}{
-		{func(n Node, c condition) bool { return c.failing && c.down }, nil},
-		{func(n Node, c condition) bool { return c.failing && !c.down }, func() int { return p.down }},
-		{func(n Node, c condition) bool { return !c.failing }, func() int { return p.taken }},
+		{func(c condition) bool { return c.failing && c.down }, nil},
+		{func(c condition) bool { return c.failing && !c.down }, func() int { return p.down }},
+		{func(c condition) bool { return !c.failing }, func() int { return p.taken }},
 	}
 	for _, round := range rounds {
-		for i, n := range p.nodes {
+		full := "" // said once: after it no place becomes free
+		for _, i := range p.order {
 			c := p.conditions[i]
-			if _, settled := p.verdicts[n.Name]; settled || !round.concerns(n, c) {
+			if p.verdicts[i].Phase != "" || !round.concerns(c) {
 				continue
 			}
 			switch {
 			case quota == 0:
-				p.say(n, PhaseWaiting, "Wave", gate)
+				p.say(i, PhaseWaiting, "Wave", gate)
 			case round.used != nil && round.used() >= p.limit:
-				p.say(n, PhaseWaiting, "MaxUnavailable", p.occupied())
+				if full == "" {
+					full = p.occupied()
+				}
+				p.say(i, PhaseWaiting, "MaxUnavailable", full)
 			default:
 				quota--
-				p.start(n, c)
+				p.start(i, c)
 			}
 		}
 	}
 }
 
-func (p *planner) start(n Node, c condition) {
+func (p *planner) start(i int, c condition) {
 	reason, message := "Turn", "is told to go to the target now"
 	if c.failing {
 		reason, message = "Retarget", "failed at an earlier target and is told to go to the new one now"
 	}
-	p.say(n, PhaseNext, reason, message)
-	p.next = append(p.next, n.Name)
+	p.say(i, PhaseNext, reason, message)
+	p.next = append(p.next, p.nodes[i].Name)
 	if !c.down {
 		p.down++
 	}
@@ -86,9 +90,9 @@ func (p *planner) stop() string {
 
 // waitAll lets every candidate wait for the same thing.
 func (p *planner) waitAll(reason, message string) {
-	for _, n := range p.nodes {
-		if _, settled := p.verdicts[n.Name]; !settled {
-			p.say(n, PhaseWaiting, reason, message)
+	for i := range p.verdicts {
+		if p.verdicts[i].Phase == "" {
+			p.say(i, PhaseWaiting, reason, message)
 		}
 	}
 }
@@ -117,15 +121,15 @@ func (p *planner) quota() (int, string) {
 	return len(p.nodes), ""
 }
 
-// soaking is how long the nodes that have the target must still be watched. Of a node of which nobody has noted yet since when it has the
-// target, all of the time is to come; a clock that was set back stretches it no further.
+// soaking is how long the nodes that have the target must still be watched. Of a node of which nobody knows yet since when it has the target, all
+// of the time is to come, and of one that says it has it since a time to come: for how long it does is the caller's to notice (see Arrivals).
 func (p *planner) soaking() time.Duration {
 	var wait time.Duration
-	for i, n := range p.nodes {
-		if !p.conditions[i].updated {
+	for i, c := range p.conditions {
+		if !c.updated {
 			continue
 		}
-		left := p.pool.Waves.Soak
+		n, left := &p.nodes[i], p.pool.Waves.Soak
 		if !n.UpdatedSince.IsZero() {
 			left = min(left, n.UpdatedSince.Add(p.pool.Waves.Soak).Sub(p.now))
 		}
@@ -136,8 +140,8 @@ func (p *planner) soaking() time.Duration {
 
 // sick names a node that has the target and takes no pods.
 func (p *planner) sick() string {
-	for i, n := range p.nodes {
-		if p.conditions[i].updated && n.NotReady != "" {
+	for _, i := range p.order {
+		if n := &p.nodes[i]; p.conditions[i].updated && n.NotReady != "" {
 			return "node " + n.Name + " is not ready: " + n.NotReady
 		}
 	}

@@ -12,22 +12,30 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
-	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // Cluster is what a cluster has that decides about a rollout, live or recorded. Nothing of it is changed.
 type Cluster struct {
 	Pools   []mcfgv1.MachineConfigPool
-	Nodes   []corev1.Node
+	Nodes   []*corev1.Node
 	Configs []mcfgv1.MachineOSConfig
 	Builds  []mcfgv1.MachineOSBuild
-	Records []mcfgv1.MachineConfigNode
+	Records []*mcfgv1.MachineConfigNode
 	// Deferred are nodes that go last in their pool, with the reason.
 	Deferred map[string]string
 	// Foreseen lets targets wait whose effect on the nodes nobody has published yet.
 	Foreseen bool
 	// Memory saves reading nodes again that have not changed since the last look; nil: all are read.
 	Memory *Memory
+}
+
+// Pointers gives the objects of a list as Cluster holds them.
+func Pointers[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
 }
 
 // Look is one pool as the planner sees it.
@@ -47,11 +55,12 @@ type Look struct {
 	Effects *disruption.PoolPlan
 	// Faults are what the admin must mend, in words.
 	Faults []string
+	memory *Memory
 }
 
 // Look gathers what concerns one pool; nil: there is no such pool, or it is being deleted.
 func (c *Cluster) Look(pool string) *Look {
-	l := &Look{Objects: map[string]*corev1.Node{}, Records: map[string]*mcfgv1.MachineConfigNode{}}
+	l := &Look{Objects: make(map[string]*corev1.Node, len(c.Nodes)), Records: make(map[string]*mcfgv1.MachineConfigNode, len(c.Records)), memory: c.Memory}
 	all := make([]*mcfgv1.MachineConfigPool, 0, len(c.Pools))
 	for i := range c.Pools {
 		p := &c.Pools[i]
@@ -63,8 +72,8 @@ func (c *Cluster) Look(pool string) *Look {
 	if l.Object == nil {
 		return nil
 	}
-	for i := range c.Records {
-		l.Records[c.Records[i].Name] = &c.Records[i]
+	for _, record := range c.Records {
+		l.Records[record.Name] = record
 	}
 	var err error
 	if l.Pool, err = PoolOf(l.Object); err != nil {
@@ -72,8 +81,9 @@ func (c *Cluster) Look(pool string) *Look {
 	}
 	placement := NewPlacement(all)
 	c.Memory.trim(len(c.Nodes))
-	for i := range c.Nodes {
-		l.place(&c.Nodes[i], placement, c)
+	l.Nodes = make([]Node, 0, len(c.Nodes))
+	for _, n := range c.Nodes {
+		l.place(n, placement, c)
 	}
 	l.quorum(c)
 	l.aim(c)
@@ -90,13 +100,12 @@ func (l *Look) quorum(c *Cluster) {
 		return
 	}
 	l.Quorum = map[string]*corev1.Node{}
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
+	for _, n := range c.Nodes {
 		if l.Objects[n.Name] != nil || !ControlPlane(n) {
 			continue
 		}
 		l.Quorum[n.Name] = n
-		if c.Memory.nodeOf(n).away() {
+		if node := c.Memory.read(n).node; node.away() {
 			l.Pool.Elsewhere++
 		}
 	}
@@ -112,13 +121,13 @@ func (l *Look) place(n *corev1.Node, placement *Placement, c *Cluster) {
 	if pool == nil || pool.Name != l.Object.Name {
 		return
 	}
-	node := c.Memory.nodeOf(n)
-	node.Deferred = c.Deferred[n.Name]
-	if node.UpdatedSince = reported(l.Records[n.Name]); node.UpdatedSince.IsZero() && l.Pool.Waves.Soak > 0 {
-		node.UpdatedSince = noted(n, node.Record)
-	}
 	l.Objects[n.Name] = n
-	l.Nodes = append(l.Nodes, node)
+	l.Nodes = append(l.Nodes, c.Memory.read(n).node)
+	node := &l.Nodes[len(l.Nodes)-1]
+	node.Deferred = c.Deferred[n.Name]
+	if node.UpdatedSince = reported(l.Records[n.Name]); l.Pool.Waves.Soak > 0 && node.Record.Converged() {
+		node.UpdatedSince = l.since(node)
+	}
 }
 
 // reported is when a node arrived at what it has, as its agent says upon its MachineConfigNode; zero: it says nothing.
@@ -133,19 +142,25 @@ func reported(record *mcfgv1.MachineConfigNode) time.Time {
 	return c.LastTransitionTime.Time
 }
 
-// noted is when it arrived as the policy controller has noted upon it; zero: there is no note of this way.
-func noted(n *corev1.Node, r nodestate.Record) time.Time {
-	told, err := disruption.PromiseOf(n.Annotations, r.CurrentConfig, r.CurrentImage)
-	times := TimesOf(n.Annotations)
-	if err != nil || told == nil || times.Told != told.Told {
+// since is when a node arrived, as it says itself or, where it says nothing that can be, as the policy controller has noted upon it; zero: there
+// is no note of this way either. A clock that is behind does not shorten the time that a node is watched: none arrives before it was told.
+func (l *Look) since(node *Node) time.Time {
+	h := l.History(node.Name)
+	if h.Told == nil {
+		return node.UpdatedSince
+	}
+	told, err := time.Parse(time.RFC3339, h.Told.Told)
+	if err != nil || !node.UpdatedSince.IsZero() && !node.UpdatedSince.Before(told) {
+		return node.UpdatedSince
+	}
+	if h.Times.Told != h.Told.Told {
 		return time.Time{}
 	}
-	began, err := time.Parse(time.RFC3339, told.Told)
-	if err != nil {
-		return time.Time{}
-	}
-	return began.Add(time.Duration(times.Seconds[told.Level.String()]) * time.Second)
+	return told.Add(time.Duration(h.Times.Seconds[h.Told.Level.String()]) * time.Second)
 }
+
+// History is what is written down on one of the pool's nodes of its last way.
+func (l *Look) History(node string) *History { return l.memory.historyOf(l.Objects[node]) }
 
 // Hold keeps the pool from starting nodes; the first reason stands.
 func (l *Look) Hold(why string) {

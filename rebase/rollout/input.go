@@ -117,8 +117,8 @@ type condition struct {
 	down bool
 }
 
-func (n Node) condition(t Target) condition {
-	r := n.Record
+func (n *Node) condition(t Target) condition {
+	r := &n.Record
 	c := condition{silent: n.RecordErr != nil || r.CurrentConfig == "" || r.State == ""}
 	if !c.silent {
 		c.targeted = r.DesiredConfig == t.Config && r.DesiredImage == t.Image

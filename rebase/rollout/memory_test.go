@@ -28,8 +28,8 @@ func fleetOf(nodes int) *rollout.Cluster {
 			Annotations: map[string]string{manifests.AnnotationState: "Done", manifests.AnnotationCurrentConfig: "rendered-worker-1", manifests.AnnotationDesiredConfig: "rendered-worker-1",
 				manifests.AnnotationCurrentImage: image, manifests.AnnotationDesiredImage: image, manifests.AnnotationDesiredOSImage: image}}}
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-		c.Nodes = append(c.Nodes, n)
-		c.Records = append(c.Records, mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}})
+		c.Nodes = append(c.Nodes, &n)
+		c.Records = append(c.Records, &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}})
 	}
 	return c
 }

@@ -149,7 +149,7 @@ func TestCountsAndTimes(t *testing.T) {
 	p, err := rollout.Make(rollout.Pool{Name: "worker", Target: newOne, Windows: windows}, nodes(
 		at("a", newOne), at("b", oldOne, to(newOne, nodestate.StateDegraded)), at("c", oldOne, cordoned), at("d", newOne, notReady)), now)
 	require.NoError(t, err)
-	assert.Equal(t, rollout.Counts{Nodes: 4, Updated: 2, Ready: 2, Unavailable: 3, Degraded: 1}, p.Counts)
+	assert.Equal(t, rollout.Counts{Nodes: 4, Updated: 2, Ready: 1, Unavailable: 3, Degraded: 1}, p.Counts)
 	assert.Equal(t, 10*time.Hour, p.LookAgain)
 	_, found := p.Verdict("nobody")
 	assert.False(t, found)

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
 )
@@ -30,10 +28,13 @@ func TimesOf(annotations map[string]string) Times {
 
 // Estimate is how long a plan takes when so many nodes may go at once, by the median of what nodes of the cluster needed for a way of
 // the same level; 0 when there is a level without history.
-func Estimate(plan disruption.PoolPlan, atOnce int, nodes []corev1.Node) time.Duration {
+func (c *Cluster) Estimate(plan disruption.PoolPlan, atOnce int) time.Duration {
+	if len(plan.Ways) == 0 {
+		return 0
+	}
 	known := map[string][]int64{}
-	for i := range nodes {
-		for level, seconds := range TimesOf(nodes[i].Annotations).Seconds {
+	for _, n := range c.Nodes {
+		for level, seconds := range c.Memory.historyOf(n).Times.Seconds {
 			known[level] = append(known[level], seconds)
 		}
 	}
@@ -52,7 +53,8 @@ func Estimate(plan disruption.PoolPlan, atOnce int, nodes []corev1.Node) time.Du
 // NodeStates is what the pool's nodes have, by name; a node that has not reported is left out.
 func (l *Look) NodeStates() map[string]disruption.State {
 	out := make(map[string]disruption.State, len(l.Nodes))
-	for _, n := range l.Nodes {
+	for i := range l.Nodes {
+		n := &l.Nodes[i]
 		if n.RecordErr == nil && n.Record.CurrentConfig != "" {
 			out[n.Name] = disruption.State{Config: n.Record.CurrentConfig, Image: n.Record.CurrentImage}
 		}

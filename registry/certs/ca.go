@@ -31,6 +31,9 @@ const (
 	CACertFile = "ca.crt"
 	CAKeyFile  = "ca.key"
 
+	// unnamedEnd ends the key's name until the certificate is there.
+	unnamedEnd = ".new"
+
 	serialBits = 128 // RFC 5280 §4.1.2.2 allows 20 octets; 128 random bits never collide within one CA
 )
 
@@ -97,16 +100,21 @@ func NewCA(o CAOptions) (*CA, error) {
 }
 
 // LoadOrCreateCA returns the CA of dir (ca.crt and ca.key) and makes it on the first call. A CA of which one file is missing,
-// that does not parse or is out of its validity is an error, never replaced: nodes may already trust it.
+// that does not parse or is out of its validity is an error, never replaced: nodes may already trust it. A call that was cut off by a kill
+// or a power cut is no such damage: the key has its name last, so that nobody has seen a CA without one, and the next call ends the work.
 func LoadOrCreateCA(dir string, o CAOptions) (*CA, error) {
 	certFile, keyFile := filepath.Join(dir, CACertFile), filepath.Join(dir, CAKeyFile)
+	unnamed := keyFile + unnamedEnd
+	if exists(unnamed) && exists(certFile) && !exists(keyFile) {
+		if err := os.Rename(unnamed, keyFile); err != nil {
+			return nil, fmt.Errorf("finish making the CA: %w", err)
+		}
+	}
 	ca, err := LoadCA(certFile, keyFile, o.Now)
 	if err == nil {
 		return ca, nil
 	}
-	_, certErr := os.Lstat(certFile)
-	_, keyErr := os.Lstat(keyFile)
-	if !errors.Is(certErr, os.ErrNotExist) || !errors.Is(keyErr, os.ErrNotExist) {
+	if exists(certFile) || exists(keyFile) {
 		return nil, fmt.Errorf("%w (restore both %s and %s, or remove both and distribute the new CA to all nodes)", err, certFile, keyFile)
 	}
 	if ca, err = NewCA(o); err != nil {
@@ -115,10 +123,19 @@ func LoadOrCreateCA(dir string, o CAOptions) (*CA, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make CA directory: %w", err)
 	}
-	if err := WriteKeyPair(ca.keyPair(), certFile, keyFile); err != nil {
+	if err := WriteKeyPair(ca.keyPair(), certFile, unnamed); err != nil {
 		return nil, err
 	}
+	if err := os.Rename(unnamed, keyFile); err != nil {
+		return nil, fmt.Errorf("write CA: %w", err)
+	}
 	return ca, nil
+}
+
+// exists says that there is something, or that nobody can tell.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, os.ErrNotExist)
 }
 
 // LoadCA reads a CA from PEM files and checks that it is a CA, that the key fits and that it is valid now.

@@ -48,6 +48,28 @@ func TestCAIsKeptBetweenCalls(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), fi.Mode().Perm())
 }
 
+// What a process leaves that is killed while it makes a CA: the key under its first name, without or with the certificate.
+func TestACAWhoseMakingWasCutOffIsMadeToItsEnd(t *testing.T) {
+	for name, certificate := range map[string]bool{"before the certificate": false, "before the key has its name": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			cut, err := certs.LoadOrCreateCA(dir, certs.CAOptions{})
+			require.NoError(t, err)
+			require.NoError(t, os.Rename(filepath.Join(dir, certs.CAKeyFile), filepath.Join(dir, "ca.key.new")))
+			if !certificate {
+				require.NoError(t, os.Remove(filepath.Join(dir, certs.CACertFile)))
+			}
+			first, err := certs.LoadOrCreateCA(dir, certs.CAOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, certificate, string(cut.CertificatePEM()) == string(first.CertificatePEM()))
+			second, err := certs.LoadOrCreateCA(dir, certs.CAOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, first.CertificatePEM(), second.CertificatePEM())
+			assert.NoFileExists(t, filepath.Join(dir, "ca.key.new"))
+		})
+	}
+}
+
 func TestADamagedCAIsRefusedAndNotReplaced(t *testing.T) {
 	for name, damage := range map[string]func(dir string) error{
 		"key missing":         func(d string) error { return os.Remove(filepath.Join(d, certs.CAKeyFile)) },

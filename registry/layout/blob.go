@@ -213,9 +213,9 @@ func (s *Store) link(repo string, d, target digest.Digest, model string) error {
 	replaced := err == nil
 	how := linkDurability(d, target)
 	if model != "" {
-		err = copyLink(model, path, target, how)
+		err = s.copyLink(model, path, target, how)
 	} else {
-		err = writeLink(path, target, how)
+		err = s.writeLink(path, target, how)
 	}
 	if err != nil {
 		return fmt.Errorf("link blob %s into %s: %w", d, repo, err)

@@ -133,7 +133,7 @@ func (s *Store) checkLink(path string, r *CheckReport) error {
 	if d != "" {
 		if _, err := os.Stat(s.blobPath(d)); err == nil {
 			r.Repaired = append(r.Repaired, s.relative(path))
-			return writeLink(path, d, nameSynced)
+			return s.writeLink(path, d, nameSynced)
 		}
 	}
 	r.Removed = append(r.Removed, s.relative(path))
@@ -165,8 +165,9 @@ func newestRevision(dir string) digest.Digest {
 	return found
 }
 
-// Close keeps which blobs were hashed, so that the next Store need not hash them again.
+// Close ends the stock and keeps which blobs were hashed, so that the next Store need not hash them again.
 func (s *Store) Close() error {
+	s.stock.close()
 	seen := map[string]identity{}
 	s.verified.Range(func(k, v any) bool {
 		seen[string(k.(digest.Digest))] = v.(identity)
@@ -176,7 +177,7 @@ func (s *Store) Close() error {
 	if err != nil {
 		return fmt.Errorf("keep verified blobs: %w", err)
 	}
-	if err := writeFile(filepath.Join(s.base, verifiedFile), b, volatile); err != nil {
+	if err := s.writeFile(filepath.Join(s.base, verifiedFile), b, volatile); err != nil {
 		if errors.Is(err, ErrNoSpace) { // they are hashed again then
 			return nil
 		}

@@ -65,27 +65,27 @@ func linkDurability(d, target digest.Digest) durability {
 }
 
 // writeLink makes a link appear whole.
-func writeLink(path string, d digest.Digest, how durability) error {
-	return writeFile(path, []byte(d), how)
+func (s *Store) writeLink(path string, d digest.Digest, how durability) error {
+	return s.writeFile(path, []byte(d), how)
 }
 
 // copyLink makes path a link like from, by a second name for its file: making a file costs ten times as much. Links are replaced and never
 // written in place, by distribution too, so that they can share one. Where that is not possible, path gets a file of its own.
-func copyLink(from, path string, d digest.Digest, how durability) error {
+func (s *Store) copyLink(from, path string, d digest.Digest, how durability) error {
 	if how == volatile {
-		if makeDir(filepath.Dir(path)) == nil && os.Link(from, path) == nil {
+		if s.makeDir(filepath.Dir(path)) == nil && os.Link(from, path) == nil {
 			return nil
 		}
 	}
-	return writeLink(path, d, how)
+	return s.writeLink(path, d, how)
 }
 
 // moveLink makes path, which may exist, a link like from, whose bytes are on disk already.
-func moveLink(from, path string, d digest.Digest, how durability) error {
+func (s *Store) moveLink(from, path string, d digest.Digest, how durability) error {
 	if old, err := readLink(path); err != nil || old != d {
 		tmp := path + tempInfix + uuid.NewString()
-		if copyLink(from, tmp, d, volatile) != nil || os.Rename(tmp, path) != nil {
-			return errors.Join(ignoreMissing(os.Remove(tmp)), writeLink(path, d, how))
+		if os.Link(from, tmp) != nil || os.Rename(tmp, path) != nil {
+			return errors.Join(ignoreMissing(os.Remove(tmp)), s.writeLink(path, d, how))
 		}
 	}
 	if how == nameSynced {
@@ -94,31 +94,19 @@ func moveLink(from, path string, d digest.Digest, how durability) error {
 	return nil
 }
 
-// makeDir makes a directory whose parent is mostly there. os.MkdirAll would look at each before it makes one.
-func makeDir(dir string) error {
-	err := os.Mkdir(dir, dirMode)
-	switch {
-	case err == nil || errors.Is(err, fs.ErrExist):
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return os.MkdirAll(dir, dirMode)
-	}
-	return err
-}
-
 // newFile is a file that is to appear whole.
 type newFile struct {
 	path string
 	data []byte
 }
 
-func writeFile(path string, data []byte, how durability) error {
-	return writeFiles(how, newFile{path, data})
+func (s *Store) writeFile(path string, data []byte, how durability) error {
+	return s.writeFiles(how, newFile{path, data})
 }
 
 // writeFiles makes files appear in the order given, each whole. Their bytes are synced at the same time and all before the first name is
 // there: the disk waits once for all of them. nameSynced is for the last one.
-func writeFiles(how durability, files ...newFile) (err error) {
+func (s *Store) writeFiles(how durability, files ...newFile) (err error) {
 	if len(files) == 0 {
 		return nil
 	}
@@ -133,7 +121,7 @@ func writeFiles(how durability, files ...newFile) (err error) {
 		}
 	}()
 	for _, nf := range files {
-		f, err := createTemporary(nf.path)
+		f, err := s.createTemporary(nf.path)
 		if err != nil {
 			return err
 		}
@@ -148,7 +136,7 @@ func writeFiles(how durability, files ...newFile) (err error) {
 		}
 	}
 	for _, nf := range files {
-		if err := os.Rename(open[0].Name(), nf.path); err != nil {
+		if err := s.rename(open[0].Name(), nf.path); err != nil {
 			return err
 		}
 		f := open[0]
@@ -163,10 +151,14 @@ func writeFiles(how durability, files ...newFile) (err error) {
 	return nil
 }
 
-func createTemporary(path string) (*os.File, error) {
+// createTemporary opens an empty file that is to be renamed to path.
+func (s *Store) createTemporary(path string) (*os.File, error) {
+	if f := s.stock.file(); f != nil {
+		return f, nil
+	}
 	tmp := path + tempInfix + uuid.NewString()
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
-	if errors.Is(err, fs.ErrNotExist) && makeDir(filepath.Dir(path)) == nil {
+	if errors.Is(err, fs.ErrNotExist) && s.makeDir(filepath.Dir(path)) == nil {
 		return os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	}
 	return f, err

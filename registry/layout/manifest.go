@@ -191,17 +191,13 @@ func (s *Store) putBytes(d digest.Digest, body []byte, links []newFile) error {
 	defer s.checking.lock(string(d))()
 	path := s.blobPath(d)
 	if s.isVerified(d) {
-		return writeFiles(bytesSynced, links...)
+		return s.writeFiles(bytesSynced, links...)
 	}
 	n := int64(len(body))
 	if err := s.take(n); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
-		s.give(n, n)
-		return noSpace(err)
-	}
-	if err := writeFiles(bytesSynced, append([]newFile{{path, body}}, links...)...); err != nil {
+	if err := s.writeFiles(bytesSynced, append([]newFile{{path, body}}, links...)...); err != nil {
 		s.give(n, n)
 		return err
 	}
@@ -230,15 +226,15 @@ func (s *Store) tag(p Put, tag string, canonical digest.Digest, how durability) 
 	index := s.tagDir(p.Repository, tag) + "/index/" + string(p.Digest.Algorithm()) + "/" + p.Digest.Encoded() + "/" + linkFile
 	current := s.tagLink(p.Repository, tag)
 	if p.Digest != canonical {
-		return errors.Join(writeLink(index, p.Digest, volatile), writeLink(current, p.Digest, how))
+		return errors.Join(s.writeLink(index, p.Digest, volatile), s.writeLink(current, p.Digest, how))
 	}
 	revision := s.revisionLink(p.Repository, canonical)
 	if old, err := readLink(index); err != nil || old != canonical {
-		if err := copyLink(revision, index, canonical, volatile); err != nil {
+		if err := s.copyLink(revision, index, canonical, volatile); err != nil {
 			return err
 		}
 	}
-	return moveLink(revision, current, canonical, how)
+	return s.moveLink(revision, current, canonical, how)
 }
 
 // DeleteTag removes a tag; the manifest stays.

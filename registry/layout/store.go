@@ -66,11 +66,12 @@ type Store struct {
 	manifests   manifestCache
 	links       linkCache
 	buffers     sync.Pool // *[]byte of copyBuffer
+	stock       *stock
 }
 
 // Open prepares root. It does not look at what is there, see Check.
 func Open(root string, o Options) (*Store, error) {
-	s := &Store{base: root, root: filepath.Join(root, Subdirectory), o: o}
+	s := &Store{base: root, root: filepath.Join(root, Subdirectory), o: o, stock: newStock(filepath.Join(root, stockSubdir))}
 	for _, d := range []string{blobsSubdir, reposSubdir} {
 		if err := os.MkdirAll(filepath.Join(s.root, d), dirMode); err != nil {
 			return nil, fmt.Errorf("make registry directory: %w", err)

@@ -23,6 +23,7 @@ func open(t *testing.T, root string, o layout.Options) *layout.Store {
 	t.Helper()
 	s, err := layout.Open(root, o)
 	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	_, err = s.Check()
 	require.NoError(t, err)
 	return s
@@ -211,6 +212,7 @@ func TestCheckMendsWhatACrashLeaves(t *testing.T) {
 
 	s, err := layout.Open(root, layout.Options{})
 	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	r, err := s.Check()
 	require.NoError(t, err)
 	assert.Len(t, r.Repaired, 4, "the tag's two links and the revision are one file")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/opencontainers/go-digest"
@@ -19,8 +20,6 @@ import (
 const (
 	// copyBuffer is the size of reads from clients and of writes to disk.
 	copyBuffer = 256 << 10
-	// budgetStep is how many bytes an upload reserves at once: the disk's free space is asked for that often.
-	budgetStep = 8 << 20
 	// flushStep is how many bytes are received before the disk is asked to write them.
 	flushStep = 8 << 20
 )
@@ -64,8 +63,12 @@ func (s *Store) uploadDir(repo, id string) string { return s.repoPath(repo) + "/
 func (s *Store) NewUpload(repo string) (*Upload, error) {
 	u := &Upload{s: s, repo: repo, id: uuid.NewString(), sha256: newHash(digest.SHA256), alone: true}
 	// The file is made when there is something for it.
-	if err := makeDir(s.uploadDir(repo, u.id)); err != nil {
+	dir, now := s.uploadDir(repo, u.id), time.Now()
+	if err := s.makeDir(dir); err != nil {
 		return nil, fmt.Errorf("start upload: %w", noSpace(err))
+	}
+	if err := os.Chtimes(dir, now, now); err != nil { // one from stock is older than the upload
+		return nil, fmt.Errorf("start upload: %w", err)
 	}
 	u.mu.Lock()
 	s.uploads.mu.Lock()
@@ -127,9 +130,18 @@ func (u *Upload) reopen() error {
 
 // create makes the file of an upload that has none yet.
 func (u *Upload) create() (err error) {
-	if u.file == nil {
-		u.file, err = os.OpenFile(filepath.Join(u.s.uploadDir(u.repo, u.id), dataFile), os.O_RDWR|os.O_CREATE, fileMode)
+	if u.file != nil {
+		return nil
 	}
+	path := u.s.uploadDir(u.repo, u.id) + "/" + dataFile
+	if f := u.s.stock.file(); f != nil {
+		if os.Rename(f.Name(), path) == nil {
+			u.file = f
+			return nil
+		}
+		_ = f.Close() // it is empty
+	}
+	u.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
 	return err
 }
 
@@ -228,55 +240,6 @@ func (u *Upload) writeBack() error {
 	return nil
 }
 
-// reserve takes n bytes of the budget ahead of writing, in steps.
-func (u *Upload) reserve(n int64) error {
-	need := u.size + n - u.reserved
-	if need <= 0 {
-		return nil
-	}
-	step := max(need, budgetStep)
-	if err := u.s.take(step); err != nil { // the last step may be smaller
-		if step = need; u.s.take(step) != nil {
-			return err
-		}
-	}
-	u.reserved += step
-	return nil
-}
-
-// Room tells whether n more bytes fit into the budget: an ErrNoSpace says how much is there.
-func (s *Store) Room(n int64) error {
-	if err := s.take(n); err != nil {
-		return err
-	}
-	s.give(n, n)
-	return nil
-}
-
-// take counts n bytes as used and as not yet written, unless they do not fit.
-func (s *Store) take(n int64) error {
-	used, unwritten := s.used.Add(n), s.unwritten.Add(n)
-	if s.o.MaxBytes > 0 && used > s.o.MaxBytes {
-		s.give(n, n)
-		return fmt.Errorf("%w: %d bytes are needed, %d of %d are used; delete images and run garbage collection, or raise the limit", ErrNoSpace, n, used-n, s.o.MaxBytes)
-	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(s.root, &st); err != nil {
-		s.give(n, n)
-		return fmt.Errorf("ask for free space: %w", err)
-	}
-	if free := int64(st.Bavail) * st.Bsize; free-unwritten < s.o.MinFreeBytes {
-		s.give(n, n)
-		return fmt.Errorf("%w: %d bytes are needed, %d are free and %d of them are kept; free space on the disk of %s", ErrNoSpace, n, free, s.o.MinFreeBytes, s.base)
-	}
-	return nil
-}
-
-func (s *Store) give(used, unwritten int64) {
-	s.used.Add(-used)
-	s.unwritten.Add(-unwritten)
-}
-
 // Commit makes the upload the blob d of its repository: bytes are on disk before the name is.
 func (u *Upload) Commit(d digest.Digest) error {
 	canonical := sumOf(digest.SHA256, u.sha256)
@@ -347,19 +310,11 @@ func (u *Upload) store(d digest.Digest) error {
 // rename makes the upload's directory the blob's: no directory has to be made. Where the blob has one already, or the upload is from
 // another process (distribution puts more files there), the data moves.
 func (u *Upload) rename(blob string) error {
-	dir := filepath.Dir(u.file.Name())
-	if err := os.Mkdir(filepath.Dir(blob), dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
-		if err := os.MkdirAll(filepath.Dir(blob), dirMode); err != nil {
-			return err
-		}
-	}
-	if u.alone && os.Rename(dir, blob) == nil {
+	dir := u.s.uploadDir(u.repo, u.id)
+	if u.alone && u.s.rename(dir, blob) == nil {
 		return nil
 	}
-	if err := os.MkdirAll(blob, dirMode); err != nil {
-		return err
-	}
-	return os.Rename(u.file.Name(), filepath.Join(blob, dataFile))
+	return u.s.rename(dir+"/"+dataFile, blob+"/"+dataFile)
 }
 
 // Cancel removes the upload and what it received.

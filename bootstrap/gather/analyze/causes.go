@@ -27,7 +27,7 @@ func causes() []cause {
 		{"registry-certificate", "a registry's certificate is not trusted", "give the authority that signs it: --base-ca for the base image, registry.caFile for the final registry",
 			regexp.MustCompile(`(?i)x509:|certificate signed by unknown authority|tls: failed to verify`)},
 		{"base-image", "the base image cannot be used", "name an OS image that exists in the registry and boots (bootc or rpm-ostree) on the nodes' architecture",
-			regexp.MustCompile(`\[base-not-bootable\]|\[base-platform\]|(?i)manifest[ _]unknown|name[ _]unknown|repository name not known|reading manifest .*not found`)},
+			regexp.MustCompile(`\[base-not-bootable\]|\[base-platform\]|(?i)manifest[ _]unknown|name[ _]unknown|repository name not known|reading manifest .*not found|read base image .*no such file or directory`)},
 		{"mosc-without-image", "a MachineOSConfig without an image keeps the Machine Config Operator from rendering", "take it out of the file that has other objects, too; dayone sets a file aside that has nothing else",
 			regexp.MustCompile(`has a MachineOSConfig without an image`)},
 		{"containerfile", "a command of the Containerfile failed", "mend the instruction; dayone build tries the build on any machine",

@@ -63,9 +63,8 @@ func (f *facts) stopped() *bootstrap.Record {
 	}
 	for i := range f.journal.Records {
 		r := &f.journal.Records[i]
-		// What an earlier process was cut off at, the last one may not have come to again.
-		stale := r.Started.Before(f.journal.Process.Started)
-		if r.Status == bootstrap.PhaseFailed || r.Status == bootstrap.PhaseRunning && !stale {
+		// An interrupted one is not meant: an earlier process was cut off there, and the last one has not come to it again.
+		if r.Status == bootstrap.PhaseFailed || r.Status == bootstrap.PhaseRunning {
 			return r
 		}
 	}

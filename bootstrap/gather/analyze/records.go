@@ -37,6 +37,9 @@ func (r record) time() time.Time {
 // note says that the entry is no stage but something that dayone says between two: a wait, a limit, a file set aside.
 func (r record) note() bool { return r.Phase == "stage start" && r.ErrorMessage != "" }
 
+// interrupted begins the message of an entry with which a new process closes what an earlier one was at when it was killed.
+const interrupted = "interrupted: "
+
 // Beginnings of notes' names: what is waited for in a phase, and which of the installer's limits is near.
 const (
 	noteWait     = "wait-"
@@ -221,7 +224,7 @@ func (f *facts) recorded() (Verdict, bool) {
 		return Verdict{Status: StatusStopped, Phase: shorten(r.stage), Summary: "the bootstrap was told to stop", Next: "run dayone bootstrap again: it goes on where it ended"}, true
 	}
 	return Verdict{Status: StatusRunning, Phase: shorten(r.stage), Summary: "the bootstrap was at work when the bundle was made, or was cut off there: the records do not tell",
-		Next: "sudo dayone status on the bootstrap host says which"}, true
+		Next: "dayone status, as root on the bootstrap host, says which"}, true
 }
 
 // said are the notes that are worth knowing though nothing is wrong.

@@ -85,8 +85,11 @@ type Phase struct {
 	Started  time.Time `json:"started,omitzero"`
 	Finished time.Time `json:"finished,omitzero"`
 	Attempts int       `json:"attempts,omitempty"`
-	Reused   bool      `json:"reused,omitempty"`
-	Error    string    `json:"error,omitempty"`
+	// Interruptions counts the attempts that were cut off; Interrupted is when the next process found the last of them.
+	Interruptions int       `json:"interruptions,omitempty"`
+	Interrupted   time.Time `json:"interrupted,omitzero"`
+	Reused        bool      `json:"reused,omitempty"`
+	Error         string    `json:"error,omitempty"`
 }
 
 // Event is one line of the timeline.

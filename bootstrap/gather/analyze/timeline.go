@@ -17,11 +17,11 @@ func (f *facts) phases() []Phase {
 	if f.journal != nil {
 		for _, r := range f.journal.Records {
 			status := string(r.Status)
-			if r.Status == bootstrap.PhaseRunning && (f.status == nil || !f.status.Running) {
+			if r.Status == bootstrap.PhaseRunning && (f.status == nil || !f.status.Running) || r.Status == bootstrap.PhaseInterrupted {
 				status = string(StatusCutOff)
 			}
 			out = append(out, Phase{Source: "dayone", Name: shorten(r.Name), Title: shorten(r.Title), Status: shorten(status), Started: r.Started, Finished: r.Finished,
-				Attempts: r.Attempts, Reused: r.Reused, Error: shorten(r.Error)})
+				Attempts: r.Attempts, Interruptions: r.Interruptions, Interrupted: r.Interrupted, Reused: r.Reused, Error: shorten(r.Error)})
 		}
 	}
 	for _, s := range f.services {
@@ -57,6 +57,9 @@ func (s service) stages() []Phase {
 			out[i].Finished, out[i].Status = e.time(), "done"
 			if e.Result == "failure" {
 				out[i].Status, out[i].Error = "failed", shorten(e.ErrorMessage)
+				if strings.HasPrefix(e.ErrorMessage, interrupted) {
+					out[i].Status = string(StatusCutOff)
+				}
 			}
 		}
 	}
@@ -98,6 +101,9 @@ func (f *facts) timeline(r *Report) []Event {
 			name += " (" + p.Title + ")"
 		}
 		add(p.Started, p.Source, name+" begins", false)
+		if p.Interruptions > 0 {
+			add(p.Interrupted, p.Source, fmt.Sprintf("%s is found cut off (%d times so far) and is run again", name, p.Interruptions), true)
+		}
 		switch {
 		case p.Error != "":
 			add(p.Finished, p.Source, name+" fails: "+p.Error, true)

@@ -82,7 +82,7 @@ func Open(name string) (*Bundle, error) {
 func Read(r io.Reader) (*Bundle, error) {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
-		return nil, fmt.Errorf("read bundle (log-bundle-*.tar.gz or its unpacked directory is wanted): %w", err)
+		return nil, fmt.Errorf("read bundle: it is none (log-bundle-*.tar.gz or its unpacked directory is wanted): %w", err)
 	}
 	b := &Bundle{files: map[string]*File{}}
 	archive := tar.NewReader(zip)

@@ -2,10 +2,8 @@ package page
 
 import (
 	"bytes"
-	"context"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +15,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/gather/analyze"
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/hack/browser"
 )
 
 // report has everything that a page can show, and a title that must not become markup.
@@ -79,50 +78,21 @@ func TestThePageStandsAlone(t *testing.T) {
 	assert.Equal(t, 2+1+2, rows, "two heads, one difference, two events")
 }
 
-// browser is the first of the programs that draw a page without a screen.
-func browser(t *testing.T) string {
-	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("needs chromium-headless-shell: make setup-test installs it")
-	}
-	t.Skip("needs chromium-headless-shell: make setup-test installs it")
-	return ""
-}
-
 // TestABrowserDrawsThePage lets a real browser lay it out: the verdict and the bars must be seen, and no script may have run.
 func TestABrowserDrawsThePage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser: left out with -short")
 	}
-	program := browser(t)
-	dir := t.TempDir()
-	file, shot := filepath.Join(dir, "report.html"), filepath.Join(dir, "report.png")
+	file := filepath.Join(t.TempDir(), "report.html")
 	require.NoError(t, os.WriteFile(file, written(t), 0o644))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	run := func(args ...string) []byte {
-		base := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-			"--user-data-dir=" + filepath.Join(dir, "profile"), "--window-size=1200,1600", "--force-color-profile=srgb"}
-		cmd := exec.CommandContext(ctx, program, append(append(base, args...), "file://"+file)...)
-		cmd.WaitDelay = 10 * time.Second
-		cmd.Env = append(os.Environ(), "HOME="+dir)
-		var errs bytes.Buffer
-		cmd.Stderr = &errs
-		out, err := cmd.Output()
-		require.NoError(t, err, errs.String())
-		return out
-	}
-	dom := string(run("--dump-dom"))
-	assert.Contains(t, dom, "<title>dayone: log-bundle-1: failed</title>", "no script has changed the title")
-	run("--screenshot=" + shot)
-	f, err := os.Open(shot)
-	require.NoError(t, err)
-	defer f.Close()
-	picture, err := png.Decode(f)
+	p := browser.Open(t, nil, nil)
+	p.Resize(390, 1600, false)
+	p.Go("file://" + file)
+	assert.Equal(t, "dayone: log-bundle-1: failed", p.Eventually("document.title", "log-bundle-1"), "no script has changed the title")
+	assert.Equal(t, "0", p.Wide(), "on a telephone's screen, too")
+	p.Resize(1200, 1600, false)
+	assert.Equal(t, "0", p.Wide())
+	picture, err := png.Decode(bytes.NewReader(p.Picture("report")))
 	require.NoError(t, err)
 	// The colours of the style sheet: --good and --bad.
 	good, bad := 0, 0
@@ -139,9 +109,4 @@ func TestABrowserDrawsThePage(t *testing.T) {
 	}
 	assert.Greater(t, good, 500, "bars of what went well")
 	assert.Greater(t, bad, 500, "the failed phase's bar and the verdict's edge")
-	if keep := os.Getenv("DAYONE_TEST_SCREENSHOT"); keep != "" {
-		raw, err := os.ReadFile(shot)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(keep, raw, 0o644))
-	}
 }

@@ -1,7 +1,9 @@
 package manager
 
 import (
+	"errors"
 	"fmt"
+	"os"
 
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -29,13 +31,25 @@ func Scheme() (*runtime.Scheme, error) {
 func RESTConfig(kubeconfig, kubeContext string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
+	if kubeconfig != "" {
+		raw, err := os.ReadFile(kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("read the kubeconfig: %w", err)
+		}
+		if _, err := clientcmd.Load(raw); err != nil {
+			return nil, fmt.Errorf("read the kubeconfig: %s is none: %w", kubeconfig, err)
+		}
+	}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext})
 	cfg, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("find the cluster: no kubeconfig (set KUBECONFIG or give --kubeconfig): %w", err)
+		if kubeconfig != "" {
+			return nil, fmt.Errorf("read the kubeconfig: %s names no cluster", kubeconfig)
+		}
+		return nil, errors.New("find the cluster: there is no kubeconfig: set KUBECONFIG or give --kubeconfig")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	return cfg, nil
 }

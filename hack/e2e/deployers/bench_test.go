@@ -1,10 +1,16 @@
 package deployers
 
 import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
@@ -18,7 +24,8 @@ ostree prune --refs-only --depth=0 && sync`
 
 // BenchmarkStageOfTheMissingLayer is the whole of what a node does before the reboot, with the plain deployer: the agent's start, manifest,
 // import, the staged deployment of libostree and the checks, for an image of 1 GB of which 95 % are on the node. Beside it what unpacking
-// the missing layer takes at least, and libostree's own share: its staged deployment of the imported image checks the whole tree out.
+// the missing layer takes at least; libostree's own share: its staged deployment of the imported image checks the whole tree out; and of that
+// what the kernel alone needs for the tree's hard links, by as many threads as there are processors.
 func BenchmarkStageOfTheMissingLayer(b *testing.B) {
 	need(b)
 	f := stock(b, deploy.KindOSTree, nil)
@@ -52,6 +59,20 @@ func BenchmarkStageOfTheMissingLayer(b *testing.B) {
 			f.output("ostree", "admin", "deploy", "--stage", staged.Commit)
 		}
 	})
+	tree := treeOf(b, filepath.Join(f.node.Sysroot, "ostree/deploy", deploymentDir(f.status().Staged)))
+	b.Run("links", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			dir := filepath.Join(f.node.Sysroot, "links")
+			require.NoError(b, os.Mkdir(dir, 0o755))
+			deploytest.Sync(b, dir)
+			b.StartTimer()
+			tree.link(b, dir)
+			b.StopTimer()
+			require.NoError(b, os.RemoveAll(dir))
+			b.StartTimer()
+		}
+	})
 	b.Run("unpack", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
@@ -61,4 +82,55 @@ func BenchmarkStageOfTheMissingLayer(b *testing.B) {
 			deploytest.Unpack(b, missing, dir)
 		}
 	})
+}
+
+// linkTree is a deployment's directories, each before those in it, and its files with their names below the deployment.
+type linkTree struct {
+	root        string
+	dirs, files []string
+}
+
+func deploymentDir(d *deploy.Deployment) string {
+	stateroot, dir := filepath.Split(d.ID)
+	return filepath.Join(stateroot, "deploy", dir)
+}
+
+func treeOf(b *testing.B, root string) linkTree {
+	b.Helper()
+	t := linkTree{root: root}
+	require.NoError(b, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(root, path) // both begin alike
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			t.dirs = append(t.dirs, name)
+		case d.Type().IsRegular():
+			t.files = append(t.files, name)
+		}
+		return nil
+	}))
+	require.Greater(b, len(t.files), 20000, "the image's files")
+	return t
+}
+
+// link makes the tree's directories and hard links in dir. The files stand in the order of the walk, so each thread has directories of its own.
+func (t linkTree) link(b *testing.B, dir string) {
+	b.Helper()
+	for _, name := range t.dirs {
+		require.NoError(b, os.MkdirAll(filepath.Join(dir, name), 0o755))
+	}
+	var threads errgroup.Group
+	n := runtime.GOMAXPROCS(0)
+	for i := range n {
+		threads.Go(func() error {
+			for _, name := range t.files[i*len(t.files)/n : (i+1)*len(t.files)/n] {
+				if err := os.Link(filepath.Join(t.root, name), filepath.Join(dir, name)); err != nil {
+					return fmt.Errorf("link: %w", err)
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(b, threads.Wait())
 }

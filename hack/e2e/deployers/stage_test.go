@@ -159,6 +159,29 @@ func TestLaterImageAndTheWayBack(t *testing.T) {
 	})
 }
 
+func TestImageFetchedAheadIsStagedWithoutItsLayers(t *testing.T) {
+	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
+		f := stock(t, kind, programs)
+		ahead := []string{firstboot.DaemonPath, "stage", "--download-only", f.image}
+		if kind == deploy.KindBootc {
+			r, err := f.node.Exec(t.Context(), ahead...)
+			require.NoError(t, err)
+			assert.Equal(t, 1, r.ExitCode)
+			assert.Contains(t, r.Stderr, "cannot bring an image without staging it")
+			return
+		}
+		before := f.output("ostree", "admin", "status")
+		f.output(ahead...)
+		assert.Equal(t, before, f.output("ostree", "admin", "status"), "nothing is staged")
+		f.output(ahead...) // again: it is there
+
+		f.registry.Spoil(f.registry.ChangeLayers(func(layer []byte) []byte { return layer[:len(layer)/2] })) // none can be fetched any more
+		f.output(firstboot.DaemonPath, "stage", f.image)
+		require.NoError(t, f.node.Reboot(t.Context()))
+		assert.Equal(t, f.image, f.status().Booted.Image.String())
+	})
+}
+
 func TestTwoStageAtOnce(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := stock(t, kind, programs)

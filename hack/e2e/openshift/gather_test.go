@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -91,6 +92,55 @@ func (s *spool) vanished() {
 	s.w.clean(s.file())
 }
 
+// spoolPort is where the node's log bundle is sent.
+const spoolPort = 9601
+
+// receive keeps what the node sends, beside it, and gives the words for install-config.yaml.
+func (w *world) receive(dir string) string {
+	t := w.t
+	w.kept = t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := w.lab.Network.Command(ctx, w.bin, "gather", "--receive", fmt.Sprintf("%s:%d", w.host, spoolPort), "--out", w.kept)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	require.NoError(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	for _, name := range []string{"ca.crt", "spool.token"} {
+		var raw []byte
+		require.Eventually(t, func() bool {
+			var err error
+			raw, err = os.ReadFile(filepath.Join(w.kept, "receiver", name))
+			return err == nil && len(raw) > 0
+		}, patience, 50*time.Millisecond)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), raw, 0o600))
+	}
+	return fmt.Sprintf("  logSpool: {url: \"https://%s:%d\", tokenFile: spool.token, caFile: ca.crt, every: 10s}\n", w.host, spoolPort)
+}
+
+// sent is the bundle that came of itself.
+func (w *world) sent() string { return filepath.Join(w.kept, "log-bundle-spool.tar.gz") }
+
+// sentBeforeItWent waits until the receiver has noticed that the node is gone.
+func (w *world) sentBeforeItWent() {
+	t := w.t
+	require.Eventually(t, func() bool { _, err := os.Stat(w.sent() + ".lost.json"); return err == nil }, patience, 200*time.Millisecond)
+	out, err := exec.Command(w.bin, "analyze", w.sent()).CombinedOutput()
+	require.Error(t, err, "the exit code tells: %s", out)
+	assert.Contains(t, string(out), "verdict: vanished")
+	w.clean(w.sent())
+}
+
+// sentAtTheEnd waits for the last bundle.
+func (w *world) sentAtTheEnd() {
+	w.eventually("the last bundle came", func() bool {
+		out, err := exec.Command(w.bin, "analyze", w.sent()).CombinedOutput()
+		return err == nil && strings.Contains(string(out), "verdict: handed over")
+	})
+	w.clean(w.sent())
+	assert.NoFileExists(w.t, w.sent()+".lost.json")
+}
+
 // clean looks for secrets in a bundle.
 func (w *world) clean(file string) *bundle.Bundle {
 	b, err := bundle.Open(file)
@@ -100,7 +150,9 @@ func (w *world) clean(file string) *bundle.Bundle {
 	if err != nil {
 		passwords = "" // the node is off
 	}
-	secrets := append(strings.Fields(passwords), canary)
+	token, err := os.ReadFile(filepath.Join(w.kept, "receiver", "spool.token"))
+	require.NoError(w.t, err)
+	secrets := append(strings.Fields(passwords), canary, string(token))
 	for _, name := range b.Names() {
 		text := string(b.Get(name).Content)
 		for _, s := range secrets {

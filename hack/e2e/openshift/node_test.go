@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +16,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,6 +62,14 @@ type world struct {
 	final       registry.Options
 	finalServer *registry.Server
 	operator    mcostandin.Operator
+	// kept is where the node's log bundle is sent.
+	kept string
+	// downloads lets the release's registry answer at length.
+	downloads *tap
+	// built is asked for by RUN instructions of the scenarios that want builds to wait for it, asked counts that; edit changes the sample.
+	built chan struct{}
+	asked atomic.Int32
+	edit  func(dir string)
 	// loopback takes connections to the API server on the node until bootkube ends that.
 	loopback net.Listener
 }
@@ -101,7 +109,7 @@ func newWorld(t *testing.T) *world {
 	case os.Geteuid() != 0 && os.Getenv("CI") == "":
 		t.Skip("needs root: it boots a node in namespaces")
 	}
-	w := &world{t: t, bin: filepath.Join(t.TempDir(), "dayone"), served: t.TempDir()}
+	w := &world{t: t, downloads: newTap(), built: make(chan struct{}), bin: filepath.Join(t.TempDir(), "dayone"), served: t.TempDir()}
 	cmd := exec.Command("go", "build", "-trimpath", "-o", w.bin, "./cmd/dayone")
 	cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=1")
 	out, err := cmd.CombinedOutput()
@@ -137,11 +145,16 @@ func (w *world) release() {
 	require.NoError(w.t, err)
 	user, err := registry.NewUser("push", registry.RolePush)
 	require.NoError(w.t, err)
-	o := registry.Options{Root: filepath.Join(w.t.TempDir(), "release"), Listen: w.host + ":9600", Hosts: []string{w.host}, Users: []registry.User{user}}
+	behind := w.host + ":9602"
+	o := registry.Options{Root: filepath.Join(w.t.TempDir(), "release"), Listen: behind, Hosts: []string{w.host}, Users: []registry.User{user}}
 	srv, err := registry.New(o)
 	require.NoError(w.t, err)
 	require.NoError(w.t, w.lab.Network.Do(srv.Start))
 	w.t.Cleanup(func() { require.NoError(w.t, srv.Shutdown(context.Background())) })
+	relay(w.listen(9600), w.downloads, func() (c net.Conn, err error) {
+		err = w.lab.Network.Do(func() error { c, err = net.Dial("tcp4", behind); return err })
+		return c, err
+	})
 	auth := filepath.Join(w.t.TempDir(), "auth.json")
 	registrytest.WriteAuthFile(w.t, auth, w.host+":9600", user)
 	name := w.host + ":9600/ocp/base-os"
@@ -159,7 +172,16 @@ func (w *world) release() {
 
 func (w *world) fileServer() {
 	l := w.listen(8080)
-	srv := &http.Server{Handler: http.FileServer(http.Dir(w.served))}
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(w.served)))
+	mux.HandleFunc("/built", func(_ http.ResponseWriter, r *http.Request) {
+		w.asked.Add(1)
+		select {
+		case <-w.built:
+		case <-r.Context().Done():
+		}
+	})
+	srv := &http.Server{Handler: mux}
 	go func() { _ = srv.Serve(l) }()
 	w.t.Cleanup(func() { _ = srv.Close() })
 }
@@ -184,24 +206,7 @@ func (w *world) passOn(port int) net.Listener {
 	api, err := url.Parse(shared.Env(w.t).Config.Host)
 	require.NoError(w.t, err)
 	l := w.listen(port)
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer in.Close()
-				out, err := net.Dial("tcp", api.Host)
-				if err != nil {
-					return
-				}
-				defer out.Close()
-				go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
-				_, _ = io.Copy(in, out)
-			}()
-		}
-	}()
+	relay(l, newTap(), func() (net.Conn, error) { return net.Dial("tcp", api.Host) })
 	return l
 }
 
@@ -322,6 +327,9 @@ const masters = 3
 func (w *world) patched() []byte {
 	dir := filepath.Join(w.t.TempDir(), "install")
 	w.dayone(dir, "sample", "--flow", "openshift")
+	if w.edit != nil {
+		w.edit(dir)
+	}
 	phasetest.UseRegistry(w.t, dir, w.finalName(), w.final.Users[0], w.final.Users[1])
 	ca, err := os.ReadFile(w.final.CAFile())
 	require.NoError(w.t, err)
@@ -329,7 +337,7 @@ func (w *world) patched() []byte {
 	file := filepath.Join(dir, "install-config.yaml")
 	raw, err := os.ReadFile(file)
 	require.NoError(w.t, err)
-	require.NoError(w.t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow: openshift\n"), []byte("  flow: openshift\n  registry: {caFile: final.crt}\n  statusPage: {port: "+strconv.Itoa(statusPort)+"}\n"), 1), 0o600))
+	require.NoError(w.t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow: openshift\n"), []byte("  flow: openshift\n  registry: {caFile: final.crt}\n  statusPage: {port: "+strconv.Itoa(statusPort)+"}\n"+w.receive(dir)), 1), 0o600))
 	w.dayone(dir, "prepare")
 
 	// create manifests: install-config.yaml goes, the installer's own manifests come.

@@ -120,7 +120,8 @@ func (w *world) cut(h *fleet.Host) {
 	require.NoError(w.t, h.Node.Start(w.t.Context()))
 }
 
-// brokenImage fails on the first nodes, which say why, and goes no further; a corrected one goes to those nodes first, and then on.
+// brokenImage fails on the first nodes, which say why, and goes no further; a corrected one goes to those nodes first, and then on,
+// while clocks jump.
 func (w *world) brokenImage(was daemon.Target) daemon.Target {
 	w.several(1)
 	boots := w.allBoots(worker)
@@ -143,6 +144,7 @@ func (w *world) brokenImage(was daemon.Target) daemon.Target {
 	assert.Equal(w.t, disruption.LevelReboot, w.watch.Foretold(worker, broken).Level)
 	w.rebooted(boots, 0, "nothing reboots into it")
 	to := w.build(worker, was.Config, recipe{mark: "v3"})
+	w.wrongClocks(to)
 	w.arrived("corrected", worker, to)
 	w.rebooted(boots, 1, "corrected")
 	return to

@@ -47,7 +47,7 @@ func (w *world) objects() {
 	}
 	require.Equal(w.t, 2, bound, "policy and binding")
 	w.create(w.controllerConfig())
-	for _, name := range []string{master, worker} {
+	for _, name := range []string{master, worker, edge} {
 		p := pool(name)
 		p.Spec = mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{manifests.LabelRole: name}},
 			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{fleet.RoleLabel + name: ""}}}
@@ -148,7 +148,11 @@ func (w *world) image(pool, config string, r recipe) string {
 	if r.kernelless {
 		entries = append(entries, deploytest.Entry{Name: "usr/lib/.wh.modules"})
 	}
-	img, err := mutate.AppendLayers(w.base, files, deploytest.Layer(w.t, entries...))
+	base := w.base
+	if pool == edge {
+		base = w.tiny
+	}
+	img, err := mutate.AppendLayers(base, files, deploytest.Layer(w.t, entries...))
 	require.NoError(w.t, err)
 	hash, err := machineconfig.ContentHash(mc.Spec)
 	require.NoError(w.t, err)
@@ -203,13 +207,23 @@ func (w *world) build(pool, config string, r recipe) daemon.Target {
 	return daemon.Target{Config: config, Image: image}
 }
 
-// pods puts a pod onto every node of a pool that would have to leave before a reboot; it ends at once.
+// pods puts a pod onto every node of a pool that takes pods; it would have to leave before a reboot, and ends at once.
 func (w *world) pods(pool, round string) {
 	w.t.Helper()
 	for _, h := range w.fleet.Of(pool) {
-		w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: h.Name + "-" + round, Labels: map[string]string{"pool": pool}},
-			Spec: corev1.PodSpec{NodeName: h.Name, TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{Name: "c", Image: "r.example.com/x"}}}})
+		if h.Object(w.t.Context()).Spec.Unschedulable {
+			continue
+		}
+		p := podOf(h, round)
+		p.Labels = map[string]string{"pool": pool}
+		p.Spec = corev1.PodSpec{NodeName: h.Name, TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{Name: "c", Image: "r.example.com/x"}}}
+		w.create(p)
 	}
+}
+
+// podOf names a host's pod of a round.
+func podOf(h *fleet.Host, round string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: h.Name + "-" + round}}
 }
 
 func (w *world) podsLeft(pool string) int {

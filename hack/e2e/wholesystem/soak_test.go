@@ -44,6 +44,9 @@ func faults() []fault {
 				w.watch.Excuse(h, false)
 			}
 		}},
+		{"clock hours ahead", func(w *world, h *fleet.Host) func() { return w.jump(h, hours) }},
+		{"clock hours behind", func(w *world, h *fleet.Host) func() { return w.jump(h, -hours) }},
+		{"clock years ahead", func(w *world, h *fleet.Host) func() { return w.jump(h, years) }},
 		{"cable pulled", func(w *world, h *fleet.Host) func() {
 			require.NoError(w.t, h.Node.SetLink(w.t.Context(), false))
 			return func() { require.NoError(w.t, h.Node.SetLink(w.t.Context(), true)) }
@@ -64,6 +67,12 @@ func faults() []fault {
 			return func() { w.registry.Spoil(nil) }
 		}},
 	}
+}
+
+// jump sets a host's clock.
+func (w *world) jump(h *fleet.Host, by time.Duration) (back func()) {
+	w.clocks.Set(h, by)
+	return func() { w.clocks.Set(h, 0) }
 }
 
 // The soak changes a pool's config, recipe and layering at random, lets faults strike at random moments, and asks after each change: has every

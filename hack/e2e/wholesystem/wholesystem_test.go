@@ -31,9 +31,11 @@ func TestDay2OnRealHosts(t *testing.T) {
 	w.within(1, 1)
 
 	before := w.snapshot()
+	small := w.joinTiny()
 	w.optIn(master)
 	now := w.optIn(worker)
 	w.within(1, 1)
+	w.tinyOptedIn(small)
 	now = w.liveChange(now)
 	w.within(1, 1)
 	now = w.faultsOfNodes(now)
@@ -100,7 +102,7 @@ func (w *world) joinAll(masters, workers int) {
 // there was one.
 func (w *world) snapshot() map[*fleet.Host]string {
 	out := map[*fleet.Host]string{}
-	for _, h := range w.fleet.Hosts {
+	for _, h := range w.withSystemd() {
 		etc := w.output(h, "sh", "-c", `cd /etc && find . \( -type f -o -type l \) ! -name .updated -printf '%p %M %U %G %l\n' | sort && find . -type f ! -name .updated ! -path './machine-config-daemon/currentconfig' | sort | xargs sha256sum`)
 		annotations := h.Object(w.t.Context()).Annotations
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -188,7 +190,7 @@ const maxOwnMemory = 20 << 10
 
 // memory looks at the agents' when all is done: what their node came up with, having nothing to do since.
 func (w *world) memory() {
-	for _, h := range w.fleet.Hosts {
+	for _, h := range w.withSystemd() {
 		figures := map[string]int{}
 		for _, line := range strings.Split(w.agentStatus(h), "\n") {
 			if name, value, found := strings.Cut(line, ":"); found && (name == "VmRSS" || name == "RssAnon") {

@@ -36,6 +36,8 @@ const (
 	waitEvery = 20 * time.Millisecond
 	worker    = "worker"
 	master    = "master"
+	// edge is the pool of a host without systemd.
+	edge = "edge"
 )
 
 // world is an API server, dayone's controllers, a registry and the hosts.
@@ -45,9 +47,11 @@ type world struct {
 	lab      *testnode.Lab
 	fleet    *fleet.Fleet
 	watch    *fleet.Watch
+	clocks   fleet.Clocks
 	registry *deploytest.Registry
 	layout   string   // the base image
 	base     v1.Image // the stock OS
+	tiny     v1.Image // that of a host without systemd
 	stock    string   // its name, by digest
 	began    time.Time
 	// programs are the controllers; they end with the group.
@@ -82,6 +86,7 @@ func newWorld(t *testing.T) *world {
 	l, err := fleet.Listen(w.lab, "5000")
 	require.NoError(t, err)
 	w.registry = deploytest.Serve(t, l)
+	w.registry.SetValidity(t, w.began.Add(24*time.Hour)) // clocks jump by hours
 	w.base = readLayout(t, w.layout)
 	w.stock = w.registry.Push(t, w.base, "os/stock")
 	w.objects()
@@ -114,12 +119,13 @@ func (w *world) newFleet() {
 	require.NoError(w.t, err)
 	w.watch = fleet.NewWatch(w.fleet)
 	ctx, cancel := context.WithCancel(w.t.Context())
-	var both sync.WaitGroup
-	both.Go(func() { w.fleet.Kubelets(ctx) })
-	both.Go(func() { w.watch.Run(ctx) })
+	var all sync.WaitGroup
+	all.Go(func() { w.fleet.Kubelets(ctx) })
+	all.Go(func() { w.watch.Run(ctx) })
+	all.Go(func() { w.clocks.Run(ctx) })
 	w.t.Cleanup(func() {
 		cancel()
-		both.Wait()
+		all.Wait()
 		assert.NoError(w.t, w.fleet.CloseAPI())
 	})
 }

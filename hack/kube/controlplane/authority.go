@@ -22,7 +22,7 @@ const (
 	// validity outlives every test and a cluster that somebody keeps for a while.
 	validity = 90 * 24 * time.Hour
 	// backdate is room for a clock that is set back meanwhile.
-	backdate = time.Hour
+	backdate = 24 * time.Hour
 )
 
 // authority signs all certificates of one control plane.

@@ -41,15 +41,21 @@ func (p phrases) around(phrase string, err error) error {
 	return words("%s: %w", phrase, err)
 }
 
-// rebaseTo pulls an image and stages it; prepare completes what is to be staged once the image is there.
-func (h host) rebaseTo(ctx context.Context, p puller, ref reference, said phrases, prepare func(done pulled) (target, error)) (done pulled, err error) {
-	done, err = p.pull(ctx, ref)
+// pullFor pulls an image and tells a failure in a program's words.
+func (p puller) pullFor(ctx context.Context, ref reference, said phrases) (pulled, error) {
+	done, err := p.pull(ctx, ref)
 	var proxy proxyError
-	switch {
-	case errors.As(err, &proxy) && proxy.method == "OpenImage":
+	if errors.As(err, &proxy) && proxy.method == "OpenImage" {
 		return done, said.around(said.open, err)
-	case err != nil:
-		return done, said.around(said.pull, err)
+	}
+	return done, said.around(said.pull, err)
+}
+
+// rebaseTo pulls an image and stages it; prepare completes what is to be staged once the image is there.
+func (h host) rebaseTo(ctx context.Context, p puller, ref reference, said phrases, prepare func(done pulled) (target, error)) (pulled, error) {
+	done, err := p.pullFor(ctx, ref, said)
+	if err != nil {
+		return done, err
 	}
 	next, err := prepare(done)
 	if err != nil {

@@ -26,21 +26,21 @@ func (h host) transaction(ctx context.Context, name string, f func(all []deploym
 }
 
 type rebaseOptions struct {
-	reboot, lockFinalization bool
-	url, description         string
+	reboot, lockFinalization, downloadOnly bool
+	url, description                       string
 }
 
 func newRebase(h host) *cobra.Command {
 	var o rebaseOptions
 	c := &cobra.Command{Use: "rebase REFSPEC", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
-		if err := notPlayed(c, "stateroot", "cache-only", "download-only", "disallow-downgrade"); err != nil {
+		if err := notPlayed(c, "stateroot", "cache-only", "disallow-downgrade"); err != nil {
 			return err
 		}
 		if (o.url == "") != (o.description == "") {
 			return errors.New("--custom-origin-url and --custom-origin-description must be given together")
 		}
 		err := h.transaction(c.Context(), "rebase", func(all []deployment) error { return h.rebase(c.Context(), all, args[0], o) })
-		if err != nil || !o.reboot {
+		if err != nil || !o.reboot || o.downloadOnly {
 			return err
 		}
 		return reboot(c.Context())
@@ -55,7 +55,7 @@ func newRebase(h host) *cobra.Command {
 	f.Bool("bypass-driver", false, "no effect here: no updates driver")
 	f.String("stateroot", "", "not played")
 	f.Bool("cache-only", false, "not played")
-	f.Bool("download-only", false, "not played")
+	f.BoolVar(&o.downloadOnly, "download-only", false, "bring the image, deploy nothing")
 	f.Bool("disallow-downgrade", false, "not played")
 	return c
 }
@@ -71,7 +71,12 @@ func (h host) rebase(ctx context.Context, all []deployment, spec string, o rebas
 	}
 	h.say("Pulling manifest: %s", ref.canonical)
 	said := phrases{open: "Creating importer: failed to invoke method OpenImage"}
-	_, err = h.rebaseTo(ctx, puller{host: h, unprivileged: true}, ref, said, func(pulled) (target, error) {
+	p := puller{host: h, unprivileged: true}
+	if o.downloadOnly {
+		_, err := p.pullFor(ctx, ref, said)
+		return err
+	}
+	_, err = h.rebaseTo(ctx, p, ref, said, func(pulled) (target, error) {
 		b := booted(all)
 		next := target{stateroot: b.stateroot, kernelArguments: b.kargs, locked: o.lockFinalization}
 		if o.url != "" && ref.pinned() {

@@ -13,6 +13,8 @@ const (
 	GatePath = ConfigDir + "/gate.nft"
 	// GateTable is the family and name of the gate's nftables table: deleting it opens the gate.
 	GateTable = "inet dayone_gate"
+	// GateCounter is the table's counter of refused connections.
+	GateCounter = "refused"
 	// ProgramEnvPath names the image that FetchPath takes the program from.
 	ProgramEnvPath = ConfigDir + "/program.env"
 	// ProgramPath is the one program; SELinux lets systemd start what lies in this directory.

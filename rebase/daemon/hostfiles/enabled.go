@@ -31,7 +31,10 @@ func (h Host) notEnabled(c ign35.Config) ([]Mismatch, error) {
 	}
 	linked := map[string]bool{}
 	for _, dir := range []string{unitDir, vendorUnits} {
-		if err := h.linked(dir, linked); err != nil {
+		err := h.unitLinks(dir, func(link, text string) { // by their own name and by their target's
+			linked[path.Base(link)], linked[path.Base(text)] = true, true
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -64,9 +67,10 @@ func installs(text string) bool {
 	return false
 }
 
-// linked collects the units to which links below a directory lead, by their own name and by their target's.
-func (h Host) linked(dir string, into map[string]bool) error {
-	err := filepath.WalkDir(filepath.Join(h.Root, dir), func(p string, d fs.DirEntry, err error) error {
+// unitLinks calls see for every link below a directory, with its path on the node and its text.
+func (h Host) unitLinks(dir string, see func(link, text string)) error {
+	root := filepath.Join(h.Root, dir)
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -77,7 +81,7 @@ func (h Host) linked(dir string, into map[string]bool) error {
 		if err != nil {
 			return ignoreMissing(err)
 		}
-		into[path.Base(p)], into[path.Base(text)] = true, true
+		see(path.Join(dir, strings.TrimPrefix(p, root)), text)
 		return nil
 	})
 	if err != nil {

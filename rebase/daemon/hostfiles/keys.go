@@ -73,7 +73,7 @@ func (h Host) VerifyKeys(c ign35.Config) ([]Mismatch, error) {
 	if !found {
 		return []Mismatch{{Path: "user " + CoreUser, Why: "is missing, and has SSH keys in the config"}}, nil
 	}
-	home, err := os.OpenRoot(filepath.Join(h.Root, user.home))
+	home, name, err := h.keysHome(user)
 	if errors.Is(err, fs.ErrNotExist) {
 		return []Mismatch{{Path: user.home, Why: "is missing, and is to hold SSH keys"}}, nil
 	}
@@ -81,7 +81,6 @@ func (h Host) VerifyKeys(c ign35.Config) ([]Mismatch, error) {
 		return nil, fmt.Errorf("look at SSH keys: %w", err)
 	}
 	defer home.Close()
-	name := keysPlace(home)
 	raw, err := home.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("look at SSH keys: %w", err)
@@ -93,6 +92,34 @@ func (h Host) VerifyKeys(c ign35.Config) ([]Mismatch, error) {
 		}
 	}
 	return nil, nil
+}
+
+// KeysPath is the file that has a config's keys, for whoever watches it; empty: the config has none, or the node no such user.
+func (h Host) KeysPath(c ign35.Config) (string, error) {
+	if len(keysOf(c)) == 0 {
+		return "", nil
+	}
+	user, found, err := h.account(CoreUser)
+	if err != nil || !found {
+		return "", err
+	}
+	home, name, err := h.keysHome(user)
+	if errors.Is(err, fs.ErrNotExist) {
+		return path.Join(user.home, keysFragment), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for SSH keys: %w", err)
+	}
+	return path.Join(user.home, name), home.Close()
+}
+
+// keysHome opens a user's home directory and gives the keys' place in it.
+func (h Host) keysHome(user account) (*os.Root, string, error) {
+	home, err := os.OpenRoot(filepath.Join(h.Root, user.home))
+	if err != nil {
+		return nil, "", err
+	}
+	return home, keysPlace(home), nil
 }
 
 func keysOf(c ign35.Config) []string {

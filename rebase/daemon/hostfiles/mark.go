@@ -122,25 +122,10 @@ func (h Host) enablement(c ign35.Config) ([]string, error) {
 		}
 	}
 	var out []string
-	root := filepath.Join(h.Root, unitDir)
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+	err := h.unitLinks(unitDir, func(link, text string) {
+		if enabled[path.Base(link)] || enabled[path.Base(text)] {
+			out = append(out, link)
 		}
-		if err != nil || d.Type()&fs.ModeSymlink == 0 {
-			return err
-		}
-		text, err := os.Readlink(p)
-		if err != nil {
-			return err
-		}
-		if enabled[path.Base(p)] || enabled[path.Base(text)] {
-			out = append(out, path.Join(unitDir, strings.TrimPrefix(p, root)))
-		}
-		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list links of units: %w", err)
-	}
-	return out, nil
+	return out, err
 }

@@ -26,10 +26,9 @@ const requestLimit = 15 * time.Second
 
 // Client speaks for one node.
 type Client struct {
-	node  string
-	nodes metadata.ResourceInterface
-	rest  rest.Interface
-	log   *logrus.Entry
+	node string
+	rest rest.Interface
+	log  *logrus.Entry
 	// watch and watchConfig are for watches of nodes and of ControllerConfigs.
 	watch, watchConfig metadata.ResourceInterface
 }
@@ -50,23 +49,16 @@ func New(cfg *rest.Config, node string, log *logrus.Entry) (*Client, error) {
 	asking := rest.CopyConfig(cfg)
 	asking.Timeout = requestLimit
 	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	for _, m := range []struct {
-		cfg *rest.Config
-		of  schema.GroupVersionResource
-		to  *metadata.ResourceInterface
-	}{{asking, nodes, &c.nodes}, {watching, nodes, &c.watch}, {watching, mcfgv1.GroupVersion.WithResource("controllerconfigs"), &c.watchConfig}} {
-		meta, err := metadata.NewForConfig(m.cfg)
-		if err != nil {
-			return nil, fmt.Errorf("make API client: %w", err)
-		}
-		*m.to = meta.Resource(m.of)
+	meta, err := metadata.NewForConfig(watching)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
 	}
+	c.watch, c.watchConfig = meta.Resource(nodes), meta.Resource(mcfgv1.GroupVersion.WithResource("controllerconfigs"))
 	// Only the API's own Status has to be known: it is what errors come as. Objects are decoded here.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	asking.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	asking.GroupVersion, asking.APIPath = &schema.GroupVersion{}, "/"
-	var err error
 	if c.rest, err = rest.RESTClientFor(asking); err != nil {
 		return nil, fmt.Errorf("make API client: %w", err)
 	}
@@ -75,16 +67,26 @@ func New(cfg *rest.Config, node string, log *logrus.Entry) (*Client, error) {
 
 // Node reads this node's object without its spec and status.
 func (c *Client) Node(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-	n, err := c.nodes.Get(ctx, c.node, metav1.GetOptions{})
-	if err != nil {
+	n := &metav1.PartialObjectMetadata{}
+	if err := c.ask(ctx, n, func() *rest.Request { return c.rest.Get().AbsPath(nodePath, c.node).SetHeader("Accept", metadataOnly) }); err != nil {
 		return nil, fmt.Errorf("read node %s: %w", c.node, err)
 	}
 	return n, nil
 }
 
+const (
+	nodePath = "/api/v1/nodes"
+	// metadataOnly is how a node is asked for without its spec and status. Source: Kubernetes, API concepts, receiving resources as metadata.
+	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	plainJSON    = "application/json"
+)
+
 // PatchNode changes this node's object by a JSON merge patch and gives what it has become.
 func (c *Client) PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	n, err := c.nodes.Patch(ctx, c.node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	n := &metav1.PartialObjectMetadata{}
+	err := c.ask(ctx, n, func() *rest.Request {
+		return c.rest.Patch(types.MergePatchType).AbsPath(nodePath, c.node).Param("fieldManager", fieldManager).SetHeader("Accept", metadataOnly).Body(patch)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("change node %s: %w", c.node, err)
 	}
@@ -153,8 +155,10 @@ func (c *Client) ApplyMachineConfigNode(ctx context.Context, o *mcfgv1.MachineCo
 	if err != nil {
 		return fmt.Errorf("encode status: %w", err)
 	}
-	err = c.rest.Patch(types.ApplyPatchType).AbsPath("/apis", gv.Group, gv.Version, "machineconfignodes", c.node, "status").
-		Param("fieldManager", fieldManager).Param("force", "true").SetHeader("Accept", "application/json").Body(raw).Do(ctx).Error()
+	err = c.ask(ctx, nil, func() *rest.Request {
+		return c.rest.Patch(types.ApplyPatchType).AbsPath("/apis", gv.Group, gv.Version, "machineconfignodes", c.node, "status").
+			Param("fieldManager", fieldManager).Param("force", "true").SetHeader("Accept", plainJSON).Body(raw)
+	})
 	if err != nil {
 		return fmt.Errorf("write status of MachineConfigNode %s: %w", c.node, err)
 	}
@@ -162,12 +166,7 @@ func (c *Client) ApplyMachineConfigNode(ctx context.Context, o *mcfgv1.MachineCo
 }
 
 func (c *Client) get(ctx context.Context, gv schema.GroupVersion, resource, name string, into any) error {
-	raw, err := c.rest.Get().AbsPath("/apis", gv.Group, gv.Version, resource, name).SetHeader("Accept", "application/json").Do(ctx).Raw()
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return fmt.Errorf("decode: %w", err)
-	}
-	return nil
+	return c.ask(ctx, into, func() *rest.Request {
+		return c.rest.Get().AbsPath("/apis", gv.Group, gv.Version, resource, name).SetHeader("Accept", plainJSON)
+	})
 }

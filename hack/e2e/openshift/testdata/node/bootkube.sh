@@ -1,5 +1,6 @@
 #!/bin/bash
-# The stages of the installer's bootkube.sh that matter here, in its order, each with its marker; everything else is left out.
+# The stages of the installer's bootkube.sh that matter here, in its order, each with its marker; everything else is left out. What a file
+# fixture/hold-NAME holds up goes on when the test removes that.
 set -euo pipefail
 cd /opt/openshift
 SERVICE_NAME=bootkube
@@ -16,6 +17,7 @@ stage() { # NAME COMMAND...
 openshift_manifests() { cp openshift/* manifests/; }
 
 mco_bootstrap() {
+    while [ -e fixture/hold-mco ]; do sleep 0.2; done
     mkdir -p /etc/mcc/bootstrap /etc/mcs/bootstrap /etc/kubernetes/manifests
     cp mco-bootstrap/* manifests/* /etc/mcc/bootstrap/
     cp fixture/machineconfigoperator-bootstrap-pod.yaml /etc/kubernetes/manifests/

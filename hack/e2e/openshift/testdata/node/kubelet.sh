@@ -6,6 +6,7 @@ server=
 while :; do
     if [ -e $pod ] && [ -z "$server" ]; then
         if podman run --entrypoint machine-config-controller mco bootstrap --manifest-dir=/etc/mcc/bootstrap --dest-dir=/etc/mcs/bootstrap --payload-version=test; then
+            while [ -e /opt/openshift/fixture/hold-serve ]; do sleep 0.2; done
             /usr/local/bin/dayone serve --server-basedir /etc/mcs/bootstrap --secure-port 0 --insecure-port 22624 &
             server=$!
         fi

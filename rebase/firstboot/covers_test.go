@@ -1,4 +1,4 @@
-package preflight
+package firstboot
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestCredentialsCoverARepository(t *testing.T) {
 		"none":                        {`{"auths":{"":{}}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.want, covers([]byte(c.auths), "r.example.com:5000/ocp/master-os"))
+			assert.Equal(t, c.want, AuthCovers([]byte(c.auths), "r.example.com:5000/ocp/master-os"))
 		})
 	}
 }

@@ -1,0 +1,125 @@
+package statuspage_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image/color"
+	"image/png"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/statuspage"
+	"dayone.dev/dayone/hack/browser"
+	"dayone.dev/dayone/registry/certs"
+)
+
+// everything is a board with all that a page can show, words without a space among them.
+func everything(began time.Time) *statuspage.Board {
+	b := &statuspage.Board{}
+	long := "sha256:" + strings.Repeat("0123456789abcdef", 16)
+	b.Observe(bootstrap.Event{Total: 4, Index: 0, Record: bootstrap.Record{Name: "base", Title: "take in the base image", Status: bootstrap.PhaseDone, Reused: true, Started: began, Finished: began.Add(1500 * time.Millisecond)}})
+	b.Observe(bootstrap.Event{Total: 4, Index: 1, Record: bootstrap.Record{Name: "build-master", Title: "build <b>master</b>", Status: bootstrap.PhaseDone, Started: began, Finished: began.Add(75 * time.Second), Output: json.RawMessage(`{"size":5242880}`)}})
+	b.Observe(bootstrap.Event{Total: 4, Index: 2, Record: bootstrap.Record{Name: "build-worker", Title: "build worker", Status: bootstrap.PhaseFailed, Started: began, Finished: began.Add(time.Second), Error: "push " + long}})
+	b.Output("master", "STEP 2: RUN "+long)
+	return b
+}
+
+// open is a browser at the page, with the bootstrap's authority checked and the user's part of the address.
+func open(t *testing.T, address, dir, user string) *browser.Page {
+	t.Helper()
+	ca, err := os.ReadFile(filepath.Join(dir, certs.CACertFile))
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(ca))
+	host := strings.TrimPrefix(address, "https://")
+	c, err := tls.Dial("tcp", host, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
+	require.NoError(t, err)
+	leaf := c.ConnectionState().PeerCertificates[0]
+	require.NoError(t, c.Close())
+	p := browser.Open(t, leaf, nil)
+	p.Resize(1280, 900, false)
+	p.Go("https://" + user + host + "/")
+	return p
+}
+
+// TestABrowserShowsThePage lets a real browser ask, draw and ask again by itself.
+func TestABrowserShowsThePage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser: left out with -short")
+	}
+	began := time.Now()
+	b := everything(began)
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	log.AddHook(b)
+	log.WithError(errors.New("the cause")).Warn("a first line")
+	address, dir := page(t, b)
+	token, err := os.ReadFile(filepath.Join(dir, statuspage.TokenFile))
+	require.NoError(t, err)
+
+	p := open(t, address, dir, "admin:"+string(token)+"@")
+	text := p.Eventually("document.body && document.body.innerText", "3 of 4 phases begun")
+	for _, want := range []string{"done earlier", "take in the base image", "1.5s", "build <b>master</b>", "1m15s", "5.0 MiB", "failed", "push sha256:0123", "master: STEP 2: RUN", "warning a first line: the cause"} {
+		assert.Contains(t, text, want)
+	}
+
+	// It asks again by itself, and shows what has become of it.
+	b.Observe(bootstrap.Event{Total: 4, Index: 3, Record: bootstrap.Record{Name: "gate", Title: "the gate", Status: bootstrap.PhaseRunning, Started: began}})
+	b.Detail("gate", "asks nft")
+	log.WithField("pool", "worker").Info("a second line")
+	text = p.Eventually("document.body && document.body.innerText", "a second line pool=worker")
+	assert.Contains(t, text, "4 of 4 phases begun")
+	assert.Contains(t, text, "asks nft")
+
+	// A wide window and a telephone's, by day and by night.
+	for _, w := range []struct {
+		name          string
+		width, height int
+		dark          bool
+	}{{"status-1280", 1280, 900, false}, {"status-390", 390, 1100, false}, {"status-390-dark", 390, 1100, true}} {
+		p.Resize(w.width, w.height, w.dark)
+		p.Eventually("document.readyState + window.innerWidth", fmt.Sprintf("complete%d", w.width))
+		assert.Equal(t, "0", p.Wide(), "%s: nobody scrolls sideways", w.name)
+		p.Eventually("[...document.querySelectorAll('.state, .num')].filter(e => e.offsetHeight > 30).length + ' broken, ' + document.querySelectorAll('.state').length", "0 broken, 4")
+		picture, err := png.Decode(bytes.NewReader(p.Picture(w.name)))
+		require.NoError(t, err)
+		assert.Equal(t, w.width, picture.Bounds().Dx())
+		seen := map[color.RGBA]int{}
+		for y := range picture.Bounds().Dy() {
+			for x := range picture.Bounds().Dx() {
+				r, g, b, _ := picture.At(x, y).RGBA()
+				seen[color.RGBA{R: uint8(r >> 8), G: uint8(g >> 8), B: uint8(b >> 8)}]++ //nolint:gosec // a byte each
+			}
+		}
+		for what, c := range map[string]color.RGBA{"done": {R: 0x22, G: 0xaa, B: 0x88}, "failed": {R: 0xdd, G: 0x33, B: 0x33}, "running": {R: 0xdd, G: 0x99, B: 0x00}} {
+			assert.Greater(t, seen[c], 10, "%s: the colour of %s", w.name, what)
+		}
+	}
+}
+
+// TestABrowserWithoutTheTokenSeesNothing: what is answered says where the token is, and nothing of the bootstrap.
+func TestABrowserWithoutTheTokenSeesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser: left out with -short")
+	}
+	address, dir := page(t, everything(time.Now()))
+	for _, user := range []string{"", "admin:guess@"} {
+		p := open(t, address, dir, user)
+		text := p.Eventually("document.documentElement.innerText", "the token is wanted")
+		assert.NotContains(t, text, "phases begun", "%q", text)
+		assert.NotContains(t, text, "base image")
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/bootstrap"
+)
+
+// TestWrongPathsAreToldInSentences goes through the sub-commands with files that are missing, empty, of another kind, or a directory.
+func TestWrongPathsAreToldInSentences(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.Mkdir("empty", 0o755))
+	require.NoError(t, os.WriteFile("void", nil, 0o644))
+	require.NoError(t, os.WriteFile("bytes", []byte{0, 1, 2, 3}, 0o644))
+	for args, want := range map[string]string{
+		"analyze gone":                             "there is no gone",
+		"analyze void":                             "it is none (log-bundle-*.tar.gz",
+		"analyze bytes":                            "it is none (log-bundle-*.tar.gz",
+		"prepare --dir gone":                       "give it with --dir",
+		"prepare --dir void":                       "a directory is wanted",
+		"manifests --dir gone":                     "give it with --dir",
+		"plan --dir gone":                          "give it with --dir",
+		"ignition --dir gone":                      "give it with --dir",
+		"ignition --dir empty --remove":            "run openshift-install create ignition-configs",
+		"build --dir gone --pool master":           "give it with --dir",
+		"bootstrap --dir gone":                     "give it with --dir",
+		"bootstrap --flow sideways":                "write standalone or openshift",
+		"status --state-dir void":                  "a directory is wanted",
+		"status --url nowhere":                     "write https://HOST:PORT",
+		"status --url https://a:1 --ca gone":       "there is no gone",
+		"status --url https://a:1 --ca empty":      "empty is a directory, and a file is wanted",
+		"status --url https://a:1 --ca void":       "void has no certificate",
+		"gather --out void --state-dir empty":      "name another one with --out",
+		"gather --every 1ms --state-dir empty":     "give one second or more",
+		"gather --receive here":                    "write HOST:PORT or :PORT",
+		"gather --receive :9999 --stdout":          "give it without",
+		"gather --cluster":                         "there is no kubeconfig: set KUBECONFIG or give --kubeconfig",
+		"gather --cluster --kubeconfig gone":       "there is no gone",
+		"gather --cluster --kubeconfig empty":      "empty is a directory, and a file is wanted",
+		"gather --cluster --kubeconfig void":       "void names no cluster",
+		"handover":                                 "--kubeconfig is needed",
+		"handover --kubeconfig a --state-dir gone": "dayone bootstrap has not rendered",
+		"sample --dir void":                        "a directory is wanted",
+		"render --manifest-dir gone --dest-dir o":  "there is no gone",
+		"render --manifest-dir void --dest-dir o":  "a directory is wanted",
+		"render diff gone gone":                    "there is no gone",
+		"render diff empty empty":                  "empty is a directory, and a file is wanted",
+		"cluster plan":                             "there is no kubeconfig",
+		"cluster plan --from gone":                 "(a directory of objects, or a kubeconfig): there is no gone",
+		"cluster plan --from empty":                "there are no MachineConfigPools in it",
+		"cluster plan --from void":                 "void names no cluster",
+		"cluster plan --from bytes":                "read the kubeconfig: bytes is none",
+		"cluster plan --from empty -f gone":        "there is no gone",
+		"cluster plan --from empty -f empty":       "empty is a directory, and a file is wanted",
+		"cluster status --kubeconfig gone":         "read the kubeconfig: there is no gone",
+		"cluster why n --from gone":                "there is no gone",
+		"cluster policies --from gone":             "there is no gone",
+		"registry ls --root gone":                  "it is not the root of a registry",
+		"registry serve --root void --listen :0":   "a directory is wanted",
+		"registry copy oci:gone oci:o":             "there is no",
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, _, stderr := dayone(t, strings.Fields(args)...)
+			assert.NotEqual(t, exitOK, code)
+			assert.Contains(t, stderr, want)
+			for _, raw := range []string{"stat ", "no such file", "is a directory\n", "not a directory", "KUBERNETES_MASTER", "error loading config file"} {
+				if !strings.Contains(want, "give it with --dir") {
+					assert.NotContains(t, stderr, raw)
+				}
+			}
+		})
+	}
+}
+
+func TestStatusOfARunThatWasRefused(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.OutcomeFile), []byte(`{"ended":"2026-01-02T03:04:05Z","error":"install-config.yaml: pools: no pool is named"}`), 0o600))
+	code, stdout, stderr := dayone(t, "status", "--state-dir", dir)
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, stdout, "ended before its first phase, at 2026-01-02T03:04:05Z: install-config.yaml: pools: no pool is named")
+}
