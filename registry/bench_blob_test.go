@@ -27,9 +27,15 @@ type peer struct {
 // peers are measured side by side on the same disk over the same transport: our server with accounts, and distribution's own handlers
 // with neither accounts nor a log.
 func peers(b *testing.B, secure bool, f func(b *testing.B, p peer)) {
+	b.Helper()
+	peersAt(b, (*testing.B).TempDir, secure, f)
+}
+
+// peersAt are peers whose stores are where root says.
+func peersAt(b *testing.B, root func(*testing.B) string, secure bool, f func(b *testing.B, p peer)) {
 	server, client := benchTLS(b, secure)
 	b.Run("dayone", func(b *testing.B) {
-		o := Options{Root: b.TempDir(), Listen: "127.0.0.1:0", InsecureHTTP: !secure, Users: []User{{Name: "u", Password: "p", Role: RolePush}}}
+		o := Options{Root: root(b), Listen: "127.0.0.1:0", InsecureHTTP: !secure, Users: []User{{Name: "u", Password: "p", Role: RolePush}}}
 		if secure {
 			o.Certificate = &server.Certificates[0]
 		}
@@ -40,7 +46,7 @@ func peers(b *testing.B, secure bool, f func(b *testing.B, p peer)) {
 		f(b, peer{s.Addr(), client})
 	})
 	b.Run("distribution", func(b *testing.B) {
-		u, err := newUpstream(upstreamConfig(b.TempDir(), "secret"), discard())
+		u, err := newUpstream(upstreamConfig(root(b), "secret"), discard())
 		require.NoError(b, err)
 		b.Cleanup(func() { _ = u.close() })
 		f(b, peer{serveBench(b, u, server), client})

@@ -31,6 +31,24 @@ func layerJSON(d digest.Digest, size int) string {
 	return fmt.Sprintf(`{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"%s","size":%d}`, d, size)
 }
 
+// kept are stores that stay until the process ends: on a disk without a journal making a file takes the longer the more files were deleted lately,
+// so that one benchmark's end would be measured with the next.
+var kept []string //nolint:gochecknoglobals // the process's
+
+func keptRoot(b *testing.B) string {
+	dir, err := os.MkdirTemp("", "dayone-bench-")
+	require.NoError(b, err)
+	kept = append(kept, dir)
+	return dir
+}
+
+// RemoveKept is the end of the process.
+func RemoveKept() {
+	for _, dir := range kept {
+		_ = os.RemoveAll(dir)
+	}
+}
+
 // BenchmarkAppendPush is what the append engine does with a base of 51 layers: for the first image of a repository the layers are mounted
 // from the base's ("mount"), for the next ones the repository is asked whether it has them ("head"); then configuration, a new layer of
 // 1 MiB and the manifest are pushed, one request after the other.
@@ -60,7 +78,7 @@ func appendPushes(b *testing.B) {
 	for _, transport := range []string{"tls", "plain"} {
 		for _, kind := range []string{"mount", "head"} {
 			b.Run(transport+"/"+kind, func(b *testing.B) {
-				peers(b, transport == "tls", func(b *testing.B, p peer) { appendPush(b, p, kind == "mount") })
+				peersAt(b, keptRoot, transport == "tls", func(b *testing.B, p peer) { appendPush(b, p, kind == "mount") })
 			})
 		}
 	}

@@ -48,7 +48,9 @@ func TestMain(m *testing.M) {
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is gone
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	registry.RemoveKept()
+	os.Exit(code)
 }
 
 // child runs a registry in a process of its own and returns it with its address.
