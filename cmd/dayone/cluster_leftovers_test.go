@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
@@ -25,6 +26,9 @@ import (
 
 // changing are kinds that Kubernetes' own controllers write all the time.
 var changing = []string{"Event", "Lease", "EndpointSlice", "Endpoints", "Pod", "ControllerRevision", "APIService"}
+
+// serviceNetworkFinalizer is what Kubernetes' controller of service networks puts upon one that it has seen.
+const serviceNetworkFinalizer = "networking.k8s.io/service-cidr-finalizer"
 
 // everythingIn gives every object of a cluster, without what its server and its controllers write into it.
 func everythingIn(t *testing.T, e *kubetest.Env) map[string]string {
@@ -80,6 +84,36 @@ func made(t *testing.T, e *kubetest.Env) {
 	}
 }
 
+// settled is what the cluster has once Kubernetes' own controllers have written all that they write into new objects: each namespace's service account
+// and authority, each node's time to live of secrets, the service network's finalizer. Whatever else they do has stopped for a while.
+func settled(t *testing.T, e *kubetest.Env) (now map[string]string) {
+	t.Helper()
+	const quiet = 2 * time.Second
+	var since time.Time
+	require.Eventually(t, func() bool {
+		was := now
+		now = everythingIn(t, e)
+		if !maps.Equal(was, now) {
+			since = time.Now()
+		}
+		count := 0
+		for key, object := range now {
+			kind, _, _ := strings.Cut(key, " ")
+			switch {
+			case kind == "Node" && !strings.Contains(object, corev1.ObjectTTLAnnotationKey),
+				kind == "ServiceCIDR" && !strings.Contains(object, serviceNetworkFinalizer):
+				return false
+			case strings.HasSuffix(key, "/kube-root-ca.crt"), kind == "ServiceAccount" && strings.HasSuffix(key, "/default"):
+				count++
+			}
+		}
+		var namespaces corev1.NamespaceList
+		require.NoError(t, e.Client.List(t.Context(), &namespaces))
+		return count == 2*len(namespaces.Items) && time.Since(since) > quiet
+	}, clusterWait, clusterEvery)
+	return now
+}
+
 func TestUninstallLeavesTheClusterAsItWas(t *testing.T) {
 	e := kubetest.Start(t, kubetest.Options{ControllerManager: true})
 	podsRun(t, e)
@@ -101,20 +135,7 @@ func TestUninstallLeavesTheClusterAsItWas(t *testing.T) {
 	for _, o := range own {
 		require.NoError(t, e.Client.Create(t.Context(), o), o.GetName())
 	}
-	var before map[string]string
-	require.Eventually(t, func() bool { // Kubernetes makes each namespace's service account and authority
-		before = everythingIn(t, e)
-		count := 0
-		for key := range before {
-			if strings.HasSuffix(key, "/kube-root-ca.crt") || strings.HasPrefix(key, "ServiceAccount ") && strings.HasSuffix(key, "/default") {
-				count++
-			}
-		}
-		var namespaces corev1.NamespaceList
-		require.NoError(t, e.Client.List(t.Context(), &namespaces))
-		return count == 2*len(namespaces.Items)
-	}, clusterWait, clusterEvery)
-
+	before := settled(t, e)
 	kubeconfig := e.Kubeconfig(t)
 	for _, args := range [][]string{{"install", "--image", "r.test/all:1", "--node-agent", "--approve-nodes", "--api-server", "https://api.example.com:6443", "--replicas", "1"}, {"uninstall", "--yes"}} {
 		code, _, errs := dayone(t, append([]string{"cluster", "--kubeconfig", kubeconfig}, args...)...)

@@ -13,8 +13,13 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 )
 
-// sampleEvery is how often nodes are counted.
-const sampleEvery = 20 * time.Millisecond
+const (
+	// sampleEvery is how often nodes are counted.
+	sampleEvery = 20 * time.Millisecond
+	// sampleTakes is how long a count may take. In a longer one a node that was cordoned at its beginning and one that is off at its end may
+	// not have been away at the same time.
+	sampleTakes = 200 * time.Millisecond
+)
 
 // Watch sees what happens to the nodes: how many of a pool are not there for pods at once, and what the pools' plans have foretold.
 type Watch struct {
@@ -59,6 +64,7 @@ func (w *Watch) Run(ctx context.Context) {
 // sample counts the nodes that are cordoned or whose machine is off.
 func (w *Watch) sample(ctx context.Context) {
 	var nodes corev1.NodeList
+	began := time.Now()
 	if w.fleet.Client.List(ctx, &nodes) != nil {
 		return // it is away on purpose
 	}
@@ -76,6 +82,9 @@ func (w *Watch) sample(ctx context.Context) {
 		if on, err := h.Node.Running(); cordoned[h.Name] || err == nil && !on && !w.excused[h.Name] {
 			away[h.Pool]++
 		}
+	}
+	if time.Since(began) > sampleTakes {
+		return
 	}
 	for pool, n := range away {
 		w.worst[pool] = max(w.worst[pool], n)

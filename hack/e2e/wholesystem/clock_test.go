@@ -45,15 +45,16 @@ type wrong struct {
 	ahead time.Duration
 }
 
-// wrongClocks brings a target while the wall clocks of agents jump with every change of their states, hours ahead and back, and years, and
+// wrongClocks builds a config and brings it while the wall clocks of agents jump with every change of their states, hours ahead and back, and years, and
 // the controllers' in the middle of a drain, too. What is asked for comes as if all clocks were right.
-func (w *world) wrongClocks(to daemon.Target) {
+func (w *world) wrongClocks(config string, r recipe) (to daemon.Target) {
 	c := &wrong{world: w, last: map[*fleet.Host]daemon.State{}, since: map[*fleet.Host]time.Time{}, jumps: map[time.Duration]int{}}
 	hosts := w.fleet.Of(worker)
 	w.pods(worker, "clock")
 	for _, h := range hosts {
 		c.hold(h, holds)
 	}
+	to = w.build(worker, config, r) // when the pods are there that are to leave
 	w.until("clocks jumped, and everybody has the target", func() bool {
 		done := true
 		for _, h := range hosts {
@@ -66,7 +67,7 @@ func (w *world) wrongClocks(to daemon.Target) {
 	}
 	c.setControllers(0)
 	assert.True(w.t, c.free, "a drain was held")
-	w.t.Logf("jumps: %v; a MachineConfigNode's time was %s ahead", c.jumps, c.ahead.Round(time.Second))
+	w.note("jumps: %v; a MachineConfigNode's time was %s ahead", c.jumps, c.ahead.Round(time.Second))
 	for _, by := range []time.Duration{hours, -hours, years} {
 		assert.Positive(w.t, c.jumps[by], "a jump by %s", by)
 	}
@@ -74,6 +75,7 @@ func (w *world) wrongClocks(to daemon.Target) {
 	assert.Zero(w.t, w.podsLeft(worker), "each node was drained")
 	assert.Zero(w.t, c.failedDrains(), "a clock that jumps makes no drain take longer")
 	c.sane(hosts)
+	return to
 }
 
 // look gives a host another clock when its agent has come to another state, and sets one right that is years off. It tells whether the host's clock

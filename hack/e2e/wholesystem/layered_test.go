@@ -1,8 +1,11 @@
 package wholesystem
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -65,30 +68,33 @@ func (w *world) faultsOfNodes(was daemon.Target) daemon.Target {
 	to := w.build(worker, was.Config, recipe{mark: "v2", noise: 1 << 20})
 	victims := w.fleet.Of(worker)
 	cutEverywhere := victims[len(victims)-1]
+	var mu sync.Mutex
 	killed, cuts := map[daemon.State]int{}, map[*fleet.Host]int{}
-	last := map[*fleet.Host]daemon.State{}
-	w.until("killed in every state", func() bool {
-		done := true
-		for _, h := range victims {
-			done = done && h.Has(w.t.Context(), to)
-			s := h.State()
-			if s == last[h] || s == daemon.Idle || s == "" {
-				continue
-			}
-			last[h] = s
-			if h == cutEverywhere || s == daemon.Applying && len(cuts) == 0 {
-				w.cut(h)
-				cuts[h]++
-			} else if w.kill(h) {
-				killed[s]++
-			}
+	stop := w.eachState(victims, func(h *fleet.Host, s daemon.State) error {
+		mu.Lock()
+		cut := h == cutEverywhere || s == daemon.Applying && len(cuts) == 0
+		if cut {
+			cuts[h]++
 		}
-		return done
+		mu.Unlock()
+		if cut {
+			return w.cut(h)
+		}
+		if w.kill(h) {
+			mu.Lock()
+			killed[s]++
+			mu.Unlock()
+		}
+		return nil
 	})
+	w.until("killed in every state", func() bool {
+		return !slices.ContainsFunc(victims, func(h *fleet.Host) bool { return !h.Has(w.t.Context(), to) })
+	})
+	stop()
 	w.registry.Spoil(nil)
-	w.t.Logf("killed: %v, power cuts: %v", killed, len(cuts))
-	assert.GreaterOrEqual(w.t, len(killed), 3, "%v", killed) // a busy machine does not see the short ones
-	assert.GreaterOrEqual(w.t, cuts[cutEverywhere], 2)       // what it fetched ahead makes its states short
+	w.note("killed: %v, power cuts: %v", killed, len(cuts))
+	assert.GreaterOrEqual(w.t, len(killed), 3, "%v", killed) // a machine that stalls does not see the short ones
+	assert.GreaterOrEqual(w.t, cuts[cutEverywhere], 2)
 	for h, n := range boots {
 		more := w.boots(h) - n - cuts[h]
 		assert.LessOrEqual(w.t, more, 1, "one reboot of the agent's on %s", h.Name)
@@ -113,11 +119,43 @@ func (w *world) kill(h *fleet.Host) bool {
 	return err == nil && killed
 }
 
-// cut takes a host's power and gives it back.
-func (w *world) cut(h *fleet.Host) {
-	w.t.Helper()
-	require.NoError(w.t, h.Node.PowerCut(w.t.Context()))
-	require.NoError(w.t, h.Node.Start(w.t.Context()))
+// cut takes a host's power and gives it back. That it is off meanwhile is the test's doing.
+func (w *world) cut(h *fleet.Host) error {
+	w.watch.Excuse(h, true)
+	defer w.watch.Excuse(h, false)
+	if err := h.Node.PowerCut(w.t.Context()); err != nil {
+		return err
+	}
+	return h.Node.Start(w.t.Context())
+}
+
+// stateEvery is how often a host's journal is read where no state of its agent is to be missed.
+const stateEvery = 2 * time.Millisecond
+
+// eachState does something for each state that the agents of hosts come to, hosts beside each other, until stop is called.
+func (w *world) eachState(hosts []*fleet.Host, do func(*fleet.Host, daemon.State) error) (stop func()) {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var all sync.WaitGroup
+	for _, h := range hosts {
+		all.Go(func() {
+			tick := time.NewTicker(stateEvery)
+			defer tick.Stop()
+			for last := daemon.State(""); ctx.Err() == nil; <-tick.C {
+				s := h.State()
+				if s == last || s == daemon.Idle || s == "" {
+					continue
+				}
+				last = s
+				assert.NoError(w.t, do(h, s), "%s in state %s", h.Name, s)
+			}
+		})
+	}
+	stop = func() {
+		cancel()
+		all.Wait()
+	}
+	w.t.Cleanup(stop)
+	return stop
 }
 
 // brokenImage fails on the first nodes, which say why, and goes no further; a corrected one goes to those nodes first, and then on,
@@ -143,8 +181,7 @@ func (w *world) brokenImage(was daemon.Target) daemon.Target {
 	}
 	assert.Equal(w.t, disruption.LevelReboot, w.watch.Foretold(worker, broken).Level)
 	w.rebooted(boots, 0, "nothing reboots into it")
-	to := w.build(worker, was.Config, recipe{mark: "v3"})
-	w.wrongClocks(to)
+	to := w.wrongClocks(was.Config, recipe{mark: "v3"})
 	w.arrived("corrected", worker, to)
 	w.rebooted(boots, 1, "corrected")
 	return to
@@ -159,7 +196,7 @@ func (w *world) faultsAround(was daemon.Target) daemon.Target {
 	w.registry.Spoil(w.registry.Slowly(45, slowPause)) // longer than two reports need
 	to := w.build(worker, was.Config, recipe{mark: "v4", noise: 1 << 20})
 	h := w.importing(to)
-	w.t.Log(h.Object(w.t.Context()).Annotations[manifests.AnnotationAgentProgress])
+	w.note("%s", h.Object(w.t.Context()).Annotations[manifests.AnnotationAgentProgress])
 	w.registry.Spoil(func(rw http.ResponseWriter, _ *http.Request) bool {
 		rw.WriteHeader(http.StatusServiceUnavailable)
 		return true

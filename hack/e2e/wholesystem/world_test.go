@@ -59,6 +59,7 @@ type world struct {
 	controllers *process.Process
 	kubeconfig  string
 	builds      int
+	notes       []string
 	// reboots is how many of them the agents have carried out, as the steps saw it.
 	reboots int
 }
@@ -72,6 +73,7 @@ func newWorld(t *testing.T) *world {
 		t.Skip(err)
 	}
 	w := &world{t: t, began: time.Now(), env: kubetest.Start(t, kubetest.Options{}), programs: process.NewGroup()}
+	t.Cleanup(w.showNotes)
 	var err error
 	w.layout, err = baseimage.Ensure(t.Context(), baseimage.Debian, "")
 	require.NoError(t, err)
@@ -201,13 +203,32 @@ func (w *world) until(what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-limit.C:
-			w.t.Log(w.fleet.Explain(w.t.Context()))
-			w.t.Log(w.controllers.Ended())
+			w.note("%s", w.fleet.Explain(w.t.Context()))
+			w.note("the controllers: %v", w.controllers.Ended())
 			require.FailNow(w.t, "never: "+what, "%s", process.LastLines(filepath.Join(filepath.Dir(w.kubeconfig), "controllers.log"), 60))
 		case <-tick.C:
 		}
 	}
-	w.t.Logf("%6.1f s %6.1f s  %s", time.Since(w.began).Seconds(), time.Since(began).Seconds(), what)
+	w.note("%6.1f s  %s", time.Since(began).Seconds(), what)
+}
+
+// note keeps what a step has to say with its time. A test that fails shows the last of it below what failed.
+func (w *world) note(format string, args ...any) {
+	w.t.Helper()
+	text := fmt.Sprintf("%6.1f s ", time.Since(w.began).Seconds()) + fmt.Sprintf(format, args...)
+	if testing.Verbose() {
+		w.t.Log(text)
+	}
+	w.notes = append(w.notes[max(0, len(w.notes)+1-lastNotes):], text)
+}
+
+// lastNotes is how many of them a failed test shows.
+const lastNotes = 25
+
+func (w *world) showNotes() {
+	if w.t.Failed() && !testing.Verbose() {
+		w.t.Log("the last steps, when they ended and how long they took:\n" + strings.Join(w.notes, "\n"))
+	}
 }
 
 // arrived waits until every node of a pool has a target and says so.
@@ -249,6 +270,12 @@ func (w *world) output(h *fleet.Host, argv ...string) string {
 	out, err := h.Node.Output(w.t.Context(), argv...)
 	require.NoError(w.t, err)
 	return out
+}
+
+// healthy asserts that systemd has nothing to complain about.
+func (w *world) healthy(h *fleet.Host) {
+	w.t.Helper()
+	assert.Equal(w.t, "running", w.output(h, "sh", "-c", "systemctl is-system-running --wait; systemctl --failed --plain --no-legend"), h.Name)
 }
 
 // started is what a service was started with.
