@@ -10,12 +10,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // nodePath is PATH for commands in a node: an OS image's own directories and where Ignition puts programs.
 const nodePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
+
+// outputWait bounds how long what a command left behind may hold its output open.
+const outputWait = 10 * time.Second
 
 // Result is what a command in a node did.
 type Result struct {
@@ -61,7 +65,7 @@ func (n *Node) Run(ctx context.Context, c Command) (int, error) {
 	cmd.Dir = "/"
 	cmd.Env = append([]string{"PATH=" + nodePath, "HOME=/root", "TERM=dumb"}, c.Env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
-	cmd.WaitDelay = killWait
+	cmd.WaitDelay = outputWait
 	started := make(chan error, 1)
 	onOwnThread(func() {
 		if err := enterNode(st.PID); err != nil {

@@ -197,7 +197,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	if err := n.ask(ctx, "poweroff"); err != nil {
 		return err
 	}
-	return n.waitOff(ctx)
+	return n.waitOff(ctx, func(int) error { return nil })
 }
 
 // ask gives the node's init an order. The command that does may be killed by what it asked for.
@@ -218,24 +218,23 @@ func (n *Node) ask(ctx context.Context, order string) error {
 func (n *Node) PowerCut(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, killWait)
 	defer cancel()
-	err := poll(ctx, "power of "+n.Name, func() (bool, error) {
-		st, err := readState(n.dir)
-		if err != nil || st.Phase == phaseOff || st.Phase == "" {
-			return true, err
-		}
-		if st.PID == 0 { // between two boots
-			return false, nil
-		}
-		err = unix.Kill(st.PID, unix.SIGKILL)
-		return err == nil, ignore(err, unix.ESRCH)
+	return n.waitOff(ctx, func(pid int) error {
+		// Until it is off: an init that is about to reboot ends as one that rebooted, also when it is killed, and the node boots once more.
+		return ignore(unix.Kill(pid, unix.SIGKILL), unix.ESRCH)
 	})
-	return errors.Join(err, n.waitOff(ctx))
 }
 
-func (n *Node) waitOff(ctx context.Context) error {
+// waitOff waits until the node is off and does something to its init meanwhile, again and again.
+func (n *Node) waitOff(ctx context.Context, meanwhile func(pid int) error) error {
 	return poll(ctx, n.Name+" to be off", func() (bool, error) {
 		st, err := readState(n.dir)
-		return (st.Phase == phaseOff || st.Phase == "") && !locked(filepath.Join(n.dir, aliveFile)), err
+		if err != nil {
+			return false, err
+		}
+		if st.PID != 0 { // 0: off, or between two boots
+			return false, meanwhile(st.PID)
+		}
+		return (st.Phase == phaseOff || st.Phase == "") && !locked(filepath.Join(n.dir, aliveFile)), nil
 	})
 }
 

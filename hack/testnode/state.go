@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -69,17 +70,26 @@ func readState(dir string) (state, error) {
 	return s, nil
 }
 
-// lock takes an exclusive lock that ends with the last process that holds the file; it does not wait.
+// lock takes an exclusive lock that ends with the last process that holds the file. It waits for those who only look whether somebody holds
+// it: see locked.
 func lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	for end := time.Now().Add(lockWait); ; time.Sleep(pollEvery) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
 	}
-	return f, nil
 }
+
+// lockWait bounds how long somebody who only looks may hold a lock: some system calls, on a busy machine.
+const lockWait = 10 * time.Second
 
 // locked says whether a living process holds the lock.
 func locked(path string) bool {

@@ -19,8 +19,8 @@ import (
 // prefix begins the name of every network namespace and cgroup.
 const prefix = "dayone-"
 
-// killWait bounds how long processes that were killed may take to be gone; the kernel needs milliseconds.
-const killWait = 10 * time.Second
+// killWait bounds how long processes that were killed may take to be gone; the kernel needs milliseconds, unless the machine is very busy.
+const killWait = time.Minute
 
 // Missing reports what this machine lacks to run nodes, in one error that says how to get it.
 func Missing() error {
@@ -82,14 +82,19 @@ func Sweep(ctx context.Context, o Options) error {
 }
 
 func sweepRun(ctx context.Context, o Options, dir string) error {
-	held, err := lock(filepath.Join(dir, lockFile))
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil // somebody lives
+	held, err := os.Open(filepath.Join(dir, lockFile)) // one that is gone is not made again: its run is removing the directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer held.Close()
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil // somebody lives
+	} else if err != nil {
+		return fmt.Errorf("lock run: %w", err)
+	}
 	record := runRecord{ID: filepath.Base(dir)}
 	if err := statefile.Read(filepath.Join(dir, recordFile), &record); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -3,18 +3,14 @@ package kubetest
 import (
 	"context"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 // As gives the credentials of a service account, which must exist: a token by TokenRequest, so that RBAC decides what they may do.
@@ -35,24 +31,6 @@ func (e *Env) ClientAs(t testing.TB, namespace, serviceAccount string) client.Cl
 	c, err := client.New(e.As(t, namespace, serviceAccount), client.Options{Scheme: e.Scheme})
 	require.NoError(t, err)
 	return c
-}
-
-// InstallRights makes the namespaces, service accounts and rights of dayone's programs, the node agent's included, as an installation
-// does; As can then take on any of them. What is there already stays.
-func (e *Env) InstallRights(t testing.TB) {
-	t.Helper()
-	// Images are demanded of an installation; no pod runs here.
-	image := "example.com/dayone/program@sha256:" + strings.Repeat("0", 64)
-	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: image, Builder: image, Daemon: image}})
-	require.NoError(t, err)
-	for _, o := range objects {
-		switch o.GetKind() {
-		case "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
-			if err := e.Client.Create(t.Context(), o); !apierrors.IsAlreadyExists(err) {
-				require.NoError(t, err, "%s %s", o.GetKind(), o.GetName())
-			}
-		}
-	}
 }
 
 // Kubeconfig writes the administrator's kubeconfig (mode 0600) and gives its path; it goes with the test.

@@ -46,13 +46,13 @@ func guard(parent, name string) (*os.File, error) {
 	return lock(filepath.Join(parent, "."+name+".lock"), unix.LOCK_EX)
 }
 
-// Close removes the directory. A second call is harmless.
+// Close removes the directory and then lets go of its lock: no Sweep removes it beside this. A second call is harmless.
 func (d *Directory) Close() error {
-	err := d.lock.Close()
-	if errors.Is(err, os.ErrClosed) {
-		err = nil
+	err := os.RemoveAll(d.Path)
+	if closed := d.lock.Close(); !errors.Is(closed, os.ErrClosed) {
+		err = errors.Join(err, closed)
 	}
-	return errors.Join(os.RemoveAll(d.Path), err)
+	return err
 }
 
 // Lock is the file whose lock says that the directory's owner lives. A process that inherits it owns the directory as well.
@@ -90,14 +90,19 @@ func Sweep(parent, name string, remove func(dir string) error) error {
 }
 
 func sweep(path string, remove func(dir string) error) error {
-	held, err := lock(path, unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
-		return nil // somebody lives, or has just removed it
+	held, err := os.Open(path) // a lock that is gone is not made again: its owner is removing the directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer held.Close()
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil // somebody lives
+	} else if err != nil {
+		return fmt.Errorf("lock %s: %w", path, err)
+	}
 	dir := filepath.Dir(path)
 	if remove != nil {
 		if err := remove(dir); err != nil {
