@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -231,12 +232,16 @@ func (r *replay) object(t *testing.T, text string) *unstructured.Unstructured {
 func (r *replay) update(t *testing.T, patches json.RawMessage) {
 	ctx := context.WithoutCancel(t.Context())
 	crd := r.crd.DeepCopy()
-	require.NoError(t, r.env.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd))
 	r.sentinel++
 	name := fmt.Sprintf("sentinel%d", r.sentinel)
-	crd.Spec = *r.crd.Spec.DeepCopy()
-	crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[name] = apiextensionsv1.JSONSchemaProps{Type: "integer"}
-	require.NoError(t, r.env.Client.Update(ctx, crd))
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the server's own controllers write its status
+		if err := r.env.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+			return err
+		}
+		crd.Spec = *r.crd.Spec.DeepCopy()
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[name] = apiextensionsv1.JSONSchemaProps{Type: "integer"}
+		return r.env.Client.Update(ctx, crd)
+	}))
 	if patches != nil {
 		require.NoError(t, r.env.Client.Patch(ctx, crd, client.RawPatch(types.JSONPatchType, patches)))
 		r.sentinel++

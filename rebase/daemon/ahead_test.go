@@ -200,17 +200,15 @@ func TestFetchingAheadGoesOnWhereItWasKilled(t *testing.T) {
 	kill() // The agent is gone in the middle of the second layer.
 	before := g.BlobGets()
 	g.Spoil(nil)
-	require.Eventually(t, func() bool { // its lock goes with it
-		f.storing(s)
-		require.NoError(t, f.step())
-		n := f.object()
-		if n.Annotations[manifests.AnnotationPrefetchError] != "" { // the old one still held the repository
+	f.storing(s)
+	f.stepUntil("another agent has fetched it", func(n *corev1.Node) bool { // the old one's lock goes with it
+		if n.Annotations[manifests.AnnotationPrefetchError] != "" { // it still held the repository
 			f.ask("")
 			require.NoError(t, f.step())
 			f.ask(wanted)
 		}
-		return n.Annotations[manifests.AnnotationPrefetched] == wanted
-	}, 2*time.Minute, 50*time.Millisecond)
+		return prefetched(wanted)(n)
+	})
 	assert.Less(t, before, g.BlobGets())
 	layers, have := s.refs()
 	assert.Equal(t, []int{2, 1}, []int{layers, have})
@@ -224,11 +222,12 @@ func TestAnUpdateEndsFetchingAhead(t *testing.T) {
 	f.join(rendered("rendered-turn-1", "/etc/a=1"), image(1))
 	g := deploytest.StartRegistry(t)
 	s := newStore(t, f.m, g)
-	ended := make(chan struct{}, 10)
+	begun, ended := make(chan struct{}, 10), make(chan struct{}, 10)
 	g.Spoil(func(_ http.ResponseWriter, r *http.Request) bool {
 		if !strings.Contains(r.URL.Path, "/blobs/") {
 			return false
 		}
+		begun <- struct{}{}
 		<-r.Context().Done()
 		ended <- struct{}{}
 		return true
@@ -236,6 +235,7 @@ func TestAnUpdateEndsFetchingAhead(t *testing.T) {
 	f.storing(s)
 	f.ask(images(t, g, 1)[0])
 	require.NoError(t, f.step())
+	<-begun
 	f.aim(rendered("rendered-turn-2", "/etc/containers/policy.json=2"), image(1))
 	f.ask("") // the controller does both in one patch
 	f.settle()

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,23 +56,33 @@ func newChain(t *testing.T) *chain {
 	return &chain{f, disruptioncontroller.New(c, c, disruptioncontroller.Options{})}
 }
 
-// pool makes the pool and waits for its first config.
+// pool makes the pool and waits for its first config that has its MachineConfig: the controller may hear of the pool before it does of that.
 func (c *chain) pool() *mcfgv1.MachineConfig {
 	c.Helper()
 	c.create(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: mcfgv1.MachineConfigPoolSpec{
 		NodeSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" + c.name: ""}},
 		MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{manifests.LabelRole: c.name}}}})
-	return c.target("")
+	return c.await(func(p *mcfgv1.MachineConfigPool) bool {
+		return slices.ContainsFunc(p.Spec.Configuration.Source, func(s corev1.ObjectReference) bool { return s.Name == "50-"+c.name })
+	})
 }
 
 // target waits until the pool has another config than the one named, and gives it.
 func (c *chain) target(other string) *mcfgv1.MachineConfig {
 	c.Helper()
+	return c.await(func(p *mcfgv1.MachineConfigPool) bool {
+		return !slices.Contains([]string{"", other}, p.Spec.Configuration.Name)
+	})
+}
+
+// await waits until the pool is as wanted, and gives its config.
+func (c *chain) await(wanted func(*mcfgv1.MachineConfigPool) bool) *mcfgv1.MachineConfig {
+	c.Helper()
 	mc := &mcfgv1.MachineConfig{}
 	require.EventuallyWithT(c, func(t *assert.CollectT) {
 		p := &mcfgv1.MachineConfigPool{}
 		require.NoError(t, c.env.Client.Get(context.Background(), client.ObjectKey{Name: c.name}, p))
-		require.NotContains(t, []string{"", other}, p.Spec.Configuration.Name, "%+v", p.Status.Conditions)
+		require.True(t, wanted(p), "%+v %+v", p.Spec.Configuration, p.Status.Conditions)
 		require.NoError(t, c.env.Client.Get(context.Background(), client.ObjectKey{Name: p.Spec.Configuration.Name}, mc))
 	}, renderWait, 50*time.Millisecond)
 	return mc

@@ -119,10 +119,18 @@ func TestANodeAgentChangesTheAnnotationsOfItsOwnNodeOnly(t *testing.T) {
 		return c.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch("application/merge-patch+json", []byte(body)))
 	}
 	const annotation = `{"metadata":{"annotations":{"machineconfiguration.openshift.io/state":"Done"}}}`
+	eventually := func(node, body string, says func(*assert.CollectT, error)) { // rights and policies hold a moment after they were made
+		t.Helper()
+		require.EventuallyWithT(t, func(c *assert.CollectT) { says(c, patch(node, body)) }, waitLimit, waitEvery)
+	}
+	refused := func(why string) func(*assert.CollectT, error) {
+		return func(c *assert.CollectT, err error) { assert.ErrorContains(c, err, why) }
+	}
+	eventually("own", annotation, func(c *assert.CollectT, err error) { assert.NoError(c, err) })
+	eventually("other", annotation, refused(`the agent of node "own" may not change other`))
+	eventually("own", `{"spec":{"unschedulable":true}}`, refused("annotations only"))
+	eventually("own", `{"metadata":{"labels":{"node-role.kubernetes.io/master":""}}}`, refused("annotations only"))
 	require.NoError(t, patch("own", annotation))
-	require.ErrorContains(t, patch("other", annotation), `the agent of node "own" may not change other`)
-	require.ErrorContains(t, patch("own", `{"spec":{"unschedulable":true}}`), "annotations only")
-	require.ErrorContains(t, patch("own", `{"metadata":{"labels":{"node-role.kubernetes.io/master":""}}}`), "annotations only")
 	require.True(t, apierrors.IsForbidden(c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "own"}})))
 	require.True(t, apierrors.IsForbidden(c.List(t.Context(), &corev1.SecretList{})))
 }
@@ -144,7 +152,9 @@ func TestControllersMeetThePodSecurityLevelRestricted(t *testing.T) {
 		var d appsv1.Deployment
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &d))
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "restricted", Name: d.Name}, Spec: d.Spec.Template.Spec}
-		require.NoError(t, e.Client.Create(t.Context(), pod, client.DryRunAll), d.Name)
+		require.EventuallyWithT(t, func(c *assert.CollectT) { // admission hears of a priority class by a watch
+			assert.NoError(c, e.Client.Create(t.Context(), pod.DeepCopy(), client.DryRunAll), d.Name)
+		}, waitLimit, waitEvery)
 		pod.Spec.Containers[0].SecurityContext = nil
 		require.True(t, apierrors.IsForbidden(e.Client.Create(t.Context(), pod, client.DryRunAll)), "the level is in force")
 		tried++
