@@ -97,6 +97,7 @@ func New(o Options) (*Agent, error) {
 		log.SetLevel(logrus.PanicLevel)
 		o.Log = logrus.NewEntry(log)
 	}
+	o.Cluster = reached{o.Cluster}
 	if o.BootID == nil {
 		o.BootID = func() (string, error) { return nodedisk.BootID(o.Root) }
 	}
@@ -156,6 +157,9 @@ func (a *Agent) step(ctx context.Context) (time.Duration, error) {
 	}
 	state := a.journal.State
 	next, after, err := a.do(ctx, state, n)
+	if errors.Is(err, errUnanswered) && a.retry < retryMax {
+		return 0, err // nothing is wrong with the node; where it lasts though the record can be written, people are to know
+	}
 	if err != nil {
 		a.show(ctx, n, state, err)
 		return 0, errors.Join(err, a.complain(ctx, n, err))

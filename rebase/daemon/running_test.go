@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,8 @@ import (
 type line struct {
 	*kubeapi.Client
 	cut atomic.Bool
+	// configs is cut where only the configs cannot be read.
+	configs atomic.Bool
 }
 
 var errCut = errors.New("dial tcp: connection refused")
@@ -43,6 +46,13 @@ func (l *line) PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObje
 		return nil, errCut
 	}
 	return l.Client.PatchNode(ctx, patch)
+}
+
+func (l *line) Config(ctx context.Context, name string) (*mcfgv1.MachineConfig, error) {
+	if l.configs.Load() {
+		return nil, errCut
+	}
+	return l.Client.Config(ctx, name)
 }
 
 // through makes the fixture's agent anew, with a line that can be cut and whatever else a test wants.
@@ -86,6 +96,32 @@ func TestWhatWasBegunIsFinishedWhileTheAPIIsAway(t *testing.T) {
 	l.cut.Store(false)
 	f.settle()
 	assert.Equal(t, 1, f.m.boots, "it is not done again")
+	assert.Equal(t, image(2), f.record().CurrentImage)
+}
+
+func TestANodeIsNotDegradedByAnAPIThatGoesAwayInAStep(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-blip-1", "/etc/a=1"), image(1))
+	l := f.through(nil)
+	f.aim(rendered("rendered-blip-2", "/etc/a=2"), image(2))
+	l.configs.Store(true)
+	var err error
+	for range limit {
+		if _, err = f.agent.Step(t.Context()); err != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, err, errCut)
+	require.ErrorContains(t, err, "the API does not answer")
+	assert.NotEqual(t, nodestate.StateDegraded, f.record().State)
+	assert.Empty(t, f.record().Reason)
+	for f.record().State != nodestate.StateDegraded { // it lasts: pauses double up to a minute
+		_, err = f.agent.Step(t.Context())
+		require.ErrorIs(t, err, errCut)
+	}
+	assert.Contains(t, f.record().Reason, "the API does not answer")
+	l.configs.Store(false)
+	f.settle()
 	assert.Equal(t, image(2), f.record().CurrentImage)
 }
 
