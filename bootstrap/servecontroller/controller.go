@@ -13,8 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dayone.dev/dayone/bootstrap/serve"
@@ -47,6 +49,7 @@ type Reconciler struct {
 	client  client.Client
 	o       Options
 	current atomic.Pointer[serve.Rendered]
+	memory  rollout.Memory
 	// changed is called when Rendered gives something else.
 	changed func()
 }
@@ -81,13 +84,19 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: everything}}}
 	})
 	b := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(options())
-	for _, o := range []client.Object{&mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{}, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &corev1.Node{}, &configv1.APIServer{}} {
+	for _, o := range []client.Object{&mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{}, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &configv1.APIServer{}} {
 		b = b.Watches(o, all)
 	}
+	b = b.Watches(&corev1.Node{}, all, builder.WithPredicates(recordChanged()))
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+// recordChanged keeps out the heartbeats of thousands of nodes: what a node has is in its annotations, which pool is its own in its labels.
+func recordChanged() predicate.Predicate {
+	return predicate.Or(predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
 // Reconcile looks at all pools and swaps what is served.
@@ -117,7 +126,7 @@ func (r *Reconciler) read(ctx context.Context) (*serve.Rendered, error) {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	c := &rollout.Cluster{Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items, Builds: builds.Items}
+	c := &rollout.Cluster{Memory: &r.memory, Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items, Builds: builds.Items}
 	out := &serve.Rendered{Pools: map[string]serve.RenderedPool{}}
 	if len(controllers.Items) > 0 {
 		out.KubeletCA, out.CloudCA = controllers.Items[0].Spec.KubeAPIServerServingCAData, controllers.Items[0].Spec.CloudProviderCAData
