@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
+	"dayone.dev/dayone/registry/registrytest"
 )
 
 func TestOneBootstrapPerStateDirectory(t *testing.T) {
@@ -64,10 +66,7 @@ func TestTakenPortsAreToldAllAtOnceWithTheirPlace(t *testing.T) {
 }
 
 func TestTwoServicesOnOnePortAreRefused(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := free.Addr().String()
-	require.NoError(t, free.Close())
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(registrytest.Port(t)))
 	at := chosen("", "configServer.port", "")
 	require.NoError(t, checkPorts([]listener{{"embedded registry", address, at}}), "the port is free again afterwards")
 	assert.Len(t, report.Of(checkPorts([]listener{{"embedded registry", address, at}, {"Ignition server", address, at}})), 1)
@@ -76,10 +75,7 @@ func TestTwoServicesOnOnePortAreRefused(t *testing.T) {
 func TestARegistryNameThatLeadsElsewhereIsRefused(t *testing.T) {
 	ca, err := certs.LoadOrCreateCA(t.TempDir(), certs.CAOptions{})
 	require.NoError(t, err)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, closed.Close())
-	h := &host{id: &identity{ca: ca}, registryHost: closed.Addr().String()}
+	h := &host{id: &identity{ca: ca}, registryHost: net.JoinHostPort("127.0.0.1", strconv.Itoa(registrytest.Port(t)))}
 	found := report.Of(h.reachRegistry(t.Context()))
 	require.Len(t, found, 1)
 	assert.Equal(t, "registry-unreachable", found[0].Rule)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +17,7 @@ import (
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/registry/registrytest"
 )
 
 // ChildEnv makes a test binary the program of a bootstrap host; its value is the order as JSON.
@@ -84,7 +85,7 @@ func Engine(dir string) (build.ContainerEngine, error) {
 }
 
 // childLimit bounds a child; it is for a busy machine.
-const childLimit = 5 * time.Minute
+const childLimit = 10 * time.Minute
 
 // Ended is what a child has left: its events as "phase kind", its log and its end.
 type Ended struct {
@@ -101,7 +102,8 @@ func Start(t testing.TB, order any) (wait func() Ended) {
 
 // Process is a child at work.
 type Process struct {
-	// Wait gives its end. Kill ends it at once; Terminate asks it to stop, as a service manager does.
+	// Wait gives its end. Kill ends it at once, and all that it has started, and waits for that; Terminate asks it to stop, as a service
+	// manager does.
 	Wait            func() Ended
 	Kill, Terminate func()
 }
@@ -119,7 +121,7 @@ func Begin(t testing.TB, order any) Process {
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	wait := func() Ended {
+	wait := sync.OnceValue(func() Ended {
 		defer cancel()
 		e := Ended{Err: <-ended, Log: errs.String()}
 		for _, line := range strings.Split(out.String(), "\n") {
@@ -128,8 +130,10 @@ func Begin(t testing.TB, order any) Process {
 			}
 		}
 		return e
-	}
-	return Process{Wait: wait, Kill: cancel, Terminate: func() { require.NoError(t, cmd.Process.Signal(syscall.SIGTERM)) }}
+	})
+	kill := func() { cancel(); wait() }
+	t.Cleanup(kill) // whoever still writes when the test ends would write into directories that are being removed
+	return Process{Wait: wait, Kill: kill, Terminate: func() { require.NoError(t, cmd.Process.Signal(syscall.SIGTERM)) }}
 }
 
 // Only are the events of one kind.
@@ -157,11 +161,8 @@ func NeedsBuilds(t testing.TB) {
 	}
 }
 
-// FreePort is a TCP port that nobody listens on.
+// FreePort is a TCP port that nobody else gets before the test ends.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return registrytest.Port(t)
 }

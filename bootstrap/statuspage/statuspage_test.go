@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/registry/certs"
+	"dayone.dev/dayone/registry/registrytest"
 )
 
 func TestSocketAndPageTellHowFarItIs(t *testing.T) {
@@ -79,10 +81,7 @@ func page(t *testing.T, b *statuspage.Board) (address, dir string) {
 	info, err := os.Stat(filepath.Join(dir, statuspage.TokenFile))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address = l.Addr().String()
-	require.NoError(t, l.Close())
+	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(registrytest.Port(t)))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.ServeTLS(ctx, address, id) }()

@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,8 +19,8 @@ import (
 	"dayone.dev/dayone/registry"
 )
 
-// shutdownTimeout bounds the wait for a test's clients at its end.
-const shutdownTimeout = 10 * time.Second
+// shutdownTimeout bounds the wait for a test's clients at its end; it is for a busy machine.
+const shutdownTimeout = time.Minute
 
 // Registry is a running registry and how to reach it.
 type Registry struct {
@@ -46,7 +48,8 @@ func Start(t testing.TB, change ...func(*registry.Options)) *Registry {
 	require.NoError(t, err)
 	pull, err := registry.NewUser("pull", registry.RolePull)
 	require.NoError(t, err)
-	o := registry.Options{Root: filepath.Join(dir, "root"), Listen: "127.0.0.1:0", Users: []registry.User{push, pull}}
+	// The port is the test's own, so that a restart finds it free.
+	o := registry.Options{Root: filepath.Join(dir, "root"), Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(Port(t))), Users: []registry.User{push, pull}}
 	for _, c := range change {
 		c(&o)
 	}
@@ -78,7 +81,7 @@ func (r *Registry) run(t testing.TB) {
 	r.Server, r.Addr = s, s.Addr()
 }
 
-// Stop shuts the server down; clients under way get ten seconds.
+// Stop shuts the server down; clients under way get a minute.
 func (r *Registry) Stop(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
