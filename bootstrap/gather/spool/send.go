@@ -28,6 +28,8 @@ const (
 	// sendLimit is how long gathering and sending one may take, lastLimit the same for the last one, for which a service manager waits.
 	sendLimit = 2 * time.Minute
 	lastLimit = 15 * time.Second
+	// busyPause is between two tries to send the last one.
+	busyPause = 200 * time.Millisecond
 	// answerLimit is how long the other machine may think once it has everything.
 	answerLimit = 10 * time.Second
 )
@@ -84,9 +86,29 @@ func (s Sender) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			tell(s.send(context.WithoutCancel(ctx), client, lastLimit, 0))
+			tell(s.last(context.WithoutCancel(ctx), client))
 			return
 		case <-ticker.C:
+		}
+	}
+}
+
+// busy is the other machine's answer while another bundle arrives there, or while something before it is not ready.
+type busy struct{ error }
+
+// last sends how it ended. The bundle before may be on its way still, given up by this side and not yet by the other: that is waited for.
+func (s Sender) last(ctx context.Context, client *http.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, lastLimit)
+	defer cancel()
+	for {
+		err := s.send(ctx, client, lastLimit, 0)
+		if !errors.As(err, &busy{}) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(busyPause):
 		}
 	}
 }
@@ -126,11 +148,15 @@ func (s Sender) send(ctx context.Context, client *http.Client, limit, next time.
 		return fmt.Errorf("send log bundle: %w", err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode/100 != 2 {
-		said, _ := io.ReadAll(io.LimitReader(response.Body, 256)) // an excerpt is enough
-		return fmt.Errorf("send log bundle: %s answers %s: %s", s.URL, response.Status, strings.TrimSpace(string(said)))
+	if response.StatusCode/100 == 2 {
+		return nil
 	}
-	return nil
+	said, _ := io.ReadAll(io.LimitReader(response.Body, 256)) // an excerpt is enough
+	err = fmt.Errorf("send log bundle: %s answers %s: %s", s.URL, response.Status, strings.TrimSpace(string(said)))
+	if response.StatusCode == http.StatusServiceUnavailable {
+		return busy{err}
+	}
+	return err
 }
 
 // bounded keeps what is written, up to MaxBundle.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,6 +26,7 @@ import (
 	"dayone.dev/dayone/bootstrap/gather/spool"
 	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/registry/certs"
+	"dayone.dev/dayone/registry/registrytest"
 )
 
 const patience = time.Minute
@@ -47,10 +49,7 @@ func start(t *testing.T) *receiver {
 	require.NoError(t, err)
 	log, _ := logtest.NewNullLogger()
 	r := &receiver{Receiver: &spool.Receiver{Dir: t.TempDir(), Log: logrus.NewEntry(log)}, token: id.Token, ca: ca}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(registrytest.Port(t)))
 	r.url = "https://" + address
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -108,6 +107,35 @@ func TestTheLastBundleIsWhereItWasSent(t *testing.T) {
 	assert.Nil(t, r.lost(t), "and nothing more is expected")
 }
 
+// The run ends while a bundle is on its way, and the other machine is not done with that one yet.
+func TestTheLastBundleWaitsForTheOneBefore(t *testing.T) {
+	r := start(t)
+	half, line := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url+"/log-bundle-spool.tar.gz", half)
+	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+r.token)
+	request.Header.Set("Dayone-Every", "60")
+	before := make(chan error, 1)
+	go func() {
+		_, err := trusting(t, r).Do(request)
+		before <- err
+	}()
+	// More than sockets hold: the receiver is at it.
+	_, err = io.WriteString(line, gzipped(strings.Repeat("x", spool.MaxBundle/2)))
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s, n := r.sender(func() string { return gzipped("how it ended") })
+	ended := make(chan struct{})
+	go func() { s.Run(ctx); close(ended) }()
+	require.Eventually(t, func() bool { return n.Load() > 2 }, patience, 10*time.Millisecond, "it was sent, and is sent again")
+	require.NoError(t, line.CloseWithError(errors.New("the line is cut")))
+	require.Error(t, <-before)
+	<-ended
+	assert.Equal(t, gzipped("how it ended"), r.has())
+}
+
 func TestAHostThatFallsSilentIsWrittenDown(t *testing.T) {
 	r := start(t)
 	// What a process that is killed does: it announces the next bundle, and none comes.
@@ -153,9 +181,13 @@ func TestOnlyAWholeBundleOfWhoKnowsTheTokenIsKept(t *testing.T) {
 	_, err = trusting(t, r).Do(cut)
 	require.Error(t, err)
 	assert.Equal(t, gzipped("good"), r.has())
-	entries, err := os.ReadDir(r.Dir)
-	require.NoError(t, err)
-	assert.LessOrEqual(t, len(entries), 2, "nothing is left of what did not arrive: %v", entries)
+	// The sender knows that the line is cut before the receiver does.
+	assert.EventuallyWithT(t, func(c *assert.CollectT) {
+		entries, err := os.ReadDir(r.Dir)
+		assert.NoError(c, err)
+		assert.LessOrEqual(c, len(entries), 2, "nothing is left of what did not arrive: %v", entries)
+	}, patience, 10*time.Millisecond)
+	assert.Equal(t, gzipped("good"), r.has())
 }
 
 func TestABundleIsBounded(t *testing.T) {
