@@ -317,21 +317,30 @@ func TestCertificatesOutsideTheirTimeAreRefusedAtTheStart(t *testing.T) {
 }
 
 func TestFailedLoginsAreLimitedByAddressAndDoNotShutOutOthers(t *testing.T) {
+	// An address may fail again after some seconds. Where a machine is so busy that the right password comes after them, another server is asked.
+	for range 10 {
+		if guessedUntilLimited(t) {
+			return
+		}
+	}
+	t.Error("not even the right password is looked at")
+}
+
+// guessedUntilLimited guesses a password and says whether after that the right one is not looked at either.
+func guessedUntilLimited(t *testing.T) bool {
+	t.Helper()
 	r := registrytest.Start(t)
 	pushBlob(t, r, "a/b", []byte("bytes")) // the push account is logged in
 	wrong := registry.User{Name: "pull", Password: "guess"}
-	limited := 0
 	for range 40 {
 		a := request(t, r, wrong, http.MethodGet, "/v2/", nil)
 		if a.status == http.StatusTooManyRequests {
-			limited++
 			assert.Equal(t, "TOOMANYREQUESTS", a.code(t))
 			assert.NotEmpty(t, a.header.Get("Retry-After"))
 		}
 	}
-	assert.Positive(t, limited)
 	assert.Equal(t, http.StatusOK, request(t, r, r.Push, http.MethodGet, "/v2/", nil).status)
-	assert.Equal(t, http.StatusTooManyRequests, request(t, r, r.Pull, http.MethodGet, "/v2/", nil).status, "not even the right password is looked at")
+	return request(t, r, r.Pull, http.MethodGet, "/v2/", nil).status == http.StatusTooManyRequests
 }
 
 func TestOldTLSIsRefused(t *testing.T) {

@@ -75,14 +75,19 @@ func TestWhatComesLateIsWaitedFor(t *testing.T) {
 	assert.Equal(t, 1, s.revoked)
 }
 
-// A deadline ends it with what it was waiting for, and nothing is revoked.
+// A deadline ends it with what it was waiting for, and nothing is revoked. A busy machine may need more than the first to ask the registry
+// at all.
 func TestADeadlineSaysWhatWasWaitedFor(t *testing.T) {
 	s := newSmall(t)
 	s.final.Stop(t)
-	o := s.options(nil)
-	o.Deadline = time.Second
-	err := handover.Run(t.Context(), o)
-	require.ErrorContains(t, err, "not done within 1s")
+	var err error
+	l, o := &listener{}, s.options(nil)
+	o.Observe = l.hear
+	for o.Deadline = time.Second; !l.heard(handover.StageImages, "connection refused"); o.Deadline *= 2 {
+		require.Less(t, o.Deadline, waitLimit)
+		err = handover.Run(t.Context(), o)
+		require.ErrorContains(t, err, "not done within "+o.Deadline.String())
+	}
 	require.ErrorContains(t, err, "connection refused")
 	require.ErrorContains(t, err, "dayone handover")
 	assert.Zero(t, s.revoked)

@@ -54,14 +54,16 @@ func TestKilledAtAnyWriteTheNextRunGoesOn(t *testing.T) {
 	assert.NotZero(t, s.revoked)
 }
 
-// Who hands over twice writes nothing the second time but what server-side apply sends anyway.
+// Who hands over twice writes nothing the second time but what server-side apply sends anyway. The controllers have ended by then, so that
+// what changes is the hand-over's doing; what does not change is none of their business.
 func TestASecondHandOverChangesNothing(t *testing.T) {
 	s := newSmall(t)
 	w := newWorld(t, s.final.CAFile)
-	defer w.controllers()()
+	stopControllers := w.controllers()
 	defer s.joined(w)()
 	require.NoError(t, handover.Run(t.Context(), s.options(w.client)))
 	w.settled("master", s.pool.Config, s.pool.Image)
+	stopControllers()
 	before := w.versions()
 	require.NoError(t, handover.Run(t.Context(), s.options(w.client)))
 	assert.Equal(t, before, w.versions())

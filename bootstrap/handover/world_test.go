@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -227,6 +228,8 @@ type watcher struct {
 	mu     sync.Mutex
 	faults []string
 	seen   int
+	// last are the nodes' versions as they were seen last.
+	last map[string]string
 }
 
 // watches notes whenever a node is told to have anything but what it has.
@@ -237,13 +240,14 @@ func (w *world) watches(config, image string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	events, err := c.Watch(ctx, &corev1.NodeList{})
 	require.NoError(w.t, err)
-	w.watch = &watcher{}
+	w.watch = &watcher{last: map[string]string{}}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for e := range events.ResultChan() {
 			if n, ok := e.Object.(*corev1.Node); ok {
 				w.watch.look(n.Annotations, n.Name, config, image)
+				w.watch.saw(n)
 			}
 		}
 	}()
@@ -268,9 +272,28 @@ func (x *watcher) look(a map[string]string, node, config, image string) {
 	}
 }
 
-// nothingChanged is the point of it all.
+// saw notes a version, after it was looked at.
+func (x *watcher) saw(n *corev1.Node) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.last[n.Name] = n.ResourceVersion
+}
+
+// has says whether the node was looked at as it is.
+func (x *watcher) has(n *corev1.Node) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.last[n.Name] == n.ResourceVersion
+}
+
+// nothingChanged is the point of it all. A watch hears of everything a moment later: every node is looked at as it is now.
 func (w *world) nothingChanged() {
 	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		var nodes corev1.NodeList
+		err := w.client.List(w.t.Context(), &nodes)
+		return err == nil && !slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return !w.watch.has(&n) })
+	}, waitLimit, waitEvery, "all that the nodes were told has been seen")
 	w.watch.mu.Lock()
 	defer w.watch.mu.Unlock()
 	assert.NotZero(w.t, w.watch.seen)

@@ -222,11 +222,12 @@ func TestLateRenderingAndAMachineOSConfigWithoutImage(t *testing.T) {
 	require.NoError(t, err)
 	n.put("/etc/mcc/bootstrap/worker-layering.yaml", unbuilt)
 	require.Error(t, n.mco(), "as MCO does, the stand-in refuses to render it")
-	// The build is slower than half of the installer's patience.
+	// MCO renders when half of the installer's patience is over.
 	n.order.Limits = openshift.Limits{API: 2 * time.Hour, Soft: time.Second, Hard: 2 * time.Second}
 	n.cluster()
 	wait := n.start("", "")
-	require.Eventually(t, func() bool { return n.mco() == nil }, time.Minute, 200*time.Millisecond, "kubelet starts MCO again and again")
+	n.said("time-hard")
+	require.Eventually(t, func() bool { return n.mco() == nil }, patience, 200*time.Millisecond, "kubelet starts MCO again and again")
 	end := wait()
 	require.NoError(t, end.Err, end.Log)
 	assert.Contains(t, end.Log, "set aside")
@@ -380,14 +381,14 @@ func TestLateAPIServerIsWaitedForAndSaid(t *testing.T) {
 	require.NoError(t, n.mco())
 	late := n.order.Kubeconfig
 	n.order.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig-loopback")
-	n.order.Limits = openshift.Limits{API: 2 * time.Minute / 60, Soft: 2 * time.Hour, Hard: time.Hour}
+	n.order.Limits = openshift.Limits{API: 2 * time.Second, Soft: 2 * time.Hour, Hard: time.Hour}
 	n.cluster()
 	wait := n.start("", "")
 	file := n.at("/var/log/openshift/dayone-bootstrap.json")
 	require.Eventually(t, func() bool {
 		raw, _ := os.ReadFile(file)
 		return strings.Contains(string(raw), "time-api") && strings.Contains(string(raw), `"stage": "cluster"`)
-	}, 2*time.Minute, 100*time.Millisecond, "half of the installer's patience with the API is over: that is said")
+	}, patience, 100*time.Millisecond, "half of the installer's patience with the API is over: that is said")
 	assert.False(t, n.open(), "no node may join before the cluster has the objects")
 	raw, err := os.ReadFile(late)
 	require.NoError(t, err)

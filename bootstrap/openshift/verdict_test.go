@@ -51,7 +51,7 @@ func (n *node) said(text string) {
 	require.Eventually(n.t, func() bool {
 		raw, _ := os.ReadFile(n.at("/var/log/openshift/dayone-bootstrap.json"))
 		return strings.Contains(string(raw), text)
-	}, 3*time.Minute, 50*time.Millisecond, text)
+	}, patience, 50*time.Millisecond, text)
 }
 
 // disk makes the state directory one of its own.
@@ -91,7 +91,7 @@ func scenarios(t *testing.T) map[string]scenario {
 		"the build is slower than the soft limit": {running: true,
 			make: func(n *node) {
 				rendered(n)
-				n.edit("RUN GREETING", "RUN sleep 30 && GREETING")
+				n.edit("RUN GREETING", "RUN sleep 280 && GREETING")
 				n.order.Limits = openshift.Limits{API: time.Hour, Soft: time.Second, Hard: time.Hour}
 				n.start("", "")
 				n.said("time-soft")

@@ -188,10 +188,12 @@ func (p *Page) Resize(width, height int, dark bool) {
 	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// Wide tells by how many pixels the page is wider than its window; 0: nobody must scroll sideways.
+// Wide tells by how many pixels the page is wider than its window; 0: nobody must scroll sideways. A page that is just being replaced is
+// waited for.
 func (p *Page) Wide() string {
 	p.t.Helper()
-	return p.Text("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+	text := p.Eventually("document.readyState + ' ' + (document.documentElement.scrollWidth - document.documentElement.clientWidth)", "complete ")
+	return strings.TrimPrefix(text, "complete ")
 }
 
 // Picture is the window as PNG. The environment's DAYONE_TEST_SCREENSHOT, a directory, gets a copy under the name.
