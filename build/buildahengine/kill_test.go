@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,6 +29,8 @@ const builderOrder = "DAYONE_TEST_BUILDER"
 type order struct {
 	Root, State, Isolation, Runtime string
 	Request                         build.Request
+	// KillAt begins the line at which the builder kills itself: another process would hear of it too late now and then.
+	KillAt string
 }
 
 // runBuilder is a builder in a process of its own, for tests that kill it. It prints its events.
@@ -42,7 +45,14 @@ func runBuilder(file string) int {
 		engine, err = buildahengine.New(buildahengine.Options{Root: o.Root, Isolation: o.Isolation, Runtime: o.Runtime})
 	}
 	if err == nil {
-		b := build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: o.State, Progress: func(e build.Event) { fmt.Println(e.Phase, e.Text) }})
+		b := build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: o.State, Progress: func(e build.Event) {
+			line := fmt.Sprintln(e.Phase, e.Text)
+			fmt.Print(line)
+			if o.KillAt != "" && strings.HasPrefix(line, o.KillAt) {
+				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+				select {}
+			}
+		}})
 		var result *build.Result
 		if result, err = b.Build(context.Background(), o.Request); err == nil {
 			fmt.Println("isolation", result.Isolation, result.IsolationReason)
@@ -64,13 +74,19 @@ func (b *bench) killAt(r build.Request, mark string) {
 
 func (b *bench) killIsolated(r build.Request, mark, isolation string) {
 	b.t.Helper()
-	killAtLine(b.t, b.builderProcess(r, isolation), b.root, mark)
+	killAtLine(b.t, b.orderedProcess(order{Isolation: isolation, Request: r, KillAt: mark}), b.root, mark)
 }
 
 // builderProcess is a builder on this bench's directories in a process of its own, not started.
 func (b *bench) builderProcess(r build.Request, isolation string) *exec.Cmd {
 	b.t.Helper()
-	raw, err := json.Marshal(order{Root: b.root, State: b.state, Isolation: isolation, Request: r})
+	return b.orderedProcess(order{Isolation: isolation, Request: r})
+}
+
+func (b *bench) orderedProcess(o order) *exec.Cmd {
+	b.t.Helper()
+	o.Root, o.State = b.root, b.state
+	raw, err := json.Marshal(o)
 	require.NoError(b.t, err)
 	file := filepath.Join(b.t.TempDir(), "order")
 	require.NoError(b.t, os.WriteFile(file, raw, 0o600))
@@ -94,7 +110,9 @@ func killAtLine(t testing.TB, cmd *exec.Cmd, root, mark string) {
 		all = append(all, lines.Text())
 		seen = strings.HasPrefix(lines.Text(), mark)
 	}
-	require.NoError(t, cmd.Process.Kill())
+	if err := cmd.Process.Kill(); !errors.Is(err, os.ErrProcessDone) {
+		require.NoError(t, err)
+	}
 	_ = cmd.Wait() // killed: its error says so
 	require.True(t, seen, "the builder came to %q: %s", mark, strings.Join(all, "\n"))
 	gone(t, root)

@@ -17,11 +17,12 @@ import (
 // startCandidate runs a controller that works only while it holds the lease.
 func startCandidate(t *testing.T, w *world) (elected <-chan struct{}, stop func()) {
 	t.Helper()
-	short, renew, retry := 3*time.Second, 2*time.Second, 200*time.Millisecond
+	// Long enough for a busy machine to keep it; who ends gives it back.
+	lease, renew, retry := 2*time.Minute, time.Minute, 200*time.Millisecond
 	mgr, err := ctrl.NewManager(shared.Env(t).As(t, namespace, "machine-os-builder"), ctrl.Options{Scheme: testScheme(t), Cache: CacheOptions(namespace),
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}, LeaderElection: true,
 		LeaderElectionID: "machine-os-builder", LeaderElectionNamespace: namespace, LeaderElectionReleaseOnCancel: true,
-		LeaseDuration: &short, RenewDeadline: &renew, RetryPeriod: &retry})
+		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	_, err = Add(ctx, mgr, w.options())

@@ -46,6 +46,7 @@ func install(t testing.TB, env *kubetest.Env) {
 	for _, o := range objects {
 		require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(context.Background(), o)), o.GetName())
 	}
+	env.AwaitRights(t, objects)
 }
 
 // newRealWorld has a real API server, with CEL and admission policies; the controller has the rights of its own service account. Only Jobs

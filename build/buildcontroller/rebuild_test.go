@@ -107,7 +107,7 @@ func rebuildFails(t *testing.T, w *world) {
 	w.untilServed("worker")
 	w.untilDegraded("worker")
 	assert.Equal(t, before, w.config("worker").Status.CurrentImagePullSpec)
-	assert.Equal(t, "1", w.pool("worker").Annotations[manifests.AnnotationBuildRetries])
+	w.until("the retry is counted", func() bool { return w.pool("worker").Annotations[manifests.AnnotationBuildRetries] == "1" })
 	w.rest()
 	assert.Len(t, w.inState("worker", machineosbuild.Failed), 1)
 	w.runner.outcome = nil

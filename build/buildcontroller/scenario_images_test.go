@@ -101,11 +101,11 @@ func handedOver(t *testing.T, w *world) {
 	w.until("it is taken over", func() bool {
 		return w.available("worker") && string(w.config("worker").Status.CurrentImagePullSpec) == image
 	})
+	w.until("it is in the books", func() bool {
+		return condition(w.config("worker"), manifests.ConditionSeeded).Status == metav1.ConditionTrue && w.build("worker-handed-over").Annotations[manifests.AnnotationBuildAddress] != ""
+	})
 	w.rest()
-	got := w.config("worker")
-	assert.Equal(t, "worker-handed-over", got.Status.MachineOSBuild.Name)
-	assert.Equal(t, metav1.ConditionTrue, condition(got, manifests.ConditionSeeded).Status)
-	assert.NotEmpty(t, w.build("worker-handed-over").Annotations[manifests.AnnotationBuildAddress])
+	assert.Equal(t, "worker-handed-over", w.config("worker").Status.MachineOSBuild.Name)
 	assert.False(t, w.images.wasDeleted(image))
 }
 
@@ -128,7 +128,7 @@ func takenMeanwhile(t *testing.T, w *world) {
 	assert.True(t, w.images.has(string(first.CurrentImagePullSpec)), "the build that is under way may take it")
 	w.runner.hold = false
 	w.untilAvailable("worker")
+	w.until("the old build goes in the end", func() bool { _, there := w.builds("worker")[old.Name]; return !there })
 	w.rest()
 	assert.True(t, w.images.has(string(w.config("worker").Status.CurrentImagePullSpec)))
-	assert.NotContains(t, w.builds("worker"), old.Name, "the old build goes in the end")
 }

@@ -89,7 +89,13 @@ func firstBuild(t *testing.T, w *world) {
 	var secrets corev1.SecretList
 	require.NoError(t, w.client.List(w.ctx(), &secrets, client.InNamespace(namespace), client.HasLabels{manifests.LabelEphemeralBuildObject}))
 	assert.Empty(t, secrets.Items, "copies of credentials are gone")
-	before := w.config("worker").ResourceVersion
+	before := ""
+	w.until("all that comes of the build is written", func() bool {
+		last := before
+		w.rest()
+		before = w.config("worker").ResourceVersion
+		return before == last
+	})
 	w.restart()
 	w.rest()
 	assert.Equal(t, before, w.config("worker").ResourceVersion, "nothing is written")
@@ -142,7 +148,10 @@ func userFailure(t *testing.T, w *world) {
 	failed := w.inState("worker", machineosbuild.Failed)
 	require.Len(t, failed, 1, "it is not tried again by itself")
 	assert.Equal(t, 2, machineosbuild.CauseOf(&failed[0]).Line)
-	assert.Contains(t, w.buildDegraded("worker").Message, "command failed")
+	w.until("the pool says why", func() bool {
+		c := w.buildDegraded("worker")
+		return c != nil && strings.Contains(c.Message, "command failed")
+	})
 	w.runner.outcome = nil
 	w.editText("worker", plainText+"RUN false || true\n")
 	w.untilAvailable("worker")
@@ -290,7 +299,10 @@ func retries(t *testing.T, w *world) {
 	w.until("it gives up", func() bool {
 		return condition(w.config("worker"), ConditionDegraded).Reason == decide.ReasonRetriesExhausted
 	})
-	w.until("the pool says so", func() bool { return strings.Contains(w.buildDegraded("worker").Message, "5 retries") })
+	w.until("the pool says so", func() bool {
+		c := w.buildDegraded("worker")
+		return c != nil && strings.Contains(c.Message, "5 retries")
+	})
 	w.clock.jump(24 * time.Hour)
 	w.restart()
 	w.rest()
@@ -299,7 +311,7 @@ func retries(t *testing.T, w *world) {
 	w.askRebuild("worker")
 	w.untilAvailable("worker")
 	w.until("the count is cleared", func() bool { _, ok := w.pool("worker").Annotations[manifests.AnnotationBuildRetries]; return !ok })
-	assert.Equal(t, corev1.ConditionFalse, w.buildDegraded("worker").Status)
+	w.until("the pool is well", func() bool { return w.buildDegraded("worker").Status == corev1.ConditionFalse })
 }
 
 func counted(n int) string {

@@ -38,7 +38,7 @@ import (
 const (
 	ns = cluster.DefaultNamespace
 	// What others do in the background is looked at this often and this long: a limit for machines that are very busy.
-	waitLimit = time.Minute
+	waitLimit = 3 * time.Minute
 	waitEvery = 50 * time.Millisecond
 )
 
@@ -73,6 +73,7 @@ func newWorldOf(t testing.TB) *world {
 			require.NoError(t, w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership), o.GetName())
 		}
 	}
+	w.AwaitRights(t, objects)
 	w.start()
 	t.Cleanup(w.clear)
 	return w
