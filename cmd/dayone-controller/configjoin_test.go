@@ -51,6 +51,7 @@ func TestANewNodeJoinsWithWhatItWasServed(t *testing.T) {
 	for _, o := range objects {
 		require.NoError(t, e.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership), o.GetName())
 	}
+	e.AwaitRights(t, objects)
 	publishAddress(t, e)
 	s := serveCluster(t, e, "--bootstrap-kubeconfig", "/nowhere")
 	code, body := s.ask(string(s.secret.Data[cluster.ConfigServerToken]))

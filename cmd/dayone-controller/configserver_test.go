@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
@@ -68,7 +67,7 @@ func serveCluster(t *testing.T, e *kubetest.Env, args ...string) *servedCluster 
 	require.NoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: cluster.ConfigServer}, &s.secret))
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(s.secret.Data[certs.CACertFile]))
-	s.web = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
+	s.web = &http.Client{Timeout: waitLimit, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
 	return s
 }
 

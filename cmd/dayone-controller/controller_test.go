@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,10 +34,11 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/registry/registrytest"
 )
 
 const (
-	waitLimit = time.Minute
+	waitLimit = 3 * time.Minute
 	waitEvery = 50 * time.Millisecond
 )
 
@@ -78,10 +80,10 @@ func run(t *testing.T, kubeconfig string) *copyOfProgram {
 	log, err := os.Create(p.log)
 	require.NoError(t, err)
 	defer log.Close()
-	// The lease goes to another copy soon after this one is killed; a short one keeps the test short.
+	// A lease that a busy machine keeps.
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "start", "--kubeconfig", kubeconfig, "--builder-image", "registry.test:5000/builder:v1", "--node-agent", "--node", "this",
 		"--base-image", baseImage,
-		"--probe-address", p.probes, "--metrics-address", p.metrics, "--lease-duration", "3s")
+		"--probe-address", p.probes, "--metrics-address", p.metrics, "--lease-duration", "30s")
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	require.NoError(t, p.cmd.Start())
@@ -121,10 +123,8 @@ func kubeconfig(t testing.TB, cfg *rest.Config) string {
 }
 
 func freeAddress(t *testing.T) string {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(registrytest.Port(t)))
 }
 
 func fetch(t assert.TestingT, address, path string) (int, string) {
@@ -145,6 +145,7 @@ func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) 
 	for _, o := range objects {
 		require.NoError(t, e.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership), o.GetName())
 	}
+	e.AwaitRights(t, objects)
 	access := kubeconfig(t, e.As(t, cluster.DefaultNamespace, cluster.Controller))
 	first := run(t, access)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -184,8 +185,10 @@ func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) 
 		assert.NoError(c, e.Client.Get(t.Context(), types.NamespacedName{Name: bootstrap.Name}, &rendered))
 		assert.Equal(c, bootstrap.Annotations, rendered.Annotations, "the versions are bootstrap's")
 	}, waitLimit, waitEvery)
-	_, text := fetch(t, first.metrics, "/metrics")
-	assert.Contains(t, text, `dayone_optin_machineosconfigs{opted_in="true"} 1`)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, text := fetch(c, first.metrics, "/metrics")
+		assert.Contains(c, text, `dayone_optin_machineosconfigs{opted_in="true"} 1`)
+	}, waitLimit, waitEvery)
 
 	// A second copy waits, takes the lease when the first one is killed, and goes on.
 	second := run(t, access)
@@ -194,6 +197,9 @@ func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) 
 		assert.Equal(c, http.StatusOK, code)
 	}, waitLimit, waitEvery)
 	first.end(t, os.Kill)
+	// The rest of its time is not waited for: the lease of a copy that is dead is made a short one.
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.Controller}}
+	require.NoError(t, e.Client.Patch(t.Context(), lease, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"leaseDurationSeconds":1}}`))))
 	require.NoError(t, e.Client.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: builder.Namespace, Name: builder.Name}}))
 	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, e.Client.Get(t.Context(), builder, &appsv1.Deployment{})) }, waitLimit, waitEvery)
 	second.end(t, os.Interrupt)

