@@ -190,7 +190,7 @@ func groupPrefix(root string) string {
 
 const (
 	// dying is how long processes of a killed build are waited for: the kernel ends them, but not at once.
-	dying = 5 * time.Second
+	dying = time.Minute
 	// dyingLook is how often.
 	dyingLook = 10 * time.Millisecond
 )

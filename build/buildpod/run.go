@@ -178,7 +178,9 @@ func (o Options) start(in *input, log *transcript) (*child, error) {
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, log, log
 	cmd.ExtraFiles = []*os.File{resultsWriter}
-	cmd.WaitDelay = time.Second // processes of a killed build that hold the log open die with their namespace
+	// Processes of a killed build that hold the log open die with their namespace. A busy machine reads the log's end within it, and the pod's
+	// grace is longer.
+	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = o.attributes()
 	c := &child{results: results, ended: make(chan error, 1)}
 	started := make(chan error, 1)
