@@ -143,7 +143,7 @@ func newFixtureOn(t testing.TB, stock baseimage.Kind, kind deploy.Kind, programs
 	lab, err := testnode.New(t.Context(), testnode.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 		defer cancel()
 		if err := lab.Close(ctx); err != nil {
 			t.Errorf("clean up: %v", err)
@@ -329,6 +329,12 @@ func (f *fixture) output(argv ...string) string {
 	return out
 }
 
+// says waits until the console shows a text: what writes it there may lag behind what a node has done.
+func (f *fixture) says(text string) {
+	f.t.Helper()
+	f.until("the console shows "+text, func() bool { return strings.Contains(f.log(), text) })
+}
+
 func (f *fixture) log() string {
 	text, err := f.node.Log()
 	require.NoError(f.t, err)
@@ -349,7 +355,7 @@ func (f *fixture) record() firstboot.Record {
 // until waits for a fact; it fails the test with the console when it never comes.
 func (f *fixture) until(what string, ok func() bool) {
 	f.t.Helper()
-	limit, tick := time.NewTimer(2*time.Minute), time.NewTicker(20*time.Millisecond)
+	limit, tick := time.NewTimer(5*time.Minute), time.NewTicker(20*time.Millisecond)
 	defer limit.Stop()
 	defer tick.Stop()
 	for !ok() {

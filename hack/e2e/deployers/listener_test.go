@@ -13,7 +13,7 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 )
 
-// outlet is a listener on the bootstrap host that can be down for a while: connections are refused then.
+// outlet is a listener on the bootstrap host that can be down for a while: connections are refused then, and those that were open end.
 type outlet struct {
 	network *testnode.Network
 	addr    string
@@ -21,11 +21,25 @@ type outlet struct {
 	mu    sync.Mutex
 	up    *sync.Cond
 	inner net.Listener
+	open  map[net.Conn]bool
 	ended bool
 }
 
+// through is a connection through an outlet.
+type through struct {
+	net.Conn
+	o *outlet
+}
+
+func (c *through) Close() error {
+	c.o.mu.Lock()
+	defer c.o.mu.Unlock()
+	delete(c.o.open, c.Conn)
+	return c.Conn.Close()
+}
+
 func newOutlet(t testing.TB, network *testnode.Network) *outlet {
-	o := &outlet{network: network, addr: network.Bootstrap().String() + ":5000"}
+	o := &outlet{network: network, addr: network.Bootstrap().String() + ":5000", open: map[net.Conn]bool{}}
 	o.up = sync.NewCond(&o.mu)
 	o.setUp(t)
 	return o
@@ -46,7 +60,7 @@ func (o *outlet) setUp(t testing.TB) {
 			l, err = net.Listen("tcp", o.addr)
 			return err
 		}))
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.inner = l
@@ -61,6 +75,10 @@ func (o *outlet) setDown(t testing.TB) {
 		require.NoError(t, o.inner.Close())
 		o.inner = nil
 	}
+	for c := range o.open {
+		_ = c.Close() // the other side may have
+	}
+	clear(o.open)
 }
 
 // Accept waits while the outlet is down.
@@ -76,10 +94,25 @@ func (o *outlet) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		}
 		c, err := l.Accept()
-		if err == nil || !errors.Is(err, net.ErrClosed) {
-			return c, err
+		if err == nil && o.admit(l, c) {
+			return &through{c, o}, nil
+		}
+		if err != nil && !errors.Is(err, net.ErrClosed) {
+			return nil, err
 		}
 	}
+}
+
+// admit refuses a connection that came just before its listener went down.
+func (o *outlet) admit(l net.Listener, c net.Conn) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.inner != l {
+		_ = c.Close() // nothing was said on it
+		return false
+	}
+	o.open[c] = true
+	return true
 }
 
 // Close ends it for good.
