@@ -17,8 +17,12 @@ import (
 	"time"
 )
 
-// limit bounds one command: a busy machine draws slowly.
-const limit = 2 * time.Minute
+const (
+	// limit bounds one command: a busy machine draws slowly.
+	limit = 2 * time.Minute
+	// factLimit bounds the wait for what a page comes to show: what it shows may be the work of minutes.
+	factLimit = 15 * time.Minute
+)
 
 // names are the programs that will do, the smallest first.
 var names = [...]string{"chromium-headless-shell", "chromium", "chromium-browser"}
@@ -102,8 +106,27 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// call gives one command and waits for its answer; what the browser tells unasked is dropped.
+// call gives one command and waits for its answer. A page that is replaced under a command, as one that refreshes itself is, is asked again.
 func (p *Page) call(method string, params, answer any) {
+	p.t.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		failure := p.once(method, params, answer)
+		if failure == "" {
+			return
+		}
+		if !replaced(failure) || time.Now().After(end) {
+			p.t.Fatalf("drive the browser: %s: %s", method, failure)
+		}
+	}
+}
+
+// replaced tells that a command met a page that was about to go. The texts are Chromium's own.
+func replaced(failure string) bool {
+	return strings.Contains(failure, "navigated or closed") || strings.Contains(failure, "context was destroyed") || strings.Contains(failure, "Cannot find context")
+}
+
+// once gives one command, waits for its answer and gives what failed; what the browser tells unasked is dropped.
+func (p *Page) once(method string, params, answer any) (failure string) {
 	p.t.Helper()
 	p.last++
 	command := map[string]any{"id": p.last, "method": method, "params": params}
@@ -129,12 +152,12 @@ func (p *Page) call(method string, params, answer any) {
 			continue
 		}
 		if said.Error != nil {
-			p.t.Fatalf("drive the browser: %s: %s", method, said.Error.Message)
+			return said.Error.Message
 		}
 		if answer != nil {
 			check(p.t, json.Unmarshal(said.Result, answer))
 		}
-		return
+		return ""
 	}
 }
 
@@ -164,7 +187,7 @@ func (p *Page) Text(expression string) string {
 // Eventually waits until an expression's text holds what is wanted, and gives it.
 func (p *Page) Eventually(expression, want string) string {
 	p.t.Helper()
-	end := time.Now().Add(limit)
+	end := time.Now().Add(factLimit)
 	for {
 		text := p.Text(expression)
 		if strings.Contains(text, want) {

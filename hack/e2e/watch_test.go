@@ -56,7 +56,7 @@ func TestAdminWatchesAStandaloneBootstrap(t *testing.T) {
 	require.NoError(t, err)
 
 	page := watch(t, r)
-	text = page.Eventually("document.readyState + document.body.innerText", "serve Ignition configs")
+	text = page.Eventually("document.readyState == 'complete' ? document.body.innerText : ''", "serve Ignition configs")
 	assert.Contains(t, text, "7 of 7 phases begun", "one look has it all")
 	assert.NotContains(t, text, "failed")
 	assert.Regexp(t, `build the image of pool master\s+[0-9.]+s\s+[0-9.]+ MiB`, text)
@@ -71,6 +71,7 @@ func TestAdminWatchesAStandaloneBootstrap(t *testing.T) {
 
 	// The host is gone, without a word.
 	last := filepath.Join(kept, "log-bundle-spool.tar.gz")
+	require.Eventually(t, func() bool { _, err := os.Stat(last); return err == nil }, 3*time.Minute, 100*time.Millisecond, "it has sent a bundle")
 	require.NoError(t, r.Bootstrap.Kill())
 	require.Eventually(t, func() bool { _, err := os.Stat(last + ".lost.json"); return err == nil }, 3*time.Minute, 200*time.Millisecond)
 	stop()

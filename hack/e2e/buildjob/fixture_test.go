@@ -169,6 +169,7 @@ func (w *world) install() {
 		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: cluster.RegistryName + "/ocp/worker-os:latest",
 	}}
 	w.retry(func() error { return w.client.Create(ctx, w.config.DeepCopy()) }, "the CRDs are served")
+	w.retry(func() error { return w.client.List(ctx, &mcfgv1.MachineOSBuildList{}) }, "and that of builds")
 }
 
 // retry does what works a moment later.

@@ -91,6 +91,7 @@ func TestAMachineOSConfigBecomesAnImageInTheCluster(t *testing.T) {
 		require.NoError(t, w.client.List(ctx, &pods, client.InNamespace(cluster.DefaultNamespace), client.HasLabels{batchv1.JobNameLabel}))
 		return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 	})
+	w.rememberJobs(ctx)
 	require.NoError(t, w.cluster.Kill(ctx, kubecluster.APIServer))
 	require.NoError(t, w.cluster.Start(ctx, kubecluster.APIServer))
 	require.NoError(t, w.cluster.WaitReady(ctx))
@@ -199,7 +200,6 @@ func (w *world) ended(pool string, wanted func(*mcfgv1.MachineOSBuild) bool) *mc
 	w.t.Helper()
 	var found *mcfgv1.MachineOSBuild
 	w.await(func(ctx context.Context) bool {
-		w.rememberJobs(ctx)
 		var builds mcfgv1.MachineOSBuildList
 		if w.client.List(ctx, &builds) != nil {
 			return false
@@ -244,6 +244,7 @@ func (w *world) await(done func(ctx context.Context) bool) {
 	tick := time.NewTicker(waitEvery)
 	defer tick.Stop()
 	for !done(ctx) {
+		w.rememberJobs(ctx) // whatever is waited for: a Job may be gone before anybody asks for its end
 		select {
 		case <-ctx.Done():
 			require.FailNow(w.t, "what is waited for does not come", w.explain())

@@ -220,21 +220,27 @@ func (w *world) edit(pool, text string) {
 // restartBuilder ends the builder's pod, at once as a crash or in order, and waits until the next one is at work.
 func (w *world) restartBuilder(crash bool) {
 	w.t.Helper()
-	var list corev1.PodList
-	require.NoError(w.t, w.client.List(w.t.Context(), &list, client.InNamespace(cluster.DefaultNamespace), client.MatchingLabels{"app.kubernetes.io/name": cluster.Builder}))
-	require.Len(w.t, list.Items, 1)
+	var pod corev1.Pod
+	w.await(func(ctx context.Context) bool { // one that was ended before may still be on its way out
+		var list corev1.PodList
+		if w.client.List(ctx, &list, client.InNamespace(cluster.DefaultNamespace), client.MatchingLabels{"app.kubernetes.io/name": cluster.Builder}) != nil || len(list.Items) != 1 {
+			return false
+		}
+		pod = list.Items[0]
+		return pod.DeletionTimestamp.IsZero()
+	})
 	var options []client.DeleteOption
 	if crash {
 		options = append(options, client.GracePeriodSeconds(0))
 	}
-	require.NoError(w.t, w.client.Delete(w.t.Context(), &list.Items[0], options...))
+	require.NoError(w.t, w.client.Delete(w.t.Context(), &pod, options...))
 	w.await(func(ctx context.Context) bool {
 		var lease coordinationv1.Lease
 		if w.client.Get(ctx, client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: cluster.Builder}, &lease) != nil || lease.Spec.HolderIdentity == nil {
 			return false
 		}
 		holder := *lease.Spec.HolderIdentity
-		return holder != "" && !strings.HasPrefix(holder, list.Items[0].Name)
+		return holder != "" && !strings.HasPrefix(holder, pod.Name)
 	})
 }
 

@@ -168,6 +168,7 @@ func (w *world) onTheNode() {
 	t := w.t
 	_, err := w.sh("systemd-run --quiet --wait --unit=dayone-registry sh -c 'echo the registry token=" + canary + " and the end'")
 	require.NoError(t, err)
+	w.eventually("the journal has it", func() bool { return w.is("journalctl --no-pager -u dayone-registry | grep -q 'and the end'") })
 	file := filepath.Join(t.TempDir(), "node.tar.gz")
 	f, err := os.Create(file)
 	require.NoError(t, err)
