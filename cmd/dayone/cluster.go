@@ -53,7 +53,10 @@ func newClusterCommand() *cobra.Command {
 	p.StringVar(&f.context, "context", "", "context of the kubeconfig; default: its current one")
 	p.StringVarP(&f.namespace, "namespace", "n", cluster.DefaultNamespace, "namespace of dayone's controllers and builds")
 	allowYAML(cmd)
-	cmd.AddCommand(newClusterInstall(f), newClusterUpgrade(f), newClusterManifests(f), newClusterStatus(f), newClusterUninstall(f), newClusterLogs(f), newClusterPlan(f), newClusterWhy(f), newClusterPolicies(f))
+	for _, sub := range []*cobra.Command{newClusterInstall(f), newClusterUpgrade(f), newClusterManifests(f), newClusterStatus(f), newClusterUninstall(f),
+		newClusterLogs(f), newClusterPlan(f), newClusterWhy(f), newClusterPolicies(f)} {
+		cmd.AddCommand(withHints(sub))
+	}
 	return cmd
 }
 
@@ -77,6 +80,7 @@ func (f *clusterFlags) connect() (client.Client, *rest.Config, error) {
 	cfg.QPS = -1
 	cfg.UserAgent = "dayone/" + version
 	cfg.WarningHandler = rest.NoWarnings{}
+	cfg.Wrap(tellDials)
 	scheme, err := manager.Scheme()
 	if err != nil {
 		return nil, nil, err

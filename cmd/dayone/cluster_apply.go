@@ -131,7 +131,7 @@ func (in *installer) explain(o client.Object, err error) error {
 	what := fmt.Sprintf("apply %s %s", o.GetObjectKind().GroupVersionKind().Kind, o.GetName())
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: %w (an installation needs the rights of a cluster administrator)", what, err)
+		return hinted(fmt.Errorf("%s: %w", what, err), administrator)
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("%s: %w (somebody else manages these fields: let them agree, or take them over with --force-conflicts)", what, err)
 	case meta.IsNoMatchError(err):

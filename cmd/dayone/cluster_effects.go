@@ -17,6 +17,10 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
+// renderedFrom are the kinds that pools are rendered from and rules of disruption are in, beside those of a plan, as kubectl get takes them.
+const renderedFrom = "machineconfigs,controllerconfigs,kubeletconfigs,containerruntimeconfigs,machineconfigurations.operator.openshift.io," +
+	"imagedigestmirrorsets,imagetagmirrorsets,imagecontentsourcepolicies,images.config.openshift.io,featuregates"
+
 // poolEffect is what a pool's target does to its nodes. docs/disruption-policy.md describes it.
 type poolEffect struct {
 	disruption.PoolPlan
@@ -70,6 +74,9 @@ func (e *effects) preview(ctx context.Context) error {
 		return err
 	}
 	if files, ok := e.lister.(*overlay); ok {
+		if err := e.complete(ctx, files.lister); err != nil {
+			return err
+		}
 		if e.remade, err = files.remade(ctx); err != nil {
 			return err
 		}
@@ -89,6 +96,18 @@ func (e *effects) preview(ctx context.Context) error {
 		e.configs[config.Name] = config
 		pool.Spec.Configuration.Name = config.Name
 		e.objects.Pools[i] = *pool
+	}
+	return nil
+}
+
+// complete refuses a dump without MachineConfigs: pools would be rendered from the files alone.
+func (e *effects) complete(ctx context.Context, before lister) error {
+	var configs mcfgv1.MachineConfigList
+	if err := before.List(ctx, &configs); err != nil && !isNoKind(err) {
+		return fmt.Errorf("read MachineConfigs of %s: %w", e.name, err)
+	}
+	if e.recorded && len(configs.Items) == 0 {
+		return fmt.Errorf("read %s: there are no MachineConfigs in it, of which pools are rendered: write %s, too", e.name, renderedFrom)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,6 +94,20 @@ func TestWhatFilesWouldDo(t *testing.T) {
 	assert.Contains(t, errs, "there is no object in them")
 	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", strings.Replace(changed, "3.5.0", "9.9.9", 1)))
 	assert.Equal(t, exitRefused, code, errs)
+}
+
+func TestADumpWithoutMachineConfigsIsRenderedFromNothing(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	dir := writeDump(t, slices.DeleteFunc(effectWorld(t), func(o client.Object) bool {
+		_, is := o.(*mcfgv1.MachineConfig)
+		return is
+	}))
+	code, _, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", appConfig))
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, errs, "there are no MachineConfigs in it")
+	assert.Contains(t, errs, "write machineconfigs,controllerconfigs,")
+	code, _, errs = dayone(t, "cluster", "plan", "--from", dir)
+	assert.Zero(t, code, "who goes next is known without them: %s", errs)
 }
 
 func TestTheGateIsPartOfTheAnswer(t *testing.T) {

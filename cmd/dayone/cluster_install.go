@@ -67,8 +67,15 @@ func (f *installFlags) options(known cluster.Images) (cluster.Options, error) {
 	if err != nil {
 		return cluster.Options{}, err
 	}
-	if images.Controller == "" || images.Builder == "" {
+	switch {
+	case images == (cluster.Images{}):
 		return cluster.Options{}, usageError{errors.New("--image is needed: the reference of an image with dayone-controller and machine-os-builder")}
+	case images.Controller == "":
+		return cluster.Options{}, usageError{errors.New("--image controller=REF is needed, too")}
+	case images.Builder == "":
+		return cluster.Options{}, usageError{errors.New("--image builder=REF is needed, too")}
+	case images.Daemon == "" && f.nodeAgent:
+		return cluster.Options{}, usageError{errors.New("--image daemon=REF is needed, too, with --node-agent")}
 	}
 	o := cluster.Options{Namespace: f.namespace, Version: version, Images: images, ImagePullSecret: f.imagePullSecret, BaseImage: f.baseImage, Replicas: f.replicas,
 		NodeAgent: f.nodeAgent, APIServer: f.apiServer, ApproveNodes: f.approveNodes, PrivilegedBuilds: f.privilegedBuilds}

@@ -70,29 +70,51 @@ func (l *buildLogs) run(cmd *cobra.Command, pool string) error {
 		return err
 	}
 	if machineosbuild.StateOf(b).Active() {
-		return l.live(ctx, cmd.OutOrStdout(), b)
+		return l.atWork(cmd, b, pool)
 	}
 	kept, err := l.kept(ctx, b)
 	if errors.Is(err, buildlog.ErrNotFound) {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", machineosbuild.StateOf(b), machineosbuild.CauseOf(b).Text())
-		return fmt.Errorf("show log of MachineOSBuild %s: %w; above is the build's cause", b.Name, err)
+		state, cause := machineosbuild.StateOf(b), machineosbuild.CauseOf(b).Text()
+		err = fmt.Errorf("show log of MachineOSBuild %s: %w; on standard output is the build's cause", b.Name, err)
+		return errors.Join(printData(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": state, "cause": cause}, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s: %s\n", state, cause)
+			return err
+		}), err)
 	}
 	if err != nil {
 		return err
 	}
-	if wantsJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), map[string]any{
-			"machineOSBuild": kept.Build, "pool": kept.Pool, "outcome": kept.Outcome, "image": kept.Image, "created": kept.Created.Format(time.RFC3339), "text": string(kept.Text),
-		})
+	return printLog(cmd, map[string]any{
+		"machineOSBuild": kept.Build, "pool": kept.Pool, "outcome": kept.Outcome, "image": kept.Image, "created": kept.Created.Format(time.RFC3339), "text": string(kept.Text),
+	})
+}
+
+// printLog prints a log's text alone, or as -o asks for with what it is the log of.
+func printLog(cmd *cobra.Command, log map[string]any) error {
+	return printData(cmd, log, func(w io.Writer) error {
+		_, err := fmt.Fprint(w, log["text"])
+		return err
+	})
+}
+
+// atWork prints the log of a pod as it comes; as data it is printed in one piece.
+func (l *buildLogs) atWork(cmd *cobra.Command, b *mcfgv1.MachineOSBuild, pool string) error {
+	if o, _ := cmd.Flags().GetString("output"); o == "text" {
+		return l.live(cmd.Context(), cmd.OutOrStdout(), b)
 	}
-	_, err = cmd.OutOrStdout().Write(kept.Text)
-	return err
+	var text strings.Builder
+	if err := l.live(cmd.Context(), &text, b); err != nil {
+		return err
+	}
+	return printLog(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": machineosbuild.StateOf(b), "text": text.String()})
 }
 
 // find gives the build that was named, or the pool's newest.
 func (l *buildLogs) find(ctx context.Context, pool string) (*mcfgv1.MachineOSBuild, error) {
 	var list mcfgv1.MachineOSBuildList
-	if err := l.client.List(ctx, &list, client.MatchingLabels{manifests.LabelTargetPool: machineosbuild.LabelValue(pool)}); err != nil {
+	if err := l.client.List(ctx, &list, client.MatchingLabels{manifests.LabelTargetPool: machineosbuild.LabelValue(pool)}); isNoKind(err) {
+		return nil, errors.New("find build: the cluster knows no MachineOSBuilds: is it the right one? dayone cluster install brings them")
+	} else if err != nil {
 		return nil, fmt.Errorf("list builds of pool %s: %w", pool, err)
 	}
 	builds := list.Items
@@ -103,7 +125,7 @@ func (l *buildLogs) find(ctx context.Context, pool string) (*mcfgv1.MachineOSBui
 		return nil, fmt.Errorf("find build: pool %s has no MachineOSBuild %s; kubectl get machineosbuilds lists them", pool, l.build)
 	}
 	if len(builds) == 0 {
-		return nil, fmt.Errorf("find build: pool %s has no MachineOSBuild; it has a MachineOSConfig, and the builder runs?", pool)
+		return nil, fmt.Errorf("find build: pool %s has no MachineOSBuild: dayone cluster status tells whether the pool is opted in and the builder runs", pool)
 	}
 	newest := slices.MaxFunc(builds, func(a, b mcfgv1.MachineOSBuild) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return &newest, nil

@@ -85,6 +85,11 @@ func TestTheLogOfABuildIsShownAfterItsPodHasGone(t *testing.T) {
 	assert.Equal(t, exitFailed, code, errs)
 	assert.Contains(t, out, "Failed: the command failed\nline: 3", "without a log there is the cause")
 	assert.Contains(t, errs, "no log of this build")
+	code, out, errs = logs("worker", "-o", "json")
+	assert.Equal(t, exitFailed, code, errs)
+	var cause map[string]string
+	require.NoError(t, json.Unmarshal([]byte(out), &cause), "without a log there is JSON, too")
+	assert.Contains(t, cause["cause"], "the command failed")
 
 	w.keep("worker-1", "STEP 1\nno such package\n")
 	code, out, errs = logs("worker")

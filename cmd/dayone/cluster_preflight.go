@@ -51,9 +51,9 @@ func (in *installer) preflight(ctx context.Context, cfg *rest.Config) error {
 func unreachable(host string, err error) error {
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("log in at %s: %w (the kubeconfig's credentials are refused: log in anew)", host, err)
+		return fmt.Errorf("log in at %s: %w", host, err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("look at the cluster at %s: %w (an installation needs the rights of a cluster administrator)", host, err)
+		return hinted(fmt.Errorf("look at the cluster at %s: %w", host, err), administrator)
 	}
 	return fmt.Errorf("reach the cluster at %s: %w", host, err)
 }

@@ -115,6 +115,7 @@ func statusOfPool(c *mcfgv1.MachineOSConfig) poolStatus {
 	}
 	in := meta.FindStatusCondition(c.Status.Conditions, optin.ConditionOptedIn)
 	if in == nil {
+		p.Detail = "dayone-controller has not looked at it yet"
 		return p
 	}
 	p.OptedIn, p.State = in.Status == metav1.ConditionTrue, in.Reason

@@ -120,7 +120,7 @@ func newRootCommand() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newPrepareCommand(), newManifestsCommand(), newPlanCommand(), newSampleCommand(), newSchemaCommand(), newIgnitionCommand(), newBootstrapCommand(), newStatusCommand(), newHandOverCommand())
+	root.AddCommand(newPrepareCommand(), newManifestsCommand(), withHints(newPlanCommand()), newSampleCommand(), newSchemaCommand(), newIgnitionCommand(), newBootstrapCommand(), newStatusCommand(), newHandOverCommand())
 	root.AddCommand(newGatherCommand(), newAnalyzeCommand(), newBuildCommand(), newRenderCommand(), newServeCommand(), newRegistryCommand(), newClusterCommand())
 	markUsage(root)
 	return root

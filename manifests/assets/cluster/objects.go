@@ -66,6 +66,9 @@ func (o Options) withDefaults() Options {
 // imageReference accepts what a container runtime does, roughly: it only keeps out what cannot be one.
 var imageReference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
 
+// digested is the end of a reference by digest: builds take no base image that a tag could exchange.
+var digested = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
+
 // Validate names every wrong option.
 func (o Options) Validate() error {
 	o = o.withDefaults()
@@ -81,8 +84,8 @@ func (o Options) Validate() error {
 			bad = append(bad, fmt.Errorf("image pull secret %q: %s", o.ImagePullSecret, text))
 		}
 	}
-	if o.BaseImage != "" && !imageReference.MatchString(o.BaseImage) {
-		bad = append(bad, fmt.Errorf("base image %q is no reference", o.BaseImage))
+	if o.BaseImage != "" && !(imageReference.MatchString(o.BaseImage) && digested.MatchString(o.BaseImage)) {
+		bad = append(bad, fmt.Errorf("base image %q is no reference by digest, such as registry.example.com/os/base@sha256:…", o.BaseImage))
 	}
 	if u, err := url.Parse(o.APIServer); o.APIServer != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 		bad = append(bad, fmt.Errorf("API server %q is no address such as https://api.example.com:6443", o.APIServer))

@@ -53,7 +53,8 @@ func TestAnotherNamespaceIsEverywhere(t *testing.T) {
 }
 
 func TestOptionsReachTheWorkloads(t *testing.T) {
-	objects, err := Objects(Options{Images: images, Replicas: 1, ImagePullSecret: "pull", BaseImage: "registry.test/os/base:1"})
+	base := "registry.test/os/base@sha256:" + strings.Repeat("a", 64)
+	objects, err := Objects(Options{Images: images, Replicas: 1, ImagePullSecret: "pull", BaseImage: base})
 	require.NoError(t, err)
 	deployment := one(t, objects, "Deployment", Controller)
 	replicas, _, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
@@ -62,7 +63,7 @@ func TestOptionsReachTheWorkloads(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"image":"`+images.Controller+`"`)
 	assert.Contains(t, string(text), `"--builder-image=`+images.Builder+`"`)
-	assert.Contains(t, string(text), `"--base-image=registry.test/os/base:1"`)
+	assert.Contains(t, string(text), `"--base-image=`+base+`"`)
 	for _, account := range []string{Controller, Builder, BuildServiceAccount} {
 		assert.Equal(t, []any{map[string]any{"name": "pull"}}, one(t, objects, "ServiceAccount", account).Object["imagePullSecrets"])
 	}
@@ -117,6 +118,8 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		"a namespace with a dot":        {Options{Images: images, Namespace: "a.b"}, "namespace"},
 		"fewer than no replicas":        {Options{Images: images, Replicas: -1}, "replicas"},
 		"a base image with a space":     {Options{Images: images, BaseImage: "a b"}, "base image"},
+		"a base image by a tag":         {Options{Images: images, BaseImage: "registry.test/os/base:1"}, "by digest"},
+		"a base image by half a digest": {Options{Images: images, BaseImage: "registry.test/os/base@sha256:abc"}, "by digest"},
 		"a secret name with a slash":    {Options{Images: images, ImagePullSecret: "a/b"}, "image pull secret"},
 		"an API server without https":   {Options{Images: images, NodeAgent: true, APIServer: "http://api.test"}, "API server"},
 		"new nodes and nobody for them": {Options{Images: images, ApproveNodes: true}, "ask for it, too"},
