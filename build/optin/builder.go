@@ -133,7 +133,7 @@ func (b *builder) unchanged(d *appsv1.Deployment) bool {
 
 // deployment is the builder's.
 func (o Options) deployment() (*unstructured.Unstructured, error) {
-	return cluster.BuilderDeployment(cluster.Options{Namespace: o.Namespace, Version: o.Version, Images: cluster.Images{Builder: o.BuilderImage}})
+	return cluster.BuilderDeployment(cluster.Options{Namespace: o.Namespace, Version: o.Version, Images: cluster.Images{Builder: o.BuilderImage}, BuilderArgs: o.BuilderArgs})
 }
 
 // stop deletes the Deployment; it is there until its pods are gone.

@@ -21,6 +21,8 @@ type Options struct {
 	Namespace string
 	// BuilderImage holds machine-os-builder, best by digest.
 	BuilderImage string
+	// BuilderArgs are further arguments of the builder; default none.
+	BuilderArgs []string
 	// Version labels the builder's Deployment; default no label.
 	Version string
 	// Workers is how many MachineOSConfigs are looked at at once; default DefaultWorkers.

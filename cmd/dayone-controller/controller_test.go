@@ -82,7 +82,7 @@ func run(t *testing.T, kubeconfig string) *copyOfProgram {
 	defer log.Close()
 	// A lease that a busy machine keeps.
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "start", "--kubeconfig", kubeconfig, "--builder-image", "registry.test:5000/builder:v1", "--node-agent", "--node", "this",
-		"--base-image", baseImage,
+		"--base-image", baseImage, "--builder-arg=--history=5",
 		"--probe-address", p.probes, "--metrics-address", p.metrics, "--lease-duration", "30s")
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = log, log
@@ -175,7 +175,9 @@ func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) 
 		MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "worker"}, ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
 		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: "registry.example.test/os/worker:latest"}}))
 	builder := types.NamespacedName{Namespace: cluster.DefaultNamespace, Name: cluster.Builder}
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, e.Client.Get(t.Context(), builder, &appsv1.Deployment{})) }, waitLimit, waitEvery)
+	var made appsv1.Deployment
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, e.Client.Get(t.Context(), builder, &made)) }, waitLimit, waitEvery)
+	assert.Contains(t, made.Spec.Template.Spec.Containers[0].Args, "--history=5")
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // render and node controller work, too
 		var pool mcfgv1.MachineConfigPool
 		assert.NoError(c, e.Client.Get(t.Context(), types.NamespacedName{Name: "worker"}, &pool))

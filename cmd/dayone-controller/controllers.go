@@ -26,6 +26,8 @@ import (
 type settings struct {
 	version      string
 	builderImage string
+	// builderArgs are further arguments of the builder.
+	builderArgs []string
 	// noRender: somebody else renders the pools' configs.
 	noRender bool
 	// baseImage is the OS image of clusters without a ControllerConfig.
@@ -46,7 +48,7 @@ type part struct {
 func (s *settings) parts() []part {
 	list := []part{
 		{watch: optin.CacheOptions, add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
-			return optin.Add(ctx, m, optin.Options{Namespace: o.Namespace, BuilderImage: s.builderImage, Version: s.version, Log: log, Metrics: metrics.Registry})
+			return optin.Add(ctx, m, optin.Options{Namespace: o.Namespace, BuilderImage: s.builderImage, BuilderArgs: s.builderArgs, Version: s.version, Log: log, Metrics: metrics.Registry})
 		}},
 	}
 	if !s.noRender {
@@ -76,6 +78,7 @@ func newRootCommand(version string) *cobra.Command {
 	root := &cobra.Command{Use: cluster.Controller, Short: "The operator of layered pools", Version: version, SilenceUsage: true, SilenceErrors: true}
 	start := manager.NewCommand(s.program())
 	start.Flags().StringVar(&s.builderImage, "builder-image", "", "image with machine-os-builder, which runs while a pool is opted in; best by digest")
+	start.Flags().StringArrayVar(&s.builderArgs, "builder-arg", nil, "argument of machine-os-builder start, such as --build-pod-user-namespace; may be repeated")
 	start.Flags().BoolVar(&s.noRender, "no-render", false, "leave rendering the pools' configs to somebody else")
 	start.Flags().StringVar(&s.baseImage, "base-image", "", "OS image of clusters without a ControllerConfig, by digest")
 	start.Flags().BoolVar(&s.nodeAgent, "node-agent", false, "the nodes run dayone-daemon: tell them what to run, drain them")

@@ -53,6 +53,7 @@ func TestImagesThatAreMissingAreNamed(t *testing.T) {
 		"--image builder=a":    "--image controller=REF is needed",
 		"--node-agent --image controller=a --image builder=b": "--image daemon=REF is needed",
 		"--image a --base-image registry.test/os:1":           "by digest",
+		"--image a --builder-arg=--namespace=other":           "it is the installation's",
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"cluster", "install", "--dry-run"}, strings.Fields(args)...)...)

@@ -20,6 +20,7 @@ type installFlags struct {
 	images           imageFlags
 	imagePullSecret  string
 	baseImage        string
+	builderArgs      []string
 	replicas         int32
 	nodeAgent        bool
 	apiServer        string
@@ -32,6 +33,7 @@ func (f *installFlags) add(cmd *cobra.Command) {
 	s.StringArrayVar((*[]string)(&f.images), "image", nil, "REF of an image that has all programs, or controller=REF, builder=REF, daemon=REF; best by digest")
 	s.StringVar(&f.imagePullSecret, "image-pull-secret", "", "Secret of the namespace with which nodes pull --image")
 	s.StringVar(&f.baseImage, "base-image", "", "OS image of a cluster without a ControllerConfig, by digest")
+	s.StringArrayVar(&f.builderArgs, "builder-arg", nil, "argument of machine-os-builder start, such as --build-pod-user-namespace; may be repeated")
 	s.Int32Var(&f.replicas, "replicas", 0, "copies of dayone-controller (default 2, or 1 on a cluster of one node)")
 	s.BoolVar(&f.nodeAgent, "node-agent", false, "also install the agent on every node")
 	s.StringVar(&f.apiServer, "api-server", "", "where new nodes reach the API server, such as https://api.example.com:6443; default: what the cluster says")
@@ -49,6 +51,7 @@ func (f *installFlags) remember(cmd *cobra.Command, old cluster.Options) error {
 	for name, take := range map[string]func(){
 		"image-pull-secret": func() { f.imagePullSecret = old.ImagePullSecret },
 		"base-image":        func() { f.baseImage = old.BaseImage },
+		"builder-arg":       func() { f.builderArgs = old.BuilderArgs },
 		"replicas":          func() { f.replicas = old.Replicas },
 		"node-agent":        func() { f.nodeAgent = old.NodeAgent },
 		"api-server":        func() { f.apiServer = old.APIServer },
@@ -77,7 +80,7 @@ func (f *installFlags) options(known cluster.Images) (cluster.Options, error) {
 	case images.Daemon == "" && f.nodeAgent:
 		return cluster.Options{}, usageError{errors.New("--image daemon=REF is needed, too, with --node-agent")}
 	}
-	o := cluster.Options{Namespace: f.namespace, Version: version, Images: images, ImagePullSecret: f.imagePullSecret, BaseImage: f.baseImage, Replicas: f.replicas,
+	o := cluster.Options{Namespace: f.namespace, Version: version, Images: images, ImagePullSecret: f.imagePullSecret, BaseImage: f.baseImage, BuilderArgs: f.builderArgs, Replicas: f.replicas,
 		NodeAgent: f.nodeAgent, APIServer: f.apiServer, ApproveNodes: f.approveNodes, PrivilegedBuilds: f.privilegedBuilds}
 	if err := o.Validate(); err != nil {
 		return o, usageError{err}

@@ -164,10 +164,10 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, errs, "dayone cluster install does it")
 
-	text := must("install", "--image", "r.test/all:1", "--image-pull-secret", "pull")
+	text := must("install", "--image", "r.test/all:1", "--image-pull-secret", "pull", "--builder-arg=--history=5")
 	assert.Contains(t, text, "is installed in namespace "+cluster.DefaultNamespace)
 	before := versionsOf(t, e)
-	must("install", "--image", "r.test/all:1", "--image-pull-secret", "pull")
+	must("install", "--image", "r.test/all:1", "--image-pull-secret", "pull", "--builder-arg=--history=5")
 	assert.Equal(t, before, versionsOf(t, e), "a second run changes nothing")
 
 	t.Run("upgrade keeps what was asked for and removes what older versions had", func(t *testing.T) {
@@ -188,6 +188,7 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: in.namespace, Name: cluster.Controller}, &d))
 		assert.Equal(t, "r.test/all:1", d.Spec.Template.Spec.Containers[0].Image)
 		assert.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--builder-image=r.test/builder:2")
+		assert.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--builder-arg=--history=5")
 		var account corev1.ServiceAccount
 		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: in.namespace, Name: cluster.Controller}, &account))
 		assert.Equal(t, []corev1.LocalObjectReference{{Name: "pull"}}, account.ImagePullSecrets, "what is not said stays")

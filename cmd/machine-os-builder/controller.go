@@ -57,6 +57,8 @@ func (f *controllerFlags) addFlags(cmd *cobra.Command) {
 	s.BoolVar(&f.job.Privileged, "build-privileged", false, "run build pods privileged; the root of such a pod is the node's")
 	s.BoolVar(&f.job.PodUserNamespace, "build-pod-user-namespace", false, "let the runtime make the user namespace of build pods (hostUsers: false)")
 	s.StringVar(&f.job.SeccompLocalhost, "build-seccomp-profile", "", "seccomp profile below the kubelet's directory, for kubelets with seccompDefault")
+	s.StringVar(&f.job.AppArmorLocalhost, "build-apparmor-profile", "", "loaded AppArmor profile of build pods, which lets mounts through")
+	s.StringVar(&f.job.SELinuxType, "build-selinux-type", "", "SELinux type of build pods; container_engine_t lets mounts through")
 	s.StringVar(&f.registryCA, "registry-ca", "", "PEM file of authorities that sign registries' certificates, beside the cluster's")
 	o := &f.options
 	s.StringVar(&o.Platform, "platform", "", "os/architecture of the pools' nodes (default this program's)")

@@ -43,6 +43,8 @@ type Options struct {
 	BaseImage string
 	// Replicas of dayone-controller; 0: 2. One is enough for a cluster of one node.
 	Replicas int32
+	// BuilderArgs are further arguments of machine-os-builder start, each --NAME or --NAME=VALUE.
+	BuilderArgs []string `json:",omitempty"`
 	// NodeAgent adds the DaemonSet of dayone-daemon and what it needs.
 	NodeAgent bool
 	// APIServer is where new nodes reach the API server, with NodeAgent; empty: the cluster says it.
@@ -69,6 +71,12 @@ var imageReference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
 // digested is the end of a reference by digest: builds take no base image that a tag could exchange.
 var digested = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 
+// builderArg is a long flag; installedArg are those that the installation decides. What the others mean is the builder's affair.
+var (
+	builderArg   = regexp.MustCompile(`^--[a-z][a-z-]*(=.*)?$`)
+	installedArg = regexp.MustCompile(`^--(image|namespace|kubeconfig|no-leader-election|metrics-address|probe-address)(=|$)`)
+)
+
 // Validate names every wrong option.
 func (o Options) Validate() error {
 	o = o.withDefaults()
@@ -86,6 +94,14 @@ func (o Options) Validate() error {
 	}
 	if o.BaseImage != "" && !(imageReference.MatchString(o.BaseImage) && digested.MatchString(o.BaseImage)) {
 		bad = append(bad, fmt.Errorf("base image %q is no reference by digest, such as registry.example.com/os/base@sha256:…", o.BaseImage))
+	}
+	for _, arg := range o.BuilderArgs {
+		if !builderArg.MatchString(arg) {
+			bad = append(bad, fmt.Errorf("argument %q of %s: write --NAME or --NAME=VALUE", arg, Builder))
+		}
+		if installedArg.MatchString(arg) {
+			bad = append(bad, fmt.Errorf("argument %q of %s: it is the installation's", arg, Builder))
+		}
 	}
 	if u, err := url.Parse(o.APIServer); o.APIServer != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 		bad = append(bad, fmt.Errorf("API server %q is no address such as https://api.example.com:6443", o.APIServer))

@@ -107,6 +107,22 @@ func TestPodSecurityIsRaisedOnlyForWhatNeedsIt(t *testing.T) {
 	}
 }
 
+func TestArgumentsOfTheBuilderReachItThroughTheController(t *testing.T) {
+	args := []string{"--build-pod-user-namespace", "--build-seccomp-profile=profiles/dayone-build.json", "--history=5"}
+	objects, err := Objects(Options{Images: images, BuilderArgs: args})
+	require.NoError(t, err)
+	builder, err := BuilderDeployment(Options{Images: Images{Builder: images.Builder}, BuilderArgs: args})
+	require.NoError(t, err)
+	controller, err := json.Marshal(one(t, objects, "Deployment", Controller).Object)
+	require.NoError(t, err)
+	own, err := json.Marshal(builder.Object)
+	require.NoError(t, err)
+	for _, arg := range args {
+		assert.Contains(t, string(controller), `"--builder-arg=`+arg+`"`)
+		assert.Contains(t, string(own), `"`+arg+`"`)
+	}
+}
+
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    Options
@@ -118,6 +134,8 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		"a namespace with a dot":        {Options{Images: images, Namespace: "a.b"}, "namespace"},
 		"fewer than no replicas":        {Options{Images: images, Replicas: -1}, "replicas"},
 		"a base image with a space":     {Options{Images: images, BaseImage: "a b"}, "base image"},
+		"an argument without dashes":    {Options{Images: images, BuilderArgs: []string{"build-privileged"}}, "write --NAME"},
+		"another image by an argument":  {Options{Images: images, BuilderArgs: []string{"--image=b"}}, "it is the installation's"},
 		"a base image by a tag":         {Options{Images: images, BaseImage: "registry.test/os/base:1"}, "by digest"},
 		"a base image by half a digest": {Options{Images: images, BaseImage: "registry.test/os/base@sha256:abc"}, "by digest"},
 		"a secret name with a slash":    {Options{Images: images, ImagePullSecret: "a/b"}, "image pull secret"},

@@ -57,6 +57,10 @@ func (o Options) shapeWorkload(object *unstructured.Unstructured) error {
 		Controller: {"--builder-image=" + o.Images.Builder},
 		Builder:    {"--image=" + o.Images.Builder},
 	}
+	for _, arg := range o.BuilderArgs {
+		further[Controller] = append(further[Controller], "--builder-arg="+arg)
+		further[Builder] = append(further[Builder], arg)
+	}
 	if o.BaseImage != "" {
 		further[Controller] = append(further[Controller], "--base-image="+o.BaseImage)
 	}
