@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/registry/registrytest"
 )
 
 // TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot goes through the sub-commands with API servers that refuse or are not there.
@@ -24,13 +26,12 @@ func TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot(t *testing.T) {
 		t.Cleanup(server.Close)
 		return server
 	}
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
+	gone := fmt.Sprintf("http://127.0.0.1:%d", registrytest.Port(t))
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ url, want string }{
 		"refuses who asks":  {refuse(http.StatusUnauthorized, "Unauthorized").URL, "log in anew"},
 		"refuses what":      {refuse(http.StatusForbidden, "Forbidden").URL, "rights of a cluster administrator|the kubeconfig's user may not do that"},
-		"is not to be seen": {gone.URL, "does the API server run"},
+		"is not to be seen": {gone, "does the API server run"},
 	} {
 		kubeconfig := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
 		require.NoError(t, os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":{"server":"`+c.url+
