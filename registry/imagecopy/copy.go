@@ -61,13 +61,14 @@ type Options struct {
 
 // Result says what the destination holds now.
 type Result struct {
-	Digest    digest.Digest
-	MediaType string
+	Digest    digest.Digest `json:"digest"`
+	MediaType string        `json:"mediaType"`
 	// Bytes that were transferred, over all attempts.
-	Bytes int64
+	Bytes int64 `json:"bytes"`
 	// BlobsCopied were transferred, BlobsSkipped were at the destination already or mounted there.
-	BlobsCopied, BlobsSkipped int
-	Attempts                  int
+	BlobsCopied  int `json:"blobsCopied"`
+	BlobsSkipped int `json:"blobsSkipped"`
+	Attempts     int `json:"attempts"`
 }
 
 // Copy copies an image by digest: manifests are stored as they are, every blob is verified against its digest on the way.
@@ -121,9 +122,10 @@ func newCopier(src, dst Endpoint, o Options) (c *copier, err error) {
 	if c.scratch, err = newScratch(o.TempDir); err != nil {
 		return nil, err
 	}
+	made := c // what returns an error returns nil for c
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.close())
+			err = errors.Join(err, made.close())
 		}
 	}()
 	srcSys, err := c.scratch.system(src, "source", o.CacheDir)

@@ -250,6 +250,22 @@ func TestRefusalsAreNotRetriedAndSayWhatToDo(t *testing.T) {
 	}
 }
 
+func TestWhatIsNamedWronglyIsSaidAndLeavesNothing(t *testing.T) {
+	tmp := t.TempDir()
+	for want, o := range map[string]struct {
+		ca, platform string
+	}{
+		"read CA of oci:o":     {ca: "/nowhere"},
+		`parse platform "arm"`: {platform: "arm"},
+	} {
+		_, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "oci:i"}, imagecopy.Endpoint{Reference: "oci:o", CAFile: o.ca}, imagecopy.Options{TempDir: tmp, Platform: o.platform})
+		require.ErrorContains(t, err, want)
+	}
+	left, err := os.ReadDir(tmp)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
 func TestReferencesThatAreNotClearAreRefused(t *testing.T) {
 	for _, ref := range []string{"", "ubuntu", "docker://ubuntu", "foo:bar", "docker://example.com/UPPER", "containers-storage:x", "oci:", "docker-archive:"} {
 		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: ref}, "")
