@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -299,9 +301,29 @@ func TestStartDemandsWhatIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "CertFile")
 	_, err = New(Options{BaseDir: t.TempDir(), Files: map[string]string{"../x": "y"}})
 	require.ErrorContains(t, err, "Files")
-	s, err := New(Options{BaseDir: filepath.Join(t.TempDir(), "later")})
+	_, err = New(Options{BaseDir: kubeconfig(t, t.TempDir())})
+	require.ErrorContains(t, err, "a directory is wanted")
+}
+
+func TestADirectoryThatComesLaterIsWaitedForAloud(t *testing.T) {
+	logger, said := logtest.NewNullLogger()
+	later := filepath.Join(t.TempDir(), "later")
+	s, err := New(Options{BaseDir: later, Log: logrus.NewEntry(logger)})
 	require.NoError(t, err)
+	require.Len(t, said.AllEntries(), 1)
+	assert.Equal(t, logrus.WarnLevel, said.LastEntry().Level)
+	assert.Equal(t, later, said.LastEntry().Data["directory"])
 	assert.Equal(t, http.StatusNotFound, get(t, s, "/config/master").Code)
+	tree(t, later, aFile)
+	s.Reload()
+	assert.Equal(t, "pool is served", said.LastEntry().Message)
+	assert.Equal(t, http.StatusOK, get(t, s, "/config/master").Code)
+
+	said.Reset()
+	_, err = New(Options{BaseDir: later, Pools: []string{"worker"}, Log: logrus.NewEntry(logger)})
+	require.NoError(t, err)
+	require.Len(t, said.AllEntries(), 1, "a directory without a pool that is answered for")
+	assert.Contains(t, said.LastEntry().Message, "there is no pool to serve")
 }
 
 func TestAnAnswerAllocatesNothingForItsBody(t *testing.T) {

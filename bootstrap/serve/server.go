@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 )
@@ -40,12 +41,16 @@ type Server struct {
 }
 
 // New checks the options, reads the rendered directory and opens the listeners; Run serves them. A directory that is not complete yet
-// is no error: its pools are answered with 404 until they appear. A named kubeconfig that does not exist is one.
+// is no error: its pools are answered with 404 until they appear, and the log says so. A file in its place is one, and so is a named
+// kubeconfig that does not exist.
 func New(o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	o = o.withDefaults()
+	if at, err := os.Stat(o.BaseDir); err == nil && !at.IsDir() {
+		return nil, fmt.Errorf("check rendered directory: %s is a file, and a directory is wanted", o.BaseDir)
+	}
 	if o.Kubeconfig != "" {
 		if _, err := os.Stat(o.Kubeconfig); err != nil {
 			return nil, fmt.Errorf("find kubeconfig: %w", err)
@@ -115,6 +120,10 @@ func (s *Server) Reload() {
 	s.print.Store(&print)
 	s.current.Store(fresh)
 	s.metrics.reloads.Inc()
+	if s.options.Source == nil && len(fresh.pools) == 0 {
+		s.options.Log.WithFields(logrus.Fields{"directory": s.options.BaseDir, "pools": s.options.Pools}).
+			Warn("there is no pool to serve in the directory: every config is answered with 404, which ends Ignition, until dayone render has written one there")
+	}
 	for name, pool := range fresh.pools {
 		log := s.options.Log.WithField("pool", name)
 		if pool.err != nil {
