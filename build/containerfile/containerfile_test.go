@@ -72,6 +72,7 @@ func TestLint(t *testing.T) {
 		"curl in a script with user only from outside": {"FROM configs\nRUN <<EOF\nset -e\nif true; then curl -u $WHO:pw123456 https://example.com/x; fi\nEOF\n", refused(4, "credentials")},
 		"curl in a substitution":                       {"FROM configs\nRUN echo $(curl -u me:pw123456 https://example.com/x)\n", refused(2, "credentials")},
 		"curl without a shell":                         {"FROM configs\nRUN [\"curl\", \"-u\", \"me:pw123456\", \"https://example.com/x\"]\n", refused(2, "credentials")},
+		"curl with a password behind a guess":          {"FROM configs\nRUN tool --api-key abcdef12 && \\\n    curl -u me:pw123456 https://example.com/x\n", refused(3, "credentials")},
 		"wget with a password":                         {"FROM configs\nRUN wget --user me --password pw123456 https://example.com/x\n", refused(2, "credentials")},
 		"wget with a password behind =":                {"FROM configs\nRUN wget --http-password=pw123456 https://example.com/x\n", refused(2, "credentials")},
 		"a login with a password":                      {"FROM configs\nRUN podman login -u me -p pw123456 registry.example.com\n", refused(2, "credentials")},

@@ -45,8 +45,10 @@ func (l *linter) credentials(in Instruction) {
 		}
 	}
 	if in.Keyword == "RUN" {
-		for _, c := range commands(in) {
-			if l.arguments(in, c) {
+		all := commands(in)
+		// What is surely a secret goes first: a guess about an earlier command must not take its place.
+		for _, check := range []func(Instruction, []word) bool{l.passed, l.named} {
+			if slices.ContainsFunc(all, func(c []word) bool { return check(in, c) }) {
 				return
 			}
 		}
@@ -135,8 +137,8 @@ func passings() []passing {
 	}
 }
 
-// arguments checks a command's; it reports at most one finding.
-func (l *linter) arguments(in Instruction, command []word) bool {
+// passed refuses a secret in the arguments of a program that is known to take it there; it reports at most one finding.
+func (l *linter) passed(in Instruction, command []word) bool {
 	for i, w := range command {
 		for _, p := range passings() {
 			if !slices.Contains(p.programs, path.Base(w.text)) || p.with != "" && !slices.ContainsFunc(command[i:], func(o word) bool { return o.text == p.with }) {
@@ -148,6 +150,11 @@ func (l *linter) arguments(in Instruction, command []word) bool {
 			}
 		}
 	}
+	return false
+}
+
+// named warns of an option whose name says that its value is a secret; it reports at most one finding.
+func (l *linter) named(in Instruction, command []word) bool {
 	for i, w := range command {
 		if !secretOption.MatchString(w.text) || i+1 == len(command) {
 			continue
