@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,15 @@ func TestABundleIsBounded(t *testing.T) {
 	assert.Nil(t, b.Get("bootstrap/dayone/build-logs/logs/other.log"), "the bundle is full")
 	assert.Nil(t, b.Get("bootstrap/dayone/build-logs/logs/link.log"), "links are not followed")
 	assert.Contains(t, string(b.Get("gather.log").Content), "the bundle is full")
+}
+
+func TestTheLogOfABundleSaysWhyAProgramFailed(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "gone")
+	var out bytes.Buffer
+	require.NoError(t, gather.Host(t.Context(), gather.Options{StateDir: state}, &out))
+	b, err := bundle.Read(&out)
+	require.NoError(t, err)
+	assert.Regexp(t, regexp.QuoteMeta("df -h -i "+state+": exit status 1: ")+`\S*df: `, string(b.Get("gather.log").Content))
 }
 
 func TestTheSpoolHoldsTheLastWholeBundle(t *testing.T) {

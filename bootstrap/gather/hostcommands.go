@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os/exec"
 	"path"
 	"strings"
@@ -23,10 +22,12 @@ func (h *hostGatherer) output(ctx context.Context, name string, args ...string) 
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	kept := &tail{limit: int(h.MaxFile)}
-	cmd.Stdout, cmd.Stderr = kept, io.Discard
+	complaint := &tail{limit: 300}
+	cmd.Stdout, cmd.Stderr = kept, complaint
 	cmd.WaitDelay = commandLimit
 	if err := cmd.Run(); err != nil && kept.Len() == 0 {
-		h.archive.note("%s %s: %v", name, strings.Join(args, " "), err)
+		why := strings.TrimSuffix(err.Error()+": "+strings.Join(strings.Fields(complaint.String()), " "), ": ")
+		h.archive.note("%s %s: %s", name, strings.Join(args, " "), why)
 		return nil, false
 	}
 	return kept.Bytes(), kept.Len() > 0

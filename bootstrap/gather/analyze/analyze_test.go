@@ -45,6 +45,7 @@ func TestVerdictsOfOtherBundles(t *testing.T) {
 		evidenceInFile string
 	}{
 		"nothing at all":        {map[string]string{}, StatusUnknown, "", "", ""},
+		"no bundle":             {map[string]string{"install-config.yaml": "a: b"}, StatusUnknown, "", "", ""},
 		"a host without dayone": {map[string]string{"bootstrap/network/ip-addr.txt": "lo"}, StatusNotStarted, "", "", ""},
 		"a cluster":             {map[string]string{"resources/nodes.json": "{}"}, StatusCluster, "", "", ""},
 		"at work":               {map[string]string{journalName: running, statusName: `{"running":true}`}, StatusRunning, "build-master", "", ""},

@@ -138,7 +138,7 @@ func (f *facts) healthy() Verdict {
 	case f.absent() && len(f.bundle.Below("resources")) > 0 && len(f.services) == 0:
 		return f.ofCluster()
 	case f.absent() && len(f.services) == 0:
-		if f.bundle.Damage != "" || len(f.bundle.Names()) == 0 {
+		if f.bundle.Damage != "" || len(f.bundle.Below("bootstrap")) == 0 { // also a directory that is no bundle
 			return Verdict{Status: StatusUnknown, Summary: "the bundle holds nothing of a bootstrap host", Next: "gather again, on the bootstrap host"}
 		}
 		return Verdict{Status: StatusNotStarted, Summary: "no bootstrap of dayone has run on this host", Next: "start it with dayone bootstrap, or give gather the right --state-dir"}
