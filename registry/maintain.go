@@ -80,7 +80,7 @@ func List(root string) ([]Listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Listed
+	out := []Listed{}
 	for _, repo := range repos {
 		images, err := store.Images(repo)
 		if err != nil {
@@ -107,6 +107,7 @@ func DiskUsage(root string) (usage []Usage, total int64, err error) {
 		total += n
 	}
 	held := map[digest.Digest]int{}
+	usage = []Usage{} // what is empty is a list in JSON, too
 	blobs := map[string][]digest.Digest{}
 	for _, repo := range repos {
 		if blobs[repo], err = store.BlobsOf(repo); err != nil {

@@ -55,6 +55,9 @@ func (p Program) Validate() error {
 		return bad("--program-url", "write https://HOST/PATH", "%q is no address that Ignition can fetch", p.URL)
 	}
 	if raw, err := hex.DecodeString(p.SHA512); err != nil || len(raw) != 64 {
+		if p.SHA512 != "" {
+			return bad("--program-sha512", "take it from sha512sum", "%q is no SHA-512: 128 hexadecimal digits are wanted", p.SHA512)
+		}
 		return bad("--program-sha512", "take it from sha512sum", "the program comes over the network, so its SHA-512 must be given")
 	}
 	return nil

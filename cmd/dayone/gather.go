@@ -132,6 +132,11 @@ func (f *gatherFlags) source() (func(context.Context, gather.Options, io.Writer)
 	if _, err := os.ReadDir(f.options.StateDir); errors.Is(err, os.ErrPermission) {
 		return nil, fmt.Errorf("read the state directory (run it with sudo): %w", err)
 	}
+	if f.options.InstallDir != "" { // its secrets are looked for in everything else: a mistyped name must not pass
+		if _, err := os.ReadDir(f.options.InstallDir); err != nil {
+			return nil, fmt.Errorf("read the install directory (is --dir right? it may be left out): %w", err)
+		}
+	}
 	return gather.Host, nil
 }
 

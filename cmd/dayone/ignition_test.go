@@ -53,4 +53,13 @@ func TestIgnitionPatchesTheInstallersFileAndUndoesIt(t *testing.T) {
 	raw, err = os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, string(before), string(raw))
+
+	code, text = command("--program-url", "https://example.com/dayone", "--program-sha512", "abc")
+	assert.Equal(t, exitRefused, code)
+	assert.Contains(t, text, `"abc" is no SHA-512`)
+	require.NoError(t, os.WriteFile(file, []byte("?"), 0o640))
+	code, text = command("--program-image", image)
+	assert.Equal(t, exitRefused, code)
+	assert.Contains(t, text, "it is no Ignition config")
+	assert.Equal(t, 1, strings.Count(text, "\n"), "a finding is one line: %s", text)
 }

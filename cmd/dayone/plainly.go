@@ -7,9 +7,15 @@ import (
 	"syscall"
 )
 
-// plainly is an error's text, with what the system says of a file as a sentence.
+// plainly is an error's text, with what the system says of a file or a port as a sentence.
 func plainly(err error) string {
 	text := err.Error()
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return text + ": another program has the port: stop it, or give another port"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return text + ": this host does not have that address"
+	}
 	var of *fs.PathError
 	if !errors.As(err, &of) {
 		return text

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,6 +41,10 @@ func TestWrongPathsAreToldInSentences(t *testing.T) {
 		"status --url https://a:1 --ca void":       "void has no certificate",
 		"gather --out void --state-dir empty":      "name another one with --out",
 		"gather --every 1ms --state-dir empty":     "give one second or more",
+		"gather --dir gone":                        "is --dir right? it may be left out",
+		"gather --dir void":                        "is --dir right? it may be left out",
+		"serve --server-basedir void":              "void is a file, and a directory is wanted",
+		"registry copy oci:a oci:b --dest-ca gone": "there is no gone",
 		"gather --receive here":                    "write HOST:PORT or :PORT",
 		"gather --receive :9999 --stdout":          "give it without",
 		"gather --cluster":                         "there is no kubeconfig: set KUBECONFIG or give --kubeconfig",
@@ -78,6 +83,25 @@ func TestWrongPathsAreToldInSentences(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAPortThatCannotBeHadIsToldWithWhatToDo(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, taken.Close()) })
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	require.NoError(t, err)
+	for _, args := range [][]string{
+		{"serve", "--server-basedir", t.TempDir(), "--bind", "127.0.0.1", "--insecure-port", port},
+		{"registry", "serve", "--root", t.TempDir(), "--listen", "127.0.0.1:" + port},
+		{"gather", "--receive", "127.0.0.1:" + port, "--out", t.TempDir()},
+	} {
+		code, _, stderr := dayone(t, args...)
+		assert.Equal(t, exitFailed, code)
+		assert.Contains(t, stderr, "another program has the port: stop it", "%v", args)
+	}
+	_, _, stderr := dayone(t, "serve", "--server-basedir", t.TempDir(), "--bind", "192.0.2.1", "--insecure-port", port)
+	assert.Contains(t, stderr, "this host does not have that address")
 }
 
 func TestStatusOfARunThatWasRefused(t *testing.T) {

@@ -146,6 +146,14 @@ func TestRegistryCommandsOnARealRoot(t *testing.T) {
 	out, err = runRegistry(t, "gc", "--root", root, "--grace", "-1s")
 	require.NoError(t, err)
 	assert.Contains(t, out, "0 blobs removed")
+	bare := filepath.Join(dir, "bare")
+	_, stop = serveRegistry(t, bare)
+	stop()
+	for _, c := range []string{"ls", "du", "verify", "gc"} {
+		out, err = runRegistry(t, c, "--root", bare, "-o", "json")
+		require.NoError(t, err)
+		assert.NotContains(t, out, "null", "what is empty is a list")
+	}
 	_, err = runRegistry(t, "ls", "--root", dir)
 	require.ErrorContains(t, err, "not the root of a registry")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,7 +40,7 @@ func newRenderCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.manifestDir, "manifest-dir", "", "directory of manifests to read (required)")
-	flags.StringVar(&f.destDir, "dest-dir", "", "directory to write the result to (required)")
+	flags.StringVar(&f.destDir, "dest-dir", "", "directory to write the result to (required without --explain)")
 	flags.StringVar(&f.pullSecret, "pull-secret", "", "file with a Secret of type kubernetes.io/dockerconfigjson, checked only")
 	flags.BoolVar(&f.componentsOnly, "components-only", false, "take the MachineConfigs as complete: add no generated ones")
 	flags.BoolVar(&f.strict, "strict", false, "refuse what MCO accepts in silence although it is surely wrong")
@@ -55,7 +56,7 @@ func newRenderCommand() *cobra.Command {
 
 func (f *renderFlags) run(cmd *cobra.Command) error {
 	if f.destDir == "" && !f.explain {
-		return fmt.Errorf("--dest-dir is missing: say where to write the result")
+		return usageError{errors.New("--dest-dir is missing: say where to write the result")}
 	}
 	boundMemory(f.manifestDir)
 	if err := checkPullSecret(f.pullSecret); err != nil {
@@ -79,8 +80,24 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if err := render.Write(f.destDir, set, result); err != nil {
 		return err
 	}
-	for _, c := range result.Configs {
-		fmt.Fprintln(cmd.OutOrStdout(), c.Name)
+	return printRendered(cmd, result)
+}
+
+// printRendered names what was written: a config a pool.
+func printRendered(cmd *cobra.Command, result *render.Result) error {
+	type written struct {
+		Pool   string `json:"pool"`
+		Config string `json:"config"`
+	}
+	all := []written{}
+	for i, c := range result.Configs {
+		all = append(all, written{result.Pools[i].Name, c.Name})
+	}
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), all)
+	}
+	for _, w := range all {
+		fmt.Fprintln(cmd.OutOrStdout(), w.Config)
 	}
 	return nil
 }

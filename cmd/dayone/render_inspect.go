@@ -69,7 +69,7 @@ func readConfig(file string) (*mcfgv1.MachineConfig, error) {
 
 func printChanges(w io.Writer, changes []render.Change, asJSON bool) error {
 	if asJSON {
-		return printJSON(w, changes)
+		return printJSON(w, append([]render.Change{}, changes...)) // a list also when nothing differs
 	}
 	for _, c := range changes {
 		if c.Diff != "" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -59,7 +60,13 @@ func TestRenderExplainsComparesAndJudges(t *testing.T) {
 	stdout.Reset()
 	assert.NotZero(t, run(t.Context(), []string{"render", "diff", config(one), config(two), "-o", "json"}, &stdout, &stderr))
 	assert.Contains(t, stdout.String(), `"path": "osImageURL"`)
-	assert.Zero(t, run(t.Context(), []string{"render", "diff", config(one), config(one)}, &stdout, &stderr))
+	stdout.Reset()
+	require.Zero(t, run(t.Context(), renderArgs("a-layered-pool", one, "-o", "json"), &stdout, &stderr))
+	name := strings.TrimSuffix(filepath.Base(config(one)), ".yaml")
+	assert.JSONEq(t, `[{"pool":"master","config":"`+name+`"}]`, stdout.String())
+	stdout.Reset()
+	assert.Zero(t, run(t.Context(), []string{"render", "diff", config(one), config(one), "-o", "json"}, &stdout, &stderr))
+	assert.Equal(t, "[]\n", stdout.String())
 
 	dump := t.TempDir()
 	for _, file := range []string{config(two), filepath.Join(two, "machine-pools", "master.yaml")} {

@@ -126,8 +126,17 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
-// markUsage makes a wrong number of arguments a usage error, for every command.
+// markUsage makes a wrong number of arguments and missing flags usage errors, for every command.
 func markUsage(cmd *cobra.Command) {
+	cmd.PreRunE = func(c *cobra.Command, _ []string) error {
+		if err := c.ValidateRequiredFlags(); err != nil {
+			return usageError{err}
+		}
+		if err := c.ValidateFlagGroups(); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {

@@ -34,9 +34,14 @@ func TestExitCodes(t *testing.T) {
 		"an unknown command":       {[]string{"frobnicate"}, exitUsage, "frobnicate"},
 		"an unknown flag":          {[]string{"prepare", "--nope"}, exitUsage, "--nope"},
 		"an unknown output form":   {[]string{"prepare", "-o", "xml"}, exitUsage, "text or json"},
+		"a missing flag":           {[]string{"registry", "ls"}, exitUsage, "root"},
+		"half of a pair of flags":  {[]string{"serve", "--cert", "c"}, exitUsage, "[key]"},
+		"a missing destination":    {[]string{"render", "--manifest-dir", dir}, exitUsage, "--dest-dir"},
+		"no network":               {[]string{"serve", "--allow-network", "192.0.2.1"}, exitUsage, "192.0.2.0/24"},
 		"a directory that is none": {[]string{"prepare", "--dir", "/nowhere"}, exitRefused, "/nowhere"},
 	}
-	for _, name := range []string{"good input", "again", "the next step", "refused input", "an unknown command", "an unknown flag", "an unknown output form", "a directory that is none"} {
+	for _, name := range []string{"good input", "again", "the next step", "refused input", "an unknown command", "an unknown flag", "an unknown output form",
+		"a missing flag", "half of a pair of flags", "a missing destination", "no network", "a directory that is none"} {
 		t.Run(name, func(t *testing.T) {
 			c := cases[name]
 			code, stdout, stderr := dayone(t, c.args...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -47,6 +48,7 @@ func newServeCommand() *cobra.Command {
 	flags.StringArrayVar(&f.pools, "pool", nil, "pool to answer for (repeatable, * for all; default: master, arbiter)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send as bearer token")
 	flags.StringVar(&f.metrics, "metrics-listen", "", "address for /metrics over HTTP, for example 127.0.0.1:9090 (default: none)")
+	cmd.MarkFlagsRequiredTogether("cert", "key")
 	return cmd
 }
 
@@ -74,7 +76,7 @@ func (f *serveFlags) options() (serve.Options, error) {
 		o.InsecureListen = net.JoinHostPort(f.bind, strconv.Itoa(f.insecurePort))
 	}
 	if o.SecureListen == "" && o.InsecureListen == "" {
-		return o, fmt.Errorf("nothing to listen on: give --cert and --key, or an --insecure-port")
+		return o, usageError{errors.New("nothing to listen on: give --cert and --key, or an --insecure-port")}
 	}
 	var err error
 	if o.BootstrapCerts, err = pairs("--bootstrap-certs", f.certs); err != nil {
@@ -86,7 +88,7 @@ func (f *serveFlags) options() (serve.Options, error) {
 	for _, n := range f.networks {
 		network, err := netip.ParsePrefix(n)
 		if err != nil {
-			return o, fmt.Errorf("read --allow-network %q: write it as 192.0.2.0/24", n)
+			return o, usageError{fmt.Errorf("read --allow-network %q: write it as 192.0.2.0/24", n)}
 		}
 		o.AllowedNetworks = append(o.AllowedNetworks, network)
 	}
@@ -108,7 +110,7 @@ func pairs(flag string, args []string) (map[string]string, error) {
 	for _, a := range args {
 		name, file, ok := strings.Cut(a, "=")
 		if !ok || name == "" || file == "" {
-			return nil, fmt.Errorf("read %s %q: write it as NAME=FILE", flag, a)
+			return nil, usageError{fmt.Errorf("read %s %q: write it as NAME=FILE", flag, a)}
 		}
 		out[name] = file
 	}

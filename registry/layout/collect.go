@@ -36,7 +36,7 @@ type CollectReport struct {
 // are pushed by digest here. Pulls go on; pushes wait at the point where they would make something visible. It removes nothing when a
 // manifest cannot be read, because that one might name a blob.
 func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, error) {
-	var r CollectReport
+	r := CollectReport{Removed: []digest.Digest{}}
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
 	}
@@ -197,7 +197,7 @@ type VerifyReport struct {
 
 // Verify hashes every blob, whatever was hashed before, and looks whether what manifests name is there. Corrupt blobs are moved away.
 func (s *Store) Verify(ctx context.Context) (VerifyReport, error) {
-	var r VerifyReport
+	r := VerifyReport{Corrupt: []digest.Digest{}, Missing: []string{}}
 	err := s.eachBlob(func(d digest.Digest, fi fs.FileInfo) error {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"syscall"
 
 	v36 "github.com/coreos/ignition/v2/config/v3_6"
@@ -194,7 +195,7 @@ func parse(raw []byte) (ign.Config, error) {
 		if found.IsFatal() {
 			detail += ": " + found.String()
 		}
-		return ign.Config{}, refuse("bootstrap-ign", "make it anew with openshift-install create ignition-configs", "it is no Ignition config that this version knows: %s", detail)
+		return ign.Config{}, refuse("bootstrap-ign", "make it anew with openshift-install create ignition-configs", "it is no Ignition config that this version knows: %s", strings.TrimSpace(detail))
 	}
 	var c ign.Config
 	if err := json.Unmarshal(raw, &c); err != nil {
