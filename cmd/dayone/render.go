@@ -58,7 +58,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if f.destDir == "" && !f.explain {
 		return usageError{errors.New("--dest-dir is missing: say where to write the result")}
 	}
-	boundMemory(f.manifestDir)
+	defer boundMemory(f.manifestDir)()
 	if err := checkPullSecret(f.pullSecret); err != nil {
 		return err
 	}

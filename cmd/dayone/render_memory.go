@@ -11,8 +11,9 @@ import (
 )
 
 // boundMemory makes the collector keep the heap near what is alive: a bootstrap host is small, and the process lives for one
-// rendering. It is a soft bound and costs a quarter of the time of a rendering of 5,000 MachineConfigs.
-func boundMemory(dir string) {
+// rendering. It is a soft bound and costs a quarter of the time of a rendering of 5,000 MachineConfigs. free ends it, for whoever goes on in the
+// same process: a bound below what is alive keeps the collector busy all the time.
+func boundMemory(dir string) (free func()) {
 	const (
 		gcPercent = 20
 		base      = 16 << 20 // bytes: the runtime, and what small inputs need
@@ -24,9 +25,12 @@ func boundMemory(dir string) {
 			size += info.Size()
 		}
 	}
-	debug.SetGCPercent(gcPercent)
-	debug.SetMemoryLimit(base + 2*size)
+	percent, limit := debug.SetGCPercent(gcPercent), debug.SetMemoryLimit(base+2*size)
 	forgetStart()
+	return func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}
 }
 
 // forgetStart takes the pages of the program file that only its start needed out of the process: the program holds builder, registry
