@@ -66,8 +66,8 @@ type Journal struct {
 	path string
 	// Version is the layout of this file.
 	Version int `json:"version"`
-	// Process identifies the run that wrote last.
-	Process Process `json:"process"`
+	// Process identifies the run that wrote last; absent where none has.
+	Process Process `json:"process,omitzero"`
 	// Records are in the order in which the phases run.
 	Records []Record `json:"phases"`
 	// Endpoints says where the services of a finished bootstrap listen.

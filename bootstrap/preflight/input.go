@@ -95,12 +95,16 @@ func switchedOff() error {
 
 // Layering is the layering field with its defaults: that of install-config.yaml before an older sidecar's, as prepare has it.
 func Layering(dir string) (*installconfig.Sidecar, error) {
+	at, err := os.Stat(dir)
+	if err == nil && !at.IsDir() {
+		err = errors.New("it is a file, and a directory is wanted")
+	}
+	if err != nil {
+		return nil, report.Finding{File: dir, Rule: "unreadable", Message: fmt.Sprintf("the install directory cannot be read: %v", err), Next: "give it with --dir"}
+	}
 	doc, err := installconfig.Load(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, statErr := os.Stat(dir); statErr != nil {
-			return nil, report.Finding{File: dir, Rule: "unreadable", Message: fmt.Sprintf("the install directory cannot be read: %v", statErr), Next: "give it with --dir"}
-		}
 		next := "put " + installconfig.Field + " into " + installconfig.FileName + " there and run dayone prepare"
 		if installconfig.DetectFlow(dir) == installconfig.FlowOpenShift {
 			next = "openshift-install has deleted " + installconfig.FileName + " before dayone prepare read it: begin again with an empty directory, and run dayone prepare first"

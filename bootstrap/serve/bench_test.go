@@ -8,52 +8,65 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // clients is the number of nodes that fetch at the same time.
 const clients = 64
 
-// BenchmarkServe measures whole requests over TLS with keep-alive for a config of 450 kB. In identity and gzip the clients decrypt on the
-// server's own cores. In the field they are other machines: received are clients that take the encrypted answers off their sockets, every byte,
-// and leave it at that.
+// BenchmarkServe measures whole requests over TLS with keep-alive for a config of 450 kB. The server is a process of its own and the clients are
+// in this one, on the same cores. In the field they are other machines: received are clients that take the encrypted answers off their sockets,
+// every byte, and leave it at that: they are not even copied, and the client is woken once, when all have come. In identity and gzip the
+// clients decrypt, which takes the server's cores as much time as encrypting. nginx, where it is installed, serves the same bytes from a file.
 func BenchmarkServe(b *testing.B) {
-	for _, c := range []struct {
-		name             string
-		packed, received bool
-	}{{name: "identity"}, {name: "gzip", packed: true}, {name: "received", received: true}} {
-		b.Run(c.name, func(b *testing.B) {
-			cert, key, roots := pair(b)
-			s := newServer(b, largeStorage(), func(o *Options) { o.SecureListen, o.CertFile, o.KeyFile = "127.0.0.1:0", cert, key })
-			stop := running(b, s)
-			request := "GET /config/master HTTP/1.1\r\nHost: bench\r\nAccept: " + accept35 + "\r\n"
-			if c.packed {
-				request += "Accept-Encoding: gzip\r\n"
+	cert, key, roots := pair(b)
+	address := alone(b, cert, key, roots)
+	servers := map[string]string{"dayone": address}
+	if _, err := exec.LookPath("nginx"); err == nil {
+		servers["nginx"] = nginx(b, address, cert, key, roots)
+	} else {
+		b.Log("nginx is not installed, so nothing is compared with it")
+	}
+	for _, kind := range []string{"received", "identity", "gzip"} {
+		for _, name := range slices.Sorted(maps.Keys(servers)) {
+			if kind == "gzip" && name != "dayone" {
+				continue
 			}
-			nodes := make([]*node, clients)
-			for i := range nodes {
-				nodes[i] = dial(b, s.SecureAddr(), roots, request+"\r\n")
-				if c.received {
-					nodes[i].settle(b)
-				}
-			}
-			size, err := nodes[0].fetch()
-			require.NoError(b, err)
-			measure(b, nodes, size)
-			for _, n := range nodes {
-				require.NoError(b, n.conn.Close())
-			}
-			require.NoError(b, stop())
-		})
+			b.Run(kind+"/"+name, func(b *testing.B) { fetchAll(b, kind, servers[name], roots) })
+		}
+	}
+}
+
+// fetchAll lets all clients fetch from a server at the same time.
+func fetchAll(b *testing.B, kind, address string, roots *x509.CertPool) {
+	b.Helper()
+	request := "GET /config/master HTTP/1.1\r\nHost: bench\r\nAccept: " + accept35 + "\r\n"
+	if kind == "gzip" {
+		request += "Accept-Encoding: gzip\r\n"
+	}
+	nodes := make([]*node, clients)
+	for i := range nodes {
+		nodes[i] = dial(b, address, roots, request+"\r\n")
+		if kind == "received" {
+			nodes[i].settle(b)
+		}
+	}
+	size, err := nodes[0].fetch()
+	require.NoError(b, err)
+	measure(b, nodes, size)
+	for _, n := range nodes {
+		require.NoError(b, n.conn.Close())
 	}
 }
 
@@ -71,7 +84,6 @@ func largeStorage() string {
 func measure(b *testing.B, nodes []*node, size int64) {
 	b.Helper()
 	took := make([][]time.Duration, len(nodes))
-	before := cpuTime(b)
 	b.ResetTimer()
 	var group sync.WaitGroup
 	for c, n := range nodes {
@@ -93,8 +105,6 @@ func measure(b *testing.B, nodes []*node, size int64) {
 	b.ReportMetric(float64(len(all))/b.Elapsed().Seconds(), "requests/s")
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 	b.ReportMetric(float64(size), "bytes/answer")
-	// Client and server together: what the machine's other work leaves of the cores does not change it.
-	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/1000/float64(len(all)), "cpu-ms/request")
 }
 
 // node is a client with one connection and no goroutine of its own, as load generators are: what it does not spend, the server has.
@@ -105,6 +115,8 @@ type node struct {
 	request []byte
 	// sealed is how many bytes an answer takes on the wire, for a node that does not decrypt; 0: it decrypts.
 	sealed int64
+	// wake is what wakeAt was told last.
+	wake int64
 }
 
 // counted tells how many bytes came over a connection.
@@ -142,7 +154,6 @@ func (n *node) settle(b *testing.B) {
 		}
 		last = size
 	}
-	n.reader = bufio.NewReaderSize(n.wire, 64<<10)
 }
 
 // fetch asks once and returns the length of the body, or of the whole sealed answer for a node that does not decrypt.
@@ -151,7 +162,7 @@ func (n *node) fetch() (int64, error) {
 		return 0, err
 	}
 	if n.sealed > 0 {
-		return io.CopyN(io.Discard, n.reader, n.sealed)
+		return n.sealed, n.drop()
 	}
 	answer, err := http.ReadResponse(n.reader, nil)
 	if err != nil {
@@ -164,10 +175,41 @@ func (n *node) fetch() (int64, error) {
 	return io.Copy(io.Discard, answer.Body)
 }
 
-// cpuTime is what this process has used so far.
-func cpuTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var usage syscall.Rusage
-	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+// drop takes a whole answer off the socket, which with MSG_TRUNC is not copied.
+func (n *node) drop() error {
+	raw, err := n.wire.Conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	for left := n.sealed; left > 0; {
+		var got int
+		var failed error
+		err := raw.Read(func(fd uintptr) bool {
+			if failed = n.wakeAt(int(fd), left); failed != nil {
+				return true
+			}
+			got, _, failed = unix.Recvfrom(int(fd), unread[:min(left, int64(len(unread)))], unix.MSG_TRUNC)
+			return !errors.Is(failed, unix.EAGAIN)
+		})
+		if err := errors.Join(err, failed); err != nil {
+			return err
+		}
+		if got == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		left -= int64(got)
+	}
+	return nil
 }
+
+// wakeAt has the client woken when so many bytes have come, or when no more fit into its window.
+func (n *node) wakeAt(fd int, size int64) error {
+	if n.wake == size {
+		return nil
+	}
+	n.wake = size
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, int(size))
+}
+
+// unread says how much may be taken off a socket at a time; nothing is ever written to it.
+var unread = make([]byte, 1<<20)

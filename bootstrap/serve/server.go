@@ -38,6 +38,7 @@ type Server struct {
 	insecure     net.Listener
 	measurements net.Listener
 	corks        *sync.Pool
+	turns        *turns
 }
 
 // New checks the options, reads the rendered directory and opens the listeners; Run serves them. A directory that is not complete yet
@@ -56,7 +57,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("find kubeconfig: %w", err)
 		}
 	}
-	s := &Server{options: o, metrics: newMetrics(), corks: newCorkPool()}
+	s := &Server{options: o, metrics: newMetrics(), corks: newCorkPool(), turns: newTurns()}
 	if o.SecureListen != "" {
 		s.certificate = &certificate{certFile: o.CertFile, keyFile: o.KeyFile}
 		if err := s.certificate.load(); err != nil {

@@ -231,7 +231,7 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		require.NoError(t, e.Client.Create(t.Context(), push))
 		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.PullSecretCopy, Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy}}}
 		require.NoError(t, e.Client.Create(t.Context(), copied))
-		assert.Contains(t, must("uninstall", "--yes"), "1 pools are opted in")
+		assert.Contains(t, must("uninstall", "--yes"), "Opted in by MachineOSConfigs: worker (pool worker).")
 		require.NoError(t, e.Client.Get(t.Context(), client.ObjectKeyFromObject(push), push))
 		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Name: "worker"}, &mcfgv1.MachineOSConfig{}))
 		require.True(t, apierrors.IsNotFound(e.Client.Get(t.Context(), client.ObjectKeyFromObject(copied), copied)))

@@ -59,8 +59,12 @@ func (in *installer) confirm(ctx context.Context, from io.Reader, yes, crds bool
 		return fmt.Errorf("list MachineOSConfigs: %w", err)
 	}
 	in.say("dayone's controllers in namespace %s will be removed.", in.namespace)
-	if n := len(configs.Items); n > 0 {
-		in.say("%d pools are opted in: their nodes keep their images, but nothing builds or rolls out any more.", n)
+	var names []string
+	for _, c := range configs.Items {
+		names = append(names, c.Name+" (pool "+c.Spec.MachineConfigPool.Name+")")
+	}
+	if len(names) > 0 {
+		in.say("Nothing will build or roll out images any more; nodes of opted-in pools keep theirs. Opted in by MachineOSConfigs: %s.", strings.Join(names, ", "))
 		if crds {
 			in.say("Their MachineOSConfigs, all pools and all MachineConfigs will be deleted with their kinds.")
 		}

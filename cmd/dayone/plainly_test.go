@@ -111,3 +111,32 @@ func TestStatusOfARunThatWasRefused(t *testing.T) {
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stdout, "ended before its first phase, at 2026-01-02T03:04:05Z: install-config.yaml: pools: no pool is named")
 }
+
+// A host on which nothing has run has no process, and --watch does not say so again at each look.
+func TestStatusWhereNothingHasRun(t *testing.T) {
+	dir := t.TempDir()
+	code, stdout, stderr := dayone(t, "status", "--state-dir", dir, "-o", "json")
+	require.Equal(t, exitOK, code, stderr)
+	assert.JSONEq(t, `{"version":1,"phases":[],"running":false}`, stdout)
+	f := &statusFlags{stateDir: dir, watch: true}
+	cmd := newStatusCommand()
+	var out strings.Builder
+	cmd.SetOut(&out)
+	cmd.SetContext(t.Context())
+	for range 3 {
+		last, err := f.local(cmd)
+		require.NoError(t, err)
+		assert.False(t, last, "a run may begin")
+	}
+	assert.Equal(t, "no bootstrap has run here; start one with dayone bootstrap\n", out.String())
+}
+
+func TestTheInstallDirectoryIsNoFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("void", nil, 0o644))
+	for _, command := range []string{"prepare", "plan", "manifests"} {
+		code, _, stderr := dayone(t, command, "--dir", "void")
+		assert.Equal(t, exitRefused, code, "as a directory that is not there")
+		assert.Contains(t, stderr, "it is a file, and a directory is wanted")
+	}
+}

@@ -172,8 +172,11 @@ func newSampleCommand() *cobra.Command {
 			if err := write(dir); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s; next: dayone prepare --dir %s\n", dir, dir)
-			return nil
+			if wantsJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), map[string]string{"dir": dir, "flow": flow})
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "wrote %s; next: dayone prepare --dir %s\n", dir, dir)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "sample-cluster", "the directory to make")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,8 @@ type statusFlags struct {
 	stateDir string
 	watch    bool
 	page     pageFlags
+	// shown is the last look that was printed as text.
+	shown string
 }
 
 // pageFlags reach a bootstrap's status page.
@@ -83,7 +86,7 @@ func newStatusCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.stateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
-	cmd.Flags().BoolVar(&f.watch, "watch", false, "print again every second until the bootstrap serves or ends")
+	cmd.Flags().BoolVar(&f.watch, "watch", false, "look every second until the bootstrap serves or ends, and print what has changed")
 	f.page.add(cmd.Flags(), "https://HOST:PORT of another host's status page")
 	return cmd
 }
@@ -94,6 +97,16 @@ func (f *statusFlags) print(cmd *cobra.Command, v any) error {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 	}
 	return printJSON(cmd.OutOrStdout(), v)
+}
+
+// show prints a look as text unless the one before looked the same.
+func (f *statusFlags) show(cmd *cobra.Command, text string) error {
+	if text == f.shown {
+		return nil
+	}
+	f.shown = text
+	_, err := io.WriteString(cmd.OutOrStdout(), text)
+	return err
 }
 
 // local looks at a state directory of this host; last says that nothing more will change.
@@ -121,7 +134,10 @@ func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
 	if wantsJSON(cmd) {
 		err = f.print(cmd, out)
 	} else {
-		err = out.print(cmd.OutOrStdout(), time.Now())
+		var text strings.Builder
+		if err = out.print(&text, time.Now()); err == nil {
+			err = f.show(cmd, text.String())
+		}
 	}
 	switch {
 	case err != nil:
@@ -147,17 +163,16 @@ func (f *statusFlags) remote(cmd *cobra.Command, client *statuspage.Client) (las
 	if wantsJSON(cmd) {
 		return done, f.print(cmd, s)
 	}
+	var text strings.Builder
 	for _, p := range s.Phases {
 		note := p.Detail
 		if p.Error != "" {
 			note = p.Error
 		}
-		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%-8s %-14s %8.2fs  %s  %s\n", p.Status, p.Name, p.Seconds, p.Title, note); err != nil {
-			return false, err
-		}
+		fmt.Fprintf(&text, "%-8s %-14s %8.2fs  %s  %s\n", p.Status, p.Name, p.Seconds, p.Title, note)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d phases begun\n", len(s.Phases), s.Total)
-	return done, err
+	fmt.Fprintf(&text, "%d of %d phases begun\n", len(s.Phases), s.Total)
+	return done, f.show(cmd, text.String())
 }
 
 func pause(ctx context.Context, d time.Duration) error {

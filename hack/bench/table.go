@@ -3,14 +3,18 @@ package main
 // figureTable is every promised figure with its goal. A name stands more than once when it has more than one goal.
 func figureTable() []want {
 	const plain = "distribution's own handlers"
+	const nginx = "nginx with a file"
 	own := []want{
 		{name: "render 1,000 configs of 5 files, whole command", from: "BenchmarkCommand/1000 ns/op", unit: "s", scale: toSeconds, goal: "value <= 0.5"},
 		{name: "render 5,000 configs of 5 files, whole command", from: "BenchmarkCommand/5000 ns/op", unit: "s", scale: toSeconds, goal: "value <= 2.5"},
 		{name: "render 1,000 configs, rendering alone", from: "BenchmarkRender/1000 ns/op", unit: "s", scale: toSeconds},
-		{name: "Ignition over TLS, 64 clients that decrypt elsewhere", from: "BenchmarkServe/received requests/s", unit: "requests/s", goal: "value >= 5000"},
-		{name: "Ignition over TLS, 64 clients that decrypt elsewhere, p99", from: "BenchmarkServe/received p99-ms", unit: "ms", goal: "value <= 20"},
-		{name: "Ignition over TLS, 64 clients on the server's cores", from: "BenchmarkServe/identity requests/s", unit: "requests/s", goal: "value >= 5000"},
-		{name: "Ignition over TLS, 64 clients on the server's cores, p99", from: "BenchmarkServe/identity p99-ms", unit: "ms", goal: "value <= 20"},
+		{name: "Ignition over TLS, 64 clients that decrypt elsewhere", from: "BenchmarkServe/received/dayone requests/s", unit: "requests/s", goal: "value >= 5000"},
+		{name: "Ignition over TLS, 64 clients that decrypt elsewhere, against peer", from: "BenchmarkServe/received/dayone requests/s", unit: "requests/s", peer: nginx, peerFrom: "BenchmarkServe/received/nginx requests/s", goal: "ratio >= 1.5"},
+		{name: "Ignition over TLS, 64 clients that decrypt elsewhere, p99", from: "BenchmarkServe/received/dayone p99-ms", unit: "ms", goal: "value <= 20"},
+		{name: "Ignition over TLS, 64 clients that decrypt elsewhere, p99 against peer", from: "BenchmarkServe/received/dayone p99-ms", unit: "ms", peer: nginx, peerFrom: "BenchmarkServe/received/nginx p99-ms", goal: "ratio <= 0.75"},
+		{name: "Ignition over TLS, 64 clients that decrypt on the server's cores", from: "BenchmarkServe/identity/dayone requests/s", unit: "requests/s", peer: nginx, peerFrom: "BenchmarkServe/identity/nginx requests/s", goal: "value >= 5000"},
+		{name: "Ignition over TLS, 64 clients that decrypt on the server's cores, p99", from: "BenchmarkServe/identity/dayone p99-ms", unit: "ms", peer: nginx, peerFrom: "BenchmarkServe/identity/nginx p99-ms", goal: "value <= 20"},
+		{name: "Ignition over TLS in gzip, 64 clients on the server's cores", from: "BenchmarkServe/gzip/dayone requests/s", unit: "requests/s"},
 		{name: "manifest GET over TLS, 32 clients", from: "BenchmarkManifestGet32Clients/tls/dayone req/s", unit: "requests/s", goal: "value >= 20000"},
 		{name: "manifest GET over TLS against peer", from: "BenchmarkManifestGet32Clients/tls/dayone req/s", unit: "requests/s", peer: plain, peerFrom: "BenchmarkManifestGet32Clients/tls/distribution req/s", goal: "ratio >= 10"},
 		{name: "manifest GET over TLS, 32 clients, p99", from: "BenchmarkManifestGet32Clients/tls/dayone p99-ms", unit: "ms", goal: "value <= 5"},

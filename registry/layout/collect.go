@@ -126,7 +126,7 @@ func (s *Store) mark(ctx context.Context) (map[digest.Digest]bool, error) {
 				return nil, err
 			}
 			if err := s.markManifest(repo, rev, used); err != nil {
-				return nil, fmt.Errorf("read manifest %s of %s: %w", rev, repo, err)
+				return nil, fmt.Errorf("read manifest %s of %s (push the image again): %w", rev, repo, err)
 			}
 		}
 	}
