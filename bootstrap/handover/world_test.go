@@ -24,7 +24,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"dayone.dev/dayone/build/buildcontroller"
@@ -86,7 +85,7 @@ func (w *world) controllers() (stop func()) {
 		cfg.QPS = -1
 		mgr, err := ctrl.NewManager(cfg, ctrl.Options{Logger: logrusr.New(log), Scheme: w.env.Scheme, Cache: opts, Metrics: metricsserver.Options{BindAddress: "0"},
 			Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-			Controller: config.Controller{SkipNameValidation: new(true)}})
+			Controller: kubetest.Controllers()})
 		require.NoError(w.t, err)
 		require.NoError(w.t, add(mgr))
 		ended := make(chan error, 1)

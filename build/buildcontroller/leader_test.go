@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/hack/kube/kubetest"
 )
 
 // startCandidate runs a controller that works only while it holds the lease.
@@ -20,7 +20,7 @@ func startCandidate(t *testing.T, w *world) (elected <-chan struct{}, stop func(
 	// Long enough for a busy machine to keep it; who ends gives it back.
 	lease, renew, retry := 2*time.Minute, time.Minute, 200*time.Millisecond
 	mgr, err := ctrl.NewManager(shared.Env(t).As(t, namespace, "machine-os-builder"), ctrl.Options{Scheme: testScheme(t), Cache: CacheOptions(namespace),
-		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}, LeaderElection: true,
+		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: kubetest.Controllers(), LeaderElection: true,
 		LeaderElectionID: "machine-os-builder", LeaderElectionNamespace: namespace, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry})
 	require.NoError(t, err)

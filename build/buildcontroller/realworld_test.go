@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -85,7 +84,7 @@ func startController(t testing.TB, cfg *rest.Config, o Options) func() {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: testScheme(t), Cache: CacheOptions(namespace), Metrics: metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: new(true)}, Logger: logrusr.New(o.Log)})
+		Controller: kubetest.Controllers(), Logger: logrusr.New(o.Log)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	_, err = Add(ctx, mgr, o)

@@ -27,7 +27,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"dayone.dev/dayone/hack/kube/kubetest"
@@ -83,7 +82,7 @@ func (w *world) start() {
 	cfg := w.As(w.t, ns, cluster.Controller)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, w.writes} })
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: w.Scheme, Cache: cache.Options{ByObject: CacheOptions(ns)},
-		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}})
+		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: kubetest.Controllers()})
 	require.NoError(w.t, err)
 	w.metrics = prometheus.NewRegistry()
 	require.NoError(w.t, Add(w.t.Context(), mgr, Options{BuilderImage: "registry.test:5000/builder:v1", Metrics: w.metrics}))

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"dayone.dev/dayone/hack/kube/kubetest"
@@ -58,7 +57,7 @@ type world struct {
 func (w *world) start(o Options) func() {
 	w.t.Helper()
 	mgr, err := ctrl.NewManager(w.As(w.t, cluster.DefaultNamespace, cluster.Controller),
-		ctrl.Options{Scheme: w.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}})
+		ctrl.Options{Scheme: w.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: kubetest.Controllers()})
 	require.NoError(w.t, err)
 	require.NoError(w.t, SetupWithManager(mgr, o))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))

@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
@@ -43,7 +43,7 @@ func newChain(t *testing.T) *chain {
 	f := newFixture(t)
 	c := f.env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
 	mgr, err := ctrl.NewManager(f.env.As(t, cluster.DefaultNamespace, cluster.Controller),
-		ctrl.Options{Scheme: f.env.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr(true)}})
+		ctrl.Options{Scheme: f.env.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: kubetest.Controllers()})
 	require.NoError(t, err)
 	require.NoError(t, rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Versions: render.VersionsOf("v1"), Settle: -1}))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -179,8 +179,11 @@ func (r *Reconciler) empty(ctx context.Context, n *corev1.Node, record nodestate
 func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node) error {
 	annotations := map[string]*string{}
 	if _, started := n.Annotations[manifests.AnnotationDrainStarted]; !started {
-		now := r.o.Now().UTC().Format(time.RFC3339)
-		annotations[manifests.AnnotationDrainStarted] = &now
+		now := r.o.Now()
+		began := now.UTC().Format(time.RFC3339)
+		annotations[manifests.AnnotationDrainStarted] = &began
+		// Remembered here and not at the first look's end: a clock that is set while pods are asked to leave would count as their time.
+		r.drains.Store(n.Name, progress{began: began, seen: now})
 	}
 	if !n.Spec.Unschedulable && n.Annotations[manifests.AnnotationCordonedBy] != manifests.CordonedByDayone {
 		by := manifests.CordonedByDayone

@@ -46,7 +46,7 @@ type fixture struct {
 func newFixture(t *testing.T, labels map[string]string) *fixture {
 	env := shared.Env(t)
 	install.Do(func() { env.InstallRights(t) })
-	f := &fixture{T: t, env: env, node: strings.ToLower(t.Name()), now: time.Now().Truncate(time.Second), ev: events.NewFakeRecorder(100)}
+	f := &fixture{T: t, env: env, node: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-"), now: time.Now().Truncate(time.Second), ev: events.NewFakeRecorder(100)}
 	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.node, Labels: labels, Annotations: map[string]string{
 		manifests.AnnotationCurrentConfig: "rendered-worker-1", manifests.AnnotationDesiredConfig: "rendered-worker-2", manifests.AnnotationState: "Working"}}})
 	f.create(&mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: f.node}, Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: f.node},

@@ -25,6 +25,9 @@ const (
 	// unthrottled leaves limits to the apiserver's priority and fairness, which knows its own load; client-go's limit of 5 a second
 	// would make a start with 500 pools take minutes.
 	unthrottled = -1
+	// priorityQueue would let changes overtake what is only read anew. That of controller-runtime before 0.25 may keep its workers for ever when
+	// it is shut down while there is work (its issue 3538): the process would hold its lease for 30 s and end with an error.
+	priorityQueue = false
 )
 
 // Options are what an administrator can set. The zero value is usable: it takes every default.

@@ -110,7 +110,7 @@ func New(p Program, o Options, cfg *rest.Config, log *logrus.Entry) (manager.Man
 		LeaseDuration:                 &o.LeaseDuration, RenewDeadline: &renew, RetryPeriod: &retry,
 		Metrics:                metricsserver.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress: o.ProbeAddress,
-		Controller:             config.Controller{UsePriorityQueue: new(true)},
+		Controller:             config.Controller{UsePriorityQueue: new(priorityQueue)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster at %s: %w", cfg.Host, err)

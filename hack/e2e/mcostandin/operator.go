@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"dayone.dev/dayone/build/buildcontroller"
@@ -52,7 +51,7 @@ func (o Operator) Start(t testing.TB) (stop func()) {
 	mgr, err := ctrl.NewManager(o.Env.Config, ctrl.Options{Logger: logrusr.New(log), Scheme: o.Env.Scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:      buildcontroller.CacheOptions(cluster.DefaultNamespace),
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Controller: config.Controller{SkipNameValidation: new(true)}})
+		Controller: kubetest.Controllers()})
 	require.NoError(t, err)
 	require.NoError(t, rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Versions: o.Versions, Settle: settle, Log: log}))
 	_, err = buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{}, RegistryCA: o.RegistryCA, Platform: o.Platform,

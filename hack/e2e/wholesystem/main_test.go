@@ -71,7 +71,8 @@ func controllers(kubeconfig string) error {
 	cfg.QPS = -1
 	// The rights name the objects: what is watched does, too.
 	watched := cache.Options{ByObject: optin.CacheOptions(cluster.DefaultNamespace)}
-	m, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: watched, Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}, Metrics: metricsserver.Options{BindAddress: "0"}})
+	m, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: watched, Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}, Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: kubetest.Controllers()})
 	if err != nil {
 		return err
 	}
