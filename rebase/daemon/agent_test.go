@@ -127,6 +127,43 @@ func TestPowerCutBeforeFinalizing(t *testing.T) {
 	assert.Equal(t, image(2), f.m.booted)
 }
 
+func TestPowerCutBeforeTheRebootIsAskedFor(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-early-1", "/etc/a=1"), image(1))
+	f.aim(rendered("rendered-early-2", "/etc/a=2"), image(2))
+	f.reaches(daemon.Rebooting)
+	require.Equal(t, image(2), f.m.staged)
+	f.powerCut()
+	f.settle()
+	assert.Equal(t, 2, f.m.boots, "the power cut's and one that leads to the image")
+	assert.Equal(t, image(2), f.m.booted)
+}
+
+func TestAPowerCutIsAsGoodAsTheRebootThatFilesNeed(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-files-1", "/etc/a=1"), "")
+	f.aim(rendered("rendered-files-2", "/etc/a=2"), "")
+	f.reaches(daemon.Rebooting)
+	f.powerCut()
+	f.settle()
+	assert.Equal(t, 1, f.m.boots)
+	assert.Equal(t, "2", f.read("/etc/a"))
+}
+
+func TestLostKernelArgumentsAreMadeUpFor(t *testing.T) {
+	f := newFixture(t)
+	first := rendered("rendered-lost-kargs-1")
+	first.Spec.KernelArguments = []string{"a", "b"}
+	f.join(first, image(1))
+	f.m.loseStaged = 1
+	second := rendered("rendered-lost-kargs-2")
+	second.Spec.KernelArguments = []string{"b", "c"}
+	f.aim(second, image(1))
+	f.settle()
+	assert.Equal(t, []string{"b", "c"}, f.m.arguments, "the same image, another deployment")
+	assert.Equal(t, 2, f.m.boots)
+}
+
 func TestImageThatNeverBootsIsReportedAndReplaced(t *testing.T) {
 	f := newFixture(t)
 	f.join(rendered("rendered-never-1", "/etc/a=1"), image(1))

@@ -39,9 +39,29 @@ func (a *Agent) applying(ctx context.Context, n node) (State, time.Duration, err
 		return Applying, 0, err
 	}
 	if a.journal.Plan.Level == disruption.LevelReboot {
-		return Rebooting, 0, nil
+		return Rebooting, 0, a.noteReady(ctx)
 	}
 	return Acting, 0, nil
+}
+
+// noteReady notes from where the reboot is to lead away.
+func (a *Agent) noteReady(ctx context.Context) error {
+	boot, err := a.o.BootID()
+	if err != nil {
+		return err
+	}
+	a.journal.ReadyIn, a.journal.From = boot, ""
+	if a.journal.Boots == "" {
+		return nil
+	}
+	status, err := a.o.Deployer.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("read deployments: %w", err)
+	}
+	if next := status.Next(); status.Booted != nil && next.ID != status.Booted.ID {
+		a.journal.From = status.Booted.ID
+	}
+	return nil
 }
 
 // writeFiles brings the wanted files onto a node that is not layered, or that does not reboot into the image which has them. What a

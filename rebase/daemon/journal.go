@@ -31,6 +31,10 @@ type journal struct {
 	Plan   disruption.Plan `json:"plan"`
 	// Boots is the image, by digest, that the node boots at the end of the plan; empty: the plan does not change it.
 	Boots string `json:"boots,omitempty"`
+	// ReadyIn is the boot in which all was made ready for the reboot. What is staged does not outlive it but by an orderly shutdown.
+	ReadyIn string `json:"readyIn,omitempty"`
+	// From is the deployment that the reboot leaves, by its ID; empty: it boots the same one again.
+	From string `json:"from,omitempty"`
 	// AskedIn is the boot in which the reboot was asked for; Reboots counts how often.
 	AskedIn string `json:"askedIn,omitempty"`
 	Reboots int    `json:"reboots,omitempty"`

@@ -50,6 +50,7 @@ type machine struct {
 	arguments      []string
 	next           []string // the staged deployment's
 	boots          int
+	serial         int // the booted deployment's
 	rebooting      bool
 	loseStaged     int // reboots that lose what is staged, as a power cut does
 	refuse         error
@@ -58,7 +59,7 @@ type machine struct {
 	content        map[string]*mcfgv1.MachineConfig // what config each image carries
 }
 
-func deployment(image string, arguments []string) *deploy.Deployment {
+func deployment(image string, serial int, arguments []string) *deploy.Deployment {
 	if image == "" {
 		return nil
 	}
@@ -66,11 +67,11 @@ func deployment(image string, arguments []string) *deploy.Deployment {
 	if err != nil {
 		panic(err)
 	}
-	return &deploy.Deployment{Image: i, ManifestDigest: i.Digest, KernelArguments: arguments}
+	return &deploy.Deployment{ID: fmt.Sprintf("os/%s.%d", i.Digest.Encoded(), serial), Image: i, ManifestDigest: i.Digest, KernelArguments: arguments}
 }
 
 func (m *machine) Status(context.Context) (deploy.Status, error) {
-	return deploy.Status{Kind: deploy.KindOSTree, Booted: deployment(m.booted, m.arguments), Staged: deployment(m.staged, nil)}, nil
+	return deploy.Status{Kind: deploy.KindOSTree, Booted: deployment(m.booted, m.serial, m.arguments), Staged: deployment(m.staged, m.serial+1, nil)}, nil
 }
 
 func (m *machine) Stage(_ context.Context, image deploy.Image, o deploy.StageOptions) error {
@@ -110,6 +111,7 @@ func (m *machine) boot(t *testing.T) {
 		return
 	}
 	before := m.content[m.booted]
+	m.serial++
 	m.booted, m.staged, m.arguments = m.staged, "", m.next
 	after := m.content[m.booted]
 	if before == nil {
@@ -267,6 +269,26 @@ func (f *fixture) settle() int {
 	}
 	f.Fatalf("the node does not get on: %+v", f.record())
 	return 0
+}
+
+// reaches goes on until the agent's journal is in a state.
+func (f *fixture) reaches(s daemon.State) {
+	f.Helper()
+	for range limit {
+		raw, err := os.ReadFile(filepath.Join(f.m.root, daemon.JournalPath))
+		if err == nil && strings.Contains(string(raw), fmt.Sprintf(`"state": %q`, s)) {
+			return
+		}
+		require.NoError(f, f.step())
+	}
+	f.Fatalf("the node never is %s: %+v", s, f.record())
+}
+
+// powerCut boots the node anew with what was finalized.
+func (f *fixture) powerCut() {
+	f.m.boots++
+	f.m.staged, f.m.rebooting = "", false
+	f.restart()
 }
 
 // step is one of the agent's, with all that answers it.

@@ -12,7 +12,7 @@ import (
 // maxReboots is how often a reboot is asked for: once, and once more when the power was cut before the staged image was finalized.
 const maxReboots = 2
 
-// rebooting asks for the reboot and, in the next boot, sees where it led.
+// rebooting asks for the reboot and, in the next boot, whoever asked for that, sees where it led.
 func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, error) {
 	boot, err := a.o.BootID()
 	if err != nil {
@@ -25,21 +25,9 @@ func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, er
 		// An agent before this one noted that it asks, and may have been killed before it did. Asked for twice it is one reboot.
 		return Rebooting, waitInterval, a.askReboot(ctx)
 	}
-	if a.journal.AskedIn != "" {
-		arrived, err := a.arrived(ctx)
-		if err != nil {
-			return Rebooting, 0, err
-		}
-		switch {
-		case arrived:
-			return Verifying, 0, nil
-		case n.target() != a.journal.Target:
-			return Planning, 0, nil
-		case a.journal.Reboots >= maxReboots:
-			return Rebooting, 0, fmt.Errorf("the node did not come up with %s after %d reboots: it runs on with what it had; give another config or image, or see the journal of ostree-finalize-staged",
-				a.journal.Boots, a.journal.Reboots)
-		}
-		return a.stageAgain(ctx, n)
+	// The node has booted since, by the reboot that was asked for or by a power cut. An agent's that noted only what it asked for may be here still.
+	if a.journal.ReadyIn != boot && (a.journal.ReadyIn != "" || a.journal.AskedIn != "") {
+		return a.booted(ctx, n)
 	}
 	if err := a.tell(ctx, n, func(r *nodestate.Record) {
 		r.State, r.Reason, r.PostConfigAction, r.Progress = nodestate.StateRebooting, "", "Rebooting", string(Rebooting)
@@ -52,6 +40,23 @@ func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, er
 		return Rebooting, 0, err
 	}
 	return Rebooting, waitInterval, a.askReboot(ctx)
+}
+
+// booted sees where a boot has led. What was staged is lost when the power was cut before it was finalized.
+func (a *Agent) booted(ctx context.Context, n node) (State, time.Duration, error) {
+	arrived, err := a.arrived(ctx)
+	switch {
+	case err != nil:
+		return Rebooting, 0, err
+	case arrived:
+		return Verifying, 0, nil
+	case n.target() != a.journal.Target:
+		return Planning, 0, nil
+	case a.journal.Reboots >= maxReboots:
+		return Rebooting, 0, fmt.Errorf("the node did not come up with %s after %d reboots: it runs on with what it had; give another config or image, or see the journal of ostree-finalize-staged",
+			a.journal.Boots, a.journal.Reboots)
+	}
+	return a.stageAgain(ctx, n)
 }
 
 func (a *Agent) askReboot(ctx context.Context) error {
@@ -69,7 +74,8 @@ func (a *Agent) stageAgain(ctx context.Context, n node) (State, time.Duration, e
 	return Rebooting, 0, a.journal.save()
 }
 
-// arrived tells whether the booted deployment is the plan's.
+// arrived tells whether the booted deployment is the plan's. One of the same image may be the one that the plan leaves: it has other kernel
+// arguments.
 func (a *Agent) arrived(ctx context.Context) (bool, error) {
 	if a.journal.Boots == "" {
 		return true, nil // A reboot for files only: any boot will do.
@@ -82,5 +88,5 @@ func (a *Agent) arrived(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read deployments: %w", err)
 	}
-	return status.Booted != nil && status.Booted.Runs(image), nil
+	return status.Booted != nil && status.Booted.Runs(image) && (a.journal.From == "" || status.Booted.ID != a.journal.From), nil
 }
