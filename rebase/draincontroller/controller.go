@@ -116,7 +116,8 @@ func concerned() predicate.Predicate {
 	}}
 }
 
-// Reconcile looks at one node. Every failure comes back: the queue tries again. That somebody else has changed the node meanwhile is none.
+// Reconcile looks at one node. A failure comes back and the queue tries again; a pod that cannot be evicted is none, nor is it one that somebody
+// else has changed the node meanwhile.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	result, err := r.serve(ctx, req)
 	if apierrors.IsConflict(err) {
@@ -168,10 +169,8 @@ func (r *Reconciler) empty(ctx context.Context, n *corev1.Node, record nodestate
 	if err == nil && len(remaining) == 0 {
 		return reconcile.Result{}, r.finish(ctx, n, record, "all pods that had to leave have left")
 	}
-	after, reported := r.waiting(ctx, n, remaining, err)
-	if reported != nil {
-		return reconcile.Result{}, reported
-	}
+	// What failed is said and no failure of the look: the queue would wait ever longer, and with it the pods that a budget holds.
+	after, err := r.waiting(ctx, n, remaining, err)
 	return reconcile.Result{RequeueAfter: after}, err
 }
 

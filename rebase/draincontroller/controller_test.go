@@ -181,10 +181,12 @@ func TestSomebodyElsesCordonStays(t *testing.T) {
 }
 
 // budget protects pods with a label from leaving.
-func (f *fixture) budget() *policyv1.PodDisruptionBudget {
+func (f *fixture) budget() *policyv1.PodDisruptionBudget { return f.budgetNamed("keep") }
+
+func (f *fixture) budgetNamed(name string) *policyv1.PodDisruptionBudget {
 	f.Helper()
 	all := intstr.FromString("100%")
-	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "keep", Namespace: f.node},
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.node},
 		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "me"}}}}
 	f.create(b)
 	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, ExpectedPods: 1, DesiredHealthy: 1, CurrentHealthy: 1}
@@ -231,6 +233,32 @@ func TestBudgetHoldsUntilItLetsGo(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.True(t, f.answered())
+}
+
+// The API server has no answer for a pod under two budgets but an internal error, however often it is asked.
+func TestAPodThatCannotBeEvictedSlowsNoDrain(t *testing.T) {
+	f := newFixture(t, nil)
+	f.budget()
+	second := f.budgetNamed("second")
+	f.pod("kept", map[string]string{"keep": "me"})
+	f.pod("a", nil)
+	f.ask(nodestate.Drain)
+	for range 3 {
+		out, err := f.look()
+		require.NoError(t, err, "the queue would wait ever longer")
+		assert.Equal(t, 5*time.Second, out.RequeueAfter)
+		f.now = f.now.Add(time.Minute)
+	}
+	c := f.condition("Drained")
+	assert.Equal(t, "Draining", c.Reason)
+	assert.Contains(t, c.Message, "1 pods remain", "the other one has left")
+	assert.Contains(t, c.Message, "more than one PodDisruptionBudget")
+
+	require.NoError(t, f.env.Client.Delete(t.Context(), second))
+	_, err := f.look()
+	require.NoError(t, err)
+	assert.Contains(t, f.condition("Drained").Message, "held by a PodDisruptionBudget")
+	assert.NotContains(t, f.condition("Drained").Message, "more than one")
 }
 
 func TestTheOnlyControlPlaneIsNotDrained(t *testing.T) {

@@ -30,12 +30,13 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 		message = strings.TrimPrefix(message+"; "+failure.Error(), "; ")
 	}
 	took := r.took(n).Round(time.Second)
+	if took < r.o.Limit && r.saidLately(n.Name) {
+		return pollInterval, nil
+	}
+	if failure != nil {
+		r.o.Log.WithField("node", n.Name).WithError(failure).Warn("pods not asked to leave")
+	}
 	if took < r.o.Limit {
-		if last, said := r.said.Load(n.Name); said {
-			if past := r.o.Now().Sub(last.(time.Time)); past >= 0 && past < sayInterval {
-				return pollInterval, nil
-			}
-		}
 		r.said.Store(n.Name, r.o.Now())
 		return pollInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Draining", message))
 	}
@@ -49,6 +50,16 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 		r.events.Eventf(n, nil, corev1.EventTypeWarning, reasonFailed, "Drain", "%s", message)
 	}
 	return slowInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, reasonFailed, message))
+}
+
+// saidLately tells whether it was just said what a node's drain waits for.
+func (r *Reconciler) saidLately(node string) bool {
+	last, said := r.said.Load(node)
+	if !said {
+		return false
+	}
+	past := r.o.Now().Sub(last.(time.Time))
+	return past >= 0 && past < sayInterval
 }
 
 // progress is how long a drain had taken when this process saw it first.
