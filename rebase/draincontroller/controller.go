@@ -140,19 +140,29 @@ func (r *Reconciler) serve(ctx context.Context, req reconcile.Request) (reconcil
 		r.o.Log.WithField("node", n.Name).WithError(err).Warn("node has no readable record")
 		return reconcile.Result{}, nil // Only a change of the node mends it, and that asks again.
 	}
+	verb, _, _ := strings.Cut(record.DesiredDrain, "-")
+	if verb == nodestate.Drain && undone(&n, record) {
+		r.o.Log.WithField("node", n.Name).Info("node was uncordoned after its drain and is drained anew")
+		record.LastAppliedDrain = ""
+	}
 	if record.DesiredDrain == "" || record.Drained() {
 		return reconcile.Result{}, nil
 	}
-	verb, _, _ := strings.Cut(record.DesiredDrain, "-")
 	if verb == nodestate.Uncordon {
 		return reconcile.Result{}, r.uncordon(ctx, &n, record)
 	}
 	return r.empty(ctx, &n, record)
 }
 
+// undone tells that pods may have come again since the node was drained although its agent is not through, for example because somebody has
+// uncordoned it while the agent could not pull. One that has what it should have, or never can, reboots for nothing.
+func undone(n *corev1.Node, record nodestate.Record) bool {
+	return record.Drained() && !n.Spec.Unschedulable && !record.Converged() && record.State != nodestate.StateUnreconcilable
+}
+
 // empty cordons the node and lets its pods leave.
 func (r *Reconciler) empty(ctx context.Context, n *corev1.Node, record nodestate.Record) (reconcile.Result, error) {
-	if err := r.cordon(ctx, n); err != nil {
+	if err := r.cordon(ctx, n, record); err != nil {
 		return reconcile.Result{}, err
 	}
 	only, err := r.onlyControlPlane(ctx, n)
@@ -174,9 +184,13 @@ func (r *Reconciler) empty(ctx context.Context, n *corev1.Node, record nodestate
 	return reconcile.Result{RequeueAfter: after}, err
 }
 
-// cordon makes the node unschedulable and notes that it was us, and since when; somebody else's cordon stays theirs.
-func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node) error {
-	annotations := map[string]*string{}
+// cordon makes the node unschedulable and notes that it was us, and since when; somebody else's cordon stays theirs. An answer that counts no
+// more goes in the same patch: the agent waits again.
+func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node, record nodestate.Record) error {
+	annotations, err := record.Patch(n.Annotations)
+	if err != nil {
+		return fmt.Errorf("change record of node %s: %w", n.Name, err)
+	}
 	if _, started := n.Annotations[manifests.AnnotationDrainStarted]; !started {
 		now := r.o.Now()
 		began := now.UTC().Format(time.RFC3339)

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -122,6 +124,67 @@ func TestWhoUncordonsInTheMiddleFindsTheNodeUncordonedAtTheEnd(t *testing.T) {
 	_, err = f.look()
 	require.NoError(t, err)
 	assert.False(t, f.object().Spec.Unschedulable, "the cordon that was there first is gone by its owner's wish; this one is ours")
+}
+
+// The agent cannot pull, somebody uncordons the node meanwhile, and pods come: the reboot that follows once it can must not take them by surprise.
+func TestWhoUncordonsAfterTheDrainFindsTheNodeDrainedAgain(t *testing.T) {
+	f := newFixture(t, nil)
+	f.pod("before", nil)
+	f.ask(nodestate.Drain)
+	for range 3 {
+		_, err := f.look()
+		require.NoError(t, err)
+	}
+	require.True(t, f.answered())
+	b := f.budget()
+	f.change(func(n *corev1.Node) {
+		n.Spec.Unschedulable, n.Annotations[manifests.AnnotationState] = false, "Degraded"
+	})
+	f.pod("kept", map[string]string{"keep": "me"})
+	f.now = f.now.Add(3 * draincontroller.DefaultLimit)
+	_, err := f.look()
+	require.NoError(t, err)
+	assert.False(t, f.answered(), "the agent waits")
+	assert.True(t, f.object().Spec.Unschedulable)
+	assert.Equal(t, "Draining", f.condition("Drained").Reason, "it has a time of its own")
+	require.NoError(t, f.env.Client.Delete(t.Context(), b))
+	for range 3 {
+		_, err = f.look()
+		require.NoError(t, err)
+	}
+	assert.True(t, f.answered())
+	var pods corev1.PodList
+	require.NoError(t, f.env.Client.List(t.Context(), &pods, client.InNamespace(f.node)))
+	assert.Empty(t, pods.Items)
+
+	f.ask(nodestate.Uncordon)
+	for range 2 {
+		_, err = f.look()
+		require.NoError(t, err)
+		assert.True(t, f.answered())
+		assert.False(t, f.object().Spec.Unschedulable, "our own uncordon is none of that")
+	}
+}
+
+func TestANodeThatWillNotRebootIsNotDrainedAgain(t *testing.T) {
+	for name, change := range map[string]map[string]string{
+		"done":       {manifests.AnnotationState: "Done", manifests.AnnotationCurrentConfig: "rendered-worker-2"},
+		"impossible": {manifests.AnnotationState: "Unreconcilable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			f.ask(nodestate.Drain)
+			_, err := f.look()
+			require.NoError(t, err)
+			f.change(func(n *corev1.Node) {
+				n.Spec.Unschedulable = false
+				maps.Copy(n.Annotations, change)
+			})
+			_, err = f.look()
+			require.NoError(t, err)
+			assert.False(t, f.object().Spec.Unschedulable)
+		})
+	}
 }
 
 func TestAReportIsNotLostToAnothersChange(t *testing.T) {
