@@ -101,6 +101,16 @@ func TestExtensionsWithoutAContainerfile(t *testing.T) {
 	assert.Contains(t, b.tree(result.Reference).Entries, "/usr/share/usbguard")
 }
 
+func TestExtensionsBehindArgumentsAndNumberedStages(t *testing.T) {
+	b, r := extensionsBench(t, "usbguard")
+	r.Config.Spec.Extensions = []string{"usbguard"}
+	r.Containerfile = "ARG WORD=seven\nFROM base\nARG WORD\nRUN echo $WORD >/usr/lib/word\nFROM configs\nARG WORD\nCOPY --from=0 /usr/lib/word /usr/lib/word\n" +
+		"RUN test \"$WORD\" = \"$(cat /usr/lib/word)\" && test $WORD = seven\nRUN exit 5\n"
+	f := b.fails(r)
+	assert.Equal(t, 5, f.ExitCode, f.Error())
+	assert.Equal(t, 9, f.Line)
+}
+
 func TestFailuresOfExtensions(t *testing.T) {
 	b, r := extensionsBench(t, "usbguard", "krb5-workstation")
 	for name, c := range map[string]struct {

@@ -2,7 +2,12 @@ package containerfile
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/openshift/imagebuilder/dockerfile/parser"
 
 	"dayone.dev/dayone/installconfig/report"
 )
@@ -72,7 +77,8 @@ const (
 )
 
 // Compose puts what the rendered config asks for in packages before the user's text, as a stage named configs, so that the user's
-// FROM configs finds them installed. An empty text means that this stage is the image. Without additions the text is untouched.
+// FROM configs finds them installed. An empty text means that this stage is the image. Without additions the text is untouched. A
+// text that cannot be parsed gives a *SyntaxError.
 func Compose(text string, add Additions) (*Composed, error) {
 	steps, err := add.steps()
 	if err != nil {
@@ -84,10 +90,75 @@ func Compose(text string, add Additions) (*Composed, error) {
 		}
 		return &Composed{Text: text, ConfigsContext: Configs}, nil
 	}
-	lines := append([]string{"FROM " + configsImage + " AS " + Configs}, steps...)
-	out := &Composed{Text: strings.Join(lines, "\n") + "\n" + text, Skip: len(lines), ConfigsContext: configsImage}
-	return out, nil
+	file, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	heading, text := file.behind()
+	lines := append(heading, "FROM "+configsImage+" AS "+Configs)
+	lines = append(lines, steps...)
+	return &Composed{Text: strings.Join(lines, "\n") + "\n" + text, Skip: len(lines), ConfigsContext: configsImage}, nil
 }
+
+// behind makes the text one that can stand behind another stage, with its lines where they were. What counts only before the first FROM
+// comes out: the ARG instructions, in a line each, and the directive that names the escape character, which must be the first line of all.
+// The stages' numbers become one more.
+func (f *File) behind() (heading []string, rest string) {
+	if f.escape != parser.DefaultEscapeToken {
+		heading = append(heading, "# escape="+string(f.escape))
+	}
+	lines := strings.Split(strings.TrimPrefix(f.Text, byteOrderMark), "\n")
+	for _, in := range f.Heading {
+		if in.Keyword == "ARG" {
+			heading = append(heading, in.Text)
+			clear(lines[in.Line-1 : in.End])
+		}
+	}
+	for i, s := range f.Stages {
+		f.renumber(lines[s.Line-1:s.end], s.From, i)
+		for _, in := range s.Instructions {
+			for _, flag := range slices.Backward(in.Flags) { // a flag with its new number may look like one behind it
+				f.renumber(lines[in.Line-1:in.End], flag, i)
+			}
+		}
+	}
+	return heading, strings.Join(lines, "\n")
+}
+
+// renumber makes the number of an earlier stage one more, in the first word of these lines that is like this one: FROM's name or a flag.
+func (f *File) renumber(lines []string, word string, stage int) {
+	fields := strings.Split(word, ",")
+	for i, field := range fields {
+		key, name := "", field
+		if strings.HasPrefix(word, "--") {
+			before, after, ok := strings.Cut(field, "from=")
+			if !ok || !slices.Contains([]string{"", "--", "--mount="}, before) {
+				continue
+			}
+			key, name = before+"from=", after
+		}
+		if at := f.stageIndex(name, stage); at >= 0 && strconv.Itoa(at) == name {
+			fields[i] = key + strconv.Itoa(at+1)
+		}
+	}
+	if next := strings.Join(fields, ","); next != word {
+		replaceWord(lines, word, next)
+	}
+}
+
+// replaceWord changes a word between spaces where it stands first.
+func replaceWord(lines []string, word, next string) {
+	place := regexp.MustCompile(`(?:^|\s)(` + regexp.QuoteMeta(word) + `)(?:\s|$)`)
+	for i, line := range lines {
+		if at := place.FindStringSubmatchIndex(line); at != nil {
+			lines[i] = line[:at[2]] + next + line[at[3]:]
+			return
+		}
+	}
+}
+
+// byteOrderMark is passed over at the very beginning of a text only.
+const byteOrderMark = "\ufeff"
 
 // steps are the instructions, one line each: lines are counted.
 func (a Additions) steps() ([]string, error) {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/openshift/imagebuilder"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -186,6 +187,62 @@ func TestCompose(t *testing.T) {
 	}
 }
 
+func TestComposeKeepsWhatStandsBeforeTheFirstFrom(t *testing.T) {
+	for name, c := range map[string]struct {
+		text, image string
+		args        map[string]string
+		line        int
+	}{
+		"an ARG":                           {"ARG V=1\nFROM quay.io/x/y:${V} AS tools\nFROM configs\nARG V\n", "quay.io/x/y:1", map[string]string{"V": "1"}, 3},
+		"one that uses another":            {"ARG A=1\nARG V=$A.2 W=\"a b\"\nFROM quay.io/x/y:${V} AS tools\nFROM configs\nARG V\n", "quay.io/x/y:1.2", map[string]string{"A": "1", "V": "1.2", "W": "a b"}, 4},
+		"comments and continued lines":     {"# a comment\n\narg \\\n# another\n  V=1\n\nFROM quay.io/x/y:${V} AS tools\nFROM configs\nARG V\n", "quay.io/x/y:1", map[string]string{"V": "1"}, 8},
+		"another escape character":         {"# escape=`\nARG `\n  V=a\\\nFROM quay.io/x/y:$V AS tools\nFROM `\n  configs\nARG V\n", "quay.io/x/y:a", map[string]string{"V": "a"}, 5},
+		"a byte order mark and returns":    {"\ufeff# escape=`\r\nARG V=1\r\nFROM quay.io/x/y:${V} AS tools\r\nFROM configs\r\nARG V\r\n", "quay.io/x/y:1", map[string]string{"V": "1"}, 4},
+		"a byte order mark alone":          {"\ufeffFROM quay.io/x/y:1 AS tools\nFROM configs\n", "quay.io/x/y:1", map[string]string{}, 2},
+		"a heredoc that looks like an ARG": {"ARG V=1\nFROM quay.io/x/y:${V} AS tools\nCOPY <<EOF /a\nARG V=2\n# escape=`\nEOF\nFROM configs\n", "quay.io/x/y:1", map[string]string{"V": "1"}, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			composed, err := containerfile.Compose(c.text, containerfile.Additions{Extensions: []string{"usbguard"}})
+			require.NoError(t, err)
+			node, err := imagebuilder.ParseDockerfile(strings.NewReader(composed.Text))
+			require.NoError(t, err)
+			builder := imagebuilder.NewBuilder(nil)
+			stages, err := imagebuilder.NewStages(node, builder)
+			require.NoError(t, err)
+			require.Len(t, stages, 3)
+			assert.Equal(t, c.args, builder.HeadingArgs)
+			from, err := stages[1].Builder.From(stages[1].Node)
+			require.NoError(t, err)
+			assert.Equal(t, c.image, from)
+			for _, child := range stages[0].Node.Children {
+				assert.Contains(t, []string{"from", "run"}, child.Value, "nothing of the user's is in the generated stage")
+			}
+			file, err := containerfile.Parse(composed.Text)
+			require.NoError(t, err)
+			assert.Equal(t, c.line, file.Final().Line-composed.Skip, "lines are the user's")
+			assert.Equal(t, composed.ConfigsContext, file.Origin(2))
+		})
+	}
+}
+
+func TestComposeKeepsNumbersOfStages(t *testing.T) {
+	composed, err := containerfile.Compose("FROM quay.io/x/y:1\nFROM 0 AS two\nRUN true\nFROM configs\n"+
+		"COPY \\\n  --from=0 --chmod=0644 /a--from=0 /a\nRUN --mount=type=bind,from=1,target=/t --mount=type=bind,target=/u,from=0 <<EOF\necho --from=0\nEOF\n"+
+		"COPY --from=two /b /b\nCOPY --from=7 /c /c\n", containerfile.Additions{KernelType: "realtime"})
+	require.NoError(t, err)
+	file, err := containerfile.Parse(composed.Text)
+	require.NoError(t, err)
+	require.Len(t, file.Stages, 4)
+	assert.Equal(t, "1", file.Stages[2].From)
+	var got []string
+	for _, in := range file.Final().Instructions {
+		got = append(got, in.Text)
+	}
+	assert.Equal(t, []string{"COPY   --from=1 --chmod=0644 /a--from=0 /a", "RUN --mount=type=bind,from=2,target=/t --mount=type=bind,target=/u,from=1 <<EOF",
+		"COPY --from=two /b /b", "COPY --from=7 /c /c"}, got, "a number is that of the user's stage; one that is none is left")
+	assert.Equal(t, []string{"echo --from=0"}, file.Final().Instructions[1].Heredocs)
+}
+
 func TestSelect(t *testing.T) {
 	byArch := map[string]string{"NoArch": "any", "ARM64": "arm"}
 	for arch, want := range map[string]string{"arm64": "arm", "amd64": "any"} {
@@ -199,6 +256,7 @@ func TestSelect(t *testing.T) {
 
 func FuzzLint(f *testing.F) {
 	f.Add("FROM configs\nRUN <<EOF\nx\nEOF\n")
+	f.Add("# escape=`\nARG `\n a=1\nFROM base AS x\nFROM configs\nCOPY --from=0 /a /b\nRUN --mount=type=bind,from=0,target=/x true\n")
 	f.Add("ARG a\nFROM $a AS b\nCOPY --from=0 <<A <<B /x\nA\nB\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		file, findings := containerfile.Lint(text, containerfile.LintOptions{})
@@ -207,6 +265,16 @@ func FuzzLint(f *testing.F) {
 		}
 		if file != nil {
 			file.PlanAppend(nil)
+			composed, err := containerfile.Compose(text, containerfile.Additions{Extensions: []string{"usbguard"}})
+			require.NoError(t, err)
+			if len(findings) > 0 {
+				return
+			}
+			behind, err := containerfile.Parse(composed.Text)
+			require.NoError(t, err)
+			require.Len(t, behind.Stages, 1+len(file.Stages))
+			require.Equal(t, file.Final().Line, behind.Final().Line-composed.Skip)
+			require.Len(t, behind.Heading, len(file.Heading))
 		}
 	})
 }

@@ -17,6 +17,8 @@ type File struct {
 	// Heading are the ARG instructions before the first FROM.
 	Heading []Instruction
 	root    *parser.Node
+	// escape is the character that continues a line.
+	escape rune
 }
 
 // Stage begins with a FROM.
@@ -29,6 +31,7 @@ type Stage struct {
 	Line int
 	// Instructions follow FROM.
 	Instructions []Instruction
+	end          int
 }
 
 // Instruction is one step.
@@ -75,7 +78,7 @@ func Parse(text string) (*File, error) {
 	if err != nil {
 		return nil, &SyntaxError{Line: errorLine(text, err), Message: err.Error()}
 	}
-	file := &File{Text: text, root: result.AST}
+	file := &File{Text: text, root: result.AST, escape: result.EscapeToken}
 	for _, node := range result.AST.Children {
 		in := instruction(node)
 		switch {
@@ -103,7 +106,7 @@ func instruction(node *parser.Node) Instruction {
 }
 
 func stage(from Instruction) Stage {
-	s := Stage{Line: from.Line}
+	s := Stage{Line: from.Line, end: from.End}
 	if len(from.Args) > 0 {
 		s.From = from.Args[0]
 	}
