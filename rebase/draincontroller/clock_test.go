@@ -4,28 +4,16 @@ import (
 	"strconv"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/kubernetes"
 
+	"dayone.dev/dayone/hack/testnode/clock/clocktest"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/draincontroller"
 	"dayone.dev/dayone/rebase/nodestate"
 )
-
-// ahead is now by a wall clock that was set ahead; what is measured between two nows stays. The package time has no function for it: a Time that
-// carries both begins with the wall clock's seconds, 30 bits up (Go, time.Time). It is checked here that this is so still.
-func ahead(t *testing.T, by time.Duration) time.Time {
-	t.Helper()
-	right := time.Now()
-	set := right
-	*(*uint64)(unsafe.Pointer(&set)) += uint64(by/time.Second) << 30
-	require.Equal(t, by, set.Round(0).Sub(right.Round(0)), "the wall clock")
-	require.Zero(t, set.Sub(right), "what has passed")
-	return set
-}
 
 // The clock may be set at any moment of the first look: after the cordon's time was taken and before the pods' answers are judged, too.
 func TestAClockThatIsSetAtAnyMomentMakesNoDrainFail(t *testing.T) {
@@ -40,7 +28,7 @@ func TestAClockThatIsSetAtAnyMomentMakesNoDrainFail(t *testing.T) {
 			asked := 0
 			f.r = draincontroller.New(f.env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller), pods, f.ev, draincontroller.Options{Now: func() time.Time {
 				if asked++; asked > moment {
-					return ahead(t, 3*draincontroller.DefaultLimit)
+					return clocktest.Set(t, time.Now(), 3*draincontroller.DefaultLimit)
 				}
 				return time.Now()
 			}})

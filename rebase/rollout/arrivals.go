@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Arrivals remembers since when this process has seen nodes at what they have. That counts where the time that was written down cannot be:
-// it is still to come, because a node's clock was ahead, or this machine's. The zero value works, for several goroutines.
+// Arrivals remembers since when this process has seen nodes at what they have: what has passed since then is measured, and the times that nodes
+// write down are read off clocks, which are wrong or set. The zero value works, for several goroutines.
 type Arrivals struct {
 	mu    sync.Mutex
 	pools map[string]map[string]arrival // by pool and node
@@ -14,32 +14,35 @@ type Arrivals struct {
 
 type arrival struct {
 	at   Target
-	seen time.Time
+	seen time.Time // with what it takes to measure from it
 }
 
-// Settle gives nodes that have their pool's target a time since when they have it, where theirs is missing or to come. now is measured time: as
-// long as the process lives nobody can set it.
+// Settle gives nodes that have their pool's target a time since when they have it: how long they had it when this process saw it first, by the
+// wall clock of that moment, and what was measured since. A clock that is set meanwhile neither ends nor stretches a wave's watch. Where their own
+// time is missing or was to come, they have it since they were seen.
 func (a *Arrivals) Settle(l *Look, now time.Time) {
 	if l.Pool.Waves.Soak <= 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before, next := a.pools[l.Object.Name], map[string]arrival{}
+	known, next := a.pools[l.Object.Name], map[string]arrival{}
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
 		has := Target{Config: n.Record.CurrentConfig, Image: n.Record.CurrentImage}
 		if has != l.Pool.Target || !n.Record.Converged() {
 			continue
 		}
-		first := before[n.Name]
+		first := known[n.Name]
 		if first.at != has {
 			first = arrival{has, now}
 		}
 		next[n.Name] = first
-		if n.UpdatedSince.IsZero() || n.UpdatedSince.After(now) {
-			n.UpdatedSince = first.seen
+		before := time.Duration(0)
+		if !n.UpdatedSince.IsZero() {
+			before = max(0, first.seen.Sub(n.UpdatedSince))
 		}
+		n.UpdatedSince = first.seen.Add(-before)
 	}
 	if a.pools == nil {
 		a.pools = map[string]map[string]arrival{}

@@ -1,0 +1,50 @@
+package rollout_test
+
+import (
+	"testing"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dayone.dev/dayone/hack/testnode/clock/clocktest"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/rollout"
+)
+
+// The controller's own wall clock is set in the middle of a wave's watch, which goes on as if nothing was.
+func TestAWaveIsWatchedWhileTheClockIsSet(t *testing.T) {
+	p := pool("worker", map[string]string{"w": ""})
+	p.Annotations = map[string]string{manifests.AnnotationRolloutWaves: "1 / 15m"}
+	p.Spec.Configuration.Name = "rendered-worker-2"
+	began := time.Now()
+	c := rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{*p}, Records: []*mcfgv1.MachineConfigNode{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status: mcfgv1.MachineConfigNodeStatus{Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineConfigNodeUpdated), Status: metav1.ConditionTrue,
+			LastTransitionTime: metav1.Time{Time: began.Add(-time.Minute).Round(0)}}}}}}}
+	for name, config := range map[string]string{"a": "rendered-worker-2", "b": "rendered-worker-1"} {
+		c.Nodes = append(c.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"w": ""}, Annotations: map[string]string{
+			manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config, manifests.AnnotationState: "Done"}},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
+	}
+	for name, by := range map[string]time.Duration{"ahead": 3 * time.Hour, "back": -3 * time.Hour, "not at all": 0} {
+		t.Run(name, func(t *testing.T) {
+			var a rollout.Arrivals
+			plan := func(after, by time.Duration) rollout.Plan {
+				look, now := c.Look("worker"), clocktest.Set(t, began.Add(after), by)
+				require.NotNil(t, look)
+				a.Settle(look, now)
+				return look.Plan(now)
+			}
+			assert.Equal(t, 14*time.Minute, plan(0, 0).LookAgain, "it was there a minute before it was seen")
+			for _, left := range []time.Duration{12 * time.Minute, time.Second} {
+				p := plan(14*time.Minute-left, by)
+				assert.Empty(t, p.Next)
+				assert.Equal(t, left, p.LookAgain)
+			}
+			assert.Equal(t, []string{"b"}, plan(14*time.Minute, by).Next)
+		})
+	}
+}
