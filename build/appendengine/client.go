@@ -20,6 +20,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"dayone.dev/dayone/manifests/registryauth"
 )
 
 // Access says how to reach registries. The zero value trusts the host's certificates and asks anonymously.
@@ -100,7 +102,7 @@ func (c *Client) options(ctx context.Context, platform *v1.Platform) []remote.Op
 	return o
 }
 
-// keychain holds the auths of a pull secret: keys are HOST or HOST/PATH, the longest that fits wins (containers-auth.json(5)).
+// keychain holds the auths of a pull secret by registryauth's keys; the longest that fits wins (containers-auth.json(5)).
 type keychain map[string]authn.AuthConfig
 
 func readKeys(file string) (keychain, error) {
@@ -132,25 +134,17 @@ func readKeys(file string) (keychain, error) {
 			}
 			config.Username, config.Password = user, strings.TrimRight(password, "\x00")
 		}
-		key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
-		keys[strings.TrimSuffix(key, "/")] = config
+		keys[key] = config
 	}
-	return keys, nil
+	return registryauth.ByKey(keys), nil
 }
 
 var errAuthForm = errors.New("not in auth.json form ({\"auths\": {HOST: {\"auth\": BASE64}}})")
 
 // Resolve implements authn.Keychain.
 func (k keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
-	for key := target.String(); key != ""; {
-		if config, ok := k[key]; ok {
-			return authn.FromConfig(config), nil
-		}
-		slash := strings.LastIndex(key, "/")
-		if slash < 0 {
-			break
-		}
-		key = key[:slash]
+	if config, ok := registryauth.Find(k, target.String()); ok {
+		return authn.FromConfig(config), nil
 	}
 	return authn.Anonymous, nil
 }

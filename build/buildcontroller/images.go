@@ -8,13 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"dayone.dev/dayone/manifests/registryauth"
 )
 
 // Access is how to reach a registry.
@@ -145,7 +146,7 @@ func (r Registries) open(ctx context.Context, reference string, access Access) (
 	return digest, options, done, nil
 }
 
-// keys are the credentials of an auth.json.
+// keys are the credentials of an auth.json, by registryauth's keys.
 type keys map[string]authn.AuthConfig
 
 func readKeys(raw []byte) (keys, error) {
@@ -158,22 +159,12 @@ func readKeys(raw []byte) (keys, error) {
 	if err := json.Unmarshal(raw, &file); err != nil {
 		return nil, errors.New("read registry credentials: not in the form of an auth.json") // the cause may quote a secret
 	}
-	return file.Auths, nil
+	return registryauth.ByKey(file.Auths), nil
 }
 
 // Resolve finds the most specific entry: repository, its parents, then the registry.
 func (k keys) Resolve(target authn.Resource) (authn.Authenticator, error) {
-	for at := target.String(); at != ""; {
-		if c, ok := k[at]; ok {
-			return authn.FromConfig(c), nil
-		}
-		cut := strings.LastIndexByte(at, '/')
-		if cut < 0 {
-			break
-		}
-		at = at[:cut]
-	}
-	if c, ok := k["https://"+target.RegistryStr()]; ok {
+	if c, ok := registryauth.Find(k, target.String()); ok {
 		return authn.FromConfig(c), nil
 	}
 	return authn.Anonymous, nil

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"dayone.dev/dayone/manifests/registryauth"
 )
 
 // credential is one entry of an auth.json (containers-auth.json(5)).
@@ -85,19 +88,14 @@ func MergeAuth(pull, push []byte, target string) ([]byte, error) {
 	if json.Unmarshal(push, &to) != nil {
 		return nil, errors.New("read push credentials: they are not in auth.json form")
 	}
-	merged := authFile{Auths: map[string]credential{}}
-	for key, c := range to.Auths {
-		merged.Auths[plainKey(key)] = c
-	}
-	for key, c := range from.Auths {
-		merged.Auths[plainKey(key)] = c
-	}
-	c, ok := match(to.Auths, target)
+	merged := authFile{Auths: registryauth.ByKey(to.Auths)}
+	c, ok := registryauth.Find(merged.Auths, target)
 	if !ok {
 		host, _, _ := strings.Cut(target, "/")
 		return nil, fmt.Errorf("read push credentials: there is no entry for %s; add one to the push Secret", host)
 	}
-	merged.Auths[target] = c
+	maps.Copy(merged.Auths, registryauth.ByKey(from.Auths))
+	merged.Auths[registryauth.Key(target)] = c
 	return json.Marshal(merged)
 }
 
@@ -108,32 +106,9 @@ func AuthFor(auth []byte, repository, at string) ([]byte, error) {
 	if json.Unmarshal(auth, &file) != nil {
 		return nil, errors.New("read credentials: they are not in auth.json form")
 	}
-	c, ok := match(file.Auths, repository)
+	c, ok := registryauth.Find(registryauth.ByKey(file.Auths), repository)
 	if !ok {
 		return nil, fmt.Errorf("read credentials: there is no entry for %s", repository)
 	}
 	return json.Marshal(authFile{Auths: map[string]credential{at: c}})
-}
-
-// plainKey is an entry's key without what old programs put around it.
-func plainKey(key string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://"), "/")
-}
-
-// match finds the entry with the longest key that is target or a parent of it.
-func match(auths map[string]credential, target string) (credential, bool) {
-	plain := map[string]credential{}
-	for key, c := range auths {
-		plain[plainKey(key)] = c
-	}
-	for key := target; ; {
-		if c, ok := plain[key]; ok {
-			return c, true
-		}
-		slash := strings.LastIndex(key, "/")
-		if slash < 0 {
-			return credential{}, false
-		}
-		key = key[:slash]
-	}
 }

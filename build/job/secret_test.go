@@ -64,6 +64,19 @@ func TestPushAndPullCredentialsOfOneRegistryStayApart(t *testing.T) {
 	assert.NotContains(t, err.Error(), canary)
 }
 
+func TestCredentialsOfDockerHubAreMergedUnderTheNameThatBuildsUse(t *testing.T) {
+	for _, key := range []string{"docker.io", "index.docker.io/v1", "https://index.docker.io/v1/", "registry-1.docker.io"} {
+		for _, target := range []string{"docker.io/acme/os", "index.docker.io/acme/os"} {
+			got, err := job.MergeAuth([]byte(`{"auths":{"https://index.docker.io/v1/":{"auth":"pull"}}}`), []byte(`{"auths":{"`+key+`":{"auth":"push"}}}`), target)
+			require.NoError(t, err, key)
+			assert.JSONEq(t, `{"auths":{"docker.io":{"auth":"pull"},"docker.io/acme/os":{"auth":"push"}}}`, string(got), key)
+		}
+		got, err := job.AuthFor([]byte(`{"auths":{"`+key+`":{"auth":"push"}}}`), "docker.io/acme/os", "localhost:5000")
+		require.NoError(t, err, key)
+		assert.JSONEq(t, `{"auths":{"localhost:5000":{"auth":"push"}}}`, string(got), key)
+	}
+}
+
 func FuzzCanonical(f *testing.F) {
 	f.Add([]byte(`{"auths":{"a":{"auth":"dTpw"}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
