@@ -10,6 +10,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/daemon/hostfiles"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodedisk"
@@ -25,14 +26,14 @@ func (a *Agent) applying(ctx context.Context, n node) (State, time.Duration, err
 	if err != nil {
 		return Applying, 0, err
 	}
-	former, err := nodedisk.ReadPending(a.o.Root)
+	begun, err := a.begun(current)
 	if err != nil {
 		return Applying, 0, err
 	}
 	if err := a.settleTrust(ctx, n, wanted); err != nil { // before anything is pulled
 		return Applying, 0, err
 	}
-	if err := a.writeFiles(ctx, former, current, wanted); err != nil {
+	if err := a.writeFiles(ctx, begun, current, wanted); err != nil {
 		return Applying, 0, err
 	}
 	if err := a.stage(ctx, n, current, wanted); err != nil {
@@ -64,43 +65,73 @@ func (a *Agent) noteReady(ctx context.Context) error {
 	return nil
 }
 
-// writeFiles brings the wanted files onto a node that is not layered, or that does not reboot into the image which has them. What a
-// former plan brought goes, and so does what the node had.
-func (a *Agent) writeFiles(ctx context.Context, former, current nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
+// begun lists what former plans and this one may have brought onto the node beside what it has.
+func (a *Agent) begun(current nodedisk.Current) ([]nodedisk.Current, error) {
+	pending, err := nodedisk.ReadPending(a.o.Root)
+	return slices.DeleteFunc(pending, current.Same), err
+}
+
+// writeFiles brings the wanted files onto a node that is not layered, or that does not reboot into the image which has them. What
+// former plans brought goes, and so does what the node had.
+func (a *Agent) writeFiles(ctx context.Context, begun []nodedisk.Current, current nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
 	after, err := parse(wanted)
 	if err != nil {
 		return err
 	}
-	if former.Config == nil || former.Config.Name != wanted.Name {
-		if err := nodedisk.WritePending(a.o.Root, nodedisk.Current{Config: wanted, Image: a.journal.Target.Image}); err != nil {
-			return err
-		}
+	// What the node had is noted, too: between the new record of that and the end of all this a kill may come.
+	if err := nodedisk.AddPending(a.o.Root, current, nodedisk.Current{Config: wanted, Image: a.journal.Target.Image}); err != nil {
+		return err
 	}
-	if err := a.writeAccounts(former, current, after); err != nil {
+	had := append(begun, current)
+	if err := a.writeAccounts(had, after); err != nil {
 		return err
 	}
 	layered := a.journal.Target.Image != ""
 	if layered && !a.journal.Plan.Live {
 		return nil
 	}
-	if err := fromEach(former, current, func(before ign35.Config) error {
-		if err := a.files.Apply(before, after); err != nil {
-			return err
-		}
-		return a.enableUnits(ctx, before, after)
-	}); err != nil {
+	start, err := a.start(ctx, begun, current)
+	if err != nil {
 		return err
 	}
-	if layered || current.Image == "" && former.Image == "" {
+	if err := a.files.Change(start, after); err != nil {
+		return err
+	}
+	if err := fromEach(had, func(before ign35.Config) error { return a.enableUnits(ctx, before, after) }); err != nil {
+		return err
+	}
+	if layered || !slices.ContainsFunc(had, func(c nodedisk.Current) bool { return c.Image != "" }) {
 		return nil
 	}
 	// Back to the stock OS: what came with the image must go along as the node's own.
 	return a.files.Carry(after)
 }
 
+// start is what a change of files begins from. What was begun is on disk in part, unless the node has booted the image that has all of it.
+func (a *Agent) start(ctx context.Context, begun []nodedisk.Current, current nodedisk.Current) (hostfiles.Start, error) {
+	var out hostfiles.Start
+	status, err := a.o.Deployer.Status(ctx)
+	if err != nil {
+		return out, fmt.Errorf("read deployments: %w", err)
+	}
+	for _, have := range append(begun, current) {
+		config, err := parse(have.Config)
+		if err != nil {
+			return out, err
+		}
+		image, err := deploy.ParseImage(have.Image)
+		if have.Same(current) || have.Image != current.Image && err == nil && status.Booted.Runs(image) {
+			out.Has = append(out.Has, config)
+		} else {
+			out.Begun = append(out.Begun, config)
+		}
+	}
+	return out, nil
+}
+
 // writeAccounts brings what no image holds: the core user's SSH keys, in a home directory, and its password.
-func (a *Agent) writeAccounts(former, current nodedisk.Current, after ign35.Config) error {
-	return fromEach(former, current, func(before ign35.Config) error {
+func (a *Agent) writeAccounts(had []nodedisk.Current, after ign35.Config) error {
+	return fromEach(had, func(before ign35.Config) error {
 		if err := a.files.ApplyKeys(before, after); err != nil {
 			return err
 		}
@@ -108,12 +139,9 @@ func (a *Agent) writeAccounts(former, current nodedisk.Current, after ign35.Conf
 	})
 }
 
-// fromEach takes the config that a node had and the one that it has as what a change begins from: either may be on disk after an interruption.
-func fromEach(former, current nodedisk.Current, change func(before ign35.Config) error) error {
-	for _, have := range []nodedisk.Current{former, current} {
-		if have.Config == nil {
-			continue
-		}
+// fromEach takes each config that a node had, or has, as what a change begins from: any of them may be on disk after an interruption.
+func fromEach(had []nodedisk.Current, change func(before ign35.Config) error) error {
+	for _, have := range had {
 		before, err := parse(have.Config)
 		if err != nil {
 			return err

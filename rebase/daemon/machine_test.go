@@ -127,7 +127,7 @@ func (m *machine) boot(t *testing.T) {
 			require.NoError(t, os.Remove(filepath.Join(m.root, f.Path)))
 		}
 	}
-	require.NoError(t, h.Apply(ign35.Config{}, parse(t, after)))
+	require.NoError(t, h.Restore(parse(t, after)))
 }
 
 func parse(t *testing.T, mc *mcfgv1.MachineConfig) ign35.Config {
@@ -169,7 +169,7 @@ var install sync.Once
 func newFixture(t *testing.T) *fixture {
 	env := shared.Env(t)
 	install.Do(func() { env.InstallRights(t) })
-	f := &fixture{T: t, env: env, name: strings.ToLower(t.Name()), m: &machine{root: t.TempDir(), content: map[string]*mcfgv1.MachineConfig{}}}
+	f := &fixture{T: t, env: env, name: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "."), m: &machine{root: t.TempDir(), content: map[string]*mcfgv1.MachineConfig{}}}
 	pods, err := kubernetes.NewForConfig(env.As(t, cluster.DefaultNamespace, cluster.Controller))
 	require.NoError(t, err)
 	c := env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
@@ -208,7 +208,7 @@ func (f *fixture) joined(mc *mcfgv1.MachineConfig, image string) {
 	if image != "" {
 		f.m.content[image] = mc
 	}
-	require.NoError(f, hostfiles.Host{Root: f.m.root}.Apply(ign35.Config{}, parse(f.T, mc)))
+	require.NoError(f, hostfiles.Host{Root: f.m.root}.Restore(parse(f.T, mc))) // Ignition keeps nothing
 	require.NoError(f, nodedisk.WriteCurrent(f.m.root, nodedisk.Current{Config: mc, Image: image}))
 	role := map[string]string{"node-role.kubernetes.io/" + f.name: ""}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.name, Labels: role}}

@@ -27,7 +27,7 @@ func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, err
 	if err != nil {
 		return Planning, 0, err
 	}
-	pending, err := nodedisk.ReadPending(a.o.Root)
+	begun, err := a.begun(current)
 	if err != nil {
 		return Planning, 0, err
 	}
@@ -47,7 +47,7 @@ func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, err
 	if err != nil {
 		return Planning, 0, err
 	}
-	plan, boots, err := a.effect(ctx, []nodedisk.Current{current, pending}, wanted, target, promise)
+	plan, boots, err := a.effect(ctx, append([]nodedisk.Current{current}, begun...), wanted, target, promise)
 	if err != nil {
 		return Planning, 0, err
 	}
@@ -65,8 +65,8 @@ func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, err
 }
 
 // effect computes the plan and the image that the node boots at its end; empty: that does not change. from is what the node has, and
-// what a former plan may have brought already. The way from what it has must be the promised one; taking back what a former plan brought
-// comes on top of it.
+// what former plans may have brought already. The way from what it has must be the promised one; taking back what those brought comes on
+// top of it.
 func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target, promise *disruption.Promise) (disruption.Plan, string, error) {
 	var plan disruption.Plan
 	policies, mirrors, err := a.policies(ctx)
@@ -82,9 +82,6 @@ func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcf
 		return plan, "", err
 	}
 	for i, have := range from {
-		if have.Config == nil {
-			continue
-		}
 		old, err := a.owners(ctx, have.Config)
 		if err != nil {
 			return plan, "", err
@@ -154,7 +151,7 @@ func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.Mac
 	if name == "" {
 		changes := false
 		for _, have := range from {
-			changes = changes || have.Config != nil && (have.Image != "" || have.Config.Spec.OSImageURL != wanted.Spec.OSImageURL)
+			changes = changes || have.Image != "" || have.Config.Spec.OSImageURL != wanted.Spec.OSImageURL
 		}
 		if name = wanted.Spec.OSImageURL; !changes || name == "" && !runsOneOf(status, from) {
 			return "", nil
@@ -174,7 +171,7 @@ func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.Mac
 func runsOneOf(status deploy.Status, from []nodedisk.Current) bool {
 	for _, have := range from {
 		name := have.Image
-		if name == "" && have.Config != nil {
+		if name == "" {
 			name = have.Config.Spec.OSImageURL
 		}
 		if image, err := deploy.ParseImage(name); err == nil && status.Booted != nil && status.Booted.Runs(image) {

@@ -53,10 +53,25 @@ func (a *Agent) verifying(ctx context.Context, n node) (State, time.Duration, er
 	if err := nodedisk.WriteCurrent(a.o.Root, nodedisk.Current{Config: wanted, Image: a.journal.Target.Image}); err != nil {
 		return Verifying, 0, err
 	}
+	if err := a.forget(config); err != nil {
+		return Verifying, 0, err
+	}
 	if err := nodedisk.EndPending(a.o.Root); err != nil {
 		return Verifying, 0, err
 	}
 	return Uncordoning, 0, a.sweep(config)
+}
+
+// forget drops what was kept of the node's own and has been given back on the way here.
+func (a *Agent) forget(config ign35.Config) error {
+	if a.journal.Target.Image != "" && !a.journal.Plan.Live {
+		return nil // No file was written.
+	}
+	pending, err := nodedisk.ReadPending(a.o.Root)
+	if err != nil {
+		return err
+	}
+	return fromEach(pending, func(former ign35.Config) error { return a.files.Forget(config, former) })
 }
 
 // sweep removes what an agent that was killed on the way here had not finished.
@@ -72,9 +87,14 @@ func (a *Agent) wanted(ctx context.Context) (*mcfgv1.MachineConfig, error) {
 	if err != nil || current.Config.Name == name {
 		return current.Config, err
 	}
-	pending, err := nodedisk.ReadPending(a.o.Root)
-	if err == nil && pending.Config != nil && pending.Config.Name == name {
-		return pending.Config, nil
+	begun, err := a.begun(current)
+	if err != nil {
+		return nil, err
+	}
+	for _, have := range begun {
+		if have.Config.Name == name {
+			return have.Config, nil
+		}
 	}
 	return a.o.Cluster.Config(ctx, name)
 }

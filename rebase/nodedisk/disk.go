@@ -71,43 +71,6 @@ func WriteCurrent(root string, c Current) error {
 	return nil
 }
 
-// PendingPath is where the agent keeps what it is bringing onto the node, from before its first change until all is verified.
-const PendingPath = "/var/lib/dayone/daemon/pending.json"
-
-// ReadPending reads what an agent was bringing onto the node; Config is nil when there is nothing. A file that cannot be read is an
-// error: it names what may be on the node.
-func ReadPending(root string) (Current, error) {
-	var c Current
-	raw, err := os.ReadFile(filepath.Join(root, PendingPath))
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, nil
-	}
-	if err != nil {
-		return c, fmt.Errorf("read pending config: %w", err)
-	}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return Current{}, fmt.Errorf("read pending config %s: %w", PendingPath, err)
-	}
-	return c, nil
-}
-
-// WritePending notes what is about to be brought onto the node.
-func WritePending(root string, c Current) error {
-	raw, err := json.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("write pending config: %w", err)
-	}
-	return WriteFile(filepath.Join(root, PendingPath), raw, 0o600)
-}
-
-// EndPending forgets it; that there is nothing is no error.
-func EndPending(root string) error {
-	if err := os.Remove(filepath.Join(root, PendingPath)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove pending config: %w", err)
-	}
-	return nil
-}
-
 // WriteFile replaces a file, and makes its directory where it is missing.
 func WriteFile(path string, content []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

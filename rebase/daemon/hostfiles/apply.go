@@ -1,7 +1,6 @@
 package hostfiles
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,14 +13,6 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 
 	"dayone.dev/dayone/manifests/machineconfig"
-)
-
-// Where what was there before a config is kept, so that it comes back when the config no longer has the path. The places are MCO's
-// (pkg/daemon/constants): a node may move from one to the other.
-const (
-	// OriginalsDir has the node's own files under their paths; NoOriginalsDir has an empty file for a path where there was none.
-	OriginalsDir   = "/etc/machine-config-daemon/orig"
-	NoOriginalsDir = "/etc/machine-config-daemon/noorig"
 )
 
 const (
@@ -71,6 +62,11 @@ func (h Host) all(c ign35.Config) (map[string]entry, error) {
 		}
 		out[e.path] = e
 	}
+	addUnits(out, c)
+	return out, nil
+}
+
+func addUnits(out map[string]entry, c ign35.Config) {
 	for _, u := range c.Systemd.Units {
 		at := path.Join(unitDir, u.Name)
 		switch {
@@ -86,7 +82,24 @@ func (h Host) all(c ign35.Config) (map[string]entry, error) {
 			}
 		}
 	}
-	return out, nil
+}
+
+// places lists the paths of entries, of several configs. What keeps a config from being written, such as a user whom the node does not have,
+// keeps nobody from taking it away.
+func (h Host) places(configs []ign35.Config) map[string]entry {
+	out := map[string]entry{}
+	for _, c := range configs {
+		for _, f := range c.Storage.Files {
+			if path.IsAbs(f.Path) {
+				out[path.Clean(f.Path)] = entry{}
+			}
+		}
+		addUnits(out, c)
+	}
+	if h.Others != nil {
+		maps.DeleteFunc(out, func(p string, _ entry) bool { return h.Others(p) })
+	}
+	return out
 }
 
 func (h Host) file(f ign35.File) (entry, error) {
@@ -115,29 +128,42 @@ func (h Host) file(f ign35.File) (entry, error) {
 	return e, nil
 }
 
-// Apply makes the node's files those of after: it writes what differs from the disk and takes away what only before has; there comes
-// back what the node had there itself. Every file changes at once or not at all; the whole does not: after a failure or a crash Apply
-// with the same configs goes on, and Apply with the configs the other way round goes back.
+// Start is what a change of the node's files begins from.
+type Start struct {
+	// Has are the configs that the node has as a whole: the verified one, and one that the booted image brought. What is at their paths is not
+	// the node's own.
+	Has []ign35.Config
+	// Begun are those that were to come and of which any part may be on disk. What they replaced was kept before.
+	Begun []ign35.Config
+}
+
+// Apply is Change from one config that the node has.
 func (h Host) Apply(before, after ign35.Config) error {
-	old, err := h.entries(before)
-	if err != nil {
-		return err
-	}
+	return h.Change(Start{Has: []ign35.Config{before}}, after)
+}
+
+// Change makes the node's files those of after: it writes what differs from the disk and takes away what after has not; there comes
+// back what the node had there itself. Every file changes at once or not at all; the whole does not: after a failure or a crash Change
+// goes on when after is among what was begun, and so it goes to any other config, or back. Once all is verified see Forget.
+func (h Host) Change(from Start, after ign35.Config) error {
+	had, begun := h.places(from.Has), h.places(from.Begun)
 	now, err := h.entries(after)
 	if err != nil {
 		return err
 	}
 	for _, p := range sorted(now) {
-		_, had := old[p]
+		_, had := had[p]
 		if err := h.put(now[p], had); err != nil {
 			return err
 		}
 	}
-	for _, p := range sorted(old) {
+	maps.Copy(begun, had)
+	for _, p := range sorted(begun) {
 		if _, stays := now[p]; stays {
 			continue
 		}
-		if err := h.giveBack(p); err != nil {
+		_, had := had[p]
+		if err := h.giveBack(p, had); err != nil {
 			return err
 		}
 	}
@@ -175,17 +201,17 @@ func sorted(entries map[string]entry) []string {
 	return out
 }
 
-// put writes an entry unless it is on disk already; what the node had there before any config is kept. had says that a former config has
-// the path: then what is there is not the node's own.
+// put writes an entry unless it is on disk already; what the node had there before any config is kept first. had says that the node has a
+// config with the path: then what is there is not the node's own.
 func (h Host) put(e entry, had bool) error {
-	why, err := h.compare(e)
-	if err != nil || why == "" {
-		return err
-	}
 	if !had {
 		if err := h.keep(e.path); err != nil {
 			return fmt.Errorf("keep what was at %s: %w", e.path, err)
 		}
+	}
+	why, err := h.compare(e)
+	if err != nil || why == "" {
+		return err
 	}
 	return h.write(e)
 }
@@ -220,84 +246,4 @@ func (h Host) at(p string) (string, error) {
 		return "", fmt.Errorf("write %s: a link leads out of %s", p, h.Root)
 	}
 	return filepath.Join(real, path.Base(p)), nil
-}
-
-// keep copies what is at a path before the first config that has it; later configs find that it was kept.
-func (h Host) keep(p string) error {
-	original, none := filepath.Join(h.Root, OriginalsDir, p), filepath.Join(h.Root, NoOriginalsDir, p)
-	for _, known := range []string{original, none} {
-		if _, err := os.Lstat(known); err == nil {
-			return nil
-		}
-	}
-	at := filepath.Join(h.Root, p)
-	info, err := os.Lstat(at)
-	if errors.Is(err, fs.ErrNotExist) {
-		return replaceFile(none, entry{path: p, mode: defaultMode})
-	}
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		return errors.New("it is a directory: remove it, or give the file another path")
-	}
-	if info.Mode()&fs.ModeSymlink != 0 {
-		target, err := os.Readlink(at)
-		if err != nil {
-			return err
-		}
-		return replaceLink(original, target)
-	}
-	data, err := os.ReadFile(at)
-	if err != nil {
-		return err
-	}
-	uid, gid := owner(info)
-	return replaceFile(original, entry{path: p, data: data, mode: info.Mode(), uid: uid, gid: gid})
-}
-
-// giveBack takes a file of a former config away and puts back what was kept.
-func (h Host) giveBack(p string) error {
-	at, err := h.at(p)
-	if err != nil {
-		return err
-	}
-	original := filepath.Join(h.Root, OriginalsDir, p)
-	_, err = os.Lstat(original)
-	switch {
-	case err == nil:
-		if err := os.Rename(original, at); err != nil {
-			return fmt.Errorf("put back %s: %w", p, err)
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("put back %s: %w", p, err)
-	default:
-		if err := h.giveBackStock(p, at); err != nil {
-			return fmt.Errorf("remove %s: %w", p, err)
-		}
-	}
-	if err := os.Remove(filepath.Join(h.Root, NoOriginalsDir, p)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget %s: %w", p, err)
-	}
-	return syncDir(filepath.Dir(at))
-}
-
-// giveBackStock puts the OS image's own copy at a path of /etc of which nothing was kept, because Ignition wrote it before there was an agent;
-// where the image has none, or the agent has noted that there was none, nothing stays.
-func (h Host) giveBackStock(p, at string) error {
-	stock := filepath.Join(h.Root, "/usr", p)
-	info, err := os.Lstat(stock)
-	_, noted := os.Lstat(filepath.Join(h.Root, NoOriginalsDir, p))
-	if err != nil || noted == nil || !strings.HasPrefix(p, etc) || !info.Mode().IsRegular() {
-		if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	data, err := os.ReadFile(stock)
-	if err != nil {
-		return err
-	}
-	uid, gid := owner(info)
-	return replaceFile(at, entry{path: p, data: data, mode: info.Mode(), uid: uid, gid: gid})
 }

@@ -61,11 +61,13 @@ func TestApplyAndGoBack(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o755)|os.ModeSetuid, info.Mode())
 	require.NoError(t, h.Apply(one, two), "twice is once")
 	require.NoError(t, h.Apply(two, config()))
+	require.NoError(t, h.Apply(two, config()), "twice is once")
 	assert.Equal(t, "the node's", read(t, root, "/etc/own"))
 	info, err = os.Stat(filepath.Join(root, "/etc/own"))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o640), info.Mode())
 	assert.NoFileExists(t, filepath.Join(root, "/etc/more"))
+	require.NoError(t, h.Forget(config(), one, two))
 	for _, dir := range []string{hostfiles.OriginalsDir, hostfiles.NoOriginalsDir} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(p string, d os.DirEntry, err error) error {
 			assert.True(t, err != nil || d.IsDir(), "nothing is left: %s", p)
@@ -174,6 +176,47 @@ func TestWhatAFormerConfigBroughtIsNotTheNodesOwn(t *testing.T) {
 	if os.Getuid() == 0 { // the image's files belong to root
 		assert.Equal(t, "the image's", read(t, root, "/etc/stock"))
 	}
+}
+
+func TestWhatWasBegunKeepsTheNodesOwn(t *testing.T) {
+	root := t.TempDir()
+	h := hostfiles.Host{Root: root}
+	write(t, root, "/etc/own", "the node's")
+	write(t, root, "/etc/same", "first")
+	write(t, root, "/etc/blocks", "a file where a directory has to be")
+	one := config(file("/etc/blocks/a", "first", 0o644), file("/etc/new", "first", 0o644), file("/etc/own", "first", 0o644), file("/etc/same", "first", 0o640))
+	two := config(file("/etc/blocks/a", "first", 0o644), file("/etc/own", "second", 0o644))
+	require.Error(t, h.Apply(config(), one))
+	begun := hostfiles.Start{Has: []ign35.Config{config()}, Begun: []ign35.Config{one}}
+	require.NoError(t, h.Change(begun, config()))
+	assert.Equal(t, "the node's", read(t, root, "/etc/own"), "nothing had come to it")
+
+	require.NoError(t, os.Remove(filepath.Join(root, "/etc/blocks")))
+	require.NoError(t, h.Change(begun, one), "it goes on")
+	assert.Equal(t, "first", read(t, root, "/etc/own"))
+	begun.Begun = append(begun.Begun, two)
+	require.NoError(t, h.Change(begun, two), "and then to another")
+	assert.NoFileExists(t, filepath.Join(root, "/etc/new"))
+	assert.Equal(t, "first", read(t, root, "/etc/same"), "what was like the config was the node's own all the same")
+	require.NoError(t, h.Change(begun, config()))
+	assert.Equal(t, "the node's", read(t, root, "/etc/own"))
+	require.NoError(t, h.Change(begun, one))
+	assert.Equal(t, "first", read(t, root, "/etc/own"))
+	require.NoError(t, h.Apply(one, config()))
+	assert.Equal(t, "the node's", read(t, root, "/etc/own"), "given back twice")
+	assert.NoFileExists(t, filepath.Join(root, "/etc/new"))
+}
+
+func TestWhatCannotBeWrittenCanBeTakenAway(t *testing.T) {
+	root := t.TempDir()
+	h := hostfiles.Host{Root: root}
+	nobodys := file("/etc/b", "x", 0o644)
+	nobodys.User = ign35.NodeUser{Name: ptr("nobody-here")}
+	bad := config(file("/etc/a", "x", 0o644), nobodys)
+	require.ErrorContains(t, h.Apply(config(), bad), "nobody-here")
+	good := config(file("/etc/c", "x", 0o644))
+	require.NoError(t, h.Change(hostfiles.Start{Begun: []ign35.Config{bad}}, good))
+	assert.Equal(t, "x", read(t, root, "/etc/c"))
 }
 
 func TestDisableTakesAwayWhatLeadsToAUnit(t *testing.T) {
