@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -113,4 +114,28 @@ func TestARolloutSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 		assert.LessOrEqual(t, m.perNode[f.name(n)], 2, n)
 	}
 	assert.Equal(t, corev1.ConditionTrue, f.condition(mcfgv1.MachineConfigPoolUpdated).Status)
+}
+
+func TestAPoolWhoseNodesAreNotKnownIsNotUpdated(t *testing.T) {
+	f := newFixture(t, nodecontroller.Options{})
+	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
+	f.node("a", rollout.Target{Config: first})
+	f.look()
+	require.Equal(t, corev1.ConditionTrue, f.condition(mcfgv1.MachineConfigPoolUpdated).Status)
+	selector := f.object().Spec.NodeSelector
+	f.render(second, func(p *mcfgv1.MachineConfigPool) {
+		p.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	})
+	f.look()
+	is := f.condition(mcfgv1.MachineConfigPoolUpdated)
+	assert.Equal(t, corev1.ConditionFalse, is.Status)
+	assert.Equal(t, "NodesUnknown", is.Reason)
+	assert.Equal(t, first, f.object().Status.Configuration.Name, "nobody knows what has the new one")
+	assert.Equal(t, int32(1), f.object().Status.MachineCount, "the last that was known")
+	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolDegraded).Message, "Near")
+	assert.Equal(t, first, f.record("a").DesiredConfig)
+	f.render(second, func(p *mcfgv1.MachineConfigPool) { p.Spec.NodeSelector = selector })
+	f.look()
+	assert.Equal(t, second, f.record("a").DesiredConfig)
+	assert.Equal(t, corev1.ConditionFalse, f.condition(mcfgv1.MachineConfigPoolDegraded).Status)
 }

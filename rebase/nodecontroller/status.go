@@ -26,11 +26,13 @@ func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) err
 	changed := s.Object.DeepCopy()
 	st := &changed.Status
 	st.ObservedGeneration = s.Object.Generation
-	st.MachineCount = int32(plan.Counts.Nodes)
-	st.UpdatedMachineCount = int32(plan.Counts.Updated)
-	st.ReadyMachineCount = int32(plan.Counts.Ready)
-	st.UnavailableMachineCount = int32(plan.Counts.Unavailable)
-	st.DegradedMachineCount = int32(plan.Counts.Degraded)
+	if s.Doubt == "" { // else the numbers are the last that were known
+		st.MachineCount = int32(plan.Counts.Nodes)
+		st.UpdatedMachineCount = int32(plan.Counts.Updated)
+		st.ReadyMachineCount = int32(plan.Counts.Ready)
+		st.UnavailableMachineCount = int32(plan.Counts.Unavailable)
+		st.DegradedMachineCount = int32(plan.Counts.Degraded)
+	}
 	done := s.Done(plan)
 	if done && !equality.Semantic.DeepEqual(st.Configuration, s.Object.Spec.Configuration) {
 		st.Configuration = *s.Object.Spec.Configuration.DeepCopy()
@@ -79,7 +81,10 @@ func conditions(s *look, plan rollout.Plan, done bool, have []mcfgv1.MachineConf
 		condition(mcfgv1.MachineConfigPoolUpdated, done, "AllNodesUpdated", fmt.Sprintf("%d of %d nodes have %s", plan.Counts.Updated, plan.Counts.Nodes, plan.Target)),
 		updating(s, plan, done), node,
 	}
-	if !done {
+	switch {
+	case s.Doubt != "":
+		out[0].Reason, out[0].Message = "NodesUnknown", s.Doubt
+	case !done:
 		out[0].Reason = "NodesOutstanding"
 	}
 	degraded := condition(mcfgv1.MachineConfigPoolDegraded, false, "AsExpected", "")

@@ -24,11 +24,7 @@ func TestAWaveIsWatchedWhileTheClockIsSet(t *testing.T) {
 	c := rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{*p}, Records: []*mcfgv1.MachineConfigNode{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
 		Status: mcfgv1.MachineConfigNodeStatus{Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineConfigNodeUpdated), Status: metav1.ConditionTrue,
 			LastTransitionTime: metav1.Time{Time: began.Add(-time.Minute).Round(0)}}}}}}}
-	for name, config := range map[string]string{"a": "rendered-worker-2", "b": "rendered-worker-1"} {
-		c.Nodes = append(c.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"w": ""}, Annotations: map[string]string{
-			manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config, manifests.AnnotationState: "Done"}},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
-	}
+	c.Nodes = []*corev1.Node{updated("a", "rendered-worker-2", "w"), updated("b", "rendered-worker-1", "w")}
 	for name, by := range map[string]time.Duration{"ahead": 3 * time.Hour, "back": -3 * time.Hour, "not at all": 0} {
 		t.Run(name, func(t *testing.T) {
 			var a rollout.Arrivals

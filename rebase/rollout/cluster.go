@@ -1,7 +1,9 @@
 package rollout
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +57,8 @@ type Look struct {
 	Effects *disruption.PoolPlan
 	// Faults are what the admin must mend, in words.
 	Faults []string
+	// Doubt is why nobody knows which nodes are the pool's; empty: that is known. Such a pool is held and never done.
+	Doubt  string
 	memory *Memory
 }
 
@@ -79,12 +83,8 @@ func (c *Cluster) Look(pool string) *Look {
 	if l.Pool, err = PoolOf(l.Object); err != nil {
 		l.Faults = append(l.Faults, err.Error())
 	}
-	placement := NewPlacement(all)
 	c.Memory.trim(len(c.Nodes))
-	l.Nodes = make([]Node, 0, len(c.Nodes))
-	for _, n := range c.Nodes {
-		l.place(n, placement, c)
-	}
+	l.place(c, NewPlacement(all))
 	l.quorum(c)
 	l.aim(c)
 	l.foresee(c.Foreseen)
@@ -111,16 +111,39 @@ func (l *Look) quorum(c *Cluster) {
 	}
 }
 
-// place takes a node in when it belongs to the pool.
-func (l *Look) place(n *corev1.Node, placement *Placement, c *Cluster) {
-	pool, err := placement.Pool(n)
+// maxTwice is how many nodes in two pools a look names: thousands may be, and what it says is written into an object.
+const maxTwice = 5
+
+// place takes in the nodes that belong to the pool.
+func (l *Look) place(c *Cluster, placement *Placement) {
+	own, err := placement.doubt(l.Object.Name)
 	if err != nil {
+		l.Doubt = "which nodes are the pool's is not known: " + err.Error()
+		l.Hold(l.Doubt)
+	}
+	if own { // the others wait for it to be mended there
 		l.Faults = append(l.Faults, err.Error())
-		return
 	}
-	if pool == nil || pool.Name != l.Object.Name {
-		return
+	var twice []string
+	l.Nodes = make([]Node, 0, len(c.Nodes))
+	for _, n := range c.Nodes {
+		pool, err := placement.Pool(n)
+		switch {
+		case errors.Is(err, ErrTwoPools):
+			twice = append(twice, err.Error())
+		case err == nil && pool != nil && pool.Name == l.Object.Name:
+			l.take(n, c)
+		}
 	}
+	slices.Sort(twice)
+	l.Faults = append(l.Faults, twice[:min(len(twice), maxTwice)]...)
+	if more := len(twice) - maxTwice; more > 0 {
+		l.Faults = append(l.Faults, fmt.Sprintf("and %d more nodes that more than one custom pool selects", more))
+	}
+}
+
+// take takes a node in.
+func (l *Look) take(n *corev1.Node, c *Cluster) {
 	l.Objects[n.Name] = n
 	l.Nodes = append(l.Nodes, c.Memory.read(n).node)
 	node := &l.Nodes[len(l.Nodes)-1]
@@ -182,9 +205,9 @@ func (l *Look) Plan(now time.Time) Plan {
 	return plan
 }
 
-// Done tells that every node has the pool's target.
+// Done tells that every node has the pool's target; nobody can say so of a pool whose nodes are not known.
 func (l *Look) Done(plan Plan) bool {
-	return plan.Counts.Updated == plan.Counts.Nodes && !l.Building && plan.Target.Config != ""
+	return l.Doubt == "" && plan.Counts.Updated == plan.Counts.Nodes && !l.Building && plan.Target.Config != ""
 }
 
 // RefusedImage is what the node controller has written into the pool's status of the present target's image when that did not pass its

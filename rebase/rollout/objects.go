@@ -114,19 +114,19 @@ var ErrTwoPools = errors.New("more than one custom pool selects the node")
 // Placement tells which pool a node belongs to. Pools' selectors are read once.
 type Placement struct {
 	pools []*mcfgv1.MachineConfigPool
-	// selectors are the pools', nil for one that selects no node.
+	// selectors are the pools', nil for one that selects no node; errs are set for those that cannot be read.
 	selectors []labels.Selector
-	err       error
+	errs      []error
 }
 
-// NewPlacement reads the pools' selectors. One that cannot be read is the error of every node: nobody knows which ones it means.
+// NewPlacement reads the pools' selectors.
 func NewPlacement(pools []*mcfgv1.MachineConfigPool) *Placement {
-	p := &Placement{pools: pools, selectors: make([]labels.Selector, len(pools))}
+	p := &Placement{pools: pools, selectors: make([]labels.Selector, len(pools)), errs: make([]error, len(pools))}
 	for i, pool := range pools {
 		selector, err := metav1.LabelSelectorAsSelector(pool.Spec.NodeSelector)
 		if err != nil {
-			p.err = fmt.Errorf("read node selector of pool %s: %w", pool.Name, err)
-			return p
+			p.errs[i] = fmt.Errorf("read node selector of pool %s: %w", pool.Name, err)
+			continue
 		}
 		// An empty selector would take every node of the cluster into one pool: it selects none.
 		if !selector.Empty() {
@@ -137,34 +137,56 @@ func NewPlacement(pools []*mcfgv1.MachineConfigPool) *Placement {
 }
 
 // Pool gives the pool that a node belongs to, nil when none selects it. The pool master wins over all others, a custom pool over
-// worker. The error names the pools when the node cannot be placed: ErrTwoPools, or a selector that cannot be read.
+// worker. The error says why the node cannot be placed: ErrTwoPools, or a selector that cannot be read and may mean it.
 func (p *Placement) Pool(n *corev1.Node) (*mcfgv1.MachineConfigPool, error) {
-	if p.err != nil {
-		return nil, p.err
-	}
 	var master, worker, custom *mcfgv1.MachineConfigPool
+	var unreadMaster, unreadWorker, unread error
 	var names []string
 	for i, pool := range p.pools {
-		if p.selectors[i] == nil || !p.selectors[i].Matches(labels.Set(n.Labels)) {
+		err := p.errs[i]
+		if err == nil && (p.selectors[i] == nil || !p.selectors[i].Matches(labels.Set(n.Labels))) {
 			continue
 		}
-		switch pool.Name {
-		case masterPool:
-			master = pool
-		case workerPool:
-			worker = pool
+		switch {
+		case pool.Name == masterPool:
+			master, unreadMaster = pool, err
+		case pool.Name == workerPool:
+			worker, unreadWorker = pool, err
+		case err != nil:
+			unread = err
 		default:
 			custom, names = pool, append(names, pool.Name)
 		}
 	}
 	switch {
+	case unreadMaster != nil:
+		return nil, unreadMaster
 	case master != nil:
 		return master, nil
 	case len(names) > 1:
 		slices.Sort(names)
 		return nil, fmt.Errorf("place node %s: %w: %s: change its labels or a pool's nodeSelector", n.Name, ErrTwoPools, strings.Join(names, ", "))
+	case unread != nil:
+		return nil, unread
 	case custom != nil:
 		return custom, nil
+	case unreadWorker != nil:
+		return nil, unreadWorker
 	}
 	return worker, nil
+}
+
+// doubt is the selector that cannot be read and because of which nobody knows which nodes are a pool's; own: it is the pool's. The control
+// plane's nodes are known whatever other pools select, and those of a custom pool whatever worker does.
+func (p *Placement) doubt(name string) (own bool, err error) {
+	for i, pool := range p.pools {
+		switch {
+		case p.errs[i] == nil:
+		case pool.Name == name:
+			return true, p.errs[i]
+		case pool.Name == masterPool, pool.Name != workerPool && name != masterPool:
+			err = p.errs[i]
+		}
+	}
+	return false, err
 }
