@@ -101,23 +101,5 @@ func split(p string) []string {
 	return strings.Split(p, "/")
 }
 
-// drop removes what lies below p, and p itself when self is set.
-func (t *Tree) drop(p string, self bool) {
-	if self {
-		delete(t.Entries, p)
-		delete(t.Contents, p)
-	}
-	prefix := p + "/"
-	for k := range t.Entries {
-		if strings.HasPrefix(k, prefix) {
-			delete(t.Entries, k)
-			delete(t.Contents, k)
-		}
-	}
-}
-
-// replaces tells whether p is a directory: only then can something lie below that goes with it.
-func (t *Tree) replaces(p string) bool {
-	e, ok := t.Entries[p]
-	return ok && e.Kind == Directory
-}
+// isDirectory tells whether p is one: only then can something lie below that goes with it.
+func (t *Tree) isDirectory(p string) bool { return t.Entries[p].Kind == Directory }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"testing"
 
@@ -118,6 +119,45 @@ func TestCacheGivesTheSameTreeBackAndForgivesDamage(t *testing.T) {
 	back, err := cache.Load("sha256:aa")
 	require.NoError(t, err)
 	assert.Equal(t, tree, back)
+}
+
+func TestWhiteoutsTakeAwayWhatLiesBelowAndNothingOfTheirLayer(t *testing.T) {
+	lower := layer(t, nil, file("etc/implicit/a", "x"), file("etc/implicit2", "x"), dir("etc/o", 0o755, 0), file("etc/o/old", "x"), file("etc/o/sub/old", "x"),
+		dir("etc/f", 0o755, 0), file("etc/f/x", "x"))
+	tree, err := basetree.Read(t.Context(), []basetree.Layer{lower, layer(t, nil, file("etc/.wh.implicit", ""), file("etc/o/sub/new", "n"), file("etc/o/.wh..wh..opq", ""),
+		dir("etc/again", 0o755, 0), file("etc/again/x", "x"), link("etc/again", "elsewhere"), file("etc/f", "now a file"))})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"/etc/again", "/etc/f", "/etc/implicit2", "/etc/o", "/etc/o/sub/new"}, tree.Under("/etc"))
+	tree, err = tree.With(t.Context(), []basetree.Layer{layer(t, nil, dir("usr", 0o755, 0), file(".wh..wh..opq", ""))})
+	require.NoError(t, err)
+	assert.Len(t, tree.Entries, 1, "an opaque root")
+}
+
+// counted is a context that is over after it has been asked so often.
+type counted struct {
+	context.Context
+	left int
+}
+
+func (c *counted) Err() error {
+	if c.left--; c.left < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func TestALimitOfTimeStopsTheWorkOnLargeLayers(t *testing.T) {
+	var many []tar.Header
+	for i := range 10000 {
+		many = append(many, file(fmt.Sprintf("usr/share/%d", i), ""))
+	}
+	large, whiteouts := layer(t, nil, many...), layer(t, nil, file("usr/.wh.share", ""))
+	for left := range 10 { // reading, laying over the tree and removing 10,000 entries look thrice each, reading the whiteout once
+		_, err := (&basetree.Tree{}).With(&counted{t.Context(), left}, []basetree.Layer{large, whiteouts})
+		require.ErrorIs(t, err, context.DeadlineExceeded, "%d", left)
+	}
+	_, err := (&basetree.Tree{}).With(&counted{t.Context(), 10}, []basetree.Layer{large, whiteouts})
+	require.NoError(t, err)
 }
 
 func TestReadReportsABrokenLayer(t *testing.T) {

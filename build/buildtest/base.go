@@ -46,6 +46,8 @@ type Base struct {
 	NotBootable bool
 	// Docker makes a Docker schema 2 manifest instead of OCI's.
 	Docker bool
+	// Encapsulated writes the layers of root, programs, files and links as ostree-ext does: all but directories are hard links.
+	Encapsulated bool
 	// Layers adds this many layers of LayerSize random bytes each.
 	Layers    int
 	LayerSize int
@@ -122,9 +124,13 @@ func (b Base) image(t testing.TB) v1.Image {
 		img, err = mutate.Append(img, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: by}})
 		require.NoError(t, err)
 	}
-	add(rootLayer(t), "root")
+	form := func(raw []byte) []byte { return raw }
+	if b.Encapsulated {
+		form = func(raw []byte) []byte { return Encapsulate(t, raw) }
+	}
+	add(form(rootLayer(t)), "root")
 	if len(b.Programs)+len(b.Files)+len(b.Links) > 0 {
-		add(b.filesLayer(t), "files")
+		add(form(b.filesLayer(t)), "files")
 	}
 	if b.Tree != "" {
 		add(treeLayer(t, b.Tree), "tree")
