@@ -1,9 +1,12 @@
 package basetree
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,11 +36,31 @@ func (c Cache) Load(digest string) (*Tree, error) {
 		return nil, fmt.Errorf("open tree of base: %w", err)
 	}
 	defer f.Close()
+	size, ok := whole(f)
+	if !ok {
+		return nil, nil // cut short or changed on the disk: it is only a cache
+	}
 	var tree Tree
-	if err := gob.NewDecoder(f).Decode(&tree); err != nil {
-		return nil, nil // cut short or of an older program: it is only a cache
+	if err := gob.NewDecoder(io.NewSectionReader(f, 0, size)).Decode(&tree); err != nil {
+		return nil, nil
 	}
 	return &tree, nil
+}
+
+// whole compares a file with the SHA-256 at its end; size is what comes before.
+func whole(f *os.File) (size int64, ok bool) {
+	info, err := f.Stat()
+	if err != nil || info.Size() < sha256.Size {
+		return 0, false
+	}
+	size = info.Size() - sha256.Size
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
+		return 0, false
+	}
+	var want [sha256.Size]byte
+	_, err = f.ReadAt(want[:], size)
+	return size, err == nil && bytes.Equal(sum.Sum(nil), want[:])
 }
 
 // Save keeps the tree; the file appears whole or not at all. It holds accounts of the base, so only its owner can read it.
@@ -53,8 +76,11 @@ func (c Cache) Save(digest string, tree *Tree) error {
 		return fmt.Errorf("write tree of base: %w", err)
 	}
 	defer os.Remove(f.Name())
-	err = errors.Join(gob.NewEncoder(f).Encode(tree), f.Close())
-	if err == nil {
+	sum := sha256.New()
+	if err = gob.NewEncoder(io.MultiWriter(f, sum)).Encode(tree); err == nil {
+		_, err = f.Write(sum.Sum(nil))
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), c.file(digest))
 	}
 	if err != nil {

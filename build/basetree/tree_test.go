@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -119,6 +121,26 @@ func TestCacheGivesTheSameTreeBackAndForgivesDamage(t *testing.T) {
 	back, err := cache.Load("sha256:aa")
 	require.NoError(t, err)
 	assert.Equal(t, tree, back)
+
+	files, err := filepath.Glob(filepath.Join(cache.Dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	good, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	damaged := map[string][]byte{"empty": {}, "zeros": make([]byte, len(good)), "no tree at all": []byte("nonsense"), "cut short": good[:len(good)-1]}
+	for i := range good {
+		damaged[fmt.Sprintf("byte %d", i)] = append(append(bytes.Clone(good[:i]), good[i]^1), good[i+1:]...)
+	}
+	for name, data := range damaged {
+		require.NoError(t, os.WriteFile(files[0], data, 0o600))
+		none, err := cache.Load("sha256:aa")
+		require.NoError(t, err, name)
+		assert.Nil(t, none, name)
+	}
+	require.NoError(t, cache.Save("sha256:aa", tree))
+	back, err = cache.Load("sha256:aa")
+	require.NoError(t, err)
+	assert.Equal(t, tree, back, "what is damaged is written anew")
 }
 
 func TestWhiteoutsTakeAwayWhatLiesBelowAndNothingOfTheirLayer(t *testing.T) {
