@@ -198,7 +198,7 @@ func registryFailure(step string, err error) *Failure {
 	f := &Failure{Step: step, Message: err.Error(), Cause: err}
 	var network net.Error
 	switch status := appendengine.StatusOf(err); {
-	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &network), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded) && (!errors.As(err, &network) || network == context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return asFailure(step, err)
 	case status == 401 || status == 403:
 		f.Class, f.Next = ClassInfrastructure, "check the registry credentials: the account needs pull on the base and push on the target"
