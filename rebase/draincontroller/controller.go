@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,8 +68,9 @@ type Reconciler struct {
 	drain  drain.Drainer
 	events events.EventRecorder
 	o      Options
-	// said is when a node's remaining pods were last written, drains how far its drain is; by the node's name.
-	said, drains sync.Map
+	// said is when a node's remaining pods were last written, drains how far its drain is, told the request whose answer is in the conditions; by
+	// the node's name.
+	said, drains, told sync.Map
 }
 
 // New makes a reconciler. c's reads may come from a cache; pods are always asked for at the API.
@@ -145,8 +145,11 @@ func (r *Reconciler) serve(ctx context.Context, req reconcile.Request) (reconcil
 		r.o.Log.WithField("node", n.Name).Info("node was uncordoned after its drain and is drained anew")
 		record.LastAppliedDrain = ""
 	}
-	if record.DesiredDrain == "" || record.Drained() {
+	if record.DesiredDrain == "" {
 		return reconcile.Result{}, nil
+	}
+	if record.Drained() {
+		return reconcile.Result{}, r.settle(ctx, &n, record)
 	}
 	if verb == nodestate.Uncordon {
 		return reconcile.Result{}, r.uncordon(ctx, &n, record)
@@ -177,7 +180,7 @@ func (r *Reconciler) empty(ctx context.Context, n *corev1.Node, record nodestate
 	defer cancel()
 	remaining, err := r.drain.Step(step, n.Name)
 	if err == nil && len(remaining) == 0 {
-		return reconcile.Result{}, r.finish(ctx, n, record, "all pods that had to leave have left")
+		return reconcile.Result{}, r.finish(ctx, n, record, allLeft)
 	}
 	// What failed is said and no failure of the look: the queue would wait ever longer, and with it the pods that a budget holds.
 	after, err := r.waiting(ctx, n, remaining, err)
@@ -202,14 +205,13 @@ func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node, record nodestat
 		by := manifests.CordonedByDayone
 		annotations[manifests.AnnotationCordonedBy] = &by
 	}
-	if n.Spec.Unschedulable && len(annotations) == 0 {
-		return nil
+	if !n.Spec.Unschedulable || len(annotations) > 0 {
+		r.o.Log.WithField("node", n.Name).Info("node cordoned")
+		if err := r.patch(ctx, n, annotations, true); err != nil {
+			return fmt.Errorf("cordon node %s: %w", n.Name, err)
+		}
 	}
-	r.o.Log.WithField("node", n.Name).Info("node cordoned")
-	if err := r.patch(ctx, n, annotations, true); err != nil {
-		return fmt.Errorf("cordon node %s: %w", n.Name, err)
-	}
-	return r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateCordoned, true, "Cordoned", "no new pods come"))
+	return r.report(ctx, n.Name, cordoned()) // also when a process before this one came no further than to the patch
 }
 
 // uncordon lets pods come again, if it was us who stopped them.
@@ -220,17 +222,13 @@ func (r *Reconciler) uncordon(ctx context.Context, n *corev1.Node, record nodest
 		return err
 	}
 	annotations[manifests.AnnotationCordonedBy], annotations[manifests.AnnotationDrainStarted] = nil, nil
+	still := n.Spec.Unschedulable && !ours
 	r.forget(n.Name)
-	if err := r.patch(ctx, n, annotations, n.Spec.Unschedulable && !ours); err != nil {
+	if err := r.patch(ctx, n, annotations, still); err != nil {
 		return fmt.Errorf("uncordon node %s: %w", n.Name, err)
 	}
 	r.o.Log.WithField("node", n.Name).Info("node uncordoned")
-	message := "pods come again"
-	if n.Spec.Unschedulable && !ours {
-		message = "left as it was: somebody else had cordoned the node"
-	}
-	return r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateUncordoned, true, "Uncordoned", message),
-		condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Uncordoned", ""), condition(mcfgv1.MachineConfigNodeUpdateCordoned, false, "Uncordoned", ""))
+	return r.answered(ctx, n, record, uncordoned(still)...)
 }
 
 // finish tells the agent that its node is drained.
@@ -246,8 +244,7 @@ func (r *Reconciler) finish(ctx context.Context, n *corev1.Node, record nodestat
 		return fmt.Errorf("answer node %s: %w", n.Name, err)
 	}
 	r.o.Log.WithField("node", n.Name).Info("node drained")
-	return r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, true, "Drained", message),
-		condition(mcfgv1.MachineConfigNodeUpdateUncordoned, false, "Drained", ""))
+	return r.answered(ctx, n, record, drained(message)...)
 }
 
 // answer changes the record so that it says that the request is done.

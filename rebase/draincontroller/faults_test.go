@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -80,6 +81,39 @@ func TestADrainSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 	assert.False(t, f.object().Spec.Unschedulable)
 	assert.NotContains(t, f.object().Annotations, manifests.AnnotationCordonedBy)
 	assert.NotContains(t, f.object().Annotations, manifests.AnnotationDrainStarted)
+}
+
+// TestTheConditionsAreThereWhereverTheControllerDies kills it before and after each write of a drain and of an uncordon: the next one makes sure
+// of what it had no time to say, and the one after it has nothing to write.
+func TestTheConditionsAreThereWhereverTheControllerDies(t *testing.T) {
+	f := newFixture(t, nil)
+	want := map[string]map[string]metav1.ConditionStatus{
+		nodestate.Drain:    {"Cordoned": metav1.ConditionTrue, "Drained": metav1.ConditionTrue, "Uncordoned": metav1.ConditionFalse},
+		nodestate.Uncordon: {"Cordoned": metav1.ConditionFalse, "Drained": metav1.ConditionFalse, "Uncordoned": metav1.ConditionTrue},
+	}
+	for at := 1; at <= 4; at++ {
+		for _, after := range []bool{false, true} {
+			for _, verb := range []string{nodestate.Drain, nodestate.Uncordon} {
+				f.ask(verb)
+				if _, err := f.dying(at, after).Reconcile(t.Context(), f.request()); err != nil {
+					require.ErrorIs(t, err, errKilled)
+				}
+				var before mcfgv1.MachineConfigNode
+				for range 2 {
+					f.restart()
+					_, err := f.look()
+					require.NoError(t, err)
+					for name, status := range want[verb] {
+						assert.Equal(t, status, f.condition(name).Status, "%s %d %t: %s", verb, at, after, name)
+					}
+					version := before.ResourceVersion
+					require.NoError(t, f.env.Client.Get(t.Context(), client.ObjectKey{Name: f.node}, &before))
+					assert.True(t, version == "" || version == before.ResourceVersion, "nothing is new")
+				}
+				assert.True(t, f.answered())
+			}
+		}
+	}
 }
 
 func TestTheNextDrainHasATimeOfItsOwn(t *testing.T) {

@@ -3,6 +3,7 @@ package draincontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/drain"
+	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // maxNamed is how many pods a message names.
@@ -88,6 +90,64 @@ func (r *Reconciler) took(n *corev1.Node) time.Duration {
 func (r *Reconciler) forget(node string) {
 	r.said.Delete(node)
 	r.drains.Delete(node)
+	r.told.Delete(node)
+}
+
+// answered reports what was answered to a node's request.
+func (r *Reconciler) answered(ctx context.Context, n *corev1.Node, record nodestate.Record, conditions ...metav1.Condition) error {
+	if err := r.report(ctx, n.Name, conditions...); err != nil {
+		return err
+	}
+	r.told.Store(n.Name, record.DesiredDrain)
+	return nil
+}
+
+// settle makes sure that the answer to a node's request is in the conditions, too: who gave it may have come no further. This process looks once
+// for each answer.
+func (r *Reconciler) settle(ctx context.Context, n *corev1.Node, record nodestate.Record) error {
+	if told, found := r.told.Load(n.Name); found && told == record.DesiredDrain {
+		return nil
+	}
+	conditions := uncordoned(n.Spec.Unschedulable)
+	if strings.HasPrefix(record.DesiredDrain, nodestate.Drain+"-") {
+		if !n.Spec.Unschedulable {
+			return nil // somebody else has uncordoned it, and the agent needs no drain any more
+		}
+		conditions = append(drained(allLeft), cordoned())
+	}
+	var mcn mcfgv1.MachineConfigNode
+	if err := r.client.Get(ctx, client.ObjectKey{Name: n.Name}, &mcn); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	said := func(c metav1.Condition) bool {
+		return meta.IsStatusConditionPresentAndEqual(mcn.Status.Conditions, c.Type, c.Status)
+	}
+	if !slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return !said(c) }) {
+		conditions = nil // the words may be others: they were better informed
+	}
+	return r.answered(ctx, n, record, conditions...)
+}
+
+// allLeft is what is said of a drained node.
+const allLeft = "all pods that had to leave have left"
+
+// cordoned, drained and uncordoned are the conditions of a node that is.
+func cordoned() metav1.Condition {
+	return condition(mcfgv1.MachineConfigNodeUpdateCordoned, true, "Cordoned", "no new pods come")
+}
+
+func drained(message string) []metav1.Condition {
+	return []metav1.Condition{condition(mcfgv1.MachineConfigNodeUpdateDrained, true, "Drained", message),
+		condition(mcfgv1.MachineConfigNodeUpdateUncordoned, false, "Drained", "")}
+}
+
+func uncordoned(still bool) []metav1.Condition {
+	message := "pods come again"
+	if still {
+		message = "left as it was: somebody else had cordoned the node"
+	}
+	return []metav1.Condition{condition(mcfgv1.MachineConfigNodeUpdateUncordoned, true, "Uncordoned", message),
+		condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Uncordoned", ""), condition(mcfgv1.MachineConfigNodeUpdateCordoned, false, "Uncordoned", "")}
 }
 
 func names(pods []drain.Pod) string {
