@@ -174,7 +174,10 @@ func (a *Agent) step(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("go from state %s to %s: there is no such way", state, next)
 	}
 	a.o.Log.WithFields(logrus.Fields{"node": a.o.Node, "from": state, "to": next}).Info("state changed")
-	return 0, a.journal.to(next)
+	if err := a.journal.to(next); err != nil {
+		return 0, err
+	}
+	return 0, a.tell(ctx, n, further)
 }
 
 // complain lets the cluster know why the node does not get on.

@@ -104,13 +104,16 @@ func away(err error) bool {
 }
 
 // tell changes the node's record by one patch, if it says something new. The patch changes no key but those that differ, so that what
-// a controller writes meanwhile stays.
+// a controller writes meanwhile stays. What was told is in n's object then, for whoever tells more in the same step; what others wrote is not.
 func (a *Agent) tell(ctx context.Context, n node, change func(*nodestate.Record)) error {
-	record := n.record
-	change(&record)
 	if n.away {
 		return nil
 	}
+	record, err := nodestate.Parse(n.object.Annotations)
+	if err != nil {
+		return fmt.Errorf("read record of node %s: %w", a.o.Node, err)
+	}
+	change(&record)
 	changes, err := record.Patch(n.object.Annotations)
 	if err != nil {
 		return fmt.Errorf("change record of node %s: %w", a.o.Node, err)
@@ -118,7 +121,32 @@ func (a *Agent) tell(ctx context.Context, n node, change func(*nodestate.Record)
 	if len(changes) == 0 {
 		return nil
 	}
-	return a.patchAnnotations(ctx, changes)
+	if err := a.patchAnnotations(ctx, changes); err != nil {
+		return err
+	}
+	n.object.Annotations = nodestate.Apply(n.object.Annotations, changes)
+	return nil
+}
+
+// working says what the agent is at. A node that has failed stays so until it gets further: the next attempt may fail in the same way.
+func working(progress string) func(*nodestate.Record) {
+	return func(r *nodestate.Record) {
+		r.Progress = progress
+		if !failed(r.State) {
+			r.State, r.Reason = nodestate.StateWorking, ""
+		}
+	}
+}
+
+// further says that a node which had failed is on its way again.
+func further(r *nodestate.Record) {
+	if failed(r.State) {
+		r.State, r.Reason = nodestate.StateWorking, ""
+	}
+}
+
+func failed(s nodestate.State) bool {
+	return s == nodestate.StateDegraded || s == nodestate.StateUnreconcilable
 }
 
 // patchAnnotations sets annotations of the node, or removes those that are nil.

@@ -15,7 +15,6 @@ import (
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodedisk"
-	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // errImpossible marks a target that no attempt can reach.
@@ -38,9 +37,7 @@ func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, err
 			return Planning, 0, err
 		}
 	}
-	if err := a.tell(ctx, n, func(r *nodestate.Record) {
-		r.State, r.Reason, r.Progress = nodestate.StateWorking, "", string(Planning)
-	}); err != nil {
+	if err := a.tell(ctx, n, working(string(Planning))); err != nil {
 		return Planning, 0, err
 	}
 	promise, err := disruption.PromiseOf(n.object.Annotations, target.Config, target.Image)

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/deploy"
-	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // reportInterval is how often progress is written to the node's object, at most.
@@ -29,12 +27,8 @@ func (a *Agent) report(ctx context.Context, n node, t *deploy.Transfer) (end fun
 			case <-tick.C:
 			}
 			text := progress(string(Applying), t.State())
-			if text == "" || n.away || n.object.Annotations[manifests.AnnotationAgentProgress] == text {
-				continue
-			}
-			err := a.tell(ctx, n, func(r *nodestate.Record) { r.State, r.Reason, r.Progress = nodestate.StateWorking, "", text })
-			if err == nil && n.object.Annotations != nil {
-				n.object.Annotations[manifests.AnnotationAgentProgress] = text
+			if text != "" {
+				_ = a.tell(ctx, n, working(text)) // with the next tick
 			}
 		}
 	}()
