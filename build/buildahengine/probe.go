@@ -125,6 +125,12 @@ type verdict struct {
 	At int64 `json:"at"`
 }
 
+// counts tells whether a runtime need not be tried again. A failure that is to come was seen before the clock was set back.
+func (v verdict) counts(now time.Time) bool {
+	age := now.Sub(time.Unix(v.At, 0))
+	return v.Works || age >= 0 && age < failureKept
+}
+
 // tryRuntime asks what an earlier trial gave, or makes one. Trials count for one program, user, boot and kind of network.
 func (w *worker) tryRuntime(ctx context.Context, path string, offline bool) error {
 	var st unix.Stat_t
@@ -137,7 +143,7 @@ func (w *worker) tryRuntime(ctx context.Context, path string, offline bool) erro
 	}
 	key := fmt.Sprintf("%s size=%d changed=%d.%d user=%d group=%t offline=%t boot=%s", path, st.Size, st.Mtim.Sec, st.Mtim.Nsec, os.Getuid(), w.order.Group != "", offline, strings.TrimSpace(string(boot)))
 	known := readVerdicts(w.order.Root)
-	if v, ok := known[key]; ok && (v.Works || time.Since(time.Unix(v.At, 0)) < failureKept) {
+	if v, ok := known[key]; ok && v.counts(time.Now()) {
 		if v.Works {
 			return nil
 		}

@@ -6,11 +6,26 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/build/buildtest"
 )
+
+func TestATrialThatFailedCountsForItsTimeAndNotUntilAClockCatchesUp(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	for name, c := range map[string]struct {
+		works bool
+		ago   time.Duration
+		want  bool
+	}{
+		"a moment ago": {false, time.Second, true}, "now": {false, 0, true}, "long ago": {false, failureKept, false}, "in time to come": {false, -time.Hour, false},
+		"one that worked, long ago": {true, 24 * time.Hour, true}, "one that worked, in time to come": {true, -time.Hour, true},
+	} {
+		require.Equal(t, c.want, verdict{Works: c.works, At: at.Unix()}.counts(at.Add(c.ago)), name)
+	}
+}
 
 // TestExitProgramRuns runs the probe's program: for this machine's architecture as it is, for the others where an emulator is.
 func TestExitProgramRuns(t *testing.T) {

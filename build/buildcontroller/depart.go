@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -59,6 +62,7 @@ func (x *run) clear(ctx context.Context, b *mcfgv1.MachineOSBuild) (bool, error)
 		return false, fmt.Errorf("let MachineOSBuild %s go: %w", b.Name, err)
 	}
 	x.log.WithField("machineosbuild", b.Name).Info("build is gone")
+	x.refusals.forget(b.UID)
 	x.event(b, corev1.EventTypeNormal, EventBuildDeleted, "MachineOSBuild %s and what belonged to it are gone", b.Name)
 	return true, nil
 }
@@ -99,13 +103,39 @@ func (x *run) removeImage(ctx context.Context, b *mcfgv1.MachineOSBuild) bool {
 		log.Info("image is deleted")
 		return true
 	}
-	if b.DeletionTimestamp != nil && x.now.Sub(b.DeletionTimestamp.Time) > x.o.LeaveAfter {
+	if b.DeletionTimestamp != nil && x.refusals.since(b.UID, x.now) > x.o.LeaveAfter {
 		x.event(b, corev1.EventTypeWarning, EventImageLeftBehind, "image %s stays in the registry: %s", image, err)
 		return true
 	}
 	log.WithError(err).Warn("image is not deleted yet")
 	x.again(lookForPlace)
 	return false
+}
+
+// refusals are when this process first failed to delete a build's image. That is measured and not read off the deletion's time, which is
+// the API server's: a clock that is set makes no image stay behind.
+type refusals struct {
+	mu    sync.Mutex
+	first map[types.UID]time.Time
+}
+
+// since is how long ago a build's first refusal was; this is one.
+func (r *refusals) since(build types.UID, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.first == nil {
+		r.first = map[types.UID]time.Time{}
+	}
+	if _, known := r.first[build]; !known {
+		r.first[build] = now
+	}
+	return now.Sub(r.first[build])
+}
+
+func (r *refusals) forget(build types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.first, build)
 }
 
 // removeLog deletes the log that the build's pod kept in the registry. It is tried once: a log that stays behind is in nobody's way.

@@ -29,7 +29,7 @@ const (
 	DefaultPullSecret = "global-pull-secret-copy"
 	// DefaultTidyInterval is how often an ended build is looked at again whose image is still in use somewhere.
 	DefaultTidyInterval = 10 * time.Minute
-	// DefaultLeaveAfter is how long the deletion of a build waits for a registry before it leaves the image behind.
+	// DefaultLeaveAfter is how long the deletion of a build waits for a registry, from its first refusal on, before it leaves the image behind.
 	DefaultLeaveAfter = 10 * time.Minute
 )
 

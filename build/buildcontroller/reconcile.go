@@ -28,6 +28,8 @@ type Reconciler struct {
 	waiters *waiters
 	images  *imageLock
 	metrics *metrics
+	// refusals are of registries, when images are to be deleted.
+	refusals *refusals
 }
 
 // New makes the reconciler. live must read from the API itself.
@@ -41,7 +43,7 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, o O
 		return nil, err
 	}
 	return &Reconciler{client: c, live: live, events: recorder, o: o, slots: newSlots(o.Parallel), wishes: newWishes(),
-		waiters: newWaiters(), images: &imageLock{}, metrics: m}, nil
+		waiters: newWaiters(), images: &imageLock{}, metrics: m, refusals: &refusals{}}, nil
 }
 
 // Reconcile looks at one MachineOSConfig and takes the next steps.

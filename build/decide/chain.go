@@ -197,12 +197,15 @@ func giveUp(b Known, reason, next string) Decision {
 		Message: fmt.Sprintf("MachineOSBuild %s failed (%s): %s; %s", b.Name, b.Class, b.Message, next)}
 }
 
+// clockSkew is how far in the future a build may have ended: clocks differ by seconds, and the API keeps whole ones.
+const clockSkew = 10 * time.Second
+
 func (in *Input) retry(last Known) Decision {
 	pause := in.Policy.pause(last.Retries)
 	due := last.Ended.Add(pause)
-	if left := due.Sub(in.Now); left > 0 {
+	if left := due.Sub(in.Now); left > 0 && left <= pause+clockSkew { // beyond that a clock was set since, and the pause counts no more
 		return Decision{Action: Wait, Reason: ReasonBackoff, BuildName: last.Name, Attempt: last.Attempt, Retries: last.Retries,
-			After: min(left, pause), // the clock may have gone back
+			After: min(left, pause),
 			Message: fmt.Sprintf("MachineOSBuild %s failed (%s): %s; tries again at %s", last.Name, last.Class, last.Message,
 				due.UTC().Format(time.RFC3339))}
 	}

@@ -99,7 +99,10 @@ func TestThePauseBeforeARetryDoublesAndIsBounded(t *testing.T) {
 		assert.Equal(t, want, Policy{}.pause(retries))
 	}
 	ahead := of(failure("a", 0, 0, build.ClassTransient), func(b *Known) { b.Ended = at().Add(24 * time.Hour) })
-	assert.Equal(t, DefaultBackoff, Decide(wants(ahead)).After, "a clock that went back does not prolong it")
+	assert.Equal(t, Retry, Decide(wants(ahead)).Action, "a clock that went back does not prolong it")
+	ahead.Ended = at().Add(2 * time.Second)
+	assert.Equal(t, verdict{Wait, ReasonBackoff, ahead.Name}, verdict{Decide(wants(ahead)).Action, Decide(wants(ahead)).Reason, ahead.Name}, "the API keeps whole seconds")
+	assert.Equal(t, DefaultBackoff, Decide(wants(ahead)).After)
 }
 
 func TestAWishIsFulfilledWhenItsBuildEndsWhateverTheOutcome(t *testing.T) {

@@ -1,0 +1,28 @@
+package buildcontroller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAnImageIsLeftBehindAfterItsTimeAndNotBecauseAClockWasSet(t *testing.T) {
+	w, _ := newFakeWorld(t)
+	w.addPool("worker", "one", plainText)
+	w.untilAvailable("worker")
+	old := w.build(w.config("worker").Status.MachineOSBuild.Name)
+	w.render("worker", "b", "two")
+	w.until("the other is there", func() bool { return w.available("worker") && w.config("worker").Status.MachineOSBuild.Name != old.Name })
+
+	w.images.refuse(errRefused)
+	w.clock.jump(time.Hour) // the API server's has not been set yet
+	require.NoError(t, w.client.Delete(w.ctx(), &old))
+	w.rest()
+	assert.Contains(t, w.builds("worker"), old.Name, "the registry has failed for a moment only")
+	w.clock.jump(DefaultLeaveAfter + time.Minute)
+	w.rest()
+	assert.NotContains(t, w.builds("worker"), old.Name)
+	assert.True(t, w.images.has(string(old.Status.DigestedImagePushSpec)))
+}
