@@ -63,10 +63,16 @@ type saboteur struct {
 	killIn int
 	after  bool
 	writes int
+	// instead is done in the place of the next write, once.
+	instead func() error
 }
 
 func (s *saboteur) write(do func() error) error {
 	s.writes++
+	if instead := s.instead; instead != nil {
+		s.instead = nil
+		return instead()
+	}
 	if s.killIn > 0 {
 		s.killIn--
 		if s.killIn == 0 {

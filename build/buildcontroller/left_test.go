@@ -4,9 +4,25 @@ import (
 	"testing"
 	"time"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
+
+func TestABuildThatWasNeverMadeHoldsNoPlace(t *testing.T) {
+	w, s := newFakeWorld(t)
+	s.instead = func() error { // the build is about to be announced
+		w.editConfig("worker", func(c *mcfgv1.MachineOSConfig) { c.Spec.RenderedImagePushSpec = registry + "/a/b/c:tag" })
+		return apierrors.NewConflict(mcfgResource("machineosconfigs"), "worker", nil)
+	}
+	w.addPool("worker", "one", plainText)
+	w.untilDegraded("worker")
+	require.Nil(t, s.instead)
+	require.Empty(t, w.builds("worker"))
+	w.addPool("infra", "one", plainText)
+	w.untilAvailable("infra")
+}
 
 func TestAnImageIsLeftBehindAfterItsTimeAndNotBecauseAClockWasSet(t *testing.T) {
 	w, _ := newFakeWorld(t)

@@ -87,12 +87,13 @@ func (x *run) steps(ctx context.Context) error {
 }
 
 // decide finds out what is asked for and what is to be done. Before anything is changed it looks at the API itself: the cache may be
-// behind what this process did a moment ago.
+// behind what this process did a moment ago. So it does where a place is held for a build that the cache does not know, which may never
+// have been made.
 func (x *run) decide(ctx context.Context) error {
 	if err := x.consider(ctx); err != nil {
 		return err
 	}
-	if !x.changes() {
+	if !x.changes() && !x.slots.unknown(x.name, x.own) {
 		return nil
 	}
 	if err := x.load(ctx, true); err != nil {

@@ -1,7 +1,10 @@
 package buildcontroller
 
 import (
+	"slices"
 	"sync"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/build/decide"
 	"dayone.dev/dayone/build/machineosbuild"
@@ -68,6 +71,18 @@ func (s *slots) keep(owner string, running map[string]bool) {
 			delete(s.taken, name)
 		}
 	}
+}
+
+// unknown tells whether the owner has a claim that is of none of its builds.
+func (s *slots) unknown(owner string, own []*mcfgv1.MachineOSBuild) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, c := range s.taken {
+		if c.owner == owner && !slices.ContainsFunc(own, func(b *mcfgv1.MachineOSBuild) bool { return b.Name == name }) {
+			return true
+		}
+	}
+	return false
 }
 
 // names are the builds that were begun here and of which no end has been seen.
