@@ -13,7 +13,11 @@ func (r *Reconciler) promise(s *look, record nodestate.Record) (text string, ok 
 	if s.Effects == nil {
 		return "", !r.o.Foreseen, nil
 	}
-	way, found := s.Effects.Way(disruption.State{Config: record.CurrentConfig, Image: record.CurrentImage})
+	has := disruption.State{Config: record.CurrentConfig, Image: record.CurrentImage}
+	if has == s.Effects.Target {
+		return "", true, nil // it gave up on the way to another one; how far it came, and what takes that back, is its own to see
+	}
+	way, found := s.Effects.Way(has)
 	if !found {
 		return "", false, nil
 	}

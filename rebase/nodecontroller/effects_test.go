@@ -94,3 +94,21 @@ func TestTheGateHoldsWorsePlans(t *testing.T) {
 	assert.Equal(t, second, f.record("a").DesiredConfig)
 	f.agent("a", func(r *nodestate.Record) { arrive(r) })
 }
+
+// A target that failed is taken back before its nodes have it: they have the one that it goes back to, and no plan speaks of them.
+func TestATargetThatIsTakenBackReachesTheNodesThatFailed(t *testing.T) {
+	f := newFixture(t, nodecontroller.Options{Foreseen: true})
+	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
+	f.node("a", rollout.Target{Config: first})
+	f.render(second)
+	f.publish(second, disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h", Level: disruption.LevelReboot})
+	f.look()
+	require.Equal(t, second, f.record("a").DesiredConfig)
+	f.agent("a", fail("the service does not start"))
+	f.render(first)
+	f.publish(first)
+	f.look()
+	assert.Equal(t, first, f.record("a").DesiredConfig)
+	assert.Nil(t, f.told("a", first), "what it does to get back is its own to see")
+	assert.Empty(t, f.annotation("a", manifests.AnnotationPlan))
+}
