@@ -75,6 +75,18 @@ func TestAPublishedPlanIsBoundedAndReadBack(t *testing.T) {
 	assert.True(t, found)
 }
 
+func TestThePlanHoldsTheWaysOfMostNodes(t *testing.T) {
+	var ways []disruption.Way
+	for i := range disruption.MaxWays + 3 {
+		ways = append(ways, disruption.Way{From: disruption.State{Config: "rendered-" + string(rune('a'+i))}, Nodes: 1 + i})
+	}
+	p := disruption.NewPoolPlan(disruption.State{Config: "rendered-x"}, ways)
+	require.Len(t, p.Ways, disruption.MaxWays)
+	assert.Equal(t, "rendered-d", p.Ways[0].From.Config, "the three smallest are left out, the others are in the order of their names")
+	assert.Equal(t, disruption.MaxWays+3, p.Ways[disruption.MaxWays-1].Nodes)
+	assert.Equal(t, 120, p.Nodes, "and all are counted")
+}
+
 func TestCompareImages(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	made := func(image, address, ground string, at int, forced bool) mcfgv1.MachineOSBuild {

@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -58,8 +59,8 @@ type PoolPlan struct {
 }
 
 const (
-	// MaxWays, MaxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a time. Nodes of a way
-	// that is left out wait until others are done.
+	// MaxWays, MaxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a time. The ways of the fewest
+	// nodes are left out; these wait until others are done.
 	MaxWays     = 12
 	MaxNames    = 5
 	MaxBlocking = 10
@@ -70,9 +71,10 @@ const (
 // NewPoolPlan sums up ways. Nodes of equal ways are to be in one.
 func NewPoolPlan(target State, ways []Way) PoolPlan {
 	p := PoolPlan{Target: target, Counts: map[string]int{}, Ways: ways}
-	slices.SortFunc(p.Ways, func(a, b Way) int {
-		return strings.Compare(a.From.Config+" "+a.From.Image, b.From.Config+" "+b.From.Image)
-	})
+	byName := func(a, b Way) int {
+		return cmp.Or(strings.Compare(a.From.Config, b.From.Config), strings.Compare(a.From.Image, b.From.Image))
+	}
+	slices.SortFunc(p.Ways, func(a, b Way) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), byName(a, b)) })
 	for i := range p.Ways {
 		w := &p.Ways[i]
 		slices.Sort(w.Names)
@@ -84,6 +86,7 @@ func NewPoolPlan(target State, ways []Way) PoolPlan {
 		}
 	}
 	p.Ways = p.Ways[:min(len(p.Ways), MaxWays)]
+	slices.SortFunc(p.Ways, byName)
 	return p
 }
 

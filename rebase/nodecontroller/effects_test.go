@@ -112,3 +112,26 @@ func TestATargetThatIsTakenBackReachesTheNodesThatFailed(t *testing.T) {
 	assert.Nil(t, f.told("a", first), "what it does to get back is its own to see")
 	assert.Empty(t, f.annotation("a", manifests.AnnotationPlan))
 }
+
+// A published plan holds few ways, and a node whose way is left out keeps no place that another could have.
+func TestANodeWithoutAWayLetsOthersGo(t *testing.T) {
+	f := newFixture(t, nodecontroller.Options{Foreseen: true})
+	odd, first, second := "rendered-"+f.pool+"-0", "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
+	f.node("a", rollout.Target{Config: odd})
+	f.node("b", rollout.Target{Config: first})
+	f.render(second)
+	way := disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h", Level: disruption.LevelReload}
+	f.publish(second, way)
+	f.look()
+	assert.Equal(t, odd, f.record("a").DesiredConfig)
+	assert.Equal(t, second, f.record("b").DesiredConfig)
+	f.agent("b", arrive)
+	f.look()
+	updating := f.condition(mcfgv1.MachineConfigPoolUpdating)
+	assert.Contains(t, updating.Message, "node "+f.name("a"))
+	assert.Contains(t, updating.Message, "what the way from "+odd+" does is not in the pool's plan")
+	way.From.Config = odd
+	f.publish(second, way)
+	f.look()
+	assert.Equal(t, second, f.record("a").DesiredConfig)
+}

@@ -31,6 +31,8 @@ func (p *planner) choose() {
 				continue
 			}
 			switch {
+			case p.nodes[i].Unforeseen != "":
+				p.say(i, PhaseWaiting, "EffectUnknown", p.nodes[i].Unforeseen)
 			case quota == 0:
 				p.say(i, PhaseWaiting, "Wave", gate)
 			case round.used != nil && round.used() >= p.limit:

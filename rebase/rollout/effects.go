@@ -5,6 +5,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // foresee takes what the policy controller published of the target's effect, and holds a target whose effect is worse than the pool's
@@ -34,4 +35,20 @@ func (l *Look) foresee(required bool) {
 		l.Hold(fmt.Sprintf("%s means %s for %d nodes, and annotation %s allows %s: change the annotation, the config or the policies",
 			target.Config, plan.Level, plan.Nodes, manifests.AnnotationMaxDisruption, limit))
 	}
+	for i := range l.Nodes {
+		l.Nodes[i].Unforeseen = unforeseen(plan, l.Nodes[i].Record)
+	}
+}
+
+// unforeseen is why a node cannot be told to go to a plan's target: what its way does is not in the plan, which holds the ways of most nodes and
+// is made anew when they have gone them. Empty: it can. One that has the target, and gave up on the way to another, needs no way.
+func unforeseen(plan *disruption.PoolPlan, r nodestate.Record) string {
+	has := disruption.State{Config: r.CurrentConfig, Image: r.CurrentImage}
+	if has == plan.Target {
+		return ""
+	}
+	if _, found := plan.Way(has); found {
+		return ""
+	}
+	return fmt.Sprintf("what the way from %s does is not in the pool's plan yet: its turn comes when other nodes are done", Target(has))
 }

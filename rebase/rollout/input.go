@@ -64,6 +64,8 @@ type Node struct {
 	Canary bool
 	// Deferred nodes go last, for example the one that runs the controller itself; the text says why.
 	Deferred string
+	// Unforeseen is why nobody knows what the target does to the node, which is not told then; empty: it is known, or need not be.
+	Unforeseen string
 	// NotReady says why the node cannot take pods (conditions); empty: it can.
 	NotReady string
 	// Cordoned is spec.unschedulable.
