@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +67,9 @@ type Reconciler struct {
 	metrics *metrics
 	view    *fleet.View
 	arrived rollout.Arrivals
+	// imageless: the cluster's own MachineConfigNodes have no place for an image, as in OpenShift's default feature set. What is asked for in vain is
+	// not asked for at every look.
+	imageless atomic.Bool
 	// quorum lets one pool of the control plane decide at a time: each sees what the other has told.
 	quorum sync.Mutex
 }

@@ -47,6 +47,10 @@ type fixture struct {
 func newFixture(t *testing.T, o nodecontroller.Options) *fixture {
 	env := shared.Env(t)
 	install.Do(func() { env.InstallRights(t) })
+	return newFixtureIn(t, env, o)
+}
+
+func newFixtureIn(t *testing.T, env *kubetest.Env, o nodecontroller.Options) *fixture {
 	f := &fixture{T: t, env: env, o: o, c: env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller), ev: events.NewFakeRecorder(1000)}
 	f.pool = strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	f.restart()

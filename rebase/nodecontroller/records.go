@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests/assets/cluster"
@@ -56,17 +57,32 @@ func (r *Reconciler) machineConfigNode(ctx context.Context, s *look, n *corev1.N
 	if have == nil {
 		return r.makeRecord(ctx, n, spec)
 	}
-	if have.Spec == spec {
+	wanted := spec
+	if r.imageless.Load() && !named(have.Spec) {
+		wanted.ConfigImage = have.Spec.ConfigImage
+	}
+	if have.Spec == wanted {
 		return nil
 	}
 	changed := have.DeepCopy()
 	changed.Spec = spec
-	if err := r.client.Patch(ctx, changed, client.MergeFrom(have)); err != nil {
+	patch, err := client.MergeFrom(have).Data(changed)
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	written := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}} // an empty one: the answer tells what there is place for
+	if err := r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return err
 	}
-	r.unseen.note(kindRecord, version, changed)
+	if named(spec) {
+		r.imageless.Store(!named(written.Spec))
+	}
+	r.unseen.note(kindRecord, version, written)
 	return nil
 }
+
+// named tells whether a record names the image that its node is to have.
+func named(spec mcfgv1.MachineConfigNodeSpec) bool { return spec.ConfigImage.DesiredImage != "" }
 
 func (r *Reconciler) makeRecord(ctx context.Context, n *corev1.Node, spec mcfgv1.MachineConfigNodeSpec) error {
 	// The owner lets the object go with its node.
