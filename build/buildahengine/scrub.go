@@ -9,22 +9,18 @@ import (
 	"sync"
 
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/scrub"
 )
 
-const (
-	scrubbed = "*****"
-	// minSecret keeps short words of a secret file from blanking out the log.
-	minSecret = 6
-	// maxLine bounds a line of output, in bytes: a program that writes no newline must not fill the memory.
-	maxLine = 64 << 10
-)
+// maxLine bounds a line of output, in bytes: a program that writes no newline must not fill the memory.
+const maxLine = 64 << 10
 
 // secretValues collects what must not appear in output: passwords of the auth file in each form that they take, and the lines of
 // secret files. Files that cannot be read are left to the one who uses them, who reports it.
 func secretValues(access build.Access, secrets []build.Secret) []string {
 	var out []string
 	add := func(v string) {
-		if v = strings.TrimSpace(v); len(v) >= minSecret {
+		if v = strings.TrimSpace(v); len(v) >= scrub.MinSecret {
 			out = append(out, v)
 		}
 	}
@@ -62,16 +58,12 @@ func secretValues(access build.Access, secrets []build.Secret) []string {
 type lines struct {
 	mu      sync.Mutex
 	buffer  bytes.Buffer
-	scrub   *strings.Replacer
+	scrub   scrub.Scrubber
 	deliver func(string)
 }
 
 func newLines(secrets []string, deliver func(string)) *lines {
-	pairs := make([]string, 0, 2*len(secrets))
-	for _, s := range secrets {
-		pairs = append(pairs, s, scrubbed)
-	}
-	return &lines{scrub: strings.NewReplacer(pairs...), deliver: deliver}
+	return &lines{scrub: scrub.New(secrets), deliver: deliver}
 }
 
 func (l *lines) Write(p []byte) (int, error) {

@@ -45,7 +45,7 @@ func run(ctx context.Context, o Options) job.Result {
 	if result.Seconds == 0 {
 		result.Seconds = seconds(began)
 	}
-	scrub(&result, log)
+	cleanResult(&result, log)
 	say(log, result)
 	if ctx.Err() == nil { // a pod that is being deleted has no time to lose
 		if result.Log, err = o.keep(ctx, in, log, result); err != nil {
@@ -62,8 +62,8 @@ func refused(o Options, err error) job.Result {
 		Next: "look at the ConfigMaps and Secrets of the build; the controller makes them from the MachineOSConfig"}}
 }
 
-// scrub keeps credentials out of the termination message: the API shows it to everybody who may see pods.
-func scrub(r *job.Result, log *transcript) {
+// cleanResult keeps credentials out of the termination message: the API shows it to everybody who may see pods.
+func cleanResult(r *job.Result, log *transcript) {
 	if r.Failure == nil {
 		return
 	}

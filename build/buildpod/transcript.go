@@ -9,22 +9,18 @@ import (
 	"sync"
 
 	"dayone.dev/dayone/build/buildlog"
+	"dayone.dev/dayone/build/scrub"
 )
 
-const (
-	scrubbed = "*****"
-	// minSecret keeps short values from blanking out the log, in bytes.
-	minSecret = 6
-	// maxLine bounds a line without an end, in bytes.
-	maxLine = 64 << 10
-)
+// maxLine bounds a line without an end, in bytes.
+const maxLine = 64 << 10
 
 // transcript takes the log line by line, takes secrets out, hands lines on and keeps them for the registry: the beginning and the end
 // of what is too long.
 type transcript struct {
 	mu     sync.Mutex
 	out    io.Writer
-	scrub  *strings.Replacer
+	scrub  scrub.Scrubber
 	line   bytes.Buffer
 	head   bytes.Buffer
 	tail   []byte
@@ -35,13 +31,7 @@ type transcript struct {
 const half = buildlog.MaxSize/2 - 1024
 
 func newTranscript(out io.Writer, secrets []string) *transcript {
-	pairs := make([]string, 0, 2*len(secrets))
-	for _, s := range secrets {
-		if len(s) >= minSecret {
-			pairs = append(pairs, s, scrubbed)
-		}
-	}
-	return &transcript{out: out, scrub: strings.NewReplacer(pairs...)}
+	return &transcript{out: out, scrub: scrub.New(secrets)}
 }
 
 // Write never fails: whoever does not read the log must not stop the build.
