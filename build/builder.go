@@ -149,8 +149,6 @@ type work struct {
 	found findings
 	// baseLayers is how many layers of the image are the base's; -1 means that it is not known.
 	baseLayers int
-	// lost means that the registry has the image's manifest but not all of its blobs.
-	lost bool
 }
 
 // enter begins a phase and closes the one before.

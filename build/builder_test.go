@@ -156,11 +156,18 @@ func TestSameAddressIsNotBuiltAgainUnlessABlobIsGone(t *testing.T) {
 	assert.Equal(t, first.Digest, forced.Digest, "and gives the same image")
 
 	r.Options.Rebuild = false
-	removeBlob(t, reg, r.Target, first.Layers[len(first.Layers)-1].Digest)
-	healed, err := b.Build(t.Context(), r)
+	manifest, err := pull(t, reg, first.Reference).Manifest()
 	require.NoError(t, err)
-	assert.False(t, healed.Reused, "an image that lost a blob is built again")
-	assert.Equal(t, first.Digest, healed.Digest)
+	for what, digest := range map[string]string{"layer": first.Layers[len(first.Layers)-1].Digest, "configuration": manifest.Config.Digest.String()} {
+		removeBlob(t, reg, r.Target, digest)
+		healed, err := b.Build(t.Context(), r)
+		require.NoError(t, err, what)
+		assert.False(t, healed.Reused, "an image that lost its %s is built again", what)
+		assert.Equal(t, first.Digest, healed.Digest)
+		again, err := b.Build(t.Context(), r)
+		require.NoError(t, err, what)
+		assert.True(t, again.Reused, "and is whole then")
+	}
 }
 
 // removeBlob deletes a layer as an administrator's mistake would.

@@ -88,7 +88,7 @@ func (w *work) append(ctx context.Context, plan *containerfile.Append) (*appende
 }
 
 func (w *work) change() appendengine.Change {
-	return appendengine.Change{Labels: w.labels(), Created: w.time, Base: w.result.Inputs.Base, BaseLayers: len(w.base.Manifest.Layers), Heal: w.lost}
+	return appendengine.Change{Labels: w.labels(), Created: w.time, Base: w.result.Inputs.Base, BaseLayers: len(w.base.Manifest.Layers)}
 }
 
 // copied makes a layer of each COPY with inline files, as a container build does.
@@ -167,7 +167,7 @@ func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
 	}
 	w.enter("push")
 	configs, err := w.client.Append(ctx, w.base, w.r.Target, "", appendengine.Change{
-		Layers: w.configLayers(), Created: w.time, Base: w.result.Inputs.Base, BaseLayers: len(w.base.Manifest.Layers), Heal: w.lost})
+		Layers: w.configLayers(), Created: w.time, Base: w.result.Inputs.Base, BaseLayers: len(w.base.Manifest.Layers)})
 	if err != nil {
 		return nil, registryFailure("push", err)
 	}

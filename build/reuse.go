@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"errors"
 
 	"dayone.dev/dayone/build/appendengine"
 )
@@ -11,6 +12,10 @@ const reusedReason = "the registry has an image with this address and all its bl
 // reuse looks for an image with the same address. It counts only with its label and all its blobs.
 func (w *work) reuse(ctx context.Context) (bool, error) {
 	image, err := w.client.Find(ctx, w.r.Target, Tag(w.address), w.r.platform())
+	if errors.Is(err, appendengine.ErrLost) {
+		w.b.o.Log.WithError(err).Warn("an image with this address has lost its configuration and is built again")
+		return false, nil
+	}
 	if err != nil {
 		return false, registryFailure("request", err)
 	}
@@ -22,7 +27,6 @@ func (w *work) reuse(ctx context.Context) (bool, error) {
 		return false, registryFailure("request", err)
 	}
 	if missing != "" {
-		w.lost = true
 		w.b.o.Log.WithField("image", image.Ref.String()).WithField("blob", missing).Warn("an image with this address has lost a blob and is built again")
 		return false, nil
 	}

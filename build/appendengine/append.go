@@ -16,8 +16,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/sync/errgroup"
 )
 
 // Layer is a new layer: a gzip blob.
@@ -45,8 +47,6 @@ type Change struct {
 	// BaseLayers is how many layers come from the base: history and comments above them lose names of registries, so that the
 	// digest does not hang on where the base was pulled from.
 	BaseLayers int
-	// Heal sends blobs that the registry has lost although it has the manifest; else an image that is there is taken as whole.
-	Heal bool
 }
 
 // Pushed is an image in the target repository.
@@ -74,7 +74,7 @@ func (c *Client) Append(ctx context.Context, image *Image, repository, tag strin
 	if tag != "" {
 		ref = repo.Tag(tag)
 	}
-	if err := c.push(ctx, repo, ref, next, change.Heal); err != nil {
+	if err := c.push(ctx, repo, ref, next); err != nil {
 		return nil, err
 	}
 	back, err := c.read(ctx, repo.Digest(digest.String()), nil)
@@ -84,9 +84,9 @@ func (c *Client) Append(ctx context.Context, image *Image, repository, tag strin
 	return &Pushed{Digest: digest.String(), Image: back}, nil
 }
 
-// push sends what the repository lacks. The library asks for the manifest first and takes an image that is there as whole; heal
-// makes it offer each blob.
-func (c *Client) push(ctx context.Context, repo name.Repository, ref name.Reference, image *composed, heal bool) error {
+// push sends what the repository lacks. Each blob is offered first: the library asks for the manifest and would take an image that is
+// there as whole, also one whose blobs the registry has lost.
+func (c *Client) push(ctx context.Context, repo name.Repository, ref name.Reference, image *composed) error {
 	pusher, err := remote.NewPusher(c.options(ctx, nil)...)
 	if err != nil {
 		return fmt.Errorf("push image to %s: %w", repo, err)
@@ -95,12 +95,14 @@ func (c *Client) push(ctx context.Context, repo name.Repository, ref name.Refere
 	if err != nil {
 		return fmt.Errorf("list layers: %w", err)
 	}
-	if !heal {
-		// The first mount makes the library change its client for all uploads; alone it does so before the others read it.
-		layers = layers[:min(1, len(layers))]
+	config, err := partial.ConfigLayer(image)
+	if err != nil {
+		return fmt.Errorf("encode configuration: %w", err)
 	}
-	for _, l := range layers {
-		if err := pusher.Upload(ctx, repo, l); err != nil {
+	// The first mount makes the library change its client for all uploads; alone it does so before the others read it.
+	first := min(1, len(layers))
+	for _, blobs := range [][]v1.Layer{layers[:first], append(layers[first:], config)} {
+		if err := upload(ctx, pusher, repo, blobs); err != nil {
 			return fmt.Errorf("push layer to %s: %w", repo, err)
 		}
 	}
@@ -108,6 +110,16 @@ func (c *Client) push(ctx context.Context, repo name.Repository, ref name.Refere
 		return fmt.Errorf("push image to %s: %w", repo, err)
 	}
 	return nil
+}
+
+// upload offers blobs to the repository, as many at once as there are jobs.
+func upload(ctx context.Context, pusher *remote.Pusher, repo name.Repository, blobs []v1.Layer) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(jobs())
+	for _, l := range blobs {
+		g.Go(func() error { return pusher.Upload(ctx, repo, l) })
+	}
+	return g.Wait()
 }
 
 // compose makes configuration and manifest. All that it does not know of is kept as it is.

@@ -75,7 +75,7 @@ func NewClient(access Access) (*Client, error) {
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
-		MaxIdleConnsPerHost:   2 * runtime.GOMAXPROCS(0) * 4,
+		MaxIdleConnsPerHost:   2 * jobs(),
 		ResponseHeaderTimeout: responseTimeout,
 		IdleConnTimeout:       idleTimeout,
 		ForceAttemptHTTP2:     true,
@@ -86,13 +86,16 @@ func NewClient(access Access) (*Client, error) {
 // Close drops idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
+// jobs is how many blobs of an image are asked for or sent at once.
+func jobs() int { return 4 * runtime.GOMAXPROCS(0) }
+
 // Options reach the same registries in the same way for what is no image: logs of builds.
 func (c *Client) Options(ctx context.Context) []remote.Option { return c.options(ctx, nil) }
 
 func (c *Client) options(ctx context.Context, platform *v1.Platform) []remote.Option {
 	o := []remote.Option{
 		remote.WithContext(ctx), remote.WithTransport(c.transport), remote.WithAuthFromKeychain(c.keys), remote.WithUserAgent(c.agent),
-		remote.WithJobs(2 * runtime.GOMAXPROCS(0) * 2),
+		remote.WithJobs(jobs()),
 		// The caller repeats the whole and counts it; repeating single requests as well would multiply the waits.
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryStatusCodes(),
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -29,6 +30,9 @@ type Image struct {
 	rawManif  []byte
 	remote    v1.Image
 }
+
+// ErrLost says that the registry has an image's manifest and has lost its configuration.
+var ErrLost = errors.New("the registry has lost it")
 
 // Read fetches manifest and configuration of host/repository@digest. Of an index it takes the image for platform (os/architecture).
 func (c *Client) Read(ctx context.Context, reference, platform string) (*Image, error) {
@@ -58,7 +62,9 @@ func (c *Client) read(ctx context.Context, ref name.Reference, p *v1.Platform) (
 	if out.Manifest, err = img.Manifest(); err != nil {
 		return nil, fmt.Errorf("read manifest of %s: %w", ref, err)
 	}
-	if out.rawConfig, err = img.RawConfigFile(); err != nil {
+	if out.rawConfig, err = img.RawConfigFile(); StatusOf(err) == http.StatusNotFound {
+		return nil, fmt.Errorf("read configuration of %s: %w: %w", ref, ErrLost, err)
+	} else if err != nil {
 		return nil, fmt.Errorf("read configuration of %s: %w", ref, err)
 	}
 	if out.Config, err = v1.ParseConfigFile(bytes.NewReader(out.rawConfig)); err != nil {
@@ -104,7 +110,8 @@ func (i *Image) Layers(first int) ([]basetree.Layer, error) {
 	return out, nil
 }
 
-// Find looks for a tag in a repository; nil without an error means that there is no such tag.
+// Find looks for a tag in a repository; nil without an error means that there is no such tag. An image without its configuration is
+// ErrLost.
 func (c *Client) Find(ctx context.Context, repository, tag, platform string) (*Image, error) {
 	repo, err := name.NewRepository(repository, name.StrictValidation)
 	if err != nil {
@@ -115,7 +122,7 @@ func (c *Client) Find(ctx context.Context, repository, tag, platform string) (*I
 		return nil, fmt.Errorf("read platform %q: %w", platform, err)
 	}
 	img, err := c.read(ctx, repo.Tag(tag), p)
-	if StatusOf(err) == 404 {
+	if StatusOf(err) == http.StatusNotFound && !errors.Is(err, ErrLost) {
 		return nil, nil
 	}
 	return img, err
