@@ -147,8 +147,10 @@ type work struct {
 	time   time.Time
 	// found are warnings so far.
 	found findings
-	// baseLayers is how many layers of the image are the base's; -1 means that it is not known.
+	// baseLayers is how many layers of the image are the base's.
 	baseLayers int
+	// unproven is an image with this address of which nothing says that it was checked.
+	unproven *appendengine.Image
 }
 
 // enter begins a phase and closes the one before.
@@ -185,6 +187,11 @@ func (w *work) do(ctx context.Context) error {
 	if err := w.compile(); err != nil {
 		return err
 	}
+	if w.unproven != nil {
+		if proven, err := w.prove(ctx); proven || err != nil {
+			return err
+		}
+	}
 	pushed, err := w.make(ctx)
 	if err != nil {
 		return err
@@ -194,6 +201,10 @@ func (w *work) do(ctx context.Context) error {
 		return err
 	}
 	w.keepExplanation(ctx, pushed.Image)
+	// The tag is the last to be written: an image that was refused, or whose build was killed before, is found by nobody.
+	if err := w.client.Tag(ctx, pushed.Image, Tag(w.address)); err != nil {
+		return registryFailure("push", err)
+	}
 	w.leave()
 	w.fill(pushed.Image)
 	return nil

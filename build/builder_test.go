@@ -259,6 +259,9 @@ func TestFailuresOfTheBase(t *testing.T) {
 			assert.Contains(t, f.Error(), c.says)
 			assert.NotContains(t, f.Error(), reg.Push.Password)
 			assert.Equal(t, 1, max(1, f.Attempts), "only transient failures are tried again")
+			_, err = builder(t).Build(t.Context(), r)
+			require.NotNil(t, build.AsFailure(err), "what was refused once is refused again: %v", err)
+			assert.Equal(t, c.step, build.AsFailure(err).Step)
 		})
 	}
 }

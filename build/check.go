@@ -223,9 +223,6 @@ func (w *work) fill(image *appendengine.Image) {
 	r.Reference = w.r.Target + "@" + r.Digest
 	r.Warnings = w.found.all()
 	config, base := configLayer(image), w.baseLayers
-	if base < 0 { // a reused image whose base has gone: the config's layer follows the base's
-		base = max(0, config)
-	}
 	for i, l := range image.Manifest.Layers {
 		layer := Layer{Digest: l.Digest.String(), Size: l.Size, From: "containerfile"}
 		switch {

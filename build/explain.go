@@ -3,7 +3,6 @@ package build
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"dayone.dev/dayone/build/appendengine"
@@ -50,7 +49,7 @@ func in(file string, list []report.Finding) []report.Finding {
 	return out
 }
 
-// keepExplanation writes the note. Without it a reused image is explained as far as the request alone tells.
+// keepExplanation writes the note of an image that has passed the check. Without it the image is checked again before it is reused.
 func (w *work) keepExplanation(ctx context.Context, image *appendengine.Image) {
 	raw, err := json.Marshal(explanation{
 		Image: image.Ref.DigestStr(), Address: w.address, Engine: w.result.Engine, Reason: w.result.Reason, BaseLayers: len(w.base.Manifest.Layers),
@@ -64,56 +63,26 @@ func (w *work) keepExplanation(ctx context.Context, image *appendengine.Image) {
 	}
 }
 
-// explain gives a reused image its explanation: from the note, else from the inputs again.
-func (w *work) explain(ctx context.Context, image *appendengine.Image) {
-	w.baseLayers = -1
-	var e explanation
+// note reads what was written when the image had passed the check; nil means that there is no such note of this image.
+func (w *work) note(ctx context.Context, image *appendengine.Image) *explanation {
 	text, found, err := w.client.ReadNote(ctx, w.r.Target, NoteTag(w.address), noteOf(""))
 	if err != nil {
-		w.b.o.Log.WithError(err).Debug("the explanation of a reused image cannot be read")
+		w.b.o.Log.WithError(err).Debug("the explanation of an image cannot be read")
 	}
+	var e explanation
 	if !found || json.Unmarshal([]byte(text), &e) != nil || e.Image != image.Ref.DigestStr() || e.Address != w.address {
-		w.origin(ctx)
-		return
+		return nil
 	}
-	w.relint()
-	w.result.Engine, w.result.Placements, w.baseLayers = e.Engine, e.Placements, e.BaseLayers
-	w.found.config, w.found.files = in(w.r.Config.Name, e.Config), in(w.place().File, e.Files)
-	w.result.Reason = fmt.Sprintf("%s; it was made with the %s engine: %s", reusedReason, e.Engine, e.Reason)
+	return &e
 }
 
-// relint looks at the Containerfile of a reused image again: a rule that has become stricter since does not stop the reuse.
-func (w *work) relint() bool {
+// explain gives a reused image its explanation. The Containerfile is looked at again: a rule that has become stricter since does not stop
+// the reuse.
+func (w *work) explain(e *explanation) {
 	if err := w.lint(); err != nil {
 		w.b.o.Log.WithError(err).Debug("the containerfile of a reused image would be refused now")
-		return false
 	}
-	return true
-}
-
-// origin finds out from the inputs what made the image: equal addresses mean equal inputs, and these choose the engine. What cannot be
-// read any more, because the base has gone from the registry, is not said.
-func (w *work) origin(ctx context.Context) {
-	if base, err := w.client.Read(ctx, w.r.Base.Reference, w.r.platform()); err == nil {
-		w.base, w.baseLayers = base, len(base.Manifest.Layers)
-	}
-	if !w.relint() {
-		return
-	}
-	w.result.Engine = EngineAppend
-	if plan, _ := w.plan(); plan == nil || w.r.Options.Engine == EngineBuildah {
-		w.result.Engine = EngineBuildah
-	}
-	if w.base == nil {
-		return
-	}
-	w.time = w.created()
-	tree, err := w.trees().Load(w.base.Ref.DigestStr())
-	if err != nil || tree == nil {
-		return // to read the base for it would take longer than it is worth
-	}
-	w.tree = tree
-	if err := w.compile(); err != nil {
-		w.b.o.Log.WithError(err).Debug("the config of a reused image would be refused now")
-	}
+	w.result.Engine, w.result.Reason, w.result.Placements, w.baseLayers = e.Engine, e.Reason, e.Placements, e.BaseLayers
+	w.found.config, w.found.files = in(w.r.Config.Name, e.Config), in(w.place().File, e.Files)
+	w.reused()
 }

@@ -20,22 +20,29 @@ import (
 // createdByConfig is the history text of the layer that this program makes itself.
 const createdByConfig = "dayone: rendered config"
 
-// make builds the image with the engine that fits and pushes it under its tag.
+// make builds the image with the engine that fits and pushes it by its digest.
 func (w *work) make(ctx context.Context) (*appendengine.Pushed, error) {
-	plan, reason := w.plan()
-	w.result.Reason = reason
-	switch engine := w.r.Options.Engine; {
-	case engine == EngineAppend && plan == nil:
-		return nil, &Failure{Class: ClassUser, Step: "request", Message: "the append engine cannot build this: " + reason, Next: "let the engine be chosen, or take the instruction out"}
-	case engine == EngineBuildah && plan != nil:
-		plan, w.result.Reason = nil, "the request asks for it"
+	plan := w.choose()
+	if plan == nil && w.r.Options.Engine == EngineAppend {
+		return nil, &Failure{Class: ClassUser, Step: "request", Message: "the append engine cannot build this: " + w.result.Reason, Next: "let the engine be chosen, or take the instruction out"}
 	}
 	if plan != nil {
-		w.result.Engine = EngineAppend
 		return w.append(ctx, plan)
 	}
-	w.result.Engine = EngineBuildah
 	return w.contain(ctx)
+}
+
+// choose says in the result which engine fits and why; the plan is the append engine's, else nil.
+func (w *work) choose() *containerfile.Append {
+	plan, reason := w.plan()
+	if plan != nil && w.r.Options.Engine == EngineBuildah {
+		plan, reason = nil, "the request asks for it"
+	}
+	w.result.Engine, w.result.Reason = EngineBuildah, reason
+	if plan != nil {
+		w.result.Engine = EngineAppend
+	}
+	return plan
 }
 
 // plan says whether the image can be appended; a nil plan comes with the reason against it.
@@ -46,11 +53,7 @@ func (w *work) plan() (*containerfile.Append, string) {
 	case w.file == nil:
 		return &containerfile.Append{}, "there is no Containerfile"
 	}
-	var env []string
-	if w.base != nil { // gone from the registry, when an image is reused
-		env = w.base.Config.Config.Env
-	}
-	return w.file.PlanAppend(env)
+	return w.file.PlanAppend(w.base.Config.Config.Env)
 }
 
 func (w *work) labels() map[string]string {
@@ -80,7 +83,7 @@ func (w *work) append(ctx context.Context, plan *containerfile.Append) (*appende
 	}
 	change.Layers = append(change.Layers, copied...)
 	w.enter("push")
-	pushed, err := w.client.Append(ctx, w.base, w.r.Target, Tag(w.address), change)
+	pushed, err := w.client.Append(ctx, w.base, w.r.Target, "", change)
 	if err != nil {
 		return nil, registryFailure("push", err)
 	}
@@ -156,7 +159,7 @@ func (w *work) withConfig() (*basetree.Tree, error) {
 }
 
 // contain pushes base and config as the image configs, lets the container engine build on it, and seals the outcome: labels set,
-// names of registries taken out, tagged.
+// names of registries taken out.
 func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
 	if w.b.o.Engine == nil {
 		return nil, &Failure{Class: ClassInfrastructure, Step: "containerfile", Message: "this program has no engine that runs containers", Next: "use a Containerfile with LABEL, ENV and COPY of inline files only"}
@@ -187,7 +190,7 @@ func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
 	if err != nil {
 		return nil, registryFailure("seal", err)
 	}
-	pushed, err := w.client.Append(ctx, image, w.r.Target, Tag(w.address), w.change())
+	pushed, err := w.client.Append(ctx, image, w.r.Target, "", w.change())
 	if err != nil {
 		return nil, registryFailure("seal", err)
 	}

@@ -84,6 +84,14 @@ func (c *Client) Append(ctx context.Context, image *Image, repository, tag strin
 	return &Pushed{Digest: digest.String(), Image: back}, nil
 }
 
+// Tag gives an image of this client's registry a tag in its repository, in place of what is there.
+func (c *Client) Tag(ctx context.Context, image *Image, tag string) error {
+	if err := remote.Put(image.Ref.Context().Tag(tag), image.remote, c.options(ctx, nil)...); err != nil {
+		return fmt.Errorf("tag image %s: %w", image.Ref, err)
+	}
+	return nil
+}
+
 // push sends what the repository lacks. Each blob is offered first: the library asks for the manifest and would take an image that is
 // there as whole, also one whose blobs the registry has lost.
 func (c *Client) push(ctx context.Context, repo name.Repository, ref name.Reference, image *composed) error {
