@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -96,8 +97,33 @@ func TestKernelArgumentsAreADeployment(t *testing.T) {
 	second.Spec.KernelArguments = []string{"b", "c"}
 	f.aim(second, image(1))
 	f.settle()
-	assert.Equal(t, []string{"stage +[c] -[a]"}, f.m.calls)
+	assert.Equal(t, []string{"stage +[b c] -[a]"}, f.m.calls)
 	assert.Equal(t, 1, f.m.boots)
+}
+
+func TestKernelArgumentsThatAPlanBroughtGoWithIt(t *testing.T) {
+	f := newFixture(t)
+	with := func(name string, arguments ...string) *mcfgv1.MachineConfig {
+		mc := rendered(name)
+		mc.Spec.KernelArguments = arguments
+		return mc
+	}
+	f.m.extra = []string{"root=x"}
+	f.join(with("rendered-former-1", "a", "b"), image(1))
+	f.through(func(o *daemon.Options) { o.Healthy = func(context.Context) error { return errors.New("not ready") } })
+	f.aim(with("rendered-former-2", "b", "c d"), image(2))
+	for i := 0; f.m.boots == 0; i++ {
+		require.Less(t, i, limit)
+		require.NoError(t, f.step())
+	}
+	f.through(func(o *daemon.Options) { o.Healthy = func(context.Context) error { return errors.New("not ready") } })
+	require.ErrorContains(t, f.fails(), "not ready")
+	require.Equal(t, []string{"root=x", "b", "c d"}, f.m.arguments)
+	f.restart()
+	f.aim(with("rendered-former-3", "a", "d"), image(2))
+	f.settle()
+	assert.Equal(t, []string{"root=x", "a", "d"}, f.m.arguments)
+	assert.Equal(t, 2, f.m.boots)
 }
 
 func TestOptOutIsOneReboot(t *testing.T) {

@@ -36,7 +36,7 @@ func (a *Agent) applying(ctx context.Context, n node) (State, time.Duration, err
 	if err := a.writeFiles(ctx, begun, current, wanted); err != nil {
 		return Applying, 0, err
 	}
-	if err := a.stage(ctx, n, current, wanted); err != nil {
+	if err := a.stage(ctx, n, append(begun, current), wanted); err != nil {
 		return Applying, 0, err
 	}
 	if a.journal.Plan.Level == disruption.LevelReboot {
@@ -187,7 +187,7 @@ func (a *Agent) enableUnits(ctx context.Context, before, after ign35.Config) err
 }
 
 // stage makes the plan's image the next boot's, or takes back what a former plan staged.
-func (a *Agent) stage(ctx context.Context, n node, current nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
+func (a *Agent) stage(ctx context.Context, n node, had []nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
 	if a.journal.Boots == "" {
 		return a.unstage(ctx)
 	}
@@ -195,11 +195,15 @@ func (a *Agent) stage(ctx context.Context, n node, current nodedisk.Current, wan
 	if err != nil {
 		return fmt.Errorf("read image: %w", err)
 	}
+	var former []string // of whatever the node may have booted with
+	for _, have := range had {
+		former = append(former, without(have.Config.Spec.KernelArguments, former)...)
+	}
 	var transfer deploy.Transfer
 	end := a.report(ctx, n, &transfer)
 	err = a.o.Deployer.Stage(ctx, image, deploy.StageOptions{
-		AppendKernelArguments: without(wanted.Spec.KernelArguments, current.Config.Spec.KernelArguments),
-		DeleteKernelArguments: without(current.Config.Spec.KernelArguments, wanted.Spec.KernelArguments),
+		AppendKernelArguments: wanted.Spec.KernelArguments,
+		DeleteKernelArguments: without(former, wanted.Spec.KernelArguments),
 		Transfer:              &transfer})
 	end()
 	if err == nil && a.o.CheckStaged != nil {

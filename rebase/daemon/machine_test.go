@@ -49,6 +49,7 @@ type machine struct {
 	booted, staged string
 	arguments      []string
 	next           []string // the staged deployment's
+	extra          []string // what the installation gave, no config
 	boots          int
 	serial         int // the booted deployment's
 	rebooting      bool
@@ -79,7 +80,12 @@ func (m *machine) Stage(_ context.Context, image deploy.Image, o deploy.StageOpt
 		return m.refuse
 	}
 	m.staged = image.String()
-	m.next = append(slices.DeleteFunc(slices.Clone(m.arguments), func(a string) bool { return slices.Contains(o.DeleteKernelArguments, a) }), o.AppendKernelArguments...)
+	m.next = slices.DeleteFunc(slices.Clone(m.arguments), func(a string) bool { return slices.Contains(o.DeleteKernelArguments, a) })
+	for _, a := range o.AppendKernelArguments {
+		if !slices.Contains(m.next, a) {
+			m.next = append(m.next, a)
+		}
+	}
 	m.calls = append(m.calls, fmt.Sprintf("stage +%v -%v", o.AppendKernelArguments, o.DeleteKernelArguments))
 	return nil
 }
@@ -204,7 +210,7 @@ func (f *fixture) join(mc *mcfgv1.MachineConfig, image string) {
 // joined does the same with a config that the API has already.
 func (f *fixture) joined(mc *mcfgv1.MachineConfig, image string) {
 	f.Helper()
-	f.m.booted, f.m.arguments = image, mc.Spec.KernelArguments
+	f.m.booted, f.m.arguments = image, slices.Concat(f.m.extra, mc.Spec.KernelArguments)
 	if image != "" {
 		f.m.content[image] = mc
 	}

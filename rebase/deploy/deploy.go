@@ -41,7 +41,7 @@ type Unstager interface {
 type StageOptions struct {
 	// AppendKernelArguments are added unless the booted deployment has them already, word for word.
 	AppendKernelArguments []string
-	// DeleteKernelArguments are removed where they are there.
+	// DeleteKernelArguments are removed where they are there; what is to be appended as well stays.
 	DeleteKernelArguments []string
 	// Transfer counts what comes of the image; nil: nobody wants to know.
 	Transfer *Transfer

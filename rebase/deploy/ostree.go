@@ -89,7 +89,7 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 			Info("image is imported")
 	}
 	change := kargsChange(before.Booted.KernelArguments, o)
-	if len(change) == 0 && before.Next().Commit == done.Commit {
+	if len(change) == 0 && before.Next().Commit == done.Commit && before.nextHas(o) {
 		return nil
 	}
 	if len(change) == 0 && before.Booted.Commit == done.Commit && before.Staged != nil && before.Pending == nil {
@@ -148,21 +148,33 @@ func (d *OSTree) stageCommit(ctx context.Context, image Image, commit string, bo
 // kargsChange gives the options of `ostree admin deploy` that lead from the arguments now to the wanted ones.
 func kargsChange(now []string, o StageOptions) []string {
 	var change []string
-	for _, line := range o.DeleteKernelArguments {
-		for _, word := range splitArguments(line) {
-			if slices.Contains(now, word) {
-				change = append(change, "--karg-delete="+word)
-			}
+	remove, add := o.arguments()
+	for _, word := range remove {
+		if slices.Contains(now, word) {
+			change = append(change, "--karg-delete="+word)
 		}
 	}
-	for _, line := range o.AppendKernelArguments {
-		for _, word := range splitArguments(line) {
-			if !slices.Contains(now, word) && !slices.Contains(change, "--karg-append="+word) {
-				change = append(change, "--karg-append="+word)
-			}
+	for _, word := range add {
+		if !slices.Contains(now, word) && !slices.Contains(change, "--karg-append="+word) {
+			change = append(change, "--karg-append="+word)
 		}
 	}
 	return change
+}
+
+// arguments gives the single arguments that o removes and adds. What is in both stays.
+func (o StageOptions) arguments() (remove, add []string) {
+	add = words(o.AppendKernelArguments)
+	return slices.DeleteFunc(words(o.DeleteKernelArguments), func(word string) bool { return slices.Contains(add, word) }), add
+}
+
+// nextHas tells whether what the next boot takes has the arguments that o asks for. Those of a staged deployment can be asked of nobody: it has
+// the booted one's where no argument is spoken of.
+func (s Status) nextHas(o StageOptions) bool {
+	if s.Staged != nil {
+		return len(o.AppendKernelArguments) == 0 && len(o.DeleteKernelArguments) == 0
+	}
+	return !ChangesKernelArguments(s.Next().KernelArguments, o)
 }
 
 // checkBootSpace makes sure that /boot can take the kernel: ostree copies it there at shutdown only, too late to say something.

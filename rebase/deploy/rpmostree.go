@@ -103,10 +103,11 @@ func (d *RPMOSTree) Stage(ctx context.Context, image Image, o StageOptions) erro
 		}
 	}
 	var options []string
-	for _, word := range words(o.DeleteKernelArguments) {
+	remove, add := o.arguments()
+	for _, word := range remove {
 		options = append(options, "--delete-if-present="+word)
 	}
-	for _, word := range words(o.AppendKernelArguments) {
+	for _, word := range add {
 		options = append(options, "--append-if-missing="+word)
 	}
 	if len(options) == 0 {

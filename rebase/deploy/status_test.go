@@ -62,6 +62,7 @@ func TestKernelArgumentsChangeOnlyWhereTheyDiffer(t *testing.T) {
 		"there already":           {StageOptions{AppendKernelArguments: []string{"rw", `x="a b"`}}, nil},
 		"new, several in one":     {StageOptions{AppendKernelArguments: []string{"a=1 b=2", "a=1"}}, []string{"--karg-append=a=1", "--karg-append=b=2"}},
 		"removed where it is":     {StageOptions{DeleteKernelArguments: []string{"rw", "quiet"}}, []string{"--karg-delete=rw"}},
+		"in both":                 {StageOptions{AppendKernelArguments: []string{"rw"}, DeleteKernelArguments: []string{"rw quiet"}}, nil},
 		"a value with blanks":     {StageOptions{AppendKernelArguments: []string{`y="c d"`}}, []string{`--karg-append=y="c d"`}},
 		"another value of a name": {StageOptions{AppendKernelArguments: []string{"root=LABEL=other"}}, []string{"--karg-append=root=LABEL=other"}},
 	} {

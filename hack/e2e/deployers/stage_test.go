@@ -130,7 +130,8 @@ func TestLaterImageAndTheWayBack(t *testing.T) {
 
 		args := []string{firstboot.DaemonPath, "stage", second}
 		if kind != deploy.KindBootc { // bootc takes them from the image
-			args = append(args, "--karg-append=second=1", "--karg-append=third=1", "--karg-delete="+kernelArgument)
+			f.output(append(args, "--karg-append=former=1", "--karg-append=third=1")...) // staged already, with other arguments
+			args = append(args, "--karg-append=second=1", "--karg-append=third=1", "--karg-delete="+kernelArgument, "--karg-delete=former=1")
 		}
 		f.output(args...)
 		require.NoError(t, f.node.Reboot(t.Context()))
@@ -149,6 +150,14 @@ func TestLaterImageAndTheWayBack(t *testing.T) {
 			assert.Contains(t, s.Booted.KernelArguments, "second=1")
 			assert.Contains(t, s.Booted.KernelArguments, "third=1")
 			assert.NotContains(t, s.Booted.KernelArguments, kernelArgument)
+			assert.NotContains(t, s.Booted.KernelArguments, "former=1")
+			f.output(firstboot.DaemonPath, "stage", f.image, "--karg-append=fourth=1")
+			f.output(firstboot.DaemonPath, "stage", f.image, "--karg-delete=fourth=1") // nothing that the booted one has not
+			require.NoError(t, f.node.Reboot(t.Context()))
+			assert.NotContains(t, f.status().Booted.KernelArguments, "fourth=1")
+			f.output(firstboot.DaemonPath, "rollback")
+			require.NoError(t, f.node.Reboot(t.Context()))
+			require.Equal(t, second, f.status().Booted.Image.String())
 		}
 
 		f.output(firstboot.DaemonPath, "rollback")
