@@ -7,12 +7,18 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// corkBytes is how much of an answer is handed to the kernel at a time: TLS alone writes one record of 16 KiB a call, and the calls
-// cost more than the encryption.
-const corkBytes = 512 << 10
+const (
+	// corkBytes is how much of an answer is handed to the kernel at a time: TLS alone writes one record of 16 KiB a call, and the calls
+	// cost more than the encryption.
+	corkBytes = 512 << 10
+	// maxCorks bounds the memory of all corks to 32 MiB: a slow reader keeps its cork until the kernel has taken everything, minutes
+	// long. Of those who read quickly only as many have one as there are turns, and a few that wait for a full socket.
+	maxCorks = 64
+)
 
 // corkListener makes connections whose writes can be held together.
 type corkListener struct{ net.Listener }
@@ -64,29 +70,49 @@ func (c *corkConn) flush() error {
 	return err
 }
 
-// cork starts to collect into a buffer of the pool.
-func (c *corkConn) cork(pool *sync.Pool) {
+// cork starts to collect into a buffer. With none free writes go on at once, as without a cork.
+func (c *corkConn) cork(from *corks) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held = pool.Get().(*[]byte)
+	c.held = from.take()
 }
 
 // uncork writes what has been collected and gives the buffer back.
-func (c *corkConn) uncork(pool *sync.Pool) error {
+func (c *corkConn) uncork(to *corks) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.held == nil {
+		return nil
+	}
 	err := c.flush()
-	pool.Put(c.held)
+	to.give(c.held)
 	c.held = nil
 	return err
 }
 
-// newCorkPool makes the buffers of one server.
-func newCorkPool() *sync.Pool {
-	return &sync.Pool{New: func() any {
-		buffer := make([]byte, 0, corkBytes)
-		return &buffer
-	}}
+// corks are the buffers of one server, at most maxCorks at a time.
+type corks struct {
+	pool  sync.Pool
+	taken atomic.Int64
+}
+
+// take returns an empty buffer, nil when all are in use: nobody waits for slow readers.
+func (c *corks) take() *[]byte {
+	if c.taken.Add(1) > maxCorks {
+		c.taken.Add(-1)
+		return nil
+	}
+	if buffer, ok := c.pool.Get().(*[]byte); ok {
+		return buffer
+	}
+	buffer := make([]byte, 0, corkBytes)
+	return &buffer
+}
+
+func (c *corks) give(buffer *[]byte) {
+	*buffer = (*buffer)[:0]
+	c.pool.Put(buffer)
+	c.taken.Add(-1)
 }
 
 // writeBody writes an answer's body in its turn and in large pieces if the connection can hold writes together.
@@ -101,9 +127,9 @@ func (s *Server) writeBody(w http.ResponseWriter, r *http.Request, body []byte) 
 	} else {
 		defer s.turns.take(c.answered)()
 	}
-	c.cork(s.corks)
+	c.cork(&s.corks)
 	_, err := w.Write(body)
-	err = errors.Join(err, c.uncork(s.corks))
+	err = errors.Join(err, c.uncork(&s.corks))
 	c.answered = time.Now()
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +36,7 @@ type Server struct {
 	secure       net.Listener
 	insecure     net.Listener
 	measurements net.Listener
-	corks        *sync.Pool
+	corks        corks
 	turns        *turns
 }
 
@@ -57,7 +56,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("find kubeconfig: %w", err)
 		}
 	}
-	s := &Server{options: o, metrics: newMetrics(), corks: newCorkPool(), turns: newTurns()}
+	s := &Server{options: o, metrics: newMetrics(), turns: newTurns()}
 	if o.SecureListen != "" {
 		s.certificate = &certificate{certFile: o.CertFile, keyFile: o.KeyFile}
 		if err := s.certificate.load(); err != nil {
