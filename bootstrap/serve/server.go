@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,7 @@ const (
 // Server serves configs from a snapshot of the rendered directory and replaces the snapshot when files change.
 type Server struct {
 	options      Options
+	reloading    sync.Mutex // of two reloads the one that read last is the one that stays
 	current      atomic.Pointer[snapshot]
 	print        atomic.Pointer[string]
 	certificate  *certificate
@@ -38,6 +40,7 @@ type Server struct {
 	measurements net.Listener
 	corks        corks
 	turns        *turns
+	unfit        string // why the certificate's files were refused when they were looked at last
 }
 
 // New checks the options, reads the rendered directory and opens the listeners; Run serves them. A directory that is not complete yet
@@ -115,6 +118,8 @@ func address(l net.Listener) string {
 // Reload reads all files again and swaps the answers at once. Who renders in the same process calls it after writing; otherwise the
 // poll notices.
 func (s *Server) Reload() {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
 	print := fingerprint(s.options)
 	fresh := load(s.options)
 	s.print.Store(&print)
@@ -201,11 +206,18 @@ func (s *Server) watch(ctx context.Context) error {
 	}
 }
 
+// reloadCertificate is called at each look at the files; the log says once what is wrong with them.
 func (s *Server) reloadCertificate() {
 	if s.certificate == nil {
 		return
 	}
-	if err := s.certificate.load(); err != nil {
+	err := s.certificate.load()
+	if err == nil {
+		s.unfit = ""
+		return
+	}
+	if s.unfit != err.Error() {
+		s.unfit = err.Error()
 		s.options.Log.WithError(err).Warn("certificate not reloaded; the old one stays")
 	}
 }
