@@ -140,6 +140,7 @@ func (s *Store) PutManifest(p Put) error {
 	if err := s.complete(p); err != nil {
 		return err
 	}
+	defer s.manifests.drop(p.Repository) // also when only some of the tags could be moved
 	canonical := digest.SHA256.FromBytes(p.Body)
 	revisions := []digest.Digest{canonical}
 	if p.Digest != canonical {
@@ -162,7 +163,6 @@ func (s *Store) PutManifest(p Put) error {
 			return fmt.Errorf("tag %s: %w", tag, err)
 		}
 	}
-	s.manifests.drop(p.Repository)
 	return nil
 }
 
@@ -244,10 +244,10 @@ func (s *Store) DeleteTag(repo, tag string) error {
 	if _, err := os.Stat(s.tagDir(repo, tag)); err != nil {
 		return fmt.Errorf("delete tag %s of %s: %w", tag, repo, notFound(err))
 	}
+	defer s.manifests.drop(repo) // also when it went away only in part
 	if err := os.RemoveAll(s.tagDir(repo, tag)); err != nil {
 		return fmt.Errorf("delete tag %s of %s: %w", tag, repo, err)
 	}
-	s.manifests.drop(repo)
 	return nil
 }
 
@@ -264,6 +264,7 @@ func (s *Store) DeleteManifest(repo string, d digest.Digest) error {
 	if err != nil {
 		return err
 	}
+	defer s.manifests.drop(repo) // also when only some of its tags could be removed
 	for _, t := range tags {
 		if named, err := readLink(s.tagLink(repo, t)); err == nil && (named == d || named == target) {
 			if err := os.RemoveAll(s.tagDir(repo, t)); err != nil {
@@ -276,7 +277,6 @@ func (s *Store) DeleteManifest(repo string, d digest.Digest) error {
 			return fmt.Errorf("delete manifest %s of %s: %w", d, repo, err)
 		}
 	}
-	s.manifests.drop(repo)
 	return nil
 }
 
