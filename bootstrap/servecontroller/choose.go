@@ -58,6 +58,7 @@ func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout
 // registry is inside the cluster, a way to it.
 func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
 	o := *r.o.FirstBoot
+	o.PullAuth = *r.pullAuth.Load()
 	if r.o.Proxy != nil && InCluster(image) {
 		path, err := r.o.Proxy.Allow(image)
 		if err != nil {

@@ -15,9 +15,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"dayone.dev/dayone/bootstrap/serve"
 	"dayone.dev/dayone/manifests"
@@ -35,7 +37,8 @@ const everything = "everything"
 type Options struct {
 	// Log gets what goes wrong; default: nothing.
 	Log *logrus.Entry
-	// FirstBoot is added to what layered pools' nodes get: the agent and what it needs. nil: the nodes have it.
+	// FirstBoot is added to what layered pools' nodes get: the agent and what it needs. nil: the nodes have it. Its PullAuth is what they
+	// begin with; SetPullAuth replaces it.
 	FirstBoot *firstboot.IgnitionOptions
 	// Proxy passes pulls on to registries inside the cluster; ProxyAddress, host:port, is where nodes reach it. nil: nodes pull directly.
 	Proxy        *Proxy
@@ -50,6 +53,9 @@ type Reconciler struct {
 	o       Options
 	current atomic.Pointer[serve.Rendered]
 	memory  rollout.Memory
+	// pullAuth is the pull secret of layered pools' nodes; wake asks for a look at all pools.
+	pullAuth atomic.Pointer[[]byte]
+	wake     chan event.GenericEvent
 	// changed is called when Rendered gives something else.
 	changed func()
 }
@@ -61,7 +67,10 @@ func New(c client.Client, o Options) *Reconciler {
 		quiet.SetLevel(logrus.PanicLevel)
 		o.Log = logrus.NewEntry(quiet)
 	}
-	r := &Reconciler{client: c, o: o, changed: func() {}}
+	r := &Reconciler{client: c, o: o, changed: func() {}, wake: make(chan event.GenericEvent, 1)}
+	if o.FirstBoot != nil {
+		r.pullAuth.Store(&o.FirstBoot.PullAuth)
+	}
 	r.current.Store(&serve.Rendered{Err: errUnread})
 	return r
 }
@@ -78,6 +87,15 @@ func (r *Reconciler) Rendered() serve.Rendered { return *r.current.Load() }
 // OnChange sets what is called after each change, for example Server.Reload. It must be set before the manager starts.
 func (r *Reconciler) OnChange(f func()) { r.changed = f }
 
+// SetPullAuth replaces the pull secret of layered pools' nodes and has all pools looked at again.
+func (r *Reconciler) SetPullAuth(raw []byte) {
+	r.pullAuth.Store(&raw)
+	select {
+	case r.wake <- event.GenericEvent{Object: &corev1.Secret{}}:
+	default: // a look is asked for already, and it comes after this
+	}
+}
+
 // SetupWithManager lets mgr run the controller in every copy of the program: each serves.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
@@ -87,7 +105,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, o := range []client.Object{&mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{}, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &configv1.APIServer{}} {
 		b = b.Watches(o, all)
 	}
-	b = b.Watches(&corev1.Node{}, all, builder.WithPredicates(recordChanged()))
+	b = b.Watches(&corev1.Node{}, all, builder.WithPredicates(recordChanged())).WatchesRawSource(source.Channel(r.wake, all))
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -27,7 +28,7 @@ const NodeUser = "dayone-node"
 type Proxy struct {
 	// Password that nodes give with NodeUser. Required.
 	Password string
-	// Keychain gives the accounts at the registries; nil: anonymous.
+	// Keychain gives the accounts at the registries; nil: anonymous. Once nodes are served, SetKeychain replaces it.
 	Keychain authn.Keychain
 	// Transport reaches the registries; nil: http.DefaultTransport.
 	Transport http.RoundTripper
@@ -38,7 +39,13 @@ type Proxy struct {
 	// repositories maps a repository's path to its registry; transports are those that are logged in, by path.
 	repositories map[string]string
 	transports   map[string]http.RoundTripper
+	// keychains counts those that were set: what is logged in with an earlier one is not kept.
+	keychains int
 }
+
+// passedOn is the path of what nodes pull, as it is sent: a dot segment or an escape in it could mean another repository to the registry
+// than to the check here.
+var passedOn = regexp.MustCompile(`^/v2/(.+)/(?:manifests|blobs)/sha256:[0-9a-f]{64}$`)
 
 // InCluster tells that an image's registry has a name that only the cluster's own DNS knows.
 func InCluster(image string) bool {
@@ -66,6 +73,15 @@ func (p *Proxy) Allow(image string) (string, error) {
 	return path, nil
 }
 
+// SetKeychain replaces the accounts at the registries. Who is logged in logs in again.
+func (p *Proxy) SetKeychain(k authn.Keychain) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Keychain = k
+	p.keychains++
+	clear(p.transports)
+}
+
 // ServeHTTP answers /v2/….
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !p.admitted(r) {
@@ -77,17 +93,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"errors":[{"code":"DENIED","message":"images are only read here"}]}`, http.StatusMethodNotAllowed)
 		return
 	}
-	rest := strings.TrimPrefix(r.URL.Path, "/v2/")
-	if rest == "" {
+	if r.URL.Path == "/v2/" {
 		w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 		w.WriteHeader(http.StatusOK)
 		return
 	}
 	path := ""
-	for _, kind := range []string{"/manifests/sha256:", "/blobs/sha256:"} {
-		if i := strings.LastIndex(rest, kind); i > 0 {
-			path = rest[:i]
-		}
+	if m := passedOn.FindStringSubmatch(r.URL.Path); m != nil && r.URL.RawPath == "" {
+		path = m[1]
 	}
 	p.mu.Lock()
 	host := p.repositories[path]
@@ -127,7 +140,7 @@ func (p *Proxy) admitted(r *http.Request) bool {
 // login gives a transport that is logged in for pulls of one repository; it is kept and renews its tokens itself.
 func (p *Proxy) login(ctx context.Context, host, path string) (http.RoundTripper, error) {
 	p.mu.Lock()
-	have := p.transports[path]
+	have, keychain, kept := p.transports[path], p.Keychain, p.keychains
 	p.mu.Unlock()
 	if have != nil {
 		return have, nil
@@ -137,8 +150,8 @@ func (p *Proxy) login(ctx context.Context, host, path string) (http.RoundTripper
 		return nil, fmt.Errorf("read repository %s/%s: %w", host, path, err)
 	}
 	account := authn.Anonymous
-	if p.Keychain != nil {
-		if account, err = p.Keychain.Resolve(repository); err != nil {
+	if keychain != nil {
+		if account, err = keychain.Resolve(repository); err != nil {
 			return nil, fmt.Errorf("find the account for %s: %w", host, err)
 		}
 	}
@@ -152,6 +165,8 @@ func (p *Proxy) login(ctx context.Context, host, path string) (http.RoundTripper
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.transports[path] = t
+	if kept == p.keychains {
+		p.transports[path] = t
+	}
 	return t, nil
 }

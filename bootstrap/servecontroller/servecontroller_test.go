@@ -300,6 +300,49 @@ func TestPullsThroughTheProxy(t *testing.T) {
 	assert.Equal(t, deploy.ClassUnauthorized, deploy.ClassOf(err), "%v", err)
 }
 
+// TestOnlyWhatIsServedReachesTheRegistry asks for paths that mean another repository to a registry that cleans them.
+func TestOnlyWhatIsServedReachesTheRegistry(t *testing.T) {
+	var reached []string
+	registry := roundTrip(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Path != "/v2/" {
+			reached = append(reached, r.URL.EscapedPath())
+		}
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	})
+	proxy := &servecontroller.Proxy{Password: "token", Transport: registry}
+	const digest = "sha256:" + "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+	_, err := proxy.Allow("registry.images.svc:5000/os/worker@" + digest)
+	require.NoError(t, err)
+	ask := func(path string) int {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.SetBasicAuth(servecontroller.NodeUser, "token")
+		w := httptest.NewRecorder()
+		proxy.ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, path := range []string{
+		"/v2/os/worker/blobs/sha256:x/../../../other/manifests/" + digest,
+		"/v2/os/worker/blobs/sha256:x/../../../other/tags/list",
+		"/v2/os/worker/manifests/sha256:x/%2e%2e/%2e%2e/%2e%2e/other/manifests/" + digest,
+		"/v2/os/worker/manifests/" + digest + "/../../../other/manifests/latest",
+		"/v2/os%2Fworker/manifests/" + digest,
+		"/v2/os/worker/manifests/sha256:short",
+		"/v2/os/worker/manifests/latest",
+		"/os/worker/manifests/" + digest,
+	} {
+		assert.Equal(t, http.StatusNotFound, ask(path), path)
+	}
+	assert.Empty(t, reached)
+	for _, path := range []string{"/v2/os/worker/manifests/" + digest, "/v2/os/worker/blobs/" + digest} {
+		assert.Equal(t, http.StatusOK, ask(path), path)
+		assert.Contains(t, reached, path)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // account is the registry's only one.
 type account struct{}
 

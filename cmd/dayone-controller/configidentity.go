@@ -6,24 +6,18 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests/assets/cluster"
-	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/certs"
 )
 
@@ -127,37 +121,4 @@ func sha512File(name string) (string, error) {
 		return "", fmt.Errorf("read node agent: %w", err)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
-// accounts are those of a pull secret, by registry.
-type accounts map[string]authn.AuthConfig
-
-// readAccounts reads a pull secret; no file is no accounts.
-func readAccounts(file string) (accounts, []byte, error) {
-	raw, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return accounts{}, nil, nil
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("read --pull-secret: %w", err)
-	}
-	var content struct {
-		Auths accounts `json:"auths"`
-	}
-	plain, err := firstboot.PlainAuth(raw) // what pulls on nodes reads one of the two forms
-	if err != nil || json.Unmarshal(plain, &content) != nil {
-		return nil, nil, fmt.Errorf("read --pull-secret: %s is no pull secret", file) // no detail: it would quote a secret
-	}
-	return content.Auths, plain, nil
-}
-
-// Resolve is authn.Keychain's.
-func (a accounts) Resolve(r authn.Resource) (authn.Authenticator, error) {
-	if c, found := a[r.String()]; found {
-		return authn.FromConfig(c), nil
-	}
-	if c, found := a[strings.ToLower(r.RegistryStr())]; found {
-		return authn.FromConfig(c), nil
-	}
-	return authn.Anonymous, nil
 }

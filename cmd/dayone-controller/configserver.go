@@ -126,7 +126,7 @@ func (s *configServer) serve(ctx context.Context, cfg *rest.Config, log *logrus.
 	if err := m.AddReadyzCheck("configs", r.Ready); err != nil {
 		return fmt.Errorf("set up config server: %w", err)
 	}
-	work := []func(context.Context) error{server.Run, func(ctx context.Context) error { return id.renew(ctx, s.hosts) }}
+	work := []func(context.Context) error{server.Run, newPullSecret(s.pullSecret, o, r).run, func(ctx context.Context) error { return id.renew(ctx, s.hosts) }}
 	if kubeconfig != "" {
 		work = append(work, nodes.run)
 	}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestThePullSecretIsFollowed lets the file come, change, break and go.
+func TestThePullSecretIsFollowed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pull-secret")
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	var now accounts
+	var raw []byte
+	changes := 0
+	p := &pullSecret{file: file, log: logrus.NewEntry(log), use: func(a accounts, b []byte) { now, raw, changes = a, b, changes+1 }}
+	const first, second = `{"auths":{"a.example.com":{"auth":"eDp5"}}}`, `{"auths":{"b.example.com":{"auth":"eDp5"}}}`
+	for _, step := range []struct {
+		name, content string
+		changes       int
+		has           string
+		fails         bool
+	}{
+		{name: "not there yet"},
+		{name: "it comes", content: first, changes: 1, has: "a.example.com"},
+		{name: "nothing new", content: first, changes: 1, has: "a.example.com"},
+		{name: "it changes", content: second, changes: 2, has: "b.example.com"},
+		{name: "no pull secret", content: "{", changes: 2, has: "b.example.com", fails: true},
+		{name: "it goes", changes: 3},
+	} {
+		require.NoError(t, os.RemoveAll(file))
+		if step.content != "" {
+			require.NoError(t, os.WriteFile(file, []byte(step.content), 0o600))
+		}
+		assert.Equal(t, step.fails, p.refresh() != nil, step.name)
+		assert.Equal(t, step.changes, changes, step.name)
+		if step.has != "" {
+			assert.Contains(t, now, step.has, step.name)
+			assert.Contains(t, string(raw), step.has, step.name)
+		} else {
+			assert.Empty(t, now, step.name)
+			assert.Empty(t, raw, step.name)
+		}
+	}
+}
