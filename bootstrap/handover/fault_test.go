@@ -195,12 +195,53 @@ func TestSkipTakesWhatIsThere(t *testing.T) {
 	defer w.controllers()()
 	defer s.joined(w)()
 	for _, i := range s.plan.Images {
-		_, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: s.boot.Addr + strings.TrimPrefix(i.Reference(), s.final.Addr), CAFile: s.boot.CAFile, AuthFile: s.boot.PullAuthFile},
-			imagecopy.Endpoint{Reference: i.Repository + ":mirrored", CAFile: s.final.CAFile, AuthFile: s.final.PushAuthFile}, imagecopy.Options{})
-		require.NoError(t, err)
+		s.mirror(i, i.Repository+":mirrored")
 	}
 	o := s.options(w.client)
 	o.Policy = handover.PolicySkip
 	require.NoError(t, handover.Run(t.Context(), o))
 	w.nothingChanged()
+}
+
+// An image that is there already gets the tags that it lacks: one was mirrored by digest, of the other a copy ended between its tags. An
+// account that may only pull holds up nothing.
+func TestAnImageThatIsThereGetsItsTags(t *testing.T) {
+	for name, mayPush := range map[string]bool{"account that may push": true, "account that may only pull": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newSmall(t)
+			w := newWorld(t, s.final.CAFile)
+			defer w.controllers()()
+			defer s.joined(w)()
+			base, built := s.plan.Images[0], s.plan.Images[1]
+			s.mirror(base, base.Reference())
+			s.mirror(built, built.Reference())
+			s.mirror(built, built.Repository+":"+built.Tags[0])
+			other := handover.Image{Repository: built.Repository, Digest: s.push("ocp/master-os")}
+			s.mirror(other, built.Repository+":"+built.Tags[1])
+			if !mayPush {
+				s.secret(s.final.Pull)
+			}
+			require.NoError(t, handover.Run(t.Context(), s.options(w.client)))
+			w.nothingChanged()
+			if !mayPush {
+				return
+			}
+			for _, i := range s.plan.Images {
+				for _, tag := range i.Tags {
+					found, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: i.Repository + ":" + tag, CAFile: s.final.CAFile, AuthFile: s.final.PullAuthFile}, platform)
+					if assert.NoError(t, err, tag) {
+						assert.Equal(t, i.Digest, found.Digest.String(), tag)
+					}
+				}
+			}
+		})
+	}
+}
+
+// mirror brings an image of the bootstrap registry to where somebody else wants it.
+func (s *small) mirror(i handover.Image, to string) {
+	s.t.Helper()
+	_, err := imagecopy.Copy(s.t.Context(), imagecopy.Endpoint{Reference: s.boot.Addr + strings.TrimPrefix(i.Reference(), s.final.Addr), CAFile: s.boot.CAFile, AuthFile: s.boot.PullAuthFile},
+		imagecopy.Endpoint{Reference: to, CAFile: s.final.CAFile, AuthFile: s.final.PushAuthFile}, imagecopy.Options{})
+	require.NoError(s.t, err)
 }

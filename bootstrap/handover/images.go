@@ -20,6 +20,9 @@ func (r *run) copyImages(ctx context.Context) error {
 		if err := r.deliver(ctx, i); err != nil {
 			return err
 		}
+		if err := r.keep(ctx, i); err != nil {
+			return err
+		}
 		r.verified[i.Reference()] = true
 	}
 	return nil
