@@ -180,5 +180,6 @@ func (h *host) buildRequest(p preflight.Pool) (build.Request, error) {
 
 // buildOptions are the user's limits.
 func buildOptions(b installconfig.Build) build.Options {
-	return build.Options{Timeout: b.Timeout.Duration(), DiskLimit: int64(b.Disk), Attempts: b.Attempts, Offline: b.Offline}
+	return build.Options{Timeout: b.Timeout.Duration(), DiskLimit: int64(b.Disk), Attempts: b.Attempts, Offline: b.Offline,
+		ProxyEnvironment: build.HostProxies(os.Environ())}
 }

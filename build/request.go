@@ -86,7 +86,8 @@ type Options struct {
 	Mounts []Mount `json:"mounts,omitempty"`
 	// RegistriesConf is a registries.conf with mirrors for images that the Containerfile names itself; default none.
 	RegistriesConf string `json:"registriesConf,omitempty"`
-	// ProxyEnvironment holds HTTP_PROXY and its like for RUN; default none. It never reaches the image.
+	// ProxyEnvironment holds HTTP_PROXY and its like for RUN and for the engine's pulls (Proxies); default none. It never reaches the
+	// image, and passwords in it do not reach the log.
 	ProxyEnvironment map[string]string `json:"proxyEnvironment,omitempty"`
 	// Offline asks for RUN without network. Only isolation by an OCI runtime can do that; the build fails where it cannot.
 	Offline bool `json:"offline,omitempty"`

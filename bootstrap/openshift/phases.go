@@ -191,7 +191,8 @@ func (f *flow) buildRequest(p preflight.Pool) (build.Request, error) {
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
 		Target:   f.inEmbedded(p.Repository),
 		Registry: build.Access{CAFile: f.id.CAFile, AuthFile: f.id.PushAuth},
-		Options:  build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk), Attempts: limits.Attempts, Offline: limits.Offline},
+		Options: build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk), Attempts: limits.Attempts, Offline: limits.Offline,
+			ProxyEnvironment: build.HostProxies(os.Environ())},
 	}
 	if image := f.first.Pools[p.Name].Extensions; image != "" {
 		request.Extensions = &build.Image{Reference: f.base.Embedded[image]}

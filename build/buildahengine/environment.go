@@ -187,7 +187,8 @@ const mountOptions = ":ro"
 
 func (w *worker) common() *define.CommonBuildOptions {
 	job := w.order.Job
-	common := &define.CommonBuildOptions{IdentityLabel: types.OptionalBoolFalse, Ulimit: ownLimits(), CgroupParent: w.order.Group}
+	common := &define.CommonBuildOptions{IdentityLabel: types.OptionalBoolFalse, Ulimit: ownLimits(), CgroupParent: w.order.Group,
+		HTTPProxy: len(job.Options.ProxyEnvironment) > 0} // RUN gets this process's, and neither image nor history do
 	for _, m := range job.Options.Mounts {
 		common.Volumes = append(common.Volumes, m.Source+":"+m.Target+mountOptions)
 	}

@@ -128,13 +128,17 @@ func (r *run) own(in, out, stray *os.File, lock *os.File, started chan<- child, 
 // environment of the child holds nothing of the parent's but what was named.
 func (r *run) environment() []string {
 	etc := filepath.Join(r.dir, "etc")
-	return append([]string{
+	own := append([]string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=" + filepath.Join(r.dir, "home"), "TMPDIR=" + temporary(r.engine.o.Root), "LANG=C.UTF-8",
 		"CONTAINERS_CONF=" + filepath.Join(etc, "containers.conf"),
 		"CONTAINERS_REGISTRIES_CONF=" + filepath.Join(etc, "registries.conf"),
 		"CONTAINERS_STORAGE_CONF=" + filepath.Join(etc, "storage.conf"),
 	}, r.engine.o.Environment...)
+	for name, value := range r.job.Options.ProxyEnvironment {
+		own = append(own, name+"="+value)
+	}
+	return own
 }
 
 // instruct writes the order; nothing of it is in arguments or environment.
@@ -142,7 +146,7 @@ func (r *run) instruct(in *pipe) error {
 	o := order{
 		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.engine.o.Isolation, Runtime: r.engine.o.Runtime, Run: r.dir, Recover: r.alone,
 		Limit: r.engine.o.StorageLimit,
-		Scrub: secretValues(r.job.Registry, r.job.Options.Secrets),
+		Scrub: append(secretValues(r.job.Registry, r.job.Options.Secrets), build.ProxySecrets(r.job.Options.ProxyEnvironment)...),
 	}
 	if !r.recoverOnly {
 		o.Job = &r.job

@@ -124,11 +124,11 @@ func (r *Reconciler) rendered(ctx context.Context, name string) (*mcfgv1.Machine
 	return &config, nil
 }
 
-// wishKey changes whenever something may change that the address is computed from.
+// wishKey changes whenever something may change that the request is made of.
 func (r *Reconciler) wishKey(mosc *mcfgv1.MachineOSConfig, rendered string, cc *mcfgv1.ControllerConfig, images []string) string {
 	h := sha256.New()
 	for _, s := range []string{rendered, fmt.Sprint(mosc.Generation), strings.Join(images, " "), cc.Spec.BaseOSContainerImage,
-		cc.Spec.BaseOSExtensionsContainerImage, string(cc.Spec.AdditionalTrustBundle), r.o.Platform} {
+		cc.Spec.BaseOSExtensionsContainerImage, string(cc.Spec.AdditionalTrustBundle), r.o.Platform, fmt.Sprint(proxies(cc))} {
 		fmt.Fprintf(h, "%d %s\n", len(s), s)
 	}
 	return hex.EncodeToString(h.Sum(nil))
@@ -202,11 +202,20 @@ func RequestOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *m
 		Pool: mosc.Spec.MachineConfigPool.Name, Base: build.Image{Reference: base}, Config: config, Platform: platform,
 		Containerfile: text, ContainerfileName: "MachineOSConfig " + mosc.Name,
 		Target: repository, TrustBundle: cc.Spec.AdditionalTrustBundle,
+		Options: build.Options{ProxyEnvironment: proxies(cc)},
 	}
 	if extensions := build.ExtensionsImage(config, &cc.Spec, text); extensions != "" {
 		request.Extensions = &build.Image{Reference: extensions}
 	}
 	return request, nil
+}
+
+// proxies are the cluster's: build pods and their RUN reach the network as nodes do.
+func proxies(cc *mcfgv1.ControllerConfig) map[string]string {
+	if p := cc.Spec.Proxy; p != nil {
+		return build.Proxies(p.HTTPProxy, p.HTTPSProxy, p.NoProxy)
+	}
+	return nil
 }
 
 // imagesOf are the images that were built for the pool, as far as its objects know them, sorted.

@@ -40,7 +40,13 @@ func run(ctx context.Context, o Options) job.Result {
 	if err != nil {
 		return refused(o, err)
 	}
-	log := newTranscript(o.Output, authSecrets(in.task.Auth))
+	network := in.order.Request.Options.ProxyEnvironment
+	log := newTranscript(o.Output, append(authSecrets(in.task.Auth), build.ProxySecrets(network)...))
+	for name, value := range network { // this process's own requests, for the log, go the same way; the worker is given them
+		if err := os.Setenv(name, value); err != nil {
+			return refused(o, errors.New("read order: a proxy's variable cannot be set")) // the cause may quote it
+		}
+	}
 	result := o.build(ctx, in, log)
 	if result.Seconds == 0 {
 		result.Seconds = seconds(began)
