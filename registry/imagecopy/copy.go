@@ -25,6 +25,8 @@ const (
 	DefaultAttempts = 5
 	// DefaultBackoff is the pause before the second attempt; it doubles up to maxBackoff.
 	DefaultBackoff = time.Second
+	// DefaultSilence is far beyond what registries need to put a large blob together, when nothing moves either.
+	DefaultSilence = 10 * time.Minute
 
 	maxBackoff       = 30 * time.Second
 	progressInterval = 200 * time.Millisecond
@@ -49,6 +51,8 @@ type Options struct {
 	Attempts int
 	// Backoff before the second attempt; 0 is DefaultBackoff.
 	Backoff time.Duration
+	// Silence is how long an attempt may go without a byte before it counts as failed; 0 is DefaultSilence.
+	Silence time.Duration
 	// CacheDir keeps what is known about which repository has which blob, for mounts across runs; "" keeps nothing.
 	CacheDir string
 	// TempDir holds configuration and large intermediate files; "" is os.TempDir.
@@ -165,6 +169,9 @@ func (o Options) withDefaults() Options {
 	if o.Backoff <= 0 {
 		o.Backoff = DefaultBackoff
 	}
+	if o.Silence <= 0 {
+		o.Silence = DefaultSilence
+	}
 	if o.Log == nil {
 		l := logrus.New()
 		l.SetOutput(io.Discard)
@@ -194,6 +201,8 @@ func (c *copier) close() error {
 }
 
 func (c *copier) once(ctx context.Context, res *Result) ([]byte, error) {
+	ctx, heard, stop := listen(ctx, c.o.Silence)
+	defer stop()
 	if err := c.mountBlobs(ctx); err != nil { // the copy below says what is wrong, or does without
 		c.o.Log.WithField("image", c.dst.DockerReference()).WithError(err).Debug("blobs were not mounted")
 	}
@@ -205,13 +214,14 @@ func (c *copier) once(ctx context.Context, res *Result) ([]byte, error) {
 	go func() {
 		defer done.Done()
 		for e := range events {
+			heard()
 			c.count(e, res)
 		}
 	}()
 	m, err := copy.Image(ctx, c.policy, c.dst, c.src, &opts)
 	close(events)
 	done.Wait()
-	return m, err
+	return m, orSilence(ctx, err)
 }
 
 func (c *copier) count(e types.ProgressProperties, res *Result) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/containers/image/v5/image"
 	"github.com/containers/image/v5/manifest"
@@ -32,7 +33,13 @@ type Image struct {
 
 // Inspect reads an image's manifest and configuration, both verified against their digests; of an index that of platform (OS/ARCH[/VARIANT],
 // "" is this host's). errors.Is tells ErrNotFound from ErrUnauthorized, ErrDenied and ErrUnavailable.
-func Inspect(ctx context.Context, e Endpoint, platform string) (img Image, err error) {
+func Inspect(ctx context.Context, e Endpoint, platform string) (Image, error) {
+	return inspect(ctx, e, platform, inspectLimit)
+}
+
+func inspect(ctx context.Context, e Endpoint, platform string, limit time.Duration) (img Image, err error) {
+	ctx, _, stop := listen(ctx, limit)
+	defer stop()
 	ref, err := e.parse()
 	if err != nil {
 		return img, err
@@ -53,11 +60,11 @@ func Inspect(ctx context.Context, e Endpoint, platform string) (img Image, err e
 	}
 	src, err := ref.NewImageSource(ctx, sys)
 	if err != nil {
-		return img, advise(fmt.Errorf("open image %s: %w", e.Reference, err))
+		return img, advise(fmt.Errorf("open image %s: %w", e.Reference, orSilence(ctx, err)))
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	if err := img.read(ctx, src, sys); err != nil {
-		return img, advise(fmt.Errorf("inspect image %s: %w", e.Reference, err))
+		return img, advise(fmt.Errorf("inspect image %s: %w", e.Reference, orSilence(ctx, err)))
 	}
 	return img, nil
 }

@@ -55,7 +55,8 @@ func (c *copier) mountBlobs(ctx context.Context) (err error) {
 // mountClient logs in at the destination for both repositories.
 func (c *copier) mountClient(ctx context.Context, from, to reference.Named) (*http.Client, string, error) {
 	var options []name.Option
-	inner := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	inner := http.DefaultTransport.(*http.Transport).Clone()
+	inner.ResponseHeaderTimeout, inner.TLSClientConfig = answerLimit, &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.dstEndpoint.Insecure {
 		options = append(options, name.Insecure)
 		inner.TLSClientConfig.InsecureSkipVerify = true //nolint:gosec // the caller asked for it, for a registry on loopback
