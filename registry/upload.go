@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+
 	"dayone.dev/dayone/registry/layout"
 )
 
@@ -114,7 +116,7 @@ func (s *service) appendUpload(w http.ResponseWriter, r *http.Request, rt route,
 		errUploadInvalid.with("content type must be application/octet-stream").write(w)
 		return
 	}
-	if !s.receive(w, r, rt, u) {
+	if !s.receive(w, r, rt, u, "") {
 		return
 	}
 	uploadHeaders(w, rt.name, u)
@@ -128,8 +130,7 @@ func (s *service) finishUpload(w http.ResponseWriter, r *http.Request, rt route,
 		errDigestInvalid.with(err.Error()).write(w)
 		return
 	}
-	u.Expect(d)
-	if !s.receive(w, r, rt, u) {
+	if !s.receive(w, r, rt, u, d) {
 		return
 	}
 	if err := u.Commit(d); err != nil {
@@ -140,8 +141,8 @@ func (s *service) finishUpload(w http.ResponseWriter, r *http.Request, rt route,
 	blobCreated(w, rt.name, string(d))
 }
 
-// receive appends the body to the upload and answers when that fails.
-func (s *service) receive(w http.ResponseWriter, r *http.Request, rt route, u *layout.Upload) bool {
+// receive appends the body to the upload and answers when that fails. want is the digest of the whole where the client has told it.
+func (s *service) receive(w http.ResponseWriter, r *http.Request, rt route, u *layout.Upload, want digest.Digest) bool {
 	if cr := r.Header.Get("Content-Range"); cr != "" {
 		first, last, ok := parseContentRange(cr)
 		switch {
@@ -157,7 +158,7 @@ func (s *service) receive(w http.ResponseWriter, r *http.Request, rt route, u *l
 			return false
 		}
 	}
-	if r.ContentLength > 0 {
+	if known := want != "" && u.Expect(want); !known && r.ContentLength > 0 {
 		if err := s.store.Room(r.ContentLength); err != nil {
 			w.Header().Set("Connection", "close") // do not read what will not be stored
 			s.fail(w, r, err, errUploadUnknown)

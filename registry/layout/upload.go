@@ -145,13 +145,18 @@ func (u *Upload) create() (err error) {
 	return err
 }
 
-// Expect is told the digest before the first byte comes: the bytes of a blob that is there already are not written again.
-func (u *Upload) Expect(d digest.Digest) {
-	if u.file != nil || d.Algorithm() != digest.SHA256 || !u.s.isVerified(d) {
-		return
+// Expect is told the digest right before the first bytes come. It tells whether the blob is there already: then they are not written again
+// and need no room.
+func (u *Upload) Expect(d digest.Digest) bool {
+	if u.file != nil || u.size > 0 {
+		return u.spare
 	}
-	_, err := u.s.touch(d) // Collect leaves it to this upload
-	u.spare = err == nil
+	u.spare = false
+	if d.Algorithm() == digest.SHA256 && u.s.isVerified(d) {
+		_, err := u.s.touch(d) // Collect leaves it to this upload
+		u.spare = err == nil
+	}
+	return u.spare
 }
 
 // Release lets the next request use the upload.

@@ -1,0 +1,40 @@
+package registry_test
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/registrytest"
+)
+
+func TestABlobThatIsThereNeedsNoRoom(t *testing.T) {
+	r := registrytest.Start(t, func(o *registry.Options) { o.MaxBytes = 3 << 20 })
+	data := bytes.Repeat([]byte("z"), 2<<20)
+	d := pushBlob(t, r, "a/b", data)
+	pushBlob(t, r, "c/d", data)
+	loc := request(t, r, r.Push, http.MethodPost, "/v2/e/f/blobs/uploads/", nil).header.Get("Location")
+	a := request(t, r, r.Push, http.MethodPut, loc+"?digest="+d.String(), bytes.NewReader(data))
+	assert.Equal(t, http.StatusCreated, a.status, "%s", a.body)
+}
+
+func TestAnUploadOutlivesARefusedRangeOfAKnownBlob(t *testing.T) {
+	r := registrytest.Start(t)
+	known := pushBlob(t, r, "a/b", []byte("known"))
+	other := digest.FromString("other")
+	loc := request(t, r, r.Push, http.MethodPost, "/v2/a/b/blobs/uploads/", nil).header.Get("Location")
+	a := request(t, r, r.Push, http.MethodPut, loc+"?digest="+known.String(), strings.NewReader("known"), "Content-Range", "7-11")
+	require.Equal(t, http.StatusRequestedRangeNotSatisfiable, a.status)
+	a = request(t, r, r.Push, http.MethodPatch, loc, strings.NewReader("other"))
+	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
+	a = request(t, r, r.Push, http.MethodPut, loc+"?digest="+other.String(), nil)
+	require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
+	a = request(t, r, r.Pull, http.MethodGet, "/v2/a/b/blobs/"+other.String(), nil)
+	assert.Equal(t, "other", string(a.body))
+}
