@@ -257,6 +257,27 @@ func TestARestartInMidPullIsGoneOverByARange(t *testing.T) {
 	assert.Equal(t, d, digest.FromBytes(append(got, rest.body...)))
 }
 
+func TestStalledPullsDoNotHoldUpAStopOneAfterAnother(t *testing.T) {
+	r := registrytest.Start(t)
+	d := pushBlob(t, r, "a/b", bytes.Repeat([]byte("0123456789abcdef"), 2<<20)) // 32 MiB: more than the sockets hold
+	tr := r.Transport(t)
+	for range 8 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.URL()+"/v2/a/b/blobs/"+d.String(), nil)
+		require.NoError(t, err)
+		req.SetBasicAuth(r.Pull.Name, r.Pull.Password)
+		resp, err := tr.RoundTrip(req)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		_, err = resp.Body.Read(make([]byte, 1))
+		require.NoError(t, err)
+	}
+	stop, done := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer done()
+	began := time.Now()
+	require.Error(t, r.Server.Shutdown(stop), "clients were cut")
+	assert.Less(t, time.Since(began), 20*time.Second, "TLS waits five seconds for each")
+}
+
 func TestARevokedAccountIsOutAtOnce(t *testing.T) {
 	r := registrytest.Start(t)
 	d := pushBlob(t, r, "a/b", []byte("bytes"))

@@ -47,7 +47,7 @@ type Server struct {
 	lock    *os.File
 	ln      net.Listener
 	http    *http.Server
-	fresh   freshConns
+	conns   openConns
 	errs    chan error
 	served  chan struct{}
 }
@@ -155,7 +155,7 @@ func (s *Server) listen() error {
 	s.ln = ln
 	s.http = &http.Server{
 		Handler: s.service, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: newErrorLog(s.log), ConnState: s.fresh.track, ConnContext: withCork,
+		ErrorLog: newErrorLog(s.log), ConnState: s.conns.track, ConnContext: withCork,
 	}
 	s.served = make(chan struct{})
 	go s.serve(s.http, ln, config, s.served)
@@ -220,10 +220,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if s.http == nil {
 		return nil
 	}
-	s.fresh.shut()
-	defer s.fresh.open()
+	s.conns.shut()
+	defer s.conns.open()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
+		s.conns.cut()
 		err = errors.Join(fmt.Errorf("stop registry: %w", err), s.http.Close())
 	}
 	<-s.served
