@@ -27,14 +27,12 @@ func (n Nftables) command(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, program, args...)
 }
 
-// Open deletes the gate's table, if it is there.
+// Open deletes the gate's table, if it is there. It is added first, in the same transaction: so its absence is no error, and every error
+// means that the gate may be shut.
 func (n Nftables) Open(ctx context.Context) error {
-	table := strings.Fields(bootstrapnode.GateTable)
-	if n.command(ctx, append([]string{"list", "table"}, table...)...).Run() != nil {
-		return nil // nothing to open; without nft there was never a gate, and the unit of the gate has failed
-	}
-	if out, err := n.command(ctx, append([]string{"delete", "table"}, table...)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("open the gate: %w: %s", err, lastLines(string(out)))
+	const transaction = "add table " + bootstrapnode.GateTable + "; delete table " + bootstrapnode.GateTable
+	if out, err := n.command(ctx, transaction).CombinedOutput(); err != nil {
+		return fmt.Errorf("open the gate (nft list ruleset shows whether it is shut): %w: %s", err, lastLines(string(out)))
 	}
 	return nil
 }
