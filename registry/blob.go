@@ -17,7 +17,7 @@ import (
 
 const (
 	// stallTimeout ends a client that takes less than pieceBuffer in it, at least 4 kB/s, or sends nothing: stalled clients do not hold
-	// files and connections for ever.
+	// files and connections for ever. One without an account has it for a whole request.
 	stallTimeout = time.Minute
 )
 
@@ -52,7 +52,7 @@ func (s *service) blob(w http.ResponseWriter, r *http.Request, rt route, acc *ac
 		return
 	}
 	defer func() { _ = b.Close() }() // it was only read
-	out := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), buffers: &s.pieces}
+	out := &pacedWriter{ResponseWriter: w, buffers: &s.pieces}
 	out.cork, _ = r.Context().Value(corkKey{}).(*corkConn)
 	http.ServeContent(out, r, "", time.Time{}, b.File)
 	s.metrics.sent.Add(float64(out.sent))
@@ -89,11 +89,10 @@ var (
 	acceptRanges = []string{"bytes"}
 )
 
-// pacedWriter sends in pieces, each within stallTimeout and in one system call, over TLS too. sendfile, which TLS cannot use, is slower on
+// pacedWriter sends in pieces, each within stallTimeout (corkConn) and in one system call, over TLS too. sendfile, which TLS cannot use, is slower on
 // the loopback addresses where plain HTTP is allowed: it wakes both sides for every 64 KiB (measured, see docs/registry.md).
 type pacedWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
 	cork    *corkConn  // nil without TLS
 	buffers *sync.Pool // *pieceBuffers
 	sent    int64
@@ -107,10 +106,7 @@ type pieceBuffers struct {
 
 func (p *pacedWriter) ReadFrom(r io.Reader) (int64, error) {
 	var total int64
-	defer func() {
-		p.sent += total
-		_ = p.control.SetWriteDeadline(time.Time{}) // the next request on this connection starts without one
-	}()
+	defer func() { p.sent += total }()
 	left := int64(math.MaxInt64)
 	if limited, ok := r.(*io.LimitedReader); ok { // net/http passes the file so
 		r, left = limited.R, limited.N
@@ -121,9 +117,6 @@ func (p *pacedWriter) ReadFrom(r io.Reader) (int64, error) {
 	}
 	defer p.buffers.Put(buffers)
 	for left > 0 {
-		if err := p.control.SetWriteDeadline(time.Now().Add(stallTimeout)); err != nil {
-			return total, err
-		}
 		want := min(left, pieceBuffer)
 		n, err := p.send(buffers, r, want)
 		total, left = total+n, left-n
@@ -164,6 +157,9 @@ func (b *timedBody) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := b.body.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = b.control.SetReadDeadline(time.Time{}) // what is done with the body takes its time, which is not the client's
+	}
 	b.err = err
 	return n, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 const (
@@ -15,11 +17,12 @@ const (
 )
 
 // corkConn is a client's connection below TLS. A handler that sends a lot holds it, so that the records of a piece, which TLS writes one
-// by one, go out in one system call.
+// by one, go out in one system call. The client has stallTimeout for what goes out at once.
 type corkConn struct {
 	net.Conn
-	mu   sync.Mutex
-	held []byte // nil: every write goes out at once
+	limited atomic.Bool // a deadline of somebody else's is in force
+	mu      sync.Mutex
+	held    []byte // nil: every write goes out at once
 }
 
 func (c *corkConn) Write(p []byte) (int, error) {
@@ -27,13 +30,13 @@ func (c *corkConn) Write(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	switch {
 	case c.held == nil:
-		return c.Conn.Write(p)
+		return c.send(p)
 	case len(c.held)+len(p) > cap(c.held):
 		if err := c.flush(); err != nil {
 			return 0, err
 		}
 		if len(p) > cap(c.held) {
-			return c.Conn.Write(p)
+			return c.send(p)
 		}
 	}
 	c.held = append(c.held, p...)
@@ -46,8 +49,29 @@ func (c *corkConn) flush() error {
 	if len(held) == 0 {
 		return nil
 	}
-	_, err := c.Conn.Write(held)
+	_, err := c.send(held)
 	return err
+}
+
+func (c *corkConn) send(p []byte) (int, error) {
+	if !c.limited.Load() {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(stallTimeout)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// SetWriteDeadline is for the handshake and for TLS's farewell, which have less time.
+func (c *corkConn) SetWriteDeadline(at time.Time) error {
+	c.limited.Store(!at.IsZero())
+	return c.Conn.SetWriteDeadline(at)
+}
+
+// SetDeadline sets both.
+func (c *corkConn) SetDeadline(at time.Time) error {
+	c.limited.Store(!at.IsZero())
+	return c.Conn.SetDeadline(at)
 }
 
 // hold gathers what is written into buf until release.

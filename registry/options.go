@@ -31,6 +31,9 @@ const (
 	// DefaultMinFreeBytes of the file system stay free for the rest of the host: journal, kubelet and builds fail badly on a full disk.
 	DefaultMinFreeBytes = 256 << 20
 
+	// DefaultMaxConnections leave room for several layers at once of every node of a large cluster.
+	DefaultMaxConnections = 4096
+
 	passwordBytes = 32 // 256 bits
 )
 
@@ -100,6 +103,8 @@ type Options struct {
 	MaxBytes int64
 	// MinFreeBytes is how much of Root's file system stays free: a push that would use it is refused with 507. 0 is DefaultMinFreeBytes.
 	MinFreeBytes int64
+	// MaxConnections is how many clients may be connected at once; others wait. 0 is DefaultMaxConnections.
+	MaxConnections int
 	// Log receives what the server and distribution report; nil discards it.
 	Log *logrus.Entry
 }
@@ -124,6 +129,9 @@ func (o Options) Validate() error {
 	}
 	if o.MaxManifestBytes < 0 || o.MaxBytes < 0 || o.MinFreeBytes < 0 {
 		return errors.New("registry options: a size is negative")
+	}
+	if o.MaxConnections < 0 {
+		return errors.New("registry options: MaxConnections is negative")
 	}
 	return validateUsers(o.Users)
 }
@@ -156,6 +164,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MinFreeBytes == 0 {
 		o.MinFreeBytes = DefaultMinFreeBytes
+	}
+	if o.MaxConnections == 0 {
+		o.MaxConnections = DefaultMaxConnections
 	}
 	if o.TLSDir == "" {
 		o.TLSDir = filepath.Join(o.Root, "tls")

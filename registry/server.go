@@ -17,6 +17,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/registry/layout"
@@ -153,19 +154,26 @@ func (s *Server) listen() error {
 		return fmt.Errorf("listen for registry clients: %w", err)
 	}
 	s.ln = ln
-	s.http = &http.Server{
-		Handler: s.service, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: newErrorLog(s.log), ConnState: s.conns.track, ConnContext: withCork,
-	}
+	s.http = s.newHTTP()
 	s.served = make(chan struct{})
 	go s.serve(s.http, ln, config, s.served)
 	return nil
 }
 
+// newHTTP bounds how long clients may keep the server waiting: ReadTimeout ends a request whose body does not come, and timedBody puts it off
+// while the body does.
+func (s *Server) newHTTP() *http.Server {
+	return &http.Server{
+		Handler: s.service, ReadHeaderTimeout: headerTimeout, ReadTimeout: stallTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: newErrorLog(s.log), ConnState: s.conns.track, ConnContext: withCork,
+	}
+}
+
 func (s *Server) serve(srv *http.Server, ln net.Listener, config *tls.Config, served chan<- struct{}) {
 	defer close(served)
+	ln = corkListener{netutil.LimitListener(ln, s.o.MaxConnections)}
 	if config != nil {
-		ln = tls.NewListener(corkListener{ln}, config)
+		ln = tls.NewListener(ln, config)
 	}
 	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		select {

@@ -31,6 +31,9 @@ func readMethod(m string) bool { return m == http.MethodGet || m == http.MethodH
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recoverPanic(w, r)
 	w.Header()["Docker-Distribution-Api-Version"] = apiVersion
+	if r.Body == http.NoBody {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // nothing is waited for, and a long answer is not to be ended by it
+	}
 	acc, apiErr := s.accounts.authenticate(r, time.Now())
 	if apiErr != nil {
 		s.metrics.refused.Inc()
