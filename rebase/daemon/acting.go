@@ -14,7 +14,10 @@ import (
 )
 
 // acting carries out the plan's steps that need no reboot. A step may be done again after a crash: none of them does harm twice.
-func (a *Agent) acting(ctx context.Context) (State, time.Duration, error) {
+func (a *Agent) acting(ctx context.Context, n node) (State, time.Duration, error) {
+	if !a.drained(n) {
+		return Draining, 0, nil
+	}
 	for _, s := range a.journal.Plan.Steps {
 		var err error
 		switch s.Type {

@@ -29,6 +29,9 @@ func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, er
 	if a.journal.ReadyIn != boot && (a.journal.ReadyIn != "" || a.journal.AskedIn != "") {
 		return a.booted(ctx, n)
 	}
+	if !a.drained(n) {
+		return Draining, 0, nil
+	}
 	if err := a.tell(ctx, n, func(r *nodestate.Record) {
 		r.State, r.Reason, r.PostConfigAction, r.Progress = nodestate.StateRebooting, "", "Rebooting", string(Rebooting)
 	}); err != nil {

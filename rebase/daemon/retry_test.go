@@ -10,6 +10,9 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/rebase/nodedisk"
 )
@@ -157,4 +160,32 @@ func TestWhatSeveralPlansBeganIsTakenBack(t *testing.T) {
 	assert.Empty(t, f.read(keys), "and the key with which somebody could log in")
 	_, err := os.Lstat(link)
 	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestPodsThatCameBackLeaveBeforeTheReboot has an admin who lets pods come again while the node cannot pull.
+func TestPodsThatCameBackLeaveBeforeTheReboot(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-undone-1", "/etc/a=1"), image(1))
+	f.m.refuse = errors.New("registry gone")
+	f.aim(rendered("rendered-undone-2", "/etc/a=2"), image(2))
+	require.ErrorContains(t, f.fails(), "registry gone")
+	n := f.object()
+	require.True(t, n.Spec.Unschedulable)
+	was := n.DeepCopy()
+	n.Spec.Unschedulable = false
+	require.NoError(t, f.env.Client.Patch(t.Context(), n, client.MergeFrom(was)))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.name}, Spec: corev1.PodSpec{NodeName: f.name, Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	f.create(pod) // no kubelet says that it has ended
+	require.ErrorContains(t, f.step(), "registry gone")
+	f.m.refuse = nil
+	for range 10 {
+		require.NoError(t, f.step())
+	}
+	assert.Zero(t, f.m.boots, "the pod is there still")
+	assert.False(t, f.m.rebooting)
+	assert.True(t, f.object().Spec.Unschedulable)
+	require.NoError(t, f.env.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	f.settle()
+	assert.Equal(t, 1, f.m.boots)
+	assert.Equal(t, image(2), f.m.booted)
 }

@@ -30,15 +30,15 @@ const (
 )
 
 // ways is the table of moves; every other one is a fault of the program. A state may go back to Planning as long as the node has not
-// been asked to reboot: the target has changed.
+// been asked to reboot: the target has changed. What disturbs pods goes back to Draining when they may have come again.
 func (s State) allows(next State) bool {
 	ways := map[State][]State{
 		Idle:        {Planning},
 		Planning:    {Draining, Applying},
 		Draining:    {Applying, Planning},
 		Applying:    {Acting, Rebooting, Planning},
-		Acting:      {Verifying, Planning},
-		Rebooting:   {Verifying, Planning},
+		Acting:      {Verifying, Draining, Planning},
+		Rebooting:   {Verifying, Draining, Planning},
 		Verifying:   {Uncordoning, Planning},
 		Uncordoning: {Idle},
 	}
@@ -73,7 +73,7 @@ func (a *Agent) do(ctx context.Context, s State, n node) (State, time.Duration, 
 	case Applying:
 		return a.applying(ctx, n)
 	case Acting:
-		return a.acting(ctx)
+		return a.acting(ctx, n)
 	case Rebooting:
 		return a.rebooting(ctx, n)
 	case Verifying:
