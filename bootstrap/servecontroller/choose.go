@@ -75,14 +75,14 @@ func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
 	return firstboot.Ignition(o)
 }
 
-// choose picks the config and image of a pool's new nodes: the pool's target once one of its nodes runs it, or when it has no nodes at
-// all or is all there is; until then what all nodes had before, so that nobody is born with an image that no node has proved.
+// choose picks the config and image of a pool's new nodes: the pool's target once one of its nodes runs it, or when it surely has no
+// nodes at all or is all there is; until then what all nodes had before, so that nobody is born with an image that no node has proved.
 func choose(c *rollout.Cluster, look *rollout.Look) (rollout.Target, error) {
 	pool := look.Object
 	target := look.Pool.Target
 	settled := pool.Status.Configuration.Name
 	waits := look.Building || target.Config == ""
-	proven := len(look.Nodes) == 0 || slices.ContainsFunc(look.Nodes, func(n rollout.Node) bool {
+	proven := len(look.Nodes) == 0 && look.Doubt == "" || slices.ContainsFunc(look.Nodes, func(n rollout.Node) bool {
 		return n.Record.State == nodestate.StateDone && n.Record.CurrentConfig == target.Config && n.Record.CurrentImage == target.Image
 	})
 	if !waits && look.RefusedImage() == "" && (proven || settled == "" || settled == target.Config && !look.Layered) {

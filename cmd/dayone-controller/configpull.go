@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/bootstrap/servecontroller"
+	"dayone.dev/dayone/manifests/registryauth"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
@@ -82,15 +82,12 @@ func readAccounts(file string) (accounts, []byte, error) {
 	if err != nil || json.Unmarshal(plain, &content) != nil {
 		return nil, nil, fmt.Errorf("read --pull-secret: %s is no pull secret", file) // no detail: it would quote a secret
 	}
-	return content.Auths, plain, nil
+	return registryauth.ByKey(content.Auths), plain, nil
 }
 
 // Resolve is authn.Keychain's.
 func (a accounts) Resolve(r authn.Resource) (authn.Authenticator, error) {
-	if c, found := a[r.String()]; found {
-		return authn.FromConfig(c), nil
-	}
-	if c, found := a[strings.ToLower(r.RegistryStr())]; found {
+	if c, found := registryauth.Find(a, r.String()); found {
 		return authn.FromConfig(c), nil
 	}
 	return authn.Anonymous, nil

@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 
+	"dayone.dev/dayone/manifests/registryauth"
 	"dayone.dev/dayone/rebase/nodedisk"
 )
 
@@ -82,14 +82,8 @@ func AuthCovers(raw []byte, repository string) bool {
 	if err != nil {
 		return false
 	}
-	for key := range f.auths {
-		key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
-		key = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(key, "/"), "/v1"), "/v2")
-		if key != "" && (key == repository || strings.HasPrefix(repository, key+"/")) {
-			return true
-		}
-	}
-	return false
+	_, found := registryauth.Find(registryauth.ByKey(f.auths), repository)
+	return found
 }
 
 func (f authFile) marshal() ([]byte, error) {
