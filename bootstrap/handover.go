@@ -90,7 +90,7 @@ func markHandedOver(stateDir string, h HandedOver) error {
 func removeAccounts(stateDir string) error {
 	dir := filepath.Join(stateDir, identityDir)
 	var errs []error
-	for _, name := range []string{pushUser + passwordEnd, pullUser + passwordEnd, pushAuthFile, pullAuthFile, "../base-auth.json"} {
+	for _, name := range []string{pushUser + passwordEnd, pullUser + passwordEnd, pushAuthFile, pullAuthFile, pullAuthFile + loopbackEnd, "../base-auth.json"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove credential: %w", err))
 		}

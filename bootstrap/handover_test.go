@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,6 +38,8 @@ func TestWhatFindsTheMarkFinishesTheHandOver(t *testing.T) {
 	dir := t.TempDir()
 	_, err := loadIdentity(dir, "127.0.0.1:9500")
 	require.NoError(t, err)
+	onLoopback := filepath.Join(dir, identityDir, pullAuthFile+loopbackEnd)
+	require.NoError(t, os.WriteFile(onLoopback, []byte("{}"), 0o600))
 	j, err := OpenJournal(dir)
 	require.NoError(t, err)
 	j.Records = []Record{{Name: "hand-over", Status: PhaseRunning, Started: time.Now()}}
@@ -46,6 +49,7 @@ func TestWhatFindsTheMarkFinishesTheHandOver(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, identityDir, "*"+passwordEnd))
 	require.NoError(t, err)
 	assert.Empty(t, left)
+	assert.NoFileExists(t, onLoopback, "that of dayone handover, which was killed")
 	j, err = OpenJournal(dir)
 	require.NoError(t, err)
 	assert.Equal(t, PhaseDone, j.Find("hand-over").Status)
