@@ -60,8 +60,8 @@ type cuts struct {
 	ca      string
 }
 
-// slowNft holds the gate shut for as long as a file is there.
-const slowNft = "#!/bin/bash\nif [ \"$1 $2\" = 'list table' ]; then while [ -e /opt/openshift/fixture/hold-gate ]; do sleep 0.1; done; fi\nexec /usr/sbin/nft \"$@\"\n"
+// slowNft holds the transaction that opens the gate for as long as a file is there.
+const slowNft = "#!/bin/bash\nif [[ $1 = 'add table'* ]]; then while [ -e /opt/openshift/fixture/hold-gate ]; do sleep 0.1; done; fi\nexec /usr/sbin/nft \"$@\"\n"
 
 func newCuts(t *testing.T) *cuts {
 	c := &cuts{world: newWorld(t), counted: map[string]int{}}
