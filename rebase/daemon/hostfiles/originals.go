@@ -65,14 +65,13 @@ func (h Host) giveBack(p string, had bool) error {
 	none := err == nil
 	switch {
 	case original != nil:
-		err = h.putBack(*original)
+		if err := h.putBack(*original); err != nil {
+			return fmt.Errorf("put back %s: %w", p, err)
+		}
 	case none || had:
-		err = h.takeAway(p, none)
-	default:
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("take away %s: %w", p, err)
+		if err := h.takeAway(p, none); err != nil {
+			return fmt.Errorf("remove %s: %w", p, err)
+		}
 	}
 	return nil
 }
