@@ -58,8 +58,8 @@ func (h *host) baseEndpoint() (imagecopy.Endpoint, error) {
 	return e, nil
 }
 
-// inspectBase refuses a base image that no node could boot, before anything is started. When an earlier run has taken in
-// the image and the source is gone, the record of that run counts.
+// inspectBase refuses a base image that no node could boot, before anything is started. When an earlier run has taken
+// in the image and the source is gone, the record of that run counts.
 func (h *host) inspectBase(ctx context.Context, journal *Journal) error {
 	from, err := h.baseEndpoint()
 	if err != nil {
@@ -71,7 +71,8 @@ func (h *host) inspectBase(ctx context.Context, journal *Journal) error {
 			h.Log.WithError(err).Warn("base image cannot be read at its source, the one taken in before is used")
 			return nil
 		}
-		return fmt.Errorf("read base image %s (a registry reference, oci:DIRECTORY or docker-archive:FILE): %w", from.Reference, err)
+		return fmt.Errorf("read base image %s (a registry reference, oci:DIRECTORY or docker-archive:FILE): %w",
+			from.Reference, err)
 	}
 	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".baseImage"}
 	_, isOSTree := img.Labels[labelOSTree]

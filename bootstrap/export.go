@@ -13,9 +13,10 @@ import (
 	"dayone.dev/dayone/registry/certs"
 )
 
-// ResultPhase ties a phase's result to a variable, for flows in packages of their own. holds checks, on resume, that a recorded result is
-// still true of the world; nil means that nothing needs checking.
-func ResultPhase[T any](name, title string, result *T, inputs func() (any, error), run func(context.Context) (T, error), holds func(context.Context, T) error) Phase {
+// ResultPhase ties a phase's result to a variable, for flows in packages of their own. holds checks, on resume, that a
+// recorded result is still true of the world; nil means that nothing needs checking.
+func ResultPhase[T any](name, title string, result *T, inputs func() (any, error), run func(context.Context) (T, error),
+	holds func(context.Context, T) error) Phase {
 	return newPhase(name, title, result, inputs, run, holds)
 }
 
@@ -44,14 +45,14 @@ func (j *Journal) Save() error { return j.save() }
 // LockState keeps a second run off the same state directory until unlock is called or the process ends.
 func LockState(dir string) (unlock func(), err error) { return lockState(dir) }
 
-// MarkHandedOver writes down that nobody needs the bootstrap host any more, and removes the passwords of its registry's accounts. instead is
-// HandedOver's.
+// MarkHandedOver writes down that nobody needs the bootstrap host any more, and removes the passwords of its registry's
+// accounts. instead is HandedOver's.
 func MarkHandedOver(stateDir, registryHost, instead string) error {
 	return markHandedOver(stateDir, HandedOver{Time: time.Now().UTC(), Registry: registryHost, Instead: instead})
 }
 
-// SettleHandedOver finishes what a process had left to do that was killed after it had written the mark done: it removes the accounts'
-// passwords, and writes into the journal that the hand-over's phase is over.
+// SettleHandedOver finishes what a process had left to do that was killed after it had written the mark done: it
+// removes the accounts' passwords, and writes into the journal that the hand-over's phase is over.
 func SettleHandedOver(stateDir, phase string, done *HandedOver) error {
 	if err := removeAccounts(stateDir); err != nil {
 		return err
@@ -100,6 +101,7 @@ func LoadIdentity(stateDir, registryHost string, hosts []string) (*Identity, err
 	if err != nil {
 		return nil, err
 	}
-	return &Identity{CAFile: id.caFile, CAPEM: id.ca.CertificatePEM(), Certificate: server, Users: []registry.User{id.push, id.pull},
+	return &Identity{CAFile: id.caFile, CAPEM: id.ca.CertificatePEM(), Certificate: server,
+		Users:    []registry.User{id.push, id.pull},
 		PushAuth: id.pushAuth, PullAuth: id.pullAuth}, nil
 }

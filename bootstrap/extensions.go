@@ -16,14 +16,18 @@ import (
 // extensionsTag keeps a copied image from being collected as an untagged manifest.
 const extensionsTag = "extensions"
 
-// extends says whether a build of this host may need the image with extension packages: then there is a phase that takes it in.
+// extends says whether a build of this host may need the image with extension packages: then there is a phase that
+// takes it in.
 func (h *host) extends() bool {
 	for _, c := range h.in.Set.MachineConfigs {
 		if spec := c.Object.Spec; len(spec.Extensions) > 0 || spec.KernelType != "" {
 			return true
 		}
 	}
-	return slices.ContainsFunc(h.in.Pools, func(p preflight.Pool) bool { return strings.Contains(p.Containerfile, containerfile.Extensions) })
+	return slices.ContainsFunc(h.in.Pools, func(p preflight.Pool) bool {
+		return strings.Contains(p.Containerfile,
+			containerfile.Extensions)
+	})
 }
 
 // extensionsImage is the one that the build of a pool needs, by its own name; empty: none.
@@ -43,7 +47,8 @@ func (h *host) extensionsImages() []string {
 	return slices.Compact(out)
 }
 
-// takeExtensions copies them into the embedded registry, with the base image's credentials, and maps each to its name there.
+// takeExtensions copies them into the embedded registry, with the base image's credentials, and maps each to its name
+// there.
 func (h *host) takeExtensions(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, image := range h.extensionsImages() {
@@ -54,7 +59,8 @@ func (h *host) takeExtensions(ctx context.Context) (map[string]string, error) {
 		from.Reference = "docker://" + image
 		repository := h.inEmbedded(installconfig.Repository(image))
 		res, err := imagecopy.Copy(ctx, from, h.embedded(repository+":"+extensionsTag), imagecopy.Options{
-			Platform: h.Platform, TempDir: h.path("tmp"), CacheDir: h.path("cache"), Log: h.Log.WithField("phase", "extensions")})
+			Platform: h.Platform, TempDir: h.path("tmp"), CacheDir: h.path("cache"),
+			Log: h.Log.WithField("phase", "extensions")})
 		if err != nil {
 			return nil, fmt.Errorf("copy extensions image %s into the embedded registry: %w", image, err)
 		}

@@ -22,7 +22,8 @@ import (
 func (b *bench) verdict() *analyze.Report {
 	b.t.Helper()
 	var out bytes.Buffer
-	require.NoError(b.t, gather.Host(b.t.Context(), gather.Options{StateDir: b.order.State, InstallDir: b.order.Dir, NoCommands: true}, &out))
+	require.NoError(b.t, gather.Host(b.t.Context(), gather.Options{StateDir: b.order.State, InstallDir: b.order.Dir,
+		NoCommands: true}, &out))
 	made, err := bundle.Read(&out)
 	require.NoError(b.t, err)
 	return analyze.Bundle(made)
@@ -39,8 +40,8 @@ func (b *bench) breakBuild() {
 	require.NoError(b.t, os.WriteFile(file, broken, 0o600))
 }
 
-// TestAnalyzeNamesTheCauseOfEveryFailure runs the real bootstrap into every failure that the standalone pipeline can have, gathers a bundle
-// and reads the verdict from the bundle alone.
+// TestAnalyzeNamesTheCauseOfEveryFailure runs the real bootstrap into every failure that the standalone pipeline can
+// have, gathers a bundle and reads the verdict from the bundle alone.
 func TestAnalyzeNamesTheCauseOfEveryFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm func(b *bench)
@@ -55,16 +56,19 @@ func TestAnalyzeNamesTheCauseOfEveryFailure(t *testing.T) {
 				reg := registrytest.Start(b.t)
 				b.order.Source, b.order.CA = reg.Addr+"/ocp/base-os:1", reg.CAFile
 				b.order.Auth = filepath.Join(b.t.TempDir(), "auth.json")
-				require.NoError(b.t, os.WriteFile(b.order.Auth, []byte(`{"auths":{"`+reg.Addr+`":{"auth":"bm9ib2R5Om5vdGhpbmc="}}}`), 0o600))
+				require.NoError(b.t, os.WriteFile(b.order.Auth,
+					[]byte(`{"auths":{"`+reg.Addr+`":{"auth":"bm9ib2R5Om5vdGhpbmc="}}}`), 0o600))
 			},
-			status: analyze.StatusFailed, phase: "start", cause: "registry-credentials", evidence: "base-os", next: "--check-registry"},
+			status: analyze.StatusFailed, phase: "start", cause: "registry-credentials", evidence: "base-os",
+			next: "--check-registry"},
 		"the base image's registry is gone": {
 			harm: func(b *bench) {
 				reg := registrytest.Start(b.t)
 				b.order.Source, b.order.CA, b.order.Auth = reg.Addr+"/ocp/base-os:1", reg.CAFile, reg.PullAuthFile
 				reg.Stop(b.t)
 			},
-			status: analyze.StatusFailed, phase: "start", cause: "registry-unreachable", evidence: "refused", next: "check that the registry runs"},
+			status: analyze.StatusFailed, phase: "start", cause: "registry-unreachable", evidence: "refused",
+			next: "check that the registry runs"},
 		"the base image's registry is not trusted": {
 			harm: func(b *bench) {
 				reg := registrytest.Start(b.t)
@@ -76,7 +80,8 @@ func TestAnalyzeNamesTheCauseOfEveryFailure(t *testing.T) {
 				reg := registrytest.Start(b.t)
 				b.order.Source, b.order.CA, b.order.Auth = reg.Addr+"/ocp/base-os:1", reg.CAFile, reg.PullAuthFile
 			},
-			status: analyze.StatusFailed, phase: "start", cause: "base-image", evidence: "base-os", next: "name an OS image that exists"},
+			status: analyze.StatusFailed, phase: "start", cause: "base-image", evidence: "base-os",
+			next: "name an OS image that exists"},
 		"the registry's port is taken": {
 			harm: func(b *bench) {
 				taken, err := net.Listen("tcp", b.order.Registry)
@@ -93,15 +98,18 @@ func TestAnalyzeNamesTheCauseOfEveryFailure(t *testing.T) {
 			status: analyze.StatusFailed, phase: "base", cause: "disk-full", evidence: "Insufficient Storage", next: "room"},
 		"a command of the Containerfile fails": {
 			harm:   func(b *bench) { b.breakBuild() },
-			status: analyze.StatusFailed, phase: "build-master", cause: "containerfile", evidence: "cannot-find-the-thing", next: ""},
+			status: analyze.StatusFailed, phase: "build-master", cause: "containerfile", evidence: "cannot-find-the-thing",
+			next: ""},
 		"the input is wrong": {
 			harm: func(b *bench) {
 				require.NoError(b.t, os.Remove(filepath.Join(b.order.Dir, "layering/worker.yaml")))
 			},
-			status: analyze.StatusRefused, phase: "start", cause: "refused-input", evidence: "has no MachineOSConfig", next: "put a MachineOSConfig"},
+			status: analyze.StatusRefused, phase: "start", cause: "refused-input", evidence: "has no MachineOSConfig",
+			next: "put a MachineOSConfig"},
 		"killed in the middle of a build": {
 			killPhase: "build-master", killAt: "instruction",
-			status: analyze.StatusCutOff, phase: "build-master", cause: "killed", evidence: "no process is", next: "run dayone bootstrap again"},
+			status: analyze.StatusCutOff, phase: "build-master", cause: "killed", evidence: "no process is",
+			next: "run dayone bootstrap again"},
 		"nothing is wrong": {status: analyze.StatusStopped},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,8 +34,8 @@ const (
 	handedOverInterval = 2 * time.Second
 )
 
-// HandOver says how the bootstrap host gives what it made to the cluster. The zero value leaves it out: the host then serves until it is
-// stopped, and dayone handover does it later.
+// HandOver says how the bootstrap host gives what it made to the cluster. The zero value leaves it out: the host then
+// serves until it is stopped, and dayone handover does it later.
 type HandOver struct {
 	// Kubeconfig of a cluster administrator; the file may come while the masters install.
 	Kubeconfig string
@@ -46,7 +46,8 @@ type HandOver struct {
 	Deadline time.Duration
 	// FinalCAFile is PEM of authorities that sign the final registries, beside this host's.
 	FinalCAFile string
-	// Nodes is how many nodes of a pool must have joined. Default: controlPlane.replicas for master, else 1 where an image was built here.
+	// Nodes is how many nodes of a pool must have joined. Default: controlPlane.replicas for master, else 1 where an image
+	// was built here.
 	Nodes map[string]int
 }
 
@@ -75,7 +76,8 @@ func ReadHandedOver(stateDir string) (*HandedOver, error) {
 	return h, nil
 }
 
-// markHandedOver writes the end down and removes the accounts' passwords. The mark comes first: whoever finds it ends the accounts.
+// markHandedOver writes the end down and removes the accounts' passwords. The mark comes first: whoever finds it ends
+// the accounts.
 func markHandedOver(stateDir string, h HandedOver) error {
 	raw, err := json.Marshal(h)
 	if err != nil {
@@ -90,7 +92,8 @@ func markHandedOver(stateDir string, h HandedOver) error {
 func removeAccounts(stateDir string) error {
 	dir := filepath.Join(stateDir, identityDir)
 	var errs []error
-	for _, name := range []string{pushUser + passwordEnd, pullUser + passwordEnd, pushAuthFile, pullAuthFile, pullAuthFile + loopbackEnd, "../base-auth.json"} {
+	for _, name := range []string{pushUser + passwordEnd, pullUser + passwordEnd, pushAuthFile, pullAuthFile,
+		pullAuthFile + loopbackEnd, "../base-auth.json"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove credential: %w", err))
 		}
@@ -121,7 +124,8 @@ func (h *host) plan(set *manifests.Set, r *render.Result) (*handover.Plan, error
 	for pool, n := range h.HandOver.Nodes {
 		nodes[pool] = n
 	}
-	return handover.Make(handover.Outcome{FinalCA: string(h.in.RegistryCA), HandOver: h.in.Sidecar.Config.HandOver, Registry: h.registryHost, Platform: h.Platform, Base: h.base.Final, Set: set, Result: r,
+	return handover.Make(handover.Outcome{FinalCA: string(h.in.RegistryCA), HandOver: h.in.Sidecar.Config.HandOver,
+		Registry: h.registryHost, Platform: h.Platform, Base: h.base.Final, Set: set, Result: r,
 		Built: h.built, Grounds: grounds, Repositories: repositories, Nodes: nodes})
 }
 
@@ -162,8 +166,8 @@ func lockOut(r *registry.Server) error {
 	return r.SetUsers([]registry.User{nobody})
 }
 
-// finish runs the hand-over beside the services. Where the policy is to wait, a hand-over that failed for good leaves the services to the
-// nodes that still need them: dayone handover can end what this process could not.
+// finish runs the hand-over beside the services. Where the policy is to wait, a hand-over that failed for good leaves
+// the services to the nodes that still need them: dayone handover can end what this process could not.
 func (h *host) finish(ctx context.Context, r *runner, phases []Phase, ready int) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -173,7 +177,8 @@ func (h *host) finish(ctx context.Context, r *runner, phases []Phase, ready int)
 		defer close(ended)
 		err := r.some(running, phases, ready, len(phases))
 		if err != nil && running.Err() == nil && h.waits() {
-			h.Log.WithError(err).Error("hand-over failed; the services stay for the nodes that need them, and dayone handover ends it once this is mended")
+			h.Log.WithError(err).
+				Error("hand-over failed; the services stay for the nodes that need them, and dayone handover ends it once this is mended")
 			return
 		}
 		done <- err
@@ -199,8 +204,8 @@ type HandOverOptions struct {
 	Log *logrus.Entry
 }
 
-// RunHandOver hands over what a bootstrap on this host has made. A bootstrap that works on the same state directory goes on serving
-// meanwhile and ends when it is done; without one, the images are read from the state directory.
+// RunHandOver hands over what a bootstrap on this host has made. A bootstrap that works on the same state directory
+// goes on serving meanwhile and ends when it is done; without one, the images are read from the state directory.
 func RunHandOver(ctx context.Context, o HandOverOptions) error {
 	if o.StateDir == "" {
 		o.StateDir = DefaultStateDir
@@ -236,7 +241,8 @@ func RunHandOver(ctx context.Context, o HandOverOptions) error {
 // source is the embedded registry: that of a bootstrap that runs, or one on loopback for the time of the hand-over.
 func (o HandOverOptions) source(ctx context.Context, plan *handover.Plan) (handover.Source, func(), error) {
 	dir := filepath.Join(o.StateDir, identityDir)
-	from := handover.Source{Host: plan.Registry, CAFile: filepath.Join(dir, certs.CACertFile), AuthFile: filepath.Join(dir, pullAuthFile)}
+	from := handover.Source{Host: plan.Registry, CAFile: filepath.Join(dir, certs.CACertFile),
+		AuthFile: filepath.Join(dir, pullAuthFile)}
 	running, err := Running(o.StateDir)
 	if err != nil {
 		return from, nil, err
@@ -273,7 +279,8 @@ func (o HandOverOptions) serveImages(ctx context.Context, plan *handover.Plan) (
 		return nil, err
 	}
 	srv, err := registry.New(registry.Options{Root: filepath.Join(o.StateDir, registryDir), Listen: "127.0.0.1:0",
-		TLSDir: filepath.Dir(id.caFile), Hosts: []string{hostOf(plan.Registry)}, Users: []registry.User{id.push, id.pull}, Log: o.Log.WithField("component", "registry")})
+		TLSDir: filepath.Dir(id.caFile), Hosts: []string{hostOf(plan.Registry)}, Users: []registry.User{id.push, id.pull},
+		Log: o.Log.WithField("component", "registry")})
 	if err != nil {
 		return nil, err
 	}

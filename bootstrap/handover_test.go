@@ -25,7 +25,8 @@ import (
 func TestAccountsEndWithTheHandOver(t *testing.T) {
 	r := registrytest.Start(t)
 	look := func() error {
-		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: r.Addr + "/os/none:x", CAFile: r.CAFile, AuthFile: r.PullAuthFile}, "linux/amd64")
+		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: r.Addr + "/os/none:x", CAFile: r.CAFile,
+			AuthFile: r.PullAuthFile}, "linux/amd64")
 		return err
 	}
 	require.ErrorIs(t, look(), imagecopy.ErrNotFound, "the account is good")
@@ -58,18 +59,23 @@ func TestWhatFindsTheMarkFinishesTheHandOver(t *testing.T) {
 	require.NoError(t, SettleHandedOver(dir, "hand-over", done))
 }
 
-// The cluster's builder asks with the ControllerConfig's bundle and the release's extensions; the same question must have the same address
-// here.
+// The cluster's builder asks with the ControllerConfig's bundle and the release's extensions; the same question must
+// have the same address here.
 func TestABuildAsksForWhatTheClusterAsksFor(t *testing.T) {
 	const base, packages = "registry.example.com/ocp/base@sha256:", "registry.example.com/ocp/extensions@sha256:"
 	one, two := strings.Repeat("1", 64), strings.Repeat("2", 64)
-	config := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-master-1"}, Spec: mcfgv1.MachineConfigSpec{Extensions: []string{"usbguard"}, KernelType: "realtime",
-		Config: runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.4.0"}}`)}}}
+	config := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-master-1"},
+		Spec: mcfgv1.MachineConfigSpec{Extensions: []string{"usbguard"}, KernelType: "realtime",
+			Config: runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.4.0"}}`)}}}
 	mosc := &mcfgv1.MachineOSConfig{Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "master"}, RenderedImagePushSpec: "registry.example.com/ocp/master-os:1"}}
-	cc := &mcfgv1.ControllerConfig{Spec: mcfgv1.ControllerConfigSpec{AdditionalTrustBundle: []byte("pem"), BaseOSExtensionsContainerImage: packages + two}}
-	pool := preflight.Pool{Pool: installconfig.Pool{Name: "master", BuildAt: installconfig.BuildAtBootstrap}, Repository: "registry.example.com/ocp/master-os"}
-	h := &host{Options: Options{Platform: "linux/amd64"}, registryHost: "10.0.0.1:5000", id: &identity{}, base: baseResult{Reference: "10.0.0.1:5000/ocp/base@sha256:" + one},
-		first: &render.Result{Configs: []*mcfgv1.MachineConfig{config}, Pools: []*mcfgv1.MachineConfigPool{{ObjectMeta: metav1.ObjectMeta{Name: "master"}}}},
+	cc := &mcfgv1.ControllerConfig{Spec: mcfgv1.ControllerConfigSpec{AdditionalTrustBundle: []byte("pem"),
+		BaseOSExtensionsContainerImage: packages + two}}
+	pool := preflight.Pool{Pool: installconfig.Pool{Name: "master", BuildAt: installconfig.BuildAtBootstrap},
+		Repository: "registry.example.com/ocp/master-os"}
+	h := &host{Options: Options{Platform: "linux/amd64"}, registryHost: "10.0.0.1:5000", id: &identity{},
+		base: baseResult{Reference: "10.0.0.1:5000/ocp/base@sha256:" + one},
+		first: &render.Result{Configs: []*mcfgv1.MachineConfig{config},
+			Pools: []*mcfgv1.MachineConfigPool{{ObjectMeta: metav1.ObjectMeta{Name: "master"}}}},
 		in: &preflight.Input{Sidecar: &installconfig.Sidecar{}, Pools: []preflight.Pool{pool}, Set: &manifests.Set{
 			MachineConfigs:    []manifests.Item[*mcfgv1.MachineConfig]{manifests.NewItem(config)},
 			ControllerConfigs: []manifests.Item[*mcfgv1.ControllerConfig]{manifests.NewItem(cc)}}}}

@@ -39,8 +39,9 @@ type host struct {
 	extensions map[string]string
 }
 
-// Run carries out Day 1 on the bootstrap host and then serves until ctx ends, a service fails or the hand-over is done. A second run on the same
-// state directory goes on where the first was cut off. Nothing is started before every refusal has been checked.
+// Run carries out Day 1 on the bootstrap host and then serves until ctx ends, a service fails or the hand-over is done.
+// A second run on the same state directory goes on where the first was cut off. Nothing is started before every refusal
+// has been checked.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
@@ -74,7 +75,8 @@ func (o Options) run(ctx context.Context) error {
 	}
 	if done, err := ReadHandedOver(o.StateDir); err != nil || done != nil {
 		if done != nil {
-			o.Log.WithField("time", done.Time).Info("this bootstrap has been handed over and is needed by nobody; another --state-dir installs another cluster")
+			o.Log.WithField("time", done.Time).
+				Info("this bootstrap has been handed over and is needed by nobody; another --state-dir installs another cluster")
 			err = removeAccounts(o.StateDir)
 		}
 		return err
@@ -128,8 +130,8 @@ func (h *host) run(ctx context.Context) error {
 	return h.finish(ctx, r, phases, ready)
 }
 
-// wait returns when ctx ends, one of the services does, or the hand-over is done: this process's, which says so, or another one's, which
-// leaves its mark.
+// wait returns when ctx ends, one of the services does, or the hand-over is done: this process's, which says so, or
+// another one's, which leaves its mark.
 func (h *host) wait(ctx context.Context, handedOver <-chan error) error {
 	look := time.NewTicker(handedOverInterval)
 	defer look.Stop()
@@ -156,8 +158,8 @@ func (h *host) wait(ctx context.Context, handedOver <-chan error) error {
 	}
 }
 
-// renewCertificate lets the registry renew the certificate of both services where it has little time left; the Ignition server notices new
-// files by itself.
+// renewCertificate lets the registry renew the certificate of both services where it has little time left; the Ignition
+// server notices new files by itself.
 func (h *host) renewCertificate() {
 	if err := h.registry.ReloadCertificate(); err != nil {
 		h.Log.WithError(err).Error("server certificate is not renewed, the one before stays")

@@ -62,14 +62,16 @@ func TestTakenPortsAreToldAllAtOnceWithTheirPlace(t *testing.T) {
 		assert.Equal(t, "port-taken", f.Rule)
 		places = append(places, f.Place())
 	}
-	assert.ElementsMatch(t, []string{"install-config.yaml: onClusterLayering.bootstrapRegistry.port", "--config-listen"}, places)
+	assert.ElementsMatch(t, []string{"install-config.yaml: onClusterLayering.bootstrapRegistry.port", "--config-listen"},
+		places)
 }
 
 func TestTwoServicesOnOnePortAreRefused(t *testing.T) {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(registrytest.Port(t)))
 	at := chosen("", "configServer.port", "")
 	require.NoError(t, checkPorts([]listener{{"embedded registry", address, at}}), "the port is free again afterwards")
-	assert.Len(t, report.Of(checkPorts([]listener{{"embedded registry", address, at}, {"Ignition server", address, at}})), 1)
+	assert.Len(t, report.Of(checkPorts([]listener{{"embedded registry", address, at}, {"Ignition server", address, at}})),
+		1)
 }
 
 func TestARegistryNameThatLeadsElsewhereIsRefused(t *testing.T) {
@@ -109,7 +111,8 @@ func TestTheCertificateOfBothServicesIsRenewed(t *testing.T) {
 	h.renewCertificate()
 	assert.Equal(t, first, present().SerialNumber, "with time left it stays")
 
-	pair, err := h.id.ca.ServerCertificate(append(h.names(), "127.0.0.1", "localhost", "::1"), certs.ServerOptions{Validity: 24 * time.Hour})
+	pair, err := h.id.ca.ServerCertificate(append(h.names(), "127.0.0.1", "localhost", "::1"),
+		certs.ServerOptions{Validity: 24 * time.Hour})
 	require.NoError(t, err)
 	crt, key := h.registryOptions().CertificateFiles()
 	require.NoError(t, certs.WriteKeyPair(pair, crt, key))
@@ -124,9 +127,10 @@ func TestTheCertificateOfBothServicesIsRenewed(t *testing.T) {
 
 func TestTheRegistryIsExemptFromTheProxy(t *testing.T) {
 	cases := map[string]struct{ upper, lower, want string }{
-		"nothing set":        {"", "", "192.0.2.1"},
-		"both spellings set": {"a.example.com, 10.0.0.0/8", "b.example.com,a.example.com", "a.example.com,10.0.0.0/8,b.example.com,192.0.2.1"},
-		"already there":      {"192.0.2.1", "", "192.0.2.1"},
+		"nothing set": {"", "", "192.0.2.1"},
+		"both spellings set": {"a.example.com, 10.0.0.0/8", "b.example.com,a.example.com",
+			"a.example.com,10.0.0.0/8,b.example.com,192.0.2.1"},
+		"already there": {"192.0.2.1", "", "192.0.2.1"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +151,8 @@ func TestABaseOfAnotherSourceIsNotRecalled(t *testing.T) {
 	require.NoError(t, err)
 	hash, err := hashOf(inputs)
 	require.NoError(t, err)
-	j := &Journal{Records: []Record{{Name: "base", Status: PhaseDone, InputsHash: hash, Output: []byte(`{"digest":"sha256:aa"}`)}}}
+	j := &Journal{Records: []Record{{Name: "base", Status: PhaseDone, InputsHash: hash,
+		Output: []byte(`{"digest":"sha256:aa"}`)}}}
 	h.base = baseResult{}
 	assert.True(t, h.recall(j), "the source is gone, the image is here")
 	h.BaseSource = "oci:/mistyped"

@@ -15,8 +15,9 @@ import (
 	"dayone.dev/dayone/registry/certs"
 )
 
-// identity is what makes this bootstrap host trusted: a certificate authority made for this cluster, and the credentials of the embedded
-// registry. Every file is 0600 below the state directory. The registry makes and renews the server certificate of both services there.
+// identity is what makes this bootstrap host trusted: a certificate authority made for this cluster, and the
+// credentials of the embedded registry. Every file is 0600 below the state directory. The registry makes and renews the
+// server certificate of both services there.
 type identity struct {
 	ca         *certs.CA
 	caFile     string

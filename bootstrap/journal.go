@@ -17,8 +17,8 @@ import (
 // PhaseStatus is where a phase stands.
 type PhaseStatus string
 
-// The states of a phase. A phase found running by a new process was cut off: it is interrupted until the new process comes to it and runs
-// it again.
+// The states of a phase. A phase found running by a new process was cut off: it is interrupted until the new process
+// comes to it and runs it again.
 const (
 	PhasePending     PhaseStatus = "pending"
 	PhaseRunning     PhaseStatus = "running"
@@ -38,8 +38,8 @@ type Record struct {
 	Attempts int       `json:"attempts,omitempty"`
 	Started  time.Time `json:"started,omitzero"`
 	Finished time.Time `json:"finished,omitzero"`
-	// Interruptions counts the runs of the phase whose process ended without a last word, over all processes; Interrupted is when the next
-	// process found that of the last one. Nobody knows the moment of the end itself.
+	// Interruptions counts the runs of the phase whose process ended without a last word, over all processes; Interrupted
+	// is when the next process found that of the last one. Nobody knows the moment of the end itself.
 	Interruptions int       `json:"interruptions,omitempty"`
 	Interrupted   time.Time `json:"interrupted,omitzero"`
 	// Reused says that this process took the result of an earlier one.
@@ -94,8 +94,8 @@ const journalVersion = 1
 // JournalFile is the journal's name in the state directory.
 const JournalFile = "journal.json"
 
-// OpenJournal reads STATEDIR/journal.json or starts an empty one. A file that cannot be read as a journal is an error that
-// names it: it is never overwritten silently.
+// OpenJournal reads STATEDIR/journal.json or starts an empty one. A file that cannot be read as a journal is an error
+// that names it: it is never overwritten silently.
 func OpenJournal(stateDir string) (*Journal, error) {
 	j := &Journal{path: filepath.Join(stateDir, JournalFile), Version: journalVersion, Records: []Record{}}
 	raw, err := os.ReadFile(j.path)
@@ -109,7 +109,8 @@ func OpenJournal(stateDir string) (*Journal, error) {
 		return nil, fmt.Errorf("read journal %s (move it away to start over): %w", j.path, err)
 	}
 	if j.Version != journalVersion {
-		return nil, fmt.Errorf("read journal %s: layout %d was written by another version of dayone; finish with that version or move the file away", j.path, j.Version)
+		return nil, fmt.Errorf(
+			"read journal %s: layout %d was written by another version of dayone; finish with that version or move the file away", j.path, j.Version)
 	}
 	return j, nil
 }
@@ -124,8 +125,8 @@ func (j *Journal) Find(name string) *Record {
 	return nil
 }
 
-// arrange puts the records into the order of the given phases and drops phases that no longer exist. What an earlier process was at when
-// it ended without a last word is marked so: it does not run now.
+// arrange puts the records into the order of the given phases and drops phases that no longer exist. What an earlier
+// process was at when it ended without a last word is marked so: it does not run now.
 func (j *Journal) arrange(phases []Phase, now time.Time) {
 	records := make([]Record, 0, len(phases))
 	for _, p := range phases {

@@ -22,8 +22,8 @@ func Notify(state string) error {
 	return nil
 }
 
-// KeepAlive tells the service manager's watchdog, where it has one, that this process lives, as long as alive says so. It returns when
-// ctx ends. A process that hangs is then killed and started again.
+// KeepAlive tells the service manager's watchdog, where it has one, that this process lives, as long as alive says so.
+// It returns when ctx ends. A process that hangs is then killed and started again.
 func KeepAlive(ctx context.Context, alive func() bool) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval == 0 {

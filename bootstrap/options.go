@@ -29,7 +29,8 @@ type Options struct {
 	// BaseSource is where the base image is taken from: a registry reference, oci:DIR or docker-archive:FILE.
 	// Default: the name in install-config.yaml.
 	BaseSource string
-	// BaseCAFile and BaseAuthFile reach a base image in a registry. The pull Secret of the first pool counts where BaseAuthFile is empty.
+	// BaseCAFile and BaseAuthFile reach a base image in a registry. The pull Secret of the first pool counts where
+	// BaseAuthFile is empty.
 	BaseCAFile, BaseAuthFile string
 	// DaemonBinary is the dayone-daemon that nodes fetch on their first boot.
 	DaemonBinary string
@@ -89,7 +90,8 @@ func (o Options) Validate() error {
 		return errors.New("no install directory: give --dir")
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("dayone bootstrap needs root: it mounts file systems and runs the Containerfile's commands; run it with sudo")
+		return errors.New(
+			"dayone bootstrap needs root: it mounts file systems and runs the Containerfile's commands; run it with sudo")
 	}
 	if o.NewEngine == nil {
 		return errors.New("bootstrap options: no engine for Containerfiles")
@@ -139,8 +141,8 @@ func chosen(given, key, flag string) report.Finding {
 		Next: "stop what uses the port, or choose another"}
 }
 
-// checkPorts refuses a run whose services could not listen, before any work is done. All are tried at once, so that two services on one
-// port are found, too.
+// checkPorts refuses a run whose services could not listen, before any work is done. All are tried at once, so that two
+// services on one port are found, too.
 func checkPorts(list []listener) error {
 	var rep report.Report
 	var open []net.Listener

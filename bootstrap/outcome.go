@@ -18,8 +18,8 @@ import (
 // OutcomeFile is the outcome's name in the state directory.
 const OutcomeFile = "outcome.json"
 
-// Outcome is how the last run on a state directory ended, also one that was refused before its first phase, which leaves no journal.
-// While a run works there is none.
+// Outcome is how the last run on a state directory ended, also one that was refused before its first phase, which
+// leaves no journal. While a run works there is none.
 type Outcome struct {
 	Ended time.Time `json:"ended"`
 	// Error is empty when the run was told to stop.

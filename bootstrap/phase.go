@@ -11,8 +11,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Phase is one journaled step on the bootstrap host. Its result is a value that survives the process: a later run with the
-// same inputs takes it from the journal.
+// Phase is one journaled step on the bootstrap host. Its result is a value that survives the process: a later run with
+// the same inputs takes it from the journal.
 type Phase struct {
 	// Name is a stable identifier; Title is for people.
 	Name, Title string
@@ -28,9 +28,10 @@ type Phase struct {
 	group string
 }
 
-// newPhase ties a phase's result to a variable. holds checks, on resume, that a recorded result is still true of the world;
-// nil means that nothing needs checking.
-func newPhase[T any](name, title string, result *T, inputs func() (any, error), run func(context.Context) (T, error), holds func(context.Context, T) error) Phase {
+// newPhase ties a phase's result to a variable. holds checks, on resume, that a recorded result is still true of the
+// world; nil means that nothing needs checking.
+func newPhase[T any](name, title string, result *T, inputs func() (any, error), run func(context.Context) (T, error),
+	holds func(context.Context, T) error) Phase {
 	return Phase{Name: name, Title: title, inputs: inputs,
 		run: func(ctx context.Context) (any, error) {
 			out, err := run(ctx)
@@ -122,7 +123,8 @@ func (r *runner) some(ctx context.Context, phases []Phase, from, to int) error {
 	return nil
 }
 
-// together runs the phases from first to before end at the same time. One that fails does not stop the others: their results count later.
+// together runs the phases from first to before end at the same time. One that fails does not stop the others: their
+// results count later.
 func (r *runner) together(ctx context.Context, phases []Phase, first, end int) error {
 	if end == first+1 {
 		return r.one(ctx, phases[first], first, len(phases))

@@ -53,7 +53,8 @@ func runOnce(t *testing.T, dir string, l *ledger) (*Journal, []EventKind, error)
 }
 
 func testRunner(j *Journal, kinds *[]EventKind) *runner {
-	return &runner{journal: j, now: time.Now, log: logrus.NewEntry(logrus.New()), observe: func(e Event) { *kinds = append(*kinds, e.Kind) }}
+	return &runner{journal: j, now: time.Now, log: logrus.NewEntry(logrus.New()),
+		observe: func(e Event) { *kinds = append(*kinds, e.Kind) }}
 }
 
 func TestFinishedPhasesAreNotRepeated(t *testing.T) {
@@ -135,7 +136,8 @@ func TestWhatAKilledProcessWasAtIsNotTakenForRunning(t *testing.T) {
 }
 
 func TestJournalThatCannotBeReadIsNotOverwritten(t *testing.T) {
-	for name, text := range map[string]string{"half a file": `{"version": 1, "phases": [`, "another layout": `{"version": 99}`} {
+	for name, text := range map[string]string{"half a file": `{"version": 1, "phases": [`,
+		"another layout": `{"version": 99}`} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, JournalFile)

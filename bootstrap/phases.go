@@ -25,7 +25,8 @@ func (h *host) phases() []Phase {
 		newService("render-first", "render the first configs", h.renderFirst),
 	}
 	if h.extends() {
-		list = append(list, newPhase("extensions", "take in the extension packages", &h.extensions, func() (any, error) { return h.extensionsImages(), nil },
+		list = append(list, newPhase("extensions", "take in the extension packages", &h.extensions,
+			func() (any, error) { return h.extensionsImages(), nil },
 			h.takeExtensions, h.extensionsHold))
 	}
 	for _, p := range h.in.Pools {
@@ -78,7 +79,8 @@ func (h *host) startRegistry(ctx context.Context) error {
 
 // embedded is an endpoint in the embedded registry, with the right to push.
 func (h *host) embedded(reference string) imagecopy.Endpoint {
-	return imagecopy.Endpoint{Reference: "docker://" + reference, CAFile: h.id.caFile, Username: h.id.push.Name, Password: h.id.push.Password}
+	return imagecopy.Endpoint{Reference: "docker://" + reference, CAFile: h.id.caFile, Username: h.id.push.Name,
+		Password: h.id.push.Password}
 }
 
 // inEmbedded is a repository's name in the embedded registry: the final registry's path behind another host.
@@ -86,7 +88,8 @@ func (h *host) inEmbedded(repository string) string {
 	return h.registryHost + "/" + installconfig.RepositoryPath(repository)
 }
 
-// holds reports whether the embedded registry still has an image with all its blobs, so that a recorded result may be used again.
+// holds reports whether the embedded registry still has an image with all its blobs, so that a recorded result may be
+// used again.
 func (h *host) holds(ctx context.Context, reference string) error {
 	client, err := appendengine.NewClient(appendengine.Access{CAFile: h.id.caFile, AuthFile: h.id.pushAuth})
 	if err != nil {
@@ -153,8 +156,8 @@ func (h *host) build(ctx context.Context, pool string, request build.Request) (*
 	return builder.Build(ctx, request)
 }
 
-// trustBundle is the cluster's additional one. It is part of the content address: the cluster's builder asks with it, too, and finds
-// that the image of this host is what it would build.
+// trustBundle is the cluster's additional one. It is part of the content address: the cluster's builder asks with it,
+// too, and finds that the image of this host is what it would build.
 func (h *host) trustBundle() []byte { return h.in.ControllerConfig().AdditionalTrustBundle }
 
 var errNoFirst = errors.New("the pool has no first rendering")

@@ -13,7 +13,8 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// renderDir is the rendered directory below the state directory that the Ignition server serves, firstDir that from which images are built.
+// renderDir is the rendered directory below the state directory that the Ignition server serves, firstDir that from
+// which images are built.
 const (
 	renderDir = "rendered"
 	firstDir  = "rendered-first"
@@ -27,7 +28,8 @@ type finalResult struct {
 	Images map[string]string `json:"images"`
 }
 
-// inputs returns the objects to render: the install directory's and those that the standalone flow adds for the base image.
+// inputs returns the objects to render: the install directory's and those that the standalone flow adds for the base
+// image.
 func (h *host) inputs() *manifests.Set {
 	set := &manifests.Set{}
 	set.Append(h.in.Set)
@@ -50,8 +52,8 @@ func (h *host) renderFirst(context.Context) error {
 	return render.Write(h.path(firstDir), h.inputs(), r)
 }
 
-// layered returns the objects with each built image noted on its MachineOSConfig, in the annotation by which a pre-built image
-// is known at install time: the in-cluster renderer sees the same.
+// layered returns the objects with each built image noted on its MachineOSConfig, in the annotation by which a
+// pre-built image is known at install time: the in-cluster renderer sees the same.
 func (h *host) layered() *manifests.Set {
 	set := h.inputs()
 	for i, item := range set.MachineOSConfigs {
@@ -87,7 +89,8 @@ func (h *host) finalInputs() (any, error) {
 	for pool, r := range h.built {
 		digests[pool] = r.Digest
 	}
-	return map[string]any{"set": h.layered(), "digests": digests, "versions": h.Versions, "nodes": h.HandOver.Nodes, "cluster": h.in.Sidecar.Cluster,
+	return map[string]any{"set": h.layered(), "digests": digests, "versions": h.Versions, "nodes": h.HandOver.Nodes,
+		"cluster":  h.in.Sidecar.Cluster,
 		"handOver": h.in.Sidecar.Config.HandOver, "finalCA": string(h.in.RegistryCA)}, nil
 }
 
@@ -121,8 +124,8 @@ func (h *host) renderFinal(context.Context) (finalResult, error) {
 	return out, plan.Write(h.path(handOverDir))
 }
 
-// checkPinned makes sure that every built image is what its pool's nodes will boot: a MachineConfig with an osImageURL of
-// its own would win over it silently.
+// checkPinned makes sure that every built image is what its pool's nodes will boot: a MachineConfig with an osImageURL
+// of its own would win over it silently.
 func (h *host) checkPinned(out finalResult) error {
 	var pools []string
 	for pool := range h.built {
@@ -132,7 +135,8 @@ func (h *host) checkPinned(out finalResult) error {
 	for _, pool := range pools {
 		want, _ := h.finalImage(pool)
 		if got := out.Images[pool]; got != want {
-			return fmt.Errorf("pool %s: the rendered config names %s instead of the image that was built, %s: remove osImageURL from the pool's MachineConfigs", pool, got, want)
+			return fmt.Errorf(
+				"pool %s: the rendered config names %s instead of the image that was built, %s: remove osImageURL from the pool's MachineConfigs", pool, got, want)
 		}
 	}
 	return nil

@@ -59,7 +59,8 @@ func child(o childOrder) error {
 		o.Source = "oci:" + o.Base
 	}
 	return bootstrap.Run(ctx, bootstrap.Options{
-		Dir: o.Dir, StateDir: o.State, BaseSource: o.Source, BaseCAFile: o.CA, BaseAuthFile: o.Auth, DaemonBinary: self, Platform: "linux/amd64",
+		Dir: o.Dir, StateDir: o.State, BaseSource: o.Source, BaseCAFile: o.CA, BaseAuthFile: o.Auth, DaemonBinary: self,
+		Platform:       "linux/amd64",
 		RegistryListen: o.Registry, ConfigListen: o.Config,
 		Versions:  render.Versions{Raw: "test", Hash: "test", Payload: "test"},
 		NewEngine: phasetest.Engine,
@@ -90,7 +91,8 @@ func newBench(t *testing.T) *bench {
 	file := filepath.Join(dir, installconfig.FileName)
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
-	text := strings.Replace(string(raw), "host: 192.168.77.1\n    port: 5000", "host: 127.0.0.1\n    port: "+strconv.Itoa(registry), 1)
+	text := strings.Replace(string(raw), "host: 192.168.77.1\n    port: 5000",
+		"host: 127.0.0.1\n    port: "+strconv.Itoa(registry), 1)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return &bench{t: t, order: childOrder{Dir: dir, State: filepath.Join(t.TempDir(), "state"), Base: base,
 		Registry: fmt.Sprintf("127.0.0.1:%d", registry), Config: fmt.Sprintf("127.0.0.1:%d", config)}}
@@ -139,7 +141,8 @@ func TestKilledInEveryPhaseTheNextRunGoesOn(t *testing.T) {
 	}
 	events, output, err := b.run("", "")
 	require.NoError(t, err, output)
-	assert.Equal(t, []string{"base reused", "build-master reused", "render-final reused"}, phasetest.Ended{Events: events}.Only("reused"))
+	assert.Equal(t, []string{"base reused", "build-master reused", "render-final reused"},
+		phasetest.Ended{Events: events}.Only("reused"))
 
 	j := b.journal()
 	require.NotNil(t, j.Endpoints)
@@ -225,7 +228,8 @@ func TestUnbootableBaseIsRefusedBeforeAnythingStarts(t *testing.T) {
 	for name, c := range map[string]struct {
 		image v1.Image
 		says  string
-	}{"an application image": {application, "base-not-bootable"}, "an image for other machines": {foreign, "base-platform"}, "no image at all": {nil, "read base image"}} {
+	}{"an application image": {application, "base-not-bootable"}, "an image for other machines": {foreign,
+		"base-platform"}, "no image at all": {nil, "read base image"}} {
 		t.Run(name, func(t *testing.T) {
 			b.order.Base = filepath.Join(t.TempDir(), "layout")
 			if c.image != nil {

@@ -21,7 +21,8 @@ import (
 // daemonName is the node agent's name below /files/ on the Ignition server.
 const daemonName = "dayone-daemon"
 
-// PointerFile is the pointer config of a pool's nodes in a state directory: what a machine's user data or boot medium holds.
+// PointerFile is the pointer config of a pool's nodes in a state directory: what a machine's user data or boot medium
+// holds.
 func PointerFile(stateDir, pool string) string {
 	return filepath.Join(stateDir, "ignition", pool+".ign")
 }
@@ -86,7 +87,8 @@ func (h *host) additions() (ign35.Config, error) {
 		}
 	}
 	return firstboot.Ignition(firstboot.IgnitionOptions{
-		Config: firstboot.Config{Registry: h.registryHost, PersistNICNames: true}, Mirrors: mirrors, RegistryCA: h.id.ca.CertificatePEM(), PullAuth: auth,
+		Config: firstboot.Config{Registry: h.registryHost, PersistNICNames: true}, Mirrors: mirrors,
+		RegistryCA: h.id.ca.CertificatePEM(), PullAuth: auth,
 		SignaturePolicy: h.in.SignaturePolicy,
 		DaemonURL:       h.configURL() + "/files/" + daemonName, DaemonSHA512: hash,
 	})

@@ -11,7 +11,8 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 )
 
-// addressVersion changes when the same inputs begin to give other bytes: a new form of the config layer, of labels or of history.
+// addressVersion changes when the same inputs begin to give other bytes: a new form of the config layer, of labels or
+// of history.
 const addressVersion = 2
 
 // tagPrefix and an address make the tag of an image; a tag has at most 128 characters (OCI distribution specification).
@@ -32,9 +33,9 @@ type identity struct {
 	Contexts      [][2]string       `json:"contexts,omitempty"`
 }
 
-// Address is the identity of the image that a request asks for: 64 hexadecimal digits, a hash over what reaches the image and
-// nothing else. Names of the pool, the config, Secrets, repositories and tags do not count, and neither do credentials, limits
-// and osImageURL. Equal addresses mean that the image of one request serves the other.
+// Address is the identity of the image that a request asks for: 64 hexadecimal digits, a hash over what reaches the
+// image and nothing else. Names of the pool, the config, Secrets, repositories and tags do not count, and neither do
+// credentials, limits and osImageURL. Equal addresses mean that the image of one request serves the other.
 func (r Request) Address() (string, error) {
 	id, err := r.identity()
 	if err != nil {
@@ -43,8 +44,9 @@ func (r Request) Address() (string, error) {
 	return id.hash()
 }
 
-// Ground is the address without the rendered config: two images of one ground were made of the same base, Containerfile and extensions,
-// and differ in the config that they carry only, as far as the Containerfile's own commands give the same twice.
+// Ground is the address without the rendered config: two images of one ground were made of the same base, Containerfile
+// and extensions, and differ in the config that they carry only, as far as the Containerfile's own commands give the
+// same twice.
 func (r Request) Ground() (string, error) {
 	id, err := r.identity()
 	if err != nil {

@@ -35,12 +35,22 @@ func TestAddressCountsWhatReachesTheImageAndNothingElse(t *testing.T) {
 		change func(*build.Request)
 		same   bool
 	}{
-		"the pool's name":               {func(r *build.Request) { r.Pool = "worker" }, true},
-		"the rendered config's name":    {func(r *build.Request) { r.Config = r.Config.DeepCopy(); r.Config.Name = "rendered-master-9" }, true},
-		"the config's resource version": {func(r *build.Request) { r.Config = r.Config.DeepCopy(); r.Config.ResourceVersion = "7" }, true},
-		"the repository of the base":    {func(r *build.Request) { r.Base.Reference = "registry.example.com/x/y" + someDigest }, true},
-		"the target repository":         {func(r *build.Request) { r.Target = "registry.example.com/a/b" }, true},
-		"credentials":                   {func(r *build.Request) { r.Registry = build.Access{CAFile: "a", AuthFile: "b"} }, true},
+		"the pool's name": {func(r *build.Request) { r.Pool = "worker" }, true},
+		"the rendered config's name": {func(r *build.Request) {
+			r.Config = r.Config.DeepCopy()
+			r.Config.Name = "rendered-master-9"
+		}, true},
+		"the config's resource version": {func(r *build.Request) {
+			r.Config = r.Config.DeepCopy()
+			r.Config.ResourceVersion = "7"
+		}, true},
+		"the repository of the base": {func(r *build.Request) {
+			r.Base.Reference = "registry.example.com/x/y" +
+				someDigest
+		}, true},
+		"the target repository": {func(r *build.Request) { r.Target = "registry.example.com/a/b" }, true},
+		"credentials": {func(r *build.Request) { r.Registry = build.Access{CAFile: "a", AuthFile: "b"} },
+			true},
 		"secrets and mounts": {func(r *build.Request) {
 			r.Options.Secrets = []build.Secret{{ID: "x", File: "y"}}
 			r.Options.Mounts = []build.Mount{{Source: "/a", Target: "/b"}}
@@ -49,11 +59,17 @@ func TestAddressCountsWhatReachesTheImageAndNothingElse(t *testing.T) {
 			r.Options.Timeout, r.Options.NoCache, r.Options.Rebuild = time.Minute, true, true
 		}, true},
 		"an extensions image nobody needs": {func(r *build.Request) { r.Extensions = &other }, true},
-		"osImageURL":                       {func(r *build.Request) { spec(r, func(s *mcfgv1.MachineConfigSpec) { s.OSImageURL = "x" }) }, true},
-		"the platform said or left out":    {func(r *build.Request) { r.Platform = "linux/amd64" }, true},
-		"the base's digest":                {func(r *build.Request) { r.Base = other }, false},
-		"the Containerfile":                {func(r *build.Request) { r.Containerfile += "#\n" }, false},
-		"the config's content":             {func(r *build.Request) { r.Config = buildtest.Config(t, map[string]string{"/etc/x": "y"}) }, false},
+		"osImageURL": {func(r *build.Request) {
+			spec(r,
+				func(s *mcfgv1.MachineConfigSpec) { s.OSImageURL = "x" })
+		}, true},
+		"the platform said or left out": {func(r *build.Request) { r.Platform = "linux/amd64" }, true},
+		"the base's digest":             {func(r *build.Request) { r.Base = other }, false},
+		"the Containerfile":             {func(r *build.Request) { r.Containerfile += "#\n" }, false},
+		"the config's content": {func(r *build.Request) {
+			r.Config = buildtest.Config(t,
+				map[string]string{"/etc/x": "y"})
+		}, false},
 		"kernel arguments": {func(r *build.Request) {
 			spec(r, func(s *mcfgv1.MachineConfigSpec) { s.KernelArguments = []string{"x"} })
 		}, false},
@@ -76,8 +92,14 @@ func TestAddressCountsWhatReachesTheImageAndNothingElse(t *testing.T) {
 		"the config asks for an extension": func(r *build.Request) {
 			spec(r, func(s *mcfgv1.MachineConfigSpec) { s.Extensions = []string{"usbguard"} })
 		},
-		"the config asks for a kernel":     func(r *build.Request) { spec(r, func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "realtime" }) },
-		"the Containerfile copies from it": func(r *build.Request) { r.Containerfile = "FROM configs\nCOPY --from=dayone-extensions /a /usr/a\n" },
+		"the config asks for a kernel": func(r *build.Request) {
+			spec(r,
+				func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "realtime" })
+		},
+		"the Containerfile copies from it": func(
+			r *build.Request) {
+			r.Containerfile = "FROM configs\nCOPY --from=dayone-extensions /a /usr/a\n"
+		},
 		"the Containerfile mounts it": func(r *build.Request) {
 			r.Containerfile = "FROM configs\nRUN --mount=type=bind,from=dayone-extensions,target=/x ls /x\n"
 		},
@@ -111,11 +133,16 @@ func TestRequestIsRefusedBeforeAnythingStarts(t *testing.T) {
 		"a base by tag":          {func(r *build.Request) { r.Base.Reference = "192.0.2.1:5000/os/base:v1" }, "base: "},
 		"a target with a tag":    {func(r *build.Request) { r.Target += ":v1" }, "target: "},
 		"an engine nobody knows": {func(r *build.Request) { r.Options.Engine = "kaniko" }, "options.engine: "},
-		"a context by tag":       {func(r *build.Request) { r.Options.Contexts = map[string]build.Image{"a": {Reference: "x/y:1"}} }, "options.contexts[a]: "},
+		"a context by tag": {func(
+			r *build.Request) {
+			r.Options.Contexts = map[string]build.Image{"a": {Reference: "x/y:1"}}
+		},
+			"options.contexts[a]: "},
 		"a Containerfile that takes from an extensions image that there is not": {func(r *build.Request) {
 			r.Containerfile = "FROM configs\nCOPY --from=dayone-extensions /a /usr/a\n"
 		}, "extensions: the Containerfile"},
-		"extensions without image": {func(r *build.Request) { r.Config.Spec.Extensions = []string{"usbguard"} }, "extensions: "},
+		"extensions without image": {func(r *build.Request) { r.Config.Spec.Extensions = []string{"usbguard"} },
+			"extensions: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := plainRequest(t)
@@ -139,7 +166,10 @@ func TestImagesOfOneGroundDifferInTheirConfigOnly(t *testing.T) {
 		return g
 	}
 	same := ground(func(*build.Request) {})
-	assert.Equal(t, same, ground(func(r *build.Request) { r.Config = buildtest.Config(t, map[string]string{"/etc/x": "y"}) }))
+	assert.Equal(t, same, ground(func(r *build.Request) {
+		r.Config = buildtest.Config(t,
+			map[string]string{"/etc/x": "y"})
+	}))
 	assert.NotEqual(t, same, ground(func(r *build.Request) { r.Containerfile += "RUN true\n" }))
 	assert.NotEqual(t, same, ground(func(r *build.Request) {
 		r.Base = build.Image{Reference: "192.0.2.1:5000/os/base@sha256:1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}

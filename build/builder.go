@@ -24,7 +24,8 @@ import (
 type BuilderOptions struct {
 	// Engine runs Containerfiles; without it a Containerfile that needs a container is refused.
 	Engine ContainerEngine
-	// StateDir keeps file trees of bases and locks between builds; empty keeps nothing and lets two processes build the same.
+	// StateDir keeps file trees of bases and locks between builds; empty keeps nothing and lets two processes build the
+	// same.
 	StateDir string
 	// RetryDelay is the wait before the second attempt; it doubles each time. Default 2 s.
 	RetryDelay time.Duration
@@ -55,9 +56,9 @@ func NewBuilder(o BuilderOptions) *Builder {
 	return &Builder{o: o}
 }
 
-// Build makes the image that the request asks for, or finds that the registry has it. A failure is a *Failure; the cause of refused
-// input is a *report.Invalid. Transient failures are tried again, others never. Of equal requests at the same time one builds and
-// the others get its image.
+// Build makes the image that the request asks for, or finds that the registry has it. A failure is a *Failure; the
+// cause of refused input is a *report.Invalid. Transient failures are tried again, others never. Of equal requests at
+// the same time one builds and the others get its image.
 func (b *Builder) Build(ctx context.Context, r Request) (*Result, error) {
 	began := time.Now()
 	address, err := r.Address()
@@ -77,7 +78,8 @@ func (b *Builder) Build(ctx context.Context, r Request) (*Result, error) {
 	defer unlock()
 	client, err := appendengine.NewClient(appendengine.Access{CAFile: r.Registry.CAFile, AuthFile: r.Registry.AuthFile})
 	if err != nil {
-		return nil, &Failure{Class: ClassInfrastructure, Step: "request", Message: err.Error(), Next: "check the registry's CA and credentials files", Cause: err}
+		return nil, &Failure{Class: ClassInfrastructure, Step: "request", Message: err.Error(),
+			Next: "check the registry's CA and credentials files", Cause: err}
 	}
 	defer client.Close()
 	attempts := r.Options.Attempts
@@ -97,7 +99,8 @@ func (b *Builder) Build(ctx context.Context, r Request) (*Result, error) {
 		if failure.Class != ClassTransient || attempt >= attempts || ctx.Err() != nil {
 			return nil, failure
 		}
-		b.o.Log.WithError(failure).WithField("attempt", attempt).Warn("build failed for a reason that may pass; it is tried again")
+		b.o.Log.WithError(failure).WithField("attempt", attempt).
+			Warn("build failed for a reason that may pass; it is tried again")
 		if wait(ctx, delay) != nil {
 			return nil, failure
 		}
@@ -231,7 +234,8 @@ func (w *work) inputs() (err error) {
 		raw = []byte(`{"ignition":{"version":"3.5.0"}}`)
 	}
 	if w.config, err = machineconfig.ParseRendered(raw); err != nil {
-		return &Failure{Class: ClassUser, Step: "config", Message: err.Error(), Next: "mend the Ignition config of the MachineConfigs", Cause: err}
+		return &Failure{Class: ClassUser, Step: "config", Message: err.Error(),
+			Next: "mend the Ignition config of the MachineConfigs", Cause: err}
 	}
 	return nil
 }
@@ -320,7 +324,8 @@ func (w *work) compile() error {
 	_, bootc := w.base.Labels()["containers.bootc"]
 	layer, findings, err := configlayer.Compile(w.config, configlayer.Options{
 		Tree: w.tree, Created: w.time, Place: report.Finding{File: w.r.Config.Name, Path: "spec.config"},
-		KernelArguments: configlayer.KernelArguments{List: w.r.Config.Spec.KernelArguments, Bootc: bootc, Architecture: architecture},
+		KernelArguments: configlayer.KernelArguments{List: w.r.Config.Spec.KernelArguments, Bootc: bootc,
+			Architecture: architecture},
 	})
 	if err != nil {
 		if len(report.Of(err)) > 0 {

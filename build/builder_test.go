@@ -33,7 +33,8 @@ func pull(t *testing.T, r *registrytest.Registry, reference string) v1.Image {
 	t.Helper()
 	ref, err := name.NewDigest(reference)
 	require.NoError(t, err)
-	img, err := remote.Image(ref, remote.WithTransport(r.Transport(t)), remote.WithAuth(&authn.Basic{Username: r.Pull.Name, Password: r.Pull.Password}))
+	img, err := remote.Image(ref, remote.WithTransport(r.Transport(t)),
+		remote.WithAuth(&authn.Basic{Username: r.Pull.Name, Password: r.Pull.Password}))
 	require.NoError(t, err)
 	return img
 }
@@ -55,7 +56,8 @@ func treeOf(t *testing.T, r *registrytest.Registry, reference string) *basetree.
 const inline = "FROM configs\nENV MODE=day1\nLABEL team=\"edge $MODE\" containers.bootc=2\nCOPY <<EOF /etc/inline.conf\nmode=$MODE\nEOF\nCOPY --chmod=0755 <<'EOF' /usr/bin/hello\n#!/bin/sh\necho $1\nEOF\n"
 
 func TestAppendKeepsTheBaseAndAddsConfigAndFiles(t *testing.T) {
-	for kind, base := range map[string]buildtest.Base{"OCI": {Layers: 3, LayerSize: 1000}, "Docker": {Layers: 3, LayerSize: 1000, Docker: true}} {
+	for kind, base := range map[string]buildtest.Base{"OCI": {Layers: 3, LayerSize: 1000},
+		"Docker": {Layers: 3, LayerSize: 1000, Docker: true}} {
 		t.Run(kind, func(t *testing.T) {
 			reg := registrytest.Start(t)
 			from := buildtest.Push(t, reg, base)
@@ -85,7 +87,8 @@ func TestAppendKeepsTheBaseAndAddsConfigAndFiles(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, baseFile.Config.Labels["ostree.final-diffid"], file.Config.Labels["ostree.final-diffid"])
 			for label, want := range map[string]string{
-				"team": "edge day1", "containers.bootc": "2", "version": "1", build.LabelAddress: address, build.LabelPool: "master",
+				"team": "edge day1", "containers.bootc": "2", "version": "1", build.LabelAddress: address,
+				build.LabelPool:           "master",
 				build.LabelRenderedConfig: "rendered-master-0123", build.LabelConfigHash: result.Inputs.ConfigHash,
 				build.LabelBaseDigest: strings.Split(from.Reference, "@")[1],
 			} {
@@ -158,7 +161,8 @@ func TestSameAddressIsNotBuiltAgainUnlessABlobIsGone(t *testing.T) {
 	r.Options.Rebuild = false
 	manifest, err := pull(t, reg, first.Reference).Manifest()
 	require.NoError(t, err)
-	for what, digest := range map[string]string{"layer": first.Layers[len(first.Layers)-1].Digest, "configuration": manifest.Config.Digest.String()} {
+	for what, digest := range map[string]string{"layer": first.Layers[len(first.Layers)-1].Digest,
+		"configuration": manifest.Config.Digest.String()} {
 		removeBlob(t, reg, r.Target, digest)
 		healed, err := b.Build(t.Context(), r)
 		require.NoError(t, err, what)
@@ -174,7 +178,8 @@ func TestSameAddressIsNotBuiltAgainUnlessABlobIsGone(t *testing.T) {
 func removeBlob(t *testing.T, reg *registrytest.Registry, target, digest string) {
 	t.Helper()
 	repository := strings.TrimPrefix(target, reg.Addr+"/")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, reg.URL()+"/v2/"+repository+"/blobs/"+digest, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, reg.URL()+"/v2/"+repository+"/blobs/"+digest,
+		nil)
 	require.NoError(t, err)
 	req.SetBasicAuth(reg.Push.Name, reg.Push.Password)
 	resp, err := reg.Transport(t).RoundTrip(req)
@@ -213,7 +218,8 @@ func TestTheDigestDoesNotHangOnTheRegistrysNameOrTheState(t *testing.T) {
 	var digests []string
 	for range 2 {
 		reg := registrytest.Start(t)
-		result, err := builder(t).Build(t.Context(), buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}), inline))
+		result, err := builder(t).Build(t.Context(), buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}),
+			inline))
 		require.NoError(t, err)
 		digests = append(digests, result.Digest)
 	}
@@ -235,18 +241,37 @@ func TestFailuresOfTheBase(t *testing.T) {
 		"not bootable": {func(r *build.Request) {
 			r.Base = buildtest.Push(t, reg, buildtest.Base{NotBootable: true, Repository: "os/n"})
 		}, build.ClassPolicy, "base", "ostree.bootable"},
-		"missing":                             {func(r *build.Request) { r.Base.Reference = reg.Addr + "/os/base" + someDigest }, build.ClassInfrastructure, "base", "read image"},
-		"wrong pull secret":                   {func(r *build.Request) { r.Registry.AuthFile = wrongAuth(t, reg) }, build.ClassInfrastructure, "request", "read image"},
-		"pull account pushes":                 {func(r *build.Request) { r.Registry.AuthFile = reg.PullAuthFile }, build.ClassInfrastructure, "push", "may pull only"},
-		"no CA":                               {func(r *build.Request) { r.Registry.CAFile = "" }, build.ClassInfrastructure, "request", "x509"},
-		"auth file is no JSON":                {func(r *build.Request) { r.Registry.AuthFile = r.Registry.CAFile }, build.ClassInfrastructure, "request", "auth.json form"},
-		"a config that cannot be in an image": {func(r *build.Request) { r.Config = buildtest.Config(t, map[string]string{"/usr/bin/x": "a"}) }, build.ClassUser, "config", "/usr/bin/x"},
+		"missing": {func(r *build.Request) {
+			r.Base.Reference = reg.Addr + "/os/base" +
+				someDigest
+		}, build.ClassInfrastructure, "base", "read image"},
+		"wrong pull secret": {func(r *build.Request) { r.Registry.AuthFile = wrongAuth(t, reg) },
+			build.ClassInfrastructure, "request", "read image"},
+		"pull account pushes": {func(r *build.Request) { r.Registry.AuthFile = reg.PullAuthFile },
+			build.ClassInfrastructure, "push", "may pull only"},
+		"no CA": {func(r *build.Request) { r.Registry.CAFile = "" }, build.ClassInfrastructure,
+			"request", "x509"},
+		"auth file is no JSON": {func(r *build.Request) { r.Registry.AuthFile = r.Registry.CAFile },
+			build.ClassInfrastructure, "request", "auth.json form"},
+		"a config that cannot be in an image": {func(r *build.Request) {
+			r.Config = buildtest.Config(t,
+				map[string]string{"/usr/bin/x": "a"})
+		}, build.ClassUser, "config", "/usr/bin/x"},
 		"append asked for a RUN": {func(r *build.Request) {
 			r.Containerfile, r.Options.Engine = "FROM configs\nRUN true\n", build.EngineAppend
 		}, build.ClassUser, "request", "line 2 is RUN"},
-		"a RUN and no engine for it":     {func(r *build.Request) { r.Containerfile = "FROM configs\nRUN true\n" }, build.ClassInfrastructure, "containerfile", "no engine"},
-		"the kernel's label overwritten": {func(r *build.Request) { r.Containerfile = "FROM configs\nLABEL ostree.final-diffid=x\n" }, build.ClassUser, "check", "ostree.final-diffid"},
-		"COPY onto a directory":          {func(r *build.Request) { r.Containerfile = "FROM configs\nCOPY <<EOF /etc\nx\nEOF\n" }, build.ClassUser, "containerfile", "is a directory"},
+		"a RUN and no engine for it": {func(r *build.Request) { r.Containerfile = "FROM configs\nRUN true\n" },
+			build.ClassInfrastructure, "containerfile", "no engine"},
+		"the kernel's label overwritten": {func(
+			r *build.Request) {
+			r.Containerfile = "FROM configs\nLABEL ostree.final-diffid=x\n"
+		}, build.ClassUser, "check",
+			"ostree.final-diffid"},
+		"COPY onto a directory": {func(
+			r *build.Request) {
+			r.Containerfile = "FROM configs\nCOPY <<EOF /etc\nx\nEOF\n"
+		}, build.ClassUser, "containerfile",
+			"is a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := buildtest.Request(t, reg, good, "")
@@ -311,7 +336,8 @@ func TestAnImageIsReusedWhenItsBaseHasGone(t *testing.T) {
 	first, err := b.Build(t.Context(), r)
 	require.NoError(t, err)
 	repository, digest, _ := strings.Cut(strings.TrimPrefix(base.Reference, reg.Addr+"/"), "@")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, reg.URL()+"/v2/"+repository+"/manifests/"+digest, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete,
+		reg.URL()+"/v2/"+repository+"/manifests/"+digest, nil)
 	require.NoError(t, err)
 	req.SetBasicAuth(reg.Push.Name, reg.Push.Password)
 	resp, err := reg.Transport(t).RoundTrip(req)
@@ -328,7 +354,8 @@ func TestAnImageIsReusedWhenItsBaseHasGone(t *testing.T) {
 // TestKernelArgumentsReachABootcImage: they count in the address, and bootc finds them in the image.
 func TestKernelArgumentsReachABootcImage(t *testing.T) {
 	reg := registrytest.Start(t)
-	from := buildtest.Push(t, reg, buildtest.Base{Files: map[string]string{"/usr/lib/bootc/kargs.d/00-base.toml": "kargs = [\"quiet\"]\n"}})
+	from := buildtest.Push(t, reg,
+		buildtest.Base{Files: map[string]string{"/usr/lib/bootc/kargs.d/00-base.toml": "kargs = [\"quiet\"]\n"}})
 	b := builder(t)
 	r := buildtest.Request(t, reg, from, "")
 	without, err := b.Build(t.Context(), r)

@@ -28,12 +28,14 @@ func bootable(labels map[string]string) bool {
 // checkBase refuses a base that no node could boot, before work is put into it.
 func checkBase(base *appendengine.Image, platform string) error {
 	if got := base.Config.OS + "/" + base.Config.Architecture; got != platform {
-		return &Failure{Class: ClassPolicy, Step: "base", Message: fmt.Sprintf("the base image is for %s, the build is for %s", got, platform),
-			Next: "name the base image for this architecture, or build on a host of the image's"}
+		return &Failure{Class: ClassPolicy, Step: "base",
+			Message: fmt.Sprintf("the base image is for %s, the build is for %s", got, platform),
+			Next:    "name the base image for this architecture, or build on a host of the image's"}
 	}
 	if !bootable(base.Labels()) {
-		return &Failure{Class: ClassPolicy, Step: "base", Message: "the base image has neither the label containers.bootc nor ostree.bootable",
-			Next: "use a bootable OS image as base"}
+		return &Failure{Class: ClassPolicy, Step: "base",
+			Message: "the base image has neither the label containers.bootc nor ostree.bootable",
+			Next:    "use a bootable OS image as base"}
 	}
 	return nil
 }
@@ -54,7 +56,8 @@ func (w *work) check(ctx context.Context, image *appendengine.Image) error {
 	}
 	for label, value := range w.base.Labels() {
 		if strings.HasPrefix(label, "ostree.") && image.Labels()[label] != value {
-			return &Failure{Class: ClassUser, Step: "check", Message: "the label " + label + " is not the base's any more", Next: "leave labels that begin with ostree. alone: hosts find the base's layers by them"}
+			return &Failure{Class: ClassUser, Step: "check", Message: "the label " + label + " is not the base's any more",
+				Next: "leave labels that begin with ostree. alone: hosts find the base's layers by them"}
 		}
 	}
 	added, err := image.Layers(len(base))
@@ -104,11 +107,16 @@ func (w *work) checkTree(after *basetree.Tree) error {
 		}
 	}
 	for _, rule := range []struct{ name, message, next string }{
-		{"var-content", "the image has files in /var, which reach a node's /var never or only on its first installation", "make them with tmpfiles.d, or remove them in the RUN that writes them"},
+		{"var-content", "the image has files in /var, which reach a node's /var never or only on its first installation",
+			"make them with tmpfiles.d, or remove them in the RUN that writes them"},
 		{"machine-content", "the image has files in a directory that belongs to the machine", "put them below /usr"},
-		{"file-and-directory", "a path of /etc changes between file and directory, and a node that has changed it cannot merge it", "choose another path"},
-		{"accounts", "the image changes account files, which every node has changed itself: the change never arrives", "use sysusers.d"},
-		{"config-overridden", "the Containerfile changes files of the rendered config: nodes keep what Ignition wrote and take them for edited by hand", "change the MachineConfig instead"},
+		{"file-and-directory",
+			"a path of /etc changes between file and directory, and a node that has changed it cannot merge it",
+			"choose another path"},
+		{"accounts", "the image changes account files, which every node has changed itself: the change never arrives",
+			"use sysusers.d"},
+		{"config-overridden",
+			"the Containerfile changes files of the rendered config: nodes keep what Ignition wrote and take them for edited by hand", "change the MachineConfig instead"},
 	} {
 		if paths := lists[rule.name]; len(paths) > 0 {
 			place := w.place()
@@ -125,7 +133,8 @@ func overridden(e configlayer.Entry, after *basetree.Tree) bool {
 	if e.Whiteout || e.Kind == basetree.Directory {
 		return false
 	}
-	if !ok || now.Kind != e.Kind || now.UID != e.UID || now.GID != e.GID || e.Kind == basetree.Symlink && now.Link != e.Link {
+	if !ok || now.Kind != e.Kind || now.UID != e.UID || now.GID != e.GID || e.Kind == basetree.Symlink &&
+		now.Link != e.Link {
 		return true
 	}
 	if e.Kind != basetree.Regular {
@@ -143,8 +152,8 @@ func isAccounts(p string) bool {
 	return false
 }
 
-// checkKernel refuses an image that would not boot although its base did: a deployment needs one kernel, with its initramfs beside it
-// (ostree, "Operating systems and kernels"). What is as in the base is the base's matter.
+// checkKernel refuses an image that would not boot although its base did: a deployment needs one kernel, with its
+// initramfs beside it (ostree, "Operating systems and kernels"). What is as in the base is the base's matter.
 func checkKernel(before, after *basetree.Tree) error {
 	was, is := kernelsOf(before), kernelsOf(after)
 	f := &Failure{Class: ClassUser, Step: "check"}
@@ -152,7 +161,8 @@ func checkKernel(before, after *basetree.Tree) error {
 	case maps.Equal(was, is):
 		return nil
 	case len(is) == 0:
-		f.Message, f.Next = "there is no kernel in /usr/lib/modules any more", "keep or replace the kernel in the Containerfile"
+		f.Message, f.Next = "there is no kernel in /usr/lib/modules any more",
+			"keep or replace the kernel in the Containerfile"
 		return f
 	case len(is) > 1 && len(was) <= 1:
 		f.Message = "there is more than one kernel: " + some(slices.Collect(maps.Keys(is)))
@@ -198,17 +208,20 @@ func registryFailure(step string, err error) *Failure {
 	f := &Failure{Step: step, Message: err.Error(), Cause: err}
 	var network net.Error
 	switch status := appendengine.StatusOf(err); {
-	case errors.Is(err, context.DeadlineExceeded) && (!errors.As(err, &network) || network == context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded) && (!errors.As(err, &network) || network == context.DeadlineExceeded),
+		errors.Is(err, context.Canceled):
 		return asFailure(step, err)
 	case status == 401 || status == 403:
-		f.Class, f.Next = ClassInfrastructure, "check the registry credentials: the account needs pull on the base and push on the target"
+		f.Class, f.Next = ClassInfrastructure,
+			"check the registry credentials: the account needs pull on the base and push on the target"
 	case status == 404:
 		f.Class, f.Next = ClassInfrastructure, "check that the image is in this registry under this digest"
 	case status == 429 || status >= 500:
 		f.Class, f.Next = ClassTransient, "look at the registry's log"
 	case strings.Contains(err.Error(), "x509: "):
 		f.Class, f.Next = ClassInfrastructure, "give the CA certificate of the registry"
-	case errors.As(err, &network), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.As(err, &network), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		f.Class, f.Next = ClassTransient, "check that the registry runs and can be reached from this host"
 	default:
 		f.Class, f.Next = ClassInfrastructure, "look at the registry's log"

@@ -30,7 +30,8 @@ type Difference struct {
 	What string `json:"what"`
 }
 
-// Compare tells in what two images of the registry differ, layer by layer and path by path. Equal images have no differences.
+// Compare tells in what two images of the registry differ, layer by layer and path by path. Equal images have no
+// differences.
 func Compare(ctx context.Context, access Access, platform, first, second string) ([]Difference, error) {
 	client, err := appendengine.NewClient(appendengine.Access{CAFile: access.CAFile, AuthFile: access.AuthFile})
 	if err != nil {
@@ -49,7 +50,8 @@ func Compare(ctx context.Context, access Access, platform, first, second string)
 		return nil, nil
 	}
 	if len(a.Manifest.Layers) != len(b.Manifest.Layers) {
-		return []Difference{{Layer: -1, What: fmt.Sprintf("number of layers: %d and %d", len(a.Manifest.Layers), len(b.Manifest.Layers))}}, nil
+		return []Difference{{Layer: -1, What: fmt.Sprintf("number of layers: %d and %d", len(a.Manifest.Layers),
+			len(b.Manifest.Layers))}}, nil
 	}
 	var out []Difference
 	for i := range a.Manifest.Layers {
@@ -111,7 +113,8 @@ type fileState struct {
 
 func (f fileState) differs(o fileState) string {
 	var list []string
-	for what, same := range map[string]bool{"type": f.kind == o.kind, "mode": f.mode == o.mode, "owner": f.uid == o.uid && f.gid == o.gid,
+	for what, same := range map[string]bool{"type": f.kind == o.kind, "mode": f.mode == o.mode, "owner": f.uid == o.uid &&
+		f.gid == o.gid,
 		"link": f.link == o.link, "time": f.time.Equal(o.time), "content": f.sum == o.sum} {
 		if !same {
 			list = append(list, what)
@@ -148,7 +151,8 @@ func layerFiles(ctx context.Context, image *appendengine.Image, i int) (map[stri
 		if _, err := io.Copy(sum, reader); err != nil {
 			return nil, fmt.Errorf("unpack %s: %w", h.Name, err)
 		}
-		out["/"+strings.Trim(h.Name, "/")] = fileState{h.Typeflag, h.Mode, h.Uid, h.Gid, h.Linkname, h.ModTime, hex.EncodeToString(sum.Sum(nil))}
+		out["/"+strings.Trim(h.Name, "/")] = fileState{h.Typeflag, h.Mode, h.Uid, h.Gid, h.Linkname, h.ModTime,
+			hex.EncodeToString(sum.Sum(nil))}
 	}
 }
 

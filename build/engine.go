@@ -2,7 +2,8 @@ package build
 
 import "context"
 
-// ContainerJob is what an engine that runs containers is asked to do: build a Containerfile and push the outcome by digest.
+// ContainerJob is what an engine that runs containers is asked to do: build a Containerfile and push the outcome by
+// digest.
 type ContainerJob struct {
 	// Address is the request's, for names of files and logs.
 	Address string

@@ -10,7 +10,8 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// NoteTag is the tag of the note that says how the image with this address was made. Who removes the image removes the note.
+// NoteTag is the tag of the note that says how the image with this address was made. Who removes the image removes the
+// note.
 func NoteTag(address string) string { return "note-" + address }
 
 // noteOf is the kind of that note.
@@ -18,8 +19,9 @@ func noteOf(text string) appendengine.Note {
 	return appendengine.Note{Type: "application/vnd.dayone.build.note.v1", Annotation: "dayone.dev/build-note", Text: text}
 }
 
-// explanation is what a result says beside the image itself. It is kept beside the image, so that who gets the image without a build
-// is told the same. It is no part of the image: another version of this program may say it in other words.
+// explanation is what a result says beside the image itself. It is kept beside the image, so that who gets the image
+// without a build is told the same. It is no part of the image: another version of this program may say it in other
+// words.
 type explanation struct {
 	// Image is the digest that it is about.
 	Image string `json:"image"`
@@ -29,8 +31,8 @@ type explanation struct {
 	Reason     string                  `json:"reason"`
 	BaseLayers int                     `json:"baseLayers"`
 	Placements []configlayer.Placement `json:"placements,omitempty"`
-	// Config and Files are findings about the rendered config and about the image's files. Names of files are left out: another
-	// request with the same address has others.
+	// Config and Files are findings about the rendered config and about the image's files. Names of files are left out:
+	// another request with the same address has others.
 	Config []report.Finding `json:"config,omitempty"`
 	Files  []report.Finding `json:"files,omitempty"`
 }
@@ -49,10 +51,12 @@ func in(file string, list []report.Finding) []report.Finding {
 	return out
 }
 
-// keepExplanation writes the note of an image that has passed the check. Without it the image is checked again before it is reused.
+// keepExplanation writes the note of an image that has passed the check. Without it the image is checked again before
+// it is reused.
 func (w *work) keepExplanation(ctx context.Context, image *appendengine.Image) {
 	raw, err := json.Marshal(explanation{
-		Image: image.Ref.DigestStr(), Address: w.address, Engine: w.result.Engine, Reason: w.result.Reason, BaseLayers: len(w.base.Manifest.Layers),
+		Image: image.Ref.DigestStr(), Address: w.address, Engine: w.result.Engine, Reason: w.result.Reason,
+		BaseLayers: len(w.base.Manifest.Layers),
 		Placements: w.result.Placements, Config: in("", w.found.config), Files: in("", w.found.files),
 	})
 	if err == nil {
@@ -76,8 +80,8 @@ func (w *work) note(ctx context.Context, image *appendengine.Image) *explanation
 	return &e
 }
 
-// explain gives a reused image its explanation. The Containerfile is looked at again: a rule that has become stricter since does not stop
-// the reuse.
+// explain gives a reused image its explanation. The Containerfile is looked at again: a rule that has become stricter
+// since does not stop the reuse.
 func (w *work) explain(e *explanation) {
 	if err := w.lint(); err != nil {
 		w.b.o.Log.WithError(err).Debug("the containerfile of a reused image would be refused now")

@@ -32,7 +32,8 @@ func TestAReusedImageIsExplainedAsAFreshOne(t *testing.T) {
 	for _, w := range fresh.Warnings {
 		rules[w.Rule]++
 	}
-	require.Equal(t, map[string]int{"credentials": 1, "first-boot": 1, "config-overridden": 1}, rules, "one finding each of Containerfile, config and image")
+	require.Equal(t, map[string]int{"credentials": 1, "first-boot": 1, "config-overridden": 1}, rules,
+		"one finding each of Containerfile, config and image")
 	require.Len(t, fresh.Placements, 2)
 
 	same := func(reused *build.Result) {
@@ -61,7 +62,8 @@ func TestAReusedImageIsExplainedAsAFreshOne(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, named.Reused)
 	for _, w := range named.Warnings {
-		assert.Contains(t, []string{"layering/worker.yaml", "rendered-worker-4567"}, w.File, "places are those of the one who asks: %s", w.Error())
+		assert.Contains(t, []string{"layering/worker.yaml", "rendered-worker-4567"}, w.File,
+			"places are those of the one who asks: %s", w.Error())
 	}
 }
 
@@ -91,5 +93,6 @@ func TestAReusedImageWithoutItsNoteIsCheckedAndExplainedFromTheInputs(t *testing
 }
 
 func pusher(t *testing.T, reg *registrytest.Registry) []remote.Option {
-	return []remote.Option{remote.WithTransport(reg.Transport(t)), remote.WithAuth(&authn.Basic{Username: reg.Push.Name, Password: reg.Push.Password})}
+	return []remote.Option{remote.WithTransport(reg.Transport(t)),
+		remote.WithAuth(&authn.Basic{Username: reg.Push.Name, Password: reg.Push.Password})}
 }

@@ -24,7 +24,8 @@ const createdByConfig = "dayone: rendered config"
 func (w *work) make(ctx context.Context) (*appendengine.Pushed, error) {
 	plan := w.choose()
 	if plan == nil && w.r.Options.Engine == EngineAppend {
-		return nil, &Failure{Class: ClassUser, Step: "request", Message: "the append engine cannot build this: " + w.result.Reason, Next: "let the engine be chosen, or take the instruction out"}
+		return nil, &Failure{Class: ClassUser, Step: "request", Message: "the append engine cannot build this: " +
+			w.result.Reason, Next: "let the engine be chosen, or take the instruction out"}
 	}
 	if plan != nil {
 		return w.append(ctx, plan)
@@ -91,7 +92,8 @@ func (w *work) append(ctx context.Context, plan *containerfile.Append) (*appende
 }
 
 func (w *work) change() appendengine.Change {
-	return appendengine.Change{Labels: w.labels(), Created: w.time, Base: w.result.Inputs.Base, BaseLayers: len(w.base.Manifest.Layers)}
+	return appendengine.Change{Labels: w.labels(), Created: w.time, Base: w.result.Inputs.Base,
+		BaseLayers: len(w.base.Manifest.Layers)}
 }
 
 // copied makes a layer of each COPY with inline files, as a container build does.
@@ -108,14 +110,16 @@ func (w *work) copied(files []containerfile.CopiedFile) ([]appendengine.Layer, e
 			f := files[end]
 			at, err := tree.Resolve(f.Path)
 			if err != nil {
-				return nil, &Failure{Class: ClassUser, Step: "containerfile", Line: f.Line, Instruction: f.Instruction, Message: err.Error(), Next: "choose another path"}
+				return nil, &Failure{Class: ClassUser, Step: "containerfile", Line: f.Line, Instruction: f.Instruction,
+					Message: err.Error(), Next: "choose another path"}
 			}
 			if known, ok := tree.Lookup(at); ok && known.Kind == basetree.Directory {
 				return nil, &Failure{Class: ClassUser, Step: "containerfile", Line: f.Line, Instruction: f.Instruction,
 					Message: f.Path + " is a directory", Next: "end the destination with / to copy into it"}
 			}
 			entries = append(entries, newParents(at, f, tree)...)
-			entries = append(entries, configlayer.Entry{Path: at, Kind: basetree.Regular, Mode: f.Mode, UID: f.UID, GID: f.GID, Content: f.Content})
+			entries = append(entries, configlayer.Entry{Path: at, Kind: basetree.Regular, Mode: f.Mode, UID: f.UID, GID: f.GID,
+				Content: f.Content})
 		}
 		layer, err := configlayer.Pack(entries, tree, w.time)
 		if err != nil {
@@ -124,7 +128,8 @@ func (w *work) copied(files []containerfile.CopiedFile) ([]appendengine.Layer, e
 		for _, e := range entries {
 			tree.Entries[e.Path] = basetree.Entry{Kind: e.Kind, Mode: e.Mode, UID: e.UID, GID: e.GID}
 		}
-		out = append(out, appendengine.Layer{Blob: layer.Gzip(), DiffID: layer.DiffID, CreatedBy: "/bin/sh -c #(nop) " + files[start].Instruction})
+		out = append(out, appendengine.Layer{Blob: layer.Gzip(), DiffID: layer.DiffID, CreatedBy: "/bin/sh -c #(nop) " +
+			files[start].Instruction})
 		start = end
 	}
 	return out, nil
@@ -158,11 +163,13 @@ func (w *work) withConfig() (*basetree.Tree, error) {
 	return tree, nil
 }
 
-// contain pushes base and config as the image configs, lets the container engine build on it, and seals the outcome: labels set,
-// names of registries taken out.
+// contain pushes base and config as the image configs, lets the container engine build on it, and seals the outcome:
+// labels set, names of registries taken out.
 func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
 	if w.b.o.Engine == nil {
-		return nil, &Failure{Class: ClassInfrastructure, Step: "containerfile", Message: "this program has no engine that runs containers", Next: "use a Containerfile with LABEL, ENV and COPY of inline files only"}
+		return nil, &Failure{Class: ClassInfrastructure, Step: "containerfile",
+			Message: "this program has no engine that runs containers",
+			Next:    "use a Containerfile with LABEL, ENV and COPY of inline files only"}
 	}
 	w.enter("images")
 	if err := w.findImages(ctx); err != nil {
@@ -180,7 +187,8 @@ func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
 	}
 	w.enter("containerfile")
 	built, err := w.b.o.Engine.BuildContainer(ctx, job)
-	w.result.Log, w.result.CacheHits, w.result.Isolation, w.result.IsolationReason = built.Log, built.CacheHits, built.Isolation, built.IsolationReason
+	w.result.Log, w.result.CacheHits, w.result.Isolation, w.result.IsolationReason = built.Log, built.CacheHits,
+		built.Isolation, built.IsolationReason
 	if err != nil {
 		return nil, err
 	}
@@ -197,8 +205,8 @@ func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
 	return pushed, nil
 }
 
-// findImages asks for the images that the Containerfile names itself: the container engine would not say why it has not got one.
-// With mirrors it is left to the engine, which knows how to use them.
+// findImages asks for the images that the Containerfile names itself: the container engine would not say why it has not
+// got one. With mirrors it is left to the engine, which knows how to use them.
 func (w *work) findImages(ctx context.Context) error {
 	if w.file == nil || w.r.Options.RegistriesConf != "" {
 		return nil

@@ -12,9 +12,11 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-// TestABaseMadeFromAnOstreeCommit: in such an image all files and links are hard links to objects. Configs find its links nevertheless.
+// TestABaseMadeFromAnOstreeCommit: in such an image all files and links are hard links to objects. Configs find its
+// links nevertheless.
 func TestABaseMadeFromAnOstreeCommit(t *testing.T) {
-	const wanted, masked = "/etc/systemd/system/multi-user.target.wants/stock.service", "/etc/systemd/system/masked.service"
+	const wanted, masked = "/etc/systemd/system/multi-user.target.wants/stock.service",
+		"/etc/systemd/system/masked.service"
 	reg := registrytest.Start(t)
 	from := buildtest.Push(t, reg, buildtest.Base{
 		Encapsulated: true,

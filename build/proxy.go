@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Proxies are the variables of the environment that lead requests through these proxies, in both spellings: programs read one or the
-// other. Without a proxy there are none.
+// Proxies are the variables of the environment that lead requests through these proxies, in both spellings: programs
+// read one or the other. Without a proxy there are none.
 func Proxies(http, https, no string) map[string]string {
 	if http == "" && https == "" {
 		return nil
@@ -22,7 +22,8 @@ func Proxies(http, https, no string) map[string]string {
 	return out
 }
 
-// HostProxies are those of an environment (NAME=value). Where it has both spellings the small one counts, as curl reads it.
+// HostProxies are those of an environment (NAME=value). Where it has both spellings the small one counts, as curl reads
+// it.
 func HostProxies(environment []string) map[string]string {
 	value := func(name string) string {
 		for _, spelt := range []string{name, strings.ToUpper(name)} {
@@ -36,8 +37,8 @@ func HostProxies(environment []string) map[string]string {
 	return Proxies(value("http_proxy"), value("https_proxy"), value("no_proxy"))
 }
 
-// ProxySecrets are what must not be read in output: the passwords in proxies' addresses, as they are written, as they are meant and as
-// they are sent.
+// ProxySecrets are what must not be read in output: the passwords in proxies' addresses, as they are written, as they
+// are meant and as they are sent.
 func ProxySecrets(proxies map[string]string) []string {
 	var out []string
 	for _, address := range proxies {

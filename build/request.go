@@ -63,13 +63,13 @@ const (
 	EngineBuildah Engine = "buildah"
 )
 
-// Options change how a request is carried out. The zero value is right for a bootstrap host. The fields under "bytes" take part
-// in the content address; the others do not change the image.
+// Options change how a request is carried out. The zero value is right for a bootstrap host. The fields under "bytes"
+// take part in the content address; the others do not change the image.
 type Options struct {
 	// Engine forces an engine (bytes: the engines number layers differently); default EngineAuto.
 	Engine Engine `json:"engine,omitempty"`
-	// Created is the time given to the image and clamps every file time in new layers (bytes); default is the base image's own
-	// creation time, so that it needs no clock.
+	// Created is the time given to the image and clamps every file time in new layers (bytes); default is the base image's
+	// own creation time, so that it needs no clock.
 	Created *time.Time `json:"created,omitempty"`
 	// BuildArgs are values for ARG (bytes).
 	BuildArgs map[string]string `json:"buildArgs,omitempty"`
@@ -86,14 +86,15 @@ type Options struct {
 	Mounts []Mount `json:"mounts,omitempty"`
 	// RegistriesConf is a registries.conf with mirrors for images that the Containerfile names itself; default none.
 	RegistriesConf string `json:"registriesConf,omitempty"`
-	// ProxyEnvironment holds HTTP_PROXY and its like for RUN and for the engine's pulls (Proxies); default none. It never reaches the
-	// image, and passwords in it do not reach the log.
+	// ProxyEnvironment holds HTTP_PROXY and its like for RUN and for the engine's pulls (Proxies); default none. It never
+	// reaches the image, and passwords in it do not reach the log.
 	ProxyEnvironment map[string]string `json:"proxyEnvironment,omitempty"`
 	// Offline asks for RUN without network. Only isolation by an OCI runtime can do that; the build fails where it cannot.
 	Offline bool `json:"offline,omitempty"`
 	// Timeout ends a build; default DefaultTimeout.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// DiskLimit is how many bytes new layers may take on this host while they are built; default DefaultDiskLimit, negative none.
+	// DiskLimit is how many bytes new layers may take on this host while they are built; default DefaultDiskLimit,
+	// negative none.
 	DiskLimit int64 `json:"diskLimit,omitempty"`
 	// LogLimit is how many bytes of output are kept in the log; default DefaultLogLimit. The build goes on beyond it.
 	LogLimit int64 `json:"logLimit,omitempty"`
@@ -102,7 +103,8 @@ type Options struct {
 }
 
 const (
-	// DefaultTimeout leaves room for an update of every package over a slow line and still ends a hanging RUN the same hour.
+	// DefaultTimeout leaves room for an update of every package over a slow line and still ends a hanging RUN the same
+	// hour.
 	DefaultTimeout = time.Hour
 	// DefaultDiskLimit is about four times a large OS image, in bytes.
 	DefaultDiskLimit = 8 << 30
@@ -128,8 +130,8 @@ type Request struct {
 	Platform string `json:"platform,omitempty"`
 	// Target is the repository that takes the image: host:port/repository, without tag or digest.
 	Target string `json:"target"`
-	// Extensions is the image with extension packages; needed when Config names extensions or a kernel type, or the Containerfile names
-	// containerfile.Extensions. It counts, and is given to the build, only then.
+	// Extensions is the image with extension packages; needed when Config names extensions or a kernel type, or the
+	// Containerfile names containerfile.Extensions. It counts, and is given to the build, only then.
 	Extensions *Image `json:"extensions,omitempty"`
 	// TrustBundle is PEM of the cluster's additional trust bundle that RUN shall trust too.
 	TrustBundle []byte `json:"trustBundle,omitempty"`
@@ -161,7 +163,8 @@ func (r Request) Validate() error {
 	switch r.Options.Engine {
 	case EngineAuto, EngineAppend, EngineBuildah:
 	default:
-		return invalid("options.engine", fmt.Sprintf("there is no engine %q", r.Options.Engine), "use append, buildah or nothing")
+		return invalid("options.engine", fmt.Sprintf("there is no engine %q", r.Options.Engine),
+			"use append, buildah or nothing")
 	}
 	for context, image := range r.Options.Contexts {
 		if _, err := image.Digest(); err != nil {
@@ -169,11 +172,13 @@ func (r Request) Validate() error {
 		}
 	}
 	if r.needsExtensions() && r.Extensions == nil {
-		return invalid("extensions", "the rendered config asks for extensions or another kernel, and there is no extensions image",
+		return invalid("extensions",
+			"the rendered config asks for extensions or another kernel, and there is no extensions image",
 			"give the extensions image (baseOSExtensionsContainerImage), or take extensions and kernelType out of the MachineConfigs")
 	}
 	if r.Extensions == nil && r.copiesExtensions() {
-		return invalid("extensions", "the Containerfile takes from the image "+containerfile.Extensions+", and there is no extensions image",
+		return invalid("extensions",
+			"the Containerfile takes from the image "+containerfile.Extensions+", and there is no extensions image",
 			"give the extensions image (baseOSExtensionsContainerImage), or name another image in the Containerfile")
 	}
 	if r.Extensions != nil {
@@ -184,9 +189,9 @@ func (r Request) Validate() error {
 	return nil
 }
 
-// ExtensionsImage names the image with extension packages for a rendered config, beside the cluster's ControllerConfig: empty when neither
-// the config (extensions, another kernel) nor the Containerfile asks for it, or nobody names one. Whoever builds asks here, so that the
-// bootstrap host and the cluster come to one address.
+// ExtensionsImage names the image with extension packages for a rendered config, beside the cluster's ControllerConfig:
+// empty when neither the config (extensions, another kernel) nor the Containerfile asks for it, or nobody names one.
+// Whoever builds asks here, so that the bootstrap host and the cluster come to one address.
 func ExtensionsImage(config *mcfgv1.MachineConfig, controller *mcfgv1.ControllerConfigSpec, text string) string {
 	if !(Request{Config: config, Containerfile: text}).usesExtensions() {
 		return ""
@@ -194,13 +199,15 @@ func ExtensionsImage(config *mcfgv1.MachineConfig, controller *mcfgv1.Controller
 	return cmp.Or(config.Spec.BaseOSExtensionsContainerImage, controller.BaseOSExtensionsContainerImage)
 }
 
-// usesExtensions tells whether the extensions image may reach the result. A Containerfile may put the name together from an ARG, so that
-// any mention counts: an image too many in the address costs a build, one too few gives nodes the packages of another release.
+// usesExtensions tells whether the extensions image may reach the result. A Containerfile may put the name together
+// from an ARG, so that any mention counts: an image too many in the address costs a build, one too few gives nodes the
+// packages of another release.
 func (r Request) usesExtensions() bool {
 	return r.needsExtensions() || strings.Contains(r.Containerfile, containerfile.Extensions)
 }
 
-// copiesExtensions says that the Containerfile takes something from the extensions image: no stage and no image given has its name.
+// copiesExtensions says that the Containerfile takes something from the extensions image: no stage and no image given
+// has its name.
 func (r Request) copiesExtensions() bool {
 	if _, given := r.Options.Contexts[containerfile.Extensions]; given || !r.usesExtensions() {
 		return false

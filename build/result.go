@@ -50,7 +50,8 @@ type Result struct {
 	Engine Engine `json:"engine"`
 	// Reason says why this engine, or why nothing was built.
 	Reason string `json:"reason"`
-	// Isolation is how the container engine ran RUN: chroot, or oci with the runtime's name; empty when it had nothing to do.
+	// Isolation is how the container engine ran RUN: chroot, or oci with the runtime's name; empty when it had nothing to
+	// do.
 	Isolation string `json:"isolation,omitempty"`
 	// IsolationReason says why this isolation.
 	IsolationReason string `json:"isolationReason,omitempty"`

@@ -10,8 +10,8 @@ import (
 
 const reusedReason = "the registry has an image with this address and all its blobs"
 
-// reuse looks for an image with the same address. It counts only with its label, all its blobs and its note, which says that it was
-// checked; without the note it is left to prove.
+// reuse looks for an image with the same address. It counts only with its label, all its blobs and its note, which says
+// that it was checked; without the note it is left to prove.
 func (w *work) reuse(ctx context.Context) (bool, error) {
 	image, err := w.client.Find(ctx, w.r.Target, Tag(w.address), w.r.platform())
 	if errors.Is(err, appendengine.ErrLost) {
@@ -29,7 +29,8 @@ func (w *work) reuse(ctx context.Context) (bool, error) {
 		return false, registryFailure("request", err)
 	}
 	if missing != "" {
-		w.b.o.Log.WithField("image", image.Ref.String()).WithField("blob", missing).Warn("an image with this address has lost a blob and is built again")
+		w.b.o.Log.WithField("image", image.Ref.String()).WithField("blob", missing).
+			Warn("an image with this address has lost a blob and is built again")
 		return false, nil
 	}
 	note := w.note(ctx, image)
@@ -43,15 +44,16 @@ func (w *work) reuse(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// prove checks an image without a note, as a fresh one is checked: it was copied here from elsewhere, or made by a version of this
-// program that set the tag before it had checked the image. One that does not pass is built again.
+// prove checks an image without a note, as a fresh one is checked: it was copied here from elsewhere, or made by a
+// version of this program that set the tag before it had checked the image. One that does not pass is built again.
 func (w *work) prove(ctx context.Context) (bool, error) {
 	w.enter("check")
 	if err := w.check(ctx, w.unproven); err != nil {
 		if ctx.Err() != nil {
 			return false, err
 		}
-		w.b.o.Log.WithError(err).WithField("image", w.unproven.Ref.String()).Warn("an image with this address does not pass the check and is built again")
+		w.b.o.Log.WithError(err).WithField("image", w.unproven.Ref.String()).
+			Warn("an image with this address does not pass the check and is built again")
 		return false, nil
 	}
 	w.choose()

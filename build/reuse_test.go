@@ -77,7 +77,8 @@ func TestAnImageThatWasTaggedUncheckedIsBuiltAgain(t *testing.T) {
 	base, err := client.Read(t.Context(), from.Reference, "linux/amd64")
 	require.NoError(t, err)
 	bad, err := client.Append(t.Context(), base, r.Target, build.Tag(address), appendengine.Change{
-		Labels: map[string]string{build.LabelAddress: address, "ostree.final-diffid": "x"}, Created: base.Created(), BaseLayers: len(base.Manifest.Layers)})
+		Labels: map[string]string{build.LabelAddress: address, "ostree.final-diffid": "x"}, Created: base.Created(),
+		BaseLayers: len(base.Manifest.Layers)})
 	require.NoError(t, err)
 	require.Equal(t, bad.Digest, tagged(t, reg, r))
 

@@ -11,24 +11,28 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// trustBundles are the files that programs read authorities from: Fedora and RHEL (ca-certificates, update-ca-trust(8)), Debian
-// (update-ca-certificates(8)). Where one is a link to another, that one is mounted over once.
+// trustBundles are the files that programs read authorities from: Fedora and RHEL (ca-certificates,
+// update-ca-trust(8)), Debian (update-ca-certificates(8)). Where one is a link to another, that one is mounted over
+// once.
 func trustBundles() []string {
-	return []string{"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/tls/cert.pem",
+	return []string{"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/pki/tls/certs/ca-bundle.crt",
+		"/etc/pki/tls/cert.pem",
 		"/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem"}
 }
 
 // anchorFiles are where the programs that make those files find additional authorities.
 func anchorFiles() []string {
-	return []string{"/etc/pki/ca-trust/source/anchors/dayone-additional-trust-bundle.pem", "/usr/local/share/ca-certificates/dayone-additional-trust-bundle.crt"}
+	return []string{"/etc/pki/ca-trust/source/anchors/dayone-additional-trust-bundle.pem",
+		"/usr/local/share/ca-certificates/dayone-additional-trust-bundle.crt"}
 }
 
 // updatesTrust finds instructions that write the trust store anew: they cannot replace a file that is mounted over.
 var updatesTrust = regexp.MustCompile(`update-ca-(trust|certificates)`)
 
-// trust makes RUN trust the additional bundle without a trace in the image: files of authorities are mounted over with one that has
-// the bundle too. A Containerfile that writes the trust store itself gets the bundle as an anchor only, which its command then adds,
-// to the image as well. Only directories that the base has are used, so that no empty one is left.
+// trust makes RUN trust the additional bundle without a trace in the image: files of authorities are mounted over with
+// one that has the bundle too. A Containerfile that writes the trust store itself gets the bundle as an anchor only,
+// which its command then adds, to the image as well. Only directories that the base has are used, so that no empty one
+// is left.
 func (w *work) trust() ([]Mount, error) {
 	plain, err := w.trustFile(w.r.TrustBundle)
 	if err != nil {
@@ -60,7 +64,8 @@ func (w *work) trust() ([]Mount, error) {
 		if !ok {
 			place := w.place()
 			place.Rule, place.Severity, place.Path = "trust-bundle", report.Warning, at
-			place.Message, place.Next = "the base's file of authorities is too large to add the trust bundle to", "let a RUN call update-ca-trust before it downloads anything"
+			place.Message, place.Next = "the base's file of authorities is too large to add the trust bundle to",
+				"let a RUN call update-ca-trust before it downloads anything"
 			w.found.files = append(w.found.files, place)
 			continue
 		}
@@ -117,7 +122,8 @@ func joinPEM(a, b []byte) []byte {
 // trustFile puts authorities where RUN can have them mounted; equal ones share a file.
 func (w *work) trustFile(content []byte) (string, error) {
 	if w.b.o.StateDir == "" {
-		return "", &Failure{Class: ClassInfrastructure, Step: "containerfile", Message: "a trust bundle needs a state directory", Next: "give one"}
+		return "", &Failure{Class: ClassInfrastructure, Step: "containerfile",
+			Message: "a trust bundle needs a state directory", Next: "give one"}
 	}
 	dir := filepath.Join(w.b.o.StateDir, "trust")
 	file := filepath.Join(dir, hash(content)+".pem")

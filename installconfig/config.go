@@ -27,8 +27,8 @@ const (
 	DefaultBuildTimeout = 30 * time.Minute
 	// DefaultConfigPort is the Machine Config Server's port, to which every node's pointer Ignition config leads.
 	DefaultConfigPort = 22623
-	// DefaultHandOverDeadline is how long a hand-over with the policy deadline may take. With the build's limit it stays below the 60
-	// minutes of a bare-metal bootstrap.
+	// DefaultHandOverDeadline is how long a hand-over with the policy deadline may take. With the build's limit it stays
+	// below the 60 minutes of a bare-metal bootstrap.
 	DefaultHandOverDeadline = 20 * time.Minute
 	// DefaultSpoolEvery bounds what is lost with a bootstrap host that vanishes; a bundle takes it about a second.
 	DefaultSpoolEvery = time.Minute
@@ -40,12 +40,14 @@ const (
 type Config struct {
 	// Enabled false keeps the field's words and installs a cluster without layering. Default: true.
 	Enabled *bool `yaml:"enabled,omitempty" json:"enabled,omitempty"`
-	// Flow is standalone or openshift. Default: openshift when the directory was made by openshift-install, else standalone.
+	// Flow is standalone or openshift. Default: openshift when the directory was made by openshift-install, else
+	// standalone.
 	Flow Flow `yaml:"flow,omitempty" json:"flow,omitempty"`
-	// BaseImage names the OS image that every layered image starts from, host/namespace/name[:tag|@digest]. Required in the
-	// standalone flow; in the openshift flow the release decides.
+	// BaseImage names the OS image that every layered image starts from, host/namespace/name[:tag|@digest]. Required in
+	// the standalone flow; in the openshift flow the release decides.
 	BaseImage string `yaml:"baseImage,omitempty" json:"baseImage,omitempty"`
-	// LayeringDir is the directory, relative to the install directory, of MachineOSConfigs and their Secrets. Default: layering.
+	// LayeringDir is the directory, relative to the install directory, of MachineOSConfigs and their Secrets. Default:
+	// layering.
 	LayeringDir string `yaml:"layeringDir,omitempty" json:"layeringDir,omitempty"`
 	// Pools are the MachineConfigPools that get an image of their own. At least one.
 	Pools []Pool `yaml:"pools" json:"pools" schema:"required,minItems=1"`
@@ -61,12 +63,13 @@ type Config struct {
 	Registry Registry `yaml:"registry,omitempty" json:"registry,omitempty"`
 	// Build limits the image builds on the bootstrap host.
 	Build Build `yaml:"build,omitempty" json:"build,omitempty"`
-	// OnFailure says what a failed image build does to the installation: fail (no node of the pool gets a config, the installation
-	// fails with the build's cause) or fallback (the nodes boot the stock OS image, openshift flow only). Default: fail.
+	// OnFailure says what a failed image build does to the installation: fail (no node of the pool gets a config, the
+	// installation fails with the build's cause) or fallback (the nodes boot the stock OS image, openshift flow only).
+	// Default: fail.
 	OnFailure OnFailure `yaml:"onFailure,omitempty" json:"onFailure,omitempty"`
-	// SignaturePolicyFile is a containers-policy.json, relative to the install directory, that a node's image must satisfy under its final
-	// name before the node boots it, whatever mirror it comes from. Keys are in it (keyData) or are files that the node has (keyPath). For
-	// the standalone flow. Default: none, the digest in the node's config says enough.
+	// SignaturePolicyFile is a containers-policy.json, relative to the install directory, that a node's image must satisfy
+	// under its final name before the node boots it, whatever mirror it comes from. Keys are in it (keyData) or are files
+	// that the node has (keyPath). For the standalone flow. Default: none, the digest in the node's config says enough.
 	SignaturePolicyFile string `yaml:"signaturePolicyFile,omitempty" json:"signaturePolicyFile,omitempty"`
 	// HandOver says how the bootstrap host gives its images to the final registry before it goes.
 	HandOver HandOver `yaml:"handOver,omitempty" json:"handOver,omitempty"`
@@ -87,8 +90,9 @@ const (
 
 // HandOver limits the hand-over.
 type HandOver struct {
-	// Policy is wait (the bootstrap host stays until every image is in its final registry), skip (nothing is copied: the images must
-	// already be there, or the installation's end is refused) or deadline (as wait, and fails after the deadline). Default: wait.
+	// Policy is wait (the bootstrap host stays until every image is in its final registry), skip (nothing is copied: the
+	// images must already be there, or the installation's end is refused) or deadline (as wait, and fails after the
+	// deadline). Default: wait.
 	Policy HandOverPolicy `yaml:"policy,omitempty" json:"policy,omitempty"`
 	// Deadline is a Go duration such as 20m, for the policy deadline only. Default: 20m.
 	Deadline Duration `yaml:"deadline,omitempty" json:"deadline,omitempty"`
@@ -137,8 +141,8 @@ func (p Pool) Generated() bool { return p.Containerfile != "" || p.Containerfile
 
 // BootstrapRegistry is the embedded registry as nodes see it.
 type BootstrapRegistry struct {
-	// Host is a dotted DNS name or an IPv4 address: the API's reference form needs a dot. Required in the standalone flow; in the
-	// openshift flow the default is the bootstrap node's own address, found when it runs.
+	// Host is a dotted DNS name or an IPv4 address: the API's reference form needs a dot. Required in the standalone flow;
+	// in the openshift flow the default is the bootstrap node's own address, found when it runs.
 	Host string `yaml:"host,omitempty" json:"host,omitempty"`
 	// Port is 10-65535, as in image references. Default: 9500.
 	Port int `yaml:"port,omitempty" json:"port,omitempty" schema:"minimum=10,maximum=65535"`
@@ -152,22 +156,25 @@ type ConfigServer struct {
 	Port int `yaml:"port,omitempty" json:"port,omitempty" schema:"minimum=1,maximum=65535"`
 }
 
-// StatusPage is an HTTPS page on the bootstrap host. Whoever asks needs the token that the host keeps in STATE/identity.
+// StatusPage is an HTTPS page on the bootstrap host. Whoever asks needs the token that the host keeps in
+// STATE/identity.
 type StatusPage struct {
 	// Port is 1-65535 on every address of the bootstrap host. Default: no page, only the socket on the host itself.
 	Port int `yaml:"port,omitempty" json:"port,omitempty" schema:"minimum=1,maximum=65535"`
 }
 
-// LogSpool is where the bootstrap host sends a log bundle again and again while it works, and a last time when it ends. Any HTTPS server
-// that takes a PUT will do; dayone gather --receive is one that also notices when nothing comes any more.
+// LogSpool is where the bootstrap host sends a log bundle again and again while it works, and a last time when it ends.
+// Any HTTPS server that takes a PUT will do; dayone gather --receive is one that also notices when nothing comes any
+// more.
 type LogSpool struct {
-	// URL is https://HOST[:PORT][/PATH/]; the bundle is put to URL/log-bundle-spool.tar.gz. Default: bundles stay on the bootstrap host.
+	// URL is https://HOST[:PORT][/PATH/]; the bundle is put to URL/log-bundle-spool.tar.gz. Default: bundles stay on the
+	// bootstrap host.
 	URL string `yaml:"url,omitempty" json:"url,omitempty"`
-	// TokenFile, relative to the install directory and with a name that ends in .token, holds the bearer token that may write there. Required
-	// with a URL. It needs no other right: the bootstrap host has it, and so has bootstrap.ign.
+	// TokenFile, relative to the install directory and with a name that ends in .token, holds the bearer token that may
+	// write there. Required with a URL. It needs no other right: the bootstrap host has it, and so has bootstrap.ign.
 	TokenFile string `yaml:"tokenFile,omitempty" json:"tokenFile,omitempty"`
-	// CAFile is a PEM file, relative to the install directory, with the authority that signs that server. Default: the authorities that
-	// the host trusts.
+	// CAFile is a PEM file, relative to the install directory, with the authority that signs that server. Default: the
+	// authorities that the host trusts.
 	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
 	// Every is the time between two bundles, 10s-1h, as a Go duration. Default: 1m.
 	Every Duration `yaml:"every,omitempty" json:"every,omitempty"`
@@ -179,13 +186,13 @@ type Registry struct {
 	Repository string `yaml:"repository,omitempty" json:"repository,omitempty"`
 	// PushSecret names the Secret (type kubernetes.io/dockerconfigjson, in the layering directory) that may push there.
 	PushSecret string `yaml:"pushSecret,omitempty" json:"pushSecret,omitempty"`
-	// PushAuthFile is an auth.json (as podman login writes it) relative to the install directory, from which dayone generates the push
-	// Secret. Give it or pushSecret, not both.
+	// PushAuthFile is an auth.json (as podman login writes it) relative to the install directory, from which dayone
+	// generates the push Secret. Give it or pushSecret, not both.
 	PushAuthFile string `yaml:"pushAuthFile,omitempty" json:"pushAuthFile,omitempty"`
 	// BaseImagePullSecret names the Secret that may pull the base image. Default: none, the base is pulled anonymously.
 	BaseImagePullSecret string `yaml:"baseImagePullSecret,omitempty" json:"baseImagePullSecret,omitempty"`
-	// BaseImagePullAuthFile is an auth.json relative to the install directory, from which dayone generates the base image's pull Secret.
-	// Give it or baseImagePullSecret, not both.
+	// BaseImagePullAuthFile is an auth.json relative to the install directory, from which dayone generates the base
+	// image's pull Secret. Give it or baseImagePullSecret, not both.
 	BaseImagePullAuthFile string `yaml:"baseImagePullAuthFile,omitempty" json:"baseImagePullAuthFile,omitempty"`
 	// CAFile is a PEM file, relative to the install directory, with the authority that signs the final registry.
 	// Default: the authorities that the host trusts.
@@ -196,8 +203,8 @@ type Registry struct {
 type Build struct {
 	// Timeout bounds the build of one image, as a Go duration such as 30m. Default: 30m.
 	Timeout Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
-	// Disk bounds what new layers may take on the bootstrap host while they are built, in bytes or with the unit Ki, Mi, Gi or Ti.
-	// Default: 8Gi.
+	// Disk bounds what new layers may take on the bootstrap host while they are built, in bytes or with the unit Ki, Mi,
+	// Gi or Ti. Default: 8Gi.
 	Disk Size `yaml:"disk,omitempty" json:"disk,omitempty"`
 	// Attempts bounds how often a transient fault, such as a registry that does not answer, is tried, 1-20. Default: 3.
 	Attempts int `yaml:"attempts,omitempty" json:"attempts,omitempty" schema:"minimum=1,maximum=20"`

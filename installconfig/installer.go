@@ -8,8 +8,8 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// validateInstaller refuses keys of the installer beside which no image can be built on a bootstrap host: they decide which machine the
-// bootstrap is, or which OS image a pool has.
+// validateInstaller refuses keys of the installer beside which no image can be built on a bootstrap host: they decide
+// which machine the bootstrap is, or which OS image a pool has.
 func validateInstaller(file string, root *yaml.Node, c *Config, rep *report.Report) {
 	at := func(n *yaml.Node, path, rule, next string) report.Finding {
 		if n == nil {
@@ -35,16 +35,20 @@ func validateInstaller(file string, root *yaml.Node, c *Config, rep *report.Repo
 			groups = append(groups, group{child(compute, i), fmt.Sprintf("compute[%d]", i)})
 		}
 	}
-	// The bootstrap host is one of the control plane's kind (openshift/installer, pkg/types/defaults: amd64 where nothing is said).
+	// The bootstrap host is one of the control plane's kind (openshift/installer, pkg/types/defaults: amd64 where nothing
+	// is said).
 	host := architecture(groups[0].node)
 	for _, g := range groups {
 		if name := child(g.node, "name"); name != nil && built[name.Value] && architecture(g.node) != host {
-			rep.Errorf(at(child(g.node, "architecture"), g.path+".architecture", "architecture", "write buildAt: cluster for the pool"),
-				"pool %q has %s machines, and the bootstrap host, %s as the control plane, would build its image", name.Value, architecture(g.node), host)
+			rep.Errorf(at(child(g.node, "architecture"), g.path+".architecture", "architecture",
+				"write buildAt: cluster for the pool"),
+				"pool %q has %s machines, and the bootstrap host, %s as the control plane, would build its image", name.Value,
+				architecture(g.node), host)
 		}
 		name, stream := child(g.node, "name"), child(g.node, "osImageStream")
 		if name != nil && stream != nil && layered[name.Value] {
-			rep.Errorf(at(stream, g.path+".osImageStream", "os-image-stream", "remove osImageStream here, or the pool from "+Field+".pools"),
+			rep.Errorf(at(stream, g.path+".osImageStream", "os-image-stream",
+				"remove osImageStream here, or the pool from "+Field+".pools"),
 				"pool %q has an OS image stream and an image of its own: rendering refuses both together", name.Value)
 		}
 	}

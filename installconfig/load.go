@@ -21,8 +21,8 @@ const FileName = "install-config.yaml"
 // maxSize bounds install-config.yaml. The installer puts the file into a ConfigMap, which etcd limits to 1.5 MiB.
 const maxSize = 3 << 19
 
-// Load reads DIR/install-config.yaml strictly. Everything wrong with the layering field is refused at once, with line and
-// column; the rest of the file is the installer's and is only read for the cluster's name and domain.
+// Load reads DIR/install-config.yaml strictly. Everything wrong with the layering field is refused at once, with line
+// and column; the rest of the file is the installer's and is only read for the cluster's name and domain.
 func Load(dir string) (*Document, error) {
 	f, err := os.Open(filepath.Join(dir, FileName))
 	if err != nil {
@@ -31,10 +31,12 @@ func Load(dir string) (*Document, error) {
 	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err != nil {
-		return nil, report.Finding{File: FileName, Rule: "unreadable", Message: fmt.Sprintf("the file cannot be read: %v", err), Next: "put a readable file there"}
+		return nil, report.Finding{File: FileName, Rule: "unreadable", Message: fmt.Sprintf("the file cannot be read: %v",
+			err), Next: "put a readable file there"}
 	}
 	if len(raw) > maxSize {
-		return nil, report.Finding{File: FileName, Rule: "too-large", Message: fmt.Sprintf("larger than %d bytes", maxSize), Next: "is this the right file?"}
+		return nil, report.Finding{File: FileName, Rule: "too-large", Message: fmt.Sprintf("larger than %d bytes", maxSize),
+			Next: "is this the right file?"}
 	}
 	return Parse(FileName, raw)
 }
@@ -57,7 +59,8 @@ func Parse(file string, raw []byte) (*Document, error) {
 		Platform yaml.Node `yaml:"platform"`
 	}
 	if err := root.Decode(&rest); err != nil {
-		return nil, report.Finding{File: file, Rule: "wrong-type", Message: err.Error(), Next: "openshift-install explain installconfig describes the fields"}
+		return nil, report.Finding{File: file, Rule: "wrong-type", Message: err.Error(),
+			Next: "openshift-install explain installconfig describes the fields"}
 	}
 	doc.Cluster = Cluster{Name: rest.Metadata.Name, BaseDomain: rest.BaseDomain, ControlPlane: rest.ControlPlane.Replicas}
 	if p := rest.Platform; p.Kind == yaml.MappingNode && len(p.Content) > 0 {
@@ -87,7 +90,8 @@ func Parse(file string, raw []byte) (*Document, error) {
 	return doc, nil
 }
 
-// Resolve settles the flow, detected by the install directory where the user named none, and refuses what this flow cannot have.
+// Resolve settles the flow, detected by the install directory where the user named none, and refuses what this flow
+// cannot have.
 func (d *Document) Resolve(dir string) (*Sidecar, error) {
 	c := d.Config
 	if c.Flow == "" {
@@ -106,19 +110,22 @@ func rootMapping(file string, raw []byte) (*yaml.Node, error) {
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {
 		if errors.Is(err, io.EOF) {
-			return nil, report.Finding{File: file, Rule: "empty", Message: "the file is empty", Next: "openshift-install create install-config writes one"}
+			return nil, report.Finding{File: file, Rule: "empty", Message: "the file is empty",
+				Next: "openshift-install create install-config writes one"}
 		}
 		return nil, report.Finding{File: file, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
 	}
 	var more yaml.Node
 	if err := dec.Decode(&more); err == nil {
-		return nil, report.Finding{File: file, Document: 2, Line: more.Line, Rule: "one-document", Message: "the file holds more than one YAML document; all but the first would be ignored",
-			Next: "put everything into one document"}
+		return nil, report.Finding{File: file, Document: 2, Line: more.Line, Rule: "one-document",
+			Message: "the file holds more than one YAML document; all but the first would be ignored",
+			Next:    "put everything into one document"}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, report.Finding{File: file, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return nil, report.Finding{File: file, Line: doc.Line, Rule: "yaml", Message: "the file is not a mapping of keys to values"}
+		return nil, report.Finding{File: file, Line: doc.Line, Rule: "yaml",
+			Message: "the file is not a mapping of keys to values"}
 	}
 	return doc.Content[0], nil
 }
@@ -198,7 +205,8 @@ func DetectFlow(dir string) Flow {
 	return FlowStandalone
 }
 
-// PullSecret is the installer's field pullSecret, from which every node of an openshift-install cluster has its credentials; nil without one.
+// PullSecret is the installer's field pullSecret, from which every node of an openshift-install cluster has its
+// credentials; nil without one.
 func (d *Document) PullSecret() []byte {
 	var file struct {
 		PullSecret string `yaml:"pullSecret"`

@@ -50,35 +50,67 @@ func TestParseFillsDefaults(t *testing.T) {
 
 func TestParseRefusesWithPlaceAndRule(t *testing.T) {
 	cases := map[string]struct{ from, to, rule, path string }{
-		"an unknown key":                     {"  baseImage:", "  baseimage:", "unknown-key", "onClusterLayering.baseimage"},
-		"an unknown key in a pool":           {"  - name: worker", "  - nam: worker", "unknown-key", "onClusterLayering.pools[1].nam"},
-		"a key that stands twice":            {"  flow: standalone\n", "  flow: standalone\n  flow: standalone\n", "repeated-key", "onClusterLayering.flow"},
-		"a list where a mapping is wanted":   {"    host: 192.0.2.1\n", "  - host\n", "wrong-type", "onClusterLayering.bootstrapRegistry"},
-		"a number where a string is wanted":  {"flow: standalone", "flow: 7", "wrong-type", "onClusterLayering.flow"},
-		"a flow that does not exist":         {"flow: standalone", "flow: sideways", "flow", "onClusterLayering.flow"},
-		"a host without a dot":               {"host: 192.0.2.1", "host: localhost", "dotted-host", "onClusterLayering.bootstrapRegistry.host"},
-		"an IPv6 host":                       {"host: 192.0.2.1", `host: "2001:db8::1"`, "dotted-host", "onClusterLayering.bootstrapRegistry.host"},
-		"a port out of range":                {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 70000", "port", "onClusterLayering.bootstrapRegistry.port"},
-		"a pool that is named twice":         {"- name: worker", "- name: master", "pool-twice", "onClusterLayering.pools[1].name"},
-		"a pool name that is none":           {"- name: worker", "- name: Worker_1", "pool-name", "onClusterLayering.pools[1].name"},
-		"MOSCs in the installer's directory": {"  flow: standalone\n", "  layeringDir: openshift\n", "layering-dir", "onClusterLayering.layeringDir"},
-		"a directory outside":                {"  flow: standalone\n", "  layeringDir: ../x\n", "inside-directory", "onClusterLayering.layeringDir"},
-		"a time limit without unit":          {"  flow: standalone\n", "  build: {timeout: \"30\"}\n", "wrong-type", "onClusterLayering.build.timeout"},
-		"the install directory itself":       {"  flow: standalone\n", "  layeringDir: ./\n", "layering-dir", "onClusterLayering.layeringDir"},
-		"below the installer's directory":    {"  flow: standalone\n", "  layeringDir: ./manifests/x/\n", "layering-dir", "onClusterLayering.layeringDir"},
-		"a mistyped IPv4 address":            {"host: 192.0.2.1", "host: 999.0.2.1", "dotted-host", "onClusterLayering.bootstrapRegistry.host"},
-		"an address that is no host's":       {"host: 192.0.2.1", "host: 0.0.0.0", "dotted-host", "onClusterLayering.bootstrapRegistry.host"},
-		"port 0":                             {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 0", "port", "onClusterLayering.bootstrapRegistry.port"},
-		"a log spool without a token":        {"  flow: standalone\n", "  flow: standalone\n  logSpool: {url: \"https://192.0.2.9:9601\"}\n", "log-spool-token", "onClusterLayering.logSpool.tokenFile"},
-		"a log spool without an address":     {"  flow: standalone\n", "  flow: standalone\n  logSpool: {tokenFile: a.token}\n", "log-spool-url", "onClusterLayering.logSpool.url"},
-		"a log spool without TLS":            {"  flow: standalone\n", "  flow: standalone\n  logSpool: {url: \"http://a.example.com\", tokenFile: a.token}\n", "log-spool-url", "onClusterLayering.logSpool.url"},
-		"a log spool's password in its URL":  {"  flow: standalone\n", "  flow: standalone\n  logSpool: {url: \"https://a:b@a.example.com\", tokenFile: a.token}\n", "log-spool-url", "onClusterLayering.logSpool.url"},
-		"a token elsewhere":                  {"  flow: standalone\n", "  flow: standalone\n  logSpool: {url: \"https://a.example.com\", tokenFile: ../a.token}\n", "inside-directory", "onClusterLayering.logSpool.tokenFile"},
-		"a token that bundles would show":    {"  flow: standalone\n", "  flow: standalone\n  logSpool: {url: \"https://a.example.com\", tokenFile: secret.txt}\n", "log-spool-token", "onClusterLayering.logSpool.tokenFile"},
-		"a bundle every second":              {"  flow: standalone\n", "  flow: standalone\n  logSpool: {url: \"https://a.example.com\", tokenFile: a.token, every: 1s}\n", "log-spool-every", "onClusterLayering.logSpool.every"},
-		"one port for both services":         {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 22623", "port-twice", "onClusterLayering.bootstrapRegistry.port"},
-		"a time limit of nothing":            {"  flow: standalone\n", "  build: {timeout: 0s}\n", "positive", "onClusterLayering.build.timeout"},
-		"generation without a registry":      {"- name: worker", "- name: worker\n    containerfile: FROM configs", "registry-repository", "onClusterLayering.registry.repository"},
+		"an unknown key": {"  baseImage:", "  baseimage:", "unknown-key", "onClusterLayering.baseimage"},
+		"an unknown key in a pool": {"  - name: worker", "  - nam: worker", "unknown-key",
+			"onClusterLayering.pools[1].nam"},
+		"a key that stands twice": {"  flow: standalone\n", "  flow: standalone\n  flow: standalone\n",
+			"repeated-key", "onClusterLayering.flow"},
+		"a list where a mapping is wanted": {"    host: 192.0.2.1\n", "  - host\n", "wrong-type",
+			"onClusterLayering.bootstrapRegistry"},
+		"a number where a string is wanted": {"flow: standalone", "flow: 7", "wrong-type", "onClusterLayering.flow"},
+		"a flow that does not exist":        {"flow: standalone", "flow: sideways", "flow", "onClusterLayering.flow"},
+		"a host without a dot": {"host: 192.0.2.1", "host: localhost", "dotted-host",
+			"onClusterLayering.bootstrapRegistry.host"},
+		"an IPv6 host": {"host: 192.0.2.1", `host: "2001:db8::1"`, "dotted-host",
+			"onClusterLayering.bootstrapRegistry.host"},
+		"a port out of range": {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 70000", "port",
+			"onClusterLayering.bootstrapRegistry.port"},
+		"a pool that is named twice": {"- name: worker", "- name: master", "pool-twice",
+			"onClusterLayering.pools[1].name"},
+		"a pool name that is none": {"- name: worker", "- name: Worker_1", "pool-name",
+			"onClusterLayering.pools[1].name"},
+		"MOSCs in the installer's directory": {"  flow: standalone\n", "  layeringDir: openshift\n", "layering-dir",
+			"onClusterLayering.layeringDir"},
+		"a directory outside": {"  flow: standalone\n", "  layeringDir: ../x\n", "inside-directory",
+			"onClusterLayering.layeringDir"},
+		"a time limit without unit": {"  flow: standalone\n", "  build: {timeout: \"30\"}\n", "wrong-type",
+			"onClusterLayering.build.timeout"},
+		"the install directory itself": {"  flow: standalone\n", "  layeringDir: ./\n", "layering-dir",
+			"onClusterLayering.layeringDir"},
+		"below the installer's directory": {"  flow: standalone\n", "  layeringDir: ./manifests/x/\n", "layering-dir",
+			"onClusterLayering.layeringDir"},
+		"a mistyped IPv4 address": {"host: 192.0.2.1", "host: 999.0.2.1", "dotted-host",
+			"onClusterLayering.bootstrapRegistry.host"},
+		"an address that is no host's": {"host: 192.0.2.1", "host: 0.0.0.0", "dotted-host",
+			"onClusterLayering.bootstrapRegistry.host"},
+		"port 0": {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 0", "port",
+			"onClusterLayering.bootstrapRegistry.port"},
+		"a log spool without a token": {"  flow: standalone\n",
+			"  flow: standalone\n  logSpool: {url: \"https://192.0.2.9:9601\"}\n", "log-spool-token",
+			"onClusterLayering.logSpool.tokenFile"},
+		"a log spool without an address": {"  flow: standalone\n",
+			"  flow: standalone\n  logSpool: {tokenFile: a.token}\n", "log-spool-url", "onClusterLayering.logSpool.url"},
+		"a log spool without TLS": {"  flow: standalone\n",
+			"  flow: standalone\n  logSpool: {url: \"http://a.example.com\", tokenFile: a.token}\n", "log-spool-url",
+			"onClusterLayering.logSpool.url"},
+		"a log spool's password in its URL": {"  flow: standalone\n",
+			"  flow: standalone\n  logSpool: {url: \"https://a:b@a.example.com\", tokenFile: a.token}\n", "log-spool-url",
+			"onClusterLayering.logSpool.url"},
+		"a token elsewhere": {"  flow: standalone\n",
+			"  flow: standalone\n  logSpool: {url: \"https://a.example.com\", tokenFile: ../a.token}\n", "inside-directory",
+			"onClusterLayering.logSpool.tokenFile"},
+		"a token that bundles would show": {"  flow: standalone\n",
+			"  flow: standalone\n  logSpool: {url: \"https://a.example.com\", tokenFile: secret.txt}\n", "log-spool-token",
+			"onClusterLayering.logSpool.tokenFile"},
+		"a bundle every second": {"  flow: standalone\n",
+			"  flow: standalone\n  logSpool: {url: \"https://a.example.com\", tokenFile: a.token, every: 1s}\n",
+			"log-spool-every", "onClusterLayering.logSpool.every"},
+		"one port for both services": {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 22623", "port-twice",
+			"onClusterLayering.bootstrapRegistry.port"},
+		"a time limit of nothing": {"  flow: standalone\n", "  build: {timeout: 0s}\n", "positive",
+			"onClusterLayering.build.timeout"},
+		"generation without a registry": {"- name: worker", "- name: worker\n    containerfile: FROM configs",
+			"registry-repository", "onClusterLayering.registry.repository"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +138,8 @@ func TestParseRefusesASecondDocument(t *testing.T) {
 
 func TestLayeringDirHasOneSpelling(t *testing.T) {
 	for _, written := range []string{"layering/", "./layering", "a/../layering"} {
-		doc, err := Parse(FileName, []byte(strings.Replace(sample, "  flow: standalone\n", "  layeringDir: "+written+"\n", 1)))
+		doc, err := Parse(FileName, []byte(strings.Replace(sample, "  flow: standalone\n", "  layeringDir: "+written+"\n",
+			1)))
 		require.NoError(t, err)
 		assert.Equal(t, "layering", doc.Config.LayeringDir, written)
 	}
@@ -128,7 +161,8 @@ func TestStrippedRefusesWhatItCannotCutOut(t *testing.T) {
 }
 
 func TestParseRefusesWhatIsNoMapping(t *testing.T) {
-	for name, text := range map[string]string{"an empty file": "", "a list": "- a\n", "broken YAML": "a: [\n", "plain text": "hello"} {
+	for name, text := range map[string]string{"an empty file": "", "a list": "- a\n", "broken YAML": "a: [\n",
+		"plain text": "hello"} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse(FileName, []byte(text))
 			require.NotEmpty(t, report.Of(err), "%v", err)
@@ -148,9 +182,10 @@ func TestStrippedKeepsEveryOtherByte(t *testing.T) {
 func TestStrippedHandlesOtherLayouts(t *testing.T) {
 	field := "onClusterLayering:\n  pools: [{name: master}]\n  bootstrapRegistry: {host: 192.0.2.1}\n"
 	cases := map[string]struct{ in, want string }{
-		"the field first":          {field + "baseDomain: example.com\n", "baseDomain: example.com\n"},
-		"the field last":           {"baseDomain: example.com\n" + field, "baseDomain: example.com\n"},
-		"no newline at the end":    {"baseDomain: example.com\n" + strings.TrimSuffix(field, "\n"), "baseDomain: example.com\n"},
+		"the field first": {field + "baseDomain: example.com\n", "baseDomain: example.com\n"},
+		"the field last":  {"baseDomain: example.com\n" + field, "baseDomain: example.com\n"},
+		"no newline at the end": {"baseDomain: example.com\n" + strings.TrimSuffix(field, "\n"),
+			"baseDomain: example.com\n"},
 		"a comment inside":         {"a: 1\nonClusterLayering:\n# left margin\n  pools: [{name: master}]\n  bootstrapRegistry: {host: 192.0.2.1}\nb: 2\n", "a: 1\nb: 2\n"},
 		"the whole in flow style":  {`{"a": 1, "onClusterLayering": {"pools": [{"name": "master"}], "bootstrapRegistry": {"host": "192.0.2.1"}}}`, "\"a\": 1\n"},
 		"no field at all":          {"a: 1\n", "a: 1\n"},

@@ -11,8 +11,8 @@ func Repository(reference string) string {
 	return reference
 }
 
-// RepositoryPath is a repository without its registry: the same path is used in the embedded registry, so that the embedded
-// registry is a plain mirror of the final one.
+// RepositoryPath is a repository without its registry: the same path is used in the embedded registry, so that the
+// embedded registry is a plain mirror of the final one.
 func RepositoryPath(repository string) string {
 	_, inside, _ := strings.Cut(repository, "/")
 	return inside

@@ -51,7 +51,8 @@ onClusterLayering:
 `
 
 func TestTheSchemaTakesWhatTheLoaderTakes(t *testing.T) {
-	for name, text := range map[string]string{"the sample": sample, "every key": full, "a size in bytes": strings.Replace(full, "16Gi", "17179869184", 1)} {
+	for name, text := range map[string]string{"the sample": sample, "every key": full,
+		"a size in bytes": strings.Replace(full, "16Gi", "17179869184", 1)} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse(FileName, []byte(text))
 			require.NoError(t, err)

@@ -20,7 +20,8 @@ const SidecarDir = ".dayone"
 const sidecarFile = "layering.yaml"
 
 // ErrNotPrepared says that the install directory has neither the field nor a sidecar.
-var ErrNotPrepared = errors.New("the install directory is not prepared: put " + Field + " into " + FileName + " and run dayone prepare")
+var ErrNotPrepared = errors.New("the install directory is not prepared: put " + Field + " into " + FileName +
+	" and run dayone prepare")
 
 // Sidecar is the layering field with its defaults and what else later steps need of install-config.yaml, which
 // openshift-install deletes.
@@ -71,8 +72,8 @@ func ReadSidecar(dir string) (*Sidecar, error) {
 	return s, nil
 }
 
-// Prepare loads the field, stores it in the sidecar and takes it out of install-config.yaml. It can be repeated: without
-// the field, a directory that already has a sidecar is left as it is.
+// Prepare loads the field, stores it in the sidecar and takes it out of install-config.yaml. It can be repeated:
+// without the field, a directory that already has a sidecar is left as it is.
 func Prepare(dir string) (*Sidecar, error) {
 	doc, err := Load(dir)
 	if err != nil {
@@ -103,8 +104,8 @@ func Prepare(dir string) (*Sidecar, error) {
 	return s, nil
 }
 
-// replace puts content in place of a file in one step and keeps its mode and, where this user may, its owner: prepare may run
-// under sudo.
+// replace puts content in place of a file in one step and keeps its mode and, where this user may, its owner: prepare
+// may run under sudo.
 func replace(name string, content []byte, was os.FileInfo) error {
 	f, err := renameio.NewPendingFile(name, renameio.WithStaticPermissions(was.Mode().Perm()))
 	if err != nil {

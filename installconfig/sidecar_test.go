@@ -20,7 +20,8 @@ func TestEveryKeySurvivesTheSidecar(t *testing.T) {
 	read, err := ReadSidecar(dir)
 	require.NoError(t, err)
 	assert.Equal(t, written, read)
-	assert.Equal(t, Build{Timeout: Duration(90 * time.Minute), Disk: 16 << 30, Attempts: 5, Offline: true}, read.Config.Build)
+	assert.Equal(t, Build{Timeout: Duration(90 * time.Minute), Disk: 16 << 30, Attempts: 5, Offline: true},
+		read.Config.Build)
 	assert.Equal(t, HandOver{Policy: HandOverDeadline, Deadline: Duration(15 * time.Minute)}, read.Config.HandOver)
 	assert.True(t, read.Config.On())
 }
@@ -28,11 +29,16 @@ func TestEveryKeySurvivesTheSidecar(t *testing.T) {
 func TestWhatTheFlowCannotHaveIsRefusedWithItsPlace(t *testing.T) {
 	const pools = "onClusterLayering:\n  pools: [{name: master}]\n"
 	for name, c := range map[string]struct{ text, rule, path string }{
-		"no host for a standalone bootstrap":        {pools + "  flow: standalone\n", "dotted-host", "bootstrapRegistry.host"},
-		"a fallback of a standalone bootstrap":      {pools + "  flow: standalone\n  bootstrapRegistry: {host: 192.0.2.1}\n  onFailure: fallback\n", "on-failure", "onFailure"},
-		"a signature policy beside a release":       {pools + "  flow: openshift\n  signaturePolicyFile: policy.json\n", "signature-policy", "signaturePolicyFile"},
-		"a base image beside a release":             {pools + "  flow: openshift\n  baseImage: registry.example.com/a/b:1\n", "base-image", "baseImage"},
-		"an Ignition server beside the installer's": {pools + "  flow: openshift\n  configServer: {port: 1}\n", "config-server", "configServer"},
+		"no host for a standalone bootstrap": {pools + "  flow: standalone\n", "dotted-host",
+			"bootstrapRegistry.host"},
+		"a fallback of a standalone bootstrap": {pools +
+			"  flow: standalone\n  bootstrapRegistry: {host: 192.0.2.1}\n  onFailure: fallback\n", "on-failure", "onFailure"},
+		"a signature policy beside a release": {pools + "  flow: openshift\n  signaturePolicyFile: policy.json\n",
+			"signature-policy", "signaturePolicyFile"},
+		"a base image beside a release": {pools + "  flow: openshift\n  baseImage: registry.example.com/a/b:1\n",
+			"base-image", "baseImage"},
+		"an Ignition server beside the installer's": {pools + "  flow: openshift\n  configServer: {port: 1}\n",
+			"config-server", "configServer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			doc, err := Parse(FileName, []byte(c.text))
@@ -71,7 +77,8 @@ func TestSizesAreReadAndWritten(t *testing.T) {
 	}
 }
 
-// FuzzSidecar: whatever the loader takes is the same after it was written and read, and the rest of the file keeps every key.
+// FuzzSidecar: whatever the loader takes is the same after it was written and read, and the rest of the file keeps
+// every key.
 func FuzzSidecar(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(full))

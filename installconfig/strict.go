@@ -10,8 +10,9 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// strict compares a YAML node with a Go type and reports every unknown key, repeated key and value of the wrong kind with
-// its line and column. The decoder of the YAML library stops at a line number and knows neither the path nor the column.
+// strict compares a YAML node with a Go type and reports every unknown key, repeated key and value of the wrong kind
+// with its line and column. The decoder of the YAML library stops at a line number and knows neither the path nor the
+// column.
 type strict struct {
 	file   string
 	report *report.Report
@@ -97,7 +98,8 @@ func (s strict) scalar(n *yaml.Node, path, want, tag string) {
 }
 
 func (s strict) refuse(n *yaml.Node, path, rule, format, next string, args ...any) {
-	s.report.Errorf(report.Finding{File: s.file, Line: n.Line, Column: n.Column, Path: path, Rule: rule, Next: next}, format, args...)
+	s.report.Errorf(report.Finding{File: s.file, Line: n.Line, Column: n.Column, Path: path, Rule: rule, Next: next},
+		format, args...)
 }
 
 func lastPart(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }

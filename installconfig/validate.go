@@ -96,7 +96,8 @@ func validateConfig(c *Config, at locator, rep *report.Report) {
 	validateHosts(c, at, rep)
 	validatePorts(c, at, rep)
 	if len(c.Pools) == 0 {
-		rep.Errorf(at.at("pools", "name the MachineConfigPools to layer, for example master and worker", "pools"), "no pool is named")
+		rep.Errorf(at.at("pools", "name the MachineConfigPools to layer, for example master and worker", "pools"),
+			"no pool is named")
 	}
 	seen := map[string]bool{}
 	for i, p := range c.Pools {
@@ -121,28 +122,34 @@ func validateLayeringDir(dir string, at locator, rep *report.Report) {
 	first, _, _ := strings.Cut(filepath.ToSlash(clean), "/")
 	switch {
 	case !filepath.IsLocal(dir):
-		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "layeringDir"), "%q leaves the install directory", dir)
+		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "layeringDir"),
+			"%q leaves the install directory", dir)
 	case first == "manifests" || first == "openshift":
-		rep.Errorf(at.at("layering-dir", "keep MachineOSConfigs in a directory of their own", "layeringDir"), "the installer reads %q itself", first)
+		rep.Errorf(at.at("layering-dir", "keep MachineOSConfigs in a directory of their own", "layeringDir"),
+			"the installer reads %q itself", first)
 	case clean == "." || first == SidecarDir:
-		rep.Errorf(at.at("layering-dir", "keep MachineOSConfigs in a directory of their own", "layeringDir"), "%q holds other files, too", dir)
+		rep.Errorf(at.at("layering-dir", "keep MachineOSConfigs in a directory of their own", "layeringDir"),
+			"%q holds other files, too", dir)
 	}
 }
 
 func validateHosts(c *Config, at locator, rep *report.Report) {
 	if h := c.BootstrapRegistry.Host; !validHost(h) && at.given("bootstrapRegistry", "host") {
-		rep.Errorf(at.at("dotted-host", "use the bootstrap host's IPv4 address or full DNS name", "bootstrapRegistry", "host"),
+		rep.Errorf(at.at("dotted-host", "use the bootstrap host's IPv4 address or full DNS name", "bootstrapRegistry",
+			"host"),
 			"%q is neither an IPv4 address nor a DNS name with a dot", h)
 	}
 	if h := c.ConfigServer.Host; h != "" && !validHost(h) {
-		rep.Errorf(at.at("dotted-host", "use an IPv4 address or full DNS name", "configServer", "host"), "%q is neither an IPv4 address nor a DNS name with a dot", h)
+		rep.Errorf(at.at("dotted-host", "use an IPv4 address or full DNS name", "configServer", "host"),
+			"%q is neither an IPv4 address nor a DNS name with a dot", h)
 	}
 }
 
 func validatePorts(c *Config, at locator, rep *report.Report) {
 	// Two digits at least: the API's image reference form allows ports of two to five digits.
 	if p := c.BootstrapRegistry.Port; (p < 10 || p > 65535) && at.given("bootstrapRegistry", "port") {
-		rep.Errorf(at.at("port", "give a port between 10 and 65535", "bootstrapRegistry", "port"), "%d is no port that an image reference may hold", p)
+		rep.Errorf(at.at("port", "give a port between 10 and 65535", "bootstrapRegistry", "port"),
+			"%d is no port that an image reference may hold", p)
 	}
 	if p := c.ConfigServer.Port; (p < 1 || p > 65535) && at.given("configServer", "port") {
 		rep.Errorf(at.at("port", "give a port between 1 and 65535", "configServer", "port"), "%d is no port", p)
@@ -154,11 +161,13 @@ func validatePorts(c *Config, at locator, rep *report.Report) {
 	filled.Pools = nil
 	setDefaults(&filled)
 	if p := filled.StatusPage.Port; p != 0 && (p == filled.BootstrapRegistry.Port || p == filled.ConfigServer.Port) {
-		rep.Errorf(at.at("port-twice", "give each a port of its own", "statusPage", "port"), "another service of the bootstrap host has port %d", p)
+		rep.Errorf(at.at("port-twice", "give each a port of its own", "statusPage", "port"),
+			"another service of the bootstrap host has port %d", p)
 	}
 	if filled.BootstrapRegistry.Port == filled.ConfigServer.Port {
 		rep.Errorf(at.at("port-twice", "give each a port of its own", "bootstrapRegistry", "port"),
-			"the embedded registry and the Ignition server run on the same host and cannot both have port %d", filled.ConfigServer.Port)
+			"the embedded registry and the Ignition server run on the same host and cannot both have port %d",
+			filled.ConfigServer.Port)
 	}
 }
 

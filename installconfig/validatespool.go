@@ -25,24 +25,33 @@ func validateLogSpool(s LogSpool, at locator, rep *report.Report) {
 	u, err := url.Parse(s.URL)
 	switch {
 	case s.URL == "":
-		rep.Errorf(at.at("log-spool-url", "write https://HOST:PORT, as dayone gather --receive prints it", "logSpool", "url"), "nothing says where log bundles go")
+		rep.Errorf(at.at("log-spool-url", "write https://HOST:PORT, as dayone gather --receive prints it", "logSpool", "url"),
+			"nothing says where log bundles go")
 	case err != nil || u.Scheme != "https" || u.Hostname() == "":
-		rep.Errorf(at.at("log-spool-url", "write https://HOST:PORT: a log bundle tells much of a cluster", "logSpool", "url"), "%q is no HTTPS address", s.URL)
+		rep.Errorf(at.at("log-spool-url", "write https://HOST:PORT: a log bundle tells much of a cluster", "logSpool", "url"),
+			"%q is no HTTPS address", s.URL)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		rep.Errorf(at.at("log-spool-url", "write https://HOST:PORT/PATH, and credentials into tokenFile", "logSpool", "url"), "the address has more than a host and a path")
+		rep.Errorf(at.at("log-spool-url", "write https://HOST:PORT/PATH, and credentials into tokenFile", "logSpool", "url"),
+			"the address has more than a host and a path")
 	}
 	switch f := s.TokenFile; {
 	case f == "":
-		rep.Errorf(at.at("log-spool-token", "name the file with the token that may write there, as dayone gather --receive makes it", "logSpool", "tokenFile"), "without a token anybody could overwrite the log bundle")
+		rep.Errorf(at.at("log-spool-token",
+			"name the file with the token that may write there, as dayone gather --receive makes it", "logSpool", "tokenFile"),
+			"without a token anybody could overwrite the log bundle")
 	case !filepath.IsLocal(f):
-		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "logSpool", "tokenFile"), "%q leaves the install directory", f)
+		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "logSpool", "tokenFile"),
+			"%q leaves the install directory", f)
 	case !strings.HasSuffix(f, tokenEnd):
-		rep.Errorf(at.at("log-spool-token", "rename it: by that name log bundles leave its content out", "logSpool", "tokenFile"), "the name %q does not end in %s", f, tokenEnd)
+		rep.Errorf(at.at("log-spool-token", "rename it: by that name log bundles leave its content out", "logSpool",
+			"tokenFile"), "the name %q does not end in %s", f, tokenEnd)
 	}
 	if f := s.CAFile; f != "" && !filepath.IsLocal(f) {
-		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "logSpool", "caFile"), "%q leaves the install directory", f)
+		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "logSpool", "caFile"),
+			"%q leaves the install directory", f)
 	}
 	if d := s.Every.Duration(); at.given("logSpool", "every") && (d < minSpoolEvery || d > maxSpoolEvery) {
-		rep.Errorf(at.at("log-spool-every", "write a duration between 10s and 1h, or leave the key out", "logSpool", "every"), "%s is no useful time between two bundles", d)
+		rep.Errorf(at.at("log-spool-every", "write a duration between 10s and 1h, or leave the key out", "logSpool", "every"),
+			"%s is no useful time between two bundles", d)
 	}
 }

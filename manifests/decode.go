@@ -47,18 +47,31 @@ type store func(s *Set, raw []byte, at Origin) error
 // stores returns the decoder of each kind that is read, by apiVersion and kind.
 func stores(o ReadOptions) map[string]store {
 	kinds := map[string]store{
-		machineConfigAPI + " MachineConfig":          keep(func(s *Set) *[]Item[*mcfgv1.MachineConfig] { return &s.MachineConfigs }, machineConfigKeys),
-		machineConfigAPI + " MachineConfigPool":      keep(func(s *Set) *[]Item[*mcfgv1.MachineConfigPool] { return &s.Pools }, nil),
-		machineConfigAPI + " MachineOSConfig":        keep(func(s *Set) *[]Item[*mcfgv1.MachineOSConfig] { return &s.MachineOSConfigs }, nil),
-		machineConfigAPI + " ControllerConfig":       keep(func(s *Set) *[]Item[*mcfgv1.ControllerConfig] { return &s.ControllerConfigs }, nil),
-		machineConfigAPI + " KubeletConfig":          keep(func(s *Set) *[]Item[*mcfgv1.KubeletConfig] { return &s.KubeletConfigs }, nil),
-		machineConfigAPI + " ContainerRuntimeConfig": keep(func(s *Set) *[]Item[*mcfgv1.ContainerRuntimeConfig] { return &s.ContainerRuntimeConfigs }, nil),
-		configAPI + " FeatureGate":                   keep(func(s *Set) *[]Item[*configv1.FeatureGate] { return &s.FeatureGates }, nil),
-		configAPI + " ImageDigestMirrorSet":          keep(func(s *Set) *[]Item[*configv1.ImageDigestMirrorSet] { return &s.IDMSs }, nil),
-		configAPI + " ImageTagMirrorSet":             keep(func(s *Set) *[]Item[*configv1.ImageTagMirrorSet] { return &s.ITMSs }, nil),
-		configAPI + " Image":                         keep(func(s *Set) *[]Item[*configv1.Image] { return &s.Images }, nil),
-		configAPI + " APIServer":                     keep(func(s *Set) *[]Item[*configv1.APIServer] { return &s.APIServers }, nil),
-		operatorAlphaAPI + " ImageContentSourcePolicy": keep(func(s *Set) *[]Item[*operatorv1alpha1.ImageContentSourcePolicy] {
+		machineConfigAPI +
+			" MachineConfig": keep(func(s *Set) *[]Item[*mcfgv1.MachineConfig] { return &s.MachineConfigs },
+			machineConfigKeys),
+		machineConfigAPI +
+			" MachineConfigPool": keep(func(s *Set) *[]Item[*mcfgv1.MachineConfigPool] { return &s.Pools }, nil),
+		machineConfigAPI +
+			" MachineOSConfig": keep(func(s *Set) *[]Item[*mcfgv1.MachineOSConfig] { return &s.MachineOSConfigs }, nil),
+		machineConfigAPI +
+			" ControllerConfig": keep(func(s *Set) *[]Item[*mcfgv1.ControllerConfig] { return &s.ControllerConfigs }, nil),
+		machineConfigAPI +
+			" KubeletConfig": keep(func(s *Set) *[]Item[*mcfgv1.KubeletConfig] { return &s.KubeletConfigs }, nil),
+		machineConfigAPI +
+			" ContainerRuntimeConfig": keep(
+			func(s *Set) *[]Item[*mcfgv1.ContainerRuntimeConfig] { return &s.ContainerRuntimeConfigs }, nil),
+		configAPI + " FeatureGate": keep(
+			func(s *Set) *[]Item[*configv1.FeatureGate] { return &s.FeatureGates }, nil),
+		configAPI + " ImageDigestMirrorSet": keep(
+			func(s *Set) *[]Item[*configv1.ImageDigestMirrorSet] { return &s.IDMSs }, nil),
+		configAPI + " ImageTagMirrorSet": keep(
+			func(s *Set) *[]Item[*configv1.ImageTagMirrorSet] { return &s.ITMSs }, nil),
+		configAPI + " Image": keep(func(s *Set) *[]Item[*configv1.Image] { return &s.Images }, nil),
+		configAPI + " APIServer": keep(func(s *Set) *[]Item[*configv1.APIServer] { return &s.APIServers },
+			nil),
+		operatorAlphaAPI +
+			" ImageContentSourcePolicy": keep(func(s *Set) *[]Item[*operatorv1alpha1.ImageContentSourcePolicy] {
 			return &s.ICSPs
 		}, nil),
 		coreAPI + " Secret": keep(func(s *Set) *[]Item[*corev1.Secret] { return &s.Secrets }, nil),
@@ -75,7 +88,8 @@ func stores(o ReadOptions) map[string]store {
 // RuleUnknownField is the rule of findings about fields that a kind does not have.
 const RuleUnknownField = "unknown-field"
 
-// keep decodes into the list that pick names. known, if given, is a cheaper check for unknown fields than the decoder's own.
+// keep decodes into the list that pick names. known, if given, is a cheaper check for unknown fields than the decoder's
+// own.
 func keep[T any](pick func(*Set) *[]Item[*T], known func([]byte) []string) store {
 	return func(s *Set, raw []byte, at Origin) error {
 		object := new(T)
@@ -109,8 +123,8 @@ func keep[T any](pick func(*Set) *[]Item[*T], known func([]byte) []string) store
 	}
 }
 
-// machineConfigKeys returns the keys of a MachineConfig's spec that its type does not have. Only the spec is looked at: what is under
-// config belongs to Ignition.
+// machineConfigKeys returns the keys of a MachineConfig's spec that its type does not have. Only the spec is looked at:
+// what is under config belongs to Ignition.
 func machineConfigKeys(raw []byte) []string {
 	var unknown []string
 	for _, key := range specKeys(raw) {
@@ -200,7 +214,8 @@ func decode(s *Set, kinds map[string]store, inspect func([]byte, Origin), doc do
 			place := at.At("apiVersion", "machineosconfig-version")
 			place.Next = "write it for " + machineConfigAPI
 			var r report.Report
-			r.Warnf(place, "MachineOSConfig %s is of version %s, which is not read: its pool will not be layered", h.Metadata.Name, h.APIVersion)
+			r.Warnf(place, "MachineOSConfig %s is of version %s, which is not read: its pool will not be layered",
+				h.Metadata.Name, h.APIVersion)
 			s.Findings = append(s.Findings, r.Findings...)
 		}
 		s.Skipped = append(s.Skipped, Item[TypeName]{Object: TypeName{h.APIVersion, h.Kind, h.Metadata.Name}, Origin: at})
@@ -260,7 +275,8 @@ func jsonKind(t reflect.Type) string {
 		return "true or false"
 	case reflect.String:
 		return "a string"
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return "a whole number"
 	}
 	return t.String()

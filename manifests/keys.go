@@ -1,6 +1,7 @@
 package manifests
 
-// Names of annotations and labels. MCO means openshift/machine-config-operator, whose cluster objects and nodes carry them.
+// Names of annotations and labels. MCO means openshift/machine-config-operator, whose cluster objects and nodes carry
+// them.
 const (
 	// MCOPrefix is the prefix of MCO's keys.
 	MCOPrefix = "machineconfiguration.openshift.io/"
@@ -12,7 +13,8 @@ const (
 const (
 	// LabelRole is the label by which pools usually select MachineConfigs.
 	LabelRole = MCOPrefix + "role"
-	// AnnotationGeneratedByController holds the version hash of the controller that made a MachineConfig; absent on a user's.
+	// AnnotationGeneratedByController holds the version hash of the controller that made a MachineConfig; absent on a
+	// user's.
 	AnnotationGeneratedByController = MCOPrefix + "generated-by-controller-version"
 	// AnnotationGeneratedByVersion holds the version of the operator that made a ControllerConfig.
 	AnnotationGeneratedByVersion = MCOPrefix + "generated-by-version"
@@ -30,7 +32,8 @@ const (
 
 // On MachineOSConfigs and MachineOSBuilds (MCO, pkg/controller/build/constants/constants.go).
 const (
-	// AnnotationPreBuiltImage names the image that a pool boots at install time, by digest; on a build it is a label "true".
+	// AnnotationPreBuiltImage names the image that a pool boots at install time, by digest; on a build it is a label
+	// "true".
 	AnnotationPreBuiltImage = MCOPrefix + "pre-built-image"
 	// AnnotationCurrentBuild names the MachineOSBuild that counts as current.
 	AnnotationCurrentBuild = MCOPrefix + "current-machine-os-build"
@@ -62,8 +65,8 @@ const (
 	LabelOriginalSecretName = MCOPrefix + "originalSecretName"
 	// ConditionSeeded is True on a MachineOSConfig whose pre-built image has been taken over.
 	ConditionSeeded = "Seeded"
-	// ConditionImageAccepted of a MachineConfigPool is False, with the reason, when the pool's image did not pass the checks that come
-	// before the first node is told; it is this project's own.
+	// ConditionImageAccepted of a MachineConfigPool is False, with the reason, when the pool's image did not pass the
+	// checks that come before the first node is told; it is this project's own.
 	ConditionImageAccepted = "ImageAccepted"
 	// PreBuiltComponentPrefix starts the name of the MachineConfig that carries a pool's pre-built image.
 	PreBuiltComponentPrefix = "10-prebuiltimage-osimageurl-"
@@ -95,39 +98,49 @@ const (
 
 // This project's own keys.
 const (
-	// AnnotationOwnPostConfigAction on a MachineConfig says what its files need after a change; grammar as nodeDisruptionPolicy.
+	// AnnotationOwnPostConfigAction on a MachineConfig says what its files need after a change; grammar as
+	// nodeDisruptionPolicy.
 	AnnotationOwnPostConfigAction = DayonePrefix + "post-config-action"
 	// AnnotationBuildAddress on a MachineOSBuild holds its content address; images carry it as a label of the same name.
 	AnnotationBuildAddress = DayonePrefix + "build-address"
 
-	// AnnotationPostConfigActions on a rendered MachineConfig holds those actions by file and unit, as JSON (manifests/postconfig.Encode).
+	// AnnotationPostConfigActions on a rendered MachineConfig holds those actions by file and unit, as JSON
+	// (manifests/postconfig.Encode).
 	AnnotationPostConfigActions = DayonePrefix + "post-config-actions"
-	// AnnotationMirrorPolicy on the MachineConfiguration says which changes of mirror sets need no drain (rebase/disruption.ParseMirrorPolicy).
+	// AnnotationMirrorPolicy on the MachineConfiguration says which changes of mirror sets need no drain
+	// (rebase/disruption.ParseMirrorPolicy).
 	AnnotationMirrorPolicy = DayonePrefix + "mirror-policy"
-	// AnnotationPlan on a pool holds what its target does to its nodes (rebase/disruption.PoolPlan); on a node, what of it the node was told
-	// (rebase/disruption.Promise).
+	// AnnotationPlan on a pool holds what its target does to its nodes (rebase/disruption.PoolPlan); on a node, what of it
+	// the node was told (rebase/disruption.Promise).
 	AnnotationPlan = DayonePrefix + "plan"
-	// AnnotationMaxDisruption on a pool is the worst level of a plan that is delivered to its nodes (rebase/disruption.Level).
+	// AnnotationMaxDisruption on a pool is the worst level of a plan that is delivered to its nodes
+	// (rebase/disruption.Level).
 	AnnotationMaxDisruption = DayonePrefix + "max-disruption"
-	// AnnotationUpdateTimes on a node holds how long its last way to a target took, by level (rebase/disruptioncontroller).
+	// AnnotationUpdateTimes on a node holds how long its last way to a target took, by level
+	// (rebase/disruptioncontroller).
 	AnnotationUpdateTimes = DayonePrefix + "update-times"
-	// AnnotationPolicyOrigins on the MachineConfiguration says who gave each rule of its status (rebase/disruptioncontroller).
+	// AnnotationPolicyOrigins on the MachineConfiguration says who gave each rule of its status
+	// (rebase/disruptioncontroller).
 	AnnotationPolicyOrigins = DayonePrefix + "policy-origins"
-	// AnnotationBuildGround on a MachineOSBuild is its address without the rendered config: images of one ground differ in their config only.
+	// AnnotationBuildGround on a MachineOSBuild is its address without the rendered config: images of one ground differ in
+	// their config only.
 	AnnotationBuildGround = DayonePrefix + "build-ground"
 	// AnnotationMaintenanceWindows on a pool holds the times at which its nodes may start (rebase/rollout.ParseWindows).
 	AnnotationMaintenanceWindows = DayonePrefix + "maintenance-windows"
-	// AnnotationRolloutWaves on a pool holds how many nodes get a target before it has proved well (rebase/rollout.ParseWaves).
+	// AnnotationRolloutWaves on a pool holds how many nodes get a target before it has proved well
+	// (rebase/rollout.ParseWaves).
 	AnnotationRolloutWaves = DayonePrefix + "rollout-waves"
 	// AnnotationHaltAfter on a pool holds how many nodes may fail at a target before no more nodes get it.
 	AnnotationHaltAfter = DayonePrefix + "halt-after"
-	// AnnotationAgentProgress on a node says how far the agent is with what takes time, for example "3.1 of 80.2 MB, 1 of 5 layers".
+	// AnnotationAgentProgress on a node says how far the agent is with what takes time, for example "3.1 of 80.2 MB, 1 of
+	// 5 layers".
 	AnnotationAgentProgress = DayonePrefix + "agent-progress"
-	// AnnotationPrefetch on a node is an image, by digest, that its agent may fetch before the node is told to go to it: into the node's
-	// store of images, with nothing staged for the next boot. The node controller writes it and takes it away again.
+	// AnnotationPrefetch on a node is an image, by digest, that its agent may fetch before the node is told to go to it:
+	// into the node's store of images, with nothing staged for the next boot. The node controller writes it and takes it
+	// away again.
 	AnnotationPrefetch = DayonePrefix + "prefetch"
-	// AnnotationPrefetched on a node is the agent's answer: the image that it has fetched. AnnotationPrefetchError is why it has not; the
-	// agent need not try again.
+	// AnnotationPrefetched on a node is the agent's answer: the image that it has fetched. AnnotationPrefetchError is why
+	// it has not; the agent need not try again.
 	AnnotationPrefetched = DayonePrefix + "prefetched"
 	// AnnotationPrefetchError is described with AnnotationPrefetched.
 	AnnotationPrefetchError = DayonePrefix + "prefetch-error"
@@ -143,18 +156,18 @@ const (
 	LabelCanary = DayonePrefix + "canary"
 	// AnnotationRebuilding names the build that serves the wish for a rebuild on the same object.
 	AnnotationRebuilding = DayonePrefix + "rebuilding"
-	// AnnotationBuildAttempt and AnnotationBuildRetries on a MachineOSBuild count the builds of one address and those in a row that were
-	// retries.
+	// AnnotationBuildAttempt and AnnotationBuildRetries on a MachineOSBuild count the builds of one address and those in a
+	// row that were retries.
 	AnnotationBuildAttempt = DayonePrefix + "build-attempt"
 	// AnnotationBuildForced is "true" on a MachineOSBuild that builds although an image with its address may exist.
 	AnnotationBuildForced = DayonePrefix + "build-forced"
 	// AnnotationReusedImage on a MachineOSBuild names the image, by digest, that was taken over instead of being built.
 	AnnotationReusedImage = DayonePrefix + "reused-image"
-	// AnnotationStandalone marks a ControllerConfig that dayone's hand-over made because the cluster has no operator that would: whoever
-	// renders counts as its maker.
+	// AnnotationStandalone marks a ControllerConfig that dayone's hand-over made because the cluster has no operator that
+	// would: whoever renders counts as its maker.
 	AnnotationStandalone = DayonePrefix + "standalone"
-	// AnnotationEndTrust on a node asks its agent to end the trust in registries of a bootstrap host, HOST:PORT with commas between;
-	// AnnotationTrustEnded is the agent's answer, with the same value.
+	// AnnotationEndTrust on a node asks its agent to end the trust in registries of a bootstrap host, HOST:PORT with
+	// commas between; AnnotationTrustEnded is the agent's answer, with the same value.
 	AnnotationEndTrust   = DayonePrefix + "end-trust"
 	AnnotationTrustEnded = DayonePrefix + "trust-ended"
 	// FinalizerMachineOSBuild keeps a MachineOSBuild until what belongs to it is gone.

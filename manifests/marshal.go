@@ -24,8 +24,8 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Marshal writes obj as YAML with sorted keys: equal objects give equal bytes. An API object that does not say its apiVersion and
-// kind gets them on the way; obj itself is not changed.
+// Marshal writes obj as YAML with sorted keys: equal objects give equal bytes. An API object that does not say its
+// apiVersion and kind gets them on the way; obj itself is not changed.
 func Marshal(obj any) ([]byte, error) {
 	if config, ok := obj.(*mcfgv1.MachineConfig); ok {
 		named := *config

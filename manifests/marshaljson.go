@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// placeholder stands for an Ignition config while the rest of its MachineConfig is encoded; it cannot occur in valid input, which has
-// an object there.
+// placeholder stands for an Ignition config while the rest of its MachineConfig is encoded; it cannot occur in valid
+// input, which has an object there.
 const placeholder = `"\u0000dayone-config"`
 
-// MarshalJSON writes an object as JSON. A MachineConfig's Ignition config, which may be megabytes, is copied as it is, not checked and
-// compacted again.
+// MarshalJSON writes an object as JSON. A MachineConfig's Ignition config, which may be megabytes, is copied as it is,
+// not checked and compacted again.
 func MarshalJSON(obj any) ([]byte, error) {
 	var config []byte
 	switch o := obj.(type) {

@@ -13,13 +13,14 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// Bounds of what is read when ReadOptions leave them at zero. An install directory has some 200 manifests of a few kilobytes;
-// etcd refuses objects above 1.5 MiB.
+// Bounds of what is read when ReadOptions leave them at zero. An install directory has some 200 manifests of a few
+// kilobytes; etcd refuses objects above 1.5 MiB.
 const (
 	DefaultMaxFileBytes  = 32 << 20
 	DefaultMaxTotalBytes = 256 << 20
 	DefaultMaxDocuments  = 5000
-	// DefaultMaxDocumentBytes leaves room for an object of etcd's limit in verbose YAML. Parsing takes some fifty times a document's size.
+	// DefaultMaxDocumentBytes leaves room for an object of etcd's limit in verbose YAML. Parsing takes some fifty times a
+	// document's size.
 	DefaultMaxDocumentBytes = 4 << 20
 )
 
@@ -33,7 +34,8 @@ type ReadOptions struct {
 	MaxDocuments int
 	// MaxDocumentBytes refuses larger documents, in bytes. Default DefaultMaxDocumentBytes.
 	MaxDocumentBytes int
-	// ExpandLists reads the items of a v1 List, as kubectl get writes it. Default: a List is passed over, as MCO does at install time.
+	// ExpandLists reads the items of a v1 List, as kubectl get writes it. Default: a List is passed over, as MCO does at
+	// install time.
 	ExpandLists bool
 	// Prefix stands before file names in findings and origins, for example openshift. Default: none.
 	Prefix string
@@ -52,9 +54,9 @@ func (o ReadOptions) reads(name string) bool {
 	return len(o.Extensions) == 0 || slices.Contains(o.Extensions, path.Ext(name))
 }
 
-// ReadDir reads every regular file of dir in the order of names, whatever its extension, as MCO does: several YAML documents or JSON
-// values a file, kinds that are not known passed over. Folders inside dir are not entered. Symbolic links are followed only inside
-// dir. The error is a report with every refused document.
+// ReadDir reads every regular file of dir in the order of names, whatever its extension, as MCO does: several YAML
+// documents or JSON values a file, kinds that are not known passed over. Folders inside dir are not entered. Symbolic
+// links are followed only inside dir. The error is a report with every refused document.
 func ReadDir(dir string, o ReadOptions) (*Set, error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("open manifest directory: %s is a file, and a directory is wanted", dir)
@@ -150,7 +152,8 @@ func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]store
 func readFile(root *os.Root, name string, limit int64) ([]byte, error) {
 	info, err := root.Stat(name)
 	if err != nil {
-		place := report.Finding{File: name, Rule: "unreadable-file", Next: "replace the link by the file itself, or remove it"}
+		place := report.Finding{File: name, Rule: "unreadable-file",
+			Next: "replace the link by the file itself, or remove it"}
 		return nil, refuse(place, "cannot be opened inside the directory: %s", reason(err))
 	}
 	if info.IsDir() {

@@ -47,7 +47,8 @@ func TestReadDirKeepsTheOrderOfFilesAndDocuments(t *testing.T) {
 }
 
 func TestListsAreTakenApartOnRequest(t *testing.T) {
-	raw := []byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: machineconfiguration.openshift.io/v1\n  kind: MachineConfigPool\n  metadata: {name: a}\n- {apiVersion: v1, kind: Node}\n")
+	raw := []byte(
+		"apiVersion: v1\nkind: List\nitems:\n- apiVersion: machineconfiguration.openshift.io/v1\n  kind: MachineConfigPool\n  metadata: {name: a}\n- {apiVersion: v1, kind: Node}\n")
 	set, err := Read(raw, "f", ReadOptions{})
 	require.NoError(t, err)
 	assert.Empty(t, set.Pools)
@@ -107,11 +108,13 @@ func TestReadDirIsBounded(t *testing.T) {
 		assert.Equal(t, "file-too-large", rule(err))
 	})
 	t.Run("too many documents", func(t *testing.T) {
-		_, err := ReadDir(dirOf(t, map[string]string{"f.yaml": strings.Repeat(fmt.Sprintf(aPool, "a")+"---\n", 10000)}), ReadOptions{})
+		_, err := ReadDir(dirOf(t, map[string]string{"f.yaml": strings.Repeat(fmt.Sprintf(aPool, "a")+"---\n", 10000)}),
+			ReadOptions{})
 		assert.Equal(t, "too-many-documents", rule(err))
 	})
 	t.Run("all files together", func(t *testing.T) {
-		_, err := ReadDir(dirOf(t, map[string]string{"a.yaml": fmt.Sprintf(aPool, "a"), "b.yaml": fmt.Sprintf(aPool, "b")}), ReadOptions{MaxTotalBytes: 100})
+		_, err := ReadDir(dirOf(t, map[string]string{"a.yaml": fmt.Sprintf(aPool, "a"), "b.yaml": fmt.Sprintf(aPool, "b")}),
+			ReadOptions{MaxTotalBytes: 100})
 		assert.Equal(t, "file-too-large", rule(err))
 	})
 	t.Run("a document that is too large", func(t *testing.T) {
@@ -120,7 +123,8 @@ func TestReadDirIsBounded(t *testing.T) {
 		assert.Equal(t, "document-too-large", rule(err))
 	})
 	t.Run("deep nesting", func(t *testing.T) {
-		_, err := Read(append(bytes.Repeat([]byte("["), 200000), bytes.Repeat([]byte("]"), 200000)...), "f.yaml", ReadOptions{})
+		_, err := Read(append(bytes.Repeat([]byte("["), 200000), bytes.Repeat([]byte("]"), 200000)...), "f.yaml",
+			ReadOptions{})
 		require.Error(t, err)
 	})
 	t.Run("a pyramid of aliases", func(t *testing.T) {
@@ -153,8 +157,9 @@ func TestReadDirFollowsLinksOnlyInside(t *testing.T) {
 }
 
 func TestUnknownFieldsAreWarnings(t *testing.T) {
-	set, err := Read([]byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata:\n  name: a\nspec:\n  containerfile: x\n---\n"+
-		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: a\nspec:\n  kernelArgs: [x]\n"), "f.yaml", ReadOptions{})
+	set, err := Read(
+		[]byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata:\n  name: a\nspec:\n  containerfile: x\n---\n"+
+			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: a\nspec:\n  kernelArgs: [x]\n"), "f.yaml", ReadOptions{})
 	require.NoError(t, err)
 	require.Len(t, set.Findings, 2)
 	assert.Equal(t, "spec.containerfile", set.Findings[0].Path)
@@ -169,7 +174,8 @@ func TestMarshalGivesTypeAndStableBytes(t *testing.T) {
 	pool.APIVersion, pool.Kind = "", ""
 	raw, err := Marshal(pool)
 	require.NoError(t, err)
-	assert.True(t, strings.HasPrefix(string(raw), "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n"))
+	assert.True(t, strings.HasPrefix(string(raw),
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n"))
 	assert.Empty(t, pool.Kind)
 	again, err := Marshal(pool)
 	require.NoError(t, err)
@@ -179,7 +185,8 @@ func TestMarshalGivesTypeAndStableBytes(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(fmt.Sprintf(aPool, "a") + "---\n" + fmt.Sprintf(aPool, "b")))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Secret"}{"apiVersion":"v1","kind":"Secret"}`))
-	f.Add([]byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nspec:\n  config:\n    ignition: {version: 3.4.0}\n"))
+	f.Add([]byte(
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nspec:\n  config:\n    ignition: {version: 3.4.0}\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		set, err := Read(raw, "f", ReadOptions{})
 		if err != nil {
@@ -205,7 +212,9 @@ func TestFindingsOfADirectoryNameItsFilesAsTheUserDoes(t *testing.T) {
 }
 
 func TestAnOldMachineOSConfigIsReportedByName(t *testing.T) {
-	set, err := Read([]byte("apiVersion: machineconfiguration.openshift.io/v1alpha1\nkind: MachineOSConfig\nmetadata:\n  name: worker\n"), "a.yaml", ReadOptions{})
+	set, err := Read(
+		[]byte("apiVersion: machineconfiguration.openshift.io/v1alpha1\nkind: MachineOSConfig\nmetadata:\n  name: worker\n"),
+		"a.yaml", ReadOptions{})
 	require.NoError(t, err)
 	require.Len(t, set.Findings, 1)
 	assert.Equal(t, "machineosconfig-version", set.Findings[0].Rule)

@@ -30,8 +30,8 @@ type Item[T any] struct {
 	Origin Origin
 }
 
-// Set holds objects in reading order: file name, then document. Names may repeat; who uses the Set decides what that means.
-// The zero value is empty and ready to use.
+// Set holds objects in reading order: file name, then document. Names may repeat; who uses the Set decides what that
+// means. The zero value is empty and ready to use.
 type Set struct {
 	MachineConfigs          []Item[*mcfgv1.MachineConfig]
 	Pools                   []Item[*mcfgv1.MachineConfigPool]

@@ -14,8 +14,8 @@ type document struct {
 	json bool
 }
 
-// split cuts a file into its documents: JSON values one after the other, or YAML between lines that start with three dashes.
-// Such a line may carry white space or a comment, nothing else, as with Kubernetes' own readers.
+// split cuts a file into its documents: JSON values one after the other, or YAML between lines that start with three
+// dashes. Such a line may carry white space or a comment, nothing else, as with Kubernetes' own readers.
 func split(raw []byte) ([]document, error) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	trimmed := bytes.TrimLeftFunc(raw, unicode.IsSpace)

@@ -11,9 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// YAML writes JSON as YAML with the very bytes of sigs.k8s.io/yaml, which the names of rendered configs are made from, in a fraction
-// of its time: what objects mostly hold (plain keys, plain strings, numbers, texts of several lines) is written here, single strings
-// of any other kind are left to the library, and so is the whole when there is anything unusual about it.
+// YAML writes JSON as YAML with the very bytes of sigs.k8s.io/yaml, which the names of rendered configs are made from,
+// in a fraction of its time: what objects mostly hold (plain keys, plain strings, numbers, texts of several lines) is
+// written here, single strings of any other kind are left to the library, and so is the whole when there is anything
+// unusual about it.
 func YAML(raw []byte) ([]byte, error) {
 	if tree, ok := parseTree(raw); ok {
 		e := emitter{tree: tree, out: make([]byte, 0, len(raw)+len(raw)/4+64)}
@@ -24,8 +25,8 @@ func YAML(raw []byte) ([]byte, error) {
 	return libraryYAML(raw)
 }
 
-// HashYAML feeds what YAML returns piece by piece to a hash, so that a large document is never in memory as a whole. begin returns the
-// hash in its first state; it is called again when the work has to start over.
+// HashYAML feeds what YAML returns piece by piece to a hash, so that a large document is never in memory as a whole.
+// begin returns the hash in its first state; it is called again when the work has to start over.
 func HashYAML(raw []byte, begin func() hash.Hash) (hash.Hash, error) {
 	if tree, ok := parseTree(raw); ok {
 		e := emitter{tree: tree, out: make([]byte, 0, 2*flushAt), sink: begin()}
@@ -87,8 +88,8 @@ func configYAML(object *mcfgv1.MachineConfig) ([]byte, error) {
 	return YAML(raw)
 }
 
-// graft prepares an emitter for an object in which graftMark stands for value. It says false where the library decides, and where
-// the mark stands more than once.
+// graft prepares an emitter for an object in which graftMark stands for value. It says false where the library decides,
+// and where the mark stands more than once.
 func graft(bare any, value []byte) (emitter, bool, error) {
 	raw, err := json.Marshal(bare)
 	if err != nil {
@@ -134,8 +135,8 @@ const (
 	maxTreeBytes = 1 << 30
 )
 
-// parseTree reads JSON whose strings are printable ASCII or simple escapes. It says false for everything else, also for what is no
-// JSON: the library has the word there.
+// parseTree reads JSON whose strings are printable ASCII or simple escapes. It says false for everything else, also for
+// what is no JSON: the library has the word there.
 func parseTree(raw []byte) (tree, bool) {
 	if len(raw) > maxTreeBytes {
 		return tree{}, false
@@ -259,8 +260,8 @@ func (p *treeParser) text() (start, end int32, escaped, ok bool) {
 	return 0, 0, false, false
 }
 
-// plainEscape says whether an escape means the same in JSON and in YAML and stands for printable ASCII, a tab or a line feed. The
-// \u forms are those that Go's encoder writes for <, > and &.
+// plainEscape says whether an escape means the same in JSON and in YAML and stands for printable ASCII, a tab or a line
+// feed. The \u forms are those that Go's encoder writes for <, > and &.
 func plainEscape(b []byte) bool {
 	switch b[0] {
 	case '"', '\\', 'n', 't':
@@ -279,7 +280,8 @@ func plainEscape(b []byte) bool {
 // atom reads a whole number, true, false or null.
 func (p *treeParser) atom(at int) bool {
 	start := p.pos
-	for p.pos < len(p.raw) && (p.raw[p.pos] == '-' || '0' <= p.raw[p.pos] && p.raw[p.pos] <= '9' || 'a' <= p.raw[p.pos] && p.raw[p.pos] <= 'z') {
+	for p.pos < len(p.raw) && (p.raw[p.pos] == '-' || '0' <= p.raw[p.pos] && p.raw[p.pos] <= '9' || 'a' <= p.raw[p.pos] &&
+		p.raw[p.pos] <= 'z') {
 		p.pos++
 	}
 	n := &p.nodes[at]

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// emitter writes a tree in block style: two blanks a level, keys sorted, dashes at the column of the key that owns the list.
+// emitter writes a tree in block style: two blanks a level, keys sorted, dashes at the column of the key that owns the
+// list.
 type emitter struct {
 	tree
 	out []byte
@@ -229,7 +230,8 @@ func (e *emitter) hard(n node, key string, col int, inList bool) bool {
 	return true
 }
 
-// plainKey says whether a key stands plain and sorts by its bytes: letters, dashes, dots and slashes, beginning with a letter.
+// plainKey says whether a key stands plain and sorts by its bytes: letters, dashes, dots and slashes, beginning with a
+// letter.
 func plainKey(k []byte) bool {
 	if len(k) == 0 || len(k) > 100 || !letter(k[0]) || len(k) <= longestWord && special(string(k)) {
 		return false
@@ -244,8 +246,9 @@ func plainKey(k []byte) bool {
 
 func letter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// plainString says whether a string without escapes is surely written as it stands: it begins with a letter or a slash (or with a
-// digit and is surely no number), has no blanks, does not end in a colon and is no word that YAML reads as something else.
+// plainString says whether a string without escapes is surely written as it stands: it begins with a letter or a slash
+// (or with a digit and is surely no number), has no blanks, does not end in a colon and is no word that YAML reads as
+// something else.
 func plainString(s []byte) bool {
 	if len(s) == 0 || s[len(s)-1] == ':' || len(s) <= longestWord && special(string(s)) {
 		return false
@@ -256,7 +259,8 @@ func plainString(s []byte) bool {
 	return bytes.IndexByte(s, ' ') < 0
 }
 
-// neverInNumbers are letters that no number and no time of YAML 1.1 has: digits to base 16, b, o, x, e, T and Z are left out.
+// neverInNumbers are letters that no number and no time of YAML 1.1 has: digits to base 16, b, o, x, e, T and Z are
+// left out.
 const neverInNumbers = "ghijklmnpqrsuvwy"
 
 // longestWord is the length of the longest word that special knows.

@@ -33,7 +33,8 @@ type account struct {
 	role Role
 }
 
-// accounts decides who may do what. The table is replaced as a whole, so that a revoked user is out with the next request.
+// accounts decides who may do what. The table is replaced as a whole, so that a revoked user is out with the next
+// request.
 type accounts struct {
 	key   [sha256.Size]byte
 	table atomic.Pointer[accountTable]
@@ -42,8 +43,8 @@ type accounts struct {
 
 type accountTable struct {
 	byName map[string]*account
-	// verified maps the keyed hash of a name and password that was verified once to its account: bcrypt is paid once, and a client
-	// that is logged in is not shut out by another one's failures from the same address.
+	// verified maps the keyed hash of a name and password that was verified once to its account: bcrypt is paid once, and
+	// a client that is logged in is not shut out by another one's failures from the same address.
 	verified sync.Map
 }
 
@@ -73,8 +74,8 @@ func (a *accounts) set(users []User) error {
 	return nil
 }
 
-// sum is keyed with a secret of this process, so that neither its time nor a memory dump helps to find a password. It never leaves the
-// process, so a key in front does; HMAC would allocate on every request.
+// sum is keyed with a secret of this process, so that neither its time nor a memory dump helps to find a password. It
+// never leaves the process, so a key in front does; HMAC would allocate on every request.
 func (a *accounts) sum(name, password string) [sha256.Size]byte {
 	var room [256]byte
 	buf := append(room[:0], a.key[:]...)

@@ -50,10 +50,12 @@ func TestFailedLoginsDrainWithTimeAndAreCountedByAddress(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusTooManyRequests, login(t, a, "192.0.2.1", "u", "p", now))
 	assert.Equal(t, http.StatusOK, login(t, a, "192.0.2.2", "u", "p", now), "another address")
-	assert.Equal(t, http.StatusOK, login(t, a, "192.0.2.1", "u", "p", now.Add(failureInterval)), "logged in from elsewhere meanwhile")
+	assert.Equal(t, http.StatusOK, login(t, a, "192.0.2.1", "u", "p", now.Add(failureInterval)),
+		"logged in from elsewhere meanwhile")
 	assert.Equal(t, http.StatusUnauthorized, login(t, a, "192.0.2.1", "u", "y", now.Add(failureInterval)))
 	assert.Equal(t, http.StatusTooManyRequests, login(t, a, "192.0.2.1", "u", "y", now.Add(failureInterval)))
-	assert.Equal(t, http.StatusUnauthorized, login(t, a, "192.0.2.1", "u", "y", now.Add(-time.Hour).Add(time.Hour+2*failureInterval)))
+	assert.Equal(t, http.StatusUnauthorized, login(t, a, "192.0.2.1", "u", "y", now.Add(-time.Hour).
+		Add(time.Hour+2*failureInterval)))
 }
 
 func TestTheMemoryOfFailedLoginsIsBounded(t *testing.T) {
@@ -131,7 +133,8 @@ func FuzzUsers(f *testing.F) {
 }
 
 func FuzzManifest(f *testing.F) {
-	f.Add("application/vnd.oci.image.manifest.v1+json", []byte(`{"schemaVersion":2,"config":{"digest":"sha256:00","size":1},"layers":[]}`))
+	f.Add("application/vnd.oci.image.manifest.v1+json",
+		[]byte(`{"schemaVersion":2,"config":{"digest":"sha256:00","size":1},"layers":[]}`))
 	f.Add("application/vnd.oci.image.index.v1+json", []byte(`{"schemaVersion":2,"manifests":[]}`))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
 		c, err := parseManifest(contentType, body)

@@ -19,30 +19,35 @@ type apiError struct {
 
 // The codes are those of the OCI distribution specification 1.1, table "Error Codes"; INSUFFICIENT_STORAGE is ours.
 var (
-	errUnauthorized    = newError(http.StatusUnauthorized, "UNAUTHORIZED", "authentication required")
-	errDenied          = newError(http.StatusForbidden, "DENIED", "this account may pull only")
-	errTooManyLogins   = newError(http.StatusTooManyRequests, "TOOMANYREQUESTS", "too many failed logins from this address")
-	errReadOnly        = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the registry is read-only")
-	errMethod          = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the method is not allowed here")
-	errNoEndpoint      = newError(http.StatusNotFound, "UNSUPPORTED", "no such endpoint")
-	errInternal        = newError(http.StatusInternalServerError, "UNKNOWN", "the registry failed, see its log")
-	errNameInvalid     = newError(http.StatusBadRequest, "NAME_INVALID", "invalid repository name")
-	errNameUnknown     = newError(http.StatusNotFound, "NAME_UNKNOWN", "repository name not known to registry")
-	errDigestInvalid   = newError(http.StatusBadRequest, "DIGEST_INVALID", "provided digest did not match uploaded content or is malformed")
-	errBlobUnknown     = newError(http.StatusNotFound, "BLOB_UNKNOWN", "blob unknown to registry")
-	errUploadUnknown   = newError(http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "blob upload unknown to registry")
-	errUploadInvalid   = newError(http.StatusBadRequest, "BLOB_UPLOAD_INVALID", "blob upload invalid")
-	errUploadBusy      = newError(http.StatusConflict, "BLOB_UPLOAD_INVALID", "another request is writing to this upload")
-	errSizeInvalid     = newError(http.StatusBadRequest, "SIZE_INVALID", "provided length did not match content length")
-	errRange           = newError(http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID", "the chunk does not start where the upload ends")
+	errUnauthorized  = newError(http.StatusUnauthorized, "UNAUTHORIZED", "authentication required")
+	errDenied        = newError(http.StatusForbidden, "DENIED", "this account may pull only")
+	errTooManyLogins = newError(http.StatusTooManyRequests, "TOOMANYREQUESTS",
+		"too many failed logins from this address")
+	errReadOnly      = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the registry is read-only")
+	errMethod        = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the method is not allowed here")
+	errNoEndpoint    = newError(http.StatusNotFound, "UNSUPPORTED", "no such endpoint")
+	errInternal      = newError(http.StatusInternalServerError, "UNKNOWN", "the registry failed, see its log")
+	errNameInvalid   = newError(http.StatusBadRequest, "NAME_INVALID", "invalid repository name")
+	errNameUnknown   = newError(http.StatusNotFound, "NAME_UNKNOWN", "repository name not known to registry")
+	errDigestInvalid = newError(http.StatusBadRequest, "DIGEST_INVALID",
+		"provided digest did not match uploaded content or is malformed")
+	errBlobUnknown   = newError(http.StatusNotFound, "BLOB_UNKNOWN", "blob unknown to registry")
+	errUploadUnknown = newError(http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "blob upload unknown to registry")
+	errUploadInvalid = newError(http.StatusBadRequest, "BLOB_UPLOAD_INVALID", "blob upload invalid")
+	errUploadBusy    = newError(http.StatusConflict, "BLOB_UPLOAD_INVALID", "another request is writing to this upload")
+	errSizeInvalid   = newError(http.StatusBadRequest, "SIZE_INVALID", "provided length did not match content length")
+	errRange         = newError(http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID",
+		"the chunk does not start where the upload ends")
 	errManifestUnknown = newError(http.StatusNotFound, "MANIFEST_UNKNOWN", "manifest unknown to registry")
 	errManifestInvalid = newError(http.StatusBadRequest, "MANIFEST_INVALID", "manifest invalid")
-	errManifestBlob    = newError(http.StatusBadRequest, "MANIFEST_BLOB_UNKNOWN", "manifest references a manifest or blob unknown to registry")
-	errManifestSize    = newError(http.StatusRequestEntityTooLarge, "SIZE_INVALID", "manifest is too large")
-	errTagInvalid      = newError(http.StatusBadRequest, "TAG_INVALID", "manifest tag is malformed")
-	errTooManyTags     = newError(http.StatusRequestURITooLong, "TAG_INVALID", "too many tag parameters")
-	errPageInvalid     = newError(http.StatusBadRequest, "PAGINATION_NUMBER_INVALID", "n must be a number of 0 or more")
-	errNoSpace         = newError(http.StatusInsufficientStorage, "INSUFFICIENT_STORAGE", "the registry's disk budget is used up")
+	errManifestBlob    = newError(http.StatusBadRequest, "MANIFEST_BLOB_UNKNOWN",
+		"manifest references a manifest or blob unknown to registry")
+	errManifestSize = newError(http.StatusRequestEntityTooLarge, "SIZE_INVALID", "manifest is too large")
+	errTagInvalid   = newError(http.StatusBadRequest, "TAG_INVALID", "manifest tag is malformed")
+	errTooManyTags  = newError(http.StatusRequestURITooLong, "TAG_INVALID", "too many tag parameters")
+	errPageInvalid  = newError(http.StatusBadRequest, "PAGINATION_NUMBER_INVALID", "n must be a number of 0 or more")
+	errNoSpace      = newError(http.StatusInsufficientStorage, "INSUFFICIENT_STORAGE",
+		"the registry's disk budget is used up")
 )
 
 func newError(status int, code, message string) *apiError {
@@ -71,7 +76,8 @@ func (e *apiError) write(w http.ResponseWriter) {
 	_, _ = w.Write(body) // the client is gone when this fails; nothing is left to tell it
 }
 
-// fail answers with what the store's error means; unknown is the answer for "not found". Errors that are the server's are logged.
+// fail answers with what the store's error means; unknown is the answer for "not found". Errors that are the server's
+// are logged.
 func (s *service) fail(w http.ResponseWriter, r *http.Request, err error, unknown *apiError) {
 	var missing *layout.MissingError
 	answer := errInternal
@@ -91,7 +97,8 @@ func (s *service) fail(w http.ResponseWriter, r *http.Request, err error, unknow
 		answer = errManifestBlob.with(map[string]any{"digests": missing.Digests})
 	}
 	if answer == errInternal && r.Context().Err() == nil {
-		s.log.WithFields(map[string]any{"method": r.Method, "path": r.URL.Path}).WithError(err).Error("registry request failed")
+		s.log.WithFields(map[string]any{"method": r.Method, "path": r.URL.Path}).WithError(err).
+			Error("registry request failed")
 	}
 	answer.write(w)
 }

@@ -24,8 +24,8 @@ type peer struct {
 	config *tls.Config // of its clients, nil for plain HTTP
 }
 
-// peers are measured side by side on the same disk over the same transport: our server with accounts, and distribution's own handlers
-// with neither accounts nor a log.
+// peers are measured side by side on the same disk over the same transport: our server with accounts, and
+// distribution's own handlers with neither accounts nor a log.
 func peers(b *testing.B, secure bool, f func(b *testing.B, p peer)) {
 	b.Helper()
 	peersAt(b, (*testing.B).TempDir, secure, f)
@@ -35,7 +35,8 @@ func peers(b *testing.B, secure bool, f func(b *testing.B, p peer)) {
 func peersAt(b *testing.B, root func(*testing.B) string, secure bool, f func(b *testing.B, p peer)) {
 	server, client := benchTLS(b, secure)
 	b.Run("dayone", func(b *testing.B) {
-		o := Options{Root: root(b), Listen: "127.0.0.1:0", InsecureHTTP: !secure, Users: []User{{Name: "u", Password: "p", Role: RolePush}}}
+		o := Options{Root: root(b), Listen: "127.0.0.1:0", InsecureHTTP: !secure,
+			Users: []User{{Name: "u", Password: "p", Role: RolePush}}}
 		if secure {
 			o.Certificate = &server.Certificates[0]
 		}
@@ -63,7 +64,8 @@ func benchTLS(b *testing.B, secure bool) (server, client *tls.Config) {
 	require.NoError(b, err)
 	pair, err := ca.ServerCertificate([]string{"127.0.0.1"}, certs.ServerOptions{})
 	require.NoError(b, err)
-	server = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	server = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"}}
 	return server, &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 }
 
@@ -86,7 +88,8 @@ func serveBench(b *testing.B, h http.Handler, config *tls.Config) string {
 	return ln.Addr().String()
 }
 
-// nullServer answers every request with size bytes from memory and does nothing else: what this machine's loopback and cipher allow.
+// nullServer answers every request with size bytes from memory and does nothing else: what this machine's loopback and
+// cipher allow.
 func nullServer(b *testing.B, size int, config *tls.Config) string {
 	ln := listenBench(b, config)
 	piece := make([]byte, min(size, pieceBuffer))
@@ -147,8 +150,8 @@ func getBlobs(b *testing.B, p peer, path string, size int) {
 	b.ReportMetric(float64(b.N)*clients/b.Elapsed().Seconds(), "req/s")
 }
 
-// BenchmarkBlobGet pulls blobs of the sizes of a configuration, of a layer with files of the operating system's configuration, and of a
-// large layer, with 8 clients that drop what they get.
+// BenchmarkBlobGet pulls blobs of the sizes of a configuration, of a layer with files of the operating system's
+// configuration, and of a large layer, with 8 clients that drop what they get.
 func BenchmarkBlobGet(b *testing.B) {
 	for _, transport := range []string{"tls", "plain"} {
 		for _, size := range []int{4 << 10, 1 << 20, 64 << 20} {

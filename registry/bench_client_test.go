@@ -32,8 +32,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rawClient sends prepared requests over one connection, with as little work of its own as possible: what is measured is the server, the
-// client is another machine in the field.
+// rawClient sends prepared requests over one connection, with as little work of its own as possible: what is measured
+// is the server, the client is another machine in the field.
 type rawClient struct {
 	base *counted
 	c    net.Conn // over TLS or base itself
@@ -55,7 +55,8 @@ func newRawClient(b *testing.B, p peer, path string) *rawClient {
 		r.c = tls.Client(r.base, p.config)
 	}
 	r.in = bufio.NewReaderSize(r.c, 64<<10)
-	r.req = []byte("GET " + path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dTpw\r\nAccept: application/vnd.oci.image.manifest.v1+json\r\n\r\n")
+	r.req = []byte("GET " + path +
+		" HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dTpw\r\nAccept: application/vnd.oci.image.manifest.v1+json\r\n\r\n")
 	return r
 }
 
@@ -76,8 +77,8 @@ func (r *rawClient) settle(b *testing.B) {
 	r.sealed = r.base.n - before
 }
 
-// get returns the length of the body, which is thrown away. Once the client has settled, TLS answers are not deciphered: their bytes are
-// counted and dropped.
+// get returns the length of the body, which is thrown away. Once the client has settled, TLS answers are not
+// deciphered: their bytes are counted and dropped.
 func (r *rawClient) get(sink []byte) (int, error) {
 	if _, err := r.c.Write(r.req); err != nil {
 		return 0, err
@@ -157,7 +158,8 @@ func (r *rawClient) drop(sink []byte) (n int, err error) {
 func (r *rawClient) send(b *testing.B, method, path string, body []byte, contentType string) string {
 	b.Helper()
 	var req bytes.Buffer
-	fmt.Fprintf(&req, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dTpw\r\nContent-Length: %d\r\n", method, path, len(body))
+	fmt.Fprintf(&req, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dTpw\r\nContent-Length: %d\r\n", method, path,
+		len(body))
 	if contentType != "" {
 		fmt.Fprintf(&req, "Content-Type: %s\r\n", contentType)
 	}

@@ -31,8 +31,8 @@ func layerJSON(d digest.Digest, size int) string {
 	return fmt.Sprintf(`{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"%s","size":%d}`, d, size)
 }
 
-// kept are stores that stay until the process ends: on a disk without a journal making a file takes the longer the more files were deleted lately,
-// so that one benchmark's end would be measured with the next.
+// kept are stores that stay until the process ends: on a disk without a journal making a file takes the longer the more
+// files were deleted lately, so that one benchmark's end would be measured with the next.
 var kept []string //nolint:gochecknoglobals // the process's
 
 func keptRoot(b *testing.B) string {
@@ -49,15 +49,16 @@ func RemoveKept() {
 	}
 }
 
-// BenchmarkAppendPush is what the append engine does with a base of 51 layers: for the first image of a repository the layers are mounted
-// from the base's ("mount"), for the next ones the repository is asked whether it has them ("head"); then configuration, a new layer of
-// 1 MiB and the manifest are pushed, one request after the other.
+// BenchmarkAppendPush is what the append engine does with a base of 51 layers: for the first image of a repository the
+// layers are mounted from the base's ("mount"), for the next ones the repository is asked whether it has them ("head");
+// then configuration, a new layer of 1 MiB and the manifest are pushed, one request after the other.
 func BenchmarkAppendPush(b *testing.B) {
 	appendPushes(b)
 }
 
-// BenchmarkAppendPushWithAJournal is the same on a fresh ext4 of usual options, as nodes have it: a disk without a journal passes over
-// inodes that were deleted lately, which says more about the benchmarks before than about the server.
+// BenchmarkAppendPushWithAJournal is the same on a fresh ext4 of usual options, as nodes have it: a disk without a
+// journal passes over inodes that were deleted lately, which says more about the benchmarks before than about the
+// server.
 func BenchmarkAppendPushWithAJournal(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root to mount a file system")

@@ -34,12 +34,14 @@ func pushImage(b *testing.B, p peer, repo string, layers ...[]byte) {
 		upload(b, c, repo, l, d)
 		list = append(list, layerJSON(d, len(l)))
 	}
-	c.send(b, http.MethodPut, "/v2/"+repo+"/manifests/v1", []byte(manifestJSON(config, list)), "application/vnd.oci.image.manifest.v1+json")
+	c.send(b, http.MethodPut, "/v2/"+repo+"/manifests/v1", []byte(manifestJSON(config, list)),
+		"application/vnd.oci.image.manifest.v1+json")
 }
 
 func manifestJSON(config []byte, layers []string) string {
 	return fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":`+
-		`{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"%s","size":%d},"layers":[%s]}`, digest.FromBytes(config), len(config), strings.Join(layers, ","))
+		`{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"%s","size":%d},"layers":[%s]}`,
+		digest.FromBytes(config), len(config), strings.Join(layers, ","))
 }
 
 func BenchmarkManifestGet32Clients(b *testing.B) {

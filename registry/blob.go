@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// stallTimeout ends a client that takes less than pieceBuffer in it, at least 4 kB/s, or sends nothing: stalled clients do not hold
-	// files and connections for ever. One without an account has it for a whole request.
+	// stallTimeout ends a client that takes less than pieceBuffer in it, at least 4 kB/s, or sends nothing: stalled
+	// clients do not hold files and connections for ever. One without an account has it for a whole request.
 	stallTimeout = time.Minute
 )
 
@@ -66,7 +66,8 @@ func blobHeaders(w http.ResponseWriter, d digest.Digest) {
 	h["Cache-Control"] = forever
 }
 
-// headBlob tells whether a blob is there. A pusher takes yes for an answer and does not send it, so it is kept from collection.
+// headBlob tells whether a blob is there. A pusher takes yes for an answer and does not send it, so it is kept from
+// collection.
 func (s *service) headBlob(w http.ResponseWriter, r *http.Request, rt route, d digest.Digest, pusher bool) {
 	look := s.store.StatBlob
 	if pusher {
@@ -89,8 +90,9 @@ var (
 	acceptRanges = []string{"bytes"}
 )
 
-// pacedWriter sends in pieces, each within stallTimeout (corkConn) and in one system call, over TLS too. sendfile, which TLS cannot use, is slower on
-// the loopback addresses where plain HTTP is allowed: it wakes both sides for every 64 KiB (measured, see docs/registry.md).
+// pacedWriter sends in pieces, each within stallTimeout (corkConn) and in one system call, over TLS too. sendfile,
+// which TLS cannot use, is slower on the loopback addresses where plain HTTP is allowed: it wakes both sides for every
+// 64 KiB (measured, see docs/registry.md).
 type pacedWriter struct {
 	http.ResponseWriter
 	cork    *corkConn  // nil without TLS

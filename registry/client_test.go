@@ -33,7 +33,8 @@ func (a answer) code(t testing.TB) string {
 	return e.Errors[0].Code
 }
 
-func request(t testing.TB, r *registrytest.Registry, u registry.User, method, path string, body io.Reader, header ...string) answer {
+func request(t testing.TB, r *registrytest.Registry, u registry.User, method, path string, body io.Reader,
+	header ...string) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -65,7 +66,8 @@ const ociManifest = "application/vnd.oci.image.manifest.v1+json"
 // manifestOf is an OCI manifest with a configuration and layers that are in the repository already.
 func manifestOf(config digest.Digest, size int, layers ...digest.Digest) []byte {
 	var b strings.Builder
-	b.WriteString(`{"schemaVersion":2,"mediaType":"` + ociManifest + `","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"` +
+	b.WriteString(`{"schemaVersion":2,"mediaType":"` + ociManifest +
+		`","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"` +
 		config.String() + `","size":` + itoa(size) + `},"layers":[`)
 	for i, l := range layers {
 		if i > 0 {
@@ -87,5 +89,6 @@ func itoa(n int) string {
 
 func pushManifest(t testing.TB, r *registrytest.Registry, repo, ref string, body []byte) answer {
 	t.Helper()
-	return request(t, r, r.Push, http.MethodPut, "/v2/"+repo+"/manifests/"+ref, bytes.NewReader(body), "Content-Type", ociManifest)
+	return request(t, r, r.Push, http.MethodPut, "/v2/"+repo+"/manifests/"+ref, bytes.NewReader(body), "Content-Type",
+		ociManifest)
 }

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// openConns are a server's connections, for its stop. http.Server.Shutdown takes those on which no request came yet for busy during five
-// seconds; clients open such connections ahead of need, and a restart would wait for each. http.Server.Close closes one after another.
+// openConns are a server's connections, for its stop. http.Server.Shutdown takes those on which no request came yet for
+// busy during five seconds; clients open such connections ahead of need, and a restart would wait for each.
+// http.Server.Close closes one after another.
 type openConns struct {
 	mu       sync.Mutex
 	conns    map[net.Conn]bool // true: no request came yet
@@ -44,8 +45,8 @@ func (o *openConns) shut() {
 	}
 }
 
-// cut closes what is still open below TLS. A closed TLS connection takes leave of its client first, and of one that takes nothing off it for
-// five seconds.
+// cut closes what is still open below TLS. A closed TLS connection takes leave of its client first, and of one that
+// takes nothing off it for five seconds.
 func (o *openConns) cut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// pieceBuffer is how much of a blob is read and sent at once: large enough that system calls do not count beside the cipher, small
-	// enough for the second-level cache and for hundreds of clients.
+	// pieceBuffer is how much of a blob is read and sent at once: large enough that system calls do not count beside the
+	// cipher, small enough for the second-level cache and for hundreds of clients.
 	pieceBuffer = 256 << 10
 	// corkBuffer holds the TLS records of a piece: 22 bytes (RFC 8446, 5.2) for each 16 KiB, and the header.
 	corkBuffer = pieceBuffer + 8<<10
 )
 
-// corkConn is a client's connection below TLS. A handler that sends a lot holds it, so that the records of a piece, which TLS writes one
-// by one, go out in one system call. The client has stallTimeout for what goes out at once.
+// corkConn is a client's connection below TLS. A handler that sends a lot holds it, so that the records of a piece,
+// which TLS writes one by one, go out in one system call. The client has stallTimeout for what goes out at once.
 type corkConn struct {
 	net.Conn
 	limited atomic.Bool // a deadline of somebody else's is in force

@@ -7,7 +7,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// newErrorLog brings what net/http reports (failed TLS handshakes, mostly) into our log at debug level: any port scan causes it.
+// newErrorLog brings what net/http reports (failed TLS handshakes, mostly) into our log at debug level: any port scan
+// causes it.
 func newErrorLog(entry *logrus.Entry) *log.Logger { return log.New(lineWriter{entry}, "", 0) }
 
 type lineWriter struct{ entry *logrus.Entry }

@@ -79,7 +79,8 @@ func TestKillDuringAPushLeavesNothingHalf(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
 	d := digest.FromBytes(data)
 	half := len(data) / 2
-	for _, stage := range []string{"upload started", "half a chunk sent", "one of two chunks done", "blob done", "manifest done"} {
+	for _, stage := range []string{"upload started", "half a chunk sent", "one of two chunks done", "blob done",
+		"manifest done"} {
 		t.Run(stage, func(t *testing.T) {
 			root := t.TempDir()
 			cmd, r := child(t, root, u)
@@ -116,7 +117,8 @@ func TestKillDuringAPushLeavesNothingHalf(t *testing.T) {
 					require.NoError(t, err)
 					from++
 				}
-				require.Equal(t, http.StatusCreated, request(t, r, u, http.MethodPut, loc+"?digest="+d.String(), bytes.NewReader(data[from:])).status)
+				require.Equal(t, http.StatusCreated, request(t, r, u, http.MethodPut, loc+"?digest="+d.String(),
+					bytes.NewReader(data[from:])).status)
 			}
 		})
 	}
@@ -131,7 +133,8 @@ func sendHalf(t *testing.T, r *registrytest.Registry, loc string, data []byte) {
 	req, err := http.NewRequest(http.MethodPatch, r.URL()+loc, nil)
 	require.NoError(t, err)
 	req.SetBasicAuth(r.Push.Name, r.Push.Password)
-	_, err = fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n", loc, req.Header.Get("Authorization"), len(data))
+	_, err = fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n", loc,
+		req.Header.Get("Authorization"), len(data))
 	require.NoError(t, err)
 	_, err = c.Write(data[:len(data)/2])
 	require.NoError(t, err)
@@ -252,7 +255,8 @@ func TestARestartInMidPullIsGoneOverByARange(t *testing.T) {
 	require.Error(t, err, "it notices")
 	require.NoError(t, resp.Body.Close())
 	r.Restart(t)
-	rest := request(t, r, r.Pull, http.MethodGet, "/v2/a/b/blobs/"+d.String(), nil, "Range", fmt.Sprintf("bytes=%d-", len(got)))
+	rest := request(t, r, r.Pull, http.MethodGet, "/v2/a/b/blobs/"+d.String(), nil, "Range",
+		fmt.Sprintf("bytes=%d-", len(got)))
 	require.Equal(t, http.StatusPartialContent, rest.status)
 	assert.Equal(t, d, digest.FromBytes(append(got, rest.body...)))
 }
@@ -309,7 +313,8 @@ func TestReadOnlyRefusesChangesAndServesOn(t *testing.T) {
 	a := request(t, r, r.Push, http.MethodPost, "/v2/a/b/blobs/uploads/", nil)
 	assert.Equal(t, http.StatusMethodNotAllowed, a.status)
 	assert.Equal(t, "UNSUPPORTED", a.code(t))
-	assert.Equal(t, http.StatusMethodNotAllowed, request(t, r, r.Push, http.MethodDelete, "/v2/a/b/blobs/"+d.String(), nil).status)
+	assert.Equal(t, http.StatusMethodNotAllowed, request(t, r, r.Push, http.MethodDelete, "/v2/a/b/blobs/"+d.String(),
+		nil).status)
 	assert.Equal(t, http.StatusOK, request(t, r, r.Push, http.MethodGet, "/v2/a/b/blobs/"+d.String(), nil).status)
 	r.Server.SetReadOnly(false)
 	pushBlob(t, r, "a/b", []byte("again"))
@@ -338,7 +343,8 @@ func TestCertificatesOutsideTheirTimeAreRefusedAtTheStart(t *testing.T) {
 }
 
 func TestFailedLoginsAreLimitedByAddressAndDoNotShutOutOthers(t *testing.T) {
-	// An address may fail again after some seconds. Where a machine is so busy that the right password comes after them, another server is asked.
+	// An address may fail again after some seconds. Where a machine is so busy that the right password comes after them,
+	// another server is asked.
 	for range 10 {
 		if guessedUntilLimited(t) {
 			return

@@ -35,16 +35,19 @@ func TestOrasWorksUnchanged(t *testing.T) {
 	ctx := t.Context()
 	store := memory.New()
 	data := bytes.Repeat([]byte("oras"), 1000)
-	layer := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: digest.FromBytes(data), Size: int64(len(data))}
+	layer := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: digest.FromBytes(data),
+		Size: int64(len(data))}
 	require.NoError(t, store.Push(ctx, layer, bytes.NewReader(data)))
-	m, err := oras.PackManifest(ctx, store, oras.PackManifestVersion1_1, "example/app", oras.PackManifestOptions{Layers: []ocispec.Descriptor{layer}})
+	m, err := oras.PackManifest(ctx, store, oras.PackManifestVersion1_1, "example/app",
+		oras.PackManifestOptions{Layers: []ocispec.Descriptor{layer}})
 	require.NoError(t, err)
 	require.NoError(t, store.Tag(ctx, m, "v1"))
 	repo := orasRepository(t, r, "interop/oras", r.Push)
 	_, err = oras.Copy(ctx, store, "v1", repo, "v1", oras.DefaultCopyOptions)
 	require.NoError(t, err)
 
-	signature, err := oras.PackManifest(ctx, repo, oras.PackManifestVersion1_1, "example/signature", oras.PackManifestOptions{Subject: &m})
+	signature, err := oras.PackManifest(ctx, repo, oras.PackManifestVersion1_1, "example/signature",
+		oras.PackManifestOptions{Subject: &m})
 	require.NoError(t, err)
 	var found []digest.Digest
 	require.NoError(t, repo.Referrers(ctx, m, "example/signature", func(list []ocispec.Descriptor) error {

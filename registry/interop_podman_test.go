@@ -15,8 +15,8 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-// TestPodmanAndBuildahOfTheHostWorkUnchanged logs in, pulls, pushes, is refused and logs out with the programs of the host's packages,
-// which keep their storage and credentials in a directory of the test.
+// TestPodmanAndBuildahOfTheHostWorkUnchanged logs in, pulls, pushes, is refused and logs out with the programs of the
+// host's packages, which keep their storage and credentials in a directory of the test.
 func TestPodmanAndBuildahOfTheHostWorkUnchanged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
@@ -71,7 +71,8 @@ func TestPodmanAndBuildahOfTheHostWorkUnchanged(t *testing.T) {
 			run(true, "", "logout", "--authfile", auth, r.Addr)
 			run(false, "", with("pull", r.Addr+"/other/"+program+":v3")...)
 			run(true, r.Pull.Password, with("login", "-u", r.Pull.Name, "--password-stdin", r.Addr)...)
-			assert.Contains(t, run(false, "", with("push", r.Addr+"/interop/"+program+":v2", "docker://"+r.Addr+"/denied/x:v1")...), "denied")
+			assert.Contains(t, run(false, "", with("push", r.Addr+"/interop/"+program+":v2",
+				"docker://"+r.Addr+"/denied/x:v1")...), "denied")
 		})
 	}
 }

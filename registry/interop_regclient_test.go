@@ -21,7 +21,8 @@ func regClient(t *testing.T, r *registrytest.Registry, u registry.User) *regclie
 	t.Helper()
 	ca, err := os.ReadFile(r.CAFile)
 	require.NoError(t, err)
-	return regclient.New(regclient.WithConfigHost(config.Host{Name: r.Addr, Hostname: r.Addr, TLS: config.TLSEnabled, RegCert: string(ca), User: u.Name, Pass: u.Password, BlobChunk: 1000}))
+	return regclient.New(regclient.WithConfigHost(config.Host{Name: r.Addr, Hostname: r.Addr, TLS: config.TLSEnabled,
+		RegCert: string(ca), User: u.Name, Pass: u.Password, BlobChunk: 1000}))
 }
 
 func TestRegclientWorksUnchanged(t *testing.T) {

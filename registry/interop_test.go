@@ -45,13 +45,18 @@ func TestSkopeoOfTheHostWorksUnchanged(t *testing.T) {
 	}
 	certs, push, pull := filepath.Join(r.CertsDir, r.Addr), r.PushAuthFile, r.PullAuthFile
 	layout := "oci:" + filepath.Join(dir, "l") + ":v1"
-	run("copy", "--src-cert-dir", certs, "--src-authfile", pull, "--preserve-digests", "docker://"+ref.String(), "dir:"+filepath.Join(dir, "d"))
-	run("copy", "--dest-cert-dir", certs, "--dest-authfile", push, "dir:"+filepath.Join(dir, "d"), "docker://"+r.Addr+"/interop/skopeo:v1")
+	run("copy", "--src-cert-dir", certs, "--src-authfile", pull, "--preserve-digests", "docker://"+ref.String(),
+		"dir:"+filepath.Join(dir, "d"))
+	run("copy", "--dest-cert-dir", certs, "--dest-authfile", push, "dir:"+filepath.Join(dir, "d"),
+		"docker://"+r.Addr+"/interop/skopeo:v1")
 	run("copy", "--src-cert-dir", certs, "--src-authfile", pull, "docker://"+ref.String(), layout)
-	run("copy", "--src-cert-dir", certs, "--dest-cert-dir", certs, "--src-authfile", pull, "--dest-authfile", push, "--preserve-digests",
+	run("copy", "--src-cert-dir", certs, "--dest-cert-dir", certs, "--src-authfile", pull, "--dest-authfile", push,
+		"--preserve-digests",
 		"docker://"+ref.String(), "docker://"+r.Addr+"/interop/across:v1")
-	assert.Contains(t, run("inspect", "--cert-dir", certs, "--authfile", pull, "docker://"+r.Addr+"/interop/skopeo:v1"), want.String())
-	assert.Contains(t, run("list-tags", "--cert-dir", certs, "--authfile", pull, "docker://"+r.Addr+"/interop/across"), `"v1"`)
+	assert.Contains(t, run("inspect", "--cert-dir", certs, "--authfile", pull, "docker://"+r.Addr+"/interop/skopeo:v1"),
+		want.String())
+	assert.Contains(t, run("list-tags", "--cert-dir", certs, "--authfile", pull, "docker://"+r.Addr+"/interop/across"),
+		`"v1"`)
 	run("delete", "--cert-dir", certs, "--authfile", push, "docker://"+r.Addr+"/interop/across:v1")
 	for _, repo := range []string{"interop/skopeo:v1"} {
 		got, err := name.ParseReference(r.Addr + "/" + repo)
@@ -60,7 +65,8 @@ func TestSkopeoOfTheHostWorksUnchanged(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, head.Digest)
 	}
-	cmd := exec.CommandContext(t.Context(), skopeo, "copy", "--dest-cert-dir", certs, "--dest-authfile", pull, layout, "docker://"+r.Addr+"/interop/denied:v1")
+	cmd := exec.CommandContext(t.Context(), skopeo, "copy", "--dest-cert-dir", certs, "--dest-authfile", pull, layout,
+		"docker://"+r.Addr+"/interop/denied:v1")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err, "the pull account may not push")
 	assert.NotContains(t, string(out), base64.StdEncoding.EncodeToString([]byte(r.Pull.Name+":"+r.Pull.Password)))

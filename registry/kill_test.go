@@ -19,8 +19,10 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-// untilCut makes requests one after another until the server is gone, tells how many were answered with 201, and calls each at every one.
-func untilCut(t *testing.T, r *registrytest.Registry, next func(i int) (method, path string, body []byte), each func(done int)) int {
+// untilCut makes requests one after another until the server is gone, tells how many were answered with 201, and calls
+// each at every one.
+func untilCut(t *testing.T, r *registrytest.Registry, next func(i int) (method, path string, body []byte),
+	each func(done int)) int {
 	t.Helper()
 	tr := r.Transport(t)
 	for i := 0; ; i++ {

@@ -29,7 +29,8 @@ func TestAnUploadOutlivesARefusedRangeOfAKnownBlob(t *testing.T) {
 	known := pushBlob(t, r, "a/b", []byte("known"))
 	other := digest.FromString("other")
 	loc := request(t, r, r.Push, http.MethodPost, "/v2/a/b/blobs/uploads/", nil).header.Get("Location")
-	a := request(t, r, r.Push, http.MethodPut, loc+"?digest="+known.String(), strings.NewReader("known"), "Content-Range", "7-11")
+	a := request(t, r, r.Push, http.MethodPut, loc+"?digest="+known.String(), strings.NewReader("known"), "Content-Range",
+		"7-11")
 	require.Equal(t, http.StatusRequestedRangeNotSatisfiable, a.status)
 	a = request(t, r, r.Push, http.MethodPatch, loc, strings.NewReader("other"))
 	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)

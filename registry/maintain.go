@@ -34,7 +34,8 @@ func OpenRoot(root string, log *logrus.Entry) (*Root, error) {
 	}
 	r := &Root{lock: lock}
 	report := func(d digest.Digest, away string) {
-		log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).Error("registry blob is corrupt on disk and was moved away, push its image again")
+		log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).
+			Error("registry blob is corrupt on disk and was moved away, push its image again")
 	}
 	if r.store, err = layout.Open(root, layout.Options{Report: report}); err == nil {
 		_, err = r.store.Check()

@@ -48,8 +48,8 @@ func (s *service) manifest(w http.ResponseWriter, r *http.Request, rt route) {
 	}
 }
 
-// getManifest is the hottest path: an account, one look into the cache, one write. What a client says it accepts does not matter, the
-// digest decides: a converted manifest would have another one.
+// getManifest is the hottest path: an account, one look into the cache, one write. What a client says it accepts does
+// not matter, the digest decides: a converted manifest would have another one.
 func (s *service) getManifest(w http.ResponseWriter, r *http.Request, rt route, d digest.Digest) {
 	var m *layout.Manifest
 	var err error
@@ -143,7 +143,8 @@ func (s *service) putManifest(w http.ResponseWriter, r *http.Request, rt route, 
 	w.WriteHeader(http.StatusCreated)
 }
 
-// tagParameters are the tags that a push by digest sets at once (tag parameters of the OCI distribution specification after 1.1).
+// tagParameters are the tags that a push by digest sets at once (tag parameters of the OCI distribution specification
+// after 1.1).
 func tagParameters(r *http.Request) ([]string, *apiError) {
 	if r.URL.RawQuery == "" {
 		return nil, nil
@@ -160,7 +161,8 @@ func tagParameters(r *http.Request) ([]string, *apiError) {
 	return tags, nil
 }
 
-// parseManifest accepts the four manifests of OCI and docker and refuses what one client would read otherwise than another.
+// parseManifest accepts the four manifests of OCI and docker and refuses what one client would read otherwise than
+// another.
 func parseManifest(contentType string, body []byte) (*layout.Content, error) {
 	mediaType := contentType
 	if contentType != "" {
@@ -242,14 +244,15 @@ func checkDescriptors(c *layout.Content) error {
 	return nil
 }
 
-// references are what has to be in the repository before the manifest. A subject may come later (OCI distribution specification,
-// "Pushing Manifests with Subject"), and a layer that lives elsewhere by its URLs is not asked for.
+// references are what has to be in the repository before the manifest. A subject may come later (OCI distribution
+// specification, "Pushing Manifests with Subject"), and a layer that lives elsewhere by its URLs is not asked for.
 func references(c *layout.Content) (blobs, manifests []digest.Digest) {
 	if c.Config != nil {
 		blobs = append(blobs, c.Config.Digest)
 	}
 	for _, l := range c.Layers {
-		if len(l.URLs) > 0 && (strings.Contains(l.MediaType, "nondistributable") || strings.Contains(l.MediaType, "foreign")) {
+		if len(l.URLs) > 0 && (strings.Contains(l.MediaType, "nondistributable") ||
+			strings.Contains(l.MediaType, "foreign")) {
 			continue
 		}
 		blobs = append(blobs, l.Digest)

@@ -31,12 +31,15 @@ func newMetrics(used func() int64) *metrics {
 		corrupt:  counter("blobs_corrupt_total", "Blobs that were found corrupt on disk and quarantined."),
 		requests: map[endpoint]prometheus.Counter{},
 	}
-	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "dayone", Subsystem: "registry", Name: "requests_total",
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "dayone", Subsystem: "registry",
+		Name: "requests_total",
 		Help: "Authenticated requests by endpoint."}, []string{"endpoint"})
-	reg.MustRegister(vec, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "dayone", Subsystem: "registry", Name: "stored_bytes",
+	reg.MustRegister(vec, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "dayone", Subsystem: "registry",
+		Name: "stored_bytes",
 		Help: "Bytes that blobs and uploads take."}, func() float64 { return float64(used()) }))
-	for end, name := range map[endpoint]string{endNone: "none", endBase: "base", endCatalog: "catalog", endTags: "tags", endManifest: "manifest",
-		endBlob: "blob", endUploads: "upload_start", endUpload: "upload", endReferrers: "referrers", endMetrics: "metrics"} {
+	for end, name := range map[endpoint]string{endNone: "none", endBase: "base", endCatalog: "catalog", endTags: "tags",
+		endManifest: "manifest",
+		endBlob:     "blob", endUploads: "upload_start", endUpload: "upload", endReferrers: "referrers", endMetrics: "metrics"} {
 		m.requests[end] = vec.WithLabelValues(name)
 	}
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{})

@@ -25,10 +25,12 @@ const (
 )
 
 const (
-	// DefaultMaxManifestBytes is the manifest size that the OCI distribution specification asks registries to accept (4 MiB).
+	// DefaultMaxManifestBytes is the manifest size that the OCI distribution specification asks registries to accept (4
+	// MiB).
 	DefaultMaxManifestBytes = 4 << 20
 
-	// DefaultMinFreeBytes of the file system stay free for the rest of the host: journal, kubelet and builds fail badly on a full disk.
+	// DefaultMinFreeBytes of the file system stay free for the rest of the host: journal, kubelet and builds fail badly on
+	// a full disk.
 	DefaultMinFreeBytes = 256 << 20
 
 	// DefaultMaxConnections leave room for several layers at once of every node of a large cluster.
@@ -80,13 +82,14 @@ type Options struct {
 	Root string
 	// Listen is HOST:PORT; port 0 takes a free one (see Server.Addr).
 	Listen string
-	// Certificate is the server certificate. With none, CertFile and KeyFile are read; with none of these a CA and a certificate are
-	// made (and kept) in TLSDir.
+	// Certificate is the server certificate. With none, CertFile and KeyFile are read; with none of these a CA and a
+	// certificate are made (and kept) in TLSDir.
 	Certificate       *tls.Certificate
 	CertFile, KeyFile string
 	// TLSDir holds the CA and server certificate made here; "" is Root/tls.
 	TLSDir string
-	// Hosts are further names and addresses of the certificate made here, beside Listen's host, localhost and the loopback addresses.
+	// Hosts are further names and addresses of the certificate made here, beside Listen's host, localhost and the loopback
+	// addresses.
 	Hosts []string
 	// InsecureHTTP serves plain HTTP, refused unless Listen is a loopback address.
 	InsecureHTTP bool
@@ -94,14 +97,15 @@ type Options struct {
 	Users []User
 	// ReadOnly refuses every change; Server.SetReadOnly switches it while the server runs.
 	ReadOnly bool
-	// Sparse accepts manifests and indexes that name what the repository does not have. Without it they are refused: a node could not
-	// pull such an image.
+	// Sparse accepts manifests and indexes that name what the repository does not have. Without it they are refused: a
+	// node could not pull such an image.
 	Sparse bool
 	// MaxManifestBytes bounds a manifest; 0 is DefaultMaxManifestBytes.
 	MaxManifestBytes int64
 	// MaxBytes is how many bytes of blobs Root may hold; 0 is no limit beside MinFreeBytes.
 	MaxBytes int64
-	// MinFreeBytes is how much of Root's file system stays free: a push that would use it is refused with 507. 0 is DefaultMinFreeBytes.
+	// MinFreeBytes is how much of Root's file system stays free: a push that would use it is refused with 507. 0 is
+	// DefaultMinFreeBytes.
 	MinFreeBytes int64
 	// MaxConnections is how many clients may be connected at once; others wait. 0 is DefaultMaxConnections.
 	MaxConnections int
@@ -119,7 +123,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("registry options: Listen %q: give HOST:PORT: %w", o.Listen, err)
 	}
 	if o.InsecureHTTP && !loopback(host) {
-		return fmt.Errorf("registry options: InsecureHTTP is allowed on a loopback address only, not on %q: leave it out, or listen on 127.0.0.1", o.Listen)
+		return fmt.Errorf(
+			"registry options: InsecureHTTP is allowed on a loopback address only, not on %q: leave it out, or listen on 127.0.0.1", o.Listen)
 	}
 	if o.InsecureHTTP && (o.Certificate != nil || o.CertFile != "" || o.KeyFile != "") {
 		return errors.New("registry options: InsecureHTTP and a certificate exclude each other")

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkPulls200Clients lets 200 clients pull an image of 200 MB at once from a server in a process of its own, and tells the
-// largest memory that the process had.
+// BenchmarkPulls200Clients lets 200 clients pull an image of 200 MB at once from a server in a process of its own, and
+// tells the largest memory that the process had.
 func BenchmarkPulls200Clients(b *testing.B) {
 	const clients, layers, size = 200, 4, 50_000_000
 	root := b.TempDir()

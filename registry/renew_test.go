@@ -45,13 +45,15 @@ func TestACertificateIsRenewedWhileTheServerRuns(t *testing.T) {
 	first := write(certs.ServerOptions{})
 	user, err := registry.NewUser("pull", registry.RolePull)
 	require.NoError(t, err)
-	s, err := registry.New(registry.Options{Root: filepath.Join(dir, "root"), Listen: "127.0.0.1:0", CertFile: crt, KeyFile: key, Users: []registry.User{user}})
+	s, err := registry.New(registry.Options{Root: filepath.Join(dir, "root"), Listen: "127.0.0.1:0", CertFile: crt,
+		KeyFile: key, Users: []registry.User{user}})
 	require.NoError(t, err)
 	require.NoError(t, s.Start())
 	// The test's own context has ended by then.
 	t.Cleanup(func() { require.NoError(t, s.Shutdown(context.WithoutCancel(t.Context()))) })
 
-	kept := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}}}
+	kept := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(),
+		MinVersion: tls.VersionTLS12}}}
 	t.Cleanup(kept.CloseIdleConnections)
 	get := func() string {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.Addr()+"/v2/", nil)
@@ -95,7 +97,8 @@ func TestAnOwnCertificateWithLittleTimeLeftIsMadeAnew(t *testing.T) {
 	before := presented(t, r.Addr, ca.Pool())
 	require.NoError(t, r.Server.ReloadCertificate())
 	assert.Equal(t, before, presented(t, r.Addr, ca.Pool()), "with time left it is kept")
-	pair, err := ca.ServerCertificate([]string{"127.0.0.1", "localhost", "::1"}, certs.ServerOptions{Validity: 24 * time.Hour})
+	pair, err := ca.ServerCertificate([]string{"127.0.0.1", "localhost", "::1"},
+		certs.ServerOptions{Validity: 24 * time.Hour})
 	require.NoError(t, err)
 	require.NoError(t, certs.WriteKeyPair(pair, filepath.Join(tlsDir, "server.crt"), filepath.Join(tlsDir, "server.key")))
 	require.NoError(t, r.Server.ReloadCertificate())

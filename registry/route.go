@@ -33,7 +33,8 @@ const (
 	maxTagLength  = 128 // OCI distribution specification: [a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}
 )
 
-// nameRule is <name> of the OCI distribution specification 1.1. It has no "." or ".." element, so a name is safe as a path.
+// nameRule is <name> of the OCI distribution specification 1.1. It has no "." or ".." element, so a name is safe as a
+// path.
 var nameRule = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
 
 func validName(name string) bool { return len(name) <= maxNameLength && nameRule.MatchString(name) }

@@ -69,7 +69,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Start opens Root and serves. It returns when the server accepts connections. After Shutdown the server may be started again.
+// Start opens Root and serves. It returns when the server accepts connections. After Shutdown the server may be started
+// again.
 func (s *Server) Start() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,12 +99,15 @@ func (s *Server) openStorage() error {
 	if err != nil {
 		return err
 	}
-	svc := &service{accounts: s.accounts, readOnly: &s.readOnly, maxManifest: s.o.MaxManifestBytes, sparse: s.o.Sparse, log: s.log}
+	svc := &service{accounts: s.accounts, readOnly: &s.readOnly, maxManifest: s.o.MaxManifestBytes, sparse: s.o.Sparse,
+		log: s.log}
 	report := func(d digest.Digest, away string) {
 		svc.metrics.corrupt.Inc()
-		s.log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).Error("registry blob is corrupt on disk and was moved away, push its image again")
+		s.log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).
+			Error("registry blob is corrupt on disk and was moved away, push its image again")
 	}
-	svc.store, err = layout.Open(s.o.Root, layout.Options{MaxBytes: s.o.MaxBytes, MinFreeBytes: s.o.MinFreeBytes, Report: report})
+	svc.store, err = layout.Open(s.o.Root, layout.Options{MaxBytes: s.o.MaxBytes, MinFreeBytes: s.o.MinFreeBytes,
+		Report: report})
 	if err != nil {
 		return err
 	}
@@ -125,7 +129,8 @@ func (s *Server) checkStorage(store *layout.Store) error {
 		return fmt.Errorf("check registry root: %w", err)
 	}
 	if len(checked.Repaired)+len(checked.Removed) > 0 {
-		s.log.WithFields(logrus.Fields{"repaired": checked.Repaired, "removed": checked.Removed}).Warn("registry root was mended after a crash")
+		s.log.WithFields(logrus.Fields{"repaired": checked.Repaired, "removed": checked.Removed}).
+			Warn("registry root was mended after a crash")
 	}
 	return nil
 }
@@ -160,12 +165,13 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// newHTTP bounds how long clients may keep the server waiting: ReadTimeout ends a request whose body does not come, and timedBody puts it off
-// while the body does.
+// newHTTP bounds how long clients may keep the server waiting: ReadTimeout ends a request whose body does not come, and
+// timedBody puts it off while the body does.
 func (s *Server) newHTTP() *http.Server {
 	return &http.Server{
-		Handler: s.service, ReadHeaderTimeout: headerTimeout, ReadTimeout: stallTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: newErrorLog(s.log), ConnState: s.conns.track, ConnContext: withCork,
+		Handler: s.service, ReadHeaderTimeout: headerTimeout, ReadTimeout: stallTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       newErrorLog(s.log), ConnState: s.conns.track, ConnContext: withCork,
 	}
 }
 
@@ -259,7 +265,9 @@ func lockRoot(root string) (*os.File, error) {
 		return nil, fmt.Errorf("lock registry root: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock registry root %s: another registry or dayone registry command uses it, stop that first: %w", root, err), f.Close())
+		return nil, errors.Join(
+			fmt.Errorf("lock registry root %s: another registry or dayone registry command uses it, stop that first: %w", root,
+				err), f.Close())
 	}
 	return f, nil
 }

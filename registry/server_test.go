@@ -25,7 +25,8 @@ import (
 // gcr returns the options of a go-containerregistry client with an account of r.
 func gcr(t testing.TB, r *registrytest.Registry, u registry.User) []remote.Option {
 	t.Helper()
-	return []remote.Option{remote.WithTransport(r.Transport(t)), remote.WithAuth(&authn.Basic{Username: u.Name, Password: u.Password})}
+	return []remote.Option{remote.WithTransport(r.Transport(t)),
+		remote.WithAuth(&authn.Basic{Username: u.Name, Password: u.Password})}
 }
 
 func pushRandom(t testing.TB, r *registrytest.Registry, repo string, layers int64) (name.Reference, v1.Image) {

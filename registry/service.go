@@ -32,7 +32,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recoverPanic(w, r)
 	w.Header()["Docker-Distribution-Api-Version"] = apiVersion
 	if r.Body == http.NoBody {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // nothing is waited for, and a long answer is not to be ended by it
+		// nothing is waited for, and a long answer is not to be ended by it
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
 	acc, apiErr := s.accounts.authenticate(r, time.Now())
 	if apiErr != nil {
@@ -91,7 +92,8 @@ func (s *service) dispatch(w http.ResponseWriter, r *http.Request, rt route, acc
 	}
 }
 
-// recoverPanic answers a request whose handler panicked and keeps the server up. http.ErrAbortHandler is a deliberate abort.
+// recoverPanic answers a request whose handler panicked and keeps the server up. http.ErrAbortHandler is a deliberate
+// abort.
 func (s *service) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
@@ -100,6 +102,7 @@ func (s *service) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so, a panic value is not a wrapped error
 		panic(p)
 	}
-	s.log.WithFields(logrus.Fields{"method": r.Method, "path": r.URL.Path, "panic": p, "stack": string(debug.Stack())}).Error("registry request panicked")
+	s.log.WithFields(logrus.Fields{"method": r.Method, "path": r.URL.Path, "panic": p, "stack": string(debug.Stack())}).
+		Error("registry request panicked")
 	errInternal.write(w)
 }

@@ -46,11 +46,13 @@ func TestUploads(t *testing.T) {
 	})
 	t.Run("streamed PATCH without a length", func(t *testing.T) {
 		loc := start(t)
-		a := request(t, r, r.Push, http.MethodPatch, loc, unsized{strings.NewReader("streamed")}, "Content-Type", "application/octet-stream")
+		a := request(t, r, r.Push, http.MethodPatch, loc, unsized{strings.NewReader("streamed")}, "Content-Type",
+			"application/octet-stream")
 		require.Equal(t, http.StatusAccepted, a.status)
 		assert.Equal(t, "0-7", a.header.Get("Range"))
 		sd := digest.FromString("streamed")
-		require.Equal(t, http.StatusCreated, request(t, r, r.Push, http.MethodPut, a.header.Get("Location")+"?digest="+sd.String(), nil).status)
+		require.Equal(t, http.StatusCreated, request(t, r, r.Push, http.MethodPut,
+			a.header.Get("Location")+"?digest="+sd.String(), nil).status)
 		there(t, sd)
 	})
 	t.Run("chunks in order, with status between, the last in the PUT", func(t *testing.T) {
@@ -62,7 +64,8 @@ func TestUploads(t *testing.T) {
 		assert.Equal(t, "0-3999", a.header.Get("Range"))
 		a = request(t, r, r.Push, http.MethodPatch, loc, bytes.NewReader(data[4000:6000]), "Content-Range", "4000-5999")
 		require.Equal(t, http.StatusAccepted, a.status)
-		a = request(t, r, r.Push, http.MethodPut, loc+"?digest="+d.String(), bytes.NewReader(data[6000:]), "Content-Range", "6000-9999")
+		a = request(t, r, r.Push, http.MethodPut, loc+"?digest="+d.String(), bytes.NewReader(data[6000:]), "Content-Range",
+			"6000-9999")
 		require.Equal(t, http.StatusCreated, a.status)
 		there(t, d)
 	})
@@ -72,7 +75,8 @@ func TestUploads(t *testing.T) {
 			a := request(t, r, r.Push, http.MethodPatch, loc, bytes.NewReader(data[:10]), "Content-Range", rng)
 			require.Equal(t, http.StatusRequestedRangeNotSatisfiable, a.status)
 		}
-		require.Equal(t, http.StatusAccepted, request(t, r, r.Push, http.MethodPatch, loc, bytes.NewReader(data[:10]), "Content-Range", "0-9").status)
+		require.Equal(t, http.StatusAccepted, request(t, r, r.Push, http.MethodPatch, loc, bytes.NewReader(data[:10]),
+			"Content-Range", "0-9").status)
 		a := request(t, r, r.Push, http.MethodPatch, loc, bytes.NewReader(data[:10]), "Content-Range", "0-9")
 		require.Equal(t, http.StatusRequestedRangeNotSatisfiable, a.status)
 		assert.Equal(t, "0-9", a.header.Get("Range"))
@@ -86,7 +90,8 @@ func TestUploads(t *testing.T) {
 	})
 	t.Run("a restart in the middle loses nothing", func(t *testing.T) {
 		loc := start(t)
-		require.Equal(t, http.StatusAccepted, request(t, r, r.Push, http.MethodPatch, loc, bytes.NewReader(data[:5000]), "Content-Range", "0-4999").status)
+		require.Equal(t, http.StatusAccepted, request(t, r, r.Push, http.MethodPatch, loc, bytes.NewReader(data[:5000]),
+			"Content-Range", "0-4999").status)
 		r.Restart(t)
 		assert.Equal(t, "0-4999", request(t, r, r.Push, http.MethodGet, loc, nil).header.Get("Range"))
 		a := request(t, r, r.Push, http.MethodPut, loc+"?digest="+d.String(), bytes.NewReader(data[5000:]))
@@ -139,8 +144,10 @@ func TestBlobRangesAndETag(t *testing.T) {
 	assert.Equal(t, "bytes 2-5/10", a.header.Get("Content-Range"))
 	a = request(t, r, r.Pull, http.MethodGet, path, nil, "Range", "bytes=7-")
 	assert.Equal(t, "789", string(a.body))
-	assert.Equal(t, http.StatusRequestedRangeNotSatisfiable, request(t, r, r.Pull, http.MethodGet, path, nil, "Range", "bytes=20-").status)
-	assert.Equal(t, http.StatusNotModified, request(t, r, r.Pull, http.MethodGet, path, nil, "If-None-Match", `"`+d.String()+`"`).status)
+	assert.Equal(t, http.StatusRequestedRangeNotSatisfiable, request(t, r, r.Pull, http.MethodGet, path, nil, "Range",
+		"bytes=20-").status)
+	assert.Equal(t, http.StatusNotModified, request(t, r, r.Pull, http.MethodGet, path, nil, "If-None-Match",
+		`"`+d.String()+`"`).status)
 	a = request(t, r, r.Pull, http.MethodHead, path, nil)
 	assert.Equal(t, "10", a.header.Get("Content-Length"))
 	assert.Equal(t, "bytes", a.header.Get("Accept-Ranges"))
@@ -187,12 +194,16 @@ func TestManifestsAndTags(t *testing.T) {
 	}
 	require.Equal(t, http.StatusAccepted, request(t, r, r.Push, http.MethodDelete, "/v2/ma/ni/manifests/a", nil).status)
 	assert.Equal(t, http.StatusNotFound, request(t, r, r.Pull, http.MethodGet, "/v2/ma/ni/manifests/a", nil).status)
-	require.Equal(t, http.StatusAccepted, request(t, r, r.Push, http.MethodDelete, "/v2/ma/ni/manifests/"+d.String(), nil).status)
+	require.Equal(t, http.StatusAccepted, request(t, r, r.Push, http.MethodDelete, "/v2/ma/ni/manifests/"+d.String(), nil).
+		status)
 	got, _ := list("")
 	assert.JSONEq(t, `{"name":"ma/ni","tags":[]}`, got)
-	assert.Equal(t, http.StatusNotFound, request(t, r, r.Pull, http.MethodGet, "/v2/ma/ni/manifests/"+d.String(), nil).status)
-	require.Equal(t, http.StatusAccepted, request(t, r, r.Push, http.MethodDelete, "/v2/ma/ni/blobs/"+layer.String(), nil).status)
-	assert.Equal(t, http.StatusNotFound, request(t, r, r.Pull, http.MethodHead, "/v2/ma/ni/blobs/"+layer.String(), nil).status)
+	assert.Equal(t, http.StatusNotFound, request(t, r, r.Pull, http.MethodGet, "/v2/ma/ni/manifests/"+d.String(), nil).
+		status)
+	require.Equal(t, http.StatusAccepted, request(t, r, r.Push, http.MethodDelete, "/v2/ma/ni/blobs/"+layer.String(), nil).
+		status)
+	assert.Equal(t, http.StatusNotFound, request(t, r, r.Pull, http.MethodHead, "/v2/ma/ni/blobs/"+layer.String(), nil).
+		status)
 	a = request(t, r, r.Pull, http.MethodGet, "/v2/_catalog", nil)
 	assert.JSONEq(t, `{"repositories":["ma/ni"]}`, string(a.body))
 }
@@ -203,8 +214,10 @@ func TestReferrers(t *testing.T) {
 	base := manifestOf(cfg, 2)
 	subject := digest.FromBytes(base)
 	refer := func(kind string) []byte {
-		return []byte(`{"schemaVersion":2,"mediaType":"` + ociManifest + `","artifactType":"` + kind + `","config":{"mediaType":"application/vnd.oci.empty.v1+json","digest":"` +
-			cfg.String() + `","size":2},"layers":[],"subject":{"mediaType":"` + ociManifest + `","digest":"` + subject.String() + `","size":1},"annotations":{"k":"` + kind + `"}}`)
+		return []byte(`{"schemaVersion":2,"mediaType":"` + ociManifest + `","artifactType":"` + kind +
+			`","config":{"mediaType":"application/vnd.oci.empty.v1+json","digest":"` +
+			cfg.String() + `","size":2},"layers":[],"subject":{"mediaType":"` + ociManifest + `","digest":"` + subject.String() +
+			`","size":1},"annotations":{"k":"` + kind + `"}}`)
 	}
 	list := func(q string) (map[string]string, answer) {
 		a := request(t, r, r.Pull, http.MethodGet, "/v2/re/fer/referrers/"+subject.String()+q, nil)
@@ -234,7 +247,8 @@ func TestReferrers(t *testing.T) {
 	require.Equal(t, http.StatusCreated, pushManifest(t, r, "re/fer", "sbom", sbom).status)
 	require.Equal(t, http.StatusCreated, pushManifest(t, r, "re/fer", "v1", base).status)
 	fallback := strings.Replace(subject.String(), ":", "-", 1)
-	require.Equal(t, http.StatusCreated, pushManifest(t, r, "re/fer", fallback, base).status, "clients' fallback tags are ordinary tags")
+	require.Equal(t, http.StatusCreated, pushManifest(t, r, "re/fer", fallback, base).
+		status, "clients' fallback tags are ordinary tags")
 	got, _ = list("")
 	assert.Equal(t, map[string]string{"example/sig": "example/sig", "example/sbom": "example/sbom"}, got)
 	got, a = list("?artifactType=example/sig")
@@ -273,20 +287,30 @@ func TestBadInputIsAnsweredWithTheCodesOfTheSpecification(t *testing.T) {
 		{"referrers of no digest", "GET", "/v2/b/i/referrers/v1", "", "", 400, "DIGEST_INVALID"},
 		{"bad tag", "PUT", "/v2/b/i/manifests/-v1", ok, ociManifest, 400, "TAG_INVALID"},
 		{"tag that is too long", "PUT", "/v2/b/i/manifests/" + strings.Repeat("a", 129), ok, ociManifest, 400, "TAG_INVALID"},
-		{"bad tag parameter", "PUT", "/v2/b/i/manifests/" + digest.FromString(ok).String() + "?tag=v1&tag=-v2", ok, ociManifest, 400, "TAG_INVALID"},
-		{"101 tag parameters", "PUT", "/v2/b/i/manifests/" + digest.FromString(ok).String() + "?tag=v1" + strings.Repeat("&tag=v1", 100), ok, ociManifest, 414, "TAG_INVALID"},
+		{"bad tag parameter", "PUT", "/v2/b/i/manifests/" + digest.FromString(ok).
+			String() + "?tag=v1&tag=-v2", ok, ociManifest, 400, "TAG_INVALID"},
+		{"101 tag parameters", "PUT", "/v2/b/i/manifests/" + digest.FromString(ok).
+			String() + "?tag=v1" + strings.Repeat("&tag=v1", 100), ok, ociManifest, 414, "TAG_INVALID"},
 		{"manifest that is no JSON", "PUT", "/v2/b/i/manifests/v1", "{", ociManifest, 400, "MANIFEST_INVALID"},
 		{"empty manifest", "PUT", "/v2/b/i/manifests/v1", "", ociManifest, 400, "MANIFEST_INVALID"},
-		{"schema 1", "PUT", "/v2/b/i/manifests/v1", with(`"schemaVersion":2`, `"schemaVersion":1`), ociManifest, 400, "MANIFEST_INVALID"},
-		{"two media types", "PUT", "/v2/b/i/manifests/v1", ok, "application/vnd.oci.image.index.v1+json", 400, "MANIFEST_INVALID"},
-		{"unknown media type", "PUT", "/v2/b/i/manifests/v1", with(ociManifest, "text/plain"), "text/plain", 400, "MANIFEST_INVALID"},
-		{"layers and manifests", "PUT", "/v2/b/i/manifests/v1", with(`"layers":[]`, `"layers":[],"manifests":[]`), ociManifest, 400, "MANIFEST_INVALID"},
-		{"descriptor without digest", "PUT", "/v2/b/i/manifests/v1", with(cfg.String(), ""), ociManifest, 400, "MANIFEST_INVALID"},
-		{"missing blob", "PUT", "/v2/b/i/manifests/v1", with(cfg.String(), missing.String()), ociManifest, 400, "MANIFEST_BLOB_UNKNOWN"},
+		{"schema 1", "PUT", "/v2/b/i/manifests/v1", with(`"schemaVersion":2`, `"schemaVersion":1`), ociManifest, 400,
+			"MANIFEST_INVALID"},
+		{"two media types", "PUT", "/v2/b/i/manifests/v1", ok, "application/vnd.oci.image.index.v1+json", 400,
+			"MANIFEST_INVALID"},
+		{"unknown media type", "PUT", "/v2/b/i/manifests/v1", with(ociManifest, "text/plain"), "text/plain", 400,
+			"MANIFEST_INVALID"},
+		{"layers and manifests", "PUT", "/v2/b/i/manifests/v1", with(`"layers":[]`, `"layers":[],"manifests":[]`),
+			ociManifest, 400, "MANIFEST_INVALID"},
+		{"descriptor without digest", "PUT", "/v2/b/i/manifests/v1", with(cfg.String(), ""), ociManifest, 400,
+			"MANIFEST_INVALID"},
+		{"missing blob", "PUT", "/v2/b/i/manifests/v1", with(cfg.String(), missing.String()), ociManifest, 400,
+			"MANIFEST_BLOB_UNKNOWN"},
 		{"other digest", "PUT", "/v2/b/i/manifests/" + missing.String(), ok, ociManifest, 400, "DIGEST_INVALID"},
 		{"huge manifest", "PUT", "/v2/b/i/manifests/v1", ok + strings.Repeat(" ", 4096), ociManifest, 413, "SIZE_INVALID"},
-		{"blob with another digest", "POST", "/v2/b/i/blobs/uploads/?digest=" + missing.String(), "x", "", 400, "DIGEST_INVALID"},
-		{"blob without digest", "PUT", "/v2/b/i/blobs/uploads/00000000-0000-4000-8000-000000000000", "x", "", 404, "BLOB_UPLOAD_UNKNOWN"},
+		{"blob with another digest", "POST", "/v2/b/i/blobs/uploads/?digest=" + missing.String(), "x", "", 400,
+			"DIGEST_INVALID"},
+		{"blob without digest", "PUT", "/v2/b/i/blobs/uploads/00000000-0000-4000-8000-000000000000", "x", "", 404,
+			"BLOB_UPLOAD_UNKNOWN"},
 		{"upload that climbs", "PATCH", "/v2/b/i/blobs/uploads/..", "x", "", 404, ""},
 		{"delete of an unknown manifest", "DELETE", "/v2/b/i/manifests/" + missing.String(), "", "", 404, "MANIFEST_UNKNOWN"},
 		{"delete of an unknown tag", "DELETE", "/v2/b/i/manifests/none", "", "", 404, "MANIFEST_UNKNOWN"},

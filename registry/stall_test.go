@@ -51,7 +51,8 @@ func (p *pipes) dial() net.Conn {
 // overPipes runs a test against a server's handlers and connections on a clock of its own.
 func overPipes(t *testing.T, change func(*Options), test func(t *testing.T, network *pipes, auth string)) {
 	t.Helper()
-	o := Options{Root: t.TempDir(), Listen: "127.0.0.1:0", InsecureHTTP: true, Users: []User{{Name: "u", Password: "p", Role: RolePush}}}
+	o := Options{Root: t.TempDir(), Listen: "127.0.0.1:0", InsecureHTTP: true,
+		Users: []User{{Name: "u", Password: "p", Role: RolePush}}}
 	if change != nil {
 		change(&o)
 	}
@@ -59,7 +60,8 @@ func overPipes(t *testing.T, change func(*Options), test func(t *testing.T, netw
 	require.NoError(t, err)
 	require.NoError(t, s.openStorage())
 	t.Cleanup(func() { require.NoError(t, s.release()) })
-	u, err := s.service.store.NewUpload("a/b") // what the store does beside uploads begins with the first, outside the test's clock
+	// what the store does beside uploads begins with the first, outside the test's clock
+	u, err := s.service.store.NewUpload("a/b")
 	require.NoError(t, err)
 	require.NoError(t, u.Append(strings.NewReader("x")))
 	require.NoError(t, u.Cancel())
@@ -110,7 +112,8 @@ func TestSlowUploadsAndPullsGoOnWhileBytesMove(t *testing.T) {
 		began := time.Now()
 		data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
 		d := digest.FromBytes(data)
-		_, err := fmt.Fprintf(c, "POST /v2/a/b/blobs/uploads/?digest=%s HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: %d\r\n\r\n", d, auth, len(data))
+		_, err := fmt.Fprintf(c,
+			"POST /v2/a/b/blobs/uploads/?digest=%s HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: %d\r\n\r\n", d, auth, len(data))
 		require.NoError(t, err)
 		for part := range slices.Chunk(data, 64<<10) {
 			time.Sleep(stallTimeout / 2)

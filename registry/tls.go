@@ -20,7 +20,8 @@ const (
 // CAFile is the CA certificate that clients trust when the server made its own certificate.
 func (o Options) CAFile() string { return filepath.Join(o.withDefaults().TLSDir, certs.CACertFile) }
 
-// CertificateFiles are the server certificate and its key as files: the ones given, or those that are made here and renewed in place.
+// CertificateFiles are the server certificate and its key as files: the ones given, or those that are made here and
+// renewed in place.
 func (o Options) CertificateFiles() (cert, key string) {
 	if o.CertFile != "" {
 		return o.CertFile, o.KeyFile
@@ -29,8 +30,9 @@ func (o Options) CertificateFiles() (cert, key string) {
 	return filepath.Join(dir, serverCertFile), filepath.Join(dir, serverKeyFile)
 }
 
-// ReloadCertificate reads the certificate again, or renews one that was made here and has little time left. New connections get it, kept
-// ones go on with theirs. A certificate that no client would accept is refused and changes nothing.
+// ReloadCertificate reads the certificate again, or renews one that was made here and has little time left. New
+// connections get it, kept ones go on with theirs. A certificate that no client would accept is refused and changes
+// nothing.
 func (s *Server) ReloadCertificate() error {
 	if s.o.InsecureHTTP {
 		return nil
@@ -43,8 +45,8 @@ func (s *Server) ReloadCertificate() error {
 	return nil
 }
 
-// tlsConfig asks for the certificate at each handshake. HTTP/2 would share one connection among all layers of a client: HTTP/1.1 is faster
-// here. Small records at a connection's start help pages on slow links and nobody who pulls layers.
+// tlsConfig asks for the certificate at each handshake. HTTP/2 would share one connection among all layers of a client:
+// HTTP/1.1 is faster here. Small records at a connection's start help pages on slow links and nobody who pulls layers.
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.Load(), nil },
@@ -75,7 +77,8 @@ func (o Options) serverCertificate(now time.Time) (tls.Certificate, error) {
 	}
 	hosts := o.hosts()
 	crt, key := o.CertificateFiles()
-	if pair, err := certs.LoadServer(crt, key, now.Add(renewBefore)); err == nil && certs.CheckServer(pair, now) == nil && covers(pair, hosts) && pair.Leaf.CheckSignatureFrom(ca.Certificate()) == nil {
+	if pair, err := certs.LoadServer(crt, key, now.Add(renewBefore)); err == nil && certs.CheckServer(pair, now) == nil &&
+		covers(pair, hosts) && pair.Leaf.CheckSignatureFrom(ca.Certificate()) == nil {
 		return pair, nil
 	}
 	pair, err := ca.ServerCertificate(hosts, certs.ServerOptions{})

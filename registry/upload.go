@@ -50,7 +50,8 @@ func (s *service) upload(w http.ResponseWriter, r *http.Request, rt route) {
 	}
 }
 
-// startUpload mounts the blob, or takes it in one request, or opens an upload. A mount that is not possible is an upload.
+// startUpload mounts the blob, or takes it in one request, or opens an upload. A mount that is not possible is an
+// upload.
 func (s *service) startUpload(w http.ResponseWriter, r *http.Request, rt route) {
 	q := r.URL.Query()
 	if mount := q.Get("mount"); mount != "" {
@@ -141,7 +142,8 @@ func (s *service) finishUpload(w http.ResponseWriter, r *http.Request, rt route,
 	blobCreated(w, rt.name, string(d))
 }
 
-// receive appends the body to the upload and answers when that fails. want is the digest of the whole where the client has told it.
+// receive appends the body to the upload and answers when that fails. want is the digest of the whole where the client
+// has told it.
 func (s *service) receive(w http.ResponseWriter, r *http.Request, rt route, u *layout.Upload, want digest.Digest) bool {
 	if cr := r.Header.Get("Content-Range"); cr != "" {
 		first, last, ok := parseContentRange(cr)

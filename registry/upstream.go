@@ -68,9 +68,10 @@ func (u *upstream) close() error {
 	return nil
 }
 
-// loggerContext answers distribution's question for a logger with ours. Its own setter lives in an internal package, and the other
-// way, a formatter on logrus.StandardLogger, would change the log of the whole process. The key is known by the name of its type;
-// should a later version rename it, distribution falls back to the standard logger and TestDistributionLogsToOurEntry fails.
+// loggerContext answers distribution's question for a logger with ours. Its own setter lives in an internal package,
+// and the other way, a formatter on logrus.StandardLogger, would change the log of the whole process. The key is known
+// by the name of its type; should a later version rename it, distribution falls back to the standard logger and
+// TestDistributionLogsToOurEntry fails.
 type loggerContext struct {
 	context.Context
 	log *logrus.Entry
@@ -83,8 +84,8 @@ func (c loggerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// quiet returns an entry for distribution whose lines reach log: ordinary answers (a HEAD that finds nothing is an "error" there) as
-// debug, and none of the informational two to three lines per request.
+// quiet returns an entry for distribution whose lines reach log: ordinary answers (a HEAD that finds nothing is an
+// "error" there) as debug, and none of the informational two to three lines per request.
 func quiet(log *logrus.Entry) *logrus.Entry {
 	l := logrus.New()
 	l.SetOutput(io.Discard)

@@ -31,7 +31,8 @@ func plain(t testing.TB, root string) *httptest.Server {
 // own is our service on a root with one account that may push: "u" with the password "p".
 func own(t testing.TB, root string) *httptest.Server {
 	t.Helper()
-	s, err := New(Options{Root: root, Listen: "127.0.0.1:0", InsecureHTTP: true, Users: []User{{Name: "u", Password: "p", Role: RolePush}}})
+	s, err := New(Options{Root: root, Listen: "127.0.0.1:0", InsecureHTTP: true,
+		Users: []User{{Name: "u", Password: "p", Role: RolePush}}})
 	require.NoError(t, err)
 	require.NoError(t, s.openStorage())
 	srv := httptest.NewServer(s.service)
@@ -80,8 +81,10 @@ func pushTo(t testing.TB, base, repo string, layers ...[]byte) []byte {
 	for _, l := range layers {
 		ls = append(ls, descriptor(l))
 	}
-	m := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":` + cfg + `,"layers":[` + strings.Join(ls, ",") + `]}`
-	code, b := do(t, http.MethodPut, base+"/v2/"+repo+"/manifests/v1", []byte(m), "application/vnd.oci.image.manifest.v1+json")
+	m := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":` + cfg + `,"layers":[` +
+		strings.Join(ls, ",") + `]}`
+	code, b := do(t, http.MethodPut, base+"/v2/"+repo+"/manifests/v1", []byte(m),
+		"application/vnd.oci.image.manifest.v1+json")
 	require.Equal(t, http.StatusCreated, code, "%s", b)
 	return []byte(m)
 }
@@ -127,7 +130,8 @@ func TestAPanicInAHandlerIsAnAnswer(t *testing.T) {
 }
 
 func FuzzRoute(f *testing.F) {
-	for _, p := range []string{"/v2/", "/v2/a/b/manifests/v1", "/v2/a/blobs/uploads/x", "/v2/a/blobs/sha256:00", "/v2/../x/tags/list", "/v2//tags/list", "/v2/a/referrers/b"} {
+	for _, p := range []string{"/v2/", "/v2/a/b/manifests/v1", "/v2/a/blobs/uploads/x", "/v2/a/blobs/sha256:00",
+		"/v2/../x/tags/list", "/v2//tags/list", "/v2/a/referrers/b"} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, path string) {

@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// UsersFile holds the accounts that LoadOrCreateUsers made; PushAuthFile and PullAuthFile their passwords as pull secrets.
+	// UsersFile holds the accounts that LoadOrCreateUsers made; PushAuthFile and PullAuthFile their passwords as pull
+	// secrets.
 	UsersFile    = "users"
 	PushAuthFile = "push-auth.json"
 	PullAuthFile = "pull-auth.json"
 )
 
-// ReadUsers reads accounts, one a line: NAME:BCRYPT:ROLE, that is a line of htpasswd -B with the role (push or pull) at its end.
-// Empty lines and lines that start with # are skipped. The file must not be readable by others.
+// ReadUsers reads accounts, one a line: NAME:BCRYPT:ROLE, that is a line of htpasswd -B with the role (push or pull) at
+// its end. Empty lines and lines that start with # are skipped. The file must not be readable by others.
 func ReadUsers(path string) (users []User, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -68,8 +69,8 @@ func parseUsers(r io.Reader) ([]User, error) {
 	return users, validateUsers(users)
 }
 
-// LoadOrCreateUsers returns the accounts of dir and makes a push and a pull account with random passwords on the first call. The
-// passwords are in PushAuthFile and PullAuthFile, for the registry at each of addrs (HOST:PORT).
+// LoadOrCreateUsers returns the accounts of dir and makes a push and a pull account with random passwords on the first
+// call. The passwords are in PushAuthFile and PullAuthFile, for the registry at each of addrs (HOST:PORT).
 func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 	path := filepath.Join(dir, UsersFile)
 	users, err := ReadUsers(path)
@@ -100,8 +101,9 @@ func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 	return ReadUsers(path)
 }
 
-// RenameAuthFiles makes the pull secrets of dir, which LoadOrCreateUsers made, name the registry at each of addrs and no other: the port may
-// have been free to choose, or the address is another than the last time. A file that somebody has taken away stays away.
+// RenameAuthFiles makes the pull secrets of dir, which LoadOrCreateUsers made, name the registry at each of addrs and
+// no other: the port may have been free to choose, or the address is another than the last time. A file that somebody
+// has taken away stays away.
 func RenameAuthFiles(dir string, addrs ...string) error {
 	for _, name := range []string{PushAuthFile, PullAuthFile} {
 		path := filepath.Join(dir, name)
@@ -116,7 +118,8 @@ func RenameAuthFiles(dir string, addrs ...string) error {
 			Auths map[string]map[string]string `json:"auths"`
 		}
 		if err := json.Unmarshal(raw, &have); err != nil || len(have.Auths) == 0 {
-			return fmt.Errorf("read credentials %s: it is no pull secret; move it away together with %s to have both made anew", path, UsersFile)
+			return fmt.Errorf("read credentials %s: it is no pull secret; move it away together with %s to have both made anew",
+				path, UsersFile)
 		}
 		var entry map[string]string
 		for _, entry = range have.Auths { // all are the same account's

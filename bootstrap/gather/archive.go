@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// archive writes scrubbed, bounded files into a tar.gz. What does not fit is noted and left out: a bundle with a hole is better than none.
+// archive writes scrubbed, bounded files into a tar.gz. What does not fit is noted and left out: a bundle with a hole
+// is better than none.
 type archive struct {
 	zip    *gzip.Writer
 	tar    *tar.Writer
@@ -28,7 +29,8 @@ type archive struct {
 
 func newArchive(w io.Writer, o Options, s *scrubber) *archive {
 	zip := gzip.NewWriter(w)
-	return &archive{zip: zip, tar: tar.NewWriter(zip), prefix: "log-bundle-" + o.ID, now: o.Now(), scrub: s, mask: newMasker(),
+	return &archive{zip: zip, tar: tar.NewWriter(zip), prefix: "log-bundle-" + o.ID, now: o.Now(), scrub: s,
+		mask:    newMasker(),
 		maxFile: o.MaxFile, left: o.MaxTotal, files: map[string]bool{}}
 }
 
@@ -59,7 +61,8 @@ func (a *archive) add(name string, content []byte) error {
 
 func (a *archive) put(name string, content []byte) error {
 	// Mode 0600: who gathers decides who reads.
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join(a.prefix, name), Size: int64(len(content)), Mode: 0o600, ModTime: a.now, Format: tar.FormatPAX}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join(a.prefix, name), Size: int64(len(content)), Mode: 0o600,
+		ModTime: a.now, Format: tar.FormatPAX}
 	if err := a.tar.WriteHeader(header); err != nil {
 		return fmt.Errorf("write %s into the bundle: %w", name, err)
 	}

@@ -23,7 +23,8 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// Cluster gathers a cluster's view: objects in resources/, logs of dayone's pods and of builds in pods/. Secrets are never asked for.
+// Cluster gathers a cluster's view: objects in resources/, logs of dayone's pods and of builds in pods/. Secrets are
+// never asked for.
 type Cluster struct {
 	// Config reaches the cluster.
 	Config *rest.Config
@@ -105,14 +106,15 @@ type clusterGatherer struct {
 	typed   kubernetes.Interface
 }
 
-// Gather writes the bundle; it is given to Write in the place of Host. A cluster that answers slowly, not at all after a while, or only
-// some questions gives a bundle with what came, and its gather.log says what is missing.
+// Gather writes the bundle; it is given to Write in the place of Host. A cluster that answers slowly, not at all after
+// a while, or only some questions gives a bundle with what came, and its gather.log says what is missing.
 func (c Cluster) Gather(ctx context.Context, o Options, w io.Writer) error {
 	o, c = o.withDefaults(), c.withDefaults()
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	g := &clusterGatherer{Cluster: c, options: o, archive: newArchive(w, o, newScrubber(append(knownSecrets(o), connectionSecrets(c.Config)...)))}
+	g := &clusterGatherer{Cluster: c, options: o,
+		archive: newArchive(w, o, newScrubber(append(knownSecrets(o), connectionSecrets(c.Config)...)))}
 	limited, cancel := context.WithTimeout(ctx, c.Limit)
 	defer cancel()
 	if err := g.connect(limited); err != nil {
@@ -138,7 +140,8 @@ func (c Cluster) Gather(ctx context.Context, o Options, w io.Writer) error {
 	return g.archive.close()
 }
 
-// connect asks for the version: a cluster that does not answer that is an error, since there would be nothing in the bundle.
+// connect asks for the version: a cluster that does not answer that is an error, since there would be nothing in the
+// bundle.
 func (g *clusterGatherer) connect(ctx context.Context) error {
 	var err error
 	if g.objects, err = dynamic.NewForConfig(g.Config); err != nil {
@@ -158,9 +161,11 @@ func (g *clusterGatherer) connect(ctx context.Context) error {
 	}
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("reach the cluster at %s: it does not take these credentials (log in again, or name another kubeconfig with --kubeconfig): %w", g.Config.Host, err)
+		return fmt.Errorf(
+			"reach the cluster at %s: it does not take these credentials (log in again, or name another kubeconfig with --kubeconfig): %w", g.Config.Host, err)
 	case err != nil:
-		return fmt.Errorf("reach the cluster at %s (is it the right kubeconfig, and is the API server up? on a bootstrap host dayone gather without --cluster works): %w", g.Config.Host, err)
+		return fmt.Errorf(
+			"reach the cluster at %s (is it the right kubeconfig, and is the API server up? on a bootstrap host dayone gather without --cluster works): %w", g.Config.Host, err)
 	}
 	g.archive.note("cluster %s, version %s", g.Config.Host, version.GitVersion)
 	return nil
@@ -227,7 +232,8 @@ func (g *clusterGatherer) pages(ctx context.Context, kind clusterKind, namespace
 	}
 }
 
-func (g *clusterGatherer) page(ctx context.Context, kind clusterKind, namespace string, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+func (g *clusterGatherer) page(ctx context.Context, kind clusterKind, namespace string,
+	options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.RequestLimit)
 	defer cancel()
 	if namespace == "" {

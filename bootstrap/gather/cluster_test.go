@@ -49,30 +49,45 @@ func canaryCluster(t *testing.T) *kubetest.Env {
 	env := shared.Env(t)
 	encoded := func(s string) string { return "data:;base64," + base64.StdEncoding.EncodeToString([]byte(s)) }
 	kubeconfig := "apiVersion: v1\nkind: Config\nusers:\n- name: a\n  user: {token: " + clusterCanary + "-kubeconfig}\n"
-	config, err := json.Marshal(map[string]any{"ignition": map[string]any{"version": "3.2.0"}, "storage": map[string]any{"files": []any{
-		map[string]any{"path": "/etc/kubernetes/kubeconfig", "contents": map[string]any{"source": encoded(kubeconfig)}},
-		map[string]any{"path": "/etc/plain", "contents": map[string]any{"source": "data:," + clusterCanary}}}},
-		"passwd":  map[string]any{"users": []any{map[string]any{"name": "core", "passwordHash": "$6$" + clusterCanary}}},
-		"systemd": map[string]any{"units": []any{map[string]any{"name": "a.service", "contents": "[Service]\nEnvironment=X=" + clusterCanary}}}})
+	config, err := json.Marshal(map[string]any{"ignition": map[string]any{"version": "3.2.0"},
+		"storage": map[string]any{"files": []any{
+			map[string]any{"path": "/etc/kubernetes/kubeconfig", "contents": map[string]any{"source": encoded(kubeconfig)}},
+			map[string]any{"path": "/etc/plain", "contents": map[string]any{"source": "data:," + clusterCanary}}}},
+		"passwd": map[string]any{"users": []any{map[string]any{"name": "core", "passwordHash": "$6$" + clusterCanary}}},
+		"systemd": map[string]any{"units": []any{map[string]any{"name": "a.service", "contents": "[Service]\nEnvironment=X=" +
+			clusterCanary}}}})
 	require.NoError(t, err)
-	notes := map[string]string{"kubectl.kubernetes.io/last-applied-configuration": string(config), "example.com/anything": clusterCanary + kubeconfig}
+	notes := map[string]string{"kubectl.kubernetes.io/last-applied-configuration": string(config),
+		"example.com/anything": clusterCanary + kubeconfig}
 	noted := func(o v1.ObjectMeta) v1.ObjectMeta { o.Annotations = notes; return o }
 	inNamespace := v1.ObjectMeta{Name: "build-worker-1", Namespace: namespace, Annotations: notes}
 	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: named(namespace)},
-		&corev1.Secret{ObjectMeta: v1.ObjectMeta{Name: "push", Namespace: namespace}, StringData: map[string]string{"x": clusterCanary}},
-		&mcfgv1.MachineConfig{ObjectMeta: noted(named("rendered-worker-1")), Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: config}, OSImageURL: "registry.example.com/os@sha256:1"}},
+		&corev1.Secret{ObjectMeta: v1.ObjectMeta{Name: "push", Namespace: namespace},
+			StringData: map[string]string{"x": clusterCanary}},
+		&mcfgv1.MachineConfig{ObjectMeta: noted(named("rendered-worker-1")),
+			Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: config},
+				OSImageURL: "registry.example.com/os@sha256:1"}},
 		&mcfgv1.MachineConfigPool{ObjectMeta: noted(named("worker"))},
-		&mcfgv1.MachineOSConfig{ObjectMeta: noted(named("worker")), Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "worker"},
-			ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder}, RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
-			RenderedImagePushSpec: "registry.example.com/ocp/os:latest",
-			Containerfile:         []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: "FROM configs AS final\nRUN PASSWORD=" + clusterCanary + " /register\n"}}}},
+		&mcfgv1.MachineOSConfig{ObjectMeta: noted(named("worker")),
+			Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "worker"},
+				ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+				RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+				RenderedImagePushSpec:   "registry.example.com/ocp/os:latest",
+				Containerfile: []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch,
+					Content: "FROM configs AS final\nRUN PASSWORD=" + clusterCanary + " /register\n"}}}},
 		&corev1.Node{ObjectMeta: noted(named("worker-0"))},
-		&corev1.Pod{ObjectMeta: inNamespace, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "build", Image: "example.com/x",
-			Args: []string{"--push-token", clusterCanary + "-argument", "--password=" + clusterCanary}, Env: []corev1.EnvVar{{Name: "SECRET_OF_THE_MIRROR", Value: clusterCanary}, {Name: "PLAIN", Value: clusterCanary}}}}}},
-		&corev1.Event{ObjectMeta: v1.ObjectMeta{Name: "e", Namespace: namespace}, InvolvedObject: corev1.ObjectReference{Namespace: namespace, Name: "build-worker-1"},
-			Message: "pull failed: Authorization: Bearer " + clusterCanary + " at https://user:" + clusterCanary + "@registry.example.com/, config " + encoded(clusterCanary+clusterCanary)},
-		&corev1.Event{ObjectMeta: v1.ObjectMeta{Name: "rebooted", Namespace: v1.NamespaceDefault}, InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "worker-0"}, Message: "rebooted"},
+		&corev1.Pod{ObjectMeta: inNamespace, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "build",
+			Image: "example.com/x",
+			Args:  []string{"--push-token", clusterCanary + "-argument", "--password=" + clusterCanary},
+			Env: []corev1.EnvVar{{Name: "SECRET_OF_THE_MIRROR", Value: clusterCanary},
+				{Name: "PLAIN", Value: clusterCanary}}}}}},
+		&corev1.Event{ObjectMeta: v1.ObjectMeta{Name: "e", Namespace: namespace},
+			InvolvedObject: corev1.ObjectReference{Namespace: namespace, Name: "build-worker-1"},
+			Message: "pull failed: Authorization: Bearer " + clusterCanary + " at https://user:" + clusterCanary +
+				"@registry.example.com/, config " + encoded(clusterCanary+clusterCanary)},
+		&corev1.Event{ObjectMeta: v1.ObjectMeta{Name: "rebooted", Namespace: v1.NamespaceDefault},
+			InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "worker-0"}, Message: "rebooted"},
 	}
 	for _, o := range objects {
 		require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), o)), "%T", o)
@@ -98,7 +113,8 @@ func TestAClustersBundleHasNoSecret(t *testing.T) {
 	env := canaryCluster(t)
 	b, err := gathered(t, gather.Cluster{Config: env.Config}, gather.Options{})
 	require.NoError(t, err)
-	for file, has := range map[string]string{"machineconfigs": "/etc/kubernetes/kubeconfig", "machineconfigpools": "worker", "machineosconfigs": "/register", "nodes": "worker-0",
+	for file, has := range map[string]string{"machineconfigs": "/etc/kubernetes/kubeconfig",
+		"machineconfigpools": "worker", "machineosconfigs": "/register", "nodes": "worker-0",
 		"pods": "SECRET_OF_THE_MIRROR", "events": "rebooted", "jobs": `"List"`} {
 		f := b.Get("resources/" + file + ".json")
 		require.NotNil(t, f, "%s is not among %v", file, b.Names())
@@ -122,8 +138,10 @@ func TestWhoMaySeeLittleGetsABundleWithThat(t *testing.T) {
 	env := canaryCluster(t)
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: v1.ObjectMeta{Namespace: namespace, Name: "reader"}},
-		&rbacv1.ClusterRole{ObjectMeta: named("reader"), Rules: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"nodes"}}}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: named("reader"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reader"},
+		&rbacv1.ClusterRole{ObjectMeta: named("reader"),
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"nodes"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: named("reader"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName,
+			Kind: "ClusterRole", Name: "reader"},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "reader"}}},
 	} {
 		require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), o)))
@@ -167,7 +185,8 @@ func slowed(t *testing.T, env *kubetest.Env, held string) *rest.Config {
 	return &rest.Config{Host: srv.URL}
 }
 
-// withinLimit gathers with the shortest limit in which this machine, which may be busy, gets the answer to a question that nobody holds back.
+// withinLimit gathers with the shortest limit in which this machine, which may be busy, gets the answer to a question
+// that nobody holds back.
 func withinLimit(t *testing.T, of func(limit time.Duration) gather.Cluster, kind, has string) *bundle.Bundle {
 	t.Helper()
 	for limit := 2 * time.Second; limit < 2*time.Minute; limit *= 2 {
@@ -205,7 +224,8 @@ func TestASlowClusterGivesWhatCame(t *testing.T) {
 func TestAClustersBundleIsBounded(t *testing.T) {
 	env := canaryCluster(t)
 	for _, name := range []string{"n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"} {
-		node := &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: name, Annotations: map[string]string{"dayone.dev/long": strings.Repeat("x ", 400)}}}
+		node := &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: name,
+			Annotations: map[string]string{"dayone.dev/long": strings.Repeat("x ", 400)}}}
 		require.NoError(t, env.Client.Create(t.Context(), node))
 		t.Cleanup(func() { _ = env.Client.Delete(context.WithoutCancel(t.Context()), node) })
 	}

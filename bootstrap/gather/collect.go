@@ -17,8 +17,8 @@ import (
 // nodeInstallDir is the install directory that dayone ignition put on an installer's bootstrap node.
 const nodeInstallDir = bootstrapnode.ConfigDir + "/install"
 
-// Host writes a bundle of the bootstrap host to w. What cannot be read is noted in the bundle's gather.log: only a failing writer and a
-// cut-off context are errors.
+// Host writes a bundle of the bootstrap host to w. What cannot be read is noted in the bundle's gather.log: only a
+// failing writer and a cut-off context are errors.
 func Host(ctx context.Context, o Options, w io.Writer) error {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
@@ -29,7 +29,8 @@ func Host(ctx context.Context, o Options, w io.Writer) error {
 	}
 	a := newArchive(w, o, newScrubber(knownSecrets(o)))
 	h := &hostGatherer{Options: o, archive: a}
-	for _, part := range []func(context.Context) error{h.state, h.records, h.rendered, h.installDir, h.buildLogs, h.host, h.journals, h.units} {
+	for _, part := range []func(context.Context) error{h.state, h.records, h.rendered, h.installDir, h.buildLogs, h.host,
+		h.journals, h.units} {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("gather: %w", err)
 		}
@@ -44,7 +45,8 @@ func Host(ctx context.Context, o Options, w io.Writer) error {
 }
 
 // Write puts a bundle into dir under its name; it appears whole or not at all, mode 0600. make is Host or Cluster.
-func Write(ctx context.Context, dir string, o Options, gather func(context.Context, Options, io.Writer) error) (string, error) {
+func Write(ctx context.Context, dir string, o Options, gather func(context.Context, Options, io.Writer) error) (string,
+	error) {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
 		return "", err
@@ -70,7 +72,8 @@ func Write(ctx context.Context, dir string, o Options, gather func(context.Conte
 // withRoom says what to do about a full disk.
 func withRoom(dir string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("%w; make room in %s, name a directory on another disk with --out, or send it elsewhere with --stdout", err, dir)
+		return fmt.Errorf(
+			"%w; make room in %s, name a directory on another disk with --out, or send it elsewhere with --stdout", err, dir)
 	}
 	return err
 }

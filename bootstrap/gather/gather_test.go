@@ -53,31 +53,38 @@ func canaries(t *testing.T) (o gather.Options, secrets []string) {
 	key := "-----BEGIN EC PRIVATE KEY-----\n" + secret("key-line-of-the-authority") + "\n-----END EC PRIVATE KEY-----\n"
 	put(t, state, "identity/ca.key", key)
 	put(t, state, "base-auth.json", auth("base"))
-	put(t, dir, "layering/more.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: openshift-machine-config-operator}\ndata:\n  x: "+
-		base64.StdEncoding.EncodeToString([]byte(secret("data")))+"\nstringData:\n  y: "+secret("stringdata")+"\n")
+	put(t, dir, "layering/more.yaml",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: openshift-machine-config-operator}\ndata:\n  x: "+
+			base64.StdEncoding.EncodeToString([]byte(secret("data")))+"\nstringData:\n  y: "+secret("stringdata")+"\n")
 	put(t, dir, "auth/kubeadmin-password", secret("kubeadmin"))
 	put(t, dir, "auth/kubeconfig", "users:\n- name: admin\n  user:\n    token: "+secret("token-of-the-administrator")+"\n")
 	put(t, dir, "install-config.yaml", "pullSecret: '"+auth("pullsecret")+"'\nmetadata: {name: demo}\n")
 	// Everything shows up in logs, in every form that it takes.
 	var log strings.Builder
 	for _, s := range secrets {
-		fmt.Fprintf(&log, "plain %s\njson {\"value\": \"%s\"}\nurl https://user:%s@registry.example.com/\nquery ?x=%s\n", s, s, url.PathEscape(s), url.QueryEscape(s))
+		fmt.Fprintf(&log, "plain %s\njson {\"value\": \"%s\"}\nurl https://user:%s@registry.example.com/\nquery ?x=%s\n", s,
+			s, url.PathEscape(s), url.QueryEscape(s))
 		for offset := range 3 {
 			fmt.Fprintf(&log, "inside %s\n", base64.StdEncoding.EncodeToString([]byte("abc"[:offset]+s+"xyz")))
 		}
 	}
 	log.WriteString(key)
-	log.WriteString("Authorization: Bearer " + secret("unknown-bearer") + "\nexport DB_PASSWORD=" + secret("unknown-variable") + "\n")
+	log.WriteString("Authorization: Bearer " + secret("unknown-bearer") + "\nexport DB_PASSWORD=" +
+		secret("unknown-variable") + "\n")
 	put(t, state, "build/logs/build.log", log.String())
 	// The content of files and units is in the configs only.
 	content := "password = " + secret("in-a-file")
-	put(t, dir, "openshift/90-file.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: x}\nspec:\n  config:\n    ignition: {version: 3.2.0}\n"+
-		"    storage:\n      files:\n      - path: /etc/app.conf\n        contents: {source: 'data:;base64,"+base64.StdEncoding.EncodeToString([]byte(content))+"'}\n"+
-		"    passwd:\n      users:\n      - {name: core, passwordHash: '$6$"+secret("hash")+"aaaaaaaaaaaaaaaaaaaa'}\n")
-	put(t, state, "rendered/machine-configs/rendered-master-1.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: rendered-master-1}\nspec:\n  config:\n"+
-		"    systemd:\n      units:\n      - {name: a.service, contents: 'Environment=TOKEN="+secret("in-a-unit")+"'}\n")
-	put(t, root, "var/log/openshift/bootkube.json", `[{"phase":"service end","result":"failure","errorMessage":"`+secrets[0]+`"}]`)
-	put(t, state, "journal.json", `{"version":1,"phases":[{"name":"base","status":"failed","error":"401 for `+secrets[1]+`"}]}`)
+	put(t, dir, "openshift/90-file.yaml",
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: x}\nspec:\n  config:\n    ignition: {version: 3.2.0}\n"+
+			"    storage:\n      files:\n      - path: /etc/app.conf\n        contents: {source: 'data:;base64,"+base64.StdEncoding.EncodeToString([]byte(content))+"'}\n"+
+			"    passwd:\n      users:\n      - {name: core, passwordHash: '$6$"+secret("hash")+"aaaaaaaaaaaaaaaaaaaa'}\n")
+	put(t, state, "rendered/machine-configs/rendered-master-1.yaml",
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: rendered-master-1}\nspec:\n  config:\n"+
+			"    systemd:\n      units:\n      - {name: a.service, contents: 'Environment=TOKEN="+secret("in-a-unit")+"'}\n")
+	put(t, root, "var/log/openshift/bootkube.json",
+		`[{"phase":"service end","result":"failure","errorMessage":"`+secrets[0]+`"}]`)
+	put(t, state, "journal.json",
+		`{"version":1,"phases":[{"name":"base","status":"failed","error":"401 for `+secrets[1]+`"}]}`)
 	return gather.Options{ID: "canary", StateDir: state, InstallDir: dir, Root: root}, secrets
 }
 
@@ -87,14 +94,17 @@ func TestNoSecretIsInTheBundle(t *testing.T) {
 	require.NoError(t, gather.Host(t.Context(), o, &out))
 	b, err := bundle.Read(&out)
 	require.NoError(t, err)
-	for _, want := range []string{"bootstrap/dayone/journal.json", "bootstrap/dayone/status.json", "bootstrap/dayone/build-logs/logs/build.log", "bootstrap/services/bootkube.json",
-		"rendered-assets/openshift/openshift/90-file.yaml", "rendered-assets/openshift/install-config.yaml", "rendered-assets/dayone/rendered/machine-configs/rendered-master-1.yaml", "gather.log"} {
+	for _, want := range []string{"bootstrap/dayone/journal.json", "bootstrap/dayone/status.json",
+		"bootstrap/dayone/build-logs/logs/build.log", "bootstrap/services/bootkube.json",
+		"rendered-assets/openshift/openshift/90-file.yaml", "rendered-assets/openshift/install-config.yaml",
+		"rendered-assets/dayone/rendered/machine-configs/rendered-master-1.yaml", "gather.log"} {
 		require.NotNil(t, b.Get(want), "%s is not among %v", want, b.Names())
 	}
 	for _, name := range b.Names() {
 		text := string(b.Get(name).Content)
 		for _, s := range secrets {
-			for _, form := range []string{s, base64.StdEncoding.EncodeToString([]byte(s)), url.QueryEscape(s), url.PathEscape(s)} {
+			for _, form := range []string{s, base64.StdEncoding.EncodeToString([]byte(s)), url.QueryEscape(s),
+				url.PathEscape(s)} {
 				assert.False(t, strings.Contains(text, form), "%s has %s", name, form)
 			}
 			for offset := range 3 {
@@ -104,7 +114,8 @@ func TestNoSecretIsInTheBundle(t *testing.T) {
 		}
 		assert.False(t, strings.Contains(text, "canary-"), name)
 	}
-	assert.Contains(t, string(b.Get("rendered-assets/openshift/openshift/90-file.yaml").Content), "path: /etc/app.conf", "what is not content stays")
+	assert.Contains(t, string(b.Get("rendered-assets/openshift/openshift/90-file.yaml").Content), "path: /etc/app.conf",
+		"what is not content stays")
 	assert.NotContains(t, strings.Join(b.Names(), " "), "kubeconfig")
 }
 
@@ -119,7 +130,8 @@ func TestABundleIsBounded(t *testing.T) {
 	b, err := bundle.Read(&out)
 	require.NoError(t, err)
 	text := string(b.Get("bootstrap/dayone/build-logs/logs/long.log").Content)
-	assert.True(t, strings.HasSuffix(text, "the last line\n") && strings.HasPrefix(text, "[the first "), "the end of a log is what counts")
+	assert.True(t, strings.HasSuffix(text, "the last line\n") && strings.HasPrefix(text, "[the first "),
+		"the end of a log is what counts")
 	assert.Less(t, len(text), 11_000)
 	assert.Nil(t, b.Get("bootstrap/dayone/build-logs/logs/other.log"), "the bundle is full")
 	assert.Nil(t, b.Get("bootstrap/dayone/build-logs/logs/link.log"), "links are not followed")
@@ -132,14 +144,16 @@ func TestTheLogOfABundleSaysWhyAProgramFailed(t *testing.T) {
 	require.NoError(t, gather.Host(t.Context(), gather.Options{StateDir: state}, &out))
 	b, err := bundle.Read(&out)
 	require.NoError(t, err)
-	assert.Regexp(t, regexp.QuoteMeta("df -h -i "+state+": exit status 1: ")+`\S*df: `, string(b.Get("gather.log").Content))
+	assert.Regexp(t, regexp.QuoteMeta("df -h -i "+state+": exit status 1: ")+`\S*df: `, string(b.Get("gather.log").
+		Content))
 }
 
 func TestTheSpoolHoldsTheLastWholeBundle(t *testing.T) {
 	dir := t.TempDir()
 	calls := 0
 	ctx, cancel := context.WithCancel(t.Context())
-	err := gather.Spool(ctx, dir, gather.Options{ID: "spool"}, time.Second, func(_ context.Context, _ gather.Options, w io.Writer) error {
+	err := gather.Spool(ctx, dir, gather.Options{ID: "spool"}, time.Second, func(_ context.Context, _ gather.Options,
+		w io.Writer) error {
 		calls++
 		switch calls {
 		case 1:
@@ -169,31 +183,35 @@ func TestTheSpoolHoldsTheLastWholeBundle(t *testing.T) {
 	// A host that answers again takes it back; another process knows since when it did not.
 	ctx, cancel = context.WithCancel(t.Context())
 	calls = 0
-	require.NoError(t, gather.Spool(ctx, dir, gather.Options{ID: "spool"}, time.Second, func(context.Context, gather.Options, io.Writer) error {
-		if calls++; calls == 1 {
-			return errors.New("still")
-		}
-		now, err := gather.ReadLost(filepath.Join(dir, "log-bundle-spool.tar.gz"))
-		if calls == 2 {
-			require.NoError(t, err)
-			assert.Equal(t, gather.Lost{Since: lost.Since, Error: "still"}, *now)
+	require.NoError(t, gather.Spool(ctx, dir, gather.Options{ID: "spool"}, time.Second,
+		func(context.Context, gather.Options, io.Writer) error {
+			if calls++; calls == 1 {
+				return errors.New("still")
+			}
+			now, err := gather.ReadLost(filepath.Join(dir, "log-bundle-spool.tar.gz"))
+			if calls == 2 {
+				require.NoError(t, err)
+				assert.Equal(t, gather.Lost{Since: lost.Since, Error: "still"}, *now)
+				return nil
+			}
+			assert.Nil(t, now)
+			cancel()
 			return nil
-		}
-		assert.Nil(t, now)
-		cancel()
-		return nil
-	}))
+		}))
 }
 
 func TestAnotherHostsBundleComesHere(t *testing.T) {
 	dir := t.TempDir()
-	name, err := gather.Write(t.Context(), dir, gather.Options{ID: "far"}, gather.Remote{Command: []string{"/bin/sh", "-c", "printf '\\037\\213bundle'"}}.Gather)
+	name, err := gather.Write(t.Context(), dir, gather.Options{ID: "far"},
+		gather.Remote{Command: []string{"/bin/sh", "-c", "printf '\\037\\213bundle'"}}.Gather)
 	require.NoError(t, err)
 	raw, err := os.ReadFile(name)
 	require.NoError(t, err)
 	assert.Equal(t, "\x1f\x8bbundle", string(raw))
-	for command, says := range map[string]string{"echo refused >&2; exit 255": "refused", "true": "nothing came", "kill -9 $$": "killed", "echo Welcome": "no log bundle"} {
-		_, err := gather.Write(t.Context(), dir, gather.Options{ID: "none"}, gather.Remote{Command: []string{"/bin/sh", "-c", command}}.Gather)
+	for command, says := range map[string]string{"echo refused >&2; exit 255": "refused", "true": "nothing came",
+		"kill -9 $$": "killed", "echo Welcome": "no log bundle"} {
+		_, err := gather.Write(t.Context(), dir, gather.Options{ID: "none"},
+			gather.Remote{Command: []string{"/bin/sh", "-c", command}}.Gather)
 		require.ErrorContains(t, err, says)
 		assert.NoFileExists(t, filepath.Join(dir, "log-bundle-none.tar.gz"))
 	}
@@ -206,7 +224,8 @@ func TestBundleNamesCannotLeadElsewhere(t *testing.T) {
 	}
 }
 
-// TestWhatLooksSecretGoesAndJSONStaysJSON has secrets that the bundle's maker knows nothing of, in the forms in which records hold them.
+// TestWhatLooksSecretGoesAndJSONStaysJSON has secrets that the bundle's maker knows nothing of, in the forms in which
+// records hold them.
 func TestWhatLooksSecretGoesAndJSONStaysJSON(t *testing.T) {
 	state := t.TempDir()
 	put(t, state, "journal.json", `{"version":1,"phases":[{"name":"base","error":"asked with {\"token\": \"canary-a\", \"x\": 1} and password='canary-b' and DB_PASSWORD=canary-c, got data:;base64,Y2FuYXJ5Y2FuYXJ5"}],

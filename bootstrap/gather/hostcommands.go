@@ -74,15 +74,18 @@ func (h *hostGatherer) host(ctx context.Context) error {
 	)
 }
 
-// journalServices are the units whose journals are gathered: dayone's, and those that openshift-install's script gathers.
+// journalServices are the units whose journals are gathered: dayone's, and those that openshift-install's script
+// gathers.
 func journalServices() []string {
-	return []string{"dayone-bootstrap", "dayone-gate", "dayone-fetch", "dayone-registry", "release-image", "crio-configure", "bootkube", "progress", "kubelet", "crio", "approve-csr"}
+	return []string{"dayone-bootstrap", "dayone-gate", "dayone-fetch", "dayone-registry", "release-image",
+		"crio-configure", "bootkube", "progress", "kubelet", "crio", "approve-csr"}
 }
 
 // journals gathers the units' journals of this boot.
 func (h *hostGatherer) journals(ctx context.Context) error {
 	for _, unit := range journalServices() {
-		out, ok := h.output(ctx, "journalctl", "--boot", "--no-pager", "--output=short", "--lines=20000", "--unit="+unit+".service")
+		out, ok := h.output(ctx, "journalctl", "--boot", "--no-pager", "--output=short", "--lines=20000",
+			"--unit="+unit+".service")
 		if !ok || bytes.HasPrefix(bytes.TrimSpace(out), []byte("-- No entries")) {
 			continue
 		}
@@ -91,7 +94,8 @@ func (h *hostGatherer) journals(ctx context.Context) error {
 		}
 	}
 	// What the kernel killed for want of memory tells no unit of it.
-	out, ok := h.output(ctx, "journalctl", "--boot", "--no-pager", "--dmesg", "--grep=Out of memory|oom-kill|I/O error|No space", "--lines=200")
+	out, ok := h.output(ctx, "journalctl", "--boot", "--no-pager", "--dmesg",
+		"--grep=Out of memory|oom-kill|I/O error|No space", "--lines=200")
 	if ok && !bytes.HasPrefix(bytes.TrimSpace(out), []byte("-- No entries")) {
 		return h.archive.add(path.Join(dirJournals, "kernel.log"), out)
 	}
@@ -116,8 +120,10 @@ func (h *hostGatherer) units(ctx context.Context) error {
 			continue
 		}
 		if err := errors.Join(
-			h.command(ctx, path.Join("unit-status", unit+".txt"), "systemctl", "status", "--no-pager", "--full", "--lines=0", "--", unit),
-			h.command(ctx, path.Join("unit-status", unit+".log"), "journalctl", "--boot", "--no-pager", "--lines=20000", "--unit="+unit)); err != nil {
+			h.command(ctx, path.Join("unit-status", unit+".txt"), "systemctl", "status", "--no-pager", "--full", "--lines=0",
+				"--", unit),
+			h.command(ctx, path.Join("unit-status", unit+".log"), "journalctl", "--boot", "--no-pager", "--lines=20000",
+				"--unit="+unit)); err != nil {
 			return err
 		}
 	}

@@ -9,9 +9,11 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Bounds of a bundle. A bundle must fit into a mail or a ticket, and gathering must end on a host whose disk is full or slow.
+// Bounds of a bundle. A bundle must fit into a mail or a ticket, and gathering must end on a host whose disk is full or
+// slow.
 const (
-	// DefaultMaxFile is how much of one file is kept, in bytes: of logs the end, of everything else nothing when it is larger.
+	// DefaultMaxFile is how much of one file is kept, in bytes: of logs the end, of everything else nothing when it is
+	// larger.
 	DefaultMaxFile = 8 << 20
 	// DefaultMaxTotal is how much is kept of all files together before compression, in bytes.
 	DefaultMaxTotal = 256 << 20
@@ -23,15 +25,18 @@ const (
 
 // Options of one bundle. The zero value gathers the host that it runs on.
 type Options struct {
-	// ID is the bundle's name after log-bundle-: letters, digits, dot, dash and underscore. Default: the time, as 20060102150405.
+	// ID is the bundle's name after log-bundle-: letters, digits, dot, dash and underscore. Default: the time, as
+	// 20060102150405.
 	ID string
 	// StateDir is the bootstrap's state directory. Default: /var/lib/dayone.
 	StateDir string
-	// InstallDir is the install directory; "" leaves its manifests out. The secrets that it holds are looked for in everything else.
+	// InstallDir is the install directory; "" leaves its manifests out. The secrets that it holds are looked for in
+	// everything else.
 	InstallDir string
 	// Root is put before the paths of the host's own files, such as /var/log/openshift; "" is the host itself.
 	Root string
-	// Commands says whether programs of the host are run: journalctl, systemctl, ip and their like. Default: only with Root "".
+	// Commands says whether programs of the host are run: journalctl, systemctl, ip and their like. Default: only with
+	// Root "".
 	NoCommands bool
 	// MaxFile and MaxTotal are bounds in bytes. Defaults: DefaultMaxFile, DefaultMaxTotal.
 	MaxFile, MaxTotal int64

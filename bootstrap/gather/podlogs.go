@@ -11,10 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podRanks are the pods whose logs are gathered, by the beginning of their names, and in this order: builds and controllers before what
-// runs on every node.
+// podRanks are the pods whose logs are gathered, by the beginning of their names, and in this order: builds and
+// controllers before what runs on every node.
 func podRanks() []string {
-	return []string{"build-", "machine-os-builder", "dayone-controller", "machine-config-controller", "machine-config-operator", "dayone", "machine-config-"}
+	return []string{"build-", "machine-os-builder", "dayone-controller", "machine-config-controller",
+		"machine-config-operator", "dayone", "machine-config-"}
 }
 
 // rank is a pod's place; -1 is none.
@@ -90,7 +91,9 @@ func (g *clusterGatherer) log(ctx context.Context, pod, container string, previo
 	defer cancel()
 	lines := int64(20_000)
 	kept := &tail{limit: maxLogBytes}
-	stream, err := g.typed.CoreV1().Pods(g.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &lines, Timestamps: true}).Stream(ctx)
+	stream, err := g.typed.CoreV1().Pods(g.Namespace).
+		GetLogs(pod, &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &lines, Timestamps: true}).
+		Stream(ctx)
 	if err == nil {
 		_, err = io.Copy(kept, stream)
 		_ = stream.Close() // everything is read

@@ -22,7 +22,8 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// masker replaces content by a mark that is equal for equal content within one bundle and says nothing else: its key is thrown away.
+// masker replaces content by a mark that is equal for equal content within one bundle and says nothing else: its key is
+// thrown away.
 type masker struct{ key []byte }
 
 func newMasker() masker {
@@ -40,20 +41,24 @@ func (m masker) mark(content string) string {
 // mask is the bundle's masker.
 func (h *hostGatherer) mask() masker { return h.archive.mask }
 
-// rendered gathers the configs that nodes get, without the content of their files and units: paths, modes and names tell what differs.
+// rendered gathers the configs that nodes get, without the content of their files and units: paths, modes and names
+// tell what differs.
 func (h *hostGatherer) rendered(context.Context) error {
 	for _, dir := range []string{"rendered-first", "rendered"} {
-		if err := h.tree(filepath.Join(h.StateDir, dir), path.Join(dirRendered, dir), func(string) bool { return true }); err != nil {
+		if err := h.tree(filepath.Join(h.StateDir, dir), path.Join(dirRendered, dir),
+			func(string) bool { return true }); err != nil {
 			return err
 		}
 	}
 	// The openshift flow keeps the first rendering by pool; the final one is the config server's.
-	first := h.tree(filepath.Join(h.StateDir, "first"), path.Join(dirRendered, "rendered-first"), func(string) bool { return true })
+	first := h.tree(filepath.Join(h.StateDir, "first"), path.Join(dirRendered, "rendered-first"),
+		func(string) bool { return true })
 	if first != nil || !exists(filepath.Join(h.StateDir, "first")) {
 		return first
 	}
 	for _, dir := range []string{"machine-pools", "machine-configs"} {
-		if err := h.tree(filepath.Join(h.Root+"/etc/mcs/bootstrap", dir), path.Join(dirRendered, "rendered", dir), func(string) bool { return true }); err != nil {
+		if err := h.tree(filepath.Join(h.Root+"/etc/mcs/bootstrap", dir), path.Join(dirRendered, "rendered", dir),
+			func(string) bool { return true }); err != nil {
 			return err
 		}
 	}
@@ -65,8 +70,8 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// redact takes content out of objects by what they are: Secrets and ConfigMaps lose their values, MachineConfigs the content of files and
-// units, install-config.yaml its pull secret. A file that is no such object stays as it is.
+// redact takes content out of objects by what they are: Secrets and ConfigMaps lose their values, MachineConfigs the
+// content of files and units, install-config.yaml its pull secret. A file that is no such object stays as it is.
 func redact(name string, raw []byte, m masker) []byte {
 	ext := path.Ext(name)
 	if !strings.HasPrefix(name, "rendered-assets/") && !strings.HasPrefix(name, "resources/") {
@@ -165,10 +170,12 @@ func redactField(object map[string]any, key string, value any, m masker) {
 	}
 }
 
-// maskedKey names fields whose text is content: Ignition files and units, pull secrets, credentials and certificates' keys.
+// maskedKey names fields whose text is content: Ignition files and units, pull secrets, credentials and certificates'
+// keys.
 func maskedKey(key string) bool {
 	switch key {
-	case "source", "inline", "contents", "pullSecret", "passwordHash", "internalRegistryPullSecret", "kubeAPIServerServingCAData", "rootCAData", "cloudProviderCAData",
+	case "source", "inline", "contents", "pullSecret", "passwordHash", "internalRegistryPullSecret",
+		"kubeAPIServerServingCAData", "rootCAData", "cloudProviderCAData",
 		"cloudProviderConfig":
 		return true
 	}
@@ -199,7 +206,10 @@ func knownDomains() []string {
 func maskAnnotations(notes map[string]any, m masker) {
 	for key, value := range notes {
 		domain, _, _ := strings.Cut(key, "/")
-		known := slices.ContainsFunc(knownDomains(), func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) })
+		known := slices.ContainsFunc(knownDomains(), func(d string) bool {
+			return domain == d ||
+				strings.HasSuffix(domain, "."+d)
+		})
 		if text, ok := value.(string); ok && (!known || key == lastApplied || maskedKey(key)) {
 			notes[key] = m.mark(text)
 		}

@@ -69,15 +69,17 @@ func secretLines(secret string) []string {
 	return out
 }
 
-// encodings are the forms in which a secret is met: as it is, in base64 at each of the three offsets that it can have inside a longer
-// text, in URLs and in JSON.
+// encodings are the forms in which a secret is met: as it is, in base64 at each of the three offsets that it can have
+// inside a longer text, in URLs and in JSON.
 func encodings(s string) []string {
-	out := []string{s, url.QueryEscape(s), url.PathEscape(s), base64.StdEncoding.EncodeToString([]byte(s)), base64.URLEncoding.EncodeToString([]byte(s))}
+	out := []string{s, url.QueryEscape(s), url.PathEscape(s), base64.StdEncoding.EncodeToString([]byte(s)),
+		base64.URLEncoding.EncodeToString([]byte(s))}
 	if quoted, err := json.Marshal(s); err == nil {
 		out = append(out, strings.Trim(string(quoted), `"`))
 	}
 	for offset := range 3 {
-		// The first and last characters of a group depend on what stands beside the secret: only those in between are its own.
+		// The first and last characters of a group depend on what stands beside the secret: only those in between are its
+		// own.
 		raw := base64.StdEncoding.EncodeToString(append(make([]byte, offset), s...))
 		from := (offset*8 + 5) / 6
 		to := (offset + len(s)) * 8 / 6
@@ -91,7 +93,8 @@ func encodings(s string) []string {
 // secretNames are fields, options and variables whose value is a secret wherever they stand.
 const secretNames = `(?i)((?:auth|password|passwd|passwordHash|identitytoken|registrytoken|token|secret|client-key-data|private[-_]?key|access[-_]?key|api[-_]?key)`
 
-// looksSecret are forms of text that are secret wherever they stand. What the groups hold stays: the bundle's JSON can still be read.
+// looksSecret are forms of text that are secret wherever they stand. What the groups hold stays: the bundle's JSON can
+// still be read.
 func looksSecret() []*regexp.Regexp {
 	return []*regexp.Regexp{
 		regexp.MustCompile(`(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`),

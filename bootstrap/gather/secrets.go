@@ -17,8 +17,8 @@ import (
 // maxSecretFile bounds the files that are searched for secrets, in bytes.
 const maxSecretFile = 4 << 20
 
-// knownSecrets collects every secret that this host has: it is looked for in all that is gathered. A file that cannot be read has none to
-// tell; what looks like a secret is taken out whether it is known or not.
+// knownSecrets collects every secret that this host has: it is looked for in all that is gathered. A file that cannot
+// be read has none to tell; what looks like a secret is taken out whether it is known or not.
 func knownSecrets(o Options) []string {
 	out := append([]string(nil), o.Secrets...)
 	identity := filepath.Join(o.StateDir, "identity")
@@ -29,7 +29,8 @@ func knownSecrets(o Options) []string {
 		}
 		for _, e := range entries {
 			name := e.Name()
-			secret := strings.HasSuffix(name, ".password") || strings.HasSuffix(name, ".token") || strings.HasSuffix(name, ".key") || strings.HasSuffix(name, "auth.json")
+			secret := strings.HasSuffix(name, ".password") || strings.HasSuffix(name, ".token") ||
+				strings.HasSuffix(name, ".key") || strings.HasSuffix(name, "auth.json")
 			if raw := small(filepath.Join(dir, name)); secret && raw != nil {
 				out = append(out, secretsOf(name, raw)...)
 			}
@@ -45,10 +46,12 @@ func knownSecrets(o Options) []string {
 	return out
 }
 
-// installersPlaces are where openshift-install puts secrets on its bootstrap node (openshift/installer, data/data/bootstrap), and where dayone does.
+// installersPlaces are where openshift-install puts secrets on its bootstrap node (openshift/installer,
+// data/data/bootstrap), and where dayone does.
 func installersPlaces(root string) []string {
 	var out []string
-	for _, dir := range []string{"/root/.docker", "/opt/openshift/auth", "/opt/openshift/tls", "/opt/openshift/manifests", "/opt/openshift/openshift",
+	for _, dir := range []string{"/root/.docker", "/opt/openshift/auth", "/opt/openshift/tls", "/opt/openshift/manifests",
+		"/opt/openshift/openshift",
 		"/etc/mcc/bootstrap", "/etc/kubernetes", "/var/lib/kubelet/config.json", bootstrapnode.ConfigDir} {
 		out = append(out, root+dir)
 	}
@@ -84,7 +87,8 @@ func small(file string) []byte {
 // secretsOf finds the secrets in one file by what it is.
 func secretsOf(name string, raw []byte) []string {
 	switch {
-	case strings.HasSuffix(name, ".password"), strings.HasSuffix(name, ".token"), strings.HasSuffix(name, "-password"), strings.HasSuffix(name, ".key"):
+	case strings.HasSuffix(name, ".password"), strings.HasSuffix(name, ".token"), strings.HasSuffix(name, "-password"),
+		strings.HasSuffix(name, ".key"):
 		return []string{string(raw)}
 	case strings.HasSuffix(name, ".json") && bytes.Contains(raw, []byte(`"auth`)):
 		return credentials(raw)

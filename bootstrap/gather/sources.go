@@ -93,7 +93,8 @@ func (h *hostGatherer) records(context.Context) error {
 
 // buildLogs gathers the full logs of image builds.
 func (h *hostGatherer) buildLogs(context.Context) error {
-	return h.tree(filepath.Join(h.StateDir, "build"), path.Join(dirDayone, "build-logs"), func(name string) bool { return strings.HasSuffix(name, ".log") })
+	return h.tree(filepath.Join(h.StateDir, "build"), path.Join(dirDayone, "build-logs"),
+		func(name string) bool { return strings.HasSuffix(name, ".log") })
 }
 
 // installDir gathers what the user wrote and what dayone generated, without Secrets.
@@ -105,14 +106,17 @@ func (h *hostGatherer) installDir(context.Context) error {
 	for _, sub := range []string{"openshift", "manifests", "layering", ".dayone"} {
 		errs = append(errs, h.tree(filepath.Join(h.InstallDir, sub), path.Join(dirAssets, sub), func(name string) bool {
 			lower := strings.ToLower(name)
-			return !strings.Contains(lower, "secret") && !strings.Contains(lower, "kubeconfig") && !strings.Contains(lower, "password") &&
+			return !strings.Contains(lower, "secret") && !strings.Contains(lower, "kubeconfig") &&
+				!strings.Contains(lower, "password") &&
 				!strings.HasSuffix(lower, ".key") && !strings.HasSuffix(lower, "auth.json")
 		}))
 	}
-	return errors.Join(append(errs, h.file(filepath.Join(h.InstallDir, "install-config.yaml"), path.Join(dirAssets, "install-config.yaml")))...)
+	return errors.Join(append(errs, h.file(filepath.Join(h.InstallDir, "install-config.yaml"),
+		path.Join(dirAssets, "install-config.yaml")))...)
 }
 
-// tree gathers the regular files of a directory; links are not followed. Objects that hold content are redacted by what they are.
+// tree gathers the regular files of a directory; links are not followed. Objects that hold content are redacted by what
+// they are.
 func (h *hostGatherer) tree(dir, to string, take func(name string) bool) error {
 	var names []string
 	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {

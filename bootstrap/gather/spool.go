@@ -19,8 +19,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Remote gathers on another host through a program such as ssh: the bundle comes over its standard output, so that the last state of a
-// bootstrap host that vanishes is where the program runs.
+// Remote gathers on another host through a program such as ssh: the bundle comes over its standard output, so that the
+// last state of a bootstrap host that vanishes is where the program runs.
 type Remote struct {
 	// Command is the program and its arguments, for example ssh core@192.0.2.1 sudo dayone gather --stdout.
 	Command []string
@@ -81,7 +81,8 @@ var errNoBundle = errors.New("what came is no log bundle")
 // magic begins every gzip stream (RFC 1952).
 const magic = "\x1f\x8b"
 
-// Copy copies a bundle of another host and gives its size; it stops after the first byte that is too many, and refuses what is none.
+// Copy copies a bundle of another host and gives its size; it stops after the first byte that is too many, and refuses
+// what is none.
 func Copy(w io.Writer, from io.Reader) (int64, error) {
 	head := make([]byte, len(magic))
 	n, err := io.ReadFull(from, head)
@@ -96,7 +97,8 @@ func Copy(w io.Writer, from io.Reader) (int64, error) {
 	return io.Copy(w, io.LimitReader(io.MultiReader(bytes.NewReader(head), from), maxBundle+1))
 }
 
-// Lost is what stands beside a spooled bundle, as BUNDLE.lost.json, once its host does not answer: nobody need remember since when.
+// Lost is what stands beside a spooled bundle, as BUNDLE.lost.json, once its host does not answer: nobody need remember
+// since when.
 type Lost struct {
 	// Since is the first renewal that failed, after the last that went well.
 	Since time.Time `json:"since"`
@@ -147,9 +149,10 @@ func (l *Lost) Mark(bundle string, now time.Time, failure error) error {
 	return renameio.WriteFile(bundle+lostEnd, append(raw, '\n'), 0o600)
 }
 
-// Spool writes a bundle of one name again and again until ctx ends: the file always holds the last whole one. A run that fails leaves it as
-// it is, is told in the log and is written down beside it.
-func Spool(ctx context.Context, dir string, o Options, every time.Duration, gather func(context.Context, Options, io.Writer) error) error {
+// Spool writes a bundle of one name again and again until ctx ends: the file always holds the last whole one. A run
+// that fails leaves it as it is, is told in the log and is written down beside it.
+func Spool(ctx context.Context, dir string, o Options, every time.Duration,
+	gather func(context.Context, Options, io.Writer) error) error {
 	o = o.withDefaults()
 	if every < time.Second {
 		return fmt.Errorf("gather every %s: give one second or more", every)

@@ -23,8 +23,8 @@ type Disagreement struct {
 
 func (d Disagreement) String() string { return d.Object + ": " + d.Message }
 
-// Disagreements compares what the nodes were told to be with what the cluster wants and the nodes report. None means that whoever looks
-// at the cluster from now on finds everything as it should be, and changes nothing.
+// Disagreements compares what the nodes were told to be with what the cluster wants and the nodes report. None means
+// that whoever looks at the cluster from now on finds everything as it should be, and changes nothing.
 func Disagreements(p *Plan, v View) []Disagreement {
 	var out []Disagreement
 	for _, pool := range p.Pools {
@@ -61,7 +61,8 @@ func rendered(p *Plan, v View, pool Pool, have *mcfgv1.MachineConfigPool) string
 	case said != nil && said.Status == corev1.ConditionTrue:
 		return "the cluster cannot render it: " + said.Message
 	case have.Spec.Configuration.Name != pool.Config:
-		return fmt.Sprintf("the cluster has rendered %s, the bootstrap host %s: %s", text(have.Spec.Configuration.Name, "nothing"), pool.Config, difference(p, v, pool))
+		return fmt.Sprintf("the cluster has rendered %s, the bootstrap host %s: %s",
+			text(have.Spec.Configuration.Name, "nothing"), pool.Config, difference(p, v, pool))
 	case said == nil:
 		return "the cluster has not rendered it yet: " + p.Controllers.look()
 	}
@@ -120,7 +121,8 @@ func seeded(c *mcfgv1.MachineOSConfig, pool Pool) string {
 	case c.Status.CurrentImagePullSpec == "":
 		return "the cluster has not taken over the image yet"
 	}
-	return fmt.Sprintf("the cluster wants %s, the nodes were installed with %s: take the change of the MachineOSConfig back until the hand-over is done",
+	return fmt.Sprintf(
+		"the cluster wants %s, the nodes were installed with %s: take the change of the MachineOSConfig back until the hand-over is done",
 		c.Status.CurrentImagePullSpec, pool.Image)
 }
 
@@ -133,7 +135,9 @@ func nodes(list []*corev1.Node, pool Pool, controllers Controllers) []Disagreeme
 		}
 	}
 	if len(list) < pool.Nodes {
-		out = append(out, Disagreement{"pool " + pool.Name, fmt.Sprintf("%d of %d nodes have joined the cluster: %s on those that are missing", len(list), pool.Nodes, controllers.firstBoot())})
+		out = append(out, Disagreement{"pool " + pool.Name,
+			fmt.Sprintf("%d of %d nodes have joined the cluster: %s on those that are missing", len(list), pool.Nodes,
+				controllers.firstBoot())})
 	}
 	return out
 }
@@ -153,11 +157,13 @@ func node(n *corev1.Node, pool Pool) string {
 	case r.State == nodestate.StateDegraded || r.State == nodestate.StateUnreconcilable:
 		return fmt.Sprintf("its agent gave up: %s", text(r.Reason, "no reason given"))
 	case r.CurrentImage != image:
-		return fmt.Sprintf("it runs %s, not %s", text(r.CurrentImage, "no layered image"), text(image, "its config's osImageURL"))
+		return fmt.Sprintf("it runs %s, not %s", text(r.CurrentImage, "no layered image"),
+			text(image, "its config's osImageURL"))
 	case r.CurrentConfig != pool.Config:
 		return fmt.Sprintf("it has the config %s, not %s", r.CurrentConfig, pool.Config)
 	case r.DesiredImage != image:
-		return fmt.Sprintf("it is told to run %s, not %s", text(r.DesiredImage, "no layered image"), text(image, "its config's osImageURL"))
+		return fmt.Sprintf("it is told to run %s, not %s", text(r.DesiredImage, "no layered image"),
+			text(image, "its config's osImageURL"))
 	case r.DesiredConfig != pool.Config:
 		return fmt.Sprintf("it is told to have the config %s, not %s", r.DesiredConfig, pool.Config)
 	case r.State != nodestate.StateDone:
@@ -176,7 +182,8 @@ func text(s, otherwise string) string {
 // maxNamed is how many disagreements a message names.
 const maxNamed = 5
 
-// agree waits until there are no disagreements. Nothing is written: whoever deletes an object of the plan meanwhile is told so.
+// agree waits until there are no disagreements. Nothing is written: whoever deletes an object of the plan meanwhile is
+// told so.
 func (r *run) agree(ctx context.Context) error {
 	v, err := r.look(ctx)
 	if err != nil {

@@ -66,8 +66,9 @@ func (r *run) ensure(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// apply owns the fields that the object has. Where somebody in the cluster has set one of them otherwise the object stays as it is: that
-// is a change after the installation began, and whether it matters shows in what the cluster renders.
+// apply owns the fields that the object has. Where somebody in the cluster has set one of them otherwise the object
+// stays as it is: that is a change after the installation began, and whether it matters shows in what the cluster
+// renders.
 func (r *run) apply(ctx context.Context, o client.Object) error {
 	what := r.describe(o)
 	body, err := r.applicable(o)
@@ -77,7 +78,8 @@ func (r *run) apply(ctx context.Context, o client.Object) error {
 	err = r.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(Manager))
 	if who, ok := managed(err); ok {
 		if r.kept[what] == "" {
-			r.o.Log.WithField("object", what).WithField("manager", who).Warn("object was changed in the cluster and stays as it is")
+			r.o.Log.WithField("object", what).WithField("manager", who).
+				Warn("object was changed in the cluster and stays as it is")
 		}
 		r.kept[what] = who
 		return nil
@@ -104,7 +106,8 @@ func managed(err error) (string, bool) {
 	return strings.Join(who, "; "), len(who) > 0
 }
 
-// applicable is an object as server-side apply takes it: with its kind, without what the API adds, without what says nothing.
+// applicable is an object as server-side apply takes it: with its kind, without what the API adds, without what says
+// nothing.
 func (r *run) applicable(o client.Object) (*unstructured.Unstructured, error) {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -116,7 +119,8 @@ func (r *run) applicable(o client.Object) (*unstructured.Unstructured, error) {
 	}
 	u := &unstructured.Unstructured{Object: raw}
 	u.SetGroupVersionKind(gvk)
-	for _, field := range []string{"creationTimestamp", "resourceVersion", "uid", "generation", "managedFields", "ownerReferences", "selfLink"} {
+	for _, field := range []string{"creationTimestamp", "resourceVersion", "uid", "generation", "managedFields",
+		"ownerReferences", "selfLink"} {
 		unstructured.RemoveNestedField(raw, "metadata", field)
 	}
 	if spec, ok := raw["spec"].(map[string]any); ok {

@@ -14,8 +14,8 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-// dayone handover on a state directory: without a bootstrap that runs it reads the images itself; beside one it lets that one serve to the
-// end, which then ends.
+// dayone handover on a state directory: without a bootstrap that runs it reads the images itself; beside one it lets
+// that one serve to the end, which then ends.
 func TestHandOverInAProcessOfItsOwn(t *testing.T) {
 	final := registrytest.Start(t)
 	w := newWorld(t, final.CAFile)
@@ -38,7 +38,8 @@ func TestHandOverInAProcessOfItsOwn(t *testing.T) {
 		}
 	}
 	require.ErrorContains(t, bootstrap.RunHandOver(seen, o), "does not exist yet")
-	_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: pool.Image, CAFile: final.CAFile, AuthFile: final.PullAuthFile}, platform)
+	_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: pool.Image, CAFile: final.CAFile,
+		AuthFile: final.PullAuthFile}, platform)
 	require.NoError(t, err, "the image was read from the state directory")
 
 	d.serving, d.ended = make(chan struct{}), make(chan error, 1)

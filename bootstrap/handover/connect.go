@@ -13,14 +13,16 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// Kubeconfig reaches the cluster of a kubeconfig file, which may come later than the hand-over begins. An empty context is its current one.
+// Kubeconfig reaches the cluster of a kubeconfig file, which may come later than the hand-over begins. An empty context
+// is its current one.
 func Kubeconfig(file, kubeContext string) func(context.Context) (client.Client, error) {
 	return func(context.Context) (client.Client, error) {
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			return nil, waitsFor{fmt.Sprintf("the kubeconfig %s does not exist yet", file)}
 		}
 		rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file}
-		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext}).ClientConfig()
+		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+			&clientcmd.ConfigOverrides{CurrentContext: kubeContext}).ClientConfig()
 		if err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
 		}

@@ -34,7 +34,8 @@ func (f *files) auth(p *Plan, secret string) (string, error) {
 	return name, nil
 }
 
-// authorities writes those that sign the final registries: the caller's, the plan's and the cluster's additional trust bundle. "" when there are none.
+// authorities writes those that sign the final registries: the caller's, the plan's and the cluster's additional trust
+// bundle. "" when there are none.
 func (f *files) authorities(p *Plan, given string) (string, error) {
 	pem := []byte(p.FinalCA)
 	if given != "" {

@@ -43,7 +43,8 @@ func installDirectory(t *testing.T, final *registrytest.Registry, bootstrapPort 
 	file := filepath.Join(dir, installconfig.FileName)
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
-	text := strings.Replace(string(raw), "host: 192.168.77.1\n    port: 5000", "host: 127.0.0.1\n    port: "+strconv.Itoa(bootstrapPort), 1)
+	text := strings.Replace(string(raw), "host: 192.168.77.1\n    port: 5000",
+		"host: 127.0.0.1\n    port: "+strconv.Itoa(bootstrapPort), 1)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	_, err = installconfig.Prepare(dir)
 	require.NoError(t, err)
@@ -71,8 +72,10 @@ func newDay1(t *testing.T, final *registrytest.Registry, h bootstrap.HandOver) *
 	log.SetOutput(t.Output())
 	d := &day1{t: t, port: phasetest.FreePort(t), serving: make(chan struct{}), ended: make(chan error, 1)}
 	d.options = bootstrap.Options{
-		Dir: installDirectory(t, final, d.port), StateDir: filepath.Join(t.TempDir(), "state"), BaseSource: "oci:" + base, DaemonBinary: self, Platform: platform,
-		RegistryListen: fmt.Sprintf("127.0.0.1:%d", d.port), ConfigListen: fmt.Sprintf("127.0.0.1:%d", phasetest.FreePort(t)), Versions: versions(), HandOver: h,
+		Dir: installDirectory(t, final, d.port), StateDir: filepath.Join(t.TempDir(), "state"), BaseSource: "oci:" + base,
+		DaemonBinary: self, Platform: platform,
+		RegistryListen: fmt.Sprintf("127.0.0.1:%d", d.port), ConfigListen: fmt.Sprintf("127.0.0.1:%d", phasetest.FreePort(t)),
+		Versions: versions(), HandOver: h,
 		NewEngine: phasetest.Engine,
 		Log:       logrus.NewEntry(log),
 	}
@@ -134,14 +137,15 @@ func (d *day1) outcome(pool string) (rendered *mcfgv1.MachineConfig, p handover.
 	return nil, p
 }
 
-// Day 1 as it is: the pipeline builds an image into its own registry, three masters join with their agents while the controllers are at
-// work, and the bootstrap host hands over and ends.
+// Day 1 as it is: the pipeline builds an image into its own registry, three masters join with their agents while the
+// controllers are at work, and the bootstrap host hands over and ends.
 func TestBootstrapHandsOverAndNothingReboots(t *testing.T) {
 	final := registrytest.Start(t)
 	w := newWorld(t, final.CAFile)
 	kubeconfig := w.env.Kubeconfig(t)
 	late := filepath.Join(t.TempDir(), "kubeconfig") // comes when the masters are there
-	d := newDay1(t, final, bootstrap.HandOver{Kubeconfig: late, FinalCAFile: final.CAFile, Policy: handover.PolicyDeadline, Deadline: waitLimit})
+	d := newDay1(t, final, bootstrap.HandOver{Kubeconfig: late, FinalCAFile: final.CAFile, Policy: handover.PolicyDeadline,
+		Deadline: waitLimit})
 	d.start()
 	rendered, pool := d.outcome("master")
 	bootstrapRegistry := fmt.Sprintf("127.0.0.1:%d", d.port)
@@ -168,8 +172,10 @@ func TestBootstrapHandsOverAndNothingReboots(t *testing.T) {
 	assert.Empty(t, w.jobs("master"))
 
 	// The final registry has what is referred to, under its names.
-	for _, image := range []string{pool.Image, rendered.Spec.OSImageURL, string(builds[0].Spec.RenderedImagePushSpec), final.Addr + "/ocp/master-os:" + build.Tag(pool.Address)} {
-		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: image, CAFile: final.CAFile, AuthFile: final.PullAuthFile}, platform)
+	for _, image := range []string{pool.Image, rendered.Spec.OSImageURL, string(builds[0].Spec.RenderedImagePushSpec),
+		final.Addr + "/ocp/master-os:" + build.Tag(pool.Address)} {
+		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: image, CAFile: final.CAFile,
+			AuthFile: final.PullAuthFile}, platform)
 		require.NoError(t, err)
 	}
 	// Nobody trusts the bootstrap registry any more, and nobody has an account there.
@@ -185,7 +191,8 @@ func TestBootstrapHandsOverAndNothingReboots(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, bootstrapRegistry, done.Registry)
 	var logs bytes.Buffer
-	require.NoError(t, gather.Host(t.Context(), gather.Options{StateDir: d.options.StateDir, InstallDir: d.options.Dir, NoCommands: true}, &logs))
+	require.NoError(t, gather.Host(t.Context(), gather.Options{StateDir: d.options.StateDir, InstallDir: d.options.Dir,
+		NoCommands: true}, &logs))
 	b, err := bundle.Read(&logs)
 	require.NoError(t, err)
 	assert.Equal(t, analyze.StatusHandedOver, analyze.Bundle(b).Verdict.Status)

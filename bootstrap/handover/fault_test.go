@@ -50,7 +50,8 @@ func (l *listener) hears(t *testing.T, stage handover.Stage, text string) {
 	require.Eventually(t, func() bool { return l.heard(stage, text) }, waitLimit, waitEvery, "it waits for: %s", text)
 }
 
-// The final registry is down, the kubeconfig late, the API server away in the middle, and a master late: each is waited for.
+// The final registry is down, the kubeconfig late, the API server away in the middle, and a master late: each is waited
+// for.
 func TestWhatComesLateIsWaitedFor(t *testing.T) {
 	s := newSmall(t)
 	w := newWorld(t, s.final.CAFile)
@@ -75,8 +76,8 @@ func TestWhatComesLateIsWaitedFor(t *testing.T) {
 	assert.Equal(t, 1, s.revoked)
 }
 
-// A deadline ends it with what it was waiting for, and nothing is revoked. A busy machine may need more than the first to ask the registry
-// at all.
+// A deadline ends it with what it was waiting for, and nothing is revoked. A busy machine may need more than the first
+// to ask the registry at all.
 func TestADeadlineSaysWhatWasWaitedFor(t *testing.T) {
 	s := newSmall(t)
 	s.final.Stop(t)
@@ -101,9 +102,14 @@ func TestWhatNoWaitingMendsIsSaidAtOnce(t *testing.T) {
 		"a push Secret that the registry does not take": {func(s *small, _ *handover.Options) {
 			s.secret(registry.User{Name: "push", Password: "wrong"})
 		}, []string{"os-push", "correct the Secret"}},
-		"a push Secret that may only pull":           {func(s *small, _ *handover.Options) { s.secret(s.final.Pull) }, []string{"os-push", "correct the Secret"}},
-		"a registry of an unknown authority":         {func(s *small, o *handover.Options) { o.FinalCAFile, s.plan.FinalCA = "", "" }, []string{"--final-ca"}},
-		"nothing may be copied, and it is not there": {func(_ *small, o *handover.Options) { o.Policy = handover.PolicySkip }, []string{"not in its final registry", "policy"}},
+		"a push Secret that may only pull": {func(s *small, _ *handover.Options) { s.secret(s.final.Pull) },
+			[]string{"os-push", "correct the Secret"}},
+		"a registry of an unknown authority": {func(s *small, o *handover.Options) {
+			o.FinalCAFile,
+				s.plan.FinalCA = "", ""
+		}, []string{"--final-ca"}},
+		"nothing may be copied, and it is not there": {func(_ *small, o *handover.Options) { o.Policy = handover.PolicySkip },
+			[]string{"not in its final registry", "policy"}},
 		"an image that nobody has": {func(s *small, _ *handover.Options) {
 			s.plan.Images[1].Digest = "sha256:" + strings.Repeat("1", 64)
 		}, []string{"neither in its final registry nor in the bootstrap registry"}},
@@ -127,7 +133,8 @@ func TestWhatNoWaitingMendsIsSaidAtOnce(t *testing.T) {
 
 // secret gives the plan another account.
 func (s *small) secret(u registry.User) {
-	s.plan.Set.Secrets[0].Object.Data[corev1.DockerConfigJsonKey] = []byte(`{"auths":{"` + s.final.Addr + `":{"auth":"` + encoded(u) + `"}}}`)
+	s.plan.Set.Secrets[0].Object.Data[corev1.DockerConfigJsonKey] = []byte(`{"auths":{"` + s.final.Addr + `":{"auth":"` +
+		encoded(u) + `"}}}`)
 }
 
 // Somebody adds a MachineConfig while the hand-over is under way: the cluster renders another name, and the host stays.
@@ -138,7 +145,8 @@ func TestDisagreementNamesWhatDiffersAndEndsWithIt(t *testing.T) {
 	defer w.controllers()()
 	o := s.options(w.client)
 	o.Observe = l.hear
-	extra := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "99-somebody", Labels: map[string]string{manifests.LabelRole: "master"}},
+	extra := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "99-somebody",
+		Labels: map[string]string{manifests.LabelRole: "master"}},
 		Spec: mcfgv1.MachineConfigSpec{KernelArguments: []string{"somebody=1"}}}
 	require.NoError(t, w.client.Create(t.Context(), extra))
 	ended := make(chan error, 1)
@@ -158,10 +166,12 @@ func TestNoDigestIsOrphaned(t *testing.T) {
 	w := newWorld(t, s.final.CAFile)
 	defer w.controllers()()
 	defer s.joined(w)()
-	straggler := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "straggler", Annotations: map[string]string{manifests.AnnotationCurrentImage: earlier}}}
+	straggler := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "straggler",
+		Annotations: map[string]string{manifests.AnnotationCurrentImage: earlier}}}
 	require.NoError(t, w.client.Create(t.Context(), straggler))
 	require.NoError(t, handover.Run(t.Context(), s.options(w.client)))
-	_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: earlier, CAFile: s.final.CAFile, AuthFile: s.final.PullAuthFile}, platform)
+	_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: earlier, CAFile: s.final.CAFile,
+		AuthFile: s.final.PullAuthFile}, platform)
 	require.NoError(t, err, "it was copied, too")
 }
 
@@ -203,8 +213,8 @@ func TestSkipTakesWhatIsThere(t *testing.T) {
 	w.nothingChanged()
 }
 
-// An image that is there already gets the tags that it lacks: one was mirrored by digest, of the other a copy ended between its tags. An
-// account that may only pull holds up nothing.
+// An image that is there already gets the tags that it lacks: one was mirrored by digest, of the other a copy ended
+// between its tags. An account that may only pull holds up nothing.
 func TestAnImageThatIsThereGetsItsTags(t *testing.T) {
 	for name, mayPush := range map[string]bool{"account that may push": true, "account that may only pull": false} {
 		t.Run(name, func(t *testing.T) {
@@ -228,7 +238,8 @@ func TestAnImageThatIsThereGetsItsTags(t *testing.T) {
 			}
 			for _, i := range s.plan.Images {
 				for _, tag := range i.Tags {
-					found, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: i.Repository + ":" + tag, CAFile: s.final.CAFile, AuthFile: s.final.PullAuthFile}, platform)
+					found, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: i.Repository + ":" + tag,
+						CAFile: s.final.CAFile, AuthFile: s.final.PullAuthFile}, platform)
 					if assert.NoError(t, err, tag) {
 						assert.Equal(t, i.Digest, found.Digest.String(), tag)
 					}
@@ -241,7 +252,8 @@ func TestAnImageThatIsThereGetsItsTags(t *testing.T) {
 // mirror brings an image of the bootstrap registry to where somebody else wants it.
 func (s *small) mirror(i handover.Image, to string) {
 	s.t.Helper()
-	_, err := imagecopy.Copy(s.t.Context(), imagecopy.Endpoint{Reference: s.boot.Addr + strings.TrimPrefix(i.Reference(), s.final.Addr), CAFile: s.boot.CAFile, AuthFile: s.boot.PullAuthFile},
+	_, err := imagecopy.Copy(s.t.Context(), imagecopy.Endpoint{Reference: s.boot.Addr +
+		strings.TrimPrefix(i.Reference(), s.final.Addr), CAFile: s.boot.CAFile, AuthFile: s.boot.PullAuthFile},
 		imagecopy.Endpoint{Reference: to, CAFile: s.final.CAFile, AuthFile: s.final.PushAuthFile}, imagecopy.Options{})
 	require.NoError(s.t, err)
 }

@@ -40,7 +40,8 @@ func (r *run) deliver(ctx context.Context, i Image) error {
 		return nil
 	}
 	if r.o.Policy == PolicySkip {
-		return fatal{fmt.Errorf("%s is not in its final registry, and the policy is to copy nothing: copy it there by digest, or choose the policy wait", i.Reference())}
+		return fatal{fmt.Errorf(
+			"%s is not in its final registry, and the policy is to copy nothing: copy it there by digest, or choose the policy wait", i.Reference())}
 	}
 	if err := r.copy(ctx, i); err != nil {
 		return err
@@ -99,13 +100,16 @@ func (r *run) copy(ctx context.Context, i Image) error {
 	if err != nil {
 		return err
 	}
-	from := imagecopy.Endpoint{Reference: i.source(r.o.Source.Host) + "@" + i.Digest, CAFile: r.o.Source.CAFile, AuthFile: r.o.Source.AuthFile}
+	from := imagecopy.Endpoint{Reference: i.source(r.o.Source.Host) + "@" + i.Digest, CAFile: r.o.Source.CAFile,
+		AuthFile: r.o.Source.AuthFile}
 	// What the source says is told apart from what the destination says, for each has another cure.
 	if _, err := imagecopy.Inspect(ctx, from, r.o.Plan.Platform); err != nil {
 		if errors.Is(err, imagecopy.ErrNotFound) {
-			return fatal{fmt.Errorf("%s is neither in its final registry nor in the bootstrap registry: run dayone bootstrap again, which makes it anew", i.Reference())}
+			return fatal{fmt.Errorf(
+				"%s is neither in its final registry nor in the bootstrap registry: run dayone bootstrap again, which makes it anew", i.Reference())}
 		}
-		return ofRegistry(fmt.Errorf("read from the bootstrap registry: %w", err), "run the hand-over on the bootstrap host, on its state directory")
+		return ofRegistry(fmt.Errorf("read from the bootstrap registry: %w", err),
+			"run the hand-over on the bootstrap host, on its state directory")
 	}
 	for _, tag := range i.Tags {
 		to := imagecopy.Endpoint{Reference: i.Repository + ":" + tag, CAFile: r.ca, AuthFile: auth}
@@ -124,9 +128,11 @@ func (r *run) copy(ctx context.Context, i Image) error {
 func (r *run) refused(i Image, err error) error {
 	host, _, _ := strings.Cut(i.Repository, "/")
 	if i.Secret == "" {
-		return fatal{fmt.Errorf("registry %s wants an account for %s and no push Secret has one: add it to a push Secret of the layering directory, or push the image there yourself, "+
-			"and run dayone bootstrap again: %w", host, i.Repository, err)}
+		return fatal{fmt.Errorf(
+			"registry %s wants an account for %s and no push Secret has one: add it to a push Secret of the layering directory, or push the image there yourself, "+
+				"and run dayone bootstrap again: %w", host, i.Repository, err)}
 	}
-	return fatal{fmt.Errorf("registry %s does not take the account of Secret %s for %s: correct the Secret in the layering directory and run dayone bootstrap again; what is copied is not copied "+
-		"again: %w", host, i.Secret, i.Repository, err)}
+	return fatal{fmt.Errorf(
+		"registry %s does not take the account of Secret %s for %s: correct the Secret in the layering directory and run dayone bootstrap again; what is copied is not copied "+
+			"again: %w", host, i.Secret, i.Repository, err)}
 }

@@ -18,8 +18,8 @@ func encoded(u registry.User) string {
 	return base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))
 }
 
-// Killed before and after every single write, with the controllers at work meanwhile: the next run brings the same end, and at no moment
-// is a node told to have anything but what it runs.
+// Killed before and after every single write, with the controllers at work meanwhile: the next run brings the same end,
+// and at no moment is a node told to have anything but what it runs.
 func TestKilledAtAnyWriteTheNextRunGoesOn(t *testing.T) {
 	s := newSmall(t)
 	for n := 1; ; n++ {
@@ -54,8 +54,8 @@ func TestKilledAtAnyWriteTheNextRunGoesOn(t *testing.T) {
 	assert.NotZero(t, s.revoked)
 }
 
-// Who hands over twice writes nothing the second time but what server-side apply sends anyway. The controllers have ended by then, so that
-// what changes is the hand-over's doing; what does not change is none of their business.
+// Who hands over twice writes nothing the second time but what server-side apply sends anyway. The controllers have
+// ended by then, so that what changes is the hand-over's doing; what does not change is none of their business.
 func TestASecondHandOverChangesNothing(t *testing.T) {
 	s := newSmall(t)
 	w := newWorld(t, s.final.CAFile)

@@ -42,7 +42,8 @@ const (
 	// DefaultRetryMin and DefaultRetryMax bound the pause after a failure; it doubles from one to the other.
 	DefaultRetryMin = time.Second
 	DefaultRetryMax = 30 * time.Second
-	// DefaultGrace is how long an API server may refuse the hand-over's credentials: one that has just started does so for a while.
+	// DefaultGrace is how long an API server may refuse the hand-over's credentials: one that has just started does so for
+	// a while.
 	DefaultGrace = 3 * time.Minute
 )
 
@@ -58,8 +59,8 @@ type Source struct {
 type Options struct {
 	Plan   *Plan
 	Source Source
-	// Connect reaches the cluster. It is called again after a failure, its own or the cluster's: the kubeconfig may come late, and the
-	// API server may move.
+	// Connect reaches the cluster. It is called again after a failure, its own or the cluster's: the kubeconfig may come
+	// late, and the API server may move.
 	Connect func(context.Context) (client.Client, error)
 	// FinalCAFile is PEM of authorities that sign the final registries, beside the host's and the plan's. Default: none.
 	FinalCAFile string
@@ -68,7 +69,8 @@ type Options struct {
 	// Policy and Deadline bound the whole; defaults the plan's, then PolicyWait and installconfig.DefaultHandOverDeadline.
 	Policy   Policy
 	Deadline time.Duration
-	// Revoke ends the accounts of the bootstrap registry. It is called last, and again after a failure. Default: nothing is revoked.
+	// Revoke ends the accounts of the bootstrap registry. It is called last, and again after a failure. Default: nothing
+	// is revoked.
 	Revoke func(context.Context) error
 	// Interval, RetryMin, RetryMax and Grace; the defaults have these names.
 	Interval, RetryMin, RetryMax, Grace time.Duration
@@ -127,7 +129,8 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		value *time.Duration
 		def   time.Duration
-	}{{&o.Deadline, installconfig.DefaultHandOverDeadline}, {&o.Interval, DefaultInterval}, {&o.RetryMin, DefaultRetryMin}, {&o.RetryMax, DefaultRetryMax}, {&o.Grace, DefaultGrace}} {
+	}{{&o.Deadline, installconfig.DefaultHandOverDeadline}, {&o.Interval, DefaultInterval}, {&o.RetryMin, DefaultRetryMin},
+		{&o.RetryMax, DefaultRetryMax}, {&o.Grace, DefaultGrace}} {
 		if *d.value <= 0 {
 			*d.value = d.def
 		}

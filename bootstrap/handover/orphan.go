@@ -31,7 +31,8 @@ func References(v View) []Reference {
 		nodeReferences(n, add)
 	}
 	for _, c := range v.MachineOSConfigs {
-		add("MachineOSConfig "+c.Name, "annotation "+manifests.AnnotationPreBuiltImage, c.Annotations[manifests.AnnotationPreBuiltImage])
+		add("MachineOSConfig "+c.Name, "annotation "+manifests.AnnotationPreBuiltImage,
+			c.Annotations[manifests.AnnotationPreBuiltImage])
 		add("MachineOSConfig "+c.Name, "status.currentImagePullSpec", string(c.Status.CurrentImagePullSpec))
 	}
 	for _, b := range v.MachineOSBuilds {
@@ -49,13 +50,14 @@ func References(v View) []Reference {
 }
 
 func nodeReferences(n *corev1.Node, add func(object, field, image string)) {
-	for _, key := range []string{manifests.AnnotationCurrentImage, manifests.AnnotationDesiredImage, manifests.AnnotationDesiredOSImage} {
+	for _, key := range []string{manifests.AnnotationCurrentImage, manifests.AnnotationDesiredImage,
+		manifests.AnnotationDesiredOSImage} {
 		add("node "+n.Name, "annotation "+key, n.Annotations[key])
 	}
 }
 
-// Concerned are the references that the end of the bootstrap host may leave without an image: by repository, those that it mirrors, each
-// reference once. Dangling are those that name the bootstrap registry itself, which no copy helps.
+// Concerned are the references that the end of the bootstrap host may leave without an image: by repository, those that
+// it mirrors, each reference once. Dangling are those that name the bootstrap registry itself, which no copy helps.
 func Concerned(p *Plan, list []Reference) (concerned []Reference, dangling []Reference) {
 	repositories := p.repositories()
 	seen := map[string]bool{}
@@ -73,8 +75,8 @@ func Concerned(p *Plan, list []Reference) (concerned []Reference, dangling []Ref
 	return concerned, dangling
 }
 
-// orphans makes sure that nothing refers to a digest that only the bootstrap registry holds. A digest of an earlier build on this host,
-// which a node may still run, is copied, too.
+// orphans makes sure that nothing refers to a digest that only the bootstrap registry holds. A digest of an earlier
+// build on this host, which a node may still run, is copied, too.
 func (r *run) orphans(ctx context.Context) error {
 	v, err := r.look(ctx)
 	if err != nil {
@@ -83,7 +85,8 @@ func (r *run) orphans(ctx context.Context) error {
 	concerned, dangling := Concerned(r.o.Plan, References(v))
 	if len(dangling) > 0 {
 		d := dangling[0]
-		return waitsFor{fmt.Sprintf("%s: %s names %s in the bootstrap registry, which goes: name it in its final registry", d.Object, d.Field, d.Image)}
+		return waitsFor{fmt.Sprintf("%s: %s names %s in the bootstrap registry, which goes: name it in its final registry",
+			d.Object, d.Field, d.Image)}
 	}
 	repositories := r.o.Plan.repositories()
 	for _, ref := range concerned {
@@ -92,7 +95,8 @@ func (r *run) orphans(ctx context.Context) error {
 		}
 		repository, digest, _ := strings.Cut(ref.Image, "@")
 		_, hex, _ := strings.Cut(digest, ":")
-		image := Image{Repository: repository, Digest: digest, Tags: []string{"dayone-" + hex[:min(len(hex), 12)]}, Secret: repositories[repository].Secret}
+		image := Image{Repository: repository, Digest: digest, Tags: []string{"dayone-" + hex[:min(len(hex), 12)]},
+			Secret: repositories[repository].Secret}
 		if err := r.deliver(ctx, image); err != nil {
 			return fmt.Errorf("%s: %s refers to an image that its final registry does not have: %w", ref.Object, ref.Field, err)
 		}

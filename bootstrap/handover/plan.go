@@ -35,7 +35,8 @@ type Plan struct {
 	Deadline installconfig.Duration `json:"deadline,omitempty"`
 	// Controllers says who takes over in the cluster; empty: dayone's.
 	Controllers Controllers `json:"controllers,omitempty"`
-	// KeepTrust leaves on the nodes what makes them trust the bootstrap registry: where it is part of their rendered config.
+	// KeepTrust leaves on the nodes what makes them trust the bootstrap registry: where it is part of their rendered
+	// config.
 	KeepTrust bool `json:"keepTrust,omitempty"`
 
 	// Set holds the objects that were rendered from, Secrets included.
@@ -49,12 +50,14 @@ type Plan struct {
 
 // Image is one image on its way to its final registry.
 type Image struct {
-	// Repository is the final one, host[:port][/namespace]/name; in the bootstrap registry the path behind the host is the same.
+	// Repository is the final one, host[:port][/namespace]/name; in the bootstrap registry the path behind the host is the
+	// same.
 	Repository string `json:"repository"`
 	Digest     string `json:"digest"`
 	// Tags keep the final registry from collecting the image as one without a name.
 	Tags []string `json:"tags"`
-	// Secret that may push there, by name in the set; the first one that has credentials for the repository. Empty: anonymous.
+	// Secret that may push there, by name in the set; the first one that has credentials for the repository. Empty:
+	// anonymous.
 	Secret string `json:"secret,omitempty"`
 }
 
@@ -66,12 +69,14 @@ type Pool struct {
 	Name string `json:"name"`
 	// Config is the rendered config's name.
 	Config string `json:"config"`
-	// Image is the one that was built here, by its final name and digest; empty: the cluster builds it, or the pool is not layered.
+	// Image is the one that was built here, by its final name and digest; empty: the cluster builds it, or the pool is not
+	// layered.
 	Image string `json:"image,omitempty"`
 	// Address is the content address of that build, Ground the address without the rendered config.
 	Address string `json:"address,omitempty"`
 	Ground  string `json:"ground,omitempty"`
-	// OSImageURL says that no MachineOSConfig stands for the image in the cluster: the nodes know it as their config's osImageURL only.
+	// OSImageURL says that no MachineOSConfig stands for the image in the cluster: the nodes know it as their config's
+	// osImageURL only.
 	OSImageURL bool `json:"osImageURL,omitempty"`
 	// Nodes is how many nodes must have joined before the bootstrap host may go.
 	Nodes int `json:"nodes,omitempty"`
@@ -97,7 +102,8 @@ type Outcome struct {
 	// Set is what was rendered last, and Result what came of it.
 	Set    *manifests.Set
 	Result *render.Result
-	// Built are the images by pool, Grounds their addresses without the rendered config, Repositories the final ones by pool.
+	// Built are the images by pool, Grounds their addresses without the rendered config, Repositories the final ones by
+	// pool.
 	Built        map[string]*build.Result
 	Grounds      map[string]string
 	Repositories map[string]string
@@ -115,8 +121,9 @@ type Outcome struct {
 
 // Make plans. It fails for what could never be handed over.
 func Make(o Outcome) (*Plan, error) {
-	p := &Plan{Registry: o.Registry, Platform: o.Platform, Set: &manifests.Set{}, Filled: o.Result.Pools, FinalCA: o.FinalCA,
-		Policy: o.HandOver.Policy, Deadline: o.HandOver.Deadline, Controllers: o.Controllers, KeepTrust: o.KeepTrust}
+	p := &Plan{Registry: o.Registry, Platform: o.Platform, Set: &manifests.Set{}, Filled: o.Result.Pools,
+		FinalCA: o.FinalCA,
+		Policy:  o.HandOver.Policy, Deadline: o.HandOver.Deadline, Controllers: o.Controllers, KeepTrust: o.KeepTrust}
 	p.Set.Append(o.Set)
 	if err := p.settleSecrets(); err != nil {
 		return nil, err
@@ -135,7 +142,8 @@ func Make(o Outcome) (*Plan, error) {
 		nodes, given := o.Nodes[filled.Name]
 		pool := Pool{Name: filled.Name, Config: filled.Spec.Configuration.Name, Nodes: nodes}
 		if built := o.Built[pool.Name]; built != nil {
-			pool.Image, pool.Address, pool.Ground = o.Repositories[pool.Name]+"@"+built.Digest, built.Address, o.Grounds[pool.Name]
+			pool.Image, pool.Address, pool.Ground = o.Repositories[pool.Name]+"@"+built.Digest, built.Address,
+				o.Grounds[pool.Name]
 			pool.OSImageURL = o.OSImageURL
 			if !given {
 				pool.Nodes = 1
@@ -153,14 +161,16 @@ func (p *Plan) images(o Outcome) {
 	if repository, digest, ok := strings.Cut(o.Base, "@"); ok {
 		_, hex, _ := strings.Cut(digest, ":")
 		tag := "dayone-base-" + hex[:min(len(hex), 12)]
-		p.Images = append(p.Images, Image{Repository: repository, Digest: digest, Tags: []string{tag}, Secret: p.pusher(repository)})
+		p.Images = append(p.Images, Image{Repository: repository, Digest: digest, Tags: []string{tag},
+			Secret: p.pusher(repository)})
 	}
 	for _, pool := range p.Pools {
 		if pool.Image == "" {
 			continue
 		}
 		repository, digest, _ := strings.Cut(pool.Image, "@")
-		p.Images = append(p.Images, Image{Repository: repository, Digest: digest, Tags: []string{build.Tag(pool.Address), pool.tag()},
+		p.Images = append(p.Images, Image{Repository: repository, Digest: digest, Tags: []string{build.Tag(pool.Address),
+			pool.tag()},
 			Secret: p.pushSecretOf(pool.Name, repository)})
 	}
 }
@@ -223,7 +233,8 @@ func (p *Plan) settleSecrets() error {
 	p.Set.Secrets = kept
 	delete(wanted, "")
 	if len(wanted) > 0 {
-		return fmt.Errorf("plan the hand-over: MachineOSConfigs name Secrets that are not in the install directory: %s: put them into the layering directory",
+		return fmt.Errorf(
+			"plan the hand-over: MachineOSConfigs name Secrets that are not in the install directory: %s: put them into the layering directory",
 			strings.Join(slices.Sorted(maps.Keys(wanted)), ", "))
 	}
 	return nil
@@ -267,7 +278,9 @@ func (p *Plan) pool(name string) Pool {
 func (p *Plan) staysHere() error {
 	for _, i := range p.Images {
 		if host, _, _ := strings.Cut(i.Repository, "/"); host == p.Registry {
-			return fmt.Errorf("hand over: image %s is to end up in the bootstrap registry itself, which goes: give its pool another push spec", i.Repository)
+			return fmt.Errorf(
+				"hand over: image %s is to end up in the bootstrap registry itself, which goes: give its pool another push spec",
+				i.Repository)
 		}
 	}
 	return nil

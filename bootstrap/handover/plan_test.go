@@ -41,7 +41,8 @@ func TestAPlanIsReadAsItWasWritten(t *testing.T) {
 func steps(p *handover.Plan) []string {
 	var out []string
 	for _, s := range p.Steps() {
-		out = append(out, string(s.Mode)+" "+strings.TrimPrefix(strings.TrimPrefix(typeName(s.Object), "*v1."), "v1.")+" "+s.Object.GetName())
+		out = append(out, string(s.Mode)+" "+strings.TrimPrefix(strings.TrimPrefix(typeName(s.Object), "*v1."),
+			"v1.")+" "+s.Object.GetName())
 	}
 	return out
 }
@@ -84,7 +85,8 @@ func TestTheClusterTrustsTheFinalRegistryAsTheUserDoes(t *testing.T) {
 	s := newSmall(t)
 	require.Len(t, s.plan.Set.ControllerConfigs, 1)
 	spec := s.plan.Set.ControllerConfigs[0].Object.Spec
-	assert.Equal(t, []mcfgv1.ImageRegistryBundle{{File: strings.ReplaceAll(s.final.Addr, ":", ".."), Data: []byte(s.plan.FinalCA)}}, spec.ImageRegistryBundleUserData)
+	assert.Equal(t, []mcfgv1.ImageRegistryBundle{{File: strings.ReplaceAll(s.final.Addr, ":", ".."),
+		Data: []byte(s.plan.FinalCA)}}, spec.ImageRegistryBundleUserData)
 	assert.Empty(t, spec.AdditionalTrustBundle, "that is part of what images are made of")
 }
 
@@ -92,15 +94,22 @@ func TestTheClusterTrustsTheFinalRegistryAsTheUserDoes(t *testing.T) {
 func agreed(s *small) handover.View {
 	now := metav1.Now()
 	pool := s.plan.Filled[0].DeepCopy()
-	pool.Status.Conditions = []mcfgv1.MachineConfigPoolCondition{{Type: mcfgv1.MachineConfigPoolRenderDegraded, Status: corev1.ConditionFalse}}
-	config := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "master"}, Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "master"}},
+	pool.Status.Conditions = []mcfgv1.MachineConfigPoolCondition{{Type: mcfgv1.MachineConfigPoolRenderDegraded,
+		Status: corev1.ConditionFalse}}
+	config := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "master"},
+		Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "master"}},
 		Status: mcfgv1.MachineOSConfigStatus{CurrentImagePullSpec: mcfgv1.ImageDigestFormat(s.pool.Image),
-			Conditions: []metav1.Condition{{Type: manifests.ConditionSeeded, Status: metav1.ConditionTrue, LastTransitionTime: now}}}}
-	v := handover.View{Pools: []*mcfgv1.MachineConfigPool{pool}, MachineOSConfigs: []*mcfgv1.MachineOSConfig{config}, MachineConfigs: []*mcfgv1.MachineConfig{s.rendered}}
+			Conditions: []metav1.Condition{{Type: manifests.ConditionSeeded, Status: metav1.ConditionTrue,
+				LastTransitionTime: now}}}}
+	v := handover.View{Pools: []*mcfgv1.MachineConfigPool{pool}, MachineOSConfigs: []*mcfgv1.MachineOSConfig{config},
+		MachineConfigs: []*mcfgv1.MachineConfig{s.rendered}}
 	for _, name := range []string{"a", "b"} {
-		v.Nodes = append(v.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/master": ""},
-			Annotations: map[string]string{manifests.AnnotationCurrentConfig: s.pool.Config, manifests.AnnotationDesiredConfig: s.pool.Config,
-				manifests.AnnotationCurrentImage: s.pool.Image, manifests.AnnotationDesiredImage: s.pool.Image, manifests.AnnotationState: manifests.StateDone}}})
+		v.Nodes = append(v.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels: map[string]string{"node-role.kubernetes.io/master": ""},
+			Annotations: map[string]string{manifests.AnnotationCurrentConfig: s.pool.Config,
+				manifests.AnnotationDesiredConfig: s.pool.Config,
+				manifests.AnnotationCurrentImage:  s.pool.Image, manifests.AnnotationDesiredImage: s.pool.Image,
+				manifests.AnnotationState: manifests.StateDone}}})
 	}
 	return v
 }
@@ -112,25 +121,36 @@ func TestDisagreements(t *testing.T) {
 		spoil func(*handover.View)
 		says  string
 	}{
-		"none":                    {func(*handover.View) {}, ""},
-		"no pool":                 {func(v *handover.View) { v.Pools = nil }, "not in the cluster"},
-		"not rendered yet":        {func(v *handover.View) { v.Pools[0].Status.Conditions = nil }, "has not rendered it yet"},
-		"another rendered config": {func(v *handover.View) { v.Pools[0].Spec.Configuration.Name = "rendered-master-1" }, "the cluster has rendered rendered-master-1"},
-		"rendering is refused":    {func(v *handover.View) { v.Pools[0].Status.Conditions[0].Status = corev1.ConditionTrue }, "cannot render"},
-		"no MachineOSConfig":      {func(v *handover.View) { v.MachineOSConfigs = nil }, "not in the cluster"},
-		"not seeded":              {func(v *handover.View) { v.MachineOSConfigs[0].Status = mcfgv1.MachineOSConfigStatus{} }, "has not taken over"},
+		"none":             {func(*handover.View) {}, ""},
+		"no pool":          {func(v *handover.View) { v.Pools = nil }, "not in the cluster"},
+		"not rendered yet": {func(v *handover.View) { v.Pools[0].Status.Conditions = nil }, "has not rendered it yet"},
+		"another rendered config": {func(v *handover.View) { v.Pools[0].Spec.Configuration.Name = "rendered-master-1" },
+			"the cluster has rendered rendered-master-1"},
+		"rendering is refused": {func(v *handover.View) { v.Pools[0].Status.Conditions[0].Status = corev1.ConditionTrue },
+			"cannot render"},
+		"no MachineOSConfig": {func(v *handover.View) { v.MachineOSConfigs = nil }, "not in the cluster"},
+		"not seeded": {func(v *handover.View) { v.MachineOSConfigs[0].Status = mcfgv1.MachineOSConfigStatus{} },
+			"has not taken over"},
 		"another image is wanted": {func(v *handover.View) {
 			v.MachineOSConfigs[0].Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(other)
 		}, "the cluster wants"},
-		"a node is missing":         {func(v *handover.View) { v.Nodes = v.Nodes[1:] }, "1 of 2 nodes"},
-		"an agent is silent":        {func(v *handover.View) { v.Nodes[0].Annotations = nil }, "has not reported"},
-		"a node runs another image": {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationCurrentImage] = other }, "node a: it runs"},
-		"a node is told otherwise":  {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationDesiredImage] = other }, "node a: it is told to run"},
+		"a node is missing":  {func(v *handover.View) { v.Nodes = v.Nodes[1:] }, "1 of 2 nodes"},
+		"an agent is silent": {func(v *handover.View) { v.Nodes[0].Annotations = nil }, "has not reported"},
+		"a node runs another image": {func(
+			v *handover.View) {
+			v.Nodes[0].Annotations[manifests.AnnotationCurrentImage] = other
+		}, "node a: it runs"},
+		"a node is told otherwise": {func(
+			v *handover.View) {
+			v.Nodes[0].Annotations[manifests.AnnotationDesiredImage] = other
+		}, "node a: it is told to run"},
 		"a node has another config": {func(v *handover.View) {
 			v.Nodes[1].Annotations[manifests.AnnotationCurrentConfig] = "rendered-master-1"
 		}, "node b: it has the config"},
-		"an agent gave up":    {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationState] = "Degraded" }, "gave up"},
-		"an agent is at work": {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationState] = "Working" }, "at work"},
+		"an agent gave up": {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationState] = "Degraded" },
+			"gave up"},
+		"an agent is at work": {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationState] = "Working" },
+			"at work"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := agreed(s)
@@ -146,8 +166,8 @@ func TestDisagreements(t *testing.T) {
 	}
 }
 
-// The stock operator renders, fills pools and makes the build itself: the hand-over leaves that to it. What it does not know as a
-// MachineOSConfig is no opt-in, and its nodes report no image.
+// The stock operator renders, fills pools and makes the build itself: the hand-over leaves that to it. What it does not
+// know as a MachineOSConfig is no opt-in, and its nodes report no image.
 func TestTheStockOperatorsOwnWorkIsLeftToIt(t *testing.T) {
 	s := newSmall(t)
 	s.plan.Controllers = handover.MCO
@@ -176,7 +196,8 @@ func TestConcerned(t *testing.T) {
 	s := newSmall(t)
 	ours := s.final.Addr + "/ocp/master-os@sha256:" + strings.Repeat("4", 64)
 	concerned, dangling := handover.Concerned(s.plan, []handover.Reference{
-		{Object: "node a", Image: ours}, {Object: "node b", Image: ours}, {Object: "MachineConfig x", Image: "quay.io/else/where@sha256:" + strings.Repeat("5", 64)},
+		{Object: "node a", Image: ours}, {Object: "node b", Image: ours},
+		{Object: "MachineConfig x", Image: "quay.io/else/where@sha256:" + strings.Repeat("5", 64)},
 		{Object: "node c", Image: s.boot.Addr + "/ocp/master-os@sha256:" + strings.Repeat("6", 64)},
 	})
 	require.Len(t, concerned, 1)

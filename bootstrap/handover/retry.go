@@ -24,7 +24,8 @@ type waitsFor struct{ what string }
 func (w waitsFor) Error() string { return w.what }
 
 // errRefused marks an API server that does not take the credentials, which it may do while it starts.
-var errRefused = errors.New("the cluster refuses the hand-over's credentials: it needs those of a cluster administrator; correct --kubeconfig and run it again")
+var errRefused = errors.New(
+	"the cluster refuses the hand-over's credentials: it needs those of a cluster administrator; correct --kubeconfig and run it again")
 
 // ofRegistry says what a registry's failure means for the hand-over.
 func ofRegistry(err error, permanent string) error {
@@ -48,7 +49,8 @@ func ofCluster(err error) error {
 	case apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err):
 		return fmt.Errorf("%w (%w)", err, errRefused)
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("%w: the cluster does not know this kind yet: dayone cluster install brings it, or the release's operators do", err)
+		return fmt.Errorf(
+			"%w: the cluster does not know this kind yet: dayone cluster install brings it, or the release's operators do", err)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
 		return fatal{fmt.Errorf("%w: correct the object in the install directory and run dayone bootstrap again", err)}
 	case errors.As(err, &network):
@@ -116,7 +118,8 @@ func (r *run) gaveUp(ctx context.Context, stage Stage, told string) error {
 		told = "it had just begun"
 	}
 	if errors.Is(context.Cause(ctx), errDeadline) {
-		return fmt.Errorf("hand over (%s): not done within %s: %s. The bootstrap host must stay until it is: mend this and run dayone handover on it", stage, r.o.Deadline, told)
+		return fmt.Errorf(
+			"hand over (%s): not done within %s: %s. The bootstrap host must stay until it is: mend this and run dayone handover on it", stage, r.o.Deadline, told)
 	}
 	return fmt.Errorf("hand over (%s): stopped, the next run goes on: %s: %w", stage, told, ctx.Err())
 }

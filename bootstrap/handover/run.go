@@ -22,9 +22,9 @@ type run struct {
 // errDeadline ends a hand-over whose time is over.
 var errDeadline = errors.New("the hand-over's deadline has passed")
 
-// Run hands over. When it returns without an error the bootstrap host is needed by nobody: every image that anybody refers to is in its
-// final registry, the cluster wants of its nodes what they run, nodes no longer trust the bootstrap registry, and nobody has an account
-// there. It may be killed at any point and run again.
+// Run hands over. When it returns without an error the bootstrap host is needed by nobody: every image that anybody
+// refers to is in its final registry, the cluster wants of its nodes what they run, nodes no longer trust the bootstrap
+// registry, and nobody has an account there. It may be killed at any point and run again.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Validate(); err != nil {
 		return err

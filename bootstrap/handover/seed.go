@@ -20,8 +20,8 @@ import (
 // reasonSeeded is the condition's in the shipped contract (MCO, pkg/controller/build/constants/constants.go).
 const reasonSeeded = "PreBuiltImageSeeded"
 
-// seed opts a pool in. With an image that was built on the bootstrap host the cluster finds a build that has succeeded: the controllers
-// have nothing left to decide. The stock operator makes that build itself, from the annotation.
+// seed opts a pool in. With an image that was built on the bootstrap host the cluster finds a build that has succeeded:
+// the controllers have nothing left to decide. The stock operator makes that build itself, from the annotation.
 func (r *run) seed(ctx context.Context, o client.Object) error {
 	wanted, ok := o.(*mcfgv1.MachineOSConfig)
 	if !ok {
@@ -42,7 +42,8 @@ func (r *run) seed(ctx context.Context, o client.Object) error {
 		return r.applyUnlessSeeded(ctx, config, have, pool)
 	}
 	if have == nil {
-		// The build is its property, so it comes first. Nobody can build yet: the pool is not there, or the annotation says what its image is.
+		// The build is its property, so it comes first. Nobody can build yet: the pool is not there, or the annotation says
+		// what its image is.
 		if err := r.apply(ctx, config); err != nil {
 			return err
 		}
@@ -73,7 +74,8 @@ func (r *run) applyUnlessSeeded(ctx context.Context, config, have *mcfgv1.Machin
 
 // taken tells whether the cluster has made the image the pool's.
 func taken(c *mcfgv1.MachineOSConfig, image string) bool {
-	return string(c.Status.CurrentImagePullSpec) == image && meta.IsStatusConditionTrue(c.Status.Conditions, manifests.ConditionSeeded)
+	return string(c.Status.CurrentImagePullSpec) == image && meta.IsStatusConditionTrue(c.Status.Conditions,
+		manifests.ConditionSeeded)
 }
 
 func (r *run) machineOSConfig(ctx context.Context, name string) (*mcfgv1.MachineOSConfig, error) {
@@ -91,8 +93,8 @@ func (r *run) machineOSConfig(ctx context.Context, name string) (*mcfgv1.Machine
 // maxAttempts bounds the search for a free name: a builder that fails as often has given up long before.
 const maxAttempts = 64
 
-// build makes the MachineOSBuild that stands for the build on the bootstrap host, and finds it again. A terminal build with another
-// image keeps its name: the next attempt's is taken.
+// build makes the MachineOSBuild that stands for the build on the bootstrap host, and finds it again. A terminal build
+// with another image keeps its name: the next attempt's is taken.
 func (r *run) build(ctx context.Context, config *mcfgv1.MachineOSConfig, pool Pool) (*mcfgv1.MachineOSBuild, error) {
 	for attempt := range maxAttempts {
 		b := &mcfgv1.MachineOSBuild{}
@@ -101,7 +103,8 @@ func (r *run) build(ctx context.Context, config *mcfgv1.MachineOSConfig, pool Po
 		if apierrors.IsNotFound(err) {
 			b = synthesise(config, pool, attempt)
 			if err = r.cluster.Create(ctx, b, client.FieldOwner(Manager)); err == nil {
-				r.o.Log.WithField("machineosbuild", b.Name).WithField("image", pool.Image).Info("build of the bootstrap host is handed over")
+				r.o.Log.WithField("machineosbuild", b.Name).WithField("image", pool.Image).
+					Info("build of the bootstrap host is handed over")
 			}
 		}
 		if err != nil {
@@ -116,7 +119,9 @@ func (r *run) build(ctx context.Context, config *mcfgv1.MachineOSConfig, pool Po
 			return nil, waitsFor{fmt.Sprintf("MachineOSBuild %s is being deleted", name)}
 		}
 	}
-	return nil, fatal{fmt.Errorf("hand over the build of pool %s: %d MachineOSBuilds of its content failed in the cluster: delete them", pool.Name, maxAttempts)}
+	return nil, fatal{fmt.Errorf(
+		"hand over the build of pool %s: %d MachineOSBuilds of its content failed in the cluster: delete them", pool.Name,
+		maxAttempts)}
 }
 
 // synthesise is the build as the cluster's own builder would have made it, with the label of the shipped contract.
@@ -133,8 +138,9 @@ func synthesise(config *mcfgv1.MachineOSConfig, pool Pool, attempt int) *mcfgv1.
 	return &mcfgv1.MachineOSBuild{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: machineosbuild.AttemptName(config.Name, pool.Address, attempt), Labels: labels, Annotations: annotations,
-			Finalizers:      []string{manifests.FinalizerMachineOSBuild},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(config, mcfgv1.GroupVersion.WithKind("MachineOSConfig"))},
+			Finalizers: []string{manifests.FinalizerMachineOSBuild},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(config,
+				mcfgv1.GroupVersion.WithKind("MachineOSConfig"))},
 		},
 		Spec: mcfgv1.MachineOSBuildSpec{
 			MachineConfig:         mcfgv1.MachineConfigReference{Name: pool.Config},
@@ -146,7 +152,8 @@ func synthesise(config *mcfgv1.MachineOSConfig, pool Pool, attempt int) *mcfgv1.
 
 // succeed writes the result.
 func (r *run) succeed(ctx context.Context, b *mcfgv1.MachineOSBuild, pool Pool) error {
-	cause := machineosbuild.Cause{Reason: decide.ReasonPreBuiltImage, Message: "the pool was installed with this image: " + pool.Image}
+	cause := machineosbuild.Cause{Reason: decide.ReasonPreBuiltImage, Message: "the pool was installed with this image: " +
+		pool.Image}
 	if err := machineosbuild.Move(b, machineosbuild.Succeeded, cause, r.o.Now()); err != nil {
 		return fatal{err}
 	}
@@ -169,14 +176,18 @@ func (r *run) settle(ctx context.Context, name string, build *mcfgv1.MachineOSBu
 	if config.Annotations[manifests.AnnotationCurrentBuild] != build.Name {
 		old := config.DeepCopy()
 		metav1.SetMetaDataAnnotation(&config.ObjectMeta, manifests.AnnotationCurrentBuild, build.Name)
-		if err := r.cluster.Patch(ctx, config, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Manager)); err != nil {
+		if err := r.cluster.Patch(ctx, config, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}),
+			client.FieldOwner(Manager)); err != nil {
 			return fmt.Errorf("annotate MachineOSConfig %s: %w", name, err)
 		}
 	}
 	config.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(pool.Image)
-	config.Status.MachineOSBuild = &mcfgv1.ObjectReference{Group: mcfgv1.GroupName, Resource: "machineosbuilds", Name: build.Name}
-	meta.SetStatusCondition(&config.Status.Conditions, metav1.Condition{Type: manifests.ConditionSeeded, Status: metav1.ConditionTrue, Reason: reasonSeeded,
-		Message: "the image that the pool was installed with is taken over", ObservedGeneration: config.Generation, LastTransitionTime: metav1.NewTime(r.o.Now())})
+	config.Status.MachineOSBuild = &mcfgv1.ObjectReference{Group: mcfgv1.GroupName, Resource: "machineosbuilds",
+		Name: build.Name}
+	meta.SetStatusCondition(&config.Status.Conditions, metav1.Condition{Type: manifests.ConditionSeeded,
+		Status: metav1.ConditionTrue, Reason: reasonSeeded,
+		Message: "the image that the pool was installed with is taken over", ObservedGeneration: config.Generation,
+		LastTransitionTime: metav1.NewTime(r.o.Now())})
 	if err := r.cluster.Status().Update(ctx, config, client.FieldOwner(Manager)); err != nil {
 		return fmt.Errorf("write status of MachineOSConfig %s: %w", name, err)
 	}

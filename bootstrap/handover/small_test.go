@@ -32,8 +32,8 @@ import (
 
 const containerfile = "FROM configs AS final\nRUN true\n"
 
-// small is what a bootstrap host leaves, made without one: two real registries, and objects that were really rendered. The image is
-// random; nobody boots it.
+// small is what a bootstrap host leaves, made without one: two real registries, and objects that were really rendered.
+// The image is random; nobody boots it.
 type small struct {
 	t               *testing.T
 	boot, final     *registrytest.Registry
@@ -52,19 +52,23 @@ func newSmall(t *testing.T) *small {
 	options := render.Options{Versions: versions(), Unbuilt: render.IgnoreUnbuilt, Strict: true}
 	first, err := render.Render(set, options)
 	require.NoError(t, err)
-	request := build.Request{Pool: "master", Base: build.Image{Reference: s.boot.Addr + "/ocp/base-os@" + base}, Config: first.Config("master"), Platform: platform,
+	request := build.Request{Pool: "master", Base: build.Image{Reference: s.boot.Addr + "/ocp/base-os@" + base},
+		Config: first.Config("master"), Platform: platform,
 		Containerfile: containerfile, Target: s.boot.Addr + "/ocp/master-os"}
 	address, err := request.Address()
 	require.NoError(t, err)
 	ground, err := request.Ground()
 	require.NoError(t, err)
-	metav1.SetMetaDataAnnotation(&set.MachineOSConfigs[0].Object.ObjectMeta, manifests.AnnotationPreBuiltImage, s.final.Addr+"/ocp/master-os@"+image)
+	metav1.SetMetaDataAnnotation(&set.MachineOSConfigs[0].Object.ObjectMeta, manifests.AnnotationPreBuiltImage,
+		s.final.Addr+"/ocp/master-os@"+image)
 	last, err := render.Render(set, options)
 	require.NoError(t, err)
 	ca, err := os.ReadFile(s.final.CAFile)
 	require.NoError(t, err)
-	s.plan, err = handover.Make(handover.Outcome{Registry: s.boot.Addr, FinalCA: string(ca), Platform: platform, Base: s.final.Addr + "/ocp/base-os@" + base, Set: set, Result: last,
-		Built: map[string]*build.Result{"master": {Digest: image, Address: address}}, Grounds: map[string]string{"master": ground},
+	s.plan, err = handover.Make(handover.Outcome{Registry: s.boot.Addr, FinalCA: string(ca), Platform: platform,
+		Base: s.final.Addr + "/ocp/base-os@" + base, Set: set, Result: last,
+		Built:        map[string]*build.Result{"master": {Digest: image, Address: address}},
+		Grounds:      map[string]string{"master": ground},
 		Repositories: map[string]string{"master": s.final.Addr + "/ocp/master-os"}, Nodes: map[string]int{"master": 2}})
 	require.NoError(t, err)
 	s.rendered, s.pool = last.Config("master"), s.plan.Pools[0]
@@ -92,7 +96,8 @@ func (s *small) put(repository string, image v1.Image) {
 	s.t.Helper()
 	ref, err := name.ParseReference(s.boot.Addr + "/" + repository + ":x")
 	require.NoError(s.t, err)
-	require.NoError(s.t, remote.Write(ref, image, remote.WithTransport(s.boot.Transport(s.t)), remote.WithAuth(&authn.Basic{Username: s.boot.Push.Name, Password: s.boot.Push.Password})))
+	require.NoError(s.t, remote.Write(ref, image, remote.WithTransport(s.boot.Transport(s.t)),
+		remote.WithAuth(&authn.Basic{Username: s.boot.Push.Name, Password: s.boot.Push.Password})))
 }
 
 func (s *small) objects(push registry.User) *manifests.Set {
@@ -100,18 +105,30 @@ func (s *small) objects(push registry.User) *manifests.Set {
 	role := map[string]string{manifests.LabelRole: "master"}
 	set := &manifests.Set{}
 	for i := range 2 {
-		raw := fmt.Sprintf(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/file-%d","mode":420,"contents":{"source":"data:,%d"}}]}}`, i, i)
-		set.MachineConfigs = append(set.MachineConfigs, manifests.NewItem(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("50-master-%d", i), Labels: role},
-			Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: []byte(raw)}}}))
+		raw := fmt.Sprintf(
+			`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/file-%d","mode":420,"contents":{"source":"data:,%d"}}]}}`, i, i)
+		set.MachineConfigs = append(set.MachineConfigs,
+			manifests.NewItem(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("50-master-%d", i),
+				Labels: role},
+				Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: []byte(raw)}}}))
 	}
-	set.Pools = append(set.Pools, manifests.NewItem(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "master"}, Spec: mcfgv1.MachineConfigPoolSpec{
-		MachineConfigSelector: &metav1.LabelSelector{MatchLabels: role}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/master": ""}}}}))
-	set.MachineOSConfigs = append(set.MachineOSConfigs, manifests.NewItem(&mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "master"}, Spec: mcfgv1.MachineOSConfigSpec{
-		MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "master"}, ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
-		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "os-push"}, RenderedImagePushSpec: mcfgv1.ImageTagFormat(s.final.Addr + "/ocp/master-os:latest"),
-		Containerfile: []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: containerfile}}}}))
-	auth := fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q,"auth":%q}}}`, s.final.Addr, push.Name, push.Password, encoded(push))
-	set.Secrets = append(set.Secrets, manifests.NewItem(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "os-push", Namespace: "openshift-machine-config-operator"},
+	set.Pools = append(set.Pools,
+		manifests.NewItem(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "master"},
+			Spec: mcfgv1.MachineConfigPoolSpec{
+				MachineConfigSelector: &metav1.LabelSelector{MatchLabels: role},
+				NodeSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/master": ""}}}}))
+	set.MachineOSConfigs = append(set.MachineOSConfigs,
+		manifests.NewItem(&mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "master"},
+			Spec: mcfgv1.MachineOSConfigSpec{
+				MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: "master"},
+				ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+				RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "os-push"},
+				RenderedImagePushSpec:   mcfgv1.ImageTagFormat(s.final.Addr + "/ocp/master-os:latest"),
+				Containerfile:           []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: containerfile}}}}))
+	auth := fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q,"auth":%q}}}`, s.final.Addr, push.Name, push.Password,
+		encoded(push))
+	set.Secrets = append(set.Secrets, manifests.NewItem(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "os-push",
+		Namespace: "openshift-machine-config-operator"},
 		Type: corev1.SecretTypeDockerConfigJson, StringData: map[string]string{corev1.DockerConfigJsonKey: auth}}))
 	return set
 }
@@ -119,7 +136,8 @@ func (s *small) objects(push registry.User) *manifests.Set {
 func (s *small) options(c client.Client) handover.Options {
 	log := logrus.New()
 	log.SetOutput(s.t.Output())
-	return handover.Options{Plan: s.plan, Source: handover.Source{Host: s.boot.Addr, CAFile: s.boot.CAFile, AuthFile: s.boot.PullAuthFile},
+	return handover.Options{Plan: s.plan, Source: handover.Source{Host: s.boot.Addr, CAFile: s.boot.CAFile,
+		AuthFile: s.boot.PullAuthFile},
 		Connect:     func(context.Context) (client.Client, error) { return c, nil },
 		FinalCAFile: s.final.CAFile, TempDir: s.t.TempDir(), Policy: handover.PolicyDeadline, Deadline: waitLimit,
 		Interval: waitEvery, RetryMin: waitEvery, RetryMax: 10 * waitEvery,

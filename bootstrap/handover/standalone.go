@@ -9,8 +9,9 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// settleStandalone completes what rendering was given in memory because the cluster has no Machine Config Operator: the ControllerConfig,
-// from which the cluster's builder learns the base image, gets what the API demands; the FeatureGate is made by every renderer anew.
+// settleStandalone completes what rendering was given in memory because the cluster has no Machine Config Operator: the
+// ControllerConfig, from which the cluster's builder learns the base image, gets what the API demands; the FeatureGate
+// is made by every renderer anew.
 func (p *Plan) settleStandalone() {
 	for i, item := range p.Set.ControllerConfigs {
 		if item.Origin.File != "" || item.Object.Spec.ReleaseImage != "" {
@@ -31,22 +32,25 @@ func (p *Plan) settleStandalone() {
 	p.Set.FeatureGates = kept
 }
 
-// trustFinal lets the cluster's builder, and who checks images before nodes get them, trust the final registries: their authority is the
-// user's. It goes beside the additional trust bundle, which is part of what an image is made of.
+// trustFinal lets the cluster's builder, and who checks images before nodes get them, trust the final registries: their
+// authority is the user's. It goes beside the additional trust bundle, which is part of what an image is made of.
 func (p *Plan) trustFinal(s *mcfgv1.ControllerConfigSpec) {
 	if p.FinalCA == "" {
 		return
 	}
 	for _, i := range p.Images {
 		host, _, _ := strings.Cut(i.Repository, "/")
-		bundle := mcfgv1.ImageRegistryBundle{File: strings.ReplaceAll(host, ":", ".."), Data: []byte(p.FinalCA)} // ".." is MCO's colon
-		if !slices.ContainsFunc(s.ImageRegistryBundleUserData, func(b mcfgv1.ImageRegistryBundle) bool { return b.File == bundle.File }) {
+		// ".." is MCO's colon
+		bundle := mcfgv1.ImageRegistryBundle{File: strings.ReplaceAll(host, ":", ".."), Data: []byte(p.FinalCA)}
+		if !slices.ContainsFunc(s.ImageRegistryBundleUserData,
+			func(b mcfgv1.ImageRegistryBundle) bool { return b.File == bundle.File }) {
 			s.ImageRegistryBundleUserData = append(s.ImageRegistryBundleUserData, bundle)
 		}
 	}
 }
 
-// completeControllerConfig fills in required fields that say nothing (openshift/api machineconfiguration/v1, ControllerConfigSpec).
+// completeControllerConfig fills in required fields that say nothing (openshift/api machineconfiguration/v1,
+// ControllerConfigSpec).
 func completeControllerConfig(s *mcfgv1.ControllerConfigSpec) {
 	if s.IPFamilies == "" {
 		s.IPFamilies = mcfgv1.IPFamiliesIPv4
@@ -67,6 +71,6 @@ func completeControllerConfig(s *mcfgv1.ControllerConfigSpec) {
 	}
 }
 
-// noAuthority stands where the API demands a bundle of authorities and the standalone flow has none. Whoever serves configs passes over it
-// (manifests.AnnotationStandalone).
+// noAuthority stands where the API demands a bundle of authorities and the standalone flow has none. Whoever serves
+// configs passes over it (manifests.AnnotationStandalone).
 const noAuthority = "# the standalone flow has no such authority\n"

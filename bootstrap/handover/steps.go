@@ -31,10 +31,11 @@ type Step struct {
 	Object client.Object
 }
 
-// Steps are the objects in the order in which they are written. At no point may a controller that is at work already see less than makes
-// the rendered configs that the nodes have, or a pool without its image: so the components of pre-built images come before all other
-// MachineConfigs, whoever opts a pool in comes before the pool, and pools, which start everything, come last and name their config.
-// Rendered configs and pools of a cluster with the stock operator are that operator's own: there they are left to it.
+// Steps are the objects in the order in which they are written. At no point may a controller that is at work already
+// see less than makes the rendered configs that the nodes have, or a pool without its image: so the components of
+// pre-built images come before all other MachineConfigs, whoever opts a pool in comes before the pool, and pools, which
+// start everything, come last and name their config. Rendered configs and pools of a cluster with the stock operator
+// are that operator's own: there they are left to it.
 func (p *Plan) Steps() []Step {
 	var list []Step
 	add := func(m Mode, objects ...client.Object) {
@@ -98,13 +99,15 @@ func isComponent(c *mcfgv1.MachineConfig) bool {
 
 // settings are the kinds from which rendering makes MachineConfigs.
 func settings(set *manifests.Set) []client.Object {
-	return slices.Concat(itemObjects(set.KubeletConfigs), itemObjects(set.ContainerRuntimeConfigs), itemObjects(set.FeatureGates),
+	return slices.Concat(itemObjects(set.KubeletConfigs), itemObjects(set.ContainerRuntimeConfigs),
+		itemObjects(set.FeatureGates),
 		itemObjects(set.ICSPs), itemObjects(set.IDMSs), itemObjects(set.ITMSs), itemObjects(set.Images))
 }
 
 // objectsOf are all objects of a set.
 func objectsOf(set *manifests.Set) []client.Object {
-	return slices.Concat(settings(set), itemObjects(set.Secrets), itemObjects(set.ControllerConfigs), itemObjects(set.APIServers),
+	return slices.Concat(settings(set), itemObjects(set.Secrets), itemObjects(set.ControllerConfigs),
+		itemObjects(set.APIServers),
 		itemObjects(set.MachineConfigs), itemObjects(set.MachineOSConfigs), itemObjects(set.Pools))
 }
 

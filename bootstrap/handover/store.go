@@ -22,7 +22,8 @@ const (
 )
 
 // ErrNoPlan says that a directory holds none: no bootstrap has come that far there.
-var ErrNoPlan = errors.New("there is nothing to hand over yet: dayone bootstrap has not rendered the final configs here")
+var ErrNoPlan = errors.New(
+	"there is nothing to hand over yet: dayone bootstrap has not rendered the final configs here")
 
 // Write keeps a plan in a directory, mode 0700. plan.json comes last: without it there is no plan.
 func (p *Plan) Write(dir string) error {
@@ -90,7 +91,8 @@ func Read(dir string) (*Plan, error) {
 	}
 	p := &Plan{}
 	if err := json.Unmarshal(raw, p); err != nil {
-		return nil, fmt.Errorf("read hand-over plan %s (dayone bootstrap writes it anew): %w", filepath.Join(dir, planFile), err)
+		return nil, fmt.Errorf("read hand-over plan %s (dayone bootstrap writes it anew): %w", filepath.Join(dir, planFile),
+			err)
 	}
 	if p.Set, err = readSet(dir, objectsFile); err != nil {
 		return nil, err

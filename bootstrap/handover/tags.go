@@ -11,8 +11,9 @@ import (
 	"dayone.dev/dayone/build/appendengine"
 )
 
-// keep gives an image that is in its final registry the tags that it lacks there: a copy may have ended between two of them, and who
-// mirrors by digest brings none. An account that may not push is told of: the image is there, and somebody else brought it.
+// keep gives an image that is in its final registry the tags that it lacks there: a copy may have ended between two of
+// them, and who mirrors by digest brings none. An account that may not push is told of: the image is there, and
+// somebody else brought it.
 func (r *run) keep(ctx context.Context, i Image) error {
 	if r.o.Policy == PolicySkip {
 		return nil
@@ -32,7 +33,8 @@ func (r *run) keep(ctx context.Context, i Image) error {
 		switch {
 		case err == nil:
 		case code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusTooManyRequests:
-			r.o.Log.WithField("image", i.Reference()).WithField("tag", tag).WithError(err).Warn("image is in its final registry without this tag: see that nothing removes it there")
+			r.o.Log.WithField("image", i.Reference()).WithField("tag", tag).WithError(err).
+				Warn("image is in its final registry without this tag: see that nothing removes it there")
 		default:
 			return ofRegistry(fmt.Errorf("tag %s as %s: %w", i.Reference(), tag, err), nextCertificate)
 		}

@@ -11,8 +11,9 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// endTrust asks every node's agent to forget the bootstrap registry: its mirror, its authority and its account. No node reboots for it.
-// It is done before the account ends, so that no node ever asks with an account that is not good any more.
+// endTrust asks every node's agent to forget the bootstrap registry: its mirror, its authority and its account. No node
+// reboots for it. It is done before the account ends, so that no node ever asks with an account that is not good any
+// more.
 func (r *run) endTrust(ctx context.Context) error {
 	if r.o.Plan.KeepTrust {
 		return nil
@@ -23,7 +24,8 @@ func (r *run) endTrust(ctx context.Context) error {
 	}
 	var left []string
 	for _, n := range v.Nodes {
-		if n.Annotations[manifests.AnnotationCurrentConfig] == "" || n.Annotations[manifests.AnnotationTrustEnded] == r.o.Plan.Registry {
+		if n.Annotations[manifests.AnnotationCurrentConfig] == "" ||
+			n.Annotations[manifests.AnnotationTrustEnded] == r.o.Plan.Registry {
 			continue
 		}
 		left = append(left, n.Name)
@@ -38,7 +40,8 @@ func (r *run) endTrust(ctx context.Context) error {
 		r.o.Log.WithField("node", n.Name).Info("node is asked to forget the bootstrap registry")
 	}
 	if len(left) > 0 {
-		return waitsFor{fmt.Sprintf("nodes have not ended their trust in %s yet: %s: see that their agent runs, or run dayone-daemon end-trust %s on them and annotate them with %s=%s",
+		return waitsFor{fmt.Sprintf(
+			"nodes have not ended their trust in %s yet: %s: see that their agent runs, or run dayone-daemon end-trust %s on them and annotate them with %s=%s",
 			r.o.Plan.Registry, strings.Join(left, ", "), r.o.Plan.Registry, manifests.AnnotationTrustEnded, r.o.Plan.Registry)}
 	}
 	return nil

@@ -38,8 +38,10 @@ func (r *run) look(ctx context.Context) (View, error) {
 			return v, ofCluster(fmt.Errorf("list %T: %w", list, err))
 		}
 	}
-	return View{Pools: pointers(pools.Items), MachineConfigs: pointers(configs.Items), MachineOSConfigs: pointers(layering.Items),
-		MachineOSBuilds: pointers(builds.Items), ControllerConfigs: pointers(controllers.Items), Nodes: pointers(nodes.Items)}, nil
+	return View{Pools: pointers(pools.Items), MachineConfigs: pointers(configs.Items),
+		MachineOSConfigs: pointers(layering.Items),
+		MachineOSBuilds:  pointers(builds.Items), ControllerConfigs: pointers(controllers.Items),
+		Nodes: pointers(nodes.Items)}, nil
 }
 
 func pointers[T any](list []T) []*T {

@@ -48,7 +48,8 @@ func versions() render.Versions {
 	return render.Versions{Raw: v, Hash: v, Payload: v}
 }
 
-// world is a real API server with dayone's controllers at work in it, each with its own rights, and masters with their agents.
+// world is a real API server with dayone's controllers at work in it, each with its own rights, and masters with their
+// agents.
 type world struct {
 	t       *testing.T
 	env     *kubetest.Env
@@ -83,7 +84,8 @@ func (w *world) controllers() (stop func()) {
 	start := func(account string, opts cache.Options, add func(ctrl.Manager) error) {
 		cfg := w.env.As(w.t, cluster.DefaultNamespace, account)
 		cfg.QPS = -1
-		mgr, err := ctrl.NewManager(cfg, ctrl.Options{Logger: logrusr.New(log), Scheme: w.env.Scheme, Cache: opts, Metrics: metricsserver.Options{BindAddress: "0"},
+		mgr, err := ctrl.NewManager(cfg, ctrl.Options{Logger: logrusr.New(log), Scheme: w.env.Scheme, Cache: opts,
+			Metrics:    metricsserver.Options{BindAddress: "0"},
 			Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 			Controller: kubetest.Controllers()})
 		require.NoError(w.t, err)
@@ -93,13 +95,15 @@ func (w *world) controllers() (stop func()) {
 		done = append(done, ended)
 	}
 	start(cluster.Controller, cache.Options{}, func(mgr ctrl.Manager) error {
-		if err := rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Versions: versions(), Settle: 100 * time.Millisecond, Log: log}); err != nil {
+		if err := rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Versions: versions(),
+			Settle: 100 * time.Millisecond, Log: log}); err != nil {
 			return err
 		}
 		return nodecontroller.SetupWithManager(mgr, nodecontroller.Options{Log: log})
 	})
 	start(cluster.Builder, buildcontroller.CacheOptions(cluster.DefaultNamespace), func(mgr ctrl.Manager) error {
-		_, err := buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{}, RegistryCA: w.finalCA, Platform: platform,
+		_, err := buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{},
+			RegistryCA: w.finalCA, Platform: platform,
 			Job: job.Options{BuilderImage: "registry.example.com/dayone/builder:1"}})
 		return err
 	})
@@ -111,8 +115,8 @@ func (w *world) controllers() (stop func()) {
 	}
 }
 
-// master is a node after its first boot with its real agent. Its OS stands in for the real one in one thing only: a change of it fails the
-// test.
+// master is a node after its first boot with its real agent. Its OS stands in for the real one in one thing only: a
+// change of it fails the test.
 type master struct {
 	name, root, image string
 	mu                sync.Mutex
@@ -163,7 +167,8 @@ func (w *world) joins(n int, rendered *mcfgv1.MachineConfig, image, bootstrapReg
 			require.NoError(w.t, nodedisk.WriteFile(path, []byte("of the bootstrap registry\n"), 0o600))
 		}
 		w.masters = append(w.masters, m)
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name, Labels: map[string]string{"node-role.kubernetes.io/master": ""}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name,
+			Labels: map[string]string{"node-role.kubernetes.io/master": ""}}}
 		require.NoError(w.t, w.client.Create(w.t.Context(), node))
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		require.NoError(w.t, w.client.Status().Update(w.t.Context(), node))
@@ -192,7 +197,8 @@ func (m *master) users(t *testing.T, c ign35.Config) {
 }
 
 func (m *master) trusted(registry string) []string {
-	return []string{filepath.Join(m.root, firstboot.MirrorPath), filepath.Join(m.root, firstboot.PullAuthPath), filepath.Join(m.root, "/etc/containers/certs.d", registry, "ca.crt")}
+	return []string{filepath.Join(m.root, firstboot.MirrorPath), filepath.Join(m.root, firstboot.PullAuthPath),
+		filepath.Join(m.root, "/etc/containers/certs.d", registry, "ca.crt")}
 }
 
 // agents run on all masters until the returned function is called.
@@ -263,8 +269,10 @@ func (x *watcher) look(a map[string]string, node, config, image string) {
 		return // its agent has not introduced it yet
 	}
 	x.seen++
-	for key, want := range map[string]string{manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config,
-		manifests.AnnotationCurrentImage: image, manifests.AnnotationDesiredImage: image, manifests.AnnotationState: manifests.StateDone} {
+	for key, want := range map[string]string{manifests.AnnotationCurrentConfig: config,
+		manifests.AnnotationDesiredConfig: config,
+		manifests.AnnotationCurrentImage:  image, manifests.AnnotationDesiredImage: image,
+		manifests.AnnotationState: manifests.StateDone} {
 		if a[key] != want {
 			x.faults = append(x.faults, fmt.Sprintf("node %s: %s was %q, not %q", node, key, a[key], want))
 		}
@@ -285,7 +293,8 @@ func (x *watcher) has(n *corev1.Node) bool {
 	return x.last[n.Name] == n.ResourceVersion
 }
 
-// nothingChanged is the point of it all. A watch hears of everything a moment later: every node is looked at as it is now.
+// nothingChanged is the point of it all. A watch hears of everything a moment later: every node is looked at as it is
+// now.
 func (w *world) nothingChanged() {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
@@ -310,7 +319,8 @@ func (w *world) settled(pool, config, image string) {
 		if !assert.NoError(c, w.client.Get(w.t.Context(), client.ObjectKey{Name: pool}, &m)) {
 			return
 		}
-		assert.True(c, meta.IsStatusConditionTrue(m.Status.Conditions, buildcontroller.ConditionAvailable), "%v", m.Status.Conditions)
+		assert.True(c, meta.IsStatusConditionTrue(m.Status.Conditions, buildcontroller.ConditionAvailable), "%v",
+			m.Status.Conditions)
 		assert.True(c, meta.IsStatusConditionTrue(m.Status.Conditions, manifests.ConditionSeeded))
 		assert.Equal(c, image, string(m.Status.CurrentImagePullSpec))
 		assert.NotContains(c, m.Annotations, manifests.AnnotationPreBuiltImage)
@@ -343,8 +353,10 @@ func (w *world) jobs(pool string) []batchv1.Job {
 func (w *world) clean() {
 	ctx := context.Background()
 	lists := func() []client.ObjectList {
-		return []client.ObjectList{&mcfgv1.MachineOSConfigList{}, &mcfgv1.MachineOSBuildList{}, &mcfgv1.MachineConfigPoolList{}, &mcfgv1.MachineConfigList{},
-			&mcfgv1.ControllerConfigList{}, &mcfgv1.MachineConfigNodeList{}, &corev1.NodeList{}, &batchv1.JobList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}}
+		return []client.ObjectList{&mcfgv1.MachineOSConfigList{}, &mcfgv1.MachineOSBuildList{},
+			&mcfgv1.MachineConfigPoolList{}, &mcfgv1.MachineConfigList{},
+			&mcfgv1.ControllerConfigList{}, &mcfgv1.MachineConfigNodeList{}, &corev1.NodeList{}, &batchv1.JobList{},
+			&corev1.SecretList{}, &corev1.ConfigMapList{}}
 	}
 	require.Eventually(w.t, func() bool {
 		left := 0

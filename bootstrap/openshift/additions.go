@@ -20,8 +20,8 @@ import (
 	"dayone.dev/dayone/manifests/assets/bootstrapnode"
 )
 
-// NodeInstallDir is the install directory on the bootstrap node, with the layering field and what it names. It is not below
-// /opt/openshift: the installer's log bundle takes all of that.
+// NodeInstallDir is the install directory on the bootstrap node, with the layering field and what it names. It is not
+// below /opt/openshift: the installer's log bundle takes all of that.
 const NodeInstallDir = bootstrapnode.ConfigDir + "/install"
 
 // Program says how the bootstrap node gets the dayone program. Exactly one of Image and URL is set.
@@ -41,7 +41,8 @@ func (p Program) Validate() error {
 	}
 	switch {
 	case p.Image == "" && p.URL == "":
-		return bad("--program-image", "give --program-image HOST/NAME@sha256:…, or --program-url and --program-sha512", "the bootstrap node needs the dayone program, and nothing says where it is")
+		return bad("--program-image", "give --program-image HOST/NAME@sha256:…, or --program-url and --program-sha512",
+			"the bootstrap node needs the dayone program, and nothing says where it is")
 	case p.Image != "" && p.URL != "":
 		return bad("--program-url", "give one of them", "an image and a URL are given")
 	case p.Image != "":
@@ -56,9 +57,11 @@ func (p Program) Validate() error {
 	}
 	if raw, err := hex.DecodeString(p.SHA512); err != nil || len(raw) != 64 {
 		if p.SHA512 != "" {
-			return bad("--program-sha512", "take it from sha512sum", "%q is no SHA-512: 128 hexadecimal digits are wanted", p.SHA512)
+			return bad("--program-sha512", "take it from sha512sum", "%q is no SHA-512: 128 hexadecimal digits are wanted",
+				p.SHA512)
 		}
-		return bad("--program-sha512", "take it from sha512sum", "the program comes over the network, so its SHA-512 must be given")
+		return bad("--program-sha512", "take it from sha512sum",
+			"the program comes over the network, so its SHA-512 must be given")
 	}
 	return nil
 }
@@ -69,14 +72,17 @@ func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
 		return patch.Additions{}, err
 	}
 	if in.Sidecar.Config.Flow != installconfig.FlowOpenShift {
-		return patch.Additions{}, report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".flow", Rule: "flow",
-			Message: "only the openshift flow has a bootstrap.ign to patch", Next: "run dayone bootstrap on the bootstrap host instead, or set flow: openshift"}
+		return patch.Additions{}, report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".flow",
+			Rule:    "flow",
+			Message: "only the openshift flow has a bootstrap.ign to patch",
+			Next:    "run dayone bootstrap on the bootstrap host instead, or set flow: openshift"}
 	}
 	files, err := installFiles(in)
 	if err != nil {
 		return patch.Additions{}, err
 	}
-	a := patch.Additions{Files: append(files, patch.File{Path: bootstrapnode.GatePath, Mode: 0o644, Content: bootstrapnode.Gate()})}
+	a := patch.Additions{Files: append(files, patch.File{Path: bootstrapnode.GatePath, Mode: 0o644,
+		Content: bootstrapnode.Gate()})}
 	units := []string{bootstrapnode.GateUnit, bootstrapnode.BootstrapUnit}
 	if p.Image != "" {
 		a.Files = append(a.Files,
@@ -84,12 +90,14 @@ func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
 			patch.File{Path: bootstrapnode.FetchPath, Mode: 0o755, Content: bootstrapnode.FetchScript()})
 		units = append(units, bootstrapnode.FetchUnit)
 	} else {
-		a.Files = append(a.Files, patch.File{Path: bootstrapnode.ProgramPath, Mode: 0o755, URL: p.URL, SHA512: strings.ToLower(p.SHA512)})
+		a.Files = append(a.Files, patch.File{Path: bootstrapnode.ProgramPath, Mode: 0o755, URL: p.URL,
+			SHA512: strings.ToLower(p.SHA512)})
 	}
 	for _, u := range units {
 		a.Units = append(a.Units, patch.Unit{Name: u, Contents: bootstrapnode.Unit(u)})
 	}
-	a.DropIns = []patch.DropIn{{Unit: bootstrapnode.HeldUnit, Name: bootstrapnode.HoldDropIn, Contents: bootstrapnode.Hold()}}
+	a.DropIns = []patch.DropIn{{Unit: bootstrapnode.HeldUnit, Name: bootstrapnode.HoldDropIn,
+		Contents: bootstrapnode.Hold()}}
 	return a, nil
 }
 
@@ -121,8 +129,8 @@ func namedFiles(in *preflight.Input, c *installconfig.Config) (files []patch.Fil
 	return files
 }
 
-// installFiles are the prepared install directory of the node: the field with nothing left to generate, the MachineOSConfigs and the
-// Secrets that they name. They are 0600: Secrets are among them.
+// installFiles are the prepared install directory of the node: the field with nothing left to generate, the
+// MachineOSConfigs and the Secrets that they name. They are 0600: Secrets are among them.
 func installFiles(in *preflight.Input) ([]patch.File, error) {
 	side := *in.Sidecar
 	side.Config.LayeringDir, side.Config.Registry = nodeLayeringDir, installconfig.Registry{}

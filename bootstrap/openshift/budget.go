@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Limits are how long the installer's programs wait (openshift/installer, cmd/openshift-install/create.go; cluster-bootstrap).
+// Limits are how long the installer's programs wait (openshift/installer, cmd/openshift-install/create.go;
+// cluster-bootstrap).
 type Limits struct {
 	// API is from the start of the node to an answer of the API server.
 	API time.Duration
@@ -17,7 +18,8 @@ type Limits struct {
 	Hard time.Duration
 }
 
-// InstallerLimits are those of a platform, which is named as in install-config.yaml: bare metal and vSphere have 60 minutes for Hard.
+// InstallerLimits are those of a platform, which is named as in install-config.yaml: bare metal and vSphere have 60
+// minutes for Hard.
 func InstallerLimits(platform string) Limits {
 	l := Limits{API: 20 * time.Minute, Soft: 20 * time.Minute, Hard: 45 * time.Minute}
 	if platform == "baremetal" || platform == "vsphere" {
@@ -37,13 +39,19 @@ type warning struct {
 
 // fromStart and fromAPI are the warnings, counted from the start of the node and from the API's first answer.
 func (l Limits) fromStart() []warning {
-	return []warning{{name: "api", after: l.API / 2, text: fmt.Sprintf("the API server does not answer yet: openshift-install gives up %s after the node's start; dayone does not hold it up, look at bootkube.service", l.API)}}
+	return []warning{{name: "api", after: l.API / 2,
+		text: fmt.Sprintf(
+			"the API server does not answer yet: openshift-install gives up %s after the node's start; dayone does not hold it up, look at bootkube.service", l.API)}}
 }
 
 func (l Limits) fromAPI() []warning {
 	return []warning{
-		{name: "soft", after: l.Soft / 2, text: fmt.Sprintf("half of %s is gone without a master: then cluster-bootstrap ends the bootstrap control plane once and bootkube starts it again; the installation goes on, and nothing needs to be done", l.Soft)},
-		{name: "hard", toTheEnd: true, after: l.Hard / 2, text: fmt.Sprintf("half of %s is gone: then openshift-install reports a failed bootstrap (exit code 5), while this node goes on; run openshift-install wait-for bootstrap-complete again", l.Hard)},
+		{name: "soft", after: l.Soft / 2,
+			text: fmt.Sprintf(
+				"half of %s is gone without a master: then cluster-bootstrap ends the bootstrap control plane once and bootkube starts it again; the installation goes on, and nothing needs to be done", l.Soft)},
+		{name: "hard", toTheEnd: true, after: l.Hard / 2,
+			text: fmt.Sprintf(
+				"half of %s is gone: then openshift-install reports a failed bootstrap (exit code 5), while this node goes on; run openshift-install wait-for bootstrap-complete again", l.Hard)},
 	}
 }
 
@@ -58,8 +66,8 @@ func due(list []warning, after time.Duration) []warning {
 	return out
 }
 
-// watchBudget warns, each once, until the context ends. Once the gate is open nobody waits for the image any more, but the end of the
-// bootstrap is still to come.
+// watchBudget warns, each once, until the context ends. Once the gate is open nobody waits for the image any more, but
+// the end of the bootstrap is still to come.
 func (f *flow) watchBudget(ctx context.Context, started time.Time, open *atomic.Bool) {
 	said := map[string]bool{}
 	var up time.Time

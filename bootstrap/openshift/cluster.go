@@ -26,7 +26,8 @@ import (
 // machineConfigNamespace is where MCO looks for the Secrets that MachineOSConfigs name.
 const machineConfigNamespace = "openshift-machine-config-operator"
 
-// clusterSet are the objects that the cluster gets: the same bytes as MCO has rendered, every pool's MachineOSConfig and its Secrets.
+// clusterSet are the objects that the cluster gets: the same bytes as MCO has rendered, every pool's MachineOSConfig
+// and its Secrets.
 func (f *flow) clusterSet() (*manifests.Set, error) {
 	objects, err := f.objects(f.second.OSImageURL)
 	if err != nil {
@@ -59,7 +60,8 @@ type givenResult struct {
 // givenFile is in the state directory from the moment on at which the cluster may have got something.
 const givenFile = "cluster-given"
 
-// given is what the cluster gets: for an MCO that knows the images as osImageURL only no MachineOSConfig, because it would build anew.
+// given is what the cluster gets: for an MCO that knows the images as osImageURL only no MachineOSConfig, because it
+// would build anew.
 func (f *flow) given() (*manifests.Set, error) {
 	set, err := f.clusterSet()
 	if err == nil && f.second.OSImageURL {
@@ -78,8 +80,9 @@ func (f *flow) givenInputs() (any, error) {
 	return map[string]any{"set": set, "rendered": f.second, "inputs": objects}, err // of which the journal keeps a hash
 }
 
-// applyObjects gives the cluster what MCO rendered from, before any node can join: its own renderer then comes to the same names. The
-// API server may come minutes later, and its kinds later still. It is done once: later the cluster's controllers write there, too.
+// applyObjects gives the cluster what MCO rendered from, before any node can join: its own renderer then comes to the
+// same names. The API server may come minutes later, and its kinds later still. It is done once: later the cluster's
+// controllers write there, too.
 func (f *flow) applyObjects(ctx context.Context) (givenResult, error) {
 	set, err := f.given()
 	if err != nil {
@@ -89,7 +92,8 @@ func (f *flow) applyObjects(ctx context.Context) (givenResult, error) {
 	if err != nil {
 		return givenResult{}, fmt.Errorf("read pull credential: %w", err)
 	}
-	out := givenResult{MachineConfigs: len(set.MachineConfigs), MachineOSConfigs: len(set.MachineOSConfigs), Secrets: len(set.Secrets)}
+	out := givenResult{MachineConfigs: len(set.MachineConfigs), MachineOSConfigs: len(set.MachineOSConfigs),
+		Secrets: len(set.Secrets)}
 	return out, f.until(ctx, "cluster", f.Limits.API+f.Limits.Hard, func() error {
 		if err := f.Cluster.Up(ctx); err != nil {
 			return fmt.Errorf("the API server does not answer: %w", err)
@@ -123,7 +127,8 @@ func (f *flow) until(ctx context.Context, phase string, limit time.Duration, try
 	}
 }
 
-// waits says what a phase waits for, in the log and in the records, which reach a log bundle also when the journal does not.
+// waits says what a phase waits for, in the log and in the records, which reach a log bundle also when the journal does
+// not.
 func (f *flow) waits(phase, text string) {
 	f.Log.WithField("phase", phase).Info("waiting: " + text)
 	f.records.once("wait-"+phase, text)
@@ -132,8 +137,8 @@ func (f *flow) waits(phase, text string) {
 // pullLimit bounds the test pull: the registry is on this host.
 const pullLimit = 2 * time.Minute
 
-// testPulls pulls every image as a node will: by its final name, with the mirror, the authority and the credentials of the rendered
-// config that the node gets, and nothing of this host's.
+// testPulls pulls every image as a node will: by its final name, with the mirror, the authority and the credentials of
+// the rendered config that the node gets, and nothing of this host's.
 func (f *flow) testPulls(ctx context.Context) error {
 	for _, pool := range f.pools() {
 		if err := f.until(ctx, "pull", pullLimit, func() error { return f.testPull(ctx, pool) }); err != nil {
@@ -156,8 +161,10 @@ func (f *flow) testPull(ctx context.Context, pool string) error {
 		return err
 	}
 	_, arch, _ := strings.Cut(f.Platform, "/")
-	_, err = deploy.Inspect(ctx, f.second.Images[pool], deploy.ImportOptions{Root: root, Architecture: arch, AllowUnbootable: false,
-		RegistriesConfDir: filepath.Join(root, "etc/containers/registries.conf.d"), CertsDir: filepath.Join(root, "etc/containers/certs.d")})
+	_, err = deploy.Inspect(ctx, f.second.Images[pool], deploy.ImportOptions{Root: root, Architecture: arch,
+		AllowUnbootable:   false,
+		RegistriesConfDir: filepath.Join(root, "etc/containers/registries.conf.d"),
+		CertsDir:          filepath.Join(root, "etc/containers/certs.d")})
 	return err
 }
 
@@ -200,11 +207,13 @@ func (f *flow) nodeRoot(pool, root string) error {
 // servedLimit bounds the wait until MCO's server shows the second rendering: kubelet may be starting it again.
 const servedLimit = 10 * time.Minute
 
-// answered are the pools that MCO's server answers for during the bootstrap; the others get their configs from the cluster.
+// answered are the pools that MCO's server answers for during the bootstrap; the others get their configs from the
+// cluster.
 func answered(pool string) bool { return pool == "master" || pool == "arbiter" }
 
-// seeServed asks MCO's server, as a node would, and waits until it gives the images. What lies in the directory does not prove it: a
-// rendering that was under way meanwhile, or a server that has not looked yet, would give a node the stock image.
+// seeServed asks MCO's server, as a node would, and waits until it gives the images. What lies in the directory does
+// not prove it: a rendering that was under way meanwhile, or a server that has not looked yet, would give a node the
+// stock image.
 func (f *flow) seeServed(ctx context.Context) error {
 	if f.ConfigURL == "" {
 		return nil
@@ -213,7 +222,8 @@ func (f *flow) seeServed(ctx context.Context) error {
 		f.Log.Info("bootkube has ended MCO's server on this node: nodes get their configs from the cluster")
 		return nil
 	}
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: it is this host
+	// no proxy: it is this host
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, pool := range f.pools() {
 		if !answered(pool) {
 			continue
@@ -252,5 +262,6 @@ func (f *flow) servedOnce(ctx context.Context, client *http.Client, pool string)
 	return nil
 }
 
-// maxConfig bounds an answer, in bytes; configs cannot be larger than an API object (1.5 MiB), some times over in their encodings.
+// maxConfig bounds an answer, in bytes; configs cannot be larger than an API object (1.5 MiB), some times over in their
+// encodings.
 const maxConfig = 64 << 20

@@ -21,7 +21,8 @@ import (
 	"dayone.dev/dayone/manifests/assets/bootstrapnode"
 )
 
-// earlyMaster is a machine that asks for its config as Ignition does before it is there: again after every refused connection.
+// earlyMaster is a machine that asks for its config as Ignition does before it is there: again after every refused
+// connection.
 type earlyMaster struct {
 	n     *node
 	ended chan struct{}
@@ -29,8 +30,8 @@ type earlyMaster struct {
 	err   error
 }
 
-// earlyMaster gives the node a real gate in a network of its own, with MCO's server behind it, and lets a machine of that network ask. It
-// returns when that has been refused some times.
+// earlyMaster gives the node a real gate in a network of its own, with MCO's server behind it, and lets a machine of
+// that network ask. It returns when that has been refused some times.
 func (n *node) earlyMaster() *earlyMaster {
 	n.t.Helper()
 	host, machine := n.networks()
@@ -55,7 +56,8 @@ func (n *node) earlyMaster() *earlyMaster {
 }
 
 func (m *earlyMaster) ask(ctx context.Context, machine string, refused chan<- struct{}) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context,
+		network, address string) (c net.Conn, err error) {
 		err = inside(machine, func() error { c, err = (&net.Dialer{}).DialContext(ctx, network, address); return err })
 		return c, err
 	}}}
@@ -109,7 +111,8 @@ func (n *node) networks() (host, machine string) {
 		run("ip", "-n", name, "link", "set", "veth0", "up")
 	}
 	n.order.Nft = filepath.Join(n.t.TempDir(), "nft")
-	require.NoError(n.t, os.WriteFile(n.order.Nft, []byte("#!/bin/sh\nexec nsenter --net=/run/netns/"+host+" nft \"$@\"\n"), 0o700))
+	require.NoError(n.t, os.WriteFile(n.order.Nft,
+		[]byte("#!/bin/sh\nexec nsenter --net=/run/netns/"+host+" nft \"$@\"\n"), 0o700))
 	gate := filepath.Join(n.t.TempDir(), "gate.nft")
 	require.NoError(n.t, os.WriteFile(gate, bootstrapnode.Gate(), 0o600))
 	run(n.order.Nft, "-f", gate)

@@ -50,7 +50,8 @@ func (r firstResult) Bases() []string {
 	return slices.Compact(out)
 }
 
-// firstRendering waits until MCO has rendered every pool that is built here, and keeps a copy: the second rendering replaces it.
+// firstRendering waits until MCO has rendered every pool that is built here, and keeps a copy: the second rendering
+// replaces it.
 func (f *flow) firstRendering(ctx context.Context) (firstResult, error) {
 	said := ""
 	for {
@@ -101,7 +102,8 @@ func (f *flow) lookFirst() (firstResult, error) {
 		if err := renameio.WriteFile(f.path("first", pool+".yaml"), raw, 0o600); err != nil {
 			return out, fmt.Errorf("keep the first rendering: %w", err)
 		}
-		out.Pools[pool] = firstPool{Config: config.Name, Base: config.Spec.OSImageURL, Extensions: build.ExtensionsImage(config, &cc, f.pool(pool).Containerfile)}
+		out.Pools[pool] = firstPool{Config: config.Name, Base: config.Spec.OSImageURL,
+			Extensions: build.ExtensionsImage(config, &cc, f.pool(pool).Containerfile)}
 	}
 	return out, nil
 }
@@ -165,8 +167,8 @@ func (f *flow) waitFirst(ctx context.Context) (err error) {
 	return err
 }
 
-// setAside moves MachineOSConfigs without an image out of MCO's manifests: with one of them its controller refuses to render at all, and
-// no node ever gets a config. dayone puts back those that it builds an image for.
+// setAside moves MachineOSConfigs without an image out of MCO's manifests: with one of them its controller refuses to
+// render at all, and no node ever gets a config. dayone puts back those that it builds an image for.
 func (f *flow) setAside() error {
 	entries, err := os.ReadDir(f.at(mccDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +188,8 @@ func (f *flow) setAside() error {
 			continue // MCO says itself what it cannot read
 		}
 		if len(set.MachineOSConfigs) != 1 || objects(set) != 1 || len(set.Skipped) > 0 {
-			return fmt.Errorf("%s has a MachineOSConfig without an image beside other objects, which keeps MCO from rendering: take it out of that file", file)
+			return fmt.Errorf(
+				"%s has a MachineOSConfig without an image beside other objects, which keeps MCO from rendering: take it out of that file", file)
 		}
 		if err := os.MkdirAll(f.path("set-aside"), 0o700); err != nil {
 			return fmt.Errorf("set %s aside: %w", file, err)
@@ -197,7 +200,8 @@ func (f *flow) setAside() error {
 		if err := os.Remove(file); err != nil {
 			return fmt.Errorf("set %s aside: %w", file, err)
 		}
-		text := fmt.Sprintf("%s: a MachineOSConfig without an image keeps MCO from rendering; it is set aside in %s", file, f.path("set-aside"))
+		text := fmt.Sprintf("%s: a MachineOSConfig without an image keeps MCO from rendering; it is set aside in %s", file,
+			f.path("set-aside"))
 		f.Log.Warn(text)
 		f.records.note("mosc-set-aside", text)
 	}
@@ -205,13 +209,16 @@ func (f *flow) setAside() error {
 }
 
 func unbuilt(m manifests.Item[*mcfgv1.MachineOSConfig]) bool {
-	return m.Object.Annotations[manifests.AnnotationPreBuiltImage] == "" && m.Object.Annotations[manifests.AnnotationCurrentBuild] == ""
+	return m.Object.Annotations[manifests.AnnotationPreBuiltImage] == "" &&
+		m.Object.Annotations[manifests.AnnotationCurrentBuild] == ""
 }
 
 // objects counts what a file holds beside kinds that are not read.
 func objects(s *manifests.Set) int {
-	return len(s.MachineConfigs) + len(s.Pools) + len(s.MachineOSConfigs) + len(s.ControllerConfigs) + len(s.KubeletConfigs) +
-		len(s.ContainerRuntimeConfigs) + len(s.FeatureGates) + len(s.ICSPs) + len(s.IDMSs) + len(s.ITMSs) + len(s.Images) + len(s.APIServers) + len(s.Secrets)
+	return len(s.MachineConfigs) + len(s.Pools) + len(s.MachineOSConfigs) + len(s.ControllerConfigs) +
+		len(s.KubeletConfigs) +
+		len(s.ContainerRuntimeConfigs) + len(s.FeatureGates) + len(s.ICSPs) + len(s.IDMSs) + len(s.ITMSs) + len(s.Images) +
+		len(s.APIServers) + len(s.Secrets)
 }
 
 // baseResult are the release's OS and extensions images in the embedded registry.
@@ -221,7 +228,8 @@ type baseResult struct {
 	Bytes    int64             `json:"bytes"`
 }
 
-// baseTag and a digest keep a copied image from being collected as an untagged manifest: a release has all its images in one repository.
+// baseTag and a digest keep a copied image from being collected as an untagged manifest: a release has all its images
+// in one repository.
 const baseTag = "base-"
 
 // copyAhead takes the base in while MCO renders. What fails here fails again, and is told, in the base's own phase.
@@ -256,7 +264,8 @@ func (f *flow) takeBase(ctx context.Context) (baseResult, error) {
 	return out, nil
 }
 
-// copyBase copies from the first place that has the image: the mirrors of this host's registries.conf, then its own registry.
+// copyBase copies from the first place that has the image: the mirrors of this host's registries.conf, then its own
+// registry.
 func (f *flow) copyBase(ctx context.Context, image string) (name string, n int64, err error) {
 	places, err := mirrors(f.at("/etc/containers/registries.conf"), image)
 	if err != nil {
@@ -268,11 +277,13 @@ func (f *flow) copyBase(ctx context.Context, image string) (name string, n int64
 	repository, digest, _ := strings.Cut(image, "@")
 	inside := f.inEmbedded(repository)
 	_, hash, _ := strings.Cut(digest, ":")
-	to := imagecopy.Endpoint{Reference: "docker://" + inside + ":" + baseTag + hash, CAFile: f.id.CAFile, AuthFile: f.id.PushAuth}
+	to := imagecopy.Endpoint{Reference: "docker://" + inside + ":" + baseTag + hash, CAFile: f.id.CAFile,
+		AuthFile: f.id.PushAuth}
 	var errs []error
 	for _, place := range places {
 		from := imagecopy.Endpoint{Reference: "docker://" + place, CAFile: f.BaseCAFile, AuthFile: f.at(hostPullSecret)}
-		res, err := imagecopy.Copy(ctx, from, to, imagecopy.Options{Platform: f.Platform, TempDir: f.path("tmp"), CacheDir: f.path("cache"), Log: f.Log.WithField("phase", "base")})
+		res, err := imagecopy.Copy(ctx, from, to, imagecopy.Options{Platform: f.Platform, TempDir: f.path("tmp"),
+			CacheDir: f.path("cache"), Log: f.Log.WithField("phase", "base")})
 		if err == nil {
 			return inside + "@" + res.Digest.String(), res.Bytes, nil
 		}

@@ -64,10 +64,13 @@ func TestKilledAnywhereTheNextRunGoesOnToTheSameEnd(t *testing.T) {
 	require.NoError(t, n.mco())
 	first := n.served("master")
 	n.cluster()
-	durable := map[string]bool{"render-first": true, "base": true, "build-master": true, "render-second": true, "cluster": true}
+	durable := map[string]bool{"render-first": true, "base": true, "build-master": true, "render-second": true,
+		"cluster": true}
 	var finished []string
-	for _, kill := range []phasetest.Kill{{Phase: "registry", At: "ran"}, {Phase: "render-first", At: "ran"}, {Phase: "base", At: "ran"}, {Phase: "build-master", At: "instruction"},
-		{Phase: "build-master", At: "ran"}, {Phase: "render-second", At: "ran"}, {Phase: "cluster", At: "ran"}, {Phase: "pull", At: "ran"}, {Phase: "gate", At: "ran"},
+	for _, kill := range []phasetest.Kill{{Phase: "registry", At: "ran"}, {Phase: "render-first", At: "ran"},
+		{Phase: "base", At: "ran"}, {Phase: "build-master", At: "instruction"},
+		{Phase: "build-master", At: "ran"}, {Phase: "render-second", At: "ran"}, {Phase: "cluster", At: "ran"},
+		{Phase: "pull", At: "ran"}, {Phase: "gate", At: "ran"},
 		{Phase: "hand-over", At: "images"}, {Phase: "hand-over", At: "agree"}} {
 		end := n.run(kill.Phase, kill.At)
 		require.ErrorContains(t, end.Err, "killed", "%v: %v %s", kill, end.Events, end.Log)
@@ -96,8 +99,8 @@ func TestKilledAnywhereTheNextRunGoesOnToTheSameEnd(t *testing.T) {
 	}
 	assert.Equal(t, 2, j.Find("hand-over").Interruptions)
 
-	// A node that was never disturbed builds the same layers. The image's labels name the rendered config, and that its release's registry,
-	// which has another port here.
+	// A node that was never disturbed builds the same layers. The image's labels name the rendered config, and that its
+	// release's registry, which has another port here.
 	calm := newNode(t, onePool)
 	require.NoError(t, calm.mco())
 	require.ErrorContains(t, calm.run("build-master", "recorded").Err, "killed")
@@ -177,9 +180,11 @@ func (n *node) assertDone(first *mcfgv1.MachineConfig) {
 	registry := `"127.0.0.1:`
 	pull := &corev1.Secret{}
 	require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, pull))
-	assert.Contains(t, string(pull.Data[corev1.DockerConfigJsonKey]), registry, "nodes may pull, also those that the cluster's renderer serves")
+	assert.Contains(t, string(pull.Data[corev1.DockerConfigJsonKey]), registry,
+		"nodes may pull, also those that the cluster's renderer serves")
 	assert.Contains(t, string(pull.Data[corev1.DockerConfigJsonKey]), "quay.io")
-	require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-machine-config-operator", Name: "os-push"}, &corev1.Secret{}))
+	require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-machine-config-operator",
+		Name: "os-push"}, &corev1.Secret{}))
 
 	// The cluster's renderer has the same components: it must come to the same names.
 	set, err := manifests.ReadDir(n.at("/etc/mcc/bootstrap"), manifests.ReadOptions{})
@@ -202,7 +207,8 @@ func (n *node) assertDone(first *mcfgv1.MachineConfig) {
 // inFinal finds an image in its final registry, under its final name.
 func (n *node) inFinal(image string) {
 	n.t.Helper()
-	_, err := imagecopy.Inspect(n.t.Context(), imagecopy.Endpoint{Reference: "docker://" + image, CAFile: n.final.CAFile, AuthFile: n.final.PullAuthFile}, "linux/amd64")
+	_, err := imagecopy.Inspect(n.t.Context(), imagecopy.Endpoint{Reference: "docker://" + image, CAFile: n.final.CAFile,
+		AuthFile: n.final.PullAuthFile}, "linux/amd64")
 	require.NoError(n.t, err)
 }
 
@@ -227,11 +233,13 @@ func TestLateRenderingAndAMachineOSConfigWithoutImage(t *testing.T) {
 	n.cluster()
 	wait := n.start("", "")
 	n.said("time-hard")
-	require.Eventually(t, func() bool { return n.mco() == nil }, patience, 200*time.Millisecond, "kubelet starts MCO again and again")
+	require.Eventually(t, func() bool { return n.mco() == nil }, patience, 200*time.Millisecond,
+		"kubelet starts MCO again and again")
 	end := wait()
 	require.NoError(t, end.Err, end.Log)
 	assert.Contains(t, end.Log, "set aside")
-	for _, says := range []string{"bootkube starts it again; the installation goes on, and nothing needs to be done", "openshift-install wait-for bootstrap-complete again"} {
+	for _, says := range []string{"bootkube starts it again; the installation goes on, and nothing needs to be done",
+		"openshift-install wait-for bootstrap-complete again"} {
 		assert.Contains(t, end.Log, says)
 		assert.Contains(t, n.read("/var/log/openshift/dayone-bootstrap.json"), says)
 	}
@@ -253,7 +261,8 @@ func TestReleaseThatDoesNotReadMachineOSConfigs(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err), "an operator that does not know the contract would build anew: %v", err)
 	assert.Equal(t, n.result().Images["master"], n.served("master").Spec.OSImageURL)
 	mc := &mcfgv1.MachineConfig{}
-	require.NoError(t, shared.Env(t).Client.Get(t.Context(), client.ObjectKey{Name: manifests.PreBuiltComponentPrefix + "master"}, mc))
+	require.NoError(t, shared.Env(t).Client.Get(t.Context(), client.ObjectKey{Name: manifests.PreBuiltComponentPrefix +
+		"master"}, mc))
 	assert.Equal(t, n.result().Images["master"], mc.Spec.OSImageURL)
 }
 
@@ -262,7 +271,8 @@ func (n *node) breakBuild() {
 	file := filepath.Join(n.order.Dir, "layering/master.yaml")
 	raw, err := os.ReadFile(file)
 	require.NoError(n.t, err)
-	require.NoError(n.t, os.WriteFile(file, bytes.Replace(raw, []byte("RUN GREETING"), []byte("RUN echo about-to-fail && exit 7 && GREETING"), 1), 0o600))
+	require.NoError(n.t, os.WriteFile(file, bytes.Replace(raw, []byte("RUN GREETING"),
+		[]byte("RUN echo about-to-fail && exit 7 && GREETING"), 1), 0o600))
 }
 
 func TestFailedBuildKeepsTheGateShut(t *testing.T) {
@@ -299,7 +309,8 @@ func TestFallbackBootsTheStockImage(t *testing.T) {
 	assert.Contains(t, done.Instead, "fallback: phase build-master")
 }
 
-// What the cluster has been given, and what MCO's server shows already, is taken back, too: by a process that fails before it comes so far.
+// What the cluster has been given, and what MCO's server shows already, is taken back, too: by a process that fails
+// before it comes so far.
 func TestFallbackTakesBackWhatAnEarlierProcessHasGiven(t *testing.T) {
 	n := newNode(t, func(c *installconfig.Config) { c.OnFailure = installconfig.OnFailureFallback })
 	require.NoError(t, n.mco())
@@ -320,9 +331,13 @@ func TestFallbackTakesBackWhatAnEarlierProcessHasGiven(t *testing.T) {
 	assert.True(t, n.open())
 	assert.True(t, n.released())
 	assert.Equal(t, before.Name, n.served("master").Name)
-	for name, object := range map[string]client.Object{"master": &mcfgv1.MachineOSConfig{}, "98-master-dayone-bootstrap-registry": &mcfgv1.MachineConfig{}} {
+	for name, object := range map[string]client.Object{"master": &mcfgv1.MachineOSConfig{},
+		"98-master-dayone-bootstrap-registry": &mcfgv1.MachineConfig{}} {
 		// MCO's stand-in may hold the object for a moment after it was deleted.
-		assert.Eventually(t, func() bool { return apierrors.IsNotFound(api.Get(t.Context(), client.ObjectKey{Name: name}, object)) }, patience, 100*time.Millisecond, name)
+		assert.Eventually(t, func() bool {
+			return apierrors.IsNotFound(api.Get(t.Context(), client.ObjectKey{Name: name},
+				object))
+		}, patience, 100*time.Millisecond, name)
 	}
 	pull := &corev1.Secret{}
 	require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, pull))

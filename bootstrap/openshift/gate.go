@@ -27,8 +27,8 @@ func (n Nftables) command(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, program, args...)
 }
 
-// Open deletes the gate's table, if it is there. It is added first, in the same transaction: so its absence is no error, and every error
-// means that the gate may be shut.
+// Open deletes the gate's table, if it is there. It is added first, in the same transaction: so its absence is no
+// error, and every error means that the gate may be shut.
 func (n Nftables) Open(ctx context.Context) error {
 	const transaction = "add table " + bootstrapnode.GateTable + "; delete table " + bootstrapnode.GateTable
 	if out, err := n.command(ctx, transaction).CombinedOutput(); err != nil {
@@ -57,8 +57,8 @@ func (n Nftables) Refused(ctx context.Context) (uint64, error) {
 // noteRefused is the name of what is noted of nodes that come before the gate is open.
 const noteRefused = "gate-refused"
 
-// watchGate notes that nodes ask for their configs already, and again when they have asked ten times as often, until the gate opens: an
-// admin who sees masters wait on their consoles finds why.
+// watchGate notes that nodes ask for their configs already, and again when they have asked ten times as often, until
+// the gate opens: an admin who sees masters wait on their consoles finds why.
 func (f *flow) watchGate(ctx context.Context, open *atomic.Bool) {
 	said := uint64(0)
 	ticks := time.NewTicker(f.Interval)
@@ -67,7 +67,9 @@ func (f *flow) watchGate(ctx context.Context, open *atomic.Bool) {
 		// An error is a gate that is open, or none that could count.
 		if n, err := f.Gate.Refused(ctx); err == nil && n > 0 && n >= 10*said {
 			said = n
-			f.records.note(noteRefused, fmt.Sprintf("nodes, or a load balancer's checks, were refused %s by the gate so far: they ask again, and get their configs when it opens", times(n)))
+			f.records.note(noteRefused,
+				fmt.Sprintf(
+					"nodes, or a load balancer's checks, were refused %s by the gate so far: they ask again, and get their configs when it opens", times(n)))
 		}
 		select {
 		case <-ctx.Done():
@@ -84,7 +86,8 @@ func (f *flow) openGate(ctx context.Context) error {
 		return err
 	}
 	if err == nil && n > 0 {
-		text := fmt.Sprintf("nodes, or a load balancer's checks, were refused %s by the gate until %s, since this host booted; now they get their configs", times(n), time.Now().UTC().Format("15:04:05Z"))
+		text := fmt.Sprintf(
+			"nodes, or a load balancer's checks, were refused %s by the gate until %s, since this host booted; now they get their configs", times(n), time.Now().UTC().Format("15:04:05Z"))
 		f.Log.Info(text)
 		f.records.note(noteRefused, text)
 	}

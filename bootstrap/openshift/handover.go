@@ -16,21 +16,24 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// ErrHandOver marks a hand-over whose policy does not let it be tried any longer. Trying again does not help: the node keeps its state, and
-// dayone handover ends it there.
+// ErrHandOver marks a hand-over whose policy does not let it be tried any longer. Trying again does not help: the node
+// keeps its state, and dayone handover ends it there.
 var ErrHandOver = errors.New("the images are not handed over, so the bootstrap may not end")
 
 // planDir keeps the hand-over's plan below the state directory, where dayone handover finds it, too.
 const planDir = "handover"
 
-// plan is what the stock Machine Config Operator takes over: the objects that it has rendered from here and renders again there.
+// plan is what the stock Machine Config Operator takes over: the objects that it has rendered from here and renders
+// again there.
 func (f *flow) plan() (*handover.Plan, error) {
 	set, err := f.clusterSet()
 	if err != nil {
 		return nil, err
 	}
-	out := handover.Outcome{Registry: f.registryHost, Platform: f.Platform, Set: set, Result: &render.Result{}, Built: f.built, Grounds: map[string]string{},
-		Repositories: map[string]string{}, Nodes: map[string]int{}, HandOver: f.in.Sidecar.Config.HandOver, OSImageURL: f.second.OSImageURL,
+	out := handover.Outcome{Registry: f.registryHost, Platform: f.Platform, Set: set, Result: &render.Result{},
+		Built: f.built, Grounds: map[string]string{},
+		Repositories: map[string]string{}, Nodes: map[string]int{}, HandOver: f.in.Sidecar.Config.HandOver,
+		OSImageURL:  f.second.OSImageURL,
 		Controllers: handover.MCO, KeepTrust: true, FinalCA: string(f.in.RegistryCA)}
 	for _, name := range f.pools() {
 		p := f.pool(name)
@@ -52,8 +55,8 @@ func (f *flow) plan() (*handover.Plan, error) {
 	return handover.Make(out)
 }
 
-// mastersOf is how many nodes of a pool must have joined before the bootstrap may end: the control plane's. Others come when it has ended,
-// and pull from the final registry.
+// mastersOf is how many nodes of a pool must have joined before the bootstrap may end: the control plane's. Others come
+// when it has ended, and pull from the final registry.
 func (f *flow) mastersOf(pool string) int {
 	if !answered(pool) {
 		return 0
@@ -70,7 +73,8 @@ const defaultMasters = 3
 // handOverPause is between two hand-overs of which the first has failed for good: an admin mends a registry meanwhile.
 const handOverPause = 30 * time.Second
 
-// handOver gives images and objects to the cluster and only then lets the bootstrap end. Meanwhile nodes pull from the embedded registry.
+// handOver gives images and objects to the cluster and only then lets the bootstrap end. Meanwhile nodes pull from the
+// embedded registry.
 func (f *flow) handOver(ctx context.Context) error {
 	plan, err := f.plan()
 	if err != nil {
@@ -87,13 +91,15 @@ func (f *flow) handOver(ctx context.Context) error {
 	policy := cmp.Or(plan.Policy, handover.PolicyWait)
 	if policy == handover.PolicyDeadline {
 		// A run that was killed has used up its share.
-		left := time.Until(f.since("handover-began").Add(cmp.Or(plan.Deadline.Duration(), installconfig.DefaultHandOverDeadline)))
+		left := time.Until(f.since("handover-began").
+			Add(cmp.Or(plan.Deadline.Duration(), installconfig.DefaultHandOverDeadline)))
 		o.Deadline = max(left, time.Second)
 	}
 	return f.besideServices(ctx, func(ctx context.Context) error { return f.persist(ctx, o, policy) })
 }
 
-// persist tries again, where the policy is to wait, after what the hand-over takes for final: the node stays, and somebody may mend it.
+// persist tries again, where the policy is to wait, after what the hand-over takes for final: the node stays, and
+// somebody may mend it.
 func (f *flow) persist(ctx context.Context, o handover.Options, policy handover.Policy) error {
 	said := ""
 	for {
@@ -106,7 +112,8 @@ func (f *flow) persist(ctx context.Context, o handover.Options, policy handover.
 		}
 		if text := err.Error(); text != said {
 			said = text
-			f.Log.WithError(err).Error("hand-over failed, it is tried again: the bootstrap does not end before it is done, and dayone handover may do it, too")
+			f.Log.WithError(err).
+				Error("hand-over failed, it is tried again: the bootstrap does not end before it is done, and dayone handover may do it, too")
 			f.records.note("hand-over-failed", text)
 		}
 		select {
@@ -185,7 +192,8 @@ func Hold(ctx context.Context, stateDir string, interval time.Duration) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("hold the end of the bootstrap: the images are not handed over yet: %w", ctx.Err()), err)
+			return errors.Join(fmt.Errorf("hold the end of the bootstrap: the images are not handed over yet: %w", ctx.Err()),
+				err)
 		case <-time.After(interval):
 		}
 	}

@@ -27,8 +27,8 @@ func (n *node) recorded(word string) {
 	}, patience, 100*time.Millisecond, word)
 }
 
-// The installer's report of a complete bootstrap is held back while the final registry is down, while the process dies, and while masters
-// are missing; the account of the embedded registry lives as long.
+// The installer's report of a complete bootstrap is held back while the final registry is down, while the process dies,
+// and while masters are missing; the account of the embedded registry lives as long.
 func TestReleaseWaitsForAllOfTheHandOver(t *testing.T) {
 	n := newNode(t, nil)
 	require.NoError(t, n.mco())
@@ -82,21 +82,24 @@ func TestReleaseWaitsForAllOfTheHandOver(t *testing.T) {
 func TestDeadlineEndsItAndDayoneHandOverGoesOn(t *testing.T) {
 	n := newNode(t, func(c *installconfig.Config) {
 		// Long enough for a busy machine to ask the registry once.
-		c.HandOver = installconfig.HandOver{Policy: installconfig.HandOverDeadline, Deadline: installconfig.Duration(10 * time.Second)}
+		c.HandOver = installconfig.HandOver{Policy: installconfig.HandOverDeadline,
+			Deadline: installconfig.Duration(10 * time.Second)}
 	})
 	require.NoError(t, n.mco())
 	n.final.Stop(t)
 	n.cluster()
 	end := n.run("", "")
 	require.Error(t, end.Err)
-	for _, says := range []string{"the images are not handed over, so the bootstrap may not end", "connection refused", "run dayone handover on it"} {
+	for _, says := range []string{"the images are not handed over, so the bootstrap may not end", "connection refused",
+		"run dayone handover on it"} {
 		assert.Contains(t, end.Log, says)
 	}
 	assert.True(t, n.open())
 	assert.False(t, n.released())
 	n.final.Restart(t)
 	require.NoError(t, bootstrap.RunHandOver(t.Context(), bootstrap.HandOverOptions{StateDir: n.order.State,
-		HandOver: bootstrap.HandOver{Kubeconfig: n.order.Kubeconfig, Policy: installconfig.HandOverDeadline, Deadline: patience}}))
+		HandOver: bootstrap.HandOver{Kubeconfig: n.order.Kubeconfig, Policy: installconfig.HandOverDeadline,
+			Deadline: patience}}))
 	assert.True(t, n.released())
 	n.inFinal(n.result().Images["master"])
 	n.nobodyHasAnAccount()
@@ -114,7 +117,8 @@ func TestSkipRefusesTheEndUntilTheImagesAreThere(t *testing.T) {
 	assert.True(t, n.open(), "masters install all the same")
 }
 
-// A node that names a digest which only the embedded registry holds keeps the bootstrap from ending; dayone brings the image over.
+// A node that names a digest which only the embedded registry holds keeps the bootstrap from ending; dayone brings the
+// image over.
 func TestNoOrphanDigest(t *testing.T) {
 	n := newNode(t, nil)
 	require.NoError(t, n.mco())

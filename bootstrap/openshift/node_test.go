@@ -94,7 +94,8 @@ func child(o order) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return openshift.Run(ctx, openshift.Options{
-		Dir: o.Dir, StateDir: o.State, Root: o.Root, BaseCAFile: o.BaseCA, Platform: "linux/amd64", Interval: 50 * time.Millisecond, Limits: o.Limits,
+		Dir: o.Dir, StateDir: o.State, Root: o.Root, BaseCAFile: o.BaseCA, Platform: "linux/amd64",
+		Interval: 50 * time.Millisecond, Limits: o.Limits,
 		Base:      func(context.Context) (string, error) { return o.Base, nil },
 		NewEngine: phasetest.Engine,
 		Renderer:  standIn{o.OldMCO}, Gate: o.gate(), Cluster: loopback.Cluster{Kubeconfig: o.Kubeconfig},
@@ -124,7 +125,8 @@ type node struct {
 func newNode(t *testing.T, change func(*installconfig.Config)) *node {
 	t.Helper()
 	phasetest.NeedsBuilds(t)
-	n := &node{t: t, final: registrytest.Start(t), order: order{Dir: filepath.Join(t.TempDir(), "install"), State: filepath.Join(t.TempDir(), "state"), Root: t.TempDir(), Limits: openshift.InstallerLimits("none")}}
+	n := &node{t: t, final: registrytest.Start(t), order: order{Dir: filepath.Join(t.TempDir(), "install"),
+		State: filepath.Join(t.TempDir(), "state"), Root: t.TempDir(), Limits: openshift.InstallerLimits("none")}}
 	n.base()
 	n.prepared(change)
 	n.kubernetes()
@@ -138,8 +140,10 @@ func (n *node) base() {
 	require.NoError(n.t, err)
 	r := registrytest.Start(n.t)
 	n.order.BaseCA = r.CAFile
-	to := imagecopy.Endpoint{Reference: "docker://" + r.Addr + "/ocp/base-os:1", CAFile: r.CAFile, Username: r.Push.Name, Password: r.Push.Password}
-	res, err := imagecopy.Copy(n.t.Context(), imagecopy.Endpoint{Reference: "oci:" + layout}, to, imagecopy.Options{Platform: "linux/amd64"})
+	to := imagecopy.Endpoint{Reference: "docker://" + r.Addr + "/ocp/base-os:1", CAFile: r.CAFile, Username: r.Push.Name,
+		Password: r.Push.Password}
+	res, err := imagecopy.Copy(n.t.Context(), imagecopy.Endpoint{Reference: "oci:" + layout}, to,
+		imagecopy.Options{Platform: "linux/amd64"})
 	require.NoError(n.t, err)
 	n.order.Base = r.Addr + "/ocp/base-os@" + res.Digest.String()
 	auth, err := os.ReadFile(r.PullAuthFile)
@@ -157,11 +161,14 @@ func (n *node) prepared(change func(*installconfig.Config)) {
 	ca, err := os.ReadFile(n.final.CAFile)
 	require.NoError(n.t, err)
 	require.NoError(n.t, os.WriteFile(filepath.Join(n.order.Dir, "registry-ca.crt"), ca, 0o600))
-	side := installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com", ControlPlane: masters}, Config: installconfig.Config{
-		Flow: installconfig.FlowOpenShift, LayeringDir: "layering", BootstrapRegistry: installconfig.BootstrapRegistry{Host: "127.0.0.1", Port: phasetest.FreePort(n.t)},
-		Registry: installconfig.Registry{CAFile: "registry-ca.crt"},
-		Build:    installconfig.Build{Timeout: installconfig.Duration(5 * time.Minute)},
-		Pools:    []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap}, {Name: "worker", BuildAt: installconfig.BuildAtBootstrap}}}}
+	side := installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com",
+		ControlPlane: masters}, Config: installconfig.Config{
+		Flow: installconfig.FlowOpenShift, LayeringDir: "layering",
+		BootstrapRegistry: installconfig.BootstrapRegistry{Host: "127.0.0.1", Port: phasetest.FreePort(n.t)},
+		Registry:          installconfig.Registry{CAFile: "registry-ca.crt"},
+		Build:             installconfig.Build{Timeout: installconfig.Duration(5 * time.Minute)},
+		Pools: []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap},
+			{Name: "worker", BuildAt: installconfig.BuildAtBootstrap}}}}
 	if change != nil {
 		change(&side.Config)
 	}
@@ -178,8 +185,10 @@ func (n *node) kubernetes() {
 			require.ErrorContains(n.t, err, "already exists")
 		}
 	}
-	err := env.Client.Create(n.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "pull-secret"},
-		Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"quay.io":{"auth":"cXVheTpwdWxs"}}}`)}})
+	err := env.Client.Create(n.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config",
+		Name: "pull-secret"},
+		Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"quay.io":{"auth":"cXVheTpwdWxs"}}}`)}})
 	if err != nil {
 		require.ErrorContains(n.t, err, "already exists")
 	}
@@ -200,9 +209,11 @@ func (n *node) bootkube() {
 	render.StandaloneInputs(set, n.order.Base, testVersions)
 	n.object("/etc/mcc/bootstrap/controllerconfig.yaml", mcostandin.Controller(set.ControllerConfigs[0].Object))
 	n.object("/etc/mcc/bootstrap/99_feature-gate.yaml", set.FeatureGates[0].Object)
-	n.object("/etc/mcc/bootstrap/machineconfigcontroller-pull-secret", &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "pull-secret"}, Type: corev1.SecretTypeDockerConfigJson,
-		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"quay.io":{"auth":"cXVheTpwdWxs"}}}`)}})
+	n.object("/etc/mcc/bootstrap/machineconfigcontroller-pull-secret",
+		&corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "pull-secret"},
+			Type:       corev1.SecretTypeDockerConfigJson,
+			Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"quay.io":{"auth":"cXVheTpwdWxs"}}}`)}})
 	n.put("/etc/kubernetes/manifests/machineconfigoperator-bootstrap-pod.yaml", []byte(`apiVersion: v1
 kind: Pod
 metadata: {name: bootstrap-machine-config-operator, namespace: openshift-machine-config-operator}
@@ -220,7 +231,8 @@ func (n *node) mco() error {
 	if err := os.MkdirAll(n.at("/etc/mcs/bootstrap"), 0o755); err != nil {
 		return err
 	}
-	return standIn{n.order.OldMCO}.Render(n.t.Context(), openshift.Rendering{Source: n.at("/etc/mcc/bootstrap"), Dest: n.at("/etc/mcs/bootstrap")})
+	return standIn{n.order.OldMCO}.Render(n.t.Context(), openshift.Rendering{Source: n.at("/etc/mcc/bootstrap"),
+		Dest: n.at("/etc/mcs/bootstrap")})
 }
 
 func (n *node) at(path string) string { return filepath.Join(n.order.Root, path) }

@@ -30,8 +30,8 @@ const (
 	recordsDir = "/var/log/openshift"
 	// LoopbackConfigURL is MCO's server on this host, which the gate lets through.
 	LoopbackConfigURL = "http://127.0.0.1:22624/config/"
-	// LoopbackKubeconfig reaches the bootstrap API server as an administrator, ClusterKubeconfig the masters': bootkube ends the former as
-	// soon as the latter is there.
+	// LoopbackKubeconfig reaches the bootstrap API server as an administrator, ClusterKubeconfig the masters': bootkube
+	// ends the former as soon as the latter is there.
 	LoopbackKubeconfig = "/opt/openshift/auth/kubeconfig-loopback"
 	ClusterKubeconfig  = "/opt/openshift/auth/kubeconfig"
 )
@@ -62,26 +62,30 @@ type Gate interface {
 type Cluster interface {
 	// Up says whether it answers.
 	Up(ctx context.Context) error
-	// Give merges credentials (auth.json) into the cluster's pull secret and makes the set's MachineConfigs, MachineOSConfigs and Secrets
-	// exist as given.
+	// Give merges credentials (auth.json) into the cluster's pull secret and makes the set's MachineConfigs,
+	// MachineOSConfigs and Secrets exist as given.
 	Give(ctx context.Context, set *manifests.Set, auth []byte) error
-	// Withdraw deletes the set's MachineConfigs and MachineOSConfigs, and the credentials for a registry from the cluster's pull secret.
+	// Withdraw deletes the set's MachineConfigs and MachineOSConfigs, and the credentials for a registry from the
+	// cluster's pull secret.
 	Withdraw(ctx context.Context, set *manifests.Set, registry string) error
 }
 
 // Options of the flow. Dir, NewEngine, Renderer, Gate and Cluster are required.
 type Options struct {
-	// Dir is the install directory that dayone ignition put on the node. StateDir keeps everything that survives a restart.
+	// Dir is the install directory that dayone ignition put on the node. StateDir keeps everything that survives a
+	// restart.
 	Dir, StateDir string
 	// Root stands before the installer's paths; default "/".
 	Root string
-	// Base gives the release's OS image before MCO has rendered, so that it is copied meanwhile. Default: nothing is copied ahead.
+	// Base gives the release's OS image before MCO has rendered, so that it is copied meanwhile. Default: nothing is
+	// copied ahead.
 	Base func(context.Context) (string, error)
 	// BaseCAFile signs the base image's registry, beside the host's authorities.
 	BaseCAFile string
 	// Platform of the nodes; default linux and this program's architecture.
 	Platform string
-	// Host is how nodes reach this host; default: that of the configuration, else the address of this host's default route.
+	// Host is how nodes reach this host; default: that of the configuration, else the address of this host's default
+	// route.
 	Host string
 	// NewEngine opens the engine that runs Containerfiles, with its storage in dir.
 	NewEngine func(dir string) (build.ContainerEngine, error)
@@ -90,7 +94,8 @@ type Options struct {
 	Cluster   Cluster
 	// ConfigURL is where MCO's server answers this host for a pool, whose name is appended. Default: it is not asked.
 	ConfigURL string
-	// HandOver says how the cluster is reached, and more if need be; what is handed over, from where and how long it is tried is the flow's.
+	// HandOver says how the cluster is reached, and more if need be; what is handed over, from where and how long it is
+	// tried is the flow's.
 	HandOver handover.Options
 	// Limits are the installer's patience; default InstallerLimits of the install directory's platform.
 	Limits Limits
@@ -109,7 +114,8 @@ const DefaultInterval = 2 * time.Second
 func (o Options) Validate() error {
 	switch {
 	case o.Dir == "" || o.StateDir == "":
-		return errors.New("openshift flow: the install directory or the state directory is missing: give --dir and --state-dir")
+		return errors.New(
+			"openshift flow: the install directory or the state directory is missing: give --dir and --state-dir")
 	case o.NewEngine == nil || o.Renderer == nil || o.Gate == nil || o.Cluster == nil || o.HandOver.Connect == nil:
 		return errors.New("openshift flow: options: engine, renderer, gate, cluster and a way to hand over are all needed")
 	}

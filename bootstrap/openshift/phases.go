@@ -24,13 +24,18 @@ const (
 	phaseHandOver = "hand-over"
 )
 
-// phases is the flow, in order. Services are started or checked anew by every process; the other phases run once for the same inputs.
+// phases is the flow, in order. Services are started or checked anew by every process; the other phases run once for
+// the same inputs.
 func (f *flow) phases() []bootstrap.Phase {
 	list := []bootstrap.Phase{
 		bootstrap.ServicePhase(bootstrap.PhaseIdentity, "make certificates and credentials", f.makeIdentity),
 		bootstrap.ServicePhase("registry", "start the embedded registry", f.startRegistry),
-		bootstrap.ResultPhase("render-first", "wait for MCO's first rendering", &f.first, func() (any, error) { return f.pools(), nil }, f.firstRendering, f.firstHolds),
-		bootstrap.ResultPhase("base", "take in the release's OS image", &f.base, func() (any, error) { return f.first.Bases(), nil }, f.takeBase, f.baseHolds),
+		bootstrap.ResultPhase("render-first", "wait for MCO's first rendering", &f.first,
+			func() (any, error) { return f.pools(), nil }, f.firstRendering, f.firstHolds),
+		bootstrap.ResultPhase("base", "take in the release's OS image", &f.base, func() (any, error) {
+			return f.first.Bases(),
+				nil
+		}, f.takeBase, f.baseHolds),
 	}
 	var builds []bootstrap.Phase
 	for _, p := range f.in.Pools {
@@ -40,8 +45,10 @@ func (f *flow) phases() []bootstrap.Phase {
 	}
 	list = append(list, bootstrap.Together("build", builds...)...)
 	return append(list,
-		bootstrap.ResultPhase("render-second", "let MCO render with the images", &f.second, f.secondInputs, f.secondRendering, f.secondHolds),
-		bootstrap.ResultPhase("cluster", "give the cluster the same objects", &givenResult{}, f.givenInputs, f.applyObjects, nil),
+		bootstrap.ResultPhase("render-second", "let MCO render with the images", &f.second, f.secondInputs, f.secondRendering,
+			f.secondHolds),
+		bootstrap.ResultPhase("cluster", "give the cluster the same objects", &givenResult{}, f.givenInputs, f.applyObjects,
+			nil),
 		bootstrap.ServicePhase("pull", "pull the images as a node would", f.testPulls),
 		bootstrap.ServicePhase("served", "look at what the config server gives", f.seeServed),
 		bootstrap.ServicePhase(phaseGate, "let nodes fetch their configs", f.openGate),
@@ -80,14 +87,17 @@ func (f *flow) makeIdentity(context.Context) (err error) {
 
 func (f *flow) startRegistry(ctx context.Context) error {
 	port := strconv.Itoa(f.in.Sidecar.Config.BootstrapRegistry.Port)
-	srv, err := registry.New(registry.Options{Root: f.path("registry"), Listen: ":" + port, Certificate: &f.id.Certificate, Users: f.id.Users,
-		Log: f.Log.WithField("component", "registry")})
+	srv, err := registry.New(registry.Options{Root: f.path("registry"), Listen: ":" + port, Certificate: &f.id.Certificate,
+		Users: f.id.Users,
+		Log:   f.Log.WithField("component", "registry")})
 	if err != nil {
 		return err
 	}
 	if err := srv.Start(); err != nil {
-		return report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".bootstrapRegistry.port", Rule: "port-taken",
-			Message: fmt.Sprintf("the embedded registry cannot listen on port %s: %v", port, err), Next: "stop what uses the port on this node, or choose another port and make the Ignition configs again"}
+		return report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".bootstrapRegistry.port",
+			Rule:    "port-taken",
+			Message: fmt.Sprintf("the embedded registry cannot listen on port %s: %v", port, err),
+			Next:    "stop what uses the port on this node, or choose another port and make the Ignition configs again"}
 	}
 	f.registry = srv
 	local := net.JoinHostPort("127.0.0.1", port)
@@ -187,11 +197,13 @@ func (f *flow) buildRequest(p preflight.Pool) (build.Request, error) {
 	}
 	limits := f.in.Sidecar.Config.Build
 	request := build.Request{
-		TrustBundle: f.first.TrustBundle, Pool: p.Name, Base: build.Image{Reference: base}, Config: config, Platform: f.Platform,
+		TrustBundle: f.first.TrustBundle, Pool: p.Name, Base: build.Image{Reference: base}, Config: config,
+		Platform:      f.Platform,
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
 		Target:   f.inEmbedded(p.Repository),
 		Registry: build.Access{CAFile: f.id.CAFile, AuthFile: f.id.PushAuth},
-		Options: build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk), Attempts: limits.Attempts, Offline: limits.Offline,
+		Options: build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk), Attempts: limits.Attempts,
+			Offline:          limits.Offline,
 			ProxyEnvironment: build.HostProxies(os.Environ())},
 	}
 	if image := f.first.Pools[p.Name].Extensions; image != "" {

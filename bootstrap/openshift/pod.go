@@ -39,7 +39,9 @@ func readController(file string) (controller, error) {
 			return controller{Image: c.Image, Argv: argv}, nil
 		}
 	}
-	return controller{}, fmt.Errorf("read MCO's static pod %s: no init container has %s; this release renders in another way than those that dayone knows", file, destFlag)
+	return controller{},
+		fmt.Errorf(
+			"read MCO's static pod %s: no init container has %s; this release renders in another way than those that dayone knows", file, destFlag)
 }
 
 const destFlag = "--dest-dir"
@@ -72,7 +74,8 @@ func (p Podman) Render(ctx context.Context, r Rendering) error {
 	if program == "" {
 		program = "podman"
 	}
-	args := []string{"run", "--name", renderContainer, "--replace", "--net=host", "--privileged", "--log-driver=k8s-file", "--authfile", hostPullSecret,
+	args := []string{"run", "--name", renderContainer, "--replace", "--net=host", "--privileged", "--log-driver=k8s-file",
+		"--authfile", hostPullSecret,
 		"--volume", r.Source + ":" + r.Source + ":ro", "--volume", r.Dest + ":" + r.Dest, "--entrypoint", r.Argv[0], r.Image}
 	out, err := exec.CommandContext(ctx, program, append(args, r.Argv[1:]...)...).CombinedOutput()
 	if err != nil {

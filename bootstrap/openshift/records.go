@@ -60,8 +60,8 @@ func (r *records) add(entries ...record) {
 	}
 }
 
-// begin opens a run. What an earlier one has left open, because it was killed or its host lost power, is closed first and says so: nobody
-// who reads the records takes it for running.
+// begin opens a run. What an earlier one has left open, because it was killed or its host lost power, is closed first
+// and says so: nobody who reads the records takes it for running.
 func (r *records) begin() {
 	r.add(append(r.leftOpen(), record{Phase: "service start"})...)
 }
@@ -101,7 +101,8 @@ func (r *records) leftOpen() []record {
 	if ended {
 		return nil
 	}
-	message := fmt.Sprintf("interrupted: the process ended without a last word after %s; another one goes on from there", last)
+	message := fmt.Sprintf("interrupted: the process ended without a last word after %s; another one goes on from there",
+		last)
 	var out []record
 	for _, stage := range open {
 		out = append(out, record{Phase: "stage end", Stage: stage, Result: "failure", ErrorMessage: message})

@@ -44,8 +44,9 @@ type flow struct {
 	second secondResult
 }
 
-// Run carries out the openshift flow and ends when nobody needs the bootstrap node any more. A second run on the same state directory goes
-// on where the first was cut off. With the policy fallback a failure before the gate opens lets the nodes boot the stock image.
+// Run carries out the openshift flow and ends when nobody needs the bootstrap node any more. A second run on the same
+// state directory goes on where the first was cut off. With the policy fallback a failure before the gate opens lets
+// the nodes boot the stock image.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
@@ -119,7 +120,8 @@ func (f *flow) run(ctx context.Context) error {
 	}
 	defer f.stop()
 	err = f.pipeline(ctx, journal)
-	if err != nil && ctx.Err() == nil && f.in.Sidecar.Config.OnFailure == installconfig.OnFailureFallback && !f.opened(journal) {
+	if err != nil && ctx.Err() == nil && f.in.Sidecar.Config.OnFailure == installconfig.OnFailureFallback &&
+		!f.opened(journal) {
 		return f.fallBack(ctx, journal, err)
 	}
 	if err != nil {
@@ -171,12 +173,14 @@ func (f *flow) opened(j *bootstrap.Journal) bool {
 	return r != nil && r.Status == bootstrap.PhaseDone
 }
 
-// fallBack undoes what was put among MCO's manifests and opens the gate: the nodes boot the stock image of the first rendering.
+// fallBack undoes what was put among MCO's manifests and opens the gate: the nodes boot the stock image of the first
+// rendering.
 func (f *flow) fallBack(ctx context.Context, journal *bootstrap.Journal, cause error) error {
 	f.Log.WithError(cause).Error("no layered image: the nodes boot the stock OS image, as onFailure: fallback asks")
 	f.records.note("fallback", cause.Error())
 	// This process may have failed before it came to what an earlier one has shown.
-	if err := errors.Join(recall(journal, "render-first", &f.first), recall(journal, "render-second", &f.second)); err != nil {
+	if err := errors.Join(recall(journal, "render-first", &f.first),
+		recall(journal, "render-second", &f.second)); err != nil {
 		return errors.Join(cause, err)
 	}
 	if f.first.Pools == nil {
@@ -190,7 +194,8 @@ func (f *flow) fallBack(ctx context.Context, journal *bootstrap.Journal, cause e
 	if err := f.withdraw(ctx); err != nil {
 		return errors.Join(cause, err)
 	}
-	if err := errors.Join(f.openGate(ctx), bootstrap.MarkHandedOver(f.StateDir, f.registryHost, "fallback: "+cause.Error())); err != nil {
+	if err := errors.Join(f.openGate(ctx), bootstrap.MarkHandedOver(f.StateDir, f.registryHost,
+		"fallback: "+cause.Error())); err != nil {
 		return errors.Join(cause, err)
 	}
 	return nil
@@ -205,8 +210,8 @@ func recall(j *bootstrap.Journal, phase string, out any) error {
 	return json.Unmarshal(r.Output, out)
 }
 
-// withdraw takes back what the cluster was given, so that its renderer comes to the name of the first rendering, too. An API server that
-// was never reached has got nothing.
+// withdraw takes back what the cluster was given, so that its renderer comes to the name of the first rendering, too.
+// An API server that was never reached has got nothing.
 func (f *flow) withdraw(ctx context.Context) error {
 	if _, err := os.Stat(f.path(givenFile)); err != nil {
 		return nil
@@ -214,11 +219,13 @@ func (f *flow) withdraw(ctx context.Context) error {
 	set := &manifests.Set{}
 	for _, pool := range f.pools() {
 		for _, name := range []string{trustName(pool), manifests.PreBuiltComponentPrefix + pool} {
-			set.MachineConfigs = append(set.MachineConfigs, manifests.NewItem(f.component(name, pool, mcfgv1.MachineConfigSpec{})))
+			set.MachineConfigs = append(set.MachineConfigs,
+				manifests.NewItem(f.component(name, pool, mcfgv1.MachineConfigSpec{})))
 		}
 		set.MachineOSConfigs = append(set.MachineOSConfigs, f.pool(pool).MachineOSConfig)
 	}
-	return f.until(ctx, "fallback", f.Limits.API+f.Limits.Hard, func() error { return f.Cluster.Withdraw(ctx, set, f.registryHost) })
+	return f.until(ctx, "fallback", f.Limits.API+f.Limits.Hard,
+		func() error { return f.Cluster.Withdraw(ctx, set, f.registryHost) })
 }
 
 // stopLimit is how long the registry may take to finish requests.
@@ -235,7 +242,8 @@ func (f *flow) stop() {
 	}
 }
 
-// ownAddress is the IPv4 address from which this host reaches others: no packet is sent, the kernel only chooses a route.
+// ownAddress is the IPv4 address from which this host reaches others: no packet is sent, the kernel only chooses a
+// route.
 func ownAddress() (string, error) {
 	c, err := net.Dial("udp4", "192.0.2.1:9") // TEST-NET-1 (RFC 5737): nobody's address
 	if err != nil {

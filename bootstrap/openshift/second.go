@@ -35,7 +35,8 @@ type secondResult struct {
 }
 
 const (
-	// stagingDir takes MCO's second rendering until it is proved to name the images; beside mcsDir, so on the same file system.
+	// stagingDir takes MCO's second rendering until it is proved to name the images; beside mcsDir, so on the same file
+	// system.
 	stagingDir = "/etc/mcs/dayone"
 	// renderLimit bounds one run of MCO's controller: it takes seconds, and a minute where it looks at an image stream.
 	renderLimit = 5 * time.Minute
@@ -58,14 +59,17 @@ func (f *flow) annotated(pool string) *mcfgv1.MachineOSConfig {
 	return object
 }
 
-// trust is the MachineConfig that sends a pool's nodes to the embedded registry first, by digest, and makes them trust it.
+// trust is the MachineConfig that sends a pool's nodes to the embedded registry first, by digest, and makes them trust
+// it.
 func (f *flow) trust(pool string) (*mcfgv1.MachineConfig, error) {
 	repository := f.pool(pool).Repository
-	files, err := firstboot.TrustFiles([]firstboot.Mirror{{Repository: repository, Location: f.inEmbedded(repository)}}, f.id.CAPEM)
+	files, err := firstboot.TrustFiles([]firstboot.Mirror{{Repository: repository, Location: f.inEmbedded(repository)}},
+		f.id.CAPEM)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := machineconfig.Encode(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version}, Storage: ign35.Storage{Files: files}}, 0)
+	raw, err := machineconfig.Encode(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version},
+		Storage: ign35.Storage{Files: files}}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +77,8 @@ func (f *flow) trust(pool string) (*mcfgv1.MachineConfig, error) {
 }
 
 func (f *flow) component(name, pool string, spec mcfgv1.MachineConfigSpec) *mcfgv1.MachineConfig {
-	return &mcfgv1.MachineConfig{TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
+	return &mcfgv1.MachineConfig{TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(),
+		Kind: "MachineConfig"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{manifests.LabelRole: pool}}, Spec: spec}
 }
 
@@ -85,8 +90,8 @@ func moscFile(pool string) string  { return "99_dayone-machineosconfig-" + pool 
 func trustFile(pool string) string { return "99_dayone-bootstrap-registry-" + pool + ".yaml" }
 func imageFile(pool string) string { return "99_dayone-osimageurl-" + pool + ".yaml" }
 
-// objects are what MCO renders beside the installer's manifests, by file name. An MCO that does not read images from MachineOSConfigs gets
-// MachineConfigs with osImageURL instead.
+// objects are what MCO renders beside the installer's manifests, by file name. An MCO that does not read images from
+// MachineOSConfigs gets MachineConfigs with osImageURL instead.
 func (f *flow) objects(osImageURL bool) (map[string]any, error) {
 	out := map[string]any{}
 	for _, pool := range f.pools() {
@@ -120,8 +125,8 @@ func (f *flow) secondInputs() (any, error) {
 	return map[string]any{"objects": objects, "auth": hex.EncodeToString(sum[:]), "mco": f.first.MCO}, nil
 }
 
-// secondRendering puts the inputs among MCO's manifests, lets its controller render aside, proves that the result names the images, and
-// only then shows it to the config server.
+// secondRendering puts the inputs among MCO's manifests, lets its controller render aside, proves that the result names
+// the images, and only then shows it to the config server.
 func (f *flow) secondRendering(ctx context.Context) (secondResult, error) {
 	if err := f.setAside(); err != nil {
 		return secondResult{}, err
@@ -131,7 +136,8 @@ func (f *flow) secondRendering(ctx context.Context) (secondResult, error) {
 	}
 	out, err := f.renderWith(ctx, false)
 	if errors.Is(err, errOtherImage) {
-		f.Log.WithError(err).Warn("this MCO does not read images from MachineOSConfigs at install time, naming them in MachineConfigs")
+		f.Log.WithError(err).
+			Warn("this MCO does not read images from MachineOSConfigs at install time, naming them in MachineConfigs")
 		out, err = f.renderWith(ctx, true)
 	}
 	if err != nil {
@@ -184,7 +190,8 @@ func (f *flow) renderOnce(ctx context.Context) error {
 		return fmt.Errorf("make directory for the second rendering: %w", err)
 	}
 	m := f.first.MCO
-	return f.Renderer.Render(ctx, Rendering{Image: m.Image, Argv: withDest(m.Argv, dest), Source: f.at(mccDir), Dest: dest})
+	return f.Renderer.Render(ctx, Rendering{Image: m.Image, Argv: withDest(m.Argv, dest), Source: f.at(mccDir),
+		Dest: dest})
 }
 
 var errOtherImage = errors.New("the second rendering does not name the image that was built")
@@ -199,17 +206,20 @@ func (f *flow) proved(osImageURL bool) (secondResult, error) {
 		}
 		want := f.finalImage(pool)
 		if got := config.Spec.OSImageURL; got != want {
-			return out, fmt.Errorf("pool %s: %w: %s instead of %s; remove osImageURL from the pool's MachineConfigs", pool, errOtherImage, got, want)
+			return out, fmt.Errorf("pool %s: %w: %s instead of %s; remove osImageURL from the pool's MachineConfigs", pool,
+				errOtherImage, got, want)
 		}
 		out.Configs[pool], out.Images[pool] = config.Name, want
 	}
 	return out, nil
 }
 
-// publish copies a proved rendering to where the config server reads: each config before the pool that names it, each file in one step.
+// publish copies a proved rendering to where the config server reads: each config before the pool that names it, each
+// file in one step.
 func publish(from, to string, configs map[string]string) error {
 	for pool, config := range configs {
-		for _, name := range []string{filepath.Join(render.ConfigsDir, config+".yaml"), filepath.Join(render.PoolsDir, pool+".yaml")} {
+		for _, name := range []string{filepath.Join(render.ConfigsDir, config+".yaml"),
+			filepath.Join(render.PoolsDir, pool+".yaml")} {
 			raw, err := os.ReadFile(filepath.Join(from, name))
 			if err != nil {
 				return fmt.Errorf("publish the second rendering: %w", err)
@@ -272,8 +282,8 @@ func (f *flow) undoInputs(ctx context.Context) error {
 	return publish(f.at(stagingDir), f.at(mcsDir), first)
 }
 
-// mergePullSecret adds the embedded registry's pull credential to the secret from which nodes get theirs. A MachineConfig with that file
-// would hide every later change of the cluster's pull secret.
+// mergePullSecret adds the embedded registry's pull credential to the secret from which nodes get theirs. A
+// MachineConfig with that file would hide every later change of the cluster's pull secret.
 func (f *flow) mergePullSecret() error {
 	file := filepath.Join(f.at(mccDir), mccPullSecret)
 	set, raw, err := readSet(file)

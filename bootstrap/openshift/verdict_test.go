@@ -30,7 +30,8 @@ import (
 func (n *node) verdict() *analyze.Report {
 	n.t.Helper()
 	var out bytes.Buffer
-	require.NoError(n.t, gather.Host(n.t.Context(), gather.Options{StateDir: n.order.State, InstallDir: n.order.Dir, Root: n.order.Root, NoCommands: true}, &out))
+	require.NoError(n.t, gather.Host(n.t.Context(), gather.Options{StateDir: n.order.State, InstallDir: n.order.Dir,
+		Root: n.order.Root, NoCommands: true}, &out))
 	made, err := bundle.Read(&out)
 	require.NoError(n.t, err)
 	return analyze.Bundle(made)
@@ -61,10 +62,12 @@ func (n *node) disk(size string) {
 	n.t.Cleanup(func() { assert.NoError(n.t, unix.Unmount(n.order.State, unix.MNT_DETACH)) })
 }
 
-// scenario is one way in which an installation may go; the flow itself makes it, and the bundle is gathered from what it leaves.
+// scenario is one way in which an installation may go; the flow itself makes it, and the bundle is gathered from what
+// it leaves.
 type scenario struct {
 	config func(c *installconfig.Config)
-	// make brings the node to where it is gathered; a run that is under way is killed afterwards. Default: MCO renders and the flow runs.
+	// make brings the node to where it is gathered; a run that is under way is killed afterwards. Default: MCO renders and
+	// the flow runs.
 	make func(n *node)
 	// running says that the bundle is of a node at work.
 	running bool
@@ -97,7 +100,8 @@ func scenarios(t *testing.T) map[string]scenario {
 				n.said("time-soft")
 				n.said(`"stage": "build-master"`)
 			},
-			status: analyze.StatusWaiting, phase: "build-master", cause: "slow-build", evidence: "cluster-bootstrap", file: records, next: "wait"},
+			status: analyze.StatusWaiting, phase: "build-master", cause: "slow-build", evidence: "cluster-bootstrap",
+			file: records, next: "wait"},
 		"masters fetch early, are held by the gate and go on": {
 			make: func(n *node) {
 				rendered(n)
@@ -107,7 +111,8 @@ func scenarios(t *testing.T) map[string]scenario {
 				require.NoError(n.t, end.Err, end.Log)
 				m.gets(n.result().Configs["master"])
 			},
-			status: analyze.StatusHandedOver, timeline: `^gate-refused: .* were refused \d+ times by the gate until \d\d:\d\d:\d\dZ, .* now they get their configs$`},
+			status:   analyze.StatusHandedOver,
+			timeline: `^gate-refused: .* were refused \d+ times by the gate until \d\d:\d\d:\d\dZ, .* now they get their configs$`},
 		"masters fetch early, and the API server is not up yet": {running: true,
 			make: func(n *node) {
 				rendered(n)
@@ -118,11 +123,13 @@ func scenarios(t *testing.T) map[string]scenario {
 				n.said("gate-refused")
 				require.False(n.t, n.open())
 			},
-			status: analyze.StatusWaiting, phase: "cluster", cause: "api-not-up", evidence: "API server does not answer", file: records, next: "bootkube",
+			status: analyze.StatusWaiting, phase: "cluster", cause: "api-not-up", evidence: "API server does not answer",
+			file: records, next: "bootkube",
 			timeline: `^gate-refused: .* were refused (once|\d+ times) by the gate so far`},
 		"MCO renders late": {running: true,
 			make:   func(n *node) { n.start("", ""); n.said("wait-render-first") },
-			status: analyze.StatusWaiting, phase: "render-first", cause: "mco-not-rendered", evidence: "not rendered", file: records, next: "crictl"},
+			status: analyze.StatusWaiting, phase: "render-first", cause: "mco-not-rendered", evidence: "not rendered",
+			file: records, next: "crictl"},
 		"a MachineOSConfig without an image among MCO's manifests": {running: true,
 			make: func(n *node) {
 				raw, err := os.ReadFile(filepath.Join(n.order.Dir, "layering/worker.yaml"))
@@ -132,15 +139,18 @@ func scenarios(t *testing.T) map[string]scenario {
 				n.said("mosc-set-aside")
 				n.said("wait-render-first")
 			},
-			status: analyze.StatusWaiting, phase: "render-first", cause: "mco-not-rendered", evidence: "not rendered", file: records, next: "crictl"},
+			status: analyze.StatusWaiting, phase: "render-first", cause: "mco-not-rendered", evidence: "not rendered",
+			file: records, next: "crictl"},
 		"one that cannot be set aside": {
 			make: func(n *node) {
 				raw, err := os.ReadFile(filepath.Join(n.order.Dir, "layering/worker.yaml"))
 				require.NoError(n.t, err)
-				n.put("/etc/mcc/bootstrap/worker-layering.yaml", append(raw, []byte("\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\n")...))
+				n.put("/etc/mcc/bootstrap/worker-layering.yaml",
+					append(raw, []byte("\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\n")...))
 				require.Error(n.t, n.run("", "").Err)
 			},
-			status: analyze.StatusFailed, phase: "render-first", cause: "mosc-without-image", evidence: "worker-layering.yaml", file: "journal.json", next: "take it out"},
+			status: analyze.StatusFailed, phase: "render-first", cause: "mosc-without-image", evidence: "worker-layering.yaml",
+			file: "journal.json", next: "take it out"},
 		"the registry's port is taken": {config: func(c *installconfig.Config) { c.BootstrapRegistry.Port = port },
 			make: func(n *node) {
 				l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
@@ -148,10 +158,17 @@ func scenarios(t *testing.T) map[string]scenario {
 				defer l.Close()
 				require.Error(n.t, n.run("", "").Err)
 			},
-			status: analyze.StatusFailed, phase: "registry", cause: "port-taken", evidence: "cannot listen on port", file: "journal.json", next: "another port"},
+			status: analyze.StatusFailed, phase: "registry", cause: "port-taken", evidence: "cannot listen on port",
+			file: "journal.json", next: "another port"},
 		"the disk is full": {make: func(n *node) { rendered(n); n.disk("20m"); require.Error(n.t, n.run("", "").Err) },
-			status: analyze.StatusFailed, phase: "base", cause: "disk-full", evidence: "nsufficient", file: "journal.json", next: "room"},
-		"the disk is so full that the journal cannot say so": {make: func(n *node) { rendered(n); n.disk("32k"); require.Error(n.t, n.run("", "").Err) },
+			status: analyze.StatusFailed, phase: "base", cause: "disk-full", evidence: "nsufficient", file: "journal.json",
+			next: "room"},
+		"the disk is so full that the journal cannot say so": {make: func(
+			n *node) {
+			rendered(n)
+			n.disk("32k")
+			require.Error(n.t, n.run("", "").Err)
+		},
 			status: analyze.StatusFailed, cause: "disk-full", evidence: "no space left", next: "room"},
 		"the API server does not come up": {running: true,
 			make: func(n *node) {
@@ -162,7 +179,8 @@ func scenarios(t *testing.T) map[string]scenario {
 				n.said("wait-cluster")
 				n.said("time-api")
 			},
-			status: analyze.StatusWaiting, phase: "cluster", cause: "api-not-up", evidence: "API server does not answer", file: records, next: "bootkube"},
+			status: analyze.StatusWaiting, phase: "cluster", cause: "api-not-up", evidence: "API server does not answer",
+			file: records, next: "bootkube"},
 		"the final registry is down at the hand-over": {running: true,
 			make: func(n *node) {
 				rendered(n)
@@ -171,21 +189,33 @@ func scenarios(t *testing.T) map[string]scenario {
 				n.start("", "")
 				n.said("connection refused")
 			},
-			status: analyze.StatusWaiting, phase: "hand-over", cause: "registry-unreachable", evidence: "connection refused", file: records, next: "check that the registry runs"},
-		"a command of the Containerfile fails": {make: func(n *node) { rendered(n); n.breakBuild(); require.Error(n.t, n.run("", "").Err) },
-			status: analyze.StatusFailed, phase: "build-master", cause: "containerfile", evidence: "about-to-fail", file: "build-logs/", next: ""},
-		"it fails, and the policy is to fall back": {config: func(c *installconfig.Config) { c.OnFailure = installconfig.OnFailureFallback },
+			status: analyze.StatusWaiting, phase: "hand-over", cause: "registry-unreachable", evidence: "connection refused",
+			file: records, next: "check that the registry runs"},
+		"a command of the Containerfile fails": {make: func(n *node) {
+			rendered(n)
+			n.breakBuild()
+			require.Error(n.t,
+				n.run("", "").Err)
+		},
+			status: analyze.StatusFailed, phase: "build-master", cause: "containerfile", evidence: "about-to-fail",
+			file: "build-logs/", next: ""},
+		"it fails, and the policy is to fall back": {config: func(
+			c *installconfig.Config) {
+			c.OnFailure = installconfig.OnFailureFallback
+		},
 			make: func(n *node) {
 				rendered(n)
 				n.breakBuild()
 				end := n.run("", "")
 				require.NoError(n.t, end.Err, end.Log)
 			},
-			status: analyze.StatusFellBack, phase: "build-master", cause: "containerfile", evidence: "about-to-fail", file: "build-logs/", next: ""},
+			status: analyze.StatusFellBack, phase: "build-master", cause: "containerfile", evidence: "about-to-fail",
+			file: "build-logs/", next: ""},
 		"the input is wrong": {make: func(n *node) {
 			require.NoError(n.t, os.Remove(filepath.Join(n.order.Dir, "layering/master.yaml")))
 			require.Error(n.t, n.run("", "").Err)
-		}, status: analyze.StatusRefused, phase: "start", cause: "refused-input", evidence: "MachineOSConfig", file: "outcome.json", next: "MachineOSConfig"},
+		}, status: analyze.StatusRefused, phase: "start", cause: "refused-input", evidence: "MachineOSConfig",
+			file: "outcome.json", next: "MachineOSConfig"},
 		"it is told to stop": {
 			make: func(n *node) {
 				wait := n.start("", "")
@@ -193,7 +223,8 @@ func scenarios(t *testing.T) map[string]scenario {
 				n.process.Terminate()
 				require.Error(n.t, wait().Err)
 			},
-			status: analyze.StatusStopped, phase: "render-first", evidence: "context canceled", file: "journal.json", next: "run dayone bootstrap again"},
+			status: analyze.StatusStopped, phase: "render-first", evidence: "context canceled", file: "journal.json",
+			next: "run dayone bootstrap again"},
 	}
 }
 
@@ -244,7 +275,8 @@ func (n *node) judge(r *analyze.Report, s scenario) {
 	}
 	if s.timeline != "" {
 		match := regexp.MustCompile(s.timeline)
-		assert.True(t, slices.ContainsFunc(r.Timeline, func(e analyze.Event) bool { return match.MatchString(e.Text) }), "%s: %s", s.timeline, text.String())
+		assert.True(t, slices.ContainsFunc(r.Timeline, func(e analyze.Event) bool { return match.MatchString(e.Text) }),
+			"%s: %s", s.timeline, text.String())
 	}
 	if s.status == analyze.StatusHandedOver {
 		require.Len(t, r.Builds, 1)
@@ -259,23 +291,28 @@ func (n *node) judge(r *analyze.Report, s scenario) {
 	}
 }
 
-// TestAnalyzeNamesThePhaseInWhichItWasKilled kills the flow as each phase begins; a node that loses power leaves the same behind.
+// TestAnalyzeNamesThePhaseInWhichItWasKilled kills the flow as each phase begins; a node that loses power leaves the
+// same behind.
 func TestAnalyzeNamesThePhaseInWhichItWasKilled(t *testing.T) {
 	n := newNode(t, onePool)
 	require.NoError(t, n.mco())
 	n.cluster() // what the cluster is given goes with the test
-	for _, phase := range []string{"identity", "registry", "render-first", "base", "build-master", "render-second", "cluster", "pull", "served", "gate", "hand-over"} {
+	for _, phase := range []string{"identity", "registry", "render-first", "base", "build-master", "render-second",
+		"cluster", "pull", "served", "gate", "hand-over"} {
 		end := n.run(phase, "started")
 		require.ErrorContains(t, end.Err, "killed", end.Log)
-		n.judge(n.verdict(), scenario{status: analyze.StatusCutOff, phase: phase, cause: "killed", evidence: "no process is", file: "journal.json", next: "goes on where it ended"})
+		n.judge(n.verdict(), scenario{status: analyze.StatusCutOff, phase: phase, cause: "killed", evidence: "no process is",
+			file: "journal.json", next: "goes on where it ended"})
 	}
 	end := n.run("pull", "recorded")
 	require.ErrorContains(t, end.Err, "killed", end.Log)
-	n.judge(n.verdict(), scenario{status: analyze.StatusCutOff, cause: "killed", evidence: "no outcome", file: "journal.json", next: "goes on where it ended",
+	n.judge(n.verdict(), scenario{status: analyze.StatusCutOff, cause: "killed", evidence: "no outcome",
+		file: "journal.json", next: "goes on where it ended",
 		timeline: `^hand-over \(.*\) is found cut off \(1 times so far\) and is run again$`})
 	j, err := bootstrap.OpenJournal(n.order.State)
 	require.NoError(t, err)
-	assert.Equal(t, bootstrap.PhaseInterrupted, j.Find("hand-over").Status, "no process is at it, and the last one has not come to it")
+	assert.Equal(t, bootstrap.PhaseInterrupted, j.Find("hand-over").
+		Status, "no process is at it, and the last one has not come to it")
 	assert.Equal(t, 1, j.Find("gate").Interruptions)
 	n.closedRecords()
 }
@@ -290,5 +327,6 @@ func TestWhatTheInstallersOwnGatherBringsIsEnough(t *testing.T) {
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "bootstrap/services"), os.DirFS(n.at("/var/log/openshift"))))
 	b, err := bundle.Open(dir)
 	require.NoError(t, err)
-	n.judge(analyze.Bundle(b), scenario{status: analyze.StatusFailed, phase: "dayone-bootstrap/build-master", cause: "containerfile", evidence: "exit 7", file: "services/dayone-bootstrap.json"})
+	n.judge(analyze.Bundle(b), scenario{status: analyze.StatusFailed, phase: "dayone-bootstrap/build-master",
+		cause: "containerfile", evidence: "exit 7", file: "services/dayone-bootstrap.json"})
 }

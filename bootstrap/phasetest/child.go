@@ -23,8 +23,8 @@ import (
 // ChildEnv makes a test binary the program of a bootstrap host; its value is the order as JSON.
 const ChildEnv = "DAYONE_TEST_BOOTSTRAP"
 
-// Child runs the flow when this process is a child, and says so: TestMain then has nothing else to do. It is also what container builds
-// start again.
+// Child runs the flow when this process is a child, and says so: TestMain then has nothing else to do. It is also what
+// container builds start again.
 func Child[O any](run func(O) error) bool {
 	if buildahengine.Init() {
 		return true
@@ -45,7 +45,8 @@ func Child[O any](run func(O) error) bool {
 	return true
 }
 
-// Kill says where the child dies by its own SIGKILL: at an event of a phase. At "instruction" is the first instruction of a build.
+// Kill says where the child dies by its own SIGKILL: at an event of a phase. At "instruction" is the first instruction
+// of a build.
 type Kill struct{ Phase, At string }
 
 // instruction is Kill.At during a build.
@@ -102,8 +103,8 @@ func Start(t testing.TB, order any) (wait func() Ended) {
 
 // Process is a child at work.
 type Process struct {
-	// Wait gives its end. Kill ends it at once, and all that it has started, and waits for that; Terminate asks it to stop, as a service
-	// manager does.
+	// Wait gives its end. Kill ends it at once, and all that it has started, and waits for that; Terminate asks it to
+	// stop, as a service manager does.
 	Wait            func() Ended
 	Kill, Terminate func()
 }

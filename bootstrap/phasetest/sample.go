@@ -20,7 +20,8 @@ const (
 	samplePull     = "ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ="
 )
 
-// UseRegistry makes a copy of the sample install directory, or a part of it, name a registry that is there, with its accounts.
+// UseRegistry makes a copy of the sample install directory, or a part of it, name a registry that is there, with its
+// accounts.
 func UseRegistry(t testing.TB, dir, address string, push, pull registry.User) {
 	t.Helper()
 	auth := func(u registry.User) string {

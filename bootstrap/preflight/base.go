@@ -27,7 +27,9 @@ func (c *checker) baseImage() {
 		return
 	}
 	repository := installconfig.Repository(name)
-	if !digestForm.MatchString(repository) || !validPort(repository) || !referenceEnd.MatchString(name[len(repository):]) || !lowerPath.MatchString(installconfig.RepositoryPath(repository)) {
+	if !digestForm.MatchString(repository) || !validPort(repository) ||
+		!referenceEnd.MatchString(name[len(repository):]) ||
+		!lowerPath.MatchString(installconfig.RepositoryPath(repository)) {
 		c.rep.Errorf(at, "%q is not of the form that the API allows for images", name)
 	}
 	for _, p := range c.in.Pools {
@@ -45,7 +47,8 @@ func (c *checker) signaturePolicy() {
 	if file == "" {
 		return
 	}
-	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".signaturePolicyFile", Rule: "signature-policy",
+	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".signaturePolicyFile",
+		Rule: "signature-policy",
 		Next: "write it as containers-policy.json(5) says"}
 	raw, err := readInside(c.dir, file)
 	if err == nil {
@@ -64,7 +67,8 @@ func (c *checker) registryCA() {
 	if file == "" {
 		return
 	}
-	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".registry.caFile", Rule: "unreadable", Next: "the path is relative to the install directory"}
+	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".registry.caFile", Rule: "unreadable",
+		Next: "the path is relative to the install directory"}
 	raw, err := readInside(c.dir, file)
 	if err != nil {
 		c.rep.Errorf(at, "the authority of the final registry cannot be read: %v", err)
@@ -81,8 +85,8 @@ func (c *checker) registryCA() {
 // openshift says that the installer's own bootstrap renders and serves.
 func (c *checker) openshift() bool { return c.in.Sidecar.Config.Flow == installconfig.FlowOpenShift }
 
-// pools adds the MachineConfigPools master and worker where they are missing, as every cluster has them. In the openshift flow MCO
-// writes its own.
+// pools adds the MachineConfigPools master and worker where they are missing, as every cluster has them. In the
+// openshift flow MCO writes its own.
 func (c *checker) pools() {
 	have := map[string]bool{}
 	for _, p := range c.in.Set.Pools {
@@ -98,11 +102,13 @@ func (c *checker) pools() {
 		if c.openshift() {
 			continue
 		}
-		c.in.Generated = append(c.in.Generated, Generated{File: path.Join("openshift", "99_dayone-machineconfigpool-"+name+".yaml"), Object: pool})
+		c.in.Generated = append(c.in.Generated, Generated{File: path.Join("openshift",
+			"99_dayone-machineconfigpool-"+name+".yaml"), Object: pool})
 	}
 	for i, p := range c.in.Sidecar.Config.Pools {
 		if !have[p.Name] {
-			at := report.Finding{File: installconfig.FileName, Path: poolPath(i) + ".name", Rule: "pool-missing", Next: "add the MachineConfigPool to openshift/"}
+			at := report.Finding{File: installconfig.FileName, Path: poolPath(i) + ".name", Rule: "pool-missing",
+				Next: "add the MachineConfigPool to openshift/"}
 			c.rep.Errorf(at, "there is no MachineConfigPool %q", p.Name)
 		}
 	}

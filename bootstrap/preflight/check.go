@@ -59,7 +59,8 @@ func (c *checker) layeredPools() {
 				continue
 			}
 		} else if p.Generated() {
-			c.rep.Errorf(item.Origin.At("metadata.name", "generated-and-given"), "pool %q has a Containerfile in %s and a MachineOSConfig here; keep one of them", p.Name, installconfig.FileName)
+			c.rep.Errorf(item.Origin.At("metadata.name", "generated-and-given"),
+				"pool %q has a Containerfile in %s and a MachineOSConfig here; keep one of them", p.Name, installconfig.FileName)
 			continue
 		}
 		c.pool(p, item)
@@ -102,8 +103,8 @@ func (c *checker) machineOSConfigs() map[string]mosc {
 	return byPool
 }
 
-// preBuilt judges a MachineOSConfig in one of the installer's directories. It is the installer's own way of layering, with an image that
-// exists already; without that image MCO's bootstrap stops before any master gets its config.
+// preBuilt judges a MachineOSConfig in one of the installer's directories. It is the installer's own way of layering,
+// with an image that exists already; without that image MCO's bootstrap stops before any master gets its config.
 func (c *checker) preBuilt(item mosc, wanted bool) bool {
 	image := item.Object.Annotations[manifests.AnnotationPreBuiltImage]
 	at := item.Origin.At("metadata.annotations["+manifests.AnnotationPreBuiltImage+"]", "mosc-place")
@@ -111,9 +112,12 @@ func (c *checker) preBuilt(item mosc, wanted bool) bool {
 	switch {
 	case image == "":
 		at.Path, at.Next = "", "move it to "+c.in.Sidecar.Config.LayeringDir+"/"
-		c.rep.Errorf(at, "MachineOSConfig %q lies where the installer's own bootstrap would read it before its image is built", item.Object.Name)
+		c.rep.Errorf(at,
+			"MachineOSConfig %q lies where the installer's own bootstrap would read it before its image is built",
+			item.Object.Name)
 	case wanted:
-		at.Next = "remove the pool from " + installconfig.Field + ".pools, or move the MachineOSConfig without its annotation to " + c.in.Sidecar.Config.LayeringDir + "/"
+		at.Next = "remove the pool from " + installconfig.Field +
+			".pools, or move the MachineOSConfig without its annotation to " + c.in.Sidecar.Config.LayeringDir + "/"
 		c.rep.Errorf(at, "pool %q is to be built here and has a pre-built image: which is meant?", item.Object.Name)
 	case !digestForm.MatchString(repository) || !referenceEnd.MatchString("@"+digest):
 		at.Rule, at.Next = "pre-built-image", "write host[:port][/namespace]/name@sha256:DIGEST"
@@ -148,13 +152,16 @@ func (c *checker) pool(p installconfig.Pool, item mosc) {
 
 var (
 	// tagForm is the API's ImageTagFormat (openshift/api machineconfiguration/v1), for other than .svc names.
-	tagForm = regexp.MustCompile(`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?(/[a-zA-Z0-9-_]{1,61})*/[a-zA-Z0-9-_.]+:[a-zA-Z0-9._-]+$`)
-	// digestForm is what ImageDigestFormat allows before the @: one namespace level at most. The image is known by digest from
-	// its build on, so a push spec that has no digest form fails long after the masters are up.
-	digestForm = regexp.MustCompile(`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?/([a-zA-Z0-9-_]{0,61}/)?[a-zA-Z0-9-_.]*$`)
+	tagForm = regexp.MustCompile(
+		`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?(/[a-zA-Z0-9-_]{1,61})*/[a-zA-Z0-9-_.]+:[a-zA-Z0-9._-]+$`)
+	// digestForm is what ImageDigestFormat allows before the @: one namespace level at most. The image is known by digest
+	// from its build on, so a push spec that has no digest form fails long after the masters are up.
+	digestForm = regexp.MustCompile(
+		`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?/([a-zA-Z0-9-_]{0,61}/)?[a-zA-Z0-9-_.]*$`)
 	// lowerPath is the OCI distribution specification's form of a repository's path, which the API's form does not imply.
 	lowerPath = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
-	// tagOnly is that specification's form of a tag, referenceEnd what may follow a repository: a tag or a digest, not both.
+	// tagOnly is that specification's form of a tag, referenceEnd what may follow a repository: a tag or a digest, not
+	// both.
 	tagOnly      = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 	referenceEnd = regexp.MustCompile(`^(:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}|@sha256:[0-9a-f]{64})?$`)
 )
@@ -184,7 +191,8 @@ func (c *checker) pushSpec(item mosc) string {
 		c.rep.Errorf(at, "%q has more than one namespace level; the API refuses the image once it is known by digest", spec)
 	case !tagOnly.MatchString(spec[colon+1:]):
 		at.Rule = "push-spec-tag"
-		c.rep.Errorf(at, "%q is no tag: letters, digits, dots, dashes and underscores, a letter or digit first", spec[colon+1:])
+		c.rep.Errorf(at, "%q is no tag: letters, digits, dots, dashes and underscores, a letter or digit first",
+			spec[colon+1:])
 	case !validPort(spec[:colon]):
 		at.Rule = "push-spec-port"
 		c.rep.Errorf(at, "%q has a port that is none: 65535 is the highest", spec)
@@ -230,7 +238,8 @@ func (c *checker) secret(item mosc, path, name string) []byte {
 	if found.Type != corev1.SecretTypeDockerConfigJson {
 		at := origin.At("type", "secret-type")
 		at.Next = "make it with: kubectl create secret docker-registry --dry-run=client -o yaml"
-		c.rep.Errorf(at, "Secret %q has type %q; registry credentials need %q", name, found.Type, corev1.SecretTypeDockerConfigJson)
+		c.rep.Errorf(at, "Secret %q has type %q; registry credentials need %q", name, found.Type,
+			corev1.SecretTypeDockerConfigJson)
 		return nil
 	}
 	raw := found.Data[corev1.DockerConfigJsonKey]
@@ -290,8 +299,8 @@ func (c *checker) containerfile(item mosc) string {
 	return text
 }
 
-// machineConfigs refuses every MachineConfig whose Ignition config is invalid, also those that no pool selects: MCO looks at
-// them only when a pool does, long after the installation.
+// machineConfigs refuses every MachineConfig whose Ignition config is invalid, also those that no pool selects: MCO
+// looks at them only when a pool does, long after the installation.
 func (c *checker) machineConfigs() {
 	for _, item := range c.in.Set.MachineConfigs {
 		if raw := item.Object.Spec.Config.Raw; len(raw) > 0 {

@@ -7,8 +7,9 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-// pushCredentials warns when the push Secret has nothing for the repository: the build would succeed, and the hand-over of its image
-// fail when the masters are up. It is no refusal: a registry may let anybody push from where it is reached.
+// pushCredentials warns when the push Secret has nothing for the repository: the build would succeed, and the hand-over
+// of its image fail when the masters are up. It is no refusal: a registry may let anybody push from where it is
+// reached.
 func (c *checker) pushCredentials(item mosc, raw []byte, repository string) {
 	if raw == nil || repository == "" || firstboot.AuthCovers(raw, repository) {
 		return
@@ -19,12 +20,13 @@ func (c *checker) pushCredentials(item mosc, raw []byte, repository string) {
 	c.rep.Warnf(at, "Secret %q has no credentials for %s", item.Object.Spec.RenderedImagePushSecret.Name, repository)
 }
 
-// insideCluster refuses a final registry that runs in the cluster itself for an image that is built on the bootstrap host: neither that host,
-// which hands the image over, nor a node on its first boot can reach a Service.
+// insideCluster refuses a final registry that runs in the cluster itself for an image that is built on the bootstrap
+// host: neither that host, which hands the image over, nor a node on its first boot can reach a Service.
 func (c *checker) insideCluster(p installconfig.Pool, item mosc, repository string) {
 	host, _, _ := strings.Cut(repository, "/")
 	name, _, _ := strings.Cut(host, ":")
-	if p.BuildAt != installconfig.BuildAtBootstrap || !strings.HasSuffix(strings.TrimSuffix(name, ".cluster.local"), ".svc") {
+	if p.BuildAt != installconfig.BuildAtBootstrap || !strings.HasSuffix(strings.TrimSuffix(name, ".cluster.local"),
+		".svc") {
 		return
 	}
 	at := item.Origin.At("spec.renderedImagePushSpec", "push-spec-service")

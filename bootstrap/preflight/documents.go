@@ -14,8 +14,8 @@ import (
 	"dayone.dev/dayone/manifests/validation"
 )
 
-// documents looks at every document of the install directory as the API server will, of kinds that dayone reads or not: one object that
-// the API refuses keeps the installer's bootstrap waiting for an hour.
+// documents looks at every document of the install directory as the API server will, of kinds that dayone reads or not:
+// one object that the API refuses keeps the installer's bootstrap waiting for an hour.
 type documents struct {
 	api      *validation.Validator
 	layering string
@@ -59,7 +59,8 @@ func (d *documents) inspect(raw []byte, at manifests.Origin) {
 	}
 }
 
-// namespace refuses Secrets and ConfigMaps that the installer's bootstrap could not create, or that the builder would not find.
+// namespace refuses Secrets and ConfigMaps that the installer's bootstrap could not create, or that the builder would
+// not find.
 func (d *documents) namespace(o outline, at manifests.Origin) {
 	if o.APIVersion != "v1" || (o.Kind != "Secret" && o.Kind != "ConfigMap") {
 		return
@@ -67,16 +68,19 @@ func (d *documents) namespace(o outline, at manifests.Origin) {
 	place := at.At("metadata.namespace", "namespace")
 	if inLayering := path.Dir(at.File) == d.layering; inLayering && o.Metadata.Namespace != cluster.DefaultNamespace {
 		place.Next = "write namespace: " + cluster.DefaultNamespace
-		d.rep.Errorf(place, "%s %q is in namespace %q, where no MachineOSConfig can use it", o.Kind, o.Metadata.Name, o.Metadata.Namespace)
+		d.rep.Errorf(place, "%s %q is in namespace %q, where no MachineOSConfig can use it", o.Kind, o.Metadata.Name,
+			o.Metadata.Namespace)
 	} else if o.Metadata.Namespace == "" {
 		place.Next = "name the namespace"
 		d.rep.Errorf(place, "%s %q has no namespace: the installer's bootstrap could not create it", o.Kind, o.Metadata.Name)
 	}
 }
 
-// reservedPrefixes are names of the installer's own assets (openshift/installer, pkg/asset/machines): other objects in such a file are lost.
+// reservedPrefixes are names of the installer's own assets (openshift/installer, pkg/asset/machines): other objects in
+// such a file are lost.
 func reservedPrefixes() []string {
-	return []string{machineConfigPrefix, "99_openshift-cluster-api_", "99_openshift-machine-api_", "99_openshift-etcd_fencing-"}
+	return []string{machineConfigPrefix, "99_openshift-cluster-api_", "99_openshift-machine-api_",
+		"99_openshift-etcd_fencing-"}
 }
 
 // machineConfigPrefix is the one of them that users take, for MachineConfigs.
@@ -84,7 +88,8 @@ const machineConfigPrefix = "99_openshift-machineconfig_"
 
 // usersKinds are kinds that users write into these directories and the installer never into files of those names.
 func usersKinds() []string {
-	return []string{"MachineConfig", "MachineConfigPool", "MachineOSConfig", "KubeletConfig", "ContainerRuntimeConfig", "ConfigMap"}
+	return []string{"MachineConfig", "MachineConfigPool", "MachineOSConfig", "KubeletConfig", "ContainerRuntimeConfig",
+		"ConfigMap"}
 }
 
 // place refuses objects in files whose name belongs to something else.
@@ -97,12 +102,14 @@ func (d *documents) place(o outline, at manifests.Origin) {
 		if strings.HasPrefix(name, prefix) && (prefix != machineConfigPrefix || o.Kind != "MachineConfig") {
 			place := at.At("", "reserved-name")
 			place.Next = "give the file another name, for example 99_user-" + strings.ToLower(o.Kind) + ".yaml"
-			d.rep.Errorf(place, "the installer keeps the names %s* for itself and would lose %s %q", prefix, o.Kind, o.Metadata.Name)
+			d.rep.Errorf(place, "the installer keeps the names %s* for itself and would lose %s %q", prefix, o.Kind,
+				o.Metadata.Name)
 		}
 	}
 }
 
-// api adds what the API would refuse, also in the objects that are generated, and that no rule of ours has named at the same place.
+// api adds what the API would refuse, also in the objects that are generated, and that no rule of ours has named at the
+// same place.
 func (c *checker) api(d *documents) error {
 	for _, g := range c.in.Generated {
 		raw, err := json.Marshal(g.Object)

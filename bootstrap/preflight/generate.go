@@ -28,8 +28,8 @@ func (c *checker) poolIndex(name string) int {
 	return slices.IndexFunc(c.in.Sidecar.Config.Pools, func(p installconfig.Pool) bool { return p.Name == name })
 }
 
-// containerfilePlace is where the user wrote entry i of a MachineOSConfig's Containerfiles: in the object, or, where dayone generated
-// the object, in install-config.yaml or the file that it names.
+// containerfilePlace is where the user wrote entry i of a MachineOSConfig's Containerfiles: in the object, or, where
+// dayone generated the object, in install-config.yaml or the file that it names.
 func (c *checker) containerfilePlace(item mosc, i int) report.Finding {
 	index := c.poolIndex(item.Object.Spec.MachineConfigPool.Name)
 	if index < 0 || !c.in.Sidecar.Config.Pools[index].Generated() {
@@ -41,11 +41,13 @@ func (c *checker) containerfilePlace(item mosc, i int) report.Finding {
 	return report.Finding{File: installconfig.FileName, Path: poolPath(index) + ".containerfile"}
 }
 
-// generate makes the MachineOSConfig of a pool whose Containerfile stands in install-config.yaml. Without one it refuses.
+// generate makes the MachineOSConfig of a pool whose Containerfile stands in install-config.yaml. Without one it
+// refuses.
 func (c *checker) generate(p installconfig.Pool) (mosc, bool) {
 	at := report.Finding{File: installconfig.FileName, Path: poolPath(c.poolIndex(p.Name)), Rule: "mosc-missing"}
 	if !p.Generated() {
-		at.Next = fmt.Sprintf("put a MachineOSConfig named %q into %s/ or give the pool a containerfile", p.Name, c.in.Sidecar.Config.LayeringDir)
+		at.Next = fmt.Sprintf("put a MachineOSConfig named %q into %s/ or give the pool a containerfile", p.Name,
+			c.in.Sidecar.Config.LayeringDir)
 		c.rep.Errorf(at, "pool %q is to be layered and has no MachineOSConfig", p.Name)
 		return mosc{}, false
 	}

@@ -42,7 +42,8 @@ func TestMOSCsAndSecretsAreGeneratedOnce(t *testing.T) {
 	require.NoError(t, err)
 	files, err := in.WriteGenerated(dir)
 	require.NoError(t, err)
-	assert.ElementsMatch(t, []string{"layering/99_dayone-machineosconfig-master.yaml", "layering/99_dayone-machineosconfig-worker.yaml",
+	assert.ElementsMatch(t, []string{"layering/99_dayone-machineosconfig-master.yaml",
+		"layering/99_dayone-machineosconfig-worker.yaml",
 		"layering/99_dayone-secret-dayone-base-pull.yaml", "layering/99_dayone-secret-dayone-push.yaml"}, files)
 	info, err := os.Stat(filepath.Join(dir, "layering/99_dayone-secret-dayone-push.yaml"))
 	require.NoError(t, err)
@@ -100,7 +101,8 @@ func TestAmbiguousGenerationIsRefused(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "layering/secret.yaml"), []byte(secret), 0o600))
 		}, "name-twice"},
 		"credentials that a helper keeps": {func(t *testing.T, dir string) {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "push.json"), []byte(`{"auths":{"registry.example.com":{}},"credsStore":"desktop"}`), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "push.json"),
+				[]byte(`{"auths":{"registry.example.com":{}},"credsStore":"desktop"}`), 0o600))
 		}, "auth-file"},
 		"a link that leads out of the directory": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "push.json")))
@@ -124,7 +126,8 @@ func TestTheSignaturePolicyIsReadAndItsFaultsAreFound(t *testing.T) {
 	dir := sample(t)
 	replace(t, dir, "install-config.yaml", "  pools:\n", "  signaturePolicyFile: policy.json\n  pools:\n")
 	file := filepath.Join(dir, "policy.json")
-	for content, fine := range map[string]bool{`{"default":[{"type":"reject"}]}`: true, `{"default":[{"type":"maybe"}]}`: false, "": false} {
+	for content, fine := range map[string]bool{`{"default":[{"type":"reject"}]}`: true,
+		`{"default":[{"type":"maybe"}]}`: false, "": false} {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 		in, err := Load(dir, platform)
 		if !fine {

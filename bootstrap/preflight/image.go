@@ -18,7 +18,8 @@ import (
 // machineConfig is shorter than its type.
 type machineConfig = manifests.Item[*mcfgv1.MachineConfig]
 
-// baseless are the rules of the config layer that hold whatever the base image is; the others need its files and are left to the build.
+// baseless are the rules of the config layer that hold whatever the base image is; the others need its files and are
+// left to the build.
 var baseless = []string{"remote-source", "contents", "nested-config", "machine-file"}
 
 // images refuses what the build of a pool's image would refuse, or what would keep the nodes off it.
@@ -66,7 +67,8 @@ func layerFaults(config *mcfgv1.MachineConfig, place report.Finding) []report.Fi
 	if err != nil {
 		return nil // machineConfigs has said so
 	}
-	_, findings, _ := configlayer.Compile(parsed, configlayer.Options{Place: place}) // an error says nothing that the findings do not
+	// an error says nothing that the findings do not
+	_, findings, _ := configlayer.Compile(parsed, configlayer.Options{Place: place})
 	return slices.DeleteFunc(findings, func(f report.Finding) bool {
 		return f.Severity != report.Error || !slices.Contains(baseless, f.Rule)
 	})

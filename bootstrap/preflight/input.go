@@ -55,8 +55,8 @@ type Pool struct {
 	BasePull []byte
 }
 
-// Load reads and checks an install directory that has been prepared (or still holds the field: then nothing is written).
-// platform is GOOS/GOARCH of the nodes, for example linux/amd64.
+// Load reads and checks an install directory that has been prepared (or still holds the field: then nothing is
+// written). platform is GOOS/GOARCH of the nodes, for example linux/amd64.
 func Load(dir, platform string) (*Input, error) {
 	sidecar, err := Layering(dir)
 	if err != nil {
@@ -90,24 +90,28 @@ func Load(dir, platform string) (*Input, error) {
 
 func switchedOff() error {
 	return report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".enabled", Rule: "disabled",
-		Message: "layering is switched off for this cluster", Next: "go on with the installation without dayone, or remove enabled: false"}
+		Message: "layering is switched off for this cluster",
+		Next:    "go on with the installation without dayone, or remove enabled: false"}
 }
 
-// Layering is the layering field with its defaults: that of install-config.yaml before an older sidecar's, as prepare has it.
+// Layering is the layering field with its defaults: that of install-config.yaml before an older sidecar's, as prepare
+// has it.
 func Layering(dir string) (*installconfig.Sidecar, error) {
 	at, err := os.Stat(dir)
 	if err == nil && !at.IsDir() {
 		err = errors.New("it is a file, and a directory is wanted")
 	}
 	if err != nil {
-		return nil, report.Finding{File: dir, Rule: "unreadable", Message: fmt.Sprintf("the install directory cannot be read: %v", err), Next: "give it with --dir"}
+		return nil, report.Finding{File: dir, Rule: "unreadable",
+			Message: fmt.Sprintf("the install directory cannot be read: %v", err), Next: "give it with --dir"}
 	}
 	doc, err := installconfig.Load(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		next := "put " + installconfig.Field + " into " + installconfig.FileName + " there and run dayone prepare"
 		if installconfig.DetectFlow(dir) == installconfig.FlowOpenShift {
-			next = "openshift-install has deleted " + installconfig.FileName + " before dayone prepare read it: begin again with an empty directory, and run dayone prepare first"
+			next = "openshift-install has deleted " + installconfig.FileName +
+				" before dayone prepare read it: begin again with an empty directory, and run dayone prepare first"
 		}
 		return earlier(dir, next)
 	case err != nil:
@@ -140,13 +144,15 @@ func (in *Input) read(dir string, inspect func([]byte, manifests.Origin)) error 
 	return nil
 }
 
-// earlier is what an earlier dayone prepare stored; without it the message says what to do in this state of the directory.
+// earlier is what an earlier dayone prepare stored; without it the message says what to do in this state of the
+// directory.
 func earlier(dir, next string) (*installconfig.Sidecar, error) {
 	s, err := installconfig.ReadSidecar(dir)
 	if !errors.Is(err, installconfig.ErrNotPrepared) {
 		return s, err
 	}
-	return nil, report.Finding{File: installconfig.FileName, Path: installconfig.Field, Rule: "not-prepared", Message: "the install directory is not prepared for layering", Next: next}
+	return nil, report.Finding{File: installconfig.FileName, Path: installconfig.Field, Rule: "not-prepared",
+		Message: "the install directory is not prepared for layering", Next: next}
 }
 
 // ControllerConfig is the install directory's, the last one as in rendering; empty without one.

@@ -16,7 +16,8 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// installDirectory refuses what the installer itself would stumble over, or where no bootstrap host is that could build.
+// installDirectory refuses what the installer itself would stumble over, or where no bootstrap host is that could
+// build.
 func (c *checker) installDirectory() {
 	const agent = "the agent-based installer has no bootstrap.ign, and its rendezvous host becomes a master"
 	for file, what := range map[string]string{
@@ -45,17 +46,20 @@ func there(dir, file string) bool {
 	return err == nil
 }
 
-// takenIn refuses to judge manifests that the installer has taken into bootstrap.ign: it deletes them, and what is missing then is no fault.
+// takenIn refuses to judge manifests that the installer has taken into bootstrap.ign: it deletes them, and what is
+// missing then is no fault.
 func takenIn(dir string, flow installconfig.Flow) error {
-	if flow != installconfig.FlowOpenShift || !there(dir, "bootstrap.ign") || there(dir, "manifests") || there(dir, "openshift") {
+	if flow != installconfig.FlowOpenShift || !there(dir, "bootstrap.ign") || there(dir, "manifests") ||
+		there(dir, "openshift") {
 		return nil
 	}
-	return report.Finding{File: "bootstrap.ign", Rule: "ignition-made", Message: "openshift-install has made the Ignition configs and taken all manifests in: there is nothing left to prepare",
-		Next: "go on with dayone ignition; to change something that the manifests say, begin again with an empty directory"}
+	return report.Finding{File: "bootstrap.ign", Rule: "ignition-made",
+		Message: "openshift-install has made the Ignition configs and taken all manifests in: there is nothing left to prepare",
+		Next:    "go on with dayone ignition; to change something that the manifests say, begin again with an empty directory"}
 }
 
-// plainFiles refuses folders in the installer's directories, over which its bootstrap script stops, and files in dayone's name that it has
-// not written.
+// plainFiles refuses folders in the installer's directories, over which its bootstrap script stops, and files in
+// dayone's name that it has not written.
 func (c *checker) plainFiles(dir string) {
 	entries, err := os.ReadDir(filepath.Join(c.dir, dir))
 	if err != nil {
@@ -82,21 +86,23 @@ func (c *checker) plainFiles(dir string) {
 	}
 }
 
-// masterIgnition refuses an edited master.ign: the installer would take bootstrap.ign for stale then and throw the patched one away,
-// with no more than a warning (openshift/installer, pkg/asset/store).
+// masterIgnition refuses an edited master.ign: the installer would take bootstrap.ign for stale then and throw the
+// patched one away, with no more than a warning (openshift/installer, pkg/asset/store).
 func (c *checker) masterIgnition() {
 	for _, file := range []string{"master.ign", "worker.ign", "arbiter.ign"} {
 		have, err := readInside(c.dir, file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		at := report.Finding{File: file, Rule: "ignition-edited", Next: "put the change into a MachineConfig in openshift/, and make the file anew with openshift-install create ignition-configs"}
+		at := report.Finding{File: file, Rule: "ignition-edited",
+			Next: "put the change into a MachineConfig in openshift/, and make the file anew with openshift-install create ignition-configs"}
 		if err != nil {
 			c.rep.Errorf(at, "the file cannot be read: %v", err)
 			continue
 		}
 		if want := c.recorded(file); want != nil && !sameJSON(want, have) || want == nil && !pointerOnly(have) {
-			c.rep.Errorf(at, "the file is not as the installer wrote it: the installer would discard the patched bootstrap.ign because of it")
+			c.rep.Errorf(at,
+				"the file is not as the installer wrote it: the installer would discard the patched bootstrap.ign because of it")
 		}
 	}
 }
@@ -163,7 +169,8 @@ func (c *checker) streams() {
 		if name := p.Object.Spec.OSImageStream.Name; name != "" && c.poolIndex(p.Object.Name) >= 0 {
 			at := p.Origin.At("spec.osImageStream.name", "os-image-stream")
 			at.Next = "remove osImageStream here, or the pool from " + installconfig.Field + ".pools"
-			c.rep.Errorf(at, "pool %q has the OS image stream %q and an image of its own: rendering refuses both together", p.Object.Name, name)
+			c.rep.Errorf(at, "pool %q has the OS image stream %q and an image of its own: rendering refuses both together",
+				p.Object.Name, name)
 		}
 	}
 }

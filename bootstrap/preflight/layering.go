@@ -6,8 +6,9 @@ import (
 	"dayone.dev/dayone/manifests/validation"
 )
 
-// LoadLayering reads and checks what the layering directory says, and nothing of the installer's: those files are gone once it has made
-// Ignition configs, and on the bootstrap node its own programs read them. The Set of the result has MachineOSConfigs and Secrets only.
+// LoadLayering reads and checks what the layering directory says, and nothing of the installer's: those files are gone
+// once it has made Ignition configs, and on the bootstrap node its own programs read them. The Set of the result has
+// MachineOSConfigs and Secrets only.
 func LoadLayering(dir, platform string) (*Input, error) {
 	sidecar, err := Layering(dir)
 	if err != nil {
@@ -26,7 +27,8 @@ func LoadLayering(dir, platform string) (*Input, error) {
 		return nil, err
 	}
 	// Secrets count wherever they lie; of MachineOSConfigs checker.machineOSConfigs refuses those outside.
-	in := &Input{Sidecar: sidecar, Set: &manifests.Set{MachineOSConfigs: all.Set.MachineOSConfigs, Secrets: all.Set.Secrets, Findings: all.Set.Findings}}
+	in := &Input{Sidecar: sidecar, Set: &manifests.Set{MachineOSConfigs: all.Set.MachineOSConfigs,
+		Secrets: all.Set.Secrets, Findings: all.Set.Findings}}
 	var rep report.Report
 	c := checker{in: in, rep: &rep, dir: dir, platform: platform}
 	c.masterIgnition()

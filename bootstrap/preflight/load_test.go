@@ -63,37 +63,66 @@ func TestBadInputIsRefusedWithFilePathAndRule(t *testing.T) {
 	const master = "layering/master.yaml"
 	spec := "registry.example.com/ocp/master-os:latest"
 	cases := map[string]struct{ file, from, to, rule, place string }{
-		"an unknown key in the field":         {"install-config.yaml", "  flow:", "  flwo:", "unknown-key", "install-config.yaml"},
-		"a MOSC name unlike its pool":         {master, "metadata:\n  name: master", "metadata:\n  name: main", "mosc-name", master},
-		"two MOSCs for one pool":              {"layering/worker.yaml", "name: worker", "name: master", "mosc-twice", "layering/worker.yaml"},
-		"a push spec without tag":             {master, spec, "registry.example.com/ocp/master-os", "push-spec-tag", master},
-		"a push spec with a digest":           {master, spec, "registry.example.com/ocp/master-os@sha256:" + strings.Repeat("a", 64), "push-spec-digest", master},
-		"a push spec on localhost":            {master, spec, "localhost:5000/ocp/master-os:latest", "push-spec-form", master},
-		"two namespace levels":                {master, spec, "registry.example.com/a/b/master-os:latest", "push-spec-namespace", master},
-		"upper case in the repository":        {master, spec, "registry.example.com/ocp/Master:latest", "push-spec-repository", master},
-		"the base image's own repository":     {master, "ocp/master-os:", "ocp/base-os:", "base-repository", "install-config.yaml"},
-		"a push Secret that is not there":     {master, "name: os-push", "name: other", "secret-missing", master},
-		"a Secret of the wrong type":          {"layering/secrets.yaml", "kubernetes.io/dockerconfigjson", "Opaque", "secret-type", "layering/secrets.yaml"},
-		"a Secret without credentials":        {"layering/secrets.yaml", `{"auths":{"registry`, `{"other":{"registry`, "secret-content", "layering/secrets.yaml"},
+		"an unknown key in the field": {"install-config.yaml", "  flow:", "  flwo:", "unknown-key",
+			"install-config.yaml"},
+		"a MOSC name unlike its pool": {master, "metadata:\n  name: master", "metadata:\n  name: main", "mosc-name",
+			master},
+		"two MOSCs for one pool": {"layering/worker.yaml", "name: worker", "name: master", "mosc-twice",
+			"layering/worker.yaml"},
+		"a push spec without tag": {master, spec, "registry.example.com/ocp/master-os", "push-spec-tag", master},
+		"a push spec with a digest": {master, spec, "registry.example.com/ocp/master-os@sha256:" +
+			strings.Repeat("a", 64), "push-spec-digest", master},
+		"a push spec on localhost": {master, spec, "localhost:5000/ocp/master-os:latest", "push-spec-form",
+			master},
+		"two namespace levels": {master, spec, "registry.example.com/a/b/master-os:latest",
+			"push-spec-namespace", master},
+		"upper case in the repository": {master, spec, "registry.example.com/ocp/Master:latest",
+			"push-spec-repository", master},
+		"the base image's own repository": {master, "ocp/master-os:", "ocp/base-os:", "base-repository",
+			"install-config.yaml"},
+		"a push Secret that is not there": {master, "name: os-push", "name: other", "secret-missing", master},
+		"a Secret of the wrong type": {"layering/secrets.yaml", "kubernetes.io/dockerconfigjson", "Opaque",
+			"secret-type", "layering/secrets.yaml"},
+		"a Secret without credentials": {"layering/secrets.yaml", `{"auths":{"registry`, `{"other":{"registry`,
+			"secret-content", "layering/secrets.yaml"},
 		"a Containerfile that does not parse": {master, "      EOF\n", "", "syntax", master},
 		"a Containerfile without a stage":     {master, "      FROM configs AS final\n", "", "final-stage", master},
-		"a Containerfile that is too long":    {master, "FROM configs AS final", "FROM configs AS final\n      # " + strings.Repeat("x", 4097), "containerfile-length", master},
-		"invalid Ignition in a MachineConfig": {"openshift/10-master-motd.yaml", "path: /etc/motd", "path: etc/motd", "ignition", "openshift/10-master-motd.yaml"},
-		"an unknown Ignition version":         {"openshift/10-master-motd.yaml", "version: 3.2.0", "version: 9.9.9", "ignition", "openshift/10-master-motd.yaml"},
-		"YAML that is none":                   {"openshift/10-pools.yaml", "kind: MachineConfigPool", "kind: [", "", "openshift/10-pools.yaml"},
-		"a pool that does not exist":          {"install-config.yaml", "  - name: worker", "  - name: infra", "pool-missing", "install-config.yaml"},
-		"a base image without a dotted host":  {"install-config.yaml", "registry.example.com/ocp/base-os:1", "base-os:1", "base-image", "install-config.yaml"},
-		"a port that is none":                 {master, spec, "registry.example.com:99999/ocp/master-os:latest", "push-spec-port", master},
-		"a tag that is none":                  {master, spec, "registry.example.com/ocp/master-os:-latest", "push-spec-tag", master},
-		"an unknown architecture":             {master, "containerfileArch: NoArch", "containerfileArch: AMD65", "containerfile-arch", master},
-		"two Containerfiles for one platform": {master, "  - containerfileArch: NoArch", "  - containerfileArch: NoArch\n    content: FROM configs\n  - containerfileArch: NoArch", "containerfile-arch", master},
-		"an osImageURL beside the built one":  {"openshift/10-master-motd.yaml", "spec:\n", "spec:\n  osImageURL: registry.example.com/ocp/x@sha256:" + strings.Repeat("a", 64) + "\n", "os-image-url", "openshift/10-master-motd.yaml"},
-		"content from a web server":           {"openshift/10-master-motd.yaml", "source: data:,", "source: https://example.com/", "remote-source", "openshift/10-master-motd.yaml"},
-		"a file that machines change":         {"openshift/10-master-motd.yaml", "path: /etc/motd", "path: /etc/passwd", "machine-file", "openshift/10-master-motd.yaml"},
-		"a MachineConfig without a name":      {"openshift/10-master-motd.yaml", "  name: 10-master-motd\n", "", "name", "openshift/10-master-motd.yaml"},
-		"two MachineConfigs of one name":      {"openshift/10-worker-motd.yaml", "name: 10-worker-motd", "name: 10-master-motd", "name-twice", "openshift/10-worker-motd.yaml"},
-		"two Secrets of one name":             {"layering/secrets.yaml", "name: base-pull", "name: os-push", "name-twice", "layering/secrets.yaml"},
-		"a base image with half a digest":     {"install-config.yaml", "base-os:1", "base-os@sha256:12", "base-image", "install-config.yaml"},
+		"a Containerfile that is too long": {master, "FROM configs AS final", "FROM configs AS final\n      # " +
+			strings.Repeat("x", 4097), "containerfile-length", master},
+		"invalid Ignition in a MachineConfig": {"openshift/10-master-motd.yaml", "path: /etc/motd", "path: etc/motd",
+			"ignition", "openshift/10-master-motd.yaml"},
+		"an unknown Ignition version": {"openshift/10-master-motd.yaml", "version: 3.2.0", "version: 9.9.9",
+			"ignition", "openshift/10-master-motd.yaml"},
+		"YAML that is none": {"openshift/10-pools.yaml", "kind: MachineConfigPool", "kind: [", "",
+			"openshift/10-pools.yaml"},
+		"a pool that does not exist": {"install-config.yaml", "  - name: worker", "  - name: infra", "pool-missing",
+			"install-config.yaml"},
+		"a base image without a dotted host": {"install-config.yaml", "registry.example.com/ocp/base-os:1", "base-os:1",
+			"base-image", "install-config.yaml"},
+		"a port that is none": {master, spec, "registry.example.com:99999/ocp/master-os:latest",
+			"push-spec-port", master},
+		"a tag that is none": {master, spec, "registry.example.com/ocp/master-os:-latest", "push-spec-tag",
+			master},
+		"an unknown architecture": {master, "containerfileArch: NoArch", "containerfileArch: AMD65",
+			"containerfile-arch", master},
+		"two Containerfiles for one platform": {master, "  - containerfileArch: NoArch",
+			"  - containerfileArch: NoArch\n    content: FROM configs\n  - containerfileArch: NoArch", "containerfile-arch",
+			master},
+		"an osImageURL beside the built one": {"openshift/10-master-motd.yaml", "spec:\n",
+			"spec:\n  osImageURL: registry.example.com/ocp/x@sha256:" + strings.Repeat("a", 64) + "\n", "os-image-url",
+			"openshift/10-master-motd.yaml"},
+		"content from a web server": {"openshift/10-master-motd.yaml", "source: data:,",
+			"source: https://example.com/", "remote-source", "openshift/10-master-motd.yaml"},
+		"a file that machines change": {"openshift/10-master-motd.yaml", "path: /etc/motd", "path: /etc/passwd",
+			"machine-file", "openshift/10-master-motd.yaml"},
+		"a MachineConfig without a name": {"openshift/10-master-motd.yaml", "  name: 10-master-motd\n", "", "name",
+			"openshift/10-master-motd.yaml"},
+		"two MachineConfigs of one name": {"openshift/10-worker-motd.yaml", "name: 10-worker-motd",
+			"name: 10-master-motd", "name-twice", "openshift/10-worker-motd.yaml"},
+		"two Secrets of one name": {"layering/secrets.yaml", "name: base-pull", "name: os-push", "name-twice",
+			"layering/secrets.yaml"},
+		"a base image with half a digest": {"install-config.yaml", "base-os:1", "base-os@sha256:12", "base-image",
+			"install-config.yaml"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -130,8 +159,10 @@ func TestContainerfileFindingsHaveTheLineInTheUsersFile(t *testing.T) {
 func TestFindingsInAGeneratedPoolsContainerfileLeadToTheUsersFile(t *testing.T) {
 	dir := sample(t)
 	require.NoError(t, os.Remove(filepath.Join(dir, "layering/master.yaml")))
-	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n", "  registry:\n    repository: registry.example.com/ocp\n    pushSecret: os-push\n  bootstrapRegistry:\n")
-	replace(t, dir, "install-config.yaml", "  - name: master\n", "  - name: master\n    containerfile: |\n      FROM configs\n      RUNN true\n")
+	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n",
+		"  registry:\n    repository: registry.example.com/ocp\n    pushSecret: os-push\n  bootstrapRegistry:\n")
+	replace(t, dir, "install-config.yaml", "  - name: master\n",
+		"  - name: master\n    containerfile: |\n      FROM configs\n      RUNN true\n")
 	_, err := Load(dir, platform)
 	require.Len(t, report.Of(err), 1, "%v", err)
 	found := report.Of(err)[0]
@@ -141,8 +172,10 @@ func TestFindingsInAGeneratedPoolsContainerfileLeadToTheUsersFile(t *testing.T) 
 	require.NoError(t, err)
 	assert.Contains(t, strings.Split(string(raw), "\n")[found.Line-1], "RUNN")
 
-	replace(t, dir, "install-config.yaml", "    containerfile: |\n      FROM configs\n      RUNN true\n", "    containerfilePath: Containerfile.master\n")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "Containerfile.master"), []byte("FROM configs\nRUNN true\n"), 0o600))
+	replace(t, dir, "install-config.yaml", "    containerfile: |\n      FROM configs\n      RUNN true\n",
+		"    containerfilePath: Containerfile.master\n")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Containerfile.master"), []byte("FROM configs\nRUNN true\n"),
+		0o600))
 	_, err = Load(dir, platform)
 	require.Len(t, report.Of(err), 1, "%v", err)
 	assert.Equal(t, "Containerfile.master:2", report.Of(err)[0].Place())
@@ -166,7 +199,8 @@ func TestRemoteContentThatALaterConfigReplacesIsNoFault(t *testing.T) {
 	dir := sample(t)
 	raw, err := os.ReadFile(filepath.Join(dir, "openshift/10-master-motd.yaml"))
 	require.NoError(t, err)
-	early := strings.NewReplacer("name: 10-master-motd", "name: 05-master-motd", "source: data:,", "source: https://example.com/").Replace(string(raw))
+	early := strings.NewReplacer("name: 10-master-motd", "name: 05-master-motd", "source: data:,",
+		"source: https://example.com/").Replace(string(raw))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "openshift/05-master-motd.yaml"), []byte(early), 0o600))
 	_, err = Load(dir, platform)
 	assert.NoError(t, err)
@@ -178,8 +212,10 @@ func TestMissingMOSCIsRefusedUnlessGenerationIsAskedFor(t *testing.T) {
 	_, err := Load(dir, platform)
 	require.ErrorContains(t, err, "has no MachineOSConfig")
 
-	replace(t, dir, "install-config.yaml", "  - name: master\n", "  - name: master\n    containerfilePath: Containerfile.master\n")
-	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n", "  registry:\n    repository: registry.example.com/ocp\n    pushSecret: os-push\n  bootstrapRegistry:\n")
+	replace(t, dir, "install-config.yaml", "  - name: master\n",
+		"  - name: master\n    containerfilePath: Containerfile.master\n")
+	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n",
+		"  registry:\n    repository: registry.example.com/ocp\n    pushSecret: os-push\n  bootstrapRegistry:\n")
 	_, err = Load(dir, platform)
 	require.ErrorContains(t, err, "containerfile-path")
 

@@ -10,8 +10,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// names refuses objects that the API could not hold: without a name, with one that is none, or two of one name. Only one of two would
-// reach the cluster, and what is rendered there would differ from what the nodes were installed with.
+// names refuses objects that the API could not hold: without a name, with one that is none, or two of one name. Only
+// one of two would reach the cluster, and what is rendered there would differ from what the nodes were installed with.
 func (c *checker) names() {
 	uniqueNames(c.rep, "MachineConfig", c.in.Set.MachineConfigs)
 	uniqueNames(c.rep, "MachineConfigPool", c.in.Set.Pools)

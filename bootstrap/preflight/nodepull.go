@@ -24,7 +24,8 @@ type nodeCredentials struct {
 // kubeletAuth is where a node has the cluster's pull secret.
 const kubeletAuth = "/var/lib/kubelet/config.json"
 
-// nodePull finds a pool's: in the openshift flow the cluster's pull secret, else what its MachineConfigs bring; nil where nobody tells.
+// nodePull finds a pool's: in the openshift flow the cluster's pull secret, else what its MachineConfigs bring; nil
+// where nobody tells.
 func (c *checker) nodePull(pool string) *nodeCredentials {
 	if !c.openshift() {
 		return c.broughtCredentials(pool)
@@ -37,13 +38,15 @@ func (c *checker) nodePull(pool string) *nodeCredentials {
 		if len(raw) == 0 {
 			raw = []byte(s.Object.StringData[corev1.DockerConfigJsonKey])
 		}
-		return &nodeCredentials{raw, s.Origin.At("data["+corev1.DockerConfigJsonKey+"]", "pull-secret-host"), "add one that may pull to it here, or to pullSecret in install-config.yaml before openshift-install create manifests"}
+		return &nodeCredentials{raw, s.Origin.At("data["+corev1.DockerConfigJsonKey+"]", "pull-secret-host"),
+			"add one that may pull to it here, or to pullSecret in install-config.yaml before openshift-install create manifests"}
 	}
 	doc, err := installconfig.Load(c.dir)
 	if err != nil || doc.PullSecret() == nil {
 		return nil // the installer has taken it in already
 	}
-	return &nodeCredentials{doc.PullSecret(), report.Finding{File: installconfig.FileName, Path: "pullSecret", Rule: "pull-secret-host"}, "add one that may pull"}
+	return &nodeCredentials{doc.PullSecret(), report.Finding{File: installconfig.FileName, Path: "pullSecret",
+		Rule: "pull-secret-host"}, "add one that may pull"}
 }
 
 // broughtCredentials are those that a MachineConfig writes; the last one counts, as on the node.
@@ -61,15 +64,17 @@ func (c *checker) broughtCredentials(pool string) (out *nodeCredentials) {
 				continue
 			}
 			if raw, err := machineconfig.Contents(f.Contents); err == nil {
-				out = &nodeCredentials{raw, item.Origin.At("spec.config.storage.files", "pull-secret-host"), "add one that may pull to " + f.Path}
+				out = &nodeCredentials{raw, item.Origin.At("spec.config.storage.files", "pull-secret-host"),
+					"add one that may pull to " + f.Path}
 			}
 		}
 	}
 	return out
 }
 
-// nodesCanPull warns when the nodes' credentials have nothing for the final registry: all goes well until the bootstrap host and its mirror
-// are gone, and the next node or the next image then cannot be pulled. It is no refusal: the registry may let anybody pull.
+// nodesCanPull warns when the nodes' credentials have nothing for the final registry: all goes well until the bootstrap
+// host and its mirror are gone, and the next node or the next image then cannot be pulled. It is no refusal: the
+// registry may let anybody pull.
 func (c *checker) nodesCanPull(p *Pool) {
 	have := c.nodePull(p.Name)
 	if have == nil || p.Repository == "" {
@@ -81,5 +86,6 @@ func (c *checker) nodesCanPull(p *Pool) {
 	}
 	host, _, _ := strings.Cut(p.Repository, "/")
 	have.at.Next = have.next + ", unless " + host + " lets anybody pull"
-	c.rep.Warnf(have.at, "the nodes' pull secret has no credentials for %s, from where pool %s pulls its image once the bootstrap host is gone", p.Repository, p.Name)
+	c.rep.Warnf(have.at,
+		"the nodes' pull secret has no credentials for %s, from where pool %s pulls its image once the bootstrap host is gone", p.Repository, p.Name)
 }

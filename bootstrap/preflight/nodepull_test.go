@@ -43,8 +43,9 @@ func TestNodesThatCannotPullAreToldBeforeAnythingStarts(t *testing.T) {
 	assert.Contains(t, found[0].Next, "unless registry.example.com lets anybody pull")
 
 	// The installer has taken install-config.yaml in, and written the secret as a manifest.
-	put(t, dir, "manifests/openshift-config-secret-pull-secret.yaml", "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\nmetadata: {name: pull-secret, namespace: openshift-config}\ndata:\n  .dockerconfigjson: "+
-		base64.StdEncoding.EncodeToString([]byte(othersAuth))+"\n")
+	put(t, dir, "manifests/openshift-config-secret-pull-secret.yaml",
+		"apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\nmetadata: {name: pull-secret, namespace: openshift-config}\ndata:\n  .dockerconfigjson: "+
+			base64.StdEncoding.EncodeToString([]byte(othersAuth))+"\n")
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
 	found = rule(in.Warnings, "pull-secret-host")
@@ -65,13 +66,15 @@ func TestInTheStandaloneFlowTheCredentialsOfMachineConfigsCount(t *testing.T) {
 	found := rule(in.Warnings, "pull-secret-host")
 	require.Len(t, found, 1, "the workers' configs bring none")
 	assert.Contains(t, found[0].Next, "/var/lib/kubelet/config.json")
-	put(t, dir, "openshift/60-auth.yaml", fmt.Sprintf(config, base64.StdEncoding.EncodeToString([]byte(strings.Replace(othersAuth, "quay.io", "registry.example.com", 1)))))
+	put(t, dir, "openshift/60-auth.yaml", fmt.Sprintf(config,
+		base64.StdEncoding.EncodeToString([]byte(strings.Replace(othersAuth, "quay.io", "registry.example.com", 1)))))
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
 	assert.Empty(t, rule(in.Warnings, "pull-secret-host"))
 }
 
-// TestTheNodesPullSecretIsTriedAtTheRegistry: with a push Secret in the form that only Kubernetes reads, as kubectl's own way to make one allows.
+// TestTheNodesPullSecretIsTriedAtTheRegistry: with a push Secret in the form that only Kubernetes reads, as kubectl's
+// own way to make one allows.
 func TestTheNodesPullSecretIsTriedAtTheRegistry(t *testing.T) {
 	reg := registrytest.Start(t)
 	dir := openshift(t)
@@ -86,7 +89,8 @@ func TestTheNodesPullSecretIsTriedAtTheRegistry(t *testing.T) {
 		return fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q}}}`, reg.Addr, u.Name, u.Password)
 	}
 	secret := func(name, auth string) string {
-		return "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\nmetadata: {name: " + name + ", namespace: openshift-machine-config-operator}\nstringData:\n  .dockerconfigjson: '" + auth + "'\n"
+		return "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\nmetadata: {name: " + name +
+			", namespace: openshift-machine-config-operator}\nstringData:\n  .dockerconfigjson: '" + auth + "'\n"
 	}
 	put(t, dir, "layering/secrets.yaml", secret("os-push", auth(reg.Push))+"---\n"+secret("base-pull", othersAuth))
 	in, err := Load(dir, platform)
@@ -96,7 +100,8 @@ func TestTheNodesPullSecretIsTriedAtTheRegistry(t *testing.T) {
 	require.ErrorContains(t, err, "registry-node-pull")
 	require.ErrorContains(t, err, "give the nodes' pull secret an entry for "+reg.Addr)
 
-	put(t, dir, "manifests/pull-secret.yaml", strings.Replace(secret("pull-secret", auth(reg.Pull)), "openshift-machine-config-operator", "openshift-config", 1))
+	put(t, dir, "manifests/pull-secret.yaml", strings.Replace(secret("pull-secret", auth(reg.Pull)),
+		"openshift-machine-config-operator", "openshift-config", 1))
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
 	assert.Empty(t, rule(in.Warnings, "pull-secret-host"))

@@ -30,29 +30,45 @@ const (
 	aPool    = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: %s}\nspec: {%s}\n"
 )
 
-// TestTheInstallersTrapsAreRefused goes through what makes openshift-install or its bootstrap host fail, or lose things without a word.
+// TestTheInstallersTrapsAreRefused goes through what makes openshift-install or its bootstrap host fail, or lose things
+// without a word.
 func TestTheInstallersTrapsAreRefused(t *testing.T) {
 	aDigest := "@sha256:" + strings.Repeat("a", 64)
 	for name, c := range map[string]struct{ file, text, rule string }{
-		"a MachineOSConfig without an image":        {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", ""), "mosc-place"},
-		"a MachineOSConfig in the other directory":  {"manifests/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", ""), "mosc-place"},
-		"a pre-built image of a pool that is built": {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "master", preBuilt+aDigest), "mosc-place"},
-		"a pre-built image by tag":                  {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+":1"), "pre-built-image"},
-		"a pre-built image with tag and digest":     {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+":1"+aDigest), "pre-built-image"},
-		"a directory":                               {"openshift/more/a.yaml", "a: b\n", "sub-directory"},
-		"a directory in manifests":                  {"manifests/more/a.yaml", "a: b\n", "sub-directory"},
-		"a pool in a file of the installer's":       {"openshift/99_openshift-machineconfig_pool.yaml", fmt.Sprintf(aPool, "infra", ""), "reserved-name"},
-		"a MachineConfig in a file of machines":     {"openshift/99_openshift-cluster-api_x.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: x}\nspec: {}\n", "reserved-name"},
-		"a file with dayone's name":                 {"openshift/99_dayone-x.yaml", fmt.Sprintf(aPool, "infra", ""), "reserved-name"},
-		"an agent's installation":                   {"agent-config.yaml", "a: b\n", "unsupported-flow"},
-		"a bootstrap in place":                      {"bootstrap-in-place-for-live-iso.ign", "{}", "unsupported-flow"},
-		"an edited pointer config":                  {"master.ign", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}]}}`, "ignition-edited"},
-		"an OS image stream":                        {"openshift/99_pool.yaml", fmt.Sprintf(aPool, "worker", "osImageStream: {name: rhel-10}"), "os-image-stream"},
-		"an object of a kind that is not read":      {"manifests/x.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\nspec: {pinnedImages: [{name: \"no digest\"}]}\n", "api"},
-		"a Secret without a namespace":              {"manifests/s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "namespace"},
-		"a push Secret in the wrong namespace":      {"layering/s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: default}\n", "namespace"},
-		"an object without a name":                  {"manifests/x.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: a}\n", "name"},
-		"a link out of the directory":               {"openshift/99_x.yaml", "", ""},
+		"a MachineOSConfig without an image": {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", ""),
+			"mosc-place"},
+		"a MachineOSConfig in the other directory": {"manifests/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", ""),
+			"mosc-place"},
+		"a pre-built image of a pool that is built": {"openshift/99_mosc.yaml",
+			fmt.Sprintf(aMOSC, "master", preBuilt+aDigest), "mosc-place"},
+		"a pre-built image by tag": {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+":1"),
+			"pre-built-image"},
+		"a pre-built image with tag and digest": {"openshift/99_mosc.yaml",
+			fmt.Sprintf(aMOSC, "infra", preBuilt+":1"+aDigest), "pre-built-image"},
+		"a directory":              {"openshift/more/a.yaml", "a: b\n", "sub-directory"},
+		"a directory in manifests": {"manifests/more/a.yaml", "a: b\n", "sub-directory"},
+		"a pool in a file of the installer's": {"openshift/99_openshift-machineconfig_pool.yaml",
+			fmt.Sprintf(aPool, "infra", ""), "reserved-name"},
+		"a MachineConfig in a file of machines": {"openshift/99_openshift-cluster-api_x.yaml",
+			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: x}\nspec: {}\n",
+			"reserved-name"},
+		"a file with dayone's name": {"openshift/99_dayone-x.yaml", fmt.Sprintf(aPool, "infra", ""),
+			"reserved-name"},
+		"an agent's installation": {"agent-config.yaml", "a: b\n", "unsupported-flow"},
+		"a bootstrap in place":    {"bootstrap-in-place-for-live-iso.ign", "{}", "unsupported-flow"},
+		"an edited pointer config": {"master.ign",
+			`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}]}}`, "ignition-edited"},
+		"an OS image stream": {"openshift/99_pool.yaml",
+			fmt.Sprintf(aPool, "worker", "osImageStream: {name: rhel-10}"), "os-image-stream"},
+		"an object of a kind that is not read": {"manifests/x.yaml",
+			"apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\nspec: {pinnedImages: [{name: \"no digest\"}]}\n", "api"},
+		"a Secret without a namespace": {"manifests/s.yaml",
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "namespace"},
+		"a push Secret in the wrong namespace": {"layering/s.yaml",
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: default}\n", "namespace"},
+		"an object without a name": {"manifests/x.yaml",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: a}\n", "name"},
+		"a link out of the directory": {"openshift/99_x.yaml", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := openshift(t)
@@ -75,8 +91,9 @@ func TestTheInstallersTrapsAreRefused(t *testing.T) {
 func TestAPreBuiltImageOfAnotherPoolIsTheInstallersOwnWay(t *testing.T) {
 	dir := openshift(t)
 	put(t, dir, "openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+"@sha256:"+strings.Repeat("a", 64)))
-	put(t, dir, "openshift/99_pool.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: infra}\n"+
-		"spec: {machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}, nodeSelector: {matchLabels: {x: z}}}\n")
+	put(t, dir, "openshift/99_pool.yaml",
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: infra}\n"+
+			"spec: {machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}, nodeSelector: {matchLabels: {x: z}}}\n")
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
 	assert.Len(t, in.Pools, 2)
@@ -89,7 +106,8 @@ func TestAnUntouchedPointerConfigIsNoFault(t *testing.T) {
 	_, err := Load(dir, platform)
 	require.NoError(t, err, "without a record, a config that only points is taken for the installer's")
 
-	state := `{"*machine.Master":{"File":{"Filename":"master.ign","Data":"` + base64.StdEncoding.EncodeToString([]byte(pointer)) + `"}},"*x.Y":{"File":null},"*x.Z":{}}`
+	state := `{"*machine.Master":{"File":{"Filename":"master.ign","Data":"` +
+		base64.StdEncoding.EncodeToString([]byte(pointer)) + `"}},"*x.Y":{"File":null},"*x.Z":{}}`
 	put(t, dir, ".openshift_install_state.json", state)
 	_, err = Load(dir, platform)
 	require.NoError(t, err)
@@ -100,7 +118,8 @@ func TestAnUntouchedPointerConfigIsNoFault(t *testing.T) {
 
 func TestKeysOfTheInstallerThatCannotGoWithLayeringAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, rule string }{
-		"a bootstrap in place":   {"baseDomain: example.com\n", "baseDomain: example.com\nbootstrapInPlace: {installationDisk: /dev/sda}\n", "unsupported-flow"},
+		"a bootstrap in place": {"baseDomain: example.com\n",
+			"baseDomain: example.com\nbootstrapInPlace: {installationDisk: /dev/sda}\n", "unsupported-flow"},
 		"a stream of the master": {"  replicas: 3\n", "  replicas: 3\n  osImageStream: rhel-10\n", "os-image-stream"},
 		"a stream of a worker":   {"  replicas: 2\n", "  replicas: 2\n  osImageStream: rhel-10\n", "os-image-stream"},
 	} {
@@ -126,7 +145,8 @@ func TestWhatTheBootstrapHostCannotDoIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, `pool "worker" has arm64 machines`)
 
 	dir = openshift(t)
-	replace(t, dir, "layering/master.yaml", "registry.example.com/ocp/master-os", "image-registry.openshift-image-registry.svc:5000/ocp/master-os")
+	replace(t, dir, "layering/master.yaml", "registry.example.com/ocp/master-os",
+		"image-registry.openshift-image-registry.svc:5000/ocp/master-os")
 	_, err = Load(dir, platform)
 	require.ErrorContains(t, err, "is a Service of the cluster")
 }

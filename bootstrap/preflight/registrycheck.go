@@ -31,9 +31,9 @@ type Probe struct {
 	Removed bool `json:"removed,omitempty"`
 }
 
-// CheckRegistries tries the credentials that the cluster will use: it pushes a probe of a few hundred bytes to every pool's repository, reads
-// it back and deletes it where the registry allows that, and reads the base image's manifest where the user names one. Findings name the
-// Secret to mend. dir is the install directory.
+// CheckRegistries tries the credentials that the cluster will use: it pushes a probe of a few hundred bytes to every
+// pool's repository, reads it back and deletes it where the registry allows that, and reads the base image's manifest
+// where the user names one. Findings name the Secret to mend. dir is the install directory.
 func (in *Input) CheckRegistries(ctx context.Context, dir string) ([]Probe, error) {
 	scratch, err := os.MkdirTemp("", "dayone-probe-")
 	if err != nil {
@@ -141,7 +141,8 @@ func (c *prober) nodes(ctx context.Context, pushed name.Digest, p Pool) {
 	}()
 	if err != nil {
 		host, _, _ := strings.Cut(p.Repository, "/")
-		c.rep.Errorf(report.Finding{File: installconfig.FileName, Path: "pullSecret", Rule: "registry-node-pull", Next: "give the nodes' pull secret an entry for " + host + " that may pull"}, "%s: %v", what, err)
+		c.rep.Errorf(report.Finding{File: installconfig.FileName, Path: "pullSecret", Rule: "registry-node-pull",
+			Next: "give the nodes' pull secret an entry for " + host + " that may pull"}, "%s: %v", what, err)
 		return
 	}
 	c.done = append(c.done, Probe{What: what, Image: pushed.String()})

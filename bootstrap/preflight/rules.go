@@ -12,8 +12,8 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// Inputs are the objects that are rendered on a base image, those that the flow adds among them. In the openshift flow what MCO renders from
-// its templates and the release is not here: only the users' own configs can be looked at.
+// Inputs are the objects that are rendered on a base image, those that the flow adds among them. In the openshift flow
+// what MCO renders from its templates and the release is not here: only the users' own configs can be looked at.
 func (in *Input) Inputs(base string, versions render.Versions) *manifests.Set {
 	set := &manifests.Set{}
 	set.Append(in.Set)
@@ -24,7 +24,8 @@ func (in *Input) Inputs(base string, versions render.Versions) *manifests.Set {
 	return set
 }
 
-// render renders everything once on a made-up base image: what the bootstrap host would refuse minutes from now is refused here.
+// render renders everything once on a made-up base image: what the bootstrap host would refuse minutes from now is
+// refused here.
 func (c *checker) render() {
 	versions := render.Versions{Raw: "preflight", Hash: "preflight", Payload: "preflight"}
 	base := installconfig.Repository(c.in.Sidecar.Config.BaseImage) + "@sha256:" + strings.Repeat("0", 64)
@@ -64,8 +65,8 @@ func (c *checker) lint(at report.Finding, text string) {
 	c.rep.Add(findings...)
 }
 
-// lineBefore finds where a Containerfile begins inside the file that quotes it: the number of the line before its first. It is 0
-// where the quoting hides it; findings then count lines from the Containerfile's own first.
+// lineBefore finds where a Containerfile begins inside the file that quotes it: the number of the line before its
+// first. It is 0 where the quoting hides it; findings then count lines from the Containerfile's own first.
 func (c *checker) lineBefore(file, text string) int {
 	raw, err := os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(file)))
 	if err != nil {

@@ -23,7 +23,8 @@ const (
 // secretFile is where a generated Secret is written, in the layering directory.
 func secretFile(dir, name string) string { return path.Join(dir, "99_dayone-secret-"+name+".yaml") }
 
-// registrySecrets are the names of the Secrets of generated MachineOSConfigs; those that come from a file are made on the first call.
+// registrySecrets are the names of the Secrets of generated MachineOSConfigs; those that come from a file are made on
+// the first call.
 func (c *checker) registrySecrets() (push, pull string, ok bool) {
 	r := c.in.Sidecar.Config.Registry
 	push, pull, ok = r.PushSecret, r.BaseImagePullSecret, true
@@ -67,7 +68,9 @@ func (c *checker) generateSecret(name, file, key string) bool {
 	}
 	for host, entry := range content.Auths {
 		if entry.Auth == "" && entry.Username == "" {
-			c.rep.Errorf(at, "%s has no password for %s: it is kept by a credential helper of this machine, which no other machine can ask", file, host)
+			c.rep.Errorf(at,
+				"%s has no password for %s: it is kept by a credential helper of this machine, which no other machine can ask",
+				file, host)
 			return false
 		}
 	}
@@ -81,6 +84,7 @@ func (c *checker) generateSecret(name, file, key string) bool {
 		Data:       map[string][]byte{corev1.DockerConfigJsonKey: raw},
 	}
 	c.in.Generated = append(c.in.Generated, Generated{File: to, Object: object})
-	c.in.Set.Secrets = append(c.in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: object, Origin: manifests.Origin{File: to, Document: 1}})
+	c.in.Set.Secrets = append(c.in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: object,
+		Origin: manifests.Origin{File: to, Document: 1}})
 	return true
 }

@@ -23,7 +23,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// maxUserFile bounds files that install-config.yaml names, in bytes: the API takes Containerfiles of 4096 characters and Secrets of 1 MiB.
+// maxUserFile bounds files that install-config.yaml names, in bytes: the API takes Containerfiles of 4096 characters
+// and Secrets of 1 MiB.
 const maxUserFile = 1 << 20
 
 // readInside reads a file of the install directory, and no other, whatever links lie there.
@@ -67,8 +68,9 @@ func untouched(raw []byte) bool {
 	return found && bytes.Equal(raw, marked(body))
 }
 
-// dropGenerated forgets what an earlier dayone manifests wrote into the layering directory: it is made anew from install-config.yaml. A
-// file of such a name that somebody has edited is refused: nobody could tell which of the two is meant.
+// dropGenerated forgets what an earlier dayone manifests wrote into the layering directory: it is made anew from
+// install-config.yaml. A file of such a name that somebody has edited is refused: nobody could tell which of the two is
+// meant.
 func (c *checker) dropGenerated() {
 	dir := c.in.Sidecar.Config.LayeringDir
 	wanted := map[string]bool{secretFile(dir, GeneratedPushSecret): true, secretFile(dir, GeneratedPullSecret): true}
@@ -84,7 +86,8 @@ func (c *checker) dropGenerated() {
 			ours[file] = true
 		} else if wanted[file] && !errors.Is(err, fs.ErrNotExist) && !ours[file] {
 			c.rep.Errorf(report.Finding{File: file, Rule: "generated-edited",
-				Next: "put the change into " + installconfig.FileName + " and remove this file, or remove containerfile there and rename this file"},
+				Next: "put the change into " + installconfig.FileName +
+					" and remove this file, or remove containerfile there and rename this file"},
 				"dayone generates this file, and it is not as dayone wrote it")
 		}
 	}
@@ -104,8 +107,9 @@ func drop[T any](list *[]manifests.Item[T], dir string, ours map[string]bool, lo
 	})
 }
 
-// WriteGenerated writes the generated objects into the install directory and returns the paths of those that were not there yet.
-// What an earlier run wrote and nothing asks for any more goes. It can be repeated, and each file appears whole or not at all.
+// WriteGenerated writes the generated objects into the install directory and returns the paths of those that were not
+// there yet. What an earlier run wrote and nothing asks for any more goes. It can be repeated, and each file appears
+// whole or not at all.
 func (in *Input) WriteGenerated(dir string) ([]string, error) {
 	var files []string
 	for _, old := range in.earlier {

@@ -16,12 +16,15 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 )
 
-// identify gives the pool's image a name by what it is built of, and a build by which two such images are compared, as the cluster does.
+// identify gives the pool's image a name by what it is built of, and a build by which two such images are compared, as
+// the cluster does.
 func (p *Pool) identify(in *preflight.Input, l preflight.Pool, base string) error {
 	from := build.Image{Reference: byDigest(base)}
-	request := build.Request{Pool: p.Name, Base: from, Config: p.config, Containerfile: l.Containerfile, Target: l.Repository, TrustBundle: in.ControllerConfig().AdditionalTrustBundle}
+	request := build.Request{Pool: p.Name, Base: from, Config: p.config, Containerfile: l.Containerfile,
+		Target: l.Repository, TrustBundle: in.ControllerConfig().AdditionalTrustBundle}
 	// The release's extensions go with its OS image.
-	request.Extensions = &build.Image{Reference: byDigest(cmp.Or(build.ExtensionsImage(p.config, in.ControllerConfig(), l.Containerfile), base))}
+	request.Extensions = &build.Image{Reference: byDigest(cmp.Or(build.ExtensionsImage(p.config, in.ControllerConfig(),
+		l.Containerfile), base))}
 	address, err := request.Address()
 	if err != nil {
 		return err
@@ -32,7 +35,8 @@ func (p *Pool) identify(in *preflight.Input, l preflight.Pool, base string) erro
 	}
 	p.state.Image = l.Repository + "#" + address[:addressDigits]
 	p.build.Name = p.state.Image
-	p.build.Annotations = map[string]string{manifests.AnnotationBuildAddress: address, manifests.AnnotationBuildGround: ground}
+	p.build.Annotations = map[string]string{manifests.AnnotationBuildAddress: address,
+		manifests.AnnotationBuildGround: ground}
 	p.build.Status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(p.state.Image)
 	return nil
 }
@@ -40,7 +44,8 @@ func (p *Pool) identify(in *preflight.Input, l preflight.Pool, base string) erro
 // addressDigits are enough of a content address for people to tell two images of a pool apart.
 const addressDigits = 12
 
-// byDigest gives a reference by digest. A tag's digest is known to the bootstrap host only: equal tags are taken for equal images.
+// byDigest gives a reference by digest. A tag's digest is known to the bootstrap host only: equal tags are taken for
+// equal images.
 func byDigest(reference string) string {
 	if strings.Contains(reference, "@") {
 		return reference
@@ -49,8 +54,8 @@ func byDigest(reference string) string {
 	return installconfig.Repository(reference) + "@sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Change foresees what happens to the nodes of a pool that were installed as before says when they are to be as p says. It is false for a
-// pool that before has not.
+// Change foresees what happens to the nodes of a pool that were installed as before says when they are to be as p says.
+// It is false for a pool that before has not.
 func (p *Plan) Change(pool string, before *Plan, s disruption.Settings) (disruption.Foreseen, bool, error) {
 	is, found := p.Pool(pool)
 	was, had := before.Pool(pool)
@@ -58,8 +63,12 @@ func (p *Plan) Change(pool string, before *Plan, s disruption.Settings) (disrupt
 		return disruption.Foreseen{}, false, nil
 	}
 	configs := map[string]*mcfgv1.MachineConfig{was.state.Config: was.config, is.state.Config: is.config}
-	out, err := disruption.ForPool(map[string]disruption.State{"": was.state}, disruption.Foresight{Target: is.state, Settings: s,
-		Builds: []mcfgv1.MachineOSBuild{was.build, is.build}, Config: func(name string) (*mcfgv1.MachineConfig, error) { return configs[name], nil }})
+	out, err := disruption.ForPool(map[string]disruption.State{"": was.state}, disruption.Foresight{Target: is.state,
+		Settings: s,
+		Builds:   []mcfgv1.MachineOSBuild{was.build, is.build}, Config: func(name string) (*mcfgv1.MachineConfig,
+			error) {
+			return configs[name], nil
+		}})
 	if err != nil {
 		return out, true, fmt.Errorf("foresee pool %s: %w", pool, err)
 	}

@@ -1,4 +1,5 @@
-// Package preview says before anything runs what an installation will do, and what another version of its directory would change.
+// Package preview says before anything runs what an installation will do, and what another version of its directory
+// would change.
 //
 //	checked install directory → Plan: objects that dayone makes, images to build, boots, every file and unit with its origin
 //	two Plans and the policies → what the one's nodes would see on the way to the other
@@ -73,7 +74,8 @@ type Image struct {
 	BuildAt string `json:"buildAt"`
 	// MachineOSConfig is the file of the object that asks for it.
 	MachineOSConfig string `json:"machineOSConfig"`
-	// Instructions is how many instructions the user's Containerfile has for the nodes' platform; 0: the image is the base with the config.
+	// Instructions is how many instructions the user's Containerfile has for the nodes' platform; 0: the image is the base
+	// with the config.
 	Instructions int `json:"instructions"`
 	// Engine is append when no container has to run, else buildah; Reason says why.
 	Engine string `json:"engine"`
@@ -84,10 +86,12 @@ type Image struct {
 // Of plans an installation.
 func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 	c := in.Sidecar.Config
-	p := &Plan{Cluster: strings.Trim(in.Sidecar.Cluster.Name+"."+in.Sidecar.Cluster.BaseDomain, "."), Flow: string(c.Flow), BaseImage: c.BaseImage,
-		Partial: c.Flow == installconfig.FlowOpenShift, Generated: []Object{}, Pools: []Pool{}, Warnings: []string{}}
+	p := &Plan{Cluster: strings.Trim(in.Sidecar.Cluster.Name+"."+in.Sidecar.Cluster.BaseDomain, "."), Flow: string(c.Flow),
+		BaseImage: c.BaseImage,
+		Partial:   c.Flow == installconfig.FlowOpenShift, Generated: []Object{}, Pools: []Pool{}, Warnings: []string{}}
 	for _, g := range in.Generated {
-		p.Generated = append(p.Generated, Object{File: g.File, Kind: reflect.Indirect(reflect.ValueOf(g.Object)).Type().Name()})
+		p.Generated = append(p.Generated, Object{File: g.File, Kind: reflect.Indirect(reflect.ValueOf(g.Object)).Type().
+			Name()})
 	}
 	for _, w := range in.Warnings {
 		p.Warnings = append(p.Warnings, w.Error())
@@ -106,7 +110,8 @@ func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 		return nil, err
 	}
 	for i, e := range explained {
-		pool := Pool{Name: e.Pool, Boots: bootsOfStock, Content: e.Entries, config: result.Configs[i], state: disruption.State{Config: e.Config}}
+		pool := Pool{Name: e.Pool, Boots: bootsOfStock, Content: e.Entries, config: result.Configs[i],
+			state: disruption.State{Config: e.Config}}
 		if e.Pool == "master" {
 			pool.Nodes = in.Sidecar.Cluster.ControlPlane
 		}
@@ -126,7 +131,8 @@ const (
 	bootsOfImage = 2
 )
 
-// nameBase says who decides about the OS image where the object that does is a stand-in, and leaves out what nobody set.
+// nameBase says who decides about the OS image where the object that does is a stand-in, and leaves out what nobody
+// set.
 func (p *Pool) nameBase(in *preflight.Input, release bool) {
 	p.Content = slices.DeleteFunc(p.Content, func(e render.Entry) bool { return e.Kind == "field" && e.Value == "" })
 	for i := range p.Content {
@@ -147,7 +153,8 @@ func (p *Pool) layer(in *preflight.Input, base string) error {
 		if l.Name != p.Name {
 			continue
 		}
-		p.Image = &Image{Repository: l.Repository, BuildAt: string(l.BuildAt), MachineOSConfig: l.MachineOSConfig.Origin.File, Engine: "append", Reason: "there is no Containerfile"}
+		p.Image = &Image{Repository: l.Repository, BuildAt: string(l.BuildAt), MachineOSConfig: l.MachineOSConfig.Origin.File,
+			Engine: "append", Reason: "there is no Containerfile"}
 		if strings.TrimSpace(l.Containerfile) != "" {
 			file, err := containerfile.Parse(l.Containerfile)
 			if err != nil {

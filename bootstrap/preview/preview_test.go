@@ -24,7 +24,8 @@ func plan(t *testing.T, file string, replace ...string) *preview.Plan {
 	if file != "" {
 		raw, err := os.ReadFile(filepath.Join(dir, file))
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(strings.NewReplacer(replace...).Replace(string(raw))), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(strings.NewReplacer(replace...).
+			Replace(string(raw))), 0o600))
 	}
 	in, err := preflight.Load(dir, "linux/amd64")
 	require.NoError(t, err)
@@ -46,7 +47,8 @@ func TestThePlanTellsWhereEverythingComesFrom(t *testing.T) {
 	for _, e := range master.Content {
 		by[e.Kind+" "+e.Name] = e
 	}
-	assert.Equal(t, render.Source{MachineConfig: "10-master-motd", File: "openshift/10-master-motd.yaml"}, by["file /etc/motd"].From)
+	assert.Equal(t, render.Source{MachineConfig: "10-master-motd", File: "openshift/10-master-motd.yaml"},
+		by["file /etc/motd"].From)
 	assert.Equal(t, "onClusterLayering.baseImage", by["field osImageURL"].From.MachineConfig)
 	assert.NotContains(t, by, "field baseOSExtensionsContainerImage", "nobody set it")
 	worker, _ := p.Pool("worker")
@@ -62,12 +64,17 @@ func TestEqualInputHasEqualTargets(t *testing.T) {
 		level disruption.Level
 		image disruption.ImageChange
 	}{
-		"the same":                        {plan(t, ""), disruption.LevelNothing, disruption.ImageSame},
-		"a file":                          {plan(t, "openshift/10-master-motd.yaml", "data:,", "data:,x"), disruption.LevelReboot, disruption.ImageConfig},
-		"a Containerfile":                 {plan(t, "layering/master.yaml", "RUN ", "RUN true && "), disruption.LevelReboot, disruption.ImageContent},
-		"where the image goes":            {plan(t, "layering/master.yaml", "ocp/master-os:", "ocp/other-os:"), disruption.LevelReboot, disruption.ImageContent},
-		"the base image":                  {plan(t, "install-config.yaml", "base-os:1", "base-os:2"), disruption.LevelReboot, disruption.ImageContent},
-		"a kernel argument, not in image": {plan(t, "openshift/40-master-kernel-arguments.yaml", "quiet", "loud"), disruption.LevelReboot, disruption.ImageConfig},
+		"the same": {plan(t, ""), disruption.LevelNothing, disruption.ImageSame},
+		"a file": {plan(t, "openshift/10-master-motd.yaml", "data:,", "data:,x"),
+			disruption.LevelReboot, disruption.ImageConfig},
+		"a Containerfile": {plan(t, "layering/master.yaml", "RUN ", "RUN true && "), disruption.LevelReboot,
+			disruption.ImageContent},
+		"where the image goes": {plan(t, "layering/master.yaml", "ocp/master-os:", "ocp/other-os:"),
+			disruption.LevelReboot, disruption.ImageContent},
+		"the base image": {plan(t, "install-config.yaml", "base-os:1", "base-os:2"), disruption.LevelReboot,
+			disruption.ImageContent},
+		"a kernel argument, not in image": {plan(t, "openshift/40-master-kernel-arguments.yaml", "quiet", "loud"),
+			disruption.LevelReboot, disruption.ImageConfig},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, known, err := c.other.Change("master", one, disruption.Settings{Policies: rules})

@@ -161,8 +161,8 @@ func (v *View) Close() {
 	}
 }
 
-// shorten cuts a text to its first line and at most n characters. Control characters become spaces: what a build prints must not move
-// the cursor.
+// shorten cuts a text to its first line and at most n characters. Control characters become spaces: what a build prints
+// must not move the cursor.
 func shorten(s string, n int) string {
 	s, _, _ = strings.Cut(s, "\n")
 	s = strings.Map(func(r rune) rune {

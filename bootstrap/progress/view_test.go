@@ -22,8 +22,9 @@ func TestWithoutATerminalEveryLineIsPlain(t *testing.T) {
 	v.Phase(bootstrap.Event{Kind: bootstrap.EventRecorded, Record: rec, Index: 0, Total: 2})
 	v.Phase(bootstrap.Event{Kind: bootstrap.EventReused, Record: rec, Index: 1, Total: 2})
 	v.Close()
-	assert.Equal(t, "[1/2] take in the base image …\n      master: RUN true\n[1/2] take in the base image: done in 1.50s\n"+
-		"[2/2] take in the base image: done by an earlier run\n", out.String())
+	assert.Equal(t,
+		"[1/2] take in the base image …\n      master: RUN true\n[1/2] take in the base image: done in 1.50s\n"+
+			"[2/2] take in the base image: done by an earlier run\n", out.String())
 }
 
 func TestShortenKeepsTheCursorWhereItIs(t *testing.T) {

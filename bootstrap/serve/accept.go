@@ -9,7 +9,8 @@ import (
 	"github.com/coreos/go-semver/semver"
 )
 
-// ignitionType is the media type that Ignition asks for, with its version as a parameter (Ignition, internal/resource/http.go).
+// ignitionType is the media type that Ignition asks for, with its version as a parameter (Ignition,
+// internal/resource/http.go).
 const ignitionType = "application/vnd.coreos.ignition+json"
 
 // fallbackVersion is served to clients that do not say a version: curl, and Ignition before it named one.
@@ -25,8 +26,8 @@ func (e errUnsupported) Error() string {
 	return fmt.Sprintf("Ignition %s is not served; 2.2.0 and 3.0.0 to 3.5.0 are", e.version)
 }
 
-// negotiate returns the Ignition version to serve for an Accept header, or an errUnsupported. The entry with the highest q decides
-// that is for Ignition and has a valid version; without any the answer is the fallback version.
+// negotiate returns the Ignition version to serve for an Accept header, or an errUnsupported. The entry with the
+// highest q decides that is for Ignition and has a valid version; without any the answer is the fallback version.
 func negotiate(accept string) (string, error) {
 	for _, value := range ignitionEntries(accept) {
 		version, err := semver.NewVersion(value)
@@ -52,7 +53,8 @@ func served(v semver.Version) (string, error) {
 	}
 }
 
-// ignitionEntries lists the version parameters of the header's entries for Ignition, highest q first, equal ones in order.
+// ignitionEntries lists the version parameters of the header's entries for Ignition, highest q first, equal ones in
+// order.
 func ignitionEntries(accept string) []string {
 	type entry struct {
 		version string

@@ -41,8 +41,9 @@ type material struct {
 	additions  []ign35.Config
 }
 
-// compose makes the config of one version: the MachineConfig's own, the server's files in MCO's order, the additions, and last the
-// encapsulated MachineConfig, which holds what Ignition does not apply. moveArguments is for versions that have no kernelArguments.
+// compose makes the config of one version: the MachineConfig's own, the server's files in MCO's order, the additions,
+// and last the encapsulated MachineConfig, which holds what Ignition does not apply. moveArguments is for versions that
+// have no kernelArguments.
 func (m *material) compose(moveArguments bool) (ign35.Config, error) {
 	config := m.ignition
 	config.Storage.Files = mendAppends(config.Storage.Files)
@@ -102,7 +103,8 @@ func (m *material) kept() []string {
 	return out
 }
 
-// add merges an addition over the config. Its plain contents replace packed ones wholly: Ignition's merge alone would keep the mark.
+// add merges an addition over the config. Its plain contents replace packed ones wholly: Ignition's merge alone would
+// keep the mark.
 func add(config, addition ign35.Config) ign35.Config {
 	addition.Ignition.Version = config.Ignition.Version
 	addition.Storage.Files = slices.Clone(addition.Storage.Files)
@@ -135,7 +137,8 @@ func mendAppends(files []ign35.File) []ign35.File {
 // moveKernelArguments moves what an old Ignition does not know to the MachineConfig, where the node's agent reads it.
 func moveKernelArguments(config *ign35.Config, mc *mcfgv1.MachineConfig) error {
 	if len(config.KernelArguments.ShouldNotExist) > 0 {
-		return fmt.Errorf("move kernel arguments: the config removes %q, which Ignition below 3.3.0 cannot", config.KernelArguments.ShouldNotExist)
+		return fmt.Errorf("move kernel arguments: the config removes %q, which Ignition below 3.3.0 cannot",
+			config.KernelArguments.ShouldNotExist)
 	}
 	for _, a := range config.KernelArguments.ShouldExist {
 		mc.Spec.KernelArguments = append(mc.Spec.KernelArguments, string(a))
@@ -144,7 +147,8 @@ func moveKernelArguments(config *ign35.Config, mc *mcfgv1.MachineConfig) error {
 	return nil
 }
 
-// nodeAnnotations are what the node's agent sets on its Node; a layered pool's image is the current and the desired one.
+// nodeAnnotations are what the node's agent sets on its Node; a layered pool's image is the current and the desired
+// one.
 func nodeAnnotations(mc *mcfgv1.MachineConfig) ([]byte, error) {
 	annotations := map[string]string{
 		manifests.AnnotationCurrentConfig:    mc.Name,

@@ -25,10 +25,11 @@ import (
 // clients is the number of nodes that fetch at the same time.
 const clients = 64
 
-// BenchmarkServe measures whole requests over TLS with keep-alive for a config of 450 kB. The server is a process of its own and the clients are
-// in this one, on the same cores. In the field they are other machines: received are clients that take the encrypted answers off their sockets,
-// every byte, and leave it at that: they are not even copied, and the client is woken once, when all have come. In identity and gzip the
-// clients decrypt, which takes the server's cores as much time as encrypting. nginx, where it is installed, serves the same bytes from a file.
+// BenchmarkServe measures whole requests over TLS with keep-alive for a config of 450 kB. The server is a process of
+// its own and the clients are in this one, on the same cores. In the field they are other machines: received are
+// clients that take the encrypted answers off their sockets, every byte, and leave it at that: they are not even
+// copied, and the client is woken once, when all have come. In identity and gzip the clients decrypt, which takes the
+// server's cores as much time as encrypting. nginx, where it is installed, serves the same bytes from a file.
 func BenchmarkServe(b *testing.B) {
 	cert, key, roots := pair(b)
 	address := alone(b, cert, key, roots)
@@ -75,7 +76,9 @@ func largeStorage() string {
 	var files []string
 	for i := range 54 {
 		text := strings.Repeat(fmt.Sprintf("setting-%d = value of some length\n", i), 80)
-		files = append(files, fmt.Sprintf(`{path: /etc/bench/%d, mode: 420, contents: {source: "data:text/plain;charset=utf-8;base64,%s"}}`, i, base64.StdEncoding.EncodeToString([]byte(text))))
+		files = append(files,
+			fmt.Sprintf(`{path: /etc/bench/%d, mode: 420, contents: {source: "data:text/plain;charset=utf-8;base64,%s"}}`, i,
+				base64.StdEncoding.EncodeToString([]byte(text))))
 	}
 	return "storage: {files: [" + strings.Join(files, ", ") + "]}"
 }
@@ -107,7 +110,8 @@ func measure(b *testing.B, nodes []*node, size int64) {
 	b.ReportMetric(float64(size), "bytes/answer")
 }
 
-// node is a client with one connection and no goroutine of its own, as load generators are: what it does not spend, the server has.
+// node is a client with one connection and no goroutine of its own, as load generators are: what it does not spend, the
+// server has.
 type node struct {
 	conn    *tls.Conn
 	wire    *counted
@@ -141,7 +145,8 @@ func dial(b *testing.B, address string, roots *x509.CertPool, request string) *n
 	return &node{conn: conn, wire: wire, reader: bufio.NewReaderSize(conn, 64<<10), request: []byte(request)}
 }
 
-// settle decrypts until TLS records have their full size, so that answers of one size take one size on the wire, and none from then on.
+// settle decrypts until TLS records have their full size, so that answers of one size take one size on the wire, and
+// none from then on.
 func (n *node) settle(b *testing.B) {
 	b.Helper()
 	for last := int64(-1); n.sealed == 0; {

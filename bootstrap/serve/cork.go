@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// corkBytes is how much of an answer is handed to the kernel at a time: TLS alone writes one record of 16 KiB a call, and the calls
-	// cost more than the encryption.
+	// corkBytes is how much of an answer is handed to the kernel at a time: TLS alone writes one record of 16 KiB a call,
+	// and the calls cost more than the encryption.
 	corkBytes = 512 << 10
-	// maxCorks bounds the memory of all corks to 32 MiB: a slow reader keeps its cork until the kernel has taken everything, minutes
-	// long. Of those who read quickly only as many have one as there are turns, and a few that wait for a full socket.
+	// maxCorks bounds the memory of all corks to 32 MiB: a slow reader keeps its cork until the kernel has taken
+	// everything, minutes long. Of those who read quickly only as many have one as there are turns, and a few that wait
+	// for a full socket.
 	maxCorks = 64
 )
 
@@ -37,7 +38,8 @@ type corkConn struct {
 	net.Conn
 	mu   sync.Mutex
 	held *[]byte // nil when not corked
-	// answered is when the last answer was written, at first when the connection was accepted. Only the request under way uses it.
+	// answered is when the last answer was written, at first when the connection was accepted. Only the request under way
+	// uses it.
 	answered time.Time
 }
 

@@ -155,7 +155,8 @@ func (s *Server) config(w http.ResponseWriter, r *http.Request) {
 	}
 	a := pool.get(version)
 	if a.err != nil {
-		s.options.Log.WithError(a.err).WithFields(logrus.Fields{"pool": name, "version": version}).Warn("config cannot be served in this version")
+		s.options.Log.WithError(a.err).WithFields(logrus.Fields{"pool": name, "version": version}).
+			Warn("config cannot be served in this version")
 		refuse(w, a.status, a.err)
 		return
 	}

@@ -21,11 +21,15 @@ type metrics struct {
 func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dayone_serve_requests_total", Help: "Requests by kind and status."}, []string{"kind", "status"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "dayone_serve_request_seconds", Help: "Time to answer by kind, in seconds.",
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dayone_serve_requests_total",
+			Help: "Requests by kind and status."}, []string{"kind", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "dayone_serve_request_seconds",
+			Help:    "Time to answer by kind, in seconds.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8)}, []string{"kind"}),
-		bytes:   prometheus.NewCounter(prometheus.CounterOpts{Name: "dayone_serve_bytes_total", Help: "Bytes of bodies sent."}),
-		reloads: prometheus.NewCounter(prometheus.CounterOpts{Name: "dayone_serve_reloads_total", Help: "Times the rendered directory was read."}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "dayone_serve_bytes_total",
+			Help: "Bytes of bodies sent."}),
+		reloads: prometheus.NewCounter(prometheus.CounterOpts{Name: "dayone_serve_reloads_total",
+			Help: "Times the rendered directory was read."}),
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.bytes, m.reloads)
 	return m

@@ -35,8 +35,10 @@ func pair(t testing.TB) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	require.NoError(t, err)
 	rawKey, err := x509.MarshalPKCS8PrivateKey(private)
@@ -71,11 +73,13 @@ func TestOverTheNetwork(t *testing.T) {
 	require.NoError(t, os.WriteFile(agent, bytes.Repeat([]byte("x"), 1<<20), 0o600))
 	dir := t.TempDir()
 	tree(t, dir, aFile)
-	s, err := New(Options{BaseDir: dir, SecureListen: "127.0.0.1:0", InsecureListen: "127.0.0.1:0", MetricsListen: "127.0.0.1:0", CertFile: cert, KeyFile: key,
+	s, err := New(Options{BaseDir: dir, SecureListen: "127.0.0.1:0", InsecureListen: "127.0.0.1:0",
+		MetricsListen: "127.0.0.1:0", CertFile: cert, KeyFile: key,
 		Files: map[string]string{"dayone-daemon": agent}, PollInterval: 5 * time.Millisecond})
 	require.NoError(t, err)
 	stop := running(t, s)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots,
+		MinVersion: tls.VersionTLS12}}}
 	fetch := func(url string) (int, []byte) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		require.NoError(t, err)
@@ -107,7 +111,8 @@ func TestOverTheNetwork(t *testing.T) {
 	_, err = tls.Dial("tcp", s.SecureAddr(), &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}) //nolint:gosec // must be refused
 	require.Error(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, render.APIServerDir), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, render.APIServerDir, render.APIServerFile), []byte("spec:\n  tlsSecurityProfile:\n    type: Modern\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, render.APIServerDir, render.APIServerFile),
+		[]byte("spec:\n  tlsSecurityProfile:\n    type: Modern\n"), 0o600))
 	require.Eventually(t, func() bool {
 		conn, err := tls.Dial("tcp", s.SecureAddr(), &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS12}) //nolint:gosec // must be refused
 		if err == nil {
@@ -130,9 +135,10 @@ func TestSlowReadersKeepNobodyWaiting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() {
-		stopped <- s.serve(ctx, tls.NewListener(corkListener{s.secure}, s.tlsConfig()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_ = s.writeBody(w, r, large)
-		}))
+		stopped <- s.serve(ctx, tls.NewListener(corkListener{s.secure}, s.tlsConfig()),
+			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_ = s.writeBody(w, r, large)
+			}))
 	}()
 	request := []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	ask := func() *tls.Conn {
@@ -162,7 +168,8 @@ func TestSlowReadersKeepNobodyWaiting(t *testing.T) {
 	require.Error(t, <-stopped, "the slow ones are still there")
 }
 
-// A whole fleet on slow links asks at once: only a fixed number of answers are held in memory, the others are written record by record.
+// A whole fleet on slow links asks at once: only a fixed number of answers are held in memory, the others are written
+// record by record.
 func TestSlowReadersHoldFewCorks(t *testing.T) {
 	cert, key, roots := pair(t)
 	s := newServer(t, aFile, func(o *Options) { o.SecureListen, o.CertFile, o.KeyFile = "127.0.0.1:0", cert, key })
@@ -171,9 +178,10 @@ func TestSlowReadersHoldFewCorks(t *testing.T) {
 	stopped := make(chan error, 1)
 	large := bytes.Repeat([]byte("a config "), 50_000)
 	go func() {
-		stopped <- s.serve(ctx, tls.NewListener(corkListener{stuck}, s.tlsConfig()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_ = s.writeBody(w, r, large)
-		}))
+		stopped <- s.serve(ctx, tls.NewListener(corkListener{stuck}, s.tlsConfig()),
+			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_ = s.writeBody(w, r, large)
+			}))
 	}()
 	const nodes = maxCorks + 16
 	var conns []*tls.Conn
@@ -206,7 +214,8 @@ func TestSlowReadersHoldFewCorks(t *testing.T) {
 	assert.Zero(t, s.corks.taken.Load(), "all are given back")
 }
 
-// stuckListener stands for readers so slow that no answer is taken off them until release is closed; sizes gets what each was to take first.
+// stuckListener stands for readers so slow that no answer is taken off them until release is closed; sizes gets what
+// each was to take first.
 type stuckListener struct {
 	net.Listener
 	sizes   chan int

@@ -15,22 +15,26 @@ import (
 
 // Options configure a Server. The zero value of each field is usable unless the field says otherwise.
 type Options struct {
-	// BaseDir is a directory as render.Write leaves it: machine-configs/, machine-pools/, controller-config/, api-server/. It or Source is
-	// required.
+	// BaseDir is a directory as render.Write leaves it: machine-configs/, machine-pools/, controller-config/, api-server/.
+	// It or Source is required.
 	BaseDir string
 	// Source gives the rendered configs instead of a directory.
 	Source Source
-	// Kubeconfig is the file that nodes get as /etc/kubernetes/kubeconfig. Empty: nothing is appended. A named file must exist at start.
+	// Kubeconfig is the file that nodes get as /etc/kubernetes/kubeconfig. Empty: nothing is appended. A named file must
+	// exist at start.
 	Kubeconfig string
 	// BootstrapCerts appends /etc/docker/certs.d/<key>/ca.crt from the file that is the value.
 	BootstrapCerts map[string]string
-	// Additions are merged last into what is served: by pool name, "" for every pool. They reach the node's first boot and nothing else.
+	// Additions are merged last into what is served: by pool name, "" for every pool. They reach the node's first boot and
+	// nothing else.
 	Additions map[string]ign35.Config
-	// Files are served under /files/<key>, each from the local path that is the value, for Ignition to fetch with a verification hash.
+	// Files are served under /files/<key>, each from the local path that is the value, for Ignition to fetch with a
+	// verification hash.
 	Files map[string]string
 	// Registry answers /v2/ on the HTTPS listener's handler: for nodes that cannot reach their registry yet. nil: 404.
 	Registry http.Handler
-	// Pools are the pools that are answered for; others get 500 as from MCO's bootstrap server. Default: master, arbiter. "*" is all.
+	// Pools are the pools that are answered for; others get 500 as from MCO's bootstrap server. Default: master, arbiter.
+	// "*" is all.
 	Pools []string
 
 	// SecureListen is the address of the HTTPS listener, for example 0.0.0.0:22623. Empty: none.
@@ -44,7 +48,8 @@ type Options struct {
 
 	// AllowedNetworks restricts /config/ and /files/ to clients from these networks; others get 403. Empty: everybody.
 	AllowedNetworks []netip.Prefix
-	// Token, if set, must come with each request for a config as "Authorization: Bearer <token>"; without it the answer is 403.
+	// Token, if set, must come with each request for a config as "Authorization: Bearer <token>"; without it the answer is
+	// 403.
 	Token string
 
 	// PollInterval is the time between two looks at the files. Default one second.

@@ -48,8 +48,8 @@ type wantedTree struct {
 	}
 }
 
-// TestParityWithMCOsServer compares status, type, version and the order of files of every answer. Two trees are configs that MCO
-// cannot serve and this server can: see TestConfigsThatMCOCannotServe.
+// TestParityWithMCOsServer compares status, type, version and the order of files of every answer. Two trees are configs
+// that MCO cannot serve and this server can: see TestConfigsThatMCOCannotServe.
 func TestParityWithMCOsServer(t *testing.T) {
 	dir := parityDir(t)
 	raw, err := os.ReadFile(filepath.Join(dir, "want.json"))

@@ -10,8 +10,8 @@ import (
 // pointerVersion is the Ignition spec of pointer configs: the oldest with everything that they need.
 const pointerVersion = "3.1.0"
 
-// Pointer is a pool's pointer config, what a machine's user data or boot medium holds: where the config is, the authority that the
-// server's certificate is signed by and, when the server asks for one, the token.
+// Pointer is a pool's pointer config, what a machine's user data or boot medium holds: where the config is, the
+// authority that the server's certificate is signed by and, when the server asks for one, the token.
 func Pointer(url string, authorityPEM []byte, token string) ([]byte, error) {
 	source := map[string]any{"source": url}
 	if token != "" {

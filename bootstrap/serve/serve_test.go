@@ -162,7 +162,8 @@ func TestEveryVersionIsServedFrom30On(t *testing.T) {
 }
 
 func TestWhatAnOldVersionCannotSayIsRefusedWithTheReason(t *testing.T) {
-	s := newServer(t, `storage: {filesystems: [{device: /dev/vdb, path: /var/x, format: xfs, mountOptions: [noatime]}]}`, nil)
+	s := newServer(t, `storage: {filesystems: [{device: /dev/vdb, path: /var/x, format: xfs, mountOptions: [noatime]}]}`,
+		nil)
 	w := get(t, s, "/config/master", "Accept", ignitionType+";version=3.0.0")
 	assert.Equal(t, http.StatusBadRequest, w.Code)
 	assert.Contains(t, w.Header().Get(reasonHeader), "mountOptions")
@@ -176,7 +177,8 @@ func TestConfigsThatMCOCannotServe(t *testing.T) {
 	t.Run("a file that only appends", func(t *testing.T) {
 		s := newServer(t, `storage: {files: [{path: /etc/motd, append: [{source: "data:,x"}]}]}`, nil)
 		for _, version := range versions() {
-			require.Equal(t, http.StatusOK, get(t, s, "/config/master", "Accept", ignitionType+";version="+version).Code, version)
+			require.Equal(t, http.StatusOK, get(t, s, "/config/master", "Accept", ignitionType+";version="+version).
+				Code, version)
 		}
 	})
 	t.Run("a kubeconfig of its own", func(t *testing.T) {
@@ -186,7 +188,9 @@ func TestConfigsThatMCOCannotServe(t *testing.T) {
 		assert.Equal(t, "mine", filesOf(t, w.Body.Bytes())[pathKubeconfig])
 	})
 	t.Run("a file where only the server may write", func(t *testing.T) {
-		s := newServer(t, `storage: {files: [{path: /etc/machine-config-daemon/node-annotations.json, contents: {source: "data:,mine"}}]}`, nil)
+		s := newServer(t,
+			`storage: {files: [{path: /etc/machine-config-daemon/node-annotations.json, contents: {source: "data:,mine"}}]}`,
+			nil)
 		w := get(t, s, "/config/master", "Accept", accept35)
 		require.Equal(t, http.StatusOK, w.Code)
 		assert.Contains(t, filesOf(t, w.Body.Bytes())[pathNodeAnnotations], "currentConfig")
@@ -195,10 +199,12 @@ func TestConfigsThatMCOCannotServe(t *testing.T) {
 
 func TestAdditionsReachTheNodeButNotTheMachineConfig(t *testing.T) {
 	file := func(path, text string) ign35.Config {
-		return ign35.Config{Storage: ign35.Storage{Files: []ign35.File{{Node: ign35.Node{Path: path}, FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Escaped([]byte(text))}}}}}
+		return ign35.Config{Storage: ign35.Storage{Files: []ign35.File{{Node: ign35.Node{Path: path},
+			FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Escaped([]byte(text))}}}}}
 	}
 	s := newServer(t, aFile, func(o *Options) {
-		o.Additions = map[string]ign35.Config{"": file("/etc/all", "1"), "master": file("/etc/a", "over"), "worker": file("/etc/worker", "3")}
+		o.Additions = map[string]ign35.Config{"": file("/etc/all", "1"), "master": file("/etc/a", "over"),
+			"worker": file("/etc/worker", "3")}
 	})
 	w := get(t, s, "/config/master", "Accept", accept35)
 	require.Equal(t, http.StatusOK, w.Code, w.Header().Get(reasonHeader))
@@ -210,10 +216,12 @@ func TestAdditionsReachTheNodeButNotTheMachineConfig(t *testing.T) {
 }
 
 func TestAPlainAdditionReplacesAPackedFile(t *testing.T) {
-	s := newServer(t, `storage: {files: [{path: /etc/a, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAAAA0tMSgYAwkEkNQMAAAA="}}]}`, func(o *Options) {
-		o.Additions = map[string]ign35.Config{"master": {Storage: ign35.Storage{Files: []ign35.File{
-			{Node: ign35.Node{Path: "/etc/a"}, FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Escaped([]byte("plain"))}}}}}}
-	})
+	s := newServer(t,
+		`storage: {files: [{path: /etc/a, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAAAA0tMSgYAwkEkNQMAAAA="}}]}`, func(o *Options) {
+			o.Additions = map[string]ign35.Config{"master": {Storage: ign35.Storage{Files: []ign35.File{
+				{Node: ign35.Node{Path: "/etc/a"},
+					FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Escaped([]byte("plain"))}}}}}}
+		})
 	w := get(t, s, "/config/master", "Accept", accept35)
 	require.Equal(t, http.StatusOK, w.Code)
 	assert.Equal(t, "plain", filesOf(t, w.Body.Bytes())["/etc/a"])
@@ -222,8 +230,10 @@ func TestAPlainAdditionReplacesAPackedFile(t *testing.T) {
 func TestPathsAndMethods(t *testing.T) {
 	s := newServer(t, aFile, nil)
 	for path, want := range map[string]int{
-		"/config/master": 200, "/config/a/b/master": 200, "/config/master/": 200, "/config/worker": 500, "/config/arbiter": 404, "/config/": 500,
-		"/config/..%2f..%2fetc": 500, "/": 404, "/master": 404, "/healthz": 200, "/healthz/x": 404, "/files/none": 404, "/metrics": 404,
+		"/config/master": 200, "/config/a/b/master": 200, "/config/master/": 200, "/config/worker": 500,
+		"/config/arbiter": 404, "/config/": 500,
+		"/config/..%2f..%2fetc": 500, "/": 404, "/master": 404, "/healthz": 200, "/healthz/x": 404, "/files/none": 404,
+		"/metrics": 404,
 	} {
 		assert.Equal(t, want, get(t, s, path, "Accept", accept35).Code, path)
 	}
@@ -248,7 +258,8 @@ func TestHeadersOfASuccess(t *testing.T) {
 	plain, err := io.ReadAll(unpack)
 	require.NoError(t, err)
 	assert.Equal(t, full.Body.Bytes(), plain)
-	assert.Empty(t, get(t, s, "/config/master", "Accept", accept35, "Accept-Encoding", "gzip;q=0").Header().Get("Content-Encoding"))
+	assert.Empty(t, get(t, s, "/config/master", "Accept", accept35, "Accept-Encoding", "gzip;q=0").Header().
+		Get("Content-Encoding"))
 	r := httptest.NewRequest(http.MethodHead, "/config/master", nil)
 	r.Header.Set("Accept", accept35)
 	w := httptest.NewRecorder()
@@ -328,7 +339,8 @@ func TestADirectoryThatComesLaterIsWaitedForAloud(t *testing.T) {
 
 func TestAnAnswerAllocatesNothingForItsBody(t *testing.T) {
 	allocated := func(size int) float64 {
-		s := newServer(t, fmt.Sprintf(`storage: {files: [{path: /etc/a, contents: {source: "data:,%s"}}]}`, strings.Repeat("a", size)), nil)
+		s := newServer(t, fmt.Sprintf(`storage: {files: [{path: /etc/a, contents: {source: "data:,%s"}}]}`,
+			strings.Repeat("a", size)), nil)
 		r := httptest.NewRequest(http.MethodGet, "/config/master", nil)
 		r.Header.Set("Accept", accept35)
 		h := s.Handler()

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Limits of one connection. The largest request is Ignition's: one header of some hundred bytes; the slowest client is a node with a
-// poor link, which has five minutes for a config.
+// Limits of one connection. The largest request is Ignition's: one header of some hundred bytes; the slowest client is
+// a node with a poor link, which has five minutes for a config.
 const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 30 * time.Second
@@ -43,9 +43,9 @@ type Server struct {
 	unfit        string // why the certificate's files were refused when they were looked at last
 }
 
-// New checks the options, reads the rendered directory and opens the listeners; Run serves them. A directory that is not complete yet
-// is no error: its pools are answered with 404 until they appear, and the log says so. A file in its place is one, and so is a named
-// kubeconfig that does not exist.
+// New checks the options, reads the rendered directory and opens the listeners; Run serves them. A directory that is
+// not complete yet is no error: its pools are answered with 404 until they appear, and the log says so. A file in its
+// place is one, and so is a named kubeconfig that does not exist.
 func New(o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -78,7 +78,8 @@ func (s *Server) listen() error {
 	for _, l := range []struct {
 		address string
 		into    *net.Listener
-	}{{s.options.SecureListen, &s.secure}, {s.options.InsecureListen, &s.insecure}, {s.options.MetricsListen, &s.measurements}} {
+	}{{s.options.SecureListen, &s.secure}, {s.options.InsecureListen, &s.insecure},
+		{s.options.MetricsListen, &s.measurements}} {
 		if l.address == "" {
 			continue
 		}
@@ -115,8 +116,8 @@ func address(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// Reload reads all files again and swaps the answers at once. Who renders in the same process calls it after writing; otherwise the
-// poll notices.
+// Reload reads all files again and swaps the answers at once. Who renders in the same process calls it after writing;
+// otherwise the poll notices.
 func (s *Server) Reload() {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -142,7 +143,8 @@ func (s *Server) Reload() {
 	}
 }
 
-// Run serves until ctx ends, then waits for requests under way, at most for the grace time. It returns nil after a stop by ctx.
+// Run serves until ctx ends, then waits for requests under way, at most for the grace time. It returns nil after a stop
+// by ctx.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	group, ctx := errgroup.WithContext(ctx)

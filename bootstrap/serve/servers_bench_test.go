@@ -50,7 +50,8 @@ func serveAlone(file string) error {
 	if err := json.Unmarshal(data, &o); err != nil {
 		return err
 	}
-	s, err := New(Options{BaseDir: o.BaseDir, Kubeconfig: o.Kubeconfig, SecureListen: o.Listen, CertFile: o.Cert, KeyFile: o.Key})
+	s, err := New(Options{BaseDir: o.BaseDir, Kubeconfig: o.Kubeconfig, SecureListen: o.Listen, CertFile: o.Cert,
+		KeyFile: o.Key})
 	if err != nil {
 		return err
 	}
@@ -75,11 +76,13 @@ func alone(b *testing.B, cert, key string, roots *x509.CertPool) string {
 	return o.Listen
 }
 
-// nginx starts nginx with one worker for each processor and the cipher that TLS 1.3 takes here, and returns its address.
+// nginx starts nginx with one worker for each processor and the cipher that TLS 1.3 takes here, and returns its
+// address.
 func nginx(b *testing.B, from, cert, key string, roots *x509.CertPool) string {
 	b.Helper()
 	dir := b.TempDir()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots,
+		MinVersion: tls.VersionTLS12}}}
 	asked, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "https://"+from+"/config/master", nil)
 	require.NoError(b, err)
 	asked.Header.Set("Accept", accept35)

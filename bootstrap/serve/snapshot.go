@@ -38,7 +38,8 @@ func (s *snapshot) pool(name string) *poolAnswers {
 	return failed(http.StatusNotFound, fmt.Errorf("there is no pool %s in %s", name, render.PoolsDir))
 }
 
-// load reads everything. What is missing or broken becomes the failing answer of the pools concerned; load itself does not fail.
+// load reads everything. What is missing or broken becomes the failing answer of the pools concerned; load itself does
+// not fail.
 func load(o Options) *snapshot {
 	if o.Source != nil {
 		return loadSource(o)

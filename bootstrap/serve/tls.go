@@ -50,7 +50,10 @@ func (s *Server) tlsConfig() *tls.Config {
 		NextProtos: []string{"http/1.1"},
 		// Answers are hundreds of kilobytes: small first records would only cost.
 		DynamicRecordSizingDisabled: true,
-		GetCertificate:              func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.current.Load(), nil },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate,
+			error) {
+			return s.certificate.current.Load(), nil
+		},
 	}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		profile := s.current.Load().tls
@@ -82,8 +85,8 @@ func applyProfile(config *tls.Config, profile *configv1.TLSSecurityProfile) {
 	}
 }
 
-// cipherSuites maps OpenSSL's names, which the profiles use, to Go's suites. Those of TLS 1.3 cannot be chosen in Go; those that Go
-// calls insecure are left out.
+// cipherSuites maps OpenSSL's names, which the profiles use, to Go's suites. Those of TLS 1.3 cannot be chosen in Go;
+// those that Go calls insecure are left out.
 func cipherSuites(names []string) []uint16 {
 	byName := map[string]uint16{
 		"ECDHE-ECDSA-AES128-GCM-SHA256": tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,

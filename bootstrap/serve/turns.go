@@ -7,16 +7,18 @@ import (
 	"time"
 )
 
-// turnTime is after what time an answer that is still being written no longer counts as one: its reader is slow. An answer of 450 kB takes
-// a processor 0.2 to 0.5 ms.
+// turnTime is after what time an answer that is still being written no longer counts as one: its reader is slow. An
+// answer of 450 kB takes a processor 0.2 to 0.5 ms.
 const turnTime = 2 * time.Millisecond
 
-// turnBytes is from what size on an answer needs a turn: a smaller one is written sooner than others could be asked to wait for it.
+// turnBytes is from what size on an answer needs a turn: a smaller one is written sooner than others could be asked to
+// wait for it.
 const turnBytes = 64 << 10
 
-// turns lets as many answers be written at the same time as there are processors, and among those that wait the one whose client has gone
-// longest without an answer. Go's scheduler alone would not: it sees ready connections in batches and runs each batch from its end, so that
-// a request that just missed a batch waits for all of it and is the last of the next.
+// turns lets as many answers be written at the same time as there are processors, and among those that wait the one
+// whose client has gone longest without an answer. Go's scheduler alone would not: it sees ready connections in batches
+// and runs each batch from its end, so that a request that just missed a batch waits for all of it and is the last of
+// the next.
 type turns struct {
 	mu      sync.Mutex
 	free    int
@@ -25,8 +27,8 @@ type turns struct {
 
 func newTurns() *turns { return &turns{free: runtime.GOMAXPROCS(0)} }
 
-// take waits for a turn, for a client that had its last answer at since, or connected then. The turn ends when the returned
-// function is called, or by itself after turnTime.
+// take waits for a turn, for a client that had its last answer at since, or connected then. The turn ends when the
+// returned function is called, or by itself after turnTime.
 func (t *turns) take(since time.Time) func() {
 	if next := t.enter(since); next != nil {
 		<-next

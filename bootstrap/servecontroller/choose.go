@@ -30,7 +30,8 @@ func options() controller.Options {
 	return controller.Options{NeedLeaderElection: &no}
 }
 
-// pool is what a pool's new nodes get now. What they would have to boot a third time for is not served: they wait for it.
+// pool is what a pool's new nodes get now. What they would have to boot a third time for is not served: they wait for
+// it.
 func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout.Look) (serve.RenderedPool, error) {
 	target, err := choose(c, look)
 	if err != nil {
@@ -39,7 +40,8 @@ func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout
 	var mc mcfgv1.MachineConfig
 	if err := r.client.Get(ctx, client.ObjectKey{Name: target.Config}, &mc); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return serve.RenderedPool{Err: fmt.Errorf("rendered config %s of pool %s is not there", target.Config, look.Object.Name)}, nil
+			return serve.RenderedPool{Err: fmt.Errorf("rendered config %s of pool %s is not there", target.Config,
+				look.Object.Name)}, nil
 		}
 		return serve.RenderedPool{}, fmt.Errorf("read rendered config %s: %w", target.Config, err)
 	}
@@ -54,8 +56,8 @@ func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout
 	return served, nil
 }
 
-// firstBoot is what a layered node needs beside its config to boot its image with its second boot: the agent, credentials and, when the
-// registry is inside the cluster, a way to it.
+// firstBoot is what a layered node needs beside its config to boot its image with its second boot: the agent,
+// credentials and, when the registry is inside the cluster, a way to it.
 func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
 	o := *r.o.FirstBoot
 	o.PullAuth = *r.pullAuth.Load()
@@ -65,9 +67,11 @@ func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
 			return ign35.Config{}, err
 		}
 		repository, _, _ := strings.Cut(image, "@")
-		o.Mirrors = append(slices.Clone(o.Mirrors), firstboot.Mirror{Repository: repository, Location: r.o.ProxyAddress + "/" + path})
+		o.Mirrors = append(slices.Clone(o.Mirrors), firstboot.Mirror{Repository: repository, Location: r.o.ProxyAddress +
+			"/" + path})
 		o.RegistryCA, o.Config.Registry = r.o.ProxyCA, r.o.ProxyAddress
-		account := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, r.o.ProxyAddress, base64.StdEncoding.EncodeToString([]byte(NodeUser+":"+r.o.Proxy.Password)))
+		account := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, r.o.ProxyAddress,
+			base64.StdEncoding.EncodeToString([]byte(NodeUser+":"+r.o.Proxy.Password)))
 		if o.PullAuth, err = firstboot.MergeAuth(o.PullAuth, []byte(account)); err != nil {
 			return ign35.Config{}, err
 		}
@@ -75,15 +79,17 @@ func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
 	return firstboot.Ignition(o)
 }
 
-// choose picks the config and image of a pool's new nodes: the pool's target once one of its nodes runs it, or when it surely has no
-// nodes at all or is all there is; until then what all nodes had before, so that nobody is born with an image that no node has proved.
+// choose picks the config and image of a pool's new nodes: the pool's target once one of its nodes runs it, or when it
+// surely has no nodes at all or is all there is; until then what all nodes had before, so that nobody is born with an
+// image that no node has proved.
 func choose(c *rollout.Cluster, look *rollout.Look) (rollout.Target, error) {
 	pool := look.Object
 	target := look.Pool.Target
 	settled := pool.Status.Configuration.Name
 	waits := look.Building || target.Config == ""
 	proven := len(look.Nodes) == 0 && look.Doubt == "" || slices.ContainsFunc(look.Nodes, func(n rollout.Node) bool {
-		return n.Record.State == nodestate.StateDone && n.Record.CurrentConfig == target.Config && n.Record.CurrentImage == target.Image
+		return n.Record.State == nodestate.StateDone && n.Record.CurrentConfig == target.Config &&
+			n.Record.CurrentImage == target.Image
 	})
 	if !waits && look.RefusedImage() == "" && (proven || settled == "" || settled == target.Config && !look.Layered) {
 		return target, nil
@@ -102,20 +108,22 @@ func choose(c *rollout.Cluster, look *rollout.Look) (rollout.Target, error) {
 	return target, nil
 }
 
-// earlier is what the pool's nodes had before its target: its settled config with the image that some node runs with it. Of a layered
-// pool a config without an image is none: the node would boot once more for it.
+// earlier is what the pool's nodes had before its target: its settled config with the image that some node runs with
+// it. Of a layered pool a config without an image is none: the node would boot once more for it.
 func earlier(c *rollout.Cluster, look *rollout.Look, config string) (rollout.Target, bool) {
 	if config == "" {
 		return rollout.Target{}, false
 	}
 	for _, n := range look.Nodes {
-		if n.Record.State == nodestate.StateDone && n.Record.CurrentConfig == config && (n.Record.CurrentImage != "" || !look.Layered) {
+		if n.Record.State == nodestate.StateDone && n.Record.CurrentConfig == config &&
+			(n.Record.CurrentImage != "" || !look.Layered) {
 			return rollout.Target{Config: config, Image: n.Record.CurrentImage}, true
 		}
 	}
 	for i := range c.Builds {
 		b := &c.Builds[i]
-		if b.Labels[manifests.LabelRenderedMachineConfig] == config && b.Labels[manifests.LabelTargetPool] == look.Object.Name &&
+		if b.Labels[manifests.LabelRenderedMachineConfig] == config &&
+			b.Labels[manifests.LabelTargetPool] == look.Object.Name &&
 			meta.IsStatusConditionTrue(b.Status.Conditions, string(mcfgv1.MachineOSBuildSucceeded)) {
 			return rollout.Target{Config: config, Image: string(b.Status.DigestedImagePushSpec)}, true
 		}
@@ -123,11 +131,13 @@ func earlier(c *rollout.Cluster, look *rollout.Look, config string) (rollout.Tar
 	return rollout.Target{Config: config}, !look.Layered
 }
 
-// dress gives the config as bootstrap serves it: without what the API server has added, and with the image that the node boots.
+// dress gives the config as bootstrap serves it: without what the API server has added, and with the image that the
+// node boots.
 func dress(mc *mcfgv1.MachineConfig, image string) *mcfgv1.MachineConfig {
 	out := &mcfgv1.MachineConfig{
-		TypeMeta:   metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
-		ObjectMeta: metav1.ObjectMeta{Name: mc.Name, Labels: maps.Clone(mc.Labels), Annotations: maps.Clone(mc.Annotations), OwnerReferences: slices.Clone(mc.OwnerReferences)},
+		TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
+		ObjectMeta: metav1.ObjectMeta{Name: mc.Name, Labels: maps.Clone(mc.Labels), Annotations: maps.Clone(mc.Annotations),
+			OwnerReferences: slices.Clone(mc.OwnerReferences)},
 	}
 	mc.Spec.DeepCopyInto(&out.Spec)
 	for i := range out.OwnerReferences {
@@ -146,12 +156,14 @@ func dress(mc *mcfgv1.MachineConfig, image string) *mcfgv1.MachineConfig {
 
 // same compares what is served by meaning; errors by their text.
 func same(a, b *serve.Rendered) bool {
-	if a.Err != b.Err || len(a.Pools) != len(b.Pools) || !reflect.DeepEqual(a.TLS, b.TLS) || string(a.KubeletCA) != string(b.KubeletCA) || string(a.CloudCA) != string(b.CloudCA) {
+	if a.Err != b.Err || len(a.Pools) != len(b.Pools) || !reflect.DeepEqual(a.TLS, b.TLS) ||
+		string(a.KubeletCA) != string(b.KubeletCA) || string(a.CloudCA) != string(b.CloudCA) {
 		return false
 	}
 	for name, p := range a.Pools {
 		q, found := b.Pools[name]
-		if !found || fmt.Sprint(p.Err) != fmt.Sprint(q.Err) || !reflect.DeepEqual(p.Config, q.Config) || !reflect.DeepEqual(p.Additions, q.Additions) {
+		if !found || fmt.Sprint(p.Err) != fmt.Sprint(q.Err) || !reflect.DeepEqual(p.Config, q.Config) ||
+			!reflect.DeepEqual(p.Additions, q.Additions) {
 			return false
 		}
 	}

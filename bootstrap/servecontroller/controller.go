@@ -37,10 +37,11 @@ const everything = "everything"
 type Options struct {
 	// Log gets what goes wrong; default: nothing.
 	Log *logrus.Entry
-	// FirstBoot is added to what layered pools' nodes get: the agent and what it needs. nil: the nodes have it. Its PullAuth is what they
-	// begin with; SetPullAuth replaces it.
+	// FirstBoot is added to what layered pools' nodes get: the agent and what it needs. nil: the nodes have it. Its
+	// PullAuth is what they begin with; SetPullAuth replaces it.
 	FirstBoot *firstboot.IgnitionOptions
-	// Proxy passes pulls on to registries inside the cluster; ProxyAddress, host:port, is where nodes reach it. nil: nodes pull directly.
+	// Proxy passes pulls on to registries inside the cluster; ProxyAddress, host:port, is where nodes reach it. nil: nodes
+	// pull directly.
 	Proxy        *Proxy
 	ProxyAddress string
 	// ProxyCA signed the certificate at ProxyAddress, PEM.
@@ -102,17 +103,20 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: everything}}}
 	})
 	b := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(options())
-	for _, o := range []client.Object{&mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{}, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &configv1.APIServer{}} {
+	for _, o := range []client.Object{&mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{},
+		&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &configv1.APIServer{}} {
 		b = b.Watches(o, all)
 	}
-	b = b.Watches(&corev1.Node{}, all, builder.WithPredicates(recordChanged())).WatchesRawSource(source.Channel(r.wake, all))
+	b = b.Watches(&corev1.Node{}, all, builder.WithPredicates(recordChanged())).
+		WatchesRawSource(source.Channel(r.wake, all))
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
 }
 
-// recordChanged keeps out the heartbeats of thousands of nodes: what a node has is in its annotations, which pool is its own in its labels.
+// recordChanged keeps out the heartbeats of thousands of nodes: what a node has is in its annotations, which pool is
+// its own in its labels.
 func recordChanged() predicate.Predicate {
 	return predicate.Or(predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
@@ -144,10 +148,12 @@ func (r *Reconciler) read(ctx context.Context) (*serve.Rendered, error) {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	c := &rollout.Cluster{Memory: &r.memory, Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items, Builds: builds.Items}
+	c := &rollout.Cluster{Memory: &r.memory, Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items),
+		Configs: configs.Items, Builds: builds.Items}
 	out := &serve.Rendered{Pools: map[string]serve.RenderedPool{}}
 	if len(controllers.Items) > 0 {
-		out.KubeletCA, out.CloudCA = controllers.Items[0].Spec.KubeAPIServerServingCAData, controllers.Items[0].Spec.CloudProviderCAData
+		out.KubeletCA, out.CloudCA = controllers.Items[0].Spec.KubeAPIServerServingCAData,
+			controllers.Items[0].Spec.CloudProviderCAData
 		if _, standalone := controllers.Items[0].Annotations[manifests.AnnotationStandalone]; standalone {
 			out.KubeletCA = nil // it only fills a place that the API demands
 		}

@@ -20,11 +20,12 @@ import (
 	"dayone.dev/dayone/rebase/deploy"
 )
 
-// NodeUser is the account of new nodes at the registry that the config server passes on; the password is the server's token.
+// NodeUser is the account of new nodes at the registry that the config server passes on; the password is the server's
+// token.
 const NodeUser = "dayone-node"
 
-// Proxy passes pulls of new nodes on to a registry inside the cluster, which they cannot reach before kubelet and the cluster's network
-// run on them. It passes on the repositories of served images only, and reads only.
+// Proxy passes pulls of new nodes on to a registry inside the cluster, which they cannot reach before kubelet and the
+// cluster's network run on them. It passes on the repositories of served images only, and reads only.
 type Proxy struct {
 	// Password that nodes give with NodeUser. Required.
 	Password string
@@ -43,8 +44,8 @@ type Proxy struct {
 	keychains int
 }
 
-// passedOn is the path of what nodes pull, as it is sent: a dot segment or an escape in it could mean another repository to the registry
-// than to the check here.
+// passedOn is the path of what nodes pull, as it is sent: a dot segment or an escape in it could mean another
+// repository to the registry than to the check here.
 var passedOn = regexp.MustCompile(`^/v2/(.+)/(?:manifests|blobs)/sha256:[0-9a-f]{64}$`)
 
 // InCluster tells that an image's registry has a name that only the cluster's own DNS knows.
@@ -106,7 +107,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host := p.repositories[path]
 	p.mu.Unlock()
 	if host == "" {
-		http.Error(w, `{"errors":[{"code":"NAME_UNKNOWN","message":"only images of served pools are passed on, by digest"}]}`, http.StatusNotFound)
+		http.Error(w, `{"errors":[{"code":"NAME_UNKNOWN","message":"only images of served pools are passed on, by digest"}]}`,
+			http.StatusNotFound)
 		return
 	}
 	via, err := p.login(r.Context(), host, path)
@@ -128,7 +130,8 @@ func (p *Proxy) unavailable(w http.ResponseWriter, host string, err error) {
 	if p.Log != nil {
 		p.Log.WithError(err).WithField("registry", host).Warn("a new node's pull failed")
 	}
-	http.Error(w, `{"errors":[{"code":"UNAVAILABLE","message":"the registry in the cluster cannot be reached"}]}`, http.StatusBadGateway)
+	http.Error(w, `{"errors":[{"code":"UNAVAILABLE","message":"the registry in the cluster cannot be reached"}]}`,
+		http.StatusBadGateway)
 }
 
 func (p *Proxy) admitted(r *http.Request) bool {
@@ -159,7 +162,8 @@ func (p *Proxy) login(ctx context.Context, host, path string) (http.RoundTripper
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	t, err := transport.NewWithContext(ctx, repository.Registry, account, base, []string{repository.Scope(transport.PullScope)})
+	t, err := transport.NewWithContext(ctx, repository.Registry, account, base,
+		[]string{repository.Scope(transport.PullScope)})
 	if err != nil {
 		return nil, fmt.Errorf("log in to %s: %w", host, err)
 	}

@@ -24,10 +24,12 @@ import (
 
 // pullSecret is one whose account names itself.
 func pullSecret(name string) []byte {
-	return []byte(`{"auths":{"r.example.com":{"auth":"` + base64.StdEncoding.EncodeToString([]byte(name+":secret")) + `"}}}`)
+	return []byte(`{"auths":{"r.example.com":{"auth":"` + base64.StdEncoding.EncodeToString([]byte(name+":secret")) +
+		`"}}}`)
 }
 
-// TestANewPullSecretReachesNewNodes changes the pull secret while the server is at work; nothing else changes in the cluster.
+// TestANewPullSecretReachesNewNodes changes the pull secret while the server is at work; nothing else changes in the
+// cluster.
 func TestANewPullSecretReachesNewNodes(t *testing.T) {
 	f := newFixture(t, servecontroller.Options{FirstBoot: &firstboot.IgnitionOptions{PullAuth: pullSecret("old")}})
 	f.config("rendered-worker-1")
@@ -41,8 +43,9 @@ func TestANewPullSecretReachesNewNodes(t *testing.T) {
 		f.server.Reload()
 		answers <- struct{}{}
 	})
-	mgr, err := ctrl.NewManager(f.env.As(t, cluster.DefaultNamespace, cluster.ConfigServer), ctrl.Options{Scheme: f.env.Scheme,
-		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: kubetest.Controllers()})
+	mgr, err := ctrl.NewManager(f.env.As(t, cluster.DefaultNamespace, cluster.ConfigServer),
+		ctrl.Options{Scheme: f.env.Scheme,
+			Metrics: metricsserver.Options{BindAddress: "0"}, Controller: kubetest.Controllers()})
 	require.NoError(t, err)
 	require.NoError(t, f.r.SetupWithManager(mgr))
 	ended := make(chan error, 1)
@@ -64,10 +67,12 @@ func TestANewPullSecretReachesNewNodes(t *testing.T) {
 // TestANewAccountIsUsedAtOnce takes a registry that refuses the account that the server began with.
 func TestANewAccountIsUsedAtOnce(t *testing.T) {
 	g := deploytest.StartRegistry(t)
-	pushed := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "os/worker")
+	pushed := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)),
+		"os/worker")
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(g.Authority.PEM))
-	proxy := &servecontroller.Proxy{Password: "token", Keychain: wrong{}, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	proxy := &servecontroller.Proxy{Password: "token", Keychain: wrong{},
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
 	path, err := proxy.Allow(pushed)
 	require.NoError(t, err)
 	_, digest, _ := strings.Cut(pushed, "@")

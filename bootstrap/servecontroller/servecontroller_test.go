@@ -56,7 +56,8 @@ func newFixture(t *testing.T, o servecontroller.Options) *fixture {
 	env.InstallRights(t)
 	f := &fixture{T: t, env: env}
 	t.Cleanup(func() {
-		for _, o := range []client.Object{&mcfgv1.MachineOSBuild{}, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &corev1.Node{}} {
+		for _, o := range []client.Object{&mcfgv1.MachineOSBuild{}, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineConfigPool{},
+			&mcfgv1.MachineConfig{}, &corev1.Node{}} {
 			require.NoError(t, env.Client.DeleteAllOf(context.Background(), o))
 		}
 	})
@@ -99,7 +100,8 @@ func (f *fixture) create(o client.Object) {
 
 func (f *fixture) config(name string) {
 	f.Helper()
-	mc := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: mcfgv1.MachineConfigSpec{OSImageURL: "r.example.com/stock@sha256:" + strings.Repeat("a", 64)}}
+	mc := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: mcfgv1.MachineConfigSpec{OSImageURL: "r.example.com/stock@sha256:" + strings.Repeat("a", 64)}}
 	mc.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"}}`)
 	f.create(mc)
 }
@@ -124,7 +126,8 @@ func (f *fixture) node(name, config, image string) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	missing := f.env.Client.Get(f.Context(), client.ObjectKeyFromObject(n), n) != nil
 	n.Labels = map[string]string{"node-role.kubernetes.io/worker": ""}
-	n.Annotations = map[string]string{manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config, manifests.AnnotationState: "Done",
+	n.Annotations = map[string]string{manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config,
+		manifests.AnnotationState:        "Done",
 		manifests.AnnotationCurrentImage: image, manifests.AnnotationDesiredImage: image}
 	if missing {
 		f.create(n)
@@ -138,20 +141,28 @@ func (f *fixture) layer(build, config, image string) {
 	f.Helper()
 	m := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
 	if f.env.Client.Get(f.Context(), client.ObjectKeyFromObject(m), m) != nil {
-		m.Spec = mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "worker"}, ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
-			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: "r.example.com/os/worker:x"}
+		m.Spec = mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "worker"},
+			ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+			RenderedImagePushSpec:   "r.example.com/os/worker:x"}
 		f.create(m)
 	}
 	if image == "" {
 		return
 	}
-	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: build, Labels: map[string]string{manifests.LabelRenderedMachineConfig: config, manifests.LabelTargetPool: "worker"}},
-		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: config}, MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: "worker"}, RenderedImagePushSpec: "r.example.com/os/worker:x"}}
+	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: build,
+		Labels: map[string]string{manifests.LabelRenderedMachineConfig: config, manifests.LabelTargetPool: "worker"}},
+		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: config},
+			MachineOSConfig:       mcfgv1.MachineOSConfigReference{Name: "worker"},
+			RenderedImagePushSpec: "r.example.com/os/worker:x"}}
 	f.create(b)
 	start, end := metav1.NewTime(time.Now().Add(-time.Minute)), metav1.Now()
-	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end, DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
-		Builder:    &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder, Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
-		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: end}}}
+	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end,
+		DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
+		Builder: &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder,
+			Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
+		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue,
+			Reason: "Ready", LastTransitionTime: end}}}
 	require.NoError(f, f.env.Client.Status().Update(f.Context(), b))
 	m.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(image)
 	m.Status.MachineOSBuild = &mcfgv1.ObjectReference{Group: mcfgv1.GroupName, Resource: "machineosbuilds", Name: build}
@@ -248,14 +259,16 @@ spec:
 
 func TestAnImageInsideTheClusterIsPassedOn(t *testing.T) {
 	proxy := &servecontroller.Proxy{Password: "token"}
-	f := newFixture(t, servecontroller.Options{FirstBoot: &firstboot.IgnitionOptions{}, Proxy: proxy, ProxyAddress: "192.0.2.1:22623", ProxyCA: []byte("CA")})
+	f := newFixture(t, servecontroller.Options{FirstBoot: &firstboot.IgnitionOptions{}, Proxy: proxy,
+		ProxyAddress: "192.0.2.1:22623", ProxyCA: []byte("CA")})
 	inside := "registry.images.svc:5000/os/worker@sha256:" + strings.Repeat("b", 64)
 	f.config("rendered-worker-1")
 	f.pool("rendered-worker-1", "")
 	f.layer("b1", "rendered-worker-1", inside)
 	code, body, _ := f.get("3.5.0")
 	require.Equal(t, http.StatusOK, code)
-	for _, path := range []string{firstboot.MirrorPath, "/etc/containers/certs.d/192.0.2.1:22623/ca.crt", firstboot.PullAuthPath, firstboot.UnitName} {
+	for _, path := range []string{firstboot.MirrorPath, "/etc/containers/certs.d/192.0.2.1:22623/ca.crt",
+		firstboot.PullAuthPath, firstboot.UnitName} {
 		assert.Contains(t, body, path)
 	}
 	w := httptest.NewRecorder()
@@ -268,14 +281,17 @@ func TestInCluster(t *testing.T) {
 	assert.False(t, servecontroller.InCluster(net.JoinHostPort("quay.io", "443")+"/a/b"))
 }
 
-// TestPullsThroughTheProxy lets the node's own code look at an image through the server, which alone has the registry's account.
+// TestPullsThroughTheProxy lets the node's own code look at an image through the server, which alone has the registry's
+// account.
 func TestPullsThroughTheProxy(t *testing.T) {
 	g := deploytest.StartRegistry(t)
-	pushed := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "os/worker")
+	pushed := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)),
+		"os/worker")
 	other := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("2")...)), "os/other")
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(g.Authority.PEM))
-	proxy := &servecontroller.Proxy{Password: "token", Keychain: account{}, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	proxy := &servecontroller.Proxy{Password: "token", Keychain: account{},
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
 	path, err := proxy.Allow(pushed)
 	require.NoError(t, err)
 	assert.Equal(t, "os/worker", path)
@@ -285,9 +301,11 @@ func TestPullsThroughTheProxy(t *testing.T) {
 	root := t.TempDir()
 	certs := filepath.Join(root, "certs.d", address)
 	require.NoError(t, os.MkdirAll(certs, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(certs, "ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(certs, "ca.crt"),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}), 0o600))
 	auth := filepath.Join(root, "auth.json")
-	require.NoError(t, os.WriteFile(auth, fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, address, base64.StdEncoding.EncodeToString([]byte(servecontroller.NodeUser+":token"))), 0o600))
+	require.NoError(t, os.WriteFile(auth, fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, address,
+		base64.StdEncoding.EncodeToString([]byte(servecontroller.NodeUser+":token"))), 0o600))
 	o := deploy.ImportOptions{Root: root, CertsDir: filepath.Join(root, "certs.d"), AuthFile: auth}
 	found, err := deploy.Inspect(t.Context(), strings.Replace(pushed, g.Addr, address, 1), o)
 	require.NoError(t, err)

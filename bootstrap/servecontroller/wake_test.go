@@ -13,7 +13,8 @@ import (
 )
 
 func TestHeartbeatsChangeNoAnswer(t *testing.T) {
-	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w0", Labels: map[string]string{"role": "worker"}, Annotations: map[string]string{manifests.AnnotationCurrentImage: "a"}}}
+	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w0", Labels: map[string]string{"role": "worker"},
+		Annotations: map[string]string{manifests.AnnotationCurrentImage: "a"}}}
 	for name, c := range map[string]struct {
 		change func(*corev1.Node)
 		wakes  bool

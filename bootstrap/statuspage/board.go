@@ -76,7 +76,8 @@ func (b *Board) Observe(e bootstrap.Event) {
 		b.phases = append(b.phases, Phase{})
 	}
 	r := e.Record
-	p := Phase{Name: r.Name, Title: r.Title, Status: r.Status, Started: r.Started, Reused: r.Reused, Error: r.Error, record: r}
+	p := Phase{Name: r.Name, Title: r.Title, Status: r.Status, Started: r.Started, Reused: r.Reused, Error: r.Error,
+		record: r}
 	var built struct {
 		Size int64 `json:"size"`
 	}
@@ -148,7 +149,8 @@ func (b *Board) Fire(e *logrus.Entry) error {
 func (b *Board) Status(now time.Time) Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Status{Time: now, Total: len(b.phases), Phases: []Phase{}, Log: b.clean(b.tail), Output: b.clean(b.output), Bundle: b.Bundle != nil}
+	s := Status{Time: now, Total: len(b.phases), Phases: []Phase{}, Log: b.clean(b.tail), Output: b.clean(b.output),
+		Bundle: b.Bundle != nil}
 	for _, p := range b.phases {
 		if p.Name == "" {
 			continue

@@ -31,9 +31,13 @@ import (
 func everything(began time.Time) *statuspage.Board {
 	b := &statuspage.Board{}
 	long := "sha256:" + strings.Repeat("0123456789abcdef", 16)
-	b.Observe(bootstrap.Event{Total: 4, Index: 0, Record: bootstrap.Record{Name: "base", Title: "take in the base image", Status: bootstrap.PhaseDone, Reused: true, Started: began, Finished: began.Add(1500 * time.Millisecond)}})
-	b.Observe(bootstrap.Event{Total: 4, Index: 1, Record: bootstrap.Record{Name: "build-master", Title: "build <b>master</b>", Status: bootstrap.PhaseDone, Started: began, Finished: began.Add(75 * time.Second), Output: json.RawMessage(`{"size":5242880}`)}})
-	b.Observe(bootstrap.Event{Total: 4, Index: 2, Record: bootstrap.Record{Name: "build-worker", Title: "build worker", Status: bootstrap.PhaseFailed, Started: began, Finished: began.Add(time.Second), Error: "push " + long}})
+	b.Observe(bootstrap.Event{Total: 4, Index: 0, Record: bootstrap.Record{Name: "base", Title: "take in the base image",
+		Status: bootstrap.PhaseDone, Reused: true, Started: began, Finished: began.Add(1500 * time.Millisecond)}})
+	b.Observe(bootstrap.Event{Total: 4, Index: 1, Record: bootstrap.Record{Name: "build-master",
+		Title: "build <b>master</b>", Status: bootstrap.PhaseDone, Started: began, Finished: began.Add(75 * time.Second),
+		Output: json.RawMessage(`{"size":5242880}`)}})
+	b.Observe(bootstrap.Event{Total: 4, Index: 2, Record: bootstrap.Record{Name: "build-worker", Title: "build worker",
+		Status: bootstrap.PhaseFailed, Started: began, Finished: began.Add(time.Second), Error: "push " + long}})
 	b.Output("master", "STEP 2: RUN "+long)
 	return b
 }
@@ -74,12 +78,14 @@ func TestABrowserShowsThePage(t *testing.T) {
 	p := open(t, address, dir, "admin:"+string(token)+"@")
 	const whole = "document.readyState == 'complete' && document.body.innerText"
 	text := p.Eventually(whole, "3 of 4 phases begun")
-	for _, want := range []string{"done earlier", "take in the base image", "1.5s", "build <b>master</b>", "1m15s", "5.0 MiB", "failed", "push sha256:0123", "master: STEP 2: RUN", "warning a first line: the cause"} {
+	for _, want := range []string{"done earlier", "take in the base image", "1.5s", "build <b>master</b>", "1m15s",
+		"5.0 MiB", "failed", "push sha256:0123", "master: STEP 2: RUN", "warning a first line: the cause"} {
 		assert.Contains(t, text, want)
 	}
 
 	// It asks again by itself, and shows what has become of it.
-	b.Observe(bootstrap.Event{Total: 4, Index: 3, Record: bootstrap.Record{Name: "gate", Title: "the gate", Status: bootstrap.PhaseRunning, Started: began}})
+	b.Observe(bootstrap.Event{Total: 4, Index: 3, Record: bootstrap.Record{Name: "gate", Title: "the gate",
+		Status: bootstrap.PhaseRunning, Started: began}})
 	b.Detail("gate", "asks nft")
 	log.WithField("pool", "worker").Info("a second line")
 	text = p.Eventually(whole, "a second line pool=worker")
@@ -95,7 +101,8 @@ func TestABrowserShowsThePage(t *testing.T) {
 		p.Resize(w.width, w.height, w.dark)
 		p.Eventually("document.readyState + window.innerWidth", fmt.Sprintf("complete%d", w.width))
 		assert.Equal(t, "0", p.Wide(), "%s: nobody scrolls sideways", w.name)
-		p.Eventually("[...document.querySelectorAll('.state, .num')].filter(e => e.offsetHeight > 30).length + ' broken, ' + document.querySelectorAll('.state').length", "0 broken, 4")
+		p.Eventually(
+			"[...document.querySelectorAll('.state, .num')].filter(e => e.offsetHeight > 30).length + ' broken, ' + document.querySelectorAll('.state').length", "0 broken, 4")
 		// A picture of a page that is just being replaced may be empty.
 		for end := time.Now().Add(time.Minute); ; {
 			picture, err := png.Decode(bytes.NewReader(p.Picture(w.name)))
@@ -118,7 +125,8 @@ func shows(picture image.Image) bool {
 			seen[color.RGBA{R: uint8(r >> 8), G: uint8(g >> 8), B: uint8(b >> 8)}]++ //nolint:gosec // a byte each
 		}
 	}
-	return seen[color.RGBA{R: 0x22, G: 0xaa, B: 0x88}] > 10 && seen[color.RGBA{R: 0xdd, G: 0x33, B: 0x33}] > 10 && seen[color.RGBA{R: 0xdd, G: 0x99, B: 0x00}] > 10
+	return seen[color.RGBA{R: 0x22, G: 0xaa, B: 0x88}] > 10 && seen[color.RGBA{R: 0xdd, G: 0x33, B: 0x33}] > 10 &&
+		seen[color.RGBA{R: 0xdd, G: 0x99, B: 0x00}] > 10
 }
 
 // TestABrowserWithoutTheTokenSeesNothing: what is answered says where the token is, and nothing of the bootstrap.

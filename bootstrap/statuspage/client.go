@@ -25,9 +25,10 @@ type Client struct {
 
 // NewSocketClient asks on the socket of the bootstrap's own host.
 func NewSocketClient(socket string) *Client {
-	return &Client{base: "http://dayone", http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}}
+	return &Client{base: "http://dayone", http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}}}}
 }
 
 // NewClient asks at https://HOST:PORT, whose authority and token are in files.
@@ -50,8 +51,12 @@ func NewClient(address, caFile, tokenFile string) (*Client, error) {
 	}
 	return &Client{base: "https://" + u.Host, token: strings.TrimSpace(string(token)), http: &http.Client{
 		// The token is for this host only.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("a bootstrap does not lead elsewhere") },
-		Transport: &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: headerLimit, ResponseHeaderTimeout: writeLimit,
+		CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return errors.New("a bootstrap does not lead elsewhere")
+		},
+		Transport: &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment,
+			TLSHandshakeTimeout: headerLimit, ResponseHeaderTimeout: writeLimit,
 			DialContext:     (&net.Dialer{Timeout: headerLimit}).DialContext,
 			TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}}, nil
 }

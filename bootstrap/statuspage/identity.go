@@ -31,8 +31,8 @@ type Identity struct {
 // tokenBytes make a token that nobody guesses.
 const tokenBytes = 32
 
-// LoadIdentity takes the authority in a bootstrap's identity directory, makes a certificate for this host's addresses and the given names,
-// and reads the token in a file of that directory or makes one.
+// LoadIdentity takes the authority in a bootstrap's identity directory, makes a certificate for this host's addresses
+// and the given names, and reads the token in a file of that directory or makes one.
 func LoadIdentity(dir, tokenFile string, names ...string) (*Identity, error) {
 	ca, err := certs.LoadCA(filepath.Join(dir, certs.CACertFile), filepath.Join(dir, certs.CAKeyFile), nil)
 	if err != nil {

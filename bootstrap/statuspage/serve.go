@@ -54,7 +54,8 @@ func (b *Board) Handler() http.Handler {
 	mux.HandleFunc("GET "+BundlePath, b.bundle)
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'")
+		w.Header().Set("Content-Security-Policy",
+			"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'")
 		_ = page.Execute(w, b.Status(time.Now()))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -136,12 +137,14 @@ func (id *Identity) Serve(ctx context.Context, address string, h http.Handler) e
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	l = tls.NewListener(netutil.LimitListener(l, maxClients), &tls.Config{Certificates: []tls.Certificate{id.Certificate}, MinVersion: tls.VersionTLS12})
+	l = tls.NewListener(netutil.LimitListener(l, maxClients), &tls.Config{Certificates: []tls.Certificate{id.Certificate},
+		MinVersion: tls.VersionTLS12})
 	return serve(ctx, l, id.authorized(h))
 }
 
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader,
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, WriteTimeout: writeLimit,
+		IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader,
 		ErrorLog: silent()}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()

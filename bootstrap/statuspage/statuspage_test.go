@@ -33,8 +33,11 @@ func TestSocketAndPageTellHowFarItIs(t *testing.T) {
 	log.SetOutput(io.Discard)
 	log.AddHook(b)
 	began := time.Now()
-	b.Observe(bootstrap.Event{Total: 3, Index: 0, Record: bootstrap.Record{Name: "build-master", Title: "build <master>", Status: bootstrap.PhaseDone, Started: began, Finished: began.Add(2 * time.Second), Output: json.RawMessage(`{"size":4711}`)}})
-	b.Observe(bootstrap.Event{Total: 3, Index: 1, Record: bootstrap.Record{Name: "gate", Title: "gate", Status: bootstrap.PhaseRunning, Started: began}})
+	b.Observe(bootstrap.Event{Total: 3, Index: 0, Record: bootstrap.Record{Name: "build-master", Title: "build <master>",
+		Status: bootstrap.PhaseDone, Started: began, Finished: began.Add(2 * time.Second),
+		Output: json.RawMessage(`{"size":4711}`)}})
+	b.Observe(bootstrap.Event{Total: 3, Index: 1, Record: bootstrap.Record{Name: "gate", Title: "gate",
+		Status: bootstrap.PhaseRunning, Started: began}})
 	b.Detail("gate", "asks nft")
 	log.WithError(errors.New("the cause")).Warn("a warning")
 
@@ -94,8 +97,13 @@ func page(t *testing.T, b *statuspage.Board) (address, dir string) {
 }
 
 func TestThePageIsForWhoKnowsTheToken(t *testing.T) {
-	b := &statuspage.Board{Bundle: func(_ context.Context, w io.Writer) error { _, err := io.WriteString(w, "bundle"); return err }}
-	b.Observe(bootstrap.Event{Total: 1, Record: bootstrap.Record{Name: "build-master", Title: "build <master>", Status: bootstrap.PhaseRunning, Started: time.Now()}})
+	b := &statuspage.Board{Bundle: func(_ context.Context, w io.Writer) error {
+		_,
+			err := io.WriteString(w, "bundle")
+		return err
+	}}
+	b.Observe(bootstrap.Event{Total: 1, Record: bootstrap.Record{Name: "build-master", Title: "build <master>",
+		Status: bootstrap.PhaseRunning, Started: time.Now()}})
 	b.Output("master", "\x1b[31mwith canary-password")
 	b.Scrub(func(s string) string { return strings.ReplaceAll(s, "canary-password", "*****") })
 	address, dir := page(t, b)
@@ -125,7 +133,8 @@ func TestThePageIsForWhoKnowsTheToken(t *testing.T) {
 	}
 }
 
-// TestCurlReadsThePage is a client of another make: with the bootstrap's authority and the token as a password, as a browser asks.
+// TestCurlReadsThePage is a client of another make: with the bootstrap's authority and the token as a password, as a
+// browser asks.
 func TestCurlReadsThePage(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {
@@ -135,12 +144,15 @@ func TestCurlReadsThePage(t *testing.T) {
 		t.Skip("needs curl: make setup-test installs it")
 	}
 	b := &statuspage.Board{}
-	b.Observe(bootstrap.Event{Total: 1, Record: bootstrap.Record{Name: "build-master", Title: "build <master>", Status: bootstrap.PhaseDone, Started: time.Now(), Output: json.RawMessage(`{"size":5242880}`)}})
+	b.Observe(bootstrap.Event{Total: 1, Record: bootstrap.Record{Name: "build-master", Title: "build <master>",
+		Status: bootstrap.PhaseDone, Started: time.Now(), Output: json.RawMessage(`{"size":5242880}`)}})
 	address, dir := page(t, b)
 	token, err := os.ReadFile(filepath.Join(dir, statuspage.TokenFile))
 	require.NoError(t, err)
 	run := func(args ...string) (string, error) {
-		out, err := exec.CommandContext(t.Context(), curl, append([]string{"--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "60"}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), curl,
+			append([]string{"--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "60"}, args...)...).
+			CombinedOutput()
 		return string(out), err
 	}
 	text, err := run("--cacert", filepath.Join(dir, certs.CACertFile), "--user", "admin:"+string(token), address+"/")
@@ -152,7 +164,8 @@ func TestCurlReadsThePage(t *testing.T) {
 	assert.Contains(t, text, "401")
 	text, err = run("--user", "admin:"+string(token), address+"/")
 	require.Error(t, err, "nobody else signs it: %s", text)
-	text, err = run("--cacert", filepath.Join(dir, certs.CACertFile), "--user", "admin:"+string(token), address+"/bundle.tar.gz")
+	text, err = run("--cacert", filepath.Join(dir, certs.CACertFile), "--user", "admin:"+string(token),
+		address+"/bundle.tar.gz")
 	require.Error(t, err)
 	assert.Contains(t, text, "404", "no bundle is given here")
 }

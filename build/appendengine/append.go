@@ -44,8 +44,8 @@ type Change struct {
 	Created time.Time
 	// Base is the digest for the annotation org.opencontainers.image.base.digest; empty leaves it out.
 	Base string
-	// BaseLayers is how many layers come from the base: history and comments above them lose names of registries, so that the
-	// digest does not hang on where the base was pulled from.
+	// BaseLayers is how many layers come from the base: history and comments above them lose names of registries, so that
+	// the digest does not hang on where the base was pulled from.
 	BaseLayers int
 }
 
@@ -55,8 +55,8 @@ type Pushed struct {
 	Image  *Image
 }
 
-// Append writes image plus change into the repository, under tag or, with an empty tag, by digest only. Layers of the image that
-// lie in the same registry are mounted.
+// Append writes image plus change into the repository, under tag or, with an empty tag, by digest only. Layers of the
+// image that lie in the same registry are mounted.
 func (c *Client) Append(ctx context.Context, image *Image, repository, tag string, change Change) (*Pushed, error) {
 	repo, err := name.NewRepository(repository, name.StrictValidation)
 	if err != nil {
@@ -92,8 +92,8 @@ func (c *Client) Tag(ctx context.Context, image *Image, tag string) error {
 	return nil
 }
 
-// push sends what the repository lacks. Each blob is offered first: the library asks for the manifest and would take an image that is
-// there as whole, also one whose blobs the registry has lost.
+// push sends what the repository lacks. Each blob is offered first: the library asks for the manifest and would take an
+// image that is there as whole, also one whose blobs the registry has lost.
 func (c *Client) push(ctx context.Context, repo name.Repository, ref name.Reference, image *composed) error {
 	pusher, err := remote.NewPusher(c.options(ctx, nil)...)
 	if err != nil {
@@ -160,7 +160,8 @@ func compose(image *Image, change Change) (*composed, error) {
 		blob.digest = hashOf(l.Blob)
 		out.added[blob.digest] = blob
 		diffs = append(diffs, l.DiffID)
-		layers = append(layers, map[string]any{"mediaType": string(blob.media), "digest": blob.digest.String(), "size": len(l.Blob)})
+		layers = append(layers, map[string]any{"mediaType": string(blob.media), "digest": blob.digest.String(),
+			"size": len(l.Blob)})
 	}
 	rootfs["diff_ids"], manifest["layers"] = diffs, layers
 	if out.config, err = json.Marshal(config); err != nil {
@@ -201,7 +202,8 @@ func changeRuntime(config map[string]any, change Change) {
 	}
 }
 
-// changeHistory drops comments that name the registry a base was pulled from and adds an entry per new layer and instruction.
+// changeHistory drops comments that name the registry a base was pulled from and adds an entry per new layer and
+// instruction.
 func changeHistory(config map[string]any, change Change, created string) {
 	history, _ := config["history"].([]any)
 	layer := 0
@@ -221,7 +223,8 @@ func changeHistory(config map[string]any, change Change, created string) {
 		history = append(history, map[string]any{"created": created, "created_by": l.CreatedBy})
 	}
 	for _, text := range change.Empty {
-		history = append(history, map[string]any{"created": created, "created_by": "/bin/sh -c #(nop) " + text, "empty_layer": true})
+		history = append(history, map[string]any{"created": created, "created_by": "/bin/sh -c #(nop) " + text,
+			"empty_layer": true})
 	}
 	if len(history) > 0 {
 		config["history"] = history

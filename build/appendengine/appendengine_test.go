@@ -21,15 +21,19 @@ const oldLayer = "sha256:1111111111111111111111111111111111111111111111111111111
 // imageOf is an image whose JSON has keys that this program knows nothing of.
 func imageOf(media types.MediaType) *Image {
 	config := `{"architecture":"amd64","os":"linux","x-unknown":{"n":12345678901234567890},"config":{"Labels":{"a":"1"},"x-more":true},` +
-		`"rootfs":{"type":"layers","diff_ids":["` + oldLayer + `"]},"history":[{"created_by":"base","comment":"FROM kept"},{"created_by":"mine","comment":"FROM registry:5000/x"}]}`
-	manifest := `{"schemaVersion":2,"mediaType":"` + string(media) + `","config":{"mediaType":"c","digest":"x","size":1},` +
-		`"layers":[{"mediaType":"l","digest":"` + oldLayer + `","size":7,"x-layer":"kept"}],"annotations":{"keep":"me","org.opencontainers.image.base.name":"registry:5000/x"}}`
+		`"rootfs":{"type":"layers","diff_ids":["` + oldLayer +
+		`"]},"history":[{"created_by":"base","comment":"FROM kept"},{"created_by":"mine","comment":"FROM registry:5000/x"}]}`
+	manifest := `{"schemaVersion":2,"mediaType":"` + string(media) +
+		`","config":{"mediaType":"c","digest":"x","size":1},` +
+		`"layers":[{"mediaType":"l","digest":"` + oldLayer +
+		`","size":7,"x-layer":"kept"}],"annotations":{"keep":"me","org.opencontainers.image.base.name":"registry:5000/x"}}`
 	return &Image{MediaType: media, rawConfig: []byte(config), rawManif: []byte(manifest), remote: empty.Image}
 }
 
 func change() Change {
 	return Change{
-		Layers: []Layer{{Blob: []byte("blob"), DiffID: oldLayer, CreatedBy: "config"}}, Labels: map[string]string{"b": "2"}, Env: []string{"A=1"}, Empty: []string{"ENV A=1"},
+		Layers: []Layer{{Blob: []byte("blob"), DiffID: oldLayer, CreatedBy: "config"}}, Labels: map[string]string{"b": "2"},
+		Env: []string{"A=1"}, Empty: []string{"ENV A=1"},
 		Created: time.Unix(1700000000, 5), Base: "sha256:base", BaseLayers: 1,
 	}
 }
@@ -54,7 +58,8 @@ func TestComposeKeepsWhatItDoesNotKnow(t *testing.T) {
 	assert.Equal(t, "kept", layers[0].(map[string]any)["x-layer"])
 	assert.Equal(t, string(types.OCILayer), layers[1].(map[string]any)["mediaType"])
 	annotations := manifest["annotations"].(map[string]any)
-	assert.Equal(t, map[string]any{"keep": "me", annotationBaseDigest: "sha256:base", annotationCreated: "2023-11-14T22:13:20Z"}, annotations)
+	assert.Equal(t, map[string]any{"keep": "me", annotationBaseDigest: "sha256:base",
+		annotationCreated: "2023-11-14T22:13:20Z"}, annotations)
 	parsed, err := out.Manifest()
 	require.NoError(t, err)
 	assert.Equal(t, hashOf(out.config), parsed.Config.Digest)
@@ -71,11 +76,14 @@ func TestComposeKeepsWhatItDoesNotKnow(t *testing.T) {
 func TestKeychainTakesTheLongestKeyThatFits(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth.json")
 	// user:password in base64, as podman login writes it
-	require.NoError(t, os.WriteFile(file, []byte(`{"auths":{"https://r.example.com":{"auth":"aG9zdDpwdw=="},"r.example.com/team":{"auth":"dGVhbTpwdw=="},"other.example.com":{"username":"o","password":"pw"}}}`), 0o600))
+	require.NoError(t,
+		os.WriteFile(file,
+			[]byte(`{"auths":{"https://r.example.com":{"auth":"aG9zdDpwdw=="},"r.example.com/team":{"auth":"dGVhbTpwdw=="},"other.example.com":{"username":"o","password":"pw"}}}`), 0o600))
 	keys, err := readKeys(file)
 	require.NoError(t, err)
 	for reference, want := range map[string]string{
-		"r.example.com/a/b": "host", "r.example.com/team/image": "team", "r.example.com/teamwork/x": "host", "other.example.com/xx/y": "o", "none.example.com/xx": "",
+		"r.example.com/a/b": "host", "r.example.com/team/image": "team", "r.example.com/teamwork/x": "host",
+		"other.example.com/xx/y": "o", "none.example.com/xx": "",
 	} {
 		repo, err := name.NewRepository(reference)
 		require.NoError(t, err)
@@ -91,7 +99,8 @@ func TestKeychainTakesTheLongestKeyThatFits(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, authn.Anonymous, auth)
 
-	for text, says := range map[string]string{"hunter2": "auth.json form", `{"auths":{"r":{"auth":"!hunter2"}}}`: "entry r"} {
+	for text, says := range map[string]string{"hunter2": "auth.json form",
+		`{"auths":{"r":{"auth":"!hunter2"}}}`: "entry r"} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		_, err := readKeys(file)
 		require.ErrorContains(t, err, says)
@@ -104,7 +113,8 @@ func FuzzCompose(f *testing.F) {
 	f.Add(good.rawConfig, good.rawManif)
 	f.Add([]byte(`{"config":[],"rootfs":1,"history":[null,3]}`), []byte(`{"layers":{},"config":null,"annotations":[]}`))
 	f.Fuzz(func(t *testing.T, config, manifest []byte) {
-		out, err := compose(&Image{MediaType: types.OCIManifestSchema1, rawConfig: config, rawManif: manifest, remote: v1.Image(empty.Image)}, change())
+		out, err := compose(&Image{MediaType: types.OCIManifestSchema1, rawConfig: config, rawManif: manifest,
+			remote: v1.Image(empty.Image)}, change())
 		if err == nil && !json.Valid(out.manifest) {
 			t.Fatal("the manifest is no JSON")
 		}

@@ -94,7 +94,8 @@ func (c *Client) Options(ctx context.Context) []remote.Option { return c.options
 
 func (c *Client) options(ctx context.Context, platform *v1.Platform) []remote.Option {
 	o := []remote.Option{
-		remote.WithContext(ctx), remote.WithTransport(c.transport), remote.WithAuthFromKeychain(c.keys), remote.WithUserAgent(c.agent),
+		remote.WithContext(ctx), remote.WithTransport(c.transport), remote.WithAuthFromKeychain(c.keys),
+		remote.WithUserAgent(c.agent),
 		remote.WithJobs(jobs()),
 		// The caller repeats the whole and counts it; repeating single requests as well would multiply the waits.
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryStatusCodes(),
@@ -105,7 +106,8 @@ func (c *Client) options(ctx context.Context, platform *v1.Platform) []remote.Op
 	return o
 }
 
-// keychain holds the auths of a pull secret by registryauth's keys; the longest that fits wins (containers-auth.json(5)).
+// keychain holds the auths of a pull secret by registryauth's keys; the longest that fits wins
+// (containers-auth.json(5)).
 type keychain map[string]authn.AuthConfig
 
 func readKeys(file string) (keychain, error) {

@@ -34,7 +34,8 @@ type Image struct {
 // ErrLost says that the registry has an image's manifest and has lost its configuration.
 var ErrLost = errors.New("the registry has lost it")
 
-// Read fetches manifest and configuration of host/repository@digest. Of an index it takes the image for platform (os/architecture).
+// Read fetches manifest and configuration of host/repository@digest. Of an index it takes the image for platform
+// (os/architecture).
 func (c *Client) Read(ctx context.Context, reference, platform string) (*Image, error) {
 	ref, err := digestReference(reference)
 	if err != nil {
@@ -89,7 +90,8 @@ func (i *Image) Labels() map[string]string {
 	return i.Config.Config.Labels
 }
 
-// Created is the time in the configuration; the zero time of an image without one becomes 1970, which archives can hold.
+// Created is the time in the configuration; the zero time of an image without one becomes 1970, which archives can
+// hold.
 func (i *Image) Created() time.Time {
 	if i.Config.Created.IsZero() || i.Config.Created.Unix() < 0 {
 		return time.Unix(0, 0).UTC()
@@ -110,8 +112,8 @@ func (i *Image) Layers(first int) ([]basetree.Layer, error) {
 	return out, nil
 }
 
-// Find looks for a tag in a repository; nil without an error means that there is no such tag. An image without its configuration is
-// ErrLost.
+// Find looks for a tag in a repository; nil without an error means that there is no such tag. An image without its
+// configuration is ErrLost.
 func (c *Client) Find(ctx context.Context, repository, tag, platform string) (*Image, error) {
 	repo, err := name.NewRepository(repository, name.StrictValidation)
 	if err != nil {
@@ -140,7 +142,8 @@ func (c *Client) Exists(ctx context.Context, reference string) error {
 	return nil
 }
 
-// Complete asks the registry for every blob of the image, in its own repository. It returns the first that is missing, or "".
+// Complete asks the registry for every blob of the image, in its own repository. It returns the first that is missing,
+// or "".
 func (c *Client) Complete(ctx context.Context, i *Image) (missing string, err error) {
 	layers, err := i.remote.Layers()
 	if err != nil {

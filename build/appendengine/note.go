@@ -55,7 +55,8 @@ func (c *Client) PutNote(ctx context.Context, repository, tag string, n Note) er
 		return fmt.Errorf("write note to %s: %w", repo, err)
 	}
 	content := v1.Descriptor{MediaType: emptyType, Digest: digest, Size: int64(len("{}"))}
-	raw, err := json.Marshal(noteManifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: n.Type, Config: content,
+	raw, err := json.Marshal(noteManifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: n.Type,
+		Config: content,
 		Layers: []v1.Descriptor{content}, Annotations: map[string]string{n.Annotation: n.Text}})
 	if err != nil {
 		return fmt.Errorf("encode note: %w", err)

@@ -63,7 +63,8 @@ func whole(f *os.File) (size int64, ok bool) {
 	return size, err == nil && bytes.Equal(sum.Sum(nil), want[:])
 }
 
-// Save keeps the tree; the file appears whole or not at all. It holds accounts of the base, so only its owner can read it.
+// Save keeps the tree; the file appears whole or not at all. It holds accounts of the base, so only its owner can read
+// it.
 func (c Cache) Save(digest string, tree *Tree) error {
 	if c.Dir == "" {
 		return nil

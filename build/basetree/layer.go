@@ -18,10 +18,12 @@ import (
 const (
 	whiteoutPrefix = ".wh."
 	whiteoutOpaque = ".wh..wh..opq"
-	// maxContent is the largest file that is kept, in bytes: a host's bundle of authorities has about 250 KiB, all others far less.
+	// maxContent is the largest file that is kept, in bytes: a host's bundle of authorities has about 250 KiB, all others
+	// far less.
 	maxContent = 1 << 20
-	// objects is where an image made from an ostree commit keeps its files and symbolic links, each once; all paths but directories
-	// and empty files are hard links to these, which follow in the same layer. Source: ostree-ext, tar/export.rs.
+	// objects is where an image made from an ostree commit keeps its files and symbolic links, each once; all paths but
+	// directories and empty files are hard links to these, which follow in the same layer. Source: ostree-ext,
+	// tar/export.rs.
 	objects = "/sysroot/ostree/repo/objects/"
 	// objectSuffix ends the names of files and symbolic links; other objects are ostree's own records.
 	objectSuffix = ".file"
@@ -54,7 +56,8 @@ type layerReader struct {
 }
 
 func readLayer(ctx context.Context, open Layer) (*changes, error) {
-	r := layerReader{out: changes{gone: map[string]bool{}}, links: map[string]string{}, large: map[string]bool{}, lacking: map[string][]int{}}
+	r := layerReader{out: changes{gone: map[string]bool{}}, links: map[string]string{}, large: map[string]bool{},
+		lacking: map[string][]int{}}
 	if err := walk(ctx, open, r.add); err != nil {
 		return nil, err
 	}
@@ -146,7 +149,8 @@ func (r *layerReader) object(p string, h *tar.Header, body io.Reader) error {
 	return nil
 }
 
-// hardLink makes c what it is a link to. A link to a path that is no object is followed when the layer is laid over the tree.
+// hardLink makes c what it is a link to. A link to a path that is no object is followed when the layer is laid over the
+// tree.
 func (r *layerReader) hardLink(c *change, target string) {
 	c.entry.Kind = Regular
 	if text, ok := r.links[target]; ok {
@@ -187,8 +191,8 @@ func contentOf(h *tar.Header, body io.Reader) ([]byte, error) {
 }
 
 const (
-	// maxPooled bounds the objects whose contents are held while a layer is read, in bytes. Links follow their object at once in what
-	// ostree-ext writes now; where one comes later than this, the layer is read twice.
+	// maxPooled bounds the objects whose contents are held while a layer is read, in bytes. Links follow their object at
+	// once in what ostree-ext writes now; where one comes later than this, the layer is read twice.
 	maxPooled = 4 << 20
 	// poolCost is about what an object takes beside its content, in bytes: its name, twice, and its place in the map.
 	poolCost = 256
@@ -227,9 +231,11 @@ func canonical(name string) string {
 	return p
 }
 
-// keepContent selects what a config compiler reads: /etc, the vendor's units and kernel arguments, and the accounts of an ostree system.
+// keepContent selects what a config compiler reads: /etc, the vendor's units and kernel arguments, and the accounts of
+// an ostree system.
 func keepContent(p string) bool {
-	for _, prefix := range []string{"/etc/", "/usr/lib/systemd/system/", "/lib/systemd/system/", "/usr/lib/ostree/", "/usr/lib/bootc/kargs.d/"} {
+	for _, prefix := range []string{"/etc/", "/usr/lib/systemd/system/", "/lib/systemd/system/", "/usr/lib/ostree/",
+		"/usr/lib/bootc/kargs.d/"} {
 		if strings.HasPrefix(p, prefix) {
 			return true
 		}

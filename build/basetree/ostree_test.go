@@ -24,10 +24,12 @@ func exported(t *testing.T, pack func([]byte) []byte) func([]byte) []byte {
 
 func TestAnImageMadeFromAnOstreeCommitHasItsSymbolicLinks(t *testing.T) {
 	tree, err := basetree.Read(t.Context(), []basetree.Layer{
-		layer(t, exported(t, gz), dir("etc", 0o755, 0), dir("usr", 0o755, 0), dir("etc/systemd/system/multi-user.target.wants", 0o755, 0)),
+		layer(t, exported(t, gz), dir("etc", 0o755, 0), dir("usr", 0o755, 0),
+			dir("etc/systemd/system/multi-user.target.wants", 0o755, 0)),
 		layer(t, exported(t, zst),
 			link("usr/local", "../var/usrlocal"), link("home", "var/home"), link("lib", "usr/lib"),
-			file("usr/lib/systemd/system/a.service", "[Install]\n"), file("usr/bin/tool", "not kept"), file("etc/copy", "[Install]\n"), file("etc/empty", ""),
+			file("usr/lib/systemd/system/a.service", "[Install]\n"), file("usr/bin/tool", "not kept"),
+			file("etc/copy", "[Install]\n"), file("etc/empty", ""),
 			link("etc/systemd/system/multi-user.target.wants/a.service", "/usr/lib/systemd/system/a.service"),
 			link("etc/systemd/system/masked.service", "/dev/null"), link("etc/systemd/system/masked-too.service", "/dev/null"),
 		),
@@ -36,11 +38,12 @@ func TestAnImageMadeFromAnOstreeCommitHasItsSymbolicLinks(t *testing.T) {
 	for p, want := range map[string]basetree.Entry{
 		"/usr/local": {Kind: basetree.Symlink, Link: "../var/usrlocal", Mode: 0o777},
 		"/home":      {Kind: basetree.Symlink, Link: "var/home", Mode: 0o777},
-		"/etc/systemd/system/multi-user.target.wants/a.service": {Kind: basetree.Symlink, Link: "/usr/lib/systemd/system/a.service", Mode: 0o777},
-		"/etc/systemd/system/masked.service":                    {Kind: basetree.Symlink, Link: "/dev/null", Mode: 0o777},
-		"/etc/systemd/system/masked-too.service":                {Kind: basetree.Symlink, Link: "/dev/null", Mode: 0o777},
-		"/usr/bin/tool":                                         {Kind: basetree.Regular, Mode: 0o644},
-		"/etc/empty":                                            {Kind: basetree.Regular, Mode: 0o644},
+		"/etc/systemd/system/multi-user.target.wants/a.service": {Kind: basetree.Symlink,
+			Link: "/usr/lib/systemd/system/a.service", Mode: 0o777},
+		"/etc/systemd/system/masked.service":     {Kind: basetree.Symlink, Link: "/dev/null", Mode: 0o777},
+		"/etc/systemd/system/masked-too.service": {Kind: basetree.Symlink, Link: "/dev/null", Mode: 0o777},
+		"/usr/bin/tool":                          {Kind: basetree.Regular, Mode: 0o644},
+		"/etc/empty":                             {Kind: basetree.Regular, Mode: 0o644},
 	} {
 		got, ok := tree.Lookup(p)
 		assert.True(t, ok, p)
@@ -49,7 +52,8 @@ func TestAnImageMadeFromAnOstreeCommitHasItsSymbolicLinks(t *testing.T) {
 	at, err := tree.Resolve("/usr/local/bin/x")
 	require.NoError(t, err)
 	assert.Equal(t, "/var/usrlocal/bin/x", at)
-	assert.Equal(t, map[string][]byte{"/usr/lib/systemd/system/a.service": []byte("[Install]\n"), "/etc/copy": []byte("[Install]\n"), "/etc/empty": {}}, tree.Contents,
+	assert.Equal(t, map[string][]byte{"/usr/lib/systemd/system/a.service": []byte("[Install]\n"),
+		"/etc/copy": []byte("[Install]\n"), "/etc/empty": {}}, tree.Contents,
 		"of links there is no content, and of objects only where it is asked for")
 	for _, p := range tree.Under("/sysroot/ostree/repo/objects") {
 		assert.False(t, strings.HasSuffix(p, ".file"), p)
@@ -61,7 +65,8 @@ func TestAHardLinkToALinkOutsideTheRepositoryIsALink(t *testing.T) {
 		return tar.Header{Name: name, Typeflag: tar.TypeLink, Linkname: target}
 	}
 	tree, err := basetree.Read(t.Context(), []basetree.Layer{
-		layer(t, nil, link("etc/a", "target"), hard("etc/b", "etc/a"), file("usr/share/text", "text"), hard("etc/text", "usr/share/text")),
+		layer(t, nil, link("etc/a", "target"), hard("etc/b", "etc/a"), file("usr/share/text", "text"),
+			hard("etc/text", "usr/share/text")),
 		layer(t, nil, hard("etc/c", "etc/a")),
 	})
 	require.NoError(t, err)
@@ -81,11 +86,17 @@ func TestALinkFarFromItsObjectHasItsContent(t *testing.T) {
 		headers = append(headers, file(fmt.Sprintf("%sobjects/01/%d.file", repo, i), large))
 	}
 	headers = append(headers, file(repo+"objects/02/over.file", large+"x"))
-	for name, object := range map[string]string{"etc/first": "00/first.file", "etc/large": "01/19.file", "etc/over": "02/over.file", "usr/bin/x": "00/first.file"} {
-		headers = append(headers, tar.Header{Name: name, Typeflag: tar.TypeLink, Linkname: repo + "objects/" + object, Mode: 0o644})
+	for name, object := range map[string]string{"etc/first": "00/first.file", "etc/large": "01/19.file",
+		"etc/over": "02/over.file", "usr/bin/x": "00/first.file"} {
+		headers = append(headers, tar.Header{Name: name, Typeflag: tar.TypeLink, Linkname: repo + "objects/" + object,
+			Mode: 0o644})
 	}
 	open, opened := layer(t, gz, headers...), 0
-	tree, err := basetree.Read(t.Context(), []basetree.Layer{func(ctx context.Context) (io.ReadCloser, error) { opened++; return open(ctx) }})
+	tree, err := basetree.Read(t.Context(), []basetree.Layer{func(ctx context.Context) (io.ReadCloser,
+		error) {
+		opened++
+		return open(ctx)
+	}})
 	require.NoError(t, err)
 	assert.Equal(t, map[string][]byte{"/etc/first": []byte("first"), "/etc/large": []byte(large)}, tree.Contents)
 	assert.Equal(t, 2, opened)

@@ -17,7 +17,8 @@ type Layer func(ctx context.Context) (io.ReadCloser, error)
 // lookEvery is how many entries are handled between two looks at the context.
 const lookEvery = 4096
 
-// Read builds the tree of an image from its layers, bottom first. Layers are read in parallel, as many as there are processors.
+// Read builds the tree of an image from its layers, bottom first. Layers are read in parallel, as many as there are
+// processors.
 func Read(ctx context.Context, layers []Layer) (*Tree, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -81,8 +82,8 @@ func (t *Tree) With(ctx context.Context, layers []Layer) (*Tree, error) {
 	return out, nil
 }
 
-// applyAll lays a layer over the tree. What it takes away is found in one walk over the tree, however much that is, and only
-// below the layer: whiteouts do not hide what their own layer brings (OCI image specification, "Whiteouts").
+// applyAll lays a layer over the tree. What it takes away is found in one walk over the tree, however much that is, and
+// only below the layer: whiteouts do not hide what their own layer brings (OCI image specification, "Whiteouts").
 func (t *Tree) applyAll(ctx context.Context, layer *changes) error {
 	for _, c := range layer.list {
 		if c.entry.Kind != Directory && t.isDirectory(c.path) {

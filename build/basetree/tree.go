@@ -29,8 +29,8 @@ type Entry struct {
 	Link string
 }
 
-// Tree is an image's file tree. Paths are absolute and clean; usr/etc of an image is /etc, as on a booted host. The zero value is
-// an empty tree. It is safe for concurrent reading.
+// Tree is an image's file tree. Paths are absolute and clean; usr/etc of an image is /etc, as on a booted host. The
+// zero value is an empty tree. It is safe for concurrent reading.
 type Tree struct {
 	Entries map[string]Entry
 	// Contents holds small files that a config compiler must read: accounts, units and what lies in /etc.
@@ -54,7 +54,8 @@ func (t *Tree) Content(p string) ([]byte, bool) {
 	return c, ok
 }
 
-// Resolve follows symlinks in all components but the last, inside the image, as a process with the image as its root would.
+// Resolve follows symlinks in all components but the last, inside the image, as a process with the image as its root
+// would.
 func (t *Tree) Resolve(p string) (string, error) {
 	current, rest := "/", split(path.Clean("/"+p))
 	for links := 0; len(rest) > 1; {

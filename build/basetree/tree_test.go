@@ -61,12 +61,16 @@ func zst(data []byte) []byte {
 
 func TestReadLayers(t *testing.T) {
 	tree, err := basetree.Read(t.Context(), []basetree.Layer{
-		layer(t, gz, dir("etc/", 0o755, 0), file("etc/a", "one"), file("etc/gone", "x"), dir("etc/d", 0o750, 7), file("etc/d/f", "f"),
-			dir("etc/opaque", 0o755, 0), file("etc/opaque/old", "x"), link("home", "var/home"), file("usr/bin/tool", "not kept")),
-		layer(t, zst, file("etc/a", "two"), file("etc/.wh.gone", ""), file("etc/opaque/.wh..wh..opq", ""), file("etc/opaque/new", "n")),
+		layer(t, gz, dir("etc/", 0o755, 0), file("etc/a", "one"), file("etc/gone", "x"), dir("etc/d", 0o750, 7),
+			file("etc/d/f", "f"),
+			dir("etc/opaque", 0o755, 0), file("etc/opaque/old", "x"), link("home", "var/home"),
+			file("usr/bin/tool", "not kept")),
+		layer(t, zst, file("etc/a", "two"), file("etc/.wh.gone", ""), file("etc/opaque/.wh..wh..opq", ""),
+			file("etc/opaque/new", "n")),
 		layer(t, nil, file("usr/etc/from-commit", "c"), link("etc/d", "elsewhere"),
 			file("sysroot/ostree/repo/objects/ab/cd.file", "object"),
-			tar.Header{Name: "usr/lib/systemd/system/u.service", Typeflag: tar.TypeLink, Linkname: "sysroot/ostree/repo/objects/ab/cd.file", Mode: 0o644}),
+			tar.Header{Name: "usr/lib/systemd/system/u.service", Typeflag: tar.TypeLink,
+				Linkname: "sysroot/ostree/repo/objects/ab/cd.file", Mode: 0o644}),
 	})
 	require.NoError(t, err)
 
@@ -78,7 +82,8 @@ func TestReadLayers(t *testing.T) {
 	assert.True(t, exists("/etc/opaque/new"))
 	assert.False(t, exists("/etc/d/f"), "a link in place of a directory removes what was in it")
 	assert.Equal(t, "c", content("/etc/from-commit"), "usr/etc is /etc")
-	assert.Equal(t, "object", content("/usr/lib/systemd/system/u.service"), "a hard link to an ostree object has its content")
+	assert.Equal(t, "object", content("/usr/lib/systemd/system/u.service"),
+		"a hard link to an ostree object has its content")
 	assert.False(t, exists("/sysroot/ostree/repo/objects/ab/cd.file"))
 	assert.True(t, exists("/usr/bin/tool"))
 	assert.Empty(t, content("/usr/bin/tool"), "programs are not kept")
@@ -127,7 +132,8 @@ func TestCacheGivesTheSameTreeBackAndForgivesDamage(t *testing.T) {
 	require.Len(t, files, 1)
 	good, err := os.ReadFile(files[0])
 	require.NoError(t, err)
-	damaged := map[string][]byte{"empty": {}, "zeros": make([]byte, len(good)), "no tree at all": []byte("nonsense"), "cut short": good[:len(good)-1]}
+	damaged := map[string][]byte{"empty": {}, "zeros": make([]byte, len(good)), "no tree at all": []byte("nonsense"),
+		"cut short": good[:len(good)-1]}
 	for i := range good {
 		damaged[fmt.Sprintf("byte %d", i)] = append(append(bytes.Clone(good[:i]), good[i]^1), good[i+1:]...)
 	}
@@ -144,9 +150,11 @@ func TestCacheGivesTheSameTreeBackAndForgivesDamage(t *testing.T) {
 }
 
 func TestWhiteoutsTakeAwayWhatLiesBelowAndNothingOfTheirLayer(t *testing.T) {
-	lower := layer(t, nil, file("etc/implicit/a", "x"), file("etc/implicit2", "x"), dir("etc/o", 0o755, 0), file("etc/o/old", "x"), file("etc/o/sub/old", "x"),
+	lower := layer(t, nil, file("etc/implicit/a", "x"), file("etc/implicit2", "x"), dir("etc/o", 0o755, 0),
+		file("etc/o/old", "x"), file("etc/o/sub/old", "x"),
 		dir("etc/f", 0o755, 0), file("etc/f/x", "x"))
-	tree, err := basetree.Read(t.Context(), []basetree.Layer{lower, layer(t, nil, file("etc/.wh.implicit", ""), file("etc/o/sub/new", "n"), file("etc/o/.wh..wh..opq", ""),
+	tree, err := basetree.Read(t.Context(), []basetree.Layer{lower, layer(t, nil, file("etc/.wh.implicit", ""),
+		file("etc/o/sub/new", "n"), file("etc/o/.wh..wh..opq", ""),
 		dir("etc/again", 0o755, 0), file("etc/again/x", "x"), link("etc/again", "elsewhere"), file("etc/f", "now a file"))})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"/etc/again", "/etc/f", "/etc/implicit2", "/etc/o", "/etc/o/sub/new"}, tree.Under("/etc"))
@@ -174,7 +182,8 @@ func TestALimitOfTimeStopsTheWorkOnLargeLayers(t *testing.T) {
 		many = append(many, file(fmt.Sprintf("usr/share/%d", i), ""))
 	}
 	large, whiteouts := layer(t, nil, many...), layer(t, nil, file("usr/.wh.share", ""))
-	for left := range 10 { // reading, laying over the tree and removing 10,000 entries look thrice each, reading the whiteout once
+	// reading, laying over the tree and removing 10,000 entries look thrice each, reading the whiteout once
+	for left := range 10 {
 		_, err := (&basetree.Tree{}).With(&counted{t.Context(), left}, []basetree.Layer{large, whiteouts})
 		require.ErrorIs(t, err, context.DeadlineExceeded, "%d", left)
 	}

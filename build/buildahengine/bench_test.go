@@ -67,15 +67,16 @@ func (b *bench) open(o buildahengine.Options) {
 	var err error
 	b.engine, err = buildahengine.New(o)
 	require.NoError(b.t, err)
-	b.builder = build.NewBuilder(build.BuilderOptions{Engine: b.engine, StateDir: b.state, RetryDelay: time.Millisecond, Progress: func(e build.Event) {
-		b.mu.Lock()
-		b.events = append(b.events, e)
-		on := b.on
-		b.mu.Unlock()
-		if on != nil {
-			on(e)
-		}
-	}})
+	b.builder = build.NewBuilder(build.BuilderOptions{Engine: b.engine, StateDir: b.state, RetryDelay: time.Millisecond,
+		Progress: func(e build.Event) {
+			b.mu.Lock()
+			b.events = append(b.events, e)
+			on := b.on
+			b.mu.Unlock()
+			if on != nil {
+				on(e)
+			}
+		}})
 }
 
 func (b *bench) request(containerfile string) build.Request {
@@ -123,7 +124,8 @@ func (b *bench) clean() {
 	runs, err := os.ReadDir(filepath.Join(b.root, "runs"))
 	require.NoError(b.t, err)
 	assert.Empty(b.t, runs, "no run directory is left")
-	for _, file := range []string{"storage-overlay/overlay-containers/containers.json", "storage-vfs/vfs-containers/containers.json"} {
+	for _, file := range []string{"storage-overlay/overlay-containers/containers.json",
+		"storage-vfs/vfs-containers/containers.json"} {
 		raw, err := os.ReadFile(filepath.Join(b.root, file))
 		if err == nil {
 			assert.Equal(b.t, "[]", strings.TrimSpace(string(raw)), "no working container is left")

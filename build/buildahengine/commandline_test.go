@@ -16,8 +16,8 @@ import (
 	"dayone.dev/dayone/build/buildtest"
 )
 
-// peerText does what an administrator's Containerfile does: some files, some work, metadata. Each build has a number of its own, so
-// that no cache of an earlier one serves it.
+// peerText does what an administrator's Containerfile does: some files, some work, metadata. Each build has a number of
+// its own, so that no cache of an earlier one serves it.
 const peerText = `FROM configs
 ENV ROLE=master
 RUN mkdir -p /usr/share/agent && for i in $(seq 1 400); do echo $i >/usr/share/agent/$i; done
@@ -26,7 +26,8 @@ COPY --from=base /etc/stock.conf /etc/agent.conf
 LABEL agent=%d
 `
 
-// commandLine is the buildah program with a storage of its own, set up as the engine is: same driver, same isolation, same time.
+// commandLine is the buildah program with a storage of its own, set up as the engine is: same driver, same isolation,
+// same time.
 type commandLine struct {
 	b                      *bench
 	root, setup, isolation string
@@ -40,7 +41,8 @@ func newCommandLine(b *bench, isolation string) *commandLine {
 	ca, err := os.ReadFile(b.reg.CAFile)
 	require.NoError(b.t, err)
 	for name, text := range map[string]string{
-		"certs/ca.crt": string(ca), "policy.json": `{"default":[{"type":"insecureAcceptAnything"}]}`, "registries.conf": "unqualified-search-registries = []\n",
+		"certs/ca.crt": string(ca), "policy.json": `{"default":[{"type":"insecureAcceptAnything"}]}`,
+		"registries.conf": "unqualified-search-registries = []\n",
 		"containers.conf": "[engine]\n", "storage.conf": "[storage]\ndriver=\"overlay\"\n",
 	} {
 		require.NoError(b.t, os.WriteFile(filepath.Join(c.setup, name), []byte(text), 0o600))
@@ -50,7 +52,8 @@ func newCommandLine(b *bench, isolation string) *commandLine {
 
 func (c *commandLine) run(arguments ...string) {
 	c.b.t.Helper()
-	global := []string{"--root", filepath.Join(c.root, "storage"), "--runroot", filepath.Join(c.root, "run"), "--storage-driver", c.b.engine.Driver()}
+	global := []string{"--root", filepath.Join(c.root, "storage"), "--runroot", filepath.Join(c.root, "run"),
+		"--storage-driver", c.b.engine.Driver()}
 	cmd := exec.CommandContext(c.b.t.Context(), "buildah", slices.Concat(global, arguments)...)
 	cmd.Env = append(os.Environ(), "HOME="+c.root, "CONTAINERS_CONF="+c.setup+"/containers.conf",
 		"CONTAINERS_REGISTRIES_CONF="+c.setup+"/registries.conf", "CONTAINERS_STORAGE_CONF="+c.setup+"/storage.conf")
@@ -67,10 +70,13 @@ func (c *commandLine) build(text, target string) {
 	context := c.b.t.TempDir()
 	file := filepath.Join(c.setup, "Containerfile")
 	require.NoError(c.b.t, os.WriteFile(file, []byte(text), 0o600))
-	registry := []string{"--authfile", c.b.reg.PushAuthFile, "--cert-dir", c.setup + "/certs", "--signature-policy", c.setup + "/policy.json"}
+	registry := []string{"--authfile", c.b.reg.PushAuthFile, "--cert-dir", c.setup + "/certs", "--signature-policy",
+		c.setup + "/policy.json"}
 	limit := "1024:1024" // its own default is above what root without CAP_SYS_RESOURCE may set
-	c.run(append(append([]string{"build"}, registry...), "--isolation", c.isolation, "--runtime", "runc", "--layers", "--timestamp", "1767323045", "--network", "host",
-		"--ulimit", "nofile="+limit, "--build-context", "configs=docker://"+c.b.base.Reference, "--build-context", "base=docker://"+c.b.base.Reference, "-f", file, "-t", "localhost/peer", context)...)
+	c.run(append(append([]string{"build"}, registry...), "--isolation", c.isolation, "--runtime", "runc", "--layers",
+		"--timestamp", "1767323045", "--network", "host",
+		"--ulimit", "nofile="+limit, "--build-context", "configs=docker://"+c.b.base.Reference, "--build-context",
+		"base=docker://"+c.b.base.Reference, "-f", file, "-t", "localhost/peer", context)...)
 	c.run(append(append([]string{"push"}, registry...), "localhost/peer", "docker://"+target)...)
 }
 
@@ -79,14 +85,15 @@ func (b *bench) engineBuild(text string) {
 	b.t.Helper()
 	r := b.request(text)
 	_, err := b.engine.BuildContainer(b.t.Context(), build.ContainerJob{
-		Address: "0123456789abcdef", Contexts: map[string]build.Image{"configs": b.base, "base": b.base}, Containerfile: text, Target: r.Target,
+		Address: "0123456789abcdef", Contexts: map[string]build.Image{"configs": b.base, "base": b.base}, Containerfile: text,
+		Target:   r.Target,
 		Platform: "linux/amd64", Created: 1767323045, Registry: r.Registry, Options: r.Options,
 	})
 	require.NoError(b.t, err)
 }
 
-// BenchmarkAgainstCommandLine builds and pushes the same Containerfile on the same base with the engine, the whole builder and the
-// buildah program, in turn, and reports the medians of each in seconds.
+// BenchmarkAgainstCommandLine builds and pushes the same Containerfile on the same base with the engine, the whole
+// builder and the buildah program, in turn, and reports the medians of each in seconds.
 func BenchmarkAgainstCommandLine(b *testing.B) {
 	buildtest.Need(b, true, "buildah")
 	w := newBench(b, buildahengine.Options{})

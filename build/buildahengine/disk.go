@@ -9,8 +9,8 @@ import (
 	"dayone.dev/dayone/build"
 )
 
-// diskGuard watches how much a build adds to storage. Free space of the file system is cheap to ask and says when to look closer,
-// for others write there too; then the new layers are measured.
+// diskGuard watches how much a build adds to storage. Free space of the file system is cheap to ask and says when to
+// look closer, for others write there too; then the new layers are measured.
 type diskGuard struct {
 	dir    string
 	limit  int64

@@ -27,19 +27,23 @@ type Options struct {
 	Root string
 	// Isolation is IsolationAuto (default), IsolationChroot or IsolationOCI.
 	Isolation string
-	// Runtime is the OCI runtime's program, a name in /usr/bin and its like or a path; default is the first of runc and crun that works.
+	// Runtime is the OCI runtime's program, a name in /usr/bin and its like or a path; default is the first of runc and
+	// crun that works.
 	Runtime string
-	// Driver is the storage driver, overlay or vfs; default overlay, and vfs where the file system or kernel cannot do overlay.
+	// Driver is the storage driver, overlay or vfs; default overlay, and vfs where the file system or kernel cannot do
+	// overlay.
 	Driver string
-	// MaxProcesses bounds the processes of one build, where the kernel has the pids controller; default 8192, negative no bound.
+	// MaxProcesses bounds the processes of one build, where the kernel has the pids controller; default 8192, negative no
+	// bound.
 	MaxProcesses int
-	// MaxMemory bounds the memory of one build in bytes, where the kernel has the memory controller; default three quarters of the
-	// host's, negative no bound.
+	// MaxMemory bounds the memory of one build in bytes, where the kernel has the memory controller; default three
+	// quarters of the host's, negative no bound.
 	MaxMemory int64
-	// Parallel bounds builds at once; default is one per GiB of available memory, at least one and at most one per processor.
+	// Parallel bounds builds at once; default is one per GiB of available memory, at least one and at most one per
+	// processor.
 	Parallel int
-	// StorageLimit is how many bytes of layers are kept between builds, in bytes; default 24 GiB, negative no bound. When a build
-	// begins and no other is at work, what was used least recently goes until the rest is below it.
+	// StorageLimit is how many bytes of layers are kept between builds, in bytes; default 24 GiB, negative no bound. When
+	// a build begins and no other is at work, what was used least recently goes until the rest is below it.
 	StorageLimit int64
 	// Environment holds proxy variables for pulls (NAME=value); default none. It is not RUN's.
 	Environment []string
@@ -81,7 +85,8 @@ func New(o Options) (*Engine, error) {
 		o.Isolation = IsolationAuto
 	case IsolationAuto, IsolationChroot, IsolationOCI:
 	default:
-		return nil, fmt.Errorf("open build engine: there is no isolation %q; use %s, %s or %s", o.Isolation, IsolationAuto, IsolationChroot, IsolationOCI)
+		return nil, fmt.Errorf("open build engine: there is no isolation %q; use %s, %s or %s", o.Isolation, IsolationAuto,
+			IsolationChroot, IsolationOCI)
 	}
 	if o.MaxProcesses == 0 {
 		o.MaxProcesses = defaultProcesses
@@ -101,7 +106,8 @@ func New(o Options) (*Engine, error) {
 	return &Engine{o: o, slots: make(chan struct{}, o.Parallel)}, nil
 }
 
-// chooseDriver tries an overlay mount in the very directory; as an ordinary user it trusts the kernel (5.11 and later can do it).
+// chooseDriver tries an overlay mount in the very directory; as an ordinary user it trusts the kernel (5.11 and later
+// can do it).
 func chooseDriver(root string) string {
 	if os.Geteuid() != 0 {
 		return driverOverlay
@@ -130,8 +136,8 @@ func chooseDriver(root string) string {
 // Driver tells which storage driver is in use.
 func (e *Engine) Driver() string { return e.o.Driver }
 
-// BuildContainer implements build.ContainerEngine. When ctx ends, every process of the build is killed and what it left is removed
-// before BuildContainer returns.
+// BuildContainer implements build.ContainerEngine. When ctx ends, every process of the build is killed and what it left
+// is removed before BuildContainer returns.
 func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (build.ContainerImage, error) {
 	select {
 	case e.slots <- struct{}{}:
@@ -170,7 +176,8 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 // cleanUpTimeout bounds the clearing away after a build was killed.
 const cleanUpTimeout = time.Minute
 
-// cleanUp removes at once what a killed build left in storage. If another build is at work it is left for the next to come alone.
+// cleanUp removes at once what a killed build left in storage. If another build is at work it is left for the next to
+// come alone.
 func (e *Engine) cleanUp(ctx context.Context, lock *os.File) {
 	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
@@ -191,7 +198,8 @@ func (e *Engine) cleanUp(ctx context.Context, lock *os.File) {
 // lockWait is how often a build looks whether another process has finished with clearing up.
 const lockWait = 50 * time.Millisecond
 
-// lock takes the storage: alone for the first, who clears up and then lets others in; shared for those who come while it builds.
+// lock takes the storage: alone for the first, who clears up and then lets others in; shared for those who come while
+// it builds.
 func (e *Engine) lock(ctx context.Context) (f *os.File, alone bool, err error) {
 	f, err = os.OpenFile(filepath.Join(e.o.Root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -217,7 +225,8 @@ func (e *Engine) lock(ctx context.Context) (f *os.File, alone bool, err error) {
 func ctxFailure(ctx context.Context, doing string) *build.Failure {
 	f := &build.Failure{Step: phaseContainerfile, Cause: context.Cause(ctx)}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		f.Class, f.Message, f.Next = build.ClassPolicy, "the time limit ran out while "+doing, "raise the time limit, or make the step quicker"
+		f.Class, f.Message, f.Next = build.ClassPolicy, "the time limit ran out while "+doing,
+			"raise the time limit, or make the step quicker"
 		return f
 	}
 	f.Class, f.Message, f.Next = build.ClassInfrastructure, "cancelled while "+doing, "start the build again"

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noNetwork stands in for the program that sets up networks of containers: builds use the host's or none, and without it buildah
-// looks for netavark and fails where there is none.
+// noNetwork stands in for the program that sets up networks of containers: builds use the host's or none, and without
+// it buildah looks for netavark and fails where there is none.
 type noNetwork struct{ nettypes.ContainerNetwork }
 
 func (noNetwork) DefaultNetworkName() string        { return "none" }
@@ -26,8 +26,10 @@ func (w *worker) configPath(name string) string { return filepath.Join(w.order.R
 
 // prepare writes the configuration that containers' libraries would else take from /etc and the home directory.
 func (w *worker) prepare() error {
-	dirs := []string{w.configPath(""), w.configPath("certs.d"), w.configPath("registries.d"), w.configPath("registries.conf.d"),
-		filepath.Join(w.order.Run, "tmp"), filepath.Join(w.order.Run, "home"), temporary(w.order.Root), filepath.Join(w.order.Root, "blob-info")}
+	dirs := []string{w.configPath(""), w.configPath("certs.d"), w.configPath("registries.d"),
+		w.configPath("registries.conf.d"),
+		filepath.Join(w.order.Run, "tmp"), filepath.Join(w.order.Run, "home"), temporary(w.order.Root),
+		filepath.Join(w.order.Root, "blob-info")}
 	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make %s: %w", dir, err)
@@ -50,9 +52,11 @@ func (w *worker) prepare() error {
 		auth = raw
 	}
 	files := map[string][]byte{
-		"policy.json":     []byte(`{"default":[{"type":"insecureAcceptAnything"}]}`), // images are named by digest; who signs is the registry's matter
+		// images are named by digest; who signs is the registry's matter
+		"policy.json":     []byte(`{"default":[{"type":"insecureAcceptAnything"}]}`),
 		"registries.conf": registries, "containers.conf": []byte("[engine]\n[network]\n[containers]\n"),
-		// Without it signatures are looked for in a directory of the host's, which a builder in a user namespace may not even enter.
+		// Without it signatures are looked for in a directory of the host's, which a builder in a user namespace may not even
+		// enter.
 		"registries.d/default.yaml": []byte("default-docker:\n  lookaside: file://" + w.configPath("signatures") + "\n"),
 		"storage.conf":              []byte("[storage]\ndriver=\"" + w.order.Driver + "\"\n"), "auth.json": auth,
 	}
@@ -109,7 +113,8 @@ func (w *worker) open() error {
 		return err
 	}
 	store, err := storage.GetStore(storage.StoreOptions{
-		RunRoot: filepath.Join(w.order.Run, "containers"), GraphRoot: filepath.Join(w.order.Root, "storage-"+w.order.Driver), GraphDriverName: w.order.Driver,
+		RunRoot: filepath.Join(w.order.Run, "containers"), GraphRoot: filepath.Join(w.order.Root, "storage-"+w.order.Driver),
+		GraphDriverName: w.order.Driver,
 	})
 	if err != nil {
 		return fmt.Errorf("open storage: %w", err)
@@ -118,8 +123,8 @@ func (w *worker) open() error {
 	return nil
 }
 
-// recover removes what a killed build left: its containers with their mounts and layers, and other builds' run directories. The
-// parent holds the lock alone meanwhile.
+// recover removes what a killed build left: its containers with their mounts and layers, and other builds' run
+// directories. The parent holds the lock alone meanwhile.
 func (w *worker) recover() error {
 	containers, err := w.store.Containers()
 	if err != nil {
@@ -187,8 +192,9 @@ const mountOptions = ":ro"
 
 func (w *worker) common() *define.CommonBuildOptions {
 	job := w.order.Job
-	common := &define.CommonBuildOptions{IdentityLabel: types.OptionalBoolFalse, Ulimit: ownLimits(), CgroupParent: w.order.Group,
-		HTTPProxy: len(job.Options.ProxyEnvironment) > 0} // RUN gets this process's, and neither image nor history do
+	common := &define.CommonBuildOptions{IdentityLabel: types.OptionalBoolFalse, Ulimit: ownLimits(),
+		CgroupParent: w.order.Group,
+		HTTPProxy:    len(job.Options.ProxyEnvironment) > 0} // RUN gets this process's, and neither image nor history do
 	for _, m := range job.Options.Mounts {
 		common.Volumes = append(common.Volumes, m.Source+":"+m.Target+mountOptions)
 	}
@@ -198,7 +204,8 @@ func (w *worker) common() *define.CommonBuildOptions {
 	return common
 }
 
-// ownLimits keeps RUN at this process's own limits; buildah's defaults are above what root without CAP_SYS_RESOURCE may set.
+// ownLimits keeps RUN at this process's own limits; buildah's defaults are above what root without CAP_SYS_RESOURCE may
+// set.
 func ownLimits() []string {
 	var out []string
 	for _, limit := range []struct {

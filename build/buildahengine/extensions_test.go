@@ -13,8 +13,8 @@ import (
 	"dayone.dev/dayone/build/buildtest"
 )
 
-// Stand-ins for the package manager and for ostree, which write down how they are called. They show order, mounts and failures of
-// the generated stage; what the real programs do with real packages is not shown here.
+// Stand-ins for the package manager and for ostree, which write down how they are called. They show order, mounts and
+// failures of the generated stage; what the real programs do with real packages is not shown here.
 const (
 	standInRpmOstree = `#!/bin/sh
 echo "rpm-ostree $*" >>/usr/lib/calls
@@ -43,8 +43,8 @@ echo initramfs >/usr/lib/modules/6.1.0-rt/initramfs.img
 	standInOstree = "#!/bin/sh\necho \"ostree $*\" >>/usr/lib/calls\n"
 )
 
-// extensionsBench has a base with the stand-ins and an extensions image with these packages, in the layout of the real one: a
-// package repository in /usr/share/rpm-ostree/extensions.
+// extensionsBench has a base with the stand-ins and an extensions image with these packages, in the layout of the real
+// one: a package repository in /usr/share/rpm-ostree/extensions.
 func extensionsBench(t *testing.T, packages ...string) (*bench, build.Request) {
 	t.Helper()
 	b := newBench(t, buildahengine.Options{})
@@ -71,10 +71,12 @@ func TestExtensionsAndKernelStandBeforeTheUsersStage(t *testing.T) {
 	assert.Equal(t, "the config asks for extensions or another kernel", result.Reason)
 	assert.Equal(t, r.Extensions.Reference, result.Inputs.Extensions)
 	tree := b.tree(result.Reference)
-	for _, p := range []string{"/usr/share/usbguard", "/usr/share/kernel-rt-core", "/usr/lib/modules/6.1.0-rt/vmlinuz", "/usr/lib/seen", "/etc/from-config", "/etc/yum.repos.d/stock.repo"} {
+	for _, p := range []string{"/usr/share/usbguard", "/usr/share/kernel-rt-core", "/usr/lib/modules/6.1.0-rt/vmlinuz",
+		"/usr/lib/seen", "/etc/from-config", "/etc/yum.repos.d/stock.repo"} {
 		assert.Contains(t, tree.Entries, p)
 	}
-	for _, p := range []string{"/usr/lib/modules/6.1.0/vmlinuz", "/etc/yum.repos.d/dayone-extensions.repo", "/run/dayone-extensions/usr"} {
+	for _, p := range []string{"/usr/lib/modules/6.1.0/vmlinuz", "/etc/yum.repos.d/dayone-extensions.repo",
+		"/run/dayone-extensions/usr"} {
 		assert.NotContains(t, tree.Entries, p, "neither the old kernel nor the way to the packages is in the image")
 	}
 	assert.NotContains(t, result.Labels, "dayone.dev/extensions")
@@ -88,7 +90,8 @@ func TestExtensionsAndKernelStandBeforeTheUsersStage(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(log), strings.Join([]string{
 		"rpm-ostree install usbguard krb5-workstation libkadm5",
-		"rpm-ostree override remove kernel kernel-core kernel-modules kernel-modules-core kernel-modules-extra --install " + strings.Join(realtime, " --install "),
+		"rpm-ostree override remove kernel kernel-core kernel-modules kernel-modules-core kernel-modules-extra --install " +
+			strings.Join(realtime, " --install "),
 		"ostree container commit\n",
 	}, "\n"))
 }
@@ -117,11 +120,15 @@ func TestFailuresOfExtensions(t *testing.T) {
 		change func(*build.Request)
 		says   []string
 	}{
-		"a package that the image has not got": {func(r *build.Request) { r.Config.Spec.Extensions = []string{"usbguard", "kerberos"} },
+		"a package that the image has not got": {func(r *build.Request) {
+			r.Config.Spec.Extensions = []string{"usbguard",
+				"kerberos"}
+		},
 			[]string{"Packages not found: libkadm5", "extensions image that belongs to the base"}},
 		"a kernel that the image has not got": {func(r *build.Request) { r.Config.Spec.KernelType = "realtime" },
 			[]string{"Packages not found: kernel-rt-core", "kernelType"}},
-		"an extension that nobody knows": {func(r *build.Request) { r.Config.Spec.Extensions = []string{"games"} }, []string{`no extension "games"`}},
+		"an extension that nobody knows": {func(r *build.Request) { r.Config.Spec.Extensions = []string{"games"} },
+			[]string{`no extension "games"`}},
 		"no extensions image": {func(r *build.Request) { r.Config.Spec.Extensions, r.Extensions = []string{"usbguard"}, nil },
 			[]string{"there is no extensions image", "baseOSExtensionsContainerImage"}},
 	} {

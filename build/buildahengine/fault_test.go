@@ -24,7 +24,9 @@ import (
 
 func TestAFailedRunIsExplained(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
-	f := b.fails(b.request("# comment\nFROM configs\nRUN echo before\nRUN for i in $(seq 1 60); do echo line $i; done; \\\n    exit 7\nRUN echo never\n"))
+	f := b.fails(
+		b.request(
+			"# comment\nFROM configs\nRUN echo before\nRUN for i in $(seq 1 60); do echo line $i; done; \\\n    exit 7\nRUN echo never\n"))
 	assert.Equal(t, build.ClassUser, f.Class)
 	assert.Equal(t, "containerfile", f.Step)
 	assert.Equal(t, 4, f.Line)
@@ -54,14 +56,18 @@ func TestFailuresOfContainerfiles(t *testing.T) {
 		line     int
 		attempts int
 	}{
-		"a program that is not there":      {"FROM configs\nRUN nosuchprogram\n", build.ClassUser, 2, 1},
-		"COPY of a file that is not there": {"FROM base AS a\nFROM configs\nCOPY --from=a /none /usr/none\n", build.ClassUser, 3, 1},
-		"an image that is not there":       {"FROM configs\nRUN true\nCOPY --from=" + missing + " /a /usr/a\n", build.ClassUser, 3, 1},
-		"a server that does not answer":    {"FROM configs\nRUN wget http://127.0.0.1:9/x\n", build.ClassTransient, 2, 2},
-		"a registry that does not answer":  {"FROM configs\nCOPY --from=127.0.0.1:9/a/b@sha256:" + strings.Repeat("0", 64) + " /a /usr/a\n", build.ClassTransient, 2, 2},
-		"a kernel without its initramfs":   {"FROM configs\nRUN mv /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0; rm /usr/lib/modules/6.2.0/initramfs.img\n", build.ClassUser, 0, 1},
-		"two kernels":                      {"FROM configs\nRUN cp -r /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0\n", build.ClassUser, 0, 1},
-		"the kernel is removed":            {"FROM configs\nRUN rm -r /usr/lib/modules/6.1.0\n", build.ClassUser, 0, 1},
+		"a program that is not there": {"FROM configs\nRUN nosuchprogram\n", build.ClassUser, 2, 1},
+		"COPY of a file that is not there": {"FROM base AS a\nFROM configs\nCOPY --from=a /none /usr/none\n", build.ClassUser,
+			3, 1},
+		"an image that is not there": {"FROM configs\nRUN true\nCOPY --from=" + missing + " /a /usr/a\n",
+			build.ClassUser, 3, 1},
+		"a server that does not answer": {"FROM configs\nRUN wget http://127.0.0.1:9/x\n", build.ClassTransient, 2, 2},
+		"a registry that does not answer": {"FROM configs\nCOPY --from=127.0.0.1:9/a/b@sha256:" + strings.Repeat("0", 64) +
+			" /a /usr/a\n", build.ClassTransient, 2, 2},
+		"a kernel without its initramfs": {"FROM configs\nRUN mv /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0; rm /usr/lib/modules/6.2.0/initramfs.img\n", build.ClassUser, 0, 1},
+		"two kernels": {"FROM configs\nRUN cp -r /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0\n",
+			build.ClassUser, 0, 1},
+		"the kernel is removed": {"FROM configs\nRUN rm -r /usr/lib/modules/6.1.0\n", build.ClassUser, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := b.request(c.text)
@@ -81,7 +87,8 @@ func TestAHangingRunIsEndedByTheTimeLimit(t *testing.T) {
 	b.build("FROM configs\nRUN true\n") // the base is unpacked: what is timed next comes to its RUN soon
 	r := b.request("FROM configs\nRUN echo start; sleep 300 & sleep 300\n")
 	var f *build.Failure
-	for r.Options.Timeout = 6 * time.Second; f == nil || !slices.Contains(f.Excerpt, "start"); r.Options.Timeout *= 2 { // a busy machine comes to its RUN later
+	// a busy machine comes to its RUN later
+	for r.Options.Timeout = 6 * time.Second; f == nil || !slices.Contains(f.Excerpt, "start"); r.Options.Timeout *= 2 {
 		require.Less(t, r.Options.Timeout, 5*time.Minute, "%v", f)
 		f = b.fails(r)
 	}
@@ -160,7 +167,8 @@ type relay struct {
 }
 
 func newRelay(t *testing.T, to string) *relay {
-	r := &relay{t: t, to: to, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(registrytest.Port(t)))} // it is listened on a second time
+	// it is listened on a second time
+	r := &relay{t: t, to: to, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(registrytest.Port(t)))}
 	r.listen()
 	t.Cleanup(r.cut)
 	return r
@@ -217,7 +225,8 @@ func (b *bench) pushing() bool {
 func needPids(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat("/sys/fs/cgroup/pids"); err != nil {
-		if raw, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control"); err != nil || !strings.Contains(string(raw), "pids") {
+		if raw, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control"); err != nil ||
+			!strings.Contains(string(raw), "pids") {
 			t.Skip("this kernel or container gives no pids controller: the number of processes cannot be bounded here")
 		}
 	}
@@ -258,12 +267,14 @@ func TestOfflineNeedsARuntime(t *testing.T) {
 
 func TestAfterTheBuildTheImageIsLookedAt(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
-	result := b.build("FROM configs\nRUN echo changed >/etc/from-config; mkdir -p /var/lib/x; echo x >/var/lib/x/y; echo svc:x:9:9::/:/bin/sh >>/etc/passwd; rm /etc/stock.conf; mkdir /etc/stock.conf\n")
+	result := b.build(
+		"FROM configs\nRUN echo changed >/etc/from-config; mkdir -p /var/lib/x; echo x >/var/lib/x/y; echo svc:x:9:9::/:/bin/sh >>/etc/passwd; rm /etc/stock.conf; mkdir /etc/stock.conf\n")
 	rules := map[string]string{}
 	for _, w := range result.Warnings {
 		rules[w.Rule] = w.Message
 	}
-	for rule, path := range map[string]string{"config-overridden": "/etc/from-config", "var-content": "/var/lib/x/y", "accounts": "/etc/passwd", "file-and-directory": "/etc/stock.conf"} {
+	for rule, path := range map[string]string{"config-overridden": "/etc/from-config", "var-content": "/var/lib/x/y",
+		"accounts": "/etc/passwd", "file-and-directory": "/etc/stock.conf"} {
 		assert.Contains(t, rules[rule], path, rule)
 	}
 }

@@ -24,16 +24,16 @@ type bounds struct {
 	memory    int64 // bytes
 }
 
-// group is a control group that bounds a build's processes and memory. An OCI runtime makes groups of the same name below those
-// of this process, in every controller.
+// group is a control group that bounds a build's processes and memory. An OCI runtime makes groups of the same name
+// below those of this process, in every controller.
 type group struct {
 	name, root string
 	// dirs are the groups that were made, by controller.
 	dirs map[string]string
 }
 
-// newGroup makes a group under the pids and the memory controller (version 1 or 2) and puts the child in before it is told what to
-// do. Without a controller or the right to use it a build has no such bound, which is said in the log.
+// newGroup makes a group under the pids and the memory controller (version 1 or 2) and puts the child in before it is
+// told what to do. Without a controller or the right to use it a build has no such bound, which is said in the log.
 func newGroup(root string, pid int, b bounds, log *logrus.Entry) *group {
 	g := &group{name: groupPrefix(root) + strconv.Itoa(pid), root: root, dirs: map[string]string{}}
 	rememberPlaces(root)
@@ -98,8 +98,9 @@ func (g *group) outOfMemory() bool {
 // groupsMounted is where control groups are (systemd's file hierarchy, and every container's).
 const groupsMounted = "/sys/fs/cgroup"
 
-// controllerPlaces are where a group of ours can be made: below our own group, so that limits on this process hold; beside it, for
-// version 2 gives no controllers to a group that has processes and children; at the top, where a container's own view begins.
+// controllerPlaces are where a group of ours can be made: below our own group, so that limits on this process hold;
+// beside it, for version 2 gives no controllers to a group that has processes and children; at the top, where a
+// container's own view begins.
 func controllerPlaces(controller string) []string {
 	var out []string
 	for _, own := range ownGroups() {
@@ -107,7 +108,8 @@ func controllerPlaces(controller string) []string {
 		case controller:
 			out = append(out, filepath.Join(groupsMounted, controller, own.path), filepath.Join(groupsMounted, controller))
 		case "":
-			out = append(out, filepath.Join(groupsMounted, own.path), filepath.Join(groupsMounted, filepath.Dir(own.path)), groupsMounted)
+			out = append(out, filepath.Join(groupsMounted, own.path), filepath.Join(groupsMounted, filepath.Dir(own.path)),
+				groupsMounted)
 		}
 	}
 	return out
@@ -135,7 +137,8 @@ func groupPlaces() []string {
 	places := slices.Concat(controllerPlaces("pids"), controllerPlaces("memory"))
 	for _, own := range ownGroups() {
 		if own.controllers == "" { // version 2, alone or beside version 1
-			places = append(places, filepath.Join(groupsMounted, "unified", own.path), filepath.Join(groupsMounted, "unified", filepath.Dir(own.path)))
+			places = append(places, filepath.Join(groupsMounted, "unified", own.path), filepath.Join(groupsMounted, "unified",
+				filepath.Dir(own.path)))
 			continue
 		}
 		places = append(places, filepath.Join(groupsMounted, own.controllers, own.path))
@@ -147,7 +150,8 @@ func groupPlaces() []string {
 // placesFile remembers where groups were made: the program that clears up after a kill may be in another group itself.
 func placesFile(root string) string { return filepath.Join(root, "groups.json") }
 
-// rememberPlaces adds the places of this process. What cannot be written is found by a process in the same group all the same.
+// rememberPlaces adds the places of this process. What cannot be written is found by a process in the same group all
+// the same.
 func rememberPlaces(root string) {
 	known := recalledPlaces(root)
 	all := slices.Concat(known, groupPlaces())

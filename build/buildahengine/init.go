@@ -22,8 +22,8 @@ const (
 	usernsTail = "-in-a-user-namespace"
 )
 
-// Init must be the first call in main and in TestMain of every program that builds: buildah and this package run the program again
-// under other names. When it returns true the work of such a call is done and main must return.
+// Init must be the first call in main and in TestMain of every program that builds: buildah and this package run the
+// program again under other names. When it returns true the work of such a call is done and main must return.
 func Init() bool {
 	if buildah.InitReexec() {
 		return true
@@ -44,8 +44,8 @@ func Init() bool {
 	return true
 }
 
-// runInit is process 1 of the build's namespaces: it starts the worker, reaps what others leave, and ends when the worker does;
-// the kernel then kills all that is left and drops the mounts.
+// runInit is process 1 of the build's namespaces: it starts the worker, reaps what others leave, and ends when the
+// worker does; the kernel then kills all that is left and drops the mounts.
 func runInit() error {
 	if !strings.HasSuffix(os.Args[0], usernsTail) {
 		if err := awaitGo(os.Stdin); err != nil {
@@ -54,7 +54,8 @@ func runInit() error {
 	}
 	flags := uintptr(0)
 	if os.Geteuid() != 0 {
-		// Without root the namespaces need a user namespace around them; the library sets up the id mappings and runs us again.
+		// Without root the namespaces need a user namespace around them; the library sets up the id mappings and runs us
+		// again.
 		flags = unix.CLONE_NEWPID | unix.CLONE_NEWNS
 	}
 	unshare.MaybeReexecUsingUserNamespace(false)
@@ -77,8 +78,8 @@ func runInit() error {
 	return reap(worker.Process.Pid)
 }
 
-// awaitGo waits until the parent has put this process into its control group: what it starts before that would be outside. It reads
-// one byte and no more, for the order that follows is the worker's.
+// awaitGo waits until the parent has put this process into its control group: what it starts before that would be
+// outside. It reads one byte and no more, for the order that follows is the worker's.
 func awaitGo(in *os.File) error {
 	if _, err := io.ReadFull(in, make([]byte, 1)); err != nil {
 		return fmt.Errorf("wait for the order to build: %w", err)
@@ -93,8 +94,8 @@ func privateMounts() error {
 	}
 	err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	if errors.Is(err, unix.EPERM) && inUserNamespace() {
-		// A container's /proc has parts hidden, and the kernel shows no fuller one to a user namespace (mount_namespaces(7)). The
-		// container's own does for builds: they see its processes as well, and no more may be done to them.
+		// A container's /proc has parts hidden, and the kernel shows no fuller one to a user namespace (mount_namespaces(7)).
+		// The container's own does for builds: they see its processes as well, and no more may be done to them.
 		return nil
 	}
 	if err != nil {
@@ -103,7 +104,8 @@ func privateMounts() error {
 	return nil
 }
 
-// inUserNamespace tells whether this process's root is not the host's (user_namespaces(7): the first one maps all ids to themselves).
+// inUserNamespace tells whether this process's root is not the host's (user_namespaces(7): the first one maps all ids
+// to themselves).
 func inUserNamespace() bool {
 	raw, err := os.ReadFile("/proc/self/uid_map")
 	fields := strings.Fields(string(raw))

@@ -18,7 +18,8 @@ const (
 	IsolationAuto = "auto"
 	// IsolationChroot works everywhere, also in containers, and shares network and devices with the host.
 	IsolationChroot = "chroot"
-	// IsolationOCI runs every RUN with an OCI runtime: it alone can cut RUN off the network. The build fails where no runtime works.
+	// IsolationOCI runs every RUN with an OCI runtime: it alone can cut RUN off the network. The build fails where no
+	// runtime works.
 	IsolationOCI = "oci"
 )
 

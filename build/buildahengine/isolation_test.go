@@ -44,7 +44,9 @@ func TestRunsInContainersOfARuntime(t *testing.T) {
 func TestOfflineRunSeesNoNetwork(t *testing.T) {
 	buildtest.Need(t, true, "runc")
 	b := newBench(t, buildahengine.Options{})
-	r := b.request("FROM configs\nRUN echo devices $(ls /sys/class/net; cat /proc/net/dev | grep : | grep -v lo: ); wget http://" + b.reg.Addr + "/v2/ || echo cut off >/usr/lib/offline; test -s /usr/lib/offline\n")
+	r := b.request(
+		"FROM configs\nRUN echo devices $(ls /sys/class/net; cat /proc/net/dev | grep : | grep -v lo: ); wget http://" +
+			b.reg.Addr + "/v2/ || echo cut off >/usr/lib/offline; test -s /usr/lib/offline\n")
 	r.Options.Offline = true
 	result, err := b.builder.Build(t.Context(), r)
 	require.NoError(t, err)
@@ -56,14 +58,16 @@ func TestOfflineRunSeesNoNetwork(t *testing.T) {
 	failing := b.request("FROM configs\nRUN wget http://" + b.reg.Addr + "/v2/\n")
 	failing.Options.Offline, failing.Options.Attempts = true, 3
 	f := b.fails(failing)
-	assert.Equal(t, build.ClassUser, f.Class, "without network by request, an unreachable server is the Containerfile's fault: %s", f.Error())
+	assert.Equal(t, build.ClassUser, f.Class,
+		"without network by request, an unreachable server is the Containerfile's fault: %s", f.Error())
 	assert.Contains(t, f.Next, "offline")
 }
 
 func TestCancelledContainerOfARuntimeLeavesNothing(t *testing.T) {
 	buildtest.Need(t, true, "runc")
 	b := newBench(t, buildahengine.Options{Isolation: buildahengine.IsolationOCI})
-	b.killIsolated(b.request("FROM configs\nRUN echo started; sleep 300 & sleep 300\n"), "containerfile started", buildahengine.IsolationOCI)
+	b.killIsolated(b.request("FROM configs\nRUN echo started; sleep 300 & sleep 300\n"), "containerfile started",
+		buildahengine.IsolationOCI)
 	b.build("FROM configs\nRUN echo after\n")
 	b.clean()
 	b.noGroups()
@@ -84,7 +88,9 @@ func TestMirrorsServeImagesThatAContainerfileNames(t *testing.T) {
 	_, digest, _ := strings.Cut(b.base.Reference, "@")
 	text := "FROM configs\nCOPY --from=quay.example.test/vendor/tools@" + digest + " /etc/stock.conf /usr/lib/mirrored\n"
 	conf := filepath.Join(t.TempDir(), "registries.conf")
-	require.NoError(t, os.WriteFile(conf, []byte("[[registry]]\nlocation = \"quay.example.test/vendor/tools\"\nmirror-by-digest-only = true\n[[registry.mirror]]\nlocation = \""+b.reg.Addr+"/os/base\"\n"), 0o600))
+	require.NoError(t,
+		os.WriteFile(conf,
+			[]byte("[[registry]]\nlocation = \"quay.example.test/vendor/tools\"\nmirror-by-digest-only = true\n[[registry.mirror]]\nlocation = \""+b.reg.Addr+"/os/base\"\n"), 0o600))
 	r := b.request(text)
 	r.Options.RegistriesConf = conf
 	result, err := b.builder.Build(t.Context(), r)
@@ -117,7 +123,8 @@ func TestAnOrdinaryUserBuilds(t *testing.T) {
 		require.NoError(t, os.Chown(p, nobody, nobody))
 		return p
 	}
-	r := b.request("FROM configs\nRUN id -u; cat /etc/from-config; echo by a user >/usr/lib/user; chown 7:8 /usr/lib/user\n")
+	r := b.request(
+		"FROM configs\nRUN id -u; cat /etc/from-config; echo by a user >/usr/lib/user; chown 7:8 /usr/lib/user\n")
 	r.Registry = build.Access{CAFile: give("ca.crt", b.reg.CAFile), AuthFile: give("auth.json", b.reg.PushAuthFile)}
 	engine, state, program := own("engine"), own("state"), give("builder", "/proc/self/exe")
 	builder := func(r build.Request) *exec.Cmd {
@@ -167,7 +174,8 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"`
 	return exec.CommandContext(t.Context(), "unshare", append([]string{"-m", "sh", "-c", script, ids}, program...)...)
 }
 
-// TestCancelledInAContainerOfARuntimeLeavesNothing ends the build's context while a container runs: the program goes on living.
+// TestCancelledInAContainerOfARuntimeLeavesNothing ends the build's context while a container runs: the program goes on
+// living.
 func TestCancelledInAContainerOfARuntimeLeavesNothing(t *testing.T) {
 	buildtest.Need(t, true, "runc")
 	b := newBench(t, buildahengine.Options{Isolation: buildahengine.IsolationOCI})
@@ -182,7 +190,8 @@ func TestCancelledInAContainerOfARuntimeLeavesNothing(t *testing.T) {
 			cancel()
 		}
 	}
-	_, err := b.builder.Build(ctx, b.request("FROM configs\nRUN echo started; sh -c 'sleep 300; : "+marker+"' & sleep 300\n"))
+	_, err := b.builder.Build(ctx,
+		b.request("FROM configs\nRUN echo started; sh -c 'sleep 300; : "+marker+"' & sleep 300\n"))
 	require.ErrorIs(t, err, context.Canceled)
 	assert.True(t, seen, "the container's processes can be seen while they run")
 	assert.Empty(t, commands(t, marker), "and none is left")

@@ -121,19 +121,23 @@ func killAtLine(t testing.TB, cmd *exec.Cmd, root, mark string) {
 // gone waits until a killed builder's processes are.
 func gone(t testing.TB, root string) {
 	t.Helper()
-	assert.Eventually(t, func() bool { return len(processes(t, root)) == 0 }, 60*time.Second, 10*time.Millisecond, "no process outlives the builder")
-	// What runs inside a container dies with its namespace, a moment later; until then it holds the storage's lock, and a build that
-	// comes meanwhile leaves the clearing up to the next one.
+	assert.Eventually(t, func() bool { return len(processes(t, root)) == 0 }, 60*time.Second, 10*time.Millisecond,
+		"no process outlives the builder")
+	// What runs inside a container dies with its namespace, a moment later; until then it holds the storage's lock, and a
+	// build that comes meanwhile leaves the clearing up to the next one.
 	lock, err := os.OpenFile(filepath.Join(root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	require.NoError(t, err)
 	defer lock.Close()
-	assert.Eventually(t, func() bool { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }, 60*time.Second, 10*time.Millisecond, "the storage is free")
+	assert.Eventually(t, func() bool { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil },
+		60*time.Second, 10*time.Millisecond, "the storage is free")
 }
 
 func TestKilledInEveryStageTheNextBuildSucceeds(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
-	r := b.request("FROM configs\nRUN echo one >/usr/lib/one\nRUN echo in the middle; sleep 0.3; echo two >/usr/lib/two\nCOPY --from=base /etc/stock.conf /usr/lib/three\n")
-	for _, mark := range []string{"config", "push", "containerfile FROM", "containerfile RUN echo one", "containerfile in the middle", "containerfile COMMIT", "push Copying", "seal", "check"} {
+	r := b.request(
+		"FROM configs\nRUN echo one >/usr/lib/one\nRUN echo in the middle; sleep 0.3; echo two >/usr/lib/two\nCOPY --from=base /etc/stock.conf /usr/lib/three\n")
+	for _, mark := range []string{"config", "push", "containerfile FROM", "containerfile RUN echo one",
+		"containerfile in the middle", "containerfile COMMIT", "push Copying", "seal", "check"} {
 		b.killAt(r, mark)
 	}
 	again := r
@@ -174,7 +178,8 @@ func TestKilledWhileTheBaseIsPulled(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatal("the base was not pulled")
 			}
-			require.Eventually(t, func() bool { return b.stored() > 1<<20 }, 60*time.Second, 5*time.Millisecond, "a part of the layer is on disk")
+			require.Eventually(t, func() bool { return b.stored() > 1<<20 }, 60*time.Second, 5*time.Millisecond,
+				"a part of the layer is on disk")
 			require.NoError(t, cmd.Process.Kill())
 			_ = cmd.Wait() // killed: its error says so
 			gone(t, b.root)

@@ -29,7 +29,8 @@ func newLog(dir, address string, limit int64) (*logFile, error) {
 	return &logFile{path: path, file: f, buffer: bufio.NewWriter(f), left: limit}, nil
 }
 
-// write appends a message as a person wants to read it. The first error is kept for close: a full disk must not stop the reading.
+// write appends a message as a person wants to read it. The first error is kept for close: a full disk must not stop
+// the reading.
 func (l *logFile) write(m message) {
 	text := ""
 	switch m.Kind {

@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// memoryPerBuild is what a build of a large image was seen to need at most, page cache for unpacking included, in bytes.
+// memoryPerBuild is what a build of a large image was seen to need at most, page cache for unpacking included, in
+// bytes.
 const memoryPerBuild = 1 << 30
 
 // memory is what the host has, in bytes; 0 means unknown.
 type memory struct{ total, available int64 }
 
-// readMemory asks the kernel, and the control groups that this process is in: in a container the host's memory is not ours.
+// readMemory asks the kernel, and the control groups that this process is in: in a container the host's memory is not
+// ours.
 func readMemory() memory {
 	raw, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -21,7 +23,8 @@ func readMemory() memory {
 	}
 	m := parseMemory(string(raw))
 	for _, place := range controllerPlaces("memory") {
-		limit, used := readBytes(place, "memory.max", "memory.limit_in_bytes"), readBytes(place, "memory.current", "memory.usage_in_bytes")
+		limit, used := readBytes(place, "memory.max", "memory.limit_in_bytes"),
+			readBytes(place, "memory.current", "memory.usage_in_bytes")
 		if limit <= 0 || limit >= m.total {
 			continue // no limit is a word in version 2 and a huge number in version 1
 		}

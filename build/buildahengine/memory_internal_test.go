@@ -21,7 +21,9 @@ func TestBuildsAtOnceFollowMemoryAndProcessors(t *testing.T) {
 		"one processor":                         {available: 64 * gib, processors: 1, builds: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := parseMemory(fmt.Sprintf("MemTotal:       %d kB\nMemFree:  1 kB\nMemAvailable:   %d kB\nHugePages_Total:       0\n", 64*gib, c.available))
+			m := parseMemory(
+				fmt.Sprintf("MemTotal:       %d kB\nMemFree:  1 kB\nMemAvailable:   %d kB\nHugePages_Total:       0\n", 64*gib,
+					c.available))
 			assert.Equal(t, c.builds, parallel(m, c.processors))
 		})
 	}

@@ -19,7 +19,8 @@ import (
 	"dayone.dev/dayone/build/buildahengine"
 )
 
-// meeting counts the RUNs of two pools that are at work at once; each stays until it is let go, or with wait until the other came.
+// meeting counts the RUNs of two pools that are at work at once; each stays until it is let go, or with wait until the
+// other came.
 type meeting struct {
 	mu       sync.Mutex
 	now, max int
@@ -80,14 +81,16 @@ func TestTwoPoolsBuildOneAfterTheOtherWhereThereIsRoomForOne(t *testing.T) {
 
 func TestMemoryOfABuildIsBounded(t *testing.T) {
 	if _, err := os.Stat("/sys/fs/cgroup/memory/memory.limit_in_bytes"); err != nil {
-		if raw, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control"); err != nil || !strings.Contains(string(raw), "memory") {
+		if raw, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control"); err != nil ||
+			!strings.Contains(string(raw), "memory") {
 			t.Skip("this kernel or container gives no memory controller: the memory of builds cannot be bounded here")
 		}
 	}
 	for _, isolation := range []string{buildahengine.IsolationChroot, buildahengine.IsolationAuto} {
 		t.Run(isolation, func(t *testing.T) {
 			b := newBench(t, buildahengine.Options{MaxMemory: 256 << 20, Isolation: isolation})
-			b.build("FROM configs\nRUN dd if=/dev/zero of=/usr/lib/big bs=1M count=400; rm /usr/lib/big; echo fits\n") // page cache gives way
+			// page cache gives way
+			b.build("FROM configs\nRUN dd if=/dev/zero of=/usr/lib/big bs=1M count=400; rm /usr/lib/big; echo fits\n")
 			f := b.fails(b.request("FROM configs\nRUN echo begins\nRUN dd if=/dev/zero of=/dev/null bs=600M count=1\n"))
 			assert.Equal(t, build.ClassPolicy, f.Class, "%s %v", f.Error(), f.Excerpt)
 			assert.Contains(t, f.Message, "memory limit of 256 MiB")
@@ -126,7 +129,8 @@ func newStall(t *testing.T, to string, above int64) *stall {
 	return s
 }
 
-// pass copies in both directions until the answers on this connection come to more than above bytes: only a blob does that.
+// pass copies in both directions until the answers on this connection come to more than above bytes: only a blob does
+// that.
 func (s *stall) pass(in net.Conn, to string, above int64) {
 	out, err := net.Dial("tcp", to)
 	if err != nil {

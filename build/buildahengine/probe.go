@@ -22,13 +22,13 @@ import (
 // probeTimeout bounds one trial of a runtime: a container that does nothing takes a fraction of a second.
 const probeTimeout = 30 * time.Second
 
-// failureKept is how long a runtime that did not work is not tried again. One that worked is believed until the host reboots or the
-// program changes.
+// failureKept is how long a runtime that did not work is not tried again. One that worked is believed until the host
+// reboots or the program changes.
 const failureKept = 10 * time.Minute
 
-// probe runs a container that does nothing with the runtime, in the very way of RUN: the same specification, namespaces, control
-// group and limits. It is the only way to know whether this runtime works on this host, for this user, inside whatever this
-// process runs in.
+// probe runs a container that does nothing with the runtime, in the very way of RUN: the same specification,
+// namespaces, control group and limits. It is the only way to know whether this runtime works on this host, for this
+// user, inside whatever this process runs in.
 func (w *worker) probe(ctx context.Context, path string, offline bool) error {
 	program, ok := exitProgram(runtime.GOARCH)
 	if !ok {
@@ -47,7 +47,8 @@ func (w *worker) probe(ctx context.Context, path string, offline bool) error {
 }
 
 func (w *worker) runProbe(ctx context.Context, program []byte, path string, offline bool) (err error) {
-	common := &define.CommonBuildOptions{IdentityLabel: w.common().IdentityLabel, Ulimit: ownLimits(), CgroupParent: w.order.Group}
+	common := &define.CommonBuildOptions{IdentityLabel: w.common().
+		IdentityLabel, Ulimit: ownLimits(), CgroupParent: w.order.Group}
 	namespaces, network := networkOf(offline)
 	b, err := buildah.NewBuilder(ctx, w.store, buildah.BuilderOptions{
 		FromImage: buildah.BaseImageFakeName, Isolation: ociIsolation(), CommonBuildOpts: common, SystemContext: w.system(),
@@ -67,7 +68,8 @@ func (w *worker) runProbe(ctx context.Context, program []byte, path string, offl
 	}
 	var said bytes.Buffer
 	err = b.Run([]string{"/probe"}, buildah.RunOptions{
-		Isolation: ociIsolation(), Runtime: path, Args: w.runtimeArguments(), Terminal: buildah.WithoutTerminal, SystemContext: w.system(),
+		Isolation: ociIsolation(), Runtime: path, Args: w.runtimeArguments(), Terminal: buildah.WithoutTerminal,
+		SystemContext:    w.system(),
 		NamespaceOptions: namespaces, ConfigureNetwork: network, Stdin: bytes.NewReader(nil), Stdout: &said, Stderr: &said,
 	})
 	if text := strings.Join(strings.Fields(said.String()), " "); err != nil && text != "" {
@@ -80,8 +82,8 @@ func (w *worker) runProbe(ctx context.Context, program []byte, path string, offl
 	return err
 }
 
-// exitProgram is a static program that ends with exit code 0: the smallest thing that a container can run, with nothing of the
-// host in it. The machine code is exit(0) by the kernel's calling convention of each architecture (syscall(2)).
+// exitProgram is a static program that ends with exit code 0: the smallest thing that a container can run, with nothing
+// of the host in it. The machine code is exit(0) by the kernel's calling convention of each architecture (syscall(2)).
 func exitProgram(arch string) ([]byte, bool) {
 	const address, page = 0x400000, 0x10000 // page: the largest that these architectures use
 	machine, order, flags, code := elf.EM_NONE, binary.ByteOrder(binary.LittleEndian), uint32(0), []byte(nil)
@@ -91,23 +93,27 @@ func exitProgram(arch string) ([]byte, bool) {
 	case "arm64": // mov x0, #0; mov x8, #93; svc #0
 		machine, code = elf.EM_AARCH64, []byte{0, 0, 0x80, 0xd2, 0xa8, 0x0b, 0x80, 0xd2, 0x01, 0, 0, 0xd4}
 	case "ppc64le": // li r0, 1; li r3, 0; sc
-		machine, flags, code = elf.EM_PPC64, 2, []byte{1, 0, 0, 0x38, 0, 0, 0x60, 0x38, 0x02, 0, 0, 0x44} // flags: ELF ABI version 2
+		// flags: ELF ABI version 2
+		machine, flags, code = elf.EM_PPC64, 2, []byte{1, 0, 0, 0x38, 0, 0, 0x60, 0x38, 0x02, 0, 0, 0x44}
 	case "s390x": // lghi %r2, 0; svc 1
 		machine, order, code = elf.EM_S390, binary.BigEndian, []byte{0xa7, 0x29, 0, 0, 0x0a, 0x01}
 	default:
 		return nil, false
 	}
-	header, program := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Flags: flags}, elf.Prog64{}
+	header, program := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT),
+		Flags: flags}, elf.Prog64{}
 	size := uint64(binary.Size(header) + binary.Size(program))
 	copy(header.Ident[:], elf.ELFMAG)
-	header.Ident[elf.EI_CLASS], header.Ident[elf.EI_DATA], header.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
+	header.Ident[elf.EI_CLASS], header.Ident[elf.EI_DATA], header.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64),
+		byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
 	if order == binary.BigEndian {
 		header.Ident[elf.EI_DATA] = byte(elf.ELFDATA2MSB)
 	}
 	header.Entry, header.Phoff, header.Phnum = address+size, uint64(binary.Size(header)), 1
 	header.Ehsize, header.Phentsize = uint16(binary.Size(header)), uint16(binary.Size(program))
 	whole := size + uint64(len(code))
-	program = elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Vaddr: address, Paddr: address, Filesz: whole, Memsz: whole, Align: page}
+	program = elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Vaddr: address, Paddr: address,
+		Filesz: whole, Memsz: whole, Align: page}
 	var out bytes.Buffer
 	for _, part := range []any{header, program, code} {
 		if binary.Write(&out, order, part) != nil {
@@ -125,13 +131,15 @@ type verdict struct {
 	At int64 `json:"at"`
 }
 
-// counts tells whether a runtime need not be tried again. A failure that is to come was seen before the clock was set back.
+// counts tells whether a runtime need not be tried again. A failure that is to come was seen before the clock was set
+// back.
 func (v verdict) counts(now time.Time) bool {
 	age := now.Sub(time.Unix(v.At, 0))
 	return v.Works || age >= 0 && age < failureKept
 }
 
-// tryRuntime asks what an earlier trial gave, or makes one. Trials count for one program, user, boot and kind of network.
+// tryRuntime asks what an earlier trial gave, or makes one. Trials count for one program, user, boot and kind of
+// network.
 func (w *worker) tryRuntime(ctx context.Context, path string, offline bool) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -141,7 +149,8 @@ func (w *worker) tryRuntime(ctx context.Context, path string, offline bool) erro
 	if err != nil {
 		boot = nil // then a trial counts for ever, until the file is removed
 	}
-	key := fmt.Sprintf("%s size=%d changed=%d.%d user=%d group=%t offline=%t boot=%s", path, st.Size, st.Mtim.Sec, st.Mtim.Nsec, os.Getuid(), w.order.Group != "", offline, strings.TrimSpace(string(boot)))
+	key := fmt.Sprintf("%s size=%d changed=%d.%d user=%d group=%t offline=%t boot=%s", path, st.Size, st.Mtim.Sec,
+		st.Mtim.Nsec, os.Getuid(), w.order.Group != "", offline, strings.TrimSpace(string(boot)))
 	known := readVerdicts(w.order.Root)
 	if v, ok := known[key]; ok && v.counts(time.Now()) {
 		if v.Works {

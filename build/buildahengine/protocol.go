@@ -17,7 +17,8 @@ type order struct {
 	// Runtime is the only OCI runtime to try; empty tries the known ones.
 	Runtime string `json:"runtime,omitempty"`
 	Run     string `json:"run"`
-	// Group is the control group for containers of an OCI runtime, relative to the worker's own; empty leaves it to the runtime.
+	// Group is the control group for containers of an OCI runtime, relative to the worker's own; empty leaves it to the
+	// runtime.
 	Group   string `json:"group,omitempty"`
 	Recover bool   `json:"recover"`
 	// Limit is how many bytes storage may have when a build begins; negative none.

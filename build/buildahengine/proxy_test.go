@@ -22,7 +22,8 @@ func TestRunGetsTheProxyAndTheImageDoesNot(t *testing.T) {
 			b := newBench(t, buildahengine.Options{Isolation: isolation})
 			text := "FROM configs\nRUN echo \"$http_proxy $HTTPS_PROXY\" && test \"$no_proxy\" = .svc,127.0.0.1\n"
 			r := b.request(text)
-			r.Options.ProxyEnvironment = build.Proxies("http://me:"+password+"@proxy.example:3128", "http://proxy.example:3129", ".svc,127.0.0.1")
+			r.Options.ProxyEnvironment = build.Proxies("http://me:"+password+"@proxy.example:3128", "http://proxy.example:3129",
+				".svc,127.0.0.1")
 			want, err := b.request(text).Address()
 			require.NoError(t, err)
 			got, err := r.Address()
@@ -36,7 +37,8 @@ func TestRunGetsTheProxyAndTheImageDoesNot(t *testing.T) {
 			assert.NotContains(t, string(log), password)
 			digest, err := name.NewDigest(result.Reference)
 			require.NoError(t, err)
-			image, err := remote.Image(digest, remote.WithTransport(b.reg.Transport(t)), remote.WithAuth(&authn.Basic{Username: b.reg.Pull.Name, Password: b.reg.Pull.Password}))
+			image, err := remote.Image(digest, remote.WithTransport(b.reg.Transport(t)),
+				remote.WithAuth(&authn.Basic{Username: b.reg.Pull.Name, Password: b.reg.Pull.Password}))
 			require.NoError(t, err)
 			config, err := image.RawConfigFile()
 			require.NoError(t, err)

@@ -16,8 +16,8 @@ import (
 // defaultStorageLimit has room for two large bases with what three builds may add to them, in bytes.
 const defaultStorageLimit = 24 << 30
 
-// touch notes that an image and the cached ones below it were used now: what was used least recently is pruned first. Times in the
-// images themselves tell nothing, they are the base's.
+// touch notes that an image and the cached ones below it were used now: what was used least recently is pruned first.
+// Times in the images themselves tell nothing, they are the base's.
 func (w *worker) touch(id string) error {
 	image, err := w.store.Image(id)
 	if err != nil {
@@ -75,8 +75,8 @@ func (w *worker) size(layers map[string]storage.Layer) int64 {
 	return sum
 }
 
-// prune brings storage below its limit: first layers that belong to nothing (a pull that was killed), then the images that were used
-// least recently. The parent holds the storage alone meanwhile, so no running build uses any of it.
+// prune brings storage below its limit: first layers that belong to nothing (a pull that was killed), then the images
+// that were used least recently. The parent holds the storage alone meanwhile, so no running build uses any of it.
 func (w *worker) prune() error {
 	if w.order.Limit < 0 {
 		return nil
@@ -148,7 +148,8 @@ const (
 	// logsKept and logBytesKept bound what earlier builds left to read; the newest stay.
 	logsKept     = 100
 	logBytesKept = 512 << 20
-	// cacheShare of the storage limit is for RUN --mount=type=cache of all builds together; above it the caches begin anew.
+	// cacheShare of the storage limit is for RUN --mount=type=cache of all builds together; above it the caches begin
+	// anew.
 	cacheShare = 4
 )
 

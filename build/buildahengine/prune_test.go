@@ -19,12 +19,13 @@ import (
 func (b *bench) stored() int64 {
 	b.t.Helper()
 	var sum int64
-	_ = filepath.Walk(filepath.Join(b.root, "storage-"+b.engine.Driver()), func(_ string, info os.FileInfo, err error) error {
-		if err == nil && info.Mode().IsRegular() {
-			sum += info.Size()
-		}
-		return nil
-	})
+	_ = filepath.Walk(filepath.Join(b.root, "storage-"+b.engine.Driver()),
+		func(_ string, info os.FileInfo, err error) error {
+			if err == nil && info.Mode().IsRegular() {
+				sum += info.Size()
+			}
+			return nil
+		})
 	return sum
 }
 
@@ -70,7 +71,8 @@ func TestPruningLeavesARunningBuildAlone(t *testing.T) {
 	b := newBench(t, buildahengine.Options{Parallel: 2, StorageLimit: 1})
 	var running sync.WaitGroup
 	running.Go(func() {
-		_, err := b.builder.Build(t.Context(), b.request("FROM configs\nRUN echo kept >/usr/lib/kept\nRUN wget -q -O - "+gate.URL+"; cat /usr/lib/kept\n"))
+		_, err := b.builder.Build(t.Context(),
+			b.request("FROM configs\nRUN echo kept >/usr/lib/kept\nRUN wget -q -O - "+gate.URL+"; cat /usr/lib/kept\n"))
 		assert.NoError(t, err)
 	})
 	<-started
@@ -83,7 +85,8 @@ func TestPruningLeavesARunningBuildAlone(t *testing.T) {
 func TestOldLogsAndCachesGo(t *testing.T) {
 	b := newBench(t, buildahengine.Options{StorageLimit: 16 << 20})
 	for n := range 110 {
-		require.NoError(t, os.WriteFile(filepath.Join(b.root, "logs", fmt.Sprintf("20200101T000000.%03d-old.log", n)), []byte("old\n"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(b.root, "logs", fmt.Sprintf("20200101T000000.%03d-old.log", n)),
+			[]byte("old\n"), 0o600))
 	}
 	fill := "FROM configs\nRUN --mount=type=cache,target=/var/cache/x ls /var/cache/x; dd if=/dev/zero of=/var/cache/x/%s bs=1M count=%d\n"
 	b.build(fmt.Sprintf(fill, "one", 1))

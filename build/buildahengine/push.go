@@ -16,8 +16,8 @@ import (
 	"github.com/containers/image/v5/types"
 )
 
-// push sends the image to the target by digest, without a tag: only the sealed image gets one. It gives the digest of what the
-// registry has, which is not that of the local image: layers are packed on the way.
+// push sends the image to the target by digest, without a tag: only the sealed image gets one. It gives the digest of
+// what the registry has, which is not that of the local image: layers are packed on the way.
 func (w *worker) push(ctx context.Context, id string) (pushed string, err error) {
 	named, err := reference.ParseNormalizedNamed(w.order.Job.Target)
 	if err != nil {

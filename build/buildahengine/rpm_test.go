@@ -16,21 +16,25 @@ import (
 	"dayone.dev/dayone/build/buildtest"
 )
 
-// Packages of the tests: two kernels with the files that a deployment needs, and an extension with a dependency that only the
-// package manager knows of. They are made by the real rpmbuild and hold next to nothing.
+// Packages of the tests: two kernels with the files that a deployment needs, and an extension with a dependency that
+// only the package manager knows of. They are made by the real rpmbuild and hold next to nothing.
 func specs() map[string]string {
 	kernel := func(name, version string) string {
-		text := fmt.Sprintf("Name: %s\nVersion: 6.1.0\nRelease: 1\nSummary: kernel\nLicense: none\nBuildArch: noarch\n%%description\nkernel\n", name)
+		text := fmt.Sprintf(
+			"Name: %s\nVersion: 6.1.0\nRelease: 1\nSummary: kernel\nLicense: none\nBuildArch: noarch\n%%description\nkernel\n",
+			name)
 		files := "%files\n"
 		for _, part := range []string{"core", "modules", "modules-core", "modules-extra", "kvm"} {
 			text += fmt.Sprintf("%%package %s\nSummary: %s\n%%description %s\npart\n", part, part, part)
 			if part == "core" {
-				files += fmt.Sprintf("%%files core\n/usr/lib/modules/%s/vmlinuz\n/usr/lib/modules/%s/initramfs.img\n", version, version)
+				files += fmt.Sprintf("%%files core\n/usr/lib/modules/%s/vmlinuz\n/usr/lib/modules/%s/initramfs.img\n", version,
+					version)
 			} else {
 				files += fmt.Sprintf("%%files %s\n/usr/lib/modules/%s/%s\n", part, version, part)
 			}
 		}
-		return text + fmt.Sprintf("%%install\nd=%%{buildroot}/usr/lib/modules/%s; mkdir -p $d; cd $d; touch vmlinuz initramfs.img modules modules-core modules-extra kvm\n", version) + files
+		return text + fmt.Sprintf(
+			"%%install\nd=%%{buildroot}/usr/lib/modules/%s; mkdir -p $d; cd $d; touch vmlinuz initramfs.img modules modules-core modules-extra kvm\n", version) + files
 	}
 	return map[string]string{
 		"kernel": kernel("kernel", "6.1.0"), "kernel-rt": kernel("kernel-rt", "6.1.0-rt"),
@@ -61,8 +65,8 @@ func makePackages(t *testing.T) string {
 	return filepath.Join(work, "RPMS", "noarch")
 }
 
-// toolsTree is a directory with the real rpm and dnf of this host, the libraries that they need, and a package database with the
-// default kernel, where ostree systems have it.
+// toolsTree is a directory with the real rpm and dnf of this host, the libraries that they need, and a package database
+// with the default kernel, where ostree systems have it.
 func toolsTree(t *testing.T, packages string) string {
 	t.Helper()
 	tree := t.TempDir()
@@ -85,7 +89,8 @@ printf 'NAME=test\nID=test\nVERSION_ID=1\n' >etc/os-release`)
 	return tree
 }
 
-// rpmBench has a base with the real tools and an extensions image with the real packages, in the layout of the real one.
+// rpmBench has a base with the real tools and an extensions image with the real packages, in the layout of the real
+// one.
 func rpmBench(t *testing.T) (*bench, build.Request) {
 	t.Helper()
 	buildtest.Need(t, true, "rpmbuild", "createrepo_c", "dnf", "ldd", "dpkg")
@@ -103,8 +108,9 @@ func rpmBench(t *testing.T) (*bench, build.Request) {
 	return b, r
 }
 
-// TestExtensionsWithRealPackages runs the generated stage with the real dnf and rpm on a real repository: dependencies are solved,
-// packages installed and the kernel exchanged. rpm-ostree and ostree are not there; extensions_test.go has stand-ins for them.
+// TestExtensionsWithRealPackages runs the generated stage with the real dnf and rpm on a real repository: dependencies
+// are solved, packages installed and the kernel exchanged. rpm-ostree and ostree are not there; extensions_test.go has
+// stand-ins for them.
 func TestExtensionsWithRealPackages(t *testing.T) {
 	b, r := rpmBench(t)
 	r.Config.Spec.Extensions, r.Config.Spec.KernelType = []string{"usbguard"}, "realtime"
@@ -113,20 +119,24 @@ func TestExtensionsWithRealPackages(t *testing.T) {
 		t.Fatalf("%v\n%s", f, strings.Join(f.Excerpt, "\n"))
 	}
 	tree := b.tree(result.Reference)
-	for _, p := range []string{"/usr/share/usbguard", "/etc/usbguard/rules", "/usr/lib/modules/6.1.0-rt/vmlinuz", "/usr/lib/modules/6.1.0-rt/kvm", "/etc/from-config"} {
+	for _, p := range []string{"/usr/share/usbguard", "/etc/usbguard/rules", "/usr/lib/modules/6.1.0-rt/vmlinuz",
+		"/usr/lib/modules/6.1.0-rt/kvm", "/etc/from-config"} {
 		_, ok := tree.Lookup(p)
 		assert.True(t, ok, p)
 	}
-	for _, p := range []string{"/usr/lib/modules/6.1.0/vmlinuz", "/etc/yum.repos.d/dayone-extensions.repo", "/var/cache/dnf", "/var/lib/dnf", "/run/dayone-kernel-swap"} {
+	for _, p := range []string{"/usr/lib/modules/6.1.0/vmlinuz", "/etc/yum.repos.d/dayone-extensions.repo",
+		"/var/cache/dnf", "/var/lib/dnf", "/run/dayone-kernel-swap"} {
 		_, ok := tree.Lookup(p)
 		assert.False(t, ok, p)
 	}
 	log, err := os.ReadFile(result.Log)
 	require.NoError(t, err)
-	for _, p := range []string{"kernel-rt-core-6.1.0-1.noarch\n", "kernel-rt-kvm-6.1.0-1.noarch\n", "usbguard-1-1.noarch\n", "usbguard-policy-1-1.noarch\n"} {
+	for _, p := range []string{"kernel-rt-core-6.1.0-1.noarch\n", "kernel-rt-kvm-6.1.0-1.noarch\n",
+		"usbguard-1-1.noarch\n", "usbguard-policy-1-1.noarch\n"} {
 		assert.Contains(t, string(log), "\n"+p)
 	}
-	assert.NotContains(t, string(log), "\nkernel-core-6.1.0", "the package database knows that the default kernel has gone")
+	assert.NotContains(t, string(log), "\nkernel-core-6.1.0",
+		"the package database knows that the default kernel has gone")
 	for _, w := range result.Warnings {
 		assert.NotEqual(t, "var-content", w.Rule, w.Message)
 	}
@@ -145,8 +155,12 @@ func TestExtensionsWithRealPackages(t *testing.T) {
 		change func(*build.Request)
 		says   string
 	}{
-		"an extension that the repository has not got": {func(r *build.Request) { r.Config.Spec.Extensions = []string{"kerberos"} }, "krb5-workstation"},
-		"a kernel that the repository has not got":     {func(r *build.Request) { r.Config.Spec.KernelType = "64k-pages" }, "kernel-64k-core"},
+		"an extension that the repository has not got": {func(
+			r *build.Request) {
+			r.Config.Spec.Extensions = []string{"kerberos"}
+		}, "krb5-workstation"},
+		"a kernel that the repository has not got": {func(r *build.Request) { r.Config.Spec.KernelType = "64k-pages" },
+			"kernel-64k-core"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := r

@@ -84,7 +84,8 @@ func (r *run) do(ctx context.Context, lock *os.File) (build.ContainerImage, erro
 	input.closeReader()
 	output.closeWriter()
 	if c.err != nil {
-		return none, r.infrastructure("start the build process", c.err, "the build needs root with CAP_SYS_ADMIN, or user namespaces")
+		return none, r.infrastructure("start the build process", c.err,
+			"the build needs root with CAP_SYS_ADMIN, or user namespaces")
 	}
 	r.group = newGroup(r.engine.o.Root, c.pid, bounds{r.engine.o.MaxProcesses, r.engine.o.MaxMemory}, r.engine.o.Log)
 	if err := r.instruct(input); err != nil {
@@ -144,9 +145,11 @@ func (r *run) environment() []string {
 // instruct writes the order; nothing of it is in arguments or environment.
 func (r *run) instruct(in *pipe) error {
 	o := order{
-		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.engine.o.Isolation, Runtime: r.engine.o.Runtime, Run: r.dir, Recover: r.alone,
+		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.engine.o.Isolation, Runtime: r.engine.o.Runtime,
+		Run: r.dir, Recover: r.alone,
 		Limit: r.engine.o.StorageLimit,
-		Scrub: append(secretValues(r.job.Registry, r.job.Options.Secrets), build.ProxySecrets(r.job.Options.ProxyEnvironment)...),
+		Scrub: append(secretValues(r.job.Registry, r.job.Options.Secrets),
+			build.ProxySecrets(r.job.Options.ProxyEnvironment)...),
 	}
 	if !r.recoverOnly {
 		o.Job = &r.job
@@ -225,7 +228,8 @@ func (r *run) guard(ctx context.Context, done <-chan struct{}, pid int) {
 
 // conclude says how it ended.
 func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build.ContainerImage, error) {
-	image := build.ContainerImage{Log: r.log.path, Steps: r.track.finish(), CacheHits: r.track.hits, Isolation: r.isolation, IsolationReason: r.reason}
+	image := build.ContainerImage{Log: r.log.path, Steps: r.track.finish(), CacheHits: r.track.hits,
+		Isolation: r.isolation, IsolationReason: r.reason}
 	switch {
 	case last != nil && last.Error == nil:
 		image.Digest = last.Digest
@@ -244,7 +248,8 @@ func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build
 	if waitErr == nil {
 		waitErr = errors.New("it said nothing")
 	}
-	f := r.infrastructure("build process ended", waitErr, "look at the log and the kernel's messages (out of memory?), then start the build again")
+	f := r.infrastructure("build process ended", waitErr,
+		"look at the log and the kernel's messages (out of memory?), then start the build again")
 	f.ExitCode = killedExit // something killed it: nothing here did
 	return image, r.blameMemory(r.track.place(f, r.log.path))
 }
@@ -262,11 +267,13 @@ func (r *run) blameMemory(f *build.Failure) *build.Failure {
 		return f
 	}
 	f.Class, f.ExitCode = build.ClassPolicy, killedExit
-	f.Message = fmt.Sprintf("the build reached its memory limit of %d MiB and the kernel ended what ran: %s", r.engine.o.MaxMemory>>20, f.Message)
+	f.Message = fmt.Sprintf("the build reached its memory limit of %d MiB and the kernel ended what ran: %s",
+		r.engine.o.MaxMemory>>20, f.Message)
 	f.Next = "use less memory in this instruction (fewer jobs at once), or build on a host with more"
 	return f
 }
 
 func (r *run) infrastructure(what string, err error, next string) *build.Failure {
-	return &build.Failure{Class: build.ClassInfrastructure, Step: phaseContainerfile, Message: fmt.Sprintf("%s: %v", what, err), Next: next, Cause: err}
+	return &build.Failure{Class: build.ClassInfrastructure, Step: phaseContainerfile,
+		Message: fmt.Sprintf("%s: %v", what, err), Next: next, Cause: err}
 }

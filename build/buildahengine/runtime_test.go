@@ -40,10 +40,11 @@ func TestWithoutAWorkingRuntimeRunIsInAChroot(t *testing.T) {
 		runtime string
 		reason  []string
 	}{
-		"none is installed":     {"no-such-runtime", []string{"no-such-runtime is not installed"}},
-		"it fails and says why": {script(t, "echo first; echo cannot do it on a Sunday >&2; exit 1\n"), []string{"does not work here", "cannot do it on a Sunday"}},
-		"it says nothing":       {"/bin/false", []string{"/bin/false does not work here", "exit status 1"}},
-		"it is no runtime":      {"/bin/true", []string{"/bin/true does not work here"}},
+		"none is installed": {"no-such-runtime", []string{"no-such-runtime is not installed"}},
+		"it fails and says why": {script(t, "echo first; echo cannot do it on a Sunday >&2; exit 1\n"),
+			[]string{"does not work here", "cannot do it on a Sunday"}},
+		"it says nothing":  {"/bin/false", []string{"/bin/false does not work here", "exit status 1"}},
+		"it is no runtime": {"/bin/true", []string{"/bin/true does not work here"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, buildahengine.Options{Runtime: c.runtime})
@@ -58,8 +59,8 @@ func TestWithoutAWorkingRuntimeRunIsInAChroot(t *testing.T) {
 	}
 }
 
-// TestTheRuntimeOfADistributionIsTried uses crun as the distribution ships it: whether it works depends on its version, and the
-// build succeeds with either outcome.
+// TestTheRuntimeOfADistributionIsTried uses crun as the distribution ships it: whether it works depends on its version,
+// and the build succeeds with either outcome.
 func TestTheRuntimeOfADistributionIsTried(t *testing.T) {
 	buildtest.Need(t, true, "crun")
 	b := newBench(t, buildahengine.Options{Runtime: "crun"})
@@ -94,7 +95,8 @@ func TestARuntimeThatIsAskedForAndDoesNotWorkIsAFailure(t *testing.T) {
 func TestARuntimeThatBreaksLaterIsTriedAnew(t *testing.T) {
 	buildtest.Need(t, true, "runc")
 	broken := filepath.Join(t.TempDir(), "broken")
-	b := newBench(t, buildahengine.Options{Runtime: script(t, `if test -e `+broken+`; then case "$*" in *create*) echo "lost its mind" >&2; exit 1;; esac; fi; exec runc "$@"`+"\n")})
+	b := newBench(t, buildahengine.Options{Runtime: script(t,
+		`if test -e `+broken+`; then case "$*" in *create*) echo "lost its mind" >&2; exit 1;; esac; fi; exec runc "$@"`+"\n")})
 	assert.Equal(t, "oci (runtime)", b.build("FROM configs\nRUN echo one\n").Isolation)
 	require.NoError(t, os.WriteFile(broken, nil, 0o600))
 	r := b.request("FROM configs\nRUN echo two\n")
@@ -112,13 +114,14 @@ func TestARuntimeThatBreaksLaterIsTriedAnew(t *testing.T) {
 	assert.Equal(t, build.ClassUser, f.Class, "a program that is not there is the Containerfile's: %v", f.Excerpt)
 }
 
-// TestOnAHostWithControlGroupsOfVersion2 shows the builder a host that has only version 2. This kernel keeps the controllers in version
-// 1, so limits cannot be seen here, only that builds and their clearing up go through.
+// TestOnAHostWithControlGroupsOfVersion2 shows the builder a host that has only version 2. This kernel keeps the
+// controllers in version 1, so limits cannot be seen here, only that builds and their clearing up go through.
 func TestOnAHostWithControlGroupsOfVersion2(t *testing.T) {
 	buildtest.Need(t, true, "unshare", "runc")
 	b := newBench(t, buildahengine.Options{})
 	builder := b.builderProcess(b.request("FROM configs\nRUN cat /proc/self/cgroup\n"), buildahengine.IsolationAuto)
-	cmd := exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-c", `umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$0"`, builder.Path)
+	cmd := exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-c",
+		`umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$0"`, builder.Path)
 	cmd.Env = builder.Env
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -146,12 +146,15 @@ func (t *tracker) place(f *build.Failure, log string) *build.Failure {
 
 // Texts of errors that the libraries give no type to.
 var (
-	exitStatus   = regexp.MustCompile(`exit(?: status|ed with(?: code| status)?:?) (\d+)`)
-	unreachable  = regexp.MustCompile(`(?i)connection refused|connection reset|broken pipe|no such host|i/o timeout|TLS handshake timeout|unexpected EOF|temporary failure in name resolution|could not resolve host|server misbehaving|503 Service|502 Bad|504 Gateway|too many requests|network is unreachable|no route to host|connection timed out`)
+	exitStatus  = regexp.MustCompile(`exit(?: status|ed with(?: code| status)?:?) (\d+)`)
+	unreachable = regexp.MustCompile(
+		`(?i)connection refused|connection reset|broken pipe|no such host|i/o timeout|TLS handshake timeout|unexpected EOF|temporary failure in name resolution|could not resolve host|server misbehaving|503 Service|502 Bad|504 Gateway|too many requests|network is unreachable|no route to host|connection timed out`)
 	unauthorized = regexp.MustCompile(`(?i)unauthorized|authentication required|access to the resource is denied|denied: `)
-	notThere     = regexp.MustCompile(`(?i)manifest unknown|name unknown|not found: manifest|reading manifest .* 404|requested access to the resource|no image found in (image index|manifest list)`)
-	diskFull     = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
-	// runtimeFailed is what buildah prints when an OCI runtime could not make a container; noProgram when RUN's program was the reason.
+	notThere     = regexp.MustCompile(
+		`(?i)manifest unknown|name unknown|not found: manifest|reading manifest .* 404|requested access to the resource|no image found in (image index|manifest list)`)
+	diskFull = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
+	// runtimeFailed is what buildah prints when an OCI runtime could not make a container; noProgram when RUN's program
+	// was the reason.
 	runtimeFailed = regexp.MustCompile(`(?m)^error running container: from \S+ (?:creating|starting) container`)
 	noProgram     = regexp.MustCompile(`exec: \\?"|executable file|no such file or directory: unknown$`)
 	badTrust      = regexp.MustCompile(`x509: `)
@@ -171,27 +174,33 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 		f.Class, f.Line, f.Instruction = build.ClassPolicy, 0, ""
 		f.Next = "install runc or crun where this program can use it, or build with network and chroot isolation"
 	case c.Kind == failDiskFull, diskFull.MatchString(c.Text), inRun && diskFull.MatchString(excerpt):
-		f.Class, f.Next = build.ClassInfrastructure, "free disk space on this host, or give the build another directory, then build again"
+		f.Class, f.Next = build.ClassInfrastructure,
+			"free disk space on this host, or give the build another directory, then build again"
 	case inRun && runtimeFailed.MatchString(excerpt) && !noProgram.MatchString(excerpt):
 		f.Class, t.runtimeFailed = build.ClassInfrastructure, true
 		f.Next = "the OCI runtime failed, not the instruction: look at the excerpt, then build again; the runtime is tried anew before"
 	case inRun && t.job.Options.Offline && unreachable.MatchString(excerpt):
-		f.Class, f.Next = build.ClassUser, "this build is offline: take the download out of this instruction, or build with network"
+		f.Class, f.Next = build.ClassUser,
+			"this build is offline: take the download out of this instruction, or build with network"
 	case inRun && unreachable.MatchString(excerpt):
-		f.Class, f.Next = build.ClassTransient, "the command could not reach a server: check network, proxy and mirrors of this host"
+		f.Class, f.Next = build.ClassTransient,
+			"the command could not reach a server: check network, proxy and mirrors of this host"
 	case inRun && t.generated:
 		f.Class = build.ClassUser
 		f.Next = "this instruction was made from the MachineConfigs' extensions and kernelType: take out what the extensions image has not got, or give the extensions image that belongs to the base"
 	case inRun:
 		f.Class, f.Next = build.ClassUser, "mend this instruction; its last output lines are in the excerpt"
 	case c.Phase == phaseStorage:
-		f.Class, f.Next = build.ClassInfrastructure, "look at the build directory on this host; it can be deleted, it only holds caches"
+		f.Class, f.Next = build.ClassInfrastructure,
+			"look at the build directory on this host; it can be deleted, it only holds caches"
 	case badTrust.MatchString(c.Text):
 		f.Class, f.Next = build.ClassInfrastructure, "give the CA certificate of that registry"
 	case c.Kind == failUnauthorized, unauthorized.MatchString(c.Text):
-		f.Class, f.Next = build.ClassInfrastructure, "check the registry credentials: the account needs pull on the base and push on the target"
+		f.Class, f.Next = build.ClassInfrastructure,
+			"check the registry credentials: the account needs pull on the base and push on the target"
 	case notThere.MatchString(c.Text):
-		f.Class, f.Next = build.ClassUser, "check the names of images in FROM and --from, and that they exist for this architecture"
+		f.Class, f.Next = build.ClassUser,
+			"check the names of images in FROM and --from, and that they exist for this architecture"
 	case unreachable.MatchString(c.Text):
 		f.Class, f.Next = build.ClassTransient, "check that the registry runs and can be reached from this host"
 	case c.Phase == phasePush:

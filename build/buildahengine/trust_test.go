@@ -23,7 +23,8 @@ const (
 	debianBundle = "/etc/ssl/certs/ca-certificates.crt"
 )
 
-// trustBench has a base with the trust stores of Fedora and Debian, and the registry's authority as additional trust bundle.
+// trustBench has a base with the trust stores of Fedora and Debian, and the registry's authority as additional trust
+// bundle.
 func trustBench(t *testing.T, o buildahengine.Options) (b *bench, stock string) {
 	t.Helper()
 	b = newBench(t, o)
@@ -31,8 +32,10 @@ func trustBench(t *testing.T, o buildahengine.Options) (b *bench, stock string) 
 	require.NoError(t, err)
 	stock = string(authority.CertificatePEM())
 	b.base = buildtest.Push(t, b.reg, buildtest.Base{Repository: "os/trust",
-		Files: map[string]string{fedoraBundle: stock, debianBundle: stock, filepath.Dir(fedoraAnchor) + "/README": "anchors\n"},
-		Links: map[string]string{"/etc/pki/tls/certs/ca-bundle.crt": fedoraBundle, "/etc/pki/tls/cert.pem": "certs/ca-bundle.crt"}})
+		Files: map[string]string{fedoraBundle: stock, debianBundle: stock, filepath.Dir(fedoraAnchor) +
+			"/README": "anchors\n"},
+		Links: map[string]string{"/etc/pki/tls/certs/ca-bundle.crt": fedoraBundle,
+			"/etc/pki/tls/cert.pem": "certs/ca-bundle.crt"}})
 	return b, stock
 }
 
@@ -53,7 +56,9 @@ func TestRunTrustsTheBundleWhereProgramsLook(t *testing.T) {
 			}
 			b, stock := trustBench(t, buildahengine.Options{Isolation: isolation})
 			files := []string{"/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/tls/cert.pem", debianBundle}
-			result, err := b.builder.Build(t.Context(), b.trusting("FROM configs\nRUN test -s "+fedoraAnchor+"; for f in "+strings.Join(files, " ")+"; do echo FILE $f; cat $f; done\n"))
+			result, err := b.builder.Build(t.Context(),
+				b.trusting("FROM configs\nRUN test -s "+fedoraAnchor+"; for f in "+strings.Join(files,
+					" ")+"; do echo FILE $f; cat $f; done\n"))
 			require.NoError(t, err)
 			raw, err := os.ReadFile(result.Log)
 			require.NoError(t, err)
@@ -84,10 +89,12 @@ func TestRunTrustsTheBundleWhereProgramsLook(t *testing.T) {
 	}
 }
 
-// TestAContainerfileMayWriteTheTrustStore: the command is a stand-in that does what the real ones do, a file renamed over the old.
+// TestAContainerfileMayWriteTheTrustStore: the command is a stand-in that does what the real ones do, a file renamed
+// over the old.
 func TestAContainerfileMayWriteTheTrustStore(t *testing.T) {
 	b, stock := trustBench(t, buildahengine.Options{})
-	r := b.trusting("FROM configs\nRUN <<EOF\n# update-ca-trust\ncat " + fedoraBundle + " " + filepath.Dir(fedoraAnchor) + "/*.pem >/etc/new && mv /etc/new " + fedoraBundle + "\nEOF\n")
+	r := b.trusting("FROM configs\nRUN <<EOF\n# update-ca-trust\ncat " + fedoraBundle + " " + filepath.Dir(fedoraAnchor) +
+		"/*.pem >/etc/new && mv /etc/new " + fedoraBundle + "\nEOF\n")
 	result, err := b.builder.Build(t.Context(), r)
 	require.NoError(t, err)
 	content, _ := b.tree(result.Reference).Content(fedoraBundle)

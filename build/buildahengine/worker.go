@@ -40,7 +40,8 @@ type worker struct {
 	isolation chosen
 }
 
-// runWorker is the child's main. Its outcome goes to the parent as a message; an error here means that not even that was possible.
+// runWorker is the child's main. Its outcome goes to the parent as a message; an error here means that not even that
+// was possible.
 func runWorker() error {
 	messages, err := ownStdout()
 	if err != nil {

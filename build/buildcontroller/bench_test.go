@@ -36,7 +36,8 @@ const (
 	fleetPatience = 4 * time.Minute
 )
 
-// controllerVariable makes the test binary run as the controller alone, so that its memory and time can be read from outside.
+// controllerVariable makes the test binary run as the controller alone, so that its memory and time can be read from
+// outside.
 const controllerVariable = "DAYONE_BENCH_KUBECONFIG"
 
 // runAsController is the controller's process: it works until its standard input ends.
@@ -114,7 +115,8 @@ func fleet(b *testing.B, c client.Client) {
 	for i := range fleetNodes {
 		group.Go(func() error {
 			return c.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i),
-				Annotations: map[string]string{manifests.AnnotationCurrentImage: fmt.Sprintf("%s/os/custom@sha256:%064x", registry, i%fleetPools+1)}}})
+				Annotations: map[string]string{manifests.AnnotationCurrentImage: fmt.Sprintf("%s/os/custom@sha256:%064x", registry,
+					i%fleetPools+1)}}})
 		})
 	}
 	require.NoError(b, group.Wait())
@@ -146,7 +148,8 @@ func unsettle(b *testing.B, c client.Client) {
 // versions are those of every object that the controller may write.
 func versions(b *testing.B, c client.Client) map[types.UID]string {
 	out := map[types.UID]string{}
-	for _, list := range []client.ObjectList{&mcfgv1.MachineOSConfigList{}, &mcfgv1.MachineOSBuildList{}, &mcfgv1.MachineConfigPoolList{}, &batchv1.JobList{}} {
+	for _, list := range []client.ObjectList{&mcfgv1.MachineOSConfigList{}, &mcfgv1.MachineOSBuildList{},
+		&mcfgv1.MachineConfigPoolList{}, &batchv1.JobList{}} {
 		require.NoError(b, c.List(context.Background(), list))
 		for _, o := range itemsOf(b, list) {
 			out[o.GetUID()] = o.GetResourceVersion()

@@ -39,7 +39,8 @@ func (x *run) depart(ctx context.Context) error {
 	return nil
 }
 
-// clear removes the objects and the image of a build that is being deleted. It is false when the registry has to be asked again.
+// clear removes the objects and the image of a build that is being deleted. It is false when the registry has to be
+// asked again.
 func (x *run) clear(ctx context.Context, b *mcfgv1.MachineOSBuild) (bool, error) {
 	if !machineosbuild.StateOf(b).Terminal() {
 		if err := x.interrupt(ctx, b); err != nil {
@@ -58,7 +59,8 @@ func (x *run) clear(ctx context.Context, b *mcfgv1.MachineOSBuild) (bool, error)
 	x.removeLog(ctx, b)
 	old := b.DeepCopy()
 	controllerutil.RemoveFinalizer(b, manifests.FinalizerMachineOSBuild)
-	if err := x.client.Patch(ctx, b, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+	if err := x.client.Patch(ctx, b, client.MergeFromWithOptions(old,
+		client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("let MachineOSBuild %s go: %w", b.Name, err)
 	}
 	x.log.WithField("machineosbuild", b.Name).Info("build is gone")
@@ -67,8 +69,8 @@ func (x *run) clear(ctx context.Context, b *mcfgv1.MachineOSBuild) (bool, error)
 	return true, nil
 }
 
-// removeImage deletes a build's image unless something refers to it. It is false when the registry did not do it and shall be asked again;
-// in the end the image stays behind.
+// removeImage deletes a build's image unless something refers to it. It is false when the registry did not do it and
+// shall be asked again; in the end the image stays behind.
 func (x *run) removeImage(ctx context.Context, b *mcfgv1.MachineOSBuild) bool {
 	x.images.Lock()
 	defer x.images.Unlock()
@@ -94,7 +96,8 @@ func (x *run) removeImage(ctx context.Context, b *mcfgv1.MachineOSBuild) bool {
 	}
 	switch {
 	case err == nil && !ok:
-		x.event(b, corev1.EventTypeWarning, EventImageLeftBehind, "image %s stays in the registry: its push Secret is gone", image)
+		x.event(b, corev1.EventTypeWarning, EventImageLeftBehind, "image %s stays in the registry: its push Secret is gone",
+			image)
 		return true
 	case err == nil:
 		err = x.o.Images.Delete(ctx, image, access)
@@ -112,8 +115,8 @@ func (x *run) removeImage(ctx context.Context, b *mcfgv1.MachineOSBuild) bool {
 	return false
 }
 
-// refusals are when this process first failed to delete a build's image. That is measured and not read off the deletion's time, which is
-// the API server's: a clock that is set makes no image stay behind.
+// refusals are when this process first failed to delete a build's image. That is measured and not read off the
+// deletion's time, which is the API server's: a clock that is set makes no image stay behind.
 type refusals struct {
 	mu    sync.Mutex
 	first map[types.UID]time.Time
@@ -138,7 +141,8 @@ func (r *refusals) forget(build types.UID) {
 	delete(r.first, build)
 }
 
-// removeLog deletes the log that the build's pod kept in the registry. It is tried once: a log that stays behind is in nobody's way.
+// removeLog deletes the log that the build's pod kept in the registry. It is tried once: a log that stays behind is in
+// nobody's way.
 func (x *run) removeLog(ctx context.Context, b *mcfgv1.MachineOSBuild) {
 	reference := machineosbuild.CauseOf(b).Log
 	if reference == "" {
@@ -149,7 +153,8 @@ func (x *run) removeLog(ctx context.Context, b *mcfgv1.MachineOSBuild) {
 		err = x.o.Images.Delete(ctx, reference, access)
 	}
 	if err != nil {
-		x.log.WithError(err).WithField("machineosbuild", b.Name).WithField("log", reference).Warn("log of a build stays in the registry")
+		x.log.WithError(err).WithField("machineosbuild", b.Name).WithField("log", reference).
+			Warn("log of a build stays in the registry")
 	}
 }
 
@@ -212,8 +217,8 @@ func (x *run) remove(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 	return nil
 }
 
-// prune bounds the history. What is current or in use stays, and so does a build whose image only a node or a pool still refers to: with
-// the build the knowledge of the image would go.
+// prune bounds the history. What is current or in use stays, and so does a build whose image only a node or a pool
+// still refers to: with the build the knowledge of the image would go.
 func (x *run) prune(ctx context.Context) error {
 	var old []*mcfgv1.MachineOSBuild
 	kept := 0

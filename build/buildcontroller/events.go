@@ -37,9 +37,11 @@ func (x *run) event(about runtime.Object, kind, reason, format string, args ...a
 // began tells of a build that was made.
 func (x *run) began() {
 	if x.d.Action == decide.Rebuild {
-		x.event(x.config, corev1.EventTypeNormal, EventRebuildRequested, "MachineOSBuild %s serves the rebuild that was asked for", x.d.BuildName)
+		x.event(x.config, corev1.EventTypeNormal, EventRebuildRequested,
+			"MachineOSBuild %s serves the rebuild that was asked for", x.d.BuildName)
 	}
-	x.event(x.config, corev1.EventTypeNormal, EventBuildStarted, "%s: MachineOSBuild %s: %s", x.d.Action, x.d.BuildName, cut(x.d.Message))
+	x.event(x.config, corev1.EventTypeNormal, EventBuildStarted, "%s: MachineOSBuild %s: %s", x.d.Action, x.d.BuildName,
+		cut(x.d.Message))
 	x.metrics.began(x)
 }
 
@@ -69,7 +71,8 @@ func (x *run) tell(b *mcfgv1.MachineOSBuild, from, to machineosbuild.State, caus
 
 // tellDecision tells on the MachineOSConfig when it becomes degraded or recovers, and when its image is another.
 func (x *run) tellDecision(old *mcfgv1.MachineOSConfig) {
-	was, is := meta.IsStatusConditionTrue(old.Status.Conditions, ConditionDegraded), meta.IsStatusConditionTrue(x.config.Status.Conditions, ConditionDegraded)
+	was, is := meta.IsStatusConditionTrue(old.Status.Conditions, ConditionDegraded),
+		meta.IsStatusConditionTrue(x.config.Status.Conditions, ConditionDegraded)
 	if is && !was {
 		_, reason, message := x.degraded()
 		x.event(x.config, corev1.EventTypeWarning, EventBuildDegraded, "%s: %s", reason, cut(message))

@@ -26,8 +26,8 @@ type Access struct {
 	CA []byte
 }
 
-// Images asks registries about images by digest. An error never means that an image is gone: a registry that refuses, fails or cannot
-// be reached has said nothing about it.
+// Images asks registries about images by digest. An error never means that an image is gone: a registry that refuses,
+// fails or cannot be reached has said nothing about it.
 type Images interface {
 	// Exists tells whether the registry has the image.
 	Exists(ctx context.Context, reference string, access Access) (bool, error)
@@ -93,8 +93,8 @@ func (r Registries) Delete(ctx context.Context, reference string, access Access)
 	return nil
 }
 
-// gone tells whether the registry says in so many words that it does not have the image: 404 with a code that is about images. A proxy's
-// 404, 401, 403 and everything else say nothing.
+// gone tells whether the registry says in so many words that it does not have the image: 404 with a code that is about
+// images. A proxy's 404, 401, 403 and everything else say nothing.
 func gone(err error) bool {
 	var t *transport.Error
 	if !errors.As(err, &t) || t.StatusCode != http.StatusNotFound {
@@ -111,7 +111,8 @@ func gone(err error) bool {
 // registryLimit bounds one question to a registry. It is short of what a person waits for: the question is asked again.
 const registryLimit = 30 * time.Second
 
-func (r Registries) open(ctx context.Context, reference string, access Access) (name.Digest, []remote.Option, func(), error) {
+func (r Registries) open(ctx context.Context, reference string, access Access) (name.Digest, []remote.Option, func(),
+	error) {
 	digest, err := name.NewDigest(reference, name.StrictValidation)
 	if err != nil {
 		return digest, nil, nil, fmt.Errorf("read image reference %q: %w", reference, err)
@@ -138,7 +139,8 @@ func (r Registries) open(ctx context.Context, reference string, access Access) (
 		agent = "dayone"
 	}
 	ctx, cancel := context.WithTimeout(ctx, registryLimit)
-	options := []remote.Option{remote.WithContext(ctx), remote.WithTransport(t), remote.WithAuthFromKeychain(keys), remote.WithUserAgent(agent)}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithTransport(t), remote.WithAuthFromKeychain(keys),
+		remote.WithUserAgent(agent)}
 	done := func() {
 		cancel()
 		t.CloseIdleConnections()

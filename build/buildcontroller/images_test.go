@@ -27,7 +27,8 @@ func pushed(t *testing.T, r *registrytest.Registry) string {
 	require.NoError(t, err)
 	tag, err := name.NewTag(r.Addr + "/os/custom:first")
 	require.NoError(t, err)
-	require.NoError(t, remote.Write(tag, image, remote.WithTransport(r.Transport(t)), remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})))
+	require.NoError(t, remote.Write(tag, image, remote.WithTransport(r.Transport(t)),
+		remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})))
 	digest, err := image.Digest()
 	require.NoError(t, err)
 	return tag.Repository.Name() + "@" + digest.String()
@@ -53,7 +54,8 @@ func TestARealRegistryIsAskedByDigest(t *testing.T) {
 	there, err := images.Tag(ctx, reference, "second", access)
 	require.NoError(t, err)
 	assert.True(t, there)
-	digest, err := remote.Head(mustTag(t, r.Addr+"/os/custom:second"), remote.WithTransport(r.Transport(t)), remote.WithAuth(&authn.Basic{Username: r.Pull.Name, Password: r.Pull.Password}))
+	digest, err := remote.Head(mustTag(t, r.Addr+"/os/custom:second"), remote.WithTransport(r.Transport(t)),
+		remote.WithAuth(&authn.Basic{Username: r.Pull.Name, Password: r.Pull.Password}))
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(reference), digest.Digest.String())
 
@@ -115,13 +117,15 @@ func TestAnswersThatDoNotMeanGone(t *testing.T) {
 }
 
 func TestCredentialsAreNotInErrors(t *testing.T) {
-	_, err := Registries{}.Exists(context.Background(), registry+"/os/custom@sha256:"+strings.Repeat("1", 64), Access{Auth: []byte(`{"auths":{"x":{"auth":"canary"`)})
+	_, err := Registries{}.Exists(context.Background(), registry+"/os/custom@sha256:"+strings.Repeat("1", 64),
+		Access{Auth: []byte(`{"auths":{"x":{"auth":"canary"`)})
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "canary")
 }
 
 func TestCredentialsOfDockerHubAreFoundUnderEachOfItsNames(t *testing.T) {
-	for _, key := range []string{"docker.io", "docker.io/acme", "docker.io/acme/os", "index.docker.io/v1", "https://index.docker.io/v1/", "registry-1.docker.io"} {
+	for _, key := range []string{"docker.io", "docker.io/acme", "docker.io/acme/os", "index.docker.io/v1",
+		"https://index.docker.io/v1/", "registry-1.docker.io"} {
 		k, err := readKeys(fmt.Appendf(nil, `{"auths":{%q:{"auth":"aHViOnB3"},"quay.io":{"auth":"cXVheTpwdw=="}}}`, key))
 		require.NoError(t, err)
 		auth, err := k.Resolve(name.MustParseReference("docker.io/acme/os:1").Context())

@@ -30,7 +30,10 @@ func TestAnImageIsLeftBehindAfterItsTimeAndNotBecauseAClockWasSet(t *testing.T) 
 	w.untilAvailable("worker")
 	old := w.build(w.config("worker").Status.MachineOSBuild.Name)
 	w.render("worker", "b", "two")
-	w.until("the other is there", func() bool { return w.available("worker") && w.config("worker").Status.MachineOSBuild.Name != old.Name })
+	w.until("the other is there", func() bool {
+		return w.available("worker") && w.config("worker").
+			Status.MachineOSBuild.Name != old.Name
+	})
 
 	w.images.refuse(errRefused)
 	w.clock.jump(time.Hour) // the API server's has not been set yet

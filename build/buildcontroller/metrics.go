@@ -14,7 +14,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// metrics have the names that MCO's builder gives (ocl_*, mco_mosc_count), so that its dashboards keep working, and dayone's own.
+// metrics have the names that MCO's builder gives (ocl_*, mco_mosc_count), so that its dashboards keep working, and
+// dayone's own.
 type metrics struct {
 	state, jobState, pushState               *prometheus.GaugeVec
 	start, end, active, degraded, retriesNow *prometheus.GaugeVec
@@ -48,18 +49,24 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 		nodes:      gauge("ocl_rollout_total_nodes", "Nodes of the pool.", pool),
 		degraded:   gauge("dayone_build_degraded", "1 while the pool's image is not what it should be.", pool),
 		retriesNow: gauge("dayone_build_retries_in_a_row", "Retries since the last success.", pool),
-		duration:   seconds("ocl_build_duration_seconds", "How long builds take.", both, 5, 15, 30, 60, 180, 300, 600, 900, 1200, 1800, 2400, 3000, 3600),
-		queue:      seconds("ocl_build_queue_duration_seconds", "From the making of a build to a pod at work.", pool, 1, 5, 15, 30, 60, 120, 300, 600),
-		push:       seconds("ocl_image_push_duration_seconds", "How long builds that push an image take; building and pushing are one step.", both, 10, 30, 60, 120, 180, 300, 600, 1800, 3600),
-		builds:     counter("ocl_build_total", "Builds by final state.", both),
-		changes:    counter("ocl_config_change_total", "Changes that led to a build.", pool),
-		retries:    counter("ocl_build_retries_total", "Builds that were retries.", pool),
-		pushes:     counter("ocl_image_push_total", "Images that were pushed or not.", both),
-		acts:       counter("dayone_build_decisions_total", "Decisions by action.", []string{"pool", "action"}),
-		configs:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "mco_mosc_count", Help: "MachineOSConfigs in the cluster."}),
-		known:      &names{of: map[string]string{}},
+		duration: seconds("ocl_build_duration_seconds", "How long builds take.", both, 5, 15, 30, 60, 180, 300, 600, 900,
+			1200, 1800, 2400, 3000, 3600),
+		queue: seconds("ocl_build_queue_duration_seconds", "From the making of a build to a pod at work.", pool, 1, 5,
+			15, 30, 60, 120, 300, 600),
+		push: seconds("ocl_image_push_duration_seconds",
+			"How long builds that push an image take; building and pushing are one step.", both, 10, 30, 60, 120, 180, 300, 600,
+			1800, 3600),
+		builds:  counter("ocl_build_total", "Builds by final state.", both),
+		changes: counter("ocl_config_change_total", "Changes that led to a build.", pool),
+		retries: counter("ocl_build_retries_total", "Builds that were retries.", pool),
+		pushes:  counter("ocl_image_push_total", "Images that were pushed or not.", both),
+		acts:    counter("dayone_build_decisions_total", "Decisions by action.", []string{"pool", "action"}),
+		configs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mco_mosc_count",
+			Help: "MachineOSConfigs in the cluster."}),
+		known: &names{of: map[string]string{}},
 	}
-	for _, c := range []prometheus.Collector{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.layered, m.rolled, m.nodes, m.degraded,
+	for _, c := range []prometheus.Collector{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.layered,
+		m.rolled, m.nodes, m.degraded,
 		m.retriesNow, m.duration, m.queue, m.push, m.builds, m.changes, m.retries, m.pushes, m.acts, m.configs} {
 		var again prometheus.AlreadyRegisteredError
 		if err := to.Register(c); err != nil && !errors.As(err, &again) {
@@ -160,7 +167,8 @@ func (m *metrics) forget(name string) {
 		return
 	}
 	m.configs.Set(float64(left))
-	for _, g := range []*prometheus.GaugeVec{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.degraded, m.retriesNow, m.layered, m.rolled, m.nodes} {
+	for _, g := range []*prometheus.GaugeVec{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.degraded,
+		m.retriesNow, m.layered, m.rolled, m.nodes} {
 		g.DeletePartialMatch(prometheus.Labels{"pool": pool})
 	}
 }

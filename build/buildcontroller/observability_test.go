@@ -72,14 +72,17 @@ func TestEventsAndMetricsTellOfAFailureAndItsMending(t *testing.T) {
 	w.editText("worker", plainText+"RUN echo two\n")
 	w.untilAvailable("worker")
 	got = gathered(t, registry)
-	for name, want := range map[string]float64{"dayone_build_degraded{worker}": 0, "ocl_build_total{worker,succeeded}": 1, "ocl_build_state{worker,succeeded}": 1, "ocl_active_builds{worker}": 0,
-		"ocl_config_change_total{worker}": 2, "ocl_build_duration_seconds{worker,succeeded}": 1, "ocl_image_push_total{worker,succeeded}": 1, "mco_mosc_count{}": 1} {
+	for name, want := range map[string]float64{"dayone_build_degraded{worker}": 0, "ocl_build_total{worker,succeeded}": 1,
+		"ocl_build_state{worker,succeeded}": 1, "ocl_active_builds{worker}": 0,
+		"ocl_config_change_total{worker}": 2, "ocl_build_duration_seconds{worker,succeeded}": 1,
+		"ocl_image_push_total{worker,succeeded}": 1, "mco_mosc_count{}": 1} {
 		value, found := got[name]
 		assert.True(t, found, name)
 		assert.InDelta(t, want, value, 0, name)
 	}
 	assert.NotContains(t, got, "ocl_build_state{worker,failed}", "one state at a time")
-	for _, reason := range []string{"Normal BuildStarted", "Normal JobCreated", "Normal BuildPreparing", "Normal BuildBuilding", "Normal BuildCompleted", "Normal BuildRecovered", "Normal ConfigReconciled"} {
+	for _, reason := range []string{"Normal BuildStarted", "Normal JobCreated", "Normal BuildPreparing",
+		"Normal BuildBuilding", "Normal BuildCompleted", "Normal BuildRecovered", "Normal ConfigReconciled"} {
 		assert.True(t, events.has(reason), "%s in %q", reason, events.lines)
 	}
 }

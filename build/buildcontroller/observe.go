@@ -56,10 +56,12 @@ func (x *run) lookAt(ctx context.Context, b *mcfgv1.MachineOSBuild) (job.Observa
 		}
 	}
 	if j == nil {
-		return job.Observation{State: machineosbuild.Interrupted, Cause: machineosbuild.Cause{Reason: job.ReasonDeleted, Message: "the build's Job was deleted"}}, nil
+		return job.Observation{State: machineosbuild.Interrupted, Cause: machineosbuild.Cause{Reason: job.ReasonDeleted,
+			Message: "the build's Job was deleted"}}, nil
 	}
 	var pods corev1.PodList
-	if err := x.client.List(ctx, &pods, client.InNamespace(x.o.Namespace), client.MatchingLabels{batchv1.JobNameLabel: j.Name}); err != nil {
+	if err := x.client.List(ctx, &pods, client.InNamespace(x.o.Namespace),
+		client.MatchingLabels{batchv1.JobNameLabel: j.Name}); err != nil {
 		return job.Observation{}, fmt.Errorf("list pods of Job %s: %w", j.Name, err)
 	}
 	return job.Observe(j, pods.Items), nil
@@ -98,13 +100,14 @@ func (x *run) move(ctx context.Context, b *mcfgv1.MachineOSBuild, o job.Observat
 	if err := x.client.Status().Update(ctx, next); err != nil {
 		return b, fmt.Errorf("write state of MachineOSBuild %s: %w", b.Name, err)
 	}
-	x.log.WithField("machineosbuild", b.Name).WithField("from", from).WithField("state", o.State).WithField("reason", o.Cause.Reason).Info("build moves on")
+	x.log.WithField("machineosbuild", b.Name).WithField("from", from).WithField("state", o.State).
+		WithField("reason", o.Cause.Reason).Info("build moves on")
 	x.tell(next, from, o.State, o.Cause)
 	return next, nil
 }
 
-// removeInputs removes what the build was made of: Secrets in any case, for copies of credentials live no longer than they are needed;
-// a failed build keeps the rest, to be looked at.
+// removeInputs removes what the build was made of: Secrets in any case, for copies of credentials live no longer than
+// they are needed; a failed build keeps the rest, to be looked at.
 func (x *run) removeInputs(ctx context.Context, b *mcfgv1.MachineOSBuild, keep bool) error {
 	kinds := map[string]bool{"Secret": true, "ConfigMap": !keep}
 	for kind, remove := range kinds {
@@ -114,7 +117,8 @@ func (x *run) removeInputs(ctx context.Context, b *mcfgv1.MachineOSBuild, keep b
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
 		of := client.MatchingLabels{manifests.LabelMachineOSBuild: machineosbuild.LabelValue(b.Name)}
-		if err := x.live.List(ctx, list, client.InNamespace(x.o.Namespace), of, client.HasLabels{manifests.LabelEphemeralBuildObject}); err != nil {
+		if err := x.live.List(ctx, list, client.InNamespace(x.o.Namespace), of,
+			client.HasLabels{manifests.LabelEphemeralBuildObject}); err != nil {
 			return fmt.Errorf("list inputs of MachineOSBuild %s: %w", b.Name, err)
 		}
 		for i := range list.Items {
@@ -151,7 +155,8 @@ func (x *run) interrupt(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 	if x.d.BuildName != "" {
 		message += ": MachineOSBuild " + x.d.BuildName
 	}
-	o := job.Observation{State: machineosbuild.Interrupted, Cause: machineosbuild.Cause{Reason: "Superseded", Message: message}}
+	o := job.Observation{State: machineosbuild.Interrupted, Cause: machineosbuild.Cause{Reason: "Superseded",
+		Message: message}}
 	next, err := x.move(ctx, b, o)
 	if err != nil {
 		return err
@@ -169,7 +174,8 @@ func (r *Reconciler) deleteJob(ctx context.Context, b *mcfgv1.MachineOSBuild) er
 	if owner := metav1.GetControllerOf(j); err != nil || owner != nil && owner.UID != b.UID {
 		return nil
 	}
-	if err := r.client.Delete(ctx, j, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Delete(ctx, j,
+		client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Job of MachineOSBuild %s: %w", b.Name, err)
 	}
 	return nil

@@ -23,13 +23,15 @@ const (
 	DefaultParallel = 4
 	// DefaultHistory is how many ended builds a pool keeps.
 	DefaultHistory = 3
-	// DefaultWorkers is how many MachineOSConfigs are looked at at once. Most of that time is spent on waiting for the API.
+	// DefaultWorkers is how many MachineOSConfigs are looked at at once. Most of that time is spent on waiting for the
+	// API.
 	DefaultWorkers = 8
 	// DefaultPullSecret is the copy of the cluster's pull secret (MCO, pkg/controller/build/constants).
 	DefaultPullSecret = "global-pull-secret-copy"
 	// DefaultTidyInterval is how often an ended build is looked at again whose image is still in use somewhere.
 	DefaultTidyInterval = 10 * time.Minute
-	// DefaultLeaveAfter is how long the deletion of a build waits for a registry, from its first refusal on, before it leaves the image behind.
+	// DefaultLeaveAfter is how long the deletion of a build waits for a registry, from its first refusal on, before it
+	// leaves the image behind.
 	DefaultLeaveAfter = 10 * time.Minute
 )
 
@@ -55,7 +57,8 @@ type Options struct {
 	Images Images
 	// Job is how build pods run; its namespace is Namespace.
 	Job job.Options
-	// RegistryCA is PEM of authorities that sign registries' certificates, beside those in the ControllerConfig and the host's.
+	// RegistryCA is PEM of authorities that sign registries' certificates, beside those in the ControllerConfig and the
+	// host's.
 	RegistryCA []byte
 	// Now is the clock; default time.Now.
 	Now func() time.Time

@@ -21,7 +21,8 @@ import (
 func (w *world) orders() []job.Order {
 	w.t.Helper()
 	var secrets corev1.SecretList
-	require.NoError(w.t, w.client.List(w.ctx(), &secrets, client.InNamespace(namespace), client.HasLabels{manifests.LabelEphemeralBuildObject}))
+	require.NoError(w.t, w.client.List(w.ctx(), &secrets, client.InNamespace(namespace),
+		client.HasLabels{manifests.LabelEphemeralBuildObject}))
 	var out []job.Order
 	for _, s := range secrets.Items {
 		if raw, ok := s.Data[job.FileOrder]; ok {
@@ -43,19 +44,22 @@ func TestTheClustersProxyReachesBuildsAndCostsNone(t *testing.T) {
 	w.untilAvailable("worker")
 	image := w.config("worker").Status.CurrentImagePullSpec
 
-	edit(w, client.ObjectKey{Name: render.ControllerConfigName}, &mcfgv1.ControllerConfig{}, func(c *mcfgv1.ControllerConfig) {
-		c.Spec.Proxy = &configv1.ProxyStatus{HTTPProxy: "http://me:canary-9f8e7d6c@proxy.example:3128", NoProxy: ".svc"}
-	})
+	edit(w, client.ObjectKey{Name: render.ControllerConfigName}, &mcfgv1.ControllerConfig{},
+		func(c *mcfgv1.ControllerConfig) {
+			c.Spec.Proxy = &configv1.ProxyStatus{HTTPProxy: "http://me:canary-9f8e7d6c@proxy.example:3128", NoProxy: ".svc"}
+		})
 	w.rest()
-	assert.Equal(t, image, w.config("worker").Status.CurrentImagePullSpec, "another way to the network is no other content")
+	assert.Equal(t, image, w.config("worker").Status.CurrentImagePullSpec,
+		"another way to the network is no other content")
 	assert.Len(t, w.builds("worker"), 1)
 
 	w.runner.hold = true
 	w.askRebuild("worker")
 	w.until("another build has its order", func() bool { return len(w.orders()) == 1 })
 	proxies := w.orders()[0].Request.Options.ProxyEnvironment
-	assert.Equal(t, map[string]string{"http_proxy": "http://me:canary-9f8e7d6c@proxy.example:3128", "HTTP_PROXY": "http://me:canary-9f8e7d6c@proxy.example:3128",
-		"no_proxy": ".svc", "NO_PROXY": ".svc"}, proxies)
+	assert.Equal(t, map[string]string{"http_proxy": "http://me:canary-9f8e7d6c@proxy.example:3128",
+		"HTTP_PROXY": "http://me:canary-9f8e7d6c@proxy.example:3128",
+		"no_proxy":   ".svc", "NO_PROXY": ".svc"}, proxies)
 	var jobs batchv1.JobList
 	require.NoError(t, w.client.List(w.ctx(), &jobs, client.InNamespace(namespace)))
 	raw, err := json.Marshal(jobs)

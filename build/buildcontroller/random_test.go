@@ -23,7 +23,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// How many random sequences are run: in memory many, on a real API server few, for they take seconds. CI runs as many as are promised.
+// How many random sequences are run: in memory many, on a real API server few, for they take seconds. CI runs as many
+// as are promised.
 const (
 	sequencesInCI  = 1000
 	sequences      = 150
@@ -70,7 +71,8 @@ func TestRandomSequencesInMemory(t *testing.T) {
 
 func TestRandomSequencesOnARealAPIServer(t *testing.T) {
 	for _, seed := range seeds(t, realSequences) {
-		// In a test of its own, which ends this sequence's controller before the next one begins: a cluster has one at a time.
+		// In a test of its own, which ends this sequence's controller before the next one begins: a cluster has one at a
+		// time.
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { newChaos(newRealWorld(t), nil, seed).run() })
 	}
 }
@@ -91,7 +93,8 @@ type chaos struct {
 }
 
 func newChaos(w *world, s *saboteur, seed uint64) *chaos {
-	return &chaos{world: w, saboteur: s, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), asked: map[string]map[string]bool{}, contents: map[string]string{}}
+	return &chaos{world: w, saboteur: s, seed: seed, random: rand.New(rand.NewPCG(seed, 1)),
+		asked: map[string]map[string]bool{}, contents: map[string]string{}}
 }
 
 func pools() []string { return []string{"infra", "worker"} }
@@ -173,7 +176,10 @@ func (c *chaos) operations() []operation {
 				metav1.SetMetaDataLabel(&p.ObjectMeta, manifests.AnnotationRebuildImage, "")
 			})
 		}},
-		{"opt out", ifThere(func(p string) { require.NoError(c.t, client.IgnoreNotFound(c.client.Delete(c.ctx(), c.config(p)))) })},
+		{"opt out", ifThere(func(p string) {
+			require.NoError(c.t,
+				client.IgnoreNotFound(c.client.Delete(c.ctx(), c.config(p))))
+		})},
 		{"opt in", c.optIn},
 		{"restart", func(string) { c.restart() }},
 		{"kill", func(string) { c.kill() }},
@@ -247,7 +253,8 @@ func (c *chaos) check() {
 	}
 	for _, p := range pools() {
 		for _, b := range c.builds(p) {
-			if image := string(b.Status.DigestedImagePushSpec); image != "" && b.DeletionTimestamp == nil && !c.images.has(image) && c.lasts(b) {
+			if image := string(b.Status.DigestedImagePushSpec); image != "" && b.DeletionTimestamp == nil &&
+				!c.images.has(image) && c.lasts(b) {
 				c.fail("the image of MachineOSBuild %s was deleted: %s", b.Name, image)
 			}
 		}
@@ -264,7 +271,8 @@ func (c *chaos) finishedPods() map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		if owner := metav1.GetControllerOf(p); owner != nil && (p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed) {
+		if owner := metav1.GetControllerOf(p); owner != nil && (p.Status.Phase == corev1.PodSucceeded ||
+			p.Status.Phase == corev1.PodFailed) {
 			out[owner.UID] = true
 		}
 	}
@@ -277,7 +285,8 @@ func (c *chaos) lasts(b mcfgv1.MachineOSBuild) bool {
 	return ok && now.UID == b.UID && now.DeletionTimestamp == nil
 }
 
-// rollable: what the node controller may roll out has the content of the pool's rendered config and a Containerfile that was asked for.
+// rollable: what the node controller may roll out has the content of the pool's rendered config and a Containerfile
+// that was asked for.
 func (c *chaos) rollable(pool string) {
 	c.t.Helper()
 	config, p := c.config(pool), c.pool(pool)
@@ -285,14 +294,16 @@ func (c *chaos) rollable(pool string) {
 		return
 	}
 	b, ok := c.builds(pool)[config.Status.MachineOSBuild.Name]
-	if !ok || b.Status.DigestedImagePushSpec != config.Status.CurrentImagePullSpec || b.Labels[manifests.LabelRenderedMachineConfig] != p.Spec.Configuration.Name {
+	if !ok || b.Status.DigestedImagePushSpec != config.Status.CurrentImagePullSpec ||
+		b.Labels[manifests.LabelRenderedMachineConfig] != p.Spec.Configuration.Name {
 		return
 	}
 	got := c.made(pool)
 	if want := c.contents[p.Spec.Configuration.Name]; got.file != want || !c.asked[pool][got.text] || got.base != base {
 		c.fail("pool %s may roll out an image with other content: %+v instead of %s", pool, got, want)
 	}
-	if n, err := strconv.Atoi(p.Annotations[manifests.AnnotationBuildRetries]); err == nil && n > decide.DefaultRetryLimit+operationsEach {
+	if n, err := strconv.Atoi(p.Annotations[manifests.AnnotationBuildRetries]); err == nil &&
+		n > decide.DefaultRetryLimit+operationsEach {
 		c.fail("%d retries", n)
 	}
 }
@@ -351,7 +362,8 @@ func (c *chaos) settled(pool string) bool {
 		return false
 	}
 	b, ok := c.builds(pool)[nameOf(config.Status.MachineOSBuild)]
-	return c.available(pool) && ok && b.Labels[manifests.LabelRenderedMachineConfig] == c.pool(pool).Spec.Configuration.Name
+	return c.available(pool) && ok && b.Labels[manifests.LabelRenderedMachineConfig] == c.pool(pool).
+		Spec.Configuration.Name
 }
 
 func nameOf(r *mcfgv1.ObjectReference) string {
@@ -365,7 +377,8 @@ func nameOf(r *mcfgv1.ObjectReference) string {
 func (c *chaos) inputs(pool string) int {
 	n := 0
 	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ConfigMapList{}, &batchv1.JobList{}} {
-		require.NoError(c.t, c.client.List(c.ctx(), list, client.InNamespace(namespace), client.HasLabels{manifests.LabelEphemeralBuildObject}))
+		require.NoError(c.t, c.client.List(c.ctx(), list, client.InNamespace(namespace),
+			client.HasLabels{manifests.LabelEphemeralBuildObject}))
 		for _, o := range itemsOf(c.t, list) {
 			if o.GetAnnotations()[manifests.LabelMachineOSConfig] == pool {
 				n++

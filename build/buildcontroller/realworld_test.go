@@ -48,8 +48,8 @@ func install(t testing.TB, env *kubetest.Env) {
 	env.AwaitRights(t, objects)
 }
 
-// newRealWorld has a real API server, with CEL and admission policies; the controller has the rights of its own service account. Only Jobs
-// are ended by a stand-in.
+// newRealWorld has a real API server, with CEL and admission policies; the controller has the rights of its own service
+// account. Only Jobs are ended by a stand-in.
 func newRealWorld(t testing.TB) *world {
 	env := shared.Env(t)
 	install(t, env)
@@ -83,7 +83,8 @@ func startController(t testing.TB, cfg *rest.Config, o Options) func() {
 	t.Helper()
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: testScheme(t), Cache: CacheOptions(namespace), Metrics: metricsserver.Options{BindAddress: "0"},
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: testScheme(t), Cache: CacheOptions(namespace),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: kubetest.Controllers(), Logger: logrusr.New(o.Log)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -100,8 +101,10 @@ func startController(t testing.TB, cfg *rest.Config, o Options) func() {
 // clean removes what a scenario left; the controller may be at work meanwhile or not.
 func (w *world) clean() {
 	ctx := w.ctx()
-	for _, list := range []client.ObjectList{&mcfgv1.MachineOSConfigList{}, &mcfgv1.MachineOSBuildList{}, &mcfgv1.MachineConfigPoolList{},
-		&mcfgv1.MachineConfigList{}, &mcfgv1.ControllerConfigList{}, &corev1.NodeList{}, &batchv1.JobList{}, &corev1.PodList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}} {
+	for _, list := range []client.ObjectList{&mcfgv1.MachineOSConfigList{}, &mcfgv1.MachineOSBuildList{},
+		&mcfgv1.MachineConfigPoolList{},
+		&mcfgv1.MachineConfigList{}, &mcfgv1.ControllerConfigList{}, &corev1.NodeList{}, &batchv1.JobList{},
+		&corev1.PodList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}} {
 		require.NoError(w.t, w.client.List(ctx, list))
 		for _, o := range itemsOf(w.t, list) {
 			if o.GetNamespace() != "" && o.GetNamespace() != namespace {

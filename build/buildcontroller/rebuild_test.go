@@ -27,7 +27,8 @@ func rebuilds() []scenario {
 
 func (w *world) wishes(pool string) bool {
 	p, c := w.pool(pool), w.config(pool)
-	return asks(p) || asks(c) || p.Annotations[manifests.AnnotationRebuilding] != "" || c.Annotations[manifests.AnnotationRebuilding] != ""
+	return asks(p) || asks(c) || p.Annotations[manifests.AnnotationRebuilding] != "" ||
+		c.Annotations[manifests.AnnotationRebuilding] != ""
 }
 
 func (w *world) untilServed(pool string) {
@@ -44,7 +45,8 @@ func retriedWhenAsked(t *testing.T, w *world) {
 	w.askRebuild("worker")
 	w.untilAvailable("worker")
 	w.untilServed("worker")
-	w.until("the failed attempt is cleared away", func() bool { return len(w.inState("worker", machineosbuild.Failed)) == 0 })
+	w.until("the failed attempt is cleared away",
+		func() bool { return len(w.inState("worker", machineosbuild.Failed)) == 0 })
 	assert.NotContains(t, w.builds("worker"), failed)
 }
 
@@ -58,7 +60,8 @@ func rebuildSameInputs(t *testing.T, w *world) {
 		return w.available("worker") && w.config("worker").Status.CurrentImagePullSpec != before.Status.CurrentImagePullSpec
 	})
 	w.untilServed("worker")
-	assert.Equal(t, digestOf(string(before.Status.CurrentImagePullSpec)), w.images.digest(string(old.Spec.RenderedImagePushSpec)), "the tag of the image in use has not moved")
+	assert.Equal(t, digestOf(string(before.Status.CurrentImagePullSpec)),
+		w.images.digest(string(old.Spec.RenderedImagePushSpec)), "the tag of the image in use has not moved")
 	assert.True(t, w.images.has(string(before.Status.CurrentImagePullSpec)))
 	next := w.build(w.config("worker").Status.MachineOSBuild.Name)
 	assert.Equal(t, old.Annotations[manifests.AnnotationBuildAddress], next.Annotations[manifests.AnnotationBuildAddress])
@@ -92,7 +95,10 @@ func rebuildOnPool(t *testing.T, w *world) {
 	} {
 		before := w.config("worker").Status.CurrentImagePullSpec
 		w.editPool("worker", wish)
-		w.until("another image is there", func() bool { return w.available("worker") && w.config("worker").Status.CurrentImagePullSpec != before })
+		w.until("another image is there", func() bool {
+			return w.available("worker") && w.config("worker").
+				Status.CurrentImagePullSpec != before
+		})
 		w.untilServed("worker")
 	}
 }
@@ -107,13 +113,22 @@ func rebuildFails(t *testing.T, w *world) {
 	w.untilServed("worker")
 	w.untilDegraded("worker")
 	assert.Equal(t, before, w.config("worker").Status.CurrentImagePullSpec)
-	w.until("the retry is counted", func() bool { return w.pool("worker").Annotations[manifests.AnnotationBuildRetries] == "1" })
+	w.until("the retry is counted", func() bool {
+		return w.pool("worker").
+			Annotations[manifests.AnnotationBuildRetries] == "1"
+	})
 	w.rest()
 	assert.Len(t, w.inState("worker", machineosbuild.Failed), 1)
 	w.runner.outcome = nil
 	w.askRebuild("worker")
-	w.until("the next one works", func() bool { return w.available("worker") && w.config("worker").Status.CurrentImagePullSpec != before })
-	w.until("the count is cleared", func() bool { return w.pool("worker").Annotations[manifests.AnnotationBuildRetries] == "" })
+	w.until("the next one works", func() bool {
+		return w.available("worker") && w.config("worker").
+			Status.CurrentImagePullSpec != before
+	})
+	w.until("the count is cleared", func() bool {
+		return w.pool("worker").
+			Annotations[manifests.AnnotationBuildRetries] == ""
+	})
 }
 
 func rebuildThenEdit(t *testing.T, w *world) {
@@ -126,7 +141,10 @@ func rebuildThenEdit(t *testing.T, w *world) {
 	w.rest()
 	assert.True(t, w.wishes("worker"), "the wish goes on with the newest content")
 	w.runner.hold = false
-	w.until("the edit is there", func() bool { return w.available("worker") && w.made("worker").text == plainText+"RUN echo two\n" })
+	w.until("the edit is there", func() bool {
+		return w.available("worker") && w.made("worker").
+			text == plainText+"RUN echo two\n"
+	})
 	w.untilServed("worker")
 }
 

@@ -48,7 +48,8 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, o O
 
 // Reconcile looks at one MachineOSConfig and takes the next steps.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	x := &run{Reconciler: r, name: request.Name, now: r.o.Now(), log: r.o.Log.WithField("machineosconfig", request.Name), gone: map[string]bool{}}
+	x := &run{Reconciler: r, name: request.Name, now: r.o.Now(), log: r.o.Log.WithField("machineosconfig", request.Name),
+		gone: map[string]bool{}}
 	err := x.steps(ctx)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		x.log.WithError(err).Debug("somebody else wrote first")
@@ -86,9 +87,9 @@ func (x *run) steps(ctx context.Context) error {
 	return nil
 }
 
-// decide finds out what is asked for and what is to be done. Before anything is changed it looks at the API itself: the cache may be
-// behind what this process did a moment ago. So it does where a place is held for a build that the cache does not know, which may never
-// have been made.
+// decide finds out what is asked for and what is to be done. Before anything is changed it looks at the API itself: the
+// cache may be behind what this process did a moment ago. So it does where a place is held for a build that the cache
+// does not know, which may never have been made.
 func (x *run) decide(ctx context.Context) error {
 	if err := x.consider(ctx); err != nil {
 		return err

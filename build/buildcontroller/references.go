@@ -23,8 +23,8 @@ func (u use) any() bool { return u != use{} }
 
 func (u use) first() string { return first(u.build, u.config, u.pool, u.node) }
 
-// underway finds a build of the same content that has not ended: a builder that finds the content's image in the registry takes it,
-// and says so only when it ends.
+// underway finds a build of the same content that has not ended: a builder that finds the content's image in the
+// registry takes it, and says so only when it ends.
 func (r *Reconciler) underway(ctx context.Context, of *mcfgv1.MachineOSBuild) (string, error) {
 	address := of.Annotations[manifests.AnnotationBuildAddress]
 	if address == "" {
@@ -36,15 +36,16 @@ func (r *Reconciler) underway(ctx context.Context, of *mcfgv1.MachineOSBuild) (s
 	}
 	for i := range builds.Items {
 		b := &builds.Items[i]
-		if b.UID != of.UID && b.Annotations[manifests.AnnotationBuildAddress] == address && !machineosbuild.StateOf(b).Terminal() {
+		if b.UID != of.UID && b.Annotations[manifests.AnnotationBuildAddress] == address && !machineosbuild.StateOf(b).
+			Terminal() {
 			return b.Name, nil
 		}
 	}
 	return "", nil
 }
 
-// references finds what refers to an image's digest, in any repository and any pool, beside the build itself. It asks the API, not the
-// cache: what is deleted does not come back.
+// references finds what refers to an image's digest, in any repository and any pool, beside the build itself. It asks
+// the API, not the cache: what is deleted does not come back.
 func (r *Reconciler) references(ctx context.Context, image string, except *mcfgv1.MachineOSBuild) (use, error) {
 	digest := digestOf(image)
 	var u use
@@ -53,7 +54,8 @@ func (r *Reconciler) references(ctx context.Context, image string, except *mcfgv
 		return u, fmt.Errorf("list MachineOSBuilds: %w", err)
 	}
 	for i := range builds.Items {
-		if b := &builds.Items[i]; b.UID != except.UID && b.DeletionTimestamp == nil && digestOf(string(b.Status.DigestedImagePushSpec)) == digest {
+		if b := &builds.Items[i]; b.UID != except.UID && b.DeletionTimestamp == nil &&
+			digestOf(string(b.Status.DigestedImagePushSpec)) == digest {
 			u.build = "MachineOSBuild " + b.Name
 		}
 	}
@@ -63,7 +65,8 @@ func (r *Reconciler) references(ctx context.Context, image string, except *mcfgv
 	}
 	for i := range configs.Items {
 		c := &configs.Items[i]
-		if digestOf(string(c.Status.CurrentImagePullSpec)) == digest || digestOf(c.Annotations[manifests.AnnotationPreBuiltImage]) == digest {
+		if digestOf(string(c.Status.CurrentImagePullSpec)) == digest ||
+			digestOf(c.Annotations[manifests.AnnotationPreBuiltImage]) == digest {
 			u.config = "MachineOSConfig " + c.Name
 		}
 	}
@@ -115,7 +118,8 @@ func (r *Reconciler) nodeReference(ctx context.Context, digest string) (string, 
 		}
 		for i := range nodes.Items {
 			n := &nodes.Items[i]
-			for _, key := range []string{manifests.AnnotationCurrentImage, manifests.AnnotationDesiredImage, manifests.AnnotationDesiredOSImage} {
+			for _, key := range []string{manifests.AnnotationCurrentImage, manifests.AnnotationDesiredImage,
+				manifests.AnnotationDesiredOSImage} {
 				if digestOf(n.Annotations[key]) == digest {
 					return "Node " + n.Name, nil
 				}

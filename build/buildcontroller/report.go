@@ -37,10 +37,12 @@ func (x *run) report(ctx context.Context) error {
 		x.config.Status.ObservedGeneration = x.config.Generation
 	}
 	if !equality.Semantic.DeepEqual(old.Status, x.config.Status) {
-		if err := x.client.Status().Patch(ctx, x.config, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := x.client.Status().Patch(ctx, x.config,
+			client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); err != nil {
 			return fmt.Errorf("write status of MachineOSConfig: %w", err)
 		}
-		x.log.WithField("action", x.d.Action).WithField("reason", x.d.Reason).WithField("image", x.config.Status.CurrentImagePullSpec).Info("status is written")
+		x.log.WithField("action", x.d.Action).WithField("reason", x.d.Reason).
+			WithField("image", x.config.Status.CurrentImagePullSpec).Info("status is written")
 		x.tellDecision(old)
 	}
 	if err := x.dropPreBuilt(ctx); err != nil {
@@ -59,7 +61,8 @@ func (x *run) await() {
 	}
 }
 
-// statusImage names the image that the pool's nodes may have and its build. Before there is any it names the build that runs.
+// statusImage names the image that the pool's nodes may have and its build. Before there is any it names the build that
+// runs.
 func (x *run) statusImage() {
 	status := &x.config.Status
 	b := x.build(x.d.BuildName)
@@ -82,7 +85,8 @@ func (x *run) conditions() {
 	if x.d.Action == decide.None {
 		x.keepReason()
 	}
-	x.condition(ConditionAvailable, upToDate && x.config.Status.CurrentImagePullSpec != "", x.d.Reason, x.availability(upToDate))
+	x.condition(ConditionAvailable, upToDate && x.config.Status.CurrentImagePullSpec != "", x.d.Reason,
+		x.availability(upToDate))
 	message := string(x.d.Action) + ": " + x.d.Message
 	if x.held != "" {
 		message += "; held up: " + x.held
@@ -92,7 +96,8 @@ func (x *run) conditions() {
 	x.condition(ConditionDegraded, degraded, reason, text)
 	if b := x.build(x.d.BuildName); b != nil && upToDate {
 		if _, preBuilt := b.Labels[manifests.AnnotationPreBuiltImage]; preBuilt {
-			x.condition(manifests.ConditionSeeded, true, "PreBuiltImageSeeded", "the image that the pool was installed with is taken over")
+			x.condition(manifests.ConditionSeeded, true, "PreBuiltImageSeeded",
+				"the image that the pool was installed with is taken over")
 		}
 	}
 }
@@ -115,7 +120,8 @@ func (x *run) availability(upToDate bool) string {
 	return fmt.Sprintf("the pool keeps %s, which is not what is asked for now", x.config.Status.CurrentImagePullSpec)
 }
 
-// degraded says whether the image is not what it should be and why. A retry that runs does not hide what it is a retry of.
+// degraded says whether the image is not what it should be and why. A retry that runs does not hide what it is a retry
+// of.
 func (x *run) degraded() (bool, string, string) {
 	switch {
 	case x.d.Degraded() || x.d.Reason == decide.ReasonBackoff || x.d.Reason == ReasonRegistry:
@@ -125,7 +131,8 @@ func (x *run) degraded() (bool, string, string) {
 	}
 	was := meta.FindStatusCondition(x.config.Status.Conditions, ConditionDegraded)
 	working := x.d.Action.Starts() || x.d.Action == decide.Wait
-	if was != nil && was.Status == metav1.ConditionTrue && was.Reason == decide.ReasonBackoff && working && x.d.Retries > 0 {
+	if was != nil && was.Status == metav1.ConditionTrue && was.Reason == decide.ReasonBackoff && working &&
+		x.d.Retries > 0 {
 		return true, was.Reason, was.Message
 	}
 	return false, "AsExpected", "nothing is wrong"
@@ -142,19 +149,22 @@ func (x *run) condition(kind string, is bool, reason, message string) {
 	if len(message) > maxMessage {
 		message = message[:maxMessage]
 	}
-	meta.SetStatusCondition(&x.config.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message,
+	meta.SetStatusCondition(&x.config.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
+		Message:            message,
 		ObservedGeneration: x.config.Generation, LastTransitionTime: metav1.NewTime(x.now)})
 }
 
-// dropPreBuilt removes the annotation that named the image to take over, once it is taken over and whoever renders has put it into a
-// MachineConfig of its own: without either the pool's rendered config would change its name and every node reboot.
+// dropPreBuilt removes the annotation that named the image to take over, once it is taken over and whoever renders has
+// put it into a MachineConfig of its own: without either the pool's rendered config would change its name and every
+// node reboot.
 func (x *run) dropPreBuilt(ctx context.Context) error {
 	if x.config.Annotations[manifests.AnnotationPreBuiltImage] == "" || x.config.Status.CurrentImagePullSpec == "" ||
 		!meta.IsStatusConditionTrue(x.config.Status.Conditions, manifests.ConditionSeeded) {
 		return nil
 	}
 	var component mcfgv1.MachineConfig
-	err := x.live.Get(ctx, client.ObjectKey{Name: manifests.PreBuiltComponentPrefix + x.config.Spec.MachineConfigPool.Name}, &component)
+	err := x.live.Get(ctx, client.ObjectKey{Name: manifests.PreBuiltComponentPrefix +
+		x.config.Spec.MachineConfigPool.Name}, &component)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read MachineConfig of the pre-built image: %w", err)
 	}
@@ -230,7 +240,8 @@ func (x *run) poolCondition(ctx context.Context, c mcfgv1.MachineConfigPoolCondi
 		}
 		x.pool.Status.Conditions[at] = c
 	}
-	if err := x.client.Status().Patch(ctx, x.pool, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := x.client.Status().Patch(ctx, x.pool,
+		client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write status of MachineConfigPool: %w", err)
 	}
 	return nil
@@ -261,7 +272,8 @@ func (x *run) releasePool(ctx context.Context) error {
 		return nil
 	}
 	x.pool.Status.Conditions = left
-	if err := x.client.Status().Patch(ctx, x.pool, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := x.client.Status().Patch(ctx, x.pool,
+		client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write status of MachineConfigPool: %w", err)
 	}
 	return nil

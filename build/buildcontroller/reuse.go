@@ -17,8 +17,8 @@ import (
 // imageLock keeps an image from being taken over by one MachineOSConfig while another one's build of it is removed.
 type imageLock struct{ sync.Mutex }
 
-// verify makes sure that an image that becomes the pool's again is still there. Only a registry that says that it has it no more makes a
-// difference: one that refuses or fails does not.
+// verify makes sure that an image that becomes the pool's again is still there. Only a registry that says that it has
+// it no more makes a difference: one that refuses or fails does not.
 func (x *run) verify(ctx context.Context) error {
 	b := x.build(x.d.BuildName)
 	if b == nil {
@@ -83,9 +83,11 @@ func (x *run) adopt(ctx context.Context) error {
 // take gives a build the image that it was made for. It may be called again after a kill.
 func (x *run) take(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 	image := b.Annotations[manifests.AnnotationReusedImage]
-	cause := machineosbuild.Cause{Reason: decide.ReasonSharedImage, Message: "another build has an image with this content: " + image}
+	cause := machineosbuild.Cause{Reason: decide.ReasonSharedImage,
+		Message: "another build has an image with this content: " + image}
 	if _, ok := b.Labels[manifests.AnnotationPreBuiltImage]; ok {
-		cause = machineosbuild.Cause{Reason: decide.ReasonPreBuiltImage, Message: "the pool was installed with this image: " + image}
+		cause = machineosbuild.Cause{Reason: decide.ReasonPreBuiltImage, Message: "the pool was installed with this image: " +
+			image}
 	}
 	if err := machineosbuild.Move(b, machineosbuild.Succeeded, cause, x.now); err != nil {
 		return err
@@ -94,7 +96,8 @@ func (x *run) take(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 	if err := x.client.Status().Update(ctx, b); err != nil {
 		return fmt.Errorf("write state of MachineOSBuild %s: %w", b.Name, err)
 	}
-	x.log.WithField("machineosbuild", b.Name).WithField("reason", cause.Reason).WithField("image", image).Info("image is reused")
+	x.log.WithField("machineosbuild", b.Name).WithField("reason", cause.Reason).WithField("image", image).
+		Info("image is reused")
 	x.again(soon)
 	return nil
 }
@@ -103,10 +106,12 @@ func (x *run) take(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 func (x *run) takeOver(ctx context.Context) error {
 	for _, b := range x.own {
 		_, preBuilt := b.Labels[manifests.AnnotationPreBuiltImage]
-		if x.wanted.problem != nil || !preBuilt || b.Annotations[manifests.AnnotationBuildAddress] != "" || b.Spec.MachineConfig.Name != x.wanted.config {
+		if x.wanted.problem != nil || !preBuilt || b.Annotations[manifests.AnnotationBuildAddress] != "" ||
+			b.Spec.MachineConfig.Name != x.wanted.config {
 			continue
 		}
-		if err := x.note(ctx, b, map[string]string{manifests.AnnotationBuildAddress: x.wanted.address, manifests.AnnotationBuildGround: x.wanted.ground}); err != nil {
+		if err := x.note(ctx, b, map[string]string{manifests.AnnotationBuildAddress: x.wanted.address,
+			manifests.AnnotationBuildGround: x.wanted.ground}); err != nil {
 			return err
 		}
 	}
@@ -119,7 +124,8 @@ func (x *run) labelsDiffer() bool {
 	return b != nil && b.Labels[manifests.LabelRenderedMachineConfig] != machineosbuild.LabelValue(x.wanted.config)
 }
 
-// relabel says which rendered config the image is now for. The node controller rolls the image out to a pool whose rendered config it is.
+// relabel says which rendered config the image is now for. The node controller rolls the image out to a pool whose
+// rendered config it is.
 func (x *run) relabel(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 	if b == nil || !x.labelsDiffer() {
 		return nil
@@ -141,8 +147,8 @@ func tagOf(b *mcfgv1.MachineOSBuild) string {
 	return spec[len(installconfig.Repository(spec))+1:]
 }
 
-// pin gives a build's image the build's own tag: the tag of its content address moves on with the next build of the same content, and a
-// registry may collect what has no tag.
+// pin gives a build's image the build's own tag: the tag of its content address moves on with the next build of the
+// same content, and a registry may collect what has no tag.
 func (x *run) pin(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 	access, ok, err := x.access(ctx, b.Annotations[manifests.AnnotationRenderedImagePushSecret])
 	if err != nil || !ok {
@@ -155,15 +161,16 @@ func (x *run) pin(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 	return err
 }
 
-// pinBestEffort is for a build that has just ended: that the registry does not answer now is no reason to lose the image.
+// pinBestEffort is for a build that has just ended: that the registry does not answer now is no reason to lose the
+// image.
 func (x *run) pinBestEffort(ctx context.Context, b *mcfgv1.MachineOSBuild) {
 	if err := x.pin(ctx, b); err != nil {
 		x.log.WithError(err).WithField("machineosbuild", b.Name).Warn("image keeps the tag of its content address only")
 	}
 }
 
-// pinInUse is for a rebuild, which takes the tag of the content address away from the image in use. It waits for a registry that does not
-// do it: an image that nodes run must not lose its last tag.
+// pinInUse is for a rebuild, which takes the tag of the content address away from the image in use. It waits for a
+// registry that does not do it: an image that nodes run must not lose its last tag.
 func (x *run) pinInUse(ctx context.Context) *decide.Problem {
 	b := x.build(x.in.InUse)
 	if !x.d.Forced || b == nil {
@@ -171,7 +178,8 @@ func (x *run) pinInUse(ctx context.Context) *decide.Problem {
 	}
 	if err := x.pin(ctx, b); err != nil {
 		return &decide.Problem{Reason: ReasonRegistry, Waits: true,
-			Message: fmt.Sprintf("the image in use must keep a tag before it is built again, and its registry does not take one: %s", err)}
+			Message: fmt.Sprintf(
+				"the image in use must keep a tag before it is built again, and its registry does not take one: %s", err)}
 	}
 	return nil
 }

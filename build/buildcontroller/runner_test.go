@@ -21,8 +21,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// runner stands in for the Job controller and the kubelet: it makes the pod of a Job and ends it, with the termination message that the
-// builder would write. No image is built: the "digest" is a hash over what the Job was given.
+// runner stands in for the Job controller and the kubelet: it makes the pod of a Job and ends it, with the termination
+// message that the builder would write. No image is built: the "digest" is a hash over what the Job was given.
 type runner struct {
 	t      testing.TB
 	client client.Client
@@ -38,7 +38,8 @@ type runner struct {
 }
 
 func newRunner(t testing.TB, c client.Client, images *standInRegistry) *runner {
-	return &runner{t: t, client: c, images: images, made: map[string]made{}, runs: map[string]int{}, byUID: map[types.UID]int{}}
+	return &runner{t: t, client: c, images: images, made: map[string]made{}, runs: map[string]int{},
+		byUID: map[types.UID]int{}}
 }
 
 // step gives every Job without a pod one and ends the pods that run.
@@ -80,8 +81,10 @@ func podName(j *batchv1.Job) string { return j.Name + "-" + string(j.UID)[:min(8
 
 func (r *runner) start(ctx context.Context, j *batchv1.Job) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: podName(j), Labels: map[string]string{},
-		Annotations: j.Spec.Template.Annotations, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}},
-		Spec: corev1.PodSpec{ServiceAccountName: "dayone-build", RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: job.Container, Image: "builder"}}}}
+		Annotations: j.Spec.Template.Annotations, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(j,
+			batchv1.SchemeGroupVersion.WithKind("Job"))}},
+		Spec: corev1.PodSpec{ServiceAccountName: "dayone-build", RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{{Name: job.Container, Image: "builder"}}}}
 	for k, v := range j.Spec.Template.Labels {
 		pod.Labels[k] = v
 	}
@@ -92,7 +95,8 @@ func (r *runner) start(ctx context.Context, j *batchv1.Job) {
 	r.runs[j.Annotations[manifests.LabelMachineOSBuild]]++
 	r.byUID[metav1.GetControllerOf(j).UID]++
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: job.Container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: job.Container,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	_ = r.client.Status().Update(ctx, pod)
 }
 
@@ -122,8 +126,10 @@ func (r *runner) end(ctx context.Context, j *batchv1.Job, pod *corev1.Pod) {
 	j.Status.Failed = 1
 	j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
 	j.Status.Conditions = append(j.Status.Conditions,
-		batchv1.JobCondition{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonPodFailurePolicy, LastTransitionTime: now},
-		batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonPodFailurePolicy, LastTransitionTime: now})
+		batchv1.JobCondition{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue,
+			Reason: batchv1.JobReasonPodFailurePolicy, LastTransitionTime: now},
+		batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonPodFailurePolicy,
+			LastTransitionTime: now})
 	_ = r.client.Status().Update(ctx, j)
 }
 

@@ -39,7 +39,8 @@ func scenarios() []scenario {
 }
 
 func userError(*batchv1.Job) *build.Failure {
-	return &build.Failure{Class: build.ClassUser, Step: "containerfile", Message: "command failed", Line: 2, Instruction: "RUN false", ExitCode: 1, Next: "mend the line"}
+	return &build.Failure{Class: build.ClassUser, Step: "containerfile", Message: "command failed", Line: 2,
+		Instruction: "RUN false", ExitCode: 1, Next: "mend the line"}
 }
 
 func transientError(*batchv1.Job) *build.Failure {
@@ -80,14 +81,16 @@ func firstBuild(t *testing.T, w *world) {
 	c := w.config("worker")
 	b := w.build(c.Status.MachineOSBuild.Name)
 	assert.Equal(t, c.Status.CurrentImagePullSpec, b.Status.DigestedImagePushSpec)
-	assert.Equal(t, "rendered-worker-a", b.Labels[manifests.LabelRenderedMachineConfig], "the contract with the node controller")
+	assert.Equal(t, "rendered-worker-a", b.Labels[manifests.LabelRenderedMachineConfig],
+		"the contract with the node controller")
 	w.until("the Job is gone", func() bool {
 		var jobs batchv1.JobList
 		require.NoError(t, w.client.List(w.ctx(), &jobs, client.InNamespace(namespace)))
 		return len(jobs.Items) == 0
 	})
 	var secrets corev1.SecretList
-	require.NoError(t, w.client.List(w.ctx(), &secrets, client.InNamespace(namespace), client.HasLabels{manifests.LabelEphemeralBuildObject}))
+	require.NoError(t, w.client.List(w.ctx(), &secrets, client.InNamespace(namespace),
+		client.HasLabels{manifests.LabelEphemeralBuildObject}))
 	assert.Empty(t, secrets.Items, "copies of credentials are gone")
 	before := ""
 	w.until("all that comes of the build is written", func() bool {
@@ -109,7 +112,11 @@ func invalidAfterSuccess(t *testing.T, w *world) {
 	image := w.config("worker").Status.CurrentImagePullSpec
 	w.editText("worker", brokenText)
 	w.untilDegraded("worker")
-	w.until("the pool says why", func() bool { c := w.buildDegraded("worker"); return c != nil && c.Status == corev1.ConditionTrue })
+	w.until("the pool says why", func() bool {
+		c := w.buildDegraded("worker")
+		return c != nil &&
+			c.Status == corev1.ConditionTrue
+	})
 	assert.Contains(t, w.buildDegraded("worker").Message, "RUNN")
 	assert.Equal(t, image, w.config("worker").Status.CurrentImagePullSpec, "the image stays")
 	failed := w.inState("worker", machineosbuild.Failed)
@@ -119,7 +126,10 @@ func invalidAfterSuccess(t *testing.T, w *world) {
 	assert.Equal(t, build.ClassUser, cause.Class)
 	assert.Zero(t, w.runner.runs[failed[0].Name], "no pod is started for what cannot be built")
 	w.editText("worker", plainText)
-	w.until("it recovers", func() bool { return w.available("worker") && w.buildDegraded("worker").Status == corev1.ConditionFalse })
+	w.until("it recovers", func() bool {
+		return w.available("worker") && w.buildDegraded("worker").
+			Status == corev1.ConditionFalse
+	})
 	assert.Equal(t, image, w.config("worker").Status.CurrentImagePullSpec)
 }
 
@@ -128,8 +138,16 @@ func oneBad(t *testing.T, w *world) {
 	w.addPool("worker", "two", plainText)
 	w.untilDegraded("infra")
 	w.untilAvailable("worker")
-	w.until("the bad one's pool says why", func() bool { c := w.buildDegraded("infra"); return c != nil && c.Status == corev1.ConditionTrue })
-	w.until("the other's is well", func() bool { c := w.buildDegraded("worker"); return c != nil && c.Status == corev1.ConditionFalse })
+	w.until("the bad one's pool says why", func() bool {
+		c := w.buildDegraded("infra")
+		return c != nil &&
+			c.Status == corev1.ConditionTrue
+	})
+	w.until("the other's is well", func() bool {
+		c := w.buildDegraded("worker")
+		return c != nil &&
+			c.Status == corev1.ConditionFalse
+	})
 	image := w.config("worker").Status.CurrentImagePullSpec
 	w.editText("infra", plainText)
 	w.untilAvailable("infra")
@@ -163,7 +181,8 @@ func editDuringBuild(t *testing.T, w *world) {
 	w.until("a pod works", func() bool { return len(w.inState("worker", machineosbuild.Building)) == 1 })
 	first := w.inState("worker", machineosbuild.Building)[0].Name
 	w.editText("worker", plainText+"RUN echo two\n")
-	w.until("the older one is interrupted", func() bool { b := w.build(first); return machineosbuild.StateOf(&b) == machineosbuild.Interrupted })
+	w.until("the older one is interrupted",
+		func() bool { b := w.build(first); return machineosbuild.StateOf(&b) == machineosbuild.Interrupted })
 	w.runner.hold = false
 	w.untilAvailable("worker")
 	assert.Equal(t, plainText+"RUN echo two\n", w.made("worker").text)
@@ -188,9 +207,15 @@ func revertedChange(t *testing.T, w *world) {
 	w.untilAvailable("worker")
 	image := w.config("worker").Status.CurrentImagePullSpec
 	w.render("worker", "b", "with-an-extension")
-	w.until("the change is built", func() bool { return w.available("worker") && w.config("worker").Status.CurrentImagePullSpec != image })
+	w.until("the change is built", func() bool {
+		return w.available("worker") && w.config("worker").
+			Status.CurrentImagePullSpec != image
+	})
 	w.render("worker", "c", "one") // the pool has not converged: its status still names the first
-	w.until("the change is taken back", func() bool { return w.available("worker") && w.config("worker").Status.CurrentImagePullSpec == image })
+	w.until("the change is taken back", func() bool {
+		return w.available("worker") && w.config("worker").
+			Status.CurrentImagePullSpec == image
+	})
 	assert.Equal(t, string(ignition("one")), w.made("worker").file)
 	b := w.build(w.config("worker").Status.MachineOSBuild.Name)
 	assert.Equal(t, "rendered-worker-c", b.Labels[manifests.LabelRenderedMachineConfig])
@@ -201,7 +226,10 @@ func sameContentOtherName(t *testing.T, w *world) {
 	w.untilAvailable("worker")
 	name := w.config("worker").Status.MachineOSBuild.Name
 	w.render("worker", "b", "one")
-	w.until("the label moves", func() bool { return w.build(name).Labels[manifests.LabelRenderedMachineConfig] == "rendered-worker-b" })
+	w.until("the label moves", func() bool {
+		return w.build(name).
+			Labels[manifests.LabelRenderedMachineConfig] == "rendered-worker-b"
+	})
 	w.rest()
 	assert.Len(t, w.builds("worker"), 1)
 	assert.True(t, w.available("worker"))
@@ -234,9 +262,14 @@ func secretMissing(t *testing.T, w *world) {
 	assert.Equal(t, ReasonSecretMissing, got.Reason)
 	assert.Contains(t, got.Message, namespace+"/late")
 	assert.Empty(t, w.builds("worker"))
-	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "late"}, Type: corev1.SecretTypeDockercfg,
-		Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"` + registry + `":{"username":"u","password":"p"}}`)}}) // the old form
-	w.editConfig("worker", func(c *mcfgv1.MachineOSConfig) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "test/poke", "1") })
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "late"},
+		Type: corev1.SecretTypeDockercfg,
+		// the old form
+		Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"` + registry + `":{"username":"u","password":"p"}}`)}})
+	w.editConfig("worker", func(c *mcfgv1.MachineOSConfig) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, "test/poke",
+			"1")
+	})
 	w.untilAvailable("worker")
 }
 
@@ -310,7 +343,11 @@ func retries(t *testing.T, w *world) {
 	w.runner.outcome = nil
 	w.askRebuild("worker")
 	w.untilAvailable("worker")
-	w.until("the count is cleared", func() bool { _, ok := w.pool("worker").Annotations[manifests.AnnotationBuildRetries]; return !ok })
+	w.until("the count is cleared", func() bool {
+		_, ok := w.pool("worker").
+			Annotations[manifests.AnnotationBuildRetries]
+		return !ok
+	})
 	w.until("the pool is well", func() bool { return w.buildDegraded("worker").Status == corev1.ConditionFalse })
 }
 
@@ -326,7 +363,8 @@ func preBuilt(t *testing.T, w *world) {
 	w.images.push(image, "build-x")
 	w.create(newPool("worker", ""))
 	mc := w.render("worker", "a", "one")
-	edit(w, client.ObjectKey{Name: mc}, &mcfgv1.MachineConfig{}, func(m *mcfgv1.MachineConfig) { m.Spec.OSImageURL = image })
+	edit(w, client.ObjectKey{Name: mc}, &mcfgv1.MachineConfig{},
+		func(m *mcfgv1.MachineConfig) { m.Spec.OSImageURL = image })
 	c := newConfig("worker", plainText)
 	c.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: image}
 	w.create(c)
@@ -334,9 +372,13 @@ func preBuilt(t *testing.T, w *world) {
 		return condition(w.config("worker"), manifests.ConditionSeeded).Status == metav1.ConditionTrue
 	})
 	w.rest()
-	assert.Equal(t, image, w.config("worker").Annotations[manifests.AnnotationPreBuiltImage], "rendering would lose the image without it")
+	assert.Equal(t, image, w.config("worker").Annotations[manifests.AnnotationPreBuiltImage],
+		"rendering would lose the image without it")
 	require.NoError(t, w.client.Create(w.ctx(), component("worker", image)))
-	w.until("it is taken over", func() bool { return w.config("worker").Annotations[manifests.AnnotationPreBuiltImage] == "" })
+	w.until("it is taken over", func() bool {
+		return w.config("worker").
+			Annotations[manifests.AnnotationPreBuiltImage] == ""
+	})
 	got := w.config("worker")
 	assert.Equal(t, image, string(got.Status.CurrentImagePullSpec))
 	assert.Equal(t, metav1.ConditionTrue, condition(got, manifests.ConditionSeeded).Status)
@@ -346,19 +388,24 @@ func preBuilt(t *testing.T, w *world) {
 	b := w.build(got.Status.MachineOSBuild.Name)
 	assert.Equal(t, "true", b.Labels[manifests.AnnotationPreBuiltImage])
 	w.editText("worker", plainText+"RUN echo two\n")
-	w.until("the next is built on the release's base", func() bool { return w.available("worker") && w.made("worker").base == base })
+	w.until("the next is built on the release's base", func() bool {
+		return w.available("worker") && w.made("worker").
+			base == base
+	})
 }
 
 // component is the MachineConfig by which a pool's first image comes into its rendered config.
 func component(pool, image string) *mcfgv1.MachineConfig {
-	return &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: manifests.PreBuiltComponentPrefix + pool}, Spec: mcfgv1.MachineConfigSpec{OSImageURL: image}}
+	return &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: manifests.PreBuiltComponentPrefix + pool},
+		Spec: mcfgv1.MachineConfigSpec{OSImageURL: image}}
 }
 
 func baseOverride(t *testing.T, w *world) {
 	w.create(newPool("worker", ""))
 	mc := w.render("worker", "a", "one")
 	beside := registry + "/os/custom@sha256:4444444444444444444444444444444444444444444444444444444444444444"
-	edit(w, client.ObjectKey{Name: mc}, &mcfgv1.MachineConfig{}, func(m *mcfgv1.MachineConfig) { m.Spec.OSImageURL = beside })
+	edit(w, client.ObjectKey{Name: mc}, &mcfgv1.MachineConfig{},
+		func(m *mcfgv1.MachineConfig) { m.Spec.OSImageURL = beside })
 	w.create(newConfig("worker", plainText))
 	w.untilAvailable("worker")
 	assert.Equal(t, beside, w.made("worker").base, "a base may lie in the repository that takes the images")
@@ -367,10 +414,12 @@ func baseOverride(t *testing.T, w *world) {
 	w.until("it is gone", func() bool { return len(w.builds("worker")) == 0 })
 	w.create(component("worker", first))
 	mc = w.render("worker", "b", "one")
-	edit(w, client.ObjectKey{Name: mc}, &mcfgv1.MachineConfig{}, func(m *mcfgv1.MachineConfig) { m.Spec.OSImageURL = first })
+	edit(w, client.ObjectKey{Name: mc}, &mcfgv1.MachineConfig{},
+		func(m *mcfgv1.MachineConfig) { m.Spec.OSImageURL = first })
 	w.create(newConfig("worker", plainText))
 	w.untilAvailable("worker")
-	assert.Equal(t, base, w.made("worker").base, "what was built for the pool before is no base, also after it opted out and in again")
+	assert.Equal(t, base, w.made("worker").base,
+		"what was built for the pool before is no base, also after it opted out and in again")
 }
 
 func optOut(t *testing.T, w *world) {
@@ -385,7 +434,8 @@ func optOut(t *testing.T, w *world) {
 		var jobs batchv1.JobList
 		require.NoError(t, w.client.List(w.ctx(), &jobs, client.InNamespace(namespace)))
 		var secrets corev1.SecretList
-		require.NoError(t, w.client.List(w.ctx(), &secrets, client.InNamespace(namespace), client.HasLabels{manifests.LabelEphemeralBuildObject}))
+		require.NoError(t, w.client.List(w.ctx(), &secrets, client.InNamespace(namespace),
+			client.HasLabels{manifests.LabelEphemeralBuildObject}))
 		return len(w.builds("worker")) == 0 && len(jobs.Items) == 0 && len(secrets.Items) == 0
 	})
 	assert.True(t, w.images.wasDeleted(image))

@@ -15,7 +15,8 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// keyring is what a build needs to reach registries. It is read when a build begins and kept nowhere: Secrets may rotate by the hour.
+// keyring is what a build needs to reach registries. It is read when a build begins and kept nowhere: Secrets may
+// rotate by the hour.
 type keyring struct{ pull, push, ca []byte }
 
 // secrets reads what the build needs. A Secret that is missing or unusable is named.
@@ -38,7 +39,8 @@ func (x *run) secrets(ctx context.Context) (*keyring, *decide.Problem, error) {
 		return nil, blocked, err
 	}
 	if _, err := job.MergeAuth(k.pull, k.push, x.wanted.repository); err != nil {
-		return nil, &decide.Problem{Reason: ReasonSecretUnusable, Message: fmt.Sprintf("Secret %s/%s: %s", x.o.Namespace, x.config.Spec.RenderedImagePushSecret.Name, err)}, nil
+		return nil, &decide.Problem{Reason: ReasonSecretUnusable, Message: fmt.Sprintf("Secret %s/%s: %s", x.o.Namespace,
+			x.config.Spec.RenderedImagePushSecret.Name, err)}, nil
 	}
 	k.ca, err = x.authorities(ctx)
 	return k, nil, err
@@ -48,7 +50,8 @@ func (r *Reconciler) secret(ctx context.Context, name, from string) ([]byte, *de
 	var s corev1.Secret
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.o.Namespace, Name: name}, &s)
 	if apierrors.IsNotFound(err) {
-		return nil, &decide.Problem{Reason: ReasonSecretMissing, Message: fmt.Sprintf("there is no Secret %s/%s, which %s names; make it", r.o.Namespace, name, from)}, nil
+		return nil, &decide.Problem{Reason: ReasonSecretMissing,
+			Message: fmt.Sprintf("there is no Secret %s/%s, which %s names; make it", r.o.Namespace, name, from)}, nil
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read Secret %s: %w", name, err)
@@ -63,7 +66,8 @@ func (r *Reconciler) secret(ctx context.Context, name, from string) ([]byte, *de
 // authorities sign the certificates of registries.
 func (r *Reconciler) authorities(ctx context.Context) ([]byte, error) {
 	var cc mcfgv1.ControllerConfig
-	if err := r.client.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName}, &cc); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName},
+		&cc); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read ControllerConfig: %w", err)
 	}
 	parts := [][]byte{r.o.RegistryCA, cc.Spec.AdditionalTrustBundle}
@@ -79,7 +83,8 @@ func (r *Reconciler) authorities(ctx context.Context) ([]byte, error) {
 	return bytes.Join(all, []byte("\n")), nil
 }
 
-// access reaches the registry of a build's image with the push Secret that the build names. It is false when that Secret is gone.
+// access reaches the registry of a build's image with the push Secret that the build names. It is false when that
+// Secret is gone.
 func (r *Reconciler) access(ctx context.Context, pushSecret string) (Access, bool, error) {
 	if pushSecret == "" {
 		return Access{}, false, nil

@@ -27,7 +27,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// Indexes of the cache: builds by MachineOSConfig, by content and repository, and those that run; MachineOSConfigs by pool.
+// Indexes of the cache: builds by MachineOSConfig, by content and repository, and those that run; MachineOSConfigs by
+// pool.
 const (
 	indexOwner   = "owner"
 	indexContent = "content"
@@ -52,7 +53,8 @@ func Indexes() map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{
 		indexOwner: build(func(b *mcfgv1.MachineOSBuild) string { return b.Spec.MachineOSConfig.Name }),
 		indexContent: build(func(b *mcfgv1.MachineOSBuild) string {
-			return content(b.Annotations[manifests.AnnotationBuildAddress], installconfig.Repository(string(b.Spec.RenderedImagePushSpec)))
+			return content(b.Annotations[manifests.AnnotationBuildAddress],
+				installconfig.Repository(string(b.Spec.RenderedImagePushSpec)))
 		}),
 		indexActive: build(func(b *mcfgv1.MachineOSBuild) string {
 			if machineosbuild.StateOf(b).Terminal() {
@@ -94,13 +96,15 @@ func Add(ctx context.Context, mgr ctrl.Manager, o Options) (*Reconciler, error) 
 		return nil, fmt.Errorf("index MachineOSConfigs by pool: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("machine-os-build").
-		For(&mcfgv1.MachineOSConfig{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, metaChanged()))).
+		For(&mcfgv1.MachineOSConfig{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
+			metaChanged()))).
 		Watches(&mcfgv1.MachineOSBuild{}, handler.EnqueueRequestsFromMapFunc(r.ofBuild)).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(ofBuildObject)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofBuildObject)).
 		Watches(&mcfgv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.ofPool),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, metaChanged(), countsChanged()))).
-		Watches(&mcfgv1.ControllerConfig{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&mcfgv1.ControllerConfig{}, handler.EnqueueRequestsFromMapFunc(r.all),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.o.Workers}).
 		Complete(r)
 	if err != nil {
@@ -122,7 +126,8 @@ func countsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		old, okOld := e.ObjectOld.(*mcfgv1.MachineConfigPool)
 		now, okNow := e.ObjectNew.(*mcfgv1.MachineConfigPool)
-		return okOld && okNow && (old.Status.MachineCount != now.Status.MachineCount || old.Status.UpdatedMachineCount != now.Status.UpdatedMachineCount)
+		return okOld && okNow && (old.Status.MachineCount != now.Status.MachineCount ||
+			old.Status.UpdatedMachineCount != now.Status.UpdatedMachineCount)
 	}}
 }
 

@@ -10,8 +10,8 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 )
 
-// slots bound how many builds run at once and keep two MachineOSConfigs from building the same content. They remember what this process
-// has begun until the cache shows how it ended: the cache alone is behind.
+// slots bound how many builds run at once and keep two MachineOSConfigs from building the same content. They remember
+// what this process has begun until the cache shows how it ended: the cache alone is behind.
 type slots struct {
 	mu    sync.Mutex
 	limit int
@@ -26,7 +26,8 @@ func content(address, repository string) string { return repository + "@" + addr
 
 func newSlots(limit int) *slots { return &slots{limit: limit, taken: map[string]claim{}} }
 
-// view is how many builds may begin and what others build, seen from one MachineOSConfig. active and ended are builds that the cache knows.
+// view is how many builds may begin and what others build, seen from one MachineOSConfig. active and ended are builds
+// that the cache knows.
 func (s *slots) view(owner, what string, active, ended map[string]bool) (free int, others []decide.Known) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +51,8 @@ func (s *slots) look(owner, what string, active, ended map[string]bool) (free in
 	return free, others
 }
 
-// take claims a place. It is false when the view has changed meanwhile. replaces is how many running builds give their place.
+// take claims a place. It is false when the view has changed meanwhile. replaces is how many running builds give their
+// place.
 func (s *slots) take(name string, c claim, active map[string]bool, replaces int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,8 @@ const (
 	lookForPlace = 30 * time.Second
 )
 
-// prepare makes sure that a build can begin: its Secrets are there, a place is free, and the image in use will keep a tag.
+// prepare makes sure that a build can begin: its Secrets are there, a place is free, and the image in use will keep a
+// tag.
 func (x *run) prepare(ctx context.Context) error {
 	keys, blocked, err := x.secrets(ctx)
 	if err != nil {
@@ -85,14 +86,16 @@ func (x *run) begin(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("make MachineOSBuild %s: %w", b.Name, err)
 	} else {
-		x.log.WithField("machineosbuild", b.Name).WithField("action", x.d.Action).WithField("reason", x.d.Reason).WithField("attempt", x.d.Attempt).Info("build begins")
+		x.log.WithField("machineosbuild", b.Name).WithField("action", x.d.Action).WithField("reason", x.d.Reason).
+			WithField("attempt", x.d.Attempt).Info("build begins")
 		x.began()
 	}
 	x.own = append(x.own, b)
 	return x.ensure(ctx, b)
 }
 
-// newBuild is the MachineOSBuild of the decision. The tag is its own, so that no later build takes it away from the image.
+// newBuild is the MachineOSBuild of the decision. The tag is its own, so that no later build takes it away from the
+// image.
 func (x *run) newBuild() *mcfgv1.MachineOSBuild {
 	annotations := machineosbuild.Annotations(x.wanted.address, x.config.Spec.RenderedImagePushSecret.Name)
 	annotations[manifests.AnnotationBuildGround] = x.wanted.ground
@@ -106,7 +109,8 @@ func (x *run) newBuild() *mcfgv1.MachineOSBuild {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: x.d.BuildName, Labels: machineosbuild.Labels(x.config.Spec.MachineConfigPool.Name, x.name, x.wanted.config),
 			Annotations: annotations, Finalizers: []string{manifests.FinalizerMachineOSBuild},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(x.config, mcfgv1.GroupVersion.WithKind("MachineOSConfig"))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(x.config,
+				mcfgv1.GroupVersion.WithKind("MachineOSConfig"))},
 		},
 		Spec: mcfgv1.MachineOSBuildSpec{
 			MachineConfig:         mcfgv1.MachineConfigReference{Name: x.wanted.config},
@@ -152,7 +156,8 @@ func (x *run) ensure(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 	if cause := refused(request.Containerfile); cause != nil {
 		return x.fail(ctx, b, *cause)
 	}
-	objects, err := job.New(job.Input{Build: b, Config: x.config, Request: request, PullSecret: x.keys.pull, PushSecret: x.keys.push, CA: x.keys.ca,
+	objects, err := job.New(job.Input{Build: b, Config: x.config, Request: request, PullSecret: x.keys.pull,
+		PushSecret: x.keys.push, CA: x.keys.ca,
 		Mounts: job.EntitlementMounts(x.config.Spec.MachineConfigPool.Name), Options: x.o.Job})
 	if err != nil {
 		return x.fail(ctx, b, machineosbuild.Cause{Reason: "InputRefused", Class: build.ClassUser, Message: err.Error()})
@@ -193,8 +198,8 @@ func (x *run) launch(ctx context.Context, b *mcfgv1.MachineOSBuild, objects job.
 	return x.note(ctx, b, map[string]string{manifests.AnnotationJobUID: string(objects.Job.UID)})
 }
 
-// coreGroup stands for Kubernetes' group without a name, for the API refuses an empty one in relatedObjects (openshift/api
-// machineconfiguration/v1, ObjectReference.group: a DNS subdomain).
+// coreGroup stands for Kubernetes' group without a name, for the API refuses an empty one in relatedObjects
+// (openshift/api machineconfiguration/v1, ObjectReference.group: a DNS subdomain).
 const coreGroup = "core"
 
 func named(list []mcfgv1.ObjectReference) []mcfgv1.ObjectReference {
@@ -240,7 +245,8 @@ func refused(text string) *machineosbuild.Cause {
 	_, findings := containerfile.Lint(text, containerfile.LintOptions{})
 	for _, f := range findings {
 		if f.Severity == report.Error {
-			return &machineosbuild.Cause{Reason: "ContainerfileInvalid", Class: build.ClassUser, Line: f.Line, Message: "Containerfile: " + f.Message, Next: f.Next}
+			return &machineosbuild.Cause{Reason: "ContainerfileInvalid", Class: build.ClassUser, Line: f.Line,
+				Message: "Containerfile: " + f.Message, Next: f.Next}
 		}
 	}
 	return nil

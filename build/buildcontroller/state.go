@@ -176,7 +176,8 @@ func (x *run) look(ctx context.Context) error {
 func (r *Reconciler) activeBuilds(ctx context.Context) (active, ended map[string]bool, err error) {
 	active, ended = map[string]bool{}, map[string]bool{}
 	var list mcfgv1.MachineOSBuildList
-	if err := r.client.List(ctx, &list, client.MatchingFields{indexActive: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.MatchingFields{indexActive: "true"},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list running MachineOSBuilds: %w", err)
 	}
 	for i := range list.Items {

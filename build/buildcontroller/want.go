@@ -74,16 +74,19 @@ func waiting(reason, format string, args ...any) wanted {
 }
 
 // want finds out what a MachineOSConfig asks for. The error is one of the API's; what the admin can mend is a problem.
-func (r *Reconciler) want(ctx context.Context, mosc *mcfgv1.MachineOSConfig, pool *mcfgv1.MachineConfigPool, own []*mcfgv1.MachineOSBuild) (wanted, error) {
+func (r *Reconciler) want(ctx context.Context, mosc *mcfgv1.MachineOSConfig, pool *mcfgv1.MachineConfigPool,
+	own []*mcfgv1.MachineOSBuild) (wanted, error) {
 	if pool == nil {
-		return problem(ReasonPoolMissing, "there is no MachineConfigPool %q; make it, or delete this MachineOSConfig", mosc.Spec.MachineConfigPool.Name), nil
+		return problem(ReasonPoolMissing, "there is no MachineConfigPool %q; make it, or delete this MachineOSConfig",
+			mosc.Spec.MachineConfigPool.Name), nil
 	}
 	rendered := pool.Spec.Configuration.Name
 	if rendered == "" {
 		return waiting(ReasonNotRendered, "pool %s has no rendered config yet", pool.Name), nil
 	}
 	var cc mcfgv1.ControllerConfig
-	if err := r.client.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName}, &cc); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName},
+		&cc); client.IgnoreNotFound(err) != nil {
 		return wanted{}, fmt.Errorf("read ControllerConfig: %w", err)
 	}
 	images := imagesOf(mosc, own)
@@ -125,10 +128,13 @@ func (r *Reconciler) rendered(ctx context.Context, name string) (*mcfgv1.Machine
 }
 
 // wishKey changes whenever something may change that the request is made of.
-func (r *Reconciler) wishKey(mosc *mcfgv1.MachineOSConfig, rendered string, cc *mcfgv1.ControllerConfig, images []string) string {
+func (r *Reconciler) wishKey(mosc *mcfgv1.MachineOSConfig, rendered string, cc *mcfgv1.ControllerConfig,
+	images []string) string {
 	h := sha256.New()
-	for _, s := range []string{rendered, fmt.Sprint(mosc.Generation), strings.Join(images, " "), cc.Spec.BaseOSContainerImage,
-		cc.Spec.BaseOSExtensionsContainerImage, string(cc.Spec.AdditionalTrustBundle), r.o.Platform, fmt.Sprint(proxies(cc))} {
+	for _, s := range []string{rendered, fmt.Sprint(mosc.Generation), strings.Join(images, " "),
+		cc.Spec.BaseOSContainerImage,
+		cc.Spec.BaseOSExtensionsContainerImage, string(cc.Spec.AdditionalTrustBundle), r.o.Platform,
+		fmt.Sprint(proxies(cc))} {
 		fmt.Fprintf(h, "%d %s\n", len(s), s)
 	}
 	return hex.EncodeToString(h.Sum(nil))
@@ -160,7 +166,8 @@ func (w *wishes) image(rendered, image string) {
 }
 
 // ask makes the request of what the objects say and its address.
-func (r *Reconciler) ask(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, base string) wanted {
+func (r *Reconciler) ask(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig,
+	base string) wanted {
 	request, no := RequestOf(mosc, config, cc, base, r.o.Platform)
 	if no != nil {
 		return wanted{problem: no}
@@ -180,18 +187,22 @@ func (r *Reconciler) ask(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineCon
 	return wanted{address: address, ground: ground, repository: request.Target, request: request}
 }
 
-// RequestOf is the build that a MachineOSConfig asks for with a rendered config on a base image, or why there is none. Credentials and
-// limits are the Job's.
-func RequestOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, base, platform string) (build.Request, *decide.Problem) {
+// RequestOf is the build that a MachineOSConfig asks for with a rendered config on a base image, or why there is none.
+// Credentials and limits are the Job's.
+func RequestOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, base,
+	platform string) (build.Request, *decide.Problem) {
 	refused := func(reason, format string, args ...any) (build.Request, *decide.Problem) {
 		return build.Request{}, problem(reason, format, args...).problem
 	}
 	repository := installconfig.Repository(string(mosc.Spec.RenderedImagePushSpec))
 	if rule := digestForm(repository); rule != "" {
-		return refused(ReasonPushSpec, "spec.renderedImagePushSpec %s: %s; the API would refuse the finished image", mosc.Spec.RenderedImagePushSpec, rule)
+		return refused(ReasonPushSpec, "spec.renderedImagePushSpec %s: %s; the API would refuse the finished image",
+			mosc.Spec.RenderedImagePushSpec, rule)
 	}
 	if base == "" {
-		return refused(ReasonBaseMissing, "neither the rendered config %s nor the ControllerConfig names a base image; set osImageURL in a MachineConfig", config.Name)
+		return refused(ReasonBaseMissing,
+			"neither the rendered config %s nor the ControllerConfig names a base image; set osImageURL in a MachineConfig",
+			config.Name)
 	}
 	_, architecture, _ := strings.Cut(platform, "/")
 	text, err := job.Containerfile(mosc, architecture)
@@ -228,8 +239,9 @@ func imagesOf(mosc *mcfgv1.MachineOSConfig, own []*mcfgv1.MachineOSBuild) []stri
 	return slices.Compact(images)
 }
 
-// builtForPool tells whether an image that a rendered config names is no base: the image that was built for the pool and that its nodes
-// were installed with stands in osImageURL too, by way of a MachineConfig of its own, and outlives the MachineOSConfig there.
+// builtForPool tells whether an image that a rendered config names is no base: the image that was built for the pool
+// and that its nodes were installed with stands in osImageURL too, by way of a MachineConfig of its own, and outlives
+// the MachineOSConfig there.
 func (r *Reconciler) builtForPool(ctx context.Context, image, pool string, images []string) (bool, error) {
 	if slices.Contains(images, image) {
 		return true, nil
@@ -251,8 +263,8 @@ func first(values ...string) string {
 	return ""
 }
 
-// digestForm says why a repository cannot stand before a digest in the API (openshift/api machineconfiguration/v1, ImageDigestFormat: a
-// dotted host, at most one namespace); empty means that it can.
+// digestForm says why a repository cannot stand before a digest in the API (openshift/api machineconfiguration/v1,
+// ImageDigestFormat: a dotted host, at most one namespace); empty means that it can.
 func digestForm(repository string) string {
 	host, path, ok := strings.Cut(repository, "/")
 	switch parts := strings.Split(path, "/"); {

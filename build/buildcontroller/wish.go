@@ -12,8 +12,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// wishKeys are the annotations and labels that ask for a rebuild, whatever their value: the API's on the MachineOSConfig and the original
-// story's on the pool.
+// wishKeys are the annotations and labels that ask for a rebuild, whatever their value: the API's on the
+// MachineOSConfig and the original story's on the pool.
 func wishKeys() []string {
 	return []string{manifests.AnnotationRebuild, manifests.AnnotationRebuildImage}
 }
@@ -42,8 +42,8 @@ func (x *run) holders() []client.Object {
 	return list
 }
 
-// asked tells whether a rebuild is asked for and which build serves that wish. A mark without a wish means nothing: the admin has changed
-// his mind, and the build goes on as any other.
+// asked tells whether a rebuild is asked for and which build serves that wish. A mark without a wish means nothing: the
+// admin has changed his mind, and the build goes on as any other.
 func (x *run) asked() (bool, string) {
 	asked, accepted := false, ""
 	for _, o := range x.holders() {
@@ -58,8 +58,8 @@ func (x *run) asked() (bool, string) {
 	return asked, accepted
 }
 
-// announce writes down which build is current before it is begun, and on the wish for a rebuild that this build serves it: whoever comes
-// after a kill begins the same build and no other.
+// announce writes down which build is current before it is begun, and on the wish for a rebuild that this build serves
+// it: whoever comes after a kill begins the same build and no other.
 func (x *run) announce(ctx context.Context, name string) error {
 	mark := x.d.Action == decide.Rebuild
 	return x.annotate(ctx, func(o client.Object, set map[string]string) {
@@ -72,7 +72,8 @@ func (x *run) announce(ctx context.Context, name string) error {
 	})
 }
 
-// annotate changes annotations of the MachineOSConfig and its pool, each in one write that fails when somebody else wrote first.
+// annotate changes annotations of the MachineOSConfig and its pool, each in one write that fails when somebody else
+// wrote first.
 func (x *run) annotate(ctx context.Context, change func(o client.Object, set map[string]string)) error {
 	for _, o := range x.holders() {
 		set := maps.Clone(o.GetAnnotations())
@@ -103,7 +104,8 @@ func (x *run) patchMeta(ctx context.Context, o client.Object, annotations, label
 	return nil
 }
 
-// settle takes wishes away whose build has ended, whatever its outcome, and marks wishes that came while one is being served.
+// settle takes wishes away whose build has ended, whatever its outcome, and marks wishes that came while one is being
+// served.
 func (x *run) settle(ctx context.Context) error {
 	asked, accepted := x.asked()
 	in := x.in

@@ -30,8 +30,8 @@ const (
 	brokenText = "FROM configs\nRUNN true\n"
 )
 
-// world is a cluster with the controller at work in it. Two make one: fakeWorld, whose API is controller-runtime's in-memory client, and
-// realWorld with a real API server. Job pods are ended by runner in both, as a kubelet would.
+// world is a cluster with the controller at work in it. Two make one: fakeWorld, whose API is controller-runtime's
+// in-memory client, and realWorld with a real API server. Job pods are ended by runner in both, as a kubelet would.
 type world struct {
 	t      testing.TB
 	client client.Client
@@ -78,19 +78,22 @@ func (w *world) create(objects ...client.Object) {
 // basics are what every cluster has.
 func (w *world) basics() {
 	w.create(
-		&mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName}, Spec: controllerConfigSpec()},
+		&mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName},
+			Spec: controllerConfigSpec()},
 		pushSecret("push"), pushSecret(DefaultPullSecret),
 	)
 }
 
 func controllerConfigSpec() mcfgv1.ControllerConfigSpec {
 	return mcfgv1.ControllerConfigSpec{BaseOSContainerImage: base, ImageRegistryBundleData: []mcfgv1.ImageRegistryBundle{},
-		ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{}, Images: map[string]string{}, KubeAPIServerServingCAData: []byte("ca"),
-		RootCAData: []byte("ca"), ReleaseImage: "release", IPFamilies: mcfgv1.IPFamiliesIPv4}
+		ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{}, Images: map[string]string{},
+		KubeAPIServerServingCAData: []byte("ca"),
+		RootCAData:                 []byte("ca"), ReleaseImage: "release", IPFamilies: mcfgv1.IPFamiliesIPv4}
 }
 
 func pushSecret(name string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeDockerConfigJson,
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Type: corev1.SecretTypeDockerConfigJson,
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"` + registry + `":{"auth":"dTpw"}}}`)}}
 }
 
@@ -123,7 +126,8 @@ func newConfig(pool, text string) *mcfgv1.MachineOSConfig {
 func setText(c *mcfgv1.MachineOSConfig, text string) {
 	c.Spec.Containerfile = []mcfgv1.MachineOSContainerfile{}
 	if text != "" {
-		c.Spec.Containerfile = append(c.Spec.Containerfile, mcfgv1.MachineOSContainerfile{ContainerfileArch: mcfgv1.NoArch, Content: text})
+		c.Spec.Containerfile = append(c.Spec.Containerfile, mcfgv1.MachineOSContainerfile{ContainerfileArch: mcfgv1.NoArch,
+			Content: text})
 	}
 }
 
@@ -131,14 +135,17 @@ func setText(c *mcfgv1.MachineOSConfig, text string) {
 func (w *world) render(pool, suffix, file string) string {
 	w.t.Helper()
 	name := "rendered-" + pool + "-" + suffix
-	mc := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: mcfgv1.MachineConfigSpec{Config: k8sruntime.RawExtension{Raw: ignition(file)}}}
+	mc := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: mcfgv1.MachineConfigSpec{Config: k8sruntime.RawExtension{Raw: ignition(file)}}}
 	require.NoError(w.t, client.IgnoreAlreadyExists(w.client.Create(w.ctx(), mc)))
 	w.editPool(pool, func(p *mcfgv1.MachineConfigPool) { p.Spec.Configuration.Name = name })
 	return name
 }
 
 func ignition(file string) []byte {
-	return []byte(fmt.Sprintf(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"contents":{"source":"data:,%s"},"mode":420,"path":"/etc/file"}]}}`, file))
+	return []byte(
+		fmt.Sprintf(
+			`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"contents":{"source":"data:,%s"},"mode":420,"path":"/etc/file"}]}}`, file))
 }
 
 // edit changes an object until nobody else writes at the same time.
@@ -293,12 +300,14 @@ func (w *world) describe() string {
 	var configs mcfgv1.MachineOSConfigList
 	_ = w.client.List(w.ctx(), &configs)
 	for _, c := range configs.Items {
-		fmt.Fprintf(&out, "MachineOSConfig %s generation %d annotations %v image %s\n", c.Name, c.Generation, c.Annotations, c.Status.CurrentImagePullSpec)
+		fmt.Fprintf(&out, "MachineOSConfig %s generation %d annotations %v image %s\n", c.Name, c.Generation, c.Annotations,
+			c.Status.CurrentImagePullSpec)
 		for _, x := range c.Status.Conditions {
 			fmt.Fprintf(&out, "  %s=%s %s: %s\n", x.Type, x.Status, x.Reason, x.Message)
 		}
 		for _, b := range w.builds(c.Name) {
-			fmt.Fprintf(&out, "  build %s %s deleting %v: %s\n", b.Name, machineosbuild.StateOf(&b), b.DeletionTimestamp != nil, machineosbuild.CauseOf(&b).Message)
+			fmt.Fprintf(&out, "  build %s %s deleting %v: %s\n", b.Name, machineosbuild.StateOf(&b), b.DeletionTimestamp != nil,
+				machineosbuild.CauseOf(&b).Message)
 		}
 	}
 	out.WriteString(w.lines.tail())
@@ -340,5 +349,6 @@ func (w *world) options() Options {
 	log := logrus.New()
 	log.SetOutput(&w.lines)
 	log.SetLevel(logrus.DebugLevel)
-	return Options{Log: logrus.NewEntry(log), Images: w.images, Job: job.Options{BuilderImage: registry + "/builder:1"}, Now: w.clock.now, Platform: "linux/amd64"}
+	return Options{Log: logrus.NewEntry(log), Images: w.images, Job: job.Options{BuilderImage: registry + "/builder:1"},
+		Now: w.clock.now, Platform: "linux/amd64"}
 }

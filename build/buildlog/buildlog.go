@@ -21,8 +21,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// ArtifactType is the type of a log's manifest. Its configuration has the same type, by which registries without referrers index it
-// (OCI distribution specification, referrers tag schema).
+// ArtifactType is the type of a log's manifest. Its configuration has the same type, by which registries without
+// referrers index it (OCI distribution specification, referrers tag schema).
 const ArtifactType = "application/vnd.dayone.build.log.v1"
 
 // Annotations of a log's manifest beside org.opencontainers.image.created.
@@ -86,7 +86,8 @@ type rawManifest []byte
 func (m rawManifest) RawManifest() ([]byte, error)        { return m, nil }
 func (m rawManifest) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
 
-// Push keeps a log in repository (host:port/path) and gives its reference by digest. A log of the same build is replaced.
+// Push keeps a log in repository (host:port/path) and gives its reference by digest. A log of the same build is
+// replaced.
 func Push(ctx context.Context, client *appendengine.Client, repository string, l Log) (string, error) {
 	repo, err := name.NewRepository(repository, name.StrictValidation)
 	if err != nil {
@@ -96,7 +97,8 @@ func Push(ctx context.Context, client *appendengine.Client, repository string, l
 	m := manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: ArtifactType,
 		Annotations: map[string]string{
-			AnnotationBuild: l.Build, AnnotationPool: l.Pool, AnnotationOutcome: l.Outcome, annotationCreated: l.Created.UTC().Format(time.RFC3339),
+			AnnotationBuild: l.Build, AnnotationPool: l.Pool, AnnotationOutcome: l.Outcome, annotationCreated: l.Created.UTC().
+						Format(time.RFC3339),
 		},
 	}
 	if l.Image != "" {
@@ -159,8 +161,8 @@ func bounded(text []byte) []byte {
 	return append(append(out, gap...), text[len(text)-half:]...)
 }
 
-// Read finds the log of a build: by the build's tag, else, where that has gone or the image was copied elsewhere, among what refers to
-// the image. image is the digest and may be empty. ErrNotFound means that neither has it.
+// Read finds the log of a build: by the build's tag, else, where that has gone or the image was copied elsewhere, among
+// what refers to the image. image is the digest and may be empty. ErrNotFound means that neither has it.
 func Read(ctx context.Context, client *appendengine.Client, repository, machineOSBuild, image string) (*Log, error) {
 	repo, err := name.NewRepository(repository, name.StrictValidation)
 	if err != nil {
@@ -170,7 +172,8 @@ func Read(ctx context.Context, client *appendengine.Client, repository, machineO
 	if appendengine.StatusOf(err) != http.StatusNotFound || image == "" {
 		return l, found(err)
 	}
-	index, err := remote.Referrers(repo.Digest(image), append(client.Options(ctx), remote.WithFilter("artifactType", ArtifactType))...)
+	index, err := remote.Referrers(repo.Digest(image),
+		append(client.Options(ctx), remote.WithFilter("artifactType", ArtifactType))...)
 	if err != nil {
 		return nil, fmt.Errorf("find build log of %s@%s: %w", repo, image, err)
 	}
@@ -225,7 +228,8 @@ func read(ctx context.Context, client *appendengine.Client, ref name.Reference) 
 		return nil, fmt.Errorf("read build log %s: %w", ref, err)
 	}
 	defer body.Close()
-	l := &Log{Build: m.Annotations[AnnotationBuild], Pool: m.Annotations[AnnotationPool], Outcome: m.Annotations[AnnotationOutcome]}
+	l := &Log{Build: m.Annotations[AnnotationBuild], Pool: m.Annotations[AnnotationPool],
+		Outcome: m.Annotations[AnnotationOutcome]}
 	if m.Subject != nil {
 		l.Image = m.Subject.Digest.String()
 	}

@@ -33,7 +33,8 @@ func TestALogIsKeptBesideItsImage(t *testing.T) {
 	require.NoError(t, err)
 	repo := ref.Context().String()
 	push, pull := client(t, reg, reg.PushAuthFile), client(t, reg, reg.PullAuthFile)
-	want := buildlog.Log{Build: "worker-1", Pool: "worker", Outcome: "Succeeded", Image: image, Created: time.Unix(1_700_000_000, 0).UTC(), Text: []byte("STEP 1\nhello\n")}
+	want := buildlog.Log{Build: "worker-1", Pool: "worker", Outcome: "Succeeded", Image: image,
+		Created: time.Unix(1_700_000_000, 0).UTC(), Text: []byte("STEP 1\nhello\n")}
 
 	at, err := buildlog.Push(t.Context(), push, repo, want)
 	require.NoError(t, err)
@@ -75,7 +76,8 @@ func TestAFailedBuildsLogHasATagAlone(t *testing.T) {
 	repo := reg.Addr + "/ocp/os"
 	push := client(t, reg, reg.PushAuthFile)
 	for _, text := range []string{"first attempt", "second attempt"} {
-		_, err := buildlog.Push(t.Context(), push, repo, buildlog.Log{Build: "worker-2", Outcome: "Failed", Text: []byte(text)})
+		_, err := buildlog.Push(t.Context(), push, repo, buildlog.Log{Build: "worker-2", Outcome: "Failed",
+			Text: []byte(text)})
 		require.NoError(t, err)
 	}
 	got, err := buildlog.Read(t.Context(), push, repo, "worker-2", "")
@@ -89,7 +91,8 @@ func TestALongLogLosesItsMiddle(t *testing.T) {
 	reg := registrytest.Start(t)
 	push := client(t, reg, reg.PushAuthFile)
 	text := append([]byte("the beginning"), bytes.Repeat([]byte("x"), buildlog.MaxSize)...)
-	_, err := buildlog.Push(t.Context(), push, reg.Addr+"/ocp/os", buildlog.Log{Build: "b", Text: append(text, "the end"...)})
+	_, err := buildlog.Push(t.Context(), push, reg.Addr+"/ocp/os",
+		buildlog.Log{Build: "b", Text: append(text, "the end"...)})
 	require.NoError(t, err)
 	got, err := buildlog.Read(t.Context(), push, reg.Addr+"/ocp/os", "b", "")
 	require.NoError(t, err)

@@ -95,7 +95,8 @@ func (o Options) optional(dir, file string) ([]byte, error) {
 	return raw, err
 }
 
-// copyMounts copies what RUN shall see to where the worker can read it. What is empty is left out: the object does not exist.
+// copyMounts copies what RUN shall see to where the worker can read it. What is empty is left out: the object does not
+// exist.
 func (o Options) copyMounts(mounts []job.OrderMount) ([]build.Mount, error) {
 	var out []build.Mount
 	for _, m := range mounts {
@@ -111,8 +112,8 @@ func (o Options) copyMounts(mounts []job.OrderMount) ([]build.Mount, error) {
 	return out, nil
 }
 
-// copyTree copies the files of a mounted Secret or ConfigMap and leaves out the kubelet's own entries (..data, ..2026_…), which change
-// at every refresh. Names that lead there are followed. It tells how many files there were.
+// copyTree copies the files of a mounted Secret or ConfigMap and leaves out the kubelet's own entries (..data,
+// ..2026_…), which change at every refresh. Names that lead there are followed. It tells how many files there were.
 func copyTree(from, to string) (files int, err error) {
 	entries, err := os.ReadDir(from)
 	if errors.Is(err, fs.ErrNotExist) {

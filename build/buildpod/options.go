@@ -63,12 +63,14 @@ func (o Options) Validate() error {
 	switch o.UserNamespace {
 	case "", job.UserNamespaceShift, job.UserNamespaceNone:
 	default:
-		return fmt.Errorf("user namespace: there is no %q; use %s or %s", o.UserNamespace, job.UserNamespaceShift, job.UserNamespaceNone)
+		return fmt.Errorf("user namespace: there is no %q; use %s or %s", o.UserNamespace, job.UserNamespaceShift,
+			job.UserNamespaceNone)
 	}
 	return nil
 }
 
-// task is what the outer process tells the worker, on a pipe: credentials never are in arguments, environment or files of the pod's user.
+// task is what the outer process tells the worker, on a pipe: credentials never are in arguments, environment or files
+// of the pod's user.
 type task struct {
 	Request build.Request `json:"request"`
 	// Auth is auth.json for all registries, CA their authorities.

@@ -20,8 +20,8 @@ import (
 	"dayone.dev/dayone/build/job"
 )
 
-// Run builds and gives the exit code: job.ExitOK, job.ExitFinal or job.ExitTryAgain. It writes the termination message itself. When ctx
-// ends, which a signal makes it do, the worker and all that it started are killed before Run returns.
+// Run builds and gives the exit code: job.ExitOK, job.ExitFinal or job.ExitTryAgain. It writes the termination message
+// itself. When ctx ends, which a signal makes it do, the worker and all that it started are killed before Run returns.
 func Run(ctx context.Context, o Options) int {
 	o = o.withDefaults()
 	result := run(ctx, o)
@@ -42,7 +42,8 @@ func run(ctx context.Context, o Options) job.Result {
 	}
 	network := in.order.Request.Options.ProxyEnvironment
 	log := newTranscript(o.Output, append(authSecrets(in.task.Auth), build.ProxySecrets(network)...))
-	for name, value := range network { // this process's own requests, for the log, go the same way; the worker is given them
+	// this process's own requests, for the log, go the same way; the worker is given them
+	for name, value := range network {
 		if err := os.Setenv(name, value); err != nil {
 			return refused(o, errors.New("read order: a proxy's variable cannot be set")) // the cause may quote it
 		}
@@ -114,7 +115,8 @@ func (o Options) keep(ctx context.Context, in *input, log *transcript, r job.Res
 		return "", fmt.Errorf("keep build log: %w", err)
 	}
 	defer client.Close()
-	l := buildlog.Log{Build: in.order.MachineOSBuild, Pool: in.order.Request.Pool, Outcome: "Succeeded", Image: r.Digest, Created: time.Now(), Text: log.text()}
+	l := buildlog.Log{Build: in.order.MachineOSBuild, Pool: in.order.Request.Pool, Outcome: "Succeeded", Image: r.Digest,
+		Created: time.Now(), Text: log.text()}
 	if r.Failure != nil {
 		l.Outcome = "Failed"
 	}
@@ -131,7 +133,8 @@ func (o Options) build(ctx context.Context, in *input, log *transcript) job.Resu
 	defer cancel()
 	w, err := o.start(in, log)
 	if err != nil {
-		return job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure, Step: "request", Message: err.Error(), Next: startHint(err)}}
+		return job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure, Step: "request", Message: err.Error(),
+			Next: startHint(err)}}
 	}
 	stop := context.AfterFunc(bounded, func() { _ = w.process.Kill() }) // it may have ended by itself
 	defer stop()
@@ -143,17 +146,22 @@ func (o Options) build(ctx context.Context, in *input, log *transcript) job.Resu
 	case decoded == nil && (result.Digest != "" || result.Failure != nil):
 		return result
 	case ctx.Err() != nil:
-		return job.Result{Failure: &build.Failure{Class: build.ClassTransient, Step: "containerfile", Message: "the build was stopped from outside", Next: "nothing: the build begins again when it is still wanted"}}
+		return job.Result{Failure: &build.Failure{Class: build.ClassTransient, Step: "containerfile",
+			Message: "the build was stopped from outside", Next: "nothing: the build begins again when it is still wanted"}}
 	case bounded.Err() != nil:
-		return job.Result{Failure: &build.Failure{Class: build.ClassPolicy, Step: "containerfile", Message: fmt.Sprintf("the time limit of %s ran out", timeout), Next: "raise the time limit, or make the build quicker"}}
+		return job.Result{Failure: &build.Failure{Class: build.ClassPolicy, Step: "containerfile",
+			Message: fmt.Sprintf("the time limit of %s ran out", timeout),
+			Next:    "raise the time limit, or make the build quicker"}}
 	}
 	return job.Result{Failure: &build.Failure{Class: build.ClassTransient, Step: "containerfile", Cause: waited,
-		Message: fmt.Sprintf("the build process ended without a result (%v)", waited), Next: "look at the memory limit of build pods, and at the log"}}
+		Message: fmt.Sprintf("the build process ended without a result (%v)", waited),
+		Next:    "look at the memory limit of build pods, and at the log"}}
 }
 
 // startHint knows why a user namespace cannot be made.
 func startHint(err error) string {
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EUSERS) {
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC) ||
+		errors.Is(err, syscall.EUSERS) {
 		return "the node does not let the pod make a user namespace: give builds a seccomp profile that allows it, or user namespaces of the runtime (hostUsers: false); docs/cluster-build.md"
 	}
 	return "look at the events of the pod"
@@ -178,14 +186,15 @@ func (o Options) start(in *input, log *transcript) (*child, error) {
 	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{o.Worker}
-	cmd.Env = append(proxies(in.order.Request.Options.ProxyEnvironment), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME="+o.Work, "LANG=C.UTF-8")
+	cmd.Env = append(proxies(in.order.Request.Options.ProxyEnvironment),
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME="+o.Work, "LANG=C.UTF-8")
 	if pool := os.Getenv("SSL_CERT_FILE"); pool != "" {
 		cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+pool)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, log, log
 	cmd.ExtraFiles = []*os.File{resultsWriter}
-	// Processes of a killed build that hold the log open die with their namespace. A busy machine reads the log's end within it, and the pod's
-	// grace is longer.
+	// Processes of a killed build that hold the log open die with their namespace. A busy machine reads the log's end
+	// within it, and the pod's grace is longer.
 	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = o.attributes()
 	c := &child{results: results, ended: make(chan error, 1)}
@@ -212,14 +221,16 @@ func (o Options) start(in *input, log *transcript) (*child, error) {
 	return c, nil
 }
 
-// The worker's users: root in its namespace is this user outside, and 65535 more follow. The range is above all that nodes give to
-// people and services and within what images use (subuid(5) begins at 100000, OpenShift's own ranges at 1000000000).
+// The worker's users: root in its namespace is this user outside, and 65535 more follow. The range is above all that
+// nodes give to people and services and within what images use (subuid(5) begins at 100000, OpenShift's own ranges at
+// 1000000000).
 const (
 	firstUser = 1000000
 	users     = 65536
 )
 
-// attributes put the worker into its namespaces. Writing the mapping needs CAP_SETUID and CAP_SETGID in the pod, and nothing else.
+// attributes put the worker into its namespaces. Writing the mapping needs CAP_SETUID and CAP_SETGID in the pod, and
+// nothing else.
 func (o Options) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if o.UserNamespace == job.UserNamespaceShift {

@@ -15,8 +15,8 @@ import (
 // maxLine bounds a line without an end, in bytes.
 const maxLine = 64 << 10
 
-// transcript takes the log line by line, takes secrets out, hands lines on and keeps them for the registry: the beginning and the end
-// of what is too long.
+// transcript takes the log line by line, takes secrets out, hands lines on and keeps them for the registry: the
+// beginning and the end of what is too long.
 type transcript struct {
 	mu     sync.Mutex
 	out    io.Writer

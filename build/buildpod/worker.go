@@ -33,8 +33,8 @@ type NewEngine func(EngineOptions) (build.ContainerEngine, error)
 // resultDescriptor is where the worker writes its Result.
 const resultDescriptor = 3
 
-// Worker must be called first in main, after the engine's own start: when this process was started as the worker it does the work and
-// tells true, and main must return.
+// Worker must be called first in main, after the engine's own start: when this process was started as the worker it
+// does the work and tells true, and main must return.
 func Worker(open NewEngine) bool {
 	if os.Args[0] != WorkerName {
 		return false
@@ -62,11 +62,14 @@ func work(ctx context.Context, in io.Reader, out io.Writer, open NewEngine) (job
 	log := newLogger(out)
 	r, err := t.prepare()
 	if err != nil {
-		return failed(began, &build.Failure{Class: build.ClassInfrastructure, Step: "containerfile", Message: err.Error(), Next: "look at the volume for scratch space"}), nil
+		return failed(began, &build.Failure{Class: build.ClassInfrastructure, Step: "containerfile", Message: err.Error(),
+			Next: "look at the volume for scratch space"}), nil
 	}
-	engine, err := open(EngineOptions{Root: filepath.Join(stateDir(t.Work), "engine"), Environment: t.environment(), Log: log})
+	engine, err := open(EngineOptions{Root: filepath.Join(stateDir(t.Work), "engine"), Environment: t.environment(),
+		Log: log})
 	if err != nil {
-		return failed(began, &build.Failure{Class: build.ClassInfrastructure, Step: "containerfile", Message: err.Error(), Next: "look at the volume for scratch space"}), nil
+		return failed(began, &build.Failure{Class: build.ClassInfrastructure, Step: "containerfile", Message: err.Error(),
+			Next: "look at the volume for scratch space"}), nil
 	}
 	builder := build.NewBuilder(build.BuilderOptions{
 		Engine: engine, StateDir: filepath.Join(stateDir(t.Work), "builder"), Progress: printer(out), Log: log,
@@ -82,7 +85,8 @@ func work(ctx context.Context, in io.Reader, out io.Writer, open NewEngine) (job
 	for _, w := range result.Warnings {
 		fmt.Fprintln(out, "WARNING: "+w.Error())
 	}
-	return job.Result{Digest: result.Digest, Reused: result.Reused, Engine: result.Engine, Reason: result.Reason, Seconds: seconds(began)}, nil
+	return job.Result{Digest: result.Digest, Reused: result.Reused, Engine: result.Engine, Reason: result.Reason,
+		Seconds: seconds(began)}, nil
 }
 
 func failed(began time.Time, f *build.Failure) job.Result {
@@ -120,8 +124,8 @@ func (t task) prepare() (build.Request, error) {
 	return r, nil
 }
 
-// environment is the engine's: proxies for its own pulls, and that the user namespace is there already, which the storage library
-// cannot see by itself (containers/storage, pkg/unshare).
+// environment is the engine's: proxies for its own pulls, and that the user namespace is there already, which the
+// storage library cannot see by itself (containers/storage, pkg/unshare).
 func (t task) environment() []string {
 	var out []string
 	for name, value := range t.Request.Options.ProxyEnvironment {

@@ -46,7 +46,8 @@ type Base struct {
 	NotBootable bool
 	// Docker makes a Docker schema 2 manifest instead of OCI's.
 	Docker bool
-	// Encapsulated writes the layers of root, programs, files and links as ostree-ext does: all but directories are hard links.
+	// Encapsulated writes the layers of root, programs, files and links as ostree-ext does: all but directories are hard
+	// links.
 	Encapsulated bool
 	// Layers adds this many layers of LayerSize random bytes each.
 	Layers    int
@@ -63,7 +64,8 @@ type Base struct {
 	Repository string
 }
 
-// Need skips a test, or fails it in CI, when this host lacks a program or the rights. A short run skips tests that need root.
+// Need skips a test, or fails it in CI, when this host lacks a program or the rights. A short run skips tests that need
+// root.
 func Need(t testing.TB, root bool, programs ...string) {
 	t.Helper()
 	if root && testing.Short() {
@@ -87,8 +89,10 @@ func Need(t testing.TB, root bool, programs ...string) {
 
 // applets that the base's commands are; busybox looks at its name.
 func applets() []string {
-	return []string{"sh", "ls", "cat", "echo", "id", "mkdir", "touch", "cp", "rm", "sleep", "env", "mount", "test", "find", "ln", "date", "grep",
-		"head", "dd", "true", "false", "seq", "yes", "stat", "readlink", "wget", "printf", "mv", "chmod", "chown", "ps", "kill"}
+	return []string{"sh", "ls", "cat", "echo", "id", "mkdir", "touch", "cp", "rm", "sleep", "env", "mount", "test", "find",
+		"ln", "date", "grep",
+		"head", "dd", "true", "false", "seq", "yes", "stat", "readlink", "wget", "printf", "mv", "chmod", "chown", "ps",
+		"kill"}
 }
 
 // Push makes the image and pushes it. The reference is by digest.
@@ -104,7 +108,8 @@ func Push(t testing.TB, r *registrytest.Registry, b Base) build.Image {
 	img := b.image(t)
 	ref, err := name.ParseReference(r.Addr + "/" + b.Repository + ":v1")
 	require.NoError(t, err)
-	require.NoError(t, remote.Write(ref, img, remote.WithTransport(r.Transport(t)), remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})))
+	require.NoError(t, remote.Write(ref, img, remote.WithTransport(r.Transport(t)),
+		remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})))
 	digest, err := img.Digest()
 	require.NoError(t, err)
 	return build.Image{Reference: ref.Context().Digest(digest.String()).String()}
@@ -121,7 +126,8 @@ func (b Base) image(t testing.TB) v1.Image {
 		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil },
 			tarball.WithMediaType(layer), tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithCompressedCaching)
 		require.NoError(t, err)
-		img, err = mutate.Append(img, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: by}})
+		img, err = mutate.Append(img, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: created},
+			CreatedBy: by}})
 		require.NoError(t, err)
 	}
 	form := func(raw []byte) []byte { return raw }
@@ -146,7 +152,8 @@ func (b Base) image(t testing.TB) v1.Image {
 	file.Config.Labels = map[string]string{"version": "1"}
 	if !b.NotBootable {
 		diff := file.RootFS.DiffIDs[0].String()
-		file.Config.Labels["containers.bootc"], file.Config.Labels["ostree.bootable"], file.Config.Labels["ostree.final-diffid"] = "1", "true", diff
+		file.Config.Labels["containers.bootc"], file.Config.Labels["ostree.bootable"],
+			file.Config.Labels["ostree.final-diffid"] = "1", "true", diff
 	}
 	img, err = mutate.ConfigFile(img, file)
 	require.NoError(t, err)
@@ -178,10 +185,13 @@ func rootLayer(t testing.TB) []byte {
 	require.NoError(t, err)
 	var b bytes.Buffer
 	a := archive{t, tar.NewWriter(&b)}
-	for _, d := range []string{"dev/", "etc/", "proc/", "run/", "sys/", "tmp/", "usr/", "usr/bin/", "usr/lib/", "usr/lib/modules/", "usr/lib/modules/6.1.0/", "usr/lib/systemd/", "usr/lib/systemd/system/", "usr/share/", "var/", "var/home/", "var/roothome/"} {
+	for _, d := range []string{"dev/", "etc/", "proc/", "run/", "sys/", "tmp/", "usr/", "usr/bin/", "usr/lib/",
+		"usr/lib/modules/", "usr/lib/modules/6.1.0/", "usr/lib/systemd/", "usr/lib/systemd/system/", "usr/share/", "var/",
+		"var/home/", "var/roothome/"} {
 		a.put(d, tar.TypeDir, 0o755, "")
 	}
-	for _, l := range [][2]string{{"bin", "usr/bin"}, {"home", "var/home"}, {"opt", "var/opt"}, {"root", "var/roothome"}, {"usr/local", "../var/usrlocal"}} {
+	for _, l := range [][2]string{{"bin", "usr/bin"}, {"home", "var/home"}, {"opt", "var/opt"}, {"root", "var/roothome"},
+		{"usr/local", "../var/usrlocal"}} {
 		a.put(l[0], tar.TypeSymlink, 0o777, l[1])
 	}
 	a.put("usr/bin/busybox", tar.TypeReg, 0o755, string(busybox))
@@ -193,7 +203,8 @@ func rootLayer(t testing.TB) []byte {
 	a.put("etc/stock.conf", tar.TypeReg, 0o644, "stock\n")
 	a.put("usr/lib/modules/6.1.0/vmlinuz", tar.TypeReg, 0o644, "kernel\n")
 	a.put("usr/lib/modules/6.1.0/initramfs.img", tar.TypeReg, 0o644, "initramfs\n")
-	a.put("usr/lib/systemd/system/vendor.service", tar.TypeReg, 0o644, "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
+	a.put("usr/lib/systemd/system/vendor.service", tar.TypeReg, 0o644,
+		"[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
 	require.NoError(t, a.w.Close())
 	return b.Bytes()
 }
@@ -289,15 +300,18 @@ func fillLayer(t testing.TB, n, size int) []byte {
 // Config is a rendered config with a file, a unit that is enabled, and what more is given as Ignition files.
 func Config(t testing.TB, files map[string]string) *mcfgv1.MachineConfig {
 	t.Helper()
-	list := []map[string]any{{"path": "/etc/from-config", "mode": 0o640, "overwrite": true, "contents": map[string]any{"source": "data:,config%0A"}}}
+	list := []map[string]any{{"path": "/etc/from-config", "mode": 0o640, "overwrite": true,
+		"contents": map[string]any{"source": "data:,config%0A"}}}
 	for p, text := range files {
-		list = append(list, map[string]any{"path": p, "overwrite": true, "contents": map[string]any{"source": "data:," + text}})
+		list = append(list, map[string]any{"path": p, "overwrite": true, "contents": map[string]any{"source": "data:," +
+			text}})
 	}
 	raw, err := json.Marshal(map[string]any{
 		"ignition": map[string]any{"version": "3.5.0"},
 		"storage":  map[string]any{"files": list},
 		"systemd": map[string]any{"units": []map[string]any{
-			{"name": "mine.service", "enabled": true, "contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"},
+			{"name": "mine.service", "enabled": true,
+				"contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"},
 			{"name": "vendor.service", "enabled": true},
 		}},
 	})

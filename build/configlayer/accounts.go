@@ -23,7 +23,8 @@ type accounts struct {
 }
 
 func readAccounts(tree *basetree.Tree, passwd types.Passwd) accounts {
-	a := accounts{users: map[string]int{"root": 0}, groups: map[string]int{"root": 0}, baseUsers: map[string]bool{"root": true}, baseGroups: map[string]bool{"root": true}}
+	a := accounts{users: map[string]int{"root": 0}, groups: map[string]int{"root": 0},
+		baseUsers: map[string]bool{"root": true}, baseGroups: map[string]bool{"root": true}}
 	for _, dir := range []string{"/usr/lib/", "/etc/"} { // nss-altfiles: /etc wins
 		readIDs(tree, dir+"passwd", a.users, a.baseUsers)
 		readIDs(tree, dir+"group", a.groups, a.baseGroups)
@@ -56,7 +57,8 @@ func readIDs(tree *basetree.Tree, p string, ids map[string]int, known map[string
 	}
 }
 
-// owner gives the numeric owner of a node. A name must have the same number on every machine, or the file could never match.
+// owner gives the numeric owner of a node. A name must have the same number on every machine, or the file could never
+// match.
 func (c *compiler) owner(in string, n types.Node) (uid, gid int, ok bool) {
 	uid, okUser := c.id(in+".user", "user", n.User.ID, n.User.Name, c.accounts.users)
 	gid, okGroup := c.id(in+".group", "group", n.Group.ID, n.Group.Name, c.accounts.groups)
@@ -73,11 +75,13 @@ func (c *compiler) id(in, kind string, id *int, name *string, known map[string]i
 	if n, ok := known[*name]; ok {
 		return n, true
 	}
-	c.refuse("owner-name", in, "give the numeric id, or give the "+kind+" a fixed id in passwd", "the %s %q has no fixed id in the base or the config", kind, *name)
+	c.refuse("owner-name", in, "give the numeric id, or give the "+kind+" a fixed id in passwd",
+		"the %s %q has no fixed id in the base or the config", kind, *name)
 	return 0, false
 }
 
-// users turns accounts into sysusers.d: the passwd files themselves are the machine's own and an image's would never arrive.
+// users turns accounts into sysusers.d: the passwd files themselves are the machine's own and an image's would never
+// arrive.
 func (c *compiler) users(passwd types.Passwd) {
 	var lines []string
 	for i, g := range passwd.Groups {
@@ -89,7 +93,8 @@ func (c *compiler) users(passwd types.Passwd) {
 	if len(lines) == 0 {
 		return
 	}
-	c.add("passwd", sysusersPath, Entry{Path: sysusersPath, Kind: basetree.Regular, Mode: defaultFileMode, Content: []byte(strings.Join(lines, "\n") + "\n")})
+	c.add("passwd", sysusersPath, Entry{Path: sysusersPath, Kind: basetree.Regular, Mode: defaultFileMode,
+		Content: []byte(strings.Join(lines, "\n") + "\n")})
 }
 
 func (c *compiler) group(in string, g types.PasswdGroup) []string {
@@ -111,7 +116,8 @@ func (c *compiler) group(in string, g types.PasswdGroup) []string {
 func (c *compiler) user(in string, u types.PasswdUser) []string {
 	if len(u.SSHAuthorizedKeys) > 0 {
 		c.placed("SSH keys of "+u.Name, FirstBoot, "a home directory belongs to the machine")
-		c.warn("first-boot", in+".sshAuthorizedKeys", "the agent on the node keeps them up to date later", "SSH keys of %s stay out of the image: Ignition writes them on first boot", u.Name)
+		c.warn("first-boot", in+".sshAuthorizedKeys", "the agent on the node keeps them up to date later",
+			"SSH keys of %s stay out of the image: Ignition writes them on first boot", u.Name)
 	}
 	if u.PasswordHash != nil && *u.PasswordHash != "" {
 		c.placed("password of "+u.Name, FirstBoot, "passwords are never in an image")

@@ -37,8 +37,8 @@ type compiler struct {
 	accounts   accounts
 }
 
-// Compile turns a config into a layer. It is pure: the same config, tree and time give the same bytes. Findings of severity Error
-// mean that the config cannot be built and the layer is nil; warnings come with the layer.
+// Compile turns a config into a layer. It is pure: the same config, tree and time give the same bytes. Findings of
+// severity Error mean that the config cannot be built and the layer is nil; warnings come with the layer.
 func Compile(config types.Config, o Options) (*Layer, []report.Finding, error) {
 	c := &compiler{tree: o.Tree, place: o.Place, entries: map[string]Entry{}, from: map[string]string{}}
 	if c.tree == nil {
@@ -98,20 +98,23 @@ func (c *compiler) placed(p, where, reason string) {
 	c.placements = append(c.placements, Placement{Path: p, Where: where, Reason: reason})
 }
 
-// local are trees that belong to the machine and not to the image: nothing in them changes with an image. Symlinks of the base
-// (/home, /root, /opt, /srv, /usr/local of most ostree systems) lead to /var and are followed before this list is asked.
-var local = [...]string{"/var", "/home", "/root", "/opt", "/srv", "/mnt", "/tmp", "/run", "/boot", "/proc", "/sys", "/dev"}
+// local are trees that belong to the machine and not to the image: nothing in them changes with an image. Symlinks of
+// the base (/home, /root, /opt, /srv, /usr/local of most ostree systems) lead to /var and are followed before this list
+// is asked.
+var local = [...]string{"/var", "/home", "/root", "/opt", "/srv", "/mnt", "/tmp", "/run", "/boot", "/proc", "/sys",
+	"/dev"}
 
 func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
-// forbidden are files in /etc that every machine changes itself, so that the image's would never arrive or would be a trap.
+// forbidden are files in /etc that every machine changes itself, so that the image's would never arrive or would be a
+// trap.
 var forbidden = map[string]string{
 	"/etc/passwd": "", "/etc/group": "", "/etc/shadow": "", "/etc/gshadow": "", "/etc/subuid": "", "/etc/subgid": "",
 	"/etc/passwd-": "", "/etc/group-": "", "/etc/shadow-": "", "/etc/gshadow-": "", "/etc/machine-id": "",
 }
 
-// destination resolves a path of the config against the base. ok is false when the path does not go into the image; what
-// happens instead has been noted then, or the path was refused.
+// destination resolves a path of the config against the base. ok is false when the path does not go into the image;
+// what happens instead has been noted then, or the path was refused.
 func (c *compiler) destination(in, p string) (resolved string, ok bool) {
 	resolved, err := c.tree.Resolve(p)
 	if err != nil {
@@ -126,7 +129,8 @@ func (c *compiler) destination(in, p string) (resolved string, ok bool) {
 	switch {
 	case below(resolved, "/etc"):
 		if _, bad := forbidden[resolved]; bad {
-			c.refuse("machine-file", in, "users and groups belong in passwd.users and passwd.groups; the machine id is the machine's own",
+			c.refuse("machine-file", in,
+				"users and groups belong in passwd.users and passwd.groups; the machine id is the machine's own",
 				"%s is changed by every machine and cannot come from an image", p)
 			return "", false
 		}
@@ -156,9 +160,11 @@ func (c *compiler) conflicts() {
 	for p := range c.entries {
 		for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
 			if parent, ok := c.entries[dir]; ok && parent.Kind != basetree.Directory {
-				c.refuse("path-below-file", "storage", "remove one of the two", "%s lies below %s, which the config makes a file or link", p, dir)
+				c.refuse("path-below-file", "storage", "remove one of the two",
+					"%s lies below %s, which the config makes a file or link", p, dir)
 			} else if known, ok := c.tree.Lookup(dir); !c.isEntry(dir) && ok && known.Kind != basetree.Directory {
-				c.refuse("path-below-file", "storage", "choose another path", "%s lies below %s, which is no directory in the base", p, dir)
+				c.refuse("path-below-file", "storage", "choose another path", "%s lies below %s, which is no directory in the base",
+					p, dir)
 			}
 		}
 	}
@@ -166,7 +172,8 @@ func (c *compiler) conflicts() {
 
 func (c *compiler) isEntry(p string) bool { _, ok := c.entries[p]; return ok }
 
-// leftToFirstBoot names the sections that only the first boot can carry out, and refuses what a rendered config cannot have.
+// leftToFirstBoot names the sections that only the first boot can carry out, and refuses what a rendered config cannot
+// have.
 func (c *compiler) leftToFirstBoot(config types.Config) {
 	s := config.Storage
 	for _, section := range []struct {
@@ -177,21 +184,25 @@ func (c *compiler) leftToFirstBoot(config types.Config) {
 		{"storage.raid", "arrays are made before the system is written", len(s.Raid) > 0},
 		{"storage.filesystems", "file systems are made before the system is written", len(s.Filesystems) > 0},
 		{"storage.luks", "encrypted devices are made before the system is written", len(s.Luks) > 0},
-		{"kernelArguments", "boot arguments belong to the deployment; use spec.kernelArguments of the MachineConfig", len(config.KernelArguments.ShouldExist)+len(config.KernelArguments.ShouldNotExist) > 0},
+		{"kernelArguments", "boot arguments belong to the deployment; use spec.kernelArguments of the MachineConfig",
+			len(config.KernelArguments.ShouldExist)+len(config.KernelArguments.ShouldNotExist) > 0},
 	} {
 		if section.present {
 			c.placed(section.name, FirstBoot, section.reason)
-			c.warn("first-boot", section.name, "a change to it reaches only machines that are installed anew", "%s is carried out by Ignition on first boot: %s", section.name, section.reason)
+			c.warn("first-boot", section.name, "a change to it reaches only machines that are installed anew",
+				"%s is carried out by Ignition on first boot: %s", section.name, section.reason)
 		}
 	}
 	if len(config.Ignition.Config.Merge) > 0 || config.Ignition.Config.Replace.Source != nil {
-		c.refuse("nested-config", "ignition.config", "render the configs into one", "a rendered config cannot refer to other configs")
+		c.refuse("nested-config", "ignition.config", "render the configs into one",
+			"a rendered config cannot refer to other configs")
 	}
 }
 
 func (c *compiler) firstBoot(in, p, resolved, what string) {
 	c.placed(resolved, FirstBoot, what+" in a directory that belongs to the machine")
-	c.warn("first-boot", in, "a change to it reaches only machines that are installed anew; use /etc or /usr for what an image shall change",
+	c.warn("first-boot", in,
+		"a change to it reaches only machines that are installed anew; use /etc or /usr for what an image shall change",
 		"%s stays out of the image: Ignition writes it on first boot only", p)
 }
 

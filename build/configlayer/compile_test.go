@@ -41,7 +41,8 @@ func base() *basetree.Tree {
 	dir("/var", 0o755)
 	dir("/etc/full", 0o711)
 	t.Entries["/etc/full/x"] = basetree.Entry{Kind: basetree.Regular, Mode: 0o644}
-	for p, link := range map[string]string{"/home": "var/home", "/root": "var/roothome", "/usr/local": "../var/usrlocal", "/opt": "var/opt"} {
+	for p, link := range map[string]string{"/home": "var/home", "/root": "var/roothome", "/usr/local": "../var/usrlocal",
+		"/opt": "var/opt"} {
 		t.Entries[p] = basetree.Entry{Kind: basetree.Symlink, Link: link}
 	}
 	t.Entries["/etc/large"] = basetree.Entry{Kind: basetree.Regular, Mode: 0o644}
@@ -53,26 +54,36 @@ func compile(t *testing.T, storage string, tree *basetree.Tree) (*configlayer.La
 	t.Helper()
 	config, err := machineconfig.Parse([]byte(`{"ignition":{"version":"3.5.0"},` + storage + `}`))
 	require.NoError(t, err)
-	return configlayer.Compile(config, configlayer.Options{Tree: tree, Created: time.Unix(1700000000, 0), Place: report.Finding{File: "mc.yaml", Path: "spec.config"}})
+	return configlayer.Compile(config, configlayer.Options{Tree: tree, Created: time.Unix(1700000000, 0),
+		Place: report.Finding{File: "mc.yaml", Path: "spec.config"}})
 }
 
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ config, rule, path string }{
-		"a remote file":                    {`"storage":{"files":[{"path":"/etc/a","contents":{"source":"https://example.com/a"}}]}`, "remote-source", "spec.config.storage.files[0].contents.source"},
-		"a wrong hash":                     {`"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,a","verification":{"hash":"sha256-` + strings.Repeat("0", 64) + `"}}}]}`, "contents", "spec.config.storage.files[0].contents"},
-		"an owner without a number":        {`"storage":{"files":[{"path":"/etc/a","user":{"name":"nobody-knows"},"contents":{"source":"data:,a"}}]}`, "owner-name", "spec.config.storage.files[0].user"},
-		"a passwd file":                    {`"storage":{"files":[{"path":"/etc/passwd","overwrite":true,"contents":{"source":"data:,a"}}]}`, "machine-file", "spec.config.storage.files[0]"},
-		"a file in /usr":                   {`"storage":{"files":[{"path":"/usr/bin/a","contents":{"source":"data:,a"}}]}`, "usr-read-only", "spec.config.storage.files[0]"},
-		"a file at the top":                {`"storage":{"files":[{"path":"/data/a","contents":{"source":"data:,a"}}]}`, "top-level", "spec.config.storage.files[0]"},
-		"a file that the base has":         {`"storage":{"files":[{"path":"/etc/full/x","contents":{"source":"data:,a"}}]}`, "exists-in-base", "spec.config.storage.files[0]"},
-		"a file in place of a directory":   {`"storage":{"files":[{"path":"/etc/full","overwrite":true,"contents":{"source":"data:,a"}}]}`, "directory-to-file", "spec.config.storage.files[0]"},
-		"a link in place of a directory":   {`"storage":{"links":[{"path":"/etc/full","overwrite":true,"target":"/x"}]}`, "directory-to-file", "spec.config.storage.links[0]"},
-		"an append to a file not kept":     {`"storage":{"files":[{"path":"/etc/large","append":[{"source":"data:,a"}]}]}`, "base-content", "spec.config.storage.files[0]"},
-		"a hard link to nothing":           {`"storage":{"links":[{"path":"/etc/h","hard":true,"target":"/etc/none"}]}`, "hard-link", "spec.config.storage.links[0]"},
-		"a directory that would be wiped":  {`"storage":{"directories":[{"path":"/etc/full","overwrite":true}]}`, "overwrite-directory", "spec.config.storage.directories[0]"},
-		"a file below a file of the base":  {`"storage":{"files":[{"path":"/etc/full/x/y","contents":{"source":"data:,a"}}]}`, "path-below-file", "spec.config.storage"},
-		"a reference to another config":    {`"ignition":{"version":"3.5.0","config":{"merge":[{"source":"https://example.com/x"}]}}`, "nested-config", "spec.config.ignition.config"},
-		"a passwd file through usr's link": {`"storage":{"links":[{"path":"/etc/shadow","target":"/x"}]}`, "machine-file", "spec.config.storage.links[0]"},
+		"a remote file":             {`"storage":{"files":[{"path":"/etc/a","contents":{"source":"https://example.com/a"}}]}`, "remote-source", "spec.config.storage.files[0].contents.source"},
+		"a wrong hash":              {`"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,a","verification":{"hash":"sha256-` + strings.Repeat("0", 64) + `"}}}]}`, "contents", "spec.config.storage.files[0].contents"},
+		"an owner without a number": {`"storage":{"files":[{"path":"/etc/a","user":{"name":"nobody-knows"},"contents":{"source":"data:,a"}}]}`, "owner-name", "spec.config.storage.files[0].user"},
+		"a passwd file":             {`"storage":{"files":[{"path":"/etc/passwd","overwrite":true,"contents":{"source":"data:,a"}}]}`, "machine-file", "spec.config.storage.files[0]"},
+		"a file in /usr": {`"storage":{"files":[{"path":"/usr/bin/a","contents":{"source":"data:,a"}}]}`,
+			"usr-read-only", "spec.config.storage.files[0]"},
+		"a file at the top": {`"storage":{"files":[{"path":"/data/a","contents":{"source":"data:,a"}}]}`,
+			"top-level", "spec.config.storage.files[0]"},
+		"a file that the base has": {`"storage":{"files":[{"path":"/etc/full/x","contents":{"source":"data:,a"}}]}`,
+			"exists-in-base", "spec.config.storage.files[0]"},
+		"a file in place of a directory": {`"storage":{"files":[{"path":"/etc/full","overwrite":true,"contents":{"source":"data:,a"}}]}`, "directory-to-file", "spec.config.storage.files[0]"},
+		"a link in place of a directory": {`"storage":{"links":[{"path":"/etc/full","overwrite":true,"target":"/x"}]}`,
+			"directory-to-file", "spec.config.storage.links[0]"},
+		"an append to a file not kept": {`"storage":{"files":[{"path":"/etc/large","append":[{"source":"data:,a"}]}]}`,
+			"base-content", "spec.config.storage.files[0]"},
+		"a hard link to nothing": {`"storage":{"links":[{"path":"/etc/h","hard":true,"target":"/etc/none"}]}`,
+			"hard-link", "spec.config.storage.links[0]"},
+		"a directory that would be wiped": {`"storage":{"directories":[{"path":"/etc/full","overwrite":true}]}`,
+			"overwrite-directory", "spec.config.storage.directories[0]"},
+		"a file below a file of the base": {`"storage":{"files":[{"path":"/etc/full/x/y","contents":{"source":"data:,a"}}]}`,
+			"path-below-file", "spec.config.storage"},
+		"a reference to another config": {`"ignition":{"version":"3.5.0","config":{"merge":[{"source":"https://example.com/x"}]}}`, "nested-config", "spec.config.ignition.config"},
+		"a passwd file through usr's link": {`"storage":{"links":[{"path":"/etc/shadow","target":"/x"}]}`, "machine-file",
+			"spec.config.storage.links[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			layer, findings, err := compile(t, c.config, base())
@@ -103,17 +114,23 @@ func TestPlacedElsewhere(t *testing.T) {
 		where[p.Path] = p.Where
 	}
 	assert.Equal(t, map[string]string{
-		"/var/home/core/x": "first-boot", "/var/usrlocal/bin/tool": "first-boot", "/var/lib/a b": "tmpfiles.d", "/var/opt/100%": "tmpfiles.d",
-		"/var/lib/l": "tmpfiles.d", "storage.disks": "first-boot", "storage.filesystems": "first-boot", "kernelArguments": "first-boot",
-		"group ops": "sysusers.d", "user svc": "sysusers.d", "SSH keys of core": "first-boot", "password of svc": "first-boot",
+		"/var/home/core/x": "first-boot", "/var/usrlocal/bin/tool": "first-boot", "/var/lib/a b": "tmpfiles.d",
+		"/var/opt/100%": "tmpfiles.d",
+		"/var/lib/l":    "tmpfiles.d", "storage.disks": "first-boot", "storage.filesystems": "first-boot",
+		"kernelArguments": "first-boot",
+		"group ops":       "sysusers.d", "user svc": "sysusers.d", "SSH keys of core": "first-boot",
+		"password of svc": "first-boot",
 	}, where)
 	text := map[string]string{}
 	for _, e := range layer.Entries {
 		text[e.Path] = string(e.Content)
 		assert.False(t, strings.HasPrefix(e.Path, "/var") || strings.HasPrefix(e.Path, "/home"), "%s must not ship", e.Path)
 	}
-	assert.Equal(t, "L /var/lib/l - - - - /usr/share/l\nd \"/var/lib/a b\" 0700 1000 0 - -\nd /var/opt/100%% 0755 0 0 - -\n", text["/usr/lib/tmpfiles.d/50-dayone-config.conf"])
-	assert.Equal(t, "g ops 900\nu svc 901:ops \"a \\\"b\\\" 5%%\" /var/svc /bin/false\nm svc adm\nm svc wheel\n", text["/usr/lib/sysusers.d/50-dayone-config.conf"])
+	assert.Equal(t,
+		"L /var/lib/l - - - - /usr/share/l\nd \"/var/lib/a b\" 0700 1000 0 - -\nd /var/opt/100%% 0755 0 0 - -\n",
+		text["/usr/lib/tmpfiles.d/50-dayone-config.conf"])
+	assert.Equal(t, "g ops 900\nu svc 901:ops \"a \\\"b\\\" 5%%\" /var/svc /bin/false\nm svc adm\nm svc wheel\n",
+		text["/usr/lib/sysusers.d/50-dayone-config.conf"])
 	assert.NotContains(t, string(layer.Tar), "$6$x", "a password hash is not in the layer")
 	rules := map[string]int{}
 	for _, f := range findings {
@@ -146,7 +163,8 @@ func TestSameConfigSameBytes(t *testing.T) {
 }
 
 func TestGzipIsOneMemberThatUnpacksToTheTar(t *testing.T) {
-	for name, size := range map[string]int{"empty": 0, "one byte": 1, "a full block": 65535, "a block and a byte": 65536, "several": 300000} {
+	for name, size := range map[string]int{"empty": 0, "one byte": 1, "a full block": 65535, "a block and a byte": 65536,
+		"several": 300000} {
 		t.Run(name, func(t *testing.T) {
 			l := configlayer.Layer{Tar: bytes.Repeat([]byte{'x'}, size)}
 			r, err := gzip.NewReader(bytes.NewReader(l.Gzip()))
@@ -160,7 +178,8 @@ func TestGzipIsOneMemberThatUnpacksToTheTar(t *testing.T) {
 }
 
 func TestTarHoldsNumbersAndOneTimeOnly(t *testing.T) {
-	layer, _, err := compile(t, `"storage":{"files":[{"path":"/etc/full/new","user":{"name":"core"},"contents":{"source":"data:,a"}}]}`, base())
+	layer, _, err := compile(t,
+		`"storage":{"files":[{"path":"/etc/full/new","user":{"name":"core"},"contents":{"source":"data:,a"}}]}`, base())
 	require.NoError(t, err)
 	r := tar.NewReader(bytes.NewReader(layer.Tar))
 	names := []string{}
@@ -184,8 +203,10 @@ func TestTarHoldsNumbersAndOneTimeOnly(t *testing.T) {
 }
 
 func FuzzCompile(f *testing.F) {
-	f.Add([]byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,x"}}]}}`))
-	f.Add([]byte(`{"ignition":{"version":"3.5.0"},"systemd":{"units":[{"name":"a@b.service","enabled":true,"contents":"[Install]\nWantedBy=%i.target\nAlso=a@b.service\n"}]}}`))
+	f.Add([]byte(
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,x"}}]}}`))
+	f.Add([]byte(
+		`{"ignition":{"version":"3.5.0"},"systemd":{"units":[{"name":"a@b.service","enabled":true,"contents":"[Install]\nWantedBy=%i.target\nAlso=a@b.service\n"}]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		config, err := machineconfig.Parse(raw)
 		if err != nil {

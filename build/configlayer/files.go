@@ -31,11 +31,13 @@ func (c *compiler) directories(list []types.Directory) {
 		known, exists := c.tree.Lookup(resolved)
 		if exists && !isTrue(d.Overwrite) {
 			if known.Kind != basetree.Directory {
-				c.refuse("exists-in-base", in, "set overwrite: true or choose another path", "%s exists in the base and is no directory", d.Path)
+				c.refuse("exists-in-base", in, "set overwrite: true or choose another path",
+					"%s exists in the base and is no directory", d.Path)
 				continue
 			}
 			mode = known.Mode
-			uid, gid = keep(uid, known.UID, d.User.ID == nil && d.User.Name == nil), keep(gid, known.GID, d.Group.ID == nil && d.Group.Name == nil)
+			uid, gid = keep(uid, known.UID, d.User.ID == nil && d.User.Name == nil), keep(gid, known.GID, d.Group.ID == nil &&
+				d.Group.Name == nil)
 		}
 		if d.Mode != nil {
 			mode = int64(*d.Mode)
@@ -46,7 +48,8 @@ func (c *compiler) directories(list []types.Directory) {
 			continue
 		}
 		if exists && isTrue(d.Overwrite) && len(c.tree.Under(resolved)) > 0 {
-			c.refuse("overwrite-directory", in, "remove its files in the Containerfile", "%s is not empty in the base and overwrite would delete what is in it", d.Path)
+			c.refuse("overwrite-directory", in, "remove its files in the Containerfile",
+				"%s is not empty in the base and overwrite would delete what is in it", d.Path)
 			continue
 		}
 		c.add(in, d.Path, Entry{Path: resolved, Kind: basetree.Directory, Mode: mode, UID: uid, GID: gid})
@@ -84,20 +87,24 @@ func (c *compiler) file(in string, f types.File, resolved string) {
 	known, exists := c.tree.Lookup(resolved)
 	if exists && !isTrue(f.Overwrite) {
 		if known.Kind != basetree.Regular || f.Contents.Source != nil {
-			c.refuse("exists-in-base", in, "set overwrite: true", "%s exists in the base and overwrite is not set: Ignition stops the first boot over it", f.Path)
+			c.refuse("exists-in-base", in, "set overwrite: true",
+				"%s exists in the base and overwrite is not set: Ignition stops the first boot over it", f.Path)
 			return
 		}
 		content, have := c.tree.Content(resolved)
 		if !have {
-			c.refuse("base-content", in, "give the whole content", "%s keeps the base's content, which is too large to be read", f.Path)
+			c.refuse("base-content", in, "give the whole content", "%s keeps the base's content, which is too large to be read",
+				f.Path)
 			return
 		}
 		entry.Content = append([]byte{}, content...)
 		entry.Mode = known.Mode
-		entry.UID, entry.GID = keep(uid, known.UID, f.User.ID == nil && f.User.Name == nil), keep(gid, known.GID, f.Group.ID == nil && f.Group.Name == nil)
+		entry.UID, entry.GID = keep(uid, known.UID, f.User.ID == nil && f.User.Name == nil),
+			keep(gid, known.GID, f.Group.ID == nil && f.Group.Name == nil)
 	}
 	if exists && known.Kind == basetree.Directory {
-		c.refuse("directory-to-file", in, "choose another path", "%s is a directory in the base: a merge of /etc cannot make a file of it", f.Path)
+		c.refuse("directory-to-file", in, "choose another path",
+			"%s is a directory in the base: a merge of /etc cannot make a file of it", f.Path)
 		return
 	}
 	for k, r := range append([]types.Resource{f.Contents}, f.Append...) {
@@ -112,7 +119,8 @@ func (c *compiler) file(in string, f types.File, resolved string) {
 		entry.Mode = int64(*f.Mode)
 	}
 	if entry.Mode&specialBits != 0 {
-		c.warn("special-mode", in+".mode", "leave set-uid, set-gid and sticky out of configs", "%s has mode %04o: Ignition drops these bits for configs older than 3.4, and the file then counts as changed by hand", f.Path, entry.Mode)
+		c.warn("special-mode", in+".mode", "leave set-uid, set-gid and sticky out of configs",
+			"%s has mode %04o: Ignition drops these bits for configs older than 3.4, and the file then counts as changed by hand", f.Path, entry.Mode)
 	}
 	c.add(in, f.Path, entry)
 }
@@ -123,7 +131,8 @@ func (c *compiler) badContents(in, p string, k int, err error) {
 		in = fmt.Sprintf("%s.append[%d]", in[:len(in)-len(".contents")], k-1)
 	}
 	if errors.Is(err, machineconfig.ErrRemote) {
-		c.refuse("remote-source", in+".source", "embed the content as a data URL", "%s: %v: an image must not depend on what a server gives out later", p, err)
+		c.refuse("remote-source", in+".source", "embed the content as a data URL",
+			"%s: %v: an image must not depend on what a server gives out later", p, err)
 		return
 	}
 	c.refuse("contents", in, "mend the content", "%s: %v", p, err)
@@ -151,16 +160,19 @@ func (c *compiler) links(list []types.Link) {
 			c.hardLink(in, l.Path, resolved, target)
 		case !ok:
 			c.tmpfiles = append(c.tmpfiles, tmpfilesLine("L", resolved, "- - - - "+tmpfilesArgument(target)))
-			c.placed(resolved, Tmpfiles, "a link in a directory that belongs to the machine, made on every boot if it is missing")
+			c.placed(resolved, Tmpfiles,
+				"a link in a directory that belongs to the machine, made on every boot if it is missing")
 		default:
 			known, exists := c.tree.Lookup(resolved)
 			same := known.Kind == basetree.Symlink && known.Link == target
 			if exists && !same && !isTrue(l.Overwrite) {
-				c.refuse("exists-in-base", in, "set overwrite: true", "%s exists in the base and overwrite is not set: Ignition stops the first boot over it", l.Path)
+				c.refuse("exists-in-base", in, "set overwrite: true",
+					"%s exists in the base and overwrite is not set: Ignition stops the first boot over it", l.Path)
 				continue
 			}
 			if exists && known.Kind == basetree.Directory {
-				c.refuse("directory-to-file", in, "choose another path", "%s is a directory in the base: a merge of /etc cannot make a link of it", l.Path)
+				c.refuse("directory-to-file", in, "choose another path",
+					"%s is a directory in the base: a merge of /etc cannot make a link of it", l.Path)
 				continue
 			}
 			c.add(in, l.Path, Entry{Path: resolved, Kind: basetree.Symlink, Link: target, UID: uid, GID: gid})
@@ -183,10 +195,12 @@ func (c *compiler) hardLink(in, p, resolved, target string) {
 	known, ok := c.tree.Lookup(at)
 	content, have := c.tree.Content(at)
 	if !ok || !have || known.Kind != basetree.Regular {
-		c.refuse("hard-link", in, "link to a file of the same config, or use a symbolic link", "%s is a hard link to %s, which is neither in the config nor a small file in the base's /etc", p, target)
+		c.refuse("hard-link", in, "link to a file of the same config, or use a symbolic link",
+			"%s is a hard link to %s, which is neither in the config nor a small file in the base's /etc", p, target)
 		return
 	}
-	c.add(in, p, Entry{Path: resolved, Kind: basetree.Regular, Mode: known.Mode, UID: known.UID, GID: known.GID, Content: content})
+	c.add(in, p, Entry{Path: resolved, Kind: basetree.Regular, Mode: known.Mode, UID: known.UID, GID: known.GID,
+		Content: content})
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }

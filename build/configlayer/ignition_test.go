@@ -27,8 +27,8 @@ import (
 // ignition is where Debian's package ignition puts the program.
 const ignition = "/usr/lib/dracut/modules.d/30ignition/ignition"
 
-// firstBoot runs what a first boot runs: Ignition's fetch and files stages on the root, then systemd's preset run over all units.
-// Debian's Ignition insists on SELinux labels: it gets an empty policy and a setfiles that labels nothing.
+// firstBoot runs what a first boot runs: Ignition's fetch and files stages on the root, then systemd's preset run over
+// all units. Debian's Ignition insists on SELinux labels: it gets an empty policy and a setfiles that labels nothing.
 const firstBoot = `set -eu
 mount --make-rprivate /
 mkdir -p "$RUN/bin"; printf '#!/bin/sh\ncat >/dev/null\n' >"$RUN/bin/setfiles"; chmod 0755 "$RUN/bin/setfiles"; PATH="$RUN/bin:$PATH"
@@ -42,7 +42,8 @@ printf "$INSTANCES" >>"$ROOT/etc/systemd/system-preset/20-ignition.preset"
 systemctl --root="$ROOT" preset-all --preset-mode=enable-only
 `
 
-// state is what a merge of /etc compares: type, mode, owner, link text, content. Directories count for mode and owner too.
+// state is what a merge of /etc compares: type, mode, owner, link text, content. Directories count for mode and owner
+// too.
 type state struct {
 	Kind     string
 	Mode     string
@@ -132,7 +133,8 @@ func stock(t *testing.T) string {
 	put(t, root, "etc/os-release", "ID=test\nVERSION_ID=1\n", 0o644)
 	put(t, root, "usr/lib/systemd/system-preset/99-default-disable.preset", "disable *\n", 0o644)
 	unit := func(name, install string) {
-		put(t, root, "usr/lib/systemd/system/"+name, "[Unit]\nDescription="+name+"\n[Service]\nExecStart=/bin/true\n[Install]\n"+install, 0o644)
+		put(t, root, "usr/lib/systemd/system/"+name,
+			"[Unit]\nDescription="+name+"\n[Service]\nExecStart=/bin/true\n[Install]\n"+install, 0o644)
 	}
 	unit("vendor.service", "WantedBy=multi-user.target\nAlias=vendor-alias.service\n")
 	unit("vendor@.service", "WantedBy=multi-user.target\nDefaultInstance=main\n")
@@ -142,9 +144,11 @@ func stock(t *testing.T) string {
 	unit("already.service", "WantedBy=multi-user.target\n")
 	put(t, root, "usr/lib/systemd/system/multi-user.target", "[Unit]\n", 0o644)
 	put(t, root, "usr/lib/systemd/system/sockets.target", "[Unit]\n", 0o644)
-	symlink(t, root, "etc/systemd/system/multi-user.target.wants/stock-on.service", "/usr/lib/systemd/system/stock-on.service")
+	symlink(t, root, "etc/systemd/system/multi-user.target.wants/stock-on.service",
+		"/usr/lib/systemd/system/stock-on.service")
 	symlink(t, root, "etc/systemd/system/stock-on-alias.service", "/usr/lib/systemd/system/stock-on.service")
-	symlink(t, root, "etc/systemd/system/multi-user.target.wants/already.service", "/usr/lib/systemd/system/already.service")
+	symlink(t, root, "etc/systemd/system/multi-user.target.wants/already.service",
+		"/usr/lib/systemd/system/already.service")
 	symlink(t, root, "etc/systemd/system/masked-in-stock.service", "/dev/null")
 	return root
 }
@@ -175,7 +179,10 @@ func treeOf(t *testing.T, root string) *basetree.Tree {
 		}
 	}
 	require.NoError(t, w.Close())
-	tree, err := basetree.Read(t.Context(), []basetree.Layer{func(context.Context) (io.ReadCloser, error) { return io.NopCloser(&b), nil }})
+	tree, err := basetree.Read(t.Context(), []basetree.Layer{func(context.Context) (io.ReadCloser,
+		error) {
+		return io.NopCloser(&b), nil
+	}})
 	require.NoError(t, err)
 	return tree
 }
@@ -190,8 +197,9 @@ func file(p, source string, more object) object {
 	return f
 }
 
-// withoutInstances takes enabled instances of templates out of a config: for them Ignition asks a running systemd for its version,
-// which a test has not. The lines that Ignition writes into its preset file (systemd.preset(5)) come from the caller instead.
+// withoutInstances takes enabled instances of templates out of a config: for them Ignition asks a running systemd for
+// its version, which a test has not. The lines that Ignition writes into its preset file (systemd.preset(5)) come from
+// the caller instead.
 func withoutInstances(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	var config object
@@ -223,11 +231,13 @@ func wideConfig(t *testing.T) []byte {
 				file("/etc/empty", "data:,", nil),
 				file("/etc/base64", "data:text/plain;charset=utf-8;base64,aMOpbGxvCg==", object{"mode": 0o644}),
 				file("/etc/zipped", "data:;base64,"+zipped("zipped\n"), nil),
-				file("/etc/deep/er/than/stock", "data:,d", object{"mode": 0o440, "user": object{"id": 12}, "group": object{"id": 34}}),
+				file("/etc/deep/er/than/stock", "data:,d", object{"mode": 0o440, "user": object{"id": 12},
+					"group": object{"id": 34}}),
 				file("/etc/owner-name", "data:,n", object{"user": object{"name": "chrony"}, "group": object{"name": "chrony"}}),
 				file("/etc/stock.conf", "data:,replaced%0A", nil),
 				file("/etc/alternatives-dir/through-link", "data:,l", nil),
-				file("/etc/hashed", "data:,hashed", object{"contents": object{"source": "data:,hashed", "verification": object{"hash": "sha512-" + sha512hex("hashed")}}}),
+				file("/etc/hashed", "data:,hashed", object{"contents": object{"source": "data:,hashed",
+					"verification": object{"hash": "sha512-" + sha512hex("hashed")}}}),
 				{"path": "/etc/keep.conf", "mode": 0o600, "append": []object{{"source": "data:,appended%0A"}}},
 				{"path": "/etc/only-append", "append": []object{{"source": "data:,a"}, {"source": "data:,b"}}},
 				{"path": "/etc/no-contents"},
@@ -246,7 +256,8 @@ func wideConfig(t *testing.T) []byte {
 			},
 		},
 		"systemd": object{"units": []object{
-			{"name": "on.service", "enabled": true, "contents": unit("WantedBy=multi-user.target other.target\nRequiredBy=strict.target\nAlias=on-alias.service\n")},
+			{"name": "on.service", "enabled": true,
+				"contents": unit("WantedBy=multi-user.target other.target\nRequiredBy=strict.target\nAlias=on-alias.service\n")},
 			{"name": "off.service", "enabled": false, "contents": unit("WantedBy=multi-user.target\n")},
 			{"name": "unsaid.service", "contents": unit("WantedBy=multi-user.target\n")},
 			{"name": "empty.service", "contents": ""},
@@ -256,13 +267,17 @@ func wideConfig(t *testing.T) []byte {
 			{"name": "masked.service", "mask": true},
 			{"name": "both.service", "mask": true, "enabled": true},
 			{"name": "masked-in-stock.service", "mask": false},
-			{"name": "vendor.service", "enabled": true, "dropins": []object{{"name": "10-a.conf", "contents": "[Service]\nEnvironment=A=1\n"}, {"name": "20-none.conf"}, {"name": "30-empty.conf", "contents": ""}}},
+			{"name": "vendor.service", "enabled": true,
+				"dropins": []object{{"name": "10-a.conf", "contents": "[Service]\nEnvironment=A=1\n"}, {"name": "20-none.conf"},
+					{"name": "30-empty.conf", "contents": ""}}},
 			{"name": "vendor@x.service", "enabled": true},
 			{"name": "with-also.service", "enabled": true},
 			{"name": "already.service", "enabled": true},
 			{"name": "stock-on.service", "enabled": false},
-			{"name": "dropin-install.service", "enabled": true, "contents": "[Service]\nExecStart=/bin/true\n", "dropins": []object{{"name": "install.conf", "contents": "[Install]\nWantedBy=basic.target\n"}}},
-			{"name": "cont.service", "enabled": true, "contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=a.target \\\n b.target\nRequiredBy=dropped.target\nRequiredBy=\n"},
+			{"name": "dropin-install.service", "enabled": true, "contents": "[Service]\nExecStart=/bin/true\n",
+				"dropins": []object{{"name": "install.conf", "contents": "[Install]\nWantedBy=basic.target\n"}}},
+			{"name": "cont.service", "enabled": true,
+				"contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=a.target \\\n b.target\nRequiredBy=dropped.target\nRequiredBy=\n"},
 			{"name": "nowhere.service", "enabled": true},
 		}},
 	})
@@ -270,7 +285,8 @@ func wideConfig(t *testing.T) []byte {
 	return raw
 }
 
-// TestEqualsRealIgnition compares the layer with what Ignition and systemd themselves make of the same config on the same root.
+// TestEqualsRealIgnition compares the layer with what Ignition and systemd themselves make of the same config on the
+// same root.
 func TestEqualsRealIgnition(t *testing.T) {
 	buildtest.Need(t, true, ignition, "systemctl", "unshare")
 	root, run := stock(t), t.TempDir()
@@ -301,7 +317,8 @@ func TestEqualsRealIgnition(t *testing.T) {
 			want[p] = s
 		}
 	}
-	for _, p := range []string{"/etc/systemd/system-preset/20-ignition.preset", "/etc/systemd/system-preset", "/etc/.ignition-result.json"} {
+	for _, p := range []string{"/etc/systemd/system-preset/20-ignition.preset", "/etc/systemd/system-preset",
+		"/etc/.ignition-result.json"} {
 		delete(want, p) // of the first boot only: written in random order, or with the date
 	}
 	got, gone := map[string]state{}, map[string]bool{}

@@ -39,7 +39,8 @@ func (u unitName) expand(s string) string {
 	}
 	stem := strings.TrimSuffix(u.full(), u.suffix)
 	last := u.prefix[strings.LastIndex(u.prefix, "-")+1:]
-	return strings.NewReplacer("%%", "%", "%i", u.instance, "%n", u.full(), "%N", stem, "%p", u.prefix, "%j", last).Replace(s)
+	return strings.NewReplacer("%%", "%", "%i", u.instance, "%n", u.full(), "%N", stem, "%p", u.prefix, "%j", last).
+		Replace(s)
 }
 
 // install is a unit's [Install] section.
@@ -48,10 +49,12 @@ type install struct {
 	defaultInstance                             string
 }
 
-// parseInstall reads the [Install] sections of a unit and its drop-ins as systemd does: lists add up, an empty value resets.
+// parseInstall reads the [Install] sections of a unit and its drop-ins as systemd does: lists add up, an empty value
+// resets.
 func parseInstall(texts ...string) install {
 	var in install
-	lists := map[string]*[]string{"WantedBy": &in.wantedBy, "RequiredBy": &in.requiredBy, "UpheldBy": &in.upheldBy, "Alias": &in.alias, "Also": &in.also}
+	lists := map[string]*[]string{"WantedBy": &in.wantedBy, "RequiredBy": &in.requiredBy, "UpheldBy": &in.upheldBy,
+		"Alias": &in.alias, "Also": &in.also}
 	for _, text := range texts {
 		section := ""
 		for _, line := range logicalLines(text) {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// kargsDir is where bootc finds the kernel arguments of an image; nobody else reads it. Source: bootc documentation, "Kernel
-	// arguments".
+	// kargsDir is where bootc finds the kernel arguments of an image; nobody else reads it. Source: bootc documentation,
+	// "Kernel arguments".
 	kargsDir  = "/usr/lib/bootc/kargs.d"
 	kargsPath = kargsDir + "/50-dayone-config.toml"
 )
@@ -23,14 +23,15 @@ const (
 type KernelArguments struct {
 	// List has one or more arguments in each string, as spec.kernelArguments has.
 	List []string
-	// Bootc means that the base is a bootc image: hosts that bootc manages take kernel arguments from the image and from nowhere else.
+	// Bootc means that the base is a bootc image: hosts that bootc manages take kernel arguments from the image and from
+	// nowhere else.
 	Bootc bool
 	// Architecture is Go's name of the image's.
 	Architecture string
 }
 
-// kernelArguments writes the file for bootc. Hosts with rpm-ostree or plain ostree do not read it: there the node's agent sets the
-// arguments of the deployment, each only if it is not there yet, so that none has one twice.
+// kernelArguments writes the file for bootc. Hosts with rpm-ostree or plain ostree do not read it: there the node's
+// agent sets the arguments of the deployment, each only if it is not there yet, so that none has one twice.
 func (c *compiler) kernelArguments(k KernelArguments) {
 	const in = "spec.kernelArguments"
 	if len(k.List) == 0 {
@@ -49,7 +50,8 @@ func (c *compiler) kernelArguments(k KernelArguments) {
 		}) {
 			f := c.place
 			f.Path, f.Rule, f.Next = at, "kernel-argument", "write it as on the kernel's command line"
-			c.report.Errorf(f, "a kernel argument has a quote without its other one, or a character that no command line can hold")
+			c.report.Errorf(f,
+				"a kernel argument has a quote without its other one, or a character that no command line can hold")
 			return
 		}
 		for _, word := range splitArguments(line) {
@@ -58,7 +60,8 @@ func (c *compiler) kernelArguments(k KernelArguments) {
 			}
 		}
 	}
-	c.placed(in, Kargs, "bootc sets them from the image; elsewhere the agent sets them when it stages the image, and the file is not read")
+	c.placed(in, Kargs,
+		"bootc sets them from the image; elsewhere the agent sets them when it stages the image, and the file is not read")
 	if len(words) == 0 {
 		return
 	}
@@ -66,12 +69,15 @@ func (c *compiler) kernelArguments(k KernelArguments) {
 	for _, word := range words {
 		quoted = append(quoted, `"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word)+`"`)
 	}
-	c.add(in, kargsPath, Entry{Path: kargsPath, Kind: basetree.Regular, Mode: defaultFileMode, Content: []byte("kargs = [" + strings.Join(quoted, ", ") + "]\n")})
+	c.add(in, kargsPath, Entry{Path: kargsPath, Kind: basetree.Regular, Mode: defaultFileMode,
+		Content: []byte("kargs = [" + strings.Join(quoted, ", ") + "]\n")})
 }
 
-// baseArguments are what the base's own files give this architecture: bootc adds up all files and does not look for doubles.
+// baseArguments are what the base's own files give this architecture: bootc adds up all files and does not look for
+// doubles.
 func (c *compiler) baseArguments(goarch string) []string {
-	machine, ok := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "powerpc64"}[goarch] // Rust's names, which bootc uses
+	// Rust's names, which bootc uses
+	machine, ok := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "powerpc64"}[goarch]
 	if !ok {
 		machine = goarch
 	}

@@ -67,8 +67,8 @@ type Layer struct {
 // Empty tells whether the config puts nothing into the image.
 func (l *Layer) Empty() bool { return len(l.Entries) == 0 }
 
-// Gzip is the layer as one gzip member of stored blocks (RFC 1951 §3.2.4). No compressor chooses these bytes, so the blob's digest
-// is the same for every version of this program; a config layer is small enough not to need compression.
+// Gzip is the layer as one gzip member of stored blocks (RFC 1951 §3.2.4). No compressor chooses these bytes, so the
+// blob's digest is the same for every version of this program; a config layer is small enough not to need compression.
 func (l *Layer) Gzip() []byte {
 	const maxStored = 65535 // a stored block's length is 16 bits
 	out := bytes.NewBuffer(make([]byte, 0, len(l.Tar)+len(l.Tar)/maxStored*5+32))
@@ -95,7 +95,8 @@ func (l *Layer) Gzip() []byte {
 	return out.Bytes()
 }
 
-// Pack writes entries as a layer: parents added with the base's attributes, sorted, one time for all, numeric owners only.
+// Pack writes entries as a layer: parents added with the base's attributes, sorted, one time for all, numeric owners
+// only.
 func Pack(entries []Entry, tree *basetree.Tree, created time.Time) (*Layer, error) {
 	all := withParents(entries, tree)
 	var b bytes.Buffer

@@ -31,5 +31,6 @@ func (c *compiler) writeTmpfiles() {
 		return
 	}
 	sort.Strings(c.tmpfiles)
-	c.add("storage", tmpfilesPath, Entry{Path: tmpfilesPath, Kind: basetree.Regular, Mode: defaultFileMode, Content: []byte(strings.Join(c.tmpfiles, "\n") + "\n")})
+	c.add("storage", tmpfilesPath, Entry{Path: tmpfilesPath, Kind: basetree.Regular, Mode: defaultFileMode,
+		Content: []byte(strings.Join(c.tmpfiles, "\n") + "\n")})
 }

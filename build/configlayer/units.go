@@ -96,7 +96,8 @@ func (c *compiler) vendorText(unit, found string) string {
 	return found + unit
 }
 
-// dropins gives the texts of a unit's drop-ins, in systemd's order: by file name, /etc before the vendor's of the same name.
+// dropins gives the texts of a unit's drop-ins, in systemd's order: by file name, /etc before the vendor's of the same
+// name.
 func (c *compiler) dropins(unit string) []string {
 	byName := map[string]string{}
 	for _, dir := range []string{vendorDirs[1], unitDir} {
@@ -137,7 +138,8 @@ func (c *compiler) enable(in, unit string, disabled, seen map[string]bool) {
 		at, text, masked, ok = c.find(name.template())
 	}
 	if !ok {
-		c.warn("unit-missing", in, "add the unit's contents or a package that has it", "%s is to be enabled, but neither the config nor the base has it", unit)
+		c.warn("unit-missing", in, "add the unit's contents or a package that has it",
+			"%s is to be enabled, but neither the config nor the base has it", unit)
 		return
 	}
 	if masked {
@@ -183,7 +185,8 @@ func (c *compiler) disable(unit string) {
 		if e.Kind != basetree.Symlink || e.Link == "/dev/null" {
 			continue
 		}
-		wanted := path.Base(p) == unit && (strings.HasSuffix(path.Dir(p), ".wants") || strings.HasSuffix(path.Dir(p), ".requires") || strings.HasSuffix(path.Dir(p), ".upholds"))
+		wanted := path.Base(p) == unit && (strings.HasSuffix(path.Dir(p), ".wants") ||
+			strings.HasSuffix(path.Dir(p), ".requires") || strings.HasSuffix(path.Dir(p), ".upholds"))
 		alias := path.Dir(p)+"/" == unitDir && path.Base(e.Link) == unit && path.Base(p) != unit
 		if !wanted && !alias {
 			continue

@@ -62,7 +62,8 @@ func kernels(kind string) (install []string, ok bool) {
 	case "", "default":
 		return nil, true
 	case "realtime":
-		return []string{"kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-core", "kernel-rt-modules-extra", "kernel-rt-kvm"}, true
+		return []string{"kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-core", "kernel-rt-modules-extra",
+			"kernel-rt-kvm"}, true
 	case "64k-pages":
 		return []string{"kernel-64k-core", "kernel-64k-modules", "kernel-64k-modules-core", "kernel-64k-modules-extra"}, true
 	}
@@ -76,9 +77,9 @@ const (
 	packagesIn = mountedAt + "/usr/share/rpm-ostree/extensions/"
 )
 
-// Compose puts what the rendered config asks for in packages before the user's text, as a stage named configs, so that the user's
-// FROM configs finds them installed. An empty text means that this stage is the image. Without additions the text is untouched. A
-// text that cannot be parsed gives a *SyntaxError.
+// Compose puts what the rendered config asks for in packages before the user's text, as a stage named configs, so that
+// the user's FROM configs finds them installed. An empty text means that this stage is the image. Without additions the
+// text is untouched. A text that cannot be parsed gives a *SyntaxError.
 func Compose(text string, add Additions) (*Composed, error) {
 	steps, err := add.steps()
 	if err != nil {
@@ -100,9 +101,9 @@ func Compose(text string, add Additions) (*Composed, error) {
 	return &Composed{Text: strings.Join(lines, "\n") + "\n" + text, Skip: len(lines), ConfigsContext: configsImage}, nil
 }
 
-// behind makes the text one that can stand behind another stage, with its lines where they were. What counts only before the first FROM
-// comes out: the ARG instructions, in a line each, and the directive that names the escape character, which must be the first line of all.
-// The stages' numbers become one more.
+// behind makes the text one that can stand behind another stage, with its lines where they were. What counts only
+// before the first FROM comes out: the ARG instructions, in a line each, and the directive that names the escape
+// character, which must be the first line of all. The stages' numbers become one more.
 func (f *File) behind() (heading []string, rest string) {
 	if f.escape != parser.DefaultEscapeToken {
 		heading = append(heading, "# escape="+string(f.escape))
@@ -125,7 +126,8 @@ func (f *File) behind() (heading []string, rest string) {
 	return heading, strings.Join(lines, "\n")
 }
 
-// renumber makes the number of an earlier stage one more, in the first word of these lines that is like this one: FROM's name or a flag.
+// renumber makes the number of an earlier stage one more, in the first word of these lines that is like this one:
+// FROM's name or a flag.
 func (f *File) renumber(lines []string, word string, stage int) {
 	fields := strings.Split(word, ",")
 	for i, field := range fields {
@@ -177,31 +179,38 @@ func (a Additions) steps() ([]string, error) {
 	if len(names) == 0 && len(kernel) == 0 {
 		return nil, nil
 	}
-	repository := `printf '[dayone-extensions]\nname=extensions\nbaseurl=file://` + packagesIn + `\nenabled=1\ngpgcheck=0\n' >` + repositoryFile
+	repository := `printf '[dayone-extensions]\nname=extensions\nbaseurl=file://` + packagesIn +
+		`\nenabled=1\ngpgcheck=0\n' >` + repositoryFile
 	all := []string{"set -e", repository}
 	if len(names) > 0 {
 		list := strings.Join(names, " ")
-		all = append(all, "if command -v rpm-ostree >/dev/null 2>&1; then rpm-ostree install "+list+"; else dnf -y install "+list+"; fi")
+		all = append(all,
+			"if command -v rpm-ostree >/dev/null 2>&1; then rpm-ostree install "+list+"; else dnf -y install "+list+"; fi")
 	}
 	if len(kernel) > 0 {
 		all = append(all, kernelSwap(kernel))
 	}
 	all = append(all, "rm "+repositoryFile, tidy)
-	return []string{"RUN --mount=type=bind,from=" + Extensions + ",source=/,target=" + mountedAt + " " + strings.Join(all, "; ")}, nil
+	return []string{"RUN --mount=type=bind,from=" + Extensions + ",source=/,target=" + mountedAt + " " +
+		strings.Join(all, "; ")}, nil
 }
 
 // defaultKernel are the packages of the default kernel; not every system has all of them.
 const defaultKernel = "kernel kernel-core kernel-modules kernel-modules-core kernel-modules-extra"
 
-// kernelSwap takes the default kernel out and puts the other in, in one transaction: there is never a system without a kernel, nor
-// one with two. dnf does it where the base has it, else rpm-ostree. A base that has this kernel already is left alone. dnf's shell
-// ends well whatever happened in it, so the outcome is looked at.
+// kernelSwap takes the default kernel out and puts the other in, in one transaction: there is never a system without a
+// kernel, nor one with two. dnf does it where the base has it, else rpm-ostree. A base that has this kernel already is
+// left alone. dnf's shell ends well whatever happened in it, so the outcome is looked at.
 func kernelSwap(kernel []string) string {
 	install := strings.Join(kernel, " ")
-	dnf := "for p in " + defaultKernel + "; do if rpm -q $p >/dev/null 2>&1; then echo remove $p; fi; done >" + transaction +
-		"; printf 'install " + install + "\\nrun\\n' >>" + transaction + "; dnf -y shell " + transaction + "; rm " + transaction + "; rpm -q " + install
+	dnf := "for p in " + defaultKernel + "; do if rpm -q $p >/dev/null 2>&1; then echo remove $p; fi; done >" +
+		transaction +
+		"; printf 'install " + install + "\\nrun\\n' >>" + transaction + "; dnf -y shell " + transaction + "; rm " +
+		transaction + "; rpm -q " + install
 	ostree := "rpm-ostree override remove " + defaultKernel + " --install " + strings.Join(kernel, " --install ")
-	return "if rpm -q " + install + " >/dev/null 2>&1; then echo this kernel is installed; elif command -v dnf >/dev/null 2>&1; then " + dnf + "; else " + ostree + "; fi"
+	return "if rpm -q " + install +
+		" >/dev/null 2>&1; then echo this kernel is installed; elif command -v dnf >/dev/null 2>&1; then " + dnf + "; else " +
+		ostree + "; fi"
 }
 
 const (
@@ -212,5 +221,6 @@ const (
 )
 
 func invalid(path, message string) error {
-	return &report.Invalid{Findings: []report.Finding{{Severity: report.Error, Path: path, Rule: "extensions", Message: message, Next: "use one that the extensions image has"}}}
+	return &report.Invalid{Findings: []report.Finding{{Severity: report.Error, Path: path, Rule: "extensions",
+		Message: message, Next: "use one that the extensions image has"}}}
 }

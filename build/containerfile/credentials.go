@@ -10,7 +10,8 @@ import (
 // Patterns of secrets. Findings never quote them.
 var (
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----`)
-	knownToken = regexp.MustCompile(`\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36,}|glpat-[A-Za-z0-9_-]{20,}|xox[abpr]-[A-Za-z0-9-]{10,}|sha256~[A-Za-z0-9_-]{43})\b`)
+	knownToken = regexp.MustCompile(
+		`\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36,}|glpat-[A-Za-z0-9_-]{20,}|xox[abpr]-[A-Za-z0-9-]{10,}|sha256~[A-Za-z0-9_-]{43})\b`)
 	pullSecret = regexp.MustCompile(`"auth"\s*:\s*"[A-Za-z0-9+/=]{8,}"`)
 	// urlPassword has user and password before the host; what a variable or command gives is no literal.
 	urlPassword = regexp.MustCompile("(?i)\\b[a-z][a-z0-9+.-]*://([^/\\s:@$`\"']+):([^/\\s@$`\"']+)@")
@@ -20,19 +21,21 @@ var (
 	// secretOption is an option whose value follows.
 	secretOption = regexp.MustCompile(`(?i)^--?[a-z0-9-]*(?:password|passwd|secret|token|api-?key|access-?key)$`)
 	// authorization is a header that carries a credential.
-	authorization = regexp.MustCompile(`(?i)^(authorization|proxy-authorization|x-[a-z-]*(?:token|key)|private-token)\s*:\s*(?:(?:basic|bearer|token)\s+)?(\S+)`)
-	placeholder   = regexp.MustCompile(`(?i)^(x+|\*+|redacted|true|false|none|null|required|optional)$`)
+	authorization = regexp.MustCompile(
+		`(?i)^(authorization|proxy-authorization|x-[a-z-]*(?:token|key)|private-token)\s*:\s*(?:(?:basic|bearer|token)\s+)?(\S+)`)
+	placeholder = regexp.MustCompile(`(?i)^(x+|\*+|redacted|true|false|none|null|required|optional)$`)
 )
 
-// credentials refuses what is surely a secret and warns of what looks like one: everything in a Containerfile is in the image's
-// history for whoever can pull it. Values that come from a variable, a command or a file are none: that is how a secret is used
-// that RUN --mount=type=secret gives.
+// credentials refuses what is surely a secret and warns of what looks like one: everything in a Containerfile is in the
+// image's history for whoever can pull it. Values that come from a variable, a command or a file are none: that is how
+// a secret is used that RUN --mount=type=secret gives.
 func (l *linter) credentials(in Instruction) {
 	text := plain(in)
 	for _, rule := range []struct {
 		pattern *regexp.Regexp
 		what    string
-	}{{privateKey, "a private key in plain text"}, {knownToken, "an access token in plain text"}, {pullSecret, "a pull secret in plain text"}, {netrc, "a .netrc with a password"}} {
+	}{{privateKey, "a private key in plain text"}, {knownToken, "an access token in plain text"},
+		{pullSecret, "a pull secret in plain text"}, {netrc, "a .netrc with a password"}} {
 		if m := rule.pattern.FindString(text); m != "" {
 			l.secret(in, true, m, rule.what)
 			return
@@ -60,7 +63,9 @@ func (l *linter) credentials(in Instruction) {
 		l.secret(in, false, m[2], strings.TrimLeft(m[1], "-.")+" looks like a secret in plain text")
 		return
 	}
-	if in.Keyword == "ENV" && len(in.Args) >= 2 && secretOption.MatchString("--"+strings.ReplaceAll(in.Args[0], "_", "-")) && !strings.Contains(in.Args[1], "$") && !harmless(in.Args[0], in.Args[1]) {
+	if in.Keyword == "ENV" && len(in.Args) >= 2 &&
+		secretOption.MatchString("--"+strings.ReplaceAll(in.Args[0], "_", "-")) && !strings.Contains(in.Args[1], "$") &&
+		!harmless(in.Args[0], in.Args[1]) {
 		l.secret(in, false, in.Args[1], in.Args[0]+" looks like a secret in plain text")
 	}
 }
@@ -125,12 +130,17 @@ type passing struct {
 func passings() []passing {
 	registry := []string{"podman", "docker", "buildah", "skopeo", "oc", "kubectl", "helm", "oras", "crane", "nerdctl"}
 	return []passing{
-		{programs: []string{"curl"}, pair: []string{"-u", "--user", "-U", "--proxy-user"}, alone: []string{"--oauth2-bearer", "--pass", "--proxy-pass", "--tlspassword"}, header: []string{"-H", "--header", "--proxy-header"}},
-		{programs: []string{"wget"}, alone: []string{"--password", "--http-password", "--ftp-password", "--proxy-password"}, header: []string{"--header"}},
-		{programs: []string{"aria2c"}, alone: []string{"--http-passwd", "--ftp-passwd", "--all-proxy-passwd"}, header: []string{"--header"}},
+		{programs: []string{"curl"}, pair: []string{"-u", "--user", "-U", "--proxy-user"},
+			alone:  []string{"--oauth2-bearer", "--pass", "--proxy-pass", "--tlspassword"},
+			header: []string{"-H", "--header", "--proxy-header"}},
+		{programs: []string{"wget"}, alone: []string{"--password", "--http-password", "--ftp-password", "--proxy-password"},
+			header: []string{"--header"}},
+		{programs: []string{"aria2c"}, alone: []string{"--http-passwd", "--ftp-passwd", "--all-proxy-passwd"},
+			header: []string{"--header"}},
 		{programs: []string{"http", "https"}, pair: []string{"-a", "--auth"}},
 		{programs: []string{"lftp", "ncftpget"}, pair: []string{"-u"}},
-		{programs: registry, pair: []string{"--creds", "--src-creds", "--dest-creds"}, alone: []string{"--password", "--token", "--registry-token"}},
+		{programs: registry, pair: []string{"--creds", "--src-creds", "--dest-creds"},
+			alone: []string{"--password", "--token", "--registry-token"}},
 		{programs: registry, alone: []string{"-p"}, with: "login"},
 		{programs: []string{"sshpass"}, alone: []string{"-p"}},
 		{programs: []string{"subscription-manager", "rhc"}, alone: []string{"--password", "-p"}},
@@ -141,7 +151,8 @@ func passings() []passing {
 func (l *linter) passed(in Instruction, command []word) bool {
 	for i, w := range command {
 		for _, p := range passings() {
-			if !slices.Contains(p.programs, path.Base(w.text)) || p.with != "" && !slices.ContainsFunc(command[i:], func(o word) bool { return o.text == p.with }) {
+			if !slices.Contains(p.programs, path.Base(w.text)) || p.with != "" &&
+				!slices.ContainsFunc(command[i:], func(o word) bool { return o.text == p.with }) {
 				continue
 			}
 			if found, option := p.find(command[i+1:]); found != "" {

@@ -15,8 +15,8 @@ const MaxLength = 4096
 
 // LintOptions of Lint. The zero value is right for a MachineOSConfig.
 type LintOptions struct {
-	// Place names the file, document and path of the Containerfile; its Line is that of the line before the text's first, 0 for a
-	// file of its own.
+	// Place names the file, document and path of the Containerfile; its Line is that of the line before the text's first,
+	// 0 for a file of its own.
 	Place report.Finding
 	// Contexts are names of further images that may be used.
 	Contexts []string
@@ -29,11 +29,13 @@ type linter struct {
 	file   *File
 }
 
-// Lint checks a Containerfile before anything runs. The file is nil when it cannot be parsed. Findings are in order of lines.
+// Lint checks a Containerfile before anything runs. The file is nil when it cannot be parsed. Findings are in order of
+// lines.
 func Lint(text string, o LintOptions) (*File, []report.Finding) {
 	l := &linter{o: o}
 	if n := utf8.RuneCountInString(text); n > MaxLength {
-		l.refuse(0, "containerfile-length", "move files into an image and use COPY --from", "%d characters; the API allows %d", n, MaxLength)
+		l.refuse(0, "containerfile-length", "move files into an image and use COPY --from",
+			"%d characters; the API allows %d", n, MaxLength)
 		return nil, l.report.Findings
 	}
 	if at := strings.IndexFunc(text, func(r rune) bool { return r == utf8.RuneError || r == 0 }); at >= 0 {
@@ -93,12 +95,14 @@ func (l *linter) shape() {
 			return
 		}
 		if s.Name == Configs || s.Name == Base {
-			l.refuse(s.Line, "reserved-name", "choose another name for the stage", "stage %d is named %s, which is the name of an image that is given", i+1, s.Name)
+			l.refuse(s.Line, "reserved-name", "choose another name for the stage",
+				"stage %d is named %s, which is the name of an image that is given", i+1, s.Name)
 		}
 	}
 	final := l.file.Final()
 	if origin := l.file.Origin(len(l.file.Stages) - 1); origin != Configs {
-		l.refuse(final.Line, "from-configs", "begin the last stage with FROM configs", "the final stage comes from %s and would not have the rendered config", origin)
+		l.refuse(final.Line, "from-configs", "begin the last stage with FROM configs",
+			"the final stage comes from %s and would not have the rendered config", origin)
 	}
 }
 
@@ -116,10 +120,12 @@ func arguments(keyword string) int {
 func (l *linter) instruction(in Instruction, stage int) {
 	switch {
 	case !known(in.Keyword):
-		l.refuse(in.Line, "unknown-instruction", "see the list of instructions in containers' Containerfile(5)", "there is no instruction %s", in.Keyword)
+		l.refuse(in.Line, "unknown-instruction", "see the list of instructions in containers' Containerfile(5)",
+			"there is no instruction %s", in.Keyword)
 		return
 	case len(in.Args) < arguments(in.Keyword):
-		l.refuse(in.Line, "arguments", "complete the instruction", "%s needs at least %d arguments", in.Keyword, arguments(in.Keyword))
+		l.refuse(in.Line, "arguments", "complete the instruction", "%s needs at least %d arguments", in.Keyword,
+			arguments(in.Keyword))
 		return
 	}
 	l.credentials(in)
@@ -149,14 +155,16 @@ func (l *linter) copying(in Instruction, _ int) {
 		remote := in.Keyword == "ADD" && (strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://"))
 		if remote {
 			if _, pinned := in.Flag("checksum"); !pinned {
-				l.warn(in.Line, "unpinned-download", "add --checksum=sha256:…", "%s may give something else tomorrow: two builds of one request can differ", source)
+				l.warn(in.Line, "unpinned-download", "add --checksum=sha256:…",
+					"%s may give something else tomorrow: two builds of one request can differ", source)
 			}
 			continue
 		}
 		if k < len(in.Heredocs) && strings.HasPrefix(source, "<<") {
 			continue
 		}
-		l.refuse(in.Line, "build-context", "write the file inline (COPY <<EOF path), or COPY --from an image", "there is no build context to take %s from", source)
+		l.refuse(in.Line, "build-context", "write the file inline (COPY <<EOF path), or COPY --from an image",
+			"there is no build context to take %s from", source)
 	}
 }
 
@@ -165,12 +173,14 @@ func (l *linter) images() {
 	for _, use := range l.file.Images() {
 		name := use.Name
 		switch {
-		case name == Configs, name == Base, name == Extensions, name == "scratch", slices.Contains(l.o.Contexts, name), strings.Contains(name, "$"):
+		case name == Configs, name == Base, name == Extensions, name == "scratch", slices.Contains(l.o.Contexts, name),
+			strings.Contains(name, "$"):
 		case strings.Contains(name, "@sha256:"):
 			l.qualified(use)
 		default:
 			if l.qualified(use) {
-				l.warn(use.Line, "unpinned-image", "name it by digest (…@sha256:…)", "%s is named by tag: the address of the build does not cover what it holds", name)
+				l.warn(use.Line, "unpinned-image", "name it by digest (…@sha256:…)",
+					"%s is named by tag: the address of the build does not cover what it holds", name)
 			}
 		}
 	}
@@ -182,12 +192,13 @@ func (l *linter) qualified(use Use) bool {
 	if ok && rest != "" && (strings.ContainsAny(host, ".:") || host == "localhost") {
 		return true
 	}
-	l.refuse(use.Line, "unknown-image", "name a stage, configs, base, or an image with its registry", "%s is neither a stage nor an image with a registry", use.Name)
+	l.refuse(use.Line, "unknown-image", "name a stage, configs, base, or an image with its registry",
+		"%s is neither a stage nor an image with a registry", use.Name)
 	return false
 }
 
-// Select picks the Containerfile for an architecture (Go's name) out of entries by architecture as the API names them: NoArch, AMD64,
-// ARM64, PPC64LE, S390X. An entry for the architecture wins over NoArch; an empty key is NoArch.
+// Select picks the Containerfile for an architecture (Go's name) out of entries by architecture as the API names them:
+// NoArch, AMD64, ARM64, PPC64LE, S390X. An entry for the architecture wins over NoArch; an empty key is NoArch.
 func Select(byArchitecture map[string]string, goarch string) (text string, ok bool) {
 	if text, ok = byArchitecture[strings.ToUpper(goarch)]; ok {
 		return text, true

@@ -95,7 +95,8 @@ func Parse(text string) (*File, error) {
 }
 
 func instruction(node *parser.Node) Instruction {
-	in := Instruction{Keyword: strings.ToUpper(node.Value), Text: node.Original, Flags: node.Flags, Line: node.StartLine, End: node.EndLine, node: node}
+	in := Instruction{Keyword: strings.ToUpper(node.Value), Text: node.Original, Flags: node.Flags, Line: node.StartLine,
+		End: node.EndLine, node: node}
 	for n := node.Next; n != nil; n = n.Next {
 		in.Args = append(in.Args, n.Value)
 	}
@@ -116,8 +117,8 @@ func stage(from Instruction) Stage {
 	return s
 }
 
-// errorLine finds the line of a parser's error, which has none: the first line after which the same error comes. From there on it
-// comes for every longer part, so a binary search will do.
+// errorLine finds the line of a parser's error, which has none: the first line after which the same error comes. From
+// there on it comes for every longer part, so a binary search will do.
 func errorLine(text string, want error) int {
 	lines := strings.Split(text, "\n")
 	return 1 + sort.Search(len(lines)-1, func(n int) bool {
@@ -166,7 +167,8 @@ func (f *File) Origin(index int) string {
 func (f *File) Images() []Use {
 	var out []Use
 	add := func(name string, line, before int) {
-		if name != "" && f.stageIndex(name, before) < 0 && !slices.ContainsFunc(out, func(u Use) bool { return u.Name == name }) {
+		if name != "" && f.stageIndex(name, before) < 0 &&
+			!slices.ContainsFunc(out, func(u Use) bool { return u.Name == name }) {
 			out = append(out, Use{Name: name, Line: line})
 		}
 	}

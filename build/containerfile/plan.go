@@ -43,8 +43,8 @@ type Append struct {
 // errNeedsContainer carries the reason why a Containerfile cannot be appended.
 var errNeedsContainer = errors.New("needs a container")
 
-// PlanAppend tells whether the Containerfile can be carried out without a container, and how. The reason says why or why not. env
-// is the base image's environment, which COPY and ENV may refer to.
+// PlanAppend tells whether the Containerfile can be carried out without a container, and how. The reason says why or
+// why not. env is the base image's environment, which COPY and ENV may refer to.
 func (f *File) PlanAppend(env []string) (plan *Append, reason string) {
 	if len(f.Stages) != 1 {
 		return nil, fmt.Sprintf("the Containerfile has %d stages", len(f.Stages))
@@ -129,7 +129,8 @@ func (c *collector) Copy(_ []string, copies ...imagebuilder.Copy) error {
 				dest = path.Join(dest, f.Name)
 			}
 			content := strings.TrimPrefix(f.Data, "\n") + "\n"
-			c.files = append(c.files, CopiedFile{Path: path.Clean(dest), Content: []byte(content), Mode: mode, UID: uid, GID: gid, Instruction: c.text, Line: c.line})
+			c.files = append(c.files, CopiedFile{Path: path.Clean(dest), Content: []byte(content), Mode: mode, UID: uid,
+				GID: gid, Instruction: c.text, Line: c.line})
 		}
 	}
 	return nil

@@ -12,8 +12,8 @@ const unknown = "\x00"
 // word is one word of a command, without quotes.
 type word struct{ text string }
 
-// commands are the simple commands of a RUN with their words, also those inside of loops, functions and substitutions. What is no
-// shell script is split at spaces.
+// commands are the simple commands of a RUN with their words, also those inside of loops, functions and substitutions.
+// What is no shell script is split at spaces.
 func commands(in Instruction) [][]word {
 	scripts := in.Heredocs
 	if len(in.Args) == 1 {

@@ -36,8 +36,8 @@ func Decide(in Input) Decision {
 	return d
 }
 
-// Settled tells whether the build that serves a wish for a rebuild has ended, so that the wish is fulfilled, whatever the outcome. A
-// build that was interrupted because other content is asked for now has not served it.
+// Settled tells whether the build that serves a wish for a rebuild has ended, so that the wish is fulfilled, whatever
+// the outcome. A build that was interrupted because other content is asked for now has not served it.
 func Settled(in Input) bool {
 	b := find(in.Own, in.Accepted)
 	if b == nil || !b.State.Terminal() {
@@ -162,7 +162,8 @@ func waitFor(b Known, what string) Decision {
 		Forced: b.Forced, Message: fmt.Sprintf("%s by MachineOSBuild %s", what, b.Name)}
 }
 
-// failed: the latest attempt at what is asked for did not succeed. An older success counts again once something else was current since.
+// failed: the latest attempt at what is asked for did not succeed. An older success counts again once something else
+// was current since.
 func failed(in *Input) (Decision, bool) {
 	all := in.wanted()
 	if len(all) == 0 {
@@ -203,13 +204,16 @@ const clockSkew = 10 * time.Second
 func (in *Input) retry(last Known) Decision {
 	pause := in.Policy.pause(last.Retries)
 	due := last.Ended.Add(pause)
-	if left := due.Sub(in.Now); left > 0 && left <= pause+clockSkew { // beyond that a clock was set since, and the pause counts no more
-		return Decision{Action: Wait, Reason: ReasonBackoff, BuildName: last.Name, Attempt: last.Attempt, Retries: last.Retries,
-			After: min(left, pause),
+	// beyond that a clock was set since, and the pause counts no more
+	if left := due.Sub(in.Now); left > 0 && left <= pause+clockSkew {
+		return Decision{Action: Wait, Reason: ReasonBackoff, BuildName: last.Name, Attempt: last.Attempt,
+			Retries: last.Retries,
+			After:   min(left, pause),
 			Message: fmt.Sprintf("MachineOSBuild %s failed (%s): %s; tries again at %s", last.Name, last.Class, last.Message,
 				due.UTC().Format(time.RFC3339))}
 	}
-	d := in.next(Retry, ReasonTransientFailure, fmt.Sprintf("MachineOSBuild %s failed (%s): %s", last.Name, last.Class, last.Message))
+	d := in.next(Retry, ReasonTransientFailure, fmt.Sprintf("MachineOSBuild %s failed (%s): %s", last.Name, last.Class,
+		last.Message))
 	d.Retries, d.Forced = last.Retries+1, last.Forced
 	return d
 }
@@ -223,7 +227,8 @@ func reuse(in *Input) (Decision, bool) {
 	d := Decision{Action: Reuse, Reason: ReasonSameContent, BuildName: b.Name, Attempt: b.Attempt, Image: b.Image,
 		Message: fmt.Sprintf("MachineOSBuild %s has an image with this content", b.Name)}
 	if in.InUse == b.Name {
-		d.Action, d.Reason, d.Message = None, ReasonUpToDate, fmt.Sprintf("the pool's image is that of MachineOSBuild %s", b.Name)
+		d.Action, d.Reason, d.Message = None, ReasonUpToDate, fmt.Sprintf("the pool's image is that of MachineOSBuild %s",
+			b.Name)
 	}
 	return d, true
 }
@@ -250,7 +255,8 @@ func preBuilt(in *Input) (Decision, bool) {
 // shared: another pool asks for the same content in the same repository.
 func shared(in *Input) (Decision, bool) {
 	if b := succeeded(in.Others); b != nil {
-		d := in.next(Reuse, ReasonSharedImage, fmt.Sprintf("MachineOSBuild %s of MachineOSConfig %s has an image with this content", b.Name, b.Owner))
+		d := in.next(Reuse, ReasonSharedImage,
+			fmt.Sprintf("MachineOSBuild %s of MachineOSConfig %s has an image with this content", b.Name, b.Owner))
 		d.Image, d.From = b.Image, b.Name
 		return d, true
 	}
@@ -268,7 +274,8 @@ func begin(in *Input) (Decision, bool) {
 	reason, message := ReasonNewContent, "no image has this content"
 	for _, b := range in.wanted() {
 		if b.Gone {
-			reason, message = ReasonImageGone, fmt.Sprintf("the registry does not have the image of MachineOSBuild %s any more", b.Name)
+			reason, message = ReasonImageGone, fmt.Sprintf("the registry does not have the image of MachineOSBuild %s any more",
+				b.Name)
 		}
 	}
 	return in.next(Build, reason, message), true

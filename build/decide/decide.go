@@ -10,9 +10,9 @@ import (
 // Action is what is to be done.
 type Action string
 
-// The actions. Build, Rebuild and Retry begin a build; Rebuild does so although an image with these inputs may exist, Retry because an
-// attempt failed in a way that may go away. Reuse takes an image that exists. Wait ends by itself or with an event, GiveUp only with a
-// change or a wish of the admin. None means that all is as it is asked for.
+// The actions. Build, Rebuild and Retry begin a build; Rebuild does so although an image with these inputs may exist,
+// Retry because an attempt failed in a way that may go away. Reuse takes an image that exists. Wait ends by itself or
+// with an event, GiveUp only with a change or a wish of the admin. None means that all is as it is asked for.
 const (
 	Build   Action = "Build"
 	Reuse   Action = "Reuse"
@@ -57,7 +57,8 @@ const (
 
 // Policy bounds retries. The zero value has the defaults.
 type Policy struct {
-	// RetryLimit is how many retries in a row may fail before they stop; default DefaultRetryLimit, negative means never to retry.
+	// RetryLimit is how many retries in a row may fail before they stop; default DefaultRetryLimit, negative means never
+	// to retry.
 	RetryLimit int
 	// Backoff is the pause before the first retry, MaxBackoff the longest; defaults DefaultBackoff and DefaultMaxBackoff.
 	Backoff, MaxBackoff time.Duration
@@ -120,7 +121,8 @@ type Problem struct {
 type Input struct {
 	// Owner is the MachineOSConfig.
 	Owner string
-	// Address is the content address that is asked for, Repository where the image shall lie. Both are empty with a Problem.
+	// Address is the content address that is asked for, Repository where the image shall lie. Both are empty with a
+	// Problem.
 	Address, Repository string
 	// Problem says why there is no address.
 	Problem *Problem

@@ -25,7 +25,8 @@ func name(letter string, attempt int) string {
 
 // known is a build of the pool's for an address.
 func known(letter string, attempt int, state machineosbuild.State) Known {
-	b := Known{Name: name(letter, attempt), Owner: "worker", Address: address(letter), Repository: repository, State: state, Attempt: attempt,
+	b := Known{Name: name(letter, attempt), Owner: "worker", Address: address(letter), Repository: repository,
+		State: state, Attempt: attempt,
 		Ended: at().Add(-time.Second)}
 	if state == machineosbuild.Succeeded {
 		b.Image = repository + "@sha256:" + address(letter)
@@ -74,7 +75,8 @@ func TestDecisions(t *testing.T) {
 }
 
 func TestARebuildClearsFailuresAndCounts(t *testing.T) {
-	d := Decide(with(wants(known("b", 0, machineosbuild.Succeeded), failure("b", 1, 0, build.ClassUser), failure("a", 0, 2, build.ClassTransient)),
+	d := Decide(with(wants(known("b", 0, machineosbuild.Succeeded), failure("b", 1, 0, build.ClassUser),
+		failure("a", 0, 2, build.ClassTransient)),
 		func(in *Input) { in.RebuildAsked, in.Current = true, name("a", 0) }))
 	assert.ElementsMatch(t, []string{name("b", 1), name("a", 0)}, d.Forget)
 	assert.Equal(t, 3, d.Retries)
@@ -82,7 +84,8 @@ func TestARebuildClearsFailuresAndCounts(t *testing.T) {
 }
 
 func TestARetryOfARebuildIsForcedToo(t *testing.T) {
-	d := Decide(with(wants(of(failure("a", 1, 1, build.ClassTransient), func(b *Known) { b.Forced = true })), func(in *Input) { in.Now = at().Add(time.Hour) }))
+	d := Decide(with(wants(of(failure("a", 1, 1, build.ClassTransient), func(b *Known) { b.Forced = true })),
+		func(in *Input) { in.Now = at().Add(time.Hour) }))
 	assert.Equal(t, Retry, d.Action)
 	assert.True(t, d.Forced, "an image of the same inputs from before the rebuild does not do")
 }
@@ -91,22 +94,26 @@ func TestWhatRunsForOtherContentIsInterrupted(t *testing.T) {
 	running := known("b", 0, machineosbuild.Building)
 	assert.Equal(t, []string{name("b", 0)}, Decide(wants(running)).Interrupt)
 	assert.Equal(t, []string{name("b", 0)}, Decide(wants(running, known("a", 0, machineosbuild.Succeeded))).Interrupt)
-	assert.Empty(t, Decide(Input{Problem: &Problem{Waits: true}, Own: []Known{running}}).Interrupt, "as long as it is not known what is asked for")
+	assert.Empty(t, Decide(Input{Problem: &Problem{Waits: true}, Own: []Known{running}}).
+		Interrupt, "as long as it is not known what is asked for")
 }
 
 func TestThePauseBeforeARetryDoublesAndIsBounded(t *testing.T) {
-	for retries, want := range map[int]time.Duration{0: 20 * time.Second, 1: 40 * time.Second, 4: 320 * time.Second, 30: 15 * time.Minute} {
+	for retries, want := range map[int]time.Duration{0: 20 * time.Second, 1: 40 * time.Second, 4: 320 * time.Second,
+		30: 15 * time.Minute} {
 		assert.Equal(t, want, Policy{}.pause(retries))
 	}
 	ahead := of(failure("a", 0, 0, build.ClassTransient), func(b *Known) { b.Ended = at().Add(24 * time.Hour) })
 	assert.Equal(t, Retry, Decide(wants(ahead)).Action, "a clock that went back does not prolong it")
 	ahead.Ended = at().Add(2 * time.Second)
-	assert.Equal(t, verdict{Wait, ReasonBackoff, ahead.Name}, verdict{Decide(wants(ahead)).Action, Decide(wants(ahead)).Reason, ahead.Name}, "the API keeps whole seconds")
+	assert.Equal(t, verdict{Wait, ReasonBackoff, ahead.Name}, verdict{Decide(wants(ahead)).Action, Decide(wants(ahead)).
+		Reason, ahead.Name}, "the API keeps whole seconds")
 	assert.Equal(t, DefaultBackoff, Decide(wants(ahead)).After)
 }
 
 func TestAWishIsFulfilledWhenItsBuildEndsWhateverTheOutcome(t *testing.T) {
-	for state, settled := range map[machineosbuild.State]bool{machineosbuild.Building: false, machineosbuild.Succeeded: true, machineosbuild.Failed: true, machineosbuild.Interrupted: true} {
+	for state, settled := range map[machineosbuild.State]bool{machineosbuild.Building: false,
+		machineosbuild.Succeeded: true, machineosbuild.Failed: true, machineosbuild.Interrupted: true} {
 		in := wants(known("a", 1, state))
 		in.RebuildAsked, in.Accepted = true, name("a", 1)
 		assert.Equal(t, settled, Settled(in), state)
@@ -135,57 +142,105 @@ func elsewhere() Known {
 func ordinary() map[string]example {
 	other := elsewhere()
 	return map[string]example{
-		"nothing is known":                      {wants(), verdict{Build, ReasonNewContent, name("a", 0)}},
-		"only other content is known":           {wants(known("b", 0, machineosbuild.Succeeded)), verdict{Build, ReasonNewContent, name("a", 0)}},
-		"the image exists":                      {wants(known("a", 0, machineosbuild.Succeeded)), verdict{Reuse, ReasonSameContent, name("a", 0)}},
-		"the image exists and is in use":        {with(wants(known("a", 0, machineosbuild.Succeeded)), func(in *Input) { in.InUse = name("a", 0) }), verdict{None, ReasonUpToDate, name("a", 0)}},
-		"the image is gone":                     {wants(of(known("a", 0, machineosbuild.Succeeded), func(b *Known) { b.Gone = true })), verdict{Build, ReasonImageGone, name("a", 1)}},
-		"the image lies in an older repository": {wants(of(known("a", 0, machineosbuild.Succeeded), func(b *Known) { b.Repository = "old.example.test/x" })), verdict{Build, ReasonNewContent, name("a", 1)}},
-		"the newest of two images counts":       {wants(known("a", 0, machineosbuild.Succeeded), known("a", 2, machineosbuild.Succeeded)), verdict{Reuse, ReasonSameContent, name("a", 2)}},
-		"it is being built":                     {wants(known("a", 0, machineosbuild.Building)), verdict{Wait, ReasonBuilding, name("a", 0)}},
-		"its build is being deleted":            {wants(of(known("a", 0, machineosbuild.Building), func(b *Known) { b.Deleting = true })), verdict{Wait, ReasonDeleting, name("a", 0)}},
-		"its build was interrupted":             {wants(known("a", 0, machineosbuild.Interrupted)), verdict{Build, ReasonInterrupted, name("a", 1)}},
-		"a user's fault waits for a change":     {wants(failure("a", 0, 0, build.ClassUser)), verdict{GiveUp, ReasonBuildFailed, name("a", 0)}},
-		"a limit waits for a change":            {wants(failure("a", 0, 0, build.ClassPolicy)), verdict{GiveUp, ReasonBuildFailed, name("a", 0)}},
-		"a transient fault waits its time":      {wants(failure("a", 0, 0, build.ClassTransient)), verdict{Wait, ReasonBackoff, name("a", 0)}},
-		"a transient fault is tried again": {with(wants(failure("a", 0, 0, build.ClassTransient)), func(in *Input) { in.Now = at().Add(time.Minute) }),
+		"nothing is known": {wants(), verdict{Build, ReasonNewContent, name("a", 0)}},
+		"only other content is known": {wants(known("b", 0, machineosbuild.Succeeded)),
+			verdict{Build, ReasonNewContent, name("a", 0)}},
+		"the image exists": {wants(known("a", 0, machineosbuild.Succeeded)),
+			verdict{Reuse, ReasonSameContent, name("a", 0)}},
+		"the image exists and is in use": {with(wants(known("a", 0, machineosbuild.Succeeded)),
+			func(in *Input) { in.InUse = name("a", 0) }), verdict{None, ReasonUpToDate, name("a", 0)}},
+		"the image is gone": {wants(of(known("a", 0, machineosbuild.Succeeded),
+			func(b *Known) { b.Gone = true })), verdict{Build, ReasonImageGone, name("a", 1)}},
+		"the image lies in an older repository": {wants(of(known("a", 0, machineosbuild.Succeeded),
+			func(b *Known) { b.Repository = "old.example.test/x" })), verdict{Build, ReasonNewContent, name("a", 1)}},
+		"the newest of two images counts": {wants(known("a", 0, machineosbuild.Succeeded),
+			known("a", 2, machineosbuild.Succeeded)), verdict{Reuse, ReasonSameContent, name("a", 2)}},
+		"it is being built": {wants(known("a", 0, machineosbuild.Building)),
+			verdict{Wait, ReasonBuilding, name("a", 0)}},
+		"its build is being deleted": {wants(of(known("a", 0, machineosbuild.Building),
+			func(b *Known) { b.Deleting = true })), verdict{Wait, ReasonDeleting, name("a", 0)}},
+		"its build was interrupted": {wants(known("a", 0, machineosbuild.Interrupted)),
+			verdict{Build, ReasonInterrupted, name("a", 1)}},
+		"a user's fault waits for a change": {wants(failure("a", 0, 0, build.ClassUser)),
+			verdict{GiveUp, ReasonBuildFailed, name("a", 0)}},
+		"a limit waits for a change": {wants(failure("a", 0, 0, build.ClassPolicy)),
+			verdict{GiveUp, ReasonBuildFailed, name("a", 0)}},
+		"a transient fault waits its time": {wants(failure("a", 0, 0, build.ClassTransient)),
+			verdict{Wait, ReasonBackoff, name("a", 0)}},
+		"a transient fault is tried again": {with(wants(failure("a", 0, 0, build.ClassTransient)),
+			func(in *Input) { in.Now = at().Add(time.Minute) }),
 			verdict{Retry, ReasonTransientFailure, name("a", 1)}},
-		"infrastructure is tried again": {with(wants(failure("a", 3, 3, build.ClassInfrastructure)), func(in *Input) { in.Now = at().Add(time.Hour) }),
+		"infrastructure is tried again": {with(wants(failure("a", 3, 3, build.ClassInfrastructure)),
+			func(in *Input) { in.Now = at().Add(time.Hour) }),
 			verdict{Retry, ReasonTransientFailure, name("a", 4)}},
-		"retries have an end": {with(wants(failure("a", 5, 5, build.ClassTransient)), func(in *Input) { in.Now = at().Add(time.Hour) }),
+		"retries have an end": {with(wants(failure("a", 5, 5, build.ClassTransient)), func(in *Input) {
+			in.Now = at().
+				Add(time.Hour)
+		}),
 			verdict{GiveUp, ReasonRetriesExhausted, name("a", 5)}},
-		"the end can be set": {with(wants(failure("a", 1, 1, build.ClassTransient)), func(in *Input) { in.Policy.RetryLimit = 1 }),
+		"the end can be set": {with(wants(failure("a", 1, 1, build.ClassTransient)),
+			func(in *Input) { in.Policy.RetryLimit = 1 }),
 			verdict{GiveUp, ReasonRetriesExhausted, name("a", 1)}},
-		"retries can be forbidden": {with(wants(failure("a", 0, 0, build.ClassTransient)), func(in *Input) { in.Policy.RetryLimit = -1 }),
+		"retries can be forbidden": {with(wants(failure("a", 0, 0, build.ClassTransient)),
+			func(in *Input) { in.Policy.RetryLimit = -1 }),
 			verdict{GiveUp, ReasonRetriesExhausted, name("a", 0)}},
-		"a rebuild that failed is current": {with(wants(known("a", 0, machineosbuild.Succeeded), failure("a", 1, 1, build.ClassUser)), func(in *Input) { in.Current = name("a", 1) }),
+		"a rebuild that failed is current": {with(wants(known("a", 0, machineosbuild.Succeeded),
+			failure("a", 1, 1, build.ClassUser)), func(in *Input) { in.Current = name("a", 1) }),
 			verdict{GiveUp, ReasonBuildFailed, name("a", 1)}},
-		"a failure of before other content was asked for does not count": {with(wants(known("a", 0, machineosbuild.Succeeded), failure("a", 1, 1, build.ClassUser),
-			known("b", 0, machineosbuild.Succeeded)), func(in *Input) { in.Current = name("b", 0) }), verdict{Reuse, ReasonSameContent, name("a", 0)}},
-		"another pool has the image":      {with(wants(), func(in *Input) { in.Others = []Known{other} }), verdict{Reuse, ReasonSharedImage, name("a", 0)}},
-		"another pool builds it":          {with(wants(), func(in *Input) { in.Others = []Known{of(other, func(b *Known) { b.State = machineosbuild.Building })} }), verdict{Wait, ReasonSharedBuild, ""}},
-		"another pool failed at it":       {with(wants(), func(in *Input) { in.Others = []Known{of(other, func(b *Known) { b.State = machineosbuild.Failed })} }), verdict{Build, ReasonNewContent, name("a", 0)}},
-		"the installation had an image":   {with(wants(), func(in *Input) { in.PreBuilt = repository + "@sha256:1" }), verdict{Reuse, ReasonPreBuiltImage, name("a", 0)}},
-		"no place is free":                {with(wants(), func(in *Input) { in.Free = 0 }), verdict{Wait, ReasonQueued, ""}},
-		"its own older build has a place": {with(wants(known("b", 0, machineosbuild.Building)), func(in *Input) { in.Free = 0 }), verdict{Build, ReasonNewContent, name("a", 0)}},
-		"a Secret is missing":             {with(wants(), func(in *Input) { in.Blocked = &Problem{Reason: "SecretMissing"} }), verdict{GiveUp, "SecretMissing", ""}},
-		"a Secret is missing for nothing": {with(wants(known("a", 0, machineosbuild.Succeeded)), func(in *Input) { in.Blocked = &Problem{Reason: "SecretMissing"} }), verdict{Reuse, ReasonSameContent, name("a", 0)}},
-		"there is no address":             {Input{Problem: &Problem{Reason: "PoolMissing"}}, verdict{GiveUp, "PoolMissing", ""}},
-		"there is no address yet":         {Input{Problem: &Problem{Reason: "NotRendered", Waits: true}}, verdict{Wait, "NotRendered", ""}},
+		"a failure of before other content was asked for does not count": {with(wants(known("a", 0, machineosbuild.Succeeded),
+			failure("a", 1, 1, build.ClassUser),
+			known("b", 0, machineosbuild.Succeeded)), func(in *Input) { in.Current = name("b", 0) }),
+			verdict{Reuse, ReasonSameContent, name("a", 0)}},
+		"another pool has the image": {with(wants(), func(in *Input) { in.Others = []Known{other} }),
+			verdict{Reuse, ReasonSharedImage, name("a", 0)}},
+		"another pool builds it": {with(wants(),
+			func(in *Input) { in.Others = []Known{of(other, func(b *Known) { b.State = machineosbuild.Building })} }),
+			verdict{Wait, ReasonSharedBuild, ""}},
+		"another pool failed at it": {with(wants(),
+			func(in *Input) { in.Others = []Known{of(other, func(b *Known) { b.State = machineosbuild.Failed })} }),
+			verdict{Build, ReasonNewContent, name("a", 0)}},
+		"the installation had an image": {with(wants(), func(in *Input) { in.PreBuilt = repository + "@sha256:1" }),
+			verdict{Reuse, ReasonPreBuiltImage, name("a", 0)}},
+		"no place is free": {with(wants(), func(in *Input) { in.Free = 0 }), verdict{Wait, ReasonQueued, ""}},
+		"its own older build has a place": {with(wants(known("b", 0, machineosbuild.Building)),
+			func(in *Input) { in.Free = 0 }), verdict{Build, ReasonNewContent, name("a", 0)}},
+		"a Secret is missing": {with(wants(), func(in *Input) { in.Blocked = &Problem{Reason: "SecretMissing"} }),
+			verdict{GiveUp, "SecretMissing", ""}},
+		"a Secret is missing for nothing": {with(wants(known("a", 0, machineosbuild.Succeeded)),
+			func(in *Input) { in.Blocked = &Problem{Reason: "SecretMissing"} }),
+			verdict{Reuse, ReasonSameContent, name("a", 0)}},
+		"there is no address": {Input{Problem: &Problem{Reason: "PoolMissing"}},
+			verdict{GiveUp, "PoolMissing", ""}},
+		"there is no address yet": {Input{Problem: &Problem{Reason: "NotRendered", Waits: true}},
+			verdict{Wait, "NotRendered", ""}},
 	}
 }
 
 func rebuilds() map[string]example {
 	other := elsewhere()
 	return map[string]example{
-		"a rebuild of what exists":         {with(wants(known("a", 0, machineosbuild.Succeeded)), func(in *Input) { in.RebuildAsked = true }), verdict{Rebuild, ReasonRebuildAsked, name("a", 1)}},
-		"a rebuild of nothing":             {with(wants(), func(in *Input) { in.RebuildAsked = true }), verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
-		"a rebuild at the end of retries":  {with(wants(failure("a", 5, 5, build.ClassTransient)), func(in *Input) { in.RebuildAsked = true }), verdict{Rebuild, ReasonRebuildAsked, name("a", 6)}},
-		"a rebuild that was announced":     {with(wants(known("a", 0, machineosbuild.Succeeded)), func(in *Input) { in.RebuildAsked, in.Accepted = true, name("a", 3) }), verdict{Rebuild, ReasonRebuildAsked, name("a", 3)}},
-		"a rebuild that runs":              {with(wants(known("a", 1, machineosbuild.Building)), func(in *Input) { in.RebuildAsked, in.Accepted = true, name("a", 1) }), verdict{Wait, ReasonBuilding, name("a", 1)}},
-		"a rebuild that has ended":         {with(wants(known("a", 1, machineosbuild.Succeeded)), func(in *Input) { in.RebuildAsked, in.Accepted = true, name("a", 1) }), verdict{Reuse, ReasonSameContent, name("a", 1)}},
-		"a rebuild whose content changed":  {with(wants(known("b", 1, machineosbuild.Building)), func(in *Input) { in.RebuildAsked, in.Accepted = true, name("b", 1) }), verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
-		"a rebuild that an edit stopped":   {with(wants(known("b", 1, machineosbuild.Interrupted)), func(in *Input) { in.RebuildAsked, in.Accepted = true, name("b", 1) }), verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
-		"a rebuild during another's build": {with(wants(), func(in *Input) { in.RebuildAsked = true; in.Others = []Known{other} }), verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
+		"a rebuild of what exists": {with(wants(known("a", 0, machineosbuild.Succeeded)),
+			func(in *Input) { in.RebuildAsked = true }), verdict{Rebuild, ReasonRebuildAsked, name("a", 1)}},
+		"a rebuild of nothing": {with(wants(), func(in *Input) { in.RebuildAsked = true }),
+			verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
+		"a rebuild at the end of retries": {with(wants(failure("a", 5, 5, build.ClassTransient)),
+			func(in *Input) { in.RebuildAsked = true }), verdict{Rebuild, ReasonRebuildAsked, name("a", 6)}},
+		"a rebuild that was announced": {with(wants(known("a", 0, machineosbuild.Succeeded)),
+			func(in *Input) { in.RebuildAsked, in.Accepted = true, name("a", 3) }),
+			verdict{Rebuild, ReasonRebuildAsked, name("a", 3)}},
+		"a rebuild that runs": {with(wants(known("a", 1, machineosbuild.Building)),
+			func(in *Input) { in.RebuildAsked, in.Accepted = true, name("a", 1) }), verdict{Wait, ReasonBuilding, name("a", 1)}},
+		"a rebuild that has ended": {with(wants(known("a", 1, machineosbuild.Succeeded)),
+			func(in *Input) { in.RebuildAsked, in.Accepted = true, name("a", 1) }),
+			verdict{Reuse, ReasonSameContent, name("a", 1)}},
+		"a rebuild whose content changed": {with(wants(known("b", 1, machineosbuild.Building)),
+			func(in *Input) { in.RebuildAsked, in.Accepted = true, name("b", 1) }),
+			verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
+		"a rebuild that an edit stopped": {with(wants(known("b", 1, machineosbuild.Interrupted)),
+			func(in *Input) { in.RebuildAsked, in.Accepted = true, name("b", 1) }),
+			verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
+		"a rebuild during another's build": {with(wants(),
+			func(in *Input) { in.RebuildAsked = true; in.Others = []Known{other} }),
+			verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
 	}
 }

@@ -31,7 +31,8 @@ func podCause(p *corev1.Pod) machineosbuild.Cause {
 	t := terminated(p)
 	if t == nil {
 		return machineosbuild.Cause{Reason: cmp.Or(p.Status.Reason, ReasonKilled), Class: build.ClassTransient,
-			Message: strings.TrimSpace("the pod ended before the builder did " + p.Status.Message), Next: "look at the events of pod " + p.Name}
+			Message: strings.TrimSpace("the pod ended before the builder did " + p.Status.Message),
+			Next:    "look at the events of pod " + p.Name}
 	}
 	result, err := ParseResult(t.Message)
 	var cause machineosbuild.Cause
@@ -66,7 +67,8 @@ func unsaid(p *corev1.Pod, t *corev1.ContainerStateTerminated) machineosbuild.Ca
 	case exitKilled, exitTerminated:
 		cause.Message = fmt.Sprintf("the builder was ended by signal %d", t.ExitCode-128)
 	}
-	if text := strings.TrimSpace(t.Message); text != "" && t.ExitCode != ExitOK { // the runtime's word: a program that could not be started
+	// the runtime's word: a program that could not be started
+	if text := strings.TrimSpace(t.Message); text != "" && t.ExitCode != ExitOK {
 		cause.Message += ": " + text
 	}
 	return cause
@@ -74,10 +76,13 @@ func unsaid(p *corev1.Pod, t *corev1.ContainerStateTerminated) machineosbuild.Ca
 
 // evicted tells a pod that was too large from one that was in the way: its own limit is no node's trouble.
 func evicted(p *corev1.Pod) machineosbuild.Cause {
-	cause := machineosbuild.Cause{Reason: reasonEvicted, Class: build.ClassTransient, Message: "the pod was evicted: " + p.Status.Message,
+	cause := machineosbuild.Cause{Reason: reasonEvicted, Class: build.ClassTransient, Message: "the pod was evicted: " +
+		p.Status.Message,
 		Next: "nothing, if the node gets well; else look why it is short of resources"}
-	if strings.Contains(p.Status.Message, "exceeds the") || strings.Contains(p.Status.Message, "exceeds its local ephemeral storage") {
-		cause.Class, cause.Next = build.ClassPolicy, "raise the limit of scratch space of build pods, or write less in the Containerfile"
+	if strings.Contains(p.Status.Message, "exceeds the") ||
+		strings.Contains(p.Status.Message, "exceeds its local ephemeral storage") {
+		cause.Class, cause.Next = build.ClassPolicy,
+			"raise the limit of scratch space of build pods, or write less in the Containerfile"
 	}
 	return cause
 }

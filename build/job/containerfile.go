@@ -7,8 +7,8 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 )
 
-// Containerfile is the text that a MachineOSConfig has for an architecture, in the runtime's spelling (amd64): its own entry, else the
-// one for all. Empty without an error means that there is no Containerfile at all.
+// Containerfile is the text that a MachineOSConfig has for an architecture, in the runtime's spelling (amd64): its own
+// entry, else the one for all. Empty without an error means that there is no Containerfile at all.
 func Containerfile(c *mcfgv1.MachineOSConfig, architecture string) (string, error) {
 	var all, given []string
 	for _, entry := range c.Spec.Containerfile {
@@ -25,7 +25,8 @@ func Containerfile(c *mcfgv1.MachineOSConfig, architecture string) (string, erro
 	case len(all) > 0:
 		return all[0], nil
 	case len(given) > 0:
-		return "", fmt.Errorf("find Containerfile of MachineOSConfig %s: it has one for %s and none for %s; add an entry for it or one for NoArch",
+		return "", fmt.Errorf(
+			"find Containerfile of MachineOSConfig %s: it has one for %s and none for %s; add an entry for it or one for NoArch",
 			c.Name, strings.Join(given, ", "), architecture)
 	}
 	return "", nil

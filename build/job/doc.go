@@ -1,4 +1,5 @@
-// Package job says what a build looks like in the cluster: the Job with what it reads, and what a Job and its pods tell of the build.
+// Package job says what a build looks like in the cluster: the Job with what it reads, and what a Job and its pods tell
+// of the build.
 //
 //	Input -> Objects (Job, ConfigMaps, Secrets) -> cluster -> Job and pods -> Observe -> state, digest, cause
 //

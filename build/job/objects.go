@@ -25,8 +25,8 @@ type Input struct {
 	Build *mcfgv1.MachineOSBuild
 	// Config is the MachineOSConfig.
 	Config *mcfgv1.MachineOSConfig
-	// Request is the build: base by digest, rendered config, Containerfile for Platform, target, extensions image, trust bundle.
-	// Registry and paths in its options do not count: the pod has its own.
+	// Request is the build: base by digest, rendered config, Containerfile for Platform, target, extensions image, trust
+	// bundle. Registry and paths in its options do not count: the pod has its own.
 	Request build.Request
 	// PullSecret and PushSecret are credentials as Canonical makes them; PullSecret may be empty.
 	PullSecret, PushSecret []byte
@@ -48,8 +48,8 @@ type Mount struct {
 	Target string
 }
 
-// EntitlementMounts are what subscribed hosts need to install packages, by the names that the API's operator gives them: pool is the
-// pool's name.
+// EntitlementMounts are what subscribed hosts need to install packages, by the names that the API's operator gives
+// them: pool is the pool's name.
 func EntitlementMounts(pool string) []Mount {
 	return []Mount{
 		{Secret: "etc-pki-entitlement-" + pool, Target: "/etc/pki/entitlement"},
@@ -58,15 +58,16 @@ func EntitlementMounts(pool string) []Mount {
 	}
 }
 
-// Objects are what a build needs in the cluster. Apply ConfigMaps and Secrets before the Job; all of them go with the MachineOSBuild.
+// Objects are what a build needs in the cluster. Apply ConfigMaps and Secrets before the Job; all of them go with the
+// MachineOSBuild.
 type Objects struct {
 	Job        *batchv1.Job
 	ConfigMaps []*corev1.ConfigMap
 	Secrets    []*corev1.Secret
 }
 
-// Limits of what is stored, in bytes. The API server refuses ConfigMaps and Secrets above 1 MiB (corev1.MaxSecretSize); metadata and
-// the order need some of it.
+// Limits of what is stored, in bytes. The API server refuses ConfigMaps and Secrets above 1 MiB (corev1.MaxSecretSize);
+// metadata and the order need some of it.
 const (
 	maxObject = 1 << 20
 	maxPart   = 960 << 10
@@ -84,7 +85,8 @@ func objectName(prefix, machineOSBuild string) string {
 	return prefix + machineosbuild.Shorten(machineOSBuild, maxJobName-len(prefix))
 }
 
-// New makes the objects of a build. Equal input gives equal objects. What is too large to be stored is refused by its name.
+// New makes the objects of a build. Equal input gives equal objects. What is too large to be stored is refused by its
+// name.
 func New(in Input) (Objects, error) {
 	if err := in.validate(); err != nil {
 		return Objects{}, fmt.Errorf("make Job of MachineOSBuild %s: %w", in.name(), err)
@@ -95,8 +97,10 @@ func New(in Input) (Objects, error) {
 		return Objects{}, fmt.Errorf("make Job of MachineOSBuild %s: %w", in.name(), err)
 	}
 	if len(parts) > maxParts {
-		return Objects{}, fmt.Errorf("make Job of MachineOSBuild %s: rendered config %s has more than %d KiB when compressed; move large files out of the MachineConfigs into the Containerfile",
-			in.name(), in.Request.Config.Name, maxParts*maxPart>>10)
+		return Objects{},
+			fmt.Errorf(
+				"make Job of MachineOSBuild %s: rendered config %s has more than %d KiB when compressed; move large files out of the MachineConfigs into the Containerfile",
+				in.name(), in.Request.Config.Name, maxParts*maxPart>>10)
 	}
 	m := maker{in: in}
 	if err := m.inputs(parts); err != nil {
@@ -147,8 +151,8 @@ type maker struct {
 	mounts  []corev1.VolumeMount
 }
 
-// inputs makes what the pod reads. Only the Containerfile, mirrors and authorities are no secrets: a rendered config holds the node's
-// pull secret, and addresses of proxies may hold a password.
+// inputs makes what the pod reads. Only the Containerfile, mirrors and authorities are no secrets: a rendered config
+// holds the node's pull secret, and addresses of proxies may hold a password.
 func (m *maker) inputs(parts [][]byte) error {
 	order := Order{MachineOSBuild: m.in.Build.Name, Request: m.in.Request, Parts: len(parts)}
 	r := &order.Request
@@ -204,11 +208,14 @@ func (m *maker) config(order []byte, parts [][]byte) error {
 				return fmt.Errorf("the trust bundle and options have %d KiB; make the trust bundle smaller", len(order)>>10)
 			}
 		}
-		s := &corev1.Secret{ObjectMeta: m.meta(objectName("config-"+strconv.Itoa(i)+"-", m.in.Build.Name)), Type: corev1.SecretTypeOpaque, Data: data}
+		s := &corev1.Secret{ObjectMeta: m.meta(objectName("config-"+strconv.Itoa(i)+"-", m.in.Build.Name)),
+			Type: corev1.SecretTypeOpaque, Data: data}
 		m.out.Secrets = append(m.out.Secrets, s)
-		sources = append(sources, corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: s.Name}}})
+		sources = append(sources,
+			corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: s.Name}}})
 	}
-	m.volume(DirConfig, corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources, DefaultMode: ptr(secretMode)}})
+	m.volume(DirConfig, corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources,
+		DefaultMode: ptr(secretMode)}})
 	return nil
 }
 
@@ -228,7 +235,8 @@ func (m *maker) auth(prefix, dir string, auth []byte, original string) error {
 		s.Labels[manifests.LabelOriginalSecretName] = machineosbuild.LabelValue(original)
 	}
 	m.out.Secrets = append(m.out.Secrets, s)
-	m.volume(dir, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: s.Name, DefaultMode: ptr(secretMode)}})
+	m.volume(dir, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: s.Name,
+		DefaultMode: ptr(secretMode)}})
 	return nil
 }
 
@@ -249,12 +257,14 @@ func (m *maker) configMap(prefix, dir string, data map[string]string) error {
 // given mounts what others keep in the namespace.
 func (m *maker) given() {
 	for i, mount := range m.in.Mounts {
-		source := corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: mount.Secret, DefaultMode: ptr(secretMode), Optional: ptr(true)}}
+		source := corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: mount.Secret,
+			DefaultMode: ptr(secretMode), Optional: ptr(true)}}
 		if mount.Secret == "" {
 			source = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: mount.ConfigMap}, Optional: ptr(true)}}
 		}
 		m.volumes = append(m.volumes, corev1.Volume{Name: "mount-" + strconv.Itoa(i), VolumeSource: source})
-		m.mounts = append(m.mounts, corev1.VolumeMount{Name: "mount-" + strconv.Itoa(i), MountPath: DirInput + "/" + DirMounts + "/" + strconv.Itoa(i), ReadOnly: true})
+		m.mounts = append(m.mounts, corev1.VolumeMount{Name: "mount-" + strconv.Itoa(i), MountPath: DirInput + "/" +
+			DirMounts + "/" + strconv.Itoa(i), ReadOnly: true})
 	}
 }
 
@@ -269,7 +279,8 @@ func (m *maker) meta(name string) metav1.ObjectMeta {
 	labels := Labels(b, m.in.Config)
 	return metav1.ObjectMeta{
 		Name: name, Namespace: m.in.Options.Namespace, Labels: labels,
-		Annotations: map[string]string{manifests.LabelMachineOSBuild: b.Name, manifests.LabelMachineOSConfig: m.in.Config.Name},
+		Annotations: map[string]string{manifests.LabelMachineOSBuild: b.Name,
+			manifests.LabelMachineOSConfig: m.in.Config.Name},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineOSBuild", Name: b.Name, UID: b.UID,
 			Controller: ptr(true), BlockOwnerDeletion: ptr(true),
@@ -309,7 +320,8 @@ func (o Objects) Related() []mcfgv1.ObjectReference {
 func (o Objects) Builder() *mcfgv1.MachineOSBuilderReference {
 	return &mcfgv1.MachineOSBuilderReference{
 		ImageBuilderType: mcfgv1.JobBuilder,
-		Job:              &mcfgv1.ObjectReference{Group: batchv1.GroupName, Resource: "jobs", Namespace: o.Job.Namespace, Name: o.Job.Name},
+		Job: &mcfgv1.ObjectReference{Group: batchv1.GroupName, Resource: "jobs", Namespace: o.Job.Namespace,
+			Name: o.Job.Name},
 	}
 }
 

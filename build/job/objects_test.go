@@ -58,15 +58,20 @@ func input() job.Input {
 		},
 		Request: build.Request{
 			Pool: "worker", Base: build.Image{Reference: "quay.example:5000/os/base@sha256:" + strings.Repeat("a", 64)},
-			Config: &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-worker-0123"}, Spec: mcfgv1.MachineConfigSpec{
-				Config: runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/var/lib/kubelet/config.json","contents":{"source":"data:,` + canary + `"}}]}}`)}}},
+			Config: &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-worker-0123"},
+				Spec: mcfgv1.MachineConfigSpec{
+					Config: runtime.RawExtension{Raw: []byte(
+						`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/var/lib/kubelet/config.json","contents":{"source":"data:,` + canary + `"}}]}}`)}}},
 			Containerfile: "FROM configs\nRUN true\n", Platform: "linux/arm64", Target: "registry.example:5000/ocp/worker-os",
 			Registry: build.Access{AuthFile: "/somewhere/" + canary},
-			Options:  build.Options{ProxyEnvironment: map[string]string{"HTTPS_PROXY": "http://u:" + canary + "@proxy.example:3128"}},
+			Options: build.Options{ProxyEnvironment: map[string]string{"HTTPS_PROXY": "http://u:" + canary +
+				"@proxy.example:3128"}},
 		},
-		PullSecret: auth("quay.example:5000"), PushSecret: auth("registry.example:5000"), CA: []byte("-----BEGIN CERTIFICATE-----\n"),
-		Mounts:  job.EntitlementMounts("worker"),
-		Options: job.Options{BuilderImage: "registry.example:5000/dayone/machine-os-builder@sha256:" + strings.Repeat("b", 64)},
+		PullSecret: auth("quay.example:5000"), PushSecret: auth("registry.example:5000"),
+		CA:     []byte("-----BEGIN CERTIFICATE-----\n"),
+		Mounts: job.EntitlementMounts("worker"),
+		Options: job.Options{BuilderImage: "registry.example:5000/dayone/machine-os-builder@sha256:" +
+			strings.Repeat("b", 64)},
 	}
 }
 
@@ -84,7 +89,8 @@ func TestTheJobIsAsItWasReviewed(t *testing.T) {
 		"host-users": func(o *job.Options) { o.PodUserNamespace = true },
 		"privileged": func(o *job.Options) { o.Privileged = true },
 		"profiles": func(o *job.Options) {
-			o.SeccompLocalhost, o.AppArmorLocalhost, o.SELinuxType = "profiles/dayone-build.json", "dayone-build", "container_engine_t"
+			o.SeccompLocalhost, o.AppArmorLocalhost, o.SELinuxType = "profiles/dayone-build.json", "dayone-build",
+				"container_engine_t"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +171,9 @@ func TestARenderedConfigThatNeedsSeveralObjects(t *testing.T) {
 	for i := range noise {
 		noise[i] = digits[random.Intn(len(digits))]
 	}
-	in.Request.Config.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/noise","contents":{"source":"data:,` + string(noise) + `"}}]}}`)
+	in.Request.Config.Spec.Config.Raw = []byte(
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/noise","contents":{"source":"data:,` +
+			string(noise) + `"}}]}}`)
 	objects, err := job.New(in)
 	require.NoError(t, err)
 	var parts [][]byte
@@ -198,15 +206,21 @@ func TestInputThatCannotBeBuiltIsRefusedByName(t *testing.T) {
 		change func(*job.Input)
 		want   string
 	}{
-		"no UID":                          {func(in *job.Input) { in.Build.UID = "" }, "create it first"},
-		"no MachineOSBuild":               {func(in *job.Input) { in.Build = nil }, "create it first"},
-		"no builder image":                {func(in *job.Input) { in.Options.BuilderImage = "" }, "builderImage"},
-		"no push credentials":             {func(in *job.Input) { in.PushSecret = nil }, "renderedImagePushSecret"},
-		"push credentials for elsewhere":  {func(in *job.Input) { in.PushSecret = in.PullSecret }, "no entry for registry.example:5000"},
-		"a base without digest":           {func(in *job.Input) { in.Request.Base.Reference = "r.example/a:v1" }, "by digest"},
-		"a Job that ends before its pod":  {func(in *job.Input) { in.Options.Deadline = time.Hour }, "deadline"},
-		"two policies":                    {func(in *job.Input) { in.Options.Privileged, in.Options.PodUserNamespace = true, true }, "choose one"},
-		"a mount of nothing":              {func(in *job.Input) { in.Mounts = []job.Mount{{Target: "/x"}} }, "one Secret or ConfigMap"},
+		"no UID":              {func(in *job.Input) { in.Build.UID = "" }, "create it first"},
+		"no MachineOSBuild":   {func(in *job.Input) { in.Build = nil }, "create it first"},
+		"no builder image":    {func(in *job.Input) { in.Options.BuilderImage = "" }, "builderImage"},
+		"no push credentials": {func(in *job.Input) { in.PushSecret = nil }, "renderedImagePushSecret"},
+		"push credentials for elsewhere": {func(in *job.Input) { in.PushSecret = in.PullSecret },
+			"no entry for registry.example:5000"},
+		"a base without digest": {func(in *job.Input) { in.Request.Base.Reference = "r.example/a:v1" },
+			"by digest"},
+		"a Job that ends before its pod": {func(in *job.Input) { in.Options.Deadline = time.Hour }, "deadline"},
+		"two policies": {func(in *job.Input) {
+			in.Options.Privileged, in.Options.PodUserNamespace = true,
+				true
+		}, "choose one"},
+		"a mount of nothing": {func(in *job.Input) { in.Mounts = []job.Mount{{Target: "/x"}} },
+			"one Secret or ConfigMap"},
 		"authorities beyond what is kept": {func(in *job.Input) { in.CA = make([]byte, 2<<20) }, "ca has 2048 KiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +237,8 @@ func TestTheContainerfileOfAnArchitecture(t *testing.T) {
 	of := func(entries ...string) *mcfgv1.MachineOSConfig {
 		c := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
 		for _, e := range entries {
-			c.Spec.Containerfile = append(c.Spec.Containerfile, mcfgv1.MachineOSContainerfile{ContainerfileArch: mcfgv1.ContainerfileArch(e), Content: "for " + e})
+			c.Spec.Containerfile = append(c.Spec.Containerfile,
+				mcfgv1.MachineOSContainerfile{ContainerfileArch: mcfgv1.ContainerfileArch(e), Content: "for " + e})
 		}
 		return c
 	}

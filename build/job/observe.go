@@ -14,7 +14,8 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 )
 
-// Reasons of an Observation beside those that Kubernetes gives (ErrImagePull, Evicted, DeadlineExceeded, Unschedulable …).
+// Reasons of an Observation beside those that Kubernetes gives (ErrImagePull, Evicted, DeadlineExceeded, Unschedulable
+// …).
 const (
 	ReasonSucceeded = "Succeeded"
 	ReasonReused    = "Reused"
@@ -99,7 +100,8 @@ func succeeded(p *corev1.Pod) (Observation, bool) {
 		return Observation{}, false
 	}
 	o := Observation{State: machineosbuild.Succeeded, Digest: r.Digest, Log: r.Log, Reason: ReasonSucceeded}
-	o.Cause = machineosbuild.Cause{Reason: ReasonSucceeded, Message: "The image is ready: " + cmp.Or(r.Reason, "it was built"), Log: r.Log}
+	o.Cause = machineosbuild.Cause{Reason: ReasonSucceeded, Message: "The image is ready: " +
+		cmp.Or(r.Reason, "it was built"), Log: r.Log}
 	if r.Reused {
 		o.Reason, o.Cause.Reason = ReasonReused, ReasonReused
 	}
@@ -112,8 +114,9 @@ func unfinished(job *batchv1.Job, pods []*corev1.Pod) Observation {
 		return failed(c, pods)
 	}
 	if condition(job, batchv1.JobComplete) != nil {
-		return failure(machineosbuild.Cause{Reason: ReasonLost, Class: build.ClassTransient, Message: "the build ended well and its pod is gone before its digest was read",
-			Next: "nothing: the next attempt finds the image by its content address"})
+		return failure(machineosbuild.Cause{Reason: ReasonLost, Class: build.ClassTransient,
+			Message: "the build ended well and its pod is gone before its digest was read",
+			Next:    "nothing: the next attempt finds the image by its content address"})
 	}
 	if job.DeletionTimestamp != nil {
 		return Observation{State: machineosbuild.Interrupted, Reason: ReasonDeleted, Retryable: true,
@@ -132,12 +135,14 @@ func unfinished(job *batchv1.Job, pods []*corev1.Pod) Observation {
 		}
 	}
 	if last == nil {
-		return Observation{State: machineosbuild.Prepared, Reason: ReasonWaiting, Cause: machineosbuild.Cause{Reason: ReasonWaiting, Message: "the build's Job has no pod yet"}}
+		return Observation{State: machineosbuild.Prepared, Reason: ReasonWaiting,
+			Cause: machineosbuild.Cause{Reason: ReasonWaiting, Message: "the build's Job has no pod yet"}}
 	}
 	cause := podCause(last)
 	cause.Message = "the last attempt failed and the Job tries again: " + cause.Message
 	cause.Reason = ReasonRetrying
-	return Observation{State: machineosbuild.Building, Reason: ReasonRetrying, Retryable: true, Cause: cause, Log: cause.Log}
+	return Observation{State: machineosbuild.Building, Reason: ReasonRetrying, Retryable: true, Cause: cause,
+		Log: cause.Log}
 }
 
 // condition gives the first of the Job's conditions of these kinds that is True.
@@ -153,8 +158,9 @@ func condition(job *batchv1.Job, kinds ...batchv1.JobConditionType) *batchv1.Job
 // failed joins what the Job says with what the last pod said. A Job over its deadline has deleted its pod.
 func failed(c *batchv1.JobCondition, pods []*corev1.Pod) Observation {
 	if c.Reason == batchv1.JobReasonDeadlineExceeded {
-		cause := machineosbuild.Cause{Reason: c.Reason, Class: build.ClassPolicy, Message: "the build's Job went over its time limit (" + c.Message + ")",
-			Next: "look whether the pod could start at all (events of the Job), then raise the time limit"}
+		cause := machineosbuild.Cause{Reason: c.Reason, Class: build.ClassPolicy,
+			Message: "the build's Job went over its time limit (" + c.Message + ")",
+			Next:    "look whether the pod could start at all (events of the Job), then raise the time limit"}
 		for _, p := range pods { // what held it up is the better cause
 			if o := active(p); o.Stuck {
 				cause.Message += "; " + o.Cause.Message
@@ -169,8 +175,9 @@ func failed(c *batchv1.JobCondition, pods []*corev1.Pod) Observation {
 			return o
 		}
 	}
-	return failure(machineosbuild.Cause{Reason: c.Reason, Class: build.ClassInfrastructure, Message: "the build's Job failed and has no pod left: " + c.Message,
-		Next: "look at the events of the Job"})
+	return failure(machineosbuild.Cause{Reason: c.Reason, Class: build.ClassInfrastructure,
+		Message: "the build's Job failed and has no pod left: " + c.Message,
+		Next:    "look at the events of the Job"})
 }
 
 func failure(cause machineosbuild.Cause) Observation {
@@ -200,19 +207,23 @@ func active(p *corev1.Pod) Observation {
 		case s.Name != Container:
 		case s.State.Running != nil, s.State.Terminated != nil: // the pod's phase follows
 			return Observation{State: machineosbuild.Building, Reason: ReasonRunning,
-				Cause: machineosbuild.Cause{Reason: ReasonRunning, Message: fmt.Sprintf("pod %s is building on node %s", p.Name, cmp.Or(p.Spec.NodeName, "?"))}}
+				Cause: machineosbuild.Cause{Reason: ReasonRunning, Message: fmt.Sprintf("pod %s is building on node %s", p.Name,
+					cmp.Or(p.Spec.NodeName, "?"))}}
 		case s.State.Waiting != nil:
 			if next, ok := stuck(s.State.Waiting.Reason); ok {
-				return hold(s.State.Waiting.Reason, fmt.Sprintf("pod %s cannot start: %s: %s", p.Name, s.State.Waiting.Reason, strings.TrimSpace(s.State.Waiting.Message)), next)
+				return hold(s.State.Waiting.Reason, fmt.Sprintf("pod %s cannot start: %s: %s", p.Name, s.State.Waiting.Reason,
+					strings.TrimSpace(s.State.Waiting.Message)), next)
 			}
 		}
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return hold(c.Reason, fmt.Sprintf("pod %s finds no node: %s", p.Name, c.Message), "add a node of this architecture, or change node selector, tolerations or resources of builds")
+			return hold(c.Reason, fmt.Sprintf("pod %s finds no node: %s", p.Name, c.Message),
+				"add a node of this architecture, or change node selector, tolerations or resources of builds")
 		}
 	}
-	return Observation{State: machineosbuild.Prepared, Reason: ReasonWaiting, Cause: machineosbuild.Cause{Reason: ReasonWaiting, Message: fmt.Sprintf("pod %s is being started", p.Name)}}
+	return Observation{State: machineosbuild.Prepared, Reason: ReasonWaiting,
+		Cause: machineosbuild.Cause{Reason: ReasonWaiting, Message: fmt.Sprintf("pod %s is being started", p.Name)}}
 }
 
 // stuck knows the kubelet's reasons with which a container waits and does not start by itself, and what to do.
@@ -223,7 +234,8 @@ func stuck(reason string) (next string, ok bool) {
 	case "InvalidImageName", "ErrImageNeverPull", "ImageInspectError":
 		return "correct the name of the builder image", true
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-		return "check that the Secrets and ConfigMaps of the build exist and that the runtime allows what the pod asks for", true
+		return "check that the Secrets and ConfigMaps of the build exist and that the runtime allows what the pod asks for",
+			true
 	}
 	return "", false
 }

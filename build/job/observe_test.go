@@ -22,7 +22,8 @@ const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef012345678
 func jobWith(kind batchv1.JobConditionType, reason, message string) *batchv1.Job {
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "build-a", UID: "job"}}
 	if kind != "" {
-		j.Status.Conditions = []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message}}
+		j.Status.Conditions = []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue, Reason: reason,
+			Message: message}}
 	}
 	return j
 }
@@ -33,9 +34,11 @@ func podWith(seconds int, phase corev1.PodPhase, state corev1.ContainerState) co
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "build-a-x", CreationTimestamp: metav1.NewTime(time.Unix(int64(seconds), 0)),
 			OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: &yes}}},
-		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: job.Container, Resources: corev1.ResourceRequirements{
-			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}}}}},
-		Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: job.Container, State: state}}},
+		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: job.Container,
+			Resources: corev1.ResourceRequirements{
+				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}}}}},
+		Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: job.Container,
+			State: state}}},
 	}
 }
 
@@ -44,11 +47,13 @@ func ended(seconds int, code int32, reason string, message []byte) corev1.Pod {
 	if code == 0 {
 		phase = corev1.PodSucceeded
 	}
-	return podWith(seconds, phase, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: string(message)}})
+	return podWith(seconds, phase, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code,
+		Reason: reason, Message: string(message)}})
 }
 
 func waits(reason, message string) corev1.Pod {
-	return podWith(1, corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
+	return podWith(1, corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason,
+		Message: message}})
 }
 
 func running(seconds int) corev1.Pod {
@@ -58,7 +63,8 @@ func running(seconds int) corev1.Pod {
 func unschedulable() corev1.Pod {
 	p := podWith(1, corev1.PodPending, corev1.ContainerState{})
 	p.Status.ContainerStatuses = nil
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: "Unschedulable", Message: "0/3 nodes are available"}}
 	return p
 }
 
@@ -80,10 +86,12 @@ func deleted(j *batchv1.Job) *batchv1.Job {
 	return j
 }
 
-var userFailure = job.Result{Failure: &build.Failure{Class: build.ClassUser, Step: "containerfile", Line: 3, Instruction: "RUN false", ExitCode: 1,
+var userFailure = job.Result{Failure: &build.Failure{Class: build.ClassUser, Step: "containerfile", Line: 3,
+	Instruction: "RUN false", ExitCode: 1,
 	Message: "the command failed", Excerpt: []string{"no such package"}, Next: "mend it"}}
 
-var transient = job.Result{Failure: &build.Failure{Class: build.ClassTransient, Step: "push", Message: "connection refused", Next: "look"}, Log: "r/x@" + digest}
+var transient = job.Result{Failure: &build.Failure{Class: build.ClassTransient, Step: "push",
+	Message: "connection refused", Next: "look"}, Log: "r/x@" + digest}
 
 func TestObserve(t *testing.T) {
 	type want struct {
@@ -100,45 +108,75 @@ func TestObserve(t *testing.T) {
 		pods []corev1.Pod
 		want want
 	}{
-		"no Job":                         {nil, nil, want{state: machineosbuild.Initial, reason: job.ReasonWaiting}},
-		"a Job that is new":              {jobWith("", "", ""), nil, want{state: machineosbuild.Prepared, reason: job.ReasonWaiting, message: "no pod yet"}},
-		"a pod that is pulling":          {jobWith("", "", ""), []corev1.Pod{waits("ContainerCreating", "")}, want{state: machineosbuild.Prepared, reason: job.ReasonWaiting}},
-		"a pod of another Job":           {jobWith("", "", ""), []corev1.Pod{strange()}, want{state: machineosbuild.Prepared, reason: job.ReasonWaiting}},
-		"an image that cannot be pulled": {jobWith("", "", ""), []corev1.Pod{waits("ImagePullBackOff", "401 Unauthorized")}, want{machineosbuild.Prepared, "ImagePullBackOff", build.ClassInfrastructure, true, true, 0, "401 Unauthorized"}},
-		"a Secret that is missing":       {jobWith("", "", ""), []corev1.Pod{waits("CreateContainerConfigError", `secret "final-a" not found`)}, want{machineosbuild.Prepared, "CreateContainerConfigError", build.ClassInfrastructure, true, true, 0, "final-a"}},
-		"no node of this architecture":   {jobWith("", "", ""), []corev1.Pod{unschedulable()}, want{machineosbuild.Prepared, "Unschedulable", build.ClassInfrastructure, true, true, 0, "0/3 nodes"}},
-		"a pod at work":                  {jobWith("", "", ""), []corev1.Pod{running(1)}, want{state: machineosbuild.Building, reason: job.ReasonRunning, message: "node-1"}},
-		"a second pod after a failure":   {jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message()), running(2)}, want{state: machineosbuild.Building, reason: job.ReasonRunning, attempts: 1}},
+		"no Job": {nil, nil, want{state: machineosbuild.Initial, reason: job.ReasonWaiting}},
+		"a Job that is new": {jobWith("", "", ""), nil,
+			want{state: machineosbuild.Prepared, reason: job.ReasonWaiting, message: "no pod yet"}},
+		"a pod that is pulling": {jobWith("", "", ""), []corev1.Pod{waits("ContainerCreating", "")},
+			want{state: machineosbuild.Prepared, reason: job.ReasonWaiting}},
+		"a pod of another Job": {jobWith("", "", ""), []corev1.Pod{strange()},
+			want{state: machineosbuild.Prepared, reason: job.ReasonWaiting}},
+		"an image that cannot be pulled": {jobWith("", "", ""), []corev1.Pod{waits("ImagePullBackOff", "401 Unauthorized")},
+			want{machineosbuild.Prepared, "ImagePullBackOff", build.ClassInfrastructure, true, true, 0, "401 Unauthorized"}},
+		"a Secret that is missing": {jobWith("", "", ""),
+			[]corev1.Pod{waits("CreateContainerConfigError", `secret "final-a" not found`)},
+			want{machineosbuild.Prepared, "CreateContainerConfigError", build.ClassInfrastructure, true, true, 0, "final-a"}},
+		"no node of this architecture": {jobWith("", "", ""), []corev1.Pod{unschedulable()},
+			want{machineosbuild.Prepared, "Unschedulable", build.ClassInfrastructure, true, true, 0, "0/3 nodes"}},
+		"a pod at work": {jobWith("", "", ""), []corev1.Pod{running(1)},
+			want{state: machineosbuild.Building, reason: job.ReasonRunning, message: "node-1"}},
+		"a second pod after a failure": {jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message()),
+			running(2)}, want{state: machineosbuild.Building, reason: job.ReasonRunning, attempts: 1}},
 		"the wait for a second pod": {jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message())},
 			want{machineosbuild.Building, job.ReasonRetrying, build.ClassTransient, true, false, 1, "connection refused"}},
-		"a digest before the Job is complete": {jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message()), ended(2, 0, "Completed", job.Result{Digest: digest}.Message())},
+		"a digest before the Job is complete": {jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message()),
+			ended(2, 0, "Completed", job.Result{Digest: digest}.Message())},
 			want{state: machineosbuild.Succeeded, reason: job.ReasonSucceeded, attempts: 2}},
-		"a reused image":        {jobWith(batchv1.JobComplete, "", ""), []corev1.Pod{ended(1, 0, "Completed", job.Result{Digest: digest, Reused: true, Reason: "it is there"}.Message())}, want{state: machineosbuild.Succeeded, reason: job.ReasonReused, attempts: 1, message: "it is there"}},
-		"a digest that is lost": {jobWith(batchv1.JobComplete, "", ""), nil, want{machineosbuild.Failed, job.ReasonLost, build.ClassTransient, true, false, 0, "before its digest was read"}},
-		"a user's fault": {jobWith(batchv1.JobFailed, batchv1.JobReasonPodFailurePolicy, ""), []corev1.Pod{ended(1, 42, "Error", userFailure.Message())},
+		"a reused image": {jobWith(batchv1.JobComplete, "", ""),
+			[]corev1.Pod{ended(1, 0, "Completed", job.Result{Digest: digest, Reused: true, Reason: "it is there"}.Message())},
+			want{state: machineosbuild.Succeeded, reason: job.ReasonReused, attempts: 1, message: "it is there"}},
+		"a digest that is lost": {jobWith(batchv1.JobComplete, "", ""), nil, want{machineosbuild.Failed, job.ReasonLost,
+			build.ClassTransient, true, false, 0, "before its digest was read"}},
+		"a user's fault": {jobWith(batchv1.JobFailed, batchv1.JobReasonPodFailurePolicy, ""),
+			[]corev1.Pod{ended(1, 42, "Error", userFailure.Message())},
 			want{machineosbuild.Failed, "ContainerfileFailed", build.ClassUser, false, false, 1, "the command failed"}},
-		"a Job that is about to fail": {jobWith(batchv1.JobFailureTarget, batchv1.JobReasonPodFailurePolicy, ""), []corev1.Pod{ended(1, 42, "Error", userFailure.Message())},
+		"a Job that is about to fail": {jobWith(batchv1.JobFailureTarget, batchv1.JobReasonPodFailurePolicy, ""),
+			[]corev1.Pod{ended(1, 42, "Error", userFailure.Message())},
 			want{machineosbuild.Failed, "ContainerfileFailed", build.ClassUser, false, false, 1, ""}},
-		"all attempts used up": {jobWith(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded, ""), []corev1.Pod{ended(1, 75, "Error", nil), ended(3, 75, "Error", transient.Message()), ended(2, 75, "Error", nil)},
+		"all attempts used up": {jobWith(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded, ""),
+			[]corev1.Pod{ended(1, 75, "Error", nil), ended(3, 75, "Error", transient.Message()), ended(2, 75, "Error", nil)},
 			want{machineosbuild.Failed, "PushFailed", build.ClassTransient, true, false, 3, "connection refused"}},
-		"a Job over its deadline": {jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, "Job was active longer"), nil,
+		"a Job over its deadline": {jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, "Job was active longer"),
+			nil,
 			want{machineosbuild.Failed, "DeadlineExceeded", build.ClassPolicy, false, false, 0, "Job was active longer"}},
-		"a deadline over an image that cannot be pulled": {jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, ""), []corev1.Pod{waits("ErrImagePull", "x509: unknown authority")},
+		"a deadline over an image that cannot be pulled": {jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, ""),
+			[]corev1.Pod{waits("ErrImagePull", "x509: unknown authority")},
 			want{machineosbuild.Failed, "DeadlineExceeded", build.ClassPolicy, false, false, 0, "x509"}},
-		"a RUN out of memory": {jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 42, "OOMKilled", userFailure.Message())},
+		"a RUN out of memory": {jobWith(batchv1.JobFailed, "", ""),
+			[]corev1.Pod{ended(1, 42, "OOMKilled", userFailure.Message())},
 			want{machineosbuild.Failed, job.ReasonMemory, build.ClassPolicy, false, false, 1, "limit 512Mi"}},
 		"a builder out of memory": {jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 137, "OOMKilled", nil)},
 			want{machineosbuild.Failed, job.ReasonMemory, build.ClassPolicy, false, false, 1, "signal 9"}},
-		"scratch space over its limit": {jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{evicted(`Usage of EmptyDir volume "work" exceeds the limit "100Mi". `)},
+		"scratch space over its limit": {jobWith(batchv1.JobFailed, "", ""),
+			[]corev1.Pod{evicted(`Usage of EmptyDir volume "work" exceeds the limit "100Mi". `)},
 			want{machineosbuild.Failed, "Evicted", build.ClassPolicy, false, false, 1, "exceeds the limit"}},
-		"a node without memory": {jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{evicted("The node was low on resource: memory.")},
+		"a node without memory": {jobWith(batchv1.JobFailed, "", ""),
+			[]corev1.Pod{evicted("The node was low on resource: memory.")},
 			want{machineosbuild.Failed, "Evicted", build.ClassTransient, true, false, 1, "low on resource"}},
-		"a pod that was killed":          {jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 137, "Error", nil)}, want{machineosbuild.Failed, job.ReasonKilled, build.ClassTransient, true, false, 1, "signal 9"}},
-		"a program that is not there":    {jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 128, "StartError", []byte("exec: machine-os-builder: not found"))}, want{machineosbuild.Failed, job.ReasonKilled, build.ClassTransient, true, false, 1, "not found"}},
-		"a fault that cannot be read":    {jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 42, "Error", []byte(`{"failure":{"cla`))}, want{machineosbuild.Failed, job.ReasonLost, build.ClassInfrastructure, true, false, 1, ""}},
-		"a Job whose pods are gone":      {jobWith(batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached"), nil, want{machineosbuild.Failed, "BackoffLimitExceeded", build.ClassInfrastructure, true, false, 0, "Job has reached"}},
-		"a Job that is deleted":          {deleted(jobWith("", "", "")), []corev1.Pod{running(1)}, want{state: machineosbuild.Interrupted, reason: job.ReasonDeleted, retryable: true}},
-		"a Job deleted after its digest": {deleted(jobWith("", "", "")), []corev1.Pod{ended(1, 0, "Completed", job.Result{Digest: digest}.Message())}, want{state: machineosbuild.Succeeded, reason: job.ReasonSucceeded, attempts: 1}},
+		"a pod that was killed": {jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 137, "Error", nil)},
+			want{machineosbuild.Failed, job.ReasonKilled, build.ClassTransient, true, false, 1, "signal 9"}},
+		"a program that is not there": {jobWith(batchv1.JobFailed, "", ""),
+			[]corev1.Pod{ended(1, 128, "StartError", []byte("exec: machine-os-builder: not found"))},
+			want{machineosbuild.Failed, job.ReasonKilled, build.ClassTransient, true, false, 1, "not found"}},
+		"a fault that cannot be read": {jobWith(batchv1.JobFailed, "", ""),
+			[]corev1.Pod{ended(1, 42, "Error", []byte(`{"failure":{"cla`))}, want{machineosbuild.Failed, job.ReasonLost,
+				build.ClassInfrastructure, true, false, 1, ""}},
+		"a Job whose pods are gone": {jobWith(batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached"), nil,
+			want{machineosbuild.Failed, "BackoffLimitExceeded", build.ClassInfrastructure, true, false, 0, "Job has reached"}},
+		"a Job that is deleted": {deleted(jobWith("", "", "")), []corev1.Pod{running(1)},
+			want{state: machineosbuild.Interrupted, reason: job.ReasonDeleted, retryable: true}},
+		"a Job deleted after its digest": {deleted(jobWith("", "", "")),
+			[]corev1.Pod{ended(1, 0, "Completed", job.Result{Digest: digest}.Message())},
+			want{state: machineosbuild.Succeeded, reason: job.ReasonSucceeded, attempts: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := job.Observe(c.job, c.pods)
@@ -159,13 +197,15 @@ func TestObserve(t *testing.T) {
 
 func TestTheCauseOfAUsersFaultIsWhole(t *testing.T) {
 	o := job.Observe(jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 42, "Error", userFailure.Message())})
-	assert.Equal(t, machineosbuild.Cause{Reason: "ContainerfileFailed", Class: build.ClassUser, Line: 3, Instruction: "RUN false", ExitCode: 1,
+	assert.Equal(t, machineosbuild.Cause{Reason: "ContainerfileFailed", Class: build.ClassUser, Line: 3,
+		Instruction: "RUN false", ExitCode: 1,
 		Message: "the command failed", Excerpt: []string{"no such package"}, Next: "mend it"}, o.Cause)
 }
 
 func TestMessagesFit(t *testing.T) {
 	long := strings.Repeat("é\"\n<", 5000)
-	f := &build.Failure{Class: build.ClassUser, Step: "containerfile", Line: 1, Message: long, Instruction: long, Next: long, Log: "/state/x"}
+	f := &build.Failure{Class: build.ClassUser, Step: "containerfile", Line: 1, Message: long, Instruction: long,
+		Next: long, Log: "/state/x"}
 	for range 40 {
 		f.Excerpt = append(f.Excerpt, long)
 	}
@@ -200,12 +240,14 @@ func TestExitCodes(t *testing.T) {
 		r    job.Result
 		want int
 	}{
-		"an image":                  {job.Result{Digest: digest}, 0},
-		"nothing":                   {job.Result{}, 75},
-		"a user's fault":            {job.Result{Failure: &build.Failure{Class: build.ClassUser}}, 42},
-		"a limit":                   {job.Result{Failure: &build.Failure{Class: build.ClassPolicy}}, 42},
-		"a registry that refuses":   {job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure, Step: "push"}}, 42},
-		"a full disk":               {job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure, Step: "containerfile"}}, 75},
+		"an image":       {job.Result{Digest: digest}, 0},
+		"nothing":        {job.Result{}, 75},
+		"a user's fault": {job.Result{Failure: &build.Failure{Class: build.ClassUser}}, 42},
+		"a limit":        {job.Result{Failure: &build.Failure{Class: build.ClassPolicy}}, 42},
+		"a registry that refuses": {job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure, Step: "push"}},
+			42},
+		"a full disk": {job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure,
+			Step: "containerfile"}}, 75},
 		"a registry without answer": {job.Result{Failure: &build.Failure{Class: build.ClassTransient, Step: "base"}}, 75},
 	} {
 		assert.Equal(t, c.want, c.r.ExitCode(), name)

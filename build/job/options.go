@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// deadlineSlack is what a Job may take beside the build: finding a node, pulling the builder image, waits between attempts.
+	// deadlineSlack is what a Job may take beside the build: finding a node, pulling the builder image, waits between
+	// attempts.
 	deadlineSlack = 15 * time.Minute
 	// minSlack keeps the Job from deleting a pod, and its message with it, before the builder has said why it stopped.
 	minSlack = time.Minute
@@ -23,14 +24,15 @@ const (
 	defaultGrace = 10 * time.Second
 )
 
-// Options are how build pods run. The zero value but for BuilderImage is right for a cluster whose container runtime sets no seccomp
-// profile of its own; docs/cluster-build.md says what others need.
+// Options are how build pods run. The zero value but for BuilderImage is right for a cluster whose container runtime
+// sets no seccomp profile of its own; docs/cluster-build.md says what others need.
 type Options struct {
 	// Namespace of all objects; default cluster.DefaultNamespace.
 	Namespace string
 	// BuilderImage holds machine-os-builder; it is required, best by digest.
 	BuilderImage string
-	// ServiceAccount of the pod; default cluster.BuildServiceAccount. Its token is never mounted: the pod talks to registries only.
+	// ServiceAccount of the pod; default cluster.BuildServiceAccount. Its token is never mounted: the pod talks to
+	// registries only.
 	ServiceAccount string
 	// ImagePullSecrets for BuilderImage; default is what the service account has.
 	ImagePullSecrets []string
@@ -43,11 +45,11 @@ type Options struct {
 	BackoffLimit int32
 	// Grace is the time between SIGTERM and SIGKILL; default 10 s.
 	Grace time.Duration
-	// Resources of the container; default requests 100m of a processor and 256Mi, without limits. A base of 200 MB was seen to build
-	// within 128Mi: page cache is given back.
+	// Resources of the container; default requests 100m of a processor and 256Mi, without limits. A base of 200 MB was
+	// seen to build within 128Mi: page cache is given back.
 	Resources corev1.ResourceRequirements
-	// WorkLimit bounds the pod's scratch space; the kubelet evicts a pod that goes over it, within a minute. Default none; the builder
-	// itself bounds new layers (build.Options.DiskLimit).
+	// WorkLimit bounds the pod's scratch space; the kubelet evicts a pod that goes over it, within a minute. Default none;
+	// the builder itself bounds new layers (build.Options.DiskLimit).
 	WorkLimit *resource.Quantity
 	// NodeSelector is added to the selection of operating system and architecture.
 	NodeSelector map[string]string
@@ -58,17 +60,19 @@ type Options struct {
 	// HostAliases are names that the pod shall know, for registries that the cluster's DNS does not.
 	HostAliases []corev1.HostAlias
 
-	// Privileged runs the pod privileged. It is a policy of its own that an admin must ask for: the root of such a pod is the node's.
+	// Privileged runs the pod privileged. It is a policy of its own that an admin must ask for: the root of such a pod is
+	// the node's.
 	Privileged bool
-	// PodUserNamespace asks the runtime for a user namespace (hostUsers: false) and takes CAP_SYS_ADMIN within it. It works under
-	// seccomp RuntimeDefault and needs a runtime with user namespaces: containerd 2, CRI-O 1.25.
+	// PodUserNamespace asks the runtime for a user namespace (hostUsers: false) and takes CAP_SYS_ADMIN within it. It
+	// works under seccomp RuntimeDefault and needs a runtime with user namespaces: containerd 2, CRI-O 1.25.
 	PodUserNamespace bool
-	// SeccompLocalhost is the file of a seccomp profile below the kubelet's directory that lets clone, unshare and mount through.
-	// Default is the runtime's unconfined default; a kubelet with seccompDefault needs it.
+	// SeccompLocalhost is the file of a seccomp profile below the kubelet's directory that lets clone, unshare and mount
+	// through. Default is the runtime's unconfined default; a kubelet with seccompDefault needs it.
 	SeccompLocalhost string
 	// AppArmorLocalhost is the name of a loaded AppArmor profile that allows mounts; default is the runtime's.
 	AppArmorLocalhost string
-	// SELinuxType of the container, for nodes that enforce: container_engine_t allows nested mounts. Default is the runtime's.
+	// SELinuxType of the container, for nodes that enforce: container_engine_t allows nested mounts. Default is the
+	// runtime's.
 	SELinuxType string
 }
 
@@ -114,7 +118,8 @@ func (o Options) Validate() error {
 	case d.BuilderDeadline < 0:
 		return fmt.Errorf("builderDeadline: %s is no time", d.BuilderDeadline)
 	case d.Deadline < d.BuilderDeadline+minSlack:
-		return fmt.Errorf("deadline: %s is too near to builderDeadline %s; leave the pod %s to say why it stopped", d.Deadline, d.BuilderDeadline, minSlack)
+		return fmt.Errorf("deadline: %s is too near to builderDeadline %s; leave the pod %s to say why it stopped",
+			d.Deadline, d.BuilderDeadline, minSlack)
 	case o.Privileged && o.PodUserNamespace:
 		return errors.New("privileged: it excludes podUserNamespace; choose one")
 	}

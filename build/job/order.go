@@ -42,7 +42,8 @@ const (
 // Container is the name of the container that builds.
 const Container = "build"
 
-// Order is what the builder is told. The rendered config, the Containerfile, credentials and authorities are in files of their own.
+// Order is what the builder is told. The rendered config, the Containerfile, credentials and authorities are in files
+// of their own.
 type Order struct {
 	// MachineOSBuild is the name of the build, for its log.
 	MachineOSBuild string `json:"machineOSBuild"`

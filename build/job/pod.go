@@ -37,12 +37,14 @@ func (m *maker) job() *batchv1.Job {
 			PodReplacementPolicy: ptr(batchv1.Failed), // never two builders of one build
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
 				{
-					Action:      batchv1.PodFailurePolicyActionFailJob,
-					OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{ContainerName: ptr(Container), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{ExitFinal}},
+					Action: batchv1.PodFailurePolicyActionFailJob,
+					OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{ContainerName: ptr(Container),
+						Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{ExitFinal}},
 				},
 				{
-					Action:          batchv1.PodFailurePolicyActionIgnore,
-					OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
+					Action: batchv1.PodFailurePolicyActionIgnore,
+					OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget,
+						Status: corev1.ConditionTrue}},
 				},
 			}},
 			Template: corev1.PodTemplateSpec{ObjectMeta: m.podMeta(), Spec: m.pod()},
@@ -52,7 +54,8 @@ func (m *maker) job() *batchv1.Job {
 
 func (m *maker) pod() corev1.PodSpec {
 	o := m.in.Options
-	selector := map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: architecture(m.in.Request.Platform, runtime.GOARCH)}
+	selector := map[string]string{corev1.LabelOSStable: "linux",
+		corev1.LabelArchStable: architecture(m.in.Request.Platform, runtime.GOARCH)}
 	maps.Copy(selector, o.NodeSelector)
 	var pulls []corev1.LocalObjectReference
 	for _, name := range o.ImagePullSecrets {
@@ -71,8 +74,10 @@ func (m *maker) pod() corev1.PodSpec {
 		PriorityClassName:             o.PriorityClass,
 		HostAliases:                   o.HostAliases,
 		Volumes: append(m.volumes,
-			corev1.Volume{Name: volumeWork, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: o.WorkLimit}}},
-			corev1.Volume{Name: volumeTmp, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: o.WorkLimit}}},
+			corev1.Volume{Name: volumeWork,
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: o.WorkLimit}}},
+			corev1.Volume{Name: volumeTmp,
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: o.WorkLimit}}},
 		),
 	}
 	if o.PodUserNamespace {
@@ -99,8 +104,8 @@ func (m *maker) pod() corev1.PodSpec {
 	return spec
 }
 
-// security gives the least with which the builder works. Without more than that its root has two capabilities: to write the id mapping
-// of a user namespace, in which everything else happens.
+// security gives the least with which the builder works. Without more than that its root has two capabilities: to write
+// the id mapping of a user namespace, in which everything else happens.
 func (o Options) security() *corev1.SecurityContext {
 	c := &corev1.SecurityContext{
 		RunAsUser: ptr(int64(0)), RunAsGroup: ptr(int64(0)), ReadOnlyRootFilesystem: ptr(true),
@@ -109,19 +114,23 @@ func (o Options) security() *corev1.SecurityContext {
 		c.SELinuxOptions = &corev1.SELinuxOptions{Type: o.SELinuxType}
 	}
 	if o.SeccompLocalhost != "" {
-		c.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr(o.SeccompLocalhost)}
+		c.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost,
+			LocalhostProfile: ptr(o.SeccompLocalhost)}
 	}
 	if o.AppArmorLocalhost != "" {
-		c.AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: ptr(o.AppArmorLocalhost)}
+		c.AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost,
+			LocalhostProfile: ptr(o.AppArmorLocalhost)}
 	}
 	switch {
 	case o.Privileged:
 		c.Privileged = ptr(true)
 		return c
 	case o.PodUserNamespace:
-		// The pod's root is no user of the node. RUN's capabilities, buildah's default set, must be within these; SYS_ADMIN is for mounts.
+		// The pod's root is no user of the node. RUN's capabilities, buildah's default set, must be within these; SYS_ADMIN
+		// is for mounts.
 		c.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{
-			"SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETUID", "SETGID", "SETFCAP", "SETPCAP", "SYS_CHROOT", "KILL", "NET_BIND_SERVICE"}}
+			"SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETUID", "SETGID", "SETFCAP", "SETPCAP", "SYS_CHROOT",
+			"KILL", "NET_BIND_SERVICE"}}
 		if o.SeccompLocalhost == "" {
 			c.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 		}

@@ -13,14 +13,16 @@ import (
 const (
 	// ExitOK: the image is in the registry and Result.Digest names it.
 	ExitOK = 0
-	// ExitFinal: the same pod would fail the same way: a fault in the Containerfile or configs, a limit, a registry that refuses.
+	// ExitFinal: the same pod would fail the same way: a fault in the Containerfile or configs, a limit, a registry that
+	// refuses.
 	ExitFinal = 42
-	// ExitTryAgain: another pod may succeed: a registry that does not answer, a full disk, a builder that was killed (EX_TEMPFAIL of
-	// sysexits.h).
+	// ExitTryAgain: another pod may succeed: a registry that does not answer, a full disk, a builder that was killed
+	// (EX_TEMPFAIL of sysexits.h).
 	ExitTryAgain = 75
 )
 
-// MaxMessage is what the kubelet keeps of a termination message, in bytes; what is longer is cut in the middle of the JSON.
+// MaxMessage is what the kubelet keeps of a termination message, in bytes; what is longer is cut in the middle of the
+// JSON.
 const MaxMessage = 4096
 
 // Result is the builder's last word: its termination message.
@@ -58,7 +60,8 @@ func (r Result) ExitCode() int {
 // stepContainerfile is the step in which the host does the work; all others ask registries.
 const stepContainerfile = "containerfile"
 
-// Message encodes the result in at most MaxMessage bytes: texts and lines of output lose their middle, output its beginning.
+// Message encodes the result in at most MaxMessage bytes: texts and lines of output lose their middle, output its
+// beginning.
 func (r Result) Message() []byte {
 	if r.Failure != nil {
 		short := *r.Failure
@@ -72,8 +75,8 @@ func (r Result) Message() []byte {
 	}
 }
 
-// within encodes the result with texts of about limit bytes and with as many last lines of output as fit. Where there is output, its
-// last line must be among them.
+// within encodes the result with texts of about limit bytes and with as many last lines of output as fit. Where there
+// is output, its last line must be among them.
 func (r Result) within(limit int) (raw []byte, ok bool) {
 	r.Reason = middleOut(r.Reason, limit)
 	if r.Failure == nil {
@@ -82,7 +85,8 @@ func (r Result) within(limit int) (raw []byte, ok bool) {
 	}
 	f := *r.Failure
 	r.Failure = &f
-	f.Message, f.Instruction, f.Next = middleOut(f.Message, limit/2), middleOut(f.Instruction, limit/4), middleOut(f.Next, limit/4)
+	f.Message, f.Instruction, f.Next = middleOut(f.Message, limit/2), middleOut(f.Instruction, limit/4),
+		middleOut(f.Next, limit/4)
 	lines := make([]string, len(f.Excerpt))
 	for i, l := range f.Excerpt {
 		lines[i] = middleOut(l, limit/4)

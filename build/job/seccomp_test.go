@@ -18,7 +18,8 @@ func TestTheSeccompProfileAllowsBuildsAndForbidsTheRest(t *testing.T) {
 	require.Len(t, profile.Syscalls, 1)
 	names := profile.Syscalls[0].Names
 	assert.True(t, slices.IsSorted(names))
-	for _, needed := range []string{"clone", "clone3", "unshare", "mount", "umount2", "pivot_root", "setns", "chroot", "sethostname"} {
+	for _, needed := range []string{"clone", "clone3", "unshare", "mount", "umount2", "pivot_root", "setns", "chroot",
+		"sethostname"} {
 		assert.NotContains(t, names, needed)
 	}
 	for _, forbidden := range []string{"bpf", "init_module", "keyctl", "open_by_handle_at", "ptrace", "userfaultfd"} {

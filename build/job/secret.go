@@ -25,8 +25,9 @@ type authFile struct {
 	Auths map[string]credential `json:"auths"`
 }
 
-// Canonical reads a registry Secret, in today's form (.dockerconfigjson) or the old one (.dockercfg), into auth.json form. Equal
-// credentials give equal bytes, whatever order, form and additions the Secret has. No error quotes the Secret's content.
+// Canonical reads a registry Secret, in today's form (.dockerconfigjson) or the old one (.dockercfg), into auth.json
+// form. Equal credentials give equal bytes, whatever order, form and additions the Secret has. No error quotes the
+// Secret's content.
 func Canonical(secret *corev1.Secret) ([]byte, error) {
 	if secret == nil {
 		return nil, errors.New("read registry Secret: there is none")
@@ -45,11 +46,13 @@ func Canonical(secret *corev1.Secret) ([]byte, error) {
 			return nil, fault(corev1.DockerConfigKey, "is not in dockercfg form")
 		}
 	default:
-		return nil, fmt.Errorf("read registry Secret %s/%s: it has neither key %s nor key %s; make it with type kubernetes.io/dockerconfigjson",
+		return nil, fmt.Errorf(
+			"read registry Secret %s/%s: it has neither key %s nor key %s; make it with type kubernetes.io/dockerconfigjson",
 			secret.Namespace, secret.Name, corev1.DockerConfigJsonKey, corev1.DockerConfigKey)
 	}
 	if len(file.Auths) == 0 {
-		return nil, fmt.Errorf("read registry Secret %s/%s: it has no credentials; add an entry for the registry", secret.Namespace, secret.Name)
+		return nil, fmt.Errorf("read registry Secret %s/%s: it has no credentials; add an entry for the registry",
+			secret.Namespace, secret.Name)
 	}
 	for host, c := range file.Auths {
 		plain, err := c.canonical()
@@ -66,7 +69,8 @@ func (c credential) canonical() (credential, error) {
 	if c.Auth == "" && c.Username != "" {
 		c.Auth = base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))
 	}
-	if plain, err := base64.StdEncoding.DecodeString(c.Auth); err != nil || c.Auth != "" && !strings.Contains(string(plain), ":") {
+	if plain, err := base64.StdEncoding.DecodeString(c.Auth); err != nil || c.Auth != "" &&
+		!strings.Contains(string(plain), ":") {
 		return credential{}, errors.New("auth is not USER:PASSWORD in base64")
 	}
 	if c.Auth == "" && c.IdentityToken == "" {
@@ -75,9 +79,9 @@ func (c credential) canonical() (credential, error) {
 	return credential{Auth: c.Auth, IdentityToken: c.IdentityToken}, nil
 }
 
-// MergeAuth joins credentials for pulls with those for the push to target (host:port/repository) into one auth.json: the target's
-// repository uses the push credentials, everything else those for pulls where there are any. Both are in auth.json form; pull may be
-// empty.
+// MergeAuth joins credentials for pulls with those for the push to target (host:port/repository) into one auth.json:
+// the target's repository uses the push credentials, everything else those for pulls where there are any. Both are in
+// auth.json form; pull may be empty.
 func MergeAuth(pull, push []byte, target string) ([]byte, error) {
 	var from, to authFile
 	if len(pull) > 0 {
@@ -99,8 +103,8 @@ func MergeAuth(pull, push []byte, target string) ([]byte, error) {
 	return json.Marshal(merged)
 }
 
-// AuthFor takes the credentials for repository (host:port/path) out of an auth.json and files them under the name at, by which it is
-// reached from here.
+// AuthFor takes the credentials for repository (host:port/path) out of an auth.json and files them under the name at,
+// by which it is reached from here.
 func AuthFor(auth []byte, repository, at string) ([]byte, error) {
 	var file authFile
 	if json.Unmarshal(auth, &file) != nil {

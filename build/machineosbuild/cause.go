@@ -32,8 +32,8 @@ type Cause struct {
 	Message string
 }
 
-// Limits of a rendered cause in bytes. A condition's message has at most 32768 characters (metav1.Condition); a status with five
-// conditions also has to be read by people.
+// Limits of a rendered cause in bytes. A condition's message has at most 32768 characters (metav1.Condition); a status
+// with five conditions also has to be read by people.
 const (
 	maxText    = 30 << 10
 	maxMessage = 4 << 10
@@ -94,8 +94,8 @@ const (
 // indent marks lines that go on with what the line before began.
 const indent = "  "
 
-// text renders the cause: the message first, then one line for each field, the output last. It is meant to be read by people as it
-// stands and by ParseCause.
+// text renders the cause: the message first, then one line for each field, the output last. It is meant to be read by
+// people as it stands and by ParseCause.
 func (c Cause) text(s State) string {
 	if c.Message == "" {
 		c.Message = present(s)

@@ -50,10 +50,12 @@ func TestMoves(t *testing.T) {
 
 func TestStatusIsWhatTheAPIAccepts(t *testing.T) {
 	for name, path := range map[string][]machineosbuild.State{
-		"a build that was refused before it began":    {machineosbuild.Failed},
-		"a build that found its image":                {machineosbuild.Succeeded},
-		"a whole build":                               {machineosbuild.Initial, machineosbuild.Prepared, machineosbuild.Building, machineosbuild.Succeeded},
-		"a build that was interrupted while it ran":   {machineosbuild.Prepared, machineosbuild.Building, machineosbuild.Interrupted},
+		"a build that was refused before it began": {machineosbuild.Failed},
+		"a build that found its image":             {machineosbuild.Succeeded},
+		"a whole build": {machineosbuild.Initial, machineosbuild.Prepared,
+			machineosbuild.Building, machineosbuild.Succeeded},
+		"a build that was interrupted while it ran": {machineosbuild.Prepared, machineosbuild.Building,
+			machineosbuild.Interrupted},
 		"a build whose pod nobody saw while it ran":   {machineosbuild.Prepared, machineosbuild.Failed},
 		"a build that was seen building at the first": {machineosbuild.Building, machineosbuild.Failed},
 	} {
@@ -113,7 +115,8 @@ func TestStateOf(t *testing.T) {
 	assert.Equal(t, machineosbuild.Initial, machineosbuild.StateOf(nil))
 	assert.Equal(t, machineosbuild.Initial, machineosbuild.StateOf(&mcfgv1.MachineOSBuild{}))
 	b := &mcfgv1.MachineOSBuild{Status: mcfgv1.MachineOSBuildStatus{Conditions: []metav1.Condition{
-		{Type: "Building", Status: metav1.ConditionTrue}, {Type: "Failed", Status: metav1.ConditionTrue}, {Type: "Succeeded", Status: metav1.ConditionUnknown},
+		{Type: "Building", Status: metav1.ConditionTrue}, {Type: "Failed", Status: metav1.ConditionTrue},
+		{Type: "Succeeded", Status: metav1.ConditionUnknown},
 	}}}
 	assert.Equal(t, machineosbuild.Failed, machineosbuild.StateOf(b), "a terminal condition beats all others")
 }
@@ -124,8 +127,10 @@ func causes() map[string]machineosbuild.Cause {
 		"a message":     {Message: "the registry did not answer"},
 		"several lines": {Message: "two findings:\n- one\n\n- two", Next: "mend both\nand try again"},
 		"a failing RUN": {
-			Class: build.ClassUser, Line: 3, Instruction: "RUN dnf install -y nope \\\n  && true", ExitCode: 1, Message: "the command failed",
-			Excerpt: []string{"Error: nothing provides nope", "", "  indented", "class: not a field", "next:"}, Next: "mend the command", Log: "r.example:5000/a/b@sha256:00",
+			Class: build.ClassUser, Line: 3, Instruction: "RUN dnf install -y nope \\\n  && true", ExitCode: 1,
+			Message: "the command failed",
+			Excerpt: []string{"Error: nothing provides nope", "", "  indented", "class: not a field", "next:"},
+			Next:    "mend the command", Log: "r.example:5000/a/b@sha256:00",
 		},
 		"a message like a field": {Message: "class: user", Class: build.ClassPolicy},
 	}
@@ -184,7 +189,8 @@ func TestNames(t *testing.T) {
 	assert.Equal(t, "worker-0123456789abcdef0123456789abcdef", machineosbuild.Name("worker", address))
 	assert.Equal(t, "worker-0123456789abcdef0123456789abcdef-2", machineosbuild.AttemptName("worker", address, 2))
 	long := strings.Repeat("a.b-", 63)
-	for _, n := range []string{machineosbuild.Name(long, address), machineosbuild.AttemptName(long, address, 12), machineosbuild.Name("x", "ab")} {
+	for _, n := range []string{machineosbuild.Name(long, address), machineosbuild.AttemptName(long, address, 12),
+		machineosbuild.Name("x", "ab")} {
 		assert.Empty(t, validation.IsDNS1123Subdomain(n), n)
 		assert.LessOrEqual(t, len(n), 253)
 	}

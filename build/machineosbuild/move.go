@@ -19,7 +19,8 @@ type IllegalMove struct {
 // Error names the build and both states.
 func (e *IllegalMove) Error() string {
 	if e.From.Terminal() {
-		return fmt.Sprintf("move MachineOSBuild %s from %s to %s: %s is final, make another MachineOSBuild", e.Build, e.From, e.To, e.From)
+		return fmt.Sprintf("move MachineOSBuild %s from %s to %s: %s is final, make another MachineOSBuild", e.Build, e.From,
+			e.To, e.From)
 	}
 	return fmt.Sprintf("move MachineOSBuild %s from %s to %s: there is no such move", e.Build, e.From, e.To)
 }
@@ -30,9 +31,9 @@ func IsIllegalMove(err error) bool {
 	return errors.As(err, &e)
 }
 
-// Move writes the state with its cause into the build's status: all five conditions, the start when work begins, the end when it is
-// over. A build that is Initial and has no conditions yet may be moved to Initial, which writes them. Every other move that the table
-// does not have is an *IllegalMove and changes nothing.
+// Move writes the state with its cause into the build's status: all five conditions, the start when work begins, the
+// end when it is over. A build that is Initial and has no conditions yet may be moved to Initial, which writes them.
+// Every other move that the table does not have is an *IllegalMove and changes nothing.
 func Move(b *mcfgv1.MachineOSBuild, to State, cause Cause, now time.Time) error {
 	from := StateOf(b)
 	first := from == Initial && to == Initial && !Written(b)
@@ -67,8 +68,8 @@ func setConditions(b *mcfgv1.MachineOSBuild, to State, cause Cause, at metav1.Ti
 	}
 }
 
-// setTimes keeps the API's rules: neither time changes once set, and the end is later than the start by a second at least, for the
-// API keeps whole seconds.
+// setTimes keeps the API's rules: neither time changes once set, and the end is later than the start by a second at
+// least, for the API keeps whole seconds.
 func setTimes(b *mcfgv1.MachineOSBuild, to State, at metav1.Time) {
 	if to == Initial {
 		return
@@ -84,7 +85,8 @@ func setTimes(b *mcfgv1.MachineOSBuild, to State, at metav1.Time) {
 		return
 	}
 	end := at
-	if earliest := b.Status.BuildStart.Truncate(time.Second).Add(time.Second); end.Time.Before(earliest) { // quick, or the clock went back
+	// quick, or the clock went back
+	if earliest := b.Status.BuildStart.Truncate(time.Second).Add(time.Second); end.Time.Before(earliest) {
 		end = metav1.NewTime(earliest)
 	}
 	b.Status.BuildEnd = &end

@@ -19,10 +19,12 @@ const (
 	sumDigits = 8
 )
 
-// Name is the name of the build of a content address (build.Request.Address) for a MachineOSConfig. Equal arguments give equal names.
+// Name is the name of the build of a content address (build.Request.Address) for a MachineOSConfig. Equal arguments
+// give equal names.
 func Name(machineOSConfig, address string) string { return AttemptName(machineOSConfig, address, 0) }
 
-// AttemptName is the name of a later attempt at the same address: a terminal build cannot begin again. Attempt 0 is Name's.
+// AttemptName is the name of a later attempt at the same address: a terminal build cannot begin again. Attempt 0 is
+// Name's.
 func AttemptName(machineOSConfig, address string, attempt int) string {
 	tail := "-" + address[:min(len(address), addressDigits)]
 	if attempt > 0 {
@@ -45,7 +47,8 @@ func Shorten(name string, limit int) string {
 	return head + tail
 }
 
-// Labels are those of a build, by which it is found. Names that are too long for a label's value are shortened as by LabelValue.
+// Labels are those of a build, by which it is found. Names that are too long for a label's value are shortened as by
+// LabelValue.
 func Labels(pool, machineOSConfig, renderedConfig string) map[string]string {
 	return map[string]string{
 		manifests.LabelOnClusterLayering:     "",

@@ -10,8 +10,8 @@ import (
 // State is where a build is. The zero value is no state.
 type State string
 
-// The states: Initial has no object of its own in the cluster yet, Prepared has its Job, Building has a pod at work. The last three are
-// terminal: nothing leads out of them, and the API refuses any further change of conditions.
+// The states: Initial has no object of its own in the cluster yet, Prepared has its Job, Building has a pod at work.
+// The last three are terminal: nothing leads out of them, and the API refuses any further change of conditions.
 const (
 	Initial     State = "Initial"
 	Prepared    State = "Prepared"

@@ -65,11 +65,13 @@ func newWorld(t *testing.T) *world { return newWorldOf(t) }
 func newWorldOf(t testing.TB) *world {
 	t.Helper()
 	w := &world{Env: shared.Env(t), t: t, writes: new(atomic.Int64)}
-	objects, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: "r.test/c:1", Builder: "r.test/b:1"}})
+	objects, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: "r.test/c:1",
+		Builder: "r.test/b:1"}})
 	require.NoError(t, err)
 	for _, o := range objects {
 		if o.GetKind() != "Deployment" {
-			require.NoError(t, w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership), o.GetName())
+			require.NoError(t, w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o),
+				client.FieldOwner("test"), client.ForceOwnership), o.GetName())
 		}
 	}
 	w.AwaitRights(t, objects)
@@ -85,7 +87,8 @@ func (w *world) start() {
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: kubetest.Controllers()})
 	require.NoError(w.t, err)
 	w.metrics = prometheus.NewRegistry()
-	require.NoError(w.t, Add(w.t.Context(), mgr, Options{BuilderImage: "registry.test:5000/builder:v1", Metrics: w.metrics}))
+	require.NoError(w.t, Add(w.t.Context(), mgr, Options{BuilderImage: "registry.test:5000/builder:v1",
+		Metrics: w.metrics}))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -113,14 +116,17 @@ func (w *world) seen() (n int) {
 func (w *world) clear() {
 	w.stop()
 	ctx := context.Background()
-	for _, o := range []client.Object{&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &mcfgv1.MachineConfigPool{}, &operatorv1.MachineConfiguration{}} {
+	for _, o := range []client.Object{&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &mcfgv1.MachineConfigPool{},
+		&operatorv1.MachineConfiguration{}} {
 		require.NoError(w.t, w.Client.DeleteAllOf(ctx, o))
 	}
 	for _, o := range []client.Object{&appsv1.Deployment{}, &batchv1.Job{}, &corev1.Secret{}, &corev1.ConfigMap{}} {
-		require.NoError(w.t, w.Client.DeleteAllOf(ctx, o, client.InNamespace(ns), client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		require.NoError(w.t, w.Client.DeleteAllOf(ctx, o, client.InNamespace(ns),
+			client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}
 	w.absent(&appsv1.Deployment{}, ns, cluster.Builder)
-	for namespace, name := range map[string]string{cluster.PullSecretNamespace: cluster.PullSecretName, cluster.EntitlementNamespace: cluster.EntitlementName} {
+	for namespace, name := range map[string]string{cluster.PullSecretNamespace: cluster.PullSecretName,
+		cluster.EntitlementNamespace: cluster.EntitlementName} {
 		require.NoError(w.t, client.IgnoreNotFound(w.Client.Delete(ctx, secret(namespace, name, ""))))
 	}
 }
@@ -138,8 +144,11 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func secret(namespace, name, password string) *corev1.Secret {
-	raw, _ := json.Marshal(map[string]any{"auths": map[string]any{"registry.example.test": map[string]string{"username": "u", "password": password}}})
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeDockerConfigJson,
+	raw, _ := json.Marshal(
+		map[string]any{"auths": map[string]any{"registry.example.test": map[string]string{"username": "u",
+			"password": password}}})
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Type: corev1.SecretTypeDockerConfigJson,
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: raw}}
 }
 
@@ -153,7 +162,8 @@ func (w *world) create(objects ...client.Object) {
 func (w *world) delete(objects ...client.Object) {
 	w.t.Helper()
 	for _, o := range objects {
-		require.NoError(w.t, w.Client.Delete(context.Background(), o, client.PropagationPolicy(metav1.DeletePropagationBackground)), o.GetName())
+		require.NoError(w.t, w.Client.Delete(context.Background(), o,
+			client.PropagationPolicy(metav1.DeletePropagationBackground)), o.GetName())
 	}
 }
 
@@ -215,11 +225,13 @@ func (w *world) podsRun() {
 	w.t.Helper()
 	w.eventually(func(c *assert.CollectT) {
 		var pods corev1.PodList
-		assert.NoError(c, w.Client.List(context.Background(), &pods, client.InNamespace(ns), client.MatchingLabels{"app.kubernetes.io/name": cluster.Builder}))
+		assert.NoError(c, w.Client.List(context.Background(), &pods, client.InNamespace(ns),
+			client.MatchingLabels{"app.kubernetes.io/name": cluster.Builder}))
 		assert.NotEmpty(c, pods.Items)
 		for i := range pods.Items {
 			pods.Items[i].Status.Phase = corev1.PodRunning
-			pods.Items[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+			pods.Items[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+				LastTransitionTime: metav1.Now()}}
 			assert.NoError(c, w.Client.Status().Update(context.Background(), &pods.Items[i]))
 		}
 	})
@@ -232,7 +244,8 @@ func (w *world) podsEnd() {
 		var pods corev1.PodList
 		assert.NoError(c, w.Client.List(context.Background(), &pods, client.InNamespace(ns)))
 		for i := range pods.Items {
-			assert.NoError(c, client.IgnoreNotFound(w.Client.Delete(context.Background(), &pods.Items[i], client.GracePeriodSeconds(0))))
+			assert.NoError(c, client.IgnoreNotFound(w.Client.Delete(context.Background(), &pods.Items[i],
+				client.GracePeriodSeconds(0))))
 		}
 		assert.Empty(c, pods.Items)
 	})
@@ -246,12 +259,14 @@ func machineOSBuild(name, config string) *mcfgv1.MachineOSBuild {
 }
 
 func buildMeta(name, pool string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{manifests.LabelEphemeralBuildObject: "", manifests.LabelTargetPool: pool}}
+	return metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{manifests.LabelEphemeralBuildObject: "",
+		manifests.LabelTargetPool: pool}}
 }
 
 func buildJob(name, pool string) *batchv1.Job {
-	return &batchv1.Job{ObjectMeta: buildMeta(name, pool), Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "build", Image: "r.test/b:1"}}}}}}
+	return &batchv1.Job{ObjectMeta: buildMeta(name, pool),
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "build", Image: "r.test/b:1"}}}}}}
 }
 
 func builderLease() *coordinationv1.Lease {

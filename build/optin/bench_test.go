@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// BenchmarkStart is a restart of the operator in a cluster with 500 pools that are all opted in: until it has looked at all of them,
-// what it wrote meanwhile, and the heap of the whole test process afterwards.
+// BenchmarkStart is a restart of the operator in a cluster with 500 pools that are all opted in: until it has looked at
+// all of them, what it wrote meanwhile, and the heap of the whole test process afterwards.
 func BenchmarkStart(b *testing.B) {
 	const pools = 500
 	w := newWorldOf(b)

@@ -113,14 +113,16 @@ func (b *builder) start(ctx context.Context, v view) error {
 	if err != nil {
 		return err
 	}
-	if err := b.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+	if err := b.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), client.FieldOwner(fieldManager),
+		client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply Deployment %s: %w", cluster.Builder, err)
 	}
 	b.mu.Lock()
 	b.applied = generation{want.GetUID(), want.GetGeneration()}
 	b.mu.Unlock()
 	if v.deployment == nil {
-		b.o.Log.WithFields(map[string]any{"deployment": cluster.Builder, "image": b.o.BuilderImage}).Info("builder is started")
+		b.o.Log.WithFields(map[string]any{"deployment": cluster.Builder, "image": b.o.BuilderImage}).
+			Info("builder is started")
 	}
 	return nil
 }
@@ -133,7 +135,8 @@ func (b *builder) unchanged(d *appsv1.Deployment) bool {
 
 // deployment is the builder's.
 func (o Options) deployment() (*unstructured.Unstructured, error) {
-	return cluster.BuilderDeployment(cluster.Options{Namespace: o.Namespace, Version: o.Version, Images: cluster.Images{Builder: o.BuilderImage}, BuilderArgs: o.BuilderArgs})
+	return cluster.BuilderDeployment(cluster.Options{Namespace: o.Namespace, Version: o.Version,
+		Images: cluster.Images{Builder: o.BuilderImage}, BuilderArgs: o.BuilderArgs})
 }
 
 // stop deletes the Deployment; it is there until its pods are gone.
@@ -141,7 +144,8 @@ func (b *builder) stop(ctx context.Context, d *appsv1.Deployment) error {
 	if d == nil || d.DeletionTimestamp != nil {
 		return nil
 	}
-	err := b.client.Delete(ctx, d, client.Preconditions{UID: &d.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	err := b.client.Delete(ctx, d, client.Preconditions{UID: &d.UID},
+		client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Deployment %s: %w", cluster.Builder, err)
 	}
@@ -199,14 +203,16 @@ func (b *builder) tell(ctx context.Context, p plan) error {
 		{ConditionBuilderProgressing, p.phase == phaseStarting || p.phase == phaseStopping},
 		{ConditionBuilderDegraded, p.phase == phaseBlocked},
 	} {
-		want := metav1.Condition{Type: c.kind, Status: metav1.ConditionFalse, Reason: string(p.phase), Message: p.message, LastTransitionTime: metav1.NewTime(b.o.Now())}
+		want := metav1.Condition{Type: c.kind, Status: metav1.ConditionFalse, Reason: string(p.phase), Message: p.message,
+			LastTransitionTime: metav1.NewTime(b.o.Now())}
 		if c.is {
 			want.Status = metav1.ConditionTrue
 		}
 		changed = meta.SetStatusCondition(&conditions, want) || changed
 	}
 	if changed {
-		if err := applyConditions(ctx, b.client, &mc, conditions, ConditionBuilderAvailable, ConditionBuilderProgressing, ConditionBuilderDegraded); err != nil {
+		if err := applyConditions(ctx, b.client, &mc, conditions, ConditionBuilderAvailable, ConditionBuilderProgressing,
+			ConditionBuilderDegraded); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"dayone.dev/dayone/installconfig"
 )
 
-// ConditionOptedIn is True on a MachineOSConfig whose pool is opted in; False with what has to be mended. This package is its only
-// writer. The API leaves the types of conditions open.
+// ConditionOptedIn is True on a MachineOSConfig whose pool is opted in; False with what has to be mended. This package
+// is its only writer. The API leaves the types of conditions open.
 const ConditionOptedIn = "OptedIn"
 
 // Reasons of ConditionOptedIn.
@@ -30,8 +30,10 @@ const (
 	ReasonSecretUnusable = "SecretUnusable"
 )
 
-// digestForm is what the status takes as the repository of an image by digest (openshift/api, ImageDigestFormat, v1 of 2026-08).
-var digestForm = regexp.MustCompile(`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?/([a-zA-Z0-9-_]{0,61}/)?[a-zA-Z0-9-_.]*$`)
+// digestForm is what the status takes as the repository of an image by digest (openshift/api, ImageDigestFormat, v1 of
+// 2026-08).
+var digestForm = regexp.MustCompile(
+	`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?/([a-zA-Z0-9-_]{0,61}/)?[a-zA-Z0-9-_.]*$`)
 
 // maxReference is the length in characters that ImageDigestFormat takes.
 const maxReference = 447
@@ -66,7 +68,8 @@ func check(config *mcfgv1.MachineOSConfig, s situation, namespace string) verdic
 		return verdict{reason: reason, message: fmt.Sprintf(format, args...)}
 	}
 	if s.winner != config.Name {
-		return refuse(ReasonPoolTaken, "pool %s belongs to MachineOSConfig %s; a pool can have one: delete this one or the other", pool, s.winner)
+		return refuse(ReasonPoolTaken,
+			"pool %s belongs to MachineOSConfig %s; a pool can have one: delete this one or the other", pool, s.winner)
 	}
 	if !s.poolExists {
 		return refuse(ReasonPoolMissing, "there is no MachineConfigPool %s: make it, or delete this MachineOSConfig", pool)
@@ -76,10 +79,13 @@ func check(config *mcfgv1.MachineOSConfig, s situation, namespace string) verdic
 	}
 	for _, secret := range s.secrets {
 		if secret.missing {
-			return refuse(ReasonSecretMissing, "there is no Secret %s/%s, which %s names: make it with type kubernetes.io/dockerconfigjson", namespace, secret.name, secret.field)
+			return refuse(ReasonSecretMissing,
+				"there is no Secret %s/%s, which %s names: make it with type kubernetes.io/dockerconfigjson", namespace,
+				secret.name, secret.field)
 		}
 		if secret.fault != "" {
-			return refuse(ReasonSecretUnusable, "Secret %s/%s, which %s names, cannot be used: %s", namespace, secret.name, secret.field, secret.fault)
+			return refuse(ReasonSecretUnusable, "Secret %s/%s, which %s names, cannot be used: %s", namespace, secret.name,
+				secret.field, secret.fault)
 		}
 	}
 	return verdict{optedIn: true, reason: ReasonOptedIn, message: fmt.Sprintf("pool %s is opted in", pool)}
@@ -90,16 +96,17 @@ func recordable(spec string) string {
 	repository := installconfig.Repository(spec)
 	switch {
 	case !digestForm.MatchString(repository):
-		return fmt.Sprintf("the image is recorded as host[:port][/namespace]/name@sha256:…, with a dot in the host and at most one namespace "+
-			"of up to 61 letters, digits, - or _; %s does not have that form", repository)
+		return fmt.Sprintf(
+			"the image is recorded as host[:port][/namespace]/name@sha256:…, with a dot in the host and at most one namespace "+
+				"of up to 61 letters, digits, - or _; %s does not have that form", repository)
 	case len(repository)+len("@sha256:")+64 > maxReference:
 		return fmt.Sprintf("with a digest the reference has more than %d characters: take a shorter repository", maxReference)
 	}
 	return ""
 }
 
-// winner is the MachineOSConfig to which a pool belongs: that of the pool's name, as the API demands since 2026, otherwise the
-// oldest, and of two equally old ones the first by name. Those that are being deleted do not count.
+// winner is the MachineOSConfig to which a pool belongs: that of the pool's name, as the API demands since 2026,
+// otherwise the oldest, and of two equally old ones the first by name. Those that are being deleted do not count.
 func winner(configs []mcfgv1.MachineOSConfig, pool string) string {
 	var best *mcfgv1.MachineOSConfig
 	for i := range configs {

@@ -24,16 +24,22 @@ func machineOSConfig(name, pool string) *mcfgv1.MachineOSConfig {
 }
 
 func TestCheck(t *testing.T) {
-	fine := situation{poolExists: true, winner: "infra", secrets: []secretState{{field: "spec.renderedImagePushSecret", name: "push"}}}
+	fine := situation{poolExists: true, winner: "infra",
+		secrets: []secretState{{field: "spec.renderedImagePushSecret", name: "push"}}}
 	for name, c := range map[string]struct {
 		change  func(*mcfgv1.MachineOSConfig, *situation)
 		reason  string
 		message string
 	}{
 		"a pool with what it needs is in": {func(*mcfgv1.MachineOSConfig, *situation) {}, ReasonOptedIn, "infra is opted in"},
-		"the pool is another one's":       {func(_ *mcfgv1.MachineOSConfig, s *situation) { s.winner = "older" }, ReasonPoolTaken, "belongs to MachineOSConfig older"},
-		"there is no such pool":           {func(_ *mcfgv1.MachineOSConfig, s *situation) { s.poolExists = false }, ReasonPoolMissing, "no MachineConfigPool infra"},
-		"two namespaces in the push spec": {func(c *mcfgv1.MachineOSConfig, _ *situation) { c.Spec.RenderedImagePushSpec = "r.test/a/b/c:t" }, ReasonPushSpecUnusable, "at most one namespace"},
+		"the pool is another one's": {func(_ *mcfgv1.MachineOSConfig, s *situation) { s.winner = "older" },
+			ReasonPoolTaken, "belongs to MachineOSConfig older"},
+		"there is no such pool": {func(_ *mcfgv1.MachineOSConfig, s *situation) { s.poolExists = false },
+			ReasonPoolMissing, "no MachineConfigPool infra"},
+		"two namespaces in the push spec": {func(c *mcfgv1.MachineOSConfig,
+			_ *situation) {
+			c.Spec.RenderedImagePushSpec = "r.test/a/b/c:t"
+		}, ReasonPushSpecUnusable, "at most one namespace"},
 		"a push spec that is too long": {func(c *mcfgv1.MachineOSConfig, _ *situation) {
 			c.Spec.RenderedImagePushSpec = mcfgv1.ImageTagFormat("r.test/" + strings.Repeat("x", 400) + ":t")
 		}, ReasonPushSpecUnusable, "more than 447"},
@@ -41,7 +47,8 @@ func TestCheck(t *testing.T) {
 			s.secrets = []secretState{{field: "spec.renderedImagePushSecret", name: "push", missing: true}}
 		}, ReasonSecretMissing, "no Secret ns/push, which spec.renderedImagePushSecret names"},
 		"a base secret without credentials": {func(_ *mcfgv1.MachineOSConfig, s *situation) {
-			s.secrets = append(s.secrets, secretState{field: "spec.baseImagePullSecret", name: "pull", fault: "it has no credentials"})
+			s.secrets = append(s.secrets, secretState{field: "spec.baseImagePullSecret", name: "pull",
+				fault: "it has no credentials"})
 		}, ReasonSecretUnusable, "ns/pull, which spec.baseImagePullSecret names, cannot be used: it has no credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +67,8 @@ func TestAPoolBelongsToOneMachineOSConfig(t *testing.T) {
 		c.CreationTimestamp = metav1.Unix(seconds, 0)
 		return *c
 	}
-	named, older, newer := at(machineOSConfig("infra", "infra"), 30), at(machineOSConfig("b", "infra"), 10), at(machineOSConfig("c", "infra"), 20)
+	named, older, newer := at(machineOSConfig("infra", "infra"), 30), at(machineOSConfig("b", "infra"), 10),
+		at(machineOSConfig("c", "infra"), 20)
 	twin, other := at(machineOSConfig("a", "infra"), 10), at(machineOSConfig("worker", "worker"), 1)
 	going := *named.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(40, 0)}
@@ -81,12 +89,14 @@ func TestAPoolBelongsToOneMachineOSConfig(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	deployment := func(labels map[string]string, available int32) *appsv1.Deployment {
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: cluster.Builder, Labels: labels, Generation: 1},
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: cluster.Builder, Labels: labels,
+			Generation: 1},
 			Status: appsv1.DeploymentStatus{ObservedGeneration: 1, AvailableReplicas: available}}
 	}
 	mine := map[string]string{cluster.LabelManagedBy: cluster.ManagedBy}
 	failing := deployment(mine, 0)
-	failing.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: "quota"}}
+	failing.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure,
+		Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: "quota"}}
 	ending := deployment(mine, 1)
 	ending.DeletionTimestamp = &metav1.Time{}
 	behind := deployment(mine, 1)
@@ -97,20 +107,31 @@ func TestDecide(t *testing.T) {
 		phase   phase
 		message string
 	}{
-		"an empty cluster":                        {view{}, false, phaseIdle, "0 of 0"},
-		"only bad ones start nothing":             {view{configs: 2}, false, phaseIdle, "0 of 2"},
-		"the first one starts it":                 {view{configs: 2, optedIn: 1}, true, phaseStarting, "1 of 2"},
-		"not available yet":                       {view{configs: 1, optedIn: 1, deployment: deployment(mine, 0)}, true, phaseStarting, "not available yet"},
-		"and why":                                 {view{configs: 1, optedIn: 1, deployment: failing}, true, phaseStarting, "FailedCreate: quota"},
-		"available for an older generation":       {view{configs: 1, optedIn: 1, deployment: behind}, true, phaseStarting, "not available yet"},
-		"available":                               {view{configs: 1, optedIn: 1, deployment: deployment(mine, 1)}, true, phaseRunning, "1 of 1"},
-		"turned bad, it goes on":                  {view{configs: 1, deployment: deployment(mine, 1)}, true, phaseRunning, "0 of 1"},
-		"the last one is gone, a build is not":    {view{left: []string{"MachineOSBuild x (Building)"}, deployment: deployment(mine, 1)}, true, phaseStopping, "waits for MachineOSBuild x (Building)"},
-		"it is brought back to clear up":          {view{left: []string{"MachineOSBuild x (Building)"}}, true, phaseStopping, "MachineOSBuild x"},
-		"many things are counted":                 {view{left: strings.Split("abcdefghijkl", ""), deployment: deployment(mine, 1)}, true, phaseStopping, "h and 4 more"},
-		"nothing is left":                         {view{deployment: deployment(mine, 1)}, false, phaseStopping, "nothing is left"},
-		"a new one comes while the old one ends":  {view{configs: 1, optedIn: 1, deployment: ending}, true, phaseStarting, "the old machine-os-builder"},
-		"somebody else's Deployment is untouched": {view{configs: 1, optedIn: 1, deployment: deployment(nil, 1)}, false, phaseBlocked, "not made by dayone"},
+		"an empty cluster":            {view{}, false, phaseIdle, "0 of 0"},
+		"only bad ones start nothing": {view{configs: 2}, false, phaseIdle, "0 of 2"},
+		"the first one starts it":     {view{configs: 2, optedIn: 1}, true, phaseStarting, "1 of 2"},
+		"not available yet": {view{configs: 1, optedIn: 1, deployment: deployment(mine, 0)}, true,
+			phaseStarting, "not available yet"},
+		"and why": {view{configs: 1, optedIn: 1, deployment: failing}, true, phaseStarting,
+			"FailedCreate: quota"},
+		"available for an older generation": {view{configs: 1, optedIn: 1, deployment: behind}, true, phaseStarting,
+			"not available yet"},
+		"available": {view{configs: 1, optedIn: 1, deployment: deployment(mine, 1)}, true,
+			phaseRunning, "1 of 1"},
+		"turned bad, it goes on": {view{configs: 1, deployment: deployment(mine, 1)}, true, phaseRunning,
+			"0 of 1"},
+		"the last one is gone, a build is not": {view{left: []string{"MachineOSBuild x (Building)"},
+			deployment: deployment(mine, 1)}, true, phaseStopping, "waits for MachineOSBuild x (Building)"},
+		"it is brought back to clear up": {view{left: []string{"MachineOSBuild x (Building)"}}, true, phaseStopping,
+			"MachineOSBuild x"},
+		"many things are counted": {view{left: strings.Split("abcdefghijkl", ""),
+			deployment: deployment(mine, 1)}, true, phaseStopping, "h and 4 more"},
+		"nothing is left": {view{deployment: deployment(mine, 1)}, false, phaseStopping,
+			"nothing is left"},
+		"a new one comes while the old one ends": {view{configs: 1, optedIn: 1, deployment: ending}, true, phaseStarting,
+			"the old machine-os-builder"},
+		"somebody else's Deployment is untouched": {view{configs: 1, optedIn: 1, deployment: deployment(nil, 1)}, false,
+			phaseBlocked, "not made by dayone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := decide(c.v)

@@ -12,11 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// fieldManager owns what this package writes by server-side apply: single conditions of statuses that others write, too.
+// fieldManager owns what this package writes by server-side apply: single conditions of statuses that others write,
+// too.
 const fieldManager = "dayone-optin"
 
 // applyConditions writes those of conditions whose types are named, and nothing else of about's status.
-func applyConditions(ctx context.Context, c client.Client, about client.Object, conditions []metav1.Condition, types ...string) error {
+func applyConditions(ctx context.Context, c client.Client, about client.Object, conditions []metav1.Condition,
+	types ...string) error {
 	gvk, err := apiutil.GVKForObject(about, c.Scheme())
 	if err != nil {
 		return fmt.Errorf("write conditions of %s: %w", about.GetName(), err)
@@ -36,7 +38,8 @@ func applyConditions(ctx context.Context, c client.Client, about client.Object, 
 	o.SetGroupVersionKind(gvk)
 	o.SetName(about.GetName())
 	o.SetUID(about.GetUID()) // never another object of the same name
-	err = c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(fieldManager), client.ForceOwnership)
+	err = c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(fieldManager),
+		client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("write conditions of %s %s: %w", gvk.Kind, about.GetName(), err)
 	}

@@ -23,8 +23,9 @@ type copier struct {
 	live   client.Reader
 }
 
-// keep makes the Secret named to what the one named from is. When there is no such Secret, there is no copy. One of the copy's name
-// that somebody else made stays as it is, and builds use it. pool is written on the copy, to find its keeper; it may be empty.
+// keep makes the Secret named to what the one named from is. When there is no such Secret, there is no copy. One of the
+// copy's name that somebody else made stays as it is, and builds use it. pool is written on the copy, to find its
+// keeper; it may be empty.
 func (c copier) keep(ctx context.Context, from, to types.NamespacedName, pool string) error {
 	if there, err := c.there(ctx, from); err != nil || !there {
 		return errors.Join(err, c.remove(ctx, to))

@@ -34,8 +34,8 @@ func (b *builder) count(ctx context.Context, from client.Reader) (configs, opted
 	return configs, optedIn, nil
 }
 
-// left names what builds have left: MachineOSBuilds, which keep themselves until the builder has cleared up behind them, Jobs, and
-// the objects that were made for builds.
+// left names what builds have left: MachineOSBuilds, which keep themselves until the builder has cleared up behind
+// them, Jobs, and the objects that were made for builds.
 func (b *builder) left(ctx context.Context, from client.Reader) ([]string, error) {
 	var names []string
 	var builds mcfgv1.MachineOSBuildList
@@ -43,9 +43,11 @@ func (b *builder) left(ctx context.Context, from client.Reader) ([]string, error
 		return nil, fmt.Errorf("list MachineOSBuilds: %w", err)
 	}
 	for i := range builds.Items {
-		names = append(names, fmt.Sprintf("MachineOSBuild %s (%s)", builds.Items[i].Name, machineosbuild.StateOf(&builds.Items[i])))
+		names = append(names, fmt.Sprintf("MachineOSBuild %s (%s)", builds.Items[i].Name,
+			machineosbuild.StateOf(&builds.Items[i])))
 	}
-	// Each kind is listed in the form in which it is watched: another one would be another cache, which may be older than the event.
+	// Each kind is listed in the form in which it is watched: another one would be another cache, which may be older than
+	// the event.
 	here := []client.ListOption{client.InNamespace(b.o.Namespace), client.HasLabels{manifests.LabelEphemeralBuildObject}}
 	var jobs batchv1.JobList
 	if err := from.List(ctx, &jobs, here...); err != nil {

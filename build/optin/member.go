@@ -57,8 +57,8 @@ func (m *members) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	return reconcile.Result{}, client.IgnoreNotFound(m.tell(ctx, &config, v))
 }
 
-// leave removes what was copied for a pool to which no MachineOSConfig belongs any more. A pool may belong to one of another name:
-// the API's rule that the names are equal is younger than the kind.
+// leave removes what was copied for a pool to which no MachineOSConfig belongs any more. A pool may belong to one of
+// another name: the API's rule that the names are equal is younger than the kind.
 func (m *members) leave(ctx context.Context, pool string) error {
 	var configs mcfgv1.MachineOSConfigList
 	if err := m.client.List(ctx, &configs, client.MatchingFields{indexPool: pool}); err != nil {
@@ -118,7 +118,8 @@ func (m *members) inspect(ctx context.Context, s *secretState) error {
 	return nil
 }
 
-// entitle keeps the pool's copy of the subscription certificates as long as the pool is in; afterwards until no build uses it.
+// entitle keeps the pool's copy of the subscription certificates as long as the pool is in; afterwards until no build
+// uses it.
 func (m *members) entitle(ctx context.Context, pool string, in bool) error {
 	copied := types.NamespacedName{Namespace: m.o.Namespace, Name: cluster.EntitlementCopy(pool)}
 	if in {
@@ -153,7 +154,8 @@ func (m *members) tell(ctx context.Context, config *mcfgv1.MachineOSConfig, v ve
 	}
 	conditions := slices.Clone(config.Status.Conditions)
 	old := meta.FindStatusCondition(config.Status.Conditions, ConditionOptedIn)
-	changed := meta.SetStatusCondition(&conditions, metav1.Condition{Type: ConditionOptedIn, Status: status, Reason: v.reason,
+	changed := meta.SetStatusCondition(&conditions, metav1.Condition{Type: ConditionOptedIn, Status: status,
+		Reason:  v.reason,
 		Message: v.message, ObservedGeneration: config.Generation, LastTransitionTime: metav1.NewTime(m.o.Now())})
 	if !changed {
 		return nil
@@ -161,7 +163,8 @@ func (m *members) tell(ctx context.Context, config *mcfgv1.MachineOSConfig, v ve
 	if err := applyConditions(ctx, m.client, config, conditions, ConditionOptedIn); err != nil {
 		return err
 	}
-	log := m.o.Log.WithFields(map[string]any{"machineosconfig": config.Name, "pool": config.Spec.MachineConfigPool.Name, "reason": v.reason})
+	log := m.o.Log.WithFields(map[string]any{"machineosconfig": config.Name, "pool": config.Spec.MachineConfigPool.Name,
+		"reason": v.reason})
 	if old != nil && old.Reason == v.reason && old.Message == v.message {
 		return nil
 	}

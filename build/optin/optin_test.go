@@ -22,7 +22,8 @@ import (
 func TestTheFirstMachineOSConfigStartsTheBuilderAndTheLastOnesEndStopsIt(t *testing.T) {
 	w := newWorld(t)
 	w.builderIs(phaseIdle, "0 of 0")
-	w.create(secret(cluster.PullSecretNamespace, cluster.PullSecretName, "global"), secret(ns, "push", "p"), pool("worker"), machineOSConfig("worker", "worker"))
+	w.create(secret(cluster.PullSecretNamespace, cluster.PullSecretName, "global"), secret(ns, "push", "p"),
+		pool("worker"), machineOSConfig("worker", "worker"))
 	w.optedIn("worker", ReasonOptedIn)
 	w.builderIs(phaseStarting, "1 of 1 MachineOSConfigs opted in")
 	w.podsRun()
@@ -36,7 +37,8 @@ func TestTheFirstMachineOSConfigStartsTheBuilderAndTheLastOnesEndStopsIt(t *test
 		assert.Equal(c, secret("", "", "global").Data, copied.Data)
 	})
 
-	build, work, input := machineOSBuild("worker-1", "worker"), buildJob("build-worker-1", "worker"), &corev1.Secret{ObjectMeta: buildMeta("input", "worker")}
+	build, work, input := machineOSBuild("worker-1", "worker"), buildJob("build-worker-1", "worker"),
+		&corev1.Secret{ObjectMeta: buildMeta("input", "worker")}
 	w.create(build, work, input, builderLease())
 	w.delete(machineOSConfig("worker", "worker"))
 	w.builderIs(phaseStopping, "waits for Job build-worker-1, MachineOSBuild worker-1 (Initial), Secret input")
@@ -44,7 +46,8 @@ func TestTheFirstMachineOSConfigStartsTheBuilderAndTheLastOnesEndStopsIt(t *test
 	w.builderIs(phaseStopping, "waits for Job build-worker-1, Secret input")
 	w.delete(work)
 	w.builderIs(phaseStopping, "waits for Secret input")
-	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(&d), &d), "it is not stopped as long as something is left")
+	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(&d), &d),
+		"it is not stopped as long as something is left")
 	assert.Nil(t, d.DeletionTimestamp)
 	w.delete(input)
 	w.podsEnd()
@@ -52,7 +55,8 @@ func TestTheFirstMachineOSConfigStartsTheBuilderAndTheLastOnesEndStopsIt(t *test
 	w.absent(&corev1.Secret{}, ns, cluster.PullSecretCopy)
 	w.absent(builderLease(), ns, cluster.Builder)
 	w.builderIs(phaseIdle, "0 of 0")
-	require.NoError(t, w.Client.Get(t.Context(), types.NamespacedName{Namespace: ns, Name: "push"}, &corev1.Secret{}), "the user's Secret stays")
+	require.NoError(t, w.Client.Get(t.Context(), types.NamespacedName{Namespace: ns, Name: "push"}, &corev1.Secret{}),
+		"the user's Secret stays")
 	w.eventually(func(c *assert.CollectT) {
 		var list eventsv1.EventList
 		assert.NoError(c, w.Client.List(t.Context(), &list, client.InNamespace("default")))
@@ -60,7 +64,8 @@ func TestTheFirstMachineOSConfigStartsTheBuilderAndTheLastOnesEndStopsIt(t *test
 		for _, e := range list.Items {
 			reasons[e.Reason] = true
 		}
-		for _, want := range []string{ReasonOptedIn, "MachineOSBuilderStarting", "MachineOSBuilderRunning", "MachineOSBuilderStopping", "MachineOSBuilderNoPoolOptedIn"} {
+		for _, want := range []string{ReasonOptedIn, "MachineOSBuilderStarting", "MachineOSBuilderRunning",
+			"MachineOSBuilderStopping", "MachineOSBuilderNoPoolOptedIn"} {
 			assert.True(c, reasons[want], want)
 		}
 	})
@@ -107,7 +112,8 @@ func TestOtherWritersConditionsStay(t *testing.T) {
 	w.optedIn("worker", ReasonPoolMissing)
 	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config))
 	old := config.DeepCopy()
-	meta.SetStatusCondition(&config.Status.Conditions, metav1.Condition{Type: "Degraded", Status: metav1.ConditionFalse, Reason: "Fine", Message: "m"})
+	meta.SetStatusCondition(&config.Status.Conditions, metav1.Condition{Type: "Degraded", Status: metav1.ConditionFalse,
+		Reason: "Fine", Message: "m"})
 	config.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat("registry.example.test/os/image@sha256:" + digest)
 	require.NoError(t, w.Client.Status().Patch(t.Context(), config, client.MergeFrom(old)))
 	w.create(pool("worker"))
@@ -121,7 +127,8 @@ const digest = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 
 func TestSubscriptionCertificatesAreCopiedForEachPoolThatIsIn(t *testing.T) {
 	w := newWorld(t)
-	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.EntitlementNamespace, Name: cluster.EntitlementName},
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.EntitlementNamespace,
+		Name: cluster.EntitlementName},
 		Data: map[string][]byte{"entitlement.pem": []byte("one")}}
 	config := machineOSConfig("worker", "worker")
 	w.create(secret(ns, "push", "p"), pool("worker"), config)
@@ -182,7 +189,8 @@ func TestTheDeploymentIsKeptAsItShouldBe(t *testing.T) {
 
 func TestNothingIsWrittenWhenNothingChangesAlsoAfterARestart(t *testing.T) {
 	w := newWorld(t)
-	w.create(secret(cluster.PullSecretNamespace, cluster.PullSecretName, "global"), secret(ns, "push", "p"), pool("worker"), machineOSConfig("worker", "worker"))
+	w.create(secret(cluster.PullSecretNamespace, cluster.PullSecretName, "global"), secret(ns, "push", "p"),
+		pool("worker"), machineOSConfig("worker", "worker"))
 	w.podsRun()
 	w.builderIs(phaseRunning, "1 of 1")
 	versions := func() map[string]string {
@@ -212,16 +220,20 @@ func TestNothingIsWrittenWhenNothingChangesAlsoAfterARestart(t *testing.T) {
 	w.builderIs(phaseRunning, "2 of 2")
 	after := versions()
 	assert.Equal(t, before, after)
-	// The new MachineOSConfig's condition, the builder's message, and one apply of the Deployment that changes nothing; events apart.
+	// The new MachineOSConfig's condition, the builder's message, and one apply of the Deployment that changes nothing;
+	// events apart.
 	assert.LessOrEqual(t, w.writes.Load(), int64(5))
 }
 
 func TestSomebodyElsesDeploymentAndSecretsAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
-	foreign := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: cluster.Builder}, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "r.test/c:1"}}}}}}
-	w.create(foreign, secret(ns, cluster.EntitlementCopy("worker"), "mine"), secret(cluster.EntitlementNamespace, cluster.EntitlementName, "theirs"))
+	foreign := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: cluster.Builder},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "r.test/c:1"}}}}}}
+	w.create(foreign, secret(ns, cluster.EntitlementCopy("worker"), "mine"),
+		secret(cluster.EntitlementNamespace, cluster.EntitlementName, "theirs"))
 	w.create(secret(ns, "push", "p"), pool("worker"), machineOSConfig("worker", "worker"))
 	w.optedIn("worker", ReasonOptedIn)
 	w.builderIs(phaseBlocked, "was not made by dayone")
@@ -229,7 +241,8 @@ func TestSomebodyElsesDeploymentAndSecretsAreLeftAlone(t *testing.T) {
 	w.builderIs(phaseBlocked, "was not made by dayone")
 	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
 	var kept corev1.Secret
-	require.NoError(t, w.Client.Get(t.Context(), types.NamespacedName{Namespace: ns, Name: cluster.EntitlementCopy("worker")}, &kept))
+	require.NoError(t, w.Client.Get(t.Context(),
+		types.NamespacedName{Namespace: ns, Name: cluster.EntitlementCopy("worker")}, &kept))
 	assert.Equal(t, secret("", "", "mine").Data, kept.Data)
 	w.delete(foreign)
 	w.builderIs(phaseIdle, "0 of 0")

@@ -49,27 +49,31 @@ type plan struct {
 	message string
 }
 
-// decide is pure. The first pool that is opted in starts the builder; a MachineOSConfig that turns bad does not stop it; the last
-// one's deletion does when nothing is left.
+// decide is pure. The first pool that is opted in starts the builder; a MachineOSConfig that turns bad does not stop
+// it; the last one's deletion does when nothing is left.
 func decide(v view) plan {
 	d := v.deployment
 	run := v.optedIn > 0 || (v.configs > 0 && d != nil) || len(v.left) > 0
 	count := fmt.Sprintf("%d of %d MachineOSConfigs opted in", v.optedIn, v.configs)
 	switch {
 	case d != nil && !ours(d):
-		return plan{phase: phaseBlocked, message: fmt.Sprintf("Deployment %s/%s was not made by dayone: end what made it, then delete it", d.Namespace, d.Name)}
+		return plan{phase: phaseBlocked,
+			message: fmt.Sprintf("Deployment %s/%s was not made by dayone: end what made it, then delete it", d.Namespace,
+				d.Name)}
 	case !run && d == nil:
 		return plan{phase: phaseIdle, message: count}
 	case !run:
 		return plan{phase: phaseStopping, message: "nothing is left of any build; " + cluster.Builder + " ends"}
 	case v.configs == 0:
-		return plan{run: true, phase: phaseStopping, message: "no MachineOSConfig is left; before " + cluster.Builder + " is stopped it waits for " + enumerate(v.left)}
+		return plan{run: true, phase: phaseStopping, message: "no MachineOSConfig is left; before " + cluster.Builder +
+			" is stopped it waits for " + enumerate(v.left)}
 	case d != nil && d.DeletionTimestamp != nil:
 		return plan{run: true, phase: phaseStarting, message: count + "; waits for the old " + cluster.Builder + " to end"}
 	case d != nil && d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas > 0:
 		return plan{run: true, phase: phaseRunning, message: count}
 	}
-	return plan{run: true, phase: phaseStarting, message: count + "; " + cluster.Builder + " is not available yet" + obstacle(d)}
+	return plan{run: true, phase: phaseStarting, message: count + "; " + cluster.Builder + " is not available yet" +
+		obstacle(d)}
 }
 
 // obstacle says what keeps a Deployment from being available, as far as its own status knows.

@@ -23,7 +23,8 @@ import (
 // steps of the random walk; OPTIN_SEED repeats one.
 const randomSteps = 60
 
-// TestWhateverHappensTheEndStateFollowsFromWhatIsThere edits, deletes and restarts at random, never waiting in between, and then compares.
+// TestWhateverHappensTheEndStateFollowsFromWhatIsThere edits, deletes and restarts at random, never waiting in between,
+// and then compares.
 func TestWhateverHappensTheEndStateFollowsFromWhatIsThere(t *testing.T) {
 	w := newWorld(t)
 	seed := rand.Uint64()
@@ -68,7 +69,8 @@ func TestWhateverHappensTheEndStateFollowsFromWhatIsThere(t *testing.T) {
 	}
 	w.settled(pools, there)
 	for _, p := range pools { // everybody leaves
-		for key, o := range map[string]client.Object{"config " + p: machineOSConfig(p, p), "job " + p: buildJob("build-"+p, p), "build " + p: machineOSBuild(p+"-1", p)} {
+		for key, o := range map[string]client.Object{"config " + p: machineOSConfig(p, p), "job " +
+			p: buildJob("build-"+p, p), "build " + p: machineOSBuild(p+"-1", p)} {
 			if there[key] {
 				w.delete(o)
 			}
@@ -103,7 +105,8 @@ func (w *world) settled(pools []string, there map[string]bool) {
 		}
 	}
 	w.eventually(func(c *assert.CollectT) {
-		err := w.Client.Get(context.Background(), types.NamespacedName{Namespace: ns, Name: cluster.Builder}, &appsv1.Deployment{})
+		err := w.Client.Get(context.Background(), types.NamespacedName{Namespace: ns, Name: cluster.Builder},
+			&appsv1.Deployment{})
 		running := err == nil
 		assert.True(c, running || apierrors.IsNotFound(err))
 		switch {
@@ -122,7 +125,8 @@ func (w *world) endPods(c *assert.CollectT) {
 	assert.NoError(c, w.Client.List(context.Background(), &pods, client.InNamespace(ns)))
 	for i := range pods.Items {
 		if pods.Items[i].DeletionTimestamp != nil {
-			assert.NoError(c, client.IgnoreNotFound(w.Client.Delete(context.Background(), &pods.Items[i], client.GracePeriodSeconds(0))))
+			assert.NoError(c, client.IgnoreNotFound(w.Client.Delete(context.Background(), &pods.Items[i],
+				client.GracePeriodSeconds(0))))
 		}
 	}
 }
@@ -132,7 +136,8 @@ func (w *world) podsGo() {
 	w.t.Helper()
 	w.eventually(func(c *assert.CollectT) {
 		w.endPods(c)
-		err := w.Client.Get(context.Background(), types.NamespacedName{Namespace: ns, Name: cluster.Builder}, &appsv1.Deployment{})
+		err := w.Client.Get(context.Background(), types.NamespacedName{Namespace: ns, Name: cluster.Builder},
+			&appsv1.Deployment{})
 		assert.True(c, apierrors.IsNotFound(err))
 	})
 }

@@ -32,8 +32,8 @@ const (
 	indexSecret = "optin-secret"
 )
 
-// CacheOptions narrow what is watched to what Add needs: single objects of other namespaces, builds' objects by their label. Of
-// Secrets and ConfigMaps only metadata is ever watched.
+// CacheOptions narrow what is watched to what Add needs: single objects of other namespaces, builds' objects by their
+// label. Of Secrets and ConfigMaps only metadata is ever watched.
 func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 	if namespace == "" {
 		namespace = cluster.DefaultNamespace
@@ -128,8 +128,10 @@ func (m *members) watch(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("opt-in").
 		For(&mcfgv1.MachineOSConfig{}).
 		// When one of two for the same pool goes, the other one takes its place.
-		Watches(&mcfgv1.MachineOSConfig{}, handler.EnqueueRequestsFromMapFunc(rivals), ctrlbuilder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&mcfgv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(byPool), ctrlbuilder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&mcfgv1.MachineOSConfig{}, handler.EnqueueRequestsFromMapFunc(rivals),
+			ctrlbuilder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&mcfgv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(byPool),
+			ctrlbuilder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(m.ofSecret)).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(ofJob)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: m.o.Workers}).

@@ -24,8 +24,8 @@ import (
 // renewInterval is how often the server's certificate is made anew; it is valid far longer.
 const renewInterval = 24 * time.Hour
 
-// serverIdentity is what makes new nodes trust the server and the server trust new nodes. All copies of the server share the authority
-// and the token, which live in a Secret.
+// serverIdentity is what makes new nodes trust the server and the server trust new nodes. All copies of the server
+// share the authority and the token, which live in a Secret.
 type serverIdentity struct {
 	ca                *certs.CA
 	token             string
@@ -33,12 +33,14 @@ type serverIdentity struct {
 }
 
 // loadIdentity reads the Secret, or makes it when it is missing.
-func loadIdentity(ctx context.Context, reader client.Reader, writer client.Client, namespace, url, dir string) (*serverIdentity, error) {
+func loadIdentity(ctx context.Context, reader client.Reader, writer client.Client, namespace, url,
+	dir string) (*serverIdentity, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: cluster.ConfigServer}
 	var secret corev1.Secret
 	err := reader.Get(ctx, key, &secret)
 	if apierrors.IsNotFound(err) {
-		if err = makeIdentity(ctx, writer, key, url, filepath.Join(dir, "new")); err == nil || apierrors.IsAlreadyExists(err) {
+		if err = makeIdentity(ctx, writer, key, url, filepath.Join(dir, "new")); err == nil ||
+			apierrors.IsAlreadyExists(err) {
 			err = reader.Get(ctx, key, &secret)
 		}
 	}
@@ -50,9 +52,13 @@ func loadIdentity(ctx context.Context, reader client.Reader, writer client.Clien
 			return nil, fmt.Errorf("write authority: %w", err)
 		}
 	}
-	id := &serverIdentity{token: string(secret.Data[cluster.ConfigServerToken]), certFile: filepath.Join(dir, "server.crt"), keyFile: filepath.Join(dir, "server.key")}
-	if id.ca, err = certs.LoadCA(filepath.Join(dir, certs.CACertFile), filepath.Join(dir, certs.CAKeyFile), nil); err != nil || id.token == "" {
-		return nil, fmt.Errorf("read Secret %s: it is no authority with a token (%w): delete it, and give the machines the new pointer configs", key, err)
+	id := &serverIdentity{token: string(secret.Data[cluster.ConfigServerToken]),
+		certFile: filepath.Join(dir, "server.crt"), keyFile: filepath.Join(dir, "server.key")}
+	if id.ca, err = certs.LoadCA(filepath.Join(dir, certs.CACertFile), filepath.Join(dir, certs.CAKeyFile),
+		nil); err != nil || id.token == "" {
+		return nil, fmt.Errorf(
+			"read Secret %s: it is no authority with a token (%w): delete it, and give the machines the new pointer configs",
+			key, err)
 	}
 	return id, nil
 }
@@ -68,7 +74,8 @@ func makeIdentity(ctx context.Context, writer client.Client, key client.ObjectKe
 	if _, err := rand.Read(token); err != nil {
 		return fmt.Errorf("make token: %w", err)
 	}
-	data := map[string][]byte{cluster.ConfigServerToken: []byte(base64.RawURLEncoding.EncodeToString(token)), cluster.ConfigServerURL: []byte(url)}
+	data := map[string][]byte{cluster.ConfigServerToken: []byte(base64.RawURLEncoding.EncodeToString(token)),
+		cluster.ConfigServerURL: []byte(url)}
 	for _, name := range []string{certs.CACertFile, certs.CAKeyFile} {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -77,7 +84,8 @@ func makeIdentity(ctx context.Context, writer client.Client, key client.ObjectKe
 		data[name] = raw
 	}
 	return writer.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
-		Labels: map[string]string{cluster.LabelPartOf: cluster.ManagedBy, cluster.LabelManagedBy: cluster.ManagedBy}}, Data: data})
+		Labels: map[string]string{cluster.LabelPartOf: cluster.ManagedBy, cluster.LabelManagedBy: cluster.ManagedBy}},
+		Data: data})
 }
 
 // certify makes the server's certificate.

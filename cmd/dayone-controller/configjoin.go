@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// joinLifetime is how long the credential in a new node's config counts: from Ignition's fetch over the pull of the image to the kubelet's
-	// first request half of it is left at worst, also on a slow line.
+	// joinLifetime is how long the credential in a new node's config counts: from Ignition's fetch over the pull of the
+	// image to the kubelet's first request half of it is left at worst, also on a slow line.
 	joinLifetime = 24 * time.Hour
 	// joinInterval is how often it is looked whether the credential is due, or the admin's own has come or changed.
 	joinInterval = time.Minute
 )
 
-// join keeps the file with the kubeconfig with which new nodes ask for their certificate. It is the admin's own, where there is one; else it
-// has a token that is made here, that may only ask for a kubelet's certificate, and that is replaced when half of its time is over. No such
-// token is stored in the cluster.
+// join keeps the file with the kubeconfig with which new nodes ask for their certificate. It is the admin's own, where
+// there is one; else it has a token that is made here, that may only ask for a kubelet's certificate, and that is
+// replaced when half of its time is over. No such token is stored in the cluster.
 type join struct {
 	reader client.Reader
 	writer client.Client
@@ -49,8 +49,9 @@ type join struct {
 }
 
 // errNoServer: nobody says where new nodes reach the API server.
-var errNoServer = errors.New("new nodes get no kubeconfig: the address of the API server is not known; give --api-server-url (dayone cluster install --api-server URL), " +
-	"or a kubeconfig of your own in the Secret " + cluster.NodeBootstrap)
+var errNoServer = errors.New(
+	"new nodes get no kubeconfig: the address of the API server is not known; give --api-server-url (dayone cluster install --api-server URL), " +
+		"or a kubeconfig of your own in the Secret " + cluster.NodeBootstrap)
 
 // refresh brings the file up to date.
 func (j *join) refresh(ctx context.Context) error {
@@ -86,7 +87,8 @@ func (j *join) refresh(ctx context.Context) error {
 	}
 	// The API server may give a shorter time than asked for.
 	j.renew = j.now().Add(until.Sub(j.now()) / 2)
-	j.log.WithFields(logrus.Fields{"server": server, "until": until.UTC().Format(time.RFC3339)}).Info("new nodes join with a new token")
+	j.log.WithFields(logrus.Fields{"server": server, "until": until.UTC().Format(time.RFC3339)}).
+		Info("new nodes join with a new token")
 	return nil
 }
 
@@ -96,13 +98,14 @@ func (j *join) token(ctx context.Context) (string, time.Time, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: cluster.NodeBootstrap}}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	if err := j.writer.SubResource("token").Create(ctx, account, request); err != nil {
-		return "", time.Time{}, fmt.Errorf("make a token of service account %s/%s for new nodes: %w", j.namespace, cluster.NodeBootstrap, err)
+		return "", time.Time{}, fmt.Errorf("make a token of service account %s/%s for new nodes: %w", j.namespace,
+			cluster.NodeBootstrap, err)
 	}
 	return request.Status.Token, request.Status.ExpirationTimestamp.Time, nil
 }
 
-// find gives the API server's address as nodes reach it, and its authority: as the admin says, as the ControllerConfig says, or as kubeadm
-// publishes it for nodes that join.
+// find gives the API server's address as nodes reach it, and its authority: as the admin says, as the ControllerConfig
+// says, or as kubeadm publishes it for nodes that join.
 func (j *join) find(ctx context.Context) (string, []byte, error) {
 	if j.server != "" {
 		return j.server, j.ca, nil
@@ -153,7 +156,8 @@ func (j *join) write(raw []byte) error {
 	return nil
 }
 
-// begin makes the file and gives its name; empty: nobody knows where nodes reach the API server, and their own config has to bring it.
+// begin makes the file and gives its name; empty: nobody knows where nodes reach the API server, and their own config
+// has to bring it.
 func (j *join) begin(ctx context.Context) (string, error) {
 	err := j.refresh(ctx)
 	if errors.Is(err, errNoServer) {

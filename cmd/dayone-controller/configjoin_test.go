@@ -38,18 +38,24 @@ import (
 // publishAddress does what kubeadm does for nodes that join.
 func publishAddress(t *testing.T, e *kubetest.Env) {
 	t.Helper()
-	raw, err := clientcmd.Write(clientcmdapi.Config{Clusters: map[string]*clientcmdapi.Cluster{"": {Server: e.Config.Host, CertificateAuthorityData: e.Config.CAData}}})
+	raw, err := clientcmd.Write(clientcmdapi.Config{Clusters: map[string]*clientcmdapi.Cluster{"": {Server: e.Config.Host,
+		CertificateAuthorityData: e.Config.CAData}}})
 	require.NoError(t, err)
-	require.NoError(t, e.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"}, Data: map[string]string{"kubeconfig": string(raw)}}))
+	require.NoError(t, e.Client.Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+			Data: map[string]string{"kubeconfig": string(raw)}}))
 }
 
-// TestANewNodeJoinsWithWhatItWasServed takes the kubeconfig out of a served config and does with it what a kubelet does, and more.
+// TestANewNodeJoinsWithWhatItWasServed takes the kubeconfig out of a served config and does with it what a kubelet
+// does, and more.
 func TestANewNodeJoinsWithWhatItWasServed(t *testing.T) {
 	e := kubetest.Start(t, kubetest.Options{ControllerManager: true})
-	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, ApproveNodes: true, Images: cluster.Images{Controller: "r.test/c:1", Builder: "r.test/b:1", Daemon: "r.test/d:1"}})
+	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, ApproveNodes: true,
+		Images: cluster.Images{Controller: "r.test/c:1", Builder: "r.test/b:1", Daemon: "r.test/d:1"}})
 	require.NoError(t, err)
 	for _, o := range objects {
-		require.NoError(t, e.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership), o.GetName())
+		require.NoError(t, e.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o),
+			client.FieldOwner("test"), client.ForceOwnership), o.GetName())
 	}
 	e.AwaitRights(t, objects)
 	publishAddress(t, e)
@@ -79,8 +85,10 @@ func TestANewNodeJoinsWithWhatItWasServed(t *testing.T) {
 	kubelet.CertData, kubelet.KeyData = request.Status.Certificate, key
 	node, err := client.New(kubelet, client.Options{Scheme: e.Scheme})
 	require.NoError(t, err)
-	require.NoError(t, node.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new-1"}}), "the node registers itself")
-	require.True(t, apierrors.IsForbidden(node.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new-2"}})))
+	require.NoError(t, node.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new-1"}}),
+		"the node registers itself")
+	require.True(t, apierrors.IsForbidden(node.Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new-2"}})))
 }
 
 // servedKubeconfig is the one in an Ignition config.
@@ -116,13 +124,16 @@ func signingRequest(t *testing.T, node, signer string) ([]byte, *certificatesv1.
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node,
+			Organization: []string{"system:nodes"}}}, key)
 	require.NoError(t, err)
 	text, err := keyutil.MarshalPrivateKeyToPEM(key)
 	require.NoError(t, err)
-	return text, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer,
-		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-		Usages:  []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}}}
+	return text, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: node},
+		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer,
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			Usages:  []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}}}
 }
 
 func TestTheCredentialOfNewNodesIsRenewedAndGivesWayToTheAdmins(t *testing.T) {
@@ -133,7 +144,8 @@ func TestTheCredentialOfNewNodesIsRenewedAndGivesWayToTheAdmins(t *testing.T) {
 	log.SetOutput(io.Discard)
 	c := e.ClientAs(t, cluster.DefaultNamespace, cluster.ConfigServer)
 	clock := time.Now()
-	j := &join{reader: c, writer: c, log: logrus.NewEntry(log), namespace: cluster.DefaultNamespace, given: filepath.Join(dir, "given"), file: filepath.Join(dir, "served"),
+	j := &join{reader: c, writer: c, log: logrus.NewEntry(log), namespace: cluster.DefaultNamespace,
+		given: filepath.Join(dir, "given"), file: filepath.Join(dir, "served"),
 		ca: e.Config.CAData, now: func() time.Time { return clock }}
 	name, err := j.begin(t.Context())
 	require.NoError(t, err)

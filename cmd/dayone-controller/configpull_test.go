@@ -18,7 +18,10 @@ func TestThePullSecretIsFollowed(t *testing.T) {
 	var now accounts
 	var raw []byte
 	changes := 0
-	p := &pullSecret{file: file, log: logrus.NewEntry(log), use: func(a accounts, b []byte) { now, raw, changes = a, b, changes+1 }}
+	p := &pullSecret{file: file, log: logrus.NewEntry(log), use: func(a accounts, b []byte) {
+		now, raw, changes = a, b,
+			changes+1
+	}}
 	const first, second = `{"auths":{"a.example.com":{"auth":"eDp5"}}}`, `{"auths":{"b.example.com":{"auth":"eDp5"}}}`
 	for _, step := range []struct {
 		name, content string

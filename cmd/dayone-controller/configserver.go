@@ -50,12 +50,17 @@ func newConfigServer(version string) *cobra.Command {
 	f := c.Flags()
 	s.o.AddFlags(f)
 	f.StringVar(&s.listen, "listen", ":22623", "host:port to serve HTTPS on")
-	f.StringVar(&s.url, "url", "", "address at which new nodes reach this server, such as https://api-int.example.com:22623; default: the first --host with the port of --listen")
+	f.StringVar(&s.url, "url", "",
+		"address at which new nodes reach this server, such as https://api-int.example.com:22623; default: the first --host with the port of --listen")
 	f.StringSliceVar(&s.hosts, "host", nil, "names and addresses of the certificate (repeatable); at least one")
-	f.StringVar(&s.kubeconfig, "bootstrap-kubeconfig", "", "kubeconfig of your own with which new nodes join; empty, or no such file: one is made, with a token for one day that may only ask for a certificate")
-	f.StringVar(&s.apiServer, "api-server-url", "", "where new nodes reach the API server; default: what the ControllerConfig or kube-public/cluster-info says")
-	f.StringVar(&s.daemon, "daemon", "", "the node agent's program, which new nodes fetch from here; empty: their disk image has it")
-	f.StringVar(&s.pullSecret, "pull-secret", "", "file with the pull secret of new nodes, also used at registries inside the cluster; empty, or no such file: none")
+	f.StringVar(&s.kubeconfig, "bootstrap-kubeconfig", "",
+		"kubeconfig of your own with which new nodes join; empty, or no such file: one is made, with a token for one day that may only ask for a certificate")
+	f.StringVar(&s.apiServer, "api-server-url", "",
+		"where new nodes reach the API server; default: what the ControllerConfig or kube-public/cluster-info says")
+	f.StringVar(&s.daemon, "daemon", "",
+		"the node agent's program, which new nodes fetch from here; empty: their disk image has it")
+	f.StringVar(&s.pullSecret, "pull-secret", "",
+		"file with the pull secret of new nodes, also used at registries inside the cluster; empty, or no such file: none")
 	f.StringVar(&s.registryCAFile, "registry-ca", "", "authorities of these registries in PEM, beside the system's")
 	return c
 }
@@ -107,14 +112,16 @@ func (s *configServer) serve(ctx context.Context, cfg *rest.Config, log *logrus.
 	if err := rest.LoadTLSFiles(cfg); err != nil {
 		return fmt.Errorf("read the API server's authority: %w", err)
 	}
-	nodes := &join{reader: m.GetAPIReader(), writer: m.GetClient(), log: log, namespace: s.o.Namespace, given: s.kubeconfig, file: filepath.Join(dir, "kubeconfig"),
+	nodes := &join{reader: m.GetAPIReader(), writer: m.GetClient(), log: log, namespace: s.o.Namespace,
+		given: s.kubeconfig, file: filepath.Join(dir, "kubeconfig"),
 		server: s.apiServer, ca: cfg.CAData, now: time.Now}
 	kubeconfig, err := nodes.begin(ctx)
 	if err != nil {
 		return err
 	}
 	r := servecontroller.New(m.GetClient(), o)
-	server, err := serve.New(serve.Options{Source: r, Kubeconfig: kubeconfig, Pools: []string{"*"}, SecureListen: s.listen, CertFile: id.certFile, KeyFile: id.keyFile,
+	server, err := serve.New(serve.Options{Source: r, Kubeconfig: kubeconfig, Pools: []string{"*"}, SecureListen: s.listen,
+		CertFile: id.certFile, KeyFile: id.keyFile,
 		Token: id.token, Files: s.files(), Registry: o.Proxy, MaxConnections: maxConnections, Log: log})
 	if err != nil {
 		return err
@@ -126,7 +133,8 @@ func (s *configServer) serve(ctx context.Context, cfg *rest.Config, log *logrus.
 	if err := m.AddReadyzCheck("configs", r.Ready); err != nil {
 		return fmt.Errorf("set up config server: %w", err)
 	}
-	work := []func(context.Context) error{server.Run, newPullSecret(s.pullSecret, o, r).run, func(ctx context.Context) error { return id.renew(ctx, s.hosts) }}
+	work := []func(context.Context) error{server.Run, newPullSecret(s.pullSecret, o, r).
+		run, func(ctx context.Context) error { return id.renew(ctx, s.hosts) }}
 	if kubeconfig != "" {
 		work = append(work, nodes.run)
 	}
@@ -182,7 +190,8 @@ func (s *configServer) options(id *serverIdentity, address, url string) (serveco
 	}
 	first.PullAuth = raw
 	proxy := &servecontroller.Proxy{Password: id.token, Keychain: known, Transport: transport}
-	return servecontroller.Options{FirstBoot: first, Proxy: proxy, ProxyAddress: address, ProxyCA: id.ca.CertificatePEM()}, nil
+	return servecontroller.Options{FirstBoot: first, Proxy: proxy, ProxyAddress: address, ProxyCA: id.ca.CertificatePEM()},
+		nil
 }
 
 // registryTransport trusts the system's authorities and those of --registry-ca.

@@ -48,8 +48,11 @@ func serveCluster(t *testing.T, e *kubetest.Env, args ...string) *servedCluster 
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
 	defer log.Close()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"config-server", "--kubeconfig", kubeconfig(t, e.As(t, cluster.DefaultNamespace, cluster.ConfigServer)),
-		"--listen", s.address, "--host", "127.0.0.1", "--pull-secret", "/nowhere", "--metrics-address", "0", "--probe-address", s.probes}, args...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0],
+		append([]string{"config-server", "--kubeconfig",
+			kubeconfig(t, e.As(t, cluster.DefaultNamespace, cluster.ConfigServer)),
+			"--listen", s.address, "--host", "127.0.0.1", "--pull-secret", "/nowhere", "--metrics-address", "0",
+			"--probe-address", s.probes}, args...)...)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	cmd.Stdout, cmd.Stderr = log, log
 	require.NoError(t, cmd.Start())
@@ -64,10 +67,12 @@ func serveCluster(t *testing.T, e *kubetest.Env, args ...string) *servedCluster 
 		code, text := fetch(c, s.probes, "/readyz")
 		assert.Equal(c, http.StatusOK, code, text)
 	}, waitLimit, waitEvery)
-	require.NoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: cluster.ConfigServer}, &s.secret))
+	require.NoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace,
+		Name: cluster.ConfigServer}, &s.secret))
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(s.secret.Data[certs.CACertFile]))
-	s.web = &http.Client{Timeout: waitLimit, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
+	s.web = &http.Client{Timeout: waitLimit, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots,
+		MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
 	return s
 }
 

@@ -81,7 +81,8 @@ func run(t *testing.T, kubeconfig string) *copyOfProgram {
 	require.NoError(t, err)
 	defer log.Close()
 	// A lease that a busy machine keeps.
-	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "start", "--kubeconfig", kubeconfig, "--builder-image", "registry.test:5000/builder:v1", "--node-agent", "--node", "this",
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "start", "--kubeconfig", kubeconfig,
+		"--builder-image", "registry.test:5000/builder:v1", "--node-agent", "--node", "this",
 		"--base-image", baseImage, "--builder-arg=--history=5",
 		"--probe-address", p.probes, "--metrics-address", p.metrics, "--lease-duration", "30s")
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
@@ -116,7 +117,8 @@ func kubeconfig(t testing.TB, cfg *rest.Config) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "c",
-		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: cfg.Host, CertificateAuthorityData: cfg.CAData, CertificateAuthority: cfg.CAFile}},
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: cfg.Host, CertificateAuthorityData: cfg.CAData,
+			CertificateAuthority: cfg.CAFile}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: cfg.BearerToken}},
 		Contexts:  map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}}}, file))
 	return file
@@ -140,10 +142,12 @@ func fetch(t assert.TestingT, address, path string) (int, string) {
 
 func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) {
 	e := shared.Env(t)
-	objects, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: "r.test/c:1", Builder: "r.test/b:1"}})
+	objects, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: "r.test/c:1",
+		Builder: "r.test/b:1"}})
 	require.NoError(t, err)
 	for _, o := range objects {
-		require.NoError(t, e.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership), o.GetName())
+		require.NoError(t, e.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o),
+			client.FieldOwner("test"), client.ForceOwnership), o.GetName())
 	}
 	e.AwaitRights(t, objects)
 	access := kubeconfig(t, e.As(t, cluster.DefaultNamespace, cluster.Controller))
@@ -152,31 +156,44 @@ func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) 
 		code, _ := fetch(c, first.probes, "/readyz")
 		assert.Equal(c, http.StatusOK, code)
 		var lease coordinationv1.Lease
-		if assert.NoError(c, e.Client.Get(t.Context(), types.NamespacedName{Namespace: cluster.DefaultNamespace, Name: cluster.Controller}, &lease)) {
+		if assert.NoError(c, e.Client.Get(t.Context(), types.NamespacedName{Namespace: cluster.DefaultNamespace,
+			Name: cluster.Controller}, &lease)) {
 			assert.NotEmpty(c, lease.Spec.HolderIdentity)
 		}
 	}, waitLimit, waitEvery)
 	code, _ := fetch(t, first.probes, "/healthz")
 	assert.Equal(t, http.StatusOK, code)
 
-	require.NoError(t, e.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}}))
+	require.NoError(t, e.Client.Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1",
+			Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}}))
 	set := &manifests.Set{
-		Pools: []manifests.Item[*mcfgv1.MachineConfigPool]{manifests.NewItem(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
-			Spec: mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}}}})},
-		MachineConfigs: []manifests.Item[*mcfgv1.MachineConfig]{manifests.NewItem(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-worker", Labels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}},
-			Spec: mcfgv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}})},
+		Pools: []manifests.Item[*mcfgv1.MachineConfigPool]{manifests.NewItem(
+			&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+				Spec: mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}}}})},
+		MachineConfigs: []manifests.Item[*mcfgv1.MachineConfig]{manifests.NewItem(
+			&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-worker",
+				Labels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}},
+				Spec: mcfgv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}})},
 	}
 	bootstrap := renderAsBootstrap(t, set)
 	require.NoError(t, e.Client.Create(t.Context(), set.Pools[0].Object))
 	require.NoError(t, e.Client.Create(t.Context(), set.MachineConfigs[0].Object))
-	require.NoError(t, e.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "push"},
-		Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"r.test":{"username":"u","password":"canary-4711"}}}`)}}))
-	require.NoError(t, e.Client.Create(t.Context(), &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineOSConfigSpec{
-		MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "worker"}, ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
-		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: "registry.example.test/os/worker:latest"}}))
+	require.NoError(t, e.Client.Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "push"},
+			Type: corev1.SecretTypeDockerConfigJson,
+			Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(
+				`{"auths":{"r.test":{"username":"u","password":"canary-4711"}}}`)}}))
+	require.NoError(t, e.Client.Create(t.Context(), &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+		Spec: mcfgv1.MachineOSConfigSpec{
+			MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: "worker"},
+			ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+			RenderedImagePushSpec:   "registry.example.test/os/worker:latest"}}))
 	builder := types.NamespacedName{Namespace: cluster.DefaultNamespace, Name: cluster.Builder}
 	var made appsv1.Deployment
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, e.Client.Get(t.Context(), builder, &made)) }, waitLimit, waitEvery)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, e.Client.Get(t.Context(), builder, &made)) },
+		waitLimit, waitEvery)
 	assert.Contains(t, made.Spec.Template.Spec.Containers[0].Args, "--history=5")
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // render and node controller work, too
 		var pool mcfgv1.MachineConfigPool
@@ -200,10 +217,16 @@ func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) 
 	}, waitLimit, waitEvery)
 	first.end(t, os.Kill)
 	// The rest of its time is not waited for: the lease of a copy that is dead is made a short one.
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.Controller}}
-	require.NoError(t, e.Client.Patch(t.Context(), lease, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"leaseDurationSeconds":1}}`))))
-	require.NoError(t, e.Client.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: builder.Namespace, Name: builder.Name}}))
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, e.Client.Get(t.Context(), builder, &appsv1.Deployment{})) }, waitLimit, waitEvery)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+		Name: cluster.Controller}}
+	require.NoError(t, e.Client.Patch(t.Context(), lease,
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"leaseDurationSeconds":1}}`))))
+	require.NoError(t, e.Client.Delete(t.Context(),
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: builder.Namespace, Name: builder.Name}}))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.NoError(c,
+			e.Client.Get(t.Context(), builder, &appsv1.Deployment{}))
+	}, waitLimit, waitEvery)
 	second.end(t, os.Interrupt)
 	for _, p := range []*copyOfProgram{first, second} {
 		for _, line := range strings.Split(strings.TrimSpace(p.text(t)), "\n") {
@@ -220,7 +243,8 @@ func renderAsBootstrap(t *testing.T, set *manifests.Set) *mcfgv1.MachineConfig {
 	whole := &manifests.Set{}
 	whole.Append(set)
 	render.StandaloneInputs(whole, baseImage, render.VersionsOf(version))
-	result, err := render.Render(whole, render.Options{Versions: render.VersionsOf(version), Unbuilt: render.IgnoreUnbuilt, Strict: true})
+	result, err := render.Render(whole, render.Options{Versions: render.VersionsOf(version), Unbuilt: render.IgnoreUnbuilt,
+		Strict: true})
 	require.NoError(t, err)
 	return result.Config("worker")
 }

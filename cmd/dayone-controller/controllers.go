@@ -38,8 +38,8 @@ type settings struct {
 	node string
 }
 
-// part is one controller: what narrows its watches, which may be nil, and how it is added to the manager. A new controller is one more
-// entry of parts.
+// part is one controller: what narrows its watches, which may be nil, and how it is added to the manager. A new
+// controller is one more entry of parts.
 type part struct {
 	watch func(namespace string) map[client.Object]cache.ByObject
 	add   func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error
@@ -47,22 +47,28 @@ type part struct {
 
 func (s *settings) parts() []part {
 	list := []part{
-		{watch: optin.CacheOptions, add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
-			return optin.Add(ctx, m, optin.Options{Namespace: o.Namespace, BuilderImage: s.builderImage, BuilderArgs: s.builderArgs, Version: s.version, Log: log, Metrics: metrics.Registry})
+		{watch: optin.CacheOptions, add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options,
+			log *logrus.Entry) error {
+			return optin.Add(ctx, m, optin.Options{Namespace: o.Namespace, BuilderImage: s.builderImage,
+				BuilderArgs: s.builderArgs, Version: s.version, Log: log, Metrics: metrics.Registry})
 		}},
 	}
 	if !s.noRender {
-		list = append(list, part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
+		list = append(list, part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options,
+			log *logrus.Entry) error {
 			// The versions are those that dayone bootstrap of the same build renders with.
-			return rendercontroller.SetupWithManager(m, rendercontroller.Options{Log: log, Versions: render.VersionsOf(s.version), BaseImage: s.baseImage})
+			return rendercontroller.SetupWithManager(m,
+				rendercontroller.Options{Log: log, Versions: render.VersionsOf(s.version), BaseImage: s.baseImage})
 		}})
 	}
 	if s.nodeAgent {
 		list = append(list,
-			part{watch: func(string) map[client.Object]cache.ByObject { return nodecontroller.CacheOptions() }, add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
-				check := nodecontroller.ImageCheck{Client: m.GetClient()}
-				return nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log, Self: s.node, Preflight: check, Foreseen: true, Metrics: metrics.Registry})
-			}},
+			part{watch: func(string) map[client.Object]cache.ByObject { return nodecontroller.CacheOptions() },
+				add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
+					check := nodecontroller.ImageCheck{Client: m.GetClient()}
+					return nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log, Self: s.node, Preflight: check,
+						Foreseen: true, Metrics: metrics.Registry})
+				}},
 			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
 				return draincontroller.SetupWithManager(m, draincontroller.Options{Log: log})
 			}},
@@ -75,13 +81,17 @@ func (s *settings) parts() []part {
 
 func newRootCommand(version string) *cobra.Command {
 	s := &settings{version: version}
-	root := &cobra.Command{Use: cluster.Controller, Short: "The operator of layered pools", Version: version, SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{Use: cluster.Controller, Short: "The operator of layered pools", Version: version,
+		SilenceUsage: true, SilenceErrors: true}
 	start := manager.NewCommand(s.program())
-	start.Flags().StringVar(&s.builderImage, "builder-image", "", "image with machine-os-builder, which runs while a pool is opted in; best by digest")
-	start.Flags().StringArrayVar(&s.builderArgs, "builder-arg", nil, "argument of machine-os-builder start, such as --build-pod-user-namespace; may be repeated")
+	start.Flags().StringVar(&s.builderImage, "builder-image", "",
+		"image with machine-os-builder, which runs while a pool is opted in; best by digest")
+	start.Flags().StringArrayVar(&s.builderArgs, "builder-arg", nil,
+		"argument of machine-os-builder start, such as --build-pod-user-namespace; may be repeated")
 	start.Flags().BoolVar(&s.noRender, "no-render", false, "leave rendering the pools' configs to somebody else")
 	start.Flags().StringVar(&s.baseImage, "base-image", "", "OS image of clusters without a ControllerConfig, by digest")
-	start.Flags().BoolVar(&s.nodeAgent, "node-agent", false, "the nodes run dayone-daemon: tell them what to run, drain them")
+	start.Flags().BoolVar(&s.nodeAgent, "node-agent", false,
+		"the nodes run dayone-daemon: tell them what to run, drain them")
 	start.Flags().StringVar(&s.node, "node", "", "the node that this copy runs on: of its pool it goes last")
 	root.AddCommand(start, newConfigServer(version))
 	return root

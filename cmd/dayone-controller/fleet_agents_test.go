@@ -63,7 +63,8 @@ type agentOfNode struct {
 // watchAgents follows the nodes of the cluster.
 func watchAgents(t testing.TB, env *kubetest.Env, limit, classes int) *agents {
 	t.Helper()
-	f := &agents{t: t, c: env.Client, limit: limit, classes: classes, all: map[string]*agentOfNode{}, news: make(chan struct{}, 1), todo: make(chan func(), 1<<16)}
+	f := &agents{t: t, c: env.Client, limit: limit, classes: classes, all: map[string]*agentOfNode{},
+		news: make(chan struct{}, 1), todo: make(chan func(), 1<<16)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	t.Cleanup(func() { cancel(); group.Wait() })
@@ -101,14 +102,16 @@ func watchAgents(t testing.TB, env *kubetest.Env, limit, classes int) *agents {
 // honest fails when a pool's status takes back progress towards the same target, or says more than there is.
 func (f *agents) honest(old, p *mcfgv1.MachineConfigPool) {
 	before, now := old.Status, p.Status
-	if old.Status.ObservedGeneration == p.Status.ObservedGeneration && before.MachineCount == now.MachineCount && now.UpdatedMachineCount < before.UpdatedMachineCount {
+	if old.Status.ObservedGeneration == p.Status.ObservedGeneration && before.MachineCount == now.MachineCount &&
+		now.UpdatedMachineCount < before.UpdatedMachineCount {
 		f.t.Errorf("updated nodes went from %d back to %d", before.UpdatedMachineCount, now.UpdatedMachineCount)
 	}
 	if now.ObservedGeneration < before.ObservedGeneration {
 		f.t.Errorf("observed generation went from %d back to %d", before.ObservedGeneration, now.ObservedGeneration)
 	}
 	for _, c := range now.Conditions {
-		if c.Type == mcfgv1.MachineConfigPoolUpdated && c.Status == corev1.ConditionTrue && now.UpdatedMachineCount != now.MachineCount {
+		if c.Type == mcfgv1.MachineConfigPoolUpdated && c.Status == corev1.ConditionTrue &&
+			now.UpdatedMachineCount != now.MachineCount {
 			f.t.Errorf("the pool is said to be updated with %d of %d nodes", now.UpdatedMachineCount, now.MachineCount)
 		}
 	}
@@ -166,7 +169,8 @@ func (f *agents) act(ctx context.Context, a *agentOfNode) {
 	case r.State != nodestate.StateWorking || !r.Drained():
 	case strings.HasPrefix(r.DesiredDrain, nodestate.Drain+"-") && a.did != "works "+r.DesiredConfig:
 		// No two nodes are equally fast.
-		a.did, a.working, a.ends = "works "+r.DesiredConfig, true, f.clock+longest-time.Duration(f.started%f.classes)*longest/25
+		a.did, a.working, a.ends = "works "+r.DesiredConfig, true,
+			f.clock+longest-time.Duration(f.started%f.classes)*longest/25
 		f.started++
 	case strings.HasPrefix(r.DesiredDrain, nodestate.Uncordon+"-"):
 		r.State = nodestate.StateDone
@@ -192,15 +196,16 @@ func (f *agents) write(ctx context.Context, a *agentOfNode, step string, r nodes
 	}
 	name := a.node.Name
 	f.todo <- func() {
-		err := f.c.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.RawPatch(types.MergePatchType, patch))
+		err := f.c.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			client.RawPatch(types.MergePatchType, patch))
 		if err != nil && ctx.Err() == nil {
 			f.t.Errorf("agent of %s: %v", name, err)
 		}
 	}
 }
 
-// roll lets all nodes go to a config and gives the simulated time that it took. The clock stands while the controllers have something to
-// do: it moves when as many nodes as may be away are at work, or all that are left.
+// roll lets all nodes go to a config and gives the simulated time that it took. The clock stands while the controllers
+// have something to do: it moves when as many nodes as may be away are at work, or all that are left.
 func (f *agents) roll(config string) time.Duration {
 	f.t.Helper()
 	f.mu.Lock()
@@ -262,7 +267,8 @@ func (f *agents) await(what string, done func() bool) {
 		select {
 		case <-f.news:
 		case <-limit.C:
-			require.FailNow(f.t, "waited too long for "+what, "%d of %d nodes have arrived, %d are away", arrived, len(f.all), away)
+			require.FailNow(f.t, "waited too long for "+what, "%d of %d nodes have arrived, %d are away", arrived, len(f.all),
+				away)
 		}
 	}
 }

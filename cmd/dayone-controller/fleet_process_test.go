@@ -95,7 +95,8 @@ func (a account) total() int {
 
 // since is what has come since an earlier account.
 func (a account) since(before account) account {
-	out := account{Writes: map[string]int{}, HeapMiB: a.HeapMiB, Decisions: a.Decisions - before.Decisions, Deciding: a.Deciding - before.Deciding}
+	out := account{Writes: map[string]int{}, HeapMiB: a.HeapMiB, Decisions: a.Decisions - before.Decisions,
+		Deciding: a.Deciding - before.Deciding}
 	for key, n := range a.Writes {
 		if n -= before.Writes[key]; n > 0 {
 			out.Writes[key] = n
@@ -104,7 +105,8 @@ func (a account) since(before account) account {
 	return out
 }
 
-// runAsFleet is the program's process: it answers each line of its input with an account, and works until the input ends.
+// runAsFleet is the program's process: it answers each line of its input with an account, and works until the input
+// ends.
 func runAsFleet(kubeconfig string) error {
 	cfg, err := manager.RESTConfig(kubeconfig, "")
 	if err != nil {

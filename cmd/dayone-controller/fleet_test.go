@@ -45,9 +45,12 @@ func newFleet(t testing.TB, nodes int, unavailable string, classes int) *fleetCl
 	limit, err := intstr.GetScaledValueFromIntOrPercent(&most, nodes, false)
 	require.NoError(t, err)
 	role := map[string]string{manifests.LabelRole: "worker"}
-	pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineConfigPoolSpec{MaxUnavailable: &most,
-		MachineConfigSelector: &metav1.LabelSelector{MatchLabels: role}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}}}}
-	for _, o := range []client.Object{pool, &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-worker", Labels: role}, Spec: mcfgv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}} {
+	pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+		Spec: mcfgv1.MachineConfigPoolSpec{MaxUnavailable: &most,
+			MachineConfigSelector: &metav1.LabelSelector{MatchLabels: role},
+			NodeSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}}}}
+	for _, o := range []client.Object{pool, &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-worker",
+		Labels: role}, Spec: mcfgv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}} {
 		require.NoError(t, f.env.Client.Create(t.Context(), o))
 	}
 	f.program = startFleetProcess(t, kubeconfig(t, f.env.As(t, cluster.DefaultNamespace, cluster.Controller)))
@@ -70,19 +73,24 @@ func (f *fleetCluster) makeNodes(config string) {
 
 // nodeLikeARealOne has the size of a kubelet's: fifty images, four conditions.
 func nodeLikeARealOne(i int, config string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i), Labels: map[string]string{"node-role.kubernetes.io/worker": "", corev1.LabelTopologyZone: fmt.Sprint("zone-", i%3)},
-		Annotations: map[string]string{manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config, manifests.AnnotationState: manifests.StateDone}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i),
+		Labels: map[string]string{"node-role.kubernetes.io/worker": "", corev1.LabelTopologyZone: fmt.Sprint("zone-", i%3)},
+		Annotations: map[string]string{manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config,
+			manifests.AnnotationState: manifests.StateDone}}}
 	now := metav1.Now()
-	for _, c := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	for _, c := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure} {
 		status := corev1.ConditionFalse
 		if c == corev1.NodeReady {
 			status = corev1.ConditionTrue
 		}
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: c, Status: status, Reason: "KubeletHas" + string(c), LastHeartbeatTime: now, LastTransitionTime: now})
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: c, Status: status, Reason: "KubeletHas" +
+			string(c), LastHeartbeatTime: now, LastTransitionTime: now})
 	}
 	for k := range 50 {
 		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: 1 << 28, Names: []string{
-			fmt.Sprintf("registry.example.com/some-project/some-image-%d@sha256:%064x", k, i*50+k), fmt.Sprintf("registry.example.com/some-project/some-image-%d:v1.2.%d", k, i)}})
+			fmt.Sprintf("registry.example.com/some-project/some-image-%d@sha256:%064x", k, i*50+k),
+			fmt.Sprintf("registry.example.com/some-project/some-image-%d:v1.2.%d", k, i)}})
 	}
 	return n
 }
@@ -106,7 +114,8 @@ func (f *fleetCluster) settled() {
 	f.Helper()
 	f.wait("all nodes to be counted as updated", func() bool {
 		s := f.pool().Status
-		return int(s.UpdatedMachineCount) == f.nodes && int(s.ReadyMachineCount) == f.nodes && s.Configuration.Name == f.pool().Spec.Configuration.Name
+		return int(s.UpdatedMachineCount) == f.nodes && int(s.ReadyMachineCount) == f.nodes &&
+			s.Configuration.Name == f.pool().Spec.Configuration.Name
 	})
 	f.wait("all records to be there", func() bool {
 		var records mcfgv1.MachineConfigNodeList
@@ -128,7 +137,9 @@ func (f *fleetCluster) change(argument string) string {
 	f.Helper()
 	before := f.pool().Spec.Configuration.Name
 	patch := fmt.Sprintf(`{"spec":{"kernelArguments":[%q]}}`, argument)
-	require.NoError(f, f.env.Client.Patch(f.Context(), &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-worker"}}, client.RawPatch("application/merge-patch+json", []byte(patch))))
+	require.NoError(f, f.env.Client.Patch(f.Context(),
+		&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-worker"}},
+		client.RawPatch("application/merge-patch+json", []byte(patch))))
 	f.wait("the pool to be rendered anew", func() bool { return f.pool().Spec.Configuration.Name != before })
 	return f.pool().Spec.Configuration.Name
 }
@@ -139,9 +150,11 @@ func (f *fleetCluster) beat(during time.Duration) {
 	end, pause := time.Now().Add(during), 5*time.Minute/time.Duration(f.nodes)
 	for i := 0; time.Now().Before(end); i++ {
 		at := metav1.Now()
-		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":%q}]}}`, at.UTC().Format(time.RFC3339))
+		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":%q}]}}`, at.UTC().
+			Format(time.RFC3339))
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i%f.nodes)}}
-		require.NoError(f, f.env.Client.Status().Patch(context.Background(), n, client.RawPatch("application/strategic-merge-patch+json", []byte(patch))))
+		require.NoError(f, f.env.Client.Status().Patch(context.Background(), n,
+			client.RawPatch("application/strategic-merge-patch+json", []byte(patch))))
 		time.Sleep(min(pause, time.Until(end)))
 	}
 }
@@ -170,8 +183,8 @@ func TestARolloutOf200Nodes(t *testing.T) {
 	t.Log("\n" + f.table(a))
 	assert.LessOrEqual(t, f.agents.mostAway, f.agents.limit, "never more nodes away than allowed")
 	assert.InDelta(t, 1, f.ratio(took), 0.001, "the limit is always used up")
-	// One for each: told, cordoned, drained, uncordoned, and how long it took. What a controller has written its cache shows a moment later: on a
-	// busy machine a few are written twice, which is no write more for each node.
+	// One for each: told, cordoned, drained, uncordoned, and how long it took. What a controller has written its cache
+	// shows a moment later: on a busy machine a few are written twice, which is no write more for each node.
 	twice := f.nodes / 10
 	assert.LessOrEqual(t, a.Writes["PATCH nodes"], 5*f.nodes+twice)
 	assert.LessOrEqual(t, a.Writes["PATCH machineconfignodes"], f.nodes+twice)

@@ -1,5 +1,5 @@
-// Command dayone-controller is the operator in the cluster: it opts pools in, runs machine-os-builder while one is, renders the pools'
-// configs and, where nodes have the agent, tells them what to run.
+// Command dayone-controller is the operator in the cluster: it opts pools in, runs machine-os-builder while one is,
+// renders the pools' configs and, where nodes have the agent, tells them what to run.
 //
 //	MachineOSConfigs, pools, MachineConfigs, nodes -> controllers -> conditions, the builder's Deployment, rendered configs, desired state
 package main

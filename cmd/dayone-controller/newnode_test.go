@@ -109,7 +109,8 @@ func (l *nodeLab) pool(name string, registry *deploytest.Registry) string {
 		{"path":"/etc/containers/certs.d/%s/ca.crt","mode":420,"contents":{"source":%q}}]}}`, l.direct.Addr, authority)
 	hash, err := machineconfig.ContentHash(mc.Spec)
 	require.NoError(l, err)
-	img, err := mutate.AppendLayers(l.base, deploytest.Layer(l, deploytest.Entry{Name: "etc/both", Body: "both\n"}, deploytest.Entry{Name: "usr/share/of-pool", Body: name + "\n"},
+	img, err := mutate.AppendLayers(l.base, deploytest.Layer(l, deploytest.Entry{Name: "etc/both", Body: "both\n"},
+		deploytest.Entry{Name: "usr/share/of-pool", Body: name + "\n"},
 		deploytest.Entry{Name: "etc/containers/certs.d/" + l.direct.Addr + "/ca.crt", Body: string(l.direct.Authority.PEM)}))
 	require.NoError(l, err)
 	config, err := img.ConfigFile()
@@ -124,17 +125,26 @@ func (l *nodeLab) pool(name string, registry *deploytest.Registry) string {
 	pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" + name: ""}}
 	pool.Spec.Configuration.Name = mc.Name
 	repository, _, _ := strings.Cut(image, "@")
-	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: name + "-1", Labels: map[string]string{manifests.LabelRenderedMachineConfig: mc.Name, manifests.LabelTargetPool: name}},
-		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: mc.Name}, MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: name}, RenderedImagePushSpec: mcfgv1.ImageTagFormat(repository + ":x")}}
-	m := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: name},
-		ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder}, RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: mcfgv1.ImageTagFormat(repository + ":x")}}
+	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: name + "-1",
+		Labels: map[string]string{manifests.LabelRenderedMachineConfig: mc.Name, manifests.LabelTargetPool: name}},
+		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: mc.Name},
+			MachineOSConfig:       mcfgv1.MachineOSConfigReference{Name: name},
+			RenderedImagePushSpec: mcfgv1.ImageTagFormat(repository + ":x")}}
+	m := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: name},
+			ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+			RenderedImagePushSpec:   mcfgv1.ImageTagFormat(repository + ":x")}}
 	for _, o := range []client.Object{mc, pool, b, m} {
 		require.NoError(l, l.env.Client.Create(l.Context(), o))
 	}
 	start, end := metav1.NewTime(time.Now().Add(-time.Minute)), metav1.Now()
-	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end, DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
-		Builder:    &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder, Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
-		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: end}}}
+	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end,
+		DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
+		Builder: &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder,
+			Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
+		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue,
+			Reason: "Ready", LastTransitionTime: end}}}
 	require.NoError(l, l.env.Client.Status().Update(l.Context(), b))
 	m.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(image)
 	m.Status.MachineOSBuild = &mcfgv1.ObjectReference{Group: mcfgv1.GroupName, Resource: "machineosbuilds", Name: b.Name}
@@ -149,7 +159,8 @@ func (l *nodeLab) file(name string, content []byte) string {
 	return path
 }
 
-// serve runs the config server where a pod of the host's network would, with the cluster's names, and gives a pointer config for each pool.
+// serve runs the config server where a pod of the host's network would, with the cluster's names, and gives a pointer
+// config for each pool.
 func (l *nodeLab) serve() func(pool string) []byte {
 	l.Helper()
 	bootstrap := l.lab.Network.Bootstrap().String()
@@ -157,17 +168,20 @@ func (l *nodeLab) serve() func(pool string) []byte {
 	cfg := l.env.As(l, cluster.DefaultNamespace, cluster.ConfigServer)
 	access := filepath.Join(l.dir, "kubeconfig")
 	require.NoError(l, clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "c",
-		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: api, TLSServerName: "127.0.0.1", CertificateAuthorityData: cfg.CAData}},
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: api, TLSServerName: "127.0.0.1",
+			CertificateAuthorityData: cfg.CAData}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: cfg.BearerToken}},
 		Contexts:  map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}}}, access))
 	pull := map[string]map[string]map[string]string{"auths": {}}
 	for _, address := range []string{l.direct.Addr, l.inner.Addr} {
-		pull["auths"][address] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(deploytest.User + ":" + deploytest.Password))}
+		pull["auths"][address] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(deploytest.User + ":" +
+			deploytest.Password))}
 	}
 	pullSecret, err := json.Marshal(pull)
 	require.NoError(l, err)
 	agent := filepath.Join(l.dir, "dayone-daemon")
-	build := exec.CommandContext(l.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", agent, "dayone.dev/dayone/cmd/dayone-daemon")
+	build := exec.CommandContext(l.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", agent,
+		"dayone.dev/dayone/cmd/dayone-daemon")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(l, err, string(out))
@@ -175,9 +189,12 @@ func (l *nodeLab) serve() func(pool string) []byte {
 	require.NoError(l, err)
 	l.Cleanup(func() { _ = log.Close() })
 	hosts := l.file("hosts", fmt.Appendf(nil, "127.0.0.1 localhost\n%s registry.images.svc\n", bootstrap))
-	cmd := l.lab.Network.Command(context.WithoutCancel(l.Context()), "unshare", "-m", "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, hosts,
-		os.Args[0], "config-server", "--kubeconfig", access, "--listen", bootstrap+":22623", "--host", bootstrap, "--api-server-url", api, "--daemon", agent,
-		"--pull-secret", l.file("pull.json", pullSecret), "--registry-ca", l.file("ca.pem", append(l.direct.Authority.PEM, l.inner.Authority.PEM...)),
+	cmd := l.lab.Network.Command(context.WithoutCancel(l.Context()), "unshare", "-m", "sh", "-c",
+		`mount --bind "$0" /etc/hosts && exec "$@"`, hosts,
+		os.Args[0], "config-server", "--kubeconfig", access, "--listen", bootstrap+":22623", "--host", bootstrap,
+		"--api-server-url", api, "--daemon", agent,
+		"--pull-secret", l.file("pull.json", pullSecret), "--registry-ca",
+		l.file("ca.pem", append(l.direct.Authority.PEM, l.inner.Authority.PEM...)),
 		"--metrics-address", "0", "--probe-address", "0")
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	cmd.Stdout, cmd.Stderr = log, log
@@ -194,17 +211,19 @@ func (l *nodeLab) serve() func(pool string) []byte {
 	})
 	var secret corev1.Secret
 	require.EventuallyWithT(l, func(c *assert.CollectT) {
-		assert.NoError(c, l.env.Client.Get(l.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: cluster.ConfigServer}, &secret))
+		assert.NoError(c, l.env.Client.Get(l.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace,
+			Name: cluster.ConfigServer}, &secret))
 	}, waitLimit, waitEvery)
 	return func(pool string) []byte {
-		pointer, err := serve.Pointer(string(secret.Data[cluster.ConfigServerURL])+"/config/"+pool, secret.Data[certs.CACertFile], string(secret.Data[cluster.ConfigServerToken]))
+		pointer, err := serve.Pointer(string(secret.Data[cluster.ConfigServerURL])+"/config/"+pool,
+			secret.Data[certs.CACertFile], string(secret.Data[cluster.ConfigServerToken]))
 		require.NoError(l, err)
 		return pointer
 	}
 }
 
-// TestNewNodesBootTheirImageWithTheirSecondBoot boots machines with nothing but a pointer config and a stock disk: real Ignition fetches the
-// config from the program, which reads a real API server.
+// TestNewNodesBootTheirImageWithTheirSecondBoot boots machines with nothing but a pointer config and a stock disk: real
+// Ignition fetches the config from the program, which reads a real API server.
 func TestNewNodesBootTheirImageWithTheirSecondBoot(t *testing.T) {
 	l := newNodeLab(t)
 	images := map[string]string{"direct": l.pool("direct", l.direct), "inner": l.pool("inner", l.inner)}
@@ -240,7 +259,8 @@ func TestNewNodesBootTheirImageWithTheirSecondBoot(t *testing.T) {
 			assert.Equal(t, 2, boots, "the disk's image, then the node's own")
 			text, err := n.Output(ctx, "cat", "/usr/share/of-pool", "/etc/both", "/etc/machine-config-daemon/currentimage")
 			require.NoError(t, err)
-			assert.Equal(t, pool+"\nboth\n"+images[pool], strings.TrimSpace(text), "the node knows its image by the name that it has in the cluster")
+			assert.Equal(t, pool+"\nboth\n"+images[pool], strings.TrimSpace(text),
+				"the node knows its image by the name that it has in the cluster")
 			access, err := n.Output(ctx, "cat", "/etc/kubernetes/kubeconfig")
 			require.NoError(t, err)
 			assert.Contains(t, access, ":6443", "what it joins with")

@@ -17,7 +17,8 @@ import (
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{Use: "dayone-daemon", Short: "The agent on a node", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(newFirstboot(), newStart(), newStatus(), newStage(), newRollback(), newDrift(), newAddAuth(), newEndTrust())
+	root.AddCommand(newFirstboot(), newStart(), newStatus(), newStage(), newRollback(), newDrift(), newAddAuth(),
+		newEndTrust())
 	return root
 }
 

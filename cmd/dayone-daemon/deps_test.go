@@ -16,8 +16,10 @@ func TestAgentLinksNoBuilderAndNoRegistry(t *testing.T) {
 	out, err := list.Output()
 	require.NoError(t, err)
 	for _, dep := range strings.Fields(string(out)) {
-		for _, banned := range []string{"github.com/containers/buildah", "github.com/containers/storage/drivers", "github.com/distribution/distribution/",
-			"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "sigs.k8s.io/controller-runtime", "github.com/prometheus",
+		for _, banned := range []string{"github.com/containers/buildah", "github.com/containers/storage/drivers",
+			"github.com/distribution/distribution/",
+			"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "sigs.k8s.io/controller-runtime",
+			"github.com/prometheus",
 			"dayone.dev/dayone/build", "dayone.dev/dayone/registry", "testing"} {
 			assert.False(t, dep == banned || strings.HasPrefix(dep, strings.TrimSuffix(banned, "/")+"/"), "%s is linked", dep)
 		}
@@ -26,7 +28,8 @@ func TestAgentLinksNoBuilderAndNoRegistry(t *testing.T) {
 }
 
 func TestCommandsSayWhatTheyWant(t *testing.T) {
-	for _, args := range [][]string{{"stage"}, {"stage", "host/os:tag"}, {"firstboot", "extra"}, {"nothing"}, {"end-trust"}, {"add-auth"}, {"add-auth", "/nowhere"},
+	for _, args := range [][]string{{"stage"}, {"stage", "host/os:tag"}, {"firstboot", "extra"}, {"nothing"},
+		{"end-trust"}, {"add-auth"}, {"add-auth", "/nowhere"},
 		{"start", "extra"}, {"start", "--log-level", "loud"}, {"start", "--root", "/nowhere"}} {
 		c := newCommand()
 		c.SetArgs(args)

@@ -23,9 +23,9 @@ const (
 	accountMark = "DAYONE_SERVICE_ACCOUNT_FD"
 )
 
-// enterHost makes the host's root this process's own, so that everything that it does and starts is as on the host, and /sysroot
-// writable. It gives the directory with the pod's service account, which is out of sight then but still open: its token changes
-// every hour. "" where there is none.
+// enterHost makes the host's root this process's own, so that everything that it does and starts is as on the host, and
+// /sysroot writable. It gives the directory with the pod's service account, which is out of sight then but still open:
+// its token changes every hour. "" where there is none.
 func enterHost(root string) (account string, err error) {
 	fd, entered := os.LookupEnv(accountMark)
 	if !entered {
@@ -67,7 +67,8 @@ func changeRoot(root string) error {
 	// Through the host's /proc this process must find itself, or it would take another one's files for its own.
 	self, err := os.Readlink(filepath.Join(root, "proc/self"))
 	if err != nil || self != strconv.Itoa(os.Getpid()) {
-		return fmt.Errorf("enter %s: its /proc is of another PID namespace: mount the host's / there and run with hostPID", root)
+		return fmt.Errorf("enter %s: its /proc is of another PID namespace: mount the host's / there and run with hostPID",
+			root)
 	}
 	if err := unix.Chroot(root); err != nil {
 		return fmt.Errorf("enter %s: %w", root, err)

@@ -43,7 +43,8 @@ func newStage() *cobra.Command {
 	c.Flags().StringArrayVar(&o.AppendKernelArguments, "karg-append", nil, "kernel argument to add where it is not there")
 	c.Flags().StringArrayVar(&o.DeleteKernelArguments, "karg-delete", nil, "kernel argument to remove where it is there")
 	c.Flags().BoolVar(&reboot, "reboot", false, "reboot into it")
-	c.Flags().BoolVar(&downloadOnly, "download-only", false, "only bring the image onto the disk: the next boot stays what it was")
+	c.Flags().BoolVar(&downloadOnly, "download-only", false,
+		"only bring the image onto the disk: the next boot stays what it was")
 	for _, other := range []string{"reboot", "karg-append", "karg-delete"} {
 		c.MarkFlagsMutuallyExclusive("download-only", other)
 	}

@@ -54,14 +54,18 @@ func newStart() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file on the host, for example the kubelet's; default: the pod's service account")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"kubeconfig file on the host, for example the kubelet's; default: the pod's service account")
 	f.StringVar(&o.node, "node", "", "name of this node's object; default: NODE_NAME, then the host's name")
-	f.StringVar(&o.root, "root", "/", "where the host's / is; in a container, which must have the host's PID namespace, a mount such as /rootfs")
+	f.StringVar(&o.root, "root", "/",
+		"where the host's / is; in a container, which must have the host's PID namespace, a mount such as /rootfs")
 	f.StringVar(&o.deployer, "deployer", autoDeployer, "auto, ostree, bootc or rpm-ostree")
 	f.StringVar(&o.listen, "listen", defaultListen, "host:port of /healthz, /readyz and /metrics; 0: none")
 	f.StringVar(&o.logLevel, "log-level", logrus.InfoLevel.String(), "debug, info, warning or error")
-	f.BoolVar(&o.repair, "repair-drift", false, "put files, units and SSH keys back that are unlike the node's config, instead of reporting them only")
-	f.Int64Var(&o.aheadRate, "fetch-ahead-rate", defaultAheadRate, "MB a second of an image that is fetched before the node is told to go to it; 0: no bound")
+	f.BoolVar(&o.repair, "repair-drift", false,
+		"put files, units and SSH keys back that are unlike the node's config, instead of reporting them only")
+	f.Int64Var(&o.aheadRate, "fetch-ahead-rate", defaultAheadRate,
+		"MB a second of an image that is fetched before the node is told to go to it; 0: no bound")
 	return c
 }
 
@@ -96,7 +100,8 @@ func (o startOptions) run(c *cobra.Command) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(c.Context())
-	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer, Log: log, RepairDrift: o.repair, AheadBytesPerSecond: o.aheadRate * mega,
+	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer,
+		Log: log, RepairDrift: o.repair, AheadBytesPerSecond: o.aheadRate * mega,
 		CheckStaged: func(ctx context.Context) error { return deploy.CheckStaged(ctx, "/", choice.Deployer) }})
 	if err != nil {
 		return err

@@ -32,7 +32,8 @@ func newEndTrust() *cobra.Command {
 			return errors.Join(printPaths(c, changed), err)
 		},
 	}
-	c.Flags().StringVar(&auth, "add-auth", "", "containers-auth.json whose credentials are added first; - is standard input")
+	c.Flags().StringVar(&auth, "add-auth", "",
+		"containers-auth.json whose credentials are added first; - is standard input")
 	c.Flags().StringVar(&root, "root", "/", "root of the system")
 	return c
 }

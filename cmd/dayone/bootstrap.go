@@ -57,15 +57,22 @@ func newBootstrapCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.StateDir, "state-dir", bootstrap.DefaultStateDir, "where journal, images and credentials are kept")
 	f.StringVar(&flow, "flow", "", "standalone or openshift (default: what the install directory says)")
-	f.StringVar(&o.BaseSource, "base", "", "where the base image is taken from: a registry reference, oci:DIR or docker-archive:FILE (default: its name in install-config.yaml)")
+	f.StringVar(&o.BaseSource, "base", "",
+		"where the base image is taken from: a registry reference, oci:DIR or docker-archive:FILE (default: its name in install-config.yaml)")
 	f.StringVar(&o.BaseCAFile, "base-ca", "", "PEM file of the authority that signs the base image's registry")
-	f.StringVar(&o.BaseAuthFile, "base-auth", "", "auth.json for the base image's registry (default: the base image pull Secret)")
-	f.StringVar(&o.DaemonBinary, "daemon", besideThis("dayone-daemon"), "the node agent that nodes fetch on their first boot")
-	f.StringVar(&o.RegistryListen, "registry-listen", "", "HOST:PORT of the embedded registry (default: every address, the port of install-config.yaml)")
-	f.StringVar(&o.HandOver.Kubeconfig, "kubeconfig", "", "hand over to the cluster of this kubeconfig when it is up, and end; the file may come later (default: serve until stopped)")
+	f.StringVar(&o.BaseAuthFile, "base-auth", "",
+		"auth.json for the base image's registry (default: the base image pull Secret)")
+	f.StringVar(&o.DaemonBinary, "daemon", besideThis("dayone-daemon"),
+		"the node agent that nodes fetch on their first boot")
+	f.StringVar(&o.RegistryListen, "registry-listen", "",
+		"HOST:PORT of the embedded registry (default: every address, the port of install-config.yaml)")
+	f.StringVar(&o.HandOver.Kubeconfig, "kubeconfig", "",
+		"hand over to the cluster of this kubeconfig when it is up, and end; the file may come later (default: serve until stopped)")
 	handOverFlags(cmd, &o.HandOver, "handover")
-	f.StringVar(&o.ConfigListen, "config-listen", "", "HOST:PORT of the Ignition server (default: every address, the port of install-config.yaml)")
-	f.StringVar(&statusListen, "status-listen", "", "HOST:PORT of the status page, HTTPS with a token (default: statusPage.port of install-config.yaml on every address, else none)")
+	f.StringVar(&o.ConfigListen, "config-listen", "",
+		"HOST:PORT of the Ignition server (default: every address, the port of install-config.yaml)")
+	f.StringVar(&statusListen, "status-listen", "",
+		"HOST:PORT of the status page, HTTPS with a token (default: statusPage.port of install-config.yaml on every address, else none)")
 	cmd.AddCommand(newHoldCommand())
 	return cmd
 }

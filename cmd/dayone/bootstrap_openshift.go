@@ -51,10 +51,12 @@ func runOpenShift(ctx context.Context, o bootstrap.Options) error {
 	}
 	err := openshift.Run(ctx, openshift.Options{
 		Dir: o.Dir, StateDir: o.StateDir, Base: base, BaseCAFile: o.BaseCAFile, Platform: o.Platform, NewEngine: o.NewEngine,
-		Renderer: openshift.Podman{}, Gate: openshift.Nftables{}, Cluster: loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig},
+		Renderer: openshift.Podman{}, Gate: openshift.Nftables{},
+		Cluster:   loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig},
 		ConfigURL: openshift.LoopbackConfigURL,
-		HandOver:  handover.Options{Connect: loopback.Connect(openshift.LoopbackKubeconfig, openshift.ClusterKubeconfig), FinalCAFile: o.HandOver.FinalCAFile},
-		Observe:   o.Observe, BuildProgress: o.BuildProgress, Log: o.Log,
+		HandOver: handover.Options{Connect: loopback.Connect(openshift.LoopbackKubeconfig, openshift.ClusterKubeconfig),
+			FinalCAFile: o.HandOver.FinalCAFile},
+		Observe: o.Observe, BuildProgress: o.BuildProgress, Log: o.Log,
 	})
 	if f := build.AsFailure(err); f != nil && f.Class == build.ClassUser || errors.Is(err, openshift.ErrHandOver) {
 		return hopelessError{err}

@@ -11,8 +11,8 @@ import (
 	"dayone.dev/dayone/bootstrap/preflight"
 )
 
-// keepLogs sends log bundles to another machine where the install directory asks for it; end sends the last one, which tells how the run
-// ended. What cannot be sent stops nothing.
+// keepLogs sends log bundles to another machine where the install directory asks for it; end sends the last one, which
+// tells how the run ended. What cannot be sent stops nothing.
 func keepLogs(ctx context.Context, o bootstrap.Options) (end func()) {
 	sidecar, err := preflight.Layering(o.Dir)
 	if err != nil {
@@ -23,7 +23,8 @@ func keepLogs(ctx context.Context, o bootstrap.Options) (end func()) {
 	if err != nil || files == nil {
 		return func() {} // as above
 	}
-	logs := gather.Options{StateDir: o.StateDir, InstallDir: o.Dir, MaxTotal: spool.MaxBundle, Secrets: []string{files.Token}}
+	logs := gather.Options{StateDir: o.StateDir, InstallDir: o.Dir, MaxTotal: spool.MaxBundle,
+		Secrets: []string{files.Token}}
 	s := spool.Sender{URL: c.URL, Token: files.Token, CA: files.CA, Every: c.Every.Duration(), Log: o.Log,
 		Gather: func(ctx context.Context, w io.Writer) error { return gather.Host(ctx, logs, w) }}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the run is told to stop first

@@ -19,8 +19,8 @@ import (
 // statusSocket answers how far it is; systemd makes and removes its directory.
 const statusSocket = "/run/dayone/status.sock"
 
-// statusServer shows one run: on statusSocket where its directory is there, and as a page over HTTPS where an address is given. A status
-// that cannot be served stops nothing.
+// statusServer shows one run: on statusSocket where its directory is there, and as a page over HTTPS where an address
+// is given. A status that cannot be served stops nothing.
 type statusServer struct {
 	ctx     context.Context //nolint:containedctx // the run's, for what its events start
 	options *bootstrap.Options
@@ -30,7 +30,8 @@ type statusServer struct {
 	begun   sync.Once
 }
 
-// serveStatus makes o tell the status server what happens. listen is HOST:PORT; default: what the install directory says.
+// serveStatus makes o tell the status server what happens. listen is HOST:PORT; default: what the install directory
+// says.
 func serveStatus(ctx context.Context, o *bootstrap.Options, listen string) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
 	s := &statusServer{ctx: ctx, options: o, board: &statuspage.Board{}, listen: listen}
@@ -79,7 +80,9 @@ func (s *statusServer) page() {
 		if err != nil {
 			return err
 		}
-		s.options.Log.WithField("address", s.listen).WithField("token", filepath.Join(bootstrap.IdentityDir(s.options.StateDir), statuspage.TokenFile)).Info("status page is served over HTTPS")
+		s.options.Log.WithField("address", s.listen).
+			WithField("token", filepath.Join(bootstrap.IdentityDir(s.options.StateDir), statuspage.TokenFile)).
+			Info("status page is served over HTTPS")
 		return s.board.ServeTLS(s.ctx, s.listen, id)
 	})
 }

@@ -32,13 +32,16 @@ func newBuildCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&t.pool, "pool", "", "the pool whose image to build (default: the only one, or master)")
 	f.StringVar(&t.stateDir, "state-dir", defaultBuildDir(), "where images, layers and logs are kept between builds")
-	f.StringVar(&t.base.Reference, "base", "", "where the base image is taken from: a registry reference, oci:DIR or docker-archive:FILE (default: its name in install-config.yaml)")
+	f.StringVar(&t.base.Reference, "base", "",
+		"where the base image is taken from: a registry reference, oci:DIR or docker-archive:FILE (default: its name in install-config.yaml)")
 	f.StringVar(&t.base.CAFile, "base-ca", "", "PEM file of the authority that signs the base image's registry")
-	f.StringVar(&t.base.AuthFile, "base-auth", "", "auth.json for the base image's registry (default: the base image pull Secret)")
+	f.StringVar(&t.base.AuthFile, "base-auth", "",
+		"auth.json for the base image's registry (default: the base image pull Secret)")
 	f.BoolVar(&t.push, "push", false, "copy the image to the push spec's repository, by digest and under its tag")
 	f.StringVar(&t.pushAuth, "push-auth", "", "auth.json for --push (default: the push Secret)")
 	f.StringVar(&t.pushCA, "push-ca", "", "PEM file of the authority that signs the registry of --push")
-	f.StringVar((*string)(&t.options.Engine), "engine", "", "append or buildah (default: append when no container is needed)")
+	f.StringVar((*string)(&t.options.Engine), "engine", "",
+		"append or buildah (default: append when no container is needed)")
 	f.StringVar(&t.isolation, "isolation", buildahengine.IsolationAuto, "how RUN is run: auto, chroot or oci")
 	f.BoolVar(&t.options.Rebuild, "rebuild", false, "build although there is an image for the same input")
 	f.BoolVar(&t.options.NoCache, "no-cache", false, "run every instruction again")
@@ -129,7 +132,8 @@ func lintManifest(raw []byte, file string) ([]report.Finding, error) {
 		}
 	}
 	if len(set.MachineOSConfigs) == 0 {
-		return nil, report.Finding{Severity: report.Error, File: file, Rule: "no-machineosconfig", Message: "there is no MachineOSConfig", Next: "name a Containerfile or a MachineOSConfig"}
+		return nil, report.Finding{Severity: report.Error, File: file, Rule: "no-machineosconfig",
+			Message: "there is no MachineOSConfig", Next: "name a Containerfile or a MachineOSConfig"}
 	}
 	return out, nil
 }

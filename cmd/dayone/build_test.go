@@ -51,11 +51,14 @@ func TestBuildLint(t *testing.T) {
 		code       int
 		says       string
 	}{
-		"a good Containerfile":              {"Containerfile", "FROM configs\nRUN true\n", 0, "0 warnings"},
-		"a warning is no refusal":           {"Containerfile", "FROM configs\nRUN useradd x\n", 0, ":2: "},
-		"a bad one":                         {"Containerfile", "FROM configs\nNOPE\n", 3, ":2: there is no instruction NOPE [unknown-instruction]"},
-		"a MachineOSConfig":                 {"mosc.yaml", mosc, 3, "spec.containerFile[0].content: there is no instruction NOPE"},
-		"a manifest without one":            {"mosc.yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\n", 3, "no-machineosconfig"},
+		"a good Containerfile":    {"Containerfile", "FROM configs\nRUN true\n", 0, "0 warnings"},
+		"a warning is no refusal": {"Containerfile", "FROM configs\nRUN useradd x\n", 0, ":2: "},
+		"a bad one": {"Containerfile", "FROM configs\nNOPE\n", 3,
+			":2: there is no instruction NOPE [unknown-instruction]"},
+		"a MachineOSConfig": {"mosc.yaml", mosc, 3,
+			"spec.containerFile[0].content: there is no instruction NOPE"},
+		"a manifest without one": {"mosc.yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\n", 3,
+			"no-machineosconfig"},
 		"a file that is no manifest either": {"mosc.yaml", "a: b\n", 3, "kind-missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,8 +87,10 @@ func TestBuildOnALaptop(t *testing.T) {
 	mosc := filepath.Join(dir, "layering", "master.yaml")
 	text, err := os.ReadFile(mosc)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(mosc, bytes.ReplaceAll(text, []byte("registry.example.com/"), []byte(final.Addr+"/")), 0o600))
-	args := []string{"build", "--dir", dir, "--pool", "master", "--state-dir", t.TempDir(), "--base", base.Reference, "--base-ca", reg.CAFile, "--base-auth", reg.PullAuthFile, "-o", "json"}
+	require.NoError(t, os.WriteFile(mosc, bytes.ReplaceAll(text, []byte("registry.example.com/"), []byte(final.Addr+"/")),
+		0o600))
+	args := []string{"build", "--dir", dir, "--pool", "master", "--state-dir", t.TempDir(), "--base", base.Reference,
+		"--base-ca", reg.CAFile, "--base-auth", reg.PullAuthFile, "-o", "json"}
 
 	var first, second, third outcome
 	code, stdout, stderr := dayone(t, args...)
@@ -93,7 +98,8 @@ func TestBuildOnALaptop(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(stdout), &first))
 	assert.False(t, first.Reused)
 
-	code, stdout, stderr = dayone(t, append(args, "--push", "--push-ca", final.CAFile, "--push-auth", final.PushAuthFile)...)
+	code, stdout, stderr = dayone(t, append(args, "--push", "--push-ca", final.CAFile, "--push-auth",
+		final.PushAuthFile)...)
 	require.Equal(t, 0, code, stderr)
 	require.NoError(t, json.Unmarshal([]byte(stdout), &second))
 	assert.True(t, second.Reused, "nothing has changed")

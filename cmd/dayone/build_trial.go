@@ -123,7 +123,8 @@ func (t *trial) choose(in *preflight.Input) (preflight.Pool, error) {
 			return p, nil
 		}
 	}
-	return preflight.Pool{}, usageError{fmt.Errorf("there is no layered pool %q in %s; there are: %s", t.pool, t.dir, strings.Join(names, ", "))}
+	return preflight.Pool{}, usageError{fmt.Errorf("there is no layered pool %q in %s; there are: %s", t.pool, t.dir,
+		strings.Join(names, ", "))}
 }
 
 // workshop is the registry that a trial build uses.
@@ -143,7 +144,8 @@ func (t *trial) open() (*workshop, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := registry.Options{Root: filepath.Join(t.stateDir, "registry"), Listen: "127.0.0.1:0", Users: []registry.User{push}, Log: t.log}
+	o := registry.Options{Root: filepath.Join(t.stateDir, "registry"), Listen: "127.0.0.1:0", Users: []registry.User{push},
+		Log: t.log}
 	server, err := registry.New(o)
 	if err != nil {
 		return nil, err
@@ -151,8 +153,10 @@ func (t *trial) open() (*workshop, error) {
 	if err := server.Start(); err != nil {
 		return nil, err
 	}
-	w := &workshop{server: server, addr: server.Addr(), push: push, caFile: o.CAFile(), pushAs: filepath.Join(t.stateDir, "push-auth.json")}
-	auth := map[string]any{"auths": map[string]any{w.addr: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(push.Name + ":" + push.Password))}}}
+	w := &workshop{server: server, addr: server.Addr(), push: push, caFile: o.CAFile(),
+		pushAs: filepath.Join(t.stateDir, "push-auth.json")}
+	auth := map[string]any{"auths": map[string]any{w.addr: map[string]string{"auth": base64.StdEncoding.EncodeToString(
+		[]byte(push.Name + ":" + push.Password))}}}
 	raw, err := json.Marshal(auth)
 	if err != nil {
 		return nil, fmt.Errorf("encode registry credentials: %w", err)
@@ -164,22 +168,26 @@ func (t *trial) open() (*workshop, error) {
 }
 
 func (w *workshop) endpoint(reference string) imagecopy.Endpoint {
-	return imagecopy.Endpoint{Reference: "docker://" + reference, CAFile: w.caFile, Username: w.push.Name, Password: w.push.Password}
+	return imagecopy.Endpoint{Reference: "docker://" + reference, CAFile: w.caFile, Username: w.push.Name,
+		Password: w.push.Password}
 }
 
 // request renders the config and takes the base in, as the bootstrap host's phases do.
-func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight.Pool, w *workshop) (build.Request, error) {
+func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight.Pool, w *workshop) (build.Request,
+	error) {
 	from, name := t.base, in.Sidecar.Config.BaseImage
 	if name == "" { // the openshift flow: the release names it on the bootstrap node
 		name = preflight.UnknownBase
 		if from.Reference == "" {
-			return build.Request{}, usageError{errors.New("the release names the OS image of the openshift flow: give it with --base")}
+			return build.Request{},
+				usageError{errors.New("the release names the OS image of the openshift flow: give it with --base")}
 		}
 	}
 	if from.Reference == "" {
 		from.Reference = name
 	}
-	if from.AuthFile == "" && pool.BasePull != nil && !strings.Contains(from.Reference, "oci:") && !strings.Contains(from.Reference, "docker-archive:") {
+	if from.AuthFile == "" && pool.BasePull != nil && !strings.Contains(from.Reference, "oci:") &&
+		!strings.Contains(from.Reference, "docker-archive:") {
 		from.AuthFile = filepath.Join(t.stateDir, "base-auth.json")
 		if err := os.WriteFile(from.AuthFile, pool.BasePull, 0o600); err != nil {
 			return build.Request{}, fmt.Errorf("write base image credentials: %w", err)
@@ -187,7 +195,8 @@ func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight
 	}
 	final := installconfig.Repository(name)
 	inside := w.addr + "/" + installconfig.RepositoryPath(final)
-	copied, err := imagecopy.Copy(ctx, from, w.endpoint(inside+":base"), imagecopy.Options{Platform: t.platform, CacheDir: filepath.Join(t.stateDir, "cache"), Log: t.log})
+	copied, err := imagecopy.Copy(ctx, from, w.endpoint(inside+":base"), imagecopy.Options{Platform: t.platform,
+		CacheDir: filepath.Join(t.stateDir, "cache"), Log: t.log})
 	if err != nil {
 		return build.Request{}, fmt.Errorf("take in base image %s: %w", from.Reference, err)
 	}
@@ -196,7 +205,8 @@ func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight
 		return build.Request{}, err
 	}
 	return build.Request{
-		Pool: pool.Name, Base: build.Image{Reference: inside + "@" + copied.Digest.String()}, Config: config, Platform: t.platform,
+		Pool: pool.Name, Base: build.Image{Reference: inside + "@" + copied.Digest.String()}, Config: config,
+		Platform:      t.platform,
 		Containerfile: pool.Containerfile, ContainerfileName: pool.MachineOSConfig.Origin.File,
 		Target:   w.addr + "/" + installconfig.RepositoryPath(pool.Repository),
 		Registry: build.Access{CAFile: w.caFile, AuthFile: w.pushAs}, Options: t.options,
@@ -204,7 +214,8 @@ func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight
 }
 
 func (t *trial) render(in *preflight.Input, pool, base string) (*mcfgv1.MachineConfig, error) {
-	result, err := render.Render(in.Inputs(base, versions()), render.Options{Versions: versions(), Unbuilt: render.IgnoreUnbuilt, Strict: true})
+	result, err := render.Render(in.Inputs(base, versions()),
+		render.Options{Versions: versions(), Unbuilt: render.IgnoreUnbuilt, Strict: true})
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +227,8 @@ func (t *trial) render(in *preflight.Input, pool, base string) (*mcfgv1.MachineC
 }
 
 func (t *trial) builder(dir string) (*build.Builder, error) {
-	engine, err := buildahengine.New(buildahengine.Options{Root: filepath.Join(t.stateDir, dir), Isolation: t.isolation, Log: t.log})
+	engine, err := buildahengine.New(buildahengine.Options{Root: filepath.Join(t.stateDir, dir), Isolation: t.isolation,
+		Log: t.log})
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +275,8 @@ func (t *trial) build(ctx context.Context, request build.Request) (*outcome, err
 }
 
 // copyOut pushes the image to its final repository, under the tag of the push spec.
-func (t *trial) copyOut(ctx context.Context, in *preflight.Input, pool preflight.Pool, w *workshop, out *outcome) error {
+func (t *trial) copyOut(ctx context.Context, in *preflight.Input, pool preflight.Pool, w *workshop,
+	out *outcome) error {
 	auth := t.pushAuth
 	if auth == "" {
 		secret := pool.MachineOSConfig.Object.Spec.RenderedImagePushSecret.Name
@@ -274,7 +287,8 @@ func (t *trial) copyOut(ctx context.Context, in *preflight.Input, pool preflight
 		}
 	}
 	spec := string(pool.MachineOSConfig.Object.Spec.RenderedImagePushSpec)
-	_, err := imagecopy.Copy(ctx, w.endpoint(out.Reference), imagecopy.Endpoint{Reference: "docker://" + spec, CAFile: t.pushCA, AuthFile: auth}, imagecopy.Options{Log: t.log})
+	_, err := imagecopy.Copy(ctx, w.endpoint(out.Reference), imagecopy.Endpoint{Reference: "docker://" + spec,
+		CAFile: t.pushCA, AuthFile: auth}, imagecopy.Options{Log: t.log})
 	if err != nil {
 		return fmt.Errorf("push image to %s: %w", spec, err)
 	}
@@ -306,7 +320,8 @@ func (t *trial) print(cmd *cobra.Command, out *outcome) error {
 	if out.Reused {
 		fmt.Fprintf(w, "%s\nnothing was built: %s\n", out.Digest, out.Reason)
 	} else {
-		fmt.Fprintf(w, "%s\n%s engine (%s), %d layers, %d MiB, %.2fs\n", out.Digest, out.Engine, out.Reason, len(out.Layers), out.Size>>20, out.Duration.Seconds())
+		fmt.Fprintf(w, "%s\n%s engine (%s), %d layers, %d MiB, %.2fs\n", out.Digest, out.Engine, out.Reason, len(out.Layers),
+			out.Size>>20, out.Duration.Seconds())
 	}
 	if out.Isolation != "" {
 		fmt.Fprintf(w, "RUN: %s (%s)\n", out.Isolation, out.IsolationReason)

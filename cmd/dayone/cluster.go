@@ -39,8 +39,9 @@ func newClusterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Work with a cluster: install, upgrade, status, plan, why, policies, uninstall",
-		Long:  "Work with a cluster. A copy of or a link to this program that is called " + pluginName + " does the same as kubectl dayone.",
-		Args:  cobra.ArbitraryArgs,
+		Long: "Work with a cluster. A copy of or a link to this program that is called " + pluginName +
+			" does the same as kubectl dayone.",
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageError{fmt.Errorf("unknown command %q; dayone help cluster lists them", args[0])}
@@ -53,7 +54,8 @@ func newClusterCommand() *cobra.Command {
 	p.StringVar(&f.context, "context", "", "context of the kubeconfig; default: its current one")
 	p.StringVarP(&f.namespace, "namespace", "n", cluster.DefaultNamespace, "namespace of dayone's controllers and builds")
 	allowYAML(cmd)
-	for _, sub := range []*cobra.Command{newClusterInstall(f), newClusterUpgrade(f), newClusterManifests(f), newClusterStatus(f), newClusterUninstall(f),
+	for _, sub := range []*cobra.Command{newClusterInstall(f), newClusterUpgrade(f), newClusterManifests(f),
+		newClusterStatus(f), newClusterUninstall(f),
 		newClusterLogs(f), newClusterPlan(f), newClusterWhy(f), newClusterPolicies(f)} {
 		cmd.AddCommand(withHints(sub))
 	}

@@ -36,7 +36,8 @@ type installer struct {
 // say tells people how far it is.
 func (in *installer) say(format string, args ...any) { fmt.Fprintf(in.out, format+"\n", args...) }
 
-// install applies everything in an order in which nothing refers to what is not there yet, and removes what is not wanted any more.
+// install applies everything in an order in which nothing refers to what is not there yet, and removes what is not
+// wanted any more.
 func (in *installer) install(ctx context.Context, o cluster.Options) error {
 	objects, err := cluster.Objects(o)
 	if err != nil {
@@ -79,7 +80,8 @@ func (in *installer) install(ctx context.Context, o cluster.Options) error {
 	return in.noteInventory(ctx, wanted)
 }
 
-func split(objects []*unstructured.Unstructured, first func(*unstructured.Unstructured) bool) (a, b []*unstructured.Unstructured) {
+func split(objects []*unstructured.Unstructured, first func(*unstructured.Unstructured) bool) (a,
+	b []*unstructured.Unstructured) {
 	for _, o := range objects {
 		if first(o) {
 			a = append(a, o)
@@ -90,7 +92,8 @@ func split(objects []*unstructured.Unstructured, first func(*unstructured.Unstru
 	return a, b
 }
 
-// rehearse asks the apiserver whether it would take every object, so that a refusal comes before anything of it is changed.
+// rehearse asks the apiserver whether it would take every object, so that a refusal comes before anything of it is
+// changed.
 func (in *installer) rehearse(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var bad []error
 	for _, o := range objects {
@@ -133,7 +136,8 @@ func (in *installer) explain(o client.Object, err error) error {
 	case apierrors.IsForbidden(err):
 		return hinted(fmt.Errorf("%s: %w", what, err), administrator)
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("%s: %w (somebody else manages these fields: let them agree, or take them over with --force-conflicts)", what, err)
+		return fmt.Errorf(
+			"%s: %w (somebody else manages these fields: let them agree, or take them over with --force-conflicts)", what, err)
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("%s: the cluster does not know this kind: %w", what, err)
 	}
@@ -201,8 +205,10 @@ func serves(have, want *apiextensionsv1.CustomResourceDefinition) error {
 		if !w.Served {
 			continue
 		}
-		if !slices.ContainsFunc(have.Spec.Versions, func(h apiextensionsv1.CustomResourceDefinitionVersion) bool { return h.Served && h.Name == w.Name }) {
-			return fmt.Errorf("the cluster's own CustomResourceDefinition %s does not serve version %s, which dayone needs: bring the cluster up to date", want.Name, w.Name)
+		if !slices.ContainsFunc(have.Spec.Versions,
+			func(h apiextensionsv1.CustomResourceDefinitionVersion) bool { return h.Served && h.Name == w.Name }) {
+			return fmt.Errorf(
+				"the cluster's own CustomResourceDefinition %s does not serve version %s, which dayone needs: bring the cluster up to date", want.Name, w.Name)
 		}
 	}
 	return nil

@@ -75,8 +75,8 @@ func newDump(dir string) (*dump, error) {
 // dumpExtensions are those of files with objects.
 func dumpExtensions() []string { return []string{".yaml", ".yml", ".json"} }
 
-// readDump reads every .yaml, .yml and .json file below dir. Kinds that dayone does not know are passed over, and so are files that
-// hold no objects at all; links are not followed.
+// readDump reads every .yaml, .yml and .json file below dir. Kinds that dayone does not know are passed over, and so
+// are files that hold no objects at all; links are not followed.
 func readDump(dir string) (*dump, error) {
 	d, err := newDump(dir)
 	if err != nil {
@@ -95,7 +95,8 @@ func readDump(dir string) (*dump, error) {
 			return fmt.Errorf("read dump: %w", err)
 		}
 		if left -= info.Size(); info.Size() > maxDumpFile || left < 0 {
-			return fmt.Errorf("read dump: with %s it is larger than can be read: give the directory of its cluster-scoped objects alone", path)
+			return fmt.Errorf(
+				"read dump: with %s it is larger than can be read: give the directory of its cluster-scoped objects alone", path)
 		}
 		return d.readFile(path)
 	})
@@ -134,7 +135,8 @@ func (d *dump) readFile(path string) error {
 	}
 }
 
-// mayConcern spares the documents of a must-gather that surely hold nothing of interest, most of them pods, the parsing.
+// mayConcern spares the documents of a must-gather that surely hold nothing of interest, most of them pods, the
+// parsing.
 func (d *dump) mayConcern(document []byte) bool {
 	for _, word := range []string{"openshift.io", "Node"} {
 		if bytes.Contains(document, []byte(word)) {
@@ -174,7 +176,8 @@ func (d *dump) add(raw []byte, file string) error {
 	return nil
 }
 
-// List fills the list with the dump's objects of its kind, by namespace and name. Options are not looked at: they could only narrow.
+// List fills the list with the dump's objects of its kind, by namespace and name. Options are not looked at: they could
+// only narrow.
 func (d *dump) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, d.scheme)
 	if err != nil {

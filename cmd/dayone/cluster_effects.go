@@ -17,7 +17,8 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// renderedFrom are the kinds that pools are rendered from and rules of disruption are in, beside those of a plan, as kubectl get takes them.
+// renderedFrom are the kinds that pools are rendered from and rules of disruption are in, beside those of a plan, as
+// kubectl get takes them.
 const renderedFrom = "machineconfigs,controllerconfigs,kubeletconfigs,containerruntimeconfigs,machineconfigurations.operator.openshift.io," +
 	"imagedigestmirrorsets,imagetagmirrorsets,imagecontentsourcepolicies,images.config.openshift.io,featuregates"
 
@@ -107,7 +108,8 @@ func (e *effects) complete(ctx context.Context, before lister) error {
 		return fmt.Errorf("read MachineConfigs of %s: %w", e.name, err)
 	}
 	if e.recorded && len(configs.Items) == 0 {
-		return fmt.Errorf("read %s: there are no MachineConfigs in it, of which pools are rendered: write %s, too", e.name, renderedFrom)
+		return fmt.Errorf("read %s: there are no MachineConfigs in it, of which pools are rendered: write %s, too", e.name,
+			renderedFrom)
 	}
 	return nil
 }
@@ -145,12 +147,14 @@ func (e *effects) of(ctx context.Context, look *rollout.Look, atOnce int) (*pool
 	nodes := look.NodeStates()
 	remade := e.remade[look.Object.Name]
 	building := look.Building || remade
-	foreseen, err := disruption.ForPool(nodes, disruption.Foresight{Target: disruption.State(look.Pool.Target), Settings: e.settings, Builds: e.objects.Builds, Building: building, Remade: remade,
+	foreseen, err := disruption.ForPool(nodes, disruption.Foresight{Target: disruption.State(look.Pool.Target),
+		Settings: e.settings, Builds: e.objects.Builds, Building: building, Remade: remade,
 		Config: func(name string) (*mcfgv1.MachineConfig, error) { return e.configs[name], nil }})
 	if err != nil {
 		return nil, fmt.Errorf("foresee pool %s: %w", look.Object.Name, err)
 	}
-	out := &poolEffect{PoolPlan: foreseen.Plan, Building: building, Remade: remade, nodes: foreseen.Nodes, Details: []disruption.Plan{}}
+	out := &poolEffect{PoolPlan: foreseen.Plan, Building: building, Remade: remade, nodes: foreseen.Nodes,
+		Details: []disruption.Plan{}}
 	if before := e.before[look.Object.Name]; before != look.Pool.Target.Config {
 		out.Before = before
 	}

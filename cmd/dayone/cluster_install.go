@@ -30,14 +30,18 @@ type installFlags struct {
 
 func (f *installFlags) add(cmd *cobra.Command) {
 	s := cmd.Flags()
-	s.StringArrayVar((*[]string)(&f.images), "image", nil, "REF of an image that has all programs, or controller=REF, builder=REF, daemon=REF; best by digest")
+	s.StringArrayVar((*[]string)(&f.images), "image", nil,
+		"REF of an image that has all programs, or controller=REF, builder=REF, daemon=REF; best by digest")
 	s.StringVar(&f.imagePullSecret, "image-pull-secret", "", "Secret of the namespace with which nodes pull --image")
 	s.StringVar(&f.baseImage, "base-image", "", "OS image of a cluster without a ControllerConfig, by digest")
-	s.StringArrayVar(&f.builderArgs, "builder-arg", nil, "argument of machine-os-builder start, such as --build-pod-user-namespace; may be repeated")
+	s.StringArrayVar(&f.builderArgs, "builder-arg", nil,
+		"argument of machine-os-builder start, such as --build-pod-user-namespace; may be repeated")
 	s.Int32Var(&f.replicas, "replicas", 0, "copies of dayone-controller (default 2, or 1 on a cluster of one node)")
 	s.BoolVar(&f.nodeAgent, "node-agent", false, "also install the agent on every node")
-	s.StringVar(&f.apiServer, "api-server", "", "where new nodes reach the API server, such as https://api.example.com:6443; default: what the cluster says")
-	s.BoolVar(&f.approveNodes, "approve-nodes", false, "let the cluster sign the certificates of new nodes without a person's approval")
+	s.StringVar(&f.apiServer, "api-server", "",
+		"where new nodes reach the API server, such as https://api.example.com:6443; default: what the cluster says")
+	s.BoolVar(&f.approveNodes, "approve-nodes", false,
+		"let the cluster sign the certificates of new nodes without a person's approval")
 	s.BoolVar(&f.privilegedBuilds, "privileged-builds", false, "let the namespace run privileged build pods")
 }
 
@@ -72,7 +76,8 @@ func (f *installFlags) options(known cluster.Images) (cluster.Options, error) {
 	}
 	switch {
 	case images == (cluster.Images{}):
-		return cluster.Options{}, usageError{errors.New("--image is needed: the reference of an image with dayone-controller and machine-os-builder")}
+		return cluster.Options{},
+			usageError{errors.New("--image is needed: the reference of an image with dayone-controller and machine-os-builder")}
 	case images.Controller == "":
 		return cluster.Options{}, usageError{errors.New("--image controller=REF is needed, too")}
 	case images.Builder == "":
@@ -80,7 +85,8 @@ func (f *installFlags) options(known cluster.Images) (cluster.Options, error) {
 	case images.Daemon == "" && f.nodeAgent:
 		return cluster.Options{}, usageError{errors.New("--image daemon=REF is needed, too, with --node-agent")}
 	}
-	o := cluster.Options{Namespace: f.namespace, Version: version, Images: images, ImagePullSecret: f.imagePullSecret, BaseImage: f.baseImage, BuilderArgs: f.builderArgs, Replicas: f.replicas,
+	o := cluster.Options{Namespace: f.namespace, Version: version, Images: images, ImagePullSecret: f.imagePullSecret,
+		BaseImage: f.baseImage, BuilderArgs: f.builderArgs, Replicas: f.replicas,
 		NodeAgent: f.nodeAgent, APIServer: f.apiServer, ApproveNodes: f.approveNodes, PrivilegedBuilds: f.privilegedBuilds}
 	if err := o.Validate(); err != nil {
 		return o, usageError{err}

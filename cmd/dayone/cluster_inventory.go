@@ -79,7 +79,8 @@ func (in *installer) record(ctx context.Context) (*record, error) {
 	r := &record{}
 	for key, into := range map[string]any{"objects": &r.Objects, "options": &r.Options} {
 		if err := json.Unmarshal([]byte(m.Data[key]), into); err != nil {
-			return nil, fmt.Errorf("read ConfigMap %s/%s: key %s: %w (delete it: the next installation makes it anew)", in.namespace, inventoryName, key, err)
+			return nil, fmt.Errorf("read ConfigMap %s/%s: key %s: %w (delete it: the next installation makes it anew)",
+				in.namespace, inventoryName, key, err)
 		}
 	}
 	return r, nil
@@ -111,10 +112,12 @@ func (in *installer) noteInventory(ctx context.Context, list []entry) error {
 	return in.send(ctx, o)
 }
 
-// otherInstallation is the namespace of an installation elsewhere in the cluster, or nothing: two would share their cluster-wide roles.
+// otherInstallation is the namespace of an installation elsewhere in the cluster, or nothing: two would share their
+// cluster-wide roles.
 func (in *installer) otherInstallation(ctx context.Context) (string, error) {
 	var list corev1.ConfigMapList
-	err := in.client.List(ctx, &list, client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy, cluster.LabelPartOf: cluster.ManagedBy})
+	err := in.client.List(ctx, &list, client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy,
+		cluster.LabelPartOf: cluster.ManagedBy})
 	if err != nil {
 		return "", fmt.Errorf("look for another installation: %w", err)
 	}

@@ -25,7 +25,8 @@ import (
 )
 
 // changing are kinds that Kubernetes' own controllers write all the time.
-var changing = []string{"Event", "Lease", "EndpointSlice", "Endpoints", "Pod", "ControllerRevision", "APIService", "ComponentStatus"}
+var changing = []string{"Event", "Lease", "EndpointSlice", "Endpoints", "Pod", "ControllerRevision", "APIService",
+	"ComponentStatus"}
 
 // serviceNetworkFinalizer is what Kubernetes' controller of service networks puts upon one that it has seen.
 const serviceNetworkFinalizer = "networking.k8s.io/service-cidr-finalizer"
@@ -49,7 +50,8 @@ func everythingIn(t *testing.T, e *kubetest.Env) map[string]string {
 			objects.SetGroupVersionKind(group.WithKind(kind.Kind + "List"))
 			require.NoError(t, e.Client.List(t.Context(), &objects), kind.Kind)
 			for _, o := range objects.Items {
-				for _, field := range [][]string{{"status"}, {"metadata", "managedFields"}, {"metadata", "resourceVersion"}, {"metadata", "generation"}, {"spec", "taints"}} {
+				for _, field := range [][]string{{"status"}, {"metadata", "managedFields"}, {"metadata", "resourceVersion"},
+					{"metadata", "generation"}, {"spec", "taints"}} {
 					unstructured.RemoveNestedField(o.Object, field...)
 				}
 				raw, err := json.Marshal(o.Object)
@@ -67,11 +69,15 @@ func made(t *testing.T, e *kubetest.Env) {
 	ours := map[string]string{cluster.LabelManagedBy: cluster.ManagedBy, cluster.LabelPartOf: cluster.ManagedBy}
 	formerly := map[string]string{cluster.LabelPartOf: cluster.ManagedBy}
 	for _, o := range []client.Object{
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.ConfigServer, Labels: formerly}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.PullSecretCopy, Labels: ours}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.ConfigServer,
+			Labels: formerly}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.PullSecretCopy,
+			Labels: ours}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.Controller}},
-		&mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: ours}, Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: "n"},
-			Pool: mcfgv1.MCOObjectReference{Name: "worker"}, ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-worker-1"}}},
+		&mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: ours},
+			Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: "n"},
+				Pool:          mcfgv1.MCOObjectReference{Name: "worker"},
+				ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-worker-1"}}},
 	} {
 		require.NoError(t, e.Client.Create(t.Context(), o))
 	}
@@ -79,13 +85,16 @@ func made(t *testing.T, e *kubetest.Env) {
 	for i, key := range notes() {
 		patch.WriteString(map[bool]string{true: "", false: ","}[i == 0] + `"` + key + `":"x"`)
 	}
-	for _, o := range []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}} {
-		require.NoError(t, e.Client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{`+patch.String()+`}}}`))))
+	for _, o := range []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+		&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}} {
+		require.NoError(t, e.Client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"annotations":{`+patch.String()+`}}}`))))
 	}
 }
 
-// settled is what the cluster has once Kubernetes' own controllers have written all that they write into new objects: each namespace's service account
-// and authority, each node's time to live of secrets, the service network's finalizer. Whatever else they do has stopped for a while.
+// settled is what the cluster has once Kubernetes' own controllers have written all that they write into new objects:
+// each namespace's service account and authority, each node's time to live of secrets, the service network's finalizer.
+// Whatever else they do has stopped for a while.
 func settled(t *testing.T, e *kubetest.Env) (now map[string]string) {
 	t.Helper()
 	const quiet = 2 * time.Second
@@ -117,13 +126,16 @@ func settled(t *testing.T, e *kubetest.Env) (now map[string]string) {
 func TestUninstallLeavesTheClusterAsItWas(t *testing.T) {
 	e := kubetest.Start(t, kubetest.Options{ControllerManager: true})
 	podsRun(t, e)
-	// What stays is made beforehand: namespaces and what Kubernetes puts into them, the users' own, and an object that is the cluster's as
-	// soon as it is there.
-	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: "a", Builder: "b", Daemon: "c"}})
+	// What stays is made beforehand: namespaces and what Kubernetes puts into them, the users' own, and an object that is
+	// the cluster's as soon as it is there.
+	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: "a", Builder: "b",
+		Daemon: "c"}})
 	require.NoError(t, err)
 	own := []client.Object{
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{manifests.AnnotationCurrentConfig: "rendered-worker-1"}}},
-		&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker", Annotations: map[string]string{manifests.AnnotationMaintenanceWindows: "Sun 00:00-24:00"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n",
+			Annotations: map[string]string{manifests.AnnotationCurrentConfig: "rendered-worker-1"}}},
+		&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker",
+			Annotations: map[string]string{manifests.AnnotationMaintenanceWindows: "Sun 00:00-24:00"}}},
 		machineOSConfig("worker"),
 	}
 	for _, o := range objects {
@@ -137,7 +149,8 @@ func TestUninstallLeavesTheClusterAsItWas(t *testing.T) {
 	}
 	before := settled(t, e)
 	kubeconfig := e.Kubeconfig(t)
-	for _, args := range [][]string{{"install", "--image", "r.test/all:1", "--node-agent", "--approve-nodes", "--api-server", "https://api.example.com:6443", "--replicas", "1"}, {"uninstall", "--yes"}} {
+	for _, args := range [][]string{{"install", "--image", "r.test/all:1", "--node-agent", "--approve-nodes",
+		"--api-server", "https://api.example.com:6443", "--replicas", "1"}, {"uninstall", "--yes"}} {
 		code, _, errs := dayone(t, append([]string{"cluster", "--kubeconfig", kubeconfig}, args...)...)
 		require.Equal(t, exitOK, code, errs)
 		if args[0] == "install" {

@@ -53,8 +53,10 @@ func newClusterLogs(flags *clusterFlags) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&l.build, "build", "", "the MachineOSBuild whose log to show (default: the pool's newest)")
 	f.BoolVarP(&l.follow, "follow", "f", false, "go on while the build is at work")
-	f.StringVar(&l.registry, "registry", "", "HOST:PORT under which this machine reaches the registry (default: its name in the image)")
-	f.StringVar(&l.caFile, "registry-ca", "", "PEM file of the authority of the registry's certificate (default: the cluster's trust bundle)")
+	f.StringVar(&l.registry, "registry", "",
+		"HOST:PORT under which this machine reaches the registry (default: its name in the image)")
+	f.StringVar(&l.caFile, "registry-ca", "",
+		"PEM file of the authority of the registry's certificate (default: the cluster's trust bundle)")
 	f.StringVar(&l.authFile, "registry-auth", "", "auth.json for the registry (default: the push Secret)")
 	return cmd
 }
@@ -76,7 +78,8 @@ func (l *buildLogs) run(cmd *cobra.Command, pool string) error {
 	if errors.Is(err, buildlog.ErrNotFound) {
 		state, cause := machineosbuild.StateOf(b), machineosbuild.CauseOf(b).Text()
 		err = fmt.Errorf("show log of MachineOSBuild %s: %w; on standard output is the build's cause", b.Name, err)
-		return errors.Join(printData(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": state, "cause": cause}, func(w io.Writer) error {
+		return errors.Join(printData(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": state,
+			"cause": cause}, func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "%s: %s\n", state, cause)
 			return err
 		}), err)
@@ -85,7 +88,8 @@ func (l *buildLogs) run(cmd *cobra.Command, pool string) error {
 		return err
 	}
 	return printLog(cmd, map[string]any{
-		"machineOSBuild": kept.Build, "pool": kept.Pool, "outcome": kept.Outcome, "image": kept.Image, "created": kept.Created.Format(time.RFC3339), "text": string(kept.Text),
+		"machineOSBuild": kept.Build, "pool": kept.Pool, "outcome": kept.Outcome, "image": kept.Image,
+		"created": kept.Created.Format(time.RFC3339), "text": string(kept.Text),
 	})
 }
 
@@ -106,14 +110,17 @@ func (l *buildLogs) atWork(cmd *cobra.Command, b *mcfgv1.MachineOSBuild, pool st
 	if err := l.live(cmd.Context(), &text, b); err != nil {
 		return err
 	}
-	return printLog(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": machineosbuild.StateOf(b), "text": text.String()})
+	return printLog(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": machineosbuild.StateOf(b),
+		"text": text.String()})
 }
 
 // find gives the build that was named, or the pool's newest.
 func (l *buildLogs) find(ctx context.Context, pool string) (*mcfgv1.MachineOSBuild, error) {
 	var list mcfgv1.MachineOSBuildList
-	if err := l.client.List(ctx, &list, client.MatchingLabels{manifests.LabelTargetPool: machineosbuild.LabelValue(pool)}); isNoKind(err) {
-		return nil, errors.New("find build: the cluster knows no MachineOSBuilds: is it the right one? dayone cluster install brings them")
+	if err := l.client.List(ctx, &list,
+		client.MatchingLabels{manifests.LabelTargetPool: machineosbuild.LabelValue(pool)}); isNoKind(err) {
+		return nil, errors.New(
+			"find build: the cluster knows no MachineOSBuilds: is it the right one? dayone cluster install brings them")
 	} else if err != nil {
 		return nil, fmt.Errorf("list builds of pool %s: %w", pool, err)
 	}
@@ -122,30 +129,38 @@ func (l *buildLogs) find(ctx context.Context, pool string) (*mcfgv1.MachineOSBui
 		builds = slices.DeleteFunc(builds, func(b mcfgv1.MachineOSBuild) bool { return b.Name != l.build })
 	}
 	if len(builds) == 0 && l.build != "" {
-		return nil, fmt.Errorf("find build: pool %s has no MachineOSBuild %s; kubectl get machineosbuilds lists them", pool, l.build)
+		return nil, fmt.Errorf("find build: pool %s has no MachineOSBuild %s; kubectl get machineosbuilds lists them", pool,
+			l.build)
 	}
 	if len(builds) == 0 {
-		return nil, fmt.Errorf("find build: pool %s has no MachineOSBuild: dayone cluster status tells whether the pool is opted in and the builder runs", pool)
+		return nil, fmt.Errorf(
+			"find build: pool %s has no MachineOSBuild: dayone cluster status tells whether the pool is opted in and the builder runs", pool)
 	}
-	newest := slices.MaxFunc(builds, func(a, b mcfgv1.MachineOSBuild) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	newest := slices.MaxFunc(builds,
+		func(a, b mcfgv1.MachineOSBuild) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return &newest, nil
 }
 
 // live copies the log of the pod that is at work.
 func (l *buildLogs) live(ctx context.Context, out io.Writer, b *mcfgv1.MachineOSBuild) error {
 	var pods corev1.PodList
-	if err := l.client.List(ctx, &pods, client.InNamespace(l.flags.namespace), client.MatchingLabels{batchv1.JobNameLabel: job.JobName(b.Name)}); err != nil {
+	if err := l.client.List(ctx, &pods, client.InNamespace(l.flags.namespace),
+		client.MatchingLabels{batchv1.JobNameLabel: job.JobName(b.Name)}); err != nil {
 		return fmt.Errorf("list pods of MachineOSBuild %s: %w", b.Name, err)
 	}
 	if len(pods.Items) == 0 {
 		return fmt.Errorf("show log of MachineOSBuild %s: it is being prepared and has no pod yet; try again", b.Name)
 	}
-	newest := slices.MaxFunc(pods.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	newest := slices.MaxFunc(pods.Items, func(a,
+		b corev1.Pod) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 	clients, err := kubernetes.NewForConfig(l.config)
 	if err != nil {
 		return err
 	}
-	body, err := clients.CoreV1().Pods(l.flags.namespace).GetLogs(newest.Name, &corev1.PodLogOptions{Container: job.Container, Follow: l.follow}).Stream(ctx)
+	body, err := clients.CoreV1().Pods(l.flags.namespace).
+		GetLogs(newest.Name, &corev1.PodLogOptions{Container: job.Container, Follow: l.follow}).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("read log of pod %s: %w", newest.Name, err)
 	}

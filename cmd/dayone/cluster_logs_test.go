@@ -33,12 +33,17 @@ const logsRepository = "registry.cluster.test:5000/ocp/worker-os"
 
 func (w *logsWorld) create(pushSecret string) {
 	ctx := w.t.Context()
-	require.NoError(w.t, w.env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}))
-	require.NoError(w.t, w.env.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "push"},
-		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(pushSecret)}}))
-	require.NoError(w.t, w.env.Client.Create(ctx, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineOSConfigSpec{
-		MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "worker"}, ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
-		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: logsRepository + ":latest"}}))
+	require.NoError(w.t, w.env.Client.Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}))
+	require.NoError(w.t, w.env.Client.Create(ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "push"},
+			Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(pushSecret)}}))
+	require.NoError(w.t, w.env.Client.Create(ctx, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+		Spec: mcfgv1.MachineOSConfigSpec{
+			MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: "worker"},
+			ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: logsRepository +
+				":latest"}}))
 }
 
 // build makes a MachineOSBuild in that state; the newest has the highest number, for the API keeps whole seconds.
@@ -59,7 +64,8 @@ func (w *logsWorld) keep(name, text string) {
 	c, err := appendengine.NewClient(appendengine.Access{CAFile: w.reg.CAFile, AuthFile: w.reg.PushAuthFile})
 	require.NoError(w.t, err)
 	defer c.Close()
-	_, err = buildlog.Push(w.t.Context(), c, w.reg.Addr+"/ocp/worker-os", buildlog.Log{Build: name, Pool: "worker", Outcome: "Failed", Created: time.Now(), Text: []byte(text)})
+	_, err = buildlog.Push(w.t.Context(), c, w.reg.Addr+"/ocp/worker-os", buildlog.Log{Build: name, Pool: "worker",
+		Outcome: "Failed", Created: time.Now(), Text: []byte(text)})
 	require.NoError(w.t, err)
 }
 
@@ -68,19 +74,23 @@ func TestTheLogOfABuildIsShownAfterItsPodHasGone(t *testing.T) {
 		t.Skip("needs an API server, which is left out with -short")
 	}
 	w := &logsWorld{t: t, env: kubetest.Start(t, kubetest.Options{}), reg: registrytest.Start(t)}
-	auth, err := json.Marshal(map[string]any{"auths": map[string]any{"registry.cluster.test:5000": map[string]string{"username": w.reg.Push.Name, "password": w.reg.Push.Password}}})
+	auth, err := json.Marshal(
+		map[string]any{"auths": map[string]any{"registry.cluster.test:5000": map[string]string{"username": w.reg.Push.Name,
+			"password": w.reg.Push.Password}}})
 	require.NoError(t, err)
 	w.create(string(auth))
 	kubeconfig, temporary := w.env.Kubeconfig(t), t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	logs := func(args ...string) (int, string, string) {
-		return dayone(t, append([]string{"cluster", "logs", "--kubeconfig", kubeconfig, "--registry", w.reg.Addr, "--registry-ca", w.reg.CAFile}, args...)...)
+		return dayone(t, append([]string{"cluster", "logs", "--kubeconfig", kubeconfig, "--registry", w.reg.Addr,
+			"--registry-ca", w.reg.CAFile}, args...)...)
 	}
 	code, _, errs := logs("worker")
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, errs, "pool worker has no MachineOSBuild")
 
-	w.build("worker-1", machineosbuild.Failed, machineosbuild.Cause{Class: build.ClassUser, Line: 3, Message: "the command failed", Next: "mend it"})
+	w.build("worker-1", machineosbuild.Failed, machineosbuild.Cause{Class: build.ClassUser, Line: 3,
+		Message: "the command failed", Next: "mend it"})
 	code, out, errs := logs("worker")
 	assert.Equal(t, exitFailed, code, errs)
 	assert.Contains(t, out, "Failed: the command failed\nline: 3", "without a log there is the cause")

@@ -16,8 +16,8 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// removeMade deletes what the programs made for themselves: copied Secrets, the config server's authority, leases, the nodes' records, and
-// their notes on nodes and pools.
+// removeMade deletes what the programs made for themselves: copied Secrets, the config server's authority, leases, the
+// nodes' records, and their notes on nodes and pools.
 func (in *installer) removeMade(ctx context.Context) error {
 	var secrets corev1.SecretList
 	if err := in.client.List(ctx, &secrets, client.InNamespace(in.namespace)); err != nil {
@@ -26,7 +26,8 @@ func (in *installer) removeMade(ctx context.Context) error {
 	for i := range secrets.Items {
 		s := &secrets.Items[i]
 		// Former versions have not marked the config server's.
-		formerly := s.Name == cluster.ConfigServer && s.Labels[cluster.LabelPartOf] == cluster.ManagedBy && s.Labels[cluster.LabelManagedBy] == ""
+		formerly := s.Name == cluster.ConfigServer && s.Labels[cluster.LabelPartOf] == cluster.ManagedBy &&
+			s.Labels[cluster.LabelManagedBy] == ""
 		if formerly {
 			if err := in.client.Delete(ctx, s); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("delete Secret %s/%s: %w", s.Namespace, s.Name, err)
@@ -46,16 +47,19 @@ func (in *installer) removeMade(ctx context.Context) error {
 			return fmt.Errorf("delete lease %s: %w", name, err)
 		}
 	}
-	err := in.client.DeleteAllOf(ctx, &mcfgv1.MachineConfigNode{}, client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy})
+	err := in.client.DeleteAllOf(ctx, &mcfgv1.MachineConfigNode{},
+		client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy})
 	if client.IgnoreNotFound(err) != nil && !isNoKind(err) {
 		return fmt.Errorf("delete MachineConfigNodes: %w", err)
 	}
 	return in.removeNotes(ctx)
 }
 
-// notes are the annotations that the controllers write for each other; those that an administrator gives are not among them.
+// notes are the annotations that the controllers write for each other; those that an administrator gives are not among
+// them.
 func notes() []string {
-	return []string{manifests.AnnotationPlan, manifests.AnnotationUpdateTimes, manifests.AnnotationPrefetch, manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError}
+	return []string{manifests.AnnotationPlan, manifests.AnnotationUpdateTimes, manifests.AnnotationPrefetch,
+		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError}
 }
 
 // removeNotes takes the controllers' notes off nodes and pools.

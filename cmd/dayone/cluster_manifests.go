@@ -35,7 +35,8 @@ func newClusterManifests(c *clusterFlags) *cobra.Command {
 			if err := writeKustomize(dir, objects); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d objects written; kubectl apply --server-side -k %s applies them (a second time when it did not know the new kinds yet)\n", len(objects), dir)
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"%d objects written; kubectl apply --server-side -k %s applies them (a second time when it did not know the new kinds yet)\n", len(objects), dir)
 			return nil
 		},
 	}

@@ -31,7 +31,8 @@ type sourceFlags struct {
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
 	s := cmd.Flags()
-	s.StringVar(&f.from, "from", "", "directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file; default: the live cluster")
+	s.StringVar(&f.from, "from", "",
+		"directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file; default: the live cluster")
 	s.StringVar(&f.at, "at", "", "the moment to answer for, such as 2026-01-31T22:00:00Z; default: now")
 }
 
@@ -89,10 +90,12 @@ func (f *sourceFlags) open(ctx context.Context) (*source, error) {
 	return s, nil
 }
 
-// controllerNode is the node that the controller at work runs on, which goes last in its pool. Who may not see it plans without.
+// controllerNode is the node that the controller at work runs on, which goes last in its pool. Who may not see it plans
+// without.
 func controllerNode(ctx context.Context, api client.Client, namespace string) map[string]string {
 	var lease coordinationv1.Lease
-	if api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.Controller}, &lease) != nil || lease.Spec.HolderIdentity == nil {
+	if api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.Controller}, &lease) != nil ||
+		lease.Spec.HolderIdentity == nil {
 		return nil
 	}
 	// The holder is the pod's name, an underscore and a random part (controller-runtime, pkg/leaderelection).
@@ -115,7 +118,8 @@ func (s *source) rolloutObjects(ctx context.Context) (*rollout.Cluster, error) {
 		name     string
 		list     client.ObjectList
 		required bool
-	}{{"MachineConfigPools", &pools, true}, {"Nodes", &nodes, true}, {"MachineOSConfigs", &configs, false}, {"MachineOSBuilds", &builds, false}, {"MachineConfigNodes", &records, false}} {
+	}{{"MachineConfigPools", &pools, true}, {"Nodes", &nodes, true}, {"MachineOSConfigs", &configs, false},
+		{"MachineOSBuilds", &builds, false}, {"MachineConfigNodes", &records, false}} {
 		// A cluster may lack the kinds of layering altogether; pools and nodes it must have.
 		if err := s.List(ctx, kind.list); err != nil && !isNoKind(err) {
 			return nil, fmt.Errorf("read %s of %s: %w", kind.name, s.name, err)
@@ -124,7 +128,8 @@ func (s *source) rolloutObjects(ctx context.Context) (*rollout.Cluster, error) {
 			return nil, fmt.Errorf("read %s: there are no %s in it: %s", s.name, kind.name, s.advice())
 		}
 	}
-	return &rollout.Cluster{Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items, Builds: builds.Items, Records: rollout.Pointers(records.Items), Deferred: s.deferred}, nil
+	return &rollout.Cluster{Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items,
+		Builds: builds.Items, Records: rollout.Pointers(records.Items), Deferred: s.deferred}, nil
 }
 
 func (s *source) advice() string {

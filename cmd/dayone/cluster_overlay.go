@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// overlay is a cluster as it would be with the objects of some files applied: they replace those of the same kind and name.
+// overlay is a cluster as it would be with the objects of some files applied: they replace those of the same kind and
+// name.
 type overlay struct {
 	lister
 	with *dump
@@ -30,7 +31,8 @@ func over(base lister, files []string) (*overlay, error) {
 		}
 	}
 	if len(d.objects) == 0 {
-		return nil, errors.New("read files: there is no object in them that decides about nodes: give MachineConfigs, mirror sets, KubeletConfigs, MachineConfigPools or the MachineConfiguration")
+		return nil, errors.New(
+			"read files: there is no object in them that decides about nodes: give MachineConfigs, mirror sets, KubeletConfigs, MachineConfigPools or the MachineConfiguration")
 	}
 	return &overlay{base, d}, nil
 }
@@ -98,7 +100,8 @@ func keepStatus(now, before runtime.Object) {
 	keepWritten(now, before)
 }
 
-// keepWritten lets an object of a file keep what controllers write: a pool its rendered config and its status, a MachineOSConfig its image.
+// keepWritten lets an object of a file keep what controllers write: a pool its rendered config and its status, a
+// MachineOSConfig its image.
 func keepWritten(now, before runtime.Object) {
 	switch to := now.(type) {
 	case *mcfgv1.MachineConfigPool:
@@ -112,7 +115,8 @@ func keepWritten(now, before runtime.Object) {
 	}
 }
 
-// remade are the pools whose MachineOSConfig of the files asks for an image of other content, or in another place, than the cluster's.
+// remade are the pools whose MachineOSConfig of the files asks for an image of other content, or in another place, than
+// the cluster's.
 func (o *overlay) remade(ctx context.Context) (map[string]bool, error) {
 	var have, with mcfgv1.MachineOSConfigList
 	if err := o.lister.List(ctx, &have); err != nil && !isNoKind(err) {
@@ -126,7 +130,8 @@ func (o *overlay) remade(ctx context.Context) (map[string]bool, error) {
 		is := &with.Items[i].Spec
 		same := slices.ContainsFunc(have.Items, func(m mcfgv1.MachineOSConfig) bool {
 			was := &m.Spec
-			return m.Name == with.Items[i].Name && was.RenderedImagePushSpec == is.RenderedImagePushSpec && slices.Equal(was.Containerfile, is.Containerfile)
+			return m.Name == with.Items[i].Name && was.RenderedImagePushSpec == is.RenderedImagePushSpec &&
+				slices.Equal(was.Containerfile, is.Containerfile)
 		})
 		out[is.MachineConfigPool.Name] = !same
 	}

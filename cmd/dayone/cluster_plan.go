@@ -89,12 +89,14 @@ func newClusterPlan(c *clusterFlags) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "only this pool")
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file of objects that are taken to be applied: MachineConfigs, mirror sets, policies and their like; may be repeated")
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil,
+		"file of objects that are taken to be applied: MachineConfigs, mirror sets, policies and their like; may be repeated")
 	cmd.Flags().BoolVar(&code, "exit-code", false, "let the exit code be the answer")
 	return cmd
 }
 
-// readClusterPlan reads the objects, as they would be with the files applied, and plans every pool, or the one that is named.
+// readClusterPlan reads the objects, as they would be with the files applied, and plans every pool, or the one that is
+// named.
 func readClusterPlan(ctx context.Context, f *sourceFlags, pool string, files []string) (*clusterPlan, error) {
 	s, err := f.open(ctx)
 	if err != nil {
@@ -155,15 +157,16 @@ func planCluster(s *source, objects *rollout.Cluster) *clusterPlan {
 	return p
 }
 
-// planPool plans one pool as the node controller does. What only the controller can find out, whether the image can be pulled, is
-// taken from what it has written.
+// planPool plans one pool as the node controller does. What only the controller can find out, whether the image can be
+// pulled, is taken from what it has written.
 func planPool(look *rollout.Look, at time.Time) poolPlan {
 	if why := look.RefusedImage(); why != "" {
 		look.Hold(why)
 		look.Faults = append(look.Faults, why)
 	}
 	plan := look.Plan(at)
-	out := poolPlan{Plan: plan, Layered: look.Layered, Faults: look.Faults, LookAgainSeconds: int(math.Ceil(plan.LookAgain.Seconds())), look: look}
+	out := poolPlan{Plan: plan, Layered: look.Layered, Faults: look.Faults,
+		LookAgainSeconds: int(math.Ceil(plan.LookAgain.Seconds())), look: look}
 	out.Done = look.Done(plan)
 	if out.Next == nil {
 		out.Next = []string{}
@@ -234,7 +237,8 @@ func (p *poolPlan) print(w io.Writer) error {
 
 // rank puts what moves or needs a person above what waits, and that above what is done.
 func rank(v rollout.Verdict) int {
-	phases := []rollout.Phase{rollout.PhaseFailed, rollout.PhaseBlocked, rollout.PhaseUpdating, rollout.PhaseNext, rollout.PhaseWaiting, rollout.PhaseUpdated}
+	phases := []rollout.Phase{rollout.PhaseFailed, rollout.PhaseBlocked, rollout.PhaseUpdating, rollout.PhaseNext,
+		rollout.PhaseWaiting, rollout.PhaseUpdated}
 	return slices.Index(phases, v.Phase)*(1<<20) + v.Position
 }
 

@@ -25,7 +25,8 @@ import (
 
 const plannedConfig = "rendered-worker-new"
 
-// rolloutWorld is a pool of four workers on the way to a new config: one has it, one is at work, one waits and one is cordoned.
+// rolloutWorld is a pool of four workers on the way to a new config: one has it, one is at work, one waits and one is
+// cordoned.
 func rolloutWorld() []client.Object {
 	pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineConfigPoolSpec{
 		NodeSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}},
@@ -33,10 +34,13 @@ func rolloutWorld() []client.Object {
 	objects := []client.Object{pool}
 	for i, c := range []struct{ name, current, desired, state string }{
 		{"w0", plannedConfig, plannedConfig, "Done"}, {"w1", "rendered-worker-old", plannedConfig, "Working"},
-		{"w2", "rendered-worker-old", "rendered-worker-old", "Done"}, {"w3", "rendered-worker-old", "rendered-worker-old", "Done"}} {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.name, Labels: map[string]string{"node-role.kubernetes.io/worker": ""},
+		{"w2", "rendered-worker-old", "rendered-worker-old", "Done"}, {"w3", "rendered-worker-old", "rendered-worker-old",
+			"Done"}} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.name,
+			Labels:            map[string]string{"node-role.kubernetes.io/worker": ""},
 			CreationTimestamp: metav1.NewTime(time.Unix(int64(i), 0)), Annotations: map[string]string{
-				manifests.AnnotationCurrentConfig: c.current, manifests.AnnotationDesiredConfig: c.desired, manifests.AnnotationState: c.state}}}
+				manifests.AnnotationCurrentConfig: c.current, manifests.AnnotationDesiredConfig: c.desired,
+				manifests.AnnotationState: c.state}}}
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		n.Spec.Unschedulable = c.name == "w3"
 		objects = append(objects, n)
@@ -70,7 +74,9 @@ func writeDump(t *testing.T, objects []client.Object) string {
 	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": nodes})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "nodes.json"), list, 0o600))
-	for name, text := range map[string]string{"version": "openshift.io 4.20", "event-filter.yaml": "- openshift.io\n- a list is no object\n", "pods.yaml": "kind: Pod\napiVersion: v1\nmetadata: {name: p, annotations: {Node: x}}\n"} {
+	for name, text := range map[string]string{"version": "openshift.io 4.20",
+		"event-filter.yaml": "- openshift.io\n- a list is no object\n",
+		"pods.yaml":         "kind: Pod\napiVersion: v1\nmetadata: {name: p, annotations: {Node: x}}\n"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
@@ -103,12 +109,14 @@ func TestPlanOfADump(t *testing.T) {
 	assert.Equal(t, plannedConfig, p.Pools[0].Target.Config)
 	assert.Equal(t, []string{}, p.Pools[0].Next)
 	assert.False(t, p.Pools[0].Done)
-	assert.Equal(t, map[string]int{"nodes": 4, "updated": 1, "ready": 1, "unavailable": 2, "degraded": 0}, p.Pools[0].Counts)
+	assert.Equal(t, map[string]int{"nodes": 4, "updated": 1, "ready": 1, "unavailable": 2, "degraded": 0},
+		p.Pools[0].Counts)
 	var phases []string
 	for _, v := range p.Pools[0].Verdicts {
 		phases = append(phases, fmt.Sprintf("%s %s %s %d", v.Node, v.Phase, v.Reason, v.Position))
 	}
-	assert.Equal(t, []string{"w0 Updated Done 0", "w1 Updating Working 0", "w2 Waiting MaxUnavailable 1", "w3 Blocked Cordoned 0"}, phases)
+	assert.Equal(t, []string{"w0 Updated Done 0", "w1 Updating Working 0", "w2 Waiting MaxUnavailable 1",
+		"w3 Blocked Cordoned 0"}, phases)
 
 	code, out, errs = dayone(t, "cluster", "plan", "--from", dir, "--exit-code")
 	assert.Equal(t, exitAttention, code, errs)
@@ -127,11 +135,12 @@ func TestWhyOfADump(t *testing.T) {
 		code int
 		text []string
 	}{
-		"w0":      {exitOK, []string{"Updated (Done)", "has the target"}},
-		"w1":      {exitUnderWay, []string{"Updating (Working)", "told:    " + plannedConfig}},
-		"node/w2": {exitUnderWay, []string{"Waiting (MaxUnavailable)", "1 of the 1 that", "w1: is on its way", "w3: was cordoned"}},
-		"w3":      {exitAttention, []string{"Blocked (Cordoned)", "uncordon it"}},
-		"stray":   {exitAttention, []string{"no pool's nodeSelector takes the node"}},
+		"w0": {exitOK, []string{"Updated (Done)", "has the target"}},
+		"w1": {exitUnderWay, []string{"Updating (Working)", "told:    " + plannedConfig}},
+		"node/w2": {exitUnderWay, []string{"Waiting (MaxUnavailable)", "1 of the 1 that", "w1: is on its way",
+			"w3: was cordoned"}},
+		"w3":    {exitAttention, []string{"Blocked (Cordoned)", "uncordon it"}},
+		"stray": {exitAttention, []string{"no pool's nodeSelector takes the node"}},
 	} {
 		code, out, errs := dayone(t, "cluster", "why", node, "--from", dir, "--exit-code")
 		assert.Equal(t, want.code, code, errs)
@@ -153,7 +162,8 @@ func TestWhatNoDumpIs(t *testing.T) {
 		code int
 		want string
 	}{
-		"an empty directory":               {[]string{"--from", t.TempDir()}, exitFailed, "kubectl get nodes,machineconfigpools"},
+		"an empty directory": {[]string{"--from", t.TempDir()}, exitFailed,
+			"kubectl get nodes,machineconfigpools"},
 		"broken YAML":                      {[]string{"--from", broken}, exitFailed, "a.yaml"},
 		"no time":                          {[]string{"--from", broken, "--at", "soon"}, exitUsage, "2026-01-31T22:00:00Z"},
 		"neither directory nor kubeconfig": {[]string{"--from", "/nowhere/at/all"}, exitFailed, "/nowhere/at/all"},
@@ -186,7 +196,8 @@ func TestPlanOfALiveClusterIsThatOfItsDump(t *testing.T) {
 	require.Equal(t, exitOK, code, errs)
 	assert.Equal(t, live, again)
 	dir := t.TempDir()
-	kubectl(t, kubeconfig, filepath.Join(dir, "cluster.yaml"), "get", "nodes,machineconfigpools,machineosconfigs,machineosbuilds,machineconfignodes", "-o", "yaml")
+	kubectl(t, kubeconfig, filepath.Join(dir, "cluster.yaml"), "get",
+		"nodes,machineconfigpools,machineosconfigs,machineosbuilds,machineconfignodes", "-o", "yaml")
 	code, recorded, errs := dayone(t, "cluster", "plan", "--from", dir, "-o", "yaml", "--at", at)
 	require.Equal(t, exitOK, code, errs)
 	_, pools, found := strings.Cut(live, "pools:")
@@ -200,7 +211,8 @@ func kubectl(t *testing.T, kubeconfig, file string, args ...string) {
 	t.Helper()
 	assets, err := kube.Assets(t.Context(), nil)
 	require.NoError(t, err)
-	out, err := exec.CommandContext(t.Context(), filepath.Join(assets, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...).Output()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(assets, "kubectl"),
+		append([]string{"--kubeconfig", kubeconfig}, args...)...).Output()
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, out, 0o600))
 }

@@ -16,7 +16,8 @@ import (
 // clusterPolicies is what dayone cluster policies prints. docs/disruption-policy.md describes it.
 type clusterPolicies struct {
 	Source string `json:"source"`
-	// Rules in force: the cluster's and the admin's, which hold everywhere, then those of owners of MachineConfigs by pool.
+	// Rules in force: the cluster's and the admin's, which hold everywhere, then those of owners of MachineConfigs by
+	// pool.
 	Rules []disruption.PublishedRule `json:"rules"`
 	// Mirrors are the kinds of mirror objects whose removal drains nothing.
 	Mirrors []string `json:"mirrors,omitempty"`
@@ -43,7 +44,8 @@ func newClusterPolicies(c *clusterFlags) *cobra.Command {
 			return printData(cmd, p, p.print)
 		},
 	}
-	cmd.Flags().StringVar(&f.from, "from", "", "directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file; default: the live cluster")
+	cmd.Flags().StringVar(&f.from, "from", "",
+		"directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file; default: the live cluster")
 	return cmd
 }
 

@@ -18,7 +18,8 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// minimumMinor is of Kubernetes 1.31: the CRDs' rules use optionalOldSelf and the format library, the policies are v1 since 1.30.
+// minimumMinor is of Kubernetes 1.31: the CRDs' rules use optionalOldSelf and the format library, the policies are v1
+// since 1.30.
 const minimumMinor = 31
 
 // rivals are the workloads of openshift/machine-config-operator that do what dayone's do.
@@ -37,13 +38,15 @@ func (in *installer) preflight(ctx context.Context, cfg *rest.Config) error {
 		return unreachable(cfg.Host, err)
 	}
 	if minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+")); err == nil && v.Major == "1" && minor < minimumMinor {
-		return fmt.Errorf("the cluster is Kubernetes %s; dayone needs 1.%d or newer, whose validation rules its kinds use", v.GitVersion, minimumMinor)
+		return fmt.Errorf("the cluster is Kubernetes %s; dayone needs 1.%d or newer, whose validation rules its kinds use",
+			v.GitVersion, minimumMinor)
 	}
 	if other, err := in.otherInstallation(ctx); err != nil || other != "" {
 		if err != nil {
 			return unreachable(cfg.Host, err)
 		}
-		return fmt.Errorf("dayone is installed in namespace %s already and a cluster can have it once: use --namespace %s, or uninstall that one first", other, other)
+		return fmt.Errorf(
+			"dayone is installed in namespace %s already and a cluster can have it once: use --namespace %s, or uninstall that one first", other, other)
 	}
 	return in.refuseRivals(ctx)
 }
@@ -64,7 +67,8 @@ func (in *installer) refuseRivals(ctx context.Context) error {
 	var deployments appsv1.DeploymentList
 	var daemonSets appsv1.DaemonSetList
 	for _, namespace := range slices.Compact([]string{in.namespace, cluster.DefaultNamespace}) {
-		err := errors.Join(in.client.List(ctx, &deployments, client.InNamespace(namespace)), in.client.List(ctx, &daemonSets, client.InNamespace(namespace)))
+		err := errors.Join(in.client.List(ctx, &deployments, client.InNamespace(namespace)),
+			in.client.List(ctx, &daemonSets, client.InNamespace(namespace)))
 		if err != nil {
 			return fmt.Errorf("look for other controllers: %w", err)
 		}
@@ -82,8 +86,9 @@ func (in *installer) refuseRivals(ctx context.Context) error {
 	if len(running) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the Machine Config Operator's own controllers run here (%s): they and dayone's would write the same objects against each other. "+
-		"A cluster with them needs no installation: dayone's images reach it as pre-built images. To change over, scale them to 0 first", strings.Join(running, ", "))
+	return fmt.Errorf(
+		"the Machine Config Operator's own controllers run here (%s): they and dayone's would write the same objects against each other. "+
+			"A cluster with them needs no installation: dayone's images reach it as pre-built images. To change over, scale them to 0 first", strings.Join(running, ", "))
 }
 
 func rival(o client.Object) bool {
@@ -122,10 +127,12 @@ func deploymentState(d *appsv1.Deployment) (state string, done bool) {
 	}
 	state = fmt.Sprintf("has %d of %d copies available", d.Status.AvailableReplicas, want)
 	for _, c := range d.Status.Conditions {
-		if (c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue) || (c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse) {
+		if (c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue) ||
+			(c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse) {
 			state += ": " + c.Reason + ": " + c.Message
 		}
 	}
-	done = d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= want && d.Status.AvailableReplicas >= want && d.Status.Replicas == d.Status.UpdatedReplicas
+	done = d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= want &&
+		d.Status.AvailableReplicas >= want && d.Status.Replicas == d.Status.UpdatedReplicas
 	return state, done
 }

@@ -124,7 +124,8 @@ func statusOfPool(c *mcfgv1.MachineOSConfig) poolStatus {
 		return p
 	}
 	for _, kind := range []string{"Degraded", "Progressing", "Available"} {
-		if condition := meta.FindStatusCondition(c.Status.Conditions, kind); condition != nil && condition.Status == metav1.ConditionTrue {
+		if condition := meta.FindStatusCondition(c.Status.Conditions, kind); condition != nil &&
+			condition.Status == metav1.ConditionTrue {
 			p.State, p.Detail = kind, condition.Reason+": "+condition.Message
 			return p
 		}

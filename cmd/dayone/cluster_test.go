@@ -44,7 +44,8 @@ func TestKubectlFindsTheClusterCommandsByTheProgramsName(t *testing.T) {
 
 func TestADryRunPrintsEverythingAndTalksToNobody(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
-	code, out, errs := dayone(t, "cluster", "install", "--dry-run", "-o", "yaml", "--image", "r.test/all:1", "--image", "builder=r.test/builder:1")
+	code, out, errs := dayone(t, "cluster", "install", "--dry-run", "-o", "yaml", "--image", "r.test/all:1", "--image",
+		"builder=r.test/builder:1")
 	require.Equal(t, exitOK, code, errs)
 	documents := strings.Split(out, "---\n")[1:]
 	assert.Greater(t, len(documents), 40)
@@ -64,8 +65,9 @@ func TestAWrongClusterCommandLineIsToldFromAFailure(t *testing.T) {
 		code int
 		want string
 	}{
-		"an image is needed":             {[]string{"install", "--dry-run"}, exitUsage, "--image is needed"},
-		"an image of an unknown program": {[]string{"install", "--dry-run", "--image", "mixer=r.test/a"}, exitUsage, "controller=REF"},
+		"an image is needed": {[]string{"install", "--dry-run"}, exitUsage, "--image is needed"},
+		"an image of an unknown program": {[]string{"install", "--dry-run", "--image", "mixer=r.test/a"}, exitUsage,
+			"controller=REF"},
 		"a reference with a space":       {[]string{"install", "--dry-run", "--image", "a b"}, exitUsage, "no reference"},
 		"an unknown form of output":      {[]string{"install", "--dry-run", "-o", "xml"}, exitUsage, "text, json or yaml"},
 		"an unknown command":             {[]string{"explode"}, exitUsage, "unknown command"},
@@ -88,7 +90,8 @@ func writeKubeconfig(t *testing.T, cfg *rest.Config) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "c",
-		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: cfg.Host, CertificateAuthorityData: cfg.CAData, CertificateAuthority: cfg.CAFile}},
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: cfg.Host, CertificateAuthorityData: cfg.CAData,
+			CertificateAuthority: cfg.CAFile}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: cfg.BearerToken}},
 		Contexts:  map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}}}, file))
 	return file
@@ -132,7 +135,8 @@ func podsRun(t *testing.T, e *kubetest.Env) {
 					}
 					if p.Status.Phase != corev1.PodRunning {
 						p.Status.Phase = corev1.PodRunning
-						p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+						p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+							LastTransitionTime: metav1.Now()}}
 						_ = e.Client.Status().Update(ctx, p)
 					}
 				}
@@ -176,21 +180,27 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		require.NoError(t, err)
 		list := noted.Objects
 		in.asked = noted.Options
-		for name, labels := range map[string]map[string]string{"old-ours": {cluster.LabelManagedBy: cluster.ManagedBy}, "old-taken-over": nil} {
-			require.NoError(t, e.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: name, Labels: labels}}))
+		for name, labels := range map[string]map[string]string{"old-ours": {cluster.LabelManagedBy: cluster.ManagedBy},
+			"old-taken-over": nil} {
+			require.NoError(t, e.Client.Create(t.Context(),
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: name, Labels: labels}}))
 			list = append(list, entry{"v1", "ConfigMap", in.namespace, name})
 		}
 		require.NoError(t, in.noteInventory(t.Context(), list))
 		must("upgrade", "--image", "builder=r.test/builder:2")
-		assert.True(t, apierrors.IsNotFound(e.Client.Get(t.Context(), types.NamespacedName{Namespace: in.namespace, Name: "old-ours"}, &corev1.ConfigMap{})))
-		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: in.namespace, Name: "old-taken-over"}, &corev1.ConfigMap{}))
+		assert.True(t, apierrors.IsNotFound(e.Client.Get(t.Context(), types.NamespacedName{Namespace: in.namespace,
+			Name: "old-ours"}, &corev1.ConfigMap{})))
+		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: in.namespace, Name: "old-taken-over"},
+			&corev1.ConfigMap{}))
 		var d appsv1.Deployment
-		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: in.namespace, Name: cluster.Controller}, &d))
+		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: in.namespace, Name: cluster.Controller},
+			&d))
 		assert.Equal(t, "r.test/all:1", d.Spec.Template.Spec.Containers[0].Image)
 		assert.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--builder-image=r.test/builder:2")
 		assert.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--builder-arg=--history=5")
 		var account corev1.ServiceAccount
-		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: in.namespace, Name: cluster.Controller}, &account))
+		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: in.namespace, Name: cluster.Controller},
+			&account))
 		assert.Equal(t, []corev1.LocalObjectReference{{Name: "pull"}}, account.ImagePullSecrets, "what is not said stays")
 	})
 
@@ -211,7 +221,8 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 	})
 
 	t.Run("who has not the rights is told so", func(t *testing.T) {
-		require.NoError(t, e.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nobody"}}))
+		require.NoError(t, e.Client.Create(t.Context(),
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nobody"}}))
 		weak := writeKubeconfig(t, e.As(t, "default", "nobody"))
 		for _, args := range [][]string{{"install", "--image", "r.test/all:1"}, {"status"}, {"uninstall", "--yes"}} {
 			code, _, errs := dayone(t, append([]string{"cluster", "--kubeconfig", weak}, args...)...)
@@ -229,22 +240,26 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 	t.Run("uninstall leaves what is the users'", func(t *testing.T) {
 		push := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "push"}}
 		require.NoError(t, e.Client.Create(t.Context(), push))
-		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.PullSecretCopy, Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy}}}
+		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+			Name: cluster.PullSecretCopy, Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy}}}
 		require.NoError(t, e.Client.Create(t.Context(), copied))
 		assert.Contains(t, must("uninstall", "--yes"), "Opted in by MachineOSConfigs: worker (pool worker).")
 		require.NoError(t, e.Client.Get(t.Context(), client.ObjectKeyFromObject(push), push))
 		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Name: "worker"}, &mcfgv1.MachineOSConfig{}))
 		require.True(t, apierrors.IsNotFound(e.Client.Get(t.Context(), client.ObjectKeyFromObject(copied), copied)))
 		for key, version := range versionsOf(t, e) {
-			assert.True(t, strings.HasPrefix(key, "CustomResourceDefinition ") || strings.HasPrefix(key, "Namespace "), "%s %s is left", key, version)
+			assert.True(t, strings.HasPrefix(key, "CustomResourceDefinition ") || strings.HasPrefix(key, "Namespace "),
+				"%s %s is left", key, version)
 		}
 		assert.Contains(t, must("status"), "is not installed")
 		must("uninstall", "--yes")
 	})
 
 	t.Run("the kinds go when that is asked for, builds that wait for the builder too", func(t *testing.T) {
-		b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: "b", Finalizers: []string{"dayone.dev/machine-os-build"}}, Spec: mcfgv1.MachineOSBuildSpec{
-			MachineConfig: mcfgv1.MachineConfigReference{Name: "rendered-worker-1"}, MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: "worker"}, RenderedImagePushSpec: "r.test/os/w:1"}}
+		b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: "b",
+			Finalizers: []string{"dayone.dev/machine-os-build"}}, Spec: mcfgv1.MachineOSBuildSpec{
+			MachineConfig:   mcfgv1.MachineConfigReference{Name: "rendered-worker-1"},
+			MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: "worker"}, RenderedImagePushSpec: "r.test/os/w:1"}}
 		require.NoError(t, e.Client.Create(t.Context(), b))
 		must("uninstall", "--yes", "--crds")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -257,8 +272,10 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 
 func machineOSConfig(pool string) *mcfgv1.MachineOSConfig {
 	return &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: pool}, Spec: mcfgv1.MachineOSConfigSpec{
-		MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: pool}, ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
-		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: "registry.example.test/os/image:latest"}}
+		MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: pool},
+		ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+		RenderedImagePushSpec:   "registry.example.test/os/image:latest"}}
 }
 
 // versionsOf tells of every installed object whether it was written.
@@ -276,7 +293,8 @@ func versionsOf(t *testing.T, e *kubetest.Env) map[string]string {
 	versions := map[string]string{}
 	for _, o := range objects {
 		kind := o.GetKind()
-		if o.GetAnnotations()[cluster.AnnotationCreateOnly] != "" || e.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o) != nil {
+		if o.GetAnnotations()[cluster.AnnotationCreateOnly] != "" || e.Client.Get(t.Context(), client.ObjectKeyFromObject(o),
+			o) != nil {
 			continue
 		}
 		version := o.GetResourceVersion()
@@ -291,21 +309,27 @@ func versionsOf(t *testing.T, e *kubetest.Env) map[string]string {
 func TestInstallRefusesACrowdedClusterAndLeavesTheClustersOwnKinds(t *testing.T) {
 	e := kubetest.Start(t, kubetest.Options{})
 	kubeconfig := e.Kubeconfig(t)
-	require.NoError(t, e.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}))
-	mco := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "machine-config-controller"}, Spec: appsv1.DeploymentSpec{
+	require.NoError(t, e.Client.Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}))
+	mco := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+		Name: "machine-config-controller"}, Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "r.test/c:1"}}}}}}
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "r.test/c:1"}}}}}}
 	require.NoError(t, e.Client.Create(t.Context(), mco))
 	code, _, errs := dayone(t, "cluster", "install", "--kubeconfig", kubeconfig, "--image", "r.test/all:1")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, errs, "Machine Config Operator's own controllers run here (Deployment openshift-machine-config-operator/machine-config-controller)")
+	assert.Contains(t, errs,
+		"Machine Config Operator's own controllers run here (Deployment openshift-machine-config-operator/machine-config-controller)")
 
 	mco.Spec.Replicas = new(int32)
 	require.NoError(t, e.Client.Update(t.Context(), mco))
-	// Nobody runs pods here: the wait ends with what is missing. A busy machine may need more than the shortest for what comes before it.
+	// Nobody runs pods here: the wait ends with what is missing. A busy machine may need more than the shortest for what
+	// comes before it.
 	for limit := 5 * time.Second; ; limit *= 2 {
 		require.Less(t, limit, 2*clusterWait, errs)
-		code, _, errs = dayone(t, "cluster", "install", "--kubeconfig", kubeconfig, "--image", "r.test/all:1", "--timeout", limit.String())
+		code, _, errs = dayone(t, "cluster", "install", "--kubeconfig", kubeconfig, "--image", "r.test/all:1", "--timeout",
+			limit.String())
 		assert.Equal(t, exitFailed, code)
 		if strings.Contains(errs, "dayone-controller has 0 of 2 copies available (gave up after "+limit.String()) {
 			break

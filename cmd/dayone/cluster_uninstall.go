@@ -96,7 +96,8 @@ func (in *installer) uninstall(ctx context.Context, crds bool) error {
 		in.say("no installation is noted in namespace %s; what bears dayone's mark is removed", in.namespace)
 	}
 	for _, w := range []client.Object{
-		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.Controller}}, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.Builder}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.Controller}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.Builder}},
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: cluster.ConfigServer}},
 	} {
 		if err := in.end(ctx, w); err != nil {
@@ -133,7 +134,8 @@ func (in *installer) end(ctx context.Context, w client.Object) error {
 	}
 	uid := w.GetUID()
 	if err == nil {
-		err = in.client.Delete(ctx, w, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		err = in.client.Delete(ctx, w, client.Preconditions{UID: &uid},
+			client.PropagationPolicy(metav1.DeletePropagationForeground))
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %T %s: %w", w, key, err)
@@ -144,7 +146,8 @@ func (in *installer) end(ctx context.Context, w client.Object) error {
 	})
 }
 
-// removeCRDs removes the kinds that are ours. Builds would wait for a builder that is gone: they are let go, their images stay.
+// removeCRDs removes the kinds that are ours. Builds would wait for a builder that is gone: they are let go, their
+// images stay.
 func (in *installer) removeCRDs(ctx context.Context) error {
 	var builds mcfgv1.MachineOSBuildList
 	if err := in.client.List(ctx, &builds); err != nil && !isNoKind(err) {
@@ -164,7 +167,8 @@ func (in *installer) removeCRDs(ctx context.Context) error {
 		return err
 	}
 	for _, crd := range crds {
-		if err := in.removeEntry(ctx, entry{"apiextensions.k8s.io/v1", "CustomResourceDefinition", "", crd.Name}); err != nil {
+		if err := in.removeEntry(ctx, entry{"apiextensions.k8s.io/v1", "CustomResourceDefinition", "",
+			crd.Name}); err != nil {
 			return err
 		}
 	}

@@ -82,7 +82,8 @@ func readNodeAnswer(ctx context.Context, f *sourceFlags, name string) (*nodeAnsw
 	name = strings.TrimPrefix(name, "node/")
 	i := slices.IndexFunc(objects.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("explain node %s: %s has no such node; the nodes are %s", name, s.name, someNodes(objects.Nodes))
+		return nil, fmt.Errorf("explain node %s: %s has no such node; the nodes are %s", name, s.name,
+			someNodes(objects.Nodes))
 	}
 	node := objects.Nodes[i]
 	a := &nodeAnswer{Source: s.name, At: s.at.UTC().Truncate(time.Second), Node: name}
@@ -150,7 +151,8 @@ func (a *nodeAnswer) fill(plan *clusterPlan, pool *mcfgv1.MachineConfigPool) {
 			case rollout.PhaseWaiting, rollout.PhaseNext:
 				a.waiting++
 			}
-			if v.Node != a.Node && (v.Phase == rollout.PhaseUpdating || v.Phase == rollout.PhaseFailed || v.Phase == rollout.PhaseBlocked || v.Reason == "EarlierTarget") {
+			if v.Node != a.Node && (v.Phase == rollout.PhaseUpdating || v.Phase == rollout.PhaseFailed ||
+				v.Phase == rollout.PhaseBlocked || v.Reason == "EarlierTarget") {
 				a.InTheWay = append(a.InTheWay, fmt.Sprintf("%s: %s (%s)", v.Node, v.Message, v.Phase))
 			}
 		}
@@ -176,7 +178,8 @@ func (a *nodeAnswer) records(look *rollout.Look) {
 // answer is the verdict as an exit code.
 func (a *nodeAnswer) answer() error {
 	switch {
-	case a.Verdict == nil, a.Verdict.Phase == rollout.PhaseFailed, a.Verdict.Phase == rollout.PhaseBlocked, len(a.Faults) > 0:
+	case a.Verdict == nil, a.Verdict.Phase == rollout.PhaseFailed, a.Verdict.Phase == rollout.PhaseBlocked,
+		len(a.Faults) > 0:
 		return exitAnswer(exitAttention)
 	case a.Verdict.Phase == rollout.PhaseUpdated:
 		return exitAnswer(exitOK)

@@ -60,14 +60,19 @@ func newGatherCommand() *cobra.Command {
 	flags.DurationVar(&f.every, "every", 0, "renew the bundle in this interval until stopped")
 	flags.StringVar(&f.host, "host", "", "gather on another host, as USER@HOST for ssh")
 	flags.StringVar(&f.command, "remote-command", remoteCommand, "what is run there")
-	flags.StringVar(&f.ssh, "ssh", "ssh", "the program that reaches the other host; it gets HOST and the command as arguments")
-	flags.StringVar(&f.listen, "receive", "", "HOST:PORT on which to take, over HTTPS with a token, the bundles that a bootstrap host sends; the token is made in OUT/receiver")
+	flags.StringVar(&f.ssh, "ssh", "ssh",
+		"the program that reaches the other host; it gets HOST and the command as arguments")
+	flags.StringVar(&f.listen, "receive", "",
+		"HOST:PORT on which to take, over HTTPS with a token, the bundles that a bootstrap host sends; the token is made in OUT/receiver")
 	flags.BoolVar(&f.ofCluster, "cluster", false, "gather a cluster's objects and logs in the place of this host")
-	flags.DurationVar(&f.limit, "timeout", 0, "how long --cluster or --host may take; a cluster's bundle then ends with what is there (default 5m)")
+	flags.DurationVar(&f.limit, "timeout", 0,
+		"how long --cluster or --host may take; a cluster's bundle then ends with what is there (default 5m)")
 	f.page.add(flags, "gather from a bootstrap's status page, https://HOST:PORT: neither ssh nor root is needed there")
-	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "kubeconfig file for --cluster; default: KUBECONFIG or ~/.kube/config")
+	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "",
+		"kubeconfig file for --cluster; default: KUBECONFIG or ~/.kube/config")
 	flags.StringVar(&f.cluster.context, "context", "", "context of the kubeconfig; default: its current one")
-	flags.StringVarP(&f.cluster.namespace, "namespace", "n", cluster.DefaultNamespace, "namespace of dayone's controllers and builds")
+	flags.StringVarP(&f.cluster.namespace, "namespace", "n", cluster.DefaultNamespace,
+		"namespace of dayone's controllers and builds")
 	return cmd
 }
 

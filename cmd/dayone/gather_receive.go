@@ -29,7 +29,8 @@ func (f *gatherFlags) receive(cmd *cobra.Command) error {
 		return usageError{fmt.Errorf("--receive %q: write HOST:PORT or :PORT", f.listen)}
 	}
 	if f.ofCluster || f.host != "" || f.page.url != "" || f.stdout || f.every > 0 || f.options.ID != "" {
-		return usageError{errors.New("--receive waits for what the bootstrap host sends: give it without --cluster, --host, --url, --stdout, --every and --id")}
+		return usageError{errors.New(
+			"--receive waits for what the bootstrap host sends: give it without --cluster, --host, --url, --stdout, --every and --id")}
 	}
 	dir := filepath.Join(f.out, receiverDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -48,9 +49,11 @@ func (f *gatherFlags) receive(cmd *cobra.Command) error {
 	if host == "" {
 		host = "HOST"
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "copy %s and %s into the install directory, and say in install-config.yaml, before dayone prepare:\n\n"+
-		"onClusterLayering:\n  logSpool:\n    url: https://%s\n    tokenFile: %s\n    caFile: %s\n\n",
-		filepath.Join(dir, spoolTokenFile), filepath.Join(dir, certs.CACertFile), net.JoinHostPort(host, port), spoolTokenFile, certs.CACertFile)
+	fmt.Fprintf(cmd.OutOrStdout(),
+		"copy %s and %s into the install directory, and say in install-config.yaml, before dayone prepare:\n\n"+
+			"onClusterLayering:\n  logSpool:\n    url: https://%s\n    tokenFile: %s\n    caFile: %s\n\n",
+		filepath.Join(dir, spoolTokenFile), filepath.Join(dir, certs.CACertFile), net.JoinHostPort(host, port),
+		spoolTokenFile, certs.CACertFile)
 	r := &spool.Receiver{Dir: f.out, Log: f.options.Log}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()

@@ -16,16 +16,20 @@ func handOverFlags(cmd *cobra.Command, o *bootstrap.HandOver, policyFlag string)
 	f.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")
 	f.StringVar((*string)(&o.Policy), policyFlag, "",
 		"wait (try until it is done), deadline (fail after --handover-deadline) or skip (copy nothing: the images are in their final registry already); default: that of install-config.yaml")
-	f.DurationVar(&o.Deadline, "handover-deadline", 0, "how long the hand-over may take, with the policy deadline (default: that of install-config.yaml, 20m)")
-	f.StringVar(&o.FinalCAFile, "final-ca", "", "PEM file of authorities that sign the final registries, beside this host's")
-	f.StringToIntVar(&o.Nodes, "nodes", nil, "POOL=N: how many nodes of a pool must have joined (default: controlPlane.replicas for master)")
+	f.DurationVar(&o.Deadline, "handover-deadline", 0,
+		"how long the hand-over may take, with the policy deadline (default: that of install-config.yaml, 20m)")
+	f.StringVar(&o.FinalCAFile, "final-ca", "",
+		"PEM file of authorities that sign the final registries, beside this host's")
+	f.StringToIntVar(&o.Nodes, "nodes", nil,
+		"POOL=N: how many nodes of a pool must have joined (default: controlPlane.replicas for master)")
 }
 
 func checkPolicy(o bootstrap.HandOver) error {
 	switch o.Policy {
 	case "", handover.PolicyWait, handover.PolicyDeadline, handover.PolicySkip:
 	default:
-		return usageError{fmt.Errorf("hand-over policy %q: write %s, %s or %s", o.Policy, handover.PolicyWait, handover.PolicyDeadline, handover.PolicySkip)}
+		return usageError{fmt.Errorf("hand-over policy %q: write %s, %s or %s", o.Policy, handover.PolicyWait,
+			handover.PolicyDeadline, handover.PolicySkip)}
 	}
 	if o.Deadline < 0 {
 		return usageError{fmt.Errorf("--handover-deadline %s: give a duration such as 20m", o.Deadline)}
@@ -66,7 +70,8 @@ func newHandOverCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&o.StateDir, "state-dir", bootstrap.DefaultStateDir, "state directory of dayone bootstrap")
-	cmd.Flags().StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of a cluster administrator; the file may come later")
+	cmd.Flags().StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"kubeconfig of a cluster administrator; the file may come later")
 	handOverFlags(cmd, &o.HandOver, "policy")
 	return cmd
 }

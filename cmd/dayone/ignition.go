@@ -41,7 +41,8 @@ func newIgnitionCommand() *cobra.Command {
 	platformFlag(cmd, &platform)
 	f := cmd.Flags()
 	f.BoolVar(&remove, "remove", false, "take everything out again")
-	f.StringVar(&program.Image, "program-image", "", "image by digest with the dayone program at /usr/bin/dayone, for the bootstrap node")
+	f.StringVar(&program.Image, "program-image", "",
+		"image by digest with the dayone program at /usr/bin/dayone, for the bootstrap node")
 	f.StringVar(&program.URL, "program-url", "", "address of the dayone program instead; Ignition fetches it")
 	f.StringVar(&program.SHA512, "program-sha512", "", "SHA-512 in hex of what --program-url leads to")
 	return cmd
@@ -68,7 +69,9 @@ func printIgnition(cmd *cobra.Command, dir string, remove bool, r patch.Result) 
 	case remove:
 		text = patch.FileName + " has nothing of dayone"
 	case r.Changed:
-		text = fmt.Sprintf("%s patched, %d bytes more; next: openshift-install create cluster --dir %s, or host the file for your machines", patch.FileName, r.Added, dir)
+		text = fmt.Sprintf(
+			"%s patched, %d bytes more; next: openshift-install create cluster --dir %s, or host the file for your machines",
+			patch.FileName, r.Added, dir)
 	default:
 		text = patch.FileName + " is up to date"
 	}

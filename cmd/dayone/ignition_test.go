@@ -17,9 +17,12 @@ import (
 func TestIgnitionPatchesTheInstallersFileAndUndoesIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))
-	sidecar := &installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com"}, Config: installconfig.Config{
-		Flow: installconfig.FlowOpenShift, LayeringDir: "layering", BootstrapRegistry: installconfig.BootstrapRegistry{Port: 9500},
-		Pools: []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap}, {Name: "worker", BuildAt: installconfig.BuildAtCluster}}}}
+	sidecar := &installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com"},
+		Config: installconfig.Config{
+			Flow: installconfig.FlowOpenShift, LayeringDir: "layering",
+			BootstrapRegistry: installconfig.BootstrapRegistry{Port: 9500},
+			Pools: []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap},
+				{Name: "worker", BuildAt: installconfig.BuildAtCluster}}}}
 	require.NoError(t, sidecar.Write(dir))
 	for _, consumed := range []string{"install-config.yaml", "openshift"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(dir, consumed)))
@@ -30,7 +33,8 @@ func TestIgnitionPatchesTheInstallersFileAndUndoesIt(t *testing.T) {
 
 	command := func(args ...string) (int, string) {
 		var out, errs bytes.Buffer
-		code := run(t.Context(), append([]string{"ignition", "--dir", dir, "--platform", "linux/amd64"}, args...), &out, &errs)
+		code := run(t.Context(), append([]string{"ignition", "--dir", dir, "--platform", "linux/amd64"}, args...), &out,
+			&errs)
 		return code, out.String() + errs.String()
 	}
 	code, text := command()
@@ -45,7 +49,8 @@ func TestIgnitionPatchesTheInstallersFileAndUndoesIt(t *testing.T) {
 	assert.Contains(t, text, "up to date")
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
-	for _, want := range []string{"/etc/dayone/install/layering/machineosconfig-master.yaml", "/etc/dayone/install/.dayone/layering.yaml", "dayone-gate.service", "10-dayone.conf"} {
+	for _, want := range []string{"/etc/dayone/install/layering/machineosconfig-master.yaml",
+		"/etc/dayone/install/.dayone/layering.yaml", "dayone-gate.service", "10-dayone.conf"} {
 		assert.Contains(t, string(raw), want)
 	}
 	code, text = command("--remove")

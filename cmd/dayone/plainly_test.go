@@ -13,7 +13,8 @@ import (
 	"dayone.dev/dayone/bootstrap"
 )
 
-// TestWrongPathsAreToldInSentences goes through the sub-commands with files that are missing, empty, of another kind, or a directory.
+// TestWrongPathsAreToldInSentences goes through the sub-commands with files that are missing, empty, of another kind,
+// or a directory.
 func TestWrongPathsAreToldInSentences(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("HOME", t.TempDir())
@@ -76,7 +77,8 @@ func TestWrongPathsAreToldInSentences(t *testing.T) {
 			code, _, stderr := dayone(t, strings.Fields(args)...)
 			assert.NotEqual(t, exitOK, code)
 			assert.Contains(t, stderr, want)
-			for _, raw := range []string{"stat ", "no such file", "is a directory\n", "not a directory", "KUBERNETES_MASTER", "error loading config file"} {
+			for _, raw := range []string{"stat ", "no such file", "is a directory\n", "not a directory", "KUBERNETES_MASTER",
+				"error loading config file"} {
 				if !strings.Contains(want, "give it with --dir") {
 					assert.NotContains(t, stderr, raw)
 				}
@@ -106,10 +108,12 @@ func TestAPortThatCannotBeHadIsToldWithWhatToDo(t *testing.T) {
 
 func TestStatusOfARunThatWasRefused(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.OutcomeFile), []byte(`{"ended":"2026-01-02T03:04:05Z","error":"install-config.yaml: pools: no pool is named"}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.OutcomeFile),
+		[]byte(`{"ended":"2026-01-02T03:04:05Z","error":"install-config.yaml: pools: no pool is named"}`), 0o600))
 	code, stdout, stderr := dayone(t, "status", "--state-dir", dir)
 	require.Equal(t, exitOK, code, stderr)
-	assert.Contains(t, stdout, "ended before its first phase, at 2026-01-02T03:04:05Z: install-config.yaml: pools: no pool is named")
+	assert.Contains(t, stdout,
+		"ended before its first phase, at 2026-01-02T03:04:05Z: install-config.yaml: pools: no pool is named")
 }
 
 // A host on which nothing has run has no process, and --watch does not say so again at each look.

@@ -53,7 +53,8 @@ func newPlanCommand() *cobra.Command {
 	}
 	dirFlag(cmd, &dir)
 	platformFlag(cmd, &platform)
-	cmd.Flags().StringVar(&f.from, "from", "", "what there is now: an install directory, a directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file")
+	cmd.Flags().StringVar(&f.from, "from", "",
+		"what there is now: an install directory, a directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file")
 	cmd.Flags().StringVar(&f.at, "at", "", "the moment to answer for, such as 2026-01-31T22:00:00Z; default: now")
 	cmd.Flags().BoolVar(&code, "exit-code", false, "let the exit code be the answer")
 	allowYAML(cmd)
@@ -77,10 +78,12 @@ func planDirectory(ctx context.Context, dir, platform string, f *sourceFlags) (*
 	if err != nil {
 		return nil, err
 	}
-	p := &clusterPlan{Source: dir, At: at.UTC().Truncate(time.Second), Recorded: true, Install: install, Pools: []poolPlan{}}
+	p := &clusterPlan{Source: dir, At: at.UTC().Truncate(time.Second), Recorded: true, Install: install,
+		Pools: []poolPlan{}}
 	for _, pool := range install.Pools {
 		p.Pools = append(p.Pools, poolPlan{Layered: pool.Image != nil, Plan: rollout.Plan{
-			Pool: pool.Name, Target: rollout.Target(pool.Target()), Next: []string{}, Verdicts: []rollout.Verdict{}, Counts: rollout.Counts{Nodes: pool.Nodes}}})
+			Pool: pool.Name, Target: rollout.Target(pool.Target()), Next: []string{}, Verdicts: []rollout.Verdict{},
+			Counts: rollout.Counts{Nodes: pool.Nodes}}})
 	}
 	if f.from == "" {
 		return p, nil
@@ -117,7 +120,8 @@ func (p *clusterPlan) since(ctx context.Context, dir string, in *preflight.Input
 			p.Install.Warnings = append(p.Install.Warnings, fmt.Sprintf("pool %s is not in %s: it is new", have.Pool, from))
 			continue
 		}
-		have.Effect = &poolEffect{PoolPlan: foreseen.Plan, Details: []disruption.Plan{}, Building: have.Layered && len(foreseen.Plan.Ways) > 0}
+		have.Effect = &poolEffect{PoolPlan: foreseen.Plan, Details: []disruption.Plan{}, Building: have.Layered &&
+			len(foreseen.Plan.Ways) > 0}
 		if was, _ := before.Pool(have.Pool); was.Target().Config != have.Target.Config {
 			have.Effect.Before = was.Target().Config
 		}
@@ -128,14 +132,17 @@ func (p *clusterPlan) since(ctx context.Context, dir string, in *preflight.Input
 	}
 	for _, pool := range before.Pools {
 		if _, still := p.Install.Pool(pool.Name); !still {
-			p.Install.Warnings = append(p.Install.Warnings, fmt.Sprintf("pool %s of %s is gone: its nodes keep what they have", pool.Name, from))
+			p.Install.Warnings = append(p.Install.Warnings, fmt.Sprintf("pool %s of %s is gone: its nodes keep what they have",
+				pool.Name, from))
 		}
 	}
 	return nil
 }
 
-// planOver plans a cluster, or a dump of one, as it would be with the directory's objects applied. What the directory has no more stays.
-func planOver(ctx context.Context, dir string, in *preflight.Input, install *preview.Plan, f *sourceFlags) (*clusterPlan, error) {
+// planOver plans a cluster, or a dump of one, as it would be with the directory's objects applied. What the directory
+// has no more stays.
+func planOver(ctx context.Context, dir string, in *preflight.Input, install *preview.Plan,
+	f *sourceFlags) (*clusterPlan, error) {
 	s, err := f.open(ctx)
 	if err != nil {
 		return nil, err
@@ -153,8 +160,8 @@ func planOver(ctx context.Context, dir string, in *preflight.Input, install *pre
 	return p, nil
 }
 
-// directoryObjects are the objects of an install directory as they would be applied: its files, and the MachineOSConfigs that dayone makes
-// of install-config.yaml. Pools that every cluster has anyway are not among them.
+// directoryObjects are the objects of an install directory as they would be applied: its files, and the
+// MachineOSConfigs that dayone makes of install-config.yaml. Pools that every cluster has anyway are not among them.
 func directoryObjects(dir string, in *preflight.Input) (*dump, error) {
 	d, err := newDump(dir)
 	if err != nil {
@@ -167,7 +174,10 @@ func directoryObjects(dir string, in *preflight.Input) (*dump, error) {
 		}
 		for _, e := range files {
 			name := filepath.Join(dir, sub, e.Name())
-			ours := slices.ContainsFunc(in.Generated, func(g preflight.Generated) bool { return filepath.Join(dir, g.File) == name })
+			ours := slices.ContainsFunc(in.Generated, func(g preflight.Generated) bool {
+				return filepath.Join(dir,
+					g.File) == name
+			})
 			if ours || e.IsDir() || !slices.Contains(dumpExtensions(), filepath.Ext(e.Name())) {
 				continue
 			}

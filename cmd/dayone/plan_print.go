@@ -18,7 +18,8 @@ func (p *clusterPlan) printInstall(w io.Writer) {
 	if in == nil {
 		return
 	}
-	fmt.Fprintf(w, "cluster %s, %s flow, base image %s\n", cmp.Or(in.Cluster, "without a name"), in.Flow, cmp.Or(in.BaseImage, "of the release"))
+	fmt.Fprintf(w, "cluster %s, %s flow, base image %s\n", cmp.Or(in.Cluster, "without a name"), in.Flow,
+		cmp.Or(in.BaseImage, "of the release"))
 	if p.compared() {
 		return
 	}
@@ -31,11 +32,14 @@ func (p *clusterPlan) printInstall(w io.Writer) {
 		i := pool.Image
 		switch {
 		case len(pool.Later) > 0:
-			fmt.Fprintf(w, "pool %s: nodes join with the stock OS image, at most %d boots; the cluster builds %s, then %s\n", pool.Name, pool.Boots, i.Repository, actionWords(pool.Later))
+			fmt.Fprintf(w, "pool %s: nodes join with the stock OS image, at most %d boots; the cluster builds %s, then %s\n",
+				pool.Name, pool.Boots, i.Repository, actionWords(pool.Later))
 		default:
-			fmt.Fprintf(w, "pool %s: %s %s from the start, %d boots; built on the bootstrap host\n", pool.Name, has(pool.Nodes), i.Repository, pool.Boots)
+			fmt.Fprintf(w, "pool %s: %s %s from the start, %d boots; built on the bootstrap host\n", pool.Name, has(pool.Nodes),
+				i.Repository, pool.Boots)
 		}
-		fmt.Fprintf(w, "  image: base, rendered config and %d instructions of %s; %s engine: %s\n", i.Instructions, i.MachineOSConfig, i.Engine, i.Reason)
+		fmt.Fprintf(w, "  image: base, rendered config and %d instructions of %s; %s engine: %s\n", i.Instructions,
+			i.MachineOSConfig, i.Engine, i.Reason)
 	}
 	for _, g := range in.Generated {
 		fmt.Fprintf(w, "dayone makes %s: %s\n", g.Kind, g.File)
@@ -57,7 +61,8 @@ func has(nodes int) string {
 	return count(nodes) + " have"
 }
 
-// printContent says where every part of the pools' configs comes from, when that is the question: without an earlier state.
+// printContent says where every part of the pools' configs comes from, when that is the question: without an earlier
+// state.
 func (p *clusterPlan) printContent(w io.Writer) error {
 	if p.Install == nil || p.compared() {
 		return nil

@@ -72,8 +72,10 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 	dir := installDir(t)
 	code, out, errs := dayone(t, "plan", "--dir", dir, "--exit-code")
 	require.Equal(t, exitOK, code, errs)
-	for _, want := range []string{"cluster demo.example.com, standalone flow", "pool master: 3 nodes have registry.example.com/ocp/master-os from the start, 2 boots",
-		"pool worker: nodes join with the stock OS image", "then Drain, Reboot", "buildah engine", "nothing stands in its way"} {
+	for _, want := range []string{"cluster demo.example.com, standalone flow",
+		"pool master: 3 nodes have registry.example.com/ocp/master-os from the start, 2 boots",
+		"pool worker: nodes join with the stock OS image", "then Drain, Reboot", "buildah engine",
+		"nothing stands in its way"} {
 		assert.Contains(t, out, want)
 	}
 	assert.Regexp(t, `master +file /etc/motd +10-master-motd \(openshift/10-master-motd.yaml\)`, out)
@@ -94,7 +96,8 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 
 // TestAGeneratedMachineOSConfigIsPartOfThePlan has a pool whose Containerfile stands in install-config.yaml.
 func TestAGeneratedMachineOSConfigIsPartOfThePlan(t *testing.T) {
-	dir := installDir(t, "install-config.yaml:   - name: worker=>  - name: worker\n    containerfile: \"FROM configs AS final\\nLABEL a=b\\n\"",
+	dir := installDir(t,
+		"install-config.yaml:   - name: worker=>  - name: worker\n    containerfile: \"FROM configs AS final\\nLABEL a=b\\n\"",
 		"install-config.yaml:   bootstrapRegistry:=>  registry: {repository: registry.example.com/ocp, pushSecret: os-push, baseImagePullSecret: base-pull}\n  bootstrapRegistry:")
 	require.NoError(t, os.Remove(filepath.Join(dir, "layering/worker.yaml")))
 	code, out, errs := dayone(t, "plan", "--dir", dir)
@@ -112,15 +115,23 @@ func TestWhatAnotherDirectoryWouldChange(t *testing.T) {
 		code    int
 		want    []string
 	}{
-		"nothing":                      {nil, 0, []string{"pool master: nothing happens to its nodes", "pool worker: nothing happens to its nodes"}},
-		"a file without a rule":        {[]string{masterFile}, 4, []string{"Reboot for 3 nodes: Drain on 3, Reboot on 3", "/etc/sysctl.d/90-demo.conf", "no policy covers this path", "config only"}},
-		"its owner gives a rule":       {[]string{masterFile, masterOwner}, 2, []string{"Reload for 3 nodes: Restart systemd-sysctl.service on 3", "MachineConfig 20-master-sysctl"}},
-		"the admin gives another":      {[]string{masterFile, masterOwner, noPolicy}, 0, []string{"Quiet for 3 nodes", "MachineConfiguration cluster"}},
-		"another Containerfile":        {[]string{"layering/worker.yaml: RUN =>RUN true && "}, 4, []string{"pool worker:", "Reboot for each node", "image image", "of other content"}},
-		"another base image":           {[]string{"install-config.yaml: base-os:1=>base-os:2"}, 4, []string{"pool master:", "pool worker:", "its base, its Containerfile or its extensions differ"}},
-		"a MachineConfig's name":       {[]string{"openshift/10-master-motd.yaml: 10-master-motd=>11-master-motd"}, 0, []string{"pool master: nothing happens"}},
-		"what no node can take":        {[]string{"openshift/20-master-sysctl.yaml:       files:=>      disks: [{device: /dev/sdb}]\n      files:"}, 5, []string{"Impossible", "install the node anew"}},
-		"a policy that cannot be used": {[]string{masterFile, strings.Replace(noPolicy, "path: /etc/sysctl.d/90-demo.conf,", "path: etc,", 1)}, 4, []string{"refused: spec.nodeDisruptionPolicy.files[etc]"}},
+		"nothing": {nil, 0, []string{"pool master: nothing happens to its nodes",
+			"pool worker: nothing happens to its nodes"}},
+		"a file without a rule": {[]string{masterFile}, 4, []string{"Reboot for 3 nodes: Drain on 3, Reboot on 3",
+			"/etc/sysctl.d/90-demo.conf", "no policy covers this path", "config only"}},
+		"its owner gives a rule": {[]string{masterFile, masterOwner}, 2,
+			[]string{"Reload for 3 nodes: Restart systemd-sysctl.service on 3", "MachineConfig 20-master-sysctl"}},
+		"the admin gives another": {[]string{masterFile, masterOwner, noPolicy}, 0,
+			[]string{"Quiet for 3 nodes", "MachineConfiguration cluster"}},
+		"another Containerfile": {[]string{"layering/worker.yaml: RUN =>RUN true && "}, 4,
+			[]string{"pool worker:", "Reboot for each node", "image image", "of other content"}},
+		"another base image": {[]string{"install-config.yaml: base-os:1=>base-os:2"}, 4,
+			[]string{"pool master:", "pool worker:", "its base, its Containerfile or its extensions differ"}},
+		"a MachineConfig's name": {[]string{"openshift/10-master-motd.yaml: 10-master-motd=>11-master-motd"}, 0,
+			[]string{"pool master: nothing happens"}},
+		"what no node can take": {[]string{"openshift/20-master-sysctl.yaml:       files:=>      disks: [{device: /dev/sdb}]\n      files:"}, 5, []string{"Impossible", "install the node anew"}},
+		"a policy that cannot be used": {[]string{masterFile, strings.Replace(noPolicy, "path: /etc/sysctl.d/90-demo.conf,",
+			"path: etc,", 1)}, 4, []string{"refused: spec.nodeDisruptionPolicy.files[etc]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := installDir(t, c.changes...)
@@ -176,15 +187,19 @@ func TestPlansOfWrongInput(t *testing.T) {
 		code int
 		want string
 	}{
-		"no directory":                      {[]string{"--dir", "/nowhere"}, exitRefused, "/nowhere"},
-		"no field":                          {[]string{"--dir", t.TempDir()}, exitRefused, "not-prepared"},
-		"an annotation that cannot be read": {[]string{"--dir", installDir(t, strings.Replace(masterOwner, "Restart systemd-sysctl.service", "Explode", 1))}, exitRefused, `no action "Explode"`},
-		"nothing at --from":                 {[]string{"--dir", good, "--from", "/nowhere"}, exitFailed, "/nowhere"},
-		"an empty directory at --from":      {[]string{"--dir", good, "--from", t.TempDir()}, exitFailed, "kubectl get nodes,machineconfigpools"},
-		"a moment":                          {[]string{"--dir", good, "--at", "soon"}, exitUsage, "2026-01-31T22:00:00Z"},
-		"a form":                            {[]string{"--dir", good, "-o", "xml"}, exitUsage, "text, json or yaml"},
-		"an argument":                       {[]string{good}, exitUsage, "unknown command"},
-		"an earlier directory that is bad":  {[]string{"--dir", good, "--from", installDir(t, "install-config.yaml:   flow:=>  flwo:")}, exitRefused, "flwo"},
+		"no directory": {[]string{"--dir", "/nowhere"}, exitRefused, "/nowhere"},
+		"no field":     {[]string{"--dir", t.TempDir()}, exitRefused, "not-prepared"},
+		"an annotation that cannot be read": {[]string{"--dir",
+			installDir(t, strings.Replace(masterOwner, "Restart systemd-sysctl.service", "Explode", 1))}, exitRefused,
+			`no action "Explode"`},
+		"nothing at --from": {[]string{"--dir", good, "--from", "/nowhere"}, exitFailed, "/nowhere"},
+		"an empty directory at --from": {[]string{"--dir", good, "--from", t.TempDir()}, exitFailed,
+			"kubectl get nodes,machineconfigpools"},
+		"a moment":    {[]string{"--dir", good, "--at", "soon"}, exitUsage, "2026-01-31T22:00:00Z"},
+		"a form":      {[]string{"--dir", good, "-o", "xml"}, exitUsage, "text, json or yaml"},
+		"an argument": {[]string{good}, exitUsage, "unknown command"},
+		"an earlier directory that is bad": {[]string{"--dir", good, "--from",
+			installDir(t, "install-config.yaml:   flow:=>  flwo:")}, exitRefused, "flwo"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"plan"}, c.args...)...)
@@ -202,8 +217,9 @@ func TestAMachineOSConfigThatIsAppliedRebootsThePool(t *testing.T) {
 	objects := effectWorld(t)
 	mosc := func(content string) *mcfgv1.MachineOSConfig {
 		m := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineOSConfigSpec{
-			MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "worker"}, RenderedImagePushSpec: "r.example.com/os/worker:x",
-			Containerfile: []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: content}}}}
+			MachineConfigPool:     mcfgv1.MachineConfigPoolReference{Name: "worker"},
+			RenderedImagePushSpec: "r.example.com/os/worker:x",
+			Containerfile:         []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: content}}}}
 		m.SetGroupVersionKind(mcfgv1.GroupVersion.WithKind("MachineOSConfig"))
 		return m
 	}
@@ -213,7 +229,8 @@ func TestAMachineOSConfigThatIsAppliedRebootsThePool(t *testing.T) {
 		return write(t, "new.yaml", string(raw))
 	}
 	dir := writeDump(t, objects)
-	code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", apply(mosc("FROM configs AS final\n")), "--exit-code")
+	code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", apply(mosc("FROM configs AS final\n")),
+		"--exit-code")
 	assert.Equal(t, 4, code, "%s%s", out, errs)
 	assert.Contains(t, out, "Reboot for 2 nodes")
 	assert.Contains(t, out, "its image is built first, of other content than the nodes have")
@@ -230,7 +247,8 @@ func TestKubectlRunsThePlugin(t *testing.T) {
 	require.NoError(t, os.Symlink(self, filepath.Join(path, pluginName)))
 	assetsDir, err := kube.Assets(t.Context(), nil)
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(assetsDir, "kubectl"), "dayone", "plan", "--from", writeDump(t, effectWorld(t)), "-f", write(t, "new.yaml", strings.ReplaceAll(appConfig, "old", "new")), "--exit-code")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(assetsDir, "kubectl"), "dayone", "plan", "--from",
+		writeDump(t, effectWorld(t)), "-f", write(t, "new.yaml", strings.ReplaceAll(appConfig, "old", "new")), "--exit-code")
 	cmd.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"), "KUBECONFIG=/nowhere")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

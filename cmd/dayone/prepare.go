@@ -27,7 +27,8 @@ func newPrepareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prepare",
 		Short: "Check the layering field and everything it names, then move it out of install-config.yaml",
-		Long: "Prepare reads " + installconfig.Field + " from install-config.yaml, refuses what cannot work, stores the field with its\n" +
+		Long: "Prepare reads " + installconfig.Field +
+			" from install-config.yaml, refuses what cannot work, stores the field with its\n" +
 			"defaults in .dayone/ and takes it out of install-config.yaml, which keeps its comments and order.\n" +
 			"It can be repeated. Run it before openshift-install create manifests.",
 		Args: cobra.NoArgs,
@@ -54,7 +55,8 @@ func newPrepareCommand() *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), sidecar)
 			}
 			if !sidecar.Config.On() {
-				fmt.Fprintln(cmd.OutOrStdout(), "layering is switched off for this cluster; go on with the installation without dayone")
+				fmt.Fprintln(cmd.OutOrStdout(),
+					"layering is switched off for this cluster; go on with the installation without dayone")
 				return nil
 			}
 			for _, p := range sidecar.Config.Pools {
@@ -64,7 +66,8 @@ func newPrepareCommand() *cobra.Command {
 			if sidecar.Config.Flow == installconfig.FlowOpenShift {
 				next = "openshift-install create manifests --dir " + dir + ", then " + next
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s moved to %s; next: %s\n", installconfig.Field, installconfig.SidecarPath(dir), next)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s moved to %s; next: %s\n", installconfig.Field, installconfig.SidecarPath(dir),
+				next)
 			return nil
 		},
 	}
@@ -75,7 +78,8 @@ func newPrepareCommand() *cobra.Command {
 }
 
 func checkFlag(cmd *cobra.Command, check *bool) {
-	cmd.Flags().BoolVar(check, "check-registry", false, "also push a probe to every pool's repository and read the base image, with the credentials of the Secrets")
+	cmd.Flags().BoolVar(check, "check-registry", false,
+		"also push a probe to every pool's repository and read the base image, with the credentials of the Secrets")
 }
 
 // checkRegistries tries the credentials when the user asks for it, and says on standard error what was tried.
@@ -120,7 +124,8 @@ func newManifestsCommand() *cobra.Command {
 			for _, f := range files {
 				fmt.Fprintln(cmd.OutOrStdout(), "wrote "+f)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d MachineConfigs, %d pools to layer: all good; next: %s\n", len(in.Set.MachineConfigs), len(in.Pools), afterManifests(in, dir))
+			fmt.Fprintf(cmd.OutOrStdout(), "%d MachineConfigs, %d pools to layer: all good; next: %s\n",
+				len(in.Set.MachineConfigs), len(in.Pools), afterManifests(in, dir))
 			return nil
 		},
 	}
@@ -180,6 +185,7 @@ func newSampleCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "sample-cluster", "the directory to make")
-	cmd.Flags().StringVar(&flow, "flow", string(installconfig.FlowStandalone), "standalone, or openshift for openshift-install's bootstrap node")
+	cmd.Flags().StringVar(&flow, "flow", string(installconfig.FlowStandalone),
+		"standalone, or openshift for openshift-install's bootstrap node")
 	return cmd
 }

@@ -32,7 +32,8 @@ func newRegistryCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // with it a mistyped command is an error
 	}
-	cmd.AddCommand(newRegistryServeCommand(), newRegistryCopyCommand(), newRegistryListCommand(), newRegistryUsageCommand(),
+	cmd.AddCommand(newRegistryServeCommand(), newRegistryCopyCommand(), newRegistryListCommand(),
+		newRegistryUsageCommand(),
 		newRegistryCollectCommand(), newRegistryVerifyCommand())
 	return cmd
 }
@@ -60,11 +61,13 @@ func newRegistryServeCommand() *cobra.Command {
 	flags.StringVar(&f.options.Listen, "listen", "127.0.0.1:5000", "HOST:PORT to listen on")
 	flags.StringVar(&f.options.CertFile, "tls-cert", "", "server certificate (PEM)")
 	flags.StringVar(&f.options.KeyFile, "tls-key", "", "key of the server certificate (PEM)")
-	flags.StringSliceVar(&f.options.Hosts, "host", nil, "further name or address of the certificate that is made here (repeatable)")
+	flags.StringSliceVar(&f.options.Hosts, "host", nil,
+		"further name or address of the certificate that is made here (repeatable)")
 	flags.BoolVar(&f.options.InsecureHTTP, "insecure-http", false, "serve plain HTTP, on a loopback address only")
 	flags.StringVar(&f.usersFile, "users", "", "accounts, lines of NAME:BCRYPT:ROLE with role push or pull")
 	flags.BoolVar(&f.options.ReadOnly, "read-only", false, "refuse every change")
-	flags.BoolVar(&f.options.Sparse, "sparse", false, "accept indexes and manifests whose images or layers are not all there")
+	flags.BoolVar(&f.options.Sparse, "sparse", false,
+		"accept indexes and manifests whose images or layers are not all there")
 	flags.Int64Var(&f.options.MaxBytes, "max-bytes", 0, "bytes that the images may take, 0 for no limit")
 	flags.Int64Var(&f.options.MinFreeBytes, "min-free-bytes", 0, "bytes of the disk that stay free, 0 for 256 MiB")
 	_ = cmd.MarkFlagRequired("root")
@@ -119,8 +122,8 @@ func (f *registryServeFlags) loadUsers() (err error) {
 	return err
 }
 
-// watch waits for the end and takes over changes of users and certificate meanwhile: of their files, on SIGHUP, and once a day, because
-// a certificate that was made here is renewed before its end.
+// watch waits for the end and takes over changes of users and certificate meanwhile: of their files, on SIGHUP, and
+// once a day, because a certificate that was made here is renewed before its end.
 func (f *registryServeFlags) watch(ctx context.Context, s *registry.Server) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -153,7 +156,8 @@ func (f *registryServeFlags) watch(ctx context.Context, s *registry.Server) erro
 	}
 }
 
-// reloadUsers leaves the accounts as they were when the file is wrong: one under edit must neither open nor stop the registry.
+// reloadUsers leaves the accounts as they were when the file is wrong: one under edit must neither open nor stop the
+// registry.
 func (f *registryServeFlags) reloadUsers(s *registry.Server) {
 	users, err := registry.ReadUsers(f.usersFile)
 	if err == nil {

@@ -27,19 +27,20 @@ func registryRootCommand(use, short string, run func(cmd *cobra.Command, root st
 }
 
 func newRegistryListCommand() *cobra.Command {
-	return registryRootCommand("ls", "List images with tags, digests and sizes", func(cmd *cobra.Command, root string) error {
-		images, err := registry.List(root)
-		if err != nil {
-			return err
-		}
-		return printRegistryResult(cmd, images, func(w io.Writer) {
-			t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-			for _, i := range images {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", i.Repository, i.Digest, strings.Join(i.Tags, ","), i.Bytes)
+	return registryRootCommand("ls", "List images with tags, digests and sizes",
+		func(cmd *cobra.Command, root string) error {
+			images, err := registry.List(root)
+			if err != nil {
+				return err
 			}
-			_ = t.Flush() // a broken pipe is the reader's choice
+			return printRegistryResult(cmd, images, func(w io.Writer) {
+				t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+				for _, i := range images {
+					fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", i.Repository, i.Digest, strings.Join(i.Tags, ","), i.Bytes)
+				}
+				_ = t.Flush() // a broken pipe is the reader's choice
+			})
 		})
-	})
 }
 
 func newRegistryUsageCommand() *cobra.Command {
@@ -68,49 +69,53 @@ func openRegistryRoot(cmd *cobra.Command, root string) (*registry.Root, error) {
 
 func newRegistryCollectCommand() *cobra.Command {
 	var o layout.CollectOptions
-	cmd := registryRootCommand("gc", "Remove blobs that no image names; no server may run on the root", func(cmd *cobra.Command, root string) error {
-		r, err := openRegistryRoot(cmd, root)
-		if err != nil {
-			return err
-		}
-		report, err := r.Collect(cmd.Context(), o)
-		if err := errors.Join(err, r.Close()); err != nil {
-			return err
-		}
-		return printRegistryResult(cmd, report, func(w io.Writer) {
-			fmt.Fprintf(w, "%d blobs removed, %d bytes; %d kept\n", len(report.Removed), report.Bytes, report.Kept)
+	cmd := registryRootCommand("gc", "Remove blobs that no image names; no server may run on the root",
+		func(cmd *cobra.Command, root string) error {
+			r, err := openRegistryRoot(cmd, root)
+			if err != nil {
+				return err
+			}
+			report, err := r.Collect(cmd.Context(), o)
+			if err := errors.Join(err, r.Close()); err != nil {
+				return err
+			}
+			return printRegistryResult(cmd, report, func(w io.Writer) {
+				fmt.Fprintf(w, "%d blobs removed, %d bytes; %d kept\n", len(report.Removed), report.Bytes, report.Kept)
+			})
 		})
-	})
 	cmd.Flags().DurationVar(&o.Grace, "grace", 0, "keep unreferenced blobs younger than this, 0 for 1h, negative for none")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only tell what would be removed")
 	return cmd
 }
 
 func newRegistryVerifyCommand() *cobra.Command {
-	return registryRootCommand("verify", "Hash every blob and look for missing ones; no server may run on the root", func(cmd *cobra.Command, root string) error {
-		r, err := openRegistryRoot(cmd, root)
-		if err != nil {
-			return err
-		}
-		start := time.Now()
-		report, err := r.Verify(cmd.Context())
-		if err := errors.Join(err, r.Close()); err != nil {
-			return err
-		}
-		if err := printRegistryResult(cmd, report, func(w io.Writer) {
-			fmt.Fprintf(w, "%d blobs, %d bytes read in %s\n", report.Blobs, report.Bytes, time.Since(start).Round(time.Millisecond))
-			for _, d := range report.Corrupt {
-				fmt.Fprintln(w, "corrupt, moved to quarantine:", d)
+	return registryRootCommand("verify", "Hash every blob and look for missing ones; no server may run on the root",
+		func(cmd *cobra.Command, root string) error {
+			r, err := openRegistryRoot(cmd, root)
+			if err != nil {
+				return err
 			}
-			for _, m := range report.Missing {
-				fmt.Fprintln(w, "missing:", m)
+			start := time.Now()
+			report, err := r.Verify(cmd.Context())
+			if err := errors.Join(err, r.Close()); err != nil {
+				return err
 			}
-		}); err != nil {
-			return err
-		}
-		if len(report.Corrupt)+len(report.Missing) > 0 {
-			return fmt.Errorf("verify registry %s: %d corrupt and %d missing: push the images again", root, len(report.Corrupt), len(report.Missing))
-		}
-		return nil
-	})
+			if err := printRegistryResult(cmd, report, func(w io.Writer) {
+				fmt.Fprintf(w, "%d blobs, %d bytes read in %s\n", report.Blobs, report.Bytes, time.Since(start).
+					Round(time.Millisecond))
+				for _, d := range report.Corrupt {
+					fmt.Fprintln(w, "corrupt, moved to quarantine:", d)
+				}
+				for _, m := range report.Missing {
+					fmt.Fprintln(w, "missing:", m)
+				}
+			}); err != nil {
+				return err
+			}
+			if len(report.Corrupt)+len(report.Missing) > 0 {
+				return fmt.Errorf("verify registry %s: %d corrupt and %d missing: push the images again", root, len(report.Corrupt),
+					len(report.Missing))
+			}
+			return nil
+		})
 }

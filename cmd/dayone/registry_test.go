@@ -110,18 +110,21 @@ func TestRegistryCommandsOnARealRoot(t *testing.T) {
 	require.NoError(t, err)
 	p, err := gcrlayout.Write(images, empty.Index)
 	require.NoError(t, err)
-	require.NoError(t, p.AppendImage(img, gcrlayout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "v1"})))
+	require.NoError(t,
+		p.AppendImage(img, gcrlayout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "v1"})))
 	want, err := img.Digest()
 	require.NoError(t, err)
 
 	addr, stop := serveRegistry(t, root)
 	accounts := filepath.Join(root, "accounts")
 	ca := filepath.Join(root, "tls", "ca.crt")
-	out, err := runRegistry(t, "copy", "oci:"+images+":v1", addr+"/os/base:v1", "--dest-ca", ca, "--dest-authfile", filepath.Join(accounts, registry.PushAuthFile))
+	out, err := runRegistry(t, "copy", "oci:"+images+":v1", addr+"/os/base:v1", "--dest-ca", ca, "--dest-authfile",
+		filepath.Join(accounts, registry.PushAuthFile))
 	require.NoError(t, err)
 	assert.Equal(t, want.String()+"\n", out)
 	_, err = runRegistry(t, "copy", addr+"/os/base:v1", addr+"/os/other:v1", "--src-ca", ca, "--dest-ca", ca,
-		"--src-authfile", filepath.Join(accounts, registry.PullAuthFile), "--dest-authfile", filepath.Join(accounts, registry.PullAuthFile))
+		"--src-authfile", filepath.Join(accounts, registry.PullAuthFile), "--dest-authfile",
+		filepath.Join(accounts, registry.PullAuthFile))
 	require.Error(t, err, "the pull account may not push")
 
 	out, err = runRegistry(t, "ls", "--root", root)
@@ -205,7 +208,8 @@ func TestWrongCallsOfTheRegistryAreRefusedAndMakeNothing(t *testing.T) {
 		{"mistyped command", `unknown command "lss"`, []string{"lss"}},
 		{"plain HTTP for everybody", "loopback address only", []string{"serve", "--listen", "0.0.0.0:0", "--insecure-http"}},
 		{"certificate without key", "tls-key", []string{"serve", "--tls-cert", "x"}},
-		{"plain HTTP with a certificate", "insecure-http", []string{"serve", "--tls-cert", "x", "--tls-key", "x", "--insecure-http"}},
+		{"plain HTTP with a certificate", "insecure-http", []string{"serve", "--tls-cert", "x", "--tls-key", "x",
+			"--insecure-http"}},
 		{"address without port", "give HOST:PORT", []string{"serve", "--listen", "here"}},
 		{"negative budget", "negative", []string{"serve", "--max-bytes", "-1"}},
 	} {

@@ -41,10 +41,13 @@ func newRenderCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.manifestDir, "manifest-dir", "", "directory of manifests to read (required)")
 	flags.StringVar(&f.destDir, "dest-dir", "", "directory to write the result to (required without --explain)")
-	flags.StringVar(&f.pullSecret, "pull-secret", "", "file with a Secret of type kubernetes.io/dockerconfigjson, checked only")
-	flags.BoolVar(&f.componentsOnly, "components-only", false, "take the MachineConfigs as complete: add no generated ones")
+	flags.StringVar(&f.pullSecret, "pull-secret", "",
+		"file with a Secret of type kubernetes.io/dockerconfigjson, checked only")
+	flags.BoolVar(&f.componentsOnly, "components-only", false,
+		"take the MachineConfigs as complete: add no generated ones")
 	flags.BoolVar(&f.strict, "strict", false, "refuse what MCO accepts in silence although it is surely wrong")
-	flags.BoolVar(&f.ignoreUnbuilt, "ignore-unbuilt", false, "let a MachineOSConfig without a pre-built image contribute nothing")
+	flags.BoolVar(&f.ignoreUnbuilt, "ignore-unbuilt", false,
+		"let a MachineOSConfig without a pre-built image contribute nothing")
 	flags.StringVar(&f.raw, "version-raw", "", "version that the ControllerConfig must have been made by")
 	flags.StringVar(&f.hash, "version-hash", "", "version hash that generated MachineConfigs must carry")
 	flags.StringVar(&f.payload, "payload-version", "0.0.1-snapshot", "version that the FeatureGate must list")
@@ -146,7 +149,8 @@ func checkPullSecret(file string) error {
 			return nil
 		}
 	}
-	place := report.Finding{Severity: report.Error, File: file, Rule: "pull-secret", Message: "is no Secret of type " + string(corev1.SecretTypeDockerConfigJson),
+	place := report.Finding{Severity: report.Error, File: file, Rule: "pull-secret", Message: "is no Secret of type " +
+		string(corev1.SecretTypeDockerConfigJson),
 		Next: "pass the manifest of the cluster's pull secret"}
 	return place
 }

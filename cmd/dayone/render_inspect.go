@@ -103,13 +103,15 @@ func newRenderParityCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			theirs, err := manifests.ReadDir(cluster, manifests.ReadOptions{ExpandLists: true, MaxDocumentBytes: manifests.DefaultMaxFileBytes})
+			theirs, err := manifests.ReadDir(cluster, manifests.ReadOptions{ExpandLists: true,
+				MaxDocumentBytes: manifests.DefaultMaxFileBytes})
 			if err != nil {
 				return err
 			}
 			ours := &manifests.Set{}
 			for _, folder := range []string{render.ConfigsDir, render.PoolsDir} {
-				part, err := manifests.ReadDir(filepath.Join(bootstrap, folder), manifests.ReadOptions{MaxDocumentBytes: manifests.DefaultMaxFileBytes})
+				part, err := manifests.ReadDir(filepath.Join(bootstrap, folder),
+					manifests.ReadOptions{MaxDocumentBytes: manifests.DefaultMaxFileBytes})
 				if err != nil {
 					return err
 				}

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// boundMemory makes the collector keep the heap near what is alive: a bootstrap host is small, and the process lives for one
-// rendering. It is a soft bound and costs a quarter of the time of a rendering of 5,000 MachineConfigs. free ends it, for whoever goes on in the
-// same process: a bound below what is alive keeps the collector busy all the time.
+// boundMemory makes the collector keep the heap near what is alive: a bootstrap host is small, and the process lives
+// for one rendering. It is a soft bound and costs a quarter of the time of a rendering of 5,000 MachineConfigs. free
+// ends it, for whoever goes on in the same process: a bound below what is alive keeps the collector busy all the time.
 func boundMemory(dir string) (free func()) {
 	const (
 		gcPercent = 20
@@ -33,10 +33,11 @@ func boundMemory(dir string) (free func()) {
 	}
 }
 
-// forgetStart takes the pages of the program file that only its start needed out of the process: the program holds builder, registry
-// and cluster clients, whose start touches some 30 MB that a rendering never looks at again. A page that is needed after all comes back
-// from the kernel's file cache. Only mappings that nothing has written to are given back (madvise(2), MADV_DONTNEED), so nothing can
-// be lost; where this does not work the process is larger and nothing else.
+// forgetStart takes the pages of the program file that only its start needed out of the process: the program holds
+// builder, registry and cluster clients, whose start touches some 30 MB that a rendering never looks at again. A page
+// that is needed after all comes back from the kernel's file cache. Only mappings that nothing has written to are given
+// back (madvise(2), MADV_DONTNEED), so nothing can be lost; where this does not work the process is larger and nothing
+// else.
 func forgetStart() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -56,7 +57,8 @@ func forgetStart() {
 // mapping is a range of addresses.
 type mapping struct{ start, end uintptr }
 
-// cleanMappings reads the form of /proc/PID/smaps: the mappings of a file that are not writable and hold no page of their own.
+// cleanMappings reads the form of /proc/PID/smaps: the mappings of a file that are not writable and hold no page of
+// their own.
 func cleanMappings(smaps []byte, file string) []mapping {
 	var (
 		out  []mapping

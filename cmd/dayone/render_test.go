@@ -15,7 +15,8 @@ import (
 const cases = "../../manifests/render/testdata"
 
 func renderArgs(name, out string, more ...string) []string {
-	args := []string{"render", "--manifest-dir", filepath.Join(cases, name, "in"), "--version-raw", "v1", "--version-hash", "h", "--payload-version", "1.0.0"}
+	args := []string{"render", "--manifest-dir", filepath.Join(cases, name, "in"), "--version-raw", "v1", "--version-hash",
+		"h", "--payload-version", "1.0.0"}
 	if out != "" {
 		args = append(args, "--dest-dir", out)
 	}
@@ -45,8 +46,10 @@ func TestRenderWritesAllOrNothing(t *testing.T) {
 
 func TestRenderExplainsComparesAndJudges(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	require.Zero(t, run(t.Context(), renderArgs("a-user-image-beats-the-layered-one", "", "--explain"), &stdout, &stderr), stderr.String())
-	assert.Contains(t, stdout.String(), "from 99-mine (a.yaml), over the ControllerConfig and 10-prebuiltimage-osimageurl-master")
+	require.Zero(t, run(t.Context(), renderArgs("a-user-image-beats-the-layered-one", "", "--explain"), &stdout, &stderr),
+		stderr.String())
+	assert.Contains(t, stdout.String(),
+		"from 99-mine (a.yaml), over the ControllerConfig and 10-prebuiltimage-osimageurl-master")
 
 	one, two := t.TempDir(), t.TempDir()
 	require.Zero(t, run(t.Context(), renderArgs("a-layered-pool", one), &stdout, &stderr))
@@ -58,7 +61,8 @@ func TestRenderExplainsComparesAndJudges(t *testing.T) {
 		return found[0]
 	}
 	stdout.Reset()
-	assert.NotZero(t, run(t.Context(), []string{"render", "diff", config(one), config(two), "-o", "json"}, &stdout, &stderr))
+	assert.NotZero(t, run(t.Context(), []string{"render", "diff", config(one), config(two), "-o", "json"}, &stdout,
+		&stderr))
 	assert.Contains(t, stdout.String(), `"path": "osImageURL"`)
 	stdout.Reset()
 	require.Zero(t, run(t.Context(), renderArgs("a-layered-pool", one, "-o", "json"), &stdout, &stderr))
@@ -75,7 +79,9 @@ func TestRenderExplainsComparesAndJudges(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dump, filepath.Base(file)), raw, 0o600))
 	}
 	stdout.Reset()
-	assert.NotZero(t, run(t.Context(), []string{"render", "parity", "--cluster", dump, "--bootstrap", one}, &stdout, &stderr))
+	assert.NotZero(t, run(t.Context(), []string{"render", "parity", "--cluster", dump, "--bootstrap", one}, &stdout,
+		&stderr))
 	assert.Contains(t, stdout.String(), "master: only osImageURL differs")
-	assert.Zero(t, run(t.Context(), []string{"render", "parity", "--cluster", filepath.Join(one, "machine-pools"), "--bootstrap", one}, &stdout, &stderr))
+	assert.Zero(t, run(t.Context(), []string{"render", "parity", "--cluster", filepath.Join(one, "machine-pools"),
+		"--bootstrap", one}, &stdout, &stderr))
 }

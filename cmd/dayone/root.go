@@ -27,7 +27,8 @@ const (
 	exitRefused = 3
 	// exitHopeless: a build on an installer's bootstrap node failed for what the user wrote; it would fail again.
 	exitHopeless = 6
-	// exitUnderWay and exitAttention are answers of questions that were asked with --exit-code: not there yet, and not without a person.
+	// exitUnderWay and exitAttention are answers of questions that were asked with --exit-code: not there yet, and not
+	// without a person.
 	exitUnderWay  = 4
 	exitAttention = 5
 )
@@ -120,8 +121,10 @@ func newRootCommand() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newPrepareCommand(), newManifestsCommand(), withHints(newPlanCommand()), newSampleCommand(), newSchemaCommand(), newIgnitionCommand(), newBootstrapCommand(), newStatusCommand(), newHandOverCommand())
-	root.AddCommand(newGatherCommand(), newAnalyzeCommand(), newBuildCommand(), newRenderCommand(), newServeCommand(), newRegistryCommand(), newClusterCommand())
+	root.AddCommand(newPrepareCommand(), newManifestsCommand(), withHints(newPlanCommand()), newSampleCommand(),
+		newSchemaCommand(), newIgnitionCommand(), newBootstrapCommand(), newStatusCommand(), newHandOverCommand())
+	root.AddCommand(newGatherCommand(), newAnalyzeCommand(), newBuildCommand(), newRenderCommand(), newServeCommand(),
+		newRegistryCommand(), newClusterCommand())
 	markUsage(root)
 	return root
 }

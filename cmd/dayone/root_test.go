@@ -40,7 +40,8 @@ func TestExitCodes(t *testing.T) {
 		"no network":               {[]string{"serve", "--allow-network", "192.0.2.1"}, exitUsage, "192.0.2.0/24"},
 		"a directory that is none": {[]string{"prepare", "--dir", "/nowhere"}, exitRefused, "/nowhere"},
 	}
-	for _, name := range []string{"good input", "again", "the next step", "refused input", "an unknown command", "an unknown flag", "an unknown output form",
+	for _, name := range []string{"good input", "again", "the next step", "refused input", "an unknown command",
+		"an unknown flag", "an unknown output form",
 		"a missing flag", "half of a pair of flags", "a missing destination", "no network", "a directory that is none"} {
 		t.Run(name, func(t *testing.T) {
 			c := cases[name]
@@ -98,7 +99,8 @@ func TestStatusWithoutBootstrap(t *testing.T) {
 func TestBootstrapWithoutRootOrAgentIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))
-	code, _, stderr := dayone(t, "bootstrap", "--dir", dir, "--state-dir", t.TempDir(), "--daemon", "/nowhere/dayone-daemon")
+	code, _, stderr := dayone(t, "bootstrap", "--dir", dir, "--state-dir", t.TempDir(), "--daemon",
+		"/nowhere/dayone-daemon")
 	assert.Equal(t, exitFailed, code)
 	if os.Geteuid() == 0 {
 		assert.Contains(t, stderr, "make build")

@@ -42,12 +42,15 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&f.cert, "cert", "", "certificate of the server in PEM; without it there is no HTTPS")
 	flags.StringVar(&f.key, "key", "", "key of the certificate in PEM")
 	flags.StringVar(&f.kubeconfig, "bootstrap-kubeconfig", "", "kubeconfig for nodes; empty for none")
-	flags.StringArrayVar(&f.certs, "bootstrap-certs", nil, "HOST=FILE: certificate authority of a registry, for nodes (repeatable)")
+	flags.StringArrayVar(&f.certs, "bootstrap-certs", nil,
+		"HOST=FILE: certificate authority of a registry, for nodes (repeatable)")
 	flags.StringArrayVar(&f.files, "file", nil, "NAME=FILE: serve FILE as /files/NAME (repeatable)")
-	flags.StringArrayVar(&f.networks, "allow-network", nil, "network in CIDR form that clients must come from (repeatable; default: all)")
+	flags.StringArrayVar(&f.networks, "allow-network", nil,
+		"network in CIDR form that clients must come from (repeatable; default: all)")
 	flags.StringArrayVar(&f.pools, "pool", nil, "pool to answer for (repeatable, * for all; default: master, arbiter)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send as bearer token")
-	flags.StringVar(&f.metrics, "metrics-listen", "", "address for /metrics over HTTP, for example 127.0.0.1:9090 (default: none)")
+	flags.StringVar(&f.metrics, "metrics-listen", "",
+		"address for /metrics over HTTP, for example 127.0.0.1:9090 (default: none)")
 	cmd.MarkFlagsRequiredTogether("cert", "key")
 	return cmd
 }
@@ -68,7 +71,8 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 }
 
 func (f *serveFlags) options() (serve.Options, error) {
-	o := serve.Options{BaseDir: f.baseDir, Kubeconfig: f.kubeconfig, CertFile: f.cert, KeyFile: f.key, Pools: f.pools, MetricsListen: f.metrics}
+	o := serve.Options{BaseDir: f.baseDir, Kubeconfig: f.kubeconfig, CertFile: f.cert, KeyFile: f.key, Pools: f.pools,
+		MetricsListen: f.metrics}
 	if f.cert != "" && f.securePort != 0 {
 		o.SecureListen = net.JoinHostPort(f.bind, strconv.Itoa(f.securePort))
 	}

@@ -20,7 +20,8 @@ import (
 const statusInterval = time.Second
 
 // errNotRunning ends --watch: nothing would change.
-var errNotRunning = errors.New("the bootstrap does not run; dayone bootstrap with the same --state-dir goes on where it ended")
+var errNotRunning = errors.New(
+	"the bootstrap does not run; dayone bootstrap with the same --state-dir goes on where it ended")
 
 // statusOutput is the journal and what it cannot know of itself.
 type statusOutput struct {
@@ -50,7 +51,8 @@ type pageFlags struct{ url, ca, token string }
 func (f *pageFlags) add(flags *pflag.FlagSet, what string) {
 	flags.StringVar(&f.url, "url", "", what)
 	flags.StringVar(&f.ca, "ca", "ca.crt", "with --url: the bootstrap's authority, a copy of STATE/identity/ca.crt")
-	flags.StringVar(&f.token, "token-file", statuspage.TokenFile, "with --url: a copy of STATE/identity/"+statuspage.TokenFile)
+	flags.StringVar(&f.token, "token-file", statuspage.TokenFile,
+		"with --url: a copy of STATE/identity/"+statuspage.TokenFile)
 }
 
 func (f *pageFlags) client() (*statuspage.Client, error) {
@@ -86,7 +88,8 @@ func newStatusCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.stateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
-	cmd.Flags().BoolVar(&f.watch, "watch", false, "look every second until the bootstrap serves or ends, and print what has changed")
+	cmd.Flags().BoolVar(&f.watch, "watch", false,
+		"look every second until the bootstrap serves or ends, and print what has changed")
 	f.page.add(cmd.Flags(), "https://HOST:PORT of another host's status page")
 	return cmd
 }
@@ -128,7 +131,8 @@ func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
 			return false, err
 		}
 	}
-	if live, err := statuspage.NewSocketClient(statusSocket).Fetch(cmd.Context()); running && err == nil && f.stateDir == bootstrap.DefaultStateDir {
+	if live, err := statuspage.NewSocketClient(statusSocket).Fetch(cmd.Context()); running && err == nil &&
+		f.stateDir == bootstrap.DefaultStateDir {
 		out.Live = &live
 	}
 	if wantsJSON(cmd) {
@@ -189,7 +193,8 @@ func pause(ctx context.Context, d time.Duration) error {
 func (s statusOutput) print(w io.Writer, now time.Time) error {
 	j, running := s.Journal, s.Running
 	if o := s.Outcome; len(j.Records) == 0 && o != nil && o.Error != "" {
-		_, err := fmt.Fprintf(w, "the last run ended before its first phase, at %s: %s\n", o.Ended.UTC().Format(time.RFC3339), o.Error)
+		_, err := fmt.Fprintf(w, "the last run ended before its first phase, at %s: %s\n", o.Ended.UTC().
+			Format(time.RFC3339), o.Error)
 		return err
 	}
 	if len(j.Records) == 0 {
@@ -214,7 +219,8 @@ func (s statusOutput) print(w io.Writer, now time.Time) error {
 			}
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%-8s %-14s %8.2fs  %s%s\n", r.Status, r.Name, r.Duration(now).Seconds(), r.Title, note); err != nil {
+		if _, err := fmt.Fprintf(w, "%-8s %-14s %8.2fs  %s%s\n", r.Status, r.Name, r.Duration(now).
+			Seconds(), r.Title, note); err != nil {
 			return err
 		}
 		if r.Error != "" {
@@ -241,13 +247,16 @@ func times(n int) string {
 func (s statusOutput) printEnd(w io.Writer) (err error) {
 	switch e := s.Endpoints; {
 	case s.HandedOver != nil && s.HandedOver.Instead != "":
-		_, err = fmt.Fprintf(w, "given up at %s, and needed by nobody: %s\n", s.HandedOver.Time.Format(time.RFC3339), s.HandedOver.Instead)
+		_, err = fmt.Fprintf(w, "given up at %s, and needed by nobody: %s\n", s.HandedOver.Time.Format(time.RFC3339),
+			s.HandedOver.Instead)
 	case s.HandedOver != nil:
-		_, err = fmt.Fprintf(w, "handed over at %s: the cluster has all, and this host may go\n", s.HandedOver.Time.Format(time.RFC3339))
+		_, err = fmt.Fprintf(w, "handed over at %s: the cluster has all, and this host may go\n",
+			s.HandedOver.Time.Format(time.RFC3339))
 	case !s.Running:
 		_, err = fmt.Fprintln(w, errNotRunning)
 	case e != nil:
-		_, err = fmt.Fprintf(w, "serving Ignition at %s, images at %s (authority: %s)\n", e.ConfigServer, e.Registry, e.CAFile)
+		_, err = fmt.Fprintf(w, "serving Ignition at %s, images at %s (authority: %s)\n", e.ConfigServer, e.Registry,
+			e.CAFile)
 	}
 	return err
 }

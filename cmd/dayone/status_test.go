@@ -30,7 +30,8 @@ func TestStatusOfABootstrapThatEnded(t *testing.T) {
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stdout, "done     base")
 	assert.Contains(t, stdout, "cut off  build-master", "nothing runs: the phase does not, either")
-	later := strings.Replace(ended, `"status":"running"`, `"status":"interrupted","interruptions":2,"interrupted":"2026-01-02T03:05:06Z"`, 1)
+	later := strings.Replace(ended, `"status":"running"`,
+		`"status":"interrupted","interruptions":2,"interrupted":"2026-01-02T03:05:06Z"`, 1)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.JournalFile), []byte(later), 0o600))
 	code, again, stderr := dayone(t, "status", "--state-dir", dir)
 	require.Equal(t, exitOK, code, stderr)

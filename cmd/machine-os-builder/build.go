@@ -34,7 +34,8 @@ func newBuildCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Input, "input", job.DirInput, "where the objects of the Job are mounted")
 	f.StringVar(&o.Work, "work", job.DirWork, "scratch space that every user may write")
-	f.StringVar(&o.UserNamespace, "user-namespace", job.UserNamespaceShift, "shift: build in a user namespace of its own; none: in the pod's")
+	f.StringVar(&o.UserNamespace, "user-namespace", job.UserNamespaceShift,
+		"shift: build in a user namespace of its own; none: in the pod's")
 	f.StringVar(&o.TerminationLog, "termination-log", "/dev/termination-log", "file that takes the result")
 	return cmd
 }

@@ -54,7 +54,8 @@ func TestTheLeastPrivilegedPodBuilds(t *testing.T) {
 	objects, err := job.New(in)
 	require.NoError(t, err)
 	p := newPod(t, reg, in)
-	p.objects.Secrets = append(objects.Secrets, secretOf("etc-pki-entitlement-worker", map[string]string{"key.pem": "entitlement\n"}))
+	p.objects.Secrets = append(objects.Secrets, secretOf("etc-pki-entitlement-worker",
+		map[string]string{"key.pem": "entitlement\n"}))
 	require.NoError(t, os.RemoveAll(p.path("build")))
 	p.mountAll()
 	result, code := p.run()
@@ -68,7 +69,8 @@ func TestTheLeastPrivilegedPodBuilds(t *testing.T) {
 	tree := files(t, reg, in.Request.Target+"@"+result.Digest)
 	file, ok := tree.Lookup("/usr/lib/mine/file")
 	require.True(t, ok)
-	assert.Equal(t, []any{33, 33, uint32(0o4755)}, []any{int(file.UID), int(file.GID), uint32(file.Mode)}, "owners and modes are those of the namespace inside")
+	assert.Equal(t, []any{33, 33, uint32(0o4755)}, []any{int(file.UID), int(file.GID), uint32(file.Mode)},
+		"owners and modes are those of the namespace inside")
 	assert.Contains(t, tree.Entries, "/usr/lib/entitled", "RUN sees the entitlement")
 	assert.NotContains(t, tree.Entries, "/etc/pki/entitlement/key.pem", "which is in no layer")
 
@@ -140,18 +142,24 @@ func TestFailuresEndWithTheirRealExitCodeAndCause(t *testing.T) {
 		message       string
 		exit          int
 	}{
-		"a failing RUN":                   {containerfile: "FROM configs\nRUN true\nRUN echo the reason is here; exit 7\n", code: 42, class: build.ClassUser, line: 3, exit: 7},
-		"a failing command before a pipe": {containerfile: "FROM configs\nRUN set -o pipefail; false | cat\n", code: 42, class: build.ClassUser, line: 2, exit: 1},
-		"a wrong instruction":             {containerfile: "FROM configs\nRUM true\n", code: 42, class: build.ClassUser, line: 2},
-		"a base that is not there": {containerfile: "FROM configs\n", code: 42, class: build.ClassInfrastructure, change: func(in *job.Input) {
-			in.Request.Base.Reference = in.Request.Base.Reference[:len(in.Request.Base.Reference)-4] + "0000"
-		}},
-		"a push that is refused": {containerfile: "FROM configs\n", code: 42, class: build.ClassInfrastructure, change: func(in *job.Input) {
-			in.PushSecret = in.PullSecret
-		}},
-		"a time limit": {containerfile: "FROM configs\nRUN sleep 600\n", code: 42, class: build.ClassPolicy, line: 2, change: func(in *job.Input) {
-			in.Options.BuilderDeadline = 10 * time.Second
-		}},
+		"a failing RUN": {containerfile: "FROM configs\nRUN true\nRUN echo the reason is here; exit 7\n",
+			code: 42, class: build.ClassUser, line: 3, exit: 7},
+		"a failing command before a pipe": {containerfile: "FROM configs\nRUN set -o pipefail; false | cat\n", code: 42,
+			class: build.ClassUser, line: 2, exit: 1},
+		"a wrong instruction": {containerfile: "FROM configs\nRUM true\n", code: 42, class: build.ClassUser,
+			line: 2},
+		"a base that is not there": {containerfile: "FROM configs\n", code: 42, class: build.ClassInfrastructure,
+			change: func(in *job.Input) {
+				in.Request.Base.Reference = in.Request.Base.Reference[:len(in.Request.Base.Reference)-4] + "0000"
+			}},
+		"a push that is refused": {containerfile: "FROM configs\n", code: 42, class: build.ClassInfrastructure,
+			change: func(in *job.Input) {
+				in.PushSecret = in.PullSecret
+			}},
+		"a time limit": {containerfile: "FROM configs\nRUN sleep 600\n", code: 42, class: build.ClassPolicy, line: 2,
+			change: func(in *job.Input) {
+				in.Options.BuilderDeadline = 10 * time.Second
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reg := registrytest.Start(t)
@@ -162,7 +170,8 @@ func TestFailuresEndWithTheirRealExitCodeAndCause(t *testing.T) {
 			p := newPod(t, reg, in)
 			result, code := p.run()
 			// A busy machine may need more than the shortest limit to come to the line.
-			for c.class == build.ClassPolicy && result.Failure != nil && result.Failure.Line < c.line && in.Options.BuilderDeadline < 5*time.Minute {
+			for c.class == build.ClassPolicy && result.Failure != nil && result.Failure.Line < c.line &&
+				in.Options.BuilderDeadline < 5*time.Minute {
 				in.Options.BuilderDeadline *= 2
 				p = newPod(t, reg, in)
 				result, code = p.run()
@@ -202,13 +211,15 @@ func TestARegistryThatDoesNotAnswerIsTriedAgain(t *testing.T) {
 }
 
 func TestStoppedInTheMiddleOfARUNNothingIsLeft(t *testing.T) {
-	for name, signal := range map[string]syscall.Signal{"a Job that is deleted": syscall.SIGTERM, "a pod that is killed": syscall.SIGKILL} {
+	for name, signal := range map[string]syscall.Signal{"a Job that is deleted": syscall.SIGTERM,
+		"a pod that is killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			reg := registrytest.Start(t)
 			p := newPod(t, reg, podInput(t, reg, "FROM configs\nRUN touch /usr/marker; (sleep 300 &) ; sleep 300\n"))
 			cmd := p.command()
 			require.NoError(t, cmd.Start())
-			require.Eventually(t, func() bool { return inRUN(p.dir) }, 60*time.Second, 20*time.Millisecond, "the build comes to its RUN")
+			require.Eventually(t, func() bool { return inRUN(p.dir) }, 60*time.Second, 20*time.Millisecond,
+				"the build comes to its RUN")
 			began := time.Now()
 			require.NoError(t, cmd.Process.Signal(signal))
 			_ = cmd.Wait() // its exit code is looked at below

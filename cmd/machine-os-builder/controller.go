@@ -47,29 +47,44 @@ func newControllerCommand() *cobra.Command {
 func (f *controllerFlags) addFlags(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.StringVar(&f.job.BuilderImage, "image", "", "image with this program, which build pods run, best by digest")
-	s.StringVar(&f.job.ServiceAccount, "build-service-account", "dayone-build", "service account of build pods; it needs no rights")
-	s.StringVar(&f.job.PriorityClass, "build-priority-class", "dayone-build", "priority class of build pods; empty is the cluster's default")
-	s.StringSliceVar(&f.job.ImagePullSecrets, "image-pull-secret", nil, "Secrets with which nodes pull --image, beside the service account's")
+	s.StringVar(&f.job.ServiceAccount, "build-service-account", "dayone-build",
+		"service account of build pods; it needs no rights")
+	s.StringVar(&f.job.PriorityClass, "build-priority-class", "dayone-build",
+		"priority class of build pods; empty is the cluster's default")
+	s.StringSliceVar(&f.job.ImagePullSecrets, "image-pull-secret", nil,
+		"Secrets with which nodes pull --image, beside the service account's")
 	s.DurationVar(&f.job.BuilderDeadline, "build-timeout", 0, "when a build gives up (default 1h)")
-	s.DurationVar(&f.job.Deadline, "job-timeout", 0, "when a Job ends with all its attempts (default 15m after --build-timeout)")
-	s.StringToStringVar(&f.job.NodeSelector, "build-node-selector", nil, "labels of nodes that may build, beside the architecture")
+	s.DurationVar(&f.job.Deadline, "job-timeout", 0,
+		"when a Job ends with all its attempts (default 15m after --build-timeout)")
+	s.StringToStringVar(&f.job.NodeSelector, "build-node-selector", nil,
+		"labels of nodes that may build, beside the architecture")
 	s.StringVar(&f.workLimit, "build-disk", "", "scratch space of a build pod, such as 20Gi (default none)")
-	s.BoolVar(&f.job.Privileged, "build-privileged", false, "run build pods privileged; the root of such a pod is the node's")
-	s.BoolVar(&f.job.PodUserNamespace, "build-pod-user-namespace", false, "let the runtime make the user namespace of build pods (hostUsers: false)")
-	s.StringVar(&f.job.SeccompLocalhost, "build-seccomp-profile", "", "seccomp profile below the kubelet's directory, for kubelets with seccompDefault")
-	s.StringVar(&f.job.AppArmorLocalhost, "build-apparmor-profile", "", "loaded AppArmor profile of build pods, which lets mounts through")
-	s.StringVar(&f.job.SELinuxType, "build-selinux-type", "", "SELinux type of build pods; container_engine_t lets mounts through")
-	s.StringVar(&f.registryCA, "registry-ca", "", "PEM file of authorities that sign registries' certificates, beside the cluster's")
+	s.BoolVar(&f.job.Privileged, "build-privileged", false,
+		"run build pods privileged; the root of such a pod is the node's")
+	s.BoolVar(&f.job.PodUserNamespace, "build-pod-user-namespace", false,
+		"let the runtime make the user namespace of build pods (hostUsers: false)")
+	s.StringVar(&f.job.SeccompLocalhost, "build-seccomp-profile", "",
+		"seccomp profile below the kubelet's directory, for kubelets with seccompDefault")
+	s.StringVar(&f.job.AppArmorLocalhost, "build-apparmor-profile", "",
+		"loaded AppArmor profile of build pods, which lets mounts through")
+	s.StringVar(&f.job.SELinuxType, "build-selinux-type", "",
+		"SELinux type of build pods; container_engine_t lets mounts through")
+	s.StringVar(&f.registryCA, "registry-ca", "",
+		"PEM file of authorities that sign registries' certificates, beside the cluster's")
 	o := &f.options
 	s.StringVar(&o.Platform, "platform", "", "os/architecture of the pools' nodes (default this program's)")
-	s.StringVar(&o.PullSecret, "pull-secret", buildcontroller.DefaultPullSecret, "Secret that pulls the base image of a MachineOSConfig that names none")
+	s.StringVar(&o.PullSecret, "pull-secret", buildcontroller.DefaultPullSecret,
+		"Secret that pulls the base image of a MachineOSConfig that names none")
 	s.IntVar(&o.Parallel, "parallel", buildcontroller.DefaultParallel, "how many builds run at once")
 	s.IntVar(&o.History, "history", buildcontroller.DefaultHistory, "how many ended builds a pool keeps")
 	s.IntVar(&o.Workers, "workers", buildcontroller.DefaultWorkers, "how many MachineOSConfigs are looked at at once")
-	s.IntVar(&o.Retry.RetryLimit, "retry-limit", decide.DefaultRetryLimit, "how many retries in a row may fail; negative never retries")
-	s.DurationVar(&o.Retry.Backoff, "retry-backoff", decide.DefaultBackoff, "pause before the first retry; it doubles with each")
+	s.IntVar(&o.Retry.RetryLimit, "retry-limit", decide.DefaultRetryLimit,
+		"how many retries in a row may fail; negative never retries")
+	s.DurationVar(&o.Retry.Backoff, "retry-backoff", decide.DefaultBackoff,
+		"pause before the first retry; it doubles with each")
 	s.DurationVar(&o.Retry.MaxBackoff, "retry-max-backoff", decide.DefaultMaxBackoff, "longest pause before a retry")
-	s.DurationVar(&o.LeaveAfter, "leave-images-after", 10*time.Minute, "when a build that is deleted leaves its image behind because the registry does not delete it")
+	s.DurationVar(&o.LeaveAfter, "leave-images-after", 10*time.Minute,
+		"when a build that is deleted leaves its image behind because the registry does not delete it")
 }
 
 func (f *controllerFlags) add(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {

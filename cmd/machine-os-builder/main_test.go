@@ -15,7 +15,8 @@ import (
 	"dayone.dev/dayone/build/buildpod"
 )
 
-// podEnvironment makes this test program the pod's: first the launcher, which takes all privileges away that the pod has not got.
+// podEnvironment makes this test program the pod's: first the launcher, which takes all privileges away that the pod
+// has not got.
 const (
 	podEnvironment = "DAYONE_TEST_POD"
 	launch         = "launch"
@@ -39,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// becomePod is what the container runtime does for build/job's security context: root with CAP_SETUID and CAP_SETGID at most, no new
-// privileges.
+// becomePod is what the container runtime does for build/job's security context: root with CAP_SETUID and CAP_SETGID at
+// most, no new privileges.
 func becomePod(args []string) error {
 	runtime.LockOSThread()
 	keep := map[uintptr]bool{unix.CAP_SETUID: true, unix.CAP_SETGID: true}

@@ -21,7 +21,8 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-// pod is a build pod without a cluster: the same objects, mounted as the kubelet does, the same privileges, the same program.
+// pod is a build pod without a cluster: the same objects, mounted as the kubelet does, the same privileges, the same
+// program.
 type pod struct {
 	t           *testing.T
 	reg         *registrytest.Registry
@@ -137,9 +138,11 @@ func (p *pod) command() *exec.Cmd {
 	self, err := os.Executable()
 	require.NoError(p.t, err)
 	args := append([]string{}, p.objects.Job.Spec.Template.Spec.Containers[0].Args...)
-	args = append(args, "--input", filepath.Join(p.dir, "build"), "--work", filepath.Join(p.dir, "work"), "--termination-log", p.path("termination-log"))
+	args = append(args, "--input", filepath.Join(p.dir, "build"), "--work", filepath.Join(p.dir, "work"),
+		"--termination-log", p.path("termination-log"))
 	cmd := exec.Command(self, args...)
-	cmd.Env = append([]string{podEnvironment + "=" + launch, "PATH=/usr/bin:/bin", "TMPDIR=" + filepath.Join(p.dir, "tmp")}, p.environment...)
+	cmd.Env = append([]string{podEnvironment + "=" + launch, "PATH=/usr/bin:/bin", "TMPDIR=" +
+		filepath.Join(p.dir, "tmp")}, p.environment...)
 	cmd.Stdout, cmd.Stderr = &p.out, &p.out
 	return cmd
 }
@@ -177,23 +180,26 @@ func (p *pod) observed(code int) job.Observation {
 	if code != 0 {
 		phase, state.Type, state.Reason = corev1.PodFailed, batchv1.JobFailed, batchv1.JobReasonPodFailurePolicy
 	}
-	return job.Observe(&batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{state}}}, []corev1.Pod{{Status: corev1.PodStatus{
-		Phase: phase,
-		ContainerStatuses: []corev1.ContainerStatus{{Name: job.Container, State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(code), Message: string(raw)}}}},
-	}}})
+	return job.Observe(&batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{state}}},
+		[]corev1.Pod{{Status: corev1.PodStatus{
+			Phase: phase,
+			ContainerStatuses: []corev1.ContainerStatus{{Name: job.Container, State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(code), Message: string(raw)}}}},
+		}}})
 }
 
 // leavesNothing waits until no process of the pod and no mount of it is left.
 func (p *pod) leavesNothing() {
 	p.t.Helper()
-	assert.Eventually(p.t, func() bool { return len(processesBelow(p.dir)) == 0 }, 60*time.Second, 10*time.Millisecond, "no process outlives the pod: %v", processesBelow(p.dir))
+	assert.Eventually(p.t, func() bool { return len(processesBelow(p.dir)) == 0 }, 60*time.Second, 10*time.Millisecond,
+		"no process outlives the pod: %v", processesBelow(p.dir))
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(p.t, err)
 	assert.NotContains(p.t, string(mounts), p.dir)
 }
 
-// processesBelow finds processes whose environment or arguments name the directory, and those whose user is the worker's.
+// processesBelow finds processes whose environment or arguments name the directory, and those whose user is the
+// worker's.
 func processesBelow(dir string) []string {
 	var out []string
 	found, _ := filepath.Glob("/proc/[0-9]*")

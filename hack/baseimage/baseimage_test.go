@@ -60,7 +60,8 @@ func unpack(t *testing.T, layout string) string {
 	t.Helper()
 	root := t.TempDir()
 	for _, d := range inspect(t, layout).Layers {
-		out, err := exec.Command("tar", "-C", root, "--numeric-owner", "-xpzf", filepath.Join(layout, "blobs/sha256", strings.TrimPrefix(d, "sha256:"))).CombinedOutput()
+		out, err := exec.Command("tar", "-C", root, "--numeric-owner", "-xpzf",
+			filepath.Join(layout, "blobs/sha256", strings.TrimPrefix(d, "sha256:"))).CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
 	return root
@@ -82,17 +83,20 @@ func TestTinyIsABootableOSTreeImage(t *testing.T) {
 
 	root := unpack(t, path)
 	assertBootableTree(t, root)
-	out, err := exec.Command("chroot", root, "/bin/sh", "-c", "ostree --version && /usr/bin/ip -V && grep -q ID=dayone-tiny /etc/os-release && id -u").CombinedOutput()
+	out, err := exec.Command("chroot", root, "/bin/sh", "-c",
+		"ostree --version && /usr/bin/ip -V && grep -q ID=dayone-tiny /etc/os-release && id -u").CombinedOutput()
 	assert.NoError(t, err, "a RUN instruction needs a shell: %s", out)
 }
 
 func assertBootableTree(t *testing.T, root string) {
 	t.Helper()
-	for _, f := range []string{"usr/lib/ostree/ostree-prepare-root", "usr/lib/modules/" + baseimage.KernelVersion + "/vmlinuz", "usr/lib/os-release", "etc/containers/policy.json"} {
+	for _, f := range []string{"usr/lib/ostree/ostree-prepare-root", "usr/lib/modules/" + baseimage.KernelVersion +
+		"/vmlinuz", "usr/lib/os-release", "etc/containers/policy.json"} {
 		assert.FileExists(t, filepath.Join(root, f))
 	}
 	assert.NoDirExists(t, filepath.Join(root, "usr/etc"), "OCI images have /etc; ostree's importer makes /usr/etc of it")
-	for link, want := range map[string]string{"ostree": "sysroot/ostree", "home": "var/home", "root": "var/roothome", "usr/local": "../var/usrlocal"} {
+	for link, want := range map[string]string{"ostree": "sysroot/ostree", "home": "var/home", "root": "var/roothome",
+		"usr/local": "../var/usrlocal"} {
 		target, err := os.Readlink(filepath.Join(root, link))
 		assert.NoError(t, err)
 		assert.Equal(t, want, target)
@@ -156,7 +160,8 @@ func TestDebianIsABootableOSTreeImageWithSystemd(t *testing.T) {
 	assert.Len(t, inspect(t, path).Layers, 3)
 	root := unpack(t, path)
 	assertBootableTree(t, root)
-	out, err := exec.Command("chroot", root, "/bin/sh", "-c", "ostree --version && systemctl --version && test -d /etc/systemd/system/multi-user.target.wants").CombinedOutput()
+	out, err := exec.Command("chroot", root, "/bin/sh", "-c",
+		"ostree --version && systemctl --version && test -d /etc/systemd/system/multi-user.target.wants").CombinedOutput()
 	assert.NoError(t, err, string(out))
 	assert.NoFileExists(t, filepath.Join(path, "scratch", "debian.tar"))
 }

@@ -26,7 +26,8 @@ const (
 // debianPackages are installed beside Debian's essential ones.
 var debianPackages = []string{"ca-certificates", "dbus", "iproute2", "ostree", "ostree-boot", "systemd", "systemd-sysv"} //nolint:gochecknoglobals // a constant in all but type
 
-// osPackages own the files of the middle layer: they change more often than Debian's base, so they are a layer of their own.
+// osPackages own the files of the middle layer: they change more often than Debian's base, so they are a layer of their
+// own.
 var osPackages = []string{"dbus", "libdbus", "libostree", "libsystemd", "libudev", "ostree", "systemd", "udev", "dracut"} //nolint:gochecknoglobals // a constant in all but type
 
 // debianHook runs in the finished tree ($1). Timers and consoles have no place in a node that lives for minutes.
@@ -45,7 +46,8 @@ func debianRecipe(ctx context.Context, _ Options) (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	texts := []string{debianRecipeVersion, Version, KernelVersion, suite, debianHook, packageVersions(ctx, suite, debianPackages)}
+	texts := []string{debianRecipeVersion, Version, KernelVersion, suite, debianHook,
+		packageVersions(ctx, suite, debianPackages)}
 	texts = append(append(append(texts, debianPackages...), osPackages...), config...)
 	key, err := fingerprint(nil, texts...)
 	if err != nil {
@@ -86,8 +88,8 @@ func debianSuite() (string, error) {
 	return defaultSuite, nil
 }
 
-// packageVersions is what the host's package lists offer: an update of one of them makes a new image. Hosts without Debian's
-// lists give nothing; their image is made once per recipe.
+// packageVersions is what the host's package lists offer: an update of one of them makes a new image. Hosts without
+// Debian's lists give nothing; their image is made once per recipe.
 func packageVersions(ctx context.Context, suite string, packages []string) string {
 	if host, err := debianSuite(); err != nil || host != suite {
 		return ""
@@ -124,7 +126,8 @@ func debianLayers(tarFile string) ([]*layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, system, config := newLayer("Debian's base packages"), newLayer("systemd, dbus, ostree"), newLayer("configuration")
+	base, system, config := newLayer("Debian's base packages"), newLayer("systemd, dbus, ostree"),
+		newLayer("configuration")
 	err = eachEntry(tarFile, func(h *tar.Header, _ io.ReaderAt, offset int64) error {
 		if !keep(h) {
 			return nil
@@ -140,7 +143,8 @@ func debianLayers(tarFile string) ([]*layer, error) {
 		if h.Typeflag == tar.TypeReg {
 			open = func() (io.ReadCloser, error) { return openPart(tarFile, offset, h.Size) }
 		}
-		to.put(tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Mode: h.Mode, Uid: h.Uid, Gid: h.Gid, Size: h.Size}, open)
+		to.put(tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Mode: h.Mode, Uid: h.Uid, Gid: h.Gid,
+			Size: h.Size}, open)
 		return nil
 	})
 	if err != nil {

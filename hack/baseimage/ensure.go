@@ -17,17 +17,20 @@ import (
 type Kind string
 
 const (
-	// Tiny is busybox, the host's ostree and ip, and a shell script as PID 1: about 30 MB packed, made in two seconds, no download but ostree-boot.
+	// Tiny is busybox, the host's ostree and ip, and a shell script as PID 1: about 30 MB packed, made in two seconds, no
+	// download but ostree-boot.
 	Tiny Kind = "tiny"
-	// Debian is a Debian system with systemd, dbus, ostree and ostree-boot, without a kernel: about 70 MB packed, made by mmdebstrap in half a minute.
+	// Debian is a Debian system with systemd, dbus, ostree and ostree-boot, without a kernel: about 70 MB packed, made by
+	// mmdebstrap in half a minute.
 	Debian Kind = "debian"
-	// Machine is Debian with a kernel and an initramfs that has ostree-prepare-root and Ignition: for virtual machines; about 130 MB packed,
-	// made in two minutes.
+	// Machine is Debian with a kernel and an initramfs that has ostree-prepare-root and Ignition: for virtual machines;
+	// about 130 MB packed, made in two minutes.
 	Machine Kind = "machine"
 )
 
 const (
-	// KernelVersion names usr/lib/modules/<version> in Tiny and Debian. The bytes there are no kernel: nodes share the host's.
+	// KernelVersion names usr/lib/modules/<version> in Tiny and Debian. The bytes there are no kernel: nodes share the
+	// host's.
 	KernelVersion = "6.1.0-dayone"
 	// Version is the image's version label and VERSION_ID.
 	Version = "1"
@@ -39,8 +42,9 @@ type Options struct {
 	Log      *logrus.Entry // default: discard
 }
 
-// Ensure returns the directory of the OCI layout of kind, making it when the cache (cacheDir, "" for the default) has none
-// for this recipe and these inputs. Several processes may call it at once: one builds, the others wait. Needs root for Debian.
+// Ensure returns the directory of the OCI layout of kind, making it when the cache (cacheDir, "" for the default) has
+// none for this recipe and these inputs. Several processes may call it at once: one builds, the others wait. Needs root
+// for Debian.
 func Ensure(ctx context.Context, kind Kind, cacheDir string) (string, error) {
 	return EnsureWith(ctx, kind, Options{CacheDir: cacheDir})
 }
@@ -63,13 +67,14 @@ func EnsureWith(ctx context.Context, kind Kind, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return cache.Store{Dir: filepath.Join(o.CacheDir, "baseimage")}.Ensure(ctx, string(kind)+"-"+r.key, func(dir string) error {
-		o.Log.WithField("image", string(kind)).Info("making base image")
-		if err := r.make(ctx, dir); err != nil {
-			return fmt.Errorf("make %s base image: %w", kind, err)
-		}
-		return nil
-	})
+	return cache.Store{Dir: filepath.Join(o.CacheDir, "baseimage")}.Ensure(ctx, string(kind)+"-"+r.key,
+		func(dir string) error {
+			o.Log.WithField("image", string(kind)).Info("making base image")
+			if err := r.make(ctx, dir); err != nil {
+				return fmt.Errorf("make %s base image: %w", kind, err)
+			}
+			return nil
+		})
 }
 
 // recipe is one way to make an image: key covers everything that reaches the image.

@@ -84,8 +84,9 @@ func isStatic(program string) (bool, error) {
 	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }), nil
 }
 
-// findPrepareRoot gives the directory with ostree-prepare-root and ostree-remount: the host's, else those of Debian's package
-// ostree-boot, unpacked in the cache. The package itself is not installed: it would add dracut and GRUB hooks to the host.
+// findPrepareRoot gives the directory with ostree-prepare-root and ostree-remount: the host's, else those of Debian's
+// package ostree-boot, unpacked in the cache. The package itself is not installed: it would add dracut and GRUB hooks
+// to the host.
 func findPrepareRoot(ctx context.Context, cacheDir string, log *logrus.Entry) (string, error) {
 	if _, err := os.Stat(prepareRoot); err == nil {
 		return filepath.Dir(prepareRoot), nil

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// epoch is every entry's time: the same inputs must give the same bytes. One second past zero, as ostree and rpm treat zero as unset.
+// epoch is every entry's time: the same inputs must give the same bytes. One second past zero, as ostree and rpm treat
+// zero as unset.
 var epoch = time.Unix(1, 0) //nolint:gochecknoglobals // a constant in all but type
 
 // layer collects files and writes them as one deterministic tar: sorted, parents first, one time for all.
@@ -40,9 +41,10 @@ func (l *layer) symlink(name, target string) {
 }
 
 func (l *layer) file(name string, mode int64, content []byte) {
-	l.put(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content))}, func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(content)), nil
-	})
+	l.put(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content))},
+		func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(content)), nil
+		})
 }
 
 // hostFile adds the content of a file of this host, following links.

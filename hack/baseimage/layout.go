@@ -21,7 +21,8 @@ func writeLayout(dir string, labels map[string]string, layers []*layer) error {
 	}
 	platform := ispec.Platform{Architecture: runtime.GOARCH, OS: "linux"}
 	image := ispec.Image{Platform: platform, Created: &epoch, RootFS: ispec.RootFS{Type: "layers"}}
-	image.Config = ispec.ImageConfig{Labels: labels, Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"}, Cmd: []string{"/sbin/init"}}
+	image.Config = ispec.ImageConfig{Labels: labels,
+		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"}, Cmd: []string{"/sbin/init"}}
 	manifest := ispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ispec.MediaTypeImageManifest}
 	for _, l := range layers {
 		desc, diff, err := writeLayerBlob(dir, l)
@@ -42,7 +43,8 @@ func writeLayout(dir string, labels map[string]string, layers []*layer) error {
 	}
 	desc.Platform = &platform
 	desc.Annotations = map[string]string{ispec.AnnotationRefName: "latest"}
-	index := ispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ispec.MediaTypeImageIndex, Manifests: []ispec.Descriptor{desc}}
+	index := ispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ispec.MediaTypeImageIndex,
+		Manifests: []ispec.Descriptor{desc}}
 	if err := writeJSON(filepath.Join(dir, ispec.ImageIndexFile), index); err != nil {
 		return err
 	}

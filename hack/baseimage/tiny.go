@@ -71,7 +71,8 @@ func findTiny(ctx context.Context, o Options) (*tiny, error) {
 }
 
 func (t *tiny) programs() []string {
-	return []string{t.busybox, t.ostree, t.ip, filepath.Join(t.bootDir, "ostree-prepare-root"), filepath.Join(t.bootDir, "ostree-remount")}
+	return []string{t.busybox, t.ostree, t.ip, filepath.Join(t.bootDir, "ostree-prepare-root"),
+		filepath.Join(t.bootDir, "ostree-remount")}
 }
 
 func (t *tiny) layers() ([]*layer, error) {
@@ -108,7 +109,8 @@ func (t *tiny) addTools(l *layer) error {
 		}
 	}
 	for _, name := range []string{"ostree-prepare-root", "ostree-remount"} {
-		if err := l.hostFile(filepath.Join(filepath.Dir(prepareRoot), name), filepath.Join(t.bootDir, name), 0o755); err != nil {
+		if err := l.hostFile(filepath.Join(filepath.Dir(prepareRoot), name), filepath.Join(t.bootDir, name),
+			0o755); err != nil {
 			return err
 		}
 	}
@@ -137,7 +139,8 @@ func ostreeSkeleton(l *layer) {
 	l.dir("tmp", 0o1777)
 	l.symlink("ostree", "sysroot/ostree")
 	l.symlink("media", "run/media")
-	for name, target := range map[string]string{"home": "var/home", "root": "var/roothome", "opt": "var/opt", "srv": "var/srv", "mnt": "var/mnt"} {
+	for name, target := range map[string]string{"home": "var/home", "root": "var/roothome", "opt": "var/opt",
+		"srv": "var/srv", "mnt": "var/mnt"} {
 		l.symlink(name, target)
 	}
 	l.symlink("usr/local", "../var/usrlocal")
@@ -150,7 +153,8 @@ func fakeKernel(l *layer) {
 	l.file(dir+"/initramfs.img", 0o644, []byte("no initramfs: the test harness calls ostree-prepare-root\n"))
 }
 
-// addEmbedded copies an embedded tree into a layer. Scripts (they start with #!) are executable, /etc/shadow is root's only.
+// addEmbedded copies an embedded tree into a layer. Scripts (they start with #!) are executable, /etc/shadow is root's
+// only.
 func addEmbedded(l *layer, root string) error {
 	return fs.WalkDir(files, root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -9,7 +9,8 @@ import (
 
 func TestLinesOfGoTestAreRead(t *testing.T) {
 	got := parseLine("BenchmarkServe/identity-2   	   20000	    101234 ns/op	     12.5 p99-ms	  9878 requests/s")
-	assert.Equal(t, map[string]float64{"BenchmarkServe/identity ns/op": 101234, "BenchmarkServe/identity p99-ms": 12.5, "BenchmarkServe/identity requests/s": 9878}, got)
+	assert.Equal(t, map[string]float64{"BenchmarkServe/identity ns/op": 101234, "BenchmarkServe/identity p99-ms": 12.5,
+		"BenchmarkServe/identity requests/s": 9878}, got)
 	assert.Nil(t, parseLine("goos: linux"))
 }
 
@@ -38,11 +39,13 @@ func TestGoalsAreJudged(t *testing.T) {
 			assert.InDelta(t, 4, *got[0].Ratio, 1e-9)
 		})
 	}
-	less, err := judge([]want{{name: "n", from: "a x", minus: "b x", goal: "value <= 6"}, {name: "unknown", from: "a x", minus: "c x"}}, measured)
+	less, err := judge([]want{{name: "n", from: "a x", minus: "b x", goal: "value <= 6"},
+		{name: "unknown", from: "a x", minus: "c x"}}, measured)
 	require.NoError(t, err)
 	require.Len(t, less, 1, "a part that was not measured cannot be taken away")
 	assert.InDelta(t, 6, less[0].Value, 1e-9)
-	without, err := judge([]want{{name: "n", from: "a x", peer: "p", peerFrom: "p x", goal: "ratio >= 1"}, {name: "m", from: "a x", peer: "p", peerFrom: "p x", goal: "value >= 1"}}, measured)
+	without, err := judge([]want{{name: "n", from: "a x", peer: "p", peerFrom: "p x", goal: "ratio >= 1"},
+		{name: "m", from: "a x", peer: "p", peerFrom: "p x", goal: "value >= 1"}}, measured)
 	require.NoError(t, err)
 	require.Len(t, without, 1, "a peer that this machine does not have")
 	assert.Equal(t, "m", without[0].Name)

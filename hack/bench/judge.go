@@ -21,8 +21,8 @@ type want struct {
 
 const toSeconds = 1e-9
 
-// judge makes the figures whose values were measured; rows of rooms that were left out are left out, and so is a goal on the ratio to a peer
-// that this machine does not have.
+// judge makes the figures whose values were measured; rows of rooms that were left out are left out, and so is a goal
+// on the ratio to a peer that this machine does not have.
 func judge(table []want, measured results) ([]Figure, error) {
 	figures := []Figure{}
 	for _, w := range table {

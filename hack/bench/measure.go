@@ -66,7 +66,8 @@ func (r room) run(ctx context.Context, count int, all results) error {
 	if r.once {
 		count = 1
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", r.bench, "-benchtime", r.time, "-count", strconv.Itoa(count), "-timeout", "30m", r.pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", r.bench, "-benchtime", r.time, "-count",
+		strconv.Itoa(count), "-timeout", "30m", r.pkg)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

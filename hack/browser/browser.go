@@ -52,12 +52,13 @@ type Page struct {
 	last    int
 }
 
-// Open starts a browser that trusts a certificate beside the public ones, nil for none, and ends it with the test. Commands run in the
-// network of wrap's result, which gets the arguments; nil: in this one.
+// Open starts a browser that trusts a certificate beside the public ones, nil for none, and ends it with the test.
+// Commands run in the network of wrap's result, which gets the arguments; nil: in this one.
 func Open(t testing.TB, trusted *x509.Certificate, wrap func(ctx context.Context, argv ...string) *exec.Cmd) *Page {
 	t.Helper()
 	dir := t.TempDir()
-	argv := []string{Program(t), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars", "--no-proxy-server",
+	argv := []string{Program(t), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run", "--hide-scrollbars", "--no-proxy-server",
 		"--user-data-dir=" + dir, "--force-color-profile=srgb", "--remote-debugging-pipe"}
 	if trusted != nil {
 		key := sha256.Sum256(trusted.RawSubjectPublicKeyInfo)
@@ -106,7 +107,8 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// call gives one command and waits for its answer. A page that is replaced under a command, as one that refreshes itself is, is asked again.
+// call gives one command and waits for its answer. A page that is replaced under a command, as one that refreshes
+// itself is, is asked again.
 func (p *Page) call(method string, params, answer any) {
 	p.t.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
@@ -122,7 +124,8 @@ func (p *Page) call(method string, params, answer any) {
 
 // replaced tells that a command met a page that was about to go. The texts are Chromium's own.
 func replaced(failure string) bool {
-	return strings.Contains(failure, "navigated or closed") || strings.Contains(failure, "context was destroyed") || strings.Contains(failure, "Cannot find context")
+	return strings.Contains(failure, "navigated or closed") || strings.Contains(failure, "context was destroyed") ||
+		strings.Contains(failure, "Cannot find context")
 }
 
 // once gives one command, waits for its answer and gives what failed; what the browser tells unasked is dropped.
@@ -203,19 +206,23 @@ func (p *Page) Eventually(expression, want string) string {
 // Resize gives the window a size in CSS pixels; dark asks for dark colours.
 func (p *Page) Resize(width, height int, dark bool) {
 	p.t.Helper()
-	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1,
+		"mobile": false}, nil)
 	scheme := "light"
 	if dark {
 		scheme = "dark"
 	}
-	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme",
+		"value": scheme}}}, nil)
 }
 
-// Wide tells by how many pixels the page is wider than its window; 0: nobody must scroll sideways. A page that is just being replaced is
-// waited for.
+// Wide tells by how many pixels the page is wider than its window; 0: nobody must scroll sideways. A page that is just
+// being replaced is waited for.
 func (p *Page) Wide() string {
 	p.t.Helper()
-	text := p.Eventually("document.readyState + ' ' + (document.documentElement.scrollWidth - document.documentElement.clientWidth)", "complete ")
+	text := p.Eventually(
+		"document.readyState + ' ' + (document.documentElement.scrollWidth - document.documentElement.clientWidth)",
+		"complete ")
 	return strings.TrimPrefix(text, "complete ")
 }
 

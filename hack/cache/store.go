@@ -16,14 +16,16 @@ import (
 // lockPoll is how often a process that waits for another one's build looks again.
 const lockPoll = 100 * time.Millisecond
 
-// KeepUnused is how long an entry that nobody asked for stays. A month outlives a holiday; a disk outlives many recipes.
+// KeepUnused is how long an entry that nobody asked for stays. A month outlives a holiday; a disk outlives many
+// recipes.
 const KeepUnused = 30 * 24 * time.Hour
 
 // Store keeps directories that are made once: complete under their name, or not there.
 type Store struct{ Dir string }
 
-// Ensure returns Dir/name. When it is not there, make fills a temporary directory beside it that is then renamed; a lock
-// keeps a second process from making it as well. What a dead process left half made is removed, and so are entries unused for KeepUnused.
+// Ensure returns Dir/name. When it is not there, make fills a temporary directory beside it that is then renamed; a
+// lock keeps a second process from making it as well. What a dead process left half made is removed, and so are entries
+// unused for KeepUnused.
 func (s Store) Ensure(ctx context.Context, name string, make func(dir string) error) (string, error) {
 	final := filepath.Join(s.Dir, name)
 	if isDir(final) {

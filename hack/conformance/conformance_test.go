@@ -37,7 +37,8 @@ func TestTheRegistryConformsWithEveryOptionalFeature(t *testing.T) {
 		sparse bool
 		env    []string
 	}{
-		{"version 1.1", false, []string{"OCI_VERSION=1.1", "OCI_API_BLOBS_DIGEST_HEADER=true", "OCI_API_BLOBS_UPLOAD_CANCEL=true", "OCI_API_MANIFESTS_DIGEST_HEADER=true"}},
+		{"version 1.1", false, []string{"OCI_VERSION=1.1", "OCI_API_BLOBS_DIGEST_HEADER=true",
+			"OCI_API_BLOBS_UPLOAD_CANCEL=true", "OCI_API_MANIFESTS_DIGEST_HEADER=true"}},
 		{"what comes after 1.1, and sparse indexes", true, []string{"OCI_VERSION=dev", "OCI_DATA_SPARSE=true"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -47,7 +48,8 @@ func TestTheRegistryConformsWithEveryOptionalFeature(t *testing.T) {
 			dir := t.TempDir()
 			cmd := exec.CommandContext(t.Context(), program)
 			cmd.Dir = dir
-			cmd.Env = append(append(os.Environ(), "SSL_CERT_FILE="+r.CAFile, "OCI_REGISTRY="+r.Addr, "OCI_TLS=enabled", "OCI_RESULTS_DIR="+dir,
+			cmd.Env = append(append(os.Environ(), "SSL_CERT_FILE="+r.CAFile, "OCI_REGISTRY="+r.Addr, "OCI_TLS=enabled",
+				"OCI_RESULTS_DIR="+dir,
 				"OCI_USERNAME="+r.Push.Name, "OCI_PASSWORD="+r.Push.Password), tc.env...)
 			out, err := cmd.CombinedOutput()
 			var results report

@@ -1,4 +1,5 @@
-// Command demo runs Day 1 of a cluster with three masters on this one machine, or with --full its whole life, and shows what happened.
+// Command demo runs Day 1 of a cluster with three masters on this one machine, or with --full its whole life, and shows
+// what happened.
 //
 //	sample or own install directory -> hack/e2e, hack/e2e/life -> live lines, checks, timeline
 package main
@@ -56,7 +57,8 @@ func demo(ctx context.Context) error {
 		return fmt.Errorf("-o %s: write text or json", *output)
 	}
 	if *full && (*tiny || o.Keep || o.InstallDir != "" || o.Base != "") {
-		return errors.New("--full is the sample's life on Debian and leaves nothing: --tiny, --keep, --install-dir and --base do not go with it")
+		return errors.New(
+			"--full is the sample's life on Debian and leaves nothing: --tiny, --keep, --install-dir and --base do not go with it")
 	}
 	if *tiny {
 		o.Kind = baseimage.Tiny
@@ -101,5 +103,6 @@ func kept(r *e2e.Report) {
 	if r.BootstrapPID > 0 {
 		end = fmt.Sprintf("kill %d; %s", r.BootstrapPID, end)
 	}
-	fmt.Printf("\nthe nodes and the bootstrap are up:\n  enter one:   bin/testnode exec %[1]s/master-0 sh\n  its console: bin/testnode log %[1]s/master-0\n  end all:     %[2]s\n", r.Run, end)
+	fmt.Printf(
+		"\nthe nodes and the bootstrap are up:\n  enter one:   bin/testnode exec %[1]s/master-0 sh\n  its console: bin/testnode log %[1]s/master-0\n  end all:     %[2]s\n", r.Run, end)
 }

@@ -80,7 +80,8 @@ func (r *Run) check(ctx context.Context, rep *Report) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	if bad := rep.Failed(); len(bad) > 0 {
-		return fmt.Errorf("%d of %d checks do not hold, the first on %s: %s: %s", len(bad), len(rep.Checks), bad[0].Node, bad[0].What, bad[0].Detail)
+		return fmt.Errorf("%d of %d checks do not hold, the first on %s: %s: %s", len(bad), len(rep.Checks), bad[0].Node,
+			bad[0].What, bad[0].Detail)
 	}
 	return nil
 }
@@ -116,7 +117,8 @@ type inspector struct {
 }
 
 func (c inspector) add(what string, ok bool, format string, args ...any) {
-	c.report.Checks = append(c.report.Checks, Check{Node: c.node.Name, What: what, OK: ok, Detail: fmt.Sprintf(format, args...)})
+	c.report.Checks = append(c.report.Checks, Check{Node: c.node.Name, What: what, OK: ok,
+		Detail: fmt.Sprintf(format, args...)})
 }
 
 func (c inspector) booted(want string) {
@@ -141,7 +143,8 @@ func BootedDigest(ctx context.Context, n *testnode.Node) (string, error) {
 			continue
 		}
 		commit, _, _ := strings.Cut(fields[2], ".")
-		digest, err := n.Output(ctx, "ostree", "show", "--repo=/sysroot/ostree/repo", "--print-metadata-key=ostree.manifest-digest", commit)
+		digest, err := n.Output(ctx, "ostree", "show", "--repo=/sysroot/ostree/repo",
+			"--print-metadata-key=ostree.manifest-digest", commit)
 		return strings.Trim(strings.TrimSpace(digest), "'"), err
 	}
 	return "", fmt.Errorf("no deployment of %s is booted: %s", n.Name, status)

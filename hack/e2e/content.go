@@ -28,8 +28,8 @@ type wantFile struct {
 	mode int64
 }
 
-// rendered checks the rendered config's files and units inside the node: content, mode, and that ostree sees those below
-// /etc as unmodified, so that a later image can change them.
+// rendered checks the rendered config's files and units inside the node: content, mode, and that ostree sees those
+// below /etc as unmodified, so that a later image can change them.
 func (c inspector) rendered(config *mcfgv1.MachineConfig) {
 	parsed, err := machineconfig.ParseRendered(config.Spec.Config.Raw)
 	if err != nil {
@@ -74,7 +74,8 @@ func (c inspector) enabled(units []ign35.Unit) {
 			continue
 		}
 		names = append(names, u.Name)
-		r, err := c.node.Exec(c.ctx, "sh", "-c", `ls /etc/systemd/system/*.wants/"$1" /etc/systemd/system/*.requires/"$1" 2>/dev/null | grep -q .`, "sh", u.Name)
+		r, err := c.node.Exec(c.ctx, "sh", "-c",
+			`ls /etc/systemd/system/*.wants/"$1" /etc/systemd/system/*.requires/"$1" 2>/dev/null | grep -q .`, "sh", u.Name)
 		if err != nil || r.ExitCode != 0 {
 			bad = append(bad, u.Name)
 		}
@@ -96,7 +97,8 @@ func (c inspector) present(what string, want map[string]wantFile) {
 		return
 	}
 	paths := sortedKeys(want)
-	out, err := c.node.Output(c.ctx, append([]string{"sh", "-c", `for f; do stat -c %a "$f" && sha256sum < "$f" || echo missing; done`, "sh"}, paths...)...)
+	out, err := c.node.Output(c.ctx, append([]string{"sh", "-c",
+		`for f; do stat -c %a "$f" && sha256sum < "$f" || echo missing; done`, "sh"}, paths...)...)
 	if err != nil {
 		c.add(what, false, "%v", err)
 		return
@@ -138,7 +140,8 @@ func (c inspector) unmodified(want map[string]wantFile) {
 	c.add(what, len(bad) == 0, "%s", strings.Join(bad, ", "))
 }
 
-// layeredFiles lists the regular files in the layers that the Containerfile made, read from the embedded registry's disk.
+// layeredFiles lists the regular files in the layers that the Containerfile made, read from the embedded registry's
+// disk.
 func (r *Run) layeredFiles(built build.Result) (map[string]wantFile, error) {
 	want := map[string]wantFile{}
 	for _, l := range built.Layers {

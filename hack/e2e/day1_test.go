@@ -195,8 +195,8 @@ func TestNothingSensitiveLeaks(t *testing.T) {
 	assertSealed(t, filepath.Join(r.Dir, ".dayone"), sensitive, false)
 }
 
-// assertSealed fails for every file that holds a secret: any file where sealed is false, else one that others may read. What a running program
-// removes meanwhile holds none.
+// assertSealed fails for every file that holds a secret: any file where sealed is false, else one that others may read.
+// What a running program removes meanwhile holds none.
 func assertSealed(t *testing.T, dir string, sensitive []string, sealed bool) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

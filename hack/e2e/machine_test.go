@@ -30,7 +30,8 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-// machineEnv asks for the run in a virtual machine: "kvm" uses the processor's virtualization, anything else emulates, in minutes.
+// machineEnv asks for the run in a virtual machine: "kvm" uses the processor's virtualization, anything else emulates,
+// in minutes.
 const machineEnv = "DAYONE_TEST_VM"
 
 // machineLimit is several times what three emulated boots take on two processors.
@@ -54,7 +55,8 @@ func TestDay1AndDay2InAVirtualMachine(t *testing.T) {
 	o := options(t)
 	require.NoError(t, machine.Missing())
 	o.Masters = 1
-	base, err := baseimage.Ensure(t.Context(), baseimage.Machine, "") // its packages may take as long as the boots, the first time
+	// its packages may take as long as the boots, the first time
+	base, err := baseimage.Ensure(t.Context(), baseimage.Machine, "")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), machineLimit)
 	defer cancel()
@@ -96,13 +98,15 @@ func newVM(ctx context.Context, t *testing.T, r *e2e.Run) *vm {
 	m.took("bootstrap: image built and served")
 	pointer, err := r.Pointer("master")
 	require.NoError(t, err)
-	m.Machine, err = machine.New(ctx, r.Lab, r.Masters[0], machine.Options{Ignition: pointer, KVM: os.Getenv(machineEnv) == "kvm"})
+	m.Machine, err = machine.New(ctx, r.Lab, r.Masters[0],
+		machine.Options{Ignition: pointer, KVM: os.Getenv(machineEnv) == "kvm"})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, m.Close())
 		if t.Failed() {
 			text, err := r.Masters[0].Log()
-			t.Logf("console, what failed (%v):\n%s\nand its end:\n%s", err, strings.Join(failure.FindAllString(text, -1), "\n"), text[max(0, len(text)-2000):])
+			t.Logf("console, what failed (%v):\n%s\nand its end:\n%s", err, strings.Join(failure.FindAllString(text, -1), "\n"),
+				text[max(0, len(text)-2000):])
 		}
 	})
 	m.took("disk image made")
@@ -177,7 +181,8 @@ func (m *vm) checkDay2(ctx context.Context, second string) {
 	s := m.status(ctx)
 	assert.Equal(t, second, s.Booted.Image.String())
 	require.NotNil(t, s.Rollback)
-	assert.Equal(t, "changed on day 2", m.output(ctx, "cat /etc/motd"), "Ignition wrote the first copy, the image changes it")
+	assert.Equal(t, "changed on day 2", m.output(ctx, "cat /etc/motd"),
+		"Ignition wrote the first copy, the image changes it")
 	assert.Equal(t, "# edited", m.output(ctx, "cat /etc/sysctl.d/90-demo.conf"), "a local edit is kept")
 	var drift []deploy.EtcChange
 	require.NoError(t, json.Unmarshal([]byte(m.output(ctx, firstboot.DaemonPath+" drift")), &drift))
@@ -214,7 +219,8 @@ func bootstrapTransport(t *testing.T, r *e2e.Run) http.RoundTripper {
 	require.NoError(t, err)
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(ca))
-	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DialContext: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DialContext: func(ctx context.Context, network,
+		addr string) (c net.Conn, err error) {
 		err = r.Lab.Network.Do(func() (err error) {
 			c, err = (&net.Dialer{}).DialContext(ctx, network, addr)
 			return err

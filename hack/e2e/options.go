@@ -23,7 +23,8 @@ type Options struct {
 	InstallDir string
 	// Base is the base image: a registry reference, oci:DIR or docker-archive:FILE. Default: one made here, of Kind.
 	Base string
-	// BaseCA is a PEM file of the CA of Base's registry; default: what this machine trusts. BaseAuthFile is a pull secret for it; default: anonymous.
+	// BaseCA is a PEM file of the CA of Base's registry; default: what this machine trusts. BaseAuthFile is a pull secret
+	// for it; default: anonymous.
 	BaseCA, BaseAuthFile string
 	// Kind of the base image made here. Default: the Debian one with systemd.
 	Kind baseimage.Kind
@@ -79,15 +80,20 @@ func prerequisites() error {
 	return testnode.Missing()
 }
 
-// prefixFor is the nodes' network: the bootstrap host has the address that the install directory gives the embedded registry.
+// prefixFor is the nodes' network: the bootstrap host has the address that the install directory gives the embedded
+// registry.
 func prefixFor(host string) (netip.Prefix, error) {
 	addr, err := netip.ParseAddr(host)
 	if err != nil || !addr.Is4() {
-		return netip.Prefix{}, fmt.Errorf("make the nodes' network: bootstrapRegistry.host is %q; on one machine it must be an IPv4 address, such as 192.168.77.1", host)
+		return netip.Prefix{},
+			fmt.Errorf(
+				"make the nodes' network: bootstrapRegistry.host is %q; on one machine it must be an IPv4 address, such as 192.168.77.1", host)
 	}
 	p := netip.PrefixFrom(addr, 24).Masked()
 	if p.Addr().Next() != addr {
-		return netip.Prefix{}, fmt.Errorf("make the nodes' network: bootstrapRegistry.host is %s; on one machine it must be the first address of its /24 network, %s", addr, p.Addr().Next())
+		return netip.Prefix{},
+			fmt.Errorf(
+				"make the nodes' network: bootstrapRegistry.host is %s; on one machine it must be the first address of its /24 network, %s", addr, p.Addr().Next())
 	}
 	return p, nil
 }

@@ -68,7 +68,8 @@ func (r *Run) Launch(ctx context.Context, extra ...string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open bootstrap log: %w", err)
 	}
-	args := append([]string{filepath.Join(r.Bin, "dayone"), "bootstrap", "--dir", r.Dir, "--state-dir", r.State, "--base", r.Base}, extra...)
+	args := append([]string{filepath.Join(r.Bin, "dayone"), "bootstrap", "--dir", r.Dir, "--state-dir", r.State, "--base",
+		r.Base}, extra...)
 	cmd := r.Lab.Network.Command(context.WithoutCancel(ctx), args...)
 	cmd.Stderr = log
 	if r.Keep {
@@ -109,8 +110,8 @@ func (r *Run) StartBootstrap(ctx context.Context) error {
 	return p.WaitServing(ctx, r.State, newFollower(r.View.Phase))
 }
 
-// WaitServing waits until the bootstrap has finished its phases and shows them meanwhile. Its own error is returned when it
-// ends before.
+// WaitServing waits until the bootstrap has finished its phases and shows them meanwhile. Its own error is returned
+// when it ends before.
 func (p *Process) WaitServing(ctx context.Context, stateDir string, f *follower) error {
 	return poll(ctx, "the bootstrap to serve", func() (bool, error) {
 		j, err := bootstrap.OpenJournal(stateDir)

@@ -13,7 +13,8 @@ import (
 
 func TestReportOfARunThatFailedEarlyHasItsTimelineAndLogs(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	rep := &Report{Work: "/tmp/x", Timeline: []Span{{Who: "bootstrap", What: "take in the base image", Start: began, End: began.Add(time.Second)}}}
+	rep := &Report{Work: "/tmp/x", Timeline: []Span{{Who: "bootstrap", What: "take in the base image", Start: began,
+		End: began.Add(time.Second)}}}
 	var out bytes.Buffer
 	rep.Print(&out)
 	assert.Contains(t, out.String(), "take in the base image")
@@ -27,9 +28,12 @@ func TestAnInstallDirectoryThatLayersNoMasterIsRefused(t *testing.T) {
 		pools []installconfig.Pool
 		rule  string
 	}{
-		"the master's image is built at the bootstrap": {[]installconfig.Pool{{Name: "worker"}, {Name: "master", BuildAt: installconfig.BuildAtBootstrap}}, ""},
-		"workers only":                    {[]installconfig.Pool{{Name: "worker", BuildAt: installconfig.BuildAtBootstrap}}, "master-not-layered"},
-		"masters are left to the cluster": {[]installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtCluster}}, "master-not-layered"},
+		"the master's image is built at the bootstrap": {[]installconfig.Pool{{Name: "worker"},
+			{Name: "master", BuildAt: installconfig.BuildAtBootstrap}}, ""},
+		"workers only": {[]installconfig.Pool{{Name: "worker", BuildAt: installconfig.BuildAtBootstrap}},
+			"master-not-layered"},
+		"masters are left to the cluster": {[]installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtCluster}},
+			"master-not-layered"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -33,8 +33,8 @@ type Run struct {
 	spans      []Span
 }
 
-// Day1 does everything and closes all it made, unless Keep is set. The Report is there from the masters' disks on, even when something
-// fails: it names what Keep leaves running.
+// Day1 does everything and closes all it made, unless Keep is set. The Report is there from the masters' disks on, even
+// when something fails: it names what Keep leaves running.
 func Day1(ctx context.Context, o Options) (report *Report, err error) {
 	r, err := Prepare(ctx, o)
 	if err != nil {
@@ -64,8 +64,8 @@ func (r *Run) Day1(ctx context.Context) (*Report, error) {
 	return report, r.check(ctx, report)
 }
 
-// Prepare copies the install directory, runs dayone prepare and manifests on the copy, finds the base image and makes the
-// network. Nothing runs afterwards.
+// Prepare copies the install directory, runs dayone prepare and manifests on the copy, finds the base image and makes
+// the network. Nothing runs afterwards.
 func Prepare(ctx context.Context, o Options) (*Run, error) {
 	if err := prerequisites(); err != nil {
 		return nil, err
@@ -123,7 +123,8 @@ func (r *Run) installDirectory(ctx context.Context) error {
 	return err
 }
 
-// layersMasters refuses an install directory whose masters would never boot an image of their own: a run would wait for it in vain.
+// layersMasters refuses an install directory whose masters would never boot an image of their own: a run would wait for
+// it in vain.
 func (r *Run) layersMasters() error {
 	for _, p := range r.sidecar.Config.Pools {
 		if p.Name == "master" && p.BuildAt == installconfig.BuildAtBootstrap {
@@ -154,7 +155,8 @@ func (r *Run) baseImage(ctx context.Context) error {
 		args = append(args, "--src-authfile", r.BaseAuthFile)
 	}
 	if err := r.program(ctx, args...); err != nil {
-		return fmt.Errorf("bring the base image %s here (for a registry of your own, BASE_CA and BASE_AUTHFILE give its CA and pull secret): %w", r.Base, err)
+		return fmt.Errorf(
+			"bring the base image %s here (for a registry of your own, BASE_CA and BASE_AUTHFILE give its CA and pull secret): %w", r.Base, err)
 	}
 	r.View.End("base image: copied %s", r.Base)
 	r.Base = "oci:" + r.BaseLayout
@@ -217,7 +219,8 @@ func (r *Run) BootStock(ctx context.Context, name, pool string) (*testnode.Node,
 	if err != nil {
 		return nil, err
 	}
-	n, err := r.Lab.NewNode(ctx, name, testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: r.BaseLayout, Reference: repositoryOf(r.sidecar.Config.BaseImage)}})
+	n, err := r.Lab.NewNode(ctx, name, testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: r.BaseLayout,
+		Reference: repositoryOf(r.sidecar.Config.BaseImage)}})
 	if err != nil {
 		return nil, err
 	}
@@ -252,8 +255,8 @@ func (r *Run) bootMaster(ctx context.Context, n *testnode.Node, pointer []byte) 
 // bulky are the parts of the state directory that a finished run has no use for: images and build storage.
 var bulky = []string{"registry", "build", "cache", "tmp"}
 
-// Close stops the bootstrap, powers the nodes off and removes what the run made. Of Work, the report, the logs, the journal and the
-// rendered configs stay.
+// Close stops the bootstrap, powers the nodes off and removes what the run made. Of Work, the report, the logs, the
+// journal and the rendered configs stay.
 func (r *Run) Close(ctx context.Context) error {
 	var errs []error
 	if r.Bootstrap != nil {

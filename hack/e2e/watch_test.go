@@ -23,14 +23,15 @@ import (
 	"dayone.dev/dayone/manifests/assets"
 )
 
-// Addresses on the bootstrap host's network: of its status page, and of the machine that keeps its logs, which is the same here.
+// Addresses on the bootstrap host's network: of its status page, and of the machine that keeps its logs, which is the
+// same here.
 const (
 	statusAddress = "192.168.77.1:9501"
 	spoolAddress  = "192.168.77.1:9601"
 )
 
-// TestAdminWatchesAStandaloneBootstrap is what somebody sees who installs from elsewhere: the page in a browser while the image is built,
-// and what is left when the host vanishes.
+// TestAdminWatchesAStandaloneBootstrap is what somebody sees who installs from elsewhere: the page in a browser while
+// the image is built, and what is left when the host vanishes.
 func TestAdminWatchesAStandaloneBootstrap(t *testing.T) {
 	o := options(t)
 	o.InstallDir = filepath.Join(o.Work, "mine")
@@ -71,9 +72,11 @@ func TestAdminWatchesAStandaloneBootstrap(t *testing.T) {
 
 	// The host is gone, without a word.
 	last := filepath.Join(kept, "log-bundle-spool.tar.gz")
-	require.Eventually(t, func() bool { _, err := os.Stat(last); return err == nil }, 3*time.Minute, 100*time.Millisecond, "it has sent a bundle")
+	require.Eventually(t, func() bool { _, err := os.Stat(last); return err == nil }, 3*time.Minute, 100*time.Millisecond,
+		"it has sent a bundle")
 	require.NoError(t, r.Bootstrap.Kill())
-	require.Eventually(t, func() bool { _, err := os.Stat(last + ".lost.json"); return err == nil }, 3*time.Minute, 200*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(last + ".lost.json"); return err == nil }, 3*time.Minute,
+		200*time.Millisecond)
 	stop()
 	out, err := exec.Command(filepath.Join(o.Bin, "dayone"), "analyze", last).CombinedOutput()
 	require.Error(t, err, "the exit code tells: %s", out)
@@ -128,7 +131,8 @@ func watch(t *testing.T, r *e2e.Run) *browser.Page {
 			return false
 		}
 		return r.Lab.Network.Do(func() error {
-			c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp4", statusAddress, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
+			c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp4", statusAddress,
+				&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
 			if err != nil {
 				return err
 			}
@@ -138,7 +142,10 @@ func watch(t *testing.T, r *e2e.Run) *browser.Page {
 	}, 3*time.Minute, 100*time.Millisecond)
 	token, err := os.ReadFile(filepath.Join(identity, "status.token"))
 	require.NoError(t, err)
-	page := browser.Open(t, leaf, func(ctx context.Context, argv ...string) *exec.Cmd { return r.Lab.Network.Command(ctx, argv...) })
+	page := browser.Open(t, leaf, func(ctx context.Context, argv ...string) *exec.Cmd {
+		return r.Lab.Network.Command(ctx,
+			argv...)
+	})
 	page.Go("https://admin:" + string(token) + "@" + statusAddress + "/")
 	return page
 }

@@ -69,7 +69,8 @@ func TestAPropertyCalledDescriptionStays(t *testing.T) {
 	dropProse(&schema)
 	left, err := json.Marshal(schema)
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"properties":{"description":{"type":"string"},"list":{"type":"array","items":{"type":"object","additionalProperties":{"type":"string"}}}}}`, string(left))
+	assert.JSONEq(t,
+		`{"properties":{"description":{"type":"string"},"list":{"type":"array","items":{"type":"object","additionalProperties":{"type":"string"}}}}}`, string(left))
 }
 
 func TestCheckNamesWhatIsMissingStaleOrTooMany(t *testing.T) {

@@ -1,5 +1,5 @@
-// Command gencrds writes the slim CustomResourceDefinitions in manifests/assets/cluster/crds from those of github.com/openshift/api:
-// schemas, validations, CEL rules and printer columns stay, prose goes.
+// Command gencrds writes the slim CustomResourceDefinitions in manifests/assets/cluster/crds from those of
+// github.com/openshift/api: schemas, validations, CEL rules and printer columns stay, prose goes.
 //
 //	openshift/api payload-manifests -> typed CRD -> descriptions dropped -> one YAML file per kind
 package main

@@ -13,8 +13,8 @@ import (
 	"dayone.dev/dayone/manifests/validation"
 )
 
-// TestTheAPIsOwnCasesHoldWithoutACluster replays what the API's own suites say of creations against the offline validator that dayone
-// prepare uses: it must accept and refuse as the real server does.
+// TestTheAPIsOwnCasesHoldWithoutACluster replays what the API's own suites say of creations against the offline
+// validator that dayone prepare uses: it must accept and refuse as the real server does.
 func TestTheAPIsOwnCasesHoldWithoutACluster(t *testing.T) {
 	from, err := locate(t.Context())
 	require.NoError(t, err)
@@ -71,7 +71,8 @@ func offline(t *testing.T, v *validation.Validator, c acceptCase) {
 	said := faults.ToAggregate().Error()
 	for _, fragment := range valueOrType.Split(strings.TrimSpace(c.ExpectedError), -1) {
 		// The server prints the object's name before the faults, and all of them after a comma.
-		for _, part := range strings.Split(strings.Split(fragment, "<nil>")[0], ", ") { // <nil>: rules were left out, which is no fault of the object
+		// <nil>: rules were left out, which is no fault of the object
+		for _, part := range strings.Split(strings.Split(fragment, "<nil>")[0], ", ") {
 			assert.Contains(t, said, strings.Trim(part, "[] "))
 		}
 	}

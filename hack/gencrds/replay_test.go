@@ -55,7 +55,8 @@ const (
 	waitEvery = 50 * time.Millisecond
 )
 
-// TestTheAPIsOwnAcceptAndRejectCasesHold replays every suite of the shipped kinds whose feature gates the shipped schema has.
+// TestTheAPIsOwnAcceptAndRejectCasesHold replays every suite of the shipped kinds whose feature gates the shipped
+// schema has.
 func TestTheAPIsOwnAcceptAndRejectCasesHold(t *testing.T) {
 	env := kubetest.Start(t, kubetest.Options{})
 	from, err := locate(t.Context())
@@ -83,7 +84,8 @@ func TestTheAPIsOwnAcceptAndRejectCasesHold(t *testing.T) {
 		total += n
 	}
 	t.Logf("%4d cases in all", total)
-	for _, kind := range []string{"machineosconfigs", "machineosbuilds", "machineconfigpools", "machineconfignodes", "controllerconfigs", "kubeletconfigs"} {
+	for _, kind := range []string{"machineosconfigs", "machineosbuilds", "machineconfigpools", "machineconfignodes",
+		"controllerconfigs", "kubeletconfigs"} {
 		assert.Positive(t, replayed[kind+".machineconfiguration.openshift.io"], kind)
 	}
 	assert.Positive(t, replayed["machineconfigurations.operator.openshift.io"])
@@ -95,7 +97,8 @@ func enabledGates(t *testing.T, from origin, crd *apiextensionsv1.CustomResource
 	if crd.Annotations["release.openshift.io/feature-set"] != "" {
 		set = strings.Split(crd.Annotations["release.openshift.io/feature-set"], ",")[0]
 	}
-	raw, err := os.ReadFile(filepath.Join(from.Dir, "payload-manifests", "featuregates", "featureGate-4-10-SelfManagedHA-"+set+".yaml"))
+	raw, err := os.ReadFile(filepath.Join(from.Dir, "payload-manifests", "featuregates",
+		"featureGate-4-10-SelfManagedHA-"+set+".yaml"))
 	require.NoError(t, err)
 	var gates configv1.FeatureGate
 	require.NoError(t, yaml.Unmarshal(raw, &gates))
@@ -124,7 +127,8 @@ func suitesOf(t *testing.T, from origin, crdName string) []suite {
 	return suites
 }
 
-// missing names the first gate that the suite wants otherwise than gates has it; a leading minus means that it must be off.
+// missing names the first gate that the suite wants otherwise than gates has it; a leading minus means that it must be
+// off.
 func (s suite) missing(gates []string) string {
 	for _, g := range append(s.FeatureGates, s.FeatureGate) {
 		if name, off := strings.CutPrefix(g, "-"); g != "" && slices.Contains(gates, name) == off {
@@ -203,7 +207,8 @@ func judge(t *testing.T, want string, err error) bool {
 }
 
 // valueOrType is what the cases, written for an older apiserver, have where a newer one prints the value as JSON.
-var valueOrType = regexp.MustCompile(`"(?:object|array|string|integer|number|boolean)": |"null"$|map\[string\]interface.*$`)
+var valueOrType = regexp.MustCompile(
+	`"(?:object|array|string|integer|number|boolean)": |"null"$|map\[string\]interface.*$`)
 
 func (r *replay) compare(t *testing.T, want string, object *unstructured.Unstructured) {
 	have := &unstructured.Unstructured{}
@@ -227,14 +232,15 @@ func (r *replay) object(t *testing.T, text string) *unstructured.Unstructured {
 	return o
 }
 
-// update makes the served schema the shipped one with patches, which may be nil, and waits until it is in force: a property of a
-// new name tells.
+// update makes the served schema the shipped one with patches, which may be nil, and waits until it is in force: a
+// property of a new name tells.
 func (r *replay) update(t *testing.T, patches json.RawMessage) {
 	ctx := context.WithoutCancel(t.Context())
 	crd := r.crd.DeepCopy()
 	r.sentinel++
 	name := fmt.Sprintf("sentinel%d", r.sentinel)
-	require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the server's own controllers write its status
+	// the server's own controllers write its status
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := r.env.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
 			return err
 		}
@@ -246,12 +252,14 @@ func (r *replay) update(t *testing.T, patches json.RawMessage) {
 		require.NoError(t, r.env.Client.Patch(ctx, crd, client.RawPatch(types.JSONPatchType, patches)))
 		r.sentinel++
 		name = fmt.Sprintf("sentinel%d", r.sentinel)
-		more := fmt.Sprintf(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/%s","value":{"type":"integer"}}]`, name)
+		more := fmt.Sprintf(
+			`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/%s","value":{"type":"integer"}}]`, name)
 		require.NoError(t, r.env.Client.Patch(ctx, crd, client.RawPatch(types.JSONPatchType, []byte(more))))
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		probe := &unstructured.Unstructured{Object: map[string]any{name: "text"}}
-		probe.SetGroupVersionKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name, Kind: crd.Spec.Names.Kind})
+		probe.SetGroupVersionKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name,
+			Kind: crd.Spec.Names.Kind})
 		probe.SetName("probe")
 		err := r.env.Client.Create(ctx, probe, client.DryRunAll)
 		assert.True(c, apierrors.IsInvalid(err) && strings.Contains(err.Error(), name), "%v", err)

@@ -4,8 +4,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// sources are the files of the API module that dayone ships: the kinds that it reads or writes, for the Default feature set.
-// MachineConfigNode comes from TechPreviewNoUpgrade, the first set whose schema has configImage.
+// sources are the files of the API module that dayone ships: the kinds that it reads or writes, for the Default feature
+// set. MachineConfigNode comes from TechPreviewNoUpgrade, the first set whose schema has configImage.
 func sources() []string {
 	const machineConfig, config = "0000_80_machine-config_01_", "0000_10_config-operator_01_"
 	return []string{
@@ -74,7 +74,8 @@ func dropProse(schema *apiextensionsv1.JSONSchemaProps) {
 		return
 	}
 	schema.Description, schema.Title, schema.Example, schema.ExternalDocs = "", "", nil, nil
-	for _, group := range []map[string]apiextensionsv1.JSONSchemaProps{schema.Properties, schema.PatternProperties, schema.Definitions} {
+	for _, group := range []map[string]apiextensionsv1.JSONSchemaProps{schema.Properties, schema.PatternProperties,
+		schema.Definitions} {
 		for key, below := range group {
 			dropProse(&below)
 			group[key] = below

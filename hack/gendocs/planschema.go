@@ -48,7 +48,8 @@ func generatePlanSchema(check bool) error {
 	if len(t.undocumented) > 0 {
 		return fmt.Errorf("schema of plans: fields without a comment: %s", strings.Join(t.undocumented, ", "))
 	}
-	object["$schema"], object["title"] = "http://json-schema.org/draft-07/schema#", "What dayone plan and dayone cluster plan print with -o json"
+	object["$schema"], object["title"] = "http://json-schema.org/draft-07/schema#",
+		"What dayone plan and dayone cluster plan print with -o json"
 	raw, err := json.MarshalIndent(object, "", "  ")
 	if err != nil {
 		return fmt.Errorf("schema of plans: %w", err)
@@ -147,7 +148,8 @@ func (t *jsonTypes) named(pkg, name string) (map[string]any, error) {
 }
 
 // fields adds a struct's, with those of embedded structs among them as encoding/json has it.
-func (t *jsonTypes) fields(pkg, owner string, s *ast.StructType, imports map[string]string, to map[string]any, required *[]string) error {
+func (t *jsonTypes) fields(pkg, owner string, s *ast.StructType, imports map[string]string, to map[string]any,
+	required *[]string) error {
 	for _, f := range s.Fields.List {
 		if f.Tag == nil && len(f.Names) == 0 {
 			embedded, err := t.of(pkg, f.Type, imports)

@@ -60,8 +60,8 @@ func (t goTypes) value(spec *ast.ValueSpec) {
 	}
 }
 
-// schemaOf is a JSON schema for install-config.yaml: the layering field to the letter, everything else as it comes. It is draft 7, which
-// editors know best.
+// schemaOf is a JSON schema for install-config.yaml: the layering field to the letter, everything else as it comes. It
+// is draft 7, which editors know best.
 func schemaOf(types goTypes) ([]byte, error) {
 	layering, err := types.object(root)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-// node is a shell that runs a command with files of a bootstrap node in the place of this machine's, in a mount namespace of its own.
+// node is a shell that runs a command with files of a bootstrap node in the place of this machine's, in a mount
+// namespace of its own.
 const node = `set -e
 mkdir -p /root/.docker /usr/local/bin /etc/containers/certs.d
 mount --bind "$NODE/docker" /root/.docker
@@ -28,8 +29,9 @@ mount --bind "$NODE/bin" /usr/local/bin
 mount --bind "$CERTS" /etc/containers/certs.d
 exec "$@"`
 
-// TestTheBootstrapNodeTakesItsProgramOutOfItsImage builds the image, pushes it, has dayone ignition name it by digest, and lets the unit's
-// script take the program out with podman. It costs the link of a static program and a second or two.
+// TestTheBootstrapNodeTakesItsProgramOutOfItsImage builds the image, pushes it, has dayone ignition name it by digest,
+// and lets the unit's script take the program out with podman. It costs the link of a static program and a second or
+// two.
 func TestTheBootstrapNodeTakesItsProgramOutOfItsImage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short run: builds a program")
@@ -49,7 +51,8 @@ func TestTheBootstrapNodeTakesItsProgramOutOfItsImage(t *testing.T) {
 	client, err := appendengine.NewClient(appendengine.Access{CAFile: reg.CAFile, AuthFile: reg.PushAuthFile})
 	require.NoError(t, err)
 	defer client.Close()
-	reference, err := images.Push(t.Context(), client, p, binary, reg.Addr+"/tools/dayone", images.Options{Version: "v1.2.3"})
+	reference, err := images.Push(t.Context(), client, p, binary, reg.Addr+"/tools/dayone",
+		images.Options{Version: "v1.2.3"})
 	require.NoError(t, err)
 
 	// What dayone ignition writes names it.
@@ -78,10 +81,14 @@ func TestTheBootstrapNodeTakesItsProgramOutOfItsImage(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(short)) })
 	storage := filepath.Join(dir, "storage.conf")
-	require.NoError(t, os.WriteFile(storage, []byte("[storage]\ndriver = \"vfs\"\ngraphroot = \""+dir+"/root\"\nrunroot = \""+short+"\"\n"), 0o600))
+	require.NoError(t,
+		os.WriteFile(storage, []byte("[storage]\ndriver = \"vfs\"\ngraphroot = \""+dir+"/root\"\nrunroot = \""+short+"\"\n"),
+			0o600))
 	run := func(argv ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", node, "sh"}, argv...)...)
-		cmd.Env = append(os.Environ(), "NODE="+dir, "CERTS="+reg.CertsDir, "DAYONE_IMAGE="+reference, "CONTAINERS_STORAGE_CONF="+storage)
+		cmd := exec.CommandContext(t.Context(), "unshare",
+			append([]string{"--mount", "--propagation", "private", "sh", "-c", node, "sh"}, argv...)...)
+		cmd.Env = append(os.Environ(), "NODE="+dir, "CERTS="+reg.CertsDir, "DAYONE_IMAGE="+reference,
+			"CONTAINERS_STORAGE_CONF="+storage)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -107,9 +114,12 @@ func input(t *testing.T) *preflight.Input {
 	for _, consumed := range []string{"install-config.yaml", "openshift"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(dir, consumed)))
 	}
-	side := installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com"}, Config: installconfig.Config{
-		Flow: installconfig.FlowOpenShift, LayeringDir: "layering", BootstrapRegistry: installconfig.BootstrapRegistry{Port: 9500},
-		Pools: []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap}, {Name: "worker", BuildAt: installconfig.BuildAtCluster}}}}
+	side := installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com"},
+		Config: installconfig.Config{
+			Flow: installconfig.FlowOpenShift, LayeringDir: "layering",
+			BootstrapRegistry: installconfig.BootstrapRegistry{Port: 9500},
+			Pools: []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap},
+				{Name: "worker", BuildAt: installconfig.BuildAtCluster}}}}
 	require.NoError(t, side.Write(dir))
 	in, err := preflight.LoadLayering(dir, "linux/"+runtime.GOARCH)
 	require.NoError(t, err)

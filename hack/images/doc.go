@@ -2,5 +2,6 @@
 //
 //	program -> static binary -> scratch image + one layer -> repository by digest
 //
-// Equal binaries give equal images: nothing else of this machine is in them but its list of authorities, where one is asked for.
+// Equal binaries give equal images: nothing else of this machine is in them but its list of authorities, where one is
+// asked for.
 package images

@@ -41,8 +41,10 @@ const binaries = "/usr/bin/"
 // epoch is the time of images and files: a build's time would make equal images differ.
 func epoch() time.Time { return time.Unix(0, 0).UTC() }
 
-// Push makes the image of a program from its binary and pushes it to repository (host:port/path). It gives the reference by digest.
-func Push(ctx context.Context, client *appendengine.Client, p Program, binary, repository string, o Options) (string, error) {
+// Push makes the image of a program from its binary and pushes it to repository (host:port/path). It gives the
+// reference by digest.
+func Push(ctx context.Context, client *appendengine.Client, p Program, binary, repository string, o Options) (string,
+	error) {
 	architecture, err := inspect(binary)
 	if err != nil {
 		return "", err
@@ -74,7 +76,8 @@ func Push(ctx context.Context, client *appendengine.Client, p Program, binary, r
 }
 
 // scratch pushes the image that everything begins with: no files, how the program is started.
-func (p Program) scratch(ctx context.Context, client *appendengine.Client, repository, architecture string) (*appendengine.Image, error) {
+func (p Program) scratch(ctx context.Context, client *appendengine.Client, repository,
+	architecture string) (*appendengine.Image, error) {
 	repo, err := name.NewRepository(repository, name.StrictValidation)
 	if err != nil {
 		return nil, err
@@ -86,7 +89,8 @@ func (p Program) scratch(ctx context.Context, client *appendengine.Client, repos
 			Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		},
 	}
-	image, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), config)
+	image, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON), config)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +125,8 @@ func (p Program) entries(binary, authorities string) ([]configlayer.Entry, error
 	}
 	return []configlayer.Entry{
 		file("/etc/group", 0o644, []byte("root:x:0:\nnonroot:x:65532:\n")),
-		file("/etc/passwd", 0o644, []byte("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")),
+		file("/etc/passwd", 0o644,
+			[]byte("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")),
 		file("/etc/ssl/certs/ca-certificates.crt", 0o644, pem),
 		directory("/tmp", 0o1777),
 		file(binaries+p.Name, 0o755, program),

@@ -29,7 +29,8 @@ func TestEqualBinariesGiveEqualImagesThatHoldWhatTheProgramNeeds(t *testing.T) {
 		client, err := appendengine.NewClient(appendengine.Access{CAFile: reg.CAFile, AuthFile: reg.PushAuthFile})
 		require.NoError(t, err)
 		defer client.Close()
-		reference, err := images.Push(t.Context(), client, p, binary, reg.Addr+"/dayone/"+p.Name, images.Options{Version: "v1.2.3", Tag: "v1"})
+		reference, err := images.Push(t.Context(), client, p, binary, reg.Addr+"/dayone/"+p.Name,
+			images.Options{Version: "v1.2.3", Tag: "v1"})
 		require.NoError(t, err)
 		image, err := client.Read(t.Context(), reference, "linux/"+runtime.GOARCH)
 		require.NoError(t, err)
@@ -40,7 +41,8 @@ func TestEqualBinariesGiveEqualImagesThatHoldWhatTheProgramNeeds(t *testing.T) {
 		require.NoError(t, err)
 		tree, err := basetree.Read(t.Context(), layers)
 		require.NoError(t, err)
-		for path, mode := range map[string]int64{"/usr/bin/dayone-daemon": 0o755, "/etc/passwd": 0o644, "/etc/group": 0o644, "/tmp": 0o1777, "/var/tmp": 0o1777, "/etc/ssl/certs/ca-certificates.crt": 0o644} {
+		for path, mode := range map[string]int64{"/usr/bin/dayone-daemon": 0o755, "/etc/passwd": 0o644, "/etc/group": 0o644,
+			"/tmp": 0o1777, "/var/tmp": 0o1777, "/etc/ssl/certs/ca-certificates.crt": 0o644} {
 			e, ok := tree.Lookup(path)
 			require.True(t, ok, path)
 			assert.Equal(t, mode, int64(e.Mode), path)

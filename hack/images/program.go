@@ -16,14 +16,15 @@ type Program struct {
 	Name string
 	// Package is built.
 	Package string
-	// Cgo is needed by the programs that build images: without it chroot isolation and the cache of compressed layers do not work
-	// (buildah's library).
+	// Cgo is needed by the programs that build images: without it chroot isolation and the cache of compressed layers do
+	// not work (buildah's library).
 	Cgo bool
 	// User is the image's default user; pods may set another.
 	User string
 }
 
-// Programs are those that run in the cluster, and dayone itself, which an installer's bootstrap node takes out of its image.
+// Programs are those that run in the cluster, and dayone itself, which an installer's bootstrap node takes out of its
+// image.
 func Programs() []Program {
 	return []Program{
 		{Name: "machine-os-builder", Package: "./cmd/machine-os-builder", Cgo: true, User: "0:0"},
@@ -59,7 +60,8 @@ func (p Program) Build(ctx context.Context, source, dir, version string) (string
 		flags += ` -linkmode external -extldflags "-static"`
 		environment = "CGO_ENABLED=1"
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", build, "-ldflags", flags, "-o", out, p.Package)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", build, "-ldflags", flags, "-o", out,
+		p.Package)
 	cmd.Dir, cmd.Env = source, append(os.Environ(), environment, "GOFLAGS=")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: %s", p.Name, err, text)
@@ -67,7 +69,8 @@ func (p Program) Build(ctx context.Context, source, dir, version string) (string
 	return out, nil
 }
 
-// inspect tells the architecture of a binary, in Go's spelling, and refuses one that needs files that the image has not got.
+// inspect tells the architecture of a binary, in Go's spelling, and refuses one that needs files that the image has not
+// got.
 func inspect(binary string) (architecture string, err error) {
 	f, err := elf.Open(binary)
 	if err != nil {

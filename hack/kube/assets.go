@@ -22,7 +22,8 @@ import (
 // Environment is what controller-runtime's envtest and others look at for the directory that Assets returns.
 const Environment = "KUBEBUILDER_ASSETS"
 
-// buildLimit bounds a cold build: about six minutes on two busy cores, more on a slow machine that also downloads 95 MB of modules.
+// buildLimit bounds a cold build: about six minutes on two busy cores, more on a slow machine that also downloads 95 MB
+// of modules.
 const buildLimit = 40 * time.Minute
 
 // collector makes the compilers collect garbage less often: a sixth less time for a third more memory.
@@ -33,8 +34,9 @@ func Names() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"}
 }
 
-// Assets returns the directory of the programs, built when this machine has none for the sources in this tree and this version
-// of Go: four to six minutes and 3 GB of Go's build cache. Several processes may call it at once: one builds, the others wait.
+// Assets returns the directory of the programs, built when this machine has none for the sources in this tree and this
+// version of Go: four to six minutes and 3 GB of Go's build cache. Several processes may call it at once: one builds,
+// the others wait.
 func Assets(ctx context.Context, log *logrus.Entry) (dir string, err error) {
 	if log == nil {
 		quiet := logrus.New()
@@ -55,7 +57,8 @@ func Assets(ctx context.Context, log *logrus.Entry) (dir string, err error) {
 	}
 	name := "kube-" + key
 	return cache.Store{Dir: home}.Ensure(ctx, name, func(dir string) error {
-		log.WithField("path", filepath.Join(home, name)).Info("building kubernetes, which takes minutes when go's build cache is cold")
+		log.WithField("path", filepath.Join(home, name)).
+			Info("building kubernetes, which takes minutes when go's build cache is cold")
 		begin := time.Now()
 		if err := build(ctx, src, dir); err != nil {
 			return fmt.Errorf("build kubernetes: %w", err)
@@ -65,8 +68,8 @@ func Assets(ctx context.Context, log *logrus.Entry) (dir string, err error) {
 	})
 }
 
-// Verify checks the module of the programs: that its files are as go would write them and its modules unchanged. That it compiles,
-// Assets says; go vet would look at all of Kubernetes first, for minutes.
+// Verify checks the module of the programs: that its files are as go would write them and its modules unchanged. That
+// it compiles, Assets says; go vet would look at all of Kubernetes first, for minutes.
 func Verify(ctx context.Context) error {
 	src, err := source(ctx)
 	if err != nil {
@@ -80,8 +83,8 @@ func Verify(ctx context.Context) error {
 	return nil
 }
 
-// buildFlags are the same for all builds, so that they share what is compiled. Without cgo, see goCommand: a static program runs
-// in every image and mount namespace.
+// buildFlags are the same for all builds, so that they share what is compiled. Without cgo, see goCommand: a static
+// program runs in every image and mount namespace.
 func buildFlags() []string { return []string{"-buildvcs=false", "-trimpath"} }
 
 // source finds hack/kube/binary from anywhere inside the tree, as tests and go run are.
@@ -138,7 +141,8 @@ func build(ctx context.Context, src, dir string) error {
 	return nil
 }
 
-// linkerFlags strip the program and tell it its version: Kubernetes' own sources say v0.0.0-master, which clients take for ancient.
+// linkerFlags strip the program and tell it its version: Kubernetes' own sources say v0.0.0-master, which clients take
+// for ancient.
 func linkerFlags(version string) string {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	flags := []string{"-s", "-w"}
@@ -155,21 +159,23 @@ func linkerFlags(version string) string {
 	return strings.Join(flags, " ")
 }
 
-// BuildStatic builds one of dayone's own programs, for example ./cmd/dayone-daemon, into the file out: without cgo, for images that
-// hold nothing else.
+// BuildStatic builds one of dayone's own programs, for example ./cmd/dayone-daemon, into the file out: without cgo, for
+// images that hold nothing else.
 func BuildStatic(ctx context.Context, pkg, out string) error {
 	src, err := source(ctx)
 	if err != nil {
 		return err
 	}
-	args := append([]string{"build", "-tags=containers_image_openpgp,exclude_graphdriver_btrfs", "-ldflags=-s -w", "-o", out}, buildFlags()...)
+	args := append([]string{"build", "-tags=containers_image_openpgp,exclude_graphdriver_btrfs", "-ldflags=-s -w", "-o",
+		out}, buildFlags()...)
 	if _, err = goCommand(ctx, filepath.Join(src, "..", "..", ".."), append(args, pkg)...); err != nil {
 		return fmt.Errorf("build %s: %w", pkg, err)
 	}
 	return nil
 }
 
-// goCommand runs go without this tree's flags, which are meant for dayone's own packages, and gives its output, also of a failure, without the end of the last line.
+// goCommand runs go without this tree's flags, which are meant for dayone's own packages, and gives its output, also of
+// a failure, without the end of the last line.
 func goCommand(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -178,7 +184,8 @@ func goCommand(ctx context.Context, dir string, args ...string) (string, error) 
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
-		return strings.TrimSpace(out.String()), fmt.Errorf("run go %s: %w: %s", args[0], err, strings.Join(lines[max(0, len(lines)-5):], " | "))
+		return strings.TrimSpace(out.String()), fmt.Errorf("run go %s: %w: %s", args[0], err,
+			strings.Join(lines[max(0, len(lines)-5):], " | "))
 	}
 	return strings.TrimSpace(out.String()), nil
 }

@@ -23,8 +23,8 @@ func Runs(stateDir string) ([]string, error) {
 	return found, err
 }
 
-// Attach gives a run that another process made, for instance one that kept its nodes. Its nodes can be entered, rebooted and
-// switched off, but not switched on again; Close ends the run.
+// Attach gives a run that another process made, for instance one that kept its nodes. Its nodes can be entered,
+// rebooted and switched off, but not switched on again; Close ends the run.
 func Attach(stateDir, id string) (*Lab, error) {
 	runs, err := Runs(stateDir)
 	if err != nil {

@@ -14,10 +14,12 @@ import (
 	"dayone.dev/dayone/hack/statefile"
 )
 
-// forbidden are the capabilities that reach beyond namespaces: the clock, modules and raw ports are the whole machine's.
+// forbidden are the capabilities that reach beyond namespaces: the clock, modules and raw ports are the whole
+// machine's.
 var forbidden = []uintptr{unix.CAP_SYS_TIME, unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO, unix.CAP_WAKE_ALARM, unix.CAP_SYSLOG} //nolint:gochecknoglobals // a constant in all but type
 
-// boot is a node's PID 1. It plays the boot loader's and the initramfs' part and then becomes the deployment's /sbin/init.
+// boot is a node's PID 1. It plays the boot loader's and the initramfs' part and then becomes the deployment's
+// /sbin/init.
 func boot(dir string) error {
 	var c config
 	if err := statefile.Read(filepath.Join(dir, configFile), &c); err != nil {
@@ -153,7 +155,8 @@ func becomeInit(systemd bool, options []string) error {
 	argv := []string{"/sbin/init"}
 	if systemd {
 		argv = append(argv, options...)
-		argv = append(argv, "systemd.mask=console-getty.service", "systemd.mask=systemd-firstboot.service", "systemd.show_status=no")
+		argv = append(argv, "systemd.mask=console-getty.service", "systemd.mask=systemd-firstboot.service",
+			"systemd.show_status=no")
 	}
 	env := []string{"container=dayone-testnode", "PATH=/usr/sbin:/usr/bin", "TERM=dumb", "NOTIFY_SOCKET=/run/host/notify"}
 	return fmt.Errorf("execute /sbin/init: %w", unix.Exec(argv[0], argv, env))

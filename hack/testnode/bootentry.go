@@ -15,7 +15,8 @@ type BootEntry struct {
 	Initrd  string // below /boot; "" when there is none
 }
 
-// NewestBootEntry gives the entry that a boot loader takes by default: the one with the highest number in sysroot's /boot.
+// NewestBootEntry gives the entry that a boot loader takes by default: the one with the highest number in sysroot's
+// /boot.
 func NewestBootEntry(sysroot string) (BootEntry, error) { return bootEntry(sysroot, false) }
 
 // bootEntry gives the newest entry, or the one before it.

@@ -1,4 +1,5 @@
-// Package testnode runs ostree hosts as namespaces of this machine: real ostree, real Ignition, real PID 1, no kernel of their own.
+// Package testnode runs ostree hosts as namespaces of this machine: real ostree, real Ignition, real PID 1, no kernel
+// of their own.
 //
 //	base image -> sysroot -> Ignition -> boot (BLS entry, ostree-prepare-root, /sbin/init) -> exec, reboot, power cut -> nothing left
 //

@@ -46,12 +46,14 @@ func (n *Node) Exec(ctx context.Context, argv ...string) (Result, error) {
 func (n *Node) Output(ctx context.Context, argv ...string) (string, error) {
 	r, err := n.Exec(ctx, argv...)
 	if err == nil && r.ExitCode != 0 {
-		err = fmt.Errorf("run %s on %s: exit status %d: %s", strings.Join(argv, " "), n.Name, r.ExitCode, strings.TrimSpace(r.Stderr))
+		err = fmt.Errorf("run %s on %s: exit status %d: %s", strings.Join(argv, " "), n.Name, r.ExitCode,
+			strings.TrimSpace(r.Stderr))
 	}
 	return strings.TrimSuffix(r.Stdout, "\n"), err
 }
 
-// Run runs a command in the node with the given streams and gives its exit code. A command that a signal ended (as a reboot does) is an error.
+// Run runs a command in the node with the given streams and gives its exit code. A command that a signal ended (as a
+// reboot does) is an error.
 func (n *Node) Run(ctx context.Context, c Command) (int, error) {
 	st, err := readState(n.dir)
 	if err != nil {

@@ -93,7 +93,8 @@ func TestDiskAndBootHaveTheSizeAskedFor(t *testing.T) {
 		Sysroot: testnode.SysrootOptions{Base: base(t, baseimage.Tiny), DiskSize: 256 << 20, BootSize: 1 << 20}})
 	require.NoError(t, err)
 	start(t, n)
-	for where, fill := range map[string]string{"/var": "dd if=/dev/zero of=/var/full bs=1M", "/boot": "dd if=/dev/zero of=/boot/full bs=64k"} {
+	for where, fill := range map[string]string{"/var": "dd if=/dev/zero of=/var/full bs=1M",
+		"/boot": "dd if=/dev/zero of=/boot/full bs=64k"} {
 		r, err := n.Exec(t.Context(), "sh", "-c", fill)
 		require.NoError(t, err)
 		assert.Contains(t, r.Stderr, "No space left on device", where)
@@ -126,7 +127,8 @@ func TestNodeCannotChangeTheMachine(t *testing.T) {
 	bounding := output(t, n, "sed", "-n", "s/^CapBnd:[^0-9a-f]*//p", "/proc/1/status")
 	set, err := strconv.ParseUint(bounding, 16, 64)
 	require.NoError(t, err)
-	assert.Zero(t, set&(1<<unix.CAP_SYS_TIME|1<<unix.CAP_SYS_MODULE), "the clock and modules are the machine's: %s", bounding)
+	assert.Zero(t, set&(1<<unix.CAP_SYS_TIME|1<<unix.CAP_SYS_MODULE), "the clock and modules are the machine's: %s",
+		bounding)
 }
 
 func TestLogIsFollowedUntilTheCallerHasEnough(t *testing.T) {

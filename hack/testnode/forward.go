@@ -20,7 +20,8 @@ func (n *Network) Listen(port int) (l net.Listener, err error) {
 	return l, nil
 }
 
-// Forward lets the nodes reach a server of this machine, host:port, at a port of the bootstrap host, until the listener is closed.
+// Forward lets the nodes reach a server of this machine, host:port, at a port of the bootstrap host, until the listener
+// is closed.
 func (n *Network) Forward(port int, to string) (net.Listener, error) {
 	l, err := n.Listen(port)
 	if err != nil {

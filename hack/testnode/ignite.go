@@ -17,7 +17,8 @@ import (
 	"dayone.dev/dayone/hack/statefile"
 )
 
-// ignitionBinary is Ignition's program: distributions keep it in dracut's directory, out of PATH. "" when it is not installed.
+// ignitionBinary is Ignition's program: distributions keep it in dracut's directory, out of PATH. "" when it is not
+// installed.
 func ignitionBinary() string {
 	const path = "/usr/lib/dracut/modules.d/30ignition/ignition"
 	if _, err := os.Stat(path); err != nil {
@@ -37,10 +38,10 @@ type ignition struct {
 	Scratch string `json:"scratch"`
 }
 
-// Ignite applies an Ignition config to the node before its first boot, as the initramfs of a new machine does: the real program
-// fetches what pointer refers to over the node's network and writes the result to the stock deployment. pointer's spec version must be one
-// that the installed Ignition knows (3.3.0 for Debian's). A server that does not answer is asked until ctx ends. What Ignition
-// printed goes to the node's log.
+// Ignite applies an Ignition config to the node before its first boot, as the initramfs of a new machine does: the real
+// program fetches what pointer refers to over the node's network and writes the result to the stock deployment.
+// pointer's spec version must be one that the installed Ignition knows (3.3.0 for Debian's). A server that does not
+// answer is asked until ctx ends. What Ignition printed goes to the node's log.
 func (n *Node) Ignite(ctx context.Context, pointer []byte) (err error) {
 	if on, err := n.Running(); err != nil || on {
 		return errors.Join(err, fmt.Errorf("ignite %s: only before the first boot", n.Name))
@@ -59,7 +60,8 @@ func (n *Node) Ignite(ctx context.Context, pointer []byte) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }() // the config holds secrets
 	i := ignition{Program: ignitionBinary(), Root: root, Var: filepath.Join(root, "../../var"), Scratch: scratch}
-	if err := errors.Join(os.WriteFile(filepath.Join(scratch, "pointer.ign"), pointer, 0o600), statefile.Write(filepath.Join(n.dir, igniteFile), i)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(scratch, "pointer.ign"), pointer, 0o600),
+		statefile.Write(filepath.Join(n.dir, igniteFile), i)); err != nil {
 		return fmt.Errorf("ignite %s: %w", n.Name, err)
 	}
 	console, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
@@ -115,8 +117,8 @@ func ignite(dir string) error {
 	return err
 }
 
-// mounts gives the deployment its /var and, for Debian's Ignition, which relabels for SELinux whatever the system, a policy that
-// says nothing. It gives the directory it had to make for that, if any.
+// mounts gives the deployment its /var and, for Debian's Ignition, which relabels for SELinux whatever the system, a
+// policy that says nothing. It gives the directory it had to make for that, if any.
 func (i ignition) mounts() (made string, err error) {
 	policy := filepath.Join(i.Scratch, "selinux")
 	bin := filepath.Join(i.Scratch, "bin")
@@ -152,13 +154,15 @@ func (i ignition) mounts() (made string, err error) {
 	return made, m.err
 }
 
-// ownLine is a message of Ignition's. It prints the config as well, secrets included, in lines that are none: those are dropped.
+// ownLine is a message of Ignition's. It prints the config as well, secrets included, in lines that are none: those are
+// dropped.
 var ownLine = regexp.MustCompile(`^(INFO|WARNING|ERROR|CRITICAL|EMERGENCY)\s*:`) //nolint:gochecknoglobals // compiled once
 
 // run runs one of Ignition's stages.
 func (i ignition) run(stage string) error {
 	in := func(name string) string { return filepath.Join(i.Scratch, name) }
-	args := []string{"--platform=file", "--stage=" + stage, "--config-cache=" + in("ignition.json"), "--state-file=" + in("state"), "--log-to-stdout"}
+	args := []string{"--platform=file", "--stage=" + stage, "--config-cache=" + in("ignition.json"), "--state-file=" +
+		in("state"), "--log-to-stdout"}
 	if stage == "files" {
 		args = append(args, "--root="+ignitionRoot)
 	} else {

@@ -37,14 +37,16 @@ func serve(t *testing.T, lab *testnode.Lab) (pointer []byte) {
 	require.NoError(t, err)
 	var l net.Listener
 	require.NoError(t, lab.Network.Do(func() (err error) {
-		l, err = tls.Listen("tcp", net.JoinHostPort(addr, "22623"), &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+		l, err = tls.Listen("tcp", net.JoinHostPort(addr, "22623"), &tls.Config{Certificates: []tls.Certificate{pair},
+			MinVersion: tls.VersionTLS12})
 		return err
 	}))
-	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		assert.Contains(t, r.UserAgent(), "Ignition/")
-		_, err := w.Write([]byte(served))
-		assert.NoError(t, err)
-	})}
+	s := &http.Server{ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			assert.Contains(t, r.UserAgent(), "Ignition/")
+			_, err := w.Write([]byte(served))
+			assert.NoError(t, err)
+		})}
 	go func() { assert.ErrorIs(t, s.Serve(l), http.ErrServerClosed) }()
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return fmt.Appendf(nil, `{"ignition":{"version":"3.3.0","config":{"merge":[{"source":"https://%s/config/master"}]},
@@ -89,9 +91,11 @@ func assertIgnited(t *testing.T, n *testnode.Node) {
 	assert.Equal(t, "canary-secret", output(t, n, "cat", "/etc/from-ignition"))
 	assert.Equal(t, "640 0:0", output(t, n, "stat", "-c", "%a %u:%g", "/etc/from-ignition"))
 	assert.Contains(t, output(t, n, "cat", "/etc/passwd"), "core:")
-	assert.Contains(t, output(t, n, "sh", "-c", "cat /var/home/core/.ssh/authorized_keys.d/ignition"), "ssh-ed25519 AAAA test")
+	assert.Contains(t, output(t, n, "sh", "-c", "cat /var/home/core/.ssh/authorized_keys.d/ignition"),
+		"ssh-ed25519 AAAA test")
 	assert.Equal(t, "/etc/systemd/system/dayone-firstboot.service",
-		output(t, n, "readlink", "/etc/systemd/system/multi-user.target.wants/dayone-firstboot.service"), "the preset was applied in systemd's form")
+		output(t, n, "readlink", "/etc/systemd/system/multi-user.target.wants/dayone-firstboot.service"),
+		"the preset was applied in systemd's form")
 	require.Eventually(t, func() bool {
 		r, err := n.Exec(t.Context(), "cat", "/var/log/ran")
 		return err == nil && strings.TrimSpace(r.Stdout) == "agent ran"
@@ -116,7 +120,9 @@ func TestIgnitionThatNobodyServesEndsWithItsContext(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}()
-	pointer := fmt.Appendf(nil, `{"ignition":{"version":"3.3.0","config":{"merge":[{"source":"http://%s:1/config/master"}]}}}`, lab.Network.Bootstrap())
+	pointer := fmt.Appendf(nil,
+		`{"ignition":{"version":"3.3.0","config":{"merge":[{"source":"http://%s:1/config/master"}]}}}`,
+		lab.Network.Bootstrap())
 	assert.ErrorIs(t, n.Ignite(ctx, pointer), context.Canceled)
 }
 
@@ -132,6 +138,7 @@ func TestSystemdNodeBootsIgnitesStagesAndReboots(t *testing.T) {
 	require.NoError(t, n.Reboot(t.Context()))
 	assert.Equal(t, "two", output(t, n, "cat", "/etc/second"))
 	assert.Equal(t, "running", output(t, n, "systemctl", "is-system-running"))
-	assert.Contains(t, output(t, n, "journalctl", "-b", "-1", "-u", "ostree-finalize-staged.service", "--no-pager"), "Finalize")
+	assert.Contains(t, output(t, n, "journalctl", "-b", "-1", "-u", "ostree-finalize-staged.service", "--no-pager"),
+		"Finalize")
 	require.NoError(t, n.Stop(t.Context()))
 }

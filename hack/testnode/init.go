@@ -17,7 +17,8 @@ const (
 	stageIgnite    = "ignite"    // runs Ignition in mounts of its own
 )
 
-// Init plays a stage when the process was started as one, and then does not return. In any other process it does nothing.
+// Init plays a stage when the process was started as one, and then does not return. In any other process it does
+// nothing.
 func Init() {
 	if len(os.Args) != 3 || os.Args[0] != arg0 {
 		return

@@ -25,13 +25,15 @@ const DefaultStateDir = "/run/dayone-testnode"
 type Options struct {
 	// ID names the run: six or more of a-z0-9; default: random.
 	ID string
-	// StateDir has the runs of this machine; default DefaultStateDir. Runs in different state directories do not see each other.
+	// StateDir has the runs of this machine; default DefaultStateDir. Runs in different state directories do not see each
+	// other.
 	StateDir string
 	// CacheDir has sysroots (on disk) and templates of them; default cache.Dir().
 	CacheDir string
 	// LogDir gets <node>.log with all that a node's console showed; default: the run's state directory, gone after Close.
 	LogDir string
-	// Prefix is the nodes' network; the bootstrap host gets its first address; default 192.168.77.0/24. Several runs may use the same.
+	// Prefix is the nodes' network; the bootstrap host gets its first address; default 192.168.77.0/24. Several runs may
+	// use the same.
 	Prefix netip.Prefix
 	// Keep lets nodes live on when this process ends. Sweep and the testnode program know them then.
 	Keep bool
@@ -39,8 +41,8 @@ type Options struct {
 	Log *logrus.Entry
 }
 
-// Lab is one run: a network and its nodes. All that it makes is named after its ID and removed by Close, or, when the process
-// died before, by the next run's Sweep.
+// Lab is one run: a network and its nodes. All that it makes is named after its ID and removed by Close, or, when the
+// process died before, by the next run's Sweep.
 type Lab struct {
 	ID      string
 	Network *Network
@@ -79,7 +81,8 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	if err := Sweep(ctx, o); err != nil {
 		o.Log.WithError(err).Warn("cannot remove what dead runs left") // no reason not to begin a new one
 	}
-	l := &Lab{ID: o.ID, options: o, dir: filepath.Join(o.StateDir, o.ID), work: filepath.Join(o.CacheDir, "testnode", "runs", o.ID)}
+	l := &Lab{ID: o.ID, options: o, dir: filepath.Join(o.StateDir, o.ID), work: filepath.Join(o.CacheDir, "testnode",
+		"runs", o.ID)}
 	if l.cgroups, err = cgroupRoot(); err != nil {
 		return nil, err
 	}
@@ -145,7 +148,8 @@ func (l *Lab) Nodes() []*Node {
 	return append([]*Node(nil), l.nodes...)
 }
 
-// Close cuts every node's power and removes all that the run made. Logs in Options.LogDir stay. A second call is harmless.
+// Close cuts every node's power and removes all that the run made. Logs in Options.LogDir stay. A second call is
+// harmless.
 func (l *Lab) Close(ctx context.Context) error {
 	var errs []error
 	for _, n := range l.Nodes() {

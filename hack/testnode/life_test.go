@@ -108,7 +108,8 @@ func leftovers(t *testing.T, id string) []string {
 	dir, err := cache.Dir()
 	require.NoError(t, err)
 	var all []string
-	for _, pattern := range []string{"/run/netns/dayone-" + id + "-*", "/sys/fs/cgroup/dayone-" + id + "-*", "/sys/fs/cgroup/unified/dayone-" + id + "-*", filepath.Join(dir, "testnode/runs", id)} {
+	for _, pattern := range []string{"/run/netns/dayone-" + id + "-*", "/sys/fs/cgroup/dayone-" + id + "-*",
+		"/sys/fs/cgroup/unified/dayone-" + id + "-*", filepath.Join(dir, "testnode/runs", id)} {
 		found, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		all = append(all, found...)

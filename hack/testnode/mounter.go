@@ -56,7 +56,10 @@ func (m *mounter) bindFile(source, target string) {
 }
 
 func (m *mounter) remountReadOnly(target string) {
-	m.do("remount", target, func(p string) error { return unix.Mount("", p, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "") })
+	m.do("remount", target, func(p string) error {
+		return unix.Mount("", p, "",
+			unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+	})
 }
 
 func (m *mounter) dirs(targets ...string) {

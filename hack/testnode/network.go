@@ -54,13 +54,15 @@ func (n *Network) Bootstrap() netip.Addr { return n.prefix.Addr().Next() }
 // Namespace is the name (as ip netns has it) of the bootstrap host's network namespace.
 func (n *Network) Namespace() string { return n.space(bootstrapName) }
 
-// Command is a command that will run on the bootstrap host's network, otherwise on this machine. Its process is the program itself.
+// Command is a command that will run on the bootstrap host's network, otherwise on this machine. Its process is the
+// program itself.
 func (n *Network) Command(ctx context.Context, argv ...string) *exec.Cmd {
 	args := append([]string{"--net=" + n.path(bootstrapName), "--"}, argv...)
 	return exec.CommandContext(ctx, "nsenter", args...)
 }
 
-// Do calls f on the bootstrap host's network: a socket that f makes stays there. f must not start goroutines that make sockets.
+// Do calls f on the bootstrap host's network: a socket that f makes stays there. f must not start goroutines that make
+// sockets.
 func (n *Network) Do(f func() error) error { return inNetwork(n.path(bootstrapName), f) }
 
 // addHost makes a host's namespace with one card on the switch and gives its address.
@@ -80,7 +82,8 @@ func (n *Network) addHost(ctx context.Context, name string) (netip.Addr, error) 
 	if err := ip(ctx, "netns", "add", space); err != nil {
 		return addr, err
 	}
-	if err := ip(ctx, "link", "add", port, "netns", boot, "type", "veth", "peer", "name", nodeDevice, "netns", space); err != nil {
+	if err := ip(ctx, "link", "add", port, "netns", boot, "type", "veth", "peer", "name", nodeDevice, "netns",
+		space); err != nil {
 		return addr, err
 	}
 	return addr, errors.Join(
@@ -89,16 +92,19 @@ func (n *Network) addHost(ctx context.Context, name string) (netip.Addr, error) 
 			"route add default via "+n.Bootstrap().String()))
 }
 
-// setLink plugs a host's card in or pulls it. Plugged in, it returns when the switch passes packets on: the kernel takes up to a second.
+// setLink plugs a host's card in or pulls it. Plugged in, it returns when the switch passes packets on: the kernel
+// takes up to a second.
 func (n *Network) setLink(ctx context.Context, name string, addr netip.Addr, up bool) error {
 	if !up {
 		return ipBatch(ctx, n.space(name), "link set "+nodeDevice+" down")
 	}
-	if err := ipBatch(ctx, n.space(name), "link set "+nodeDevice+" up", "route replace default via "+n.Bootstrap().String()); err != nil {
+	if err := ipBatch(ctx, n.space(name), "link set "+nodeDevice+" up", "route replace default via "+n.Bootstrap().
+		String()); err != nil {
 		return err
 	}
 	return poll(ctx, "link of "+name, func() (bool, error) {
-		out, err := exec.CommandContext(ctx, "ip", "-n", n.Namespace(), "-details", "link", "show", "dev", n.port(addr)).Output()
+		out, err := exec.CommandContext(ctx, "ip", "-n", n.Namespace(), "-details", "link", "show", "dev", n.port(addr)).
+			Output()
 		return strings.Contains(string(out), "state forwarding"), err
 	})
 }
@@ -159,8 +165,9 @@ func inNetwork(path string, f func() error) error {
 	return result
 }
 
-// startIn starts a command in the network namespace at path; ended gets its end. The thread that started it lives as long as the
-// command does: the kernel kills a child that wants to die with its parent (Pdeathsig) already when that thread ends.
+// startIn starts a command in the network namespace at path; ended gets its end. The thread that started it lives as
+// long as the command does: the kernel kills a child that wants to die with its parent (Pdeathsig) already when that
+// thread ends.
 func startIn(path string, cmd *exec.Cmd) (ended <-chan error, err error) {
 	started, over := make(chan error, 1), make(chan error, 1)
 	onOwnThread(func() {

@@ -70,7 +70,8 @@ func (l *Lab) NewNode(ctx context.Context, name string, o NodeOptions) (*Node, e
 	if n.Addr, err = l.Network.addHost(ctx, name); err != nil {
 		return nil, err
 	}
-	c := config{Name: name, Addr: n.Addr, Sysroot: n.Sysroot, Cgroup: filepath.Join(l.cgroups, prefix+l.ID+"-"+name), Console: n.log, Devices: o.Devices}
+	c := config{Name: name, Addr: n.Addr, Sysroot: n.Sysroot, Cgroup: filepath.Join(l.cgroups, prefix+l.ID+"-"+name),
+		Console: n.log, Devices: o.Devices}
 	if err := statefile.Write(filepath.Join(n.dir, configFile), c); err != nil {
 		return nil, fmt.Errorf("make node: %w", err)
 	}
@@ -116,7 +117,8 @@ func (n *Node) Start(ctx context.Context) error {
 			if st.Boot > before.Boot {
 				return true, nil // it was on, and is off again
 			}
-			return false, errors.Join(fmt.Errorf("start %s: supervisor ended: %s (see %s)", n.Name, st.Reason, n.log), err, stateErr)
+			return false, errors.Join(fmt.Errorf("start %s: supervisor ended: %s (see %s)", n.Name, st.Reason, n.log), err,
+				stateErr)
 		default:
 		}
 		st, err := readState(n.dir)
@@ -136,7 +138,8 @@ func (n *Node) Running() (bool, error) {
 	return st.Phase != phaseOff && st.Phase != "", err
 }
 
-// WaitReady waits until the node has finished booting: systemd says so, or a tiny node's init does. A node that goes off is an error.
+// WaitReady waits until the node has finished booting: systemd says so, or a tiny node's init does. A node that goes
+// off is an error.
 func (n *Node) WaitReady(ctx context.Context) error { return n.WaitBoot(ctx, 0) }
 
 // WaitBoot waits until the node has finished its boot number boot or a later one. Boots are counted from 1.
@@ -173,7 +176,8 @@ func (n *Node) ServicePIDs(unit string) ([]int, error) {
 	return pids, nil
 }
 
-// Reboot asks the node's init for an orderly reboot, in which a staged deployment is finalised, and waits until the node is up again.
+// Reboot asks the node's init for an orderly reboot, in which a staged deployment is finalised, and waits until the
+// node is up again.
 func (n *Node) Reboot(ctx context.Context) error {
 	st, err := readState(n.dir)
 	if err != nil {
@@ -213,13 +217,14 @@ func (n *Node) ask(ctx context.Context, order string) error {
 	return err
 }
 
-// PowerCut kills all that runs on the node at once; nothing is finalised or stopped. What the node has written stays, though: the
-// disk's cache is this machine's. A node that is off is left alone.
+// PowerCut kills all that runs on the node at once; nothing is finalised or stopped. What the node has written stays,
+// though: the disk's cache is this machine's. A node that is off is left alone.
 func (n *Node) PowerCut(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, killWait)
 	defer cancel()
 	return n.waitOff(ctx, func(pid int) error {
-		// Until it is off: an init that is about to reboot ends as one that rebooted, also when it is killed, and the node boots once more.
+		// Until it is off: an init that is about to reboot ends as one that rebooted, also when it is killed, and the node
+		// boots once more.
 		return ignore(unix.Kill(pid, unix.SIGKILL), unix.ESRCH)
 	})
 }

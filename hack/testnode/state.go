@@ -70,8 +70,8 @@ func readState(dir string) (state, error) {
 	return s, nil
 }
 
-// lock takes an exclusive lock that ends with the last process that holds the file. It waits for those who only look whether somebody holds
-// it: see locked.
+// lock takes an exclusive lock that ends with the last process that holds the file. It waits for those who only look
+// whether somebody holds it: see locked.
 func lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

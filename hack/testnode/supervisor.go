@@ -18,7 +18,8 @@ import (
 	"dayone.dev/dayone/hack/statefile"
 )
 
-// readyPoll is how often the supervisor looks whether a node without systemd is up; such a node boots in tenths of a second.
+// readyPoll is how often the supervisor looks whether a node without systemd is up; such a node boots in tenths of a
+// second.
 const readyPoll = 20 * time.Millisecond
 
 // runLock is the file descriptor of the lock that says that the run lives; the node itself must not inherit it.
@@ -127,7 +128,8 @@ func (s *supervisor) bootOnce() (restart bool, reason string, err error) {
 	return false, reason, nil
 }
 
-// ending reads how a PID namespace ended: reboot(2) in it kills its init with SIGHUP (restart) or SIGINT (halt, power off).
+// ending reads how a PID namespace ended: reboot(2) in it kills its init with SIGHUP (restart) or SIGINT (halt, power
+// off).
 func ending(status syscall.WaitStatus) (restart bool, reason string) {
 	switch {
 	case status.Signaled() && status.Signal() == syscall.SIGHUP:

@@ -19,7 +19,8 @@ import (
 // prefix begins the name of every network namespace and cgroup.
 const prefix = "dayone-"
 
-// killWait bounds how long processes that were killed may take to be gone; the kernel needs milliseconds, unless the machine is very busy.
+// killWait bounds how long processes that were killed may take to be gone; the kernel needs milliseconds, unless the
+// machine is very busy.
 const killWait = time.Minute
 
 // Missing reports what this machine lacks to run nodes, in one error that says how to get it.
@@ -82,7 +83,8 @@ func Sweep(ctx context.Context, o Options) error {
 }
 
 func sweepRun(ctx context.Context, o Options, dir string) error {
-	held, err := os.Open(filepath.Join(dir, lockFile)) // one that is gone is not made again: its run is removing the directory
+	// one that is gone is not made again: its run is removing the directory
+	held, err := os.Open(filepath.Join(dir, lockFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -131,7 +133,8 @@ func cleanUp(ctx context.Context, r runRecord, dir string) error {
 
 // killCgroup kills what is in a cgroup and waits until nothing is.
 func killCgroup(ctx context.Context, dir string) error {
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("kill cgroup: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, killWait)

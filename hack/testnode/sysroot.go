@@ -30,19 +30,21 @@ const (
 type SysrootOptions struct {
 	// Base is the directory of an OCI layout with one bootable image, as baseimage.Ensure gives it.
 	Base string
-	// Reference is the name, without digest, that the stock deployment's origin file gives its image; default StockRepository.
+	// Reference is the name, without digest, that the stock deployment's origin file gives its image; default
+	// StockRepository.
 	Reference string
 	// KernelArguments of the stock deployment; default "root=LABEL=root rw".
 	KernelArguments []string
-	// CacheDir holds one imported repository per base; default cache.Dir(). Hard links make more nodes cheap: same file system as dir.
+	// CacheDir holds one imported repository per base; default cache.Dir(). Hard links make more nodes cheap: same file
+	// system as dir.
 	CacheDir string
-	// DiskSize and BootSize, in bytes, give the node a disk and a /boot that can be full; they live in memory as long as the run.
-	// Default: this machine's disk, and /boot on it.
+	// DiskSize and BootSize, in bytes, give the node a disk and a /boot that can be full; they live in memory as long as
+	// the run. Default: this machine's disk, and /boot on it.
 	DiskSize, BootSize int64
 }
 
-// NewSysroot makes dir an ostree sysroot with the base image as its one deployment. The image's layers are there under the refs that
-// a rebase looks for, so that what a later image shares with the base is not fetched again.
+// NewSysroot makes dir an ostree sysroot with the base image as its one deployment. The image's layers are there under
+// the refs that a rebase looks for, so that what a later image shares with the base is not fetched again.
 func NewSysroot(ctx context.Context, dir string, o SysrootOptions) error {
 	o, id, err := o.withDefaults()
 	if err != nil {

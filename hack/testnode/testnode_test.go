@@ -49,7 +49,8 @@ func base(t *testing.T, kind baseimage.Kind) string {
 	return path
 }
 
-// newLab gives a run that is gone with the test. It is where every run is, so that one that was killed is swept by the next.
+// newLab gives a run that is gone with the test. It is where every run is, so that one that was killed is swept by the
+// next.
 func newLab(t *testing.T) *testnode.Lab {
 	t.Helper()
 	need(t)
@@ -61,7 +62,8 @@ func newLab(t *testing.T) *testnode.Lab {
 
 func newNode(t *testing.T, lab *testnode.Lab, name string, kind baseimage.Kind) *testnode.Node {
 	t.Helper()
-	n, err := lab.NewNode(context.Background(), name, testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: base(t, kind)}})
+	n, err := lab.NewNode(context.Background(), name,
+		testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: base(t, kind)}})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if log, err := n.Log(); t.Failed() && err == nil {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onOwnThread calls f in a goroutine whose thread ends with it, so that f may enter namespaces for good. It is never the process's
-// first thread: that one cannot end, and /proc/self shows its namespaces to the whole process.
+// onOwnThread calls f in a goroutine whose thread ends with it, so that f may enter namespaces for good. It is never
+// the process's first thread: that one cannot end, and /proc/self shows its namespaces to the whole process.
 func onOwnThread(f func()) {
 	go func() {
 		runtime.LockOSThread()

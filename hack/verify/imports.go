@@ -25,7 +25,8 @@ const (
 )
 
 // clusterRooms talk to a cluster without being controllers.
-var clusterRooms = []string{"build/optin", "build/buildcontroller", "bootstrap/handover", "bootstrap/gather", "bootstrap/openshift/loopback", "rebase/daemon", "rebase/drain", "rebase/fleet", "cmd",
+var clusterRooms = []string{"build/optin", "build/buildcontroller", "bootstrap/handover", "bootstrap/gather",
+	"bootstrap/openshift/loopback", "rebase/daemon", "rebase/drain", "rebase/fleet", "cmd",
 	"hack/kube", "hack/e2e", "hack/bench"}
 
 // keptIn says which folders alone may import an outside package (and what lies below it).
@@ -88,7 +89,8 @@ func agentDependencies(t *tree) ([]string, error) {
 	}
 	var bad []string
 	for _, dep := range strings.Fields(string(out)) {
-		for _, heavy := range []string{"github.com/containers/buildah", "github.com/containers/storage/drivers", "github.com/distribution/distribution/v3"} {
+		for _, heavy := range []string{"github.com/containers/buildah", "github.com/containers/storage/drivers",
+			"github.com/distribution/distribution/v3"} {
 			if dep == heavy || strings.HasPrefix(dep, heavy+"/") {
 				bad = append(bad, "dayone-daemon links "+dep)
 			}

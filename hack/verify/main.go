@@ -1,5 +1,5 @@
-// Command verify checks what the compiler does not: import direction, sizes, package comments, forbidden names, what the node
-// agent links, and that the documentation's commands and links exist.
+// Command verify checks what the compiler does not: import direction, sizes, package comments, forbidden names, what
+// the node agent links, and that the documentation's commands and links exist.
 //
 //	source tree -> one list of faults -> exit status 1 when there is any
 package main

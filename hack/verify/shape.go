@@ -44,7 +44,8 @@ func (t *tree) size(n ast.Node) string {
 			return fmt.Sprintf("%s has %d lines (limit %d)", d.Name.Name, lines, maxFunctionLines)
 		}
 		if strings.HasPrefix(d.Name.Name, "New") && d.Type.Params.NumFields() > maxParameters {
-			return fmt.Sprintf("constructor %s has %d parameters (limit %d)", d.Name.Name, d.Type.Params.NumFields(), maxParameters)
+			return fmt.Sprintf("constructor %s has %d parameters (limit %d)", d.Name.Name, d.Type.Params.NumFields(),
+				maxParameters)
 		}
 	case *ast.TypeSpec:
 		if i, ok := d.Type.(*ast.InterfaceType); ok && i.Methods.NumFields() > maxMethods {

@@ -28,5 +28,6 @@ func TestOutsidePackagesStayInTheirRooms(t *testing.T) {
 func TestShellBlocksNameCommandsThatExist(t *testing.T) {
 	verbs, targets := map[string]bool{"prepare": true}, map[string]bool{"demo": true}
 	text := "```sh\nmake demo TINY=1\nsudo dayone prepare --dir x\nmake nothing\nbin/dayone nothing\n```\nmake of no block\n"
-	assert.Equal(t, []string{"a.md:4: make nothing does not exist", "a.md:5: dayone nothing does not exist"}, unknownCommands("a.md", text, verbs, targets))
+	assert.Equal(t, []string{"a.md:4: make nothing does not exist", "a.md:5: dayone nothing does not exist"},
+		unknownCommands("a.md", text, verbs, targets))
 }

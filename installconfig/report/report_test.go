@@ -20,7 +20,9 @@ func TestAFaultThatTwoObjectsLeadToIsToldOnce(t *testing.T) {
 }
 
 func TestPlaceLeavesOutWhatIsUnknown(t *testing.T) {
-	assert.Equal(t, "a.yaml:3:7 (document 2): spec.x", Finding{File: "a.yaml", Document: 2, Line: 3, Column: 7, Path: "spec.x"}.Place())
-	assert.Equal(t, "a.yaml: wrong [rule] (mend it)", Finding{File: "a.yaml", Message: "wrong", Rule: "rule", Next: "mend it"}.Error())
+	assert.Equal(t, "a.yaml:3:7 (document 2): spec.x", Finding{File: "a.yaml", Document: 2, Line: 3, Column: 7,
+		Path: "spec.x"}.Place())
+	assert.Equal(t, "a.yaml: wrong [rule] (mend it)", Finding{File: "a.yaml", Message: "wrong", Rule: "rule",
+		Next: "mend it"}.Error())
 	assert.Equal(t, "wrong [rule]", Finding{Message: "wrong", Rule: "rule"}.Error())
 }

@@ -19,7 +19,8 @@ func WriteSample(dir string) error {
 	return writeSample(dir, "", "sample")
 }
 
-// WriteOpenShiftSample does the same for the openshift flow: with an install-config.yaml of its own, and without MCO's pools.
+// WriteOpenShiftSample does the same for the openshift flow: with an install-config.yaml of its own, and without MCO's
+// pools.
 func WriteOpenShiftSample(dir string) error {
 	return writeSample(dir, ownPools, "sample", "sample-openshift")
 }

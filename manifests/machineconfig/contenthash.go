@@ -15,8 +15,8 @@ import (
 // defaultKernelType is what an absent kernelType means (API: machineconfiguration/v1 MachineConfigSpec.KernelType).
 const defaultKernelType = "default"
 
-// hashedContent is what of a MachineConfig reaches a node's files and kernel. The image references are left out: the image that
-// is built from a config cannot be named in what it is built from.
+// hashedContent is what of a MachineConfig reaches a node's files and kernel. The image references are left out: the
+// image that is built from a config cannot be named in what it is built from.
 type hashedContent struct {
 	Config          any      `json:"config"`
 	KernelArguments []string `json:"kernelArguments"`
@@ -25,10 +25,11 @@ type hashedContent struct {
 	FIPS            bool     `json:"fips"`
 }
 
-// ContentHash is the identity of a rendered config's content: "sha256:" and the hex digest of its canonical JSON. The Ignition
-// config counts as data (key order, white space, null members do not matter; list order does), absent kernel type and "default"
-// are the same, and osImageURL and baseOSExtensionsContainerImage do not count. The builder labels an image with it and the
-// node compares that label with the config that it was given. It fails when the Ignition config is not one JSON object.
+// ContentHash is the identity of a rendered config's content: "sha256:" and the hex digest of its canonical JSON. The
+// Ignition config counts as data (key order, white space, null members do not matter; list order does), absent kernel
+// type and "default" are the same, and osImageURL and baseOSExtensionsContainerImage do not count. The builder labels
+// an image with it and the node compares that label with the config that it was given. It fails when the Ignition
+// config is not one JSON object.
 func ContentHash(spec mcfgv1.MachineConfigSpec) (string, error) {
 	config, err := canonicalConfig(spec.Config.Raw)
 	if err != nil {
@@ -52,7 +53,8 @@ func ContentHash(spec mcfgv1.MachineConfigSpec) (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// canonicalConfig decodes an Ignition config so that encoding it again gives one form; an empty config is the empty object.
+// canonicalConfig decodes an Ignition config so that encoding it again gives one form; an empty config is the empty
+// object.
 func canonicalConfig(raw []byte) (map[string]any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return map[string]any{}, nil

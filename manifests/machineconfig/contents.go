@@ -13,8 +13,8 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// MaxContents is the largest size in bytes to which Contents unpacks one file. A rendered MachineConfig cannot be larger than an etcd
-// request (1.5 MiB), so this only stops compression bombs.
+// MaxContents is the largest size in bytes to which Contents unpacks one file. A rendered MachineConfig cannot be
+// larger than an etcd request (1.5 MiB), so this only stops compression bombs.
 const MaxContents = 64 << 20
 
 // ErrRemote is returned for contents that are not inline.

@@ -17,9 +17,10 @@ import (
 	"github.com/coreos/ignition/v2/config/validate"
 )
 
-// Down converts a config to an older version for a client that asks for it: 3.5.0 down to 3.0.0, or 2.2.0. The result is of that
-// version's own Config type. It fails when the config uses something that the version does not have; the error names it. Ignition's
-// kernelArguments exist from 3.3.0 on: the caller moves them elsewhere before asking for less.
+// Down converts a config to an older version for a client that asks for it: 3.5.0 down to 3.0.0, or 2.2.0. The result
+// is of that version's own Config type. It fails when the config uses something that the version does not have; the
+// error names it. Ignition's kernelArguments exist from 3.3.0 on: the caller moves them elsewhere before asking for
+// less.
 func Down(c ign35.Config, version string) (any, error) {
 	if version == Version {
 		if found := validate.ValidateWithContext(c, nil); found.IsFatal() {
@@ -82,7 +83,8 @@ func down34(c ign35.Config) (ign34.Config, error) {
 	return out, err
 }
 
-// down30 takes away what 3.1 added: proxies, HTTP headers, compression of fetched configs and authorities, mount options.
+// down30 takes away what 3.1 added: proxies, HTTP headers, compression of fetched configs and authorities, mount
+// options.
 func down30(c ign31.Config) (ign30.Config, error) {
 	var out ign30.Config
 	p := c.Ignition.Proxy

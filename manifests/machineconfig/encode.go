@@ -10,8 +10,9 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// Encode writes a config as JSON without anything empty: no null, no empty object, no empty list. That is the form in which MCO keeps
-// configs in MachineConfigs, and the rendered name depends on it. size is the expected length in bytes, 0 if unknown.
+// Encode writes a config as JSON without anything empty: no null, no empty object, no empty list. That is the form in
+// which MCO keeps configs in MachineConfigs, and the rendered name depends on it. size is the expected length in bytes,
+// 0 if unknown.
 func Encode(c ign35.Config, size int) ([]byte, error) { return encode(c, size) }
 
 // EncodeAny is Encode for a config of any 3.x version.
@@ -70,7 +71,8 @@ func (e *encoder) value(v reflect.Value) error {
 	}
 }
 
-// fields writes the members of a struct, those of embedded structs among them; first says whether none was written before.
+// fields writes the members of a struct, those of embedded structs among them; first says whether none was written
+// before.
 func (e *encoder) fields(v reflect.Value, first bool) (bool, error) {
 	for i := range v.NumField() {
 		field, value := v.Type().Field(i), v.Field(i)

@@ -7,8 +7,9 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// Merger merges configs one after the other in time that grows with their size, not with what has been merged before. The result is
-// that of Ignition's own merge, entry by entry. The zero value is ready to use; it is not safe for concurrent use.
+// Merger merges configs one after the other in time that grows with their size, not with what has been merged before.
+// The result is that of Ignition's own merge, entry by entry. The zero value is ready to use; it is not safe for
+// concurrent use.
 type Merger struct {
 	count int
 	rest  ign35.Config // everything but the lists below
@@ -64,7 +65,8 @@ func (m *Merger) Add(c ign35.Config) {
 			m.units.put(u.Name, u)
 			continue
 		}
-		both := v35.Merge(ign35.Config{Systemd: ign35.Systemd{Units: m.units.items[at : at+1]}}, ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{u}}})
+		both := v35.Merge(ign35.Config{Systemd: ign35.Systemd{Units: m.units.items[at : at+1]}},
+			ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{u}}})
 		m.units.items[at] = both.Systemd.Units[0]
 	}
 	c.Storage.Files, c.Storage.Directories, c.Storage.Links, c.Systemd.Units = nil, nil, nil, nil
@@ -95,7 +97,8 @@ func (m *Merger) addNodes(s *ign35.Storage, first bool) {
 			m.files.put(f.Path, f)
 			continue
 		}
-		both := v35.Merge(ign35.Config{Storage: ign35.Storage{Files: m.files.items[at : at+1]}}, ign35.Config{Storage: ign35.Storage{Files: []ign35.File{f}}})
+		both := v35.Merge(ign35.Config{Storage: ign35.Storage{Files: m.files.items[at : at+1]}},
+			ign35.Config{Storage: ign35.Storage{Files: []ign35.File{f}}})
 		m.files.items[at] = both.Storage.Files[0]
 	}
 	for _, d := range s.Directories {
@@ -106,7 +109,8 @@ func (m *Merger) addNodes(s *ign35.Storage, first bool) {
 			m.dirs.put(d.Path, d)
 			continue
 		}
-		both := v35.Merge(ign35.Config{Storage: ign35.Storage{Directories: m.dirs.items[at : at+1]}}, ign35.Config{Storage: ign35.Storage{Directories: []ign35.Directory{d}}})
+		both := v35.Merge(ign35.Config{Storage: ign35.Storage{Directories: m.dirs.items[at : at+1]}},
+			ign35.Config{Storage: ign35.Storage{Directories: []ign35.Directory{d}}})
 		m.dirs.items[at] = both.Storage.Directories[0]
 	}
 	for _, l := range s.Links {
@@ -117,13 +121,14 @@ func (m *Merger) addNodes(s *ign35.Storage, first bool) {
 			m.links.put(l.Path, l)
 			continue
 		}
-		both := v35.Merge(ign35.Config{Storage: ign35.Storage{Links: m.links.items[at : at+1]}}, ign35.Config{Storage: ign35.Storage{Links: []ign35.Link{l}}})
+		both := v35.Merge(ign35.Config{Storage: ign35.Storage{Links: m.links.items[at : at+1]}},
+			ign35.Config{Storage: ign35.Storage{Links: []ign35.Link{l}}})
 		m.links.items[at] = both.Storage.Links[0]
 	}
 }
 
-// Result returns the merged config as a rendered MachineConfig holds it: version 3.5.0, no empty compression, and overwrite true on
-// every file that says nothing about it. The Merger must not be used afterwards.
+// Result returns the merged config as a rendered MachineConfig holds it: version 3.5.0, no empty compression, and
+// overwrite true on every file that says nothing about it. The Merger must not be used afterwards.
 func (m *Merger) Result() ign35.Config {
 	out := m.rest
 	out.Ignition.Version = Version

@@ -94,8 +94,9 @@ func made(r *rand.Rand) map[string]any {
 		users = append(users, map[string]any{"name": "core", "sshAuthorizedKeys": []string{fmt.Sprint("k", pick(4))}})
 	}
 	c := map[string]any{"ignition": map[string]any{"version": []string{"3.5.0", "3.1.0"}[pick(2)]},
-		"storage": map[string]any{"files": files, "directories": dirs, "links": links}, "systemd": map[string]any{"units": units},
-		"passwd": map[string]any{"users": users}}
+		"storage": map[string]any{"files": files, "directories": dirs, "links": links},
+		"systemd": map[string]any{"units": units},
+		"passwd":  map[string]any{"users": users}}
 	if pick(4) == 0 {
 		c["kernelArguments"] = map[string]any{"shouldExist": []string{fmt.Sprint("a", pick(3))}}
 	}
@@ -155,7 +156,8 @@ func TestALaterKindTakesThePlaceOfAnEarlierOneAtAPath(t *testing.T) {
 
 func TestMergingDoesNotChangeItsInput(t *testing.T) {
 	a := parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]}}`)
-	b := parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","mode":384},{"path":"/c","contents":{"source":"data:,3"}}]}}`)
+	b := parsed(
+		t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","mode":384},{"path":"/c","contents":{"source":"data:,3"}}]}}`)
 	before, err := Encode(b, 0)
 	require.NoError(t, err)
 	first, err := Encode(Merge(a, b), 0)

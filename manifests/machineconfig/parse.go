@@ -28,12 +28,14 @@ const (
 	RuleFileMode  = "file-mode"
 )
 
-// maxFileMode is the largest mode of a file; MCO refuses set-user-id, set-group-id and sticky bits on files (not on directories).
+// maxFileMode is the largest mode of a file; MCO refuses set-user-id, set-group-id and sticky bits on files (not on
+// directories).
 const maxFileMode = 0o777
 
-// Parse reads an Ignition config of version 2.0 to 2.2 or 3.0 to 3.5 and returns it as 3.5, validated as the version demands and
-// checked as a MachineConfig's: file modes up to 0777, in 2.x no user but core. 2.3, 2.4 and 3.6 are refused as MCO does. Keys that
-// Ignition does not know are dropped. The error is a report; its paths count from the config, for example storage.files[0].mode.
+// Parse reads an Ignition config of version 2.0 to 2.2 or 3.0 to 3.5 and returns it as 3.5, validated as the version
+// demands and checked as a MachineConfig's: file modes up to 0777, in 2.x no user but core. 2.3, 2.4 and 3.6 are
+// refused as MCO does. Keys that Ignition does not know are dropped. The error is a report; its paths count from the
+// config, for example storage.files[0].mode.
 func Parse(raw []byte) (ign35.Config, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return ign35.Config{Ignition: ign35.Ignition{Version: Version}}, nil
@@ -58,14 +60,16 @@ func parseAny(raw []byte) (ign35.Config, error) {
 		} `json:"ignition"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
-		return ign35.Config{}, refuse("", RuleInvalid, "see the Ignition specification for the form of a config", "is no Ignition config: %s", jsonReason(err))
+		return ign35.Config{}, refuse("", RuleInvalid, "see the Ignition specification for the form of a config",
+			"is no Ignition config: %s", jsonReason(err))
 	}
 	if head.Ignition.Version == nil || *head.Ignition.Version == "" {
 		return ign35.Config{}, refuse("ignition.version", RuleVersion, "set it, for example to 3.4.0", "is missing")
 	}
 	version, err := semver.NewVersion(*head.Ignition.Version)
 	if err != nil {
-		return ign35.Config{}, refuse("ignition.version", RuleVersion, "use three numbers, for example 3.4.0", "%q is no version", *head.Ignition.Version)
+		return ign35.Config{}, refuse("ignition.version", RuleVersion, "use three numbers, for example 3.4.0",
+			"%q is no version", *head.Ignition.Version)
 	}
 	if version.Major == 2 && version.Minor <= 2 {
 		return parse2(raw)
@@ -73,7 +77,8 @@ func parseAny(raw []byte) (ign35.Config, error) {
 	config, found, err := v35.ParseCompatibleVersion(raw)
 	switch {
 	case errors.Is(err, ignerrors.ErrUnknownVersion):
-		return ign35.Config{}, refuse("ignition.version", RuleVersion, "write the config for 3.5.0 or older (2.0 to 2.2 are converted, 2.3 and 2.4 are not)",
+		return ign35.Config{}, refuse("ignition.version", RuleVersion,
+			"write the config for 3.5.0 or older (2.0 to 2.2 are converted, 2.3 and 2.4 are not)",
 			"%s is not understood", version)
 	case err != nil && found.IsFatal():
 		return ign35.Config{}, invalid(found)
@@ -108,7 +113,8 @@ func invalid(found vreport.Report) error {
 		if !e.Kind.IsFatal() {
 			continue
 		}
-		place := report.Finding{Rule: RuleInvalid, Path: fieldPath(e.Context.Path), Next: "see the Ignition specification for this field"}
+		place := report.Finding{Rule: RuleInvalid, Path: fieldPath(e.Context.Path),
+			Next: "see the Ignition specification for this field"}
 		r.Errorf(place, "%s", e.Message)
 	}
 	if err := r.Err(); err != nil {
@@ -150,15 +156,16 @@ func orRoot(field string) string {
 	return field
 }
 
-// ParseRendered reads the config of a rendered MachineConfig. It is Parse, but for files that only append and yet say overwrite, which
-// rendering produces and Ignition refuses: they are read as saying nothing about it.
+// ParseRendered reads the config of a rendered MachineConfig. It is Parse, but for files that only append and yet say
+// overwrite, which rendering produces and Ignition refuses: they are read as saying nothing about it.
 func ParseRendered(raw []byte) (ign35.Config, error) {
 	var config ign35.Config
 	if json.Unmarshal(raw, &config) != nil || config.Ignition.Version != Version {
 		return Parse(raw)
 	}
 	for i := range config.Storage.Files {
-		if f := &config.Storage.Files[i]; f.Contents.Source == nil && len(f.Append) > 0 && f.Overwrite != nil && *f.Overwrite {
+		if f := &config.Storage.Files[i]; f.Contents.Source == nil && len(f.Append) > 0 && f.Overwrite != nil &&
+			*f.Overwrite {
 			f.Overwrite = nil
 		}
 	}

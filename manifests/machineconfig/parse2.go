@@ -37,13 +37,14 @@ func parse2(raw []byte) (ign35.Config, error) {
 	}
 	three, err := v23tov30.Translate(v23.Translate(old), map[string]string{"root": "/"})
 	if err != nil {
-		return ign35.Config{}, refuse("", RuleIgnition2, "write the config for 3.4.0", "cannot be converted to version 3: %s", err)
+		return ign35.Config{}, refuse("", RuleIgnition2, "write the config for 3.4.0", "cannot be converted to version 3: %s",
+			err)
 	}
 	return t35.Translate(t34.Translate(t33.Translate(t32.Translate(t31.Translate(three))))), nil
 }
 
-// unify2 makes entries unique, which 3.x demands and 2.x did not: the last one of a name counts, drop-ins and keys of the earlier
-// ones are added, lists come out in reverse order. That is MCO's order, which the rendered name depends on.
+// unify2 makes entries unique, which 3.x demands and 2.x did not: the last one of a name counts, drop-ins and keys of
+// the earlier ones are added, lists come out in reverse order. That is MCO's order, which the rendered name depends on.
 func unify2(c ign22.Config) (ign22.Config, error) {
 	var files []ign22.File
 	paths := map[string]bool{}
@@ -58,7 +59,8 @@ func unify2(c ign22.Config) (ign22.Config, error) {
 	c.Systemd.Units = unifyUnits2(c.Systemd.Units)
 	for i, u := range c.Passwd.Users {
 		if u.Name != "core" {
-			return c, refuse(fmt.Sprintf("passwd.users[%d].name", i), RuleIgnition2, "only the user core can be set in a 2.x config; write the config for 3.4.0",
+			return c, refuse(fmt.Sprintf("passwd.users[%d].name", i), RuleIgnition2,
+				"only the user core can be set in a 2.x config; write the config for 3.4.0",
 				"user %q is not supported", u.Name)
 		}
 	}

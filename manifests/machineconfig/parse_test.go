@@ -33,8 +33,10 @@ func TestParseRefusesWithTheRuleAndThePath(t *testing.T) {
 		"a path twice":                     {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"},{"path":"/a"}]}}`, RuleInvalid, "storage.files[1]"},
 		"a path as a file and a directory": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"}],"directories":[{"path":"/a"}]}}`, RuleInvalid, "storage.files[0]"},
 		"set-user-id":                      {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","mode":2541}]}}`, RuleFileMode, "storage.files[0].mode"},
-		"another user in 2.2":              {`{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"guest"}]}}`, RuleIgnition2, "passwd.users[0].name"},
-		"a unit without a type":            {`{"ignition":{"version":"3.1.0"},"systemd":{"units":[{"name":"a"}]}}`, RuleInvalid, "systemd.units[0].name"},
+		"another user in 2.2": {`{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"guest"}]}}`,
+			RuleIgnition2, "passwd.users[0].name"},
+		"a unit without a type": {`{"ignition":{"version":"3.1.0"},"systemd":{"units":[{"name":"a"}]}}`,
+			RuleInvalid, "systemd.units[0].name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse([]byte(c.raw))
@@ -49,7 +51,8 @@ func TestParseRefusesWithTheRuleAndThePath(t *testing.T) {
 }
 
 func TestParseRenderedTakesTheOverwriteMarkOffFilesThatOnlyAppend(t *testing.T) {
-	raw := []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd","overwrite":true,"append":[{"source":"data:,x"}]},{"path":"/b","overwrite":true,"contents":{"source":"data:,x"}}]}}`)
+	raw := []byte(
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd","overwrite":true,"append":[{"source":"data:,x"}]},{"path":"/b","overwrite":true,"contents":{"source":"data:,x"}}]}}`)
 	_, err := Parse(raw)
 	require.Error(t, err)
 	got, err := ParseRendered(raw)
@@ -110,7 +113,8 @@ func comparePlain(t *testing.T, raw []byte) int {
 }
 
 func TestDownConvertsOrSaysWhatIsInTheWay(t *testing.T) {
-	plain := parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]},"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Unit]\n"}]}}`)
+	plain := parsed(t,
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]},"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Unit]\n"}]}}`)
 	for _, version := range []string{"3.5.0", "3.4.0", "3.3.0", "3.2.0", "3.1.0", "3.0.0", "2.2.0"} {
 		got, err := Down(plain, version)
 		require.NoError(t, err, version)
@@ -132,7 +136,8 @@ func TestDownConvertsOrSaysWhatIsInTheWay(t *testing.T) {
 	require.ErrorContains(t, err, "ignition.proxy")
 	_, err = Down(proxy, "3.1.0")
 	require.NoError(t, err)
-	cex := parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"luks":[{"name":"v","device":"/dev/vdb","cex":{"enabled":true}}]}}`)
+	cex := parsed(t,
+		`{"ignition":{"version":"3.5.0"},"storage":{"luks":[{"name":"v","device":"/dev/vdb","cex":{"enabled":true}}]}}`)
 	_, err = Down(cex, "3.4.0")
 	require.ErrorContains(t, err, "cex")
 	_, err = Down(plain, "4.0.0")
@@ -156,7 +161,9 @@ func TestContentsUnpackWithABound(t *testing.T) {
 	_, err = Contents(packed(MaxContents + 1))
 	require.ErrorContains(t, err, "more than")
 	remote := "https://example.com/a"
-	_, err = Contents(parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"`+remote+`"}}]}}`).Storage.Files[0].Contents)
+	_, err = Contents(parsed(t,
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"`+remote+`"}}]}}`).
+		Storage.Files[0].Contents)
 	require.ErrorIs(t, err, ErrRemote)
 	got, err = Contents(Inline([]byte("x\x00y")))
 	require.NoError(t, err)
@@ -171,7 +178,8 @@ func FuzzParse(f *testing.F) {
 		raw, _ := json.Marshal(made(rand.New(rand.NewPCG(seed, 3))))
 		f.Add(raw)
 	}
-	f.Add([]byte(`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"filesystem":"root","path":"/a"}]},"systemd":{"units":[{"name":"a.service","enable":true}]}}`))
+	f.Add([]byte(
+		`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"filesystem":"root","path":"/a"}]},"systemd":{"units":[{"name":"a.service","enable":true}]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		config, err := Parse(raw)
 		if err != nil {

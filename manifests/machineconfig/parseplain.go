@@ -9,8 +9,9 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// parsePlain reads what nearly every MachineConfig holds: files with inline contents and systemd units, which mean the same in all
-// versions from 3.0 to 3.5. It says false for anything else and for anything that may be wrong, so the full parser decides there.
+// parsePlain reads what nearly every MachineConfig holds: files with inline contents and systemd units, which mean the
+// same in all versions from 3.0 to 3.5. It says false for anything else and for anything that may be wrong, so the full
+// parser decides there.
 func parsePlain(raw []byte) (ign35.Config, bool) {
 	var config ign35.Config
 	if json.Unmarshal(raw, &config) != nil {
@@ -31,11 +32,14 @@ func parsePlain(raw []byte) (ign35.Config, bool) {
 // plainSections says whether the config has nothing but files and units, and no file where a unit's text will lie.
 func plainSections(c *ign35.Config) bool {
 	s, i := &c.Storage, &c.Ignition
-	if s.Directories != nil || s.Disks != nil || s.Filesystems != nil || s.Links != nil || s.Luks != nil || s.Raid != nil ||
-		c.Passwd.Users != nil || c.Passwd.Groups != nil || c.KernelArguments.ShouldExist != nil || c.KernelArguments.ShouldNotExist != nil {
+	if s.Directories != nil || s.Disks != nil || s.Filesystems != nil || s.Links != nil || s.Luks != nil ||
+		s.Raid != nil ||
+		c.Passwd.Users != nil || c.Passwd.Groups != nil || c.KernelArguments.ShouldExist != nil ||
+		c.KernelArguments.ShouldNotExist != nil {
 		return false
 	}
-	if i.Config.Merge != nil || !zeroResource(&i.Config.Replace) || i.Proxy.HTTPProxy != nil || i.Proxy.HTTPSProxy != nil ||
+	if i.Config.Merge != nil || !zeroResource(&i.Config.Replace) || i.Proxy.HTTPProxy != nil ||
+		i.Proxy.HTTPSProxy != nil ||
 		i.Proxy.NoProxy != nil || i.Security.TLS.CertificateAuthorities != nil || i.Timeouts != (ign35.Timeouts{}) {
 		return false
 	}

@@ -18,8 +18,8 @@ const (
 	Restart      = ActionType(opv1.RestartStatusAction)
 	Reload       = ActionType(opv1.ReloadStatusAction)
 	Reboot       = ActionType(opv1.RebootStatusAction)
-	// Special stands in the cluster's default policies only: reload CRI-O, and drain if registries.conf changed in a way that could
-	// let a running pod's image come from elsewhere.
+	// Special stands in the cluster's default policies only: reload CRI-O, and drain if registries.conf changed in a way
+	// that could let a running pod's image come from elsewhere.
 	Special = ActionType(opv1.SpecialStatusAction)
 )
 
@@ -40,7 +40,8 @@ func (a Action) String() string {
 }
 
 // unitSuffixes are what a unit's name may end in. Source: the API's rule for NodeDisruptionPolicyServiceName.
-var unitSuffixes = [...]string{".service", ".socket", ".device", ".mount", ".automount", ".swap", ".target", ".path", ".timer", ".snapshot", ".slice", ".scope"}
+var unitSuffixes = [...]string{".service", ".socket", ".device", ".mount", ".automount", ".swap", ".target", ".path",
+	".timer", ".snapshot", ".slice", ".scope"}
 
 const (
 	// maxServiceName and maxActions are the API's limits for a service name, in bytes, and for a list of actions.
@@ -69,7 +70,8 @@ func ValidService(name string) error {
 	}
 	for _, suffix := range unitSuffixes {
 		stem, found := strings.CutSuffix(name, suffix)
-		if found && stem != "" && strings.Trim(stem, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.\\@") == "" {
+		if found && stem != "" && strings.Trim(stem,
+			"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.\\@") == "" {
 			return nil
 		}
 	}
@@ -99,14 +101,16 @@ func ParseActions(s string) ([]Action, error) {
 	for _, word := range strings.Split(s, ",") {
 		fields := strings.Fields(word)
 		if len(fields) == 0 || len(fields) > 2 {
-			return nil, fmt.Errorf("read actions %q: %q is no action: write them like Drain, Restart kubelet.service", s, strings.TrimSpace(word))
+			return nil, fmt.Errorf("read actions %q: %q is no action: write them like Drain, Restart kubelet.service", s,
+				strings.TrimSpace(word))
 		}
 		a := Action{Type: ActionType(fields[0])}
 		if len(fields) == 2 {
 			a.Service = fields[1]
 		}
 		if a.Type == Special {
-			return nil, fmt.Errorf("read actions %q: Special is the cluster's own: use Reload crio.service, with Drain where it is needed", s)
+			return nil, fmt.Errorf(
+				"read actions %q: Special is the cluster's own: use Reload crio.service, with Drain where it is needed", s)
 		}
 		out = append(out, a)
 	}

@@ -14,7 +14,8 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 )
 
-// MaxEncoded bounds the rules that a rendered config carries, in bytes: an object's annotations may have 256 KiB in all.
+// MaxEncoded bounds the rules that a rendered config carries, in bytes: an object's annotations may have 256 KiB in
+// all.
 const MaxEncoded = 64 << 10
 
 // Origin says who gave a rule.
@@ -39,9 +40,10 @@ type Rules struct {
 	Units []Rule `json:"units"`
 }
 
-// Owners gives the rules that owners of MachineConfigs gave by the annotation dayone.dev/post-config-action for the files and units
-// that their configs define. mcs are a pool's, in the order in which they are merged: a path or unit belongs to the last config that
-// defines it, whether that has the annotation or not. An annotation that cannot be read is in the error; its config has no rules then.
+// Owners gives the rules that owners of MachineConfigs gave by the annotation dayone.dev/post-config-action for the
+// files and units that their configs define. mcs are a pool's, in the order in which they are merged: a path or unit
+// belongs to the last config that defines it, whether that has the annotation or not. An annotation that cannot be read
+// is in the error; its config has no rules then.
 func Owners(mcs []*mcfgv1.MachineConfig) (Rules, error) {
 	if !slices.ContainsFunc(mcs, annotated) {
 		return Rules{}, nil // The usual case costs no parsing.
@@ -61,7 +63,8 @@ func Owners(mcs []*mcfgv1.MachineConfig) (Rules, error) {
 		given := annotated(mc)
 		if given {
 			if r.Actions, err = ParseActions(mc.Annotations[manifests.AnnotationOwnPostConfigAction]); err != nil {
-				errs = append(errs, fmt.Errorf("MachineConfig %s, annotation %s: %w", mc.Name, manifests.AnnotationOwnPostConfigAction, err))
+				errs = append(errs, fmt.Errorf("MachineConfig %s, annotation %s: %w", mc.Name,
+					manifests.AnnotationOwnPostConfigAction, err))
 				given = false
 			}
 		}
@@ -97,8 +100,8 @@ func sorted(m map[string]Rule) []Rule {
 	return out
 }
 
-// Encode gives the value of the annotation dayone.dev/post-config-actions, by which a rendered config carries these rules to its nodes;
-// empty when there are none. It fails when they are too many for an annotation.
+// Encode gives the value of the annotation dayone.dev/post-config-actions, by which a rendered config carries these
+// rules to its nodes; empty when there are none. It fails when they are too many for an annotation.
 func Encode(r Rules) (string, error) {
 	if len(r.Files)+len(r.Units) == 0 {
 		return "", nil
@@ -108,7 +111,8 @@ func Encode(r Rules) (string, error) {
 		return "", fmt.Errorf("encode owners' rules: %w", err)
 	}
 	if len(data) > MaxEncoded {
-		return "", fmt.Errorf("encode owners' rules: they take %d bytes, more than the %d that an annotation can hold: give a policy for a directory instead", len(data), MaxEncoded)
+		return "", fmt.Errorf(
+			"encode owners' rules: they take %d bytes, more than the %d that an annotation can hold: give a policy for a directory instead", len(data), MaxEncoded)
 	}
 	return string(data), nil
 }

@@ -35,13 +35,16 @@ func files(paths ...string) string {
 }
 
 func TestAPathBelongsToTheLastConfigThatDefinesIt(t *testing.T) {
-	one := config("50-one", "Restart u.service", files("/etc/a", "/etc/b")+`,"systemd":{"units":[{"name":"u.service","contents":"[Unit]"}]}`)
+	one := config("50-one", "Restart u.service",
+		files("/etc/a", "/etc/b")+`,"systemd":{"units":[{"name":"u.service","contents":"[Unit]"}]}`)
 	two := config("60-two", "", files("/etc/b"))
 	bad := config("70-bad", "Explode", files("/etc/c"))
 	r, err := postconfig.Owners([]*mcfgv1.MachineConfig{one, two, bad, {}})
 	require.ErrorContains(t, err, "70-bad")
 	require.Len(t, r.Files, 1)
-	assert.Equal(t, postconfig.Rule{Name: "/etc/a", Actions: []postconfig.Action{{Type: postconfig.Restart, Service: "u.service"}}, Origin: "MachineConfig 50-one"}, r.Files[0])
+	assert.Equal(t, postconfig.Rule{Name: "/etc/a",
+		Actions: []postconfig.Action{{Type: postconfig.Restart, Service: "u.service"}}, Origin: "MachineConfig 50-one"},
+		r.Files[0])
 	assert.Equal(t, "u.service", r.Units[0].Name)
 }
 
@@ -58,16 +61,19 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 	assert.Equal(t, r.Files, again.Files)
 	var many postconfig.Rules
 	for i := range 2000 {
-		many.Files = append(many.Files, postconfig.Rule{Name: fmt.Sprintf("/etc/%d", i), Actions: []postconfig.Action{{Type: postconfig.Restart, Service: "u.service"}}})
+		many.Files = append(many.Files, postconfig.Rule{Name: fmt.Sprintf("/etc/%d", i),
+			Actions: []postconfig.Action{{Type: postconfig.Restart, Service: "u.service"}}})
 	}
 	_, err = postconfig.Encode(many)
 	require.ErrorContains(t, err, "directory")
-	_, err = postconfig.Decode(map[string]string{manifests.AnnotationPostConfigActions: `{"files":[{"name":"/a","actions":[{"type":"Explode"}]}]}`})
+	_, err = postconfig.Decode(
+		map[string]string{manifests.AnnotationPostConfigActions: `{"files":[{"name":"/a","actions":[{"type":"Explode"}]}]}`})
 	require.ErrorContains(t, err, "Explode")
 }
 
 func TestParseActions(t *testing.T) {
-	for _, s := range []string{"", "Drain,", "None, Drain", "Reboot, Restart a.service", "Restart", "Restart a", "Drain now", "Special", "restart a.service", "Restart .service", "Restart a/b.service", "Restart a.service b"} {
+	for _, s := range []string{"", "Drain,", "None, Drain", "Reboot, Restart a.service", "Restart", "Restart a",
+		"Drain now", "Special", "restart a.service", "Restart .service", "Restart a/b.service", "Restart a.service b"} {
 		_, err := postconfig.ParseActions(s)
 		assert.Error(t, err, s)
 	}

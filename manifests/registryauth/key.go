@@ -8,11 +8,13 @@ import (
 // hub is Docker Hub's name in references to images, and what containers' tools look for (containers-auth.json(5)).
 const hub = "docker.io"
 
-// hubHosts are names of Docker Hub: in references, in docker login's file and in go-containerregistry, and of the host that answers.
+// hubHosts are names of Docker Hub: in references, in docker login's file and in go-containerregistry, and of the host
+// that answers.
 func hubHosts() []string { return []string{hub, "index.docker.io", "registry-1.docker.io"} }
 
-// Key brings the key of an entry, or the name of a repository, into the one form HOST or HOST/PATH. What docker login and old programs
-// put around it goes: the scheme, a slash at the end, the API's path behind a URL's host. Docker Hub is docker.io under each of its names.
+// Key brings the key of an entry, or the name of a repository, into the one form HOST or HOST/PATH. What docker login
+// and old programs put around it goes: the scheme, a slash at the end, the API's path behind a URL's host. Docker Hub
+// is docker.io under each of its names.
 func Key(key string) string {
 	_, plain, isURL := strings.Cut(key, "://")
 	if !isURL {
@@ -32,8 +34,8 @@ func Key(key string) string {
 	return host + "/" + path
 }
 
-// ByKey files entries under their keys in that form. Where two of them mean one registry, the one that is written so counts, else the
-// first by name.
+// ByKey files entries under their keys in that form. Where two of them mean one registry, the one that is written so
+// counts, else the first by name.
 func ByKey[E any](entries map[string]E) map[string]E {
 	names := make([]string, 0, len(entries))
 	for name := range entries {
@@ -50,7 +52,8 @@ func ByKey[E any](entries map[string]E) map[string]E {
 	return out
 }
 
-// Find gives the entry for a repository (HOST/PATH): the one with the longest key that is it or a parent of it. The entries are ByKey's.
+// Find gives the entry for a repository (HOST/PATH): the one with the longest key that is it or a parent of it. The
+// entries are ByKey's.
 func Find[E any](entries map[string]E, repository string) (entry E, found bool) {
 	for key := Key(repository); ; {
 		if entry, found = entries[key]; found {

@@ -37,11 +37,13 @@ func TestKey(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	entries := registryauth.ByKey(map[string]string{
-		"https://index.docker.io/v1/": "login", "docker.io": "podman", "registry-1.docker.io": "host", "index.docker.io/acme": "acme",
-		"https://quay.io": "url", "http://quay.io": "plain",
+		"https://index.docker.io/v1/": "login", "docker.io": "podman", "registry-1.docker.io": "host",
+		"index.docker.io/acme": "acme",
+		"https://quay.io":      "url", "http://quay.io": "plain",
 	})
 	for repository, want := range map[string]string{
-		"docker.io/library/os": "podman", "index.docker.io/library/os": "podman", "index.docker.io/acme/os": "acme", "docker.io/acme": "acme",
+		"docker.io/library/os": "podman", "index.docker.io/library/os": "podman", "index.docker.io/acme/os": "acme",
+		"docker.io/acme":     "acme",
 		"docker.io/acmes/os": "podman", "quay.io/a": "plain", "other.example/docker.io": "",
 	} {
 		got, found := registryauth.Find(entries, repository)

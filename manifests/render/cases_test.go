@@ -79,7 +79,8 @@ func see(t *testing.T, dir string) outcome {
 	out.Pools = map[string]poolSeen{}
 	for i, p := range result.Pools {
 		c := result.Configs[i]
-		seen := poolSeen{Name: c.Name, Image: c.Spec.OSImageURL, Layered: c.Annotations[manifests.AnnotationPreBuiltImage], Files: map[string]string{}}
+		seen := poolSeen{Name: c.Name, Image: c.Spec.OSImageURL, Layered: c.Annotations[manifests.AnnotationPreBuiltImage],
+			Files: map[string]string{}}
 		config, err := machineconfig.ParseRendered(c.Spec.Config.Raw)
 		require.NoError(t, err)
 		for _, f := range config.Storage.Files {

@@ -26,8 +26,8 @@ type Change struct {
 	Diff string `json:"diff,omitempty"`
 }
 
-// Compare lists the differences between two specs, field by field in order of paths. Ignition configs of any accepted version are
-// compared as 3.5.
+// Compare lists the differences between two specs, field by field in order of paths. Ignition configs of any accepted
+// version are compared as 3.5.
 func Compare(before, after mcfgv1.MachineConfigSpec) ([]Change, error) {
 	a, err := flatten(before)
 	if err != nil {
@@ -171,7 +171,9 @@ func unified(path string, a, b leaf) (string, error) {
 		return "", fmt.Errorf("compare %s: %w", path, err)
 	}
 	if text == "" {
-		text = fmt.Sprintf("--- %[1]s\n+++ %[1]s\n(%[2]s)\n", path, map[bool]string{true: "present on one side only, and empty", false: "differs in bytes that are no text"}[a.isText != b.isText])
+		text = fmt.Sprintf("--- %[1]s\n+++ %[1]s\n(%[2]s)\n", path,
+			map[bool]string{true: "present on one side only, and empty",
+				false: "differs in bytes that are no text"}[a.isText != b.isText])
 	}
 	return text, nil
 }

@@ -17,8 +17,8 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// fromAPI is what a controller gets for an object that bootstrap read from a file: decoded from the API's JSON, with what the API
-// server adds, in no order of files.
+// fromAPI is what a controller gets for an object that bootstrap read from a file: decoded from the API's JSON, with
+// what the API server adds, in no order of files.
 func fromAPI[T metav1.Object](t *testing.T, items []manifests.Item[T], fresh func() T) []manifests.Item[T] {
 	t.Helper()
 	var out []manifests.Item[T]
@@ -38,10 +38,12 @@ func fromAPI[T metav1.Object](t *testing.T, items []manifests.Item[T], fresh fun
 	return out
 }
 
-// TestBootstrapAndClusterRenderTheSame renders what bootstrap reads from files, and the same objects as a cluster's API returns them.
+// TestBootstrapAndClusterRenderTheSame renders what bootstrap reads from files, and the same objects as a cluster's API
+// returns them.
 func TestBootstrapAndClusterRenderTheSame(t *testing.T) {
 	options := render.Options{Versions: render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}}
-	for _, name := range []string{"a-layered-pool", "a-custom-pool-inherits-an-image", "mirror-sets-and-image-settings", "kubelet-and-runtime-settings"} {
+	for _, name := range []string{"a-layered-pool", "a-custom-pool-inherits-an-image", "mirror-sets-and-image-settings",
+		"kubelet-and-runtime-settings"} {
 		t.Run(name, func(t *testing.T) {
 			set, err := manifests.ReadDir(filepath.Join("testdata", name, "in"), manifests.ReadOptions{})
 			require.NoError(t, err)
@@ -51,10 +53,13 @@ func TestBootstrapAndClusterRenderTheSame(t *testing.T) {
 			require.NoError(t, render.Write(dir, set, bootstrap))
 
 			cluster := *set
-			cluster.MachineConfigs = fromAPI(t, set.MachineConfigs, func() *mcfgv1.MachineConfig { return &mcfgv1.MachineConfig{} })
+			cluster.MachineConfigs = fromAPI(t, set.MachineConfigs,
+				func() *mcfgv1.MachineConfig { return &mcfgv1.MachineConfig{} })
 			cluster.Pools = fromAPI(t, set.Pools, func() *mcfgv1.MachineConfigPool { return &mcfgv1.MachineConfigPool{} })
-			cluster.MachineOSConfigs = fromAPI(t, set.MachineOSConfigs, func() *mcfgv1.MachineOSConfig { return &mcfgv1.MachineOSConfig{} })
-			cluster.ControllerConfigs = fromAPI(t, set.ControllerConfigs, func() *mcfgv1.ControllerConfig { return &mcfgv1.ControllerConfig{} })
+			cluster.MachineOSConfigs = fromAPI(t, set.MachineOSConfigs,
+				func() *mcfgv1.MachineOSConfig { return &mcfgv1.MachineOSConfig{} })
+			cluster.ControllerConfigs = fromAPI(t, set.ControllerConfigs,
+				func() *mcfgv1.ControllerConfig { return &mcfgv1.ControllerConfig{} })
 			inCluster, err := render.Render(&cluster, options)
 			require.NoError(t, err)
 			require.Len(t, inCluster.Configs, len(bootstrap.Configs))

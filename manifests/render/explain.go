@@ -143,7 +143,8 @@ func (t *tracer) config(c manifests.Item[*mcfgv1.MachineConfig], from Source) er
 	return nil
 }
 
-// defaults adds the fields that no MachineConfig set, and to those that one did the ControllerConfig's value that it overrode.
+// defaults adds the fields that no MachineConfig set, and to those that one did the ControllerConfig's value that it
+// overrode.
 func (t *tracer) defaults(spec mcfgv1.MachineConfigSpec, base mcfgv1.ControllerConfigSpec) {
 	controller, plain := Source{MachineConfig: "the ControllerConfig"}, Source{MachineConfig: "the default"}
 	for _, f := range []struct {
@@ -151,7 +152,8 @@ func (t *tracer) defaults(spec mcfgv1.MachineConfigSpec, base mcfgv1.ControllerC
 		from                Source
 	}{
 		{"osImageURL", spec.OSImageURL, base.BaseOSContainerImage, controller},
-		{"baseOSExtensionsContainerImage", spec.BaseOSExtensionsContainerImage, base.BaseOSExtensionsContainerImage, controller},
+		{"baseOSExtensionsContainerImage", spec.BaseOSExtensionsContainerImage, base.BaseOSExtensionsContainerImage,
+			controller},
 		{"kernelType", spec.KernelType, "", plain}, {"fips", fmt.Sprint(spec.FIPS), "", plain},
 	} {
 		at, set := t.index["field\x00"+f.name]

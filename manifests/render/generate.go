@@ -19,7 +19,8 @@ import (
 // generatedFileMode is the mode of every generated file.
 const generatedFileMode = 0o644
 
-// generate adds the components that follow from other kinds of objects, in MCO's order: registries, container runtime, kubelet.
+// generate adds the components that follow from other kinds of objects, in MCO's order: registries, container runtime,
+// kubelet.
 func (w *work) generate(set *manifests.Set, pools []manifests.Item[*mcfgv1.MachineConfigPool]) {
 	w.registries(set, pools)
 	runtimes := map[string]manifests.Origin{}
@@ -28,7 +29,8 @@ func (w *work) generate(set *manifests.Set, pools []manifests.Item[*mcfgv1.Machi
 		files, findings, err := nodeconf.Runtime(item)
 		w.report.Add(findings...)
 		w.check(err)
-		for _, pool := range w.targets(pools, item.Object.Spec.MachineConfigPoolSelector, item.Origin, runtimes, "ContainerRuntimeConfig") {
+		for _, pool := range w.targets(pools, item.Object.Spec.MachineConfigPoolSelector, item.Origin, runtimes,
+			"ContainerRuntimeConfig") {
 			w.generated("99-"+pool+"-generated-containerruntime", pool, item.Origin, fileList(files))
 		}
 	}
@@ -38,17 +40,19 @@ func (w *work) generate(set *manifests.Set, pools []manifests.Item[*mcfgv1.Machi
 		files, findings, err := nodeconf.Kubelet(item)
 		w.report.Add(findings...)
 		w.check(err)
-		for _, pool := range w.targets(pools, item.Object.Spec.MachineConfigPoolSelector, item.Origin, kubelets, "KubeletConfig") {
+		for _, pool := range w.targets(pools, item.Object.Spec.MachineConfigPoolSelector, item.Origin, kubelets,
+			"KubeletConfig") {
 			w.generated("99-"+pool+"-generated-kubelet", pool, item.Origin, fileList(files))
 		}
 	}
 }
 
-// unsupported refuses fields that the document's kind does not have: elsewhere they are another tool's and do no harm, but a node setting
-// that is passed over is one that somebody relies on.
+// unsupported refuses fields that the document's kind does not have: elsewhere they are another tool's and do no harm,
+// but a node setting that is passed over is one that somebody relies on.
 func (w *work) unsupported(set *manifests.Set, at manifests.Origin) {
 	for _, f := range set.Findings {
-		if f.Rule == manifests.RuleUnknownField && f.File == at.File && f.Document == at.Document && strings.HasPrefix(f.Path, "spec.") {
+		if f.Rule == manifests.RuleUnknownField && f.File == at.File && f.Document == at.Document &&
+			strings.HasPrefix(f.Path, "spec.") {
 			w.report.Errorf(f, "%s is not supported", strings.TrimPrefix(f.Path, "spec."))
 		}
 	}
@@ -73,7 +77,8 @@ func (w *work) registries(set *manifests.Set, pools []manifests.Item[*mcfgv1.Mac
 		list = append(list, nodeconf.File(f))
 	}
 	for _, pool := range pools {
-		component := w.generated("99-"+pool.Object.Name+"-generated-registries", pool.Object.Name, manifests.Origin{}, fileList(list))
+		component := w.generated("99-"+pool.Object.Name+"-generated-registries", pool.Object.Name, manifests.Origin{},
+			fileList(list))
 		if component != nil {
 			// As MCO leaves it: without a version, so that the cluster's own controller takes it over at once.
 			delete(component.Annotations, manifests.AnnotationGeneratedByController)
@@ -83,7 +88,8 @@ func (w *work) registries(set *manifests.Set, pools []manifests.Item[*mcfgv1.Mac
 }
 
 // targets returns the pools that a selector chooses by their labels; one object of a kind a pool.
-func (w *work) targets(pools []manifests.Item[*mcfgv1.MachineConfigPool], selector *metav1.LabelSelector, at manifests.Origin, taken map[string]manifests.Origin, kind string) []string {
+func (w *work) targets(pools []manifests.Item[*mcfgv1.MachineConfigPool], selector *metav1.LabelSelector,
+	at manifests.Origin, taken map[string]manifests.Origin, kind string) []string {
 	chosen, err := metav1.LabelSelectorAsSelector(selector)
 	place := at.At("spec.machineConfigPoolSelector", "pool-selector")
 	if err != nil {

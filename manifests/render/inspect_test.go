@@ -14,12 +14,15 @@ import (
 )
 
 func specOf(image, config string) mcfgv1.MachineConfigSpec {
-	return mcfgv1.MachineConfigSpec{OSImageURL: image, KernelType: "default", Config: runtime.RawExtension{Raw: []byte(config)}}
+	return mcfgv1.MachineConfigSpec{OSImageURL: image, KernelType: "default",
+		Config: runtime.RawExtension{Raw: []byte(config)}}
 }
 
 func TestCompareShowsFieldsAndDecodedContents(t *testing.T) {
-	before := specOf("a", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,"contents":{"source":"data:,one%0Atwo%0A"}},{"path":"/etc/same","contents":{"source":"data:,s"}}]},"passwd":{"users":[{"name":"core","passwordHash":"first"}]}}`)
-	after := specOf("b", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/same","contents":{"source":"data:;base64,cw=="}},{"path":"/etc/x","mode":384,"contents":{"source":"data:;base64,b25lClRXTwo="}}]},"passwd":{"users":[{"name":"core","passwordHash":"second"}]}}`)
+	before := specOf("a",
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,"contents":{"source":"data:,one%0Atwo%0A"}},{"path":"/etc/same","contents":{"source":"data:,s"}}]},"passwd":{"users":[{"name":"core","passwordHash":"first"}]}}`)
+	after := specOf("b",
+		`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/same","contents":{"source":"data:;base64,cw=="}},{"path":"/etc/x","mode":384,"contents":{"source":"data:;base64,b25lClRXTwo="}}]},"passwd":{"users":[{"name":"core","passwordHash":"second"}]}}`)
 	changes, err := render.Compare(before, after)
 	require.NoError(t, err)
 	require.Len(t, changes, 3, "%v", changes)
@@ -37,7 +40,8 @@ func TestCompareShowsFieldsAndDecodedContents(t *testing.T) {
 
 func TestCompareTellsAMissingLineFeedAndBinaryContents(t *testing.T) {
 	file := func(source string) mcfgv1.MachineConfigSpec {
-		return specOf("", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"`+source+`"}}]}}`)
+		return specOf("",
+			`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"`+source+`"}}]}}`)
 	}
 	changes, err := render.Compare(file("data:,a"), file("data:,a%0A"))
 	require.NoError(t, err)
@@ -52,8 +56,10 @@ func TestCompareTellsAMissingLineFeedAndBinaryContents(t *testing.T) {
 func setOf(pool, config string, spec mcfgv1.MachineConfigSpec, version string) *manifests.Set {
 	p := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: pool}}
 	p.Spec.Configuration.Name = config
-	c := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: config, Annotations: map[string]string{manifests.AnnotationGeneratedByController: version}}, Spec: spec}
-	return &manifests.Set{Pools: []manifests.Item[*mcfgv1.MachineConfigPool]{manifests.NewItem(p)}, MachineConfigs: []manifests.Item[*mcfgv1.MachineConfig]{manifests.NewItem(c)}}
+	c := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: config,
+		Annotations: map[string]string{manifests.AnnotationGeneratedByController: version}}, Spec: spec}
+	return &manifests.Set{Pools: []manifests.Item[*mcfgv1.MachineConfigPool]{manifests.NewItem(p)},
+		MachineConfigs: []manifests.Item[*mcfgv1.MachineConfig]{manifests.NewItem(c)}}
 }
 
 func TestParitySaysInOneSentenceWhyTheNamesDiffer(t *testing.T) {
@@ -65,12 +71,15 @@ func TestParitySaysInOneSentenceWhyTheNamesDiffer(t *testing.T) {
 		want    string
 		same    bool
 	}{
-		"same":               {setOf("master", "rendered-master-1", specOf("a", plain), "v1"), "same config", true},
-		"only the image":     {setOf("master", "rendered-master-2", specOf("b", plain), "v1"), "only osImageURL differs", false},
-		"another version":    {setOf("master", "rendered-master-2", specOf("b", more), "v2"), "different versions", false},
-		"an input came late": {setOf("master", "rendered-master-2", specOf("a", more), "v1"), "inputs that bootstrap had not", false},
-		"not rendered yet":   {&manifests.Set{}, "has not rendered", false},
-		"the config is gone": {&manifests.Set{Pools: setOf("master", "rendered-master-2", specOf("a", plain), "v1").Pools}, "missing", false},
+		"same": {setOf("master", "rendered-master-1", specOf("a", plain), "v1"), "same config", true},
+		"only the image": {setOf("master", "rendered-master-2", specOf("b", plain), "v1"), "only osImageURL differs",
+			false},
+		"another version": {setOf("master", "rendered-master-2", specOf("b", more), "v2"), "different versions", false},
+		"an input came late": {setOf("master", "rendered-master-2", specOf("a", more), "v1"), "inputs that bootstrap had not",
+			false},
+		"not rendered yet": {&manifests.Set{}, "has not rendered", false},
+		"the config is gone": {&manifests.Set{Pools: setOf("master", "rendered-master-2", specOf("a", plain), "v1").Pools},
+			"missing", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdicts, err := render.Parity(bootstrap, c.cluster)
@@ -85,7 +94,8 @@ func TestParitySaysInOneSentenceWhyTheNamesDiffer(t *testing.T) {
 func TestExplainNamesTheLastSpeakerAndWhomItOverrode(t *testing.T) {
 	set, err := manifests.ReadDir("testdata/a-user-image-beats-the-layered-one/in", manifests.ReadOptions{})
 	require.NoError(t, err)
-	explained, err := render.Explain(set, render.Options{Versions: render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}})
+	explained, err := render.Explain(set, render.Options{Versions: render.Versions{Raw: "v1", Hash: "h",
+		Payload: "1.0.0"}})
 	require.NoError(t, err)
 	require.Len(t, explained, 1)
 	for _, e := range explained[0].Entries {

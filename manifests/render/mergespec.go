@@ -23,8 +23,10 @@ type merged struct {
 	layered bool
 }
 
-// merge joins the components in order. Generated components (those with a generated-by-controller-version) never set images.
-func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []manifests.Item[*mcfgv1.MachineConfig]) merged {
+// merge joins the components in order. Generated components (those with a generated-by-controller-version) never set
+// images.
+func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool],
+	selected []manifests.Item[*mcfgv1.MachineConfig]) merged {
 	var (
 		out    merged
 		config machineconfig.Merger
@@ -62,7 +64,8 @@ func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []
 	if out.spec.KernelType != kernelDefault && slices.Contains(out.spec.Extensions, kernelDevel) {
 		place := pool.Origin.At("", "extension")
 		place.Next = "remove the extension " + kernelDevel + " or the kernel type"
-		w.report.Errorf(place, "pool %s: the extension %s does not go with kernel type %s", pool.Object.Name, kernelDevel, out.spec.KernelType)
+		w.report.Errorf(place, "pool %s: the extension %s does not go with kernel type %s", pool.Object.Name, kernelDevel,
+			out.spec.KernelType)
 	}
 	result := config.Result()
 	w.checkContents(pool, result)
@@ -78,23 +81,28 @@ func (w *work) merge(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []
 }
 
 // checkOverride reports a MachineConfig that takes the place of a pre-built image.
-func (w *work) checkOverride(pool manifests.Item[*mcfgv1.MachineConfigPool], before *manifests.Item[*mcfgv1.MachineConfig], after manifests.Item[*mcfgv1.MachineConfig]) {
-	if before == nil || !isPreBuilt(before.Object) || isPreBuilt(after.Object) || before.Object.Spec.OSImageURL == after.Object.Spec.OSImageURL {
+func (w *work) checkOverride(pool manifests.Item[*mcfgv1.MachineConfigPool],
+	before *manifests.Item[*mcfgv1.MachineConfig], after manifests.Item[*mcfgv1.MachineConfig]) {
+	if before == nil || !isPreBuilt(before.Object) || isPreBuilt(after.Object) ||
+		before.Object.Spec.OSImageURL == after.Object.Spec.OSImageURL {
 		return
 	}
 	place := after.Origin.At("spec.osImageURL", "layered-image-overridden")
 	place.Next = "remove osImageURL from this MachineConfig and put its content into the Containerfile"
-	w.doubt(place, "pool %s: osImageURL of MachineConfig %s takes the place of the pool's layered image %s", pool.Object.Name, after.Object.Name, before.Object.Spec.OSImageURL)
+	w.doubt(place, "pool %s: osImageURL of MachineConfig %s takes the place of the pool's layered image %s",
+		pool.Object.Name, after.Object.Name, before.Object.Spec.OSImageURL)
 }
 
 // checkInherited reports a pool that ends up with another pool's pre-built image.
-func (w *work) checkInherited(pool manifests.Item[*mcfgv1.MachineConfigPool], image *manifests.Item[*mcfgv1.MachineConfig]) {
+func (w *work) checkInherited(pool manifests.Item[*mcfgv1.MachineConfigPool],
+	image *manifests.Item[*mcfgv1.MachineConfig]) {
 	if image == nil || !isPreBuilt(image.Object) || image.Object.Labels[manifests.LabelRole] == pool.Object.Name {
 		return
 	}
 	place := pool.Origin.At("spec.machineConfigSelector", "layered-image-inherited")
 	place.Next = "give the pool a MachineOSConfig of its own, or keep the other role out of its selector"
-	w.doubt(place, "pool %s takes over the layered image of pool %s", pool.Object.Name, image.Object.Labels[manifests.LabelRole])
+	w.doubt(place, "pool %s takes over the layered image of pool %s", pool.Object.Name,
+		image.Object.Labels[manifests.LabelRole])
 }
 
 func isPreBuilt(c *mcfgv1.MachineConfig) bool {
@@ -110,7 +118,9 @@ func (w *work) checkContents(pool manifests.Item[*mcfgv1.MachineConfigPool], con
 			}
 			place := pool.Origin.At("", "contents-still-packed")
 			place.Next = "repeat the contents in the MachineConfig that changes the file's mode or owner"
-			w.report.Warnf(place, "pool %s: %s would be written still packed: a later MachineConfig names the file without contents", pool.Object.Name, f.Path)
+			w.report.Warnf(place,
+				"pool %s: %s would be written still packed: a later MachineConfig names the file without contents",
+				pool.Object.Name, f.Path)
 		}
 	}
 }
@@ -118,8 +128,8 @@ func (w *work) checkContents(pool manifests.Item[*mcfgv1.MachineConfigPool], con
 // runcDefault finds CRI-O's setting for runc.
 var runcDefault = regexp.MustCompile(`(?m)^\s*default_runtime\s*=\s*"runc"`)
 
-// checkRuntime reports runc as default runtime under an image of one's own. MCO looks into the image for RHEL 10, which has no runc;
-// this renderer uses no network, so it can only point at it.
+// checkRuntime reports runc as default runtime under an image of one's own. MCO looks into the image for RHEL 10, which
+// has no runc; this renderer uses no network, so it can only point at it.
 func (w *work) checkRuntime(pool manifests.Item[*mcfgv1.MachineConfigPool], config ign35.Config) {
 	for _, f := range config.Storage.Files {
 		if !strings.HasPrefix(f.Path, "/etc/crio/crio.conf") {
@@ -131,7 +141,8 @@ func (w *work) checkRuntime(pool manifests.Item[*mcfgv1.MachineConfigPool], conf
 		}
 		place := pool.Origin.At("", "runc-with-own-image")
 		place.Next = "make sure that the image has runc, or use crun"
-		w.report.Warnf(place, "pool %s: %s makes runc the default runtime, which images on RHEL 10 do not have", pool.Object.Name, f.Path)
+		w.report.Warnf(place, "pool %s: %s makes runc the default runtime, which images on RHEL 10 do not have",
+			pool.Object.Name, f.Path)
 	}
 }
 

@@ -28,9 +28,11 @@ func VersionsOf(program string) Versions {
 type UnbuiltPolicy int
 
 const (
-	// RefuseUnbuilt is MCO's rule at install time: the annotation pre-built-image must be there, unless the object is already seeded.
+	// RefuseUnbuilt is MCO's rule at install time: the annotation pre-built-image must be there, unless the object is
+	// already seeded.
 	RefuseUnbuilt UnbuiltPolicy = iota
-	// IgnoreUnbuilt lets such an object contribute nothing: the first rendering of the standalone flow, before the image is built.
+	// IgnoreUnbuilt lets such an object contribute nothing: the first rendering of the standalone flow, before the image
+	// is built.
 	IgnoreUnbuilt
 )
 
@@ -41,10 +43,11 @@ type Options struct {
 	// ComponentsOnly takes the Set's MachineConfigs as complete: mirror sets, image config, KubeletConfigs and
 	// ContainerRuntimeConfigs add nothing. Pre-built images always count.
 	ComponentsOnly bool
-	// Strict refuses what MCO accepts in silence and what is surely wrong; without it the same findings are warnings. The standalone
-	// flow sets it; which findings these are is listed in docs/render.md.
+	// Strict refuses what MCO accepts in silence and what is surely wrong; without it the same findings are warnings. The
+	// standalone flow sets it; which findings these are is listed in docs/render.md.
 	Strict bool
-	// Pools renders only the pools of these names; the others are known, but what is wrong with them refuses nothing. Default: all.
+	// Pools renders only the pools of these names; the others are known, but what is wrong with them refuses nothing.
+	// Default: all.
 	Pools []string
 }
 

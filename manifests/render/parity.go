@@ -76,7 +76,8 @@ func (v *Verdict) judge(bootstrap, cluster *manifests.Set) error {
 	}
 	a, b := findConfig(bootstrap, v.Bootstrap), findConfig(cluster, v.Cluster)
 	if a == nil || b == nil {
-		v.Reason = fmt.Sprintf("the names differ, but the rendered MachineConfig of %s is missing, so the difference cannot be shown.",
+		v.Reason = fmt.Sprintf(
+			"the names differ, but the rendered MachineConfig of %s is missing, so the difference cannot be shown.",
 			map[bool]string{true: "bootstrap", false: "the cluster"}[a == nil])
 		return nil
 	}
@@ -104,11 +105,14 @@ func (v *Verdict) sentence(a, b *mcfgv1.MachineConfig, cluster *manifests.Set) s
 	case len(fields) == 0:
 		return "the specs are equal in meaning but not in bytes (order of entries): the two sides merged the same inputs in another order or with another version."
 	case a.Annotations[key] != b.Annotations[key]:
-		return fmt.Sprintf("bootstrap and cluster ran different versions (%s and %s), which render %s differently.", a.Annotations[key], b.Annotations[key], what)
+		return fmt.Sprintf("bootstrap and cluster ran different versions (%s and %s), which render %s differently.",
+			a.Annotations[key], b.Annotations[key], what)
 	case only(fields, "osImageURL"):
 		return "only osImageURL differs: the image was set on one side only, or was built or mirrored anew after bootstrap."
 	case len(onlyInCluster(v.Changes)) == len(v.Changes):
-		return fmt.Sprintf("the cluster has inputs that bootstrap had not: %s. They were created after installation began or by an operator.", what)
+		return fmt.Sprintf(
+			"the cluster has inputs that bootstrap had not: %s. They were created after installation began or by an operator.",
+			what)
 	default:
 		return fmt.Sprintf("%s differ.", what)
 	}

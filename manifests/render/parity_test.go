@@ -14,7 +14,8 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// parityDir is a collection of inputs with what MCO makes of them. It lies beside a checkout that has one; it is not part of the tree.
+// parityDir is a collection of inputs with what MCO makes of them. It lies beside a checkout that has one; it is not
+// part of the tree.
 func parityDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -41,12 +42,14 @@ func readJSON(t *testing.T, file string, into any) {
 	require.NoError(t, json.Unmarshal(raw, into))
 }
 
-// TestParityWithMCO compares outcome, names, sources and the override mark of every case. The name covers every byte of the spec.
+// TestParityWithMCO compares outcome, names, sources and the override mark of every case. The name covers every byte of
+// the spec.
 func TestParityWithMCO(t *testing.T) {
 	dir := parityDir(t)
 	var settings struct{ VersionRaw, VersionHash, PayloadVersion string }
 	readJSON(t, filepath.Join(dir, "settings.json"), &settings)
-	options := render.Options{ComponentsOnly: true, Versions: render.Versions{Raw: settings.VersionRaw, Hash: settings.VersionHash, Payload: settings.PayloadVersion}}
+	options := render.Options{ComponentsOnly: true, Versions: render.Versions{Raw: settings.VersionRaw,
+		Hash: settings.VersionHash, Payload: settings.PayloadVersion}}
 	cases, err := filepath.Glob(filepath.Join(dir, "*", "in"))
 	require.NoError(t, err)
 	require.NotEmpty(t, cases)
@@ -74,7 +77,8 @@ func TestParityWithMCO(t *testing.T) {
 			require.Len(t, result.Pools, len(want.Pools))
 			for i, p := range result.Pools {
 				assert.Equal(t, want.Pools[p.Name].Name, result.Configs[i].Name)
-				assert.Equal(t, want.Pools[p.Name].OSImageURLOverridden, result.Configs[i].Annotations[manifests.AnnotationOSImageURLOverridden] == "true")
+				assert.Equal(t, want.Pools[p.Name].OSImageURLOverridden,
+					result.Configs[i].Annotations[manifests.AnnotationOSImageURLOverridden] == "true")
 				var sources []string
 				for _, s := range p.Spec.Configuration.Source {
 					sources = append(sources, s.Name)

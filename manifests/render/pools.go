@@ -16,7 +16,8 @@ import (
 // workerRole is the role whose MachineConfigs come first in every pool: custom pools build on the worker's.
 const workerRole = "worker"
 
-// uniquePools keeps one pool of each name, in order of names: the last one read, but any other rather than the one that MCO ships.
+// uniquePools keeps one pool of each name, in order of names: the last one read, but any other rather than the one that
+// MCO ships.
 func uniquePools(pools []manifests.Item[*mcfgv1.MachineConfigPool]) []manifests.Item[*mcfgv1.MachineConfigPool] {
 	byName := map[string]manifests.Item[*mcfgv1.MachineConfigPool]{}
 	for _, p := range pools {
@@ -40,14 +41,16 @@ func builtIn(pool *mcfgv1.MachineConfigPool) bool {
 	}
 	plain := mcfgv1.MachineConfigPoolSpec{
 		MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{manifests.LabelRole: pool.Name}},
-		NodeSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" + pool.Name: ""}},
+		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" +
+			pool.Name: ""}},
 	}
 	return reflect.DeepEqual(pool.Spec, plain) && len(pool.Annotations) == 0
 }
 
-// selectComponents returns a pool's MachineConfigs in merge order: role worker first, then all others, each group by name in byte
-// order, equal names in reading order.
-func (w *work) selectComponents(pool manifests.Item[*mcfgv1.MachineConfigPool]) []manifests.Item[*mcfgv1.MachineConfig] {
+// selectComponents returns a pool's MachineConfigs in merge order: role worker first, then all others, each group by
+// name in byte order, equal names in reading order.
+func (w *work) selectComponents(
+	pool manifests.Item[*mcfgv1.MachineConfigPool]) []manifests.Item[*mcfgv1.MachineConfig] {
 	place := pool.Origin.At("spec.machineConfigSelector", "selection")
 	selected, err := matching(pool.Object, w.components)
 	if err != nil {
@@ -71,7 +74,8 @@ func (w *work) selectComponents(pool manifests.Item[*mcfgv1.MachineConfigPool]) 
 }
 
 // matching selects and orders. An absent or empty selector matches nothing.
-func matching(pool *mcfgv1.MachineConfigPool, components []manifests.Item[*mcfgv1.MachineConfig]) ([]manifests.Item[*mcfgv1.MachineConfig], error) {
+func matching(pool *mcfgv1.MachineConfigPool,
+	components []manifests.Item[*mcfgv1.MachineConfig]) ([]manifests.Item[*mcfgv1.MachineConfig], error) {
 	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.MachineConfigSelector)
 	if err != nil || selector.Empty() {
 		return nil, err

@@ -12,7 +12,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// preBuilt turns each MachineOSConfig's pre-built image into a component of its pool. All objects are checked before any is refused.
+// preBuilt turns each MachineOSConfig's pre-built image into a component of its pool. All objects are checked before
+// any is refused.
 func (w *work) preBuilt(set *manifests.Set, pools []manifests.Item[*mcfgv1.MachineConfigPool]) {
 	known := map[string]bool{}
 	for _, p := range pools {
@@ -40,7 +41,8 @@ func (w *work) preBuilt(set *manifests.Set, pools []manifests.Item[*mcfgv1.Machi
 			w.report.Errorf(place, "MachineOSConfig %s: there is no pool %q", m.Object.Name, pool)
 			continue
 		}
-		w.components = append(w.components, manifests.Item[*mcfgv1.MachineConfig]{Object: PreBuiltComponent(pool, image), Origin: m.Origin})
+		w.components = append(w.components, manifests.Item[*mcfgv1.MachineConfig]{Object: PreBuiltComponent(pool, image),
+			Origin: m.Origin})
 	}
 }
 
@@ -90,15 +92,16 @@ func (w *work) checkPreBuilt(m manifests.Item[*mcfgv1.MachineOSConfig], image st
 		return false
 	}
 	if digested.Digest().Algorithm() != digest.SHA256 {
-		w.report.Errorf(place, "MachineOSConfig %s: %q has a digest of kind %s, only sha256 is allowed", m.Object.Name, image, digested.Digest().Algorithm())
+		w.report.Errorf(place, "MachineOSConfig %s: %q has a digest of kind %s, only sha256 is allowed", m.Object.Name, image,
+			digested.Digest().Algorithm())
 		return false
 	}
 	w.checkSeedable(place, m.Object, named)
 	return true
 }
 
-// checkSeedable reports what passes here but what the API refuses when the operator writes the image into the object's status
-// (openshift/api, ImageDigestFormat): a tag beside the digest.
+// checkSeedable reports what passes here but what the API refuses when the operator writes the image into the object's
+// status (openshift/api, ImageDigestFormat): a tag beside the digest.
 func (w *work) checkSeedable(place report.Finding, m *mcfgv1.MachineOSConfig, named reference.Named) {
 	if _, tagged := named.(reference.Tagged); !tagged {
 		return

@@ -37,7 +37,8 @@ func Render(set *manifests.Set, o Options) (*Result, error) {
 	if err := w.report.Err(); err != nil {
 		return nil, err
 	}
-	pools = slices.DeleteFunc(pools, func(p manifests.Item[*mcfgv1.MachineConfigPool]) bool { return !o.wants(p.Object.Name) })
+	pools = slices.DeleteFunc(pools,
+		func(p manifests.Item[*mcfgv1.MachineConfigPool]) bool { return !o.wants(p.Object.Name) })
 	result := &Result{Components: w.components}
 	sources := references(w.components)
 	selections := w.selections(pools)
@@ -77,7 +78,8 @@ func (w *work) doubt(place report.Finding, format string, args ...any) {
 func (w *work) controllerConfig(set *manifests.Set) {
 	n := len(set.ControllerConfigs)
 	if n == 0 {
-		w.report.Errorf(report.Finding{Rule: "controllerconfig-missing", Next: "add the ControllerConfig machine-config-controller"}, "there is no ControllerConfig")
+		w.report.Errorf(report.Finding{Rule: "controllerconfig-missing",
+			Next: "add the ControllerConfig machine-config-controller"}, "there is no ControllerConfig")
 		return
 	}
 	w.controller = set.ControllerConfigs[n-1]
@@ -91,7 +93,8 @@ func (w *work) featureGate(set *manifests.Set) {
 		}
 	}
 	if found == nil {
-		w.report.Errorf(report.Finding{Rule: "featuregate-missing", Next: "add the FeatureGate cluster"}, "there is no FeatureGate named %s", featureGateName)
+		w.report.Errorf(report.Finding{Rule: "featuregate-missing", Next: "add the FeatureGate cluster"},
+			"there is no FeatureGate named %s", featureGateName)
 		return
 	}
 	for _, details := range found.Object.Status.FeatureGates {
@@ -129,7 +132,8 @@ func (w *work) selections(pools []manifests.Item[*mcfgv1.MachineConfigPool]) [][
 }
 
 // pool renders one pool, nil when it was refused.
-func (w *work) pool(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []manifests.Item[*mcfgv1.MachineConfig]) *mcfgv1.MachineConfig {
+func (w *work) pool(pool manifests.Item[*mcfgv1.MachineConfigPool],
+	selected []manifests.Item[*mcfgv1.MachineConfig]) *mcfgv1.MachineConfig {
 	before := len(w.report.Findings)
 	if len(selected) == 0 {
 		return nil // refused before
@@ -155,15 +159,16 @@ func (w *work) pool(pool manifests.Item[*mcfgv1.MachineConfigPool], selected []m
 	return config
 }
 
-// owners lets the rendered config carry what the owners of its components say that follows a change of their files and units. What
-// cannot be read gives no rule: a change reboots the node then.
+// owners lets the rendered config carry what the owners of its components say that follows a change of their files and
+// units. What cannot be read gives no rule: a change reboots the node then.
 func (w *work) owners(config *mcfgv1.MachineConfig, selected []manifests.Item[*mcfgv1.MachineConfig]) {
 	components := make([]*mcfgv1.MachineConfig, 0, len(selected))
 	for _, c := range selected {
 		components = append(components, c.Object)
 	}
 	rules, err := postconfig.Owners(components)
-	place := report.Finding{Rule: "post-config-action", Next: "write actions such as Drain, DaemonReload, Restart app.service, or take the annotation away"}
+	place := report.Finding{Rule: "post-config-action",
+		Next: "write actions such as Drain, DaemonReload, Restart app.service, or take the annotation away"}
 	if err != nil {
 		w.doubt(place, "%s", err)
 	}
@@ -193,7 +198,8 @@ func (w *work) checkStream(pool manifests.Item[*mcfgv1.MachineConfigPool], m mer
 	}
 	place := pool.Origin.At("spec.osImageStream.name", "os-stream-and-override")
 	place.Next = "remove the stream from the pool, or osImageURL from " + m.imageFrom
-	w.report.Errorf(place, "pool %s names the OS image stream %s, but MachineConfig %s sets osImageURL", pool.Object.Name, pool.Object.Spec.OSImageStream.Name, m.imageFrom)
+	w.report.Errorf(place, "pool %s names the OS image stream %s, but MachineConfig %s sets osImageURL", pool.Object.Name,
+		pool.Object.Spec.OSImageStream.Name, m.imageFrom)
 }
 
 // rendered wraps the merged spec; owner and annotations are those that MCO sets (pkg/controller/render).
@@ -207,7 +213,8 @@ func (w *work) rendered(pool *mcfgv1.MachineConfigPool, m merged, hash string) *
 		annotations[manifests.AnnotationOSImageURLOverridden] = "true"
 	}
 	if m.layered {
-		// The server tells the node by this annotation that it boots a layered image; MCO meant to, but its rendering drops it.
+		// The server tells the node by this annotation that it boots a layered image; MCO meant to, but its rendering drops
+		// it.
 		annotations[manifests.AnnotationPreBuiltImage] = m.spec.OSImageURL
 	}
 	return &mcfgv1.MachineConfig{
@@ -227,12 +234,14 @@ func (w *work) rendered(pool *mcfgv1.MachineConfigPool, m merged, hash string) *
 func references(components []manifests.Item[*mcfgv1.MachineConfig]) []corev1.ObjectReference {
 	var out []corev1.ObjectReference
 	for _, c := range components {
-		out = append(out, corev1.ObjectReference{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig", Name: c.Object.Name})
+		out = append(out, corev1.ObjectReference{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig",
+			Name: c.Object.Name})
 	}
 	return out
 }
 
-func filledPool(pool *mcfgv1.MachineConfigPool, config string, sources []corev1.ObjectReference) *mcfgv1.MachineConfigPool {
+func filledPool(pool *mcfgv1.MachineConfigPool, config string,
+	sources []corev1.ObjectReference) *mcfgv1.MachineConfigPool {
 	filled := pool.DeepCopy()
 	filled.TypeMeta = metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfigPool"}
 	filled.Spec.Configuration.Name = config

@@ -11,9 +11,9 @@ import (
 // ControllerConfigName is the name of the one ControllerConfig (MCO).
 const ControllerConfigName = "machine-config-controller"
 
-// StandaloneInputs adds what a cluster without MCO's operator lacks and what rendering demands: a ControllerConfig that names the base
-// image and was made by these versions, and a FeatureGate whose status lists the payload version. What the set already has is kept.
-// The bootstrap host and the in-cluster renderer both call it, so both render the same.
+// StandaloneInputs adds what a cluster without MCO's operator lacks and what rendering demands: a ControllerConfig that
+// names the base image and was made by these versions, and a FeatureGate whose status lists the payload version. What
+// the set already has is kept. The bootstrap host and the in-cluster renderer both call it, so both render the same.
 func StandaloneInputs(set *manifests.Set, baseImage string, versions Versions) {
 	if len(set.ControllerConfigs) == 0 {
 		set.ControllerConfigs = append(set.ControllerConfigs, manifests.NewItem(&mcfgv1.ControllerConfig{

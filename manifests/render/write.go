@@ -26,9 +26,9 @@ const (
 	fileMode = 0o600
 )
 
-// Write writes a rendering to dir: machine-configs/, machine-pools/, controller-config/ and, if an APIServer was given, api-server/.
-// All files are complete before the first becomes visible; on an error nothing new is left behind. Folders of an earlier rendering in
-// dir are replaced whole.
+// Write writes a rendering to dir: machine-configs/, machine-pools/, controller-config/ and, if an APIServer was given,
+// api-server/. All files are complete before the first becomes visible; on an error nothing new is left behind. Folders
+// of an earlier rendering in dir are replaced whole.
 func Write(dir string, set *manifests.Set, r *Result) error {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return fmt.Errorf("make destination directory: %w", err)
@@ -88,7 +88,8 @@ func apiServer(set *manifests.Set) *configv1.APIServer {
 	return found
 }
 
-// swap moves each staged folder into place; what was there before goes into the staging directory, and back if a move fails.
+// swap moves each staged folder into place; what was there before goes into the staging directory, and back if a move
+// fails.
 func swap(dir, staging string, folders []string) error {
 	var undo []func()
 	for _, folder := range folders {

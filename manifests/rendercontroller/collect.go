@@ -58,7 +58,8 @@ func (r *Reconciler) collect(ctx context.Context, pool *mcfgv1.MachineConfigPool
 }
 
 // unused are those of the configs that nothing refers to.
-func (r *Reconciler) unused(ctx context.Context, from client.Reader, pool *mcfgv1.MachineConfigPool, configs []*mcfgv1.MachineConfig) ([]*mcfgv1.MachineConfig, error) {
+func (r *Reconciler) unused(ctx context.Context, from client.Reader, pool *mcfgv1.MachineConfigPool,
+	configs []*mcfgv1.MachineConfig) ([]*mcfgv1.MachineConfig, error) {
 	used, err := references(ctx, from)
 	if err != nil {
 		return nil, err

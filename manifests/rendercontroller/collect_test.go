@@ -30,12 +30,15 @@ func (w *world) renderedConfigs(c require.TestingT) []string {
 
 func (w *world) left(want ...string) {
 	w.t.Helper()
-	require.EventuallyWithT(w.t, func(c *assert.CollectT) { assert.ElementsMatch(c, want, w.renderedConfigs(c)) }, waitLimit, waitEvery)
+	require.EventuallyWithT(w.t, func(c *assert.CollectT) { assert.ElementsMatch(c, want, w.renderedConfigs(c)) },
+		waitLimit, waitEvery)
 }
 
 func buildOf(name, config string, labels map[string]string) *mcfgv1.MachineOSBuild {
-	return &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: mcfgv1.MachineOSBuildSpec{
-		MachineConfig: mcfgv1.MachineConfigReference{Name: config}, MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: "red"}, RenderedImagePushSpec: "r.example.com/os/red:x"}}
+	return &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec: mcfgv1.MachineOSBuildSpec{
+			MachineConfig:   mcfgv1.MachineConfigReference{Name: config},
+			MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: "red"}, RenderedImagePushSpec: "r.example.com/os/red:x"}}
 }
 
 func TestOldConfigsGoWhenNothingRefersToThem(t *testing.T) {
@@ -49,7 +52,8 @@ func TestOldConfigsGoWhenNothingRefersToThem(t *testing.T) {
 		names = append(names, w.rendered("red", func(n string) bool { return n != names[len(names)-1] }))
 	}
 	// Each of the first configs is referred to in another way before the next one is rendered.
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{manifests.AnnotationCurrentConfig: names[0]}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n",
+		Annotations: map[string]string{manifests.AnnotationCurrentConfig: names[0]}}}
 	w.create(node)
 	next()
 	node.Annotations[manifests.AnnotationDesiredConfig] = names[1]
@@ -66,7 +70,8 @@ func TestOldConfigsGoWhenNothingRefersToThem(t *testing.T) {
 	next()
 	w.left(names[0], names[1], names[2], names[3], names[4], names[6])
 
-	node.Annotations = map[string]string{manifests.AnnotationCurrentConfig: names[6], manifests.AnnotationDesiredConfig: names[6]}
+	node.Annotations = map[string]string{manifests.AnnotationCurrentConfig: names[6],
+		manifests.AnnotationDesiredConfig: names[6]}
 	require.NoError(t, w.Client.Update(t.Context(), node))
 	w.left(names[2], names[3], names[4], names[6])
 	require.NoError(t, w.Client.Delete(t.Context(), build))
@@ -78,7 +83,8 @@ func TestOldConfigsGoWhenNothingRefersToThem(t *testing.T) {
 	w.left(names[6], names[7])
 }
 
-// rolledOut writes what the node controller does when all nodes have a config, whatever the render controller writes meanwhile.
+// rolledOut writes what the node controller does when all nodes have a config, whatever the render controller writes
+// meanwhile.
 func (w *world) rolledOut(pool, config string) {
 	w.t.Helper()
 	p := w.pool(w.t, pool)
@@ -105,8 +111,8 @@ func TestTheNewestFewAreKept(t *testing.T) {
 	}, waitLimit, waitEvery)
 }
 
-// TestAFleet has the size of a large cluster, within what a test may take: what is rendered once is not written again by a controller
-// that starts, and a change of one pool writes nothing for the others.
+// TestAFleet has the size of a large cluster, within what a test may take: what is rendered once is not written again
+// by a controller that starts, and a change of one pool writes nothing for the others.
 func TestAFleet(t *testing.T) {
 	const pools, configs, nodes = 25, 8, 200
 	w := newWorld(t, 0)

@@ -15,13 +15,14 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// TestSomebodyElsesWriteIsNoFailure lets somebody change the pool right before the controller does, in its spec and in its status: the
-// API server refuses the write, and the controller looks again without a complaint.
+// TestSomebodyElsesWriteIsNoFailure lets somebody change the pool right before the controller does, in its spec and in
+// its status: the API server refuses the write, and the controller looks again without a complaint.
 func TestSomebodyElsesWriteIsNoFailure(t *testing.T) {
 	w := newWorld(t, 0)
 	w.stop()
 	w.create(machineConfig("50-a", "black", "quiet"), newPool("black"))
-	under, err := client.NewWithWatch(w.As(t, cluster.DefaultNamespace, cluster.Controller), client.Options{Scheme: w.Scheme})
+	under, err := client.NewWithWatch(w.As(t, cluster.DefaultNamespace, cluster.Controller),
+		client.Options{Scheme: w.Scheme})
 	require.NoError(t, err)
 	disturbed := map[string]bool{}
 	disturb := func(what string, o client.Object) {
@@ -33,16 +34,19 @@ func TestSomebodyElsesWriteIsNoFailure(t *testing.T) {
 		}
 	}
 	c := interceptor.NewClient(under, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			disturb("spec", o)
 			return c.Patch(ctx, o, p, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			disturb(sub, o)
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	})
-	r := &Reconciler{client: c, live: c, o: Options{Versions: versions}.withDefaults(), known: func(client.Object) bool { return true }}
+	r := &Reconciler{client: c, live: c, o: Options{Versions: versions}.withDefaults(),
+		known: func(client.Object) bool { return true }}
 	looks := 0
 	for again := true; again; looks++ {
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "black"}})

@@ -19,10 +19,12 @@ import (
 
 var errKilled = errors.New("killed")
 
-// dying makes a controller whose process dies at a certain write, which has reached the API server or has not; 0: it lives.
+// dying makes a controller whose process dies at a certain write, which has reached the API server or has not; 0: it
+// lives.
 func (w *world) dying(at int, after bool) *Reconciler {
 	w.t.Helper()
-	under, err := client.NewWithWatch(w.As(w.t, cluster.DefaultNamespace, cluster.Controller), client.Options{Scheme: w.Scheme})
+	under, err := client.NewWithWatch(w.As(w.t, cluster.DefaultNamespace, cluster.Controller),
+		client.Options{Scheme: w.Scheme})
 	require.NoError(w.t, err)
 	writes := 0
 	write := func(do func() error) error {
@@ -43,21 +45,25 @@ func (w *world) dying(at int, after bool) *Reconciler {
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			return write(func() error { return c.Update(ctx, o, opts...) })
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			return write(func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return write(func() error { return c.Delete(ctx, o, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
-	return &Reconciler{client: c, live: c, o: Options{Versions: versions, Keep: -1}.withDefaults(), known: func(client.Object) bool { return true }}
+	return &Reconciler{client: c, live: c, o: Options{Versions: versions, Keep: -1}.withDefaults(),
+		known: func(client.Object) bool { return true }}
 }
 
-// TestRenderingSurvivesTheControllersDeathAtEveryWrite kills it before and after each write of several renderings, and restarts the API server
-// on the way: the pool follows its MachineConfigs, never points at what is not there, and nothing of a dead process stays.
+// TestRenderingSurvivesTheControllersDeathAtEveryWrite kills it before and after each write of several renderings, and
+// restarts the API server on the way: the pool follows its MachineConfigs, never points at what is not there, and
+// nothing of a dead process stays.
 func TestRenderingSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 	w := newWorld(t, 0)
 	w.stop()
@@ -74,7 +80,8 @@ func TestRenderingSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 					require.ErrorIs(t, err, errKilled)
 				}
 				if name := w.pool(t, "black").Spec.Configuration.Name; name != "" {
-					require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: name}, &mcfgv1.MachineConfig{}), "what the pool points at is there")
+					require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: name}, &mcfgv1.MachineConfig{}),
+						"what the pool points at is there")
 				}
 			}
 		}

@@ -84,8 +84,8 @@ func (r gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*
 	return set, nil
 }
 
-// standIn counts this renderer as the maker of a ControllerConfig that dayone's own hand-over posted: no operator keeps its version up to
-// date, and the rule that guards against two versions at work has no second one here.
+// standIn counts this renderer as the maker of a ControllerConfig that dayone's own hand-over posted: no operator keeps
+// its version up to date, and the rule that guards against two versions at work has no second one here.
 func (r gatherer) standIn(set *manifests.Set) {
 	for i, item := range set.ControllerConfigs {
 		if _, standalone := item.Object.Annotations[manifests.AnnotationStandalone]; !standalone {
@@ -100,15 +100,22 @@ func (r gatherer) standIn(set *manifests.Set) {
 // gatherSettings reads the kinds that a cluster may be without.
 func (r gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error {
 	for _, read := range []func(context.Context, gatherer) error{
-		into(&set.ControllerConfigs, &mcfgv1.ControllerConfigList{}, func(l *mcfgv1.ControllerConfigList) []mcfgv1.ControllerConfig { return l.Items }),
-		into(&set.KubeletConfigs, &mcfgv1.KubeletConfigList{}, func(l *mcfgv1.KubeletConfigList) []mcfgv1.KubeletConfig { return l.Items }),
-		into(&set.ContainerRuntimeConfigs, &mcfgv1.ContainerRuntimeConfigList{}, func(l *mcfgv1.ContainerRuntimeConfigList) []mcfgv1.ContainerRuntimeConfig { return l.Items }),
-		into(&set.FeatureGates, &configv1.FeatureGateList{}, func(l *configv1.FeatureGateList) []configv1.FeatureGate { return l.Items }),
-		into(&set.ICSPs, &operatorv1alpha1.ImageContentSourcePolicyList{}, func(l *operatorv1alpha1.ImageContentSourcePolicyList) []operatorv1alpha1.ImageContentSourcePolicy {
-			return l.Items
-		}),
-		into(&set.IDMSs, &configv1.ImageDigestMirrorSetList{}, func(l *configv1.ImageDigestMirrorSetList) []configv1.ImageDigestMirrorSet { return l.Items }),
-		into(&set.ITMSs, &configv1.ImageTagMirrorSetList{}, func(l *configv1.ImageTagMirrorSetList) []configv1.ImageTagMirrorSet { return l.Items }),
+		into(&set.ControllerConfigs, &mcfgv1.ControllerConfigList{},
+			func(l *mcfgv1.ControllerConfigList) []mcfgv1.ControllerConfig { return l.Items }),
+		into(&set.KubeletConfigs, &mcfgv1.KubeletConfigList{},
+			func(l *mcfgv1.KubeletConfigList) []mcfgv1.KubeletConfig { return l.Items }),
+		into(&set.ContainerRuntimeConfigs, &mcfgv1.ContainerRuntimeConfigList{},
+			func(l *mcfgv1.ContainerRuntimeConfigList) []mcfgv1.ContainerRuntimeConfig { return l.Items }),
+		into(&set.FeatureGates, &configv1.FeatureGateList{},
+			func(l *configv1.FeatureGateList) []configv1.FeatureGate { return l.Items }),
+		into(&set.ICSPs, &operatorv1alpha1.ImageContentSourcePolicyList{},
+			func(l *operatorv1alpha1.ImageContentSourcePolicyList) []operatorv1alpha1.ImageContentSourcePolicy {
+				return l.Items
+			}),
+		into(&set.IDMSs, &configv1.ImageDigestMirrorSetList{},
+			func(l *configv1.ImageDigestMirrorSetList) []configv1.ImageDigestMirrorSet { return l.Items }),
+		into(&set.ITMSs, &configv1.ImageTagMirrorSetList{},
+			func(l *configv1.ImageTagMirrorSetList) []configv1.ImageTagMirrorSet { return l.Items }),
 		into(&set.Images, &configv1.ImageList{}, func(l *configv1.ImageList) []configv1.Image { return l.Items }),
 	} {
 		if err := read(ctx, r); err != nil {
@@ -149,15 +156,20 @@ func items[T any, P interface {
 			out = append(out, manifests.NewItem(o))
 		}
 	}
-	slices.SortFunc(out, func(a, b manifests.Item[P]) int { return strings.Compare(a.Object.GetName(), b.Object.GetName()) })
+	slices.SortFunc(out, func(a, b manifests.Item[P]) int {
+		return strings.Compare(a.Object.GetName(),
+			b.Object.GetName())
+	})
 	return out
 }
 
-// concerns says whether a MachineOSConfig may reach a pool: it is the pool's own, or the pool selects that role, too. Others, which may
-// be wrong in themselves, do not hold it up.
-func concerns(m *mcfgv1.MachineOSConfig, pool *mcfgv1.MachineConfigPool, pools []manifests.Item[*mcfgv1.MachineConfigPool]) bool {
+// concerns says whether a MachineOSConfig may reach a pool: it is the pool's own, or the pool selects that role, too.
+// Others, which may be wrong in themselves, do not hold it up.
+func concerns(m *mcfgv1.MachineOSConfig, pool *mcfgv1.MachineConfigPool,
+	pools []manifests.Item[*mcfgv1.MachineConfigPool]) bool {
 	role := m.Spec.MachineConfigPool.Name
-	if !slices.ContainsFunc(pools, func(p manifests.Item[*mcfgv1.MachineConfigPool]) bool { return p.Object.Name == role }) {
+	if !slices.ContainsFunc(pools,
+		func(p manifests.Item[*mcfgv1.MachineConfigPool]) bool { return p.Object.Name == role }) {
 		return false // the opt-in controller reports it
 	}
 	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.MachineConfigSelector)

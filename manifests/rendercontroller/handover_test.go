@@ -19,9 +19,12 @@ import (
 const image = "registry.example.com/os/worker@sha256:1111111111111111111111111111111111111111111111111111111111111111"
 
 func layering(pool, image string) *mcfgv1.MachineOSConfig {
-	return &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: pool, Annotations: map[string]string{manifests.AnnotationPreBuiltImage: image}},
-		Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: pool}, ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
-			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: "registry.example.com/os/" + mcfgv1.ImageTagFormat(pool) + ":x"}}
+	return &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: pool,
+		Annotations: map[string]string{manifests.AnnotationPreBuiltImage: image}},
+		Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: pool},
+			ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+			RenderedImagePushSpec:   "registry.example.com/os/" + mcfgv1.ImageTagFormat(pool) + ":x"}}
 }
 
 // component waits until the object for the pool's pre-built image names the image.
@@ -45,8 +48,8 @@ func (w *world) drop(pool string) {
 	require.NoError(w.t, w.Client.Update(w.t.Context(), &m))
 }
 
-// looked waits until the controller has rendered the pool since: it sees a MachineConfig that a role of nobody has, and then one that
-// the pool's config is not affected by.
+// looked waits until the controller has rendered the pool since: it sees a MachineConfig that a role of nobody has, and
+// then one that the pool's config is not affected by.
 func (w *world) looked(pool string) {
 	w.t.Helper()
 	c := machineConfig("00-seen", pool, "")
@@ -67,7 +70,8 @@ func (w *world) looked(pool string) {
 }
 
 func TestTheRenderedNameOutlivesTheAnnotation(t *testing.T) {
-	set, err := manifests.ReadDir(filepath.Join("..", "render", "testdata", "a-layered-pool", "in"), manifests.ReadOptions{})
+	set, err := manifests.ReadDir(filepath.Join("..", "render", "testdata", "a-layered-pool", "in"),
+		manifests.ReadOptions{})
 	require.NoError(t, err)
 	bootstrap, err := render.Render(set, render.Options{Versions: versions})
 	require.NoError(t, err)

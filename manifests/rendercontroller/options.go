@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// DefaultSettle is how long changes are collected before a pool is rendered: kubectl apply of a directory shall be one rollout.
-	// MCO waits as long (pkg/controller/render, renderDelay).
+	// DefaultSettle is how long changes are collected before a pool is rendered: kubectl apply of a directory shall be one
+	// rollout. MCO waits as long (pkg/controller/render, renderDelay).
 	DefaultSettle = 5 * time.Second
 	// DefaultKeep is how many rendered configs of a pool are kept that nothing refers to.
 	DefaultKeep = 3
@@ -26,8 +26,8 @@ type Options struct {
 	Versions render.Versions
 	// BaseImage is the default osImageURL of clusters without a ControllerConfig, by digest. Default none.
 	BaseImage string
-	// ComponentsOnly takes the MachineConfigs as complete: for clusters in which another operator renders mirror sets, KubeletConfigs
-	// and ContainerRuntimeConfigs.
+	// ComponentsOnly takes the MachineConfigs as complete: for clusters in which another operator renders mirror sets,
+	// KubeletConfigs and ContainerRuntimeConfigs.
 	ComponentsOnly bool
 	// Settle is how long changes are collected; default DefaultSettle, negative not at all.
 	Settle time.Duration

@@ -16,12 +16,13 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// A pool that was installed with an image is rendered with a component that names it, made from an annotation of the MachineOSConfig. The
-// build controller takes the annotation away once it has the image in its books, but the rendered config must keep its name, else all nodes
-// reboot. So the component becomes an object of its own, as in MCO. It belongs to the MachineOSConfig: it goes when the pool is opted out.
+// A pool that was installed with an image is rendered with a component that names it, made from an annotation of the
+// MachineOSConfig. The build controller takes the annotation away once it has the image in its books, but the rendered
+// config must keep its name, else all nodes reboot. So the component becomes an object of its own, as in MCO. It
+// belongs to the MachineOSConfig: it goes when the pool is opted out.
 
-// lateComponents adds components that are in the API and not in the cache yet. Annotation and component are different kinds: the cache
-// may show that the one has gone before it shows the other.
+// lateComponents adds components that are in the API and not in the cache yet. Annotation and component are different
+// kinds: the cache may show that the one has gone before it shows the other.
 func (r *Reconciler) lateComponents(ctx context.Context, set *manifests.Set, configs *mcfgv1.MachineConfigList) error {
 	for _, m := range set.MachineOSConfigs {
 		if m.Object.Annotations[manifests.AnnotationPreBuiltImage] != "" {
@@ -43,8 +44,8 @@ func (r *Reconciler) lateComponents(ctx context.Context, set *manifests.Set, con
 	return nil
 }
 
-// keepImage makes sure that the component of the pool's pre-built image is in the API and belongs to the pool's MachineOSConfig. An
-// annotation says what the image is; without one the component's own word counts.
+// keepImage makes sure that the component of the pool's pre-built image is in the API and belongs to the pool's
+// MachineOSConfig. An annotation says what the image is; without one the component's own word counts.
 func (r *Reconciler) keepImage(ctx context.Context, set *manifests.Set, pool string) error {
 	var owner *mcfgv1.MachineOSConfig
 	for _, m := range set.MachineOSConfigs {
@@ -68,12 +69,14 @@ func (r *Reconciler) keepImage(ctx context.Context, set *manifests.Set, pool str
 		return nil
 	}
 	want := render.PreBuiltComponent(pool, image)
-	want.OwnerReferences = []metav1.OwnerReference{{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineOSConfig", Name: owner.Name, UID: owner.UID}}
+	want.OwnerReferences = []metav1.OwnerReference{{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineOSConfig",
+		Name: owner.Name, UID: owner.UID}}
 	if apierrors.IsNotFound(err) {
 		if err := r.client.Create(ctx, want); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create %s: %w", want.Name, err)
 		}
-		r.o.Log.WithField("pool", pool).WithField("image", image).Info("image that the pool was installed with is kept in a machineconfig")
+		r.o.Log.WithField("pool", pool).WithField("image", image).
+			Info("image that the pool was installed with is kept in a machineconfig")
 		return nil
 	}
 	before := there.DeepCopy()
@@ -83,7 +86,8 @@ func (r *Reconciler) keepImage(ctx context.Context, set *manifests.Set, pool str
 	if equality.Semantic.DeepEqual(before, &there) {
 		return nil
 	}
-	if err := r.client.Patch(ctx, &there, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.client.Patch(ctx, &there, client.MergeFromWithOptions(before,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("mend %s: %w", want.Name, err)
 	}
 	return nil

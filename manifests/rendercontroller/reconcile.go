@@ -34,7 +34,8 @@ const (
 // maxMessage bounds the condition's message in bytes; the API takes 32 KiB, people read the first lines.
 const maxMessage = 4 << 10
 
-// conflictInterval is how soon a pool is looked at again that somebody else has changed meanwhile: the cache shows it by then.
+// conflictInterval is how soon a pool is looked at again that somebody else has changed meanwhile: the cache shows it
+// by then.
 const conflictInterval = 200 * time.Millisecond
 
 // Reconciler renders one pool a call.
@@ -57,7 +58,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	failure := r.render(ctx, &pool)
 	if apierrors.IsConflict(failure) {
-		return ctrl.Result{RequeueAfter: conflictInterval}, nil // somebody wrote meanwhile: no state of the pool, and no failure
+		// somebody wrote meanwhile: no state of the pool, and no failure
+		return ctrl.Result{RequeueAfter: conflictInterval}, nil
 	}
 	if failure == nil {
 		failure = r.collect(ctx, &pool)
@@ -94,13 +96,15 @@ func (r *Reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 	if err := r.write(ctx, config); err != nil {
 		return err
 	}
-	want := mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: config.Name}, Source: sources(result, pool)}
+	want := mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: config.Name},
+		Source: sources(result, pool)}
 	if equality.Semantic.DeepEqual(pool.Spec.Configuration, want) {
 		return nil
 	}
 	before := pool.DeepCopy()
 	pool.Spec.Configuration = want
-	if err := r.client.Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.client.Patch(ctx, pool, client.MergeFromWithOptions(before,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("point pool %s at %s: %w", pool.Name, config.Name, err)
 	}
 	r.o.Log.WithField("pool", pool.Name).WithField("config", config.Name).Info("pool has a new config")
@@ -148,7 +152,8 @@ func (r *Reconciler) write(ctx context.Context, config *mcfgv1.MachineConfig) er
 	// Its name says what it holds, so whoever changed it was wrong. One that bootstrap posted gets its owner here.
 	there.Spec, there.OwnerReferences = config.Spec, config.OwnerReferences
 	if !said {
-		setAnnotation(&there, manifests.AnnotationPostConfigActions, config.Annotations[manifests.AnnotationPostConfigActions])
+		setAnnotation(&there, manifests.AnnotationPostConfigActions,
+			config.Annotations[manifests.AnnotationPostConfigActions])
 	}
 	if err := r.client.Update(ctx, &there); err != nil {
 		return fmt.Errorf("restore %s: %w", config.Name, err)
@@ -184,7 +189,8 @@ func sameSpec(a, b *mcfgv1.MachineConfig) (bool, error) {
 
 // condition writes RenderDegraded if it has changed; the other conditions are others'.
 func (r *Reconciler) condition(ctx context.Context, pool *mcfgv1.MachineConfigPool, failure error) error {
-	want := mcfgv1.MachineConfigPoolCondition{Type: mcfgv1.MachineConfigPoolRenderDegraded, Status: corev1.ConditionFalse, Reason: ReasonRendered}
+	want := mcfgv1.MachineConfigPoolCondition{Type: mcfgv1.MachineConfigPoolRenderDegraded, Status: corev1.ConditionFalse,
+		Reason: ReasonRendered}
 	if failure != nil {
 		want.Status, want.Reason, want.Message = corev1.ConditionTrue, ReasonFailed, failure.Error()
 		if len(want.Message) > maxMessage {
@@ -214,7 +220,8 @@ func (r *Reconciler) condition(ctx context.Context, pool *mcfgv1.MachineConfigPo
 		want.LastTransitionTime = metav1.NewTime(r.o.Now())
 	}
 	*have = want
-	if err := r.client.Status().Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.client.Status().Patch(ctx, pool,
+		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write status of pool %s: %w", pool.Name, err)
 	}
 	return nil

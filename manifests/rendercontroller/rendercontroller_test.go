@@ -31,7 +31,8 @@ import (
 )
 
 const (
-	// What the controller does in the background is looked at this often and this long: a limit for machines that are very busy.
+	// What the controller does in the background is looked at this often and this long: a limit for machines that are very
+	// busy.
 	waitLimit = time.Minute
 	waitEvery = 50 * time.Millisecond
 )
@@ -81,8 +82,10 @@ func newWorldOn(t *testing.T, env *kubetest.Env, keep int) *world {
 	w.stop = w.start(Options{Versions: versions, Settle: -1, Keep: keep})
 	t.Cleanup(func() {
 		w.stop()
-		for _, o := range []client.Object{&mcfgv1.MachineOSBuild{}, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{},
-			&mcfgv1.KubeletConfig{}, &mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{},
+		for _, o := range []client.Object{&mcfgv1.MachineOSBuild{}, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineConfigPool{},
+			&mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{},
+			&mcfgv1.KubeletConfig{}, &mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{}, &configv1.ImageDigestMirrorSet{},
+			&configv1.ImageTagMirrorSet{},
 			&configv1.Image{}, &operatorv1alpha1.ImageContentSourcePolicy{}, &corev1.Node{}} {
 			require.NoError(t, w.Client.DeleteAllOf(context.Background(), o))
 		}
@@ -150,14 +153,16 @@ func objects(set *manifests.Set) []client.Object {
 	for _, i := range set.ControllerConfigs {
 		// What the API demands and rendering does not read; the cases leave it away.
 		spec := &i.Object.Spec
-		spec.RootCAData, spec.KubeAPIServerServingCAData, spec.Images = []byte("ca"), []byte("ca"), map[string]string{"none": "none"}
+		spec.RootCAData, spec.KubeAPIServerServingCAData, spec.Images = []byte("ca"), []byte("ca"),
+			map[string]string{"none": "none"}
 		spec.IPFamilies = mcfgv1.IPFamiliesIPv4
 		kind := func(name string) metav1.TypeMeta {
 			return metav1.TypeMeta{APIVersion: configv1.GroupVersion.String(), Kind: name}
 		}
 		spec.DNS = &configv1.DNS{TypeMeta: kind("DNS")}
 		spec.Infra = &configv1.Infrastructure{TypeMeta: kind("Infrastructure"), Status: configv1.InfrastructureStatus{
-			ControlPlaneTopology: configv1.HighlyAvailableTopologyMode, InfrastructureTopology: configv1.HighlyAvailableTopologyMode}}
+			ControlPlaneTopology:   configv1.HighlyAvailableTopologyMode,
+			InfrastructureTopology: configv1.HighlyAvailableTopologyMode}}
 		add(i.Object)
 	}
 	for _, i := range set.FeatureGates {
@@ -210,10 +215,11 @@ func (w *world) apply(o client.Object) {
 	}
 }
 
-// TestBootstrapAndClusterRenderTheSameBytes renders directories as bootstrap does, posts the same objects to a real API server and
-// compares name and spec of what the controller writes there.
+// TestBootstrapAndClusterRenderTheSameBytes renders directories as bootstrap does, posts the same objects to a real API
+// server and compares name and spec of what the controller writes there.
 func TestBootstrapAndClusterRenderTheSameBytes(t *testing.T) {
-	for _, name := range []string{"a-layered-pool", "a-custom-pool-inherits-an-image", "mirror-sets-and-image-settings", "kubelet-and-runtime-settings",
+	for _, name := range []string{"a-layered-pool", "a-custom-pool-inherits-an-image", "mirror-sets-and-image-settings",
+		"kubelet-and-runtime-settings",
 		"a-later-machineconfig-without-contents-keeps-a-packed-file-packed", "runc-under-an-image-of-its-own"} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("..", "render", "testdata", name, "in")

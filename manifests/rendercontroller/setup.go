@@ -25,8 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// SetupWithManager adds the controller to a manager whose scheme has the groups machineconfiguration, config and operator (v1alpha1) of
-// OpenShift. Kinds of the latter two that the API does not have when it is called are not watched.
+// SetupWithManager adds the controller to a manager whose scheme has the groups machineconfiguration, config and
+// operator (v1alpha1) of OpenShift. Kinds of the latter two that the API does not have when it is called are not
+// watched.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -35,13 +36,18 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	known := map[string]bool{}
 	r.known = func(o client.Object) bool { return known[fmt.Sprintf("%T", o)] }
 	b := ctrl.NewControllerManagedBy(mgr).Named("render").
-		For(&mcfgv1.MachineConfigPool{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, metaChanged()))).
-		Watches(&mcfgv1.MachineConfig{}, r.settled(r.ofConfig), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, metaChanged()))).
-		Watches(&mcfgv1.MachineOSConfig{}, r.settled(r.all), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, metaChanged()))).
+		For(&mcfgv1.MachineConfigPool{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
+			metaChanged()))).
+		Watches(&mcfgv1.MachineConfig{}, r.settled(r.ofConfig),
+			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, metaChanged()))).
+		Watches(&mcfgv1.MachineOSConfig{}, r.settled(r.all),
+			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, metaChanged()))).
 		Watches(&mcfgv1.MachineOSBuild{}, r.settled(ofBuild), builder.WithPredicates(goneOnly())).
 		Watches(&corev1.Node{}, r.settled(ofNode), builder.WithPredicates(configsChanged()))
-	for _, kind := range []client.Object{&mcfgv1.ControllerConfig{}, &mcfgv1.KubeletConfig{}, &mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{},
-		&operatorv1alpha1.ImageContentSourcePolicy{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{}, &configv1.Image{}} {
+	for _, kind := range []client.Object{&mcfgv1.ControllerConfig{}, &mcfgv1.KubeletConfig{},
+		&mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{},
+		&operatorv1alpha1.ImageContentSourcePolicy{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{},
+		&configv1.Image{}} {
 		gvk, err := apiutil.GVKForObject(kind, mgr.GetScheme())
 		if err != nil {
 			return fmt.Errorf("find kind of %T: %w", kind, err)
@@ -69,14 +75,17 @@ func (r *Reconciler) settled(pools func(context.Context, client.Object) []string
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			add(ctx, e.Object, q)
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			add(ctx, e.ObjectOld, q)
 			add(ctx, e.ObjectNew, q)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			add(ctx, e.Object, q)
 		},
 	}

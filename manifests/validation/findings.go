@@ -14,8 +14,8 @@ import (
 // RuleAPI is the rule of findings that the API server would answer with.
 const RuleAPI = "api"
 
-// Findings says what the API server would refuse in a JSON object, and which fields it would drop. Objects of other kinds than the
-// CRDs' are passed over, and so is what is no object: the reader of manifests refuses it.
+// Findings says what the API server would refuse in a JSON object, and which fields it would drop. Objects of other
+// kinds than the CRDs' are passed over, and so is what is no object: the reader of manifests refuses it.
 func (v *Validator) Findings(ctx context.Context, raw []byte, at manifests.Origin) ([]report.Finding, error) {
 	object := &unstructured.Unstructured{}
 	if err := object.UnmarshalJSON(raw); err != nil {

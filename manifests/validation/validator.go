@@ -41,7 +41,8 @@ type kind struct {
 	rules   *cel.Validator
 }
 
-// New reads the embedded CRDs: those of github.com/openshift/api with every schema, validation and rule (manifests/assets/cluster).
+// New reads the embedded CRDs: those of github.com/openshift/api with every schema, validation and rule
+// (manifests/assets/cluster).
 func New() (*Validator, error) {
 	crds, err := cluster.CRDs()
 	if err != nil {
@@ -56,7 +57,8 @@ func Of(crds []*apiextensionsv1.CustomResourceDefinition) *Validator {
 	for _, crd := range crds {
 		for _, version := range crd.Spec.Versions {
 			if version.Served {
-				v.kinds[schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}] = &kind{crd: crd, version: version}
+				v.kinds[schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name,
+					Kind: crd.Spec.Names.Kind}] = &kind{crd: crd, version: version}
 			}
 		}
 	}
@@ -66,10 +68,11 @@ func Of(crds []*apiextensionsv1.CustomResourceDefinition) *Validator {
 // Knows says whether the kind is one of a CRD.
 func (v *Validator) Knows(gvk schema.GroupVersionKind) bool { return v.kinds[gvk] != nil }
 
-// Create is what the API server would answer to the creation of an object, which is changed as the server would change it: fields that
-// the schema does not have go, defaults come, and the status goes where only its own endpoint may set it. Unknown fields are told: the
-// server drops them in silence. An object of a kind that is not known gives no fault.
-func (v *Validator) Create(ctx context.Context, object *unstructured.Unstructured) (faults field.ErrorList, unknown []string, err error) {
+// Create is what the API server would answer to the creation of an object, which is changed as the server would change
+// it: fields that the schema does not have go, defaults come, and the status goes where only its own endpoint may set
+// it. Unknown fields are told: the server drops them in silence. An object of a kind that is not known gives no fault.
+func (v *Validator) Create(ctx context.Context, object *unstructured.Unstructured) (faults field.ErrorList,
+	unknown []string, err error) {
 	k := v.kinds[object.GroupVersionKind()]
 	if k == nil {
 		return nil, nil, nil
@@ -89,7 +92,8 @@ func (v *Validator) Create(ctx context.Context, object *unstructured.Unstructure
 	if object.GetName() == "" && object.GetGenerateName() != "" {
 		object.SetName(object.GetGenerateName() + "00000")
 	}
-	faults = append(faults, apivalidation.ValidateObjectMetaAccessor(object, namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	faults = append(faults, apivalidation.ValidateObjectMetaAccessor(object, namespaced, apivalidation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))...)
 	faults = append(faults, schemavalidation.ValidateCustomResource(nil, object.Object, k.checks)...)
 	faults = append(faults, objectmeta.Validate(nil, object.Object, k.tree, false)...)
 	faults = append(faults, listtype.ValidateListSetsAndMaps(nil, k.tree, object.Object)...)
@@ -103,7 +107,8 @@ func (v *Validator) Create(ctx context.Context, object *unstructured.Unstructure
 // prepare compiles schema and rules as the API server does when it is given the CRD.
 func (k *kind) prepare() error {
 	var internal apiextensions.CustomResourceValidation
-	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(k.version.Schema, &internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(
+		k.version.Schema, &internal, nil); err != nil {
 		return err
 	}
 	var err error
@@ -120,10 +125,11 @@ func (k *kind) prepare() error {
 	return nil
 }
 
-// arrive does with an object what the server does before it validates: metadata of the right types, unknown fields and the status gone,
-// defaults filled in.
+// arrive does with an object what the server does before it validates: metadata of the right types, unknown fields and
+// the status gone, defaults filled in.
 func (k *kind) arrive(object *unstructured.Unstructured, unknown *[]string) field.ErrorList {
-	_, found, dropped, err := objectmeta.GetObjectMetaWithOptions(object.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	_, found, dropped, err := objectmeta.GetObjectMetaWithOptions(object.Object,
+		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
 		return field.ErrorList{field.Invalid(field.NewPath("metadata"), "", err.Error())}
 	}
@@ -131,7 +137,8 @@ func (k *kind) arrive(object *unstructured.Unstructured, unknown *[]string) fiel
 		return field.ErrorList{field.Required(field.NewPath("metadata"), "")}
 	}
 	*unknown = append(*unknown, dropped...)
-	*unknown = append(*unknown, pruning.PruneWithOptions(object.Object, k.tree, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
+	*unknown = append(*unknown, pruning.PruneWithOptions(object.Object, k.tree, true,
+		structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object.Object, k.tree)
 	if k.version.Subresources != nil && k.version.Subresources.Status != nil {
 		delete(object.Object, "status")
@@ -144,7 +151,8 @@ func (k *kind) arrive(object *unstructured.Unstructured, unknown *[]string) fiel
 func blocking(faults field.ErrorList) bool {
 	for _, f := range faults {
 		switch f.Type {
-		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
+			field.ErrorTypeTypeInvalid:
 			return true
 		}
 	}

@@ -39,7 +39,8 @@ type Options struct {
 	CheckStaged func(context.Context) error
 	// AheadBytesPerSecond bounds what comes of an image that is fetched ahead of its time; 0: no bound.
 	AheadBytesPerSecond int64
-	// RepairDrift puts files, units and SSH keys back that are unlike the node's config; by default they are reported only.
+	// RepairDrift puts files, units and SSH keys back that are unlike the node's config; by default they are reported
+	// only.
 	RepairDrift bool
 	// Healthy is asked after a reboot, before the node counts as done; nil: nothing is asked.
 	Healthy func(context.Context) error
@@ -101,7 +102,8 @@ func New(o Options) (*Agent, error) {
 	if o.BootID == nil {
 		o.BootID = func() (string, error) { return nodedisk.BootID(o.Root) }
 	}
-	return &Agent{o: o, files: hostfiles.Host{Root: o.Root}, journal: newJournal(o.Root), seen: newSeen(o.Now), ahead: newAhead(o.Root)}, nil
+	return &Agent{o: o, files: hostfiles.Host{Root: o.Root}, journal: newJournal(o.Root), seen: newSeen(o.Now),
+		ahead: newAhead(o.Root)}, nil
 }
 
 // Run works until ctx ends. Wherever it ends, another process goes on.
@@ -130,8 +132,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// Step does the next thing and says when to look again. A failure is also in the node's annotations, once the API can be reached; it
-// is tried again.
+// Step does the next thing and says when to look again. A failure is also in the node's annotations, once the API can
+// be reached; it is tried again.
 func (a *Agent) Step(ctx context.Context) (time.Duration, error) {
 	a.seen.begin()
 	after, err := a.step(ctx)

@@ -63,7 +63,8 @@ func TestUnitsAreEnabledAndDisabled(t *testing.T) {
 	f := newFixture(t)
 	withUnits := func(name string, units ...ign35.Unit) *mcfgv1.MachineConfig {
 		mc := rendered(name)
-		raw, err := machineconfig.EncodeAny(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version}, Systemd: ign35.Systemd{Units: units}})
+		raw, err := machineconfig.EncodeAny(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version},
+			Systemd: ign35.Systemd{Units: units}})
 		require.NoError(t, err)
 		mc.Spec.Config.Raw = raw
 		return mc
@@ -71,8 +72,10 @@ func TestUnitsAreEnabledAndDisabled(t *testing.T) {
 	link := filepath.Join(f.m.root, "/etc/systemd/system/multi-user.target.wants/old.service")
 	require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o755))
 	require.NoError(t, os.Symlink("/etc/systemd/system/old.service", link))
-	f.join(withUnits("rendered-units-1", ign35.Unit{Name: "old.service", Enabled: ptr(true)}, ign35.Unit{Name: "same.service", Enabled: ptr(true)}), "")
-	f.aim(withUnits("rendered-units-2", ign35.Unit{Name: "new.service", Enabled: ptr(true)}, ign35.Unit{Name: "same.service", Enabled: ptr(true)}), "")
+	f.join(withUnits("rendered-units-1", ign35.Unit{Name: "old.service", Enabled: ptr(true)},
+		ign35.Unit{Name: "same.service", Enabled: ptr(true)}), "")
+	f.aim(withUnits("rendered-units-2", ign35.Unit{Name: "new.service", Enabled: ptr(true)},
+		ign35.Unit{Name: "same.service", Enabled: ptr(true)}), "")
 	f.settle()
 	assert.Equal(t, []string{"--no-reload enable new.service"}, f.m.calls)
 	_, err := os.Lstat(link)
@@ -261,17 +264,20 @@ func TestDriftIsReportedAndGoes(t *testing.T) {
 
 func TestAdminsPolicyHolds(t *testing.T) {
 	f := newFixture(t)
-	f.create(&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: opv1.MachineConfigurationSpec{
-		StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}},
-		NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{SSHKey: opv1.NodeDisruptionPolicySpecSSHKey{Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}},
-			Files: []opv1.NodeDisruptionPolicySpecFile{
-				{Path: "/etc/a", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.DrainSpecAction}, {Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "a.service"}}}}}}}})
+	f.create(&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"},
+		Spec: opv1.MachineConfigurationSpec{
+			StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}},
+			NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{SSHKey: opv1.NodeDisruptionPolicySpecSSHKey{Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}},
+				Files: []opv1.NodeDisruptionPolicySpecFile{
+					{Path: "/etc/a", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.DrainSpecAction},
+						{Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "a.service"}}}}}}}})
 	f.join(rendered("rendered-policy-1", "/etc/a=1"), "")
 	f.aim(rendered("rendered-policy-2", "/etc/a=2"), "")
 	f.settle()
 	assert.Zero(t, f.m.boots)
 	assert.Equal(t, []string{"restart a.service"}, f.m.calls)
-	assert.Equal(t, nodestate.DrainRequest(nodestate.Uncordon, "rendered-policy-2"), f.record().LastAppliedDrain, "it was drained")
+	assert.Equal(t, nodestate.DrainRequest(nodestate.Uncordon, "rendered-policy-2"), f.record().
+		LastAppliedDrain, "it was drained")
 }
 
 // TestCrashAnywhere kills the agent after each number of steps; it must come to the same end.

@@ -16,7 +16,8 @@ import (
 	"dayone.dev/dayone/rebase/nodedisk"
 )
 
-// AheadPath is where the agent notes the image that it fetches, or has fetched, before the node is told to go to it; below the node's root.
+// AheadPath is where the agent notes the image that it fetches, or has fetched, before the node is told to go to it;
+// below the node's root.
 const AheadPath = "/var/lib/dayone/daemon/ahead.json"
 
 const (
@@ -54,7 +55,8 @@ func newAhead(root string) *ahead {
 	return &ahead{path: filepath.Join(root, AheadPath), changed: make(chan struct{}, 1)}
 }
 
-// load gives the note, which another process of the agent may have left. One that cannot be read names nothing that is known.
+// load gives the note, which another process of the agent may have left. One that cannot be read names nothing that is
+// known.
 func (h *ahead) load() aheadNote {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,8 +110,9 @@ func (h *ahead) progress() string {
 	return progress("Fetching ahead", h.transfer.State())
 }
 
-// fetchAhead lets the node fetch the image that its controller names, before it is told to go to it; it answers on the node, and drops an
-// image that is no longer wanted. What fails is said and left: the update itself fetches what is missing.
+// fetchAhead lets the node fetch the image that its controller names, before it is told to go to it; it answers on the
+// node, and drops an image that is no longer wanted. What fails is said and left: the update itself fetches what is
+// missing.
 func (a *Agent) fetchAhead(ctx context.Context, n node) {
 	if n.away {
 		return
@@ -145,7 +148,8 @@ func (a *Agent) followAhead(ctx context.Context, wanted, current string) error {
 	}
 	fetcher, can := a.o.Deployer.(deploy.Fetcher)
 	if !can {
-		return a.ahead.save(aheadNote{Image: wanted, Error: "this host's deployer cannot fetch an image without staging it: the image comes with the update"})
+		return a.ahead.save(aheadNote{Image: wanted,
+			Error: "this host's deployer cannot fetch an image without staging it: the image comes with the update"})
 	}
 	a.beginAhead(ctx, fetcher, image)
 	return nil

@@ -64,12 +64,13 @@ func (s store) refs() (layers, images int) {
 // objects counts files of the repository: what is forgotten must not keep space.
 func (s store) objects() (n int) {
 	s.t.Helper()
-	require.NoError(s.t, filepath.WalkDir(filepath.Join(s.repo, "objects"), func(_ string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			n++
-		}
-		return err
-	}))
+	require.NoError(s.t, filepath.WalkDir(filepath.Join(s.repo, "objects"),
+		func(_ string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				n++
+			}
+			return err
+		}))
 	return n
 }
 
@@ -86,7 +87,8 @@ func newStore(t *testing.T, m *machine, g *deploytest.Registry) store {
 	s := store{machine: m, t: t, repo: filepath.Join(root, "ostree/repo")}
 	s.ostree("admin", "init-fs", root)
 	s.ostree("admin", "os-init", "--sysroot="+root, "test")
-	s.OSTree = deploy.NewOSTree(deploy.OSTreeOptions{Root: root, Import: deploy.ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}})
+	s.OSTree = deploy.NewOSTree(deploy.OSTreeOptions{Root: root, Import: deploy.ImportOptions{CertsDir: g.CertsDir,
+		AuthFile: g.AuthFile}})
 	return s
 }
 
@@ -166,7 +168,8 @@ func TestImageIsFetchedAheadAndForgotten(t *testing.T) {
 	assert.LessOrEqual(t, s.objects(), full, "and its space with it")
 
 	f.ask("")
-	f.stepUntil("nothing is asked for", func(n *corev1.Node) bool { return n.Annotations[manifests.AnnotationPrefetched] == "" })
+	f.stepUntil("nothing is asked for",
+		func(n *corev1.Node) bool { return n.Annotations[manifests.AnnotationPrefetched] == "" })
 	layers, have = s.refs()
 	assert.Equal(t, []int{0, 0}, []int{layers, have})
 	assert.NoFileExists(t, filepath.Join(f.m.root, daemon.AheadPath))
@@ -250,7 +253,8 @@ func TestFetchingAheadThatFailsIsSaidAndDisturbsNothing(t *testing.T) {
 	answered := func(n *corev1.Node) bool { return n.Annotations[manifests.AnnotationPrefetchError] != "" }
 	f.ask(image(2))
 	f.stepUntil("this deployer cannot", answered)
-	assert.Contains(t, f.object().Annotations[manifests.AnnotationPrefetchError], "cannot fetch an image without staging it")
+	assert.Contains(t, f.object().Annotations[manifests.AnnotationPrefetchError],
+		"cannot fetch an image without staging it")
 	g := deploytest.StartRegistry(t)
 	f.storing(newStore(t, f.m, g))
 	missing := g.Addr + "/ocp/none@sha256:" + strings.Repeat("0", 64)

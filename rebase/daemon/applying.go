@@ -71,15 +71,17 @@ func (a *Agent) begun(current nodedisk.Current) ([]nodedisk.Current, error) {
 	return slices.DeleteFunc(pending, current.Same), err
 }
 
-// writeFiles brings the wanted files onto a node that is not layered, or that does not reboot into the image which has them. What
-// former plans brought goes, and so does what the node had.
-func (a *Agent) writeFiles(ctx context.Context, begun []nodedisk.Current, current nodedisk.Current, wanted *mcfgv1.MachineConfig) error {
+// writeFiles brings the wanted files onto a node that is not layered, or that does not reboot into the image which has
+// them. What former plans brought goes, and so does what the node had.
+func (a *Agent) writeFiles(ctx context.Context, begun []nodedisk.Current, current nodedisk.Current,
+	wanted *mcfgv1.MachineConfig) error {
 	after, err := parse(wanted)
 	if err != nil {
 		return err
 	}
 	// What the node had is noted, too: between the new record of that and the end of all this a kill may come.
-	if err := nodedisk.AddPending(a.o.Root, current, nodedisk.Current{Config: wanted, Image: a.journal.Target.Image}); err != nil {
+	if err := nodedisk.AddPending(a.o.Root, current,
+		nodedisk.Current{Config: wanted, Image: a.journal.Target.Image}); err != nil {
 		return err
 	}
 	had := append(begun, current)
@@ -107,8 +109,10 @@ func (a *Agent) writeFiles(ctx context.Context, begun []nodedisk.Current, curren
 	return a.files.Carry(after)
 }
 
-// start is what a change of files begins from. What was begun is on disk in part, unless the node has booted the image that has all of it.
-func (a *Agent) start(ctx context.Context, begun []nodedisk.Current, current nodedisk.Current) (hostfiles.Start, error) {
+// start is what a change of files begins from. What was begun is on disk in part, unless the node has booted the image
+// that has all of it.
+func (a *Agent) start(ctx context.Context, begun []nodedisk.Current, current nodedisk.Current) (hostfiles.Start,
+	error) {
 	var out hostfiles.Start
 	status, err := a.o.Deployer.Status(ctx)
 	if err != nil {
@@ -139,7 +143,8 @@ func (a *Agent) writeAccounts(had []nodedisk.Current, after ign35.Config) error 
 	})
 }
 
-// fromEach takes each config that a node had, or has, as what a change begins from: any of them may be on disk after an interruption.
+// fromEach takes each config that a node had, or has, as what a change begins from: any of them may be on disk after an
+// interruption.
 func fromEach(had []nodedisk.Current, change func(before ign35.Config) error) error {
 	for _, have := range had {
 		before, err := parse(have.Config)
@@ -153,8 +158,8 @@ func fromEach(had []nodedisk.Current, change func(before ign35.Config) error) er
 	return nil
 }
 
-// enableUnits makes units start at boot, or not, where a config says so otherwise than the one before: presets are for first boots. It may be
-// done again.
+// enableUnits makes units start at boot, or not, where a config says so otherwise than the one before: presets are for
+// first boots. It may be done again.
 func (a *Agent) enableUnits(ctx context.Context, before, after ign35.Config) error {
 	had := map[string]bool{}
 	for _, u := range before.Systemd.Units {

@@ -43,9 +43,11 @@ func newChain(t *testing.T) *chain {
 	f := newFixture(t)
 	c := f.env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
 	mgr, err := ctrl.NewManager(f.env.As(t, cluster.DefaultNamespace, cluster.Controller),
-		ctrl.Options{Scheme: f.env.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: kubetest.Controllers()})
+		ctrl.Options{Scheme: f.env.Scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+			Controller: kubetest.Controllers()})
 	require.NoError(t, err)
-	require.NoError(t, rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Versions: render.VersionsOf("v1"), Settle: -1}))
+	require.NoError(t, rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Versions: render.VersionsOf("v1"),
+		Settle: -1}))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -56,14 +58,16 @@ func newChain(t *testing.T) *chain {
 	return &chain{f, disruptioncontroller.New(c, c, disruptioncontroller.Options{})}
 }
 
-// pool makes the pool and waits for its first config that has its MachineConfig: the controller may hear of the pool before it does of that.
+// pool makes the pool and waits for its first config that has its MachineConfig: the controller may hear of the pool
+// before it does of that.
 func (c *chain) pool() *mcfgv1.MachineConfig {
 	c.Helper()
 	c.create(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: mcfgv1.MachineConfigPoolSpec{
 		NodeSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" + c.name: ""}},
 		MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{manifests.LabelRole: c.name}}}})
 	return c.await(func(p *mcfgv1.MachineConfigPool) bool {
-		return slices.ContainsFunc(p.Spec.Configuration.Source, func(s corev1.ObjectReference) bool { return s.Name == "50-"+c.name })
+		return slices.ContainsFunc(p.Spec.Configuration.Source,
+			func(s corev1.ObjectReference) bool { return s.Name == "50-"+c.name })
 	})
 }
 
@@ -128,7 +132,8 @@ func (c *chain) mirrorPolicy(text any) {
 	c.Helper()
 	_, err := c.effects.Policies(c.Context(), reconcile.Request{})
 	require.NoError(c, err)
-	c.merge(&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}, annotations(map[string]any{manifests.AnnotationMirrorPolicy: text}))
+	c.merge(&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}},
+		annotations(map[string]any{manifests.AnnotationMirrorPolicy: text}))
 }
 
 func TestAnOwnersAnnotationReachesTheNodesServices(t *testing.T) {
@@ -142,7 +147,8 @@ func TestAnOwnersAnnotationReachesTheNodesServices(t *testing.T) {
 	c.joined(first, "")
 	c.m.calls = nil
 
-	c.merge(own, map[string]any{"spec": map[string]any{"config": json.RawMessage(rendered("x", "/etc/app.conf=new").Spec.Config.Raw)}})
+	c.merge(own, map[string]any{"spec": map[string]any{"config": json.RawMessage(rendered("x", "/etc/app.conf=new").
+		Spec.Config.Raw)}})
 	c.target(first.Name)
 	plan := c.plan()
 	assert.Equal(t, disruption.LevelReload, plan.Level)
@@ -156,15 +162,22 @@ func TestAnOwnersAnnotationReachesTheNodesServices(t *testing.T) {
 	assert.Empty(t, c.record().DesiredDrain, "no pod was asked to leave")
 }
 
-// mirrorSets are, for each kind of object that makes registries.conf, one whose removal could let images come from elsewhere.
+// mirrorSets are, for each kind of object that makes registries.conf, one whose removal could let images come from
+// elsewhere.
 func mirrorSets() map[string]client.Object {
 	return map[string]client.Object{
-		"ImageDigestMirrorSet": &configv1.ImageDigestMirrorSet{ObjectMeta: metav1.ObjectMeta{Name: "chain"}, Spec: configv1.ImageDigestMirrorSetSpec{
-			ImageDigestMirrors: []configv1.ImageDigestMirrors{{Source: "a.example.com/b", Mirrors: []configv1.ImageMirror{"m.example.com/b"}}}}},
-		"ImageContentSourcePolicy": &operatorv1alpha1.ImageContentSourcePolicy{ObjectMeta: metav1.ObjectMeta{Name: "chain"}, Spec: operatorv1alpha1.ImageContentSourcePolicySpec{
-			RepositoryDigestMirrors: []operatorv1alpha1.RepositoryDigestMirrors{{Source: "c.example.com/d", Mirrors: []string{"m.example.com/d"}}}}},
-		"ImageTagMirrorSet": &configv1.ImageTagMirrorSet{ObjectMeta: metav1.ObjectMeta{Name: "chain"}, Spec: configv1.ImageTagMirrorSetSpec{
-			ImageTagMirrors: []configv1.ImageTagMirrors{{Source: "e.example.com/f", Mirrors: []configv1.ImageMirror{"m.example.com/f"}}}}},
+		"ImageDigestMirrorSet": &configv1.ImageDigestMirrorSet{ObjectMeta: metav1.ObjectMeta{Name: "chain"},
+			Spec: configv1.ImageDigestMirrorSetSpec{
+				ImageDigestMirrors: []configv1.ImageDigestMirrors{{Source: "a.example.com/b",
+					Mirrors: []configv1.ImageMirror{"m.example.com/b"}}}}},
+		"ImageContentSourcePolicy": &operatorv1alpha1.ImageContentSourcePolicy{ObjectMeta: metav1.ObjectMeta{Name: "chain"},
+			Spec: operatorv1alpha1.ImageContentSourcePolicySpec{
+				RepositoryDigestMirrors: []operatorv1alpha1.RepositoryDigestMirrors{{Source: "c.example.com/d",
+					Mirrors: []string{"m.example.com/d"}}}}},
+		"ImageTagMirrorSet": &configv1.ImageTagMirrorSet{ObjectMeta: metav1.ObjectMeta{Name: "chain"},
+			Spec: configv1.ImageTagMirrorSetSpec{
+				ImageTagMirrors: []configv1.ImageTagMirrors{{Source: "e.example.com/f",
+					Mirrors: []configv1.ImageMirror{"m.example.com/f"}}}}},
 		"Image": &configv1.Image{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: configv1.ImageSpec{
 			RegistrySources: configv1.RegistrySources{InsecureRegistries: []string{"g.example.com"}}}},
 	}
@@ -173,7 +186,8 @@ func mirrorSets() map[string]client.Object {
 func TestARemovedMirrorObjectDrainsUnlessItsKindIsExcepted(t *testing.T) {
 	c := newChain(t)
 	t.Cleanup(func() {
-		_ = c.env.Client.Delete(context.Background(), &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}})
+		_ = c.env.Client.Delete(context.Background(),
+			&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}})
 	})
 	own := rendered("50-" + c.name)
 	own.Labels = map[string]string{manifests.LabelRole: c.name}

@@ -63,8 +63,10 @@ func (f *fixture) adminPolicies(p opv1.NodeDisruptionPolicyConfig) {
 	if p.SSHKey.Actions == nil {
 		p.SSHKey.Actions = []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}
 	}
-	f.create(&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: opv1.MachineConfigurationSpec{
-		StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}}, NodeDisruptionPolicy: p}})
+	f.create(&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"},
+		Spec: opv1.MachineConfigurationSpec{
+			StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}},
+			NodeDisruptionPolicy:  p}})
 }
 
 func TestKeysOfARunningNode(t *testing.T) {
@@ -85,8 +87,10 @@ func TestKeysOfALayeredNodeByPolicy(t *testing.T) {
 	f := newFixture(t)
 	at := f.core()
 	f.adminPolicies(opv1.NodeDisruptionPolicyConfig{SSHKey: opv1.NodeDisruptionPolicySpecSSHKey{
-		Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "sshd.service"}}}}})
-	first, second := rendered("rendered-policykeys-1", "/etc/a=1"), withKeys(rendered("rendered-policykeys-2", "/etc/a=1"), "ssh-ed25519 AAA one")
+		Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.RestartSpecAction,
+			Restart: &opv1.RestartService{ServiceName: "sshd.service"}}}}})
+	first, second := rendered("rendered-policykeys-1", "/etc/a=1"), withKeys(rendered("rendered-policykeys-2", "/etc/a=1"),
+		"ssh-ed25519 AAA one")
 	f.join(first, image(1))
 	f.aim(second, image(1)) // no image holds keys
 	f.settle()
@@ -100,10 +104,14 @@ func TestKeysOfALayeredNodeByPolicy(t *testing.T) {
 
 func (f *fixture) controllerConfig(ca []byte) *mcfgv1.ControllerConfig {
 	f.Helper()
-	c := &mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName}, Spec: mcfgv1.ControllerConfigSpec{
-		BaseOSContainerImage: image(9), ImageRegistryBundleData: []mcfgv1.ImageRegistryBundle{{File: "registry.svc..5000", Data: ca}},
-		ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{}, Images: map[string]string{}, KubeAPIServerServingCAData: ca,
-		RootCAData: ca, ReleaseImage: "release", IPFamilies: mcfgv1.IPFamiliesIPv4, InternalRegistryPullSecret: []byte(`{"auths":{"registry.svc:5000":{"auth":"t1"}}}`)}}
+	c := &mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName},
+		Spec: mcfgv1.ControllerConfigSpec{
+			BaseOSContainerImage: image(9), ImageRegistryBundleData: []mcfgv1.ImageRegistryBundle{{File: "registry.svc..5000",
+				Data: ca}},
+			ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{}, Images: map[string]string{},
+			KubeAPIServerServingCAData: ca,
+			RootCAData:                 ca, ReleaseImage: "release", IPFamilies: mcfgv1.IPFamiliesIPv4,
+			InternalRegistryPullSecret: []byte(`{"auths":{"registry.svc:5000":{"auth":"t1"}}}`)}}
 	f.create(c)
 	return c
 }
@@ -149,7 +157,8 @@ func TestCertificatesAndPullSecretsOfARunningNode(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- f.agent.Run(ctx) }()
 	rotate(two, "t2")
-	require.Eventually(t, func() bool { return f.read(trustfiles.KubeletCA) == string(two) }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return f.read(trustfiles.KubeletCA) == string(two) }, time.Minute,
+		10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-over)
 	assert.Zero(t, f.m.boots)
@@ -205,7 +214,8 @@ func TestConditionsOfTheMachineConfigNode(t *testing.T) {
 
 	f.aim(rendered("rendered-conditions-2", "/etc/a=2"), image(2))
 	seen := map[string]bool{}
-	for f.record().CurrentConfig != "rendered-conditions-2" || is(get(), mcfgv1.MachineConfigNodeUpdated) != metav1.ConditionTrue {
+	for f.record().CurrentConfig != "rendered-conditions-2" ||
+		is(get(), mcfgv1.MachineConfigNodeUpdated) != metav1.ConditionTrue {
 		require.NoError(t, f.step())
 		n = get()
 		for _, c := range n.Status.Conditions {
@@ -214,14 +224,18 @@ func TestConditionsOfTheMachineConfigNode(t *testing.T) {
 			}
 			assert.False(t, c.LastTransitionTime.IsZero(), c.Type)
 		}
-		if c := meta.FindStatusCondition(n.Status.Conditions, string(mcfgv1.MachineConfigNodeUpdatePrepared)); c.Status == metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(n.Status.Conditions,
+			string(mcfgv1.MachineConfigNodeUpdatePrepared)); c.Status == metav1.ConditionTrue {
 			assert.Equal(t, "actions: Drain, Reboot", c.Message)
 		}
 	}
-	for _, kind := range []mcfgv1.StateProgress{mcfgv1.MachineConfigNodeUpdatePrepared, mcfgv1.MachineConfigNodeUpdateExecuted, mcfgv1.MachineConfigNodeUpdateOS,
-		mcfgv1.MachineConfigNodeImagePulledFromRegistry, mcfgv1.MachineConfigNodeUpdateFiles, mcfgv1.MachineConfigNodeUpdateRebooted,
+	for _, kind := range []mcfgv1.StateProgress{mcfgv1.MachineConfigNodeUpdatePrepared,
+		mcfgv1.MachineConfigNodeUpdateExecuted, mcfgv1.MachineConfigNodeUpdateOS,
+		mcfgv1.MachineConfigNodeImagePulledFromRegistry, mcfgv1.MachineConfigNodeUpdateFiles,
+		mcfgv1.MachineConfigNodeUpdateRebooted,
 		mcfgv1.MachineConfigNodeUpdatePostActionComplete, mcfgv1.MachineConfigNodeUpdateComplete,
-		mcfgv1.MachineConfigNodeUpdateDrained, mcfgv1.MachineConfigNodeUpdateUncordoned} { // the last two are the drain controller's, and stay so
+		// the last two are the drain controller's, and stay so
+		mcfgv1.MachineConfigNodeUpdateDrained, mcfgv1.MachineConfigNodeUpdateUncordoned} {
 		assert.True(t, seen[string(kind)], "%s was never true", kind)
 	}
 	before := get().ResourceVersion
@@ -242,7 +256,8 @@ func TestAServiceThatTheChangeRemovesIsNotRestartedForEver(t *testing.T) {
 	unit := func(name string, units ...ign35.Unit) *mcfgv1.MachineConfig {
 		return change(rendered(name), func(c *ign35.Config) { c.Systemd.Units = units })
 	}
-	restart := []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.DaemonReloadSpecAction}, {Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "app.service"}}}
+	restart := []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.DaemonReloadSpecAction},
+		{Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "app.service"}}}
 	app := ign35.Unit{Name: "app.service", Contents: ptr("[Service]\nExecStart=/bin/app\n")}
 	for name, c := range map[string]struct {
 		after []ign35.Unit
@@ -256,7 +271,8 @@ func TestAServiceThatTheChangeRemovesIsNotRestartedForEver(t *testing.T) {
 			f := newFixture(t)
 			f.name = "removes-" + name
 			f.restart()
-			f.adminPolicies(opv1.NodeDisruptionPolicyConfig{Units: []opv1.NodeDisruptionPolicySpecUnit{{Name: "app.service", Actions: restart}}})
+			f.adminPolicies(opv1.NodeDisruptionPolicyConfig{Units: []opv1.NodeDisruptionPolicySpecUnit{{Name: "app.service",
+				Actions: restart}}})
 			f.join(unit("rendered-removes-"+name+"-1", app), "")
 			f.m.fails = map[string]error{"restart app.service": errors.New("exit status 5: Unit app.service not found.")}
 			f.aim(unit("rendered-removes-"+name+"-2", c.after...), "")

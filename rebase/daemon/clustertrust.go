@@ -11,8 +11,9 @@ import (
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 )
 
-// settleTrust brings the cluster's certificates and pull secrets onto the node as they are now. No program has to be told: kubelet and pulls
-// read them anew. While the API is away the node goes on with what it has. config is what the node has, or is about to have.
+// settleTrust brings the cluster's certificates and pull secrets onto the node as they are now. No program has to be
+// told: kubelet and pulls read them anew. While the API is away the node goes on with what it has. config is what the
+// node has, or is about to have.
 func (a *Agent) settleTrust(ctx context.Context, n node, config *mcfgv1.MachineConfig) error {
 	if n.away {
 		return a.ownedPaths()

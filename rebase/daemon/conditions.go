@@ -16,7 +16,8 @@ import (
 
 // phase orders the states on the way to a target. Acting and Rebooting are two ways of one step.
 func (s State) phase() int {
-	return map[State]int{Idle: 0, Planning: 1, Draining: 2, Applying: 3, Acting: 4, Rebooting: 4, Verifying: 5, Uncordoning: 6}[s]
+	return map[State]int{Idle: 0, Planning: 1, Draining: 2, Applying: 3, Acting: 4, Rebooting: 4, Verifying: 5,
+		Uncordoning: 6}[s]
 }
 
 // Reasons of conditions, beside the states' names.
@@ -28,7 +29,8 @@ const (
 	reasonFailed     = "Failed"
 )
 
-// stage is one condition of a MachineConfigNode on the way: Unknown from the phase that begins it, True from the one that finds it done.
+// stage is one condition of a MachineConfigNode on the way: Unknown from the phase that begins it, True from the one
+// that finds it done.
 type stage struct {
 	kind       mcfgv1.StateProgress
 	begin, end int
@@ -36,7 +38,8 @@ type stage struct {
 	of func(*journal) bool
 }
 
-// stages are those that the agent writes. The drain controller writes Cordoned, Drained and Uncordoned: each type has one writer.
+// stages are those that the agent writes. The drain controller writes Cordoned, Drained and Uncordoned: each type has
+// one writer.
 func stages() []stage {
 	image := func(j *journal) bool { return j.Boots != "" }
 	reboot := func(j *journal) bool { return j.Plan.Level == disruption.LevelReboot }
@@ -60,7 +63,8 @@ func (j *journal) status(s State, n node, failure error) mcfgv1.MachineConfigNod
 	var out mcfgv1.MachineConfigNodeStatus
 	say := func(kind mcfgv1.StateProgress, is metav1.ConditionStatus, reason, message string) {
 		const limit = 32 << 10 // metav1.Condition's
-		out.Conditions = append(out.Conditions, metav1.Condition{Type: string(kind), Status: is, Reason: reason, Message: message[:min(len(message), limit)]})
+		out.Conditions = append(out.Conditions, metav1.Condition{Type: string(kind), Status: is, Reason: reason,
+			Message: message[:min(len(message), limit)]})
 	}
 	if s == Idle {
 		say(mcfgv1.MachineConfigNodeUpdated, metav1.ConditionTrue, reasonAsExpected, "the node has "+n.target().String())
@@ -86,8 +90,10 @@ func (j *journal) status(s State, n node, failure error) mcfgv1.MachineConfigNod
 	} else {
 		say(mcfgv1.MachineConfigNodeNodeDegraded, metav1.ConditionFalse, reasonAsExpected, "")
 	}
-	out.ConfigVersion = &mcfgv1.MachineConfigNodeStatusMachineConfigVersion{Current: n.record.CurrentConfig, Desired: n.record.DesiredConfig}
-	out.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{CurrentImage: mcfgv1.ImageDigestFormat(n.record.CurrentImage),
+	out.ConfigVersion = &mcfgv1.MachineConfigNodeStatusMachineConfigVersion{Current: n.record.CurrentConfig,
+		Desired: n.record.DesiredConfig}
+	out.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{CurrentImage: mcfgv1.ImageDigestFormat(
+		n.record.CurrentImage),
 		DesiredImage: mcfgv1.ImageDigestFormat(n.record.DesiredImage)}
 	return out
 }
@@ -118,8 +124,8 @@ func (t Target) String() string {
 	return t.Config + " with " + t.Image
 }
 
-// show writes the status to the node's MachineConfigNode when it says something new. It is for others: what fails is logged, and said with the
-// next step.
+// show writes the status to the node's MachineConfigNode when it says something new. It is for others: what fails is
+// logged, and said with the next step.
 func (a *Agent) show(ctx context.Context, n node, s State, failure error) {
 	if n.away {
 		return
@@ -158,7 +164,8 @@ func (a *Agent) apply(ctx context.Context, status mcfgv1.MachineConfigNodeStatus
 		}
 	}
 	err = a.o.Cluster.ApplyMachineConfigNode(ctx, next)
-	if refused := apierrors.APIStatus(nil); err != nil && errors.As(err, &refused) && !away(err) || apierrors.IsInternalError(err) {
+	if refused := apierrors.APIStatus(nil); err != nil && errors.As(err, &refused) && !away(err) ||
+		apierrors.IsInternalError(err) {
 		// Clusters whose feature set has no image mode do not know this field.
 		next.Status.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{}
 		err = a.o.Cluster.ApplyMachineConfigNode(ctx, next)

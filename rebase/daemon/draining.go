@@ -25,8 +25,9 @@ func (a *Agent) drainRequest() string {
 	return nodestate.DrainRequest(nodestate.Drain, a.journal.Target.Config)
 }
 
-// drained tells that no pod is in the way of what the plan does next. The drain controller takes its answer back when somebody lets pods come again
-// while the agent is at it still, such as at a pull that fails. While the API is away what was answered counts.
+// drained tells that no pod is in the way of what the plan does next. The drain controller takes its answer back when
+// somebody lets pods come again while the agent is at it still, such as at a pull that fails. While the API is away
+// what was answered counts.
 func (a *Agent) drained(n node) bool {
 	if n.away || !slices.Contains(a.journal.Plan.Steps, disruption.Action{Type: disruption.Drain}) {
 		return true

@@ -38,8 +38,8 @@ type drifts struct {
 	checked time.Time
 }
 
-// watchDisk tells of changes of what the node's config has on disk. Where the kernel cannot be asked the disk is only compared from time to
-// time.
+// watchDisk tells of changes of what the node's config has on disk. Where the kernel cannot be asked the disk is only
+// compared from time to time.
 func (a *Agent) watchDisk(ctx context.Context) <-chan struct{} {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -119,7 +119,8 @@ func (d *drifts) arm(config string, paths []string, now time.Time) error {
 	}
 	var errs []error
 	for _, dir := range old {
-		if err := d.watcher.Remove(dir); !slices.Contains(dirs, dir) && err != nil && !errors.Is(err, fsnotify.ErrNonExistentWatch) {
+		if err := d.watcher.Remove(dir); !slices.Contains(dirs, dir) && err != nil &&
+			!errors.Is(err, fsnotify.ErrNonExistentWatch) {
 			errs = append(errs, err)
 		}
 	}
@@ -129,7 +130,8 @@ func (d *drifts) arm(config string, paths []string, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// drift is an error that names what is unlike the node's config or image; it goes when the node is mended, or another target comes.
+// drift is an error that names what is unlike the node's config or image; it goes when the node is mended, or another
+// target comes.
 func (a *Agent) drift(ctx context.Context, current nodedisk.Current) error {
 	now := a.o.Now()
 	if a.drifts.fresh(current.Config.Name, now) {
@@ -156,7 +158,8 @@ func (a *Agent) drift(ctx context.Context, current nodedisk.Current) error {
 	}
 	a.seen.drifted(len(mismatches))
 	if err == nil && len(mismatches) > 0 {
-		err = fmt.Errorf("drift: the node is unlike %s: %s: put it back, or change the MachineConfig", current.Config.Name, names(mismatches))
+		err = fmt.Errorf("drift: the node is unlike %s: %s: put it back, or change the MachineConfig", current.Config.Name,
+			names(mismatches))
 	}
 	if err = errors.Join(err, a.wrongDeployment(ctx, current)); err != nil {
 		a.drifts.spoil()
@@ -209,8 +212,8 @@ func (a *Agent) repair(ctx context.Context, config ign35.Config, mismatches []ho
 	return nil
 }
 
-// wrongDeployment is an error that says how the booted deployment is not the node's: another image, after somebody chose one at the boot
-// menu, or without the config's kernel arguments.
+// wrongDeployment is an error that says how the booted deployment is not the node's: another image, after somebody
+// chose one at the boot menu, or without the config's kernel arguments.
 func (a *Agent) wrongDeployment(ctx context.Context, current nodedisk.Current) error {
 	status, err := a.o.Deployer.Status(ctx)
 	if err != nil {
@@ -225,11 +228,15 @@ func (a *Agent) wrongDeployment(ctx context.Context, current nodedisk.Current) e
 			return fmt.Errorf("read current image: %w", err)
 		}
 		if !status.Booted.Runs(image) && !waits(status, current.Image) {
-			return fmt.Errorf("the node has booted %s, not its image %s: reboot it into that one, or give it another config or image", status.Booted.Image, current.Image)
+			return fmt.Errorf(
+				"the node has booted %s, not its image %s: reboot it into that one, or give it another config or image",
+				status.Booted.Image, current.Image)
 		}
 	}
-	if lacks := deploy.LacksKernelArguments(status.Booted.KernelArguments, current.Config.Spec.KernelArguments); len(lacks) > 0 {
-		return fmt.Errorf("the node has booted without the kernel arguments %s of %s: reboot it into the right deployment", strings.Join(lacks, " "), current.Config.Name)
+	if lacks := deploy.LacksKernelArguments(status.Booted.KernelArguments,
+		current.Config.Spec.KernelArguments); len(lacks) > 0 {
+		return fmt.Errorf("the node has booted without the kernel arguments %s of %s: reboot it into the right deployment",
+			strings.Join(lacks, " "), current.Config.Name)
 	}
 	return nil
 }

@@ -43,8 +43,8 @@ func (a *Agent) idle(ctx context.Context, n node) (State, time.Duration, error) 
 	})
 }
 
-// lost tells whether an image that was to come with the next reboot, because the running system has its config already, is not staged any
-// more: power was cut. It is staged again.
+// lost tells whether an image that was to come with the next reboot, because the running system has its config already,
+// is not staged any more: power was cut. It is staged again.
 func (a *Agent) lost(ctx context.Context, n node, current nodedisk.Current) (bool, error) {
 	promise, err := disruption.PromiseOf(n.object.Annotations, current.Config.Name, current.Image)
 	if err != nil || promise == nil || promise.Change != disruption.ImageConfig || current.Image == "" {

@@ -31,7 +31,8 @@ type journal struct {
 	Plan   disruption.Plan `json:"plan"`
 	// Boots is the image, by digest, that the node boots at the end of the plan; empty: the plan does not change it.
 	Boots string `json:"boots,omitempty"`
-	// ReadyIn is the boot in which all was made ready for the reboot. What is staged does not outlive it but by an orderly shutdown.
+	// ReadyIn is the boot in which all was made ready for the reboot. What is staged does not outlive it but by an orderly
+	// shutdown.
 	ReadyIn string `json:"readyIn,omitempty"`
 	// From is the deployment that the reboot leaves, by its ID; empty: it boots the same one again.
 	From string `json:"from,omitempty"`
@@ -44,8 +45,8 @@ func newJournal(root string) *journal {
 	return &journal{path: filepath.Join(root, JournalPath), State: Idle}
 }
 
-// load reads the file, which another process of the agent may have left. One that a power cut spoiled is as good as none: the agent
-// plans anew.
+// load reads the file, which another process of the agent may have left. One that a power cut spoiled is as good as
+// none: the agent plans anew.
 func (j *journal) load() error {
 	raw, err := os.ReadFile(j.path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,7 +19,8 @@ import (
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 )
 
-// TestKubeletsMayWhatTheAgentOnAHostNeeds speaks as kubelets do, with the rights that are shipped for agents outside pods.
+// TestKubeletsMayWhatTheAgentOnAHostNeeds speaks as kubelets do, with the rights that are shipped for agents outside
+// pods.
 func TestKubeletsMayWhatTheAgentOnAHostNeeds(t *testing.T) {
 	f := newFixture(t)
 	text, err := assets.AgentKubeletRights()
@@ -40,7 +41,8 @@ func TestKubeletsMayWhatTheAgentOnAHostNeeds(t *testing.T) {
 	f.create(rendered("rendered-kubelet-1"))
 	as := func(node string) *kubeapi.Client {
 		cfg := rest.CopyConfig(f.env.Config)
-		cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:node:kubelet-own", Groups: []string{"system:nodes", "system:authenticated"}}
+		cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:node:kubelet-own",
+			Groups: []string{"system:nodes", "system:authenticated"}}
 		c, err := kubeapi.New(cfg, node, nil)
 		require.NoError(t, err)
 		return c

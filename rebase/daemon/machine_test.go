@@ -42,8 +42,8 @@ func TestMain(m *testing.M) { os.Exit(shared.Main(m, kubetest.Options{})) }
 
 func ptr[T any](v T) *T { return &v }
 
-// machine stands in for a node's OS: deployments that become booted by a reboot, and an /etc that each image brings. The real
-// deployers are tested on ostree hosts; here the agent's way through its states is.
+// machine stands in for a node's OS: deployments that become booted by a reboot, and an /etc that each image brings.
+// The real deployers are tested on ostree hosts; here the agent's way through its states is.
 type machine struct {
 	root           string
 	booted, staged string
@@ -68,11 +68,13 @@ func deployment(image string, serial int, arguments []string) *deploy.Deployment
 	if err != nil {
 		panic(err)
 	}
-	return &deploy.Deployment{ID: fmt.Sprintf("os/%s.%d", i.Digest.Encoded(), serial), Image: i, ManifestDigest: i.Digest, KernelArguments: arguments}
+	return &deploy.Deployment{ID: fmt.Sprintf("os/%s.%d", i.Digest.Encoded(), serial), Image: i, ManifestDigest: i.Digest,
+		KernelArguments: arguments}
 }
 
 func (m *machine) Status(context.Context) (deploy.Status, error) {
-	return deploy.Status{Kind: deploy.KindOSTree, Booted: deployment(m.booted, m.serial, m.arguments), Staged: deployment(m.staged, m.serial+1, nil)}, nil
+	return deploy.Status{Kind: deploy.KindOSTree, Booted: deployment(m.booted, m.serial, m.arguments),
+		Staged: deployment(m.staged, m.serial+1, nil)}, nil
 }
 
 func (m *machine) Stage(_ context.Context, image deploy.Image, o deploy.StageOptions) error {
@@ -80,7 +82,8 @@ func (m *machine) Stage(_ context.Context, image deploy.Image, o deploy.StageOpt
 		return m.refuse
 	}
 	m.staged = image.String()
-	m.next = slices.DeleteFunc(slices.Clone(m.arguments), func(a string) bool { return slices.Contains(o.DeleteKernelArguments, a) })
+	m.next = slices.DeleteFunc(slices.Clone(m.arguments),
+		func(a string) bool { return slices.Contains(o.DeleteKernelArguments, a) })
 	for _, a := range o.AppendKernelArguments {
 		if !slices.Contains(m.next, a) {
 			m.next = append(m.next, a)
@@ -147,14 +150,16 @@ func rendered(name string, files ...string) *mcfgv1.MachineConfig {
 	c := ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version}}
 	for _, f := range files {
 		path, contents, _ := strings.Cut(f, "=")
-		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path, User: ign35.NodeUser{ID: ptr(os.Getuid())}, Group: ign35.NodeGroup{ID: ptr(os.Getgid())}},
+		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path,
+			User: ign35.NodeUser{ID: ptr(os.Getuid())}, Group: ign35.NodeGroup{ID: ptr(os.Getgid())}},
 			FileEmbedded1: ign35.FileEmbedded1{Mode: ptr(0o644), Contents: machineconfig.Inline([]byte(contents))}})
 	}
 	raw, err := machineconfig.EncodeAny(c)
 	if err != nil {
 		panic(err)
 	}
-	return &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}}
+	return &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}}
 }
 
 func image(n int) string { return fmt.Sprintf("r.example.com/os/worker@sha256:%064d", n) }
@@ -175,7 +180,8 @@ var install sync.Once
 func newFixture(t *testing.T) *fixture {
 	env := shared.Env(t)
 	install.Do(func() { env.InstallRights(t) })
-	f := &fixture{T: t, env: env, name: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "."), m: &machine{root: t.TempDir(), content: map[string]*mcfgv1.MachineConfig{}}}
+	f := &fixture{T: t, env: env, name: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "."),
+		m: &machine{root: t.TempDir(), content: map[string]*mcfgv1.MachineConfig{}}}
 	pods, err := kubernetes.NewForConfig(env.As(t, cluster.DefaultNamespace, cluster.Controller))
 	require.NoError(t, err)
 	c := env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
@@ -189,7 +195,8 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) restart() {
 	api, err := kubeapi.New(f.env.As(f.T, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
 	require.NoError(f, err)
-	a, err := daemon.New(daemon.Options{Node: f.name, Cluster: api, Deployer: f.m, Services: f.m, Root: f.m.root, BootID: f.m.BootID})
+	a, err := daemon.New(daemon.Options{Node: f.name, Cluster: api, Deployer: f.m, Services: f.m, Root: f.m.root,
+		BootID: f.m.BootID})
 	require.NoError(f, err)
 	f.agent = a
 }

@@ -28,7 +28,8 @@ type Cluster interface {
 type OwnRecord interface {
 	// MachineConfigNode reads it; nil when nobody has made it yet.
 	MachineConfigNode(ctx context.Context) (*mcfgv1.MachineConfigNode, error)
-	// ApplyMachineConfigNode makes what of its status is the agent's what o says, and leaves what is others' (server-side apply).
+	// ApplyMachineConfigNode makes what of its status is the agent's what o says, and leaves what is others' (server-side
+	// apply).
 	ApplyMachineConfigNode(ctx context.Context, o *mcfgv1.MachineConfigNode) error
 }
 
@@ -75,8 +76,8 @@ func (a *Agent) node(ctx context.Context) (node, error) {
 	return n, nil
 }
 
-// without gives the node as the disk knows it, when the API is away and the state that the agent is in needs nobody's answer: what was
-// begun is finished.
+// without gives the node as the disk knows it, when the API is away and the state that the agent is in needs nobody's
+// answer: what was begun is finished.
 func (a *Agent) without(cause error) (node, error) {
 	if !away(cause) || !a.journal.State.alone() {
 		return node{}, cause
@@ -90,7 +91,8 @@ func (a *Agent) without(cause error) (node, error) {
 		target = Target{Config: current.Config.Name, Image: current.Image}
 	}
 	n := node{object: &metav1.PartialObjectMetadata{}, away: true}
-	n.record = nodestate.Record{CurrentConfig: current.Config.Name, CurrentImage: current.Image, DesiredConfig: target.Config, DesiredImage: target.Image}
+	n.record = nodestate.Record{CurrentConfig: current.Config.Name, CurrentImage: current.Image,
+		DesiredConfig: target.Config, DesiredImage: target.Image}
 	return n, nil
 }
 
@@ -100,11 +102,13 @@ func away(err error) bool {
 	if !errors.As(err, &status) {
 		return err != nil
 	}
-	return apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err)
+	return apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err)
 }
 
-// tell changes the node's record by one patch, if it says something new. The patch changes no key but those that differ, so that what
-// a controller writes meanwhile stays. What was told is in n's object then, for whoever tells more in the same step; what others wrote is not.
+// tell changes the node's record by one patch, if it says something new. The patch changes no key but those that
+// differ, so that what a controller writes meanwhile stays. What was told is in n's object then, for whoever tells more
+// in the same step; what others wrote is not.
 func (a *Agent) tell(ctx context.Context, n node, change func(*nodestate.Record)) error {
 	if n.away {
 		return nil
@@ -128,7 +132,8 @@ func (a *Agent) tell(ctx context.Context, n node, change func(*nodestate.Record)
 	return nil
 }
 
-// working says what the agent is at. A node that has failed stays so until it gets further: the next attempt may fail in the same way.
+// working says what the agent is at. A node that has failed stays so until it gets further: the next attempt may fail
+// in the same way.
 func working(progress string) func(*nodestate.Record) {
 	return func(r *nodestate.Record) {
 		r.Progress = progress
@@ -168,7 +173,8 @@ func (a *Agent) introduce(ctx context.Context, n node) error {
 		return err
 	}
 	if current.Config == nil {
-		return fmt.Errorf("introduce node %s: its first boot has left no %s/currentconfig: let dayone-firstboot finish", a.o.Node, nodedisk.Dir)
+		return fmt.Errorf("introduce node %s: its first boot has left no %s/currentconfig: let dayone-firstboot finish",
+			a.o.Node, nodedisk.Dir)
 	}
 	return a.tell(ctx, n, func(r *nodestate.Record) {
 		r.CurrentConfig, r.CurrentImage = current.Config.Name, current.Image

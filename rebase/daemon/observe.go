@@ -10,8 +10,8 @@ import (
 	"dayone.dev/dayone/rebase/deploy"
 )
 
-// stepLimit is the longest that a step may take before the agent counts as stuck: the import of a large image over a slow line is a
-// step, and a transfer that stalls ends by itself.
+// stepLimit is the longest that a step may take before the agent counts as stuck: the import of a large image over a
+// slow line is a step, and a transfer that stalls ends by itself.
 const stepLimit = 2 * time.Hour
 
 // seen is what the agent shows of itself. Its methods may be called from any goroutine.
@@ -104,8 +104,8 @@ func (a *Agent) Handler() http.Handler {
 	return mux
 }
 
-// write gives the metrics as text. Source: Prometheus, exposition formats, version 0.0.4. A library for a dozen numbers would make the
-// program, which every node carries, a tenth larger.
+// write gives the metrics as text. Source: Prometheus, exposition formats, version 0.0.4. A library for a dozen numbers
+// would make the program, which every node carries, a tenth larger.
 func (s *seen) write(w io.Writer) {
 	put := func(name, kind, help string, value int64) {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", name, help, name, kind, name, value)
@@ -131,5 +131,6 @@ func (s *seen) write(w io.Writer) {
 	put("dayone_agent_layer_bytes", "gauge", "Bytes that have come of the image under way.", p.Bytes)
 	put("dayone_agent_layer_bytes_wanted", "gauge", "Bytes of the image's layers that are not on the node yet.", p.Total)
 	put("dayone_agent_ahead_layer_bytes", "gauge", "Bytes that have come of the image that is fetched ahead.", ahead.Bytes)
-	put("dayone_agent_ahead_layer_bytes_wanted", "gauge", "Bytes of that image's layers that were not on the node.", ahead.Total)
+	put("dayone_agent_ahead_layer_bytes_wanted", "gauge", "Bytes of that image's layers that were not on the node.",
+		ahead.Total)
 }

@@ -61,10 +61,11 @@ func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, err
 	return Applying, 0, nil
 }
 
-// effect computes the plan and the image that the node boots at its end; empty: that does not change. from is what the node has, and
-// what former plans may have brought already. The way from what it has must be the promised one; taking back what those brought comes on
-// top of it.
-func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target, promise *disruption.Promise) (disruption.Plan, string, error) {
+// effect computes the plan and the image that the node boots at its end; empty: that does not change. from is what the
+// node has, and what former plans may have brought already. The way from what it has must be the promised one; taking
+// back what those brought comes on top of it.
+func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target,
+	promise *disruption.Promise) (disruption.Plan, string, error) {
 	var plan disruption.Plan
 	policies, mirrors, err := a.policies(ctx)
 	if err != nil {
@@ -83,7 +84,8 @@ func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcf
 		if err != nil {
 			return plan, "", err
 		}
-		p, err := disruption.Effect(disruption.Input{Old: old, New: wanted, Layered: target.Image != "" && have.Image != "", Policies: policies, Mirrors: mirrors,
+		p, err := disruption.Effect(disruption.Input{Old: old, New: wanted, Layered: target.Image != "" && have.Image != "",
+			Policies: policies, Mirrors: mirrors,
 			Image: imageChange(status, have, target, boots, promise)})
 		if err != nil {
 			return plan, "", err
@@ -96,14 +98,16 @@ func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcf
 		plan = disruption.Join(plan, p)
 	}
 	if boots == "" && plan.Level == disruption.LevelReboot && status.Booted != nil && !status.Booted.Image.IsZero() {
-		boots = status.Booted.Image.String() // Kernel arguments belong to a deployment: the same image is deployed with others.
+		// Kernel arguments belong to a deployment: the same image is deployed with others.
+		boots = status.Booted.Image.String()
 	}
 	return plan, boots, nil
 }
 
-// imageChange says how the image that the node boots next differs from the one that it runs. That only the config in it differs is the
-// controller's to know; an image that waits for the next reboot already is no further change.
-func imageChange(status deploy.Status, have nodedisk.Current, target Target, boots string, promise *disruption.Promise) disruption.ImageChange {
+// imageChange says how the image that the node boots next differs from the one that it runs. That only the config in it
+// differs is the controller's to know; an image that waits for the next reboot already is no further change.
+func imageChange(status deploy.Status, have nodedisk.Current, target Target, boots string,
+	promise *disruption.Promise) disruption.ImageChange {
 	layered := have.Image != "" && target.Image != ""
 	switch {
 	case boots == "":
@@ -143,7 +147,8 @@ func (a *Agent) owners(ctx context.Context, have *mcfgv1.MachineConfig) (*mcfgv1
 }
 
 // bootsNext is the image that the node has to boot for its target; empty: the one that runs will do.
-func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target) (string, error) {
+func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target) (string,
+	error) {
 	name := target.Image
 	if name == "" {
 		changes := false
@@ -178,7 +183,8 @@ func runsOneOf(status deploy.Status, from []nodedisk.Current) bool {
 	return false
 }
 
-// policies reads the cluster's, with the admin's. What is wrong with one of those counts as not given; the policy controller says so.
+// policies reads the cluster's, with the admin's. What is wrong with one of those counts as not given; the policy
+// controller says so.
 func (a *Agent) policies(ctx context.Context) (disruption.Policies, disruption.MirrorPolicy, error) {
 	object, err := a.o.Cluster.Policies(ctx)
 	if err != nil {

@@ -44,5 +44,6 @@ func progress(what string, s deploy.TransferState) string {
 		return ""
 	}
 	const mega = 1e6
-	return fmt.Sprintf("%s: %.1f of %.1f MB, %d of %d layers", what, float64(s.Bytes)/mega, float64(s.Total)/mega, s.LayersDone, s.Layers)
+	return fmt.Sprintf("%s: %.1f of %.1f MB, %d of %d layers", what, float64(s.Bytes)/mega, float64(s.Total)/mega,
+		s.LayersDone, s.Layers)
 }

@@ -18,9 +18,11 @@ func (f *fixture) promise(from, to *mcfgv1.MachineConfig, image string, change d
 	f.Helper()
 	policies, err := disruption.Defaults()
 	require.NoError(f, err)
-	plan, err := disruption.Effect(disruption.Input{Old: from, New: to, Layered: image != "", Image: change, Policies: policies})
+	plan, err := disruption.Effect(disruption.Input{Old: from, New: to, Layered: image != "", Image: change,
+		Policies: policies})
 	require.NoError(f, err)
-	text, err := disruption.Promise{Config: to.Name, Image: image, Hash: plan.Hash(), Level: plan.Level, Change: change}.Encode()
+	text, err := disruption.Promise{Config: to.Name, Image: image, Hash: plan.Hash(), Level: plan.Level,
+		Change: change}.Encode()
 	require.NoError(f, err)
 	n := f.object()
 	was := n.DeepCopy()
@@ -70,7 +72,8 @@ func TestAConfigOnlyImageIsAppliedLiveAndWaitsForTheNextReboot(t *testing.T) {
 
 func TestAnotherPlanThanTheToldOneStopsTheNode(t *testing.T) {
 	f := newFixture(t)
-	first, second := rendered("rendered-changed-1", "/etc/containers/policy.json=1"), rendered("rendered-changed-2", "/etc/containers/policy.json=2", "/etc/a=1")
+	first, second := rendered("rendered-changed-1", "/etc/containers/policy.json=1"),
+		rendered("rendered-changed-2", "/etc/containers/policy.json=2", "/etc/a=1")
 	f.join(first, "")
 	f.promise(first, rendered(second.Name, "/etc/containers/policy.json=2"), "", disruption.ImageSame)
 	f.aim(second, "")
@@ -87,7 +90,8 @@ func TestAnotherPlanThanTheToldOneStopsTheNode(t *testing.T) {
 
 func TestAnImageThatIsNotKnownToDifferInItsConfigOnlyReboots(t *testing.T) {
 	f := newFixture(t)
-	first, second := rendered("rendered-content-1", "/etc/containers/policy.json=1"), rendered("rendered-content-2", "/etc/containers/policy.json=2")
+	first, second := rendered("rendered-content-1", "/etc/containers/policy.json=1"),
+		rendered("rendered-content-2", "/etc/containers/policy.json=2")
 	f.join(first, image(1))
 	f.promise(first, second, image(2), disruption.ImageContent)
 	f.aim(second, image(2))

@@ -9,7 +9,8 @@ import (
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
-// maxReboots is how often a reboot is asked for: once, and once more when the power was cut before the staged image was finalized.
+// maxReboots is how often a reboot is asked for: once, and once more when the power was cut before the staged image was
+// finalized.
 const maxReboots = 2
 
 // rebooting asks for the reboot and, in the next boot, whoever asked for that, sees where it led.
@@ -22,10 +23,12 @@ func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, er
 		if a.asked {
 			return Rebooting, waitInterval, nil // It is under way.
 		}
-		// An agent before this one noted that it asks, and may have been killed before it did. Asked for twice it is one reboot.
+		// An agent before this one noted that it asks, and may have been killed before it did. Asked for twice it is one
+		// reboot.
 		return Rebooting, waitInterval, a.askReboot(ctx)
 	}
-	// The node has booted since, by the reboot that was asked for or by a power cut. An agent's that noted only what it asked for may be here still.
+	// The node has booted since, by the reboot that was asked for or by a power cut. An agent's that noted only what it
+	// asked for may be here still.
 	if a.journal.ReadyIn != boot && (a.journal.ReadyIn != "" || a.journal.AskedIn != "") {
 		return a.booted(ctx, n)
 	}
@@ -56,8 +59,10 @@ func (a *Agent) booted(ctx context.Context, n node) (State, time.Duration, error
 	case n.target() != a.journal.Target:
 		return Planning, 0, nil
 	case a.journal.Reboots >= maxReboots:
-		return Rebooting, 0, fmt.Errorf("the node did not come up with %s after %d reboots: it runs on with what it had; give another config or image, or see the journal of ostree-finalize-staged",
-			a.journal.Boots, a.journal.Reboots)
+		return Rebooting, 0,
+			fmt.Errorf(
+				"the node did not come up with %s after %d reboots: it runs on with what it had; give another config or image, or see the journal of ostree-finalize-staged",
+				a.journal.Boots, a.journal.Reboots)
 	}
 	return a.stageAgain(ctx, n)
 }
@@ -77,8 +82,8 @@ func (a *Agent) stageAgain(ctx context.Context, n node) (State, time.Duration, e
 	return Rebooting, 0, a.journal.save()
 }
 
-// arrived tells whether the booted deployment is the plan's. One of the same image may be the one that the plan leaves: it has other kernel
-// arguments.
+// arrived tells whether the booted deployment is the plan's. One of the same image may be the one that the plan leaves:
+// it has other kernel arguments.
 func (a *Agent) arrived(ctx context.Context) (bool, error) {
 	if a.journal.Boots == "" {
 		return true, nil // A reboot for files only: any boot will do.
@@ -91,5 +96,6 @@ func (a *Agent) arrived(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read deployments: %w", err)
 	}
-	return status.Booted != nil && status.Booted.Runs(image) && (a.journal.From == "" || status.Booted.ID != a.journal.From), nil
+	return status.Booted != nil && status.Booted.Runs(image) &&
+		(a.journal.From == "" || status.Booted.ID != a.journal.From), nil
 }

@@ -51,14 +51,15 @@ func troubles() map[string]trouble {
 		"accounts":      {func(*fixture) {}, func(f *fixture) { f.core() }},
 		"a-file-before": block("/etc/early"),
 		"a-file-after":  block("/etc/late"),
-		"a-unit":        {func(f *fixture) { f.m.fails = map[string]error{enable: errors.New("no")} }, func(f *fixture) { f.m.fails = nil }},
-		"the-image":     {func(f *fixture) { f.m.refuse = errors.New("no") }, func(f *fixture) { f.m.refuse = nil }},
-		"killed":        {func(*fixture) {}, func(*fixture) {}},
+		"a-unit": {func(f *fixture) { f.m.fails = map[string]error{enable: errors.New("no")} },
+			func(f *fixture) { f.m.fails = nil }},
+		"the-image": {func(f *fixture) { f.m.refuse = errors.New("no") }, func(f *fixture) { f.m.refuse = nil }},
+		"killed":    {func(*fixture) {}, func(*fixture) {}},
 	}
 }
 
-// TestApplyingThatFailsAnywhere fails and kills the agent inside of applying, and lets it go on to the same target, to another, or
-// back: what the node had itself comes back.
+// TestApplyingThatFailsAnywhere fails and kills the agent inside of applying, and lets it go on to the same target, to
+// another, or back: what the node had itself comes back.
 func TestApplyingThatFailsAnywhere(t *testing.T) {
 	for name, c := range troubles() {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +74,8 @@ func TestApplyingThatFailsAnywhere(t *testing.T) {
 			if name != "accounts" {
 				f.core()
 			}
-			second := enables(withKeys(rendered("rendered-tried-2", "/etc/a=2", "/etc/early/a=2", "/etc/late/a=2", "/etc/new=2", "/etc/own=2"), "ssh-ed25519 AAA one"), "new.service")
+			second := enables(withKeys(rendered("rendered-tried-2", "/etc/a=2", "/etc/early/a=2", "/etc/late/a=2", "/etc/new=2",
+				"/etc/own=2"), "ssh-ed25519 AAA one"), "new.service")
 			second.Spec.OSImageURL = image(2)
 			try := func() {
 				f.aim(second, "")
@@ -129,7 +131,8 @@ func TestWhatSeveralPlansBeganIsTakenBack(t *testing.T) {
 	f := newFixture(t)
 	keys := f.core()
 	f.join(rendered("rendered-several-0", "/etc/a=0"), "")
-	one := enables(withKeys(rendered("rendered-several-1", "/etc/a=1", "/etc/one=1"), "ssh-ed25519 AAA one"), "one.service")
+	one := enables(withKeys(rendered("rendered-several-1", "/etc/a=1", "/etc/one=1"), "ssh-ed25519 AAA one"),
+		"one.service")
 	one.Spec.OSImageURL = image(1)
 	link := filepath.Join(f.m.root, "/etc/systemd/system/multi-user.target.wants/one.service")
 	require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o755))
@@ -174,7 +177,8 @@ func TestPodsThatCameBackLeaveBeforeTheReboot(t *testing.T) {
 	was := n.DeepCopy()
 	n.Spec.Unschedulable = false
 	require.NoError(t, f.env.Client.Patch(t.Context(), n, client.MergeFrom(was)))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.name}, Spec: corev1.PodSpec{NodeName: f.name, Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.name},
+		Spec: corev1.PodSpec{NodeName: f.name, Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
 	f.create(pod) // no kubelet says that it has ended
 	require.ErrorContains(t, f.step(), "registry gone")
 	f.m.refuse = nil

@@ -139,7 +139,8 @@ func TestNothingIsBegunWhileTheAPIIsAway(t *testing.T) {
 	require.ErrorContains(t, err, "drift")
 	recorder := httptest.NewRecorder()
 	f.agent.Handler().ServeHTTP(recorder, httptest.NewRequest("GET", "/metrics", nil))
-	for _, want := range []string{"dayone_agent_api_away 1\n", "dayone_agent_drifted_files 1\n", "dayone_agent_degraded 1\n", `dayone_agent_state{state="Idle"} 1` + "\n"} {
+	for _, want := range []string{"dayone_agent_api_away 1\n", "dayone_agent_drifted_files 1\n",
+		"dayone_agent_degraded 1\n", `dayone_agent_state{state="Idle"} 1` + "\n"} {
 		assert.Contains(t, recorder.Body.String(), want)
 	}
 }
@@ -192,7 +193,8 @@ func TestKeysThatGoAreDrift(t *testing.T) {
 	require.Eventually(t, complains, time.Minute, 10*time.Millisecond)
 	end()
 	end = f.running(true)
-	require.Eventually(t, func() bool { return content() && f.read(at) == one+"\n"+two+"\n" }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return content() && f.read(at) == one+"\n"+two+"\n" }, time.Minute,
+		10*time.Millisecond)
 	write("")
 	require.Eventually(t, func() bool { return f.read(at) == one+"\n"+two+"\n" }, time.Minute, 10*time.Millisecond)
 	end()
@@ -204,11 +206,15 @@ func TestDriftIsNoticedAtOnceAndMendedWhereAskedFor(t *testing.T) {
 	f.join(rendered("rendered-noticed-1", "/etc/deep/er/a=1"), image(1))
 	end := f.running(false)
 	require.NoError(t, os.RemoveAll(filepath.Join(f.m.root, "/etc/deep")))
-	require.Eventually(t, func() bool { return strings.Contains(f.record().Reason, "/etc/deep/er/a is missing") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(f.record().Reason, "/etc/deep/er/a is missing") },
+		time.Minute, 10*time.Millisecond)
 	assert.Equal(t, nodestate.StateDegraded, f.record().State)
 	end()
 	end = f.running(true)
-	require.Eventually(t, func() bool { return f.record().State == nodestate.StateDone && f.read("/etc/deep/er/a") == "1" }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return f.record().
+			State == nodestate.StateDone && f.read("/etc/deep/er/a") == "1"
+	}, time.Minute, 10*time.Millisecond)
 	require.NoError(t, os.Chmod(filepath.Join(f.m.root, "/etc/deep/er/a"), 0o600))
 	require.Eventually(t, func() bool {
 		info, err := os.Stat(filepath.Join(f.m.root, "/etc/deep/er/a"))

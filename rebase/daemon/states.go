@@ -29,8 +29,9 @@ const (
 	Uncordoning State = "Uncordoning"
 )
 
-// ways is the table of moves; every other one is a fault of the program. A state may go back to Planning as long as the node has not
-// been asked to reboot: the target has changed. What disturbs pods goes back to Draining when they may have come again.
+// ways is the table of moves; every other one is a fault of the program. A state may go back to Planning as long as the
+// node has not been asked to reboot: the target has changed. What disturbs pods goes back to Draining when they may
+// have come again.
 func (s State) allows(next State) bool {
 	ways := map[State][]State{
 		Idle:        {Planning},
@@ -57,7 +58,8 @@ func (s State) alone() bool {
 // do carries out a state.
 func (a *Agent) do(ctx context.Context, s State, n node) (State, time.Duration, error) {
 	// A target that changed makes a new plan, as long as the old one has not come to its reboot.
-	if s != Idle && s != Planning && s != Rebooting && s != Verifying && s != Uncordoning && n.target() != a.journal.Target {
+	if s != Idle && s != Planning && s != Rebooting && s != Verifying && s != Uncordoning &&
+		n.target() != a.journal.Target {
 		return Planning, 0, nil
 	}
 	if s != Idle {

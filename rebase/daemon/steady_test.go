@@ -48,12 +48,15 @@ func TestANodeThatFailsInTheSameWayStaysAsItIs(t *testing.T) {
 	}{
 		"planning": {
 			func(f *fixture) {
-				f.promise(rendered("rendered-steady-1", "/etc/a=1"), rendered("rendered-steady-2", "/etc/b=2"), image(2), disruption.ImageContent)
+				f.promise(rendered("rendered-steady-1", "/etc/a=1"), rendered("rendered-steady-2", "/etc/b=2"), image(2),
+					disruption.ImageContent)
 			},
 			func(f *fixture) {
-				f.promise(rendered("rendered-steady-1", "/etc/a=1"), rendered("rendered-steady-2", "/etc/a=2"), image(2), disruption.ImageContent)
+				f.promise(rendered("rendered-steady-1", "/etc/a=1"), rendered("rendered-steady-2", "/etc/a=2"), image(2),
+					disruption.ImageContent)
 			}, "Degraded"},
-		"applying": {func(f *fixture) { f.m.refuse = errors.New("registry says 401") }, func(f *fixture) { f.m.refuse = nil }, "Degraded"},
+		"applying": {func(f *fixture) { f.m.refuse = errors.New("registry says 401") }, func(f *fixture) { f.m.refuse = nil },
+			"Degraded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

@@ -8,8 +8,8 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-// endTrust forgets the bootstrap registry when the hand-over asks for it, and says so. No file of it is in an image or a rendered config,
-// so nothing else changes. It may be done again.
+// endTrust forgets the bootstrap registry when the hand-over asks for it, and says so. No file of it is in an image or
+// a rendered config, so nothing else changes. It may be done again.
 func (a *Agent) endTrust(ctx context.Context, n node) error {
 	asked := n.object.Annotations[manifests.AnnotationEndTrust]
 	if n.away || asked == "" || n.object.Annotations[manifests.AnnotationTrustEnded] == asked {

@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// errUnanswered is in the error of a request that the API did not answer: no fault of the node, which goes on when it does.
+// errUnanswered is in the error of a request that the API did not answer: no fault of the node, which goes on when it
+// does.
 var errUnanswered = errors.New("the API does not answer")
 
 // reached is a cluster whose errors tell a request without an answer from a refusal.

@@ -14,7 +14,10 @@ func (a *Agent) uncordoning(ctx context.Context, n node) (State, time.Duration, 
 	drained := strings.HasPrefix(n.record.DesiredDrain, nodestate.Drain+"-")
 	switch {
 	case drained:
-		return Uncordoning, waitInterval, a.tell(ctx, n, func(r *nodestate.Record) { r.DesiredDrain, r.Progress = request, string(Uncordoning) })
+		return Uncordoning, waitInterval, a.tell(ctx, n, func(r *nodestate.Record) {
+			r.DesiredDrain, r.Progress = request,
+				string(Uncordoning)
+		})
 	case n.record.DesiredDrain != "" && !n.record.Drained():
 		return Uncordoning, waitInterval, nil
 	}

@@ -50,7 +50,8 @@ func (a *Agent) verifying(ctx context.Context, n node) (State, time.Duration, er
 	if len(mismatches) > 0 {
 		return Verifying, 0, fmt.Errorf("the node is unlike %s: %s", wanted.Name, names(mismatches))
 	}
-	if err := nodedisk.WriteCurrent(a.o.Root, nodedisk.Current{Config: wanted, Image: a.journal.Target.Image}); err != nil {
+	if err := nodedisk.WriteCurrent(a.o.Root, nodedisk.Current{Config: wanted,
+		Image: a.journal.Target.Image}); err != nil {
 		return Verifying, 0, err
 	}
 	if err := a.forget(config); err != nil {
@@ -79,8 +80,8 @@ func (a *Agent) sweep(config ign35.Config) error {
 	return errors.Join(nodedisk.Sweep(a.o.Root), a.files.Sweep(config))
 }
 
-// wanted is the target's config: the node's own when it is the one that it has already, or what the plan has put on its disk, so that
-// the cluster need not have it, or answer, any more.
+// wanted is the target's config: the node's own when it is the one that it has already, or what the plan has put on its
+// disk, so that the cluster need not have it, or answer, any more.
 func (a *Agent) wanted(ctx context.Context) (*mcfgv1.MachineConfig, error) {
 	name := a.journal.Target.Config
 	current, err := a.current()

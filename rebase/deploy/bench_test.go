@@ -30,7 +30,8 @@ func newBenchImage(b *testing.B) benchImage {
 	layers := deploytest.LargeLayers(b)
 	last := layers[len(layers)-1]
 	layers = append([]v1.Layer{deploytest.Layer(b, deploytest.Base("1")...)}, layers...)
-	return benchImage{source: deploytest.WriteOCI(b, deploytest.Image(b, deploytest.Options{}, layers...)), missing: last, layers: layers}
+	return benchImage{source: deploytest.WriteOCI(b, deploytest.Image(b, deploytest.Options{}, layers...)), missing: last,
+		layers: layers}
 }
 
 func newBenchRepo(b *testing.B) repository {
@@ -57,8 +58,8 @@ func forget(b *testing.B, r repository, keep map[string]bool) {
 	deploytest.Sync(b, r.path)
 }
 
-// BenchmarkImportOfTheMissingLayer imports an image of 1 GB of which 95 % are in the repository already, beside what unpacking the
-// missing layer takes at least.
+// BenchmarkImportOfTheMissingLayer imports an image of 1 GB of which 95 % are in the repository already, beside what
+// unpacking the missing layer takes at least.
 func BenchmarkImportOfTheMissingLayer(b *testing.B) {
 	img := newBenchImage(b)
 	keep := map[string]bool{}
@@ -88,8 +89,9 @@ func BenchmarkImportOfTheMissingLayer(b *testing.B) {
 	})
 }
 
-// BenchmarkFullPull imports the whole image from a registry into an empty repository, beside skopeo copy to a directory and a commit of each
-// layer with the ostree program; and gives the most memory that the import took, with the benchmark's own.
+// BenchmarkFullPull imports the whole image from a registry into an empty repository, beside skopeo copy to a directory
+// and a commit of each layer with the ostree program; and gives the most memory that the import took, with the
+// benchmark's own.
 func BenchmarkFullPull(b *testing.B) {
 	for _, program := range []string{"skopeo", "ostree"} {
 		if _, err := exec.LookPath(program); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Bootc deploys with bootc. Source of commands and JSON: bootc-switch(8), `bootc status --format=json` (org.containers.bootc/v1).
-// bootc takes kernel arguments from the image (usr/lib/bootc/kargs.d) and from nowhere else.
+// Bootc deploys with bootc. Source of commands and JSON: bootc-switch(8), `bootc status --format=json`
+// (org.containers.bootc/v1). bootc takes kernel arguments from the image (usr/lib/bootc/kargs.d) and from nowhere else.
 type Bootc struct {
 	root   string
 	run    program
@@ -59,7 +59,8 @@ func (d *Bootc) Status(ctx context.Context) (Status, error) {
 	if err := json.Unmarshal(raw, &host); err != nil {
 		return Status{}, fmt.Errorf("read bootc status: %w", err)
 	}
-	s := Status{Kind: KindBootc, Staged: host.Status.Staged.deployment(), Booted: host.Status.Booted.deployment(), Rollback: host.Status.Rollback.deployment()}
+	s := Status{Kind: KindBootc, Staged: host.Status.Staged.deployment(), Booted: host.Status.Booted.deployment(),
+		Rollback: host.Status.Rollback.deployment()}
 	if host.Status.Queued {
 		s.Pending, s.Rollback = s.Rollback, nil
 	}
@@ -98,12 +99,16 @@ func (d *Bootc) Stage(ctx context.Context, image Image, o StageOptions) error {
 	}
 	switch {
 	case s.Booted == nil:
-		return &Fault{Class: ClassNotOSTree, Op: "stage " + image.String(), Err: errors.New("bootc manages no booted deployment"), Next: "choose another deployer"}
+		return &Fault{Class: ClassNotOSTree, Op: "stage " + image.String(),
+			Err: errors.New("bootc manages no booted deployment"), Next: "choose another deployer"}
 	case s.Booted.Incompatible:
-		return &Fault{Class: ClassConfig, Op: "stage " + image.String(), Err: errors.New("the booted system has layered packages, which bootc cannot carry over"), Next: "use the rpm-ostree deployer"}
+		return &Fault{Class: ClassConfig, Op: "stage " + image.String(),
+			Err:  errors.New("the booted system has layered packages, which bootc cannot carry over"),
+			Next: "use the rpm-ostree deployer"}
 	case s.Booted.Runs(image):
 		if missing := missingArguments(s.Booted.KernelArguments, o.AppendKernelArguments); len(missing) > 0 {
-			return &Fault{Class: ClassConfig, Op: "set kernel arguments", Err: fmt.Errorf("bootc cannot add %s", strings.Join(missing, " ")),
+			return &Fault{Class: ClassConfig, Op: "set kernel arguments", Err: fmt.Errorf("bootc cannot add %s",
+				strings.Join(missing, " ")),
 				Next: "put them into the image, usr/lib/bootc/kargs.d/*.toml"}
 		}
 	}
@@ -121,8 +126,8 @@ func missingArguments(now, want []string) []string {
 	return slices.DeleteFunc(words(want), func(word string) bool { return slices.Contains(now, word) })
 }
 
-// Rollback makes the deployment before the booted one the next boot's; what is staged is discarded by bootc itself. Where it is the
-// next boot's already nothing is done.
+// Rollback makes the deployment before the booted one the next boot's; what is staged is discarded by bootc itself.
+// Where it is the next boot's already nothing is done.
 func (d *Bootc) Rollback(ctx context.Context) error {
 	s, err := d.Status(ctx)
 	if err != nil {

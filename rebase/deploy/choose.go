@@ -24,8 +24,9 @@ type chooser struct {
 	plain OSTreeOptions
 }
 
-// Choose takes the deployer that want names, or finds out what manages this host: rpm-ostree where it answers (what MCO uses), else bootc
-// where it manages the booted deployment, else plain ostree. A system that was not booted by ostree is refused.
+// Choose takes the deployer that want names, or finds out what manages this host: rpm-ostree where it answers (what MCO
+// uses), else bootc where it manages the booted deployment, else plain ostree. A system that was not booted by ostree
+// is refused.
 func Choose(ctx context.Context, want Kind, o OSTreeOptions) (Choice, error) {
 	c := chooser{root: o.Root, run: runProgram, find: exec.LookPath, plain: o}
 	if c.root == "" {
@@ -36,7 +37,8 @@ func Choose(ctx context.Context, want Kind, o OSTreeOptions) (Choice, error) {
 
 func (c chooser) choose(ctx context.Context, want Kind) (Choice, error) {
 	if _, err := os.Stat(filepath.Join(c.root, "run/ostree-booted")); err != nil {
-		return Choice{}, &Fault{Class: ClassNotOSTree, Op: "choose deployer", Err: errors.New("/run/ostree-booted is not there"), Next: "run this on a host that was booted by ostree"}
+		return Choice{}, &Fault{Class: ClassNotOSTree, Op: "choose deployer",
+			Err: errors.New("/run/ostree-booted is not there"), Next: "run this on a host that was booted by ostree"}
 	}
 	const named = "named in the configuration"
 	switch want {
@@ -48,7 +50,8 @@ func (c chooser) choose(ctx context.Context, want Kind) (Choice, error) {
 		return c.bootc(named), nil
 	case "":
 	default:
-		return Choice{}, &Fault{Class: ClassConfig, Op: "choose deployer", Err: fmt.Errorf("%q is none", want), Next: "name ostree, rpm-ostree or bootc"}
+		return Choice{}, &Fault{Class: ClassConfig, Op: "choose deployer", Err: fmt.Errorf("%q is none", want),
+			Next: "name ostree, rpm-ostree or bootc"}
 	}
 	if c.has("rpm-ostree") {
 		rpm := c.rpmOSTree("rpm-ostree answers on this host")
@@ -63,7 +66,9 @@ func (c chooser) choose(ctx context.Context, want Kind) (Choice, error) {
 		}
 	}
 	if !c.has("ostree") {
-		return Choice{}, &Fault{Class: ClassNotOSTree, Op: "choose deployer", Err: errors.New("none of rpm-ostree, bootc and ostree works on this host"), Next: "use a disk image that has one of them"}
+		return Choice{}, &Fault{Class: ClassNotOSTree, Op: "choose deployer",
+			Err:  errors.New("none of rpm-ostree, bootc and ostree works on this host"),
+			Next: "use a disk image that has one of them"}
 	}
 	return c.ostree("neither rpm-ostree nor bootc manages this host"), nil
 }
@@ -78,7 +83,8 @@ func (c chooser) ostree(reason string) Choice {
 }
 
 func (c chooser) rpmOSTree(reason string) Choice {
-	return Choice{Kind: KindRPMOSTree, Reason: reason, Deployer: &RPMOSTree{root: c.root, run: c.run, reboot: rebootSystem}}
+	return Choice{Kind: KindRPMOSTree, Reason: reason, Deployer: &RPMOSTree{root: c.root, run: c.run,
+		reboot: rebootSystem}}
 }
 
 func (c chooser) bootc(reason string) Choice {

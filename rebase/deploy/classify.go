@@ -105,8 +105,10 @@ func httpStatus(err error) int {
 	case errors.As(err, &codes) && len(codes) > 0:
 		return httpStatus(codes[0])
 	}
-	// The client keeps the type of its error for an answer that is not the registry's JSON to itself: only its text tells the status.
-	if m := regexp.MustCompile(`StatusCode: ([0-9]{3})|HTTP ([0-9]{3}) response`).FindStringSubmatch(err.Error()); m != nil {
+	// The client keeps the type of its error for an answer that is not the registry's JSON to itself: only its text tells
+	// the status.
+	if m := regexp.MustCompile(`StatusCode: ([0-9]{3})|HTTP ([0-9]{3}) response`).
+		FindStringSubmatch(err.Error()); m != nil {
 		status, convErr := strconv.Atoi(m[1] + m[2])
 		if convErr == nil {
 			return status

@@ -20,8 +20,8 @@ import (
 // expansion guesses how much larger than its blob a layer becomes in the repository; OS layers compress to 35–50 %.
 const expansion = 3
 
-// present finds an image that was imported before. Only a digest in the name tells that the content is still the same; the ref is
-// written last, so it proves that all is there.
+// present finds an image that was imported before. Only a digest in the name tells that the content is still the same;
+// the ref is written last, so it proves that all is there.
 func (r repository) present(name string) (Imported, error) {
 	ref := imageRef(name)
 	commit, err := r.resolve(ref)
@@ -54,7 +54,8 @@ func (r repository) describe(commit string) (Imported, error) {
 }
 
 // commitImage overlays the layers' trees and commits the result under ref. Only directories are read and written.
-func (r repository) commitImage(ctx context.Context, objects *bare.Repository, f *fetched, ref string, o ImportOptions) (commit string, err error) {
+func (r repository) commitImage(ctx context.Context, objects *bare.Repository, f *fetched, ref string,
+	o ImportOptions) (commit string, err error) {
 	tree, err := r.overlay(objects, f.layers)
 	if err != nil {
 		return "", classify("merge layers", err)
@@ -64,11 +65,13 @@ func (r repository) commitImage(ctx context.Context, objects *bare.Repository, f
 		return "", err
 	}
 	if kernel == "" && !o.AllowUnbootable {
-		return "", &Fault{Class: ClassNoKernel, Op: "check image", Err: errors.New("it has no usr/lib/modules/VERSION/vmlinuz"),
+		return "", &Fault{Class: ClassNoKernel, Op: "check image",
+			Err:  errors.New("it has no usr/lib/modules/VERSION/vmlinuz"),
 			Next: "build it from a bootable OS image and keep its kernel"}
 	}
-	c := bare.Commit{Bootable: kernel != "", Timestamp: created(f), Metadata: map[string]string{metaManifestDigest: f.manifestDigest.String(),
-		metaManifest: string(f.manifestRaw), metaConfig: string(f.configRaw)}}
+	c := bare.Commit{Bootable: kernel != "", Timestamp: created(f),
+		Metadata: map[string]string{metaManifestDigest: f.manifestDigest.String(),
+			metaManifest: string(f.manifestRaw), metaConfig: string(f.configRaw)}}
 	for key, value := range map[string]string{"version": f.config.Config.Labels["version"], "ostree.linux": kernel} {
 		if value != "" {
 			c.Metadata[key] = value
@@ -152,7 +155,8 @@ func requireSpace(dir string, need int64, op string) error {
 	}
 	free := int64(st.Bavail) * st.Bsize
 	if free < need {
-		return &Fault{Class: ClassDiskFull, Op: op, Err: fmt.Errorf("%d MiB free on the file system of %s, about %d MiB needed", free>>20, dir, need>>20),
+		return &Fault{Class: ClassDiskFull, Op: op,
+			Err:  fmt.Errorf("%d MiB free on the file system of %s, about %d MiB needed", free>>20, dir, need>>20),
 			Next: "free or add space there"}
 	}
 	return nil

@@ -16,12 +16,13 @@ const (
 	KindBootc     Kind = "bootc"
 )
 
-// Deployer brings an image onto the node it runs on. Success of a rebase is what Status says after the reboot, never an exit code.
+// Deployer brings an image onto the node it runs on. Success of a rebase is what Status says after the reboot, never an
+// exit code.
 type Deployer interface {
 	// Status reads what is booted, what the next boot will take and what there is to go back to.
 	Status(ctx context.Context) (Status, error)
-	// Stage makes image the next boot's deployment without touching the running one. Staging what is staged already does nothing. Callers
-	// call CheckStaged afterwards.
+	// Stage makes image the next boot's deployment without touching the running one. Staging what is staged already does
+	// nothing. Callers call CheckStaged afterwards.
 	Stage(ctx context.Context, image Image, o StageOptions) error
 	// Reboot asks for an orderly reboot and returns when it has been asked for.
 	Reboot(ctx context.Context) error
@@ -32,7 +33,8 @@ type Rollbacker interface {
 	Rollback(ctx context.Context) error
 }
 
-// Unstager takes back what is staged, so that the next boot takes what it would have taken without. Nothing staged is no error.
+// Unstager takes back what is staged, so that the next boot takes what it would have taken without. Nothing staged is
+// no error.
 type Unstager interface {
 	Unstage(ctx context.Context) error
 }

@@ -51,11 +51,13 @@ func mergeFault(conflict string) error {
 	if conflict == "" {
 		return nil
 	}
-	return &Fault{Class: ClassEtcConflict, Op: "check /etc", Err: fmt.Errorf("/etc/%s was changed on this node and is of another kind (file or directory) in the image", conflict),
+	return &Fault{Class: ClassEtcConflict, Op: "check /etc",
+		Err:  fmt.Errorf("/etc/%s was changed on this node and is of another kind (file or directory) in the image", conflict),
 		Next: "move the local one out of the way"}
 }
 
-// etcConflict finds a local file where the image has a directory, or the reverse; only added and modified paths are merged.
+// etcConflict finds a local file where the image has a directory, or the reverse; only added and modified paths are
+// merged.
 func etcConflict(etc, imageEtc string, changes []EtcChange) string {
 	for _, c := range changes {
 		path := strings.TrimPrefix(c.Path, "/etc/")

@@ -9,18 +9,21 @@ import (
 	"time"
 )
 
-// Fetcher brings an image into the node's store ahead of its time: nothing is staged, and the next boot stays what it was.
+// Fetcher brings an image into the node's store ahead of its time: nothing is staged, and the next boot stays what it
+// was.
 type Fetcher interface {
-	// Fetch brings the image. Cancelled or killed, it leaves nothing that a later Fetch or Stage has to clear away, and both go on from
-	// what has come.
+	// Fetch brings the image. Cancelled or killed, it leaves nothing that a later Fetch or Stage has to clear away, and
+	// both go on from what has come.
 	Fetch(ctx context.Context, image Image, o FetchOptions) error
-	// Forget drops the image, or what has come of it, unless a deployment was made from it. That nothing is there is no error.
+	// Forget drops the image, or what has come of it, unless a deployment was made from it. That nothing is there is no
+	// error.
 	Forget(ctx context.Context, image Image) error
 }
 
 // FetchOptions tune Fetch; the zero value takes the whole line.
 type FetchOptions struct {
-	// BytesPerSecond bounds the bytes that come of layers; 0: no bound. A deployer that leaves the transfer to another program cannot bound it.
+	// BytesPerSecond bounds the bytes that come of layers; 0: no bound. A deployer that leaves the transfer to another
+	// program cannot bound it.
 	BytesPerSecond int64
 	// Transfer counts what comes; nil: nobody wants to know.
 	Transfer *Transfer
@@ -34,7 +37,8 @@ func (d *OSTree) Fetch(ctx context.Context, image Image, o FetchOptions) error {
 	if err != nil {
 		return err
 	}
-	d.log.WithField("image", image.String()).WithField("bytes", done.BytesFetched).WithField("reused", done.Reused).Info("image is fetched ahead")
+	d.log.WithField("image", image.String()).WithField("bytes", done.BytesFetched).WithField("reused", done.Reused).
+		Info("image is fetched ahead")
 	return nil
 }
 
@@ -57,8 +61,8 @@ func (d *OSTree) Forget(ctx context.Context, image Image) error {
 	return err
 }
 
-// forget drops an image's name, unless it is deployed, and layers that no remaining image has; those of an import that never ended are
-// among them. It tells whether there was something to drop.
+// forget drops an image's name, unless it is deployed, and layers that no remaining image has; those of an import that
+// never ended are among them. It tells whether there was something to drop.
 func (r repository) forget(name string, deployed map[string]bool) (bool, error) {
 	unlock, err := r.lock()
 	if err != nil {
@@ -105,7 +109,8 @@ func (r repository) forget(name string, deployed map[string]bool) (bool, error) 
 	if len(drop) == 0 {
 		return false, nil
 	}
-	slices.SortFunc(drop, func(a, b string) int { return strings.Compare(b, a) }) // images first: a name says that all layers are there
+	// images first: a name says that all layers are there
+	slices.SortFunc(drop, func(a, b string) int { return strings.Compare(b, a) })
 	objects, err := r.open()
 	if err != nil {
 		return false, err
@@ -128,7 +133,8 @@ func (d *RPMOSTree) Fetch(ctx context.Context, image Image, _ FetchOptions) erro
 	return err
 }
 
-// Forget does nothing: rpm-ostree drops images that no deployment was made from with its next transaction, and has no command for one of them.
+// Forget does nothing: rpm-ostree drops images that no deployment was made from with its next transaction, and has no
+// command for one of them.
 func (d *RPMOSTree) Forget(context.Context, Image) error { return nil }
 
 // pacedReader reads no faster than so many bytes a second.

@@ -17,7 +17,8 @@ import (
 func TestForgetKeepsWhatIsDeployedAndWhatOthersNeed(t *testing.T) {
 	repo := newRepo(t)
 	base := deploytest.Layer(t, deploytest.Base("1")...)
-	layers := []v1.Layer{deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "1"}), deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "2"})}
+	layers := []v1.Layer{deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "1"}),
+		deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "2"})}
 	var done []Imported
 	var sources []string
 	for _, l := range layers {
@@ -36,7 +37,8 @@ func TestForgetKeepsWhatIsDeployedAndWhatOthersNeed(t *testing.T) {
 	assert.True(t, dropped)
 	refs, err := r.refs()
 	require.NoError(t, err)
-	assert.Equal(t, map[string]bool{done[1].Ref: true, layerRef(mustDigest(t, base)): true, layerRef(mustDigest(t, layers[1])): true}, refs)
+	assert.Equal(t, map[string]bool{done[1].Ref: true, layerRef(mustDigest(t, base)): true,
+		layerRef(mustDigest(t, layers[1])): true}, refs)
 	dropped, err = r.forget(sources[0], deployed)
 	require.NoError(t, err)
 	assert.False(t, dropped, "it is gone")
@@ -64,8 +66,9 @@ func TestRPMOSTreeFetchesWithoutStaging(t *testing.T) {
 		runs string
 		want []string
 	}{
-		"another image runs": {otherImage, []string{rpmStatus, "rpm-ostree rebase --download-only ostree-unverified-registry:" + wantImage}},
-		"it runs already":    {wantImage, []string{rpmStatus}},
+		"another image runs": {otherImage, []string{rpmStatus,
+			"rpm-ostree rebase --download-only ostree-unverified-registry:" + wantImage}},
+		"it runs already": {wantImage, []string{rpmStatus}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{answers: map[string]string{rpmStatus: rpmHost(rpmDeployment(c.runs, booted))}}

@@ -14,7 +14,8 @@ type Image struct {
 	Digest     digest.Digest // sha256:…
 }
 
-// ParseImage reads host[:port]/path@sha256:…; a tag or a missing digest is refused, because a node must never run "what the tag names now".
+// ParseImage reads host[:port]/path@sha256:…; a tag or a missing digest is refused, because a node must never run "what
+// the tag names now".
 func ParseImage(s string) (Image, error) {
 	s = strings.TrimPrefix(s, "docker://")
 	named, err := reference.ParseNormalizedNamed(s)

@@ -33,13 +33,15 @@ const (
 type ImportOptions struct {
 	// Root is where etc/containers (registries.conf.d, certs.d) and the auth files are looked up; default "/".
 	Root string
-	// AuthFile is a containers-auth.json; default: the first of run/ostree, etc/ostree and usr/lib/ostree/auth.json below Root; none: anonymous.
+	// AuthFile is a containers-auth.json; default: the first of run/ostree, etc/ostree and usr/lib/ostree/auth.json below
+	// Root; none: anonymous.
 	AuthFile string
 	// CertsDir replaces etc/containers/certs.d and etc/docker/certs.d (HOST:PORT/ca.crt inside).
 	CertsDir string
 	// RegistriesConfDir replaces etc/containers/registries.conf.d.
 	RegistriesConfDir string
-	// PolicyFile is a containers-policy.json that Inspect applies to a registry's image; empty: signatures are not looked at.
+	// PolicyFile is a containers-policy.json that Inspect applies to a registry's image; empty: signatures are not looked
+	// at.
 	PolicyFile string
 	// Architecture the image must have, in Go's words; default: this program's.
 	Architecture string
@@ -97,10 +99,11 @@ func (o ImportOptions) log() *logrus.Entry {
 	return logrus.NewEntry(quiet)
 }
 
-// Import brings the image source ("docker://host/path@sha256:…", "host/path@sha256:…" or "oci:DIR[:ref]") into the bare ostree repository
-// repo and gives its commit. Layers are kept under the refs that ostree-ext writes (ostree/container/blob/…), the image under
-// ostree/container/image/…; what is there already is not fetched again, so that a broken import goes on where it was. No ref
-// appears before the digest of its content has been verified. Errors are Faults.
+// Import brings the image source ("docker://host/path@sha256:…", "host/path@sha256:…" or "oci:DIR[:ref]") into the bare
+// ostree repository repo and gives its commit. Layers are kept under the refs that ostree-ext writes
+// (ostree/container/blob/…), the image under ostree/container/image/…; what is there already is not fetched again, so
+// that a broken import goes on where it was. No ref appears before the digest of its content has been verified. Errors
+// are Faults.
 func Import(ctx context.Context, repo, source string, o ImportOptions) (Imported, error) {
 	r := repository{path: repo}
 	unlock, err := r.lock()
@@ -134,8 +137,8 @@ func Import(ctx context.Context, repo, source string, o ImportOptions) (Imported
 	return Imported{}, firstOf(failures)
 }
 
-// firstOf gives the failures of all sources with the class of the first: the mirror configured for this image tells more
-// than the registry behind it, which may not exist yet.
+// firstOf gives the failures of all sources with the class of the first: the mirror configured for this image tells
+// more than the registry behind it, which may not exist yet.
 func firstOf(failures []error) error {
 	if len(failures) == 1 {
 		return failures[0]
@@ -161,14 +164,16 @@ func (j joined) Unwrap() []error { return j.errs }
 
 func worthAnotherRegistry(c Class) bool {
 	switch c {
-	case ClassUnreachable, ClassUnauthorized, ClassForbidden, ClassNotFound, ClassRegistry, ClassUntrusted, ClassExpired, ClassCorrupted:
+	case ClassUnreachable, ClassUnauthorized, ClassForbidden, ClassNotFound, ClassRegistry, ClassUntrusted, ClassExpired,
+		ClassCorrupted:
 		return true
 	default:
 		return false
 	}
 }
 
-func importFrom(ctx context.Context, r repository, c candidate, name string, o ImportOptions) (done Imported, err error) {
+func importFrom(ctx context.Context, r repository, c candidate, name string, o ImportOptions) (done Imported,
+	err error) {
 	f, err := c.fetch(ctx)
 	if err != nil {
 		return Imported{}, err
@@ -212,7 +217,8 @@ func importFrom(ctx context.Context, r repository, c candidate, name string, o I
 	return done, nil
 }
 
-func importLayers(ctx context.Context, r repository, objects *bare.Repository, f *fetched, missing []int, o ImportOptions) error {
+func importLayers(ctx context.Context, r repository, objects *bare.Repository, f *fetched, missing []int,
+	o ImportOptions) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(o.parallel(f.source.HasThreadSafeGetBlob()))
 	for _, i := range missing {
@@ -224,7 +230,8 @@ func importLayers(ctx context.Context, r repository, objects *bare.Repository, f
 			}
 			o.Transfer.layerDone()
 			o.log().WithFields(logrus.Fields{"layer": i + 1, "layers": len(f.layers), "bytes": f.layers[i].Size,
-				"entries": stats.Entries, "dropped": stats.Dropped, "seconds": time.Since(start).Seconds()}).Info("layer is imported")
+				"entries": stats.Entries, "dropped": stats.Dropped, "seconds": time.Since(start).Seconds()}).
+				Info("layer is imported")
 			return nil
 		})
 	}
@@ -245,14 +252,16 @@ func (o ImportOptions) parallel(threadSafe bool) int {
 // check refuses an image that this node could not boot, before its layers are fetched.
 func (f *fetched) check(o ImportOptions) error {
 	if arch := f.config.Architecture; arch != o.architecture() {
-		return &Fault{Class: ClassArchitecture, Op: "check image", Err: fmt.Errorf("image is for %q, this node is %q", arch, o.architecture()),
+		return &Fault{Class: ClassArchitecture, Op: "check image", Err: fmt.Errorf("image is for %q, this node is %q", arch,
+			o.architecture()),
 			Next: "build the image for this node's architecture"}
 	}
 	labels := f.config.Config.Labels
 	_, bootable := labels[LabelOSTreeBootable]
 	_, bootc := labels[LabelBootc]
 	if !bootable && !bootc && !o.AllowUnbootable {
-		return &Fault{Class: ClassNotBootable, Op: "check image", Err: fmt.Errorf("it has neither of the labels %s and %s", LabelOSTreeBootable, LabelBootc),
+		return &Fault{Class: ClassNotBootable, Op: "check image", Err: fmt.Errorf("it has neither of the labels %s and %s",
+			LabelOSTreeBootable, LabelBootc),
 			Next: "build it from a bootable OS image"}
 	}
 	return nil

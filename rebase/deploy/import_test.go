@@ -70,39 +70,51 @@ func ls(t *testing.T, repo, commit string) map[string]string {
 func TestImportAppliesLayersAsTheOCISpecificationSays(t *testing.T) {
 	repo := newRepo(t)
 	lower := append(deploytest.Base("1"),
-		deploytest.Entry{Name: "etc/gone", Body: "x"}, deploytest.Entry{Name: "etc/gonedir/"}, deploytest.Entry{Name: "etc/gonedir/f", Body: "x"},
+		deploytest.Entry{Name: "etc/gone", Body: "x"}, deploytest.Entry{Name: "etc/gonedir/"},
+		deploytest.Entry{Name: "etc/gonedir/f", Body: "x"},
 		deploytest.Entry{Name: "etc/opaque/"}, deploytest.Entry{Name: "etc/opaque/lower", Body: "x"},
 		deploytest.Entry{Name: "etc/dir/"}, deploytest.Entry{Name: "etc/dir/kept", Body: "x"},
-		deploytest.Entry{Name: "usr/link-to-dir", Link: "lib"}, deploytest.Entry{Name: "usr/file-to-link", Body: "x"}, deploytest.Entry{Name: "usr/dir-to-file/"},
+		deploytest.Entry{Name: "usr/link-to-dir", Link: "lib"}, deploytest.Entry{Name: "usr/file-to-link", Body: "x"},
+		deploytest.Entry{Name: "usr/dir-to-file/"},
 		deploytest.Entry{Name: "usr/same", Body: "same"},
 		deploytest.Entry{Name: "dev/null", Type: tar.TypeChar}, deploytest.Entry{Name: "usr/fifo", Type: tar.TypeFifo},
-		deploytest.Entry{Name: "run/lock/"}, deploytest.Entry{Name: "var/lib/"}, deploytest.Entry{Name: "var/lib/state", Body: "x"},
-		deploytest.Entry{Name: "etc/hard-target", Body: "hard"}, deploytest.Entry{Name: "etc/hard", Link: "etc/hard-target", Type: tar.TypeLink},
+		deploytest.Entry{Name: "run/lock/"}, deploytest.Entry{Name: "var/lib/"}, deploytest.Entry{Name: "var/lib/state",
+			Body: "x"},
+		deploytest.Entry{Name: "etc/hard-target", Body: "hard"}, deploytest.Entry{Name: "etc/hard", Link: "etc/hard-target",
+			Type: tar.TypeLink},
 		deploytest.Entry{Name: "usr/hard-absolute", Link: "/etc/hard-target", Type: tar.TypeLink},
-		deploytest.Entry{Name: "etc/setuid", Body: "x", Mode: 0o4755}, deploytest.Entry{Name: "etc/owned", Body: "x", UID: 12, GID: 34},
+		deploytest.Entry{Name: "etc/setuid", Body: "x", Mode: 0o4755}, deploytest.Entry{Name: "etc/owned", Body: "x", UID: 12,
+			GID: 34},
 		deploytest.Entry{Name: "etc/absolute", Link: "/etc/shadow"})
 	upper := []deploytest.Entry{
-		{Name: "etc/.wh.gone"}, {Name: "etc/.wh.gonedir"}, {Name: "etc/opaque/.wh..wh..opq"}, {Name: "etc/opaque/upper", Body: "x"},
+		{Name: "etc/.wh.gone"}, {Name: "etc/.wh.gonedir"}, {Name: "etc/opaque/.wh..wh..opq"},
+		{Name: "etc/opaque/upper", Body: "x"},
 		{Name: "etc/dir/", Mode: 0o2750, GID: 7}, {Name: "etc/dir/added", Body: "x"},
-		{Name: "usr/link-to-dir/"}, {Name: "usr/link-to-dir/f", Body: "x"}, {Name: "usr/file-to-link", Link: "same"}, {Name: "usr/dir-to-file", Body: "x"},
+		{Name: "usr/link-to-dir/"}, {Name: "usr/link-to-dir/f", Body: "x"}, {Name: "usr/file-to-link", Link: "same"},
+		{Name: "usr/dir-to-file", Body: "x"},
 		{Name: "usr/same", Body: "same"}, {Name: "./etc/dotted", Body: "x"}, {Name: "/usr/absolute-name", Body: "x"}}
-	src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, lower...), deploytest.Layer(t, upper...)))
+	src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, lower...),
+		deploytest.Layer(t, upper...)))
 
 	done, err := Import(t.Context(), repo, src, ImportOptions{})
 	require.NoError(t, err)
 
 	got := ls(t, repo, done.Commit)
 	want := map[string]string{
-		"/usr/etc/opaque/upper": "-00644 0 0", "/usr/etc/dir": "d02750 0 7", "/usr/etc/dir/kept": "-00644 0 0", "/usr/etc/dir/added": "-00644 0 0",
-		"/usr/link-to-dir": "d00755 0 0", "/usr/link-to-dir/f": "-00644 0 0", "/usr/file-to-link": "l00777 0 0 -> same", "/usr/dir-to-file": "-00644 0 0",
-		"/usr/same": "-00644 0 0", "/usr/etc/hard": "-00644 0 0", "/usr/hard-absolute": "-00644 0 0",
+		"/usr/etc/opaque/upper": "-00644 0 0", "/usr/etc/dir": "d02750 0 7", "/usr/etc/dir/kept": "-00644 0 0",
+		"/usr/etc/dir/added": "-00644 0 0",
+		"/usr/link-to-dir":   "d00755 0 0", "/usr/link-to-dir/f": "-00644 0 0", "/usr/file-to-link": "l00777 0 0 -> same",
+		"/usr/dir-to-file": "-00644 0 0",
+		"/usr/same":        "-00644 0 0", "/usr/etc/hard": "-00644 0 0", "/usr/hard-absolute": "-00644 0 0",
 		"/usr/etc/setuid": "-04755 0 0", "/usr/etc/owned": "-00644 12 34", "/usr/etc/absolute": "l00777 0 0 -> /etc/shadow",
-		"/usr/etc/dotted": "-00644 0 0", "/usr/absolute-name": "-00644 0 0", "/dev": "d00755 0 0", "/run": "d00755 0 0", "/var": "d00755 0 0",
+		"/usr/etc/dotted": "-00644 0 0", "/usr/absolute-name": "-00644 0 0", "/dev": "d00755 0 0", "/run": "d00755 0 0",
+		"/var": "d00755 0 0",
 	}
 	for path, attributes := range want {
 		assert.Equal(t, attributes, got[path], path)
 	}
-	for _, path := range []string{"/etc", "/usr/etc/gone", "/usr/etc/gonedir", "/usr/etc/opaque/lower", "/dev/null", "/usr/fifo", "/run/lock", "/var/lib"} {
+	for _, path := range []string{"/etc", "/usr/etc/gone", "/usr/etc/gonedir", "/usr/etc/opaque/lower", "/dev/null",
+		"/usr/fifo", "/run/lock", "/var/lib"} {
 		assert.NotContains(t, got, path)
 	}
 	assert.Equal(t, "hard", run(t, "ostree", "cat", "--repo="+repo, done.Commit, "/usr/etc/hard"))
@@ -116,16 +128,21 @@ func TestImportRefusesHostileLayersAndLeavesNoRef(t *testing.T) {
 		entry deploytest.Entry
 		class Class
 	}{
-		"a path that leaves the image":           {deploytest.Entry{Name: "usr/../../etc/passwd", Body: "x"}, ClassHostile},
-		"a hard link that leaves the image":      {deploytest.Entry{Name: "usr/x", Link: "../../etc/passwd", Type: tar.TypeLink}, ClassHostile},
-		"a hard link to what is dropped":         {deploytest.Entry{Name: "usr/x", Link: "run/secret", Type: tar.TypeLink}, ClassHostile},
-		"a file in place of the root":            {deploytest.Entry{Name: ".", Body: "x"}, ClassHostile},
-		"an ostree repository":                   {deploytest.Entry{Name: "sysroot/ostree/repo/objects/00/ab.file", Body: "x"}, ClassHostile},
-		"a hard link to a file that is no-where": {deploytest.Entry{Name: "usr/x", Link: "usr/none", Type: tar.TypeLink}, ClassHostile},
+		"a path that leaves the image": {deploytest.Entry{Name: "usr/../../etc/passwd", Body: "x"}, ClassHostile},
+		"a hard link that leaves the image": {deploytest.Entry{Name: "usr/x", Link: "../../etc/passwd",
+			Type: tar.TypeLink}, ClassHostile},
+		"a hard link to what is dropped": {deploytest.Entry{Name: "usr/x", Link: "run/secret", Type: tar.TypeLink},
+			ClassHostile},
+		"a file in place of the root": {deploytest.Entry{Name: ".", Body: "x"}, ClassHostile},
+		"an ostree repository": {deploytest.Entry{Name: "sysroot/ostree/repo/objects/00/ab.file",
+			Body: "x"}, ClassHostile},
+		"a hard link to a file that is no-where": {deploytest.Entry{Name: "usr/x", Link: "usr/none", Type: tar.TypeLink},
+			ClassHostile},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := newRepo(t)
-			src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, append(deploytest.Base("1"), c.entry)...)))
+			src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{},
+				deploytest.Layer(t, append(deploytest.Base("1"), c.entry)...)))
 			_, err := Import(t.Context(), repo, src, ImportOptions{})
 			require.Error(t, err)
 			assert.Equal(t, c.class, ClassOf(err), err)
@@ -167,7 +184,8 @@ func TestImportFetchesOnlyWhatIsMissing(t *testing.T) {
 	_, err := Import(t.Context(), repo, stock, ImportOptions{})
 	require.NoError(t, err)
 
-	layered := deploytest.Image(t, deploytest.Options{}, base, deploytest.Layer(t, deploytest.Entry{Name: "etc/new", Body: "x"}))
+	layered := deploytest.Image(t, deploytest.Options{}, base,
+		deploytest.Layer(t, deploytest.Entry{Name: "etc/new", Body: "x"}))
 	ref := g.Push(t, layered, "ocp/master-os")
 	o := ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}
 	before := g.BlobGets()
@@ -212,7 +230,8 @@ func TestImportSaysWhatTheRegistryDid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo, g := newRepo(t), deploytest.StartRegistry(t)
-			ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "ocp/master-os")
+			ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)),
+				"ocp/master-os")
 			o := ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}
 			g.Spoil(c.spoil(g))
 			_, err := Import(t.Context(), repo, ref, o)
@@ -229,7 +248,8 @@ func TestImportSaysWhatTheRegistryDid(t *testing.T) {
 
 func TestImportSaysWhatIsWrongWithTrustAndReach(t *testing.T) {
 	repo, g := newRepo(t), deploytest.StartRegistry(t)
-	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "ocp/master-os")
+	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)),
+		"ocp/master-os")
 	wrong := filepath.Join(t.TempDir(), "auth.json")
 	require.NoError(t, os.WriteFile(wrong, []byte(`{"auths":{"`+g.Addr+`":{"auth":"YTpi"}}}`), 0o600))
 	for name, c := range map[string]struct {
@@ -237,13 +257,17 @@ func TestImportSaysWhatIsWrongWithTrustAndReach(t *testing.T) {
 		o     ImportOptions
 		class Class
 	}{
-		"no CA":              {ref, ImportOptions{CertsDir: t.TempDir(), AuthFile: g.AuthFile}, ClassUntrusted},
-		"a wrong password":   {ref, ImportOptions{CertsDir: g.CertsDir, AuthFile: wrong}, ClassUnauthorized},
-		"no credential":      {ref, ImportOptions{CertsDir: g.CertsDir, Root: t.TempDir()}, ClassUnauthorized},
-		"nobody listens":     {strings.Replace(ref, g.Addr, "127.0.0.1:1", 1), ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassUnreachable},
-		"an unknown host":    {strings.Replace(ref, g.Addr, "registry.invalid", 1), ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassUnreachable},
-		"a tag, no digest":   {g.Addr + "/ocp/master-os:test", ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassConfig},
-		"a digest not there": {ref[:len(ref)-4] + "0000", ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassNotFound},
+		"no CA":            {ref, ImportOptions{CertsDir: t.TempDir(), AuthFile: g.AuthFile}, ClassUntrusted},
+		"a wrong password": {ref, ImportOptions{CertsDir: g.CertsDir, AuthFile: wrong}, ClassUnauthorized},
+		"no credential":    {ref, ImportOptions{CertsDir: g.CertsDir, Root: t.TempDir()}, ClassUnauthorized},
+		"nobody listens": {strings.Replace(ref, g.Addr, "127.0.0.1:1", 1),
+			ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassUnreachable},
+		"an unknown host": {strings.Replace(ref, g.Addr, "registry.invalid", 1),
+			ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassUnreachable},
+		"a tag, no digest": {g.Addr + "/ocp/master-os:test", ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile},
+			ClassConfig},
+		"a digest not there": {ref[:len(ref)-4] + "0000", ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile},
+			ClassNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Import(t.Context(), repo, c.ref, c.o)
@@ -255,7 +279,8 @@ func TestImportSaysWhatIsWrongWithTrustAndReach(t *testing.T) {
 
 func TestImportSaysThatACertificateHasExpired(t *testing.T) {
 	repo, g := newRepo(t), deploytest.StartRegistry(t)
-	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "ocp/master-os")
+	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)),
+		"ocp/master-os")
 	g.SetValidity(t, time.Now().Add(-time.Hour))
 	_, err := Import(t.Context(), repo, ref, ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile})
 	require.Error(t, err)
@@ -265,7 +290,8 @@ func TestImportSaysThatACertificateHasExpired(t *testing.T) {
 
 func TestImportTakesTheMirrorOfTheFinalName(t *testing.T) {
 	repo, g := newRepo(t), deploytest.StartRegistry(t)
-	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "ocp/master-os")
+	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)),
+		"ocp/master-os")
 	final := strings.Replace(ref, g.Addr, "registry.invalid", 1)
 	conf := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(conf, "50-test.conf"), []byte(
@@ -284,7 +310,8 @@ func TestImportTakesTheMirrorOfTheFinalName(t *testing.T) {
 
 func TestImportGoesOnWhereItWasBroken(t *testing.T) {
 	repo, g := newRepo(t), deploytest.StartRegistry(t)
-	img := deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...), deploytest.Layer(t, deploytest.Entry{Name: "etc/two", Body: "2"}))
+	img := deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...),
+		deploytest.Layer(t, deploytest.Entry{Name: "etc/two", Body: "2"}))
 	ref := g.Push(t, img, "ocp/master-os")
 	layers, err := img.Layers()
 	require.NoError(t, err)
@@ -307,7 +334,8 @@ func TestImportGoesOnWhereItWasBroken(t *testing.T) {
 		return true
 	})
 	first := layerRef(mustDigest(t, layers[0]))
-	for refs := map[string]bool{}; !refs[first]; { // a busy machine may be so slow that the first layer counts as stalled as well
+	// a busy machine may be so slow that the first layer counts as stalled as well
+	for refs := map[string]bool{}; !refs[first]; {
 		_, err = Import(t.Context(), repo, ref, o)
 		require.Error(t, err)
 		require.Equal(t, ClassUnreachable, ClassOf(err), err)
@@ -326,7 +354,8 @@ func TestFullDiskIsSaidAndLeavesNoRef(t *testing.T) {
 	repo := newRepo(t)
 	small := filepath.Dir(repo)
 	require.NoError(t, os.RemoveAll(repo))
-	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", small).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", small).
+		CombinedOutput(); err != nil {
 		skipOrFail(t, "a small file system cannot be mounted: "+string(out))
 	}
 	t.Cleanup(func() {
@@ -346,7 +375,8 @@ func TestFullDiskIsSaidAndLeavesNoRef(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fill()
-			src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, append(deploytest.Base("1"), deploytest.Entry{Name: "usr/big", Body: string(noise)})...)))
+			src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{},
+				deploytest.Layer(t, append(deploytest.Base("1"), deploytest.Entry{Name: "usr/big", Body: string(noise)})...)))
 			_, err := Import(t.Context(), repo, src, ImportOptions{})
 			require.Error(t, err)
 			assert.Equal(t, ClassDiskFull, ClassOf(err), err)
@@ -374,7 +404,8 @@ func TestPruneDoesNothingWhereNoDeploymentCameFromAnImage(t *testing.T) {
 	base := deploytest.Layer(t, deploytest.Base("1")...)
 	var done []Imported
 	for _, content := range []string{"1", "2"} {
-		src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, base, deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: content})))
+		src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, base,
+			deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: content})))
 		d, err := Import(t.Context(), repo, src, ImportOptions{})
 		require.NoError(t, err)
 		done = append(done, d)
@@ -390,10 +421,12 @@ func TestPruneDoesNothingWhereNoDeploymentCameFromAnImage(t *testing.T) {
 func TestPruneDropsOldImagesAndTheirOwnLayers(t *testing.T) {
 	repo := newRepo(t)
 	base := deploytest.Layer(t, deploytest.Base("1")...)
-	layers := []v1.Layer{deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "1"}), deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "2"})}
+	layers := []v1.Layer{deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "1"}),
+		deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "2"})}
 	var done []Imported
 	for _, l := range layers {
-		d, err := Import(t.Context(), repo, deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, base, l)), ImportOptions{})
+		d, err := Import(t.Context(), repo, deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, base, l)),
+			ImportOptions{})
 		require.NoError(t, err)
 		done = append(done, d)
 	}
@@ -401,7 +434,8 @@ func TestPruneDropsOldImagesAndTheirOwnLayers(t *testing.T) {
 	require.NoError(t, r.prune(map[string]bool{done[1].Commit: true}))
 	refs, err := r.refs()
 	require.NoError(t, err)
-	assert.Equal(t, map[string]bool{done[1].Ref: true, layerRef(mustDigest(t, base)): true, layerRef(mustDigest(t, layers[1])): true}, refs)
+	assert.Equal(t, map[string]bool{done[1].Ref: true, layerRef(mustDigest(t, base)): true,
+		layerRef(mustDigest(t, layers[1])): true}, refs)
 }
 
 func mustDigest(t testing.TB, l v1.Layer) digest.Digest {
@@ -413,7 +447,8 @@ func mustDigest(t testing.TB, l v1.Layer) digest.Digest {
 
 func TestInspectAppliesThePolicyToTheFinalName(t *testing.T) {
 	g := deploytest.StartRegistry(t)
-	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)), "ocp/master-os")
+	ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)),
+		"ocp/master-os")
 	final := strings.Replace(ref, g.Addr, "registry.invalid", 1)
 	conf := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(conf, "50-test.conf"), []byte(
@@ -423,15 +458,19 @@ func TestInspectAppliesThePolicyToTheFinalName(t *testing.T) {
 		policy string
 		class  Class
 	}{
-		"the final name is allowed": {`{"default":` + reject + `,"transports":{"docker":{"registry.invalid/ocp":` + anything + `}}}`, ""},
-		"only the mirror's name is": {`{"default":` + reject + `,"transports":{"docker":{"` + g.Addr + `":` + anything + `}}}`, ClassUnsigned},
-		"a signature is missing":    {`{"default":[{"type":"signedBy","keyType":"GPGKeys","keyData":"eA=="}]}`, ClassUnsigned},
-		"the policy is no policy":   {`{"nothing":1}`, ClassConfig},
+		"the final name is allowed": {`{"default":` + reject + `,"transports":{"docker":{"registry.invalid/ocp":` + anything +
+			`}}}`, ""},
+		"only the mirror's name is": {`{"default":` + reject + `,"transports":{"docker":{"` + g.Addr + `":` + anything +
+			`}}}`, ClassUnsigned},
+		"a signature is missing": {`{"default":[{"type":"signedBy","keyType":"GPGKeys","keyData":"eA=="}]}`,
+			ClassUnsigned},
+		"the policy is no policy": {`{"nothing":1}`, ClassConfig},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := filepath.Join(t.TempDir(), "policy.json")
 			require.NoError(t, os.WriteFile(policy, []byte(c.policy), 0o644))
-			found, err := Inspect(t.Context(), "docker://"+final, ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile, RegistriesConfDir: conf, PolicyFile: policy})
+			found, err := Inspect(t.Context(), "docker://"+final, ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile,
+				RegistriesConfDir: conf, PolicyFile: policy})
 			if c.class == "" {
 				require.NoError(t, err)
 				assert.Equal(t, ref, found.Source)
@@ -448,7 +487,8 @@ func TestBootWithoutRoomForANewKernelIsSaid(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "ostree"), 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(root, "boot"), 0o755))
-	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", filepath.Join(root, "boot")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs",
+		filepath.Join(root, "boot")).CombinedOutput(); err != nil {
 		skipOrFail(t, "a small file system cannot be mounted: "+string(out))
 	}
 	t.Cleanup(func() {
@@ -461,7 +501,8 @@ func TestBootWithoutRoomForANewKernelIsSaid(t *testing.T) {
 	kernel := deploytest.Layer(t, deploytest.Entry{Name: "usr/lib/modules/1.0/vmlinuz", Body: strings.Repeat("k", 2<<20)})
 	other := deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "x"})
 	commit := func(layers ...v1.Layer) string {
-		done, err := Import(t.Context(), repo, deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, layers...)), ImportOptions{})
+		done, err := Import(t.Context(), repo, deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, layers...)),
+			ImportOptions{})
 		require.NoError(t, err)
 		return done.Commit
 	}

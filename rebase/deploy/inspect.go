@@ -17,8 +17,8 @@ type Inspected struct {
 	Bytes          int64 // compressed, all layers
 }
 
-// Inspect fetches an image's manifest and configuration, whatever the deployer, and refuses what this node could not boot:
-// another architecture, no bootable label; and what PolicyFile does not allow. Errors are Faults.
+// Inspect fetches an image's manifest and configuration, whatever the deployer, and refuses what this node could not
+// boot: another architecture, no bootable label; and what PolicyFile does not allow. Errors are Faults.
 func Inspect(ctx context.Context, source string, o ImportOptions) (Inspected, error) {
 	all, err := candidates(source, o)
 	if err != nil {
@@ -52,7 +52,8 @@ func inspectAt(ctx context.Context, c candidate, name string, o ImportOptions) (
 			return Inspected{}, err
 		}
 	}
-	found = Inspected{ManifestDigest: f.manifestDigest, Architecture: f.config.Architecture, Labels: f.config.Config.Labels, Source: c.name, Layers: len(f.layers)}
+	found = Inspected{ManifestDigest: f.manifestDigest, Architecture: f.config.Architecture,
+		Labels: f.config.Config.Labels, Source: c.name, Layers: len(f.layers)}
 	for _, l := range f.layers {
 		found.Bytes += max(l.Size, 0)
 	}

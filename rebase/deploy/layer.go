@@ -20,9 +20,10 @@ import (
 
 var errStalled = errors.New("the registry stopped sending")
 
-// importLayer streams one layer from the registry into the repository. Its objects are kept aside until both digests (of the blob
-// and of its uncompressed content) have been verified; before that nothing of it is seen.
-func (r repository) importLayer(ctx context.Context, objects *bare.Repository, src types.ImageSource, layer layerSource, o ImportOptions) (stats layertar.Stats, err error) {
+// importLayer streams one layer from the registry into the repository. Its objects are kept aside until both digests
+// (of the blob and of its uncompressed content) have been verified; before that nothing of it is seen.
+func (r repository) importLayer(ctx context.Context, objects *bare.Repository, src types.ImageSource, layer layerSource,
+	o ImportOptions) (stats layertar.Stats, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	blob, _, err := src.GetBlob(ctx, layer.info, none.NoCache)
@@ -30,7 +31,8 @@ func (r repository) importLayer(ctx context.Context, objects *bare.Repository, s
 		return stats, err
 	}
 	defer func() { err = errors.Join(err, blob.Close()) }()
-	in := newVerifiedBlob(o.paced(ctx, o.Transfer.counting(newStallReader(blob, o.stallTimeout(), cancel))), layer.info, layer.diffID)
+	in := newVerifiedBlob(o.paced(ctx, o.Transfer.counting(newStallReader(blob, o.stallTimeout(), cancel))), layer.info,
+		layer.diffID)
 	plain, err := in.decompress()
 	if err != nil {
 		return stats, in.explain(err)
@@ -84,7 +86,8 @@ type verifiedBlob struct {
 }
 
 func newVerifiedBlob(r io.Reader, info types.BlobInfo, diffID digest.Digest) *verifiedBlob {
-	v := &verifiedBlob{info: info, diffID: diffID, blobSum: digest.Canonical.Digester(), diffSum: digest.Canonical.Digester()}
+	v := &verifiedBlob{info: info, diffID: diffID, blobSum: digest.Canonical.Digester(),
+		diffSum: digest.Canonical.Digester()}
 	v.raw = bufio.NewReaderSize(io.TeeReader(r, v), 256<<10)
 	return v
 }
@@ -95,7 +98,8 @@ func (v *verifiedBlob) Write(p []byte) (int, error) {
 	return v.blobSum.Hash().Write(p)
 }
 
-// decompress gives the uncompressed content; the first bytes tell the compression (registries differ in media types, not in magic numbers).
+// decompress gives the uncompressed content; the first bytes tell the compression (registries differ in media types,
+// not in magic numbers).
 func (v *verifiedBlob) decompress() (io.Reader, error) {
 	in := v.raw.(*bufio.Reader)
 	magic, err := in.Peek(4)
@@ -141,7 +145,8 @@ func (v *verifiedBlob) sizes() string {
 // explain finds out whether an error of unpacking comes from damaged bytes: then that is what to say.
 func (v *verifiedBlob) explain(err error) error {
 	var known *Fault
-	if errors.As(err, &known) || errors.Is(err, layertar.ErrHostile) || errors.Is(err, bare.ErrEntry) || isDiskFull(err) || errors.Is(err, layertar.ErrEncapsulated) || isNetwork(err) {
+	if errors.As(err, &known) || errors.Is(err, layertar.ErrHostile) || errors.Is(err, bare.ErrEntry) || isDiskFull(err) ||
+		errors.Is(err, layertar.ErrEncapsulated) || isNetwork(err) {
 		return err
 	}
 	if _, drainErr := io.Copy(io.Discard, v.raw); drainErr != nil {
@@ -150,7 +155,8 @@ func (v *verifiedBlob) explain(err error) error {
 	if got := v.blobSum.Digest(); got != v.info.Digest {
 		return corrupted("verify layer", v.info.Digest, got, v.sizes())
 	}
-	return &Fault{Class: ClassCorrupted, Op: "unpack layer", Err: err, Next: "build the image again; the registry's copy is what was pushed"}
+	return &Fault{Class: ClassCorrupted, Op: "unpack layer", Err: err,
+		Next: "build the image again; the registry's copy is what was pushed"}
 }
 
 // stallReader cancels the transfer when no byte comes for limit.

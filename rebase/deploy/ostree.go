@@ -16,7 +16,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// OSTree deploys with the plain ostree program: own import of the image, libostree's staged deployment and its /etc merge.
+// OSTree deploys with the plain ostree program: own import of the image, libostree's staged deployment and its /etc
+// merge.
 type OSTree struct {
 	root   string
 	repo   repository
@@ -46,14 +47,16 @@ func NewOSTree(o OSTreeOptions) *OSTree {
 	if o.Import.Log == nil {
 		o.Import.Log = o.Log
 	}
-	return &OSTree{root: o.Root, repo: repository{path: filepath.Join(o.Root, "ostree/repo")}, pull: o.Import, log: o.Import.log(), reboot: rebootSystem}
+	return &OSTree{root: o.Root, repo: repository{path: filepath.Join(o.Root, "ostree/repo")}, pull: o.Import,
+		log: o.Import.log(), reboot: rebootSystem}
 }
 
 func (d *OSTree) admin(ctx context.Context, command string, args ...string) (string, error) {
 	return runOSTree(ctx, append([]string{"admin", command, "--sysroot=" + d.root}, args...)...)
 }
 
-// Stage imports image and stages a deployment of it. Images that no deployment was made from are dropped. See CheckStaged.
+// Stage imports image and stages a deployment of it. Images that no deployment was made from are dropped. See
+// CheckStaged.
 func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 	// What is booted is asked for while the registry answers; nothing is written before it is known.
 	var entries []statusEntry
@@ -70,7 +73,8 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 		if err := <-asked; err != nil || before.Booted != nil {
 			return err
 		}
-		return &Fault{Class: ClassNotOSTree, Op: "stage " + image.String(), Err: errors.New("this system was not booted from an ostree deployment"),
+		return &Fault{Class: ClassNotOSTree, Op: "stage " + image.String(),
+			Err:  errors.New("this system was not booted from an ostree deployment"),
 			Next: "run this on a node that booted its ostree deployment"}
 	})
 	pull := d.pull
@@ -85,7 +89,8 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 	if log := d.log.WithField("image", image.String()); done.Reused {
 		log.Info("image was imported before")
 	} else {
-		log.WithFields(logrus.Fields{"source": done.Source, "layers_fetched": done.LayersFetched, "layers_present": done.LayersPresent, "bytes": done.BytesFetched}).
+		log.WithFields(logrus.Fields{"source": done.Source, "layers_fetched": done.LayersFetched,
+			"layers_present": done.LayersPresent, "bytes": done.BytesFetched}).
 			Info("image is imported")
 	}
 	change := kargsChange(before.Booted.KernelArguments, o)
@@ -114,10 +119,11 @@ func (d *OSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 	return d.repo.prune(deployed)
 }
 
-// checkStaging makes sure that commit is staged. The file with which libostree notes it names the commit as text, whatever else its
-// version writes there; ostree is asked when it does not.
+// checkStaging makes sure that commit is staged. The file with which libostree notes it names the commit as text,
+// whatever else its version writes there; ostree is asked when it does not.
 func (d *OSTree) checkStaging(ctx context.Context, commit string) error {
-	if note, err := os.ReadFile(filepath.Join(d.root, "run/ostree/staged-deployment")); err == nil && bytes.Contains(note, []byte(commit)) {
+	if note, err := os.ReadFile(filepath.Join(d.root, "run/ostree/staged-deployment")); err == nil &&
+		bytes.Contains(note, []byte(commit)) {
 		return nil
 	}
 	after, err := d.entries(ctx)
@@ -125,12 +131,14 @@ func (d *OSTree) checkStaging(ctx context.Context, commit string) error {
 		return err
 	}
 	if !slices.ContainsFunc(after, func(e statusEntry) bool { return e.staged }) {
-		return &Fault{Class: ClassInternal, Op: "stage image", Err: errors.New("ostree reported success and staged nothing"), Next: "look at the output of ostree admin status"}
+		return &Fault{Class: ClassInternal, Op: "stage image", Err: errors.New("ostree reported success and staged nothing"),
+			Next: "look at the output of ostree admin status"}
 	}
 	return nil
 }
 
-func (d *OSTree) stageCommit(ctx context.Context, image Image, commit string, booted *Deployment, change []string) error {
+func (d *OSTree) stageCommit(ctx context.Context, image Image, commit string, booted *Deployment,
+	change []string) error {
 	origin, err := os.CreateTemp("", "dayone-origin-")
 	if err != nil {
 		return fmt.Errorf("write origin: %w", err)
@@ -165,11 +173,12 @@ func kargsChange(now []string, o StageOptions) []string {
 // arguments gives the single arguments that o removes and adds. What is in both stays.
 func (o StageOptions) arguments() (remove, add []string) {
 	add = words(o.AppendKernelArguments)
-	return slices.DeleteFunc(words(o.DeleteKernelArguments), func(word string) bool { return slices.Contains(add, word) }), add
+	return slices.DeleteFunc(words(o.DeleteKernelArguments), func(word string) bool { return slices.Contains(add, word) }),
+		add
 }
 
-// nextHas tells whether what the next boot takes has the arguments that o asks for. Those of a staged deployment can be asked of nobody: it has
-// the booted one's where no argument is spoken of.
+// nextHas tells whether what the next boot takes has the arguments that o asks for. Those of a staged deployment can be
+// asked of nobody: it has the booted one's where no argument is spoken of.
 func (s Status) nextHas(o StageOptions) bool {
 	if s.Staged != nil {
 		return len(o.AppendKernelArguments) == 0 && len(o.DeleteKernelArguments) == 0
@@ -177,7 +186,8 @@ func (s Status) nextHas(o StageOptions) bool {
 	return !ChangesKernelArguments(s.Next().KernelArguments, o)
 }
 
-// checkBootSpace makes sure that /boot can take the kernel: ostree copies it there at shutdown only, too late to say something.
+// checkBootSpace makes sure that /boot can take the kernel: ostree copies it there at shutdown only, too late to say
+// something.
 func (d *OSTree) checkBootSpace(booted, next string) error {
 	have, err := d.repo.kernelFiles(booted)
 	if err != nil {

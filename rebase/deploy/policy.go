@@ -12,8 +12,9 @@ import (
 	"github.com/containers/image/v5/types"
 )
 
-// checkPolicy applies a containers-policy.json(5) to an image under its own name, wherever its copy came from: what a mirror holds must
-// be signed as the final registry's would be. The policy speaks of a digest, so it need not be asked again for the same one.
+// checkPolicy applies a containers-policy.json(5) to an image under its own name, wherever its copy came from: what a
+// mirror holds must be signed as the final registry's would be. The policy speaks of a digest, so it need not be asked
+// again for the same one.
 func checkPolicy(ctx context.Context, policyFile, name string, src types.ImageSource) (err error) {
 	fault := func(class Class, err error, next string) error {
 		return &Fault{Class: class, Op: "check signatures of " + name, Err: err, Next: next}
@@ -36,7 +37,8 @@ func checkPolicy(ctx context.Context, policyFile, name string, src types.ImageSo
 		if isNetwork(err) || httpStatus(err) != 0 {
 			return classify("read signatures of "+name, err)
 		}
-		return fault(ClassUnsigned, fmt.Errorf("%s does not allow it: %w", policyFile, err), "sign the image, or change the policy")
+		return fault(ClassUnsigned, fmt.Errorf("%s does not allow it: %w", policyFile, err),
+			"sign the image, or change the policy")
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ func runProgram(ctx context.Context, name string, args ...string) ([]byte, error
 	return out.Bytes(), nil
 }
 
-// told is what rpm-ostree and bootc say, and the class of it. Both hand on the words of the same programs: the image proxy
-// (containers/image), ostree-ext and libostree. The first line that matches counts.
+// told is what rpm-ostree and bootc say, and the class of it. Both hand on the words of the same programs: the image
+// proxy (containers/image), ostree-ext and libostree. The first line that matches counts.
 var told = [...]struct { //nolint:gochecknoglobals // a constant in all but type
 	words []string
 	class Class
@@ -34,19 +34,30 @@ var told = [...]struct { //nolint:gochecknoglobals // a constant in all but type
 }{
 	{[]string{"Transaction in progress"}, ClassInternal, "wait until the other transaction has ended"},
 	{[]string{"certificate has expired"}, ClassExpired, "set this node's clock, or renew the registry's certificate"},
-	{[]string{"x509:"}, ClassUntrusted, "put the registry's CA, world-readable, into /etc/containers/certs.d/HOST:PORT/ca.crt"},
-	{[]string{"permission denied"}, ClassConfig, "make /etc/containers and all in it world-readable: the program that fetches is not root"},
-	{[]string{"corrupted blob", "bytes in blob, got"}, ClassCorrupted, "push the image again; nothing of the damaged copy was used"},
-	{[]string{"unauthorized", "authentication required", "StatusCode: 401"}, ClassUnauthorized, "check the pull credential in /run/ostree/auth.json or /etc/ostree/auth.json (the first one that exists counts)"},
-	{[]string{"denied", "403 Forbidden", "403 (Forbidden)", "StatusCode: 403"}, ClassForbidden, "allow this node's registry user to pull from that repository"},
-	{[]string{"manifest unknown", "name unknown", "StatusCode: 404"}, ClassNotFound, "check that the image was pushed to that repository, and that its digest is right"},
-	{[]string{"unexpected HTTP status: 5", "StatusCode: 5", "toomanyrequests"}, ClassRegistry, "look at the registry's log"},
-	{[]string{"Invalid path: ", "Can't replace file with directory: "}, ClassHostile, "rebuild the image without that entry"},
+	{[]string{"x509:"}, ClassUntrusted,
+		"put the registry's CA, world-readable, into /etc/containers/certs.d/HOST:PORT/ca.crt"},
+	{[]string{"permission denied"}, ClassConfig,
+		"make /etc/containers and all in it world-readable: the program that fetches is not root"},
+	{[]string{"corrupted blob", "bytes in blob, got"}, ClassCorrupted,
+		"push the image again; nothing of the damaged copy was used"},
+	{[]string{"unauthorized", "authentication required", "StatusCode: 401"}, ClassUnauthorized,
+		"check the pull credential in /run/ostree/auth.json or /etc/ostree/auth.json (the first one that exists counts)"},
+	{[]string{"denied", "403 Forbidden", "403 (Forbidden)", "StatusCode: 403"}, ClassForbidden,
+		"allow this node's registry user to pull from that repository"},
+	{[]string{"manifest unknown", "name unknown", "StatusCode: 404"}, ClassNotFound,
+		"check that the image was pushed to that repository, and that its digest is right"},
+	{[]string{"unexpected HTTP status: 5", "StatusCode: 5", "toomanyrequests"}, ClassRegistry,
+		"look at the registry's log"},
+	{[]string{"Invalid path: ", "Can't replace file with directory: "}, ClassHostile,
+		"rebuild the image without that entry"},
 	{[]string{"does not have ostree.bootable label"}, ClassNotBootable, "build it from a bootable OS image"},
 	{[]string{"has architecture", "for architecture"}, ClassArchitecture, "build the image for this node's architecture"},
-	{[]string{"Failed to find kernel"}, ClassNoKernel, "build the image from a bootable OS image (usr/lib/modules/VERSION/vmlinuz)"},
-	{[]string{"No space left on device", "min-free-space"}, ClassDiskFull, "free space on the file systems of /sysroot and /boot"},
-	{[]string{"connection refused", "no such host", "no route to host", "i/o timeout", "network is unreachable", "unexpected EOF", `": EOF`, "connection reset"}, ClassUnreachable,
+	{[]string{"Failed to find kernel"}, ClassNoKernel,
+		"build the image from a bootable OS image (usr/lib/modules/VERSION/vmlinuz)"},
+	{[]string{"No space left on device", "min-free-space"}, ClassDiskFull,
+		"free space on the file systems of /sysroot and /boot"},
+	{[]string{"connection refused", "no such host", "no route to host", "i/o timeout", "network is unreachable",
+		"unexpected EOF", `": EOF`, "connection reset"}, ClassUnreachable,
 		"check that the registry runs and that this node reaches it (address, DNS, firewall)"},
 }
 
@@ -68,8 +79,8 @@ func programFault(op, text string, err error) error {
 	return f
 }
 
-// ofMirrors gives what is said of the mirrors, where there are some: the registry behind them may not exist yet, and its
-// failure says nothing. Source of the words: containers/image, docker/docker_image_src.go.
+// ofMirrors gives what is said of the mirrors, where there are some: the registry behind them may not exist yet, and
+// its failure says nothing. Source of the words: containers/image, docker/docker_image_src.go.
 func ofMirrors(text string) string {
 	if _, rest, ok := strings.Cut(text, "(Mirrors also failed: ["); ok {
 		if mirrors, _, ok := strings.Cut(rest, "]): "); ok {

@@ -51,7 +51,8 @@ const rpmStatus = "rpm-ostree status --json"
 
 func rpmDeployment(image, flags string) string {
 	return `{"id":"x","osname":"rhcos","serial":0,"checksum":"` + commitA + `","version":"9.6",` + flags +
-		`"container-image-reference":"ostree-unverified-registry:` + image + `","container-image-reference-digest":"` + image[strings.Index(image, "@")+1:] + `","unknown":1}`
+		`"container-image-reference":"ostree-unverified-registry:` + image + `","container-image-reference-digest":"` +
+		image[strings.Index(image, "@")+1:] + `","unknown":1}`
 }
 
 func rpmHost(deployments ...string) string {
@@ -69,15 +70,21 @@ func TestRPMOSTreeStagesWithTheCommandsThatItHas(t *testing.T) {
 	}{
 		"another image runs": {rpmHost(rpmDeployment(otherImage, booted)), StageOptions{},
 			[]string{"rpm-ostree rebase ostree-unverified-registry:" + wantImage}},
-		"with kernel arguments": {rpmHost(rpmDeployment(otherImage, booted)), StageOptions{AppendKernelArguments: []string{"a=1 b=2"}, DeleteKernelArguments: []string{"quiet"}},
-			[]string{"rpm-ostree rebase ostree-unverified-registry:" + wantImage, "rpm-ostree kargs --delete-if-present=quiet --append-if-missing=a=1 --append-if-missing=b=2"}},
-		"another one is staged": {rpmHost(rpmDeployment(otherImage, staged), rpmDeployment(otherImage, booted)), StageOptions{},
+		"with kernel arguments": {rpmHost(rpmDeployment(otherImage, booted)),
+			StageOptions{AppendKernelArguments: []string{"a=1 b=2"}, DeleteKernelArguments: []string{"quiet"}},
+			[]string{"rpm-ostree rebase ostree-unverified-registry:" + wantImage,
+				"rpm-ostree kargs --delete-if-present=quiet --append-if-missing=a=1 --append-if-missing=b=2"}},
+		"another one is staged": {rpmHost(rpmDeployment(otherImage, staged), rpmDeployment(otherImage, booted)),
+			StageOptions{},
 			[]string{"rpm-ostree cleanup -p", "rpm-ostree rebase ostree-unverified-registry:" + wantImage}},
-		"it is staged already": {rpmHost(rpmDeployment(wantImage, staged), rpmDeployment(otherImage, booted)), StageOptions{}, nil},
-		"it runs already":      {rpmHost(rpmDeployment(wantImage, booted)), StageOptions{}, nil},
-		"it runs and another is staged": {rpmHost(rpmDeployment(otherImage, staged), rpmDeployment(wantImage, booted), rpmDeployment(otherImage, "")), StageOptions{},
+		"it is staged already": {rpmHost(rpmDeployment(wantImage, staged), rpmDeployment(otherImage, booted)), StageOptions{},
+			nil},
+		"it runs already": {rpmHost(rpmDeployment(wantImage, booted)), StageOptions{}, nil},
+		"it runs and another is staged": {rpmHost(rpmDeployment(otherImage, staged), rpmDeployment(wantImage, booted),
+			rpmDeployment(otherImage, "")), StageOptions{},
 			[]string{"rpm-ostree cleanup -p"}},
-		"it runs and a rollback is queued": {rpmHost(rpmDeployment(otherImage, ""), rpmDeployment(wantImage, booted)), StageOptions{},
+		"it runs and a rollback is queued": {rpmHost(rpmDeployment(otherImage, ""), rpmDeployment(wantImage, booted)),
+			StageOptions{},
 			[]string{"rpm-ostree rollback"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +104,8 @@ func TestRollbackAskedForTwiceIsOneRollback(t *testing.T) {
 		}
 		return rpmHost(all...)
 	}
-	booted, staged, other := `"booted":true,"staged":false,`, `"booted":false,"staged":true,`, `"booted":false,"staged":false,`
+	booted, staged, other := `"booted":true,"staged":false,`, `"booted":false,"staged":true,`,
+		`"booted":false,"staged":false,`
 	entry := bootcDeployment(otherImage, false)
 	queued := func(s string) string {
 		return strings.Replace(s, `"rollbackQueued":false`, `"rollbackQueued":true`, 1)
@@ -107,12 +115,14 @@ func TestRollbackAskedForTwiceIsOneRollback(t *testing.T) {
 		want   []string
 		bootc  bool
 	}{
-		"rpm-ostree":                            {rpm(booted, other), []string{"rpm-ostree rollback"}, false},
-		"rpm-ostree, queued already":            {rpm(other, booted), nil, false},
-		"rpm-ostree, another image is staged":   {rpm(staged, booted, other), []string{"rpm-ostree cleanup -p", "rpm-ostree rollback"}, false},
-		"bootc":                                 {bootcHostJSON("null", entry, entry), []string{"bootc rollback"}, true},
-		"bootc, queued already":                 {queued(bootcHostJSON("null", entry, entry)), nil, true},
-		"bootc, queued, then another is staged": {queued(bootcHostJSON(entry, entry, entry)), []string{"bootc rollback", "bootc rollback"}, true},
+		"rpm-ostree":                 {rpm(booted, other), []string{"rpm-ostree rollback"}, false},
+		"rpm-ostree, queued already": {rpm(other, booted), nil, false},
+		"rpm-ostree, another image is staged": {rpm(staged, booted, other),
+			[]string{"rpm-ostree cleanup -p", "rpm-ostree rollback"}, false},
+		"bootc":                 {bootcHostJSON("null", entry, entry), []string{"bootc rollback"}, true},
+		"bootc, queued already": {queued(bootcHostJSON("null", entry, entry)), nil, true},
+		"bootc, queued, then another is staged": {queued(bootcHostJSON(entry, entry, entry)),
+			[]string{"bootc rollback", "bootc rollback"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{answers: map[string]string{rpmStatus: c.status, bootcStatus: c.status}}
@@ -128,7 +138,8 @@ func TestRollbackAskedForTwiceIsOneRollback(t *testing.T) {
 
 func TestRPMOSTreeStatusTellsPlacesByOrder(t *testing.T) {
 	s := &script{answers: map[string]string{rpmStatus: rpmHost(rpmDeployment(wantImage, `"booted":false,"staged":false,`),
-		rpmDeployment(otherImage, `"booted":true,`), `{"id":"y","osname":"rhcos","checksum":"`+commitB+`","origin":"fedora:x"}`)}}
+		rpmDeployment(otherImage, `"booted":true,`),
+		`{"id":"y","osname":"rhcos","checksum":"`+commitB+`","origin":"fedora:x"}`)}}
 	d := &RPMOSTree{root: host(t, "BOOT_IMAGE=/k rw ostree=/ostree/boot.0/x"), run: s.run}
 	st, err := d.Status(t.Context())
 	require.NoError(t, err)
@@ -148,8 +159,10 @@ func bootcDeployment(image string, incompatible bool) string {
 	if incompatible {
 		flag = "true"
 	}
-	return `{"image":{"image":{"image":"` + image + `","transport":"registry"},"version":"9.6","timestamp":null,"imageDigest":"` + image[strings.Index(image, "@")+1:] +
-		`"},"cachedUpdate":null,"incompatible":` + flag + `,"pinned":false,"ostree":{"stateroot":"default","checksum":"` + commitA + `","deploySerial":2}}`
+	return `{"image":{"image":{"image":"` + image +
+		`","transport":"registry"},"version":"9.6","timestamp":null,"imageDigest":"` + image[strings.Index(image, "@")+1:] +
+		`"},"cachedUpdate":null,"incompatible":` + flag + `,"pinned":false,"ostree":{"stateroot":"default","checksum":"` +
+		commitA + `","deploySerial":2}}`
 }
 
 func bootcHostJSON(staged, booted, rollback string) string {
@@ -167,13 +180,19 @@ func TestBootcStagesWithSwitchOnly(t *testing.T) {
 		want   []string
 		class  Class
 	}{
-		"another image runs":         {bootcHostJSON("null", bootcDeployment(otherImage, false), "null"), StageOptions{}, []string{bootcSwitch}, ""},
-		"it is staged already":       {bootcHostJSON(bootcDeployment(wantImage, false), bootcDeployment(otherImage, false), "null"), StageOptions{}, nil, ""},
-		"it runs already":            {bootcHostJSON("null", bootcDeployment(wantImage, false), "null"), StageOptions{AppendKernelArguments: []string{"rw"}}, nil, ""},
-		"it runs, another is staged": {bootcHostJSON(bootcDeployment(otherImage, false), bootcDeployment(wantImage, false), "null"), StageOptions{}, []string{bootcSwitch}, ""},
-		"it runs, arguments lack":    {bootcHostJSON("null", bootcDeployment(wantImage, false), "null"), StageOptions{AppendKernelArguments: []string{"a=1"}}, nil, ClassConfig},
-		"packages are layered":       {bootcHostJSON("null", bootcDeployment(otherImage, true), "null"), StageOptions{}, nil, ClassConfig},
-		"nothing of bootc's boots":   {bootcHostJSON("null", "null", "null"), StageOptions{}, nil, ClassNotOSTree},
+		"another image runs": {bootcHostJSON("null", bootcDeployment(otherImage, false), "null"), StageOptions{},
+			[]string{bootcSwitch}, ""},
+		"it is staged already": {bootcHostJSON(bootcDeployment(wantImage, false), bootcDeployment(otherImage, false),
+			"null"), StageOptions{}, nil, ""},
+		"it runs already": {bootcHostJSON("null", bootcDeployment(wantImage, false), "null"),
+			StageOptions{AppendKernelArguments: []string{"rw"}}, nil, ""},
+		"it runs, another is staged": {bootcHostJSON(bootcDeployment(otherImage, false), bootcDeployment(wantImage, false),
+			"null"), StageOptions{}, []string{bootcSwitch}, ""},
+		"it runs, arguments lack": {bootcHostJSON("null", bootcDeployment(wantImage, false), "null"),
+			StageOptions{AppendKernelArguments: []string{"a=1"}}, nil, ClassConfig},
+		"packages are layered": {bootcHostJSON("null", bootcDeployment(otherImage, true), "null"), StageOptions{}, nil,
+			ClassConfig},
+		"nothing of bootc's boots": {bootcHostJSON("null", "null", "null"), StageOptions{}, nil, ClassNotOSTree},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{answers: map[string]string{bootcStatus: c.status}}
@@ -190,7 +209,8 @@ func TestBootcStagesWithSwitchOnly(t *testing.T) {
 }
 
 func TestBootcStatusReadsCamelCaseKeys(t *testing.T) {
-	s := &script{answers: map[string]string{bootcStatus: bootcHostJSON(bootcDeployment(wantImage, false), bootcDeployment(otherImage, false),
+	s := &script{answers: map[string]string{bootcStatus: bootcHostJSON(bootcDeployment(wantImage, false),
+		bootcDeployment(otherImage, false),
 		`{"image":null,"incompatible":false,"ostree":null}`)}}
 	d := &Bootc{root: host(t, "rw"), run: s.run}
 	st, err := d.Status(t.Context())
@@ -210,11 +230,15 @@ func TestChooseFindsOutWhatManagesTheHost(t *testing.T) {
 		ask      Kind
 		want     Kind
 	}{
-		"all three: as MCO":              {"rpm-ostree bootc ostree", map[string]string{rpmStatus: rpm, bootcStatus: bootc}, "", KindRPMOSTree},
-		"rpm-ostree does not answer":     {"rpm-ostree bootc ostree", map[string]string{rpmStatus: "error: no daemon", bootcStatus: bootc}, "", KindBootc},
-		"bootc only":                     {"bootc ostree", map[string]string{bootcStatus: bootc}, "", KindBootc},
-		"bootc cannot carry the system":  {"bootc ostree", map[string]string{bootcStatus: bootcHostJSON("null", bootcDeployment(otherImage, true), "null")}, "", KindOSTree},
-		"bootc manages nothing":          {"bootc ostree", map[string]string{bootcStatus: bootcHostJSON("null", "null", "null")}, "", KindOSTree},
+		"all three: as MCO": {"rpm-ostree bootc ostree", map[string]string{rpmStatus: rpm, bootcStatus: bootc},
+			"", KindRPMOSTree},
+		"rpm-ostree does not answer": {"rpm-ostree bootc ostree", map[string]string{rpmStatus: "error: no daemon",
+			bootcStatus: bootc}, "", KindBootc},
+		"bootc only": {"bootc ostree", map[string]string{bootcStatus: bootc}, "", KindBootc},
+		"bootc cannot carry the system": {"bootc ostree",
+			map[string]string{bootcStatus: bootcHostJSON("null", bootcDeployment(otherImage, true), "null")}, "", KindOSTree},
+		"bootc manages nothing": {"bootc ostree",
+			map[string]string{bootcStatus: bootcHostJSON("null", "null", "null")}, "", KindOSTree},
 		"plain":                          {"ostree", nil, "", KindOSTree},
 		"asked for, whatever is there":   {"rpm-ostree ostree", map[string]string{rpmStatus: rpm}, KindOSTree, KindOSTree},
 		"nothing at all: refused":        {"", nil, "", ""},
@@ -278,13 +302,18 @@ func TestUnstageTakesBackOnlyWhatIsStaged(t *testing.T) {
 	}{
 		"rpm-ostree": {func(s *script) error {
 			return (&RPMOSTree{root: host(t, "rw"), run: s.run}).Unstage(t.Context())
-		}, map[string]string{rpmStatus: rpmHost(rpmDeployment(otherImage, `"staged":true,`), rpmDeployment(wantImage, `"booted":true,`))}, "rpm-ostree cleanup -p"},
+		}, map[string]string{rpmStatus: rpmHost(rpmDeployment(otherImage, `"staged":true,`),
+			rpmDeployment(wantImage, `"booted":true,`))}, "rpm-ostree cleanup -p"},
 		"rpm-ostree, nothing staged": {func(s *script) error {
 			return (&RPMOSTree{root: host(t, "rw"), run: s.run}).Unstage(t.Context())
-		}, map[string]string{rpmStatus: rpmHost(rpmDeployment(otherImage, ""), rpmDeployment(wantImage, `"booted":true,`))}, ""},
+		}, map[string]string{rpmStatus: rpmHost(rpmDeployment(otherImage, ""), rpmDeployment(wantImage, `"booted":true,`))},
+			""},
 		"bootc": {func(s *script) error { return (&Bootc{root: host(t, "rw"), run: s.run}).Unstage(t.Context()) },
 			map[string]string{bootcStatus: bootcWith("{}")}, "ostree admin undeploy 0"},
-		"bootc, nothing staged": {func(s *script) error { return (&Bootc{root: host(t, "rw"), run: s.run}).Unstage(t.Context()) },
+		"bootc, nothing staged": {func(s *script) error {
+			return (&Bootc{root: host(t, "rw"), run: s.run}).
+				Unstage(t.Context())
+		},
 			map[string]string{bootcStatus: bootcWith("null")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,9 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// prune drops the names of images that no deployment was made from, and of layers that no remaining image has. Their content goes
-// with ostree's next cleanup, at the latest with the next deployment. It does nothing when one image does not tell its layers.
+// prune drops the names of images that no deployment was made from, and of layers that no remaining image has. Their
+// content goes with ostree's next cleanup, at the latest with the next deployment. It does nothing when one image does
+// not tell its layers.
 func (r repository) prune(deployed map[string]bool) error {
 	unlock, err := r.lock()
 	if err != nil {

@@ -24,7 +24,8 @@ type chunk struct {
 }
 
 func newReadAhead(in io.Reader) *readAhead {
-	a := &readAhead{full: make(chan chunk, aheadBuffers), empty: make(chan []byte, aheadBuffers), quit: make(chan struct{}), done: make(chan struct{})}
+	a := &readAhead{full: make(chan chunk, aheadBuffers), empty: make(chan []byte, aheadBuffers),
+		quit: make(chan struct{}), done: make(chan struct{})}
 	for range aheadBuffers {
 		a.empty <- make([]byte, aheadSize)
 	}
@@ -49,7 +50,8 @@ func (a *readAhead) run(in io.Reader) {
 	}
 }
 
-// fill reads until the buffer is full or something ends the reading; unlike io.ReadFull it leaves the reader's error as it is.
+// fill reads until the buffer is full or something ends the reading; unlike io.ReadFull it leaves the reader's error as
+// it is.
 func fill(in io.Reader, buffer []byte) (n int, err error) {
 	for n < len(buffer) && err == nil {
 		var m int

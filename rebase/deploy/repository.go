@@ -31,7 +31,8 @@ const (
 	metaConfig         = "ostree.container.image-config"
 )
 
-// repository is an ostree repository, worked on with the ostree program (its library would need cgo) beside what package bare does.
+// repository is an ostree repository, worked on with the ostree program (its library would need cgo) beside what
+// package bare does.
 type repository struct{ path string }
 
 // layerRef names the commit of one layer.
@@ -72,10 +73,12 @@ func escape(s string) string {
 func (r repository) lock() (unlock func(), err error) {
 	dir, err := os.Open(filepath.Join(r.path, "tmp"))
 	if err != nil {
-		return nil, &Fault{Class: ClassNotOSTree, Op: "open ostree repository", Err: err, Next: "check that this is an ostree host"}
+		return nil, &Fault{Class: ClassNotOSTree, Op: "open ostree repository", Err: err,
+			Next: "check that this is an ostree host"}
 	}
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(&Fault{Class: ClassInternal, Op: "lock ostree repository " + r.path, Err: err, Next: "wait until the other import has ended"}, dir.Close())
+		return nil, errors.Join(&Fault{Class: ClassInternal, Op: "lock ostree repository " + r.path, Err: err,
+			Next: "wait until the other import has ended"}, dir.Close())
 	}
 	return func() {
 		_ = dir.Close() // read-only; closing releases the lock
@@ -155,13 +158,15 @@ func (r repository) kernelFiles(commit string) (map[bare.Checksum]int64, error) 
 func (r repository) open() (*bare.Repository, error) {
 	objects, err := bare.Open(r.path)
 	if err != nil {
-		return nil, &Fault{Class: ClassNotOSTree, Op: "open ostree repository", Err: err, Next: "check that this is an ostree host"}
+		return nil, &Fault{Class: ClassNotOSTree, Op: "open ostree repository", Err: err,
+			Next: "check that this is an ostree host"}
 	}
 	return objects, nil
 }
 
-// resolve gives the commit that a name stands for, "" when there is none. It reads the file that ostree keeps for each name (ostree
-// documentation, "Anatomy of a repository": refs/heads), which costs less than a process for each of an image's layers.
+// resolve gives the commit that a name stands for, "" when there is none. It reads the file that ostree keeps for each
+// name (ostree documentation, "Anatomy of a repository": refs/heads), which costs less than a process for each of an
+// image's layers.
 func (r repository) resolve(ref string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(r.path, "refs/heads", ref))
 	if errors.Is(err, fs.ErrNotExist) {

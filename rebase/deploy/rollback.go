@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Rollback makes the deployment before the booted one the next boot's, with its own /etc as it was left. A staged one is discarded.
-// Where it is the next boot's already nothing is done.
+// Rollback makes the deployment before the booted one the next boot's, with its own /etc as it was left. A staged one
+// is discarded. Where it is the next boot's already nothing is done.
 func (d *OSTree) Rollback(ctx context.Context) error {
 	entries, err := d.entries(ctx)
 	if err != nil {
@@ -32,7 +32,8 @@ func (d *OSTree) Rollback(ctx context.Context) error {
 		return nil
 	}
 	if !there {
-		return &Fault{Class: ClassInternal, Op: "roll back", Err: errors.New("there is no deployment to go back to"), Next: "stage another image"}
+		return &Fault{Class: ClassInternal, Op: "roll back", Err: errors.New("there is no deployment to go back to"),
+			Next: "stage another image"}
 	}
 	// set-default came with ostree 2023.6; before, the order of the boot entries is changed as a boot menu's user would.
 	help, err := runOSTree(ctx, "admin", "--help")
@@ -46,8 +47,8 @@ func (d *OSTree) Rollback(ctx context.Context) error {
 	return d.preferEntry(d.deploymentDir(entries[booted+1]))
 }
 
-// preferEntry gives the boot entry of a deployment the highest version. The new file is complete before the old one goes, so that
-// a power cut leaves one of them.
+// preferEntry gives the boot entry of a deployment the highest version. The new file is complete before the old one
+// goes, so that a power cut leaves one of them.
 func (d *OSTree) preferEntry(deployment string) error {
 	all, err := d.bootEntries()
 	if err != nil {
@@ -55,7 +56,8 @@ func (d *OSTree) preferEntry(deployment string) error {
 	}
 	i := slices.IndexFunc(all, func(b bootEntry) bool { return b.deployment == deployment })
 	if i < 0 {
-		return &Fault{Class: ClassInternal, Op: "roll back", Err: fmt.Errorf("no boot entry leads to %s", deployment), Next: "look at /boot/loader/entries"}
+		return &Fault{Class: ClassInternal, Op: "roll back", Err: fmt.Errorf("no boot entry leads to %s", deployment),
+			Next: "look at /boot/loader/entries"}
 	}
 	if i == 0 {
 		return nil
@@ -67,9 +69,12 @@ func (d *OSTree) preferEntry(deployment string) error {
 			lines[n] = "version " + strconv.Itoa(version)
 		}
 	}
-	name := strings.Replace(filepath.Base(old.file), fmt.Sprintf("ostree-%d", old.version), fmt.Sprintf("ostree-%d", version), 1)
+	name := strings.Replace(filepath.Base(old.file), fmt.Sprintf("ostree-%d", old.version),
+		fmt.Sprintf("ostree-%d", version), 1)
 	if name == filepath.Base(old.file) {
-		return &Fault{Class: ClassInternal, Op: "roll back", Err: fmt.Errorf("boot entry %s is not named as ostree names them", old.file), Next: "choose the older entry in the boot menu"}
+		return &Fault{Class: ClassInternal, Op: "roll back",
+			Err:  fmt.Errorf("boot entry %s is not named as ostree names them", old.file),
+			Next: "choose the older entry in the boot menu"}
 	}
 	if err := writeSynced(filepath.Join(filepath.Dir(old.file), name), strings.Join(lines, "\n")+"\n"); err != nil {
 		return fmt.Errorf("roll back: %w", err)

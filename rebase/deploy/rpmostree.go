@@ -9,7 +9,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// RPMOSTree deploys with rpm-ostree, as MCO does on CoreOS. Source of commands and JSON: rpm-ostree(1), `rpm-ostree status --json`.
+// RPMOSTree deploys with rpm-ostree, as MCO does on CoreOS. Source of commands and JSON: rpm-ostree(1), `rpm-ostree
+// status --json`.
 type RPMOSTree struct {
 	root   string
 	run    program
@@ -68,7 +69,8 @@ func (d *RPMOSTree) Status(ctx context.Context) (Status, error) {
 }
 
 func (r rpmOSTreeDeployment) deployment() *Deployment {
-	d := &Deployment{ID: fmt.Sprintf("%s/%s.%d", r.OSName, r.Checksum, r.Serial), Commit: r.Checksum, Version: r.Version, ManifestDigest: digest.Digest(r.Digest)}
+	d := &Deployment{ID: fmt.Sprintf("%s/%s.%d", r.OSName, r.Checksum, r.Serial), Commit: r.Checksum, Version: r.Version,
+		ManifestDigest: digest.Digest(r.Digest)}
 	if image, err := ParseImage(imageOfOrigin(r.Reference)); err == nil {
 		d.Image = image
 	} else {
@@ -77,7 +79,8 @@ func (r rpmOSTreeDeployment) deployment() *Deployment {
 	return d
 }
 
-// Stage rebases and sets kernel arguments; what is there already is left alone, because rpm-ostree refuses to rebase to the same reference.
+// Stage rebases and sets kernel arguments; what is there already is left alone, because rpm-ostree refuses to rebase to
+// the same reference.
 func (d *RPMOSTree) Stage(ctx context.Context, image Image, o StageOptions) error {
 	s, err := d.Status(ctx)
 	if err != nil {
@@ -86,7 +89,8 @@ func (d *RPMOSTree) Stage(ctx context.Context, image Image, o StageOptions) erro
 	next := s.Next()
 	switch {
 	case next.Runs(image):
-	case s.Booted.Runs(image) && s.Staged == nil && s.Rollback == nil: // only the order is wrong: a rollback that is taken back
+	// only the order is wrong: a rollback that is taken back
+	case s.Booted.Runs(image) && s.Staged == nil && s.Rollback == nil:
 		if _, err := d.run(ctx, "rpm-ostree", "rollback"); err != nil {
 			return err
 		}
@@ -119,8 +123,8 @@ func (d *RPMOSTree) Stage(ctx context.Context, image Image, o StageOptions) erro
 
 func words(lines []string) []string { return splitArguments(strings.Join(lines, " ")) }
 
-// Rollback makes the deployment before the booted one the next boot's. Where it is that already nothing is done: rpm-ostree would
-// take it for pending, and remove it or undo the rollback.
+// Rollback makes the deployment before the booted one the next boot's. Where it is that already nothing is done:
+// rpm-ostree would take it for pending, and remove it or undo the rollback.
 func (d *RPMOSTree) Rollback(ctx context.Context) error {
 	s, err := d.Status(ctx)
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 // maxConfigSize bounds the image configuration kept in memory; 4 MiB as the registry client's own limit for manifests.
 const maxConfigSize = 4 << 20
 
-// authFiles are looked up in this order and the first that exists counts, as in ostree-ext (bootc and rpm-ostree read the same).
+// authFiles are looked up in this order and the first that exists counts, as in ostree-ext (bootc and rpm-ostree read
+// the same).
 var authFiles = [...]string{"/run/ostree/auth.json", "/etc/ostree/auth.json", "/usr/lib/ostree/auth.json"}
 
 // candidate is one place where an image may be had.
@@ -46,7 +47,8 @@ type fetched struct {
 	config         imgspecv1.Image
 }
 
-// candidates lists where source can be had: the mirrors of registries.conf(.d) in their order, then the registry itself.
+// candidates lists where source can be had: the mirrors of registries.conf(.d) in their order, then the registry
+// itself.
 func candidates(source string, o ImportOptions) ([]candidate, error) {
 	sys, err := o.systemContext()
 	if err != nil {
@@ -153,7 +155,8 @@ func (c candidate) fetchFrom(ctx context.Context, src types.ImageSource) (*fetch
 		}
 		instance, err := list.ChooseInstance(c.sys)
 		if err != nil {
-			return nil, &Fault{Class: ClassArchitecture, Op: "choose image for " + c.sys.ArchitectureChoice, Err: err, Next: "push an image for this node's architecture"}
+			return nil, &Fault{Class: ClassArchitecture, Op: "choose image for " + c.sys.ArchitectureChoice, Err: err,
+				Next: "push an image for this node's architecture"}
 		}
 		if raw, mime, err = getManifest(ctx, src, &instance, instance); err != nil {
 			return nil, err
@@ -180,7 +183,8 @@ func (c candidate) fetchFrom(ctx context.Context, src types.ImageSource) (*fetch
 	return f, nil
 }
 
-func getManifest(ctx context.Context, src types.ImageSource, instance *digest.Digest, want digest.Digest) ([]byte, string, error) {
+func getManifest(ctx context.Context, src types.ImageSource, instance *digest.Digest, want digest.Digest) ([]byte,
+	string, error) {
 	raw, mime, err := src.GetManifest(ctx, instance)
 	if err != nil {
 		return nil, "", fmt.Errorf("fetch manifest: %w", err)

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// CheckStaged looks into the staged tree, whatever the deployer, for what would fail only at shutdown, where nobody sees it and the node
-// boots what it had: no room for the kernel in /boot, and conflicts of the /etc merge. What is staged is then taken back. Nothing staged
-// is no error. Errors are Faults.
+// CheckStaged looks into the staged tree, whatever the deployer, for what would fail only at shutdown, where nobody
+// sees it and the node boots what it had: no room for the kernel in /boot, and conflicts of the /etc merge. What is
+// staged is then taken back. Nothing staged is no error. Errors are Faults.
 func CheckStaged(ctx context.Context, root string, d Deployer) error {
 	changes := make(chan localChanges, 1) // found while the host is asked for its deployments
 	go func() {
@@ -108,8 +108,8 @@ type localChanges struct {
 	err  error
 }
 
-// checkMerge looks for what the /etc merge at shutdown would refuse. A host without the ostree program, which tells the local changes, is
-// not checked.
+// checkMerge looks for what the /etc merge at shutdown would refuse. A host without the ostree program, which tells the
+// local changes, is not checked.
 func checkMerge(root string, staged *Deployment, local localChanges) error {
 	if ClassOf(local.err) == ClassNotOSTree {
 		return nil
@@ -124,8 +124,8 @@ func checkMerge(root string, staged *Deployment, local localChanges) error {
 	return mergeFault(etcConflict(filepath.Join(root, "etc"), filepath.Join(tree, "usr/etc"), parseEtcChanges(local.diff)))
 }
 
-// Kernels lists the releases of the kernels in a deployment's tree below root, as they are on disk. A staged deployment's tree is
-// there already.
+// Kernels lists the releases of the kernels in a deployment's tree below root, as they are on disk. A staged
+// deployment's tree is there already.
 func Kernels(root string, d *Deployment) ([]string, error) {
 	tree, err := d.tree(root)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// originKey is where ostree-ext keeps the image of a deployment. Source: ostree-ext, container/deploy.rs (ORIGIN_CONTAINER).
+// originKey is where ostree-ext keeps the image of a deployment. Source: ostree-ext, container/deploy.rs
+// (ORIGIN_CONTAINER).
 const originKey = "container-image-reference"
 
 // statusLine reads the first line of each deployment in `ostree admin status`; the same from 2022.7 to 2025.2:
@@ -38,7 +39,8 @@ func parseStatus(text string) []statusEntry {
 			continue
 		}
 		all = append(all, statusEntry{booted: m[1] == "*", stateroot: m[2], commit: m[3], serial: m[4],
-			staged: strings.Contains(m[5], "(staged)"), pending: strings.Contains(m[5], "(pending)"), old: strings.Contains(m[5], "(rollback)")})
+			staged: strings.Contains(m[5], "(staged)"), pending: strings.Contains(m[5], "(pending)"),
+			old: strings.Contains(m[5], "(rollback)")})
 	}
 	return all
 }
@@ -103,7 +105,8 @@ func (d *OSTree) describe(e statusEntry) (*Deployment, error) {
 	if image.IsZero() {
 		image.Digest = manifestDigest
 	}
-	return &Deployment{ID: e.id(), Commit: e.commit, Image: image, ManifestDigest: manifestDigest, Version: metadata["version"]}, nil
+	return &Deployment{ID: e.id(), Commit: e.commit, Image: image, ManifestDigest: manifestDigest,
+		Version: metadata["version"]}, nil
 }
 
 // deploymentDir is where a deployment is checked out, with links resolved when it is there.
@@ -139,7 +142,8 @@ func readOrigin(path string) (Image, error) {
 // imageOfOrigin takes the signature policy and the transport off an ostree image reference.
 // Source: ostree-ext, container/mod.rs (OstreeImageReference).
 func imageOfOrigin(reference string) string {
-	for _, prefix := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://", "ostree-unverified-image:registry:",
+	for _, prefix := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://",
+		"ostree-unverified-image:registry:",
 		"ostree-image-signed:docker://", "ostree-image-signed:registry:"} {
 		if rest, ok := strings.CutPrefix(reference, prefix); ok {
 			return rest

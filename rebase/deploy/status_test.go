@@ -19,7 +19,8 @@ func TestParseStatusReadsEveryVersionsMarks(t *testing.T) {
 	text := "  os " + commitB + ".1 (staged)\n    Version: 2\n    origin: <unknown origin type>\n" +
 		"  my-os " + commitB + ".0 (pending)\n" +
 		"* os " + commitA + ".0\n    Version: 1\n    GPG: Signature made * os\n" +
-		"  os " + commitA + ".3 (rollback)\n  os " + commitA + ".4 (staged) (finalization locked)\n  os " + commitA + ".5 (pinned)"
+		"  os " + commitA + ".3 (rollback)\n  os " + commitA + ".4 (staged) (finalization locked)\n  os " + commitA +
+		".5 (pinned)"
 	assert.Equal(t, []statusEntry{
 		{stateroot: "os", commit: commitB, serial: "1", staged: true},
 		{stateroot: "my-os", commit: commitB, serial: "0", pending: true},
@@ -32,7 +33,8 @@ func TestParseStatusReadsEveryVersionsMarks(t *testing.T) {
 
 func TestReadOriginUnderstandsEveryFormOfReference(t *testing.T) {
 	const image = "registry.example.com/ocp/os@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-	for _, form := range []string{"ostree-unverified-registry:" + image, "ostree-unverified-image:docker://" + image, "ostree-unverified-image:registry:" + image,
+	for _, form := range []string{"ostree-unverified-registry:" + image, "ostree-unverified-image:docker://" + image,
+		"ostree-unverified-image:registry:" + image,
 		"ostree-image-signed:docker://" + image, "ostree-remote-registry:fedora:" + image} {
 		path := filepath.Join(t.TempDir(), "origin")
 		require.NoError(t, os.WriteFile(path, []byte("[origin]\ncontainer-image-reference="+form+"\n"), 0o644))
@@ -40,7 +42,8 @@ func TestReadOriginUnderstandsEveryFormOfReference(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, image, got.String(), form)
 	}
-	for _, content := range []string{"[origin]\nrefspec=fedora:x86_64\n", "[origin]\ncontainer-image-reference=ostree-unverified-registry:host/x:tag\n"} {
+	for _, content := range []string{"[origin]\nrefspec=fedora:x86_64\n",
+		"[origin]\ncontainer-image-reference=ostree-unverified-registry:host/x:tag\n"} {
 		path := filepath.Join(t.TempDir(), "origin")
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 		got, err := readOrigin(path)
@@ -58,13 +61,18 @@ func TestKernelArgumentsChangeOnlyWhereTheyDiffer(t *testing.T) {
 		o    StageOptions
 		want []string
 	}{
-		"nothing asked for":       {StageOptions{}, nil},
-		"there already":           {StageOptions{AppendKernelArguments: []string{"rw", `x="a b"`}}, nil},
-		"new, several in one":     {StageOptions{AppendKernelArguments: []string{"a=1 b=2", "a=1"}}, []string{"--karg-append=a=1", "--karg-append=b=2"}},
-		"removed where it is":     {StageOptions{DeleteKernelArguments: []string{"rw", "quiet"}}, []string{"--karg-delete=rw"}},
-		"in both":                 {StageOptions{AppendKernelArguments: []string{"rw"}, DeleteKernelArguments: []string{"rw quiet"}}, nil},
-		"a value with blanks":     {StageOptions{AppendKernelArguments: []string{`y="c d"`}}, []string{`--karg-append=y="c d"`}},
-		"another value of a name": {StageOptions{AppendKernelArguments: []string{"root=LABEL=other"}}, []string{"--karg-append=root=LABEL=other"}},
+		"nothing asked for": {StageOptions{}, nil},
+		"there already":     {StageOptions{AppendKernelArguments: []string{"rw", `x="a b"`}}, nil},
+		"new, several in one": {StageOptions{AppendKernelArguments: []string{"a=1 b=2", "a=1"}},
+			[]string{"--karg-append=a=1", "--karg-append=b=2"}},
+		"removed where it is": {StageOptions{DeleteKernelArguments: []string{"rw", "quiet"}},
+			[]string{"--karg-delete=rw"}},
+		"in both": {StageOptions{AppendKernelArguments: []string{"rw"},
+			DeleteKernelArguments: []string{"rw quiet"}}, nil},
+		"a value with blanks": {StageOptions{AppendKernelArguments: []string{`y="c d"`}},
+			[]string{`--karg-append=y="c d"`}},
+		"another value of a name": {StageOptions{AppendKernelArguments: []string{"root=LABEL=other"}},
+			[]string{"--karg-append=root=LABEL=other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := kargsChange(now, c.o)
@@ -80,7 +88,8 @@ func TestParseImageWantsADigestAndNoTag(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "192.168.77.1:5000/ocp/os", image.Repository)
 	assert.Equal(t, "192.168.77.1:5000/ocp/os"+digest, image.String())
-	for _, bad := range []string{"", "host/os", "host/os:tag", "host/os:tag" + digest, "host/os@sha256:short", "host/OS" + digest, "-"} {
+	for _, bad := range []string{"", "host/os", "host/os:tag", "host/os:tag" + digest, "host/os@sha256:short", "host/OS" +
+		digest, "-"} {
 		_, err := ParseImage(bad)
 		require.Error(t, err, bad)
 	}
@@ -105,8 +114,9 @@ func TestRollbackOfOldOSTreeReordersBootEntries(t *testing.T) {
 	for n, name := range map[int]string{2: "new", 1: "old"} {
 		dirs[name] = filepath.Join(d.root, "ostree/deploy/os/deploy", name)
 		require.NoError(t, os.MkdirAll(dirs[name], 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(entries, "ostree-"+string(rune('0'+n))+"-os.conf"), []byte("title "+name+"\nversion "+string(rune('0'+n))+
-			"\noptions rw ostree=/ostree/deploy/os/deploy/"+name+" quiet\nlinux /k\n"), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(entries, "ostree-"+string(rune('0'+n))+"-os.conf"),
+			[]byte("title "+name+"\nversion "+string(rune('0'+n))+
+				"\noptions rw ostree=/ostree/deploy/os/deploy/"+name+" quiet\nlinux /k\n"), 0o644))
 	}
 	before, err := d.bootEntries()
 	require.NoError(t, err)
@@ -125,8 +135,10 @@ func TestRollbackOfOldOSTreeReordersBootEntries(t *testing.T) {
 func TestMetadataIsWhatOSTreeWrote(t *testing.T) {
 	repo := newRepo(t)
 	dir := t.TempDir()
-	for _, want := range []string{"plain", `{"a":"it's \"q\" \\n"}`, "line\nbreak\ttab", "ä€😀", "\x01\x7f", "", strings.Repeat("long", 20000)} {
-		run(t, "ostree", "commit", "--repo="+repo, "-b", "x", "--tree=dir="+dir, "--subject=s", "--body=b", "--add-metadata-string=k="+want, "--add-metadata=n=uint32 7")
+	for _, want := range []string{"plain", `{"a":"it's \"q\" \\n"}`, "line\nbreak\ttab", "ä€😀", "\x01\x7f", "",
+		strings.Repeat("long", 20000)} {
+		run(t, "ostree", "commit", "--repo="+repo, "-b", "x", "--tree=dir="+dir, "--subject=s", "--body=b",
+			"--add-metadata-string=k="+want, "--add-metadata=n=uint32 7")
 		commit := strings.TrimSpace(run(t, "ostree", "rev-parse", "--repo="+repo, "x"))
 		got, err := repository{path: repo}.metadata(commit)
 		require.NoError(t, err)

@@ -11,9 +11,10 @@ import (
 // writableMark tells the program started anew that it is in its own mount namespace already.
 const writableMark = "DAYONE_SYSROOT_WRITABLE"
 
-// MakeSysrootWritable gives this process a mount namespace in which /sysroot and /boot may be written, where the host mounts them
-// read-only (sysroot.readonly=true); the rest of the system keeps them read-only. It starts the program anew in that
-// namespace, because a running Go program's threads cannot change theirs together, and so does not return then.
+// MakeSysrootWritable gives this process a mount namespace in which /sysroot and /boot may be written, where the host
+// mounts them read-only (sysroot.readonly=true); the rest of the system keeps them read-only. It starts the program
+// anew in that namespace, because a running Go program's threads cannot change theirs together, and so does not return
+// then.
 func MakeSysrootWritable() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs("/sysroot", &st); err != nil || st.Flags&unix.ST_RDONLY == 0 || os.Getenv(writableMark) != "" {

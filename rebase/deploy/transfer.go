@@ -10,7 +10,8 @@ type Transfer struct {
 	layers, layersDone, bytes, total atomic.Int64
 }
 
-// TransferState is how far a transfer is: of what was not on the node yet. Total is in bytes as the manifest gives them, compressed.
+// TransferState is how far a transfer is: of what was not on the node yet. Total is in bytes as the manifest gives
+// them, compressed.
 type TransferState struct {
 	Layers, LayersDone int
 	Bytes, Total       int64
@@ -21,7 +22,8 @@ func (t *Transfer) State() TransferState {
 	if t == nil {
 		return TransferState{}
 	}
-	return TransferState{Layers: int(t.layers.Load()), LayersDone: int(t.layersDone.Load()), Bytes: t.bytes.Load(), Total: t.total.Load()}
+	return TransferState{Layers: int(t.layers.Load()), LayersDone: int(t.layersDone.Load()), Bytes: t.bytes.Load(),
+		Total: t.total.Load()}
 }
 
 func (t *Transfer) begin(layers int, total int64) {

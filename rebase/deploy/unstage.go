@@ -20,7 +20,8 @@ func (d *OSTree) Unstage(ctx context.Context) error {
 	return err
 }
 
-// Unstage removes the staged deployment. rpm-ostree knows no difference to a pending one; where something is staged nothing is pending.
+// Unstage removes the staged deployment. rpm-ostree knows no difference to a pending one; where something is staged
+// nothing is pending.
 func (d *RPMOSTree) Unstage(ctx context.Context) error {
 	s, err := d.Status(ctx)
 	if err != nil || s.Staged == nil {
@@ -30,8 +31,8 @@ func (d *RPMOSTree) Unstage(ctx context.Context) error {
 	return err
 }
 
-// Unstage undeploys the staged deployment with the ostree program: bootc has no command for it but a rollback, which turns the boot order
-// around. ostree's sysroot is what bootc works on, too.
+// Unstage undeploys the staged deployment with the ostree program: bootc has no command for it but a rollback, which
+// turns the boot order around. ostree's sysroot is what bootc works on, too.
 func (d *Bootc) Unstage(ctx context.Context) error {
 	s, err := d.Status(ctx)
 	if err != nil || s.Staged == nil {

@@ -35,8 +35,9 @@ func rank(t ActionType) int {
 	return slices.Index([]ActionType{Drain, DaemonReload, Restart, Reload, Reboot}, t)
 }
 
-// ordered puts actions into the order in which they are carried out, each once: drain, daemon-reload, restarts and reloads by the
-// unit's name, reboot. A reboot is preceded by a drain and makes the others idle; a restart makes a reload of the same unit idle.
+// ordered puts actions into the order in which they are carried out, each once: drain, daemon-reload, restarts and
+// reloads by the unit's name, reboot. A reboot is preceded by a drain and makes the others idle; a restart makes a
+// reload of the same unit idle.
 func ordered(actions []Action) []Action {
 	if slices.Contains(actions, Action{Type: Reboot}) {
 		return []Action{{Type: Drain}, {Type: Reboot}}

@@ -27,7 +27,8 @@ const (
 	KindImage     Kind = "image"
 	KindDirectory Kind = "directory"
 	KindLink      Kind = "link"
-	// KindOther is content of Ignition that only a first boot applies: disks, filesystems, users other than core and their like.
+	// KindOther is content of Ignition that only a first boot applies: disks, filesystems, users other than core and their
+	// like.
 	KindOther Kind = "other"
 )
 

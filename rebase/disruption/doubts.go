@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Doubts says what is probably wrong with an admin's rules although they can be carried out. units are those that the pools' rendered
-// configs define; what the cluster's own rules name is taken to be in the OS image.
+// Doubts says what is probably wrong with an admin's rules although they can be carried out. units are those that the
+// pools' rendered configs define; what the cluster's own rules name is taken to be in the OS image.
 func Doubts(user Policies, units map[string]bool) []string {
 	known := func(name string) bool { return units[name] || units[template(name)] }
 	defaults, err := Defaults()
@@ -24,15 +24,19 @@ func Doubts(user Policies, units map[string]bool) []string {
 	service := func(place string, r Rule) {
 		for _, a := range r.Actions {
 			if a.Service != "" && !known(a.Service) {
-				out = append(out, fmt.Sprintf("%s: %s: no rendered config defines the unit %s; that is right only if it comes with the OS image", place, a, a.Service))
+				out = append(out,
+					fmt.Sprintf("%s: %s: no rendered config defines the unit %s; that is right only if it comes with the OS image",
+						place, a, a.Service))
 			}
 		}
 	}
 	for _, r := range user.Files {
 		service("files["+r.Name+"]", r)
 		if r.Name == registriesConf {
-			out = append(out, fmt.Sprintf("files[%s]: the rule replaces the cluster's own, which drains for changes that could let an image come from elsewhere: nothing drains for them now unless the rule does; "+
-				"the annotation dayone.dev/mirror-policy changes single kinds", r.Name))
+			out = append(out,
+				fmt.Sprintf(
+					"files[%s]: the rule replaces the cluster's own, which drains for changes that could let an image come from elsewhere: nothing drains for them now unless the rule does; "+
+						"the annotation dayone.dev/mirror-policy changes single kinds", r.Name))
 		}
 	}
 	for _, r := range user.Units {
@@ -43,7 +47,9 @@ func Doubts(user Policies, units map[string]bool) []string {
 		}
 		restarts := slices.ContainsFunc(r.Actions, func(a Action) bool { return a.Type == Restart || a.Type == Reload })
 		if restarts && !slices.Contains(r.Actions, Action{Type: DaemonReload}) {
-			out = append(out, fmt.Sprintf("%s: systemd reads a changed unit file only after DaemonReload: without it the restart runs the old one", place))
+			out = append(out,
+				fmt.Sprintf(
+					"%s: systemd reads a changed unit file only after DaemonReload: without it the restart runs the old one", place))
 		}
 	}
 	if user.SSHKey != nil {

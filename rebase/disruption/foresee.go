@@ -42,8 +42,8 @@ func (f Foreseen) Draining() map[string]bool {
 	return out
 }
 
-// ForPool computes the ways of nodes, by name, that do not have the target yet. It fails when the target's config is gone or a config
-// cannot be read.
+// ForPool computes the ways of nodes, by name, that do not have the target yet. It fails when the target's config is
+// gone or a config cannot be read.
 func ForPool(nodes map[string]State, f Foresight) (Foreseen, error) {
 	out := Foreseen{Ways: map[State]Plan{}, Nodes: map[string]State{}}
 	groups := map[State][]string{}
@@ -77,7 +77,8 @@ func ForPool(nodes map[string]State, f Foresight) (Foreseen, error) {
 	return out, nil
 }
 
-// remakes tells that the image to come is more than a node's present one with another config: of other content, or its first.
+// remakes tells that the image to come is more than a node's present one with another config: of other content, or its
+// first.
 func (f Foresight) remakes(has State) bool {
 	return f.Remade || has.Image == "" || f.Target.Image == ""
 }
@@ -98,14 +99,17 @@ func (f Foresight) way(has State, wanted *mcfgv1.MachineConfig) (Plan, Way, erro
 	if old == nil {
 		// Nobody can compare any more; the node has its copy and does what it finds.
 		why := "rendered config " + has.Config + " is gone, so that nobody can compare"
-		plan := Plan{Level: LevelReboot, Steps: ordered([]Action{{Type: Reboot}}), Stage: change != ImageSame, Changes: []Change{{Kind: KindOther, Name: has.Config, What: "unknown", Why: why}}}
+		plan := Plan{Level: LevelReboot, Steps: ordered([]Action{{Type: Reboot}}), Stage: change != ImageSame,
+			Changes: []Change{{Kind: KindOther, Name: has.Config, What: "unknown", Why: why}}}
 		return plan, Way{Level: plan.Level, Change: change, Steps: plan.Steps, Why: why}, nil
 	}
-	plan, err := Effect(Input{Old: old, New: wanted, Layered: has.Image != "" && f.Target.Image != "", Image: change, Policies: f.Settings.Policies, Mirrors: f.Settings.Mirrors})
+	plan, err := Effect(Input{Old: old, New: wanted, Layered: has.Image != "" && f.Target.Image != "", Image: change,
+		Policies: f.Settings.Policies, Mirrors: f.Settings.Mirrors})
 	if err != nil {
 		return Plan{}, Way{}, err
 	}
-	return plan, Way{Hash: plan.Hash(), Level: plan.Level, Change: change, Steps: plan.Steps, Changed: len(plan.Changes), Why: plan.Because()}, nil
+	return plan, Way{Hash: plan.Hash(), Level: plan.Level, Change: change, Steps: plan.Steps, Changed: len(plan.Changes),
+		Why: plan.Because()}, nil
 }
 
 // Because names the first change that makes the level what it is, and why.

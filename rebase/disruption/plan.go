@@ -91,7 +91,8 @@ type Plan struct {
 	Changes []Change `json:"changes"`
 	// Steps are in the order in which they are carried out, each once.
 	Steps []Action `json:"steps"`
-	// Live tells that a layered node's files are also written to the running system, because it does not reboot into the new image now.
+	// Live tells that a layered node's files are also written to the running system, because it does not reboot into the
+	// new image now.
 	Live bool `json:"live,omitempty"`
 	// Stage tells that a layered node gets a new image, at once or at its next reboot.
 	Stage bool `json:"stage,omitempty"`
@@ -110,8 +111,8 @@ func Effect(in Input) (Plan, error) {
 		return Plan{}, err
 	}
 	e := &effect{Input: in, before: before, after: after}
-	// A removed file belongs to the rules of the config that had it. The admin's and the cluster's own rules are compared by path
-	// with the owner's: the admin's replace them, and they replace the cluster's.
+	// A removed file belongs to the rules of the config that had it. The admin's and the cluster's own rules are compared
+	// by path with the owner's: the admin's replace them, and they replace the cluster's.
 	e.files()
 	if e.err != nil {
 		return Plan{}, e.err
@@ -258,8 +259,10 @@ func (e *effect) passwd() {
 
 // cannot notes what only a new installation brings.
 func (e *effect) cannot(kind Kind, name string) {
-	e.changes = append(e.changes, Change{Kind: kind, Name: name, What: "changed", Why: "only Ignition applies it, at a node's first boot"})
-	e.impossible = append(e.impossible, fmt.Sprintf("%s: only Ignition applies it, at a node's first boot: install the node anew, or undo the change", name))
+	e.changes = append(e.changes, Change{Kind: kind, Name: name, What: "changed",
+		Why: "only Ignition applies it, at a node's first boot"})
+	e.impossible = append(e.impossible,
+		fmt.Sprintf("%s: only Ignition applies it, at a node's first boot: install the node anew, or undo the change", name))
 }
 
 // storage compares what is neither file, unit nor user.
@@ -271,7 +274,8 @@ func (e *effect) storage() {
 		was, is  any
 		emptyWas bool
 	}{
-		{KindDirectory, "directories", was.Storage.Directories, is.Storage.Directories, len(was.Storage.Directories)+len(is.Storage.Directories) == 0},
+		{KindDirectory, "directories", was.Storage.Directories, is.Storage.Directories,
+			len(was.Storage.Directories)+len(is.Storage.Directories) == 0},
 		{KindLink, "links", was.Storage.Links, is.Storage.Links, len(was.Storage.Links)+len(is.Storage.Links) == 0},
 	}
 	for _, t := range trees {
@@ -319,12 +323,16 @@ func (e *effect) os() {
 		}
 	}
 	pair := func(a, b any) string { return fmt.Sprintf("%v becomes %v", a, b) }
-	// A layered node runs the image that was built, whatever its base is called; a change of the base comes as another image.
-	add(!e.Layered && was.OSImageURL != is.OSImageURL, "osImageURL", pair(was.OSImageURL, is.OSImageURL), "another OS image")
-	add(!sameOrEmpty(was.KernelArguments, is.KernelArguments), "kernelArguments", pair(was.KernelArguments, is.KernelArguments), "the kernel reads them when it starts")
+	// A layered node runs the image that was built, whatever its base is called; a change of the base comes as another
+	// image.
+	add(!e.Layered && was.OSImageURL != is.OSImageURL, "osImageURL", pair(was.OSImageURL, is.OSImageURL),
+		"another OS image")
+	add(!sameOrEmpty(was.KernelArguments, is.KernelArguments), "kernelArguments",
+		pair(was.KernelArguments, is.KernelArguments), "the kernel reads them when it starts")
 	add(was.FIPS != is.FIPS, "fips", pair(was.FIPS, is.FIPS), "the kernel reads it when it starts")
 	add(kernelType(was) != kernelType(is), "kernelType", pair(kernelType(was), kernelType(is)), "another kernel")
-	add(!sameOrEmpty(was.Extensions, is.Extensions), "extensions", pair(was.Extensions, is.Extensions), "other packages of the OS")
+	add(!sameOrEmpty(was.Extensions, is.Extensions), "extensions", pair(was.Extensions, is.Extensions),
+		"other packages of the OS")
 	if e.Image == ImageContent {
 		c := Change{Kind: KindImage, Name: "image", What: "changed"}
 		c.reboot("its base, its Containerfile or its extensions differ")
@@ -352,10 +360,11 @@ func (e *effect) plan() Plan {
 	return p
 }
 
-// Join gives the plan of a node of which it is not known from which of two configs it comes: it was on the way from the one to the
-// other. It does what either plan does.
+// Join gives the plan of a node of which it is not known from which of two configs it comes: it was on the way from the
+// one to the other. It does what either plan does.
 func Join(a, b Plan) Plan {
-	out := Plan{Changes: slices.Concat(a.Changes, b.Changes), Impossible: slices.Concat(a.Impossible, b.Impossible), Stage: a.Stage || b.Stage}
+	out := Plan{Changes: slices.Concat(a.Changes, b.Changes), Impossible: slices.Concat(a.Impossible, b.Impossible),
+		Stage: a.Stage || b.Stage}
 	out.Steps = ordered(slices.Concat(a.Steps, b.Steps))
 	out.Level = max(a.Level, b.Level)
 	out.Live = (a.Live || b.Live) && out.Level < LevelReboot

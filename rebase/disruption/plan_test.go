@@ -25,13 +25,15 @@ type part func(*mcfgv1.MachineConfig, *ign35.Config)
 
 func file(path, contents string) part {
 	return func(_ *mcfgv1.MachineConfig, c *ign35.Config) {
-		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path}, FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Inline([]byte(contents)), Mode: ptr(0o644)}})
+		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path},
+			FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Inline([]byte(contents)), Mode: ptr(0o644)}})
 	}
 }
 
 func escaped(path, contents string) part {
 	return func(_ *mcfgv1.MachineConfig, c *ign35.Config) {
-		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path}, FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Escaped([]byte(contents))}})
+		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path},
+			FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Escaped([]byte(contents))}})
 	}
 }
 
@@ -50,7 +52,8 @@ func unit(name, contents string) part {
 
 func key(user, key string) part {
 	return func(_ *mcfgv1.MachineConfig, c *ign35.Config) {
-		c.Passwd.Users = append(c.Passwd.Users, ign35.PasswdUser{Name: user, SSHAuthorizedKeys: []ign35.SSHAuthorizedKey{ign35.SSHAuthorizedKey(key)}})
+		c.Passwd.Users = append(c.Passwd.Users, ign35.PasswdUser{Name: user,
+			SSHAuthorizedKeys: []ign35.SSHAuthorizedKey{ign35.SSHAuthorizedKey(key)}})
 	}
 }
 
@@ -94,11 +97,13 @@ func actions(text string) []disruption.Action {
 }
 
 func userFile(path, does string) disruption.Policies {
-	return disruption.Policies{Files: []disruption.Rule{{Name: path, Actions: actions(does), Origin: disruption.OriginUser}}}
+	return disruption.Policies{Files: []disruption.Rule{{Name: path, Actions: actions(does),
+		Origin: disruption.OriginUser}}}
 }
 
 func userUnit(name, does string) disruption.Policies {
-	return disruption.Policies{Units: []disruption.Rule{{Name: name, Actions: actions(does), Origin: disruption.OriginUser}}}
+	return disruption.Policies{Units: []disruption.Rule{{Name: name, Actions: actions(does),
+		Origin: disruption.OriginUser}}}
 }
 
 func defaults(t testing.TB) disruption.Policies {
@@ -121,8 +126,10 @@ const (
 )
 
 func TestEffect(t *testing.T) {
-	template := disruption.Policies{Files: []disruption.Rule{{Name: "/etc/app.conf", Actions: actions("Restart app.service"), Origin: "MachineConfig 50-app"}},
-		Units: []disruption.Rule{{Name: "app.service", Actions: actions("DaemonReload, Restart app.service"), Origin: "MachineConfig 50-app"}}}
+	template := disruption.Policies{Files: []disruption.Rule{{Name: "/etc/app.conf",
+		Actions: actions("Restart app.service"), Origin: "MachineConfig 50-app"}},
+		Units: []disruption.Rule{{Name: "app.service", Actions: actions("DaemonReload, Restart app.service"),
+			Origin: "MachineConfig 50-app"}}}
 	digest := "[[registry]]\nlocation='a.io/b'\n[[registry.mirror]]\nlocation='m.io/b'\npull-from-mirror='digest-only'\n"
 	for name, c := range map[string]struct {
 		old, new []part
@@ -132,48 +139,95 @@ func TestEffect(t *testing.T) {
 		level    disruption.Level
 		origin   disruption.Origin
 	}{
-		"nothing":                        {old: []part{file("/etc/a", "1")}, new: []part{file("/etc/a", "1")}},
-		"another encoding of the same":   {old: []part{file("/etc/a", "1")}, new: []part{escaped("/etc/a", "1")}},
-		"a file without policy":          {old: []part{file("/etc/a", "1")}, new: []part{file("/etc/a", "2")}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		"an added file":                  {new: []part{file(policyJSON, "2")}, steps: []string{"Reload crio.service"}, level: disruption.LevelReload, origin: disruption.OriginDefault},
-		"a removed file":                 {old: []part{file(policyJSON, "2")}, steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
-		"another mode":                   {old: []part{mode(policyJSON, "2", 0o600)}, new: []part{file(policyJSON, "2")}, steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
-		"no action at all":               {old: []part{file("/var/lib/kubelet/config.json", "1")}, new: []part{file("/var/lib/kubelet/config.json", "2")}, level: disruption.LevelQuiet},
-		"a file below a policy's path":   {new: []part{file(credentials, "1")}, steps: []string{"Restart kubelet.service"}, level: disruption.LevelReload},
-		"a path that only begins like":   {new: []part{file("/etc/kubernetes/credential-providers-other", "1")}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		"each once, in order":            {new: []part{file(credentials, "1"), file(credentials+"2", "1"), file(policyJSON, "1"), file("/etc/containers/registries.d/x", "1"), file("/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf", "1")}, steps: []string{"DaemonReload", "Restart kubelet.service", "Reload crio.service"}, level: disruption.LevelReload},
-		"a reboot makes the rest idle":   {new: []part{file(credentials, "1"), file("/etc/a", "1")}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		"a restart makes a reload idle":  {new: []part{file(policyJSON, "1"), file("/etc/a", "1")}, user: userFile("/etc/a", "Restart crio.service"), steps: []string{"Restart crio.service"}, level: disruption.LevelReload},
-		"the user wins":                  {new: []part{file(policyJSON, "1")}, user: userFile(policyJSON, "None"), level: disruption.LevelQuiet, origin: disruption.OriginUser},
-		"the longest path wins":          {new: []part{file(policyJSON, "1")}, user: userFile("/etc", "None"), steps: []string{"Reload crio.service"}, level: disruption.LevelReload, origin: disruption.OriginDefault},
-		"the root covers everything":     {new: []part{file("/etc/a", "1")}, user: userFile("/", "None"), level: disruption.LevelQuiet},
-		"a drain alone":                  {new: []part{file("/etc/a", "1")}, user: userFile("/etc/a", "Drain, Restart b.service"), steps: []string{"Drain", "Restart b.service"}, level: disruption.LevelDrain},
-		"a unit without policy":          {new: []part{unit("a.service", "x")}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		"a unit with policy":             {old: []part{unit("a.service", "x")}, new: []part{unit("a.service", "y")}, user: userUnit("a.service", "DaemonReload, Restart a.service"), steps: []string{"DaemonReload", "Restart a.service"}, level: disruption.LevelReload},
-		"a template owner's file":        {old: []part{file("/etc/app.conf", "1"), templates(template)}, new: []part{file("/etc/app.conf", "2"), templates(template)}, steps: []string{"Restart app.service"}, level: disruption.LevelReload, origin: "MachineConfig 50-app"},
-		"a template owner's removed one": {old: []part{file("/etc/app.conf", "1"), templates(template)}, steps: []string{"Restart app.service"}, level: disruption.LevelReload},
-		"a template owner's unit":        {new: []part{unit("app.service", "1"), templates(template)}, steps: []string{"DaemonReload", "Restart app.service"}, level: disruption.LevelReload},
-		"the user wins over the owner":   {new: []part{file("/etc/app.conf", "1"), templates(template)}, user: userFile("/etc/app.conf", "None"), level: disruption.LevelQuiet, origin: disruption.OriginUser},
-		"keys":                           {old: []part{key("core", "a")}, new: []part{key("core", "b")}, level: disruption.LevelQuiet, origin: disruption.OriginDefault},
-		"keys with a policy":             {new: []part{key("core", "b")}, user: disruption.Policies{SSHKey: &disruption.Rule{Actions: actions("Drain"), Origin: disruption.OriginUser}}, steps: []string{"Drain"}, level: disruption.LevelDrain},
-		"another user":                   {new: []part{key("eve", "b")}, level: disruption.LevelImpossible},
-		"kernel arguments":               {new: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelArguments = []string{"quiet"} })}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		"no kernel arguments, two ways":  {old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelArguments = []string{} })}},
-		"the default kernel, two ways":   {old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "default" })}},
-		"another kernel":                 {old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "realtime" })}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		"another OS image":               {new: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.OSImageURL = "x" })}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		"another base, layered":          {new: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.OSImageURL = "x" })}, in: disruption.Input{Layered: true}},
-		"another image":                  {in: disruption.Input{Layered: true, Image: disruption.ImageContent}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		"an image that differs in config only": {new: []part{file(policyJSON, "1")}, in: disruption.Input{Layered: true, Image: disruption.ImageConfig},
+		"nothing":                      {old: []part{file("/etc/a", "1")}, new: []part{file("/etc/a", "1")}},
+		"another encoding of the same": {old: []part{file("/etc/a", "1")}, new: []part{escaped("/etc/a", "1")}},
+		"a file without policy": {old: []part{file("/etc/a", "1")}, new: []part{file("/etc/a", "2")},
+			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"an added file": {new: []part{file(policyJSON, "2")}, steps: []string{"Reload crio.service"},
+			level: disruption.LevelReload, origin: disruption.OriginDefault},
+		"a removed file": {old: []part{file(policyJSON, "2")}, steps: []string{"Reload crio.service"},
+			level: disruption.LevelReload},
+		"another mode": {old: []part{mode(policyJSON, "2", 0o600)}, new: []part{file(policyJSON, "2")},
 			steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
-		"disks":                   {new: []part{func(_ *mcfgv1.MachineConfig, c *ign35.Config) { c.Storage.Disks = []ign35.Disk{{Device: "/dev/sdb"}} }}, level: disruption.LevelImpossible},
-		"a directory, plain":      {new: []part{directory}, level: disruption.LevelImpossible},
-		"a directory, layered":    {new: []part{directory}, in: disruption.Input{Layered: true, Image: disruption.ImageConfig}, steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		"a digest mirror added":   {new: []part{file(registries, digest)}, steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
-		"a digest mirror removed": {old: []part{file(registries, digest)}, steps: []string{"Drain", "Reload crio.service"}, level: disruption.LevelDrain},
-		"a digest mirror removed, and the admin allows it": {old: []part{file(registries, digest)}, in: disruption.Input{Mirrors: disruption.MirrorPolicy{disruption.DigestMirrors: true}},
+		"no action at all": {old: []part{file("/var/lib/kubelet/config.json", "1")},
+			new: []part{file("/var/lib/kubelet/config.json", "2")}, level: disruption.LevelQuiet},
+		"a file below a policy's path": {new: []part{file(credentials, "1")}, steps: []string{"Restart kubelet.service"},
+			level: disruption.LevelReload},
+		"a path that only begins like": {new: []part{file("/etc/kubernetes/credential-providers-other", "1")},
+			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"each once, in order": {new: []part{file(credentials, "1"), file(credentials+"2", "1"),
+			file(policyJSON, "1"), file("/etc/containers/registries.d/x", "1"),
+			file("/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf", "1")},
+			steps: []string{"DaemonReload", "Restart kubelet.service", "Reload crio.service"}, level: disruption.LevelReload},
+		"a reboot makes the rest idle": {new: []part{file(credentials, "1"), file("/etc/a", "1")},
+			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"a restart makes a reload idle": {new: []part{file(policyJSON, "1"), file("/etc/a", "1")},
+			user: userFile("/etc/a", "Restart crio.service"), steps: []string{"Restart crio.service"},
+			level: disruption.LevelReload},
+		"the user wins": {new: []part{file(policyJSON, "1")}, user: userFile(policyJSON, "None"),
+			level: disruption.LevelQuiet, origin: disruption.OriginUser},
+		"the longest path wins": {new: []part{file(policyJSON, "1")}, user: userFile("/etc", "None"),
+			steps: []string{"Reload crio.service"}, level: disruption.LevelReload, origin: disruption.OriginDefault},
+		"the root covers everything": {new: []part{file("/etc/a", "1")}, user: userFile("/", "None"),
+			level: disruption.LevelQuiet},
+		"a drain alone": {new: []part{file("/etc/a", "1")},
+			user: userFile("/etc/a", "Drain, Restart b.service"), steps: []string{"Drain", "Restart b.service"},
+			level: disruption.LevelDrain},
+		"a unit without policy": {new: []part{unit("a.service", "x")}, steps: []string{"Drain", "Reboot"},
+			level: disruption.LevelReboot},
+		"a unit with policy": {old: []part{unit("a.service", "x")}, new: []part{unit("a.service", "y")},
+			user: userUnit("a.service", "DaemonReload, Restart a.service"), steps: []string{"DaemonReload", "Restart a.service"},
+			level: disruption.LevelReload},
+		"a template owner's file": {old: []part{file("/etc/app.conf", "1"), templates(template)},
+			new: []part{file("/etc/app.conf", "2"), templates(template)}, steps: []string{"Restart app.service"},
+			level: disruption.LevelReload, origin: "MachineConfig 50-app"},
+		"a template owner's removed one": {old: []part{file("/etc/app.conf", "1"), templates(template)},
+			steps: []string{"Restart app.service"}, level: disruption.LevelReload},
+		"a template owner's unit": {new: []part{unit("app.service", "1"), templates(template)},
+			steps: []string{"DaemonReload", "Restart app.service"}, level: disruption.LevelReload},
+		"the user wins over the owner": {new: []part{file("/etc/app.conf", "1"), templates(template)},
+			user: userFile("/etc/app.conf", "None"), level: disruption.LevelQuiet, origin: disruption.OriginUser},
+		"keys": {old: []part{key("core", "a")}, new: []part{key("core", "b")},
+			level: disruption.LevelQuiet, origin: disruption.OriginDefault},
+		"keys with a policy": {new: []part{key("core", "b")},
+			user:  disruption.Policies{SSHKey: &disruption.Rule{Actions: actions("Drain"), Origin: disruption.OriginUser}},
+			steps: []string{"Drain"}, level: disruption.LevelDrain},
+		"another user": {new: []part{key("eve", "b")}, level: disruption.LevelImpossible},
+		"kernel arguments": {new: []part{spec(
+			func(s *mcfgv1.MachineConfigSpec) { s.KernelArguments = []string{"quiet"} })}, steps: []string{"Drain", "Reboot"},
+			level: disruption.LevelReboot},
+		"no kernel arguments, two ways": {old: []part{spec(
+			func(s *mcfgv1.MachineConfigSpec) { s.KernelArguments = []string{} })}},
+		"the default kernel, two ways": {old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "default" })}},
+		"another kernel": {old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "realtime" })},
+			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"another OS image": {new: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.OSImageURL = "x" })},
+			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"another base, layered": {new: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.OSImageURL = "x" })},
+			in: disruption.Input{Layered: true}},
+		"another image": {in: disruption.Input{Layered: true, Image: disruption.ImageContent},
+			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		"an image that differs in config only": {new: []part{file(policyJSON, "1")},
+			in:    disruption.Input{Layered: true, Image: disruption.ImageConfig},
 			steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
-		"registries.conf by the user's own policy": {old: []part{file(registries, digest)}, user: userFile(registries, "Reload crio.service"), steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
+		"disks": {new: []part{func(_ *mcfgv1.MachineConfig,
+			c *ign35.Config) {
+			c.Storage.Disks = []ign35.Disk{{Device: "/dev/sdb"}}
+		}}, level: disruption.LevelImpossible},
+		"a directory, plain": {new: []part{directory}, level: disruption.LevelImpossible},
+		"a directory, layered": {new: []part{directory},
+			in: disruption.Input{Layered: true, Image: disruption.ImageConfig}, steps: []string{"Drain", "Reboot"},
+			level: disruption.LevelReboot},
+		"a digest mirror added": {new: []part{file(registries, digest)}, steps: []string{"Reload crio.service"},
+			level: disruption.LevelReload},
+		"a digest mirror removed": {old: []part{file(registries, digest)}, steps: []string{"Drain", "Reload crio.service"},
+			level: disruption.LevelDrain},
+		"a digest mirror removed, and the admin allows it": {old: []part{file(registries, digest)},
+			in:    disruption.Input{Mirrors: disruption.MirrorPolicy{disruption.DigestMirrors: true}},
+			steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
+		"registries.conf by the user's own policy": {old: []part{file(registries, digest)},
+			user: userFile(registries, "Reload crio.service"), steps: []string{"Reload crio.service"},
+			level: disruption.LevelReload},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.in.Old, c.in.New, c.in.Policies = mc(c.old...), mc(c.new...), defaults(t).Override(c.user)
@@ -213,8 +267,11 @@ func TestOwnersRulesThatCannotBeReadRefuse(t *testing.T) {
 func TestFromSpec(t *testing.T) {
 	none := []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}
 	p, err := disruption.FromSpec(opv1.NodeDisruptionPolicyConfig{
-		Files: []opv1.NodeDisruptionPolicySpecFile{{Path: "/etc/a/", Actions: none}, {Path: "", Actions: none}, {Path: "etc", Actions: none}, {Path: "/etc/empty"}},
-		Units: []opv1.NodeDisruptionPolicySpecUnit{{Name: "a.service", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.ReloadSpecAction, Reload: &opv1.ReloadService{ServiceName: "a.service"}}}}},
+		Files: []opv1.NodeDisruptionPolicySpecFile{{Path: "/etc/a/", Actions: none}, {Path: "", Actions: none},
+			{Path: "etc", Actions: none}, {Path: "/etc/empty"}},
+		Units: []opv1.NodeDisruptionPolicySpecUnit{{Name: "a.service",
+			Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.ReloadSpecAction,
+				Reload: &opv1.ReloadService{ServiceName: "a.service"}}}}},
 	})
 	require.Error(t, err)
 	assert.ErrorContains(t, err, "files[]")

@@ -21,7 +21,8 @@ const (
 	OriginUser Origin = "MachineConfiguration cluster"
 )
 
-// Policies are the rules that apply. A file's rule is that of the longest path which is the file's or a directory above it.
+// Policies are the rules that apply. A file's rule is that of the longest path which is the file's or a directory above
+// it.
 type Policies struct {
 	Files  []Rule `json:"files"`
 	Units  []Rule `json:"units"`
@@ -60,7 +61,8 @@ func Defaults() (Policies, error) {
 	return p, errors.Join(errs...)
 }
 
-func fromAPI(t opv1.NodeDisruptionPolicySpecActionType, reload *opv1.ReloadService, restart *opv1.RestartService) Action {
+func fromAPI(t opv1.NodeDisruptionPolicySpecActionType, reload *opv1.ReloadService,
+	restart *opv1.RestartService) Action {
 	a := Action{Type: ActionType(t)}
 	switch {
 	case reload != nil:
@@ -71,8 +73,8 @@ func fromAPI(t opv1.NodeDisruptionPolicySpecActionType, reload *opv1.ReloadServi
 	return a
 }
 
-// FromSpec reads the admin's rules. What is wrong with one of them is in the error, with its place; such a rule is left out, so that
-// what it would have covered reboots the node as without it.
+// FromSpec reads the admin's rules. What is wrong with one of them is in the error, with its place; such a rule is left
+// out, so that what it would have covered reboots the node as without it.
 func FromSpec(c opv1.NodeDisruptionPolicyConfig) (Policies, error) {
 	var p Policies
 	var errs []error
@@ -97,7 +99,8 @@ func FromSpec(c opv1.NodeDisruptionPolicyConfig) (Policies, error) {
 		}
 	}
 	for _, u := range c.Units {
-		if r, ok := read(fmt.Sprintf("units[%s]", u.Name), string(u.Name), u.Actions, postconfig.ValidService(string(u.Name))); ok {
+		if r, ok := read(fmt.Sprintf("units[%s]", u.Name), string(u.Name), u.Actions,
+			postconfig.ValidService(string(u.Name))); ok {
 			p.Units = append(p.Units, r)
 		}
 	}
@@ -118,14 +121,15 @@ func conflict(actions []Action) error {
 			return fmt.Errorf("%s is there twice: write it once", a)
 		}
 		if a.Type == Restart && slices.Contains(actions, Action{Type: Reload, Service: a.Service}) {
-			return fmt.Errorf("%s and Reload %s: a unit that is restarted has nothing left to reload: write one of them", a, a.Service)
+			return fmt.Errorf("%s and Reload %s: a unit that is restarted has nothing left to reload: write one of them", a,
+				a.Service)
 		}
 	}
 	return nil
 }
 
-// undisputed leaves out the rules of a name that has two different ones, such as those for /etc/a and /etc/a/: nobody can say which of
-// them is meant.
+// undisputed leaves out the rules of a name that has two different ones, such as those for /etc/a and /etc/a/: nobody
+// can say which of them is meant.
 func undisputed(rules []Rule, place string, errs *[]error) []Rule {
 	first, disputed := map[string]Rule{}, map[string]bool{}
 	var out []Rule
@@ -137,7 +141,9 @@ func undisputed(rules []Rule, place string, errs *[]error) []Rule {
 			out = append(out, r)
 		case !slices.Equal(other.Actions, r.Actions) && !disputed[r.Name]:
 			disputed[r.Name] = true
-			*errs = append(*errs, fmt.Errorf("spec.nodeDisruptionPolicy.%s[%s]: two entries mean this name and say different things: keep one", place, r.Name))
+			*errs = append(*errs,
+				fmt.Errorf("spec.nodeDisruptionPolicy.%s[%s]: two entries mean this name and say different things: keep one", place,
+					r.Name))
 		}
 	}
 	return slices.DeleteFunc(out, func(r Rule) bool { return disputed[r.Name] })
@@ -151,7 +157,8 @@ func cleanPath(p string) (string, error) {
 	return path.Clean(p), nil
 }
 
-// Override gives p with the rules of by: a rule for the same path or unit is replaced in its place, others are appended.
+// Override gives p with the rules of by: a rule for the same path or unit is replaced in its place, others are
+// appended.
 func (p Policies) Override(by Policies) Policies {
 	out := Policies{Files: override(p.Files, by.Files), Units: override(p.Units, by.Units), SSHKey: p.SSHKey}
 	if by.SSHKey != nil {
@@ -206,7 +213,8 @@ func (p Policies) ClusterStatus() opv1.NodeDisruptionPolicyClusterStatus {
 		out.Files = append(out.Files, opv1.NodeDisruptionPolicyStatusFile{Path: r.Name, Actions: toAPI(r.Actions)})
 	}
 	for _, r := range p.Units {
-		out.Units = append(out.Units, opv1.NodeDisruptionPolicyStatusUnit{Name: opv1.NodeDisruptionPolicyServiceName(r.Name), Actions: toAPI(r.Actions)})
+		out.Units = append(out.Units, opv1.NodeDisruptionPolicyStatusUnit{Name: opv1.NodeDisruptionPolicyServiceName(r.Name),
+			Actions: toAPI(r.Actions)})
 	}
 	if p.SSHKey != nil {
 		out.SSHKey.Actions = toAPI(p.SSHKey.Actions)

@@ -16,8 +16,8 @@ import (
 // ErrPlanChanged is the error of an agent whose own plan is not the one that its node was told.
 var ErrPlanChanged = errors.New("plan changed")
 
-// Hash is the identity of what a plan does: its level, its steps, and each change with its actions; not the words. The image is in it
-// as the reboot that it makes. Controller and agent compute it each for itself.
+// Hash is the identity of what a plan does: its level, its steps, and each change with its actions; not the words. The
+// image is in it as the reboot that it makes. Controller and agent compute it each for itself.
 func (p Plan) Hash() string {
 	type change struct {
 		Kind    Kind     `json:"kind"`
@@ -45,8 +45,8 @@ func (p Plan) Hash() string {
 // hashDigits are enough of a hash to tell the few plans of a pool apart: 128 bits.
 const hashDigits = 32
 
-// Promise is what a node was told that its way to a target does to it: the annotation dayone.dev/plan on the Node, which stands there
-// in one patch with the target.
+// Promise is what a node was told that its way to a target does to it: the annotation dayone.dev/plan on the Node,
+// which stands there in one patch with the target.
 type Promise struct {
 	// Config and Image are the target that it is about.
 	Config string `json:"config"`
@@ -72,8 +72,8 @@ func (p Promise) Encode() (string, error) {
 	return string(raw), nil
 }
 
-// PromiseOf reads the promise of a node for a target; nil: nothing was promised for it, and the node does what it finds. That is so
-// where somebody else than dayone's controller tells the nodes.
+// PromiseOf reads the promise of a node for a target; nil: nothing was promised for it, and the node does what it
+// finds. That is so where somebody else than dayone's controller tells the nodes.
 func PromiseOf(annotations map[string]string, config, image string) (*Promise, error) {
 	text, found := annotations[manifests.AnnotationPlan]
 	if !found {
@@ -97,7 +97,9 @@ func (p *Promise) Check(plan Plan) error {
 	if p == nil || p.Hash == "" || p.Hash == plan.Hash() {
 		return nil
 	}
-	return fmt.Errorf("%w: the node was told %s, and it would be %s now (%s): nothing is done until the pool's plan says so too", ErrPlanChanged, p.Level, plan.Level, plan.Summary())
+	return fmt.Errorf(
+		"%w: the node was told %s, and it would be %s now (%s): nothing is done until the pool's plan says so too",
+		ErrPlanChanged, p.Level, plan.Level, plan.Summary())
 }
 
 // Summary says the steps in words.
@@ -112,9 +114,9 @@ func (p Plan) Summary() string {
 	return out
 }
 
-// CompareImages says how the image to go to differs from the one that a node has, by the MachineOSBuilds that made them. ImageConfig is
-// said only when both builds are known, were made of the same base, Containerfile and extensions, and nobody has asked for a rebuild
-// since the first: a rebuild is wanted for what it fetches anew.
+// CompareImages says how the image to go to differs from the one that a node has, by the MachineOSBuilds that made
+// them. ImageConfig is said only when both builds are known, were made of the same base, Containerfile and extensions,
+// and nobody has asked for a rebuild since the first: a rebuild is wanted for what it fetches anew.
 func CompareImages(builds []mcfgv1.MachineOSBuild, was, is string) ImageChange {
 	if was == is {
 		return ImageSame
@@ -128,10 +130,12 @@ func CompareImages(builds []mcfgv1.MachineOSBuild, was, is string) ImageChange {
 		return ImageContent
 	}
 	rebuilt := func(b mcfgv1.MachineOSBuild) bool {
-		return b.Name != before.Name && b.Annotations[manifests.AnnotationBuildForced] != "" && b.Annotations[manifests.AnnotationBuildGround] == ground &&
+		return b.Name != before.Name && b.Annotations[manifests.AnnotationBuildForced] != "" &&
+			b.Annotations[manifests.AnnotationBuildGround] == ground &&
 			!b.CreationTimestamp.Before(&before.CreationTimestamp)
 	}
-	if slices.ContainsFunc(builds, rebuilt) || before.Annotations[manifests.AnnotationBuildAddress] == after.Annotations[manifests.AnnotationBuildAddress] {
+	if slices.ContainsFunc(builds, rebuilt) ||
+		before.Annotations[manifests.AnnotationBuildAddress] == after.Annotations[manifests.AnnotationBuildAddress] {
 		return ImageContent
 	}
 	return ImageConfig
@@ -141,7 +145,8 @@ func CompareImages(builds []mcfgv1.MachineOSBuild, was, is string) ImageChange {
 func buildOf(builds []mcfgv1.MachineOSBuild, image string) (out *mcfgv1.MachineOSBuild) {
 	for i := range builds {
 		b := &builds[i]
-		if string(b.Status.DigestedImagePushSpec) == image && (out == nil || out.CreationTimestamp.Before(&b.CreationTimestamp)) {
+		if string(b.Status.DigestedImagePushSpec) == image &&
+			(out == nil || out.CreationTimestamp.Before(&b.CreationTimestamp)) {
 			out = b
 		}
 	}

@@ -55,7 +55,8 @@ func TestAPromiseHoldsForItsTargetOnly(t *testing.T) {
 func TestAPublishedPlanIsBoundedAndReadBack(t *testing.T) {
 	var ways []disruption.Way
 	for i := range 40 {
-		w := disruption.Way{From: disruption.State{Config: "rendered-" + string(rune('a'+i))}, Nodes: 10, Level: disruption.LevelReload, Steps: actions("Reload crio.service")}
+		w := disruption.Way{From: disruption.State{Config: "rendered-" + string(rune('a'+i))}, Nodes: 10,
+			Level: disruption.LevelReload, Steps: actions("Reload crio.service")}
 		for j := range 10 {
 			w.Names = append(w.Names, string(rune('z'-j)))
 		}
@@ -82,7 +83,8 @@ func TestThePlanHoldsTheWaysOfMostNodes(t *testing.T) {
 	}
 	p := disruption.NewPoolPlan(disruption.State{Config: "rendered-x"}, ways)
 	require.Len(t, p.Ways, disruption.MaxWays)
-	assert.Equal(t, "rendered-d", p.Ways[0].From.Config, "the three smallest are left out, the others are in the order of their names")
+	assert.Equal(t, "rendered-d", p.Ways[0].From.Config,
+		"the three smallest are left out, the others are in the order of their names")
 	assert.Equal(t, disruption.MaxWays+3, p.Ways[disruption.MaxWays-1].Nodes)
 	assert.Equal(t, 120, p.Nodes, "and all are counted")
 }
@@ -90,8 +92,9 @@ func TestThePlanHoldsTheWaysOfMostNodes(t *testing.T) {
 func TestCompareImages(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	made := func(image, address, ground string, at int, forced bool) mcfgv1.MachineOSBuild {
-		b := mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: image, CreationTimestamp: metav1.NewTime(start.Add(time.Duration(at) * time.Minute)),
-			Annotations: map[string]string{manifests.AnnotationBuildAddress: address}}}
+		b := mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: image,
+			CreationTimestamp: metav1.NewTime(start.Add(time.Duration(at) * time.Minute)),
+			Annotations:       map[string]string{manifests.AnnotationBuildAddress: address}}}
 		if ground != "" {
 			b.Annotations[manifests.AnnotationBuildGround] = ground
 		}
@@ -101,24 +104,29 @@ func TestCompareImages(t *testing.T) {
 		b.Status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(image)
 		return b
 	}
-	one, config, base := made("one", "a1", "g", 0, false), made("config", "a2", "g", 5, false), made("base", "a3", "h", 5, false)
+	one, config, base := made("one", "a1", "g", 0, false), made("config", "a2", "g", 5, false),
+		made("base", "a3", "h", 5, false)
 	rebuilt, unknown := made("rebuilt", "a1", "g", 3, true), made("unknown", "a4", "", 5, false)
 	for name, c := range map[string]struct {
 		builds  []mcfgv1.MachineOSBuild
 		was, is string
 		want    disruption.ImageChange
 	}{
-		"the same":                     {nil, "one", "one", disruption.ImageSame},
-		"another config":               {[]mcfgv1.MachineOSBuild{one, config}, "one", "config", disruption.ImageConfig},
-		"back to the config before":    {[]mcfgv1.MachineOSBuild{one, config}, "config", "one", disruption.ImageConfig},
-		"another base":                 {[]mcfgv1.MachineOSBuild{one, base}, "one", "base", disruption.ImageContent},
-		"a rebuild":                    {[]mcfgv1.MachineOSBuild{one, rebuilt}, "one", "rebuilt", disruption.ImageContent},
-		"another config and a rebuild": {[]mcfgv1.MachineOSBuild{one, rebuilt, config}, "one", "config", disruption.ImageContent},
-		"another config after the rebuild has arrived": {[]mcfgv1.MachineOSBuild{one, rebuilt, config}, "rebuilt", "config", disruption.ImageConfig},
-		"a build nobody knows any more":                {[]mcfgv1.MachineOSBuild{config}, "one", "config", disruption.ImageContent},
-		"a build of an older version":                  {[]mcfgv1.MachineOSBuild{one, unknown}, "one", "unknown", disruption.ImageContent},
-		"opting in":                                    {[]mcfgv1.MachineOSBuild{one}, "", "one", disruption.ImageContent},
-		"opting out":                                   {[]mcfgv1.MachineOSBuild{one}, "one", "", disruption.ImageContent},
+		"the same":                  {nil, "one", "one", disruption.ImageSame},
+		"another config":            {[]mcfgv1.MachineOSBuild{one, config}, "one", "config", disruption.ImageConfig},
+		"back to the config before": {[]mcfgv1.MachineOSBuild{one, config}, "config", "one", disruption.ImageConfig},
+		"another base":              {[]mcfgv1.MachineOSBuild{one, base}, "one", "base", disruption.ImageContent},
+		"a rebuild":                 {[]mcfgv1.MachineOSBuild{one, rebuilt}, "one", "rebuilt", disruption.ImageContent},
+		"another config and a rebuild": {[]mcfgv1.MachineOSBuild{one, rebuilt, config}, "one", "config",
+			disruption.ImageContent},
+		"another config after the rebuild has arrived": {[]mcfgv1.MachineOSBuild{one, rebuilt, config}, "rebuilt", "config",
+			disruption.ImageConfig},
+		"a build nobody knows any more": {[]mcfgv1.MachineOSBuild{config}, "one", "config",
+			disruption.ImageContent},
+		"a build of an older version": {[]mcfgv1.MachineOSBuild{one, unknown}, "one", "unknown",
+			disruption.ImageContent},
+		"opting in":  {[]mcfgv1.MachineOSBuild{one}, "", "one", disruption.ImageContent},
+		"opting out": {[]mcfgv1.MachineOSBuild{one}, "one", "", disruption.ImageContent},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, disruption.CompareImages(c.builds, c.was, c.is)) })
 	}

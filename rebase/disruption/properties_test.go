@@ -30,28 +30,33 @@ func TestProperties(t *testing.T) {
 		both := plan(slices.Concat(left.old, right.old), slices.Concat(left.new, right.new), policies)
 		assert.Empty(t, plan(left.old, left.old, policies).Changes, "what stays is no change")
 		assert.Equal(t, a, plan(left.old, left.new, policies), "the same question has the same answer")
-		assert.ElementsMatch(t, slices.Concat(a.Changes, b.Changes), both.Changes, "the union of two changes is what either is")
+		assert.ElementsMatch(t, slices.Concat(a.Changes, b.Changes), both.Changes,
+			"the union of two changes is what either is")
 		joined := disruption.Join(a, b)
 		assert.Equal(t, joined.Steps, both.Steps, "and does what either does")
 		assert.Equal(t, joined.Level, both.Level)
-		assert.Equal(t, a, plan(g.shuffled(left.old), g.shuffled(left.new), policies), "the order in a config does not matter")
+		assert.Equal(t, a, plan(g.shuffled(left.old), g.shuffled(left.new), policies),
+			"the order in a config does not matter")
 		assert.Equal(t, max(a.Level, b.Level), both.Level, "two changes disturb as much as the worse of them")
 		if both.Level < disruption.LevelReboot {
 			for _, s := range slices.Concat(a.Steps, b.Steps) {
-				idle := s.Type == disruption.Reload && slices.Contains(both.Steps, disruption.Action{Type: disruption.Restart, Service: s.Service})
+				idle := s.Type == disruption.Reload && slices.Contains(both.Steps, disruption.Action{Type: disruption.Restart,
+					Service: s.Service})
 				assert.True(t, idle || slices.Contains(both.Steps, s), "%v is missing in %v", s, both.Steps)
 			}
 			assert.LessOrEqual(t, len(both.Steps), len(a.Steps)+len(b.Steps))
 		}
 		ordered(t, both.Steps)
-		assert.Equal(t, disruption.LevelReboot, max(plan(left.old, left.new, disruption.Policies{}).Level, a.Level), "without policies every change reboots")
+		assert.Equal(t, disruption.LevelReboot, max(plan(left.old, left.new, disruption.Policies{}).Level, a.Level),
+			"without policies every change reboots")
 		if t.Failed() {
 			t.Fatalf("seed %d, case %d", seed, i)
 		}
 	}
 }
 
-// TestMonotony checks what a change of the policies does to plans, for random ones: it does what is written, and that only.
+// TestMonotony checks what a change of the policies does to plans, for random ones: it does what is written, and that
+// only.
 //
 //   - Locality: another list of actions in one rule changes what follows of the changes that this rule applied to, and of no others.
 //   - As written: those changes get just that list.
@@ -80,7 +85,8 @@ func TestMonotony(t *testing.T) {
 		without := before
 		without.Files = slices.Delete(slices.Clone(before.Files), at, at+1)
 		was, is, bare := effect(before), effect(after), effect(without)
-		stricter, looser := disturbs(after.Files[at].Actions) >= disturbs(rule.Actions), disturbs(after.Files[at].Actions) <= disturbs(rule.Actions)
+		stricter, looser := disturbs(after.Files[at].Actions) >= disturbs(rule.Actions),
+			disturbs(after.Files[at].Actions) <= disturbs(rule.Actions)
 		require.Len(t, is.Changes, len(was.Changes))
 		for j, c := range was.Changes {
 			if c.Rule == nil || c.Kind != disruption.KindFile || c.Rule.Name != rule.Name {
@@ -120,13 +126,15 @@ func disturbs(actions []disruption.Action) disruption.Level {
 }
 
 func ordered(t *testing.T, steps []disruption.Action) {
-	rank := map[disruption.ActionType]int{disruption.Drain: 0, disruption.DaemonReload: 1, disruption.Restart: 2, disruption.Reload: 3, disruption.Reboot: 4}
+	rank := map[disruption.ActionType]int{disruption.Drain: 0, disruption.DaemonReload: 1, disruption.Restart: 2,
+		disruption.Reload: 3, disruption.Reboot: 4}
 	for i, s := range steps {
 		if i == 0 {
 			continue
 		}
 		p := steps[i-1]
-		assert.True(t, rank[p.Type] < rank[s.Type] || (p.Type == s.Type && p.Service < s.Service), "order and each once: %v", steps)
+		assert.True(t, rank[p.Type] < rank[s.Type] || (p.Type == s.Type && p.Service < s.Service), "order and each once: %v",
+			steps)
 	}
 }
 
@@ -138,7 +146,8 @@ type difference struct{ old, new []part }
 func (g *generator) change(prefix string) difference {
 	var d difference
 	for i := range 1 + g.IntN(4) {
-		dir := []string{"/etc", "/etc/a", "/etc/a/b", "/etc/containers/registries.d", "/etc/kubernetes/credential-providers"}[g.IntN(5)]
+		dir := []string{"/etc", "/etc/a", "/etc/a/b", "/etc/containers/registries.d",
+			"/etc/kubernetes/credential-providers"}[g.IntN(5)]
 		name := fmt.Sprintf("%s/%s%d", dir, prefix, i)
 		make := func(v string) part { return file(name, v) }
 		if g.IntN(3) == 0 {
@@ -166,7 +175,8 @@ func (g *generator) shuffled(parts []part) []part {
 
 // does is a list of actions as people write it.
 func (g *generator) does() string {
-	lists := []string{"None", "Drain", "DaemonReload", "Restart l0.service", "Reload l0.service", "Drain, DaemonReload, Restart crio.service", "Reboot"}
+	lists := []string{"None", "Drain", "DaemonReload", "Restart l0.service", "Reload l0.service",
+		"Drain, DaemonReload, Restart crio.service", "Reboot"}
 	return lists[g.IntN(len(lists))]
 }
 

@@ -40,7 +40,8 @@ type Way struct {
 	Why string `json:"why,omitempty"`
 }
 
-// PoolPlan is what a pool's target does to its nodes that do not have it yet: the annotation dayone.dev/plan on the pool.
+// PoolPlan is what a pool's target does to its nodes that do not have it yet: the annotation dayone.dev/plan on the
+// pool.
 type PoolPlan struct {
 	// Target is what the nodes are to have.
 	Target State `json:"target"`
@@ -59,8 +60,8 @@ type PoolPlan struct {
 }
 
 const (
-	// MaxWays, MaxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a time. The ways of the fewest
-	// nodes are left out; these wait until others are done.
+	// MaxWays, MaxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a time.
+	// The ways of the fewest nodes are left out; these wait until others are done.
 	MaxWays     = 12
 	MaxNames    = 5
 	MaxBlocking = 10

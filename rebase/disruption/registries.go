@@ -25,12 +25,12 @@ const (
 	ImageSettings MirrorKind = "Image"
 )
 
-// MirrorPolicy says for which kinds of changes that could let an image come from elsewhere no drain is needed, because the admin has
-// other ways to be sure of images. The zero value drains for all of them.
+// MirrorPolicy says for which kinds of changes that could let an image come from elsewhere no drain is needed, because
+// the admin has other ways to be sure of images. The zero value drains for all of them.
 type MirrorPolicy map[MirrorKind]bool
 
-// ParseMirrorPolicy reads the value of the annotation dayone.dev/mirror-policy on the MachineConfiguration: pairs of kind and None or
-// Drain, such as "ImageDigestMirrorSet=None, ImageTagMirrorSet=Drain".
+// ParseMirrorPolicy reads the value of the annotation dayone.dev/mirror-policy on the MachineConfiguration: pairs of
+// kind and None or Drain, such as "ImageDigestMirrorSet=None, ImageTagMirrorSet=Drain".
 func ParseMirrorPolicy(s string) (MirrorPolicy, error) {
 	out := MirrorPolicy{}
 	for _, pair := range strings.Split(s, ",") {
@@ -39,8 +39,10 @@ func ParseMirrorPolicy(s string) (MirrorPolicy, error) {
 		if k == "ImageContentSourcePolicy" {
 			k = DigestMirrors
 		}
-		if !found || !slices.Contains([]MirrorKind{DigestMirrors, TagMirrors, ImageSettings}, k) || (action != string(None) && action != string(Drain)) {
-			return nil, fmt.Errorf("read mirror policy %q: %q is no pair such as ImageDigestMirrorSet=None; kinds are ImageDigestMirrorSet, ImageContentSourcePolicy, ImageTagMirrorSet and Image, actions None and Drain", s, strings.TrimSpace(pair))
+		if !found || !slices.Contains([]MirrorKind{DigestMirrors, TagMirrors, ImageSettings}, k) ||
+			(action != string(None) && action != string(Drain)) {
+			return nil, fmt.Errorf(
+				"read mirror policy %q: %q is no pair such as ImageDigestMirrorSet=None; kinds are ImageDigestMirrorSet, ImageContentSourcePolicy, ImageTagMirrorSet and Image, actions None and Drain", s, strings.TrimSpace(pair))
 		}
 		out[k] = action == string(None)
 	}
@@ -114,12 +116,13 @@ func readMirrorFile(data []byte) (mirrorFile, error) {
 	return f, nil
 }
 
-// CompareMirrors gives what differs between two registries.conf in what they mean; their form does not matter. Nil data is a file that
-// is not there. A file that cannot be read makes one unsafe change that says so.
+// CompareMirrors gives what differs between two registries.conf in what they mean; their form does not matter. Nil data
+// is a file that is not there. A file that cannot be read makes one unsafe change that says so.
 func CompareMirrors(before, after []byte) []MirrorChange {
 	old, err := readMirrorFile(before)
 	if err != nil {
-		return []MirrorChange{{Kind: ImageSettings, What: fmt.Sprintf("the present file cannot be read: %v", err), Unsafe: true}}
+		return []MirrorChange{{Kind: ImageSettings, What: fmt.Sprintf("the present file cannot be read: %v", err),
+			Unsafe: true}}
 	}
 	now, err := readMirrorFile(after)
 	if err != nil {
@@ -128,7 +131,8 @@ func CompareMirrors(before, after []byte) []MirrorChange {
 	var c mirrorChanges
 	kind := ImageSettings
 	if (len(before) == 0) != (len(after) == 0) {
-		// The first mirror set brings the whole file, its search list included, and the last one takes it along: that is their change.
+		// The first mirror set brings the whole file, its search list included, and the last one takes it along: that is
+		// their change.
 		kind = fileKind(append(old.Registries, now.Registries...))
 	}
 	c.settings(kind, old, now)
@@ -148,7 +152,8 @@ func CompareMirrors(before, after []byte) []MirrorChange {
 	return c
 }
 
-// byPrefix sorts registries by the prefix of the images that they are for. Two for one prefix are refused by the reader of the file.
+// byPrefix sorts registries by the prefix of the images that they are for. Two for one prefix are refused by the reader
+// of the file.
 func byPrefix(f mirrorFile) map[string]registry {
 	out := make(map[string]registry, len(f.Registries))
 	for _, r := range f.Registries {
@@ -234,7 +239,8 @@ func (c *mirrorChanges) registry(prefix string, old, now registry) {
 		case !found:
 			c.add(before.kind(), true, "registry %s: mirror %s removed", prefix, location)
 		case before != after:
-			c.add(looser(before, after), after.kind() != DigestMirrors || before.Insecure != after.Insecure, "registry %s: mirror %s changed", prefix, location)
+			c.add(looser(before, after), after.kind() != DigestMirrors || before.Insecure != after.Insecure,
+				"registry %s: mirror %s changed", prefix, location)
 		default:
 			continue
 		}

@@ -75,7 +75,8 @@ func (p Policies) Published(pool string) []PublishedRule {
 		for _, a := range r.Actions {
 			words = append(words, a.String())
 		}
-		out = append(out, PublishedRule{Kind: string(kind), Name: r.Name, Actions: strings.Join(words, ", "), Origin: r.Origin, Pool: pool})
+		out = append(out, PublishedRule{Kind: string(kind), Name: r.Name, Actions: strings.Join(words, ", "),
+			Origin: r.Origin, Pool: pool})
 	}
 	for _, r := range p.Files {
 		add(KindFile, r)

@@ -18,8 +18,8 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// remember writes down on each node that has arrived how long it took from the moment when it was told. The note is on the node, so that
-// it outlives this program, and there is one for each node however old the cluster is.
+// remember writes down on each node that has arrived how long it took from the moment when it was told. The note is on
+// the node, so that it outlives this program, and there is one for each node however old the cluster is.
 func (r *Reconciler) remember(ctx context.Context, l *rollout.Look) error {
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
@@ -44,7 +44,8 @@ func (r *Reconciler) remember(ctx context.Context, l *rollout.Look) error {
 		if err != nil {
 			return fmt.Errorf("note times of node %s: %w", n.Name, err)
 		}
-		if err := r.annotate(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}, manifests.AnnotationUpdateTimes, string(raw)); err != nil {
+		if err := r.annotate(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}, manifests.AnnotationUpdateTimes,
+			string(raw)); err != nil {
 			return err
 		}
 	}
@@ -74,7 +75,8 @@ func Blocking(ctx context.Context, from Lister, nodes map[string]bool) ([]string
 			continue //nolint:nilerr // the API refuses such a selector
 		}
 		var pods corev1.PodList
-		if err := from.List(ctx, &pods, client.InNamespace(b.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		if err := from.List(ctx, &pods, client.InNamespace(b.Namespace),
+			client.MatchingLabelsSelector{Selector: selector}); err != nil {
 			return nil, fmt.Errorf("list pods of PodDisruptionBudget %s/%s: %w", b.Namespace, b.Name, err)
 		}
 		if slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return nodes[p.Spec.NodeName] }) {

@@ -54,7 +54,8 @@ func newFixture(t *testing.T) *fixture {
 	c := env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
 	f.r = disruptioncontroller.New(c, c, disruptioncontroller.Options{Now: func() time.Time { return f.now }})
 	t.Cleanup(func() {
-		_ = env.Client.Delete(context.Background(), &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}})
+		_ = env.Client.Delete(context.Background(),
+			&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}})
 	})
 	return f
 }
@@ -70,7 +71,8 @@ func (f *fixture) rendered(n int) string { return fmt.Sprintf("rendered-%s-%d", 
 // config makes a rendered config of files "path=contents" and units "name.service".
 func (f *fixture) config(n int, parts ...string) {
 	f.Helper()
-	f.create(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: f.rendered(n)}, Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: ignition(parts...)}}})
+	f.create(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: f.rendered(n)},
+		Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: ignition(parts...)}}})
 }
 
 func ignition(parts ...string) []byte {
@@ -83,7 +85,8 @@ func ignition(parts ...string) []byte {
 		}
 		units = append(units, map[string]any{"name": path, "contents": "[Unit]\n"})
 	}
-	raw, err := json.Marshal(map[string]any{"ignition": map[string]any{"version": "3.5.0"}, "storage": map[string]any{"files": files}, "systemd": map[string]any{"units": units}})
+	raw, err := json.Marshal(map[string]any{"ignition": map[string]any{"version": "3.5.0"},
+		"storage": map[string]any{"files": files}, "systemd": map[string]any{"units": units}})
 	if err != nil {
 		panic(err)
 	}
@@ -113,11 +116,13 @@ func (f *fixture) object() *mcfgv1.MachineConfigPool {
 
 func (f *fixture) node(name, config, image string) {
 	f.Helper()
-	annotations := map[string]string{manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config, manifests.AnnotationState: "Done"}
+	annotations := map[string]string{manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config,
+		manifests.AnnotationState: "Done"}
 	if image != "" {
 		annotations[manifests.AnnotationCurrentImage], annotations[manifests.AnnotationDesiredImage] = image, image
 	}
-	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-" + name, Labels: map[string]string{"node-role.kubernetes.io/" + f.pool: ""}, Annotations: annotations}})
+	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-" + name,
+		Labels: map[string]string{"node-role.kubernetes.io/" + f.pool: ""}, Annotations: annotations}})
 }
 
 // plan looks at the pool and gives what is published then.
@@ -155,7 +160,9 @@ func (f *fixture) machineConfiguration() *opv1.MachineConfiguration {
 func (f *fixture) admin(spec string, annotations map[string]string) {
 	f.Helper()
 	f.policies()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": map[string]any{"nodeDisruptionPolicy": json.RawMessage(spec)}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations},
+		"spec": map[string]any{"nodeDisruptionPolicy": json.RawMessage(spec)}})
 	require.NoError(f, err)
-	require.NoError(f, f.env.Client.Patch(f.Context(), f.machineConfiguration(), client.RawPatch("application/merge-patch+json", patch)))
+	require.NoError(f, f.env.Client.Patch(f.Context(), f.machineConfiguration(),
+		client.RawPatch("application/merge-patch+json", patch)))
 }

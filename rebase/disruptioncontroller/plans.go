@@ -18,8 +18,8 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 )
 
-// ConditionEffectKnown of a pool is True when the annotation dayone.dev/plan says what the target does to its nodes; the reason is the
-// plan's level. False: nobody knows yet, and why.
+// ConditionEffectKnown of a pool is True when the annotation dayone.dev/plan says what the target does to its nodes;
+// the reason is the plan's level. False: nobody knows yet, and why.
 const ConditionEffectKnown = mcfgv1.MachineConfigPoolConditionType("EffectKnown")
 
 // Reasons of the condition that are no levels.
@@ -29,11 +29,12 @@ const (
 	reasonUnreadable = "ConfigUnreadable"
 )
 
-// conflictInterval is how soon a pool is looked at again that somebody else has changed meanwhile: the cache shows it by then.
+// conflictInterval is how soon a pool is looked at again that somebody else has changed meanwhile: the cache shows it
+// by then.
 const conflictInterval = 200 * time.Millisecond
 
-// Plan publishes what the target of the pool that the request names does to its nodes. That somebody else has changed the pool
-// meanwhile is no failure: it is looked at again.
+// Plan publishes what the target of the pool that the request names does to its nodes. That somebody else has changed
+// the pool meanwhile is no failure: it is looked at again.
 func (r *Reconciler) Plan(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := r.plan(ctx, req)
 	if apierrors.IsConflict(err) {
@@ -61,7 +62,8 @@ func (r *Reconciler) plan(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if l.Pool.Target.Config == "" {
 		return ctrl.Result{}, r.condition(ctx, l.Object, false, reasonUnrendered, "the pool has no rendered config yet")
 	}
-	foreseen, err := disruption.ForPool(l.NodeStates(), disruption.Foresight{Target: disruption.State(l.Pool.Target), Settings: s, Builds: c.Builds, Building: l.Building,
+	foreseen, err := disruption.ForPool(l.NodeStates(), disruption.Foresight{Target: disruption.State(l.Pool.Target),
+		Settings: s, Builds: c.Builds, Building: l.Building,
 		Config: func(name string) (*mcfgv1.MachineConfig, error) { return r.config(ctx, name) }})
 	if err != nil {
 		return ctrl.Result{}, r.condition(ctx, l.Object, false, reasonUnreadable, err.Error())
@@ -126,14 +128,17 @@ func describe(p disruption.PoolPlan) string {
 		out += "; PodDisruptionBudgets that let no pod go now: " + strings.Join(p.Blocking, ", ")
 	}
 	if p.Seconds > 0 {
-		out += fmt.Sprintf("; about %s by what nodes of this cluster needed before", (time.Duration(p.Seconds) * time.Second).Round(time.Second))
+		out += fmt.Sprintf("; about %s by what nodes of this cluster needed before", (time.Duration(p.Seconds) * time.Second).
+			Round(time.Second))
 	}
 	return out
 }
 
 // condition writes EffectKnown if it says something new.
-func (r *Reconciler) condition(ctx context.Context, pool *mcfgv1.MachineConfigPool, known bool, reason, message string) error {
-	want := mcfgv1.MachineConfigPoolCondition{Type: ConditionEffectKnown, Status: corev1.ConditionFalse, Reason: reason, Message: message}
+func (r *Reconciler) condition(ctx context.Context, pool *mcfgv1.MachineConfigPool, known bool, reason,
+	message string) error {
+	want := mcfgv1.MachineConfigPoolCondition{Type: ConditionEffectKnown, Status: corev1.ConditionFalse, Reason: reason,
+		Message: message}
 	if known {
 		want.Status = corev1.ConditionTrue
 	}
@@ -142,7 +147,8 @@ func (r *Reconciler) condition(ctx context.Context, pool *mcfgv1.MachineConfigPo
 	}
 	want.LastTransitionTime = metav1.NewTime(r.o.Now()).Rfc3339Copy()
 	changed := pool.DeepCopy()
-	at := slices.IndexFunc(changed.Status.Conditions, func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == want.Type })
+	at := slices.IndexFunc(changed.Status.Conditions,
+		func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == want.Type })
 	if at < 0 {
 		changed.Status.Conditions = append(changed.Status.Conditions, want)
 	} else {
@@ -155,7 +161,8 @@ func (r *Reconciler) condition(ctx context.Context, pool *mcfgv1.MachineConfigPo
 		}
 		*have = want
 	}
-	if err := r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(pool, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.client.Status().Patch(ctx, changed,
+		client.MergeFromWithOptions(pool, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write status of pool %s: %w", pool.Name, err)
 	}
 	return nil

@@ -100,19 +100,26 @@ func TestALayeredPoolsConfigOnlyImageNeedsNoReboot(t *testing.T) {
 // layer opts the pool in, with an image that a build has brought for a config.
 func (f *fixture) layer(build string, config int, image, ground string) {
 	f.Helper()
-	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-" + build, Labels: map[string]string{manifests.LabelRenderedMachineConfig: f.rendered(config)},
+	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-" + build,
+		Labels:      map[string]string{manifests.LabelRenderedMachineConfig: f.rendered(config)},
 		Annotations: map[string]string{manifests.AnnotationBuildGround: ground, manifests.AnnotationBuildAddress: build}},
-		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: f.rendered(config)}, MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: f.pool}, RenderedImagePushSpec: "r.example.com/os/worker:x"}}
+		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: f.rendered(config)},
+			MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: f.pool}, RenderedImagePushSpec: "r.example.com/os/worker:x"}}
 	f.create(b)
 	start, end := metav1.NewTime(time.Now().Add(-time.Minute)), metav1.Now()
-	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end, DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
-		Builder:    &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder, Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
-		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: end}}}
+	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end,
+		DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
+		Builder: &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder,
+			Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
+		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue,
+			Reason: "Ready", LastTransitionTime: end}}}
 	require.NoError(f, f.env.Client.Status().Update(f.Context(), b))
 	m := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: f.pool}}
 	if f.env.Client.Get(f.Context(), client.ObjectKeyFromObject(m), m) != nil {
-		m.Spec = mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: f.pool}, RenderedImagePushSpec: "r.example.com/os/worker:x",
-			ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder}, RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}}
+		m.Spec = mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: f.pool},
+			RenderedImagePushSpec:   "r.example.com/os/worker:x",
+			ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}}
 		f.create(m)
 	}
 	m.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(image)
@@ -127,13 +134,15 @@ func TestBudgetsThatHoldADrainUpAreNamed(t *testing.T) {
 	f.aim(2)
 	f.node("a", f.rendered(1), "")
 	app := map[string]string{"app": f.pool}
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.pool}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: app}}}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.pool},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: app}}}
 	f.create(budget)
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}
 	require.NoError(t, f.env.Client.Status().Update(t.Context(), budget))
 	plan, _ := f.plan()
 	assert.Empty(t, plan.Blocking, "it has no pod on these nodes")
-	f.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.pool, Labels: app}, Spec: corev1.PodSpec{NodeName: f.pool + "-a", Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+	f.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.pool, Labels: app},
+		Spec: corev1.PodSpec{NodeName: f.pool + "-a", Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
 	plan, c := f.plan()
 	assert.Equal(t, []string{"default/" + f.pool}, plan.Blocking)
 	assert.Contains(t, c.Message, "let no pod go now: default/"+f.pool)
@@ -154,17 +163,21 @@ func TestTheTimeIsEstimatedByWhatNodesNeededBefore(t *testing.T) {
 	promise.Told = f.now.Format(time.RFC3339)
 	text, err := promise.Encode()
 	require.NoError(t, err)
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{manifests.AnnotationPlan: text,
-		manifests.AnnotationDesiredConfig: f.rendered(2), manifests.AnnotationCurrentConfig: f.rendered(2)}}})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"annotations": map[string]string{manifests.AnnotationPlan: text,
+			manifests.AnnotationDesiredConfig: f.rendered(2), manifests.AnnotationCurrentConfig: f.rendered(2)}}})
 	require.NoError(t, err)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-a"}}
 	require.NoError(t, f.env.Client.Patch(t.Context(), n, client.RawPatch("application/merge-patch+json", patch)))
 	f.now = f.now.Add(10 * time.Minute)
 	// Its clock is years ahead: what it says of the time of its arrival cannot be.
-	record := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name},
-		Pool: mcfgv1.MCOObjectReference{Name: f.pool}, ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: f.rendered(2)}}}
+	record := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name},
+		Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name},
+			Pool:          mcfgv1.MCOObjectReference{Name: f.pool},
+			ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: f.rendered(2)}}}
 	f.create(record)
-	record.Status.Conditions = []metav1.Condition{{Type: string(mcfgv1.MachineConfigNodeUpdated), Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(f.now.AddDate(3, 0, 0))}}
+	record.Status.Conditions = []metav1.Condition{{Type: string(mcfgv1.MachineConfigNodeUpdated),
+		Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(f.now.AddDate(3, 0, 0))}}
 	require.NoError(t, f.env.Client.Status().Update(t.Context(), record))
 	f.plan()
 	plan, c = f.plan()
@@ -185,11 +198,13 @@ func TestSomebodyElsesWriteIsNoFailure(t *testing.T) {
 	f.config(2, "/etc/a=2")
 	f.aim(2)
 	f.node("a", f.rendered(1), "")
-	under, err := client.NewWithWatch(f.env.As(t, cluster.DefaultNamespace, cluster.Controller), client.Options{Scheme: f.env.Scheme})
+	under, err := client.NewWithWatch(f.env.As(t, cluster.DefaultNamespace, cluster.Controller),
+		client.Options{Scheme: f.env.Scheme})
 	require.NoError(t, err)
 	disturbed := false
 	c := interceptor.NewClient(under, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			if !disturbed {
 				disturbed = true
 				pool := f.object()

@@ -27,7 +27,8 @@ import (
 
 // Conditions of the MachineConfiguration that this package writes.
 const (
-	// ConditionAccepted is False when a rule, the mirror policy or an owner's annotation cannot be used; it is left out then.
+	// ConditionAccepted is False when a rule, the mirror policy or an owner's annotation cannot be used; it is left out
+	// then.
 	ConditionAccepted = "DisruptionPoliciesAccepted"
 	// ConditionDoubtful is True when something is probably not what was meant.
 	ConditionDoubtful = "DisruptionPoliciesDoubtful"
@@ -132,7 +133,8 @@ func (r *Reconciler) rendered(ctx context.Context) (renderedRules, error) {
 }
 
 // origins writes who gave each rule beside the object: its status has no place for it.
-func (r *Reconciler) origins(ctx context.Context, object *opv1.MachineConfiguration, rules []disruption.PublishedRule) error {
+func (r *Reconciler) origins(ctx context.Context, object *opv1.MachineConfiguration,
+	rules []disruption.PublishedRule) error {
 	raw, err := json.Marshal(rules)
 	for err == nil && len(raw) > maxOrigins {
 		rules = rules[:len(rules)/2]
@@ -144,7 +146,8 @@ func (r *Reconciler) origins(ctx context.Context, object *opv1.MachineConfigurat
 	if object.Annotations[manifests.AnnotationPolicyOrigins] == string(raw) {
 		return nil
 	}
-	return r.annotate(ctx, &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}, manifests.AnnotationPolicyOrigins, string(raw))
+	return r.annotate(ctx, &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: object.Name}},
+		manifests.AnnotationPolicyOrigins, string(raw))
 }
 
 // annotate changes one annotation and nothing else.
@@ -160,7 +163,8 @@ func (r *Reconciler) annotate(ctx context.Context, o client.Object, key, value s
 }
 
 // status writes the rules in force and the conditions, if they say something new. Other writers' conditions stay.
-func (r *Reconciler) status(ctx context.Context, object *opv1.MachineConfiguration, policies disruption.Policies, refused, doubts []string) error {
+func (r *Reconciler) status(ctx context.Context, object *opv1.MachineConfiguration, policies disruption.Policies,
+	refused, doubts []string) error {
 	want := opv1.NodeDisruptionPolicyStatus{ClusterPolicies: policies.ClusterStatus()}
 	conditions := slices.Clone(object.Status.Conditions)
 	changed := false
@@ -171,7 +175,8 @@ func (r *Reconciler) status(ctx context.Context, object *opv1.MachineConfigurati
 		c.LastTransitionTime = metav1.NewTime(r.o.Now()).Rfc3339Copy()
 		changed = meta.SetStatusCondition(&conditions, c) || changed
 	}
-	if !changed && object.Status.ObservedGeneration == object.Generation && equality.Semantic.DeepEqual(object.Status.NodeDisruptionPolicyStatus, want) {
+	if !changed && object.Status.ObservedGeneration == object.Generation &&
+		equality.Semantic.DeepEqual(object.Status.NodeDisruptionPolicyStatus, want) {
 		return nil
 	}
 	var own []any
@@ -193,7 +198,8 @@ func (r *Reconciler) status(ctx context.Context, object *opv1.MachineConfigurati
 	o.SetGroupVersionKind(opv1.GroupVersion.WithKind("MachineConfiguration"))
 	o.SetName(object.Name)
 	o.SetUID(object.UID)
-	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(Name), client.ForceOwnership); err != nil {
+	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(Name),
+		client.ForceOwnership); err != nil {
 		return fmt.Errorf("write status of MachineConfiguration %s: %w", object.Name, err)
 	}
 	r.o.Log.WithField("refused", len(refused)).WithField("doubts", len(doubts)).Info("disruption policies published")

@@ -63,14 +63,16 @@ func TestTheAdminsRulesReplaceTheClusters(t *testing.T) {
 	assert.Equal(t, "Restart app.service", by["file /etc/app"].Actions)
 	assert.Equal(t, disruption.OriginDefault, by["file /etc/crio/policies"].Origin)
 	assert.True(t, meta.IsStatusConditionTrue(mc.Status.Conditions, disruptioncontroller.ConditionAccepted))
-	assert.True(t, meta.IsStatusConditionFalse(mc.Status.Conditions, disruptioncontroller.ConditionDoubtful), "%+v", mc.Status.Conditions)
+	assert.True(t, meta.IsStatusConditionFalse(mc.Status.Conditions, disruptioncontroller.ConditionDoubtful), "%+v",
+		mc.Status.Conditions)
 }
 
 func TestWhatCannotBeMeantIsRefusedAndWhatIsDoubtfulSaid(t *testing.T) {
 	f := newFixture(t)
 	f.config(1, "other.service")
 	f.aim(1)
-	f.create(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-" + f.pool, Annotations: map[string]string{manifests.AnnotationOwnPostConfigAction: "Explode"}}})
+	f.create(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-" + f.pool,
+		Annotations: map[string]string{manifests.AnnotationOwnPostConfigAction: "Explode"}}})
 	f.admin(`{"files":[{"path":"/etc/a","actions":[{"type":"None"}]},{"path":"/etc/a/","actions":[{"type":"Drain"}]},
 		{"path":"/etc/b","actions":[{"type":"Restart","restart":{"serviceName":"x.service"}},{"type":"Reload","reload":{"serviceName":"x.service"}}]},
 		{"path":"/etc/c","actions":[{"type":"Restart","restart":{"serviceName":"missing.service"}}]},
@@ -81,7 +83,8 @@ func TestWhatCannotBeMeantIsRefusedAndWhatIsDoubtfulSaid(t *testing.T) {
 	mc := f.policies()
 	accepted := meta.FindStatusCondition(mc.Status.Conditions, disruptioncontroller.ConditionAccepted)
 	assert.Equal(t, metav1.ConditionFalse, accepted.Status)
-	for _, part := range []string{"files[/etc/a]: two entries mean this name", "files[/etc/b]", "nothing left to reload", "Nonsense", "50-" + f.pool, "Explode"} {
+	for _, part := range []string{"files[/etc/a]: two entries mean this name", "files[/etc/b]", "nothing left to reload",
+		"Nonsense", "50-" + f.pool, "Explode"} {
 		assert.Contains(t, accepted.Message, part)
 	}
 	doubtful := meta.FindStatusCondition(mc.Status.Conditions, disruptioncontroller.ConditionDoubtful)

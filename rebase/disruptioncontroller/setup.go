@@ -32,8 +32,9 @@ const objectName = "cluster"
 // lookAgain is how often a plan that waits for pods is computed anew: PodDisruptionBudgets are not watched.
 const lookAgain = time.Minute
 
-// gather is for how long news of nodes are gathered before their pools' plans are computed anew. It is far below what a node needs for
-// its way, and nothing waits for it but a node that comes with a config that no other node of its pool has.
+// gather is for how long news of nodes are gathered before their pools' plans are computed anew. It is far below what a
+// node needs for its way, and nothing waits for it but a node that comes with a config that no other node of its pool
+// has.
 const gather = time.Second
 
 // Options of the controllers. The zero value works.
@@ -74,13 +75,17 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	one := reconcile.Request{NamespacedName: client.ObjectKey{Name: objectName}}
-	toOne := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{one} })
+	toOne := handler.EnqueueRequestsFromMapFunc(func(context.Context,
+		client.Object) []reconcile.Request {
+		return []reconcile.Request{one}
+	})
 	err = ctrl.NewControllerManagedBy(mgr).Named("disruption-policies").
 		For(&opv1.MachineConfiguration{}).
 		Watches(&mcfgv1.MachineConfigPool{}, toOne, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&mcfgv1.MachineConfig{}, toOne, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		// The object is made even where nothing else is there yet.
-		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		WatchesRawSource(source.Func(func(_ context.Context,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			q.Add(one)
 			return nil
 		})).
@@ -106,7 +111,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 // metadataChanged keeps out heartbeats: a node's record is in its annotations.
 func metadataChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
+		return !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
+			!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 	}}
 }
 
@@ -125,7 +131,8 @@ func poolChanged() predicate.Predicate {
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return said(e.ObjectOld) != said(e.ObjectNew) }})
 }
 
-// gathered asks for the pools' plans some time after a node has changed: when a whole fleet moves, one look stands for many nodes.
+// gathered asks for the pools' plans some time after a node has changed: when a whole fleet moves, one look stands for
+// many nodes.
 func (r *Reconciler) gathered() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(ctx context.Context, o client.Object, q queue) {

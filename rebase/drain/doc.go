@@ -2,5 +2,6 @@
 //
 //	node → Step: pods to leave, evictions asked for → Remaining pods with reasons (none: drained)
 //
-// Which pods leave, and how, is decided by kubectl's own library: DaemonSets' and static pods stay, PodDisruptionBudgets hold.
+// Which pods leave, and how, is decided by kubectl's own library: DaemonSets' and static pods stay,
+// PodDisruptionBudgets hold.
 package drain

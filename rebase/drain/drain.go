@@ -37,9 +37,9 @@ type Drainer struct {
 // policyV1 is the only version of evictions that servers since Kubernetes 1.25 know.
 var policyV1 = schema.GroupVersion{Group: "policy", Version: "v1"}
 
-// Step asks once for the eviction of every pod that has to leave the node and returns those that are still there, by name. It does
-// not wait for them to end: call it again. An error means that the API could not be asked; the pods of which it could be asked are
-// in the answer all the same.
+// Step asks once for the eviction of every pod that has to leave the node and returns those that are still there, by
+// name. It does not wait for them to end: call it again. An error means that the API could not be asked; the pods of
+// which it could be asked are in the answer all the same.
 func (d *Drainer) Step(ctx context.Context, node string) ([]Pod, error) {
 	h := d.helper(ctx)
 	list, faults := h.GetPodsForDeletion(node)
@@ -58,7 +58,10 @@ func (d *Drainer) Step(ctx context.Context, node string) ([]Pod, error) {
 			remaining = append(remaining, Pod{Namespace: pod.Namespace, Name: pod.Name, Why: why})
 		}
 	}
-	slices.SortFunc(remaining, func(a, b Pod) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	slices.SortFunc(remaining, func(a, b Pod) int {
+		return strings.Compare(a.Namespace+"/"+a.Name,
+			b.Namespace+"/"+b.Name)
+	})
 	return remaining, errors.Join(errs...)
 }
 

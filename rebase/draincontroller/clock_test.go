@@ -15,7 +15,8 @@ import (
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
-// The clock may be set at any moment of the first look: after the cordon's time was taken and before the pods' answers are judged, too.
+// The clock may be set at any moment of the first look: after the cordon's time was taken and before the pods' answers
+// are judged, too.
 func TestAClockThatIsSetAtAnyMomentMakesNoDrainFail(t *testing.T) {
 	for moment := 1; moment <= 6; moment++ {
 		t.Run(strconv.Itoa(moment), func(t *testing.T) {
@@ -26,12 +27,13 @@ func TestAClockThatIsSetAtAnyMomentMakesNoDrainFail(t *testing.T) {
 			pods, err := kubernetes.NewForConfig(f.env.As(t, cluster.DefaultNamespace, cluster.Controller))
 			require.NoError(t, err)
 			asked := 0
-			f.r = draincontroller.New(f.env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller), pods, f.ev, draincontroller.Options{Now: func() time.Time {
-				if asked++; asked > moment {
-					return clocktest.Set(t, time.Now(), 3*draincontroller.DefaultLimit)
-				}
-				return time.Now()
-			}})
+			f.r = draincontroller.New(f.env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller), pods, f.ev,
+				draincontroller.Options{Now: func() time.Time {
+					if asked++; asked > moment {
+						return clocktest.Set(t, time.Now(), 3*draincontroller.DefaultLimit)
+					}
+					return time.Now()
+				}})
 			for range 3 {
 				_, err := f.look()
 				require.NoError(t, err)

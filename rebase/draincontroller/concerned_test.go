@@ -11,7 +11,8 @@ import (
 )
 
 func TestHeartbeatsAreNobodysRequest(t *testing.T) {
-	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w0", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "1"}}}
+	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w0", Labels: map[string]string{"l": "1"},
+		Annotations: map[string]string{"a": "1"}}}
 	for name, c := range map[string]struct {
 		change func(*corev1.Node)
 		want   bool

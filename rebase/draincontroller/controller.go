@@ -38,7 +38,8 @@ const (
 	// pollInterval is how soon a node with remaining pods is looked at again; slowInterval, once the drain has failed.
 	pollInterval = 5 * time.Second
 	slowInterval = time.Minute
-	// sayInterval is how often it is said anew which pods remain: with each look it would be the most written object of a rollout.
+	// sayInterval is how often it is said anew which pods remain: with each look it would be the most written object of a
+	// rollout.
 	sayInterval = 30 * time.Second
 	// conflictInterval is how soon a node is looked at again that has changed meanwhile: the cache shows it by then.
 	conflictInterval = 200 * time.Millisecond
@@ -68,8 +69,8 @@ type Reconciler struct {
 	drain  drain.Drainer
 	events events.EventRecorder
 	o      Options
-	// said is when a node's remaining pods were last written, drains how far its drain is, told the request whose answer is in the conditions; by
-	// the node's name.
+	// said is when a node's remaining pods were last written, drains how far its drain is, told the request whose answer
+	// is in the conditions; by the node's name.
 	said, drains, told sync.Map
 }
 
@@ -86,7 +87,8 @@ func New(c client.Client, pods kubernetes.Interface, recorder events.EventRecord
 		log.SetLevel(logrus.PanicLevel)
 		o.Log = logrus.NewEntry(log)
 	}
-	return &Reconciler{client: c, live: c, drain: drain.Drainer{Client: pods, GracePeriodSeconds: o.GracePeriodSeconds}, events: recorder, o: o}
+	return &Reconciler{client: c, live: c, drain: drain.Drainer{Client: pods, GracePeriodSeconds: o.GracePeriodSeconds},
+		events: recorder, o: o}
 }
 
 // SetupWithManager lets mgr run the controller.
@@ -116,8 +118,8 @@ func concerned() predicate.Predicate {
 	}}
 }
 
-// Reconcile looks at one node. A failure comes back and the queue tries again; a pod that cannot be evicted is none, nor is it one that somebody
-// else has changed the node meanwhile.
+// Reconcile looks at one node. A failure comes back and the queue tries again; a pod that cannot be evicted is none,
+// nor is it one that somebody else has changed the node meanwhile.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	result, err := r.serve(ctx, req)
 	if apierrors.IsConflict(err) {
@@ -157,10 +159,12 @@ func (r *Reconciler) serve(ctx context.Context, req reconcile.Request) (reconcil
 	return r.empty(ctx, &n, record)
 }
 
-// undone tells that pods may have come again since the node was drained although its agent is not through, for example because somebody has
-// uncordoned it while the agent could not pull. One that has what it should have, or never can, reboots for nothing.
+// undone tells that pods may have come again since the node was drained although its agent is not through, for example
+// because somebody has uncordoned it while the agent could not pull. One that has what it should have, or never can,
+// reboots for nothing.
 func undone(n *corev1.Node, record nodestate.Record) bool {
-	return record.Drained() && !n.Spec.Unschedulable && !record.Converged() && record.State != nodestate.StateUnreconcilable
+	return record.Drained() && !n.Spec.Unschedulable && !record.Converged() &&
+		record.State != nodestate.StateUnreconcilable
 }
 
 // empty cordons the node and lets its pods leave.
@@ -182,13 +186,14 @@ func (r *Reconciler) empty(ctx context.Context, n *corev1.Node, record nodestate
 	if err == nil && len(remaining) == 0 {
 		return reconcile.Result{}, r.finish(ctx, n, record, allLeft)
 	}
-	// What failed is said and no failure of the look: the queue would wait ever longer, and with it the pods that a budget holds.
+	// What failed is said and no failure of the look: the queue would wait ever longer, and with it the pods that a budget
+	// holds.
 	after, err := r.waiting(ctx, n, remaining, err)
 	return reconcile.Result{RequeueAfter: after}, err
 }
 
-// cordon makes the node unschedulable and notes that it was us, and since when; somebody else's cordon stays theirs. An answer that counts no
-// more goes in the same patch: the agent waits again.
+// cordon makes the node unschedulable and notes that it was us, and since when; somebody else's cordon stays theirs. An
+// answer that counts no more goes in the same patch: the agent waits again.
 func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node, record nodestate.Record) error {
 	annotations, err := record.Patch(n.Annotations)
 	if err != nil {
@@ -198,7 +203,8 @@ func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node, record nodestat
 		now := r.o.Now()
 		began := now.UTC().Format(time.RFC3339)
 		annotations[manifests.AnnotationDrainStarted] = &began
-		// Remembered here and not at the first look's end: a clock that is set while pods are asked to leave would count as their time.
+		// Remembered here and not at the first look's end: a clock that is set while pods are asked to leave would count as
+		// their time.
 		r.drains.Store(n.Name, progress{began: began, seen: now})
 	}
 	if !n.Spec.Unschedulable && n.Annotations[manifests.AnnotationCordonedBy] != manifests.CordonedByDayone {
@@ -258,7 +264,8 @@ func answer(n *corev1.Node, record nodestate.Record) (map[string]*string, error)
 }
 
 // patch changes annotations and schedulability in one request, which fails when the node has changed meanwhile.
-func (r *Reconciler) patch(ctx context.Context, n *corev1.Node, annotations map[string]*string, unschedulable bool) error {
+func (r *Reconciler) patch(ctx context.Context, n *corev1.Node, annotations map[string]*string,
+	unschedulable bool) error {
 	body := map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion, "annotations": annotations}}
 	if n.Spec.Unschedulable != unschedulable {
 		body["spec"] = map[string]any{"unschedulable": unschedulable}

@@ -46,11 +46,15 @@ type fixture struct {
 func newFixture(t *testing.T, labels map[string]string) *fixture {
 	env := shared.Env(t)
 	install.Do(func() { env.InstallRights(t) })
-	f := &fixture{T: t, env: env, node: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-"), now: time.Now().Truncate(time.Second), ev: events.NewFakeRecorder(100)}
+	f := &fixture{T: t, env: env, node: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-"), now: time.Now().
+		Truncate(time.Second), ev: events.NewFakeRecorder(100)}
 	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.node, Labels: labels, Annotations: map[string]string{
-		manifests.AnnotationCurrentConfig: "rendered-worker-1", manifests.AnnotationDesiredConfig: "rendered-worker-2", manifests.AnnotationState: "Working"}}})
-	f.create(&mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: f.node}, Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: f.node},
-		Pool: mcfgv1.MCOObjectReference{Name: "worker"}, ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-worker-2"}}})
+		manifests.AnnotationCurrentConfig: "rendered-worker-1", manifests.AnnotationDesiredConfig: "rendered-worker-2",
+		manifests.AnnotationState: "Working"}}})
+	f.create(&mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: f.node},
+		Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: f.node},
+			Pool:          mcfgv1.MCOObjectReference{Name: "worker"},
+			ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-worker-2"}}})
 	f.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.node}})
 	f.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: f.node}})
 	f.restart()
@@ -61,7 +65,8 @@ func (f *fixture) restart() {
 	cfg := f.env.As(f.T, cluster.DefaultNamespace, cluster.Controller)
 	pods, err := kubernetes.NewForConfig(cfg)
 	require.NoError(f, err)
-	f.r = draincontroller.New(f.env.ClientAs(f.T, cluster.DefaultNamespace, cluster.Controller), pods, f.ev, draincontroller.Options{Now: func() time.Time { return f.now }})
+	f.r = draincontroller.New(f.env.ClientAs(f.T, cluster.DefaultNamespace, cluster.Controller), pods, f.ev,
+		draincontroller.Options{Now: func() time.Time { return f.now }})
 }
 
 func (f *fixture) create(o client.Object) {
@@ -128,8 +133,9 @@ func (f *fixture) condition(name string) *metav1.Condition {
 func (f *fixture) pod(name string, labels map[string]string) {
 	f.Helper()
 	zero := int64(0)
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.node, Labels: labels}, Spec: corev1.PodSpec{NodeName: f.node, TerminationGracePeriodSeconds: &zero,
-		Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.node, Labels: labels},
+		Spec: corev1.PodSpec{NodeName: f.node, TerminationGracePeriodSeconds: &zero,
+			Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
 	f.create(p)
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -187,9 +193,11 @@ func (f *fixture) budgetNamed(name string) *policyv1.PodDisruptionBudget {
 	f.Helper()
 	all := intstr.FromString("100%")
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.node},
-		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "me"}}}}
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &all,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "me"}}}}
 	f.create(b)
-	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, ExpectedPods: 1, DesiredHealthy: 1, CurrentHealthy: 1}
+	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, ExpectedPods: 1, DesiredHealthy: 1,
+		CurrentHealthy: 1}
 	require.NoError(f, f.env.Client.Status().Update(f.Context(), b))
 	return b
 }

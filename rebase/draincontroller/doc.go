@@ -2,6 +2,6 @@
 //
 //	node annotation desiredDrain (drain-… or uncordon-…) → cordon, drain.Step again and again, or uncordon → lastAppliedDrain
 //
-// It writes of a node spec.unschedulable, lastAppliedDrain and its own two annotations, and of MachineConfigNodes the conditions
-// Cordoned, Drained and Uncordoned. All that it must remember is in these objects: a restart loses nothing.
+// It writes of a node spec.unschedulable, lastAppliedDrain and its own two annotations, and of MachineConfigNodes the
+// conditions Cordoned, Drained and Uncordoned. All that it must remember is in these objects: a restart loses nothing.
 package draincontroller

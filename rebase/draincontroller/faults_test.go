@@ -45,18 +45,20 @@ func (f *fixture) dying(at int, after bool) *draincontroller.Reconciler {
 		return err
 	}
 	c := interceptor.NewClient(under, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			return write(func() error { return c.Patch(ctx, o, p, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
 	return draincontroller.New(c, pods, f.ev, draincontroller.Options{Now: func() time.Time { return f.now }})
 }
 
-// TestADrainSurvivesTheControllersDeathAtEveryWrite kills the controller before and after each of its writes: at the end the node was drained
-// and uncordoned, its records say so, and somebody else's cordon is told from its own.
+// TestADrainSurvivesTheControllersDeathAtEveryWrite kills the controller before and after each of its writes: at the
+// end the node was drained and uncordoned, its records say so, and somebody else's cordon is told from its own.
 func TestADrainSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 	f := newFixture(t, nil)
 	f.pod("a", nil)
@@ -73,7 +75,8 @@ func TestADrainSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 				began = cmp.Or(began, started)
 				assert.Equal(t, began, started, "its time counts from its start")
 			}
-			assert.Equal(t, !f.object().Spec.Unschedulable, f.object().Annotations[manifests.AnnotationCordonedBy] == "", "cordoned and noted at once")
+			assert.Equal(t, !f.object().Spec.Unschedulable, f.object().Annotations[manifests.AnnotationCordonedBy] == "",
+				"cordoned and noted at once")
 		}
 		_, err := f.look()
 		require.NoError(t, err)
@@ -83,13 +86,15 @@ func TestADrainSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 	assert.NotContains(t, f.object().Annotations, manifests.AnnotationDrainStarted)
 }
 
-// TestTheConditionsAreThereWhereverTheControllerDies kills it before and after each write of a drain and of an uncordon: the next one makes sure
-// of what it had no time to say, and the one after it has nothing to write.
+// TestTheConditionsAreThereWhereverTheControllerDies kills it before and after each write of a drain and of an
+// uncordon: the next one makes sure of what it had no time to say, and the one after it has nothing to write.
 func TestTheConditionsAreThereWhereverTheControllerDies(t *testing.T) {
 	f := newFixture(t, nil)
 	want := map[string]map[string]metav1.ConditionStatus{
-		nodestate.Drain:    {"Cordoned": metav1.ConditionTrue, "Drained": metav1.ConditionTrue, "Uncordoned": metav1.ConditionFalse},
-		nodestate.Uncordon: {"Cordoned": metav1.ConditionFalse, "Drained": metav1.ConditionFalse, "Uncordoned": metav1.ConditionTrue},
+		nodestate.Drain: {"Cordoned": metav1.ConditionTrue, "Drained": metav1.ConditionTrue,
+			"Uncordoned": metav1.ConditionFalse},
+		nodestate.Uncordon: {"Cordoned": metav1.ConditionFalse, "Drained": metav1.ConditionFalse,
+			"Uncordoned": metav1.ConditionTrue},
 	}
 	for at := 1; at <= 4; at++ {
 		for _, after := range []bool{false, true} {
@@ -157,10 +162,12 @@ func TestWhoUncordonsInTheMiddleFindsTheNodeUncordonedAtTheEnd(t *testing.T) {
 	f.ask(nodestate.Uncordon)
 	_, err = f.look()
 	require.NoError(t, err)
-	assert.False(t, f.object().Spec.Unschedulable, "the cordon that was there first is gone by its owner's wish; this one is ours")
+	assert.False(t, f.object().Spec.Unschedulable,
+		"the cordon that was there first is gone by its owner's wish; this one is ours")
 }
 
-// The agent cannot pull, somebody uncordons the node meanwhile, and pods come: the reboot that follows once it can must not take them by surprise.
+// The agent cannot pull, somebody uncordons the node meanwhile, and pods come: the reboot that follows once it can must
+// not take them by surprise.
 func TestWhoUncordonsAfterTheDrainFindsTheNodeDrainedAgain(t *testing.T) {
 	f := newFixture(t, nil)
 	f.pod("before", nil)
@@ -229,12 +236,14 @@ func TestAReportIsNotLostToAnothersChange(t *testing.T) {
 	under, err := client.NewWithWatch(cfg, client.Options{Scheme: f.env.Scheme})
 	require.NoError(t, err)
 	c := interceptor.NewClient(under, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			// Somebody else is faster each time, once.
 			if record, ok := o.(*mcfgv1.MachineConfigNode); ok && record.Annotations["faster"] == "" {
 				other := &mcfgv1.MachineConfigNode{}
 				other.Name = o.GetName()
-				if err := f.env.Client.Patch(ctx, other, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"faster":"yes"}}}`))); err != nil {
+				if err := f.env.Client.Patch(ctx, other, client.RawPatch("application/merge-patch+json",
+					[]byte(`{"metadata":{"annotations":{"faster":"yes"}}}`))); err != nil {
 					return err
 				}
 			}

@@ -26,7 +26,8 @@ const maxNamed = 10
 const reasonFailed = "DrainFailed"
 
 // waiting reports what the drain waits for and says when to look again.
-func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []drain.Pod, failure error) (time.Duration, error) {
+func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []drain.Pod, failure error) (time.Duration,
+	error) {
 	message := names(remaining)
 	if failure != nil {
 		message = strings.TrimPrefix(message+"; "+failure.Error(), "; ")
@@ -40,7 +41,8 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 	}
 	if took < r.o.Limit {
 		r.said.Store(n.Name, r.o.Now())
-		return pollInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Draining", message))
+		return pollInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Draining",
+			message))
 	}
 	message = fmt.Sprintf("the drain has taken longer than %s and is tried on: %s", r.o.Limit, message)
 	failed, err := r.failedBefore(ctx, n.Name)
@@ -51,7 +53,8 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 		r.o.Log.WithField("node", n.Name).WithField("after", took).Warn("drain failed")
 		r.events.Eventf(n, nil, corev1.EventTypeWarning, reasonFailed, "Drain", "%s", message)
 	}
-	return slowInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, reasonFailed, message))
+	return slowInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, reasonFailed,
+		message))
 }
 
 // saidLately tells whether it was just said what a node's drain waits for.
@@ -71,8 +74,8 @@ type progress struct {
 	before time.Duration
 }
 
-// took is how long the drain takes. The annotation outlives the controller; but what has passed since this process saw it is measured, not
-// read off the wall: a clock that is set in the middle makes no drain fail, nor last for ever.
+// took is how long the drain takes. The annotation outlives the controller; but what has passed since this process saw
+// it is measured, not read off the wall: a clock that is set in the middle makes no drain fail, nor last for ever.
 func (r *Reconciler) took(n *corev1.Node) time.Duration {
 	began, now := n.Annotations[manifests.AnnotationDrainStarted], r.o.Now()
 	if have, found := r.drains.Load(n.Name); found && have.(progress).began == began {
@@ -94,7 +97,8 @@ func (r *Reconciler) forget(node string) {
 }
 
 // answered reports what was answered to a node's request.
-func (r *Reconciler) answered(ctx context.Context, n *corev1.Node, record nodestate.Record, conditions ...metav1.Condition) error {
+func (r *Reconciler) answered(ctx context.Context, n *corev1.Node, record nodestate.Record,
+	conditions ...metav1.Condition) error {
 	if err := r.report(ctx, n.Name, conditions...); err != nil {
 		return err
 	}
@@ -102,8 +106,8 @@ func (r *Reconciler) answered(ctx context.Context, n *corev1.Node, record nodest
 	return nil
 }
 
-// settle makes sure that the answer to a node's request is in the conditions, too: who gave it may have come no further. This process looks once
-// for each answer.
+// settle makes sure that the answer to a node's request is in the conditions, too: who gave it may have come no
+// further. This process looks once for each answer.
 func (r *Reconciler) settle(ctx context.Context, n *corev1.Node, record nodestate.Record) error {
 	if told, found := r.told.Load(n.Name); found && told == record.DesiredDrain {
 		return nil
@@ -147,7 +151,8 @@ func uncordoned(still bool) []metav1.Condition {
 		message = "left as it was: somebody else had cordoned the node"
 	}
 	return []metav1.Condition{condition(mcfgv1.MachineConfigNodeUpdateUncordoned, true, "Uncordoned", message),
-		condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Uncordoned", ""), condition(mcfgv1.MachineConfigNodeUpdateCordoned, false, "Uncordoned", "")}
+		condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Uncordoned", ""),
+		condition(mcfgv1.MachineConfigNodeUpdateCordoned, false, "Uncordoned", "")}
 }
 
 func names(pods []drain.Pod) string {
@@ -188,8 +193,9 @@ func (r *Reconciler) failedBefore(ctx context.Context, node string) (bool, error
 	return c != nil && c.Reason == reasonFailed, nil
 }
 
-// report writes conditions of the node's MachineConfigNode when they say something new. A node without one has nobody to tell. The node
-// controller writes into the same list: what it has changed meanwhile is read again, so that no report is lost after the request was answered.
+// report writes conditions of the node's MachineConfigNode when they say something new. A node without one has nobody
+// to tell. The node controller writes into the same list: what it has changed meanwhile is read again, so that no
+// report is lost after the request was answered.
 func (r *Reconciler) report(ctx context.Context, node string, conditions ...metav1.Condition) error {
 	from := client.Reader(r.client)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -203,7 +209,8 @@ func (r *Reconciler) report(ctx context.Context, node string, conditions ...meta
 	return nil
 }
 
-func (r *Reconciler) reportOnce(ctx context.Context, from client.Reader, node string, conditions []metav1.Condition) error {
+func (r *Reconciler) reportOnce(ctx context.Context, from client.Reader, node string,
+	conditions []metav1.Condition) error {
 	var mcn mcfgv1.MachineConfigNode
 	if err := from.Get(ctx, client.ObjectKey{Name: node}, &mcn); err != nil {
 		return err

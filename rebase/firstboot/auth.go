@@ -50,12 +50,13 @@ func parseAuth(raw []byte) (authFile, error) {
 	return f, nil
 }
 
-// plainEntry gives an entry of username and password the key auth, which is all that programs which pull images look at (Kubernetes reads
-// both forms); nil: it has it, or nothing to make it from.
+// plainEntry gives an entry of username and password the key auth, which is all that programs which pull images look at
+// (Kubernetes reads both forms); nil: it has it, or nothing to make it from.
 func plainEntry(entry json.RawMessage) json.RawMessage {
 	var all map[string]json.RawMessage
 	var c struct{ Auth, Username, Password, IdentityToken string }
-	if json.Unmarshal(entry, &all) != nil || json.Unmarshal(entry, &c) != nil || c.Auth != "" || c.IdentityToken != "" || c.Username == "" {
+	if json.Unmarshal(entry, &all) != nil || json.Unmarshal(entry, &c) != nil || c.Auth != "" || c.IdentityToken != "" ||
+		c.Username == "" {
 		return nil
 	}
 	all["auth"] = fmt.Appendf(nil, "%q", base64.StdEncoding.EncodeToString([]byte(c.Username+":"+c.Password)))
@@ -66,8 +67,8 @@ func plainEntry(entry json.RawMessage) json.RawMessage {
 	return plain
 }
 
-// PlainAuth gives credentials in the form that every program reads: an entry of username and password gets the key auth. Content whose
-// entries have it stays as it is, byte for byte. Errors hold nothing of it.
+// PlainAuth gives credentials in the form that every program reads: an entry of username and password gets the key
+// auth. Content whose entries have it stays as it is, byte for byte. Errors hold nothing of it.
 func PlainAuth(raw []byte) ([]byte, error) {
 	f, err := parseAuth(raw)
 	if err != nil || !f.changed {
@@ -76,7 +77,8 @@ func PlainAuth(raw []byte) ([]byte, error) {
 	return f.marshal()
 }
 
-// AuthCovers tells whether credentials have an entry for a repository: keys are HOST or HOST/PATH (containers-auth.json(5)).
+// AuthCovers tells whether credentials have an entry for a repository: keys are HOST or HOST/PATH
+// (containers-auth.json(5)).
 func AuthCovers(raw []byte, repository string) bool {
 	f, err := parseAuth(raw)
 	if err != nil {
@@ -95,8 +97,8 @@ func (f authFile) marshal() ([]byte, error) {
 	return json.MarshalIndent(f.rest, "", "  ")
 }
 
-// MergeAuth adds the credentials of add to those of existing, both in the form of containers-auth.json; for a registry that both
-// name, add counts. Everything else of existing stays. Errors hold nothing of the files' content.
+// MergeAuth adds the credentials of add to those of existing, both in the form of containers-auth.json; for a registry
+// that both name, add counts. Everything else of existing stays. Errors hold nothing of the files' content.
 func MergeAuth(existing, add []byte) ([]byte, error) {
 	old, err := parseAuth(existing)
 	if err != nil {
@@ -124,14 +126,15 @@ func RemoveAuth(existing []byte, hosts ...string) ([]byte, error) {
 	return f.marshal()
 }
 
-// writableAuth are the credentials' places that may be written; ostree-ext's tools read the first that exists, and only that one.
+// writableAuth are the credentials' places that may be written; ostree-ext's tools read the first that exists, and only
+// that one.
 var writableAuth = [...]string{"/run/ostree/auth.json", AuthPath}
 
 // vendorAuth is read only where none of writableAuth is there: one that is made must begin with its content.
 const vendorAuth = "/usr/lib/ostree/auth.json"
 
-// AddAuth merges the credentials of add into every file that rpm-ostree, bootc or this agent may read; it makes AuthPath when there is none.
-// It gives the paths that it changed.
+// AddAuth merges the credentials of add into every file that rpm-ostree, bootc or this agent may read; it makes
+// AuthPath when there is none. It gives the paths that it changed.
 func AddAuth(root string, add []byte) (changed []string, err error) {
 	found := false
 	merge := func(raw []byte) ([]byte, error) {

@@ -12,7 +12,8 @@ import (
 )
 
 func TestMergeAuthClobbersNobody(t *testing.T) {
-	got, err := MergeAuth([]byte(`{"auths":{"quay.io":{"auth":"old"},"r:5000":{"auth":"old"}},"credHelpers":{"x":"y"}}`), []byte(`{"auths":{"r:5000":{"auth":"new"}}}`))
+	got, err := MergeAuth([]byte(`{"auths":{"quay.io":{"auth":"old"},"r:5000":{"auth":"old"}},"credHelpers":{"x":"y"}}`),
+		[]byte(`{"auths":{"r:5000":{"auth":"new"}}}`))
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"auths":{"quay.io":{"auth":"old"},"r:5000":{"auth":"new"}},"credHelpers":{"x":"y"}}`, string(got))
 	got, err = MergeAuth(nil, []byte(`{"auths":{"r:5000":{"auth":"new"}}}`))
@@ -25,13 +26,15 @@ func TestMergeAuthClobbersNobody(t *testing.T) {
 
 // TestBothFormsOfCredentialsCount: Kubernetes takes username and password, what pulls on a node takes auth alone.
 func TestBothFormsOfCredentialsCount(t *testing.T) {
-	const kubernetes, containers = `{"auths":{"r.example.com":{"username":"u","password":"p:q","email":"e"}}}`, `{"auths":{"r.example.com":{"username":"u","password":"p:q","email":"e","auth":"dTpwOnE="}}}`
+	const kubernetes, containers = `{"auths":{"r.example.com":{"username":"u","password":"p:q","email":"e"}}}`,
+		`{"auths":{"r.example.com":{"username":"u","password":"p:q","email":"e","auth":"dTpwOnE="}}}`
 	for name, c := range map[string]struct{ in, want string }{
-		"username and password get auth":   {kubernetes, containers},
-		"auth stays as it is":              {`{"auths": {"r":  {"auth":"eA=="}}}`, `{"auths": {"r":  {"auth":"eA=="}}}`},
-		"auth counts more than a username": {`{"auths":{"r":{"auth":"eA==","username":"u","password":"p"}}}`, `{"auths":{"r":{"auth":"eA==","username":"u","password":"p"}}}`},
-		"nothing to make it from":          {`{"auths":{"r":{}}}`, `{"auths":{"r":{}}}`},
-		"no credentials":                   {``, ``},
+		"username and password get auth": {kubernetes, containers},
+		"auth stays as it is":            {`{"auths": {"r":  {"auth":"eA=="}}}`, `{"auths": {"r":  {"auth":"eA=="}}}`},
+		"auth counts more than a username": {`{"auths":{"r":{"auth":"eA==","username":"u","password":"p"}}}`,
+			`{"auths":{"r":{"auth":"eA==","username":"u","password":"p"}}}`},
+		"nothing to make it from": {`{"auths":{"r":{}}}`, `{"auths":{"r":{}}}`},
+		"no credentials":          {``, ``},
 	} {
 		got, err := PlainAuth([]byte(c.in))
 		require.NoError(t, err, name)
@@ -67,7 +70,8 @@ func TestEndTrustLeavesTheFinalRegistry(t *testing.T) {
 	put(AuthPath, `{"auths":{"192.168.77.1:5000":{"auth":"a"},"registry.example.com":{"auth":"b"}}}`)
 	changed, err := EndTrust(root, "192.168.77.1:5000")
 	require.NoError(t, err)
-	assert.Equal(t, []string{MirrorPath, PullAuthPath, certsDir + "/192.168.77.1:5000/ca.crt", certsDir + "/192.168.77.1:5000", AuthPath}, changed)
+	assert.Equal(t, []string{MirrorPath, PullAuthPath, certsDir + "/192.168.77.1:5000/ca.crt", certsDir +
+		"/192.168.77.1:5000", AuthPath}, changed)
 	assert.FileExists(t, filepath.Join(root, certsDir, "registry.example.com/ca.crt"))
 	raw, err := os.ReadFile(filepath.Join(root, AuthPath))
 	require.NoError(t, err)
@@ -117,11 +121,12 @@ func TestAuthFileIsTheImagesAgainWhenNothingInItIsTheNodes(t *testing.T) {
 	const image = `{ "auths" : {"a.example.com": {"auth": "x"}} }`
 	add := []byte(`{"auths":{"192.168.77.1:5000":{"auth":"a"}}}`)
 	for name, c := range map[string]struct{ etc, usrEtc, vendor, want string }{
-		"made for the bootstrap registry alone":  {"", "", "", ""},
-		"begun with the vendor's":                {"", "", image, ""},
-		"the image's, merged into":               {image, image, "", image},
-		"the image's, and the admin added to it": {`{"auths":{"b.example.com":{"auth":"y"}}}`, image, "", "\"b.example.com\""},
-		"the admin's, where the image has none":  {image, "", "", "\"a.example.com\""},
+		"made for the bootstrap registry alone": {"", "", "", ""},
+		"begun with the vendor's":               {"", "", image, ""},
+		"the image's, merged into":              {image, image, "", image},
+		"the image's, and the admin added to it": {`{"auths":{"b.example.com":{"auth":"y"}}}`, image, "",
+			"\"b.example.com\""},
+		"the admin's, where the image has none": {image, "", "", "\"a.example.com\""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()

@@ -59,7 +59,8 @@ func BenchmarkOwnOverhead(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		root := b.TempDir()
-		for path, content := range map[string][]byte{ConfigPath: []byte(`{"version":1}`), encapsulatedPath: config, MirrorPath: []byte(mirrors),
+		for path, content := range map[string][]byte{ConfigPath: []byte(`{"version":1}`), encapsulatedPath: config,
+			MirrorPath:                          []byte(mirrors),
 			certsDir + "/" + g.Addr + "/ca.crt": ca, PullAuthPath: auth} {
 			require.NoError(b, nodedisk.WriteFile(filepath.Join(root, path), content, 0o600))
 		}

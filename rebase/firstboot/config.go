@@ -35,11 +35,13 @@ const configVersion = 1
 type Config struct {
 	// Version of this form; 1.
 	Version int `json:"version"`
-	// Registry is the HOST:PORT that images come from on the first boot; for messages only, pulling follows registries.conf.d.
+	// Registry is the HOST:PORT that images come from on the first boot; for messages only, pulling follows
+	// registries.conf.d.
 	Registry string `json:"registry,omitempty"`
 	// Deployer: ostree, rpm-ostree or bootc; empty: detected.
 	Deployer deploy.Kind `json:"deployer,omitempty"`
-	// ConfigHash is what the image's label dayone.dev/config-hash must say; empty: computed from the config that was served.
+	// ConfigHash is what the image's label dayone.dev/config-hash must say; empty: computed from the config that was
+	// served.
 	ConfigHash string `json:"configHash,omitempty"`
 	// RetryMin and RetryMax bound the pause after a failure, as Go durations; it doubles from one to the other.
 	RetryMin installconfig.Duration `json:"retryMin,omitempty"`
@@ -48,10 +50,11 @@ type Config struct {
 	MaxReboots int `json:"maxReboots,omitempty"`
 	// ExpectedBoots is what the plan promised; more are reported.
 	ExpectedBoots int `json:"expectedBoots,omitempty"`
-	// SignaturePolicy is a containers-policy.json that the image must satisfy under its final name, whatever the deployer; empty: not asked.
+	// SignaturePolicy is a containers-policy.json that the image must satisfy under its final name, whatever the deployer;
+	// empty: not asked.
 	SignaturePolicy string `json:"signaturePolicy,omitempty"`
-	// PersistNICNames keeps the names of network cards over the change of the OS, with the node's nmstatectl, as MCO does: on Enterprise
-	// Linux 8 and 9, where a later OS may name them otherwise; elsewhere it has no effect.
+	// PersistNICNames keeps the names of network cards over the change of the OS, with the node's nmstatectl, as MCO does:
+	// on Enterprise Linux 8 and 9, where a later OS may name them otherwise; elsewhere it has no effect.
 	PersistNICNames bool `json:"persistNICNames,omitempty"`
 	// BeforeReboot is a command that must succeed before the reboot.
 	BeforeReboot []string `json:"beforeReboot,omitempty"`
@@ -90,7 +93,8 @@ func (c Config) Validate() error {
 	case c.ExpectedBoots < 0:
 		return fmt.Errorf("expectedBoots %d is negative", c.ExpectedBoots)
 	}
-	for key, d := range map[string]installconfig.Duration{"retryMin": c.RetryMin, "retryMax": c.RetryMax, "healthTimeout": c.HealthTimeout} {
+	for key, d := range map[string]installconfig.Duration{"retryMin": c.RetryMin, "retryMax": c.RetryMax,
+		"healthTimeout": c.HealthTimeout} {
 		if d < 0 {
 			return fmt.Errorf("%s %s is negative", key, d.Duration())
 		}

@@ -28,7 +28,8 @@ func TestCredentialsCoverARepository(t *testing.T) {
 }
 
 func TestDockerHubsCredentialsCoverItUnderEachOfItsNames(t *testing.T) {
-	for _, auths := range []string{`{"auths":{"docker.io":{"auth":"x"}}}`, `{"auths":{"https://index.docker.io/v1/":{"auth":"x"}}}`, `{"auths":{"registry-1.docker.io":{"auth":"x"}}}`} {
+	for _, auths := range []string{`{"auths":{"docker.io":{"auth":"x"}}}`,
+		`{"auths":{"https://index.docker.io/v1/":{"auth":"x"}}}`, `{"auths":{"registry-1.docker.io":{"auth":"x"}}}`} {
 		assert.True(t, AuthCovers([]byte(auths), "docker.io/acme/os"), auths)
 		assert.False(t, AuthCovers([]byte(auths), "quay.io/acme/os"), auths)
 	}

@@ -15,7 +15,8 @@ import (
 // healthInterval is the pause between two runs of the health command.
 const healthInterval = 2 * time.Second
 
-// kubeletTarget is reached when all that kubelet needs runs. Source: MCO, templates/common/_base/units/kubelet-dependencies.target.
+// kubeletTarget is reached when all that kubelet needs runs. Source: MCO,
+// templates/common/_base/units/kubelet-dependencies.target.
 const kubeletTarget = "kubelet-dependencies.target"
 
 // waitHealthy repeats the health command, or the default check, until it succeeds or its time is over.
@@ -44,8 +45,8 @@ func (r *runner) waitHealthy(ctx context.Context, c Config) error {
 	}
 }
 
-// kubeletCheck is the check where none is configured: that kubeletTarget is reached. There is none where systemd does not run, where
-// nothing wants the target, and where this unit itself holds the target back.
+// kubeletCheck is the check where none is configured: that kubeletTarget is reached. There is none where systemd does
+// not run, where nothing wants the target, and where this unit itself holds the target back.
 func (r *runner) kubeletCheck(ctx context.Context) ([]string, error) {
 	_, err := os.Stat(filepath.Join(r.o.Root, "run/systemd/system"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +55,8 @@ func (r *runner) kubeletCheck(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for systemd: %w", err)
 	}
-	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState,WantedBy,RequiredBy,After", kubeletTarget).Output()
+	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState,WantedBy,RequiredBy,After",
+		kubeletTarget).Output()
 	if err != nil {
 		return nil, fmt.Errorf("look for %s: %w", kubeletTarget, err)
 	}

@@ -12,12 +12,13 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 )
 
-// Paths of what makes a node trust the registry of the bootstrap host. Sources: containers-registries.conf.d(5), containers-certs.d(5), ostree-ext (auth).
+// Paths of what makes a node trust the registry of the bootstrap host. Sources: containers-registries.conf.d(5),
+// containers-certs.d(5), ostree-ext (auth).
 const (
 	MirrorPath = "/etc/containers/registries.conf.d/50-dayone-bootstrap.conf"
 	AuthPath   = "/etc/ostree/auth.json"
-	// PullAuthPath has the bootstrap registry's credential as it was served. The agent merges it into what is read; Ignition could only
-	// replace AuthPath, and what an admin has there.
+	// PullAuthPath has the bootstrap registry's credential as it was served. The agent merges it into what is read;
+	// Ignition could only replace AuthPath, and what an admin has there.
 	PullAuthPath = "/etc/dayone/pull-auth.json"
 	// PolicyPath has the signature policy that was served.
 	PolicyPath = "/etc/dayone/policy.json"
@@ -139,10 +140,13 @@ func mirrorDropIn(mirrors []Mirror) (text string, hosts []string, err error) {
 				hosts = append(hosts, reference.Domain(named))
 			}
 		}
-		fmt.Fprintf(&b, "[[registry]]\nlocation = %q\n\n[[registry.mirror]]\nlocation = %q\npull-from-mirror = \"digest-only\"\n\n", m.Repository, m.Location)
+		fmt.Fprintf(&b,
+			"[[registry]]\nlocation = %q\n\n[[registry.mirror]]\nlocation = %q\npull-from-mirror = \"digest-only\"\n\n",
+			m.Repository, m.Location)
 	}
 	if b.Len() == 0 {
 		return "", nil, nil
 	}
-	return "# Images of this cluster come from the bootstrap host until their final registry has them.\n" + strings.TrimSuffix(b.String(), "\n"), hosts, nil
+	return "# Images of this cluster come from the bootstrap host until their final registry has them.\n" +
+		strings.TrimSuffix(b.String(), "\n"), hosts, nil
 }

@@ -16,9 +16,11 @@ import (
 
 func TestIgnitionIsValidAndHoldsWhatANodeNeeds(t *testing.T) {
 	config, err := Ignition(IgnitionOptions{
-		Config:     Config{Registry: "192.168.77.1:5000", RetryMax: installconfig.Duration(time.Minute)},
-		Mirrors:    []Mirror{{"registry.example.com/ocp/master-os", "192.168.77.1:5000/ocp/master-os"}, {"registry.example.com/ocp/base", "192.168.77.1:5000/ocp/base"}},
-		RegistryCA: []byte("ca"), PullAuth: []byte("{}"), DaemonURL: "https://192.168.77.1:22623/files/dayone-daemon", DaemonSHA512: strings.Repeat("a", 128),
+		Config: Config{Registry: "192.168.77.1:5000", RetryMax: installconfig.Duration(time.Minute)},
+		Mirrors: []Mirror{{"registry.example.com/ocp/master-os", "192.168.77.1:5000/ocp/master-os"},
+			{"registry.example.com/ocp/base", "192.168.77.1:5000/ocp/base"}},
+		RegistryCA: []byte("ca"), PullAuth: []byte("{}"), DaemonURL: "https://192.168.77.1:22623/files/dayone-daemon",
+		DaemonSHA512: strings.Repeat("a", 128),
 	})
 	require.NoError(t, err)
 	raw, err := json.Marshal(config)
@@ -35,7 +37,8 @@ func TestIgnitionIsValidAndHoldsWhatANodeNeeds(t *testing.T) {
 			text[f.Path] = string(content)
 		}
 	}
-	assert.Equal(t, map[string]int{ConfigPath: 0o644, MirrorPath: 0o644, "/etc/containers/certs.d/192.168.77.1:5000/ca.crt": 0o644, PullAuthPath: 0o600, DaemonPath: 0o755}, modes)
+	assert.Equal(t, map[string]int{ConfigPath: 0o644, MirrorPath: 0o644,
+		"/etc/containers/certs.d/192.168.77.1:5000/ca.crt": 0o644, PullAuthPath: 0o600, DaemonPath: 0o755}, modes)
 	assert.Equal(t, 2, strings.Count(text[MirrorPath], `pull-from-mirror = "digest-only"`))
 	c, err := ParseConfig([]byte(text[ConfigPath]))
 	require.NoError(t, err)
@@ -83,7 +86,8 @@ func TestGateHoldsKubeletBack(t *testing.T) {
 }
 
 func TestParseConfigRefusesWhatItDoesNotKnow(t *testing.T) {
-	for _, bad := range []string{"", "{}", `{"version":2}`, `{"version":1,"unknown":1}`, `{"version":1,"retryMin":"-1s"}`, `{"version":1,"retryMin":5}`, `{"version":1,"retryMax":"soon"}`, `{"version":1,"deployer":"x"}`} {
+	for _, bad := range []string{"", "{}", `{"version":2}`, `{"version":1,"unknown":1}`, `{"version":1,"retryMin":"-1s"}`,
+		`{"version":1,"retryMin":5}`, `{"version":1,"retryMax":"soon"}`, `{"version":1,"deployer":"x"}`} {
 		_, err := ParseConfig([]byte(bad))
 		require.ErrorContains(t, err, ConfigPath, bad)
 	}
@@ -121,8 +125,10 @@ func TestKernelTypeIsReadFromTheRelease(t *testing.T) {
 		release, kernelType string
 		want                bool
 	}{
-		{"5.14.0-570.el9.x86_64", "", true}, {"5.14.0-570.el9.x86_64", "default", true}, {"5.14.0-570.el9.x86_64", "realtime", false},
-		{"5.14.0-570.el9.x86_64+rt", "realtime", true}, {"5.14.0-570.el9.aarch64+64k", "64k-pages", true}, {"5.14.0-570.el9.aarch64", "64k-pages", false},
+		{"5.14.0-570.el9.x86_64", "", true}, {"5.14.0-570.el9.x86_64", "default", true},
+		{"5.14.0-570.el9.x86_64", "realtime", false},
+		{"5.14.0-570.el9.x86_64+rt", "realtime", true}, {"5.14.0-570.el9.aarch64+64k", "64k-pages", true},
+		{"5.14.0-570.el9.aarch64", "64k-pages", false},
 	} {
 		assert.Equal(t, c.want, isKernelType(c.release, c.kernelType), "%s %s", c.release, c.kernelType)
 	}

@@ -15,8 +15,8 @@ import (
 // Source: nmstate, "persist-nic-names"; MCO calls it before the first change of the OS.
 const nmstatectl = "nmstatectl"
 
-// persistNICNames gives the kernel arguments that keep network cards' names. On an OS whose names stay as they are it does nothing; a node
-// without nmstatectl goes on without, and says so.
+// persistNICNames gives the kernel arguments that keep network cards' names. On an OS whose names stay as they are it
+// does nothing; a node without nmstatectl goes on without, and says so.
 func (r *runner) persistNICNames(ctx context.Context) ([]string, error) {
 	changes, err := namesMayChange(r.o.Root)
 	if err != nil || !changes {
@@ -34,7 +34,8 @@ func (r *runner) persistNICNames(ctx context.Context) ([]string, error) {
 	if err := os.Remove(out); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("persist names of network cards: %w", err)
 	}
-	if err := runCommand(ctx, []string{path, "persist-nic-names", "--root", r.o.Root, "--kargs-out", out}, "persist names of network cards"); err != nil {
+	if err := runCommand(ctx, []string{path, "persist-nic-names", "--root", r.o.Root, "--kargs-out", out},
+		"persist names of network cards"); err != nil {
 		return nil, err
 	}
 	raw, err := os.ReadFile(out)
@@ -44,8 +45,8 @@ func (r *runner) persistNICNames(ctx context.Context) ([]string, error) {
 	return strings.Fields(string(raw)), nil
 }
 
-// namesMayChange tells from os-release whether this OS may name network cards unlike a later one: Enterprise Linux 8 and 9. Source:
-// MCO persists on these only (pkg/daemon, PersistNetworkInterfaces).
+// namesMayChange tells from os-release whether this OS may name network cards unlike a later one: Enterprise Linux 8
+// and 9. Source: MCO persists on these only (pkg/daemon, PersistNetworkInterfaces).
 func namesMayChange(root string) (bool, error) {
 	raw, err := readIfThere(filepath.Join(root, "etc/os-release"))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 
 func TestNamesOfNetworkCardsChangeOnlyFromEnterpriseLinux8And9(t *testing.T) {
 	for text, want := range map[string]bool{
-		"ID=rhcos\nPLATFORM_ID=\"platform:el9\"\n": true, "PLATFORM_ID=platform:el8\n": true, "PLATFORM_ID='platform:el10'\n": false,
+		"ID=rhcos\nPLATFORM_ID=\"platform:el9\"\n": true, "PLATFORM_ID=platform:el8\n": true,
+		"PLATFORM_ID='platform:el10'\n":             false,
 		"ID=fedora\nPLATFORM_ID=\"platform:f42\"\n": false, "ID=debian\n": false, "": false,
 	} {
 		root := t.TempDir()

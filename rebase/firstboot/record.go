@@ -27,8 +27,8 @@ const (
 	StateRolledBack State = "RolledBack"
 )
 
-// Record is StateDir/status.json: for people, for the demo and for the log bundle; and what must be remembered over a reboot.
-// What is booted or staged is never taken from it, but asked of the deployer.
+// Record is StateDir/status.json: for people, for the demo and for the log bundle; and what must be remembered over a
+// reboot. What is booted or staged is never taken from it, but asked of the deployer.
 type Record struct {
 	State    State        `json:"state"`
 	Image    string       `json:"image,omitempty"`  // wanted

@@ -57,10 +57,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run takes the node as far as it can in this boot and goes on after the reboot, until the wanted image runs. It looks at what ostree
-// says, not at what it did before, so that it may be killed anywhere. Failures are tried again without limit; their reason is on the
-// console, in the journal and in StateDir/status.json. It returns nil when the node is done, has gone back for good, or a reboot
-// is under way; ErrBusy when another one runs; the context's error when it ends.
+// Run takes the node as far as it can in this boot and goes on after the reboot, until the wanted image runs. It looks
+// at what ostree says, not at what it did before, so that it may be killed anywhere. Failures are tried again without
+// limit; their reason is on the console, in the journal and in StateDir/status.json. It returns nil when the node is
+// done, has gone back for good, or a reboot is under way; ErrBusy when another one runs; the context's error when it
+// ends.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	if o.Retry {
@@ -179,7 +180,8 @@ func (r *runner) loop(ctx context.Context) error {
 func nextPause(last time.Duration, c Config, err error, lastClass deploy.Class) time.Duration {
 	class := deploy.ClassOf(err)
 	switch class {
-	case deploy.ClassArchitecture, deploy.ClassNotBootable, deploy.ClassNoKernel, deploy.ClassHostile, deploy.ClassUnlike, deploy.ClassUnsigned, deploy.ClassConfig:
+	case deploy.ClassArchitecture, deploy.ClassNotBootable, deploy.ClassNoKernel, deploy.ClassHostile, deploy.ClassUnlike,
+		deploy.ClassUnsigned, deploy.ClassConfig:
 		return c.RetryMax.Duration() // what a digest names does not change by itself
 	}
 	if last == 0 || class != lastClass {
@@ -197,13 +199,15 @@ func (r *runner) sayWaiting(err error, pause time.Duration) error {
 	}
 	r.record.State, r.record.Class, r.record.Message = StateWaiting, class, err.Error()
 	if worthSaying(r.record.Attempts) {
-		r.o.Log.WithError(err).WithFields(logrus.Fields{"class": class, "attempt": r.record.Attempts, "again_in": pause.String()}).
+		r.o.Log.WithError(err).WithFields(logrus.Fields{"class": class, "attempt": r.record.Attempts,
+			"again_in": pause.String()}).
 			Error("this node stays on its present OS")
 	}
 	return r.save()
 }
 
-// worthSaying keeps the console readable while the same thing is in the way for hours: attempts 1, 2, 4, 8, 16 and every 20th.
+// worthSaying keeps the console readable while the same thing is in the way for hours: attempts 1, 2, 4, 8, 16 and
+// every 20th.
 func worthSaying(attempt int) bool {
 	return attempt%20 == 0 || attempt < 20 && attempt&(attempt-1) == 0
 }

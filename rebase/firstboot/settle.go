@@ -12,8 +12,8 @@ import (
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
-// settle writes what says that this node has converged: MCO's currentconfig, currentimage and node-annotations.json (pkg/daemon/daemon.go),
-// then the mark that ends first boot. Every step may be done twice.
+// settle writes what says that this node has converged: MCO's currentconfig, currentimage and node-annotations.json
+// (pkg/daemon/daemon.go), then the mark that ends first boot. Every step may be done twice.
 func settle(root string, w wanted) error {
 	dir := filepath.Join(root, currentDir)
 	config := w.content

@@ -53,7 +53,8 @@ func (r *runner) step(ctx context.Context) (config Config, finished bool, err er
 		return config, false, err
 	}
 	if status.Booted == nil {
-		return config, false, &deploy.Fault{Class: deploy.ClassNotOSTree, Op: "look at deployments", Err: errors.New("none of them is booted"), Next: "boot an ostree deployment"}
+		return config, false, &deploy.Fault{Class: deploy.ClassNotOSTree, Op: "look at deployments",
+			Err: errors.New("none of them is booted"), Next: "boot an ostree deployment"}
 	}
 	if err := r.countBoot(status.Booted); err != nil {
 		return config, false, err
@@ -75,7 +76,8 @@ func (r *runner) countBoot(booted *deploy.Deployment) error {
 	return r.save()
 }
 
-func (r *runner) decide(ctx context.Context, c Config, w wanted, d deploy.Deployer, status deploy.Status) (finished bool, err error) {
+func (r *runner) decide(ctx context.Context, c Config, w wanted, d deploy.Deployer,
+	status deploy.Status) (finished bool, err error) {
 	log := r.o.Log.WithField("image", w.image.String())
 	switch {
 	case status.Booted.Runs(w.image) && w.hasKernelArguments(status.Booted):
@@ -87,10 +89,12 @@ func (r *runner) decide(ctx context.Context, c Config, w wanted, d deploy.Deploy
 		r.record.Message = r.record.WentBack
 		return true, errors.Join(err, r.save())
 	case r.record.Reboots >= c.MaxReboots:
-		return false, &deploy.Fault{Class: deploy.ClassInternal, Op: "boot the image", Err: fmt.Errorf("%d reboots did not lead to it", r.record.Reboots),
+		return false, &deploy.Fault{Class: deploy.ClassInternal, Op: "boot the image",
+			Err:  fmt.Errorf("%d reboots did not lead to it", r.record.Reboots),
 			Next: "look at journalctl -b -1 -u ostree-finalize-staged, then run dayone-daemon firstboot --retry"}
 	}
-	// What is staged may lack the kernel arguments: they are only known once it is booted, so Stage decides; it does nothing twice.
+	// What is staged may lack the kernel arguments: they are only known once it is booted, so Stage decides; it does
+	// nothing twice.
 	if next := status.Next(); next == status.Booted || !next.Runs(w.image) {
 		if err := r.preflight(ctx, c, w); err != nil {
 			return false, err
@@ -135,13 +139,15 @@ func (r *runner) preflight(ctx context.Context, c Config, w wanted) error {
 	if err := w.checkLabels(found.Labels); err != nil {
 		return err
 	}
-	r.progress(log.WithFields(logrus.Fields{"source": found.Source, "layers": found.Layers, "mib": found.Bytes >> 20}), "image is there and holds this node's config")
+	r.progress(log.WithFields(logrus.Fields{"source": found.Source, "layers": found.Layers, "mib": found.Bytes >> 20}),
+		"image is there and holds this node's config")
 	return nil
 }
 
-// checkStaged looks at what only the staged tree can tell: what would fail at shutdown, and the kernel. A layered image must bring the kernel of the config's type, because
-// nothing is installed on a node; without it the staged deployment is taken back. A stock image's kernel is only warned of, in verify:
-// what manages such nodes later may exchange it, as MCO does.
+// checkStaged looks at what only the staged tree can tell: what would fail at shutdown, and the kernel. A layered image
+// must bring the kernel of the config's type, because nothing is installed on a node; without it the staged deployment
+// is taken back. A stock image's kernel is only warned of, in verify: what manages such nodes later may exchange it, as
+// MCO does.
 func (r *runner) checkStaged(ctx context.Context, w wanted, d deploy.Deployer) error {
 	if err := deploy.CheckStaged(ctx, r.o.Root, d); err != nil {
 		return err
@@ -165,7 +171,8 @@ func (r *runner) checkStaged(ctx context.Context, w wanted, d deploy.Deployer) e
 			return err
 		}
 	}
-	return &deploy.Fault{Class: deploy.ClassUnlike, Op: "check the image's kernel", Err: fmt.Errorf("kernel %s is not of the config's type %s", strings.Join(kernels, ", "), w.config.Spec.KernelType),
+	return &deploy.Fault{Class: deploy.ClassUnlike, Op: "check the image's kernel",
+		Err:  fmt.Errorf("kernel %s is not of the config's type %s", strings.Join(kernels, ", "), w.config.Spec.KernelType),
 		Next: "put that kernel into the image, or take kernelType out of the config"}
 }
 
@@ -192,7 +199,8 @@ func (r *runner) reboot(ctx context.Context, d deploy.Deployer) (bool, error) {
 	case <-ctx.Done(): // the shutdown's SIGTERM
 		return true, nil
 	case <-timer.C:
-		return false, &deploy.Fault{Class: deploy.ClassInternal, Op: "reboot", Err: fmt.Errorf("nothing happened for %s", rebootLimit), Next: "look at what holds the shutdown, then reboot"}
+		return false, &deploy.Fault{Class: deploy.ClassInternal, Op: "reboot", Err: fmt.Errorf("nothing happened for %s",
+			rebootLimit), Next: "look at what holds the shutdown, then reboot"}
 	}
 }
 
@@ -210,14 +218,17 @@ func (r *runner) verify(ctx context.Context, c Config, w wanted, d deploy.Deploy
 	if err := settle(r.o.Root, w); err != nil {
 		return false, err
 	}
-	log := r.o.Log.WithFields(logrus.Fields{"image": w.image.String(), "config": w.config.Name, "boots": len(r.record.Boots)})
+	log := r.o.Log.WithFields(logrus.Fields{"image": w.image.String(), "config": w.config.Name,
+		"boots": len(r.record.Boots)})
 	if len(r.record.Boots) > c.ExpectedBoots {
 		log.WithField("expected", c.ExpectedBoots).Warn("more boots than planned")
 	}
 	r.record.Warning = ""
 	if running, wanted := kernelRelease(r.o.Root), w.config.Spec.KernelType; !isKernelType(running, wanted) {
-		r.record.Warning = fmt.Sprintf("kernel %s is not of the config's type %s; put that kernel into the image", running, wanted)
-		log.WithFields(logrus.Fields{"kernel": running, "kernel_type": wanted}).Warn("the image's kernel is not of the config's type; put that kernel into the image")
+		r.record.Warning = fmt.Sprintf("kernel %s is not of the config's type %s; put that kernel into the image", running,
+			wanted)
+		log.WithFields(logrus.Fields{"kernel": running, "kernel_type": wanted}).
+			Warn("the image's kernel is not of the config's type; put that kernel into the image")
 	}
 	log.Info("this node runs its image")
 	return true, r.enter(StateDone)

@@ -12,8 +12,8 @@ import (
 	"dayone.dev/dayone/rebase/nodedisk"
 )
 
-// takeUpPullAuth merges the credential that came with the config into the files that pulls read, whatever else is in them. It does so
-// at each look, because /run's file, which comes first, is gone after a boot and may come at any time.
+// takeUpPullAuth merges the credential that came with the config into the files that pulls read, whatever else is in
+// them. It does so at each look, because /run's file, which comes first, is gone after a boot and may come at any time.
 func (r *runner) takeUpPullAuth() error {
 	raw, err := readIfThere(filepath.Join(r.o.Root, PullAuthPath))
 	if err != nil || raw == nil {
@@ -29,10 +29,10 @@ func (r *runner) takeUpPullAuth() error {
 	return nil
 }
 
-// EndTrust takes from a node what made it trust the bootstrap host's registry: the mirror drop-in, the CA and the credentials of hosts
-// (HOST:PORT). The final registry's stay, and so does everybody else's. A file of credentials that then says what the image's says is the image's
-// again, byte for byte, so that it is no local change. No reboot is needed: pulls read these files anew. What is gone already is no
-// error. It gives the paths that it changed.
+// EndTrust takes from a node what made it trust the bootstrap host's registry: the mirror drop-in, the CA and the
+// credentials of hosts (HOST:PORT). The final registry's stay, and so does everybody else's. A file of credentials that
+// then says what the image's says is the image's again, byte for byte, so that it is no local change. No reboot is
+// needed: pulls read these files anew. What is gone already is no error. It gives the paths that it changed.
 func EndTrust(root string, hosts ...string) ([]string, error) {
 	var changed []string
 	fail := func(err error) ([]string, error) {

@@ -16,7 +16,8 @@ import (
 	"dayone.dev/dayone/rebase/deploy"
 )
 
-// LabelConfigHash on an image is the content hash of the rendered config that is in it; LabelRenderedConfig is its name.
+// LabelConfigHash on an image is the content hash of the rendered config that is in it; LabelRenderedConfig is its
+// name.
 const (
 	LabelConfigHash     = "dayone.dev/config-hash"
 	LabelRenderedConfig = "dayone.dev/rendered-config"
@@ -71,20 +72,25 @@ func readWanted(root string, c Config) (wanted, error) {
 }
 
 func badConfig(err error) error {
-	return &deploy.Fault{Class: deploy.ClassConfig, Op: "read this node's config", Err: err, Next: "look at what the config server serves for this node's pool"}
+	return &deploy.Fault{Class: deploy.ClassConfig, Op: "read this node's config", Err: err,
+		Next: "look at what the config server serves for this node's pool"}
 }
 
-// checkLabels refuses an image that holds another config, or that should hold this one and does not say so: it compares what the image says of its config with the config of this node.
+// checkLabels refuses an image that holds another config, or that should hold this one and does not say so: it compares
+// what the image says of its config with the config of this node.
 func (w wanted) checkLabels(labels map[string]string) error {
 	have := labels[LabelConfigHash]
 	if w.hash == "" || have == w.hash || (have == "" && !w.layered) {
 		return nil
 	}
-	f := &deploy.Fault{Class: deploy.ClassUnlike, Op: "check image", Next: "build the image from the config that is served, or serve the config that it was built from"}
+	f := &deploy.Fault{Class: deploy.ClassUnlike, Op: "check image",
+		Next: "build the image from the config that is served, or serve the config that it was built from"}
 	if have == "" {
-		f.Err = fmt.Errorf("the image has no label %s, so nothing says that it holds config %s", LabelConfigHash, w.config.Name)
+		f.Err = fmt.Errorf("the image has no label %s, so nothing says that it holds config %s", LabelConfigHash,
+			w.config.Name)
 	} else {
-		f.Err = fmt.Errorf("the image holds config %s (%s), this node was given %s (%s)", labels[LabelRenderedConfig], short(have), w.config.Name, short(w.hash))
+		f.Err = fmt.Errorf("the image holds config %s (%s), this node was given %s (%s)", labels[LabelRenderedConfig],
+			short(have), w.config.Name, short(w.hash))
 	}
 	return f
 }
@@ -98,7 +104,8 @@ func (w wanted) checkHost(root string) error {
 		return fmt.Errorf("read FIPS mode: %w", err)
 	}
 	if on := strings.TrimSpace(string(raw)) == "1"; on != w.config.Spec.FIPS {
-		return &deploy.Fault{Class: deploy.ClassConfig, Op: "check FIPS mode", Err: fmt.Errorf("the config says %t, this node runs with %t", w.config.Spec.FIPS, on),
+		return &deploy.Fault{Class: deploy.ClassConfig, Op: "check FIPS mode",
+			Err:  fmt.Errorf("the config says %t, this node runs with %t", w.config.Spec.FIPS, on),
 			Next: "set it in the boot arguments of the disk image (fips=1); it cannot be changed afterwards"}
 	}
 	return nil
@@ -125,8 +132,8 @@ func kernelRelease(root string) string {
 	return strings.TrimSpace(string(raw))
 }
 
-// isKernelType tells whether a kernel is of a MachineConfig's kernelType, by the marks that RHEL's kernels carry in their release
-// ("+rt", "+64k"). A layered image brings its kernel; nothing is installed on a node.
+// isKernelType tells whether a kernel is of a MachineConfig's kernelType, by the marks that RHEL's kernels carry in
+// their release ("+rt", "+64k"). A layered image brings its kernel; nothing is installed on a node.
 func isKernelType(release, kernelType string) bool {
 	switch kernelType {
 	case "realtime":

@@ -1,5 +1,5 @@
-// Package fleet reads what decides about rollouts from a cluster, often and of many nodes: thousands of objects are neither copied nor
-// read again as long as they do not change.
+// Package fleet reads what decides about rollouts from a cluster, often and of many nodes: thousands of objects are
+// neither copied nor read again as long as they do not change.
 //
 //	caches of Nodes and MachineConfigNodes, lists of the few other kinds -> View -> rollout.Cluster
 package fleet
@@ -30,8 +30,8 @@ type View struct {
 // New makes a view that lists everything with c, whose reads may come from a cache.
 func New(c client.Reader) *View { return &View{client: c} }
 
-// Cached makes a view that takes Nodes and their records right from a cache. It is to be made before the cache starts, so that who
-// waits for the cache waits for them, too.
+// Cached makes a view that takes Nodes and their records right from a cache. It is to be made before the cache starts,
+// so that who waits for the cache waits for them, too.
 func Cached(c cache.Cache) (*View, error) {
 	v := &View{client: c}
 	var err error
@@ -71,7 +71,8 @@ func (v *View) Cluster(ctx context.Context) (*rollout.Cluster, error) {
 type kept[T any] struct {
 	store toolscache.Store
 	mu    sync.Mutex
-	// names are those of the last time, in order: they seldom change, and sorting thousands of them costs more than all else here.
+	// names are those of the last time, in order: they seldom change, and sorting thousands of them costs more than all
+	// else here.
 	names []string
 }
 

@@ -59,13 +59,16 @@ func TestACachedViewSeesWhatAPlainOneSees(t *testing.T) {
 	env := shared.Env(t)
 	for i := range 3 {
 		name := fmt.Sprintf("fleet-%d", 2-i)
-		for _, o := range []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: mcfgv1.MachineConfigNodeSpec{
-			Node: mcfgv1.MCOObjectReference{Name: name}, Pool: mcfgv1.MCOObjectReference{Name: "fleet"}, ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-fleet-1"}}}} {
+		for _, o := range []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			&mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: mcfgv1.MachineConfigNodeSpec{
+				Node: mcfgv1.MCOObjectReference{Name: name}, Pool: mcfgv1.MCOObjectReference{Name: "fleet"},
+				ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-fleet-1"}}}} {
 			require.NoError(t, env.Client.Create(t.Context(), o))
 		}
 	}
-	require.NoError(t, env.Client.Create(t.Context(), &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}, Spec: mcfgv1.MachineConfigPoolSpec{
-		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"fleet": ""}}}}))
+	require.NoError(t, env.Client.Create(t.Context(),
+		&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}, Spec: mcfgv1.MachineConfigPoolSpec{
+			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"fleet": ""}}}}))
 	kept, err := cache.New(env.Config, cache.Options{Scheme: env.Scheme})
 	require.NoError(t, err)
 	cached, err := Cached(kept)

@@ -22,8 +22,9 @@ import (
 // Name is the controller's, in logs, metrics and events.
 const Name = "node-controller"
 
-// Preflight checks an image before the first node of a pool is told to go to it: that it can be pulled as the nodes pull it, is for
-// their architecture, boots, and carries the config. An error says what is wrong; the pool waits and it is asked again.
+// Preflight checks an image before the first node of a pool is told to go to it: that it can be pulled as the nodes
+// pull it, is for their architecture, boots, and carries the config. An error says what is wrong; the pool waits and it
+// is asked again.
 type Preflight interface {
 	Check(ctx context.Context, q Question) error
 }
@@ -50,11 +51,13 @@ type Options struct {
 	Preflight Preflight
 	// Metrics gets the controller's; default: none.
 	Metrics prometheus.Registerer
-	// Foreseen lets a target wait until the policy controller has published what it does to the pool's nodes. Default: it does not wait.
+	// Foreseen lets a target wait until the policy controller has published what it does to the pool's nodes. Default: it
+	// does not wait.
 	Foreseen bool
 }
 
-// workers is how many pools are looked at side by side, so that a registry that does not answer holds up its own pool only.
+// workers is how many pools are looked at side by side, so that a registry that does not answer holds up its own pool
+// only.
 const workers = 4
 
 // Reconciler brings one pool's nodes to its target. Requests are pools' names.
@@ -67,14 +70,15 @@ type Reconciler struct {
 	metrics *metrics
 	view    *fleet.View
 	arrived rollout.Arrivals
-	// imageless: the cluster's own MachineConfigNodes have no place for an image, as in OpenShift's default feature set. What is asked for in vain is
-	// not asked for at every look.
+	// imageless: the cluster's own MachineConfigNodes have no place for an image, as in OpenShift's default feature set.
+	// What is asked for in vain is not asked for at every look.
 	imageless atomic.Bool
 	// quorum lets one pool of the control plane decide at a time: each sees what the other has told.
 	quorum sync.Mutex
 }
 
-// New makes a reconciler. c's reads may come from a cache. It reads nodes with c, too: of thousands, SetupWithManager's reads faster.
+// New makes a reconciler. c's reads may come from a cache. It reads nodes with c, too: of thousands, SetupWithManager's
+// reads faster.
 func New(c client.Client, recorder events.EventRecorder, o Options) *Reconciler {
 	if o.Now == nil {
 		o.Now = time.Now

@@ -52,7 +52,8 @@ func TestRollsOneAfterTheOther(t *testing.T) {
 	p := f.object()
 	assert.NotEqual(t, before, p.ResourceVersion)
 	assert.Equal(t, second, p.Status.Configuration.Name)
-	assert.Equal(t, [5]int32{2, 2, 2, 0, 0}, [5]int32{p.Status.MachineCount, p.Status.UpdatedMachineCount, p.Status.ReadyMachineCount, p.Status.UnavailableMachineCount, p.Status.DegradedMachineCount})
+	assert.Equal(t, [5]int32{2, 2, 2, 0, 0}, [5]int32{p.Status.MachineCount, p.Status.UpdatedMachineCount,
+		p.Status.ReadyMachineCount, p.Status.UnavailableMachineCount, p.Status.DegradedMachineCount})
 	assert.Equal(t, p.Generation, p.Status.ObservedGeneration)
 	assert.Equal(t, corev1.ConditionTrue, f.condition(mcfgv1.MachineConfigPoolUpdated).Status)
 
@@ -110,14 +111,16 @@ func TestOptingOutIsOneReboot(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{})
 	layered, stock := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
 	component := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: manifests.PreBuiltComponentPrefix + f.pool,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineOSConfig", Name: f.pool, UID: "0b0e6c0e-0000-4000-8000-000000000000"}}}}
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineOSConfig",
+			Name: f.pool, UID: "0b0e6c0e-0000-4000-8000-000000000000"}}}}
 	f.create(component)
 	f.render(layered, func(p *mcfgv1.MachineConfigPool) {
 		p.Spec.Configuration.Source = []corev1.ObjectReference{{Name: component.Name}}
 	})
 	f.node("a", rollout.Target{Config: layered, Image: image(1)})
 	f.look()
-	assert.Equal(t, image(1), f.record("a").DesiredImage, "the MachineOSConfig is gone, its image still in the rendered config")
+	assert.Equal(t, image(1), f.record("a").DesiredImage,
+		"the MachineOSConfig is gone, its image still in the rendered config")
 	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolUpdating).Message, "on its way out")
 	require.NoError(t, f.env.Client.Delete(t.Context(), component))
 	f.look()
@@ -188,10 +191,11 @@ func TestAWaveIsWatchedBeforeTheNextOne(t *testing.T) {
 	assert.Equal(t, second, f.record("c").DesiredConfig)
 }
 
-// A node's clock may be years ahead, or hours behind, and so may this machine's have been: a wave is watched as long as is asked, no more and
-// no less.
+// A node's clock may be years ahead, or hours behind, and so may this machine's have been: a wave is watched as long as
+// is asked, no more and no less.
 func TestAWaveIsWatchedWhateverTheClocksSay(t *testing.T) {
-	for name, off := range map[string]time.Duration{"years ahead": 3 * 365 * 24 * time.Hour, "hours behind": -3 * time.Hour} {
+	for name, off := range map[string]time.Duration{"years ahead": 3 * 365 * 24 * time.Hour,
+		"hours behind": -3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			clock := time.Now().Truncate(time.Second)
 			f := newFixture(t, nodecontroller.Options{Now: func() time.Time { return clock }})
@@ -205,7 +209,8 @@ func TestAWaveIsWatchedWhateverTheClocksSay(t *testing.T) {
 				p.Annotations, p.Spec.MaxUnavailable = map[string]string{manifests.AnnotationRolloutWaves: "1 / 15m"}, &two
 			})
 			f.look()
-			text, err := disruption.Promise{Config: second, Level: disruption.LevelReboot, Told: clock.UTC().Format(time.RFC3339)}.Encode()
+			text, err := disruption.Promise{Config: second, Level: disruption.LevelReboot, Told: clock.UTC().
+				Format(time.RFC3339)}.Encode()
 			require.NoError(t, err)
 			f.annotate("a", manifests.AnnotationPlan, text)
 			clock = clock.Add(time.Minute)
@@ -245,7 +250,10 @@ func TestWhatTheAdminMustMend(t *testing.T) {
 	assert.Equal(t, first, f.record("a").DesiredConfig, "a window that cannot be read does not mean always")
 	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolNodeDegraded).Message, "sometimes")
 	many := intstr.FromString("many")
-	f.render("rendered-"+f.pool+"-2", func(p *mcfgv1.MachineConfigPool) { p.Annotations, p.Spec.MaxUnavailable = nil, &many })
+	f.render("rendered-"+f.pool+"-2", func(p *mcfgv1.MachineConfigPool) {
+		p.Annotations, p.Spec.MaxUnavailable = nil,
+			&many
+	})
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig)
 	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolNodeDegraded).Message, "maxUnavailable")
@@ -263,7 +271,8 @@ func (c *checks) Check(context.Context, nodecontroller.Question) error {
 }
 
 func TestImageIsCheckedBeforeTheFirstNode(t *testing.T) {
-	check := &checks{err: &deploy.Fault{Class: deploy.ClassForbidden, Op: "open image", Err: errors.New("the nodes may not pull it")}}
+	check := &checks{err: &deploy.Fault{Class: deploy.ClassForbidden, Op: "open image",
+		Err: errors.New("the nodes may not pull it")}}
 	clock := time.Now()
 	f := newFixture(t, nodecontroller.Options{Preflight: check, Now: func() time.Time { return clock }})
 	first := "rendered-" + f.pool + "-1"
@@ -309,7 +318,8 @@ func TestImageIsCheckedBeforeTheFirstNode(t *testing.T) {
 	f.render(first, func(p *mcfgv1.MachineConfigPool) { p.Spec.Paused = true })
 	f.layer("three", first, image(3))
 	f.look()
-	assert.Equal(t, corev1.ConditionUnknown, f.condition(manifests.ConditionImageAccepted).Status, "what was said of another image does not count")
+	assert.Equal(t, corev1.ConditionUnknown, f.condition(manifests.ConditionImageAccepted).
+		Status, "what was said of another image does not count")
 }
 
 func TestNodesThatFollowFetchAhead(t *testing.T) {
@@ -341,7 +351,8 @@ func TestNodesThatFollowFetchAhead(t *testing.T) {
 func TestStatusKeepsOthersConditions(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{})
 	p := f.object()
-	p.Status.Conditions = []mcfgv1.MachineConfigPoolCondition{{Type: mcfgv1.MachineConfigPoolRenderDegraded, Status: corev1.ConditionTrue, Reason: "X", Message: "cannot render", LastTransitionTime: p.CreationTimestamp}}
+	p.Status.Conditions = []mcfgv1.MachineConfigPoolCondition{{Type: mcfgv1.MachineConfigPoolRenderDegraded,
+		Status: corev1.ConditionTrue, Reason: "X", Message: "cannot render", LastTransitionTime: p.CreationTimestamp}}
 	require.NoError(t, f.env.Client.Status().Update(t.Context(), p))
 	f.look()
 	assert.Equal(t, corev1.ConditionTrue, f.condition(mcfgv1.MachineConfigPoolRenderDegraded).Status)

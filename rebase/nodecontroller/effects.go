@@ -8,14 +8,16 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// promise is the annotation that tells a node what its way to the target does to it; ok is false while its way is not in the plan.
+// promise is the annotation that tells a node what its way to the target does to it; ok is false while its way is not
+// in the plan.
 func (r *Reconciler) promise(s *look, record nodestate.Record) (text string, ok bool, err error) {
 	if s.Effects == nil {
 		return "", !r.o.Foreseen, nil
 	}
 	has := disruption.State{Config: record.CurrentConfig, Image: record.CurrentImage}
 	if has == s.Effects.Target {
-		return "", true, nil // it gave up on the way to another one; how far it came, and what takes that back, is its own to see
+		// it gave up on the way to another one; how far it came, and what takes that back, is its own to see
+		return "", true, nil
 	}
 	way, found := s.Effects.Way(has)
 	if !found {
@@ -27,11 +29,12 @@ func (r *Reconciler) promise(s *look, record nodestate.Record) (text string, ok 
 	return text, err == nil, err
 }
 
-// outdated tells whether a node that is on its way was promised another plan than the one that stands now, for example because a policy
-// has changed meanwhile. It is told anew unless the pool is held.
+// outdated tells whether a node that is on its way was promised another plan than the one that stands now, for example
+// because a policy has changed meanwhile. It is told anew unless the pool is held.
 func (r *Reconciler) outdated(s *look, n *rollout.Node) bool {
 	record := &n.Record
-	if s.Effects == nil || s.Pool.Hold != "" || record.Converged() || (rollout.Target{Config: record.DesiredConfig, Image: record.DesiredImage}) != s.Pool.Target {
+	if s.Effects == nil || s.Pool.Hold != "" || record.Converged() ||
+		(rollout.Target{Config: record.DesiredConfig, Image: record.DesiredImage}) != s.Pool.Target {
 		return false
 	}
 	way, found := s.Effects.Way(disruption.State{Config: record.CurrentConfig, Image: record.CurrentImage})

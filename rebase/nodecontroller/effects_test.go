@@ -78,7 +78,8 @@ func TestTheGateHoldsWorsePlans(t *testing.T) {
 	f.render(second, gate("Reload"))
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig, "a gate does not open for what nobody knows")
-	f.publish(second, disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h", Level: disruption.LevelReboot})
+	f.publish(second, disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h",
+		Level: disruption.LevelReboot})
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig)
 	message := f.condition(mcfgv1.MachineConfigPoolUpdating).Message
@@ -89,19 +90,22 @@ func TestTheGateHoldsWorsePlans(t *testing.T) {
 	assert.Equal(t, first, f.record("a").DesiredConfig)
 	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolNodeDegraded).Message, "Little")
 	f.render(second, gate("Reboot"))
-	f.publish(second, disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h", Level: disruption.LevelReboot})
+	f.publish(second, disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h",
+		Level: disruption.LevelReboot})
 	f.look()
 	assert.Equal(t, second, f.record("a").DesiredConfig)
 	f.agent("a", func(r *nodestate.Record) { arrive(r) })
 }
 
-// A target that failed is taken back before its nodes have it: they have the one that it goes back to, and no plan speaks of them.
+// A target that failed is taken back before its nodes have it: they have the one that it goes back to, and no plan
+// speaks of them.
 func TestATargetThatIsTakenBackReachesTheNodesThatFailed(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{Foreseen: true})
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
 	f.node("a", rollout.Target{Config: first})
 	f.render(second)
-	f.publish(second, disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h", Level: disruption.LevelReboot})
+	f.publish(second, disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h",
+		Level: disruption.LevelReboot})
 	f.look()
 	require.Equal(t, second, f.record("a").DesiredConfig)
 	f.agent("a", fail("the service does not start"))

@@ -23,7 +23,8 @@ import (
 
 var errKilled = errors.New("killed")
 
-// mortal is a client whose process dies before or after a certain write; it counts the writes on nodes and their records.
+// mortal is a client whose process dies before or after a certain write; it counts the writes on nodes and their
+// records.
 type mortal struct {
 	writes, dieAt int
 	// after: the write that it dies at has reached the API server.
@@ -47,23 +48,27 @@ func (m *mortal) write(o client.Object, do func() error) error {
 }
 
 func (m *mortal) client(f *fixture) client.Client {
-	under, err := client.NewWithWatch(f.env.As(f, "openshift-machine-config-operator", "dayone-controller"), client.Options{Scheme: f.env.Scheme})
+	under, err := client.NewWithWatch(f.env.As(f, "openshift-machine-config-operator", "dayone-controller"),
+		client.Options{Scheme: f.env.Scheme})
 	require.NoError(f, err)
 	return interceptor.NewClient(under, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return m.write(o, func() error { return c.Create(ctx, o, opts...) })
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			return m.write(o, func() error { return c.Patch(ctx, o, p, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			return m.write(o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
 }
 
-// TestARolloutSurvivesTheControllersDeathAtEveryWrite kills the controller before and after each of its writes, lets its clock jump,
-// and restarts the API server on the way: never are more nodes on their way than allowed, and all arrive.
+// TestARolloutSurvivesTheControllersDeathAtEveryWrite kills the controller before and after each of its writes, lets
+// its clock jump, and restarts the API server on the way: never are more nodes on their way than allowed, and all
+// arrive.
 func TestARolloutSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 	clock := time.Now()
 	f := newFixture(t, nodecontroller.Options{Now: func() time.Time { return clock }})
@@ -93,7 +98,8 @@ func TestARolloutSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 			f.env.RestartAPIServer(t)
 		}
 		// A new process each time: it knows nothing of the former one.
-		_, err := nodecontroller.New(dying, f.ev, f.o).Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.pool}})
+		_, err := nodecontroller.New(dying, f.ev, f.o).
+			Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.pool}})
 		if err != nil {
 			require.ErrorContains(t, err, errKilled.Error())
 		}
@@ -124,7 +130,8 @@ func TestAPoolWhoseNodesAreNotKnownIsNotUpdated(t *testing.T) {
 	require.Equal(t, corev1.ConditionTrue, f.condition(mcfgv1.MachineConfigPoolUpdated).Status)
 	selector := f.object().Spec.NodeSelector
 	f.render(second, func(p *mcfgv1.MachineConfigPool) {
-		p.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+		p.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a",
+			Operator: "Near"}}}
 	})
 	f.look()
 	is := f.condition(mcfgv1.MachineConfigPoolUpdated)

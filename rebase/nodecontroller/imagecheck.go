@@ -20,8 +20,8 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-// ImageCheck looks at an image as the nodes of the pool will: through the mirrors, certificates and credentials of their rendered
-// config and of the cluster, and by the same code. Nothing of its layers is fetched.
+// ImageCheck looks at an image as the nodes of the pool will: through the mirrors, certificates and credentials of
+// their rendered config and of the cluster, and by the same code. Nothing of its layers is fetched.
 type ImageCheck struct {
 	// Client reads rendered configs, the ControllerConfig and the cluster's pull secret.
 	Client client.Reader
@@ -77,8 +77,8 @@ func (c ImageCheck) inspect(ctx context.Context, root string, q Question, mc *mc
 	return nil
 }
 
-// holdsConfig refuses an image that was made from another config. An image that dayone did not build may say so by MCO's label; one
-// that says nothing is taken only when the admin has named it as pre-built.
+// holdsConfig refuses an image that was made from another config. An image that dayone did not build may say so by
+// MCO's label; one that says nothing is taken only when the admin has named it as pre-built.
 func holdsConfig(labels map[string]string, hash, config string, preBuilt bool) error {
 	const mcoLabel = "machineconfig" // MCO, pkg/controller/build/buildrequest, the image's template
 	have := labels[firstboot.LabelConfigHash]
@@ -86,29 +86,34 @@ func holdsConfig(labels map[string]string, hash, config string, preBuilt bool) e
 	case have == hash:
 		return nil
 	case have != "":
-		return fault(deploy.ClassUnlike, fmt.Errorf("the image holds config %s (%.19s), the pool's is %s (%.19s)", labels[firstboot.LabelRenderedConfig], have, config, hash),
+		return fault(deploy.ClassUnlike, fmt.Errorf("the image holds config %s (%.19s), the pool's is %s (%.19s)",
+			labels[firstboot.LabelRenderedConfig], have, config, hash),
 			"build the image again: annotation "+rebuildHint)
 	case labels[mcoLabel] == config, labels[mcoLabel] == "" && preBuilt:
 		return nil
 	case labels[mcoLabel] != "":
-		return fault(deploy.ClassUnlike, fmt.Errorf("the image holds config %s, the pool's is %s", labels[mcoLabel], config), "build the image again: annotation "+rebuildHint)
+		return fault(deploy.ClassUnlike, fmt.Errorf("the image holds config %s, the pool's is %s", labels[mcoLabel], config),
+			"build the image again: annotation "+rebuildHint)
 	}
-	return fault(deploy.ClassUnlike, fmt.Errorf("the image has no label %s, so nothing says that it holds config %s", firstboot.LabelConfigHash, config),
+	return fault(deploy.ClassUnlike, fmt.Errorf("the image has no label %s, so nothing says that it holds config %s",
+		firstboot.LabelConfigHash, config),
 		"build it with dayone, or name it as the pool's pre-built image")
 }
 
 const rebuildHint = "machineconfiguration.openshift.io/rebuild on the MachineOSConfig"
 
-// layOut writes what decides about pulls on the pool's nodes below root: /etc/containers and /etc/docker/certs.d of the rendered
-// config, the certificates and credentials that the cluster distributes beside it.
+// layOut writes what decides about pulls on the pool's nodes below root: /etc/containers and /etc/docker/certs.d of the
+// rendered config, the certificates and credentials that the cluster distributes beside it.
 func (c ImageCheck) layOut(ctx context.Context, root string, mc *mcfgv1.MachineConfig) error {
 	config, err := machineconfig.ParseRendered(mc.Spec.Config.Raw)
 	if err != nil {
-		return fault(deploy.ClassConfig, fmt.Errorf("read rendered config %s: %w", mc.Name, err), "correct the MachineConfig that brings it")
+		return fault(deploy.ClassConfig, fmt.Errorf("read rendered config %s: %w", mc.Name, err),
+			"correct the MachineConfig that brings it")
 	}
 	files := map[string][]byte{}
 	for _, f := range config.Storage.Files {
-		if !strings.HasPrefix(f.Path, "/etc/containers/") && !strings.HasPrefix(f.Path, "/etc/docker/certs.d/") && f.Path != nodeAuthFiles[0] && f.Path != nodeAuthFiles[1] {
+		if !strings.HasPrefix(f.Path, "/etc/containers/") && !strings.HasPrefix(f.Path, "/etc/docker/certs.d/") &&
+			f.Path != nodeAuthFiles[0] && f.Path != nodeAuthFiles[1] {
 			continue
 		}
 		// What is not in the config cannot be had here either; the node fetches it.
@@ -139,7 +144,8 @@ func (c ImageCheck) layOut(ctx context.Context, root string, mc *mcfgv1.MachineC
 func (c ImageCheck) clusterFiles(ctx context.Context, files map[string][]byte) ([]byte, error) {
 	var auth []byte
 	var secret corev1.Secret
-	err := c.Client.Get(ctx, client.ObjectKey{Namespace: cluster.PullSecretNamespace, Name: cluster.PullSecretName}, &secret)
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: cluster.PullSecretNamespace, Name: cluster.PullSecretName},
+		&secret)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fault(deploy.ClassInternal, fmt.Errorf("read the cluster's pull secret: %w", err), "")
 	}
@@ -156,7 +162,8 @@ func (c ImageCheck) clusterFiles(ctx context.Context, files map[string][]byte) (
 			files["/etc/docker/certs.d/"+host+"/ca.crt"] = bundle.Data
 		}
 		if auth, err = firstboot.MergeAuth(auth, spec.InternalRegistryPullSecret); err != nil {
-			return nil, fault(deploy.ClassConfig, fmt.Errorf("internal registry's pull secret: %w", err), "correct the ControllerConfig")
+			return nil, fault(deploy.ClassConfig, fmt.Errorf("internal registry's pull secret: %w", err),
+				"correct the ControllerConfig")
 		}
 	}
 	return auth, nil

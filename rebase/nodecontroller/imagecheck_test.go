@@ -28,15 +28,19 @@ func (f *fixture) rendered(name string, files ...string) *mcfgv1.MachineConfig {
 	f.Helper()
 	text := ""
 	for i := 0; i+1 < len(files); i += 2 {
-		text += fmt.Sprintf(`,{"path":%q,"mode":420,"contents":{"source":"data:;base64,%s"}}`, files[i], base64.StdEncoding.EncodeToString([]byte(files[i+1])))
+		text += fmt.Sprintf(`,{"path":%q,"mode":420,"contents":{"source":"data:;base64,%s"}}`, files[i],
+			base64.StdEncoding.EncodeToString([]byte(files[i+1])))
 	}
 	mc := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	mc.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd","contents":{"source":"data:,` + name + `"}}` + text + `]}}`)
+	mc.Spec.Config.Raw = []byte(
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd","contents":{"source":"data:,` + name +
+			`"}}` + text + `]}}`)
 	f.create(mc)
 	return mc
 }
 
-// TestTheCheckLooksAsTheNodesDo asks a registry with TLS and accounts, under the controller's own rights on a real API server.
+// TestTheCheckLooksAsTheNodesDo asks a registry with TLS and accounts, under the controller's own rights on a real API
+// server.
 func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 	g := deploytest.StartRegistry(t)
 	f := newFixture(t, nodecontroller.Options{})
@@ -47,8 +51,10 @@ func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 	good := f.rendered("rendered-check-good", certs, ca, "/var/lib/kubelet/config.json", string(auth))
 	bare := f.rendered("rendered-check-bare")
 	certOnly := f.rendered("rendered-check-cert", certs, ca)
-	mirrored := f.rendered("rendered-check-mirror", certs, ca, firstboot.AuthPath, string(auth), "/etc/containers/registries.conf",
-		fmt.Sprintf("[[registry]]\nlocation = \"os.example.com/os/node\"\n[[registry.mirror]]\nlocation = %q\n", g.Addr+"/os/node"))
+	mirrored := f.rendered("rendered-check-mirror", certs, ca, firstboot.AuthPath, string(auth),
+		"/etc/containers/registries.conf",
+		fmt.Sprintf("[[registry]]\nlocation = \"os.example.com/os/node\"\n[[registry.mirror]]\nlocation = %q\n",
+			g.Addr+"/os/node"))
 
 	push := func(of *mcfgv1.MachineConfig, change func(*deploytest.Options)) string {
 		o := deploytest.Options{Labels: map[string]string{"containers.bootc": "1"}}
@@ -78,26 +84,36 @@ func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 		want     deploy.Class
 		says     string
 	}{
-		"fits":                                      {fits, good, nil, false, "", ""},
-		"through the config's mirror":               {"os.example.com/os/node@" + digest, mirrored, nil, false, "", ""},
-		"built by MCO for this config":              {push(nil, mco(good.Name)), good, nil, false, "", ""},
-		"pre-built, says nothing":                   {push(nil, nil), good, nil, true, "", ""},
-		"says nothing":                              {push(nil, nil), good, nil, false, deploy.ClassUnlike, "nothing says that it holds config"},
-		"built by MCO for another config":           {push(nil, mco("rendered-x")), good, nil, true, deploy.ClassUnlike, "holds config rendered-x"},
-		"built for another config":                  {push(bare, nil), good, nil, true, deploy.ClassUnlike, "holds config " + bare.Name},
-		"for another architecture":                  {fits, good, []string{runtime.GOARCH, "s390x"}, false, deploy.ClassArchitecture, "s390x"},
-		"does not boot":                             {push(good, none), good, nil, false, deploy.ClassNotBootable, "containers.bootc"},
-		"is not there":                              {absent, good, nil, false, deploy.ClassNotFound, ""},
-		"the nodes do not trust the registry":       {push(bare, nil), bare, nil, false, deploy.ClassUntrusted, ""},
-		"the nodes have no account":                 {push(certOnly, nil), certOnly, nil, false, deploy.ClassUnauthorized, ""},
-		"the rendered config is gone":               {fits, &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-none"}}, nil, false, deploy.ClassInternal, "rendered-none"},
-		"nothing listens at the registry's address": {"127.0.0.1:1/os/node@" + digest, good, nil, false, deploy.ClassUnreachable, ""},
+		"fits":                         {fits, good, nil, false, "", ""},
+		"through the config's mirror":  {"os.example.com/os/node@" + digest, mirrored, nil, false, "", ""},
+		"built by MCO for this config": {push(nil, mco(good.Name)), good, nil, false, "", ""},
+		"pre-built, says nothing":      {push(nil, nil), good, nil, true, "", ""},
+		"says nothing": {push(nil, nil), good, nil, false, deploy.ClassUnlike,
+			"nothing says that it holds config"},
+		"built by MCO for another config": {push(nil, mco("rendered-x")), good, nil, true, deploy.ClassUnlike,
+			"holds config rendered-x"},
+		"built for another config": {push(bare, nil), good, nil, true, deploy.ClassUnlike, "holds config " +
+			bare.Name},
+		"for another architecture": {fits, good, []string{runtime.GOARCH, "s390x"}, false,
+			deploy.ClassArchitecture, "s390x"},
+		"does not boot": {push(good, none), good, nil, false, deploy.ClassNotBootable,
+			"containers.bootc"},
+		"is not there":                        {absent, good, nil, false, deploy.ClassNotFound, ""},
+		"the nodes do not trust the registry": {push(bare, nil), bare, nil, false, deploy.ClassUntrusted, ""},
+		"the nodes have no account": {push(certOnly, nil), certOnly, nil, false, deploy.ClassUnauthorized,
+			""},
+		"the rendered config is gone": {fits,
+			&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-none"}}, nil, false, deploy.ClassInternal,
+			"rendered-none"},
+		"nothing listens at the registry's address": {"127.0.0.1:1/os/node@" + digest, good, nil, false,
+			deploy.ClassUnreachable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.arch == nil {
 				c.arch = []string{runtime.GOARCH}
 			}
-			err := check.Check(t.Context(), nodecontroller.Question{Pool: f.pool, Target: rollout.Target{Config: c.config.Name, Image: c.image}, Architectures: c.arch, PreBuilt: c.preBuilt})
+			err := check.Check(t.Context(), nodecontroller.Question{Pool: f.pool, Target: rollout.Target{Config: c.config.Name,
+				Image: c.image}, Architectures: c.arch, PreBuilt: c.preBuilt})
 			if c.want == "" {
 				require.NoError(t, err)
 				return
@@ -110,9 +126,11 @@ func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 	}
 	t.Run("the cluster's pull secret and certificates count", func(t *testing.T) {
 		f := &fixture{T: t, env: f.env, c: f.c}
-		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.PullSecretNamespace, Name: cluster.PullSecretName}, Type: corev1.SecretTypeDockerConfigJson,
+		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.PullSecretNamespace,
+			Name: cluster.PullSecretName}, Type: corev1.SecretTypeDockerConfigJson,
 			Data: map[string][]byte{corev1.DockerConfigJsonKey: auth}})
-		q := nodecontroller.Question{Target: rollout.Target{Config: certOnly.Name, Image: push(certOnly, nil)}, Architectures: []string{runtime.GOARCH}}
+		q := nodecontroller.Question{Target: rollout.Target{Config: certOnly.Name, Image: push(certOnly, nil)},
+			Architectures: []string{runtime.GOARCH}}
 		require.NoError(t, check.Check(t.Context(), q))
 	})
 }

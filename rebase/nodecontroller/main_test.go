@@ -51,7 +51,8 @@ func newFixture(t *testing.T, o nodecontroller.Options) *fixture {
 }
 
 func newFixtureIn(t *testing.T, env *kubetest.Env, o nodecontroller.Options) *fixture {
-	f := &fixture{T: t, env: env, o: o, c: env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller), ev: events.NewFakeRecorder(1000)}
+	f := &fixture{T: t, env: env, o: o, c: env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller),
+		ev: events.NewFakeRecorder(1000)}
 	f.pool = strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	f.restart()
 	f.create(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: f.pool}, Spec: mcfgv1.MachineConfigPoolSpec{
@@ -76,12 +77,14 @@ func (f *fixture) create(o client.Object) {
 // node makes a ready node whose agent has reported a config and an image.
 func (f *fixture) node(name string, at rollout.Target) {
 	f.Helper()
-	annotations := map[string]string{manifests.AnnotationCurrentConfig: at.Config, manifests.AnnotationDesiredConfig: at.Config, manifests.AnnotationState: "Done"}
+	annotations := map[string]string{manifests.AnnotationCurrentConfig: at.Config,
+		manifests.AnnotationDesiredConfig: at.Config, manifests.AnnotationState: "Done"}
 	if at.Image != "" {
 		annotations[manifests.AnnotationCurrentImage], annotations[manifests.AnnotationDesiredImage] = at.Image, at.Image
 		annotations[manifests.AnnotationDesiredOSImage] = at.Image
 	}
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.name(name), Labels: map[string]string{"node-role.kubernetes.io/" + f.pool: ""}, Annotations: annotations}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.name(name),
+		Labels: map[string]string{"node-role.kubernetes.io/" + f.pool: ""}, Annotations: annotations}}
 	f.create(n)
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	require.NoError(f, f.env.Client.Status().Update(f.Context(), n))
@@ -111,7 +114,8 @@ func (f *fixture) arrived(node string, at time.Time) {
 	f.agent(node, arrive)
 	var record mcfgv1.MachineConfigNode
 	require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.name(node)}, &record))
-	meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: string(mcfgv1.MachineConfigNodeUpdated), Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(at)})
+	meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: string(mcfgv1.MachineConfigNodeUpdated),
+		Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(at)})
 	require.NoError(f, f.env.Client.Status().Update(f.Context(), &record))
 }
 
@@ -200,20 +204,28 @@ func image(n int) string {
 // layer opts the pool in, with an image that a build has brought for a config.
 func (f *fixture) layer(build, config, image string) {
 	f.Helper()
-	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-" + build, Labels: map[string]string{manifests.LabelRenderedMachineConfig: config}},
-		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: config}, MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: f.pool}, RenderedImagePushSpec: "r.example.com/os/worker:x"}}
+	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-" + build,
+		Labels: map[string]string{manifests.LabelRenderedMachineConfig: config}},
+		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: config},
+			MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: f.pool}, RenderedImagePushSpec: "r.example.com/os/worker:x"}}
 	f.create(b)
 	start := metav1.NewTime(time.Now().Add(-time.Minute))
 	end := metav1.Now()
-	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end, DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
-		Builder:    &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder, Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
-		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: end}}}
+	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end,
+		DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
+		Builder: &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder,
+			Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
+		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue,
+			Reason: "Ready", LastTransitionTime: end}}}
 	require.NoError(f, f.env.Client.Status().Update(f.Context(), b))
 	m := &mcfgv1.MachineOSConfig{}
 	err := f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.pool}, m)
 	if apierrors.IsNotFound(err) {
-		m = &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: f.pool}, Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: f.pool},
-			ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder}, RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: "r.example.com/os/worker:x"}}
+		m = &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: f.pool},
+			Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: f.pool},
+				ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+				RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+				RenderedImagePushSpec:   "r.example.com/os/worker:x"}}
 		f.create(m)
 	} else {
 		require.NoError(f, err)

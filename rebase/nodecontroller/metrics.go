@@ -17,7 +17,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		return nil, nil
 	}
 	m := &metrics{decisions: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dayone_rollout_decision_seconds",
-		Help: "Time from the objects in memory to who of a pool's nodes goes next.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 12)})}
+		Help:    "Time from the objects in memory to who of a pool's nodes goes next.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 12)})}
 	if err := r.Register(m.decisions); err != nil {
 		return nil, fmt.Errorf("register metrics of %s: %w", Name, err)
 	}

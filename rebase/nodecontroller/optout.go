@@ -12,11 +12,13 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// optedOut holds a pool without a MachineOSConfig whose rendered config still names the image that the pool was installed with: the image
-// goes out of the config together with the MachineOSConfig, and each node shall reboot once for both.
+// optedOut holds a pool without a MachineOSConfig whose rendered config still names the image that the pool was
+// installed with: the image goes out of the config together with the MachineOSConfig, and each node shall reboot once
+// for both.
 func (r *Reconciler) optedOut(ctx context.Context, s *look) error {
 	name := manifests.PreBuiltComponentPrefix + s.Object.Name
-	if s.Layered || !slices.ContainsFunc(s.Object.Spec.Configuration.Source, func(c corev1.ObjectReference) bool { return c.Name == name }) {
+	if s.Layered || !slices.ContainsFunc(s.Object.Spec.Configuration.Source,
+		func(c corev1.ObjectReference) bool { return c.Name == name }) {
 		return nil
 	}
 	var component mcfgv1.MachineConfig

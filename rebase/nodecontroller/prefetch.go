@@ -13,8 +13,8 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// prefetch lets nodes whose turn comes soon fetch the image beforehand, so that their drain waits for no download. Agents that do not
-// know the annotation fetch when they are told to go.
+// prefetch lets nodes whose turn comes soon fetch the image beforehand, so that their drain waits for no download.
+// Agents that do not know the annotation fetch when they are told to go.
 func (r *Reconciler) prefetch(ctx context.Context, s *look, plan rollout.Plan) error {
 	if s.Layered && r.o.Preflight != nil && !r.checked.passed(s.Object.Name, s.Pool.Target) {
 		return nil
@@ -22,7 +22,8 @@ func (r *Reconciler) prefetch(ctx context.Context, s *look, plan rollout.Plan) e
 	ahead := s.Pool.Ahead(s.Nodes, plan)
 	var errs []error
 	for _, name := range ahead.Fetch {
-		r.o.Log.WithField("pool", s.Object.Name).WithField("node", name).WithField("image", s.Pool.Target.Image).Info("node fetches ahead")
+		r.o.Log.WithField("pool", s.Object.Name).WithField("node", name).WithField("image", s.Pool.Target.Image).
+			Info("node fetches ahead")
 		errs = append(errs, r.setPrefetch(ctx, s, name, &s.Pool.Target.Image))
 	}
 	for _, name := range ahead.Forget {
@@ -40,7 +41,8 @@ func (r *Reconciler) setPrefetch(ctx context.Context, s *look, node string, imag
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	if err := r.client.Patch(ctx, s.Objects[node].DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Patch(ctx, s.Objects[node].DeepCopy(),
+		client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("let node %s fetch ahead: %w", node, err)
 	}
 	return nil

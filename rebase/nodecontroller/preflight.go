@@ -32,15 +32,16 @@ const (
 	notChecked   = "NotChecked"
 )
 
-// checks remembers each pool's last check, so that an image is looked at once per rollout, and one that failed once a minute. It is safe
-// for use by several workers.
+// checks remembers each pool's last check, so that an image is looked at once per rollout, and one that failed once a
+// minute. It is safe for use by several workers.
 type checks struct {
 	mu    sync.Mutex
 	pools map[string]acceptance
 }
 
-// pass lets the plan of a layered pool through when its image is fit. The image is looked at when the first node would be told, and not
-// before: a pool whose nodes have their image does not depend on the registry. A refused image holds the pool.
+// pass lets the plan of a layered pool through when its image is fit. The image is looked at when the first node would
+// be told, and not before: a pool whose nodes have their image does not depend on the registry. A refused image holds
+// the pool.
 func (c *checks) pass(ctx context.Context, o Options, s *look, plan rollout.Plan) rollout.Plan {
 	if o.Preflight == nil || !s.Layered || len(plan.Next) == 0 {
 		return plan
@@ -112,16 +113,20 @@ func architectures(s *look) []string {
 	return out
 }
 
-// imageAccepted is a layered pool's condition: what the check said, or that the present target has not been checked yet.
+// imageAccepted is a layered pool's condition: what the check said, or that the present target has not been checked
+// yet.
 func imageAccepted(s *look) (mcfgv1.MachineConfigPoolCondition, bool) {
 	if s.accepted != nil {
-		return condition(manifests.ConditionImageAccepted, s.accepted.err == nil, s.accepted.reason, s.accepted.message()), true
+		return condition(manifests.ConditionImageAccepted, s.accepted.err == nil, s.accepted.reason, s.accepted.message()),
+			true
 	}
-	have := slices.IndexFunc(s.Object.Status.Conditions, func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == manifests.ConditionImageAccepted })
+	have := slices.IndexFunc(s.Object.Status.Conditions,
+		func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == manifests.ConditionImageAccepted })
 	if have < 0 || rollout.IsAbout(s.Object.Status.Conditions[have], s.Pool.Target) {
 		return mcfgv1.MachineConfigPoolCondition{}, false
 	}
-	c := condition(manifests.ConditionImageAccepted, false, notChecked, "the image is checked when the first node's turn comes")
+	c := condition(manifests.ConditionImageAccepted, false, notChecked,
+		"the image is checked when the first node's turn comes")
 	c.Status = corev1.ConditionUnknown
 	return c, true
 }

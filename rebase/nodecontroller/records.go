@@ -16,7 +16,8 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// machineConfigNodes keeps one object per node that says what the node is to have. Its status is the agent's and the drain controller's.
+// machineConfigNodes keeps one object per node that says what the node is to have. Its status is the agent's and the
+// drain controller's.
 func (r *Reconciler) machineConfigNodes(ctx context.Context, s *look, plan rollout.Plan) error {
 	next := make(map[string]bool, len(plan.Next))
 	for _, name := range plan.Next {
@@ -43,7 +44,8 @@ func (r *Reconciler) machineConfigNodes(ctx context.Context, s *look, plan rollo
 }
 
 func (r *Reconciler) machineConfigNode(ctx context.Context, s *look, n *corev1.Node, target rollout.Target) error {
-	spec := mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name}, Pool: mcfgv1.MCOObjectReference{Name: s.Object.Name},
+	spec := mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name},
+		Pool:          mcfgv1.MCOObjectReference{Name: s.Object.Name},
 		ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: target.Config},
 		ConfigImage:   mcfgv1.MachineConfigNodeSpecConfigImage{DesiredImage: mcfgv1.ImageDigestFormat(target.Image)}}
 	have, version := s.Records[n.Name], ""
@@ -70,7 +72,8 @@ func (r *Reconciler) machineConfigNode(ctx context.Context, s *look, n *corev1.N
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	written := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}} // an empty one: the answer tells what there is place for
+	// an empty one: the answer tells what there is place for
+	written := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	if err := r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return err
 	}
@@ -86,7 +89,8 @@ func named(spec mcfgv1.MachineConfigNodeSpec) bool { return spec.ConfigImage.Des
 
 func (r *Reconciler) makeRecord(ctx context.Context, n *corev1.Node, spec mcfgv1.MachineConfigNodeSpec) error {
 	// The owner lets the object go with its node.
-	record := &mcfgv1.MachineConfigNode{Spec: spec, ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy},
+	record := &mcfgv1.MachineConfigNode{Spec: spec, ObjectMeta: metav1.ObjectMeta{Name: n.Name,
+		Labels:          map[string]string{cluster.LabelManagedBy: cluster.ManagedBy},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}}}
 	err := r.client.Create(ctx, record)
 	if apierrors.IsAlreadyExists(err) {

@@ -14,7 +14,8 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// OpenShift's default feature set has MachineConfigNodes without an image, and the API server drops what its schema does not have.
+// OpenShift's default feature set has MachineConfigNodes without an image, and the API server drops what its schema
+// does not have.
 func TestARecordWithoutPlaceForAnImageIsWrittenOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real kube-apiserver, which is left out with -short")

@@ -20,8 +20,8 @@ import (
 // maxNamed is how many nodes a message names; the counts hold the rest.
 const maxNamed = 5
 
-// report writes the pool's status when it says something else than before. Conditions of other writers stay as they are: the patch
-// bears the resource version that they were read with.
+// report writes the pool's status when it says something else than before. Conditions of other writers stay as they
+// are: the patch bears the resource version that they were read with.
 func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) error {
 	changed := s.Object.DeepCopy()
 	st := &changed.Status
@@ -38,7 +38,8 @@ func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) err
 		st.Configuration = *s.Object.Spec.Configuration.DeepCopy()
 	}
 	if !s.Layered { // a pool that has opted out has no image to speak of
-		st.Conditions = slices.DeleteFunc(st.Conditions, func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == manifests.ConditionImageAccepted })
+		st.Conditions = slices.DeleteFunc(st.Conditions,
+			func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == manifests.ConditionImageAccepted })
 	} else if c, news := imageAccepted(s); news {
 		r.set(st, c)
 	}
@@ -48,7 +49,8 @@ func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) err
 	if equality.Semantic.DeepEqual(s.Object.Status, *st) {
 		return nil
 	}
-	err := r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.Object, client.MergeFromWithOptimisticLock{}))
+	err := r.client.Status().Patch(ctx, changed,
+		client.MergeFromWithOptions(s.Object, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		s.again(gather)
 		return nil
@@ -75,10 +77,12 @@ func (r *Reconciler) set(st *mcfgv1.MachineConfigPoolStatus, c mcfgv1.MachineCon
 }
 
 // conditions are what this controller says of a pool.
-func conditions(s *look, plan rollout.Plan, done bool, have []mcfgv1.MachineConfigPoolCondition) []mcfgv1.MachineConfigPoolCondition {
+func conditions(s *look, plan rollout.Plan, done bool,
+	have []mcfgv1.MachineConfigPoolCondition) []mcfgv1.MachineConfigPoolCondition {
 	node := nodeDegraded(s)
 	out := []mcfgv1.MachineConfigPoolCondition{
-		condition(mcfgv1.MachineConfigPoolUpdated, done, "AllNodesUpdated", fmt.Sprintf("%d of %d nodes have %s", plan.Counts.Updated, plan.Counts.Nodes, plan.Target)),
+		condition(mcfgv1.MachineConfigPoolUpdated, done, "AllNodesUpdated",
+			fmt.Sprintf("%d of %d nodes have %s", plan.Counts.Updated, plan.Counts.Nodes, plan.Target)),
 		updating(s, plan, done), node,
 	}
 	switch {
@@ -100,7 +104,8 @@ func conditions(s *look, plan rollout.Plan, done bool, have []mcfgv1.MachineConf
 // complains tells that a condition, of this controller or of another, makes the pool degraded.
 func complains(c mcfgv1.MachineConfigPoolCondition) bool {
 	switch c.Type {
-	case mcfgv1.MachineConfigPoolNodeDegraded, mcfgv1.MachineConfigPoolRenderDegraded, mcfgv1.MachineConfigPoolImageBuildDegraded:
+	case mcfgv1.MachineConfigPoolNodeDegraded, mcfgv1.MachineConfigPoolRenderDegraded,
+		mcfgv1.MachineConfigPoolImageBuildDegraded:
 		return c.Status == corev1.ConditionTrue
 	case manifests.ConditionImageAccepted:
 		return c.Status == corev1.ConditionFalse
@@ -108,7 +113,8 @@ func complains(c mcfgv1.MachineConfigPoolCondition) bool {
 	return false
 }
 
-func condition(t mcfgv1.MachineConfigPoolConditionType, is bool, reason, message string) mcfgv1.MachineConfigPoolCondition {
+func condition(t mcfgv1.MachineConfigPoolConditionType, is bool, reason,
+	message string) mcfgv1.MachineConfigPoolCondition {
 	status := corev1.ConditionFalse
 	if is {
 		status = corev1.ConditionTrue
@@ -132,7 +138,8 @@ func updating(s *look, plan rollout.Plan, done bool) mcfgv1.MachineConfigPoolCon
 	case done:
 		return condition(t, false, "AllNodesUpdated", "")
 	case moving > 0:
-		return condition(t, true, "NodesMoving", strings.TrimSuffix(fmt.Sprintf("%d nodes are on their way; %s", moving, text(plan.Stopped, waiting)), "; "))
+		return condition(t, true, "NodesMoving", strings.TrimSuffix(fmt.Sprintf("%d nodes are on their way; %s", moving,
+			text(plan.Stopped, waiting)), "; "))
 	case s.Pool.Paused:
 		return condition(t, false, "Paused", plan.Stopped)
 	case s.Building:

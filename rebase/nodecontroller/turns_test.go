@@ -98,7 +98,8 @@ func TestOptingInAndOutLeavesNothing(t *testing.T) {
 		f.look()
 	}
 	require.Equal(t, image(1), f.record("c").CurrentImage)
-	require.NoError(t, f.env.Client.Delete(t.Context(), &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: f.pool}}))
+	require.NoError(t, f.env.Client.Delete(t.Context(),
+		&mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: f.pool}}))
 	for _, n := range []string{"a", "b", "c"} {
 		f.look()
 		require.Empty(t, f.record(n).DesiredImage)
@@ -126,7 +127,8 @@ func TestOptingOutForgetsWhatWasFetchedAhead(t *testing.T) {
 	f.look()
 	require.Equal(t, image(1), f.annotation("b", manifests.AnnotationPrefetch))
 	f.annotate("b", manifests.AnnotationPrefetched, image(1))
-	require.NoError(t, f.env.Client.Delete(t.Context(), &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: f.pool}}))
+	require.NoError(t, f.env.Client.Delete(t.Context(),
+		&mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: f.pool}}))
 	f.look()
 	assert.Equal(t, before, f.everything("b"), "b was never told, and keeps nothing")
 }
@@ -140,7 +142,8 @@ func (f *fixture) everything(nodes ...string) map[string]any {
 		var record mcfgv1.MachineConfigNode
 		require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.name(name)}, &n))
 		require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.name(name)}, &record))
-		out[name+" annotations"], out[name+" labels"], out[name+" spec"], out[name+" record"] = n.Annotations, n.Labels, n.Spec, record.Spec
+		out[name+" annotations"], out[name+" labels"], out[name+" spec"], out[name+" record"] = n.Annotations, n.Labels,
+			n.Spec, record.Spec
 	}
 	return out
 }

@@ -8,11 +8,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// unseenLimit is after which time a write counts as seen although the cache does not show it: something has undone it meanwhile.
+// unseenLimit is after which time a write counts as seen although the cache does not show it: something has undone it
+// meanwhile.
 const unseenLimit = time.Minute
 
-// unseen remembers what was written and is not in the cache yet. What is decided on the state before one's own last write would tell
-// more nodes than allowed, or fail against that write. It is safe for use by several workers.
+// unseen remembers what was written and is not in the cache yet. What is decided on the state before one's own last
+// write would tell more nodes than allowed, or fail against that write. It is safe for use by several workers.
 type unseen struct {
 	mu     sync.Mutex
 	writes map[object]write
@@ -27,7 +28,8 @@ type write struct {
 	at   time.Time
 }
 
-// note remembers that an object was written over its version before; written is the object as the API server has answered.
+// note remembers that an object was written over its version before; written is the object as the API server has
+// answered.
 func (u *unseen) note(kind string, before string, written client.Object) {
 	if before == written.GetResourceVersion() {
 		return // it was so already

@@ -22,14 +22,15 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// gather is for how long news of a pool are gathered before it is looked at: when a whole fleet moves, one look and one status stand for
-// many nodes. It is far below what a node needs to drain and boot.
+// gather is for how long news of a pool are gathered before it is looked at: when a whole fleet moves, one look and one
+// status stand for many nodes. It is far below what a node needs to drain and boot.
 const gather = 500 * time.Millisecond
 
 // queue is where requests go.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// CacheOptions leave out of cached Nodes what no controller of dayone reads: the list of a node's images alone is most of the object.
+// CacheOptions leave out of cached Nodes what no controller of dayone reads: the list of a node's images alone is most
+// of the object.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: func(o any) (any, error) {
 		if n, ok := o.(*corev1.Node); ok {
@@ -52,7 +53,8 @@ func (r *Reconciler) watch(mgr ctrl.Manager) error {
 }
 
 // wake asks for the pools that a change concerns. before or after is nil when the object was made or has gone.
-func (r *Reconciler) wake(concerned func(ctx context.Context, before, after client.Object) []string) handler.EventHandler {
+func (r *Reconciler) wake(concerned func(ctx context.Context, before,
+	after client.Object) []string) handler.EventHandler {
 	add := func(ctx context.Context, before, after client.Object, q queue) {
 		for _, name := range concerned(ctx, before, after) {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}, gather)
@@ -97,7 +99,8 @@ func (r *Reconciler) ofPool(ctx context.Context, before, after client.Object) []
 	return []string{pool.Name}
 }
 
-// ofNode are the pools that a node was in and is in; none when nothing has changed that decides about a rollout, as with heartbeats.
+// ofNode are the pools that a node was in and is in; none when nothing has changed that decides about a rollout, as
+// with heartbeats.
 func (r *Reconciler) ofNode(ctx context.Context, before, after client.Object) []string {
 	old, _ := before.(*corev1.Node)
 	node, _ := after.(*corev1.Node)
@@ -124,7 +127,8 @@ func (r *Reconciler) ofNode(ctx context.Context, before, after client.Object) []
 
 // alike tells that two states of a node mean the same for its pool.
 func alike(a, b *corev1.Node) bool {
-	if !maps.Equal(a.Labels, b.Labels) || a.Annotations[manifests.AnnotationPlan] != b.Annotations[manifests.AnnotationPlan] ||
+	if !maps.Equal(a.Labels, b.Labels) ||
+		a.Annotations[manifests.AnnotationPlan] != b.Annotations[manifests.AnnotationPlan] ||
 		a.Status.NodeInfo.Architecture != b.Status.NodeInfo.Architecture {
 		return false
 	}
@@ -147,7 +151,8 @@ func ofConfig(_ context.Context, before, after client.Object) []string {
 func (r *Reconciler) ofBuild(ctx context.Context, before, after client.Object) []string {
 	old, _ := before.(*mcfgv1.MachineOSBuild)
 	build, _ := after.(*mcfgv1.MachineOSBuild)
-	if old != nil && build != nil && maps.Equal(old.Labels, build.Labels) && equality.Semantic.DeepEqual(old.Status, build.Status) {
+	if old != nil && build != nil && maps.Equal(old.Labels, build.Labels) && equality.Semantic.DeepEqual(old.Status,
+		build.Status) {
 		return nil
 	}
 	return names(r.pools(ctx))

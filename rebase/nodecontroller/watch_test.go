@@ -17,14 +17,19 @@ func TestOnlyNewsOfANodeWakeItsPool(t *testing.T) {
 		change func(*corev1.Node)
 		alike  bool
 	}{
-		"nothing":                    {func(*corev1.Node) {}, true},
-		"a heartbeat":                {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(made.Add(time.Minute)) }, true},
-		"the agent's progress":       {func(n *corev1.Node) { n.Annotations[manifests.AnnotationAgentProgress] = "2 of 3" }, true},
+		"nothing": {func(*corev1.Node) {}, true},
+		"a heartbeat": {func(n *corev1.Node) {
+			n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(
+				made.Add(time.Minute))
+		}, true},
+		"the agent's progress": {func(n *corev1.Node) { n.Annotations[manifests.AnnotationAgentProgress] = "2 of 3" },
+			true},
 		"somebody else's annotation": {func(n *corev1.Node) { n.Annotations["example.com/a"] = "b" }, true},
-		"its images":                 {func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}} }, true},
-		"the agent's state":          {func(n *corev1.Node) { n.Annotations[manifests.AnnotationState] = "Degraded" }, false},
-		"a record that is not one":   {func(n *corev1.Node) { n.Annotations[manifests.AnnotationState] = "Dancing" }, false},
-		"what the node was told":     {func(n *corev1.Node) { n.Annotations[manifests.AnnotationPlan] = "{}" }, false},
+		"its images": {func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}} },
+			true},
+		"the agent's state":        {func(n *corev1.Node) { n.Annotations[manifests.AnnotationState] = "Degraded" }, false},
+		"a record that is not one": {func(n *corev1.Node) { n.Annotations[manifests.AnnotationState] = "Dancing" }, false},
+		"what the node was told":   {func(n *corev1.Node) { n.Annotations[manifests.AnnotationPlan] = "{}" }, false},
 		"an image that it has fetched": {func(n *corev1.Node) {
 			n.Annotations[manifests.AnnotationPrefetch], n.Annotations[manifests.AnnotationPrefetched] = "a", "a"
 		}, false},
@@ -34,8 +39,10 @@ func TestOnlyNewsOfANodeWakeItsPool(t *testing.T) {
 		"its kubelet has reported": {func(n *corev1.Node) { n.Status.NodeInfo.Architecture = "arm64" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: made, Annotations: map[string]string{manifests.AnnotationState: "Done"}}}
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: made}}
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: made,
+				Annotations: map[string]string{manifests.AnnotationState: "Done"}}}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+				LastHeartbeatTime: made}}
 			changed := n.DeepCopy()
 			c.change(changed)
 			assert.Equal(t, c.alike, alike(n, changed))

@@ -37,11 +37,13 @@ func (r *Reconciler) tell(ctx context.Context, s *look, plan rollout.Plan) error
 		}
 		if news {
 			told = append(told, name)
-			r.o.Log.WithFields(logrus.Fields{"pool": s.Object.Name, "node": name, "config": plan.Target.Config, "image": plan.Target.Image}).Info("node told")
+			r.o.Log.WithFields(logrus.Fields{"pool": s.Object.Name, "node": name, "config": plan.Target.Config,
+				"image": plan.Target.Image}).Info("node told")
 		}
 	}
 	if len(told) > 0 {
-		r.events.Eventf(s.Object, nil, corev1.EventTypeNormal, "NodesTargeted", "Tell", "told to go to %s: %s", plan.Target, listed(told))
+		r.events.Eventf(s.Object, nil, corev1.EventTypeNormal, "NodesTargeted", "Tell", "told to go to %s: %s", plan.Target,
+			listed(told))
 	}
 	return errors.Join(errs...)
 }
@@ -54,9 +56,9 @@ func listed(nodes []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(nodes[:maxNamed], ", "), len(nodes)-maxNamed)
 }
 
-// tellNode changes a node's record and says what the way to the target does to it. The patch holds the resource version that the
-// decision was made on: an agent or an admin that has changed the node meanwhile makes it fail, and the pool is looked at again. A node
-// whose way is not in the pool's plan yet is not told; the plan's change asks again.
+// tellNode changes a node's record and says what the way to the target does to it. The patch holds the resource version
+// that the decision was made on: an agent or an admin that has changed the node meanwhile makes it fail, and the pool
+// is looked at again. A node whose way is not in the pool's plan yet is not told; the plan's change asks again.
 func (r *Reconciler) tellNode(ctx context.Context, s *look, name string) (bool, error) {
 	n, target := s.Objects[name], s.Pool.Target
 	record, err := nodestate.Parse(n.Annotations)
@@ -80,12 +82,14 @@ func (r *Reconciler) tellNode(ctx context.Context, s *look, name string) (bool, 
 	if len(changes) == 0 {
 		return false, nil
 	}
-	for _, key := range []string{manifests.AnnotationPrefetch, manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError} {
+	for _, key := range []string{manifests.AnnotationPrefetch, manifests.AnnotationPrefetched,
+		manifests.AnnotationPrefetchError} {
 		if _, found := n.Annotations[key]; found {
 			changes[key] = nil // its turn has come
 		}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion, "annotations": changes}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion,
+		"annotations": changes}})
 	if err != nil {
 		return false, fmt.Errorf("encode patch: %w", err)
 	}

@@ -12,7 +12,8 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 )
 
-// Dir is where MCO's daemon keeps what a node has (pkg/daemon/constants); an agent of either kind finds what the other left.
+// Dir is where MCO's daemon keeps what a node has (pkg/daemon/constants); an agent of either kind finds what the other
+// left.
 const Dir = "/etc/machine-config-daemon"
 
 const (
@@ -107,7 +108,8 @@ func Sweep(root string) error {
 	return nil
 }
 
-// BootID tells one boot from another: the kernel's id and the start of PID 1, because a node in a container has its host's kernel.
+// BootID tells one boot from another: the kernel's id and the start of PID 1, because a node in a container has its
+// host's kernel.
 func BootID(root string) (string, error) {
 	kernel, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
 	if err != nil {
@@ -117,7 +119,8 @@ func BootID(root string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read boot id: %w", err)
 	}
-	// The name in brackets, the second field, may hold blanks: what follows it is counted from the third. Source: proc_pid_stat(5).
+	// The name in brackets, the second field, may hold blanks: what follows it is counted from the third. Source:
+	// proc_pid_stat(5).
 	const startTime = 22 - 3
 	_, after, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(after)

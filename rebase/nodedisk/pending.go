@@ -10,10 +10,12 @@ import (
 	"slices"
 )
 
-// PendingPath is where the agent keeps what it is bringing onto the node, from before its first change until all is verified.
+// PendingPath is where the agent keeps what it is bringing onto the node, from before its first change until all is
+// verified.
 const PendingPath = "/var/lib/dayone/daemon/pending.json"
 
-// pending is the file: the config of the plan under way and, for a plan that follows one which did not come to its end, those before it.
+// pending is the file: the config of the plan under way and, for a plan that follows one which did not come to its end,
+// those before it.
 type pending struct {
 	Current
 	Former []Current `json:",omitempty"`
@@ -24,8 +26,8 @@ func (c Current) Same(other Current) bool {
 	return c.Image == other.Image && c.Config != nil && other.Config != nil && c.Config.Name == other.Config.Name
 }
 
-// ReadPending reads all of which something may be on the node beside what it has, the latest one last; none when nothing was begun. A file that
-// cannot be read is an error: it names what may be on the node.
+// ReadPending reads all of which something may be on the node beside what it has, the latest one last; none when
+// nothing was begun. A file that cannot be read is an error: it names what may be on the node.
 func ReadPending(root string) ([]Current, error) {
 	raw, err := os.ReadFile(filepath.Join(root, PendingPath))
 	if errors.Is(err, fs.ErrNotExist) {

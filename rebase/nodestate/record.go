@@ -30,7 +30,8 @@ const (
 	MaxReason = 2000
 	// MaxValue bounds every other value of the record, in bytes: names and references are far shorter.
 	MaxValue = 1024
-	// MaxTotal bounds keys and values of all annotations of an object. Source: Kubernetes, apimachinery, TotalAnnotationSizeLimitB.
+	// MaxTotal bounds keys and values of all annotations of an object. Source: Kubernetes, apimachinery,
+	// TotalAnnotationSizeLimitB.
 	MaxTotal = 256 << 10
 )
 
@@ -66,7 +67,8 @@ type Record struct {
 	PostConfigAction string
 	// Progress is what the agent is doing at the moment, in words and bytes.
 	Progress string
-	// DesiredDrain is the agent's request, "drain-CONFIG" or "uncordon-CONFIG"; LastAppliedDrain is the drain controller's echo of it.
+	// DesiredDrain is the agent's request, "drain-CONFIG" or "uncordon-CONFIG"; LastAppliedDrain is the drain controller's
+	// echo of it.
 	DesiredDrain, LastAppliedDrain string
 }
 
@@ -93,8 +95,9 @@ func fields() []field {
 	}
 }
 
-// Parse reads a node's annotations; what is not the record's is left aside. desiredOSimage counts where desiredImage is missing; where
-// both are there desiredImage counts, because stock controllers write that one only. The record is validated.
+// Parse reads a node's annotations; what is not the record's is left aside. desiredOSimage counts where desiredImage is
+// missing; where both are there desiredImage counts, because stock controllers write that one only. The record is
+// validated.
 func Parse(annotations map[string]string) (Record, error) {
 	var r Record
 	for _, f := range fields() {
@@ -106,8 +109,8 @@ func Parse(annotations map[string]string) (Record, error) {
 	return r, r.Validate()
 }
 
-// Patch gives the changes that make annotations say what the record says: a value to set, or nil to remove. Keys that are not the
-// record's are never in it. It is what a JSON merge patch of metadata.annotations takes.
+// Patch gives the changes that make annotations say what the record says: a value to set, or nil to remove. Keys that
+// are not the record's are never in it. It is what a JSON merge patch of metadata.annotations takes.
 func (r Record) Patch(annotations map[string]string) (map[string]*string, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
@@ -166,11 +169,12 @@ func (r Record) Drained() bool { return r.DesiredDrain != "" && r.DesiredDrain =
 
 // Converged tells that the node has what it should have, and that its agent says so.
 func (r Record) Converged() bool {
-	return r.State == StateDone && r.CurrentConfig != "" && r.CurrentConfig == r.DesiredConfig && r.CurrentImage == r.DesiredImage
+	return r.State == StateDone && r.CurrentConfig != "" && r.CurrentConfig == r.DesiredConfig &&
+		r.CurrentImage == r.DesiredImage
 }
 
-// isConfig tells whether a text is an object's name. Source: Kubernetes, RFC 1123 subdomain. Controllers ask this of thousands of nodes
-// again and again, which is why it is no regular expression.
+// isConfig tells whether a text is an object's name. Source: Kubernetes, RFC 1123 subdomain. Controllers ask this of
+// thousands of nodes again and again, which is why it is no regular expression.
 func isConfig(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -241,13 +245,15 @@ func (s State) validate() error {
 	return fmt.Errorf("%q is no state of the agent", string(s))
 }
 
-// isPlainImage knows most images by a glance: a host with a dot, a path of lower-case words, a digest. What is none of these may be an image yet.
+// isPlainImage knows most images by a glance: a host with a dot, a path of lower-case words, a digest. What is none of
+// these may be an image yet.
 func isPlainImage(s string) bool {
 	const most, digits, hexDigits = 200, "0123456789", "0123456789abcdef"
 	name, digest, _ := strings.Cut(s, "@sha256:")
 	host, path, _ := strings.Cut(name, "/")
 	host, port, ported := strings.Cut(host, ":")
-	if len(name) > most || len(digest) != 64 || strings.Trim(digest, hexDigits) != "" || ported && (port == "" || strings.Trim(port, digits) != "") ||
+	if len(name) > most || len(digest) != 64 || strings.Trim(digest, hexDigits) != "" || ported &&
+		(port == "" || strings.Trim(port, digits) != "") ||
 		!strings.Contains(host, ".") || strings.HasSuffix(host, "docker.io") || !isConfig(host) {
 		return false
 	}

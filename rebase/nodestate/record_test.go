@@ -23,10 +23,11 @@ func TestParseReadsTheDesiredImageUnderEitherKey(t *testing.T) {
 		in   map[string]string
 		want string
 	}{
-		"neither":                        {map[string]string{}, ""},
-		"only desiredImage":              {map[string]string{manifests.AnnotationDesiredImage: imageA}, imageA},
-		"only its alias":                 {map[string]string{manifests.AnnotationDesiredOSImage: imageA}, imageA},
-		"both, the alias is out of date": {map[string]string{manifests.AnnotationDesiredImage: imageB, manifests.AnnotationDesiredOSImage: imageA}, imageB},
+		"neither":           {map[string]string{}, ""},
+		"only desiredImage": {map[string]string{manifests.AnnotationDesiredImage: imageA}, imageA},
+		"only its alias":    {map[string]string{manifests.AnnotationDesiredOSImage: imageA}, imageA},
+		"both, the alias is out of date": {map[string]string{manifests.AnnotationDesiredImage: imageB,
+			manifests.AnnotationDesiredOSImage: imageA}, imageB},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Parse(c.in)
@@ -43,7 +44,8 @@ func TestParseReadsTheDesiredImageUnderEitherKey(t *testing.T) {
 
 func TestPatchTouchesOnlyTheRecord(t *testing.T) {
 	before := map[string]string{"other.example.com/key": "kept", manifests.MCOPrefix + "unknown": "kept",
-		manifests.AnnotationCurrentConfig: "rendered-master-1", manifests.AnnotationDesiredImage: imageA, manifests.AnnotationDesiredOSImage: imageA}
+		manifests.AnnotationCurrentConfig: "rendered-master-1", manifests.AnnotationDesiredImage: imageA,
+		manifests.AnnotationDesiredOSImage: imageA}
 	r, err := Parse(before)
 	require.NoError(t, err)
 	r.State, r.DesiredImage = StateDone, ""
@@ -78,7 +80,8 @@ func TestValidateRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "bytes in all")
 }
 
-// TestNamesOfConfigs compares with the pattern that Kubernetes documents, on every text of up to six of the characters that matter.
+// TestNamesOfConfigs compares with the pattern that Kubernetes documents, on every text of up to six of the characters
+// that matter.
 func TestNamesOfConfigs(t *testing.T) {
 	const name = `[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`
 	config, drain := regexp.MustCompile("^"+name+"$"), regexp.MustCompile("^(drain|uncordon)-"+name+"$")
@@ -103,9 +106,12 @@ func TestNamesOfConfigs(t *testing.T) {
 // TestWhatIsAPlainImageIsAnImage asks the full parser about whatever the glance takes.
 func TestWhatIsAPlainImageIsAnImage(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0f", 32)
-	hosts := []string{"registry.example.com", "r.io:5000", "10.0.0.1:5000", "docker.io", "index.docker.io", "a.b:", "a.b:x", "a..b", "-a.b", "A.b", "localhost", "localhost:5000", "a_b.c", "[::1]:5000", ""}
-	paths := []string{"os", "ocp/master-os", "a/b/c/d", "library/os", "a--b", "a.b", "a..b", "a-.b", "a__b", "A", "a/", "/a", "a//b", "a:v1", "", strings.Repeat("a/", 100) + "a", strings.Repeat("a", 64)}
-	ends := []string{digest, ":v1" + digest, digest[:70], digest + "0", strings.ToUpper(digest), "@sha512:" + strings.Repeat("0", 128), ""}
+	hosts := []string{"registry.example.com", "r.io:5000", "10.0.0.1:5000", "docker.io", "index.docker.io", "a.b:",
+		"a.b:x", "a..b", "-a.b", "A.b", "localhost", "localhost:5000", "a_b.c", "[::1]:5000", ""}
+	paths := []string{"os", "ocp/master-os", "a/b/c/d", "library/os", "a--b", "a.b", "a..b", "a-.b", "a__b", "A", "a/",
+		"/a", "a//b", "a:v1", "", strings.Repeat("a/", 100) + "a", strings.Repeat("a", 64)}
+	ends := []string{digest, ":v1" + digest, digest[:70], digest + "0", strings.ToUpper(digest), "@sha512:" +
+		strings.Repeat("0", 128), ""}
 	plain := 0
 	for _, host := range hosts {
 		for _, path := range paths {
@@ -151,7 +157,8 @@ func FuzzParse(f *testing.F) {
 	f.Add("rendered-master-1", imageA, "Done", "why", "drain-rendered-master-1")
 	f.Add("", "x", "", "\xff", "drain-")
 	f.Fuzz(func(t *testing.T, config, image, state, reason, drain string) {
-		in := map[string]string{manifests.AnnotationDesiredConfig: config, manifests.AnnotationDesiredOSImage: image, manifests.AnnotationState: state,
+		in := map[string]string{manifests.AnnotationDesiredConfig: config, manifests.AnnotationDesiredOSImage: image,
+			manifests.AnnotationState:  state,
 			manifests.AnnotationReason: reason, keyDesiredDrain: drain, "other": "kept"}
 		r, err := Parse(in)
 		if err != nil {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// DefaultPrefetch is how many nodes of a pool may fetch their next image ahead at the same time: as many as a small registry feeds
-// beside the nodes that are on their way.
+// DefaultPrefetch is how many nodes of a pool may fetch their next image ahead at the same time: as many as a small
+// registry feeds beside the nodes that are on their way.
 const DefaultPrefetch = 5
 
 // Ahead is what waiting nodes should do before their turn.
@@ -15,8 +15,9 @@ type Ahead struct {
 	Fetch, Forget []string
 }
 
-// Ahead picks the nodes that fetch the pool's image before their turn: those that follow when the present ones are done, as many as may
-// be unavailable at once, and of these only so many at a time as the pool's Prefetch allows. Pools that do not move fetch nothing.
+// Ahead picks the nodes that fetch the pool's image before their turn: those that follow when the present ones are
+// done, as many as may be unavailable at once, and of these only so many at a time as the pool's Prefetch allows. Pools
+// that do not move fetch nothing.
 func (p Pool) Ahead(nodes []Node, plan Plan) Ahead {
 	var out Ahead
 	limit := cmp.Or(p.Prefetch, DefaultPrefetch)

@@ -29,17 +29,24 @@ func TestAhead(t *testing.T) {
 		change        map[int]func(*rollout.Node)
 		fetch, forget []string
 	}{
-		"the next batch, two at a time":       {pool(), nil, []string{"n3", "n4"}, nil},
-		"one fetches already":                 {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, false)}, []string{"n4"}, nil},
-		"two fetch already":                   {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, false), 4: fetches(target.Image, false)}, nil, nil},
-		"one has it: the next one's turn":     {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, true)}, []string{"n4", "n5"}, nil},
-		"nobody beyond the next batch":        {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, true), 4: fetches(target.Image, true), 5: fetches(target.Image, true)}, nil, nil},
-		"another image is forgotten":          {pool(), map[int]func(*rollout.Node){7: fetches("r.example.com/old", false)}, []string{"n3", "n4"}, []string{"n7"}},
-		"another image gives way to this one": {pool(), map[int]func(*rollout.Node){3: fetches("r.example.com/old", false)}, []string{"n3", "n4"}, nil},
-		"a paused pool fetches nothing":       {pool(func(p *rollout.Pool) { p.Paused = true }), map[int]func(*rollout.Node){3: fetches(target.Image, false)}, nil, []string{"n3"}},
-		"a refused image is not fetched":      {pool(func(p *rollout.Pool) { p.Hold = "refused" }), nil, nil, nil},
-		"it can be switched off":              {pool(func(p *rollout.Pool) { p.Prefetch = -1 }), nil, nil, nil},
-		"no image, nothing to fetch":          {pool(func(p *rollout.Pool) { p.Target.Image = "" }), nil, nil, nil},
+		"the next batch, two at a time": {pool(), nil, []string{"n3", "n4"}, nil},
+		"one fetches already": {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, false)},
+			[]string{"n4"}, nil},
+		"two fetch already": {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, false),
+			4: fetches(target.Image, false)}, nil, nil},
+		"one has it: the next one's turn": {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, true)},
+			[]string{"n4", "n5"}, nil},
+		"nobody beyond the next batch": {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, true),
+			4: fetches(target.Image, true), 5: fetches(target.Image, true)}, nil, nil},
+		"another image is forgotten": {pool(), map[int]func(*rollout.Node){7: fetches("r.example.com/old", false)},
+			[]string{"n3", "n4"}, []string{"n7"}},
+		"another image gives way to this one": {pool(), map[int]func(*rollout.Node){3: fetches("r.example.com/old", false)},
+			[]string{"n3", "n4"}, nil},
+		"a paused pool fetches nothing": {pool(func(p *rollout.Pool) { p.Paused = true }),
+			map[int]func(*rollout.Node){3: fetches(target.Image, false)}, nil, []string{"n3"}},
+		"a refused image is not fetched": {pool(func(p *rollout.Pool) { p.Hold = "refused" }), nil, nil, nil},
+		"it can be switched off":         {pool(func(p *rollout.Pool) { p.Prefetch = -1 }), nil, nil, nil},
+		"no image, nothing to fetch":     {pool(func(p *rollout.Pool) { p.Target.Image = "" }), nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes := make([]rollout.Node, 0, 8)

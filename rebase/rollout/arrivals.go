@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Arrivals remembers since when this process has seen nodes at what they have: what has passed since then is measured, and the times that nodes
-// write down are read off clocks, which are wrong or set. The zero value works, for several goroutines.
+// Arrivals remembers since when this process has seen nodes at what they have: what has passed since then is measured,
+// and the times that nodes write down are read off clocks, which are wrong or set. The zero value works, for several
+// goroutines.
 type Arrivals struct {
 	mu    sync.Mutex
 	pools map[string]map[string]arrival // by pool and node
@@ -17,9 +18,10 @@ type arrival struct {
 	seen time.Time // with what it takes to measure from it
 }
 
-// Settle gives nodes that have their pool's target a time since when they have it: how long they had it when this process saw it first, by the
-// wall clock of that moment, and what was measured since. A clock that is set meanwhile neither ends nor stretches a wave's watch. Where their own
-// time is missing or was to come, they have it since they were seen.
+// Settle gives nodes that have their pool's target a time since when they have it: how long they had it when this
+// process saw it first, by the wall clock of that moment, and what was measured since. A clock that is set meanwhile
+// neither ends nor stretches a wave's watch. Where their own time is missing or was to come, they have it since they
+// were seen.
 func (a *Arrivals) Settle(l *Look, now time.Time) {
 	if l.Pool.Waves.Soak <= 0 {
 		return

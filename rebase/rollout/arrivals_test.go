@@ -21,9 +21,11 @@ func TestAWaveIsWatchedWhileTheClockIsSet(t *testing.T) {
 	p.Annotations = map[string]string{manifests.AnnotationRolloutWaves: "1 / 15m"}
 	p.Spec.Configuration.Name = "rendered-worker-2"
 	began := time.Now()
-	c := rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{*p}, Records: []*mcfgv1.MachineConfigNode{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
-		Status: mcfgv1.MachineConfigNodeStatus{Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineConfigNodeUpdated), Status: metav1.ConditionTrue,
-			LastTransitionTime: metav1.Time{Time: began.Add(-time.Minute).Round(0)}}}}}}}
+	c := rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{*p},
+		Records: []*mcfgv1.MachineConfigNode{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Status: mcfgv1.MachineConfigNodeStatus{Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineConfigNodeUpdated),
+				Status:             metav1.ConditionTrue,
+				LastTransitionTime: metav1.Time{Time: began.Add(-time.Minute).Round(0)}}}}}}}
 	c.Nodes = []*corev1.Node{updated("a", "rendered-worker-2", "w"), updated("b", "rendered-worker-1", "w")}
 	for name, by := range map[string]time.Duration{"ahead": 3 * time.Hour, "back": -3 * time.Hour, "not at all": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ func (p *planner) choose() {
 		return
 	}
 	quota, gate := p.quota()
-	// Nodes that are down already lose nothing by being sent to another target; after them those that failed and still take pods,
-	// so that a corrected target reaches them first; fresh nodes only when nobody else is in doubt.
+	// Nodes that are down already lose nothing by being sent to another target; after them those that failed and still
+	// take pods, so that a corrected target reaches them first; fresh nodes only when nobody else is in doubt.
 	rounds := []struct {
 		concerns func(condition) bool
 		used     func() int
@@ -81,7 +81,8 @@ func (p *planner) stop() string {
 	case p.pool.Hold != "":
 		return p.pool.Hold
 	case p.failed >= p.pool.haltAfter():
-		return fmt.Sprintf("%d nodes failed at this target: the rollout halts so that it does not take more; correct the config or the image, a new target goes to them first", p.failed)
+		return fmt.Sprintf(
+			"%d nodes failed at this target: the rollout halts so that it does not take more; correct the config or the image, a new target goes to them first", p.failed)
 	}
 	if open, wait := p.pool.Windows.Open(p.now); !open {
 		p.lookAgain = wait
@@ -104,27 +105,32 @@ func (p *planner) quota() (int, string) {
 	sizes := p.pool.Waves.sizes(len(p.nodes))
 	for i, size := range sizes {
 		if p.touched < size {
-			return size - p.touched, fmt.Sprintf("wave %d of %d has its %d nodes: the next one starts when they are healthy", i+1, len(sizes), size)
+			return size - p.touched, fmt.Sprintf("wave %d of %d has its %d nodes: the next one starts when they are healthy",
+				i+1, len(sizes), size)
 		}
 		if i == len(sizes)-1 {
 			break
 		}
 		if p.counts.Updated < size {
-			return 0, fmt.Sprintf("wave %d of %d: %d of %d nodes have the target, the next wave starts when all have", i+1, len(sizes), p.counts.Updated, size)
+			return 0, fmt.Sprintf("wave %d of %d: %d of %d nodes have the target, the next wave starts when all have", i+1,
+				len(sizes), p.counts.Updated, size)
 		}
 		if wait := p.soaking(); p.touched == size && wait > 0 {
 			p.lookAgain = wait
-			return 0, fmt.Sprintf("wave %d of %d has the target and is watched until %s", i+1, len(sizes), p.now.Add(wait).Format(time.RFC3339))
+			return 0, fmt.Sprintf("wave %d of %d has the target and is watched until %s", i+1, len(sizes), p.now.Add(wait).
+				Format(time.RFC3339))
 		}
 		if sick := p.sick(); sick != "" {
-			return 0, fmt.Sprintf("wave %d of %d has the target, but %s: the next wave starts when it is well", i+1, len(sizes), sick)
+			return 0, fmt.Sprintf("wave %d of %d has the target, but %s: the next wave starts when it is well", i+1, len(sizes),
+				sick)
 		}
 	}
 	return len(p.nodes), ""
 }
 
-// soaking is how long the nodes that have the target must still be watched. Of a node of which nobody knows yet since when it has the target, all
-// of the time is to come, and of one that says it has it since a time to come: for how long it does is the caller's to notice (see Arrivals).
+// soaking is how long the nodes that have the target must still be watched. Of a node of which nobody knows yet since
+// when it has the target, all of the time is to come, and of one that says it has it since a time to come: for how long
+// it does is the caller's to notice (see Arrivals).
 func (p *planner) soaking() time.Duration {
 	var wait time.Duration
 	for i, c := range p.conditions {

@@ -64,7 +64,8 @@ type Look struct {
 
 // Look gathers what concerns one pool; nil: there is no such pool, or it is being deleted.
 func (c *Cluster) Look(pool string) *Look {
-	l := &Look{Objects: make(map[string]*corev1.Node, len(c.Nodes)), Records: make(map[string]*mcfgv1.MachineConfigNode, len(c.Records)), memory: c.Memory}
+	l := &Look{Objects: make(map[string]*corev1.Node, len(c.Nodes)), Records: make(map[string]*mcfgv1.MachineConfigNode,
+		len(c.Records)), memory: c.Memory}
 	all := make([]*mcfgv1.MachineConfigPool, 0, len(c.Pools))
 	for i := range c.Pools {
 		p := &c.Pools[i]
@@ -91,7 +92,8 @@ func (c *Cluster) Look(pool string) *Look {
 	return l
 }
 
-// quorum makes a pool with nodes of the control plane go one by one, whatever its name is, and counts those of other pools with it.
+// quorum makes a pool with nodes of the control plane go one by one, whatever its name is, and counts those of other
+// pools with it.
 func (l *Look) quorum(c *Cluster) {
 	for _, n := range l.Objects {
 		l.Pool.ControlPlane = l.Pool.ControlPlane || ControlPlane(n)
@@ -165,8 +167,9 @@ func reported(record *mcfgv1.MachineConfigNode) time.Time {
 	return c.LastTransitionTime.Time
 }
 
-// since is when a node arrived, as it says itself or, where it says nothing that can be, as the policy controller has noted upon it; zero: there
-// is no note of this way either. A clock that is behind does not shorten the time that a node is watched: none arrives before it was told.
+// since is when a node arrived, as it says itself or, where it says nothing that can be, as the policy controller has
+// noted upon it; zero: there is no note of this way either. A clock that is behind does not shorten the time that a
+// node is watched: none arrives before it was told.
 func (l *Look) since(node *Node) time.Time {
 	h := l.History(node.Name)
 	if h.Told == nil {
@@ -210,11 +213,12 @@ func (l *Look) Done(plan Plan) bool {
 	return l.Doubt == "" && plan.Counts.Updated == plan.Counts.Nodes && !l.Building && plan.Target.Config != ""
 }
 
-// RefusedImage is what the node controller has written into the pool's status of the present target's image when that did not pass its
-// checks; empty: it did, or was not looked at.
+// RefusedImage is what the node controller has written into the pool's status of the present target's image when that
+// did not pass its checks; empty: it did, or was not looked at.
 func (l *Look) RefusedImage() string {
 	for _, c := range l.Object.Status.Conditions {
-		if c.Type == manifests.ConditionImageAccepted && c.Status == corev1.ConditionFalse && l.Layered && IsAbout(c, l.Pool.Target) {
+		if c.Type == manifests.ConditionImageAccepted && c.Status == corev1.ConditionFalse && l.Layered &&
+			IsAbout(c, l.Pool.Target) {
 			return c.Message
 		}
 	}
@@ -252,9 +256,9 @@ func (c *Cluster) machineOSConfig(pool string) *mcfgv1.MachineOSConfig {
 	return nil
 }
 
-// imageFor says what the pool waits for before its image may be delivered together with a config; empty: nothing. An image may be
-// delivered when the build that the MachineOSConfig's status names has its digest and was made for, or moved to, just this config.
-// preBuilt: that build stands for an image that the admin has named.
+// imageFor says what the pool waits for before its image may be delivered together with a config; empty: nothing. An
+// image may be delivered when the build that the MachineOSConfig's status names has its digest and was made for, or
+// moved to, just this config. preBuilt: that build stands for an image that the admin has named.
 func (c *Cluster) imageFor(mosc *mcfgv1.MachineOSConfig, config string) (wait string, preBuilt bool) {
 	if mosc.Status.CurrentImagePullSpec == "" || mosc.Status.MachineOSBuild == nil {
 		return "the image of the pool has not been built yet: see the conditions of MachineOSConfig " + mosc.Name, false
@@ -273,7 +277,8 @@ func (c *Cluster) imageFor(mosc *mcfgv1.MachineOSConfig, config string) (wait st
 		build.Status.DigestedImagePushSpec != mosc.Status.CurrentImagePullSpec:
 		return fmt.Sprintf("MachineOSBuild %s has not brought the pool's image", name), false
 	case build.Labels[manifests.LabelRenderedMachineConfig] != config:
-		return fmt.Sprintf("the image for %s is not built yet: see the conditions of MachineOSConfig %s", config, mosc.Name), false
+		return fmt.Sprintf("the image for %s is not built yet: see the conditions of MachineOSConfig %s", config, mosc.Name),
+			false
 	}
 	return "", build.Labels[manifests.AnnotationPreBuiltImage] == "true"
 }

@@ -8,8 +8,8 @@ import (
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
-// foresee takes what the policy controller published of the target's effect, and holds a target whose effect is worse than the pool's
-// gate allows, or is not known although it must be.
+// foresee takes what the policy controller published of the target's effect, and holds a target whose effect is worse
+// than the pool's gate allows, or is not known although it must be.
 func (l *Look) foresee(required bool) {
 	limit, gated, err := disruption.MaxDisruption(l.Object.Annotations)
 	if err != nil {
@@ -32,7 +32,8 @@ func (l *Look) foresee(required bool) {
 		return
 	}
 	if gated && plan.Level > limit {
-		l.Hold(fmt.Sprintf("%s means %s for %d nodes, and annotation %s allows %s: change the annotation, the config or the policies",
+		l.Hold(fmt.Sprintf(
+			"%s means %s for %d nodes, and annotation %s allows %s: change the annotation, the config or the policies",
 			target.Config, plan.Level, plan.Nodes, manifests.AnnotationMaxDisruption, limit))
 	}
 	for i := range l.Nodes {
@@ -40,8 +41,9 @@ func (l *Look) foresee(required bool) {
 	}
 }
 
-// unforeseen is why a node cannot be told to go to a plan's target: what its way does is not in the plan, which holds the ways of most nodes and
-// is made anew when they have gone them. Empty: it can. One that has the target, and gave up on the way to another, needs no way.
+// unforeseen is why a node cannot be told to go to a plan's target: what its way does is not in the plan, which holds
+// the ways of most nodes and is made anew when they have gone them. Empty: it can. One that has the target, and gave up
+// on the way to another, needs no way.
 func unforeseen(plan *disruption.PoolPlan, r nodestate.Record) string {
 	has := disruption.State{Config: r.CurrentConfig, Image: r.CurrentImage}
 	if has == plan.Target {
@@ -50,5 +52,6 @@ func unforeseen(plan *disruption.PoolPlan, r nodestate.Record) string {
 	if _, found := plan.Way(has); found {
 		return ""
 	}
-	return fmt.Sprintf("what the way from %s does is not in the pool's plan yet: its turn comes when other nodes are done", Target(has))
+	return fmt.Sprintf("what the way from %s does is not in the pool's plan yet: its turn comes when other nodes are done",
+		Target(has))
 }

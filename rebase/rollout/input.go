@@ -38,7 +38,8 @@ type Pool struct {
 	MaxUnavailable *intstr.IntOrString
 	// ControlPlane pools go one node at a time whatever MaxUnavailable says, so that etcd keeps its quorum.
 	ControlPlane bool
-	// Elsewhere is how many nodes of the control plane that are not in this pool are unavailable: they take its place, too.
+	// Elsewhere is how many nodes of the control plane that are not in this pool are unavailable: they take its place,
+	// too.
 	Elsewhere int
 	// HaltAfter is how many nodes may fail at a target before no more nodes get it; 0 means DefaultHaltAfter.
 	HaltAfter int
@@ -50,7 +51,8 @@ type Pool struct {
 	Waves Waves
 }
 
-// DefaultHaltAfter is the number of failed nodes that stops a rollout: one may be that node's own fault, two point to the target.
+// DefaultHaltAfter is the number of failed nodes that stops a rollout: one may be that node's own fault, two point to
+// the target.
 const DefaultHaltAfter = 2
 
 // Node is what the planner needs to know of a Node.
@@ -64,7 +66,8 @@ type Node struct {
 	Canary bool
 	// Deferred nodes go last, for example the one that runs the controller itself; the text says why.
 	Deferred string
-	// Unforeseen is why nobody knows what the target does to the node, which is not told then; empty: it is known, or need not be.
+	// Unforeseen is why nobody knows what the target does to the node, which is not told then; empty: it is known, or need
+	// not be.
 	Unforeseen string
 	// NotReady says why the node cannot take pods (conditions); empty: it can.
 	NotReady string
@@ -86,10 +89,13 @@ func (p Pool) maxUnavailable(nodes int) (int, error) {
 	if p.MaxUnavailable != nil {
 		n, err := intstr.GetScaledValueFromIntOrPercent(p.MaxUnavailable, nodes, false)
 		if err != nil {
-			return 0, fmt.Errorf("read maxUnavailable %q of pool %s: %w: give a number such as 2 or a percentage such as 10%%", p.MaxUnavailable.String(), p.Name, err)
+			return 0, fmt.Errorf("read maxUnavailable %q of pool %s: %w: give a number such as 2 or a percentage such as 10%%",
+				p.MaxUnavailable.String(), p.Name, err)
 		}
 		if n < 0 {
-			return 0, fmt.Errorf("read maxUnavailable %q of pool %s: it is negative: give a number such as 2 or a percentage such as 10%%", p.MaxUnavailable.String(), p.Name)
+			return 0, fmt.Errorf(
+				"read maxUnavailable %q of pool %s: it is negative: give a number such as 2 or a percentage such as 10%%",
+				p.MaxUnavailable.String(), p.Name)
 		}
 		limit = max(1, n)
 	}

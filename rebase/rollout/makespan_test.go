@@ -9,8 +9,9 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// BenchmarkMakespan5000 carries out a rollout over 5,000 nodes in simulated time: an agent takes a drain and a boot, and the planner is
-// asked whenever a node is done. It reports the time against the shortest that maxUnavailable allows, and what one decision costs.
+// BenchmarkMakespan5000 carries out a rollout over 5,000 nodes in simulated time: an agent takes a drain and a boot,
+// and the planner is asked whenever a node is done. It reports the time against the shortest that maxUnavailable
+// allows, and what one decision costs.
 func BenchmarkMakespan5000(b *testing.B) {
 	const nodes, most, work = 5000, 500, 12 * time.Minute
 	pool := rollout.Pool{Name: "worker", Target: newOne, MaxUnavailable: limit("10%")}
@@ -35,7 +36,8 @@ func BenchmarkMakespan5000(b *testing.B) {
 			var first time.Time
 			for i := range ns {
 				if next[ns[i].Name] {
-					ns[i].Record.DesiredConfig, ns[i].Record.DesiredImage, ns[i].Record.State = newOne.Config, newOne.Image, nodestate.StateWorking
+					ns[i].Record.DesiredConfig, ns[i].Record.DesiredImage, ns[i].Record.State = newOne.Config, newOne.Image,
+						nodestate.StateWorking
 					// No two nodes are equally fast: the fastest needs 4 % less than the slowest.
 					ends[i] = clock.Add(work - time.Duration(i%5)*work/100)
 				}
@@ -46,7 +48,8 @@ func BenchmarkMakespan5000(b *testing.B) {
 			clock = first
 			for i, end := range ends {
 				if !end.After(clock) {
-					ns[i].Record.CurrentConfig, ns[i].Record.CurrentImage, ns[i].Record.State = newOne.Config, newOne.Image, nodestate.StateDone
+					ns[i].Record.CurrentConfig, ns[i].Record.CurrentImage, ns[i].Record.State = newOne.Config, newOne.Image,
+						nodestate.StateDone
 					delete(ends, i)
 					done++
 				}

@@ -9,8 +9,8 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 )
 
-// Memory keeps what was read of nodes until they change: of a fleet in motion few nodes change between two looks. It is safe for use by
-// several goroutines; a nil Memory keeps nothing.
+// Memory keeps what was read of nodes until they change: of a fleet in motion few nodes change between two looks. It is
+// safe for use by several goroutines; a nil Memory keeps nothing.
 type Memory struct {
 	mu    sync.Mutex
 	known map[types.UID]*readNode

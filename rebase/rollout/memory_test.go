@@ -24,9 +24,12 @@ func fleetOf(nodes int) *rollout.Cluster {
 	c := &rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{pool}, Memory: &rollout.Memory{}}
 	image := "r.example.com/os/worker@sha256:" + fmt.Sprintf("%064d", 1)
 	for i := range nodes {
-		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i), UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1", Labels: map[string]string{"node-role.kubernetes.io/worker": ""},
-			Annotations: map[string]string{manifests.AnnotationState: "Done", manifests.AnnotationCurrentConfig: "rendered-worker-1", manifests.AnnotationDesiredConfig: "rendered-worker-1",
-				manifests.AnnotationCurrentImage: image, manifests.AnnotationDesiredImage: image, manifests.AnnotationDesiredOSImage: image}}}
+		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i), UID: types.UID(fmt.Sprint(i)),
+			ResourceVersion: "1", Labels: map[string]string{"node-role.kubernetes.io/worker": ""},
+			Annotations: map[string]string{manifests.AnnotationState: "Done",
+				manifests.AnnotationCurrentConfig: "rendered-worker-1", manifests.AnnotationDesiredConfig: "rendered-worker-1",
+				manifests.AnnotationCurrentImage: image, manifests.AnnotationDesiredImage: image,
+				manifests.AnnotationDesiredOSImage: image}}}
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		c.Nodes = append(c.Nodes, &n)
 		c.Records = append(c.Records, &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}})

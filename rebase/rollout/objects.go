@@ -22,10 +22,12 @@ const (
 	workerPool = "worker"
 )
 
-// PoolOf reads a MachineConfigPool and its annotations. Target and Hold are the caller's to set. What an annotation says wrongly
-// is an error, and the pool that comes with it is held: a window that cannot be read must not mean "always".
+// PoolOf reads a MachineConfigPool and its annotations. Target and Hold are the caller's to set. What an annotation
+// says wrongly is an error, and the pool that comes with it is held: a window that cannot be read must not mean
+// "always".
 func PoolOf(p *mcfgv1.MachineConfigPool) (Pool, error) {
-	out := Pool{Name: p.Name, Paused: p.Spec.Paused, MaxUnavailable: p.Spec.MaxUnavailable, ControlPlane: p.Name == masterPool}
+	out := Pool{Name: p.Name, Paused: p.Spec.Paused, MaxUnavailable: p.Spec.MaxUnavailable,
+		ControlPlane: p.Name == masterPool}
 	var errs []error
 	read := func(key string, parse func(string) error) {
 		if value, found := p.Annotations[key]; found {
@@ -34,7 +36,11 @@ func PoolOf(p *mcfgv1.MachineConfigPool) (Pool, error) {
 			}
 		}
 	}
-	read(manifests.AnnotationMaintenanceWindows, func(s string) (err error) { out.Windows, err = ParseWindows(s); return err })
+	read(manifests.AnnotationMaintenanceWindows, func(s string) (err error) {
+		out.Windows,
+			err = ParseWindows(s)
+		return err
+	})
 	read(manifests.AnnotationRolloutWaves, func(s string) (err error) { out.Waves, err = ParseWaves(s); return err })
 	read(manifests.AnnotationHaltAfter, func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 16)
@@ -68,7 +74,8 @@ func NodeOf(n *corev1.Node) Node {
 		Cordoned: n.Spec.Unschedulable, NotReady: notReady(n)}
 	out.Record, out.RecordErr = nodestate.Parse(n.Annotations)
 	out.Prefetch = n.Annotations[manifests.AnnotationPrefetch]
-	out.PrefetchEnded = n.Annotations[manifests.AnnotationPrefetched] == out.Prefetch || n.Annotations[manifests.AnnotationPrefetchError] != ""
+	out.PrefetchEnded = n.Annotations[manifests.AnnotationPrefetched] == out.Prefetch ||
+		n.Annotations[manifests.AnnotationPrefetchError] != ""
 	return out
 }
 
@@ -82,7 +89,8 @@ func ControlPlane(n *corev1.Node) bool {
 	return false
 }
 
-// away tells whether a node is not there for pods, or about to be away. One that no agent reports on is seen by its kubelet's word alone.
+// away tells whether a node is not there for pods, or about to be away. One that no agent reports on is seen by its
+// kubelet's word alone.
 func (n Node) away() bool {
 	return n.NotReady != "" || n.Cordoned || n.RecordErr == nil && n.Record.State != "" && !n.Record.Converged()
 }
@@ -136,8 +144,9 @@ func NewPlacement(pools []*mcfgv1.MachineConfigPool) *Placement {
 	return p
 }
 
-// Pool gives the pool that a node belongs to, nil when none selects it. The pool master wins over all others, a custom pool over
-// worker. The error says why the node cannot be placed: ErrTwoPools, or a selector that cannot be read and may mean it.
+// Pool gives the pool that a node belongs to, nil when none selects it. The pool master wins over all others, a custom
+// pool over worker. The error says why the node cannot be placed: ErrTwoPools, or a selector that cannot be read and
+// may mean it.
 func (p *Placement) Pool(n *corev1.Node) (*mcfgv1.MachineConfigPool, error) {
 	var master, worker, custom *mcfgv1.MachineConfigPool
 	var unreadMaster, unreadWorker, unread error
@@ -165,7 +174,8 @@ func (p *Placement) Pool(n *corev1.Node) (*mcfgv1.MachineConfigPool, error) {
 		return master, nil
 	case len(names) > 1:
 		slices.Sort(names)
-		return nil, fmt.Errorf("place node %s: %w: %s: change its labels or a pool's nodeSelector", n.Name, ErrTwoPools, strings.Join(names, ", "))
+		return nil, fmt.Errorf("place node %s: %w: %s: change its labels or a pool's nodeSelector", n.Name, ErrTwoPools,
+			strings.Join(names, ", "))
 	case unread != nil:
 		return nil, unread
 	case custom != nil:
@@ -176,8 +186,9 @@ func (p *Placement) Pool(n *corev1.Node) (*mcfgv1.MachineConfigPool, error) {
 	return worker, nil
 }
 
-// doubt is the selector that cannot be read and because of which nobody knows which nodes are a pool's; own: it is the pool's. The control
-// plane's nodes are known whatever other pools select, and those of a custom pool whatever worker does.
+// doubt is the selector that cannot be read and because of which nobody knows which nodes are a pool's; own: it is the
+// pool's. The control plane's nodes are known whatever other pools select, and those of a custom pool whatever worker
+// does.
 func (p *Placement) doubt(name string) (own bool, err error) {
 	for i, pool := range p.pools {
 		switch {

@@ -24,7 +24,8 @@ func pool(name string, selector map[string]string) *mcfgv1.MachineConfigPool {
 
 func TestPoolFor(t *testing.T) {
 	role := func(r string) map[string]string { return map[string]string{"node-role.kubernetes.io/" + r: ""} }
-	pools := []*mcfgv1.MachineConfigPool{pool("infra", role("infra")), pool("master", role("master")), pool("worker", role("worker")), pool("gpu", role("gpu")),
+	pools := []*mcfgv1.MachineConfigPool{pool("infra", role("infra")), pool("master", role("master")),
+		pool("worker", role("worker")), pool("gpu", role("gpu")),
 		pool("all", map[string]string{}), pool("none", nil)}
 	for name, c := range map[string]struct {
 		roles []string
@@ -58,21 +59,24 @@ func TestPoolFor(t *testing.T) {
 // unreadable gives a pool a selector that the API takes and nobody can read.
 func unreadable(name string) *mcfgv1.MachineConfigPool {
 	p := pool(name, nil)
-	p.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	p.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a",
+		Operator: "Near"}}}
 	return p
 }
 
 func TestPoolOf(t *testing.T) {
 	p := pool("master", nil)
 	p.Spec.Paused = true
-	p.Annotations = map[string]string{manifests.AnnotationHaltAfter: "3", manifests.AnnotationMaintenanceWindows: "Mon 10:00-11:00", manifests.AnnotationRolloutWaves: "1/5m"}
+	p.Annotations = map[string]string{manifests.AnnotationHaltAfter: "3",
+		manifests.AnnotationMaintenanceWindows: "Mon 10:00-11:00", manifests.AnnotationRolloutWaves: "1/5m"}
 	got, err := rollout.PoolOf(p)
 	require.NoError(t, err)
 	assert.True(t, got.Paused && got.ControlPlane)
 	assert.Equal(t, 3, got.HaltAfter)
 	assert.Len(t, got.Windows, 1)
 	assert.Equal(t, 5*time.Minute, got.Waves.Soak)
-	for key, value := range map[string]string{manifests.AnnotationHaltAfter: "0", manifests.AnnotationMaintenanceWindows: "always", manifests.AnnotationRolloutWaves: "some"} {
+	for key, value := range map[string]string{manifests.AnnotationHaltAfter: "0",
+		manifests.AnnotationMaintenanceWindows: "always", manifests.AnnotationRolloutWaves: "some"} {
 		p.Annotations = map[string]string{key: value}
 		got, err := rollout.PoolOf(p)
 		require.ErrorContains(t, err, key)
@@ -81,8 +85,10 @@ func TestPoolOf(t *testing.T) {
 }
 
 func TestNodeOf(t *testing.T) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{corev1.LabelTopologyZone: "z", manifests.LabelCanary: ""},
-		Annotations: map[string]string{manifests.AnnotationCurrentConfig: "rendered-worker-1", manifests.AnnotationState: "Done"}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{corev1.LabelTopologyZone: "z",
+		manifests.LabelCanary: ""},
+		Annotations: map[string]string{manifests.AnnotationCurrentConfig: "rendered-worker-1",
+			manifests.AnnotationState: "Done"}}}
 	got := rollout.NodeOf(n)
 	assert.Equal(t, "z", got.Zone)
 	assert.True(t, got.Canary)
@@ -90,7 +96,8 @@ func TestNodeOf(t *testing.T) {
 	assert.Equal(t, "rendered-worker-1", got.Record.CurrentConfig)
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	assert.Empty(t, rollout.NodeOf(n).NotReady)
-	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Reason: "Full"})
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure,
+		Status: corev1.ConditionTrue, Reason: "Full"})
 	assert.Contains(t, rollout.NodeOf(n).NotReady, "DiskPressure is True: Full")
 	n.Status.Conditions[0].Status = corev1.ConditionUnknown
 	assert.Contains(t, rollout.NodeOf(n).NotReady, "Ready is Unknown")

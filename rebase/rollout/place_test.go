@@ -18,8 +18,10 @@ import (
 
 // updated makes a ready node of a pool with what the pool had before, under labels.
 func updated(name, config string, labels ...string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{
-		manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config, manifests.AnnotationState: "Done"}},
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{},
+		Annotations: map[string]string{
+			manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config,
+			manifests.AnnotationState: "Done"}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	for _, l := range labels {
 		n.Labels[l] = ""
@@ -39,7 +41,8 @@ func TestASelectorThatCannotBeReadHoldsWhatItMayMean(t *testing.T) {
 		"of the workers":       {"worker", []string{"worker"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := rollout.Cluster{Nodes: []*corev1.Node{updated("g", "rendered-gpu-1", "gpu", "worker"), updated("i", "rendered-infra-1", "infra", "worker"),
+			cluster := rollout.Cluster{Nodes: []*corev1.Node{updated("g", "rendered-gpu-1", "gpu", "worker"),
+				updated("i", "rendered-infra-1", "infra", "worker"),
 				updated("m", "rendered-master-1", "master"), updated("w", "rendered-worker-1", "worker")}}
 			names := []string{"gpu", "infra", "master", "worker"}
 			for _, name := range names {

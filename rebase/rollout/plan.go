@@ -77,7 +77,8 @@ type Plan struct {
 
 // Verdict gives one node's verdict.
 func (p Plan) Verdict(node string) (Verdict, bool) {
-	i, found := slices.BinarySearchFunc(p.Verdicts, node, func(v Verdict, name string) int { return cmp.Compare(v.Node, name) })
+	i, found := slices.BinarySearchFunc(p.Verdicts, node,
+		func(v Verdict, name string) int { return cmp.Compare(v.Node, name) })
 	if !found {
 		return Verdict{}, false
 	}
@@ -90,7 +91,8 @@ func Make(pool Pool, nodes []Node, now time.Time) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := &planner{pool: pool, limit: limit, now: now, nodes: nodes, verdicts: make([]Verdict, len(nodes)), conditions: make([]condition, len(nodes)), order: make([]int, len(nodes))}
+	p := &planner{pool: pool, limit: limit, now: now, nodes: nodes, verdicts: make([]Verdict, len(nodes)),
+		conditions: make([]condition, len(nodes)), order: make([]int, len(nodes))}
 	for i := range nodes {
 		p.order[i], p.conditions[i] = i, nodes[i].condition(pool.Target)
 	}
@@ -101,8 +103,8 @@ func Make(pool Pool, nodes []Node, now time.Time) (Plan, error) {
 	return p.plan(), nil
 }
 
-// planner holds the state of one decision. Nodes, the largest part by far, stay where they are: order is the one in which they go, by
-// their places among nodes.
+// planner holds the state of one decision. Nodes, the largest part by far, stay where they are: order is the one in
+// which they go, by their places among nodes.
 type planner struct {
 	pool  Pool
 	limit int
@@ -171,7 +173,8 @@ func (p *planner) settle() {
 		case c.targeted:
 			p.say(i, PhaseUpdating, string(n.Record.State), "is on its way to the target")
 		case c.inFlight:
-			p.say(i, PhaseWaiting, "EarlierTarget", fmt.Sprintf("still goes to %s, the new target follows then", n.Record.DesiredConfig))
+			p.say(i, PhaseWaiting, "EarlierTarget", fmt.Sprintf("still goes to %s, the new target follows then",
+				n.Record.DesiredConfig))
 		case !c.failing && n.NotReady != "":
 			p.say(i, PhaseBlocked, "NotReady", "is not ready: "+n.NotReady)
 		case !c.failing && n.Cordoned:
@@ -213,14 +216,16 @@ func (p *planner) plan() Plan {
 	if !slices.IsSortedFunc(p.verdicts, byName) {
 		slices.SortFunc(p.verdicts, byName)
 	}
-	return Plan{Pool: p.pool.Name, Target: p.pool.Target, MaxUnavailable: p.limit, Next: p.next, Stopped: p.stopped, Verdicts: p.verdicts, Counts: p.counts, LookAgain: p.lookAgain}
+	return Plan{Pool: p.pool.Name, Target: p.pool.Target, MaxUnavailable: p.limit, Next: p.next, Stopped: p.stopped,
+		Verdicts: p.verdicts, Counts: p.counts, LookAgain: p.lookAgain}
 }
 
-// order is the order in which nodes go: canaries, then zone by zone, in a zone the oldest first; deferred nodes at the end. It is asked
-// a hundred thousand times for a large fleet, and most answers are in the zone or the age.
+// order is the order in which nodes go: canaries, then zone by zone, in a zone the oldest first; deferred nodes at the
+// end. It is asked a hundred thousand times for a large fleet, and most answers are in the zone or the age.
 func order(a, b *Node) int {
 	if a.Deferred != b.Deferred || a.Canary != b.Canary || a.Zone != b.Zone {
-		if c := cmp.Or(last(a.Deferred != "", b.Deferred != ""), last(!a.Canary, !b.Canary), last(a.Zone == "", b.Zone == ""), strings.Compare(a.Zone, b.Zone)); c != 0 {
+		if c := cmp.Or(last(a.Deferred != "", b.Deferred != ""), last(!a.Canary, !b.Canary), last(a.Zone == "", b.Zone == ""),
+			strings.Compare(a.Zone, b.Zone)); c != 0 {
 			return c
 		}
 	}

@@ -26,7 +26,8 @@ type change func(*rollout.Node)
 // at makes a node that has a target and is done; changes make it something else.
 func at(name string, t rollout.Target, changes ...change) rollout.Node {
 	n := rollout.Node{Name: name, Created: now.AddDate(-1, 0, 0), UpdatedSince: now.Add(-24 * time.Hour),
-		Record: nodestate.Record{CurrentConfig: t.Config, DesiredConfig: t.Config, CurrentImage: t.Image, DesiredImage: t.Image, State: nodestate.StateDone}}
+		Record: nodestate.Record{CurrentConfig: t.Config, DesiredConfig: t.Config, CurrentImage: t.Image,
+			DesiredImage: t.Image, State: nodestate.StateDone}}
 	for _, c := range changes {
 		c(&n)
 	}
@@ -64,18 +65,25 @@ func TestWhoGoesNext(t *testing.T) {
 	}{
 		"one at a time by default": {nodes: nodes(at("a", oldOne), at("b", oldOne)),
 			next: []string{"a"}, reasons: map[string]string{"a": "Turn", "b": "MaxUnavailable"}},
-		"a percentage rounds down, and is at least one": {pool: rollout.Pool{MaxUnavailable: limit("50%")}, nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)),
-			next: []string{"a"}},
-		"more at once when allowed": {pool: rollout.Pool{MaxUnavailable: limit("2")}, nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)),
-			next: []string{"a", "b"}},
-		"the control plane goes one at a time whatever is allowed": {pool: rollout.Pool{MaxUnavailable: limit("3"), ControlPlane: true},
+		"a percentage rounds down, and is at least one": {pool: rollout.Pool{MaxUnavailable: limit("50%")},
+			nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)),
+			next:  []string{"a"}},
+		"more at once when allowed": {pool: rollout.Pool{MaxUnavailable: limit("2")},
+			nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)),
+			next:  []string{"a", "b"}},
+		"the control plane goes one at a time whatever is allowed": {pool: rollout.Pool{MaxUnavailable: limit("3"),
+			ControlPlane: true},
 			nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)), next: []string{"a"}},
-		"and not while a node of the control plane in another pool is away": {pool: rollout.Pool{ControlPlane: true, Elsewhere: 1},
+		"and not while a node of the control plane in another pool is away": {pool: rollout.Pool{ControlPlane: true,
+			Elsewhere: 1},
 			nodes: nodes(at("a", oldOne), at("b", oldOne)), reasons: map[string]string{"a": "MaxUnavailable"}},
-		"other pools do not wait for the control plane": {pool: rollout.Pool{Elsewhere: 1}, nodes: nodes(at("a", oldOne)), next: []string{"a"}},
-		"a node under way takes the place": {nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)), at("b", oldOne)),
+		"other pools do not wait for the control plane": {pool: rollout.Pool{Elsewhere: 1}, nodes: nodes(at("a", oldOne)),
+			next: []string{"a"}},
+		"a node under way takes the place": {nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)),
+			at("b", oldOne)),
 			reasons: map[string]string{"a": "Working", "b": "MaxUnavailable"}},
-		"a node just told takes the place before its agent reacts": {nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateDone)), at("b", oldOne)),
+		"a node just told takes the place before its agent reacts": {nodes: nodes(at("a", oldOne,
+			to(newOne, nodestate.StateDone)), at("b", oldOne)),
 			reasons: map[string]string{"b": "MaxUnavailable"}},
 		"a node that is not ready takes the place and is not told": {nodes: nodes(at("a", oldOne, notReady), at("b", oldOne)),
 			reasons: map[string]string{"a": "NotReady", "b": "MaxUnavailable"}},
@@ -86,41 +94,58 @@ func TestWhoGoesNext(t *testing.T) {
 		"a node without agent takes the place": {nodes: nodes(at("a", oldOne, silent), at("b", oldOne)),
 			reasons: map[string]string{"a": "AgentSilent", "b": "MaxUnavailable"}},
 		"image only: a node that failed after its drain is sent to the corrected image": {nodes: nodes(
-			at("a", rollout.Target{Config: newOne.Config, Image: oldOne.Image}, to(rollout.Target{Config: newOne.Config, Image: "r.example.com/os@sha256:bad"}, nodestate.StateDegraded), cordoned), at("b", oldOne)),
+			at("a", rollout.Target{Config: newOne.Config, Image: oldOne.Image},
+				to(rollout.Target{Config: newOne.Config, Image: "r.example.com/os@sha256:bad"}, nodestate.StateDegraded), cordoned),
+			at("b", oldOne)),
 			next: []string{"a"}, reasons: map[string]string{"a": "Retarget", "b": "MaxUnavailable"}},
-		"a node that failed and still takes pods goes before fresh ones": {nodes: nodes(at("a", oldOne), at("b", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
+		"a node that failed and still takes pods goes before fresh ones": {nodes: nodes(at("a", oldOne),
+			at("b", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
 			next: []string{"b"}, reasons: map[string]string{"a": "MaxUnavailable", "b": "Retarget"}},
 		"of two that failed and still take pods only one goes": {nodes: nodes(
-			at("a", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded)), at("b", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
+			at("a", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded)),
+			at("b", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
 			next: []string{"a"}, reasons: map[string]string{"b": "MaxUnavailable"}},
 		"two failures at the target halt the rollout": {pool: rollout.Pool{MaxUnavailable: limit("5")}, nodes: nodes(
-			at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("b", oldOne, to(newOne, nodestate.StateUnreconcilable)), at("c", oldOne)),
+			at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("b", oldOne, to(newOne, nodestate.StateUnreconcilable)),
+			at("c", oldOne)),
 			reasons: map[string]string{"a": "NodeFailed", "c": "PoolStopped"}},
-		"a failure limit of one": {pool: rollout.Pool{MaxUnavailable: limit("5"), HaltAfter: 1}, nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("c", oldOne)),
+		"a failure limit of one": {pool: rollout.Pool{MaxUnavailable: limit("5"), HaltAfter: 1},
+			nodes:   nodes(at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("c", oldOne)),
 			reasons: map[string]string{"c": "PoolStopped"}},
-		"a node under way to an earlier target finishes first": {nodes: nodes(at("a", oldOne, to(rollout.Target{Config: "rendered-worker-x"}, nodestate.StateWorking))),
+		"a node under way to an earlier target finishes first": {nodes: nodes(at("a", oldOne,
+			to(rollout.Target{Config: "rendered-worker-x"}, nodestate.StateWorking))),
 			reasons: map[string]string{"a": "EarlierTarget"}},
-		"a paused pool starts nothing": {pool: rollout.Pool{Paused: true}, nodes: nodes(at("a", oldOne)), reasons: map[string]string{"a": "PoolStopped"}},
-		"nor does one whose image is not built": {pool: rollout.Pool{Hold: "the image is being built"}, nodes: nodes(at("a", oldOne)),
+		"a paused pool starts nothing": {pool: rollout.Pool{Paused: true}, nodes: nodes(at("a", oldOne)),
 			reasons: map[string]string{"a": "PoolStopped"}},
-		"nor one outside its windows": {pool: rollout.Pool{Windows: night}, nodes: nodes(at("a", oldOne)), reasons: map[string]string{"a": "PoolStopped"}},
+		"nor does one whose image is not built": {pool: rollout.Pool{Hold: "the image is being built"},
+			nodes:   nodes(at("a", oldOne)),
+			reasons: map[string]string{"a": "PoolStopped"}},
+		"nor one outside its windows": {pool: rollout.Pool{Windows: night}, nodes: nodes(at("a", oldOne)),
+			reasons: map[string]string{"a": "PoolStopped"}},
 		"zone by zone, unlabelled last, oldest first": {pool: rollout.Pool{MaxUnavailable: limit("4")}, nodes: nodes(
-			at("a", oldOne), at("b", oldOne, zone("z2")), at("c", oldOne, zone("z1"), age(10)), at("d", oldOne, zone("z1"), age(20)), at("e", oldOne, age(5))),
+			at("a", oldOne), at("b", oldOne, zone("z2")), at("c", oldOne, zone("z1"), age(10)),
+			at("d", oldOne, zone("z1"), age(20)), at("e", oldOne, age(5))),
 			next: []string{"d", "c", "b", "a"}},
 		"canaries first, the controller's own node last": {pool: rollout.Pool{MaxUnavailable: limit("2")}, nodes: nodes(
 			at("a", oldOne, deferred), at("b", oldOne), at("c", oldOne, canary)), next: []string{"c", "b"}},
-		"the first wave is one node": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves}, nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
-			next: []string{"a"}, reasons: map[string]string{"b": "Wave"}},
+		"the first wave is one node": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
+			nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
+			next:  []string{"a"}, reasons: map[string]string{"b": "Wave"}},
 		"the second waits while the first is on its way": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
-			nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)), at("b", oldOne), at("c", oldOne), at("d", oldOne)), reasons: map[string]string{"b": "Wave"}},
+			nodes:   nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
+			reasons: map[string]string{"b": "Wave"}},
 		"and while it is watched": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
-			nodes: nodes(at("a", newOne, since(5*time.Minute)), at("b", oldOne), at("c", oldOne), at("d", oldOne)), reasons: map[string]string{"b": "Wave"}},
+			nodes:   nodes(at("a", newOne, since(5*time.Minute)), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
+			reasons: map[string]string{"b": "Wave"}},
 		"and while it is sick": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
-			nodes: nodes(at("a", newOne, notReady), at("b", oldOne), at("c", oldOne), at("d", oldOne)), reasons: map[string]string{"b": "Wave"}},
+			nodes:   nodes(at("a", newOne, notReady), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
+			reasons: map[string]string{"b": "Wave"}},
 		"then the second wave starts": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
-			nodes: nodes(at("a", newOne, since(11*time.Minute)), at("b", oldOne), at("c", oldOne), at("d", oldOne)), next: []string{"b"}, reasons: map[string]string{"c": "Wave"}},
-		"opting out goes node by node, too": {pool: rollout.Pool{Target: rollout.Target{Config: oldOne.Config}}, nodes: nodes(at("a", oldOne), at("b", oldOne)),
-			next: []string{"a"}},
+			nodes: nodes(at("a", newOne, since(11*time.Minute)), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
+			next:  []string{"b"}, reasons: map[string]string{"c": "Wave"}},
+		"opting out goes node by node, too": {pool: rollout.Pool{Target: rollout.Target{Config: oldOne.Config}},
+			nodes: nodes(at("a", oldOne), at("b", oldOne)),
+			next:  []string{"a"}},
 		"a node without image is done where none is wanted": {pool: rollout.Pool{Target: rollout.Target{Config: oldOne.Config}}, nodes: nodes(at("a", rollout.Target{Config: oldOne.Config}), at("b", oldOne)),
 			next: []string{"b"}, reasons: map[string]string{"a": "Done"}},
 	} {
@@ -147,7 +172,8 @@ func TestCountsAndTimes(t *testing.T) {
 	windows, err := rollout.ParseWindows("daily 22:00-04:00; Wed 10:00-11:00 Europe/Berlin")
 	require.NoError(t, err)
 	p, err := rollout.Make(rollout.Pool{Name: "worker", Target: newOne, Windows: windows}, nodes(
-		at("a", newOne), at("b", oldOne, to(newOne, nodestate.StateDegraded)), at("c", oldOne, cordoned), at("d", newOne, notReady)), now)
+		at("a", newOne), at("b", oldOne, to(newOne, nodestate.StateDegraded)), at("c", oldOne, cordoned),
+		at("d", newOne, notReady)), now)
 	require.NoError(t, err)
 	assert.Equal(t, rollout.Counts{Nodes: 4, Updated: 2, Ready: 1, Unavailable: 3, Degraded: 1}, p.Counts)
 	assert.Equal(t, 10*time.Hour, p.LookAgain)
@@ -168,7 +194,8 @@ func TestLimitsThatCannotBeRead(t *testing.T) {
 		_, err := rollout.ParseWaves(s)
 		assert.Error(t, err, s)
 	}
-	for _, s := range []string{"", ";", "Mon", "Mon 1-2", "Foo 01:00-02:00", "Mon 25:00-26:00", "Mon 24:00-01:00", "Mon 01:00-02:00 Nowhere/City", "Mon 01:00-02:00 UTC more"} {
+	for _, s := range []string{"", ";", "Mon", "Mon 1-2", "Foo 01:00-02:00", "Mon 25:00-26:00", "Mon 24:00-01:00",
+		"Mon 01:00-02:00 Nowhere/City", "Mon 01:00-02:00 UTC more"} {
 		_, err := rollout.ParseWindows(s)
 		assert.Error(t, err, s)
 	}
@@ -189,8 +216,9 @@ func TestWindowsOpen(t *testing.T) {
 		"another zone":                      {"Mon 13:00-14:00 Europe/Berlin", "2026-03-02T12:30:00Z", true, 0},
 		"the nearest of several":            {"Tue 00:00-01:00; Mon 13:00-14:00", "2026-03-02T12:00:00Z", false, time.Hour},
 		"the night that summer time begins": {"Sun 01:00-04:00 Europe/Berlin", "2026-03-29T01:30:00Z", true, 0},
-		"its close is an hour earlier":      {"Sun 01:00-04:00 Europe/Berlin", "2026-03-29T02:00:00Z", false, 7*24*time.Hour - 3*time.Hour},
-		"a whole day":                       {"daily 00:00-24:00", "2026-03-02T23:59:59Z", true, 0},
+		"its close is an hour earlier": {"Sun 01:00-04:00 Europe/Berlin", "2026-03-29T02:00:00Z", false,
+			7*24*time.Hour - 3*time.Hour},
+		"a whole day": {"daily 00:00-24:00", "2026-03-02T23:59:59Z", true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ws, err := rollout.ParseWindows(c.windows)
@@ -205,7 +233,8 @@ func TestWindowsOpen(t *testing.T) {
 }
 
 func BenchmarkMake5000(b *testing.B) {
-	pool := rollout.Pool{Name: "worker", Target: newOne, MaxUnavailable: limit("10%"), Waves: rollout.Waves{Sizes: []intstr.IntOrString{*limit("1"), *limit("10%")}}}
+	pool := rollout.Pool{Name: "worker", Target: newOne, MaxUnavailable: limit("10%"),
+		Waves: rollout.Waves{Sizes: []intstr.IntOrString{*limit("1"), *limit("10%")}}}
 	var ns []rollout.Node
 	for i := range 5000 {
 		target := oldOne

@@ -27,16 +27,20 @@ func TestTheQuorumIsOfNodesNotOfAPoolsName(t *testing.T) {
 	}
 	node := func(name, pool string, labels ...string) *corev1.Node {
 		config := "rendered-" + pool + "-1"
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"in": pool}, Annotations: map[string]string{
-			manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config, manifests.AnnotationState: "Done"}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"in": pool},
+			Annotations: map[string]string{
+				manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config,
+				manifests.AnnotationState: "Done"}}}
 		for _, l := range labels {
 			n.Labels[l] = ""
 		}
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		return n
 	}
-	c := rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{pool("etcd"), pool("witness"), pool("apps")}, Nodes: []*corev1.Node{
-		node("e1", "etcd", controlPlane), node("e2", "etcd", controlPlane), node("w1", "witness", controlPlane), node("a1", "apps"), node("a2", "apps")}}
+	c := rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{pool("etcd"), pool("witness"), pool("apps")},
+		Nodes: []*corev1.Node{
+			node("e1", "etcd", controlPlane), node("e2", "etcd", controlPlane), node("w1", "witness", controlPlane),
+			node("a1", "apps"), node("a2", "apps")}}
 	next := func(pool string) []string {
 		l := c.Look(pool)
 		require.NotNil(t, l)

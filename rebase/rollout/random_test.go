@@ -15,8 +15,8 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// TestRandomClusters checks what must hold for every cluster, on 10,000 random ones: each is planned for, the plan is carried out
-// by simulated agents that sometimes fail, and the target sometimes changes.
+// TestRandomClusters checks what must hold for every cluster, on 10,000 random ones: each is planned for, the plan is
+// carried out by simulated agents that sometimes fail, and the target sometimes changes.
 func TestRandomClusters(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -40,7 +40,8 @@ type cluster struct {
 }
 
 func newCluster(r *rand.Rand) *cluster {
-	c := &cluster{Rand: r, now: now, pool: rollout.Pool{Name: "p", Target: newOne, ControlPlane: r.IntN(5) == 0, HaltAfter: r.IntN(4)}}
+	c := &cluster{Rand: r, now: now, pool: rollout.Pool{Name: "p", Target: newOne, ControlPlane: r.IntN(5) == 0,
+		HaltAfter: r.IntN(4)}}
 	if r.IntN(3) > 0 {
 		v := intstr.FromInt32(int32(r.IntN(5)))
 		if r.IntN(2) == 0 {
@@ -49,7 +50,8 @@ func newCluster(r *rand.Rand) *cluster {
 		c.pool.MaxUnavailable = &v
 	}
 	if r.IntN(3) == 0 {
-		c.pool.Waves = rollout.Waves{Sizes: []intstr.IntOrString{intstr.FromInt32(1), intstr.FromString("40%")}, Soak: time.Duration(r.IntN(3)) * time.Minute}
+		c.pool.Waves = rollout.Waves{Sizes: []intstr.IntOrString{intstr.FromInt32(1), intstr.FromString("40%")},
+			Soak: time.Duration(r.IntN(3)) * time.Minute}
 	}
 	for i := range r.IntN(12) {
 		n := at(fmt.Sprintf("n%d", i), oldOne, zone([]string{"", "a", "b"}[r.IntN(3)]), age(r.IntN(50)))
@@ -114,7 +116,8 @@ func (c *cluster) step(t *testing.T) {
 			to(c.pool.Target, nodestate.StateWorking)(&c.nodes[i])
 		}
 	}
-	assert.LessOrEqual(t, c.down(), max(p.MaxUnavailable, before), "never more unavailable than allowed by our doing: %+v", p)
+	assert.LessOrEqual(t, c.down(), max(p.MaxUnavailable, before), "never more unavailable than allowed by our doing: %+v",
+		p)
 	c.live()
 }
 
@@ -178,7 +181,8 @@ func (c *cluster) live() {
 	}
 }
 
-// TestEveryRolloutEnds lets healthy pools go to their end and counts the rounds: no more than nodes by places, rounded up.
+// TestEveryRolloutEnds lets healthy pools go to their end and counts the rounds: no more than nodes by places, rounded
+// up.
 func TestEveryRolloutEnds(t *testing.T) {
 	for _, c := range []struct{ nodes, limit int }{{1, 1}, {7, 1}, {7, 3}, {100, 10}, {101, 10}, {5000, 500}} {
 		v := intstr.FromInt32(int32(c.limit))

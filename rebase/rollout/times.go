@@ -26,8 +26,8 @@ func TimesOf(annotations map[string]string) Times {
 	return t
 }
 
-// Estimate is how long a plan takes when so many nodes may go at once, by the median of what nodes of the cluster needed for a way of
-// the same level; 0 when there is a level without history.
+// Estimate is how long a plan takes when so many nodes may go at once, by the median of what nodes of the cluster
+// needed for a way of the same level; 0 when there is a level without history.
 func (c *Cluster) Estimate(plan disruption.PoolPlan, atOnce int) time.Duration {
 	if len(plan.Ways) == 0 {
 		return 0

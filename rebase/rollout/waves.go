@@ -10,8 +10,8 @@ import (
 
 // Waves let a target reach few nodes first. The zero value is one wave of all nodes.
 type Waves struct {
-	// Sizes are how many nodes have the target at the end of each wave: numbers or percentages (rounded up), growing. All nodes
-	// follow after the last one.
+	// Sizes are how many nodes have the target at the end of each wave: numbers or percentages (rounded up), growing. All
+	// nodes follow after the last one.
 	Sizes []intstr.IntOrString
 	// Soak is how long the nodes of a wave must have had the target, and be well, before the next wave starts.
 	Soak time.Duration
@@ -20,8 +20,8 @@ type Waves struct {
 // maxWaves bounds what an annotation can ask for.
 const maxWaves = 20
 
-// ParseWaves reads the value of the annotation dayone.dev/rollout-waves: sizes separated by commas and, after a slash, the time
-// for which a wave is watched, such as "1, 10%, 50% / 15m".
+// ParseWaves reads the value of the annotation dayone.dev/rollout-waves: sizes separated by commas and, after a slash,
+// the time for which a wave is watched, such as "1, 10%, 50% / 15m".
 func ParseWaves(s string) (Waves, error) {
 	var w Waves
 	sizes, soak, watched := strings.Cut(s, "/")
@@ -36,7 +36,8 @@ func ParseWaves(s string) (Waves, error) {
 		size := intstr.Parse(strings.TrimSpace(word))
 		n, err := intstr.GetScaledValueFromIntOrPercent(&size, 100, true)
 		if err != nil || n <= 0 || (size.Type == intstr.String && n > 100) {
-			return w, fmt.Errorf("read waves %q: %q is neither a number from 1 nor a percentage from 1%% to 100%%", s, strings.TrimSpace(word))
+			return w, fmt.Errorf("read waves %q: %q is neither a number from 1 nor a percentage from 1%% to 100%%", s,
+				strings.TrimSpace(word))
 		}
 		w.Sizes = append(w.Sizes, size)
 	}

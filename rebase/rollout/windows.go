@@ -27,9 +27,9 @@ const (
 
 var weekdays = [7]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-// ParseWindows reads the value of the annotation dayone.dev/maintenance-windows: windows separated by semicolons, each with days,
-// times and optionally a time zone (default UTC), such as "Mon-Fri 22:00-04:00 Europe/Berlin; Sun 00:00-24:00". Days are names of three letters,
-// single, as a range, or separated by commas; "daily" is every day.
+// ParseWindows reads the value of the annotation dayone.dev/maintenance-windows: windows separated by semicolons, each
+// with days, times and optionally a time zone (default UTC), such as "Mon-Fri 22:00-04:00 Europe/Berlin; Sun
+// 00:00-24:00". Days are names of three letters, single, as a range, or separated by commas; "daily" is every day.
 func ParseWindows(s string) (Windows, error) {
 	var out Windows
 	for _, part := range strings.Split(s, ";") {
@@ -38,7 +38,8 @@ func ParseWindows(s string) (Windows, error) {
 		}
 		w, err := parseWindow(strings.Fields(part))
 		if err != nil {
-			return nil, fmt.Errorf("read maintenance window %q: %w: write it like Mon-Fri 22:00-04:00 Europe/Berlin", strings.TrimSpace(part), err)
+			return nil, fmt.Errorf("read maintenance window %q: %w: write it like Mon-Fri 22:00-04:00 Europe/Berlin",
+				strings.TrimSpace(part), err)
 		}
 		out = append(out, w)
 	}
@@ -137,8 +138,8 @@ func (ws Windows) Open(now time.Time) (bool, time.Duration) {
 	return false, wait
 }
 
-// next gives when the window opens next, or that it is open. It looks at the calendar's days so that changes to and from daylight
-// saving time move no window.
+// next gives when the window opens next, or that it is open. It looks at the calendar's days so that changes to and
+// from daylight saving time move no window.
 func (w Window) next(now time.Time) (time.Time, bool) {
 	local := now.In(w.Zone)
 	for day := -1; day <= len(w.Days); day++ {

@@ -20,11 +20,14 @@ import (
 const (
 	// DefaultCAValidity is how long a CA made here is valid: openshift-install gives its root CA the same ten years.
 	DefaultCAValidity = 10 * 365 * 24 * time.Hour
-	// DefaultServerValidity bounds a server certificate. The bootstrap host lives for hours; a standalone registry is restarted or renewed within a year.
+	// DefaultServerValidity bounds a server certificate. The bootstrap host lives for hours; a standalone registry is
+	// restarted or renewed within a year.
 	DefaultServerValidity = 365 * 24 * time.Hour
-	// MaxServerValidity is the longest server certificate that common clients accept (CA/Browser Forum baseline requirements, 825 days for private CAs).
+	// MaxServerValidity is the longest server certificate that common clients accept (CA/Browser Forum baseline
+	// requirements, 825 days for private CAs).
 	MaxServerValidity = 825 * 24 * time.Hour
-	// Backdate is how far before now a certificate starts to be valid: nodes without a battery-backed clock may run behind the bootstrap host.
+	// Backdate is how far before now a certificate starts to be valid: nodes without a battery-backed clock may run behind
+	// the bootstrap host.
 	Backdate = time.Hour
 
 	// CACertFile and CAKeyFile are the names LoadOrCreateCA uses in its directory.
@@ -37,7 +40,8 @@ const (
 	serialBits = 128 // RFC 5280 §4.1.2.2 allows 20 octets; 128 random bits never collide within one CA
 )
 
-// CAOptions says how a new CA looks. The zero value is a CA named "dayone bootstrap CA" that is valid for DefaultCAValidity from now.
+// CAOptions says how a new CA looks. The zero value is a CA named "dayone bootstrap CA" that is valid for
+// DefaultCAValidity from now.
 type CAOptions struct {
 	// CommonName of the CA's subject.
 	CommonName string
@@ -99,9 +103,10 @@ func NewCA(o CAOptions) (*CA, error) {
 	return &CA{cert: cert, key: key}, nil
 }
 
-// LoadOrCreateCA returns the CA of dir (ca.crt and ca.key) and makes it on the first call. A CA of which one file is missing,
-// that does not parse or is out of its validity is an error, never replaced: nodes may already trust it. A call that was cut off by a kill
-// or a power cut is no such damage: the key has its name last, so that nobody has seen a CA without one, and the next call ends the work.
+// LoadOrCreateCA returns the CA of dir (ca.crt and ca.key) and makes it on the first call. A CA of which one file is
+// missing, that does not parse or is out of its validity is an error, never replaced: nodes may already trust it. A
+// call that was cut off by a kill or a power cut is no such damage: the key has its name last, so that nobody has seen
+// a CA without one, and the next call ends the work.
 func LoadOrCreateCA(dir string, o CAOptions) (*CA, error) {
 	certFile, keyFile := filepath.Join(dir, CACertFile), filepath.Join(dir, CAKeyFile)
 	unnamed := keyFile + unnamedEnd
@@ -115,7 +120,8 @@ func LoadOrCreateCA(dir string, o CAOptions) (*CA, error) {
 		return ca, nil
 	}
 	if exists(certFile) || exists(keyFile) {
-		return nil, fmt.Errorf("%w (restore both %s and %s, or remove both and distribute the new CA to all nodes)", err, certFile, keyFile)
+		return nil, fmt.Errorf("%w (restore both %s and %s, or remove both and distribute the new CA to all nodes)", err,
+			certFile, keyFile)
 	}
 	if ca, err = NewCA(o); err != nil {
 		return nil, err
@@ -174,7 +180,8 @@ func (ca *CA) keyPair() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{ca.cert.Raw}, PrivateKey: ca.key, Leaf: ca.cert}
 }
 
-// ServerOptions says how a server certificate looks. The zero value is valid for DefaultServerValidity from now, never beyond the CA.
+// ServerOptions says how a server certificate looks. The zero value is valid for DefaultServerValidity from now, never
+// beyond the CA.
 type ServerOptions struct {
 	// Validity from now on, at most MaxServerValidity; 0 is DefaultServerValidity.
 	Validity time.Duration
@@ -182,14 +189,16 @@ type ServerOptions struct {
 	Now func() time.Time
 }
 
-// ServerCertificate makes a server certificate for hosts: DNS names and IP addresses, the first is also the common name.
+// ServerCertificate makes a server certificate for hosts: DNS names and IP addresses, the first is also the common
+// name.
 func (ca *CA) ServerCertificate(hosts []string, o ServerOptions) (tls.Certificate, error) {
 	now := clock(o.Now)
 	if o.Validity == 0 {
 		o.Validity = DefaultServerValidity
 	}
 	if o.Validity < 0 || o.Validity > MaxServerValidity {
-		return tls.Certificate{}, fmt.Errorf("make server certificate: validity %s is not within 0 and %s", o.Validity, MaxServerValidity)
+		return tls.Certificate{}, fmt.Errorf("make server certificate: validity %s is not within 0 and %s", o.Validity,
+			MaxServerValidity)
 	}
 	if err := CheckValidity(ca.cert, now); err != nil {
 		return tls.Certificate{}, fmt.Errorf("make server certificate: CA: %w", err)

@@ -20,7 +20,8 @@ import (
 func TestServerCertificateIsAcceptedByAClientThatTrustsTheCA(t *testing.T) {
 	ca, err := certs.NewCA(certs.CAOptions{})
 	require.NoError(t, err)
-	pair, err := ca.ServerCertificate([]string{"127.0.0.1", "::1", "registry.example.com", "127.0.0.1"}, certs.ServerOptions{})
+	pair, err := ca.ServerCertificate([]string{"127.0.0.1", "::1", "registry.example.com", "127.0.0.1"},
+		certs.ServerOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"registry.example.com"}, pair.Leaf.DNSNames)
 	assert.Len(t, pair.Leaf.IPAddresses, 2)
@@ -29,7 +30,8 @@ func TestServerCertificateIsAcceptedByAClientThatTrustsTheCA(t *testing.T) {
 	srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	srv.StartTLS()
 	defer srv.Close()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(),
+		MinVersion: tls.VersionTLS12}}}
 	resp, err := client.Get(srv.URL)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
@@ -48,7 +50,8 @@ func TestCAIsKeptBetweenCalls(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), fi.Mode().Perm())
 }
 
-// What a process leaves that is killed while it makes a CA: the key under its first name, without or with the certificate.
+// What a process leaves that is killed while it makes a CA: the key under its first name, without or with the
+// certificate.
 func TestACAWhoseMakingWasCutOffIsMadeToItsEnd(t *testing.T) {
 	for name, certificate := range map[string]bool{"before the certificate": false, "before the key has its name": true} {
 		t.Run(name, func(t *testing.T) {
@@ -139,11 +142,13 @@ func TestServerCertificateNeverOutlivesItsCA(t *testing.T) {
 func TestHostsThatNoClientCanUseAreRefused(t *testing.T) {
 	ca, err := certs.NewCA(certs.CAOptions{})
 	require.NoError(t, err)
-	for _, h := range [][]string{nil, {""}, {"a b"}, {"host:5000"}, {"[::1]"}, {"a..b"}, {strings.Repeat("a", 64)}, {"-a"}, {"a/b"}} {
+	for _, h := range [][]string{nil, {""}, {"a b"}, {"host:5000"}, {"[::1]"}, {"a..b"}, {strings.Repeat("a", 64)}, {"-a"},
+		{"a/b"}} {
 		_, err := ca.ServerCertificate(h, certs.ServerOptions{})
 		assert.Error(t, err, "%q", h)
 	}
-	_, err = ca.ServerCertificate([]string{"a.example"}, certs.ServerOptions{Validity: certs.MaxServerValidity + time.Hour})
+	_, err = ca.ServerCertificate([]string{"a.example"}, certs.ServerOptions{Validity: certs.MaxServerValidity +
+		time.Hour})
 	assert.Error(t, err)
 }
 

@@ -32,7 +32,8 @@ func (e *ValidityError) Error() string {
 		}
 		return msg + ": set the clock or make a new certificate"
 	}
-	return fmt.Sprintf("certificate %q expired at %s and this host's clock says %s: set the clock if it is wrong, else make a new certificate",
+	return fmt.Sprintf(
+		"certificate %q expired at %s and this host's clock says %s: set the clock if it is wrong, else make a new certificate",
 		e.Subject, e.NotAfter.UTC().Format(time.RFC3339), now)
 }
 
@@ -69,13 +70,15 @@ func CheckServer(pair tls.Certificate, now time.Time) error {
 		}
 	}
 	if len(leaf.DNSNames)+len(leaf.IPAddresses) == 0 {
-		return fmt.Errorf("certificate %q has no subject alternative name: make one with the names and addresses that clients use", leaf.Subject.CommonName)
+		return fmt.Errorf(
+			"certificate %q has no subject alternative name: make one with the names and addresses that clients use",
+			leaf.Subject.CommonName)
 	}
 	return CheckValidity(leaf, now)
 }
 
-// WriteKeyPair writes a certificate (0644) and its key (0600) as PEM. Each file appears whole or not at all; the key is written first,
-// so that a certificate on disk always has its key.
+// WriteKeyPair writes a certificate (0644) and its key (0600) as PEM. Each file appears whole or not at all; the key is
+// written first, so that a certificate on disk always has its key.
 func WriteKeyPair(pair tls.Certificate, certFile, keyFile string) error {
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {

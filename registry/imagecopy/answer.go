@@ -11,8 +11,8 @@ import (
 	"github.com/docker/distribution/registry/api/errcode"
 )
 
-// What a failure says about the image, for errors.Is. Only ErrNotFound says that it is not there: who removes images must not take
-// anything else for that.
+// What a failure says about the image, for errors.Is. Only ErrNotFound says that it is not there: who removes images
+// must not take anything else for that.
 var (
 	// ErrNotFound: the registry or layout answered that it has no such repository, image or blob (404).
 	ErrNotFound = errors.New("image is not there")
@@ -80,8 +80,8 @@ func kindOfStatus(code int) error {
 	return nil
 }
 
-// kindOfCode goes by the status that a code of the specification stands for. Codes outside of it are all "unknown" to the library; of
-// these, Harbor says NOT_FOUND in its own way.
+// kindOfCode goes by the status that a code of the specification stands for. Codes outside of it are all "unknown" to
+// the library; of these, Harbor says NOT_FOUND in its own way.
 func kindOfCode(coded errcode.ErrorCoder) error {
 	if coded.ErrorCode() == errcode.ErrorCodeUnknown {
 		if e, ok := coded.(errcode.Error); ok && strings.Contains(strings.ToLower(e.Message), "not found") {
@@ -92,8 +92,9 @@ func kindOfCode(coded errcode.ErrorCoder) error {
 	return kindOfStatus(coded.ErrorCode().Descriptor().HTTPStatusCode)
 }
 
-// hiddenStatus is the status of an answer whose body is not of the specification: containers/image keeps it in a type of its own, in an
-// exported field that is named as in the ones that it shows. Should that change, TestAnswersAreToldApart fails.
+// hiddenStatus is the status of an answer whose body is not of the specification: containers/image keeps it in a type
+// of its own, in an exported field that is named as in the ones that it shows. Should that change,
+// TestAnswersAreToldApart fails.
 func hiddenStatus(err error) int {
 	if err == nil {
 		return 0

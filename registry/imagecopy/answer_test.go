@@ -17,7 +17,8 @@ import (
 
 func kinds(err error) []error {
 	var out []error
-	for _, k := range []error{imagecopy.ErrNotFound, imagecopy.ErrUnauthorized, imagecopy.ErrDenied, imagecopy.ErrUnavailable} {
+	for _, k := range []error{imagecopy.ErrNotFound, imagecopy.ErrUnauthorized, imagecopy.ErrDenied,
+		imagecopy.ErrUnavailable} {
 		if errors.Is(err, k) {
 			out = append(out, k)
 		}
@@ -60,7 +61,8 @@ func TestAnswersAreToldApart(t *testing.T) {
 				_, _ = w.Write([]byte(tc.body))
 			}))
 			t.Cleanup(srv.Close)
-			_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: strings.TrimPrefix(srv.URL, "http://") + "/a/b:v1", Insecure: true}, "")
+			_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: strings.TrimPrefix(srv.URL, "http://") +
+				"/a/b:v1", Insecure: true}, "")
 			require.Error(t, err)
 			if tc.want == nil {
 				assert.Empty(t, kinds(err), "%v", err)

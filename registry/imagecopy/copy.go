@@ -75,9 +75,9 @@ type Result struct {
 	Attempts     int `json:"attempts"`
 }
 
-// Copy copies an image by digest: manifests are stored as they are, every blob is verified against its digest on the way.
-// Blobs that an interrupted copy brought over are not copied again. Connection errors and 5xx answers are retried with backoff,
-// nothing else is.
+// Copy copies an image by digest: manifests are stored as they are, every blob is verified against its digest on the
+// way. Blobs that an interrupted copy brought over are not copied again. Connection errors and 5xx answers are retried
+// with backoff, nothing else is.
 func Copy(ctx context.Context, src, dst Endpoint, o Options) (res Result, err error) {
 	if strings.HasPrefix(dst.Reference, "docker-archive:") {
 		return res, fmt.Errorf("copy to %s: a docker archive cannot keep digests; use oci:DIRECTORY", dst.Reference)
@@ -98,7 +98,8 @@ func Copy(ctx context.Context, src, dst Endpoint, o Options) (res Result, err er
 			return res, err
 		}
 		wait := c.backoff(res.Attempts)
-		c.o.Log.WithFields(logrus.Fields{"image": src.Reference, "attempt": res.Attempts, "wait": wait, "error": err}).Warn("copy of image failed, retrying")
+		c.o.Log.WithFields(logrus.Fields{"image": src.Reference, "attempt": res.Attempts, "wait": wait, "error": err}).
+			Warn("copy of image failed, retrying")
 		if !pause(ctx, wait) {
 			return res, errors.Join(err, ctx.Err())
 		}
@@ -141,7 +142,8 @@ func newCopier(src, dst Endpoint, o Options) (c *copier, err error) {
 		return nil, err
 	}
 	c.opts = copy.Options{
-		SourceCtx: srcSys, DestinationCtx: dstSys, PreserveDigests: true, RemoveSignatures: true, ImageListSelection: copy.CopyAllImages,
+		SourceCtx: srcSys, DestinationCtx: dstSys, PreserveDigests: true, RemoveSignatures: true,
+		ImageListSelection:   copy.CopyAllImages,
 		MaxParallelDownloads: uint(c.o.Parallel), OptimizeDestinationImageAlreadyExists: true, ReportWriter: io.Discard,
 		ProgressInterval: progressInterval,
 	}
@@ -152,7 +154,8 @@ func newCopier(src, dst Endpoint, o Options) (c *copier, err error) {
 		}
 	}
 	// Signatures are the admin's policy on the nodes; here the digest is what is trusted.
-	c.policy, err = signature.NewPolicyContext(&signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}})
+	c.policy, err = signature.NewPolicyContext(
+		&signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}})
 	if err != nil {
 		return nil, fmt.Errorf("make copy policy: %w", err)
 	}
@@ -257,7 +260,8 @@ func (c *copier) verified(m []byte, res Result) (Result, error) {
 			continue
 		}
 		if want, ok := named.(reference.Digested); ok && want.Digest() != d {
-			return res, fmt.Errorf("copy to %s: the stored digest is %s, not %s", c.dst.StringWithinTransport(), d, want.Digest())
+			return res, fmt.Errorf("copy to %s: the stored digest is %s, not %s", c.dst.StringWithinTransport(), d,
+				want.Digest())
 		}
 	}
 	return res, nil

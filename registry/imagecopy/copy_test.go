@@ -32,7 +32,8 @@ import (
 
 func options(t testing.TB, r *registrytest.Registry) []remote.Option {
 	t.Helper()
-	return []remote.Option{remote.WithTransport(r.Transport(t)), remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})}
+	return []remote.Option{remote.WithTransport(r.Transport(t)),
+		remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})}
 }
 
 func reference(t testing.TB, s string) name.Reference {
@@ -69,7 +70,8 @@ func pull(r *registrytest.Registry, repo string) imagecopy.Endpoint {
 }
 
 func push(r *registrytest.Registry, repo string) imagecopy.Endpoint {
-	return imagecopy.Endpoint{Reference: r.Addr + "/" + repo, CAFile: r.CAFile, Username: r.Push.Name, Password: r.Push.Password}
+	return imagecopy.Endpoint{Reference: r.Addr + "/" + repo, CAFile: r.CAFile, Username: r.Push.Name,
+		Password: r.Push.Password}
 }
 
 func TestAnImageKeepsItsDigestOverEveryWay(t *testing.T) {
@@ -129,22 +131,26 @@ func TestAnIndexIsCopiedWholeOrOnePlatformOfIt(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	amd, arm := image(t, 1), image(t, 2)
 	add := func(i v1.Image, arch string) mutate.IndexAddendum {
-		return mutate.IndexAddendum{Add: i, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}}
+		return mutate.IndexAddendum{Add: i, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux",
+			Architecture: arch}}}
 	}
-	idx := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), add(amd, "amd64"), add(arm, "arm64"))
+	idx := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), add(amd, "amd64"),
+		add(arm, "arm64"))
 	require.NoError(t, remote.WriteIndex(reference(t, src.Addr+"/os/multi:v1"), idx, options(t, src)...))
 
 	whole, err := imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/multi:v1"), imagecopy.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(t, idx), whole.Digest.String())
-	one, err := imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/one:v1"), imagecopy.Options{Platform: "linux/arm64"})
+	one, err := imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/one:v1"),
+		imagecopy.Options{Platform: "linux/arm64"})
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(t, arm), one.Digest.String())
 	got, err := imagecopy.Inspect(t.Context(), pull(dst, "os/multi:v1"), "linux/arm64")
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(t, arm), got.Digest.String())
 	assert.Equal(t, digestOf(t, idx), got.IndexDigest.String())
-	_, err = imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/none:v1"), imagecopy.Options{Platform: "linux/s390x"})
+	_, err = imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/none:v1"),
+		imagecopy.Options{Platform: "linux/s390x"})
 	require.Error(t, err)
 }
 
@@ -152,17 +158,21 @@ func TestADockerArchiveIsASource(t *testing.T) {
 	dst := registrytest.Start(t)
 	file := filepath.Join(t.TempDir(), "image.tar")
 	require.NoError(t, tarball.WriteToFile(file, reference(t, "example.com/os/base:v1"), image(t, 2)))
-	first, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "docker-archive:" + file}, push(dst, "os/base:v1"), imagecopy.Options{})
+	first, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "docker-archive:" + file},
+		push(dst, "os/base:v1"), imagecopy.Options{})
 	require.NoError(t, err)
-	second, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "docker-archive:" + file}, push(dst, "os/again:v1"), imagecopy.Options{})
+	second, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "docker-archive:" + file},
+		push(dst, "os/again:v1"), imagecopy.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, first.Digest, second.Digest, "the same archive always gives the same digest")
-	_, err = imagecopy.Copy(t.Context(), pull(dst, "os/base:v1"), imagecopy.Endpoint{Reference: "docker-archive:" + file + ".2"}, imagecopy.Options{})
+	_, err = imagecopy.Copy(t.Context(), pull(dst, "os/base:v1"), imagecopy.Endpoint{Reference: "docker-archive:" + file +
+		".2"}, imagecopy.Options{})
 	require.ErrorContains(t, err, "use oci:DIRECTORY")
 }
 
 // flaky fails the first n blob requests in the way that fail says.
-func flaky(t *testing.T, r *registrytest.Registry, n int32, fail func(w http.ResponseWriter)) (*httptest.Server, *atomic.Int32) {
+func flaky(t *testing.T, r *registrytest.Registry, n int32, fail func(w http.ResponseWriter)) (*httptest.Server,
+	*atomic.Int32) {
 	t.Helper()
 	target, err := url.Parse(r.URL())
 	require.NoError(t, err)
@@ -198,7 +208,8 @@ func TestOnlyConnectionErrorsAnd5xxAreRetried(t *testing.T) {
 		{"other bytes", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "not the blob") }, false, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			proxy, _ := flaky(t, src, tc.times, tc.fail) // the first is a look at the configuration, whose failure containers/image forgives
+			// the first is a look at the configuration, whose failure containers/image forgives
+			proxy, _ := flaky(t, src, tc.times, tc.fail)
 			from := imagecopy.Endpoint{Reference: strings.TrimPrefix(proxy.URL, "http://") + "/os/base:v1", Insecure: true,
 				Username: src.Pull.Name, Password: src.Pull.Password}
 			to := push(dst, "os/"+strings.ReplaceAll(strings.ToLower(tc.name), " ", "-")+":v1")
@@ -231,7 +242,10 @@ func TestRefusalsAreNotRetriedAndSayWhatToDo(t *testing.T) {
 		name, want string
 		change     func(from, to *imagecopy.Endpoint)
 	}{
-		{"wrong password", "check the account", func(e, _ *imagecopy.Endpoint) { e.AuthFile, e.Username, e.Password = "", "pull", "canary-password" }},
+		{"wrong password", "check the account", func(e, _ *imagecopy.Endpoint) {
+			e.AuthFile, e.Username, e.Password = "",
+				"pull", "canary-password"
+		}},
 		{"anonymous", "check the account", func(e, _ *imagecopy.Endpoint) { e.AuthFile = "" }},
 		{"CA of another registry", "give the CA", func(e, _ *imagecopy.Endpoint) { e.CAFile = other.CAFile }},
 		{"no CA", "give the CA", func(e, _ *imagecopy.Endpoint) { e.CAFile = "" }},
@@ -258,7 +272,8 @@ func TestWhatIsNamedWronglyIsSaidAndLeavesNothing(t *testing.T) {
 		"read CA of oci:o":     {ca: "/nowhere"},
 		`parse platform "arm"`: {platform: "arm"},
 	} {
-		_, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "oci:i"}, imagecopy.Endpoint{Reference: "oci:o", CAFile: o.ca}, imagecopy.Options{TempDir: tmp, Platform: o.platform})
+		_, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "oci:i"}, imagecopy.Endpoint{Reference: "oci:o",
+			CAFile: o.ca}, imagecopy.Options{TempDir: tmp, Platform: o.platform})
 		require.ErrorContains(t, err, want)
 	}
 	left, err := os.ReadDir(tmp)
@@ -267,7 +282,8 @@ func TestWhatIsNamedWronglyIsSaidAndLeavesNothing(t *testing.T) {
 }
 
 func TestReferencesThatAreNotClearAreRefused(t *testing.T) {
-	for _, ref := range []string{"", "ubuntu", "docker://ubuntu", "foo:bar", "docker://example.com/UPPER", "containers-storage:x", "oci:", "docker-archive:"} {
+	for _, ref := range []string{"", "ubuntu", "docker://ubuntu", "foo:bar", "docker://example.com/UPPER",
+		"containers-storage:x", "oci:", "docker-archive:"} {
 		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: ref}, "")
 		assert.Error(t, err, "%q", ref)
 	}
@@ -277,7 +293,8 @@ func TestNothingStaysInTheTemporaryDirectory(t *testing.T) {
 	tmp := t.TempDir()
 	src := registrytest.Start(t, func(*registry.Options) {})
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), options(t, src)...))
-	_, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), imagecopy.Endpoint{Reference: "oci:" + filepath.Join(t.TempDir(), "l")}, imagecopy.Options{TempDir: tmp})
+	_, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), imagecopy.Endpoint{Reference: "oci:" +
+		filepath.Join(t.TempDir(), "l")}, imagecopy.Options{TempDir: tmp})
 	require.NoError(t, err)
 	left, err := os.ReadDir(tmp)
 	require.NoError(t, err)
@@ -312,7 +329,8 @@ func TestAnInterruptedCopyGoesOnWhereItWas(t *testing.T) {
 		proxy.ServeHTTP(w, q)
 	}))
 	t.Cleanup(cut.Close)
-	from := imagecopy.Endpoint{Reference: strings.TrimPrefix(cut.URL, "http://") + "/os/base:v1", Insecure: true, Username: src.Pull.Name, Password: src.Pull.Password}
+	from := imagecopy.Endpoint{Reference: strings.TrimPrefix(cut.URL, "http://") + "/os/base:v1", Insecure: true,
+		Username: src.Pull.Name, Password: src.Pull.Password}
 	_, err = imagecopy.Copy(t.Context(), from, push(dst, "os/base:v1"), imagecopy.Options{Attempts: 1, Parallel: 1})
 	require.Error(t, err)
 	res, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), imagecopy.Options{})

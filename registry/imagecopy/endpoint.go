@@ -14,14 +14,16 @@ import (
 	"github.com/containers/image/v5/types"
 )
 
-// Endpoint is an image's place and how to reach it. Nothing of the host's container configuration is read: no registries.conf,
-// certs.d, policy.json or auth file beside those given here.
+// Endpoint is an image's place and how to reach it. Nothing of the host's container configuration is read: no
+// registries.conf, certs.d, policy.json or auth file beside those given here.
 type Endpoint struct {
-	// Reference is docker://HOST/REPOSITORY[:TAG|@DIGEST] (docker:// may be left out), oci:DIRECTORY[:REF] or docker-archive:FILE[:REF].
+	// Reference is docker://HOST/REPOSITORY[:TAG|@DIGEST] (docker:// may be left out), oci:DIRECTORY[:REF] or
+	// docker-archive:FILE[:REF].
 	Reference string
 	// CAFile is a PEM file with the registry's CA; "" trusts the system's CAs.
 	CAFile string
-	// AuthFile is a pull secret (auth.json); Username and Password take precedence. With none the registry is asked anonymously.
+	// AuthFile is a pull secret (auth.json); Username and Password take precedence. With none the registry is asked
+	// anonymously.
 	AuthFile           string
 	Username, Password string
 	// Insecure allows plain HTTP and skips the check of certificates: for a registry on loopback.
@@ -38,8 +40,11 @@ func (e Endpoint) parse() (types.ImageReference, error) {
 		return wrapParse(dockerarchive.ParseReference(strings.TrimPrefix(name, "docker-archive:")))
 	}
 	name = strings.TrimPrefix(name, "docker://")
-	if i := strings.IndexAny(name, ":/"); i > 0 && name[i] == ':' && !strings.Contains(name, "/") && !strings.Contains(name, ".") {
-		return nil, fmt.Errorf("parse image %q: the transport is not known, use docker://HOST/REPOSITORY, oci:DIRECTORY or docker-archive:FILE", e.Reference)
+	if i := strings.IndexAny(name, ":/"); i > 0 && name[i] == ':' && !strings.Contains(name, "/") &&
+		!strings.Contains(name, ".") {
+		return nil, fmt.Errorf(
+			"parse image %q: the transport is not known, use docker://HOST/REPOSITORY, oci:DIRECTORY or docker-archive:FILE",
+			e.Reference)
 	}
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
@@ -48,7 +53,8 @@ func (e Endpoint) parse() (types.ImageReference, error) {
 	if !strings.HasPrefix(name, reference.Domain(named)+"/") {
 		return nil, fmt.Errorf("parse image %q: the registry is missing, write HOST/REPOSITORY", e.Reference)
 	}
-	if digested, ok := named.(reference.Digested); ok { // a tag beside a digest says nothing and is refused by the transport
+	// a tag beside a digest says nothing and is refused by the transport
+	if digested, ok := named.(reference.Digested); ok {
 		if named, err = reference.WithDigest(reference.TrimNamed(named), digested.Digest()); err != nil {
 			return nil, fmt.Errorf("parse image %q: %w", e.Reference, err)
 		}
@@ -96,7 +102,8 @@ func (s *scratch) remove() error {
 	return nil
 }
 
-// system turns the endpoint into what containers/image asks for. role keeps the CA directories of source and destination apart.
+// system turns the endpoint into what containers/image asks for. role keeps the CA directories of source and
+// destination apart.
 func (s *scratch) system(e Endpoint, role, cacheDir string) (*types.SystemContext, error) {
 	c := &types.SystemContext{
 		SystemRegistriesConfPath: s.path("registries.conf"), SystemRegistriesConfDirPath: s.path("empty"),

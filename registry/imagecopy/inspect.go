@@ -31,8 +31,9 @@ type Image struct {
 	ConfigRaw           []byte
 }
 
-// Inspect reads an image's manifest and configuration, both verified against their digests; of an index that of platform (OS/ARCH[/VARIANT],
-// "" is this host's). errors.Is tells ErrNotFound from ErrUnauthorized, ErrDenied and ErrUnavailable.
+// Inspect reads an image's manifest and configuration, both verified against their digests; of an index that of
+// platform (OS/ARCH[/VARIANT], "" is this host's). errors.Is tells ErrNotFound from ErrUnauthorized, ErrDenied and
+// ErrUnavailable.
 func Inspect(ctx context.Context, e Endpoint, platform string) (Image, error) {
 	return inspect(ctx, e, platform, inspectLimit)
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// mountBlobs mounts the image's blobs into the destination's repository when source and destination are repositories of one registry.
-// containers/image mounts only what it has itself copied before, and would send every blob through this host. A registry that does not
-// mount gets them sent, so a failure here is no failure of the copy.
+// mountBlobs mounts the image's blobs into the destination's repository when source and destination are repositories of
+// one registry. containers/image mounts only what it has itself copied before, and would send every blob through this
+// host. A registry that does not mount gets them sent, so a failure here is no failure of the copy.
 func (c *copier) mountBlobs(ctx context.Context) (err error) {
 	from, to := c.src.DockerReference(), c.dst.DockerReference()
 	if from == nil || to == nil || c.src.Transport().Name() != "docker" || c.dst.Transport().Name() != "docker" ||
@@ -79,9 +79,11 @@ func (c *copier) mountClient(ctx context.Context, from, to reference.Named) (*ht
 	}
 	auth := authn.Anonymous
 	if cred != (types.DockerAuthConfig{}) {
-		auth = authn.FromConfig(authn.AuthConfig{Username: cred.Username, Password: cred.Password, IdentityToken: cred.IdentityToken})
+		auth = authn.FromConfig(authn.AuthConfig{Username: cred.Username, Password: cred.Password,
+			IdentityToken: cred.IdentityToken})
 	}
-	scopes := []string{reg.Repo(reference.Path(to)).Scope(transport.PushScope), reg.Repo(reference.Path(from)).Scope(transport.PullScope)}
+	scopes := []string{reg.Repo(reference.Path(to)).Scope(transport.PushScope), reg.Repo(reference.Path(from)).
+		Scope(transport.PullScope)}
 	rt, err := transport.NewWithContext(ctx, reg, auth, inner, scopes)
 	if err != nil {
 		return nil, "", fmt.Errorf("log in: %w", err)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// containers/image waits for an answer as long as the connection lives, and a load balancer before a registry that hangs keeps it alive.
+// containers/image waits for an answer as long as the connection lives, and a load balancer before a registry that
+// hangs keeps it alive.
 const (
 	// inspectLimit bounds a look at an image: a manifest and a configuration.
 	inspectLimit = 5 * time.Minute
@@ -19,7 +20,8 @@ const (
 type silent struct{ limit time.Duration }
 
 func (s silent) Error() string {
-	return fmt.Sprintf("nothing came or went for %s: see whether the registry answers (curl -v https://REGISTRY/v2/), and the load balancer or proxy before it", s.limit)
+	return fmt.Sprintf(
+		"nothing came or went for %s: see whether the registry answers (curl -v https://REGISTRY/v2/), and the load balancer or proxy before it", s.limit)
 }
 
 // Timeout and Temporary are net.Error's.

@@ -38,7 +38,8 @@ func TestARegistryThatNeverAnswersIsATemporaryFailure(t *testing.T) {
 	assert.ErrorContains(t, err, "load balancer")
 
 	before := asked.Load()
-	res, err := Copy(t.Context(), e, Endpoint{Reference: "oci:" + t.TempDir()}, Options{Attempts: 2, Backoff: time.Millisecond, Silence: limit})
+	res, err := Copy(t.Context(), e, Endpoint{Reference: "oci:" + t.TempDir()},
+		Options{Attempts: 2, Backoff: time.Millisecond, Silence: limit})
 	require.ErrorIs(t, err, ErrUnavailable)
 	assert.ErrorContains(t, err, "load balancer")
 	assert.Equal(t, 2, res.Attempts)

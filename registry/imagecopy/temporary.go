@@ -12,17 +12,20 @@ import (
 	"github.com/containers/image/v5/docker"
 )
 
-// Temporary tells whether a failure may go away by itself: a connection that fails, or an answer of 500 to 599 except those that say
-// "never" (501, 505) or "no room" (507). Wrong credentials, unknown images, certificates and digests are not temporary.
+// Temporary tells whether a failure may go away by itself: a connection that fails, or an answer of 500 to 599 except
+// those that say "never" (501, 505) or "no room" (507). Wrong credentials, unknown images, certificates and digests are
+// not temporary.
 func Temporary(err error) bool {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || certificateError(err) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		certificateError(err) {
 		return false
 	}
 	var status docker.UnexpectedHTTPStatusError
 	if errors.As(err, &status) {
 		return temporaryStatus(status.StatusCode)
 	}
-	for _, e := range []error{io.ErrUnexpectedEOF, io.EOF, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT,
+	for _, e := range []error{io.ErrUnexpectedEOF, io.EOF, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE,
+		syscall.ETIMEDOUT,
 		syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {
 			return true

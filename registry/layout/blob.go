@@ -93,8 +93,8 @@ func (s *Store) isVerified(d digest.Digest) bool {
 	return err == nil && id == identify(fi)
 }
 
-// verify hashes a blob once however many clients wait for it. One that does not fit its name is moved away and reported: a client
-// that pushes it again repairs the store.
+// verify hashes a blob once however many clients wait for it. One that does not fit its name is moved away and
+// reported: a client that pushes it again repairs the store.
 func (s *Store) verify(d digest.Digest, f *os.File, fi os.FileInfo) error {
 	defer s.checking.lock(string(d))()
 	if id, ok := s.verified.Load(d); ok && id == identify(fi) {
@@ -180,8 +180,8 @@ func (s *Store) Mount(from, repo string, d digest.Digest) (bool, error) {
 	return true, s.link(repo, d, target, model)
 }
 
-// mountable finds the file of a blob by its digest in a repository, or anywhere when from is "". Bytes are stored by their sha256, so
-// the link of some repository has to tell which ones a sha512 means.
+// mountable finds the file of a blob by its digest in a repository, or anywhere when from is "". Bytes are stored by
+// their sha256, so the link of some repository has to tell which ones a sha512 means.
 func (s *Store) mountable(from string, d digest.Digest) (digest.Digest, error) {
 	switch {
 	case from != "":
@@ -201,8 +201,8 @@ func (s *Store) mountable(from string, d digest.Digest) (digest.Digest, error) {
 	return "", ErrNotFound
 }
 
-// link makes a blob visible in a repository, after model, a link of the same digest, where there is one. The caller holds the maintenance
-// lock for reading.
+// link makes a blob visible in a repository, after model, a link of the same digest, where there is one. The caller
+// holds the maintenance lock for reading.
 func (s *Store) link(repo string, d, target digest.Digest, model string) error {
 	path := s.layerLink(repo, d)
 	gen := s.links.generation()
@@ -263,5 +263,6 @@ func (s *Store) touch(d digest.Digest) (int64, error) {
 	return fi.Size(), nil
 }
 
-// touchEvery keeps repeated pushes of the same layers from writing to the disk each time; far below any grace of Collect.
+// touchEvery keeps repeated pushes of the same layers from writing to the disk each time; far below any grace of
+// Collect.
 const touchEvery = 10 * time.Minute

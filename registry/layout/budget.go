@@ -39,7 +39,9 @@ func (s *Store) take(n int64) error {
 	used, unwritten := s.used.Add(n), s.unwritten.Add(n)
 	if s.o.MaxBytes > 0 && used > s.o.MaxBytes {
 		s.give(n, n)
-		return fmt.Errorf("%w: %d bytes are needed, %d of %d are used; delete images and run garbage collection, or raise the limit", ErrNoSpace, n, used-n, s.o.MaxBytes)
+		return fmt.Errorf(
+			"%w: %d bytes are needed, %d of %d are used; delete images and run garbage collection, or raise the limit",
+			ErrNoSpace, n, used-n, s.o.MaxBytes)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.root, &st); err != nil {
@@ -48,7 +50,8 @@ func (s *Store) take(n int64) error {
 	}
 	if free := int64(st.Bavail) * st.Bsize; free-unwritten < s.o.MinFreeBytes {
 		s.give(n, n)
-		return fmt.Errorf("%w: %d bytes are needed, %d are free and %d of them are kept; free space on the disk of %s", ErrNoSpace, n, free, s.o.MinFreeBytes, s.base)
+		return fmt.Errorf("%w: %d bytes are needed, %d are free and %d of them are kept; free space on the disk of %s",
+			ErrNoSpace, n, free, s.o.MinFreeBytes, s.base)
 	}
 	return nil
 }

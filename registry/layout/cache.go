@@ -8,7 +8,8 @@ import (
 // manifestCacheBytes bounds the manifests kept in memory. A cluster's images take a few hundred kilobytes.
 const manifestCacheBytes = 32 << 20
 
-// manifestCache holds manifests by repository and tag or digest. A change in a repository drops all of it: changes are rare.
+// manifestCache holds manifests by repository and tag or digest. A change in a repository drops all of it: changes are
+// rare.
 type manifestCache struct {
 	mu    sync.RWMutex
 	repos map[string]map[string]*Manifest

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// UploadLifetime is how long an upload without a request survives a restart: distribution purges after a week, a bootstrap host
-	// does not live that long.
+	// UploadLifetime is how long an upload without a request survives a restart: distribution purges after a week, a
+	// bootstrap host does not live that long.
 	UploadLifetime = 24 * time.Hour
 
 	verifiedFile = ".dayone-registry.verified"
@@ -30,8 +30,8 @@ type CheckReport struct {
 	Repaired, Removed []string
 }
 
-// Check makes the root consistent after a crash and counts what is there. It reads no blob: those whose file changed since they were
-// hashed are hashed when they are first asked for. No request may run meanwhile.
+// Check makes the root consistent after a crash and counts what is there. It reads no blob: those whose file changed
+// since they were hashed are hashed when they are first asked for. No request may run meanwhile.
 func (s *Store) Check() (CheckReport, error) {
 	var r CheckReport
 	s.links.forget()
@@ -118,8 +118,8 @@ func (s *Store) checkUploads(dir string, r *CheckReport) error {
 	return nil
 }
 
-// checkLink mends a link that a power cut left empty: its path has the digest, but for a tag's current link, which is taken from the
-// newest of the tag's revisions.
+// checkLink mends a link that a power cut left empty: its path has the digest, but for a tag's current link, which is
+// taken from the newest of the tag's revisions.
 func (s *Store) checkLink(path string, r *CheckReport) error {
 	if _, err := readLink(path); err == nil {
 		return nil

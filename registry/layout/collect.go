@@ -32,9 +32,9 @@ type CollectReport struct {
 	Bytes   int64           `json:"bytes"`
 }
 
-// Collect removes the bytes of blobs that no manifest of any repository names. Every manifest counts, also one without a tag: images
-// are pushed by digest here. Pulls go on; pushes wait at the point where they would make something visible. It removes nothing when a
-// manifest cannot be read, because that one might name a blob.
+// Collect removes the bytes of blobs that no manifest of any repository names. Every manifest counts, also one without
+// a tag: images are pushed by digest here. Pulls go on; pushes wait at the point where they would make something
+// visible. It removes nothing when a manifest cannot be read, because that one might name a blob.
 func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, error) {
 	r := CollectReport{Removed: []digest.Digest{}}
 	if o.Grace == 0 {
@@ -195,7 +195,8 @@ type VerifyReport struct {
 	Missing []string `json:"missing"`
 }
 
-// Verify hashes every blob, whatever was hashed before, and looks whether what manifests name is there. Corrupt blobs are moved away.
+// Verify hashes every blob, whatever was hashed before, and looks whether what manifests name is there. Corrupt blobs
+// are moved away.
 func (s *Store) Verify(ctx context.Context) (VerifyReport, error) {
 	r := VerifyReport{Corrupt: []digest.Digest{}, Missing: []string{}}
 	err := s.eachBlob(func(d digest.Digest, fi fs.FileInfo) error {

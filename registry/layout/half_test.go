@@ -20,8 +20,10 @@ func TestATagThatWasMovedByAPushThatFailedIsServedAsItIsOnDisk(t *testing.T) {
 	require.NoError(t, err)
 	body := []byte(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}`)
 	// The second tag cannot be written, as on a full disk: a file stands where its directory would be.
-	require.NoError(t, os.WriteFile(filepath.Join(root, layout.Subdirectory, "repositories/a/b/_manifests/tags/b"), nil, 0o600))
-	require.Error(t, s.PutManifest(layout.Put{Repository: "a/b", Digest: digest.FromBytes(body), Tags: []string{"a", "b"}, Body: body}))
+	require.NoError(t, os.WriteFile(filepath.Join(root, layout.Subdirectory, "repositories/a/b/_manifests/tags/b"), nil,
+		0o600))
+	require.Error(t, s.PutManifest(layout.Put{Repository: "a/b", Digest: digest.FromBytes(body), Tags: []string{"a", "b"},
+		Body: body}))
 	now, err := s.Tagged("a/b", "a")
 	require.NoError(t, err)
 

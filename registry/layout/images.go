@@ -18,7 +18,8 @@ type Image struct {
 	Bytes     int64
 }
 
-// Images lists the manifests of a repository with their tags. It reads them without hashing: a server may run on the root.
+// Images lists the manifests of a repository with their tags. It reads them without hashing: a server may run on the
+// root.
 func (s *Store) Images(repo string) ([]Image, error) {
 	tags, err := s.Tags(repo)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 // linkCacheEntries bounds the links kept in memory, some 200 bytes each. A cluster's images have a few hundred.
 const linkCacheEntries = 16 << 10
 
-// linkCache holds what the links of layers say: a push asks for each of its layers two or three times. Only one Store uses a root, so that
-// links change and go through it alone.
+// linkCache holds what the links of layers say: a push asks for each of its layers two or three times. Only one Store
+// uses a root, so that links change and go through it alone.
 type linkCache struct {
 	mu      sync.RWMutex
 	targets map[string]digest.Digest // by path

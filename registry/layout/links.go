@@ -16,8 +16,8 @@ import (
 
 const maxLinkBytes = 256 // a sha512 digest has 135 bytes
 
-// readLink returns the digest that a link file names. os.Open would ask the runtime's poller about the file, four more system calls, and
-// a push reads a link for each of its layers.
+// readLink returns the digest that a link file names. os.Open would ask the runtime's poller about the file, four more
+// system calls, and a push reads a link for each of its layers.
 func readLink(path string) (digest.Digest, error) {
 	fd, err := uninterrupted(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -50,7 +50,8 @@ type durability int
 const (
 	// volatile: nothing. Links whose path holds the digest are so: Check writes them again from their path.
 	volatile durability = iota
-	// bytesSynced: the bytes, before the name. The name follows with the next nameSynced: ext4 and xfs keep the order of their journal.
+	// bytesSynced: the bytes, before the name. The name follows with the next nameSynced: ext4 and xfs keep the order of
+	// their journal.
 	bytesSynced
 	// nameSynced: bytes and name, and with them all that was named before.
 	nameSynced
@@ -69,8 +70,9 @@ func (s *Store) writeLink(path string, d digest.Digest, how durability) error {
 	return s.writeFile(path, []byte(d), how)
 }
 
-// copyLink makes path a link like from, by a second name for its file: making a file costs ten times as much. Links are replaced and never
-// written in place, by distribution too, so that they can share one. Where that is not possible, path gets a file of its own.
+// copyLink makes path a link like from, by a second name for its file: making a file costs ten times as much. Links are
+// replaced and never written in place, by distribution too, so that they can share one. Where that is not possible,
+// path gets a file of its own.
 func (s *Store) copyLink(from, path string, d digest.Digest, how durability) error {
 	if how == volatile {
 		if s.makeDir(filepath.Dir(path)) == nil && os.Link(from, path) == nil {
@@ -104,8 +106,8 @@ func (s *Store) writeFile(path string, data []byte, how durability) error {
 	return s.writeFiles(how, newFile{path, data})
 }
 
-// writeFiles makes files appear in the order given, each whole. Their bytes are synced at the same time and all before the first name is
-// there: the disk waits once for all of them. nameSynced is for the last one.
+// writeFiles makes files appear in the order given, each whole. Their bytes are synced at the same time and all before
+// the first name is there: the disk waits once for all of them. nameSynced is for the last one.
 func (s *Store) writeFiles(how durability, files ...newFile) (err error) {
 	if len(files) == 0 {
 		return nil

@@ -110,7 +110,8 @@ func (s *Store) Referrers(repo string, d digest.Digest) ([]v1.Descriptor, error)
 			continue
 		}
 		seen[target] = true
-		desc := v1.Descriptor{MediaType: m.MediaType, Digest: rev, Size: int64(len(m.Body)), ArtifactType: c.ArtifactType, Annotations: c.Annotations}
+		desc := v1.Descriptor{MediaType: m.MediaType, Digest: rev, Size: int64(len(m.Body)), ArtifactType: c.ArtifactType,
+			Annotations: c.Annotations}
 		if desc.ArtifactType == "" && c.Config != nil {
 			desc.ArtifactType = c.Config.MediaType
 		}

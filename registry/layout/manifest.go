@@ -208,7 +208,8 @@ func (s *Store) putBytes(d digest.Digest, body []byte, links []newFile) error {
 	return nil
 }
 
-// newRevisions are the links of a manifest that its repository lacks. A link that is there was synced before it was named.
+// newRevisions are the links of a manifest that its repository lacks. A link that is there was synced before it was
+// named.
 func (s *Store) newRevisions(repo string, canonical digest.Digest, revisions []digest.Digest) []newFile {
 	var links []newFile
 	for _, d := range revisions {
@@ -223,7 +224,8 @@ func (s *Store) newRevisions(repo string, canonical digest.Digest, revisions []d
 // tag moves a tag. Its links are those of the revision by other names, where they say the same.
 func (s *Store) tag(p Put, tag string, canonical digest.Digest, how durability) error {
 	// distribution looks here for the revisions that a tag had.
-	index := s.tagDir(p.Repository, tag) + "/index/" + string(p.Digest.Algorithm()) + "/" + p.Digest.Encoded() + "/" + linkFile
+	index := s.tagDir(p.Repository, tag) + "/index/" + string(p.Digest.Algorithm()) + "/" + p.Digest.Encoded() + "/" +
+		linkFile
 	current := s.tagLink(p.Repository, tag)
 	if p.Digest != canonical {
 		return errors.Join(s.writeLink(index, p.Digest, volatile), s.writeLink(current, p.Digest, how))

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// stockDirs lets the layers of an image be mounted without waiting for directories, stockFiles is for a push or two at once.
+	// stockDirs lets the layers of an image be mounted without waiting for directories, stockFiles is for a push or two at
+	// once.
 	stockDirs, stockFiles = 64, 8
 	// stockPause is between attempts on a disk that cannot give any.
 	stockPause = time.Second
@@ -20,9 +21,10 @@ const (
 	stockSubdir, unreadySubdir = ".dayone-registry.stock", "unready"
 )
 
-// stock holds empty directories and files that were made ahead, beside the tree. A request gives them their name by a rename: making them
-// is most of a small push's time where a disk's allocation of inodes is slow. Nobody finds anything in it, so that nothing has to be kept
-// over a restart: the next stock removes what a crash left. It is filled from the first push on; a request that finds it empty makes its own.
+// stock holds empty directories and files that were made ahead, beside the tree. A request gives them their name by a
+// rename: making them is most of a small push's time where a disk's allocation of inodes is slow. Nobody finds anything
+// in it, so that nothing has to be kept over a restart: the next stock removes what a crash left. It is filled from the
+// first push on; a request that finds it empty makes its own.
 type stock struct {
 	dir         string
 	dirs, files chan string
@@ -34,13 +36,15 @@ type stock struct {
 }
 
 func newStock(dir string) *stock {
-	return &stock{dir: dir, dirs: make(chan string, stockDirs), files: make(chan string, stockFiles), unused: make(chan string, stockFiles), stop: make(chan struct{})}
+	return &stock{dir: dir, dirs: make(chan string, stockDirs), files: make(chan string, stockFiles),
+		unused: make(chan string, stockFiles), stop: make(chan struct{})}
 }
 
 func (k *stock) start() {
 	k.begin.Do(func() {
 		k.fillers.Go(func() {
-			if os.RemoveAll(k.dir) != nil || os.MkdirAll(k.dir+"/"+unreadySubdir, dirMode) != nil { // requests do without, and say what is wrong with the disk
+			// requests do without, and say what is wrong with the disk
+			if os.RemoveAll(k.dir) != nil || os.MkdirAll(k.dir+"/"+unreadySubdir, dirMode) != nil {
 				return
 			}
 			k.fillers.Go(func() {
@@ -51,8 +55,8 @@ func (k *stock) start() {
 	})
 }
 
-// keepFull makes one after the other until it is stopped. A directory is locked while something is made in it, and a request that takes
-// something from stock would wait for that: what is made comes to its place by a rename.
+// keepFull makes one after the other until it is stopped. A directory is locked while something is made in it, and a
+// request that takes something from stock would wait for that: what is made comes to its place by a rename.
 func (k *stock) keepFull(to chan<- string, create func(path string) error) {
 	for {
 		id := uuid.NewString()

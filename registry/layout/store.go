@@ -49,8 +49,8 @@ type Options struct {
 	Report func(d digest.Digest, quarantined string)
 }
 
-// Store is one root. It keeps state in memory, so that only one Store may use a root at a time. Its methods are safe for concurrent
-// use. Repository names are checked by the caller.
+// Store is one root. It keeps state in memory, so that only one Store may use a root at a time. Its methods are safe
+// for concurrent use. Repository names are checked by the caller.
 type Store struct {
 	root string // …/docker/registry/v2
 	base string
@@ -71,7 +71,8 @@ type Store struct {
 
 // Open prepares root. It does not look at what is there, see Check.
 func Open(root string, o Options) (*Store, error) {
-	s := &Store{base: root, root: filepath.Join(root, Subdirectory), o: o, stock: newStock(filepath.Join(root, stockSubdir))}
+	s := &Store{base: root, root: filepath.Join(root, Subdirectory), o: o,
+		stock: newStock(filepath.Join(root, stockSubdir))}
 	for _, d := range []string{blobsSubdir, reposSubdir} {
 		if err := os.MkdirAll(filepath.Join(s.root, d), dirMode); err != nil {
 			return nil, fmt.Errorf("make registry directory: %w", err)

@@ -44,7 +44,8 @@ func put(t *testing.T, s *layout.Store, repo, tag string, layers ...digest.Diges
 	t.Helper()
 	cfg := push(t, s, repo, []byte("{}"))
 	var b strings.Builder
-	fmt.Fprintf(&b, `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"digest":"%s","size":2},"layers":[`, cfg)
+	fmt.Fprintf(&b,
+		`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"digest":"%s","size":2},"layers":[`, cfg)
 	for i, l := range layers {
 		if i > 0 {
 			b.WriteByte(',')
@@ -53,7 +54,8 @@ func put(t *testing.T, s *layout.Store, repo, tag string, layers ...digest.Diges
 	}
 	b.WriteString("]}")
 	d := digest.FromString(b.String())
-	require.NoError(t, s.PutManifest(layout.Put{Repository: repo, Digest: d, Tags: []string{tag}, Body: []byte(b.String()), Needs: append(layers, cfg)}))
+	require.NoError(t, s.PutManifest(layout.Put{Repository: repo, Digest: d, Tags: []string{tag}, Body: []byte(b.String()),
+		Needs: append(layers, cfg)}))
 	return d
 }
 
@@ -64,12 +66,13 @@ func blobFile(root string, d digest.Digest) string {
 func age(t *testing.T, root string) {
 	t.Helper()
 	old := time.Now().Add(-48 * time.Hour)
-	require.NoError(t, filepath.Walk(filepath.Join(root, layout.Subdirectory, "blobs"), func(p string, _ os.FileInfo, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Chtimes(p, old, old)
-	}))
+	require.NoError(t, filepath.Walk(filepath.Join(root, layout.Subdirectory, "blobs"),
+		func(p string, _ os.FileInfo, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Chtimes(p, old, old)
+		}))
 }
 
 func TestCollectKeepsWhatAnyManifestNamesAndWhatIsNew(t *testing.T) {
@@ -134,7 +137,8 @@ func TestCollectBesidePushesNeverTakesAReferencedBlob(t *testing.T) {
 		layer := []byte(fmt.Sprint("layer", i))
 		d := push(t, s, "a/b", layer)
 		cfg := push(t, s, "a/b", []byte("{}"))
-		body := fmt.Appendf(nil, `{"schemaVersion":2,"config":{"digest":"%s","size":2},"layers":[{"digest":"%s","size":1}]}`, cfg, d)
+		body := fmt.Appendf(nil, `{"schemaVersion":2,"config":{"digest":"%s","size":2},"layers":[{"digest":"%s","size":1}]}`,
+			cfg, d)
 		md := digest.FromBytes(body)
 		err := s.PutManifest(layout.Put{Repository: "a/b", Digest: md, Body: body, Needs: []digest.Digest{cfg, d}})
 		if err != nil { // collected before it was named: the pusher is told, and nothing is visible
@@ -199,7 +203,8 @@ func TestCheckMendsWhatACrashLeaves(t *testing.T) {
 	m := put(t, s, "a/b", "v1", layer)
 	repo := filepath.Join(root, layout.Subdirectory, "repositories/a/b")
 	for _, link := range []string{ // a power cut may leave a renamed file without its bytes
-		"_layers/sha256/" + layer.Encoded() + "/link", "_manifests/revisions/sha256/" + m.Encoded() + "/link", "_manifests/tags/v1/current/link",
+		"_layers/sha256/" + layer.Encoded() + "/link", "_manifests/revisions/sha256/" + m.Encoded() + "/link",
+		"_manifests/tags/v1/current/link",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(repo, link), nil, 0o600))
 	}

@@ -77,7 +77,8 @@ func (s *Store) NewUpload(repo string) (*Upload, error) {
 	return u, nil
 }
 
-// AcquireUpload finds an upload under way, also one from before a restart, whose bytes are hashed again. The caller must Release it.
+// AcquireUpload finds an upload under way, also one from before a restart, whose bytes are hashed again. The caller
+// must Release it.
 func (s *Store) AcquireUpload(repo, id string) (*Upload, error) {
 	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
 		return nil, fmt.Errorf("find upload: %w", ErrNotFound)
@@ -145,8 +146,8 @@ func (u *Upload) create() (err error) {
 	return err
 }
 
-// Expect is told the digest right before the first bytes come. It tells whether the blob is there already: then they are not written again
-// and need no room.
+// Expect is told the digest right before the first bytes come. It tells whether the blob is there already: then they
+// are not written again and need no room.
 func (u *Upload) Expect(d digest.Digest) bool {
 	if u.file != nil || u.size > 0 {
 		return u.spare
@@ -187,7 +188,8 @@ func (u *Upload) Append(r io.Reader) error {
 	}
 }
 
-// fill reads until buf is full or r ends: TLS yields at most 16 KiB at a time. io.ReadFull would name the end of r as a failing client does.
+// fill reads until buf is full or r ends: TLS yields at most 16 KiB at a time. io.ReadFull would name the end of r as a
+// failing client does.
 func fill(r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
 		var got int
@@ -224,7 +226,8 @@ func (u *Upload) write(p []byte) error {
 		return fmt.Errorf("hash upload: %w", hashErr)
 	}
 	if err != nil { // these bytes were not received: cut what may have been written of them
-		return errors.Join(fmt.Errorf("write upload %s (%d of %d bytes): %w", u.id, n, len(p), noSpace(err)), u.file.Truncate(u.size),
+		return errors.Join(fmt.Errorf("write upload %s (%d of %d bytes): %w", u.id, n, len(p), noSpace(err)),
+			u.file.Truncate(u.size),
 			u.sha256.(encoding.BinaryUnmarshaler).UnmarshalBinary(state))
 	}
 	u.size += int64(n)
@@ -239,7 +242,8 @@ func (u *Upload) writeBack() error {
 	}
 	err := unix.SyncFileRange(int(u.file.Fd()), u.flushed, u.size-u.flushed, unix.SYNC_FILE_RANGE_WRITE)
 	u.flushed = u.size
-	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.ESPIPE) { // not every file system has it, the sync does it all
+	// not every file system has it, the sync does it all
+	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.ESPIPE) {
 		return fmt.Errorf("write upload %s: %w", u.id, noSpace(err))
 	}
 	return nil
@@ -312,8 +316,8 @@ func (u *Upload) store(d digest.Digest) error {
 	return nil
 }
 
-// rename makes the upload's directory the blob's: no directory has to be made. Where the blob has one already, or the upload is from
-// another process (distribution puts more files there), the data moves.
+// rename makes the upload's directory the blob's: no directory has to be made. Where the blob has one already, or the
+// upload is from another process (distribution puts more files there), the data moves.
 func (u *Upload) rename(blob string) error {
 	dir := u.s.uploadDir(u.repo, u.id)
 	if u.alone && u.s.rename(dir, blob) == nil {

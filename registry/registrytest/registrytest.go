@@ -49,7 +49,8 @@ func Start(t testing.TB, change ...func(*registry.Options)) *Registry {
 	pull, err := registry.NewUser("pull", registry.RolePull)
 	require.NoError(t, err)
 	// The port is the test's own, so that a restart finds it free.
-	o := registry.Options{Root: filepath.Join(dir, "root"), Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(Port(t))), Users: []registry.User{push, pull}}
+	o := registry.Options{Root: filepath.Join(dir, "root"), Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(Port(t))),
+		Users: []registry.User{push, pull}}
 	for _, c := range change {
 		c(&o)
 	}

@@ -35,7 +35,8 @@ func TestVerdictsOfOtherBundles(t *testing.T) {
 	records := func(entries ...string) string { return "[" + strings.Join(entries, ",\n") + "]" }
 	const start = `{"timestamp":"2026-01-02T10:00:00Z","phase":"service start"}`
 	stage := func(name, result, message string) string {
-		return `{"timestamp":"2026-01-02T10:00:01Z","phase":"stage start","stage":"` + name + `"},{"timestamp":"2026-01-02T10:00:09Z","phase":"stage end","stage":"` + name +
+		return `{"timestamp":"2026-01-02T10:00:01Z","phase":"stage start","stage":"` + name +
+			`"},{"timestamp":"2026-01-02T10:00:09Z","phase":"stage end","stage":"` + name +
 			`","result":"` + result + `","errorMessage":"` + message + `"}`
 	}
 	for name, c := range map[string]struct {
@@ -48,19 +49,26 @@ func TestVerdictsOfOtherBundles(t *testing.T) {
 		"no bundle":             {map[string]string{"install-config.yaml": "a: b"}, StatusUnknown, "", "", ""},
 		"a host without dayone": {map[string]string{"bootstrap/network/ip-addr.txt": "lo"}, StatusNotStarted, "", "", ""},
 		"a cluster":             {map[string]string{"resources/nodes.json": "{}"}, StatusCluster, "", "", ""},
-		"at work":               {map[string]string{journalName: running, statusName: `{"running":true}`}, StatusRunning, "build-master", "", ""},
-		"cut off":               {map[string]string{journalName: running, statusName: `{"running":false}`}, StatusCutOff, "build-master", "killed", journalName},
-		"killed for memory": {map[string]string{journalName: running, "bootstrap/journals/kernel.log": "x\nkernel: Out of memory: Killed process 77 (dayone)\n"},
+		"at work": {map[string]string{journalName: running, statusName: `{"running":true}`}, StatusRunning,
+			"build-master", "", ""},
+		"cut off": {map[string]string{journalName: running, statusName: `{"running":false}`}, StatusCutOff,
+			"build-master", "killed", journalName},
+		"killed for memory": {map[string]string{journalName: running,
+			"bootstrap/journals/kernel.log": "x\nkernel: Out of memory: Killed process 77 (dayone)\n"},
 			StatusCutOff, "build-master", "out-of-memory", "bootstrap/journals/kernel.log"},
-		"killed by hand": {map[string]string{journalName: running, "bootstrap/journals/dayone-bootstrap.log": "systemd: Main process exited, code=killed, status=9/KILL\n"},
+		"killed by hand": {map[string]string{journalName: running,
+			"bootstrap/journals/dayone-bootstrap.log": "systemd: Main process exited, code=killed, status=9/KILL\n"},
 			StatusCutOff, "build-master", "killed", "bootstrap/journals/dayone-bootstrap.log"},
-		"the installer's stage": {map[string]string{"bootstrap/services/bootkube.json": records(start, stage("cvo-bootstrap", "success", ""), stage("cb-bootstrap", "failure", "timed out creating manifests"))},
+		"the installer's stage": {map[string]string{"bootstrap/services/bootkube.json": records(start,
+			stage("cvo-bootstrap", "success", ""), stage("cb-bootstrap", "failure", "timed out creating manifests"))},
 			StatusFailed, "bootkube/cb-bootstrap", "service-failed", "bootstrap/services/bootkube.json"},
-		"a stage that went well at last": {map[string]string{"bootstrap/services/bootkube.json": records(start, stage("cb-bootstrap", "failure", "x"), start, stage("cb-bootstrap", "success", ""))},
+		"a stage that went well at last": {map[string]string{"bootstrap/services/bootkube.json": records(start,
+			stage("cb-bootstrap", "failure", "x"), start, stage("cb-bootstrap", "success", ""))},
 			StatusUnknown, "", "", ""},
 		"dayone's service before the installer's that waits for it": {map[string]string{
-			"bootstrap/services/bootkube.json":         records(start, stage("cb-bootstrap", "failure", "no masters")),
-			"bootstrap/services/dayone-bootstrap.json": records(start, stage("build-master", "failure", "push: 403 Forbidden"), `{"phase":"service end","result":"failure"}`)},
+			"bootstrap/services/bootkube.json": records(start, stage("cb-bootstrap", "failure", "no masters")),
+			"bootstrap/services/dayone-bootstrap.json": records(start, stage("build-master", "failure", "push: 403 Forbidden"),
+				`{"phase":"service end","result":"failure"}`)},
 			StatusFailed, "dayone-bootstrap/build-master", "registry-credentials", "bootstrap/services/dayone-bootstrap.json"},
 		"a journal that is damaged": {map[string]string{journalName: `{"version":`}, StatusNotStarted, "", "", ""},
 	} {
@@ -90,20 +98,24 @@ func TestEvidenceKeepsThePartThatTellsTheCause(t *testing.T) {
 
 func TestADegradedClusterIsNamed(t *testing.T) {
 	list := func(items string) string { return "{\n \"items\": [\n" + items + "\n ]\n}\n" }
-	node := list(`{"metadata": {"name": "n0", "annotations": {"machineconfiguration.openshift.io/state": "Degraded", "machineconfiguration.openshift.io/reason": "disk: no space left on device"}}}`)
+	node := list(
+		`{"metadata": {"name": "n0", "annotations": {"machineconfiguration.openshift.io/state": "Degraded", "machineconfiguration.openshift.io/reason": "disk: no space left on device"}}}`)
 	pool := list(`{"metadata": {"name": "worker"}, "status": {"conditions": [{"type": "NodeDegraded", "status": "True",
 "message": "node n0 wants something"}]}}`)
 	v := Bundle(made(t, map[string]string{"resources/nodes.json": node})).Verdict
-	assert.Equal(t, Verdict{Status: StatusDegraded, Phase: "node n0", Cause: "disk-full", Summary: v.Summary, Next: v.Next, Evidence: Evidence{"resources/nodes.json", 3, v.Evidence.Text}}, v)
+	assert.Equal(t, Verdict{Status: StatusDegraded, Phase: "node n0", Cause: "disk-full", Summary: v.Summary, Next: v.Next,
+		Evidence: Evidence{"resources/nodes.json", 3, v.Evidence.Text}}, v)
 	v = Bundle(made(t, map[string]string{"resources/nodes.json": node, "resources/machineconfigpools.json": pool})).Verdict
 	assert.Equal(t, "pool worker", v.Phase)
 	assert.Equal(t, Evidence{"resources/machineconfigpools.json", 4, "node n0 wants something"}, v.Evidence)
 	assert.True(t, v.Bad())
-	config := list(`{"metadata": {"name": "worker"}, "status": {"conditions": [{"type": "Degraded", "status": "True", "message": "gave up"}]}}`)
+	config := list(
+		`{"metadata": {"name": "worker"}, "status": {"conditions": [{"type": "Degraded", "status": "True", "message": "gave up"}]}}`)
 	builds := list(`{"metadata": {"name": "a", "creationTimestamp": "2026-01-02T10:00:00Z"}, "spec": {"machineOSConfig": {"name": "worker"}}, "status": {"conditions": [{"type": "Failed", "status": "True",
 "message": "RUN failed\nclass: user\nnext: mend line 3\noutput:\n  no"}]}}`)
 	v = Bundle(made(t, map[string]string{"resources/machineosconfigs.json": config, buildsFile: builds})).Verdict
-	assert.Equal(t, []any{"machineosconfig worker", "containerfile", "mend line 3", 4}, []any{v.Phase, v.Cause, v.Next, v.Evidence.Line})
+	assert.Equal(t, []any{"machineosconfig worker", "containerfile", "mend line 3", 4},
+		[]any{v.Phase, v.Cause, v.Next, v.Evidence.Line})
 	r := Bundle(made(t, map[string]string{"resources/nodes.json": "{"}))
 	assert.Equal(t, StatusCluster, r.Verdict.Status)
 	assert.NotEmpty(t, r.Notes)
@@ -119,7 +131,9 @@ func TestWhatATerminalWouldActOnIsNotPrinted(t *testing.T) {
 func TestTheRenderingsAreCompared(t *testing.T) {
 	pool := func(name string) string { return "status: {configuration: {name: " + name + "}}\n" }
 	config := func(name, image, file string) string {
-		return "metadata: {name: " + name + "}\nspec:\n  osImageURL: " + image + "\n  kernelArguments: [quiet]\n  config: {storage: {files: [{path: /etc/motd, mode: 420, contents: {source: " + file + "}}]}}\n"
+		return "metadata: {name: " + name + "}\nspec:\n  osImageURL: " + image +
+			"\n  kernelArguments: [quiet]\n  config: {storage: {files: [{path: /etc/motd, mode: 420, contents: {source: " +
+			file + "}}]}}\n"
 	}
 	r := Bundle(made(t, map[string]string{
 		firstDir + "/machine-pools/master.yaml":              pool("rendered-master-a"),
@@ -129,15 +143,19 @@ func TestTheRenderingsAreCompared(t *testing.T) {
 		finalDir + "/machine-pools/worker.yaml":              pool("../../../etc/passwd"),
 		finalDir + "/machine-configs/unrelated.yaml":         "spec: {}",
 	}))
-	assert.Equal(t, []Difference{{"master", "name", "rendered-master-a", "rendered-master-b"}, {"master", "osImageURL", "base", "built"}}, r.Differences)
+	assert.Equal(t, []Difference{{"master", "name", "rendered-master-a", "rendered-master-b"},
+		{"master", "osImageURL", "base", "built"}}, r.Differences)
 }
 
 func FuzzBundle(f *testing.F) {
 	f.Add([]byte(running), []byte(`[{"phase":"stage end","result":"failure"}]`), []byte("spec: {a: [b]}"))
 	f.Fuzz(func(t *testing.T, journal, records, config []byte) {
-		r := Bundle(made(t, map[string]string{journalName: string(journal), outcomeName: string(journal), statusName: string(records), servicesName + "/bootkube.json": string(records),
-			finalDir + "/machine-pools/master.yaml": "status: {configuration: {name: a}}", finalDir + "/machine-configs/a.yaml": string(config),
-			firstDir + "/machine-pools/master.yaml": "status: {configuration: {name: a}}", firstDir + "/machine-configs/a.yaml": "spec: {b: c}"}))
+		r := Bundle(made(t, map[string]string{journalName: string(journal), outcomeName: string(journal),
+			statusName: string(records), servicesName + "/bootkube.json": string(records),
+			finalDir + "/machine-pools/master.yaml": "status: {configuration: {name: a}}", finalDir +
+				"/machine-configs/a.yaml": string(config),
+			firstDir + "/machine-pools/master.yaml": "status: {configuration: {name: a}}", firstDir +
+				"/machine-configs/a.yaml": "spec: {b: c}"}))
 		var text strings.Builder
 		require.NoError(t, r.WriteText(&text))
 		require.NotContains(t, text.String(), "\x1b")

@@ -5,37 +5,51 @@ import (
 	"strings"
 )
 
-// cause is a kind of fault with what to do about it. Errors in a bundle are texts: they are told apart by what our own programs, the
-// registries' protocol and the kernel say, which is stable.
+// cause is a kind of fault with what to do about it. Errors in a bundle are texts: they are told apart by what our own
+// programs, the registries' protocol and the kernel say, which is stable.
 type cause struct {
 	id, summary, next string
 	// says are the forms of the text; the first cause of which one is found counts.
 	says *regexp.Regexp
 }
 
-// causes in the order in which they are looked for: what explains most comes first. A full disk also breaks connections and builds.
+// causes in the order in which they are looked for: what explains most comes first. A full disk also breaks connections
+// and builds.
 func causes() []cause {
 	return []cause{
-		{"disk-full", "a disk of the bootstrap host is full", "make room or give the host a larger disk (three times the OS image and 8 GiB more), then run dayone bootstrap again: it goes on where it ended",
-			regexp.MustCompile(`(?i)no space left on device|507 insufficient storage|free space on the registry|disk quota exceeded|file too large|bundle is full on disk`)},
-		{"port-taken", "another program on the bootstrap host has a port that dayone needs", "stop that program (bootstrap/network/listening.txt names it), or choose another port in install-config.yaml",
+		{"disk-full", "a disk of the bootstrap host is full",
+			"make room or give the host a larger disk (three times the OS image and 8 GiB more), then run dayone bootstrap again: it goes on where it ended",
+			regexp.MustCompile(
+				`(?i)no space left on device|507 insufficient storage|free space on the registry|disk quota exceeded|file too large|bundle is full on disk`)},
+		{"port-taken", "another program on the bootstrap host has a port that dayone needs",
+			"stop that program (bootstrap/network/listening.txt names it), or choose another port in install-config.yaml",
 			regexp.MustCompile(`\[port-taken\]|address already in use|cannot listen on`)},
-		{"out-of-memory", "the kernel killed a process because memory ran out", "give the bootstrap host more memory, then run dayone bootstrap again",
+		{"out-of-memory", "the kernel killed a process because memory ran out",
+			"give the bootstrap host more memory, then run dayone bootstrap again",
 			regexp.MustCompile(`(?i)out of memory|oom-kill|oom_kill|cannot allocate memory`)},
-		{"registry-credentials", "a registry refused the credentials", "correct the Secret or auth file for that registry; dayone prepare --check-registry tries it beforehand",
-			regexp.MustCompile(`(?i)\b401\b|\b403\b|unauthori[sz]ed|authentication required|access denied|\bdenied:|forbidden|invalid username/password`)},
-		{"registry-certificate", "a registry's certificate is not trusted", "give the authority that signs it: --base-ca for the base image, registry.caFile for the final registry",
+		{"registry-credentials", "a registry refused the credentials",
+			"correct the Secret or auth file for that registry; dayone prepare --check-registry tries it beforehand",
+			regexp.MustCompile(
+				`(?i)\b401\b|\b403\b|unauthori[sz]ed|authentication required|access denied|\bdenied:|forbidden|invalid username/password`)},
+		{"registry-certificate", "a registry's certificate is not trusted",
+			"give the authority that signs it: --base-ca for the base image, registry.caFile for the final registry",
 			regexp.MustCompile(`(?i)x509:|certificate signed by unknown authority|tls: failed to verify`)},
-		{"base-image", "the base image cannot be used", "name an OS image that exists in the registry and boots (bootc or rpm-ostree) on the nodes' architecture",
-			regexp.MustCompile(`\[base-not-bootable\]|\[base-platform\]|(?i)manifest[ _]unknown|name[ _]unknown|repository name not known|reading manifest .*not found|read base image .*no such file or directory`)},
-		{"mosc-without-image", "a MachineOSConfig without an image keeps the Machine Config Operator from rendering", "take it out of the file that has other objects, too; dayone sets a file aside that has nothing else",
+		{"base-image", "the base image cannot be used",
+			"name an OS image that exists in the registry and boots (bootc or rpm-ostree) on the nodes' architecture",
+			regexp.MustCompile(
+				`\[base-not-bootable\]|\[base-platform\]|(?i)manifest[ _]unknown|name[ _]unknown|repository name not known|reading manifest .*not found|read base image .*no such file or directory`)},
+		{"mosc-without-image", "a MachineOSConfig without an image keeps the Machine Config Operator from rendering",
+			"take it out of the file that has other objects, too; dayone sets a file aside that has nothing else",
 			regexp.MustCompile(`has a MachineOSConfig without an image`)},
-		{"containerfile", "a command of the Containerfile failed", "mend the instruction; dayone build tries the build on any machine",
+		{"containerfile", "a command of the Containerfile failed",
+			"mend the instruction; dayone build tries the build on any machine",
 			regexp.MustCompile(`build failed \(user\)|(?m)^class: user$`)},
 		{"limit", "a build went over a limit", "raise onClusterLayering.build, or do less in the Containerfile",
 			regexp.MustCompile(`build failed \(policy\)|(?m)^class: policy$`)},
-		{"registry-unreachable", "a registry does not answer", "check that the registry runs and can be reached from the bootstrap host (name, port, proxy), then run dayone bootstrap again",
-			regexp.MustCompile(`(?i)\[registry-unreachable\]|connection refused|no such host|i/o timeout|connection reset|network is unreachable|no route to host|tls handshake timeout|\bEOF\b|50[234] `)},
+		{"registry-unreachable", "a registry does not answer",
+			"check that the registry runs and can be reached from the bootstrap host (name, port, proxy), then run dayone bootstrap again",
+			regexp.MustCompile(
+				`(?i)\[registry-unreachable\]|connection refused|no such host|i/o timeout|connection reset|network is unreachable|no route to host|tls handshake timeout|\bEOF\b|50[234] `)},
 		{"build", "an image build failed", "read the build's log below bootstrap/dayone/build-logs",
 			regexp.MustCompile(`build failed \(|(?m)^class: `)},
 	}
@@ -48,7 +62,8 @@ func explain(text string) cause {
 			return c
 		}
 	}
-	return cause{id: "other", summary: "it failed for a reason that is not among the known ones", next: "read the evidence; the file around it has more"}
+	return cause{id: "other", summary: "it failed for a reason that is not among the known ones",
+		next: "read the evidence; the file around it has more"}
 }
 
 // placed takes a refusal apart: PLACE: MESSAGE [RULE] (NEXT), as report.Finding prints it.

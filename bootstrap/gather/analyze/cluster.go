@@ -26,9 +26,11 @@ type clusterObject struct {
 	} `json:"status"`
 }
 
-// ofCluster judges a cluster by the conditions of its layering objects and by what its nodes say, the cause before its consequences.
+// ofCluster judges a cluster by the conditions of its layering objects and by what its nodes say, the cause before its
+// consequences.
 func (f *facts) ofCluster() Verdict {
-	for _, kind := range []struct{ file, what string }{{"machineosconfigs", "machineosconfig"}, {"machineconfigpools", "pool"}, {"nodes", "node"}} {
+	for _, kind := range []struct{ file, what string }{{"machineosconfigs", "machineosconfig"},
+		{"machineconfigpools", "pool"}, {"nodes", "node"}} {
 		name := "resources/" + kind.file + ".json"
 		for _, o := range f.objects(name) {
 			message := degraded(o)
@@ -42,7 +44,8 @@ func (f *facts) ofCluster() Verdict {
 			return f.degradedVerdict(name, kind.what+" "+o.Metadata.Name, message)
 		}
 	}
-	return Verdict{Status: StatusCluster, Summary: "the bundle is of a cluster: no pool and no node in it is degraded", Next: "dayone cluster status shows how the pools are"}
+	return Verdict{Status: StatusCluster, Summary: "the bundle is of a cluster: no pool and no node in it is degraded",
+		Next: "dayone cluster status shows how the pools are"}
 }
 
 const buildsFile = "resources/machineosbuilds.json"
@@ -52,7 +55,8 @@ func (f *facts) failedBuild(config string) (message string) {
 	var last time.Time
 	for _, b := range f.objects(buildsFile) {
 		for _, c := range b.Status.Conditions {
-			if b.Spec.MachineOSConfig.Name == config && c.Type == "Failed" && c.Status == "True" && !b.Metadata.Created.Before(last) {
+			if b.Spec.MachineOSConfig.Name == config && c.Type == "Failed" && c.Status == "True" &&
+				!b.Metadata.Created.Before(last) {
 				last, message = b.Metadata.Created, c.Message
 			}
 		}
@@ -88,9 +92,11 @@ func degraded(o clusterObject) string {
 
 func (f *facts) degradedVerdict(file, phase, message string) Verdict {
 	c := explain(message)
-	v := Verdict{Status: StatusDegraded, Phase: shorten(phase), Cause: c.id, Summary: c.summary, Next: c.next, Evidence: Evidence{File: file, Text: quote(message)}}
+	v := Verdict{Status: StatusDegraded, Phase: shorten(phase), Cause: c.id, Summary: c.summary, Next: c.next,
+		Evidence: Evidence{File: file, Text: quote(message)}}
 	if c.id == "other" {
-		v.Cause, v.Summary, v.Next = "degraded", "an object of the cluster is degraded", "dayone cluster why NODE, or dayone cluster status; pods/ in the bundle has the controllers' logs"
+		v.Cause, v.Summary, v.Next = "degraded", "an object of the cluster is degraded",
+			"dayone cluster why NODE, or dayone cluster status; pods/ in the bundle has the controllers' logs"
 	}
 	if next := nextOf(message); next != "" {
 		v.Next = shorten(next)

@@ -22,8 +22,8 @@ const (
 // maxDifferences bounds the list; two renderings differ in a handful of fields.
 const maxDifferences = 500
 
-// differences compares the configs from which images were built with those that nodes get. Content is redacted alike in both, so that equal
-// content compares equal.
+// differences compares the configs from which images were built with those that nodes get. Content is redacted alike in
+// both, so that equal content compares equal.
 func (f *facts) differences() []Difference {
 	first, final := f.rendered(firstDir), f.rendered(finalDir)
 	var out []Difference
@@ -47,8 +47,8 @@ func (f *facts) differences() []Difference {
 	return out
 }
 
-// rendered are the flattened configs of a directory by pool: the pool's file names its config. The openshift flow's first rendering has
-// each config under its pool's name.
+// rendered are the flattened configs of a directory by pool: the pool's file names its config. The openshift flow's
+// first rendering has each config under its pool's name.
 func (f *facts) rendered(dir string) map[string]map[string]string {
 	out := map[string]map[string]string{}
 	for _, file := range f.bundle.Below(dir + "/machine-pools") {
@@ -62,7 +62,8 @@ func (f *facts) rendered(dir string) map[string]map[string]string {
 		if yaml.Unmarshal(file.Content, &pool) != nil {
 			continue
 		}
-		if flat := flatConfig(f.bundle.Get(path.Join(dir, "machine-configs", path.Base(pool.Status.Configuration.Name)+".yaml"))); flat != nil {
+		if flat := flatConfig(f.bundle.Get(path.Join(dir, "machine-configs",
+			path.Base(pool.Status.Configuration.Name)+".yaml"))); flat != nil {
 			out[poolOf(file)] = flat
 		}
 	}
@@ -103,7 +104,8 @@ func flatConfig(file *bundle.File) map[string]string {
 // maxDepth bounds how deep a config is taken apart.
 const maxDepth = 12
 
-// flatten makes a map of paths to values. Elements of lists are named by what identifies them, so that one more file is one difference.
+// flatten makes a map of paths to values. Elements of lists are named by what identifies them, so that one more file is
+// one difference.
 func flatten(tree any, at string, out map[string]string, depth int) {
 	if depth > maxDepth || len(out) > 20_000 {
 		return

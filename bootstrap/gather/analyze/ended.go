@@ -28,7 +28,8 @@ func (f *facts) ended() (Verdict, bool) {
 		return f.cutOff(phase), true
 	case f.journal != nil && len(f.journal.Records) > 0 && f.outcome == nil && f.status != nil && !f.done():
 		return f.killed(Verdict{Summary: "the bootstrap's process ended without a last word between two phases",
-			Evidence: Evidence{File: journalName, Line: 1, Text: "no phase is at work, no process is, and no outcome is written down"}}), true
+			Evidence: Evidence{File: journalName, Line: 1,
+				Text: "no phase is at work, no process is, and no outcome is written down"}}), true
 	}
 	return Verdict{}, false
 }
@@ -38,7 +39,8 @@ const canceled = "context canceled"
 
 // toldToStop is the verdict on a run that a person or the service manager ended.
 func (f *facts) toldToStop(phase *bootstrap.Record) (Verdict, bool) {
-	v := Verdict{Status: StatusStopped, Summary: "the bootstrap was told to stop", Next: "run dayone bootstrap again: it goes on where it ended"}
+	v := Verdict{Status: StatusStopped, Summary: "the bootstrap was told to stop",
+		Next: "run dayone bootstrap again: it goes on where it ended"}
 	switch {
 	case phase != nil && phase.Status == bootstrap.PhaseFailed && strings.Contains(phase.Error, canceled):
 		v.Phase, v.Evidence = shorten(phase.Name), Evidence{File: journalName, Text: shorten(phase.Error)}
@@ -132,8 +134,10 @@ func (f *facts) lastLine(log string) (Evidence, bool) {
 }
 
 func (f *facts) cutOff(r *bootstrap.Record) Verdict {
-	v := Verdict{Phase: shorten(r.Name), Summary: fmt.Sprintf("the bootstrap's process ended without a last word while it was to %s", shorten(r.Title)),
-		Evidence: Evidence{File: journalName, Text: fmt.Sprintf("phase %s has been running since %s, and no process is", shorten(r.Name), r.Started.Format("15:04:05Z07:00"))}}
+	v := Verdict{Phase: shorten(r.Name),
+		Summary: fmt.Sprintf("the bootstrap's process ended without a last word while it was to %s", shorten(r.Title)),
+		Evidence: Evidence{File: journalName, Text: fmt.Sprintf("phase %s has been running since %s, and no process is",
+			shorten(r.Name), r.Started.Format("15:04:05Z07:00"))}}
 	if e, ok := f.find(journalName, `"status": "running"`); ok {
 		v.Evidence.Line = e.Line
 	}
@@ -141,7 +145,8 @@ func (f *facts) cutOff(r *bootstrap.Record) Verdict {
 }
 
 // killers are lines of journals that say why a process is gone.
-var killers = regexp.MustCompile(`(?i)out of memory: killed process|oom-kill|code=killed|code=dumped|signal=KILL|status=9/KILL`)
+var killers = regexp.MustCompile(
+	`(?i)out of memory: killed process|oom-kill|code=killed|code=dumped|signal=KILL|status=9/KILL`)
 
 // fullDisk is how little room on the state directory's disk, in bytes, keeps a process from saying why it ended.
 const fullDisk = 64 << 10
@@ -153,7 +158,8 @@ func (f *facts) killed(v Verdict) Verdict {
 	if f.status.full() {
 		c := explain("no space left on device")
 		v.Cause, v.Summary, v.Next = c.id, c.summary, c.next
-		v.Evidence = Evidence{File: statusName, Text: fmt.Sprintf("%d bytes of %d are free on the state directory's disk", f.status.DiskFree, f.status.DiskTotal)}
+		v.Evidence = Evidence{File: statusName, Text: fmt.Sprintf("%d bytes of %d are free on the state directory's disk",
+			f.status.DiskFree, f.status.DiskTotal)}
 		if e, ok := f.find(statusName, `"diskTotal"`); ok {
 			v.Evidence.Line = e.Line
 		}

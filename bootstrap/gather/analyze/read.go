@@ -140,5 +140,6 @@ func quote(text string) string {
 	}
 	head, tail := []rune(text[:at[0]]), []rune(text[at[0]:])
 	before := head[max(0, len(head)-headText):]
-	return shorten(string(head[:min(headText, len(head))]) + " … " + string(before) + string(tail[:min(len(tail), headText)]))
+	return shorten(string(head[:min(headText, len(head))]) + " … " + string(before) +
+		string(tail[:min(len(tail), headText)]))
 }

@@ -37,7 +37,8 @@ func (r record) time() time.Time {
 // note says that the entry is no stage but something that dayone says between two: a wait, a limit, a file set aside.
 func (r record) note() bool { return r.Phase == "stage start" && r.ErrorMessage != "" }
 
-// interrupted begins the message of an entry with which a new process closes what an earlier one was at when it was killed.
+// interrupted begins the message of an entry with which a new process closes what an earlier one was at when it was
+// killed.
 const interrupted = "interrupted: "
 
 // Beginnings of notes' names: what is waited for in a phase, and which of the installer's limits is near.
@@ -188,7 +189,8 @@ func (f *facts) fellBack() (Verdict, bool) {
 		v.Phase = ""
 	default:
 		c := explain(instead)
-		v = Verdict{Cause: c.id, Summary: c.summary, Next: c.next, Evidence: Evidence{File: handedName, Line: 1, Text: quote(instead)}}
+		v = Verdict{Cause: c.id, Summary: c.summary, Next: c.next, Evidence: Evidence{File: handedName, Line: 1,
+			Text: quote(instead)}}
 	}
 	v.Status = StatusFellBack
 	v.Summary = "the nodes boot the stock OS image, as onFailure: fallback asks; the reason: " + v.Summary
@@ -204,9 +206,12 @@ func (f *facts) handedOver() (Verdict, bool) {
 	if !f.done() {
 		return Verdict{}, false
 	}
-	v := Verdict{Status: StatusHandedOver, Summary: "every phase is done, and the images are handed over: this host is not needed any more", Next: "dayone cluster status shows how the pools are"}
+	v := Verdict{Status: StatusHandedOver,
+		Summary: "every phase is done, and the images are handed over: this host is not needed any more",
+		Next:    "dayone cluster status shows how the pools are"}
 	if f.handed != nil && !f.handed.Time.IsZero() {
-		v.Summary = fmt.Sprintf("every phase is done, and all of it was handed over at %s: this host is not needed any more", f.handed.Time.UTC().Format(time.DateTime))
+		v.Summary = fmt.Sprintf("every phase is done, and all of it was handed over at %s: this host is not needed any more",
+			f.handed.Time.UTC().Format(time.DateTime))
 	}
 	return v, true
 }
@@ -221,10 +226,12 @@ func (f *facts) recorded() (Verdict, bool) {
 	case r.failed:
 		return f.recordedFault(r.service, r.failure), true
 	case r.ended:
-		return Verdict{Status: StatusStopped, Phase: shorten(r.stage), Summary: "the bootstrap was told to stop", Next: "run dayone bootstrap again: it goes on where it ended"}, true
+		return Verdict{Status: StatusStopped, Phase: shorten(r.stage), Summary: "the bootstrap was told to stop",
+			Next: "run dayone bootstrap again: it goes on where it ended"}, true
 	}
-	return Verdict{Status: StatusRunning, Phase: shorten(r.stage), Summary: "the bootstrap was at work when the bundle was made, or was cut off there: the records do not tell",
-		Next: "dayone status, as root on the bootstrap host, says which"}, true
+	return Verdict{Status: StatusRunning, Phase: shorten(r.stage),
+		Summary: "the bootstrap was at work when the bundle was made, or was cut off there: the records do not tell",
+		Next:    "dayone status, as root on the bootstrap host, says which"}, true
 }
 
 // said are the notes that are worth knowing though nothing is wrong.

@@ -140,11 +140,13 @@ func (r *Report) Vanished(since time.Time, why string) {
 	}
 	was := r.Verdict
 	r.Verdict = Verdict{Status: StatusVanished, Phase: was.Phase, Cause: "host-vanished",
-		Summary:  "the bootstrap host has not answered since " + since.UTC().Format(time.DateTime) + " UTC; when it last did: " + was.Summary,
+		Summary: "the bootstrap host has not answered since " + since.UTC().
+			Format(time.DateTime) + " UTC; when it last did: " + was.Summary,
 		Evidence: Evidence{File: "BUNDLE.lost.json", Text: shorten(why)},
 		Next:     "look at the machine's console and power; when it boots again, dayone goes on where it ended"}
 	if was.Cause != "" {
 		r.Also = append([]Verdict{was}, r.Also...)
 	}
-	r.Timeline = append(r.Timeline, Event{At: since, Source: "gather", Text: "the host does not answer any more: " + shorten(why), Bad: true})
+	r.Timeline = append(r.Timeline, Event{At: since, Source: "gather", Text: "the host does not answer any more: " +
+		shorten(why), Bad: true})
 }

@@ -29,7 +29,8 @@ func (r *Report) WriteText(w io.Writer) error {
 		if build.Reused {
 			how = "reused"
 		}
-		fmt.Fprintf(&b, "\nimage of pool %s: %s, %s, %d layers, %s\n", build.Pool, build.Digest, how, len(build.Layers), Bytes(build.Size))
+		fmt.Fprintf(&b, "\nimage of pool %s: %s, %s, %d layers, %s\n", build.Pool, build.Digest, how, len(build.Layers),
+			Bytes(build.Size))
 		for i, s := range slowest(build.Steps) {
 			if i == 3 {
 				break

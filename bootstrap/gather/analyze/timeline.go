@@ -17,11 +17,14 @@ func (f *facts) phases() []Phase {
 	if f.journal != nil {
 		for _, r := range f.journal.Records {
 			status := string(r.Status)
-			if r.Status == bootstrap.PhaseRunning && (f.status == nil || !f.status.Running) || r.Status == bootstrap.PhaseInterrupted {
+			if r.Status == bootstrap.PhaseRunning && (f.status == nil || !f.status.Running) ||
+				r.Status == bootstrap.PhaseInterrupted {
 				status = string(StatusCutOff)
 			}
-			out = append(out, Phase{Source: "dayone", Name: shorten(r.Name), Title: shorten(r.Title), Status: shorten(status), Started: r.Started, Finished: r.Finished,
-				Attempts: r.Attempts, Interruptions: r.Interruptions, Interrupted: r.Interrupted, Reused: r.Reused, Error: shorten(r.Error)})
+			out = append(out, Phase{Source: "dayone", Name: shorten(r.Name), Title: shorten(r.Title), Status: shorten(status),
+				Started: r.Started, Finished: r.Finished,
+				Attempts: r.Attempts, Interruptions: r.Interruptions, Interrupted: r.Interrupted, Reused: r.Reused,
+				Error: shorten(r.Error)})
 		}
 	}
 	for _, s := range f.services {
@@ -102,7 +105,8 @@ func (f *facts) timeline(r *Report) []Event {
 		}
 		add(p.Started, p.Source, name+" begins", false)
 		if p.Interruptions > 0 {
-			add(p.Interrupted, p.Source, fmt.Sprintf("%s is found cut off (%d times so far) and is run again", name, p.Interruptions), true)
+			add(p.Interrupted, p.Source, fmt.Sprintf("%s is found cut off (%d times so far) and is run again", name,
+				p.Interruptions), true)
 		}
 		switch {
 		case p.Error != "":
@@ -130,7 +134,8 @@ func (f *facts) timeline(r *Report) []Event {
 	add(r.Gathered, "gather", "this bundle is made", false)
 	slices.SortStableFunc(out, func(a, b Event) int { return a.At.Compare(b.At) })
 	if over := len(out) - maxEvents; over > 0 {
-		f.notes = append(f.notes, fmt.Sprintf("the timeline begins with its last %d events: %d earlier ones are left out", maxEvents, over))
+		f.notes = append(f.notes, fmt.Sprintf("the timeline begins with its last %d events: %d earlier ones are left out",
+			maxEvents, over))
 		out = out[over:]
 	}
 	return out

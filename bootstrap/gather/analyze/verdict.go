@@ -118,7 +118,8 @@ func (f *facts) recordedFault(s service, e record) Verdict {
 		c.id, c.summary = "service-failed", "a service of the bootstrap node failed"
 		c.next = "read bootstrap/journals/" + s.name + ".log"
 	}
-	v := Verdict{Status: StatusFailed, Phase: shorten(strings.Trim(s.name+"/"+e.Stage, "/")), Cause: c.id, Summary: c.summary, Next: c.next, Evidence: f.evidence(s, e)}
+	v := Verdict{Status: StatusFailed, Phase: shorten(strings.Trim(s.name+"/"+e.Stage, "/")), Cause: c.id,
+		Summary: c.summary, Next: c.next, Evidence: f.evidence(s, e)}
 	if next := nextOf(e.ErrorMessage); next != "" {
 		v.Next = shorten(next)
 	}
@@ -139,21 +140,28 @@ func (f *facts) healthy() Verdict {
 		return f.ofCluster()
 	case f.absent() && len(f.services) == 0:
 		if f.bundle.Damage != "" || len(f.bundle.Below("bootstrap")) == 0 { // also a directory that is no bundle
-			return Verdict{Status: StatusUnknown, Summary: "the bundle holds nothing of a bootstrap host", Next: "gather again, on the bootstrap host"}
+			return Verdict{Status: StatusUnknown, Summary: "the bundle holds nothing of a bootstrap host",
+				Next: "gather again, on the bootstrap host"}
 		}
-		return Verdict{Status: StatusNotStarted, Summary: "no bootstrap of dayone has run on this host", Next: "start it with dayone bootstrap, or give gather the right --state-dir"}
+		return Verdict{Status: StatusNotStarted, Summary: "no bootstrap of dayone has run on this host",
+			Next: "start it with dayone bootstrap, or give gather the right --state-dir"}
 	case f.journal == nil:
-		return Verdict{Status: StatusUnknown, Summary: "no service has failed, and there is no journal of dayone", Next: "look at the timeline; gather again when there is more"}
+		return Verdict{Status: StatusUnknown, Summary: "no service has failed, and there is no journal of dayone",
+			Next: "look at the timeline; gather again when there is more"}
 	case f.journal.Endpoints != nil && running:
-		return Verdict{Status: StatusServing, Summary: "every phase is done; the bootstrap host serves its nodes", Next: "boot the nodes; dayone status shows the addresses"}
+		return Verdict{Status: StatusServing, Summary: "every phase is done; the bootstrap host serves its nodes",
+			Next: "boot the nodes; dayone status shows the addresses"}
 	case running:
-		v := Verdict{Status: StatusRunning, Summary: "the bootstrap was at work when the bundle was made", Next: "wait; dayone status --watch shows how it goes on"}
+		v := Verdict{Status: StatusRunning, Summary: "the bootstrap was at work when the bundle was made",
+			Next: "wait; dayone status --watch shows how it goes on"}
 		if r := f.stopped(); r != nil {
 			v.Phase = r.Name
 		}
 		return v
 	case f.journal.Endpoints != nil:
-		return Verdict{Status: StatusStopped, Summary: "every phase was done, and the bootstrap was told to stop", Next: "run dayone bootstrap again if nodes still wait for it"}
+		return Verdict{Status: StatusStopped, Summary: "every phase was done, and the bootstrap was told to stop",
+			Next: "run dayone bootstrap again if nodes still wait for it"}
 	}
-	return Verdict{Status: StatusStopped, Summary: "the bootstrap was told to stop between two phases", Next: "run dayone bootstrap again: it goes on where it ended"}
+	return Verdict{Status: StatusStopped, Summary: "the bootstrap was told to stop between two phases",
+		Next: "run dayone bootstrap again: it goes on where it ended"}
 }

@@ -78,7 +78,8 @@ func Open(name string) (*Bundle, error) {
 	return Read(f)
 }
 
-// Read reads a tar.gz. An archive that ends too early gives what came before, with Damage set: a bundle of a host that died is one.
+// Read reads a tar.gz. An archive that ends too early gives what came before, with Damage set: a bundle of a host that
+// died is one.
 func Read(r io.Reader) (*Bundle, error) {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
@@ -109,7 +110,8 @@ func Read(r io.Reader) (*Bundle, error) {
 	return b, nil
 }
 
-// entry takes one entry of an archive. Only files and directories are taken; a link, device or name that leads out refuses the archive.
+// entry takes one entry of an archive. Only files and directories are taken; a link, device or name that leads out
+// refuses the archive.
 func (b *Bundle) entry(h *tar.Header, content io.Reader) error {
 	b.entries++
 	if b.entries > MaxEntries {
@@ -180,7 +182,9 @@ func (b *Bundle) finish() {
 	}
 	if len(b.names) > 0 {
 		first, _, _ := strings.Cut(b.names[0], "/")
-		if !slices.ContainsFunc(b.names, func(n string) bool { return !strings.HasPrefix(n, first+"/") }) && !slices.Contains([]string{"bootstrap", "resources", "control-plane", "rendered-assets", "unit-status", "pods"}, first) {
+		if !slices.ContainsFunc(b.names, func(n string) bool { return !strings.HasPrefix(n, first+"/") }) &&
+			!slices.Contains([]string{"bootstrap", "resources", "control-plane", "rendered-assets", "unit-status", "pods"},
+				first) {
 			b.Name = first
 		}
 	}

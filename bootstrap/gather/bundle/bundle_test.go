@@ -41,7 +41,8 @@ func archive(t testing.TB, entries ...tar.Header) []byte {
 func file(name, content string) tar.Header { return tar.Header{Name: name, Linkname: content} }
 
 func TestABundleIsRead(t *testing.T) {
-	raw := archive(t, tar.Header{Name: "log-bundle-1/", Typeflag: tar.TypeDir}, file("log-bundle-1/bootstrap/a.txt", "one\ntwo\n"), file("log-bundle-1/gather.log", "x"))
+	raw := archive(t, tar.Header{Name: "log-bundle-1/", Typeflag: tar.TypeDir},
+		file("log-bundle-1/bootstrap/a.txt", "one\ntwo\n"), file("log-bundle-1/gather.log", "x"))
 	b, err := Read(bytes.NewReader(raw))
 	require.NoError(t, err)
 	assert.Equal(t, "log-bundle-1", b.Name)
@@ -134,7 +135,8 @@ func TestATruncatedArchiveGivesWhatCameBefore(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add(archive(f, file("log-bundle-1/a", "x"), tar.Header{Name: "log-bundle-1/l", Typeflag: tar.TypeSymlink, Linkname: "/"}))
+	f.Add(archive(f, file("log-bundle-1/a", "x"), tar.Header{Name: "log-bundle-1/l", Typeflag: tar.TypeSymlink,
+		Linkname: "/"}))
 	f.Add([]byte{0x1f, 0x8b})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		b, err := Read(bytes.NewReader(raw))
@@ -160,7 +162,8 @@ func TestWhatIsNoBundleIsSaidToBeNone(t *testing.T) {
 	_, err := w.Write(bytes.Repeat([]byte("no archive "), 200))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	for name, content := range map[string][]byte{"empty": nil, "text": []byte("hello"), "gzip": gz.Bytes(), "cut-in-the-head": gz.Bytes()[:5]} {
+	for name, content := range map[string][]byte{"empty": nil, "text": []byte("hello"), "gzip": gz.Bytes(),
+		"cut-in-the-head": gz.Bytes()[:5]} {
 		_, err := Open(put(name, content))
 		require.ErrorContains(t, err, "read bundle", name)
 	}

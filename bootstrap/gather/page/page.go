@@ -117,10 +117,12 @@ func newImage(b analyze.Build) image {
 		largest = max(largest, l.Size)
 	}
 	for _, s := range b.Steps {
-		out.Steps = append(out.Steps, part{Name: stepName(s), Value: analyze.Took(s.Duration), Width: percent(s.Duration, longest), Note: cached(s)})
+		out.Steps = append(out.Steps, part{Name: stepName(s), Value: analyze.Took(s.Duration),
+			Width: percent(s.Duration, longest), Note: cached(s)})
 	}
 	for _, l := range b.Layers {
-		out.Layers = append(out.Layers, part{Name: l.Digest, Value: analyze.Bytes(l.Size), Width: percent(time.Duration(l.Size), time.Duration(largest)), Note: l.From})
+		out.Layers = append(out.Layers, part{Name: l.Digest, Value: analyze.Bytes(l.Size),
+			Width: percent(time.Duration(l.Size), time.Duration(largest)), Note: l.From})
 	}
 	return out
 }

@@ -22,16 +22,23 @@ import (
 func report() *analyze.Report {
 	at := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 	return &analyze.Report{Bundle: "log-bundle-1", Gathered: at.Add(time.Hour),
-		Verdict: analyze.Verdict{Status: analyze.StatusFailed, Phase: "build-master", Cause: "containerfile", Summary: "a command failed",
-			Evidence: analyze.Evidence{File: "bootstrap/dayone/journal.json", Line: 7, Text: "</code><script>document.title='owned'</script>"}, Next: "mend it"},
+		Verdict: analyze.Verdict{Status: analyze.StatusFailed, Phase: "build-master", Cause: "containerfile",
+			Summary: "a command failed",
+			Evidence: analyze.Evidence{File: "bootstrap/dayone/journal.json", Line: 7,
+				Text: "</code><script>document.title='owned'</script>"}, Next: "mend it"},
 		Phases: []analyze.Phase{
-			{Source: "dayone", Name: "base", Title: "take in the base image", Status: "done", Started: at, Finished: at.Add(time.Minute)},
-			{Source: "dayone", Name: "build-master", Status: "failed", Started: at.Add(time.Minute), Finished: at.Add(4 * time.Minute), Error: "it failed"},
+			{Source: "dayone", Name: "base", Title: "take in the base image", Status: "done", Started: at,
+				Finished: at.Add(time.Minute)},
+			{Source: "dayone", Name: "build-master", Status: "failed", Started: at.Add(time.Minute),
+				Finished: at.Add(4 * time.Minute), Error: "it failed"},
 			{Source: "dayone", Name: "serve", Status: "pending"}},
-		Timeline: []analyze.Event{{At: at, Source: "dayone", Text: "base begins"}, {At: at.Add(time.Minute), Source: "dayone", Text: "it fails", Bad: true}},
-		Builds: []analyze.Build{{Pool: "master", Result: build.Result{Digest: "sha256:aa", Reference: "r.example.com/a@sha256:aa", Size: 3 << 20, Duration: 90 * time.Second,
-			Steps:  []build.Step{{Name: "RUN true", Line: 3, Duration: time.Minute}, {Name: "push", Duration: time.Second}},
-			Layers: []build.Layer{{Digest: "sha256:bb", Size: 2 << 20, From: "base"}, {Digest: "sha256:cc", Size: 1 << 20, From: "config"}}}}},
+		Timeline: []analyze.Event{{At: at, Source: "dayone", Text: "base begins"}, {At: at.Add(time.Minute), Source: "dayone",
+			Text: "it fails", Bad: true}},
+		Builds: []analyze.Build{{Pool: "master", Result: build.Result{Digest: "sha256:aa",
+			Reference: "r.example.com/a@sha256:aa", Size: 3 << 20, Duration: 90 * time.Second,
+			Steps: []build.Step{{Name: "RUN true", Line: 3, Duration: time.Minute}, {Name: "push", Duration: time.Second}},
+			Layers: []build.Layer{{Digest: "sha256:bb", Size: 2 << 20, From: "base"},
+				{Digest: "sha256:cc", Size: 1 << 20, From: "config"}}}}},
 		Differences: []analyze.Difference{{Pool: "master", Field: "osImageURL", First: "a", Final: "b"}},
 		Notes:       []string{"a note"}}
 }
@@ -78,7 +85,8 @@ func TestThePageStandsAlone(t *testing.T) {
 	assert.Equal(t, 2+1+2, rows, "two heads, one difference, two events")
 }
 
-// TestABrowserDrawsThePage lets a real browser lay it out: the verdict and the bars must be seen, and no script may have run.
+// TestABrowserDrawsThePage lets a real browser lay it out: the verdict and the bars must be seen, and no script may
+// have run.
 func TestABrowserDrawsThePage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser: left out with -short")
@@ -88,7 +96,8 @@ func TestABrowserDrawsThePage(t *testing.T) {
 	p := browser.Open(t, nil, nil)
 	p.Resize(390, 1600, false)
 	p.Go("file://" + file)
-	assert.Equal(t, "dayone: log-bundle-1: failed", p.Eventually("document.title", "log-bundle-1"), "no script has changed the title")
+	assert.Equal(t, "dayone: log-bundle-1: failed", p.Eventually("document.title", "log-bundle-1"),
+		"no script has changed the title")
 	assert.Equal(t, "0", p.Wide(), "on a telephone's screen, too")
 	p.Resize(1200, 1600, false)
 	assert.Equal(t, "0", p.Wide())

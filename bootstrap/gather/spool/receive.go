@@ -27,8 +27,8 @@ const (
 	lookInterval = time.Second
 )
 
-// Receiver keeps the last whole bundle that a host sends, in Dir, and writes down beside it when nothing comes any more. What arrives is
-// bounded, replaces what was there, and is neither unpacked nor looked into.
+// Receiver keeps the last whole bundle that a host sends, in Dir, and writes down beside it when nothing comes any
+// more. What arrives is bounded, replaces what was there, and is neither unpacked nor looked into.
 type Receiver struct {
 	Dir string
 	Log *logrus.Entry
@@ -76,7 +76,8 @@ func (r *Receiver) put(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	body := http.MaxBytesReader(w, request.Body, MaxBundle)
-	_, err = gather.Write(request.Context(), r.Dir, options(), func(_ context.Context, _ gather.Options, f io.Writer) error {
+	_, err = gather.Write(request.Context(), r.Dir, options(), func(_ context.Context, _ gather.Options,
+		f io.Writer) error {
 		n, err := gather.Copy(f, body)
 		if err == nil && n == 0 {
 			err = errors.New("nothing came")

@@ -25,7 +25,8 @@ const (
 	everyHeader = "Dayone-Every"
 	// MaxBundle bounds a bundle on its way, in bytes. Real ones have one to ten million.
 	MaxBundle = 64 << 20
-	// sendLimit is how long gathering and sending one may take, lastLimit the same for the last one, for which a service manager waits.
+	// sendLimit is how long gathering and sending one may take, lastLimit the same for the last one, for which a service
+	// manager waits.
 	sendLimit = 2 * time.Minute
 	lastLimit = 15 * time.Second
 	// busyPause is between two tries to send the last one.
@@ -53,7 +54,8 @@ type Sender struct {
 	Log *logrus.Entry
 }
 
-// Run sends until ctx ends, and then a last time, which tells how it ended. A failure stops nothing: the next bundle is tried again.
+// Run sends until ctx ends, and then a last time, which tells how it ended. A failure stops nothing: the next bundle is
+// tried again.
 func (s Sender) Run(ctx context.Context) {
 	log := s.Log
 	if log == nil {
@@ -96,7 +98,8 @@ func (s Sender) Run(ctx context.Context) {
 // busy is the other machine's answer while another bundle arrives there, or while something before it is not ready.
 type busy struct{ error }
 
-// last sends how it ended. The bundle before may be on its way still, given up by this side and not yet by the other: that is waited for.
+// last sends how it ended. The bundle before may be on its way still, given up by this side and not yet by the other:
+// that is waited for.
 func (s Sender) last(ctx context.Context, client *http.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, lastLimit)
 	defer cancel()
@@ -124,7 +127,8 @@ func (s Sender) client() (*http.Client, error) {
 	return &http.Client{
 		// The token is for this host only.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, TLSHandshakeTimeout: answerLimit, ResponseHeaderTimeout: answerLimit},
+		Transport: &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment, TLSClientConfig: config,
+			TLSHandshakeTimeout: answerLimit, ResponseHeaderTimeout: answerLimit},
 	}, nil
 }
 
@@ -136,7 +140,8 @@ func (s Sender) send(ctx context.Context, client *http.Client, limit, next time.
 	if err := s.Gather(ctx, &b); err != nil {
 		return fmt.Errorf("gather: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPut, strings.TrimSuffix(s.URL, "/")+"/"+bundleName, bytes.NewReader(b.content.Bytes()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, strings.TrimSuffix(s.URL, "/")+"/"+bundleName,
+		bytes.NewReader(b.content.Bytes()))
 	if err != nil {
 		return fmt.Errorf("send log bundle: %w", err)
 	}

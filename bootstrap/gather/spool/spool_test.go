@@ -69,11 +69,12 @@ func gzipped(text string) string { return "\x1f\x8b" + text }
 // sender tells how often it has gathered.
 func (r *receiver) sender(text func() string) (spool.Sender, *atomic.Int32) {
 	n := &atomic.Int32{}
-	return spool.Sender{URL: r.url + "/", Token: r.token, CA: r.ca, Every: time.Second, Gather: func(_ context.Context, w io.Writer) error {
-		n.Add(1)
-		_, err := io.WriteString(w, text())
-		return err
-	}}, n
+	return spool.Sender{URL: r.url + "/", Token: r.token, CA: r.ca, Every: time.Second,
+		Gather: func(_ context.Context, w io.Writer) error {
+			n.Add(1)
+			_, err := io.WriteString(w, text())
+			return err
+		}}, n
 }
 
 func (r *receiver) has() string {
@@ -129,7 +130,8 @@ func TestTheLastBundleWaitsForTheOneBefore(t *testing.T) {
 	s, n := r.sender(func() string { return gzipped("how it ended") })
 	ended := make(chan struct{})
 	go func() { s.Run(ctx); close(ended) }()
-	require.Eventually(t, func() bool { return n.Load() > 2 }, patience, 10*time.Millisecond, "it was sent, and is sent again")
+	require.Eventually(t, func() bool { return n.Load() > 2 }, patience, 10*time.Millisecond,
+		"it was sent, and is sent again")
 	require.NoError(t, line.CloseWithError(errors.New("the line is cut")))
 	require.Error(t, <-before)
 	<-ended
@@ -174,7 +176,8 @@ func TestOnlyAWholeBundleOfWhoKnowsTheTokenIsKept(t *testing.T) {
 	put(t, r, r.token, "1e9", strings.NewReader(gzipped("bad")), http.StatusBadRequest)
 
 	// One that is cut off.
-	cut, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url+"/log-bundle-spool.tar.gz", io.MultiReader(strings.NewReader(gzipped("half")), failing{}))
+	cut, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url+"/log-bundle-spool.tar.gz",
+		io.MultiReader(strings.NewReader(gzipped("half")), failing{}))
 	require.NoError(t, err)
 	cut.Header.Set("Authorization", "Bearer "+r.token)
 	cut.Header.Set("Dayone-Every", "60")
@@ -209,7 +212,8 @@ func TestABundleIsBounded(t *testing.T) {
 
 func TestAReceiverBoundsWhatItTakes(t *testing.T) {
 	r := start(t)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url+"/log-bundle-spool.tar.gz", io.LimitReader(io.MultiReader(strings.NewReader(gzipped("")), rand.Reader), spool.MaxBundle+1<<20))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url+"/log-bundle-spool.tar.gz",
+		io.LimitReader(io.MultiReader(strings.NewReader(gzipped("")), rand.Reader), spool.MaxBundle+1<<20))
 	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+r.token)
 	request.Header.Set("Dayone-Every", "60")
@@ -244,5 +248,6 @@ func trusting(t *testing.T, r *receiver) *http.Client {
 	t.Helper()
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(r.ca))
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool,
+		MinVersion: tls.VersionTLS12}}}
 }

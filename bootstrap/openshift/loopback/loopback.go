@@ -59,8 +59,8 @@ func (c Cluster) Up(ctx context.Context) error {
 	return answers(ctx, api)
 }
 
-// Connect gives the first API server that answers an administrator. On a bootstrap node it is the one there, as long as bootkube keeps it,
-// and then the masters'.
+// Connect gives the first API server that answers an administrator. On a bootstrap node it is the one there, as long as
+// bootkube keeps it, and then the masters'.
 func Connect(kubeconfigs ...string) func(context.Context) (client.Client, error) {
 	return func(ctx context.Context) (client.Client, error) {
 		var errs []error
@@ -83,8 +83,8 @@ func answers(ctx context.Context, api client.Client) error {
 	return api.Get(ctx, client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{})
 }
 
-// Give merges credentials (auth.json) into the cluster's pull secret, which must be there: the installer's manifests have it. Then it makes
-// the set's Secrets, MachineConfigs and MachineOSConfigs exist as given.
+// Give merges credentials (auth.json) into the cluster's pull secret, which must be there: the installer's manifests
+// have it. Then it makes the set's Secrets, MachineConfigs and MachineOSConfigs exist as given.
 func (c Cluster) Give(ctx context.Context, set *manifests.Set, auth []byte) error {
 	err := c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return firstboot.MergeAuth(have, auth) })
 	if err != nil {
@@ -112,7 +112,8 @@ func (c Cluster) Give(ctx context.Context, set *manifests.Set, auth []byte) erro
 	return nil
 }
 
-// apply sends what o says and nothing else: no status, and no null for a list that is not there, which the API would refuse.
+// apply sends what o says and nothing else: no status, and no null for a list that is not there, which the API would
+// refuse.
 func apply(ctx context.Context, api client.Client, o client.Object) error {
 	kind, err := api.GroupVersionKindFor(o)
 	if err != nil {
@@ -130,7 +131,8 @@ func apply(ctx context.Context, api client.Client, o client.Object) error {
 	delete(plain, "status")
 	object := &unstructured.Unstructured{Object: plain}
 	object.SetGroupVersionKind(kind)
-	if err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership); err != nil {
+	if err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner,
+		client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply %s %s: %w", kind.Kind, o.GetName(), err)
 	}
 	return nil
@@ -177,7 +179,8 @@ func (c Cluster) changePullSecret(ctx context.Context, change func([]byte) ([]by
 	return nil
 }
 
-// Withdraw deletes the set's MachineConfigs and MachineOSConfigs and takes the registry's credentials out of the cluster's pull secret.
+// Withdraw deletes the set's MachineConfigs and MachineOSConfigs and takes the registry's credentials out of the
+// cluster's pull secret.
 func (c Cluster) Withdraw(ctx context.Context, set *manifests.Set, registry string) error {
 	api, err := c.client()
 	if err != nil {

@@ -23,7 +23,8 @@ type Additions struct {
 	DropIns []DropIn
 }
 
-// File is a file by its path. Content is written into the config; URL and SHA512 instead let Ignition fetch it, by digest.
+// File is a file by its path. Content is written into the config; URL and SHA512 instead let Ignition fetch it, by
+// digest.
 type File struct {
 	Path    string
 	Mode    int
@@ -88,7 +89,8 @@ func (a Additions) marker(original []byte) (marker, error) {
 	return m, err
 }
 
-// addTo merges the additions and the marker into c. What c has at a path or under a name of its own is never replaced: that is an error.
+// addTo merges the additions and the marker into c. What c has at a path or under a name of its own is never replaced:
+// that is an error.
 func (a Additions) addTo(c *ign.Config, m marker) error {
 	note, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -128,7 +130,10 @@ func (m marker) takeFrom(c *ign.Config) {
 	c.Systemd.Units = slices.DeleteFunc(c.Systemd.Units, func(u ign.Unit) bool { return slices.Contains(m.Units, u.Name) })
 	for i := range c.Systemd.Units {
 		u := &c.Systemd.Units[i]
-		u.Dropins = slices.DeleteFunc(u.Dropins, func(d ign.Dropin) bool { return slices.Contains(m.DropIns, u.Name+"/"+d.Name) })
+		u.Dropins = slices.DeleteFunc(u.Dropins, func(d ign.Dropin) bool {
+			return slices.Contains(m.DropIns,
+				u.Name+"/"+d.Name)
+		})
 	}
 	c.Systemd.Units = slices.DeleteFunc(c.Systemd.Units, func(u ign.Unit) bool {
 		held := slices.ContainsFunc(m.DropIns, func(d string) bool { return strings.HasPrefix(d, u.Name+"/") })

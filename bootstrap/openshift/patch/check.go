@@ -27,19 +27,22 @@ const stateFile = ".openshift_install_state.json"
 // missing says why there is no bootstrap.ign.
 func missing(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, inPlace)); err == nil {
-		return report.Finding{File: inPlace, Rule: "bootstrap-in-place", Message: "a bootstrap-in-place installation has no bootstrap node: the registry with the image would be gone before the node's first boot",
-			Next: "build the image first, push it to a registry of yours and name it in the MachineOSConfig's annotation pre-built-image"}
+		return report.Finding{File: inPlace, Rule: "bootstrap-in-place",
+			Message: "a bootstrap-in-place installation has no bootstrap node: the registry with the image would be gone before the node's first boot",
+			Next:    "build the image first, push it to a registry of yours and name it in the MachineOSConfig's annotation pre-built-image"}
 	}
-	return refuse("bootstrap-ign-missing", "run openshift-install create ignition-configs --dir "+dir+" first", "there is none in the install directory")
+	return refuse("bootstrap-ign-missing", "run openshift-install create ignition-configs --dir "+dir+" first",
+		"there is none in the install directory")
 }
 
-// check refuses a directory in which the installer would throw a patched bootstrap.ign away: it makes bootstrap.ign anew, with no more
-// than a warning, when something that it is made from has changed.
+// check refuses a directory in which the installer would throw a patched bootstrap.ign away: it makes bootstrap.ign
+// anew, with no more than a warning, when something that it is made from has changed.
 func check(dir string) error {
 	var rep report.Report
 	for _, name := range []string{installconfig.FileName, "manifests", "openshift"} {
 		for _, f := range sources(dir, name) {
-			at := report.Finding{File: f, Rule: "ignition-input-left", Next: "run openshift-install create ignition-configs again, which takes it in, then this command"}
+			at := report.Finding{File: f, Rule: "ignition-input-left",
+				Next: "run openshift-install create ignition-configs again, which takes it in, then this command"}
 			rep.Errorf(at, "openshift-install would make bootstrap.ign anew from this file and drop the patch")
 		}
 	}
@@ -72,7 +75,8 @@ func sources(dir, name string) []string {
 	return out
 }
 
-// pointer refuses an edited master.ign or worker.ign: bootstrap.ign depends on them, so the installer would make it anew.
+// pointer refuses an edited master.ign or worker.ign: bootstrap.ign depends on them, so the installer would make it
+// anew.
 func pointer(dir, pool string) error {
 	file := pool + ".ign"
 	raw, err := os.ReadFile(filepath.Join(dir, file))
@@ -97,7 +101,8 @@ func pointer(dir, pool string) error {
 	}
 	var c ign.Config
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return report.Finding{File: file, Rule: "pointer", Message: fmt.Sprintf("it is no Ignition config: %v", err), Next: "run openshift-install create ignition-configs"}
+		return report.Finding{File: file, Rule: "pointer", Message: fmt.Sprintf("it is no Ignition config: %v", err),
+			Next: "run openshift-install create ignition-configs"}
 	}
 	c.Ignition = ign.Ignition{}
 	if plain(c) != nil && !onlyVersion(c) {
@@ -125,7 +130,8 @@ func recorded(dir, file string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", stateFile, err)
 	}
-	// Assets by their Go type; those of one file hold it as File: {Filename, Data}. What has another form is another kind of asset.
+	// Assets by their Go type; those of one file hold it as File: {Filename, Data}. What has another form is another kind
+	// of asset.
 	var assets map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &assets); err != nil {
 		return nil, nil //nolint:nilerr // another layout of the installer's own file: then the pointer's form decides

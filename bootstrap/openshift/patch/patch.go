@@ -39,7 +39,8 @@ type Result struct {
 	Digest string `json:"digest"`
 }
 
-// Apply adds a to DIR/bootstrap.ign. Equal additions change nothing; others replace those of an earlier call. The file changes in one step.
+// Apply adds a to DIR/bootstrap.ign. Equal additions change nothing; others replace those of an earlier call. The file
+// changes in one step.
 func Apply(dir string, a Additions) (Result, error) {
 	if err := check(dir); err != nil {
 		return Result{}, err
@@ -62,7 +63,8 @@ func Apply(dir string, a Additions) (Result, error) {
 	}
 	result := Result{Added: len(out) - len(original), Digest: m.Digest}
 	if result.Added > MaxAdded {
-		return result, refuse("bootstrap-ign-size", "make the Containerfiles smaller, for example with COPY --from an image of their own",
+		return result, refuse("bootstrap-ign-size",
+			"make the Containerfiles smaller, for example with COPY --from an image of their own",
 			"the additions are %d bytes, and some platforms take no more than %d", result.Added, MaxAdded)
 	}
 	if earlier != nil && earlier.Digest == m.Digest && sum(raw) == sum(out) {
@@ -160,7 +162,8 @@ func markerOf(c ign.Config) (*marker, error) {
 			return nil, fmt.Errorf("read %s in %s: %w", MarkerPath, FileName, err)
 		}
 		if m.Version != markerVersion {
-			return nil, refuse("bootstrap-ign-marker", "undo it with the version of dayone that made it", "it was patched by another version of dayone")
+			return nil, refuse("bootstrap-ign-marker", "undo it with the version of dayone that made it",
+				"it was patched by another version of dayone")
 		}
 		return m, nil
 	}
@@ -186,8 +189,8 @@ func patched(original []byte, a Additions, m marker) ([]byte, error) {
 	return out, nil
 }
 
-// parse reads any spec from 3.1 to 3.6 into the newest types, which have every older one's fields. The version stays as it is. A field
-// that these types do not have would be lost, so that is refused.
+// parse reads any spec from 3.1 to 3.6 into the newest types, which have every older one's fields. The version stays as
+// it is. A field that these types do not have would be lost, so that is refused.
 func parse(raw []byte) (ign.Config, error) {
 	_, found, err := v36.ParseCompatibleVersion(raw)
 	if err != nil {
@@ -195,7 +198,8 @@ func parse(raw []byte) (ign.Config, error) {
 		if found.IsFatal() {
 			detail += ": " + found.String()
 		}
-		return ign.Config{}, refuse("bootstrap-ign", "make it anew with openshift-install create ignition-configs", "it is no Ignition config that this version knows: %s", strings.TrimSpace(detail))
+		return ign.Config{}, refuse("bootstrap-ign", "make it anew with openshift-install create ignition-configs",
+			"it is no Ignition config that this version knows: %s", strings.TrimSpace(detail))
 	}
 	var c ign.Config
 	if err := json.Unmarshal(raw, &c); err != nil {
@@ -209,7 +213,8 @@ func parse(raw []byte) (ign.Config, error) {
 		return c, err
 	}
 	if !reflect.DeepEqual(generic(raw), generic(again)) {
-		return c, refuse("bootstrap-ign-fields", "take a newer dayone", "it has fields that this version of dayone does not know and would lose")
+		return c, refuse("bootstrap-ign-fields", "take a newer dayone",
+			"it has fields that this version of dayone does not know and would lose")
 	}
 	return c, nil
 }
@@ -279,5 +284,6 @@ func refuse(rule, next, format string, args ...any) error {
 }
 
 func taken(what, name string) error {
-	return refuse("bootstrap-ign-taken", "remove it, or undo an earlier patch by other means", "it has a %s %s already that dayone did not write", what, name)
+	return refuse("bootstrap-ign-taken", "remove it, or undo an earlier patch by other means",
+		"it has a %s %s already that dayone did not write", what, name)
 }

@@ -27,10 +27,14 @@ var pointer = `{"ignition":{"config":{"merge":[{"source":"https://api-int.c.exam
 
 func additions() patch.Additions {
 	return patch.Additions{
-		Files: []patch.File{{Path: "/etc/dayone/a", Mode: 0o600, Content: []byte(strings.Repeat("words ", 1000))}, {Path: "/etc/dayone/b", Mode: 0o644, Content: []byte("b")},
-			{Path: "/usr/local/bin/dayone", Mode: 0o755, URL: "https://files.example.com/dayone", SHA512: strings.Repeat("0", 128)}},
-		Units:   []patch.Unit{{Name: "dayone-a.service", Contents: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}},
-		DropIns: []patch.DropIn{{Unit: "progress.service", Name: "10-dayone.conf", Contents: "[Service]\n"}, {Unit: "kubelet.service", Name: "10-dayone.conf", Contents: "[Unit]\n"}},
+		Files: []patch.File{{Path: "/etc/dayone/a", Mode: 0o600, Content: []byte(strings.Repeat("words ", 1000))},
+			{Path: "/etc/dayone/b", Mode: 0o644, Content: []byte("b")},
+			{Path: "/usr/local/bin/dayone", Mode: 0o755, URL: "https://files.example.com/dayone",
+				SHA512: strings.Repeat("0", 128)}},
+		Units: []patch.Unit{{Name: "dayone-a.service",
+			Contents: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}},
+		DropIns: []patch.DropIn{{Unit: "progress.service", Name: "10-dayone.conf", Contents: "[Service]\n"},
+			{Unit: "kubelet.service", Name: "10-dayone.conf", Contents: "[Unit]\n"}},
 	}
 }
 
@@ -98,7 +102,8 @@ func TestRemoveKeepsWhatOthersAddedLater(t *testing.T) {
 	_, err := patch.Apply(dir, additions())
 	require.NoError(t, err)
 	// openshift-install create cluster reads the file into its types and adds one of its own.
-	later := strings.Replace(get(t, dir), `"storage":{"files":[`, `"storage":{"files":[{"path":"/opt/openshift/manifests/openshift-install.yaml","mode":420,"contents":{"source":"data:,x"}},`, 1)
+	later := strings.Replace(get(t, dir), `"storage":{"files":[`,
+		`"storage":{"files":[{"path":"/opt/openshift/manifests/openshift-install.yaml","mode":420,"contents":{"source":"data:,x"}},`, 1)
 	put(t, dir, patch.FileName, later)
 	_, err = patch.Remove(dir)
 	require.NoError(t, err)
@@ -123,7 +128,8 @@ func TestRefusals(t *testing.T) {
 	}
 	state := func(text string) string {
 		raw, err := json.Marshal(map[string]any{"*installconfig.ClusterID": map[string]string{"UUID": "x"}, "*list": []int{1},
-			"*machine.Master": map[string]any{"Config": nil, "File": map[string]string{"Filename": "master.ign", "Data": base64.StdEncoding.EncodeToString([]byte(text))}}})
+			"*machine.Master": map[string]any{"Config": nil, "File": map[string]string{"Filename": "master.ign",
+				"Data": base64.StdEncoding.EncodeToString([]byte(text))}}})
 		require.NoError(t, err)
 		return string(raw)
 	}
@@ -132,19 +138,30 @@ func TestRefusals(t *testing.T) {
 		with  patch.Additions
 		rule  string
 	}{
-		"a unit of that name is there":            {files: map[string]string{patch.FileName: strings.Replace(original, "bootkube.service", "dayone-a.service", 1)}, rule: "bootstrap-ign-taken"},
-		"a drop-in of that name is there":         {files: map[string]string{patch.FileName: strings.Replace(original, "10-other.conf", "10-dayone.conf", 1)}, rule: "bootstrap-ign-taken"},
-		"a file is there":                         {files: map[string]string{patch.FileName: strings.Replace(original, "/usr/local/bin/bootkube.sh", "/etc/dayone/a", 1)}, rule: "bootstrap-ign-taken"},
-		"no JSON":                                 {files: map[string]string{patch.FileName: "{"}, rule: "bootstrap-ign"},
-		"a spec of the future":                    {files: map[string]string{patch.FileName: strings.Replace(original, "3.2.0", "3.9.0", 1)}, rule: "bootstrap-ign"},
-		"a field of the future":                   {files: map[string]string{patch.FileName: strings.Replace(original, `"passwd":{`, `"future":{"x":1},"passwd":{`, 1)}, rule: "bootstrap-ign-fields"},
-		"manifests that the installer would take": {files: map[string]string{"openshift/99_x.yaml": "a: b"}, rule: "ignition-input-left"},
-		"an install-config.yaml again":            {files: map[string]string{"install-config.yaml": "a: b"}, rule: "ignition-input-left"},
-		"an edited pointer, by its form":          {files: map[string]string{"master.ign": strings.Replace(pointer, `"version":"3.2.0"}`, `"version":"3.2.0"},"storage":{"files":[{"path":"/etc/x"}]}`, 1)}, rule: "pointer-edited"},
-		"an edited pointer, by the state":         {files: map[string]string{stateName: state(strings.Replace(pointer, "api-int", "api", 1))}, rule: "pointer-edited"},
-		"too much":                                {with: big, rule: "bootstrap-ign-size"},
-		"bootstrap in place":                      {files: map[string]string{patch.FileName: "", "bootstrap-in-place-for-live-iso.ign": "{}"}, rule: "bootstrap-in-place"},
-		"too early":                               {files: map[string]string{patch.FileName: ""}, rule: "bootstrap-ign-missing"},
+		"a unit of that name is there": {files: map[string]string{patch.FileName: strings.Replace(original,
+			"bootkube.service", "dayone-a.service", 1)}, rule: "bootstrap-ign-taken"},
+		"a drop-in of that name is there": {files: map[string]string{patch.FileName: strings.Replace(original,
+			"10-other.conf", "10-dayone.conf", 1)}, rule: "bootstrap-ign-taken"},
+		"a file is there": {files: map[string]string{patch.FileName: strings.Replace(original,
+			"/usr/local/bin/bootkube.sh", "/etc/dayone/a", 1)}, rule: "bootstrap-ign-taken"},
+		"no JSON": {files: map[string]string{patch.FileName: "{"}, rule: "bootstrap-ign"},
+		"a spec of the future": {files: map[string]string{patch.FileName: strings.Replace(original,
+			"3.2.0", "3.9.0", 1)}, rule: "bootstrap-ign"},
+		"a field of the future": {files: map[string]string{patch.FileName: strings.Replace(original,
+			`"passwd":{`, `"future":{"x":1},"passwd":{`, 1)}, rule: "bootstrap-ign-fields"},
+		"manifests that the installer would take": {files: map[string]string{"openshift/99_x.yaml": "a: b"},
+			rule: "ignition-input-left"},
+		"an install-config.yaml again": {files: map[string]string{"install-config.yaml": "a: b"},
+			rule: "ignition-input-left"},
+		"an edited pointer, by its form": {files: map[string]string{"master.ign": strings.Replace(pointer,
+			`"version":"3.2.0"}`, `"version":"3.2.0"},"storage":{"files":[{"path":"/etc/x"}]}`, 1)}, rule: "pointer-edited"},
+		"an edited pointer, by the state": {files: map[string]string{stateName: state(strings.Replace(pointer,
+			"api-int", "api", 1))}, rule: "pointer-edited"},
+		"too much": {with: big, rule: "bootstrap-ign-size"},
+		"bootstrap in place": {files: map[string]string{patch.FileName: "",
+			"bootstrap-in-place-for-live-iso.ign": "{}"}, rule: "bootstrap-in-place"},
+		"too early": {files: map[string]string{patch.FileName: ""},
+			rule: "bootstrap-ign-missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := directory(t, original)

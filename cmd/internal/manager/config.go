@@ -18,7 +18,8 @@ import (
 // Scheme knows Kubernetes' own kinds and OpenShift's that dayone reads or writes.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcfgv1.Install, configv1.Install, operatorv1.Install, operatorv1alpha1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcfgv1.Install, configv1.Install,
+		operatorv1.Install, operatorv1alpha1.Install} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("register API kinds: %w", err)
 		}
@@ -26,8 +27,8 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// RESTConfig finds the cluster as kubectl does: kubeconfig when it is given, otherwise KUBECONFIG, ~/.kube/config, or inside of
-// a pod its service account. An empty kubeContext is the kubeconfig's current one.
+// RESTConfig finds the cluster as kubectl does: kubeconfig when it is given, otherwise KUBECONFIG, ~/.kube/config, or
+// inside of a pod its service account. An empty kubeContext is the kubeconfig's current one.
 func RESTConfig(kubeconfig, kubeContext string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -40,7 +41,8 @@ func RESTConfig(kubeconfig, kubeContext string) (*rest.Config, error) {
 			return nil, fmt.Errorf("read the kubeconfig: %s is none: %w", kubeconfig, err)
 		}
 	}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: kubeContext})
 	cfg, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		if kubeconfig != "" {

@@ -46,8 +46,10 @@ func TestLibrariesLogIntoTheProgramsLogWithoutObjects(t *testing.T) {
 	var out bytes.Buffer
 	log, err := NewLog(&out, "dayone-test", Options{})
 	require.NoError(t, err)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, Data: map[string][]byte{"key": []byte("canary")}}
-	Logr(log).WithName("cache").WithValues("object", secret, "data", secret.Data).Error(errors.New("cause"), "failed", "count", 3)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"},
+		Data: map[string][]byte{"key": []byte("canary")}}
+	Logr(log).WithName("cache").WithValues("object", secret, "data", secret.Data).
+		Error(errors.New("cause"), "failed", "count", 3)
 	Logr(log).V(1).Info("not at this level")
 	var line map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &line), out.String())

@@ -11,22 +11,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// DefaultNamespace is where MachineOSConfigs' secrets lie (facts of openshift/api, types_machineosconfig.go) and therefore
-// where builds run.
+// DefaultNamespace is where MachineOSConfigs' secrets lie (facts of openshift/api, types_machineosconfig.go) and
+// therefore where builds run.
 const DefaultNamespace = "openshift-machine-config-operator"
 
 const (
 	defaultMetricsAddress = ":8080"
 	defaultProbeAddress   = ":8081"
-	// defaultLeaseDuration outlives a restart of one apiserver behind a load balancer; a killed leader is replaced after it.
+	// defaultLeaseDuration outlives a restart of one apiserver behind a load balancer; a killed leader is replaced after
+	// it.
 	defaultLeaseDuration = 30 * time.Second
 	// The ratios are those of client-go's defaults (15 s, 10 s, 2 s).
 	renewPart, retryPart = 1.5, 7.5
-	// unthrottled leaves limits to the apiserver's priority and fairness, which knows its own load; client-go's limit of 5 a second
-	// would make a start with 500 pools take minutes.
+	// unthrottled leaves limits to the apiserver's priority and fairness, which knows its own load; client-go's limit of 5
+	// a second would make a start with 500 pools take minutes.
 	unthrottled = -1
-	// priorityQueue would let changes overtake what is only read anew. That of controller-runtime before 0.25 may keep its workers for ever when
-	// it is shut down while there is work (its issue 3538): the process would hold its lease for 30 s and end with an error.
+	// priorityQueue would let changes overtake what is only read anew. That of controller-runtime before 0.25 may keep its
+	// workers for ever when it is shut down while there is work (its issue 3538): the process would hold its lease for 30
+	// s and end with an error.
 	priorityQueue = false
 )
 
@@ -52,10 +54,12 @@ type Options struct {
 
 // AddFlags defines a flag for every option.
 func (o *Options) AddFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; default: the pod's service account, KUBECONFIG or ~/.kube/config")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"kubeconfig file; default: the pod's service account, KUBECONFIG or ~/.kube/config")
 	f.StringVar(&o.Namespace, "namespace", DefaultNamespace, "namespace of the lease and of what is made here")
 	f.BoolVar(&o.NoLeaderElection, "no-leader-election", false, "work without a lease; for a single copy only")
-	f.DurationVar(&o.LeaseDuration, "lease-duration", defaultLeaseDuration, "how long a killed leader keeps the others waiting")
+	f.DurationVar(&o.LeaseDuration, "lease-duration", defaultLeaseDuration,
+		"how long a killed leader keeps the others waiting")
 	f.StringVar(&o.MetricsAddress, "metrics-address", defaultMetricsAddress, "host:port of /metrics; 0: none")
 	f.StringVar(&o.ProbeAddress, "probe-address", defaultProbeAddress, "host:port of /healthz and /readyz; 0: none")
 	f.StringVar(&o.LogLevel, "log-level", logrus.InfoLevel.String(), "debug, info, warning or error")
@@ -89,7 +93,8 @@ func (o Options) Validate() error {
 	if o.LeaseDuration < time.Second {
 		bad = append(bad, fmt.Errorf("--lease-duration %s: a lease shorter than 1s is lost at once", o.LeaseDuration))
 	}
-	for flag, address := range map[string]string{"--metrics-address": o.MetricsAddress, "--probe-address": o.ProbeAddress} {
+	for flag, address := range map[string]string{"--metrics-address": o.MetricsAddress,
+		"--probe-address": o.ProbeAddress} {
 		if _, _, err := net.SplitHostPort(address); address != "0" && err != nil {
 			bad = append(bad, fmt.Errorf("%s: write host:port or 0: %w", flag, err))
 		}

@@ -58,8 +58,8 @@ func NewCommand(p Program) *cobra.Command {
 	return c
 }
 
-// Run works until ctx ends, which is no error, or until the lease is lost, which is one: the process should end and be started
-// again. The lease is given back at the end, so that another copy goes on at once.
+// Run works until ctx ends, which is no error, or until the lease is lost, which is one: the process should end and be
+// started again. The lease is given back at the end, so that another copy goes on at once.
 func Run(ctx context.Context, p Program, o Options, cfg *rest.Config, log *logrus.Entry) error {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
@@ -115,7 +115,8 @@ func New(p Program, o Options, cfg *rest.Config, log *logrus.Entry) (manager.Man
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster at %s: %w", cfg.Host, err)
 	}
-	if err := errors.Join(m.AddHealthzCheck("alive", healthz.Ping), m.AddReadyzCheck("caches", synced(m.GetCache()))); err != nil {
+	if err := errors.Join(m.AddHealthzCheck("alive", healthz.Ping),
+		m.AddReadyzCheck("caches", synced(m.GetCache()))); err != nil {
 		return nil, fmt.Errorf("set up probes: %w", err)
 	}
 	return m, nil

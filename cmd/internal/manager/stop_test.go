@@ -31,7 +31,8 @@ func busy(t *testing.T, m manager.Manager, name string) {
 			return reconcile.Result{}, nil
 		})})
 	require.NoError(t, err)
-	require.NoError(t, c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	require.NoError(t, c.Watch(source.Func(func(_ context.Context,
+		q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue = q
 		for range 20 {
 			add()

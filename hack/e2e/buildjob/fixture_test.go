@@ -106,14 +106,16 @@ func registryOf(t *testing.T, c *cluster.Cluster) *registrytest.Registry {
 		return registry.User{Name: a.Username, Password: a.Password}
 	}
 	return &registrytest.Registry{
-		Addr: c.Registry.Address, CAFile: c.Registry.CAFile, PushAuthFile: c.Registry.PushAuthFile, PullAuthFile: c.Registry.PullAuthFile,
-		Push: user(c.Registry.PushAuthFile), Pull: user(c.Registry.PullAuthFile),
+		Addr: c.Registry.Address, CAFile: c.Registry.CAFile, PushAuthFile: c.Registry.PushAuthFile,
+		PullAuthFile: c.Registry.PullAuthFile,
+		Push:         user(c.Registry.PushAuthFile), Pull: user(c.Registry.PullAuthFile),
 	}
 }
 
 func (w *world) connect() {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, mcfgv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
+		mcfgv1.Install} {
 		require.NoError(w.t, add(scheme))
 	}
 	var err error
@@ -165,8 +167,10 @@ func (w *world) install() {
 	require.NoError(w.t, err)
 	require.NoError(w.t, w.client.Create(ctx, pull))
 	w.config = &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineOSConfigSpec{
-		MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "worker"}, ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
-		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}, RenderedImagePushSpec: cluster.RegistryName + "/ocp/worker-os:latest",
+		MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: "worker"},
+		ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+		RenderedImagePushSpec:   cluster.RegistryName + "/ocp/worker-os:latest",
 	}}
 	w.retry(func() error { return w.client.Create(ctx, w.config.DeepCopy()) }, "the CRDs are served")
 	w.retry(func() error { return w.client.List(ctx, &mcfgv1.MachineOSBuildList{}) }, "and that of builds")
@@ -176,14 +180,16 @@ func (w *world) install() {
 func (w *world) retry(do func() error, what string) {
 	w.t.Helper()
 	var err error
-	require.Eventually(w.t, func() bool { err = do(); return err == nil || apierrors.IsAlreadyExists(err) }, waitLimit, waitEvery, "%s", what)
+	require.Eventually(w.t, func() bool { err = do(); return err == nil || apierrors.IsAlreadyExists(err) }, waitLimit,
+		waitEvery, "%s", what)
 }
 
 // request is a build of that Containerfile as a controller asks for it.
 func (w *world) request(containerfile string) build.Request {
 	config := buildtest.Config(w.t, nil)
 	config.Name = "rendered-worker-0123"
-	return build.Request{Pool: "worker", Base: w.base, Config: config, Containerfile: containerfile, Target: cluster.RegistryName + "/ocp/worker-os"}
+	return build.Request{Pool: "worker", Base: w.base, Config: config, Containerfile: containerfile,
+		Target: cluster.RegistryName + "/ocp/worker-os"}
 }
 
 // start makes the MachineOSBuild and its objects.
@@ -194,12 +200,15 @@ func (w *world) start(containerfile string, change func(*job.Options)) *mcfgv1.M
 	require.NoError(w.t, err)
 	w.attempts++
 	b := &mcfgv1.MachineOSBuild{
-		ObjectMeta: metav1.ObjectMeta{Name: machineosbuild.AttemptName("worker", address, w.attempts), Labels: machineosbuild.Labels("worker", "worker", r.Config.Name)},
+		ObjectMeta: metav1.ObjectMeta{Name: machineosbuild.AttemptName("worker", address, w.attempts),
+			Labels: machineosbuild.Labels("worker", "worker", r.Config.Name)},
 		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: r.Config.Name},
-			MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: "worker"}, RenderedImagePushSpec: w.config.Spec.RenderedImagePushSpec},
+			MachineOSConfig:       mcfgv1.MachineOSConfigReference{Name: "worker"},
+			RenderedImagePushSpec: w.config.Spec.RenderedImagePushSpec},
 	}
 	require.NoError(w.t, w.client.Create(ctx, b))
-	in := job.Input{Build: b, Config: w.config, Request: r, Options: job.Options{BuilderImage: w.builder, ImagePullSecrets: []string{"pull"}}}
+	in := job.Input{Build: b, Config: w.config, Request: r, Options: job.Options{BuilderImage: w.builder,
+		ImagePullSecrets: []string{"pull"}}}
 	if change != nil {
 		change(&in.Options)
 	}
@@ -249,7 +258,8 @@ func (w *world) pods(b *mcfgv1.MachineOSBuild) []corev1.Pod {
 	return pods.Items
 }
 
-// until looks at the build until it is as wanted, and keeps its MachineOSBuild in step as a controller does: the API takes every move.
+// until looks at the build until it is as wanted, and keeps its MachineOSBuild in step as a controller does: the API
+// takes every move.
 func (w *world) until(b *mcfgv1.MachineOSBuild, done func(job.Observation) bool) job.Observation {
 	w.t.Helper()
 	var o job.Observation

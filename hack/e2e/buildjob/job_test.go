@@ -45,12 +45,14 @@ func (w *world) with(test func(*world)) func(*testing.T) {
 
 func digest(w *world) {
 	began := time.Now()
-	b := w.start("FROM configs\nRUN echo this is in the log && cat /proc/self/uid_map && echo built >/usr/lib/built\n", nil)
+	b := w.start("FROM configs\nRUN echo this is in the log && cat /proc/self/uid_map && echo built >/usr/lib/built\n",
+		nil)
 	o := w.until(b, terminal)
 	w.t.Logf("digest seen %.1f s after the Job was made", time.Since(began).Seconds())
 	require.Equal(w.t, machineosbuild.Succeeded, o.State, o.Cause.Text())
 	assert.True(w.t, w.isTrue(b, machineosbuild.Succeeded))
-	require.NoError(w.t, w.client.Delete(w.t.Context(), w.job(b.Name), client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	require.NoError(w.t, w.client.Delete(w.t.Context(), w.job(b.Name),
+		client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	require.Eventually(w.t, func() bool { return len(w.pods(b)) == 0 }, waitLimit, waitEvery)
 
 	access, err := appendengine.NewClient(appendengine.Access{CAFile: w.reg.CAFile, AuthFile: w.reg.PullAuthFile})
@@ -67,7 +69,8 @@ func digest(w *world) {
 
 	require.NotZero(w.t, w.inputs(b))
 	require.NoError(w.t, w.client.Delete(w.t.Context(), b))
-	require.Eventually(w.t, func() bool { return w.inputs(b) == 0 }, waitLimit, waitEvery, "what a build is made of goes with its MachineOSBuild")
+	require.Eventually(w.t, func() bool { return w.inputs(b) == 0 }, waitLimit, waitEvery,
+		"what a build is made of goes with its MachineOSBuild")
 }
 
 // inputs counts the Secrets and ConfigMaps of a build.
@@ -100,7 +103,8 @@ func failingRUN(w *world) {
 
 func outOfMemory(w *world) {
 	b := w.start("FROM configs\nRUN dd if=/dev/zero of=/dev/null bs=700M count=1\n", func(o *job.Options) {
-		o.Resources = corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("300Mi")}}
+		o.Resources = corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(
+			"300Mi")}}
 		o.BackoffLimit = -1
 	})
 	o := w.until(b, terminal)
@@ -117,7 +121,8 @@ func noBuilderImage(w *world) {
 	o := w.until(b, func(o job.Observation) bool { return o.Stuck })
 	assert.Equal(w.t, machineosbuild.Prepared, o.State)
 	assert.Contains(w.t, o.Cause.Next, "pull the builder image")
-	require.NoError(w.t, w.client.Delete(w.t.Context(), w.job(b.Name), client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	require.NoError(w.t, w.client.Delete(w.t.Context(), w.job(b.Name),
+		client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	o = w.until(b, func(o job.Observation) bool { return o.State == machineosbuild.Initial || o.State.Terminal() })
 	assert.NotEqual(w.t, machineosbuild.Succeeded, o.State)
 }
@@ -125,9 +130,11 @@ func noBuilderImage(w *world) {
 func deletedInTheMiddle(w *world) {
 	b := w.start("FROM configs\nRUN echo at work; (sleep 600 &); sleep 600\n", nil)
 	w.until(b, func(o job.Observation) bool { return o.State == machineosbuild.Building })
-	require.Eventually(w.t, func() bool { return strings.Contains(w.nodeProcesses(), "sleep") }, waitLimit, waitEvery, "the build comes to its RUN")
+	require.Eventually(w.t, func() bool { return strings.Contains(w.nodeProcesses(), "sleep") }, waitLimit, waitEvery,
+		"the build comes to its RUN")
 	began := time.Now()
-	require.NoError(w.t, w.client.Delete(w.t.Context(), w.job(b.Name), client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	require.NoError(w.t, w.client.Delete(w.t.Context(), w.job(b.Name),
+		client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	require.Eventually(w.t, func() bool { return len(w.pods(b)) == 0 }, waitLimit, waitEvery, "the pod is gone")
 	w.t.Logf("pod gone %.1f s after the Job was deleted", time.Since(began).Seconds())
 	assert.Empty(w.t, w.nodeProcesses(), "no process of the build is left on the node")
@@ -162,7 +169,8 @@ func seccomp(w *world) {
 	assert.Contains(w.t, o.Cause.Next, "seccomp profile that allows it")
 	assert.Equal(w.t, 1, o.Attempts)
 
-	install := w.cluster.NodeExec(w.t.Context(), "sh", "-c", "set -e; d=$("+kubeletRoot+")/seccomp/$(dirname "+job.SeccompFile+"); mkdir -p $d; cat >$d/$(basename "+job.SeccompFile+")")
+	install := w.cluster.NodeExec(w.t.Context(), "sh", "-c",
+		"set -e; d=$("+kubeletRoot+")/seccomp/$(dirname "+job.SeccompFile+"); mkdir -p $d; cat >$d/$(basename "+job.SeccompFile+")")
 	install.Stdin = bytes.NewReader(job.SeccompProfile())
 	out, err := install.CombinedOutput()
 	require.NoError(w.t, err, string(out))

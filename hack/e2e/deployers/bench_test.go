@@ -17,15 +17,17 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-// forgetLater takes a node back to where it was before the later image came: nothing staged, none of its names, none of its objects.
+// forgetLater takes a node back to where it was before the later image came: nothing staged, none of its names, none of
+// its objects.
 const forgetLater = `[ -e /run/ostree/staged-deployment ] && ostree admin undeploy 0
 for r in $(ostree refs); do grep -qxF "$r" /var/refs || ostree refs --delete "$r"; done
 ostree prune --refs-only --depth=0 && sync`
 
-// BenchmarkStageOfTheMissingLayer is the whole of what a node does before the reboot, with the plain deployer: the agent's start, manifest,
-// import, the staged deployment of libostree and the checks, for an image of 1 GB of which 95 % are on the node. Beside it what unpacking
-// the missing layer takes at least; libostree's own share: its staged deployment of the imported image checks the whole tree out; and of that
-// what the kernel alone needs for the tree's hard links, by as many threads as there are processors.
+// BenchmarkStageOfTheMissingLayer is the whole of what a node does before the reboot, with the plain deployer: the
+// agent's start, manifest, import, the staged deployment of libostree and the checks, for an image of 1 GB of which 95
+// % are on the node. Beside it what unpacking the missing layer takes at least; libostree's own share: its staged
+// deployment of the imported image checks the whole tree out; and of that what the kernel alone needs for the tree's
+// hard links, by as many threads as there are processors.
 func BenchmarkStageOfTheMissingLayer(b *testing.B) {
 	need(b)
 	f := stock(b, deploy.KindOSTree, nil)
@@ -114,7 +116,8 @@ func treeOf(b *testing.B, root string) linkTree {
 	return t
 }
 
-// link makes the tree's directories and hard links in dir. The files stand in the order of the walk, so each thread has directories of its own.
+// link makes the tree's directories and hard links in dir. The files stand in the order of the walk, so each thread has
+// directories of its own.
 func (t linkTree) link(b *testing.B, dir string) {
 	b.Helper()
 	for _, name := range t.dirs {

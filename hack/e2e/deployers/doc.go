@@ -1,4 +1,5 @@
-// Package deployers holds the tests that every deployer must pass on test nodes; rpm-ostree and bootc are stand-ins there.
+// Package deployers holds the tests that every deployer must pass on test nodes; rpm-ostree and bootc are stand-ins
+// there.
 //
 //	table of deployers × faults → node on stock OS → first boot or stage → what is booted, staged and said
 package deployers

@@ -37,7 +37,8 @@ func layersBecome(change func([]byte) []byte) func(f *fixture) {
 
 func (f *fixture) validFor(d time.Duration) { f.registry.SetValidity(f.t, time.Now().Add(d)) }
 
-// validBetween makes a certificate that is valid some years from now: the clock of this machine, which is the node's, must not be set.
+// validBetween makes a certificate that is valid some years from now: the clock of this machine, which is the node's,
+// must not be set.
 func validBetween(from, to int) func(f *fixture) {
 	return func(f *fixture) {
 		f.registry.SetWindow(f.t, time.Now().AddDate(from, 0, 0), time.Now().AddDate(to, 0, 0))
@@ -58,22 +59,30 @@ func reachFaults() []fault {
 		{"registry answers 403", answers(403), nil, deploy.ClassForbidden, "next: allow this node's registry user"},
 		{"registry answers 404", answers(404), nil, deploy.ClassNotFound, "next: check that the image was pushed"},
 		{"registry answers 500", answers(500), nil, deploy.ClassRegistry, "next: look at the registry's log"},
-		{"registry sends half an answer", halfAnswers, nil, deploy.ClassUnreachable, "next: check the network|next: check that the registry"},
+		{"registry sends half an answer", halfAnswers, nil, deploy.ClassUnreachable,
+			"next: check the network|next: check that the registry"},
 		{"wrong CA", func(f *fixture) { f.put(caPath, 0o644, deploytest.NewAuthority(f.t).PEM) },
-			func(f *fixture) { f.put(caPath, 0o644, f.registry.Authority.PEM) }, deploy.ClassUntrusted, "next: put the registry's CA"},
+			func(f *fixture) { f.put(caPath, 0o644, f.registry.Authority.PEM) }, deploy.ClassUntrusted,
+			"next: put the registry's CA"},
 		{"certificate has expired", func(f *fixture) { f.validFor(-time.Hour) }, healClock, deploy.ClassExpired, clock},
 		{"this node's clock is years behind", validBetween(4, 5), healClock, deploy.ClassExpired, clock},
 		{"this node's clock is years ahead", validBetween(-5, -4), healClock, deploy.ClassExpired, clock},
 		{"wrong password", func(f *fixture) {
 			f.put(firstboot.PullAuthPath, 0o600, []byte(`{"auths":{"`+f.registry.Addr+`":{"auth":"YTpi"}}}`))
 		},
-			func(f *fixture) { f.put(firstboot.PullAuthPath, 0o600, f.pullAuth()) }, deploy.ClassUnauthorized, "next: check the pull credential"},
-		{"DNS is gone", func(f *fixture) { f.put(firstboot.MirrorPath, 0o644, nil) }, // only the final name is left, and nobody resolves it
-			func(f *fixture) { f.put(firstboot.MirrorPath, 0o644, f.ignition(firstboot.MirrorPath)) }, deploy.ClassUnreachable, "lookup registry.invalid"},
+			func(f *fixture) { f.put(firstboot.PullAuthPath, 0o600, f.pullAuth()) }, deploy.ClassUnauthorized,
+			"next: check the pull credential"},
+		// only the final name is left, and nobody resolves it
+		{"DNS is gone", func(f *fixture) { f.put(firstboot.MirrorPath, 0o644, nil) },
+			func(f *fixture) { f.put(firstboot.MirrorPath, 0o644, f.ignition(firstboot.MirrorPath)) }, deploy.ClassUnreachable,
+			"lookup registry.invalid"},
 		{"network is gone", func(f *fixture) { require.NoError(f.t, f.node.SetLink(f.t.Context(), false)) },
-			func(f *fixture) { require.NoError(f.t, f.node.SetLink(f.t.Context(), true)) }, deploy.ClassUnreachable, "unreachable|no route"},
-		{"corrupted layer", layersBecome(func(b []byte) []byte { b[len(b)/2] ^= 4; return b }), nil, deploy.ClassCorrupted, "next: (repair the copy|push the image again)"},
-		{"truncated layer", layersBecome(func(b []byte) []byte { return b[:len(b)-9] }), nil, deploy.ClassCorrupted, "next: (repair the copy|push the image again)"},
+			func(f *fixture) { require.NoError(f.t, f.node.SetLink(f.t.Context(), true)) }, deploy.ClassUnreachable,
+			"unreachable|no route"},
+		{"corrupted layer", layersBecome(func(b []byte) []byte { b[len(b)/2] ^= 4; return b }), nil, deploy.ClassCorrupted,
+			"next: (repair the copy|push the image again)"},
+		{"truncated layer", layersBecome(func(b []byte) []byte { return b[:len(b)-9] }), nil, deploy.ClassCorrupted,
+			"next: (repair the copy|push the image again)"},
 	}
 }
 
@@ -131,7 +140,8 @@ func TestNodeStaysOnStockWhileAFaultLastsAndGoesOn(t *testing.T) {
 		assert.Equal(t, 2, f.boots())
 		f.says("dayone-firstboot: this node stays on its present OS: ")
 		assert.NotContains(t, f.log(), deploytest.Password)
-		assert.NotContains(t, f.output("cat", firstboot.StateDir+"/status.json", firstboot.StateDir+"/log"), deploytest.Password)
+		assert.NotContains(t, f.output("cat", firstboot.StateDir+"/status.json", firstboot.StateDir+"/log"),
+			deploytest.Password)
 	})
 }
 
@@ -165,27 +175,37 @@ func refusals() []refusal {
 		{name: "of another architecture", image: func(f *fixture) v1.Image {
 			return f.edit(f.layered(), func(c *v1.ConfigFile) { c.Architecture = "s390x" })
 		}, class: deploy.ClassArchitecture, says: "s390x"},
-		{name: "without the bootable label", image: without(deploy.LabelBootc, deploy.LabelOSTreeBootable), class: deploy.ClassNotBootable, says: "ostree.bootable"},
-		{name: "without a kernel", image: with(deploytest.Entry{Name: "usr/lib/.wh.modules"}), class: deploy.ClassNoKernel, says: "(?i)kernel|vmlinuz"},
+		{name: "without the bootable label", image: without(deploy.LabelBootc, deploy.LabelOSTreeBootable),
+			class: deploy.ClassNotBootable, says: "ostree.bootable"},
+		{name: "without a kernel", image: with(deploytest.Entry{Name: "usr/lib/.wh.modules"}), class: deploy.ClassNoKernel,
+			says: "(?i)kernel|vmlinuz"},
 		{name: "built from another config", image: func(f *fixture) v1.Image {
-			return f.edit(f.layered(), func(c *v1.ConfigFile) { c.Config.Labels[firstboot.LabelConfigHash] = "sha256:0123456789abcdef" })
+			return f.edit(f.layered(),
+				func(c *v1.ConfigFile) { c.Config.Labels[firstboot.LabelConfigHash] = "sha256:0123456789abcdef" })
 		}, class: deploy.ClassUnlike, says: "this node was given"},
-		{name: "that says nothing of its config", image: without(firstboot.LabelConfigHash), class: deploy.ClassUnlike, says: "no label " + firstboot.LabelConfigHash},
-		{name: "with a path that leaves it", image: with(deploytest.Entry{Name: "usr/../../escape", Body: "x"}), class: deploy.ClassHostile, says: "leaves the image|Invalid path"},
-		{name: "with a path through an absolute link", image: with(deploytest.Entry{Name: "usr/out", Link: "/etc"}, deploytest.Entry{Name: "usr/out/passwd", Body: "x"}),
+		{name: "that says nothing of its config", image: without(firstboot.LabelConfigHash), class: deploy.ClassUnlike,
+			says: "no label " + firstboot.LabelConfigHash},
+		{name: "with a path that leaves it", image: with(deploytest.Entry{Name: "usr/../../escape", Body: "x"}),
+			class: deploy.ClassHostile, says: "leaves the image|Invalid path"},
+		{name: "with a path through an absolute link", image: with(deploytest.Entry{Name: "usr/out", Link: "/etc"},
+			deploytest.Entry{Name: "usr/out/passwd", Body: "x"}),
 			class: deploy.ClassHostile, says: "usr/out|replace file with directory: out"},
-		{name: "with a hard link out of it", image: with(deploytest.Entry{Name: "usr/shadow", Link: "../../../../etc/shadow", Type: tar.TypeLink}), class: deploy.ClassHostile, says: "shadow",
+		{name: "with a hard link out of it", image: with(deploytest.Entry{Name: "usr/shadow", Link: "../../../../etc/shadow",
+			Type: tar.TypeLink}), class: deploy.ClassHostile, says: "shadow",
 			only: deploy.KindOSTree}, // what the others say is not known
 		{name: "with a kernel of another type", serve: func(f *fixture) {
 			f.served.Spec.KernelType = "realtime"
 			f.served.Spec.OSImageURL = f.push(f.layered())
-		}, undo: func(f *fixture) { f.served.Spec.KernelType = "" }, class: deploy.ClassUnlike, says: "kernel .* is not of the config's type realtime; next: put that kernel into the image"},
-		{name: "by a tag", serve: func(f *fixture) { f.served.Spec.OSImageURL = repository + ":latest" }, class: deploy.ClassConfig, says: "digest"},
+		}, undo: func(f *fixture) { f.served.Spec.KernelType = "" }, class: deploy.ClassUnlike,
+			says: "kernel .* is not of the config's type realtime; next: put that kernel into the image"},
+		{name: "by a tag", serve: func(f *fixture) { f.served.Spec.OSImageURL = repository + ":latest" },
+			class: deploy.ClassConfig, says: "digest"},
 		{name: "for a node with FIPS", serve: func(f *fixture) {
 			f.served.Spec.FIPS = true
 			f.served.Spec.OSImageURL = f.push(f.layered())
 		}, undo: func(f *fixture) { f.served.Spec.FIPS = false }, class: deploy.ClassConfig, says: "fips=1"},
-		{name: "with a file where this node has a directory", image: with(deploytest.Entry{Name: "etc/dayone", Body: "a file\n"}),
+		{name: "with a file where this node has a directory",
+			image: with(deploytest.Entry{Name: "etc/dayone", Body: "a file\n"}),
 			class: deploy.ClassEtcConflict, says: "/etc/dayone.*next: move the local one"},
 		{name: "that the policy does not allow", serve: func(f *fixture) {
 			f.put("/etc/dayone/policy.json", 0o644, []byte(`{"default":[{"type":"reject"}]}`))
@@ -193,15 +213,18 @@ func refusals() []refusal {
 			f.put(firstboot.ConfigPath, 0o644, f.ignition(firstboot.ConfigPath))
 			f.served.Spec.OSImageURL = f.push(f.layered())
 		}, undo: func(f *fixture) {
-			f.put("/etc/dayone/policy.json", 0o644, []byte(`{"default":[{"type":"reject"}],"transports":{"docker":{"registry.invalid/ocp":[{"type":"insecureAcceptAnything"}]}}}`))
+			f.put("/etc/dayone/policy.json", 0o644,
+				[]byte(`{"default":[{"type":"reject"}],"transports":{"docker":{"registry.invalid/ocp":[{"type":"insecureAcceptAnything"}]}}}`))
 		}, class: deploy.ClassUnsigned, says: "next: sign the image"},
 	}
 }
 
 // harmless are entries that look hostile and stay what they are: text, mode, nothing.
 func harmless() []deploytest.Entry {
-	return []deploytest.Entry{{Name: "usr/absolute", Link: "/../../etc/shadow"}, {Name: "etc/outside", Link: "/proc/1/root"}, {Name: "etc/setuid", Body: "#!/bin/sh\n", Mode: 0o4755},
-		{Name: "usr/device", Type: tar.TypeBlock, Mode: 0o666}, {Name: "usr/fifo", Type: tar.TypeFifo}, {Name: "dev/sda", Type: tar.TypeBlock, Mode: 0o666}, {Name: "run/x", Body: "x"}}
+	return []deploytest.Entry{{Name: "usr/absolute", Link: "/../../etc/shadow"},
+		{Name: "etc/outside", Link: "/proc/1/root"}, {Name: "etc/setuid", Body: "#!/bin/sh\n", Mode: 0o4755},
+		{Name: "usr/device", Type: tar.TypeBlock, Mode: 0o666}, {Name: "usr/fifo", Type: tar.TypeFifo},
+		{Name: "dev/sda", Type: tar.TypeBlock, Mode: 0o666}, {Name: "run/x", Body: "x"}}
 }
 
 // One node is given all the images one after the other, and the right one in the end.
@@ -235,7 +258,8 @@ func TestImageThatANodeMustNotBootIsRefused(t *testing.T) {
 		r := f.waitDone()
 		require.NoError(t, f.node.WaitBoot(t.Context(), 2))
 		assert.Equal(t, f.served.Spec.OSImageURL, r.Booted)
-		assert.Equal(t, "/../../etc/shadow /proc/1/root 4755:0", f.output("sh", "-c", "echo $(readlink /usr/absolute; readlink /etc/outside; stat -c %a:%u /etc/setuid)"))
+		assert.Equal(t, "/../../etc/shadow /proc/1/root 4755:0",
+			f.output("sh", "-c", "echo $(readlink /usr/absolute; readlink /etc/outside; stat -c %a:%u /etc/setuid)"))
 		gone, err := f.node.Exec(t.Context(), "sh", "-c", "ls -d /usr/device /usr/fifo /dev/sda /run/x")
 		require.NoError(t, err)
 		assert.Empty(t, gone.Stdout, "neither special files nor what is below /dev and /run")

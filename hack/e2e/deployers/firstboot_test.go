@@ -34,8 +34,10 @@ func TestNodeReachesItsImageThroughTheMirrorWithOneReboot(t *testing.T) {
 		assert.Equal(t, f.image, f.output("cat", "/etc/machine-config-daemon/currentimage"))
 		assert.Contains(t, f.output("cat", "/etc/machine-config-daemon/currentconfig"), f.served.Name)
 		assert.Equal(t, "600", f.output("stat", "-c", "%a", "/etc/machine-config-daemon/currentconfig"))
-		assert.Contains(t, f.output("cat", "/etc/machine-config-daemon/node-annotations.json"), `"`+manifests.AnnotationDesiredOSImage+`":"`+f.image)
-		assert.NotRegexp(t, `(?m)\bboth$`, f.output("ostree", "admin", "config-diff"), "written by Ignition and in the image: no local edit")
+		assert.Contains(t, f.output("cat", "/etc/machine-config-daemon/node-annotations.json"),
+			`"`+manifests.AnnotationDesiredOSImage+`":"`+f.image)
+		assert.NotRegexp(t, `(?m)\bboth$`, f.output("ostree", "admin", "config-diff"),
+			"written by Ignition and in the image: no local edit")
 		assert.NotContains(t, f.log(), deploytest.Password)
 		s := f.status()
 		assert.Equal(t, f.image, s.Booted.Image.String())
@@ -67,7 +69,8 @@ func TestNodeThatRunsTheImageAlreadyDoesNotReboot(t *testing.T) {
 
 func TestSystemdNodeReachesItsImageWithOneReboot(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
-		f := newFixtureOn(t, baseimage.Debian, kind, programs, func(f *fixture) { f.served.Spec.OSImageURL = f.push(f.layered(kubelet("/bin/true")...)) })
+		f := newFixtureOn(t, baseimage.Debian, kind, programs,
+			func(f *fixture) { f.served.Spec.OSImageURL = f.push(f.layered(kubelet("/bin/true")...)) })
 		f.start()
 		r := f.waitDone()
 		require.NoError(t, f.node.WaitBoot(t.Context(), 2))
@@ -82,7 +85,8 @@ func TestSystemdNodeReachesItsImageWithOneReboot(t *testing.T) {
 		f.until("the journal says so, too", func() bool {
 			return strings.Contains(f.output("journalctl", "-b", "-u", firstboot.UnitName), "this node runs its image")
 		})
-		assert.Contains(t, f.output("journalctl", "-b", "-1", "-u", "ostree-finalize-staged.service"), "Stopped", "systemd finalized, in order")
+		assert.Contains(t, f.output("journalctl", "-b", "-1", "-u", "ostree-finalize-staged.service"), "Stopped",
+			"systemd finalized, in order")
 		assert.Equal(t, "running", f.output("systemctl", "is-system-running", "--wait"))
 		assert.NotRegexp(t, `(?m)\bboth$`, f.output("ostree", "admin", "config-diff"))
 
@@ -95,9 +99,11 @@ func TestSystemdNodeReachesItsImageWithOneReboot(t *testing.T) {
 // kubelet is a service that needs kubelet-dependencies.target, which needs a command to succeed.
 func kubelet(command string) []deploytest.Entry {
 	const dir = "usr/lib/systemd/system/"
-	return []deploytest.Entry{{Name: dir + "kubelet-dependencies.target", Body: "[Unit]\nRequires=needed.service\nAfter=needed.service\n"},
+	return []deploytest.Entry{{Name: dir + "kubelet-dependencies.target",
+		Body: "[Unit]\nRequires=needed.service\nAfter=needed.service\n"},
 		{Name: dir + "needed.service", Body: "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=" + command + "\n"},
-		{Name: dir + "kubelet.service", Body: "[Unit]\nWants=kubelet-dependencies.target\nAfter=kubelet-dependencies.target\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"},
+		{Name: dir + "kubelet.service",
+			Body: "[Unit]\nWants=kubelet-dependencies.target\nAfter=kubelet-dependencies.target\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"},
 		{Name: dir + "multi-user.target.wants/kubelet.service", Link: "../kubelet.service"}}
 }
 
@@ -120,7 +126,8 @@ func TestReadOnlySysrootIsNoObstacle(t *testing.T) {
 	need(t)
 	t.Parallel()
 	f := newFixture(t, deploy.KindOSTree, nil) // the others' programs have this in themselves
-	out, err := exec.CommandContext(t.Context(), "ostree", "config", "--repo="+f.node.Sysroot+"/ostree/repo", "set", "sysroot.readonly", "true").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "ostree", "config", "--repo="+f.node.Sysroot+"/ostree/repo", "set",
+		"sysroot.readonly", "true").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	f.start()
 	r := f.waitDone()

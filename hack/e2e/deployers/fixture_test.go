@@ -77,7 +77,8 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	daemon = filepath.Join(dir, "dayone-daemon")
-	build := exec.Command("go", "build", "-tags=containers_image_openpgp", "-o", daemon, "dayone.dev/dayone/cmd/dayone-daemon")
+	build := exec.Command("go", "build", "-tags=containers_image_openpgp", "-o", daemon,
+		"dayone.dev/dayone/cmd/dayone-daemon")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the agent: %v: %s\n", err, out)
@@ -150,7 +151,8 @@ func newFixtureOn(t testing.TB, stock baseimage.Kind, kind deploy.Kind, programs
 		}
 	})
 	f := &fixture{t: t, kind: kind, lab: lab, outlet: newOutlet(t, lab.Network)}
-	f.config = firstboot.Config{RetryMin: installconfig.Duration(50 * time.Millisecond), RetryMax: installconfig.Duration(200 * time.Millisecond)}
+	f.config = firstboot.Config{RetryMin: installconfig.Duration(50 * time.Millisecond),
+		RetryMax: installconfig.Duration(200 * time.Millisecond)}
 	f.registry = deploytest.Serve(t, f.outlet)
 	dir, err := baseimage.Ensure(t.Context(), stock, "")
 	require.NoError(t, err)
@@ -169,7 +171,8 @@ func newFixtureOn(t testing.TB, stock baseimage.Kind, kind deploy.Kind, programs
 		c(f)
 	}
 	f.image = f.served.Spec.OSImageURL
-	f.node, err = lab.NewNode(t.Context(), "m0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: dir, DiskSize: f.disk, BootSize: f.boot}})
+	f.node, err = lab.NewNode(t.Context(), "m0",
+		testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: dir, DiskSize: f.disk, BootSize: f.boot}})
 	require.NoError(t, err)
 	f.install()
 	return f
@@ -264,8 +267,9 @@ func (f *fixture) install() {
 // fromServer is what the config server adds to a node's config.
 func (f *fixture) fromServer() ign35.Config {
 	f.t.Helper()
-	ign, err := firstboot.Ignition(firstboot.IgnitionOptions{Config: f.config, RegistryCA: f.registry.Authority.PEM, PullAuth: f.pullAuth(),
-		Mirrors: []firstboot.Mirror{{Repository: repository, Location: f.registry.Addr + "/ocp/master-os"}}})
+	ign, err := firstboot.Ignition(firstboot.IgnitionOptions{Config: f.config, RegistryCA: f.registry.Authority.PEM,
+		PullAuth: f.pullAuth(),
+		Mirrors:  []firstboot.Mirror{{Repository: repository, Location: f.registry.Addr + "/ocp/master-os"}}})
 	require.NoError(f.t, err)
 	return ign
 }

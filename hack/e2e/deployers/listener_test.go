@@ -13,7 +13,8 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 )
 
-// outlet is a listener on the bootstrap host that can be down for a while: connections are refused then, and those that were open end.
+// outlet is a listener on the bootstrap host that can be down for a while: connections are refused then, and those that
+// were open end.
 type outlet struct {
 	network *testnode.Network
 	addr    string

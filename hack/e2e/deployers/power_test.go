@@ -45,16 +45,21 @@ func cuts() []cut {
 				return true
 			})
 		}, func(f *fixture) bool { return f.registry.BlobGets() > 2 }},
-		{"with the image staged", func(f *fixture) { f.registry.Spoil(nil) }, func(f *fixture) bool { return strings.Contains(f.log(), "image is staged") }},
-		{"as soon as the reboot is asked for", func(f *fixture) { f.put(rebootMark, 0o644, nil) }, func(f *fixture) bool { return f.record().Reboots == 1 }},
-		// ostree makes the new deployment's etc when it finalizes, before it changes the boot entries; a large local file makes that last.
-		// On a machine that is too busy to look in time, the cut comes after it.
+		{"with the image staged", func(f *fixture) { f.registry.Spoil(nil) },
+			func(f *fixture) bool { return strings.Contains(f.log(), "image is staged") }},
+		{"as soon as the reboot is asked for", func(f *fixture) { f.put(rebootMark, 0o644, nil) },
+			func(f *fixture) bool { return f.record().Reboots == 1 }},
+		// ostree makes the new deployment's etc when it finalizes, before it changes the boot entries; a large local file
+		// makes that last. On a machine that is too busy to look in time, the cut comes after it.
 		{"in the middle of finalizing", func(f *fixture) { f.put("/etc/large", 0o644, []byte(noise(48<<20))) },
 			func(f *fixture) bool {
 				r := f.record()
 				return r.Reboots == 2 && f.mergesEtc() || r.State == firstboot.StateVerifying
 			}},
-		{"after the reboot, before it is verified", nil, func(f *fixture) bool { return f.record().State == firstboot.StateVerifying }},
+		{"after the reboot, before it is verified", nil, func(f *fixture) bool {
+			return f.record().
+				State == firstboot.StateVerifying
+		}},
 	}
 }
 

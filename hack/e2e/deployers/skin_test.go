@@ -34,7 +34,8 @@ func TestStandInsKeepToTheirOriginals(t *testing.T) {
 		says   string
 	}{
 		{"rpm-ostree rebase " + f.image, 1, "Invalid ostree image reference"},
-		{"rpm-ostree rebase ostree-image-signed:docker://" + f.image, 1, "specifies a default of `insecureAcceptAnything`; refusing usage"},
+		{"rpm-ostree rebase ostree-image-signed:docker://" + f.image, 1,
+			"specifies a default of `insecureAcceptAnything`; refusing usage"},
 		{"bootc switch --enforce-container-sigpolicy " + f.image, 1, "refusing usage"},
 		{"container=x bootc switch " + f.image, 1, "Detected container; this command requires a booted host system"},
 		{"container=x bootc status --format=json", 0, `"booted":null`},
@@ -47,14 +48,16 @@ func TestStandInsKeepToTheirOriginals(t *testing.T) {
 		{"bootc switch " + f.image, 0, "Queued for next boot"}, // as root
 		{"bootc switch " + f.image, 0, "Image specification is unchanged."},
 		{"chmod 644 " + caPath, 0, ""},
-		{"rpm-ostree rebase --experimental ostree-unverified-image:docker://" + f.image, 1, "Old and new refs are equal: ostree-unverified-registry:" + f.image},
+		{"rpm-ostree rebase --experimental ostree-unverified-image:docker://" + f.image, 1,
+			"Old and new refs are equal: ostree-unverified-registry:" + f.image},
 		{"rpm-ostree rollback", 1, "Staged deployment (remove with cleanup -p)"},
 		{"rpm-ostree cleanup -p", 0, ""},
 		{"rpm-ostree rebase --bypass-driver --custom-origin-url pivot://x --custom-origin-description day1 ostree-unverified-registry:" + f.image, 0, "Pulling manifest"},
 		{"rpm-ostree kargs --append=first=1 --append=second=2", 0, "Kernel arguments updated"},
 		{"rpm-ostree kargs --delete=first=1", 0, "Kernel arguments updated"},
 		{"rpm-ostree kargs", 0, "rw second=2"},
-		{"bootc switch " + tag + ":no-such-tag", 1, "error: Switching: Preparing import: Fetching manifest: failed to invoke method OpenImage: "},
+		{"bootc switch " + tag + ":no-such-tag", 1,
+			"error: Switching: Preparing import: Fetching manifest: failed to invoke method OpenImage: "},
 		{"mv /etc/containers/policy.json /etc/aside; bootc switch " + tag + ":test", 1, "policy.json: no such file"},
 		{"mv /etc/aside /etc/containers/policy.json", 0, ""},
 	} {
@@ -69,7 +72,8 @@ func TestStandInsKeepToTheirOriginals(t *testing.T) {
 	require.Len(t, rpm.Deployments, 2)
 	assert.Equal(t, true, rpm.Deployments[0]["staged"])
 	assert.Equal(t, "ostree-unverified-registry:"+f.image, rpm.Deployments[0]["container-image-reference"])
-	assert.Equal(t, []any{"pivot://x", "day1"}, rpm.Deployments[0]["custom-origin"], "kept by a change of kernel arguments")
+	assert.Equal(t, []any{"pivot://x", "day1"}, rpm.Deployments[0]["custom-origin"],
+		"kept by a change of kernel arguments")
 	var bootc struct {
 		Status struct {
 			Staged, Booted struct{ Image struct{ ImageDigest string } }
@@ -100,7 +104,8 @@ func TestDeployerIsChosenByWhatTheHostHas(t *testing.T) {
 	assert.Equal(t, f.image, f.status().Staged.Image.String(), "what one has staged the other sees")
 
 	f.output("rpm-ostree", "cleanup", "-p")
-	f.output("sh", "-c", `for o in /ostree/deploy/`+testnode.Stateroot+`/deploy/*.origin; do printf '[packages]\nrequested=vim;\n' >>$o; done`)
+	f.output("sh", "-c",
+		`for o in /ostree/deploy/`+testnode.Stateroot+`/deploy/*.origin; do printf '[packages]\nrequested=vim;\n' >>$o; done`)
 	_, said := f.run("bootc status --format=json")
 	assert.Contains(t, said, `"incompatible":true`)
 	r, said := f.run(firstboot.DaemonPath + " stage --deployer=bootc " + f.image)

@@ -17,7 +17,8 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-// stock is a node on its stock OS where nothing runs by itself; the credential is where first boot would have merged it.
+// stock is a node on its stock OS where nothing runs by itself; the credential is where first boot would have merged
+// it.
 func stock(t testing.TB, kind deploy.Kind, programs []string, changes ...change) *fixture {
 	t.Helper()
 	f := newFixture(t, kind, programs, changes...)
@@ -110,15 +111,20 @@ func TestFullBootLeavesTheNodeOnItsStockOS(t *testing.T) {
 		assert.Zero(t, r.Reboots)
 		require.NoError(t, f.node.WaitReady(t.Context()))
 		assert.NotEqual(t, f.image, f.status().Booted.Image.String())
-		// Each attempt stages the image before its kernel can be measured, and takes it back: the next one may be at work by now.
-		f.until("nothing is staged", func() bool { return !strings.Contains(f.output("ostree", "admin", "status"), "(staged)") })
+		// Each attempt stages the image before its kernel can be measured, and takes it back: the next one may be at work by
+		// now.
+		f.until("nothing is staged", func() bool {
+			return !strings.Contains(f.output("ostree", "admin", "status"),
+				"(staged)")
+		})
 	})
 }
 
 func TestLaterImageAndTheWayBack(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := stock(t, kind, programs)
-		second := f.push(f.layered(deploytest.Entry{Name: "etc/both", Body: "second\n"}, deploytest.Entry{Name: "etc/from-image", Body: "second\n"}, deploytest.Entry{Name: "etc/new", Body: "new\n"}))
+		second := f.push(f.layered(deploytest.Entry{Name: "etc/both", Body: "second\n"},
+			deploytest.Entry{Name: "etc/from-image", Body: "second\n"}, deploytest.Entry{Name: "etc/new", Body: "new\n"}))
 		f.output(firstboot.DaemonPath, "stage", second)
 		f.output(firstboot.DaemonPath, "stage", f.image) // another one instead
 		f.output(firstboot.DaemonPath, "stage", f.image) // again: nothing changes
@@ -131,7 +137,8 @@ func TestLaterImageAndTheWayBack(t *testing.T) {
 		args := []string{firstboot.DaemonPath, "stage", second}
 		if kind != deploy.KindBootc { // bootc takes them from the image
 			f.output(append(args, "--karg-append=former=1", "--karg-append=third=1")...) // staged already, with other arguments
-			args = append(args, "--karg-append=second=1", "--karg-append=third=1", "--karg-delete="+kernelArgument, "--karg-delete=former=1")
+			args = append(args, "--karg-append=second=1", "--karg-append=third=1", "--karg-delete="+kernelArgument,
+				"--karg-delete=former=1")
 		}
 		f.output(args...)
 		require.NoError(t, f.node.Reboot(t.Context()))
@@ -184,7 +191,8 @@ func TestImageFetchedAheadIsStagedWithoutItsLayers(t *testing.T) {
 		assert.Equal(t, before, f.output("ostree", "admin", "status"), "nothing is staged")
 		f.output(ahead...) // again: it is there
 
-		f.registry.Spoil(f.registry.ChangeLayers(func(layer []byte) []byte { return layer[:len(layer)/2] })) // none can be fetched any more
+		// none can be fetched any more
+		f.registry.Spoil(f.registry.ChangeLayers(func(layer []byte) []byte { return layer[:len(layer)/2] }))
 		f.output(firstboot.DaemonPath, "stage", f.image)
 		require.NoError(t, f.node.Reboot(t.Context()))
 		assert.Equal(t, f.image, f.status().Booted.Image.String())

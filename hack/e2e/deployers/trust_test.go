@@ -14,13 +14,15 @@ import (
 )
 
 // adminsAuth is what an admin's config has in the same file; the image has it, too. The blanks are the admin's.
-const adminsAuth = `{ "auths": {"quay.example.com": {"auth": "YWRtaW46b3RoZXI="}},` + "\n" + `  "credHelpers": {"ecr.example.com": "helper"} }` + "\n"
+const adminsAuth = `{ "auths": {"quay.example.com": {"auth": "YWRtaW46b3RoZXI="}},` + "\n" +
+	`  "credHelpers": {"ecr.example.com": "helper"} }` + "\n"
 
 // agent runs the agent on the node and gives all it said.
 func (f *fixture) agent(stdin string, argv ...string) (string, int) {
 	f.t.Helper()
 	var out strings.Builder
-	code, err := f.node.Run(f.t.Context(), testnode.Command{Argv: append([]string{firstboot.DaemonPath}, argv...), Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &out})
+	code, err := f.node.Run(f.t.Context(), testnode.Command{Argv: append([]string{firstboot.DaemonPath}, argv...),
+		Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &out})
 	require.NoError(f.t, err)
 	return out.String(), code
 }
@@ -28,7 +30,8 @@ func (f *fixture) agent(stdin string, argv ...string) (string, int) {
 func TestTrustInTheBootstrapRegistryEndsWithoutAReboot(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := newFixture(t, kind, programs, func(f *fixture) {
-			f.served.Spec.OSImageURL = f.push(f.layered(deploytest.Entry{Name: strings.TrimPrefix(firstboot.AuthPath, "/"), Body: adminsAuth, Mode: 0o600}))
+			f.served.Spec.OSImageURL = f.push(f.layered(deploytest.Entry{Name: strings.TrimPrefix(firstboot.AuthPath, "/"),
+				Body: adminsAuth, Mode: 0o600}))
 		})
 		f.put(firstboot.AuthPath, 0o600, []byte(adminsAuth))
 		f.start()
@@ -50,7 +53,8 @@ func TestTrustInTheBootstrapRegistryEndsWithoutAReboot(t *testing.T) {
 		assert.NotContains(t, f.output("find", "/etc/containers"), f.registry.Addr)
 		raw, _ := f.run("cat " + firstboot.AuthPath)
 		assert.Equal(t, adminsAuth, raw.Stdout, "the admin's credentials, byte for byte")
-		assert.NotContains(t, f.output("ostree", "admin", "config-diff"), "auth.json", "so that a later image may change them")
+		assert.NotContains(t, f.output("ostree", "admin", "config-diff"), "auth.json",
+			"so that a later image may change them")
 		assert.Equal(t, 2, f.boots())
 
 		said, code = f.agent("", "stage", next)
@@ -75,12 +79,14 @@ func TestNamesOfNetworkCardsArePersisted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, deploy.KindRPMOSTree, []string{"rpm-ostree"}, func(f *fixture) { f.config.PersistNICNames = true })
 	f.put("/usr/lib/os-release", 0o644, []byte("ID=rhcos\nPLATFORM_ID=\"platform:el9\"\n"))
-	f.put("/usr/bin/nmstatectl", 0o755, []byte("#!/bin/sh\necho \"$@\" >> /var/nmstatectl\nwhile [ $# -gt 1 ]; do [ \"$1\" = --kargs-out ] && echo ifname=ens4:00:11 > \"$2\"; shift; done\n"))
+	f.put("/usr/bin/nmstatectl", 0o755,
+		[]byte("#!/bin/sh\necho \"$@\" >> /var/nmstatectl\nwhile [ $# -gt 1 ]; do [ \"$1\" = --kargs-out ] && echo ifname=ens4:00:11 > \"$2\"; shift; done\n"))
 	f.start()
 	r := f.waitDone()
 	require.NoError(t, f.node.WaitBoot(t.Context(), 2))
 	assert.Equal(t, f.image, r.Booted)
-	assert.Equal(t, "persist-nic-names --root / --kargs-out "+firstboot.StateDir+"/nic-kernel-arguments", f.output("cat", "/var/nmstatectl"))
+	assert.Equal(t, "persist-nic-names --root / --kargs-out "+firstboot.StateDir+"/nic-kernel-arguments",
+		f.output("cat", "/var/nmstatectl"))
 	assert.Contains(t, f.output("cat", "/proc/cmdline"), "ifname=ens4:00:11")
 	assert.Contains(t, f.output("cat", "/proc/cmdline"), kernelArgument)
 }
@@ -93,14 +99,17 @@ func TestNodeOfAPoolWithoutLayeringTakesAStockImage(t *testing.T) {
 			f.served.Spec.KernelType = "64k-pages"
 			f.served.Spec.OSImageURL = f.push(without(firstboot.LabelConfigHash)(f))
 		})
-		f.put("/usr/lib/os-release", 0o644, []byte("ID=rhcos\nPLATFORM_ID=platform:el8\n")) // without nmstatectl: said, and no obstacle
+		// without nmstatectl: said, and no obstacle
+		f.put("/usr/lib/os-release", 0o644, []byte("ID=rhcos\nPLATFORM_ID=platform:el8\n"))
 		f.start()
 		r := f.waitDone()
 		require.NoError(t, f.node.WaitBoot(t.Context(), 2))
 		assert.Equal(t, f.image, r.Booted)
-		assert.NotContains(t, f.output("cat", "/etc/machine-config-daemon/node-annotations.json"), "Image", "it is not layered")
+		assert.NotContains(t, f.output("cat", "/etc/machine-config-daemon/node-annotations.json"), "Image",
+			"it is not layered")
 		assert.NotContains(t, f.output("ls", "/etc/machine-config-daemon"), "currentimage")
-		assert.Contains(t, r.Warning, "not of the config's type 64k-pages", "a stock image's kernel may still be exchanged by others")
+		assert.Contains(t, r.Warning, "not of the config's type 64k-pages",
+			"a stock image's kernel may still be exchanged by others")
 		f.says("this OS has no nmstatectl")
 	})
 }

@@ -13,7 +13,8 @@ import (
 // clockEvery is how often processes are looked for that have the machine's clock and should not.
 const clockEvery = 20 * time.Millisecond
 
-// Clocks keeps the wall clocks of agents away from this machine's, whatever becomes of their processes. The zero value works.
+// Clocks keeps the wall clocks of agents away from this machine's, whatever becomes of their processes. The zero value
+// works.
 type Clocks struct {
 	mu  sync.Mutex
 	off map[*Host]time.Duration

@@ -24,7 +24,8 @@ const APIPort = "6443"
 // Options of a fleet; all but Files are required.
 type Options struct {
 	Lab *testnode.Lab
-	// Client and Config are the administrator's, as this machine reaches the API server, at a certificate's name of 127.0.0.1.
+	// Client and Config are the administrator's, as this machine reaches the API server, at a certificate's name of
+	// 127.0.0.1.
 	Client client.Client
 	Config *rest.Config
 	// Agent is the program dayone-daemon; hosts that have one already keep it.
@@ -71,7 +72,8 @@ func (f *Fleet) OpenAPI() error {
 	return nil
 }
 
-// CloseAPI refuses the hosts' connections, as a server does that is down. Those that there are stay. A second call is harmless.
+// CloseAPI refuses the hosts' connections, as a server does that is down. Those that there are stay. A second call is
+// harmless.
 func (f *Fleet) CloseAPI() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,12 +125,14 @@ func pass(in net.Conn, to string) {
 	_, _ = io.Copy(in, out)
 }
 
-// Kubeconfig is one with which a user, in the form of a kubeconfig's own, reaches the API server from the hosts' network.
+// Kubeconfig is one with which a user, in the form of a kubeconfig's own, reaches the API server from the hosts'
+// network.
 func (f *Fleet) Kubeconfig(user string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
 clusters: [{name: c, cluster: {server: "https://%s", tls-server-name: "127.0.0.1", certificate-authority-data: %s}}],
 users: [{name: u, user: %s}], contexts: [{name: c, context: {cluster: c, user: u}}]}`,
-		net.JoinHostPort(f.Lab.Network.Bootstrap().String(), APIPort), base64.StdEncoding.EncodeToString(f.Config.CAData), user)
+		net.JoinHostPort(f.Lab.Network.Bootstrap().String(), APIPort), base64.StdEncoding.EncodeToString(f.Config.CAData),
+		user)
 }
 
 // Of lists the hosts of a pool.
@@ -156,7 +160,8 @@ func (f *Fleet) Explain(ctx context.Context) string {
 	var out strings.Builder
 	for _, h := range f.Hosts {
 		text, _ := h.Node.Log()
-		fmt.Fprintf(&out, "%s: journal %s, record %+v, console:\n%s\n", h.Name, h.State(), h.Record(ctx), text[max(0, len(text)-tail):])
+		fmt.Fprintf(&out, "%s: journal %s, record %+v, console:\n%s\n", h.Name, h.State(), h.Record(ctx),
+			text[max(0, len(text)-tail):])
 	}
 	return out.String()
 }

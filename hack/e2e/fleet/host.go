@@ -45,8 +45,9 @@ type Host struct {
 	boots      int // before it joined
 }
 
-// Join makes a machine a node of a pool: its object, a token bound to it, the agent and its unit. A machine that is off starts with them;
-// on one that runs the agent is started. The node has a name of its own, so that no other run's on this machine is taken for it.
+// Join makes a machine a node of a pool: its object, a token bound to it, the agent and its unit. A machine that is off
+// starts with them; on one that runs the agent is started. The node has a name of its own, so that no other run's on
+// this machine is taken for it.
 func (f *Fleet) Join(ctx context.Context, machine *testnode.Node, pool string) (*Host, error) {
 	h := &Host{fleet: f, Name: machine.Name + "-" + f.Lab.ID, Pool: pool, Node: machine}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.Name, Labels: map[string]string{RoleLabel + pool: ""}},
@@ -98,12 +99,14 @@ func (h *Host) Put(ctx context.Context, f File) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(f.Text), f.Mode), os.Chmod(at, f.Mode))
+	return errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(f.Text), f.Mode),
+		os.Chmod(at, f.Mode))
 }
 
 func (h *Host) putInside(ctx context.Context, f File) error {
 	script := `umask 077; mkdir -p -m 0755 "${1%/*}" && cat >"$1" && chmod "$2" "$1"`
-	code, err := h.Node.Run(ctx, testnode.Command{Argv: []string{"sh", "-c", script, "sh", f.Path, fmt.Sprintf("%o", f.Mode)}, Stdin: strings.NewReader(f.Text)})
+	code, err := h.Node.Run(ctx, testnode.Command{Argv: []string{"sh", "-c", script, "sh", f.Path,
+		fmt.Sprintf("%o", f.Mode)}, Stdin: strings.NewReader(f.Text)})
 	if err == nil && code != 0 {
 		err = fmt.Errorf("write %s on %s: exit status %d", f.Path, h.Name, code)
 	}
@@ -128,13 +131,16 @@ func (h *Host) Enable(ctx context.Context, unit string) error {
 // access gives the agent a token that is bound to its node, as the token of a pod there is, and the fleet's files.
 func (h *Host) access(ctx context.Context, n *corev1.Node) error {
 	f := h.fleet
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.Daemon}}
-	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds)),
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+		Name: cluster.Daemon}}
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(
+		int64(tokenSeconds)),
 		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: n.Name, UID: n.UID}}}
 	if err := f.Client.SubResource("token").Create(ctx, account, token); err != nil {
 		return fmt.Errorf("make a token: %w", err)
 	}
-	for _, file := range append([]File{{tokenFile, token.Status.Token, 0o600}, {kubeconfig, f.Kubeconfig("{tokenFile: " + tokenFile + "}"), 0o600}}, f.Files...) {
+	for _, file := range append([]File{{tokenFile, token.Status.Token, 0o600},
+		{kubeconfig, f.Kubeconfig("{tokenFile: " + tokenFile + "}"), 0o600}}, f.Files...) {
 		if err := h.Put(ctx, file); err != nil {
 			return err
 		}
@@ -142,7 +148,8 @@ func (h *Host) access(ctx context.Context, n *corev1.Node) error {
 	return nil
 }
 
-// agent installs the program and the unit that dayone ships; a drop-in starts it again sooner than a fleet of thousands should.
+// agent installs the program and the unit that dayone ships; a drop-in starts it again sooner than a fleet of thousands
+// should.
 func (h *Host) agent(ctx context.Context) error {
 	program, err := h.Outside(firstboot.DaemonPath)
 	if err != nil {
@@ -163,7 +170,8 @@ func (h *Host) agent(ctx context.Context) error {
 	}
 	for _, f := range []File{
 		{unitDir + assets.AgentUnitName, unit, 0o644},
-		{unitDir + assets.AgentUnitName + ".d/fleet.conf", "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestartSec=100ms\nStandardOutput=journal+console\nStandardError=journal+console\n", 0o644},
+		{unitDir + assets.AgentUnitName + ".d/fleet.conf",
+			"[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestartSec=100ms\nStandardOutput=journal+console\nStandardError=journal+console\n", 0o644},
 		{"/etc/dayone/agent.env", "DAYONE_AGENT_OPTIONS=\"--kubeconfig=" + kubeconfig + " --node=" + h.Name + "\"\n", 0o644},
 	} {
 		if err := h.Put(ctx, f); err != nil {

@@ -51,7 +51,8 @@ func (f *Fleet) Kubelets(ctx context.Context) {
 	}
 }
 
-// speak writes the node's condition and, while the machine is on, its lease. One that has not been on yet is taken as ready.
+// speak writes the node's condition and, while the machine is on, its lease. One that has not been on yet is taken as
+// ready.
 func (h *Host) speak(ctx context.Context) error {
 	c := h.fleet.Client
 	n := &corev1.Node{}
@@ -66,7 +67,8 @@ func (h *Host) speak(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "PowerOff", Message: "the machine is off", LastHeartbeatTime: metav1.Now()}
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "PowerOff",
+		Message: "the machine is off", LastHeartbeatTime: metav1.Now()}
 	if on || boots == 0 {
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionTrue, "PowerOn", "the machine is on"
 	}

@@ -34,21 +34,25 @@ func (c Content) MachineConfig(name, pool string) (*mcfgv1.MachineConfig, error)
 			FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline([]byte(c.Files[path]))}})
 	}
 	for _, unit := range slices.Sorted(maps.Keys(c.Units)) {
-		ign.Systemd.Units = append(ign.Systemd.Units, ign35.Unit{Name: unit, Enabled: new(true), Contents: new(c.Units[unit])})
+		ign.Systemd.Units = append(ign.Systemd.Units, ign35.Unit{Name: unit, Enabled: new(true),
+			Contents: new(c.Units[unit])})
 	}
 	raw, err := machineconfig.EncodeAny(ign)
 	if err != nil {
 		return nil, fmt.Errorf("make MachineConfig %s: %w", name, err)
 	}
 	mc := &mcfgv1.MachineConfig{TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{manifests.LabelRole: pool}}, Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}}
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{manifests.LabelRole: pool}},
+		Spec:       mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}}
 	if c.Actions != "" {
 		mc.Annotations = map[string]string{manifests.AnnotationOwnPostConfigAction: c.Actions}
 	}
 	return mc, nil
 }
 
-// Service is a unit that keeps below /run, under its own name, what it was started with: a word and a file's text at that time.
+// Service is a unit that keeps below /run, under its own name, what it was started with: a word and a file's text at
+// that time.
 func Service(word, reads string) string {
-	return fmt.Sprintf("[Unit]\nDescription=%s\n[Service]\nExecStart=/bin/sh -c 'echo %s $(cat %s) >/run/%%N; exec sleep infinity'\n[Install]\nWantedBy=multi-user.target\n", word, word, reads)
+	return fmt.Sprintf(
+		"[Unit]\nDescription=%s\n[Service]\nExecStart=/bin/sh -c 'echo %s $(cat %s) >/run/%%N; exec sleep infinity'\n[Install]\nWantedBy=multi-user.target\n", word, word, reads)
 }

@@ -16,12 +16,13 @@ import (
 const (
 	// sampleEvery is how often nodes are counted.
 	sampleEvery = 20 * time.Millisecond
-	// sampleTakes is how long a count may take. In a longer one a node that was cordoned at its beginning and one that is off at its end may
-	// not have been away at the same time.
+	// sampleTakes is how long a count may take. In a longer one a node that was cordoned at its beginning and one that is
+	// off at its end may not have been away at the same time.
 	sampleTakes = 200 * time.Millisecond
 )
 
-// Watch sees what happens to the nodes: how many of a pool are not there for pods at once, and what the pools' plans have foretold.
+// Watch sees what happens to the nodes: how many of a pool are not there for pods at once, and what the pools' plans
+// have foretold.
 type Watch struct {
 	fleet *Fleet
 
@@ -30,7 +31,8 @@ type Watch struct {
 	worst   map[string]int
 	excused map[string]bool
 	plans   map[string]map[daemon.Target]disruption.PoolPlan
-	// last is each pool's latest target with the most reboots that were foretold for it; foretold are those of targets before.
+	// last is each pool's latest target with the most reboots that were foretold for it; foretold are those of targets
+	// before.
 	last     map[string]foretold
 	foretold int
 }
@@ -42,7 +44,8 @@ type foretold struct {
 
 // NewWatch makes a watch of all hosts that the fleet has and gets; Run runs it.
 func NewWatch(f *Fleet) *Watch {
-	return &Watch{fleet: f, worst: map[string]int{}, excused: map[string]bool{}, plans: map[string]map[daemon.Target]disruption.PoolPlan{}, last: map[string]foretold{}}
+	return &Watch{fleet: f, worst: map[string]int{}, excused: map[string]bool{},
+		plans: map[string]map[daemon.Target]disruption.PoolPlan{}, last: map[string]foretold{}}
 }
 
 // Run counts until ctx ends.
@@ -99,7 +102,8 @@ func (w *Watch) Excuse(h *Host, excused bool) {
 	w.excused[h.Name] = excused
 }
 
-// Worst gives the most nodes of a pool that were unavailable at once since the last call, and Samples how often they were counted.
+// Worst gives the most nodes of a pool that were unavailable at once since the last call, and Samples how often they
+// were counted.
 func (w *Watch) Worst(pool string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// gathered has the administrator gather the cluster while a build has failed: the pods' logs come through a real kubelet, and the
-// registry's passwords stay out.
+// gathered has the administrator gather the cluster while a build has failed: the pods' logs come through a real
+// kubelet, and the registry's passwords stay out.
 func (w *world) gathered() {
 	t, dir := w.t, w.t.TempDir()
 	w.dayone("gather", "--cluster", "--out", dir, "--id", "incluster")
@@ -30,7 +30,8 @@ func (w *world) gathered() {
 		}
 	}
 	assert.True(t, logs[cluster.Builder] && logs["dayone-controller"], "%v", b.Names())
-	for _, kind := range []string{"nodes", "pods", "deployments", "machineosconfigs", "machineosbuilds", "machineconfigs"} {
+	for _, kind := range []string{"nodes", "pods", "deployments", "machineosconfigs", "machineosbuilds",
+		"machineconfigs"} {
 		require.NotNil(t, b.Get("resources/"+kind+".json"), kind)
 	}
 	for _, name := range b.Names() {

@@ -63,10 +63,13 @@ func TestAMachineOSConfigBecomesAnImageInTheCluster(t *testing.T) {
 	require.Equal(t, machineosbuild.Succeeded, machineosbuild.StateOf(b), w.explain())
 	image := string(b.Status.DigestedImagePushSpec)
 	require.Regexp(t, `^registry\.dayone\.test:5000/os/worker@sha256:[0-9a-f]{64}$`, image)
-	mosc := w.settled("worker", func(c *mcfgv1.MachineOSConfig) bool { return string(c.Status.CurrentImagePullSpec) == image })
+	mosc := w.settled("worker",
+		func(c *mcfgv1.MachineOSConfig) bool { return string(c.Status.CurrentImagePullSpec) == image })
 	assert.Equal(t, b.Name, mosc.Status.MachineOSBuild.Name)
-	assert.True(t, meta.IsStatusConditionTrue(mosc.Status.Conditions, buildcontroller.ConditionAvailable), "%v", mosc.Status.Conditions)
-	assert.False(t, meta.IsStatusConditionTrue(mosc.Status.Conditions, buildcontroller.ConditionDegraded), "%v", mosc.Status.Conditions)
+	assert.True(t, meta.IsStatusConditionTrue(mosc.Status.Conditions, buildcontroller.ConditionAvailable), "%v",
+		mosc.Status.Conditions)
+	assert.False(t, meta.IsStatusConditionTrue(mosc.Status.Conditions, buildcontroller.ConditionDegraded), "%v",
+		mosc.Status.Conditions)
 
 	w.log.Info("image is there")
 	files := w.files(image)
@@ -88,7 +91,8 @@ func TestAMachineOSConfigBecomesAnImageInTheCluster(t *testing.T) {
 	w.edit("worker", slow)
 	w.await(func(ctx context.Context) bool {
 		var pods corev1.PodList
-		require.NoError(t, w.client.List(ctx, &pods, client.InNamespace(cluster.DefaultNamespace), client.HasLabels{batchv1.JobNameLabel}))
+		require.NoError(t, w.client.List(ctx, &pods, client.InNamespace(cluster.DefaultNamespace),
+			client.HasLabels{batchv1.JobNameLabel}))
 		return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 	})
 	w.rememberJobs(ctx)
@@ -111,7 +115,8 @@ func TestAMachineOSConfigBecomesAnImageInTheCluster(t *testing.T) {
 	w.log.Info("asking for an image that cannot be built")
 	// A Containerfile whose RUN fails: the conditions say where and what it said, and the image in use stays.
 	w.edit("worker", failing)
-	b = w.ended("worker", func(n *mcfgv1.MachineOSBuild) bool { return machineosbuild.StateOf(n) == machineosbuild.Failed })
+	b = w.ended("worker",
+		func(n *mcfgv1.MachineOSBuild) bool { return machineosbuild.StateOf(n) == machineosbuild.Failed })
 	require.Equal(t, machineosbuild.Failed, machineosbuild.StateOf(b), w.explain())
 	cause := machineosbuild.CauseOf(b)
 	assert.Equal(t, 3, cause.Line, "%+v", cause)
@@ -119,7 +124,8 @@ func TestAMachineOSConfigBecomesAnImageInTheCluster(t *testing.T) {
 	mosc = w.settled("worker", func(c *mcfgv1.MachineOSConfig) bool {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, buildcontroller.ConditionDegraded)
 	})
-	assert.Contains(t, meta.FindStatusCondition(mosc.Status.Conditions, buildcontroller.ConditionDegraded).Message, "the package mirror says no")
+	assert.Contains(t, meta.FindStatusCondition(mosc.Status.Conditions, buildcontroller.ConditionDegraded).
+		Message, "the package mirror says no")
 	assert.Equal(t, image, string(mosc.Status.CurrentImagePullSpec), "the image in use stays")
 	w.gathered()
 
@@ -135,7 +141,8 @@ func TestAMachineOSConfigBecomesAnImageInTheCluster(t *testing.T) {
 	// A MachineConfig of the pool changes: rendered anew, the image has it.
 	w.log.Info("asking for another configuration")
 	w.reconfigure("/etc/from-later", "later")
-	mosc = w.settled("worker", func(c *mcfgv1.MachineOSConfig) bool { return string(c.Status.CurrentImagePullSpec) != image })
+	mosc = w.settled("worker",
+		func(c *mcfgv1.MachineOSConfig) bool { return string(c.Status.CurrentImagePullSpec) != image })
 	assert.Equal(t, "later", w.files(string(mosc.Status.CurrentImagePullSpec))["etc/from-later"])
 
 	w.log.Info("opting out")
@@ -147,13 +154,16 @@ func TestAMachineOSConfigBecomesAnImageInTheCluster(t *testing.T) {
 	assert.Empty(t, deployments.Items)
 }
 
-// optOut deletes the last MachineOSConfig: the builder ends when nothing of its is left, and what was copied for it goes.
+// optOut deletes the last MachineOSConfig: the builder ends when nothing of its is left, and what was copied for it
+// goes.
 func (w *world) optOut(pool string) {
 	w.t.Helper()
-	require.NoError(w.t, w.client.Delete(w.t.Context(), &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: pool}}))
+	require.NoError(w.t, w.client.Delete(w.t.Context(),
+		&mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: pool}}))
 	w.await(func(ctx context.Context) bool {
 		var builder appsv1.Deployment
-		return apierrors.IsNotFound(w.client.Get(ctx, client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: cluster.Builder}, &builder))
+		return apierrors.IsNotFound(w.client.Get(ctx, client.ObjectKey{Namespace: cluster.DefaultNamespace,
+			Name: cluster.Builder}, &builder))
 	})
 	var builds mcfgv1.MachineOSBuildList
 	require.NoError(w.t, w.client.List(w.t.Context(), &builds))
@@ -206,7 +216,8 @@ func (w *world) ended(pool string, wanted func(*mcfgv1.MachineOSBuild) bool) *mc
 		}
 		for _, b := range builds.Items {
 			s := machineosbuild.StateOf(&b)
-			if b.Spec.MachineOSConfig.Name == pool && wanted(&b) && (s == machineosbuild.Succeeded || s == machineosbuild.Failed) {
+			if b.Spec.MachineOSConfig.Name == pool && wanted(&b) &&
+				(s == machineosbuild.Succeeded || s == machineosbuild.Failed) {
 				found = &b
 				return true
 			}

@@ -81,7 +81,8 @@ func newWorld(t *testing.T) *world {
 	k, err := client.New(c.Config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	w := &world{t: t, log: logrus.NewEntry(log), cluster: c, client: k, jobs: map[string]batchv1.Job{}}
-	w.reg = &registrytest.Registry{Addr: c.Registry.Address, CAFile: c.Registry.CAFile, PushAuthFile: c.Registry.PushAuthFile,
+	w.reg = &registrytest.Registry{Addr: c.Registry.Address, CAFile: c.Registry.CAFile,
+		PushAuthFile: c.Registry.PushAuthFile,
 		PullAuthFile: c.Registry.PullAuthFile, Push: c.Registry.Push, Pull: c.Registry.Pull}
 	w.base = w.inCluster(buildtest.Push(t, w.reg, buildtest.Base{}).Reference)
 	return w
@@ -106,10 +107,12 @@ func (w *world) image(program string) string {
 	require.NoError(w.t, err)
 	binary, err := p.Build(w.t.Context(), source, w.t.TempDir(), version)
 	require.NoError(w.t, err)
-	c, err := appendengine.NewClient(appendengine.Access{CAFile: w.cluster.Registry.CAFile, AuthFile: w.cluster.Registry.PushAuthFile})
+	c, err := appendengine.NewClient(appendengine.Access{CAFile: w.cluster.Registry.CAFile,
+		AuthFile: w.cluster.Registry.PushAuthFile})
 	require.NoError(w.t, err)
 	defer c.Close()
-	reference, err := images.Push(w.t.Context(), c, p, binary, w.cluster.Registry.Address+"/dayone/"+program, images.Options{})
+	reference, err := images.Push(w.t.Context(), c, p, binary, w.cluster.Registry.Address+"/dayone/"+program,
+		images.Options{})
 	require.NoError(w.t, err)
 	return w.inCluster(reference)
 }
@@ -146,7 +149,8 @@ func (w *world) dayone(args ...string) {
 	w.t.Helper()
 	if w.program == "" {
 		w.program = filepath.Join(w.t.TempDir(), "dayone")
-		cmd := exec.CommandContext(w.t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags=containers_image_openpgp,exclude_graphdriver_btrfs", "-o", w.program, "./cmd/dayone")
+		cmd := exec.CommandContext(w.t.Context(), "go", "build", "-trimpath", "-buildvcs=false",
+			"-tags=containers_image_openpgp,exclude_graphdriver_btrfs", "-o", w.program, "./cmd/dayone")
 		cmd.Dir = "../../.."
 		out, err := cmd.CombinedOutput()
 		require.NoError(w.t, err, "%s", out)
@@ -167,7 +171,8 @@ func controllerConfig(base string, ca []byte) *mcfgv1.ControllerConfig {
 		Spec: mcfgv1.ControllerConfigSpec{
 			BaseOSContainerImage: base, AdditionalTrustBundle: ca, IPFamilies: mcfgv1.IPFamiliesIPv4,
 			ImageRegistryBundleData: []mcfgv1.ImageRegistryBundle{}, ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{},
-			Images: map[string]string{}, KubeAPIServerServingCAData: []byte("ca"), RootCAData: []byte("ca"), ReleaseImage: "release",
+			Images: map[string]string{}, KubeAPIServerServingCAData: []byte("ca"), RootCAData: []byte("ca"),
+			ReleaseImage: "release",
 		},
 	}
 }
@@ -223,7 +228,8 @@ func (w *world) restartBuilder(crash bool) {
 	var pod corev1.Pod
 	w.await(func(ctx context.Context) bool { // one that was ended before may still be on its way out
 		var list corev1.PodList
-		if w.client.List(ctx, &list, client.InNamespace(cluster.DefaultNamespace), client.MatchingLabels{"app.kubernetes.io/name": cluster.Builder}) != nil || len(list.Items) != 1 {
+		if w.client.List(ctx, &list, client.InNamespace(cluster.DefaultNamespace),
+			client.MatchingLabels{"app.kubernetes.io/name": cluster.Builder}) != nil || len(list.Items) != 1 {
 			return false
 		}
 		pod = list.Items[0]
@@ -236,7 +242,8 @@ func (w *world) restartBuilder(crash bool) {
 	require.NoError(w.t, w.client.Delete(w.t.Context(), &pod, options...))
 	w.await(func(ctx context.Context) bool {
 		var lease coordinationv1.Lease
-		if w.client.Get(ctx, client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: cluster.Builder}, &lease) != nil || lease.Spec.HolderIdentity == nil {
+		if w.client.Get(ctx, client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: cluster.Builder}, &lease) != nil ||
+			lease.Spec.HolderIdentity == nil {
 			return false
 		}
 		holder := *lease.Spec.HolderIdentity
@@ -248,7 +255,8 @@ func (w *world) remote(reference string) v1.Image {
 	w.t.Helper()
 	ref, err := name.ParseReference(w.here(reference))
 	require.NoError(w.t, err)
-	img, err := remote.Image(ref, remote.WithTransport(w.reg.Transport(w.t)), remote.WithAuth(&authn.Basic{Username: w.reg.Pull.Name, Password: w.reg.Pull.Password}))
+	img, err := remote.Image(ref, remote.WithTransport(w.reg.Transport(w.t)),
+		remote.WithAuth(&authn.Basic{Username: w.reg.Pull.Name, Password: w.reg.Pull.Password}))
 	require.NoError(w.t, err)
 	return img
 }

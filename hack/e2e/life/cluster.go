@@ -30,7 +30,8 @@ const nodePull = "node-pull"
 
 // makeCluster starts Kubernetes and puts dayone into it as an administrator does.
 func (l *life) makeCluster(ctx context.Context) (err error) {
-	l.kube, err = kubecluster.Up(ctx, kubecluster.Options{Name: "demo", LogDir: filepath.Join(l.o.Work, "logs", "kubernetes")})
+	l.kube, err = kubecluster.Up(ctx, kubecluster.Options{Name: "demo", LogDir: filepath.Join(l.o.Work, "logs",
+		"kubernetes")})
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,8 @@ func (l *life) makeCluster(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for namespace, name := range map[string]string{cluster.DefaultNamespace: nodePull, cluster.PullSecretNamespace: cluster.PullSecretName} {
+	for namespace, name := range map[string]string{cluster.DefaultNamespace: nodePull,
+		cluster.PullSecretNamespace: cluster.PullSecretName} {
 		s, err := l.kube.PullSecret(namespace, name)
 		if err != nil {
 			return err
@@ -67,8 +69,8 @@ func (l *life) create(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// install runs dayone cluster install, and adds what nodes with agents need but for the DaemonSets: the hosts have no kubelet, so their agents
-// are systemd's.
+// install runs dayone cluster install, and adds what nodes with agents need but for the DaemonSets: the hosts have no
+// kubelet, so their agents are systemd's.
 func (l *life) install(ctx context.Context) error {
 	version, err := l.version(ctx)
 	if err != nil {
@@ -81,12 +83,15 @@ func (l *life) install(ctx context.Context) error {
 		}
 		l.o.View.Line("image %s", refs[program])
 	}
-	if err := l.dayone(ctx, "cluster", "install", "--kubeconfig", l.kube.Kubeconfig, "--image-pull-secret", nodePull, "--replicas", "1",
+	if err := l.dayone(ctx, "cluster", "install", "--kubeconfig", l.kube.Kubeconfig, "--image-pull-secret", nodePull,
+		"--replicas", "1",
 		"--image", "controller="+refs[cluster.Controller], "--image", "builder="+refs[cluster.Builder]); err != nil {
 		return err
 	}
-	objects, err := cluster.Objects(cluster.Options{Version: version, NodeAgent: true, ImagePullSecret: nodePull, Replicas: 1,
-		Images: cluster.Images{Controller: refs[cluster.Controller], Builder: refs[cluster.Builder], Daemon: refs[cluster.Controller]}})
+	objects, err := cluster.Objects(cluster.Options{Version: version, NodeAgent: true, ImagePullSecret: nodePull,
+		Replicas: 1,
+		Images: cluster.Images{Controller: refs[cluster.Controller], Builder: refs[cluster.Builder],
+			Daemon: refs[cluster.Controller]}})
 	if err != nil {
 		return err
 	}
@@ -94,7 +99,8 @@ func (l *life) install(ctx context.Context) error {
 		if o.GetKind() == "DaemonSet" {
 			continue
 		}
-		if err := l.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("dayone-cluster"), client.ForceOwnership); err != nil {
+		if err := l.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("dayone-cluster"),
+			client.ForceOwnership); err != nil {
 			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
@@ -161,7 +167,8 @@ const appConfig = "80-app"
 
 // appContent is its content; the service is restarted when it changes: its owner says so.
 func appContent(text string) fleet.Content {
-	return fleet.Content{Files: map[string]string{"/etc/app.conf": text + "\n"}, Units: map[string]string{"app.service": fleet.Service("app", "/etc/app.conf")},
+	return fleet.Content{Files: map[string]string{"/etc/app.conf": text + "\n"},
+		Units:   map[string]string{"app.service": fleet.Service("app", "/etc/app.conf")},
 		Actions: "DaemonReload, Restart app.service"}
 }
 
@@ -175,9 +182,12 @@ func (l *life) writeInstallDirectory() (string, error) {
 		return "", err
 	}
 	r := l.kube.Registry
-	change := strings.NewReplacer("registry.example.com", kubecluster.RegistryName, "port: 5000", fmt.Sprintf("port: %d", bootstrapPort), "  - name: worker\n", "",
-		"ZGVtby1wdXNoOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Push.Name, r.Push.Password), "ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Pull.Name, r.Pull.Password),
-		"  bootstrapRegistry:\n", "  registry:\n    repository: "+kubecluster.RegistryName+"/ocp\n    pushSecret: os-push\n    caFile: registry-ca.crt\n  bootstrapRegistry:\n")
+	change := strings.NewReplacer("registry.example.com", kubecluster.RegistryName, "port: 5000",
+		fmt.Sprintf("port: %d", bootstrapPort), "  - name: worker\n", "",
+		"ZGVtby1wdXNoOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Push.Name, r.Push.Password),
+		"ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Pull.Name, r.Pull.Password),
+		"  bootstrapRegistry:\n",
+		"  registry:\n    repository: "+kubecluster.RegistryName+"/ocp\n    pushSecret: os-push\n    caFile: registry-ca.crt\n  bootstrapRegistry:\n")
 	for _, name := range []string{"install-config.yaml", "layering/master.yaml", "layering/secrets.yaml"} {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -191,7 +201,8 @@ func (l *life) writeInstallDirectory() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	trust := fleet.Content{Files: map[string]string{"/etc/containers/certs.d/" + kubecluster.RegistryName + "/ca.crt": string(ca), "/etc/hosts": hosts()}}
+	trust := fleet.Content{Files: map[string]string{"/etc/containers/certs.d/" + kubecluster.RegistryName +
+		"/ca.crt": string(ca), "/etc/hosts": hosts()}}
 	if err := errors.Join(writeConfig(dir, "70-registry", master, trust), writeConfig(dir, "70-registry", worker, trust),
 		writeConfig(dir, appConfig, worker, appContent("one"))); err != nil {
 		return "", err

@@ -63,9 +63,11 @@ func registryPort() string {
 	return port
 }
 
-// handOver makes the machines nodes of the cluster and runs dayone handover, which ends the bootstrap. No master reboots.
+// handOver makes the machines nodes of the cluster and runs dayone handover, which ends the bootstrap. No master
+// reboots.
 func (l *life) handOver(ctx context.Context) (err error) {
-	l.fleet, err = fleet.New(fleet.Options{Lab: l.day1.Lab, Client: l.client, Config: l.kube.Config, Agent: filepath.Join(l.o.Bin, "dayone-daemon")})
+	l.fleet, err = fleet.New(fleet.Options{Lab: l.day1.Lab, Client: l.client, Config: l.kube.Config,
+		Agent: filepath.Join(l.o.Bin, "dayone-daemon")})
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,8 @@ func (l *life) handOver(ctx context.Context) (err error) {
 			return err
 		}
 		r := h.Record(ctx)
-		l.check(h.Node.Name, "the cluster wants what it runs", r.Converged() && (h.Pool == master) == (r.CurrentImage != ""), "%s", r.CurrentConfig)
+		l.check(h.Node.Name, "the cluster wants what it runs", r.Converged() && (h.Pool == master) == (r.CurrentImage != ""),
+			"%s", r.CurrentConfig)
 	}
 	after, err := l.fleet.Boots()
 	l.check("all", "no node has rebooted", err == nil && after == boots, "")
@@ -108,7 +111,8 @@ func (l *life) handOver(ctx context.Context) (err error) {
 func (l *life) join(ctx context.Context, n *testnode.Node, pool string) error {
 	r := l.kube.Registry
 	pull := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, kubecluster.RegistryName, auth(r.Pull.Name, r.Pull.Password))
-	code, err := n.Run(ctx, testnode.Command{Argv: []string{firstboot.DaemonPath, "add-auth", "-"}, Stdin: strings.NewReader(pull)})
+	code, err := n.Run(ctx, testnode.Command{Argv: []string{firstboot.DaemonPath, "add-auth", "-"},
+		Stdin: strings.NewReader(pull)})
 	if err != nil || code != 0 {
 		return fmt.Errorf("give %s the registry's credential: exit status %d (%w)", n.Name, code, err)
 	}
@@ -119,12 +123,16 @@ func (l *life) join(ctx context.Context, n *testnode.Node, pool string) error {
 // runHandOver runs the program on the bootstrap host, where the final registry has its name.
 func (l *life) runHandOver(ctx context.Context) error {
 	tls := l.kube.Config.TLSClientConfig
-	user := fmt.Sprintf("{client-certificate-data: %s, client-key-data: %s}", base64.StdEncoding.EncodeToString(tls.CertData), base64.StdEncoding.EncodeToString(tls.KeyData))
+	user := fmt.Sprintf("{client-certificate-data: %s, client-key-data: %s}",
+		base64.StdEncoding.EncodeToString(tls.CertData), base64.StdEncoding.EncodeToString(tls.KeyData))
 	kubeconfig, names := filepath.Join(l.o.Work, "kubeconfig"), filepath.Join(l.o.Work, "hosts")
-	if err := errors.Join(os.WriteFile(kubeconfig, []byte(l.fleet.Kubeconfig(user)), 0o600), os.WriteFile(names, []byte(hosts()), 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile(kubeconfig, []byte(l.fleet.Kubeconfig(user)), 0o600),
+		os.WriteFile(names, []byte(hosts()), 0o644)); err != nil {
 		return err
 	}
 	l.o.View.Line("dayone handover")
-	return l.logged(l.day1.Lab.Network.Command(ctx, "unshare", "--mount", "sh", "-c", `mount --bind "$1" /etc/hosts && shift && exec "$@"`, "sh", names,
-		filepath.Join(l.o.Bin, "dayone"), "handover", "--kubeconfig", kubeconfig, "--state-dir", l.day1.State, "--policy", "deadline", "--handover-deadline", "10m"), "handover")
+	return l.logged(l.day1.Lab.Network.Command(ctx, "unshare", "--mount", "sh", "-c",
+		`mount --bind "$1" /etc/hosts && shift && exec "$@"`, "sh", names,
+		filepath.Join(l.o.Bin, "dayone"), "handover", "--kubeconfig", kubeconfig, "--state-dir", l.day1.State, "--policy",
+		"deadline", "--handover-deadline", "10m"), "handover")
 }

@@ -24,26 +24,30 @@ import (
 
 // containerfile is the workers': a file that a RUN made.
 func containerfile(text string) []mcfgv1.MachineOSContainerfile {
-	return []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: "FROM configs AS final\nRUN echo " + text + " > /usr/share/demo-worker.txt\n"}}
+	return []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: "FROM configs AS final\nRUN echo " +
+		text + " > /usr/share/demo-worker.txt\n"}}
 }
 
 // optIn gives the workers' pool a MachineOSConfig: the rest follows from it.
 func (l *life) optIn(ctx context.Context) error {
 	return l.rollout(ctx, 1, 1, "one", func() error {
-		return l.create(ctx, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker}, Spec: mcfgv1.MachineOSConfigSpec{
-			MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: worker},
-			ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
-			BaseImagePullSecret:     &mcfgv1.ImageSecretObjectReference{Name: "base-pull"},
-			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "os-push"},
-			RenderedImagePushSpec:   mcfgv1.ImageTagFormat(kubecluster.RegistryName + "/ocp/worker-os:latest"), Containerfile: containerfile("one")}})
+		return l.create(ctx, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker},
+			Spec: mcfgv1.MachineOSConfigSpec{
+				MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: worker},
+				ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+				BaseImagePullSecret:     &mcfgv1.ImageSecretObjectReference{Name: "base-pull"},
+				RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "os-push"},
+				RenderedImagePushSpec:   mcfgv1.ImageTagFormat(kubecluster.RegistryName + "/ocp/worker-os:latest"),
+				Containerfile:           containerfile("one")}})
 	})
 }
 
 // changeContainerfile lets two workers go at a time.
 func (l *life) changeContainerfile(ctx context.Context) error {
-	err := change(ctx, l, &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: worker}}, func(p *mcfgv1.MachineConfigPool) {
-		p.Spec.MaxUnavailable = new(intstr.FromInt32(2))
-	})
+	err := change(ctx, l, &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: worker}},
+		func(p *mcfgv1.MachineConfigPool) {
+			p.Spec.MaxUnavailable = new(intstr.FromInt32(2))
+		})
 	if err != nil {
 		return err
 	}
@@ -51,9 +55,10 @@ func (l *life) changeContainerfile(ctx context.Context) error {
 }
 
 func (l *life) editContainerfile(ctx context.Context, text string) error {
-	return change(ctx, l, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker}}, func(c *mcfgv1.MachineOSConfig) {
-		c.Spec.Containerfile = containerfile(text)
-	})
+	return change(ctx, l, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker}},
+		func(c *mcfgv1.MachineOSConfig) {
+			c.Spec.Containerfile = containerfile(text)
+		})
 }
 
 // change patches an object with what differs, whatever others write meanwhile.
@@ -69,8 +74,8 @@ func change[T client.Object](ctx context.Context, l *life, o T, how func(T)) err
 	return nil
 }
 
-// rollout does something that makes a new image of the workers', and follows it onto them: each reboots so often, so many are unavailable at
-// once at most, and what the Containerfile made is there.
+// rollout does something that makes a new image of the workers', and follows it onto them: each reboots so often, so
+// many are unavailable at once at most, and what the Containerfile made is there.
 func (l *life) rollout(ctx context.Context, reboots, unavailable int, text string, do func() error) error {
 	boots := l.boots()
 	l.watch.Worst(worker)
@@ -85,7 +90,8 @@ func (l *life) rollout(ctx context.Context, reboots, unavailable int, text strin
 	for _, h := range l.fleet.Of(worker) {
 		digest, err := e2e.BootedDigest(ctx, h.Node)
 		if reboots > 0 {
-			l.check(h.Node.Name, "booted digest is the built one", err == nil && strings.HasSuffix(to.Image, digest), "%s", digest)
+			l.check(h.Node.Name, "booted digest is the built one", err == nil && strings.HasSuffix(to.Image, digest), "%s",
+				digest)
 		}
 		n, err := h.Boots()
 		l.check(h.Node.Name, "reboots as planned", err == nil && n-boots[h] == reboots, "%d", n-boots[h])
@@ -170,21 +176,24 @@ func (l *life) changeConfig(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return change(ctx, l, &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: mc.Name}}, func(o *mcfgv1.MachineConfig) { o.Spec.Config.Raw = mc.Spec.Config.Raw })
+		return change(ctx, l, &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: mc.Name}},
+			func(o *mcfgv1.MachineConfig) { o.Spec.Config.Raw = mc.Spec.Config.Raw })
 	})
 	if err != nil {
 		return err
 	}
 	for _, h := range l.fleet.Of(worker) {
 		got, err := h.Node.Output(ctx, "cat", "/run/app")
-		l.check(h.Node.Name, "the service was restarted with it", err == nil && strings.TrimSpace(got) == "app two", "%s", strings.TrimSpace(got))
+		l.check(h.Node.Name, "the service was restarted with it", err == nil && strings.TrimSpace(got) == "app two", "%s",
+			strings.TrimSpace(got))
 		status, err := h.Node.Output(ctx, "ostree", "admin", "status")
 		l.check(h.Node.Name, "its image is staged for the next boot", err == nil && strings.Contains(status, "(staged)"), "")
 	}
 	return nil
 }
 
-// failAndRecover takes one worker's credential away while an image comes: it says so, the others go on, and it follows when it has it back.
+// failAndRecover takes one worker's credential away while an image comes: it says so, the others go on, and it follows
+// when it has it back.
 func (l *life) failAndRecover(ctx context.Context) error {
 	victim := l.fleet.Of(worker)[0]
 	if _, err := victim.Node.Output(ctx, "mv", firstboot.AuthPath, firstboot.AuthPath+".lost"); err != nil {
@@ -198,7 +207,8 @@ func (l *life) failAndRecover(ctx context.Context) error {
 		if err := l.until(ctx, "the node to fail", func() (bool, error) {
 			r := victim.Record(ctx)
 			reason = r.Reason
-			return r.State == nodestate.StateDegraded && !r.Converged() && strings.Contains(reason, "registry"), errors.New(reason)
+			return r.State == nodestate.StateDegraded && !r.Converged() && strings.Contains(reason, "registry"),
+				errors.New(reason)
 		}); err != nil {
 			return err
 		}
@@ -235,11 +245,13 @@ func (l *life) optOut(ctx context.Context) error {
 	}
 	for _, h := range l.fleet.Of(worker) {
 		digest, err := e2e.BootedDigest(ctx, h.Node)
-		l.check(h.Node.Name, "runs the stock OS again", err == nil && strings.HasSuffix(stock.Spec.OSImageURL, digest), "%s", digest)
+		l.check(h.Node.Name, "runs the stock OS again", err == nil && strings.HasSuffix(stock.Spec.OSImageURL, digest), "%s",
+			digest)
 		n, err := h.Boots()
 		l.check(h.Node.Name, "reboots as planned", err == nil && n-boots[h] == 1, "%d", n-boots[h])
 		got, err := h.Node.Output(ctx, "sh", "-c", "cat /etc/app.conf; ls /usr/share | grep demo || true")
-		l.check(h.Node.Name, "has its plain files and nothing of the image", err == nil && strings.TrimSpace(got) == "two", "%s", strings.TrimSpace(got))
+		l.check(h.Node.Name, "has its plain files and nothing of the image", err == nil && strings.TrimSpace(got) == "two",
+			"%s", strings.TrimSpace(got))
 		_, layered := h.Object(ctx).Annotations[manifests.AnnotationDesiredImage]
 		l.check(h.Node.Name, "no annotation of an image", !layered, "")
 	}

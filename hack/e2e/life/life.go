@@ -146,5 +146,6 @@ func (l *life) until(ctx context.Context, what string, fact func() (bool, error)
 
 // check books a fact of the present phase.
 func (l *life) check(node, what string, ok bool, format string, args ...any) {
-	l.report.Checks = append(l.report.Checks, Check{Phase: l.phase, Check: e2e.Check{Node: node, What: what, OK: ok, Detail: fmt.Sprintf(format, args...)}})
+	l.report.Checks = append(l.report.Checks, Check{Phase: l.phase, Check: e2e.Check{Node: node, What: what, OK: ok,
+		Detail: fmt.Sprintf(format, args...)}})
 }

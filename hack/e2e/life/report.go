@@ -60,7 +60,8 @@ func (l *life) rows(ctx context.Context) (rows []Row) {
 	}
 	for _, h := range l.fleet.Hosts {
 		r := h.Record(ctx)
-		row := Row{Node: h.Node.Name, Pool: h.Pool, Config: short(r.CurrentConfig, "-"), State: string(r.State), Doing: r.Progress}
+		row := Row{Node: h.Node.Name, Pool: h.Pool, Config: short(r.CurrentConfig, "-"), State: string(r.State),
+			Doing: r.Progress}
 		if r.CurrentImage != "" {
 			row.Image = short(r.CurrentImage, ":")
 		}
@@ -142,7 +143,8 @@ func (r *Report) failed() error {
 	if bad == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d checks do not hold, the first: %s: %s: %s: %s", bad, len(r.Checks), first.Phase, first.Node, first.What, first.Detail)
+	return fmt.Errorf("%d of %d checks do not hold, the first: %s: %s: %s: %s", bad, len(r.Checks), first.Phase,
+		first.Node, first.What, first.Detail)
 }
 
 // Print writes a summary for people: a line for each fact, with the nodes that it was looked up on.
@@ -162,7 +164,8 @@ func (r *Report) Print(w io.Writer) {
 			bad++
 		}
 	}
-	p("\nnodes at the end:\n%s\n\n%d checks, %d failed, %.0f s in all\nreport: %[5]s/report.json\nlogs:   %[5]s/logs", table(r.Nodes), len(r.Checks), bad, sum.Seconds(), r.Work)
+	p("\nnodes at the end:\n%s\n\n%d checks, %d failed, %.0f s in all\nreport: %[5]s/report.json\nlogs:   %[5]s/logs",
+		table(r.Nodes), len(r.Checks), bad, sum.Seconds(), r.Work)
 }
 
 // facts are a phase's, in their order; nodes of which the same is true share a line.

@@ -14,8 +14,10 @@ func TestASummaryHasALineForEachFactAndNamesWhereItHolds(t *testing.T) {
 	check := func(node string, ok bool, detail string) Check {
 		return Check{Phase: "opt in", Check: e2e.Check{Node: node, What: "reboots as planned", OK: ok, Detail: detail}}
 	}
-	r := &Report{Work: "/demo", Phases: []Phase{{Title: "opt in", Duration: 1500 * time.Millisecond}}, Checks: []Check{check("w0", true, "1"), check("w1", false, "2"), check("w2", true, "1")},
-		Nodes: []Row{{Node: "w0", Pool: "worker", Config: "0a1b", State: "Done", Boots: 2}, {Node: "w1", Pool: "worker", Image: "f00d", State: "Degraded", Cordoned: true, Boots: 3}}}
+	r := &Report{Work: "/demo", Phases: []Phase{{Title: "opt in", Duration: 1500 * time.Millisecond}},
+		Checks: []Check{check("w0", true, "1"), check("w1", false, "2"), check("w2", true, "1")},
+		Nodes: []Row{{Node: "w0", Pool: "worker", Config: "0a1b", State: "Done", Boots: 2},
+			{Node: "w1", Pool: "worker", Image: "f00d", State: "Degraded", Cordoned: true, Boots: 3}}}
 	var out bytes.Buffer
 	r.Print(&out)
 	assert.Equal(t, `

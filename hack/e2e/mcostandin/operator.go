@@ -26,8 +26,8 @@ import (
 	"dayone.dev/dayone/manifests/rendercontroller"
 )
 
-// Operator renders pools and takes over pre-built images as MCO does: by the contract of its annotation, its label and its condition. What
-// a MachineOSConfig asks to be built is never built: nothing runs Jobs here.
+// Operator renders pools and takes over pre-built images as MCO does: by the contract of its annotation, its label and
+// its condition. What a MachineOSConfig asks to be built is never built: nothing runs Jobs here.
 type Operator struct {
 	// Env is the cluster.
 	Env *kubetest.Env
@@ -48,13 +48,16 @@ func (o Operator) Start(t testing.TB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	log := logrus.NewEntry(logrus.New())
 	log.Logger.SetOutput(t.Output())
-	mgr, err := ctrl.NewManager(o.Env.Config, ctrl.Options{Logger: logrusr.New(log), Scheme: o.Env.Scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+	mgr, err := ctrl.NewManager(o.Env.Config, ctrl.Options{Logger: logrusr.New(log), Scheme: o.Env.Scheme,
+		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Cache:      buildcontroller.CacheOptions(cluster.DefaultNamespace),
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Controller: kubetest.Controllers()})
 	require.NoError(t, err)
-	require.NoError(t, rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Versions: o.Versions, Settle: settle, Log: log}))
-	_, err = buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{}, RegistryCA: o.RegistryCA, Platform: o.Platform,
+	require.NoError(t, rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Versions: o.Versions,
+		Settle: settle, Log: log}))
+	_, err = buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{},
+		RegistryCA: o.RegistryCA, Platform: o.Platform,
 		Job: job.Options{BuilderImage: "registry.example.com/builder:1"}})
 	require.NoError(t, err)
 	var all sync.WaitGroup
@@ -66,8 +69,9 @@ func (o Operator) Start(t testing.TB) (stop func()) {
 	}
 }
 
-// nodes plays MCO's node controller and daemons for nodes whose booted image is the pool's already: nothing is left to do for them but to
-// say so. Before the image is seeded they are nodes without a layered image, as a first boot leaves them.
+// nodes plays MCO's node controller and daemons for nodes whose booted image is the pool's already: nothing is left to
+// do for them but to say so. Before the image is seeded they are nodes without a layered image, as a first boot leaves
+// them.
 func (o Operator) nodes(ctx context.Context) {
 	for ctx.Err() == nil {
 		var nodes corev1.NodeList
@@ -88,7 +92,8 @@ func (o Operator) nodes(ctx context.Context) {
 
 func (o Operator) follow(ctx context.Context, n *corev1.Node, m *mcfgv1.MachineOSConfig) {
 	image := string(m.Status.CurrentImagePullSpec)
-	if _, member := n.Labels[nodeRole+m.Spec.MachineConfigPool.Name]; !member || image == "" || n.Annotations[manifests.AnnotationCurrentImage] == image {
+	if _, member := n.Labels[nodeRole+m.Spec.MachineConfigPool.Name]; !member || image == "" ||
+		n.Annotations[manifests.AnnotationCurrentImage] == image {
 		return
 	}
 	old := n.DeepCopy()
@@ -102,8 +107,10 @@ const nodeRole = "node-role.kubernetes.io/"
 
 // Join makes a node that has booted a pool's rendered config.
 func (o Operator) Join(ctx context.Context, name, pool, rendered string) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{nodeRole + pool: ""}, Annotations: map[string]string{
-		manifests.AnnotationCurrentConfig: rendered, manifests.AnnotationDesiredConfig: rendered, manifests.AnnotationState: manifests.StateDone}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{nodeRole + pool: ""},
+		Annotations: map[string]string{
+			manifests.AnnotationCurrentConfig: rendered, manifests.AnnotationDesiredConfig: rendered,
+			manifests.AnnotationState: manifests.StateDone}}}
 	return o.Env.Client.Create(ctx, node)
 }
 
@@ -127,7 +134,8 @@ func (o Operator) Tell(t testing.TB, name, config string) (undo func()) {
 // Refer lets an object of the cluster refer to an image until undo is called: a MachineConfig that no pool selects.
 func (o Operator) Refer(t testing.TB, image string) (undo func()) {
 	t.Helper()
-	c := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-refers"}, Spec: mcfgv1.MachineConfigSpec{OSImageURL: image}}
+	c := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-refers"},
+		Spec: mcfgv1.MachineConfigSpec{OSImageURL: image}}
 	require.NoError(t, o.Env.Client.Create(t.Context(), c))
 	return func() { require.NoError(t, o.Env.Client.Delete(t.Context(), c)) }
 }
@@ -136,19 +144,22 @@ func (o Operator) Refer(t testing.TB, image string) (undo func()) {
 func Controller(c *mcfgv1.ControllerConfig) *mcfgv1.ControllerConfig {
 	c = c.DeepCopy()
 	c.Spec.IPFamilies, c.Spec.Images = mcfgv1.IPFamiliesIPv4, map[string]string{}
-	c.Spec.ImageRegistryBundleData, c.Spec.ImageRegistryBundleUserData = []mcfgv1.ImageRegistryBundle{}, []mcfgv1.ImageRegistryBundle{}
+	c.Spec.ImageRegistryBundleData, c.Spec.ImageRegistryBundleUserData = []mcfgv1.ImageRegistryBundle{},
+		[]mcfgv1.ImageRegistryBundle{}
 	c.Spec.KubeAPIServerServingCAData, c.Spec.RootCAData = []byte("# none\n"), []byte("# none\n")
 	return c
 }
 
 // Pool is one that MCO brings itself.
 func Pool(role string) *mcfgv1.MachineConfigPool {
-	return &mcfgv1.MachineConfigPool{TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfigPool"}, ObjectMeta: metav1.ObjectMeta{Name: role},
+	return &mcfgv1.MachineConfigPool{TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(),
+		Kind: "MachineConfigPool"}, ObjectMeta: metav1.ObjectMeta{Name: role},
 		Spec: mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{manifests.LabelRole: role}},
 			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{nodeRole + role: ""}}}}
 }
 
-// Post gives the API what cluster-bootstrap posts of a rendering's manifests: pools, MachineConfigs and the ControllerConfig.
+// Post gives the API what cluster-bootstrap posts of a rendering's manifests: pools, MachineConfigs and the
+// ControllerConfig.
 func (o Operator) Post(t testing.TB, set *manifests.Set) {
 	t.Helper()
 	post := func(object client.Object) {
@@ -169,7 +180,8 @@ func (o Operator) Post(t testing.TB, set *manifests.Set) {
 // Clear removes all that an installation leaves in the API; nobody may be at work any more.
 func (o Operator) Clear(t testing.TB) {
 	ctx := context.Background()
-	for _, kind := range []client.Object{&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{},
+	for _, kind := range []client.Object{&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &mcfgv1.MachineConfigPool{},
+		&mcfgv1.MachineConfig{},
 		&mcfgv1.ControllerConfig{}, &mcfgv1.MachineConfigNode{}, &corev1.Node{}} {
 		require.NoError(t, o.Env.Client.DeleteAllOf(ctx, kind, client.GracePeriodSeconds(0)))
 	}

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTheAgentInAPod goes through what differs between a pod and a service of the host. Reboots are hack/e2e/wholesystem's: the host here is a
-// tree that was not booted.
+// TestTheAgentInAPod goes through what differs between a pod and a service of the host. Reboots are
+// hack/e2e/wholesystem's: the host here is a tree that was not booted.
 func TestTheAgentInAPod(t *testing.T) {
 	w := newWorld(t)
 	first, second := w.config("rendered-worker-1", "one"), w.config("rendered-worker-2", "two")
@@ -44,7 +44,8 @@ func TestTheAgentInAPod(t *testing.T) {
 	idle, _ := w.memory("idle")
 	t.Log(idle)
 
-	// The cluster's certificates and credentials come by the ControllerConfig; with nothing else the image could not be fetched.
+	// The cluster's certificates and credentials come by the ControllerConfig; with nothing else the image could not be
+	// fetched.
 	w.until("certificates are there", func() bool { return w.read(trustfiles.KubeletCA) == string(w.ca) })
 	image := w.push()
 	w.annotate(manifests.AnnotationPrefetch, image)
@@ -75,17 +76,21 @@ func TestTheAgentInAPod(t *testing.T) {
 	record := &mcfgv1.MachineConfigNode{}
 	w.until("its MachineConfigNode says so", func() bool {
 		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: kubecluster.NodeName}, record))
-		return meta.IsStatusConditionTrue(record.Status.Conditions, string(mcfgv1.MachineConfigNodeUpdated)) && record.Status.ConfigVersion.Current == second.Name
+		return meta.IsStatusConditionTrue(record.Status.Conditions, string(mcfgv1.MachineConfigNodeUpdated)) &&
+			record.Status.ConfigVersion.Current == second.Name
 	})
 }
 
 // config is a rendered config of one file that no policy lets reboot.
 func (w *world) config(name, text string) *mcfgv1.MachineConfig {
 	mode := 0o640
-	raw, err := machineconfig.EncodeAny(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version}, Storage: ign35.Storage{Files: []ign35.File{
-		{Node: ign35.Node{Path: "/etc/app/text"}, FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline([]byte(text))}}}}})
+	raw, err := machineconfig.EncodeAny(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version},
+		Storage: ign35.Storage{Files: []ign35.File{
+			{Node: ign35.Node{Path: "/etc/app/text"}, FileEmbedded1: ign35.FileEmbedded1{Mode: &mode,
+				Contents: machineconfig.Inline([]byte(text))}}}}})
 	require.NoError(w.t, err)
-	return &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}}
+	return &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}}
 }
 
 // maxOwnMemory is what the agent may have for itself, in kB: 40 MiB.
@@ -93,7 +98,8 @@ const maxOwnMemory = 40 << 10
 
 // memory is the agent's resident memory in kB: all of it, and without what it shares with its file.
 func (w *world) memory(when string) (text string, own int) {
-	const find = `for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = dayone-daemon ]; then grep -E "^(VmRSS|RssAnon):" $p/status; fi; done; true` // it may end meanwhile
+	// it may end meanwhile
+	const find = `for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = dayone-daemon ]; then grep -E "^(VmRSS|RssAnon):" $p/status; fi; done; true`
 	out, err := w.cluster.NodeExec(w.t.Context(), "sh", "-c", find).Output()
 	require.NoError(w.t, err)
 	for _, line := range strings.Split(string(out), "\n") {

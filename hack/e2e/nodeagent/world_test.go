@@ -75,7 +75,8 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	w.ca, err = os.ReadFile(c.Registry.CAFile)
 	require.NoError(t, err)
-	w.images, err = appendengine.NewClient(appendengine.Access{CAFile: c.Registry.CAFile, AuthFile: c.Registry.PushAuthFile})
+	w.images, err = appendengine.NewClient(appendengine.Access{CAFile: c.Registry.CAFile,
+		AuthFile: c.Registry.PushAuthFile})
 	require.NoError(t, err)
 	t.Cleanup(w.images.Close)
 	crds, err := cluster.CRDs()
@@ -90,10 +91,12 @@ func newWorld(t *testing.T) *world {
 func (w *world) create(o client.Object) {
 	w.t.Helper()
 	var err error
-	require.Eventually(w.t, func() bool { err = w.client.Create(w.t.Context(), o); return err == nil }, waitLimit, waitEvery, "%T %s: %v", o, o.GetName(), err)
+	require.Eventually(w.t, func() bool { err = w.client.Create(w.t.Context(), o); return err == nil }, waitLimit,
+		waitEvery, "%T %s: %v", o, o.GetName(), err)
 }
 
-// host makes the tree: a deployment with all that is mounted in a booted one, seen by the node only. Nothing in it can end the node.
+// host makes the tree: a deployment with all that is mounted in a booted one, seen by the node only. Nothing in it can
+// end the node.
 func (w *world) host(mc *mcfgv1.MachineConfig) {
 	w.t.Helper()
 	base, err := baseimage.Ensure(w.t.Context(), baseimage.Tiny, "")
@@ -124,14 +127,16 @@ func (w *world) host(mc *mcfgv1.MachineConfig) {
 	require.NoError(w.t, nodedisk.WriteCurrent(w.root, nodedisk.Current{Config: mc}))
 }
 
-// install makes what `dayone cluster install --node-agent` applies for the agent, with the tree in place of the node's root.
+// install makes what `dayone cluster install --node-agent` applies for the agent, with the tree in place of the node's
+// root.
 func (w *world) install() {
 	w.t.Helper()
 	program, err := images.Find(cluster.Daemon)
 	require.NoError(w.t, err)
 	binary, err := program.Build(w.t.Context(), "../../..", w.t.TempDir(), "v0.0.0-test")
 	require.NoError(w.t, err)
-	reference, err := images.Push(w.t.Context(), w.images, program, binary, w.cluster.Registry.Address+"/dayone/"+program.Name, images.Options{})
+	reference, err := images.Push(w.t.Context(), w.images, program, binary,
+		w.cluster.Registry.Address+"/dayone/"+program.Name, images.Options{})
 	require.NoError(w.t, err)
 	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, ImagePullSecret: pull,
 		Images: cluster.Images{Controller: "r.example/c:1", Builder: "r.example/b:1", Daemon: w.inCluster(reference)}})
@@ -146,15 +151,19 @@ func (w *world) install() {
 			require.NoError(w.t, unstructured.SetNestedField(hostPath(w.t, o), w.root, "path"))
 			w.create(secret)
 		case o.GetKind() == "MachineConfiguration":
-			require.NoError(w.t, unstructured.SetNestedMap(o.Object, map[string]any{"files": []any{map[string]any{"path": "/etc/app", "actions": []any{map[string]any{"type": "None"}}}}},
+			require.NoError(w.t, unstructured.SetNestedMap(o.Object,
+				map[string]any{"files": []any{map[string]any{"path": "/etc/app",
+					"actions": []any{map[string]any{"type": "None"}}}}},
 				"spec", "nodeDisruptionPolicy"))
 		}
 		w.create(o)
 	}
-	w.create(&mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName}, Spec: w.controllerConfig()})
-	w.create(&mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: kubecluster.NodeName}, Spec: mcfgv1.MachineConfigNodeSpec{
-		Node: mcfgv1.MCOObjectReference{Name: kubecluster.NodeName}, Pool: mcfgv1.MCOObjectReference{Name: "worker"},
-		ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-worker-1"}}})
+	w.create(&mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName},
+		Spec: w.controllerConfig()})
+	w.create(&mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: kubecluster.NodeName},
+		Spec: mcfgv1.MachineConfigNodeSpec{
+			Node: mcfgv1.MCOObjectReference{Name: kubecluster.NodeName}, Pool: mcfgv1.MCOObjectReference{Name: "worker"},
+			ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-worker-1"}}})
 }
 
 // hostPath is the DaemonSet's only volume.
@@ -173,9 +182,12 @@ func (w *world) controllerConfig() mcfgv1.ControllerConfigSpec {
 	w.t.Helper()
 	credential, err := w.cluster.PullSecret("", "")
 	require.NoError(w.t, err)
-	return mcfgv1.ControllerConfigSpec{BaseOSContainerImage: "r.example.com/os/base:1", Images: map[string]string{}, RootCAData: w.ca, ReleaseImage: "release",
-		IPFamilies: mcfgv1.IPFamiliesIPv4, ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{}, KubeAPIServerServingCAData: w.ca,
-		ImageRegistryBundleData:    []mcfgv1.ImageRegistryBundle{{File: strings.ReplaceAll(kubecluster.RegistryName, ":", ".."), Data: w.ca}},
+	return mcfgv1.ControllerConfigSpec{BaseOSContainerImage: "r.example.com/os/base:1", Images: map[string]string{},
+		RootCAData: w.ca, ReleaseImage: "release",
+		IPFamilies: mcfgv1.IPFamiliesIPv4, ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{},
+		KubeAPIServerServingCAData: w.ca,
+		ImageRegistryBundleData: []mcfgv1.ImageRegistryBundle{{File: strings.ReplaceAll(kubecluster.RegistryName, ":",
+			".."), Data: w.ca}},
 		InternalRegistryPullSecret: credential.Data[corev1.DockerConfigJsonKey]}
 }
 
@@ -186,7 +198,8 @@ func (w *world) push() string {
 	for i := range big {
 		big[i] = byte((i * (i >> 3)) >> 7)
 	}
-	img := deploytest.Image(w.t, deploytest.Options{}, deploytest.Layer(w.t, deploytest.Base("1")...), deploytest.Layer(w.t, deploytest.Entry{Name: "usr/share/big", Body: string(big)}))
+	img := deploytest.Image(w.t, deploytest.Options{}, deploytest.Layer(w.t, deploytest.Base("1")...),
+		deploytest.Layer(w.t, deploytest.Entry{Name: "usr/share/big", Body: string(big)}))
 	at, err := name.NewTag(w.cluster.Registry.Address + "/os/worker:test")
 	require.NoError(w.t, err)
 	require.NoError(w.t, remote.Write(at, img, w.images.Options(w.t.Context())...))
@@ -250,7 +263,8 @@ func (w *world) until(what string, ok func() bool) {
 	for !ok() {
 		if time.Since(began) > waitLimit {
 			pods, _ := w.cluster.Kubectl(w.t.Context(), "-n", namespace, "describe", "pods").CombinedOutput()
-			log, _ := w.cluster.Kubectl(w.t.Context(), "-n", namespace, "logs", "daemonset/"+cluster.Daemon, "--tail=50").CombinedOutput()
+			log, _ := w.cluster.Kubectl(w.t.Context(), "-n", namespace, "logs", "daemonset/"+cluster.Daemon, "--tail=50").
+				CombinedOutput()
 			require.FailNow(w.t, "never: "+what, "%v\n%s\n%s", w.node().Annotations, pods, log)
 		}
 		time.Sleep(waitEvery)

@@ -45,7 +45,8 @@ func (w *world) master(ctx context.Context) *master {
 		})
 		return c, err
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		Timeout: 20 * time.Second}
 	go func() {
 		defer close(m.ended)
 		for ctx.Err() == nil {
@@ -88,7 +89,8 @@ func (w *world) sh(command string) (string, error) {
 func (w *world) eventually(what string, condition func() bool) {
 	w.t.Helper()
 	if !assert.Eventually(w.t, condition, patience, 200*time.Millisecond, what) {
-		journal, _ := w.sh("journalctl -b --no-pager -n 60 -u 'dayone*' -u kubelet -u bootkube -u progress; systemctl --failed --no-pager; cat /var/lib/dayone/journal.json")
+		journal, _ := w.sh(
+			"journalctl -b --no-pager -n 60 -u 'dayone*' -u kubelet -u bootkube -u progress; systemctl --failed --no-pager; cat /var/lib/dayone/journal.json")
 		console, _ := w.node.Log()
 		w.t.Fatalf("%s: %s\n%s", what, journal, console[max(0, len(console)-3000):])
 	}
@@ -139,14 +141,19 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 
 	// MCO has rendered and its server answers on the node itself, but not to a master.
 	w.eventually("the gate is shut while MCO's server runs", func() bool {
-		return w.is("nft list table inet dayone_gate && bash -c 'exec 3<>/dev/tcp/127.0.0.1/22624'") || w.status("gate") == bootstrap.PhaseDone
+		return w.is("nft list table inet dayone_gate && bash -c 'exec 3<>/dev/tcp/127.0.0.1/22624'") ||
+			w.status("gate") == bootstrap.PhaseDone
 	})
 	seen := early.refused()
 	spool := w.spool(ctx)
 	w.eventually("the node has sent its first bundle", func() bool { _, err := os.Stat(w.sent()); return err == nil })
 
 	// The power goes away in the middle of the work; the gate is shut again before anything else.
-	w.eventually("the build has begun", func() bool { s := w.status("build-master"); return s != "" && s != bootstrap.PhasePending })
+	w.eventually("the build has begun", func() bool {
+		s := w.status("build-master")
+		return s != "" &&
+			s != bootstrap.PhasePending
+	})
 	if w.status("gate") != bootstrap.PhaseDone {
 		require.NoError(t, w.node.PowerCut(t.Context()))
 		spool.vanished()
@@ -156,11 +163,13 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	spool.cancel()
 	w.eventually("the gate opens", func() bool { return w.status("gate") == bootstrap.PhaseDone })
 	early.gets(t)
-	assert.True(t, strings.Contains(early.got, url.QueryEscape(w.finalName()+"/ocp/master-os@sha256:")), "and never the config of the first rendering")
+	assert.True(t, strings.Contains(early.got, url.QueryEscape(w.finalName()+"/ocp/master-os@sha256:")),
+		"and never the config of the first rendering")
 	assert.Positive(t, early.refused())
 	assert.GreaterOrEqual(t, early.refused(), seen)
 
-	// bootkube is done, and the API server and MCO's server on the node are gone; but the final registry is down, and the end waits.
+	// bootkube is done, and the API server and MCO's server on the node are gone; but the final registry is down, and the
+	// end waits.
 	for i := range masters {
 		require.NoError(t, w.operator.Join(t.Context(), fmt.Sprintf("master-%d", i), "master", w.rendered()))
 	}
@@ -168,10 +177,12 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	require.NoError(t, err)
 	w.eventually("bootkube is done", func() bool { return w.is("test -e /opt/openshift/.bootkube.done") })
 	require.NoError(t, w.loopback.Close())
-	w.eventually("the hand-over waits for the final registry", func() bool { return w.is("grep -q 'connection refused' /var/log/openshift/dayone-bootstrap.json") })
+	w.eventually("the hand-over waits for the final registry",
+		func() bool { return w.is("grep -q 'connection refused' /var/log/openshift/dayone-bootstrap.json") })
 	_, err = w.sh("systemctl kill --signal=KILL dayone-bootstrap.service")
 	require.NoError(t, err)
-	w.eventually("the program goes on after a kill", func() bool { return w.is("systemctl is-active dayone-bootstrap.service") })
+	w.eventually("the program goes on after a kill",
+		func() bool { return w.is("systemctl is-active dayone-bootstrap.service") })
 	w.overThePage()
 	held := func() bool {
 		return w.is("test -e /opt/openshift/bootstrap-complete") || w.is("test -e /var/lib/dayone/handed-over.json")
@@ -180,17 +191,20 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	w.startFinal()
 	w.eventually("the bootstrap is complete", func() bool { return w.is("test -e /opt/openshift/bootstrap-complete") })
 	assert.True(t, w.is("test -e /var/lib/dayone/handed-over.json"))
-	w.eventually("nobody has an account of the embedded registry any more", func() bool { // the mark comes first, and they go then
+	// the mark comes first, and they go then
+	w.eventually("nobody has an account of the embedded registry any more", func() bool {
 		return w.is("! ls /var/lib/dayone/identity | grep -E 'auth|password'")
 	})
 	w.seeded()
 
-	failed, err := w.sh("systemctl list-units --state=failed --no-legend --plain 'dayone*' progress.service kubelet.service bootkube.service")
+	failed, err := w.sh(
+		"systemctl list-units --state=failed --no-legend --plain 'dayone*' progress.service kubelet.service bootkube.service")
 	require.NoError(t, err)
 	assert.Empty(t, strings.TrimSpace(failed))
 	records, err := w.sh("cat /var/log/openshift/dayone-bootstrap.json")
 	require.NoError(t, err)
-	for _, stage := range []string{"gate", "hand-over-images", "hand-over-agree", "hand-over-orphans", "hand-over-revoke"} {
+	for _, stage := range []string{"gate", "hand-over-images", "hand-over-agree", "hand-over-orphans",
+		"hand-over-revoke"} {
 		assert.Contains(t, records, `"stage": "`+stage+`"`)
 	}
 	w.onTheNode()

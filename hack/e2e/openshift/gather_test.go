@@ -22,8 +22,8 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 )
 
-// sshEnv makes this test binary the program that reaches the bootstrap node, in ssh's place: its value is the lab's ID, its arguments are
-// the host and the command.
+// sshEnv makes this test binary the program that reaches the bootstrap node, in ssh's place: its value is the lab's ID,
+// its arguments are the host and the command.
 const sshEnv = "DAYONE_TEST_SSH"
 
 // asSSH runs a command on a node of a lab and gives its exit code.
@@ -33,7 +33,8 @@ func asSSH(lab string, args []string) int {
 		fmt.Fprintln(os.Stderr, "reach the node:", err)
 		return 255
 	}
-	code, err := attached.Node("boot0").Run(context.Background(), testnode.Command{Argv: []string{"sh", "-c", args[1]}, Stdout: os.Stdout, Stderr: os.Stderr})
+	code, err := attached.Node("boot0").Run(context.Background(), testnode.Command{Argv: []string{"sh", "-c", args[1]},
+		Stdout: os.Stdout, Stderr: os.Stderr})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 255
@@ -60,7 +61,8 @@ func (w *world) spool(ctx context.Context) *spool {
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(ctx)
 	s := &spool{w: w, dir: w.t.TempDir(), cancel: cancel, ended: make(chan error, 1)}
-	cmd := exec.CommandContext(ctx, w.bin, "gather", "--host", "core@bootstrap", "--ssh", self, "--remote-command", "dayone gather --stdout", "--every", "1s", "--out", s.dir)
+	cmd := exec.CommandContext(ctx, w.bin, "gather", "--host", "core@bootstrap", "--ssh", self, "--remote-command",
+		"dayone gather --stdout", "--every", "1s", "--out", s.dir)
 	cmd.Env = append(os.Environ(), sshEnv+"="+w.lab.ID)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	require.NoError(w.t, cmd.Start())
@@ -100,7 +102,8 @@ func (w *world) receive(dir string) string {
 	t := w.t
 	w.kept = t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := w.lab.Network.Command(ctx, w.bin, "gather", "--receive", fmt.Sprintf("%s:%d", w.host, spoolPort), "--out", w.kept)
+	cmd := w.lab.Network.Command(ctx, w.bin, "gather", "--receive", fmt.Sprintf("%s:%d", w.host, spoolPort), "--out",
+		w.kept)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})
@@ -115,7 +118,8 @@ func (w *world) receive(dir string) string {
 		}, patience, 50*time.Millisecond)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), raw, 0o600))
 	}
-	return fmt.Sprintf("  logSpool: {url: \"https://%s:%d\", tokenFile: spool.token, caFile: ca.crt, every: 10s}\n", w.host, spoolPort)
+	return fmt.Sprintf("  logSpool: {url: \"https://%s:%d\", tokenFile: spool.token, caFile: ca.crt, every: 10s}\n",
+		w.host, spoolPort)
 }
 
 // sent is the bundle that came of itself.
@@ -124,7 +128,8 @@ func (w *world) sent() string { return filepath.Join(w.kept, "log-bundle-spool.t
 // sentBeforeItWent waits until the receiver has noticed that the node is gone.
 func (w *world) sentBeforeItWent() {
 	t := w.t
-	require.Eventually(t, func() bool { _, err := os.Stat(w.sent() + ".lost.json"); return err == nil }, patience, 200*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(w.sent() + ".lost.json"); return err == nil }, patience,
+		200*time.Millisecond)
 	out, err := exec.Command(w.bin, "analyze", w.sent()).CombinedOutput()
 	require.Error(t, err, "the exit code tells: %s", out)
 	assert.Contains(t, string(out), "verdict: vanished")
@@ -146,7 +151,8 @@ func (w *world) clean(file string) *bundle.Bundle {
 	b, err := bundle.Open(file)
 	require.NoError(w.t, err)
 	assert.Empty(w.t, b.Damage)
-	passwords, err := w.sh("cat /var/lib/dayone/identity/*.password /var/lib/dayone/identity/*.token 2>/dev/null; sed -n 's/.*\"auth\": *\"\\([^\"]*\\)\".*/\\1/p' /var/lib/dayone/identity/*auth.json 2>/dev/null; true")
+	passwords, err := w.sh(
+		"cat /var/lib/dayone/identity/*.password /var/lib/dayone/identity/*.token 2>/dev/null; sed -n 's/.*\"auth\": *\"\\([^\"]*\\)\".*/\\1/p' /var/lib/dayone/identity/*auth.json 2>/dev/null; true")
 	if err != nil {
 		passwords = "" // the node is off
 	}
@@ -166,22 +172,26 @@ func (w *world) clean(file string) *bundle.Bundle {
 // onTheNode gathers where the bootstrap was: journals and files of a real systemd arrive, secrets do not.
 func (w *world) onTheNode() {
 	t := w.t
-	_, err := w.sh("systemd-run --quiet --wait --unit=dayone-registry sh -c 'echo the registry token=" + canary + " and the end'")
+	_, err := w.sh("systemd-run --quiet --wait --unit=dayone-registry sh -c 'echo the registry token=" + canary +
+		" and the end'")
 	require.NoError(t, err)
-	w.eventually("the journal has it", func() bool { return w.is("journalctl --no-pager -u dayone-registry | grep -q 'and the end'") })
+	w.eventually("the journal has it",
+		func() bool { return w.is("journalctl --no-pager -u dayone-registry | grep -q 'and the end'") })
 	file := filepath.Join(t.TempDir(), "node.tar.gz")
 	f, err := os.Create(file)
 	require.NoError(t, err)
 	var errs strings.Builder
-	code, err := w.node.Run(t.Context(), testnode.Command{Argv: []string{"dayone", "gather", "--stdout"}, Stdout: f, Stderr: &errs})
+	code, err := w.node.Run(t.Context(), testnode.Command{Argv: []string{"dayone", "gather", "--stdout"}, Stdout: f,
+		Stderr: &errs})
 	require.NoError(t, err)
 	require.Zero(t, code, errs.String())
 	require.NoError(t, f.Close())
 	b := w.clean(file)
 	for name, has := range map[string]string{
 		"bootstrap/journals/dayone-bootstrap.log": "hand-over", "bootstrap/journals/dayone-registry.log": "and the end",
-		"bootstrap/services/dayone-bootstrap.json": `"stage": "gate"`, "bootstrap/dayone/journal.json": "build-master", "bootstrap/dayone/handed-over.json": "time",
-		"bootstrap/dayone/os-release.txt": "Debian", "rendered-assets/dayone/rendered-first/master.yaml": "osImageURL",
+		"bootstrap/services/dayone-bootstrap.json": `"stage": "gate"`, "bootstrap/dayone/journal.json": "build-master",
+		"bootstrap/dayone/handed-over.json": "time",
+		"bootstrap/dayone/os-release.txt":   "Debian", "rendered-assets/dayone/rendered-first/master.yaml": "osImageURL",
 		"rendered-assets/openshift/layering/machineosconfig-master.yaml": "MachineOSConfig",
 	} {
 		if assert.NotNil(t, b.Get(name), "%s is not among %v: %s", name, b.Names(), errs.String()) {
@@ -197,7 +207,8 @@ func (w *world) onTheNode() {
 func (w *world) overThePage() {
 	t, dir := w.t, w.t.TempDir()
 	page := fmt.Sprintf("https://%s:%d", w.node.Addr, statusPort)
-	access := []string{"--url", page, "--ca", filepath.Join(dir, "ca.crt"), "--token-file", filepath.Join(dir, "status.token")}
+	access := []string{"--url", page, "--ca", filepath.Join(dir, "ca.crt"), "--token-file",
+		filepath.Join(dir, "status.token")}
 	for _, name := range []string{"ca.crt", "status.token"} {
 		text, err := w.sh("cat /var/lib/dayone/identity/" + name)
 		require.NoError(t, err)
@@ -206,10 +217,12 @@ func (w *world) overThePage() {
 	var status []byte
 	w.eventually("the page shows the hand-over", func() bool {
 		var err error
-		status, err = w.lab.Network.Command(t.Context(), append([]string{w.bin, "status", "-o", "json"}, access...)...).CombinedOutput()
+		status, err = w.lab.Network.Command(t.Context(), append([]string{w.bin, "status", "-o", "json"}, access...)...).
+			CombinedOutput()
 		return err == nil && strings.Contains(string(status), `"name": "hand-over"`)
 	})
-	out, err := w.lab.Network.Command(t.Context(), append([]string{w.bin, "gather", "--out", dir, "--id", "page"}, access...)...).CombinedOutput()
+	out, err := w.lab.Network.Command(t.Context(), append([]string{w.bin, "gather", "--out", dir, "--id", "page"},
+		access...)...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	b := w.clean(filepath.Join(dir, "log-bundle-page.tar.gz"))
 	assert.NotNil(t, b.Get("bootstrap/journals/dayone-bootstrap.log"))
@@ -225,11 +238,13 @@ func (w *world) page(address, dir string) {
 	require.NoError(t, err)
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(ca))
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true, DialContext: func(ctx context.Context, _, at string) (c net.Conn, err error) {
-		err = w.lab.Network.Do(func() error { c, err = (&net.Dialer{}).DialContext(ctx, "tcp4", at); return err })
-		return c, err
-	}}}
-	for password, status := range map[string]int{string(token): http.StatusOK, "guess": http.StatusUnauthorized, "": http.StatusUnauthorized} {
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, at string) (c net.Conn, err error) {
+			err = w.lab.Network.Do(func() error { c, err = (&net.Dialer{}).DialContext(ctx, "tcp4", at); return err })
+			return c, err
+		}}}
+	for password, status := range map[string]int{string(token): http.StatusOK, "guess": http.StatusUnauthorized,
+		"": http.StatusUnauthorized} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/", nil)
 		require.NoError(t, err)
 		request.SetBasicAuth("admin", password)

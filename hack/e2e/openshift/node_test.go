@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(shared.Main(m, kubetest.Options{}))
 }
 
-// world is the network of one installation: its bootstrap node, and on the host beside it the release's registry, the API server and a
-// file server.
+// world is the network of one installation: its bootstrap node, and on the host beside it the release's registry, the
+// API server and a file server.
 type world struct {
 	t    *testing.T
 	lab  *testnode.Lab
@@ -66,7 +66,8 @@ type world struct {
 	kept string
 	// downloads lets the release's registry answer at length.
 	downloads *tap
-	// built is asked for by RUN instructions of the scenarios that want builds to wait for it, asked counts that; edit changes the sample.
+	// built is asked for by RUN instructions of the scenarios that want builds to wait for it, asked counts that; edit
+	// changes the sample.
 	built chan struct{}
 	asked atomic.Int32
 	edit  func(dir string)
@@ -83,7 +84,8 @@ func (w *world) useFinal() {
 	require.NoError(w.t, err)
 	pull, err := registry.NewUser("pull", registry.RolePull)
 	require.NoError(w.t, err)
-	w.final = registry.Options{Root: filepath.Join(w.t.TempDir(), "final"), Listen: w.finalName(), Hosts: []string{w.host}, Users: []registry.User{push, pull}}
+	w.final = registry.Options{Root: filepath.Join(w.t.TempDir(), "final"), Listen: w.finalName(), Hosts: []string{w.host},
+		Users: []registry.User{push, pull}}
 	w.finalServer, err = registry.New(w.final)
 	require.NoError(w.t, err)
 	w.startFinal() // once, for its authority
@@ -109,7 +111,8 @@ func newWorld(t *testing.T) *world {
 	case os.Geteuid() != 0 && os.Getenv("CI") == "":
 		t.Skip("needs root: it boots a node in namespaces")
 	}
-	w := &world{t: t, downloads: newTap(), built: make(chan struct{}), bin: filepath.Join(t.TempDir(), "dayone"), served: t.TempDir()}
+	w := &world{t: t, downloads: newTap(), built: make(chan struct{}), bin: filepath.Join(t.TempDir(), "dayone"),
+		served: t.TempDir()}
 	cmd := exec.Command("go", "build", "-trimpath", "-o", w.bin, "./cmd/dayone")
 	cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=1")
 	out, err := cmd.CombinedOutput()
@@ -146,7 +149,8 @@ func (w *world) release() {
 	user, err := registry.NewUser("push", registry.RolePush)
 	require.NoError(w.t, err)
 	behind := w.host + ":9602"
-	o := registry.Options{Root: filepath.Join(w.t.TempDir(), "release"), Listen: behind, Hosts: []string{w.host}, Users: []registry.User{user}}
+	o := registry.Options{Root: filepath.Join(w.t.TempDir(), "release"), Listen: behind, Hosts: []string{w.host},
+		Users: []registry.User{user}}
 	srv, err := registry.New(o)
 	require.NoError(w.t, err)
 	require.NoError(w.t, w.lab.Network.Do(srv.Start))
@@ -158,7 +162,8 @@ func (w *world) release() {
 	auth := filepath.Join(w.t.TempDir(), "auth.json")
 	registrytest.WriteAuthFile(w.t, auth, w.host+":9600", user)
 	name := w.host + ":9600/ocp/base-os"
-	out, err := w.lab.Network.Command(w.t.Context(), w.bin, "registry", "copy", "oci:"+layout, "docker://"+name+":1", "--dest-ca", o.CAFile(), "--dest-authfile", auth).CombinedOutput()
+	out, err := w.lab.Network.Command(w.t.Context(), w.bin, "registry", "copy", "oci:"+layout, "docker://"+name+":1",
+		"--dest-ca", o.CAFile(), "--dest-authfile", auth).CombinedOutput()
 	require.NoError(w.t, err, string(out))
 	digest, err := baseimage.Digest(layout)
 	require.NoError(w.t, err)
@@ -190,7 +195,8 @@ func (w *world) fileServer() {
 func (w *world) kubernetes() {
 	env := shared.Env(w.t)
 	for _, o := range []string{"openshift-config", "openshift-machine-config-operator"} {
-		require.NoError(w.t, client.IgnoreAlreadyExists(env.Client.Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o}})))
+		require.NoError(w.t, client.IgnoreAlreadyExists(env.Client.Create(w.t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o}})))
 	}
 	require.NoError(w.t, client.IgnoreNotFound(env.Client.Delete(w.t.Context(), w.secret()))) // an earlier run's
 	require.NoError(w.t, env.Client.Create(w.t.Context(), w.secret()))
@@ -211,13 +217,15 @@ func (w *world) passOn(port int) net.Listener {
 }
 
 func (w *world) secret() *corev1.Secret {
-	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "pull-secret"},
-		Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: w.pullSecret}}
+	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "pull-secret"},
+		Type:       corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: w.pullSecret}}
 }
 
 // put adds a file to the installer's bootstrap.ign.
 func (w *world) put(path string, mode int, content []byte) {
-	w.files = append(w.files, map[string]any{"path": path, "mode": mode, "overwrite": true, "contents": map[string]any{"source": *machineconfig.Inline(content).Source}})
+	w.files = append(w.files, map[string]any{"path": path, "mode": mode, "overwrite": true,
+		"contents": map[string]any{"source": *machineconfig.Inline(content).Source}})
 }
 
 // fetched adds a file of this machine, by URL and digest: programs are too large for the config.
@@ -248,13 +256,15 @@ func (w *world) installer() []byte {
 	w.put("/root/.docker/config.json", 0o600, w.pullSecret)
 	w.put("/etc/ssl/certs/release-registry.pem", 0o644, []byte(w.baseCA))
 	w.put("/opt/openshift/fixture/base-image", 0o644, []byte(w.base))
-	w.put("/opt/openshift/fixture/machineconfigoperator-bootstrap-pod.yaml", 0o644, []byte("apiVersion: v1\nkind: Pod\nspec:\n  initContainers:\n  - name: controller\n    image: mco\n"+
-		"    command: [machine-config-controller]\n    args: [bootstrap, --manifest-dir=/etc/mcc/bootstrap, --dest-dir=/etc/mcs/bootstrap, --payload-version=test]\n"))
+	w.put("/opt/openshift/fixture/machineconfigoperator-bootstrap-pod.yaml", 0o644,
+		[]byte("apiVersion: v1\nkind: Pod\nspec:\n  initContainers:\n  - name: controller\n    image: mco\n"+
+			"    command: [machine-config-controller]\n    args: [bootstrap, --manifest-dir=/etc/mcc/bootstrap, --dest-dir=/etc/mcs/bootstrap, --payload-version=test]\n"))
 	kubeconfig, err := os.ReadFile(shared.Env(w.t).Kubeconfig(w.t))
 	require.NoError(w.t, err)
 	server := regexp.MustCompile(`(?m)^(\s*)server: .*$`)
 	for name, port := range map[string]int{"kubeconfig-loopback": 6443, "kubeconfig": clusterPort} {
-		w.put("/opt/openshift/auth/"+name, 0o600, server.ReplaceAll(kubeconfig, fmt.Appendf(nil, "${1}server: https://%s:%d\n${1}tls-server-name: 127.0.0.1", w.host, port)))
+		w.put("/opt/openshift/auth/"+name, 0o600, server.ReplaceAll(kubeconfig,
+			fmt.Appendf(nil, "${1}server: https://%s:%d\n${1}tls-server-name: 127.0.0.1", w.host, port)))
 	}
 	// nftables is part of a real node's userland; Debian's base image has none.
 	nft, err := exec.LookPath("nft")
@@ -275,12 +285,15 @@ func (w *world) installer() []byte {
 		return u
 	}
 	const install = "\n[Install]\nWantedBy=multi-user.target\n"
-	raw, err := json.Marshal(map[string]any{"ignition": map[string]any{"version": "3.2.0"}, "storage": map[string]any{"files": w.files}, "systemd": map[string]any{"units": []any{
-		unit("release-image.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n", false),
-		unit("kubelet.service", "[Service]\nExecStart=/usr/local/bin/kubelet.sh\nRestart=always\n"+install, true),
-		unit("bootkube.service", "[Unit]\nWants=kubelet.service\nAfter=kubelet.service\nConditionPathExists=!/opt/openshift/.bootkube.done\n[Service]\nWorkingDirectory=/opt/openshift\nExecStart=/usr/local/bin/bootkube.sh\nRestart=on-failure\nRestartSec=5s\n", false),
-		unit("progress.service", "[Unit]\nWants=bootkube.service\n[Service]\nExecStart=/usr/local/bin/report-progress.sh\n"+install, true),
-	}}})
+	raw, err := json.Marshal(map[string]any{"ignition": map[string]any{"version": "3.2.0"},
+		"storage": map[string]any{"files": w.files}, "systemd": map[string]any{"units": []any{
+			unit("release-image.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n", false),
+			unit("kubelet.service", "[Service]\nExecStart=/usr/local/bin/kubelet.sh\nRestart=always\n"+install, true),
+			unit("bootkube.service",
+				"[Unit]\nWants=kubelet.service\nAfter=kubelet.service\nConditionPathExists=!/opt/openshift/.bootkube.done\n[Service]\nWorkingDirectory=/opt/openshift\nExecStart=/usr/local/bin/bootkube.sh\nRestart=on-failure\nRestartSec=5s\n", false),
+			unit("progress.service",
+				"[Unit]\nWants=bootkube.service\n[Service]\nExecStart=/usr/local/bin/report-progress.sh\n"+install, true),
+		}}})
 	require.NoError(w.t, err)
 	return raw
 }
@@ -322,8 +335,8 @@ func (w *world) dayone(dir string, args ...string) {
 // masters is how many the sample install-config.yaml has.
 const masters = 3
 
-// patched takes the sample install directory through the steps of docs/openshift.md, with the installer's part played between them, and
-// gives the patched bootstrap.ign.
+// patched takes the sample install directory through the steps of docs/openshift.md, with the installer's part played
+// between them, and gives the patched bootstrap.ign.
 func (w *world) patched() []byte {
 	dir := filepath.Join(w.t.TempDir(), "install")
 	w.dayone(dir, "sample", "--flow", "openshift")
@@ -337,7 +350,9 @@ func (w *world) patched() []byte {
 	file := filepath.Join(dir, "install-config.yaml")
 	raw, err := os.ReadFile(file)
 	require.NoError(w.t, err)
-	require.NoError(w.t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow: openshift\n"), []byte("  flow: openshift\n  registry: {caFile: final.crt}\n  statusPage: {port: "+strconv.Itoa(statusPort)+"}\n"+w.receive(dir)), 1), 0o600))
+	require.NoError(w.t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow: openshift\n"),
+		[]byte("  flow: openshift\n  registry: {caFile: final.crt}\n  statusPage: {port: "+strconv.Itoa(
+			statusPort)+"}\n"+w.receive(dir)), 1), 0o600))
 	w.dayone(dir, "prepare")
 
 	// create manifests: install-config.yaml goes, the installer's own manifests come.

@@ -22,9 +22,10 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 )
 
-// TestPowerCutAndKillInEveryPhase takes one installation through every phase of the flow on a real systemd node with the shipped units. In
-// each phase, which something of the node's surroundings holds at work, the node loses power and boots again, and then the program is
-// killed and systemd starts it again. In the end all is as if nothing had happened, and nothing was done twice that was done.
+// TestPowerCutAndKillInEveryPhase takes one installation through every phase of the flow on a real systemd node with
+// the shipped units. In each phase, which something of the node's surroundings holds at work, the node loses power and
+// boots again, and then the program is killed and systemd starts it again. In the end all is as if nothing had
+// happened, and nothing was done twice that was done.
 func TestPowerCutAndKillInEveryPhase(t *testing.T) {
 	c := newCuts(t)
 	c.start()
@@ -44,7 +45,8 @@ func TestPowerCutAndKillInEveryPhase(t *testing.T) {
 	require.NoError(t, c.node.PowerCut(t.Context()))
 	require.NoError(t, c.node.Start(t.Context()))
 	c.eventually("the gate of a node that was handed over opens", func() bool {
-		return c.is("systemctl is-active dayone-gate.service && systemctl is-active kubelet.service && ! /usr/sbin/nft list table inet dayone_gate")
+		return c.is(
+			"systemctl is-active dayone-gate.service && systemctl is-active kubelet.service && ! /usr/sbin/nft list table inet dayone_gate")
 	})
 	c.shutFirst()
 }
@@ -75,7 +77,8 @@ func newCuts(t *testing.T) *cuts {
 		file := filepath.Join(dir, "layering/master.yaml")
 		raw, err := os.ReadFile(file)
 		require.NoError(t, err)
-		slow := bytes.Replace(raw, []byte("RUN GREETING"), []byte("RUN wget -q -O /dev/null http://"+c.host+":8080/built && GREETING"), 1)
+		slow := bytes.Replace(raw, []byte("RUN GREETING"),
+			[]byte("RUN wget -q -O /dev/null http://"+c.host+":8080/built && GREETING"), 1)
 		require.NotEqual(t, string(raw), string(slow))
 		require.NoError(t, os.WriteFile(file, slow, 0o600))
 	}
@@ -84,7 +87,8 @@ func newCuts(t *testing.T) *cuts {
 	return c
 }
 
-// start makes the node from the patched bootstrap.ign and boots it; a master asks for its config from the first moment on.
+// start makes the node from the patched bootstrap.ign and boots it; a master asks for its config from the first moment
+// on.
 func (c *cuts) start() {
 	require.NoError(c.t, c.node.Ignite(c.t.Context(), c.patched()))
 	for _, file := range []string{hangingCA, hangingSecret} {
@@ -109,8 +113,8 @@ const (
 type hold struct {
 	phase        string
 	set, release func()
-	// stage is one of the phase's, for the hand-over. times counts how often the phase has come to the point at which it is held, where it
-	// has work to do before that.
+	// stage is one of the phase's, for the hand-over. times counts how often the phase has come to the point at which it
+	// is held, where it has work to do before that.
 	stage string
 	times func() int
 }
@@ -258,7 +262,8 @@ func (c *cuts) held() {
 // shutFirst says that this boot has shut the gate before kubelet, and with it the config server, began.
 func (c *cuts) shutFirst() {
 	c.t.Helper()
-	out, err := c.sh("systemctl show --property=ActiveEnterTimestampMonotonic --value dayone-gate.service; systemctl show --property=ExecMainStartTimestampMonotonic --value kubelet.service")
+	out, err := c.sh(
+		"systemctl show --property=ActiveEnterTimestampMonotonic --value dayone-gate.service; systemctl show --property=ExecMainStartTimestampMonotonic --value kubelet.service")
 	require.NoError(c.t, err)
 	var gate, kubelet int
 	_, err = fmt.Sscan(out, &gate, &kubelet)
@@ -273,7 +278,8 @@ func (c *cuts) shutFirst() {
 	}
 }
 
-// noGateNoKubelet boots the node with a gate that cannot be shut: then nothing may begin that a master could fetch a config from.
+// noGateNoKubelet boots the node with a gate that cannot be shut: then nothing may begin that a master could fetch a
+// config from.
 func (c *cuts) noGateNoKubelet() {
 	c.atWork(hold{phase: phaseGate}, false)
 	c.must("cp /etc/dayone/gate.nft /root/ && echo no rules >/etc/dayone/gate.nft")
@@ -305,8 +311,8 @@ func (m *master) gets(t *testing.T) {
 	assert.Contains(t, m.got, "50-dayone-bootstrap.conf", "never the config of the first rendering")
 }
 
-// handOver strikes twice in the hand-over: while the final registry is down, and while the cluster does not agree yet because a master is
-// missing and bootkube has ended what it had on this node.
+// handOver strikes twice in the hand-over: while the final registry is down, and while the cluster does not agree yet
+// because a master is missing and bootkube has ended what it had on this node.
 func (c *cuts) handOver() {
 	c.strike(hold{phase: phaseHandOver, stage: "hand-over-images"})
 	c.startFinal()
@@ -356,7 +362,8 @@ func (c *cuts) ended() {
 	final := c.finalName() + "/ocp/master-os@" + image.Digest
 	assert.Contains(t, c.early.got, url.QueryEscape(final), "the masters' config names the image that was built")
 	assert.Equal(t, final, c.seeded(), "and so does the cluster")
-	assert.False(t, c.is("ls /var/lib/dayone/identity | grep -E 'auth|password'"), "nobody has an account of the embedded registry any more")
+	assert.False(t, c.is("ls /var/lib/dayone/identity | grep -E 'auth|password'"),
+		"nobody has an account of the embedded registry any more")
 	failed, err := c.sh("systemctl list-units --state=failed --no-legend --plain")
 	require.NoError(t, err)
 	assert.Empty(t, strings.TrimSpace(failed))

@@ -45,10 +45,12 @@ type wrong struct {
 	ahead time.Duration
 }
 
-// wrongClocks builds a config and brings it while the wall clocks of agents jump with every change of their states, hours ahead and back, and years, and
-// the controllers' in the middle of a drain, too. What is asked for comes as if all clocks were right.
+// wrongClocks builds a config and brings it while the wall clocks of agents jump with every change of their states,
+// hours ahead and back, and years, and the controllers' in the middle of a drain, too. What is asked for comes as if
+// all clocks were right.
 func (w *world) wrongClocks(config string, r recipe) (to daemon.Target) {
-	c := &wrong{world: w, last: map[*fleet.Host]daemon.State{}, since: map[*fleet.Host]time.Time{}, jumps: map[time.Duration]int{}}
+	c := &wrong{world: w, last: map[*fleet.Host]daemon.State{}, since: map[*fleet.Host]time.Time{},
+		jumps: map[time.Duration]int{}}
 	hosts := w.fleet.Of(worker)
 	w.pods(worker, "clock")
 	for _, h := range hosts {
@@ -78,8 +80,8 @@ func (w *world) wrongClocks(config string, r recipe) (to daemon.Target) {
 	return to
 }
 
-// look gives a host another clock when its agent has come to another state, and sets one right that is years off. It tells whether the host's clock
-// is one that reaches the API.
+// look gives a host another clock when its agent has come to another state, and sets one right that is years off. It
+// tells whether the host's clock is one that reaches the API.
 func (c *wrong) look(h *fleet.Host) bool {
 	if since, off := c.since[h]; off && time.Since(since) > yearsLast {
 		c.clocks.Set(h, 0)
@@ -104,7 +106,8 @@ func (c *wrong) look(h *fleet.Host) bool {
 	return !off
 }
 
-// drain lets the first node's drain wait for a pod, puts the controllers' clock ahead in the middle of it, and back at its end.
+// drain lets the first node's drain wait for a pod, puts the controllers' clock ahead in the middle of it, and back at
+// its end.
 func (c *wrong) drain(h *fleet.Host) {
 	switch {
 	case c.held == nil && c.leaving(h):
@@ -140,7 +143,8 @@ func (c *wrong) hold(h *fleet.Host, finalizer string) {
 	if finalizer == "" {
 		patch = `{"metadata":{"finalizers":null}}`
 	}
-	err := c.env.Client.Patch(c.t.Context(), podOf(h, "clock"), client.RawPatch("application/merge-patch+json", []byte(patch)))
+	err := c.env.Client.Patch(c.t.Context(), podOf(h, "clock"), client.RawPatch("application/merge-patch+json",
+		[]byte(patch)))
 	require.NoError(c.t, client.IgnoreNotFound(err))
 }
 

@@ -22,8 +22,8 @@ import (
 // slowPause is the registry's before each part of a blob, where an import is to take a while.
 const slowPause = 100 * time.Millisecond
 
-// liveChange changes only the config of layered nodes, and policies cover that: the running system gets it, and so does the image of the
-// next boot, without a reboot.
+// liveChange changes only the config of layered nodes, and policies cover that: the running system gets it, and so does
+// the image of the next boot, without a reboot.
 func (w *world) liveChange(was daemon.Target) daemon.Target {
 	c := secondContent()
 	c.Files["/etc/app/conf"] = "three\n"
@@ -58,8 +58,8 @@ func digestOf(image string) string {
 	return digest
 }
 
-// faultsOfNodes changes the Containerfile's part, two nodes at a time. Agents are killed at every state they come to; the first host that
-// imports has its power cut then, and one host has its power cut in every state.
+// faultsOfNodes changes the Containerfile's part, two nodes at a time. Agents are killed at every state they come to;
+// the first host that imports has its power cut then, and one host has its power cut in every state.
 func (w *world) faultsOfNodes(was daemon.Target) daemon.Target {
 	w.several(2)
 	boots := w.allBoots(worker)
@@ -132,7 +132,8 @@ func (w *world) cut(h *fleet.Host) error {
 // stateEvery is how often a host's journal is read where no state of its agent is to be missed.
 const stateEvery = 2 * time.Millisecond
 
-// eachState does something for each state that the agents of hosts come to, hosts beside each other, until stop is called.
+// eachState does something for each state that the agents of hosts come to, hosts beside each other, until stop is
+// called.
 func (w *world) eachState(hosts []*fleet.Host, do func(*fleet.Host, daemon.State) error) (stop func()) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var all sync.WaitGroup
@@ -158,8 +159,8 @@ func (w *world) eachState(hosts []*fleet.Host, do func(*fleet.Host, daemon.State
 	return stop
 }
 
-// brokenImage fails on the first nodes, which say why, and goes no further; a corrected one goes to those nodes first, and then on,
-// while clocks jump.
+// brokenImage fails on the first nodes, which say why, and goes no further; a corrected one goes to those nodes first,
+// and then on, while clocks jump.
 func (w *world) brokenImage(was daemon.Target) daemon.Target {
 	w.several(1)
 	boots := w.allBoots(worker)
@@ -187,8 +188,8 @@ func (w *world) brokenImage(was daemon.Target) daemon.Target {
 	return to
 }
 
-// faultsAround takes away, one after the other while a node imports: the registry, the controllers, the API server. Each node fails or
-// waits, and goes on.
+// faultsAround takes away, one after the other while a node imports: the registry, the controllers, the API server.
+// Each node fails or waits, and goes on.
 func (w *world) faultsAround(was daemon.Target) daemon.Target {
 	w.ahead("0") // each node has something to import when its turn comes
 	defer w.ahead("")
@@ -217,7 +218,10 @@ func (w *world) faultsAround(was daemon.Target) daemon.Target {
 	n := w.boots(h)
 	w.apiDown()
 	w.registry.Spoil(nil)
-	w.until(h.Name+" boots its image without the API", func() bool { return w.boots(h) == n+1 && h.State() == daemon.Uncordoning })
+	w.until(h.Name+" boots its image without the API", func() bool {
+		return w.boots(h) == n+1 &&
+			h.State() == daemon.Uncordoning
+	})
 	w.apiUp()
 	w.arrived("after all faults", worker, to)
 	w.rebooted(boots, 1, "one for each node")
@@ -230,7 +234,8 @@ func (w *world) importing(to daemon.Target) (found *fleet.Host) {
 	w.until("bytes of layers on a node", func() bool {
 		for _, h := range w.fleet.Of(worker) {
 			n := h.Object(w.t.Context())
-			if n != nil && n.Annotations[manifests.AnnotationDesiredImage] == to.Image && strings.Contains(n.Annotations[manifests.AnnotationAgentProgress], "MB") {
+			if n != nil && n.Annotations[manifests.AnnotationDesiredImage] == to.Image &&
+				strings.Contains(n.Annotations[manifests.AnnotationAgentProgress], "MB") {
 				found = h
 				return true
 			}

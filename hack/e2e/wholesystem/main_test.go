@@ -33,7 +33,8 @@ import (
 	"dayone.dev/dayone/rebase/nodecontroller"
 )
 
-// controllersEnv names a kubeconfig: with it this program is not the test but the controllers, a process that a test can kill.
+// controllersEnv names a kubeconfig: with it this program is not the test but the controllers, a process that a test
+// can kill.
 const controllersEnv = "DAYONE_WHOLESYSTEM_KUBECONFIG"
 
 // settle is how long the render controller collects changes; a test does not make several in a row.
@@ -71,14 +72,18 @@ func controllers(kubeconfig string) error {
 	cfg.QPS = -1
 	// The rights name the objects: what is watched does, too.
 	watched := cache.Options{ByObject: optin.CacheOptions(cluster.DefaultNamespace)}
-	m, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: watched, Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}, Metrics: metricsserver.Options{BindAddress: "0"},
+	m, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: watched,
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: kubetest.Controllers()})
 	if err != nil {
 		return err
 	}
 	err = errors.Join(
-		rendercontroller.SetupWithManager(m, rendercontroller.Options{Log: log, Versions: render.VersionsOf("v0.0.0-test"), Settle: settle}),
-		nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log, Preflight: nodecontroller.ImageCheck{Client: m.GetClient()}, Foreseen: true}),
+		rendercontroller.SetupWithManager(m, rendercontroller.Options{Log: log, Versions: render.VersionsOf("v0.0.0-test"),
+			Settle: settle}),
+		nodecontroller.SetupWithManager(m, nodecontroller.Options{Log: log,
+			Preflight: nodecontroller.ImageCheck{Client: m.GetClient()}, Foreseen: true}),
 		draincontroller.SetupWithManager(m, draincontroller.Options{Log: log}),
 		disruptioncontroller.SetupWithManager(m, disruptioncontroller.Options{Log: log}))
 	if err != nil {
@@ -95,7 +100,8 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	agentProgram = filepath.Join(dir, "dayone-daemon")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags=containers_image_openpgp", "-o", agentProgram+".linked", "dayone.dev/dayone/cmd/dayone-daemon")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags=containers_image_openpgp", "-o",
+		agentProgram+".linked", "dayone.dev/dayone/cmd/dayone-daemon")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the agent: %v: %s\n", err, out)

@@ -32,11 +32,13 @@ import (
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 )
 
-// objects are an installation's rights, with the policy that binds an agent to its own node; what a release brings; pools; the admin's rules.
+// objects are an installation's rights, with the policy that binds an agent to its own node; what a release brings;
+// pools; the admin's rules.
 func (w *world) objects() {
 	w.env.InstallRights(w.t)
 	image := "r.example.com/x/y:1"
-	all, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: image, Builder: image, Daemon: image}})
+	all, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: image, Builder: image,
+		Daemon: image}})
 	require.NoError(w.t, err)
 	bound := 0
 	for _, o := range all {
@@ -61,10 +63,14 @@ func (w *world) controllerConfig() *mcfgv1.ControllerConfig {
 	auth, err := os.ReadFile(w.registry.AuthFile)
 	require.NoError(w.t, err)
 	return &mcfgv1.ControllerConfig{
-		ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName, Annotations: map[string]string{manifests.AnnotationStandalone: "true"}},
-		Spec: mcfgv1.ControllerConfigSpec{BaseOSContainerImage: w.stock, IPFamilies: mcfgv1.IPFamiliesIPv4, InternalRegistryPullSecret: auth,
-			ImageRegistryBundleData:     []mcfgv1.ImageRegistryBundle{{File: strings.ReplaceAll(w.registry.Addr, ":", ".."), Data: w.registry.Authority.PEM}},
-			ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{}, Images: map[string]string{}, KubeAPIServerServingCAData: []byte("ca"), RootCAData: []byte("ca"), ReleaseImage: "release"},
+		ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName,
+			Annotations: map[string]string{manifests.AnnotationStandalone: "true"}},
+		Spec: mcfgv1.ControllerConfigSpec{BaseOSContainerImage: w.stock, IPFamilies: mcfgv1.IPFamiliesIPv4,
+			InternalRegistryPullSecret: auth,
+			ImageRegistryBundleData: []mcfgv1.ImageRegistryBundle{{File: strings.ReplaceAll(w.registry.Addr, ":", ".."),
+				Data: w.registry.Authority.PEM}},
+			ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{}, Images: map[string]string{},
+			KubeAPIServerServingCAData: []byte("ca"), RootCAData: []byte("ca"), ReleaseImage: "release"},
 	}
 }
 
@@ -79,7 +85,8 @@ func rules() *opv1.MachineConfiguration {
 		StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}},
 		NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{
 			SSHKey: opv1.NodeDisruptionPolicySpecSSHKey{Actions: []action{none}},
-			Files:  []opv1.NodeDisruptionPolicySpecFile{{Path: "/etc/app", Actions: []action{restart("app.service")}}, {Path: "/etc/quiet", Actions: []action{none}}},
+			Files: []opv1.NodeDisruptionPolicySpecFile{{Path: "/etc/app", Actions: []action{restart("app.service")}},
+				{Path: "/etc/quiet", Actions: []action{none}}},
 			Units: []opv1.NodeDisruptionPolicySpecUnit{{Name: "app.service", Actions: []action{reload, restart("app.service")}},
 				{Name: "late.service", Actions: []action{reload, restart("late.service")}}}}}}
 }
@@ -91,7 +98,8 @@ func (w *world) configure(pool, name string, c fleet.Content) (rendered string) 
 	mc, err := c.MachineConfig(name+"-"+pool, pool)
 	require.NoError(w.t, err)
 	if err := w.env.Client.Create(w.t.Context(), mc.DeepCopy()); apierrors.IsAlreadyExists(err) {
-		change(w, &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: mc.Name}}, func(o *mcfgv1.MachineConfig) { o.Spec.Config.Raw = mc.Spec.Config.Raw })
+		change(w, &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: mc.Name}},
+			func(o *mcfgv1.MachineConfig) { o.Spec.Config.Raw = mc.Spec.Config.Raw })
 	} else {
 		require.NoError(w.t, err)
 	}
@@ -137,9 +145,13 @@ func (w *world) image(pool, config string, r recipe) string {
 	require.NoError(w.t, err)
 	layer, _, err := configlayer.Compile(parsed, configlayer.Options{})
 	require.NoError(w.t, err)
-	files, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Gzip())), nil }, tarball.WithMediaType(types.OCILayer))
+	files, err := tarball.LayerFromOpener(func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(layer.Gzip())), nil
+	}, tarball.WithMediaType(types.OCILayer))
 	require.NoError(w.t, err)
-	entries := []deploytest.Entry{{Name: "etc/os-mark", Body: r.mark + "\n"}, {Name: "usr/share/mark", Body: r.mark + "\n"}}
+	entries := []deploytest.Entry{{Name: "etc/os-mark", Body: r.mark + "\n"}, {Name: "usr/share/mark", Body: r.mark +
+		"\n"}}
 	if r.noise > 0 {
 		random := make([]byte, r.noise)
 		_, _ = rand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%32s", r.mark)))).Read(random) // never fails
@@ -156,7 +168,8 @@ func (w *world) image(pool, config string, r recipe) string {
 	require.NoError(w.t, err)
 	hash, err := machineconfig.ContentHash(mc.Spec)
 	require.NoError(w.t, err)
-	return w.registry.Push(w.t, w.labelled(img, map[string]string{build.LabelConfigHash: hash, build.LabelRenderedConfig: config}), "os/"+pool)
+	return w.registry.Push(w.t, w.labelled(img, map[string]string{build.LabelConfigHash: hash,
+		build.LabelRenderedConfig: config}), "os/"+pool)
 }
 
 func (w *world) labelled(img v1.Image, labels map[string]string) v1.Image {
@@ -171,31 +184,40 @@ func (w *world) labelled(img v1.Image, labels map[string]string) v1.Image {
 	return img
 }
 
-// build is what machine-os-builder leaves when it has built a pool's config by a recipe: an image, the build that made it, and the pool's
-// MachineOSConfig that names both. The recipe's mark is the build's ground: images of one differ in their config only.
+// build is what machine-os-builder leaves when it has built a pool's config by a recipe: an image, the build that made
+// it, and the pool's MachineOSConfig that names both. The recipe's mark is the build's ground: images of one differ in
+// their config only.
 func (w *world) build(pool, config string, r recipe) daemon.Target {
 	t, c := w.t, w.env.Client
 	t.Helper()
 	image := w.image(pool, config, r)
 	spec, _, _ := strings.Cut(image, "@")
 	w.builds++
-	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", pool, w.builds), Labels: map[string]string{manifests.LabelRenderedMachineConfig: config},
-		Annotations: map[string]string{manifests.AnnotationBuildGround: r.mark, manifests.AnnotationBuildAddress: fmt.Sprintf("%s-%s-%d", r.mark, config, w.builds)}},
-		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: config}, MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: pool},
+	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", pool, w.builds),
+		Labels: map[string]string{manifests.LabelRenderedMachineConfig: config},
+		Annotations: map[string]string{manifests.AnnotationBuildGround: r.mark,
+			manifests.AnnotationBuildAddress: fmt.Sprintf("%s-%s-%d", r.mark, config, w.builds)}},
+		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: config},
+			MachineOSConfig:       mcfgv1.MachineOSConfigReference{Name: pool},
 			RenderedImagePushSpec: mcfgv1.ImageTagFormat(spec + ":x")}}
 	w.create(b)
 	start, end := metav1.NewTime(time.Now().Add(-time.Minute)), metav1.Now()
 	was := b.DeepCopy()
-	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end, DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
-		Builder:    &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder, Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
-		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: end}}}
+	b.Status = mcfgv1.MachineOSBuildStatus{BuildStart: &start, BuildEnd: &end,
+		DigestedImagePushSpec: mcfgv1.ImageDigestFormat(image),
+		Builder: &mcfgv1.MachineOSBuilderReference{ImageBuilderType: mcfgv1.JobBuilder,
+			Job: &mcfgv1.ObjectReference{Group: "batch", Resource: "jobs", Namespace: "x", Name: "y"}},
+		Conditions: []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue,
+			Reason: "Ready", LastTransitionTime: end}}}
 	require.NoError(t, c.Status().Patch(t.Context(), b, client.MergeFrom(was)))
 	m := &mcfgv1.MachineOSConfig{}
 	err := c.Get(t.Context(), client.ObjectKey{Name: pool}, m)
 	if apierrors.IsNotFound(err) {
-		m = &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: pool}, Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: pool},
-			ImageBuilder: mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder}, RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
-			RenderedImagePushSpec: mcfgv1.ImageTagFormat(spec + ":x")}}
+		m = &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: pool},
+			Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: pool},
+				ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+				RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+				RenderedImagePushSpec:   mcfgv1.ImageTagFormat(spec + ":x")}}
 		w.create(m)
 	} else {
 		require.NoError(t, err)
@@ -216,7 +238,8 @@ func (w *world) pods(pool, round string) {
 		}
 		p := podOf(h, round)
 		p.Labels = map[string]string{"pool": pool}
-		p.Spec = corev1.PodSpec{NodeName: h.Name, TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{Name: "c", Image: "r.example.com/x"}}}
+		p.Spec = corev1.PodSpec{NodeName: h.Name, TerminationGracePeriodSeconds: new(int64(0)),
+			Containers: []corev1.Container{{Name: "c", Image: "r.example.com/x"}}}
 		w.create(p)
 	}
 }
@@ -228,6 +251,7 @@ func podOf(h *fleet.Host, round string) *corev1.Pod {
 
 func (w *world) podsLeft(pool string) int {
 	var pods corev1.PodList
-	require.NoError(w.t, w.env.Client.List(w.t.Context(), &pods, client.InNamespace("default"), client.MatchingLabels{"pool": pool}))
+	require.NoError(w.t, w.env.Client.List(w.t.Context(), &pods, client.InNamespace("default"),
+		client.MatchingLabels{"pool": pool}))
 	return len(pods.Items)
 }

@@ -17,8 +17,8 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 )
 
-// undisturbed runs a step and asserts that the workers' pods are the same ones afterwards, that no drain was asked for, and that no host
-// has rebooted.
+// undisturbed runs a step and asserts that the workers' pods are the same ones afterwards, that no drain was asked for,
+// and that no host has rebooted.
 func (w *world) undisturbed(what string, step func()) {
 	w.t.Helper()
 	boots, pods, drains := w.allBoots(), w.podUIDs(), w.drains()
@@ -47,7 +47,8 @@ func (w *world) drains() map[string]string {
 
 // services tells when each of a host's services was started, and how often the one was reloaded.
 func (w *world) services(h *fleet.Host) string {
-	return w.output(h, "systemctl", "show", "-p", "InvocationID", "app.service", "crio.service") + w.output(h, "sh", "-c", "cat /run/crio-reloads 2>/dev/null || true")
+	return w.output(h, "systemctl", "show", "-p", "InvocationID", "app.service", "crio.service") +
+		w.output(h, "sh", "-c", "cat /run/crio-reloads 2>/dev/null || true")
 }
 
 // quietChange changes a file whose policy is None: it is there, and nothing else has noticed.
@@ -56,7 +57,8 @@ func (w *world) quietChange() {
 	h := w.fleet.Of(worker)[0]
 	services := w.services(h)
 	w.undisturbed("policy None", func() {
-		to := daemon.Target{Config: w.configure(worker, "60-quiet", fleet.Content{Files: map[string]string{"/etc/quiet/conf": "one\n"}})}
+		to := daemon.Target{Config: w.configure(worker, "60-quiet",
+			fleet.Content{Files: map[string]string{"/etc/quiet/conf": "one\n"}})}
 		w.arrived("policy None", worker, to)
 		assert.Equal(w.t, disruption.LevelQuiet, w.watch.Foretold(worker, to).Level)
 	})
@@ -83,16 +85,20 @@ func (w *world) configOnly() (workers string) {
 	return workers
 }
 
-// mirrors adds a mirror set and removes it again: the removal drains no node while the admin answers for images, and every node without.
+// mirrors adds a mirror set and removes it again: the removal drains no node while the admin answers for images, and
+// every node without.
 func (w *world) mirrors(without string) {
 	policy := func(text string) {
-		change(w, &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}, func(o *opv1.MachineConfiguration) {
-			metav1.SetMetaDataAnnotation(&o.ObjectMeta, manifests.AnnotationMirrorPolicy, text)
-		})
+		change(w, &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}},
+			func(o *opv1.MachineConfiguration) {
+				metav1.SetMetaDataAnnotation(&o.ObjectMeta, manifests.AnnotationMirrorPolicy, text)
+			})
 	}
 	set := func() *configv1.ImageDigestMirrorSet {
-		return &configv1.ImageDigestMirrorSet{ObjectMeta: metav1.ObjectMeta{Name: "apps"}, Spec: configv1.ImageDigestMirrorSetSpec{
-			ImageDigestMirrors: []configv1.ImageDigestMirrors{{Source: "registry.example.com/apps", Mirrors: []configv1.ImageMirror{"mirror.example.com/apps"}}}}}
+		return &configv1.ImageDigestMirrorSet{ObjectMeta: metav1.ObjectMeta{Name: "apps"},
+			Spec: configv1.ImageDigestMirrorSetSpec{
+				ImageDigestMirrors: []configv1.ImageDigestMirrors{{Source: "registry.example.com/apps",
+					Mirrors: []configv1.ImageMirror{"mirror.example.com/apps"}}}}}
 	}
 	add := func() string {
 		w.create(set())

@@ -75,8 +75,9 @@ func (w *world) jump(h *fleet.Host, by time.Duration) (back func()) {
 	return func() { w.clocks.Set(h, 0) }
 }
 
-// The soak changes a pool's config, recipe and layering at random, lets faults strike at random moments, and asks after each change: has every
-// node its target, were no more unavailable than allowed, and has each rebooted once at most but for its power cuts.
+// The soak changes a pool's config, recipe and layering at random, lets faults strike at random moments, and asks after
+// each change: has every node its target, were no more unavailable than allowed, and has each rebooted once at most but
+// for its power cuts.
 func TestSoak(t *testing.T) {
 	if os.Getenv(soakEnv) == "" {
 		t.Skipf("goes on as long as %s says: make soak", soakEnv)

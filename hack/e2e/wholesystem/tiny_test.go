@@ -21,8 +21,8 @@ type small struct {
 	to    daemon.Target
 }
 
-// joinTiny makes such a host the node of a pool of its own, lets its agent write a file without a reboot, and asks for its first layered image,
-// to which it goes beside the other pools' rollouts.
+// joinTiny makes such a host the node of a pool of its own, lets its agent write a file without a reboot, and asks for
+// its first layered image, to which it goes beside the other pools' rollouts.
 func (w *world) joinTiny() small {
 	ctx, t := w.t.Context(), w.t
 	layout, err := baseimage.Ensure(ctx, baseimage.Tiny, "")
@@ -56,7 +56,8 @@ func (w *world) tinyOptedIn(s small) {
 	assert.Equal(w.t, "v1", w.output(s.host, "cat", "/etc/os-mark"))
 	assert.Equal(w.t, "two", w.output(s.host, "cat", "/etc/quiet/conf"))
 	assert.Contains(w.t, w.output(s.host, "/usr/local/bin/dayone-daemon", "status"), digestOf(s.to.Image))
-	assert.Equal(w.t, nodestate.DrainRequest(nodestate.Uncordon, s.to.Config), s.host.Record(w.t.Context()).LastAppliedDrain)
+	assert.Equal(w.t, nodestate.DrainRequest(nodestate.Uncordon, s.to.Config), s.host.Record(w.t.Context()).
+		LastAppliedDrain)
 	assert.Zero(w.t, w.podsLeft(edge), "it was drained")
 }
 

@@ -22,7 +22,8 @@ import (
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
-// Two pools live through their Day 2; what comes first is what later steps start from, because making and booting hosts is what takes time.
+// Two pools live through their Day 2; what comes first is what later steps start from, because making and booting hosts
+// is what takes time.
 func TestDay2OnRealHosts(t *testing.T) {
 	w := newWorld(t)
 	w.joinAll(2, 3)
@@ -53,8 +54,8 @@ func TestDay2OnRealHosts(t *testing.T) {
 	w.memory()
 }
 
-// within asserts that since the last call no more nodes were unavailable than allowed; the control plane's are one at a time whatever a
-// pool says.
+// within asserts that since the last call no more nodes were unavailable than allowed; the control plane's are one at a
+// time whatever a pool says.
 func (w *world) within(masters, workers int) {
 	w.t.Helper()
 	assert.LessOrEqual(w.t, w.watch.Worst(master), masters, "masters unavailable at once")
@@ -62,12 +63,14 @@ func (w *world) within(masters, workers int) {
 }
 
 func firstContent() fleet.Content {
-	return fleet.Content{Files: map[string]string{"/etc/app/conf": "one\n", "/etc/app/gone": "one\n"}, Units: map[string]string{"app.service": fleet.Service("v1", "/etc/app/conf")}}
+	return fleet.Content{Files: map[string]string{"/etc/app/conf": "one\n", "/etc/app/gone": "one\n"},
+		Units: map[string]string{"app.service": fleet.Service("v1", "/etc/app/conf")}}
 }
 
 func secondContent() fleet.Content {
 	return fleet.Content{Files: map[string]string{"/etc/app/conf": "two\n", "/etc/app/new": "two\n"},
-		Units: map[string]string{"app.service": fleet.Service("v2", "/etc/app/conf"), "late.service": fleet.Service("v2", "/etc/app/new")}}
+		Units: map[string]string{"app.service": fleet.Service("v2", "/etc/app/conf"),
+			"late.service": fleet.Service("v2", "/etc/app/new")}}
 }
 
 // joinAll makes hosts as Ignition and first boot leave them, boots them, and sees them in their pools.
@@ -99,12 +102,13 @@ func (w *world) joinAll(masters, workers int) {
 	w.within(masters, workers) // those that were not on yet
 }
 
-// snapshot is all of each host's /etc, and its node's annotations: of the last drain, of the last plan and of the time that it took only that
-// there was one.
+// snapshot is all of each host's /etc, and its node's annotations: of the last drain, of the last plan and of the time
+// that it took only that there was one.
 func (w *world) snapshot() map[*fleet.Host]string {
 	out := map[*fleet.Host]string{}
 	for _, h := range w.withSystemd() {
-		etc := w.output(h, "sh", "-c", `cd /etc && find . \( -type f -o -type l \) ! -name .updated -printf '%p %M %U %G %l\n' | sort && find . -type f ! -name .updated ! -path './machine-config-daemon/currentconfig' | sort | xargs sha256sum`)
+		etc := w.output(h, "sh", "-c",
+			`cd /etc && find . \( -type f -o -type l \) ! -name .updated -printf '%p %M %U %G %l\n' | sort && find . -type f ! -name .updated ! -path './machine-config-daemon/currentconfig' | sort | xargs sha256sum`)
 		annotations := h.Object(w.t.Context()).Annotations
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
 			_, name, _ := strings.Cut(key, "/")
@@ -131,7 +135,8 @@ func (w *world) optIn(pool string) daemon.Target {
 	for h := range boots {
 		assert.Equal(w.t, "v1", w.output(h, "cat", "/etc/os-mark"))
 		assert.Equal(w.t, nodestate.DrainRequest(nodestate.Uncordon, to.Config), h.Record(w.t.Context()).LastAppliedDrain)
-		assert.NotContains(w.t, w.output(h, "ostree", "admin", "config-diff"), " app/", "what the agent wrote is what the image has")
+		assert.NotContains(w.t, w.output(h, "ostree", "admin", "config-diff"), " app/",
+			"what the agent wrote is what the image has")
 		w.until("app runs on "+h.Name, func() bool { return w.started(h, "app") == "v2 two" })
 	}
 	assert.Zero(w.t, w.podsLeft(pool), "each was drained")
@@ -168,7 +173,8 @@ func (w *world) optOut(pool string, before map[*fleet.Host]string) {
 // leave takes a pool's MachineOSConfig away.
 func (w *world) leave(pool string) {
 	w.t.Helper()
-	require.NoError(w.t, w.env.Client.Delete(w.t.Context(), &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: pool}}))
+	require.NoError(w.t, w.env.Client.Delete(w.t.Context(),
+		&mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: pool}}))
 }
 
 // several lets so many workers be unavailable at once.
@@ -192,8 +198,8 @@ func (w *world) ahead(limit string) {
 	})
 }
 
-// maxOwnMemory is what an idle agent may have to itself, in kB. What it shares with the page cache, its own program, is the kernel's to
-// keep or to drop.
+// maxOwnMemory is what an idle agent may have to itself, in kB. What it shares with the page cache, its own program, is
+// the kernel's to keep or to drop.
 const maxOwnMemory = 20 << 10
 
 // memory looks at the agents' when all is done: what their node came up with, having nothing to do since.

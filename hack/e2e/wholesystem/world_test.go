@@ -108,16 +108,18 @@ func readLayout(t *testing.T, dir string) v1.Image {
 	return img
 }
 
-// newFleet has no hosts yet. On all of them there will be what a registry asks for, and a unit that counts its reloads, as CRI-O's would.
+// newFleet has no hosts yet. On all of them there will be what a registry asks for, and a unit that counts its reloads,
+// as CRI-O's would.
 func (w *world) newFleet() {
 	auth, err := os.ReadFile(w.registry.AuthFile)
 	require.NoError(w.t, err)
-	w.fleet, err = fleet.New(fleet.Options{Lab: w.lab, Client: w.env.Client, Config: w.env.Config, Agent: agentProgram, Files: []fleet.File{
-		{Path: "/etc/containers/certs.d/" + w.registry.Addr + "/ca.crt", Text: string(w.registry.Authority.PEM), Mode: 0o644},
-		{Path: "/etc/ostree/auth.json", Text: string(auth), Mode: 0o600},
-		{Path: "/etc/systemd/system/crio.service", Mode: 0o644,
-			Text: "[Service]\nExecStart=/bin/sh -c 'exec sleep infinity'\nExecReload=/bin/sh -c 'echo reload >>/run/crio-reloads'\n[Install]\nWantedBy=multi-user.target\n"},
-	}})
+	w.fleet, err = fleet.New(fleet.Options{Lab: w.lab, Client: w.env.Client, Config: w.env.Config, Agent: agentProgram,
+		Files: []fleet.File{
+			{Path: "/etc/containers/certs.d/" + w.registry.Addr + "/ca.crt", Text: string(w.registry.Authority.PEM), Mode: 0o644},
+			{Path: "/etc/ostree/auth.json", Text: string(auth), Mode: 0o600},
+			{Path: "/etc/systemd/system/crio.service", Mode: 0o644,
+				Text: "[Service]\nExecStart=/bin/sh -c 'exec sleep infinity'\nExecReload=/bin/sh -c 'echo reload >>/run/crio-reloads'\n[Install]\nWantedBy=multi-user.target\n"},
+		}})
 	require.NoError(w.t, err)
 	w.watch = fleet.NewWatch(w.fleet)
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -136,7 +138,8 @@ func (w *world) newFleet() {
 func (w *world) join(name, pool string) *fleet.Host {
 	w.t.Helper()
 	repository, _, _ := strings.Cut(w.stock, "@")
-	machine, err := w.lab.NewNode(w.t.Context(), name, testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: w.layout, Reference: repository}})
+	machine, err := w.lab.NewNode(w.t.Context(), name,
+		testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: w.layout, Reference: repository}})
 	require.NoError(w.t, err)
 	h, err := w.fleet.Join(w.t.Context(), machine, pool)
 	require.NoError(w.t, err)
@@ -148,16 +151,19 @@ func (w *world) join(name, pool string) *fleet.Host {
 func (w *world) startControllers() {
 	w.t.Helper()
 	if w.kubeconfig == "" {
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.Controller}}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+			Name: cluster.Controller}}
 		token := &authenticationv1.TokenRequest{}
 		require.NoError(w.t, w.env.Client.SubResource("token").Create(w.t.Context(), account, token))
 		w.kubeconfig = filepath.Join(w.t.TempDir(), "kubeconfig")
-		require.NoError(w.t, os.WriteFile(w.kubeconfig, []byte(w.fleet.Kubeconfig(fmt.Sprintf("{token: %q}", token.Status.Token))), 0o600))
+		require.NoError(w.t, os.WriteFile(w.kubeconfig,
+			[]byte(w.fleet.Kubeconfig(fmt.Sprintf("{token: %q}", token.Status.Token))), 0o600))
 	}
 	self, err := os.Executable()
 	require.NoError(w.t, err)
 	argv := w.lab.Network.Command(w.t.Context(), self).Args
-	w.controllers, err = w.programs.Start(process.Spec{Path: argv[0], Args: argv[1:], Name: "controllers", Env: []string{controllersEnv + "=" + w.kubeconfig},
+	w.controllers, err = w.programs.Start(process.Spec{Path: argv[0], Args: argv[1:], Name: "controllers",
+		Env: []string{controllersEnv + "=" + w.kubeconfig},
 		Log: filepath.Join(filepath.Dir(w.kubeconfig), "controllers.log")})
 	require.NoError(w.t, err)
 }
@@ -205,7 +211,8 @@ func (w *world) until(what string, ok func() bool) {
 		case <-limit.C:
 			w.note("%s", w.fleet.Explain(w.t.Context()))
 			w.note("the controllers: %v", w.controllers.Ended())
-			require.FailNow(w.t, "never: "+what, "%s", process.LastLines(filepath.Join(filepath.Dir(w.kubeconfig), "controllers.log"), 60))
+			require.FailNow(w.t, "never: "+what, "%s",
+				process.LastLines(filepath.Join(filepath.Dir(w.kubeconfig), "controllers.log"), 60))
 		case <-tick.C:
 		}
 	}
@@ -275,7 +282,8 @@ func (w *world) output(h *fleet.Host, argv ...string) string {
 // healthy asserts that systemd has nothing to complain about.
 func (w *world) healthy(h *fleet.Host) {
 	w.t.Helper()
-	assert.Equal(w.t, "running", w.output(h, "sh", "-c", "systemctl is-system-running --wait; systemctl --failed --plain --no-legend"), h.Name)
+	assert.Equal(w.t, "running", w.output(h, "sh", "-c",
+		"systemctl is-system-running --wait; systemctl --failed --plain --no-legend"), h.Name)
 }
 
 // started is what a service was started with.

@@ -1,9 +1,10 @@
-// Command kube is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl in one static program: the
-// name it is called by, or else its first argument, says which of them runs.
+// Command kube is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl in one static
+// program: the name it is called by, or else its first argument, says which of them runs.
 //
 //	Go modules -> one binary + a link per name -> a Kubernetes of this version on any machine that has Go
 //
-// It is a module of its own so that dayone itself does not depend on k8s.io/kubernetes, which needs a replace for each of its parts.
+// It is a module of its own so that dayone itself does not depend on k8s.io/kubernetes, which needs a replace for each
+// of its parts.
 package main
 
 import (

@@ -26,7 +26,8 @@ type cgroups struct {
 	dirs    []string
 }
 
-// findCgroups looks for complete hierarchies below root; on hybrid hosts those of version 1 are used, whose controllers version 2 lacks.
+// findCgroups looks for complete hierarchies below root; on hybrid hosts those of version 1 are used, whose controllers
+// version 2 lacks.
 func findCgroups(root string) (cgroups, error) {
 	if raw, err := os.ReadFile(filepath.Join(root, "cgroup.controllers")); err == nil {
 		have := strings.Fields(string(raw))
@@ -37,7 +38,10 @@ func findCgroups(root string) (cgroups, error) {
 			}
 		}
 		if len(lacks) > 0 {
-			return cgroups{}, fmt.Errorf("cgroup v2 controllers %s: enable them in cgroup.subtree_control of the parents of this machine's cgroup", strings.Join(lacks, ", "))
+			return cgroups{},
+				fmt.Errorf(
+					"cgroup v2 controllers %s: enable them in cgroup.subtree_control of the parents of this machine's cgroup",
+					strings.Join(lacks, ", "))
 		}
 		return cgroups{unified: true, dirs: []string{root}}, nil
 	}
@@ -51,12 +55,16 @@ func findCgroups(root string) (cgroups, error) {
 	}
 	var lacks []string
 	for _, n := range append(neededControllers(), "devices", "freezer", "blkio", "cpuacct") {
-		if !slices.ContainsFunc(c.dirs, func(d string) bool { return slices.Contains(strings.Split(filepath.Base(d), ","), n) }) {
+		if !slices.ContainsFunc(c.dirs, func(d string) bool {
+			return slices.Contains(strings.Split(filepath.Base(d), ","),
+				n)
+		}) {
 			lacks = append(lacks, n)
 		}
 	}
 	if len(lacks) > 0 {
-		return cgroups{}, fmt.Errorf("cgroup v1 hierarchies %s: mount each: mount -t cgroup -o NAME cgroup %s/NAME", strings.Join(lacks, ", "), root)
+		return cgroups{}, fmt.Errorf("cgroup v1 hierarchies %s: mount each: mount -t cgroup -o NAME cgroup %s/NAME",
+			strings.Join(lacks, ", "), root)
 	}
 	return c, nil
 }
@@ -73,7 +81,8 @@ func (c cgroups) make(name string) error {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
 			return fmt.Errorf("create cgroup: %w", err)
 		}
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // a new group of version 1 has none and takes no process
+		// a new group of version 1 has none and takes no process
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			value, err := os.ReadFile(filepath.Join(dir, file))
 			if c.unified || errors.Is(err, fs.ErrNotExist) {
 				continue

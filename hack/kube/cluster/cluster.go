@@ -68,7 +68,8 @@ func (c *Cluster) connect() (err error) {
 		user *registry.User
 		role registry.Role
 		file string
-	}{{&c.Registry.Push, registry.RolePush, c.Registry.PushAuthFile}, {&c.Registry.Pull, registry.RolePull, c.Registry.PullAuthFile}} {
+	}{{&c.Registry.Push, registry.RolePush, c.Registry.PushAuthFile},
+		{&c.Registry.Pull, registry.RolePull, c.Registry.PullAuthFile}} {
 		if *account.user, err = readAccount(account.file, c.Registry.Address, account.role); err != nil {
 			return err
 		}
@@ -143,7 +144,8 @@ func (c *Cluster) PodLogDir() string { return filepath.Join(c.dir, podLogDir) }
 
 // Push writes an image into the registry and gives its name in the cluster, by digest.
 func (c *Cluster) Push(ctx context.Context, i Image) (string, error) {
-	digest, err := i.push(ctx, target{address: c.Registry.Address, caFile: c.Registry.CAFile, authFile: c.Registry.PushAuthFile})
+	digest, err := i.push(ctx, target{address: c.Registry.Address, caFile: c.Registry.CAFile,
+		authFile: c.Registry.PushAuthFile})
 	if err != nil {
 		return "", err
 	}
@@ -171,7 +173,8 @@ func secret(file, namespace, name string) (*corev1.Secret, error) {
 	}, nil
 }
 
-// NodeExec is a command in all of the node's namespaces. Programs of this machine, kubectl and crictl's kind included, see the node's world.
+// NodeExec is a command in all of the node's namespaces. Programs of this machine, kubectl and crictl's kind included,
+// see the node's world.
 func (c *Cluster) NodeExec(ctx context.Context, argv ...string) *exec.Cmd {
 	args := []string{"--target", strconv.Itoa(c.record.PID), "--mount", "--net", "--pid", "--uts", "--ipc", "--"}
 	return exec.CommandContext(ctx, "nsenter", append(args, argv...)...)

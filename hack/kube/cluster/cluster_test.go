@@ -58,7 +58,8 @@ func need(t *testing.T) {
 	}
 }
 
-// left lists what is there of the clusters of a cache directory: directories, control groups, and processes with these process numbers.
+// left lists what is there of the clusters of a cache directory: directories, control groups, and processes with these
+// process numbers.
 func left(t *testing.T, cacheDir, numbers string) []string {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(cacheDir, "kube-clusters", "node-*"))
@@ -99,7 +100,8 @@ func TestAJobRunsOurImageFromOurRegistryProgramsCanBeKilledAndNothingIsLeft(t *t
 
 	program := filepath.Join(t.TempDir(), "probe")
 	require.NoError(t, kube.BuildStatic(ctx, "./hack/kube/cluster/testdata/probe", program))
-	image, err := c.Push(ctx, cluster.Image{Repository: "tools/probe", Files: map[string]string{"probe": program}, Entrypoint: []string{"/probe"}})
+	image, err := c.Push(ctx, cluster.Image{Repository: "tools/probe", Files: map[string]string{"probe": program},
+		Entrypoint: []string{"/probe"}})
 	require.NoError(t, err)
 	secret, err := c.PullSecret("default", "pull")
 	require.NoError(t, err)

@@ -57,7 +57,8 @@ func (n *node) kill(name string) error {
 	return p.Kill()
 }
 
-// control serves a socket in the cluster's directory: POST /start/NAME and /kill/NAME, GET /programs. It ends with the process.
+// control serves a socket in the cluster's directory: POST /start/NAME and /kill/NAME, GET /programs. It ends with the
+// process.
 func (n *node) control() error {
 	mux := http.NewServeMux()
 	handle := func(pattern string, f func(name string) error) {

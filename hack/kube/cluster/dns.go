@@ -25,7 +25,8 @@ func names() map[string]string {
 	}
 }
 
-// serveDNS answers pods until the socket is closed. Names that it does not know do not exist: nothing leads out of the cluster.
+// serveDNS answers pods until the socket is closed. Names that it does not know do not exist: nothing leads out of the
+// cluster.
 func serveDNS(socket net.PacketConn) {
 	buf := make([]byte, maxQuery)
 	for {
@@ -47,7 +48,8 @@ func answer(query []byte) []byte {
 	}
 	q := m.Questions[0]
 	reply := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true, RecursionDesired: m.RecursionDesired, RecursionAvailable: true},
+		Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true, RecursionDesired: m.RecursionDesired,
+			RecursionAvailable: true},
 		Questions: m.Questions,
 	}
 	address, known := names()[strings.ToLower(q.Name.String())]

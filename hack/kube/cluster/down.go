@@ -54,8 +54,8 @@ func takeDown(ctx context.Context, dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// killNode kills the node's first process, and with it all others. Nobody else's process can have the number: while the directory's
-// lock is held, the process lives.
+// killNode kills the node's first process, and with it all others. Nobody else's process can have the number: while the
+// directory's lock is held, the process lives.
 func killNode(dir string, pid int) error {
 	if !process.Alive(dir) || pid == 0 {
 		return nil
@@ -73,7 +73,8 @@ func sweep(ctx context.Context, o Options) error {
 	return process.Sweep(o.runs(), runName, func(dir string) error { return cleanUp(ctx, dir) })
 }
 
-// cleanUp removes what a dead cluster left beside its directory: only the kernel's control groups are not gone with the processes.
+// cleanUp removes what a dead cluster left beside its directory: only the kernel's control groups are not gone with the
+// processes.
 func cleanUp(ctx context.Context, dir string) error {
 	r, err := readRecord(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,12 +13,14 @@ import (
 const (
 	containerdSocket = inside + "/containerd.sock"
 	certsDir         = inside + "/certs.d"
-	// pullCertsDir is certsDir with the registry's pull account: it is only for the pause image, which no pod's pull secret covers.
+	// pullCertsDir is certsDir with the registry's pull account: it is only for the pause image, which no pod's pull
+	// secret covers.
 	pullCertsDir = inside + "/pull-certs.d"
 	cniConfDir   = inside + "/cni"
 )
 
-// containerdConfig is in version 2, which containerd 1.4 and later read. The OOM score needs a capability that containers lack.
+// containerdConfig is in version 2, which containerd 1.4 and later read. The OOM score needs a capability that
+// containers lack.
 const containerdConfig = `version = 2
 root = "` + inside + `/containerd"
 state = "/run/containerd-state"
@@ -44,7 +46,8 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
     conf_dir = "` + cniConfDir + `"
 `
 
-// kubeletConfig lets the node run on any machine: swap, little free disk and control groups of version 1 do not stop it.
+// kubeletConfig lets the node run on any machine: swap, little free disk and control groups of version 1 do not stop
+// it.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false
@@ -93,11 +96,12 @@ const authorizationHeader = `  [host."https://` + RegistryName + `".header]
 func writeNodeFiles(cgroup, clusterCA, pauseImage, pullAuth string) error {
 	ca := registry.Options{Root: filepath.Join(inside, registryDir)}.CAFile()
 	files := map[string]string{
-		inside + "/containerd.toml":                       fmt.Sprintf(containerdConfig, pauseImage, cniDir()),
-		inside + "/kubelet.yaml":                          fmt.Sprintf(kubeletConfig, cgroup, clusterCA),
-		cniConfDir + "/10-pods.conflist":                  cniConfig,
-		certsDir + "/" + RegistryName + "/hosts.toml":     fmt.Sprintf(hostsConfig, ca, ""),
-		pullCertsDir + "/" + RegistryName + "/hosts.toml": fmt.Sprintf(hostsConfig, ca, fmt.Sprintf(authorizationHeader, pullAuth)),
+		inside + "/containerd.toml":                   fmt.Sprintf(containerdConfig, pauseImage, cniDir()),
+		inside + "/kubelet.yaml":                      fmt.Sprintf(kubeletConfig, cgroup, clusterCA),
+		cniConfDir + "/10-pods.conflist":              cniConfig,
+		certsDir + "/" + RegistryName + "/hosts.toml": fmt.Sprintf(hostsConfig, ca, ""),
+		pullCertsDir + "/" + RegistryName + "/hosts.toml": fmt.Sprintf(hostsConfig, ca,
+			fmt.Sprintf(authorizationHeader, pullAuth)),
 	}
 	for path, text := range files {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -113,5 +117,6 @@ func writeNodeFiles(cgroup, clusterCA, pauseImage, pullAuth string) error {
 func logFile(name string) string { return filepath.Join(inside, logDir, name+".log") }
 
 func containerdSpec() process.Spec {
-	return process.Spec{Path: "containerd", Args: []string{"--config", inside + "/containerd.toml"}, Env: temporary(), Log: logFile("containerd")}
+	return process.Spec{Path: "containerd", Args: []string{"--config", inside + "/containerd.toml"}, Env: temporary(),
+		Log: logFile("containerd")}
 }

@@ -71,7 +71,8 @@ func (i Image) push(ctx context.Context, to target) (string, error) {
 		return "", err
 	}
 	defer transport.CloseIdleConnections()
-	if err := remote.Write(ref, img, remote.WithContext(ctx), remote.WithAuth(auth), remote.WithTransport(transport)); err != nil {
+	if err := remote.Write(ref, img, remote.WithContext(ctx), remote.WithAuth(auth),
+		remote.WithTransport(transport)); err != nil {
 		return "", fmt.Errorf("push image %s: %w", i.Repository, err)
 	}
 	digest, err := img.Digest()
@@ -140,12 +141,14 @@ func (i Image) layer() ([]byte, error) {
 		if path.Base(dir) == "tmp" {
 			mode = 0o1777
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: mode, ModTime: epoch()}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: mode,
+			ModTime: epoch()}); err != nil {
 			return nil, err
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(i.Links)) {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: clean(p), Linkname: i.Links[p], Mode: 0o777, ModTime: epoch()}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: clean(p), Linkname: i.Links[p], Mode: 0o777,
+			ModTime: epoch()}); err != nil {
 			return nil, err
 		}
 	}
@@ -190,7 +193,8 @@ func addFile(w *tar.Writer, p, source string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: p, Size: st.Size(), Mode: int64(st.Mode().Perm()), ModTime: epoch()}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: p, Size: st.Size(), Mode: int64(st.Mode().Perm()),
+		ModTime: epoch()}); err != nil {
 		return err
 	}
 	_, err = io.Copy(w, f)

@@ -31,7 +31,8 @@ const (
 	firstFree
 )
 
-// Init plays a stage when the process was started as one, and then does not return. In any other process it does nothing.
+// Init plays a stage when the process was started as one, and then does not return. In any other process it does
+// nothing.
 func Init() {
 	if len(os.Args) < 3 || os.Args[0] != arg0 {
 		return
@@ -59,7 +60,8 @@ func takeIn(dir string) error {
 	if err := mountProc(); err != nil {
 		return err
 	}
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{arg0, stageNode, dir}, Dir: "/", Stdout: os.Stdout, Stderr: os.Stderr}
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{arg0, stageNode, dir}, Dir: "/", Stdout: os.Stdout,
+		Stderr: os.Stderr}
 	for fd := uintptr(lockDescriptor); fd < firstFree; fd++ {
 		unix.CloseOnExec(int(fd))
 		cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(fd, "inherited"))
@@ -83,19 +85,22 @@ func takeIn(dir string) error {
 	}
 }
 
-// becomeKubelet shows kubelet files in place of the settings of the kernel that it wants to change: they are this machine's.
-// It runs in mounts of its own: in those of containerd the stand-ins would keep pods with user namespaces from mounting proc.
+// becomeKubelet shows kubelet files in place of the settings of the kernel that it wants to change: they are this
+// machine's. It runs in mounts of its own: in those of containerd the stand-ins would keep pods with user namespaces
+// from mounting proc.
 func becomeKubelet(argv []string) error {
 	if err := unix.Mount("", "/proc", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make /proc private: %w", err)
 	}
-	for setting, value := range map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"} {
+	for setting, value := range map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10",
+		"kernel/panic_on_oops": "1"} {
 		f, err := os.CreateTemp(inside, "setting-")
 		if err != nil {
 			return err
 		}
 		_, err = f.WriteString(value + "\n")
-		if err := errors.Join(err, f.Chmod(0o644), f.Close(), unix.Mount(f.Name(), "/proc/sys/"+setting, "", unix.MS_BIND, "")); err != nil {
+		if err := errors.Join(err, f.Chmod(0o644), f.Close(), unix.Mount(f.Name(), "/proc/sys/"+setting, "", unix.MS_BIND,
+			"")); err != nil {
 			return fmt.Errorf("hide /proc/sys/%s: %w", setting, err)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // inside is the cluster's directory as its own processes see it: short, as names of sockets must be.
 const inside = "/run/dayone"
 
-// mountProc shows the node's own processes. The mounts of a new namespace still pass on to this machine's until they are private.
+// mountProc shows the node's own processes. The mounts of a new namespace still pass on to this machine's until they
+// are private.
 func mountProc() error {
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -22,7 +23,8 @@ func mountProc() error {
 	return nil
 }
 
-// mountNode gives the node directories of its own wherever its programs write outside theirs, so that nothing of it stays on this machine.
+// mountNode gives the node directories of its own wherever its programs write outside theirs, so that nothing of it
+// stays on this machine.
 func mountNode(dir string) error {
 	files, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

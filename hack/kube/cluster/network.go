@@ -22,7 +22,8 @@ const (
 	dnsAddress = "10.96.0.10"
 )
 
-// setUpNetwork makes the node's network: loopback, a card that leads nowhere, and the addresses of the two services that there are.
+// setUpNetwork makes the node's network: loopback, a card that leads nowhere, and the addresses of the two services
+// that there are.
 func setUpNetwork(ctx context.Context) error {
 	batch := strings.Join([]string{
 		"link set lo up",

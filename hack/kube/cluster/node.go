@@ -111,7 +111,8 @@ func (n *node) serve() error {
 	if err != nil {
 		return err
 	}
-	n.registry, err = registry.New(registry.Options{Root: root, Listen: "0.0.0.0:" + registryPort, Users: users, Hosts: []string{registryHost, nodeAddress}})
+	n.registry, err = registry.New(registry.Options{Root: root, Listen: "0.0.0.0:" + registryPort, Users: users,
+		Hosts: []string{registryHost, nodeAddress}})
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,8 @@ func (n *node) startPlane() error {
 	}
 	var err error
 	n.plane, err = controlplane.New(controlplane.Options{
-		Dir: dir, LogDir: filepath.Join(inside, logDir), Assets: n.record.Assets, Listen: "0.0.0.0", Hosts: []string{nodeAddress}, Node: NodeName,
+		Dir: dir, LogDir: filepath.Join(inside, logDir), Assets: n.record.Assets, Listen: "0.0.0.0",
+		Hosts: []string{nodeAddress}, Node: NodeName,
 		Ports: controlplane.Ports{API: apiPort, Etcd: etcdPort, Peer: peerPort},
 	})
 	if err != nil {
@@ -159,9 +161,11 @@ func (n *node) startPlane() error {
 // startRuntime pushes the pause image into the registry, runs containerd and lets it pull the image.
 func (n *node) startRuntime(ctx context.Context) error {
 	root := filepath.Join(inside, registryDir)
-	image := Image{Repository: "dayone/pause", Files: map[string]string{"pause": filepath.Join(inside, pauseFile)}, Entrypoint: []string{"/pause"}}
+	image := Image{Repository: "dayone/pause", Files: map[string]string{"pause": filepath.Join(inside, pauseFile)},
+		Entrypoint: []string{"/pause"}}
 	caFile := registry.Options{Root: root}.CAFile()
-	digest, err := image.push(ctx, target{address: RegistryName, caFile: caFile, authFile: filepath.Join(root, registry.PushAuthFile)})
+	digest, err := image.push(ctx, target{address: RegistryName, caFile: caFile,
+		authFile: filepath.Join(root, registry.PushAuthFile)})
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,8 @@ func TestControlGroupsAreUsedWhenTheyAreComplete(t *testing.T) {
 	assert.True(t, c.unified)
 	_, err = findCgroups(make(map[string]string{"cgroup.controllers": "cpu io memory\n"}))
 	require.ErrorContains(t, err, "cgroup v2 controllers cpuset, pids: enable them")
-	v1 := map[string]string{"cpu,cpuacct/cgroup.procs": "", "cpuset/cgroup.procs": "", "memory/cgroup.procs": "", "pids/cgroup.procs": "",
+	v1 := map[string]string{"cpu,cpuacct/cgroup.procs": "", "cpuset/cgroup.procs": "", "memory/cgroup.procs": "",
+		"pids/cgroup.procs":    "",
 		"devices/cgroup.procs": "", "freezer/cgroup.procs": "", "blkio/cgroup.procs": "", "unified/cgroup.procs": ""}
 	c, err = findCgroups(make(v1))
 	require.NoError(t, err, "hybrid")
@@ -72,8 +73,9 @@ func TestControlGroupsAreUsedWhenTheyAreComplete(t *testing.T) {
 func TestEqualFilesGiveAnEqualImage(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("x"), 0o755))
-	i := Image{Repository: "r", Files: map[string]string{"/usr/bin/a": filepath.Join(dir, "a")}, Links: map[string]string{"bin": "usr/bin"},
-		Dirs: []string{"/var/tmp"}, Entrypoint: []string{"/bin/a"}}
+	i := Image{Repository: "r", Files: map[string]string{"/usr/bin/a": filepath.Join(dir, "a")},
+		Links: map[string]string{"bin": "usr/bin"},
+		Dirs:  []string{"/var/tmp"}, Entrypoint: []string{"/bin/a"}}
 	first, err := i.build()
 	require.NoError(t, err)
 	second, err := i.build()

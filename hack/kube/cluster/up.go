@@ -18,7 +18,8 @@ import (
 	"dayone.dev/dayone/hack/kube/process"
 )
 
-// Up removes what dead clusters left and starts a new one. It returns when the node is Ready and pods can be made. It needs root.
+// Up removes what dead clusters left and starts a new one. It returns when the node is Ready and pods can be made. It
+// needs root.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -154,6 +155,7 @@ func (c *Cluster) follow(ctx context.Context, reports *os.File, first *process.P
 		case r.Ready:
 			return nil
 		}
-		c.options.Log.WithFields(logrus.Fields{"step": r.Step, "duration": time.Since(begin).Round(time.Millisecond).String()}).Info("cluster is starting")
+		c.options.Log.WithFields(logrus.Fields{"step": r.Step, "duration": time.Since(begin).Round(time.Millisecond).
+			String()}).Info("cluster is starting")
 	}
 }

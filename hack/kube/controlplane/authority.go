@@ -39,7 +39,8 @@ func newAuthority() (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "dayone test cluster", NotBefore: time.Now().Add(-backdate)}, key)
+	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "dayone test cluster", NotBefore: time.Now().
+		Add(-backdate)}, key)
 	if err != nil {
 		return nil, fmt.Errorf("sign authority: %w", err)
 	}
@@ -68,7 +69,8 @@ func (a *authority) client(user string, groups ...string) (pair, error) {
 
 // server makes a serving certificate for names and addresses.
 func (a *authority) server(hosts ...string) (pair, error) {
-	c := &x509.Certificate{Subject: pkix.Name{CommonName: hosts[0]}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	c := &x509.Certificate{Subject: pkix.Name{CommonName: hosts[0]},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			c.IPAddresses = append(c.IPAddresses, ip)

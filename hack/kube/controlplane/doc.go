@@ -1,4 +1,5 @@
-// Package controlplane prepares a Kubernetes control plane: certificates, credentials, and the command lines of its programs.
+// Package controlplane prepares a Kubernetes control plane: certificates, credentials, and the command lines of its
+// programs.
 //
 //	Options -> directory with keys, certificates and kubeconfigs -> Spec per program (etcd, kube-apiserver, ...) + rest.Config
 //

@@ -92,7 +92,8 @@ func (p *Plane) writeKeys() error {
 	if err := (pair{cert: p.ca.pem(), key: key}).write(p.pki("ca")); err != nil {
 		return err
 	}
-	hosts := append([]string{"localhost", "127.0.0.1", ServiceAddress, "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+	hosts := append([]string{"localhost", "127.0.0.1", ServiceAddress, "kubernetes", "kubernetes.default",
+		"kubernetes.default.svc",
 		"kubernetes.default.svc.cluster.local"}, p.options.Hosts...)
 	serving, err := p.ca.server(hosts...)
 	if err != nil {

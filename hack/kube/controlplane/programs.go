@@ -8,7 +8,8 @@ import (
 )
 
 func (p *Plane) spec(name string, args ...string) process.Spec {
-	return process.Spec{Path: filepath.Join(p.options.Assets, name), Args: args, Log: filepath.Join(p.options.LogDir, name+".log")}
+	return process.Spec{Path: filepath.Join(p.options.Assets, name), Args: args,
+		Log: filepath.Join(p.options.LogDir, name+".log")}
 }
 
 func (p *Plane) etcdURL() string { return "http://127.0.0.1:" + strconv.Itoa(p.options.Ports.Etcd) }
@@ -27,11 +28,13 @@ func (p *Plane) APIServer() process.Spec {
 	args := []string{
 		"--etcd-servers=" + p.etcdURL(),
 		"--bind-address=" + p.options.Listen, "--advertise-address=127.0.0.1",
-		"--secure-port=" + strconv.Itoa(p.options.Ports.API), "--permit-port-sharing=" + strconv.FormatBool(p.options.SharePorts),
+		"--secure-port=" + strconv.Itoa(p.options.Ports.API), "--permit-port-sharing=" +
+			strconv.FormatBool(p.options.SharePorts),
 		"--service-cluster-ip-range=" + serviceRange, "--endpoint-reconciler-type=none",
 		"--tls-cert-file=" + p.pki("apiserver.crt"), "--tls-private-key-file=" + p.pki("apiserver.key"),
 		"--client-ca-file=" + p.pki("ca.crt"),
-		"--kubelet-client-certificate=" + p.pki(kubeletClientName+".crt"), "--kubelet-client-key=" + p.pki(kubeletClientName+".key"),
+		"--kubelet-client-certificate=" + p.pki(kubeletClientName+".crt"), "--kubelet-client-key=" +
+			p.pki(kubeletClientName+".key"),
 		"--kubelet-preferred-address-types=InternalIP", // no DNS for node names here
 		"--requestheader-client-ca-file=" + p.pki("ca.crt"), "--requestheader-allowed-names=" + frontProxyName,
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
@@ -39,7 +42,8 @@ func (p *Plane) APIServer() process.Spec {
 		"--proxy-client-cert-file=" + p.pki(frontProxyName+".crt"), "--proxy-client-key-file=" + p.pki(frontProxyName+".key"),
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + p.pki("sa.key"), "--service-account-signing-key-file=" + p.pki("sa.key"),
-		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true", "--profiling=false",
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+		"--profiling=false",
 	}
 	return p.spec("kube-apiserver", append(args, p.options.APIServerArgs...)...)
 }

@@ -47,7 +47,8 @@ type Options struct {
 	CRDPaths []string
 	// Scheme of Client; default NewScheme.
 	Scheme *runtime.Scheme
-	// ControllerManager runs Kubernetes' own controllers: Jobs make pods, namespaces go when deleted, owners' objects with them.
+	// ControllerManager runs Kubernetes' own controllers: Jobs make pods, namespaces go when deleted, owners' objects with
+	// them.
 	ControllerManager bool
 	// Scheduler assigns pods to nodes.
 	Scheduler bool
@@ -143,7 +144,8 @@ func (e *Env) start(ctx context.Context, assets string) error {
 		// Nobody makes each namespace's default service account, without which no pod would be admitted.
 		args = append([]string{"--disable-admission-plugins=ServiceAccount"}, args...)
 	}
-	e.plane, err = controlplane.New(controlplane.Options{Dir: e.dir.Path, LogDir: e.options.LogDir, Assets: assets, Ports: ports, SharePorts: true, APIServerArgs: args})
+	e.plane, err = controlplane.New(controlplane.Options{Dir: e.dir.Path, LogDir: e.options.LogDir, Assets: assets,
+		Ports: ports, SharePorts: true, APIServerArgs: args})
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,8 @@ import (
 	"dayone.dev/dayone/hack/kube/controlplane"
 )
 
-// hold is a port of 127.0.0.1 that nobody else gets: it is bound but does not listen. A server that binds with SO_REUSEPORT may use it.
+// hold is a port of 127.0.0.1 that nobody else gets: it is bound but does not listen. A server that binds with
+// SO_REUSEPORT may use it.
 type hold struct{ socket, port int }
 
 func holdPort() (hold, error) {

@@ -26,13 +26,14 @@ const (
 	rightsPoll = 10 * time.Millisecond
 )
 
-// InstallRights makes the namespaces, service accounts and rights of dayone's programs, the node agent's included, as an installation
-// does; As can then take on any of them. What is there already stays. It returns when the rights hold.
+// InstallRights makes the namespaces, service accounts and rights of dayone's programs, the node agent's included, as
+// an installation does; As can then take on any of them. What is there already stays. It returns when the rights hold.
 func (e *Env) InstallRights(t testing.TB) {
 	t.Helper()
 	// Images are demanded of an installation; no pod runs here.
 	image := "example.com/dayone/program@sha256:" + strings.Repeat("0", 64)
-	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: image, Builder: image, Daemon: image}})
+	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: image,
+		Builder: image, Daemon: image}})
 	require.NoError(t, err)
 	for _, o := range objects {
 		switch o.GetKind() {
@@ -45,15 +46,16 @@ func (e *Env) InstallRights(t testing.TB) {
 	e.AwaitRights(t, objects)
 }
 
-// AwaitRights waits until what the bindings among objects give by roles that are among them, too, is allowed: the authorizer hears of both by
-// watches, a moment after they were made.
+// AwaitRights waits until what the bindings among objects give by roles that are among them, too, is allowed: the
+// authorizer hears of both by watches, a moment after they were made.
 func (e *Env) AwaitRights(t testing.TB, objects []*unstructured.Unstructured) {
 	t.Helper()
 	c, err := kubernetes.NewForConfig(e.Config)
 	require.NoError(t, err)
 	for _, spec := range questions(t, objects) {
 		for end := time.Now().Add(rightsLimit); ; time.Sleep(rightsPoll) {
-			answer, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+			answer, err := c.AuthorizationV1().SubjectAccessReviews().
+				Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 			require.NoError(t, err)
 			if answer.Status.Allowed {
 				break
@@ -73,7 +75,8 @@ func questions(t testing.TB, objects []*unstructured.Unstructured) (list []autho
 		var binding rbacv1.RoleBinding // both kinds have the same fields
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &binding))
 		i := slices.IndexFunc(objects, func(role *unstructured.Unstructured) bool {
-			return role.GetKind() == binding.RoleRef.Kind && role.GetName() == binding.RoleRef.Name && (role.GetNamespace() == "" || role.GetNamespace() == binding.Namespace)
+			return role.GetKind() == binding.RoleRef.Kind && role.GetName() == binding.RoleRef.Name &&
+				(role.GetNamespace() == "" || role.GetNamespace() == binding.Namespace)
 		})
 		if i < 0 {
 			continue // the cluster's own
@@ -90,7 +93,8 @@ func questions(t testing.TB, objects []*unstructured.Unstructured) (list []autho
 }
 
 // question is whether a subject may do the first thing that a rule allows.
-func question(subject rbacv1.Subject, namespace string, rule rbacv1.PolicyRule) authorizationv1.SubjectAccessReviewSpec {
+func question(subject rbacv1.Subject, namespace string,
+	rule rbacv1.PolicyRule) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: subject.Name}
 	switch subject.Kind {
 	case rbacv1.ServiceAccountKind:
@@ -100,11 +104,13 @@ func question(subject rbacv1.Subject, namespace string, rule rbacv1.PolicyRule) 
 		spec.User, spec.Groups = "somebody", []string{subject.Name}
 	}
 	if len(rule.NonResourceURLs) > 0 {
-		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: rule.NonResourceURLs[0], Verb: rule.Verbs[0]}
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: rule.NonResourceURLs[0],
+			Verb: rule.Verbs[0]}
 		return spec
 	}
 	resource, sub, _ := strings.Cut(rule.Resources[0], "/")
-	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: sub}
+	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rule.Verbs[0],
+		Group: rule.APIGroups[0], Resource: resource, Subresource: sub}
 	if len(rule.ResourceNames) > 0 {
 		spec.ResourceAttributes.Name = rule.ResourceNames[0]
 	}

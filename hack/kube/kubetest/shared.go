@@ -37,7 +37,8 @@ func (s *Shared) Main(m *testing.M, o Options) int {
 	return code
 }
 
-// Env is the running environment. It skips the test with -short. Tests that stop the API server must not run beside others.
+// Env is the running environment. It skips the test with -short. Tests that stop the API server must not run beside
+// others.
 func (s *Shared) Env(t testing.TB) *Env {
 	t.Helper()
 	if testing.Short() {

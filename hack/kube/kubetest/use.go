@@ -13,12 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// As gives the credentials of a service account, which must exist: a token by TokenRequest, so that RBAC decides what they may do.
+// As gives the credentials of a service account, which must exist: a token by TokenRequest, so that RBAC decides what
+// they may do.
 func (e *Env) As(t testing.TB, namespace, serviceAccount string) *rest.Config {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: serviceAccount}}
 	token := &authenticationv1.TokenRequest{}
-	require.NoError(t, e.Client.SubResource("token").Create(t.Context(), account, token), "make a token of %s/%s", namespace, serviceAccount)
+	require.NoError(t, e.Client.SubResource("token").Create(t.Context(), account, token), "make a token of %s/%s",
+		namespace, serviceAccount)
 	config := rest.AnonymousClientConfig(e.Config)
 	config.BearerToken = token.Status.Token
 	config.QPS = e.Config.QPS
@@ -41,7 +43,8 @@ func (e *Env) Kubeconfig(t testing.TB) string {
 	return path
 }
 
-// StopAPIServer kills the API server, as a crash does. Clients are refused until StartAPIServer; what was written stays.
+// StopAPIServer kills the API server, as a crash does. Clients are refused until StartAPIServer; what was written
+// stays.
 func (e *Env) StopAPIServer(t testing.TB) {
 	t.Helper()
 	require.NoError(t, e.server.Kill())

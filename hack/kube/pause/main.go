@@ -1,4 +1,5 @@
-// Command pause is what holds a pod's namespaces: it waits, and takes in the processes that others in the pod leave behind.
+// Command pause is what holds a pod's namespaces: it waits, and takes in the processes that others in the pod leave
+// behind.
 //
 //	SIGCHLD -> wait for whoever ended; SIGTERM, SIGINT -> exit
 package main

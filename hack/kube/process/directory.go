@@ -55,7 +55,8 @@ func (d *Directory) Close() error {
 	return err
 }
 
-// Lock is the file whose lock says that the directory's owner lives. A process that inherits it owns the directory as well.
+// Lock is the file whose lock says that the directory's owner lives. A process that inherits it owns the directory as
+// well.
 func (d *Directory) Lock() *os.File { return d.lock }
 
 // Alive says whether the owner of a directory lives.
@@ -68,8 +69,8 @@ func Alive(dir string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// Sweep lets remove work on the directories below parent whose processes are dead, and then deletes them; remove may be nil. Where
-// it fails the directory stays for the next time.
+// Sweep lets remove work on the directories below parent whose processes are dead, and then deletes them; remove may be
+// nil. Where it fails the directory stays for the next time.
 func Sweep(parent, name string, remove func(dir string) error) error {
 	guard, err := guard(parent, name)
 	if err != nil {

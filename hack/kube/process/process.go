@@ -49,7 +49,8 @@ type Group struct {
 // NewGroup makes a group without programs.
 func NewGroup() *Group {
 	g := &Group{starts: make(chan func())}
-	// Linux sends the death signal when the thread ends that started the child: this one ends with the group or with the program.
+	// Linux sends the death signal when the thread ends that started the child: this one ends with the group or with the
+	// program.
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -99,7 +100,8 @@ func (g *Group) Start(s Spec) (*Process, error) {
 	return p, nil
 }
 
-// Close kills what still runs, last started first, and waits until it is gone. Detached programs stay. A second call is harmless.
+// Close kills what still runs, last started first, and waits until it is gone. Detached programs stay. A second call is
+// harmless.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	all := g.all

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		p, err := process.NewGroup().Start(process.Spec{Path: "sleep", Args: []string{"600"}, Log: filepath.Join(d.Path, "log")})
+		p, err := process.NewGroup().Start(process.Spec{Path: "sleep", Args: []string{"600"},
+			Log: filepath.Join(d.Path, "log")})
 		if err != nil {
 			panic(err)
 		}
@@ -52,7 +53,8 @@ func TestAProgramEndsWithTheOneThatStartedItAndItsDirectoryWithTheNext(t *testin
 	assert.True(t, process.Alive(words[1]))
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
-	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) }, time.Minute,
+		10*time.Millisecond)
 
 	assert.False(t, process.Alive(words[1]))
 	seen := ""
@@ -92,7 +94,8 @@ func TestALivingProcessesDirectoryStays(t *testing.T) {
 func TestAProgramThatEndsSaysHowWithItsLastLines(t *testing.T) {
 	g := process.NewGroup()
 	log := filepath.Join(t.TempDir(), "log")
-	p, err := g.Start(process.Spec{Path: "sh", Name: "server", Args: []string{"-c", "echo one; echo two; exit 3"}, Log: log})
+	p, err := g.Start(process.Spec{Path: "sh", Name: "server", Args: []string{"-c", "echo one; echo two; exit 3"},
+		Log: log})
 	require.NoError(t, err)
 	<-p.Done()
 	require.ErrorContains(t, p.Ended(), "server ended with exit status 3: one | two")

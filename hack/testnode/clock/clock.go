@@ -43,9 +43,9 @@ var code = []byte{ //nolint:gochecknoglobals // a constant in all but type
 	0xc3, // end: ret
 }
 
-// Shift sets a process's wall clock so far ahead of this machine's, or behind it, in whole seconds; 0 sets it right again. What the process
-// starts has this machine's clock, and so has what takes its place; time stamps of files are the kernel's. Timers and
-// monotonic time go on as if nothing was: that is what a clock does that is set.
+// Shift sets a process's wall clock so far ahead of this machine's, or behind it, in whole seconds; 0 sets it right
+// again. What the process starts has this machine's clock, and so has what takes its place; time stamps of files are
+// the kernel's. Timers and monotonic time go on as if nothing was: that is what a clock does that is set.
 func Shift(pid int, by time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("shift the clock of process %d: it is written for x86-64 only", pid)
@@ -161,7 +161,8 @@ func put(mem io.WriterAt, at int64, data []byte) error {
 	return nil
 }
 
-// stopped does something while all threads hold still and none is in the middle of the instructions that a jump at entry replaces.
+// stopped does something while all threads hold still and none is in the middle of the instructions that a jump at
+// entry replaces.
 func stopped(pid int, entry int64, do func() error) error {
 	for end := time.Now().Add(stopLimit); time.Now().Before(end); time.Sleep(stopPoll) {
 		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {

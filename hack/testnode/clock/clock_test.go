@@ -57,7 +57,8 @@ func child() {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		before := time.Now()
 		time.Sleep(time.Millisecond)
-		r := reading{Wall: time.Now().Round(0), Elapsed: time.Since(began), Timer: time.Since(before), Backwards: len(backwards) > 0}
+		r := reading{Wall: time.Now().Round(0), Elapsed: time.Since(began), Timer: time.Since(before),
+			Backwards: len(backwards) > 0}
 		if json.NewEncoder(os.Stdout).Encode(r) != nil {
 			return
 		}

@@ -16,11 +16,12 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 )
 
-// firstBootArguments are what CoreOS's boot loader adds on a machine's first boot, with the network that Ignition needs.
+// firstBootArguments are what CoreOS's boot loader adds on a machine's first boot, with the network that Ignition
+// needs.
 const firstBootArguments = " ignition.firstboot ignition.platform.id=qemu rd.neednet=1 ip=dhcp"
 
-// everyBootArguments: the console is a serial port; a disk without a journal to replay needs no check; what the initramfs says, Ignition's
-// reasons above all, is on the console; and nobody is there for an emergency shell.
+// everyBootArguments: the console is a serial port; a disk without a journal to replay needs no check; what the
+// initramfs says, Ignition's reasons above all, is on the console; and nobody is there for an emergency shell.
 const everyBootArguments = " console=ttyS0 rootfstype=ext4 fsck.mode=skip systemd.show_status=false systemd.journald.forward_to_console=1" +
 	" rd.shell=0 rd.emergency=poweroff"
 
@@ -33,7 +34,8 @@ func (m *Machine) makeDisk(ctx context.Context, sysroot string) error {
 	if err := errors.Join(f.Truncate(m.o.DiskSize), f.Close()); err != nil {
 		return err
 	}
-	return quietly(exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-L", rootLabel, "-d", sysroot, "-E", "lazy_itable_init=1", f.Name()))
+	return quietly(exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-L", rootLabel, "-d", sysroot, "-E",
+		"lazy_itable_init=1", f.Name()))
 }
 
 // bootEntry is what a boot loader does: it reads /boot from the disk and takes the newest entry.
@@ -66,7 +68,8 @@ func (m *Machine) bootOnce(ctx context.Context, e testnode.BootEntry) (again boo
 		return false, err
 	}
 	boot := func(name string) string { return filepath.Join(m.path("loader"), "boot", name) }
-	cmd := m.network.Command(ctx, append([]string{qemu}, m.arguments(boot(e.Linux), boot(e.Initrd), options, socket)...)...)
+	cmd := m.network.Command(ctx, append([]string{qemu}, m.arguments(boot(e.Linux), boot(e.Initrd), options,
+		socket)...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -103,9 +106,11 @@ func (m *Machine) bootOnce(ctx context.Context, e testnode.BootEntry) (again boo
 }
 
 func (m *Machine) arguments(linux, initrd, options, socket string) []string {
-	args := []string{"-machine", "q35", "-cpu", "max", "-smp", "2", "-m", fmt.Sprint(m.o.Memory), "-nodefaults", "-display", "none", "-no-reboot",
+	args := []string{"-machine", "q35", "-cpu", "max", "-smp", "2", "-m", fmt.Sprint(m.o.Memory), "-nodefaults",
+		"-display", "none", "-no-reboot",
 		"-kernel", linux, "-initrd", initrd, "-append", options,
-		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file=" + m.path("disk.img"), "-device", "virtio-blk-pci,drive=disk",
+		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file=" + m.path("disk.img"), "-device",
+		"virtio-blk-pci,drive=disk",
 		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile=",
 		"-device", "virtio-rng-pci",
 		"-chardev", "file,id=console,append=on,path=" + m.console, "-serial", "chardev:console",

@@ -18,7 +18,8 @@ const (
 	qemu = "qemu-system-x86_64"
 	// rootLabel is the file system's label: root=LABEL=root is the nodes' default kernel argument.
 	rootLabel = "root"
-	// defaultDiskSize holds a stock deployment, two images on top of it and the repository; sparse, so it costs what is written.
+	// defaultDiskSize holds a stock deployment, two images on top of it and the repository; sparse, so it costs what is
+	// written.
 	defaultDiskSize = 4 << 30
 	// defaultMemory in MiB; less than 1 GiB is tight for the initramfs.
 	defaultMemory = 1536
@@ -28,18 +29,20 @@ const (
 type Options struct {
 	// Dir gets the disk image and sockets; default: beside the node's sysroot.
 	Dir string
-	// Ignition is the pointer config that the first boot's initramfs is given, as a cloud or an installer gives it; nil: no Ignition.
+	// Ignition is the pointer config that the first boot's initramfs is given, as a cloud or an installer gives it; nil:
+	// no Ignition.
 	Ignition []byte
 	// DiskSize in bytes; default 4 GiB, sparse.
 	DiskSize int64
 	// Memory in MiB; default 1536.
 	Memory int
-	// KVM uses the processor's virtualization. Not by default: where /dev/kvm is there, it need not work, above all in virtual machines.
+	// KVM uses the processor's virtualization. Not by default: where /dev/kvm is there, it need not work, above all in
+	// virtual machines.
 	KVM bool
 }
 
-// Machine is a virtual machine whose disk is a copy of a node's. Its network is QEMU's user network on the bootstrap host: it reaches
-// what the bootstrap host reaches, and nobody reaches it.
+// Machine is a virtual machine whose disk is a copy of a node's. Its network is QEMU's user network on the bootstrap
+// host: it reaches what the bootstrap host reaches, and nobody reaches it.
 type Machine struct {
 	o       Options
 	network *testnode.Network
@@ -70,7 +73,8 @@ func Missing() error {
 	return nil
 }
 
-// New makes a disk of the sysroot of a node that was never started. The node itself stays off; its console is the machine's.
+// New makes a disk of the sysroot of a node that was never started. The node itself stays off; its console is the
+// machine's.
 func New(ctx context.Context, lab *testnode.Lab, node *testnode.Node, o Options) (*Machine, error) {
 	if err := Missing(); err != nil {
 		return nil, err
@@ -96,7 +100,8 @@ func New(ctx context.Context, lab *testnode.Lab, node *testnode.Node, o Options)
 
 func (m *Machine) path(name string) string { return filepath.Join(m.o.Dir, name) }
 
-// Start switches the machine on; it boots as often as it asks for until it powers off or ctx ends. See WaitBoot and Close.
+// Start switches the machine on; it boots as often as it asks for until it powers off or ctx ends. See WaitBoot and
+// Close.
 func (m *Machine) Start(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -185,8 +190,8 @@ func (m *Machine) wait(ctx context.Context, what string, done func() (bool, erro
 	}
 }
 
-// Run runs a shell command as root in the machine and gives what it printed, standard error included, and its exit code.
-// A machine that goes down under the command is an error.
+// Run runs a shell command as root in the machine and gives what it printed, standard error included, and its exit
+// code. A machine that goes down under the command is an error.
 func (m *Machine) Run(ctx context.Context, command string) (output string, status int, err error) {
 	m.mu.Lock()
 	c := m.control

@@ -78,8 +78,10 @@ func makeDefault(d deployment) error {
 	if highest == mine.version {
 		return nil
 	}
-	text := strings.Replace(mine.text, fmt.Sprintf("version %d\n", mine.version), fmt.Sprintf("version %d\n", highest+1), 1)
-	name := strings.Replace(filepath.Base(mine.path), fmt.Sprintf("ostree-%d", mine.version), fmt.Sprintf("ostree-%d", highest+1), 1)
+	text := strings.Replace(mine.text, fmt.Sprintf("version %d\n", mine.version), fmt.Sprintf("version %d\n", highest+1),
+		1)
+	name := strings.Replace(filepath.Base(mine.path), fmt.Sprintf("ostree-%d", mine.version),
+		fmt.Sprintf("ostree-%d", highest+1), 1)
 	if name == filepath.Base(mine.path) {
 		return fmt.Errorf("boot entry %s has no version in its name", mine.path)
 	}

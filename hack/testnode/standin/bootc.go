@@ -74,7 +74,8 @@ func newSwitch(h host) *cobra.Command {
 	f.Bool("no-signature-verification", false, "no effect")
 	f.Bool("experimental-unified-storage", false, "not played")
 	f.Int("progress-fd", 0, "no effect here")
-	for _, hidden := range []string{"mutate-in-place", "no-signature-verification", "experimental-unified-storage", "progress-fd"} {
+	for _, hidden := range []string{"mutate-in-place", "no-signature-verification", "experimental-unified-storage",
+		"progress-fd"} {
 		f.Lookup(hidden).Hidden = true
 	}
 	return c
@@ -128,7 +129,8 @@ func (h host) stageImage(ctx context.Context, all []deployment, ref reference) e
 	return nil
 }
 
-// bootcKernelArguments takes what the booted image asked for off the booted arguments and adds what the new one asks for.
+// bootcKernelArguments takes what the booted image asked for off the booted arguments and adds what the new one asks
+// for.
 func (h host) bootcKernelArguments(ctx context.Context, b *deployment, commit string) ([]string, error) {
 	old, err := h.imageKernelArguments(ctx, b.checksum)
 	if err != nil {
@@ -138,7 +140,10 @@ func (h host) bootcKernelArguments(ctx context.Context, b *deployment, commit st
 	if err != nil {
 		return nil, err
 	}
-	next := slices.DeleteFunc(slices.Clone(b.kargs), func(k string) bool { return slices.Contains(old, k) && !slices.Contains(wanted, k) })
+	next := slices.DeleteFunc(slices.Clone(b.kargs), func(k string) bool {
+		return slices.Contains(old, k) &&
+			!slices.Contains(wanted, k)
+	})
 	for _, k := range wanted {
 		if !slices.Contains(next, k) {
 			next = append(next, k)
@@ -149,19 +154,20 @@ func (h host) bootcKernelArguments(ctx context.Context, b *deployment, commit st
 
 func newUpgrade(h host) *cobra.Command {
 	var check, apply bool
-	c := &cobra.Command{Use: "upgrade", Aliases: []string{"update"}, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		if err := notPlayed(c, "download-only", "from-downloaded", "tag", "soft-reboot"); err != nil {
-			return err
-		}
-		err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.upgrade(c.Context(), all, check) })
-		if err != nil {
-			return words("Upgrading: %w", err)
-		}
-		if !apply {
-			return nil
-		}
-		return h.applyStaged(c.Context())
-	}}
+	c := &cobra.Command{Use: "upgrade", Aliases: []string{"update"}, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := notPlayed(c, "download-only", "from-downloaded", "tag", "soft-reboot"); err != nil {
+				return err
+			}
+			err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.upgrade(c.Context(), all, check) })
+			if err != nil {
+				return words("Upgrading: %w", err)
+			}
+			if !apply {
+				return nil
+			}
+			return h.applyStaged(c.Context())
+		}}
 	f := c.Flags()
 	f.Bool("quiet", false, "no progress")
 	f.BoolVar(&check, "check", false, "only look")
@@ -178,7 +184,8 @@ func newUpgrade(h host) *cobra.Command {
 func (h host) upgrade(ctx context.Context, all []deployment, check bool) error {
 	for _, d := range all {
 		if d.layered && (d.booted || d.staged) {
-			return words("Deployment contains local rpm-ostree modifications; cannot upgrade via bootc. You can run `rpm-ostree reset` to undo the modifications.")
+			return words(
+				"Deployment contains local rpm-ostree modifications; cannot upgrade via bootc. You can run `rpm-ostree reset` to undo the modifications.")
 		}
 	}
 	ref, err := parseReference(specification(all))

@@ -117,7 +117,8 @@ func (h host) printStatus(s bootcHost, format string) error {
 }
 
 func (h host) bootcStatus(ctx context.Context) (bootcHost, error) {
-	s := bootcHost{APIVersion: "org.containers.bootc/v1", Kind: "BootcHost", Metadata: map[string]string{"name": "host"}, Spec: bootcSpec{BootOrder: "default"}}
+	s := bootcHost{APIVersion: "org.containers.bootc/v1", Kind: "BootcHost", Metadata: map[string]string{"name": "host"},
+		Spec: bootcSpec{BootOrder: "default"}}
 	if !isBooted() || inContainer() {
 		return s, nil // all null is an answer, too
 	}
@@ -154,14 +155,16 @@ func (h host) bootcStatus(ctx context.Context) (bootcHost, error) {
 
 // entry is null in image where the origin names none, or where layered packages make it another tree than the image's.
 func (d deployment) entry() *bootcEntry {
-	e := &bootcEntry{Incompatible: d.layered, Pinned: d.pinned, OSTree: &bootcTree{Stateroot: d.stateroot, Checksum: d.checksum, DeploySerial: d.serial}}
+	e := &bootcEntry{Incompatible: d.layered, Pinned: d.pinned, OSTree: &bootcTree{Stateroot: d.stateroot,
+		Checksum: d.checksum, DeploySerial: d.serial}}
 	ref, err := parseReference(d.reference)
 	if err != nil || d.layered {
 		return e
 	}
 	store := "ostreeContainer"
 	e.Store = &store
-	e.Image = &bootcImage{Image: bootcReference{Image: ref.image, Transport: "registry"}, ImageDigest: d.digest, Architecture: runtime.GOARCH}
+	e.Image = &bootcImage{Image: bootcReference{Image: ref.image, Transport: "registry"}, ImageDigest: d.digest,
+		Architecture: runtime.GOARCH}
 	if ref.signed {
 		e.Image.Image.Signature = "containerPolicy"
 	}

@@ -11,7 +11,8 @@ type locking struct {
 	busy func() error // the refusal, where it does not wait
 }
 
-// change runs f, which changes deployments, alone and with what is there. notBooted is the program's refusal of other hosts.
+// change runs f, which changes deployments, alone and with what is there. notBooted is the program's refusal of other
+// hosts.
 func (h host) change(ctx context.Context, l locking, notBooted string, f func(all []deployment) error) error {
 	unlock, err := lock(l.wait)
 	if errors.Is(err, errLocked) {
@@ -52,7 +53,8 @@ func (p puller) pullFor(ctx context.Context, ref reference, said phrases) (pulle
 }
 
 // rebaseTo pulls an image and stages it; prepare completes what is to be staged once the image is there.
-func (h host) rebaseTo(ctx context.Context, p puller, ref reference, said phrases, prepare func(done pulled) (target, error)) (pulled, error) {
+func (h host) rebaseTo(ctx context.Context, p puller, ref reference, said phrases,
+	prepare func(done pulled) (target, error)) (pulled, error) {
 	done, err := p.pullFor(ctx, ref, said)
 	if err != nil {
 		return done, err

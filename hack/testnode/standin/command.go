@@ -63,7 +63,8 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // usageError is a command line that the real program does not take either.
 type usageError struct{ error }
 
-// notPlayed refuses flags that the real program has and this one does not play, so that nobody takes its success for the real one's.
+// notPlayed refuses flags that the real program has and this one does not play, so that nobody takes its success for
+// the real one's.
 func notPlayed(c *cobra.Command, names ...string) error {
 	for _, name := range names {
 		if c.Flags().Changed(name) {

@@ -94,7 +94,8 @@ func (h host) deployments(ctx context.Context) ([]deployment, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read deployment serial: %w", err)
 		}
-		all = append(all, deployment{index: len(all), booted: m[1] == "*", stateroot: m[2], checksum: m[3], serial: serial, staged: strings.Contains(m[5], "staged")})
+		all = append(all, deployment{index: len(all), booted: m[1] == "*", stateroot: m[2], checksum: m[3], serial: serial,
+			staged: strings.Contains(m[5], "staged")})
 	}
 	arguments, err := entriesByDeployment()
 	if err != nil {

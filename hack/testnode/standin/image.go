@@ -35,7 +35,8 @@ type ImageOptions struct {
 	CacheDir string
 }
 
-// Image gives the OCI layout of the base with one more layer, which has the stand-ins; it is made once for each base, choice and build.
+// Image gives the OCI layout of the base with one more layer, which has the stand-ins; it is made once for each base,
+// choice and build.
 func Image(ctx context.Context, o ImageOptions) (string, error) {
 	if o.CacheDir == "" {
 		dir, err := cache.Dir()
@@ -57,7 +58,8 @@ func Image(ctx context.Context, o ImageOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key := digest.FromString(strings.Join(append([]string{"1", base.String(), digest.FromBytes(program).String()}, o.Programs...), "\n"))
+	key := digest.FromString(strings.Join(append([]string{"1", base.String(), digest.FromBytes(program).String()},
+		o.Programs...), "\n"))
 	store := cache.Store{Dir: filepath.Join(o.CacheDir, "baseimage")}
 	return store.Ensure(ctx, "standin-"+key.Encoded()[:16], func(dir string) error { return derive(dir, program, o) })
 }
@@ -70,7 +72,8 @@ func build(ctx context.Context) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "standin")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=containers_image_openpgp", "-o", path, "dayone.dev/dayone/hack/testnode/standin/cmd/standin")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
+		"-tags=containers_image_openpgp", "-o", path, "dayone.dev/dayone/hack/testnode/standin/cmd/standin")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build stand-in: %w: %s", err, bytes.TrimSpace(out))
@@ -87,7 +90,8 @@ func derive(dir string, program []byte, o ImageOptions) error {
 	if err != nil {
 		return err
 	}
-	img, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "stand-ins for " + strings.Join(o.Programs, " and ")}})
+	img, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "stand-ins for " +
+		strings.Join(o.Programs, " and ")}})
 	if err != nil {
 		return fmt.Errorf("make image with stand-ins: %w", err)
 	}
@@ -132,7 +136,8 @@ func programLayer(program []byte, names []string) (v1.Layer, error) {
 		return nil, err
 	}
 	for _, n := range names {
-		if err := put(tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/bin/" + n, Linkname: "../libexec/dayone-standin", Mode: 0o777}, nil); err != nil {
+		if err := put(tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/bin/" + n, Linkname: "../libexec/dayone-standin",
+			Mode: 0o777}, nil); err != nil {
 			return nil, err
 		}
 	}

@@ -69,12 +69,14 @@ func (h host) changeKargs(ctx context.Context, all []deployment, k kargsChange) 
 		return false, nil
 	}
 	origin := "[origin]\n"
-	for key, value := range map[string]string{"container-image-reference": first.reference, "refspec": first.refspec, "custom-url": first.customURL, "custom-description": first.customD} {
+	for key, value := range map[string]string{"container-image-reference": first.reference, "refspec": first.refspec,
+		"custom-url": first.customURL, "custom-description": first.customD} {
 		if value != "" {
 			origin += key + "=" + value + "\n"
 		}
 	}
-	err = h.stage(ctx, target{commit: first.checksum, stateroot: first.stateroot, origin: origin, kernelArguments: next, locked: k.locked})
+	err = h.stage(ctx, target{commit: first.checksum, stateroot: first.stateroot, origin: origin, kernelArguments: next,
+		locked: k.locked})
 	if err == nil {
 		h.say("Staging deployment... done\nKernel arguments updated.\nRun \"systemctl reboot\" to start a reboot")
 	}
@@ -117,7 +119,8 @@ func replaceKarg(kargs []string, spec string) error {
 	}
 	var found []int
 	for i, k := range kargs {
-		if len(parts) == 3 && k == parts[0]+"="+parts[1] || len(parts) == 2 && (k == parts[0] || strings.HasPrefix(k, parts[0]+"=")) {
+		if len(parts) == 3 && k == parts[0]+"="+parts[1] || len(parts) == 2 &&
+			(k == parts[0] || strings.HasPrefix(k, parts[0]+"=")) {
 			found = append(found, i)
 		}
 	}

@@ -51,7 +51,8 @@ type pulled struct {
 	version string
 }
 
-// puller fetches as ostree-ext does: the same files, in the same order, with the same refusals. The import is the plain one.
+// puller fetches as ostree-ext does: the same files, in the same order, with the same refusals. The import is the plain
+// one.
 type puller struct {
 	host
 	unprivileged bool // rpm-ostree's fetcher is not root
@@ -97,18 +98,21 @@ func (p puller) pull(ctx context.Context, r reference) (done pulled, err error) 
 		return done, err
 	}
 	// A kernel that is not there is libostree's to find.
-	imported, err := deploy.Import(ctx, repoPath, "oci:"+dir, deploy.ImportOptions{As: "docker://" + r.image, AllowUnbootable: true})
+	imported, err := deploy.Import(ctx, repoPath, "oci:"+dir, deploy.ImportOptions{As: "docker://" + r.image,
+		AllowUnbootable: true})
 	if err != nil {
 		var f *deploy.Fault
 		switch {
-		case errors.As(err, &f) && f.Class == deploy.ClassDiskFull: // found before anything is written; the real programs run into it
+		// found before anything is written; the real programs run into it
+		case errors.As(err, &f) && f.Class == deploy.ClassDiskFull:
 			err = words("Failed to commit tar: No space left on device (os error 28)")
 		case f != nil && f.Err != nil:
 			err = f.Err // its advice is not the real program's
 		}
 		return done, words("Importing: %w", err)
 	}
-	return pulled{commit: imported.Commit, digest: imported.ManifestDigest.String(), version: config.Config.Labels["version"]}, nil
+	return pulled{commit: imported.Commit, digest: imported.ManifestDigest.String(),
+		version: config.Config.Labels["version"]}, nil
 }
 
 // resolve asks the registry what a reference names now.
@@ -186,7 +190,8 @@ func worldReadable(dir string) error {
 }
 
 // open finds the image, on mirrors too, and asks the policy, as `OpenImage` of the proxy does.
-func open(ctx context.Context, sys *types.SystemContext, name string) (_ types.ImageSource, raw []byte, mime string, err error) {
+func open(ctx context.Context, sys *types.SystemContext, name string) (_ types.ImageSource, raw []byte, mime string,
+	err error) {
 	ref, err := docker.ParseReference("//" + name)
 	if err != nil {
 		return nil, nil, "", err
@@ -211,7 +216,8 @@ func open(ctx context.Context, sys *types.SystemContext, name string) (_ types.I
 	return src, raw, mime, nil
 }
 
-func readManifest(ctx context.Context, sys *types.SystemContext, src types.ImageSource, judge *signature.PolicyContext) ([]byte, string, error) {
+func readManifest(ctx context.Context, sys *types.SystemContext, src types.ImageSource,
+	judge *signature.PolicyContext) ([]byte, string, error) {
 	top := image.UnparsedInstance(src, nil)
 	if ok, err := judge.IsRunningImageAllowed(ctx, top); !ok {
 		return nil, "", err
@@ -238,7 +244,8 @@ func insecureDefault() bool {
 			Type string `json:"type"`
 		} `json:"default"`
 	}
-	return err == nil && json.Unmarshal(raw, &policy) == nil && len(policy.Default) > 0 && policy.Default[0].Type == "insecureAcceptAnything"
+	return err == nil && json.Unmarshal(raw, &policy) == nil && len(policy.Default) > 0 &&
+		policy.Default[0].Type == "insecureAcceptAnything"
 }
 
 // requireBootable are the two refusals that both programs share.
@@ -266,7 +273,8 @@ func (l blobDir) begin(raw []byte, mime string) error {
 	if err != nil {
 		return fmt.Errorf("make layout: %w", err)
 	}
-	for name, content := range map[string][]byte{"index.json": index, "oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`), "blobs/sha256/" + d.Digest.Encoded(): raw} {
+	for name, content := range map[string][]byte{"index.json": index,
+		"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`), "blobs/sha256/" + d.Digest.Encoded(): raw} {
 		if err := os.WriteFile(filepath.Join(l.dir, name), content, 0o600); err != nil {
 			return fmt.Errorf("make layout: %w", err)
 		}
@@ -291,8 +299,8 @@ func (l blobDir) fetch(ctx context.Context, src types.ImageSource, blob types.Bl
 	return os.WriteFile(filepath.Join(l.dir, "blobs/sha256", blob.Digest.Encoded()), content.Bytes(), 0o600)
 }
 
-// validatePaths refuses what ostree-ext's filter of layers and libostree's import of archives refuse, in their words. Sources: ostree-ext,
-// tar/write.rs; libostree, ostree-mutable-tree.c.
+// validatePaths refuses what ostree-ext's filter of layers and libostree's import of archives refuse, in their words.
+// Sources: ostree-ext, tar/write.rs; libostree, ostree-mutable-tree.c.
 func (l blobDir) validatePaths(d digest.Digest) (err error) {
 	f, err := os.Open(filepath.Join(l.dir, "blobs/sha256", d.Encoded()))
 	if err != nil {

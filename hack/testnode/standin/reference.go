@@ -18,7 +18,8 @@ type reference struct {
 
 // parseReference reads the forms that rpm-ostree takes; three of them mean the same.
 func parseReference(s string) (reference, error) {
-	for _, prefix := range []string{"ostree-unverified-registry:", "ostree-unverified-image:registry:", "ostree-unverified-image:docker://"} {
+	for _, prefix := range []string{"ostree-unverified-registry:", "ostree-unverified-image:registry:",
+		"ostree-unverified-image:docker://"} {
 		if image, ok := strings.CutPrefix(s, prefix); ok {
 			return reference{image: image, canonical: "ostree-unverified-registry:" + image}, nil
 		}

@@ -32,19 +32,21 @@ type rebaseOptions struct {
 
 func newRebase(h host) *cobra.Command {
 	var o rebaseOptions
-	c := &cobra.Command{Use: "rebase REFSPEC", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
-		if err := notPlayed(c, "stateroot", "cache-only", "disallow-downgrade"); err != nil {
-			return err
-		}
-		if (o.url == "") != (o.description == "") {
-			return errors.New("--custom-origin-url and --custom-origin-description must be given together")
-		}
-		err := h.transaction(c.Context(), "rebase", func(all []deployment) error { return h.rebase(c.Context(), all, args[0], o) })
-		if err != nil || !o.reboot || o.downloadOnly {
-			return err
-		}
-		return reboot(c.Context())
-	}}
+	c := &cobra.Command{Use: "rebase REFSPEC", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := notPlayed(c, "stateroot", "cache-only", "disallow-downgrade"); err != nil {
+				return err
+			}
+			if (o.url == "") != (o.description == "") {
+				return errors.New("--custom-origin-url and --custom-origin-description must be given together")
+			}
+			err := h.transaction(c.Context(), "rebase",
+				func(all []deployment) error { return h.rebase(c.Context(), all, args[0], o) })
+			if err != nil || !o.reboot || o.downloadOnly {
+				return err
+			}
+			return reboot(c.Context())
+		}}
 	f := c.Flags()
 	f.Bool("experimental", false, "no effect")
 	f.BoolVarP(&o.reboot, "reboot", "r", false, "reboot afterwards")
@@ -124,7 +126,8 @@ func newRPMRollback(h host) *cobra.Command {
 	return c
 }
 
-// rollback makes the deployment after the booted one the first; where there is none, it puts the booted one back on top.
+// rollback makes the deployment after the booted one the first; where there is none, it puts the booted one back on
+// top.
 func (h host) rollback(all []deployment) error {
 	var pending, back *deployment
 	for i := range all {

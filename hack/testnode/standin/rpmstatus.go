@@ -59,7 +59,8 @@ func newRPMStatus(h host) *cobra.Command {
 			if d.Booted {
 				mark = "●"
 			}
-			h.say("%s %s\n                   Digest: %s\n                  Version: %s", mark, d.Reference+d.Origin, d.ReferenceDigest, d.Version)
+			h.say("%s %s\n                   Digest: %s\n                  Version: %s", mark, d.Reference+d.Origin,
+				d.ReferenceDigest, d.Version)
 		}
 		return nil
 	}}
@@ -88,8 +89,10 @@ func (h host) rpmStatus(ctx context.Context, onlyBooted bool) (rpmStatus, error)
 		if onlyBooted && !d.booted {
 			continue
 		}
-		one := rpmDeployment{ID: d.id(), OSName: d.stateroot, Serial: d.serial, Checksum: d.checksum, Version: d.version, Timestamp: d.timestamp.Unix(),
-			Booted: d.booted, Staged: d.staged, Pinned: d.pinned, Unlocked: "none", BaseCommitMeta: map[string]any{}, Packages: []string{}, RequestedPackages: []string{}}
+		one := rpmDeployment{ID: d.id(), OSName: d.stateroot, Serial: d.serial, Checksum: d.checksum, Version: d.version,
+			Timestamp: d.timestamp.Unix(),
+			Booted:    d.booted, Staged: d.staged, Pinned: d.pinned, Unlocked: "none", BaseCommitMeta: map[string]any{},
+			Packages: []string{}, RequestedPackages: []string{}}
 		if d.reference != "" {
 			one.Reference, one.ReferenceDigest = d.reference, d.digest
 			one.BaseCommitMeta["ostree.manifest-digest"] = d.digest

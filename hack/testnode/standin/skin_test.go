@@ -47,8 +47,9 @@ func TestKernelArgumentsChangeAsAsked(t *testing.T) {
 		k    kargsChange
 		want string // "" for a refusal
 	}{
-		"appended again":                 {kargsChange{appends: []string{"quiet"}}, "root=x rw quiet a=1 a=2 quiet"},
-		"appended if missing":            {kargsChange{appendsIfMissing: []string{"quiet", "b"}}, "root=x rw quiet a=1 a=2 b"},
+		"appended again": {kargsChange{appends: []string{"quiet"}}, "root=x rw quiet a=1 a=2 quiet"},
+		"appended if missing": {kargsChange{appendsIfMissing: []string{"quiet", "b"}},
+			"root=x rw quiet a=1 a=2 b"},
 		"deleted":                        {kargsChange{deletes: []string{"a=1"}}, "root=x rw quiet a=2"},
 		"deleted, not there":             {kargsChange{deletes: []string{"b"}}, ""},
 		"deleted if there":               {kargsChange{deletesIfPresent: []string{"b", "quiet"}}, "root=x rw a=1 a=2"},
@@ -65,7 +66,8 @@ func TestKernelArgumentsChangeAsAsked(t *testing.T) {
 }
 
 func TestReferencesOfThreeFormsAreOne(t *testing.T) {
-	for _, form := range []string{"ostree-unverified-registry:h:5000/n@sha256:aa", "ostree-unverified-image:registry:h:5000/n@sha256:aa", "ostree-unverified-image:docker://h:5000/n@sha256:aa"} {
+	for _, form := range []string{"ostree-unverified-registry:h:5000/n@sha256:aa",
+		"ostree-unverified-image:registry:h:5000/n@sha256:aa", "ostree-unverified-image:docker://h:5000/n@sha256:aa"} {
 		r, err := parseReference(form)
 		require.NoError(t, err)
 		assert.Equal(t, "ostree-unverified-registry:h:5000/n@sha256:aa", r.canonical)

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// lockedPath holds back the finalizing of a staged deployment. Source: libostree, _OSTREE_SYSROOT_RUNSTATE_STAGED_LOCKED.
+// lockedPath holds back the finalizing of a staged deployment. Source: libostree,
+// _OSTREE_SYSROOT_RUNSTATE_STAGED_LOCKED.
 const lockedPath = "/run/ostree/staged-deployment-locked"
 
 // target is what is to be staged.
@@ -34,7 +35,8 @@ func (h host) stage(ctx context.Context, t target) (err error) {
 	if err := errors.Join(err, origin.Close()); err != nil {
 		return fmt.Errorf("write origin: %w", err)
 	}
-	args := []string{"admin", "deploy", "--sysroot=/", "--stage", "--os=" + t.stateroot, "--origin-file=" + origin.Name(), "--karg-none"}
+	args := []string{"admin", "deploy", "--sysroot=/", "--stage", "--os=" + t.stateroot, "--origin-file=" + origin.Name(),
+		"--karg-none"}
 	for _, k := range t.kernelArguments {
 		args = append(args, "--karg-append="+k)
 	}

@@ -15,7 +15,8 @@ import (
 )
 
 // exposure is what systemd-analyze may say at most, of 10. The builder mounts and chroots: it cannot be low.
-var exposure = map[string]float64{bootstrapnode.GateUnit: 2.5, bootstrapnode.FetchUnit: 9.0, bootstrapnode.BootstrapUnit: 7.0}
+var exposure = map[string]float64{bootstrapnode.GateUnit: 2.5, bootstrapnode.FetchUnit: 9.0,
+	bootstrapnode.BootstrapUnit: 7.0}
 
 // tree is a root directory with the units and what they name.
 func tree(t *testing.T) string {
@@ -29,7 +30,8 @@ func tree(t *testing.T) string {
 	for unit := range exposure {
 		put("/etc/systemd/system/"+unit, bootstrapnode.Unit(unit), 0o644)
 	}
-	for _, other := range []string{"kubelet.service", "release-image.service", "network-online.target", bootstrapnode.HeldUnit} {
+	for _, other := range []string{"kubelet.service", "release-image.service", "network-online.target",
+		bootstrapnode.HeldUnit} {
 		text := "[Unit]\nDescription=" + other + "\n"
 		if filepath.Ext(other) == ".service" {
 			text += "[Service]\nExecStart=/usr/bin/true\n"
@@ -37,10 +39,12 @@ func tree(t *testing.T) string {
 		put("/etc/systemd/system/"+other, text, 0o644)
 	}
 	put("/etc/systemd/system/"+bootstrapnode.HeldUnit+".d/"+bootstrapnode.HoldDropIn, bootstrapnode.Hold(), 0o644)
-	for _, target := range []string{"sysinit.target", "basic.target", "shutdown.target", "multi-user.target", "-.slice", "system.slice"} {
+	for _, target := range []string{"sysinit.target", "basic.target", "shutdown.target", "multi-user.target", "-.slice",
+		"system.slice"} {
 		put("/usr/lib/systemd/system/"+target, "[Unit]\nDescription="+target+"\n", 0o644)
 	}
-	for _, program := range []string{bootstrapnode.ProgramPath, bootstrapnode.FetchPath, "/usr/sbin/nft", "/usr/bin/true"} {
+	for _, program := range []string{bootstrapnode.ProgramPath, bootstrapnode.FetchPath, "/usr/sbin/nft",
+		"/usr/bin/true"} {
 		put(program, "#!/bin/sh\n", 0o755)
 	}
 	put(bootstrapnode.ProgramEnvPath, "DAYONE_IMAGE=x\n", 0o644)
@@ -52,7 +56,8 @@ func TestSystemdTakesEveryUnitWithoutAWarning(t *testing.T) {
 		t.Skip("needs systemd-analyze")
 	}
 	root := tree(t)
-	for _, unit := range []string{bootstrapnode.GateUnit, bootstrapnode.FetchUnit, bootstrapnode.BootstrapUnit, bootstrapnode.HeldUnit} {
+	for _, unit := range []string{bootstrapnode.GateUnit, bootstrapnode.FetchUnit, bootstrapnode.BootstrapUnit,
+		bootstrapnode.HeldUnit} {
 		out, err := exec.Command("systemd-analyze", "verify", "--man=no", "--root="+root, unit).CombinedOutput()
 		assert.NoError(t, err, unit)
 		assert.Empty(t, string(out), unit)
@@ -67,7 +72,8 @@ func TestUnitsExposeNoMoreThanTheyNeed(t *testing.T) {
 	}
 	root := tree(t)
 	for unit, limit := range exposure {
-		out, err := exec.Command("systemd-analyze", "security", "--no-pager", "--offline=true", "--root="+root, unit).CombinedOutput()
+		out, err := exec.Command("systemd-analyze", "security", "--no-pager", "--offline=true", "--root="+root, unit).
+			CombinedOutput()
 		require.NoError(t, err, "%s: %s", unit, out)
 		found := overall.FindSubmatch(out)
 		require.NotNil(t, found, "%s: %s", unit, out)

@@ -28,10 +28,12 @@ func TestMain(m *testing.M) { os.Exit(shared.Main(m, kubetest.Options{})) }
 func install(t *testing.T) *kubetest.Env {
 	t.Helper()
 	e := shared.Env(t)
-	objects, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: "r.test/c:1", Builder: "r.test/b:1", Daemon: "r.test/d:1"}, NodeAgent: true})
+	objects, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: "r.test/c:1", Builder: "r.test/b:1",
+		Daemon: "r.test/d:1"}, NodeAgent: true})
 	require.NoError(t, err)
 	for _, o := range objects {
-		require.NoError(t, e.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership), "%s %s", o.GetKind(), o.GetName())
+		require.NoError(t, e.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o),
+			client.FieldOwner("test"), client.ForceOwnership), "%s %s", o.GetKind(), o.GetName())
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // the apiserver compiles a new policy in the background
 		probe := machineOSConfig("probe", "registry.example.test/a/b/c:tag")
@@ -110,16 +112,19 @@ func TestANodeAgentChangesTheAnnotationsOfItsOwnNodeOnly(t *testing.T) {
 		require.NoError(t, e.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	agent := rest.CopyConfig(e.Config)
-	agent.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + cluster.DefaultNamespace + ":" + cluster.Daemon,
+	agent.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + cluster.DefaultNamespace + ":" +
+		cluster.Daemon,
 		Groups: []string{"system:serviceaccounts", "system:authenticated"},
 		Extra:  map[string][]string{"authentication.kubernetes.io/node-name": {"own"}}}
 	c, err := client.New(agent, client.Options{Scheme: e.Scheme})
 	require.NoError(t, err)
 	patch := func(node, body string) error {
-		return c.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch("application/merge-patch+json", []byte(body)))
+		return c.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+			client.RawPatch("application/merge-patch+json", []byte(body)))
 	}
 	const annotation = `{"metadata":{"annotations":{"machineconfiguration.openshift.io/state":"Done"}}}`
-	eventually := func(node, body string, says func(*assert.CollectT, error)) { // rights and policies hold a moment after they were made
+	// rights and policies hold a moment after they were made
+	eventually := func(node, body string, says func(*assert.CollectT, error)) {
 		t.Helper()
 		require.EventuallyWithT(t, func(c *assert.CollectT) { says(c, patch(node, body)) }, waitLimit, waitEvery)
 	}

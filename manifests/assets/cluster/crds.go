@@ -11,8 +11,8 @@ import (
 //go:embed crds/*.yaml
 var crdFiles embed.FS
 
-// CRDs are the definitions of the kinds that dayone reads and writes, sorted by name. They are those of github.com/openshift/api
-// without descriptions; every call returns new objects.
+// CRDs are the definitions of the kinds that dayone reads and writes, sorted by name. They are those of
+// github.com/openshift/api without descriptions; every call returns new objects.
 func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	entries, err := crdFiles.ReadDir("crds")
 	if err != nil {

@@ -16,7 +16,8 @@ func TestCRDsAreNewObjectsOfEveryKindThatIsShipped(t *testing.T) {
 		assert.NotEmpty(t, crd.Spec.Versions, crd.Name)
 		assert.Empty(t, crd.Status.Conditions, crd.Name)
 	}
-	for _, want := range []string{"machineconfigs.machineconfiguration.openshift.io", "machineconfigpools.machineconfiguration.openshift.io",
+	for _, want := range []string{"machineconfigs.machineconfiguration.openshift.io",
+		"machineconfigpools.machineconfiguration.openshift.io",
 		"machineosconfigs.machineconfiguration.openshift.io", "machineosbuilds.machineconfiguration.openshift.io",
 		"controllerconfigs.machineconfiguration.openshift.io", "machineconfignodes.machineconfiguration.openshift.io",
 		"machineconfigurations.operator.openshift.io", "imagedigestmirrorsets.config.openshift.io"} {

@@ -7,7 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the apiserver does in the background is looked at this often and this long: a limit for machines that are very busy.
+// What the apiserver does in the background is looked at this often and this long: a limit for machines that are very
+// busy.
 const (
 	waitLimit = time.Minute
 	waitEvery = 50 * time.Millisecond

@@ -2,7 +2,8 @@ package cluster
 
 // Names of what is installed and of what the controllers make.
 const (
-	// DefaultNamespace is where the API demands the secrets that MachineOSConfigs name (openshift/api, types_machineosconfig.go).
+	// DefaultNamespace is where the API demands the secrets that MachineOSConfigs name (openshift/api,
+	// types_machineosconfig.go).
 	DefaultNamespace = "openshift-machine-config-operator"
 	// Controller names the operator's Deployment, ServiceAccount and lease.
 	Controller = "dayone-controller"
@@ -12,11 +13,13 @@ const (
 	Daemon = "dayone-daemon"
 	// ConfigServer names the DaemonSet, ServiceAccount and Secret of what serves new nodes.
 	ConfigServer = "dayone-config-server"
-	// ConfigServerToken and ConfigServerURL are keys of that Secret, beside ca.crt and ca.key: what new nodes must send, and where to.
+	// ConfigServerToken and ConfigServerURL are keys of that Secret, beside ca.crt and ca.key: what new nodes must send,
+	// and where to.
 	ConfigServerToken = "token"
 	// ConfigServerURL is described with ConfigServerToken.
 	ConfigServerURL = "url"
-	// NodeBootstrap names the ServiceAccount whose tokens new nodes join with, and the Secret in which an admin may give a kubeconfig instead.
+	// NodeBootstrap names the ServiceAccount whose tokens new nodes join with, and the Secret in which an admin may give a
+	// kubeconfig instead.
 	NodeBootstrap = "dayone-node-bootstrap"
 	// BuildServiceAccount is what build pods run as: no token, no rights.
 	BuildServiceAccount = "dayone-build"

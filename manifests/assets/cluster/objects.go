@@ -71,10 +71,12 @@ var imageReference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
 // digested is the end of a reference by digest: builds take no base image that a tag could exchange.
 var digested = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 
-// builderArg is a long flag; installedArg are those that the installation decides. What the others mean is the builder's affair.
+// builderArg is a long flag; installedArg are those that the installation decides. What the others mean is the
+// builder's affair.
 var (
 	builderArg   = regexp.MustCompile(`^--[a-z][a-z-]*(=.*)?$`)
-	installedArg = regexp.MustCompile(`^--(image|namespace|kubeconfig|no-leader-election|metrics-address|probe-address)(=|$)`)
+	installedArg = regexp.MustCompile(
+		`^--(image|namespace|kubeconfig|no-leader-election|metrics-address|probe-address)(=|$)`)
 )
 
 // Validate names every wrong option.
@@ -93,7 +95,8 @@ func (o Options) Validate() error {
 		}
 	}
 	if o.BaseImage != "" && !(imageReference.MatchString(o.BaseImage) && digested.MatchString(o.BaseImage)) {
-		bad = append(bad, fmt.Errorf("base image %q is no reference by digest, such as registry.example.com/os/base@sha256:…", o.BaseImage))
+		bad = append(bad, fmt.Errorf("base image %q is no reference by digest, such as registry.example.com/os/base@sha256:…",
+			o.BaseImage))
 	}
 	for _, arg := range o.BuilderArgs {
 		if !builderArg.MatchString(arg) {
@@ -122,8 +125,8 @@ func (o Options) Validate() error {
 	return errors.Join(bad...)
 }
 
-// Objects are what an installation applies besides the CRDs, in this order. The builder's Deployment is not among them: the
-// opt-in controller makes it.
+// Objects are what an installation applies besides the CRDs, in this order. The builder's Deployment is not among them:
+// the opt-in controller makes it.
 func Objects(o Options) ([]*unstructured.Unstructured, error) {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
@@ -175,7 +178,8 @@ func BuilderDeployment(o Options) (*unstructured.Unstructured, error) {
 	return read[0], nil
 }
 
-// readObjects reads one embedded file; the namespace is written in it as DefaultNamespace, which is nowhere a part of another word.
+// readObjects reads one embedded file; the namespace is written in it as DefaultNamespace, which is nowhere a part of
+// another word.
 func readObjects(file, namespace string) ([]*unstructured.Unstructured, error) {
 	raw, err := objectFiles.ReadFile(file)
 	if err != nil {

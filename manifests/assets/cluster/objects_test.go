@@ -18,11 +18,13 @@ import (
 	sigsjson "sigs.k8s.io/json"
 )
 
-var images = Images{Controller: "registry.test:5000/dayone/controller:v1", Builder: "registry.test:5000/dayone/builder:v1", Daemon: "registry.test:5000/dayone/daemon:v1"}
+var images = Images{Controller: "registry.test:5000/dayone/controller:v1",
+	Builder: "registry.test:5000/dayone/builder:v1", Daemon: "registry.test:5000/dayone/daemon:v1"}
 
 func TestEveryObjectHasOnlyFieldsThatItsTypeKnows(t *testing.T) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, mcfgv1.Install, configv1.Install, operatorv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, mcfgv1.Install, configv1.Install,
+		operatorv1.Install} {
 		require.NoError(t, add(s))
 	}
 	objects, err := Objects(Options{Images: images, NodeAgent: true, Version: "v1.2.3+dirty"})
@@ -65,9 +67,11 @@ func TestOptionsReachTheWorkloads(t *testing.T) {
 	assert.Contains(t, string(text), `"--builder-image=`+images.Builder+`"`)
 	assert.Contains(t, string(text), `"--base-image=`+base+`"`)
 	for _, account := range []string{Controller, Builder, BuildServiceAccount} {
-		assert.Equal(t, []any{map[string]any{"name": "pull"}}, one(t, objects, "ServiceAccount", account).Object["imagePullSecrets"])
+		assert.Equal(t, []any{map[string]any{"name": "pull"}}, one(t, objects, "ServiceAccount", account).
+			Object["imagePullSecrets"])
 	}
-	assert.False(t, slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "DaemonSet" }))
+	assert.False(t, slices.ContainsFunc(objects,
+		func(o *unstructured.Unstructured) bool { return o.GetKind() == "DaemonSet" }))
 	builder, err := BuilderDeployment(Options{Images: Images{Builder: images.Builder}})
 	require.NoError(t, err)
 	text, err = json.Marshal(builder.Object)
@@ -78,7 +82,8 @@ func TestOptionsReachTheWorkloads(t *testing.T) {
 
 func TestWhoApprovesNewNodesIsAsked(t *testing.T) {
 	for _, approve := range []bool{false, true} {
-		objects, err := Objects(Options{Images: images, NodeAgent: true, ApproveNodes: approve, APIServer: "https://api.test:6443"})
+		objects, err := Objects(Options{Images: images, NodeAgent: true, ApproveNodes: approve,
+			APIServer: "https://api.test:6443"})
 		require.NoError(t, err)
 		text, err := json.Marshal(one(t, objects, "DaemonSet", ConfigServer).Object)
 		require.NoError(t, err)
@@ -128,18 +133,23 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"no images":                     {Options{}, "image of dayone-controller"},
-		"an image with a space":         {Options{Images: Images{Controller: "a b", Builder: "b"}}, "image of dayone-controller"},
-		"a node agent without an image": {Options{Images: Images{Controller: "a", Builder: "b"}, NodeAgent: true}, "image of dayone-daemon"},
-		"a namespace with a dot":        {Options{Images: images, Namespace: "a.b"}, "namespace"},
-		"fewer than no replicas":        {Options{Images: images, Replicas: -1}, "replicas"},
-		"a base image with a space":     {Options{Images: images, BaseImage: "a b"}, "base image"},
-		"an argument without dashes":    {Options{Images: images, BuilderArgs: []string{"build-privileged"}}, "write --NAME"},
-		"another image by an argument":  {Options{Images: images, BuilderArgs: []string{"--image=b"}}, "it is the installation's"},
-		"a base image by a tag":         {Options{Images: images, BaseImage: "registry.test/os/base:1"}, "by digest"},
-		"a base image by half a digest": {Options{Images: images, BaseImage: "registry.test/os/base@sha256:abc"}, "by digest"},
-		"a secret name with a slash":    {Options{Images: images, ImagePullSecret: "a/b"}, "image pull secret"},
-		"an API server without https":   {Options{Images: images, NodeAgent: true, APIServer: "http://api.test"}, "API server"},
+		"no images": {Options{}, "image of dayone-controller"},
+		"an image with a space": {Options{Images: Images{Controller: "a b", Builder: "b"}},
+			"image of dayone-controller"},
+		"a node agent without an image": {Options{Images: Images{Controller: "a", Builder: "b"}, NodeAgent: true},
+			"image of dayone-daemon"},
+		"a namespace with a dot":     {Options{Images: images, Namespace: "a.b"}, "namespace"},
+		"fewer than no replicas":     {Options{Images: images, Replicas: -1}, "replicas"},
+		"a base image with a space":  {Options{Images: images, BaseImage: "a b"}, "base image"},
+		"an argument without dashes": {Options{Images: images, BuilderArgs: []string{"build-privileged"}}, "write --NAME"},
+		"another image by an argument": {Options{Images: images, BuilderArgs: []string{"--image=b"}},
+			"it is the installation's"},
+		"a base image by a tag": {Options{Images: images, BaseImage: "registry.test/os/base:1"}, "by digest"},
+		"a base image by half a digest": {Options{Images: images, BaseImage: "registry.test/os/base@sha256:abc"},
+			"by digest"},
+		"a secret name with a slash": {Options{Images: images, ImagePullSecret: "a/b"}, "image pull secret"},
+		"an API server without https": {Options{Images: images, NodeAgent: true, APIServer: "http://api.test"},
+			"API server"},
 		"new nodes and nobody for them": {Options{Images: images, ApproveNodes: true}, "ask for it, too"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,15 +169,18 @@ func TestNoRoleGivesEverythingOrRightsToGiveRights(t *testing.T) {
 		var role rbacv1.ClusterRole
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role))
 		for _, rule := range role.Rules {
-			if slices.Equal(rule.Resources, []string{"serviceaccounts/token"}) && slices.Equal(rule.ResourceNames, []string{NodeBootstrap}) && object.GetKind() == "Role" {
+			if slices.Equal(rule.Resources, []string{"serviceaccounts/token"}) &&
+				slices.Equal(rule.ResourceNames, []string{NodeBootstrap}) && object.GetKind() == "Role" {
 				continue // tokens of the one account that may do next to nothing
 			}
 			all := strings.Join(slices.Concat(rule.Verbs, rule.Resources, rule.APIGroups), " ")
 			assert.NotContains(t, all, "*", role.Name)
-			for _, word := range []string{"escalate", "bind", "impersonate", "roles", "rolebindings", "serviceaccounts/token", "pods/exec"} {
+			for _, word := range []string{"escalate", "bind", "impersonate", "roles", "rolebindings", "serviceaccounts/token",
+				"pods/exec"} {
 				assert.NotContains(t, strings.Fields(all), word, role.Name)
 			}
-			assert.False(t, object.GetKind() == "ClusterRole" && slices.Contains(rule.Resources, "secrets"), "%s reads secrets everywhere", role.Name)
+			assert.False(t, object.GetKind() == "ClusterRole" && slices.Contains(rule.Resources, "secrets"),
+				"%s reads secrets everywhere", role.Name)
 		}
 	}
 }

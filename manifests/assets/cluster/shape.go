@@ -52,7 +52,8 @@ func (o Options) shapeServiceAccount(object *unstructured.Unstructured) {
 }
 
 func (o Options) shapeWorkload(object *unstructured.Unstructured) error {
-	images := map[string]string{Controller: o.Images.Controller, Builder: o.Images.Builder, Daemon: o.Images.Daemon, ConfigServer: o.Images.Controller}
+	images := map[string]string{Controller: o.Images.Controller, Builder: o.Images.Builder, Daemon: o.Images.Daemon,
+		ConfigServer: o.Images.Controller}
 	further := map[string][]any{
 		Controller: {"--builder-image=" + o.Images.Builder},
 		Builder:    {"--image=" + o.Images.Builder},

@@ -32,7 +32,8 @@ func collect(set *manifests.Set) *collected {
 	c := &collected{}
 	for _, item := range set.IDMSs {
 		for _, m := range item.Object.Spec.ImageDigestMirrors {
-			c.digest = append(c.digest, list{m.Source, texts(m.Mirrors), m.MirrorSourcePolicy == configv1.NeverContactSource, item.Origin, "spec.imageDigestMirrors"})
+			c.digest = append(c.digest, list{m.Source, texts(m.Mirrors), m.MirrorSourcePolicy == configv1.NeverContactSource,
+				item.Origin, "spec.imageDigestMirrors"})
 		}
 	}
 	for _, item := range set.ICSPs {
@@ -42,7 +43,8 @@ func collect(set *manifests.Set) *collected {
 	}
 	for _, item := range set.ITMSs {
 		for _, m := range item.Object.Spec.ImageTagMirrors {
-			c.tag = append(c.tag, list{m.Source, texts(m.Mirrors), m.MirrorSourcePolicy == configv1.NeverContactSource, item.Origin, "spec.imageTagMirrors"})
+			c.tag = append(c.tag, list{m.Source, texts(m.Mirrors), m.MirrorSourcePolicy == configv1.NeverContactSource,
+				item.Origin, "spec.imageTagMirrors"})
 		}
 	}
 	if n := len(set.Images); n > 0 {
@@ -104,8 +106,10 @@ func texts(mirrors []configv1.ImageMirror) []string {
 	return out
 }
 
-// scopePattern is a host with an optional port and path, no tag and no digest (openshift/api, ImageDigestMirrors.Source).
-var scopePattern = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+// scopePattern is a host with an optional port and path, no tag and no digest (openshift/api,
+// ImageDigestMirrors.Source).
+var scopePattern = regexp.MustCompile(
+	`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
 // wildcardPattern is a star in place of the first part of a host name.
 var wildcardPattern = regexp.MustCompile(`^\*(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)+$`)

@@ -24,8 +24,8 @@ type File struct {
 	Data []byte
 }
 
-// Files returns what the set's mirror sets and image settings ask for, nothing when they ask for nothing. Refused input is in the
-// findings.
+// Files returns what the set's mirror sets and image settings ask for, nothing when they ask for nothing. Refused input
+// is in the findings.
 func Files(set *manifests.Set) ([]File, []report.Finding, error) {
 	c := collect(set)
 	if c.report.Err() != nil {

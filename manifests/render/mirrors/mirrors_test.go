@@ -39,14 +39,21 @@ const image = "apiVersion: config.openshift.io/v1\nkind: Image\nmetadata: {name:
 
 func TestContradictionsAreRefusedByRule(t *testing.T) {
 	for name, c := range map[string]struct{ text, rule string }{
-		"a source with a tag":             {idms + `{source: "a.example.com/b:1x", mirrors: [m.example.com]}]}`, "mirror-scope"},
-		"a mirror with a scheme":          {idms + `{source: a.example.com, mirrors: ["https://m.example.com"]}]}`, "mirror-scope"},
-		"a wildcard as mirror":            {idms + `{source: a.example.com, mirrors: ["*.example.com"]}]}`, "mirror-scope"},
-		"two policies for a source":       {idms + `{source: a.example.com, mirrors: [m.example.com]}, {source: a.example.com, mirrors: [m.example.com], mirrorSourcePolicy: NeverContactSource}]}`, "mirror-source-policy"},
-		"never contacted, but its mirror": {idms + `{source: a.example.com, mirrors: [a.example.com], mirrorSourcePolicy: NeverContactSource}]}`, "mirror-source-policy"},
-		"allowed and blocked":             {image + "allowedRegistries: [a.example.com], blockedRegistries: [b.example.com]}}", "allowed-and-blocked"},
-		"a bad wildcard":                  {image + `blockedRegistries: ["a.*.example.com"]}}`, "registry-scope"},
-		"a search registry with a path":   {image + `containerRuntimeSearchRegistries: [a.example.com/b]}}`, "registry-scope"},
+		"a source with a tag": {idms + `{source: "a.example.com/b:1x", mirrors: [m.example.com]}]}`,
+			"mirror-scope"},
+		"a mirror with a scheme": {idms + `{source: a.example.com, mirrors: ["https://m.example.com"]}]}`,
+			"mirror-scope"},
+		"a wildcard as mirror": {idms + `{source: a.example.com, mirrors: ["*.example.com"]}]}`, "mirror-scope"},
+		"two policies for a source": {idms +
+			`{source: a.example.com, mirrors: [m.example.com]}, {source: a.example.com, mirrors: [m.example.com], mirrorSourcePolicy: NeverContactSource}]}`, "mirror-source-policy"},
+		"never contacted, but its mirror": {idms +
+			`{source: a.example.com, mirrors: [a.example.com], mirrorSourcePolicy: NeverContactSource}]}`,
+			"mirror-source-policy"},
+		"allowed and blocked": {image +
+			"allowedRegistries: [a.example.com], blockedRegistries: [b.example.com]}}", "allowed-and-blocked"},
+		"a bad wildcard": {image + `blockedRegistries: ["a.*.example.com"]}}`, "registry-scope"},
+		"a search registry with a path": {image + `containerRuntimeSearchRegistries: [a.example.com/b]}}`,
+			"registry-scope"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files, findings, err := Files(objects(t, c.text))
@@ -88,7 +95,8 @@ func conf(t *testing.T, text string) map[string]registry {
 func TestNestedScopesInheritMirrorsAndMarks(t *testing.T) {
 	got := conf(t, idms+"{source: a.example.com/org, mirrors: [m.example.com/org]}]}\n---\n"+
 		image+`insecureRegistries: [a.example.com/org/lab, m.example.com], blockedRegistries: ["*.bad.example.com", a.example.com/org/lab/x]}}`)
-	assert.Equal(t, []mirror{{Location: "m.example.com/org", Insecure: true, Pull: "digest-only"}}, got["a.example.com/org"].Mirrors)
+	assert.Equal(t, []mirror{{Location: "m.example.com/org", Insecure: true, Pull: "digest-only"}},
+		got["a.example.com/org"].Mirrors)
 	lab := got["a.example.com/org/lab"]
 	assert.True(t, lab.Insecure)
 	assert.Equal(t, "m.example.com/org/lab", lab.Mirrors[0].Location)
@@ -113,9 +121,11 @@ func TestTheReleaseImageStaysReachable(t *testing.T) {
 }
 
 func TestTagMirrorsFollowDigestMirrors(t *testing.T) {
-	got := conf(t, "apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata: {name: a}\nspec: {imageTagMirrors: [{source: a.example.com, mirrors: [t.example.com]}]}\n---\n"+
-		idms+"{source: a.example.com, mirrors: [d.example.com]}]}")
-	assert.Equal(t, []mirror{{Location: "d.example.com", Pull: "digest-only"}, {Location: "t.example.com", Pull: "tag-only"}}, got["a.example.com"].Mirrors)
+	got := conf(
+		t, "apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata: {name: a}\nspec: {imageTagMirrors: [{source: a.example.com, mirrors: [t.example.com]}]}\n---\n"+
+			idms+"{source: a.example.com, mirrors: [d.example.com]}]}")
+	assert.Equal(t, []mirror{{Location: "d.example.com", Pull: "digest-only"},
+		{Location: "t.example.com", Pull: "tag-only"}}, got["a.example.com"].Mirrors)
 }
 
 func TestAllowedRegistriesTurnTheDefaultRound(t *testing.T) {

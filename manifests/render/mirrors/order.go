@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// merge joins the lists of one source into one that keeps each list's own order as far as they agree; where they leave a choice, the
-// earlier list decides. The source itself, if a list has it, comes last and is then left out: it is what is tried anyway.
+// merge joins the lists of one source into one that keeps each list's own order as far as they agree; where they leave
+// a choice, the earlier list decides. The source itself, if a list has it, comes last and is then left out: it is what
+// is tried anyway.
 func merge(source string, lists [][]string) []string {
 	after := map[string]map[string]bool{} // after[a][b]: b must come after a
 	var names []string
@@ -34,7 +35,8 @@ func merge(source string, lists [][]string) []string {
 	return out
 }
 
-// free is the index of the first name that nothing left must precede; where lists contradict each other, of the first name.
+// free is the index of the first name that nothing left must precede; where lists contradict each other, of the first
+// name.
 func free(names []string, after map[string]map[string]bool) int {
 	for i, name := range names {
 		preceded := false

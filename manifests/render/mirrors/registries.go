@@ -95,8 +95,8 @@ func (b *builder) mirrors(lists []list, pull string) {
 	}
 }
 
-// inherit gives a scope without mirrors those of the narrowest scope around it, each with the rest of the path: the tools take the
-// longest match only, and would try no mirror at all otherwise.
+// inherit gives a scope without mirrors those of the narrowest scope around it, each with the rest of the path: the
+// tools take the longest match only, and would try no mirror at all otherwise.
 func (b *builder) inherit() {
 	for name, r := range b.scopes {
 		if len(r.Mirrors) > 0 || strings.HasPrefix(name, "*.") {
@@ -104,7 +104,8 @@ func (b *builder) inherit() {
 		}
 		around := ""
 		for outer, o := range b.scopes {
-			if len(o.Mirrors) > 0 && outer != name && within(name, outer) && !strings.HasPrefix(outer, "*.") && len(outer) > len(around) {
+			if len(o.Mirrors) > 0 && outer != name && within(name, outer) && !strings.HasPrefix(outer, "*.") &&
+				len(outer) > len(around) {
 				around = outer
 			}
 		}

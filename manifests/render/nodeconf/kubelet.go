@@ -38,12 +38,14 @@ const (
 	array   kind = "array"
 )
 
-// kubeletFields are the fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that may be set, with their form.
+// kubeletFields are the fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that may be set, with their
+// form.
 func kubeletFields() map[string]kind {
 	return map[string]kind{
 		"allowedUnsafeSysctls": array, "containerLogMaxFiles": number, "containerLogMaxSize": text, "cpuCFSQuota": boolean,
-		"cpuCFSQuotaPeriod": text, "cpuManagerPolicy": text, "cpuManagerPolicyOptions": object, "cpuManagerReconcilePeriod": text,
-		"enforceNodeAllocatable": array, "eventBurst": number, "eventRecordQPS": number, "evictionHard": object,
+		"cpuCFSQuotaPeriod": text, "cpuManagerPolicy": text, "cpuManagerPolicyOptions": object,
+		"cpuManagerReconcilePeriod": text,
+		"enforceNodeAllocatable":    array, "eventBurst": number, "eventRecordQPS": number, "evictionHard": object,
 		"evictionMaxPodGracePeriod": number, "evictionMinimumReclaim": object, "evictionPressureTransitionPeriod": text,
 		"evictionSoft": object, "evictionSoftGracePeriod": object, "imageGCHighThresholdPercent": number,
 		"imageGCLowThresholdPercent": number, "imageMinimumGCAge": text, "kubeAPIBurst": number, "kubeAPIQPS": number,
@@ -54,14 +56,17 @@ func kubeletFields() map[string]kind {
 		"reservedSystemCPUs": text, "rotateCertificates": boolean, "serializeImagePulls": boolean,
 		"serverTLSBootstrap": boolean, "shutdownGracePeriod": text, "shutdownGracePeriodCriticalPods": text,
 		"streamingConnectionIdleTimeout": text, "syncFrequency": text, "systemReserved": object, "tlsCipherSuites": array,
-		"tlsMinVersion": text, "topologyManagerPolicy": text, "topologyManagerPolicyOptions": object, "topologyManagerScope": text,
+		"tlsMinVersion": text, "topologyManagerPolicy": text, "topologyManagerPolicyOptions": object,
+		"topologyManagerScope": text,
 		"volumeStatsAggPeriod": text,
 	}
 }
 
-// reservedFields are fields that the platform sets and a KubeletConfig must not (MCO, pkg/controller/kubelet-config/helpers.go).
+// reservedFields are fields that the platform sets and a KubeletConfig must not (MCO,
+// pkg/controller/kubelet-config/helpers.go).
 func reservedFields() []string {
-	return []string{"cgroupDriver", "clusterDNS", "clusterDomain", "failSwapOn", "featureGates", "memorySwap", "staticPodPath", "systemReservedCgroup"}
+	return []string{"cgroupDriver", "clusterDNS", "clusterDomain", "failSwapOn", "featureGates", "memorySwap",
+		"staticPodPath", "systemReservedCgroup"}
 }
 
 // Kubelet returns the drop-ins of one KubeletConfig. What is not supported is refused by name.
@@ -77,10 +82,12 @@ func Kubelet(item manifests.Item[*mcfgv1.KubeletConfig]) ([]File, []report.Findi
 		return place
 	}
 	if spec.AutoSizingReserved != nil && *spec.AutoSizingReserved {
-		bad.Errorf(at("spec.autoSizingReserved", "kubelet-field", "set systemReserved instead"), "automatic sizing of reserved resources is not supported here")
+		bad.Errorf(at("spec.autoSizingReserved", "kubelet-field", "set systemReserved instead"),
+			"automatic sizing of reserved resources is not supported here")
 	}
 	if spec.TLSSecurityProfile != nil {
-		bad.Errorf(at("spec.tlsSecurityProfile", "kubelet-field", "set tlsMinVersion and tlsCipherSuites in kubeletConfig"), "a TLS profile is not supported here")
+		bad.Errorf(at("spec.tlsSecurityProfile", "kubelet-field", "set tlsMinVersion and tlsCipherSuites in kubeletConfig"),
+			"a TLS profile is not supported here")
 	}
 	if level := spec.LogLevel; level != nil {
 		if *level < 0 || *level > maxLogLevel {
@@ -119,7 +126,8 @@ func checkFields(fields map[string]any, at func(path, rule, next string) report.
 		case slices.Contains(reservedFields(), name):
 			bad.Errorf(at(path, "kubelet-field", "remove the field"), "%s is set by the platform", name)
 		case !ok:
-			bad.Errorf(at(path, "kubelet-field", "remove the field, or bring the whole file in a MachineConfig"), "%s is not supported", name)
+			bad.Errorf(at(path, "kubelet-field", "remove the field, or bring the whole file in a MachineConfig"),
+				"%s is not supported", name)
 		case !hasForm(fields[name], want):
 			bad.Errorf(at(path, "type", "see the kubelet's configuration reference"), "%s must be of type %s", name, want)
 		}

@@ -12,26 +12,35 @@ import (
 
 func read(t *testing.T, kind, spec string) *manifests.Set {
 	t.Helper()
-	set, err := manifests.Read([]byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: "+kind+"\nmetadata: {name: a}\nspec: "+spec), "k.yaml", manifests.ReadOptions{})
+	set, err := manifests.Read(
+		[]byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: "+kind+"\nmetadata: {name: a}\nspec: "+spec),
+		"k.yaml", manifests.ReadOptions{})
 	require.NoError(t, err)
 	return set
 }
 
 func TestRefusedSettings(t *testing.T) {
 	for name, c := range map[string]struct{ kind, spec, path string }{
-		"automatic sizing":      {"KubeletConfig", "{autoSizingReserved: true}", "spec.autoSizingReserved"},
-		"a TLS profile":         {"KubeletConfig", "{tlsSecurityProfile: {type: Old}}", "spec.tlsSecurityProfile"},
-		"a log level too high":  {"KubeletConfig", "{logLevel: 11}", "spec.logLevel"},
-		"the platform's field":  {"KubeletConfig", "{kubeletConfig: {cgroupDriver: systemd}}", "spec.kubeletConfig.cgroupDriver"},
+		"automatic sizing":     {"KubeletConfig", "{autoSizingReserved: true}", "spec.autoSizingReserved"},
+		"a TLS profile":        {"KubeletConfig", "{tlsSecurityProfile: {type: Old}}", "spec.tlsSecurityProfile"},
+		"a log level too high": {"KubeletConfig", "{logLevel: 11}", "spec.logLevel"},
+		"the platform's field": {"KubeletConfig", "{kubeletConfig: {cgroupDriver: systemd}}",
+			"spec.kubeletConfig.cgroupDriver"},
 		"a field without sense": {"KubeletConfig", "{kubeletConfig: {maxPod: 1}}", "spec.kubeletConfig.maxPod"},
 		"text for a number":     {"KubeletConfig", `{kubeletConfig: {maxPods: "1"}}`, "spec.kubeletConfig.maxPods"},
 		"nothing given":         {"ContainerRuntimeConfig", "{}", "spec.containerRuntimeConfig"},
-		"few processes":         {"ContainerRuntimeConfig", "{containerRuntimeConfig: {pidsLimit: 19}}", "spec.containerRuntimeConfig.pidsLimit"},
-		"a small log":           {"ContainerRuntimeConfig", "{containerRuntimeConfig: {logSizeMax: 8192}}", "spec.containerRuntimeConfig.logSizeMax"},
-		"a negative layer":      {"ContainerRuntimeConfig", "{containerRuntimeConfig: {overlaySize: -1G}}", "spec.containerRuntimeConfig.overlaySize"},
-		"an unknown level":      {"ContainerRuntimeConfig", "{containerRuntimeConfig: {logLevel: loud}}", "spec.containerRuntimeConfig.logLevel"},
-		"an unknown runtime":    {"ContainerRuntimeConfig", "{containerRuntimeConfig: {defaultRuntime: kata}}", "spec.containerRuntimeConfig.defaultRuntime"},
-		"other stores":          {"ContainerRuntimeConfig", "{containerRuntimeConfig: {additionalImageStores: [{path: /x}]}}", "spec.containerRuntimeConfig.additionalImageStores"},
+		"few processes": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {pidsLimit: 19}}",
+			"spec.containerRuntimeConfig.pidsLimit"},
+		"a small log": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {logSizeMax: 8192}}",
+			"spec.containerRuntimeConfig.logSizeMax"},
+		"a negative layer": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {overlaySize: -1G}}",
+			"spec.containerRuntimeConfig.overlaySize"},
+		"an unknown level": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {logLevel: loud}}",
+			"spec.containerRuntimeConfig.logLevel"},
+		"an unknown runtime": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {defaultRuntime: kata}}",
+			"spec.containerRuntimeConfig.defaultRuntime"},
+		"other stores": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {additionalImageStores: [{path: /x}]}}",
+			"spec.containerRuntimeConfig.additionalImageStores"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := read(t, c.kind, c.spec)
@@ -52,10 +61,13 @@ func TestRefusedSettings(t *testing.T) {
 }
 
 func TestTheKubeletDropInHoldsExactlyWhatIsGiven(t *testing.T) {
-	files, findings, err := Kubelet(read(t, "KubeletConfig", "{kubeletConfig: {kind: KubeletConfiguration, podPidsLimit: 4096, evictionHard: {memory.available: 1Gi}}}").KubeletConfigs[0])
+	files, findings, err := Kubelet(read(t, "KubeletConfig",
+		"{kubeletConfig: {kind: KubeletConfiguration, podPidsLimit: 4096, evictionHard: {memory.available: 1Gi}}}").
+		KubeletConfigs[0])
 	require.NoError(t, err)
 	assert.Empty(t, findings)
 	require.Len(t, files, 1)
 	assert.Equal(t, KubeletDropIn, files[0].Path)
-	assert.Equal(t, "apiVersion: kubelet.config.k8s.io/v1beta1\nevictionHard:\n  memory.available: 1Gi\nkind: KubeletConfiguration\npodPidsLimit: 4096\n", string(files[0].Data))
+	assert.Equal(t,
+		"apiVersion: kubelet.config.k8s.io/v1beta1\nevictionHard:\n  memory.available: 1Gi\nkind: KubeletConfiguration\npodPidsLimit: 4096\n", string(files[0].Data))
 }

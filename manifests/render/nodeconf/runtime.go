@@ -76,12 +76,15 @@ func Runtime(item manifests.Item[*mcfgv1.ContainerRuntimeConfig]) ([]File, []rep
 	return out, bad.Findings, nil
 }
 
-func checkRuntime(c *mcfgv1.ContainerRuntimeConfiguration, at func(field, next string) report.Finding, bad *report.Report) {
+func checkRuntime(c *mcfgv1.ContainerRuntimeConfiguration, at func(field, next string) report.Finding,
+	bad *report.Report) {
 	if c.PidsLimit != nil && *c.PidsLimit > 0 && *c.PidsLimit < minPidsLimit {
-		bad.Errorf(at(".pidsLimit", fmt.Sprintf("use at least %d, or -1 for none", minPidsLimit)), "pidsLimit %d is too small", *c.PidsLimit)
+		bad.Errorf(at(".pidsLimit", fmt.Sprintf("use at least %d, or -1 for none", minPidsLimit)),
+			"pidsLimit %d is too small", *c.PidsLimit)
 	}
 	if c.LogSizeMax != nil && c.LogSizeMax.Value() > 0 && c.LogSizeMax.Value() <= minLogSizeMax {
-		bad.Errorf(at(".logSizeMax", fmt.Sprintf("use more than %d bytes, or -1 for no limit", minLogSizeMax)), "logSizeMax %s is too small", c.LogSizeMax)
+		bad.Errorf(at(".logSizeMax", fmt.Sprintf("use more than %d bytes, or -1 for no limit", minLogSizeMax)),
+			"logSizeMax %s is too small", c.LogSizeMax)
 	}
 	if c.OverlaySize != nil && c.OverlaySize.Value() < 0 {
 		bad.Errorf(at(".overlaySize", "use a positive size"), "overlaySize %s is negative", c.OverlaySize)

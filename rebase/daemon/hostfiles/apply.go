@@ -18,7 +18,8 @@ import (
 const (
 	// unitDir is where units of a config go. Source: systemd.unit(5).
 	unitDir = "/etc/systemd/system"
-	// defaultMode is a file's where none is given. Source: Ignition's specification. Directories that have to be made get dirMode.
+	// defaultMode is a file's where none is given. Source: Ignition's specification. Directories that have to be made get
+	// dirMode.
 	defaultMode = 0o644
 	dirMode     = 0o755
 )
@@ -27,9 +28,11 @@ const (
 type Host struct {
 	// Root is the node's "/".
 	Root string
-	// Lookup gives the numeric ids of a user and a group by name; nil: names are read from etc/passwd and etc/group below Root.
+	// Lookup gives the numeric ids of a user and a group by name; nil: names are read from etc/passwd and etc/group below
+	// Root.
 	Lookup func(user, group string) (uid, gid int, err error)
-	// Others tells paths that are not configs' to write, to verify or to take away, although one may have them; nil: there are none.
+	// Others tells paths that are not configs' to write, to verify or to take away, although one may have them; nil: there
+	// are none.
 	Others func(path string) bool
 }
 
@@ -43,7 +46,8 @@ type entry struct {
 	link string
 }
 
-// entries lists what a config wants on disk, by path, without what is others'. Enablement of units is systemd's and not in it.
+// entries lists what a config wants on disk, by path, without what is others'. Enablement of units is systemd's and not
+// in it.
 func (h Host) entries(c ign35.Config) (map[string]entry, error) {
 	out, err := h.all(c)
 	if h.Others != nil {
@@ -84,8 +88,8 @@ func addUnits(out map[string]entry, c ign35.Config) {
 	}
 }
 
-// places lists the paths of entries, of several configs. What keeps a config from being written, such as a user whom the node does not have,
-// keeps nobody from taking it away.
+// places lists the paths of entries, of several configs. What keeps a config from being written, such as a user whom
+// the node does not have, keeps nobody from taking it away.
 func (h Host) places(configs []ign35.Config) map[string]entry {
 	out := map[string]entry{}
 	for _, c := range configs {
@@ -108,7 +112,8 @@ func (h Host) file(f ign35.File) (entry, error) {
 		return e, fmt.Errorf("read config: %q is no absolute path", f.Path)
 	}
 	if len(f.Append) > 0 {
-		return e, fmt.Errorf("read config: %s appends to a file: what it appended to at the first boot is not known any more", f.Path)
+		return e, fmt.Errorf("read config: %s appends to a file: what it appended to at the first boot is not known any more",
+			f.Path)
 	}
 	if f.Mode != nil {
 		e.mode = fs.FileMode(*f.Mode & 0o777)
@@ -130,8 +135,8 @@ func (h Host) file(f ign35.File) (entry, error) {
 
 // Start is what a change of the node's files begins from.
 type Start struct {
-	// Has are the configs that the node has as a whole: the verified one, and one that the booted image brought. What is at their paths is not
-	// the node's own.
+	// Has are the configs that the node has as a whole: the verified one, and one that the booted image brought. What is
+	// at their paths is not the node's own.
 	Has []ign35.Config
 	// Begun are those that were to come and of which any part may be on disk. What they replaced was kept before.
 	Begun []ign35.Config
@@ -142,9 +147,10 @@ func (h Host) Apply(before, after ign35.Config) error {
 	return h.Change(Start{Has: []ign35.Config{before}}, after)
 }
 
-// Change makes the node's files those of after: it writes what differs from the disk and takes away what after has not; there comes
-// back what the node had there itself. Every file changes at once or not at all; the whole does not: after a failure or a crash Change
-// goes on when after is among what was begun, and so it goes to any other config, or back. Once all is verified see Forget.
+// Change makes the node's files those of after: it writes what differs from the disk and takes away what after has not;
+// there comes back what the node had there itself. Every file changes at once or not at all; the whole does not: after
+// a failure or a crash Change goes on when after is among what was begun, and so it goes to any other config, or back.
+// Once all is verified see Forget.
 func (h Host) Change(from Start, after ign35.Config) error {
 	had, begun := h.places(from.Has), h.places(from.Begun)
 	now, err := h.entries(after)
@@ -170,8 +176,8 @@ func (h Host) Change(from Start, after ign35.Config) error {
 	return nil
 }
 
-// Restore writes what of a config differs from the disk, as Apply does, but does not take what it replaces for the node's own: it is for
-// a node that has the config.
+// Restore writes what of a config differs from the disk, as Apply does, but does not take what it replaces for the
+// node's own: it is for a node that has the config.
 func (h Host) Restore(c ign35.Config) error {
 	entries, err := h.entries(c)
 	if err != nil {
@@ -201,8 +207,8 @@ func sorted(entries map[string]entry) []string {
 	return out
 }
 
-// put writes an entry unless it is on disk already; what the node had there before any config is kept first. had says that the node has a
-// config with the path: then what is there is not the node's own.
+// put writes an entry unless it is on disk already; what the node had there before any config is kept first. had says
+// that the node has a config with the path: then what is there is not the node's own.
 func (h Host) put(e entry, had bool) error {
 	if !had {
 		if err := h.keep(e.path); err != nil {
@@ -227,8 +233,8 @@ func (h Host) write(e entry) error {
 	return replaceFile(at, e)
 }
 
-// at gives the place of a path on the node. A symbolic link among its directories must not lead out of the root: Root is "/" on a
-// node, but a directory in an agent's container and in tests.
+// at gives the place of a path on the node. A symbolic link among its directories must not lead out of the root: Root
+// is "/" on a node, but a directory in an agent's container and in tests.
 func (h Host) at(p string) (string, error) {
 	dir := filepath.Join(h.Root, path.Dir(p))
 	if err := os.MkdirAll(dir, dirMode); err != nil {

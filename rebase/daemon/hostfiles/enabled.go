@@ -16,8 +16,8 @@ import (
 // vendorUnits is where an OS image has its own units, and links that enable them.
 const vendorUnits = "/usr/lib/systemd/system"
 
-// notEnabled names units that a config enables and that nothing starts: somebody has disabled them, or their links never came. Units
-// whose text is not the config's are left out, and such as nothing could enable.
+// notEnabled names units that a config enables and that nothing starts: somebody has disabled them, or their links
+// never came. Units whose text is not the config's are left out, and such as nothing could enable.
 func (h Host) notEnabled(c ign35.Config) ([]Mismatch, error) {
 	var wanted []string
 	for _, u := range c.Systemd.Units {

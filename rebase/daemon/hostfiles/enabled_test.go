@@ -18,8 +18,10 @@ func TestUnitsThatAreNotEnabledAreSaid(t *testing.T) {
 	unit := func(name, text string, enabled bool) ign35.Unit {
 		return ign35.Unit{Name: name, Contents: &text, Enabled: &enabled}
 	}
-	c := ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{unit("linked.service", wanted, true), unit("vendor@.service", wanted, true), unit("lost.service", wanted, true),
-		unit("off.service", wanted, false), unit("static.service", "[Service]\nExecStart=/bin/a\n# [Install]\n", true), {Name: "stock.service", Enabled: ptr(true)}}}}
+	c := ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{unit("linked.service", wanted, true),
+		unit("vendor@.service", wanted, true), unit("lost.service", wanted, true),
+		unit("off.service", wanted, false), unit("static.service", "[Service]\nExecStart=/bin/a\n# [Install]\n", true),
+		{Name: "stock.service", Enabled: ptr(true)}}}}
 	for _, u := range c.Systemd.Units {
 		if u.Contents != nil {
 			write(t, h.Root, "/etc/systemd/system/"+u.Name, *u.Contents)
@@ -37,5 +39,6 @@ func TestUnitsThatAreNotEnabledAreSaid(t *testing.T) {
 	if os.Getuid() != 0 { // the files are the test's, not root's
 		return
 	}
-	assert.Equal(t, []hostfiles.Mismatch{{Path: "/etc/systemd/system/lost.service", Why: hostfiles.NotEnabled}}, mismatches)
+	assert.Equal(t, []hostfiles.Mismatch{{Path: "/etc/systemd/system/lost.service", Why: hostfiles.NotEnabled}},
+		mismatches)
 }

@@ -18,7 +18,8 @@ func ptr[T any](v T) *T { return &v }
 
 func file(path, contents string, mode int) ign35.File {
 	// Tests run without root, too: the owner is whoever runs them.
-	return ign35.File{Node: ign35.Node{Path: path, User: ign35.NodeUser{ID: ptr(os.Getuid())}, Group: ign35.NodeGroup{ID: ptr(os.Getgid())}},
+	return ign35.File{Node: ign35.Node{Path: path, User: ign35.NodeUser{ID: ptr(os.Getuid())},
+		Group: ign35.NodeGroup{ID: ptr(os.Getgid())}},
 		FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline([]byte(contents))}}
 }
 
@@ -83,12 +84,14 @@ func TestUnits(t *testing.T) {
 	root := t.TempDir()
 	h := hostfiles.Host{Root: root}
 	c := ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{
-		{Name: "a.service", Contents: ptr("[Unit]\n"), Dropins: []ign35.Dropin{{Name: "10.conf", Contents: ptr("[Service]\n")}}},
+		{Name: "a.service", Contents: ptr("[Unit]\n"),
+			Dropins: []ign35.Dropin{{Name: "10.conf", Contents: ptr("[Service]\n")}}},
 		{Name: "b.service", Mask: ptr(true)}, {Name: "c.service", Enabled: ptr(true)}}}}
 	require.NoError(t, h.Apply(ign35.Config{}, c))
 	paths, err := h.Paths(c)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"/etc/systemd/system/a.service", "/etc/systemd/system/a.service.d/10.conf", "/etc/systemd/system/b.service"}, paths)
+	assert.Equal(t, []string{"/etc/systemd/system/a.service", "/etc/systemd/system/a.service.d/10.conf",
+		"/etc/systemd/system/b.service"}, paths)
 	target, err := os.Readlink(filepath.Join(root, paths[2]))
 	require.NoError(t, err)
 	assert.Equal(t, "/dev/null", target)
@@ -102,10 +105,18 @@ func TestVerifyNamesWhatDiffers(t *testing.T) {
 		spoil func(t *testing.T, root string)
 		why   string
 	}{
-		"missing":                {func(t *testing.T, root string) { require.NoError(t, os.Remove(filepath.Join(root, "/etc/a"))) }, "is missing"},
-		"longer":                 {func(t *testing.T, root string) { write(t, root, "/etc/a", "secret longer") }, "has 13 bytes, not 6"},
-		"other, of equal length": {func(t *testing.T, root string) { write(t, root, "/etc/a", "terces") }, "other contents of the same 6 bytes"},
-		"mode":                   {func(t *testing.T, root string) { require.NoError(t, os.Chmod(filepath.Join(root, "/etc/a"), 0o666)) }, "mode"},
+		"missing": {func(t *testing.T,
+			root string) {
+			require.NoError(t, os.Remove(filepath.Join(root, "/etc/a")))
+		}, "is missing"},
+		"longer": {func(t *testing.T, root string) { write(t, root, "/etc/a", "secret longer") },
+			"has 13 bytes, not 6"},
+		"other, of equal length": {func(t *testing.T, root string) { write(t, root, "/etc/a", "terces") },
+			"other contents of the same 6 bytes"},
+		"mode": {func(t *testing.T,
+			root string) {
+			require.NoError(t, os.Chmod(filepath.Join(root, "/etc/a"), 0o666))
+		}, "mode"},
 		"a directory": {func(t *testing.T, root string) {
 			require.NoError(t, os.Remove(filepath.Join(root, "/etc/a")))
 			require.NoError(t, os.Mkdir(filepath.Join(root, "/etc/a"), 0o755))
@@ -184,7 +195,8 @@ func TestWhatWasBegunKeepsTheNodesOwn(t *testing.T) {
 	write(t, root, "/etc/own", "the node's")
 	write(t, root, "/etc/same", "first")
 	write(t, root, "/etc/blocks", "a file where a directory has to be")
-	one := config(file("/etc/blocks/a", "first", 0o644), file("/etc/new", "first", 0o644), file("/etc/own", "first", 0o644), file("/etc/same", "first", 0o640))
+	one := config(file("/etc/blocks/a", "first", 0o644), file("/etc/new", "first", 0o644),
+		file("/etc/own", "first", 0o644), file("/etc/same", "first", 0o640))
 	two := config(file("/etc/blocks/a", "first", 0o644), file("/etc/own", "second", 0o644))
 	require.Error(t, h.Apply(config(), one))
 	begun := hostfiles.Start{Has: []ign35.Config{config()}, Begun: []ign35.Config{one}}

@@ -19,8 +19,9 @@ import (
 // CoreUser is the one user whose keys and password an agent changes. Source: MCO's daemon.
 const CoreUser = "core"
 
-// Where a user's keys are, below the home directory. Ignition of CoreOS, and of distributions that follow it, writes a fragment of its own into
-// keysDir, which sshd asks ssh-key-dir for; others write keysFile, which people write to as well.
+// Where a user's keys are, below the home directory. Ignition of CoreOS, and of distributions that follow it, writes a
+// fragment of its own into keysDir, which sshd asks ssh-key-dir for; others write keysFile, which people write to as
+// well.
 const (
 	sshDir       = ".ssh"
 	keysDir      = sshDir + "/authorized_keys.d"
@@ -37,8 +38,9 @@ type account struct {
 	home     string
 }
 
-// ApplyKeys makes the keys of the core user those of after, on the running node: a key that is taken away opens no session from now on. What
-// people wrote beside the config's keys stays. A node without such a user is an error only where the config has keys for it.
+// ApplyKeys makes the keys of the core user those of after, on the running node: a key that is taken away opens no
+// session from now on. What people wrote beside the config's keys stays. A node without such a user is an error only
+// where the config has keys for it.
 func (h Host) ApplyKeys(before, after ign35.Config) error {
 	old, now := keysOf(before), keysOf(after)
 	if len(old) == 0 && len(now) == 0 {
@@ -52,7 +54,8 @@ func (h Host) ApplyKeys(before, after ign35.Config) error {
 		if len(now) == 0 {
 			return nil
 		}
-		return fmt.Errorf("write SSH keys: the node has no user %s: Ignition makes users at a node's first boot only", CoreUser)
+		return fmt.Errorf("write SSH keys: the node has no user %s: Ignition makes users at a node's first boot only",
+			CoreUser)
 	}
 	if err := h.writeKeys(user, old, now); err != nil {
 		return fmt.Errorf("write SSH keys of %s: %w", CoreUser, err)
@@ -94,7 +97,8 @@ func (h Host) VerifyKeys(c ign35.Config) ([]Mismatch, error) {
 	return nil, nil
 }
 
-// KeysPath is the file that has a config's keys, for whoever watches it; empty: the config has none, or the node no such user.
+// KeysPath is the file that has a config's keys, for whoever watches it; empty: the config has none, or the node no
+// such user.
 func (h Host) KeysPath(c ign35.Config) (string, error) {
 	if len(keysOf(c)) == 0 {
 		return "", nil
@@ -137,8 +141,8 @@ func keysOf(c ign35.Config) []string {
 	return out
 }
 
-// keysPlace is where this node's sshd looks: the fragment's directory when it is there, the single file when only that one is, and else what
-// Ignition makes on such hosts.
+// keysPlace is where this node's sshd looks: the fragment's directory when it is there, the single file when only that
+// one is, and else what Ignition makes on such hosts.
 func keysPlace(home *os.Root) string {
 	if _, err := home.Lstat(keysDir); err == nil {
 		return keysFragment
@@ -149,7 +153,8 @@ func keysPlace(home *os.Root) string {
 	return keysFragment
 }
 
-// writeKeys stays below the home directory whatever links its owner has put there, and gives the owner all that it makes.
+// writeKeys stays below the home directory whatever links its owner has put there, and gives the owner all that it
+// makes.
 func (h Host) writeKeys(user account, old, now []string) error {
 	dir := filepath.Join(h.Root, user.home)
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -188,7 +193,8 @@ func (h Host) writeKeys(user account, old, now []string) error {
 	return replaceBelow(home, name, next, user)
 }
 
-// mergeKeys gives the file's new content: the fragment is the config's alone; of the single file what others wrote stays.
+// mergeKeys gives the file's new content: the fragment is the config's alone; of the single file what others wrote
+// stays.
 func mergeKeys(have, old, now []string, alone bool) []byte {
 	var out []string
 	if !alone {
@@ -231,7 +237,8 @@ func unfinishedBelow(name string) string {
 	return path.Join(path.Dir(name), unfinished+path.Base(name))
 }
 
-// replaceBelow puts a file in place of another, so that a power cut, or a login at the same moment, finds the one or the other.
+// replaceBelow puts a file in place of another, so that a power cut, or a login at the same moment, finds the one or
+// the other.
 func replaceBelow(home *os.Root, name string, data []byte, user account) error {
 	tmp := unfinishedBelow(name)
 	f, err := home.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, privateFile)

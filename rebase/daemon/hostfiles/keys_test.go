@@ -16,10 +16,12 @@ import (
 )
 
 func keys(list ...ign35.SSHAuthorizedKey) ign35.Config {
-	return ign35.Config{Passwd: ign35.Passwd{Users: []ign35.PasswdUser{{Name: hostfiles.CoreUser, SSHAuthorizedKeys: list}}}}
+	return ign35.Config{Passwd: ign35.Passwd{Users: []ign35.PasswdUser{{Name: hostfiles.CoreUser,
+		SSHAuthorizedKeys: list}}}}
 }
 
-// withCore makes a root as an ostree host's is: /home is a link, and the core user is in /etc/passwd. Its ids are the test's own without root.
+// withCore makes a root as an ostree host's is: /home is a link, and the core user is in /etc/passwd. Its ids are the
+// test's own without root.
 func withCore(t *testing.T) (h hostfiles.Host, uid, gid int) {
 	t.Helper()
 	uid, gid = 1000, 1001
@@ -40,7 +42,8 @@ func TestKeysAreWrittenAsIgnitionDoes(t *testing.T) {
 	h, uid, gid := withCore(t)
 	require.NoError(t, h.ApplyKeys(keys(), keys("ssh-ed25519 AAA one", "ssh-ed25519 BBB two")))
 	assert.Equal(t, "ssh-ed25519 AAA one\nssh-ed25519 BBB two\n", read(t, h.Root, fragment))
-	for p, mode := range map[string]os.FileMode{"/var/home/core/.ssh": 0o700, "/var/home/core/.ssh/authorized_keys.d": 0o700, fragment: 0o600} {
+	for p, mode := range map[string]os.FileMode{"/var/home/core/.ssh": 0o700,
+		"/var/home/core/.ssh/authorized_keys.d": 0o700, fragment: 0o600} {
 		info, err := os.Stat(filepath.Join(h.Root, p))
 		require.NoError(t, err)
 		assert.Equal(t, mode, info.Mode().Perm(), p)
@@ -94,7 +97,8 @@ func TestPasswordIsSetInPlace(t *testing.T) {
 	}
 	day := time.Unix(20000*86400+5, 0)
 	require.NoError(t, h.ApplyPassword(keys(), password("$y$j9T$salt$hash"), day))
-	assert.Equal(t, "root:*:1::::::\ncore:$y$j9T$salt$hash:20000:0:99999:7:::\nlast:*:1::::::\n", read(t, h.Root, "/etc/shadow"))
+	assert.Equal(t, "root:*:1::::::\ncore:$y$j9T$salt$hash:20000:0:99999:7:::\nlast:*:1::::::\n",
+		read(t, h.Root, "/etc/shadow"))
 	info, err := os.Stat(filepath.Join(h.Root, "/etc/shadow"))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o640), info.Mode().Perm(), "the mode is as it was")

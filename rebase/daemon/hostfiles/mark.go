@@ -13,10 +13,10 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// Carry marks a config's files, and the links that enable its units, as the node's own, so that ostree's merge of /etc takes them
-// along into a deployment whose image does not have them: what is equal to the running image's copy would be left behind. A regular
-// file gets the sticky bit, which means nothing on files; a link gets another text for the same target. Uncarry takes the marks off
-// in the new deployment. Both may be done again at any time.
+// Carry marks a config's files, and the links that enable its units, as the node's own, so that ostree's merge of /etc
+// takes them along into a deployment whose image does not have them: what is equal to the running image's copy would be
+// left behind. A regular file gets the sticky bit, which means nothing on files; a link gets another text for the same
+// target. Uncarry takes the marks off in the new deployment. Both may be done again at any time.
 func (h Host) Carry(c ign35.Config) error { return h.marks(c, true) }
 
 // Uncarry takes off what Carry marked.
@@ -93,8 +93,8 @@ func linkText(text string, on bool) string {
 	return "./" + plain
 }
 
-// Disable takes away the links below the unit directory that lead to a unit, as systemctl disable does, which cannot when the unit's
-// file has gone already. It tells whether there were some.
+// Disable takes away the links below the unit directory that lead to a unit, as systemctl disable does, which cannot
+// when the unit's file has gone already. It tells whether there were some.
 func (h Host) Disable(unit string) (bool, error) {
 	on := true
 	links, err := h.enablement(ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: unit, Enabled: &on}}}})

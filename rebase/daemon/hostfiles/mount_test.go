@@ -31,7 +31,8 @@ func TestWhatIsKeptComesBackToAnotherFileSystem(t *testing.T) {
 	write(t, root, "/usr/local/bin/tool", "the node's")
 	require.NoError(t, os.Chmod(filepath.Join(root, "/usr/local/bin/tool"), 0o750|os.ModeSetuid))
 	require.NoError(t, os.Symlink("tool", filepath.Join(root, "/usr/local/bin/link")))
-	c := config(file("/usr/local/bin/link", "x", 0o755), file("/usr/local/bin/new", "x", 0o755), file("/usr/local/bin/tool", "x", 0o755))
+	c := config(file("/usr/local/bin/link", "x", 0o755), file("/usr/local/bin/new", "x", 0o755),
+		file("/usr/local/bin/tool", "x", 0o755))
 	require.NoError(t, h.Apply(config(), c))
 	assert.Equal(t, "x", read(t, root, "/usr/local/bin/tool"))
 	require.NoError(t, h.Apply(c, config()))

@@ -11,10 +11,11 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// Where what was there before a config is kept, so that it comes back when the config no longer has the path. The places are MCO's
-// (pkg/daemon/constants): a node may move from one to the other.
+// Where what was there before a config is kept, so that it comes back when the config no longer has the path. The
+// places are MCO's (pkg/daemon/constants): a node may move from one to the other.
 const (
-	// OriginalsDir has the node's own files under their paths; NoOriginalsDir has an empty file for a path where there was none.
+	// OriginalsDir has the node's own files under their paths; NoOriginalsDir has an empty file for a path where there was
+	// none.
 	OriginalsDir   = "/etc/machine-config-daemon/orig"
 	NoOriginalsDir = "/etc/machine-config-daemon/noorig"
 )
@@ -53,9 +54,9 @@ func (h Host) keep(p string) error {
 	return replaceFile(original, entry{path: p, data: data, mode: info.Mode(), uid: uid, gid: gid})
 }
 
-// giveBack takes a file of a former config away and puts back what was kept. That stays kept until Forget: a plan that does not come to its end
-// may be followed by one that has the path again. had says that the node has a config with the path; where none has, and nothing was
-// kept, no config has come to it either, and what is there is the node's own.
+// giveBack takes a file of a former config away and puts back what was kept. That stays kept until Forget: a plan that
+// does not come to its end may be followed by one that has the path again. had says that the node has a config with the
+// path; where none has, and nothing was kept, no config has come to it either, and what is there is the node's own.
 func (h Host) giveBack(p string, had bool) error {
 	original, err := h.original(p)
 	if err != nil {
@@ -104,7 +105,8 @@ func (h Host) putBack(e entry) error {
 	return h.write(e)
 }
 
-// takeAway removes what a config brought, and puts the OS image's own copy there unless none says that the node had nothing there.
+// takeAway removes what a config brought, and puts the OS image's own copy there unless none says that the node had
+// nothing there.
 func (h Host) takeAway(p string, none bool) error {
 	at, err := h.at(p)
 	if err != nil {
@@ -140,8 +142,8 @@ func (h Host) Forget(now ign35.Config, former ...ign35.Config) error {
 	return nil
 }
 
-// giveBackStock puts the OS image's own copy at a path of /etc of which nothing was kept, because Ignition wrote it before there was an agent;
-// where the image has none, or the agent has noted that there was none, nothing stays.
+// giveBackStock puts the OS image's own copy at a path of /etc of which nothing was kept, because Ignition wrote it
+// before there was an agent; where the image has none, or the agent has noted that there was none, nothing stays.
 func (h Host) giveBackStock(p, at string, none bool) error {
 	stock := filepath.Join(h.Root, "/usr", p)
 	info, err := os.Lstat(stock)

@@ -24,8 +24,8 @@ const (
 	noPassword = "*"
 )
 
-// ApplyPassword makes the core user's password that of after; where only before has one, no password opens the account. The hash is in no
-// process's arguments.
+// ApplyPassword makes the core user's password that of after; where only before has one, no password opens the account.
+// The hash is in no process's arguments.
 func (h Host) ApplyPassword(before, after ign35.Config, now time.Time) error {
 	old, hash := passwordOf(before), passwordOf(after)
 	if old == hash {
@@ -81,7 +81,8 @@ func (h Host) setPassword(hash string, now time.Time) error {
 		return fmt.Errorf("set password of %s: the node's %s has no such user", CoreUser, shadow)
 	}
 	uid, gid := owner(info)
-	return replaceFile(at, entry{path: shadow, data: []byte(strings.Join(all, "\n")), mode: info.Mode(), uid: uid, gid: gid})
+	return replaceFile(at, entry{path: shadow, data: []byte(strings.Join(all, "\n")), mode: info.Mode(), uid: uid,
+		gid: gid})
 }
 
 // lockPasswords keeps other programs from changing passwords meanwhile.

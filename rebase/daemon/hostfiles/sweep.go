@@ -14,7 +14,8 @@ import (
 // unfinished begins the names of files that are about to take another one's place.
 const unfinished = ".dayone-"
 
-// Sweep removes what writers that were killed left beside the paths of configs and among what was kept. Nobody may be writing.
+// Sweep removes what writers that were killed left beside the paths of configs and among what was kept. Nobody may be
+// writing.
 func (h Host) Sweep(configs ...ign35.Config) error {
 	dirs := map[string]bool{}
 	for _, c := range configs {

@@ -12,15 +12,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// askMin and askMax bound the pauses after which a request is made again whose connection ended without an answer; they double from the one
-// to the other. All of them together take less than a second: an agent that gets no answer goes on without, and asks at its next step.
+// askMin and askMax bound the pauses after which a request is made again whose connection ended without an answer; they
+// double from the one to the other. All of them together take less than a second: an agent that gets no answer goes on
+// without, and asks at its next step.
 const (
 	askMin = 50 * time.Millisecond
 	askMax = 400 * time.Millisecond
 )
 
-// ask makes a request and decodes its answer, unless into is nil. Every request of this client may be made twice. client-go's own repetition
-// is not used: it takes a second each time, as long as the request's whole limit lasts.
+// ask makes a request and decodes its answer, unless into is nil. Every request of this client may be made twice.
+// client-go's own repetition is not used: it takes a second each time, as long as the request's whole limit lasts.
 func (c *Client) ask(ctx context.Context, into any, request func() *rest.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()

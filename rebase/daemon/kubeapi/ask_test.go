@@ -19,8 +19,8 @@ import (
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 )
 
-// proxy accepts every connection and drops as many as it is told to at once; the others it passes on. It is what stands before an API whose
-// servers come and go.
+// proxy accepts every connection and drops as many as it is told to at once; the others it passes on. It is what stands
+// before an API whose servers come and go.
 type proxy struct {
 	net.Listener
 	drop, accepted atomic.Int32
@@ -63,7 +63,8 @@ func behind(t *testing.T, answer http.HandlerFunc) (*proxy, *kubeapi.Client) {
 	p := &proxy{Listener: l}
 	go p.run(strings.TrimPrefix(server.URL, "https://"))
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })
-	c, err := kubeapi.New(&rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "n1", nil)
+	c, err := kubeapi.New(&rest.Config{Host: "https://" + l.Addr().
+		String(), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "n1", nil)
 	require.NoError(t, err)
 	return p, c
 }
@@ -74,7 +75,8 @@ func node(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rw.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(rw).Encode(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}) // the client sees
+	// the client sees
+	_ = json.NewEncoder(rw).Encode(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
 }
 
 func TestARequestWhoseConnectionIsDroppedIsMadeAgain(t *testing.T) {

@@ -68,7 +68,10 @@ func New(cfg *rest.Config, node string, log *logrus.Entry) (*Client, error) {
 // Node reads this node's object without its spec and status.
 func (c *Client) Node(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 	n := &metav1.PartialObjectMetadata{}
-	if err := c.ask(ctx, n, func() *rest.Request { return c.rest.Get().AbsPath(nodePath, c.node).SetHeader("Accept", metadataOnly) }); err != nil {
+	if err := c.ask(ctx, n, func() *rest.Request {
+		return c.rest.Get().AbsPath(nodePath, c.node).
+			SetHeader("Accept", metadataOnly)
+	}); err != nil {
 		return nil, fmt.Errorf("read node %s: %w", c.node, err)
 	}
 	return n, nil
@@ -76,7 +79,8 @@ func (c *Client) Node(ctx context.Context) (*metav1.PartialObjectMetadata, error
 
 const (
 	nodePath = "/api/v1/nodes"
-	// metadataOnly is how a node is asked for without its spec and status. Source: Kubernetes, API concepts, receiving resources as metadata.
+	// metadataOnly is how a node is asked for without its spec and status. Source: Kubernetes, API concepts, receiving
+	// resources as metadata.
 	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	plainJSON    = "application/json"
 )
@@ -85,7 +89,8 @@ const (
 func (c *Client) PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	n := &metav1.PartialObjectMetadata{}
 	err := c.ask(ctx, n, func() *rest.Request {
-		return c.rest.Patch(types.MergePatchType).AbsPath(nodePath, c.node).Param("fieldManager", fieldManager).SetHeader("Accept", metadataOnly).Body(patch)
+		return c.rest.Patch(types.MergePatchType).AbsPath(nodePath, c.node).Param("fieldManager", fieldManager).
+			SetHeader("Accept", metadataOnly).Body(patch)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("change node %s: %w", c.node, err)
@@ -147,7 +152,8 @@ func (c *Client) MachineConfigNode(ctx context.Context) (*mcfgv1.MachineConfigNo
 	return o, nil
 }
 
-// ApplyMachineConfigNode applies the status of this node's MachineConfigNode; conditions of other types stay their writers'.
+// ApplyMachineConfigNode applies the status of this node's MachineConfigNode; conditions of other types stay their
+// writers'.
 func (c *Client) ApplyMachineConfigNode(ctx context.Context, o *mcfgv1.MachineConfigNode) error {
 	gv := mcfgv1.GroupVersion
 	raw, err := json.Marshal(map[string]any{"apiVersion": gv.String(), "kind": "MachineConfigNode",
@@ -156,7 +162,8 @@ func (c *Client) ApplyMachineConfigNode(ctx context.Context, o *mcfgv1.MachineCo
 		return fmt.Errorf("encode status: %w", err)
 	}
 	err = c.ask(ctx, nil, func() *rest.Request {
-		return c.rest.Patch(types.ApplyPatchType).AbsPath("/apis", gv.Group, gv.Version, "machineconfignodes", c.node, "status").
+		return c.rest.Patch(types.ApplyPatchType).AbsPath("/apis", gv.Group, gv.Version, "machineconfignodes", c.node,
+			"status").
 			Param("fieldManager", fieldManager).Param("force", "true").SetHeader("Accept", plainJSON).Body(raw)
 	})
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	// A watch that ends is begun anew after a pause that doubles from the one to the other.
 	rewatchMin = 500 * time.Millisecond
 	rewatchMax = 10 * time.Second
-	// watchLimit and watchSpread are how long the API server is asked to keep a watch: a connection that died unnoticed is found out
-	// then, and a thousand nodes do not come back at once.
+	// watchLimit and watchSpread are how long the API server is asked to keep a watch: a connection that died unnoticed is
+	// found out then, and a thousand nodes do not come back at once.
 	watchLimit  = 5 * time.Minute
 	watchSpread = 5 * time.Minute
 	// configSpread is over how long the nodes of a cluster come to read what has changed for all of them.
@@ -30,8 +30,9 @@ const (
 // asked is what others ask the agent for: whatever else changes on its node is not its business.
 type asked struct{ config, image, drained, ahead, endTrust string }
 
-// Wake sends whenever somebody asks this node for something else, when what the cluster gives all nodes changes, and when a watch begins anew:
-// the API may have been away meanwhile. A value that nobody takes is not repeated. It ends with ctx.
+// Wake sends whenever somebody asks this node for something else, when what the cluster gives all nodes changes, and
+// when a watch begins anew: the API may have been away meanwhile. A value that nobody takes is not repeated. It ends
+// with ctx.
 func (c *Client) Wake(ctx context.Context) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	send := func() {
@@ -43,7 +44,8 @@ func (c *Client) Wake(ctx context.Context) <-chan struct{} {
 	var seen asked
 	go c.follow(ctx, c.watch, c.node, func(o *metav1.PartialObjectMetadata) {
 		r, err := nodestate.Parse(o.Annotations)
-		now := asked{r.DesiredConfig, r.DesiredImage, r.LastAppliedDrain, o.Annotations[manifests.AnnotationPrefetch], o.Annotations[manifests.AnnotationEndTrust]}
+		now := asked{r.DesiredConfig, r.DesiredImage, r.LastAppliedDrain, o.Annotations[manifests.AnnotationPrefetch],
+			o.Annotations[manifests.AnnotationEndTrust]}
 		if err != nil || now != seen {
 			seen = now
 			send()
@@ -61,7 +63,8 @@ func (c *Client) Wake(ctx context.Context) <-chan struct{} {
 }
 
 // follow shows one object whenever it changes, and when a watch of it begins, until ctx ends.
-func (c *Client) follow(ctx context.Context, of metadata.ResourceInterface, name string, show func(*metav1.PartialObjectMetadata)) {
+func (c *Client) follow(ctx context.Context, of metadata.ResourceInterface, name string,
+	show func(*metav1.PartialObjectMetadata)) {
 	pause := rewatchMin
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -84,9 +87,11 @@ func (c *Client) follow(ctx context.Context, of metadata.ResourceInterface, name
 }
 
 // once watches until the watch ends.
-func once(ctx context.Context, of metadata.ResourceInterface, name string, show func(*metav1.PartialObjectMetadata)) error {
+func once(ctx context.Context, of metadata.ResourceInterface, name string,
+	show func(*metav1.PartialObjectMetadata)) error {
 	seconds := int64((watchLimit + rand.N(watchSpread)) / time.Second) //nolint:gosec // as above
-	w, err := of.Watch(ctx, metav1.ListOptions{TimeoutSeconds: &seconds, FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
+	w, err := of.Watch(ctx, metav1.ListOptions{TimeoutSeconds: &seconds,
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
 	if err != nil {
 		return err
 	}

@@ -36,8 +36,9 @@ func Owned(root string) ([]string, error) {
 	return paths, nil
 }
 
-// Apply makes a node's certificates and credentials the set's and gives the paths that it changed. Of registries' certificates those at paths
-// that ofConfig names are the rendered config's and left alone. It may be done again at any time; a power cut leaves each file old or new.
+// Apply makes a node's certificates and credentials the set's and gives the paths that it changed. Of registries'
+// certificates those at paths that ofConfig names are the rendered config's and left alone. It may be done again at any
+// time; a power cut leaves each file old or new.
 func (s Set) Apply(root string, ofConfig func(path string) bool) (changed []string, err error) {
 	wanted := maps.Clone(s.Certificates)
 	for p := range wanted {

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// PullAuthPath is what programs that pull OS images read first, and then nothing else. It is gone after a boot. Source: ostree-ext.
+	// PullAuthPath is what programs that pull OS images read first, and then nothing else. It is gone after a boot.
+	// Source: ostree-ext.
 	PullAuthPath = "/run/ostree/auth.json"
 	// kubeletAuth is the cluster's pull secret as the rendered config brings it.
 	kubeletAuth = "/var/lib/kubelet/config.json"
@@ -23,8 +24,8 @@ const (
 	mark = "dayone.dev/merged"
 )
 
-// applyPullSecret merges what the cluster gives for pulls with what the node has for them, into the file that counts. Where the cluster
-// gives nothing the node's own files count, as they are.
+// applyPullSecret merges what the cluster gives for pulls with what the node has for them, into the file that counts.
+// Where the cluster gives nothing the node's own files count, as they are.
 func (s Set) applyPullSecret(root string) (bool, error) {
 	internal, err := canonical(s.PullSecret)
 	if err != nil {
@@ -111,7 +112,8 @@ func withMark(raw []byte) ([]byte, error) {
 	if err := json.Unmarshal(raw, &top); err != nil {
 		return nil, errors.New("mark merged credentials: they are no JSON object")
 	}
-	top[mark] = json.RawMessage(`"by dayone-daemon, from ` + kubeletAuth + `, the ControllerConfig and ` + firstboot.AuthPath + `"`)
+	top[mark] = json.RawMessage(`"by dayone-daemon, from ` + kubeletAuth + `, the ControllerConfig and ` +
+		firstboot.AuthPath + `"`)
 	return json.MarshalIndent(top, "", "  ")
 }
 

@@ -12,10 +12,11 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// The files of a node whose content is the ControllerConfig's, whatever a rendered config says at these paths. Source: MCO, the certificate
-// writer of its daemon, and its server, which gives them to new nodes.
+// The files of a node whose content is the ControllerConfig's, whatever a rendered config says at these paths. Source:
+// MCO, the certificate writer of its daemon, and its server, which gives them to new nodes.
 const (
-	// KubeletCA signs the certificates with which the API server comes to the kubelet, which reads the file anew when it changes.
+	// KubeletCA signs the certificates with which the API server comes to the kubelet, which reads the file anew when it
+	// changes.
 	KubeletCA = "/etc/kubernetes/kubelet-ca.crt"
 	// CloudCA signs a private cloud's API.
 	CloudCA = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem"
@@ -27,7 +28,8 @@ const (
 type Set struct {
 	// Certificates by path.
 	Certificates map[string][]byte
-	// PullSecret is for the cluster's own registry, in the form of containers-auth.json or of .dockercfg; empty: there is none.
+	// PullSecret is for the cluster's own registry, in the form of containers-auth.json or of .dockercfg; empty: there is
+	// none.
 	PullSecret []byte
 	// Refused says what was left out, and why.
 	Refused []string

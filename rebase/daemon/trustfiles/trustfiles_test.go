@@ -42,12 +42,14 @@ func TestCertificatesFollowTheCluster(t *testing.T) {
 	one, two := deploytest.NewAuthority(t).PEM, deploytest.NewAuthority(t).PEM
 	c := controllerConfig(func(s *mcfgv1.ControllerConfigSpec) {
 		s.KubeAPIServerServingCAData, s.CloudProviderCAData = one, one
-		s.ImageRegistryBundleData = []mcfgv1.ImageRegistryBundle{{File: "image-registry.svc..5000", Data: one}, {File: "mirror.example.com", Data: one}}
+		s.ImageRegistryBundleData = []mcfgv1.ImageRegistryBundle{{File: "image-registry.svc..5000", Data: one},
+			{File: "mirror.example.com", Data: one}}
 		s.ImageRegistryBundleUserData = []mcfgv1.ImageRegistryBundle{{File: "mirror.example.com", Data: two}}
 	})
 	changed, err := trustfiles.Of(c).Apply(root, nobodys)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"/etc/docker/certs.d/image-registry.svc:5000/ca.crt", "/etc/docker/certs.d/mirror.example.com/ca.crt", trustfiles.KubeletCA, trustfiles.CloudCA}, changed)
+	assert.Equal(t, []string{"/etc/docker/certs.d/image-registry.svc:5000/ca.crt",
+		"/etc/docker/certs.d/mirror.example.com/ca.crt", trustfiles.KubeletCA, trustfiles.CloudCA}, changed)
 	assert.Equal(t, string(two), read(t, root, "/etc/docker/certs.d/mirror.example.com/ca.crt"), "the user's counts")
 	info, err := os.Stat(filepath.Join(root, trustfiles.KubeletCA))
 	require.NoError(t, err)
@@ -62,7 +64,8 @@ func TestCertificatesFollowTheCluster(t *testing.T) {
 	_, err = trustfiles.Of(c).Apply(root, nobodys)
 	require.NoError(t, err)
 	assert.Equal(t, string(one)+string(two), read(t, root, trustfiles.KubeletCA), "rotated")
-	assert.NoDirExists(t, filepath.Join(root, "/etc/docker/certs.d/image-registry.svc:5000"), "what the cluster no longer trusts the node does not either")
+	assert.NoDirExists(t, filepath.Join(root, "/etc/docker/certs.d/image-registry.svc:5000"),
+		"what the cluster no longer trusts the node does not either")
 	assert.FileExists(t, filepath.Join(root, trustfiles.CloudCA), "without another one it stays")
 	owned, err := trustfiles.Owned(root)
 	require.NoError(t, err)
@@ -75,18 +78,21 @@ func TestConfigsOwnRegistryCertificatesStay(t *testing.T) {
 	write(t, root, at, "the config's")
 	c := controllerConfig(func(s *mcfgv1.ControllerConfigSpec) {
 		s.KubeAPIServerServingCAData = deploytest.NewAuthority(t).PEM
-		s.ImageRegistryBundleData = []mcfgv1.ImageRegistryBundle{{File: "r.example.com", Data: deploytest.NewAuthority(t).PEM}}
+		s.ImageRegistryBundleData = []mcfgv1.ImageRegistryBundle{{File: "r.example.com", Data: deploytest.NewAuthority(t).
+			PEM}}
 	})
 	_, err := trustfiles.Of(c).Apply(root, func(p string) bool { return p == at || p == trustfiles.KubeletCA })
 	require.NoError(t, err)
 	assert.Equal(t, "the config's", read(t, root, at))
-	assert.Equal(t, string(c.Spec.KubeAPIServerServingCAData), read(t, root, trustfiles.KubeletCA), "at this path the config has no say")
+	assert.Equal(t, string(c.Spec.KubeAPIServerServingCAData), read(t, root, trustfiles.KubeletCA),
+		"at this path the config has no say")
 }
 
 func TestWhatIsNoCertificateReplacesNone(t *testing.T) {
 	c := controllerConfig(func(s *mcfgv1.ControllerConfigSpec) {
 		s.KubeAPIServerServingCAData = []byte("# a remark\n")
-		s.ImageRegistryBundleData = []mcfgv1.ImageRegistryBundle{{File: "../../../etc/passwd", Data: deploytest.NewAuthority(t).PEM}, {File: "r.example.com", Data: []byte("-----BEGIN CERTIFICATE-----\n")}}
+		s.ImageRegistryBundleData = []mcfgv1.ImageRegistryBundle{{File: "../../../etc/passwd",
+			Data: deploytest.NewAuthority(t).PEM}, {File: "r.example.com", Data: []byte("-----BEGIN CERTIFICATE-----\n")}}
 	})
 	s := trustfiles.Of(c)
 	assert.Empty(t, s.Certificates)
@@ -118,8 +124,10 @@ func TestPullSecretsAreMergedInTheOrderOfThePreflight(t *testing.T) {
 	assert.Empty(t, apply(set("")), "a node without any is left alone")
 	write(t, root, "/var/lib/kubelet/config.json", `{"auths":{"quay.io":{"auth":"pull"},"both":{"auth":"pull"}}}`)
 	write(t, root, firstboot.AuthPath, `{"auths":{"boot:5000":{"auth":"own"},"both":{"auth":"own"}}}`)
-	assert.Equal(t, []string{trustfiles.PullAuthPath}, apply(set(`{"auths":{"registry.svc:5000":{"auth":"t1"},"quay.io":{"auth":"t1"}}}`)))
-	assert.Equal(t, map[string]string{"registry.svc:5000": "t1", "quay.io": "pull", "both": "own", "boot:5000": "own"}, credentials())
+	assert.Equal(t, []string{trustfiles.PullAuthPath},
+		apply(set(`{"auths":{"registry.svc:5000":{"auth":"t1"},"quay.io":{"auth":"t1"}}}`)))
+	assert.Equal(t, map[string]string{"registry.svc:5000": "t1", "quay.io": "pull", "both": "own", "boot:5000": "own"},
+		credentials())
 	info, err := os.Stat(filepath.Join(root, trustfiles.PullAuthPath))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode())
@@ -128,7 +136,8 @@ func TestPullSecretsAreMergedInTheOrderOfThePreflight(t *testing.T) {
 	_, err = firstboot.EndTrust(root, "boot:5000")
 	require.NoError(t, err)
 	apply(set(`{"registry.svc:5000":{"auth":"t2"}}`))
-	assert.Equal(t, map[string]string{"registry.svc:5000": "t2", "quay.io": "pull", "both": "own"}, credentials(), "what ended does not come back")
+	assert.Equal(t, map[string]string{"registry.svc:5000": "t2", "quay.io": "pull", "both": "own"}, credentials(),
+		"what ended does not come back")
 
 	require.NoError(t, os.Remove(filepath.Join(root, "/var/lib/kubelet/config.json")))
 	apply(set(""))
@@ -136,7 +145,8 @@ func TestPullSecretsAreMergedInTheOrderOfThePreflight(t *testing.T) {
 
 	write(t, root, trustfiles.PullAuthPath, `{"auths":{"theirs":{"auth":"x"}}}`)
 	apply(set(`{"auths":{"registry.svc:5000":{"auth":"t3"}}}`))
-	assert.Equal(t, map[string]string{"theirs": "x", "registry.svc:5000": "t3"}, credentials(), "somebody else's file only grows")
+	assert.Equal(t, map[string]string{"theirs": "x", "registry.svc:5000": "t3"}, credentials(),
+		"somebody else's file only grows")
 	apply(set(""))
 	assert.FileExists(t, filepath.Join(root, trustfiles.PullAuthPath))
 	_, err = set(`{"auths": s3cret-canary`).Apply(root, nobodys)

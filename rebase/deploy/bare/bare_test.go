@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capNetRaw is cap_net_raw+ep as the kernel keeps it: VFS_CAP_REVISION_2 with the effective bit, permitted 1<<13. Source: linux/capability.h.
+// capNetRaw is cap_net_raw+ep as the kernel keeps it: VFS_CAP_REVISION_2 with the effective bit, permitted 1<<13.
+// Source: linux/capability.h.
 const capNetRaw = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
 func newRepository(t *testing.T) *Repository {
@@ -83,7 +84,8 @@ func regular(name string) tar.Header {
 func tree() []tar.Header {
 	all := []tar.Header{dir("./", 0o755), dir("usr/", 0o755), dir("usr/many/", 0o2775), dir("usr/empty", 0o1777),
 		{Typeflag: tar.TypeReg, Name: "usr/big", Mode: 0o4755, Uid: 7, Gid: 8, Size: 3 << 20},
-		{Typeflag: tar.TypeSymlink, Name: "usr/link", Linkname: "../etc/ü", Mode: 0o777}, {Typeflag: tar.TypeLink, Name: "usr/hard", Linkname: "usr/big"}}
+		{Typeflag: tar.TypeSymlink, Name: "usr/link", Linkname: "../etc/ü", Mode: 0o777},
+		{Typeflag: tar.TypeLink, Name: "usr/hard", Linkname: "usr/big"}}
 	for i := range 2000 { // a directory beyond 64 KiB
 		all = append(all, regular(fmt.Sprintf("usr/many/file-%d", i)))
 	}
@@ -111,7 +113,8 @@ func TestObjectsAreTheOnesThatOSTreeWrites(t *testing.T) {
 	require.NoError(t, w.Close())
 	file := filepath.Join(t.TempDir(), "layer.tar")
 	require.NoError(t, os.WriteFile(file, archive.Bytes(), 0o644))
-	sum, err := ParseChecksum(run(t, "commit", "--repo="+r.path, "-b", "theirs", "--tree=tar="+file, "--timestamp=@5", "--no-bindings", "--add-metadata-string=k=v"))
+	sum, err := ParseChecksum(run(t, "commit", "--repo="+r.path, "-b", "theirs", "--tree=tar="+file, "--timestamp=@5",
+		"--no-bindings", "--add-metadata-string=k=v"))
 	require.NoError(t, err)
 	theirs, err := r.Commit(sum)
 	require.NoError(t, err)
@@ -121,14 +124,16 @@ func TestObjectsAreTheOnesThatOSTreeWrites(t *testing.T) {
 	assert.Equal(t, uint64(5), theirs.Timestamp)
 	assert.Equal(t, map[string]string{"k": "v"}, theirs.Metadata)
 	run(t, "fsck", "--repo="+r.path)
-	assert.Equal(t, run(t, "ls", "--repo="+r.path, "-R", "-C", "theirs"), run(t, "ls", "--repo="+r.path, "-R", "-C", "ours"))
+	assert.Equal(t, run(t, "ls", "--repo="+r.path, "-R", "-C", "theirs"), run(t, "ls", "--repo="+r.path, "-R", "-C",
+		"ours"))
 }
 
 func TestCommitIsWhatOSTreeReads(t *testing.T) {
 	r := newRepository(t)
 	tx, err := r.Begin(t.Context())
 	require.NoError(t, err)
-	want := Commit{Timestamp: 1700000000, Bootable: true, Metadata: map[string]string{"a": "x", "long": strings.Repeat("y", 300<<10), "version": "1"}}
+	want := Commit{Timestamp: 1700000000, Bootable: true,
+		Metadata: map[string]string{"a": "x", "long": strings.Repeat("y", 300<<10), "version": "1"}}
 	sum, err := NewImage().Commit(tx, want)
 	require.NoError(t, err)
 	require.NoError(t, tx.Install(map[string]Checksum{"image": sum}))
@@ -152,7 +157,8 @@ func TestFileCapabilitiesAndForeignNamesAreKept(t *testing.T) {
 	h := regular("usr/ping")
 	h.PAXRecords = map[string]string{xattrRecord + "security.capability": capNetRaw}
 	// A link without permissions: ostree 2022.7 itself stores one from an archive under a checksum that its fsck refuses.
-	write(t, r, "layer", h, tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/link", Linkname: "../etc/ü"}, regular("usr/ü"))
+	write(t, r, "layer", h, tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/link", Linkname: "../etc/ü"},
+		regular("usr/ü"))
 	run(t, "fsck", "--repo="+r.path)
 	out := filepath.Join(filepath.Dir(r.path), "out")
 	run(t, "checkout", "--repo="+r.path, "-H", "layer", out)
@@ -179,7 +185,8 @@ func TestWhatIsNotInstalledLeavesNothing(t *testing.T) {
 }
 
 func TestOverlay(t *testing.T) {
-	lower := []tar.Header{dir("root", 0o700), regular("root/kept"), dir("usr", 0o755), dir("usr/a", 0o750), regular("usr/a/gone"), regular("usr/a/kept"),
+	lower := []tar.Header{dir("root", 0o700), regular("root/kept"), dir("usr", 0o755), dir("usr/a", 0o750),
+		regular("usr/a/gone"), regular("usr/a/kept"),
 		dir("usr/b", 0o755), regular("usr/b/gone")}
 	cases := map[string]struct {
 		upper []tar.Header
@@ -192,16 +199,21 @@ func TestOverlay(t *testing.T) {
 			map[string]string{"/root": "d00750", "/root/kept": "-00644", "/root/new": "-00644"}},
 		"a new parent is made": {[]tar.Header{regular("opt/deep/er/new")}, false,
 			map[string]string{"/opt": "d00755", "/opt/deep/er": "d00755", "/opt/deep/er/new": "-00644"}},
-		"whiteouts mean lower layers only": {[]tar.Header{regular("usr/a/.wh.gone"), regular("usr/.wh.b"), regular("usr/a/.wh.new"), regular("usr/a/new")}, false,
-			map[string]string{"/usr/a": "d00750", "/usr/a/gone": "", "/usr/a/kept": "-00644", "/usr/b": "", "/usr/a/new": "-00644"}},
+		"whiteouts mean lower layers only": {[]tar.Header{regular("usr/a/.wh.gone"), regular("usr/.wh.b"),
+			regular("usr/a/.wh.new"), regular("usr/a/new")}, false,
+			map[string]string{"/usr/a": "d00750", "/usr/a/gone": "", "/usr/a/kept": "-00644", "/usr/b": "",
+				"/usr/a/new": "-00644"}},
 		"an opaque directory": {[]tar.Header{regular("usr/a/new"), regular("usr/a/.wh..wh..opq")}, false,
 			map[string]string{"/usr/a/gone": "", "/usr/a/kept": "", "/usr/a/new": "-00644", "/usr/b/gone": "-00644"}},
-		"whiteouts at the root": {[]tar.Header{regular(".wh.root")}, true, map[string]string{"/root": "", "/usr/a/kept": "-00644"}},
+		"whiteouts at the root": {[]tar.Header{regular(".wh.root")}, true,
+			map[string]string{"/root": "", "/usr/a/kept": "-00644"}},
 		"a file in place of a directory": {[]tar.Header{dir("usr", 0o755), regular("usr/a")}, true,
 			map[string]string{"/usr/a": "-00644", "/usr/a/kept": ""}},
-		"a directory in place of a file": {[]tar.Header{dir("usr", 0o755), dir("usr/a", 0o755), dir("usr/a/kept", 0o700), regular("usr/a/kept/in")}, true,
+		"a directory in place of a file": {[]tar.Header{dir("usr", 0o755), dir("usr/a", 0o755), dir("usr/a/kept", 0o700),
+			regular("usr/a/kept/in")}, true,
 			map[string]string{"/usr/a/kept": "d00700", "/usr/a/kept/in": "-00644"}},
-		"whiteouts in what only the upper layer has": {[]tar.Header{dir("new", 0o755), regular("new/.wh.x"), regular("new/y")}, false,
+		"whiteouts in what only the upper layer has": {[]tar.Header{dir("new", 0o755), regular("new/.wh.x"),
+			regular("new/y")}, false,
 			map[string]string{"/new/.wh.x": "", "/new/y": "-00644"}},
 	}
 	r := newRepository(t)

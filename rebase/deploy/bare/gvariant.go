@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// The few forms of GVariant that ostree's objects have. Source: "GVariant Specification", serialised form; numbers within ostree's own
-// data are big endian, framing offsets are little endian.
+// The few forms of GVariant that ostree's objects have. Source: "GVariant Specification", serialised form; numbers
+// within ostree's own data are big endian, framing offsets are little endian.
 
 var errForm = errors.New("not in GVariant's normal form")
 
@@ -77,7 +77,8 @@ func array(align int, elements ...[]byte) []byte {
 
 func text(s string) []byte { return append([]byte(s), 0) }
 
-// offset reads the framing offset that is n-th from the end, counted from 1, and checks that it lies within the container.
+// offset reads the framing offset that is n-th from the end, counted from 1, and checks that it lies within the
+// container.
 func offset(b []byte, n int) (int, error) {
 	width := offsetWidth(len(b))
 	at := len(b) - n*width

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// impliedMark is an extended attribute of directories that a layer has only as parents of its entries. It is in layers' commits only.
+// impliedMark is an extended attribute of directories that a layer has only as parents of its entries. It is in layers'
+// commits only.
 const impliedMark = "user.dayone.implied"
 
 // directoryMode is that of directories which no layer describes.

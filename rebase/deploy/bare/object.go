@@ -101,7 +101,8 @@ func (c Commit) marshal() []byte {
 		entries = append(entries, tuple(member{data: text(key)}, member{data: values[key], align: 8}))
 	}
 	return tuple(member{data: array(8, entries...)}, member{}, member{}, member{data: text("")}, member{data: text("")},
-		member{data: binary.BigEndian.AppendUint64(nil, c.Timestamp), align: 8, fixed: true}, member{data: c.Tree[:]}, member{data: c.Meta[:]})
+		member{data: binary.BigEndian.AppendUint64(nil, c.Timestamp), align: 8, fixed: true}, member{data: c.Tree[:]},
+		member{data: c.Meta[:]})
 }
 
 func parseCommit(b []byte) (Commit, error) {

@@ -36,9 +36,11 @@ func TestKernelFilesAreFoundWithTheirSize(t *testing.T) {
 	r := newRepository(t)
 	kernel := regular("usr/lib/modules/6.1/vmlinuz")
 	kernel.Size = 2 << 20
-	write(t, r, "with", dir("usr", 0o755), kernel, regular("usr/lib/modules/6.1/initramfs.img"), regular("usr/lib/modules/6.1/modules.dep"))
+	write(t, r, "with", dir("usr", 0o755), kernel, regular("usr/lib/modules/6.1/initramfs.img"),
+		regular("usr/lib/modules/6.1/modules.dep"))
 	write(t, r, "without", regular("usr/bin/sh"))
-	for ref, want := range map[string][]int64{"with": {int64(len("usr/lib/modules/6.1/initramfs.img")), 2 << 20}, "without": nil} {
+	for ref, want := range map[string][]int64{"with": {int64(len("usr/lib/modules/6.1/initramfs.img")), 2 << 20},
+		"without": nil} {
 		sum, err := ParseChecksum(run(t, "rev-parse", "--repo="+r.path, ref))
 		require.NoError(t, err)
 		files, err := r.KernelFiles(sum)

@@ -22,10 +22,12 @@ const StagingPrefix = "dayone-import-"
 // lockWait bounds the wait for an ostree that prunes. Source: ostree.repo-config(5), lock-timeout-secs.
 const lockWait = 30 * time.Second
 
-// inMemory bounds the files that are hashed before they are written, so that those which are there already are never written.
+// inMemory bounds the files that are hashed before they are written, so that those which are there already are never
+// written.
 const inMemory = 1 << 20
 
-// writeAtOnce is the size from which the disk is asked to begin with a file as soon as it is written. Smaller ones go together, later.
+// writeAtOnce is the size from which the disk is asked to begin with a file as soon as it is written. Smaller ones go
+// together, later.
 const writeAtOnce = 16 << 10
 
 // Transaction keeps new objects aside until all of them are known to be good. Its methods are for one goroutine.
@@ -143,7 +145,8 @@ func (t *Transaction) WriteFile(a Attributes, content io.Reader, size int64) (su
 }
 
 // writeLarge stores a file whose checksum is known when it has been written.
-func (t *Transaction) writeLarge(a Attributes, hash hash.Hash, content io.Reader, size int64) (sum Checksum, err error) {
+func (t *Transaction) writeLarge(a Attributes, hash hash.Hash, content io.Reader, size int64) (sum Checksum,
+	err error) {
 	t.temp++
 	temp := filepath.Join(t.dir, fmt.Sprintf("new-%d", t.temp))
 	if err := t.writeFile(temp, a, io.TeeReader(content, hash), size); err != nil {
@@ -177,8 +180,8 @@ func (t *Transaction) writeFile(name string, a Attributes, content io.Reader, si
 		return err
 	}
 	if size >= writeAtOnce && t.repo.sync {
-		// Install's sync then has little to wait for: the disk works while the next files are unpacked. A file system that cannot do it does all
-		// then.
+		// Install's sync then has little to wait for: the disk works while the next files are unpacked. A file system that
+		// cannot do it does all then.
 		_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 	}
 	if a.UID != 0 || a.GID != 0 || os.Geteuid() != 0 {
@@ -218,13 +221,15 @@ func (d descriptor) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// Install makes the objects part of the repository and names commits: refs maps names to them. All is on disk before anything gets its
-// name: one sync of the file system, then renames in the order objects, names. File systems with a journal keep that order over
-// a power cut, so a name that is there proves that its objects are. The names themselves may get lost in a power cut.
+// Install makes the objects part of the repository and names commits: refs maps names to them. All is on disk before
+// anything gets its name: one sync of the file system, then renames in the order objects, names. File systems with a
+// journal keep that order over a power cut, so a name that is there proves that its objects are. The names themselves
+// may get lost in a power cut.
 func (t *Transaction) Install(refs map[string]Checksum) error {
 	names := sortedKeys(refs)
 	for i, ref := range names {
-		if err := os.WriteFile(filepath.Join(t.dir, fmt.Sprintf("ref-%d", i)), []byte(refs[ref].String()+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(t.dir, fmt.Sprintf("ref-%d", i)), []byte(refs[ref].String()+"\n"),
+			0o644); err != nil {
 			return fmt.Errorf("name commit %s: %w", ref, err)
 		}
 	}

@@ -49,9 +49,10 @@ func (t *Tree) load() error {
 	return nil
 }
 
-// Overlay puts a layer over t, as the OCI specification says: whiteouts remove what lower layers have, files replace, directories keep their
-// content and take the upper one's mode and owner. Directories that the layer has only as parents of its entries change no attributes.
-// With plain, nothing below upper's root is a whiteout or such a parent, so that what t lacks is taken as it is, unread.
+// Overlay puts a layer over t, as the OCI specification says: whiteouts remove what lower layers have, files replace,
+// directories keep their content and take the upper one's mode and owner. Directories that the layer has only as
+// parents of its entries change no attributes. With plain, nothing below upper's root is a whiteout or such a parent,
+// so that what t lacks is taken as it is, unread.
 func (t *Tree) Overlay(upper *Tree, plain bool) error {
 	if err := errors.Join(t.load(), upper.load()); err != nil {
 		return err

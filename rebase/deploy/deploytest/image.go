@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Entry is one entry of a layer; a directory by a name that ends in "/", a regular file with mode 0644 unless said otherwise.
+// Entry is one entry of a layer; a directory by a name that ends in "/", a regular file with mode 0644 unless said
+// otherwise.
 type Entry struct {
 	Name string
 	Body string
@@ -34,7 +35,8 @@ func Layer(t testing.TB, entries ...Entry) v1.Layer {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, e := range entries {
-		h := &tar.Header{Name: e.Name, Typeflag: e.Type, Mode: e.Mode, Uid: e.UID, Gid: e.GID, Linkname: e.Link, Size: int64(len(e.Body))}
+		h := &tar.Header{Name: e.Name, Typeflag: e.Type, Mode: e.Mode, Uid: e.UID, Gid: e.GID, Linkname: e.Link,
+			Size: int64(len(e.Body))}
 		isDir := e.Name[len(e.Name)-1] == '/'
 		switch {
 		case h.Typeflag != 0:
@@ -56,24 +58,31 @@ func Layer(t testing.TB, entries ...Entry) v1.Layer {
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.Close())
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil },
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b.Bytes())),
+			nil
+	},
 		tarball.WithMediaType(types.OCILayer))
 	require.NoError(t, err)
 	return layer
 }
 
-// Base is a layer with what ostree demands of a deployable tree: top-level directories, os-release and a kernel of fake bytes.
+// Base is a layer with what ostree demands of a deployable tree: top-level directories, os-release and a kernel of fake
+// bytes.
 func Base(version string) []Entry {
 	e := []Entry{{Name: "./"}, {Name: "usr/"}, {Name: "usr/lib/"}, {Name: "usr/bin/"}, {Name: "etc/"}}
 	for _, d := range []string{"sysroot/", "var/", "proc/", "sys/", "dev/", "run/", "tmp/", "boot/"} {
 		e = append(e, Entry{Name: d})
 	}
 	return append(e,
-		Entry{Name: "ostree", Link: "sysroot/ostree"}, Entry{Name: "bin", Link: "usr/bin"}, Entry{Name: "lib", Link: "usr/lib"},
-		Entry{Name: "usr/lib/os-release", Body: "NAME=Test\nID=test\nVERSION_ID=" + version + "\nPRETTY_NAME=\"Test " + version + "\"\n"},
+		Entry{Name: "ostree", Link: "sysroot/ostree"}, Entry{Name: "bin", Link: "usr/bin"},
+		Entry{Name: "lib", Link: "usr/lib"},
+		Entry{Name: "usr/lib/os-release", Body: "NAME=Test\nID=test\nVERSION_ID=" + version + "\nPRETTY_NAME=\"Test " +
+			version + "\"\n"},
 		Entry{Name: "etc/os-release", Link: "../usr/lib/os-release"},
 		Entry{Name: "usr/lib/modules/"}, Entry{Name: "usr/lib/modules/1.0/"},
-		Entry{Name: "usr/lib/modules/1.0/vmlinuz", Body: "kernel"}, Entry{Name: "usr/lib/modules/1.0/initramfs.img", Body: "initramfs"},
+		Entry{Name: "usr/lib/modules/1.0/vmlinuz", Body: "kernel"}, Entry{Name: "usr/lib/modules/1.0/initramfs.img",
+			Body: "initramfs"},
 		Entry{Name: "etc/vendor", Body: "vendor " + version + "\n"})
 }
 
@@ -86,7 +95,8 @@ type Options struct {
 // Image puts layers together.
 func Image(t testing.TB, o Options, layers ...v1.Layer) v1.Image {
 	t.Helper()
-	img, err := mutate.AppendLayers(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1), layers...)
+	img, err := mutate.AppendLayers(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON),
+		types.OCIManifestSchema1), layers...)
 	require.NoError(t, err)
 	config, err := img.ConfigFile()
 	require.NoError(t, err)

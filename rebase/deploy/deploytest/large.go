@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The image of the benchmarks: 1 GB in 20 layers, of which the last one, 50 MB, is what a node lacks; half of the bytes compress away, as
-// about those of an OS do.
+// The image of the benchmarks: 1 GB in 20 layers, of which the last one, 50 MB, is what a node lacks; half of the bytes
+// compress away, as about those of an OS do.
 const (
 	largeFile        = 50 << 10
 	largeFilesALayer = 1000
@@ -70,7 +70,8 @@ func largeLayer(t testing.TB, number int) v1.Layer {
 	return layer
 }
 
-// Unpack is the least that reading and writing a layer takes: unpack its files and get them onto the disk, without any check.
+// Unpack is the least that reading and writing a layer takes: unpack its files and get them onto the disk, without any
+// check.
 func Unpack(t testing.TB, layer v1.Layer, dir string) {
 	t.Helper()
 	blob, err := layer.Compressed()

@@ -65,7 +65,8 @@ func Serve(t testing.TB, l net.Listener) *Registry {
 func ServeAs(t testing.TB, l net.Listener, address string) *Registry {
 	t.Helper()
 	quiet := log.New(io.Discard, "", 0)
-	g := &Registry{handler: registry.New(registry.Logger(quiet)), Addr: address, CertsDir: t.TempDir(), Authority: NewAuthority(t)}
+	g := &Registry{handler: registry.New(registry.Logger(quiet)), Addr: address, CertsDir: t.TempDir(),
+		Authority: NewAuthority(t)}
 	g.SetValidity(t, time.Now().Add(time.Hour))
 	server := httptest.NewUnstartedServer(http.HandlerFunc(g.serve))
 	server.Config.ErrorLog = quiet

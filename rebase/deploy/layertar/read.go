@@ -25,7 +25,8 @@ var ErrHostile = errors.New("layer holds an entry that is not allowed")
 var ErrEncapsulated = errors.New("layer carries an ostree repository, not files")
 
 // capability is the extended attribute of file capabilities; without it programs such as newuidmap fail on the node.
-// xattrRecord starts the names of extended attributes in archives. Source: capabilities(7); GNU tar, bsdtar and libarchive alike.
+// xattrRecord starts the names of extended attributes in archives. Source: capabilities(7); GNU tar, bsdtar and
+// libarchive alike.
 const (
 	xattrRecord = "SCHILY.xattr."
 	capability  = xattrRecord + "security.capability"
@@ -84,7 +85,8 @@ func rewriteHeader(h *tar.Header, dropped map[string]int) (keep bool, err error)
 		dropped[reason]++
 		return false, nil
 	}
-	clean := tar.Header{Typeflag: h.Typeflag, Name: name, Size: h.Size, Mode: h.Mode & 0o7777, Uid: h.Uid, Gid: h.Gid, ModTime: time.Unix(0, 0)}
+	clean := tar.Header{Typeflag: h.Typeflag, Name: name, Size: h.Size, Mode: h.Mode & 0o7777, Uid: h.Uid, Gid: h.Gid,
+		ModTime: time.Unix(0, 0)}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse:
 		clean.Typeflag = tar.TypeReg
@@ -133,7 +135,8 @@ func keptRecords(records map[string]string, dropped map[string]int) map[string]s
 	return kept
 }
 
-// imagePath gives the path below the image's root, without a leading slash, with etc moved to usr/etc; "" is the root itself.
+// imagePath gives the path below the image's root, without a leading slash, with etc moved to usr/etc; "" is the root
+// itself.
 func imagePath(name string) (string, error) {
 	for _, element := range strings.Split(name, "/") {
 		if element == ".." {

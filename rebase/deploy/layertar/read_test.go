@@ -43,24 +43,28 @@ func TestReadMovesEtcEverywhere(t *testing.T) {
 	got, stats, err := names(archive(t,
 		tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755},
 		tar.Header{Name: "etc", Typeflag: tar.TypeDir, Mode: 0o755},
-		tar.Header{Name: "/etc/a", Typeflag: tar.TypeReg, Mode: 0o4640, Uid: 3, Gid: 4, Uname: "who", PAXRecords: map[string]string{"SCHILY.xattr.user.x": "1", "SCHILY.xattr.security.capability": "c"}},
+		tar.Header{Name: "/etc/a", Typeflag: tar.TypeReg, Mode: 0o4640, Uid: 3, Gid: 4, Uname: "who",
+			PAXRecords: map[string]string{"SCHILY.xattr.user.x": "1", "SCHILY.xattr.security.capability": "c"}},
 		tar.Header{Name: "usr/b", Typeflag: tar.TypeLink, Linkname: "./etc/a"},
 		tar.Header{Name: "usr/c", Typeflag: tar.TypeSymlink, Linkname: "/etc/a"},
 		tar.Header{Name: ".wh.etc", Typeflag: tar.TypeReg},
 		tar.Header{Name: "etcetera", Typeflag: tar.TypeReg, Mode: 0o644},
-		tar.Header{Name: "var/x", Typeflag: tar.TypeReg}, tar.Header{Name: ".wh.var", Typeflag: tar.TypeReg}, tar.Header{Name: "run/.wh.x", Typeflag: tar.TypeReg},
+		tar.Header{Name: "var/x", Typeflag: tar.TypeReg}, tar.Header{Name: ".wh.var", Typeflag: tar.TypeReg},
+		tar.Header{Name: "run/.wh.x", Typeflag: tar.TypeReg},
 		tar.Header{Name: "usr/dev", Typeflag: tar.TypeBlock}))
 	require.NoError(t, err)
 	assert.Equal(t, int64(0o4640), got["usr/etc/a"].Mode)
 	assert.Equal(t, 3, got["usr/etc/a"].Uid)
-	assert.Equal(t, map[string]string{"SCHILY.xattr.security.capability": "c"}, got["usr/etc/a"].PAXRecords, "file capabilities only")
+	assert.Equal(t, map[string]string{"SCHILY.xattr.security.capability": "c"}, got["usr/etc/a"].PAXRecords,
+		"file capabilities only")
 	assert.Empty(t, got["usr/etc/a"].Uname)
 	assert.Equal(t, "usr/etc/a", got["usr/b"].Linkname)
 	assert.Equal(t, "/etc/a", got["usr/c"].Linkname, "what a link says is for the running system")
 	assert.Contains(t, got, "usr/.wh.etc")
 	assert.Contains(t, got, "etcetera")
 	assert.Len(t, got, 7)
-	assert.Equal(t, map[string]int{"below /var": 2, "below /run": 1, "special file": 1, "extended attribute user.x": 1}, stats.Dropped)
+	assert.Equal(t, map[string]int{"below /var": 2, "below /run": 1, "special file": 1, "extended attribute user.x": 1},
+		stats.Dropped)
 }
 
 func FuzzRead(f *testing.F) {

@@ -15,7 +15,8 @@ import (
 )
 
 func main() {
-	kind := flag.String("kind", string(baseimage.Tiny), "tiny (busybox), debian (systemd) or machine (systemd, with kernel and initramfs)")
+	kind := flag.String("kind", string(baseimage.Tiny),
+		"tiny (busybox), debian (systemd) or machine (systemd, with kernel and initramfs)")
 	dir := flag.String("cache", "", "cache directory (default $"+cache.Env+", else dayone in the user's cache directory)")
 	printPath := flag.Bool("print-path", false, "print only the path of the OCI layout")
 	flag.Parse()
@@ -28,7 +29,8 @@ func main() {
 }
 
 func run(ctx context.Context, kind baseimage.Kind, dir string, printPath bool) error {
-	path, err := baseimage.EnsureWith(ctx, kind, baseimage.Options{CacheDir: dir, Log: logrus.NewEntry(logrus.StandardLogger())})
+	path, err := baseimage.EnsureWith(ctx, kind,
+		baseimage.Options{CacheDir: dir, Log: logrus.NewEntry(logrus.StandardLogger())})
 	if err != nil {
 		return err
 	}

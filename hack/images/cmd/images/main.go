@@ -34,7 +34,8 @@ func run(ctx context.Context) error {
 	flag.StringVar(&access.AuthFile, "auth", "", "auth.json for the registry")
 	flag.StringVar(&o.Version, "version", "v0.0.0-dev", "version of the programs")
 	flag.StringVar(&o.Tag, "tag", "", "tag to set beside the digest")
-	flag.StringVar(&o.Authorities, "authorities", "", "PEM file that becomes the images' list of authorities (default: none)")
+	flag.StringVar(&o.Authorities, "authorities", "",
+		"PEM file that becomes the images' list of authorities (default: none)")
 	flag.Parse()
 	if *registry == "" {
 		return fmt.Errorf("name a registry with --registry")
