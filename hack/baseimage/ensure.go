@@ -3,7 +3,6 @@ package baseimage
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/hack/cache"
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // Kind names a recipe.
@@ -52,9 +52,7 @@ func Ensure(ctx context.Context, kind Kind, cacheDir string) (string, error) {
 // EnsureWith is Ensure with all options.
 func EnsureWith(ctx context.Context, kind Kind, o Options) (string, error) {
 	if o.Log == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		o.Log = logrus.NewEntry(silent)
+		o.Log = report.NoLog()
 	}
 	if o.CacheDir == "" {
 		dir, err := cache.Dir()

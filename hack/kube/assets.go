@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/hack/cache"
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // Environment is what controller-runtime's envtest and others look at for the directory that Assets returns.
@@ -39,9 +39,7 @@ func Names() []string {
 // the others wait.
 func Assets(ctx context.Context, log *logrus.Entry) (dir string, err error) {
 	if log == nil {
-		quiet := logrus.New()
-		quiet.SetOutput(io.Discard)
-		log = logrus.NewEntry(quiet)
+		log = report.NoLog()
 	}
 	src, err := source(ctx)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"dayone.dev/dayone/hack/cache"
 	"dayone.dev/dayone/hack/statefile"
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // DefaultStateDir holds a directory per run; it is a tmpfs, so that nothing survives a reboot of the machine.
@@ -118,9 +118,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Prefix = netip.MustParsePrefix("192.168.77.0/24")
 	}
 	if o.Log == nil {
-		quiet := logrus.New()
-		quiet.SetOutput(io.Discard)
-		o.Log = logrus.NewEntry(quiet)
+		o.Log = report.NoLog()
 	}
 	return o, nil
 }

@@ -39,8 +39,8 @@ type node struct {
 	programs programs
 }
 
-// report is what the process that called Up is told.
-type report struct {
+// startReport is one line that a starting node process writes to the process that called Up.
+type startReport struct {
 	Step  string `json:"step,omitempty"`
 	Error string `json:"error,omitempty"`
 	Ready bool   `json:"ready,omitempty"`
@@ -52,15 +52,15 @@ func runNode(dir string) error {
 		unix.CloseOnExec(fd)
 	}
 	pipe := os.NewFile(reportDescriptor, "report")
-	tell := func(r report) { _ = json.NewEncoder(pipe).Encode(r) } // who called Up may have gone
+	tell := func(r startReport) { _ = json.NewEncoder(pipe).Encode(r) } // who called Up may have gone
 	n := &node{group: process.NewGroup(), specs: map[string]process.Spec{}}
 	ctx, cancel := context.WithTimeout(context.Background(), upTimeout)
 	defer cancel()
-	if err := n.setUp(ctx, dir, func(step string) { tell(report{Step: step}) }); err != nil {
-		tell(report{Error: err.Error()})
+	if err := n.setUp(ctx, dir, func(step string) { tell(startReport{Step: step}) }); err != nil {
+		tell(startReport{Error: err.Error()})
 		return err
 	}
-	tell(report{Ready: true})
+	tell(startReport{Ready: true})
 	_ = pipe.Close()
 	return n.control()
 }

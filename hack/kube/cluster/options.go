@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"io"
 	"path/filepath"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 
 	"dayone.dev/dayone/hack/cache"
 	"dayone.dev/dayone/hack/statefile"
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // DefaultName is the cluster's that nobody named.
@@ -63,9 +63,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.CacheDir = dir
 	}
 	if o.Log == nil {
-		quiet := logrus.New()
-		quiet.SetOutput(io.Discard)
-		o.Log = logrus.NewEntry(quiet)
+		o.Log = report.NoLog()
 	}
 	return o, nil
 }

@@ -142,7 +142,7 @@ func (c *Cluster) follow(ctx context.Context, reports *os.File, first *process.P
 	begin := time.Now()
 	in := json.NewDecoder(reports)
 	for {
-		var r report
+		var r startReport
 		switch err := in.Decode(&r); {
 		case ctx.Err() != nil:
 			return fmt.Errorf("wait for the node: %w", ctx.Err())
