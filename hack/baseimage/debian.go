@@ -24,15 +24,26 @@ const (
 )
 
 // debianPackages are installed beside Debian's essential ones.
-var debianPackages = []string{"ca-certificates", "dbus", "iproute2", "ostree", "ostree-boot", "systemd", "systemd-sysv"} //nolint:gochecknoglobals // a constant in all but type
+//
+//nolint:gochecknoglobals // a constant in all but type
+var debianPackages = []string{"ca-certificates", "dbus", "iproute2", "ostree", "ostree-boot", "systemd",
+	"systemd-sysv"}
 
 // osPackages own the files of the middle layer: they change more often than Debian's base, so they are a layer of their
 // own.
-var osPackages = []string{"dbus", "libdbus", "libostree", "libsystemd", "libudev", "ostree", "systemd", "udev", "dracut"} //nolint:gochecknoglobals // a constant in all but type
+//
+//nolint:gochecknoglobals // a constant in all but type
+var osPackages = []string{"dbus", "libdbus", "libostree", "libsystemd", "libudev", "ostree", "systemd", "udev",
+	"dracut"}
 
 // debianHook runs in the finished tree ($1). Timers and consoles have no place in a node that lives for minutes.
 const debianHook = `chroot "$1" systemctl enable ostree-finalize-staged.path ostree-remount.service
-chroot "$1" systemctl mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer systemd-networkd.service systemd-resolved.service systemd-timesyncd.service`
+chroot "$1" systemctl mask ` + debianTimers +
+	" systemd-networkd.service systemd-resolved.service systemd-timesyncd.service"
+
+// debianTimers do work that a node which lives for minutes does not need.
+const debianTimers = "apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer " +
+	"e2scrub_all.timer e2scrub_reap.service fstrim.timer"
 
 func debianRecipe(ctx context.Context, _ Options) (recipe, error) {
 	if os.Geteuid() != 0 {

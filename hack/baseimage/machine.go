@@ -14,12 +14,17 @@ import (
 const machineRecipeVersion = "machine 1"
 
 // machinePackages are what a virtual machine needs beside debianPackages: a kernel, and what goes into its initramfs.
-var machinePackages = []string{"curl", "dracut", "dracut-network", "e2fsprogs", "ignition", "kmod", "linux-image-cloud-amd64", "udev"} //nolint:gochecknoglobals // a constant in all but type
+//
+//nolint:gochecknoglobals // a constant in all but type
+var machinePackages = []string{"curl", "dracut", "dracut-network", "e2fsprogs", "ignition", "kmod",
+	"linux-image-cloud-amd64", "udev"}
 
 // machineHook runs in the finished tree ($1). Unlike a namespace, a machine configures its network itself, from a file:
 // the generator would meet what it wrote in the initramfs.
-const machineHook = `chroot "$1" systemctl enable ostree-finalize-staged.path ostree-remount.service systemd-networkd.service
-chroot "$1" systemctl mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer systemd-resolved.service systemd-timesyncd.service systemd-networkd-wait-online.service systemd-network-generator.service`
+const machineHook = `chroot "$1" systemctl enable ` +
+	"ostree-finalize-staged.path ostree-remount.service systemd-networkd.service\n" +
+	`chroot "$1" systemctl mask ` + debianTimers + " systemd-resolved.service systemd-timesyncd.service " +
+	"systemd-networkd-wait-online.service systemd-network-generator.service"
 
 // kernelHook makes the initramfs with dracut, in the tree: nothing of the host gets in (no-hostonly), and only the
 // drivers of the machine that QEMU makes. Kernel and initramfs belong where ostree looks for them.

@@ -19,7 +19,9 @@ var files embed.FS
 const tinyRecipeVersion = "tiny 2"
 
 // notApplets are busybox's names for what the image brings itself.
-var notApplets = []string{"busybox", "halt", "init", "ip", "linuxrc", "poweroff", "reboot"} //nolint:gochecknoglobals // a constant in all but type
+//
+//nolint:gochecknoglobals // a constant in all but type
+var notApplets = []string{"busybox", "halt", "init", "ip", "linuxrc", "poweroff", "reboot"}
 
 type tiny struct {
 	busybox, ostree, ip string

@@ -9,9 +9,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -232,7 +232,8 @@ func (p *Page) Picture(name string) []byte {
 	var answer struct{ Data []byte }
 	p.call("Page.captureScreenshot", map[string]any{"format": "png"}, &answer)
 	if dir := os.Getenv("DAYONE_TEST_SCREENSHOT"); dir != "" {
-		check(p.t, os.WriteFile(fmt.Sprintf("%s/%s.png", dir, name), answer.Data, 0o644)) //nolint:gosec // a picture of a test
+		file := filepath.Join(dir, name+".png")
+		check(p.t, os.WriteFile(file, answer.Data, 0o644)) //nolint:gosec // a picture of a test
 	}
 	return answer.Data
 }

@@ -1,4 +1,4 @@
 // Package browser drives a real Chromium without a screen, for tests of what people see.
 //
-//	test -> commands of the DevTools protocol, over two pipes -> chromium-headless-shell -> what the page shows, a picture
+//	test -> DevTools protocol over two pipes -> chromium-headless-shell -> what the page shows, a picture
 package browser

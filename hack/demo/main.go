@@ -58,7 +58,8 @@ func demo(ctx context.Context) error {
 	}
 	if *full && (*tiny || o.Keep || o.InstallDir != "" || o.Base != "") {
 		return errors.New(
-			"--full is the sample's life on Debian and leaves nothing: --tiny, --keep, --install-dir and --base do not go with it")
+			"--full runs the sample's life on Debian and removes everything at its end: " +
+				"drop --tiny, --keep, --install-dir and --base, or drop --full")
 	}
 	if *tiny {
 		o.Kind = baseimage.Tiny
@@ -103,6 +104,8 @@ func kept(r *e2e.Report) {
 	if r.BootstrapPID > 0 {
 		end = fmt.Sprintf("kill %d; %s", r.BootstrapPID, end)
 	}
-	fmt.Printf(
-		"\nthe nodes and the bootstrap are up:\n  enter one:   bin/testnode exec %[1]s/master-0 sh\n  its console: bin/testnode log %[1]s/master-0\n  end all:     %[2]s\n", r.Run, end)
+	fmt.Printf("\nthe nodes and the bootstrap are up:\n"+
+		"  enter one:   bin/testnode exec %[1]s/master-0 sh\n"+
+		"  its console: bin/testnode log %[1]s/master-0\n"+
+		"  end all:     %[2]s\n", r.Run, end)
 }

@@ -97,20 +97,22 @@ func TestDay1WithSystemd(t *testing.T) {
 	require.NoError(t, r.BootMasters(t.Context()))
 
 	n := r.Masters[0]
-	for command, want := range map[string]string{
-		"systemctl is-system-running --wait":                                                  "running",
-		"systemctl is-enabled demo-hello.service":                                             "enabled",
-		"systemctl is-active demo-hello.service":                                              "active",
-		"cat /usr/share/demo-built-by-run.txt":                                                "built from the image of pool master",
-		"journalctl --sync; journalctl -b -o cat -u demo-hello.service --grep 'good-morning'": "good-morning from the image of pool master",
-		"cat /home/core/.ssh/authorized_keys.d/ignition | cut -d' ' -f1":                      "ssh-ed25519",
-		"stat -c %a:%u /etc/demo/private.conf":                                                "600:0",
-		"readlink /etc/demo/limits.conf":                                                      "../sysctl.d/90-demo.conf",
-		"readlink /etc/systemd/system/multi-user.target.wants/demo-hello.service":             "/etc/systemd/system/demo-hello.service",
+	for _, c := range []struct{ command, want string }{
+		{"systemctl is-system-running --wait", "running"},
+		{"systemctl is-enabled demo-hello.service", "enabled"},
+		{"systemctl is-active demo-hello.service", "active"},
+		{"cat /usr/share/demo-built-by-run.txt", "built from the image of pool master"},
+		{"journalctl --sync; journalctl -b -o cat -u demo-hello.service --grep 'good-morning'",
+			"good-morning from the image of pool master"},
+		{"cat /home/core/.ssh/authorized_keys.d/ignition | cut -d' ' -f1", "ssh-ed25519"},
+		{"stat -c %a:%u /etc/demo/private.conf", "600:0"},
+		{"readlink /etc/demo/limits.conf", "../sysctl.d/90-demo.conf"},
+		{"readlink /etc/systemd/system/multi-user.target.wants/demo-hello.service",
+			"/etc/systemd/system/demo-hello.service"},
 	} {
-		got, err := n.Output(t.Context(), "sh", "-c", command)
-		assert.NoError(t, err, command)
-		assert.Equal(t, want, strings.TrimSpace(got), command)
+		got, err := n.Output(t.Context(), "sh", "-c", c.command)
+		assert.NoError(t, err, c.command)
+		assert.Equal(t, c.want, strings.TrimSpace(got), c.command)
 	}
 	diff, err := n.Output(t.Context(), "ostree", "admin", "config-diff")
 	require.NoError(t, err)

@@ -85,15 +85,13 @@ func prerequisites() error {
 func prefixFor(host string) (netip.Prefix, error) {
 	addr, err := netip.ParseAddr(host)
 	if err != nil || !addr.Is4() {
-		return netip.Prefix{},
-			fmt.Errorf(
-				"make the nodes' network: bootstrapRegistry.host is %q; on one machine it must be an IPv4 address, such as 192.168.77.1", host)
+		return netip.Prefix{}, fmt.Errorf("make the nodes' network: bootstrapRegistry.host is %q; "+
+			"on one machine it must be an IPv4 address, such as 192.168.77.1", host)
 	}
 	p := netip.PrefixFrom(addr, 24).Masked()
 	if p.Addr().Next() != addr {
-		return netip.Prefix{},
-			fmt.Errorf(
-				"make the nodes' network: bootstrapRegistry.host is %s; on one machine it must be the first address of its /24 network, %s", addr, p.Addr().Next())
+		return netip.Prefix{}, fmt.Errorf("make the nodes' network: bootstrapRegistry.host is %s; "+
+			"on one machine it must be the first address of its /24 network, %s", addr, p.Addr().Next())
 	}
 	return p, nil
 }

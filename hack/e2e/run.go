@@ -155,8 +155,8 @@ func (r *Run) baseImage(ctx context.Context) error {
 		args = append(args, "--src-authfile", r.BaseAuthFile)
 	}
 	if err := r.program(ctx, args...); err != nil {
-		return fmt.Errorf(
-			"bring the base image %s here (for a registry of your own, BASE_CA and BASE_AUTHFILE give its CA and pull secret): %w", r.Base, err)
+		return fmt.Errorf("copy the base image %s to this machine: %w (for a registry of your own, "+
+			"set BASE_CA to its CA and BASE_AUTHFILE to its pull secret)", r.Base, err)
 	}
 	r.View.End("base image: copied %s", r.Base)
 	r.Base = "oci:" + r.BaseLayout

@@ -64,13 +64,15 @@ func withoutText(schema map[string]any) {
 
 func TestAPropertyCalledDescriptionStays(t *testing.T) {
 	var schema apiextensionsv1.JSONSchemaProps
-	require.NoError(t, json.Unmarshal([]byte(`{"description":"prose","properties":{"description":{"type":"string","description":"prose"},
-		"list":{"type":"array","items":{"type":"object","description":"prose","additionalProperties":{"type":"string","description":"prose"}}}}}`), &schema))
+	require.NoError(t, json.Unmarshal([]byte(`{"description":"prose","properties":{
+		"description":{"type":"string","description":"prose"},
+		"list":{"type":"array","items":{"type":"object","description":"prose",
+			"additionalProperties":{"type":"string","description":"prose"}}}}}`), &schema))
 	dropProse(&schema)
 	left, err := json.Marshal(schema)
 	require.NoError(t, err)
-	assert.JSONEq(t,
-		`{"properties":{"description":{"type":"string"},"list":{"type":"array","items":{"type":"object","additionalProperties":{"type":"string"}}}}}`, string(left))
+	assert.JSONEq(t, `{"properties":{"description":{"type":"string"},
+		"list":{"type":"array","items":{"type":"object","additionalProperties":{"type":"string"}}}}}`, string(left))
 }
 
 func TestCheckNamesWhatIsMissingStaleOrTooMany(t *testing.T) {

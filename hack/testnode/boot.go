@@ -16,7 +16,10 @@ import (
 
 // forbidden are the capabilities that reach beyond namespaces: the clock, modules and raw ports are the whole
 // machine's.
-var forbidden = []uintptr{unix.CAP_SYS_TIME, unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO, unix.CAP_WAKE_ALARM, unix.CAP_SYSLOG} //nolint:gochecknoglobals // a constant in all but type
+//
+//nolint:gochecknoglobals // a constant in all but type
+var forbidden = []uintptr{unix.CAP_SYS_TIME, unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO, unix.CAP_WAKE_ALARM,
+	unix.CAP_SYSLOG}
 
 // boot is a node's PID 1. It plays the boot loader's and the initramfs' part and then becomes the deployment's
 // /sbin/init.

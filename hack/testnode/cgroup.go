@@ -16,8 +16,8 @@ func cgroupRoot() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", errors.New(
-		"find cgroup v2 hierarchy below /sys/fs/cgroup: there is none; mount it: mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified")
+	return "", errors.New("find cgroup v2 hierarchy below /sys/fs/cgroup: there is none; " +
+		"mount it: mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified")
 }
 
 // removeCgroup removes a cgroup and those that systemd made below; none may hold a process any more.

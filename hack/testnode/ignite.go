@@ -156,7 +156,9 @@ func (i ignition) mounts() (made string, err error) {
 
 // ownLine is a message of Ignition's. It prints the config as well, secrets included, in lines that are none: those are
 // dropped.
-var ownLine = regexp.MustCompile(`^(INFO|WARNING|ERROR|CRITICAL|EMERGENCY)\s*:`) //nolint:gochecknoglobals // compiled once
+//
+//nolint:gochecknoglobals // compiled once
+var ownLine = regexp.MustCompile(`^(INFO|WARNING|ERROR|CRITICAL|EMERGENCY)\s*:`)
 
 // run runs one of Ignition's stages.
 func (i ignition) run(stage string) error {

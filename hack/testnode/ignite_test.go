@@ -24,8 +24,11 @@ const served = `{"ignition":{"version":"3.3.0"},
  "passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA test"]}]},
  "storage":{"files":[
   {"path":"/etc/from-ignition","mode":416,"contents":{"source":"data:,canary-secret%0A"}},
-  {"path":"/usr/local/bin/agent","mode":493,"contents":{"source":"data:,%23!%2Fbin%2Fsh%0Aecho%20agent%20ran%20%3E%3E%2Fvar%2Flog%2Fran%0A"}}]},
- "systemd":{"units":[{"name":"dayone-firstboot.service","enabled":true,"contents":"[Unit]\nConditionPathExists=!/etc/never\n[Service]\nType=oneshot\nExecStart=/usr/local/bin/agent\n[Install]\nWantedBy=multi-user.target\n"}]}}`
+  {"path":"/usr/local/bin/agent","mode":493,"contents":{
+   "source":"data:,%23!%2Fbin%2Fsh%0Aecho%20agent%20ran%20%3E%3E%2Fvar%2Flog%2Fran%0A"}}]},
+ "systemd":{"units":[{"name":"dayone-firstboot.service","enabled":true,
+  "contents":"[Unit]\nConditionPathExists=!/etc/never\n` +
+	`[Service]\nType=oneshot\nExecStart=/usr/local/bin/agent\n[Install]\nWantedBy=multi-user.target\n"}]}}`
 
 // serve starts an HTTPS server on the bootstrap host and gives a pointer config to it.
 func serve(t *testing.T, lab *testnode.Lab) (pointer []byte) {
@@ -49,8 +52,9 @@ func serve(t *testing.T, lab *testnode.Lab) (pointer []byte) {
 		})}
 	go func() { assert.ErrorIs(t, s.Serve(l), http.ErrServerClosed) }()
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	trust := base64.StdEncoding.EncodeToString(ca.CertificatePEM())
 	return fmt.Appendf(nil, `{"ignition":{"version":"3.3.0","config":{"merge":[{"source":"https://%s/config/master"}]},
- "security":{"tls":{"certificateAuthorities":[{"source":"data:;base64,%s"}]}}}}`, l.Addr(), base64.StdEncoding.EncodeToString(ca.CertificatePEM()))
+ "security":{"tls":{"certificateAuthorities":[{"source":"data:;base64,%s"}]}}}}`, l.Addr(), trust)
 }
 
 // limited bounds what talks to a server: Ignition asks for ever.

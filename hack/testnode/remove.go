@@ -51,7 +51,9 @@ func unmountBelow(dir string) error {
 }
 
 // unescape undoes proc(5)'s escapes in mountinfo.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`) //nolint:gochecknoglobals // a constant in all but type
+//
+//nolint:gochecknoglobals // a constant in all but type
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 func makeMutable(path string) error {
 	f, err := os.Open(path)

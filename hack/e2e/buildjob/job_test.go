@@ -147,7 +147,9 @@ func deletedInTheMiddle(w *world) {
 // nodeProcesses are the arguments of the node's processes whose user is the builder's worker or what it started.
 func (w *world) nodeProcesses() string {
 	w.t.Helper()
-	const list = `for p in /proc/[0-9]*; do if grep -q "^Uid:.1000000" $p/status 2>/dev/null; then tr "\0" " " <$p/cmdline; echo; fi; done`
+	const list = `for p in /proc/[0-9]*; do
+		if grep -q "^Uid:.1000000" $p/status 2>/dev/null; then tr "\0" " " <$p/cmdline; echo; fi
+	done`
 	out, err := w.cluster.NodeExec(w.t.Context(), "sh", "-c", list).Output()
 	require.NoError(w.t, err)
 	return strings.TrimSpace(string(out))
@@ -170,7 +172,7 @@ func seccomp(w *world) {
 	assert.Equal(w.t, 1, o.Attempts)
 
 	install := w.cluster.NodeExec(w.t.Context(), "sh", "-c",
-		"set -e; d=$("+kubeletRoot+")/seccomp/$(dirname "+job.SeccompFile+"); mkdir -p $d; cat >$d/$(basename "+job.SeccompFile+")")
+		"set -e; f=$("+kubeletRoot+")/seccomp/"+job.SeccompFile+"; mkdir -p $(dirname $f); cat >$f")
 	install.Stdin = bytes.NewReader(job.SeccompProfile())
 	out, err := install.CombinedOutput()
 	require.NoError(w.t, err, string(out))

@@ -214,7 +214,8 @@ func refusals() []refusal {
 			f.served.Spec.OSImageURL = f.push(f.layered())
 		}, undo: func(f *fixture) {
 			f.put("/etc/dayone/policy.json", 0o644,
-				[]byte(`{"default":[{"type":"reject"}],"transports":{"docker":{"registry.invalid/ocp":[{"type":"insecureAcceptAnything"}]}}}`))
+				[]byte(`{"default":[{"type":"reject"}],
+					"transports":{"docker":{"registry.invalid/ocp":[{"type":"insecureAcceptAnything"}]}}}`))
 		}, class: deploy.ClassUnsigned, says: "next: sign the image"},
 	}
 }

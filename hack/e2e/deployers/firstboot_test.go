@@ -103,7 +103,8 @@ func kubelet(command string) []deploytest.Entry {
 		Body: "[Unit]\nRequires=needed.service\nAfter=needed.service\n"},
 		{Name: dir + "needed.service", Body: "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=" + command + "\n"},
 		{Name: dir + "kubelet.service",
-			Body: "[Unit]\nWants=kubelet-dependencies.target\nAfter=kubelet-dependencies.target\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"},
+			Body: "[Unit]\nWants=kubelet-dependencies.target\nAfter=kubelet-dependencies.target\n" +
+				"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"},
 		{Name: dir + "multi-user.target.wants/kubelet.service", Link: "../kubelet.service"}}
 }
 

@@ -52,7 +52,8 @@ func TestStandInsKeepToTheirOriginals(t *testing.T) {
 			"Old and new refs are equal: ostree-unverified-registry:" + f.image},
 		{"rpm-ostree rollback", 1, "Staged deployment (remove with cleanup -p)"},
 		{"rpm-ostree cleanup -p", 0, ""},
-		{"rpm-ostree rebase --bypass-driver --custom-origin-url pivot://x --custom-origin-description day1 ostree-unverified-registry:" + f.image, 0, "Pulling manifest"},
+		{"rpm-ostree rebase --bypass-driver --custom-origin-url pivot://x --custom-origin-description day1 " +
+			"ostree-unverified-registry:" + f.image, 0, "Pulling manifest"},
 		{"rpm-ostree kargs --append=first=1 --append=second=2", 0, "Kernel arguments updated"},
 		{"rpm-ostree kargs --delete=first=1", 0, "Kernel arguments updated"},
 		{"rpm-ostree kargs", 0, "rw second=2"},

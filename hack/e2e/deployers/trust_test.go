@@ -80,7 +80,8 @@ func TestNamesOfNetworkCardsArePersisted(t *testing.T) {
 	f := newFixture(t, deploy.KindRPMOSTree, []string{"rpm-ostree"}, func(f *fixture) { f.config.PersistNICNames = true })
 	f.put("/usr/lib/os-release", 0o644, []byte("ID=rhcos\nPLATFORM_ID=\"platform:el9\"\n"))
 	f.put("/usr/bin/nmstatectl", 0o755,
-		[]byte("#!/bin/sh\necho \"$@\" >> /var/nmstatectl\nwhile [ $# -gt 1 ]; do [ \"$1\" = --kargs-out ] && echo ifname=ens4:00:11 > \"$2\"; shift; done\n"))
+		[]byte("#!/bin/sh\necho \"$@\" >> /var/nmstatectl\n"+
+			"while [ $# -gt 1 ]; do [ \"$1\" = --kargs-out ] && echo ifname=ens4:00:11 > \"$2\"; shift; done\n"))
 	f.start()
 	r := f.waitDone()
 	require.NoError(t, f.node.WaitBoot(t.Context(), 2))

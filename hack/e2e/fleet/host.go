@@ -171,7 +171,8 @@ func (h *Host) agent(ctx context.Context) error {
 	for _, f := range []File{
 		{unitDir + assets.AgentUnitName, unit, 0o644},
 		{unitDir + assets.AgentUnitName + ".d/fleet.conf",
-			"[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestartSec=100ms\nStandardOutput=journal+console\nStandardError=journal+console\n", 0o644},
+			"[Unit]\nStartLimitIntervalSec=0\n" +
+				"[Service]\nRestartSec=100ms\nStandardOutput=journal+console\nStandardError=journal+console\n", 0o644},
 		{"/etc/dayone/agent.env", "DAYONE_AGENT_OPTIONS=\"--kubeconfig=" + kubeconfig + " --node=" + h.Name + "\"\n", 0o644},
 	} {
 		if err := h.Put(ctx, f); err != nil {

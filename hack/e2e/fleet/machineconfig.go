@@ -53,6 +53,7 @@ func (c Content) MachineConfig(name, pool string) (*mcfgv1.MachineConfig, error)
 // Service is a unit that keeps below /run, under its own name, what it was started with: a word and a file's text at
 // that time.
 func Service(word, reads string) string {
-	return fmt.Sprintf(
-		"[Unit]\nDescription=%s\n[Service]\nExecStart=/bin/sh -c 'echo %s $(cat %s) >/run/%%N; exec sleep infinity'\n[Install]\nWantedBy=multi-user.target\n", word, word, reads)
+	return fmt.Sprintf("[Unit]\nDescription=%[1]s\n"+
+		"[Service]\nExecStart=/bin/sh -c 'echo %[1]s $(cat %[2]s) >/run/%%N; exec sleep infinity'\n"+
+		"[Install]\nWantedBy=multi-user.target\n", word, reads)
 }

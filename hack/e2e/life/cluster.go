@@ -187,7 +187,8 @@ func (l *life) writeInstallDirectory() (string, error) {
 		"ZGVtby1wdXNoOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Push.Name, r.Push.Password),
 		"ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Pull.Name, r.Pull.Password),
 		"  bootstrapRegistry:\n",
-		"  registry:\n    repository: "+kubecluster.RegistryName+"/ocp\n    pushSecret: os-push\n    caFile: registry-ca.crt\n  bootstrapRegistry:\n")
+		"  registry:\n    repository: "+kubecluster.RegistryName+"/ocp\n    pushSecret: os-push\n"+
+			"    caFile: registry-ca.crt\n  bootstrapRegistry:\n")
 	for _, name := range []string{"install-config.yaml", "layering/master.yaml", "layering/secrets.yaml"} {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {

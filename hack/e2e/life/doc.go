@@ -1,5 +1,5 @@
 // Package life runs the whole life of a cluster on this machine: a real Kubernetes with dayone's controllers as pods,
 // and masters and workers as ostree hosts with the real agent.
 //
-//	Day 1 by dayone bootstrap -> hand-over -> workers opt in (build in a Job) -> config change -> Containerfile change -> a node fails -> opt-out -> Report
+//	Day 1 -> hand-over -> workers opt in -> config change -> Containerfile change -> a node fails -> opt-out -> Report
 package life

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -152,10 +153,12 @@ func Controller(c *mcfgv1.ControllerConfig) *mcfgv1.ControllerConfig {
 
 // Pool is one that MCO brings itself.
 func Pool(role string) *mcfgv1.MachineConfigPool {
-	return &mcfgv1.MachineConfigPool{TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(),
-		Kind: "MachineConfigPool"}, ObjectMeta: metav1.ObjectMeta{Name: role},
-		Spec: mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{manifests.LabelRole: role}},
-			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{nodeRole + role: ""}}}}
+	return &mcfgv1.MachineConfigPool{
+		TypeMeta:   metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfigPool"},
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		Spec: mcfgv1.MachineConfigPoolSpec{
+			MachineConfigSelector: metav1.SetAsLabelSelector(labels.Set{manifests.LabelRole: role}),
+			NodeSelector:          metav1.SetAsLabelSelector(labels.Set{nodeRole + role: ""})}}
 }
 
 // Post gives the API what cluster-bootstrap posts of a rendering's manifests: pools, MachineConfigs and the

@@ -99,7 +99,9 @@ const maxOwnMemory = 40 << 10
 // memory is the agent's resident memory in kB: all of it, and without what it shares with its file.
 func (w *world) memory(when string) (text string, own int) {
 	// it may end meanwhile
-	const find = `for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = dayone-daemon ]; then grep -E "^(VmRSS|RssAnon):" $p/status; fi; done; true`
+	const find = `for p in /proc/[0-9]*; do
+		if [ "$(cat $p/comm 2>/dev/null)" = dayone-daemon ]; then grep -E "^(VmRSS|RssAnon):" $p/status; fi
+	done; true`
 	out, err := w.cluster.NodeExec(w.t.Context(), "sh", "-c", find).Output()
 	require.NoError(w.t, err)
 	for _, line := range strings.Split(string(out), "\n") {

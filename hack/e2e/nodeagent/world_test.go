@@ -122,7 +122,9 @@ func (w *world) host(mc *mcfgv1.MachineConfig) {
 		cp /etc/hosts $d/etc/hosts
 		printf one >$d/etc/app/text
 		chmod 640 $d/etc/app/text
-		for p in reboot poweroff halt systemctl; do for b in sbin bin; do [ ! -e $d/usr/$b/$p ] || mount --bind /bin/false $d/usr/$b/$p; done; done`,
+		for p in reboot poweroff halt systemctl; do
+			for b in sbin bin; do [ ! -e $d/usr/$b/$p ] || mount --bind /bin/false $d/usr/$b/$p; done
+		done`,
 		w.root, sysroot, stateroot))
 	require.NoError(w.t, nodedisk.WriteCurrent(w.root, nodedisk.Current{Config: mc}))
 }

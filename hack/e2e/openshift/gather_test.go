@@ -151,8 +151,8 @@ func (w *world) clean(file string) *bundle.Bundle {
 	b, err := bundle.Open(file)
 	require.NoError(w.t, err)
 	assert.Empty(w.t, b.Damage)
-	passwords, err := w.sh(
-		"cat /var/lib/dayone/identity/*.password /var/lib/dayone/identity/*.token 2>/dev/null; sed -n 's/.*\"auth\": *\"\\([^\"]*\\)\".*/\\1/p' /var/lib/dayone/identity/*auth.json 2>/dev/null; true")
+	passwords, err := w.sh("cd /var/lib/dayone/identity; cat *.password *.token 2>/dev/null; " +
+		`sed -n 's/.*"auth": *"\([^"]*\)".*/\1/p' *auth.json 2>/dev/null; true`)
 	if err != nil {
 		passwords = "" // the node is off
 	}

@@ -258,7 +258,8 @@ func (w *world) installer() []byte {
 	w.put("/opt/openshift/fixture/base-image", 0o644, []byte(w.base))
 	w.put("/opt/openshift/fixture/machineconfigoperator-bootstrap-pod.yaml", 0o644,
 		[]byte("apiVersion: v1\nkind: Pod\nspec:\n  initContainers:\n  - name: controller\n    image: mco\n"+
-			"    command: [machine-config-controller]\n    args: [bootstrap, --manifest-dir=/etc/mcc/bootstrap, --dest-dir=/etc/mcs/bootstrap, --payload-version=test]\n"))
+			"    command: [machine-config-controller]\n    args: [bootstrap, --manifest-dir=/etc/mcc/bootstrap, "+
+			"--dest-dir=/etc/mcs/bootstrap, --payload-version=test]\n"))
 	kubeconfig, err := os.ReadFile(shared.Env(w.t).Kubeconfig(w.t))
 	require.NoError(w.t, err)
 	server := regexp.MustCompile(`(?m)^(\s*)server: .*$`)
@@ -290,7 +291,9 @@ func (w *world) installer() []byte {
 			unit("release-image.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n", false),
 			unit("kubelet.service", "[Service]\nExecStart=/usr/local/bin/kubelet.sh\nRestart=always\n"+install, true),
 			unit("bootkube.service",
-				"[Unit]\nWants=kubelet.service\nAfter=kubelet.service\nConditionPathExists=!/opt/openshift/.bootkube.done\n[Service]\nWorkingDirectory=/opt/openshift\nExecStart=/usr/local/bin/bootkube.sh\nRestart=on-failure\nRestartSec=5s\n", false),
+				"[Unit]\nWants=kubelet.service\nAfter=kubelet.service\n"+
+					"ConditionPathExists=!/opt/openshift/.bootkube.done\n[Service]\nWorkingDirectory=/opt/openshift\n"+
+					"ExecStart=/usr/local/bin/bootkube.sh\nRestart=on-failure\nRestartSec=5s\n", false),
 			unit("progress.service",
 				"[Unit]\nWants=bootkube.service\n[Service]\nExecStart=/usr/local/bin/report-progress.sh\n"+install, true),
 		}}})
@@ -361,7 +364,8 @@ func (w *world) patched() []byte {
 	require.NotContains(w.t, string(stripped), installconfig.Field)
 	require.NoError(w.t, os.Remove(file))
 	require.NoError(w.t, os.MkdirAll(filepath.Join(dir, "manifests"), 0o750))
-	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, namespace: kube-system}\ndata: {install-config: \"\"}\n"
+	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, namespace: kube-system}\n" +
+		"data: {install-config: \"\"}\n"
 	require.NoError(w.t, os.WriteFile(filepath.Join(dir, "manifests/cluster-config.yaml"), []byte(config), 0o640))
 	w.dayone(dir, "manifests")
 

@@ -45,8 +45,8 @@ func TestPowerCutAndKillInEveryPhase(t *testing.T) {
 	require.NoError(t, c.node.PowerCut(t.Context()))
 	require.NoError(t, c.node.Start(t.Context()))
 	c.eventually("the gate of a node that was handed over opens", func() bool {
-		return c.is(
-			"systemctl is-active dayone-gate.service && systemctl is-active kubelet.service && ! /usr/sbin/nft list table inet dayone_gate")
+		return c.is("systemctl is-active dayone-gate.service && systemctl is-active kubelet.service && " +
+			"! /usr/sbin/nft list table inet dayone_gate")
 	})
 	c.shutFirst()
 }
@@ -63,7 +63,12 @@ type cuts struct {
 }
 
 // slowNft holds the transaction that opens the gate for as long as a file is there.
-const slowNft = "#!/bin/bash\nif [[ $1 = 'add table'* ]]; then while [ -e /opt/openshift/fixture/hold-gate ]; do sleep 0.1; done; fi\nexec /usr/sbin/nft \"$@\"\n"
+const slowNft = `#!/bin/bash
+if [[ $1 = 'add table'* ]]; then
+	while [ -e /opt/openshift/fixture/hold-gate ]; do sleep 0.1; done
+fi
+exec /usr/sbin/nft "$@"
+`
 
 func newCuts(t *testing.T) *cuts {
 	c := &cuts{world: newWorld(t), counted: map[string]int{}}
@@ -262,8 +267,8 @@ func (c *cuts) held() {
 // shutFirst says that this boot has shut the gate before kubelet, and with it the config server, began.
 func (c *cuts) shutFirst() {
 	c.t.Helper()
-	out, err := c.sh(
-		"systemctl show --property=ActiveEnterTimestampMonotonic --value dayone-gate.service; systemctl show --property=ExecMainStartTimestampMonotonic --value kubelet.service")
+	out, err := c.sh("systemctl show --property=ActiveEnterTimestampMonotonic --value dayone-gate.service; " +
+		"systemctl show --property=ExecMainStartTimestampMonotonic --value kubelet.service")
 	require.NoError(c.t, err)
 	var gate, kubelet int
 	_, err = fmt.Sscan(out, &gate, &kubelet)

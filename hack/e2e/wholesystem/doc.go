@@ -1,5 +1,5 @@
 // Package wholesystem holds the test of Day 2 as a whole: ostree hosts that run the real agent under systemd, as Node
 // objects of a real API server with dayone's render, node, drain and policy controllers, whose process can be killed.
 //
-//	MachineConfigs, mirror sets -> rendered config -> plan -> agent on each host -> drain, stage, reboot or act, verify, uncordon -> pool updated
+//	MachineConfigs -> rendered config -> plan -> agents: drain, stage, reboot, verify, uncordon -> pool updated
 package wholesystem

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build"
@@ -51,8 +52,9 @@ func (w *world) objects() {
 	w.create(w.controllerConfig())
 	for _, name := range []string{master, worker, edge} {
 		p := pool(name)
-		p.Spec = mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{manifests.LabelRole: name}},
-			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{fleet.RoleLabel + name: ""}}}
+		p.Spec = mcfgv1.MachineConfigPoolSpec{
+			MachineConfigSelector: metav1.SetAsLabelSelector(labels.Set{manifests.LabelRole: name}),
+			NodeSelector:          metav1.SetAsLabelSelector(labels.Set{fleet.RoleLabel + name: ""})}
 		w.create(p)
 	}
 	w.create(rules())

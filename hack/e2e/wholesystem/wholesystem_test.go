@@ -108,7 +108,8 @@ func (w *world) snapshot() map[*fleet.Host]string {
 	out := map[*fleet.Host]string{}
 	for _, h := range w.withSystemd() {
 		etc := w.output(h, "sh", "-c",
-			`cd /etc && find . \( -type f -o -type l \) ! -name .updated -printf '%p %M %U %G %l\n' | sort && find . -type f ! -name .updated ! -path './machine-config-daemon/currentconfig' | sort | xargs sha256sum`)
+			`cd /etc && find . \( -type f -o -type l \) ! -name .updated -printf '%p %M %U %G %l\n' | sort &&
+			find . -type f ! -name .updated ! -path './machine-config-daemon/currentconfig' | sort | xargs sha256sum`)
 		annotations := h.Object(w.t.Context()).Annotations
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
 			_, name, _ := strings.Cut(key, "/")

@@ -115,10 +115,12 @@ func (w *world) newFleet() {
 	require.NoError(w.t, err)
 	w.fleet, err = fleet.New(fleet.Options{Lab: w.lab, Client: w.env.Client, Config: w.env.Config, Agent: agentProgram,
 		Files: []fleet.File{
-			{Path: "/etc/containers/certs.d/" + w.registry.Addr + "/ca.crt", Text: string(w.registry.Authority.PEM), Mode: 0o644},
+			{Path: "/etc/containers/certs.d/" + w.registry.Addr + "/ca.crt", Mode: 0o644,
+				Text: string(w.registry.Authority.PEM)},
 			{Path: "/etc/ostree/auth.json", Text: string(auth), Mode: 0o600},
 			{Path: "/etc/systemd/system/crio.service", Mode: 0o644,
-				Text: "[Service]\nExecStart=/bin/sh -c 'exec sleep infinity'\nExecReload=/bin/sh -c 'echo reload >>/run/crio-reloads'\n[Install]\nWantedBy=multi-user.target\n"},
+				Text: "[Service]\nExecStart=/bin/sh -c 'exec sleep infinity'\n" +
+					"ExecReload=/bin/sh -c 'echo reload >>/run/crio-reloads'\n[Install]\nWantedBy=multi-user.target\n"},
 		}})
 	require.NoError(w.t, err)
 	w.watch = fleet.NewWatch(w.fleet)

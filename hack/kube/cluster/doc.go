@@ -1,7 +1,7 @@
 // Package cluster runs a real Kubernetes cluster of one node on this machine: kubelet, containerd, and dayone's own
 // registry.
 //
-//	Up -> namespaces of its own -> registry + DNS + control plane + containerd + kubelet -> node Ready -> Config, Push -> Down: nothing left
+//	Up -> own namespaces -> registry, DNS, control plane, containerd, kubelet -> node Ready -> Config, Push -> Down
 //
 // Every program that uses it calls Init as the first statement of main or TestMain: the processes that set the node up
 // are the same program, executed again. Nothing of the node is in this machine's network, mounts, process numbers or

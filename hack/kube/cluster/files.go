@@ -77,7 +77,8 @@ resolvConf: ""
 // cniConfig puts pods on a bridge of the node; addresses are forgotten with the node.
 const cniConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
  {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false,
-  "ipam": {"type": "host-local", "dataDir": "/run/ipam", "ranges": [[{"subnet": "` + podRange + `"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+  "ipam": {"type": "host-local", "dataDir": "/run/ipam", "ranges": [[{"subnet": "` + podRange + `"}]],
+   "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `
 
 // hostsConfig tells containerd of the registry's authority; %s are a place for it and for further lines.

@@ -1,7 +1,7 @@
 // Package controlplane prepares a Kubernetes control plane: certificates, credentials, and the command lines of its
 // programs.
 //
-//	Options -> directory with keys, certificates and kubeconfigs -> Spec per program (etcd, kube-apiserver, ...) + rest.Config
+//	Options -> directory of keys, certificates, kubeconfigs -> Spec per program (etcd, kube-apiserver, ...), rest.Config
 //
 // It starts nothing: kubetest runs the programs in a test, cluster in namespaces of their own.
 package controlplane

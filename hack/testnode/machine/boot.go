@@ -22,8 +22,8 @@ const firstBootArguments = " ignition.firstboot ignition.platform.id=qemu rd.nee
 
 // everyBootArguments: the console is a serial port; a disk without a journal to replay needs no check; what the
 // initramfs says, Ignition's reasons above all, is on the console; and nobody is there for an emergency shell.
-const everyBootArguments = " console=ttyS0 rootfstype=ext4 fsck.mode=skip systemd.show_status=false systemd.journald.forward_to_console=1" +
-	" rd.shell=0 rd.emergency=poweroff"
+const everyBootArguments = " console=ttyS0 rootfstype=ext4 fsck.mode=skip systemd.show_status=false" +
+	" systemd.journald.forward_to_console=1 rd.shell=0 rd.emergency=poweroff"
 
 // makeDisk copies a sysroot into a file system image; no partitions, because the boot loader is this package.
 func (m *Machine) makeDisk(ctx context.Context, sysroot string) error {

@@ -184,8 +184,8 @@ func newUpgrade(h host) *cobra.Command {
 func (h host) upgrade(ctx context.Context, all []deployment, check bool) error {
 	for _, d := range all {
 		if d.layered && (d.booted || d.staged) {
-			return words(
-				"Deployment contains local rpm-ostree modifications; cannot upgrade via bootc. You can run `rpm-ostree reset` to undo the modifications.")
+			return words("Deployment contains local rpm-ostree modifications; cannot upgrade via bootc. " +
+				"You can run `rpm-ostree reset` to undo the modifications.")
 		}
 	}
 	ref, err := parseReference(specification(all))

@@ -73,7 +73,9 @@ func (h host) ostree(ctx context.Context, args ...string) (string, error) {
 }
 
 // deploymentLine is how ostree 2022.7 to 2025.2 write a deployment.
-var deploymentLine = regexp.MustCompile(`^(\*| ) (\S+) ([0-9a-f]{64})\.([0-9]+)(.*)$`) //nolint:gochecknoglobals // compiled once
+//
+//nolint:gochecknoglobals // compiled once
+var deploymentLine = regexp.MustCompile(`^(\*| ) (\S+) ([0-9a-f]{64})\.([0-9]+)(.*)$`)
 
 // deployments lists what is on the host in the boot loader's order, a staged one first.
 func (h host) deployments(ctx context.Context) ([]deployment, error) {

@@ -1,6 +1,6 @@
 // Command images builds the container images of dayone's programs and pushes them.
 //
-//	go run ./hack/images/cmd/images --registry HOST:PORT/NAMESPACE [--ca FILE] [--auth FILE] [PROGRAM…] -> references by digest
+//	--registry HOST:PORT/NAMESPACE [--ca FILE] [--auth FILE] [PROGRAM…] -> images -> references by digest
 package main
 
 import (
