@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,11 +35,11 @@ func (s Store) Ensure(ctx context.Context, name string, make func(dir string) er
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return "", fmt.Errorf("create cache: %w", err)
 	}
-	unlock, err := lockFile(ctx, final+".lock")
-	if err != nil {
-		return "", err
+	lock := flock.New(final+".lock", flock.SetPermissions(0o644))
+	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
+		return "", fmt.Errorf("wait for the process that builds %s: %w", final, err)
 	}
-	defer unlock()
+	defer lock.Close()
 	if isDir(final) {
 		return final, nil
 	}
@@ -111,30 +112,6 @@ func (s Store) prune() error {
 		}
 	}
 	return nil
-}
-
-// lockFile takes an exclusive lock that the kernel drops when the process dies.
-func lockFile(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
-	}
-	tick := time.NewTicker(lockPoll)
-	defer tick.Stop()
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("wait for the process that builds %s: %w", path, ctx.Err()), f.Close())
-		case <-tick.C:
-		}
-	}
 }
 
 func isDir(path string) bool {

@@ -1,12 +1,14 @@
 // Package statefile keeps what the tools under hack must know after a crash: one JSON value in one file.
 //
-//	value ──Write──► file.new ──rename──► file ──Read──► value
+//	value -> Write -> whole old or new file -> Read -> value
 package statefile
 
 import (
 	"encoding/json"
 	"fmt"
 	"os"
+
+	"github.com/google/renameio/v2"
 )
 
 // Write replaces a file, mode 0600, so that a reader sees the old or the new content.
@@ -15,10 +17,7 @@ func Write(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return renameio.WriteFile(path, raw, 0o600)
 }
 
 // Read reads what Write wrote.

@@ -14,6 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/hack/cache"
+	"dayone.dev/dayone/hack/runlock"
 	"dayone.dev/dayone/hack/statefile"
 	"dayone.dev/dayone/installconfig/report"
 )
@@ -125,15 +126,15 @@ func (o Options) withDefaults() (Options, error) {
 
 // claim makes the run's state directory and takes its lock; no sweep looks at it meanwhile.
 func (l *Lab) claim() error {
-	unlock, err := l.options.guard()
+	guard, err := l.options.guard()
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer guard.Close()
 	if err := os.Mkdir(l.dir, 0o700); err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
-	if l.lock, err = lock(filepath.Join(l.dir, lockFile)); err != nil {
+	if l.lock, err = runlock.Take(filepath.Join(l.dir, lockFile)); err != nil {
 		return err
 	}
 	return statefile.Write(filepath.Join(l.dir, recordFile), runRecord{ID: l.ID, PID: os.Getpid(), Work: l.work})

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"dayone.dev/dayone/hack/runlock"
 	"dayone.dev/dayone/hack/statefile"
 )
 
@@ -239,7 +240,7 @@ func (n *Node) waitOff(ctx context.Context, meanwhile func(pid int) error) error
 		if st.PID != 0 { // 0: off, or between two boots
 			return false, meanwhile(st.PID)
 		}
-		return (st.Phase == phaseOff || st.Phase == "") && !locked(filepath.Join(n.dir, aliveFile)), nil
+		return (st.Phase == phaseOff || st.Phase == "") && !runlock.Held(filepath.Join(n.dir, aliveFile)), nil
 	})
 }
 

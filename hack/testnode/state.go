@@ -2,15 +2,11 @@ package testnode
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"time"
 
-	"golang.org/x/sys/unix"
-
+	"dayone.dev/dayone/hack/runlock"
 	"dayone.dev/dayone/hack/statefile"
 )
 
@@ -61,42 +57,11 @@ func readState(dir string) (state, error) {
 	if err := statefile.Read(filepath.Join(dir, stateFile), &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
-	if s.Phase != phaseOff && !locked(filepath.Join(dir, aliveFile)) {
+	if s.Phase != phaseOff && !runlock.Held(filepath.Join(dir, aliveFile)) {
 		if s.Boot > 0 {
 			s.Reason = "its supervisor died"
 		}
 		s.Phase, s.PID = phaseOff, 0
 	}
 	return s, nil
-}
-
-// lock takes an exclusive lock that ends with the last process that holds the file. It waits for those who only look
-// whether somebody holds it: see locked.
-func lock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for end := time.Now().Add(lockWait); ; time.Sleep(pollEvery) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-		}
-	}
-}
-
-// lockWait bounds how long somebody who only looks may hold a lock: some system calls, on a busy machine.
-const lockWait = 10 * time.Second
-
-// locked says whether a living process holds the lock.
-func locked(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
 }

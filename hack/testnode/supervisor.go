@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"dayone.dev/dayone/hack/runlock"
 	"dayone.dev/dayone/hack/statefile"
 )
 
@@ -39,7 +40,7 @@ type supervisor struct {
 // supervise boots the node in dir until it powers off or dies. It runs in the node's network namespace.
 func supervise(dir string) error {
 	unix.CloseOnExec(runLock)
-	alive, err := lock(filepath.Join(dir, aliveFile))
+	alive, err := runlock.Take(filepath.Join(dir, aliveFile))
 	if err != nil {
 		return err
 	}

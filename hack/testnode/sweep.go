@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gofrs/flock"
 
+	"dayone.dev/dayone/hack/runlock"
 	"dayone.dev/dayone/hack/statefile"
 )
 
@@ -44,18 +45,12 @@ func Missing() error {
 }
 
 // guard serialises making and sweeping of runs.
-func (o Options) guard() (unlock func(), err error) {
+func (o Options) guard() (*flock.Flock, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(o.StateDir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() { _ = f.Close() }, nil
+	l := flock.New(filepath.Join(o.StateDir, ".lock"))
+	return l, l.Lock()
 }
 
 // Sweep removes what runs left whose processes are all dead. A run with one living process is not touched.
@@ -64,39 +59,26 @@ func Sweep(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := o.guard()
+	guard, err := o.guard()
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer guard.Close()
 	runs, err := filepath.Glob(filepath.Join(o.StateDir, "*", lockFile))
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, path := range runs {
-		if err := sweepRun(ctx, o, filepath.Dir(path)); err != nil {
-			errs = append(errs, fmt.Errorf("sweep run %s: %w", filepath.Base(filepath.Dir(path)), err))
+		dir := filepath.Dir(path)
+		if err := runlock.IfDead(path, func() error { return sweepRun(ctx, o, dir) }); err != nil {
+			errs = append(errs, fmt.Errorf("sweep run %s: %w", filepath.Base(dir), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 func sweepRun(ctx context.Context, o Options, dir string) error {
-	// one that is gone is not made again: its run is removing the directory
-	held, err := os.Open(filepath.Join(dir, lockFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer held.Close()
-	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return nil // somebody lives
-	} else if err != nil {
-		return fmt.Errorf("lock run: %w", err)
-	}
 	record := runRecord{ID: filepath.Base(dir)}
 	if err := statefile.Read(filepath.Join(dir, recordFile), &record); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

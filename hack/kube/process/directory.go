@@ -3,11 +3,12 @@ package process
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"github.com/gofrs/flock"
+
+	"dayone.dev/dayone/hack/runlock"
 )
 
 // lockFile lies in every directory; the kernel drops its lock when the process that holds it dies.
@@ -31,7 +32,7 @@ func Open(parent, name string) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create directory of the run: %w", err)
 	}
-	l, err := lock(filepath.Join(path, lockFile), unix.LOCK_EX|unix.LOCK_NB)
+	l, err := runlock.Take(filepath.Join(path, lockFile))
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(path))
 	}
@@ -39,11 +40,12 @@ func Open(parent, name string) (*Directory, error) {
 }
 
 // guard keeps directories from being made and swept at the same time.
-func guard(parent, name string) (*os.File, error) {
+func guard(parent, name string) (*flock.Flock, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return nil, fmt.Errorf("create directory of runs: %w", err)
 	}
-	return lock(filepath.Join(parent, "."+name+".lock"), unix.LOCK_EX)
+	l := flock.New(filepath.Join(parent, "."+name+".lock"))
+	return l, l.Lock()
 }
 
 // Close removes the directory and then lets go of its lock: no Sweep removes it beside this. A second call is harmless.
@@ -60,14 +62,7 @@ func (d *Directory) Close() error {
 func (d *Directory) Lock() *os.File { return d.lock }
 
 // Alive says whether the owner of a directory lives.
-func Alive(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, lockFile))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
-}
+func Alive(dir string) bool { return runlock.Held(filepath.Join(dir, lockFile)) }
 
 // Sweep lets remove work on the directories below parent whose processes are dead, and then deletes them; remove may be
 // nil. Where it fails the directory stays for the next time.
@@ -83,43 +78,18 @@ func Sweep(parent, name string, remove func(dir string) error) error {
 	}
 	var errs []error
 	for _, path := range locks {
-		if err := sweep(path, remove); err != nil {
-			errs = append(errs, fmt.Errorf("remove what a dead process left in %s: %w", filepath.Dir(path), err))
+		dir := filepath.Dir(path)
+		err := runlock.IfDead(path, func() error {
+			if remove != nil {
+				if err := remove(dir); err != nil {
+					return err
+				}
+			}
+			return os.RemoveAll(dir)
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("remove what a dead process left in %s: %w", dir, err))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func sweep(path string, remove func(dir string) error) error {
-	held, err := os.Open(path) // a lock that is gone is not made again: its owner is removing the directory
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer held.Close()
-	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return nil // somebody lives
-	} else if err != nil {
-		return fmt.Errorf("lock %s: %w", path, err)
-	}
-	dir := filepath.Dir(path)
-	if remove != nil {
-		if err := remove(dir); err != nil {
-			return err
-		}
-	}
-	return os.RemoveAll(dir)
-}
-
-func lock(path string, how int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), how); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-	}
-	return f, nil
 }

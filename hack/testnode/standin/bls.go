@@ -32,33 +32,42 @@ func entriesByDeployment() (map[string]bootEntry, error) {
 	}
 	all := map[string]bootEntry{}
 	for _, path := range files {
-		raw, err := os.ReadFile(path)
+		e, err := readBootEntry(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read boot entry: %w", err)
+			return nil, fmt.Errorf("read boot entry %s: %w", path, err)
 		}
-		e := bootEntry{path: path, text: string(raw)}
-		for _, line := range strings.Split(e.text, "\n") {
-			if v, ok := strings.CutPrefix(line, "version "); ok {
-				if e.version, err = strconv.Atoi(strings.TrimSpace(v)); err != nil {
-					return nil, fmt.Errorf("read boot entry %s: %w", path, err)
-				}
-			}
-			if o, ok := strings.CutPrefix(line, "options "); ok {
-				e.options = strings.Fields(o)
-			}
-		}
-		for _, o := range e.options {
-			if target, ok := strings.CutPrefix(o, "ostree="); ok {
-				if dir, err := filepath.EvalSymlinks(target); err == nil {
-					all[dir] = e
-				}
-			}
+		if dir, err := filepath.EvalSymlinks(e.target()); err == nil {
+			all[dir] = e
 		}
 	}
 	return all, nil
+}
+
+func readBootEntry(path string) (bootEntry, error) {
+	raw, err := os.ReadFile(path)
+	e := bootEntry{path: path, text: string(raw)}
+	for _, line := range strings.Split(e.text, "\n") {
+		if v, ok := strings.CutPrefix(line, "version "); ok {
+			e.version, err = strconv.Atoi(strings.TrimSpace(v))
+		}
+		if o, ok := strings.CutPrefix(line, "options "); ok {
+			e.options = strings.Fields(o)
+		}
+	}
+	return e, err
+}
+
+// target is the link that ostree= names, "" without one.
+func (e bootEntry) target() string {
+	for _, o := range e.options {
+		if target, ok := strings.CutPrefix(o, "ostree="); ok {
+			return target
+		}
+	}
+	return ""
 }
 
 // makeDefault puts a deployment first in the boot order, as libostree does when its list is written in another order.

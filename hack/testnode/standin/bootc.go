@@ -9,22 +9,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newBootc is bootc's command line, as far as rebasing needs it. Source: bootc(8) and its code.
-func newBootc(h host) *cobra.Command {
-	root := &cobra.Command{Use: "bootc", Version: "1.16.0 (stand-in)"}
-	root.AddCommand(newSwitch(h), newUpgrade(h), newBootcRollback(h), newBootcStatus(h))
-	return root
+// bootc is bootc's command line, as far as rebasing needs it. Source: bootc(8) and its code.
+func bootc() program {
+	return program{name: "bootc", version: "1.16.0", usage: 2,
+		commands: []command{newSwitch, newUpgrade, newBootcRollback, newBootcStatus}}
 }
 
 // onBootedHost refuses containers and hosts that no deployment was booted on; a second change waits for the first.
-func (h host) onBootedHost(ctx context.Context, f func(all []deployment) error) error {
+func onBootedHost(ctx context.Context, f func(all []deployment) error) error {
 	if inContainer() {
 		return words("Detected container; this command requires a booted host system.")
 	}
 	if !isBooted() {
 		return words("This command requires a booted host system")
 	}
-	return h.change(ctx, locking{wait: true}, "This command requires a booted host system", f)
+	return change(ctx, locking{wait: true}, "This command requires a booted host system", f)
 }
 
 // inContainer is bootc's own test.
@@ -54,14 +53,14 @@ func newSwitch(h host) *cobra.Command {
 		if signed {
 			ref.canonical = "ostree-image-signed:docker://" + args[0]
 		}
-		err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.switchTo(c.Context(), all, ref) })
+		err := onBootedHost(c.Context(), func(all []deployment) error { return switchTo(c.Context(), h, all, ref) })
 		if err != nil {
 			return words("Switching: %w", err)
 		}
 		if !apply {
 			return nil
 		}
-		return h.applyStaged(c.Context())
+		return applyStaged(c.Context())
 	}}
 	f := c.Flags()
 	f.Bool("quiet", false, "no progress")
@@ -82,8 +81,8 @@ func newSwitch(h host) *cobra.Command {
 }
 
 // applyStaged reboots when there is something to reboot into.
-func (h host) applyStaged(ctx context.Context) error {
-	all, err := h.deployments(ctx)
+func applyStaged(ctx context.Context) error {
+	all, err := deployments(ctx)
 	if err != nil || len(all) == 0 || !all[0].staged {
 		return err
 	}
@@ -91,12 +90,12 @@ func (h host) applyStaged(ctx context.Context) error {
 }
 
 // switchTo stages the image, unless the host's specification, the first deployment's image, names it already.
-func (h host) switchTo(ctx context.Context, all []deployment, ref reference) error {
+func switchTo(ctx context.Context, h host, all []deployment, ref reference) error {
 	if specification(all) == ref.canonical {
 		h.say("Image specification is unchanged.")
 		return nil
 	}
-	return h.stageImage(ctx, all, ref)
+	return stageImage(ctx, h, all, ref)
 }
 
 // specification is the image of what the next boot takes, bar a queued rollback.
@@ -115,11 +114,11 @@ func specification(all []deployment) string {
 	return r.canonical
 }
 
-func (h host) stageImage(ctx context.Context, all []deployment, ref reference) error {
+func stageImage(ctx context.Context, h host, all []deployment, ref reference) error {
 	said := phrases{open: "Preparing import: Fetching manifest", pull: "Pulling", stage: "Staging"}
-	done, err := h.rebaseTo(ctx, puller{host: h}, ref, said, func(done pulled) (target, error) {
+	done, err := rebaseTo(ctx, puller{out: h}, ref, said, func(done pulled) (target, error) {
 		b := booted(all)
-		kernelArguments, err := h.bootcKernelArguments(ctx, b, done.commit)
+		kernelArguments, err := bootcKernelArguments(ctx, b, done.commit)
 		return target{stateroot: b.stateroot, kernelArguments: kernelArguments}, err
 	})
 	if err != nil {
@@ -131,12 +130,12 @@ func (h host) stageImage(ctx context.Context, all []deployment, ref reference) e
 
 // bootcKernelArguments takes what the booted image asked for off the booted arguments and adds what the new one asks
 // for.
-func (h host) bootcKernelArguments(ctx context.Context, b *deployment, commit string) ([]string, error) {
-	old, err := h.imageKernelArguments(ctx, b.checksum)
+func bootcKernelArguments(ctx context.Context, b *deployment, commit string) ([]string, error) {
+	old, err := imageKernelArguments(ctx, b.checksum)
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := h.imageKernelArguments(ctx, commit)
+	wanted, err := imageKernelArguments(ctx, commit)
 	if err != nil {
 		return nil, err
 	}
@@ -159,14 +158,14 @@ func newUpgrade(h host) *cobra.Command {
 			if err := notPlayed(c, "download-only", "from-downloaded", "tag", "soft-reboot"); err != nil {
 				return err
 			}
-			err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.upgrade(c.Context(), all, check) })
+			err := onBootedHost(c.Context(), func(all []deployment) error { return upgrade(c.Context(), h, all, check) })
 			if err != nil {
 				return words("Upgrading: %w", err)
 			}
 			if !apply {
 				return nil
 			}
-			return h.applyStaged(c.Context())
+			return applyStaged(c.Context())
 		}}
 	f := c.Flags()
 	f.Bool("quiet", false, "no progress")
@@ -181,7 +180,7 @@ func newUpgrade(h host) *cobra.Command {
 	return c
 }
 
-func (h host) upgrade(ctx context.Context, all []deployment, check bool) error {
+func upgrade(ctx context.Context, h host, all []deployment, check bool) error {
 	for _, d := range all {
 		if d.layered && (d.booted || d.staged) {
 			return words("Deployment contains local rpm-ostree modifications; cannot upgrade via bootc. " +
@@ -192,7 +191,7 @@ func (h host) upgrade(ctx context.Context, all []deployment, check bool) error {
 	if err != nil {
 		return words("No image source specified in host specification")
 	}
-	now, err := puller{host: h}.resolve(ctx, ref)
+	now, err := puller{out: h}.resolve(ctx, ref)
 	if err != nil {
 		return words("Preparing import: Fetching manifest: %w", err)
 	}
@@ -204,13 +203,13 @@ func (h host) upgrade(ctx context.Context, all []deployment, check bool) error {
 		h.say("Update available for: %s\n  Digest: %s", ref.image, now)
 		return nil
 	}
-	return h.stageImage(ctx, all, ref)
+	return stageImage(ctx, h, all, ref)
 }
 
 func newBootcRollback(h host) *cobra.Command {
 	var apply bool
 	c := &cobra.Command{Use: "rollback", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		err := h.onBootedHost(c.Context(), func(all []deployment) error { return h.bootcRollback(c.Context(), all) })
+		err := onBootedHost(c.Context(), func(all []deployment) error { return bootcRollback(c.Context(), h, all) })
 		if err != nil {
 			return words("Rolling back: %w", err)
 		}
@@ -224,7 +223,7 @@ func newBootcRollback(h host) *cobra.Command {
 }
 
 // bootcRollback swaps the boot order, so that a second call undoes the first. What is staged is discarded.
-func (h host) bootcRollback(ctx context.Context, all []deployment) error {
+func bootcRollback(ctx context.Context, h host, all []deployment) error {
 	back, queued := rollbackOf(all)
 	if back == nil {
 		return words("No rollback available")
@@ -232,7 +231,7 @@ func (h host) bootcRollback(ctx context.Context, all []deployment) error {
 	if back.reference == "" {
 		return words("Rollback is not container image based")
 	}
-	if err := h.undeploy(ctx, func(_ []deployment, d deployment) bool { return d.staged }); err != nil {
+	if err := undeploy(ctx, func(_ []deployment, d deployment) bool { return d.staged }); err != nil {
 		return err
 	}
 	if queued {

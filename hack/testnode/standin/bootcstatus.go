@@ -77,14 +77,14 @@ func newBootcStatus(h host) *cobra.Command {
 		if asJSON {
 			format = "json"
 		}
-		s, err := h.bootcStatus(c.Context())
+		s, err := readBootcStatus(c.Context())
 		if err != nil {
 			return err
 		}
 		if onlyBooted {
 			s.Status.Staged, s.Status.Rollback = nil, nil
 		}
-		return h.printStatus(s, format)
+		return printStatus(h, s, format)
 	}}
 	f := c.Flags()
 	f.StringVar(&format, "format", "humanreadable", "json, yaml or humanreadable")
@@ -95,7 +95,7 @@ func newBootcStatus(h host) *cobra.Command {
 	return c
 }
 
-func (h host) printStatus(s bootcHost, format string) error {
+func printStatus(h host, s bootcHost, format string) error {
 	switch format {
 	case "json":
 		return json.NewEncoder(h.stdout).Encode(s)
@@ -116,13 +116,13 @@ func (h host) printStatus(s bootcHost, format string) error {
 	return usageError{errors.New("invalid value '" + format + "' for '--format <FORMAT>'")}
 }
 
-func (h host) bootcStatus(ctx context.Context) (bootcHost, error) {
+func readBootcStatus(ctx context.Context) (bootcHost, error) {
 	s := bootcHost{APIVersion: "org.containers.bootc/v1", Kind: "BootcHost", Metadata: map[string]string{"name": "host"},
 		Spec: bootcSpec{BootOrder: "default"}}
 	if !isBooted() || inContainer() {
 		return s, nil // all null is an answer, too
 	}
-	all, err := h.deployments(ctx)
+	all, err := deployments(ctx)
 	if err != nil {
 		return s, err
 	}

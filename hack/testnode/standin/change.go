@@ -3,6 +3,9 @@ package standin
 import (
 	"context"
 	"errors"
+	"fmt"
+
+	"github.com/gofrs/flock"
 )
 
 // locking says what a second change does while one is under way: rpm-ostree refuses it, bootc waits.
@@ -13,16 +16,19 @@ type locking struct {
 
 // change runs f, which changes deployments, alone and with what is there. notBooted is the program's refusal of other
 // hosts.
-func (h host) change(ctx context.Context, l locking, notBooted string, f func(all []deployment) error) error {
-	unlock, err := lock(l.wait)
-	if errors.Is(err, errLocked) {
+func change(ctx context.Context, l locking, notBooted string, f func(all []deployment) error) error {
+	lock := flock.New(lockPath)
+	if l.wait {
+		if err := lock.Lock(); err != nil {
+			return fmt.Errorf("lock deployments: %w", err)
+		}
+	} else if free, err := lock.TryLock(); err != nil {
+		return fmt.Errorf("lock deployments: %w", err)
+	} else if !free {
 		return l.busy()
 	}
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	all, err := h.deployments(ctx)
+	defer lock.Close()
+	all, err := deployments(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,7 +59,7 @@ func (p puller) pullFor(ctx context.Context, ref reference, said phrases) (pulle
 }
 
 // rebaseTo pulls an image and stages it; prepare completes what is to be staged once the image is there.
-func (h host) rebaseTo(ctx context.Context, p puller, ref reference, said phrases,
+func rebaseTo(ctx context.Context, p puller, ref reference, said phrases,
 	prepare func(done pulled) (target, error)) (pulled, error) {
 	done, err := p.pullFor(ctx, ref, said)
 	if err != nil {
@@ -65,5 +71,5 @@ func (h host) rebaseTo(ctx context.Context, p puller, ref reference, said phrase
 	}
 	next.commit = done.commit
 	next.origin = "[origin]\ncontainer-image-reference=" + ref.canonical + "\n" + next.origin
-	return done, said.around(said.stage, h.stage(ctx, next))
+	return done, said.around(said.stage, stage(ctx, next))
 }

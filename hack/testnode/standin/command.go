@@ -6,13 +6,32 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
 
+// command makes one command of a program; it prints to the host.
+type command func(h host) *cobra.Command
+
+// program is one that this one plays.
+type program struct {
+	name, version string
+	usage         int // status of a wrong command line
+	commands      []command
+}
+
+func programs() []program { return []program{rpmOSTree(), bootc()} }
+
 // Programs are the names that the program answers to.
-func Programs() []string { return []string{"rpm-ostree", "bootc"} }
+func Programs() []string {
+	var names []string
+	for _, p := range programs() {
+		names = append(names, p.name)
+	}
+	return names
+}
 
 // words makes an error in another program's words, as they are.
 func words(format string, a ...any) error { return fmt.Errorf(format, a...) }
@@ -24,17 +43,15 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) 
 
 // Main plays the program that args[0] names and gives its exit status.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	h := host{stdout: stdout, stderr: stderr}
-	var root *cobra.Command
-	usage := 1 // status of a wrong command line
-	switch filepath.Base(args[0]) {
-	case "rpm-ostree":
-		root = newRPMOSTree(h)
-	case "bootc":
-		root, usage = newBootc(h), 2
-	default:
+	i := slices.IndexFunc(programs(), func(p program) bool { return p.name == filepath.Base(args[0]) })
+	if i < 0 {
 		fmt.Fprintf(stderr, "stand-in: call it as one of %s\n", strings.Join(Programs(), ", "))
 		return 2
+	}
+	p := programs()[i]
+	root := &cobra.Command{Use: p.name, Version: p.version + " (stand-in)"}
+	for _, c := range p.commands {
+		root.AddCommand(c(host{stdout: stdout}))
 	}
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -53,7 +70,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return int(code)
 	case errors.As(err, &wrong):
 		fmt.Fprintln(stderr, "error:", err)
-		return usage
+		return p.usage
 	default:
 		fmt.Fprintln(stderr, "error:", err)
 		return 1

@@ -15,8 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -27,9 +25,9 @@ const (
 	stagedPath = "/run/ostree-standin.staged"
 )
 
-// host is the system that the stand-in runs on.
+// host is what a command gets of the system that the stand-in runs on: where it prints.
 type host struct {
-	stdout, stderr io.Writer
+	stdout io.Writer
 }
 
 // deployment is one line of `ostree admin status` with what its origin and commit say.
@@ -57,7 +55,7 @@ func isBooted() bool {
 	return err == nil
 }
 
-func (h host) ostree(ctx context.Context, args ...string) (string, error) {
+func ostree(ctx context.Context, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, "ostree", args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
@@ -78,8 +76,8 @@ func (h host) ostree(ctx context.Context, args ...string) (string, error) {
 var deploymentLine = regexp.MustCompile(`^(\*| ) (\S+) ([0-9a-f]{64})\.([0-9]+)(.*)$`)
 
 // deployments lists what is on the host in the boot loader's order, a staged one first.
-func (h host) deployments(ctx context.Context) ([]deployment, error) {
-	text, err := h.ostree(ctx, "admin", "status", "--sysroot=/")
+func deployments(ctx context.Context) ([]deployment, error) {
+	text, err := ostree(ctx, "admin", "status", "--sysroot=/")
 	if err != nil {
 		return nil, err
 	}
@@ -104,27 +102,27 @@ func (h host) deployments(ctx context.Context) ([]deployment, error) {
 		return nil, err
 	}
 	for i := range all {
-		if err := h.describe(ctx, &all[i], arguments); err != nil {
+		if err := describe(ctx, &all[i], arguments); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-func (h host) describe(ctx context.Context, d *deployment, arguments map[string]bootEntry) error {
+func describe(ctx context.Context, d *deployment, arguments map[string]bootEntry) error {
 	dir := d.dir()
 	if err := d.readOrigin(dir + ".origin"); err != nil {
 		return err
 	}
 	for key, value := range map[string]*string{"ostree.manifest-digest": &d.digest, "version": &d.version} {
-		out, err := h.ostree(ctx, "show", "--repo="+repoPath, "--print-metadata-key="+key, d.checksum)
+		out, err := ostree(ctx, "show", "--repo="+repoPath, "--print-metadata-key="+key, d.checksum)
 		if err == nil {
 			*value = strings.Trim(strings.TrimSpace(out), "'")
 		} else if !strings.Contains(err.Error(), "No such metadata key") {
 			return err
 		}
 	}
-	out, err := h.ostree(ctx, "show", "--repo="+repoPath, d.checksum)
+	out, err := ostree(ctx, "show", "--repo="+repoPath, d.checksum)
 	if err != nil {
 		return err
 	}
@@ -210,30 +208,6 @@ func booted(all []deployment) *deployment {
 		}
 	}
 	return nil
-}
-
-// errLocked says that another change is under way.
-var errLocked = errors.New("locked")
-
-// lock keeps changes one after the other; without wait a second one is refused.
-func lock(wait bool) (unlock func(), err error) {
-	f, err := os.OpenFile(lockPath, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
-	}
-	how := unix.LOCK_EX
-	if !wait {
-		how |= unix.LOCK_NB
-	}
-	if err := unix.Flock(int(f.Fd()), how); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = errLocked
-		}
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() {
-		_ = f.Close() // nothing was written
-	}, nil
 }
 
 func (h host) say(format string, a ...any) { fmt.Fprintf(h.stdout, format+"\n", a...) }

@@ -23,7 +23,7 @@ func newKargs(h host) *cobra.Command {
 	var k kargsChange
 	c := &cobra.Command{Use: "kargs", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 		if k.isEmpty() {
-			all, err := h.deployments(c.Context())
+			all, err := deployments(c.Context())
 			if err != nil || len(all) == 0 {
 				return err
 			}
@@ -31,8 +31,8 @@ func newKargs(h host) *cobra.Command {
 			return nil
 		}
 		changed := false
-		err := h.transaction(c.Context(), "kernel-args", func(all []deployment) (err error) {
-			changed, err = h.changeKargs(c.Context(), all, k)
+		err := transaction(c.Context(), "kernel-args", func(all []deployment) (err error) {
+			changed, err = changeKargs(c.Context(), h, all, k)
 			return err
 		})
 		switch {
@@ -58,7 +58,7 @@ func newKargs(h host) *cobra.Command {
 }
 
 // changeKargs stages the first deployment's tree again with other kernel arguments.
-func (h host) changeKargs(ctx context.Context, all []deployment, k kargsChange) (changed bool, err error) {
+func changeKargs(ctx context.Context, h host, all []deployment, k kargsChange) (changed bool, err error) {
 	first := all[0]
 	next, err := k.apply(first.kargs)
 	if err != nil {
@@ -75,7 +75,7 @@ func (h host) changeKargs(ctx context.Context, all []deployment, k kargsChange) 
 			origin += key + "=" + value + "\n"
 		}
 	}
-	err = h.stage(ctx, target{commit: first.checksum, stateroot: first.stateroot, origin: origin, kernelArguments: next,
+	err = stage(ctx, target{commit: first.checksum, stateroot: first.stateroot, origin: origin, kernelArguments: next,
 		locked: k.locked})
 	if err == nil {
 		h.say("Staging deployment... done\nKernel arguments updated.\nRun \"systemctl reboot\" to start a reboot")

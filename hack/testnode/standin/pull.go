@@ -54,7 +54,7 @@ type pulled struct {
 // puller fetches as ostree-ext does: the same files, in the same order, with the same refusals. The import is the plain
 // one.
 type puller struct {
-	host
+	out          host
 	unprivileged bool // rpm-ostree's fetcher is not root
 }
 
@@ -129,7 +129,7 @@ func (p puller) resolve(ctx context.Context, r reference) (d string, err error) 
 }
 
 func (p puller) fetchLayers(ctx context.Context, l blobDir, src types.ImageSource, layers []manifest.LayerInfo) error {
-	refs, err := p.ostree(ctx, "refs", "--repo="+repoPath)
+	refs, err := ostree(ctx, "refs", "--repo="+repoPath)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (p puller) fetchLayers(ctx context.Context, l blobDir, src types.ImageSourc
 		if strings.Contains(refs, "ostree/container/blob/sha256_3A_"+layer.Digest.Encoded()) {
 			continue
 		}
-		p.say("Fetching layer %s (%d bytes)", layer.Digest.String()[:19], layer.Size)
+		p.out.say("Fetching layer %s (%d bytes)", layer.Digest.String()[:19], layer.Size)
 		if err := l.fetch(ctx, src, layer.BlobInfo); err != nil {
 			return words("Importing: %w", err)
 		}

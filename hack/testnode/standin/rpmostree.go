@@ -7,22 +7,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newRPMOSTree is rpm-ostree's command line, as far as rebasing needs it. Source: rpm-ostree(1) and its client's code.
-func newRPMOSTree(h host) *cobra.Command {
-	root := &cobra.Command{Use: "rpm-ostree", Version: "2026.1 (stand-in)"}
-	root.AddCommand(newRebase(h), newRPMStatus(h), newKargs(h), newCleanup(h), newRPMRollback(h))
-	return root
+// rpmOSTree is rpm-ostree's command line, as far as rebasing needs it. Source: rpm-ostree(1) and its client's code.
+func rpmOSTree() program {
+	return program{name: "rpm-ostree", version: "2026.1", usage: 1,
+		commands: []command{newRebase, newRPMStatus, newKargs, newCleanup, newRPMRollback}}
 }
 
 // transaction runs f as rpm-ostree's daemon does: one change at a time, on a booted system.
-func (h host) transaction(ctx context.Context, name string, f func(all []deployment) error) error {
+func transaction(ctx context.Context, name string, f func(all []deployment) error) error {
 	if !isBooted() {
 		return words("This command requires an ostree-based system")
 	}
 	busy := func() error {
 		return words("Transaction in progress: %s\n You can cancel the current transaction with `rpm-ostree cancel`", name)
 	}
-	return h.change(ctx, locking{busy: busy}, "No deployments found for os", f)
+	return change(ctx, locking{busy: busy}, "No deployments found for os", f)
 }
 
 type rebaseOptions struct {
@@ -40,8 +39,8 @@ func newRebase(h host) *cobra.Command {
 			if (o.url == "") != (o.description == "") {
 				return errors.New("--custom-origin-url and --custom-origin-description must be given together")
 			}
-			err := h.transaction(c.Context(), "rebase",
-				func(all []deployment) error { return h.rebase(c.Context(), all, args[0], o) })
+			err := transaction(c.Context(), "rebase",
+				func(all []deployment) error { return rebase(c.Context(), h, all, args[0], o) })
 			if err != nil || !o.reboot || o.downloadOnly {
 				return err
 			}
@@ -62,7 +61,7 @@ func newRebase(h host) *cobra.Command {
 	return c
 }
 
-func (h host) rebase(ctx context.Context, all []deployment, spec string, o rebaseOptions) error {
+func rebase(ctx context.Context, h host, all []deployment, spec string, o rebaseOptions) error {
 	ref, err := parseReference(spec)
 	if err != nil {
 		return err
@@ -73,12 +72,12 @@ func (h host) rebase(ctx context.Context, all []deployment, spec string, o rebas
 	}
 	h.say("Pulling manifest: %s", ref.canonical)
 	said := phrases{open: "Creating importer: failed to invoke method OpenImage"}
-	p := puller{host: h, unprivileged: true}
+	p := puller{out: h, unprivileged: true}
 	if o.downloadOnly {
 		_, err := p.pullFor(ctx, ref, said)
 		return err
 	}
-	_, err = h.rebaseTo(ctx, p, ref, said, func(pulled) (target, error) {
+	_, err = rebaseTo(ctx, p, ref, said, func(pulled) (target, error) {
 		b := booted(all)
 		next := target{stateroot: b.stateroot, kernelArguments: b.kargs, locked: o.lockFinalization}
 		if o.url != "" && ref.pinned() {
@@ -99,8 +98,8 @@ func newCleanup(h host) *cobra.Command {
 		if !pending && !rollback && !base && !metadata {
 			return words("At least one cleanup option must be specified")
 		}
-		return h.transaction(c.Context(), "cleanup", func([]deployment) error {
-			return h.undeploy(c.Context(), func(all []deployment, d deployment) bool {
+		return transaction(c.Context(), "cleanup", func([]deployment) error {
+			return undeploy(c.Context(), func(all []deployment, d deployment) bool {
 				return !d.pinned && (pending && isPending(all, d) || rollback && isRollback(all, d))
 			})
 		})
@@ -116,7 +115,8 @@ func newCleanup(h host) *cobra.Command {
 func newRPMRollback(h host) *cobra.Command {
 	var again bool
 	c := &cobra.Command{Use: "rollback", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		err := h.transaction(c.Context(), "rollback", h.rollback)
+		err := transaction(c.Context(), "rollback",
+			func(all []deployment) error { return rollback(h, all) })
 		if err != nil || !again {
 			return err
 		}
@@ -128,7 +128,7 @@ func newRPMRollback(h host) *cobra.Command {
 
 // rollback makes the deployment after the booted one the first; where there is none, it puts the booted one back on
 // top.
-func (h host) rollback(all []deployment) error {
+func rollback(h host, all []deployment) error {
 	var pending, back *deployment
 	for i := range all {
 		switch {

@@ -3,9 +3,10 @@ package standin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/hack/runlock"
 )
 
 // rpmStatus is `rpm-ostree status --json`; keys that the real one writes and nobody here reads are there as well.
@@ -44,7 +45,7 @@ func newRPMStatus(h host) *cobra.Command {
 		if !isBooted() {
 			return words("This command requires an ostree-based system")
 		}
-		s, err := h.rpmStatus(c.Context(), onlyBooted)
+		s, err := readRPMStatus(c.Context(), onlyBooted)
 		if err != nil {
 			return err
 		}
@@ -70,20 +71,14 @@ func newRPMStatus(h host) *cobra.Command {
 	return c
 }
 
-func (h host) rpmStatus(ctx context.Context, onlyBooted bool) (rpmStatus, error) {
-	all, err := h.deployments(ctx)
+func readRPMStatus(ctx context.Context, onlyBooted bool) (rpmStatus, error) {
+	all, err := deployments(ctx)
 	if err != nil {
 		return rpmStatus{}, err
 	}
 	s := rpmStatus{Deployments: []rpmDeployment{}}
-	unlock, err := lock(false)
-	switch {
-	case errors.Is(err, errLocked):
+	if runlock.Held(lockPath) {
 		s.Transaction = []string{"rebase", ":1.1", "/org/projectatomic/rpmostree1"}
-	case err != nil:
-		return rpmStatus{}, err
-	default:
-		unlock()
 	}
 	for _, d := range all {
 		if onlyBooted && !d.booted {

@@ -25,7 +25,7 @@ type target struct {
 }
 
 // stage lets libostree stage a deployment with exactly these kernel arguments.
-func (h host) stage(ctx context.Context, t target) (err error) {
+func stage(ctx context.Context, t target) (err error) {
 	origin, err := os.CreateTemp("/run", "standin-origin-")
 	if err != nil {
 		return fmt.Errorf("write origin: %w", err)
@@ -40,10 +40,10 @@ func (h host) stage(ctx context.Context, t target) (err error) {
 	for _, k := range t.kernelArguments {
 		args = append(args, "--karg-append="+k)
 	}
-	if _, err := h.ostree(ctx, append(args, t.commit)...); err != nil {
+	if _, err := ostree(ctx, append(args, t.commit)...); err != nil {
 		return err
 	}
-	all, err := h.deployments(ctx)
+	all, err := deployments(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,9 +64,9 @@ func (h host) stage(ctx context.Context, t target) (err error) {
 }
 
 // undeploy drops the deployments that the predicate names.
-func (h host) undeploy(ctx context.Context, drop func(all []deployment, d deployment) bool) error {
+func undeploy(ctx context.Context, drop func(all []deployment, d deployment) bool) error {
 	for {
-		all, err := h.deployments(ctx)
+		all, err := deployments(ctx)
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (h host) undeploy(ctx context.Context, drop func(all []deployment, d deploy
 			if d.booted || !drop(all, d) {
 				continue
 			}
-			if _, err := h.ostree(ctx, "admin", "undeploy", "--sysroot=/", strconv.Itoa(d.index)); err != nil {
+			if _, err := ostree(ctx, "admin", "undeploy", "--sysroot=/", strconv.Itoa(d.index)); err != nil {
 				return err
 			}
 			found = true // the others have new numbers
@@ -98,8 +98,8 @@ func isRollback(all []deployment, d deployment) bool {
 }
 
 // imageKernelArguments reads usr/lib/bootc/kargs.d of a commit. Source: bootc documentation, "Kernel arguments".
-func (h host) imageKernelArguments(ctx context.Context, commit string) ([]string, error) {
-	list, err := h.ostree(ctx, "ls", "--repo="+repoPath, "--nul-filenames-only", commit, "/usr/lib/bootc/kargs.d")
+func imageKernelArguments(ctx context.Context, commit string) ([]string, error) {
+	list, err := ostree(ctx, "ls", "--repo="+repoPath, "--nul-filenames-only", commit, "/usr/lib/bootc/kargs.d")
 	if err != nil {
 		if strings.Contains(err.Error(), "No such file or directory") {
 			return nil, nil
@@ -111,7 +111,7 @@ func (h host) imageKernelArguments(ctx context.Context, commit string) ([]string
 		if filepath.Ext(path) != ".toml" {
 			continue
 		}
-		text, err := h.ostree(ctx, "cat", "--repo="+repoPath, commit, path)
+		text, err := ostree(ctx, "cat", "--repo="+repoPath, commit, path)
 		if err != nil {
 			return nil, err
 		}
