@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // identify gives the pool's image a name by what it is built of, and a build by which two such images are compared, as
@@ -63,7 +64,7 @@ func (p *Plan) Change(pool string, before *Plan, s disruption.Settings) (disrupt
 		return disruption.Foreseen{}, false, nil
 	}
 	configs := map[string]*mcfgv1.MachineConfig{was.state.Config: was.config, is.state.Config: is.config}
-	out, err := disruption.ForPool(map[string]disruption.State{"": was.state}, disruption.Foresight{Target: is.state,
+	out, err := disruption.ForPool(map[string]target.Target{"": was.state}, disruption.Foresight{Target: is.state,
 		Settings: s,
 		Builds:   []mcfgv1.MachineOSBuild{was.build, is.build}, Config: func(name string) (*mcfgv1.MachineConfig,
 			error) {

@@ -18,6 +18,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // Plan is what an installation from one install directory will do.
@@ -62,7 +63,7 @@ type Pool struct {
 	Content []render.Entry `json:"content"`
 
 	config *mcfgv1.MachineConfig
-	state  disruption.State
+	state  target.Target
 	build  mcfgv1.MachineOSBuild
 }
 
@@ -111,7 +112,7 @@ func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 	}
 	for i, e := range explained {
 		pool := Pool{Name: e.Pool, Boots: bootsOfStock, Content: e.Entries, config: result.Configs[i],
-			state: disruption.State{Config: e.Config}}
+			state: target.Target{Config: e.Config}}
 		if e.Pool == "master" {
 			pool.Nodes = in.Sidecar.Cluster.ControlPlane
 		}
@@ -188,4 +189,4 @@ func (p *Plan) Pool(name string) (*Pool, bool) {
 }
 
 // Target is what the pool's nodes are to have. An image that is not built yet is known by what it is built of.
-func (p *Pool) Target() disruption.State { return p.state }
+func (p *Pool) Target() target.Target { return p.state }

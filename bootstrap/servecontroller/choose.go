@@ -22,6 +22,7 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // options let every copy work: a server must answer whether it holds the lease or not.
@@ -82,7 +83,7 @@ func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
 // choose picks the config and image of a pool's new nodes: the pool's target once one of its nodes runs it, or when it
 // surely has no nodes at all or is all there is; until then what all nodes had before, so that nobody is born with an
 // image that no node has proved.
-func choose(c *rollout.Cluster, look *rollout.Look) (rollout.Target, error) {
+func choose(c *rollout.Cluster, look *rollout.Look) (target.Target, error) {
 	pool := look.Object
 	target := look.Pool.Target
 	settled := pool.Status.Configuration.Name
@@ -110,14 +111,14 @@ func choose(c *rollout.Cluster, look *rollout.Look) (rollout.Target, error) {
 
 // earlier is what the pool's nodes had before its target: its settled config with the image that some node runs with
 // it. Of a layered pool a config without an image is none: the node would boot once more for it.
-func earlier(c *rollout.Cluster, look *rollout.Look, config string) (rollout.Target, bool) {
+func earlier(c *rollout.Cluster, look *rollout.Look, config string) (target.Target, bool) {
 	if config == "" {
-		return rollout.Target{}, false
+		return target.Target{}, false
 	}
 	for _, n := range look.Nodes {
 		if n.Record.State == nodestate.StateDone && n.Record.CurrentConfig == config &&
 			(n.Record.CurrentImage != "" || !look.Layered) {
-			return rollout.Target{Config: config, Image: n.Record.CurrentImage}, true
+			return target.Target{Config: config, Image: n.Record.CurrentImage}, true
 		}
 	}
 	for i := range c.Builds {
@@ -125,10 +126,10 @@ func earlier(c *rollout.Cluster, look *rollout.Look, config string) (rollout.Tar
 		if b.Labels[manifests.LabelRenderedMachineConfig] == config &&
 			b.Labels[manifests.LabelTargetPool] == look.Object.Name &&
 			meta.IsStatusConditionTrue(b.Status.Conditions, string(mcfgv1.MachineOSBuildSucceeded)) {
-			return rollout.Target{Config: config, Image: string(b.Status.DigestedImagePushSpec)}, true
+			return target.Target{Config: config, Image: string(b.Status.DigestedImagePushSpec)}, true
 		}
 	}
-	return rollout.Target{Config: config}, !look.Layered
+	return target.Target{Config: config}, !look.Layered
 }
 
 // dress gives the config as bootstrap serves it: without what the API server has added, and with the image that the

@@ -8,23 +8,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 func TestAPoolWhoseNodesNobodyKnowsProvesNothing(t *testing.T) {
 	pool := &mcfgv1.MachineConfigPool{}
 	pool.Status.Configuration.Name = "rendered-worker-1"
-	look := &rollout.Look{Object: pool, Pool: rollout.Pool{Target: rollout.Target{Config: "rendered-worker-2"}}}
-	target, err := choose(&rollout.Cluster{}, look)
+	look := &rollout.Look{Object: pool, Pool: rollout.Pool{Target: target.Target{Config: "rendered-worker-2"}}}
+	chosen, err := choose(&rollout.Cluster{}, look)
 	require.NoError(t, err)
-	assert.Equal(t, "rendered-worker-2", target.Config, "it surely has no nodes")
+	assert.Equal(t, "rendered-worker-2", chosen.Config, "it surely has no nodes")
 	look.Doubt = "the selector of another pool cannot be read"
 	look.Layered = true
-	target, err = choose(&rollout.Cluster{}, look)
+	chosen, err = choose(&rollout.Cluster{}, look)
 	require.NoError(t, err)
-	assert.Equal(t, "rendered-worker-2", target.Config, "a layered pool has nothing else")
+	assert.Equal(t, "rendered-worker-2", chosen.Config, "a layered pool has nothing else")
 	look.Layered, pool.Status.Configuration.Name = false, "rendered-worker-1"
 	look.Pool.Target.Image = "registry.test/os@sha256:1"
-	target, err = choose(&rollout.Cluster{}, look)
+	chosen, err = choose(&rollout.Cluster{}, look)
 	require.NoError(t, err)
-	assert.Equal(t, rollout.Target{Config: "rendered-worker-1"}, target, "its nodes may all be running what came before")
+	assert.Equal(t, target.Target{Config: "rendered-worker-1"}, chosen, "its nodes may all be running what came before")
 }

@@ -15,6 +15,7 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/disruptioncontroller"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // renderedFrom are the kinds that pools are rendered from and rules of disruption are in, beside those of a plan, as
@@ -38,7 +39,7 @@ type poolEffect struct {
 	// Remade: that image is of other content, not only of another config.
 	Remade bool `json:"remade,omitempty"`
 
-	nodes map[string]disruption.State
+	nodes map[string]target.Target
 }
 
 // effects computes what targets do, with the objects of files applied if there are any.
@@ -147,7 +148,7 @@ func (e *effects) of(ctx context.Context, look *rollout.Look, atOnce int) (*pool
 	nodes := look.NodeStates()
 	remade := e.remade[look.Object.Name]
 	building := look.Building || remade
-	foreseen, err := disruption.ForPool(nodes, disruption.Foresight{Target: disruption.State(look.Pool.Target),
+	foreseen, err := disruption.ForPool(nodes, disruption.Foresight{Target: target.Target(look.Pool.Target),
 		Settings: e.settings, Builds: e.objects.Builds, Building: building, Remade: remade,
 		Config: func(name string) (*mcfgv1.MachineConfig, error) { return e.configs[name], nil }})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/preview"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // clusterPlan is what dayone cluster plan prints. docs/day2.md describes it.
@@ -242,7 +243,7 @@ func rank(v rollout.Verdict) int {
 	return slices.Index(phases, v.Phase)*(1<<20) + v.Position
 }
 
-func describeTarget(t rollout.Target) string {
+func describeTarget(t target.Target) string {
 	if t.Config == "" {
 		return "a target, which is not rendered yet"
 	}

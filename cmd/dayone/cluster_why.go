@@ -17,6 +17,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // nodeAnswer is what dayone cluster why prints. docs/day2.md describes it.
@@ -30,9 +31,9 @@ type nodeAnswer struct {
 	// Verdict is the planner's.
 	Verdict *rollout.Verdict `json:"verdict,omitempty"`
 	// Target is the pool's; Current and Desired are the node's own.
-	Target  rollout.Target `json:"target"`
-	Current rollout.Target `json:"current"`
-	Desired rollout.Target `json:"desired"`
+	Target  target.Target `json:"target"`
+	Current target.Target `json:"current"`
+	Desired target.Target `json:"desired"`
 	// State and Reason are the agent's words; Drain tells a drain that is under way.
 	State  string `json:"state,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -124,8 +125,8 @@ func (a *nodeAnswer) record(n *corev1.Node) {
 		a.Reason = "its annotations cannot be read: " + err.Error()
 		return
 	}
-	a.Current = rollout.Target{Config: r.CurrentConfig, Image: r.CurrentImage}
-	a.Desired = rollout.Target{Config: r.DesiredConfig, Image: r.DesiredImage}
+	a.Current = target.Target{Config: r.CurrentConfig, Image: r.CurrentImage}
+	a.Desired = target.Target{Config: r.DesiredConfig, Image: r.DesiredImage}
 	a.State, a.Reason = string(r.State), r.Reason
 	if r.DesiredDrain != "" && !r.Drained() {
 		a.Drain = r.DesiredDrain + " is asked for"
@@ -219,7 +220,7 @@ func (a *nodeAnswer) print(w io.Writer) error {
 	return nil
 }
 
-func inImage(t rollout.Target) string {
+func inImage(t target.Target) string {
 	if t.Image == "" {
 		return ""
 	}

@@ -21,6 +21,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // planSchema is the JSON schema of a clusterPlan, made from the types by make generate.
@@ -82,7 +83,7 @@ func planDirectory(ctx context.Context, dir, platform string, f *sourceFlags) (*
 		Pools: []poolPlan{}}
 	for _, pool := range install.Pools {
 		p.Pools = append(p.Pools, poolPlan{Layered: pool.Image != nil, Plan: rollout.Plan{
-			Pool: pool.Name, Target: rollout.Target(pool.Target()), Next: []string{}, Verdicts: []rollout.Verdict{},
+			Pool: pool.Name, Target: target.Target(pool.Target()), Next: []string{}, Verdicts: []rollout.Verdict{},
 			Counts: rollout.Counts{Nodes: pool.Nodes}}})
 	}
 	if f.from == "" {

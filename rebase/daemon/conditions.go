@@ -116,14 +116,6 @@ func (j *journal) remark(kind mcfgv1.StateProgress) string {
 	return ""
 }
 
-// String names config and image.
-func (t Target) String() string {
-	if t.Image == "" {
-		return t.Config
-	}
-	return t.Config + " with " + t.Image
-}
-
 // show writes the status to the node's MachineConfigNode when it says something new. It is for others: what fails is
 // logged, and said with the next step.
 func (a *Agent) show(ctx context.Context, n node, s State, failure error) {

@@ -16,7 +16,7 @@ func (a *Agent) idle(ctx context.Context, n node) (State, time.Duration, error) 
 	if err != nil {
 		return Idle, 0, err
 	}
-	if n.target() != (Target{Config: current.Config.Name, Image: current.Image}) {
+	if n.target() != current.Target() {
 		return Planning, 0, nil
 	}
 	if err := a.endTrust(ctx, n); err != nil {

@@ -10,24 +10,18 @@ import (
 
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // JournalPath is where the agent keeps what it must remember, below the node's root.
 const JournalPath = "/var/lib/dayone/daemon/journal.json"
-
-// Target is what the node is to have.
-type Target struct {
-	Config string `json:"config"`
-	// Image is the layered image by digest; empty: the node is not layered.
-	Image string `json:"image,omitempty"`
-}
 
 // journal is the file. Plan and all that follows belong to Target.
 type journal struct {
 	path string
 
 	State  State           `json:"state"`
-	Target Target          `json:"target"`
+	Target target.Target   `json:"target"`
 	Plan   disruption.Plan `json:"plan"`
 	// Boots is the image, by digest, that the node boots at the end of the plan; empty: the plan does not change it.
 	Boots string `json:"boots,omitempty"`

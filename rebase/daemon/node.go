@@ -15,6 +15,7 @@ import (
 
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // Cluster is what the agent asks of the API; kubeapi.Client is one. Errors of an API that answered are Kubernetes' own.
@@ -59,8 +60,8 @@ type node struct {
 }
 
 // target is what the annotations ask for.
-func (n node) target() Target {
-	return Target{Config: n.record.DesiredConfig, Image: n.record.DesiredImage}
+func (n node) target() target.Target {
+	return n.record.Desired()
 }
 
 func (a *Agent) node(ctx context.Context) (node, error) {
@@ -86,13 +87,13 @@ func (a *Agent) without(cause error) (node, error) {
 	if err != nil {
 		return node{}, errors.Join(cause, err)
 	}
-	target := a.journal.Target
+	to := a.journal.Target
 	if a.journal.State == Idle {
-		target = Target{Config: current.Config.Name, Image: current.Image}
+		to = current.Target()
 	}
 	n := node{object: &metav1.PartialObjectMetadata{}, away: true}
 	n.record = nodestate.Record{CurrentConfig: current.Config.Name, CurrentImage: current.Image,
-		DesiredConfig: target.Config, DesiredImage: target.Image}
+		DesiredConfig: to.Config, DesiredImage: to.Image}
 	return n, nil
 }
 

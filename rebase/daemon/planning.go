@@ -15,6 +15,7 @@ import (
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // errImpossible marks a target that no attempt can reach.
@@ -64,7 +65,7 @@ func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, err
 // effect computes the plan and the image that the node boots at its end; empty: that does not change. from is what the
 // node has, and what former plans may have brought already. The way from what it has must be the promised one; taking
 // back what those brought comes on top of it.
-func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target,
+func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target target.Target,
 	promise *disruption.Promise) (disruption.Plan, string, error) {
 	var plan disruption.Plan
 	policies, mirrors, err := a.policies(ctx)
@@ -106,7 +107,7 @@ func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcf
 
 // imageChange says how the image that the node boots next differs from the one that it runs. That only the config in it
 // differs is the controller's to know; an image that waits for the next reboot already is no further change.
-func imageChange(status deploy.Status, have nodedisk.Current, target Target, boots string,
+func imageChange(status deploy.Status, have nodedisk.Current, target target.Target, boots string,
 	promise *disruption.Promise) disruption.ImageChange {
 	layered := have.Image != "" && target.Image != ""
 	switch {
@@ -147,7 +148,7 @@ func (a *Agent) owners(ctx context.Context, have *mcfgv1.MachineConfig) (*mcfgv1
 }
 
 // bootsNext is the image that the node has to boot for its target; empty: the one that runs will do.
-func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target Target) (string,
+func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target target.Target) (string,
 	error) {
 	name := target.Image
 	if name == "" {

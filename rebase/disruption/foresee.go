@@ -6,11 +6,13 @@ import (
 	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/rebase/target"
 )
 
 // Foresight is what ForPool needs beside the nodes.
 type Foresight struct {
-	Target   State
+	Target   target.Target
 	Settings Settings
 	// Builds tell how images differ.
 	Builds []mcfgv1.MachineOSBuild
@@ -26,9 +28,9 @@ type Foresight struct {
 type Foreseen struct {
 	Plan PoolPlan
 	// Ways are the plan's with every change, by what nodes have.
-	Ways map[State]Plan
+	Ways map[target.Target]Plan
 	// Nodes is what each node has.
-	Nodes map[string]State
+	Nodes map[string]target.Target
 }
 
 // Draining are the nodes that their way drains.
@@ -44,9 +46,9 @@ func (f Foreseen) Draining() map[string]bool {
 
 // ForPool computes the ways of nodes, by name, that do not have the target yet. It fails when the target's config is
 // gone or a config cannot be read.
-func ForPool(nodes map[string]State, f Foresight) (Foreseen, error) {
-	out := Foreseen{Ways: map[State]Plan{}, Nodes: map[string]State{}}
-	groups := map[State][]string{}
+func ForPool(nodes map[string]target.Target, f Foresight) (Foreseen, error) {
+	out := Foreseen{Ways: map[target.Target]Plan{}, Nodes: map[string]target.Target{}}
+	groups := map[target.Target][]string{}
 	for name, has := range nodes {
 		// While the image is built the target names the former one.
 		if has != f.Target || f.Building && (has.Config != f.Target.Config || f.remakes(has)) {
@@ -79,12 +81,12 @@ func ForPool(nodes map[string]State, f Foresight) (Foreseen, error) {
 
 // remakes tells that the image to come is more than a node's present one with another config: of other content, or its
 // first.
-func (f Foresight) remakes(has State) bool {
+func (f Foresight) remakes(has target.Target) bool {
 	return f.Remade || has.Image == "" || f.Target.Image == ""
 }
 
 // way computes what the target does to a node that has something.
-func (f Foresight) way(has State, wanted *mcfgv1.MachineConfig) (Plan, Way, error) {
+func (f Foresight) way(has target.Target, wanted *mcfgv1.MachineConfig) (Plan, Way, error) {
 	change := CompareImages(f.Builds, has.Image, f.Target.Image)
 	if f.Building {
 		change = ImageConfig

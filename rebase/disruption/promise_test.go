@@ -11,6 +11,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/target"
 )
 
 func TestEqualPlansHaveEqualHashesWhateverTheirWords(t *testing.T) {
@@ -55,14 +56,14 @@ func TestAPromiseHoldsForItsTargetOnly(t *testing.T) {
 func TestAPublishedPlanIsBoundedAndReadBack(t *testing.T) {
 	var ways []disruption.Way
 	for i := range 40 {
-		w := disruption.Way{From: disruption.State{Config: "rendered-" + string(rune('a'+i))}, Nodes: 10,
+		w := disruption.Way{From: target.Target{Config: "rendered-" + string(rune('a'+i))}, Nodes: 10,
 			Level: disruption.LevelReload, Steps: actions("Reload crio.service")}
 		for j := range 10 {
 			w.Names = append(w.Names, string(rune('z'-j)))
 		}
 		ways = append(ways, w)
 	}
-	p := disruption.NewPoolPlan(disruption.State{Config: "rendered-x"}, ways)
+	p := disruption.NewPoolPlan(target.Target{Config: "rendered-x"}, ways)
 	assert.Equal(t, 400, p.Nodes)
 	assert.Equal(t, map[string]int{"Reload crio.service": 400}, p.Counts)
 	assert.Len(t, p.Ways, disruption.MaxWays)
@@ -72,16 +73,16 @@ func TestAPublishedPlanIsBoundedAndReadBack(t *testing.T) {
 	again, err := disruption.PoolPlanOf(map[string]string{manifests.AnnotationPlan: text})
 	require.NoError(t, err)
 	assert.Equal(t, p, *again)
-	_, found := again.Way(disruption.State{Config: "rendered-a"})
+	_, found := again.Way(target.Target{Config: "rendered-a"})
 	assert.True(t, found)
 }
 
 func TestThePlanHoldsTheWaysOfMostNodes(t *testing.T) {
 	var ways []disruption.Way
 	for i := range disruption.MaxWays + 3 {
-		ways = append(ways, disruption.Way{From: disruption.State{Config: "rendered-" + string(rune('a'+i))}, Nodes: 1 + i})
+		ways = append(ways, disruption.Way{From: target.Target{Config: "rendered-" + string(rune('a'+i))}, Nodes: 1 + i})
 	}
-	p := disruption.NewPoolPlan(disruption.State{Config: "rendered-x"}, ways)
+	p := disruption.NewPoolPlan(target.Target{Config: "rendered-x"}, ways)
 	require.Len(t, p.Ways, disruption.MaxWays)
 	assert.Equal(t, "rendered-d", p.Ways[0].From.Config,
 		"the three smallest are left out, the others are in the order of their names")

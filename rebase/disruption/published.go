@@ -8,20 +8,13 @@ import (
 	"strings"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/target"
 )
-
-// State is what a node has: a rendered config, and its layered image by digest or "".
-type State struct {
-	// Config is the rendered config's name.
-	Config string `json:"config"`
-	// Image is the layered image by digest.
-	Image string `json:"image,omitempty"`
-}
 
 // Way is what the same way to a target does to all nodes that have the same.
 type Way struct {
 	// From is what these nodes have.
-	From State `json:"from"`
+	From target.Target `json:"from"`
 	// Nodes is how many they are.
 	Nodes int `json:"nodes"`
 	// Names are the first of them, by name.
@@ -44,7 +37,7 @@ type Way struct {
 // pool.
 type PoolPlan struct {
 	// Target is what the nodes are to have.
-	Target State `json:"target"`
+	Target target.Target `json:"target"`
 	// Nodes is how many nodes do not have it yet.
 	Nodes int `json:"nodes"`
 	// Level is the worst of all ways.
@@ -70,11 +63,9 @@ const (
 )
 
 // NewPoolPlan sums up ways. Nodes of equal ways are to be in one.
-func NewPoolPlan(target State, ways []Way) PoolPlan {
-	p := PoolPlan{Target: target, Counts: map[string]int{}, Ways: ways}
-	byName := func(a, b Way) int {
-		return cmp.Or(strings.Compare(a.From.Config, b.From.Config), strings.Compare(a.From.Image, b.From.Image))
-	}
+func NewPoolPlan(to target.Target, ways []Way) PoolPlan {
+	p := PoolPlan{Target: to, Counts: map[string]int{}, Ways: ways}
+	byName := func(a, b Way) int { return target.Compare(a.From, b.From) }
 	slices.SortFunc(p.Ways, func(a, b Way) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), byName(a, b)) })
 	for i := range p.Ways {
 		w := &p.Ways[i]
@@ -92,7 +83,7 @@ func NewPoolPlan(target State, ways []Way) PoolPlan {
 }
 
 // Way gives the way of a node that has a config and an image.
-func (p PoolPlan) Way(from State) (Way, bool) {
+func (p PoolPlan) Way(from target.Target) (Way, bool) {
 	i := slices.IndexFunc(p.Ways, func(w Way) bool { return w.From == from })
 	if i < 0 {
 		return Way{}, false

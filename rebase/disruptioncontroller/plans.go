@@ -16,6 +16,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // ConditionEffectKnown of a pool is True when the annotation dayone.dev/plan says what the target does to its nodes;
@@ -62,7 +63,7 @@ func (r *Reconciler) plan(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if l.Pool.Target.Config == "" {
 		return ctrl.Result{}, r.condition(ctx, l.Object, false, reasonUnrendered, "the pool has no rendered config yet")
 	}
-	foreseen, err := disruption.ForPool(l.NodeStates(), disruption.Foresight{Target: disruption.State(l.Pool.Target),
+	foreseen, err := disruption.ForPool(l.NodeStates(), disruption.Foresight{Target: target.Target(l.Pool.Target),
 		Settings: s, Builds: c.Builds, Building: l.Building,
 		Config: func(name string) (*mcfgv1.MachineConfig, error) { return r.config(ctx, name) }})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/disruptioncontroller"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 const policyJSON = "/etc/containers/policy.json"
@@ -38,7 +39,7 @@ func TestThePlanStandsBeforeAnythingIsDelivered(t *testing.T) {
 	f.node("d", f.rendered(2), "")
 	plan, c := f.plan()
 	require.NotNil(t, plan)
-	assert.Equal(t, disruption.State{Config: f.rendered(2)}, plan.Target)
+	assert.Equal(t, target.Target{Config: f.rendered(2)}, plan.Target)
 	assert.Equal(t, 3, plan.Nodes, "the one that has it is not among them")
 	assert.Equal(t, map[string]int{"Drain": 3, "Reboot": 3}, plan.Counts)
 	require.Len(t, plan.Ways, 2)

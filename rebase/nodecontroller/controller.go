@@ -17,6 +17,7 @@ import (
 
 	"dayone.dev/dayone/rebase/fleet"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // Name is the controller's, in logs, metrics and events.
@@ -32,7 +33,7 @@ type Preflight interface {
 // Question is what a Preflight is asked.
 type Question struct {
 	Pool   string
-	Target rollout.Target
+	Target target.Target
 	// Architectures of the pool's nodes, in Go's words, each once.
 	Architectures []string
 	// PreBuilt: the admin has named the image; nobody in the cluster built it.

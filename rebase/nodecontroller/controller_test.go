@@ -20,13 +20,14 @@ import (
 	"dayone.dev/dayone/rebase/nodecontroller"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 func TestRollsOneAfterTheOther(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{})
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
-	f.node("a", rollout.Target{Config: first})
-	f.node("b", rollout.Target{Config: first})
+	f.node("a", target.Target{Config: first})
+	f.node("b", target.Target{Config: first})
 	f.look()
 	assert.Equal(t, corev1.ConditionTrue, f.condition(mcfgv1.MachineConfigPoolUpdated).Status)
 	assert.Equal(t, first, f.object().Status.Configuration.Name)
@@ -69,7 +70,7 @@ func TestRollsOneAfterTheOther(t *testing.T) {
 func TestLayeredPoolGetsConfigAndImageTogether(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{})
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
-	f.node("a", rollout.Target{Config: first})
+	f.node("a", target.Target{Config: first})
 	f.look()
 	f.layer("one", first, image(1))
 	f.look()
@@ -117,7 +118,7 @@ func TestOptingOutIsOneReboot(t *testing.T) {
 	f.render(layered, func(p *mcfgv1.MachineConfigPool) {
 		p.Spec.Configuration.Source = []corev1.ObjectReference{{Name: component.Name}}
 	})
-	f.node("a", rollout.Target{Config: layered, Image: image(1)})
+	f.node("a", target.Target{Config: layered, Image: image(1)})
 	f.look()
 	assert.Equal(t, image(1), f.record("a").DesiredImage,
 		"the MachineOSConfig is gone, its image still in the rendered config")
@@ -134,8 +135,8 @@ func TestOptingOutIsOneReboot(t *testing.T) {
 func TestImageOnlyFailureIsRetargeted(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{})
 	first := "rendered-" + f.pool + "-1"
-	f.node("a", rollout.Target{Config: first, Image: image(1)})
-	f.node("b", rollout.Target{Config: first, Image: image(1)})
+	f.node("a", target.Target{Config: first, Image: image(1)})
+	f.node("b", target.Target{Config: first, Image: image(1)})
 	f.layer("bad", first, image(2))
 	f.look()
 	require.Equal(t, image(2), f.record("a").DesiredImage)
@@ -160,7 +161,7 @@ func TestAWaveIsWatchedBeforeTheNextOne(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{Now: func() time.Time { return clock }})
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
 	for _, n := range []string{"a", "b", "c"} {
-		f.node(n, rollout.Target{Config: first})
+		f.node(n, target.Target{Config: first})
 	}
 	f.look()
 	clock = clock.Add(time.Hour)
@@ -201,7 +202,7 @@ func TestAWaveIsWatchedWhateverTheClocksSay(t *testing.T) {
 			f := newFixture(t, nodecontroller.Options{Now: func() time.Time { return clock }})
 			first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
 			for _, n := range []string{"a", "b"} {
-				f.node(n, rollout.Target{Config: first})
+				f.node(n, target.Target{Config: first})
 			}
 			f.look()
 			two := intstr.FromInt32(2)
@@ -228,7 +229,7 @@ func TestAWaveIsWatchedWhateverTheClocksSay(t *testing.T) {
 
 func TestPausedSaysPaused(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{})
-	f.node("a", rollout.Target{Config: "rendered-" + f.pool + "-1"})
+	f.node("a", target.Target{Config: "rendered-" + f.pool + "-1"})
 	f.render("rendered-"+f.pool+"-2", func(p *mcfgv1.MachineConfigPool) { p.Spec.Paused = true })
 	f.look()
 	assert.Equal(t, "rendered-"+f.pool+"-1", f.record("a").DesiredConfig)
@@ -240,7 +241,7 @@ func TestPausedSaysPaused(t *testing.T) {
 func TestWhatTheAdminMustMend(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{})
 	first := "rendered-" + f.pool + "-1"
-	f.node("a", rollout.Target{Config: first})
+	f.node("a", target.Target{Config: first})
 	f.render(first, func(p *mcfgv1.MachineConfigPool) {
 		p.Annotations = map[string]string{manifests.AnnotationMaintenanceWindows: "sometimes"}
 	})
@@ -276,8 +277,8 @@ func TestImageIsCheckedBeforeTheFirstNode(t *testing.T) {
 	clock := time.Now()
 	f := newFixture(t, nodecontroller.Options{Preflight: check, Now: func() time.Time { return clock }})
 	first := "rendered-" + f.pool + "-1"
-	f.node("a", rollout.Target{Config: first})
-	f.node("b", rollout.Target{Config: first})
+	f.node("a", target.Target{Config: first})
+	f.node("b", target.Target{Config: first})
 	f.layer("one", first, image(1))
 	assert.Positive(t, f.look().RequeueAfter)
 	assert.Empty(t, f.record("a").DesiredImage, "no node is touched")
@@ -326,7 +327,7 @@ func TestNodesThatFollowFetchAhead(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{Preflight: &checks{}})
 	first := "rendered-" + f.pool + "-1"
 	for _, name := range []string{"a", "b", "c"} {
-		f.node(name, rollout.Target{Config: first})
+		f.node(name, target.Target{Config: first})
 	}
 	f.layer("one", first, image(1))
 	f.look()

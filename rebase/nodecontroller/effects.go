@@ -3,7 +3,6 @@ package nodecontroller
 import (
 	"time"
 
-	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
 )
@@ -14,7 +13,7 @@ func (r *Reconciler) promise(s *look, record nodestate.Record) (text string, ok 
 	if s.Effects == nil {
 		return "", !r.o.Foreseen, nil
 	}
-	has := disruption.State{Config: record.CurrentConfig, Image: record.CurrentImage}
+	has := record.Current()
 	if has == s.Effects.Target {
 		// it gave up on the way to another one; how far it came, and what takes that back, is its own to see
 		return "", true, nil
@@ -34,10 +33,10 @@ func (r *Reconciler) promise(s *look, record nodestate.Record) (text string, ok 
 func (r *Reconciler) outdated(s *look, n *rollout.Node) bool {
 	record := &n.Record
 	if s.Effects == nil || s.Pool.Hold != "" || record.Converged() ||
-		(rollout.Target{Config: record.DesiredConfig, Image: record.DesiredImage}) != s.Pool.Target {
+		record.Desired() != s.Pool.Target {
 		return false
 	}
-	way, found := s.Effects.Way(disruption.State{Config: record.CurrentConfig, Image: record.CurrentImage})
+	way, found := s.Effects.Way(record.Current())
 	if !found {
 		return false
 	}

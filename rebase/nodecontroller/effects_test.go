@@ -13,13 +13,13 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodecontroller"
 	"dayone.dev/dayone/rebase/nodestate"
-	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // publish does what the policy controller does.
 func (f *fixture) publish(to string, ways ...disruption.Way) {
 	f.Helper()
-	text, err := disruption.NewPoolPlan(disruption.State{Config: to}, ways).Encode()
+	text, err := disruption.NewPoolPlan(target.Target{Config: to}, ways).Encode()
 	require.NoError(f, err)
 	p := f.object()
 	if p.Annotations == nil {
@@ -41,7 +41,7 @@ func (f *fixture) told(node, config string) *disruption.Promise {
 func TestNothingIsDeliveredBeforeItsEffectIsKnown(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{Foreseen: true})
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
-	f.node("a", rollout.Target{Config: first})
+	f.node("a", target.Target{Config: first})
 	f.render(second)
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig)
@@ -49,7 +49,7 @@ func TestNothingIsDeliveredBeforeItsEffectIsKnown(t *testing.T) {
 	f.publish(second)
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig, "a node whose way is not in the plan waits for the plan")
-	way := disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h1", Level: disruption.LevelReload}
+	way := disruption.Way{From: target.Target{Config: first}, Nodes: 1, Hash: "h1", Level: disruption.LevelReload}
 	f.publish(second, way)
 	f.look()
 	assert.Equal(t, second, f.record("a").DesiredConfig)
@@ -69,7 +69,7 @@ func TestNothingIsDeliveredBeforeItsEffectIsKnown(t *testing.T) {
 func TestTheGateHoldsWorsePlans(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{})
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
-	f.node("a", rollout.Target{Config: first})
+	f.node("a", target.Target{Config: first})
 	gate := func(level string) func(*mcfgv1.MachineConfigPool) {
 		return func(p *mcfgv1.MachineConfigPool) {
 			p.Annotations = map[string]string{manifests.AnnotationMaxDisruption: level}
@@ -78,7 +78,7 @@ func TestTheGateHoldsWorsePlans(t *testing.T) {
 	f.render(second, gate("Reload"))
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig, "a gate does not open for what nobody knows")
-	f.publish(second, disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h",
+	f.publish(second, disruption.Way{From: target.Target{Config: first}, Nodes: 1, Hash: "h",
 		Level: disruption.LevelReboot})
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig)
@@ -90,7 +90,7 @@ func TestTheGateHoldsWorsePlans(t *testing.T) {
 	assert.Equal(t, first, f.record("a").DesiredConfig)
 	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolNodeDegraded).Message, "Little")
 	f.render(second, gate("Reboot"))
-	f.publish(second, disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h",
+	f.publish(second, disruption.Way{From: target.Target{Config: first}, Nodes: 1, Hash: "h",
 		Level: disruption.LevelReboot})
 	f.look()
 	assert.Equal(t, second, f.record("a").DesiredConfig)
@@ -102,9 +102,9 @@ func TestTheGateHoldsWorsePlans(t *testing.T) {
 func TestATargetThatIsTakenBackReachesTheNodesThatFailed(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{Foreseen: true})
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
-	f.node("a", rollout.Target{Config: first})
+	f.node("a", target.Target{Config: first})
 	f.render(second)
-	f.publish(second, disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h",
+	f.publish(second, disruption.Way{From: target.Target{Config: first}, Nodes: 1, Hash: "h",
 		Level: disruption.LevelReboot})
 	f.look()
 	require.Equal(t, second, f.record("a").DesiredConfig)
@@ -121,10 +121,10 @@ func TestATargetThatIsTakenBackReachesTheNodesThatFailed(t *testing.T) {
 func TestANodeWithoutAWayLetsOthersGo(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{Foreseen: true})
 	odd, first, second := "rendered-"+f.pool+"-0", "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
-	f.node("a", rollout.Target{Config: odd})
-	f.node("b", rollout.Target{Config: first})
+	f.node("a", target.Target{Config: odd})
+	f.node("b", target.Target{Config: first})
 	f.render(second)
-	way := disruption.Way{From: disruption.State{Config: first}, Nodes: 1, Hash: "h", Level: disruption.LevelReload}
+	way := disruption.Way{From: target.Target{Config: first}, Nodes: 1, Hash: "h", Level: disruption.LevelReload}
 	f.publish(second, way)
 	f.look()
 	assert.Equal(t, odd, f.record("a").DesiredConfig)

@@ -18,7 +18,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/rebase/nodecontroller"
-	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 var errKilled = errors.New("killed")
@@ -75,7 +75,7 @@ func TestARolloutSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, n := range names {
-		f.node(n, rollout.Target{Config: first})
+		f.node(n, target.Target{Config: first})
 	}
 	f.look()
 	two := intstr.FromInt32(2)
@@ -125,7 +125,7 @@ func TestARolloutSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
 func TestAPoolWhoseNodesAreNotKnownIsNotUpdated(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{})
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
-	f.node("a", rollout.Target{Config: first})
+	f.node("a", target.Target{Config: first})
 	f.look()
 	require.Equal(t, corev1.ConditionTrue, f.condition(mcfgv1.MachineConfigPoolUpdated).Status)
 	selector := f.object().Spec.NodeSelector

@@ -20,7 +20,7 @@ import (
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodecontroller"
-	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // rendered makes a rendered config with files, given as path and content.
@@ -112,7 +112,7 @@ func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 			if c.arch == nil {
 				c.arch = []string{runtime.GOARCH}
 			}
-			err := check.Check(t.Context(), nodecontroller.Question{Pool: f.pool, Target: rollout.Target{Config: c.config.Name,
+			err := check.Check(t.Context(), nodecontroller.Question{Pool: f.pool, Target: target.Target{Config: c.config.Name,
 				Image: c.image}, Architectures: c.arch, PreBuilt: c.preBuilt})
 			if c.want == "" {
 				require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.PullSecretNamespace,
 			Name: cluster.PullSecretName}, Type: corev1.SecretTypeDockerConfigJson,
 			Data: map[string][]byte{corev1.DockerConfigJsonKey: auth}})
-		q := nodecontroller.Question{Target: rollout.Target{Config: certOnly.Name, Image: push(certOnly, nil)},
+		q := nodecontroller.Question{Target: target.Target{Config: certOnly.Name, Image: push(certOnly, nil)},
 			Architectures: []string{runtime.GOARCH}}
 		require.NoError(t, check.Check(t.Context(), q))
 	})

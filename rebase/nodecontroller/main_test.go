@@ -24,7 +24,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/nodecontroller"
 	"dayone.dev/dayone/rebase/nodestate"
-	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 var shared kubetest.Shared
@@ -75,7 +75,7 @@ func (f *fixture) create(o client.Object) {
 }
 
 // node makes a ready node whose agent has reported a config and an image.
-func (f *fixture) node(name string, at rollout.Target) {
+func (f *fixture) node(name string, at target.Target) {
 	f.Helper()
 	annotations := map[string]string{manifests.AnnotationCurrentConfig: at.Config,
 		manifests.AnnotationDesiredConfig: at.Config, manifests.AnnotationState: "Done"}

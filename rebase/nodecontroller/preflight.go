@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // retryPreflight is after which time an image that failed its checks is looked at again.
@@ -21,7 +22,7 @@ const retryPreflight = time.Minute
 
 // acceptance is the outcome of a check.
 type acceptance struct {
-	target rollout.Target
+	target target.Target
 	reason string // a class of rebase/deploy, or checksPassed
 	err    error
 	at     time.Time
@@ -84,7 +85,7 @@ func (c *checks) last(pool string) (acceptance, bool) {
 }
 
 // passed tells that the last check of the pool was of this target and went well.
-func (c *checks) passed(pool string, t rollout.Target) bool {
+func (c *checks) passed(pool string, t target.Target) bool {
 	a, known := c.last(pool)
 	return known && a.target == t && a.err == nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // machineConfigNodes keeps one object per node that says what the node is to have. Its status is the agent's and the
@@ -26,7 +27,7 @@ func (r *Reconciler) machineConfigNodes(ctx context.Context, s *look, plan rollo
 	var errs []error
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		target := rollout.Target{Config: n.Record.DesiredConfig, Image: n.Record.DesiredImage}
+		target := n.Record.Desired()
 		if next[n.Name] {
 			target = plan.Target
 		}
@@ -43,7 +44,7 @@ func (r *Reconciler) machineConfigNodes(ctx context.Context, s *look, plan rollo
 	return errors.Join(errs...)
 }
 
-func (r *Reconciler) machineConfigNode(ctx context.Context, s *look, n *corev1.Node, target rollout.Target) error {
+func (r *Reconciler) machineConfigNode(ctx context.Context, s *look, n *corev1.Node, target target.Target) error {
 	spec := mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name},
 		Pool:          mcfgv1.MCOObjectReference{Name: s.Object.Name},
 		ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: target.Config},

@@ -11,7 +11,7 @@ import (
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/nodecontroller"
-	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // OpenShift's default feature set has MachineConfigNodes without an image, and the API server drops what its schema
@@ -38,7 +38,7 @@ func TestARecordWithoutPlaceForAnImageIsWrittenOnce(t *testing.T) {
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
 	f.layer("one", first, image(1))
 	for _, n := range []string{"a", "b", "c"} {
-		f.node(n, rollout.Target{Config: first, Image: image(1)})
+		f.node(n, target.Target{Config: first, Image: image(1)})
 	}
 	f.look()
 	m := &mortal{perNode: map[string]int{}}

@@ -13,7 +13,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/nodecontroller"
-	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 func TestABadTargetHaltsBeforeItTakesThePool(t *testing.T) {
@@ -21,7 +21,7 @@ func TestABadTargetHaltsBeforeItTakesThePool(t *testing.T) {
 	first, bad, good := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2", "rendered-"+f.pool+"-3"
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, n := range names {
-		f.node(n, rollout.Target{Config: first})
+		f.node(n, target.Target{Config: first})
 	}
 	f.look()
 	two := intstr.FromInt32(2)
@@ -60,7 +60,7 @@ func TestOptingOutIsReversibleInTheMiddle(t *testing.T) {
 	config := "rendered-" + f.pool + "-1"
 	f.layer("one", config, image(1))
 	for _, n := range []string{"a", "b"} {
-		f.node(n, rollout.Target{Config: config, Image: image(1)})
+		f.node(n, target.Target{Config: config, Image: image(1)})
 	}
 	f.look()
 	before := f.everything("a", "b")
@@ -86,7 +86,7 @@ func TestOptingInAndOutLeavesNothing(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{Preflight: &checks{}})
 	config := "rendered-" + f.pool + "-1"
 	for _, n := range []string{"a", "b", "c"} {
-		f.node(n, rollout.Target{Config: config})
+		f.node(n, target.Target{Config: config})
 	}
 	f.look()
 	before := f.everything("a", "b", "c")
@@ -118,7 +118,7 @@ func TestOptingOutForgetsWhatWasFetchedAhead(t *testing.T) {
 	f := newFixture(t, nodecontroller.Options{Preflight: &checks{}})
 	config := "rendered-" + f.pool + "-1"
 	for _, n := range []string{"a", "b"} {
-		f.node(n, rollout.Target{Config: config})
+		f.node(n, target.Target{Config: config})
 	}
 	f.look()
 	before := f.everything("b")

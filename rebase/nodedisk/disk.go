@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/rebase/target"
 )
 
 // Dir is where MCO's daemon keeps what a node has (pkg/daemon/constants); an agent of either kind finds what the other
@@ -28,6 +30,9 @@ type Current struct {
 	// Image is the layered image by digest; empty: the node is not layered.
 	Image string
 }
+
+// Target names config and image.
+func (c Current) Target() target.Target { return target.Target{Config: c.Config.Name, Image: c.Image} }
 
 // ReadCurrent reads what the node below root has; Config is nil when nothing has been applied yet.
 func ReadCurrent(root string) (Current, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/containers/image/v5/docker/reference"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // State is the agent's state on a node.
@@ -161,6 +162,16 @@ func (r *Record) SetReason(text string) {
 	r.Reason = text
 }
 
+// Current is what the node runs.
+func (r Record) Current() target.Target {
+	return target.Target{Config: r.CurrentConfig, Image: r.CurrentImage}
+}
+
+// Desired is what the node should run.
+func (r Record) Desired() target.Target {
+	return target.Target{Config: r.DesiredConfig, Image: r.DesiredImage}
+}
+
 // DrainRequest makes the value of DesiredDrain.
 func DrainRequest(verb, config string) string { return verb + "-" + config }
 
@@ -169,8 +180,7 @@ func (r Record) Drained() bool { return r.DesiredDrain != "" && r.DesiredDrain =
 
 // Converged tells that the node has what it should have, and that its agent says so.
 func (r Record) Converged() bool {
-	return r.State == StateDone && r.CurrentConfig != "" && r.CurrentConfig == r.DesiredConfig &&
-		r.CurrentImage == r.DesiredImage
+	return r.State == StateDone && r.CurrentConfig != "" && r.Current() == r.Desired()
 }
 
 // isConfig tells whether a text is an object's name. Source: Kubernetes, RFC 1123 subdomain. Controllers ask this of

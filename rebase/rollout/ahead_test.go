@@ -9,10 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 func TestAhead(t *testing.T) {
-	target := rollout.Target{Config: newOne.Config, Image: "r.example.com/os/worker@sha256:" + fmt.Sprintf("%064d", 7)}
+	target := target.Target{Config: newOne.Config, Image: "r.example.com/os/worker@sha256:" + fmt.Sprintf("%064d", 7)}
 	three := intstr.FromInt32(3)
 	pool := func(change ...func(*rollout.Pool)) rollout.Pool {
 		p := rollout.Pool{Name: "p", Target: target, MaxUnavailable: &three, Prefetch: 2}

@@ -3,6 +3,8 @@ package rollout
 import (
 	"sync"
 	"time"
+
+	"dayone.dev/dayone/rebase/target"
 )
 
 // Arrivals remembers since when this process has seen nodes at what they have: what has passed since then is measured,
@@ -14,7 +16,7 @@ type Arrivals struct {
 }
 
 type arrival struct {
-	at   Target
+	at   target.Target
 	seen time.Time // with what it takes to measure from it
 }
 
@@ -31,7 +33,7 @@ func (a *Arrivals) Settle(l *Look, now time.Time) {
 	known, next := a.pools[l.Object.Name], map[string]arrival{}
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
-		has := Target{Config: n.Record.CurrentConfig, Image: n.Record.CurrentImage}
+		has := n.Record.Current()
 		if has != l.Pool.Target || !n.Record.Converged() {
 			continue
 		}

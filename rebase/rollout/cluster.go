@@ -14,6 +14,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // Cluster is what a cluster has that decides about a rollout, live or recorded. Nothing of it is changed.
@@ -226,7 +227,7 @@ func (l *Look) RefusedImage() string {
 }
 
 // IsAbout tells that a pool's condition speaks of a target: its message begins with it.
-func IsAbout(c mcfgv1.MachineConfigPoolCondition, t Target) bool {
+func IsAbout(c mcfgv1.MachineConfigPoolCondition, t target.Target) bool {
 	return strings.HasPrefix(c.Message, t.String())
 }
 

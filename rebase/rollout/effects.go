@@ -21,12 +21,12 @@ func (l *Look) foresee(required bool) {
 	if err != nil {
 		l.Faults = append(l.Faults, err.Error()) // The policy controller writes it anew.
 	}
-	target := disruption.State(l.Pool.Target)
 	switch {
-	case plan != nil && plan.Target == target:
+	case plan != nil && plan.Target == l.Pool.Target:
 		l.Effects = plan
-	case (required || gated) && target.Config != "":
-		l.Hold(fmt.Sprintf("what %s does to the nodes is not known yet: see the pool's condition EffectKnown", target.Config))
+	case (required || gated) && l.Pool.Target.Config != "":
+		l.Hold(fmt.Sprintf("what %s does to the nodes is not known yet: see the pool's condition EffectKnown",
+			l.Pool.Target.Config))
 		return
 	default:
 		return
@@ -34,7 +34,7 @@ func (l *Look) foresee(required bool) {
 	if gated && plan.Level > limit {
 		l.Hold(fmt.Sprintf(
 			"%s means %s for %d nodes, and annotation %s allows %s: change the annotation, the config or the policies",
-			target.Config, plan.Level, plan.Nodes, manifests.AnnotationMaxDisruption, limit))
+			l.Pool.Target.Config, plan.Level, plan.Nodes, manifests.AnnotationMaxDisruption, limit))
 	}
 	for i := range l.Nodes {
 		l.Nodes[i].Unforeseen = unforeseen(plan, l.Nodes[i].Record)
@@ -45,13 +45,12 @@ func (l *Look) foresee(required bool) {
 // the ways of most nodes and is made anew when they have gone them. Empty: it can. One that has the target, and gave up
 // on the way to another, needs no way.
 func unforeseen(plan *disruption.PoolPlan, r nodestate.Record) string {
-	has := disruption.State{Config: r.CurrentConfig, Image: r.CurrentImage}
+	has := r.Current()
 	if has == plan.Target {
 		return ""
 	}
 	if _, found := plan.Way(has); found {
 		return ""
 	}
-	return fmt.Sprintf("what the way from %s does is not in the pool's plan yet: its turn comes when other nodes are done",
-		Target(has))
+	return fmt.Sprintf("what the way from %s does is not in the pool's plan yet: its turn comes when other nodes are done", has)
 }

@@ -7,29 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/target"
 )
-
-// Target is what the nodes of a pool should have.
-type Target struct {
-	// Config is the rendered MachineConfig's name.
-	Config string `json:"config"`
-	// Image is the layered image by digest; empty: the pool is not layered, and nodes that are leave their image.
-	Image string `json:"image,omitempty"`
-}
-
-// String names the target for people.
-func (t Target) String() string {
-	if t.Image == "" {
-		return t.Config
-	}
-	return t.Config + " in image " + t.Image
-}
 
 // Pool is what the planner needs to know of a MachineConfigPool.
 type Pool struct {
 	Name string
 	// Target of the nodes.
-	Target Target
+	Target target.Target
 	// Paused pools start nothing; what is under way goes on.
 	Paused bool
 	// Hold is why the target may not be delivered yet, for example that its image is being built; empty: it may.
@@ -125,11 +110,11 @@ type condition struct {
 	down bool
 }
 
-func (n *Node) condition(t Target) condition {
+func (n *Node) condition(t target.Target) condition {
 	r := &n.Record
 	c := condition{silent: n.RecordErr != nil || r.CurrentConfig == "" || r.State == ""}
 	if !c.silent {
-		c.targeted = r.DesiredConfig == t.Config && r.DesiredImage == t.Image
+		c.targeted = r.Desired() == t
 		c.updated = c.targeted && r.Converged()
 		c.failing = r.State == nodestate.StateDegraded || r.State == nodestate.StateUnreconcilable
 		c.inFlight = !c.failing && !r.Converged()

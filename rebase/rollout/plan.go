@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"dayone.dev/dayone/rebase/target"
 )
 
 // Phase is where a node stands on its way to the target.
@@ -60,7 +62,7 @@ type Plan struct {
 	// Pool is the pool's name.
 	Pool string `json:"pool"`
 	// Target is what its nodes should have.
-	Target Target `json:"target"`
+	Target target.Target `json:"target"`
 	// MaxUnavailable is the limit in nodes.
 	MaxUnavailable int `json:"maxUnavailable"`
 	// Next are the nodes to be told to go to the target now, in order.

@@ -11,12 +11,13 @@ import (
 
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 var (
 	now    = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC) // a Monday
-	oldOne = rollout.Target{Config: "rendered-worker-1", Image: "r.example.com/os@sha256:1"}
-	newOne = rollout.Target{Config: "rendered-worker-2", Image: "r.example.com/os@sha256:2"}
+	oldOne = target.Target{Config: "rendered-worker-1", Image: "r.example.com/os@sha256:1"}
+	newOne = target.Target{Config: "rendered-worker-2", Image: "r.example.com/os@sha256:2"}
 )
 
 func limit(s string) *intstr.IntOrString { v := intstr.Parse(s); return &v }
@@ -24,7 +25,7 @@ func limit(s string) *intstr.IntOrString { v := intstr.Parse(s); return &v }
 type change func(*rollout.Node)
 
 // at makes a node that has a target and is done; changes make it something else.
-func at(name string, t rollout.Target, changes ...change) rollout.Node {
+func at(name string, t target.Target, changes ...change) rollout.Node {
 	n := rollout.Node{Name: name, Created: now.AddDate(-1, 0, 0), UpdatedSince: now.Add(-24 * time.Hour),
 		Record: nodestate.Record{CurrentConfig: t.Config, DesiredConfig: t.Config, CurrentImage: t.Image,
 			DesiredImage: t.Image, State: nodestate.StateDone}}
@@ -34,7 +35,7 @@ func at(name string, t rollout.Target, changes ...change) rollout.Node {
 	return n
 }
 
-func to(t rollout.Target, s nodestate.State) change {
+func to(t target.Target, s nodestate.State) change {
 	return func(n *rollout.Node) {
 		n.Record.DesiredConfig, n.Record.DesiredImage, n.Record.State = t.Config, t.Image, s
 	}
@@ -94,16 +95,16 @@ func TestWhoGoesNext(t *testing.T) {
 		"a node without agent takes the place": {nodes: nodes(at("a", oldOne, silent), at("b", oldOne)),
 			reasons: map[string]string{"a": "AgentSilent", "b": "MaxUnavailable"}},
 		"image only: a node that failed after its drain is sent to the corrected image": {nodes: nodes(
-			at("a", rollout.Target{Config: newOne.Config, Image: oldOne.Image},
-				to(rollout.Target{Config: newOne.Config, Image: "r.example.com/os@sha256:bad"}, nodestate.StateDegraded), cordoned),
+			at("a", target.Target{Config: newOne.Config, Image: oldOne.Image},
+				to(target.Target{Config: newOne.Config, Image: "r.example.com/os@sha256:bad"}, nodestate.StateDegraded), cordoned),
 			at("b", oldOne)),
 			next: []string{"a"}, reasons: map[string]string{"a": "Retarget", "b": "MaxUnavailable"}},
 		"a node that failed and still takes pods goes before fresh ones": {nodes: nodes(at("a", oldOne),
-			at("b", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
+			at("b", oldOne, to(target.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
 			next: []string{"b"}, reasons: map[string]string{"a": "MaxUnavailable", "b": "Retarget"}},
 		"of two that failed and still take pods only one goes": {nodes: nodes(
-			at("a", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded)),
-			at("b", oldOne, to(rollout.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
+			at("a", oldOne, to(target.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded)),
+			at("b", oldOne, to(target.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
 			next: []string{"a"}, reasons: map[string]string{"b": "MaxUnavailable"}},
 		"two failures at the target halt the rollout": {pool: rollout.Pool{MaxUnavailable: limit("5")}, nodes: nodes(
 			at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("b", oldOne, to(newOne, nodestate.StateUnreconcilable)),
@@ -113,7 +114,7 @@ func TestWhoGoesNext(t *testing.T) {
 			nodes:   nodes(at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("c", oldOne)),
 			reasons: map[string]string{"c": "PoolStopped"}},
 		"a node under way to an earlier target finishes first": {nodes: nodes(at("a", oldOne,
-			to(rollout.Target{Config: "rendered-worker-x"}, nodestate.StateWorking))),
+			to(target.Target{Config: "rendered-worker-x"}, nodestate.StateWorking))),
 			reasons: map[string]string{"a": "EarlierTarget"}},
 		"a paused pool starts nothing": {pool: rollout.Pool{Paused: true}, nodes: nodes(at("a", oldOne)),
 			reasons: map[string]string{"a": "PoolStopped"}},
@@ -143,15 +144,15 @@ func TestWhoGoesNext(t *testing.T) {
 		"then the second wave starts": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
 			nodes: nodes(at("a", newOne, since(11*time.Minute)), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
 			next:  []string{"b"}, reasons: map[string]string{"c": "Wave"}},
-		"opting out goes node by node, too": {pool: rollout.Pool{Target: rollout.Target{Config: oldOne.Config}},
+		"opting out goes node by node, too": {pool: rollout.Pool{Target: target.Target{Config: oldOne.Config}},
 			nodes: nodes(at("a", oldOne), at("b", oldOne)),
 			next:  []string{"a"}},
-		"a node without image is done where none is wanted": {pool: rollout.Pool{Target: rollout.Target{Config: oldOne.Config}}, nodes: nodes(at("a", rollout.Target{Config: oldOne.Config}), at("b", oldOne)),
+		"a node without image is done where none is wanted": {pool: rollout.Pool{Target: target.Target{Config: oldOne.Config}}, nodes: nodes(at("a", target.Target{Config: oldOne.Config}), at("b", oldOne)),
 			next: []string{"b"}, reasons: map[string]string{"a": "Done"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.pool.Name = "worker"
-			if c.pool.Target == (rollout.Target{}) {
+			if c.pool.Target == (target.Target{}) {
 				c.pool.Target = newOne
 			}
 			p, err := rollout.Make(c.pool, c.nodes, now)

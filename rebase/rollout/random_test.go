@@ -13,6 +13,7 @@ import (
 
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // TestRandomClusters checks what must hold for every cluster, on 10,000 random ones: each is planned for, the plan is
@@ -177,7 +178,7 @@ func (c *cluster) live() {
 		}
 	}
 	if c.IntN(8) == 0 {
-		c.pool.Target = rollout.Target{Config: fmt.Sprintf("rendered-%d", c.IntN(1000)), Image: newOne.Image}
+		c.pool.Target = target.Target{Config: fmt.Sprintf("rendered-%d", c.IntN(1000)), Image: newOne.Image}
 	}
 }
 

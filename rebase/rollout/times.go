@@ -7,6 +7,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // Times is how long a node's last ways took, from being told to being done: the annotation dayone.dev/update-times.
@@ -51,12 +52,12 @@ func (c *Cluster) Estimate(plan disruption.PoolPlan, atOnce int) time.Duration {
 }
 
 // NodeStates is what the pool's nodes have, by name; a node that has not reported is left out.
-func (l *Look) NodeStates() map[string]disruption.State {
-	out := make(map[string]disruption.State, len(l.Nodes))
+func (l *Look) NodeStates() map[string]target.Target {
+	out := make(map[string]target.Target, len(l.Nodes))
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
 		if n.RecordErr == nil && n.Record.CurrentConfig != "" {
-			out[n.Name] = disruption.State{Config: n.Record.CurrentConfig, Image: n.Record.CurrentImage}
+			out[n.Name] = n.Record.Current()
 		}
 	}
 	return out

@@ -21,6 +21,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/target"
 )
 
 const (
@@ -211,7 +212,7 @@ func (h *Host) Record(ctx context.Context) nodestate.Record {
 }
 
 // Has tells whether the node has a target, says so without a complaint, and takes pods.
-func (h *Host) Has(ctx context.Context, t daemon.Target) bool {
+func (h *Host) Has(ctx context.Context, t target.Target) bool {
 	n := h.Object(ctx)
 	if n == nil || n.Spec.Unschedulable {
 		return false

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/target"
 )
 
 const (
@@ -30,7 +30,7 @@ type Watch struct {
 	samples int
 	worst   map[string]int
 	excused map[string]bool
-	plans   map[string]map[daemon.Target]disruption.PoolPlan
+	plans   map[string]map[target.Target]disruption.PoolPlan
 	// last is each pool's latest target with the most reboots that were foretold for it; foretold are those of targets
 	// before.
 	last     map[string]foretold
@@ -38,14 +38,14 @@ type Watch struct {
 }
 
 type foretold struct {
-	target  daemon.Target
+	target  target.Target
 	reboots int
 }
 
 // NewWatch makes a watch of all hosts that the fleet has and gets; Run runs it.
 func NewWatch(f *Fleet) *Watch {
 	return &Watch{fleet: f, worst: map[string]int{}, excused: map[string]bool{},
-		plans: map[string]map[daemon.Target]disruption.PoolPlan{}, last: map[string]foretold{}}
+		plans: map[string]map[target.Target]disruption.PoolPlan{}, last: map[string]foretold{}}
 }
 
 // Run counts until ctx ends.
@@ -120,7 +120,7 @@ func (w *Watch) Samples() int {
 }
 
 // Foretold is what a pool's plan said of a target before its first node went.
-func (w *Watch) Foretold(pool string, t daemon.Target) disruption.PoolPlan {
+func (w *Watch) Foretold(pool string, t target.Target) disruption.PoolPlan {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.plans[pool][t]
@@ -163,7 +163,7 @@ func (w *Watch) keepPlan(pool *mcfgv1.MachineConfigPool) {
 	if err != nil || plan == nil {
 		return
 	}
-	t := daemon.Target{Config: plan.Target.Config, Image: plan.Target.Image}
+	t := target.Target{Config: plan.Target.Config, Image: plan.Target.Image}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.last[pool.Name]
@@ -174,7 +174,7 @@ func (w *Watch) keepPlan(pool *mcfgv1.MachineConfigPool) {
 	l.reboots = max(l.reboots, plan.Counts[string(disruption.Reboot)])
 	w.last[pool.Name] = l
 	if w.plans[pool.Name] == nil {
-		w.plans[pool.Name] = map[daemon.Target]disruption.PoolPlan{}
+		w.plans[pool.Name] = map[target.Target]disruption.PoolPlan{}
 	}
 	if have, known := w.plans[pool.Name][t]; !known || plan.Nodes > have.Nodes {
 		w.plans[pool.Name][t] = *plan

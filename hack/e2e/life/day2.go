@@ -17,9 +17,9 @@ import (
 	"dayone.dev/dayone/hack/e2e/fleet"
 	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // containerfile is the workers': a file that a RUN made.
@@ -152,8 +152,8 @@ func (l *life) buildFailure(ctx context.Context) error {
 }
 
 // arrived waits until every worker has an image and the pool's config.
-func (l *life) arrived(ctx context.Context, image string) (daemon.Target, error) {
-	to := daemon.Target{Image: image}
+func (l *life) arrived(ctx context.Context, image string) (target.Target, error) {
+	to := target.Target{Image: image}
 	for _, h := range l.fleet.Of(worker) {
 		if err := l.until(ctx, h.Node.Name+" to have its target", func() (bool, error) {
 			pool := &mcfgv1.MachineConfigPool{}

@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/hack/testnode/clock"
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
 )
 
 const (
@@ -48,7 +49,7 @@ type wrong struct {
 // wrongClocks builds a config and brings it while the wall clocks of agents jump with every change of their states,
 // hours ahead and back, and years, and the controllers' in the middle of a drain, too. What is asked for comes as if
 // all clocks were right.
-func (w *world) wrongClocks(config string, r recipe) (to daemon.Target) {
+func (w *world) wrongClocks(config string, r recipe) (to target.Target) {
 	c := &wrong{world: w, last: map[*fleet.Host]daemon.State{}, since: map[*fleet.Host]time.Time{},
 		jumps: map[time.Duration]int{}}
 	hosts := w.fleet.Of(worker)

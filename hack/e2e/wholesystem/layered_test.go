@@ -17,6 +17,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // slowPause is the registry's before each part of a blob, where an import is to take a while.
@@ -24,10 +25,10 @@ const slowPause = 100 * time.Millisecond
 
 // liveChange changes only the config of layered nodes, and policies cover that: the running system gets it, and so does
 // the image of the next boot, without a reboot.
-func (w *world) liveChange(was daemon.Target) daemon.Target {
+func (w *world) liveChange(was target.Target) target.Target {
 	c := secondContent()
 	c.Files["/etc/app/conf"] = "three\n"
-	var to daemon.Target
+	var to target.Target
 	w.pods(worker, "live")
 	w.undisturbed("live", func() {
 		config := w.configure(worker, "50-app", c)
@@ -60,7 +61,7 @@ func digestOf(image string) string {
 
 // faultsOfNodes changes the Containerfile's part, two nodes at a time. Agents are killed at every state they come to;
 // the first host that imports has its power cut then, and one host has its power cut in every state.
-func (w *world) faultsOfNodes(was daemon.Target) daemon.Target {
+func (w *world) faultsOfNodes(was target.Target) target.Target {
 	w.several(2)
 	boots := w.allBoots(worker)
 	w.pods(worker, "killed")
@@ -161,7 +162,7 @@ func (w *world) eachState(hosts []*fleet.Host, do func(*fleet.Host, daemon.State
 
 // brokenImage fails on the first nodes, which say why, and goes no further; a corrected one goes to those nodes first,
 // and then on, while clocks jump.
-func (w *world) brokenImage(was daemon.Target) daemon.Target {
+func (w *world) brokenImage(was target.Target) target.Target {
 	w.several(1)
 	boots := w.allBoots(worker)
 	broken := w.build(worker, was.Config, recipe{mark: "broken", kernelless: true})
@@ -190,7 +191,7 @@ func (w *world) brokenImage(was daemon.Target) daemon.Target {
 
 // faultsAround takes away, one after the other while a node imports: the registry, the controllers, the API server.
 // Each node fails or waits, and goes on.
-func (w *world) faultsAround(was daemon.Target) daemon.Target {
+func (w *world) faultsAround(was target.Target) target.Target {
 	w.ahead("0") // each node has something to import when its turn comes
 	defer w.ahead("")
 	boots := w.allBoots(worker)
@@ -229,7 +230,7 @@ func (w *world) faultsAround(was daemon.Target) daemon.Target {
 }
 
 // importing waits for a node that says how many bytes of a target's layers it has.
-func (w *world) importing(to daemon.Target) (found *fleet.Host) {
+func (w *world) importing(to target.Target) (found *fleet.Host) {
 	w.t.Helper()
 	w.until("bytes of layers on a node", func() bool {
 		for _, h := range w.fleet.Of(worker) {
@@ -246,7 +247,7 @@ func (w *world) importing(to daemon.Target) (found *fleet.Host) {
 }
 
 // backToConfig gives the layered workers the config that the plain ones had, live.
-func (w *world) backToConfig(was daemon.Target) {
+func (w *world) backToConfig(was target.Target) {
 	w.undisturbed("back", func() {
 		config := w.configure(worker, "50-app", secondContent())
 		w.arrived("back", worker, w.build(worker, config, recipe{mark: "v4", noise: 1 << 20}))

@@ -29,8 +29,8 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // objects are an installation's rights, with the policy that binds an agent to its own node; what a release brings;
@@ -189,7 +189,7 @@ func (w *world) labelled(img v1.Image, labels map[string]string) v1.Image {
 // build is what machine-os-builder leaves when it has built a pool's config by a recipe: an image, the build that made
 // it, and the pool's MachineOSConfig that names both. The recipe's mark is the build's ground: images of one differ in
 // their config only.
-func (w *world) build(pool, config string, r recipe) daemon.Target {
+func (w *world) build(pool, config string, r recipe) target.Target {
 	t, c := w.t, w.env.Client
 	t.Helper()
 	image := w.image(pool, config, r)
@@ -228,7 +228,7 @@ func (w *world) build(pool, config string, r recipe) daemon.Target {
 	m.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(image)
 	m.Status.MachineOSBuild = &mcfgv1.ObjectReference{Group: mcfgv1.GroupName, Resource: "machineosbuilds", Name: b.Name}
 	require.NoError(t, c.Status().Patch(t.Context(), m, client.MergeFrom(before)))
-	return daemon.Target{Config: config, Image: image}
+	return target.Target{Config: config, Image: image}
 }
 
 // pods puts a pod onto every node of a pool that takes pods; it would have to leave before a reboot, and ends at once.

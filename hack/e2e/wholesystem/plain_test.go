@@ -13,8 +13,8 @@ import (
 
 	"dayone.dev/dayone/hack/e2e/fleet"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // undisturbed runs a step and asserts that the workers' pods are the same ones afterwards, that no drain was asked for,
@@ -57,7 +57,7 @@ func (w *world) quietChange() {
 	h := w.fleet.Of(worker)[0]
 	services := w.services(h)
 	w.undisturbed("policy None", func() {
-		to := daemon.Target{Config: w.configure(worker, "60-quiet",
+		to := target.Target{Config: w.configure(worker, "60-quiet",
 			fleet.Content{Files: map[string]string{"/etc/quiet/conf": "one\n"}})}
 		w.arrived("policy None", worker, to)
 		assert.Equal(w.t, disruption.LevelQuiet, w.watch.Foretold(worker, to).Level)
@@ -71,9 +71,9 @@ func (w *world) configOnly() (workers string) {
 	w.undisturbed("config only", func() {
 		masters := w.configure(master, "50-app", secondContent())
 		workers = w.configure(worker, "50-app", secondContent())
-		w.arrived("config only", master, daemon.Target{Config: masters})
-		w.arrived("config only", worker, daemon.Target{Config: workers})
-		assert.Equal(w.t, disruption.LevelReload, w.watch.Foretold(worker, daemon.Target{Config: workers}).Level)
+		w.arrived("config only", master, target.Target{Config: masters})
+		w.arrived("config only", worker, target.Target{Config: workers})
+		assert.Equal(w.t, disruption.LevelReload, w.watch.Foretold(worker, target.Target{Config: workers}).Level)
 	})
 	for _, h := range w.fleet.Hosts {
 		w.until("restarted app on "+h.Name, func() bool { return w.started(h, "app") == "v2 two" })
@@ -103,7 +103,7 @@ func (w *world) mirrors(without string) {
 	add := func() string {
 		w.create(set())
 		with := w.renderedAfter(worker, without)
-		w.arrived("mirror added", worker, daemon.Target{Config: with})
+		w.arrived("mirror added", worker, target.Target{Config: with})
 		return with
 	}
 	policy("ImageDigestMirrorSet=None")
@@ -115,7 +115,7 @@ func (w *world) mirrors(without string) {
 		}
 		require.NoError(w.t, w.env.Client.Delete(w.t.Context(), set()))
 		require.Equal(w.t, without, w.renderedAfter(worker, with), "the config that there was before")
-		w.arrived("mirror removed, policy None", worker, daemon.Target{Config: without})
+		w.arrived("mirror removed, policy None", worker, target.Target{Config: without})
 		for _, h := range w.fleet.Of(worker) {
 			assert.Equal(w.t, 2, w.reloads(h))
 		}
@@ -127,13 +127,13 @@ func (w *world) mirrors(without string) {
 	boots := w.allBoots()
 	require.NoError(w.t, w.env.Client.Delete(w.t.Context(), set()))
 	require.Equal(w.t, without, w.renderedAfter(worker, with))
-	w.arrived("mirror removed", worker, daemon.Target{Config: without})
+	w.arrived("mirror removed", worker, target.Target{Config: without})
 	assert.Zero(w.t, w.podsLeft(worker), "each node was drained")
 	w.rebooted(boots, 0, "mirror removed")
 	for _, h := range w.fleet.Of(worker) {
 		assert.Equal(w.t, 4, w.reloads(h))
 	}
-	w.arrived("mirror removed", master, daemon.Target{Config: w.configOf(master)})
+	w.arrived("mirror removed", master, target.Target{Config: w.configOf(master)})
 }
 
 func (w *world) reloads(h *fleet.Host) int {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/hack/e2e/fleet"
-	"dayone.dev/dayone/rebase/daemon"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // The soak's settings: how long it goes on (a Go duration; without it it does not run) and the seed of its dice.
@@ -94,7 +94,7 @@ func TestSoak(t *testing.T) {
 	w := newWorld(t)
 	w.joinAll(1, 3)
 	w.several(2)
-	now := daemon.Target{Config: w.configOf(worker)}
+	now := target.Target{Config: w.configOf(worker)}
 	mark := "m0"
 	for round, end := 0, time.Now().Add(limit); time.Now().Before(end); round++ {
 		now, mark = w.soakRound(dice, round, now, mark)
@@ -102,7 +102,7 @@ func TestSoak(t *testing.T) {
 }
 
 // soakRound makes one change with up to three faults.
-func (w *world) soakRound(dice *rand.Rand, round int, was daemon.Target, mark string) (daemon.Target, string) {
+func (w *world) soakRound(dice *rand.Rand, round int, was target.Target, mark string) (target.Target, string) {
 	boots, cuts := w.allBoots(worker), map[*fleet.Host]int{}
 	w.pods(worker, fmt.Sprintf("r%d", round))
 	to, change := was, ""

@@ -9,16 +9,16 @@ import (
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e/fleet"
 	"dayone.dev/dayone/hack/testnode"
-	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // small is a host of busybox and ostree, without systemd, on its way to its first layered image.
 type small struct {
 	host  *fleet.Host
 	boots int
-	to    daemon.Target
+	to    target.Target
 }
 
 // joinTiny makes such a host the node of a pool of its own, lets its agent write a file without a reboot, and asks for
@@ -38,9 +38,9 @@ func (w *world) joinTiny() small {
 	require.NoError(t, err)
 	require.NoError(t, nodedisk.WriteCurrent(root, nodedisk.Current{Config: w.config(first)}))
 	require.NoError(t, h.Node.Start(ctx))
-	w.until("joined: "+h.Name, func() bool { return h.Has(ctx, daemon.Target{Config: first}) })
+	w.until("joined: "+h.Name, func() bool { return h.Has(ctx, target.Target{Config: first}) })
 	second := w.configure(edge, "50-app", fleet.Content{Files: map[string]string{"/etc/quiet/conf": "two\n"}})
-	w.arrived("policy None without systemd", edge, daemon.Target{Config: second})
+	w.arrived("policy None without systemd", edge, target.Target{Config: second})
 	assert.Equal(t, "two", w.output(h, "cat", "/etc/quiet/conf"))
 	s := small{host: h, boots: w.boots(h)}
 	assert.Equal(t, 1, s.boots, "nothing has rebooted")

@@ -17,9 +17,9 @@ import (
 
 	"dayone.dev/dayone/hack/e2e/fleet"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/target"
 )
 
 // Two pools live through their Day 2; what comes first is what later steps start from, because making and booting hosts
@@ -95,7 +95,7 @@ func (w *world) joinAll(masters, workers int) {
 		}
 	}
 	for _, h := range w.fleet.Hosts {
-		w.until("joined: "+h.Name, func() bool { return h.Has(ctx, daemon.Target{Config: w.configOf(h.Pool)}) })
+		w.until("joined: "+h.Name, func() bool { return h.Has(ctx, target.Target{Config: w.configOf(h.Pool)}) })
 		require.NoError(t, h.Node.WaitReady(ctx))
 		w.until("app runs on "+h.Name, func() bool { return w.started(h, "app") == "v1 one" })
 	}
@@ -126,7 +126,7 @@ func (w *world) snapshot() map[*fleet.Host]string {
 }
 
 // optIn brings a pool's first layered image: one node after the other is drained, rebooted once and given back.
-func (w *world) optIn(pool string) daemon.Target {
+func (w *world) optIn(pool string) target.Target {
 	w.t.Helper()
 	boots := w.allBoots(pool)
 	w.pods(pool, "in")
@@ -149,7 +149,7 @@ func (w *world) optOut(pool string, before map[*fleet.Host]string) {
 	w.t.Helper()
 	boots := w.allBoots(pool)
 	w.leave(pool)
-	w.arrived("opted out", pool, daemon.Target{Config: w.configOf(pool)})
+	w.arrived("opted out", pool, target.Target{Config: w.configOf(pool)})
 	w.rebooted(boots, 1, "opted out")
 	_, digest, _ := strings.Cut(w.stock, "@")
 	for h := range boots {

@@ -26,8 +26,8 @@ import (
 	"dayone.dev/dayone/hack/kube/process"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests/assets/cluster"
-	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/target"
 )
 
 const (
@@ -241,7 +241,7 @@ func (w *world) showNotes() {
 }
 
 // arrived waits until every node of a pool has a target and says so.
-func (w *world) arrived(what, pool string, t daemon.Target) {
+func (w *world) arrived(what, pool string, t target.Target) {
 	w.t.Helper()
 	for _, h := range w.fleet.Of(pool) {
 		w.until(what+": "+h.Name, func() bool { return h.Has(w.t.Context(), t) })
