@@ -74,7 +74,7 @@ verify: setup-build ## Format, vet, lint, import direction, sizes, docs.
 	go run ./hack/verify
 
 .PHONY: generate
-generate: ## Write the files that are made from others (docs/install-config.md, the CRDs).
+generate: ## Write the files that are made from others (docs/users/install-config.md, the CRDs).
 	go run ./hack/gendocs
 	go run ./hack/gencrds
 

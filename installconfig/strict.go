@@ -93,7 +93,7 @@ func (s strict) mapping(n *yaml.Node, t reflect.Type, path string) {
 
 func (s strict) scalar(n *yaml.Node, path, want, tag string) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != tag {
-		s.refuse(n, path, "wrong-type", "expected %s", "see docs/install-config.md for the field", want)
+		s.refuse(n, path, "wrong-type", "expected %s", "see docs/users/install-config.md for the field", want)
 	}
 }
 

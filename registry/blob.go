@@ -92,7 +92,7 @@ var (
 
 // pacedWriter sends in pieces, each within stallTimeout (corkConn) and in one system call, over TLS too. sendfile,
 // which TLS cannot use, is slower on the loopback addresses where plain HTTP is allowed: it wakes both sides for every
-// 64 KiB (measured, see docs/registry.md).
+// 64 KiB (measured, see docs/developers/benchmarks.md).
 type pacedWriter struct {
 	http.ResponseWriter
 	cork    *corkConn  // nil without TLS

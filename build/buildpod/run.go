@@ -162,7 +162,7 @@ func (o Options) build(ctx context.Context, in *input, log *transcript) job.Resu
 func startHint(err error) string {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC) ||
 		errors.Is(err, syscall.EUSERS) {
-		return "the node does not let the pod make a user namespace: give builds a seccomp profile that allows it, or user namespaces of the runtime (hostUsers: false); docs/cluster-build.md"
+		return "the node does not let the pod make a user namespace: give builds a seccomp profile that allows it, or user namespaces of the runtime (hostUsers: false); docs/operators/builds.md"
 	}
 	return "look at the events of the pod"
 }

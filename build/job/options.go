@@ -25,7 +25,7 @@ const (
 )
 
 // Options are how build pods run. The zero value but for BuilderImage is right for a cluster whose container runtime
-// sets no seccomp profile of its own; docs/cluster-build.md says what others need.
+// sets no seccomp profile of its own; docs/operators/builds.md says what others need.
 type Options struct {
 	// Namespace of all objects; default cluster.DefaultNamespace.
 	Namespace string

@@ -24,7 +24,7 @@ func newBootstrapCommand() *cobra.Command {
 			"is stopped; run again on the same state directory, it goes on where it was cut off. With --kubeconfig it hands over to\n" +
 			"the cluster as soon as that is up, and ends when nobody needs this host any more.\n\n" +
 			"On an installer's bootstrap node (flow openshift) it builds between MCO's first and second rendering and then lets the\n" +
-			"nodes fetch their configs from MCO; see docs/openshift.md.",
+			"nodes fetch their configs from MCO; see docs/users/day1-openshift.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkPolicy(o.HandOver); err != nil {

@@ -23,7 +23,7 @@ import (
 const renderedFrom = "machineconfigs,controllerconfigs,kubeletconfigs,containerruntimeconfigs,machineconfigurations.operator.openshift.io," +
 	"imagedigestmirrorsets,imagetagmirrorsets,imagecontentsourcepolicies,images.config.openshift.io,featuregates"
 
-// poolEffect is what a pool's target does to its nodes. docs/disruption-policy.md describes it.
+// poolEffect is what a pool's target does to its nodes. docs/operators/disruption-policies.md describes it.
 type poolEffect struct {
 	disruption.PoolPlan
 	// Before is the target that the pool has now, when files change it.

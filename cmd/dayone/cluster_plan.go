@@ -20,7 +20,7 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
-// clusterPlan is what dayone cluster plan prints. docs/day2.md describes it.
+// clusterPlan is what dayone cluster plan prints. docs/operators/rollout.md describes it.
 type clusterPlan struct {
 	// Source is the cluster's address, the dump's directory or the install directory.
 	Source string `json:"source"`

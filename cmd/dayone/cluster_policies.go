@@ -13,7 +13,7 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 )
 
-// clusterPolicies is what dayone cluster policies prints. docs/disruption-policy.md describes it.
+// clusterPolicies is what dayone cluster policies prints. docs/operators/disruption-policies.md describes it.
 type clusterPolicies struct {
 	Source string `json:"source"`
 	// Rules in force: the cluster's and the admin's, which hold everywhere, then those of owners of MachineConfigs by

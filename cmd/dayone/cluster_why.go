@@ -20,7 +20,7 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
-// nodeAnswer is what dayone cluster why prints. docs/day2.md describes it.
+// nodeAnswer is what dayone cluster why prints. docs/operators/rollout.md describes it.
 type nodeAnswer struct {
 	Source string    `json:"source"`
 	At     time.Time `json:"at"`

@@ -16,7 +16,7 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// Exit codes, documented in docs/pipeline.md.
+// Exit codes, documented in docs/users/troubleshooting.md.
 const (
 	exitOK = 0
 	// exitFailed: the work failed; the message says why.

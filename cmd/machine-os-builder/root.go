@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes of all commands but build, whose are in docs/cluster-build.md.
+// Exit codes of all commands but build, whose are in docs/operators/builds.md.
 const (
 	exitOK     = 0
 	exitFailed = 1

@@ -1,5 +1,5 @@
-// Command gendocs writes docs/install-config.md and installconfig/schema.json from the types in installconfig and their
-// comments. It also fills the table of default rules in docs/disruption-policy.md and writes
+// Command gendocs writes docs/users/install-config.md and installconfig/schema.json from the types in installconfig and
+// their comments. It also fills the table of default rules in docs/operators/disruption-policies.md and writes
 // cmd/dayone/plan.schema.json from what the plan commands print.
 //
 //	installconfig/*.go -> struct fields with their yaml names and comments -> Markdown table and JSON schema
@@ -18,7 +18,7 @@ import (
 
 const (
 	source = "installconfig"
-	target = "docs/install-config.md"
+	target = "docs/users/install-config.md"
 	root   = "Config"
 	field  = "onClusterLayering"
 )
@@ -81,7 +81,7 @@ column, and moves the field with all defaults written out to ` + "`.dayone/layer
 `
 
 const tail = `
-A sample: ` + "[install-config.yaml](../manifests/assets/sample/install-config.yaml)" + `; ` + "`dayone sample`" + ` writes the whole directory.
+A sample: ` + "[install-config.yaml](../../manifests/assets/sample/install-config.yaml)" + `; ` + "`dayone sample`" + ` writes the whole directory.
 
 ## In an editor
 

@@ -44,7 +44,7 @@ func Find(name string) (Program, error) {
 	return Program{}, fmt.Errorf("find program %q: there is none of this name", name)
 }
 
-// Build tags that every program has, and those that make a cgo program static (docs/cluster-build.md).
+// Build tags that every program has, and those that make a cgo program static (docs/operators/builds.md).
 const (
 	tags       = "containers_image_openpgp,exclude_graphdriver_btrfs"
 	staticTags = ",netgo,osusergo,sqlite_omit_load_extension"

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// floors are the rooms that each top-level folder may import, besides itself. See docs/pipeline.md.
+// floors are the rooms that each top-level folder may import, besides itself. See docs/developers/ARCHITECTURE.md.
 var floors = map[string][]string{
 	"installconfig": {},
 	"registry":      {},

@@ -44,7 +44,7 @@ type Options struct {
 	// ContainerRuntimeConfigs add nothing. Pre-built images always count.
 	ComponentsOnly bool
 	// Strict refuses what MCO accepts in silence and what is surely wrong; without it the same findings are warnings. The
-	// standalone flow sets it; which findings these are is listed in docs/render.md.
+	// standalone flow sets it; which findings these are is listed in docs/users/rendering.md.
 	Strict bool
 	// Pools renders only the pools of these names; the others are known, but what is wrong with them refuses nothing.
 	// Default: all.

@@ -15,7 +15,7 @@ func Unit(gate bool) string {
 	lines := []string{
 		"[Unit]",
 		"Description=Boot this node into the OS image of its config",
-		"Documentation=https://dayone.dev/docs/rebase",
+		"Documentation=https://dayone.dev/docs/operators/node.md",
 		"ConditionPathExists=/run/ostree-booted",
 		"ConditionPathExists=" + ConfigPath,
 		"ConditionPathExists=!" + StateDir + "/done",

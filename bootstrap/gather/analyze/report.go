@@ -46,7 +46,7 @@ type Verdict struct {
 	Status Status `json:"status"`
 	// Phase is where it ended: a phase of dayone, or SERVICE/STAGE of the installer.
 	Phase string `json:"phase,omitempty"`
-	// Cause is a stable identifier, for example registry-credentials; docs/gather.md lists them.
+	// Cause is a stable identifier, for example registry-credentials; docs/operators/log-bundles.md lists them.
 	Cause string `json:"cause,omitempty"`
 	// Summary is one sentence.
 	Summary string `json:"summary"`
