@@ -57,7 +57,7 @@ func debianRecipe(ctx context.Context, _ Options) (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	texts := []string{debianRecipeVersion, Version, KernelVersion, suite, debianHook,
+	texts := []string{debianRecipeVersion, imageVersion, KernelVersion, suite, debianHook,
 		packageVersions(ctx, suite, debianPackages)}
 	texts = append(append(append(texts, debianPackages...), osPackages...), config...)
 	key, err := fingerprint(nil, texts...)

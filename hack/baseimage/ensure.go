@@ -32,8 +32,8 @@ const (
 	// KernelVersion names usr/lib/modules/<version> in Tiny and Debian. The bytes there are no kernel: nodes share the
 	// host's.
 	KernelVersion = "6.1.0-dayone"
-	// Version is the image's version label and VERSION_ID.
-	Version = "1"
+	// imageVersion is the image's version label and VERSION_ID.
+	imageVersion = "1"
 )
 
 // Options tell where an image is kept. The zero value uses the default cache directory and logs nothing.
@@ -126,7 +126,7 @@ func labels(kernel string) map[string]string {
 		"ostree.bootable":                 "true",
 		"containers.bootc":                "1",
 		"ostree.linux":                    kernel,
-		"version":                         Version,
+		"version":                         imageVersion,
 		"org.opencontainers.image.title":  "dayone test OS",
 		"org.opencontainers.image.vendor": "dayone",
 	}

@@ -40,7 +40,7 @@ func tinyRecipe(ctx context.Context, o Options) (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	texts := append([]string{tinyRecipeVersion, Version, KernelVersion, t.locale}, config...)
+	texts := append([]string{tinyRecipeVersion, imageVersion, KernelVersion, t.locale}, config...)
 	key, err := fingerprint(append(t.programs(), t.libs...), texts...)
 	if err != nil {
 		return recipe{}, err
@@ -173,7 +173,7 @@ func addEmbedded(l *layer, root string) error {
 		case name == "etc/shadow", name == "etc/gshadow":
 			mode = 0o600
 		}
-		l.file(name, mode, []byte(strings.ReplaceAll(string(content), "@VERSION@", Version)))
+		l.file(name, mode, []byte(strings.ReplaceAll(string(content), "@VERSION@", imageVersion)))
 		return nil
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -119,36 +120,44 @@ func median(values []float64) float64 {
 
 // demos runs Day 1 of three masters with both base images; a first run fills the caches.
 func demos(ctx context.Context, all results) error {
-	for kind, flags := range map[string][]string{"tiny": {"--tiny"}, "debian": nil} {
-		for _, warm := range []bool{false, true} {
-			work, err := os.MkdirTemp("", "dayone-bench-")
-			if err != nil {
-				return fmt.Errorf("make work directory: %w", err)
-			}
-			began := time.Now()
-			cmd := exec.CommandContext(ctx, "bin/demo", append(flags, "--work", work)...)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				return fmt.Errorf("run demo: %w: %s", err, out)
-			}
-			whole := time.Since(began)
-			raw, err := os.ReadFile(filepath.Join(work, "report.json"))
-			if err != nil {
-				return fmt.Errorf("read report of the demo: %w", err)
-			}
-			var report struct {
-				Duration time.Duration `json:"durationNanoseconds"`
-			}
-			if err := json.Unmarshal(raw, &report); err != nil {
-				return fmt.Errorf("read report of the demo: %w", err)
-			}
-			if warm {
-				all["Demo/"+kind+" pipeline-s"], all["Demo/"+kind+" command-s"] = report.Duration.Seconds(), whole.Seconds()
-			}
-			if err := os.RemoveAll(work); err != nil {
-				return fmt.Errorf("remove work directory: %w", err)
-			}
+	for _, d := range []struct {
+		name  string
+		flags []string
+	}{{"tiny", []string{"--tiny"}}, {"debian", nil}} {
+		if _, _, err := demo(ctx, d.flags); err != nil {
+			return err
 		}
+		pipeline, command, err := demo(ctx, d.flags)
+		if err != nil {
+			return err
+		}
+		all["Demo/"+d.name+" pipeline-s"], all["Demo/"+d.name+" command-s"] = pipeline.Seconds(), command.Seconds()
 	}
 	return nil
+}
+
+// demo runs the demo once: how long its pipeline took, and the whole command.
+func demo(ctx context.Context, flags []string) (pipeline, command time.Duration, err error) {
+	work, err := os.MkdirTemp("", "dayone-bench-")
+	if err != nil {
+		return 0, 0, fmt.Errorf("make work directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, "bin/demo", append(slices.Clone(flags), "--work", work)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return 0, 0, fmt.Errorf("run demo: %w: %s", err, out)
+	}
+	command = time.Since(began)
+	raw, err := os.ReadFile(filepath.Join(work, "report.json"))
+	if err != nil {
+		return 0, 0, fmt.Errorf("read report of the demo: %w", err)
+	}
+	var report struct {
+		Duration time.Duration `json:"durationNanoseconds"`
+	}
+	if err := json.Unmarshal(raw, &report); err != nil {
+		return 0, 0, fmt.Errorf("read report of the demo: %w", err)
+	}
+	return report.Duration, command, nil
 }

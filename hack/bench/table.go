@@ -1,15 +1,33 @@
 package main
 
+import "slices"
+
+// What the registry and the Ignition server are compared with.
+const (
+	plain = "distribution's own handlers"
+	nginx = "nginx with a file"
+)
+
 // figureTable is every promised figure with its goal. A name stands more than once when it has more than one goal.
 func figureTable() []want {
-	const plain = "distribution's own handlers"
-	const nginx = "nginx with a file"
-	own := []want{
+	return slices.Concat(renderFigures(), serveFigures(), pullFigures(), pushFigures(), buildFigures(), demoFigures(),
+		deployFigures(), controllerFigures())
+}
+
+// renderFigures are promised for rendering: manifests/render.
+func renderFigures() []want {
+	return []want{
 		{name: "render 1,000 configs of 5 files, whole command", from: "BenchmarkCommand/1000 ns/op", unit: "s",
 			scale: toSeconds, goal: "value <= 0.5"},
 		{name: "render 5,000 configs of 5 files, whole command", from: "BenchmarkCommand/5000 ns/op", unit: "s",
 			scale: toSeconds, goal: "value <= 2.5"},
 		{name: "render 1,000 configs, rendering alone", from: "BenchmarkRender/1000 ns/op", unit: "s", scale: toSeconds},
+	}
+}
+
+// serveFigures are promised for the Ignition server: bootstrap/serve.
+func serveFigures() []want {
+	return []want{
 		{name: "Ignition over TLS, 64 clients that decrypt elsewhere", from: "BenchmarkServe/received/dayone requests/s",
 			unit: "requests/s", goal: "value >= 5000"},
 		{name: "Ignition over TLS, 64 clients that decrypt elsewhere, against peer",
@@ -28,6 +46,12 @@ func figureTable() []want {
 			peerFrom: "BenchmarkServe/identity/nginx p99-ms", goal: "value <= 20"},
 		{name: "Ignition over TLS in gzip, 64 clients on the server's cores", from: "BenchmarkServe/gzip/dayone requests/s",
 			unit: "requests/s"},
+	}
+}
+
+// pullFigures are promised for reads from the registry.
+func pullFigures() []want {
+	return []want{
 		{name: "manifest GET over TLS, 32 clients", from: "BenchmarkManifestGet32Clients/tls/dayone req/s",
 			unit: "requests/s", goal: "value >= 20000"},
 		{name: "manifest GET over TLS against peer", from: "BenchmarkManifestGet32Clients/tls/dayone req/s",
@@ -56,6 +80,14 @@ func figureTable() []want {
 			peerFrom: "BenchmarkBlobGet/plain/1024KiB/distribution GiB/s", goal: "ratio >= 1.5"},
 		{name: "blob GET of 64 MiB, plain", from: "BenchmarkBlobGet/plain/65536KiB/dayone GiB/s", unit: "GiB/s", peer: plain,
 			peerFrom: "BenchmarkBlobGet/plain/65536KiB/distribution GiB/s", goal: "ratio >= 1.5"},
+		{name: "200 concurrent pulls, server memory", from: "BenchmarkPulls200Clients server-MiB", unit: "MiB",
+			goal: "value <= 256"},
+	}
+}
+
+// pushFigures are promised for writes to the registry.
+func pushFigures() []want {
+	return []want{
 		{name: "51 layers mounted, 1 MiB pushed, over TLS", from: "BenchmarkAppendPush/tls/mount/dayone ns/op", unit: "s",
 			scale: toSeconds, peer: plain, peerFrom: "BenchmarkAppendPush/tls/mount/distribution ns/op", goal: "ratio <= 0.334"},
 		{name: "51 layers looked for, 1 MiB pushed, over TLS", from: "BenchmarkAppendPush/tls/head/dayone ns/op", unit: "s",
@@ -82,8 +114,12 @@ func figureTable() []want {
 			peer: plain, peerFrom: "BenchmarkMonolithicPush64MiB/tls/distribution MiB/s", goal: "ratio >= 1"},
 		{name: "monolithic push of 64 MiB, plain", from: "BenchmarkMonolithicPush64MiB/plain/dayone MiB/s", unit: "MiB/s",
 			peer: plain, peerFrom: "BenchmarkMonolithicPush64MiB/plain/distribution MiB/s", goal: "ratio >= 1"},
-		{name: "200 concurrent pulls, server memory", from: "BenchmarkPulls200Clients server-MiB", unit: "MiB",
-			goal: "value <= 256"},
+	}
+}
+
+// buildFigures are promised for image builds: build/buildahengine.
+func buildFigures() []want {
+	return []want{
 		{name: "build, same request again", from: "BenchmarkLargeBase/no-op ns/op", unit: "s", scale: toSeconds,
 			goal: "value <= 0.3"},
 		{name: "config change, append, 1 GB base", from: "BenchmarkLargeBase/config-change-append ns/op", unit: "s",
@@ -102,6 +138,12 @@ func figureTable() []want {
 			goal: "ratio <= 1.1"},
 		{name: "same Containerfile, whole builder, warm storage", from: "BenchmarkAgainstCommandLine/warm builder-s",
 			unit: "s", peer: "buildah build and push", peerFrom: "BenchmarkAgainstCommandLine/warm command-line-s"},
+	}
+}
+
+// demoFigures are promised for make demo.
+func demoFigures() []want {
+	return []want{
 		{name: "Day 1 of three masters, tiny base, pipeline", from: "Demo/tiny pipeline-s", unit: "s", goal: "value <= 20"},
 		{name: "Day 1 of three masters, tiny base, whole command", from: "Demo/tiny command-s", unit: "s",
 			goal: "value <= 40"},
@@ -109,6 +151,12 @@ func figureTable() []want {
 			goal: "value <= 45"},
 		{name: "Day 1 of three masters, Debian base, whole command", from: "Demo/debian command-s", unit: "s",
 			goal: "value <= 90"},
+	}
+}
+
+// deployFigures are promised for a node that gets its image: rebase/deploy, rebase/firstboot, hack/e2e/deployers.
+func deployFigures() []want {
+	return []want{
 		{name: "import of 1 GB of which 5 % are missing", from: "BenchmarkImportOfTheMissingLayer/import ns/op", unit: "s",
 			scale: toSeconds, peer: "unpacking the missing layer, unchecked",
 			peerFrom: "BenchmarkImportOfTheMissingLayer/unpack ns/op", goal: "ratio <= 1.3"},
@@ -130,5 +178,4 @@ func figureTable() []want {
 		{name: "first boot beside pull, stage and reboot", from: "BenchmarkOwnOverhead ns/op", unit: "s", scale: toSeconds,
 			goal: "value <= 1"},
 	}
-	return append(own, controllerFigures()...)
 }

@@ -27,8 +27,8 @@ const (
 // names are the programs that will do, the smallest first.
 var names = [...]string{"chromium-headless-shell", "chromium", "chromium-browser"}
 
-// Program is the browser's path. A test without one is skipped, but never in CI.
-func Program(t testing.TB) string {
+// program is the browser's path. A test without one is skipped, but never in CI.
+func program(t testing.TB) string {
 	t.Helper()
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -57,7 +57,7 @@ type Page struct {
 func Open(t testing.TB, trusted *x509.Certificate, wrap func(ctx context.Context, argv ...string) *exec.Cmd) *Page {
 	t.Helper()
 	dir := t.TempDir()
-	argv := []string{Program(t), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+	argv := []string{program(t), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--hide-scrollbars", "--no-proxy-server",
 		"--user-data-dir=" + dir, "--force-color-profile=srgb", "--remote-debugging-pipe"}
 	if trusted != nil {

@@ -46,18 +46,18 @@ func FirstBootRecord(ctx context.Context, n *testnode.Node) (firstboot.Record, e
 	return rec, json.Unmarshal([]byte(raw), &rec)
 }
 
-// check looks inside every master, fills the report and fails when a fact does not hold.
-func (r *Run) check(ctx context.Context, rep *Report) error {
-	built, err := r.Built("master")
+// checkMasters looks inside every master, fills the report and fails when a fact does not hold.
+func checkMasters(ctx context.Context, r *Run, rep *Report) error {
+	built, err := Built(r.State, "master")
 	if err != nil {
 		return err
 	}
-	config, err := r.RenderedConfig("master")
+	config, err := RenderedConfig(r.State, "master")
 	if err != nil {
 		return err
 	}
 	rep.Image = config.Spec.OSImageURL
-	layered, err := r.layeredFiles(built)
+	layered, err := layeredFiles(r.State, built)
 	if err != nil {
 		return err
 	}
@@ -86,9 +86,9 @@ func (r *Run) check(ctx context.Context, rep *Report) error {
 	return nil
 }
 
-// RenderedConfig reads the final rendered config of a pool as the Ignition server has it.
-func (r *Run) RenderedConfig(pool string) (*mcfgv1.MachineConfig, error) {
-	j, err := bootstrap.OpenJournal(r.State)
+// RenderedConfig reads the final rendered config of a pool from a state directory, as the Ignition server has it.
+func RenderedConfig(stateDir, pool string) (*mcfgv1.MachineConfig, error) {
+	j, err := bootstrap.OpenJournal(stateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (r *Run) RenderedConfig(pool string) (*mcfgv1.MachineConfig, error) {
 	if rec := j.Find("render-final"); rec == nil || json.Unmarshal(rec.Output, &final) != nil {
 		return nil, fmt.Errorf("the bootstrap has no final rendering")
 	}
-	raw, err := os.ReadFile(filepath.Join(r.State, "rendered", "machine-configs", final.Configs[pool]+".yaml"))
+	raw, err := os.ReadFile(filepath.Join(stateDir, "rendered", "machine-configs", final.Configs[pool]+".yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("read rendered config: %w", err)
 	}

@@ -142,14 +142,14 @@ func (c inspector) unmodified(want map[string]wantFile) {
 
 // layeredFiles lists the regular files in the layers that the Containerfile made, read from the embedded registry's
 // disk.
-func (r *Run) layeredFiles(built build.Result) (map[string]wantFile, error) {
+func layeredFiles(stateDir string, built build.Result) (map[string]wantFile, error) {
 	want := map[string]wantFile{}
 	for _, l := range built.Layers {
 		if l.From != "containerfile" {
 			continue
 		}
 		hexDigest := strings.TrimPrefix(l.Digest, "sha256:")
-		blob := filepath.Join(r.State, "registry", "docker/registry/v2/blobs/sha256", hexDigest[:2], hexDigest, "data")
+		blob := filepath.Join(stateDir, "registry", "docker/registry/v2/blobs/sha256", hexDigest[:2], hexDigest, "data")
 		if err := addLayer(blob, want); err != nil {
 			return nil, fmt.Errorf("read layer %s: %w", l.Digest, err)
 		}

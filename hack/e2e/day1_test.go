@@ -149,7 +149,7 @@ func TestMastersWaitForABootstrapThatComesBack(t *testing.T) {
 
 	require.NoError(t, r.StartBootstrap(t.Context()), "a second run on the same state directory")
 	require.NoError(t, n.WaitBoot(t.Context(), 2))
-	built, err := r.Built("master")
+	built, err := e2e.Built(r.State, "master")
 	require.NoError(t, err)
 	booted, err := e2e.BootedDigest(t.Context(), n)
 	require.NoError(t, err)

@@ -139,7 +139,7 @@ func (m *vm) checkDay1(ctx context.Context) string {
 	require.Eventually(t, func() bool {
 		return strings.Contains(m.output(ctx, "cat "+firstboot.StateDir+"/status.json"), `"state": "Done"`)
 	}, time.Minute, time.Second)
-	built, err := m.run.Built("master")
+	built, err := e2e.Built(m.run.State, "master")
 	require.NoError(t, err)
 	s := m.status(ctx)
 	assert.Equal(t, built.Digest, s.Booted.Image.Digest.String(), "the booted digest is the built one")
@@ -153,7 +153,7 @@ func (m *vm) checkDay1(ctx context.Context) string {
 	} {
 		assert.Equal(t, want, m.output(ctx, command), command)
 	}
-	config, err := m.run.RenderedConfig("master")
+	config, err := e2e.RenderedConfig(m.run.State, "master")
 	require.NoError(t, err)
 	for _, k := range config.Spec.KernelArguments {
 		assert.Contains(t, strings.Fields(m.output(ctx, "cat /proc/cmdline")), k)

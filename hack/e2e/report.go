@@ -44,7 +44,7 @@ type Report struct {
 	BootstrapPID int    `json:"bootstrapPID"`
 }
 
-func (r *Run) newReport() *Report {
+func newReport(r *Run) *Report {
 	rep := &Report{Work: r.Work, Duration: time.Since(r.started), Run: r.Lab.ID}
 	if r.Bootstrap != nil {
 		rep.BootstrapPID = r.Bootstrap.PID()
@@ -60,10 +60,10 @@ func (r *Run) newReport() *Report {
 	return rep
 }
 
-// Built is the recorded result of a pool's image build.
-func (r *Run) Built(pool string) (build.Result, error) {
+// Built is the result of a pool's image build, as a state directory records it.
+func Built(stateDir, pool string) (build.Result, error) {
 	var out build.Result
-	j, err := bootstrap.OpenJournal(r.State)
+	j, err := bootstrap.OpenJournal(stateDir)
 	if err != nil {
 		return out, err
 	}

@@ -55,13 +55,13 @@ func (r *Run) Day1(ctx context.Context) (*Report, error) {
 	}
 	r.started = time.Now()
 	if err := r.StartBootstrap(ctx); err != nil {
-		return r.newReport(), err
+		return newReport(r), err
 	}
 	if err := r.BootMasters(ctx); err != nil {
-		return r.newReport(), err
+		return newReport(r), err
 	}
-	report := r.newReport()
-	return report, r.check(ctx, report)
+	report := newReport(r)
+	return report, checkMasters(ctx, r, report)
 }
 
 // Prepare copies the install directory, runs dayone prepare and manifests on the copy, finds the base image and makes

@@ -81,25 +81,31 @@ func dropProse(schema *apiextensionsv1.JSONSchemaProps) {
 			group[key] = below
 		}
 	}
-	for _, list := range [][]apiextensionsv1.JSONSchemaProps{schema.AllOf, schema.OneOf, schema.AnyOf} {
-		for i := range list {
-			dropProse(&list[i])
-		}
+	for _, below := range further(schema) {
+		dropProse(below)
 	}
-	dropProse(schema.Not)
+}
+
+// further lists the schemas below one, other than those that it names in maps; some may be nil.
+func further(schema *apiextensionsv1.JSONSchemaProps) []*apiextensionsv1.JSONSchemaProps {
+	all := []*apiextensionsv1.JSONSchemaProps{schema.Not}
+	lists := [][]apiextensionsv1.JSONSchemaProps{schema.AllOf, schema.OneOf, schema.AnyOf}
 	if schema.Items != nil {
-		dropProse(schema.Items.Schema)
-		for i := range schema.Items.JSONSchemas {
-			dropProse(&schema.Items.JSONSchemas[i])
+		all = append(all, schema.Items.Schema)
+		lists = append(lists, schema.Items.JSONSchemas)
+	}
+	for _, list := range lists {
+		for i := range list {
+			all = append(all, &list[i])
 		}
 	}
-	for _, further := range []*apiextensionsv1.JSONSchemaPropsOrBool{schema.AdditionalProperties, schema.AdditionalItems} {
-		if further != nil {
-			dropProse(further.Schema)
+	for _, other := range []*apiextensionsv1.JSONSchemaPropsOrBool{schema.AdditionalProperties, schema.AdditionalItems} {
+		if other != nil {
+			all = append(all, other.Schema)
 		}
 	}
-	for key, below := range schema.Dependencies {
-		dropProse(below.Schema)
-		schema.Dependencies[key] = below
+	for _, other := range schema.Dependencies {
+		all = append(all, other.Schema)
 	}
+	return all
 }

@@ -19,9 +19,6 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// Environment is what controller-runtime's envtest and others look at for the directory that Assets returns.
-const Environment = "KUBEBUILDER_ASSETS"
-
 // buildLimit bounds a cold build: about six minutes on two busy cores, more on a slow machine that also downloads 95 MB
 // of modules.
 const buildLimit = 40 * time.Minute

@@ -14,7 +14,7 @@ import (
 // Runs lists the runs of a state directory ("" for the default one), living or dead.
 func Runs(stateDir string) ([]string, error) {
 	if stateDir == "" {
-		stateDir = DefaultStateDir
+		stateDir = defaultStateDir
 	}
 	found, err := filepath.Glob(filepath.Join(stateDir, "*", recordFile))
 	for i, f := range found {

@@ -19,14 +19,14 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// DefaultStateDir holds a directory per run; it is a tmpfs, so that nothing survives a reboot of the machine.
-const DefaultStateDir = "/run/dayone-testnode"
+// defaultStateDir holds a directory per run; it is a tmpfs, so that nothing survives a reboot of the machine.
+const defaultStateDir = "/run/dayone-testnode"
 
 // Options describe a run. The zero value works for tests.
 type Options struct {
 	// ID names the run: six or more of a-z0-9; default: random.
 	ID string
-	// StateDir has the runs of this machine; default DefaultStateDir. Runs in different state directories do not see each
+	// StateDir has the runs of this machine; default defaultStateDir. Runs in different state directories do not see each
 	// other.
 	StateDir string
 	// CacheDir has sysroots (on disk) and templates of them; default cache.Dir().
@@ -106,7 +106,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.ID = hex.EncodeToString(random)
 	}
 	if o.StateDir == "" {
-		o.StateDir = DefaultStateDir
+		o.StateDir = defaultStateDir
 	}
 	if o.CacheDir == "" {
 		dir, err := cache.Dir()

@@ -20,8 +20,8 @@ import (
 const (
 	// Stateroot is ostree's name for the operating system on every node.
 	Stateroot = "dayone"
-	// StockRepository is the image name that a stock deployment claims to have been installed from.
-	StockRepository = "registry.example.com/ocp/stock-os"
+	// stockRepository is the image name that a stock deployment claims to have been installed from.
+	stockRepository = "registry.example.com/ocp/stock-os"
 	// templateVersion is raised when NewSysroot makes repositories of another kind.
 	templateVersion = "v1"
 )
@@ -31,7 +31,7 @@ type SysrootOptions struct {
 	// Base is the directory of an OCI layout with one bootable image, as baseimage.Ensure gives it.
 	Base string
 	// Reference is the name, without digest, that the stock deployment's origin file gives its image; default
-	// StockRepository.
+	// stockRepository.
 	Reference string
 	// KernelArguments of the stock deployment; default "root=LABEL=root rw".
 	KernelArguments []string
@@ -96,7 +96,7 @@ func (o SysrootOptions) disks(dir string) error {
 
 func (o SysrootOptions) withDefaults() (SysrootOptions, digest.Digest, error) {
 	if o.Reference == "" {
-		o.Reference = StockRepository
+		o.Reference = stockRepository
 	}
 	if len(o.KernelArguments) == 0 {
 		o.KernelArguments = []string{"root=LABEL=root", "rw"}

@@ -18,8 +18,8 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 )
 
-// APIPort is where hosts reach the API server, on the bootstrap host.
-const APIPort = "6443"
+// apiPort is where hosts reach the API server, on the bootstrap host.
+const apiPort = "6443"
 
 // Options of a fleet; all but Files are required.
 type Options struct {
@@ -61,7 +61,7 @@ func (f *Fleet) OpenAPI() error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	l, err := f.Listen(APIPort)
+	l, err := f.Listen(apiPort)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (f *Fleet) Kubeconfig(user string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
 clusters: [{name: c, cluster: {server: "https://%s", tls-server-name: "127.0.0.1", certificate-authority-data: %s}}],
 users: [{name: u, user: %s}], contexts: [{name: c, context: {cluster: c, user: u}}]}`,
-		net.JoinHostPort(f.Lab.Network.Bootstrap().String(), APIPort), base64.StdEncoding.EncodeToString(f.Config.CAData),
+		net.JoinHostPort(f.Lab.Network.Bootstrap().String(), apiPort), base64.StdEncoding.EncodeToString(f.Config.CAData),
 		user)
 }
 

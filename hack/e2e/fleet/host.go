@@ -27,8 +27,8 @@ import (
 const (
 	// RoleLabel before a pool's name is the label by which pools select nodes.
 	RoleLabel = "node-role.kubernetes.io/"
-	// NoKubelet taints the hosts' nodes: what a scheduler puts there would never run.
-	NoKubelet = "dayone.dev/no-kubelet"
+	// noKubelet taints the hosts' nodes: what a scheduler puts there would never run.
+	noKubelet = "dayone.dev/no-kubelet"
 
 	unitDir    = "/etc/systemd/system/"
 	kubeconfig = "/etc/dayone/kubeconfig"
@@ -52,7 +52,7 @@ type Host struct {
 func (f *Fleet) Join(ctx context.Context, machine *testnode.Node, pool string) (*Host, error) {
 	h := &Host{fleet: f, Name: machine.Name + "-" + f.Lab.ID, Pool: pool, Node: machine}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.Name, Labels: map[string]string{RoleLabel + pool: ""}},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: NoKubelet, Effect: corev1.TaintEffectNoSchedule}}}}
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: noKubelet, Effect: corev1.TaintEffectNoSchedule}}}}
 	if err := f.Client.Create(ctx, n); err != nil {
 		return nil, fmt.Errorf("make node %s: %w", h.Name, err)
 	}

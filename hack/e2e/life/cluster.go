@@ -29,7 +29,7 @@ import (
 const nodePull = "node-pull"
 
 // makeCluster starts Kubernetes and puts dayone into it as an administrator does.
-func (l *life) makeCluster(ctx context.Context) (err error) {
+func makeCluster(ctx context.Context, l *life) (err error) {
 	l.kube, err = kubecluster.Up(ctx, kubecluster.Options{Name: "demo", LogDir: filepath.Join(l.o.Work, "logs",
 		"kubernetes")})
 	if err != nil {
@@ -45,7 +45,7 @@ func (l *life) makeCluster(ctx context.Context) (err error) {
 	}
 	l.o.View.Line("Kubernetes is up; its registry is %s", kubecluster.RegistryName)
 	for _, name := range []string{cluster.DefaultNamespace, cluster.PullSecretNamespace} {
-		if err := l.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		if err := create(ctx, l, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}
 	}
@@ -55,14 +55,14 @@ func (l *life) makeCluster(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := l.create(ctx, s); err != nil {
+		if err := create(ctx, l, s); err != nil {
 			return err
 		}
 	}
-	return l.install(ctx)
+	return install(ctx, l)
 }
 
-func (l *life) create(ctx context.Context, o client.Object) error {
+func create(ctx context.Context, l *life, o client.Object) error {
 	if err := l.client.Create(ctx, o); err != nil {
 		return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 	}
@@ -71,19 +71,19 @@ func (l *life) create(ctx context.Context, o client.Object) error {
 
 // install runs dayone cluster install, and adds what nodes with agents need but for the DaemonSets: the hosts have no
 // kubelet, so their agents are systemd's.
-func (l *life) install(ctx context.Context) error {
-	version, err := l.version(ctx)
+func install(ctx context.Context, l *life) error {
+	version, err := dayoneVersion(ctx, l)
 	if err != nil {
 		return err
 	}
 	refs := map[string]string{}
 	for _, program := range []string{cluster.Controller, cluster.Builder} {
-		if refs[program], err = l.push(ctx, program, version); err != nil {
+		if refs[program], err = push(ctx, l, program, version); err != nil {
 			return err
 		}
 		l.o.View.Line("image %s", refs[program])
 	}
-	if err := l.dayone(ctx, "cluster", "install", "--kubeconfig", l.kube.Kubeconfig, "--image-pull-secret", nodePull,
+	if err := runDayone(ctx, l, "cluster", "install", "--kubeconfig", l.kube.Kubeconfig, "--image-pull-secret", nodePull,
 		"--replicas", "1",
 		"--image", "controller="+refs[cluster.Controller], "--image", "builder="+refs[cluster.Builder]); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (l *life) install(ctx context.Context) error {
 }
 
 // version is dayone's: who renders on the bootstrap host and who does in the cluster are of one build.
-func (l *life) version(ctx context.Context) (string, error) {
+func dayoneVersion(ctx context.Context, l *life) (string, error) {
 	out, err := exec.CommandContext(ctx, filepath.Join(l.o.Bin, "dayone"), "--version").Output()
 	words := strings.Fields(string(out))
 	if err != nil || len(words) == 0 {
@@ -118,7 +118,7 @@ func (l *life) version(ctx context.Context) (string, error) {
 }
 
 // push builds one of dayone's programs and pushes its image; the reference is as pods know it.
-func (l *life) push(ctx context.Context, program, version string) (string, error) {
+func push(ctx context.Context, l *life, program, version string) (string, error) {
 	p, err := images.Find(program)
 	if err != nil {
 		return "", err
@@ -139,13 +139,13 @@ func (l *life) push(ctx context.Context, program, version string) (string, error
 }
 
 // dayone runs the program on this machine; what it says is in the log.
-func (l *life) dayone(ctx context.Context, args ...string) error {
+func runDayone(ctx context.Context, l *life, args ...string) error {
 	l.o.View.Line("dayone %s", strings.Join(args[:2], " "))
-	return l.logged(exec.CommandContext(ctx, filepath.Join(l.o.Bin, "dayone"), args...), args[0])
+	return runLogged(l, exec.CommandContext(ctx, filepath.Join(l.o.Bin, "dayone"), args...), args[0])
 }
 
 // logged runs a program whose output goes to a log as it comes; its last lines are part of the error.
-func (l *life) logged(cmd *exec.Cmd, name string) error {
+func runLogged(l *life, cmd *exec.Cmd, name string) error {
 	file := filepath.Join(l.o.Work, "logs", name+".log")
 	log, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -173,7 +173,7 @@ func appContent(text string) fleet.Content {
 }
 
 // writeInstallDirectory writes the sample for the cluster's registry. Workers are plain at first; every node trusts it.
-func (l *life) writeInstallDirectory() (string, error) {
+func writeInstallDirectory(l *life) (string, error) {
 	dir := filepath.Join(l.o.Work, "install")
 	if err := assets.WriteSample(dir); err != nil {
 		return "", err

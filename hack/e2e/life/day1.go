@@ -20,8 +20,8 @@ import (
 )
 
 // firstDay is Day 1 of the masters; the workers boot the stock OS with their pool's config.
-func (l *life) firstDay(ctx context.Context) error {
-	dir, err := l.writeInstallDirectory()
+func firstDay(ctx context.Context, l *life) error {
+	dir, err := writeInstallDirectory(l)
 	if err != nil {
 		return fmt.Errorf("write install directory: %w", err)
 	}
@@ -65,7 +65,7 @@ func registryPort() string {
 
 // handOver makes the machines nodes of the cluster and runs dayone handover, which ends the bootstrap. No master
 // reboots.
-func (l *life) handOver(ctx context.Context) (err error) {
+func handOver(ctx context.Context, l *life) (err error) {
 	l.fleet, err = fleet.New(fleet.Options{Lab: l.day1.Lab, Client: l.client, Config: l.kube.Config,
 		Agent: filepath.Join(l.o.Bin, "dayone-daemon")})
 	if err != nil {
@@ -73,26 +73,26 @@ func (l *life) handOver(ctx context.Context) (err error) {
 	}
 	l.ends = append(l.ends, func(context.Context) error { return l.fleet.CloseAPI() })
 	for _, n := range l.day1.Masters {
-		if err := l.join(ctx, n, master); err != nil {
+		if err := join(ctx, l, n, master); err != nil {
 			return err
 		}
 	}
 	for _, n := range l.workers {
-		if err := l.join(ctx, n, worker); err != nil {
+		if err := join(ctx, l, n, worker); err != nil {
 			return err
 		}
 	}
 	l.watch = fleet.NewWatch(l.fleet)
-	l.follow(ctx, l.fleet.Kubelets, l.watch.Run, l.watchNodes)
+	follow(ctx, l, l.fleet.Kubelets, l.watch.Run, func(ctx context.Context) { showNodes(ctx, l.recorder, l.fleet) })
 	boots, err := l.fleet.Boots()
 	if err != nil {
 		return err
 	}
-	if err := l.runHandOver(ctx); err != nil {
+	if err := runHandOver(ctx, l); err != nil {
 		return err
 	}
 	for _, h := range l.fleet.Hosts {
-		if err := l.until(ctx, h.Name+" to be done", func() (bool, error) {
+		if err := until(ctx, h.Name+" to be done", func() (bool, error) {
 			r := h.Record(ctx)
 			return r.Converged() && r.State == nodestate.StateDone && r.Reason == "", errors.New(r.Reason)
 		}); err != nil {
@@ -108,7 +108,7 @@ func (l *life) handOver(ctx context.Context) (err error) {
 }
 
 // join makes a machine a node and gives it the credential of the final registry.
-func (l *life) join(ctx context.Context, n *testnode.Node, pool string) error {
+func join(ctx context.Context, l *life, n *testnode.Node, pool string) error {
 	r := l.kube.Registry
 	pull := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, kubecluster.RegistryName, auth(r.Pull.Name, r.Pull.Password))
 	code, err := n.Run(ctx, testnode.Command{Argv: []string{firstboot.DaemonPath, "add-auth", "-"},
@@ -121,7 +121,7 @@ func (l *life) join(ctx context.Context, n *testnode.Node, pool string) error {
 }
 
 // runHandOver runs the program on the bootstrap host, where the final registry has its name.
-func (l *life) runHandOver(ctx context.Context) error {
+func runHandOver(ctx context.Context, l *life) error {
 	tls := l.kube.Config.TLSClientConfig
 	user := fmt.Sprintf("{client-certificate-data: %s, client-key-data: %s}",
 		base64.StdEncoding.EncodeToString(tls.CertData), base64.StdEncoding.EncodeToString(tls.KeyData))
@@ -131,7 +131,7 @@ func (l *life) runHandOver(ctx context.Context) error {
 		return err
 	}
 	l.o.View.Line("dayone handover")
-	return l.logged(l.day1.Lab.Network.Command(ctx, "unshare", "--mount", "sh", "-c",
+	return runLogged(l, l.day1.Lab.Network.Command(ctx, "unshare", "--mount", "sh", "-c",
 		`mount --bind "$1" /etc/hosts && shift && exec "$@"`, "sh", names,
 		filepath.Join(l.o.Bin, "dayone"), "handover", "--kubeconfig", kubeconfig, "--state-dir", l.day1.State, "--policy",
 		"deadline", "--handover-deadline", "10m"), "handover")

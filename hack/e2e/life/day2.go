@@ -29,9 +29,9 @@ func containerfile(text string) []mcfgv1.MachineOSContainerfile {
 }
 
 // optIn gives the workers' pool a MachineOSConfig: the rest follows from it.
-func (l *life) optIn(ctx context.Context) error {
-	return l.rollout(ctx, 1, 1, "one", func() error {
-		return l.create(ctx, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker},
+func optIn(ctx context.Context, l *life) error {
+	return rollout(ctx, l, 1, 1, "one", func() error {
+		return create(ctx, l, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker},
 			Spec: mcfgv1.MachineOSConfigSpec{
 				MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: worker},
 				ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
@@ -43,7 +43,7 @@ func (l *life) optIn(ctx context.Context) error {
 }
 
 // changeContainerfile lets two workers go at a time.
-func (l *life) changeContainerfile(ctx context.Context) error {
+func changeContainerfile(ctx context.Context, l *life) error {
 	err := change(ctx, l, &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: worker}},
 		func(p *mcfgv1.MachineConfigPool) {
 			p.Spec.MaxUnavailable = new(intstr.FromInt32(2))
@@ -51,10 +51,10 @@ func (l *life) changeContainerfile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.rollout(ctx, 1, 2, "two", func() error { return l.editContainerfile(ctx, "two") })
+	return rollout(ctx, l, 1, 2, "two", func() error { return editContainerfile(ctx, l, "two") })
 }
 
-func (l *life) editContainerfile(ctx context.Context, text string) error {
+func editContainerfile(ctx context.Context, l *life, text string) error {
 	return change(ctx, l, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker}},
 		func(c *mcfgv1.MachineOSConfig) {
 			c.Spec.Containerfile = containerfile(text)
@@ -76,14 +76,14 @@ func change[T client.Object](ctx context.Context, l *life, o T, how func(T)) err
 
 // rollout does something that makes a new image of the workers', and follows it onto them: each reboots so often, so
 // many are unavailable at once at most, and what the Containerfile made is there.
-func (l *life) rollout(ctx context.Context, reboots, unavailable int, text string, do func() error) error {
-	boots := l.boots()
+func rollout(ctx context.Context, l *life, reboots, unavailable int, text string, do func() error) error {
+	boots := bootsOf(l)
 	l.watch.Worst(worker)
-	image, err := l.newImage(ctx, do)
+	image, err := newImage(ctx, l, do)
 	if err != nil {
 		return err
 	}
-	to, err := l.arrived(ctx, image)
+	to, err := arrived(ctx, l, image)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (l *life) rollout(ctx context.Context, reboots, unavailable int, text strin
 	return nil
 }
 
-func (l *life) boots() map[*fleet.Host]int {
+func bootsOf(l *life) map[*fleet.Host]int {
 	out := map[*fleet.Host]int{}
 	for _, h := range l.fleet.Of(worker) {
 		out[h], _ = h.Boots() // 0 makes the check fail
@@ -112,7 +112,7 @@ func (l *life) boots() map[*fleet.Host]int {
 }
 
 // newImage does something and waits for the image that is built because of it.
-func (l *life) newImage(ctx context.Context, do func() error) (string, error) {
+func newImage(ctx context.Context, l *life, do func() error) (string, error) {
 	mosc := &mcfgv1.MachineOSConfig{}
 	key := client.ObjectKey{Name: worker}
 	err := l.client.Get(ctx, key, mosc)
@@ -123,12 +123,12 @@ func (l *life) newImage(ctx context.Context, do func() error) (string, error) {
 	if err := do(); err != nil {
 		return "", err
 	}
-	err = l.until(ctx, "the image", func() (bool, error) {
+	err = until(ctx, "the image", func() (bool, error) {
 		if err := l.client.Get(ctx, key, mosc); err != nil {
 			return false, err
 		}
 		now := mosc.Status.CurrentImagePullSpec
-		return now != "" && now != before, l.buildFailure(ctx)
+		return now != "" && now != before, buildFailure(ctx, l)
 	})
 	if err == nil {
 		l.o.View.Line("  built %s", mosc.Status.CurrentImagePullSpec)
@@ -137,7 +137,7 @@ func (l *life) newImage(ctx context.Context, do func() error) (string, error) {
 }
 
 // buildFailure says why the last build of the workers failed, if it did.
-func (l *life) buildFailure(ctx context.Context) error {
+func buildFailure(ctx context.Context, l *life) error {
 	var builds mcfgv1.MachineOSBuildList
 	if err := l.client.List(ctx, &builds); err != nil {
 		return err
@@ -152,10 +152,10 @@ func (l *life) buildFailure(ctx context.Context) error {
 }
 
 // arrived waits until every worker has an image and the pool's config.
-func (l *life) arrived(ctx context.Context, image string) (target.Target, error) {
+func arrived(ctx context.Context, l *life, image string) (target.Target, error) {
 	to := target.Target{Image: image}
 	for _, h := range l.fleet.Of(worker) {
-		if err := l.until(ctx, h.Node.Name+" to have its target", func() (bool, error) {
+		if err := until(ctx, h.Node.Name+" to have its target", func() (bool, error) {
 			pool := &mcfgv1.MachineConfigPool{}
 			if err := l.client.Get(ctx, client.ObjectKey{Name: worker}, pool); err != nil {
 				return false, err
@@ -170,8 +170,8 @@ func (l *life) arrived(ctx context.Context, image string) (target.Target, error)
 }
 
 // changeConfig changes a file whose owner says what follows: it is live without a reboot, and in the next boot's image.
-func (l *life) changeConfig(ctx context.Context) error {
-	err := l.rollout(ctx, 0, 0, "one", func() error {
+func changeConfig(ctx context.Context, l *life) error {
+	err := rollout(ctx, l, 0, 0, "one", func() error {
 		mc, err := appContent("two").MachineConfig(appConfig+"-"+worker, worker)
 		if err != nil {
 			return err
@@ -194,17 +194,17 @@ func (l *life) changeConfig(ctx context.Context) error {
 
 // failAndRecover takes one worker's credential away while an image comes: it says so, the others go on, and it follows
 // when it has it back.
-func (l *life) failAndRecover(ctx context.Context) error {
+func failAndRecover(ctx context.Context, l *life) error {
 	victim := l.fleet.Of(worker)[0]
 	if _, err := victim.Node.Output(ctx, "mv", firstboot.AuthPath, firstboot.AuthPath+".lost"); err != nil {
 		return err
 	}
-	return l.rollout(ctx, 1, 2, "three", func() error {
-		if err := l.editContainerfile(ctx, "three"); err != nil {
+	return rollout(ctx, l, 1, 2, "three", func() error {
+		if err := editContainerfile(ctx, l, "three"); err != nil {
 			return err
 		}
 		reason := ""
-		if err := l.until(ctx, "the node to fail", func() (bool, error) {
+		if err := until(ctx, "the node to fail", func() (bool, error) {
 			r := victim.Record(ctx)
 			reason = r.Reason
 			return r.State == nodestate.StateDegraded && !r.Converged() && strings.Contains(reason, "registry"),
@@ -215,7 +215,7 @@ func (l *life) failAndRecover(ctx context.Context) error {
 		l.check(victim.Node.Name, "says why it fails", true, "%s", reason[:min(len(reason), 100)])
 		others := slices.DeleteFunc(l.fleet.Of(worker), func(h *fleet.Host) bool { return h == victim })
 		for _, h := range others {
-			if err := l.until(ctx, h.Node.Name+" to go on", func() (bool, error) {
+			if err := until(ctx, h.Node.Name+" to go on", func() (bool, error) {
 				got, err := h.Node.Output(ctx, "cat", "/usr/share/demo-worker.txt")
 				return got == "three", err
 			}); err != nil {
@@ -229,13 +229,13 @@ func (l *life) failAndRecover(ctx context.Context) error {
 }
 
 // optOut deletes the MachineOSConfig: one reboot for each worker, back to the stock OS and plain files.
-func (l *life) optOut(ctx context.Context) error {
-	boots := l.boots()
+func optOut(ctx context.Context, l *life) error {
+	boots := bootsOf(l)
 	l.watch.Worst(worker)
 	if err := l.client.Delete(ctx, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker}}); err != nil {
 		return fmt.Errorf("opt out: %w", err)
 	}
-	to, err := l.arrived(ctx, "")
+	to, err := arrived(ctx, l, "")
 	if err != nil {
 		return err
 	}

@@ -36,8 +36,9 @@ type Options struct {
 	Source string
 }
 
-// life is one while it happens.
+// life is what the phases have made so far; a later one uses what an earlier one left here.
 type life struct {
+	recorder
 	o       Options
 	kube    *cluster.Cluster
 	client  client.Client
@@ -45,26 +46,25 @@ type life struct {
 	workers []*testnode.Node
 	fleet   *fleet.Fleet
 	watch   *fleet.Watch
-	report  *Report
-	phase   string
 	ends    []func(context.Context) error
 }
 
+// phase is one part of the life: it does its work and checks what came of it.
 type phase struct {
 	title string
-	do    func(context.Context) error
+	do    func(context.Context, *life) error
 }
 
-func (l *life) phases() []phase {
+func phases() []phase {
 	return []phase{
-		{"a Kubernetes, the final registry, dayone's programs as images", l.makeCluster},
-		{"Day 1: masters boot the image that the bootstrap host built", l.firstDay},
-		{"hand-over: the bootstrap host goes, nothing reboots", l.handOver},
-		{"workers opt in: their image is built in a Job", l.optIn},
-		{"Day 2: a config change that policies cover, without a reboot", l.changeConfig},
-		{"Day 2: another Containerfile, two nodes at a time", l.changeContainerfile},
-		{"a node fails and recovers", l.failAndRecover},
-		{"workers opt out", l.optOut},
+		{"a Kubernetes, the final registry, dayone's programs as images", makeCluster},
+		{"Day 1: masters boot the image that the bootstrap host built", firstDay},
+		{"hand-over: the bootstrap host goes, nothing reboots", handOver},
+		{"workers opt in: their image is built in a Job", optIn},
+		{"Day 2: a config change that policies cover, without a reboot", changeConfig},
+		{"Day 2: another Containerfile, two nodes at a time", changeContainerfile},
+		{"a node fails and recovers", failAndRecover},
+		{"workers opt out", optOut},
 	}
 }
 
@@ -76,14 +76,14 @@ func Whole(ctx context.Context, o Options) (report *Report, err error) {
 	if o.Options, err = o.Complete(); err != nil {
 		return nil, err
 	}
-	l := &life{o: o, report: &Report{Work: o.Work, Started: time.Now()}}
+	l := &life{o: o, recorder: recorder{view: o.View, report: &Report{Work: o.Work, Started: time.Now()}}}
 	defer func() {
 		for i := len(l.ends) - 1; i >= 0; i-- {
 			err = errors.Join(err, l.ends[i](context.WithoutCancel(ctx)))
 		}
 	}()
-	for _, p := range l.phases() {
-		if err := l.run(ctx, p); err != nil {
+	for _, p := range phases() {
+		if err := run(ctx, l, p); err != nil {
 			return l.report, fmt.Errorf("%s: %w", p.title, err)
 		}
 	}
@@ -91,30 +91,20 @@ func Whole(ctx context.Context, o Options) (report *Report, err error) {
 }
 
 // run carries out a phase and shows the nodes at its end.
-func (l *life) run(ctx context.Context, p phase) error {
+func run(ctx context.Context, l *life, p phase) error {
 	ctx, cancel := context.WithTimeout(ctx, phaseLimit)
 	defer cancel()
-	l.phase = p.title
-	l.o.View.Line("\n== %s", p.title)
-	l.o.View.Begin(p.title)
-	began := time.Now()
-	err := p.do(ctx)
-	took := time.Since(began)
-	l.report.Phases = append(l.report.Phases, Phase{Title: p.title, Duration: took})
-	if err != nil {
-		l.o.View.End("failed after %.1fs", took.Seconds())
-		return err
+	end := l.begin(p.title)
+	err := p.do(ctx, l)
+	end(err)
+	if err == nil {
+		l.nodes(rows(ctx, l.fleet))
 	}
-	l.o.View.End("done in %.1fs", took.Seconds())
-	l.report.Nodes = l.rows(ctx)
-	if len(l.report.Nodes) > 0 {
-		l.o.View.Line("%s", table(l.report.Nodes))
-	}
-	return nil
+	return err
 }
 
 // follow lets a part of the machinery run until the end.
-func (l *life) follow(ctx context.Context, parts ...func(context.Context)) {
+func follow(ctx context.Context, l *life, parts ...func(context.Context)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
 	for _, part := range parts {
@@ -128,7 +118,7 @@ func (l *life) follow(ctx context.Context, parts ...func(context.Context)) {
 }
 
 // until waits for a fact.
-func (l *life) until(ctx context.Context, what string, fact func() (bool, error)) error {
+func until(ctx context.Context, what string, fact func() (bool, error)) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
@@ -142,10 +132,4 @@ func (l *life) until(ctx context.Context, what string, fact func() (bool, error)
 		case <-tick.C:
 		}
 	}
-}
-
-// check books a fact of the present phase.
-func (l *life) check(node, what string, ok bool, format string, args ...any) {
-	l.report.Checks = append(l.report.Checks, Check{Phase: l.phase, Check: e2e.Check{Node: node, What: what, OK: ok,
-		Detail: fmt.Sprintf(format, args...)}})
 }

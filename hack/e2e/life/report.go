@@ -1,16 +1,15 @@
 package life
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/hack/e2e"
 )
 
@@ -50,83 +49,42 @@ type Row struct {
 	Boots    int    `json:"boots"`
 }
 
-// shortDigits of hashes tell them apart for people.
-const shortDigits = 8
-
-// rows asks all nodes that have joined.
-func (l *life) rows(ctx context.Context) (rows []Row) {
-	if l.fleet == nil {
-		return nil
-	}
-	for _, h := range l.fleet.Hosts {
-		r := h.Record(ctx)
-		row := Row{Node: h.Node.Name, Pool: h.Pool, Config: short(r.CurrentConfig, "-"), State: string(r.State),
-			Doing: r.Progress}
-		if r.CurrentImage != "" {
-			row.Image = short(r.CurrentImage, ":")
-		}
-		if r.Reason != "" {
-			row.Doing = r.Reason
-		}
-		if n := h.Object(ctx); n != nil {
-			row.Cordoned = n.Spec.Unschedulable
-		}
-		row.Boots, _ = h.Node.Boots() // 0 is shown
-		rows = append(rows, row)
-	}
-	return rows
+// recorder books what happens and shows it.
+type recorder struct {
+	view   *progress.View
+	report *Report
+	phase  string
 }
 
-// short is the beginning of what follows a name's last separator.
-func short(name, separator string) string {
-	name = name[strings.LastIndex(name, separator)+1:]
-	return name[:min(len(name), shortDigits)]
+// begin opens a phase; end closes it.
+func (r *recorder) begin(title string) (end func(error)) {
+	r.phase = title
+	r.view.Line("\n== %s", title)
+	r.view.Begin(title)
+	began := time.Now()
+	return func(err error) {
+		took := time.Since(began)
+		r.report.Phases = append(r.report.Phases, Phase{Title: title, Duration: took})
+		how := "done in"
+		if err != nil {
+			how = "failed after"
+		}
+		r.view.End("%s %.1fs", how, took.Seconds())
+	}
 }
 
-func table(rows []Row) string {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  NODE\tPOOL\tCONFIG\tIMAGE\tSTATE\tBOOTS")
-	for _, r := range rows {
-		image := r.Image
-		if image == "" {
-			image = "stock"
-		}
-		state := r.State
-		if r.Cordoned {
-			state += ", cordoned"
-		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%d\n", r.Node, r.Pool, r.Config, image, state, r.Boots)
+// nodes books and shows what the nodes are now.
+func (r *recorder) nodes(rows []Row) {
+	r.report.Nodes = rows
+	if len(rows) > 0 {
+		r.view.Line("%s", table(rows))
 	}
-	_ = w.Flush() // into memory
-	return strings.TrimRight(out.String(), "\n")
 }
 
-// watchNodes shows every node's state when it changes, and on a terminal all that are at work.
-func (l *life) watchNodes(ctx context.Context) {
-	tick := time.NewTicker(4 * pollEvery)
-	defer tick.Stop()
-	last := map[string]string{}
-	for {
-		var busy []string
-		for _, r := range l.rows(ctx) {
-			doing, _, _ := strings.Cut(r.Doing, "\n")
-			if doing != "" || r.State != "Done" {
-				busy = append(busy, strings.TrimSpace(r.Node+" "+r.State+" "+doing))
-			}
-			now := fmt.Sprintf("%s %s%s", r.State, doing, map[bool]string{true: " (cordoned)"}[r.Cordoned])
-			if was, known := last[r.Node]; known && was != now && r.State != "" {
-				l.o.View.Line("  %6.1fs  %-9s boot %d  %s", time.Since(l.report.Started).Seconds(), r.Node, r.Boots, now)
-			}
-			last[r.Node] = now
-		}
-		l.o.View.Detail(strings.Join(busy, " · "))
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+// check books a fact of the present phase.
+func (r *recorder) check(node, what string, ok bool, format string, args ...any) {
+	r.report.Checks = append(r.report.Checks, Check{Phase: r.phase, Check: e2e.Check{Node: node, What: what, OK: ok,
+		Detail: fmt.Sprintf(format, args...)}})
 }
 
 // failed names the first check that does not hold.

@@ -21,11 +21,11 @@ import (
 
 // Names of the node's programs, as Stop and Start take them.
 const (
-	Etcd              = "etcd"
+	etcd              = "etcd"
 	APIServer         = "kube-apiserver"
-	ControllerManager = "kube-controller-manager"
-	Scheduler         = "kube-scheduler"
-	Containerd        = "containerd"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+	containerd        = "containerd"
 	Kubelet           = "kubelet"
 )
 
@@ -94,9 +94,9 @@ func (n *node) setUp(ctx context.Context, dir string, step func(string)) error {
 		return err
 	}
 	step("API server")
-	n.specs[ControllerManager], n.specs[Scheduler] = n.plane.ControllerManager(), n.plane.Scheduler()
+	n.specs[controllerManager], n.specs[scheduler] = n.plane.ControllerManager(), n.plane.Scheduler()
 	n.specs[Kubelet] = n.kubelet()
-	for _, name := range []string{ControllerManager, Scheduler, Kubelet} {
+	for _, name := range []string{controllerManager, scheduler, Kubelet} {
 		if err := n.start(name); err != nil {
 			return err
 		}
@@ -154,8 +154,8 @@ func (n *node) startPlane() error {
 	if err := n.plane.WriteAdminKubeconfig(filepath.Join(inside, kubeconfigFile), "https://"+n.record.API); err != nil {
 		return err
 	}
-	n.specs[Etcd], n.specs[APIServer] = n.plane.Etcd(), n.plane.APIServer()
-	return errors.Join(n.start(Etcd), n.start(APIServer))
+	n.specs[etcd], n.specs[APIServer] = n.plane.Etcd(), n.plane.APIServer()
+	return errors.Join(n.start(etcd), n.start(APIServer))
 }
 
 // startRuntime pushes the pause image into the registry, runs containerd and lets it pull the image.
@@ -181,8 +181,8 @@ func (n *node) startRuntime(ctx context.Context) error {
 	if err := writeNodeFiles(n.record.Cgroup, n.plane.CAFile(), ref, basic(account)); err != nil {
 		return fmt.Errorf("write settings of the node: %w", err)
 	}
-	n.specs[Containerd] = containerdSpec()
-	if err := n.start(Containerd); err != nil {
+	n.specs[containerd] = containerdSpec()
+	if err := n.start(containerd); err != nil {
 		return err
 	}
 	if err := n.waitRuntime(ctx); err != nil {
@@ -202,11 +202,11 @@ func (n *node) waitRuntime(ctx context.Context) error {
 		if exec.CommandContext(ctx, "ctr", "--address", containerdSocket, "version").Run() == nil {
 			return nil
 		}
-		if err := n.programs.get(Containerd).Ended(); err != nil {
+		if err := n.programs.get(containerd).Ended(); err != nil {
 			return err
 		}
 		if err := pause(ctx); err != nil {
-			return fmt.Errorf("wait for containerd: %w: %s", err, process.LastLines(logFile(Containerd), 5))
+			return fmt.Errorf("wait for containerd: %w: %s", err, process.LastLines(logFile(containerd), 5))
 		}
 	}
 }

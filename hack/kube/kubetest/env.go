@@ -94,14 +94,14 @@ func Start(t testing.TB, o Options) *Env {
 	if testing.Short() {
 		t.Skip("needs a real kube-apiserver, which is left out with -short")
 	}
-	e, err := New(t.Context(), o)
+	e, err := start(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e
 }
 
 // New runs an environment until Close.
-func New(ctx context.Context, o Options) (*Env, error) {
+func start(ctx context.Context, o Options) (*Env, error) {
 	building, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	assets, err := kube.Assets(building, o.Log)

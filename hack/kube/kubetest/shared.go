@@ -47,7 +47,7 @@ func (s *Shared) Env(t testing.TB) *Env {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.env == nil && s.err == nil {
-		s.env, s.err = New(context.Background(), s.options) // outlives the test that asks first
+		s.env, s.err = start(context.Background(), s.options) // outlives the test that asks first
 	}
 	if s.err != nil {
 		t.Fatal(s.err)

@@ -1,4 +1,6 @@
 // Command testnode looks after ostree test hosts: start some by hand, enter those that a run has kept, end runs.
+//
+//	command line -> testnode.Lab, new or attached -> its nodes started, entered, rebooted, ended
 package main
 
 import (
