@@ -50,7 +50,8 @@ type join struct {
 
 // errNoServer: nobody says where new nodes reach the API server.
 var errNoServer = errors.New(
-	"new nodes get no kubeconfig: the address of the API server is not known; give --api-server-url (dayone cluster install --api-server URL), " +
+	"new nodes get no kubeconfig: the address of the API server is not known; give --api-server-url (dayone cluster " +
+		"install --api-server URL), " +
 		"or a kubeconfig of your own in the Secret " + cluster.NodeBootstrap)
 
 // refresh brings the file up to date.

@@ -20,6 +20,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/serve"
 	"dayone.dev/dayone/bootstrap/servecontroller"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/cmd/internal/manager"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/firstboot"
@@ -51,10 +52,12 @@ func newConfigServer(version string) *cobra.Command {
 	s.o.AddFlags(f)
 	f.StringVar(&s.listen, "listen", ":22623", "host:port to serve HTTPS on")
 	f.StringVar(&s.url, "url", "",
-		"address at which new nodes reach this server, such as https://api-int.example.com:22623; default: the first --host with the port of --listen")
+		"address at which new nodes reach this server, such as https://api-int.example.com:22623; default: the first "+
+			"--host with the port of --listen")
 	f.StringSliceVar(&s.hosts, "host", nil, "names and addresses of the certificate (repeatable); at least one")
 	f.StringVar(&s.kubeconfig, "bootstrap-kubeconfig", "",
-		"kubeconfig of your own with which new nodes join; empty, or no such file: one is made, with a token for one day that may only ask for a certificate")
+		"kubeconfig of your own with which new nodes join; empty, or no such file: one is made, with a token for one "+
+			"day that may only ask for a certificate")
 	f.StringVar(&s.apiServer, "api-server-url", "",
 		"where new nodes reach the API server; default: what the ControllerConfig or kube-public/cluster-info says")
 	f.StringVar(&s.daemon, "daemon", "",
@@ -76,7 +79,7 @@ func (s *configServer) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := manager.RESTConfig(s.o.Kubeconfig, "")
+	cfg, err := connect.RESTConfig(s.o.Kubeconfig, "")
 	if err != nil {
 		return err
 	}

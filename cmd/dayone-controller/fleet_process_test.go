@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/cmd/internal/manager"
 )
 
@@ -108,7 +109,7 @@ func (a account) since(before account) account {
 // runAsFleet is the program's process: it answers each line of its input with an account, and works until the input
 // ends.
 func runAsFleet(kubeconfig string) error {
-	cfg, err := manager.RESTConfig(kubeconfig, "")
+	cfg, err := connect.RESTConfig(kubeconfig, "")
 	if err != nil {
 		return err
 	}

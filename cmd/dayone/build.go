@@ -11,6 +11,7 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/build/containerfile"
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 )
@@ -27,8 +28,7 @@ func newBuildCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },
 	}
-	dirFlag(cmd, &t.dir)
-	platformFlag(cmd, &t.platform)
+	cli.InstallDir(cmd, &t.dir, &t.platform)
 	f := cmd.Flags()
 	f.StringVar(&t.pool, "pool", "", "the pool whose image to build (default: the only one, or master)")
 	f.StringVar(&t.stateDir, "state-dir", defaultBuildDir(), "where images, layers and logs are kept between builds")
@@ -68,7 +68,7 @@ func newLintCommand() *cobra.Command {
 			"what is wrong with line and rule. The exit status is 3 when a build would refuse it.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{fmt.Errorf("name one file, or - for standard input")}
+				return cli.Usagef("name one file, or - for standard input")
 			}
 			return nil
 		},
@@ -83,16 +83,16 @@ func lint(cmd *cobra.Command, file string) error {
 	}
 	all := report.Report{Findings: findings}
 	if err := all.Err(); err != nil {
-		printFindings(cmd.ErrOrStderr(), all.Warnings())
+		cli.WriteFindings(cmd.ErrOrStderr(), all.Warnings())
 		return err
 	}
-	if wantsJSON(cmd) {
+	if cli.Output(cmd) == "json" {
 		if findings == nil {
 			all.Findings = []report.Finding{}
 		}
-		return printJSON(cmd.OutOrStdout(), all)
+		return cli.Print(cmd, all, nil)
 	}
-	printFindings(cmd.ErrOrStderr(), findings)
+	cli.WriteFindings(cmd.ErrOrStderr(), findings)
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d warnings\n", file, len(findings))
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/build/buildtest"
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry/registrytest"
 )
@@ -68,7 +69,7 @@ func TestBuildLint(t *testing.T) {
 		})
 	}
 	code, _, _ := dayone(t, "build", "lint")
-	assert.Equal(t, exitUsage, code)
+	assert.Equal(t, cli.ExitUsage, code)
 	code, stdout, _ := dayone(t, "build", "lint", "-o", "json", write(t, "Containerfile", "FROM configs\nRUN useradd x\n"))
 	assert.Equal(t, 0, code)
 	var findings report.Report
@@ -113,11 +114,11 @@ func TestBuildOnALaptop(t *testing.T) {
 	assert.True(t, *third.Reproducible)
 
 	code, _, stderr = dayone(t, "build", "--dir", dir, "--pool", "infra")
-	assert.Equal(t, exitUsage, code)
+	assert.Equal(t, cli.ExitUsage, code)
 	assert.Contains(t, stderr, "there are: master, worker")
 	for _, flag := range []string{"--engine=kaniko", "--isolation=vm", "--timeout=-1s"} {
 		code, _, stderr = dayone(t, "build", "--dir", "nowhere", flag)
-		assert.Equal(t, exitUsage, code, "%s is refused before anything is read: %s", flag, stderr)
+		assert.Equal(t, cli.ExitUsage, code, "%s is refused before anything is read: %s", flag, stderr)
 	}
 	for _, secret := range []string{reg.Pull.Password, final.Push.Password} {
 		assert.False(t, strings.Contains(stdout+stderr, secret))

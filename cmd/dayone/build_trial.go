@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
@@ -57,14 +57,14 @@ func (t *trial) run(cmd *cobra.Command) error {
 	if err := t.validate(); err != nil {
 		return err
 	}
-	t.log, t.view = newLog(cmd), progress.New(cmd.ErrOrStderr())
+	t.log, t.view = cli.Log(cmd), progress.New(cmd.ErrOrStderr())
 	defer t.view.Close()
 	t.log.Logger.SetOutput(t.view)
 	in, err := preflight.Load(t.dir, t.platform)
 	if err != nil {
 		return err
 	}
-	printFindings(t.view, in.Warnings)
+	cli.WriteFindings(t.view, in.Warnings)
 	pool, err := t.choose(in)
 	if err != nil {
 		return err
@@ -102,15 +102,15 @@ func (t *trial) validate() error {
 	switch t.options.Engine {
 	case build.EngineAuto, build.EngineAppend, build.EngineBuildah:
 	default:
-		return usageError{fmt.Errorf("there is no engine %q; use append or buildah, or leave --engine out", t.options.Engine)}
+		return cli.Usagef("there is no engine %q; use append or buildah, or leave --engine out", t.options.Engine)
 	}
 	switch t.isolation {
 	case buildahengine.IsolationAuto, buildahengine.IsolationChroot, buildahengine.IsolationOCI:
 	default:
-		return usageError{fmt.Errorf("there is no isolation %q; use auto, chroot or oci", t.isolation)}
+		return cli.Usagef("there is no isolation %q; use auto, chroot or oci", t.isolation)
 	}
 	if t.options.Timeout <= 0 {
-		return usageError{fmt.Errorf("--timeout must be above 0")}
+		return cli.Usagef("--timeout must be above 0")
 	}
 	return nil
 }
@@ -123,8 +123,8 @@ func (t *trial) choose(in *preflight.Input) (preflight.Pool, error) {
 			return p, nil
 		}
 	}
-	return preflight.Pool{}, usageError{fmt.Errorf("there is no layered pool %q in %s; there are: %s", t.pool, t.dir,
-		strings.Join(names, ", "))}
+	return preflight.Pool{}, cli.Usagef("there is no layered pool %q in %s; there are: %s", t.pool, t.dir,
+		strings.Join(names, ", "))
 }
 
 // workshop is the registry that a trial build uses.
@@ -180,7 +180,7 @@ func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight
 		name = preflight.UnknownBase
 		if from.Reference == "" {
 			return build.Request{},
-				usageError{errors.New("the release names the OS image of the openshift flow: give it with --base")}
+				cli.Usagef("the release names the OS image of the openshift flow: give it with --base")
 		}
 	}
 	if from.Reference == "" {
@@ -214,8 +214,8 @@ func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight
 }
 
 func (t *trial) render(in *preflight.Input, pool, base string) (*mcfgv1.MachineConfig, error) {
-	result, err := render.Render(in.Inputs(base, versions()),
-		render.Options{Versions: versions(), Unbuilt: render.IgnoreUnbuilt, Strict: true})
+	result, err := render.Render(in.Inputs(base, render.VersionsOf(version)),
+		render.Options{Versions: render.VersionsOf(version), Unbuilt: render.IgnoreUnbuilt, Strict: true})
 	if err != nil {
 		return nil, err
 	}
@@ -309,11 +309,11 @@ func secretContent(set *manifests.Set, name string) []byte {
 }
 
 func (t *trial) print(cmd *cobra.Command, out *outcome) error {
-	if wantsJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), out)
+	if cli.Output(cmd) == "json" {
+		return cli.Print(cmd, out, nil)
 	}
 	w := cmd.OutOrStdout()
-	printFindings(t.view, out.Warnings)
+	cli.WriteFindings(t.view, out.Warnings)
 	for _, p := range out.Placements {
 		fmt.Fprintf(t.view, "not in the image: %s: %s (%s)\n", p.Path, p.Where, p.Reason)
 	}

@@ -134,10 +134,11 @@ func (in *installer) explain(o client.Object, err error) error {
 	what := fmt.Sprintf("apply %s %s", o.GetObjectKind().GroupVersionKind().Kind, o.GetName())
 	switch {
 	case apierrors.IsForbidden(err):
-		return hinted(fmt.Errorf("%s: %w", what, err), administrator)
+		return fmt.Errorf("%s: %w", what, err)
 	case apierrors.IsConflict(err):
 		return fmt.Errorf(
-			"%s: %w (somebody else manages these fields: let them agree, or take them over with --force-conflicts)", what, err)
+			"%s: %w (somebody else manages these fields: let them agree, or take them over with "+
+				"--force-conflicts)", what, err)
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("%s: the cluster does not know this kind: %w", what, err)
 	}
@@ -208,7 +209,8 @@ func serves(have, want *apiextensionsv1.CustomResourceDefinition) error {
 		if !slices.ContainsFunc(have.Spec.Versions,
 			func(h apiextensionsv1.CustomResourceDefinitionVersion) bool { return h.Served && h.Name == w.Name }) {
 			return fmt.Errorf(
-				"the cluster's own CustomResourceDefinition %s does not serve version %s, which dayone needs: bring the cluster up to date", want.Name, w.Name)
+				"the cluster's own CustomResourceDefinition %s does not serve version %s, which dayone needs: bring the "+
+					"cluster up to date", want.Name, w.Name)
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
 
-	"dayone.dev/dayone/cmd/internal/manager"
+	"dayone.dev/dayone/cmd/internal/connect"
 )
 
 // Bounds of a dump. A must-gather of a large cluster has some ten thousand objects; the largest are lists of all nodes.
@@ -65,7 +65,7 @@ type dumpedHeader struct {
 
 // newDump is a dump without objects; dir is where they will come from.
 func newDump(dir string) (*dump, error) {
-	scheme, err := manager.Scheme()
+	scheme, err := connect.Scheme()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,8 @@ func readDump(dir string) (*dump, error) {
 		}
 		if left -= info.Size(); info.Size() > maxDumpFile || left < 0 {
 			return fmt.Errorf(
-				"read dump: with %s it is larger than can be read: give the directory of its cluster-scoped objects alone", path)
+				"read dump: with %s it is larger than can be read: give the directory of its cluster-scoped objects "+
+					"alone", path)
 		}
 		return d.readFile(path)
 	})

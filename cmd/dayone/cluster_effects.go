@@ -9,6 +9,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/manifests/rendercontroller"
@@ -117,7 +118,7 @@ func (e *effects) complete(ctx context.Context, before lister) error {
 
 // renderOptions are those that the cluster's own renderer has, as far as its objects tell.
 func (e *effects) renderOptions(ctx context.Context) (rendercontroller.Options, error) {
-	o := rendercontroller.Options{Versions: versions()}
+	o := rendercontroller.Options{Versions: render.VersionsOf(version)}
 	var controllers mcfgv1.ControllerConfigList
 	var gates configv1.FeatureGateList
 	if err := e.List(ctx, &controllers); err != nil && !isNoKind(err) {
@@ -186,7 +187,7 @@ func (p *clusterPlan) worst() error {
 	if level == disruption.LevelQuiet {
 		level = disruption.LevelNothing
 	}
-	return exitAnswer(int(level))
+	return cli.Answer(int(level))
 }
 
 // names are the nodes that move, by name.

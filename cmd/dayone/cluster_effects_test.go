@@ -15,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/manifests/rendercontroller"
 )
 
@@ -41,7 +43,7 @@ func effectWorld(t *testing.T) []client.Object {
 	objects := []client.Object{pool, set.MachineConfigs[0].Object, mirrors}
 	d, err := readDump(writeDump(t, objects))
 	require.NoError(t, err)
-	config, err := rendercontroller.Preview(t.Context(), d, pool, rendercontroller.Options{Versions: versions()})
+	config, err := rendercontroller.Preview(t.Context(), d, pool, rendercontroller.Options{Versions: render.VersionsOf(version)})
 	require.NoError(t, err)
 	pool.Spec.Configuration = mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: config.Name}}
 	objects = append(objects, config)
@@ -63,8 +65,11 @@ func TestWhatFilesWouldDo(t *testing.T) {
 	changed := strings.ReplaceAll(appConfig, "old", "new")
 	annotated := strings.Replace(changed, "{name: 50-app,",
 		"{name: 50-app, annotations: {dayone.dev/post-config-action: Restart app.service},", 1)
-	const policy = "---\napiVersion: operator.openshift.io/v1\nkind: MachineConfiguration\nmetadata: {name: cluster%}\nspec: {managementState: Managed, nodeDisruptionPolicy: {files: [{path: /etc/app.conf, actions: [{type: None}]}]}}\n"
-	const noMirrors = "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: mirrors}\nspec: {imageDigestMirrors: [{source: a.example.com/b, mirrors: [n.example.com/b]}]}\n"
+	const policy = "---\napiVersion: operator.openshift.io/v1\nkind: MachineConfiguration\nmetadata: {name: " +
+		"cluster%}\nspec: {managementState: Managed, nodeDisruptionPolicy: {files: [{path: /etc/app.conf, actions: " +
+		"[{type: None}]}]}}\n"
+	const noMirrors = "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: " +
+		"mirrors}\nspec: {imageDigestMirrors: [{source: a.example.com/b, mirrors: [n.example.com/b]}]}\n"
 	for name, c := range map[string]struct {
 		file string
 		code int
@@ -101,11 +106,11 @@ func TestWhatFilesWouldDo(t *testing.T) {
 	assert.Equal(t, map[string]int{"Restart app.service": 2}, p.Pools[0].Effect.Counts)
 	assert.Equal(t, "/etc/app.conf", p.Pools[0].Effect.Details[0].Changes[0].Name)
 	code, _, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", "a: b\n"))
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "there is no object in them")
 	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "-f",
 		write(t, "new.yaml", strings.Replace(changed, "3.5.0", "9.9.9", 1)))
-	assert.Equal(t, exitRefused, code, errs)
+	assert.Equal(t, cli.ExitRefused, code, errs)
 }
 
 func TestADumpWithoutMachineConfigsIsRenderedFromNothing(t *testing.T) {
@@ -115,7 +120,7 @@ func TestADumpWithoutMachineConfigsIsRenderedFromNothing(t *testing.T) {
 		return is
 	}))
 	code, _, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", appConfig))
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "there are no MachineConfigs in it")
 	assert.Contains(t, errs, "write machineconfigs,controllerconfigs,")
 	code, _, errs = dayone(t, "cluster", "plan", "--from", dir)

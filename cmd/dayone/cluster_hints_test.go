@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry/registrytest"
 )
 
@@ -45,7 +46,7 @@ func TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot(t *testing.T) {
 			"logs worker", "plan", "why n", "policies"} {
 			t.Run(name+"/"+command, func(t *testing.T) {
 				code, _, errs := dayone(t, append([]string{"cluster", "--kubeconfig", kubeconfig}, strings.Fields(command)...)...)
-				assert.Equal(t, exitFailed, code)
+				assert.Equal(t, cli.ExitFailed, code)
 				assert.Regexp(t, c.want, errs)
 				assert.Equal(t, 1, strings.Count(errs, "("), "one hint and no more: %s", errs)
 			})
@@ -64,7 +65,7 @@ func TestImagesThatAreMissingAreNamed(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"cluster", "install", "--dry-run"}, strings.Fields(args)...)...)
-			assert.Equal(t, exitUsage, code)
+			assert.Equal(t, cli.ExitUsage, code)
 			assert.Contains(t, errs, want)
 		})
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
@@ -16,7 +18,7 @@ const defaultWait = 5 * time.Minute
 
 // installFlags are what install, upgrade and manifests have in common.
 type installFlags struct {
-	*clusterFlags
+	*connect.Flags
 	images           imageFlags
 	imagePullSecret  string
 	baseImage        string
@@ -77,32 +79,33 @@ func (f *installFlags) options(known cluster.Images) (cluster.Options, error) {
 	switch {
 	case images == (cluster.Images{}):
 		return cluster.Options{},
-			usageError{errors.New("--image is needed: the reference of an image with dayone-controller and machine-os-builder")}
+			cli.Usagef("--image is needed: the reference of an image with dayone-controller and machine-os-builder")
 	case images.Controller == "":
-		return cluster.Options{}, usageError{errors.New("--image controller=REF is needed, too")}
+		return cluster.Options{}, cli.Usagef("--image controller=REF is needed, too")
 	case images.Builder == "":
-		return cluster.Options{}, usageError{errors.New("--image builder=REF is needed, too")}
+		return cluster.Options{}, cli.Usagef("--image builder=REF is needed, too")
 	case images.Daemon == "" && f.nodeAgent:
-		return cluster.Options{}, usageError{errors.New("--image daemon=REF is needed, too, with --node-agent")}
+		return cluster.Options{}, cli.Usagef("--image daemon=REF is needed, too, with --node-agent")
 	}
-	o := cluster.Options{Namespace: f.namespace, Version: version, Images: images, ImagePullSecret: f.imagePullSecret,
+	o := cluster.Options{Namespace: f.Namespace, Version: version, Images: images, ImagePullSecret: f.imagePullSecret,
 		BaseImage: f.baseImage, BuilderArgs: f.builderArgs, Replicas: f.replicas,
 		NodeAgent: f.nodeAgent, APIServer: f.apiServer, ApproveNodes: f.approveNodes, PrivilegedBuilds: f.privilegedBuilds}
 	if err := o.Validate(); err != nil {
-		return o, usageError{err}
+		return o, cli.Usagef("%w", err)
 	}
 	return o, nil
 }
 
-func newClusterInstall(c *clusterFlags) *cobra.Command {
-	f := &installFlags{clusterFlags: c}
+func newClusterInstall(c *connect.Flags) *cobra.Command {
+	f := &installFlags{Flags: c}
 	var dryRun bool
 	w := &waiting{}
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install dayone's controllers in a cluster, or bring them up to date",
-		Long: "Install applies CRDs, roles, policies and the controllers server-side and waits until they work. It can be repeated: what an older version had " +
+		Long: "Install applies CRDs, roles, policies and the controllers server-side and waits until they work. It can " +
+			"be repeated: what an older version had " +
 			"and this one has not is removed. CRDs that belong to the cluster already are left as they are.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -119,8 +122,8 @@ func newClusterInstall(c *clusterFlags) *cobra.Command {
 	return cmd
 }
 
-func newClusterUpgrade(c *clusterFlags) *cobra.Command {
-	f := &installFlags{clusterFlags: c}
+func newClusterUpgrade(c *connect.Flags) *cobra.Command {
+	f := &installFlags{Flags: c}
 	w := &waiting{}
 	var force bool
 	cmd := &cobra.Command{
@@ -128,16 +131,17 @@ func newClusterUpgrade(c *clusterFlags) *cobra.Command {
 		Short: "Bring an installation up to this program's version; what is not said stays as it was",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			api, _, err := f.connect()
+			api, _, err := f.Client()
 			if err != nil {
 				return err
 			}
-			old, err := (&installer{client: api, namespace: f.namespace}).record(cmd.Context())
+			old, err := (&installer{client: api, namespace: f.Namespace}).record(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if old == nil {
-				return fmt.Errorf("upgrade: dayone is not installed in namespace %s; dayone cluster install does it", f.namespace)
+				return fmt.Errorf("upgrade: dayone is not installed in namespace %s; dayone cluster install "+
+					"does it", f.Namespace)
 			}
 			if err := f.remember(cmd, old.Options); err != nil {
 				return err
@@ -156,11 +160,11 @@ func install(cmd *cobra.Command, f *installFlags, w *waiting, force bool) error 
 	if err != nil {
 		return err
 	}
-	api, cfg, err := f.connect()
+	api, cfg, err := f.Client()
 	if err != nil {
 		return err
 	}
-	in := &installer{client: api, namespace: f.namespace, force: force, out: cmd.ErrOrStderr()}
+	in := &installer{client: api, namespace: f.Namespace, force: force, out: cmd.ErrOrStderr()}
 	ctx, cancel := context.WithTimeout(cmd.Context(), w.limit())
 	defer cancel()
 	if err := in.preflight(ctx, cfg); err != nil {
@@ -182,7 +186,7 @@ func install(cmd *cobra.Command, f *installFlags, w *waiting, force bool) error 
 	if err := in.awaitAvailable(ctx); err != nil {
 		return w.explain(ctx, err)
 	}
-	in.say("dayone %s is installed in namespace %s; a MachineOSConfig opts its pool in", version, f.namespace)
+	in.say("dayone %s is installed in namespace %s; a MachineOSConfig opts its pool in", version, f.Namespace)
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
@@ -152,7 +153,7 @@ func TestUninstallLeavesTheClusterAsItWas(t *testing.T) {
 	for _, args := range [][]string{{"install", "--image", "r.test/all:1", "--node-agent", "--approve-nodes",
 		"--api-server", "https://api.example.com:6443", "--replicas", "1"}, {"uninstall", "--yes"}} {
 		code, _, errs := dayone(t, append([]string{"cluster", "--kubeconfig", kubeconfig}, args...)...)
-		require.Equal(t, exitOK, code, errs)
+		require.Equal(t, cli.ExitOK, code, errs)
 		if args[0] == "install" {
 			made(t, e)
 		}

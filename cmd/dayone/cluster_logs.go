@@ -24,13 +24,15 @@ import (
 	"dayone.dev/dayone/build/buildlog"
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 )
 
 // buildLogs shows the log of a pool's build: from its pod while that is at work, from the registry afterwards.
 type buildLogs struct {
-	flags                             *clusterFlags
+	flags                             *connect.Flags
 	build, registry, caFile, authFile string
 	follow                            bool
 
@@ -39,14 +41,17 @@ type buildLogs struct {
 }
 
 // newClusterLogsCommand is dayone cluster logs.
-func newClusterLogs(flags *clusterFlags) *cobra.Command {
+func newClusterLogs(flags *connect.Flags) *cobra.Command {
 	l := &buildLogs{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "logs POOL",
 		Short: "Show the log of a pool's newest build, also when its pod is gone",
-		Long: "Logs prints what the newest build of a pool said. While the build is at work it comes from its pod, afterwards from the registry,\n" +
-			"where it lies beside the image; -o json adds what it is the log of. When the registry has none, the cause of the build's state\n" +
-			"is printed and the exit status is 1. The credentials are those of the MachineOSConfig's push Secret, unless a file is given.",
+		Long: "Logs prints what the newest build of a pool said. While the build is at work it comes from its pod, " +
+			"afterwards from the registry,\n" +
+			"where it lies beside the image; -o json adds what it is the log of. When the registry has none, the cause " +
+			"of the build's state\n" +
+			"is printed and the exit status is 1. The credentials are those of the MachineOSConfig's push Secret, unless " +
+			"a file is given.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return l.run(cmd, args[0]) },
 	}
@@ -63,7 +68,7 @@ func newClusterLogs(flags *clusterFlags) *cobra.Command {
 
 func (l *buildLogs) run(cmd *cobra.Command, pool string) error {
 	var err error
-	if l.client, l.config, err = l.flags.connect(); err != nil {
+	if l.client, l.config, err = l.flags.Client(); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
@@ -78,7 +83,7 @@ func (l *buildLogs) run(cmd *cobra.Command, pool string) error {
 	if errors.Is(err, buildlog.ErrNotFound) {
 		state, cause := machineosbuild.StateOf(b), machineosbuild.CauseOf(b).Text()
 		err = fmt.Errorf("show log of MachineOSBuild %s: %w; on standard output is the build's cause", b.Name, err)
-		return errors.Join(printData(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": state,
+		return errors.Join(cli.Print(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": state,
 			"cause": cause}, func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "%s: %s\n", state, cause)
 			return err
@@ -95,7 +100,7 @@ func (l *buildLogs) run(cmd *cobra.Command, pool string) error {
 
 // printLog prints a log's text alone, or as -o asks for with what it is the log of.
 func printLog(cmd *cobra.Command, log map[string]any) error {
-	return printData(cmd, log, func(w io.Writer) error {
+	return cli.Print(cmd, log, func(w io.Writer) error {
 		_, err := fmt.Fprint(w, log["text"])
 		return err
 	})
@@ -134,7 +139,8 @@ func (l *buildLogs) find(ctx context.Context, pool string) (*mcfgv1.MachineOSBui
 	}
 	if len(builds) == 0 {
 		return nil, fmt.Errorf(
-			"find build: pool %s has no MachineOSBuild: dayone cluster status tells whether the pool is opted in and the builder runs", pool)
+			"find build: pool %s has no MachineOSBuild: dayone cluster status tells whether the pool is opted in and the "+
+				"builder runs", pool)
 	}
 	newest := slices.MaxFunc(builds,
 		func(a, b mcfgv1.MachineOSBuild) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
@@ -144,7 +150,7 @@ func (l *buildLogs) find(ctx context.Context, pool string) (*mcfgv1.MachineOSBui
 // live copies the log of the pod that is at work.
 func (l *buildLogs) live(ctx context.Context, out io.Writer, b *mcfgv1.MachineOSBuild) error {
 	var pods corev1.PodList
-	if err := l.client.List(ctx, &pods, client.InNamespace(l.flags.namespace),
+	if err := l.client.List(ctx, &pods, client.InNamespace(l.flags.Namespace),
 		client.MatchingLabels{batchv1.JobNameLabel: job.JobName(b.Name)}); err != nil {
 		return fmt.Errorf("list pods of MachineOSBuild %s: %w", b.Name, err)
 	}
@@ -159,7 +165,7 @@ func (l *buildLogs) live(ctx context.Context, out io.Writer, b *mcfgv1.MachineOS
 	if err != nil {
 		return err
 	}
-	body, err := clients.CoreV1().Pods(l.flags.namespace).
+	body, err := clients.CoreV1().Pods(l.flags.Namespace).
 		GetLogs(newest.Name, &corev1.PodLogOptions{Container: job.Container, Follow: l.follow}).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("read log of pod %s: %w", newest.Name, err)
@@ -239,7 +245,7 @@ func (l *buildLogs) pushSecret(ctx context.Context, b *mcfgv1.MachineOSBuild) ([
 		return nil, fmt.Errorf("read MachineOSConfig %s: %w", b.Spec.MachineOSConfig.Name, err)
 	}
 	var s corev1.Secret
-	key := client.ObjectKey{Namespace: l.flags.namespace, Name: c.Spec.RenderedImagePushSecret.Name}
+	key := client.ObjectKey{Namespace: l.flags.Namespace, Name: c.Spec.RenderedImagePushSecret.Name}
 	if err := l.client.Get(ctx, key, &s); err != nil {
 		return nil, fmt.Errorf("read push Secret %s: %w", key, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/build/buildlog"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/registry/registrytest"
@@ -86,42 +87,42 @@ func TestTheLogOfABuildIsShownAfterItsPodHasGone(t *testing.T) {
 			"--registry-ca", w.reg.CAFile}, args...)...)
 	}
 	code, _, errs := logs("worker")
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "pool worker has no MachineOSBuild")
 
 	w.build("worker-1", machineosbuild.Failed, machineosbuild.Cause{Class: build.ClassUser, Line: 3,
 		Message: "the command failed", Next: "mend it"})
 	code, out, errs := logs("worker")
-	assert.Equal(t, exitFailed, code, errs)
+	assert.Equal(t, cli.ExitFailed, code, errs)
 	assert.Contains(t, out, "Failed: the command failed\nline: 3", "without a log there is the cause")
 	assert.Contains(t, errs, "no log of this build")
 	code, out, errs = logs("worker", "-o", "json")
-	assert.Equal(t, exitFailed, code, errs)
+	assert.Equal(t, cli.ExitFailed, code, errs)
 	var cause map[string]string
 	require.NoError(t, json.Unmarshal([]byte(out), &cause), "without a log there is JSON, too")
 	assert.Contains(t, cause["cause"], "the command failed")
 
 	w.keep("worker-1", "STEP 1\nno such package\n")
 	code, out, errs = logs("worker")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	assert.Equal(t, "STEP 1\nno such package\n", out)
 	code, out, errs = logs("worker", "--build", "worker-1", "-o", "json")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	var got map[string]string
 	require.NoError(t, json.Unmarshal([]byte(out), &got))
 	assert.Equal(t, "worker-1", got["machineOSBuild"])
 	assert.Equal(t, "Failed", got["outcome"])
 	code, _, errs = logs("worker", "--build", "worker-9")
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "no MachineOSBuild worker-9")
 
 	w.build("worker-2", machineosbuild.Prepared, machineosbuild.Cause{})
 	code, _, errs = logs("worker", "--build", "worker-2")
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "no pod yet")
 
 	code, _, _ = logs()
-	assert.Equal(t, exitUsage, code)
+	assert.Equal(t, cli.ExitUsage, code)
 	left, err := os.ReadDir(temporary)
 	require.NoError(t, err)
 	assert.Empty(t, left, "credentials are not left behind")

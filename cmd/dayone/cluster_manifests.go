@@ -14,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-func newClusterManifests(c *clusterFlags) *cobra.Command {
-	f := &installFlags{clusterFlags: c}
+func newClusterManifests(c *connect.Flags) *cobra.Command {
+	f := &installFlags{Flags: c}
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "manifests",
@@ -36,7 +38,8 @@ func newClusterManifests(c *clusterFlags) *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(),
-				"%d objects written; kubectl apply --server-side -k %s applies them (a second time when it did not know the new kinds yet)\n", len(objects), dir)
+				"%d objects written; kubectl apply --server-side -k %s applies them (a second time when it did not know "+
+					"the new kinds yet)\n", len(objects), dir)
 			return nil
 		},
 	}
@@ -72,9 +75,9 @@ func printObjects(cmd *cobra.Command, f *installFlags) error {
 	if err != nil {
 		return err
 	}
-	if wantsJSON(cmd) {
+	if cli.Output(cmd) == "json" {
 		list := map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}
-		return printJSON(cmd.OutOrStdout(), list)
+		return cli.Print(cmd, list, nil)
 	}
 	for _, o := range objects {
 		body, err := document(o)

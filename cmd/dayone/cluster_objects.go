@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -14,15 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/rollout"
 )
 
 // sourceFlags say where the objects of a question come from: a live cluster or a dump of one.
 type sourceFlags struct {
-	*clusterFlags
+	*connect.Flags
 	// from is a dump's directory, a kubeconfig, or nothing.
 	from string
 	// at is the moment that is asked about, RFC 3339; empty: now.
@@ -32,7 +32,8 @@ type sourceFlags struct {
 func (f *sourceFlags) add(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.StringVar(&f.from, "from", "",
-		"directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file; default: the live cluster")
+		"directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file; default: the "+
+			"live cluster")
 	s.StringVar(&f.at, "at", "", "the moment to answer for, such as 2026-01-31T22:00:00Z; default: now")
 }
 
@@ -54,7 +55,7 @@ func (f *sourceFlags) moment() (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, f.at)
 	if err != nil {
-		return at, usageError{fmt.Errorf("--at %q: write it like 2026-01-31T22:00:00Z", f.at)}
+		return at, cli.Usagef("--at %q: write it like 2026-01-31T22:00:00Z", f.at)
 	}
 	return at, nil
 }
@@ -66,7 +67,7 @@ func (f *sourceFlags) open(ctx context.Context) (*source, error) {
 		return nil, err
 	}
 	s := &source{at: at}
-	flags := *f.clusterFlags
+	flags := *f.Flags
 	if f.from != "" {
 		if _, err := os.Stat(f.from); err != nil {
 			return nil, fmt.Errorf("read --from (a directory of objects, or a kubeconfig): %w", err)
@@ -79,14 +80,14 @@ func (f *sourceFlags) open(ctx context.Context) (*source, error) {
 			s.lister, s.name, s.recorded = d, f.from, true
 			return s, nil
 		}
-		flags.kubeconfig = f.from
+		flags.Kubeconfig = f.from
 	}
-	api, cfg, err := flags.connect()
+	api, cfg, err := flags.Client()
 	if err != nil {
 		return nil, err
 	}
 	s.lister, s.name = api, cfg.Host
-	s.deferred = controllerNode(ctx, api, f.namespace)
+	s.deferred = controllerNode(ctx, api, f.Namespace)
 	return s, nil
 }
 
@@ -136,26 +137,11 @@ func (s *source) advice() string {
 	if !s.recorded {
 		return "is it the right cluster?"
 	}
-	return "write them with kubectl get nodes,machineconfigpools,machineosconfigs,machineosbuilds,machineconfignodes -o yaml > DIR/cluster.yaml"
+	return "write them with kubectl get nodes,machineconfigpools,machineosconfigs,machineosbuilds,machineconfignodes " +
+		"-o yaml > DIR/cluster.yaml"
 }
 
 func isDirectory(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-// printData prints data as -o asks for: JSON, YAML, or by text for people.
-func printData(cmd *cobra.Command, data any, text func(io.Writer) error) error {
-	switch o, _ := cmd.Flags().GetString("output"); o {
-	case "json":
-		return printJSON(cmd.OutOrStdout(), data)
-	case "yaml":
-		raw, err := yaml.Marshal(data)
-		if err != nil {
-			return fmt.Errorf("print the answer: %w", err)
-		}
-		_, err = cmd.OutOrStdout().Write(raw)
-		return err
-	}
-	return text(cmd.OutOrStdout())
 }

@@ -32,7 +32,8 @@ func over(base lister, files []string) (*overlay, error) {
 	}
 	if len(d.objects) == 0 {
 		return nil, errors.New(
-			"read files: there is no object in them that decides about nodes: give MachineConfigs, mirror sets, KubeletConfigs, MachineConfigPools or the MachineConfiguration")
+			"read files: there is no object in them that decides about nodes: give MachineConfigs, mirror sets, " +
+				"KubeletConfigs, MachineConfigPools or the MachineConfiguration")
 	}
 	return &overlay{base, d}, nil
 }

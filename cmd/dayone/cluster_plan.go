@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"dayone.dev/dayone/bootstrap/preview"
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/rebase/target"
 )
@@ -60,17 +62,20 @@ func (p *poolPlan) attention() bool {
 	})
 }
 
-func newClusterPlan(c *clusterFlags) *cobra.Command {
-	f := &sourceFlags{clusterFlags: c}
+func newClusterPlan(c *connect.Flags) *cobra.Command {
+	f := &sourceFlags{Flags: c}
 	var code bool
 	var pool string
 	var files []string
 	cmd := &cobra.Command{
-		Use:   "plan [-f FILE…]",
-		Short: "Show which nodes go to their pool's target next and what that does to them; with -f, what the files would do",
-		Long: "Plan runs the planner of the node controller on a cluster or on a dump of one and changes nothing. With --exit-code it ends with 0 when every " +
+		Use: "plan [-f FILE…]",
+		Short: "Show which nodes go to their pool's target next and what that does to them; with -f, what the files " +
+			"would do",
+		Long: "Plan runs the planner of the node controller on a cluster or on a dump of one and changes nothing. With " +
+			"--exit-code it ends with 0 when every " +
 			"node has its target, 4 when some have not yet, and 5 when that needs a person.\n" +
-			"With -f it says what would happen if the files were applied, and --exit-code ends with 0 when no service and no pod notices, 2 when units are " +
+			"With -f it says what would happen if the files were applied, and --exit-code ends with 0 when no service " +
+			"and no pod notices, 2 when units are " +
 			"reloaded or restarted, 3 when nodes drain, 4 when they reboot, and 5 when installed nodes cannot take it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,7 +87,7 @@ func newClusterPlan(c *clusterFlags) *cobra.Command {
 			if len(files) > 0 {
 				text, answer = p.printEffects, p.worst
 			}
-			if err := printData(cmd, p, text); err != nil || !code {
+			if err := cli.Print(cmd, p, text); err != nil || !code {
 				return err
 			}
 			return answer()
@@ -91,7 +96,8 @@ func newClusterPlan(c *clusterFlags) *cobra.Command {
 	f.add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "only this pool")
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil,
-		"file of objects that are taken to be applied: MachineConfigs, mirror sets, policies and their like; may be repeated")
+		"file of objects that are taken to be applied: MachineConfigs, mirror sets, policies and their like; may be "+
+			"repeated")
 	cmd.Flags().BoolVar(&code, "exit-code", false, "let the exit code be the answer")
 	return cmd
 }
@@ -177,16 +183,16 @@ func planPool(look *rollout.Look, at time.Time) poolPlan {
 
 // answer is the plan as an exit code.
 func (p *clusterPlan) answer() error {
-	code := exitOK
+	code := cli.ExitOK
 	for i := range p.Pools {
 		switch {
 		case p.Pools[i].attention():
-			return exitAnswer(exitAttention)
+			return cli.Answer(cli.ExitAttention)
 		case !p.Pools[i].Done:
-			code = exitUnderWay
+			code = cli.ExitUnderWay
 		}
 	}
-	return exitAnswer(code)
+	return cli.Answer(code)
 }
 
 func (p *clusterPlan) print(w io.Writer) error {

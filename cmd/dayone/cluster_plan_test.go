@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube"
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
@@ -86,7 +87,7 @@ func TestPlanOfADump(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	dir := writeDump(t, rolloutWorld())
 	code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "-o", "json", "--at", "2026-01-31T22:00:00Z")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	var p struct {
 		Source, At string
 		Recorded   bool
@@ -119,12 +120,12 @@ func TestPlanOfADump(t *testing.T) {
 		"w3 Blocked Cordoned 0"}, phases)
 
 	code, out, errs = dayone(t, "cluster", "plan", "--from", dir, "--exit-code")
-	assert.Equal(t, exitAttention, code, errs)
+	assert.Equal(t, cli.ExitAttention, code, errs)
 	assert.Empty(t, errs, "an answer is no failure")
 	assert.Contains(t, out, "pool worker: 1 of 4 nodes have "+plannedConfig)
 	assert.Regexp(t, `w2 +Waiting +1 +MaxUnavailable`, out)
 	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "--pool", "gpu")
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "no such pool")
 }
 
@@ -135,12 +136,12 @@ func TestWhyOfADump(t *testing.T) {
 		code int
 		text []string
 	}{
-		"w0": {exitOK, []string{"Updated (Done)", "has the target"}},
-		"w1": {exitUnderWay, []string{"Updating (Working)", "told:    " + plannedConfig}},
-		"node/w2": {exitUnderWay, []string{"Waiting (MaxUnavailable)", "1 of the 1 that", "w1: is on its way",
+		"w0": {cli.ExitOK, []string{"Updated (Done)", "has the target"}},
+		"w1": {cli.ExitUnderWay, []string{"Updating (Working)", "told:    " + plannedConfig}},
+		"node/w2": {cli.ExitUnderWay, []string{"Waiting (MaxUnavailable)", "1 of the 1 that", "w1: is on its way",
 			"w3: was cordoned"}},
-		"w3":    {exitAttention, []string{"Blocked (Cordoned)", "uncordon it"}},
-		"stray": {exitAttention, []string{"no pool's nodeSelector takes the node"}},
+		"w3":    {cli.ExitAttention, []string{"Blocked (Cordoned)", "uncordon it"}},
+		"stray": {cli.ExitAttention, []string{"no pool's nodeSelector takes the node"}},
 	} {
 		code, out, errs := dayone(t, "cluster", "why", node, "--from", dir, "--exit-code")
 		assert.Equal(t, want.code, code, errs)
@@ -149,7 +150,7 @@ func TestWhyOfADump(t *testing.T) {
 		}
 	}
 	code, _, errs := dayone(t, "cluster", "why", "w9", "--from", dir)
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "w0, w1, w2, w3")
 }
 
@@ -162,11 +163,11 @@ func TestWhatNoDumpIs(t *testing.T) {
 		code int
 		want string
 	}{
-		"an empty directory": {[]string{"--from", t.TempDir()}, exitFailed,
+		"an empty directory": {[]string{"--from", t.TempDir()}, cli.ExitFailed,
 			"kubectl get nodes,machineconfigpools"},
-		"broken YAML":                      {[]string{"--from", broken}, exitFailed, "a.yaml"},
-		"no time":                          {[]string{"--from", broken, "--at", "soon"}, exitUsage, "2026-01-31T22:00:00Z"},
-		"neither directory nor kubeconfig": {[]string{"--from", "/nowhere/at/all"}, exitFailed, "/nowhere/at/all"},
+		"broken YAML":                      {[]string{"--from", broken}, cli.ExitFailed, "a.yaml"},
+		"no time":                          {[]string{"--from", broken, "--at", "soon"}, cli.ExitUsage, "2026-01-31T22:00:00Z"},
+		"neither directory nor kubeconfig": {[]string{"--from", "/nowhere/at/all"}, cli.ExitFailed, "/nowhere/at/all"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"cluster", "plan"}, c.args...)...)
@@ -191,15 +192,15 @@ func TestPlanOfALiveClusterIsThatOfItsDump(t *testing.T) {
 	kubeconfig := e.Kubeconfig(t)
 	at := "2026-01-31T22:00:00Z"
 	code, live, errs := dayone(t, "cluster", "plan", "--kubeconfig", kubeconfig, "-o", "yaml", "--at", at)
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	code, again, errs := dayone(t, "cluster", "plan", "--from", kubeconfig, "-o", "yaml", "--at", at)
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	assert.Equal(t, live, again)
 	dir := t.TempDir()
 	kubectl(t, kubeconfig, filepath.Join(dir, "cluster.yaml"), "get",
 		"nodes,machineconfigpools,machineosconfigs,machineosbuilds,machineconfignodes", "-o", "yaml")
 	code, recorded, errs := dayone(t, "cluster", "plan", "--from", dir, "-o", "yaml", "--at", at)
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	_, pools, found := strings.Cut(live, "pools:")
 	require.True(t, found)
 	assert.Contains(t, recorded, strings.Split(pools, "source:")[0])

@@ -10,6 +10,8 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/rebase/disruption"
 )
 
@@ -26,8 +28,8 @@ type clusterPolicies struct {
 	Doubts  []string `json:"doubts,omitempty"`
 }
 
-func newClusterPolicies(c *clusterFlags) *cobra.Command {
-	f := &sourceFlags{clusterFlags: c}
+func newClusterPolicies(c *connect.Flags) *cobra.Command {
+	f := &sourceFlags{Flags: c}
 	cmd := &cobra.Command{
 		Use:   "policies",
 		Short: "List what follows a change of each file, unit and the SSH keys, and who said so",
@@ -41,11 +43,12 @@ func newClusterPolicies(c *clusterFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printData(cmd, p, p.print)
+			return cli.Print(cmd, p, p.print)
 		},
 	}
 	cmd.Flags().StringVar(&f.from, "from", "",
-		"directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file; default: the live cluster")
+		"directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file; default: the "+
+			"live cluster")
 	return cmd
 }
 

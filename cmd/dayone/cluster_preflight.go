@@ -46,7 +46,8 @@ func (in *installer) preflight(ctx context.Context, cfg *rest.Config) error {
 			return unreachable(cfg.Host, err)
 		}
 		return fmt.Errorf(
-			"dayone is installed in namespace %s already and a cluster can have it once: use --namespace %s, or uninstall that one first", other, other)
+			"dayone is installed in namespace %s already and a cluster can have it once: use --namespace %s, or "+
+				"uninstall that one first", other, other)
 	}
 	return in.refuseRivals(ctx)
 }
@@ -56,7 +57,7 @@ func unreachable(host string, err error) error {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("log in at %s: %w", host, err)
 	case apierrors.IsForbidden(err):
-		return hinted(fmt.Errorf("look at the cluster at %s: %w", host, err), administrator)
+		return fmt.Errorf("look at the cluster at %s: %w", host, err)
 	}
 	return fmt.Errorf("reach the cluster at %s: %w", host, err)
 }
@@ -87,8 +88,10 @@ func (in *installer) refuseRivals(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf(
-		"the Machine Config Operator's own controllers run here (%s): they and dayone's would write the same objects against each other. "+
-			"A cluster with them needs no installation: dayone's images reach it as pre-built images. To change over, scale them to 0 first", strings.Join(running, ", "))
+		"the Machine Config Operator's own controllers run here (%s): they and dayone's would write the same objects "+
+			"against each other. "+
+			"A cluster with them needs no installation: dayone's images reach it as pre-built images. To change over, "+
+			"scale them to 0 first", strings.Join(running, ", "))
 }
 
 func rival(o client.Object) bool {

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build/optin"
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
@@ -47,21 +49,21 @@ type poolStatus struct {
 	Image  string `json:"image,omitempty"`
 }
 
-func newClusterStatus(f *clusterFlags) *cobra.Command {
+func newClusterStatus(f *connect.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the controllers and every pool that is opted in or wants to be",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			api, _, err := f.connect()
+			api, _, err := f.Client()
 			if err != nil {
 				return err
 			}
-			s, err := readClusterStatus(cmd.Context(), api, f.namespace)
+			s, err := readClusterStatus(cmd.Context(), api, f.Namespace)
 			if err != nil {
 				return err
 			}
-			return printData(cmd, s, s.print)
+			return cli.Print(cmd, s, s.print)
 		},
 	}
 }

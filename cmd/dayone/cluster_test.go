@@ -25,6 +25,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube"
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests/assets/cluster"
@@ -46,13 +47,13 @@ func TestADryRunPrintsEverythingAndTalksToNobody(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	code, out, errs := dayone(t, "cluster", "install", "--dry-run", "-o", "yaml", "--image", "r.test/all:1", "--image",
 		"builder=r.test/builder:1")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	documents := strings.Split(out, "---\n")[1:]
 	assert.Greater(t, len(documents), 40)
 	assert.Contains(t, out, "image: r.test/all:1")
 	assert.Contains(t, out, "--builder-image=r.test/builder:1")
 	code, out, errs = dayone(t, "cluster", "install", "--dry-run", "-o", "json", "--image", "r.test/all:1")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	var list struct{ Items []json.RawMessage }
 	require.NoError(t, json.Unmarshal([]byte(out), &list))
 	assert.Len(t, list.Items, len(documents))
@@ -65,14 +66,17 @@ func TestAWrongClusterCommandLineIsToldFromAFailure(t *testing.T) {
 		code int
 		want string
 	}{
-		"an image is needed": {[]string{"install", "--dry-run"}, exitUsage, "--image is needed"},
-		"an image of an unknown program": {[]string{"install", "--dry-run", "--image", "mixer=r.test/a"}, exitUsage,
+		"an image is needed": {[]string{"install", "--dry-run"}, cli.ExitUsage, "--image is needed"},
+		"an image of an unknown program": {[]string{"install", "--dry-run", "--image", "mixer=r.test/a"}, cli.ExitUsage,
 			"controller=REF"},
-		"a reference with a space":       {[]string{"install", "--dry-run", "--image", "a b"}, exitUsage, "no reference"},
-		"an unknown form of output":      {[]string{"install", "--dry-run", "-o", "xml"}, exitUsage, "text, json or yaml"},
-		"an unknown command":             {[]string{"explode"}, exitUsage, "unknown command"},
-		"a kubeconfig that is not there": {[]string{"status", "--kubeconfig", "/nowhere"}, exitFailed, "/nowhere"},
-		"a cluster that does not answer": {[]string{"status", "--kubeconfig", deadCluster(t)}, exitFailed, "127.0.0.1:1"},
+		"a reference with a " +
+			"space": {[]string{"install", "--dry-run", "--image", "a b"}, cli.ExitUsage, "no reference"},
+		"an unknown form of output": {[]string{"install", "--dry-run", "-o", "xml"}, cli.ExitUsage, "text, json " +
+			"or yaml"},
+		"an unknown command":             {[]string{"explode"}, cli.ExitUsage, "unknown command"},
+		"a kubeconfig that is not there": {[]string{"status", "--kubeconfig", "/nowhere"}, cli.ExitFailed, "/nowhere"},
+		"a cluster that does not " +
+			"answer": {[]string{"status", "--kubeconfig", deadCluster(t)}, cli.ExitFailed, "127.0.0.1:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"cluster"}, c.args...)...)
@@ -103,7 +107,7 @@ func TestKubectlReadsTheKustomizeDirectory(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "k")
 	code, _, errs := dayone(t, "cluster", "manifests", "--kustomize", dir, "--image", "r.test/all:1")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	assets, err := kube.Assets(t.Context(), nil)
 	require.NoError(t, err)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(assets, "kubectl"), "kustomize", dir).CombinedOutput()
@@ -111,7 +115,7 @@ func TestKubectlReadsTheKustomizeDirectory(t *testing.T) {
 	_, plain, _ := dayone(t, "cluster", "manifests", "--image", "r.test/all:1")
 	assert.Equal(t, strings.Count(plain, "\nkind: "), strings.Count(string(out), "\nkind: "))
 	code, _, errs = dayone(t, "cluster", "manifests", "--kustomize", dir, "--image", "r.test/all:1")
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "is not empty")
 }
 
@@ -160,12 +164,12 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 	must := func(args ...string) string {
 		t.Helper()
 		code, out, errs := do(args...)
-		require.Equal(t, exitOK, code, errs)
+		require.Equal(t, cli.ExitOK, code, errs)
 		return out + errs
 	}
 	assert.Contains(t, must("status"), "is not installed")
 	code, _, errs := do("upgrade")
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "dayone cluster install does it")
 
 	text := must("install", "--image", "r.test/all:1", "--image-pull-secret", "pull", "--builder-arg=--history=5")
@@ -216,7 +220,7 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 
 	t.Run("a second installation elsewhere is refused", func(t *testing.T) {
 		code, _, errs := do("install", "--image", "r.test/all:1", "-n", "elsewhere")
-		assert.Equal(t, exitFailed, code)
+		assert.Equal(t, cli.ExitFailed, code)
 		assert.Contains(t, errs, "uninstall that one first")
 	})
 
@@ -226,7 +230,7 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		weak := writeKubeconfig(t, e.As(t, "default", "nobody"))
 		for _, args := range [][]string{{"install", "--image", "r.test/all:1"}, {"status"}, {"uninstall", "--yes"}} {
 			code, _, errs := dayone(t, append([]string{"cluster", "--kubeconfig", weak}, args...)...)
-			assert.Equal(t, exitFailed, code)
+			assert.Equal(t, cli.ExitFailed, code)
 			assert.Contains(t, errs, "forbidden", args)
 		}
 	})
@@ -318,9 +322,10 @@ func TestInstallRefusesACrowdedClusterAndLeavesTheClustersOwnKinds(t *testing.T)
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "r.test/c:1"}}}}}}
 	require.NoError(t, e.Client.Create(t.Context(), mco))
 	code, _, errs := dayone(t, "cluster", "install", "--kubeconfig", kubeconfig, "--image", "r.test/all:1")
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs,
-		"Machine Config Operator's own controllers run here (Deployment openshift-machine-config-operator/machine-config-controller)")
+		"Machine Config Operator's own controllers run here (Deployment "+
+			"openshift-machine-config-operator/machine-config-controller)")
 
 	mco.Spec.Replicas = new(int32)
 	require.NoError(t, e.Client.Update(t.Context(), mco))
@@ -330,13 +335,13 @@ func TestInstallRefusesACrowdedClusterAndLeavesTheClustersOwnKinds(t *testing.T)
 		require.Less(t, limit, 2*clusterWait, errs)
 		code, _, errs = dayone(t, "cluster", "install", "--kubeconfig", kubeconfig, "--image", "r.test/all:1", "--timeout",
 			limit.String())
-		assert.Equal(t, exitFailed, code)
+		assert.Equal(t, cli.ExitFailed, code)
 		if strings.Contains(errs, "dayone-controller has 0 of 2 copies available (gave up after "+limit.String()) {
 			break
 		}
 	}
 	assert.Contains(t, errs, "18 kinds defined, 18 of them by the cluster")
 	code, _, errs = dayone(t, "cluster", "uninstall", "--kubeconfig", kubeconfig, "--crds")
-	assert.Equal(t, exitUsage, code)
+	assert.Equal(t, cli.ExitUsage, code)
 	assert.Contains(t, errs, "say --yes")
 }

@@ -18,25 +18,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-func newClusterUninstall(f *clusterFlags) *cobra.Command {
+func newClusterUninstall(f *connect.Flags) *cobra.Command {
 	var yes, crds bool
 	w := &waiting{}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove dayone's controllers from a cluster",
-		Long: "Uninstall removes what install made. MachineOSConfigs, pools, users' Secrets, images and namespaces stay, and nodes go on running their images. " +
+		Long: "Uninstall removes what install made. MachineOSConfigs, pools, users' Secrets, images and namespaces " +
+			"stay, and nodes go on running their images. " +
 			"With --crds the kinds that install defined go, too, and with them every object of those kinds.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			api, _, err := f.connect()
+			api, _, err := f.Client()
 			if err != nil {
 				return err
 			}
-			in := &installer{client: api, namespace: f.namespace, out: cmd.ErrOrStderr()}
+			in := &installer{client: api, namespace: f.Namespace, out: cmd.ErrOrStderr()}
 			ctx, cancel := context.WithTimeout(cmd.Context(), w.limit())
 			defer cancel()
 			if err := in.confirm(ctx, cmd.InOrStdin(), yes, crds); err != nil {
@@ -64,7 +67,8 @@ func (in *installer) confirm(ctx context.Context, from io.Reader, yes, crds bool
 		names = append(names, c.Name+" (pool "+c.Spec.MachineConfigPool.Name+")")
 	}
 	if len(names) > 0 {
-		in.say("Nothing will build or roll out images any more; nodes of opted-in pools keep theirs. Opted in by MachineOSConfigs: %s.", strings.Join(names, ", "))
+		in.say("Nothing will build or roll out images any more; nodes of opted-in pools keep theirs. Opted in by "+
+			"MachineOSConfigs: %s.", strings.Join(names, ", "))
 		if crds {
 			in.say("Their MachineOSConfigs, all pools and all MachineConfigs will be deleted with their kinds.")
 		}
@@ -73,7 +77,7 @@ func (in *installer) confirm(ctx context.Context, from io.Reader, yes, crds bool
 		return nil
 	}
 	if file, ok := from.(interface{ Fd() uintptr }); ok && !term.IsTerminal(int(file.Fd())) {
-		return usageError{errors.New("uninstall asks first and there is no terminal: say --yes")}
+		return cli.Usagef("uninstall asks first and there is no terminal: say --yes")
 	}
 	fmt.Fprint(in.out, "Go on? [y/N] ")
 	answer, err := bufio.NewReader(from).ReadString('\n')

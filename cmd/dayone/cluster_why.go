@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
@@ -46,13 +48,14 @@ type nodeAnswer struct {
 	waiting int
 }
 
-func newClusterWhy(c *clusterFlags) *cobra.Command {
-	f := &sourceFlags{clusterFlags: c}
+func newClusterWhy(c *connect.Flags) *cobra.Command {
+	f := &sourceFlags{Flags: c}
 	var code bool
 	cmd := &cobra.Command{
 		Use:   "why NODE",
 		Short: "Say where a node stands on the way to its pool's target, and what it waits for",
-		Long: "Why runs the planner of the node controller on a cluster or on a dump of one and explains its verdict on one node. With --exit-code it ends " +
+		Long: "Why runs the planner of the node controller on a cluster or on a dump of one and explains its verdict " +
+			"on one node. With --exit-code it ends " +
 			"with 0 when the node has its target, 4 when it has not yet, and 5 when that needs a person.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,7 +63,7 @@ func newClusterWhy(c *clusterFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printData(cmd, a, a.print); err != nil || !code {
+			if err := cli.Print(cmd, a, a.print); err != nil || !code {
 				return err
 			}
 			return a.answer()
@@ -181,11 +184,11 @@ func (a *nodeAnswer) answer() error {
 	switch {
 	case a.Verdict == nil, a.Verdict.Phase == rollout.PhaseFailed, a.Verdict.Phase == rollout.PhaseBlocked,
 		len(a.Faults) > 0:
-		return exitAnswer(exitAttention)
+		return cli.Answer(cli.ExitAttention)
 	case a.Verdict.Phase == rollout.PhaseUpdated:
-		return exitAnswer(exitOK)
+		return cli.Answer(cli.ExitOK)
 	}
-	return exitAnswer(exitUnderWay)
+	return cli.Answer(cli.ExitUnderWay)
 }
 
 func (a *nodeAnswer) print(w io.Writer) error {

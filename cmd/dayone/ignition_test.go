@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/assets"
 )
@@ -38,14 +39,14 @@ func TestIgnitionPatchesTheInstallersFileAndUndoesIt(t *testing.T) {
 		return code, out.String() + errs.String()
 	}
 	code, text := command()
-	assert.Equal(t, exitRefused, code, text)
+	assert.Equal(t, cli.ExitRefused, code, text)
 	assert.Contains(t, text, "--program-image")
 	image := "quay.io/dayone/dayone@sha256:" + strings.Repeat("a", 64)
 	code, text = command("--program-image", image)
-	require.Equal(t, exitOK, code, text)
+	require.Equal(t, cli.ExitOK, code, text)
 	assert.Contains(t, text, "patched")
 	code, text = command("--program-image", image)
-	require.Equal(t, exitOK, code, text)
+	require.Equal(t, cli.ExitOK, code, text)
 	assert.Contains(t, text, "up to date")
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -54,17 +55,17 @@ func TestIgnitionPatchesTheInstallersFileAndUndoesIt(t *testing.T) {
 		assert.Contains(t, string(raw), want)
 	}
 	code, text = command("--remove")
-	require.Equal(t, exitOK, code, text)
+	require.Equal(t, cli.ExitOK, code, text)
 	raw, err = os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, string(before), string(raw))
 
 	code, text = command("--program-url", "https://example.com/dayone", "--program-sha512", "abc")
-	assert.Equal(t, exitRefused, code)
+	assert.Equal(t, cli.ExitRefused, code)
 	assert.Contains(t, text, `"abc" is no SHA-512`)
 	require.NoError(t, os.WriteFile(file, []byte("?"), 0o640))
 	code, text = command("--program-image", image)
-	assert.Equal(t, exitRefused, code)
+	assert.Equal(t, cli.ExitRefused, code)
 	assert.Contains(t, text, "it is no Ignition config")
 	assert.Equal(t, 1, strings.Count(text, "\n"), "a finding is one line: %s", text)
 }

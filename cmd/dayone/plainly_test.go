@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 // TestWrongPathsAreToldInSentences goes through the sub-commands with files that are missing, empty, of another kind,
@@ -75,7 +76,7 @@ func TestWrongPathsAreToldInSentences(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, _, stderr := dayone(t, strings.Fields(args)...)
-			assert.NotEqual(t, exitOK, code)
+			assert.NotEqual(t, cli.ExitOK, code)
 			assert.Contains(t, stderr, want)
 			for _, raw := range []string{"stat ", "no such file", "is a directory\n", "not a directory", "KUBERNETES_MASTER",
 				"error loading config file"} {
@@ -99,7 +100,7 @@ func TestAPortThatCannotBeHadIsToldWithWhatToDo(t *testing.T) {
 		{"gather", "--receive", "127.0.0.1:" + port, "--out", t.TempDir()},
 	} {
 		code, _, stderr := dayone(t, args...)
-		assert.Equal(t, exitFailed, code)
+		assert.Equal(t, cli.ExitFailed, code)
 		assert.Contains(t, stderr, "another program has the port: stop it", "%v", args)
 	}
 	_, _, stderr := dayone(t, "serve", "--server-basedir", t.TempDir(), "--bind", "192.0.2.1", "--insecure-port", port)
@@ -111,28 +112,17 @@ func TestStatusOfARunThatWasRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.OutcomeFile),
 		[]byte(`{"ended":"2026-01-02T03:04:05Z","error":"install-config.yaml: pools: no pool is named"}`), 0o600))
 	code, stdout, stderr := dayone(t, "status", "--state-dir", dir)
-	require.Equal(t, exitOK, code, stderr)
+	require.Equal(t, cli.ExitOK, code, stderr)
 	assert.Contains(t, stdout,
 		"ended before its first phase, at 2026-01-02T03:04:05Z: install-config.yaml: pools: no pool is named")
 }
 
-// A host on which nothing has run has no process, and --watch does not say so again at each look.
+// A host on which nothing has run has no process.
 func TestStatusWhereNothingHasRun(t *testing.T) {
 	dir := t.TempDir()
 	code, stdout, stderr := dayone(t, "status", "--state-dir", dir, "-o", "json")
-	require.Equal(t, exitOK, code, stderr)
+	require.Equal(t, cli.ExitOK, code, stderr)
 	assert.JSONEq(t, `{"version":1,"phases":[],"running":false}`, stdout)
-	f := &statusFlags{stateDir: dir, watch: true}
-	cmd := newStatusCommand()
-	var out strings.Builder
-	cmd.SetOut(&out)
-	cmd.SetContext(t.Context())
-	for range 3 {
-		last, err := f.local(cmd)
-		require.NoError(t, err)
-		assert.False(t, last, "a run may begin")
-	}
-	assert.Equal(t, "no bootstrap has run here; start one with dayone bootstrap\n", out.String())
 }
 
 func TestTheInstallDirectoryIsNoFile(t *testing.T) {
@@ -140,7 +130,7 @@ func TestTheInstallDirectoryIsNoFile(t *testing.T) {
 	require.NoError(t, os.WriteFile("void", nil, 0o644))
 	for _, command := range []string{"prepare", "plan", "manifests"} {
 		code, _, stderr := dayone(t, command, "--dir", "void")
-		assert.Equal(t, exitRefused, code, "as a directory that is not there")
+		assert.Equal(t, cli.ExitRefused, code, "as a directory that is not there")
 		assert.Contains(t, stderr, "it is a file, and a directory is wanted")
 	}
 }

@@ -18,7 +18,10 @@ import (
 
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/preview"
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/rebase/target"
@@ -29,16 +32,35 @@ import (
 //go:embed plan.schema.json
 var planSchema []byte
 
+func newSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema [plan]",
+		Short: "Print a JSON schema of install-config.yaml for editors, or of what the plan commands print",
+		Args:  cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs), ValidArgs: []string{"plan"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			schema := installconfig.Schema()
+			if len(args) > 0 {
+				schema = planSchema
+			}
+			_, err := cmd.OutOrStdout().Write(schema)
+			return err
+		},
+	}
+}
+
 func newPlanCommand() *cobra.Command {
-	f := &sourceFlags{clusterFlags: &clusterFlags{}}
+	f := &sourceFlags{Flags: &connect.Flags{Version: version}}
 	var dir, platform string
 	var code bool
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Say what an installation from a directory will do, or what the directory would change",
-		Long: "Plan reads an install directory and starts nothing: which objects dayone makes, which images are built from what, how often nodes boot, and which\n" +
-			"MachineConfig each file and unit comes from. With --from, the directory that a cluster was installed from, a dump of the cluster or its kubeconfig,\n" +
-			"it says what the directory would change there; --exit-code ends with 0 when no service and no pod notices, 2 when units are reloaded or restarted,\n" +
+		Long: "Plan reads an install directory and starts nothing: which objects dayone makes, which images are built " +
+			"from what, how often nodes boot, and which\n" +
+			"MachineConfig each file and unit comes from. With --from, the directory that a cluster was installed from, " +
+			"a dump of the cluster or its kubeconfig,\n" +
+			"it says what the directory would change there; --exit-code ends with 0 when no service and no pod notices, " +
+			"2 when units are reloaded or restarted,\n" +
 			"3 when nodes drain, 4 when they reboot, 5 when installed nodes cannot take it, and 1 for whatever goes wrong.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,20 +68,19 @@ func newPlanCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printData(cmd, p, p.printEffects); err != nil || !code {
+			if err := cli.Print(cmd, p, p.printEffects); err != nil || !code {
 				return err
 			}
 			return p.worst()
 		},
 	}
-	dirFlag(cmd, &dir)
-	platformFlag(cmd, &platform)
+	cli.InstallDir(cmd, &dir, &platform)
 	cmd.Flags().StringVar(&f.from, "from", "",
-		"what there is now: an install directory, a directory of objects as kubectl get -o yaml or must-gather write them, or a kubeconfig file")
+		"what there is now: an install directory, a directory of objects as kubectl get -o yaml or must-gather write "+
+			"them, or a kubeconfig file")
 	cmd.Flags().StringVar(&f.at, "at", "", "the moment to answer for, such as 2026-01-31T22:00:00Z; default: now")
 	cmd.Flags().BoolVar(&code, "exit-code", false, "let the exit code be the answer")
-	allowYAML(cmd)
-	return cmd
+	return connect.WithHints(cli.AllowYAML(cmd), "")
 }
 
 // planDirectory plans an installation, or with f.from the change from what is there.
@@ -68,7 +89,7 @@ func planDirectory(ctx context.Context, dir, platform string, f *sourceFlags) (*
 	if err != nil {
 		return nil, err
 	}
-	install, err := preview.Of(in, versions())
+	install, err := preview.Of(in, render.VersionsOf(version))
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +119,7 @@ func (p *clusterPlan) since(ctx context.Context, dir string, in *preflight.Input
 	if err != nil {
 		return fmt.Errorf("read %s: %w", from, err)
 	}
-	before, err := preview.Of(earlier, versions())
+	before, err := preview.Of(earlier, render.VersionsOf(version))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", from, err)
 	}
@@ -133,7 +154,8 @@ func (p *clusterPlan) since(ctx context.Context, dir string, in *preflight.Input
 	}
 	for _, pool := range before.Pools {
 		if _, still := p.Install.Pool(pool.Name); !still {
-			p.Install.Warnings = append(p.Install.Warnings, fmt.Sprintf("pool %s of %s is gone: its nodes keep what they have",
+			p.Install.Warnings = append(p.Install.Warnings, fmt.Sprintf("pool %s of %s is gone: its nodes keep what they "+
+				"have",
 				pool.Name, from))
 		}
 	}

@@ -35,7 +35,8 @@ func (p *clusterPlan) printInstall(w io.Writer) {
 			fmt.Fprintf(w, "pool %s: nodes join with the stock OS image, at most %d boots; the cluster builds %s, then %s\n",
 				pool.Name, pool.Boots, i.Repository, actionWords(pool.Later))
 		default:
-			fmt.Fprintf(w, "pool %s: %s %s from the start, %d boots; built on the bootstrap host\n", pool.Name, has(pool.Nodes),
+			fmt.Fprintf(w, "pool %s: %s %s from the start, %d boots; built on the bootstrap "+
+				"host\n", pool.Name, has(pool.Nodes),
 				i.Repository, pool.Boots)
 		}
 		fmt.Fprintf(w, "  image: base, rendered config and %d instructions of %s; %s engine: %s\n", i.Instructions,

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube"
 	"dayone.dev/dayone/manifests/assets"
 )
@@ -46,16 +47,19 @@ func installDir(t *testing.T, changes ...string) string {
 
 const (
 	masterFile  = "openshift/20-master-sysctl.yaml: 262144=>262145"
-	masterOwner = "openshift/20-master-sysctl.yaml: 20-master-sysctl\n=>20-master-sysctl\n  annotations: {dayone.dev/post-config-action: Restart systemd-sysctl.service}\n"
-	noPolicy    = "openshift/60-policy.yaml: =>apiVersion: operator.openshift.io/v1\nkind: MachineConfiguration\nmetadata: {name: cluster}\n" +
-		"spec: {managementState: Managed, nodeDisruptionPolicy: {files: [{path: /etc/sysctl.d/90-demo.conf, actions: [{type: None}]}]}}\n"
+	masterOwner = "openshift/20-master-sysctl.yaml: 20-master-sysctl\n=>20-master-sysctl\n  annotations: " +
+		"{dayone.dev/post-config-action: Restart systemd-sysctl.service}\n"
+	noPolicy = "openshift/60-policy.yaml: =>apiVersion: operator.openshift.io/v1\nkind: " +
+		"MachineConfiguration\nmetadata: {name: cluster}\n" +
+		"spec: {managementState: Managed, nodeDisruptionPolicy: {files: [{path: /etc/sysctl.d/90-demo.conf, actions: " +
+		"[{type: None}]}]}}\n"
 )
 
 // conforms validates what a plan command prints with -o json against the schema that dayone schema plan prints.
 func conforms(t *testing.T, out string) clusterPlan {
 	t.Helper()
 	code, text, errs := dayone(t, "schema", "plan")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	var schema spec.Schema
 	require.NoError(t, json.Unmarshal([]byte(text), &schema))
 	var data any
@@ -71,7 +75,7 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	dir := installDir(t)
 	code, out, errs := dayone(t, "plan", "--dir", dir, "--exit-code")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	for _, want := range []string{"cluster demo.example.com, standalone flow",
 		"pool master: 3 nodes have registry.example.com/ocp/master-os from the start, 2 boots",
 		"pool worker: nodes join with the stock OS image", "then Drain, Reboot", "buildah engine",
@@ -83,25 +87,27 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(dir, ".dayone"), "nothing is written")
 
 	code, out, errs = dayone(t, "plan", "--dir", dir, "-o", "json")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	p := conforms(t, out)
 	require.Len(t, p.Install.Pools, 2)
 	assert.Equal(t, 3, p.Install.Pools[0].Nodes)
 	assert.Equal(t, "layering/master.yaml", p.Install.Pools[0].Image.MachineOSConfig)
 	assert.Contains(t, p.Pools[0].Target.Image, "registry.example.com/ocp/master-os#")
 	code, out, _ = dayone(t, "plan", "--dir", dir, "-o", "yaml")
-	assert.Equal(t, exitOK, code)
+	assert.Equal(t, cli.ExitOK, code)
 	assert.Contains(t, out, "baseImage: registry.example.com/ocp/base-os:1")
 }
 
 // TestAGeneratedMachineOSConfigIsPartOfThePlan has a pool whose Containerfile stands in install-config.yaml.
 func TestAGeneratedMachineOSConfigIsPartOfThePlan(t *testing.T) {
 	dir := installDir(t,
-		"install-config.yaml:   - name: worker=>  - name: worker\n    containerfile: \"FROM configs AS final\\nLABEL a=b\\n\"",
-		"install-config.yaml:   bootstrapRegistry:=>  registry: {repository: registry.example.com/ocp, pushSecret: os-push, baseImagePullSecret: base-pull}\n  bootstrapRegistry:")
+		"install-config.yaml:   - name: worker=>  - name: worker\n    containerfile: \"FROM configs AS final\\nLABEL "+
+			"a=b\\n\"",
+		"install-config.yaml:   bootstrapRegistry:=>  registry: {repository: registry.example.com/ocp, pushSecret: "+
+			"os-push, baseImagePullSecret: base-pull}\n  bootstrapRegistry:")
 	require.NoError(t, os.Remove(filepath.Join(dir, "layering/worker.yaml")))
 	code, out, errs := dayone(t, "plan", "--dir", dir)
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, cli.ExitOK, code, errs)
 	assert.Contains(t, out, "dayone makes MachineOSConfig: layering/99_dayone-machineosconfig-worker.yaml")
 	assert.Contains(t, out, "append engine: the Containerfile has only LABEL, ENV and COPY of inline files")
 	assert.NoFileExists(t, filepath.Join(dir, "layering/99_dayone-machineosconfig-worker.yaml"), "nothing is written")
@@ -129,7 +135,8 @@ func TestWhatAnotherDirectoryWouldChange(t *testing.T) {
 			[]string{"pool master:", "pool worker:", "its base, its Containerfile or its extensions differ"}},
 		"a MachineConfig's name": {[]string{"openshift/10-master-motd.yaml: 10-master-motd=>11-master-motd"}, 0,
 			[]string{"pool master: nothing happens"}},
-		"what no node can take": {[]string{"openshift/20-master-sysctl.yaml:       files:=>      disks: [{device: /dev/sdb}]\n      files:"}, 5, []string{"Impossible", "install the node anew"}},
+		"what no node can take": {[]string{"openshift/20-master-sysctl.yaml:       files:=>      disks: [{device: " +
+			"/dev/sdb}]\n      files:"}, 5, []string{"Impossible", "install the node anew"}},
 		"a policy that cannot be used": {[]string{masterFile, strings.Replace(noPolicy, "path: /etc/sysctl.d/90-demo.conf,",
 			"path: etc,", 1)}, 4, []string{"refused: spec.nodeDisruptionPolicy.files[etc]"}},
 	} {
@@ -141,7 +148,7 @@ func TestWhatAnotherDirectoryWouldChange(t *testing.T) {
 				assert.Contains(t, out, want)
 			}
 			code, out, errs = dayone(t, "plan", "--dir", now, "--from", before, "-o", "json")
-			require.Equal(t, exitOK, code, errs)
+			require.Equal(t, cli.ExitOK, code, errs)
 			conforms(t, out)
 		})
 	}
@@ -187,26 +194,26 @@ func TestPlansOfWrongInput(t *testing.T) {
 		code int
 		want string
 	}{
-		"no directory": {[]string{"--dir", "/nowhere"}, exitRefused, "/nowhere"},
-		"no field":     {[]string{"--dir", t.TempDir()}, exitRefused, "not-prepared"},
+		"no directory": {[]string{"--dir", "/nowhere"}, cli.ExitRefused, "/nowhere"},
+		"no field":     {[]string{"--dir", t.TempDir()}, cli.ExitRefused, "not-prepared"},
 		"an annotation that cannot be read": {[]string{"--dir",
-			installDir(t, strings.Replace(masterOwner, "Restart systemd-sysctl.service", "Explode", 1))}, exitRefused,
+			installDir(t, strings.Replace(masterOwner, "Restart systemd-sysctl.service", "Explode", 1))}, cli.ExitRefused,
 			`no action "Explode"`},
-		"nothing at --from": {[]string{"--dir", good, "--from", "/nowhere"}, exitFailed, "/nowhere"},
-		"an empty directory at --from": {[]string{"--dir", good, "--from", t.TempDir()}, exitFailed,
+		"nothing at --from": {[]string{"--dir", good, "--from", "/nowhere"}, cli.ExitFailed, "/nowhere"},
+		"an empty directory at --from": {[]string{"--dir", good, "--from", t.TempDir()}, cli.ExitFailed,
 			"kubectl get nodes,machineconfigpools"},
-		"a moment":    {[]string{"--dir", good, "--at", "soon"}, exitUsage, "2026-01-31T22:00:00Z"},
-		"a form":      {[]string{"--dir", good, "-o", "xml"}, exitUsage, "text, json or yaml"},
-		"an argument": {[]string{good}, exitUsage, "unknown command"},
+		"a moment":    {[]string{"--dir", good, "--at", "soon"}, cli.ExitUsage, "2026-01-31T22:00:00Z"},
+		"a form":      {[]string{"--dir", good, "-o", "xml"}, cli.ExitUsage, "text, json or yaml"},
+		"an argument": {[]string{good}, cli.ExitUsage, "unknown command"},
 		"an earlier directory that is bad": {[]string{"--dir", good, "--from",
-			installDir(t, "install-config.yaml:   flow:=>  flwo:")}, exitRefused, "flwo"},
+			installDir(t, "install-config.yaml:   flow:=>  flwo:")}, cli.ExitRefused, "flwo"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"plan"}, c.args...)...)
 			assert.Equal(t, c.code, code, errs)
 			assert.Contains(t, errs, c.want)
 			code, _, _ = dayone(t, append([]string{"plan", "--exit-code"}, c.args...)...)
-			assert.Equal(t, exitFailed, code, "no failure is taken for an answer")
+			assert.Equal(t, cli.ExitFailed, code, "no failure is taken for an answer")
 		})
 	}
 }

@@ -206,7 +206,8 @@ func TestWrongCallsOfTheRegistryAreRefusedAndMakeNothing(t *testing.T) {
 		args       []string
 	}{
 		{"mistyped command", `unknown command "lss"`, []string{"lss"}},
-		{"plain HTTP for everybody", "loopback address only", []string{"serve", "--listen", "0.0.0.0:0", "--insecure-http"}},
+		{"plain HTTP for everybody", "loopback address " +
+			"only", []string{"serve", "--listen", "0.0.0.0:0", "--insecure-http"}},
 		{"certificate without key", "tls-key", []string{"serve", "--tls-cert", "x"}},
 		{"plain HTTP with a certificate", "insecure-http", []string{"serve", "--tls-cert", "x", "--tls-key", "x",
 			"--insecure-http"}},

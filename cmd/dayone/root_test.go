@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests/assets"
@@ -27,18 +28,18 @@ func TestExitCodes(t *testing.T) {
 		code int
 		says string
 	}{
-		"good input":               {[]string{"prepare", "--dir", dir}, exitOK, "next: dayone manifests"},
-		"again":                    {[]string{"prepare", "--dir", dir}, exitOK, "next: dayone manifests"},
-		"the next step":            {[]string{"manifests", "--dir", dir}, exitOK, "next: dayone bootstrap"},
-		"refused input":            {[]string{"prepare", "--dir", bad}, exitRefused, "mosc-missing"},
-		"an unknown command":       {[]string{"frobnicate"}, exitUsage, "frobnicate"},
-		"an unknown flag":          {[]string{"prepare", "--nope"}, exitUsage, "--nope"},
-		"an unknown output form":   {[]string{"prepare", "-o", "xml"}, exitUsage, "text or json"},
-		"a missing flag":           {[]string{"registry", "ls"}, exitUsage, "root"},
-		"half of a pair of flags":  {[]string{"serve", "--cert", "c"}, exitUsage, "[key]"},
-		"a missing destination":    {[]string{"render", "--manifest-dir", dir}, exitUsage, "--dest-dir"},
-		"no network":               {[]string{"serve", "--allow-network", "192.0.2.1"}, exitUsage, "192.0.2.0/24"},
-		"a directory that is none": {[]string{"prepare", "--dir", "/nowhere"}, exitRefused, "/nowhere"},
+		"good input":               {[]string{"prepare", "--dir", dir}, cli.ExitOK, "next: dayone manifests"},
+		"again":                    {[]string{"prepare", "--dir", dir}, cli.ExitOK, "next: dayone manifests"},
+		"the next step":            {[]string{"manifests", "--dir", dir}, cli.ExitOK, "next: dayone bootstrap"},
+		"refused input":            {[]string{"prepare", "--dir", bad}, cli.ExitRefused, "mosc-missing"},
+		"an unknown command":       {[]string{"frobnicate"}, cli.ExitUsage, "frobnicate"},
+		"an unknown flag":          {[]string{"prepare", "--nope"}, cli.ExitUsage, "--nope"},
+		"an unknown output form":   {[]string{"prepare", "-o", "xml"}, cli.ExitUsage, "text or json"},
+		"a missing flag":           {[]string{"registry", "ls"}, cli.ExitUsage, "root"},
+		"half of a pair of flags":  {[]string{"serve", "--cert", "c"}, cli.ExitUsage, "[key]"},
+		"a missing destination":    {[]string{"render", "--manifest-dir", dir}, cli.ExitUsage, "--dest-dir"},
+		"no network":               {[]string{"serve", "--allow-network", "192.0.2.1"}, cli.ExitUsage, "192.0.2.0/24"},
+		"a directory that is none": {[]string{"prepare", "--dir", "/nowhere"}, cli.ExitRefused, "/nowhere"},
 	}
 	for _, name := range []string{"good input", "again", "the next step", "refused input", "an unknown command",
 		"an unknown flag", "an unknown output form",
@@ -60,7 +61,7 @@ func TestRefusalsAsJSON(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow:"), []byte("  flwo:"), 1), 0o600))
 	code, stdout, stderr := dayone(t, "prepare", "--dir", dir, "-o", "json")
-	assert.Equal(t, exitRefused, code)
+	assert.Equal(t, cli.ExitRefused, code)
 	var got report.Report
 	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
 	require.Len(t, got.Findings, 1)
@@ -75,7 +76,7 @@ func TestRefusedPrepareChangesNothing(t *testing.T) {
 	before, err := os.ReadFile(filepath.Join(dir, installconfig.FileName))
 	require.NoError(t, err)
 	code, _, stderr := dayone(t, "prepare", "--dir", dir)
-	assert.Equal(t, exitRefused, code)
+	assert.Equal(t, cli.ExitRefused, code)
 	assert.Contains(t, stderr, "secret-missing")
 	after, err := os.ReadFile(filepath.Join(dir, installconfig.FileName))
 	require.NoError(t, err)
@@ -92,7 +93,7 @@ func TestEveryCommandSaysWhatItDoes(t *testing.T) {
 
 func TestStatusWithoutBootstrap(t *testing.T) {
 	code, stdout, _ := dayone(t, "status", "--state-dir", t.TempDir())
-	assert.Equal(t, exitOK, code)
+	assert.Equal(t, cli.ExitOK, code)
 	assert.Contains(t, stdout, "no bootstrap has run here")
 }
 
@@ -101,7 +102,7 @@ func TestBootstrapWithoutRootOrAgentIsRefused(t *testing.T) {
 	require.NoError(t, assets.WriteSample(dir))
 	code, _, stderr := dayone(t, "bootstrap", "--dir", dir, "--state-dir", t.TempDir(), "--daemon",
 		"/nowhere/dayone-daemon")
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, cli.ExitFailed, code)
 	if os.Geteuid() == 0 {
 		assert.Contains(t, stderr, "make build")
 	} else {

@@ -17,8 +17,10 @@ func newBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build the image that this pod's Job asks for",
-		Long: "Build reads what the Job mounted, builds the image as the bootstrap host would and pushes it. The termination message says\n" +
-			"what came of it. Exit codes: 0 the image is in the registry; 42 another pod would fail the same way; 75 another pod may succeed.",
+		Long: "Build reads what the Job mounted, builds the image as the bootstrap host would and pushes it. The " +
+			"termination message says\n" +
+			"what came of it. Exit codes: 0 the image is in the registry; 42 another pod would fail the same way; 75 " +
+			"another pod may succeed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Validate(); err != nil {

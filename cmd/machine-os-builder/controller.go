@@ -39,7 +39,8 @@ func newControllerCommand() *cobra.Command {
 	})
 	cmd.Aliases = []string{"controller"}
 	cmd.Short = "Keep the image of every opted-in pool built"
-	cmd.Long = "Start looks at every MachineOSConfig, finds out what its pool's image must contain and makes a MachineOSBuild and a Job when no image has it."
+	cmd.Long = "Start looks at every MachineOSConfig, finds out what its pool's image must contain and makes a " +
+		"MachineOSBuild and a Job when no image has it."
 	f.addFlags(cmd)
 	return cmd
 }

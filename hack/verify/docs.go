@@ -17,7 +17,7 @@ var (
 	// target is a rule of the Makefile.
 	target = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
 	// use is the first word of a cobra command.
-	use = regexp.MustCompile(`Use:\s+"([a-z-]+)`)
+	use = regexp.MustCompile(`(?:Use:\s+|NewGroup\()"([a-z-]+)`)
 )
 
 // documentation checks that every link leads to a file and every command in a shell block exists.
@@ -89,7 +89,7 @@ func (t *tree) vocabulary() (verbs, targets map[string]bool, err error) {
 		targets[m[1]] = true
 	}
 	for _, f := range t.files {
-		if f.pkg != "cmd/dayone" {
+		if f.pkg != "cmd/dayone" && !strings.HasPrefix(f.pkg, "cmd/dayone/") {
 			continue
 		}
 		raw, err := os.ReadFile(filepath.Join(t.root, f.path))

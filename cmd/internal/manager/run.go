@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"dayone.dev/dayone/cmd/internal/connect"
 )
 
 // Program is what one binary's controllers are. Name and Add are required.
@@ -47,7 +49,7 @@ func NewCommand(p Program) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg, err := RESTConfig(o.Kubeconfig, "")
+			cfg, err := connect.RESTConfig(o.Kubeconfig, "")
 			if err != nil {
 				return err
 			}
@@ -84,7 +86,7 @@ func Run(ctx context.Context, p Program, o Options, cfg *rest.Config, log *logru
 // New is a manager with o's settings and without controllers.
 func New(p Program, o Options, cfg *rest.Config, log *logrus.Entry) (manager.Manager, error) {
 	o = o.withDefaults()
-	scheme, err := Scheme()
+	scheme, err := connect.Scheme()
 	if err != nil {
 		return nil, err
 	}

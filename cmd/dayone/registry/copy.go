@@ -1,30 +1,31 @@
-package main
+package registry
 
 import (
 	"fmt"
 	"io"
 	"os"
 
-	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry/imagecopy"
 )
 
-type registryCopyFlags struct {
+type copyFlags struct {
 	src, dst imagecopy.Endpoint
 	options  imagecopy.Options
 }
 
-func newRegistryCopyCommand() *cobra.Command {
-	f := &registryCopyFlags{}
+func newCopyCommand() *cobra.Command {
+	f := &copyFlags{}
 	cmd := &cobra.Command{
 		Use:   "copy SRC DST",
 		Short: "Copy an image without changing its digest",
-		Long: "SRC and DST are HOST/REPOSITORY[:TAG|@DIGEST] or oci:DIRECTORY[:REF]; SRC may be docker-archive:FILE too. An interrupted copy goes on\n" +
+		Long: "SRC and DST are HOST/REPOSITORY[:TAG|@DIGEST] or oci:DIRECTORY[:REF]; SRC may be docker-archive:FILE " +
+			"too. An interrupted copy goes on\n" +
 			"where it was when it is started again. Prints the digest.",
-		Args: cobra.ExactArgs(2), SilenceUsage: true, SilenceErrors: true,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.src.Reference, f.dst.Reference = args[0], args[1]
 			return f.run(cmd)
@@ -43,18 +44,14 @@ func newRegistryCopyCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *registryCopyFlags) run(cmd *cobra.Command) error {
-	logger := logrus.New()
-	logger.SetOutput(cmd.ErrOrStderr())
-	f.options.Log = logrus.NewEntry(logger)
+func (f *copyFlags) run(cmd *cobra.Command) error {
+	f.options.Log = cli.Log(cmd)
 	f.options.OnProgress = printCopyProgress(cmd.ErrOrStderr())
 	res, err := imagecopy.Copy(cmd.Context(), f.src, f.dst, f.options)
 	if err != nil {
 		return err
 	}
-	return printRegistryResult(cmd, res, func(w io.Writer) {
-		fmt.Fprintln(w, res.Digest)
-	})
+	return cli.PrintLine(cmd, res, "%s", res.Digest)
 }
 
 // printCopyProgress writes a line per finished blob, and on a terminal a line that moves.
@@ -75,13 +72,4 @@ func printCopyProgress(w io.Writer) func(imagecopy.Progress) {
 			fmt.Fprintf(w, "%s  %d of %d bytes\r", id, p.Done, p.Size)
 		}
 	}
-}
-
-// printRegistryResult prints v as JSON when --output asks for it, else as text says.
-func printRegistryResult(cmd *cobra.Command, v any, text func(io.Writer)) error {
-	if wantsJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), v)
-	}
-	text(cmd.OutOrStdout())
-	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"encoding/json"
@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 )
@@ -21,11 +23,9 @@ var errDiffers = errors.New("the configs differ")
 // newRenderDiffCommand is dayone render diff: two rendered configs field by field.
 func newRenderDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:           "diff A B",
-		Short:         "Show what differs between two rendered MachineConfigs, contents decoded",
-		Args:          cobra.ExactArgs(2),
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:   "diff A B",
+		Short: "Show what differs between two rendered MachineConfigs, contents decoded",
+		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var specs [2]mcfgv1.MachineConfigSpec
 			for i, file := range args {
@@ -39,7 +39,9 @@ func newRenderDiffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printChanges(cmd.OutOrStdout(), changes, wantsJSON(cmd)); err != nil {
+			list := append([]render.Change{}, changes...) // a list also when nothing differs
+			err = cli.Print(cmd, list, func(w io.Writer) error { return writeChanges(w, changes) })
+			if err != nil {
 				return err
 			}
 			if len(changes) > 0 {
@@ -67,10 +69,7 @@ func readConfig(file string) (*mcfgv1.MachineConfig, error) {
 	return set.MachineConfigs[0].Object, nil
 }
 
-func printChanges(w io.Writer, changes []render.Change, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, append([]render.Change{}, changes...)) // a list also when nothing differs
-	}
+func writeChanges(w io.Writer, changes []render.Change) error {
 	for _, c := range changes {
 		if c.Diff != "" {
 			fmt.Fprint(w, c.Diff)
@@ -96,12 +95,11 @@ func shown(value any) string {
 func newRenderParityCommand() *cobra.Command {
 	var cluster, bootstrap string
 	cmd := &cobra.Command{
-		Use:           "parity --cluster DUMP --bootstrap DIR",
-		Short:         "Say whether bootstrap and cluster rendered the same, and if not, why",
-		Long:          "DUMP is a directory of the cluster's MachineConfigPools and MachineConfigs (oc get machineconfigpools,machineconfigs -o yaml), DIR is what\ndayone render or MCO's bootstrap wrote.",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:   "parity --cluster DUMP --bootstrap DIR",
+		Short: "Say whether bootstrap and cluster rendered the same, and if not, why",
+		Long: "DUMP is a directory of the cluster's MachineConfigPools and MachineConfigs " +
+			"(oc get machineconfigpools,machineconfigs -o yaml), DIR is what\ndayone render or MCO's bootstrap wrote.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			theirs, err := manifests.ReadDir(cluster, manifests.ReadOptions{ExpandLists: true,
 				MaxDocumentBytes: manifests.DefaultMaxFileBytes})
@@ -121,7 +119,7 @@ func newRenderParityCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printVerdicts(cmd.OutOrStdout(), verdicts, wantsJSON(cmd))
+			return printVerdicts(cmd, verdicts)
 		},
 	}
 	flags := cmd.Flags()
@@ -132,31 +130,24 @@ func newRenderParityCommand() *cobra.Command {
 	return cmd
 }
 
-func printVerdicts(w io.Writer, verdicts []render.Verdict, asJSON bool) error {
+func printVerdicts(cmd *cobra.Command, verdicts []render.Verdict) error {
 	if len(verdicts) == 0 {
 		return fmt.Errorf("compare renderings: neither directory holds a MachineConfigPool")
 	}
-	if asJSON {
-		if err := printJSON(w, verdicts); err != nil {
-			return err
+	err := cli.Print(cmd, verdicts, func(w io.Writer) error {
+		for _, v := range verdicts {
+			fmt.Fprintf(w, "%s: %s\n", v.Pool, v.Reason)
+			if !v.Same && v.Bootstrap != "" && v.Cluster != "" {
+				fmt.Fprintf(w, "  bootstrap %s\n  cluster   %s\n", v.Bootstrap, v.Cluster)
+			}
+			if err := writeChanges(w, v.Changes); err != nil {
+				return err
+			}
 		}
-	}
-	same := true
-	for _, v := range verdicts {
-		same = same && v.Same
-		if asJSON {
-			continue
-		}
-		fmt.Fprintf(w, "%s: %s\n", v.Pool, v.Reason)
-		if !v.Same && v.Bootstrap != "" && v.Cluster != "" {
-			fmt.Fprintf(w, "  bootstrap %s\n  cluster   %s\n", v.Bootstrap, v.Cluster)
-		}
-		if err := printChanges(w, v.Changes, asJSON); err != nil {
-			return err
-		}
-	}
-	if !same {
+		return nil
+	})
+	if err == nil && slices.ContainsFunc(verdicts, func(v render.Verdict) bool { return !v.Same }) {
 		return errDiffers
 	}
-	return nil
+	return err
 }

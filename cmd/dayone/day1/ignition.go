@@ -1,4 +1,4 @@
-package main
+package day1
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/openshift/patch"
 	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 func newIgnitionCommand() *cobra.Command {
@@ -17,7 +18,8 @@ func newIgnitionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ignition",
 		Short: "Add dayone to the installer's bootstrap.ign, and to no other file",
-		Long: "Ignition adds the gate, the build and the hold for the hand-over to bootstrap.ign, after openshift-install create\n" +
+		Long: "Ignition adds the gate, the build and the hold for the hand-over to bootstrap.ign, after " +
+			"openshift-install create\n" +
 			"ignition-configs and before create cluster. It can be repeated; --remove brings the file back byte for byte.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -31,14 +33,10 @@ func newIgnitionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd.OutOrStdout(), result)
-			}
-			return printIgnition(cmd, dir, remove, result)
+			return cli.PrintLine(cmd, result, "%s", describeIgnition(dir, remove, result))
 		},
 	}
-	dirFlag(cmd, &dir)
-	platformFlag(cmd, &platform)
+	cli.InstallDir(cmd, &dir, &platform)
 	f := cmd.Flags()
 	f.BoolVar(&remove, "remove", false, "take everything out again")
 	f.StringVar(&program.Image, "program-image", "",
@@ -53,7 +51,7 @@ func addToIgnition(cmd *cobra.Command, dir, platform string, program openshift.P
 	if err != nil {
 		return patch.Result{}, err
 	}
-	printFindings(cmd.ErrOrStderr(), in.Warnings)
+	cli.WriteFindings(cmd.ErrOrStderr(), in.Warnings)
 	additions, err := openshift.Additions(in, program)
 	if err != nil {
 		return patch.Result{}, err
@@ -61,20 +59,16 @@ func addToIgnition(cmd *cobra.Command, dir, platform string, program openshift.P
 	return patch.Apply(dir, additions)
 }
 
-func printIgnition(cmd *cobra.Command, dir string, remove bool, r patch.Result) error {
-	text := ""
+func describeIgnition(dir string, remove bool, r patch.Result) string {
 	switch {
 	case remove && r.Changed:
-		text = patch.FileName + " is as it was"
+		return patch.FileName + " is as it was"
 	case remove:
-		text = patch.FileName + " has nothing of dayone"
+		return patch.FileName + " has nothing of dayone"
 	case r.Changed:
-		text = fmt.Sprintf(
+		return fmt.Sprintf(
 			"%s patched, %d bytes more; next: openshift-install create cluster --dir %s, or host the file for your machines",
 			patch.FileName, r.Added, dir)
-	default:
-		text = patch.FileName + " is up to date"
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
-	return err
+	return patch.FileName + " is up to date"
 }

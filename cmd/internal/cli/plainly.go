@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -29,7 +29,8 @@ func plainly(err error) string {
 	case errors.Is(of, syscall.ENOTDIR):
 		said = "there is no " + of.Path + ": a part of its path is a file, and a directory is wanted"
 	case errors.Is(of, fs.ErrPermission):
-		said = "this user may not do that with " + of.Path + " (" + of.Op + "): run it with sudo, or change the file's owner"
+		said = "this user may not do that with " + of.Path + " (" + of.Op + "): run it with sudo, or change the file's " +
+			"owner"
 	default:
 		return text
 	}

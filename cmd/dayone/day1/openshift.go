@@ -1,4 +1,4 @@
-package main
+package day1
 
 import (
 	"context"
@@ -13,13 +13,9 @@ import (
 	"dayone.dev/dayone/bootstrap/openshift/loopback"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
 )
-
-// hopelessError marks a failure that the same input brings again: the service manager need not try.
-type hopelessError struct{ error }
-
-func (e hopelessError) Unwrap() error { return e.error }
 
 // chosenFlow is the flow of the command line, else that of the install directory.
 func chosenFlow(given, dir string) (installconfig.Flow, error) {
@@ -28,7 +24,7 @@ func chosenFlow(given, dir string) (installconfig.Flow, error) {
 		case installconfig.FlowStandalone, installconfig.FlowOpenShift:
 			return is, nil
 		}
-		return "", usageError{errUnknownFlow}
+		return "", errUnknownFlow()
 	}
 	sidecar, err := preflight.Layering(dir)
 	if err != nil {
@@ -37,11 +33,7 @@ func chosenFlow(given, dir string) (installconfig.Flow, error) {
 	return sidecar.Config.Flow, nil
 }
 
-var errUnknownFlow = flowError("--flow: write standalone or openshift")
-
-type flowError string
-
-func (e flowError) Error() string { return string(e) }
+func errUnknownFlow() error { return cli.Usagef("--flow: write standalone or openshift") }
 
 // runOpenShift is dayone bootstrap on an installer's bootstrap node.
 func runOpenShift(ctx context.Context, o bootstrap.Options) error {
@@ -59,7 +51,7 @@ func runOpenShift(ctx context.Context, o bootstrap.Options) error {
 		Observe: o.Observe, BuildProgress: o.BuildProgress, Log: o.Log,
 	})
 	if f := build.AsFailure(err); f != nil && f.Class == build.ClassUser || errors.Is(err, openshift.ErrHandOver) {
-		return hopelessError{err}
+		return cli.Hopeless(err)
 	}
 	return err
 }

@@ -1,7 +1,6 @@
-package main
+package day1
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,10 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/statuspage"
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/pageflags"
 )
 
 // statusInterval is how often --watch looks.
@@ -28,7 +28,7 @@ type statusOutput struct {
 	*bootstrap.Journal
 	// Running says that a process works in the state directory now.
 	Running bool `json:"running"`
-	// HandedOver says since when nobody needs this host any more.
+	// HandedOver says since when no node needs this host any more.
 	HandedOver *bootstrap.HandedOver `json:"handedOver,omitempty"`
 	// Outcome is how the last run ended; absent while one works.
 	Outcome *bootstrap.Outcome `json:"outcome,omitempty"`
@@ -36,27 +36,13 @@ type statusOutput struct {
 	Live *statuspage.Status `json:"live,omitempty"`
 }
 
-// statusFlags are what dayone status is told.
+// statusFlags are those of dayone status.
 type statusFlags struct {
 	stateDir string
 	watch    bool
-	page     pageFlags
+	page     pageflags.Flags
 	// shown is the last look that was printed as text.
 	shown string
-}
-
-// pageFlags reach a bootstrap's status page.
-type pageFlags struct{ url, ca, token string }
-
-func (f *pageFlags) add(flags *pflag.FlagSet, what string) {
-	flags.StringVar(&f.url, "url", "", what)
-	flags.StringVar(&f.ca, "ca", "ca.crt", "with --url: the bootstrap's authority, a copy of STATE/identity/ca.crt")
-	flags.StringVar(&f.token, "token-file", statuspage.TokenFile,
-		"with --url: a copy of STATE/identity/"+statuspage.TokenFile)
-}
-
-func (f *pageFlags) client() (*statuspage.Client, error) {
-	return statuspage.NewClient(f.url, f.ca, f.token)
 }
 
 func newStatusCommand() *cobra.Command {
@@ -64,13 +50,14 @@ func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far the bootstrap on this host, or on another one, is",
-		Long: "Status shows the journal of the bootstrap on this host and, while it runs, what it does now. With --url it asks the status page of\n" +
+		Long: "Status shows the journal of the bootstrap on this host and, while it runs, what it does now. With --url " +
+			"it asks the status page of\n" +
 			"another host. With --watch and -o json each look is one line of JSON.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := f.local
-			if f.page.url != "" {
-				client, err := f.page.client()
+			if f.page.URL != "" {
+				client, err := f.page.Client()
 				if err != nil {
 					return err
 				}
@@ -81,8 +68,10 @@ func newStatusCommand() *cobra.Command {
 				if err != nil || last || !f.watch {
 					return err
 				}
-				if err := pause(cmd.Context(), statusInterval); err != nil {
-					return nil // told to stop watching
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(statusInterval):
 				}
 			}
 		},
@@ -90,7 +79,7 @@ func newStatusCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.stateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
 	cmd.Flags().BoolVar(&f.watch, "watch", false,
 		"look every second until the bootstrap serves or ends, and print what has changed")
-	f.page.add(cmd.Flags(), "https://HOST:PORT of another host's status page")
+	f.page.Add(cmd.Flags(), "https://HOST:PORT of another host's status page")
 	return cmd
 }
 
@@ -99,7 +88,7 @@ func (f *statusFlags) print(cmd *cobra.Command, v any) error {
 	if f.watch {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 	}
-	return printJSON(cmd.OutOrStdout(), v)
+	return cli.Print(cmd, v, nil)
 }
 
 // show prints a look as text unless the one before looked the same.
@@ -135,7 +124,7 @@ func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
 		f.stateDir == bootstrap.DefaultStateDir {
 		out.Live = &live
 	}
-	if wantsJSON(cmd) {
+	if cli.Output(cmd) == "json" {
 		err = f.print(cmd, out)
 	} else {
 		var text strings.Builder
@@ -164,7 +153,7 @@ func (f *statusFlags) remote(cmd *cobra.Command, client *statuspage.Client) (las
 	for _, p := range s.Phases {
 		done = done && p.Status == bootstrap.PhaseDone
 	}
-	if wantsJSON(cmd) {
+	if cli.Output(cmd) == "json" {
 		return done, f.print(cmd, s)
 	}
 	var text strings.Builder
@@ -177,17 +166,6 @@ func (f *statusFlags) remote(cmd *cobra.Command, client *statuspage.Client) (las
 	}
 	fmt.Fprintf(&text, "%d of %d phases begun\n", len(s.Phases), s.Total)
 	return done, f.show(cmd, text.String())
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 func (s statusOutput) print(w io.Writer, now time.Time) error {
@@ -213,7 +191,7 @@ func (s statusOutput) print(w io.Writer, now time.Time) error {
 			note += fmt.Sprintf(" (cut off %s, found at %s)", times(n), r.Interrupted.UTC().Format("15:04:05Z"))
 		}
 		if r.Status == bootstrap.PhaseRunning && !running || r.Status == bootstrap.PhaseInterrupted {
-			// Nobody knows when it was cut off.
+			// The time at which it was cut off is unknown.
 			if _, err := fmt.Fprintf(w, "%-8s %-14s %9s  %s%s\n", "cut off", r.Name, "", r.Title, note); err != nil {
 				return err
 			}
@@ -255,7 +233,7 @@ func (s statusOutput) printEnd(w io.Writer) (err error) {
 	case !s.Running:
 		_, err = fmt.Fprintln(w, errNotRunning)
 	case e != nil:
-		_, err = fmt.Fprintf(w, "serving Ignition at %s, images at %s (authority: %s)\n", e.ConfigServer, e.Registry,
+		_, err = fmt.Fprintf(w, "serving Ignition at %s, images at %s (CA: %s)\n", e.ConfigServer, e.Registry,
 			e.CAFile)
 	}
 	return err

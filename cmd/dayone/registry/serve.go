@@ -1,4 +1,4 @@
-package main
+package registry
 
 import (
 	"context"
@@ -11,49 +11,43 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry"
 )
 
 const (
 	// filesPoll is how often a changed users file or certificate is noticed without SIGHUP.
 	filesPoll = 2 * time.Second
-	// registryStop is how long clients may finish their requests when the server is told to stop.
-	registryStop = 30 * time.Second
+	// stopLimit is how long clients may finish their requests when the server is told to stop.
+	stopLimit = 30 * time.Second
 )
 
-// newRegistryCommand is dayone registry: the bootstrap host's registry on its own.
-func newRegistryCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "registry",
-		Short: "Serve, fill and look after an OCI registry on this host",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // with it a mistyped command is an error
-	}
-	cmd.AddCommand(newRegistryServeCommand(), newRegistryCopyCommand(), newRegistryListCommand(),
-		newRegistryUsageCommand(),
-		newRegistryCollectCommand(), newRegistryVerifyCommand())
-	return cmd
+// Command is dayone registry: the bootstrap host's registry on its own.
+func Command() *cobra.Command {
+	return cli.NewGroup("registry", "Serve, fill and look after an OCI registry on this host", newServeCommand(),
+		newCopyCommand(), newListCommand(), newUsageCommand(), newCollectCommand(), newVerifyCommand())
 }
 
-type registryServeFlags struct {
+type serveFlags struct {
 	options   registry.Options
 	usersFile string
 	// ownUsers: the accounts were made here, with their pull secrets.
 	ownUsers bool
 }
 
-func newRegistryServeCommand() *cobra.Command {
-	f := &registryServeFlags{}
+func newServeCommand() *cobra.Command {
+	f := &serveFlags{}
 	cmd := &cobra.Command{
 		Use:   "serve --root DIR --listen HOST:PORT",
 		Short: "Serve a registry until SIGTERM",
-		Long: "Serve makes a CA, a certificate (ROOT/tls) and a push and a pull account (ROOT/accounts) when none are given. A changed users\n" +
-			"file or certificate is read again by itself or on SIGHUP: who is no longer in the file is refused from the next request on, and\n" +
+		Long: "Serve makes a CA, a certificate (ROOT/tls) and a push and a pull account (ROOT/accounts) when none are " +
+			"given. A changed users\n" +
+			"file or certificate is read again by itself or on SIGHUP: who is no longer in the file is refused from the " +
+			"next request on, and\n" +
 			"new connections get the new certificate.",
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -76,12 +70,10 @@ func newRegistryServeCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *registryServeFlags) run(cmd *cobra.Command) error {
+func (f *serveFlags) run(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	logger := logrus.New()
-	logger.SetOutput(cmd.ErrOrStderr())
-	f.options.Log = logrus.NewEntry(logger)
+	f.options.Log = cli.Log(cmd)
 
 	checked := f.options
 	checked.Users = []registry.User{{Name: "any", Password: "any", Role: registry.RolePull}}
@@ -105,12 +97,12 @@ func (f *registryServeFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.OutOrStdout(), s.Addr())
 		err = f.watch(ctx, s)
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), registryStop)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	return errors.Join(err, s.Shutdown(end))
 }
 
-func (f *registryServeFlags) loadUsers() (err error) {
+func (f *serveFlags) loadUsers() (err error) {
 	if f.usersFile == "" {
 		dir := filepath.Join(f.options.Root, "accounts")
 		if _, err := registry.LoadOrCreateUsers(dir, f.options.Addresses()...); err != nil {
@@ -124,7 +116,7 @@ func (f *registryServeFlags) loadUsers() (err error) {
 
 // watch waits for the end and takes over changes of users and certificate meanwhile: of their files, on SIGHUP, and
 // once a day, because a certificate that was made here is renewed before its end.
-func (f *registryServeFlags) watch(ctx context.Context, s *registry.Server) error {
+func (f *serveFlags) watch(ctx context.Context, s *registry.Server) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -158,7 +150,7 @@ func (f *registryServeFlags) watch(ctx context.Context, s *registry.Server) erro
 
 // reloadUsers leaves the accounts as they were when the file is wrong: one under edit must neither open nor stop the
 // registry.
-func (f *registryServeFlags) reloadUsers(s *registry.Server) {
+func (f *serveFlags) reloadUsers(s *registry.Server) {
 	users, err := registry.ReadUsers(f.usersFile)
 	if err == nil {
 		err = s.SetUsers(users)
@@ -170,7 +162,7 @@ func (f *registryServeFlags) reloadUsers(s *registry.Server) {
 	f.options.Log.WithField("users", len(users)).Info("users were read again")
 }
 
-func (f *registryServeFlags) reloadCertificate(s *registry.Server) {
+func (f *serveFlags) reloadCertificate(s *registry.Server) {
 	if err := s.ReloadCertificate(); err != nil {
 		f.options.Log.WithError(err).Error("server certificate is not usable, the one before stays")
 		return

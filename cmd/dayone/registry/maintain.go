@@ -1,24 +1,23 @@
-package main
+package registry
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/layout"
 )
 
-func registryRootCommand(use, short string, run func(cmd *cobra.Command, root string) error) *cobra.Command {
+func rootCommand(use, short string, run func(cmd *cobra.Command, root string) error) *cobra.Command {
 	var root string
 	cmd := &cobra.Command{
-		Use: use + " --root DIR", Short: short, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Use: use + " --root DIR", Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, root) },
 	}
 	cmd.Flags().StringVar(&root, "root", "", "directory of the images (required)")
@@ -26,52 +25,42 @@ func registryRootCommand(use, short string, run func(cmd *cobra.Command, root st
 	return cmd
 }
 
-func newRegistryListCommand() *cobra.Command {
-	return registryRootCommand("ls", "List images with tags, digests and sizes",
+func newListCommand() *cobra.Command {
+	return rootCommand("ls", "List images with tags, digests and sizes",
 		func(cmd *cobra.Command, root string) error {
 			images, err := registry.List(root)
 			if err != nil {
 				return err
 			}
-			return printRegistryResult(cmd, images, func(w io.Writer) {
-				t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+			return cli.PrintTable(cmd, images, func(t io.Writer) {
 				for _, i := range images {
 					fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", i.Repository, i.Digest, strings.Join(i.Tags, ","), i.Bytes)
 				}
-				_ = t.Flush() // a broken pipe is the reader's choice
 			})
 		})
 }
 
-func newRegistryUsageCommand() *cobra.Command {
-	return registryRootCommand("du", "Tell what repositories take on disk", func(cmd *cobra.Command, root string) error {
+func newUsageCommand() *cobra.Command {
+	return rootCommand("du", "Tell what repositories take on disk", func(cmd *cobra.Command, root string) error {
 		usage, total, err := registry.DiskUsage(root)
 		if err != nil {
 			return err
 		}
 		all := map[string]any{"repositories": usage, "total": total}
-		return printRegistryResult(cmd, all, func(w io.Writer) {
-			t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		return cli.PrintTable(cmd, all, func(t io.Writer) {
 			for _, u := range usage {
 				fmt.Fprintf(t, "%d\t%d own\t%s\n", u.Bytes, u.Own, u.Repository)
 			}
 			fmt.Fprintf(t, "%d\t\ttotal\n", total)
-			_ = t.Flush() // a broken pipe is the reader's choice
 		})
 	})
 }
 
-func openRegistryRoot(cmd *cobra.Command, root string) (*registry.Root, error) {
-	logger := logrus.New()
-	logger.SetOutput(cmd.ErrOrStderr())
-	return registry.OpenRoot(root, logrus.NewEntry(logger))
-}
-
-func newRegistryCollectCommand() *cobra.Command {
+func newCollectCommand() *cobra.Command {
 	var o layout.CollectOptions
-	cmd := registryRootCommand("gc", "Remove blobs that no image names; no server may run on the root",
+	cmd := rootCommand("gc", "Remove blobs that no image names; no server may run on the root",
 		func(cmd *cobra.Command, root string) error {
-			r, err := openRegistryRoot(cmd, root)
+			r, err := registry.OpenRoot(root, cli.Log(cmd))
 			if err != nil {
 				return err
 			}
@@ -79,19 +68,19 @@ func newRegistryCollectCommand() *cobra.Command {
 			if err := errors.Join(err, r.Close()); err != nil {
 				return err
 			}
-			return printRegistryResult(cmd, report, func(w io.Writer) {
-				fmt.Fprintf(w, "%d blobs removed, %d bytes; %d kept\n", len(report.Removed), report.Bytes, report.Kept)
-			})
+			return cli.PrintLine(cmd, report, "%d blobs removed, %d bytes; %d kept", len(report.Removed), report.Bytes,
+				report.Kept)
 		})
-	cmd.Flags().DurationVar(&o.Grace, "grace", 0, "keep unreferenced blobs younger than this, 0 for 1h, negative for none")
+	cmd.Flags().DurationVar(&o.Grace, "grace", 0, "keep unreferenced blobs younger than this, 0 for 1h, negative for "+
+		"none")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only tell what would be removed")
 	return cmd
 }
 
-func newRegistryVerifyCommand() *cobra.Command {
-	return registryRootCommand("verify", "Hash every blob and look for missing ones; no server may run on the root",
+func newVerifyCommand() *cobra.Command {
+	return rootCommand("verify", "Hash every blob and look for missing ones; no server may run on the root",
 		func(cmd *cobra.Command, root string) error {
-			r, err := openRegistryRoot(cmd, root)
+			r, err := registry.OpenRoot(root, cli.Log(cmd))
 			if err != nil {
 				return err
 			}
@@ -100,7 +89,7 @@ func newRegistryVerifyCommand() *cobra.Command {
 			if err := errors.Join(err, r.Close()); err != nil {
 				return err
 			}
-			if err := printRegistryResult(cmd, report, func(w io.Writer) {
+			if err := cli.PrintTable(cmd, report, func(w io.Writer) {
 				fmt.Fprintf(w, "%d blobs, %d bytes read in %s\n", report.Blobs, report.Bytes, time.Since(start).
 					Round(time.Millisecond))
 				for _, d := range report.Corrupt {
@@ -113,7 +102,8 @@ func newRegistryVerifyCommand() *cobra.Command {
 				return err
 			}
 			if len(report.Corrupt)+len(report.Missing) > 0 {
-				return fmt.Errorf("verify registry %s: %d corrupt and %d missing: push the images again", root, len(report.Corrupt),
+				return fmt.Errorf("verify registry %s: %d corrupt and %d missing: push the images "+
+					"again", root, len(report.Corrupt),
 					len(report.Missing))
 			}
 			return nil

@@ -1,4 +1,4 @@
-package main
+package day1
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 // handOverFlags are what bootstrap and handover have in common.
@@ -15,7 +16,8 @@ func handOverFlags(cmd *cobra.Command, o *bootstrap.HandOver, policyFlag string)
 	f := cmd.Flags()
 	f.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")
 	f.StringVar((*string)(&o.Policy), policyFlag, "",
-		"wait (try until it is done), deadline (fail after --handover-deadline) or skip (copy nothing: the images are in their final registry already); default: that of install-config.yaml")
+		"wait (try until it is done), deadline (fail after --handover-deadline) or skip (copy nothing: the images are "+
+			"in their final registry already); default: that of install-config.yaml")
 	f.DurationVar(&o.Deadline, "handover-deadline", 0,
 		"how long the hand-over may take, with the policy deadline (default: that of install-config.yaml, 20m)")
 	f.StringVar(&o.FinalCAFile, "final-ca", "",
@@ -28,15 +30,15 @@ func checkPolicy(o bootstrap.HandOver) error {
 	switch o.Policy {
 	case "", handover.PolicyWait, handover.PolicyDeadline, handover.PolicySkip:
 	default:
-		return usageError{fmt.Errorf("hand-over policy %q: write %s, %s or %s", o.Policy, handover.PolicyWait,
-			handover.PolicyDeadline, handover.PolicySkip)}
+		return cli.Usagef("hand-over policy %q: write %s, %s or %s", o.Policy, handover.PolicyWait,
+			handover.PolicyDeadline, handover.PolicySkip)
 	}
 	if o.Deadline < 0 {
-		return usageError{fmt.Errorf("--handover-deadline %s: give a duration such as 20m", o.Deadline)}
+		return cli.Usagef("--handover-deadline %s: give a duration such as 20m", o.Deadline)
 	}
 	for pool, n := range o.Nodes {
 		if n < 0 {
-			return usageError{fmt.Errorf("--nodes %s=%d: there are no fewer than 0", pool, n)}
+			return cli.Usagef("--nodes %s=%d: there are no fewer than 0", pool, n)
 		}
 	}
 	return nil
@@ -47,19 +49,22 @@ func newHandOverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "handover",
 		Short: "Give the bootstrap host's images and objects to the cluster, then end its accounts",
-		Long: "Handover copies every image that the cluster refers to into its final registry and verifies it there, posts the objects that were rendered, waits\n" +
-			"until the cluster wants of its nodes what they run, makes sure that nothing refers to an image that only this host has, lets the nodes forget this\n" +
-			"host's registry and ends its accounts. No node reboots. It can be repeated and interrupted. A bootstrap that runs on the same state directory goes\n" +
+		Long: "Handover copies every image that the cluster refers to into its final registry and verifies it there, " +
+			"posts the objects that were rendered, waits\n" +
+			"until the cluster wants of its nodes what they run, makes sure that nothing refers to an image that only " +
+			"this host has, lets the nodes forget this\n" +
+			"host's registry and ends its accounts. No node reboots. It can be repeated and interrupted. A bootstrap " +
+			"that runs on the same state directory goes\n" +
 			"on serving until it is done; dayone bootstrap --kubeconfig does the same by itself.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Kubeconfig == "" {
-				return usageError{fmt.Errorf("--kubeconfig is needed: that of a cluster administrator")}
+				return cli.Usagef("--kubeconfig is needed: that of a cluster administrator")
 			}
 			if err := checkPolicy(o.HandOver); err != nil {
 				return err
 			}
-			o.Log = newLog(cmd)
+			o.Log = cli.Log(cmd)
 			began := time.Now()
 			o.Observe = func(e handover.Event) {
 				if e.Done {

@@ -1,8 +1,7 @@
-package main
+package support
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,10 +12,11 @@ import (
 
 	"dayone.dev/dayone/bootstrap/gather/spool"
 	"dayone.dev/dayone/bootstrap/statuspage"
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry/certs"
 )
 
-// receiverDir, in the directory for bundles, has the receiver's authority and token.
+// receiverDir, in the directory for bundles, has the receiver's CA and token.
 const receiverDir = "receiver"
 
 // spoolTokenFile is the token's name there; installconfig wants the ending.
@@ -26,11 +26,12 @@ const spoolTokenFile = "spool.token"
 func (f *gatherFlags) receive(cmd *cobra.Command) error {
 	host, port, err := net.SplitHostPort(f.listen)
 	if _, badPort := strconv.ParseUint(port, 10, 16); err != nil || badPort != nil {
-		return usageError{fmt.Errorf("--receive %q: write HOST:PORT or :PORT", f.listen)}
+		return cli.Usagef("--receive %q: write HOST:PORT or :PORT", f.listen)
 	}
-	if f.ofCluster || f.host != "" || f.page.url != "" || f.stdout || f.every > 0 || f.options.ID != "" {
-		return usageError{errors.New(
-			"--receive waits for what the bootstrap host sends: give it without --cluster, --host, --url, --stdout, --every and --id")}
+	if f.ofCluster || f.host != "" || f.page.URL != "" || f.stdout || f.every > 0 || f.options.ID != "" {
+		return cli.Usagef(
+			"--receive waits for what the bootstrap host sends: give it without --cluster, --host, --url, --stdout, " +
+				"--every and --id")
 	}
 	dir := filepath.Join(f.out, receiverDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

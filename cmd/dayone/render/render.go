@@ -1,15 +1,14 @@
-package main
+package render
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
@@ -19,7 +18,7 @@ import (
 type renderFlags struct {
 	manifestDir, destDir, pullSecret string
 	componentsOnly, strict           bool
-	ignoreUnbuilt, explain           bool
+	ignoreUnbuilt, explains          bool
 	raw, hash, payload               string
 }
 
@@ -29,11 +28,10 @@ func newRenderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render --manifest-dir IN --dest-dir OUT",
 		Short: "Render the MachineConfigs of each pool into one, with MCO's names",
-		Long: "Render reads every manifest of a directory and writes machine-configs/, machine-pools/ and controller-config/ as\n" +
+		Long: "Render reads every manifest of a directory and writes machine-configs/, machine-pools/ and " +
+			"controller-config/ as\n" +
 			"machine-config-controller bootstrap does. On any refusal nothing is written and the exit status is 3.",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd)
 		},
@@ -51,17 +49,16 @@ func newRenderCommand() *cobra.Command {
 	flags.StringVar(&f.raw, "version-raw", "", "version that the ControllerConfig must have been made by")
 	flags.StringVar(&f.hash, "version-hash", "", "version hash that generated MachineConfigs must carry")
 	flags.StringVar(&f.payload, "payload-version", "0.0.1-snapshot", "version that the FeatureGate must list")
-	flags.BoolVar(&f.explain, "explain", false, "write nothing; tell where each part of each rendered config comes from")
+	flags.BoolVar(&f.explains, "explain", false, "write nothing; tell where each part of each rendered config comes from")
 	_ = cmd.MarkFlagRequired("manifest-dir")
 	cmd.AddCommand(newRenderDiffCommand(), newRenderParityCommand())
 	return cmd
 }
 
 func (f *renderFlags) run(cmd *cobra.Command) error {
-	if f.destDir == "" && !f.explain {
-		return usageError{errors.New("--dest-dir is missing: say where to write the result")}
+	if f.destDir == "" && !f.explains {
+		return cli.Usagef("--dest-dir is missing: say where to write the result")
 	}
-	defer boundMemory(f.manifestDir)()
 	if err := checkPullSecret(f.pullSecret); err != nil {
 		return err
 	}
@@ -69,17 +66,14 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // what reading needed beside the objects
-	if f.explain {
-		return f.printExplanation(cmd.OutOrStdout(), set, wantsJSON(cmd))
+	if f.explains {
+		return f.explain(cmd, set)
 	}
 	result, err := render.Render(set, f.options())
 	if err != nil {
 		return err
 	}
-	printFindings(cmd.ErrOrStderr(), result.Findings)
-	// Writing needs the result only: what was read, often the larger part of the memory, may go first.
-	set.MachineConfigs, result.Components = nil, nil
+	cli.WriteFindings(cmd.ErrOrStderr(), result.Findings)
 	if err := render.Write(f.destDir, set, result); err != nil {
 		return err
 	}
@@ -96,27 +90,24 @@ func printRendered(cmd *cobra.Command, result *render.Result) error {
 	for i, c := range result.Configs {
 		all = append(all, written{result.Pools[i].Name, c.Name})
 	}
-	if wantsJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), all)
-	}
-	for _, w := range all {
-		fmt.Fprintln(cmd.OutOrStdout(), w.Config)
-	}
-	return nil
+	return cli.PrintTable(cmd, all, func(w io.Writer) {
+		for _, one := range all {
+			fmt.Fprintln(w, one.Config)
+		}
+	})
 }
 
-func (f *renderFlags) printExplanation(w io.Writer, set *manifests.Set, asJSON bool) error {
+func (f *renderFlags) explain(cmd *cobra.Command, set *manifests.Set) error {
 	explained, err := render.Explain(set, f.options())
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return printJSON(w, explained)
-	}
-	for _, e := range explained {
-		fmt.Fprint(w, e)
-	}
-	return nil
+	return cli.Print(cmd, explained, func(w io.Writer) error {
+		for _, e := range explained {
+			fmt.Fprint(w, e)
+		}
+		return nil
+	})
 }
 
 func (f *renderFlags) options() render.Options {
@@ -131,7 +122,7 @@ func (f *renderFlags) options() render.Options {
 	return o
 }
 
-// checkPullSecret refuses a file that is no pull secret; an empty name is none given.
+// checkPullSecret refuses a file that is no pull secret; an empty name stands for no file.
 func checkPullSecret(file string) error {
 	if file == "" {
 		return nil
@@ -149,8 +140,7 @@ func checkPullSecret(file string) error {
 			return nil
 		}
 	}
-	place := report.Finding{Severity: report.Error, File: file, Rule: "pull-secret", Message: "is no Secret of type " +
-		string(corev1.SecretTypeDockerConfigJson),
-		Next: "pass the manifest of the cluster's pull secret"}
-	return place
+	return report.Finding{Severity: report.Error, File: file, Rule: "pull-secret",
+		Message: "is no Secret of type " + string(corev1.SecretTypeDockerConfigJson),
+		Next:    "pass the manifest of the cluster's pull secret"}
 }

@@ -1,4 +1,4 @@
-package main
+package day1
 
 import (
 	"os"
@@ -10,10 +10,12 @@ import (
 	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/render"
 )
 
-func newBootstrapCommand() *cobra.Command {
+func newBootstrapCommand(version string) *cobra.Command {
 	var o bootstrap.Options
 	var flow, statusListen string
 	cmd := &cobra.Command{
@@ -32,9 +34,9 @@ func newBootstrapCommand() *cobra.Command {
 			}
 			view := progress.New(cmd.ErrOrStderr())
 			defer view.Close()
-			o.Log = newLog(cmd)
+			o.Log = cli.Log(cmd)
 			o.Log.Logger.SetOutput(view)
-			o.Versions = versions()
+			o.Versions = render.VersionsOf(version)
 			o.Observe, o.BuildProgress = view.Phase, view.Build
 			o.NewEngine = func(dir string) (build.ContainerEngine, error) {
 				return buildahengine.New(buildahengine.Options{Root: dir, Log: o.Log})
@@ -52,8 +54,7 @@ func newBootstrapCommand() *cobra.Command {
 			return bootstrap.Run(cmd.Context(), o)
 		},
 	}
-	dirFlag(cmd, &o.Dir)
-	platformFlag(cmd, &o.Platform)
+	cli.InstallDir(cmd, &o.Dir, &o.Platform)
 	f := cmd.Flags()
 	f.StringVar(&o.StateDir, "state-dir", bootstrap.DefaultStateDir, "where journal, images and credentials are kept")
 	f.StringVar(&flow, "flow", "", "standalone or openshift (default: what the install directory says)")

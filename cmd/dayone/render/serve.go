@@ -1,7 +1,6 @@
-package main
+package render
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/bootstrap/serve"
+	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 // serveFlags are the flags of dayone serve; names follow machine-config-server bootstrap.
@@ -27,12 +27,10 @@ type serveFlags struct {
 func newServeCommand() *cobra.Command {
 	f := &serveFlags{}
 	cmd := &cobra.Command{
-		Use:           "serve --server-basedir DIR --bootstrap-kubeconfig FILE",
-		Short:         "Serve rendered configs to nodes that boot",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Use:   "serve --server-basedir DIR --bootstrap-kubeconfig FILE",
+		Short: "Serve rendered configs to nodes that boot",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.baseDir, "server-basedir", "/etc/mcs/bootstrap", "directory that dayone render has written")
@@ -60,7 +58,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	log := newLog(cmd)
+	log := cli.Log(cmd)
 	options.Log = log
 	server, err := serve.New(options)
 	if err != nil {
@@ -80,7 +78,7 @@ func (f *serveFlags) options() (serve.Options, error) {
 		o.InsecureListen = net.JoinHostPort(f.bind, strconv.Itoa(f.insecurePort))
 	}
 	if o.SecureListen == "" && o.InsecureListen == "" {
-		return o, usageError{errors.New("nothing to listen on: give --cert and --key, or an --insecure-port")}
+		return o, cli.Usagef("nothing to listen on: give --cert and --key, or an --insecure-port")
 	}
 	var err error
 	if o.BootstrapCerts, err = pairs("--bootstrap-certs", f.certs); err != nil {
@@ -92,7 +90,7 @@ func (f *serveFlags) options() (serve.Options, error) {
 	for _, n := range f.networks {
 		network, err := netip.ParsePrefix(n)
 		if err != nil {
-			return o, usageError{fmt.Errorf("read --allow-network %q: write it as 192.0.2.0/24", n)}
+			return o, cli.Usagef("read --allow-network %q: write it as 192.0.2.0/24", n)
 		}
 		o.AllowedNetworks = append(o.AllowedNetworks, network)
 	}
@@ -114,7 +112,7 @@ func pairs(flag string, args []string) (map[string]string, error) {
 	for _, a := range args {
 		name, file, ok := strings.Cut(a, "=")
 		if !ok || name == "" || file == "" {
-			return nil, usageError{fmt.Errorf("read %s %q: write it as NAME=FILE", flag, a)}
+			return nil, cli.Usagef("read %s %q: write it as NAME=FILE", flag, a)
 		}
 		out[name] = file
 	}

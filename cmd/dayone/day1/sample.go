@@ -1,0 +1,37 @@
+package day1
+
+import (
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/assets"
+)
+
+func newSampleCommand() *cobra.Command {
+	var dir, flow string
+	cmd := &cobra.Command{
+		Use:   "sample",
+		Short: "Write a sample install directory",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			write := assets.WriteSample
+			switch installconfig.Flow(flow) {
+			case installconfig.FlowStandalone:
+			case installconfig.FlowOpenShift:
+				write = assets.WriteOpenShiftSample
+			default:
+				return errUnknownFlow()
+			}
+			if err := write(dir); err != nil {
+				return err
+			}
+			return cli.PrintLine(cmd, map[string]string{"dir": dir, "flow": flow},
+				"wrote %s; next: dayone prepare --dir %s", dir, dir)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "sample-cluster", "the directory to make")
+	cmd.Flags().StringVar(&flow, "flow", string(installconfig.FlowStandalone),
+		"standalone, or openshift for openshift-install's bootstrap node")
+	return cmd
+}

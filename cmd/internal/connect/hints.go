@@ -1,0 +1,63 @@
+package connect
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Administrator is the hint for commands that change what belongs to the whole cluster.
+const Administrator = "an installation needs the rights of a cluster administrator"
+
+const anotherUser = "the kubeconfig's user may not do that: use another one's, with --kubeconfig or --context"
+
+// WithHints adds to a command's errors what to do when an API server refuses or is not reached. forbidden is for users
+// without the rights; empty: use another user.
+func WithHints(cmd *cobra.Command, forbidden string) *cobra.Command {
+	if forbidden == "" {
+		forbidden = anotherUser
+	}
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		var dial dialError
+		switch {
+		case apierrors.IsUnauthorized(err):
+			return hint(err, "the kubeconfig's credentials are refused: log in anew")
+		case apierrors.IsForbidden(err):
+			return hint(err, forbidden)
+		case errors.As(err, &dial):
+			return hint(err, "does the API server run, and is it the right one? --kubeconfig and --context name another")
+		}
+		return err
+	}
+	return cmd
+}
+
+func hint(err error, what string) error { return fmt.Errorf("%w (%s)", err, what) }
+
+// dialError says that the API server itself was not reached: a registry that is not reached needs another hint.
+type dialError struct{ error }
+
+// Unwrap gives the cause.
+func (e dialError) Unwrap() error { return e.error }
+
+// dialer marks connections to the API server that could not be made; all other errors stay what client-go looks for.
+type dialer struct{ next http.RoundTripper }
+
+// WrappedRoundTripper lets client-go close what is idle.
+func (d dialer) WrappedRoundTripper() http.RoundTripper { return d.next }
+
+// RoundTrip is http.RoundTripper's.
+func (d dialer) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := d.next.RoundTrip(r)
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return answer, dialError{err}
+	}
+	return answer, err
+}
