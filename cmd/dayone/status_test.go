@@ -16,10 +16,10 @@ import (
 
 // ended is the journal of a bootstrap that served and was killed in a later run.
 const ended = `{"version":1,"process":{"pid":1,"started":"2026-01-02T03:04:05Z"},"phases":[
- {"name":"base","title":"take in the base " +
-	"image","status":"done","attempts":1,"started":"2026-01-02T03:04:05Z","finished":"2026-01-02T03:04:07Z"},
- {"name":"build-master","title":"build the image of pool " +
-	"master","status":"running","attempts":2,"started":"2026-01-02T03:04:07Z"}],
+ {"name":"base","title":"take in the base image","status":"done","attempts":1,
+   "started":"2026-01-02T03:04:05Z","finished":"2026-01-02T03:04:07Z"},
+ {"name":"build-master","title":"build the image of pool master","status":"running","attempts":2,
+   "started":"2026-01-02T03:04:07Z"}],
  "endpoints":{"registry":"192.0.2.1:9500","configServer":"https://192.0.2.1:22623","caFile":"ca.crt"}}`
 
 func TestStatusOfABootstrapThatEnded(t *testing.T) {
