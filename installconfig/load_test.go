@@ -147,8 +147,10 @@ func TestLayeringDirHasOneSpelling(t *testing.T) {
 
 func TestStrippedRefusesWhatItCannotCutOut(t *testing.T) {
 	for name, text := range map[string]string{
-		"a value that others refer to": "onClusterLayering:\n  pools: [{name: &m master}]\n  bootstrapRegistry: {host: 192.0.2.1}\nname: *m\n",
-		"a brace at the left margin":   "onClusterLayering: {\n  pools: [{name: master}], bootstrapRegistry: {host: 192.0.2.1}\n}\na: 1\n",
+		"a value that others refer to": "onClusterLayering:\n  pools: [{name: &m master}]\n" +
+			"  bootstrapRegistry: {host: 192.0.2.1}\nname: *m\n",
+		"a brace at the left margin": "onClusterLayering: {\n  pools: [{name: master}], " +
+			"bootstrapRegistry: {host: 192.0.2.1}\n}\na: 1\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			doc, err := Parse(FileName, []byte(text))
@@ -175,7 +177,8 @@ func TestStrippedKeepsEveryOtherByte(t *testing.T) {
 	require.NoError(t, err)
 	got, err := doc.Stripped()
 	require.NoError(t, err)
-	want := "# the cluster\napiVersion: v1\nbaseDomain: example.com\nmetadata:\n  name: demo\n\n# keep me\nsshKey: |\n  ssh-ed25519 AAAA\npullSecret: '{\"auths\":{}}'\n"
+	want := "# the cluster\napiVersion: v1\nbaseDomain: example.com\nmetadata:\n  name: demo\n\n# keep me\nsshKey: |\n" +
+		"  ssh-ed25519 AAAA\npullSecret: '{\"auths\":{}}'\n"
 	assert.Equal(t, want, string(got))
 }
 
@@ -186,10 +189,13 @@ func TestStrippedHandlesOtherLayouts(t *testing.T) {
 		"the field last":  {"baseDomain: example.com\n" + field, "baseDomain: example.com\n"},
 		"no newline at the end": {"baseDomain: example.com\n" + strings.TrimSuffix(field, "\n"),
 			"baseDomain: example.com\n"},
-		"a comment inside":         {"a: 1\nonClusterLayering:\n# left margin\n  pools: [{name: master}]\n  bootstrapRegistry: {host: 192.0.2.1}\nb: 2\n", "a: 1\nb: 2\n"},
-		"the whole in flow style":  {`{"a": 1, "onClusterLayering": {"pools": [{"name": "master"}], "bootstrapRegistry": {"host": "192.0.2.1"}}}`, "\"a\": 1\n"},
-		"no field at all":          {"a: 1\n", "a: 1\n"},
-		"carriage returns, too":    {"a: 1\r\nonClusterLayering:\r\n  pools: [{name: master}]\r\n  bootstrapRegistry: {host: 192.0.2.1}\r\nb: 2\r\n", "a: 1\r\nb: 2\r\n"},
+		"a comment inside": {"a: 1\nonClusterLayering:\n# left margin\n  pools: [{name: master}]\n" +
+			"  bootstrapRegistry: {host: 192.0.2.1}\nb: 2\n", "a: 1\nb: 2\n"},
+		"the whole in flow style": {`{"a": 1, "onClusterLayering": {"pools": [{"name": "master"}], ` +
+			`"bootstrapRegistry": {"host": "192.0.2.1"}}}`, "\"a\": 1\n"},
+		"no field at all": {"a: 1\n", "a: 1\n"},
+		"carriage returns, too": {"a: 1\r\nonClusterLayering:\r\n  pools: [{name: master}]\r\n" +
+			"  bootstrapRegistry: {host: 192.0.2.1}\r\nb: 2\r\n", "a: 1\r\nb: 2\r\n"},
 		"a block scalar before it": {"k: |\n  onClusterLayering:\n   x\n" + field, "k: |\n  onClusterLayering:\n   x\n"},
 	}
 	for name, c := range cases {

@@ -30,7 +30,8 @@ func TestReadDirKeepsTheOrderOfFilesAndDocuments(t *testing.T) {
 	dir := dirOf(t, map[string]string{
 		"b.yaml": "# a comment\n" + fmt.Sprintf(aPool, "three"),
 		"a.txt":  "\xef\xbb\xbf" + fmt.Sprintf(aPool, "one") + "--- # next\n" + fmt.Sprintf(aPool, "two") + "---\n\n",
-		"c.json": `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfigPool","metadata":{"name":"four"}}` + "\n" + `{"apiVersion":"v1","kind":"List","metadata":{"name":"l"}}`,
+		"c.json": `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfigPool",` +
+			`"metadata":{"name":"four"}}` + "\n" + `{"apiVersion":"v1","kind":"List","metadata":{"name":"l"}}`,
 	})
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
 	set, err := ReadDir(dir, ReadOptions{})
@@ -48,7 +49,8 @@ func TestReadDirKeepsTheOrderOfFilesAndDocuments(t *testing.T) {
 
 func TestListsAreTakenApartOnRequest(t *testing.T) {
 	raw := []byte(
-		"apiVersion: v1\nkind: List\nitems:\n- apiVersion: machineconfiguration.openshift.io/v1\n  kind: MachineConfigPool\n  metadata: {name: a}\n- {apiVersion: v1, kind: Node}\n")
+		"apiVersion: v1\nkind: List\nitems:\n- apiVersion: machineconfiguration.openshift.io/v1\n" +
+			"  kind: MachineConfigPool\n  metadata: {name: a}\n- {apiVersion: v1, kind: Node}\n")
 	set, err := Read(raw, "f", ReadOptions{})
 	require.NoError(t, err)
 	assert.Empty(t, set.Pools)
@@ -158,8 +160,10 @@ func TestReadDirFollowsLinksOnlyInside(t *testing.T) {
 
 func TestUnknownFieldsAreWarnings(t *testing.T) {
 	set, err := Read(
-		[]byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata:\n  name: a\nspec:\n  containerfile: x\n---\n"+
-			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: a\nspec:\n  kernelArgs: [x]\n"), "f.yaml", ReadOptions{})
+		[]byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata:\n  name: a\nspec:\n"+
+			"  containerfile: x\n---\n"+
+			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: a\nspec:\n"+
+			"  kernelArgs: [x]\n"), "f.yaml", ReadOptions{})
 	require.NoError(t, err)
 	require.Len(t, set.Findings, 2)
 	assert.Equal(t, "spec.containerfile", set.Findings[0].Path)
@@ -186,7 +190,8 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(fmt.Sprintf(aPool, "a") + "---\n" + fmt.Sprintf(aPool, "b")))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Secret"}{"apiVersion":"v1","kind":"Secret"}`))
 	f.Add([]byte(
-		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nspec:\n  config:\n    ignition: {version: 3.4.0}\n"))
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nspec:\n  config:\n" +
+			"    ignition: {version: 3.4.0}\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		set, err := Read(raw, "f", ReadOptions{})
 		if err != nil {

@@ -65,7 +65,9 @@ func TestYAMLLeavesUnusualDocumentsToTheLibrary(t *testing.T) {
 }
 
 func TestGraftedConfigsHaveTheLibrarysBytes(t *testing.T) {
-	large := `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a b","mode":420,"contents":{"source":"data:,` + strings.Repeat("many%20words and more ", 40) + `"}}]},"systemd":{"units":[{"name":"a.service","contents":"[Unit]\nDescription=x\n"}]}}`
+	large := `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a b","mode":420,` +
+		`"contents":{"source":"data:,` + strings.Repeat("many%20words and more ", 40) + `"}}]},` +
+		`"systemd":{"units":[{"name":"a.service","contents":"[Unit]\nDescription=x\n"}]}}`
 	for name, c := range map[string]mcfgv1.MachineConfig{
 		"a config": {Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: []byte(large)},
 			KernelArguments: []string{"a=b c"}, OSImageURL: "x@sha256:1"}},

@@ -44,7 +44,8 @@ func machineRecipe(ctx context.Context, _ Options) (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	texts := []string{machineRecipeVersion, imageVersion, suite, machineHook, kernelHook, packageVersions(ctx, suite, packages)}
+	texts := []string{machineRecipeVersion, imageVersion, suite, machineHook, kernelHook,
+		packageVersions(ctx, suite, packages)}
 	texts = slices.Concat(texts, packages, osPackages)
 	for _, root := range []string{"files/debian", "files/machine", "files/initramfs"} {
 		config, err := embedded(root)

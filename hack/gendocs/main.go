@@ -73,27 +73,30 @@ const heading = `# The onClusterLayering field of install-config.yaml
 
 <!-- Generated from the types in installconfig by make generate. Do not edit. -->
 
-` + "`dayone prepare`" + ` reads this field, refuses every unknown or repeated key and every value of the wrong type with line and
-column, and moves the field with all defaults written out to ` + "`.dayone/layering.yaml`" + `. The rest of the file stays byte for byte.
+` + "`dayone prepare`" + ` reads this field, refuses every unknown or repeated key and every value of the
+wrong type with line and column, and moves the field with all defaults written out to ` + "`.dayone/layering.yaml`" + `.
+The rest of the file stays byte for byte.
 
 | field | meaning |
 |---|---|
 `
 
 const tail = `
-A sample: ` + "[install-config.yaml](../../manifests/assets/sample/install-config.yaml)" + `; ` + "`dayone sample`" + ` writes the whole directory.
+A sample: ` + "[install-config.yaml](../../manifests/assets/sample/install-config.yaml)" + `; ` + "`dayone sample`" + `
+writes the whole directory.
 
 ## In an editor
 
-` + "`dayone schema > install-config.schema.json`" + ` writes a JSON schema of the whole file (the installer's own keys are let through). Editors
-with a YAML language server complete and check the field when the file begins with
+` + "`dayone schema > install-config.schema.json`" + ` writes a JSON schema of the whole file (the installer's own keys
+pass). Editors with a YAML language server complete and check the field when the file begins with
 ` + "`# yaml-language-server: $schema=install-config.schema.json`" + `.
 
 ## Generated objects
 
-A pool with ` + "`containerfile` or `containerfilePath`" + ` needs no MachineOSConfig: ` + "`dayone manifests`" + ` writes one into the layering
-directory, and Secrets from ` + "`registry.pushAuthFile` and `registry.baseImagePullAuthFile`" + ` beside it (mode 0600). It refuses what is
-ambiguous: a MachineOSConfig of the same pool beside it, a Secret's name and a file for the same credentials, a generated file that
+A pool with ` + "`containerfile` or `containerfilePath`" + ` needs no MachineOSConfig: ` + "`dayone manifests`" + `
+writes one into the layering directory, and Secrets from ` + "`registry.pushAuthFile`" + ` and
+` + "`registry.baseImagePullAuthFile`" + ` beside it (mode 0600). It refuses what is ambiguous: a MachineOSConfig of
+the same pool beside it, a Secret's name and a file for the same credentials, a generated file that
 somebody has edited. What is no longer asked for is removed by the next run.
 `
 

@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path"
 	"path/filepath"
 	"reflect"
@@ -157,9 +158,7 @@ func (t *jsonTypes) fields(pkg, owner string, s *ast.StructType, imports map[str
 				return err
 			}
 			inner, _ := embedded["properties"].(map[string]any)
-			for key, property := range inner {
-				to[key] = property
-			}
+			maps.Copy(to, inner)
 			more, _ := embedded["required"].([]string)
 			*required = append(*required, more...)
 			continue

@@ -68,11 +68,12 @@ func schemaOf(types goTypes) ([]byte, error) {
 		return nil, err
 	}
 	raw, err := json.MarshalIndent(map[string]any{
-		"$schema":     "http://json-schema.org/draft-07/schema#",
-		"title":       "install-config.yaml with the field " + field,
-		"description": "Generated from the types in installconfig by make generate. Keys of the installer are not checked here.",
-		"type":        "object",
-		"properties":  map[string]any{field: layering},
+		"$schema": "http://json-schema.org/draft-07/schema#",
+		"title":   "install-config.yaml with the field " + field,
+		"description": "Generated from the types in installconfig by make generate. " +
+			"Keys of the installer are not checked here.",
+		"type":       "object",
+		"properties": map[string]any{field: layering},
 	}, "", "  ")
 	return append(raw, '\n'), err
 }

@@ -31,7 +31,8 @@ func TestContentHash(t *testing.T) {
 			`{"storage": {"files":[{"mode":420,"path":"/etc/a"},{"path":"/etc/b"}]}, "ignition":{"version":"3.5.0"}}`, nil),
 			true},
 		"null members do not count": {specOf(
-			`{"ignition":{"version":"3.5.0","proxy":null},"storage":{"files":[{"path":"/etc/a","mode":420},{"path":"/etc/b","mode":null}]}}`, nil), true},
+			`{"ignition":{"version":"3.5.0","proxy":null},"storage":{"files":[{"path":"/etc/a","mode":420},
+				{"path":"/etc/b","mode":null}]}}`, nil), true},
 		"the image does not count": {specOf(config, func(s *mcfgv1.MachineConfigSpec) {
 			s.OSImageURL, s.BaseOSExtensionsContainerImage = "r/a@sha256:1", "r/b@sha256:2"
 		}), true},

@@ -147,7 +147,8 @@ func TestMergingEqualsIgnitionsOwnMerge(t *testing.T) {
 
 func TestALaterKindTakesThePlaceOfAnEarlierOneAtAPath(t *testing.T) {
 	got := Merge(
-		parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}},{"path":"/b","contents":{"source":"data:,2"}}]}}`),
+		parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}},
+			{"path":"/b","contents":{"source":"data:,2"}}]}}`),
 		parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"links":[{"path":"/a","target":"/b"}]}}`))
 	require.Len(t, got.Storage.Files, 1)
 	assert.Equal(t, "/b", got.Storage.Files[0].Path)
@@ -157,7 +158,8 @@ func TestALaterKindTakesThePlaceOfAnEarlierOneAtAPath(t *testing.T) {
 func TestMergingDoesNotChangeItsInput(t *testing.T) {
 	a := parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]}}`)
 	b := parsed(
-		t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","mode":384},{"path":"/c","contents":{"source":"data:,3"}}]}}`)
+		t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","mode":384},
+			{"path":"/c","contents":{"source":"data:,3"}}]}}`)
 	before, err := Encode(b, 0)
 	require.NoError(t, err)
 	first, err := Encode(Merge(a, b), 0)

@@ -21,18 +21,22 @@ import (
 
 func TestParseRefusesWithTheRuleAndThePath(t *testing.T) {
 	for name, c := range map[string]struct{ raw, rule, path string }{
-		"no object":                        {`"text"`, RuleInvalid, ""},
-		"cut off":                          {`{"ignition":`, RuleInvalid, ""},
-		"no version":                       {`{"ignition":{}}`, RuleVersion, "ignition.version"},
-		"a version that is none":           {`{"ignition":{"version":"three"}}`, RuleVersion, "ignition.version"},
-		"2.3":                              {`{"ignition":{"version":"2.3.0"}}`, RuleVersion, "ignition.version"},
-		"2.4":                              {`{"ignition":{"version":"2.4.0"}}`, RuleVersion, "ignition.version"},
-		"3.6":                              {`{"ignition":{"version":"3.6.0"}}`, RuleVersion, "ignition.version"},
-		"1.0":                              {`{"ignition":{"version":"1.0.0"}}`, RuleVersion, "ignition.version"},
-		"a relative path":                  {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"etc/a","contents":{"source":"data:,"}}]}}`, RuleInvalid, "storage.files[0].path"},
-		"a path twice":                     {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"},{"path":"/a"}]}}`, RuleInvalid, "storage.files[1]"},
-		"a path as a file and a directory": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"}],"directories":[{"path":"/a"}]}}`, RuleInvalid, "storage.files[0]"},
-		"set-user-id":                      {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","mode":2541}]}}`, RuleFileMode, "storage.files[0].mode"},
+		"no object":              {`"text"`, RuleInvalid, ""},
+		"cut off":                {`{"ignition":`, RuleInvalid, ""},
+		"no version":             {`{"ignition":{}}`, RuleVersion, "ignition.version"},
+		"a version that is none": {`{"ignition":{"version":"three"}}`, RuleVersion, "ignition.version"},
+		"2.3":                    {`{"ignition":{"version":"2.3.0"}}`, RuleVersion, "ignition.version"},
+		"2.4":                    {`{"ignition":{"version":"2.4.0"}}`, RuleVersion, "ignition.version"},
+		"3.6":                    {`{"ignition":{"version":"3.6.0"}}`, RuleVersion, "ignition.version"},
+		"1.0":                    {`{"ignition":{"version":"1.0.0"}}`, RuleVersion, "ignition.version"},
+		"a relative path": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"etc/a",
+			"contents":{"source":"data:,"}}]}}`, RuleInvalid, "storage.files[0].path"},
+		"a path twice": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"},
+			{"path":"/a"}]}}`, RuleInvalid, "storage.files[1]"},
+		"a path as a file and a directory": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"}],
+			"directories":[{"path":"/a"}]}}`, RuleInvalid, "storage.files[0]"},
+		"set-user-id": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a",
+			"mode":2541}]}}`, RuleFileMode, "storage.files[0].mode"},
 		"another user in 2.2": {`{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"guest"}]}}`,
 			RuleIgnition2, "passwd.users[0].name"},
 		"a unit without a type": {`{"ignition":{"version":"3.1.0"},"systemd":{"units":[{"name":"a"}]}}`,
@@ -52,7 +56,8 @@ func TestParseRefusesWithTheRuleAndThePath(t *testing.T) {
 
 func TestParseRenderedTakesTheOverwriteMarkOffFilesThatOnlyAppend(t *testing.T) {
 	raw := []byte(
-		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd","overwrite":true,"append":[{"source":"data:,x"}]},{"path":"/b","overwrite":true,"contents":{"source":"data:,x"}}]}}`)
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd","overwrite":true,
+			"append":[{"source":"data:,x"}]},{"path":"/b","overwrite":true,"contents":{"source":"data:,x"}}]}}`)
 	_, err := Parse(raw)
 	require.Error(t, err)
 	got, err := ParseRendered(raw)
@@ -114,7 +119,8 @@ func comparePlain(t *testing.T, raw []byte) int {
 
 func TestDownConvertsOrSaysWhatIsInTheWay(t *testing.T) {
 	plain := parsed(t,
-		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]},"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Unit]\n"}]}}`)
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]},
+			"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Unit]\n"}]}}`)
 	for _, version := range []string{"3.5.0", "3.4.0", "3.3.0", "3.2.0", "3.1.0", "3.0.0", "2.2.0"} {
 		got, err := Down(plain, version)
 		require.NoError(t, err, version)
@@ -179,7 +185,8 @@ func FuzzParse(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Add([]byte(
-		`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"filesystem":"root","path":"/a"}]},"systemd":{"units":[{"name":"a.service","enable":true}]}}`))
+		`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"filesystem":"root","path":"/a"}]},
+			"systemd":{"units":[{"name":"a.service","enable":true}]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		config, err := Parse(raw)
 		if err != nil {

@@ -28,25 +28,32 @@ func writeMany(tb testing.TB, n int) string {
 		require.NoError(tb, os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600))
 	}
 	put("a-controllerconfig",
-		"apiVersion: machineconfiguration.openshift.io/v1\nkind: ControllerConfig\nmetadata:\n  name: machine-config-controller\n  annotations:\n"+
-			"    machineconfiguration.openshift.io/generated-by-version: "+benchVersions.Raw+"\nspec:\n  baseOSContainerImage: registry.example.com/os/base@sha256:"+strings.Repeat("0", 64)+"\n")
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: ControllerConfig\nmetadata:\n"+
+			"  name: machine-config-controller\n  annotations:\n"+
+			"    machineconfiguration.openshift.io/generated-by-version: "+benchVersions.Raw+"\nspec:\n"+
+			"  baseOSContainerImage: registry.example.com/os/base@sha256:"+strings.Repeat("0", 64)+"\n")
 	put("a-featuregate",
-		"apiVersion: config.openshift.io/v1\nkind: FeatureGate\nmetadata:\n  name: cluster\nstatus:\n  featureGates:\n  - version: "+benchVersions.Payload+"\n")
+		"apiVersion: config.openshift.io/v1\nkind: FeatureGate\nmetadata:\n  name: cluster\nstatus:\n  featureGates:\n"+
+			"  - version: "+benchVersions.Payload+"\n")
 	for _, role := range []string{"master", "worker"} {
 		put("b-"+role, fmt.Sprintf(
-			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata:\n  name: %[1]s\nspec:\n  machineConfigSelector:\n"+
+			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata:\n  name: %[1]s\nspec:\n"+
+				"  machineConfigSelector:\n"+
 				"    matchLabels:\n      machineconfiguration.openshift.io/role: %[1]s\n", role))
 	}
 	for i := range n {
 		var b strings.Builder
 		fmt.Fprintf(&b,
-			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: 50-bench-%05d\n  labels:\n"+
-				"    machineconfiguration.openshift.io/role: %s\nspec:\n  kernelArguments: [bench.arg=%d]\n  config:\n    ignition:\n      version: 3.4.0\n    storage:\n      files:\n",
+			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: 50-bench-%05d\n"+
+				"  labels:\n"+
+				"    machineconfiguration.openshift.io/role: %s\nspec:\n  kernelArguments: [bench.arg=%d]\n  config:\n"+
+				"    ignition:\n      version: 3.4.0\n    storage:\n      files:\n",
 			i, []string{"master", "worker"}[i%2], i)
 		for k := range 5 {
 			body := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(fmt.Sprintf("key-%d-%d = value\n", i, k), 14)))
 			fmt.Fprintf(&b,
-				"      - path: /etc/bench.d/%05d/%d.conf\n        mode: 420\n        contents:\n          source: data:text/plain;charset=utf-8;base64,%s\n", i, k, body)
+				"      - path: /etc/bench.d/%05d/%d.conf\n        mode: 420\n        contents:\n"+
+					"          source: data:text/plain;charset=utf-8;base64,%s\n", i, k, body)
 		}
 		put(fmt.Sprintf("c-%05d", i), b.String())
 	}

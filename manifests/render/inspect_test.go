@@ -20,9 +20,13 @@ func specOf(image, config string) mcfgv1.MachineConfigSpec {
 
 func TestCompareShowsFieldsAndDecodedContents(t *testing.T) {
 	before := specOf("a",
-		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,"contents":{"source":"data:,one%0Atwo%0A"}},{"path":"/etc/same","contents":{"source":"data:,s"}}]},"passwd":{"users":[{"name":"core","passwordHash":"first"}]}}`)
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,
+			"contents":{"source":"data:,one%0Atwo%0A"}},{"path":"/etc/same","contents":{"source":"data:,s"}}]},
+			"passwd":{"users":[{"name":"core","passwordHash":"first"}]}}`)
 	after := specOf("b",
-		`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/same","contents":{"source":"data:;base64,cw=="}},{"path":"/etc/x","mode":384,"contents":{"source":"data:;base64,b25lClRXTwo="}}]},"passwd":{"users":[{"name":"core","passwordHash":"second"}]}}`)
+		`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/same","contents":{"source":"data:;base64,cw=="}},
+			{"path":"/etc/x","mode":384,"contents":{"source":"data:;base64,b25lClRXTwo="}}]},"passwd":{"users":[{"name":"core",
+			"passwordHash":"second"}]}}`)
 	changes, err := render.Compare(before, after)
 	require.NoError(t, err)
 	require.Len(t, changes, 3, "%v", changes)
@@ -64,7 +68,8 @@ func setOf(pool, config string, spec mcfgv1.MachineConfigSpec, version string) *
 
 func TestParitySaysInOneSentenceWhyTheNamesDiffer(t *testing.T) {
 	const plain = `{"ignition":{"version":"3.5.0"}}`
-	const more = `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,"overwrite":true,"contents":{"source":"data:,x"}}]}}`
+	const more = `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,"overwrite":true,
+		"contents":{"source":"data:,x"}}]}}`
 	bootstrap := setOf("master", "rendered-master-1", specOf("a", plain), "v1")
 	for name, c := range map[string]struct {
 		cluster *manifests.Set

@@ -338,8 +338,8 @@ func (w *world) dayone(dir string, args ...string) {
 // masters is how many the sample install-config.yaml has.
 const masters = 3
 
-// patched takes the sample install directory through the steps of docs/users/day1-openshift.md, with the installer's part played
-// between them, and gives the patched bootstrap.ign.
+// patched takes the sample install directory through the steps of docs/users/day1-openshift.md, plays the installer's
+// part between them, and gives the patched bootstrap.ign.
 func (w *world) patched() []byte {
 	dir := filepath.Join(w.t.TempDir(), "install")
 	w.dayone(dir, "sample", "--flow", "openshift")

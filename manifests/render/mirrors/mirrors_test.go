@@ -34,7 +34,8 @@ func objects(t *testing.T, text string) *manifests.Set {
 	return set
 }
 
-const idms = "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: a}\nspec: {imageDigestMirrors: ["
+const idms = "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: a}\n" +
+	"spec: {imageDigestMirrors: ["
 const image = "apiVersion: config.openshift.io/v1\nkind: Image\nmetadata: {name: cluster}\nspec: {registrySources: {"
 
 func TestContradictionsAreRefusedByRule(t *testing.T) {
@@ -45,7 +46,9 @@ func TestContradictionsAreRefusedByRule(t *testing.T) {
 			"mirror-scope"},
 		"a wildcard as mirror": {idms + `{source: a.example.com, mirrors: ["*.example.com"]}]}`, "mirror-scope"},
 		"two policies for a source": {idms +
-			`{source: a.example.com, mirrors: [m.example.com]}, {source: a.example.com, mirrors: [m.example.com], mirrorSourcePolicy: NeverContactSource}]}`, "mirror-source-policy"},
+			`{source: a.example.com, mirrors: [m.example.com]},
+				{source: a.example.com, mirrors: [m.example.com], mirrorSourcePolicy: NeverContactSource}]}`,
+			"mirror-source-policy"},
 		"never contacted, but its mirror": {idms +
 			`{source: a.example.com, mirrors: [a.example.com], mirrorSourcePolicy: NeverContactSource}]}`,
 			"mirror-source-policy"},
@@ -94,7 +97,8 @@ func conf(t *testing.T, text string) map[string]registry {
 
 func TestNestedScopesInheritMirrorsAndMarks(t *testing.T) {
 	got := conf(t, idms+"{source: a.example.com/org, mirrors: [m.example.com/org]}]}\n---\n"+
-		image+`insecureRegistries: [a.example.com/org/lab, m.example.com], blockedRegistries: ["*.bad.example.com", a.example.com/org/lab/x]}}`)
+		image+`insecureRegistries: [a.example.com/org/lab, m.example.com],
+			blockedRegistries: ["*.bad.example.com", a.example.com/org/lab/x]}}`)
 	assert.Equal(t, []mirror{{Location: "m.example.com/org", Insecure: true, Pull: "digest-only"}},
 		got["a.example.com/org"].Mirrors)
 	lab := got["a.example.com/org/lab"]
@@ -109,7 +113,9 @@ func TestNestedScopesInheritMirrorsAndMarks(t *testing.T) {
 }
 
 func TestTheReleaseImageStaysReachable(t *testing.T) {
-	const release = "apiVersion: machineconfiguration.openshift.io/v1\nkind: ControllerConfig\nmetadata: {name: c}\nspec: {releaseImage: \"quay.example.com/release/images@sha256:0000000000000000000000000000000000000000000000000000000000000000\"}\n---\n"
+	const digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
+	const release = "apiVersion: machineconfiguration.openshift.io/v1\nkind: ControllerConfig\nmetadata: {name: c}\n" +
+		"spec: {releaseImage: \"quay.example.com/release/images@" + digest + "\"}\n---\n"
 	const block = image + "blockedRegistries: [quay.example.com]}}"
 	files, findings, err := Files(objects(t, release+block))
 	require.NoError(t, err)
@@ -122,7 +128,8 @@ func TestTheReleaseImageStaysReachable(t *testing.T) {
 
 func TestTagMirrorsFollowDigestMirrors(t *testing.T) {
 	got := conf(
-		t, "apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata: {name: a}\nspec: {imageTagMirrors: [{source: a.example.com, mirrors: [t.example.com]}]}\n---\n"+
+		t, "apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata: {name: a}\n"+
+			"spec: {imageTagMirrors: [{source: a.example.com, mirrors: [t.example.com]}]}\n---\n"+
 			idms+"{source: a.example.com, mirrors: [d.example.com]}]}")
 	assert.Equal(t, []mirror{{Location: "d.example.com", Pull: "digest-only"},
 		{Location: "t.example.com", Pull: "tag-only"}}, got["a.example.com"].Mirrors)

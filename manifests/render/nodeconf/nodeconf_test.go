@@ -69,5 +69,6 @@ func TestTheKubeletDropInHoldsExactlyWhatIsGiven(t *testing.T) {
 	require.Len(t, files, 1)
 	assert.Equal(t, KubeletDropIn, files[0].Path)
 	assert.Equal(t,
-		"apiVersion: kubelet.config.k8s.io/v1beta1\nevictionHard:\n  memory.available: 1Gi\nkind: KubeletConfiguration\npodPidsLimit: 4096\n", string(files[0].Data))
+		"apiVersion: kubelet.config.k8s.io/v1beta1\nevictionHard:\n  memory.available: 1Gi\nkind: KubeletConfiguration\n"+
+			"podPidsLimit: 4096\n", string(files[0].Data))
 }
