@@ -299,7 +299,7 @@ func (o HandOverOptions) serveImages(ctx context.Context, plan *handover.Plan) (
 			o.Log.WithError(err).Warn("credential of the hand-over was not removed")
 		}
 	}
-	if err := writeAuth(auth, srv.Addr(), id.pull); err != nil {
+	if err := id.pull.WriteAuthFile(auth, srv.Addr()); err != nil {
 		r.stop()
 		return nil, err
 	}

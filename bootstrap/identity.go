@@ -1,8 +1,6 @@
 package bootstrap
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,8 +57,8 @@ func loadIdentity(stateDir, registryHost string) (*identity, error) {
 		return nil, err
 	}
 	err = errors.Join(
-		writeAuth(id.pushAuth, registryHost, id.push),
-		writeAuth(id.pullAuth, registryHost, id.pull))
+		id.push.WriteAuthFile(id.pushAuth, registryHost),
+		id.pull.WriteAuthFile(id.pullAuth, registryHost))
 	if err != nil {
 		return nil, fmt.Errorf("write identity: %w", err)
 	}
@@ -81,16 +79,6 @@ func loadUser(dir, name string, role registry.Role) (registry.User, error) {
 		return registry.User{}, err
 	}
 	return user, writeSecret(file, []byte(user.Password))
-}
-
-// writeAuth stores a containers auth.json for one registry.
-func writeAuth(file, host string, u registry.User) error {
-	raw, err := json.Marshal(map[string]any{"auths": map[string]any{
-		host: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))}}})
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", filepath.Base(file), err)
-	}
-	return writeSecret(file, raw)
 }
 
 func writeSecret(file string, content []byte) error {

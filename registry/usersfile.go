@@ -2,8 +2,7 @@ package registry
 
 import (
 	"bufio"
-	"encoding/base64"
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +10,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/crypto/bcrypt"
+
+	"dayone.dev/dayone/registry/credentials"
 )
 
 const (
@@ -95,7 +98,7 @@ func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 			return nil, err
 		}
 	}
-	if err := writeSecret(path, []byte(lines.String())); err != nil {
+	if err := renameio.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
 		return nil, fmt.Errorf("write users: %w", err)
 	}
 	return ReadUsers(path)
@@ -114,29 +117,25 @@ func RenameAuthFiles(dir string, addrs ...string) error {
 		if err != nil {
 			return fmt.Errorf("read credentials: %w", err)
 		}
-		var have struct {
-			Auths map[string]map[string]string `json:"auths"`
-		}
-		if err := json.Unmarshal(raw, &have); err != nil || len(have.Auths) == 0 {
+		have, err := credentials.Parse(raw)
+		if err != nil || len(have) == 0 {
 			return fmt.Errorf("read credentials %s: it is no pull secret; move it away together with %s to have both made anew",
 				path, UsersFile)
 		}
-		var entry map[string]string
-		for _, entry = range have.Auths { // all are the same account's
-			break
+		host := slices.Sorted(maps.Keys(have))[0] // all entries are the same account's
+		account, _, err := have.Find(host)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		renamed := map[string]map[string]string{}
-		for _, a := range addrs {
-			renamed[a] = entry
+		renamed, err := credentials.Encode(account, addrs...)
+		if err != nil {
+			return err
 		}
-		if maps.EqualFunc(have.Auths, renamed, maps.Equal) {
+		if bytes.Equal(raw, renamed) {
 			continue
 		}
-		if raw, err = json.Marshal(map[string]any{"auths": renamed}); err == nil {
-			err = writeSecret(path, raw)
-		}
-		if err != nil {
-			return fmt.Errorf("write credentials %s: %w", path, err)
+		if err := credentials.Write(path, renamed); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -144,32 +143,9 @@ func RenameAuthFiles(dir string, addrs ...string) error {
 
 // WriteAuthFile writes the account as a pull secret (auth.json) for the registry at each of addrs, mode 0600.
 func (u User) WriteAuthFile(path string, addrs ...string) error {
-	auths := map[string]any{}
-	for _, a := range addrs {
-		auths[a] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))}
-	}
-	b, err := json.Marshal(map[string]any{"auths": auths})
-	if err != nil {
-		return fmt.Errorf("write credentials of %s: %w", u.Name, err)
-	}
-	if err := writeSecret(path, b); err != nil {
-		return fmt.Errorf("write credentials of %s: %w", u.Name, err)
-	}
-	return nil
-}
-
-// writeSecret replaces a file as a whole; os.CreateTemp makes it 0600 from the start.
-func writeSecret(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	raw, err := credentials.Encode(credentials.Account{Username: u.Name, Password: u.Password}, addrs...)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return credentials.Write(path, raw)
 }

@@ -3,7 +3,6 @@ package gather
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"dayone.dev/dayone/manifests/assets/bootstrapnode"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // maxSecretFile bounds the files that are searched for secrets, in bytes.
@@ -91,7 +91,7 @@ func secretsOf(name string, raw []byte) []string {
 		strings.HasSuffix(name, ".key"):
 		return []string{string(raw)}
 	case strings.HasSuffix(name, ".json") && bytes.Contains(raw, []byte(`"auth`)):
-		return credentials(raw)
+		return credentials.Sensitive(raw)
 	}
 	var out []string
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
@@ -101,7 +101,7 @@ func secretsOf(name string, raw []byte) []string {
 			return out
 		}
 		if text, ok := doc["pullSecret"].(string); ok {
-			out = append(out, credentials([]byte(text))...)
+			out = append(out, credentials.Sensitive([]byte(text))...)
 		}
 		if doc["kind"] == "Secret" {
 			out = append(out, secretObject(doc)...)
@@ -128,33 +128,7 @@ func secretObject(doc map[string]any) []string {
 				text = string(plain)
 				out = append(out, text)
 			}
-			out = append(out, credentials([]byte(text))...)
-		}
-	}
-	return out
-}
-
-// credentials are the passwords of an auth.json in each form that they take.
-func credentials(raw []byte) []string {
-	var file struct {
-		Auths map[string]map[string]any `json:"auths"`
-	}
-	if json.Unmarshal(raw, &file) != nil {
-		return nil
-	}
-	var out []string
-	for _, entry := range file.Auths {
-		for key, value := range entry {
-			text, ok := value.(string)
-			if !ok || key == "email" || key == "username" {
-				continue
-			}
-			out = append(out, text)
-			if plain, err := base64.StdEncoding.DecodeString(text); key == "auth" && err == nil {
-				if _, password, found := strings.Cut(string(plain), ":"); found {
-					out = append(out, password)
-				}
-			}
+			out = append(out, credentials.Sensitive([]byte(text))...)
 		}
 	}
 	return out

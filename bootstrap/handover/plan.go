@@ -15,7 +15,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // Plan is what a bootstrap host hands over.
@@ -188,7 +188,7 @@ func (p *Plan) pushSecretOf(pool, repository string) string {
 func (p *Plan) pusher(repository string) string {
 	for _, m := range p.Set.MachineOSConfigs {
 		name := m.Object.Spec.RenderedImagePushSecret.Name
-		if s := p.secret(name); s != nil && firstboot.AuthCovers(s.Data[corev1.DockerConfigJsonKey], repository) {
+		if s := p.secret(name); s != nil && credentials.Covers(s.Data[corev1.DockerConfigJsonKey], repository) {
 			return name
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // secondResult is what the nodes are told to be.
@@ -298,7 +299,7 @@ func (f *flow) mergePullSecret() error {
 		return fmt.Errorf("read pull credential: %w", err)
 	}
 	secret := set.Secrets[0].Object
-	merged, err := firstboot.MergeAuth(secret.Data[corev1.DockerConfigJsonKey], auth)
+	merged, err := credentials.Merge(secret.Data[corev1.DockerConfigJsonKey], auth)
 	if err != nil {
 		return err
 	}

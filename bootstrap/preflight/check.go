@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -17,7 +16,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
-	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // mosc is shorter than its type.
@@ -246,17 +245,14 @@ func (c *checker) secret(item mosc, path, name string) []byte {
 	if len(raw) == 0 {
 		raw = []byte(found.StringData[corev1.DockerConfigJsonKey])
 	}
-	var auths struct {
-		Auths map[string]json.RawMessage `json:"auths"`
-	}
-	if err := json.Unmarshal(raw, &auths); err != nil || len(auths.Auths) == 0 {
+	if accounts, err := credentials.Parse(raw); err != nil || len(accounts) == 0 {
 		at := origin.At("data["+corev1.DockerConfigJsonKey+"]", "secret-content")
 		at.Next = "it must hold a JSON object with the key auths"
 		c.rep.Errorf(at, "Secret %q holds no registry credentials", name)
 		return nil
 	}
 	// What copies images reads one of the two forms that Kubernetes knows.
-	plain, err := firstboot.PlainAuth(raw)
+	plain, err := credentials.Normalize(raw)
 	if err != nil || bytes.Equal(plain, raw) {
 		return raw
 	}

@@ -4,14 +4,14 @@ import (
 	"strings"
 
 	"dayone.dev/dayone/installconfig"
-	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // pushCredentials warns when the push Secret has nothing for the repository: the build would succeed, and the hand-over
 // of its image fail when the masters are up. It is no refusal: a registry may let anybody push from where it is
 // reached.
 func (c *checker) pushCredentials(item mosc, raw []byte, repository string) {
-	if raw == nil || repository == "" || firstboot.AuthCovers(raw, repository) {
+	if raw == nil || repository == "" || credentials.Covers(raw, repository) {
 		return
 	}
 	host, _, _ := strings.Cut(repository, "/")

@@ -11,6 +11,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // nodeCredentials are those with which a pool's nodes pull, as far as the install directory tells.
@@ -81,7 +82,7 @@ func (c *checker) nodesCanPull(p *Pool) {
 		return
 	}
 	p.NodePull = have.raw
-	if firstboot.AuthCovers(have.raw, p.Repository) {
+	if credentials.Covers(have.raw, p.Repository) {
 		return
 	}
 	host, _, _ := strings.Cut(p.Repository, "/")

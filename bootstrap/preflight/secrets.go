@@ -1,7 +1,6 @@
 package preflight
 
 import (
-	"encoding/json"
 	"path"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +10,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
-	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // Names of the Secrets that dayone makes from auth.json files.
@@ -54,27 +53,18 @@ func (c *checker) generateSecret(name, file, key string) bool {
 		c.rep.Errorf(at, "read credentials: %v", err)
 		return false
 	}
-	var content struct {
-		Auths map[string]struct {
-			Auth     string `json:"auth"`
-			Username string `json:"username"`
-		} `json:"auths"`
-		CredHelpers map[string]string `json:"credHelpers"`
-		CredsStore  string            `json:"credsStore"`
-	}
-	if json.Unmarshal(raw, &content) != nil || len(content.Auths) == 0 {
+	accounts, err := credentials.Parse(raw)
+	if err != nil || len(accounts) == 0 {
 		c.rep.Errorf(at, "%s holds no registry credentials", file)
 		return false
 	}
-	for host, entry := range content.Auths {
-		if entry.Auth == "" && entry.Username == "" {
-			c.rep.Errorf(at,
-				"%s has no password for %s: it is kept by a credential helper of this machine, which no other machine can ask",
-				file, host)
-			return false
-		}
+	if host := accounts.WithoutPassword(); host != "" {
+		c.rep.Errorf(at,
+			"%s has no password for %s: it is kept by a credential helper of this machine, which no other machine can ask",
+			file, host)
+		return false
 	}
-	if plain, err := firstboot.PlainAuth(raw); err == nil {
+	if plain, err := credentials.Normalize(raw); err == nil {
 		raw = plain
 	}
 	object := &corev1.Secret{

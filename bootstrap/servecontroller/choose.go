@@ -2,7 +2,6 @@ package servecontroller
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,6 +22,7 @@ import (
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/rebase/target"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // options let every copy work: a server must answer whether it holds the lease or not.
@@ -71,9 +71,12 @@ func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
 		o.Mirrors = append(slices.Clone(o.Mirrors), firstboot.Mirror{Repository: repository, Location: r.o.ProxyAddress +
 			"/" + path})
 		o.RegistryCA, o.Config.Registry = r.o.ProxyCA, r.o.ProxyAddress
-		account := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, r.o.ProxyAddress,
-			base64.StdEncoding.EncodeToString([]byte(NodeUser+":"+r.o.Proxy.Password)))
-		if o.PullAuth, err = firstboot.MergeAuth(o.PullAuth, []byte(account)); err != nil {
+		account, err := credentials.Encode(credentials.Account{Username: NodeUser, Password: r.o.Proxy.Password},
+			r.o.ProxyAddress)
+		if err != nil {
+			return ign35.Config{}, err
+		}
+		if o.PullAuth, err = credentials.Merge(o.PullAuth, account); err != nil {
 			return ign35.Config{}, err
 		}
 	}

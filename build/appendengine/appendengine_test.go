@@ -2,13 +2,9 @@ package appendengine
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -71,41 +67,6 @@ func TestComposeKeepsWhatItDoesNotKnow(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(docker.manifest), annotationBaseDigest, "Docker manifests get no annotations")
 	assert.Contains(t, string(docker.manifest), string(types.DockerLayer))
-}
-
-func TestKeychainTakesTheLongestKeyThatFits(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "auth.json")
-	// user:password in base64, as podman login writes it
-	require.NoError(t,
-		os.WriteFile(file,
-			[]byte(`{"auths":{"https://r.example.com":{"auth":"aG9zdDpwdw=="},"r.example.com/team":{"auth":"dGVhbTpwdw=="},"other.example.com":{"username":"o","password":"pw"}}}`), 0o600))
-	keys, err := readKeys(file)
-	require.NoError(t, err)
-	for reference, want := range map[string]string{
-		"r.example.com/a/b": "host", "r.example.com/team/image": "team", "r.example.com/teamwork/x": "host",
-		"other.example.com/xx/y": "o", "none.example.com/xx": "",
-	} {
-		repo, err := name.NewRepository(reference)
-		require.NoError(t, err)
-		auth, err := keys.Resolve(repo)
-		require.NoError(t, err)
-		config, err := auth.Authorization()
-		require.NoError(t, err)
-		assert.Equal(t, want, config.Username, reference)
-	}
-	anonymous, err := readKeys("")
-	require.NoError(t, err)
-	auth, err := anonymous.Resolve(name.MustParseReference("a.example.com/bb").Context())
-	require.NoError(t, err)
-	assert.Equal(t, authn.Anonymous, auth)
-
-	for text, says := range map[string]string{"hunter2": "auth.json form",
-		`{"auths":{"r":{"auth":"!hunter2"}}}`: "entry r"} {
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		_, err := readKeys(file)
-		require.ErrorContains(t, err, says)
-		assert.NotContains(t, err.Error(), "hunter2", "an error does not quote the file")
-	}
 }
 
 func FuzzCompose(f *testing.F) {

@@ -4,24 +4,21 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"runtime"
-	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	"dayone.dev/dayone/manifests/registryauth"
+	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // Access says how to reach registries. The zero value trusts the host's certificates and asks anonymously.
@@ -43,14 +40,14 @@ const (
 
 // Client talks to registries. It is safe for concurrent use.
 type Client struct {
-	keys      keychain
+	keys      transfer.Keychain
 	transport *http.Transport
 	agent     string
 }
 
 // NewClient reads the files that access names.
 func NewClient(access Access) (*Client, error) {
-	keys, err := readKeys(access.AuthFile)
+	keys, err := credentials.Read(access.AuthFile)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +68,7 @@ func NewClient(access Access) (*Client, error) {
 	if agent == "" {
 		agent = "dayone"
 	}
-	return &Client{keys: keys, agent: agent, transport: &http.Transport{
+	return &Client{keys: transfer.Keychain(keys), agent: agent, transport: &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
@@ -104,54 +101,6 @@ func (c *Client) options(ctx context.Context, platform *v1.Platform) []remote.Op
 		o = append(o, remote.WithPlatform(*platform))
 	}
 	return o
-}
-
-// keychain holds the auths of a pull secret by registryauth's keys; the longest that fits wins
-// (containers-auth.json(5)).
-type keychain map[string]authn.AuthConfig
-
-func readKeys(file string) (keychain, error) {
-	if file == "" {
-		return keychain{}, nil
-	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read registry credentials: %w", err)
-	}
-	var secret struct {
-		Auths map[string]struct {
-			Auth     string `json:"auth"`
-			Username string `json:"username"`
-			Password string `json:"password"`
-		} `json:"auths"`
-	}
-	if json.Unmarshal(raw, &secret) != nil { // the decoder's error may quote the file
-		return nil, fmt.Errorf("read registry credentials %s: %w", file, errAuthForm)
-	}
-	keys := keychain{}
-	for key, a := range secret.Auths {
-		config := authn.AuthConfig{Username: a.Username, Password: a.Password}
-		if a.Auth != "" {
-			plain, err := base64.StdEncoding.DecodeString(a.Auth)
-			user, password, ok := strings.Cut(string(plain), ":")
-			if err != nil || !ok {
-				return nil, fmt.Errorf("read registry credentials %s: entry %s: %w", file, key, errAuthForm)
-			}
-			config.Username, config.Password = user, strings.TrimRight(password, "\x00")
-		}
-		keys[key] = config
-	}
-	return registryauth.ByKey(keys), nil
-}
-
-var errAuthForm = errors.New("not in auth.json form ({\"auths\": {HOST: {\"auth\": BASE64}}})")
-
-// Resolve implements authn.Keychain.
-func (k keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
-	if config, ok := registryauth.Find(k, target.String()); ok {
-		return authn.FromConfig(config), nil
-	}
-	return authn.Anonymous, nil
 }
 
 // StatusOf gives the HTTP status behind an error, 0 when the registry did not answer.

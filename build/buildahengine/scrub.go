@@ -2,14 +2,13 @@ package buildahengine
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/json"
 	"os"
 	"strings"
 	"sync"
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/scrub"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // maxLine bounds a line of output, in bytes: a program that writes no newline must not fill the memory.
@@ -25,21 +24,8 @@ func secretValues(access build.Access, secrets []build.Secret) []string {
 		}
 	}
 	if raw, err := os.ReadFile(access.AuthFile); err == nil {
-		var file struct {
-			Auths map[string]struct {
-				Auth, Password string
-			} `json:"auths"`
-		}
-		if json.Unmarshal(raw, &file) == nil {
-			for _, a := range file.Auths {
-				add(a.Auth)
-				add(a.Password)
-				if plain, err := base64.StdEncoding.DecodeString(a.Auth); err == nil {
-					if _, password, ok := strings.Cut(string(plain), ":"); ok {
-						add(password)
-					}
-				}
-			}
+		for _, v := range credentials.Sensitive(raw) {
+			add(v)
 		}
 	}
 	for _, s := range secrets {

@@ -4,18 +4,17 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	"dayone.dev/dayone/manifests/registryauth"
+	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // Access is how to reach a registry.
@@ -117,7 +116,7 @@ func (r Registries) open(ctx context.Context, reference string, access Access) (
 	if err != nil {
 		return digest, nil, nil, fmt.Errorf("read image reference %q: %w", reference, err)
 	}
-	keys, err := readKeys(access.Auth)
+	keys, err := credentials.Parse(access.Auth)
 	if err != nil {
 		return digest, nil, nil, err
 	}
@@ -139,35 +138,11 @@ func (r Registries) open(ctx context.Context, reference string, access Access) (
 		agent = "dayone"
 	}
 	ctx, cancel := context.WithTimeout(ctx, registryLimit)
-	options := []remote.Option{remote.WithContext(ctx), remote.WithTransport(t), remote.WithAuthFromKeychain(keys),
+	options := []remote.Option{remote.WithContext(ctx), remote.WithTransport(t), remote.WithAuthFromKeychain(transfer.Keychain(keys)),
 		remote.WithUserAgent(agent)}
 	done := func() {
 		cancel()
 		t.CloseIdleConnections()
 	}
 	return digest, options, done, nil
-}
-
-// keys are the credentials of an auth.json, by registryauth's keys.
-type keys map[string]authn.AuthConfig
-
-func readKeys(raw []byte) (keys, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	var file struct {
-		Auths map[string]authn.AuthConfig `json:"auths"`
-	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, errors.New("read registry credentials: not in the form of an auth.json") // the cause may quote a secret
-	}
-	return registryauth.ByKey(file.Auths), nil
-}
-
-// Resolve finds the most specific entry: repository, its parents, then the registry.
-func (k keys) Resolve(target authn.Resource) (authn.Authenticator, error) {
-	if c, ok := registryauth.Find(k, target.String()); ok {
-		return authn.FromConfig(c), nil
-	}
-	return authn.Anonymous, nil
 }

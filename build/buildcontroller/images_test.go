@@ -3,7 +3,6 @@ package buildcontroller
 import (
 	"context"
 	"encoding/pem"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -121,17 +120,4 @@ func TestCredentialsAreNotInErrors(t *testing.T) {
 		Access{Auth: []byte(`{"auths":{"x":{"auth":"canary"`)})
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "canary")
-}
-
-func TestCredentialsOfDockerHubAreFoundUnderEachOfItsNames(t *testing.T) {
-	for _, key := range []string{"docker.io", "docker.io/acme", "docker.io/acme/os", "index.docker.io/v1",
-		"https://index.docker.io/v1/", "registry-1.docker.io"} {
-		k, err := readKeys(fmt.Appendf(nil, `{"auths":{%q:{"auth":"aHViOnB3"},"quay.io":{"auth":"cXVheTpwdw=="}}}`, key))
-		require.NoError(t, err)
-		auth, err := k.Resolve(name.MustParseReference("docker.io/acme/os:1").Context())
-		require.NoError(t, err)
-		config, err := auth.Authorization()
-		require.NoError(t, err)
-		assert.Equal(t, "hub", config.Username, key)
-	}
 }

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build/decide"
-	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // keyring is what a build needs to reach registries. It is read when a build begins and kept nowhere: Secrets may
@@ -38,7 +38,7 @@ func (x *run) secrets(ctx context.Context) (*keyring, *decide.Problem, error) {
 	if err != nil || blocked != nil {
 		return nil, blocked, err
 	}
-	if _, err := job.MergeAuth(k.pull, k.push, x.wanted.repository); err != nil {
+	if _, err := credentials.ForPush(k.pull, k.push, x.wanted.repository); err != nil {
 		return nil, &decide.Problem{Reason: ReasonSecretUnusable, Message: fmt.Sprintf("Secret %s/%s: %s", x.o.Namespace,
 			x.config.Spec.RenderedImagePushSecret.Name, err)}, nil
 	}
@@ -56,9 +56,10 @@ func (r *Reconciler) secret(ctx context.Context, name, from string) ([]byte, *de
 	if err != nil {
 		return nil, nil, fmt.Errorf("read Secret %s: %w", name, err)
 	}
-	auth, err := job.Canonical(&s)
+	auth, err := credentials.Canonical(s.Data)
 	if err != nil {
-		return nil, &decide.Problem{Reason: ReasonSecretUnusable, Message: err.Error()}, nil
+		return nil, &decide.Problem{Reason: ReasonSecretUnusable,
+			Message: fmt.Sprintf("read registry Secret %s/%s: %s", r.o.Namespace, name, err)}, nil
 	}
 	return auth, nil, nil
 }

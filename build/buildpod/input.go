@@ -12,6 +12,7 @@ import (
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // input is everything that the Job mounted.
@@ -68,7 +69,7 @@ func (o Options) readAccess(t *task, target string) error {
 	if err != nil {
 		return err
 	}
-	if t.Auth, err = job.MergeAuth(pull, push, target); err != nil {
+	if t.Auth, err = credentials.ForPush(pull, push, target); err != nil {
 		return err
 	}
 	if t.CA, err = o.optional(job.DirCA, job.FileCA); err != nil {

@@ -18,6 +18,7 @@ import (
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/build/buildlog"
 	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // Run builds and gives the exit code: job.ExitOK, job.ExitFinal or job.ExitTryAgain. It writes the termination message
@@ -41,7 +42,7 @@ func run(ctx context.Context, o Options) job.Result {
 		return refused(o, err)
 	}
 	network := in.order.Request.Options.ProxyEnvironment
-	log := newTranscript(o.Output, append(authSecrets(in.task.Auth), build.ProxySecrets(network)...))
+	log := newTranscript(o.Output, append(credentials.Sensitive(in.task.Auth), build.ProxySecrets(network)...))
 	// this process's own requests, for the log, go the same way; the worker is given them
 	for name, value := range network {
 		if err := os.Setenv(name, value); err != nil {

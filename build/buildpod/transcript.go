@@ -2,8 +2,6 @@ package buildpod
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/json"
 	"io"
 	"strings"
 	"sync"
@@ -88,25 +86,3 @@ func (t *transcript) text() []byte {
 
 // clean takes secrets out of a text that goes elsewhere.
 func (t *transcript) clean(s string) string { return t.scrub.Replace(s) }
-
-// authSecrets collects the forms in which credentials of an auth.json could show up.
-func authSecrets(auth []byte) []string {
-	var file struct {
-		Auths map[string]struct {
-			Auth          string `json:"auth"`
-			IdentityToken string `json:"identitytoken"`
-		} `json:"auths"`
-	}
-	if json.Unmarshal(auth, &file) != nil {
-		return nil // job.MergeAuth made it
-	}
-	var out []string
-	for _, a := range file.Auths {
-		out = append(out, a.Auth, a.IdentityToken)
-		if plain, err := base64.StdEncoding.DecodeString(a.Auth); err == nil {
-			_, password, _ := strings.Cut(string(plain), ":")
-			out = append(out, string(plain), password)
-		}
-	}
-	return out
-}

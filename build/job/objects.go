@@ -17,6 +17,7 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // Input is everything that a build in the cluster is made of.
@@ -132,7 +133,7 @@ func (in Input) validate() error {
 	if _, err := in.Request.Address(); err != nil {
 		return err
 	}
-	if _, err := MergeAuth(in.PullSecret, in.PushSecret, in.Request.Target); err != nil {
+	if _, err := credentials.ForPush(in.PullSecret, in.PushSecret, in.Request.Target); err != nil {
 		return err
 	}
 	for _, m := range in.Mounts {

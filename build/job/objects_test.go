@@ -22,6 +22,7 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // canary stands for every secret: it must be in Secrets only.
@@ -36,8 +37,8 @@ func TestMain(m *testing.M) {
 
 func input() job.Input {
 	auth := func(host string) []byte {
-		raw, err := job.Canonical(&corev1.Secret{Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(
-			`{"auths":{"` + host + `":{"username":"u","password":"` + canary + `"}}}`)}})
+		raw, err := credentials.Canonical(map[string][]byte{corev1.DockerConfigJsonKey: []byte(
+			`{"auths":{"` + host + `":{"username":"u","password":"` + canary + `"}}}`)})
 		if err != nil {
 			panic(err)
 		}

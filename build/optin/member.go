@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // members looks at one MachineOSConfig at a time, keyed by its name.
@@ -112,7 +112,7 @@ func (m *members) inspect(ctx context.Context, s *secretState) error {
 	if err != nil {
 		return fmt.Errorf("read Secret %s: %w", s.name, err)
 	}
-	if _, err := job.Canonical(&secret); err != nil {
+	if _, err := credentials.Canonical(secret.Data); err != nil {
 		s.fault = err.Error()
 	}
 	return nil

@@ -3,19 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/bootstrap/servecontroller"
-	"dayone.dev/dayone/manifests/registryauth"
-	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // pullInterval is how often it is looked whether the pull secret has come or changed.
@@ -27,12 +25,12 @@ type pullSecret struct {
 	have []byte
 	log  *logrus.Entry
 	// use is told what the file has when that is something new.
-	use func(accounts, []byte)
+	use func(transfer.Keychain, []byte)
 }
 
 // newPullSecret follows the file of a server that began with o.
 func newPullSecret(file string, o servecontroller.Options, r *servecontroller.Reconciler) *pullSecret {
-	return &pullSecret{file: file, have: o.FirstBoot.PullAuth, log: o.Log, use: func(known accounts, raw []byte) {
+	return &pullSecret{file: file, have: o.FirstBoot.PullAuth, log: o.Log, use: func(known transfer.Keychain, raw []byte) {
 		o.Proxy.SetKeychain(known)
 		r.SetPullAuth(raw)
 	}}
@@ -63,32 +61,19 @@ func (p *pullSecret) run(ctx context.Context) error {
 	})
 }
 
-// accounts are those of a pull secret, by registry.
-type accounts map[string]authn.AuthConfig
-
 // readAccounts reads a pull secret; no file is no accounts.
-func readAccounts(file string) (accounts, []byte, error) {
+func readAccounts(file string) (transfer.Keychain, []byte, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return accounts{}, nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read --pull-secret: %w", err)
 	}
-	var content struct {
-		Auths accounts `json:"auths"`
+	plain, err := credentials.Normalize(raw) // what pulls on nodes reads one of the two forms
+	if err != nil {
+		return nil, nil, fmt.Errorf("read --pull-secret %s: %w", file, err)
 	}
-	plain, err := firstboot.PlainAuth(raw) // what pulls on nodes reads one of the two forms
-	if err != nil || json.Unmarshal(plain, &content) != nil {
-		return nil, nil, fmt.Errorf("read --pull-secret: %s is no pull secret", file) // no detail: it would quote a secret
-	}
-	return registryauth.ByKey(content.Auths), plain, nil
-}
-
-// Resolve is authn.Keychain's.
-func (a accounts) Resolve(r authn.Resource) (authn.Authenticator, error) {
-	if c, found := registryauth.Find(a, r.String()); found {
-		return authn.FromConfig(c), nil
-	}
-	return authn.Anonymous, nil
+	accounts, err := credentials.Parse(plain)
+	return transfer.Keychain(accounts), plain, err
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // TestThePullSecretIsFollowed lets the file come, change, break and go.
@@ -15,10 +17,10 @@ func TestThePullSecretIsFollowed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pull-secret")
 	log := logrus.New()
 	log.SetOutput(t.Output())
-	var now accounts
+	var now transfer.Keychain
 	var raw []byte
 	changes := 0
-	p := &pullSecret{file: file, log: logrus.NewEntry(log), use: func(a accounts, b []byte) {
+	p := &pullSecret{file: file, log: logrus.NewEntry(log), use: func(a transfer.Keychain, b []byte) {
 		now, raw, changes = a, b,
 			changes+1
 	}}

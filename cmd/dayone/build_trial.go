@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -155,14 +153,8 @@ func (t *trial) open() (*workshop, error) {
 	}
 	w := &workshop{server: server, addr: server.Addr(), push: push, caFile: o.CAFile(),
 		pushAs: filepath.Join(t.stateDir, "push-auth.json")}
-	auth := map[string]any{"auths": map[string]any{w.addr: map[string]string{"auth": base64.StdEncoding.EncodeToString(
-		[]byte(push.Name + ":" + push.Password))}}}
-	raw, err := json.Marshal(auth)
-	if err != nil {
-		return nil, fmt.Errorf("encode registry credentials: %w", err)
-	}
-	if err := os.WriteFile(w.pushAs, raw, 0o600); err != nil {
-		return nil, fmt.Errorf("write registry credentials: %w", err)
+	if err := push.WriteAuthFile(w.pushAs, w.addr); err != nil {
+		return nil, err
 	}
 	return w, nil
 }

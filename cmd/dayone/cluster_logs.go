@@ -28,6 +28,7 @@ import (
 	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // buildLogs shows the log of a pool's build: from its pod while that is at work, from the registry afterwards.
@@ -221,13 +222,10 @@ func (l *buildLogs) writeAuth(ctx context.Context, b *mcfgv1.MachineOSBuild, rep
 	if err != nil {
 		return err
 	}
-	if auth, err = job.AuthFor(auth, repository[0], repository[1]); err != nil {
+	if auth, err = credentials.ForName(auth, repository[0], repository[1]); err != nil {
 		return err
 	}
-	if err := os.WriteFile(file, auth, 0o600); err != nil {
-		return fmt.Errorf("write credentials: %w", err)
-	}
-	return nil
+	return credentials.Write(file, auth)
 }
 
 // trustBundle is the cluster's. Without the right to read it, this machine's own authorities may do.
@@ -249,5 +247,9 @@ func (l *buildLogs) pushSecret(ctx context.Context, b *mcfgv1.MachineOSBuild) ([
 	if err := l.client.Get(ctx, key, &s); err != nil {
 		return nil, fmt.Errorf("read push Secret %s: %w", key, err)
 	}
-	return job.Canonical(&s)
+	auth, err := credentials.Canonical(s.Data)
+	if err != nil {
+		return nil, fmt.Errorf("read push Secret %s: %w", key, err)
+	}
+	return auth, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"dayone.dev/dayone/build/buildtest"
 	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/registrytest"
 )
 
@@ -43,7 +44,7 @@ func podInput(t *testing.T, reg *registrytest.Registry, containerfile string) jo
 	secret := func(file string) []byte {
 		raw, err := os.ReadFile(file)
 		require.NoError(t, err)
-		canonical, err := job.Canonical(&corev1.Secret{Data: map[string][]byte{corev1.DockerConfigJsonKey: raw}})
+		canonical, err := credentials.Canonical(map[string][]byte{corev1.DockerConfigJsonKey: raw})
 		require.NoError(t, err)
 		return canonical
 	}

@@ -5,57 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/containers/image/v5/pkg/docker/config"
-	"github.com/containers/image/v5/types"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestMergeAuthClobbersNobody(t *testing.T) {
-	got, err := MergeAuth([]byte(`{"auths":{"quay.io":{"auth":"old"},"r:5000":{"auth":"old"}},"credHelpers":{"x":"y"}}`),
-		[]byte(`{"auths":{"r:5000":{"auth":"new"}}}`))
-	require.NoError(t, err)
-	assert.JSONEq(t, `{"auths":{"quay.io":{"auth":"old"},"r:5000":{"auth":"new"}},"credHelpers":{"x":"y"}}`, string(got))
-	got, err = MergeAuth(nil, []byte(`{"auths":{"r:5000":{"auth":"new"}}}`))
-	require.NoError(t, err)
-	assert.JSONEq(t, `{"auths":{"r:5000":{"auth":"new"}}}`, string(got))
-	_, err = MergeAuth([]byte(`{"auths": s3cret-canary`), nil)
-	require.Error(t, err)
-	assert.NotContains(t, err.Error(), "canary")
-}
-
-// TestBothFormsOfCredentialsCount: Kubernetes takes username and password, what pulls on a node takes auth alone.
-func TestBothFormsOfCredentialsCount(t *testing.T) {
-	const kubernetes, containers = `{"auths":{"r.example.com":{"username":"u","password":"p:q","email":"e"}}}`,
-		`{"auths":{"r.example.com":{"username":"u","password":"p:q","email":"e","auth":"dTpwOnE="}}}`
-	for name, c := range map[string]struct{ in, want string }{
-		"username and password get auth": {kubernetes, containers},
-		"auth stays as it is":            {`{"auths": {"r":  {"auth":"eA=="}}}`, `{"auths": {"r":  {"auth":"eA=="}}}`},
-		"auth counts more than a username": {`{"auths":{"r":{"auth":"eA==","username":"u","password":"p"}}}`,
-			`{"auths":{"r":{"auth":"eA==","username":"u","password":"p"}}}`},
-		"nothing to make it from": {`{"auths":{"r":{}}}`, `{"auths":{"r":{}}}`},
-		"no credentials":          {``, ``},
-	} {
-		got, err := PlainAuth([]byte(c.in))
-		require.NoError(t, err, name)
-		if c.in == kubernetes {
-			assert.JSONEq(t, c.want, string(got), name)
-		} else {
-			assert.Equal(t, c.want, string(got), name)
-		}
-	}
-	merged, err := MergeAuth(nil, []byte(kubernetes))
-	require.NoError(t, err)
-	assert.JSONEq(t, containers, string(merged), "also on the node")
-	sys := &types.SystemContext{AuthFilePath: filepath.Join(t.TempDir(), "auth.json")}
-	require.NoError(t, os.WriteFile(sys.AuthFilePath, merged, 0o600))
-	read, err := config.GetCredentials(sys, "r.example.com")
-	require.NoError(t, err)
-	assert.Equal(t, types.DockerAuthConfig{Username: "u", Password: "p:q"}, read, "as what pulls there reads it")
-	_, err = PlainAuth([]byte(`{"auths": s3cret-canary`))
-	require.Error(t, err)
-	assert.NotContains(t, err.Error(), "canary")
-}
 
 func TestEndTrustLeavesTheFinalRegistry(t *testing.T) {
 	root := t.TempDir()
@@ -161,18 +113,4 @@ func TestAuthFileIsTheImagesAgainWhenNothingInItIsTheNodes(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzMergeAuth(f *testing.F) {
-	f.Add([]byte(`{"auths":{"a":{"auth":"x"}}}`), []byte(`{"auths":null}`))
-	f.Add([]byte(`{"auths":null}`), []byte(`{"auths":{"a":{"auth":"x"}}}`))
-	f.Add([]byte(`null`), []byte(`{"auths":{"a":{"auth":"x"}}}`))
-	f.Fuzz(func(t *testing.T, a, b []byte) {
-		got, err := MergeAuth(a, b)
-		if err != nil {
-			return
-		}
-		_, err = parseAuth(got)
-		require.NoError(t, err)
-	})
 }

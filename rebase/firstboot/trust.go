@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // takeUpPullAuth merges the credential that came with the config into the files that pulls read, whatever else is in
@@ -48,7 +49,7 @@ func EndTrust(root string, hosts ...string) ([]string, error) {
 		}
 	}
 	for _, path := range writableAuth {
-		did, err := changeAuth(root, path, func(raw []byte) ([]byte, error) { return RemoveAuth(raw, hosts...) })
+		did, err := changeAuth(root, path, func(raw []byte) ([]byte, error) { return credentials.Remove(raw, hosts...) })
 		if err != nil {
 			return fail(err)
 		}

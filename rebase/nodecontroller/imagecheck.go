@@ -18,6 +18,7 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // ImageCheck looks at an image as the nodes of the pool will: through the mirrors, certificates and credentials of
@@ -126,7 +127,7 @@ func (c ImageCheck) layOut(ctx context.Context, root string, mc *mcfgv1.MachineC
 		return err
 	}
 	for _, name := range nodeAuthFiles {
-		if auth, err = firstboot.MergeAuth(auth, files[name]); err != nil {
+		if auth, err = credentials.Merge(auth, files[name]); err != nil {
 			return fault(deploy.ClassConfig, fmt.Errorf("%s of %s: %w", name, mc.Name, err), "correct the pull secret")
 		}
 		delete(files, name)
@@ -161,7 +162,7 @@ func (c ImageCheck) clusterFiles(ctx context.Context, files map[string][]byte) (
 			host := path.Base(strings.ReplaceAll(bundle.File, "..", ":"))
 			files["/etc/docker/certs.d/"+host+"/ca.crt"] = bundle.Data
 		}
-		if auth, err = firstboot.MergeAuth(auth, spec.InternalRegistryPullSecret); err != nil {
+		if auth, err = credentials.Merge(auth, spec.InternalRegistryPullSecret); err != nil {
 			return nil, fault(deploy.ClassConfig, fmt.Errorf("internal registry's pull secret: %w", err),
 				"correct the ControllerConfig")
 		}

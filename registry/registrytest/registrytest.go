@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/json"
 	"net"
 	"net/http"
 	"os"
@@ -123,9 +121,5 @@ func (r *Registry) Transport(t testing.TB) *http.Transport {
 // WriteAuthFile writes an auth.json with one entry.
 func WriteAuthFile(t testing.TB, path, addr string, u registry.User) {
 	t.Helper()
-	b, err := json.Marshal(map[string]any{"auths": map[string]any{
-		addr: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(u.Name + ":" + u.Password))},
-	}})
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, b, 0o600))
+	require.NoError(t, u.WriteAuthFile(path, addr))
 }

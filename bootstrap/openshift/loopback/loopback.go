@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // callLimit bounds one look at the API server, which is on this host.
@@ -86,7 +86,7 @@ func answers(ctx context.Context, api client.Client) error {
 // Give merges credentials (auth.json) into the cluster's pull secret, which must be there: the installer's manifests
 // have it. Then it makes the set's Secrets, MachineConfigs and MachineOSConfigs exist as given.
 func (c Cluster) Give(ctx context.Context, set *manifests.Set, auth []byte) error {
-	err := c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return firstboot.MergeAuth(have, auth) })
+	err := c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return credentials.Merge(have, auth) })
 	if err != nil {
 		return err
 	}
@@ -198,5 +198,5 @@ func (c Cluster) Withdraw(ctx context.Context, set *manifests.Set, registry stri
 			return fmt.Errorf("take back %T %s: %w", o, o.GetName(), err)
 		}
 	}
-	return c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return firstboot.RemoveAuth(have, registry) })
+	return c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return credentials.Remove(have, registry) })
 }

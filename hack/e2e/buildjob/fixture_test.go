@@ -32,6 +32,7 @@ import (
 	"dayone.dev/dayone/hack/kube/cluster"
 	assets "dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/registrytest"
 )
 
@@ -218,9 +219,9 @@ func (w *world) start(containerfile string, change func(*job.Options)) *mcfgv1.M
 	require.NoError(w.t, err)
 	push, err := w.cluster.PushSecret("", "")
 	require.NoError(w.t, err)
-	in.PullSecret, err = job.Canonical(pull)
+	in.PullSecret, err = credentials.Canonical(pull.Data)
 	require.NoError(w.t, err)
-	in.PushSecret, err = job.Canonical(push)
+	in.PushSecret, err = credentials.Canonical(push.Data)
 	require.NoError(w.t, err)
 	objects, err := job.New(in)
 	require.NoError(w.t, err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +26,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // Image is a small image of files of this machine, for example of one static program.
@@ -92,17 +94,15 @@ func (t target) transport() (*http.Transport, error) {
 }
 
 func (t target) auth() (authn.Authenticator, error) {
-	raw, err := os.ReadFile(t.authFile)
+	accounts, err := credentials.Read(t.authFile)
 	if err != nil {
 		return nil, err
 	}
-	var file struct {
-		Auths map[string]authn.AuthConfig `json:"auths"`
+	registry, err := name.NewRegistry(t.address)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, fmt.Errorf("read credentials of the registry: %w", err)
-	}
-	return authn.FromConfig(file.Auths[t.address]), nil
+	return transfer.Keychain(accounts).Resolve(registry)
 }
 
 func (i Image) build() (v1.Image, error) {

@@ -1,7 +1,6 @@
 package trustfiles
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 
 	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // applyPullSecret merges what the cluster gives for pulls with what the node has for them, into the file that counts.
 // Where the cluster gives nothing the node's own files count, as they are.
 func (s Set) applyPullSecret(root string) (bool, error) {
-	internal, err := canonical(s.PullSecret)
+	internal, err := credentials.FromOldForm(s.PullSecret)
 	if err != nil {
 		return false, fmt.Errorf("the ControllerConfig's internalRegistryPullSecret: %w", err)
 	}
@@ -64,7 +64,7 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 		layers = append(layers, own)
 	}
 	for _, l := range layers {
-		if next, err = firstboot.MergeAuth(next, l); err != nil {
+		if next, err = credentials.Merge(next, l); err != nil {
 			return false, fmt.Errorf("merge credentials for pulls: %w", err)
 		}
 	}
@@ -85,21 +85,6 @@ func ownAuth(root string) ([]byte, error) {
 		}
 	}
 	return nil, nil
-}
-
-// canonical takes the old form of a pull secret, hosts at the top, for the one with auths.
-func canonical(raw []byte) ([]byte, error) {
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil, nil
-	}
-	var top map[string]json.RawMessage
-	if json.Unmarshal(raw, &top) != nil {
-		return nil, errors.New("it is no JSON object") // no detail: it would quote a secret
-	}
-	if _, ok := top["auths"]; ok || len(top) == 0 {
-		return raw, nil
-	}
-	return json.Marshal(map[string]any{"auths": top})
 }
 
 func marked(raw []byte) bool {

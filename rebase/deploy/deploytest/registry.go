@@ -2,8 +2,6 @@ package deploytest
 
 import (
 	"crypto/tls"
-	"encoding/base64"
-	"encoding/json"
 	"io"
 	"log"
 	"net"
@@ -22,6 +20,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // Fault spoils an answer; true means that it has answered.
@@ -82,8 +82,7 @@ func ServeAs(t testing.TB, l net.Listener, address string) *Registry {
 	dir := filepath.Join(g.CertsDir, g.Addr)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.crt"), g.Authority.PEM, 0o644))
-	auth, err := json.Marshal(map[string]any{"auths": map[string]any{
-		g.Addr: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(User + ":" + Password))}}})
+	auth, err := credentials.Encode(credentials.Account{Username: User, Password: Password}, g.Addr)
 	require.NoError(t, err)
 	g.AuthFile = filepath.Join(t.TempDir(), "auth.json")
 	require.NoError(t, os.WriteFile(g.AuthFile, auth, 0o600))

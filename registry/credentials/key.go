@@ -1,6 +1,7 @@
-package registryauth
+package credentials
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -12,8 +13,8 @@ const hub = "docker.io"
 // that answers.
 func hubHosts() []string { return []string{hub, "index.docker.io", "registry-1.docker.io"} }
 
-// Key brings the key of an entry, or the name of a repository, into the one form HOST or HOST/PATH. What docker login
-// and old programs put around it goes: the scheme, a slash at the end, the API's path behind a URL's host. Docker Hub
+// Key brings the key of an entry, or the name of a repository, into the one form HOST or HOST/PATH. It removes what
+// docker login and old programs add: the scheme, a slash at the end, the API's path behind a URL's host. Docker Hub
 // is docker.io under each of its names.
 func Key(key string) string {
 	_, plain, isURL := strings.Cut(key, "://")
@@ -34,16 +35,11 @@ func Key(key string) string {
 	return host + "/" + path
 }
 
-// ByKey files entries under their keys in that form. Where two of them mean one registry, the one that is written so
-// counts, else the first by name.
-func ByKey[E any](entries map[string]E) map[string]E {
-	names := make([]string, 0, len(entries))
-	for name := range entries {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+// byKey files entries under their keys in Key's form. Where two of them mean one registry, the one that is already in
+// that form counts, else the first by name.
+func byKey[E any](entries map[string]E) map[string]E {
 	out := make(map[string]E, len(entries))
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		key := Key(name)
 		if _, taken := out[key]; !taken || name == key {
 			out[key] = entries[name]
@@ -52,16 +48,16 @@ func ByKey[E any](entries map[string]E) map[string]E {
 	return out
 }
 
-// Find gives the entry for a repository (HOST/PATH): the one with the longest key that is it or a parent of it. The
-// entries are ByKey's.
-func Find[E any](entries map[string]E, repository string) (entry E, found bool) {
-	for key := Key(repository); ; {
-		if entry, found = entries[key]; found {
-			return entry, true
+// find returns the entry of byKey's for a repository (HOST/PATH), and its key: the longest that is the repository or a
+// parent of it.
+func find[E any](entries map[string]E, repository string) (found E, key string, ok bool) {
+	for key = Key(repository); ; {
+		if found, ok = entries[key]; ok {
+			return found, key, true
 		}
 		slash := strings.LastIndexByte(key, '/')
 		if slash < 0 {
-			return entry, false
+			return found, "", false
 		}
 		key = key[:slash]
 	}

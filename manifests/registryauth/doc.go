@@ -1,4 +1,0 @@
-// Package registryauth says which entry of a pull secret counts for a repository.
-//
-//	auths of an auth.json → ByKey → Find(repository) → the entry
-package registryauth

@@ -1,0 +1,4 @@
+// Package transfer reaches images in registries.
+//
+//	credentials.Accounts -> Keychain -> registry
+package transfer
