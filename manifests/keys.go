@@ -173,3 +173,11 @@ const (
 	// FinalizerMachineOSBuild keeps a MachineOSBuild until what belongs to it is gone.
 	FinalizerMachineOSBuild = DayonePrefix + "machine-os-build"
 )
+
+// Types of conditions that dayone's controllers write; the API leaves the types open.
+const (
+	// ConditionOptedIn is True on a MachineOSConfig whose pool is opted in; False with what an administrator must change.
+	ConditionOptedIn = "OptedIn"
+	// ConditionBuilderAvailable on the MachineConfiguration is True while machine-os-builder works.
+	ConditionBuilderAvailable = "MachineOSBuilderAvailable"
+)

@@ -194,7 +194,7 @@ func (w *world) optedIn(name, reason string) {
 	w.eventually(func(c *assert.CollectT) {
 		var config mcfgv1.MachineOSConfig
 		w.get(c, &config, "", name)
-		condition := meta.FindStatusCondition(config.Status.Conditions, ConditionOptedIn)
+		condition := meta.FindStatusCondition(config.Status.Conditions, manifests.ConditionOptedIn)
 		if assert.NotNil(c, condition) {
 			assert.Equal(c, reason, condition.Reason)
 			assert.Equal(c, reason == ReasonOptedIn, condition.Status == metav1.ConditionTrue)
@@ -214,7 +214,7 @@ func (w *world) builderIs(p phase, message string) {
 			assert.Equal(c, string(p), condition.Reason)
 			assert.Contains(c, condition.Message, message)
 			assert.Equal(c, p == phaseStarting || p == phaseStopping, condition.Status == metav1.ConditionTrue)
-			assert.Equal(c, p == phaseRunning, meta.IsStatusConditionTrue(mc.Status.Conditions, ConditionBuilderAvailable))
+			assert.Equal(c, p == phaseRunning, meta.IsStatusConditionTrue(mc.Status.Conditions, manifests.ConditionBuilderAvailable))
 			assert.Equal(c, p == phaseBlocked, meta.IsStatusConditionTrue(mc.Status.Conditions, ConditionBuilderDegraded))
 		}
 	})

@@ -9,6 +9,8 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"dayone.dev/dayone/manifests"
 )
 
 // BenchmarkStart is a restart of the operator in a cluster with 500 pools that are all opted in: until it has looked at
@@ -47,7 +49,7 @@ func (w *world) allIn(pools int) bool {
 		return false
 	}
 	for i := range list.Items {
-		if !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, ConditionOptedIn) {
+		if !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, manifests.ConditionOptedIn) {
 			return false
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
@@ -172,10 +173,8 @@ func (b *builder) clear(ctx context.Context) error {
 	return nil
 }
 
-// Conditions of the MachineConfiguration that this package writes.
+// Conditions of the MachineConfiguration that this package writes, beside manifests.ConditionBuilderAvailable.
 const (
-	// ConditionBuilderAvailable is True when machine-os-builder is at work.
-	ConditionBuilderAvailable = "MachineOSBuilderAvailable"
 	// ConditionBuilderProgressing is True while it starts or stops; its message says what is waited for.
 	ConditionBuilderProgressing = "MachineOSBuilderProgressing"
 	// ConditionBuilderDegraded is True when somebody has to act first.
@@ -199,7 +198,7 @@ func (b *builder) tell(ctx context.Context, p plan) error {
 		kind string
 		is   bool
 	}{
-		{ConditionBuilderAvailable, p.phase == phaseRunning},
+		{manifests.ConditionBuilderAvailable, p.phase == phaseRunning},
 		{ConditionBuilderProgressing, p.phase == phaseStarting || p.phase == phaseStopping},
 		{ConditionBuilderDegraded, p.phase == phaseBlocked},
 	} {
@@ -211,7 +210,7 @@ func (b *builder) tell(ctx context.Context, p plan) error {
 		changed = meta.SetStatusCondition(&conditions, want) || changed
 	}
 	if changed {
-		if err := applyConditions(ctx, b.client, &mc, conditions, ConditionBuilderAvailable, ConditionBuilderProgressing,
+		if err := applyConditions(ctx, b.client, &mc, conditions, manifests.ConditionBuilderAvailable, ConditionBuilderProgressing,
 			ConditionBuilderDegraded); err != nil {
 			return err
 		}

@@ -10,11 +10,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 )
 
-// ConditionOptedIn is True on a MachineOSConfig whose pool is opted in; False with what has to be mended. This package
-// is its only writer. The API leaves the types of conditions open.
-const ConditionOptedIn = "OptedIn"
-
-// Reasons of ConditionOptedIn.
+// Reasons of manifests.ConditionOptedIn, which this package alone writes.
 const (
 	// ReasonOptedIn comes with True; the others come with False.
 	ReasonOptedIn = "OptedIn"

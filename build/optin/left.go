@@ -27,7 +27,7 @@ func (b *builder) count(ctx context.Context, from client.Reader) (configs, opted
 			continue
 		}
 		configs++
-		if meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, ConditionOptedIn) {
+		if meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, manifests.ConditionOptedIn) {
 			optedIn++
 		}
 	}

@@ -153,14 +153,14 @@ func (m *members) tell(ctx context.Context, config *mcfgv1.MachineOSConfig, v ve
 		status = metav1.ConditionTrue
 	}
 	conditions := slices.Clone(config.Status.Conditions)
-	old := meta.FindStatusCondition(config.Status.Conditions, ConditionOptedIn)
-	changed := meta.SetStatusCondition(&conditions, metav1.Condition{Type: ConditionOptedIn, Status: status,
+	old := meta.FindStatusCondition(config.Status.Conditions, manifests.ConditionOptedIn)
+	changed := meta.SetStatusCondition(&conditions, metav1.Condition{Type: manifests.ConditionOptedIn, Status: status,
 		Reason:  v.reason,
 		Message: v.message, ObservedGeneration: config.Generation, LastTransitionTime: metav1.NewTime(m.o.Now())})
 	if !changed {
 		return nil
 	}
-	if err := applyConditions(ctx, m.client, config, conditions, ConditionOptedIn); err != nil {
+	if err := applyConditions(ctx, m.client, config, conditions, manifests.ConditionOptedIn); err != nil {
 		return err
 	}
 	log := m.o.Log.WithFields(map[string]any{"machineosconfig": config.Name, "pool": config.Spec.MachineConfigPool.Name,

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
@@ -95,7 +96,7 @@ func (w *world) settled(pools []string, there map[string]bool) {
 			w.eventually(func(c *assert.CollectT) {
 				var config mcfgv1.MachineOSConfig
 				w.get(c, &config, "", p)
-				assert.Equal(c, good, meta.IsStatusConditionTrue(config.Status.Conditions, ConditionOptedIn), p)
+				assert.Equal(c, good, meta.IsStatusConditionTrue(config.Status.Conditions, manifests.ConditionOptedIn), p)
 			})
 		}
 		for _, kind := range []string{"job ", "build "} {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/cmd/dayone/cluster"
 )
 
 func main() {
@@ -18,7 +19,7 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, arguments(os.Args), os.Stdout, os.Stderr)
+	code := run(ctx, cluster.Arguments(os.Args), os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

@@ -3,11 +3,10 @@ package main
 import (
 	"context"
 	"io"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/cmd/dayone/cluster"
 	"dayone.dev/dayone/cmd/dayone/day1"
 	"dayone.dev/dayone/cmd/dayone/registry"
 	"dayone.dev/dayone/cmd/dayone/render"
@@ -18,20 +17,6 @@ import (
 // version is this build's version, set by the Makefile through -ldflags. The renderer takes it for its own.
 var version = "v0.0.0-dev"
 
-// pluginName is what kubectl looks for when somebody types kubectl dayone.
-const pluginName = "kubectl-dayone"
-
-// arguments are those of this program: under the name kubectl-dayone it is dayone cluster.
-func arguments(argv []string) []string {
-	if len(argv) == 0 {
-		return nil
-	}
-	if strings.TrimSuffix(filepath.Base(argv[0]), ".exe") == pluginName {
-		return append([]string{"cluster"}, argv[1:]...)
-	}
-	return argv[1:]
-}
-
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return cli.Run(ctx, newRootCommand(), args, stdout, stderr)
 }
@@ -41,6 +26,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(day1.Commands(version)...)
 	root.AddCommand(render.Commands()...)
 	root.AddCommand(support.Commands(version)...)
-	root.AddCommand(newBuildCommand(), registry.Command(), newClusterCommand(), newPlanCommand(), newSchemaCommand())
+	root.AddCommand(newBuildCommand(), registry.Command(), cluster.Command(version),
+		cluster.NewPlan(version), cluster.NewSchema())
 	return root
 }

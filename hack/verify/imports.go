@@ -26,7 +26,7 @@ const (
 
 // clusterRooms talk to a cluster without being controllers.
 var clusterRooms = []string{"build/optin", "build/buildcontroller", "bootstrap/handover", "bootstrap/gather",
-	"bootstrap/openshift/loopback", "rebase/daemon", "rebase/drain", "rebase/fleet", "cmd",
+	"bootstrap/openshift/loopback", "manifests/clusterinstall", "rebase/daemon", "rebase/drain", "rebase/fleet", "cmd",
 	"hack/kube", "hack/e2e", "hack/bench"}
 
 // keptIn says which folders alone may import an outside package (and what lies below it).

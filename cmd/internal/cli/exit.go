@@ -18,8 +18,8 @@ const (
 	ExitUnderWay = 4
 	// ExitAttention is described with ExitUnderWay.
 	ExitAttention = 5
-	// ExitHopeless: a build on an installer's bootstrap node failed because of the user's input; it would fail again.
-	ExitHopeless = 6
+	// exitHopeless: a build on an installer's bootstrap node failed because of the user's input; it would fail again.
+	exitHopeless = 6
 )
 
 // Answer ends the program with a code that is the answer; nothing failed.
@@ -48,7 +48,7 @@ func usage(err error) error {
 }
 
 // Hopeless marks a failure that the same input brings again: the service manager need not try again.
-func Hopeless(err error) error { return exitError{err, ExitHopeless} }
+func Hopeless(err error) error { return exitError{err, exitHopeless} }
 
 // codeOf is the exit code of a failure.
 func codeOf(err error) int {

@@ -1,0 +1,45 @@
+// Package cluster holds the commands that work with a cluster.
+//
+//	kubeconfig or dump -> install | upgrade | manifests | status | logs | plan | why | policies | uninstall
+package cluster
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
+)
+
+// pluginName is what kubectl looks for when somebody types kubectl dayone.
+const pluginName = "kubectl-dayone"
+
+// Command is dayone cluster; version is the program's.
+func Command(version string) *cobra.Command {
+	c := &connect.Flags{Version: version}
+	group := cli.NewGroup("cluster", "Work with a cluster: install, upgrade, status, plan, why, policies, uninstall")
+	group.Long = "Work with a cluster. A copy of or a link to this program that is called " + pluginName +
+		" does the same as kubectl dayone."
+	c.Add(group.PersistentFlags())
+	for _, command := range []func(*connect.Flags) *cobra.Command{newInstall, newUpgrade, newUninstall} {
+		group.AddCommand(connect.WithHints(command(c), connect.Administrator))
+	}
+	for _, command := range []func(*connect.Flags) *cobra.Command{newManifests, newStatus, newLogs, newClusterPlan, newWhy,
+		newPolicies} {
+		group.AddCommand(connect.WithHints(command(c), ""))
+	}
+	return cli.AllowYAML(group)
+}
+
+// Arguments are those of the program: under the name kubectl-dayone it is dayone cluster.
+func Arguments(argv []string) []string {
+	if len(argv) == 0 {
+		return nil
+	}
+	if strings.TrimSuffix(filepath.Base(argv[0]), ".exe") == pluginName {
+		return append([]string{"cluster"}, argv[1:]...)
+	}
+	return argv[1:]
+}

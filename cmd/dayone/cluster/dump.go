@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/cmd/internal/connect"
+)
+
+// Bounds of a dump. A must-gather of a large cluster has some ten thousand objects; the largest are lists of all nodes.
+const (
+	maxDumpFile = 256 << 20
+	maxDumpAll  = 2 << 30
+)
+
+// lister lists the objects of a kind: a live cluster's client, or a dump.
+type lister interface {
+	List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error
+}
+
+// dump is a directory of objects as `kubectl get -o yaml`, `-o json` or must-gather write them.
+type dump struct {
+	dir    string
+	scheme *runtime.Scheme
+	// objects are the documents of each kind, by namespace and name; of one that is there twice the newer one.
+	objects map[schema.GroupKind]map[string]dumped
+}
+
+type dumped struct {
+	raw     []byte
+	file    string
+	version int64
+}
+
+// dumpedHeader is what every object has. Items makes it a list.
+type dumpedHeader struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name            string `json:"name"`
+		Namespace       string `json:"namespace"`
+		ResourceVersion string `json:"resourceVersion"`
+	} `json:"metadata"`
+	Items []json.RawMessage `json:"items"`
+}
+
+// newDump is a dump without objects; dir is where they will come from.
+func newDump(dir string) (*dump, error) {
+	scheme, err := connect.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	return &dump{dir: dir, scheme: scheme, objects: map[schema.GroupKind]map[string]dumped{}}, nil
+}
+
+// dumpExtensions are those of files with objects.
+func dumpExtensions() []string { return []string{".yaml", ".yml", ".json"} }
+
+// readDump reads every .yaml, .yml and .json file below dir. Kinds that dayone does not know are passed over, and so
+// are files that hold no objects at all; links are not followed.
+func readDump(dir string) (*dump, error) {
+	d, err := newDump(dir)
+	if err != nil {
+		return nil, err
+	}
+	left := int64(maxDumpAll)
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("read dump: %w", err)
+		}
+		if !e.Type().IsRegular() || !slices.Contains(dumpExtensions(), filepath.Ext(path)) {
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			return fmt.Errorf("read dump: %w", err)
+		}
+		if left -= info.Size(); info.Size() > maxDumpFile || left < 0 {
+			return fmt.Errorf(
+				"read dump: with %s it is larger than can be read: give the directory of its cluster-scoped objects "+
+					"alone", path)
+		}
+		return d.readFile(path)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *dump) readFile(path string) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read objects: %w", err)
+	}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read objects: %s: %w", path, err)
+		}
+		if !d.mayConcern(document) {
+			continue
+		}
+		object := bytes.TrimSpace(document)
+		if !bytes.HasPrefix(object, []byte("{")) {
+			if object, err = yaml.YAMLToJSON(document); err != nil {
+				return fmt.Errorf("read objects: %s: %w: mend or remove the file", path, err)
+			}
+		}
+		if err := d.add(object, path); err != nil {
+			return err
+		}
+	}
+}
+
+// mayConcern spares the documents of a must-gather that surely hold nothing of interest, most of them pods, the
+// parsing.
+func (d *dump) mayConcern(document []byte) bool {
+	for _, word := range []string{"openshift.io", "Node"} {
+		if bytes.Contains(document, []byte(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *dump) add(raw []byte, file string) error {
+	var h dumpedHeader
+	if err := json.Unmarshal(raw, &h); err != nil || h.Kind == "" {
+		return nil //nolint:nilerr // no object: notes and reports lie beside them
+	}
+	if h.Items != nil {
+		for _, item := range h.Items {
+			if err := d.add(item, file); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	gvk := schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
+	if !d.scheme.Recognizes(gvk) {
+		return nil
+	}
+	// A version that is no number is the oldest.
+	version, _ := strconv.ParseInt(h.Metadata.ResourceVersion, 10, 64)
+	kind, key := d.objects[gvk.GroupKind()], h.Metadata.Namespace+"/"+h.Metadata.Name
+	if kind == nil {
+		kind = map[string]dumped{}
+		d.objects[gvk.GroupKind()] = kind
+	}
+	if have, found := kind[key]; !found || have.version <= version {
+		kind[key] = dumped{raw: raw, file: file, version: version}
+	}
+	return nil
+}
+
+// List fills the list with the dump's objects of its kind, by namespace and name. Options are not looked at: they could
+// only narrow.
+func (d *dump) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	gvk, err := apiutil.GVKForObject(list, d.scheme)
+	if err != nil {
+		return fmt.Errorf("read dump: %w", err)
+	}
+	gvk.Kind = gvk.Kind[:len(gvk.Kind)-len("List")]
+	kind := d.objects[gvk.GroupKind()]
+	keys := make([]string, 0, len(kind))
+	for key := range kind {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, cmp.Compare[string])
+	objects := make([]runtime.Object, 0, len(keys))
+	for _, key := range keys {
+		object, err := d.scheme.New(gvk)
+		if err != nil {
+			return fmt.Errorf("read dump: %w", err)
+		}
+		if err := json.Unmarshal(kind[key].raw, object); err != nil {
+			return fmt.Errorf("read dump: %s: %s %s: %w", kind[key].file, gvk.Kind, key[1:], err)
+		}
+		objects = append(objects, object)
+	}
+	return meta.SetList(list, objects)
+}

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	opv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/manifests/rendercontroller"
+)
+
+const appConfig = `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: 50-app, labels: {machineconfiguration.openshift.io/role: worker}}
+spec: {config: {ignition: {version: 3.5.0}, storage: {files: [{path: /etc/app.conf, contents: {source: "data:,old"}}]}}}
+`
+
+// effectWorld is two workers that have what their pool's MachineConfig and mirror set render to.
+func effectWorld(t *testing.T) []client.Object {
+	t.Helper()
+	role := map[string]string{manifests.LabelRole: "worker"}
+	pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineConfigPoolSpec{
+		NodeSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}},
+		MachineConfigSelector: &metav1.LabelSelector{MatchLabels: role}}}
+	set, err := manifests.Read([]byte(appConfig), "app.yaml", manifests.ReadOptions{})
+	require.NoError(t, err)
+	mirrors := &configv1.ImageDigestMirrorSet{ObjectMeta: metav1.ObjectMeta{Name: "mirrors"},
+		Spec: configv1.ImageDigestMirrorSetSpec{
+			ImageDigestMirrors: []configv1.ImageDigestMirrors{{Source: "a.example.com/b",
+				Mirrors: []configv1.ImageMirror{"m.example.com/b"}}}}}
+	objects := []client.Object{pool, set.MachineConfigs[0].Object, mirrors}
+	d, err := readDump(writeDump(t, objects))
+	require.NoError(t, err)
+	config, err := rendercontroller.Preview(t.Context(), d, pool, rendercontroller.Options{Versions: render.VersionsOf("v0")})
+	require.NoError(t, err)
+	pool.Spec.Configuration = mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: config.Name}}
+	objects = append(objects, config)
+	for _, name := range []string{"w0", "w1"} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels: map[string]string{"node-role.kubernetes.io/worker": ""}, Annotations: map[string]string{
+				manifests.AnnotationCurrentConfig: config.Name, manifests.AnnotationDesiredConfig: config.Name,
+				manifests.AnnotationState:       "Done",
+				manifests.AnnotationUpdateTimes: `{"seconds":{"Reload":12,"Reboot":300}}`}}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		objects = append(objects, n)
+	}
+	return objects
+}
+
+func TestWhatFilesWouldDo(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	dir := writeDump(t, effectWorld(t))
+	changed := strings.ReplaceAll(appConfig, "old", "new")
+	annotated := strings.Replace(changed, "{name: 50-app,",
+		"{name: 50-app, annotations: {dayone.dev/post-config-action: Restart app.service},", 1)
+	const policy = "---\napiVersion: operator.openshift.io/v1\nkind: MachineConfiguration\nmetadata: {name: " +
+		"cluster%}\nspec: {managementState: Managed, nodeDisruptionPolicy: {files: [{path: /etc/app.conf, actions: " +
+		"[{type: None}]}]}}\n"
+	const noMirrors = "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: " +
+		"mirrors}\nspec: {imageDigestMirrors: [{source: a.example.com/b, mirrors: [n.example.com/b]}]}\n"
+	for name, c := range map[string]struct {
+		file string
+		code int
+		want []string
+	}{
+		"nothing new": {appConfig, 0, []string{"nothing happens to its nodes"}},
+		"a file without a rule": {changed, 4, []string{"Reboot for 2 nodes: Drain on 2, Reboot on 2; about 10m0s",
+			"file /etc/app.conf", "no policy covers this path", "nothing holds the change up"}},
+		"its owner gives a rule": {annotated, 2, []string{"Reload for 2 nodes: Restart app.service on 2; about 24s",
+			"MachineConfig 50-app"}},
+		"the admin gives another": {annotated + strings.ReplaceAll(policy, "%", ""), 0,
+			[]string{"Quiet for 2 nodes", "MachineConfiguration cluster"}},
+		"a mirror goes": {noMirrors, 3, []string{"Drain for 2 nodes: Drain on 2, Reload crio.service on 2",
+			"mirror m.example.com/b removed", "unsafe"}},
+		"a mirror goes, permitted": {noMirrors + strings.ReplaceAll(policy, "%",
+			`, annotations: {dayone.dev/mirror-policy: "ImageDigestMirrorSet=None"}`), 2, []string{"Reload for 2 nodes"}},
+		"what cannot be applied": {strings.Replace(changed, "storage: {", `storage: {disks: [{device: /dev/sdb}], `, 1), 5,
+			[]string{"Impossible", "install the node anew"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", c.file), "--exit-code")
+			t.Log(out)
+			assert.Equal(t, c.code, code, "%s%s", out, errs)
+			for _, want := range c.want {
+				assert.Contains(t, out, want)
+			}
+		})
+	}
+	code, out, _ := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", annotated), "-o", "json")
+	assert.Zero(t, code, "without --exit-code an answer is no failure")
+	var p clusterPlan
+	require.NoError(t, json.Unmarshal([]byte(out), &p))
+	require.NotNil(t, p.Pools[0].Effect)
+	assert.Equal(t, map[string]int{"Restart app.service": 2}, p.Pools[0].Effect.Counts)
+	assert.Equal(t, "/etc/app.conf", p.Pools[0].Effect.Details[0].Changes[0].Name)
+	code, _, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", "a: b\n"))
+	assert.Equal(t, cli.ExitFailed, code)
+	assert.Contains(t, errs, "there is no object in them")
+	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "-f",
+		write(t, "new.yaml", strings.Replace(changed, "3.5.0", "9.9.9", 1)))
+	assert.Equal(t, cli.ExitRefused, code, errs)
+}
+
+func TestADumpWithoutMachineConfigsIsRenderedFromNothing(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	dir := writeDump(t, slices.DeleteFunc(effectWorld(t), func(o client.Object) bool {
+		_, is := o.(*mcfgv1.MachineConfig)
+		return is
+	}))
+	code, _, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", appConfig))
+	assert.Equal(t, cli.ExitFailed, code)
+	assert.Contains(t, errs, "there are no MachineConfigs in it")
+	assert.Contains(t, errs, "write machineconfigs,controllerconfigs,")
+	code, _, errs = dayone(t, "cluster", "plan", "--from", dir)
+	assert.Zero(t, code, "who goes next is known without them: %s", errs)
+}
+
+func TestTheGateIsPartOfTheAnswer(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	objects := effectWorld(t)
+	objects[0].SetAnnotations(map[string]string{manifests.AnnotationMaxDisruption: "Reload"})
+	_, out, errs := dayone(t, "cluster", "plan", "--from", writeDump(t, objects), "-f",
+		write(t, "new.yaml", strings.ReplaceAll(appConfig, "old", "new")))
+	assert.Contains(t, out, "its gate lets Reload through at most: this plan, which is Reboot, is not delivered", errs)
+}
+
+func TestPoliciesOfADump(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	objects := effectWorld(t)
+	config := objects[3]
+	annotations := config.GetAnnotations()
+	annotations[manifests.AnnotationPostConfigActions] = `{"files":[{"name":"/etc/app.conf","actions":[{"type":"Restart","service":"app.service"}],"origin":"MachineConfig 50-app"}]}`
+	objects = append(objects, &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster",
+		Annotations: map[string]string{manifests.AnnotationMirrorPolicy: "Image=None"}},
+		Spec: opv1.MachineConfigurationSpec{NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{Files: []opv1.NodeDisruptionPolicySpecFile{
+			{Path: "/etc/x", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.RestartSpecAction,
+				Restart: &opv1.RestartService{ServiceName: "missing.service"}}}},
+			{Path: "relative", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}}}}}})
+	code, out, errs := dayone(t, "cluster", "policies", "--from", writeDump(t, objects))
+	require.Zero(t, code, errs)
+	for _, want := range []string{"KIND", "/etc/containers/policy.json", "cluster default", "Restart missing.service",
+		"MachineConfiguration cluster", "MachineConfig 50-app", "no change of an Image drains",
+		"refused: spec.nodeDisruptionPolicy.files[relative]", "doubtful: files[/etc/x]"} {
+		assert.Contains(t, out, want)
+	}
+	code, out, _ = dayone(t, "cluster", "policies", "--from", writeDump(t, objects), "-o", "json")
+	require.Zero(t, code)
+	var p clusterPolicies
+	require.NoError(t, json.Unmarshal([]byte(out), &p))
+	assert.Equal(t, []string{"Image"}, p.Mirrors)
+}

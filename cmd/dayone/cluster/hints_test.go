@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/registry/registrytest"
+)
+
+// TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot goes through the sub-commands with API servers that refuse
+// or are not there.
+func TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot(t *testing.T) {
+	refuse := func(code int, reason string) *httptest.Server {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":%q,"code":%d}`, reason,
+				code)
+		}))
+		t.Cleanup(server.Close)
+		return server
+	}
+	gone := fmt.Sprintf("http://127.0.0.1:%d", registrytest.Port(t))
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ url, want string }{
+		"refuses who asks": {refuse(http.StatusUnauthorized, "Unauthorized").URL, "log in anew"},
+		"refuses what": {refuse(http.StatusForbidden, "Forbidden").
+			URL, "rights of a cluster administrator|the kubeconfig's user may not do that"},
+		"is not to be seen": {gone, "does the API server run"},
+	} {
+		kubeconfig := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+		require.NoError(t, os.WriteFile(kubeconfig,
+			[]byte(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":{"server":"`+c.url+
+				`"}}],"users":[{"name":"a","user":{"token":"a"}}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}]}`),
+			0o600))
+		for _, command := range []string{"install --image registry.test/a", "upgrade", "status", "uninstall --yes",
+			"logs worker", "plan", "why n", "policies"} {
+			t.Run(name+"/"+command, func(t *testing.T) {
+				code, _, errs := dayone(t, append([]string{"cluster", "--kubeconfig", kubeconfig}, strings.Fields(command)...)...)
+				assert.Equal(t, cli.ExitFailed, code)
+				assert.Regexp(t, c.want, errs)
+				assert.Equal(t, 1, strings.Count(errs, "("), "one hint and no more: %s", errs)
+			})
+		}
+	}
+}
+
+func TestImagesThatAreMissingAreNamed(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                     "--image is needed",
+		"--image controller=a": "--image builder=REF is needed",
+		"--image builder=a":    "--image controller=REF is needed",
+		"--node-agent --image controller=a --image builder=b": "--image daemon=REF is needed",
+		"--image a --base-image registry.test/os:1":           "by digest",
+		"--image a --builder-arg=--namespace=other":           "it is the installation's",
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, _, errs := dayone(t, append([]string{"cluster", "install", "--dry-run"}, strings.Fields(args)...)...)
+			assert.Equal(t, cli.ExitUsage, code)
+			assert.Contains(t, errs, want)
+		})
+	}
+}

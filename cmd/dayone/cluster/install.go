@@ -1,0 +1,247 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/clusterinstall"
+)
+
+// defaultWait bounds how long install waits for the cluster: pulling an image on a slow line takes minutes.
+const defaultWait = 5 * time.Minute
+
+// installFlags are what install, upgrade and manifests have in common.
+type installFlags struct {
+	*connect.Flags
+	images  imageFlags
+	options cluster.Options
+}
+
+func (f *installFlags) add(cmd *cobra.Command) {
+	s, o := cmd.Flags(), &f.options
+	s.StringArrayVar((*[]string)(&f.images), "image", nil,
+		"REF of an image that has all programs, or controller=REF, builder=REF, daemon=REF; best by digest")
+	s.StringVar(&o.ImagePullSecret, "image-pull-secret", "", "Secret of the namespace with which nodes pull --image")
+	s.StringVar(&o.BaseImage, "base-image", "", "OS image of a cluster without a ControllerConfig, by digest")
+	s.StringArrayVar(&o.BuilderArgs, "builder-arg", nil,
+		"argument of machine-os-builder start, such as --build-pod-user-namespace; may be repeated")
+	s.Int32Var(&o.Replicas, "replicas", 0, "copies of dayone-controller (default 2, or 1 on a cluster of one node)")
+	s.BoolVar(&o.NodeAgent, "node-agent", false, "also install the agent on every node")
+	s.StringVar(&o.APIServer, "api-server", "",
+		"where new nodes reach the API server, such as https://api.example.com:6443; default: what the cluster says")
+	s.BoolVar(&o.ApproveNodes, "approve-nodes", false,
+		"let the cluster sign the certificates of new nodes without a person's approval")
+	s.BoolVar(&o.PrivilegedBuilds, "privileged-builds", false, "let the namespace run privileged build pods")
+}
+
+// keep takes from an earlier installation what the command line leaves open.
+func (f *installFlags) keep(old cluster.Options, cmd *cobra.Command) {
+	o := &f.options
+	o.Images = old.Images
+	for name, take := range map[string]func(){
+		"image-pull-secret": func() { o.ImagePullSecret = old.ImagePullSecret },
+		"base-image":        func() { o.BaseImage = old.BaseImage },
+		"builder-arg":       func() { o.BuilderArgs = old.BuilderArgs },
+		"replicas":          func() { o.Replicas = old.Replicas },
+		"node-agent":        func() { o.NodeAgent = old.NodeAgent },
+		"api-server":        func() { o.APIServer = old.APIServer },
+		"approve-nodes":     func() { o.ApproveNodes = old.ApproveNodes },
+		"privileged-builds": func() { o.PrivilegedBuilds = old.PrivilegedBuilds },
+	} {
+		if !cmd.Flags().Changed(name) {
+			take()
+		}
+	}
+}
+
+// checked are the options, with every program's image.
+func (f *installFlags) checked() (cluster.Options, error) {
+	o := f.options
+	o.Namespace, o.Version = f.Namespace, f.Version
+	if err := f.images.apply(&o.Images); err != nil {
+		return o, err
+	}
+	switch {
+	case o.Images == (cluster.Images{}):
+		return o, cli.Usagef("--image is needed: the reference of an image with dayone-controller and machine-os-builder")
+	case o.Images.Controller == "":
+		return o, cli.Usagef("--image controller=REF is needed, too")
+	case o.Images.Builder == "":
+		return o, cli.Usagef("--image builder=REF is needed, too")
+	case o.Images.Daemon == "" && o.NodeAgent:
+		return o, cli.Usagef("--image daemon=REF is needed, too, with --node-agent")
+	}
+	if err := o.Validate(); err != nil {
+		return o, cli.Usagef("%w", err)
+	}
+	return o, nil
+}
+
+// imageFlags are --image REF for all programs and --image PROGRAM=REF for one.
+type imageFlags []string
+
+// apply puts the flags into images, in order.
+func (f imageFlags) apply(images *cluster.Images) error {
+	program := map[string]*string{"controller": &images.Controller, "builder": &images.Builder, "daemon": &images.Daemon}
+	var bad []error
+	for _, value := range f {
+		name, ref, one := strings.Cut(value, "=")
+		switch {
+		case !one:
+			images.Controller, images.Builder, images.Daemon = value, value, value
+		case program[name] != nil:
+			*program[name] = ref
+		default:
+			bad = append(bad, cli.Usagef("--image %q: write REF, controller=REF, builder=REF or daemon=REF", value))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// applyFlags are those of commands that change a cluster.
+type applyFlags struct {
+	timeout       time.Duration
+	noWait, force bool
+}
+
+func (f *applyFlags) add(cmd *cobra.Command) {
+	f.addTimeout(cmd)
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait until the controllers work")
+	cmd.Flags().BoolVar(&f.force, "force-conflicts", false, "take over fields that another field manager owns")
+}
+
+func (f *applyFlags) addTimeout(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&f.timeout, "timeout", defaultWait, "how long to wait for the cluster in all")
+}
+
+// target reaches the cluster.
+func (f *applyFlags) target(cmd *cobra.Command, c *connect.Flags) (clusterinstall.Target, error) {
+	api, cfg, err := c.Client()
+	return clusterinstall.Target{Client: api, Config: cfg, Namespace: c.Namespace, Limit: f.timeout,
+		Out: cmd.ErrOrStderr()}, err
+}
+
+func (f *applyFlags) install(cmd *cobra.Command, t clusterinstall.Target, i *installFlags) error {
+	o, err := i.checked()
+	if err != nil {
+		return err
+	}
+	return clusterinstall.Install(cmd.Context(), t, clusterinstall.Options{Options: o, Force: f.force, NoWait: f.noWait})
+}
+
+func newInstall(c *connect.Flags) *cobra.Command {
+	f, a := &installFlags{Flags: c}, &applyFlags{}
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Install dayone's controllers in a cluster, or bring them up to date",
+		Long: "Install applies CRDs, roles, policies and the controllers server-side and waits until they work. It can " +
+			"be repeated: what an older version had and this one has not is removed. CRDs that belong to the cluster " +
+			"already are left as they are.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dryRun {
+				return printObjects(cmd, f)
+			}
+			if _, err := f.checked(); err != nil { // before the cluster is asked
+				return err
+			}
+			t, err := a.target(cmd, c)
+			if err != nil {
+				return err
+			}
+			return a.install(cmd, t, f)
+		},
+	}
+	f.add(cmd)
+	a.add(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects (-o yaml or json) and talk to no cluster")
+	return cmd
+}
+
+func newUpgrade(c *connect.Flags) *cobra.Command {
+	f, a := &installFlags{Flags: c}, &applyFlags{}
+	cmd := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Bring an installation up to this program's version; options that are left out stay as they were",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := a.target(cmd, c)
+			if err != nil {
+				return err
+			}
+			old, err := clusterinstall.Installed(cmd.Context(), t)
+			if err != nil {
+				return err
+			}
+			if old == nil {
+				return fmt.Errorf("upgrade: dayone is not installed in namespace %s; dayone cluster install does it", t.Namespace)
+			}
+			f.keep(*old, cmd)
+			return a.install(cmd, t, f)
+		},
+	}
+	f.add(cmd)
+	a.add(cmd)
+	return cmd
+}
+
+func newManifests(c *connect.Flags) *cobra.Command {
+	f := &installFlags{Flags: c}
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "manifests",
+		Short: "Print what install would apply, or write it as a kustomize directory",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dir == "" {
+				return printObjects(cmd, f)
+			}
+			o, err := f.checked()
+			if err != nil {
+				return err
+			}
+			objects, err := clusterinstall.Objects(o)
+			if err != nil {
+				return err
+			}
+			if err := clusterinstall.WriteKustomize(dir, objects); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d objects written; kubectl apply --server-side -k %s applies them "+
+				"(a second time when it did not know the new kinds yet)\n", len(objects), dir)
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&dir, "kustomize", "", "directory to write, which must not exist or be empty")
+	return cmd
+}
+
+// printObjects prints what an installation applies: as a stream of YAML unless JSON is asked for.
+func printObjects(cmd *cobra.Command, f *installFlags) error {
+	o, err := f.checked()
+	if err != nil {
+		return err
+	}
+	objects, err := clusterinstall.Objects(o)
+	if err != nil {
+		return err
+	}
+	if cli.Output(cmd) == "json" {
+		return cli.Print(cmd, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
+	}
+	raw, err := clusterinstall.YAML(objects)
+	if err != nil {
+		return err
+	}
+	_, err = cmd.OutOrStdout().Write(raw)
+	return err
+}

@@ -1,0 +1,219 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/hack/kube"
+	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests"
+)
+
+const plannedConfig = "rendered-worker-new"
+
+// rolloutWorld is a pool of four workers on the way to a new config: one has it, one is at work, one waits and one is
+// cordoned.
+func rolloutWorld() []client.Object {
+	pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineConfigPoolSpec{
+		NodeSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}},
+		Configuration: mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: plannedConfig}}}}
+	objects := []client.Object{pool}
+	for i, c := range []struct{ name, current, desired, state string }{
+		{"w0", plannedConfig, plannedConfig, "Done"}, {"w1", "rendered-worker-old", plannedConfig, "Working"},
+		{"w2", "rendered-worker-old", "rendered-worker-old", "Done"}, {"w3", "rendered-worker-old", "rendered-worker-old",
+			"Done"}} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.name,
+			Labels:            map[string]string{"node-role.kubernetes.io/worker": ""},
+			CreationTimestamp: metav1.NewTime(time.Unix(int64(i), 0)), Annotations: map[string]string{
+				manifests.AnnotationCurrentConfig: c.current, manifests.AnnotationDesiredConfig: c.desired,
+				manifests.AnnotationState: c.state}}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		n.Spec.Unschedulable = c.name == "w3"
+		objects = append(objects, n)
+	}
+	return append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stray"}})
+}
+
+// writeDump writes the world as must-gather does, one object a file, with a list as kubectl writes it for the nodes.
+func writeDump(t *testing.T, objects []client.Object) string {
+	t.Helper()
+	dir := t.TempDir()
+	scheme, err := kubetest.NewScheme()
+	require.NoError(t, err)
+	var nodes []json.RawMessage
+	for _, o := range objects {
+		gvks, _, err := scheme.ObjectKinds(o)
+		require.NoError(t, err)
+		o.GetObjectKind().SetGroupVersionKind(gvks[0])
+		raw, err := json.Marshal(o)
+		require.NoError(t, err)
+		if gvks[0].Kind == "Node" {
+			nodes = append(nodes, raw)
+			continue
+		}
+		text, err := yaml.JSONToYAML(raw)
+		require.NoError(t, err)
+		folder := filepath.Join(dir, "cluster-scoped-resources", gvks[0].Group, strings.ToLower(gvks[0].Kind)+"s")
+		require.NoError(t, os.MkdirAll(folder, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, o.GetName()+".yaml"), append([]byte("---\n"), text...), 0o600))
+	}
+	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": nodes})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "nodes.json"), list, 0o600))
+	for name, text := range map[string]string{"version": "openshift.io 4.20",
+		"event-filter.yaml": "- openshift.io\n- a list is no object\n",
+		"pods.yaml":         "kind: Pod\napiVersion: v1\nmetadata: {name: p, annotations: {Node: x}}\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return dir
+}
+
+func TestPlanOfADump(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	dir := writeDump(t, rolloutWorld())
+	code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "-o", "json", "--at", "2026-01-31T22:00:00Z")
+	require.Equal(t, cli.ExitOK, code, errs)
+	var p struct {
+		Source, At string
+		Recorded   bool
+		Pools      []struct {
+			Pool     string
+			Target   struct{ Config string }
+			Next     []string
+			Done     bool
+			Counts   map[string]int
+			Verdicts []struct {
+				Node, Phase, Reason string
+				Position            int
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &p), out)
+	assert.Equal(t, "2026-01-31T22:00:00Z", p.At)
+	assert.True(t, p.Recorded)
+	require.Len(t, p.Pools, 1)
+	assert.Equal(t, plannedConfig, p.Pools[0].Target.Config)
+	assert.Equal(t, []string{}, p.Pools[0].Next)
+	assert.False(t, p.Pools[0].Done)
+	assert.Equal(t, map[string]int{"nodes": 4, "updated": 1, "ready": 1, "unavailable": 2, "degraded": 0},
+		p.Pools[0].Counts)
+	var phases []string
+	for _, v := range p.Pools[0].Verdicts {
+		phases = append(phases, fmt.Sprintf("%s %s %s %d", v.Node, v.Phase, v.Reason, v.Position))
+	}
+	assert.Equal(t, []string{"w0 Updated Done 0", "w1 Updating Working 0", "w2 Waiting MaxUnavailable 1",
+		"w3 Blocked Cordoned 0"}, phases)
+
+	code, out, errs = dayone(t, "cluster", "plan", "--from", dir, "--exit-code")
+	assert.Equal(t, cli.ExitAttention, code, errs)
+	assert.Empty(t, errs, "an answer is no failure")
+	assert.Contains(t, out, "pool worker: 1 of 4 nodes have "+plannedConfig)
+	assert.Regexp(t, `w2 +Waiting +1 +MaxUnavailable`, out)
+	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "--pool", "gpu")
+	assert.Equal(t, cli.ExitFailed, code)
+	assert.Contains(t, errs, "no such pool")
+}
+
+func TestWhyOfADump(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	dir := writeDump(t, rolloutWorld())
+	for node, want := range map[string]struct {
+		code int
+		text []string
+	}{
+		"w0": {cli.ExitOK, []string{"Updated (Done)", "has the target"}},
+		"w1": {cli.ExitUnderWay, []string{"Updating (Working)", "told:    " + plannedConfig}},
+		"node/w2": {cli.ExitUnderWay, []string{"Waiting (MaxUnavailable)", "1 of the 1 that", "w1: is on its way",
+			"w3: was cordoned"}},
+		"w3":    {cli.ExitAttention, []string{"Blocked (Cordoned)", "uncordon it"}},
+		"stray": {cli.ExitAttention, []string{"no pool's nodeSelector takes the node"}},
+	} {
+		code, out, errs := dayone(t, "cluster", "why", node, "--from", dir, "--exit-code")
+		assert.Equal(t, want.code, code, errs)
+		for _, text := range want.text {
+			assert.Contains(t, out, text, node)
+		}
+	}
+	code, _, errs := dayone(t, "cluster", "why", "w9", "--from", dir)
+	assert.Equal(t, cli.ExitFailed, code)
+	assert.Contains(t, errs, "w0, w1, w2, w3")
+}
+
+func TestWhatNoDumpIs(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	broken := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(broken, "a.yaml"), []byte("kind: Node\n  bad: [openshift.io\n"), 0o600))
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"an empty directory": {[]string{"--from", t.TempDir()}, cli.ExitFailed,
+			"kubectl get nodes,machineconfigpools"},
+		"broken YAML":                      {[]string{"--from", broken}, cli.ExitFailed, "a.yaml"},
+		"no time":                          {[]string{"--from", broken, "--at", "soon"}, cli.ExitUsage, "2026-01-31T22:00:00Z"},
+		"neither directory nor kubeconfig": {[]string{"--from", "/nowhere/at/all"}, cli.ExitFailed, "/nowhere/at/all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _, errs := dayone(t, append([]string{"cluster", "plan"}, c.args...)...)
+			assert.Equal(t, c.code, code, errs)
+			assert.Contains(t, errs, c.want)
+		})
+	}
+}
+
+// TestPlanOfALiveClusterIsThatOfItsDump asks an API server and then kubectl's own dump of it.
+func TestPlanOfALiveClusterIsThatOfItsDump(t *testing.T) {
+	e := kubetest.Start(t, kubetest.Options{})
+	for _, o := range rolloutWorld() {
+		n, isNode := o.(*corev1.Node)
+		o.SetCreationTimestamp(metav1.Time{})
+		require.NoError(t, e.Client.Create(t.Context(), o))
+		if isNode {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			require.NoError(t, e.Client.Status().Update(t.Context(), n))
+		}
+	}
+	kubeconfig := e.Kubeconfig(t)
+	at := "2026-01-31T22:00:00Z"
+	code, live, errs := dayone(t, "cluster", "plan", "--kubeconfig", kubeconfig, "-o", "yaml", "--at", at)
+	require.Equal(t, cli.ExitOK, code, errs)
+	code, again, errs := dayone(t, "cluster", "plan", "--from", kubeconfig, "-o", "yaml", "--at", at)
+	require.Equal(t, cli.ExitOK, code, errs)
+	assert.Equal(t, live, again)
+	dir := t.TempDir()
+	kubectl(t, kubeconfig, filepath.Join(dir, "cluster.yaml"), "get",
+		"nodes,machineconfigpools,machineosconfigs,machineosbuilds,machineconfignodes", "-o", "yaml")
+	code, recorded, errs := dayone(t, "cluster", "plan", "--from", dir, "-o", "yaml", "--at", at)
+	require.Equal(t, cli.ExitOK, code, errs)
+	_, pools, found := strings.Cut(live, "pools:")
+	require.True(t, found)
+	assert.Contains(t, recorded, strings.Split(pools, "source:")[0])
+	assert.Contains(t, recorded, "recorded: true")
+}
+
+// kubectl runs the tests' own kubectl and writes what it prints to a file.
+func kubectl(t *testing.T, kubeconfig, file string, args ...string) {
+	t.Helper()
+	assets, err := kube.Assets(t.Context(), nil)
+	require.NoError(t, err)
+	out, err := exec.CommandContext(t.Context(), filepath.Join(assets, "kubectl"),
+		append([]string{"--kubeconfig", kubeconfig}, args...)...).Output()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, out, 0o600))
+}

@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/manifests/clusterinstall"
+)
+
+func newStatus(c *connect.Flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show the controllers and every pool that is opted in or wants to be",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, _, err := c.Client()
+			if err != nil {
+				return err
+			}
+			s, err := clusterinstall.ReadStatus(cmd.Context(), api, c.Namespace)
+			if err != nil {
+				return err
+			}
+			return cli.PrintTable(cmd, s, func(t io.Writer) { writeStatus(t, s) })
+		},
+	}
+}
+
+func writeStatus(t io.Writer, s *clusterinstall.Status) {
+	if !s.Installed {
+		fmt.Fprintf(t, "dayone is not installed in namespace %s\n", s.Namespace)
+		return
+	}
+	fmt.Fprintf(t, "dayone %s in namespace %s\n\nPROGRAM\tAVAILABLE\tDETAIL\n", s.Version, s.Namespace)
+	for _, p := range s.Programs {
+		fmt.Fprintf(t, "%s\t%t\t%s\n", p.Name, p.Available, p.Detail)
+	}
+	fmt.Fprint(t, "\nPOOL\tOPTED IN\tSTATE\tIMAGE\tDETAIL\n")
+	for _, p := range s.Pools {
+		fmt.Fprintf(t, "%s\t%t\t%s\t%s\t%s\n", p.Pool, p.OptedIn, p.State, cmp.Or(p.Image, "-"), p.Detail)
+	}
+}

@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/manifests/clusterinstall"
+)
+
+func newUninstall(c *connect.Flags) *cobra.Command {
+	a := &applyFlags{}
+	var yes, crds bool
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove dayone's controllers from a cluster",
+		Long: "Uninstall removes what install made. MachineOSConfigs, pools, users' Secrets, images and namespaces stay, " +
+			"and nodes go on running their images. With --crds the kinds that install defined go, too, and with them " +
+			"every object of those kinds.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := a.target(cmd, c)
+			if err != nil {
+				return err
+			}
+			optedIn, err := clusterinstall.OptedIn(cmd.Context(), t)
+			if err != nil {
+				return err
+			}
+			warn(cmd.ErrOrStderr(), c.Namespace, optedIn, crds)
+			if !yes {
+				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr()); err != nil {
+					return err
+				}
+			}
+			return clusterinstall.Uninstall(cmd.Context(), t, crds)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&crds, "crds", false, "also remove the kinds that install defined, with all their objects")
+	a.addTimeout(cmd)
+	return cmd
+}
+
+// warn says what goes and what stays.
+func warn(w io.Writer, namespace string, optedIn []string, crds bool) {
+	fmt.Fprintf(w, "dayone's controllers in namespace %s will be removed.\n", namespace)
+	if len(optedIn) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "Nothing will build or roll out images any more; nodes of opted-in pools keep theirs. "+
+		"Opted in by MachineOSConfigs: %s.\n", strings.Join(optedIn, ", "))
+	if crds {
+		fmt.Fprintln(w, "Their MachineOSConfigs, all pools and all MachineConfigs will be deleted with their kinds.")
+	}
+}
+
+func confirm(from io.Reader, w io.Writer) error {
+	if file, ok := from.(interface{ Fd() uintptr }); ok && !term.IsTerminal(int(file.Fd())) {
+		return cli.Usagef("uninstall asks first and there is no terminal: say --yes")
+	}
+	fmt.Fprint(w, "Go on? [y/N] ")
+	answer, err := bufio.NewReader(from).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return errors.New("uninstall: not confirmed, nothing was changed")
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package clusterinstall
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests/assets/cluster"
+)
+
+// Options are an installation's. The embedded options are what the administrator asked for; with 0 replicas the number
+// of nodes decides.
+type Options struct {
+	cluster.Options
+	// Force takes over fields of other field managers.
+	Force bool
+	// NoWait ends when everything is applied, before it works.
+	NoWait bool
+}
+
+// Install applies everything in an order in which no object refers to a later one, removes what an older version had
+// and this one has not, and waits until the controllers work. It can be repeated.
+func Install(ctx context.Context, t Target, o Options) error {
+	return t.within(ctx, func(ctx context.Context) error {
+		if err := preflight(ctx, t); err != nil {
+			return err
+		}
+		if err := install(ctx, t, o); err != nil {
+			return err
+		}
+		if o.NoWait {
+			t.say("applied; not waited for")
+			return nil
+		}
+		if err := awaitController(ctx, t); err != nil {
+			return err
+		}
+		t.say("dayone %s is installed in namespace %s; a MachineOSConfig opts its pool in", o.Version, t.Namespace)
+		return nil
+	})
+}
+
+func install(ctx context.Context, t Target, o Options) error {
+	shape := o.Options
+	if shape.Replicas == 0 {
+		var err error
+		if shape.Replicas, err = replicas(ctx, t.Client); err != nil {
+			return err
+		}
+	}
+	objects, err := cluster.Objects(shape)
+	if err != nil {
+		return err
+	}
+	a := applier{t.Client, o.Force}
+	if err := applyCRDs(ctx, t, a); err != nil {
+		return err
+	}
+	namespaces, rest := split(objects)
+	for _, o := range namespaces {
+		if err := a.apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	if err := a.rehearse(ctx, rest); err != nil {
+		return err
+	}
+	old, err := readRecord(ctx, t.Client, t.Namespace)
+	if err != nil {
+		return err
+	}
+	if old == nil {
+		old = &record{}
+	}
+	now := entries(rest)
+	stale := slices.DeleteFunc(old.Objects, func(e entry) bool { return slices.Contains(now, e) })
+	// Noted before they are made: after an interruption the next run knows of them.
+	if err := a.note(ctx, record{slices.Concat(stale, now), o.Options}, t.Namespace); err != nil {
+		return err
+	}
+	for _, o := range rest {
+		if err := a.apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	t.say("%d objects applied", len(objects))
+	for _, e := range stale {
+		if err := remove(ctx, t, e); err != nil {
+			return err
+		}
+	}
+	return a.note(ctx, record{now, o.Options}, t.Namespace)
+}
+
+// split gives the namespaces, without which nothing else can be rehearsed, and the rest.
+func split(objects []*unstructured.Unstructured) (namespaces, rest []*unstructured.Unstructured) {
+	for _, o := range objects {
+		if o.GetKind() == "Namespace" {
+			namespaces = append(namespaces, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	return namespaces, rest
+}
+
+// replicas is how many dayone-controllers make sense: a second one on the same node helps with nothing.
+func replicas(ctx context.Context, c client.Reader) (int32, error) {
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes, client.Limit(2)); err != nil {
+		return 0, fmt.Errorf("count nodes: %w", err)
+	}
+	if len(nodes.Items) == 1 {
+		return 1, nil
+	}
+	return 2, nil
+}
+
+// awaitController waits until the operator works. The builder comes when a pool is opted in.
+func awaitController(ctx context.Context, t Target) error {
+	return t.await(ctx, cluster.Controller, func(ctx context.Context) (bool, string, error) {
+		var d appsv1.Deployment
+		key := client.ObjectKey{Namespace: t.Namespace, Name: cluster.Controller}
+		if err := t.Client.Get(ctx, key, &d); err != nil {
+			return false, "", err
+		}
+		state, ok := deploymentState(&d)
+		return ok, state, nil
+	})
+}
+
+// deploymentState says how far a Deployment is and what is in its way.
+func deploymentState(d *appsv1.Deployment) (state string, done bool) {
+	copies := int32(1)
+	if d.Spec.Replicas != nil {
+		copies = *d.Spec.Replicas
+	}
+	state = fmt.Sprintf("has %d of %d copies available", d.Status.AvailableReplicas, copies)
+	for _, c := range d.Status.Conditions {
+		if (c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue) ||
+			(c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse) {
+			state += ": " + c.Reason + ": " + c.Message
+		}
+	}
+	done = d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= copies &&
+		d.Status.AvailableReplicas >= copies && d.Status.Replicas == d.Status.UpdatedReplicas
+	return state, done
+}

@@ -1,0 +1,107 @@
+package clusterinstall
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+)
+
+// removeMade deletes what the programs made while they worked: copied Secrets, the config server's CA, leases, the
+// nodes' records, and their annotations on nodes and pools.
+func removeMade(ctx context.Context, t Target) error {
+	if err := removeSecrets(ctx, t); err != nil {
+		return err
+	}
+	for _, name := range []string{cluster.Controller, cluster.Builder} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: name}}
+		if err := t.Client.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete lease %s: %w", name, err)
+		}
+	}
+	err := t.Client.DeleteAllOf(ctx, &mcfgv1.MachineConfigNode{},
+		client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy})
+	if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("delete MachineConfigNodes: %w", err)
+	}
+	return removeAnnotations(ctx, t.Client)
+}
+
+func removeSecrets(ctx context.Context, t Target) error {
+	var secrets corev1.SecretList
+	if err := t.Client.List(ctx, &secrets, client.InNamespace(t.Namespace)); err != nil {
+		return fmt.Errorf("list Secrets: %w", err)
+	}
+	for i := range secrets.Items {
+		s := &secrets.Items[i]
+		// Former versions did not mark the config server's.
+		formerly := s.Name == cluster.ConfigServer && s.Labels[cluster.LabelPartOf] == cluster.ManagedBy &&
+			s.Labels[cluster.LabelManagedBy] == ""
+		var err error
+		switch {
+		case formerly:
+			err = client.IgnoreNotFound(t.Client.Delete(ctx, s))
+		case s.Labels[cluster.LabelManagedBy] == cluster.ManagedBy:
+			err = remove(ctx, t, entry{"v1", "Secret", t.Namespace, s.Name})
+		}
+		if err != nil {
+			return fmt.Errorf("delete Secret %s/%s: %w", s.Namespace, s.Name, err)
+		}
+	}
+	return nil
+}
+
+// annotations are those that the controllers write for each other; those of an administrator are not among them.
+func annotations() []string {
+	return []string{manifests.AnnotationPlan, manifests.AnnotationUpdateTimes, manifests.AnnotationPrefetch,
+		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError}
+}
+
+// removeAnnotations takes the controllers' annotations off nodes and pools.
+func removeAnnotations(ctx context.Context, c client.Client) error {
+	var nodes corev1.NodeList
+	var pools mcfgv1.MachineConfigPoolList
+	if err := c.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	if err := listKnown(ctx, c, &pools); err != nil {
+		return fmt.Errorf("list pools: %w", err)
+	}
+	objects := make([]client.Object, 0, len(nodes.Items)+len(pools.Items))
+	for i := range nodes.Items {
+		objects = append(objects, &nodes.Items[i])
+	}
+	for i := range pools.Items {
+		objects = append(objects, &pools.Items[i])
+	}
+	for _, o := range objects {
+		gone := map[string]any{}
+		for _, key := range annotations() {
+			if _, found := o.GetAnnotations()[key]; found {
+				gone[key] = nil
+			}
+		}
+		if len(gone) == 0 {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": gone}})
+		if err != nil {
+			return fmt.Errorf("encode patch: %w", err)
+		}
+		err = c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove annotations of %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package clusterinstall
+
+import (
+	"context"
+	"fmt"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+)
+
+// Status is how an installation and the pools that it builds for are.
+type Status struct {
+	Namespace string `json:"namespace"`
+	// Installed says that there is an installation, Version which one.
+	Installed bool   `json:"installed"`
+	Version   string `json:"version,omitempty"`
+	// Programs are the controllers' Deployments.
+	Programs []Program `json:"programs"`
+	// Pools are those of the MachineOSConfigs.
+	Pools []Pool `json:"pools"`
+}
+
+// Program is the state of one Deployment.
+type Program struct {
+	Name      string `json:"name"`
+	Available bool   `json:"available"`
+	Detail    string `json:"detail"`
+}
+
+// Pool is the state of a pool with a MachineOSConfig.
+type Pool struct {
+	Pool    string `json:"pool"`
+	OptedIn bool   `json:"optedIn"`
+	// State is the most urgent thing that the MachineOSConfig's conditions say, Detail its message.
+	State  string `json:"state"`
+	Detail string `json:"detail,omitempty"`
+	Build  string `json:"build,omitempty"`
+	Image  string `json:"image,omitempty"`
+}
+
+// ReadStatus reads the state of the installation in a namespace.
+func ReadStatus(ctx context.Context, c client.Reader, namespace string) (*Status, error) {
+	s := &Status{Namespace: namespace, Programs: []Program{}, Pools: []Pool{}}
+	var d appsv1.Deployment
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.Controller}, &d)
+	if apierrors.IsNotFound(err) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Deployment %s: %w", cluster.Controller, err)
+	}
+	s.Installed, s.Version = true, d.Labels[cluster.LabelVersion]
+	detail, ok := deploymentState(&d)
+	builder, err := builderState(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	s.Programs = append(s.Programs, Program{cluster.Controller, ok, detail}, builder)
+	var configs mcfgv1.MachineOSConfigList
+	if err := c.List(ctx, &configs); err != nil {
+		return nil, fmt.Errorf("list MachineOSConfigs: %w", err)
+	}
+	for i := range configs.Items {
+		s.Pools = append(s.Pools, poolState(&configs.Items[i]))
+	}
+	return s, nil
+}
+
+// builderState is what the operator says about the builder: the operator alone knows what it waits for.
+func builderState(ctx context.Context, c client.Reader) (Program, error) {
+	var mc operatorv1.MachineConfiguration
+	err := c.Get(ctx, client.ObjectKey{Name: cluster.MachineConfiguration}, &mc)
+	if client.IgnoreNotFound(err) != nil {
+		return Program{}, fmt.Errorf("read MachineConfiguration %s: %w", cluster.MachineConfiguration, err)
+	}
+	p := Program{Name: cluster.Builder, Detail: "nothing is known yet"}
+	if c := meta.FindStatusCondition(mc.Status.Conditions, manifests.ConditionBuilderAvailable); c != nil {
+		p.Available, p.Detail = c.Status == metav1.ConditionTrue, c.Reason+": "+c.Message
+	}
+	return p, nil
+}
+
+// poolState puts the most urgent condition first: not opted in, degraded, progressing, available.
+func poolState(c *mcfgv1.MachineOSConfig) Pool {
+	p := Pool{Pool: c.Spec.MachineConfigPool.Name, Image: string(c.Status.CurrentImagePullSpec), State: "Unknown"}
+	if c.Status.MachineOSBuild != nil {
+		p.Build = c.Status.MachineOSBuild.Name
+	}
+	in := meta.FindStatusCondition(c.Status.Conditions, manifests.ConditionOptedIn)
+	if in == nil {
+		p.Detail = "dayone-controller has not looked at it yet"
+		return p
+	}
+	p.OptedIn, p.State = in.Status == metav1.ConditionTrue, in.Reason
+	if !p.OptedIn {
+		p.Detail = in.Message
+		return p
+	}
+	for _, kind := range []string{"Degraded", "Progressing", "Available"} {
+		if condition := meta.FindStatusCondition(c.Status.Conditions, kind); condition != nil &&
+			condition.Status == metav1.ConditionTrue {
+			p.State, p.Detail = kind, condition.Reason+": "+condition.Message
+			return p
+		}
+	}
+	return p
+}
