@@ -35,6 +35,7 @@ import (
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/manifests/rendercontroller"
 	"dayone.dev/dayone/rebase/daemon"
+	"dayone.dev/dayone/rebase/daemon/coreuser"
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy"
@@ -159,7 +160,7 @@ func (w *world) joins(n int, rendered *mcfgv1.MachineConfig, image, bootstrapReg
 	// Who owns files on a real node is Ignition's matter; here they belong to whoever runs the test.
 	for i := range n {
 		m := &master{name: fmt.Sprintf("master-%d", i), root: w.t.TempDir(), image: image}
-		require.NoError(w.t, hostfiles.Host{Root: m.root}.Apply(ign35.Config{}, parsed))
+		require.NoError(w.t, hostfiles.Host{Root: m.root}.Change(hostfiles.Start{}, parsed))
 		m.enables(w.t, parsed)
 		m.users(w.t, parsed)
 		require.NoError(w.t, nodedisk.WriteCurrent(m.root, nodedisk.Current{Config: rendered, Image: image}))
@@ -193,7 +194,7 @@ func (m *master) users(t *testing.T, c ign35.Config) {
 	line := fmt.Sprintf("core:x:%d:%d::/home/core:/bin/bash\n", os.Getuid(), os.Getgid())
 	require.NoError(t, os.WriteFile(filepath.Join(m.root, "/etc/passwd"), []byte(line), 0o644))
 	require.NoError(t, os.MkdirAll(filepath.Join(m.root, "/home/core"), 0o755))
-	require.NoError(t, hostfiles.Host{Root: m.root}.ApplyKeys(ign35.Config{}, c))
+	require.NoError(t, coreuser.ApplyKeys(m.root, ign35.Config{}, c))
 }
 
 func (m *master) trusted(registry string) []string {

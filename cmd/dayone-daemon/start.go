@@ -101,7 +101,7 @@ func (o startOptions) run(c *cobra.Command) error {
 	}
 	g, ctx := errgroup.WithContext(c.Context())
 	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer,
-		Log: log, RepairDrift: o.repair, AheadBytesPerSecond: o.aheadRate * mega,
+		Log: log, RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
 		CheckStaged: func(ctx context.Context) error { return deploy.CheckStaged(ctx, "/", choice.Deployer) }})
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 
@@ -15,42 +14,42 @@ import (
 
 // acting carries out the plan's steps that need no reboot. A step may be done again after a crash: none of them does
 // harm twice.
-func (a *Agent) acting(ctx context.Context, n node) (State, time.Duration, error) {
-	if !a.drained(n) {
-		return Draining, 0, nil
+func acting(ctx context.Context, e *edges, in observed) (outcome, error) {
+	if !in.drained() {
+		return outcome{next: Draining}, nil
 	}
-	for _, s := range a.journal.Plan.Steps {
+	for _, s := range in.journal.Plan.Steps {
 		var err error
 		switch s.Type {
 		case disruption.DaemonReload:
-			err = a.o.Services.Systemctl(ctx, "daemon-reload")
+			err = e.services.Systemctl(ctx, "daemon-reload")
 		case disruption.Restart:
-			err = a.disturb(ctx, "restart", s.Service)
+			err = disturb(ctx, e, in, "restart", s.Service)
 		case disruption.Reload:
-			err = a.disturb(ctx, "reload", s.Service)
+			err = disturb(ctx, e, in, "reload", s.Service)
 		default:
 			continue
 		}
 		if err != nil {
-			return Acting, 0, fmt.Errorf("carry out %s: %w", s, err)
+			return outcome{}, fmt.Errorf("carry out %s: %w", s, err)
 		}
 	}
-	return Verifying, 0, nil
+	return outcome{next: Verifying}, nil
 }
 
-// disturb restarts or reloads a service. What this very change has taken from the node, or masked, cannot be: then it
-// is stopped, which is all that a restart can mean, and the step is done.
-func (a *Agent) disturb(ctx context.Context, verb, service string) error {
-	err := a.o.Services.Systemctl(ctx, verb, service)
+// disturb restarts or reloads a service. If this very change has removed or masked it, systemd can do neither: then the
+// agent stops the service, which is all that a restart can mean, and the step is done.
+func disturb(ctx context.Context, e *edges, in observed, verb, service string) error {
+	err := e.services.Systemctl(ctx, verb, service)
 	if err == nil {
 		return nil
 	}
-	gone, lookErr := a.takesAway(ctx, service)
+	gone, lookErr := removes(ctx, e.configs, in, service)
 	if lookErr != nil || !gone {
 		return err //nolint:wrapcheck // systemctl's, the caller says for what
 	}
-	log := a.o.Log.WithField("service", service).WithField("verb", verb)
-	if stopErr := a.o.Services.Systemctl(ctx, "stop", service); stopErr != nil {
+	log := e.log.WithField("service", service).WithField("verb", verb)
+	if stopErr := e.services.Systemctl(ctx, "stop", service); stopErr != nil {
 		log = log.WithField("stop", stopErr.Error()) // systemd has forgotten it: nothing of it runs
 	}
 	log.WithField("cause", err.Error()).
@@ -58,18 +57,13 @@ func (a *Agent) disturb(ctx context.Context, verb, service string) error {
 	return nil
 }
 
-// takesAway tells whether the node had a service's unit by its config and, with the one that it goes to, has not, or
-// has it masked.
-func (a *Agent) takesAway(ctx context.Context, service string) (bool, error) {
-	current, err := a.current()
+// removes tells whether the node's config has a service's unit and the target's has it no more, or masks it.
+func removes(ctx context.Context, configs Configs, in observed, service string) (bool, error) {
+	wanted, err := targetConfig(ctx, configs, in)
 	if err != nil {
 		return false, err
 	}
-	wanted, err := a.wanted(ctx)
-	if err != nil {
-		return false, err
-	}
-	before, err := parse(current.Config)
+	before, err := parse(in.current.Config)
 	if err != nil {
 		return false, err
 	}

@@ -4,22 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/sirupsen/logrus"
 
-	"dayone.dev/dayone/rebase/daemon/hostfiles"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
 )
-
-// Services runs systemctl on the node.
-type Services interface {
-	// Systemctl runs it with arguments such as "restart", "crio.service".
-	Systemctl(ctx context.Context, args ...string) error
-}
 
 // Options of the agent. Node, Cluster and Deployer are required.
 type Options struct {
@@ -37,8 +32,8 @@ type Options struct {
 	Root string
 	// CheckStaged looks at what has been staged for what would fail only at shutdown; nil: nothing is looked at.
 	CheckStaged func(context.Context) error
-	// AheadBytesPerSecond bounds what comes of an image that is fetched ahead of its time; 0: no bound.
-	AheadBytesPerSecond int64
+	// PrefetchBytesPerSecond bounds the download of an image that is prefetched; 0: no bound.
+	PrefetchBytesPerSecond int64
 	// RepairDrift puts files, units and SSH keys back that are unlike the node's config; by default they are reported
 	// only.
 	RepairDrift bool
@@ -53,36 +48,53 @@ type Options struct {
 }
 
 const (
-	// pollInterval is how often the node's object is looked at when nothing is under way and nobody wakes the agent.
+	// pollInterval is how often the agent reads the node's object when nothing is under way and no watch wakes it.
 	pollInterval = 10 * time.Second
 	// wokenInterval is the same where a watch wakes it.
 	wokenInterval = 5 * time.Minute
-	// waitInterval is how often an answer is looked for that somebody else has to give.
+	// waitInterval is how often the agent looks for an answer of a controller or of the init system.
 	waitInterval = 2 * time.Second
 	// retryMin and retryMax bound the pause after a failure; it doubles from one to the other.
 	retryMin = time.Second
 	retryMax = time.Minute
 )
 
-// Agent is one node's. It is made by New and used by one goroutine.
-type Agent struct {
-	o       Options
-	files   hostfiles.Host
-	journal *journal
-	retry   time.Duration
-	drifts  drifts
-	seen    *seen
-	ahead   *ahead
-	// shown is the status of the MachineConfigNode as this process wrote it last.
-	shown *mcfgv1.MachineConfigNodeStatus
-	// asked says that this process has asked for a reboot.
-	asked bool
+// edges are the parts of the host and of the cluster that states work with.
+type edges struct {
+	root        string
+	deployer    deploy.Deployer
+	services    Services
+	configs     Configs
+	record      recordWriter
+	trust       clusterTrust
+	drift       *driftDetector
+	prefetch    *prefetcher
+	metrics     *metrics
+	checkStaged func(context.Context) error
+	healthy     func(context.Context) error
+	now         func() time.Time
+	log         *logrus.Entry
+	// idlePause is when to look again while the API answers and nothing is under way.
+	idlePause time.Duration
 }
 
-// New makes an agent; nothing is read yet.
-func New(o Options) (*Agent, error) {
+// Agent is one node's. It is made by New and used by one goroutine.
+type Agent struct {
+	node    string
+	wake    <-chan struct{}
+	bootID  func() (string, error)
+	edges   edges
+	journal journalFile
+	status  statusWriter
+	// retry is the pause after the last failure; 0: the last step went well.
+	retry time.Duration
+	// rebootAsked: this process has asked for a reboot.
+	rebootAsked bool
+}
+
+func (o Options) withDefaults() (Options, error) {
 	if o.Node == "" || o.Cluster == nil || o.Deployer == nil {
-		return nil, errors.New("make agent: Node, Cluster and Deployer are required")
+		return o, errors.New("make agent: Node, Cluster and Deployer are required")
 	}
 	if o.Root == "" {
 		o.Root = "/"
@@ -94,29 +106,51 @@ func New(o Options) (*Agent, error) {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
-		log := logrus.New()
-		log.SetLevel(logrus.PanicLevel)
-		o.Log = logrus.NewEntry(log)
+		o.Log = report.NoLog()
 	}
-	o.Cluster = reached{o.Cluster}
 	if o.BootID == nil {
-		o.BootID = func() (string, error) { return nodedisk.BootID(o.Root) }
+		root := o.Root
+		o.BootID = func() (string, error) { return nodedisk.BootID(root) }
 	}
-	return &Agent{o: o, files: hostfiles.Host{Root: o.Root}, journal: newJournal(o.Root), seen: newSeen(o.Now),
-		ahead: newAhead(o.Root)}, nil
+	return o, nil
+}
+
+// New makes an agent; nothing is read yet.
+func New(o Options) (*Agent, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	m := newMetrics(o.Now)
+	e := edges{
+		root: o.Root, deployer: o.Deployer, services: o.Services, configs: o.Cluster,
+		record: recordWriter{node: o.Node, cluster: o.Cluster},
+		trust:  clusterTrust{root: o.Root, cluster: o.Cluster, services: o.Services, now: o.Now, log: o.Log},
+		drift: &driftDetector{root: o.Root, deployer: o.Deployer, repair: o.RepairDrift, metrics: m, now: o.Now,
+			log: o.Log},
+		prefetch:    newPrefetcher(o, m),
+		metrics:     m,
+		checkStaged: o.CheckStaged, healthy: o.Healthy, now: o.Now, log: o.Log, idlePause: pollInterval,
+	}
+	if o.Wake != nil {
+		e.idlePause = wokenInterval
+	}
+	return &Agent{node: o.Node, wake: o.Wake, bootID: o.BootID, edges: e,
+		journal: journalFile(filepath.Join(o.Root, JournalPath)),
+		status:  statusWriter{cluster: o.Cluster, now: o.Now, log: o.Log}}, nil
 }
 
 // Run works until ctx ends. Wherever it ends, another process goes on.
 func (a *Agent) Run(ctx context.Context) error {
-	changed := a.watchDisk(ctx)
-	defer a.ahead.end()
+	changed := a.edges.drift.watch(ctx)
+	defer a.edges.prefetch.stop()
 	for {
 		after, err := a.Step(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			a.o.Log.WithError(err).WithField("again_in", after.String()).Warn("step failed")
+			a.edges.log.WithError(err).WithField("again_in", after.String()).Warn("step failed")
 		}
 		timer := time.NewTimer(after)
 		select {
@@ -124,9 +158,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			timer.Stop()
 			return nil
 		case <-timer.C:
-		case <-a.o.Wake:
+		case <-a.wake:
 		case <-changed:
-		case <-a.ahead.changed:
+		case <-a.edges.prefetch.changed:
 		}
 		timer.Stop()
 	}
@@ -135,9 +169,9 @@ func (a *Agent) Run(ctx context.Context) error {
 // Step does the next thing and says when to look again. A failure is also in the node's annotations, once the API can
 // be reached; it is tried again.
 func (a *Agent) Step(ctx context.Context) (time.Duration, error) {
-	a.seen.begin()
-	after, err := a.step(ctx)
-	a.seen.end(a.journal, err)
+	a.edges.metrics.begin()
+	j, after, err := a.step(ctx)
+	a.edges.metrics.end(j, err)
 	if err == nil {
 		a.retry = 0
 		return after, nil
@@ -146,50 +180,103 @@ func (a *Agent) Step(ctx context.Context) (time.Duration, error) {
 	return a.retry, err
 }
 
-func (a *Agent) step(ctx context.Context) (time.Duration, error) {
-	if err := a.journal.load(); err != nil {
-		return 0, err
-	}
-	n, err := a.node(ctx)
+// step gives the journal as it is at its end.
+func (a *Agent) step(ctx context.Context) (journal, time.Duration, error) {
+	j, err := a.journal.load()
 	if err != nil {
-		return 0, err
+		return j, 0, err
+	}
+	n, err := a.readNode(ctx, j)
+	if err != nil {
+		return j, 0, err
 	}
 	if n.record.CurrentConfig == "" {
-		return 0, a.introduce(ctx, n)
+		return j, 0, introduce(ctx, a.edges.record, n, a.edges.root)
 	}
-	state := a.journal.State
-	next, after, err := a.do(ctx, state, n)
-	if errors.Is(err, errUnanswered) && a.retry < retryMax {
-		return 0, err // nothing is wrong with the node; where it lasts though the record can be written, people are to know
+	next, after, err := a.advance(ctx, n, j)
+	switch {
+	case errors.Is(err, kubeapi.ErrNoAnswer) && a.retry < retryMax:
+		// Nothing is wrong with the node. If it lasts although the record can be written, the record says so.
+		return next, 0, err
+	case err != nil:
+		a.status.show(ctx, n, statusOf(j, n, err))
+		return next, 0, errors.Join(err, a.edges.record.change(ctx, n, failedBecause(err)))
+	case next.State == j.State:
+		a.status.show(ctx, n, statusOf(next, n, nil))
+		return next, after, nil
+	case next.State != Idle: // the next step says that all is done
+		a.status.show(ctx, n, statusOf(next, n, nil))
 	}
-	if err != nil {
-		a.show(ctx, n, state, err)
-		return 0, errors.Join(err, a.complain(ctx, n, err))
-	}
-	if next == state || next != Idle { // the next step says that all is done
-		a.show(ctx, n, next, nil)
-	}
-	if next == state {
-		return after, nil
-	}
-	if !state.allows(next) {
-		return 0, fmt.Errorf("go from state %s to %s: there is no such way", state, next)
-	}
-	a.o.Log.WithFields(logrus.Fields{"node": a.o.Node, "from": state, "to": next}).Info("state changed")
-	if err := a.journal.to(next); err != nil {
-		return 0, err
-	}
-	return 0, a.tell(ctx, n, further)
+	return next, 0, a.edges.record.change(ctx, n, goesOn)
 }
 
-// complain lets the cluster know why the node does not get on.
-func (a *Agent) complain(ctx context.Context, n node, cause error) error {
+// advance runs the state of the journal and writes what it leads to.
+func (a *Agent) advance(ctx context.Context, n node, j journal) (journal, time.Duration, error) {
+	in, err := a.observe(n, j)
+	if err != nil {
+		return j, 0, err
+	}
+	state := j.State.row()
+	if j.State != Idle {
+		a.edges.prefetch.stop() // The update has the line, the disk and the repository for itself.
+	}
+	out := outcome{next: Planning}
+	if !state.retargets || n.record.Desired() == j.Target {
+		if out, err = state.run(ctx, &a.edges, in); err != nil {
+			return j, 0, err
+		}
+	}
+	if !j.State.allows(out.next) {
+		return j, 0, fmt.Errorf("invalid state transition from %s to %s", j.State, out.next)
+	}
+	if out.record != nil {
+		if err := a.edges.record.change(ctx, n, out.record); err != nil {
+			return j, 0, err
+		}
+	}
+	from := j.State
+	if out.journal != nil {
+		j = *out.journal
+	}
+	if j.State = out.next; j.State != from || out.journal != nil {
+		if err := a.journal.save(j); err != nil {
+			return j, 0, err
+		}
+	}
+	if j.State != from {
+		a.edges.log.WithFields(logrus.Fields{"node": a.node, "from": from, "to": j.State}).Info("state changed")
+	}
+	if out.reboot {
+		err = a.edges.deployer.Reboot(ctx)
+		a.rebootAsked = err == nil
+	}
+	return j, out.after, err
+}
+
+// observe reads what a state starts from, beside the node's object and the journal.
+func (a *Agent) observe(n node, j journal) (observed, error) {
+	in := observed{node: n, journal: j, rebootAsked: a.rebootAsked}
+	var err error
+	if in.current, err = readCurrent(a.edges.root); err != nil {
+		return in, err
+	}
+	if j.State != Idle {
+		if in.begun, err = readBegun(a.edges.root, in.current); err != nil {
+			return in, err
+		}
+	}
+	in.boot, err = a.bootID()
+	return in, err
+}
+
+// failedBecause writes into the record why the node does not get on.
+func failedBecause(cause error) func(*nodestate.Record) {
 	state := nodestate.StateDegraded
 	if errors.Is(cause, errImpossible) {
 		state = nodestate.StateUnreconcilable
 	}
-	return a.tell(ctx, n, func(r *nodestate.Record) {
+	return func(r *nodestate.Record) {
 		r.State = state
 		r.SetReason(cause.Error())
-	})
+	}
 }

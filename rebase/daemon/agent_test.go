@@ -258,7 +258,7 @@ func TestDriftIsReportedAndGoes(t *testing.T) {
 	require.ErrorContains(t, f.step(), "/etc/a has 10 bytes, not 1")
 	assert.Equal(t, nodestate.StateDegraded, f.record().State)
 	assert.NotContains(t, f.record().Reason, "local edit")
-	require.NoError(t, hostfiles.Host{Root: f.m.root}.Apply(parse(t, rendered("x")), parse(t, rendered("x", "/etc/a=1"))))
+	require.NoError(t, hostfiles.Host{Root: f.m.root}.Restore(parse(t, rendered("x", "/etc/a=1"))))
 	f.settle()
 }
 

@@ -2,36 +2,55 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/rebase/daemon/hostfiles"
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 )
 
-// settleTrust brings the cluster's certificates and pull secrets onto the node as they are now. No program has to be
-// told: kubelet and pulls read them anew. While the API is away the node goes on with what it has. config is what the
-// node has, or is about to have.
-func (a *Agent) settleTrust(ctx context.Context, n node, config *mcfgv1.MachineConfig) error {
-	if n.away {
-		return a.ownedPaths()
+// clusterTrust keeps the cluster's certificates and pull secrets on the node.
+type clusterTrust struct {
+	root     string
+	cluster  Configs
+	services Services
+	now      func() time.Time
+	log      *logrus.Entry
+}
+
+// settle brings the cluster's certificates and pull secrets onto the node as they are now. No program has to be
+// restarted: kubelet and pulls read them anew. While the API is away the node goes on with what it has. config is what
+// the node has, or is about to have. It gives the files that configs have on the node: all but the cluster's.
+func (t clusterTrust) settle(ctx context.Context, away bool, config *mcfgv1.MachineConfig) (nodeFiles, error) {
+	if !away {
+		if err := t.update(ctx, config); err != nil {
+			return nodeFiles{}, err
+		}
 	}
-	c, err := a.o.Cluster.ControllerConfig(ctx)
-	if err != nil && away(err) {
-		a.o.Log.WithError(err).Warn("the cluster's certificates cannot be read: the node's stay")
-		return a.ownedPaths()
+	owned, err := trustfiles.Owned(t.root)
+	host := hostfiles.Host{Root: t.root, Others: func(p string) bool { return slices.Contains(owned, p) }}
+	return nodeFiles{root: t.root, host: host, services: t.services, now: t.now}, err
+}
+
+func (t clusterTrust) update(ctx context.Context, config *mcfgv1.MachineConfig) error {
+	c, err := t.cluster.ControllerConfig(ctx)
+	if errors.Is(err, kubeapi.ErrNoAnswer) {
+		t.log.WithError(err).Warn("cannot read the cluster's certificates: the node keeps its own")
+		return nil
 	}
-	if err != nil {
+	if err != nil || c == nil { // a cluster without one gives nodes nothing but their config
 		return err
-	}
-	if c == nil {
-		return a.ownedPaths() // a cluster without one gives nodes nothing but their config
 	}
 	set := trustfiles.Of(c)
 	for _, refused := range set.Refused {
-		a.o.Log.WithField("cause", refused).Warn("part of the ControllerConfig is left out")
+		t.log.WithField("cause", refused).Warn("part of the ControllerConfig is left out")
 	}
 	wanted, err := parse(config)
 	if err != nil {
@@ -41,22 +60,12 @@ func (a *Agent) settleTrust(ctx context.Context, n node, config *mcfgv1.MachineC
 	for _, f := range wanted.Storage.Files {
 		ofConfig[path.Clean(f.Path)] = true
 	}
-	changed, err := set.Apply(a.o.Root, func(p string) bool { return ofConfig[p] })
+	changed, err := set.Apply(t.root, func(p string) bool { return ofConfig[p] })
 	if len(changed) > 0 {
-		a.o.Log.WithField("files", changed).Info("the cluster's certificates and pull secrets are on the node")
+		t.log.WithField("files", changed).Info("the cluster's certificates and pull secrets are on the node")
 	}
 	if err != nil {
 		return fmt.Errorf("bring certificates and pull secrets of the cluster: %w", err)
 	}
-	return a.ownedPaths()
-}
-
-// ownedPaths keeps configs away from what is the cluster's.
-func (a *Agent) ownedPaths() error {
-	owned, err := trustfiles.Owned(a.o.Root)
-	if err != nil {
-		return err
-	}
-	a.files.Others = func(p string) bool { return slices.Contains(owned, p) }
 	return nil
 }

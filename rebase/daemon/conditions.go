@@ -5,20 +5,17 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/disruption"
 )
-
-// phase orders the states on the way to a target. Acting and Rebooting are two ways of one step.
-func (s State) phase() int {
-	return map[State]int{Idle: 0, Planning: 1, Draining: 2, Applying: 3, Acting: 4, Rebooting: 4, Verifying: 5,
-		Uncordoning: 6}[s]
-}
 
 // Reasons of conditions, beside the states' names.
 const (
@@ -29,37 +26,39 @@ const (
 	reasonFailed     = "Failed"
 )
 
-// stage is one condition of a MachineConfigNode on the way: Unknown from the phase that begins it, True from the one
-// that finds it done.
-type stage struct {
+// conditionRow is one condition of a MachineConfigNode on the way: Unknown from the phase that begins it, True from the
+// one that finds it done.
+type conditionRow struct {
 	kind       mcfgv1.StateProgress
 	begin, end int
 	// of tells whether a plan has it; nil: every plan.
-	of func(*journal) bool
+	of func(journal) bool
 }
 
-// stages are those that the agent writes. The drain controller writes Cordoned, Drained and Uncordoned: each type has
-// one writer.
-func stages() []stage {
-	image := func(j *journal) bool { return j.Boots != "" }
-	reboot := func(j *journal) bool { return j.Plan.Level == disruption.LevelReboot }
-	applying, after, verifying := Applying.phase(), Acting.phase(), Verifying.phase()
-	return []stage{
-		{mcfgv1.MachineConfigNodeUpdatePrepared, Planning.phase(), Draining.phase(), nil},
-		{mcfgv1.MachineConfigNodeUpdateExecuted, Draining.phase(), after, nil},
-		{mcfgv1.MachineConfigNodeImagePulledFromRegistry, applying, after, image},
-		{mcfgv1.MachineConfigNodeUpdateOS, applying, after, image},
-		{mcfgv1.MachineConfigNodeUpdateFiles, applying, after, nil},
-		{mcfgv1.MachineConfigNodeUpdateFilesAndOS, applying, after, nil},
-		{mcfgv1.MachineConfigNodeUpdateRebooted, after, verifying, reboot},
-		{mcfgv1.MachineConfigNodeUpdatePostActionComplete, after, verifying, nil},
-		{mcfgv1.MachineConfigNodeUpdateComplete, verifying, Uncordoning.phase(), nil},
-		{mcfgv1.MachineConfigNodeResumed, Uncordoning.phase(), Uncordoning.phase() + 1, nil},
+// conditionRows are those that the agent writes. The drain controller writes Cordoned, Drained and Uncordoned: each
+// type has one writer.
+func conditionRows() []conditionRow {
+	image := func(j journal) bool { return j.Boots != "" }
+	reboot := func(j journal) bool { return j.Plan.Level == disruption.LevelReboot }
+	at := func(s State) int { return s.row().phase }
+	return []conditionRow{
+		{mcfgv1.MachineConfigNodeUpdatePrepared, at(Planning), at(Draining), nil},
+		{mcfgv1.MachineConfigNodeUpdateExecuted, at(Draining), at(Acting), nil},
+		{mcfgv1.MachineConfigNodeImagePulledFromRegistry, at(Applying), at(Acting), image},
+		{mcfgv1.MachineConfigNodeUpdateOS, at(Applying), at(Acting), image},
+		{mcfgv1.MachineConfigNodeUpdateFiles, at(Applying), at(Acting), nil},
+		{mcfgv1.MachineConfigNodeUpdateFilesAndOS, at(Applying), at(Acting), nil},
+		{mcfgv1.MachineConfigNodeUpdateRebooted, at(Acting), at(Verifying), reboot},
+		{mcfgv1.MachineConfigNodeUpdatePostActionComplete, at(Acting), at(Verifying), nil},
+		{mcfgv1.MachineConfigNodeUpdateComplete, at(Verifying), at(Uncordoning), nil},
+		{mcfgv1.MachineConfigNodeResumed, at(Uncordoning), at(Uncordoning) + 1, nil},
 	}
 }
 
-// status is what the agent says of its node in a state; failure is of the last step there. Times are not in it.
-func (j *journal) status(s State, n node, failure error) mcfgv1.MachineConfigNodeStatus {
+// statusOf is what the agent says of its node in the journal's state; failure is of the last step there. Times are not
+// in it.
+func statusOf(j journal, n node, failure error) mcfgv1.MachineConfigNodeStatus {
+	s, to := j.State, n.record.Desired()
 	var out mcfgv1.MachineConfigNodeStatus
 	say := func(kind mcfgv1.StateProgress, is metav1.ConditionStatus, reason, message string) {
 		const limit = 32 << 10 // metav1.Condition's
@@ -67,18 +66,18 @@ func (j *journal) status(s State, n node, failure error) mcfgv1.MachineConfigNod
 			Message: message[:min(len(message), limit)]})
 	}
 	if s == Idle {
-		say(mcfgv1.MachineConfigNodeUpdated, metav1.ConditionTrue, reasonAsExpected, "the node has "+n.target().String())
+		say(mcfgv1.MachineConfigNodeUpdated, metav1.ConditionTrue, reasonAsExpected, "the node has "+to.String())
 	} else {
-		say(mcfgv1.MachineConfigNodeUpdated, metav1.ConditionFalse, string(s), "on the way to "+n.target().String())
+		say(mcfgv1.MachineConfigNodeUpdated, metav1.ConditionFalse, string(s), "on the way to "+to.String())
 	}
-	for _, g := range stages() {
-		switch at := s.phase(); {
+	for _, g := range conditionRows() {
+		switch at := s.row().phase; {
 		case s == Idle:
 			say(g.kind, metav1.ConditionFalse, reasonAsExpected, "no update is under way")
 		case s != Planning && g.of != nil && !g.of(j):
 			say(g.kind, metav1.ConditionFalse, reasonNotNeeded, "this change needs none")
 		case at >= g.end:
-			say(g.kind, metav1.ConditionTrue, reasonDone, j.remark(g.kind))
+			say(g.kind, metav1.ConditionTrue, reasonDone, remark(j, g.kind))
 		case at >= g.begin:
 			say(g.kind, metav1.ConditionUnknown, string(s), "under way")
 		default:
@@ -92,14 +91,14 @@ func (j *journal) status(s State, n node, failure error) mcfgv1.MachineConfigNod
 	}
 	out.ConfigVersion = &mcfgv1.MachineConfigNodeStatusMachineConfigVersion{Current: n.record.CurrentConfig,
 		Desired: n.record.DesiredConfig}
-	out.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{CurrentImage: mcfgv1.ImageDigestFormat(
-		n.record.CurrentImage),
+	out.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{
+		CurrentImage: mcfgv1.ImageDigestFormat(n.record.CurrentImage),
 		DesiredImage: mcfgv1.ImageDigestFormat(n.record.DesiredImage)}
 	return out
 }
 
 // remark says what a step was, where there is something to say.
-func (j *journal) remark(kind mcfgv1.StateProgress) string {
+func remark(j journal, kind mcfgv1.StateProgress) string {
 	switch kind {
 	case mcfgv1.MachineConfigNodeUpdatePrepared, mcfgv1.MachineConfigNodeUpdatePostActionComplete:
 		words := make([]string, 0, len(j.Plan.Steps))
@@ -116,29 +115,33 @@ func (j *journal) remark(kind mcfgv1.StateProgress) string {
 	return ""
 }
 
-// show writes the status to the node's MachineConfigNode when it says something new. It is for others: what fails is
-// logged, and said with the next step.
-func (a *Agent) show(ctx context.Context, n node, s State, failure error) {
-	if n.away {
+// statusWriter writes the status to the node's MachineConfigNode when it says something new.
+type statusWriter struct {
+	cluster OwnRecord
+	now     func() time.Time
+	log     *logrus.Entry
+	// shown is the status as this process wrote it last.
+	shown *mcfgv1.MachineConfigNodeStatus
+}
+
+// show writes a status. It is for others: what fails is logged, and written with the next step.
+func (w *statusWriter) show(ctx context.Context, n node, status mcfgv1.MachineConfigNodeStatus) {
+	if n.away || w.shown != nil && reflect.DeepEqual(*w.shown, status) {
 		return
 	}
-	status := a.journal.status(s, n, failure)
-	if a.shown != nil && reflect.DeepEqual(*a.shown, status) {
-		return
-	}
-	err := a.apply(ctx, status)
+	err := w.apply(ctx, status)
 	if err == nil {
-		a.shown = &status
+		w.shown = &status
 	} else if ctx.Err() == nil && !errors.Is(err, errNoRecord) {
-		a.o.Log.WithError(err).Warn("cannot write the MachineConfigNode")
+		w.log.WithError(err).Warn("cannot write the MachineConfigNode")
 	}
 }
 
 // errNoRecord says that the node controller has not made the object yet.
 var errNoRecord = errors.New("the node has no MachineConfigNode yet")
 
-func (a *Agent) apply(ctx context.Context, status mcfgv1.MachineConfigNodeStatus) error {
-	have, err := a.o.Cluster.MachineConfigNode(ctx)
+func (w *statusWriter) apply(ctx context.Context, status mcfgv1.MachineConfigNodeStatus) error {
+	have, err := w.cluster.MachineConfigNode(ctx)
 	if err != nil {
 		return err
 	}
@@ -147,7 +150,7 @@ func (a *Agent) apply(ctx context.Context, status mcfgv1.MachineConfigNodeStatus
 	}
 	next := &mcfgv1.MachineConfigNode{Status: *status.DeepCopy()}
 	next.Status.ObservedGeneration = have.Generation
-	now := metav1.NewTime(a.o.Now())
+	now := metav1.NewTime(w.now())
 	for i := range next.Status.Conditions {
 		c := &next.Status.Conditions[i]
 		c.LastTransitionTime, c.ObservedGeneration = now, have.Generation
@@ -155,12 +158,12 @@ func (a *Agent) apply(ctx context.Context, status mcfgv1.MachineConfigNodeStatus
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 	}
-	err = a.o.Cluster.ApplyMachineConfigNode(ctx, next)
-	if refused := apierrors.APIStatus(nil); err != nil && errors.As(err, &refused) && !away(err) ||
+	err = w.cluster.ApplyMachineConfigNode(ctx, next)
+	if refused := apierrors.APIStatus(nil); errors.As(err, &refused) && !errors.Is(err, kubeapi.ErrNoAnswer) ||
 		apierrors.IsInternalError(err) {
 		// Clusters whose feature set has no image mode do not know this field.
 		next.Status.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{}
-		err = a.o.Cluster.ApplyMachineConfigNode(ctx, next)
+		err = w.cluster.ApplyMachineConfigNode(ctx, next)
 	}
 	return err
 }

@@ -3,64 +3,71 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"time"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
-	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
-// idle watches for another target; what has changed on disk meanwhile is reported.
-func (a *Agent) idle(ctx context.Context, n node) (State, time.Duration, error) {
-	current, err := a.current()
+// idle looks for another target; what has changed on disk meanwhile is reported.
+func idle(ctx context.Context, e *edges, in observed) (outcome, error) {
+	if in.record.Desired() != in.current.Target() {
+		return outcome{next: Planning}, nil
+	}
+	if err := endBootstrapTrust(ctx, e, in.node); err != nil {
+		return outcome{}, err
+	}
+	files, err := e.trust.settle(ctx, in.away, in.current.Config)
 	if err != nil {
-		return Idle, 0, err
+		return outcome{}, err
 	}
-	if n.target() != current.Target() {
-		return Planning, 0, nil
+	if !in.away {
+		prefetch(ctx, e, in)
 	}
-	if err := a.endTrust(ctx, n); err != nil {
-		return Idle, 0, err
+	lost, err := imageLost(ctx, e, in)
+	if err != nil {
+		return outcome{}, err
 	}
-	if err := a.settleTrust(ctx, n, current.Config); err != nil {
-		return Idle, 0, err
+	if lost {
+		return outcome{next: Planning}, nil
 	}
-	a.fetchAhead(ctx, n)
-	lost, err := a.lost(ctx, n, current)
-	if err != nil || lost {
-		return Planning, 0, err
+	if err := e.drift.check(ctx, files, in.current); err != nil {
+		return outcome{}, err
 	}
-	if err := a.drift(ctx, current); err != nil {
-		return Idle, 0, err
+	after := e.idlePause
+	if in.away {
+		after = pollInterval
 	}
-	after := pollInterval
-	if a.o.Wake != nil && !n.away {
-		after = wokenInterval
-	}
-	return Idle, after, a.tell(ctx, n, func(r *nodestate.Record) {
-		done(current)(r)
-		r.Progress = a.ahead.progress()
-	})
+	return outcome{next: Idle, after: after, record: func(r *nodestate.Record) {
+		done(in.current)(r)
+		r.Progress = e.prefetch.progress()
+	}}, nil
 }
 
-// lost tells whether an image that was to come with the next reboot, because the running system has its config already,
-// is not staged any more: power was cut. It is staged again.
-func (a *Agent) lost(ctx context.Context, n node, current nodedisk.Current) (bool, error) {
-	promise, err := disruption.PromiseOf(n.object.Annotations, current.Config.Name, current.Image)
+// prefetch lets the node fetch the image that its controller names, before it is the node's target; it answers on the
+// node, and drops an image that no longer counts. What fails is logged and left: the update itself fetches what is
+// missing.
+func prefetch(ctx context.Context, e *edges, in observed) {
+	annotations := in.object.Annotations
+	if err := e.prefetch.follow(ctx, annotations[manifests.AnnotationPrefetch], in.record.CurrentImage); err != nil {
+		e.log.WithError(err).Warn("prefetch failed")
+	}
+	if err := e.record.annotate(ctx, e.prefetch.answer(annotations)); err != nil {
+		e.log.WithError(err).Warn("cannot report the prefetch")
+	}
+}
+
+// imageLost tells whether an image that was to come with the next reboot, because the running system has its config
+// already, is not staged any more: power was cut. It is staged again.
+func imageLost(ctx context.Context, e *edges, in observed) (bool, error) {
+	current := in.current
+	promise, err := disruption.PromiseOf(in.object.Annotations, current.Config.Name, current.Image)
 	if err != nil || promise == nil || promise.Change != disruption.ImageConfig || current.Image == "" {
 		return false, err
 	}
-	status, err := a.o.Deployer.Status(ctx)
+	status, err := e.deployer.Status(ctx)
 	if err != nil {
 		return false, fmt.Errorf("read deployments: %w", err)
 	}
 	return !waits(status, current.Image), nil
-}
-
-// done says that the node has what is on its disk.
-func done(current nodedisk.Current) func(*nodestate.Record) {
-	return func(r *nodestate.Record) {
-		r.CurrentConfig, r.CurrentImage = current.Config.Name, current.Image
-		r.State, r.Reason, r.PostConfigAction, r.Progress = nodestate.StateDone, "", "", ""
-	}
 }

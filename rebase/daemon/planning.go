@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,76 +21,66 @@ import (
 var errImpossible = errors.New("the change cannot be applied to an installed node")
 
 // planning computes what the target does to the node.
-func (a *Agent) planning(ctx context.Context, n node) (State, time.Duration, error) {
-	current, err := a.current()
-	if err != nil {
-		return Planning, 0, err
-	}
-	begun, err := a.begun(current)
-	if err != nil {
-		return Planning, 0, err
-	}
-	target := n.target()
-	wanted := current.Config
-	if target.Config != current.Config.Name {
-		if wanted, err = a.o.Cluster.Config(ctx, target.Config); err != nil {
-			return Planning, 0, err
+func planning(ctx context.Context, e *edges, in observed) (outcome, error) {
+	to := in.record.Desired()
+	wanted := in.current.Config
+	if to.Config != wanted.Name {
+		var err error
+		if wanted, err = e.configs.Config(ctx, to.Config); err != nil {
+			return outcome{}, err
 		}
 	}
-	if err := a.tell(ctx, n, working(string(Planning))); err != nil {
-		return Planning, 0, err
+	if err := e.record.change(ctx, in.node, working(string(Planning))); err != nil {
+		return outcome{}, err
 	}
-	promise, err := disruption.PromiseOf(n.object.Annotations, target.Config, target.Image)
+	promise, err := disruption.PromiseOf(in.object.Annotations, to.Config, to.Image)
 	if err != nil {
-		return Planning, 0, err
+		return outcome{}, err
 	}
-	plan, boots, err := a.effect(ctx, append([]nodedisk.Current{current}, begun...), wanted, target, promise)
+	plan, boots, err := effect(ctx, e, append([]nodedisk.Current{in.current}, in.begun...), wanted, to, promise)
 	if err != nil {
-		return Planning, 0, err
+		return outcome{}, err
 	}
 	if plan.Level == disruption.LevelImpossible {
-		return Planning, 0, fmt.Errorf("%w: %s", errImpossible, strings.Join(plan.Impossible, "; "))
+		return outcome{}, fmt.Errorf("%w: %s", errImpossible, strings.Join(plan.Impossible, "; "))
 	}
-	*a.journal = journal{path: a.journal.path, State: Planning, Target: target, Plan: plan, Boots: boots}
-	if err := a.journal.save(); err != nil {
-		return Planning, 0, err
-	}
+	out := outcome{next: Applying, journal: &journal{Target: to, Plan: plan, Boots: boots}}
 	if slices.Contains(plan.Steps, disruption.Action{Type: disruption.Drain}) {
-		return Draining, 0, nil
+		out.next = Draining
 	}
-	return Applying, 0, nil
+	return out, nil
 }
 
 // effect computes the plan and the image that the node boots at its end; empty: that does not change. from is what the
 // node has, and what former plans may have brought already. The way from what it has must be the promised one; taking
 // back what those brought comes on top of it.
-func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target target.Target,
+func effect(ctx context.Context, e *edges, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, to target.Target,
 	promise *disruption.Promise) (disruption.Plan, string, error) {
 	var plan disruption.Plan
-	policies, mirrors, err := a.policies(ctx)
+	policies, mirrors, err := readPolicies(ctx, e)
 	if err != nil {
 		return plan, "", err
 	}
-	status, err := a.o.Deployer.Status(ctx)
+	status, err := e.deployer.Status(ctx)
 	if err != nil {
 		return plan, "", fmt.Errorf("read deployments: %w", err)
 	}
-	boots, err := bootsNext(status, from, wanted, target)
+	boots, err := bootsNext(status, from, wanted, to)
 	if err != nil {
 		return plan, "", err
 	}
 	for i, have := range from {
-		old, err := a.owners(ctx, have.Config)
+		old, err := withOwners(ctx, e.configs, have.Config)
 		if err != nil {
 			return plan, "", err
 		}
-		p, err := disruption.Effect(disruption.Input{Old: old, New: wanted, Layered: target.Image != "" && have.Image != "",
+		p, err := disruption.Effect(disruption.Input{Old: old, New: wanted, Layered: to.Image != "" && have.Image != "",
 			Policies: policies, Mirrors: mirrors,
-			Image: imageChange(status, have, target, boots, promise)})
+			Image: imageChange(status, have, to, boots, promise)})
 		if err != nil {
 			return plan, "", err
 		}
-		if there := have.Config.Name == target.Config && have.Image == target.Image; i == 0 && !there {
+		if there := have.Target() == to; i == 0 && !there {
 			if err := promise.Check(p); err != nil {
 				return plan, "", err
 			}
@@ -107,13 +96,13 @@ func (a *Agent) effect(ctx context.Context, from []nodedisk.Current, wanted *mcf
 
 // imageChange says how the image that the node boots next differs from the one that it runs. That only the config in it
 // differs is the controller's to know; an image that waits for the next reboot already is no further change.
-func imageChange(status deploy.Status, have nodedisk.Current, target target.Target, boots string,
+func imageChange(status deploy.Status, have nodedisk.Current, to target.Target, boots string,
 	promise *disruption.Promise) disruption.ImageChange {
-	layered := have.Image != "" && target.Image != ""
+	layered := have.Image != "" && to.Image != ""
 	switch {
 	case boots == "":
 		return disruption.ImageSame
-	case layered && have.Image == target.Image && waits(status, target.Image):
+	case layered && have.Image == to.Image && waits(status, to.Image):
 		return disruption.ImageSame
 	case layered && promise != nil && promise.Change == disruption.ImageConfig:
 		return disruption.ImageConfig
@@ -127,9 +116,10 @@ func waits(status deploy.Status, name string) bool {
 	return err == nil && next != nil && next.Runs(image)
 }
 
-// owners gives a config that the node has with what its owners say now: that may have changed since the node took it.
-func (a *Agent) owners(ctx context.Context, have *mcfgv1.MachineConfig) (*mcfgv1.MachineConfig, error) {
-	now, err := a.o.Cluster.Config(ctx, have.Name)
+// withOwners gives a config that the node has with what its owners say now: that may have changed since the node took
+// it.
+func withOwners(ctx context.Context, configs Configs, have *mcfgv1.MachineConfig) (*mcfgv1.MachineConfig, error) {
+	now, err := configs.Config(ctx, have.Name)
 	if apierrors.IsNotFound(err) {
 		return have, nil
 	}
@@ -148,9 +138,9 @@ func (a *Agent) owners(ctx context.Context, have *mcfgv1.MachineConfig) (*mcfgv1
 }
 
 // bootsNext is the image that the node has to boot for its target; empty: the one that runs will do.
-func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, target target.Target) (string,
-	error) {
-	name := target.Image
+func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.MachineConfig,
+	to target.Target) (string, error) {
+	name := to.Image
 	if name == "" {
 		changes := false
 		for _, have := range from {
@@ -184,16 +174,16 @@ func runsOneOf(status deploy.Status, from []nodedisk.Current) bool {
 	return false
 }
 
-// policies reads the cluster's, with the admin's. What is wrong with one of those counts as not given; the policy
-// controller says so.
-func (a *Agent) policies(ctx context.Context) (disruption.Policies, disruption.MirrorPolicy, error) {
-	object, err := a.o.Cluster.Policies(ctx)
+// readPolicies reads the cluster's disruption policies, with the admin's. One that is wrong is left out; the policy
+// controller reports it.
+func readPolicies(ctx context.Context, e *edges) (disruption.Policies, disruption.MirrorPolicy, error) {
+	object, err := e.configs.Policies(ctx)
 	if err != nil {
 		return disruption.Policies{}, nil, err
 	}
 	s, err := disruption.Read(object)
 	for _, refused := range s.Refused {
-		a.o.Log.WithField("cause", refused).Warn("disruption policy left out")
+		e.log.WithField("cause", refused).Warn("disruption policy left out")
 	}
 	return s.Policies, s.Mirrors, err
 }

@@ -11,9 +11,10 @@ import (
 // reportInterval is how often progress is written to the node's object, at most.
 const reportInterval = 5 * time.Second
 
-// report writes the progress of a transfer to the node until end is called. It is for people: what fails is left.
-func (a *Agent) report(ctx context.Context, n node, t *deploy.Transfer) (end func()) {
-	a.seen.transferring(t)
+// reportProgress writes the progress of a transfer to the node until end is called. It is for people: what fails is
+// left.
+func reportProgress(ctx context.Context, e *edges, n node, t *deploy.Transfer) (end func()) {
+	e.metrics.stages(t)
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() {
@@ -28,7 +29,7 @@ func (a *Agent) report(ctx context.Context, n node, t *deploy.Transfer) (end fun
 			}
 			text := progress(string(Applying), t.State())
 			if text != "" {
-				_ = a.tell(ctx, n, working(text)) // with the next tick
+				_ = e.record.change(ctx, n, working(text)) // with the next tick
 			}
 		}
 	}()
@@ -38,7 +39,7 @@ func (a *Agent) report(ctx context.Context, n node, t *deploy.Transfer) (end fun
 	}
 }
 
-// progress says how far a transfer is, and what for; empty before it is known what there is to come.
+// progress says how far a transfer is, and what for; empty while its size is not known.
 func progress(what string, s deploy.TransferState) string {
 	if s.Layers == 0 {
 		return ""

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/nodestate"
@@ -13,89 +12,64 @@ import (
 // finalized.
 const maxReboots = 2
 
-// rebooting asks for the reboot and, in the next boot, whoever asked for that, sees where it led.
-func (a *Agent) rebooting(ctx context.Context, n node) (State, time.Duration, error) {
-	boot, err := a.o.BootID()
-	if err != nil {
-		return Rebooting, 0, err
-	}
-	if a.journal.AskedIn == boot {
-		if a.asked {
-			return Rebooting, waitInterval, nil // It is under way.
-		}
+// rebooting asks for the reboot and sees, in the next boot, where it led.
+func rebooting(ctx context.Context, e *edges, in observed) (outcome, error) {
+	j := in.journal
+	if j.AskedIn == in.boot {
 		// An agent before this one noted that it asks, and may have been killed before it did. Asked for twice it is one
 		// reboot.
-		return Rebooting, waitInterval, a.askReboot(ctx)
+		return outcome{next: Rebooting, after: waitInterval, reboot: !in.rebootAsked}, nil
 	}
-	// The node has booted since, by the reboot that was asked for or by a power cut. An agent's that noted only what it
-	// asked for may be here still.
-	if a.journal.ReadyIn != boot && (a.journal.ReadyIn != "" || a.journal.AskedIn != "") {
-		return a.booted(ctx, n)
+	// The node has booted since, by the reboot that was asked for or by a power cut. An agent of a former version noted
+	// only what it asked for.
+	if j.ReadyIn != in.boot && (j.ReadyIn != "" || j.AskedIn != "") {
+		return booted(ctx, e, in)
 	}
-	if !a.drained(n) {
-		return Draining, 0, nil
+	if !in.drained() {
+		return outcome{next: Draining}, nil
 	}
-	if err := a.tell(ctx, n, func(r *nodestate.Record) {
+	j.AskedIn = in.boot
+	j.Reboots++
+	return outcome{next: Rebooting, after: waitInterval, journal: &j, reboot: true, record: func(r *nodestate.Record) {
 		r.State, r.Reason, r.PostConfigAction, r.Progress = nodestate.StateRebooting, "", "Rebooting", string(Rebooting)
-	}); err != nil {
-		return Rebooting, 0, err
-	}
-	a.journal.AskedIn = boot
-	a.journal.Reboots++
-	if err := a.journal.save(); err != nil {
-		return Rebooting, 0, err
-	}
-	return Rebooting, waitInterval, a.askReboot(ctx)
+	}}, nil
 }
 
-// booted sees where a boot has led. What was staged is lost when the power was cut before it was finalized.
-func (a *Agent) booted(ctx context.Context, n node) (State, time.Duration, error) {
-	arrived, err := a.arrived(ctx)
+// booted sees where a boot has led. What was staged is lost when the power was cut before it was finalized: then it is
+// staged again.
+func booted(ctx context.Context, e *edges, in observed) (outcome, error) {
+	j := in.journal
+	there, err := arrived(ctx, e.deployer, j)
 	switch {
 	case err != nil:
-		return Rebooting, 0, err
-	case arrived:
-		return Verifying, 0, nil
-	case n.target() != a.journal.Target:
-		return Planning, 0, nil
-	case a.journal.Reboots >= maxReboots:
-		return Rebooting, 0,
-			fmt.Errorf(
-				"the node did not come up with %s after %d reboots: it runs on with what it had; give another config or image, or see the journal of ostree-finalize-staged",
-				a.journal.Boots, a.journal.Reboots)
+		return outcome{}, err
+	case there:
+		return outcome{next: Verifying}, nil
+	case in.record.Desired() != j.Target:
+		return outcome{next: Planning}, nil
+	case j.Reboots >= maxReboots:
+		return outcome{}, fmt.Errorf("the node did not come up with %s after %d reboots: it runs on with what it had; "+
+			"give another config or image, or see the journal of ostree-finalize-staged", j.Boots, j.Reboots)
 	}
-	return a.stageAgain(ctx, n)
-}
-
-func (a *Agent) askReboot(ctx context.Context) error {
-	err := a.o.Deployer.Reboot(ctx)
-	a.asked = err == nil
-	return err
-}
-
-// stageAgain goes back to before the reboot: what was staged was lost.
-func (a *Agent) stageAgain(ctx context.Context, n node) (State, time.Duration, error) {
-	a.journal.AskedIn = ""
-	if _, _, err := a.applying(ctx, n); err != nil {
-		return Rebooting, 0, err
-	}
-	return Rebooting, 0, a.journal.save()
+	in.journal.AskedIn = ""
+	out, err := applying(ctx, e, in)
+	out.next = Rebooting
+	return out, err
 }
 
 // arrived tells whether the booted deployment is the plan's. One of the same image may be the one that the plan leaves:
 // it has other kernel arguments.
-func (a *Agent) arrived(ctx context.Context) (bool, error) {
-	if a.journal.Boots == "" {
+func arrived(ctx context.Context, d deploy.Deployer, j journal) (bool, error) {
+	if j.Boots == "" {
 		return true, nil // A reboot for files only: any boot will do.
 	}
-	image, err := deploy.ParseImage(a.journal.Boots)
+	image, err := deploy.ParseImage(j.Boots)
 	if err != nil {
 		return false, fmt.Errorf("read image: %w", err)
 	}
-	status, err := a.o.Deployer.Status(ctx)
+	status, err := d.Status(ctx)
 	if err != nil {
 		return false, fmt.Errorf("read deployments: %w", err)
 	}
-	return status.Booted != nil && status.Booted.Runs(image) &&
-		(a.journal.From == "" || status.Booted.ID != a.journal.From), nil
+	return status.Booted != nil && status.Booted.Runs(image) && (j.From == "" || status.Booted.ID != j.From), nil
 }

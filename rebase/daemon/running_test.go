@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ type line struct {
 	configs atomic.Bool
 }
 
-var errCut = errors.New("dial tcp: connection refused")
+var errCut = fmt.Errorf("%w: dial tcp: connection refused", kubeapi.ErrNoAnswer)
 
 func (l *line) Node(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 	if l.cut.Load() {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // State is where the agent is on the way to a target. It is in the journal: a new process goes on in it.
@@ -11,75 +14,83 @@ type State string
 
 // The states, in the order of the way.
 const (
-	// Idle: the node has what it should have, as far as the agent knows. It watches for another target and for drift.
+	// Idle: the node has what it should have, as far as the agent knows. The agent looks for another target and for drift.
 	Idle State = "Idle"
-	// Planning: the target is read, and what it does to the node is computed.
+	// Planning: the agent reads the target and computes what it does to the node.
 	Planning State = "Planning"
 	// Draining: the node's pods are leaving.
 	Draining State = "Draining"
-	// Applying: the image is staged, files are written.
+	// Applying: the agent writes files and stages the image.
 	Applying State = "Applying"
-	// Acting: services are reloaded and restarted.
+	// Acting: the agent reloads and restarts services.
 	Acting State = "Acting"
-	// Rebooting: a reboot has been asked for, or is about to be.
+	// Rebooting: the agent has asked for a reboot, or is about to.
 	Rebooting State = "Rebooting"
-	// Verifying: what is on the node is compared with the target.
+	// Verifying: the agent compares the node with the target.
 	Verifying State = "Verifying"
 	// Uncordoning: pods may come again.
 	Uncordoning State = "Uncordoning"
 )
 
-// ways is the table of moves; every other one is a fault of the program. A state may go back to Planning as long as the
-// node has not been asked to reboot: the target has changed. What disturbs pods goes back to Draining when they may
-// have come again.
-func (s State) allows(next State) bool {
-	ways := map[State][]State{
-		Idle:        {Planning},
-		Planning:    {Draining, Applying},
-		Draining:    {Applying, Planning},
-		Applying:    {Acting, Rebooting, Planning},
-		Acting:      {Verifying, Draining, Planning},
-		Rebooting:   {Verifying, Draining, Planning},
-		Verifying:   {Uncordoning, Planning},
-		Uncordoning: {Idle},
-	}
-	return slices.Contains(ways[s], next)
+// observed is what a state starts from. The loop reads it before it runs the state.
+type observed struct {
+	node
+	// journal is what the agent remembers on disk.
+	journal journal
+	// current is what the node has; its config is never nil.
+	current nodedisk.Current
+	// begun is what plans before, and this one, may have brought onto the node beside it.
+	begun []nodedisk.Current
+	// boot tells this boot from others.
+	boot string
+	// rebootAsked: this process has asked for a reboot.
+	rebootAsked bool
 }
 
-// alone tells whether the agent goes on in a state while the API is away: what it needs is on the disk.
-func (s State) alone() bool {
-	switch s {
-	case Idle, Applying, Acting, Rebooting, Verifying:
-		return true
-	}
-	return false
+// outcome is what a state leads to. The loop writes the record, then the journal, and asks for the reboot last.
+type outcome struct {
+	next State
+	// after is when to look again, when the state stays; the next state runs at once.
+	after time.Duration
+	// record changes the node's record; nil: it stays.
+	record func(*nodestate.Record)
+	// journal replaces what the agent remembers; nil: it stays, but for the state.
+	journal *journal
+	reboot  bool
 }
 
-// do carries out a state.
-func (a *Agent) do(ctx context.Context, s State, n node) (State, time.Duration, error) {
-	// A target that changed makes a new plan, as long as the old one has not come to its reboot.
-	if s != Idle && s != Planning && s != Rebooting && s != Verifying && s != Uncordoning &&
-		n.target() != a.journal.Target {
-		return Planning, 0, nil
-	}
-	if s != Idle {
-		a.ahead.end() // The update has the line, the disk and the repository for itself.
-	}
-	switch s {
-	case Idle:
-		return a.idle(ctx, n)
-	case Planning:
-		return a.planning(ctx, n)
-	case Draining:
-		return a.draining(ctx, n)
-	case Applying:
-		return a.applying(ctx, n)
-	case Acting:
-		return a.acting(ctx, n)
-	case Rebooting:
-		return a.rebooting(ctx, n)
-	case Verifying:
-		return a.verifying(ctx, n)
-	}
-	return a.uncordoning(ctx, n)
+// stateFunc carries out one state. A failure is written to the node's record, and the state runs again.
+type stateFunc func(ctx context.Context, e *edges, in observed) (outcome, error)
+
+// row is a state's line in the table.
+type row struct {
+	run stateFunc
+	// moves are the states that may follow; every other one is a fault of the program. A state may go back to Planning
+	// until the agent has asked for the reboot. What disturbs pods goes back to Draining when they may have come again.
+	moves []State
+	// retargets: a changed target leads back to Planning before the state runs.
+	retargets bool
+	// alone: the agent goes on while the API is away; what the state needs is on the disk.
+	alone bool
+	// phase orders the states for the conditions of the MachineConfigNode. Acting and Rebooting are two ways of one phase.
+	phase int
 }
+
+// table is the state machine.
+func table() map[State]row {
+	return map[State]row{
+		Idle:        {run: idle, alone: true, phase: 0, moves: []State{Planning}},
+		Planning:    {run: planning, phase: 1, moves: []State{Draining, Applying}},
+		Draining:    {run: draining, retargets: true, phase: 2, moves: []State{Applying, Planning}},
+		Applying:    {run: applying, retargets: true, alone: true, phase: 3, moves: []State{Acting, Rebooting, Planning}},
+		Acting:      {run: acting, retargets: true, alone: true, phase: 4, moves: []State{Verifying, Draining, Planning}},
+		Rebooting:   {run: rebooting, alone: true, phase: 4, moves: []State{Verifying, Draining, Planning}},
+		Verifying:   {run: verifying, retargets: true, alone: true, phase: 5, moves: []State{Uncordoning, Planning}},
+		Uncordoning: {run: uncordoning, phase: 6, moves: []State{Idle}},
+	}
+}
+
+func (s State) row() row { return table()[s] }
+
+// allows tells whether a state may follow: itself, or one of its moves.
+func (s State) allows(next State) bool { return next == s || slices.Contains(s.row().moves, next) }

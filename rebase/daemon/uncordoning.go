@@ -3,30 +3,20 @@ package daemon
 import (
 	"context"
 	"strings"
-	"time"
 
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
-// uncordoning lets pods come again, if they were made to leave, and says that the node is done.
-func (a *Agent) uncordoning(ctx context.Context, n node) (State, time.Duration, error) {
-	request := nodestate.DrainRequest(nodestate.Uncordon, a.journal.Target.Config)
-	drained := strings.HasPrefix(n.record.DesiredDrain, nodestate.Drain+"-")
+// uncordoning lets pods come again, if the node was drained, and says that the node is done.
+func uncordoning(_ context.Context, _ *edges, in observed) (outcome, error) {
 	switch {
-	case drained:
-		return Uncordoning, waitInterval, a.tell(ctx, n, func(r *nodestate.Record) {
-			r.DesiredDrain, r.Progress = request,
-				string(Uncordoning)
-		})
-	case n.record.DesiredDrain != "" && !n.record.Drained():
-		return Uncordoning, waitInterval, nil
+	case strings.HasPrefix(in.record.DesiredDrain, nodestate.Drain+"-"):
+		return outcome{next: Uncordoning, after: waitInterval, record: func(r *nodestate.Record) {
+			r.DesiredDrain = nodestate.DrainRequest(nodestate.Uncordon, in.journal.Target.Config)
+			r.Progress = string(Uncordoning)
+		}}, nil
+	case in.record.DesiredDrain != "" && !in.record.Drained():
+		return outcome{next: Uncordoning, after: waitInterval}, nil
 	}
-	current, err := a.current()
-	if err != nil {
-		return Uncordoning, 0, err
-	}
-	if err := a.tell(ctx, n, done(current)); err != nil {
-		return Uncordoning, 0, err
-	}
-	return Idle, 0, nil
+	return outcome{next: Idle, record: done(in.current)}, nil
 }

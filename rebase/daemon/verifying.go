@@ -4,110 +4,68 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
-	"dayone.dev/dayone/rebase/daemon/hostfiles"
 	"dayone.dev/dayone/rebase/nodedisk"
 )
 
-// maxNamed is how many paths a message names.
-const maxNamed = 5
-
 // verifying compares the node with its target and records that it has it.
-func (a *Agent) verifying(ctx context.Context, n node) (State, time.Duration, error) {
-	if n.target() != a.journal.Target {
-		return Planning, 0, nil
-	}
-	if a.o.Healthy != nil {
-		if err := a.o.Healthy(ctx); err != nil {
-			return Verifying, 0, fmt.Errorf("the node is not healthy: %w", err)
+func verifying(ctx context.Context, e *edges, in observed) (outcome, error) {
+	if e.healthy != nil {
+		if err := e.healthy(ctx); err != nil {
+			return outcome{}, fmt.Errorf("the node is not healthy: %w", err)
 		}
 	}
-	wanted, err := a.wanted(ctx)
+	wanted, err := targetConfig(ctx, e.configs, in)
 	if err != nil {
-		return Verifying, 0, err
+		return outcome{}, err
 	}
 	config, err := parse(wanted)
 	if err != nil {
-		return Verifying, 0, err
+		return outcome{}, err
 	}
-	if err := a.settleTrust(ctx, n, wanted); err != nil {
-		return Verifying, 0, err
+	files, err := e.trust.settle(ctx, in.away, wanted)
+	if err != nil {
+		return outcome{}, err
 	}
-	if a.journal.Target.Image == "" {
-		if err := a.files.Uncarry(config); err != nil {
-			return Verifying, 0, err
+	image := in.journal.Target.Image
+	if image == "" {
+		if err := files.host.Uncarry(config); err != nil {
+			return outcome{}, err
 		}
 	}
-	mismatches, err := a.compare(config)
+	mismatches, err := files.compare(config)
 	if err != nil {
-		return Verifying, 0, err
+		return outcome{}, err
 	}
 	if len(mismatches) > 0 {
-		return Verifying, 0, fmt.Errorf("the node is unlike %s: %s", wanted.Name, names(mismatches))
+		return outcome{}, fmt.Errorf("the node is unlike %s: %s", wanted.Name, names(mismatches))
 	}
-	if err := nodedisk.WriteCurrent(a.o.Root, nodedisk.Current{Config: wanted,
-		Image: a.journal.Target.Image}); err != nil {
-		return Verifying, 0, err
+	if err := nodedisk.WriteCurrent(e.root, nodedisk.Current{Config: wanted, Image: image}); err != nil {
+		return outcome{}, err
 	}
-	if err := a.forget(config); err != nil {
-		return Verifying, 0, err
+	if image == "" || in.journal.Plan.Live {
+		if err := forgetOriginals(e.root, files, config); err != nil {
+			return outcome{}, err
+		}
 	}
-	if err := nodedisk.EndPending(a.o.Root); err != nil {
-		return Verifying, 0, err
+	if err := nodedisk.EndPending(e.root); err != nil {
+		return outcome{}, err
 	}
-	return Uncordoning, 0, a.sweep(config)
+	// What an agent that was killed on the way here had not finished goes.
+	return outcome{next: Uncordoning}, errors.Join(nodedisk.Sweep(e.root), files.host.Sweep(config))
 }
 
-// forget drops what was kept of the node's own and has been given back on the way here.
-func (a *Agent) forget(config ign35.Config) error {
-	if a.journal.Target.Image != "" && !a.journal.Plan.Live {
-		return nil // No file was written.
-	}
-	pending, err := nodedisk.ReadPending(a.o.Root)
+// forgetOriginals drops what was kept of the node's own files and was put back on the way here.
+func forgetOriginals(root string, files nodeFiles, config ign35.Config) error {
+	pending, err := nodedisk.ReadPending(root)
 	if err != nil {
 		return err
 	}
-	return fromEach(pending, func(former ign35.Config) error { return a.files.Forget(config, former) })
-}
-
-// sweep removes what an agent that was killed on the way here had not finished.
-func (a *Agent) sweep(config ign35.Config) error {
-	return errors.Join(nodedisk.Sweep(a.o.Root), a.files.Sweep(config))
-}
-
-// wanted is the target's config: the node's own when it is the one that it has already, or what the plan has put on its
-// disk, so that the cluster need not have it, or answer, any more.
-func (a *Agent) wanted(ctx context.Context) (*mcfgv1.MachineConfig, error) {
-	name := a.journal.Target.Config
-	current, err := a.current()
-	if err != nil || current.Config.Name == name {
-		return current.Config, err
-	}
-	begun, err := a.begun(current)
+	former, err := parseAll(pending)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, have := range begun {
-		if have.Config.Name == name {
-			return have.Config, nil
-		}
-	}
-	return a.o.Cluster.Config(ctx, name)
-}
-
-func names(mismatches []hostfiles.Mismatch) string {
-	words := make([]string, 0, maxNamed+1)
-	for i, m := range mismatches {
-		if i == maxNamed {
-			words = append(words, fmt.Sprintf("and %d more", len(mismatches)-maxNamed))
-			break
-		}
-		words = append(words, m.Path+" "+m.Why)
-	}
-	return strings.Join(words, "; ")
+	return files.host.Forget(config, former...)
 }

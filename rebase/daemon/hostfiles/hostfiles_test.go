@@ -27,6 +27,11 @@ func config(files ...ign35.File) ign35.Config {
 	return ign35.Config{Storage: ign35.Storage{Files: files}}
 }
 
+// apply goes from one config that the node has to another.
+func apply(h hostfiles.Host, before, after ign35.Config) error {
+	return h.Change(hostfiles.Start{Has: []ign35.Config{before}}, after)
+}
+
 func write(t *testing.T, root, path, contents string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
@@ -47,11 +52,11 @@ func TestApplyAndGoBack(t *testing.T) {
 	require.NoError(t, os.Symlink("elsewhere", filepath.Join(root, "/etc/link")))
 	one := config(file("/etc/own", "first", 0o600), file("/etc/new", "first", 0o644), file("/etc/link", "file now", 0o644))
 	two := config(file("/etc/own", "second", 0o4755), file("/etc/more", "x", 0o644))
-	require.NoError(t, h.Apply(config(), one))
+	require.NoError(t, apply(h, config(), one))
 	mismatches, err := h.Verify(one)
 	require.NoError(t, err)
 	assert.Empty(t, mismatches)
-	require.NoError(t, h.Apply(one, two))
+	require.NoError(t, apply(h, one, two))
 	assert.Equal(t, "second", read(t, root, "/etc/own"))
 	assert.NoFileExists(t, filepath.Join(root, "/etc/new"))
 	target, err := os.Readlink(filepath.Join(root, "/etc/link"))
@@ -60,9 +65,9 @@ func TestApplyAndGoBack(t *testing.T) {
 	info, err := os.Stat(filepath.Join(root, "/etc/own"))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o755)|os.ModeSetuid, info.Mode())
-	require.NoError(t, h.Apply(one, two), "twice is once")
-	require.NoError(t, h.Apply(two, config()))
-	require.NoError(t, h.Apply(two, config()), "twice is once")
+	require.NoError(t, apply(h, one, two), "twice is once")
+	require.NoError(t, apply(h, two, config()))
+	require.NoError(t, apply(h, two, config()), "twice is once")
 	assert.Equal(t, "the node's", read(t, root, "/etc/own"))
 	info, err = os.Stat(filepath.Join(root, "/etc/own"))
 	require.NoError(t, err)
@@ -87,7 +92,7 @@ func TestUnits(t *testing.T) {
 		{Name: "a.service", Contents: ptr("[Unit]\n"),
 			Dropins: []ign35.Dropin{{Name: "10.conf", Contents: ptr("[Service]\n")}}},
 		{Name: "b.service", Mask: ptr(true)}, {Name: "c.service", Enabled: ptr(true)}}}}
-	require.NoError(t, h.Apply(ign35.Config{}, c))
+	require.NoError(t, apply(h, ign35.Config{}, c))
 	paths, err := h.Paths(c)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"/etc/systemd/system/a.service", "/etc/systemd/system/a.service.d/10.conf",
@@ -95,7 +100,7 @@ func TestUnits(t *testing.T) {
 	target, err := os.Readlink(filepath.Join(root, paths[2]))
 	require.NoError(t, err)
 	assert.Equal(t, "/dev/null", target)
-	require.NoError(t, h.Apply(c, ign35.Config{}))
+	require.NoError(t, apply(h, c, ign35.Config{}))
 	_, err = os.Lstat(filepath.Join(root, paths[2]))
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
@@ -125,7 +130,7 @@ func TestVerifyNamesWhatDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			h, want := hostfiles.Host{Root: root}, config(file("/etc/a", "secret", 0o644))
-			require.NoError(t, h.Apply(config(), want))
+			require.NoError(t, apply(h, config(), want))
 			c.spoil(t, root)
 			got, err := h.Verify(want)
 			require.NoError(t, err)
@@ -142,19 +147,19 @@ func TestWhatCannotBeApplied(t *testing.T) {
 	h := hostfiles.Host{Root: root}
 	appended := file("/etc/a", "x", 0o644)
 	appended.Append = []ign35.Resource{machineconfig.Inline([]byte("y"))}
-	require.ErrorContains(t, h.Apply(config(), config(appended)), "appends")
-	require.ErrorContains(t, h.Apply(config(), config(file("etc/a", "x", 0o644))), "absolute")
+	require.ErrorContains(t, apply(h, config(), config(appended)), "appends")
+	require.ErrorContains(t, apply(h, config(), config(file("etc/a", "x", 0o644))), "absolute")
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "/etc/dir"), 0o755))
-	require.ErrorContains(t, h.Apply(config(), config(file("/etc/dir", "x", 0o644))), "directory")
+	require.ErrorContains(t, apply(h, config(), config(file("/etc/dir", "x", 0o644))), "directory")
 	outside := t.TempDir()
 	require.NoError(t, os.Symlink(outside, filepath.Join(root, "out")))
-	require.ErrorContains(t, h.Apply(config(), config(file("/out/a", "x", 0o644))), "leads out")
+	require.ErrorContains(t, apply(h, config(), config(file("/out/a", "x", 0o644))), "leads out")
 	entries, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	assert.Empty(t, entries)
 	named := file("/etc/a", "x", 0o644)
 	named.User = ign35.NodeUser{Name: ptr("nobody-here")}
-	require.ErrorContains(t, h.Apply(config(), config(named)), "nobody-here")
+	require.ErrorContains(t, apply(h, config(), config(named)), "nobody-here")
 }
 
 func TestOwnersByName(t *testing.T) {
@@ -164,7 +169,7 @@ func TestOwnersByName(t *testing.T) {
 	write(t, root, "/etc/group", "broken\ncore:x:"+itoa(os.Getgid())+":\n")
 	f := file("/etc/a", "x", 0o644)
 	f.User, f.Group = ign35.NodeUser{Name: ptr("core")}, ign35.NodeGroup{Name: ptr("core")}
-	require.NoError(t, h.Apply(config(), config(f)))
+	require.NoError(t, apply(h, config(), config(f)))
 	got, err := h.Verify(config(f))
 	require.NoError(t, err)
 	assert.Empty(t, got)
@@ -181,8 +186,8 @@ func TestWhatAFormerConfigBroughtIsNotTheNodesOwn(t *testing.T) {
 	write(t, root, "/etc/mine", "first")
 	one := config(file("/etc/stock", "first", 0o644), file("/etc/mine", "first", 0o644))
 	two := config(file("/etc/stock", "second", 0o644), file("/etc/mine", "second", 0o644))
-	require.NoError(t, h.Apply(one, two))
-	require.NoError(t, h.Apply(two, config()))
+	require.NoError(t, apply(h, one, two))
+	require.NoError(t, apply(h, two, config()))
 	assert.NoFileExists(t, filepath.Join(root, "/etc/mine"), "the first config's text does not come back")
 	if os.Getuid() == 0 { // the image's files belong to root
 		assert.Equal(t, "the image's", read(t, root, "/etc/stock"))
@@ -198,7 +203,7 @@ func TestWhatWasBegunKeepsTheNodesOwn(t *testing.T) {
 	one := config(file("/etc/blocks/a", "first", 0o644), file("/etc/new", "first", 0o644),
 		file("/etc/own", "first", 0o644), file("/etc/same", "first", 0o640))
 	two := config(file("/etc/blocks/a", "first", 0o644), file("/etc/own", "second", 0o644))
-	require.Error(t, h.Apply(config(), one))
+	require.Error(t, apply(h, config(), one))
 	begun := hostfiles.Start{Has: []ign35.Config{config()}, Begun: []ign35.Config{one}}
 	require.NoError(t, h.Change(begun, config()))
 	assert.Equal(t, "the node's", read(t, root, "/etc/own"), "nothing had come to it")
@@ -214,7 +219,7 @@ func TestWhatWasBegunKeepsTheNodesOwn(t *testing.T) {
 	assert.Equal(t, "the node's", read(t, root, "/etc/own"))
 	require.NoError(t, h.Change(begun, one))
 	assert.Equal(t, "first", read(t, root, "/etc/own"))
-	require.NoError(t, h.Apply(one, config()))
+	require.NoError(t, apply(h, one, config()))
 	assert.Equal(t, "the node's", read(t, root, "/etc/own"), "given back twice")
 	assert.NoFileExists(t, filepath.Join(root, "/etc/new"))
 }
@@ -225,7 +230,7 @@ func TestWhatCannotBeWrittenCanBeTakenAway(t *testing.T) {
 	nobodys := file("/etc/b", "x", 0o644)
 	nobodys.User = ign35.NodeUser{Name: ptr("nobody-here")}
 	bad := config(file("/etc/a", "x", 0o644), nobodys)
-	require.ErrorContains(t, h.Apply(config(), bad), "nobody-here")
+	require.ErrorContains(t, apply(h, config(), bad), "nobody-here")
 	good := config(file("/etc/c", "x", 0o644))
 	require.NoError(t, h.Change(hostfiles.Start{Begun: []ign35.Config{bad}}, good))
 	assert.Equal(t, "x", read(t, root, "/etc/c"))
@@ -233,7 +238,6 @@ func TestWhatCannotBeWrittenCanBeTakenAway(t *testing.T) {
 
 func TestDisableTakesAwayWhatLeadsToAUnit(t *testing.T) {
 	root := t.TempDir()
-	h := hostfiles.Host{Root: root}
 	units := filepath.Join(root, "/etc/systemd/system")
 	for _, dir := range []string{"multi-user.target.wants", "x.service.requires"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(units, dir), 0o755))
@@ -242,9 +246,7 @@ func TestDisableTakesAwayWhatLeadsToAUnit(t *testing.T) {
 	}
 	require.NoError(t, os.Symlink("a.service", filepath.Join(units, "alias.service")))
 	require.NoError(t, os.Symlink("/dev/null", filepath.Join(units, "a.service")))
-	some, err := h.Disable("a.service")
-	require.NoError(t, err)
-	assert.True(t, some)
+	require.NoError(t, hostfiles.Disable(root, "a.service"))
 	for _, gone := range []string{"multi-user.target.wants/a.service", "x.service.requires/a.service", "alias.service"} {
 		_, err := os.Lstat(filepath.Join(units, gone))
 		require.ErrorIs(t, err, os.ErrNotExist, gone)
@@ -270,4 +272,22 @@ func TestSweepRemovesWhatWasNotFinished(t *testing.T) {
 	}
 	assert.Equal(t, "kept", read(t, root, "/etc/d/.other"))
 	assert.Equal(t, "kept", read(t, root, "/etc/d/a"))
+}
+
+func TestOthersPathsAreLeftAlone(t *testing.T) {
+	h := hostfiles.Host{Root: t.TempDir(), Others: func(p string) bool { return p == "/etc/ca" }}
+	write(t, h.Root, "/etc/ca", "the cluster's")
+	c := config(file("/etc/ca", "the config's", 0o644), file("/etc/a", "1", 0o644))
+	require.NoError(t, apply(h, ign35.Config{}, c))
+	assert.Equal(t, "the cluster's", read(t, h.Root, "/etc/ca"))
+	mismatches, err := h.Verify(c)
+	require.NoError(t, err)
+	assert.Empty(t, mismatches)
+	require.NoError(t, h.Carry(c))
+	info, err := os.Stat(filepath.Join(h.Root, "/etc/ca"))
+	require.NoError(t, err)
+	assert.NotZero(t, info.Mode()&os.ModeSticky, "it goes along into the next deployment, too")
+	require.NoError(t, h.Uncarry(c))
+	require.NoError(t, apply(h, c, ign35.Config{}))
+	assert.Equal(t, "the cluster's", read(t, h.Root, "/etc/ca"))
 }

@@ -26,12 +26,12 @@ func (h Host) Uncarry(c ign35.Config) error { return h.marks(c, false) }
 const etc = "/etc/"
 
 func (h Host) marks(c ign35.Config, on bool) error {
-	entries, err := h.all(c) // what is others' must be there, too, when the next deployment boots
+	entries, err := entriesOf(h.Root, c) // what is others' must be there, too, when the next deployment boots
 	if err != nil {
 		return err
 	}
 	paths := sorted(entries)
-	links, err := h.enablement(c)
+	links, err := enablement(h.Root, c)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (h Host) marks(c ign35.Config, on bool) error {
 func mark(at string, sticky, on bool) error {
 	info, err := os.Lstat(at)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // Drift; whoever verifies the node says so.
+		return nil // Drift; the next comparison reports it.
 	}
 	if err != nil {
 		return err
@@ -91,41 +91,4 @@ func linkText(text string, on bool) string {
 		return "/" + plain
 	}
 	return "./" + plain
-}
-
-// Disable takes away the links below the unit directory that lead to a unit, as systemctl disable does, which cannot
-// when the unit's file has gone already. It tells whether there were some.
-func (h Host) Disable(unit string) (bool, error) {
-	on := true
-	links, err := h.enablement(ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: unit, Enabled: &on}}}})
-	if err != nil {
-		return false, err
-	}
-	for _, p := range links {
-		at := filepath.Join(h.Root, p)
-		if p == path.Join(unitDir, unit) {
-			continue // The unit itself, as a mask or as somebody's link, is not its enablement.
-		}
-		if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, fmt.Errorf("disable %s: %w", unit, err)
-		}
-	}
-	return len(links) > 0, nil
-}
-
-// enablement lists the links below the unit directory that lead to units which a config enables, whatever they are for.
-func (h Host) enablement(c ign35.Config) ([]string, error) {
-	enabled := map[string]bool{}
-	for _, u := range c.Systemd.Units {
-		if u.Enabled != nil && *u.Enabled {
-			enabled[u.Name] = true
-		}
-	}
-	var out []string
-	err := h.unitLinks(unitDir, func(link, text string) {
-		if enabled[path.Base(link)] || enabled[path.Base(text)] {
-			out = append(out, link)
-		}
-	})
-	return out, err
 }

@@ -33,9 +33,9 @@ func TestWhatIsKeptComesBackToAnotherFileSystem(t *testing.T) {
 	require.NoError(t, os.Symlink("tool", filepath.Join(root, "/usr/local/bin/link")))
 	c := config(file("/usr/local/bin/link", "x", 0o755), file("/usr/local/bin/new", "x", 0o755),
 		file("/usr/local/bin/tool", "x", 0o755))
-	require.NoError(t, h.Apply(config(), c))
+	require.NoError(t, apply(h, config(), c))
 	assert.Equal(t, "x", read(t, root, "/usr/local/bin/tool"))
-	require.NoError(t, h.Apply(c, config()))
+	require.NoError(t, apply(h, c, config()))
 	assert.Equal(t, "the node's", read(t, root, "/usr/local/bin/tool"))
 	info, err := os.Stat(filepath.Join(root, "/usr/local/bin/tool"))
 	require.NoError(t, err)

@@ -13,56 +13,32 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// owner gives the numeric ids of a file's user and group; root where none is named.
-func (h Host) owner(n ign35.Node) (uid, gid int, err error) {
-	var user, group string
-	if n.User.ID != nil {
+// ownerOf gives the numeric ids of a file's user and group; root where the config names none.
+func ownerOf(root string, n ign35.Node) (uid, gid int, err error) {
+	switch {
+	case n.User.ID != nil:
 		uid = *n.User.ID
-	} else if n.User.Name != nil {
-		user = *n.User.Name
+	case n.User.Name != nil && *n.User.Name != "":
+		if uid, err = idOf(root, "passwd", *n.User.Name); err != nil {
+			return 0, 0, err
+		}
 	}
-	if n.Group.ID != nil {
+	switch {
+	case n.Group.ID != nil:
 		gid = *n.Group.ID
-	} else if n.Group.Name != nil {
-		group = *n.Group.Name
-	}
-	if user == "" && group == "" {
-		return uid, gid, nil
-	}
-	lookup := h.Lookup
-	if lookup == nil {
-		lookup = h.lookup
-	}
-	u, g, err := lookup(user, group)
-	if err != nil {
-		return 0, 0, err
-	}
-	if user != "" {
-		uid = u
-	}
-	if group != "" {
-		gid = g
+	case n.Group.Name != nil && *n.Group.Name != "":
+		if gid, err = idOf(root, "group", *n.Group.Name); err != nil {
+			return 0, 0, err
+		}
 	}
 	return uid, gid, nil
 }
 
-// lookup reads the node's own tables, not those of the agent's container.
-func (h Host) lookup(user, group string) (uid, gid int, err error) {
-	if user != "" {
-		if uid, err = h.id("passwd", user); err != nil {
-			return 0, 0, err
-		}
-	}
-	if group != "" {
-		gid, err = h.id("group", group)
-	}
-	return uid, gid, err
-}
-
-// id finds a name in etc/TABLE, or in usr/lib/TABLE, where ostree hosts have the system's own (nss-altfiles).
-func (h Host) id(table, name string) (int, error) {
+// idOf finds a name in the node's own etc/TABLE, not the agent's container's, or in usr/lib/TABLE, where ostree hosts
+// have the system's own (nss-altfiles).
+func idOf(root, table, name string) (int, error) {
 	for _, dir := range []string{"etc", "usr/lib"} {
-		f, err := os.Open(filepath.Join(h.Root, dir, table))
+		f, err := os.Open(filepath.Join(root, dir, table))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// replaceFile puts a file in place of whatever is there, so that a power cut leaves the one or the other.
+// replaceFile puts a file in place of what is there, so that a power cut leaves the one or the other. It is not
+// renameio's work: a killed agent's unfinished file is among the admin's, and Sweep must know it by its name.
 func replaceFile(at string, e entry) error {
 	if err := os.MkdirAll(filepath.Dir(at), dirMode); err != nil {
 		return fmt.Errorf("write %s: %w", at, err)
@@ -30,7 +31,7 @@ func replaceFile(at string, e entry) error {
 	return syncDir(filepath.Dir(at))
 }
 
-// replaceLink puts a symbolic link in place of whatever is there.
+// replaceLink puts a symbolic link in place of what is there.
 func replaceLink(at, target string) error {
 	if err := os.MkdirAll(filepath.Dir(at), dirMode); err != nil {
 		return fmt.Errorf("link %s: %w", at, err)

@@ -3,6 +3,7 @@ package kubeapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// askMin and askMax bound the pauses after which a request is made again whose connection ended without an answer; they
+// askMin and askMax bound the pauses before a request is repeated whose connection ended without an answer; they
 // double from the one to the other. All of them together take less than a second: an agent that gets no answer goes on
 // without, and asks at its next step.
 const (
@@ -20,9 +21,24 @@ const (
 	askMax = 400 * time.Millisecond
 )
 
+// ErrNoAnswer is in the error of a request to which the API gave no answer, or only that it cannot answer now. A
+// refusal is an answer.
+var ErrNoAnswer = errors.New("the API does not answer")
+
 // ask makes a request and decodes its answer, unless into is nil. Every request of this client may be made twice.
-// client-go's own repetition is not used: it takes a second each time, as long as the request's whole limit lasts.
 func (c *Client) ask(ctx context.Context, into any, request func() *rest.Request) error {
+	err := try(ctx, into, request)
+	var status apierrors.APIStatus
+	if err == nil || errors.As(err, &status) && !apierrors.IsServerTimeout(err) && !apierrors.IsServiceUnavailable(err) &&
+		!apierrors.IsTooManyRequests(err) && !apierrors.IsInternalError(err) && !apierrors.IsTimeout(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
+}
+
+// try repeats a request whose connection ended. client-go's own repetition is not used: it takes a second each time, as
+// long as the request's whole limit lasts.
+func try(ctx context.Context, into any, request func() *rest.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
 	for pause := askMin; ; pause *= 2 {
@@ -32,8 +48,8 @@ func (c *Client) ask(ctx context.Context, into any, request func() *rest.Request
 			return decode(result, into)
 		}
 		again := pause/2 + rand.N(pause/2) //nolint:gosec // spreads load, keeps no secret
-		switch seconds, told := apierrors.SuggestsClientDelay(err); {
-		case told:
+		switch seconds, suggested := apierrors.SuggestsClientDelay(err); {
+		case suggested:
 			again += time.Duration(seconds) * time.Second
 		case !dropped(err) || pause > askMax:
 			return err

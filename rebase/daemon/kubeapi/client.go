@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // requestLimit bounds one request: a node whose API does not answer goes on without.
@@ -39,9 +40,7 @@ func New(cfg *rest.Config, node string, log *logrus.Entry) (*Client, error) {
 		return nil, errors.New("make API client: the node has no name")
 	}
 	if log == nil {
-		quiet := logrus.New()
-		quiet.SetOutput(io.Discard)
-		log = logrus.NewEntry(quiet)
+		log = report.NoLog()
 	}
 	c := &Client{node: node, log: log}
 	watching := rest.CopyConfig(cfg)
@@ -139,7 +138,7 @@ const controllerConfig = "machine-config-controller"
 // fieldManager owns what the agent writes.
 const fieldManager = "dayone-daemon"
 
-// MachineConfigNode reads this node's; nil when nobody has made it.
+// MachineConfigNode reads this node's; nil when no controller has made it.
 func (c *Client) MachineConfigNode(ctx context.Context) (*mcfgv1.MachineConfigNode, error) {
 	o := &mcfgv1.MachineConfigNode{}
 	err := c.get(ctx, mcfgv1.GroupVersion, "machineconfignodes", c.node, o)

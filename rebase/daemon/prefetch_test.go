@@ -172,7 +172,7 @@ func TestImageIsFetchedAheadAndForgotten(t *testing.T) {
 		func(n *corev1.Node) bool { return n.Annotations[manifests.AnnotationPrefetched] == "" })
 	layers, have = s.refs()
 	assert.Equal(t, []int{0, 0}, []int{layers, have})
-	assert.NoFileExists(t, filepath.Join(f.m.root, daemon.AheadPath))
+	assert.NoFileExists(t, filepath.Join(f.m.root, daemon.PrefetchPath))
 }
 
 func TestFetchingAheadGoesOnWhereItWasKilled(t *testing.T) {

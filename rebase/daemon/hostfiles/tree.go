@@ -6,50 +6,58 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
-
-	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	"strings"
 )
 
-// Mismatch is one path where the node is unlike its config.
-type Mismatch struct {
-	Path string `json:"path"`
-	// Why says what differs, and by how many bytes where contents do; never the contents themselves.
-	Why string `json:"why"`
+// tree reads and writes entries below a root.
+type tree struct{ root string }
+
+// put writes an entry unless it is on disk already.
+func (t tree) put(e entry) error {
+	why, err := t.compare(e)
+	if err != nil || why == "" {
+		return err
+	}
+	return t.write(e)
 }
 
-// Verify compares the node with a config, by path. It fails only when the config or the disk cannot be read.
-func (h Host) Verify(c ign35.Config) ([]Mismatch, error) {
-	entries, err := h.entries(c)
+func (t tree) write(e entry) error {
+	at, err := t.at(e.path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var out []Mismatch
-	for _, p := range sorted(entries) {
-		why, err := h.compare(entries[p])
-		if err != nil {
-			return nil, err
-		}
-		if why != "" {
-			out = append(out, Mismatch{Path: p, Why: why})
-		}
+	if e.link != "" {
+		return replaceLink(at, e.link)
 	}
-	disabled, err := h.notEnabled(c)
-	return append(out, disabled...), err
+	return replaceFile(at, e)
 }
 
-// Paths lists what a config has on disk, for whoever watches it.
-func (h Host) Paths(c ign35.Config) ([]string, error) {
-	entries, err := h.entries(c)
-	if err != nil {
-		return nil, err
+// at gives the place of a path on the node. A symbolic link among its directories must not lead out of the root: Root
+// is "/" on a node, but a directory in an agent's container and in tests.
+func (t tree) at(p string) (string, error) {
+	dir := filepath.Join(t.root, path.Dir(p))
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return "", fmt.Errorf("make directory of %s: %w", p, err)
 	}
-	return sorted(entries), nil
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", fmt.Errorf("find directory of %s: %w", p, err)
+	}
+	root, err := filepath.EvalSymlinks(t.root)
+	if err != nil {
+		return "", fmt.Errorf("find root: %w", err)
+	}
+	if root != "/" && real != root && !strings.HasPrefix(real, root+"/") {
+		return "", fmt.Errorf("write %s: a link leads out of %s", p, t.root)
+	}
+	return filepath.Join(real, path.Base(p)), nil
 }
 
 // compare says how the disk differs from an entry; empty: it does not.
-func (h Host) compare(e entry) (string, error) {
-	at := filepath.Join(h.Root, e.path)
+func (t tree) compare(e entry) (string, error) {
+	at := filepath.Join(t.root, e.path)
 	info, err := os.Lstat(at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "is missing", nil

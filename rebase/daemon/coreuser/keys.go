@@ -1,4 +1,4 @@
-package hostfiles
+package coreuser
 
 import (
 	"bufio"
@@ -16,8 +16,8 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// CoreUser is the one user whose keys and password an agent changes. Source: MCO's daemon.
-const CoreUser = "core"
+// Name is the one user whose keys and password an agent changes. Source: MCO's daemon.
+const Name = "core"
 
 // Where a user's keys are, below the home directory. Ignition of CoreOS, and of distributions that follow it, writes a
 // fragment of its own into keysDir, which sshd asks ssh-key-dir for; others write keysFile, which people write to as
@@ -41,12 +41,12 @@ type account struct {
 // ApplyKeys makes the keys of the core user those of after, on the running node: a key that is taken away opens no
 // session from now on. What people wrote beside the config's keys stays. A node without such a user is an error only
 // where the config has keys for it.
-func (h Host) ApplyKeys(before, after ign35.Config) error {
+func ApplyKeys(root string, before, after ign35.Config) error {
 	old, now := keysOf(before), keysOf(after)
 	if len(old) == 0 && len(now) == 0 {
 		return nil
 	}
-	user, found, err := h.account(CoreUser)
+	user, found, err := find(root, Name)
 	if err != nil {
 		return err
 	}
@@ -55,59 +55,58 @@ func (h Host) ApplyKeys(before, after ign35.Config) error {
 			return nil
 		}
 		return fmt.Errorf("write SSH keys: the node has no user %s: Ignition makes users at a node's first boot only",
-			CoreUser)
+			Name)
 	}
-	if err := h.writeKeys(user, old, now); err != nil {
-		return fmt.Errorf("write SSH keys of %s: %w", CoreUser, err)
+	if err := writeKeys(root, user, old, now); err != nil {
+		return fmt.Errorf("write SSH keys of %s: %w", Name, err)
 	}
 	return nil
 }
 
-// VerifyKeys names the file of the core user's keys when it has not the config's.
-func (h Host) VerifyKeys(c ign35.Config) ([]Mismatch, error) {
+// VerifyKeys names the file of the core user's keys, and why it is not the config's; a why of "" says that it is.
+func VerifyKeys(root string, c ign35.Config) (at, why string, err error) {
 	wanted := keysOf(c)
 	if len(wanted) == 0 {
-		return nil, nil
+		return "", "", nil
 	}
-	user, found, err := h.account(CoreUser)
+	user, found, err := find(root, Name)
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
 	if !found {
-		return []Mismatch{{Path: "user " + CoreUser, Why: "is missing, and has SSH keys in the config"}}, nil
+		return "user " + Name, "is missing, and has SSH keys in the config", nil
 	}
-	home, name, err := h.keysHome(user)
+	home, name, err := keysHome(root, user)
 	if errors.Is(err, fs.ErrNotExist) {
-		return []Mismatch{{Path: user.home, Why: "is missing, and is to hold SSH keys"}}, nil
+		return user.home, "is missing, and is to hold SSH keys", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at SSH keys: %w", err)
+		return "", "", fmt.Errorf("look at SSH keys: %w", err)
 	}
 	defer home.Close()
 	raw, err := home.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("look at SSH keys: %w", err)
+		return "", "", fmt.Errorf("look at SSH keys: %w", err)
 	}
 	have := lines(raw)
 	for _, k := range wanted {
 		if !slices.Contains(have, k) {
-			return []Mismatch{{Path: path.Join(user.home, name), Why: "lacks an SSH key"}}, nil // never which
+			return path.Join(user.home, name), "lacks an SSH key", nil // never which
 		}
 	}
-	return nil, nil
+	return "", "", nil
 }
 
-// KeysPath is the file that has a config's keys, for whoever watches it; empty: the config has none, or the node no
-// such user.
-func (h Host) KeysPath(c ign35.Config) (string, error) {
+// KeysPath is the file that has a config's keys; empty: the config has none, or the node no such user.
+func KeysPath(root string, c ign35.Config) (string, error) {
 	if len(keysOf(c)) == 0 {
 		return "", nil
 	}
-	user, found, err := h.account(CoreUser)
+	user, found, err := find(root, Name)
 	if err != nil || !found {
 		return "", err
 	}
-	home, name, err := h.keysHome(user)
+	home, name, err := keysHome(root, user)
 	if errors.Is(err, fs.ErrNotExist) {
 		return path.Join(user.home, keysFragment), nil
 	}
@@ -118,8 +117,8 @@ func (h Host) KeysPath(c ign35.Config) (string, error) {
 }
 
 // keysHome opens a user's home directory and gives the keys' place in it.
-func (h Host) keysHome(user account) (*os.Root, string, error) {
-	home, err := os.OpenRoot(filepath.Join(h.Root, user.home))
+func keysHome(root string, user account) (*os.Root, string, error) {
+	home, err := os.OpenRoot(filepath.Join(root, user.home))
 	if err != nil {
 		return nil, "", err
 	}
@@ -129,7 +128,7 @@ func (h Host) keysHome(user account) (*os.Root, string, error) {
 func keysOf(c ign35.Config) []string {
 	var out []string
 	for _, u := range c.Passwd.Users {
-		if u.Name != CoreUser {
+		if u.Name != Name {
 			continue
 		}
 		for _, k := range u.SSHAuthorizedKeys {
@@ -155,8 +154,8 @@ func keysPlace(home *os.Root) string {
 
 // writeKeys stays below the home directory whatever links its owner has put there, and gives the owner all that it
 // makes.
-func (h Host) writeKeys(user account, old, now []string) error {
-	dir := filepath.Join(h.Root, user.home)
+func writeKeys(root string, user account, old, now []string) error {
+	dir := filepath.Join(root, user.home)
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(dir, privateDir); err != nil {
 			return err
@@ -171,7 +170,7 @@ func (h Host) writeKeys(user account, old, now []string) error {
 	}
 	defer home.Close()
 	name := keysPlace(home)
-	if err := ignoreMissing(home.Remove(unfinishedBelow(name))); err != nil { // a killed writer's
+	if err := home.Remove(unfinished(name)); err != nil && !errors.Is(err, fs.ErrNotExist) { // a killed writer's
 		return err
 	}
 	raw, err := home.ReadFile(name)
@@ -233,14 +232,12 @@ func ownDir(home *os.Root, name string, user account) error {
 	return errors.Join(home.Chmod(name, privateDir), home.Chown(name, user.uid, user.gid))
 }
 
-func unfinishedBelow(name string) string {
-	return path.Join(path.Dir(name), unfinished+path.Base(name))
-}
+func unfinished(name string) string { return path.Join(path.Dir(name), ".dayone-"+path.Base(name)) }
 
 // replaceBelow puts a file in place of another, so that a power cut, or a login at the same moment, finds the one or
-// the other.
+// the other. It is not renameio's work: that would follow links that the owner of the home directory has put there.
 func replaceBelow(home *os.Root, name string, data []byte, user account) error {
-	tmp := unfinishedBelow(name)
+	tmp := unfinished(name)
 	f, err := home.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, privateFile)
 	if err != nil {
 		return err
@@ -260,10 +257,10 @@ func replaceBelow(home *os.Root, name string, data []byte, user account) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// account finds a user in the node's own tables.
-func (h Host) account(name string) (account, bool, error) {
+// find reads a user in the node's own tables.
+func find(root, name string) (account, bool, error) {
 	for _, dir := range []string{"etc", "usr/lib"} {
-		raw, err := os.ReadFile(filepath.Join(h.Root, dir, "passwd"))
+		raw, err := os.ReadFile(filepath.Join(root, dir, "passwd"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -16,9 +16,9 @@ import (
 // vendorUnits is where an OS image has its own units, and links that enable them.
 const vendorUnits = "/usr/lib/systemd/system"
 
-// notEnabled names units that a config enables and that nothing starts: somebody has disabled them, or their links
+// notEnabled names units that a config enables and that nothing starts: a person has disabled them, or their links
 // never came. Units whose text is not the config's are left out, and such as nothing could enable.
-func (h Host) notEnabled(c ign35.Config) ([]Mismatch, error) {
+func notEnabled(root string, c ign35.Config) ([]Mismatch, error) {
 	var wanted []string
 	for _, u := range c.Systemd.Units {
 		masked := u.Mask != nil && *u.Mask
@@ -31,7 +31,7 @@ func (h Host) notEnabled(c ign35.Config) ([]Mismatch, error) {
 	}
 	linked := map[string]bool{}
 	for _, dir := range []string{unitDir, vendorUnits} {
-		err := h.unitLinks(dir, func(link, text string) { // by their own name and by their target's
+		err := unitLinks(root, dir, func(link, text string) { // by their own name and by their target's
 			linked[path.Base(link)], linked[path.Base(text)] = true, true
 		})
 		if err != nil {
@@ -68,9 +68,9 @@ func installs(text string) bool {
 }
 
 // unitLinks calls see for every link below a directory, with its path on the node and its text.
-func (h Host) unitLinks(dir string, see func(link, text string)) error {
-	root := filepath.Join(h.Root, dir)
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+func unitLinks(root, dir string, see func(link, text string)) error {
+	top := filepath.Join(root, dir)
+	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -81,11 +81,48 @@ func (h Host) unitLinks(dir string, see func(link, text string)) error {
 		if err != nil {
 			return ignoreMissing(err)
 		}
-		see(path.Join(dir, strings.TrimPrefix(p, root)), text)
+		see(path.Join(dir, strings.TrimPrefix(p, top)), text)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("list links of units: %w", err)
 	}
 	return nil
+}
+
+// Disable takes away the links below the unit directory that lead to a unit, as systemctl disable does, which cannot
+// when the unit's file has gone already.
+func Disable(root, unit string) error {
+	on := true
+	links, err := enablement(root, ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: unit, Enabled: &on}}}})
+	if err != nil {
+		return err
+	}
+	for _, p := range links {
+		at := filepath.Join(root, p)
+		if p == path.Join(unitDir, unit) {
+			continue // The unit itself, as a mask or as a link, is not its enablement.
+		}
+		if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("disable %s: %w", unit, err)
+		}
+	}
+	return nil
+}
+
+// enablement lists the links below the unit directory that lead to units which a config enables, whatever they are for.
+func enablement(root string, c ign35.Config) ([]string, error) {
+	enabled := map[string]bool{}
+	for _, u := range c.Systemd.Units {
+		if u.Enabled != nil && *u.Enabled {
+			enabled[u.Name] = true
+		}
+	}
+	var out []string
+	err := unitLinks(root, unitDir, func(link, text string) {
+		if enabled[path.Base(link)] || enabled[path.Base(text)] {
+			out = append(out, link)
+		}
+	})
+	return out, err
 }

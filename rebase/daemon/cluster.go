@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"context"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	opv1 "github.com/openshift/api/operator/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Cluster is what the agent asks of the API; kubeapi.Client is one. A request without an answer is a
+// kubeapi.ErrNoAnswer; errors of an API that answered are Kubernetes' own.
+type Cluster interface {
+	OwnNode
+	OwnRecord
+	Configs
+}
+
+// OwnRecord is this node's MachineConfigNode, whose status is for people and other controllers.
+type OwnRecord interface {
+	// MachineConfigNode reads it; nil when no controller has made it yet.
+	MachineConfigNode(ctx context.Context) (*mcfgv1.MachineConfigNode, error)
+	// ApplyMachineConfigNode makes what of its status is the agent's what o says, and leaves what is others' (server-side
+	// apply).
+	ApplyMachineConfigNode(ctx context.Context, o *mcfgv1.MachineConfigNode) error
+}
+
+// OwnNode is this node's object; its spec and status are not needed.
+type OwnNode interface {
+	Node(ctx context.Context) (*metav1.PartialObjectMetadata, error)
+	// PatchNode changes it by a JSON merge patch.
+	PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error)
+}
+
+// Configs are what nodes are to have.
+type Configs interface {
+	// ControllerConfig reads what every node of the cluster has beside its config; nil when there is none.
+	ControllerConfig(ctx context.Context) (*mcfgv1.ControllerConfig, error)
+	// Config reads a rendered config.
+	Config(ctx context.Context, name string) (*mcfgv1.MachineConfig, error)
+	// Policies reads the object with the admin's disruption policies; nil when there is none.
+	Policies(ctx context.Context) (*opv1.MachineConfiguration, error)
+}
