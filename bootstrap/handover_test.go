@@ -73,7 +73,7 @@ func TestABuildAsksForWhatTheClusterAsksFor(t *testing.T) {
 	pool := preflight.Pool{Pool: installconfig.Pool{Name: "master", BuildAt: installconfig.BuildAtBootstrap},
 		Repository: "registry.example.com/ocp/master-os"}
 	h := &host{Options: Options{Platform: "linux/amd64"}, registryHost: "10.0.0.1:5000", id: &identity{},
-		base: baseResult{Reference: "10.0.0.1:5000/ocp/base@sha256:" + one},
+		base: baseResult{Final: base + one, Reference: "10.0.0.1:5000/ocp/base@sha256:" + one},
 		first: &render.Result{Configs: []*mcfgv1.MachineConfig{config},
 			Pools: []*mcfgv1.MachineConfigPool{{ObjectMeta: metav1.ObjectMeta{Name: "master"}}}},
 		in: &preflight.Input{Sidecar: &installconfig.Sidecar{}, Pools: []preflight.Pool{pool}, Set: &manifests.Set{
@@ -95,6 +95,5 @@ func TestABuildAsksForWhatTheClusterAsksFor(t *testing.T) {
 	h.in.Set = &manifests.Set{}
 	h.first.Configs[0] = &mcfgv1.MachineConfig{}
 	assert.False(t, h.extends())
-	assert.Nil(t, h.trustBundle())
 	assert.Empty(t, h.extensionsImages())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -156,10 +157,6 @@ func (h *host) build(ctx context.Context, pool string, request build.Request) (*
 	return builder.Build(ctx, request)
 }
 
-// trustBundle is the cluster's additional one. It is part of the content address: the cluster's builder asks with it,
-// too, and finds that the image of this host is what it would build.
-func (h *host) trustBundle() []byte { return h.in.ControllerConfig().AdditionalTrustBundle }
-
 var errNoFirst = errors.New("the pool has no first rendering")
 
 func (h *host) buildRequest(p preflight.Pool) (build.Request, error) {
@@ -167,18 +164,18 @@ func (h *host) buildRequest(p preflight.Pool) (build.Request, error) {
 	if config == nil {
 		return build.Request{}, fmt.Errorf("prepare build of pool %s: %w", p.Name, errNoFirst)
 	}
-	request := build.Request{
-		TrustBundle: h.trustBundle(),
-		Pool:        p.Name, Base: build.Image{Reference: h.base.Reference}, Config: config, Platform: h.Platform,
+	copies := maps.Clone(h.extensions)
+	if copies == nil {
+		copies = map[string]string{}
+	}
+	copies[h.base.Final] = h.base.Reference
+	return build.NewRequest(build.Spec{
+		Pool: p.Name, Config: config, Controller: h.in.ControllerConfig(), Base: h.base.Final, Copies: copies,
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
-		Target:   h.inEmbedded(p.Repository),
+		Platform: h.Platform, Target: h.inEmbedded(p.Repository),
 		Registry: build.Access{CAFile: h.id.caFile, AuthFile: h.id.pushAuth},
 		Options:  buildOptions(h.in.Sidecar.Config.Build),
-	}
-	if image := h.extensionsImage(p); image != "" {
-		request.Extensions = &build.Image{Reference: h.extensions[image]}
-	}
-	return request, nil
+	})
 }
 
 // buildOptions are the user's limits.

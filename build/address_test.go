@@ -178,3 +178,43 @@ func TestImagesOfOneGroundDifferInTheirConfigOnly(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, same, address)
 }
+
+func TestNewRequest(t *testing.T) {
+	const base, packages = "registry.example.com/os/base", "registry.example.com/os/ext"
+	controller := &mcfgv1.ControllerConfigSpec{AdditionalTrustBundle: []byte("pem"),
+		BaseOSExtensionsContainerImage: packages + someDigest}
+	plain, extended := buildtest.Config(t, nil), buildtest.Config(t, nil)
+	extended.Spec.Extensions = []string{"usbguard"}
+	spec := build.Spec{Pool: "master", Config: extended, Controller: controller, Base: base + someDigest,
+		Target: "registry.example.com/os/master", Platform: "linux/amd64"}
+	address := func(spec build.Spec) string {
+		request, err := build.NewRequest(spec)
+		require.NoError(t, err)
+		out, err := request.Address()
+		require.NoError(t, err)
+		return out
+	}
+	want := address(spec)
+
+	copied := spec
+	copied.Copies = map[string]string{base + someDigest: "10.0.0.1:5000/os/base" + someDigest,
+		packages + someDigest: "10.0.0.1:5000/os/ext" + someDigest}
+	copied.Target = "10.0.0.1:5000/os/master"
+	assert.Equal(t, want, address(copied), "a copy has the same bytes")
+
+	unneeded := spec
+	unneeded.Config = plain
+	request, err := build.NewRequest(unneeded)
+	require.NoError(t, err)
+	assert.Nil(t, request.Extensions, "the config asks for none")
+	assert.Equal(t, []byte("pem"), request.TrustBundle)
+
+	untrusted := spec
+	untrusted.Controller = &mcfgv1.ControllerConfigSpec{BaseOSExtensionsContainerImage: packages + someDigest}
+	assert.NotEqual(t, want, address(untrusted), "the trust bundle reaches the image")
+
+	unrendered := spec
+	unrendered.Config = nil
+	_, err = build.NewRequest(unrendered)
+	require.ErrorContains(t, err, "render the pool first")
+}

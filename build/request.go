@@ -141,6 +141,46 @@ type Request struct {
 	Options Options `json:"options"`
 }
 
+// Spec is what a caller knows of an image before it is built.
+type Spec struct {
+	// Pool is the machine config pool, Config its rendered config, Controller the cluster's ControllerConfig.
+	Pool       string
+	Config     *mcfgv1.MachineConfig
+	Controller *mcfgv1.ControllerConfigSpec
+	// Base is the OS image by its own name; by digest, unless Copies has it.
+	Base string
+	// Copies maps the own names of images to references by digest in the registry that the build reads. An image that is
+	// not in it is read by its own name.
+	Copies map[string]string
+	// Containerfile is the user's text, ContainerfileName the file that findings name.
+	Containerfile, ContainerfileName string
+	// Platform and Target as in Request.
+	Platform, Target string
+	// Registry reaches the images and Target.
+	Registry Access
+	// Options change how it is done.
+	Options Options
+}
+
+// NewRequest is the only maker of requests: the flows on the bootstrap host, the controller in the cluster and the trial
+// build get one content address for the same inputs. The trust bundle and the extensions image come from the
+// ControllerConfig, the latter unless the rendered config names its own.
+func NewRequest(in Spec) (Request, error) {
+	if in.Config == nil {
+		return Request{}, invalid("config", "pool "+in.Pool+" has no rendered config", "render the pool first")
+	}
+	read := func(image string) Image { return Image{Reference: cmp.Or(in.Copies[image], image)} }
+	request := Request{Pool: in.Pool, Base: read(in.Base), Config: in.Config,
+		Containerfile: in.Containerfile, ContainerfileName: in.ContainerfileName,
+		Platform: in.Platform, Target: in.Target, TrustBundle: in.Controller.AdditionalTrustBundle,
+		Registry: in.Registry, Options: in.Options}
+	if image := ExtensionsImage(in.Config, in.Controller, in.Containerfile); image != "" {
+		extensions := read(image)
+		request.Extensions = &extensions
+	}
+	return request, nil
+}
+
 // platform gives the platform that is asked for.
 func (r Request) platform() string {
 	if r.Platform != "" {
@@ -190,8 +230,8 @@ func (r Request) Validate() error {
 }
 
 // ExtensionsImage names the image with extension packages for a rendered config, beside the cluster's ControllerConfig:
-// empty when neither the config (extensions, another kernel) nor the Containerfile asks for it, or nobody names one.
-// Whoever builds asks here, so that the bootstrap host and the cluster come to one address.
+// empty when neither the config (extensions, another kernel) nor the Containerfile asks for it, or when neither object
+// names one. NewRequest asks here; a caller that copies the image first does, too.
 func ExtensionsImage(config *mcfgv1.MachineConfig, controller *mcfgv1.ControllerConfigSpec, text string) string {
 	if !(Request{Config: config, Containerfile: text}).usesExtensions() {
 		return ""

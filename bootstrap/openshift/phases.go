@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
@@ -191,23 +193,19 @@ func (f *flow) buildRequest(p preflight.Pool) (build.Request, error) {
 	if err != nil {
 		return build.Request{}, err
 	}
-	base, ok := f.base.Embedded[f.first.Pools[p.Name].Base]
-	if !ok {
+	if _, copied := f.base.Embedded[f.first.Pools[p.Name].Base]; !copied {
 		return build.Request{}, fmt.Errorf("prepare build of pool %s: %w", p.Name, errNoFirst)
 	}
-	limits := f.in.Sidecar.Config.Build
-	request := build.Request{
-		TrustBundle: f.first.TrustBundle, Pool: p.Name, Base: build.Image{Reference: base}, Config: config,
-		Platform:      f.Platform,
+	limits, first := f.in.Sidecar.Config.Build, f.first.Pools[p.Name]
+	return build.NewRequest(build.Spec{
+		Pool: p.Name, Config: config, Base: first.Base, Copies: f.base.Embedded,
+		Controller: &mcfgv1.ControllerConfigSpec{AdditionalTrustBundle: f.first.TrustBundle,
+			BaseOSExtensionsContainerImage: first.Extensions},
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
-		Target:   f.inEmbedded(p.Repository),
+		Platform: f.Platform, Target: f.inEmbedded(p.Repository),
 		Registry: build.Access{CAFile: f.id.CAFile, AuthFile: f.id.PushAuth},
 		Options: build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk), Attempts: limits.Attempts,
 			Offline:          limits.Offline,
 			ProxyEnvironment: build.HostProxies(os.Environ())},
-	}
-	if image := f.first.Pools[p.Name].Extensions; image != "" {
-		request.Extensions = &build.Image{Reference: f.base.Embedded[image]}
-	}
-	return request, nil
+	})
 }

@@ -20,12 +20,16 @@ import (
 // identify gives the pool's image a name by what it is built of, and a build by which two such images are compared, as
 // the cluster does.
 func (p *Pool) identify(in *preflight.Input, l preflight.Pool, base string) error {
-	from := build.Image{Reference: byDigest(base)}
-	request := build.Request{Pool: p.Name, Base: from, Config: p.config, Containerfile: l.Containerfile,
-		Target: l.Repository, TrustBundle: in.ControllerConfig().AdditionalTrustBundle}
 	// The release's extensions go with its OS image.
-	request.Extensions = &build.Image{Reference: byDigest(cmp.Or(build.ExtensionsImage(p.config, in.ControllerConfig(),
-		l.Containerfile), base))}
+	cc := in.ControllerConfig().DeepCopy()
+	cc.BaseOSExtensionsContainerImage = cmp.Or(cc.BaseOSExtensionsContainerImage, base)
+	extensions := build.ExtensionsImage(p.config, cc, l.Containerfile)
+	request, err := build.NewRequest(build.Spec{Pool: p.Name, Config: p.config, Controller: cc, Base: base,
+		Copies:        map[string]string{base: byDigest(base), extensions: byDigest(extensions)},
+		Containerfile: l.Containerfile, Target: l.Repository})
+	if err != nil {
+		return err
+	}
 	address, err := request.Address()
 	if err != nil {
 		return err

@@ -209,14 +209,13 @@ func RequestOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *m
 	if err != nil {
 		return refused(ReasonInvalidRequest, "%s", err)
 	}
-	request := build.Request{
-		Pool: mosc.Spec.MachineConfigPool.Name, Base: build.Image{Reference: base}, Config: config, Platform: platform,
-		Containerfile: text, ContainerfileName: "MachineOSConfig " + mosc.Name,
-		Target: repository, TrustBundle: cc.Spec.AdditionalTrustBundle,
+	request, err := build.NewRequest(build.Spec{
+		Pool: mosc.Spec.MachineConfigPool.Name, Config: config, Controller: &cc.Spec, Base: base, Platform: platform,
+		Containerfile: text, ContainerfileName: "MachineOSConfig " + mosc.Name, Target: repository,
 		Options: build.Options{ProxyEnvironment: proxies(cc)},
-	}
-	if extensions := build.ExtensionsImage(config, &cc.Spec, text); extensions != "" {
-		request.Extensions = &build.Image{Reference: extensions}
+	})
+	if err != nil {
+		return refused(ReasonInvalidRequest, "%s", err)
 	}
 	return request, nil
 }

@@ -196,13 +196,31 @@ func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight
 	if err != nil {
 		return build.Request{}, err
 	}
-	return build.Request{
-		Pool: pool.Name, Base: build.Image{Reference: inside + "@" + copied.Digest.String()}, Config: config,
-		Platform:      t.platform,
-		Containerfile: pool.Containerfile, ContainerfileName: pool.MachineOSConfig.Origin.File,
+	own := final + "@" + copied.Digest.String()
+	copies := map[string]string{own: inside + "@" + copied.Digest.String()}
+	if image := build.ExtensionsImage(config, in.ControllerConfig(), pool.Containerfile); image != "" {
+		if copies[image], err = t.takeExtensions(ctx, from, image, w); err != nil {
+			return build.Request{}, err
+		}
+	}
+	return build.NewRequest(build.Spec{
+		Pool: pool.Name, Config: config, Controller: in.ControllerConfig(), Base: own, Copies: copies,
+		Containerfile: pool.Containerfile, ContainerfileName: pool.MachineOSConfig.Origin.File, Platform: t.platform,
 		Target:   w.addr + "/" + installconfig.RepositoryPath(pool.Repository),
 		Registry: build.Access{CAFile: w.caFile, AuthFile: w.pushAs}, Options: t.options,
-	}, nil
+	})
+}
+
+// takeExtensions copies the image with extension packages, with the base image's credentials.
+func (t *trial) takeExtensions(ctx context.Context, from imagecopy.Endpoint, image string, w *workshop) (string, error) {
+	from.Reference = "docker://" + image
+	inside := w.addr + "/" + installconfig.RepositoryPath(installconfig.Repository(image))
+	copied, err := imagecopy.Copy(ctx, from, w.endpoint(inside+":extensions"), imagecopy.Options{Platform: t.platform,
+		CacheDir: filepath.Join(t.stateDir, "cache"), Log: t.log})
+	if err != nil {
+		return "", fmt.Errorf("take in extensions image %s: %w", image, err)
+	}
+	return inside + "@" + copied.Digest.String(), nil
 }
 
 func (t *trial) render(in *preflight.Input, pool, base string) (*mcfgv1.MachineConfig, error) {
