@@ -8,6 +8,7 @@ import (
 
 	"dayone.dev/dayone/cmd/dayone/cluster"
 	"dayone.dev/dayone/cmd/dayone/day1"
+	"dayone.dev/dayone/cmd/dayone/plan"
 	"dayone.dev/dayone/cmd/dayone/registry"
 	"dayone.dev/dayone/cmd/dayone/render"
 	"dayone.dev/dayone/cmd/dayone/support"
@@ -26,7 +27,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(day1.Commands(version)...)
 	root.AddCommand(render.Commands()...)
 	root.AddCommand(support.Commands(version)...)
-	root.AddCommand(newBuildCommand(), registry.Command(), cluster.Command(version),
-		cluster.NewPlan(version), cluster.NewSchema())
+	root.AddCommand(newBuildCommand(), registry.Command(), cluster.Command(version))
+	root.AddCommand(plan.Commands(version)...)
 	return root
 }

@@ -1,6 +1,6 @@
 // Command gendocs writes docs/users/install-config.md and installconfig/schema.json from the types in installconfig and
 // their comments. It also fills the table of default rules in docs/operators/disruption-policies.md and writes
-// cmd/dayone/cluster/plan.schema.json from what the plan commands print.
+// bootstrap/preview/plan.schema.json from what the plan commands print.
 //
 //	installconfig/*.go -> struct fields with their yaml names and comments -> Markdown table and JSON schema
 package main

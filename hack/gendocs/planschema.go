@@ -20,9 +20,9 @@ import (
 
 const (
 	module     = "dayone.dev/dayone"
-	planSource = module + "/cmd/dayone/cluster"
-	planRoot   = "clusterPlan"
-	planTarget = "cmd/dayone/cluster/plan.schema.json"
+	planSource = module + "/bootstrap/preview"
+	planRoot   = "Forecast"
+	planTarget = "bootstrap/preview/plan.schema.json"
 )
 
 // declared is one type with the imports of its file.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/cmd/dayone/plan"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
 )
@@ -26,9 +27,8 @@ func Command(version string) *cobra.Command {
 	for _, command := range []func(*connect.Flags) *cobra.Command{newInstall, newUpgrade, newUninstall} {
 		group.AddCommand(connect.WithHints(command(c), connect.Administrator))
 	}
-	for _, command := range []func(*connect.Flags) *cobra.Command{newManifests, newStatus, newLogs, newClusterPlan, newWhy,
-		newPolicies} {
-		group.AddCommand(connect.WithHints(command(c), ""))
+	for _, command := range append(plan.OfCluster(c), newManifests(c), newStatus(c), newLogs(c)) {
+		group.AddCommand(connect.WithHints(command, ""))
 	}
 	return cli.AllowYAML(group)
 }

@@ -182,7 +182,8 @@ func newUpgrade(c *connect.Flags) *cobra.Command {
 				return err
 			}
 			if old == nil {
-				return fmt.Errorf("upgrade: dayone is not installed in namespace %s; dayone cluster install does it", t.Namespace)
+				return fmt.Errorf("upgrade: dayone is not installed in namespace %s; dayone cluster install "+
+					"does it", t.Namespace)
 			}
 			f.keep(*old, cmd)
 			return a.install(cmd, t, f)

@@ -1,36 +1,15 @@
 package cluster
 
 import (
-	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/spf13/cobra"
-	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/cli/clitest"
 )
-
-// The test program is the plugin under the plugin's name.
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == pluginName {
-		root := cli.NewRoot("dayone", "the program under test", "v0", Command("v0"))
-		os.Exit(cli.Run(context.Background(), root, Arguments(os.Args), os.Stdout, os.Stderr))
-	}
-	os.Exit(m.Run())
-}
 
 // dayone runs the command line.
 func dayone(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	return clitest.Run(t, []*cobra.Command{Command("v0"), NewPlan("v0"), NewSchema()}, args...)
-}
-
-func write(t *testing.T, name, text string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	return file
+	return clitest.Run(t, []*cobra.Command{Command("v0")}, args...)
 }

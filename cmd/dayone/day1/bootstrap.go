@@ -21,11 +21,15 @@ func newBootstrapCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Render, build and serve on the bootstrap host, then wait for the nodes",
-		Long: "Bootstrap takes in the base image, renders the first configs, builds the pools' images into an embedded registry,\n" +
-			"renders the final configs with the images pinned by digest and serves them to the nodes as Ignition. It runs until it\n" +
-			"is stopped; run again on the same state directory, it goes on where it was cut off. With --kubeconfig it hands over to\n" +
+		Long: "Bootstrap takes in the base image, renders the first configs, builds the pools' images into an embedded " +
+			"registry,\n" +
+			"renders the final configs with the images pinned by digest and serves them to the nodes as Ignition. It " +
+			"runs until it\n" +
+			"is stopped; run again on the same state directory, it goes on where it was cut off. With --kubeconfig it " +
+			"hands over to\n" +
 			"the cluster as soon as that is up, and ends when nobody needs this host any more.\n\n" +
-			"On an installer's bootstrap node (flow openshift) it builds between MCO's first and second rendering and then lets the\n" +
+			"On an installer's bootstrap node (flow openshift) it builds between MCO's first and second rendering and " +
+			"then lets the\n" +
 			"nodes fetch their configs from MCO; see docs/users/day1-openshift.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,7 +63,8 @@ func newBootstrapCommand(version string) *cobra.Command {
 	f.StringVar(&o.StateDir, "state-dir", bootstrap.DefaultStateDir, "where journal, images and credentials are kept")
 	f.StringVar(&flow, "flow", "", "standalone or openshift (default: what the install directory says)")
 	f.StringVar(&o.BaseSource, "base", "",
-		"where the base image is taken from: a registry reference, oci:DIR or docker-archive:FILE (default: its name in install-config.yaml)")
+		"where the base image is taken from: a registry reference, oci:DIR or docker-archive:FILE (default: its name "+
+			"in install-config.yaml)")
 	f.StringVar(&o.BaseCAFile, "base-ca", "", "PEM file of the authority that signs the base image's registry")
 	f.StringVar(&o.BaseAuthFile, "base-auth", "",
 		"auth.json for the base image's registry (default: the base image pull Secret)")
@@ -68,12 +73,14 @@ func newBootstrapCommand(version string) *cobra.Command {
 	f.StringVar(&o.RegistryListen, "registry-listen", "",
 		"HOST:PORT of the embedded registry (default: every address, the port of install-config.yaml)")
 	f.StringVar(&o.HandOver.Kubeconfig, "kubeconfig", "",
-		"hand over to the cluster of this kubeconfig when it is up, and end; the file may come later (default: serve until stopped)")
+		"hand over to the cluster of this kubeconfig when it is up, and end; the file may come later (default: serve "+
+			"until stopped)")
 	handOverFlags(cmd, &o.HandOver, "handover")
 	f.StringVar(&o.ConfigListen, "config-listen", "",
 		"HOST:PORT of the Ignition server (default: every address, the port of install-config.yaml)")
 	f.StringVar(&statusListen, "status-listen", "",
-		"HOST:PORT of the status page, HTTPS with a token (default: statusPage.port of install-config.yaml on every address, else none)")
+		"HOST:PORT of the status page, HTTPS with a token (default: statusPage.port of install-config.yaml on every "+
+			"address, else none)")
 	cmd.AddCommand(newHoldCommand())
 	return cmd
 }

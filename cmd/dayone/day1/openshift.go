@@ -62,9 +62,10 @@ const holdInterval = 2 * time.Second
 func newHoldCommand() *cobra.Command {
 	var stateDir string
 	cmd := &cobra.Command{
-		Use:   "hold",
-		Short: "Wait until every image is in its final registry; the installer's report of a complete bootstrap waits for it",
-		Args:  cobra.NoArgs,
+		Use: "hold",
+		Short: "Wait until every image is in its final registry; the installer's report of a complete bootstrap waits " +
+			"for it",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return openshift.Hold(cmd.Context(), stateDir, holdInterval)
 		},

@@ -41,7 +41,7 @@ func PrintLine(cmd *cobra.Command, data any, format string, args ...any) error {
 
 // PrintTable prints data as Print does, for people a table.
 func PrintTable(cmd *cobra.Command, data any, rows func(io.Writer)) error {
-	return Print(cmd, data, func(w io.Writer) error { return writeTable(w, rows) })
+	return Print(cmd, data, func(w io.Writer) error { return WriteTable(w, rows) })
 }
 
 // Output is the form of data that -o asks for: text, json, or yaml where AllowYAML lets it pass.
@@ -72,8 +72,8 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// writeTable aligns the columns of rows whose cells are separated by tabs.
-func writeTable(w io.Writer, rows func(io.Writer)) error {
+// WriteTable aligns the columns of rows whose cells are separated by tabs.
+func WriteTable(w io.Writer, rows func(io.Writer)) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	rows(t)
 	return t.Flush()

@@ -1,4 +1,4 @@
-package cluster
+package plan_test
 
 import (
 	"encoding/json"
@@ -17,6 +17,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/bootstrap/preview"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube"
 	"dayone.dev/dayone/manifests/assets"
@@ -56,7 +57,7 @@ const (
 )
 
 // conforms validates what a plan command prints with -o json against the schema that dayone schema plan prints.
-func conforms(t *testing.T, out string) clusterPlan {
+func conforms(t *testing.T, out string) preview.Forecast {
 	t.Helper()
 	code, text, errs := dayone(t, "schema", "plan")
 	require.Equal(t, cli.ExitOK, code, errs)
@@ -66,7 +67,7 @@ func conforms(t *testing.T, out string) clusterPlan {
 	require.NoError(t, json.Unmarshal([]byte(out), &data), out)
 	result := validate.NewSchemaValidator(&schema, nil, "", strfmt.Default).Validate(data)
 	require.Empty(t, result.Errors)
-	var p clusterPlan
+	var p preview.Forecast
 	require.NoError(t, json.Unmarshal([]byte(out), &p))
 	return p
 }
@@ -251,7 +252,7 @@ func TestKubectlRunsThePlugin(t *testing.T) {
 	path := t.TempDir()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(path, pluginName)))
+	require.NoError(t, os.Symlink(self, filepath.Join(path, "kubectl-dayone")))
 	assetsDir, err := kube.Assets(t.Context(), nil)
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(assetsDir, "kubectl"), "dayone", "plan", "--from",

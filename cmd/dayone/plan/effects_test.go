@@ -1,4 +1,4 @@
-package cluster
+package plan_test
 
 import (
 	"encoding/json"
@@ -19,6 +19,8 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/manifests/rendercontroller"
+	"dayone.dev/dayone/rebase/fleet/snapshot"
+	"dayone.dev/dayone/rebase/forecast"
 )
 
 const appConfig = `apiVersion: machineconfiguration.openshift.io/v1
@@ -41,7 +43,7 @@ func effectWorld(t *testing.T) []client.Object {
 			ImageDigestMirrors: []configv1.ImageDigestMirrors{{Source: "a.example.com/b",
 				Mirrors: []configv1.ImageMirror{"m.example.com/b"}}}}}
 	objects := []client.Object{pool, set.MachineConfigs[0].Object, mirrors}
-	d, err := readDump(writeDump(t, objects))
+	d, err := snapshot.ReadDump(writeDump(t, objects))
 	require.NoError(t, err)
 	config, err := rendercontroller.Preview(t.Context(), d, pool, rendercontroller.Options{Versions: render.VersionsOf("v0")})
 	require.NoError(t, err)
@@ -100,7 +102,7 @@ func TestWhatFilesWouldDo(t *testing.T) {
 	}
 	code, out, _ := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", annotated), "-o", "json")
 	assert.Zero(t, code, "without --exit-code an answer is no failure")
-	var p clusterPlan
+	var p forecast.Plan
 	require.NoError(t, json.Unmarshal([]byte(out), &p))
 	require.NotNil(t, p.Pools[0].Effect)
 	assert.Equal(t, map[string]int{"Restart app.service": 2}, p.Pools[0].Effect.Counts)
@@ -157,7 +159,7 @@ func TestPoliciesOfADump(t *testing.T) {
 	}
 	code, out, _ = dayone(t, "cluster", "policies", "--from", writeDump(t, objects), "-o", "json")
 	require.Zero(t, code)
-	var p clusterPolicies
+	var p forecast.Policies
 	require.NoError(t, json.Unmarshal([]byte(out), &p))
 	assert.Equal(t, []string{"Image"}, p.Mirrors)
 }

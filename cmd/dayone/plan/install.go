@@ -1,4 +1,4 @@
-package cluster
+package plan
 
 import (
 	"cmp"
@@ -6,21 +6,22 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"dayone.dev/dayone/bootstrap/preview"
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/rebase/forecast"
 )
 
 // printInstall says what an installation makes of the directory: the assessment's first lines.
-func (p *clusterPlan) printInstall(w io.Writer) {
+func writeInstall(w io.Writer, p *preview.Forecast) {
 	in := p.Install
 	if in == nil {
 		return
 	}
 	fmt.Fprintf(w, "cluster %s, %s flow, base image %s\n", cmp.Or(in.Cluster, "without a name"), in.Flow,
 		cmp.Or(in.BaseImage, "of the release"))
-	if p.compared() {
+	if compared(p) {
 		return
 	}
 	for i := range in.Pools {
@@ -48,8 +49,8 @@ func (p *clusterPlan) printInstall(w io.Writer) {
 }
 
 // compared tells that the plan is about a change of what is there.
-func (p *clusterPlan) compared() bool {
-	return slices.ContainsFunc(p.Pools, func(pool poolPlan) bool { return pool.Effect != nil })
+func compared(p *preview.Forecast) bool {
+	return slices.ContainsFunc(p.Pools, func(pool forecast.Pool) bool { return pool.Effect != nil })
 }
 
 func has(nodes int) string {
@@ -64,25 +65,25 @@ func has(nodes int) string {
 
 // printContent says where every part of the pools' configs comes from, when that is the question: without an earlier
 // state.
-func (p *clusterPlan) printContent(w io.Writer) error {
-	if p.Install == nil || p.compared() {
+func writeContent(w io.Writer, p *preview.Forecast) error {
+	if p.Install == nil || compared(p) {
 		return nil
 	}
 	fmt.Fprintln(w, "\n= Content =")
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "POOL\tPART\tFROM\tINSTEAD OF")
-	for i := range p.Install.Pools {
-		for _, e := range p.Install.Pools[i].Content {
-			printEntry(t, &p.Install.Pools[i], e)
+	return cli.WriteTable(w, func(t io.Writer) {
+		fmt.Fprintln(t, "POOL\tPART\tFROM\tINSTEAD OF")
+		for i := range p.Install.Pools {
+			for _, e := range p.Install.Pools[i].Content {
+				writeEntry(t, p.Install.Pools[i].Name, e)
+			}
 		}
-	}
-	if p.Install.Partial {
-		fmt.Fprintln(t, "all\twhat the release adds\tthe release\t")
-	}
-	return t.Flush()
+		if p.Install.Partial {
+			fmt.Fprintln(t, "all\twhat the release adds\tthe release\t")
+		}
+	})
 }
 
-func printEntry(w io.Writer, pool *preview.Pool, e render.Entry) {
+func writeEntry(w io.Writer, pool string, e render.Entry) {
 	instead := make([]string, 0, len(e.Overrode))
 	for _, o := range e.Overrode {
 		instead = append(instead, o.String())
@@ -91,11 +92,11 @@ func printEntry(w io.Writer, pool *preview.Pool, e render.Entry) {
 	if e.Value != "" {
 		name += " = " + e.Value
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", pool.Name, name, e.From, strings.Join(instead, ", "))
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", pool, name, e.From, strings.Join(instead, ", "))
 }
 
 // notes are what is probably not meant so, or cannot be used.
-func (p *clusterPlan) notes() []string {
+func notes(p *preview.Forecast) []string {
 	var out []string
 	for _, r := range p.Refused {
 		out = append(out, "refused: "+r)

@@ -1,10 +1,9 @@
-package cluster
+package snapshot
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
+	"maps"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,35 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// overlay is a cluster as it would be with the objects of some files applied: they replace those of the same kind and
-// name.
+// overlay is a cluster as it would be with other objects applied: they replace those of the same kind and name.
 type overlay struct {
-	lister
-	with *dump
+	Lister
+	with *Dump
 }
 
-// over reads files of objects.
-func over(base lister, files []string) (*overlay, error) {
-	d, err := newDump("")
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range files {
-		if err := d.readFile(file); err != nil {
-			return nil, err
-		}
-	}
-	if len(d.objects) == 0 {
-		return nil, errors.New(
-			"read files: there is no object in them that decides about nodes: give MachineConfigs, mirror sets, " +
-				"KubeletConfigs, MachineConfigPools or the MachineConfiguration")
-	}
-	return &overlay{base, d}, nil
-}
-
-// List lists the base's objects with those of the files in their place.
+// List lists the cluster's objects with the others in their place.
 func (o *overlay) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	if err := o.lister.List(ctx, list, options...); err != nil && !meta.IsNoMatchError(err) {
+	if err := o.Lister.List(ctx, list, options...); err != nil && !meta.IsNoMatchError(err) {
 		return err
 	}
 	have, err := meta.ExtractList(list)
@@ -90,13 +69,9 @@ func keepStatus(now, before runtime.Object) {
 	}
 	to.SetUID(from.GetUID())
 	to.SetCreationTimestamp(from.GetCreationTimestamp())
-	annotations := from.GetAnnotations()
-	for k, v := range to.GetAnnotations() {
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[k] = v
-	}
+	annotations := map[string]string{}
+	maps.Copy(annotations, from.GetAnnotations())
+	maps.Copy(annotations, to.GetAnnotations())
 	to.SetAnnotations(annotations)
 	keepWritten(now, before)
 }
@@ -114,27 +89,4 @@ func keepWritten(now, before runtime.Object) {
 			to.Status = from.Status
 		}
 	}
-}
-
-// remade are the pools whose MachineOSConfig of the files asks for an image of other content, or in another place, than
-// the cluster's.
-func (o *overlay) remade(ctx context.Context) (map[string]bool, error) {
-	var have, with mcfgv1.MachineOSConfigList
-	if err := o.lister.List(ctx, &have); err != nil && !meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("read MachineOSConfigs: %w", err)
-	}
-	if err := o.with.List(ctx, &with); err != nil {
-		return nil, err
-	}
-	out := map[string]bool{}
-	for i := range with.Items {
-		is := &with.Items[i].Spec
-		same := slices.ContainsFunc(have.Items, func(m mcfgv1.MachineOSConfig) bool {
-			was := &m.Spec
-			return m.Name == with.Items[i].Name && was.RenderedImagePushSpec == is.RenderedImagePushSpec &&
-				slices.Equal(was.Containerfile, is.Containerfile)
-		})
-		out[is.MachineConfigPool.Name] = !same
-	}
-	return out, nil
 }

@@ -1,20 +1,21 @@
-package cluster
+package snapshot
 
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 
+	operatorv1 "github.com/openshift/api/operator/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
 
-	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/manifests"
 )
 
 // Bounds of a dump. A must-gather of a large cluster has some ten thousand objects; the largest are lists of all nodes.
@@ -32,14 +33,8 @@ const (
 	maxDumpAll  = 2 << 30
 )
 
-// lister lists the objects of a kind: a live cluster's client, or a dump.
-type lister interface {
-	List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error
-}
-
-// dump is a directory of objects as `kubectl get -o yaml`, `-o json` or must-gather write them.
-type dump struct {
-	dir    string
+// Dump is objects as `kubectl get -o yaml`, `-o json` or must-gather write them.
+type Dump struct {
 	scheme *runtime.Scheme
 	// objects are the documents of each kind, by namespace and name; of one that is there twice the newer one.
 	objects map[schema.GroupKind]map[string]dumped
@@ -63,22 +58,42 @@ type dumpedHeader struct {
 	Items []json.RawMessage `json:"items"`
 }
 
-// newDump is a dump without objects; dir is where they will come from.
-func newDump(dir string) (*dump, error) {
-	scheme, err := connect.Scheme()
+// newDump is a dump without objects.
+func newDump() (*Dump, error) {
+	scheme, err := manifests.Scheme()
 	if err != nil {
 		return nil, err
 	}
-	return &dump{dir: dir, scheme: scheme, objects: map[schema.GroupKind]map[string]dumped{}}, nil
+	if err := operatorv1.Install(scheme); err != nil {
+		return nil, fmt.Errorf("register API types: %w", err)
+	}
+	return &Dump{scheme: scheme, objects: map[schema.GroupKind]map[string]dumped{}}, nil
 }
 
-// dumpExtensions are those of files with objects.
-func dumpExtensions() []string { return []string{".yaml", ".yml", ".json"} }
+// ReadFiles reads files of objects.
+func ReadFiles(files ...string) (*Dump, error) {
+	d, err := newDump()
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		if err := d.readFile(file); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
 
-// readDump reads every .yaml, .yml and .json file below dir. Kinds that dayone does not know are passed over, and so
+// Empty tells that no object of a kind that dayone knows is in the dump.
+func (d *Dump) Empty() bool { return len(d.objects) == 0 }
+
+// Extensions are those of files with objects.
+func Extensions() []string { return []string{".yaml", ".yml", ".json"} }
+
+// ReadDump reads every .yaml, .yml and .json file below dir. Kinds that dayone does not know are passed over, and so
 // are files that hold no objects at all; links are not followed.
-func readDump(dir string) (*dump, error) {
-	d, err := newDump(dir)
+func ReadDump(dir string) (*Dump, error) {
+	d, err := newDump()
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +102,7 @@ func readDump(dir string) (*dump, error) {
 		if err != nil {
 			return fmt.Errorf("read dump: %w", err)
 		}
-		if !e.Type().IsRegular() || !slices.Contains(dumpExtensions(), filepath.Ext(path)) {
+		if !e.Type().IsRegular() || !slices.Contains(Extensions(), filepath.Ext(path)) {
 			return nil
 		}
 		info, err := e.Info()
@@ -107,7 +122,7 @@ func readDump(dir string) (*dump, error) {
 	return d, nil
 }
 
-func (d *dump) readFile(path string) error {
+func (d *Dump) readFile(path string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
@@ -130,7 +145,7 @@ func (d *dump) readFile(path string) error {
 				return fmt.Errorf("read objects: %s: %w: mend or remove the file", path, err)
 			}
 		}
-		if err := d.add(object, path); err != nil {
+		if err := d.Add(object, path); err != nil {
 			return err
 		}
 	}
@@ -138,7 +153,7 @@ func (d *dump) readFile(path string) error {
 
 // mayConcern spares the documents of a must-gather that surely hold nothing of interest, most of them pods, the
 // parsing.
-func (d *dump) mayConcern(document []byte) bool {
+func (d *Dump) mayConcern(document []byte) bool {
 	for _, word := range []string{"openshift.io", "Node"} {
 		if bytes.Contains(document, []byte(word)) {
 			return true
@@ -147,14 +162,15 @@ func (d *dump) mayConcern(document []byte) bool {
 	return false
 }
 
-func (d *dump) add(raw []byte, file string) error {
+// Add takes in an object, or a list of them, in JSON; file says where it comes from.
+func (d *Dump) Add(raw []byte, file string) error {
 	var h dumpedHeader
 	if err := json.Unmarshal(raw, &h); err != nil || h.Kind == "" {
 		return nil //nolint:nilerr // no object: notes and reports lie beside them
 	}
 	if h.Items != nil {
 		for _, item := range h.Items {
-			if err := d.add(item, file); err != nil {
+			if err := d.Add(item, file); err != nil {
 				return err
 			}
 		}
@@ -179,18 +195,14 @@ func (d *dump) add(raw []byte, file string) error {
 
 // List fills the list with the dump's objects of its kind, by namespace and name. Options are not looked at: they could
 // only narrow.
-func (d *dump) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (d *Dump) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, d.scheme)
 	if err != nil {
 		return fmt.Errorf("read dump: %w", err)
 	}
 	gvk.Kind = gvk.Kind[:len(gvk.Kind)-len("List")]
 	kind := d.objects[gvk.GroupKind()]
-	keys := make([]string, 0, len(kind))
-	for key := range kind {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, cmp.Compare[string])
+	keys := slices.Sorted(maps.Keys(kind))
 	objects := make([]runtime.Object, 0, len(keys))
 	for _, key := range keys {
 		object, err := d.scheme.New(gvk)

@@ -1,4 +1,4 @@
-package cluster
+package plan_test
 
 import (
 	"encoding/json"

@@ -1,0 +1,205 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"dayone.dev/dayone/bootstrap/preview"
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/forecast"
+)
+
+// maxNodes is how many nodes the text names; -o json has all that the plan has.
+const maxNodes = 20
+
+// summary says the effect in one line.
+func summary(e *forecast.Effect) string {
+	if len(e.Ways) == 0 {
+		return ""
+	}
+	out := fmt.Sprintf("%s for %s", e.Level, count(e.Nodes))
+	if steps := e.Steps(); len(steps) > 0 {
+		out += ": " + strings.Join(steps, ", ")
+	}
+	if e.Seconds > 0 {
+		out += fmt.Sprintf("; about %s by what nodes of this cluster needed before", time.Duration(e.Seconds)*time.Second)
+	}
+	return out
+}
+
+// count says a number of nodes; an install directory does not always tell it.
+func count(nodes int) string {
+	switch nodes {
+	case 0:
+		return "each node"
+	case 1:
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", nodes)
+}
+
+// writeChanges says what files would do to a cluster.
+func writeChanges(w io.Writer, p *forecast.Plan) error {
+	return writeEffects(w, &preview.Forecast{Plan: *p})
+}
+
+// writeEffects writes assessment, content, changes, nodes and health.
+func writeEffects(w io.Writer, p *preview.Forecast) error {
+	moved := writeAssessment(w, p)
+	if err := writeContent(w, p); err != nil {
+		return err
+	}
+	if moved > 0 {
+		fmt.Fprintln(w, "\n= Changes =")
+		if err := cli.WriteTable(w, func(t io.Writer) { writeChangeRows(t, &p.Plan) }); err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "\n= Nodes =")
+		if err := cli.WriteTable(w, func(t io.Writer) { writeNodeRows(t, &p.Plan) }); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n= Health =\n%s\n", strings.Join(health(p), "\n"))
+	return err
+}
+
+// writeAssessment gives the number of pools whose nodes move.
+func writeAssessment(w io.Writer, p *preview.Forecast) (moved int) {
+	fmt.Fprintln(w, "= Assessment =")
+	writeInstall(w, p)
+	for i := range p.Pools {
+		e := p.Pools[i].Effect
+		if e == nil {
+			continue
+		}
+		if len(e.Ways) == 0 {
+			fmt.Fprintf(w, "pool %s: nothing happens to its nodes\n", p.Pools[i].Pool)
+			continue
+		}
+		moved++
+		before := ""
+		if e.Before != "" {
+			before = e.Before + " becomes "
+		}
+		fmt.Fprintf(w, "pool %s: %s%s\n  %s\n", p.Pools[i].Pool, before, e.Target.Config, summary(e))
+		switch {
+		case e.Remade:
+			fmt.Fprintln(w, "  its image is built first, of other content than the nodes have")
+		case e.Building:
+			fmt.Fprintln(w, "  its image is built first; the plan takes it to differ in the config only")
+		}
+	}
+	return moved
+}
+
+// writeChangeRows writes each change of a pool once, whatever the number of ways that it is on.
+func writeChangeRows(t io.Writer, p *forecast.Plan) {
+	fmt.Fprintln(t, "POOL\tCHANGE\tWHAT\tACTIONS\tWHY")
+	for i := range p.Pools {
+		seen := map[string]bool{}
+		if p.Pools[i].Effect == nil {
+			continue
+		}
+		for _, d := range p.Pools[i].Effect.Details {
+			for _, c := range d.Changes {
+				if id := string(c.Kind) + c.Name + c.What + c.Why; !seen[id] {
+					seen[id] = true
+					writeChange(t, p.Pools[i].Pool, c)
+				}
+			}
+		}
+	}
+}
+
+func writeChange(t io.Writer, pool string, c disruption.Change) {
+	fmt.Fprintf(t, "%s\t%s %s\t%s\t%s\t%s\n", pool, c.Kind, c.Name, c.What, actionWords(c.Actions), c.Why)
+	for _, m := range c.Mirrors {
+		fmt.Fprintf(t, "\t  %s\t%s\t%s\t\n", m.Kind, m.What, map[bool]string{true: "unsafe", false: "safe"}[m.Unsafe])
+	}
+}
+
+func actionWords(actions []disruption.Action) string {
+	words := make([]string, 0, len(actions))
+	for _, a := range actions {
+		words = append(words, a.String())
+	}
+	if len(words) == 0 {
+		return "-"
+	}
+	return strings.Join(words, ", ")
+}
+
+func writeNodeRows(t io.Writer, p *forecast.Plan) {
+	fmt.Fprintln(t, "NODE\tPOOL\tLEVEL\tSTEPS\tHAS")
+	for i := range p.Pools {
+		e, pool := p.Pools[i].Effect, p.Pools[i].Pool
+		if e == nil {
+			continue
+		}
+		row := func(node string, way int) {
+			w := e.Ways[way]
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", node, pool, w.Level, e.Details[way].Summary(), w.From.Config)
+		}
+		names := e.Moving()
+		if names == nil { // an install directory knows no names
+			for way := range e.Ways {
+				row(count(e.Ways[way].Nodes), way)
+			}
+		}
+		for _, name := range names[:min(len(names), maxNodes)] {
+			if way := slices.IndexFunc(e.Ways, func(w disruption.Way) bool { return w.From == e.From(name) }); way >= 0 {
+				row(name, way)
+			}
+		}
+		if len(names) > maxNodes {
+			fmt.Fprintf(t, "and %d more\t%s\t\t\t\n", len(names)-maxNodes, pool)
+		}
+	}
+}
+
+// health says what would hold the change up or needs a person.
+func health(p *preview.Forecast) []string {
+	lines := notes(p)
+	for i := range p.Pools {
+		if p.Pools[i].Effect == nil {
+			continue
+		}
+		for _, line := range poolHealth(&p.Pools[i]) {
+			lines = append(lines, "pool "+p.Pools[i].Pool+": "+line)
+		}
+	}
+	switch {
+	case len(lines) > 0:
+		return lines
+	case p.Install != nil && !compared(p):
+		return []string{"nothing stands in its way"}
+	}
+	return []string{"nothing holds the change up"}
+}
+
+func poolHealth(p *forecast.Pool) []string {
+	var lines []string
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	e := p.Effect
+	if e.Held {
+		say("its gate lets %s through at most: this plan, which is %s, is not delivered", e.Gate, e.Level)
+	}
+	for _, d := range e.Details {
+		lines = append(lines, d.Impossible...)
+	}
+	for _, b := range e.Blocking {
+		say("PodDisruptionBudget %s lets no pod go now: the drain waits for it", b)
+	}
+	if p.Paused() {
+		say("it is paused: nothing is delivered until spec.paused is false")
+	}
+	lines = append(lines, p.Faults...)
+	if c := p.Counts; c.Unavailable > 0 {
+		say("%d of its %d nodes are unavailable already, %d of them failed", c.Unavailable, c.Nodes, c.Degraded)
+	}
+	return lines
+}

@@ -1,0 +1,62 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/rebase/forecast"
+)
+
+func newPolicies(c *connect.Flags) *cobra.Command {
+	f := &sourceFlags{Flags: c}
+	cmd := &cobra.Command{
+		Use:   "policies",
+		Short: "List what follows a change of each file, unit and the SSH keys, and who said so",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, at, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			in, err := s.Read(cmd.Context(), at)
+			if err != nil {
+				return err
+			}
+			p, err := forecast.Rules(in)
+			if err != nil {
+				return err
+			}
+			return cli.Print(cmd, p, func(w io.Writer) error { return writePolicies(w, p) })
+		},
+	}
+	f.addFrom(cmd)
+	return cmd
+}
+
+func writePolicies(w io.Writer, p *forecast.Policies) error {
+	err := cli.WriteTable(w, func(t io.Writer) {
+		fmt.Fprintln(t, "KIND\tNAME\tACTIONS\tORIGIN\tPOOL")
+		for _, r := range p.Rules {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Kind, cmp.Or(r.Name, "-"), r.Actions, r.Origin, cmp.Or(r.Pool, "all"))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nThe longest path wins. What no rule covers drains and reboots the node.")
+	for _, m := range p.Mirrors {
+		fmt.Fprintf(w, "mirrors: no change of an %s drains\n", m)
+	}
+	for _, r := range p.Refused {
+		fmt.Fprintf(w, "refused: %s\n", r)
+	}
+	for _, d := range p.Doubts {
+		fmt.Fprintf(w, "doubtful: %s\n", d)
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/manifests/rendercontroller"
+	"dayone.dev/dayone/rebase/forecast"
+)
+
+// renderedFrom are the kinds that pools are rendered from and rules of disruption are in, beside those of a plan, as
+// kubectl get takes them.
+const renderedFrom = "machineconfigs,controllerconfigs,kubeletconfigs,containerruntimeconfigs," +
+	"machineconfigurations.operator.openshift.io,imagedigestmirrorsets,imagetagmirrorsets,imagecontentsourcepolicies," +
+	"images.config.openshift.io,featuregates"
+
+// ReadWith reads what a forecast is made from as it would be with other objects applied: every pool is rendered with
+// them. The versions are those of this program, as far as the cluster's objects do not say others.
+func (s *Source) ReadWith(ctx context.Context, files *Dump, at time.Time, v render.Versions) (forecast.Input, error) {
+	with := *s
+	with.objects = &overlay{s.objects, files}
+	in, err := with.Read(ctx, at)
+	if err != nil {
+		return in, err
+	}
+	if err := s.complete(ctx); err != nil {
+		return in, err
+	}
+	in.Changes = &forecast.Changes{Before: map[string]string{}}
+	if in.Changes.Remade, err = remade(ctx, s.objects, files); err != nil {
+		return in, err
+	}
+	o, err := with.renderOptions(ctx, in.Configs, v)
+	if err != nil {
+		return in, err
+	}
+	for i := range in.Cluster.Pools {
+		pool := in.Cluster.Pools[i].DeepCopy() // the cluster's own objects must not change
+		now := pool.Spec.Configuration.Name
+		config, err := rendercontroller.Preview(ctx, with.objects, pool, optionsOf(in.Configs[now], o))
+		if err != nil {
+			return in, fmt.Errorf("render pool %s: %w", pool.Name, err)
+		}
+		in.Changes.Before[pool.Name] = now
+		in.Configs[config.Name] = config
+		pool.Spec.Configuration.Name = config.Name
+		in.Cluster.Pools[i] = *pool
+	}
+	return in, nil
+}
+
+// optionsOf are those with which the controller rendered a config: the config itself names them.
+func optionsOf(now *mcfgv1.MachineConfig, o rendercontroller.Options) rendercontroller.Options {
+	if now != nil {
+		o.BaseImage, o.Versions.Hash = now.Spec.OSImageURL, now.Annotations[manifests.AnnotationGeneratedByController]
+	}
+	return o
+}
+
+// complete refuses a dump without MachineConfigs: pools would be rendered from the files alone.
+func (s *Source) complete(ctx context.Context) error {
+	var configs mcfgv1.MachineConfigList
+	if err := listKnown(ctx, s.objects, &configs); err != nil {
+		return fmt.Errorf("read MachineConfigs of %s: %w", s.name, err)
+	}
+	if s.recorded && len(configs.Items) == 0 {
+		return fmt.Errorf("read %s: there are no MachineConfigs in it, of which pools are rendered: write %s, too", s.name,
+			renderedFrom)
+	}
+	return nil
+}
+
+// renderOptions are those that the cluster's own renderer has, as far as its objects say.
+func (s *Source) renderOptions(ctx context.Context, configs map[string]*mcfgv1.MachineConfig,
+	v render.Versions) (rendercontroller.Options, error) {
+	o := rendercontroller.Options{Versions: v}
+	var controllers mcfgv1.ControllerConfigList
+	var gates configv1.FeatureGateList
+	if err := listKnown(ctx, s.objects, &controllers); err != nil {
+		return o, fmt.Errorf("read ControllerConfig of %s: %w", s.name, err)
+	}
+	if err := listKnown(ctx, s.objects, &gates); err != nil {
+		return o, fmt.Errorf("read FeatureGate of %s: %w", s.name, err)
+	}
+	for i := range controllers.Items {
+		if controllers.Items[i].Name == render.ControllerConfigName {
+			o.Versions.Raw = controllers.Items[i].Annotations[manifests.AnnotationGeneratedByVersion]
+		}
+	}
+	for i := range gates.Items {
+		if details := gates.Items[i].Status.FeatureGates; gates.Items[i].Name == "cluster" && len(details) > 0 {
+			o.Versions.Payload = details[0].Version
+		}
+	}
+	// Another renderer leaves its generated MachineConfigs in the API: they would count twice.
+	for name := range configs {
+		o.ComponentsOnly = o.ComponentsOnly || strings.HasPrefix(name, "99-") && strings.Contains(name, "-generated-")
+	}
+	return o, nil
+}
+
+// remade are the pools whose MachineOSConfig of the files asks for an image of other content, or in another place, than
+// the cluster's.
+func remade(ctx context.Context, objects Lister, files *Dump) (map[string]bool, error) {
+	var have, with mcfgv1.MachineOSConfigList
+	if err := listKnown(ctx, objects, &have); err != nil {
+		return nil, fmt.Errorf("read MachineOSConfigs: %w", err)
+	}
+	if err := files.List(ctx, &with); err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for i := range with.Items {
+		is := &with.Items[i].Spec
+		same := slices.ContainsFunc(have.Items, func(m mcfgv1.MachineOSConfig) bool {
+			was := &m.Spec
+			return m.Name == with.Items[i].Name && was.RenderedImagePushSpec == is.RenderedImagePushSpec &&
+				slices.Equal(was.Containerfile, is.Containerfile)
+		})
+		out[is.MachineConfigPool.Name] = !same
+	}
+	return out, nil
+}

@@ -1,0 +1,149 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/disruptioncontroller"
+	"dayone.dev/dayone/rebase/forecast"
+	"dayone.dev/dayone/rebase/rollout"
+)
+
+// Lister lists the objects of a kind: a live cluster's client, or a dump.
+type Lister interface {
+	List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error
+}
+
+// Source is where objects are read.
+type Source struct {
+	objects Lister
+	// name is for people: the directory, or the cluster's address.
+	name string
+	// deferred are nodes that go last, with the reason; known of live clusters only.
+	deferred map[string]string
+	recorded bool
+}
+
+// Live is a cluster; name is its address, namespace that of dayone's controllers.
+func Live(ctx context.Context, c client.Reader, name, namespace string) *Source {
+	return &Source{objects: c, name: name, deferred: controllerNode(ctx, c, namespace)}
+}
+
+// Recorded is a dump of a cluster: a directory of objects as kubectl get -o yaml or must-gather write them.
+func Recorded(dir string) (*Source, error) {
+	d, err := ReadDump(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{objects: d, name: dir, recorded: true}, nil
+}
+
+// controllerNode is the node on which the active controller runs, which goes last in its pool. A user without the right
+// to see it gets a plan without.
+func controllerNode(ctx context.Context, c client.Reader, namespace string) map[string]string {
+	var lease coordinationv1.Lease
+	if c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.Controller}, &lease) != nil ||
+		lease.Spec.HolderIdentity == nil {
+		return nil
+	}
+	// The holder is the pod's name, an underscore and a random part (controller-runtime, pkg/leaderelection).
+	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	var pod corev1.Pod
+	if c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod) != nil || pod.Spec.NodeName == "" {
+		return nil
+	}
+	return map[string]string{pod.Spec.NodeName: "the controller itself runs on it"}
+}
+
+// Read reads what a forecast for the moment is made from.
+func (s *Source) Read(ctx context.Context, at time.Time) (forecast.Input, error) {
+	in := forecast.Input{Source: s.name, At: at, Recorded: s.recorded, Configs: map[string]*mcfgv1.MachineConfig{}}
+	var err error
+	if in.Cluster, err = s.rollout(ctx); err != nil {
+		return in, err
+	}
+	var configs mcfgv1.MachineConfigList
+	if err := s.objects.List(ctx, &configs); err != nil {
+		return in, fmt.Errorf("read MachineConfigs of %s: %w", s.name, err)
+	}
+	for i := range configs.Items {
+		in.Configs[configs.Items[i].Name] = &configs.Items[i]
+	}
+	if in.Settings, err = Settings(ctx, s.objects); err != nil {
+		return in, fmt.Errorf("read %s: %w", s.name, err)
+	}
+	if !s.recorded {
+		in.Blocking = func(nodes map[string]bool) []string {
+			// A user without the right to see pods gets the rest of the answer.
+			names, _ := disruptioncontroller.Blocking(ctx, s.objects, nodes)
+			return names
+		}
+	}
+	return in, nil
+}
+
+// rollout reads what decides about a rollout.
+func (s *Source) rollout(ctx context.Context) (*rollout.Cluster, error) {
+	var pools mcfgv1.MachineConfigPoolList
+	var nodes corev1.NodeList
+	var configs mcfgv1.MachineOSConfigList
+	var builds mcfgv1.MachineOSBuildList
+	var records mcfgv1.MachineConfigNodeList
+	for _, kind := range []struct {
+		name     string
+		list     client.ObjectList
+		required bool
+	}{{"MachineConfigPools", &pools, true}, {"Nodes", &nodes, true}, {"MachineOSConfigs", &configs, false},
+		{"MachineOSBuilds", &builds, false}, {"MachineConfigNodes", &records, false}} {
+		// A cluster may lack the kinds of layering altogether; pools and nodes it must have.
+		if err := listKnown(ctx, s.objects, kind.list); err != nil {
+			return nil, fmt.Errorf("read %s of %s: %w", kind.name, s.name, err)
+		}
+		if kind.required && meta.LenList(kind.list) == 0 {
+			return nil, fmt.Errorf("read %s: there are no %s in it: %s", s.name, kind.name, s.advice())
+		}
+	}
+	return &rollout.Cluster{Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items,
+		Builds: builds.Items, Records: rollout.Pointers(records.Items), Deferred: s.deferred}, nil
+}
+
+func (s *Source) advice() string {
+	if !s.recorded {
+		return "is it the right cluster?"
+	}
+	return "write them with kubectl get nodes,machineconfigpools,machineosconfigs,machineosbuilds,machineconfignodes " +
+		"-o yaml > DIR/cluster.yaml"
+}
+
+// listKnown lists objects; of a kind that the cluster does not know there are none.
+func listKnown(ctx context.Context, from Lister, list client.ObjectList) error {
+	if err := from.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+		return err
+	}
+	return nil
+}
+
+// Settings reads the MachineConfiguration of a cluster, a dump or an install directory; there may be none.
+func Settings(ctx context.Context, from Lister) (disruption.Settings, error) {
+	var list operatorv1.MachineConfigurationList
+	if err := listKnown(ctx, from, &list); err != nil {
+		return disruption.Settings{}, fmt.Errorf("read MachineConfiguration: %w", err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Name == cluster.MachineConfiguration {
+			return disruption.Read(&list.Items[i])
+		}
+	}
+	return disruption.Read(nil)
+}

@@ -1,0 +1,197 @@
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/rollout"
+)
+
+// Input is what a forecast is made from. Source, At and Cluster are required.
+type Input struct {
+	// Source names where the objects come from, for people; At is the moment to answer for.
+	Source string
+	At     time.Time
+	// Recorded: the objects come from a dump.
+	Recorded bool
+	Cluster  *rollout.Cluster
+	// Configs are the MachineConfigs by name, rendered ones among them.
+	Configs  map[string]*mcfgv1.MachineConfig
+	Settings disruption.Settings
+	// Changes are what files would change; nil: the objects are the cluster's own.
+	Changes *Changes
+	// Blocking names the PodDisruptionBudgets that let no pod of these nodes go now; nil: they are unknown.
+	Blocking func(nodes map[string]bool) []string
+}
+
+// Changes are what applied files do to pools, by the pools' names.
+type Changes struct {
+	// Before is the rendered config that a pool has now.
+	Before map[string]string
+	// Remade are the pools whose image gets other content.
+	Remade map[string]bool
+}
+
+// Plan is what happens in a cluster. docs/operators/rollout.md describes it.
+type Plan struct {
+	// Source is the cluster's address, the dump's directory or the install directory.
+	Source string `json:"source"`
+	// At is the moment that the answer is for.
+	At time.Time `json:"at"`
+	// Recorded: the objects come from a dump.
+	Recorded bool `json:"recorded,omitempty"`
+	// Refused are settings of the disruption policies that cannot be used; they count as not set.
+	Refused []string `json:"refused,omitempty"`
+	// Pools are the pools' plans, by name.
+	Pools []Pool `json:"pools"`
+}
+
+// Pool is the planner's answer for one pool.
+type Pool struct {
+	rollout.Plan
+	// Layered: a MachineOSConfig opts the pool in.
+	Layered bool `json:"layered"`
+	// Done: every node has the target.
+	Done bool `json:"done"`
+	// Faults are what an administrator must change, in words.
+	Faults []string `json:"faults,omitempty"`
+	// LookAgainSeconds is after which time the answer may change without any object changing, rounded up; 0: it does not.
+	LookAgainSeconds int `json:"lookAgainSeconds,omitempty"`
+	// Effect is what the target does to the nodes that do not have it; absent where the objects do not say.
+	Effect *Effect `json:"effect,omitempty"`
+
+	look *rollout.Look
+}
+
+// Of plans every pool.
+func Of(in Input) (*Plan, error) {
+	p := planPools(in)
+	p.Refused = in.Settings.Refused
+	for i := range p.Pools {
+		effect, err := effectOf(in, &p.Pools[i])
+		if err != nil && in.Changes != nil {
+			return nil, err // Without files a dump that lacks rendered configs still says who goes next.
+		}
+		p.Pools[i].Effect = effect
+	}
+	return p, nil
+}
+
+// planPools plans every pool, without effects.
+func planPools(in Input) *Plan {
+	p := &Plan{Source: in.Source, At: in.At.UTC().Truncate(time.Second), Recorded: in.Recorded, Pools: []Pool{}}
+	for i := range in.Cluster.Pools {
+		if look := in.Cluster.Look(in.Cluster.Pools[i].Name); look != nil {
+			p.Pools = append(p.Pools, planPool(look, in.At))
+		}
+	}
+	slices.SortFunc(p.Pools, func(a, b Pool) int { return cmp.Compare(a.Pool, b.Pool) })
+	return p
+}
+
+// planPool plans one pool as the node controller does. What only the controller can find out, whether the image can be
+// pulled, is taken from what it has written.
+func planPool(look *rollout.Look, at time.Time) Pool {
+	if why := look.RefusedImage(); why != "" {
+		look.Hold(why)
+		look.Faults = append(look.Faults, why)
+	}
+	plan := look.Plan(at)
+	out := Pool{Plan: plan, Layered: look.Layered, Done: look.Done(plan), Faults: look.Faults,
+		LookAgainSeconds: int(math.Ceil(plan.LookAgain.Seconds())), look: look}
+	if out.Next == nil {
+		out.Next = []string{}
+	}
+	return out
+}
+
+// Only leaves one pool in the plan; an empty name leaves all.
+func (p *Plan) Only(pool string) error {
+	if pool == "" {
+		return nil
+	}
+	p.Pools = slices.DeleteFunc(p.Pools, func(have Pool) bool { return have.Pool != pool })
+	if len(p.Pools) == 0 {
+		return fmt.Errorf("plan pool %s: %s has no such pool", pool, p.Source)
+	}
+	return nil
+}
+
+// Progress is how far a rollout is.
+type Progress int
+
+// Done: every node has its target. UnderWay: some have not yet. Attention: that needs a person.
+const (
+	Done Progress = iota
+	UnderWay
+	Attention
+)
+
+// Progress is that of the pool that is furthest from its target.
+func (p *Plan) Progress() Progress {
+	worst := Done
+	for i := range p.Pools {
+		worst = max(worst, p.Pools[i].progress())
+	}
+	return worst
+}
+
+func (p *Pool) progress() Progress {
+	switch {
+	case len(p.Faults) > 0 || slices.ContainsFunc(p.Verdicts, func(v rollout.Verdict) bool { return stuck(v.Phase) }):
+		return Attention
+	case !p.Done:
+		return UnderWay
+	}
+	return Done
+}
+
+// stuck tells that a node goes on only when a person acts.
+func stuck(p rollout.Phase) bool { return p == rollout.PhaseFailed || p == rollout.PhaseBlocked }
+
+// Level is the worst level of all pools. What no service and no pod notices counts as nothing.
+func (p *Plan) Level() disruption.Level {
+	level := disruption.LevelNothing
+	for i := range p.Pools {
+		if p.Pools[i].Effect != nil {
+			level = max(level, p.Pools[i].Effect.Level)
+		}
+	}
+	if level == disruption.LevelQuiet {
+		return disruption.LevelNothing
+	}
+	return level
+}
+
+// Paused tells that the pool delivers nothing for now.
+func (p *Pool) Paused() bool { return p.look != nil && p.look.Pool.Paused }
+
+// ByUrgency are the nodes' verdicts: first what moves or needs a person, then what waits, then what is done.
+func (p *Pool) ByUrgency() []rollout.Verdict {
+	phases := []rollout.Phase{rollout.PhaseFailed, rollout.PhaseBlocked, rollout.PhaseUpdating, rollout.PhaseNext,
+		rollout.PhaseWaiting, rollout.PhaseUpdated}
+	verdicts := slices.Clone(p.Verdicts)
+	slices.SortStableFunc(verdicts, func(a, b rollout.Verdict) int {
+		return cmp.Or(cmp.Compare(slices.Index(phases, a.Phase), slices.Index(phases, b.Phase)),
+			cmp.Compare(a.Position, b.Position))
+	})
+	return verdicts
+}
+
+// degraded are the conditions of a pool that say that something is wrong.
+func degraded(p *mcfgv1.MachineConfigPool) []string {
+	var out []string
+	for _, c := range p.Status.Conditions {
+		if c.Status == "True" && strings.HasSuffix(string(c.Type), "Degraded") {
+			out = append(out, strings.TrimSuffix(fmt.Sprintf("%s (%s): %s", c.Type, c.Reason, c.Message), ": "))
+		}
+	}
+	return out
+}

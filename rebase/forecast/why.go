@@ -1,0 +1,144 @@
+package forecast
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/target"
+)
+
+// Node says where a node stands. docs/operators/rollout.md describes it.
+type Node struct {
+	Source string    `json:"source"`
+	At     time.Time `json:"at"`
+	Node   string    `json:"node"`
+	// Pool is empty when no pool takes the node; Fault says why.
+	Pool  string `json:"pool,omitempty"`
+	Fault string `json:"fault,omitempty"`
+	// Verdict is the planner's.
+	Verdict *rollout.Verdict `json:"verdict,omitempty"`
+	// Target is the pool's; Current and Desired are the node's own.
+	Target  target.Target `json:"target"`
+	Current target.Target `json:"current"`
+	Desired target.Target `json:"desired"`
+	// State and Reason are what the agent reports; Drain describes a drain that is under way.
+	State  string `json:"state,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Drain  string `json:"drain,omitempty"`
+	// InTheWay are the nodes that take the pool's places, PoolConditions what the pool complains of.
+	InTheWay       []string `json:"inTheWay,omitempty"`
+	PoolConditions []string `json:"poolConditions,omitempty"`
+	Faults         []string `json:"faults,omitempty"`
+	// Waiting is how many nodes of the pool go now or wait.
+	Waiting int `json:"-"`
+}
+
+// Why says where a node stands on the way to its pool's target, and what it waits for.
+func Why(in Input, name string) (*Node, error) {
+	name = strings.TrimPrefix(name, "node/")
+	i := slices.IndexFunc(in.Cluster.Nodes, func(n *corev1.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("explain node %s: %s has no such node; the nodes are %s", name, in.Source,
+			someNodes(in.Cluster.Nodes))
+	}
+	node := in.Cluster.Nodes[i]
+	out := &Node{Source: in.Source, At: in.At.UTC().Truncate(time.Second), Node: name}
+	out.report(node)
+	pools := make([]*mcfgv1.MachineConfigPool, 0, len(in.Cluster.Pools))
+	for i := range in.Cluster.Pools {
+		pools = append(pools, &in.Cluster.Pools[i])
+	}
+	pool, err := rollout.NewPlacement(pools).Pool(node)
+	switch {
+	case err != nil:
+		out.Fault = err.Error()
+		return out, nil
+	case pool == nil:
+		out.Fault = "no pool's nodeSelector takes the node: no pool updates it"
+		return out, nil
+	}
+	all := planPools(in).Pools
+	at := slices.IndexFunc(all, func(p Pool) bool { return p.Pool == pool.Name })
+	if at < 0 {
+		out.Fault = "pool " + pool.Name + " is being deleted"
+		return out, nil
+	}
+	out.place(&all[at])
+	out.PoolConditions = degraded(pool)
+	return out, nil
+}
+
+// Progress is how far the node is.
+func (n *Node) Progress() Progress {
+	switch {
+	case n.Verdict == nil, stuck(n.Verdict.Phase), len(n.Faults) > 0:
+		return Attention
+	case n.Verdict.Phase == rollout.PhaseUpdated:
+		return Done
+	}
+	return UnderWay
+}
+
+// someNodes names nodes for a user who mistyped one.
+func someNodes(nodes []*corev1.Node) string {
+	const most = 10
+	names := make([]string, 0, most)
+	for i := range nodes[:min(len(nodes), most)] {
+		names = append(names, nodes[i].Name)
+	}
+	if len(nodes) > most {
+		names = append(names, fmt.Sprintf("and %d more", len(nodes)-most))
+	}
+	return strings.Join(names, ", ")
+}
+
+// report takes over what the node's annotations say.
+func (n *Node) report(node *corev1.Node) {
+	r, err := nodestate.Parse(node.Annotations)
+	if err != nil {
+		n.Reason = "its annotations cannot be read: " + err.Error()
+		return
+	}
+	n.Current, n.Desired = r.Current(), r.Desired()
+	n.State, n.Reason = string(r.State), r.Reason
+	if r.DesiredDrain != "" && !r.Drained() {
+		n.Drain = r.DesiredDrain + " is asked for"
+		if since := node.Annotations[manifests.AnnotationDrainStarted]; since != "" {
+			n.Drain += " and under way since " + since
+		}
+	}
+}
+
+// place takes over what the pool's plan says of the node and of those in its way.
+func (n *Node) place(p *Pool) {
+	n.Pool, n.Target, n.Faults = p.Pool, p.Target, p.Faults
+	if v, found := p.Verdict(n.Node); found {
+		n.Verdict = &v
+	}
+	for _, v := range p.Verdicts {
+		if v.Phase == rollout.PhaseWaiting || v.Phase == rollout.PhaseNext {
+			n.Waiting++
+		}
+		if v.Node != n.Node && (v.Phase == rollout.PhaseUpdating || stuck(v.Phase) || v.Reason == "EarlierTarget") {
+			n.InTheWay = append(n.InTheWay, fmt.Sprintf("%s: %s (%s)", v.Node, v.Message, v.Phase))
+		}
+	}
+	record := p.look.Records[n.Node]
+	if record == nil {
+		return
+	}
+	for _, c := range record.Status.Conditions { // the complaint of a drain that does not get on
+		if c.Type == string(mcfgv1.MachineConfigNodeUpdateDrained) && c.Status != metav1.ConditionTrue && c.Message != "" {
+			n.Drain = strings.TrimPrefix(n.Drain+"; ", "; ") + c.Reason + ": " + c.Message
+		}
+	}
+}
