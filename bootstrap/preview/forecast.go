@@ -106,7 +106,7 @@ func (d *Directory) Since(ctx context.Context, earlier *Directory, at time.Time)
 	}
 	for _, pool := range before.Pools {
 		if _, still := f.Install.Pool(pool.Name); !still {
-			f.Install.Warnings = append(f.Install.Warnings, fmt.Sprintf("pool %s of %s is gone: its nodes keep what they " +
+			f.Install.Warnings = append(f.Install.Warnings, fmt.Sprintf("pool %s of %s is gone: its nodes keep what they "+
 				"have",
 				pool.Name, earlier.dir))
 		}

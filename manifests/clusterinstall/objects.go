@@ -54,7 +54,9 @@ func marked(crd *apiextensionsv1.CustomResourceDefinition) (*unstructured.Unstru
 }
 
 // createOnly tells an object that belongs to the cluster as soon as it is there.
-func createOnly(o *unstructured.Unstructured) bool { return o.GetAnnotations()[cluster.AnnotationCreateOnly] != "" }
+func createOnly(o *unstructured.Unstructured) bool {
+	return o.GetAnnotations()[cluster.AnnotationCreateOnly] != ""
+}
 
 // YAML is the objects as a stream of documents.
 func YAML(objects []*unstructured.Unstructured) ([]byte, error) {

@@ -44,7 +44,7 @@ func preflight(ctx context.Context, t Target) error {
 		return unreachable(t.Config.Host, err)
 	}
 	if other != "" {
-		return fmt.Errorf("dayone is installed in namespace %s already and a cluster can have it once: use --namespace " +
+		return fmt.Errorf("dayone is installed in namespace %s already and a cluster can have it once: use --namespace "+
 			"%s, "+
 			"or uninstall that one first", other, other)
 	}
@@ -87,7 +87,7 @@ func refuseRivals(ctx context.Context, c client.Reader, namespace string) error 
 		return nil
 	}
 	return fmt.Errorf("the Machine Config Operator's own controllers run here (%s): they and dayone's would write the "+
-		"same objects against each other. A cluster with them needs no installation: dayone's images reach it as " +
+		"same objects against each other. A cluster with them needs no installation: dayone's images reach it as "+
 		"pre-built "+
 		"images. To change over, scale them to 0 first", strings.Join(running, ", "))
 }
