@@ -58,6 +58,8 @@ type Base struct {
 	Files map[string]string
 	// Links are symbolic links' texts by path, in the same layer.
 	Links map[string]string
+	// Fixed leaves this host's busybox out and packs without compression: the digest is the same on every host.
+	Fixed bool
 	// Tree is a directory whose files and links are a layer of their own, with their modes and owner root; empty for none.
 	Tree string
 	// Repository; default os/base.
@@ -98,7 +100,9 @@ func applets() []string {
 // Push makes the image and pushes it. The reference is by digest.
 func Push(t testing.TB, r *registrytest.Registry, b Base) build.Image {
 	t.Helper()
-	Need(t, false, "busybox")
+	if !b.Fixed {
+		Need(t, false, "busybox")
+	}
 	if b.Repository == "" {
 		b.Repository = "os/base"
 	}
@@ -122,9 +126,10 @@ func (b Base) image(t testing.TB) v1.Image {
 		manifest, config, layer = types.DockerManifestSchema2, types.DockerConfigJSON, types.DockerLayer
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, manifest), config)
+	level := gzip.BestSpeed
 	add := func(raw []byte, by string) {
 		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil },
-			tarball.WithMediaType(layer), tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithCompressedCaching)
+			tarball.WithMediaType(layer), tarball.WithCompressionLevel(level), tarball.WithCompressedCaching)
 		require.NoError(t, err)
 		img, err = mutate.Append(img, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: created},
 			CreatedBy: by}})
@@ -134,7 +139,10 @@ func (b Base) image(t testing.TB) v1.Image {
 	if b.Encapsulated {
 		form = func(raw []byte) []byte { return Encapsulate(t, raw) }
 	}
-	add(form(rootLayer(t)), "root")
+	if b.Fixed {
+		level = gzip.NoCompression
+	}
+	add(form(b.rootLayer(t)), "root")
 	if len(b.Programs)+len(b.Files)+len(b.Links) > 0 {
 		add(form(b.filesLayer(t)), "files")
 	}
@@ -177,14 +185,10 @@ func (a archive) put(name string, kind byte, mode int64, text string) {
 }
 
 // rootLayer is a root like an ostree host's, with busybox for commands and a file that stands for the kernel.
-func rootLayer(t testing.TB) []byte {
+func (b Base) rootLayer(t testing.TB) []byte {
 	t.Helper()
-	program, err := exec.LookPath("busybox")
-	require.NoError(t, err, "the base needs a static busybox")
-	busybox, err := os.ReadFile(program)
-	require.NoError(t, err)
-	var b bytes.Buffer
-	a := archive{t, tar.NewWriter(&b)}
+	var out bytes.Buffer
+	a := archive{t, tar.NewWriter(&out)}
 	for _, d := range []string{"dev/", "etc/", "proc/", "run/", "sys/", "tmp/", "usr/", "usr/bin/", "usr/lib/",
 		"usr/lib/modules/", "usr/lib/modules/6.1.0/", "usr/lib/systemd/", "usr/lib/systemd/system/", "usr/share/", "var/",
 		"var/home/", "var/roothome/"} {
@@ -194,9 +198,15 @@ func rootLayer(t testing.TB) []byte {
 		{"usr/local", "../var/usrlocal"}} {
 		a.put(l[0], tar.TypeSymlink, 0o777, l[1])
 	}
-	a.put("usr/bin/busybox", tar.TypeReg, 0o755, string(busybox))
-	for _, name := range applets() {
-		a.put(path.Join("usr/bin", name), tar.TypeSymlink, 0o777, "busybox")
+	if !b.Fixed {
+		program, err := exec.LookPath("busybox")
+		require.NoError(t, err, "the base needs a static busybox")
+		busybox, err := os.ReadFile(program)
+		require.NoError(t, err)
+		a.put("usr/bin/busybox", tar.TypeReg, 0o755, string(busybox))
+		for _, name := range applets() {
+			a.put(path.Join("usr/bin", name), tar.TypeSymlink, 0o777, "busybox")
+		}
 	}
 	a.put("etc/passwd", tar.TypeReg, 0o644, "root:x:0:0:root:/root:/bin/sh\n")
 	a.put("etc/group", tar.TypeReg, 0o644, "root:x:0:\n")
@@ -206,7 +216,7 @@ func rootLayer(t testing.TB) []byte {
 	a.put("usr/lib/systemd/system/vendor.service", tar.TypeReg, 0o644,
 		"[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
 	require.NoError(t, a.w.Close())
-	return b.Bytes()
+	return out.Bytes()
 }
 
 // filesLayer has the programs and files that the base shall have, in order of their paths.
