@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry/imagecopy"
@@ -60,14 +61,14 @@ func (h *host) baseEndpoint() (imagecopy.Endpoint, error) {
 
 // inspectBase refuses a base image that no node could boot, before anything is started. When an earlier run has taken
 // in the image and the source is gone, the record of that run counts.
-func (h *host) inspectBase(ctx context.Context, journal *Journal) error {
+func (h *host) inspectBase(ctx context.Context, j *journal.Journal) error {
 	from, err := h.baseEndpoint()
 	if err != nil {
 		return err
 	}
 	img, err := imagecopy.Inspect(ctx, from, h.Platform)
 	if err != nil {
-		if h.recall(journal) {
+		if h.recall(j) {
 			h.Log.WithError(err).Warn("base image cannot be read at its source, the one taken in before is used")
 			return nil
 		}
@@ -92,16 +93,16 @@ func (h *host) inspectBase(ctx context.Context, journal *Journal) error {
 }
 
 // recall takes the base from the journal when an earlier run took it in from the same source under the same name.
-func (h *host) recall(journal *Journal) bool {
-	old := journal.Find("base")
-	if old == nil || old.Status != PhaseDone || json.Unmarshal(old.Output, &h.base) != nil {
+func (h *host) recall(j *journal.Journal) bool {
+	old := j.Find("base")
+	if old == nil || old.Status != journal.StatusDone || json.Unmarshal(old.Output, &h.base) != nil {
 		return false
 	}
 	inputs, err := h.baseInputs()
 	if err != nil {
 		return false
 	}
-	hash, err := hashOf(inputs)
+	hash, err := journal.HashOf(inputs)
 	return err == nil && hash == old.InputsHash
 }
 

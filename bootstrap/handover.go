@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,11 +11,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry"
@@ -28,8 +28,6 @@ const (
 	handOverDir = "handover"
 	// handOverPhase is the phase's name in the journal.
 	handOverPhase = "handover"
-	// HandedOverFile says, in the state directory, that the hand-over is done, for every later process.
-	HandedOverFile = "handed-over.json"
 	// handedOverInterval is how often a bootstrap looks whether another process has handed over.
 	handedOverInterval = 2 * time.Second
 )
@@ -51,40 +49,11 @@ type HandOver struct {
 	Nodes map[string]int
 }
 
-// HandedOver is what stays of a hand-over that is done.
-type HandedOver struct {
-	Time time.Time `json:"time"`
-	// Registry is the one that nobody has an account of any more.
-	Registry string `json:"registry"`
-	// Instead says why nothing was handed over and the host is needed by nobody all the same; empty: it was.
-	Instead string `json:"instead,omitempty"`
-}
-
-// ReadHandedOver tells whether a state directory has been handed over; nil: it has not.
-func ReadHandedOver(stateDir string) (*HandedOver, error) {
-	raw, err := os.ReadFile(filepath.Join(stateDir, HandedOverFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look for the end of the hand-over: %w", err)
-	}
-	h := &HandedOver{}
-	if err := json.Unmarshal(raw, h); err != nil {
-		return nil, fmt.Errorf("read %s: %w", filepath.Join(stateDir, HandedOverFile), err)
-	}
-	return h, nil
-}
-
-// markHandedOver writes the end down and removes the accounts' passwords. The mark comes first: whoever finds it ends
-// the accounts.
-func markHandedOver(stateDir string, h HandedOver) error {
-	raw, err := json.Marshal(h)
-	if err != nil {
-		return fmt.Errorf("note the end of the hand-over: %w", err)
-	}
-	if err := renameio.WriteFile(filepath.Join(stateDir, HandedOverFile), append(raw, '\n'), 0o600); err != nil {
-		return fmt.Errorf("note the end of the hand-over: %w", err)
+// markHandedOver writes the end down and removes the accounts' passwords. The mark comes first: a process that finds it
+// removes the accounts.
+func markHandedOver(stateDir string, m handover.Mark) error {
+	if err := m.Write(stateDir); err != nil {
+		return err
 	}
 	return removeAccounts(stateDir)
 }
@@ -130,8 +99,8 @@ func (h *host) plan(set *manifests.Set, r *render.Result) (*handover.Plan, error
 }
 
 // handOver is the last phase. Its result is the mark that it leaves: a process that finds it does not come this far.
-func (h *host) handOver() Phase {
-	return newService(handOverPhase, "hand over to the cluster", func(ctx context.Context) error {
+func (h *host) handOver() journal.Phase {
+	return journal.NewService(handOverPhase, "hand over to the cluster", func(ctx context.Context) error {
 		plan, err := handover.Read(h.path(handOverDir))
 		if err != nil {
 			return err
@@ -151,7 +120,7 @@ func (o HandOver) options(plan *handover.Plan, log *logrus.Entry) handover.Optio
 
 // revoke ends both accounts of the embedded registry, in this process and for every later one.
 func (h *host) revoke(context.Context) error {
-	if err := markHandedOver(h.StateDir, HandedOver{Time: h.Now().UTC(), Registry: h.registryHost}); err != nil {
+	if err := markHandedOver(h.StateDir, handover.Mark{Time: h.Now().UTC(), Registry: h.registryHost}); err != nil {
 		return err
 	}
 	return lockOut(h.registry)
@@ -168,14 +137,14 @@ func lockOut(r *registry.Server) error {
 
 // finish runs the hand-over beside the services. Where the policy is to wait, a hand-over that failed for good leaves
 // the services to the nodes that still need them: dayone handover can end what this process could not.
-func (h *host) finish(ctx context.Context, r *runner, phases []Phase, ready int) error {
+func (h *host) finish(ctx context.Context, r *journal.Runner, phases []journal.Phase, ready int) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		err := r.some(running, phases, ready, len(phases))
+		err := r.Some(running, phases, ready, len(phases))
 		if err != nil && running.Err() == nil && h.waits() {
 			h.Log.WithError(err).
 				Error("hand-over failed; the services stay for the nodes that need them, and dayone handover ends it once this is mended")
@@ -210,8 +179,10 @@ func RunHandOver(ctx context.Context, o HandOverOptions) error {
 	if o.StateDir == "" {
 		o.StateDir = DefaultStateDir
 	}
-	o.Log = Options{Log: o.Log}.withDefaults().Log
-	if done, err := ReadHandedOver(o.StateDir); err != nil || done != nil {
+	if o.Log == nil {
+		o.Log = report.NoLog()
+	}
+	if done, err := handover.ReadMark(o.StateDir); err != nil || done != nil {
 		if done != nil {
 			o.Log.WithField("time", done.Time).Info("handed over already")
 			err = removeAccounts(o.StateDir)
@@ -243,7 +214,7 @@ func (o HandOverOptions) source(ctx context.Context, plan *handover.Plan) (hando
 	dir := filepath.Join(o.StateDir, identityDir)
 	from := handover.Source{Host: plan.Registry, CAFile: filepath.Join(dir, certs.CACertFile),
 		AuthFile: filepath.Join(dir, pullAuthFile)}
-	running, err := Running(o.StateDir)
+	running, err := journal.Running(o.StateDir)
 	if err != nil {
 		return from, nil, err
 	}
@@ -251,7 +222,7 @@ func (o HandOverOptions) source(ctx context.Context, plan *handover.Plan) (hando
 		o.Log.WithField("registry", plan.Registry).Info("a bootstrap works here, its registry is read")
 		return from, func() {}, exemptFromProxy(plan.Registry)
 	}
-	unlock, err := lockState(o.StateDir)
+	unlock, err := journal.Lock(o.StateDir)
 	if err != nil {
 		return from, nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build/buildcontroller"
 	"dayone.dev/dayone/installconfig"
@@ -41,19 +43,19 @@ func TestWhatFindsTheMarkFinishesTheHandOver(t *testing.T) {
 	require.NoError(t, err)
 	onLoopback := filepath.Join(dir, identityDir, pullAuthFile+loopbackEnd)
 	require.NoError(t, os.WriteFile(onLoopback, []byte("{}"), 0o600))
-	j, err := OpenJournal(dir)
+	j, err := journal.Open(dir)
 	require.NoError(t, err)
-	j.Records = []Record{{Name: "hand-over", Status: PhaseRunning, Started: time.Now()}}
-	require.NoError(t, j.save())
-	done := &HandedOver{Time: time.Now().UTC()}
+	j.Records = []journal.Record{{Name: "hand-over", Status: journal.StatusRunning, Started: time.Now()}}
+	require.NoError(t, j.Save())
+	done := &handover.Mark{Time: time.Now().UTC()}
 	require.NoError(t, SettleHandedOver(dir, "hand-over", done))
 	left, err := filepath.Glob(filepath.Join(dir, identityDir, "*"+passwordEnd))
 	require.NoError(t, err)
 	assert.Empty(t, left)
 	assert.NoFileExists(t, onLoopback, "that of dayone handover, which was killed")
-	j, err = OpenJournal(dir)
+	j, err = journal.Open(dir)
 	require.NoError(t, err)
-	assert.Equal(t, PhaseDone, j.Find("hand-over").Status)
+	assert.Equal(t, journal.StatusDone, j.Find("hand-over").Status)
 	assert.Equal(t, 1, j.Find("hand-over").Interruptions)
 	assert.True(t, done.Time.Equal(j.Find("hand-over").Finished))
 	require.NoError(t, SettleHandedOver(dir, "hand-over", done))

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/installconfig"
@@ -50,17 +52,12 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make state directory: %w", err)
 	}
-	unlock, err := lockState(o.StateDir)
+	unlock, err := journal.Lock(o.StateDir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := forgetOutcome(o.StateDir); err != nil {
-		return err
-	}
-	err = o.run(ctx)
-	o.recordOutcome(err)
-	return err
+	return journal.WithOutcome(o.StateDir, o.Now, o.Log, func() error { return o.run(ctx) })
 }
 
 func (o Options) run(ctx context.Context) error {
@@ -73,7 +70,7 @@ func (o Options) run(ctx context.Context) error {
 			Message: "dayone bootstrap on a host of its own is the standalone flow",
 			Next:    "patch the installer's bootstrap host with dayone ignition, or set flow: standalone for a cluster whose bootstrap host dayone owns"}
 	}
-	if done, err := ReadHandedOver(o.StateDir); err != nil || done != nil {
+	if done, err := handover.ReadMark(o.StateDir); err != nil || done != nil {
 		if done != nil {
 			o.Log.WithField("time", done.Time).
 				Info("this bootstrap has been handed over and is needed by nobody; another --state-dir installs another cluster")
@@ -95,30 +92,29 @@ func (h *host) run(ctx context.Context) error {
 	if err := exemptFromProxy(h.registryHost); err != nil {
 		return err
 	}
-	journal, err := OpenJournal(h.StateDir)
+	j, err := journal.Open(h.StateDir)
 	if err != nil {
 		return err
 	}
-	if err := h.inspectBase(ctx, journal); err != nil {
+	if err := h.inspectBase(ctx, j); err != nil {
 		return err
 	}
 	for _, w := range h.in.Warnings {
 		h.Log.WithField("place", w.Place()).WithField("rule", w.Rule).Warn(w.Message)
 	}
-	journal.Process = Process{PID: os.Getpid(), Started: h.Now()}
 	defer h.stop()
-	r := &runner{journal: journal, observe: h.Observe, now: h.Now, log: h.Log}
+	r := journal.NewRunner(j, h.Observe, h.Now, h.Log)
 	phases := h.phases()
 	ready := len(phases)
 	if h.HandOver.Kubeconfig != "" {
 		phases = append(phases, h.handOver())
 	}
-	journal.arrange(phases, h.Now())
-	if err := r.some(ctx, phases, 0, ready); err != nil {
+	r.Arrange(phases)
+	if err := r.Some(ctx, phases, 0, ready); err != nil {
 		return err
 	}
-	journal.Endpoints = &Endpoints{Registry: h.registryHost, ConfigServer: h.configURL(), CAFile: h.id.caFile}
-	if err := journal.save(); err != nil {
+	j.Endpoints = &journal.Endpoints{Registry: h.registryHost, ConfigServer: h.configURL(), CAFile: h.id.caFile}
+	if err := j.Save(); err != nil {
 		return err
 	}
 	if err := notifyReady(); err != nil {
@@ -148,7 +144,7 @@ func (h *host) wait(ctx context.Context, handedOver <-chan error) error {
 		case err := <-handedOver:
 			return err
 		case <-look.C:
-			if done, err := ReadHandedOver(h.StateDir); err == nil && done != nil {
+			if done, err := handover.ReadMark(h.StateDir); err == nil && done != nil {
 				h.Log.Info("another process has handed over: this bootstrap is needed by nobody")
 				return nil
 			}

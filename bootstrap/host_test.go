@@ -1,10 +1,8 @@
 package bootstrap
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"net"
 	"strconv"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
@@ -24,25 +23,25 @@ import (
 
 func TestOneBootstrapPerStateDirectory(t *testing.T) {
 	dir := t.TempDir()
-	running, err := Running(dir)
+	running, err := journal.Running(dir)
 	require.NoError(t, err)
 	assert.False(t, running, "nothing has run here")
 
-	unlock, err := lockState(dir)
+	unlock, err := journal.Lock(dir)
 	require.NoError(t, err)
 	for range 2 {
-		running, err = Running(dir)
+		running, err = journal.Running(dir)
 		require.NoError(t, err)
 		assert.True(t, running)
 	}
-	_, err = lockState(dir)
+	_, err = journal.Lock(dir)
 	require.ErrorContains(t, err, "another dayone bootstrap")
 
 	unlock()
-	running, err = Running(dir)
+	running, err = journal.Running(dir)
 	require.NoError(t, err)
 	assert.False(t, running)
-	again, err := lockState(dir)
+	again, err := journal.Lock(dir)
 	require.NoError(t, err, "looking at the lock does not take it")
 	again()
 }
@@ -149,30 +148,12 @@ func TestABaseOfAnotherSourceIsNotRecalled(t *testing.T) {
 	h.base = baseResult{Digest: "sha256:aa"}
 	inputs, err := h.baseInputs()
 	require.NoError(t, err)
-	hash, err := hashOf(inputs)
+	hash, err := journal.HashOf(inputs)
 	require.NoError(t, err)
-	j := &Journal{Records: []Record{{Name: "base", Status: PhaseDone, InputsHash: hash,
+	j := &journal.Journal{Records: []journal.Record{{Name: "base", Status: journal.StatusDone, InputsHash: hash,
 		Output: []byte(`{"digest":"sha256:aa"}`)}}}
 	h.base = baseResult{}
 	assert.True(t, h.recall(j), "the source is gone, the image is here")
 	h.BaseSource = "oci:/mistyped"
 	assert.False(t, h.recall(j))
-}
-
-func TestInputsThatCannotBeMadeAreAFailureOfTheirPhase(t *testing.T) {
-	dir := t.TempDir()
-	j, err := OpenJournal(dir)
-	require.NoError(t, err)
-	var kinds []EventKind
-	r := testRunner(j, &kinds)
-	var result string
-	err = r.run(t.Context(), []Phase{newPhase("build", "build", &result,
-		func() (any, error) { return nil, errors.New("no rendering") },
-		func(context.Context) (string, error) { return "", nil }, nil)})
-	require.ErrorContains(t, err, "phase build: no rendering")
-	assert.Equal(t, []EventKind{EventFailed}, kinds)
-	j, err = OpenJournal(dir)
-	require.NoError(t, err)
-	assert.Equal(t, PhaseFailed, j.Find("build").Status)
-	assert.Equal(t, "no rendering", j.Find("build").Error)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
@@ -47,7 +48,7 @@ type Options struct {
 	// HandOver gives what was made to the cluster, after which Run returns; its zero value leaves it out.
 	HandOver HandOver
 	// Observe is told of every phase's events; nil drops them.
-	Observe Observer
+	Observe journal.Observer
 	// BuildProgress is told what a build does; nil drops it.
 	BuildProgress func(pool string, e build.Event)
 	// Log takes the run's messages; nil discards them.
@@ -64,25 +65,19 @@ func (o Options) withDefaults() Options {
 		o.Platform = "linux/" + runtime.GOARCH
 	}
 	if o.Observe == nil {
-		o.Observe = func(Event) {}
+		o.Observe = func(journal.Event) {}
 	}
 	if o.BuildProgress == nil {
 		o.BuildProgress = func(string, build.Event) {}
 	}
 	if o.Log == nil {
-		quiet := logrus.New()
-		quiet.SetOutput(discard{})
-		o.Log = logrus.NewEntry(quiet)
+		o.Log = report.NoLog()
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	return o
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // Validate names the first option that makes a run impossible on this host.
 func (o Options) Validate() error {

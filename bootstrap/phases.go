@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/appendengine"
@@ -18,15 +19,15 @@ import (
 
 // phases is the whole of Day 1 on the bootstrap host, in order. Services are started anew by every process; the other
 // phases run once for the same inputs.
-func (h *host) phases() []Phase {
-	list := []Phase{
-		newService(PhaseIdentity, "make certificates and credentials", h.makeIdentity),
-		newService("registry", "start the embedded registry", h.startRegistry),
-		newPhase("base", "take in the base image", &h.base, h.baseInputs, h.takeBase, h.baseHolds),
-		newService("render-first", "render the first configs", h.renderFirst),
+func (h *host) phases() []journal.Phase {
+	list := []journal.Phase{
+		journal.NewService(PhaseIdentity, "make certificates and credentials", h.makeIdentity),
+		journal.NewService("registry", "start the embedded registry", h.startRegistry),
+		journal.NewPhase("base", "take in the base image", &h.base, h.baseInputs, h.takeBase, h.baseHolds),
+		journal.NewService("render-first", "render the first configs", h.renderFirst),
 	}
 	if h.extends() {
-		list = append(list, newPhase("extensions", "take in the extension packages", &h.extensions,
+		list = append(list, journal.NewPhase("extensions", "take in the extension packages", &h.extensions,
 			func() (any, error) { return h.extensionsImages(), nil },
 			h.takeExtensions, h.extensionsHold))
 	}
@@ -36,8 +37,8 @@ func (h *host) phases() []Phase {
 		}
 	}
 	return append(list,
-		newPhase("render-final", "render the final configs", &h.final, h.finalInputs, h.renderFinal, h.finalHolds),
-		newService("serve", "serve Ignition configs", h.startServer))
+		journal.NewPhase("render-final", "render the final configs", &h.final, h.finalInputs, h.renderFinal, h.finalHolds),
+		journal.NewService("serve", "serve Ignition configs", h.startServer))
 }
 
 // registryDir is the embedded registry's root below the state directory.
@@ -111,9 +112,9 @@ func (h *host) holds(ctx context.Context, reference string) error {
 	return nil
 }
 
-func (h *host) buildPhase(p preflight.Pool) Phase {
+func (h *host) buildPhase(p preflight.Pool) journal.Phase {
 	result := &build.Result{}
-	return newPhase("build-"+p.Name, "build the image of pool "+p.Name, result,
+	return journal.NewPhase("build-"+p.Name, "build the image of pool "+p.Name, result,
 		func() (any, error) {
 			request, err := h.buildRequest(p)
 			if err != nil {

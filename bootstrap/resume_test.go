@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/hack/baseimage"
@@ -65,8 +66,8 @@ func child(o childOrder) error {
 		Versions:  render.Versions{Raw: "test", Hash: "test", Payload: "test"},
 		NewEngine: phasetest.Engine,
 		Log:       logrus.NewEntry(logrus.New()),
-		Observe: o.Kill.Observer(func(e bootstrap.Event) {
-			if e.Record.Name == "serve" && e.Kind == bootstrap.EventRecorded {
+		Observe: o.Kill.Observer(func(e journal.Event) {
+			if e.Record.Name == "serve" && e.Kind == journal.EventRecorded {
 				cancel()
 			}
 		}),
@@ -107,9 +108,9 @@ func (b *bench) run(killPhase, killAt string) (events []string, output string, e
 	return e.Events, e.Log, e.Err
 }
 
-func (b *bench) journal() *bootstrap.Journal {
+func (b *bench) journal() *journal.Journal {
 	b.t.Helper()
-	j, err := bootstrap.OpenJournal(b.order.State)
+	j, err := journal.Open(b.order.State)
 	require.NoError(b.t, err)
 	return j
 }
@@ -209,7 +210,7 @@ func TestRefusedBeforeAnythingStarts(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, output, "cannot listen on "+b.order.Config)
 	require.NoError(t, taken.Close())
-	assert.NoFileExists(t, filepath.Join(b.order.State, bootstrap.JournalFile), "nothing was started")
+	assert.NoFileExists(t, filepath.Join(b.order.State, journal.File), "nothing was started")
 }
 
 func TestUnbootableBaseIsRefusedBeforeAnythingStarts(t *testing.T) {
@@ -240,7 +241,7 @@ func TestUnbootableBaseIsRefusedBeforeAnythingStarts(t *testing.T) {
 			_, output, err := b.run("", "")
 			require.Error(t, err)
 			assert.Contains(t, output, c.says)
-			assert.NoFileExists(t, filepath.Join(b.order.State, bootstrap.JournalFile), "nothing was started")
+			assert.NoFileExists(t, filepath.Join(b.order.State, journal.File), "nothing was started")
 		})
 	}
 }

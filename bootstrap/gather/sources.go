@@ -16,7 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 )
 
 // hostGatherer gathers one host into an archive.
@@ -51,7 +52,7 @@ type HostStatus struct {
 // state gathers the journal and how the last run ended.
 func (h *hostGatherer) state(context.Context) error {
 	status := HostStatus{Gathered: h.Now().UTC().Format(time.RFC3339Nano)}
-	running, err := bootstrap.Running(h.StateDir)
+	running, err := journal.Running(h.StateDir)
 	if err != nil {
 		h.archive.note("state of the bootstrap: %v", err)
 	}
@@ -66,9 +67,9 @@ func (h *hostGatherer) state(context.Context) error {
 		return fmt.Errorf("encode status: %w", err)
 	}
 	return errors.Join(h.archive.add(path.Join(dirDayone, "status.json"), raw),
-		h.file(filepath.Join(h.StateDir, bootstrap.JournalFile), path.Join(dirDayone, bootstrap.JournalFile)),
-		h.file(filepath.Join(h.StateDir, bootstrap.OutcomeFile), path.Join(dirDayone, bootstrap.OutcomeFile)),
-		h.file(filepath.Join(h.StateDir, bootstrap.HandedOverFile), path.Join(dirDayone, bootstrap.HandedOverFile)))
+		h.file(filepath.Join(h.StateDir, journal.File), path.Join(dirDayone, journal.File)),
+		h.file(filepath.Join(h.StateDir, journal.OutcomeFile), path.Join(dirDayone, journal.OutcomeFile)),
+		h.file(filepath.Join(h.StateDir, handover.MarkFile), path.Join(dirDayone, handover.MarkFile)))
 }
 
 // bytesBelow adds up the files of a tree.

@@ -21,6 +21,7 @@ import (
 	"dayone.dev/dayone/bootstrap/gather/analyze"
 	"dayone.dev/dayone/bootstrap/gather/bundle"
 	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/machineosbuild"
@@ -91,8 +92,8 @@ func (d *day1) start() {
 // startWith runs until ctx ends and returns when nodes may come.
 func (d *day1) startWith(ctx context.Context) {
 	serving := d.serving
-	d.options.Observe = func(e bootstrap.Event) {
-		if e.Record.Name == "serve" && e.Kind == bootstrap.EventRecorded {
+	d.options.Observe = func(e journal.Event) {
+		if e.Record.Name == "serve" && e.Kind == journal.EventRecorded {
 			close(serving)
 		}
 	}
@@ -187,7 +188,7 @@ func TestBootstrapHandsOverAndNothingReboots(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(d.options.StateDir, "identity/*auth*"))
 	require.NoError(t, err)
 	assert.Empty(t, left)
-	done, err := bootstrap.ReadHandedOver(d.options.StateDir)
+	done, err := handover.ReadMark(d.options.StateDir)
 	require.NoError(t, err)
 	assert.Equal(t, bootstrapRegistry, done.Registry)
 	var logs bytes.Buffer

@@ -21,7 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/build"
@@ -36,7 +37,7 @@ func (n *node) result() (out struct {
 	Configs, Images map[string]string
 	OSImageURL      bool
 }) {
-	j, err := bootstrap.OpenJournal(n.order.State)
+	j, err := journal.Open(n.order.State)
 	require.NoError(n.t, err)
 	require.NoError(n.t, json.Unmarshal(j.Find("render-second").Output, &out))
 	return out
@@ -92,10 +93,10 @@ func TestKilledAnywhereTheNextRunGoesOnToTheSameEnd(t *testing.T) {
 	require.NoError(t, end.Err, end.Log)
 	n.assertDone(first)
 	n.closedRecords()
-	j, err := bootstrap.OpenJournal(n.order.State)
+	j, err := journal.Open(n.order.State)
 	require.NoError(t, err)
 	for i := range j.Records {
-		assert.Equal(t, bootstrap.PhaseDone, j.Records[i].Status, j.Records[i].Name)
+		assert.Equal(t, journal.StatusDone, j.Records[i].Status, j.Records[i].Name)
 	}
 	assert.Equal(t, 2, j.Find("hand-over").Interruptions)
 
@@ -104,7 +105,7 @@ func TestKilledAnywhereTheNextRunGoesOnToTheSameEnd(t *testing.T) {
 	calm := newNode(t, onePool)
 	require.NoError(t, calm.mco())
 	require.ErrorContains(t, calm.run("build-master", "recorded").Err, "killed")
-	undisturbed, err := bootstrap.OpenJournal(calm.order.State)
+	undisturbed, err := journal.Open(calm.order.State)
 	require.NoError(t, err)
 	assert.Equal(t, built(t, undisturbed), built(t, j))
 
@@ -117,7 +118,7 @@ func TestKilledAnywhereTheNextRunGoesOnToTheSameEnd(t *testing.T) {
 }
 
 // built is the content address and the layers of the masters' image.
-func built(t *testing.T, j *bootstrap.Journal) (out []string) {
+func built(t *testing.T, j *journal.Journal) (out []string) {
 	t.Helper()
 	var image build.Result
 	require.NoError(t, json.Unmarshal(j.Find("build-master").Output, &image))
@@ -198,7 +199,7 @@ func (n *node) assertDone(first *mcfgv1.MachineConfig) {
 	assert.Equal(t, "service start", records[0]["phase"])
 	assert.Equal(t, "success", records[len(records)-1]["result"])
 	for _, secret := range []string{"cXVheTpwdWxs", n.final.Push.Password} {
-		journal, err := os.ReadFile(filepath.Join(n.order.State, bootstrap.JournalFile))
+		journal, err := os.ReadFile(filepath.Join(n.order.State, journal.File))
 		require.NoError(t, err)
 		assert.NotContains(t, string(journal)+n.read("/var/log/openshift/dayone-bootstrap.json"), secret)
 	}
@@ -304,7 +305,7 @@ func TestFallbackBootsTheStockImage(t *testing.T) {
 	assert.Equal(t, n.order.Base, n.served("master").Spec.OSImageURL)
 	assert.Equal(t, manifestsBefore, n.names("/etc/mcc/bootstrap"))
 	assert.Equal(t, secret, n.read("/etc/mcc/bootstrap/machineconfigcontroller-pull-secret"))
-	done, err := bootstrap.ReadHandedOver(n.order.State)
+	done, err := handover.ReadMark(n.order.State)
 	require.NoError(t, err)
 	assert.Contains(t, done.Instead, "fallback: phase build-master")
 }

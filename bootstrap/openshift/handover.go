@@ -144,7 +144,7 @@ func (f *flow) besideServices(ctx context.Context, run func(context.Context) err
 		case err := <-f.registry.Err():
 			return stop(fmt.Errorf("serve the embedded registry: %w", err))
 		case <-look.C:
-			if done, err := bootstrap.ReadHandedOver(f.StateDir); err == nil && done != nil {
+			if done, err := handover.ReadMark(f.StateDir); err == nil && done != nil {
 				return stop(nil)
 			}
 		}
@@ -186,7 +186,7 @@ func (f *flow) since(what string) time.Time {
 // Hold waits until the bootstrap node may go: the installer's report of a complete bootstrap is held back by it.
 func Hold(ctx context.Context, stateDir string, interval time.Duration) error {
 	for {
-		done, err := bootstrap.ReadHandedOver(stateDir)
+		done, err := handover.ReadMark(stateDir)
 		if done != nil {
 			return nil
 		}

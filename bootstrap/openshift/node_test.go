@@ -18,8 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/openshift/loopback"
 	"dayone.dev/dayone/bootstrap/phasetest"
@@ -107,7 +107,7 @@ func child(o order) error {
 				}
 			}},
 		Log:     logrus.NewEntry(logrus.New()),
-		Observe: o.Kill.Observer(func(bootstrap.Event) {}), BuildProgress: o.Kill.Build,
+		Observe: o.Kill.Observer(func(journal.Event) {}), BuildProgress: o.Kill.Build,
 	})
 }
 
@@ -299,7 +299,7 @@ func (n *node) cluster() mcostandin.Operator {
 
 // released says whether the bootstrap may end.
 func (n *node) released() bool {
-	done, err := bootstrap.ReadHandedOver(n.order.State)
+	done, err := handover.ReadMark(n.order.State)
 	require.NoError(n.t, err)
 	return done != nil
 }

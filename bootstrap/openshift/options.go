@@ -9,8 +9,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/manifests"
 )
@@ -102,7 +102,7 @@ type Options struct {
 	// Interval is how often files and the API are looked at; default DefaultInterval.
 	Interval time.Duration
 	// Observe, BuildProgress and Log as in bootstrap.Options.
-	Observe       bootstrap.Observer
+	Observe       journal.Observer
 	BuildProgress func(pool string, e build.Event)
 	Log           *logrus.Entry
 }
@@ -133,7 +133,7 @@ func (o Options) withDefaults() Options {
 		o.Interval = DefaultInterval
 	}
 	if o.Observe == nil {
-		o.Observe = func(bootstrap.Event) {}
+		o.Observe = func(journal.Event) {}
 	}
 	if o.BuildProgress == nil {
 		o.BuildProgress = func(string, build.Event) {}

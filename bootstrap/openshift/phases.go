@@ -12,6 +12,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/appendengine"
@@ -28,33 +29,33 @@ const (
 
 // phases is the flow, in order. Services are started or checked anew by every process; the other phases run once for
 // the same inputs.
-func (f *flow) phases() []bootstrap.Phase {
-	list := []bootstrap.Phase{
-		bootstrap.ServicePhase(bootstrap.PhaseIdentity, "make certificates and credentials", f.makeIdentity),
-		bootstrap.ServicePhase("registry", "start the embedded registry", f.startRegistry),
-		bootstrap.ResultPhase("render-first", "wait for MCO's first rendering", &f.first,
+func (f *flow) phases() []journal.Phase {
+	list := []journal.Phase{
+		journal.NewService(bootstrap.PhaseIdentity, "make certificates and credentials", f.makeIdentity),
+		journal.NewService("registry", "start the embedded registry", f.startRegistry),
+		journal.NewPhase("render-first", "wait for MCO's first rendering", &f.first,
 			func() (any, error) { return f.pools(), nil }, f.firstRendering, f.firstHolds),
-		bootstrap.ResultPhase("base", "take in the release's OS image", &f.base, func() (any, error) {
+		journal.NewPhase("base", "take in the release's OS image", &f.base, func() (any, error) {
 			return f.first.Bases(),
 				nil
 		}, f.takeBase, f.baseHolds),
 	}
-	var builds []bootstrap.Phase
+	var builds []journal.Phase
 	for _, p := range f.in.Pools {
 		if p.BuildAt == installconfig.BuildAtBootstrap {
 			builds = append(builds, f.buildPhase(p))
 		}
 	}
-	list = append(list, bootstrap.Together("build", builds...)...)
+	list = append(list, journal.Together("build", builds...)...)
 	return append(list,
-		bootstrap.ResultPhase("render-second", "let MCO render with the images", &f.second, f.secondInputs, f.secondRendering,
+		journal.NewPhase("render-second", "let MCO render with the images", &f.second, f.secondInputs, f.secondRendering,
 			f.secondHolds),
-		bootstrap.ResultPhase("cluster", "give the cluster the same objects", &givenResult{}, f.givenInputs, f.applyObjects,
+		journal.NewPhase("cluster", "give the cluster the same objects", &givenResult{}, f.givenInputs, f.applyObjects,
 			nil),
-		bootstrap.ServicePhase("pull", "pull the images as a node would", f.testPulls),
-		bootstrap.ServicePhase("served", "look at what the config server gives", f.seeServed),
-		bootstrap.ServicePhase(phaseGate, "let nodes fetch their configs", f.openGate),
-		bootstrap.ServicePhase(phaseHandOver, "hand over to the cluster", f.handOver))
+		journal.NewService("pull", "pull the images as a node would", f.testPulls),
+		journal.NewService("served", "look at what the config server gives", f.seeServed),
+		journal.NewService(phaseGate, "let nodes fetch their configs", f.openGate),
+		journal.NewService(phaseHandOver, "hand over to the cluster", f.handOver))
 }
 
 // pools are the names of the pools that are built here.
@@ -134,9 +135,9 @@ func (f *flow) holds(ctx context.Context, reference string) error {
 	return nil
 }
 
-func (f *flow) buildPhase(p preflight.Pool) bootstrap.Phase {
+func (f *flow) buildPhase(p preflight.Pool) journal.Phase {
 	result := &build.Result{}
-	return bootstrap.ResultPhase("build-"+p.Name, "build the image of pool "+p.Name, result,
+	return journal.NewPhase("build-"+p.Name, "build the image of pool "+p.Name, result,
 		func() (any, error) {
 			request, err := f.buildRequest(p)
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 )
 
 // recordsFile is the service record's name; a name with another dot is not found by the installer's analysis.
@@ -135,13 +135,13 @@ func (r *records) once(stage, text string) {
 }
 
 // event records what happened to a phase.
-func (r *records) event(e bootstrap.Event) {
+func (r *records) event(e journal.Event) {
 	switch e.Kind {
-	case bootstrap.EventStarted:
+	case journal.EventStarted:
 		r.add(record{Phase: "stage start", Stage: e.Record.Name})
-	case bootstrap.EventRecorded, bootstrap.EventReused:
+	case journal.EventRecorded, journal.EventReused:
 		r.add(record{Phase: "stage end", Stage: e.Record.Name, Result: "success"})
-	case bootstrap.EventFailed:
+	case journal.EventFailed:
 		r.add(record{Phase: "stage end", Stage: e.Record.Name, Result: "failure", ErrorMessage: e.Record.Error})
 	}
 }

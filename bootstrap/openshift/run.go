@@ -16,6 +16,8 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/installconfig"
@@ -55,15 +57,15 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make state directory: %w", err)
 	}
-	unlock, err := bootstrap.LockState(o.StateDir)
+	unlock, err := journal.Lock(o.StateDir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if done, err := bootstrap.ReadHandedOver(o.StateDir); err != nil || done != nil {
+	if done, err := handover.ReadMark(o.StateDir); err != nil || done != nil {
 		return o.afterwards(ctx, done, err)
 	}
-	return bootstrap.WithOutcome(o.StateDir, o.Log, func() error { return o.run(ctx) })
+	return journal.WithOutcome(o.StateDir, time.Now, o.Log, func() error { return o.run(ctx) })
 }
 
 func (o Options) run(ctx context.Context) error {
@@ -85,7 +87,7 @@ func (o Options) records() *records {
 }
 
 // afterwards is a run on a node that has been handed over: a reboot has shut the gate again.
-func (o Options) afterwards(ctx context.Context, done *bootstrap.HandedOver, err error) error {
+func (o Options) afterwards(ctx context.Context, done *handover.Mark, err error) error {
 	if err != nil {
 		return err
 	}
@@ -111,7 +113,7 @@ func (f *flow) run(ctx context.Context) error {
 	if err := bootstrap.ExemptFromProxy(f.registryHost); err != nil {
 		return err
 	}
-	journal, err := bootstrap.OpenJournal(f.StateDir)
+	j, err := journal.Open(f.StateDir)
 	if err != nil {
 		return err
 	}
@@ -119,20 +121,20 @@ func (f *flow) run(ctx context.Context) error {
 		f.Log.WithField("place", w.Place()).WithField("rule", w.Rule).Warn(w.Message)
 	}
 	defer f.stop()
-	err = f.pipeline(ctx, journal)
+	err = f.pipeline(ctx, j)
 	if err != nil && ctx.Err() == nil && f.in.Sidecar.Config.OnFailure == installconfig.OnFailureFallback &&
-		!f.opened(journal) {
-		return f.fallBack(ctx, journal, err)
+		!f.opened(j) {
+		return f.fallBack(ctx, j, err)
 	}
 	if err != nil {
 		return err
 	}
-	journal.Endpoints = &bootstrap.Endpoints{Registry: f.registryHost, CAFile: f.id.CAFile}
-	return journal.Save()
+	j.Endpoints = &journal.Endpoints{Registry: f.registryHost, CAFile: f.id.CAFile}
+	return j.Save()
 }
 
 // pipeline runs all phases; the budget is watched meanwhile.
-func (f *flow) pipeline(ctx context.Context, journal *bootstrap.Journal) error {
+func (f *flow) pipeline(ctx context.Context, j *journal.Journal) error {
 	watch, stopWatch := context.WithCancel(ctx)
 	defer stopWatch()
 	var open atomic.Bool
@@ -142,14 +144,14 @@ func (f *flow) pipeline(ctx context.Context, journal *bootstrap.Journal) error {
 	if err := bootstrap.Notify(bootstrap.Ready); err != nil {
 		f.Log.WithError(err).Warn("service manager not told that the build has begun")
 	}
-	return bootstrap.RunPhases(ctx, journal, f.phases(), func(e bootstrap.Event) {
+	return journal.NewRunner(j, func(e journal.Event) {
 		f.records.event(e)
 		_ = bootstrap.Notify("STATUS=" + e.Record.Title + ": " + string(e.Kind)) // for people only
-		if e.Record.Name == phaseGate && e.Kind == bootstrap.EventRecorded {
+		if e.Record.Name == phaseGate && e.Kind == journal.EventRecorded {
 			open.Store(true)
 		}
 		f.Observe(e)
-	}, f.Log)
+	}, time.Now, f.Log).Run(ctx, f.phases())
 }
 
 // aliveLimit bounds one look at the own registry.
@@ -168,19 +170,19 @@ func (f *flow) alive() bool {
 	return c.Close() == nil
 }
 
-func (f *flow) opened(j *bootstrap.Journal) bool {
+func (f *flow) opened(j *journal.Journal) bool {
 	r := j.Find(phaseGate)
-	return r != nil && r.Status == bootstrap.PhaseDone
+	return r != nil && r.Status == journal.StatusDone
 }
 
 // fallBack undoes what was put among MCO's manifests and opens the gate: the nodes boot the stock image of the first
 // rendering.
-func (f *flow) fallBack(ctx context.Context, journal *bootstrap.Journal, cause error) error {
+func (f *flow) fallBack(ctx context.Context, j *journal.Journal, cause error) error {
 	f.Log.WithError(cause).Error("no layered image: the nodes boot the stock OS image, as onFailure: fallback asks")
 	f.records.note("fallback", cause.Error())
 	// This process may have failed before it came to what an earlier one has shown.
-	if err := errors.Join(recall(journal, "render-first", &f.first),
-		recall(journal, "render-second", &f.second)); err != nil {
+	if err := errors.Join(recall(j, "render-first", &f.first),
+		recall(j, "render-second", &f.second)); err != nil {
 		return errors.Join(cause, err)
 	}
 	if f.first.Pools == nil {
@@ -202,9 +204,9 @@ func (f *flow) fallBack(ctx context.Context, journal *bootstrap.Journal, cause e
 }
 
 // recall takes a phase's result from the journal, where it has one.
-func recall(j *bootstrap.Journal, phase string, out any) error {
+func recall(j *journal.Journal, phase string, out any) error {
 	r := j.Find(phase)
-	if r == nil || r.Status != bootstrap.PhaseDone || len(r.Output) == 0 {
+	if r == nil || r.Status != journal.StatusDone || len(r.Output) == 0 {
 		return nil
 	}
 	return json.Unmarshal(r.Output, out)

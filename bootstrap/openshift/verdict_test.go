@@ -16,11 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/gather/analyze"
 	"dayone.dev/dayone/bootstrap/gather/bundle"
 	"dayone.dev/dayone/bootstrap/gather/page"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/installconfig"
@@ -309,9 +309,9 @@ func TestAnalyzeNamesThePhaseInWhichItWasKilled(t *testing.T) {
 	n.judge(n.verdict(), scenario{status: analyze.StatusCutOff, cause: "killed", evidence: "no outcome",
 		file: "journal.json", next: "goes on where it ended",
 		timeline: `^hand-over \(.*\) is found cut off \(1 times so far\) and is run again$`})
-	j, err := bootstrap.OpenJournal(n.order.State)
+	j, err := journal.Open(n.order.State)
 	require.NoError(t, err)
-	assert.Equal(t, bootstrap.PhaseInterrupted, j.Find("hand-over").
+	assert.Equal(t, journal.StatusInterrupted, j.Find("hand-over").
 		Status, "no process is at it, and the last one has not come to it")
 	assert.Equal(t, 1, j.Find("gate").Interruptions)
 	n.closedRecords()

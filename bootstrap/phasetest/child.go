@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/registry/registrytest"
@@ -66,8 +66,8 @@ func die() {
 }
 
 // Observer reaches every event; then is called after each.
-func (k Kill) Observer(then func(bootstrap.Event)) bootstrap.Observer {
-	return func(e bootstrap.Event) {
+func (k Kill) Observer(then func(journal.Event)) journal.Observer {
+	return func(e journal.Event) {
 		k.Reached(e.Record.Name, string(e.Kind))
 		then(e)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/build"
 )
 
@@ -81,21 +81,21 @@ func (v *View) width() int {
 	return plainWidth
 }
 
-// Phase shows an event of the bootstrap's phases; it is a bootstrap.Observer.
-func (v *View) Phase(e bootstrap.Event) {
+// Phase shows an event of the bootstrap's phases; it is a journal.Observer.
+func (v *View) Phase(e journal.Event) {
 	title := fmt.Sprintf("[%d/%d] %s", e.Index+1, e.Total, e.Record.Title)
 	took := e.Record.Duration(time.Now()).Seconds()
 	switch e.Kind {
-	case bootstrap.EventStarted:
+	case journal.EventStarted:
 		v.Begin(title)
-	case bootstrap.EventRecorded:
+	case journal.EventRecorded:
 		v.End("%s: done in %.2fs", title, took)
-	case bootstrap.EventReused:
+	case journal.EventReused:
 		v.End("%s: done by an earlier run", title)
-	case bootstrap.EventFailed:
+	case journal.EventFailed:
 		v.End("%s: failed after %.2fs", title, took)
 	}
-	if e.Kind == bootstrap.EventRecorded && e.Index+1 == e.Total {
+	if e.Kind == journal.EventRecorded && e.Index+1 == e.Total {
 		v.Line("ready: waiting for nodes")
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/build"
 )
 
@@ -15,12 +15,12 @@ func TestWithoutATerminalEveryLineIsPlain(t *testing.T) {
 	var out bytes.Buffer
 	v := New(&out)
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	rec := bootstrap.Record{Title: "take in the base image", Started: began, Finished: began.Add(1500 * time.Millisecond)}
-	v.Phase(bootstrap.Event{Kind: bootstrap.EventStarted, Record: rec, Index: 0, Total: 2})
+	rec := journal.Record{Title: "take in the base image", Started: began, Finished: began.Add(1500 * time.Millisecond)}
+	v.Phase(journal.Event{Kind: journal.EventStarted, Record: rec, Index: 0, Total: 2})
 	v.Build("master", build.Event{Text: "RUN true"})
 	v.Build("master", build.Event{Text: "what the command prints", Output: true})
-	v.Phase(bootstrap.Event{Kind: bootstrap.EventRecorded, Record: rec, Index: 0, Total: 2})
-	v.Phase(bootstrap.Event{Kind: bootstrap.EventReused, Record: rec, Index: 1, Total: 2})
+	v.Phase(journal.Event{Kind: journal.EventRecorded, Record: rec, Index: 0, Total: 2})
+	v.Phase(journal.Event{Kind: journal.EventReused, Record: rec, Index: 1, Total: 2})
 	v.Close()
 	assert.Equal(t,
 		"[1/2] take in the base image …\n      master: RUN true\n[1/2] take in the base image: done in 1.50s\n"+

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 )
 
 // tailLines is how many of the last log lines are shown.
@@ -36,10 +36,10 @@ type Board struct {
 
 // Phase is one phase as it is shown.
 type Phase struct {
-	Name    string                `json:"name"`
-	Title   string                `json:"title"`
-	Status  bootstrap.PhaseStatus `json:"status"`
-	Started time.Time             `json:"started,omitzero"`
+	Name    string         `json:"name"`
+	Title   string         `json:"title"`
+	Status  journal.Status `json:"status"`
+	Started time.Time      `json:"started,omitzero"`
 	// Seconds the phase took, or has taken.
 	Seconds float64 `json:"seconds"`
 	Reused  bool    `json:"reused,omitempty"`
@@ -49,7 +49,7 @@ type Phase struct {
 	Detail string `json:"detail,omitempty"`
 	Error  string `json:"error,omitempty"`
 
-	record bootstrap.Record
+	record journal.Record
 }
 
 // Status is one look at a bootstrap.
@@ -68,8 +68,8 @@ type Status struct {
 // Ahead has an entry for each phase that has not begun.
 func (s Status) Ahead() []struct{} { return make([]struct{}, max(0, s.Total-len(s.Phases))) }
 
-// Observe takes an event; it is a bootstrap.Observer.
-func (b *Board) Observe(e bootstrap.Event) {
+// Observe takes an event; it is a journal.Observer.
+func (b *Board) Observe(e journal.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.phases) < e.Total {
@@ -157,7 +157,7 @@ func (b *Board) Status(now time.Time) Status {
 		}
 		p.Seconds = p.record.Duration(now).Seconds()
 		p.Error = b.cleanText(p.Error)
-		if p.Status == bootstrap.PhaseRunning {
+		if p.Status == journal.StatusRunning {
 			p.Detail = b.cleanText(b.detail[p.Name])
 		}
 		s.Phases = append(s.Phases, p)

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/hack/browser"
 	"dayone.dev/dayone/registry/certs"
@@ -31,13 +31,13 @@ import (
 func everything(began time.Time) *statuspage.Board {
 	b := &statuspage.Board{}
 	long := "sha256:" + strings.Repeat("0123456789abcdef", 16)
-	b.Observe(bootstrap.Event{Total: 4, Index: 0, Record: bootstrap.Record{Name: "base", Title: "take in the base image",
-		Status: bootstrap.PhaseDone, Reused: true, Started: began, Finished: began.Add(1500 * time.Millisecond)}})
-	b.Observe(bootstrap.Event{Total: 4, Index: 1, Record: bootstrap.Record{Name: "build-master",
-		Title: "build <b>master</b>", Status: bootstrap.PhaseDone, Started: began, Finished: began.Add(75 * time.Second),
+	b.Observe(journal.Event{Total: 4, Index: 0, Record: journal.Record{Name: "base", Title: "take in the base image",
+		Status: journal.StatusDone, Reused: true, Started: began, Finished: began.Add(1500 * time.Millisecond)}})
+	b.Observe(journal.Event{Total: 4, Index: 1, Record: journal.Record{Name: "build-master",
+		Title: "build <b>master</b>", Status: journal.StatusDone, Started: began, Finished: began.Add(75 * time.Second),
 		Output: json.RawMessage(`{"size":5242880}`)}})
-	b.Observe(bootstrap.Event{Total: 4, Index: 2, Record: bootstrap.Record{Name: "build-worker", Title: "build worker",
-		Status: bootstrap.PhaseFailed, Started: began, Finished: began.Add(time.Second), Error: "push " + long}})
+	b.Observe(journal.Event{Total: 4, Index: 2, Record: journal.Record{Name: "build-worker", Title: "build worker",
+		Status: journal.StatusFailed, Started: began, Finished: began.Add(time.Second), Error: "push " + long}})
 	b.Output("master", "STEP 2: RUN "+long)
 	return b
 }
@@ -84,8 +84,8 @@ func TestABrowserShowsThePage(t *testing.T) {
 	}
 
 	// It asks again by itself, and shows what has become of it.
-	b.Observe(bootstrap.Event{Total: 4, Index: 3, Record: bootstrap.Record{Name: "gate", Title: "the gate",
-		Status: bootstrap.PhaseRunning, Started: began}})
+	b.Observe(journal.Event{Total: 4, Index: 3, Record: journal.Record{Name: "gate", Title: "the gate",
+		Status: journal.StatusRunning, Started: began}})
 	b.Detail("gate", "asks nft")
 	log.WithField("pool", "worker").Info("a second line")
 	text = p.Eventually(whole, "a second line pool=worker")

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/registrytest"
@@ -33,11 +33,11 @@ func TestSocketAndPageTellHowFarItIs(t *testing.T) {
 	log.SetOutput(io.Discard)
 	log.AddHook(b)
 	began := time.Now()
-	b.Observe(bootstrap.Event{Total: 3, Index: 0, Record: bootstrap.Record{Name: "build-master", Title: "build <master>",
-		Status: bootstrap.PhaseDone, Started: began, Finished: began.Add(2 * time.Second),
+	b.Observe(journal.Event{Total: 3, Index: 0, Record: journal.Record{Name: "build-master", Title: "build <master>",
+		Status: journal.StatusDone, Started: began, Finished: began.Add(2 * time.Second),
 		Output: json.RawMessage(`{"size":4711}`)}})
-	b.Observe(bootstrap.Event{Total: 3, Index: 1, Record: bootstrap.Record{Name: "gate", Title: "gate",
-		Status: bootstrap.PhaseRunning, Started: began}})
+	b.Observe(journal.Event{Total: 3, Index: 1, Record: journal.Record{Name: "gate", Title: "gate",
+		Status: journal.StatusRunning, Started: began}})
 	b.Detail("gate", "asks nft")
 	log.WithError(errors.New("the cause")).Warn("a warning")
 
@@ -102,8 +102,8 @@ func TestThePageIsForWhoKnowsTheToken(t *testing.T) {
 			err := io.WriteString(w, "bundle")
 		return err
 	}}
-	b.Observe(bootstrap.Event{Total: 1, Record: bootstrap.Record{Name: "build-master", Title: "build <master>",
-		Status: bootstrap.PhaseRunning, Started: time.Now()}})
+	b.Observe(journal.Event{Total: 1, Record: journal.Record{Name: "build-master", Title: "build <master>",
+		Status: journal.StatusRunning, Started: time.Now()}})
 	b.Output("master", "\x1b[31mwith canary-password")
 	b.Scrub(func(s string) string { return strings.ReplaceAll(s, "canary-password", "*****") })
 	address, dir := page(t, b)
@@ -144,8 +144,8 @@ func TestCurlReadsThePage(t *testing.T) {
 		t.Skip("needs curl: make setup-test installs it")
 	}
 	b := &statuspage.Board{}
-	b.Observe(bootstrap.Event{Total: 1, Record: bootstrap.Record{Name: "build-master", Title: "build <master>",
-		Status: bootstrap.PhaseDone, Started: time.Now(), Output: json.RawMessage(`{"size":5242880}`)}})
+	b.Observe(journal.Event{Total: 1, Record: journal.Record{Name: "build-master", Title: "build <master>",
+		Status: journal.StatusDone, Started: time.Now(), Output: json.RawMessage(`{"size":5242880}`)}})
 	address, dir := page(t, b)
 	token, err := os.ReadFile(filepath.Join(dir, statuspage.TokenFile))
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/cmd/internal/cli"
 )
 
@@ -109,7 +109,7 @@ func TestAPortThatCannotBeHadIsToldWithWhatToDo(t *testing.T) {
 
 func TestStatusOfARunThatWasRefused(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.OutcomeFile),
+	require.NoError(t, os.WriteFile(filepath.Join(dir, journal.OutcomeFile),
 		[]byte(`{"ended":"2026-01-02T03:04:05Z","error":"install-config.yaml: pools: no pool is named"}`), 0o600))
 	code, stdout, stderr := dayone(t, "status", "--state-dir", dir)
 	require.Equal(t, cli.ExitOK, code, stderr)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/cmd/internal/cli"
 )
 
@@ -28,27 +29,27 @@ func TestStatusOfABootstrapThatEnded(t *testing.T) {
 	require.Equal(t, cli.ExitOK, code, stderr)
 	assert.Contains(t, stdout, "no bootstrap has run here")
 
-	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.JournalFile), []byte(ended), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, journal.File), []byte(ended), 0o600))
 	code, stdout, stderr = dayone(t, "status", "--state-dir", dir)
 	require.Equal(t, cli.ExitOK, code, stderr)
 	assert.Contains(t, stdout, "done     base")
 	assert.Contains(t, stdout, "cut off  build-master", "nothing runs: the phase does not, either")
 	later := strings.Replace(ended, `"status":"running"`,
 		`"status":"interrupted","interruptions":2,"interrupted":"2026-01-02T03:05:06Z"`, 1)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.JournalFile), []byte(later), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, journal.File), []byte(later), 0o600))
 	code, again, stderr := dayone(t, "status", "--state-dir", dir)
 	require.Equal(t, cli.ExitOK, code, stderr)
 	assert.Contains(t, again, "cut off  build-master")
 	assert.Contains(t, again, "(attempt 2) (cut off 2 times, found at 03:05:06Z)")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, bootstrap.JournalFile), []byte(ended), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, journal.File), []byte(ended), 0o600))
 	assert.Contains(t, stdout, "does not run")
 	assert.NotContains(t, stdout, "serving")
 
 	code, stdout, stderr = dayone(t, "status", "--state-dir", dir, "-o", "json")
 	require.Equal(t, cli.ExitOK, code, stderr)
 	var out struct {
-		Running *bool              `json:"running"`
-		Phases  []bootstrap.Record `json:"phases"`
+		Running *bool            `json:"running"`
+		Phases  []journal.Record `json:"phases"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(stdout), &out))
 	require.NotNil(t, out.Running)

@@ -11,7 +11,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"sigs.k8s.io/yaml"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/rebase/firstboot"
 )
@@ -88,7 +88,7 @@ func checkMasters(ctx context.Context, r *Run, rep *Report) error {
 
 // RenderedConfig reads the final rendered config of a pool from a state directory, as the Ignition server has it.
 func RenderedConfig(stateDir, pool string) (*mcfgv1.MachineConfig, error) {
-	j, err := bootstrap.OpenJournal(stateDir)
+	j, err := journal.Open(stateDir)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/installconfig"
 )
 
@@ -114,7 +114,7 @@ func (r *Run) StartBootstrap(ctx context.Context) error {
 // when it ends before.
 func (p *Process) WaitServing(ctx context.Context, stateDir string, f *follower) error {
 	return poll(ctx, "the bootstrap to serve", func() (bool, error) {
-		j, err := bootstrap.OpenJournal(stateDir)
+		j, err := journal.Open(stateDir)
 		if err != nil {
 			return false, err
 		}
@@ -136,30 +136,30 @@ func (p *Process) WaitServing(ctx context.Context, stateDir string, f *follower)
 
 // follower turns what a journal says into the events that its process saw.
 type follower struct {
-	observe bootstrap.Observer
+	observe journal.Observer
 	seen    map[string]bool
 }
 
-func newFollower(observe bootstrap.Observer) *follower {
+func newFollower(observe journal.Observer) *follower {
 	return &follower{observe: observe, seen: map[string]bool{}}
 }
 
-func (f *follower) look(j *bootstrap.Journal) {
+func (f *follower) look(j *journal.Journal) {
 	for i, rec := range j.Records {
-		kind := bootstrap.EventKind("")
+		kind := journal.EventKind("")
 		switch {
-		case rec.Status == bootstrap.PhaseRunning:
-			kind = bootstrap.EventStarted
-		case rec.Status == bootstrap.PhaseFailed:
-			kind = bootstrap.EventFailed
-		case rec.Status == bootstrap.PhaseDone && rec.Reused:
-			kind = bootstrap.EventReused
-		case rec.Status == bootstrap.PhaseDone && rec.Started.After(j.Process.Started):
-			kind = bootstrap.EventRecorded
+		case rec.Status == journal.StatusRunning:
+			kind = journal.EventStarted
+		case rec.Status == journal.StatusFailed:
+			kind = journal.EventFailed
+		case rec.Status == journal.StatusDone && rec.Reused:
+			kind = journal.EventReused
+		case rec.Status == journal.StatusDone && rec.Started.After(j.Process.Started):
+			kind = journal.EventRecorded
 		}
 		if key := rec.Name + string(kind); kind != "" && !f.seen[key] {
 			f.seen[key] = true
-			f.observe(bootstrap.Event{Kind: kind, Record: rec, Index: i, Total: len(j.Records)})
+			f.observe(journal.Event{Kind: kind, Record: rec, Index: i, Total: len(j.Records)})
 		}
 	}
 }

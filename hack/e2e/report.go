@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/build"
 )
 
@@ -49,7 +49,7 @@ func newReport(r *Run) *Report {
 	if r.Bootstrap != nil {
 		rep.BootstrapPID = r.Bootstrap.PID()
 	}
-	if j, err := bootstrap.OpenJournal(r.State); err == nil {
+	if j, err := journal.Open(r.State); err == nil {
 		for _, p := range j.Records {
 			if !p.Reused && !p.Finished.IsZero() { // not cut off, not still to come
 				rep.Timeline = append(rep.Timeline, Span{Who: "bootstrap", What: p.Title, Start: p.Started, End: p.Finished})
@@ -63,7 +63,7 @@ func newReport(r *Run) *Report {
 // Built is the result of a pool's image build, as a state directory records it.
 func Built(stateDir, pool string) (build.Result, error) {
 	var out build.Result
-	j, err := bootstrap.OpenJournal(stateDir)
+	j, err := journal.Open(stateDir)
 	if err != nil {
 		return out, err
 	}

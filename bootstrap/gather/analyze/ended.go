@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 )
 
 // ended judges a bootstrap whose process is gone by its journal, its outcome and its records.
@@ -19,7 +19,7 @@ func (f *facts) ended() (Verdict, bool) {
 		return f.refused(o), true
 	}
 	switch {
-	case phase != nil && phase.Status == bootstrap.PhaseFailed:
+	case phase != nil && phase.Status == journal.StatusFailed:
 		return f.failed(phase), true
 	case f.ownRun != nil && f.ownRun.failed:
 		// The records lie on another disk than the journal, which a full one keeps from saying so.
@@ -38,11 +38,11 @@ func (f *facts) ended() (Verdict, bool) {
 const canceled = "context canceled"
 
 // toldToStop is the verdict on a run that a person or the service manager ended.
-func (f *facts) toldToStop(phase *bootstrap.Record) (Verdict, bool) {
+func (f *facts) toldToStop(phase *journal.Record) (Verdict, bool) {
 	v := Verdict{Status: StatusStopped, Summary: "the bootstrap was told to stop",
 		Next: "run dayone bootstrap again: it goes on where it ended"}
 	switch {
-	case phase != nil && phase.Status == bootstrap.PhaseFailed && strings.Contains(phase.Error, canceled):
+	case phase != nil && phase.Status == journal.StatusFailed && strings.Contains(phase.Error, canceled):
 		v.Phase, v.Evidence = shorten(phase.Name), Evidence{File: journalName, Text: shorten(phase.Error)}
 		if e, ok := f.find(journalName, `"error":`); ok {
 			v.Evidence.Line = e.Line
@@ -59,21 +59,21 @@ func (f *facts) toldToStop(phase *bootstrap.Record) (Verdict, bool) {
 }
 
 // stopped is the phase at which the journal ends: the first that failed or was at work.
-func (f *facts) stopped() *bootstrap.Record {
+func (f *facts) stopped() *journal.Record {
 	if f.journal == nil {
 		return nil
 	}
 	for i := range f.journal.Records {
 		r := &f.journal.Records[i]
 		// An interrupted one is not meant: an earlier process was cut off there, and the last one has not come to it again.
-		if r.Status == bootstrap.PhaseFailed || r.Status == bootstrap.PhaseRunning {
+		if r.Status == journal.StatusFailed || r.Status == journal.StatusRunning {
 			return r
 		}
 	}
 	return nil
 }
 
-func (f *facts) refused(o *bootstrap.Outcome) Verdict {
+func (f *facts) refused(o *journal.Outcome) Verdict {
 	c := explain(o.Error)
 	v := Verdict{Status: StatusFailed, Phase: "start", Cause: c.id, Summary: c.summary, Next: c.next}
 	if len(o.Findings) > 0 {
@@ -98,7 +98,7 @@ func (f *facts) refused(o *bootstrap.Outcome) Verdict {
 // logPath is how a build's failure names its log.
 var logPath = regexp.MustCompile(`full log: (\S+)`)
 
-func (f *facts) failed(r *bootstrap.Record) Verdict {
+func (f *facts) failed(r *journal.Record) Verdict {
 	c := explain(r.Error)
 	v := Verdict{Status: StatusFailed, Phase: shorten(r.Name), Cause: c.id, Summary: c.summary, Next: c.next,
 		Evidence: Evidence{File: journalName, Text: quote(r.Error)}}
@@ -133,7 +133,7 @@ func (f *facts) lastLine(log string) (Evidence, bool) {
 	return Evidence{}, false
 }
 
-func (f *facts) cutOff(r *bootstrap.Record) Verdict {
+func (f *facts) cutOff(r *journal.Record) Verdict {
 	v := Verdict{Phase: shorten(r.Name),
 		Summary: fmt.Sprintf("the bootstrap's process ended without a last word while it was to %s", shorten(r.Title)),
 		Evidence: Evidence{File: journalName, Text: fmt.Sprintf("phase %s has been running since %s, and no process is",

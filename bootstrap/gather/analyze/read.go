@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/gather/bundle"
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 )
 
 // hostStatus is gather.HostStatus as far as it is read: what a bundle holds is input.
@@ -25,25 +26,25 @@ func (s *hostStatus) full() bool { return s != nil && s.DiskTotal > 0 && s.DiskF
 // facts are what a bundle holds, decoded. Anything may be missing.
 type facts struct {
 	bundle  *bundle.Bundle
-	journal *bootstrap.Journal
-	outcome *bootstrap.Outcome
+	journal *journal.Journal
+	outcome *journal.Outcome
 	status  *hostStatus
 	// services are the installer's records by service, in the order of their names.
 	services []service
 	// ownRun is the last start of dayone's own service on an installer's node; nil when there are no records of it.
 	ownRun *lastRun
 	// handed is the hand-over's mark; nil where there is none.
-	handed *bootstrap.HandedOver
+	handed *handover.Mark
 	notes  []string
 }
 
 // Places of the files, as gather writes them.
 const (
-	journalName  = "bootstrap/dayone/" + bootstrap.JournalFile
-	outcomeName  = "bootstrap/dayone/" + bootstrap.OutcomeFile
+	journalName  = "bootstrap/dayone/" + journal.File
+	outcomeName  = "bootstrap/dayone/" + journal.OutcomeFile
 	statusName   = "bootstrap/dayone/status.json"
 	servicesName = "bootstrap/services"
-	handedName   = "bootstrap/dayone/" + bootstrap.HandedOverFile
+	handedName   = "bootstrap/dayone/" + handover.MarkFile
 	logsName     = "bootstrap/dayone/build-logs"
 )
 
@@ -52,16 +53,16 @@ func readFacts(b *bundle.Bundle) *facts {
 	if b.Damage != "" {
 		f.notes = append(f.notes, b.Damage)
 	}
-	if j := (&bootstrap.Journal{}); f.decode(journalName, j) {
+	if j := (&journal.Journal{}); f.decode(journalName, j) {
 		f.journal = j
 	}
-	if o := (&bootstrap.Outcome{}); f.decode(outcomeName, o) {
+	if o := (&journal.Outcome{}); f.decode(outcomeName, o) {
 		f.outcome = o
 	}
 	if s := (&hostStatus{}); f.decode(statusName, s) {
 		f.status = s
 	}
-	if h := (&bootstrap.HandedOver{}); f.decode(handedName, h) {
+	if h := (&handover.Mark{}); f.decode(handedName, h) {
 		f.handed = h
 	}
 	for _, file := range b.Below(servicesName) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/build"
 )
 
@@ -17,8 +17,8 @@ func (f *facts) phases() []Phase {
 	if f.journal != nil {
 		for _, r := range f.journal.Records {
 			status := string(r.Status)
-			if r.Status == bootstrap.PhaseRunning && (f.status == nil || !f.status.Running) ||
-				r.Status == bootstrap.PhaseInterrupted {
+			if r.Status == journal.StatusRunning && (f.status == nil || !f.status.Running) ||
+				r.Status == journal.StatusInterrupted {
 				status = string(StatusCutOff)
 			}
 			out = append(out, Phase{Source: "dayone", Name: shorten(r.Name), Title: shorten(r.Title), Status: shorten(status),

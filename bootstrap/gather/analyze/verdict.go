@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/gather/bundle"
+	"dayone.dev/dayone/bootstrap/journal"
 )
 
 // Bundle analyses a bundle. It never fails: what the bundle does not tell is said in the report.
@@ -68,7 +68,7 @@ func (f *facts) own() Verdict {
 		if v, ok := f.ended(); ok {
 			return v
 		}
-	} else if r := f.stopped(); r != nil && r.Status == bootstrap.PhaseFailed && f.journal.Endpoints != nil {
+	} else if r := f.stopped(); r != nil && r.Status == journal.StatusFailed && f.journal.Endpoints != nil {
 		return f.failed(r) // its services run on: the hand-over has failed
 	}
 	if v, ok := f.handedOver(); ok {

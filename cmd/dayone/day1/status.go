@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/pageflags"
@@ -25,13 +27,13 @@ var errNotRunning = errors.New(
 
 // statusOutput is the journal and what it cannot know of itself.
 type statusOutput struct {
-	*bootstrap.Journal
+	*journal.Journal
 	// Running says that a process works in the state directory now.
 	Running bool `json:"running"`
 	// HandedOver says since when no node needs this host any more.
-	HandedOver *bootstrap.HandedOver `json:"handedOver,omitempty"`
+	HandedOver *handover.Mark `json:"handedOver,omitempty"`
 	// Outcome is how the last run ended; absent while one works.
-	Outcome *bootstrap.Outcome `json:"outcome,omitempty"`
+	Outcome *journal.Outcome `json:"outcome,omitempty"`
 	// Live is what the running process tells on its socket.
 	Live *statuspage.Status `json:"live,omitempty"`
 }
@@ -103,20 +105,20 @@ func (f *statusFlags) show(cmd *cobra.Command, text string) error {
 
 // local looks at a state directory of this host; last says that nothing more will change.
 func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
-	j, err := bootstrap.OpenJournal(f.stateDir)
+	j, err := journal.Open(f.stateDir)
 	if err != nil {
 		return false, err
 	}
-	running, err := bootstrap.Running(f.stateDir)
+	running, err := journal.Running(f.stateDir)
 	if err != nil {
 		return false, err
 	}
 	out := statusOutput{Journal: j, Running: running}
-	if out.HandedOver, err = bootstrap.ReadHandedOver(f.stateDir); err != nil {
+	if out.HandedOver, err = handover.ReadMark(f.stateDir); err != nil {
 		return false, err
 	}
 	if !running {
-		if out.Outcome, err = bootstrap.ReadOutcome(f.stateDir); err != nil {
+		if out.Outcome, err = journal.ReadOutcome(f.stateDir); err != nil {
 			return false, err
 		}
 	}
@@ -151,7 +153,7 @@ func (f *statusFlags) remote(cmd *cobra.Command, client *statuspage.Client) (las
 	}
 	done := len(s.Phases) == s.Total && s.Total > 0
 	for _, p := range s.Phases {
-		done = done && p.Status == bootstrap.PhaseDone
+		done = done && p.Status == journal.StatusDone
 	}
 	if cli.Output(cmd) == "json" {
 		return done, f.print(cmd, s)
@@ -190,7 +192,7 @@ func (s statusOutput) print(w io.Writer, now time.Time) error {
 		if n := r.Interruptions; n > 0 {
 			note += fmt.Sprintf(" (cut off %s, found at %s)", times(n), r.Interrupted.UTC().Format("15:04:05Z"))
 		}
-		if r.Status == bootstrap.PhaseRunning && !running || r.Status == bootstrap.PhaseInterrupted {
+		if r.Status == journal.StatusRunning && !running || r.Status == journal.StatusInterrupted {
 			// The time at which it was cut off is unknown.
 			if _, err := fmt.Fprintf(w, "%-8s %-14s %9s  %s%s\n", "cut off", r.Name, "", r.Title, note); err != nil {
 				return err
@@ -245,7 +247,7 @@ func printLive(w io.Writer, live *statuspage.Status) error {
 		return nil
 	}
 	for _, p := range live.Phases {
-		if p.Status == bootstrap.PhaseRunning && p.Detail != "" {
+		if p.Status == journal.StatusRunning && p.Detail != "" {
 			if _, err := fmt.Fprintf(w, "now: %s: %s\n", p.Name, p.Detail); err != nil {
 				return err
 			}

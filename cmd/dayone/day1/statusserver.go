@@ -11,6 +11,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/gather"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/build"
@@ -46,9 +47,9 @@ func serveStatus(ctx context.Context, o *bootstrap.Options, listen string) (stop
 	s.board.Scrub(gather.Scrubber(logs))
 	o.Log.Logger.AddHook(s.board)
 	observe, progress := o.Observe, o.BuildProgress
-	o.Observe = func(e bootstrap.Event) {
+	o.Observe = func(e journal.Event) {
 		s.board.Observe(e)
-		if e.Record.Name == bootstrap.PhaseIdentity && e.Kind == bootstrap.EventRecorded {
+		if e.Record.Name == bootstrap.PhaseIdentity && e.Kind == journal.EventRecorded {
 			s.begun.Do(func() {
 				s.board.Scrub(gather.Scrubber(logs)) // its passwords exist from now on
 				go s.page()

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 )
 
 // patience is for a busy machine.
@@ -98,9 +98,9 @@ func (w *world) eventually(what string, condition func() bool) {
 }
 
 // status is a phase's status in the node's journal.
-func (w *world) status(phase string) bootstrap.PhaseStatus {
+func (w *world) status(phase string) journal.Status {
 	raw, err := w.sh("cat /var/lib/dayone/journal.json")
-	var j bootstrap.Journal
+	var j journal.Journal
 	if err != nil || json.Unmarshal([]byte(raw), &j) != nil || j.Find(phase) == nil {
 		return ""
 	}
@@ -116,7 +116,7 @@ func (w *world) is(command string) bool {
 func (w *world) rendered() string {
 	raw, err := w.sh("cat /var/lib/dayone/journal.json")
 	require.NoError(w.t, err)
-	var j bootstrap.Journal
+	var j journal.Journal
 	require.NoError(w.t, json.Unmarshal([]byte(raw), &j))
 	var out struct{ Configs map[string]string }
 	require.NoError(w.t, json.Unmarshal(j.Find("render-second").Output, &out))
@@ -143,7 +143,7 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	// MCO has rendered and its server answers on the node itself, but not to a master.
 	w.eventually("the gate is shut while MCO's server runs", func() bool {
 		return w.is("nft list table inet dayone_gate && bash -c 'exec 3<>/dev/tcp/127.0.0.1/22624'") ||
-			w.status("gate") == bootstrap.PhaseDone
+			w.status("gate") == journal.StatusDone
 	})
 	seen := early.refused()
 	spool := w.spool(ctx)
@@ -153,16 +153,16 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	w.eventually("the build has begun", func() bool {
 		s := w.status("build-master")
 		return s != "" &&
-			s != bootstrap.PhasePending
+			s != journal.StatusPending
 	})
-	if w.status("gate") != bootstrap.PhaseDone {
+	if w.status("gate") != journal.StatusDone {
 		require.NoError(t, w.node.PowerCut(t.Context()))
 		spool.vanished()
 		w.sentBeforeItWent()
 		require.NoError(t, w.node.Start(t.Context()))
 	}
 	spool.cancel()
-	w.eventually("the gate opens", func() bool { return w.status("gate") == bootstrap.PhaseDone })
+	w.eventually("the gate opens", func() bool { return w.status("gate") == journal.StatusDone })
 	early.gets(t)
 	assert.True(t, strings.Contains(early.got, url.QueryEscape(w.finalName()+"/ocp/master-os@sha256:")),
 		"and never the config of the first rendering")

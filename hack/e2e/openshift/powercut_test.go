@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/hack/testnode"
 )
@@ -202,7 +203,7 @@ func (c *cuts) atWork(h hold, another bool) {
 			return false
 		}
 		r := j.Find(h.phase)
-		if r == nil || r.Status != bootstrap.PhaseRunning || h.stage != "" && !c.reached(h.stage) {
+		if r == nil || r.Status != journal.StatusRunning || h.stage != "" && !c.reached(h.stage) {
 			return false
 		}
 		if h.times != nil {
@@ -226,9 +227,9 @@ const (
 )
 
 // journal is the program's, nil while there is none.
-func (c *cuts) journal() *bootstrap.Journal {
-	raw, err := os.ReadFile(c.disk("lib/dayone/" + bootstrap.JournalFile))
-	j := &bootstrap.Journal{}
+func (c *cuts) journal() *journal.Journal {
+	raw, err := os.ReadFile(c.disk("lib/dayone/" + journal.File))
+	j := &journal.Journal{}
 	if err != nil || json.Unmarshal(raw, j) != nil {
 		return nil
 	}
@@ -278,7 +279,7 @@ func (c *cuts) shutFirst() {
 	if c.process.IsZero() {
 		return
 	}
-	if j := c.journal(); j.Find(phaseGate).Status != bootstrap.PhaseDone {
+	if j := c.journal(); j.Find(phaseGate).Status != journal.StatusDone {
 		assert.True(c.t, c.is("/usr/sbin/nft list table inet dayone_gate"), "the gate is shut")
 	}
 }
@@ -345,10 +346,10 @@ const strikes = 2
 // ended says that all is as if nothing had happened.
 func (c *cuts) ended() {
 	t, j := c.t, c.journal()
-	done := map[string]*bootstrap.Record{}
+	done := map[string]*journal.Record{}
 	for i, r := range j.Records {
 		done[r.Name] = &j.Records[i]
-		assert.Equal(t, bootstrap.PhaseDone, r.Status, r.Name)
+		assert.Equal(t, journal.StatusDone, r.Status, r.Name)
 		if r.Name != phaseGate && r.Name != phaseHandOver {
 			assert.Equal(t, strikes, r.Interruptions, r.Name)
 		}

@@ -1,4 +1,4 @@
-package bootstrap
+package journal
 
 import (
 	"context"
@@ -25,8 +25,8 @@ type ledger struct {
 
 func (l *ledger) phases() []Phase {
 	return []Phase{
-		newService("service", "start", func(context.Context) error { l.ran = append(l.ran, "service"); return nil }),
-		newPhase("work", "do the work", &l.result,
+		NewService("service", "start", func(context.Context) error { l.ran = append(l.ran, "service"); return nil }),
+		NewPhase("work", "do the work", &l.result,
 			func() (any, error) { return l.input, nil },
 			func(context.Context) (string, error) {
 				l.ran = append(l.ran, "work")
@@ -44,16 +44,16 @@ func (l *ledger) phases() []Phase {
 func runOnce(t *testing.T, dir string, l *ledger) (*Journal, []EventKind, error) {
 	t.Helper()
 	l.ran, l.result = nil, ""
-	j, err := OpenJournal(dir)
+	j, err := Open(dir)
 	require.NoError(t, err)
 	var kinds []EventKind
 	r := testRunner(j, &kinds)
-	err = r.run(context.Background(), l.phases())
+	err = r.Run(context.Background(), l.phases())
 	return j, kinds, err
 }
 
-func testRunner(j *Journal, kinds *[]EventKind) *runner {
-	return &runner{journal: j, now: time.Now, log: logrus.NewEntry(logrus.New()),
+func testRunner(j *Journal, kinds *[]EventKind) *Runner {
+	return &Runner{journal: j, now: time.Now, log: logrus.NewEntry(logrus.New()),
 		observe: func(e Event) { *kinds = append(*kinds, e.Kind) }}
 }
 
@@ -96,9 +96,9 @@ func TestFailureIsRecordedAndTriedAgain(t *testing.T) {
 	dir, l := t.TempDir(), &ledger{input: "a", fail: errors.New("no space left on device")}
 	_, _, err := runOnce(t, dir, l)
 	require.ErrorContains(t, err, "phase work: no space left on device")
-	j, err := OpenJournal(dir)
+	j, err := Open(dir)
 	require.NoError(t, err)
-	assert.Equal(t, PhaseFailed, j.Find("work").Status)
+	assert.Equal(t, StatusFailed, j.Find("work").Status)
 	assert.Equal(t, "no space left on device", j.Find("work").Error)
 
 	l.fail = nil
@@ -116,14 +116,14 @@ func TestWhatAKilledProcessWasAtIsNotTakenForRunning(t *testing.T) {
 	// The next process does not come so far.
 	l.ran = nil
 	broken := l.phases()
-	broken[0] = newService("service", "start", func(context.Context) error { return errors.New("port taken") })
-	j, err := OpenJournal(dir)
+	broken[0] = NewService("service", "start", func(context.Context) error { return errors.New("port taken") })
+	j, err := Open(dir)
 	require.NoError(t, err)
-	require.Error(t, testRunner(j, &[]EventKind{}).run(t.Context(), broken))
-	j, err = OpenJournal(dir)
+	require.Error(t, testRunner(j, &[]EventKind{}).Run(t.Context(), broken))
+	j, err = Open(dir)
 	require.NoError(t, err)
 	cut := j.Find("work")
-	assert.Equal(t, PhaseInterrupted, cut.Status)
+	assert.Equal(t, StatusInterrupted, cut.Status)
 	assert.Equal(t, 1, cut.Interruptions)
 	assert.False(t, cut.Interrupted.IsZero())
 	assert.Zero(t, cut.Duration(time.Now()), "nobody knows when it ended")
@@ -131,7 +131,7 @@ func TestWhatAKilledProcessWasAtIsNotTakenForRunning(t *testing.T) {
 	j, _, err = runOnce(t, dir, l)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"service", "work"}, l.ran)
-	assert.Equal(t, PhaseDone, j.Find("work").Status)
+	assert.Equal(t, StatusDone, j.Find("work").Status)
 	assert.Equal(t, 1, j.Find("work").Interruptions, "what happened stays known, and is counted once")
 }
 
@@ -140,9 +140,9 @@ func TestJournalThatCannotBeReadIsNotOverwritten(t *testing.T) {
 		"another layout": `{"version": 99}`} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			file := filepath.Join(dir, JournalFile)
+			file := filepath.Join(dir, File)
 			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-			_, err := OpenJournal(dir)
+			_, err := Open(dir)
 			require.ErrorContains(t, err, "move")
 			raw, err := os.ReadFile(file)
 			require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestJournalThatCannotBeReadIsNotOverwritten(t *testing.T) {
 }
 
 func edit(dir string, change func(*Record)) {
-	file := filepath.Join(dir, JournalFile)
+	file := filepath.Join(dir, File)
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		panic(err)
@@ -170,7 +170,25 @@ func edit(dir string, change func(*Record)) {
 	}
 }
 
-func markRunning(dir string) { edit(dir, func(r *Record) { r.Status = PhaseRunning }) }
+func markRunning(dir string) { edit(dir, func(r *Record) { r.Status = StatusRunning }) }
 func spoilOutput(dir string) {
 	edit(dir, func(r *Record) { r.Output = json.RawMessage(`{"not":"a string"}`) })
+}
+
+func TestInputsThatCannotBeMadeFailTheirPhase(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(dir)
+	require.NoError(t, err)
+	var kinds []EventKind
+	r := testRunner(j, &kinds)
+	var result string
+	err = r.Run(t.Context(), []Phase{NewPhase("build", "build", &result,
+		func() (any, error) { return nil, errors.New("no rendering") },
+		func(context.Context) (string, error) { return "", nil }, nil)})
+	require.ErrorContains(t, err, "phase build: no rendering")
+	assert.Equal(t, []EventKind{EventFailed}, kinds)
+	j, err = Open(dir)
+	require.NoError(t, err)
+	assert.Equal(t, StatusFailed, j.Find("build").Status)
+	assert.Equal(t, "no rendering", j.Find("build").Error)
 }

@@ -1,4 +1,4 @@
-package bootstrap
+package journal
 
 import (
 	"crypto/sha256"
@@ -14,17 +14,17 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// PhaseStatus is where a phase stands.
-type PhaseStatus string
+// Status is where a phase stands.
+type Status string
 
 // The states of a phase. A phase found running by a new process was cut off: it is interrupted until the new process
 // comes to it and runs it again.
 const (
-	PhasePending     PhaseStatus = "pending"
-	PhaseRunning     PhaseStatus = "running"
-	PhaseDone        PhaseStatus = "done"
-	PhaseFailed      PhaseStatus = "failed"
-	PhaseInterrupted PhaseStatus = "interrupted"
+	StatusPending     Status = "pending"
+	StatusRunning     Status = "running"
+	StatusDone        Status = "done"
+	StatusFailed      Status = "failed"
+	StatusInterrupted Status = "interrupted"
 )
 
 // Record is what the journal keeps of one phase.
@@ -32,8 +32,8 @@ type Record struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
 	// InputsHash identifies everything the phase's result depends on; another hash makes the phase run again.
-	InputsHash string      `json:"inputsHash,omitempty"`
-	Status     PhaseStatus `json:"status"`
+	InputsHash string `json:"inputsHash,omitempty"`
+	Status     Status `json:"status"`
 	// Attempts counts the runs of the phase with these inputs, over all processes.
 	Attempts int       `json:"attempts,omitempty"`
 	Started  time.Time `json:"started,omitzero"`
@@ -53,7 +53,7 @@ type Record struct {
 // Duration is how long the phase took, or has taken until now while it runs; 0 when that is not known.
 func (r Record) Duration(now time.Time) time.Duration {
 	switch {
-	case r.Started.IsZero(), r.Status == PhaseInterrupted:
+	case r.Started.IsZero(), r.Status == StatusInterrupted:
 		return 0
 	case r.Finished.IsZero():
 		return now.Sub(r.Started)
@@ -88,16 +88,16 @@ type Endpoints struct {
 	CAFile string `json:"caFile"`
 }
 
-// journalVersion is the layout written by this version.
-const journalVersion = 1
+// layoutVersion is the layout written by this version.
+const layoutVersion = 1
 
-// JournalFile is the journal's name in the state directory.
-const JournalFile = "journal.json"
+// File is the journal's name in the state directory.
+const File = "journal.json"
 
-// OpenJournal reads STATEDIR/journal.json or starts an empty one. A file that cannot be read as a journal is an error
+// Open reads STATEDIR/journal.json or starts an empty one. A file that cannot be read as a journal is an error
 // that names it: it is never overwritten silently.
-func OpenJournal(stateDir string) (*Journal, error) {
-	j := &Journal{path: filepath.Join(stateDir, JournalFile), Version: journalVersion, Records: []Record{}}
+func Open(stateDir string) (*Journal, error) {
+	j := &Journal{path: filepath.Join(stateDir, File), Version: layoutVersion, Records: []Record{}}
 	raw, err := os.ReadFile(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return j, nil
@@ -108,7 +108,7 @@ func OpenJournal(stateDir string) (*Journal, error) {
 	if err := json.Unmarshal(raw, j); err != nil {
 		return nil, fmt.Errorf("read journal %s (move it away to start over): %w", j.path, err)
 	}
-	if j.Version != journalVersion {
+	if j.Version != layoutVersion {
 		return nil, fmt.Errorf(
 			"read journal %s: layout %d was written by another version of dayone; finish with that version or move the file away", j.path, j.Version)
 	}
@@ -130,20 +130,20 @@ func (j *Journal) Find(name string) *Record {
 func (j *Journal) arrange(phases []Phase, now time.Time) {
 	records := make([]Record, 0, len(phases))
 	for _, p := range phases {
-		r := Record{Name: p.Name, Status: PhasePending}
+		r := Record{Name: p.Name, Status: StatusPending}
 		if old := j.Find(p.Name); old != nil {
 			r = *old
 		}
 		r.Title, r.Reused = p.Title, false
-		if r.Status == PhaseRunning {
-			r.Status, r.Interrupted, r.Interruptions = PhaseInterrupted, now, r.Interruptions+1
+		if r.Status == StatusRunning {
+			r.Status, r.Interrupted, r.Interruptions = StatusInterrupted, now, r.Interruptions+1
 		}
 		records = append(records, r)
 	}
 	j.Records, j.Endpoints = records, nil
 }
 
-func (j *Journal) save() error {
+func (j *Journal) Save() error {
 	raw, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode journal: %w", err)
@@ -154,8 +154,8 @@ func (j *Journal) save() error {
 	return nil
 }
 
-// hashOf is the identity of a phase's inputs: SHA-256 over their JSON.
-func hashOf(inputs any) (string, error) {
+// HashOf is the identity of a phase's inputs: SHA-256 over their JSON.
+func HashOf(inputs any) (string, error) {
 	raw, err := json.Marshal(inputs)
 	if err != nil {
 		return "", fmt.Errorf("hash inputs: %w", err)

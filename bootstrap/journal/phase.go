@@ -1,10 +1,11 @@
-package bootstrap
+package journal
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -28,9 +29,17 @@ type Phase struct {
 	group string
 }
 
-// newPhase ties a phase's result to a variable. holds checks, on resume, that a recorded result is still true of the
+// Together lets phases run at the same time; they must stand next to each other in the list.
+func Together(group string, phases ...Phase) []Phase {
+	for i := range phases {
+		phases[i].group = group
+	}
+	return phases
+}
+
+// NewPhase ties a phase's result to a variable. holds checks, on resume, that a recorded result is still true of the
 // world; nil means that nothing needs checking.
-func newPhase[T any](name, title string, result *T, inputs func() (any, error), run func(context.Context) (T, error),
+func NewPhase[T any](name, title string, result *T, inputs func() (any, error), run func(context.Context) (T, error),
 	holds func(context.Context, T) error) Phase {
 	return Phase{Name: name, Title: title, inputs: inputs,
 		run: func(ctx context.Context) (any, error) {
@@ -58,8 +67,8 @@ func newPhase[T any](name, title string, result *T, inputs func() (any, error), 
 // errServiceGone makes every process start its services itself.
 var errServiceGone = errors.New("a service lives no longer than its process")
 
-// newService is a phase whose effect ends with the process: it always runs, and the journal only keeps its times.
-func newService(name, title string, start func(context.Context) error) Phase {
+// NewService is a phase whose effect ends with the process: it always runs, and the journal only keeps its times.
+func NewService(name, title string, start func(context.Context) error) Phase {
 	return Phase{Name: name, Title: title, always: true,
 		inputs:  func() (any, error) { return nil, nil },
 		run:     func(ctx context.Context) (any, error) { return nil, start(ctx) },
@@ -90,8 +99,8 @@ type Event struct {
 // Observer is told of every event, in order and one at a time.
 type Observer func(Event)
 
-// runner runs phases in order against a journal.
-type runner struct {
+// Runner runs phases in order against a journal.
+type Runner struct {
 	journal *Journal
 	observe Observer
 	now     func() time.Time
@@ -100,13 +109,23 @@ type runner struct {
 	mu sync.Mutex
 }
 
-func (r *runner) run(ctx context.Context, phases []Phase) error {
-	r.journal.arrange(phases, r.now())
-	return r.some(ctx, phases, 0, len(phases))
+// NewRunner makes a runner. The journal names this process from then on.
+func NewRunner(j *Journal, observe Observer, now func() time.Time, log *logrus.Entry) *Runner {
+	j.Process = Process{PID: os.Getpid(), Started: now()}
+	return &Runner{journal: j, observe: observe, now: now, log: log}
 }
 
-// some runs the phases from one to before another; the journal has been arranged for all of them.
-func (r *runner) some(ctx context.Context, phases []Phase, from, to int) error {
+// Run runs all phases in order.
+func (r *Runner) Run(ctx context.Context, phases []Phase) error {
+	r.Arrange(phases)
+	return r.Some(ctx, phases, 0, len(phases))
+}
+
+// Arrange puts the phases into the journal in their order.
+func (r *Runner) Arrange(phases []Phase) { r.journal.arrange(phases, r.now()) }
+
+// Some runs the phases from one to before another; the journal has been arranged for all of them.
+func (r *Runner) Some(ctx context.Context, phases []Phase, from, to int) error {
 	for i := from; i < to; {
 		end := i + 1
 		for end < to && phases[i].group != "" && phases[end].group == phases[i].group {
@@ -125,7 +144,7 @@ func (r *runner) some(ctx context.Context, phases []Phase, from, to int) error {
 
 // together runs the phases from first to before end at the same time. One that fails does not stop the others: their
 // results count later.
-func (r *runner) together(ctx context.Context, phases []Phase, first, end int) error {
+func (r *Runner) together(ctx context.Context, phases []Phase, first, end int) error {
 	if end == first+1 {
 		return r.one(ctx, phases[first], first, len(phases))
 	}
@@ -138,7 +157,7 @@ func (r *runner) together(ctx context.Context, phases []Phase, first, end int) e
 	return errors.Join(errs...)
 }
 
-func (r *runner) one(ctx context.Context, p Phase, index, total int) error {
+func (r *Runner) one(ctx context.Context, p Phase, index, total int) error {
 	rec := r.journal.Find(p.Name)
 	tell := func(k EventKind) { r.observe(Event{Kind: k, Record: *rec, Index: index, Total: total}) }
 	hash, err := inputsHash(p)
@@ -151,7 +170,7 @@ func (r *runner) one(ctx context.Context, p Phase, index, total int) error {
 		defer r.mu.Unlock()
 		rec.Reused = true
 		tell(EventReused)
-		return r.journal.save()
+		return r.journal.Save()
 	}
 	if err := r.begin(rec, tell, hash); err != nil {
 		return err
@@ -164,8 +183,8 @@ func (r *runner) one(ctx context.Context, p Phase, index, total int) error {
 }
 
 // reuse says whether an earlier process's result still holds.
-func (r *runner) reuse(ctx context.Context, p Phase, rec *Record, hash string) bool {
-	if rec.Status != PhaseDone || rec.InputsHash != hash || p.always {
+func (r *Runner) reuse(ctx context.Context, p Phase, rec *Record, hash string) bool {
+	if rec.Status != StatusDone || rec.InputsHash != hash || p.always {
 		return false
 	}
 	err := p.restore(ctx, rec.Output)
@@ -175,23 +194,23 @@ func (r *runner) reuse(ctx context.Context, p Phase, rec *Record, hash string) b
 	return err == nil
 }
 
-func (r *runner) begin(rec *Record, tell func(EventKind), hash string) error {
+func (r *Runner) begin(rec *Record, tell func(EventKind), hash string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rec.InputsHash != hash {
 		rec.Attempts = 0
 	}
-	rec.InputsHash, rec.Status, rec.Output, rec.Error = hash, PhaseRunning, nil, ""
+	rec.InputsHash, rec.Status, rec.Output, rec.Error = hash, StatusRunning, nil, ""
 	rec.Attempts++
 	rec.Started, rec.Finished = r.now(), time.Time{}
-	if err := r.journal.save(); err != nil {
+	if err := r.journal.Save(); err != nil {
 		return err
 	}
 	tell(EventStarted)
 	return nil
 }
 
-func (r *runner) finish(rec *Record, tell func(EventKind), out any) error {
+func (r *Runner) finish(rec *Record, tell func(EventKind), out any) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec.Finished = r.now()
@@ -199,9 +218,9 @@ func (r *runner) finish(rec *Record, tell func(EventKind), out any) error {
 	if rec.Output, err = json.Marshal(out); err != nil {
 		return fmt.Errorf("phase %s: encode result: %w", rec.Name, err)
 	}
-	rec.Status = PhaseDone
+	rec.Status = StatusDone
 	tell(EventRan)
-	if err := r.journal.save(); err != nil {
+	if err := r.journal.Save(); err != nil {
 		return err
 	}
 	tell(EventRecorded)
@@ -213,16 +232,16 @@ func inputsHash(p Phase) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return hashOf(inputs)
+	return HashOf(inputs)
 }
 
 // failed records why a phase failed and returns it.
-func (r *runner) failed(rec *Record, tell func(EventKind), err error) error {
+func (r *Runner) failed(rec *Record, tell func(EventKind), err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rec.Status, rec.Error, rec.Finished = PhaseFailed, err.Error(), r.now()
+	rec.Status, rec.Error, rec.Finished = StatusFailed, err.Error(), r.now()
 	tell(EventFailed)
-	if saveErr := r.journal.save(); saveErr != nil {
+	if saveErr := r.journal.Save(); saveErr != nil {
 		r.log.WithError(saveErr).Warn("failure is not in the journal")
 	}
 	return fmt.Errorf("phase %s: %w", rec.Name, err)

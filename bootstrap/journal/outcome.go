@@ -1,4 +1,4 @@
-package bootstrap
+package journal
 
 import (
 	"encoding/json"
@@ -28,13 +28,16 @@ type Outcome struct {
 	Findings []report.Finding `json:"findings,omitempty"`
 }
 
-// WithOutcome runs a flow that has locked its state directory, and notes there how the run ended.
-func WithOutcome(stateDir string, log *logrus.Entry, run func() error) error {
-	if err := forgetOutcome(stateDir); err != nil {
-		return err
+// WithOutcome does work on a locked state directory, and notes there how it ended.
+func WithOutcome(stateDir string, now func() time.Time, log *logrus.Entry, work func() error) error {
+	if err := os.Remove(filepath.Join(stateDir, OutcomeFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the earlier run's outcome: %w", err)
 	}
-	err := run()
-	Options{StateDir: stateDir, Log: log, Now: time.Now}.recordOutcome(err)
+	err := work()
+	// An outcome that cannot be written is reported in the log only: the run's own error counts.
+	if writeErr := writeOutcome(stateDir, now(), err); writeErr != nil {
+		log.WithError(writeErr).Warn("outcome of this run is not written")
+	}
 	return err
 }
 
@@ -54,28 +57,17 @@ func ReadOutcome(stateDir string) (*Outcome, error) {
 	return out, nil
 }
 
-// forgetOutcome begins a run.
-func forgetOutcome(stateDir string) error {
-	if err := os.Remove(filepath.Join(stateDir, OutcomeFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the earlier run's outcome: %w", err)
-	}
-	return nil
-}
-
-// recordOutcome notes how a run ended. What cannot be written is told in the log only: the run's own error counts.
-func (o Options) recordOutcome(err error) {
-	out := Outcome{Ended: o.Now(), Findings: report.Of(err)}
+func writeOutcome(stateDir string, ended time.Time, err error) error {
+	out := Outcome{Ended: ended, Findings: report.Of(err)}
 	if err != nil {
 		out.Error = err.Error()
 	}
-	raw, encodeErr := json.MarshalIndent(out, "", "  ")
-	if encodeErr == nil {
-		encodeErr = os.MkdirAll(o.StateDir, 0o700)
+	raw, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode outcome: %w", err)
 	}
-	if encodeErr == nil {
-		encodeErr = renameio.WriteFile(filepath.Join(o.StateDir, OutcomeFile), append(raw, '\n'), 0o600)
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return fmt.Errorf("make state directory: %w", err)
 	}
-	if encodeErr != nil {
-		o.Log.WithError(encodeErr).Warn("outcome of this run is not written down")
-	}
+	return renameio.WriteFile(filepath.Join(stateDir, OutcomeFile), append(raw, '\n'), 0o600)
 }

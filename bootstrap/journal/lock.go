@@ -1,4 +1,4 @@
-package bootstrap
+package journal
 
 import (
 	"errors"
@@ -14,10 +14,10 @@ import (
 // lockFile is the lock's name in the state directory.
 const lockFile = "lock"
 
-// lockState keeps a second run off the same state directory. The kernel drops the lock with the process, however it
+// Lock keeps a second run off the same state directory. The kernel drops the lock with the process, however it
 // ends. It is an open file description lock (fcntl(2), F_OFD_SETLK): unlike flock's, it can be looked at without being
 // taken.
-func lockState(dir string) (unlock func(), err error) {
+func Lock(dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open state lock: %w", err)
