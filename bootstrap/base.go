@@ -10,7 +10,7 @@ import (
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
-	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // Labels one of which a bootable OS image must carry; bootc and rpm-ostree refuse an image without both.
@@ -45,8 +45,8 @@ func (h *host) baseSource() string {
 }
 
 // baseEndpoint reaches the base image at its source. Credentials are handed over in files, never in arguments.
-func (h *host) baseEndpoint() (imagecopy.Endpoint, error) {
-	e := imagecopy.Endpoint{Reference: h.baseSource(), CAFile: h.BaseCAFile, AuthFile: h.BaseAuthFile}
+func (h *host) baseEndpoint() (transfer.Endpoint, error) {
+	e := transfer.Endpoint{Reference: h.baseSource(), CAFile: h.BaseCAFile, AuthFile: h.BaseAuthFile}
 	if e.AuthFile != "" || strings.HasPrefix(e.Reference, "oci:") || strings.HasPrefix(e.Reference, "docker-archive:") {
 		return e, nil
 	}
@@ -66,7 +66,7 @@ func (h *host) inspectBase(ctx context.Context, j *journal.Journal) error {
 	if err != nil {
 		return err
 	}
-	img, err := imagecopy.Inspect(ctx, from, h.Platform)
+	img, err := transfer.Inspect(ctx, from, h.Platform)
 	if err != nil {
 		if h.recall(j) {
 			h.Log.WithError(err).Warn("base image cannot be read at its source, the one taken in before is used")
@@ -125,7 +125,7 @@ func (h *host) takeBase(ctx context.Context) (baseResult, error) {
 	}
 	final := installconfig.Repository(h.in.Sidecar.Config.BaseImage)
 	inside := h.inEmbedded(final)
-	res, err := imagecopy.Copy(ctx, from, h.embedded(inside+":"+baseTag), imagecopy.Options{
+	res, err := transfer.Copy(ctx, from, h.embedded(inside+":"+baseTag), transfer.Options{
 		Platform: h.Platform, TempDir: scratch, CacheDir: h.path("cache"), Log: h.Log.WithField("phase", "base")})
 	if err != nil {
 		return baseResult{}, fmt.Errorf("copy base image into the embedded registry: %w", err)

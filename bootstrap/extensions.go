@@ -10,7 +10,7 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/containerfile"
 	"dayone.dev/dayone/installconfig"
-	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // extensionsTag keeps a copied image from being collected as an untagged manifest.
@@ -58,7 +58,7 @@ func (h *host) takeExtensions(ctx context.Context) (map[string]string, error) {
 		}
 		from.Reference = "docker://" + image
 		repository := h.inEmbedded(installconfig.Repository(image))
-		res, err := imagecopy.Copy(ctx, from, h.embedded(repository+":"+extensionsTag), imagecopy.Options{
+		res, err := transfer.Copy(ctx, from, h.embedded(repository+":"+extensionsTag), transfer.Options{
 			Platform: h.Platform, TempDir: h.path("tmp"), CacheDir: h.path("cache"),
 			Log: h.Log.WithField("phase", "extensions")})
 		if err != nil {

@@ -20,20 +20,20 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/registry/imagecopy"
 	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 func TestAccountsEndWithTheHandOver(t *testing.T) {
 	r := registrytest.Start(t)
 	look := func() error {
-		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: r.Addr + "/os/none:x", CAFile: r.CAFile,
+		_, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: r.Addr + "/os/none:x", CAFile: r.CAFile,
 			AuthFile: r.PullAuthFile}, "linux/amd64")
 		return err
 	}
-	require.ErrorIs(t, look(), imagecopy.ErrNotFound, "the account is good")
+	require.ErrorIs(t, look(), transfer.ErrNotFound, "the account is good")
 	require.NoError(t, lockOut(r.Server))
-	require.ErrorIs(t, look(), imagecopy.ErrUnauthorized)
+	require.ErrorIs(t, look(), transfer.ErrUnauthorized)
 }
 
 // A process that is killed between the mark and the end of its work leaves passwords, and a phase that seems to run.

@@ -14,7 +14,7 @@ import (
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/registry"
-	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // phases is the whole of Day 1 on the bootstrap host, in order. Services are started anew by every process; the other
@@ -80,8 +80,8 @@ func (h *host) startRegistry(ctx context.Context) error {
 }
 
 // embedded is an endpoint in the embedded registry, with the right to push.
-func (h *host) embedded(reference string) imagecopy.Endpoint {
-	return imagecopy.Endpoint{Reference: "docker://" + reference, CAFile: h.id.caFile, Username: h.id.push.Name,
+func (h *host) embedded(reference string) transfer.Endpoint {
+	return transfer.Endpoint{Reference: "docker://" + reference, CAFile: h.id.caFile, Username: h.id.push.Name,
 		Password: h.id.push.Password}
 }
 

@@ -10,8 +10,8 @@ import (
 
 	"dayone.dev/dayone/bootstrap"
 	"dayone.dev/dayone/bootstrap/handover"
-	"dayone.dev/dayone/registry/imagecopy"
 	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // dayone handover on a state directory: without a bootstrap that runs it reads the images itself; beside one it lets
@@ -38,7 +38,7 @@ func TestHandOverInAProcessOfItsOwn(t *testing.T) {
 		}
 	}
 	require.ErrorContains(t, bootstrap.RunHandOver(seen, o), "does not exist yet")
-	_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: pool.Image, CAFile: final.CAFile,
+	_, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: pool.Image, CAFile: final.CAFile,
 		AuthFile: final.PullAuthFile}, platform)
 	require.NoError(t, err, "the image was read from the state directory")
 

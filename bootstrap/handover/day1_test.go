@@ -29,8 +29,8 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets"
-	"dayone.dev/dayone/registry/imagecopy"
 	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 const platform = "linux/amd64"
@@ -175,7 +175,7 @@ func TestBootstrapHandsOverAndNothingReboots(t *testing.T) {
 	// The final registry has what is referred to, under its names.
 	for _, image := range []string{pool.Image, rendered.Spec.OSImageURL, string(builds[0].Spec.RenderedImagePushSpec),
 		final.Addr + "/ocp/master-os:" + build.Tag(pool.Address)} {
-		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: image, CAFile: final.CAFile,
+		_, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: image, CAFile: final.CAFile,
 			AuthFile: final.PullAuthFile}, platform)
 		require.NoError(t, err)
 	}

@@ -19,7 +19,7 @@ import (
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/registry"
-	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // listener remembers what a hand-over waited for.
@@ -170,7 +170,7 @@ func TestNoDigestIsOrphaned(t *testing.T) {
 		Annotations: map[string]string{manifests.AnnotationCurrentImage: earlier}}}
 	require.NoError(t, w.client.Create(t.Context(), straggler))
 	require.NoError(t, handover.Run(t.Context(), s.options(w.client)))
-	_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: earlier, CAFile: s.final.CAFile,
+	_, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: earlier, CAFile: s.final.CAFile,
 		AuthFile: s.final.PullAuthFile}, platform)
 	require.NoError(t, err, "it was copied, too")
 }
@@ -238,7 +238,7 @@ func TestAnImageThatIsThereGetsItsTags(t *testing.T) {
 			}
 			for _, i := range s.plan.Images {
 				for _, tag := range i.Tags {
-					found, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: i.Repository + ":" + tag,
+					found, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: i.Repository + ":" + tag,
 						CAFile: s.final.CAFile, AuthFile: s.final.PullAuthFile}, platform)
 					if assert.NoError(t, err, tag) {
 						assert.Equal(t, i.Digest, found.Digest.String(), tag)
@@ -252,8 +252,8 @@ func TestAnImageThatIsThereGetsItsTags(t *testing.T) {
 // mirror brings an image of the bootstrap registry to where somebody else wants it.
 func (s *small) mirror(i handover.Image, to string) {
 	s.t.Helper()
-	_, err := imagecopy.Copy(s.t.Context(), imagecopy.Endpoint{Reference: s.boot.Addr +
+	_, err := transfer.Copy(s.t.Context(), transfer.Endpoint{Reference: s.boot.Addr +
 		strings.TrimPrefix(i.Reference(), s.final.Addr), CAFile: s.boot.CAFile, AuthFile: s.boot.PullAuthFile},
-		imagecopy.Endpoint{Reference: to, CAFile: s.final.CAFile, AuthFile: s.final.PushAuthFile}, imagecopy.Options{})
+		transfer.Endpoint{Reference: to, CAFile: s.final.CAFile, AuthFile: s.final.PushAuthFile}, transfer.Options{})
 	require.NoError(s.t, err)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"dayone.dev/dayone/build/appendengine"
-	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // copyImages brings every image of the plan into its final registry and verifies it there.
@@ -100,11 +100,11 @@ func (r *run) copy(ctx context.Context, i Image) error {
 	if err != nil {
 		return err
 	}
-	from := imagecopy.Endpoint{Reference: i.source(r.o.Source.Host) + "@" + i.Digest, CAFile: r.o.Source.CAFile,
+	from := transfer.Endpoint{Reference: i.source(r.o.Source.Host) + "@" + i.Digest, CAFile: r.o.Source.CAFile,
 		AuthFile: r.o.Source.AuthFile}
 	// What the source says is told apart from what the destination says, for each has another cure.
-	if _, err := imagecopy.Inspect(ctx, from, r.o.Plan.Platform); err != nil {
-		if errors.Is(err, imagecopy.ErrNotFound) {
+	if _, err := transfer.Inspect(ctx, from, r.o.Plan.Platform); err != nil {
+		if errors.Is(err, transfer.ErrNotFound) {
 			return fatal{fmt.Errorf(
 				"%s is neither in its final registry nor in the bootstrap registry: run dayone bootstrap again, which makes it anew", i.Reference())}
 		}
@@ -112,9 +112,9 @@ func (r *run) copy(ctx context.Context, i Image) error {
 			"run the hand-over on the bootstrap host, on its state directory")
 	}
 	for _, tag := range i.Tags {
-		to := imagecopy.Endpoint{Reference: i.Repository + ":" + tag, CAFile: r.ca, AuthFile: auth}
-		_, err := imagecopy.Copy(ctx, from, to, imagecopy.Options{TempDir: r.o.TempDir, Log: r.o.Log, Attempts: 1})
-		if errors.Is(err, imagecopy.ErrUnauthorized) || errors.Is(err, imagecopy.ErrDenied) {
+		to := transfer.Endpoint{Reference: i.Repository + ":" + tag, CAFile: r.ca, AuthFile: auth}
+		_, err := transfer.Copy(ctx, from, to, transfer.Options{TempDir: r.o.TempDir, Log: r.o.Log, Attempts: 1})
+		if errors.Is(err, transfer.ErrUnauthorized) || errors.Is(err, transfer.ErrDenied) {
 			return r.refused(i, err)
 		}
 		if err != nil {

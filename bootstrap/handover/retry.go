@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // fatal is a failure that no waiting mends.
@@ -34,7 +34,7 @@ func ofRegistry(err error, permanent string) error {
 		return nil
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return err
-	case imagecopy.Temporary(err) || errors.Is(err, imagecopy.ErrUnavailable):
+	case transfer.Temporary(err) || errors.Is(err, transfer.ErrUnavailable):
 		return err
 	}
 	return fatal{fmt.Errorf("%w: %s", err, permanent)}

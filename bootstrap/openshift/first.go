@@ -17,7 +17,7 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // firstResult is MCO's first rendering.
@@ -277,12 +277,12 @@ func (f *flow) copyBase(ctx context.Context, image string) (name string, n int64
 	repository, digest, _ := strings.Cut(image, "@")
 	inside := f.inEmbedded(repository)
 	_, hash, _ := strings.Cut(digest, ":")
-	to := imagecopy.Endpoint{Reference: "docker://" + inside + ":" + baseTag + hash, CAFile: f.id.CAFile,
+	to := transfer.Endpoint{Reference: "docker://" + inside + ":" + baseTag + hash, CAFile: f.id.CAFile,
 		AuthFile: f.id.PushAuth}
 	var errs []error
 	for _, place := range places {
-		from := imagecopy.Endpoint{Reference: "docker://" + place, CAFile: f.BaseCAFile, AuthFile: f.at(hostPullSecret)}
-		res, err := imagecopy.Copy(ctx, from, to, imagecopy.Options{Platform: f.Platform, TempDir: f.path("tmp"),
+		from := transfer.Endpoint{Reference: "docker://" + place, CAFile: f.BaseCAFile, AuthFile: f.at(hostPullSecret)}
+		res, err := transfer.Copy(ctx, from, to, transfer.Options{Platform: f.Platform, TempDir: f.path("tmp"),
 			CacheDir: f.path("cache"), Log: f.Log.WithField("phase", "base")})
 		if err == nil {
 			return inside + "@" + res.Digest.String(), res.Bytes, nil

@@ -29,7 +29,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // result is what the second rendering's journal entry says.
@@ -208,7 +208,7 @@ func (n *node) assertDone(first *mcfgv1.MachineConfig) {
 // inFinal finds an image in its final registry, under its final name.
 func (n *node) inFinal(image string) {
 	n.t.Helper()
-	_, err := imagecopy.Inspect(n.t.Context(), imagecopy.Endpoint{Reference: "docker://" + image, CAFile: n.final.CAFile,
+	_, err := transfer.Inspect(n.t.Context(), transfer.Endpoint{Reference: "docker://" + image, CAFile: n.final.CAFile,
 		AuthFile: n.final.PullAuthFile}, "linux/amd64")
 	require.NoError(n.t, err)
 }

@@ -30,8 +30,8 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/registry/imagecopy"
 	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 var shared kubetest.Shared
@@ -140,10 +140,10 @@ func (n *node) base() {
 	require.NoError(n.t, err)
 	r := registrytest.Start(n.t)
 	n.order.BaseCA = r.CAFile
-	to := imagecopy.Endpoint{Reference: "docker://" + r.Addr + "/ocp/base-os:1", CAFile: r.CAFile, Username: r.Push.Name,
+	to := transfer.Endpoint{Reference: "docker://" + r.Addr + "/ocp/base-os:1", CAFile: r.CAFile, Username: r.Push.Name,
 		Password: r.Push.Password}
-	res, err := imagecopy.Copy(n.t.Context(), imagecopy.Endpoint{Reference: "oci:" + layout}, to,
-		imagecopy.Options{Platform: "linux/amd64"})
+	res, err := transfer.Copy(n.t.Context(), transfer.Endpoint{Reference: "oci:" + layout}, to,
+		transfer.Options{Platform: "linux/amd64"})
 	require.NoError(n.t, err)
 	n.order.Base = r.Addr + "/ocp/base-os@" + res.Digest.String()
 	auth, err := os.ReadFile(r.PullAuthFile)

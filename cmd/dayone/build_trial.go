@@ -21,13 +21,13 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry"
-	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // trial is a build on any machine.
 type trial struct {
 	dir, platform, pool, stateDir string
-	base                          imagecopy.Endpoint
+	base                          transfer.Endpoint
 	push, check                   bool
 	pushAuth, pushCA              string
 	isolation                     string
@@ -159,8 +159,8 @@ func (t *trial) open() (*workshop, error) {
 	return w, nil
 }
 
-func (w *workshop) endpoint(reference string) imagecopy.Endpoint {
-	return imagecopy.Endpoint{Reference: "docker://" + reference, CAFile: w.caFile, Username: w.push.Name,
+func (w *workshop) endpoint(reference string) transfer.Endpoint {
+	return transfer.Endpoint{Reference: "docker://" + reference, CAFile: w.caFile, Username: w.push.Name,
 		Password: w.push.Password}
 }
 
@@ -187,7 +187,7 @@ func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight
 	}
 	final := installconfig.Repository(name)
 	inside := w.addr + "/" + installconfig.RepositoryPath(final)
-	copied, err := imagecopy.Copy(ctx, from, w.endpoint(inside+":base"), imagecopy.Options{Platform: t.platform,
+	copied, err := transfer.Copy(ctx, from, w.endpoint(inside+":base"), transfer.Options{Platform: t.platform,
 		CacheDir: filepath.Join(t.stateDir, "cache"), Log: t.log})
 	if err != nil {
 		return build.Request{}, fmt.Errorf("take in base image %s: %w", from.Reference, err)
@@ -212,10 +212,10 @@ func (t *trial) request(ctx context.Context, in *preflight.Input, pool preflight
 }
 
 // takeExtensions copies the image with extension packages, with the base image's credentials.
-func (t *trial) takeExtensions(ctx context.Context, from imagecopy.Endpoint, image string, w *workshop) (string, error) {
+func (t *trial) takeExtensions(ctx context.Context, from transfer.Endpoint, image string, w *workshop) (string, error) {
 	from.Reference = "docker://" + image
 	inside := w.addr + "/" + installconfig.RepositoryPath(installconfig.Repository(image))
-	copied, err := imagecopy.Copy(ctx, from, w.endpoint(inside+":extensions"), imagecopy.Options{Platform: t.platform,
+	copied, err := transfer.Copy(ctx, from, w.endpoint(inside+":extensions"), transfer.Options{Platform: t.platform,
 		CacheDir: filepath.Join(t.stateDir, "cache"), Log: t.log})
 	if err != nil {
 		return "", fmt.Errorf("take in extensions image %s: %w", image, err)
@@ -297,8 +297,8 @@ func (t *trial) copyOut(ctx context.Context, in *preflight.Input, pool preflight
 		}
 	}
 	spec := string(pool.MachineOSConfig.Object.Spec.RenderedImagePushSpec)
-	_, err := imagecopy.Copy(ctx, w.endpoint(out.Reference), imagecopy.Endpoint{Reference: "docker://" + spec,
-		CAFile: t.pushCA, AuthFile: auth}, imagecopy.Options{Log: t.log})
+	_, err := transfer.Copy(ctx, w.endpoint(out.Reference), transfer.Endpoint{Reference: "docker://" + spec,
+		CAFile: t.pushCA, AuthFile: auth}, transfer.Options{Log: t.log})
 	if err != nil {
 		return fmt.Errorf("push image to %s: %w", spec, err)
 	}

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/term"
 
 	"dayone.dev/dayone/cmd/internal/cli"
-	"dayone.dev/dayone/registry/imagecopy"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 type copyFlags struct {
-	src, dst imagecopy.Endpoint
-	options  imagecopy.Options
+	src, dst transfer.Endpoint
+	options  transfer.Options
 }
 
 func newCopyCommand() *cobra.Command {
@@ -47,7 +47,7 @@ func newCopyCommand() *cobra.Command {
 func (f *copyFlags) run(cmd *cobra.Command) error {
 	f.options.Log = cli.Log(cmd)
 	f.options.OnProgress = printCopyProgress(cmd.ErrOrStderr())
-	res, err := imagecopy.Copy(cmd.Context(), f.src, f.dst, f.options)
+	res, err := transfer.Copy(cmd.Context(), f.src, f.dst, f.options)
 	if err != nil {
 		return err
 	}
@@ -55,10 +55,10 @@ func (f *copyFlags) run(cmd *cobra.Command) error {
 }
 
 // printCopyProgress writes a line per finished blob, and on a terminal a line that moves.
-func printCopyProgress(w io.Writer) func(imagecopy.Progress) {
+func printCopyProgress(w io.Writer) func(transfer.Progress) {
 	file, ok := w.(*os.File)
 	live := ok && term.IsTerminal(int(file.Fd()))
-	return func(p imagecopy.Progress) {
+	return func(p transfer.Progress) {
 		id := p.Digest.Encoded()
 		if len(id) > 12 {
 			id = id[:12]

@@ -1,4 +1,4 @@
-package imagecopy_test
+package transfer_test
 
 import (
 	"io"
@@ -26,8 +26,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/registry"
-	"dayone.dev/dayone/registry/imagecopy"
 	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 func options(t testing.TB, r *registrytest.Registry) []remote.Option {
@@ -65,12 +65,12 @@ func digestOf(t testing.TB, x interface{ Digest() (v1.Hash, error) }) string {
 	return h.String()
 }
 
-func pull(r *registrytest.Registry, repo string) imagecopy.Endpoint {
-	return imagecopy.Endpoint{Reference: "docker://" + r.Addr + "/" + repo, CAFile: r.CAFile, AuthFile: r.PullAuthFile}
+func pull(r *registrytest.Registry, repo string) transfer.Endpoint {
+	return transfer.Endpoint{Reference: "docker://" + r.Addr + "/" + repo, CAFile: r.CAFile, AuthFile: r.PullAuthFile}
 }
 
-func push(r *registrytest.Registry, repo string) imagecopy.Endpoint {
-	return imagecopy.Endpoint{Reference: r.Addr + "/" + repo, CAFile: r.CAFile, Username: r.Push.Name,
+func push(r *registrytest.Registry, repo string) transfer.Endpoint {
+	return transfer.Endpoint{Reference: r.Addr + "/" + repo, CAFile: r.CAFile, Username: r.Push.Name,
 		Password: r.Push.Password}
 }
 
@@ -82,21 +82,21 @@ func TestAnImageKeepsItsDigestOverEveryWay(t *testing.T) {
 	layout := "oci:" + filepath.Join(t.TempDir(), "layout") + ":v1"
 	for _, step := range []struct {
 		name     string
-		from, to imagecopy.Endpoint
+		from, to transfer.Endpoint
 	}{
 		{"registry to registry by tag", pull(src, "os/base:v1"), push(dst, "a/base:v1")},
 		{"registry to registry by digest", pull(src, "os/base@"+want), push(dst, "b/base@"+want)},
-		{"registry to layout", pull(src, "os/base@"+want), imagecopy.Endpoint{Reference: layout}},
-		{"layout to registry", imagecopy.Endpoint{Reference: layout}, push(dst, "c/base:v1")},
+		{"registry to layout", pull(src, "os/base@"+want), transfer.Endpoint{Reference: layout}},
+		{"layout to registry", transfer.Endpoint{Reference: layout}, push(dst, "c/base:v1")},
 		{"a tag beside the digest", pull(src, "os/base:v1@"+want), push(dst, "d/base:v1")},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			res, err := imagecopy.Copy(t.Context(), step.from, step.to, imagecopy.Options{})
+			res, err := transfer.Copy(t.Context(), step.from, step.to, transfer.Options{})
 			require.NoError(t, err)
 			assert.Equal(t, want, res.Digest.String())
 			assert.Equal(t, string(types.OCIManifestSchema1), res.MediaType)
 			assert.Equal(t, 4, res.BlobsCopied+res.BlobsSkipped)
-			got, err := imagecopy.Inspect(t.Context(), step.to, "")
+			got, err := transfer.Inspect(t.Context(), step.to, "")
 			require.NoError(t, err)
 			assert.Equal(t, want, got.Digest.String())
 			assert.Equal(t, "1", got.Labels["containers.bootc"])
@@ -110,8 +110,8 @@ func TestASecondCopyTransfersNothing(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 4), options(t, src)...))
 	var reports atomic.Int32
-	first, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"),
-		imagecopy.Options{OnProgress: func(p imagecopy.Progress) {
+	first, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"),
+		transfer.Options{OnProgress: func(p transfer.Progress) {
 			if p.Finished {
 				reports.Add(1)
 			}
@@ -120,7 +120,7 @@ func TestASecondCopyTransfersNothing(t *testing.T) {
 	assert.Equal(t, 5, first.BlobsCopied)
 	assert.Equal(t, int32(5), reports.Load())
 	assert.Greater(t, first.Bytes, int64(4*64<<10))
-	second, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), imagecopy.Options{})
+	second, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), transfer.Options{})
 	require.NoError(t, err)
 	assert.Zero(t, second.BlobsCopied)
 	assert.Zero(t, second.Bytes)
@@ -138,19 +138,19 @@ func TestAnIndexIsCopiedWholeOrOnePlatformOfIt(t *testing.T) {
 		add(arm, "arm64"))
 	require.NoError(t, remote.WriteIndex(reference(t, src.Addr+"/os/multi:v1"), idx, options(t, src)...))
 
-	whole, err := imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/multi:v1"), imagecopy.Options{})
+	whole, err := transfer.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/multi:v1"), transfer.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(t, idx), whole.Digest.String())
-	one, err := imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/one:v1"),
-		imagecopy.Options{Platform: "linux/arm64"})
+	one, err := transfer.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/one:v1"),
+		transfer.Options{Platform: "linux/arm64"})
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(t, arm), one.Digest.String())
-	got, err := imagecopy.Inspect(t.Context(), pull(dst, "os/multi:v1"), "linux/arm64")
+	got, err := transfer.Inspect(t.Context(), pull(dst, "os/multi:v1"), "linux/arm64")
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(t, arm), got.Digest.String())
 	assert.Equal(t, digestOf(t, idx), got.IndexDigest.String())
-	_, err = imagecopy.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/none:v1"),
-		imagecopy.Options{Platform: "linux/s390x"})
+	_, err = transfer.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/none:v1"),
+		transfer.Options{Platform: "linux/s390x"})
 	require.Error(t, err)
 }
 
@@ -158,15 +158,15 @@ func TestADockerArchiveIsASource(t *testing.T) {
 	dst := registrytest.Start(t)
 	file := filepath.Join(t.TempDir(), "image.tar")
 	require.NoError(t, tarball.WriteToFile(file, reference(t, "example.com/os/base:v1"), image(t, 2)))
-	first, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "docker-archive:" + file},
-		push(dst, "os/base:v1"), imagecopy.Options{})
+	first, err := transfer.Copy(t.Context(), transfer.Endpoint{Reference: "docker-archive:" + file},
+		push(dst, "os/base:v1"), transfer.Options{})
 	require.NoError(t, err)
-	second, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "docker-archive:" + file},
-		push(dst, "os/again:v1"), imagecopy.Options{})
+	second, err := transfer.Copy(t.Context(), transfer.Endpoint{Reference: "docker-archive:" + file},
+		push(dst, "os/again:v1"), transfer.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, first.Digest, second.Digest, "the same archive always gives the same digest")
-	_, err = imagecopy.Copy(t.Context(), pull(dst, "os/base:v1"), imagecopy.Endpoint{Reference: "docker-archive:" + file +
-		".2"}, imagecopy.Options{})
+	_, err = transfer.Copy(t.Context(), pull(dst, "os/base:v1"), transfer.Endpoint{Reference: "docker-archive:" + file +
+		".2"}, transfer.Options{})
 	require.ErrorContains(t, err, "use oci:DIRECTORY")
 }
 
@@ -210,10 +210,10 @@ func TestOnlyConnectionErrorsAnd5xxAreRetried(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			// the first is a look at the configuration, whose failure containers/image forgives
 			proxy, _ := flaky(t, src, tc.times, tc.fail)
-			from := imagecopy.Endpoint{Reference: strings.TrimPrefix(proxy.URL, "http://") + "/os/base:v1", Insecure: true,
+			from := transfer.Endpoint{Reference: strings.TrimPrefix(proxy.URL, "http://") + "/os/base:v1", Insecure: true,
 				Username: src.Pull.Name, Password: src.Pull.Password}
 			to := push(dst, "os/"+strings.ReplaceAll(strings.ToLower(tc.name), " ", "-")+":v1")
-			res, err := imagecopy.Copy(t.Context(), from, to, imagecopy.Options{Backoff: time.Millisecond, Parallel: 1})
+			res, err := transfer.Copy(t.Context(), from, to, transfer.Options{Backoff: time.Millisecond, Parallel: 1})
 			if tc.retried {
 				require.NoError(t, err)
 				assert.Equal(t, 2, res.Attempts)
@@ -229,8 +229,8 @@ func TestARegistryThatStaysDownIsGivenUp(t *testing.T) {
 	src := registrytest.Start(t)
 	from := pull(src, "os/base:v1")
 	src.Stop(t)
-	res, err := imagecopy.Copy(t.Context(), from, imagecopy.Endpoint{Reference: "oci:" + filepath.Join(t.TempDir(), "l")},
-		imagecopy.Options{Attempts: 3, Backoff: time.Millisecond})
+	res, err := transfer.Copy(t.Context(), from, transfer.Endpoint{Reference: "oci:" + filepath.Join(t.TempDir(), "l")},
+		transfer.Options{Attempts: 3, Backoff: time.Millisecond})
 	require.Error(t, err)
 	assert.Equal(t, 3, res.Attempts)
 }
@@ -240,23 +240,23 @@ func TestRefusalsAreNotRetriedAndSayWhatToDo(t *testing.T) {
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), options(t, src)...))
 	for _, tc := range []struct {
 		name, want string
-		change     func(from, to *imagecopy.Endpoint)
+		change     func(from, to *transfer.Endpoint)
 	}{
-		{"wrong password", "check the account", func(e, _ *imagecopy.Endpoint) {
+		{"wrong password", "check the account", func(e, _ *transfer.Endpoint) {
 			e.AuthFile, e.Username, e.Password = "",
 				"pull", "canary-password"
 		}},
-		{"anonymous", "check the account", func(e, _ *imagecopy.Endpoint) { e.AuthFile = "" }},
-		{"CA of another registry", "give the CA", func(e, _ *imagecopy.Endpoint) { e.CAFile = other.CAFile }},
-		{"no CA", "give the CA", func(e, _ *imagecopy.Endpoint) { e.CAFile = "" }},
-		{"a pull account at the destination", "use one that may push", func(_, e *imagecopy.Endpoint) {
-			*e = imagecopy.Endpoint{Reference: other.Addr + "/os/base:v1", CAFile: other.CAFile, AuthFile: other.PullAuthFile}
+		{"anonymous", "check the account", func(e, _ *transfer.Endpoint) { e.AuthFile = "" }},
+		{"CA of another registry", "give the CA", func(e, _ *transfer.Endpoint) { e.CAFile = other.CAFile }},
+		{"no CA", "give the CA", func(e, _ *transfer.Endpoint) { e.CAFile = "" }},
+		{"a pull account at the destination", "use one that may push", func(_, e *transfer.Endpoint) {
+			*e = transfer.Endpoint{Reference: other.Addr + "/os/base:v1", CAFile: other.CAFile, AuthFile: other.PullAuthFile}
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			from, to := pull(src, "os/base:v1"), imagecopy.Endpoint{Reference: "oci:" + filepath.Join(t.TempDir(), "l")}
+			from, to := pull(src, "os/base:v1"), transfer.Endpoint{Reference: "oci:" + filepath.Join(t.TempDir(), "l")}
 			tc.change(&from, &to)
-			res, err := imagecopy.Copy(t.Context(), from, to, imagecopy.Options{Backoff: time.Millisecond})
+			res, err := transfer.Copy(t.Context(), from, to, transfer.Options{Backoff: time.Millisecond})
 			require.ErrorContains(t, err, tc.want)
 			assert.Equal(t, 1, res.Attempts)
 			assert.NotContains(t, err.Error(), "canary-password")
@@ -272,8 +272,8 @@ func TestWhatIsNamedWronglyIsSaidAndLeavesNothing(t *testing.T) {
 		"read CA of oci:o":     {ca: "/nowhere"},
 		`parse platform "arm"`: {platform: "arm"},
 	} {
-		_, err := imagecopy.Copy(t.Context(), imagecopy.Endpoint{Reference: "oci:i"}, imagecopy.Endpoint{Reference: "oci:o",
-			CAFile: o.ca}, imagecopy.Options{TempDir: tmp, Platform: o.platform})
+		_, err := transfer.Copy(t.Context(), transfer.Endpoint{Reference: "oci:i"}, transfer.Endpoint{Reference: "oci:o",
+			CAFile: o.ca}, transfer.Options{TempDir: tmp, Platform: o.platform})
 		require.ErrorContains(t, err, want)
 	}
 	left, err := os.ReadDir(tmp)
@@ -284,7 +284,7 @@ func TestWhatIsNamedWronglyIsSaidAndLeavesNothing(t *testing.T) {
 func TestReferencesThatAreNotClearAreRefused(t *testing.T) {
 	for _, ref := range []string{"", "ubuntu", "docker://ubuntu", "foo:bar", "docker://example.com/UPPER",
 		"containers-storage:x", "oci:", "docker-archive:"} {
-		_, err := imagecopy.Inspect(t.Context(), imagecopy.Endpoint{Reference: ref}, "")
+		_, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: ref}, "")
 		assert.Error(t, err, "%q", ref)
 	}
 }
@@ -293,8 +293,8 @@ func TestNothingStaysInTheTemporaryDirectory(t *testing.T) {
 	tmp := t.TempDir()
 	src := registrytest.Start(t, func(*registry.Options) {})
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), options(t, src)...))
-	_, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), imagecopy.Endpoint{Reference: "oci:" +
-		filepath.Join(t.TempDir(), "l")}, imagecopy.Options{TempDir: tmp})
+	_, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), transfer.Endpoint{Reference: "oci:" +
+		filepath.Join(t.TempDir(), "l")}, transfer.Options{TempDir: tmp})
 	require.NoError(t, err)
 	left, err := os.ReadDir(tmp)
 	require.NoError(t, err)
@@ -305,7 +305,7 @@ func TestWithinARegistryBlobsAreMounted(t *testing.T) {
 	r := registrytest.Start(t)
 	img := image(t, 3)
 	require.NoError(t, remote.Write(reference(t, r.Addr+"/os/base:v1"), img, options(t, r)...))
-	res, err := imagecopy.Copy(t.Context(), pull(r, "os/base:v1"), push(r, "os/mounted:v1"), imagecopy.Options{})
+	res, err := transfer.Copy(t.Context(), pull(r, "os/base:v1"), push(r, "os/mounted:v1"), transfer.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(t, img), res.Digest.String())
 	assert.LessOrEqual(t, res.BlobsCopied, 1, "the configuration may be sent, layers are not")
@@ -329,11 +329,11 @@ func TestAnInterruptedCopyGoesOnWhereItWas(t *testing.T) {
 		proxy.ServeHTTP(w, q)
 	}))
 	t.Cleanup(cut.Close)
-	from := imagecopy.Endpoint{Reference: strings.TrimPrefix(cut.URL, "http://") + "/os/base:v1", Insecure: true,
+	from := transfer.Endpoint{Reference: strings.TrimPrefix(cut.URL, "http://") + "/os/base:v1", Insecure: true,
 		Username: src.Pull.Name, Password: src.Pull.Password}
-	_, err = imagecopy.Copy(t.Context(), from, push(dst, "os/base:v1"), imagecopy.Options{Attempts: 1, Parallel: 1})
+	_, err = transfer.Copy(t.Context(), from, push(dst, "os/base:v1"), transfer.Options{Attempts: 1, Parallel: 1})
 	require.Error(t, err)
-	res, err := imagecopy.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), imagecopy.Options{})
+	res, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), transfer.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, 2, res.BlobsSkipped, "two layers had come over")
 	assert.Equal(t, 3, res.BlobsCopied)

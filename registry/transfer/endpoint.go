@@ -1,4 +1,4 @@
-package imagecopy
+package transfer
 
 import (
 	"errors"
@@ -77,7 +77,7 @@ func wrapParse(ref types.ImageReference, err error) (types.ImageReference, error
 type scratch struct{ dir string }
 
 func newScratch(parent string) (*scratch, error) {
-	dir, err := os.MkdirTemp(parent, "imagecopy-")
+	dir, err := os.MkdirTemp(parent, "transfer-")
 	if err != nil {
 		return nil, fmt.Errorf("make temporary directory: %w", err)
 	}

@@ -1,4 +1,4 @@
-package imagecopy
+package transfer
 
 import (
 	"context"
