@@ -1,37 +1,34 @@
 package build
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/gofrs/flock"
 	"github.com/sirupsen/logrus"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/build/basetree"
-	"dayone.dev/dayone/build/configlayer"
-	"dayone.dev/dayone/build/containerfile"
 	"dayone.dev/dayone/installconfig/report"
-	"dayone.dev/dayone/manifests/machineconfig"
 )
 
-// BuilderOptions are what a Builder works with. The zero value can append but runs no containers and remembers nothing.
+// BuilderOptions are what a Builder works with. The zero value can append but runs no containers and keeps nothing.
 type BuilderOptions struct {
 	// Engine runs Containerfiles; without it a Containerfile that needs a container is refused.
 	Engine ContainerEngine
 	// StateDir keeps file trees of bases and locks between builds; empty keeps nothing and lets two processes build the
-	// same.
+	// same address at once.
 	StateDir string
 	// RetryDelay is the wait before the second attempt; it doubles each time. Default 2 s.
 	RetryDelay time.Duration
 	// Progress takes events as they come, from one goroutine at a time; default drops them.
 	Progress func(Event)
-	// Log takes what an operator wants to know; default drops it.
+	// Log takes messages for operators; default drops them.
 	Log *logrus.Entry
 }
 
@@ -49,29 +46,23 @@ func NewBuilder(o BuilderOptions) *Builder {
 		o.Progress = func(Event) {}
 	}
 	if o.Log == nil {
-		quiet := logrus.New()
-		quiet.SetLevel(logrus.PanicLevel)
-		o.Log = logrus.NewEntry(quiet)
+		o.Log = report.NoLog()
 	}
 	return &Builder{o: o}
 }
 
-// Build makes the image that the request asks for, or finds that the registry has it. A failure is a *Failure; the
-// cause of refused input is a *report.Invalid. Transient failures are tried again, others never. Of equal requests at
-// the same time one builds and the others get its image.
+// Build makes the image that the request asks for, or finds it in the registry. A failure is a *Failure; the cause of
+// refused input is a *report.Invalid. Build repeats transient failures and no others. Of equal requests at the same time
+// one builds and the others get its image.
 func (b *Builder) Build(ctx context.Context, r Request) (*Result, error) {
 	began := time.Now()
 	address, err := r.Address()
 	if err != nil {
 		return nil, asFailure("request", err)
 	}
-	timeout := r.Options.Timeout
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Options.Timeout, DefaultTimeout))
 	defer cancel()
-	unlock, err := b.lock(ctx, address)
+	unlock, err := lock(ctx, b.o.StateDir, address)
 	if err != nil {
 		return nil, asFailure("request", err)
 	}
@@ -82,273 +73,147 @@ func (b *Builder) Build(ctx context.Context, r Request) (*Result, error) {
 			Next: "check the registry's CA and credentials files", Cause: err}
 	}
 	defer client.Close()
-	attempts := r.Options.Attempts
-	if attempts <= 0 {
-		attempts = DefaultAttempts
+	backoff := wait.Backoff{Duration: b.o.RetryDelay, Factor: 2, Steps: r.Options.Attempts}
+	if backoff.Steps <= 0 {
+		backoff.Steps = DefaultAttempts
 	}
-	delay := b.o.RetryDelay
-	for attempt := 1; ; attempt++ {
-		w := &work{b: b, r: r, address: address, client: client, result: &Result{Address: address, Attempts: attempt}}
-		err := w.do(ctx)
-		if err == nil {
-			w.result.Duration = time.Since(began)
-			return w.result, nil
+	var result *Result
+	var failure *Failure
+	attempt := 0
+	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) {
+		attempt++
+		t := &timeline{progress: b.o.Progress}
+		if result, err = b.attempt(ctx, client, r, address, t); err == nil {
+			t.end()
+			result.Steps, result.Attempts, result.Duration = t.steps, attempt, time.Since(began)
+			return true, nil
 		}
-		failure := asFailure(w.phase, err)
+		failure = asFailure(t.phase, err)
 		failure.Attempts = attempt
-		if failure.Class != ClassTransient || attempt >= attempts || ctx.Err() != nil {
-			return nil, failure
+		if failure.Class != ClassTransient {
+			return true, nil
 		}
-		b.o.Log.WithError(failure).WithField("attempt", attempt).
-			Warn("build failed for a reason that may pass; it is tried again")
-		if wait(ctx, delay) != nil {
-			return nil, failure
-		}
-		delay *= 2
+		b.o.Log.WithError(failure).WithField("attempt", attempt).Warn("build failed for a transient reason")
+		return false, nil
+	}) // its error says that attempts or time ran out: the last failure says more
+	switch {
+	case result != nil:
+		return result, nil
+	case failure == nil: // the time limit ran out before the first attempt
+		return nil, asFailure("request", ctx.Err())
 	}
+	return nil, failure
 }
 
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// lockInterval is how often a build checks whether the same build in another process has ended.
+const lockInterval = 50 * time.Millisecond
 
-// lock lets one process and goroutine at a time build an address.
-func (b *Builder) lock(ctx context.Context, address string) (unlock func(), err error) {
-	if b.o.StateDir == "" {
+// lock lets one process and goroutine at a time build an address. The kernel drops the lock when the process dies.
+func lock(ctx context.Context, stateDir, address string) (unlock func(), err error) {
+	if stateDir == "" {
 		return func() {}, nil
 	}
-	dir := filepath.Join(b.o.StateDir, "locks")
+	dir := filepath.Join(stateDir, "locks")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory for locks: %w", err)
 	}
-	return lockFile(ctx, filepath.Join(dir, address))
-}
-
-// work is one attempt.
-type work struct {
-	b       *Builder
-	r       Request
-	address string
-	client  *appendengine.Client
-	result  *Result
-	phase   string
-	began   time.Time
-
-	base   *appendengine.Image
-	tree   *basetree.Tree
-	layer  *configlayer.Layer
-	file   *containerfile.File
-	config types.Config
-	hash   string
-	time   time.Time
-	// found are warnings so far.
-	found findings
-	// baseLayers is how many layers of the image are the base's.
-	baseLayers int
-	// unproven is an image with this address of which nothing says that it was checked.
-	unproven *appendengine.Image
-}
-
-// enter begins a phase and closes the one before.
-func (w *work) enter(phase string) {
-	w.leave()
-	w.phase, w.began = phase, time.Now()
-	w.b.o.Progress(Event{Phase: phase})
-}
-
-func (w *work) leave() {
-	if w.phase != "" {
-		w.result.Steps = append(w.result.Steps, Step{Name: w.phase, Duration: time.Since(w.began)})
+	l := flock.New(filepath.Join(dir, address), flock.SetPermissions(0o600))
+	if _, err := l.TryLockContext(ctx, lockInterval); err != nil {
+		return nil, fmt.Errorf("wait for the same build in another process: %w", err)
 	}
+	return func() { _ = l.Close() }, nil
 }
 
-func (w *work) do(ctx context.Context) error {
-	w.enter("request")
-	if err := w.inputs(); err != nil {
-		return err
+// attempt is one build: request -> inputs -> (reuse) | base -> config layer -> engine -> check -> tag.
+func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Request, address string,
+	t *timeline) (*Result, error) {
+	t.enter("request")
+	in, err := normalise(r, address)
+	if err != nil {
+		return nil, err
 	}
-	if !w.r.Options.Rebuild {
-		if found, err := w.reuse(ctx); found || err != nil {
-			return err
+	file, warnings, refusal := lint(r)
+	in.file, in.lint = file, warnings
+	var unchecked *appendengine.Image
+	if !r.Options.Rebuild {
+		image, note, err := find(ctx, client, in, b.o.Log)
+		if err != nil {
+			return nil, err
+		}
+		if note != nil { // also when a lint rule has become stricter since
+			return note.reused(in, image), nil
+		}
+		unchecked = image
+	}
+	if refusal != nil {
+		return nil, refusal
+	}
+	t.enter("base")
+	from, err := readBase(ctx, client, r, b.trees())
+	if err != nil {
+		return nil, err
+	}
+	t.enter("config")
+	src, found, err := compile(in, from)
+	if err != nil {
+		return nil, err
+	}
+	plan, reason := choose(src)
+	note := newExplanation(src, plan, reason, found)
+	if unchecked != nil {
+		t.enter("check")
+		result, err := adopt(ctx, client, src, unchecked, note, b.o.Log)
+		if result != nil || err != nil {
+			return result, err
 		}
 	}
-	if err := w.lint(); err != nil {
-		return err
-	}
-	w.enter("base")
-	if err := w.readBase(ctx); err != nil {
-		return err
-	}
-	w.enter("config")
-	if err := w.compile(); err != nil {
-		return err
-	}
-	if w.unproven != nil {
-		if proven, err := w.prove(ctx); proven || err != nil {
-			return err
-		}
-	}
-	pushed, err := w.make(ctx)
+	image, built, err := b.make(ctx, client, src, plan, reason, t)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	w.enter("check")
-	if err := w.check(ctx, pushed.Image); err != nil {
-		return err
-	}
-	w.keepExplanation(ctx, pushed.Image)
-	// The tag is the last to be written: an image that was refused, or whose build was killed before, is found by nobody.
-	if err := w.client.Tag(ctx, pushed.Image, Tag(w.address)); err != nil {
-		return registryFailure("push", err)
-	}
-	w.leave()
-	w.fill(pushed.Image)
-	return nil
-}
-
-// inputs reads what needs no registry.
-func (w *work) inputs() (err error) {
-	base, err := w.r.Base.Digest()
+	t.enter("check")
+	after, err := check(ctx, src, image)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if w.hash, err = machineconfig.ContentHash(w.r.Config.Spec); err != nil {
-		return &Failure{Class: ClassUser, Step: "config", Message: err.Error(), Next: "mend the rendered config", Cause: err}
+	note.Files = append(built.findings, after...)
+	note.keep(ctx, client, in, image, b.o.Log)
+	// The tag is the last to be written: nobody finds an image that was refused, or whose build was killed before.
+	if err := client.Tag(ctx, image, Tag(address)); err != nil {
+		return nil, registryFailure("push", err)
 	}
-	w.result.Inputs = Inputs{Base: base, RenderedConfig: w.r.Config.Name, ConfigHash: w.hash, Platform: w.r.platform()}
-	if w.r.Containerfile != "" {
-		w.result.Inputs.Containerfile = hash([]byte(w.r.Containerfile))
-	}
-	if w.r.usesExtensions() && w.r.Extensions != nil {
-		w.result.Inputs.Extensions = w.r.Extensions.Reference
-	}
-	raw := w.r.Config.Spec.Config.Raw
-	if len(raw) == 0 {
-		raw = []byte(`{"ignition":{"version":"3.5.0"}}`)
-	}
-	if w.config, err = machineconfig.ParseRendered(raw); err != nil {
-		return &Failure{Class: ClassUser, Step: "config", Message: err.Error(),
-			Next: "mend the Ignition config of the MachineConfigs", Cause: err}
-	}
-	return nil
+	result := note.result(in, image)
+	result.Log, result.CacheHits = built.Log, built.CacheHits
+	result.Isolation, result.IsolationReason = built.Isolation, built.IsolationReason
+	return result, nil
 }
 
-func (w *work) place() report.Finding {
-	name := w.r.ContainerfileName
-	if name == "" {
-		name = "Containerfile"
-	}
-	return report.Finding{File: name}
-}
-
-// lint refuses a Containerfile before anything is read or started.
-func (w *work) lint() error {
-	if w.r.Containerfile == "" {
-		return nil
-	}
-	names := make([]string, 0, len(w.r.Options.Contexts))
-	for name := range w.r.Options.Contexts {
-		names = append(names, name)
-	}
-	file, findings := containerfile.Lint(w.r.Containerfile, containerfile.LintOptions{Place: w.place(), Contexts: names})
-	all := report.Report{Findings: findings}
-	w.found.lint = all.Warnings()
-	if err := all.Err(); err != nil {
-		return refused("containerfile", err, "mend the Containerfile")
-	}
-	w.file = file
-	return nil
-}
-
-// refused wraps findings; line and instruction are those of the first.
-func refused(step string, err error, next string) *Failure {
-	f := &Failure{Class: ClassUser, Step: step, Message: err.Error(), Next: next, Cause: err}
-	if list := report.Of(err); len(list) > 0 {
-		f.Line = list[0].Line
-		if list[0].Next != "" {
-			f.Next = ""
-		}
-	}
-	return f
-}
-
-func (w *work) readBase(ctx context.Context) (err error) {
-	if w.base, err = w.client.Read(ctx, w.r.Base.Reference, w.r.platform()); err != nil {
-		return registryFailure("base", err)
-	}
-	if err := checkBase(w.base, w.r.platform()); err != nil {
-		return err
-	}
-	w.baseLayers = len(w.base.Manifest.Layers)
-	w.time = w.created()
-	cache := w.trees()
-	digest := w.base.Ref.DigestStr()
-	if w.tree, err = cache.Load(digest); err != nil || w.tree != nil {
-		return err
-	}
-	layers, err := w.base.Layers(0)
-	if err != nil {
-		return registryFailure("base", err)
-	}
-	if w.tree, err = basetree.Read(ctx, layers); err != nil {
-		return registryFailure("base", fmt.Errorf("read files of base image: %w", err))
-	}
-	return cache.Save(digest, w.tree)
-}
-
-// created is the time of image and files.
-func (w *work) created() time.Time {
-	if w.r.Options.Created != nil {
-		return *w.r.Options.Created
-	}
-	return w.base.Created()
-}
-
-// trees are the file trees of bases that this builder knows.
-func (w *work) trees() basetree.Cache {
-	if w.b.o.StateDir == "" {
+// trees are the file trees of bases that this builder keeps.
+func (b *Builder) trees() basetree.Cache {
+	if b.o.StateDir == "" {
 		return basetree.Cache{}
 	}
-	return basetree.Cache{Dir: filepath.Join(w.b.o.StateDir, "bases")}
+	return basetree.Cache{Dir: filepath.Join(b.o.StateDir, "bases")}
 }
 
-func (w *work) compile() error {
-	_, architecture, _ := strings.Cut(w.r.platform(), "/")
-	_, bootc := w.base.Labels()["containers.bootc"]
-	layer, findings, err := configlayer.Compile(w.config, configlayer.Options{
-		Tree: w.tree, Created: w.time, Place: report.Finding{File: w.r.Config.Name, Path: "spec.config"},
-		KernelArguments: configlayer.KernelArguments{List: w.r.Config.Spec.KernelArguments, Bootc: bootc,
-			Architecture: architecture},
-	})
-	if err != nil {
-		if len(report.Of(err)) > 0 {
-			return refused("config", err, "mend the MachineConfigs")
-		}
-		return err
-	}
-	w.layer, w.result.Placements = layer, layer.Placements
-	w.found.config = findings
-	return nil
+// timeline records the phases of one attempt and reports each when it begins.
+type timeline struct {
+	progress func(Event)
+	phase    string
+	began    time.Time
+	steps    []Step
 }
 
-// asFailure gives every error of a build its class.
-func asFailure(step string, err error) *Failure {
-	if f := AsFailure(err); f != nil {
-		return f
+// enter begins a phase and ends the one before.
+func (t *timeline) enter(phase string) {
+	t.end()
+	t.phase, t.began = phase, time.Now()
+	t.progress(Event{Phase: phase})
+}
+
+// end records the current phase.
+func (t *timeline) end() {
+	if t.phase != "" {
+		t.steps = append(t.steps, Step{Name: t.phase, Duration: time.Since(t.began)})
 	}
-	f := &Failure{Class: ClassInfrastructure, Step: step, Message: err.Error(), Cause: err}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		f.Class, f.Next = ClassPolicy, "raise the time limit"
-	case errors.Is(err, context.Canceled):
-		f.Next = "start the build again"
-	}
-	return f
 }

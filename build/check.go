@@ -3,14 +3,11 @@ package build
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/build/basetree"
@@ -18,21 +15,21 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// bootable tells whether bootc and rpm-ostree take an image: both ask for one of these labels and nothing else.
+// bootable tells whether bootc and rpm-ostree accept an image: both ask for one of these labels and nothing else.
 func bootable(labels map[string]string) bool {
 	_, ostree := labels["ostree.bootable"]
 	_, bootc := labels["containers.bootc"]
 	return ostree || bootc
 }
 
-// checkBase refuses a base that no node could boot, before work is put into it.
-func checkBase(base *appendengine.Image, platform string) error {
-	if got := base.Config.OS + "/" + base.Config.Architecture; got != platform {
+// checkBootable refuses an image that no node could boot.
+func checkBootable(image *appendengine.Image, platform string) error {
+	if got := image.Config.OS + "/" + image.Config.Architecture; got != platform {
 		return &Failure{Class: ClassPolicy, Step: "base",
 			Message: fmt.Sprintf("the base image is for %s, the build is for %s", got, platform),
 			Next:    "name the base image for this architecture, or build on a host of the image's"}
 	}
-	if !bootable(base.Labels()) {
+	if !bootable(image.Labels()) {
 		return &Failure{Class: ClassPolicy, Step: "base",
 			Message: "the base image has neither the label containers.bootc nor ostree.bootable",
 			Next:    "use a bootable OS image as base"}
@@ -40,73 +37,51 @@ func checkBase(base *appendengine.Image, platform string) error {
 	return nil
 }
 
-// check looks at the image that was pushed as a node will see it.
-func (w *work) check(ctx context.Context, image *appendengine.Image) error {
-	base := w.base.Manifest.Layers
+// check reads the pushed image as a node will see it. Findings are warnings about its files.
+func check(ctx context.Context, src source, image *appendengine.Image) ([]report.Finding, error) {
+	base := src.base.image.Manifest.Layers
 	if len(image.Manifest.Layers) < len(base) {
-		return lostBase("the image has fewer layers than its base")
+		return nil, lostBase("the image has fewer layers than its base")
 	}
 	for i, l := range base {
-		if image.Manifest.Layers[i].Digest != l.Digest {
-			return lostBase(fmt.Sprintf("layer %d is %s and was %s in the base", i, image.Manifest.Layers[i].Digest, l.Digest))
+		if got := image.Manifest.Layers[i].Digest; got != l.Digest {
+			return nil, lostBase(fmt.Sprintf("layer %d is %s and was %s in the base", i, got, l.Digest))
 		}
 	}
-	if err := checkBase(image, w.r.platform()); err != nil {
-		return err
+	if err := checkBootable(image, src.platform()); err != nil {
+		return nil, err
 	}
-	for label, value := range w.base.Labels() {
+	for label, value := range src.base.image.Labels() {
 		if strings.HasPrefix(label, "ostree.") && image.Labels()[label] != value {
-			return &Failure{Class: ClassUser, Step: "check", Message: "the label " + label + " is not the base's any more",
-				Next: "leave labels that begin with ostree. alone: hosts find the base's layers by them"}
+			return nil, &Failure{Class: ClassUser, Step: "check", Message: "the Containerfile changes the base's label " + label,
+				Next: "remove the LABEL instruction: hosts find the base's layers by labels that begin with ostree."}
 		}
 	}
 	added, err := image.Layers(len(base))
 	if err != nil {
-		return registryFailure("check", err)
+		return nil, registryFailure("check", err)
 	}
-	after, err := w.tree.With(ctx, added)
+	after, err := src.base.tree.With(ctx, added)
 	if err != nil {
-		return registryFailure("check", err)
+		return nil, registryFailure("check", err)
 	}
-	return w.checkTree(after)
+	if err := checkKernel(src.base.tree, after); err != nil {
+		return nil, err
+	}
+	return checkFiles(src.base.tree, after, src.layer.Entries, src.containerfileName()), nil
 }
 
 func lostBase(message string) *Failure {
 	return &Failure{Class: ClassInfrastructure, Step: "check", Message: message,
-		Next: "delete the build directory on this host and build again; nodes would else fetch the whole base anew"}
+		Next: "delete the build directory on this host and build again; otherwise nodes download the whole base again"}
 }
 
-// maxPaths is how many paths a finding names.
-const maxPaths = 5
+// fileRule is a kind of file that does not reach a node as the image has it.
+type fileRule struct{ name, message, next string }
 
-// checkTree compares the file tree before and after.
-func (w *work) checkTree(after *basetree.Tree) error {
-	if err := checkKernel(w.tree, after); err != nil {
-		return err
-	}
-	lists := map[string][]string{}
-	for p, e := range after.Entries {
-		before, known := w.tree.Lookup(p)
-		switch {
-		case below(p, "/var") && e.Kind != basetree.Directory && !known && !below(p, "/var/tmp") && !below(p, "/var/cache"):
-			lists["var-content"] = append(lists["var-content"], p)
-		case below(p, "/opt") && !known || below(p, "/root") && !known || below(p, "/home") && !known:
-			lists["machine-content"] = append(lists["machine-content"], p)
-		case known && below(p, "/etc") && (e.Kind == basetree.Directory) != (before.Kind == basetree.Directory):
-			lists["file-and-directory"] = append(lists["file-and-directory"], p)
-		case isAccounts(p):
-			old, _ := w.tree.Content(p)
-			if now, ok := after.Content(p); ok && !bytes.Equal(old, now) {
-				lists["accounts"] = append(lists["accounts"], p)
-			}
-		}
-	}
-	for _, e := range w.layer.Entries {
-		if overridden(e, after) {
-			lists["config-overridden"] = append(lists["config-overridden"], e.Path)
-		}
-	}
-	for _, rule := range []struct{ name, message, next string }{
+// fileRules are in the order of their findings.
+func fileRules() []fileRule {
+	return []fileRule{
 		{"var-content", "the image has files in /var, which reach a node's /var never or only on its first installation",
 			"make them with tmpfiles.d, or remove them in the RUN that writes them"},
 		{"machine-content", "the image has files in a directory that belongs to the machine", "put them below /usr"},
@@ -115,45 +90,75 @@ func (w *work) checkTree(after *basetree.Tree) error {
 			"choose another path"},
 		{"accounts", "the image changes account files, which every node has changed itself: the change never arrives",
 			"use sysusers.d"},
-		{"config-overridden",
-			"the Containerfile changes files of the rendered config: nodes keep what Ignition wrote and take them for edited by hand", "change the MachineConfig instead"},
-	} {
-		if paths := lists[rule.name]; len(paths) > 0 {
-			place := w.place()
-			place.Rule, place.Next, place.Severity = rule.name, rule.next, report.Warning
-			place.Message = rule.message + ": " + some(paths)
-			w.found.files = append(w.found.files, place)
-		}
+		{"config-overridden", "the Containerfile changes files of the rendered config: nodes keep what Ignition wrote " +
+			"and report config drift", "change the MachineConfig instead"},
 	}
-	return nil
 }
 
+// checkFiles compares the file tree before and after the build.
+func checkFiles(before, after *basetree.Tree, config []configlayer.Entry, file string) []report.Finding {
+	found := map[string][]string{}
+	for p := range after.Entries {
+		if rule := ruleOf(p, before, after); rule != "" {
+			found[rule] = append(found[rule], p)
+		}
+	}
+	for _, e := range config {
+		if overridden(e, after) {
+			found["config-overridden"] = append(found["config-overridden"], e.Path)
+		}
+	}
+	var out []report.Finding
+	for _, rule := range fileRules() {
+		if paths := found[rule.name]; len(paths) > 0 {
+			out = append(out, report.Finding{Severity: report.Warning, File: file, Rule: rule.name, Next: rule.next,
+				Message: rule.message + ": " + some(paths)})
+		}
+	}
+	return out
+}
+
+// ruleOf names the rule that a path of the image breaks, or none.
+func ruleOf(p string, before, after *basetree.Tree) string {
+	is := after.Entries[p]
+	was, known := before.Lookup(p)
+	directory := is.Kind == basetree.Directory
+	switch {
+	case !known && !directory && below(p, "/var") && !below(p, "/var/tmp") && !below(p, "/var/cache"):
+		return "var-content"
+	case !known && (below(p, "/opt") || below(p, "/root") || below(p, "/home")):
+		return "machine-content"
+	case known && below(p, "/etc") && directory != (was.Kind == basetree.Directory):
+		return "file-and-directory"
+	}
+	switch p {
+	case "/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid":
+		old, _ := before.Content(p)
+		if now, ok := after.Content(p); ok && !bytes.Equal(old, now) {
+			return "accounts"
+		}
+	}
+	return ""
+}
+
+// overridden tells whether the image has something else where the config has this entry.
 func overridden(e configlayer.Entry, after *basetree.Tree) bool {
-	now, ok := after.Lookup(e.Path)
 	if e.Whiteout || e.Kind == basetree.Directory {
 		return false
 	}
-	if !ok || now.Kind != e.Kind || now.UID != e.UID || now.GID != e.GID || e.Kind == basetree.Symlink &&
-		now.Link != e.Link {
+	now, ok := after.Lookup(e.Path)
+	if !ok || now.Kind != e.Kind || now.UID != e.UID || now.GID != e.GID {
 		return true
 	}
-	if e.Kind != basetree.Regular {
-		return false
+	if e.Kind == basetree.Symlink {
+		return now.Link != e.Link
 	}
 	content, kept := after.Content(e.Path)
 	return now.Mode != e.Mode || kept && !bytes.Equal(content, e.Content)
 }
 
-func isAccounts(p string) bool {
-	switch p {
-	case "/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid":
-		return true
-	}
-	return false
-}
-
 // checkKernel refuses an image that would not boot although its base did: a deployment needs one kernel, with its
-// initramfs beside it (ostree, "Operating systems and kernels"). What is as in the base is the base's matter.
+// initramfs beside it (ostree, "Operating systems and kernels"). What the base has already is not checked.
 func checkKernel(before, after *basetree.Tree) error {
 	was, is := kernelsOf(before), kernelsOf(after)
 	f := &Failure{Class: ClassUser, Step: "check"}
@@ -161,11 +166,11 @@ func checkKernel(before, after *basetree.Tree) error {
 	case maps.Equal(was, is):
 		return nil
 	case len(is) == 0:
-		f.Message, f.Next = "there is no kernel in /usr/lib/modules any more",
+		f.Message, f.Next = "the image has no kernel in /usr/lib/modules",
 			"keep or replace the kernel in the Containerfile"
 		return f
 	case len(is) > 1 && len(was) <= 1:
-		f.Message = "there is more than one kernel: " + some(slices.Collect(maps.Keys(is)))
+		f.Message = "the image has more than one kernel: " + some(slices.Collect(maps.Keys(is)))
 		f.Next = "remove the old kernel in the step that installs the new one"
 		return f
 	}
@@ -192,59 +197,13 @@ func kernelsOf(t *basetree.Tree) map[string]bool {
 
 func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
+// maxPaths is how many paths a finding names.
+const maxPaths = 5
+
 func some(paths []string) string {
 	slices.Sort(paths)
 	if len(paths) <= maxPaths {
 		return strings.Join(paths, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(paths[:maxPaths], ", "), len(paths)-maxPaths)
-}
-
-// registryFailure tells errors of a registry apart.
-func registryFailure(step string, err error) *Failure {
-	if f := AsFailure(err); f != nil {
-		return f
-	}
-	f := &Failure{Step: step, Message: err.Error(), Cause: err}
-	var network net.Error
-	switch status := appendengine.StatusOf(err); {
-	case errors.Is(err, context.DeadlineExceeded) && (!errors.As(err, &network) || network == context.DeadlineExceeded),
-		errors.Is(err, context.Canceled):
-		return asFailure(step, err)
-	case status == 401 || status == 403:
-		f.Class, f.Next = ClassInfrastructure,
-			"check the registry credentials: the account needs pull on the base and push on the target"
-	case status == 404:
-		f.Class, f.Next = ClassInfrastructure, "check that the image is in this registry under this digest"
-	case status == 429 || status >= 500:
-		f.Class, f.Next = ClassTransient, "look at the registry's log"
-	case strings.Contains(err.Error(), "x509: "):
-		f.Class, f.Next = ClassInfrastructure, "give the CA certificate of the registry"
-	case errors.As(err, &network), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET),
-		errors.Is(err, syscall.EPIPE):
-		f.Class, f.Next = ClassTransient, "check that the registry runs and can be reached from this host"
-	default:
-		f.Class, f.Next = ClassInfrastructure, "look at the registry's log"
-	}
-	return f
-}
-
-// fill describes the image in the result.
-func (w *work) fill(image *appendengine.Image) {
-	r := w.result
-	r.Digest, r.MediaType, r.Labels = image.Ref.DigestStr(), string(image.MediaType), image.Labels()
-	r.Reference = w.r.Target + "@" + r.Digest
-	r.Warnings = w.found.all()
-	config, base := configLayer(image), w.baseLayers
-	for i, l := range image.Manifest.Layers {
-		layer := Layer{Digest: l.Digest.String(), Size: l.Size, From: "containerfile"}
-		switch {
-		case i < base:
-			layer.From = "base"
-		case i == config:
-			layer.From = "config"
-		}
-		r.Layers = append(r.Layers, layer)
-		r.Size += l.Size
-	}
 }

@@ -111,16 +111,18 @@ type fileState struct {
 	sum      string
 }
 
+// differs names the properties that differ.
 func (f fileState) differs(o fileState) string {
 	var list []string
-	for what, same := range map[string]bool{"type": f.kind == o.kind, "mode": f.mode == o.mode, "owner": f.uid == o.uid &&
-		f.gid == o.gid,
-		"link": f.link == o.link, "time": f.time.Equal(o.time), "content": f.sum == o.sum} {
-		if !same {
-			list = append(list, what)
+	for _, p := range []struct {
+		name string
+		same bool
+	}{{"content", f.sum == o.sum}, {"link", f.link == o.link}, {"mode", f.mode == o.mode},
+		{"owner", f.uid == o.uid && f.gid == o.gid}, {"time", f.time.Equal(o.time)}, {"type", f.kind == o.kind}} {
+		if !p.same {
+			list = append(list, p.name)
 		}
 	}
-	slices.Sort(list)
 	return strings.Join(list, ", ")
 }
 

@@ -1,16 +1,23 @@
 package build
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
+	"syscall"
+
+	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/installconfig/report"
 )
 
-// Class says who can mend a failed build.
+// Class says who can fix a failed build.
 type Class string
 
 const (
-	// ClassUser is a fault in the Containerfile or the configs. It is never tried again.
+	// ClassUser is a fault in the Containerfile or the configs. The build does not repeat it.
 	ClassUser Class = "user"
 	// ClassTransient is a fault that goes away: a registry that does not answer, a name that does not resolve.
 	ClassTransient Class = "transient"
@@ -77,4 +84,63 @@ func AsFailure(err error) *Failure {
 		return f
 	}
 	return nil
+}
+
+// asFailure gives every error of a build its class.
+func asFailure(step string, err error) *Failure {
+	if f := AsFailure(err); f != nil {
+		return f
+	}
+	f := &Failure{Class: ClassInfrastructure, Step: step, Message: err.Error(), Cause: err}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		f.Class, f.Next = ClassPolicy, "raise the time limit"
+	case errors.Is(err, context.Canceled):
+		f.Next = "start the build again"
+	}
+	return f
+}
+
+// invalid is a failure of the request itself.
+func invalid(field, message, next string) error {
+	return &Failure{Class: ClassUser, Step: "request", Message: field + ": " + message, Next: next}
+}
+
+// refused wraps findings; line and instruction are those of the first.
+func refused(step string, err error, next string) *Failure {
+	f := &Failure{Class: ClassUser, Step: step, Message: err.Error(), Next: next, Cause: err}
+	if list := report.Of(err); len(list) > 0 {
+		f.Line = list[0].Line
+		if list[0].Next != "" {
+			f.Next = ""
+		}
+	}
+	return f
+}
+
+// registryFailure tells errors of a registry apart.
+func registryFailure(step string, err error) *Failure {
+	var network net.Error
+	status := appendengine.StatusOf(err)
+	f := &Failure{Class: ClassInfrastructure, Step: step, Message: err.Error(), Cause: err}
+	switch {
+	case AsFailure(err) != nil,
+		errors.Is(err, context.DeadlineExceeded) && (!errors.As(err, &network) || network == context.DeadlineExceeded),
+		errors.Is(err, context.Canceled):
+		return asFailure(step, err)
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		f.Next = "check the registry credentials: the account needs pull on the base and push on the target"
+	case status == http.StatusNotFound:
+		f.Next = "check that the image is in this registry under this digest"
+	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
+		f.Class, f.Next = ClassTransient, "check the registry's log"
+	case strings.Contains(err.Error(), "x509: "):
+		f.Next = "pass the CA certificate of the registry"
+	case errors.As(err, &network), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
+		f.Class, f.Next = ClassTransient, "check that the registry runs and can be reached from this host"
+	default:
+		f.Next = "check the registry's log"
+	}
+	return f
 }

@@ -17,120 +17,121 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// createdByConfig is the history text of the layer that this program makes itself.
+// createdByConfig is the history text of the rendered config's layer.
 const createdByConfig = "dayone: rendered config"
 
-// make builds the image with the engine that fits and pushes it by its digest.
-func (w *work) make(ctx context.Context) (*appendengine.Pushed, error) {
-	plan := w.choose()
-	if plan == nil && w.r.Options.Engine == EngineAppend {
-		return nil, &Failure{Class: ClassUser, Step: "request", Message: "the append engine cannot build this: " +
-			w.result.Reason, Next: "let the engine be chosen, or take the instruction out"}
-	}
-	if plan != nil {
-		return w.append(ctx, plan)
-	}
-	return w.contain(ctx)
+// built is what an engine reports beside the image. The append engine has nothing to report.
+type built struct {
+	ContainerImage
+	findings []report.Finding
 }
 
-// choose says in the result which engine fits and why; the plan is the append engine's, else nil.
-func (w *work) choose() *containerfile.Append {
-	plan, reason := w.plan()
-	if plan != nil && w.r.Options.Engine == EngineBuildah {
-		plan, reason = nil, "the request asks for it"
-	}
-	w.result.Engine, w.result.Reason = EngineBuildah, reason
-	if plan != nil {
-		w.result.Engine = EngineAppend
-	}
-	return plan
-}
-
-// plan says whether the image can be appended; a nil plan comes with the reason against it.
-func (w *work) plan() (*containerfile.Append, string) {
-	switch {
-	case w.r.needsExtensions():
+// choose gives the append engine's plan, or nil for the container engine, and the reason.
+func choose(src source) (*containerfile.Append, string) {
+	if src.needsExtensions() {
 		return nil, "the config asks for extensions or another kernel"
-	case w.file == nil:
-		return &containerfile.Append{}, "there is no Containerfile"
 	}
-	return w.file.PlanAppend(w.base.Config.Config.Env)
+	plan, reason := &containerfile.Append{}, "there is no Containerfile"
+	if src.file != nil {
+		plan, reason = src.file.PlanAppend(src.base.image.Config.Config.Env)
+	}
+	if plan != nil && src.Options.Engine == EngineBuildah {
+		return nil, "the request asks for it"
+	}
+	return plan, reason
 }
 
-func (w *work) labels() map[string]string {
+// make builds the image with the engine that choose picked and pushes it by digest.
+func (b *Builder) make(ctx context.Context, client *appendengine.Client, src source, plan *containerfile.Append,
+	reason string, t *timeline) (*appendengine.Image, built, error) {
+	switch {
+	case plan != nil:
+		layers, err := copied(plan.Files, src.configured(), src)
+		if err != nil {
+			return nil, built{}, err
+		}
+		change := src.change(append(src.configLayers(), layers...))
+		change.Env, change.Empty, change.Labels = plan.Env, plan.Empty, maps.Clone(plan.Labels)
+		if change.Labels == nil {
+			change.Labels = map[string]string{}
+		}
+		maps.Copy(change.Labels, src.labels()) // ours win: a node trusts them
+		t.enter("push")
+		image, err := push(ctx, client, "push", src.base.image, src.Target, change)
+		return image, built{}, err
+	case src.Options.Engine == EngineAppend:
+		return nil, built{}, &Failure{Class: ClassUser, Step: "request",
+			Message: "the append engine cannot build this: " + reason,
+			Next:    "let dayone choose the engine, or remove the instruction"}
+	case b.o.Engine == nil:
+		return nil, built{}, &Failure{Class: ClassInfrastructure, Step: "containerfile",
+			Message: "this program has no engine that runs containers",
+			Next:    "use a Containerfile with LABEL, ENV and COPY of inline files only"}
+	}
+	return contain(ctx, client, src, b.o, t)
+}
+
+func push(ctx context.Context, client *appendengine.Client, step string, image *appendengine.Image, target string,
+	change appendengine.Change) (*appendengine.Image, error) {
+	pushed, err := client.Append(ctx, image, target, "", change)
+	if err != nil {
+		return nil, registryFailure(step, err)
+	}
+	return pushed.Image, nil
+}
+
+func (s source) labels() map[string]string {
 	return map[string]string{
-		LabelAddress: w.address, LabelRenderedConfig: w.r.Config.Name, LabelConfigHash: w.hash, LabelPool: w.r.Pool,
-		LabelBaseDigest: w.result.Inputs.Base,
+		LabelAddress: s.address, LabelRenderedConfig: s.Config.Name, LabelConfigHash: s.configHash, LabelPool: s.Pool,
+		LabelBaseDigest: s.baseDigest,
 	}
 }
 
-func (w *work) configLayers() []appendengine.Layer {
-	if w.layer.Empty() {
+// change is what becomes of an image that is built on the base.
+func (s source) change(layers []appendengine.Layer) appendengine.Change {
+	return appendengine.Change{Layers: layers, Created: s.base.created, Base: s.baseDigest,
+		BaseLayers: len(s.base.image.Manifest.Layers)}
+}
+
+func (s source) configLayers() []appendengine.Layer {
+	if s.layer.Empty() {
 		return nil
 	}
-	return []appendengine.Layer{{Blob: w.layer.Gzip(), DiffID: w.layer.DiffID, CreatedBy: createdByConfig}}
+	return []appendengine.Layer{{Blob: s.layer.Gzip(), DiffID: s.layer.DiffID, CreatedBy: createdByConfig}}
 }
 
-// append makes the image without a container.
-func (w *work) append(ctx context.Context, plan *containerfile.Append) (*appendengine.Pushed, error) {
-	change := w.change()
-	change.Layers = w.configLayers()
-	change.Env, change.Empty = plan.Env, plan.Empty
-	maps.Copy(change.Labels, plan.Labels)
-	maps.Copy(change.Labels, w.labels()) // ours win: a node trusts them
-	copied, err := w.copied(plan.Files)
-	if err != nil {
-		return nil, err
-	}
-	change.Layers = append(change.Layers, copied...)
-	w.enter("push")
-	pushed, err := w.client.Append(ctx, w.base, w.r.Target, "", change)
-	if err != nil {
-		return nil, registryFailure("push", err)
-	}
-	return pushed, nil
-}
-
-func (w *work) change() appendengine.Change {
-	return appendengine.Change{Labels: w.labels(), Created: w.time, Base: w.result.Inputs.Base,
-		BaseLayers: len(w.base.Manifest.Layers)}
-}
-
-// copied makes a layer of each COPY with inline files, as a container build does.
-func (w *work) copied(files []containerfile.CopiedFile) ([]appendengine.Layer, error) {
-	tree, err := w.withConfig()
-	if err != nil {
-		return nil, err
-	}
+// copied makes a layer of each COPY with inline files, as a container build does. It adds the files to the tree.
+func copied(files []containerfile.CopiedFile, tree *basetree.Tree, src source) ([]appendengine.Layer, error) {
 	var out []appendengine.Layer
-	for start := 0; start < len(files); {
-		end := start
+	for len(files) > 0 {
+		first := files[0]
 		var entries []configlayer.Entry
-		for ; end < len(files) && files[end].Line == files[start].Line; end++ {
-			f := files[end]
+		for ; len(files) > 0 && files[0].Line == first.Line; files = files[1:] {
+			f := files[0]
+			refuse := func(message, next string) error {
+				return &Failure{Class: ClassUser, Step: "containerfile", Line: f.Line, Instruction: f.Instruction,
+					Message: message, Next: next}
+			}
 			at, err := tree.Resolve(f.Path)
 			if err != nil {
-				return nil, &Failure{Class: ClassUser, Step: "containerfile", Line: f.Line, Instruction: f.Instruction,
-					Message: err.Error(), Next: "choose another path"}
+				return nil, refuse(err.Error(), "choose another path")
 			}
 			if known, ok := tree.Lookup(at); ok && known.Kind == basetree.Directory {
-				return nil, &Failure{Class: ClassUser, Step: "containerfile", Line: f.Line, Instruction: f.Instruction,
-					Message: f.Path + " is a directory", Next: "end the destination with / to copy into it"}
+				return nil, refuse(f.Path+" is a directory", "end the destination with / to copy into it")
 			}
 			entries = append(entries, newParents(at, f, tree)...)
 			entries = append(entries, configlayer.Entry{Path: at, Kind: basetree.Regular, Mode: f.Mode, UID: f.UID, GID: f.GID,
 				Content: f.Content})
 		}
-		layer, err := configlayer.Pack(entries, tree, w.time)
+		layer, err := configlayer.Pack(entries, tree, src.base.created)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range entries {
-			tree.Entries[e.Path] = basetree.Entry{Kind: e.Kind, Mode: e.Mode, UID: e.UID, GID: e.GID}
+			tree.Entries[e.Path] = e.InTree()
 		}
-		out = append(out, appendengine.Layer{Blob: layer.Gzip(), DiffID: layer.DiffID, CreatedBy: "/bin/sh -c #(nop) " +
-			files[start].Instruction})
-		start = end
+		out = append(out, appendengine.Layer{Blob: layer.Gzip(), DiffID: layer.DiffID,
+			CreatedBy: "/bin/sh -c #(nop) " + first.Instruction})
 	}
 	return out, nil
 }
@@ -147,78 +148,62 @@ func newParents(p string, f containerfile.CopiedFile, tree *basetree.Tree) []con
 	return out
 }
 
-// withConfig is the tree that the user's instructions see.
-func (w *work) withConfig() (*basetree.Tree, error) {
-	tree := &basetree.Tree{Entries: maps.Clone(w.tree.Entries), Contents: w.tree.Contents}
-	if tree.Entries == nil {
-		tree.Entries = map[string]basetree.Entry{}
+// contain pushes base and config as the image configs, lets the container engine build on it, and seals the outcome: it
+// sets the labels and removes names of registries.
+func contain(ctx context.Context, client *appendengine.Client, src source, o BuilderOptions,
+	t *timeline) (*appendengine.Image, built, error) {
+	var out built
+	t.enter("images")
+	if err := findImages(ctx, client, src.input); err != nil {
+		return nil, out, err
 	}
-	for _, e := range w.layer.Entries {
-		if e.Whiteout {
-			delete(tree.Entries, e.Path)
-			continue
+	t.enter("push")
+	configs, err := push(ctx, client, "push", src.base.image, src.Target, src.change(src.configLayers()))
+	if err != nil {
+		return nil, out, err
+	}
+	job, err := containerJob(src, configs)
+	if err != nil {
+		return nil, out, err
+	}
+	job.Progress = o.Progress
+	if len(src.TrustBundle) > 0 {
+		mounts, findings, err := trustMounts(src, o.StateDir)
+		if err != nil {
+			return nil, out, err
 		}
-		tree.Entries[e.Path] = basetree.Entry{Kind: e.Kind, Mode: e.Mode, UID: e.UID, GID: e.GID, Link: e.Link}
+		job.Options.Mounts, out.findings = append(slices.Clone(job.Options.Mounts), mounts...), findings
 	}
-	return tree, nil
+	t.enter("containerfile")
+	if out.ContainerImage, err = o.Engine.BuildContainer(ctx, job); err != nil {
+		return nil, out, err
+	}
+	t.steps = append(t.steps, out.Steps...)
+	t.enter("seal")
+	image, err := client.Read(ctx, src.Target+"@"+out.Digest, src.platform())
+	if err != nil {
+		return nil, out, registryFailure("seal", err)
+	}
+	seal := src.change(nil)
+	seal.Labels = src.labels()
+	image, err = push(ctx, client, "seal", image, src.Target, seal)
+	return image, out, err
 }
 
-// contain pushes base and config as the image configs, lets the container engine build on it, and seals the outcome:
-// labels set, names of registries taken out.
-func (w *work) contain(ctx context.Context) (*appendengine.Pushed, error) {
-	if w.b.o.Engine == nil {
-		return nil, &Failure{Class: ClassInfrastructure, Step: "containerfile",
-			Message: "this program has no engine that runs containers",
-			Next:    "use a Containerfile with LABEL, ENV and COPY of inline files only"}
-	}
-	w.enter("images")
-	if err := w.findImages(ctx); err != nil {
-		return nil, err
-	}
-	w.enter("push")
-	configs, err := w.client.Append(ctx, w.base, w.r.Target, "", appendengine.Change{
-		Layers: w.configLayers(), Created: w.time, Base: w.result.Inputs.Base, BaseLayers: len(w.base.Manifest.Layers)})
-	if err != nil {
-		return nil, registryFailure("push", err)
-	}
-	job, err := w.job(configs)
-	if err != nil {
-		return nil, err
-	}
-	w.enter("containerfile")
-	built, err := w.b.o.Engine.BuildContainer(ctx, job)
-	w.result.Log, w.result.CacheHits, w.result.Isolation, w.result.IsolationReason = built.Log, built.CacheHits,
-		built.Isolation, built.IsolationReason
-	if err != nil {
-		return nil, err
-	}
-	w.result.Steps = append(w.result.Steps, built.Steps...)
-	w.enter("seal")
-	image, err := w.client.Read(ctx, w.r.Target+"@"+built.Digest, w.r.platform())
-	if err != nil {
-		return nil, registryFailure("seal", err)
-	}
-	pushed, err := w.client.Append(ctx, image, w.r.Target, "", w.change())
-	if err != nil {
-		return nil, registryFailure("seal", err)
-	}
-	return pushed, nil
-}
-
-// findImages asks for the images that the Containerfile names itself: the container engine would not say why it has not
-// got one. With mirrors it is left to the engine, which knows how to use them.
-func (w *work) findImages(ctx context.Context) error {
-	if w.file == nil || w.r.Options.RegistriesConf != "" {
+// findImages asks for the images that the Containerfile names itself: the container engine would not say why it cannot
+// get one. With mirrors it leaves that to the engine, which knows how to use them.
+func findImages(ctx context.Context, client *appendengine.Client, in input) error {
+	if in.file == nil || in.Options.RegistriesConf != "" {
 		return nil
 	}
-	for _, use := range w.file.Images() {
+	for _, use := range in.file.Images() {
 		if !strings.Contains(use.Name, "/") || strings.Contains(use.Name, "$") {
-			continue // a given image, scratch, or a name that is put together later
+			continue // an image of the request, scratch, or a name that an ARG completes
 		}
-		if _, given := w.r.Options.Contexts[use.Name]; given {
+		if _, passed := in.Options.Contexts[use.Name]; passed {
 			continue
 		}
-		if err := w.client.Exists(ctx, use.Name); err != nil {
+		if err := client.Exists(ctx, use.Name); err != nil {
 			f := registryFailure("containerfile", err)
 			f.Line, f.Instruction = use.Line, use.Name
 			if appendengine.StatusOf(err) == http.StatusNotFound {
@@ -230,34 +215,27 @@ func (w *work) findImages(ctx context.Context) error {
 	return nil
 }
 
-func (w *work) job(configs *appendengine.Pushed) (ContainerJob, error) {
-	composed, err := containerfile.Compose(w.r.Containerfile, containerfile.Additions{
-		Extensions: w.r.Config.Spec.Extensions, KernelType: w.r.Config.Spec.KernelType,
+// containerJob composes the Containerfile and names the images that it may use.
+func containerJob(src source, configs *appendengine.Image) (ContainerJob, error) {
+	composed, err := containerfile.Compose(src.Containerfile, containerfile.Additions{
+		Extensions: src.Config.Spec.Extensions, KernelType: src.Config.Spec.KernelType,
 	})
+	if len(report.Of(err)) > 0 {
+		return ContainerJob{}, refused("config", err, "")
+	}
 	if err != nil {
-		if len(report.Of(err)) > 0 {
-			return ContainerJob{}, refused("config", err, "")
-		}
 		return ContainerJob{}, err
 	}
 	contexts := map[string]Image{}
-	maps.Copy(contexts, w.r.Options.Contexts)
-	contexts[containerfile.Base] = Image{Reference: w.base.Ref.String()}
-	contexts[composed.ConfigsContext] = Image{Reference: configs.Image.Ref.String()}
-	if w.r.usesExtensions() && w.r.Extensions != nil {
-		contexts[containerfile.Extensions] = *w.r.Extensions
+	maps.Copy(contexts, src.Options.Contexts)
+	contexts[containerfile.Base] = Image{Reference: src.base.image.Ref.String()}
+	contexts[composed.ConfigsContext] = Image{Reference: configs.Ref.String()}
+	if src.Extensions != nil && src.usesExtensions() {
+		contexts[containerfile.Extensions] = *src.Extensions
 	}
-	job := ContainerJob{
-		Address: w.address, Contexts: contexts, Containerfile: composed.Text, Skip: composed.Skip, Target: w.r.Target,
-		Platform: w.r.platform(), Docker: w.base.MediaType == types.DockerManifestSchema2, Created: w.time.Unix(),
-		Registry: w.r.Registry, Options: w.r.Options, Progress: w.b.o.Progress,
-	}
-	if len(w.r.TrustBundle) > 0 {
-		mounts, err := w.trust()
-		if err != nil {
-			return ContainerJob{}, err
-		}
-		job.Options.Mounts = append(slices.Clone(job.Options.Mounts), mounts...)
-	}
-	return job, nil
+	return ContainerJob{
+		Address: src.address, Contexts: contexts, Containerfile: composed.Text, Skip: composed.Skip, Target: src.Target,
+		Platform: src.platform(), Docker: src.base.image.MediaType == types.DockerManifestSchema2,
+		Created: src.base.created.Unix(), Registry: src.Registry, Options: src.Options,
+	}, nil
 }

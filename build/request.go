@@ -32,13 +32,13 @@ func (i Image) Digest() (string, error) {
 // Access says how to reach the registry that holds the base and takes the result. The zero value is a registry with a
 // certificate that the host trusts and no authentication.
 type Access struct {
-	// CAFile is a PEM file of certificate authorities to trust in addition to the host's; empty means none.
+	// CAFile is a PEM file of CAs to trust in addition to the host's; empty means none.
 	CAFile string `json:"caFile,omitempty"`
 	// AuthFile is a pull secret in containers' auth.json form (key auths); empty means anonymous.
 	AuthFile string `json:"authFile,omitempty"`
 }
 
-// Secret is handed to RUN --mount=type=secret,id=ID. Its content never reaches a layer, the history or a log.
+// Secret is for RUN --mount=type=secret,id=ID. Its content never reaches a layer, the history or a log.
 type Secret struct {
 	ID   string `json:"id"`
 	File string `json:"file"`
@@ -131,7 +131,7 @@ type Request struct {
 	// Target is the repository that takes the image: host:port/repository, without tag or digest.
 	Target string `json:"target"`
 	// Extensions is the image with extension packages; needed when Config names extensions or a kernel type, or the
-	// Containerfile names containerfile.Extensions. It counts, and is given to the build, only then.
+	// Containerfile names containerfile.Extensions. It counts, and the build gets it, only then.
 	Extensions *Image `json:"extensions,omitempty"`
 	// TrustBundle is PEM of the cluster's additional trust bundle that RUN shall trust too.
 	TrustBundle []byte `json:"trustBundle,omitempty"`
@@ -181,18 +181,13 @@ func NewRequest(in Spec) (Request, error) {
 	return request, nil
 }
 
-// platform gives the platform that is asked for.
-func (r Request) platform() string {
-	if r.Platform != "" {
-		return r.Platform
-	}
-	return "linux/" + runtime.GOARCH
-}
+// platform is the requested platform.
+func (r Request) platform() string { return cmp.Or(r.Platform, "linux/"+runtime.GOARCH) }
 
 // Validate names the first field that makes the request impossible, before anything is read or started.
 func (r Request) Validate() error {
 	if r.Config == nil {
-		return invalid("config", "there is no rendered config", "render the pool first")
+		return invalid("config", "the request has no rendered config", "render the pool first")
 	}
 	if _, err := r.Base.Digest(); err != nil {
 		return invalid("base", err.Error(), "name the base image by digest: host:port/repository@sha256:…")
@@ -203,8 +198,8 @@ func (r Request) Validate() error {
 	switch r.Options.Engine {
 	case EngineAuto, EngineAppend, EngineBuildah:
 	default:
-		return invalid("options.engine", fmt.Sprintf("there is no engine %q", r.Options.Engine),
-			"use append, buildah or nothing")
+		return invalid("options.engine", fmt.Sprintf("unknown engine %q", r.Options.Engine),
+			"use append or buildah, or leave the engine out")
 	}
 	for context, image := range r.Options.Contexts {
 		if _, err := image.Digest(); err != nil {
@@ -213,13 +208,13 @@ func (r Request) Validate() error {
 	}
 	if r.needsExtensions() && r.Extensions == nil {
 		return invalid("extensions",
-			"the rendered config asks for extensions or another kernel, and there is no extensions image",
-			"give the extensions image (baseOSExtensionsContainerImage), or take extensions and kernelType out of the MachineConfigs")
+			"the rendered config asks for extensions or another kernel, and nothing names an extensions image",
+			"set baseOSExtensionsContainerImage, or remove extensions and kernelType from the MachineConfigs")
 	}
 	if r.Extensions == nil && r.copiesExtensions() {
 		return invalid("extensions",
-			"the Containerfile takes from the image "+containerfile.Extensions+", and there is no extensions image",
-			"give the extensions image (baseOSExtensionsContainerImage), or name another image in the Containerfile")
+			"the Containerfile copies from the image "+containerfile.Extensions+", and nothing names an extensions image",
+			"set baseOSExtensionsContainerImage, or name another image in the Containerfile")
 	}
 	if r.Extensions != nil {
 		if _, err := r.Extensions.Digest(); err != nil {
@@ -246,10 +241,10 @@ func (r Request) usesExtensions() bool {
 	return r.needsExtensions() || strings.Contains(r.Containerfile, containerfile.Extensions)
 }
 
-// copiesExtensions says that the Containerfile takes something from the extensions image: no stage and no image given
-// has its name.
+// copiesExtensions says that the Containerfile copies something from the extensions image: no stage and no image of the
+// options has its name.
 func (r Request) copiesExtensions() bool {
-	if _, given := r.Options.Contexts[containerfile.Extensions]; given || !r.usesExtensions() {
+	if _, passed := r.Options.Contexts[containerfile.Extensions]; passed || !r.usesExtensions() {
 		return false
 	}
 	file, err := containerfile.Parse(r.Containerfile)
@@ -263,9 +258,4 @@ func (r Request) copiesExtensions() bool {
 func (r Request) needsExtensions() bool {
 	spec := r.Config.Spec
 	return len(spec.Extensions) > 0 || (spec.KernelType != "" && spec.KernelType != "default")
-}
-
-// invalid is a failure of the request itself.
-func invalid(field, message, next string) error {
-	return &Failure{Class: ClassUser, Step: "request", Message: field + ": " + message, Next: next}
 }

@@ -7,20 +7,21 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/google/renameio/v2"
+
 	"dayone.dev/dayone/build/basetree"
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// trustBundles are the files that programs read authorities from: Fedora and RHEL (ca-certificates,
+// trustBundles are the files that programs read CAs from: Fedora and RHEL (ca-certificates,
 // update-ca-trust(8)), Debian (update-ca-certificates(8)). Where one is a link to another, that one is mounted over
 // once.
 func trustBundles() []string {
 	return []string{"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/pki/tls/certs/ca-bundle.crt",
-		"/etc/pki/tls/cert.pem",
-		"/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem"}
+		"/etc/pki/tls/cert.pem", "/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem"}
 }
 
-// anchorFiles are where the programs that make those files find additional authorities.
+// anchorFiles are where the programs that make those files find additional CAs.
 func anchorFiles() []string {
 	return []string{"/etc/pki/ca-trust/source/anchors/dayone-additional-trust-bundle.pem",
 		"/usr/local/share/ca-certificates/dayone-additional-trust-bundle.crt"}
@@ -29,29 +30,25 @@ func anchorFiles() []string {
 // updatesTrust finds instructions that write the trust store anew: they cannot replace a file that is mounted over.
 var updatesTrust = regexp.MustCompile(`update-ca-(trust|certificates)`)
 
-// trust makes RUN trust the additional bundle without a trace in the image: files of authorities are mounted over with
-// one that has the bundle too. A Containerfile that writes the trust store itself gets the bundle as an anchor only,
-// which its command then adds, to the image as well. Only directories that the base has are used, so that no empty one
-// is left.
-func (w *work) trust() ([]Mount, error) {
-	plain, err := w.trustFile(w.r.TrustBundle)
+// trustMounts make RUN trust the additional bundle without a trace in the image: CA files are mounted over with one that
+// has the bundle too. A Containerfile that writes the trust store itself gets the bundle as an anchor only, which its
+// command then adds, to the image as well. Only directories that the base has are used, so that no empty one is left.
+func trustMounts(src source, stateDir string) ([]Mount, []report.Finding, error) {
+	plain, err := trustFile(stateDir, src.TrustBundle)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var mounts []Mount
 	for _, anchor := range anchorFiles() {
-		if at, err := w.tree.Resolve(anchor); err == nil && isDirectory(w.tree, filepath.Dir(at)) {
+		if at, err := src.base.tree.Resolve(anchor); err == nil && isDirectory(src.base.tree, filepath.Dir(at)) {
 			mounts = append(mounts, Mount{Source: plain, Target: at})
 		}
 	}
-	if updatesTrust.MatchString(w.r.Containerfile) {
-		return mounts, nil
+	if updatesTrust.MatchString(src.Containerfile) {
+		return mounts, nil, nil
 	}
-	tree, err := w.withConfig()
-	if err != nil {
-		return nil, err
-	}
-	mounted := map[string]bool{}
+	tree, mounted := src.configured(), map[string]bool{}
+	var findings []report.Finding
 	for _, bundle := range trustBundles() {
 		at, err := follow(tree, bundle)
 		if err != nil || mounted[at] {
@@ -60,32 +57,20 @@ func (w *work) trust() ([]Mount, error) {
 		if entry, ok := tree.Lookup(at); !ok || entry.Kind != basetree.Regular {
 			continue
 		}
-		known, ok := w.contentOf(tree, at)
+		known, ok := tree.Content(at)
 		if !ok {
-			place := w.place()
-			place.Rule, place.Severity, place.Path = "trust-bundle", report.Warning, at
-			place.Message, place.Next = "the base's file of authorities is too large to add the trust bundle to",
-				"let a RUN call update-ca-trust before it downloads anything"
-			w.found.files = append(w.found.files, place)
+			findings = append(findings, report.Finding{Severity: report.Warning, File: src.containerfileName(), Path: at,
+				Rule: "trust-bundle", Message: "the base's CA file is too large to add the trust bundle to",
+				Next: "let a RUN call update-ca-trust before it downloads anything"})
 			continue
 		}
-		both, err := w.trustFile(joinPEM(known, w.r.TrustBundle))
+		both, err := trustFile(stateDir, joinPEM(known, src.TrustBundle))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		mounts, mounted[at] = append(mounts, Mount{Source: both, Target: at}), true
 	}
-	return mounts, nil
-}
-
-// contentOf is what a RUN finds there: the rendered config comes before the base.
-func (w *work) contentOf(tree *basetree.Tree, p string) ([]byte, bool) {
-	for _, e := range w.layer.Entries {
-		if e.Path == p && e.Kind == basetree.Regular && !e.Whiteout {
-			return e.Content, true
-		}
-	}
-	return tree.Content(p)
+	return mounts, findings, nil
 }
 
 // maxLinks is the kernel's bound on symbolic links in a path (path_resolution(7)).
@@ -119,18 +104,18 @@ func joinPEM(a, b []byte) []byte {
 	return bytes.Join([][]byte{bytes.TrimRight(a, "\n"), append(bytes.TrimRight(b, "\n"), '\n')}, []byte("\n"))
 }
 
-// trustFile puts authorities where RUN can have them mounted; equal ones share a file.
-func (w *work) trustFile(content []byte) (string, error) {
-	if w.b.o.StateDir == "" {
+// trustFile puts CAs where RUN can have them mounted; equal ones share a file.
+func trustFile(stateDir string, content []byte) (string, error) {
+	if stateDir == "" {
 		return "", &Failure{Class: ClassInfrastructure, Step: "containerfile",
-			Message: "a trust bundle needs a state directory", Next: "give one"}
+			Message: "a trust bundle needs a state directory", Next: "set the builder's state directory"}
 	}
-	dir := filepath.Join(w.b.o.StateDir, "trust")
+	dir := filepath.Join(stateDir, "trust")
 	file := filepath.Join(dir, hash(content)+".pem")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("write trust bundle: %w", err)
 	}
-	if err := os.WriteFile(file, content, 0o644); err != nil {
+	if err := renameio.WriteFile(file, content, 0o644); err != nil {
 		return "", fmt.Errorf("write trust bundle: %w", err)
 	}
 	return file, nil

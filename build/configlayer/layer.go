@@ -30,6 +30,11 @@ type Entry struct {
 	Whiteout bool
 }
 
+// InTree is the entry in a file tree.
+func (e Entry) InTree() basetree.Entry {
+	return basetree.Entry{Kind: e.Kind, Mode: e.Mode, UID: e.UID, GID: e.GID, Link: e.Link}
+}
+
 // Where a part of a config goes that the layer does not hold as it is.
 const (
 	// FirstBoot means that Ignition does it on the first boot and no image can change it later.
