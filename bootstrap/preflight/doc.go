@@ -1,4 +1,4 @@
-// Package preflight loads an install directory and refuses, before anything starts, whatever cannot work.
+// Package preflight reads an install directory and refuses, before anything starts, whatever cannot work.
 //
-//	install directory -> sidecar + manifests + MachineOSConfigs + Secrets -> Input, or every refusal with file, path and rule
+//	install directory -> directory (read) -> Input (resolved) -> checks -> Input, or every finding with file, path and rule
 package preflight

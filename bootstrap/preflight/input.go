@@ -1,19 +1,12 @@
 package preflight
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path"
-	"path/filepath"
-
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/validation"
+	"dayone.dev/dayone/manifests/render"
 )
 
 // Input is everything that the install directory says, checked.
@@ -24,11 +17,11 @@ type Input struct {
 	Set *manifests.Set
 	// Pools are the pools to layer, in the user's order.
 	Pools []Pool
-	// Generated are the objects that dayone made because the user gave none, with the file that manifests writes them to.
+	// Generated are the objects that dayone makes for the user, with the files that WriteGenerated writes them to.
 	Generated []Generated
 	// SignaturePolicy is the content of the signature policy that nodes apply, nil without one.
 	SignaturePolicy []byte
-	// RegistryCA is PEM of the authority that signs the final registry, nil without one.
+	// RegistryCA is PEM of the CA that signs the final registry's certificate, nil without one.
 	RegistryCA []byte
 	// LogSpool is what reaches the machine that keeps the last log bundle, nil without one.
 	LogSpool *LogSpool
@@ -49,111 +42,22 @@ type Pool struct {
 	Repository string
 	// PushAuth is the content of the push Secret (.dockerconfigjson).
 	PushAuth []byte
-	// NodePull is what the pool's nodes pull with (auth.json), nil where the install directory does not tell.
+	// NodePull is what the pool's nodes pull with (auth.json), nil where the install directory does not say.
 	NodePull []byte
 	// BasePull is the content of the base image pull Secret (.dockerconfigjson), nil without one.
 	BasePull []byte
 }
 
-// Load reads and checks an install directory that has been prepared (or still holds the field: then nothing is
-// written). platform is GOOS/GOARCH of the nodes, for example linux/amd64.
-func Load(dir, platform string) (*Input, error) {
-	sidecar, err := Layering(dir)
-	if err != nil {
-		return nil, err
-	}
-	if !sidecar.Config.On() {
-		return nil, switchedOff()
-	}
-	if err := takenIn(dir, sidecar.Config.Flow); err != nil {
-		return nil, err
-	}
-	in := &Input{Sidecar: sidecar, Set: &manifests.Set{}}
-	api, err := validation.New()
-	if err != nil {
-		return nil, err
-	}
-	docs := &documents{api: api, layering: sidecar.Config.LayeringDir}
-	if err := in.read(dir, docs.inspect); err != nil {
-		return nil, err
-	}
-	var rep report.Report
-	c := checker{in: in, rep: &rep, dir: dir, platform: platform}
-	c.run()
-	if err := c.api(docs); err != nil {
-		return nil, err
-	}
-	rep.Add(in.Set.Findings...)
-	in.Warnings = rep.Warnings()
-	return in, rep.Err()
+// Generated is an object that dayone makes because the user's files have none.
+type Generated struct {
+	// File is where WriteGenerated puts it, relative to the install directory.
+	File string
+	// Object is a typed API object.
+	Object any
 }
 
-func switchedOff() error {
-	return report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".enabled", Rule: "disabled",
-		Message: "layering is switched off for this cluster",
-		Next:    "go on with the installation without dayone, or remove enabled: false"}
-}
-
-// Layering is the layering field with its defaults: that of install-config.yaml before an older sidecar's, as prepare
-// has it.
-func Layering(dir string) (*installconfig.Sidecar, error) {
-	at, err := os.Stat(dir)
-	if err == nil && !at.IsDir() {
-		err = errors.New("it is a file, and a directory is wanted")
-	}
-	if err != nil {
-		return nil, report.Finding{File: dir, Rule: "unreadable",
-			Message: fmt.Sprintf("the install directory cannot be read: %v", err), Next: "give it with --dir"}
-	}
-	doc, err := installconfig.Load(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		next := "put " + installconfig.Field + " into " + installconfig.FileName + " there and run dayone prepare"
-		if installconfig.DetectFlow(dir) == installconfig.FlowOpenShift {
-			next = "openshift-install has deleted " + installconfig.FileName +
-				" before dayone prepare read it: begin again with an empty directory, and run dayone prepare first"
-		}
-		return earlier(dir, next)
-	case err != nil:
-		return nil, err
-	case doc.Config == nil:
-		return earlier(dir, "put "+installconfig.Field+" into "+installconfig.FileName+" and run dayone prepare")
-	}
-	return doc.Resolve(dir)
-}
-
-// read takes the installer's two directories and the layering directory. Each may be absent, but not unreadable.
-func (in *Input) read(dir string, inspect func([]byte, manifests.Origin)) error {
-	for _, sub := range []string{"manifests", "openshift", in.Sidecar.Config.LayeringDir} {
-		full := filepath.Join(dir, sub)
-		if _, err := os.Stat(full); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		o := manifests.InstallDirectory(path.Clean(filepath.ToSlash(sub)))
-		o.Inspect = inspect
-		set, err := manifests.ReadDir(full, o)
-		if err != nil && report.Of(err) == nil {
-			return report.Finding{File: sub, Rule: "unreadable", Message: fmt.Sprintf("the directory cannot be read: %v", err),
-				Next: "it must be a directory of manifests that this user may read"}
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", sub, err)
-		}
-		in.Set.Append(set)
-	}
-	return nil
-}
-
-// earlier is what an earlier dayone prepare stored; without it the message says what to do in this state of the
-// directory.
-func earlier(dir, next string) (*installconfig.Sidecar, error) {
-	s, err := installconfig.ReadSidecar(dir)
-	if !errors.Is(err, installconfig.ErrNotPrepared) {
-		return s, err
-	}
-	return nil, report.Finding{File: installconfig.FileName, Path: installconfig.Field, Rule: "not-prepared",
-		Message: "the install directory is not prepared for layering", Next: next}
-}
+// openshift says that the installer's own bootstrap renders and serves.
+func (in *Input) openshift() bool { return in.Sidecar.Config.Flow == installconfig.FlowOpenShift }
 
 // ControllerConfig is the install directory's, the last one as in rendering; empty without one.
 func (in *Input) ControllerConfig() *mcfgv1.ControllerConfigSpec {
@@ -162,4 +66,16 @@ func (in *Input) ControllerConfig() *mcfgv1.ControllerConfigSpec {
 		return &mcfgv1.ControllerConfigSpec{}
 	}
 	return &in.Set.ControllerConfigs[n-1].Object.Spec
+}
+
+// Inputs are the objects that are rendered on a base image, with those that the flow adds. In the openshift flow they
+// are the users' own objects only: MCO renders its templates and the release's objects on the bootstrap host.
+func (in *Input) Inputs(base string, versions render.Versions) *manifests.Set {
+	set := &manifests.Set{}
+	set.Append(in.Set)
+	if in.openshift() {
+		set.FeatureGates, set.KubeletConfigs, set.ContainerRuntimeConfigs = nil, nil, nil
+	}
+	render.StandaloneInputs(set, base, versions)
+	return set
 }

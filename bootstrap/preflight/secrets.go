@@ -1,80 +1,169 @@
 package preflight
 
 import (
-	"path"
+	"bytes"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/credentials"
 )
 
-// Names of the Secrets that dayone makes from auth.json files.
-const (
-	GeneratedPushSecret = "dayone-push"
-	GeneratedPullSecret = "dayone-base-pull"
-)
-
-// secretFile is where a generated Secret is written, in the layering directory.
-func secretFile(dir, name string) string { return path.Join(dir, "99_dayone-secret-"+name+".yaml") }
-
-// registrySecrets are the names of the Secrets of generated MachineOSConfigs; those that come from a file are made on
-// the first call.
-func (c *checker) registrySecrets() (push, pull string, ok bool) {
-	r := c.in.Sidecar.Config.Registry
-	push, pull, ok = r.PushSecret, r.BaseImagePullSecret, true
-	if r.PushAuthFile != "" {
-		push = GeneratedPushSecret
-		ok = c.generateSecret(push, r.PushAuthFile, "pushAuthFile") && ok
-	}
-	if r.BaseImagePullAuthFile != "" {
-		pull = GeneratedPullSecret
-		ok = c.generateSecret(pull, r.BaseImagePullAuthFile, "baseImagePullAuthFile") && ok
-	}
-	return push, pull, ok
-}
-
-// generateSecret makes a Secret from an auth.json, once.
-func (c *checker) generateSecret(name, file, key string) bool {
-	to := secretFile(c.in.Sidecar.Config.LayeringDir, name)
-	for _, s := range c.in.Set.Secrets {
-		if s.Origin.File == to {
-			return true
+// secrets checks the Secrets that the pools' MachineOSConfigs name.
+func secrets(d *directory, in *Input, rep *report.Report) {
+	for _, p := range in.Pools {
+		item := p.MachineOSConfig
+		registrySecret(d, in.Set, item.Origin.At("spec.renderedImagePushSecret.name", "secret-missing"),
+			item.Object.Spec.RenderedImagePushSecret.Name, rep)
+		if ref := item.Object.Spec.BaseImagePullSecret; ref != nil {
+			registrySecret(d, in.Set, item.Origin.At("spec.baseImagePullSecret.name", "secret-missing"), ref.Name, rep)
+		}
+		// Without credentials the build succeeds, and the hand-over of its image fails when the masters are up. It is no
+		// refusal: the registry may let anybody push.
+		if p.PushAuth != nil && p.Repository != "" && !credentials.Covers(p.PushAuth, p.Repository) {
+			host, _, _ := strings.Cut(p.Repository, "/")
+			at := item.Origin.At("spec.renderedImagePushSecret.name", "push-secret-host")
+			at.Next = "add an entry for " + host + " to its auths"
+			rep.Warnf(at, "Secret %q has no credentials for %s", item.Object.Spec.RenderedImagePushSecret.Name, p.Repository)
 		}
 	}
-	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".registry." + key, Rule: "auth-file",
-		Next: "make it with: podman login --authfile " + file + " REGISTRY"}
-	raw, err := readInside(c.dir, file)
-	if err != nil {
-		c.rep.Errorf(at, "read credentials: %v", err)
-		return false
+}
+
+// registrySecret checks one Secret; at is where it is named.
+func registrySecret(d *directory, set *manifests.Set, at report.Finding, name string, rep *report.Report) {
+	if name == "" {
+		at.Next = "name a Secret of type " + string(corev1.SecretTypeDockerConfigJson)
+		rep.Errorf(at, "no Secret is named")
+		return
 	}
-	accounts, err := credentials.Parse(raw)
-	if err != nil || len(accounts) == 0 {
-		c.rep.Errorf(at, "%s holds no registry credentials", file)
-		return false
+	found := secretNamed(set, name)
+	if found == nil {
+		at.Next = "put it into " + d.sidecar.Config.LayeringDir + "/"
+		rep.Errorf(at, "Secret %q is not in the install directory", name)
+		return
 	}
-	if host := accounts.WithoutPassword(); host != "" {
-		c.rep.Errorf(at,
-			"%s has no password for %s: it is kept by a credential helper of this machine, which no other machine can ask",
-			file, host)
-		return false
+	if found.Object.Type != corev1.SecretTypeDockerConfigJson {
+		at := found.Origin.At("type", "secret-type")
+		at.Next = "make it with: kubectl create secret docker-registry --dry-run=client -o yaml"
+		rep.Errorf(at, "Secret %q has type %q; registry credentials need %q", name, found.Object.Type,
+			corev1.SecretTypeDockerConfigJson)
+		return
 	}
-	if plain, err := credentials.Normalize(raw); err == nil {
-		raw = plain
+	if accounts, err := credentials.Parse(dockerConfig(found.Object)); err != nil || len(accounts) == 0 {
+		at := found.Origin.At("data["+corev1.DockerConfigJsonKey+"]", "secret-content")
+		at.Next = "it must hold a JSON object with the key auths"
+		rep.Errorf(at, "Secret %q holds no registry credentials", name)
 	}
-	object := &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cluster.DefaultNamespace},
-		Type:       corev1.SecretTypeDockerConfigJson,
-		Data:       map[string][]byte{corev1.DockerConfigJsonKey: raw},
+}
+
+// secretNamed is the last Secret of a name, nil when there is none.
+func secretNamed(set *manifests.Set, name string) (found *manifests.Item[*corev1.Secret]) {
+	for i := range set.Secrets {
+		if set.Secrets[i].Object.Name == name {
+			found = &set.Secrets[i]
+		}
 	}
-	c.in.Generated = append(c.in.Generated, Generated{File: to, Object: object})
-	c.in.Set.Secrets = append(c.in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: object,
-		Origin: manifests.Origin{File: to, Document: 1}})
-	return true
+	return found
+}
+
+func dockerConfig(s *corev1.Secret) []byte {
+	if raw := s.Data[corev1.DockerConfigJsonKey]; len(raw) > 0 {
+		return raw
+	}
+	return []byte(s.StringData[corev1.DockerConfigJsonKey])
+}
+
+// normalizedSecret is the content of a Secret with registry credentials, nil when there is no usable one. It brings the
+// Secret in the set into the form that image clients read; Kubernetes knows another one, too.
+func normalizedSecret(set *manifests.Set, name string) []byte {
+	found := secretNamed(set, name)
+	if found == nil || found.Object.Type != corev1.SecretTypeDockerConfigJson {
+		return nil
+	}
+	raw := dockerConfig(found.Object)
+	if accounts, err := credentials.Parse(raw); err != nil || len(accounts) == 0 {
+		return nil
+	}
+	plain, err := credentials.Normalize(raw)
+	if err != nil || bytes.Equal(plain, raw) {
+		return raw
+	}
+	found.Object.Data, found.Object.StringData = map[string][]byte{corev1.DockerConfigJsonKey: plain}, nil
+	return plain
+}
+
+// nodesCanPull warns when the nodes' credentials have nothing for the final registry: all goes well until the bootstrap
+// host and its mirror are gone, and the next node or the next image then cannot be pulled. It is no refusal: the
+// registry may let anybody pull.
+func nodesCanPull(d *directory, in *Input, rep *report.Report) {
+	for _, p := range in.Pools {
+		have := nodePull(d, p.Name)
+		if have == nil || p.Repository == "" || credentials.Covers(have.raw, p.Repository) {
+			continue
+		}
+		host, _, _ := strings.Cut(p.Repository, "/")
+		have.at.Next += ", unless " + host + " lets anybody pull"
+		rep.Warnf(have.at, "the nodes' pull secret has no credentials for %s, from where pool %s pulls its image once the "+
+			"bootstrap host is gone", p.Repository, p.Name)
+	}
+}
+
+// nodeCredentials are those with which a pool's nodes pull. The finding at has their place and what to do there.
+type nodeCredentials struct {
+	raw []byte
+	at  report.Finding
+}
+
+// kubeletAuth is where a node has the cluster's pull secret.
+const kubeletAuth = "/var/lib/kubelet/config.json"
+
+// nodePull finds a pool's credentials: in the openshift flow the cluster's pull secret, else what its MachineConfigs
+// write; nil where the install directory does not say.
+func nodePull(d *directory, pool string) *nodeCredentials {
+	if d.sidecar.Config.Flow != installconfig.FlowOpenShift {
+		return writtenCredentials(d.set, pool)
+	}
+	for _, s := range d.set.Secrets {
+		if s.Object.Name == cluster.PullSecretName && s.Object.Namespace == cluster.PullSecretNamespace {
+			at := s.Origin.At("data["+corev1.DockerConfigJsonKey+"]", "pull-secret-host")
+			at.Next = "add one that may pull to it here, or to pullSecret in install-config.yaml before " +
+				"openshift-install create manifests"
+			return &nodeCredentials{dockerConfig(s.Object), at}
+		}
+	}
+	if d.pullSecret == nil {
+		return nil
+	}
+	return &nodeCredentials{d.pullSecret, report.Finding{File: installconfig.FileName, Path: "pullSecret",
+		Rule: "pull-secret-host", Next: "add one that may pull"}}
+}
+
+// writtenCredentials are those that a MachineConfig writes; the last one counts, as on the node.
+func writtenCredentials(set *manifests.Set, pool string) (out *nodeCredentials) {
+	for _, item := range set.MachineConfigs {
+		if item.Object.Labels[manifests.LabelRole] != pool {
+			continue
+		}
+		config, err := machineconfig.Parse(item.Object.Spec.Config.Raw)
+		if err != nil {
+			continue // invalidIgnition refuses it
+		}
+		for _, f := range config.Storage.Files {
+			if f.Path != kubeletAuth && f.Path != firstboot.AuthPath {
+				continue
+			}
+			if raw, err := machineconfig.Contents(f.Contents); err == nil {
+				at := item.Origin.At("spec.config.storage.files", "pull-secret-host")
+				at.Next = "add one that may pull to " + f.Path
+				out = &nodeCredentials{raw, at}
+			}
+		}
+	}
+	return out
 }

@@ -1,0 +1,83 @@
+package preflight
+
+import (
+	"slices"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+)
+
+// poolsExist refuses pools to layer that have no MachineConfigPool.
+func poolsExist(_ *directory, in *Input, rep *report.Report) {
+	for i, p := range in.Sidecar.Config.Pools {
+		if !slices.ContainsFunc(in.Set.Pools, func(m manifests.Item[*mcfgv1.MachineConfigPool]) bool {
+			return m.Object.Name == p.Name
+		}) {
+			at := report.Finding{File: installconfig.FileName, Path: poolPath(i) + ".name", Rule: "pool-missing",
+				Next: "add the MachineConfigPool to openshift/"}
+			rep.Errorf(at, "there is no MachineConfigPool %q", p.Name)
+		}
+	}
+}
+
+// streams refuses an OS image stream on a pool whose image is built: MCO's renderer takes one or the other.
+func streams(_ *directory, in *Input, rep *report.Report) {
+	for _, p := range in.Set.Pools {
+		if name := p.Object.Spec.OSImageStream.Name; name != "" && poolIndex(in.Sidecar.Config, p.Object.Name) >= 0 {
+			at := p.Origin.At("spec.osImageStream.name", "os-image-stream")
+			at.Next = "remove osImageStream here, or the pool from " + installconfig.Field + ".pools"
+			rep.Errorf(at, "pool %q has the OS image stream %q and an image of its own: rendering refuses both together",
+				p.Object.Name, name)
+		}
+	}
+}
+
+// poolIndex is a pool's place in the user's list, -1 when it is not there.
+func poolIndex(c installconfig.Config, name string) int {
+	return slices.IndexFunc(c.Pools, func(p installconfig.Pool) bool { return p.Name == name })
+}
+
+// machineConfig is shorter than its type.
+type machineConfig = manifests.Item[*mcfgv1.MachineConfig]
+
+// selected are the MachineConfigs that match a pool's selector.
+func selected(set *manifests.Set, pool string) []machineConfig {
+	var out []machineConfig
+	for _, p := range set.Pools {
+		if p.Object.Name != pool {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(p.Object.Spec.MachineConfigSelector)
+		if err != nil {
+			continue // the renderer refuses it
+		}
+		for _, item := range set.MachineConfigs {
+			if selector.Matches(labels.Set(item.Object.Labels)) {
+				out = append(out, item)
+			}
+		}
+	}
+	return out
+}
+
+// unselected warns of MachineConfigs that reach no node.
+func unselected(_ *directory, in *Input, rep *report.Report) {
+	taken := map[*mcfgv1.MachineConfig]bool{}
+	for _, p := range in.Set.Pools {
+		for _, item := range selected(in.Set, p.Object.Name) {
+			taken[item.Object] = true
+		}
+	}
+	for _, item := range in.Set.MachineConfigs {
+		if !taken[item.Object] {
+			at := item.Origin.At("metadata.labels", "not-selected")
+			at.Next = "label it " + manifests.LabelRole + ": with the name of a pool"
+			rep.Warnf(at, "no MachineConfigPool selects MachineConfig %q: it reaches no node", item.Object.Name)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package preflight
+
+import (
+	"slices"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/build/configlayer"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/manifests/render"
+)
+
+// UnknownBase stands for the repository of the release's OS image, which only the bootstrap node knows.
+const UnknownBase = "release.invalid/openshift/base-os"
+
+// rendering renders everything once on a made-up base image, and refuses what the renderer and the build on the
+// bootstrap host would refuse minutes from now.
+func rendering(_ *directory, in *Input, rep *report.Report) {
+	versions := render.Versions{Raw: "preflight", Hash: "preflight", Payload: "preflight"}
+	repository := installconfig.Repository(in.Sidecar.Config.BaseImage)
+	if in.openshift() {
+		repository = UnknownBase + repository
+	}
+	base := repository + "@sha256:" + strings.Repeat("0", 64)
+	options := render.Options{Versions: versions, Unbuilt: render.IgnoreUnbuilt, Strict: true}
+	r, err := render.Render(in.Inputs(base, versions), options)
+	if findings := report.Of(err); findings != nil {
+		rep.Add(findings...)
+		return
+	}
+	if err != nil {
+		rep.Errorf(report.Finding{Rule: "render"}, "%v", err)
+		return
+	}
+	for _, f := range r.Findings {
+		f.Severity = report.Warning
+		rep.Add(f)
+	}
+	for _, p := range in.Pools {
+		config := r.Config(p.Name)
+		if config == nil {
+			continue
+		}
+		taken := selected(in.Set, p.Name)
+		if p.BuildAt == installconfig.BuildAtBootstrap && config.Spec.OSImageURL != base {
+			rep.Add(ownImage(p.Name, config.Spec.OSImageURL, taken))
+		}
+		faults := layerFaults(config, report.Finding{Path: "rendered config of pool " + p.Name})
+		if len(faults) == 0 {
+			continue
+		}
+		var inUsersFiles []report.Finding
+		for _, item := range taken {
+			inUsersFiles = append(inUsersFiles, layerFaults(item.Object, item.Origin.At("spec.config", ""))...)
+		}
+		if len(inUsersFiles) > 0 {
+			faults = inUsersFiles
+		}
+		rep.Add(faults...)
+	}
+}
+
+// ownImage refuses an osImageURL in a MachineConfig: it would win over the image that is built here.
+func ownImage(pool, image string, selected []machineConfig) report.Finding {
+	at := report.Finding{Path: "rendered config of pool " + pool + ": spec.osImageURL"}
+	for _, item := range selected {
+		if item.Object.Spec.OSImageURL == image {
+			at = item.Origin.At("spec.osImageURL", "")
+		}
+	}
+	at.Severity, at.Rule = report.Error, "os-image-url"
+	at.Message = "the nodes of pool \"" + pool + "\" would boot " + image + " instead of the image that is built for them"
+	at.Next = "remove osImageURL here, or the pool from " + installconfig.Field + ".pools"
+	return at
+}
+
+// layerFaults are the refusals of a config that hold whatever the base image is; the others need the base image's files
+// and are left to the build.
+func layerFaults(config *mcfgv1.MachineConfig, place report.Finding) []report.Finding {
+	if len(config.Spec.Config.Raw) == 0 {
+		return nil
+	}
+	parsed, err := machineconfig.Parse(config.Spec.Config.Raw)
+	if err != nil {
+		return nil // invalidIgnition reports it
+	}
+	// The error says nothing that the findings do not say.
+	_, findings, _ := configlayer.Compile(parsed, configlayer.Options{Place: place})
+	anyBase := []string{"remote-source", "contents", "nested-config", "machine-file"}
+	return slices.DeleteFunc(findings, func(f report.Finding) bool {
+		return f.Severity != report.Error || !slices.Contains(anyBase, f.Rule)
+	})
+}
+
+// invalidIgnition refuses every MachineConfig whose Ignition config is invalid, also those that no pool selects: MCO
+// checks them only when a pool does, long after the installation.
+func invalidIgnition(_ *directory, in *Input, rep *report.Report) {
+	for _, item := range in.Set.MachineConfigs {
+		raw := item.Object.Spec.Config.Raw
+		if len(raw) == 0 {
+			continue
+		}
+		if _, err := machineconfig.Parse(raw); err != nil {
+			rep.Add(ignitionFinding(item, err))
+		}
+	}
+}
+
+// ignitionFinding leads to the field of the Ignition config that the parser names.
+func ignitionFinding(item manifests.Item[*mcfgv1.MachineConfig], err error) report.Finding {
+	at := item.Origin.At("spec.config", "ignition")
+	message := err.Error()
+	if found := report.Of(err); len(found) == 1 {
+		at.Next, message = found[0].Next, found[0].Message
+		if found[0].Path != "" {
+			at.Path += "." + found[0].Path
+		}
+	}
+	at.Severity, at.Message = report.Error, "MachineConfig \""+item.Object.Name+"\": "+message
+	return at
+}
