@@ -6,9 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 
 	"dayone.dev/dayone/manifests/machineconfig"
@@ -27,19 +25,17 @@ type poolAnswers struct {
 	byVersion map[string]*answer
 }
 
-// answer is one complete response; what belongs in its headers is ready, too.
+// answer is one complete response.
 type answer struct {
 	once   sync.Once
 	status int
 	err    error
 	body   []byte
-	// Header values as slices, so that a request allocates none.
-	length, etag []string
+	// tag is the entity tag without quotes.
+	tag string
 
-	zipOnce   sync.Once
-	zipped    []byte
-	zipLength []string
-	zipETag   []string
+	zipOnce sync.Once
+	zipped  []byte
 }
 
 func failed(status int, err error) *poolAnswers { return &poolAnswers{status: status, err: err} }
@@ -52,7 +48,7 @@ func newPoolAnswers(m *material) *poolAnswers {
 	return p
 }
 
-// get returns the answer in a version. It is made once; all who ask meanwhile wait for it.
+// get returns the answer in a version. The first request makes it; concurrent requests wait for it.
 func (p *poolAnswers) get(version string) *answer {
 	a := p.byVersion[version]
 	a.once.Do(func() {
@@ -60,16 +56,13 @@ func (p *poolAnswers) get(version string) *answer {
 		if err != nil {
 			a.status, a.err = http.StatusInternalServerError, err
 			if version == "3.0.0" {
-				// MCO has no way down to 3.0.0 at all; here only configs that need more are refused, as the client's fault.
+				// MCO cannot convert to 3.0.0 at all; here only configs that need more are refused, as the client's fault.
 				a.status = http.StatusBadRequest
 			}
 			return
 		}
 		sum := sha256.Sum256(body)
-		tag := hex.EncodeToString(sum[:16])
-		a.status, a.body = http.StatusOK, body
-		a.length, a.etag = []string{strconv.Itoa(len(body))}, []string{`"` + tag + `"`}
-		a.zipETag = []string{`"` + tag + `-gzip"`}
+		a.status, a.body, a.tag = http.StatusOK, body, hex.EncodeToString(sum[:16])
 	})
 	return a
 }
@@ -86,32 +79,15 @@ func (p *poolAnswers) make(version string) ([]byte, error) {
 	return machineconfig.EncodeAny(converted)
 }
 
-// errNotSmaller says that packing does not pay.
-var errNotSmaller = errors.New("packed answer is not smaller")
-
 // packed returns the answer in gzip, nil when that would not be smaller.
 func (a *answer) packed() []byte {
 	a.zipOnce.Do(func() {
-		zipped, err := pack(a.body)
-		if err != nil {
-			return
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, err := w.Write(a.body)
+		if errors.Join(err, w.Close()) == nil && b.Len() < len(a.body) {
+			a.zipped = b.Bytes()
 		}
-		a.zipped, a.zipLength = zipped, []string{strconv.Itoa(len(zipped))}
 	})
 	return a.zipped
-}
-
-func pack(body []byte) ([]byte, error) {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write(body); err != nil {
-		return nil, fmt.Errorf("pack answer: %w", err)
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("pack answer: %w", err)
-	}
-	if b.Len() >= len(body) {
-		return nil, errNotSmaller
-	}
-	return b.Bytes(), nil
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -20,7 +19,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -135,9 +133,9 @@ func TestSlowReadersKeepNobodyWaiting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() {
-		stopped <- s.serve(ctx, tls.NewListener(corkListener{s.secure}, s.tlsConfig()),
-			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_ = s.writeBody(w, r, large)
+		stopped <- s.serve(ctx, tls.NewListener(s.secure, s.tlsConfig()),
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write(large)
 			}))
 	}()
 	request := []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -166,82 +164,4 @@ func TestSlowReadersKeepNobodyWaiting(t *testing.T) {
 	}
 	cancel()
 	require.Error(t, <-stopped, "the slow ones are still there")
-}
-
-// A whole fleet on slow links asks at once: only a fixed number of answers are held in memory, the others are written
-// record by record.
-func TestSlowReadersHoldFewCorks(t *testing.T) {
-	cert, key, roots := pair(t)
-	s := newServer(t, aFile, func(o *Options) { o.SecureListen, o.CertFile, o.KeyFile = "127.0.0.1:0", cert, key })
-	stuck := stuckListener{Listener: s.secure, sizes: make(chan int), release: make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	large := bytes.Repeat([]byte("a config "), 50_000)
-	go func() {
-		stopped <- s.serve(ctx, tls.NewListener(corkListener{stuck}, s.tlsConfig()),
-			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_ = s.writeBody(w, r, large)
-			}))
-	}()
-	const nodes = maxCorks + 16
-	var conns []*tls.Conn
-	for range nodes {
-		conn, err := tls.Dial("tcp", s.SecureAddr(), &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-		_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
-		require.NoError(t, err)
-		conns = append(conns, conn)
-	}
-	held := 0
-	for range nodes {
-		if <-stuck.sizes > len(large) {
-			held++
-		}
-	}
-	assert.Equal(t, maxCorks, held)
-	close(stuck.release)
-	for _, conn := range conns {
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		require.NoError(t, err)
-		body, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
-		assert.Equal(t, sha256.Sum256(large), sha256.Sum256(body), "with a cork or without, the answer is whole")
-	}
-	cancel()
-	require.NoError(t, <-stopped)
-	assert.Zero(t, s.corks.taken.Load(), "all are given back")
-}
-
-// stuckListener stands for readers so slow that no answer is taken off them until release is closed; sizes gets what
-// each was to take first.
-type stuckListener struct {
-	net.Listener
-	sizes   chan int
-	release chan struct{}
-}
-
-func (l stuckListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &stuckConn{Conn: conn, on: l}, nil
-}
-
-type stuckConn struct {
-	net.Conn
-	on   stuckListener
-	once sync.Once
-}
-
-func (c *stuckConn) Write(p []byte) (int, error) {
-	if len(p) > 8<<10 { // the handshake and an answer's header are smaller
-		c.once.Do(func() {
-			c.on.sizes <- len(p)
-			<-c.on.release
-		})
-	}
-	return c.Conn.Write(p)
 }

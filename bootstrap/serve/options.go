@@ -11,6 +11,8 @@ import (
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // Options configure a Server. The zero value of each field is usable unless the field says otherwise.
@@ -33,8 +35,8 @@ type Options struct {
 	Files map[string]string
 	// Registry answers /v2/ on the HTTPS listener's handler: for nodes that cannot reach their registry yet. nil: 404.
 	Registry http.Handler
-	// Pools are the pools that are answered for; others get 500 as from MCO's bootstrap server. Default: master, arbiter.
-	// "*" is all.
+	// Pools are the pools that the server answers for; others get 500 as from MCO's bootstrap server. Default: master,
+	// arbiter. "*" is all.
 	Pools []string
 
 	// SecureListen is the address of the HTTPS listener, for example 0.0.0.0:22623. Empty: none.
@@ -46,13 +48,13 @@ type Options struct {
 	// CertFile and KeyFile are the server's certificate in PEM, read again when they change. Required with SecureListen.
 	CertFile, KeyFile string
 
-	// AllowedNetworks restricts /config/ and /files/ to clients from these networks; others get 403. Empty: everybody.
+	// AllowedNetworks restricts /config/ and /files/ to clients from these networks; others get 403. Empty: every client.
 	AllowedNetworks []netip.Prefix
 	// Token, if set, must come with each request for a config as "Authorization: Bearer <token>"; without it the answer is
 	// 403.
 	Token string
 
-	// PollInterval is the time between two looks at the files. Default one second.
+	// PollInterval is the time between two polls of the files. Default one second.
 	PollInterval time.Duration
 	// Grace is how long a stop waits for requests under way. Default 30 seconds.
 	Grace time.Duration
@@ -78,12 +80,12 @@ func (o Options) Validate() error {
 	}
 	for name := range o.Files {
 		if name == "" || path.Clean("/"+name) != "/"+name {
-			return fmt.Errorf("check server options: Files: %q is no clean relative path", name)
+			return fmt.Errorf("check server options: Files: %q is not a clean relative path", name)
 		}
 	}
 	for host := range o.BootstrapCerts {
 		if host == "" || strings.Contains(host, "/") || host == "." || host == ".." {
-			return fmt.Errorf("check server options: BootstrapCerts: %q is no registry host", host)
+			return fmt.Errorf("check server options: BootstrapCerts: %q is not a registry host", host)
 		}
 	}
 	return nil
@@ -104,14 +106,12 @@ func (o Options) withDefaults() Options {
 		o.Pools = []string{"master", "arbiter"}
 	}
 	if o.Log == nil {
-		silent := logrus.New()
-		silent.SetLevel(logrus.PanicLevel)
-		o.Log = logrus.NewEntry(silent)
+		o.Log = report.NoLog()
 	}
 	return o
 }
 
-// serves says whether a pool is answered for.
+// serves says whether the server answers for a pool.
 func (o Options) serves(pool string) bool {
 	return slices.Contains(o.Pools, pool) || slices.Contains(o.Pools, "*")
 }

@@ -38,9 +38,7 @@ type Server struct {
 	secure       net.Listener
 	insecure     net.Listener
 	measurements net.Listener
-	corks        corks
-	turns        *turns
-	unfit        string // why the certificate's files were refused when they were looked at last
+	unfit        string // why the last poll refused the certificate's files
 }
 
 // New checks the options, reads the rendered directory and opens the listeners; Run serves them. A directory that is
@@ -59,7 +57,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("find kubeconfig: %w", err)
 		}
 	}
-	s := &Server{options: o, metrics: newMetrics(), turns: newTurns()}
+	s := &Server{options: o, metrics: newMetrics()}
 	if o.SecureListen != "" {
 		s.certificate = &certificate{certFile: o.CertFile, keyFile: o.KeyFile}
 		if err := s.certificate.load(); err != nil {
@@ -116,8 +114,8 @@ func address(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// Reload reads all files again and swaps the answers at once. Who renders in the same process calls it after writing;
-// otherwise the poll notices.
+// Reload reads all files again and swaps the answers at once. A renderer in the same process calls it after writing;
+// otherwise the poll notices the change.
 func (s *Server) Reload() {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -128,7 +126,8 @@ func (s *Server) Reload() {
 	s.metrics.reloads.Inc()
 	if s.options.Source == nil && len(fresh.pools) == 0 {
 		s.options.Log.WithFields(logrus.Fields{"directory": s.options.BaseDir, "pools": s.options.Pools}).
-			Warn("there is no pool to serve in the directory: every config is answered with 404, which ends Ignition, until dayone render has written one there")
+			Warn("there is no pool to serve in the directory: the server answers every request for a config with 404, " +
+				"which ends Ignition, until dayone render has written one there")
 	}
 	for name, pool := range fresh.pools {
 		log := s.options.Log.WithField("pool", name)
@@ -151,7 +150,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.watch(ctx) })
 	handler := s.Handler()
 	if s.secure != nil {
-		group.Go(func() error { return s.serve(ctx, tls.NewListener(corkListener{s.secure}, s.tlsConfig()), handler) })
+		group.Go(func() error { return s.serve(ctx, tls.NewListener(s.secure, s.tlsConfig()), handler) })
 	}
 	if s.insecure != nil {
 		group.Go(func() error { return s.serve(ctx, s.insecure, handler) })
@@ -169,7 +168,6 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) erro
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 only, as MCO's server
 		ErrorLog:     errorLog(s.options.Log),
-		ConnContext:  rememberCork,
 	}
 	stopped := make(chan error, 1)
 	go func() {
@@ -188,7 +186,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) erro
 	return nil
 }
 
-// watch looks at the files until ctx ends and reloads after a change that has come to rest: the same twice.
+// watch polls the files until ctx ends, and reloads after a change when two polls in a row see the same.
 func (s *Server) watch(ctx context.Context) error {
 	ticker := time.NewTicker(s.options.PollInterval)
 	defer ticker.Stop()
@@ -208,7 +206,7 @@ func (s *Server) watch(ctx context.Context) error {
 	}
 }
 
-// reloadCertificate is called at each look at the files; the log says once what is wrong with them.
+// reloadCertificate runs at each poll; the log says once what is wrong with the files.
 func (s *Server) reloadCertificate() {
 	if s.certificate == nil {
 		return

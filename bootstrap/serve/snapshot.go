@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -105,7 +106,7 @@ func readKubeconfig(file string) ([]byte, error) {
 		} `json:"clusters"`
 	}
 	if err := yaml.Unmarshal(raw, &content); err != nil {
-		return nil, fmt.Errorf("parse kubeconfig %s: it is no YAML mapping", file)
+		return nil, fmt.Errorf("parse kubeconfig %s: it is not a YAML mapping", file)
 	}
 	if len(content.Clusters) == 0 {
 		return nil, fmt.Errorf("parse kubeconfig %s: it names no cluster", file)
@@ -166,5 +167,9 @@ func note(b *strings.Builder, file string) {
 		fmt.Fprintf(b, "%s absent\n", file)
 		return
 	}
-	fmt.Fprintf(b, "%s %d %d %s\n", file, info.Size(), info.ModTime().UnixNano(), inode(info))
+	var inode uint64 // tells a replaced file from the one before, even with equal size and time
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		inode = stat.Ino
+	}
+	fmt.Fprintf(b, "%s %d %d %d\n", file, info.Size(), info.ModTime().UnixNano(), inode)
 }
