@@ -47,8 +47,8 @@ type generatedObjects struct {
 	secrets []manifests.Item[*corev1.Secret]
 }
 
-// generateMachineOSConfig makes the MachineOSConfig of a pool whose Containerfile install-config.yaml holds or names; at
-// is the pool's place there. Without a Containerfile it refuses.
+// generateMachineOSConfig makes the MachineOSConfig of a pool whose Containerfile install-config.yaml holds or names.
+// at is the pool's place there. Without a Containerfile it refuses.
 func generateMachineOSConfig(d *directory, p installconfig.Pool, at report.Finding, rep *report.Report) (
 	generatedObjects, bool) {
 	dir := d.sidecar.Config.LayeringDir
@@ -121,8 +121,8 @@ func userContainerfile(d *directory, p installconfig.Pool, at report.Finding, re
 	return string(raw), true
 }
 
-// registrySecrets are the names of the Secrets of generated MachineOSConfigs, and those Secrets that come from auth.json
-// files.
+// registrySecrets are the names of the Secrets of generated MachineOSConfigs, and those Secrets that come from
+// auth.json files.
 func registrySecrets(d *directory, rep *report.Report) (push, pull string, made []manifests.Item[*corev1.Secret],
 	ok bool) {
 	r := d.sidecar.Config.Registry

@@ -20,8 +20,9 @@ func Load(dir, platform string) (*Input, error) {
 	}
 	if d.consumed() {
 		return nil, report.Finding{File: "bootstrap.ign", Rule: "ignition-made",
-			Message: "openshift-install has made the Ignition configs and deleted all manifests: nothing is left to prepare",
-			Next:    "go on with dayone ignition; to change a manifest, begin again with an empty directory"}
+			Message: "openshift-install has made the Ignition configs and deleted all manifests: " +
+				"there is nothing left to prepare",
+			Next: "go on with dayone ignition; to change a manifest, begin again with an empty directory"}
 	}
 	pools, generated := defaultPools(d.set.Pools, d.sidecar.Config.Flow)
 	d.set.Pools = append(d.set.Pools, pools...)
@@ -73,11 +74,11 @@ func Layering(dir string) (*installconfig.Sidecar, error) {
 func layering(dir string) (*installconfig.Sidecar, *installconfig.Document, error) {
 	at, err := os.Stat(dir)
 	if err == nil && !at.IsDir() {
-		err = errors.New("not a directory")
+		err = errors.New("it is a file, and a directory is wanted")
 	}
 	if err != nil {
 		return nil, nil, report.Finding{File: dir, Rule: "unreadable",
-			Message: fmt.Sprintf("the install directory cannot be read: %v", err), Next: "name it with --dir"}
+			Message: fmt.Sprintf("the install directory cannot be read: %v", err), Next: "give it with --dir"}
 	}
 	doc, err := installconfig.Load(dir)
 	var sidecar *installconfig.Sidecar

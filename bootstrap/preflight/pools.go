@@ -15,14 +15,17 @@ import (
 // poolsExist refuses pools to layer that have no MachineConfigPool.
 func poolsExist(_ *directory, in *Input, rep *report.Report) {
 	for i, p := range in.Sidecar.Config.Pools {
-		if !slices.ContainsFunc(in.Set.Pools, func(m manifests.Item[*mcfgv1.MachineConfigPool]) bool {
-			return m.Object.Name == p.Name
-		}) {
+		if !hasPool(in.Set.Pools, p.Name) {
 			at := report.Finding{File: installconfig.FileName, Path: poolPath(i) + ".name", Rule: "pool-missing",
 				Next: "add the MachineConfigPool to openshift/"}
 			rep.Errorf(at, "there is no MachineConfigPool %q", p.Name)
 		}
 	}
+}
+
+func hasPool(pools []manifests.Item[*mcfgv1.MachineConfigPool], name string) bool {
+	return slices.ContainsFunc(pools,
+		func(p manifests.Item[*mcfgv1.MachineConfigPool]) bool { return p.Object.Name == name })
 }
 
 // streams refuses an OS image stream on a pool whose image is built: MCO's renderer takes one or the other.

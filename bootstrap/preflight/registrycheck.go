@@ -199,7 +199,8 @@ func advice(err error) string {
 	case http.StatusNotFound:
 		return "create the repository, or correct its name"
 	case 0:
-		return "check the registry's name, port and authority (registry.caFile) from this machine, or leave --check-registry out where it cannot be reached from here"
+		return "check the registry's name, port and CA (registry.caFile) from this machine, or leave --check-registry " +
+			"out where it cannot be reached from here"
 	}
 	return "ask the registry's administrator"
 }

@@ -74,7 +74,7 @@ func resolvePool(d *directory, p installconfig.Pool, item mosc) Pool {
 func defaultPools(have []manifests.Item[*mcfgv1.MachineConfigPool], flow installconfig.Flow) (
 	pools []manifests.Item[*mcfgv1.MachineConfigPool], generated []Generated) {
 	for _, name := range []string{"master", "worker"} {
-		if slices.ContainsFunc(have, func(p manifests.Item[*mcfgv1.MachineConfigPool]) bool { return p.Object.Name == name }) {
+		if hasPool(have, name) {
 			continue
 		}
 		pool := &mcfgv1.MachineConfigPool{
@@ -162,8 +162,8 @@ func machineOSConfigs(d *directory, rep *report.Report) map[string]mosc {
 	return byPool
 }
 
-// usesPreBuilt judges a MachineOSConfig in one of the installer's directories. The installer layers by it with an image that
-// exists already; without that image MCO's bootstrap stops before any master gets its config.
+// usesPreBuilt judges a MachineOSConfig in one of the installer's directories. The installer layers by it with an image
+// that exists already; without that image MCO's bootstrap stops before any master gets its config.
 func usesPreBuilt(item mosc, layeringDir string, wanted bool, rep *report.Report) bool {
 	image := item.Object.Annotations[manifests.AnnotationPreBuiltImage]
 	at := item.Origin.At("metadata.annotations["+manifests.AnnotationPreBuiltImage+"]", "mosc-place")
