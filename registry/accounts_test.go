@@ -137,7 +137,7 @@ func FuzzManifest(f *testing.F) {
 		[]byte(`{"schemaVersion":2,"config":{"digest":"sha256:00","size":1},"layers":[]}`))
 	f.Add("application/vnd.oci.image.index.v1+json", []byte(`{"schemaVersion":2,"manifests":[]}`))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		c, err := parseManifest(contentType, body)
+		c, _, err := parseManifest(contentType, body)
 		if err != nil {
 			return
 		}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"dayone.dev/dayone/registry/layout"
+	"dayone.dev/dayone/registry/storage"
 )
 
 // apiError is an answer in the form of the OCI distribution specification, §Error Codes.
@@ -78,27 +78,27 @@ func (e *apiError) write(w http.ResponseWriter) {
 
 // fail answers with what the store's error means; unknown is the answer for "not found". Errors that are the server's
 // are logged.
-func (s *service) fail(w http.ResponseWriter, r *http.Request, err error, unknown *apiError) {
-	var missing *layout.MissingError
+func (c call) fail(err error, unknown *apiError) {
+	var missing *storage.MissingError
 	answer := errInternal
 	switch {
-	case errors.Is(err, layout.ErrCorrupt):
+	case errors.Is(err, storage.ErrCorrupt), errors.Is(err, storage.ErrNotFound):
 		answer = unknown
-	case errors.Is(err, layout.ErrNotFound):
-		answer = unknown
-	case errors.Is(err, layout.ErrNoSpace):
+	case errors.Is(err, storage.ErrNoSpace):
 		answer = errNoSpace.with(err.Error())
-		s.log.WithField("path", r.URL.Path).WithError(err).Warn("registry push refused")
-	case errors.Is(err, layout.ErrDigest):
+		c.log.WithField("path", c.r.URL.Path).WithError(err).Warn("registry push refused")
+	case errors.Is(err, storage.ErrDigest):
 		answer = errDigestInvalid.with(err.Error())
-	case errors.Is(err, layout.ErrBusy):
+	case errors.Is(err, storage.ErrManifest):
+		answer = errManifestInvalid.with(err.Error())
+	case errors.Is(err, storage.ErrBusy):
 		answer = errUploadBusy
 	case errors.As(err, &missing):
 		answer = errManifestBlob.with(map[string]any{"digests": missing.Digests})
 	}
-	if answer == errInternal && r.Context().Err() == nil {
-		s.log.WithFields(map[string]any{"method": r.Method, "path": r.URL.Path}).WithError(err).
+	if answer == errInternal && c.r.Context().Err() == nil {
+		c.log.WithFields(map[string]any{"method": c.r.Method, "path": c.r.URL.Path}).WithError(err).
 			Error("registry request failed")
 	}
-	answer.write(w)
+	answer.write(c.w)
 }

@@ -47,10 +47,7 @@ func peersAt(b *testing.B, root func(*testing.B) string, secure bool, f func(b *
 		f(b, peer{s.Addr(), client})
 	})
 	b.Run("distribution", func(b *testing.B) {
-		u, err := newUpstream(upstreamConfig(root(b), "secret"), discard())
-		require.NoError(b, err)
-		b.Cleanup(func() { _ = u.close() })
-		f(b, peer{serveBench(b, u, server), client})
+		f(b, peer{serveBench(b, newDistribution(b, root(b)), server), client})
 	})
 }
 

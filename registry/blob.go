@@ -3,7 +3,6 @@ package registry
 import (
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"os"
 	"strconv"
@@ -12,50 +11,52 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"dayone.dev/dayone/registry/layout"
+	"dayone.dev/dayone/registry/storage"
 )
 
 const (
+	// pieceBuffer is how much of a blob is read and sent at once: large enough that system calls do not count beside the
+	// cipher, small enough for the second-level cache and for hundreds of clients.
+	pieceBuffer = 256 << 10
 	// stallTimeout ends a client that takes less than pieceBuffer in it, at least 4 kB/s, or sends nothing: stalled
 	// clients do not hold files and connections for ever. One without an account has it for a whole request.
 	stallTimeout = time.Minute
 )
 
-func (s *service) blob(w http.ResponseWriter, r *http.Request, rt route, acc *account) {
-	d, err := layout.ParseDigest(rt.ref)
+func serveBlob(c call) {
+	d, err := storage.ParseDigest(c.route.ref)
 	if err != nil {
-		errDigestInvalid.with(err.Error()).write(w)
+		errDigestInvalid.with(err.Error()).write(c.w)
 		return
 	}
-	unknown := errBlobUnknown.with(map[string]string{"digest": rt.ref})
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
+	unknown := errBlobUnknown.with(map[string]string{"digest": c.route.ref})
+	switch c.r.Method {
+	case http.MethodGet:
+		getBlob(c, d, unknown)
+	case http.MethodHead:
+		headBlob(c, d, unknown)
 	case http.MethodDelete:
-		if err := s.store.DeleteBlob(rt.name, d); err != nil {
-			s.fail(w, r, err, unknown)
+		if err := c.repository().DeleteBlob(c.r.Context(), d); err != nil {
+			c.fail(err, unknown)
 			return
 		}
-		w.WriteHeader(http.StatusAccepted)
-		return
+		c.w.WriteHeader(http.StatusAccepted)
 	default:
-		errMethod.write(w)
-		return
+		errMethod.write(c.w)
 	}
-	blobHeaders(w, d)
-	if r.Method == http.MethodHead {
-		s.headBlob(w, r, rt, d, acc.role == RolePush && !s.readOnly.Load())
-		return
-	}
-	b, err := s.store.OpenBlob(rt.name, d)
+}
+
+func getBlob(c call, d digest.Digest, unknown *apiError) {
+	blobHeaders(c.w, d)
+	b, err := c.repository().OpenBlob(d)
 	if err != nil {
-		s.fail(w, r, err, unknown)
+		c.fail(err, unknown)
 		return
 	}
 	defer func() { _ = b.Close() }() // it was only read
-	out := &pacedWriter{ResponseWriter: w, buffers: &s.pieces}
-	out.cork, _ = r.Context().Value(corkKey{}).(*corkConn)
-	http.ServeContent(out, r, "", time.Time{}, b.File)
-	s.metrics.sent.Add(float64(out.sent))
+	out := &pacedWriter{ResponseWriter: c.w, buffers: &c.pieces, control: http.NewResponseController(c.w)}
+	http.ServeContent(out, c.r, "", time.Time{}, b.File)
+	c.metrics.sent.Add(float64(out.sent))
 }
 
 func blobHeaders(w http.ResponseWriter, d digest.Digest) {
@@ -68,20 +69,21 @@ func blobHeaders(w http.ResponseWriter, d digest.Digest) {
 
 // headBlob tells whether a blob is there. A pusher takes yes for an answer and does not send it, so it is kept from
 // collection.
-func (s *service) headBlob(w http.ResponseWriter, r *http.Request, rt route, d digest.Digest, pusher bool) {
-	look := s.store.StatBlob
-	if pusher {
-		look = s.store.TouchBlob
+func headBlob(c call, d digest.Digest, unknown *apiError) {
+	blobHeaders(c.w, d)
+	stat := c.repository().StatBlob
+	if c.account.role == RolePush && !c.readOnly.Load() {
+		stat = c.repository().TouchBlob
 	}
-	size, err := look(rt.name, d)
+	size, err := stat(d)
 	if err != nil {
-		s.fail(w, r, err, errBlobUnknown.with(map[string]string{"digest": rt.ref}))
+		c.fail(err, unknown)
 		return
 	}
-	h := w.Header()
+	h := c.w.Header()
 	h["Content-Length"] = []string{strconv.FormatInt(size, 10)}
 	h["Accept-Ranges"] = acceptRanges
-	w.WriteHeader(http.StatusOK)
+	c.w.WriteHeader(http.StatusOK)
 }
 
 var (
@@ -90,69 +92,64 @@ var (
 	acceptRanges = []string{"bytes"}
 )
 
-// pacedWriter sends in pieces, each within stallTimeout (corkConn) and in one system call, over TLS too. sendfile,
-// which TLS cannot use, is slower on the loopback addresses where plain HTTP is allowed: it wakes both sides for every
-// 64 KiB (measured, see docs/developers/benchmarks.md).
+// pacedWriter sends a blob in pieces and gives the client stallTimeout for each.
 type pacedWriter struct {
 	http.ResponseWriter
-	cork    *corkConn  // nil without TLS
-	buffers *sync.Pool // *pieceBuffers
+	control *http.ResponseController
+	buffers *sync.Pool // *[pieceBuffer]byte
 	sent    int64
 }
 
-// pieceBuffers are what a client that is being sent a blob takes.
-type pieceBuffers struct {
-	plain  [pieceBuffer]byte
-	sealed [corkBuffer]byte
-}
-
-func (p *pacedWriter) ReadFrom(r io.Reader) (int64, error) {
-	var total int64
-	defer func() { p.sent += total }()
-	left := int64(math.MaxInt64)
-	if limited, ok := r.(*io.LimitedReader); ok { // net/http passes the file so
-		r, left = limited.R, limited.N
-	}
-	buffers, ok := p.buffers.Get().(*pieceBuffers)
+func (p *pacedWriter) ReadFrom(r io.Reader) (total int64, err error) {
+	buffer, ok := p.buffers.Get().(*[pieceBuffer]byte)
 	if !ok {
-		buffers = &pieceBuffers{}
+		buffer = new([pieceBuffer]byte)
 	}
-	defer p.buffers.Put(buffers)
-	for left > 0 {
-		want := min(left, pieceBuffer)
-		n, err := p.send(buffers, r, want)
-		total, left = total+n, left-n
-		if err != nil || n < want { // an early end: net/http notices the missing bytes
-			return total, err
+	defer p.buffers.Put(buffer)
+	defer func() {
+		p.sent += total
+		err = errors.Join(err, p.limit(time.Time{}))
+	}()
+	for {
+		n, readErr := io.ReadFull(r, buffer[:])
+		if n > 0 {
+			if err := p.limit(time.Now().Add(stallTimeout)); err != nil {
+				return total, err
+			}
+			sent, err := p.Write(buffer[:n])
+			total += int64(sent)
+			if err != nil {
+				return total, err
+			}
+		}
+		if errors.Is(readErr, io.EOF) || errors.Is(readErr, io.ErrUnexpectedEOF) {
+			return total, nil
+		}
+		if readErr != nil {
+			return total, readErr
 		}
 	}
-	return total, nil
 }
 
-func (p *pacedWriter) send(b *pieceBuffers, r io.Reader, want int64) (int64, error) {
-	n, err := io.ReadFull(r, b.plain[:want])
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return 0, err
+func (p *pacedWriter) limit(at time.Time) error {
+	if err := p.control.SetWriteDeadline(at); !errors.Is(err, http.ErrNotSupported) {
+		return err
 	}
-	if p.cork == nil {
-		sent, err := p.Write(b.plain[:n])
-		return int64(sent), err
-	}
-	p.cork.hold(b.sealed[:])
-	sent, err := p.Write(b.plain[:n])
-	return int64(sent), errors.Join(err, p.cork.release())
+	return nil
 }
 
 // timedBody gives the client stallTimeout for each read of the request's body.
 type timedBody struct {
-	body    io.Reader
+	body    io.ReadCloser
 	control *http.ResponseController
 	err     error
 }
 
-func (s *service) timed(w http.ResponseWriter, r *http.Request) io.ReadCloser {
-	return io.NopCloser(&timedBody{body: r.Body, control: http.NewResponseController(w)})
+func timed(c call) *timedBody {
+	return &timedBody{body: c.r.Body, control: http.NewResponseController(c.w)}
 }
+
+func (b *timedBody) Close() error { return b.body.Close() }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	if err := b.control.SetReadDeadline(time.Now().Add(stallTimeout)); err != nil && !errors.Is(err, os.ErrNoDeadline) {

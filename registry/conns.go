@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // openConns are a server's connections, for its stop. http.Server.Shutdown takes those on which no request came yet for
@@ -64,4 +66,42 @@ func (o *openConns) open() {
 	defer o.mu.Unlock()
 	o.stopping = false
 	o.conns = nil
+}
+
+// pacedListener gives the client of every connection stallTimeout for what is sent at once.
+type pacedListener struct{ net.Listener }
+
+func (l pacedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &pacedConn{Conn: c}, nil
+}
+
+// pacedConn is a client's connection below TLS.
+type pacedConn struct {
+	net.Conn
+	limited atomic.Bool // somebody else's deadline is in force
+}
+
+func (c *pacedConn) Write(p []byte) (int, error) {
+	if !c.limited.Load() {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(stallTimeout)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// SetWriteDeadline is for a piece of a blob, and for the handshake and TLS's farewell, which have less time.
+func (c *pacedConn) SetWriteDeadline(at time.Time) error {
+	c.limited.Store(!at.IsZero())
+	return c.Conn.SetWriteDeadline(at)
+}
+
+// SetDeadline sets both.
+func (c *pacedConn) SetDeadline(at time.Time) error {
+	c.limited.Store(!at.IsZero())
+	return c.Conn.SetDeadline(at)
 }

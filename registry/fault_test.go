@@ -25,8 +25,8 @@ import (
 
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
-	"dayone.dev/dayone/registry/layout"
 	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/storage"
 )
 
 // childEnv makes the test program a registry that a test can kill: ROOT|PASSWORD.
@@ -186,7 +186,7 @@ func TestACorruptBlobIsReportedAndNotServed(t *testing.T) {
 	l.SetOutput(&log)
 	r := registrytest.Start(t, func(o *registry.Options) { o.Log = logrus.NewEntry(l) })
 	d := pushBlob(t, r, "a/b", []byte("good bytes"))
-	file := filepath.Join(r.Options.Root, layout.Subdirectory, "blobs/sha256", d.Encoded()[:2], d.Encoded(), "data")
+	file := filepath.Join(r.Options.Root, storage.Subdirectory, "blobs/sha256", d.Encoded()[:2], d.Encoded(), "data")
 	require.NoError(t, os.WriteFile(file, []byte("evil bytes, more of them"), 0o600))
 	a := request(t, r, r.Pull, http.MethodGet, "/v2/a/b/blobs/"+d.String(), nil)
 	assert.Equal(t, http.StatusNotFound, a.status)

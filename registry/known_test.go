@@ -1,7 +1,6 @@
 package registry_test
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,19 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/registrytest"
 )
-
-func TestABlobThatIsThereNeedsNoRoom(t *testing.T) {
-	r := registrytest.Start(t, func(o *registry.Options) { o.MaxBytes = 3 << 20 })
-	data := bytes.Repeat([]byte("z"), 2<<20)
-	d := pushBlob(t, r, "a/b", data)
-	pushBlob(t, r, "c/d", data)
-	loc := request(t, r, r.Push, http.MethodPost, "/v2/e/f/blobs/uploads/", nil).header.Get("Location")
-	a := request(t, r, r.Push, http.MethodPut, loc+"?digest="+d.String(), bytes.NewReader(data))
-	assert.Equal(t, http.StatusCreated, a.status, "%s", a.body)
-}
 
 func TestAnUploadOutlivesARefusedRangeOfAKnownBlob(t *testing.T) {
 	r := registrytest.Start(t)

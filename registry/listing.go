@@ -10,34 +10,87 @@ import (
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"dayone.dev/dayone/registry/layout"
+	"dayone.dev/dayone/registry/storage"
 )
 
-// maxTagsPerPage bounds an answer; a client that gets fewer tags than it asked for follows the Link header.
-const maxTagsPerPage = 10000
+const (
+	// maxTagsPerPage bounds an answer; a client that gets fewer tags than it asked for follows the Link header.
+	maxTagsPerPage = 10000
+	// maxCatalogEntries is the page size that distribution's own configuration defaults to.
+	maxCatalogEntries = 1000
+)
 
-func (s *service) tags(w http.ResponseWriter, r *http.Request, rt route) {
-	if !readMethod(r.Method) {
-		errMethod.write(w)
+// serveBase says that this is a registry.
+func serveBase(c call) {
+	if !readMethod(c.r.Method) {
+		errMethod.write(c.w)
 		return
 	}
-	q := r.URL.Query()
-	limit := maxTagsPerPage
-	if n := q.Get("n"); n != "" {
-		parsed, err := strconv.Atoi(n)
-		if err != nil || parsed < 0 {
-			errPageInvalid.with(map[string]string{"n": n}).write(w)
+	writeJSON(c.w, "application/json", struct{}{})
+}
+
+// serveCatalog lists repositories with manifests.
+func serveCatalog(c call) {
+	if !readMethod(c.r.Method) {
+		errMethod.write(c.w)
+		return
+	}
+	q := c.r.URL.Query()
+	limit, refusal := pageSize(q, maxCatalogEntries)
+	if refusal != nil {
+		refusal.write(c.w)
+		return
+	}
+	names, more := []string{}, false
+	if limit > 0 {
+		var err error
+		if names, more, err = c.store.Catalog(c.r.Context(), limit, q.Get("last")); err != nil {
+			c.fail(err, errInternal)
 			return
 		}
-		limit = min(limit, parsed)
 	}
-	if !s.store.HasRepository(rt.name) {
-		errNameUnknown.with(map[string]string{"name": rt.name}).write(w)
+	if more {
+		linkNext(c.w, "/v2/_catalog", limit, names[len(names)-1])
+	}
+	writeJSON(c.w, "application/json", map[string]any{"repositories": names})
+}
+
+// pageSize is the n of a request, or most.
+func pageSize(q url.Values, most int) (int, *apiError) {
+	n := q.Get("n")
+	if n == "" {
+		return most, nil
+	}
+	size, err := strconv.Atoi(n)
+	if err != nil || size < 0 {
+		return 0, errPageInvalid.with(map[string]string{"n": n})
+	}
+	return min(size, most), nil
+}
+
+func linkNext(w http.ResponseWriter, path string, size int, last string) {
+	next := url.Values{"n": {strconv.Itoa(size)}, "last": {last}}
+	w.Header().Set("Link", "<"+path+"?"+next.Encode()+`>; rel="next"`)
+}
+
+func serveTags(c call) {
+	if !readMethod(c.r.Method) {
+		errMethod.write(c.w)
 		return
 	}
-	tags, err := s.store.Tags(rt.name)
+	q := c.r.URL.Query()
+	limit, refusal := pageSize(q, maxTagsPerPage)
+	if refusal != nil {
+		refusal.write(c.w)
+		return
+	}
+	if !c.repository().Exists() {
+		errNameUnknown.with(map[string]string{"name": c.route.name}).write(c.w)
+		return
+	}
+	tags, err := c.repository().Tags(c.r.Context())
 	if err != nil {
-		s.fail(w, r, err, errNameUnknown)
+		c.fail(err, errNameUnknown)
 		return
 	}
 	if last := q.Get("last"); last != "" {
@@ -50,39 +103,38 @@ func (s *service) tags(w http.ResponseWriter, r *http.Request, rt route) {
 	if len(tags) > limit {
 		tags = tags[:limit]
 		if limit > 0 {
-			next := url.Values{"n": {strconv.Itoa(limit)}, "last": {tags[limit-1]}}
-			w.Header().Set("Link", "</v2/"+rt.name+"/tags/list?"+next.Encode()+`>; rel="next"`)
+			linkNext(c.w, "/v2/"+c.route.name+"/tags/list", limit, tags[limit-1])
 		}
 	}
 	if tags == nil {
 		tags = []string{}
 	}
-	writeJSON(w, "application/json", map[string]any{"name": rt.name, "tags": tags})
+	writeJSON(c.w, "application/json", map[string]any{"name": c.route.name, "tags": tags})
 }
 
 // referrers answers with an index, empty when nothing refers to the digest: it need not exist itself.
-func (s *service) referrers(w http.ResponseWriter, r *http.Request, rt route) {
-	if !readMethod(r.Method) {
-		errMethod.write(w)
+func serveReferrers(c call) {
+	if !readMethod(c.r.Method) {
+		errMethod.write(c.w)
 		return
 	}
-	d, err := layout.ParseDigest(rt.ref)
+	d, err := storage.ParseDigest(c.route.ref)
 	if err != nil {
-		errDigestInvalid.with(err.Error()).write(w)
+		errDigestInvalid.with(err.Error()).write(c.w)
 		return
 	}
-	found, err := s.store.Referrers(rt.name, d)
+	found, err := c.repository().Referrers(d)
 	if err != nil {
-		s.fail(w, r, err, errNameUnknown)
+		c.fail(err, errNameUnknown)
 		return
 	}
-	if want := r.URL.Query().Get("artifactType"); want != "" {
+	if want := c.r.URL.Query().Get("artifactType"); want != "" {
 		found = slices.DeleteFunc(found, func(d v1.Descriptor) bool { return d.ArtifactType != want })
-		w.Header().Set("Oci-Filters-Applied", "artifactType")
+		c.w.Header().Set("Oci-Filters-Applied", "artifactType")
 	}
 	index := v1.Index{MediaType: v1.MediaTypeImageIndex, Manifests: found}
 	index.SchemaVersion = 2
-	writeJSON(w, v1.MediaTypeImageIndex, index)
+	writeJSON(c.w, v1.MediaTypeImageIndex, index)
 }
 
 func writeJSON(w http.ResponseWriter, contentType string, v any) {

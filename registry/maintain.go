@@ -1,27 +1,29 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 
+	"github.com/gofrs/flock"
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 
-	"dayone.dev/dayone/registry/layout"
+	"dayone.dev/dayone/registry/storage"
 )
 
 // Root is a registry's directory opened for maintenance, while no server uses it.
 type Root struct {
-	store *layout.Store
-	lock  *os.File
+	store *storage.Store
+	lock  *flock.Flock
 }
 
 // OpenRoot locks a root and mends what a crash left. It refuses a root that a server uses.
-func OpenRoot(root string, log *logrus.Entry) (*Root, error) {
+func OpenRoot(ctx context.Context, root string, log *logrus.Entry) (*Root, error) {
 	if err := isRoot(root); err != nil {
 		return nil, err
 	}
@@ -33,12 +35,8 @@ func OpenRoot(root string, log *logrus.Entry) (*Root, error) {
 		return nil, err
 	}
 	r := &Root{lock: lock}
-	report := func(d digest.Digest, away string) {
-		log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).
-			Error("registry blob is corrupt on disk and was moved away, push its image again")
-	}
-	if r.store, err = layout.Open(root, layout.Options{Report: report}); err == nil {
-		_, err = r.store.Check()
+	if r.store, err = storage.Open(root, storage.Options{Report: logCorrupt(log), Log: log}); err == nil {
+		_, err = r.store.Check(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry root %s: %w", root, err), lock.Close())
@@ -50,12 +48,12 @@ func OpenRoot(root string, log *logrus.Entry) (*Root, error) {
 func (r *Root) Close() error { return errors.Join(r.store.Close(), r.lock.Close()) }
 
 // Collect removes blobs that no manifest names.
-func (r *Root) Collect(ctx context.Context, o layout.CollectOptions) (layout.CollectReport, error) {
+func (r *Root) Collect(ctx context.Context, o storage.CollectOptions) (storage.CollectReport, error) {
 	return r.store.Collect(ctx, o)
 }
 
 // Verify hashes every blob.
-func (r *Root) Verify(ctx context.Context) (layout.VerifyReport, error) { return r.store.Verify(ctx) }
+func (r *Root) Verify(ctx context.Context) (storage.VerifyReport, error) { return r.store.Verify(ctx) }
 
 // Listed is one image of a root.
 type Listed struct {
@@ -76,77 +74,69 @@ type Usage struct {
 }
 
 // List names the images below root. It needs no lock: a server may run.
-func List(root string) ([]Listed, error) {
-	store, repos, err := look(root)
+func List(ctx context.Context, root string) ([]Listed, error) {
+	store, err := openForReading(root)
+	if err != nil {
+		return nil, err
+	}
+	images, err := store.Images(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := []Listed{}
-	for _, repo := range repos {
-		images, err := store.Images(repo)
-		if err != nil {
-			return nil, err
-		}
-		for _, i := range images {
-			out = append(out, Listed{Repository: repo, Tags: i.Tags, Digest: i.Digest, MediaType: i.MediaType, Bytes: i.Bytes})
-		}
+	for _, i := range images {
+		out = append(out, Listed{Repository: i.Repository, Tags: i.Tags, Digest: i.Digest, MediaType: i.MediaType,
+			Bytes: i.Bytes})
 	}
 	return out, nil
 }
 
 // DiskUsage tells what each repository takes, largest first, and what all blobs take together. It needs no lock.
-func DiskUsage(root string) (usage []Usage, total int64, err error) {
-	store, repos, err := look(root)
+func DiskUsage(ctx context.Context, root string) (usage []Usage, total int64, err error) {
+	store, err := openForReading(root)
 	if err != nil {
 		return nil, 0, err
 	}
-	sizes, err := store.BlobSizes()
+	found, err := store.Usage(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, n := range sizes {
+	for _, n := range found.Sizes {
 		total += n
 	}
-	held := map[digest.Digest]int{}
-	usage = []Usage{} // what is empty is a list in JSON, too
-	blobs := map[string][]digest.Digest{}
-	for _, repo := range repos {
-		if blobs[repo], err = store.BlobsOf(repo); err != nil {
-			return nil, 0, err
-		}
-		for _, d := range blobs[repo] {
-			held[d]++
+	holders := map[digest.Digest]int{}
+	for _, blobs := range found.Blobs {
+		for _, d := range blobs {
+			holders[d]++
 		}
 	}
-	for _, repo := range repos {
-		u := Usage{Repository: repo}
-		for _, d := range blobs[repo] {
-			u.Bytes += sizes[d]
-			if held[d] == 1 {
-				u.Own += sizes[d]
+	usage = []Usage{} // what is empty is a list in JSON, too
+	for repository, blobs := range found.Blobs {
+		u := Usage{Repository: repository}
+		for _, d := range blobs {
+			u.Bytes += found.Sizes[d]
+			if holders[d] == 1 {
+				u.Own += found.Sizes[d]
 			}
 		}
 		usage = append(usage, u)
 	}
-	sort.SliceStable(usage, func(i, j int) bool { return usage[i].Bytes > usage[j].Bytes })
+	slices.SortFunc(usage, func(a, b Usage) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Repository, b.Repository))
+	})
 	return usage, total, nil
 }
 
-func look(root string) (*layout.Store, []string, error) {
+func openForReading(root string) (*storage.Store, error) {
 	if err := isRoot(root); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	store, err := layout.Open(root, layout.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	repos, err := store.Repositories()
-	return store, repos, err
+	return storage.Open(root, storage.Options{})
 }
 
 // isRoot keeps a mistyped directory from being filled with an empty registry.
 func isRoot(root string) error {
-	if _, err := os.Stat(filepath.Join(root, layout.Subdirectory)); err != nil {
+	if _, err := os.Stat(filepath.Join(root, storage.Subdirectory)); err != nil {
 		return fmt.Errorf("open registry root %s: it is not the root of a registry: %w", root, err)
 	}
 	return nil

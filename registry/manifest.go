@@ -13,69 +13,69 @@ import (
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"dayone.dev/dayone/registry/layout"
+	"dayone.dev/dayone/registry/storage"
 )
 
 // maxTagParameters bounds the work of one push; the specification asks for ten.
 const maxTagParameters = 100
 
-func (s *service) manifest(w http.ResponseWriter, r *http.Request, rt route) {
-	byDigest := strings.Contains(rt.ref, ":")
+func serveManifest(c call) {
+	byDigest := strings.Contains(c.route.ref, ":")
 	var d digest.Digest
 	if byDigest {
 		var err error
-		if d, err = layout.ParseDigest(rt.ref); err != nil {
-			errDigestInvalid.with(err.Error()).write(w)
+		if d, err = storage.ParseDigest(c.route.ref); err != nil {
+			errDigestInvalid.with(err.Error()).write(c.w)
 			return
 		}
-	} else if !validTag(rt.ref) {
-		if readMethod(r.Method) { // no manifest can have such a tag
-			errManifestUnknown.with(map[string]string{"tag": rt.ref}).write(w)
+	} else if !validTag(c.route.ref) {
+		if readMethod(c.r.Method) { // no manifest can have such a tag
+			errManifestUnknown.with(map[string]string{"tag": c.route.ref}).write(c.w)
 			return
 		}
-		errTagInvalid.with(map[string]string{"tag": rt.ref}).write(w)
+		errTagInvalid.with(map[string]string{"tag": c.route.ref}).write(c.w)
 		return
 	}
-	switch r.Method {
+	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
-		s.getManifest(w, r, rt, d)
+		getManifest(c, d)
 	case http.MethodPut:
-		s.putManifest(w, r, rt, d)
+		putManifest(c, d)
 	case http.MethodDelete:
-		s.deleteManifest(w, r, rt, d)
+		deleteManifest(c, d)
 	default:
-		errMethod.write(w)
+		errMethod.write(c.w)
 	}
 }
 
 // getManifest is the hottest path: an account, one look into the cache, one write. What a client says it accepts does
 // not matter, the digest decides: a converted manifest would have another one.
-func (s *service) getManifest(w http.ResponseWriter, r *http.Request, rt route, d digest.Digest) {
-	var m *layout.Manifest
+func getManifest(c call, d digest.Digest) {
+	var m *storage.Manifest
 	var err error
 	if d != "" {
-		m, err = s.store.Manifest(rt.name, d)
+		m, err = c.repository().Manifest(d)
 	} else {
-		m, err = s.store.Tagged(rt.name, rt.ref)
+		m, err = c.repository().Tagged(c.route.ref)
 	}
 	if err != nil {
-		s.fail(w, r, err, errManifestUnknown.with(map[string]string{"name": rt.name, "reference": rt.ref}))
+		c.fail(err, errManifestUnknown.with(map[string]string{"name": c.route.name, "reference": c.route.ref}))
 		return
 	}
-	h := w.Header()
+	h := c.w.Header()
 	h["Docker-Content-Digest"] = []string{string(m.Digest)}
 	h["Etag"] = []string{m.Quoted}
-	if etagMatches(r.Header["If-None-Match"], m.Quoted) {
-		w.WriteHeader(http.StatusNotModified)
+	if etagMatches(c.r.Header["If-None-Match"], m.Quoted) {
+		c.w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	h["Content-Type"] = []string{m.MediaType}
 	h["Content-Length"] = []string{strconv.Itoa(len(m.Body))}
-	if r.Method == http.MethodHead {
-		w.WriteHeader(http.StatusOK)
+	if c.r.Method == http.MethodHead {
+		c.w.WriteHeader(http.StatusOK)
 		return
 	}
-	_, _ = w.Write(m.Body) // the client is gone when this fails
+	_, _ = c.w.Write(m.Body) // the client is gone when this fails
 }
 
 // etagMatches also accepts the digest without quotes, as distribution does.
@@ -91,56 +91,56 @@ func etagMatches(headers []string, quoted string) bool {
 	return false
 }
 
-func (s *service) putManifest(w http.ResponseWriter, r *http.Request, rt route, d digest.Digest) {
-	if r.ContentLength > s.maxManifest {
-		w.Header().Set("Connection", "close")
-		errManifestSize.with(fmt.Sprintf("at most %d bytes", s.maxManifest)).write(w)
+func putManifest(c call, d digest.Digest) {
+	if c.r.ContentLength > c.maxManifest {
+		c.w.Header().Set("Connection", "close")
+		errManifestSize.with(fmt.Sprintf("at most %d bytes", c.maxManifest)).write(c.w)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, s.timed(w, r), s.maxManifest))
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, timed(c), c.maxManifest))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			errManifestSize.with(fmt.Sprintf("at most %d bytes", s.maxManifest)).write(w)
+			errManifestSize.with(fmt.Sprintf("at most %d bytes", c.maxManifest)).write(c.w)
 			return
 		}
-		errManifestInvalid.with("the body ended early").write(w)
+		errManifestInvalid.with("the body ended early").write(c.w)
 		return
 	}
-	content, err := parseManifest(r.Header.Get("Content-Type"), body)
+	content, mediaType, err := parseManifest(c.r.Header.Get("Content-Type"), body)
 	if err != nil {
-		errManifestInvalid.with(err.Error()).write(w)
+		errManifestInvalid.with(err.Error()).write(c.w)
 		return
 	}
 	var apiErr *apiError
-	put := layout.Put{Repository: rt.name, Digest: d, Body: body}
+	put := storage.Put{Digest: d, MediaType: mediaType, Body: body}
 	if d == "" {
-		put.Tags, put.Digest = []string{rt.ref}, digest.FromBytes(body)
+		put.Tags, put.Digest = []string{c.route.ref}, digest.FromBytes(body)
 	} else if got := d.Algorithm().FromBytes(body); got != d {
-		errDigestInvalid.with(fmt.Sprintf("the body has %s", got)).write(w)
+		errDigestInvalid.with(fmt.Sprintf("the body has %s", got)).write(c.w)
 		return
-	} else if put.Tags, apiErr = tagParameters(r); apiErr != nil {
-		apiErr.write(w)
+	} else if put.Tags, apiErr = tagParameters(c.r); apiErr != nil {
+		apiErr.write(c.w)
 		return
 	}
-	if !s.sparse {
+	if !c.sparse {
 		put.Needs, put.Children = references(content)
 	}
-	if err := s.store.PutManifest(put); err != nil {
-		s.fail(w, r, err, errManifestUnknown)
+	if err := c.repository().PutManifest(c.r.Context(), put); err != nil {
+		c.fail(err, errManifestUnknown)
 		return
 	}
-	h := w.Header()
+	h := c.w.Header()
 	if content.Subject != nil {
 		h.Set("Oci-Subject", string(content.Subject.Digest))
 	}
 	if d != "" && put.Tags != nil {
 		h["Oci-Tag"] = put.Tags
 	}
-	h.Set("Location", "/v2/"+rt.name+"/manifests/"+string(put.Digest))
+	h.Set("Location", "/v2/"+c.route.name+"/manifests/"+string(put.Digest))
 	h.Set("Docker-Content-Digest", string(put.Digest))
 	h.Set("Content-Length", "0")
-	w.WriteHeader(http.StatusCreated)
+	c.w.WriteHeader(http.StatusCreated)
 }
 
 // tagParameters are the tags that a push by digest sets at once (tag parameters of the OCI distribution specification
@@ -163,57 +163,56 @@ func tagParameters(r *http.Request) ([]string, *apiError) {
 
 // parseManifest accepts the four manifests of OCI and docker and refuses what one client would read otherwise than
 // another.
-func parseManifest(contentType string, body []byte) (*layout.Content, error) {
-	mediaType := contentType
+func parseManifest(contentType string, body []byte) (content *storage.Content, mediaType string, err error) {
+	mediaType = contentType
 	if contentType != "" {
-		var err error
 		if mediaType, _, err = mime.ParseMediaType(contentType); err != nil {
-			return nil, fmt.Errorf("parse content type: %w", err)
+			return nil, "", fmt.Errorf("parse content type: %w", err)
 		}
 	}
-	var c layout.Content
+	var c storage.Content
 	if err := json.Unmarshal(body, &c); err != nil {
-		return nil, fmt.Errorf("parse manifest: %w", err)
+		return nil, "", fmt.Errorf("parse manifest: %w", err)
 	}
 	if c.SchemaVersion != 2 {
-		return nil, fmt.Errorf("schemaVersion is %d, only 2 is supported", c.SchemaVersion)
+		return nil, "", fmt.Errorf("schemaVersion is %d, only 2 is supported", c.SchemaVersion)
 	}
 	if mediaType == "" {
 		mediaType = c.MediaType
 	}
 	if c.MediaType != "" && c.MediaType != mediaType {
-		return nil, fmt.Errorf("mediaType %q is not the content type %q", c.MediaType, mediaType)
+		return nil, "", fmt.Errorf("mediaType %q is not the content type %q", c.MediaType, mediaType)
 	}
 	switch mediaType {
-	case v1.MediaTypeImageManifest, layout.MediaTypeDockerManifest:
+	case v1.MediaTypeImageManifest, storage.MediaTypeDockerManifest:
 		if c.Manifests != nil {
-			return nil, errors.New("an image manifest has no manifests")
+			return nil, "", errors.New("an image manifest has no manifests")
 		}
 		if c.Config == nil {
-			return nil, errors.New("config is missing")
+			return nil, "", errors.New("config is missing")
 		}
-		if mediaType == layout.MediaTypeDockerManifest && c.MediaType == "" {
-			return nil, errors.New("a docker manifest names its mediaType")
+		if mediaType == storage.MediaTypeDockerManifest && c.MediaType == "" {
+			return nil, "", errors.New("a docker manifest names its mediaType")
 		}
-	case v1.MediaTypeImageIndex, layout.MediaTypeDockerList:
+	case v1.MediaTypeImageIndex, storage.MediaTypeDockerList:
 		if c.Config != nil || c.Layers != nil {
-			return nil, errors.New("an index has neither config nor layers")
+			return nil, "", errors.New("an index has neither config nor layers")
 		}
-		if mediaType == layout.MediaTypeDockerList && c.MediaType == "" {
-			return nil, errors.New("a docker manifest list names its mediaType")
+		if mediaType == storage.MediaTypeDockerList && c.MediaType == "" {
+			return nil, "", errors.New("a docker manifest list names its mediaType")
 		}
 		if c.MediaType == "" && c.Manifests == nil {
-			return nil, errors.New("manifests is missing")
+			return nil, "", errors.New("manifests is missing")
 		}
 	default:
-		return nil, fmt.Errorf("content type %q is not that of an OCI or docker manifest", mediaType)
+		return nil, "", fmt.Errorf("content type %q is not that of an OCI or docker manifest", mediaType)
 	}
-	return &c, checkDescriptors(&c)
+	return &c, mediaType, checkDescriptors(&c)
 }
 
-func checkDescriptors(c *layout.Content) error {
+func checkDescriptors(c *storage.Content) error {
 	check := func(where string, d v1.Descriptor) error {
-		if _, err := layout.ParseDigest(string(d.Digest)); err != nil {
+		if _, err := storage.ParseDigest(string(d.Digest)); err != nil {
 			return fmt.Errorf("%s: %w", where, err)
 		}
 		if d.Size < 0 {
@@ -246,7 +245,7 @@ func checkDescriptors(c *layout.Content) error {
 
 // references are what has to be in the repository before the manifest. A subject may come later (OCI distribution
 // specification, "Pushing Manifests with Subject"), and a layer that lives elsewhere by its URLs is not asked for.
-func references(c *layout.Content) (blobs, manifests []digest.Digest) {
+func references(c *storage.Content) (blobs, manifests []digest.Digest) {
 	if c.Config != nil {
 		blobs = append(blobs, c.Config.Digest)
 	}
@@ -263,16 +262,16 @@ func references(c *layout.Content) (blobs, manifests []digest.Digest) {
 	return blobs, manifests
 }
 
-func (s *service) deleteManifest(w http.ResponseWriter, r *http.Request, rt route, d digest.Digest) {
+func deleteManifest(c call, d digest.Digest) {
 	var err error
 	if d != "" {
-		err = s.store.DeleteManifest(rt.name, d)
+		err = c.repository().DeleteManifest(c.r.Context(), d)
 	} else {
-		err = s.store.DeleteTag(rt.name, rt.ref)
+		err = c.repository().DeleteTag(c.r.Context(), c.route.ref)
 	}
 	if err != nil {
-		s.fail(w, r, err, errManifestUnknown.with(map[string]string{"name": rt.name, "reference": rt.ref}))
+		c.fail(err, errManifestUnknown.with(map[string]string{"name": c.route.name, "reference": c.route.ref}))
 		return
 	}
-	w.WriteHeader(http.StatusAccepted)
+	c.w.WriteHeader(http.StatusAccepted)
 }

@@ -123,8 +123,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("registry options: Listen %q: give HOST:PORT: %w", o.Listen, err)
 	}
 	if o.InsecureHTTP && !loopback(host) {
-		return fmt.Errorf(
-			"registry options: InsecureHTTP is allowed on a loopback address only, not on %q: leave it out, or listen on 127.0.0.1", o.Listen)
+		return fmt.Errorf("registry options: InsecureHTTP is allowed on a loopback address only, not on %q: "+
+			"leave it out, or listen on 127.0.0.1", o.Listen)
 	}
 	if o.InsecureHTTP && (o.Certificate != nil || o.CertFile != "" || o.KeyFile != "") {
 		return errors.New("registry options: InsecureHTTP and a certificate exclude each other")

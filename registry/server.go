@@ -2,9 +2,7 @@ package registry
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -15,12 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/net/netutil"
-	"golang.org/x/sys/unix"
 
-	"dayone.dev/dayone/registry/layout"
+	"dayone.dev/dayone/registry/storage"
 )
 
 const (
@@ -31,8 +29,7 @@ const (
 	// maxHeaderBytes holds a long Link or _state query with room.
 	maxHeaderBytes = 64 << 10
 
-	lockFile   = ".dayone-registry.lock"
-	secretFile = ".dayone-registry.secret"
+	lockFile = ".dayone-registry.lock"
 )
 
 // Server is one registry. Several may run in one process, each on its own Root.
@@ -45,7 +42,7 @@ type Server struct {
 
 	mu      sync.Mutex // guards what Start and Shutdown change
 	service *service
-	lock    *os.File
+	lock    *flock.Flock
 	ln      net.Listener
 	http    *http.Server
 	conns   openConns
@@ -95,53 +92,44 @@ func (s *Server) Start() (err error) {
 }
 
 func (s *Server) openStorage() error {
-	secret, err := loadSecret(filepath.Join(s.o.Root, secretFile))
-	if err != nil {
-		return err
-	}
 	svc := &service{accounts: s.accounts, readOnly: &s.readOnly, maxManifest: s.o.MaxManifestBytes, sparse: s.o.Sparse,
 		log: s.log}
-	report := func(d digest.Digest, away string) {
-		svc.metrics.corrupt.Inc()
-		s.log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).
-			Error("registry blob is corrupt on disk and was moved away, push its image again")
-	}
-	svc.store, err = layout.Open(s.o.Root, layout.Options{MaxBytes: s.o.MaxBytes, MinFreeBytes: s.o.MinFreeBytes,
-		Report: report})
+	corrupt := logCorrupt(s.log)
+	store, err := storage.Open(s.o.Root, storage.Options{MaxBytes: s.o.MaxBytes, MinFreeBytes: s.o.MinFreeBytes,
+		Log: s.log, Report: func(d digest.Digest, away string) {
+			svc.metrics.corrupt.Inc()
+			corrupt(d, away)
+		}})
 	if err != nil {
 		return err
 	}
-	svc.metrics = newMetrics(svc.store.Used)
-	if err := s.checkStorage(svc.store); err != nil {
-		return errors.Join(err, svc.store.Close())
-	}
-	if svc.upstream, err = newUpstream(upstreamConfig(s.o.Root, secret), s.log); err != nil {
-		return errors.Join(err, svc.store.Close())
-	}
-	s.service = svc
-	return nil
-}
-
-// checkStorage mends what a crash left.
-func (s *Server) checkStorage(store *layout.Store) error {
-	checked, err := store.Check()
+	svc.store, svc.metrics = store, newMetrics(store.Used)
+	checked, err := store.Check(context.Background()) // it mends what a crash left, however long it takes
 	if err != nil {
 		return fmt.Errorf("check registry root: %w", err)
 	}
 	if len(checked.Repaired)+len(checked.Removed) > 0 {
 		s.log.WithFields(logrus.Fields{"repaired": checked.Repaired, "removed": checked.Removed}).
-			Warn("registry root was mended after a crash")
+			Warn("registry root was repaired after a crash")
 	}
+	s.service = svc
 	return nil
 }
 
+func logCorrupt(log *logrus.Entry) func(digest.Digest, string) {
+	return func(d digest.Digest, away string) {
+		log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).
+			Error("registry blob is corrupt on disk and was moved away, push its image again")
+	}
+}
+
 // Collect removes unreferenced blobs while the server runs: pulls go on, pushes wait for its end.
-func (s *Server) Collect(ctx context.Context, o layout.CollectOptions) (layout.CollectReport, error) {
+func (s *Server) Collect(ctx context.Context, o storage.CollectOptions) (storage.CollectReport, error) {
 	s.mu.Lock()
 	svc := s.service
 	s.mu.Unlock()
 	if svc == nil {
-		return layout.CollectReport{}, errors.New("collect garbage: the registry does not run")
+		return storage.CollectReport{}, errors.New("collect garbage: the registry does not run")
 	}
 	return svc.store.Collect(ctx, o)
 }
@@ -171,13 +159,13 @@ func (s *Server) newHTTP() *http.Server {
 	return &http.Server{
 		Handler: s.service, ReadHeaderTimeout: headerTimeout, ReadTimeout: stallTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog:       newErrorLog(s.log), ConnState: s.conns.track, ConnContext: withCork,
+		ErrorLog:       newErrorLog(s.log), ConnState: s.conns.track,
 	}
 }
 
 func (s *Server) serve(srv *http.Server, ln net.Listener, config *tls.Config, served chan<- struct{}) {
 	defer close(served)
-	ln = corkListener{netutil.LimitListener(ln, s.o.MaxConnections)}
+	ln = pacedListener{netutil.LimitListener(ln, s.o.MaxConnections)}
 	if config != nil {
 		ln = tls.NewListener(ln, config)
 	}
@@ -249,7 +237,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) release() error {
 	var errs []error
 	if s.service != nil {
-		errs = append(errs, s.service.upstream.close(), s.service.store.Close())
+		errs = append(errs, s.service.store.Close())
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
@@ -259,35 +247,15 @@ func (s *Server) release() error {
 }
 
 // lockRoot makes sure that one server or maintenance command uses a root: both keep state of it in memory.
-func lockRoot(root string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(root, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+func lockRoot(root string) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(root, lockFile), flock.SetPermissions(0o600))
+	locked, err := lock.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("lock registry root: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(
-			fmt.Errorf("lock registry root %s: another registry or dayone registry command uses it, stop that first: %w", root,
-				err), f.Close())
+	if !locked {
+		return nil, fmt.Errorf("lock registry root %s: another registry or dayone registry command uses it, stop that first",
+			root)
 	}
-	return f, nil
-}
-
-// loadSecret keeps the key of upload states over a restart, so that clients go on with uploads under way.
-func loadSecret(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	if err == nil && len(b) >= 2*passwordBytes {
-		return string(b), nil
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("read registry secret: %w", err)
-	}
-	raw := make([]byte, passwordBytes)
-	if _, err := rand.Read(raw); err != nil {
-		return "", fmt.Errorf("make registry secret: %w", err)
-	}
-	secret := hex.EncodeToString(raw)
-	if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
-		return "", fmt.Errorf("write registry secret: %w", err)
-	}
-	return secret, nil
+	return lock, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -194,12 +196,13 @@ func TestDistributionLogsToOurEntry(t *testing.T) {
 	defer std.SetOutput(old)
 
 	r := registrytest.Start(t, func(o *registry.Options) { o.Log = logrus.NewEntry(l) })
-	resp := request(t, r, r.Pull, http.MethodGet, "/v2/_catalog?n=-1", nil)
+	wrong := "/v2/a/b/blobs/uploads/?digest=" + digest.FromString("other").String()
+	resp := request(t, r, r.Push, http.MethodPost, wrong, strings.NewReader("bytes"))
 	assert.Equal(t, http.StatusBadRequest, resp.status)
 	r.Stop(t)
 	assert.Empty(t, standard.String(), "nothing reaches the process's standard logger")
 	assert.Contains(t, ours.String(), "source=distribution")
-	assert.NotContains(t, ours.String(), r.Pull.Password)
+	assert.NotContains(t, ours.String(), r.Push.Password)
 }
 
 func TestShutdownIsIdempotent(t *testing.T) {

@@ -9,23 +9,58 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"dayone.dev/dayone/registry/layout"
+	"dayone.dev/dayone/registry/storage"
 )
 
 // service answers requests between one Start and its Shutdown.
 type service struct {
-	store       *layout.Store
-	upstream    *upstream
+	store       *storage.Store
 	accounts    *accounts
 	readOnly    *atomic.Bool
 	maxManifest int64
 	sparse      bool
 	metrics     *metrics
 	log         *logrus.Entry
-	pieces      sync.Pool // *pieceBuffers
+	pieces      sync.Pool // *[pieceBuffer]byte
 }
 
+// call is one request of an account to an endpoint, and its answer.
+type call struct {
+	*service
+	w       http.ResponseWriter
+	r       *http.Request
+	route   route
+	account *account
+}
+
+func (c call) repository() storage.Repository { return c.store.Repository(c.route.name) }
+
 func readMethod(m string) bool { return m == http.MethodGet || m == http.MethodHead }
+
+// handlers serve the endpoints.
+func (s *service) handler(end endpoint) func(call) {
+	switch end {
+	case endManifest:
+		return serveManifest
+	case endBlob:
+		return serveBlob
+	case endUploads:
+		return startUpload
+	case endUpload:
+		return serveUpload
+	case endReferrers:
+		return serveReferrers
+	case endTags:
+		return serveTags
+	case endCatalog:
+		return serveCatalog
+	case endBase:
+		return serveBase
+	case endMetrics:
+		return func(c call) { c.metrics.handler.ServeHTTP(c.w, c.r) }
+	}
+	return func(c call) { errNoEndpoint.write(c.w) }
+}
 
 // ServeHTTP checks the account, then the role, then the path, and hands the request to the handler of its endpoint.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -35,15 +70,15 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// nothing is waited for, and a long answer is not to be ended by it
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
-	acc, apiErr := s.accounts.authenticate(r, time.Now())
-	if apiErr != nil {
+	acc, refusal := s.accounts.authenticate(r, time.Now())
+	if refusal != nil {
 		s.metrics.refused.Inc()
-		if apiErr.status == http.StatusUnauthorized {
+		if refusal.status == http.StatusUnauthorized {
 			w.Header().Set("Www-Authenticate", `Basic realm="`+realm+`"`)
 		} else {
 			w.Header().Set("Retry-After", "5")
 		}
-		apiErr.write(w)
+		refusal.write(w)
 		return
 	}
 	if !readMethod(r.Method) {
@@ -62,35 +97,10 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.metrics.requests[rt.end].Inc()
-	s.dispatch(w, r, rt, acc)
+	s.handler(rt.end)(call{service: s, w: w, r: r, route: rt, account: acc})
 }
 
 var apiVersion = []string{"registry/2.0"}
-
-func (s *service) dispatch(w http.ResponseWriter, r *http.Request, rt route, acc *account) {
-	switch rt.end {
-	case endManifest:
-		s.manifest(w, r, rt)
-	case endBlob:
-		s.blob(w, r, rt, acc)
-	case endUploads, endUpload:
-		s.upload(w, r, rt)
-	case endReferrers:
-		s.referrers(w, r, rt)
-	case endTags:
-		s.tags(w, r, rt)
-	case endMetrics:
-		s.metrics.handler.ServeHTTP(w, r)
-	case endBase, endCatalog:
-		if !readMethod(r.Method) {
-			errMethod.write(w)
-			return
-		}
-		s.upstream.ServeHTTP(w, r)
-	default:
-		errNoEndpoint.write(w)
-	}
-}
 
 // recoverPanic answers a request whose handler panicked and keeps the server up. http.ErrAbortHandler is a deliberate
 // abort.

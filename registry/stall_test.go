@@ -60,12 +60,6 @@ func overPipes(t *testing.T, change func(*Options), test func(t *testing.T, netw
 	require.NoError(t, err)
 	require.NoError(t, s.openStorage())
 	t.Cleanup(func() { require.NoError(t, s.release()) })
-	// what the store does beside uploads begins with the first, outside the test's clock
-	u, err := s.service.store.NewUpload("a/b")
-	require.NoError(t, err)
-	require.NoError(t, u.Append(strings.NewReader("x")))
-	require.NoError(t, u.Cancel())
-	u.Release()
 	r, err := http.NewRequest(http.MethodGet, "/", nil)
 	require.NoError(t, err)
 	r.SetBasicAuth("u", "p")

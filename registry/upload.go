@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -9,94 +10,92 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"dayone.dev/dayone/registry/layout"
+	"dayone.dev/dayone/registry/storage"
 )
 
-func (s *service) upload(w http.ResponseWriter, r *http.Request, rt route) {
-	if rt.end == endUploads {
-		if r.Method != http.MethodPost {
-			errMethod.write(w)
-			return
-		}
-		s.startUpload(w, r, rt)
-		return
-	}
-	switch r.Method {
+// serveUpload serves an upload under way.
+func serveUpload(c call) {
+	switch c.r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPut, http.MethodDelete:
 	default:
-		errMethod.write(w)
+		errMethod.write(c.w)
 		return
 	}
-	u, err := s.store.AcquireUpload(rt.name, rt.ref)
+	u, err := c.repository().Upload(c.r.Context(), c.route.ref)
 	if err != nil {
-		s.fail(w, r, err, errUploadUnknown)
+		c.fail(err, errUploadUnknown)
 		return
 	}
-	defer u.Release()
-	switch r.Method {
+	defer c.release(u)
+	switch c.r.Method {
 	case http.MethodPatch:
-		s.appendUpload(w, r, rt, u)
+		appendUpload(c, u)
 	case http.MethodPut:
-		s.finishUpload(w, r, rt, u)
+		finishUpload(c, u)
 	case http.MethodDelete:
-		if err := u.Cancel(); err != nil {
-			s.fail(w, r, err, errUploadUnknown)
+		if err := u.Cancel(c.r.Context()); err != nil {
+			c.fail(err, errUploadUnknown)
 			return
 		}
-		w.WriteHeader(http.StatusNoContent)
+		c.w.WriteHeader(http.StatusNoContent)
 	default:
-		uploadHeaders(w, rt.name, u)
-		w.WriteHeader(http.StatusNoContent)
+		uploadHeaders(c.w, c.route.name, u)
+		c.w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func (c call) release(u *storage.Upload) {
+	if err := u.Release(); err != nil {
+		c.log.WithField("upload", u.ID()).WithError(err).Warn("registry upload cannot go on")
 	}
 }
 
 // startUpload mounts the blob, or takes it in one request, or opens an upload. A mount that is not possible is an
 // upload.
-func (s *service) startUpload(w http.ResponseWriter, r *http.Request, rt route) {
-	q := r.URL.Query()
-	if mount := q.Get("mount"); mount != "" {
-		d, err := layout.ParseDigest(mount)
+func startUpload(c call) {
+	if c.r.Method != http.MethodPost {
+		errMethod.write(c.w)
+		return
+	}
+	q := c.r.URL.Query()
+	for _, name := range []string{"mount", "digest"} { // refuse before the upload exists
+		if q.Get(name) == "" {
+			continue
+		}
+		if _, err := storage.ParseDigest(q.Get(name)); err != nil {
+			errDigestInvalid.with(err.Error()).write(c.w)
+			return
+		}
+	}
+	if from := q.Get("from"); q.Get("mount") != "" && (from == "" || validName(from)) {
+		done, err := c.repository().Mount(c.r.Context(), from, digest.Digest(q.Get("mount")))
 		if err != nil {
-			errDigestInvalid.with(err.Error()).write(w)
+			c.fail(err, errBlobUnknown)
 			return
 		}
-		from := q.Get("from")
-		if from == "" || validName(from) {
-			done, err := s.store.Mount(from, rt.name, d)
-			if err != nil {
-				s.fail(w, r, err, errBlobUnknown)
-				return
-			}
-			if done {
-				blobCreated(w, rt.name, string(d))
-				return
-			}
-		}
-	}
-	if q.Get("digest") != "" { // refuse before the upload exists
-		if _, err := layout.ParseDigest(q.Get("digest")); err != nil {
-			errDigestInvalid.with(err.Error()).write(w)
+		if done {
+			blobCreated(c.w, c.route.name, q.Get("mount"))
 			return
 		}
 	}
-	u, err := s.store.NewUpload(rt.name)
+	u, err := c.repository().NewUpload(c.r.Context())
 	if err != nil {
-		s.fail(w, r, err, errUploadUnknown)
+		c.fail(err, errUploadUnknown)
 		return
 	}
-	defer u.Release()
+	defer c.release(u)
 	if q.Get("digest") != "" {
-		s.finishUpload(w, r, rt, u)
+		finishUpload(c, u)
 		if u.Open() { // the client does not know its address and cannot go on with it
-			s.abandon(u)
+			c.abandon(u)
 		}
 		return
 	}
-	uploadHeaders(w, rt.name, u)
-	w.WriteHeader(http.StatusAccepted)
+	uploadHeaders(c.w, c.route.name, u)
+	c.w.WriteHeader(http.StatusAccepted)
 }
 
-func uploadHeaders(w http.ResponseWriter, name string, u *layout.Upload) {
+func uploadHeaders(w http.ResponseWriter, name string, u *storage.Upload) {
 	h := w.Header()
 	h.Set("Location", "/v2/"+name+"/blobs/uploads/"+u.ID())
 	h.Set("Docker-Upload-Uuid", u.ID())
@@ -112,83 +111,81 @@ func blobCreated(w http.ResponseWriter, name, digest string) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-func (s *service) appendUpload(w http.ResponseWriter, r *http.Request, rt route, u *layout.Upload) {
-	if ct := r.Header.Get("Content-Type"); ct != "" && !strings.HasPrefix(ct, "application/octet-stream") {
-		errUploadInvalid.with("content type must be application/octet-stream").write(w)
+func appendUpload(c call, u *storage.Upload) {
+	if ct := c.r.Header.Get("Content-Type"); ct != "" && !strings.HasPrefix(ct, "application/octet-stream") {
+		errUploadInvalid.with("content type must be application/octet-stream").write(c.w)
 		return
 	}
-	if !s.receive(w, r, rt, u, "") {
+	if !receive(c, u) {
 		return
 	}
-	uploadHeaders(w, rt.name, u)
-	w.WriteHeader(http.StatusAccepted)
+	uploadHeaders(c.w, c.route.name, u)
+	c.w.WriteHeader(http.StatusAccepted)
 }
 
-func (s *service) finishUpload(w http.ResponseWriter, r *http.Request, rt route, u *layout.Upload) {
-	want := r.URL.Query().Get("digest")
-	d, err := layout.ParseDigest(want)
+func finishUpload(c call, u *storage.Upload) {
+	d, err := storage.ParseDigest(c.r.URL.Query().Get("digest"))
 	if err != nil {
-		errDigestInvalid.with(err.Error()).write(w)
+		errDigestInvalid.with(err.Error()).write(c.w)
 		return
 	}
-	if !s.receive(w, r, rt, u, d) {
+	if !receive(c, u) {
 		return
 	}
-	if err := u.Commit(d); err != nil {
-		s.abandon(u) // an upload whose digest is wrong can never be finished
-		s.fail(w, r, err, errUploadUnknown)
+	if err := u.Commit(c.r.Context(), d); err != nil {
+		c.abandon(u) // an upload whose digest is wrong can never be finished
+		c.fail(err, errUploadUnknown)
 		return
 	}
-	blobCreated(w, rt.name, string(d))
+	blobCreated(c.w, c.route.name, string(d))
 }
 
-// receive appends the body to the upload and answers when that fails. want is the digest of the whole where the client
-// has told it.
-func (s *service) receive(w http.ResponseWriter, r *http.Request, rt route, u *layout.Upload, want digest.Digest) bool {
-	if cr := r.Header.Get("Content-Range"); cr != "" {
+// receive appends the body to the upload and answers when that fails.
+func receive(c call, u *storage.Upload) bool {
+	if cr := c.r.Header.Get("Content-Range"); cr != "" {
 		first, last, ok := parseContentRange(cr)
 		switch {
 		case !ok:
-			errUploadInvalid.with("Content-Range must be FIRST-LAST").write(w)
+			errUploadInvalid.with("Content-Range must be FIRST-LAST").write(c.w)
 			return false
 		case first != u.Size():
-			uploadHeaders(w, rt.name, u)
-			errRange.with("the upload has " + strconv.FormatInt(u.Size(), 10) + " bytes").write(w)
+			uploadHeaders(c.w, c.route.name, u)
+			errRange.with("the upload has " + strconv.FormatInt(u.Size(), 10) + " bytes").write(c.w)
 			return false
-		case r.ContentLength >= 0 && r.ContentLength != last-first+1:
-			errSizeInvalid.write(w)
+		case c.r.ContentLength >= 0 && c.r.ContentLength != last-first+1:
+			errSizeInvalid.write(c.w)
 			return false
 		}
 	}
-	if known := want != "" && u.Expect(want); !known && r.ContentLength > 0 {
-		if err := s.store.Room(r.ContentLength); err != nil {
-			w.Header().Set("Connection", "close") // do not read what will not be stored
-			s.fail(w, r, err, errUploadUnknown)
+	if c.r.ContentLength > 0 {
+		if err := c.store.Room(c.r.ContentLength); err != nil {
+			c.w.Header().Set("Connection", "close") // do not read what will not be stored
+			c.fail(err, errUploadUnknown)
 			return false
 		}
 	}
 	before := u.Size()
-	body := &timedBody{body: r.Body, control: http.NewResponseController(w)}
+	body := timed(c)
 	err := u.Append(body)
-	s.metrics.received.Add(float64(u.Size() - before))
+	c.metrics.received.Add(float64(u.Size() - before))
 	if err == nil {
 		return true
 	}
+	c.w.Header().Set("Connection", "close")
 	if body.err != nil && !errors.Is(body.err, io.EOF) { // the client went away; what came stays for a resume
-		w.Header().Set("Connection", "close")
-		uploadHeaders(w, rt.name, u)
-		errUploadInvalid.with("the body ended early").write(w)
+		uploadHeaders(c.w, c.route.name, u)
+		errUploadInvalid.with("the body ended early").write(c.w)
 		return false
 	}
-	w.Header().Set("Connection", "close")
-	s.abandon(u) // what it received would keep the room that others need
-	s.fail(w, r, err, errUploadUnknown)
+	c.abandon(u) // what it received would keep the room that others need
+	c.fail(err, errUploadUnknown)
 	return false
 }
 
-func (s *service) abandon(u *layout.Upload) {
-	if err := u.Cancel(); err != nil {
-		s.log.WithField("upload", u.ID()).WithError(err).Warn("registry upload stays behind")
+// abandon removes an upload, also of a client that has gone away.
+func (c call) abandon(u *storage.Upload) {
+	if err := u.Cancel(context.WithoutCancel(c.r.Context())); err != nil {
+		c.log.WithField("upload", u.ID()).WithError(err).Warn("registry upload stays behind")
 	}
 }
 

@@ -9,21 +9,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/distribution/distribution/v3/configuration"
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/registry/layout"
+	"dayone.dev/dayone/registry/storage"
 )
 
-// plain is distribution's own application on a root, as others would run it.
+// plain serves a root by distribution's own application.
 func plain(t testing.TB, root string) *httptest.Server {
 	t.Helper()
-	u, err := newUpstream(upstreamConfig(root, "secret"), discard())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = u.close() })
-	srv := httptest.NewServer(u)
+	srv := httptest.NewServer(newDistribution(t, root))
 	t.Cleanup(srv.Close)
 	return srv
 }
@@ -89,14 +85,16 @@ func pushTo(t testing.TB, base, repo string, layers ...[]byte) []byte {
 	return []byte(m)
 }
 
-func TestEitherServerServesWhatTheOtherWrote(t *testing.T) {
+func TestStoreSharedWithDistribution(t *testing.T) {
 	layer := []byte("a layer")
-	for name, tc := range map[string]struct {
+	for _, tc := range []struct {
+		name        string
 		write, read func(testing.TB, string) *httptest.Server
 	}{
-		"distribution reads ours": {own, plain}, "we read distribution's": {plain, own},
+		{"distribution reads ours", own, plain},
+		{"we read distribution's", plain, own},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			root := t.TempDir()
 			m := pushTo(t, tc.write(t, root).URL, "a/b", layer)
 			srv := tc.read(t, root)
@@ -115,14 +113,7 @@ func TestEitherServerServesWhatTheOtherWrote(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatDistributionPanicsOnIsAnError(t *testing.T) {
-	c := upstreamConfig(t.TempDir(), "secret")
-	c.Storage["redirect"] = configuration.Parameters{"disable": "perhaps"}
-	_, err := newUpstream(c, discard())
-	require.ErrorContains(t, err, "start distribution")
-}
-
-func TestAPanicInAHandlerIsAnAnswer(t *testing.T) {
+func TestHandlerPanic(t *testing.T) {
 	s := &service{log: discard(), accounts: nil}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v2/", nil))
@@ -145,7 +136,7 @@ func FuzzRoute(f *testing.F) {
 			assert.NotContains(t, rt.ref, "/")
 			assert.NotEqual(t, "..", rt.ref)
 		}
-		if d, err := layout.ParseDigest(rt.ref); err == nil {
+		if d, err := storage.ParseDigest(rt.ref); err == nil {
 			assert.NotContains(t, d.Encoded(), "/")
 		}
 	})

@@ -33,7 +33,7 @@ var clusterRooms = []string{"build/optin", "build/buildcontroller", "bootstrap/h
 var keptIn = map[string][]string{
 	"github.com/containers/buildah":           {"build/buildahengine"},
 	"github.com/containers/storage":           {"build/buildahengine"},
-	"github.com/distribution/distribution/v3": {"registry"},
+	"github.com/distribution/distribution/v3": {"registry/storage"},
 	clusterClient:     clusterRooms,
 	controllerRuntime: clusterRooms,
 }

@@ -15,7 +15,7 @@ func TestOutsidePackagesStayInTheirRooms(t *testing.T) {
 		"the builder elsewhere":           {"build", "github.com/containers/buildah", true},
 		"the builder in a controller":     {"build/buildcontroller", "github.com/containers/buildah", true},
 		"storage in the registry":         {"registry", "github.com/containers/storage", true},
-		"distribution below its room":     {"registry/layout", "github.com/distribution/distribution/v3", false},
+		"distribution in its room":        {"registry/storage", "github.com/distribution/distribution/v3", false},
 		"cluster access in a controller":  {"rebase/nodecontroller", "k8s.io/client-go/kubernetes", false},
 		"cluster access in the rendering": {"manifests/render", "k8s.io/client-go/kubernetes", true},
 		"a package that is not watched":   {"manifests/render", "k8s.io/api/core/v1", false},

@@ -6,9 +6,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/google/renameio/v2"
 )
 
 // clockSkewHint is the distance below which a certificate that is not valid yet is taken for a wrong clock.
@@ -32,9 +32,8 @@ func (e *ValidityError) Error() string {
 		}
 		return msg + ": set the clock or make a new certificate"
 	}
-	return fmt.Sprintf(
-		"certificate %q expired at %s and this host's clock says %s: set the clock if it is wrong, else make a new certificate",
-		e.Subject, e.NotAfter.UTC().Format(time.RFC3339), now)
+	return fmt.Sprintf("certificate %q expired at %s and this host's clock says %s: set the clock if it is wrong, "+
+		"else make a new certificate", e.Subject, e.NotAfter.UTC().Format(time.RFC3339), now)
 }
 
 // CheckValidity returns a *ValidityError when now is outside the certificate's validity.
@@ -89,36 +88,11 @@ func WriteKeyPair(pair tls.Certificate, certFile, keyFile string) error {
 	for _, c := range pair.Certificate {
 		chain = append(chain, certPEM(c)...)
 	}
-	if err := writeFile(keyFile, key, 0o600); err != nil {
+	if err := renameio.WriteFile(keyFile, key, 0o600, renameio.IgnoreUmask()); err != nil {
 		return fmt.Errorf("write key: %w", err)
 	}
-	if err := writeFile(certFile, chain, 0o644); err != nil {
+	if err := renameio.WriteFile(certFile, chain, 0o644, renameio.IgnoreUmask()); err != nil {
 		return fmt.Errorf("write certificate: %w", err)
 	}
 	return nil
-}
-
-func writeFile(path string, data []byte, mode os.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
-	if err = f.Chmod(mode); err != nil {
-		return err
-	}
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return f.Close()
 }

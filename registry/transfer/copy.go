@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/containers/image/v5/copy"
 	"github.com/containers/image/v5/docker/reference"
 	"github.com/containers/image/v5/manifest"
@@ -87,23 +88,30 @@ func Copy(ctx context.Context, src, dst Endpoint, o Options) (res Result, err er
 		return res, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	for {
+	var failure error
+	attempt := func() ([]byte, error) {
 		res.Attempts++
-		var m []byte
-		if m, err = c.once(ctx, &res); err == nil {
-			return c.verified(m, res)
+		m, err := c.once(ctx, &res)
+		if err == nil {
+			return m, nil
 		}
-		err = advise(fmt.Errorf("copy %s to %s: %w", src.Reference, dst.Reference, err))
-		if res.Attempts >= c.o.Attempts || !Temporary(err) || ctx.Err() != nil {
-			return res, err
+		failure = advise(fmt.Errorf("copy %s to %s: %w", src.Reference, dst.Reference, err))
+		if !Temporary(failure) || ctx.Err() != nil {
+			return nil, backoff.Permanent(failure)
 		}
-		wait := c.backoff(res.Attempts)
-		c.o.Log.WithFields(logrus.Fields{"image": src.Reference, "attempt": res.Attempts, "wait": wait, "error": err}).
-			Warn("copy of image failed, retrying")
-		if !pause(ctx, wait) {
-			return res, errors.Join(err, ctx.Err())
-		}
+		return nil, failure
 	}
+	pauses := &backoff.ExponentialBackOff{InitialInterval: c.o.Backoff, Multiplier: 2, MaxInterval: maxBackoff}
+	m, err := backoff.Retry(ctx, attempt, backoff.WithBackOff(pauses),
+		backoff.WithMaxTries(uint(c.o.Attempts)), backoff.WithMaxElapsedTime(0),
+		backoff.WithNotify(func(err error, wait time.Duration) {
+			c.o.Log.WithFields(logrus.Fields{"image": src.Reference, "attempt": res.Attempts, "wait": wait, "error": err}).
+				Warn("copy of image failed, retrying")
+		}))
+	if err != nil {
+		return res, errors.Join(failure, ctx.Err())
+	}
+	return c.verified(m, res)
 }
 
 type copier struct {
@@ -265,24 +273,4 @@ func (c *copier) verified(m []byte, res Result) (Result, error) {
 		}
 	}
 	return res, nil
-}
-
-func (c *copier) backoff(attempt int) time.Duration {
-	d := c.o.Backoff
-	for i := 1; i < attempt && d < maxBackoff; i++ {
-		d *= 2
-	}
-	return min(d, maxBackoff)
-}
-
-// pause waits and tells whether the time passed before ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

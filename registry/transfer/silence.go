@@ -20,8 +20,8 @@ const (
 type silent struct{ limit time.Duration }
 
 func (s silent) Error() string {
-	return fmt.Sprintf(
-		"nothing came or went for %s: see whether the registry answers (curl -v https://REGISTRY/v2/), and the load balancer or proxy before it", s.limit)
+	return fmt.Sprintf("timed out after %s without a byte: check whether the registry answers "+
+		"(curl -v https://REGISTRY/v2/), and the load balancer or proxy before it", s.limit)
 }
 
 // Timeout and Temporary are net.Error's.

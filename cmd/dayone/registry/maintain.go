@@ -11,7 +11,7 @@ import (
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry"
-	"dayone.dev/dayone/registry/layout"
+	"dayone.dev/dayone/registry/storage"
 )
 
 func rootCommand(use, short string, run func(cmd *cobra.Command, root string) error) *cobra.Command {
@@ -28,7 +28,7 @@ func rootCommand(use, short string, run func(cmd *cobra.Command, root string) er
 func newListCommand() *cobra.Command {
 	return rootCommand("ls", "List images with tags, digests and sizes",
 		func(cmd *cobra.Command, root string) error {
-			images, err := registry.List(root)
+			images, err := registry.List(cmd.Context(), root)
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ func newListCommand() *cobra.Command {
 
 func newUsageCommand() *cobra.Command {
 	return rootCommand("du", "Tell what repositories take on disk", func(cmd *cobra.Command, root string) error {
-		usage, total, err := registry.DiskUsage(root)
+		usage, total, err := registry.DiskUsage(cmd.Context(), root)
 		if err != nil {
 			return err
 		}
@@ -57,10 +57,10 @@ func newUsageCommand() *cobra.Command {
 }
 
 func newCollectCommand() *cobra.Command {
-	var o layout.CollectOptions
+	var o storage.CollectOptions
 	cmd := rootCommand("gc", "Remove blobs that no image names; no server may run on the root",
 		func(cmd *cobra.Command, root string) error {
-			r, err := registry.OpenRoot(root, cli.Log(cmd))
+			r, err := registry.OpenRoot(cmd.Context(), root, cli.Log(cmd))
 			if err != nil {
 				return err
 			}
@@ -80,7 +80,7 @@ func newCollectCommand() *cobra.Command {
 func newVerifyCommand() *cobra.Command {
 	return rootCommand("verify", "Hash every blob and look for missing ones; no server may run on the root",
 		func(cmd *cobra.Command, root string) error {
-			r, err := registry.OpenRoot(root, cli.Log(cmd))
+			r, err := registry.OpenRoot(cmd.Context(), root, cli.Log(cmd))
 			if err != nil {
 				return err
 			}

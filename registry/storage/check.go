@@ -1,0 +1,180 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+)
+
+const (
+	// UploadLifetime is how long an upload without a request is kept: distribution purges after a week, a bootstrap host
+	// does not live that long.
+	UploadLifetime = 24 * time.Hour
+
+	// stockDir is what versions before this one may have left behind after a crash.
+	stockDir = ".dayone-registry.stock"
+)
+
+// CheckReport says what Check found and did.
+type CheckReport struct {
+	Blobs   int
+	Bytes   int64
+	Uploads int
+	// Repaired links were written again from their path; Removed files were left behind by a crash.
+	Repaired, Removed []string
+}
+
+// Check makes the root consistent after a crash and counts what is there. It reads no blob: those whose file changed
+// since they were hashed are hashed when they are first asked for. No request may run meanwhile.
+func (s *Store) Check(ctx context.Context) (CheckReport, error) {
+	var r CheckReport
+	if err := s.checkBlobs(&r); err != nil {
+		return r, fmt.Errorf("check blobs: %w", err)
+	}
+	kept, err := s.sweepUploads(ctx, &r)
+	if err != nil {
+		return r, fmt.Errorf("check uploads: %w", err)
+	}
+	if err := s.checkLinks(ctx, &r); err != nil {
+		return r, fmt.Errorf("check repositories: %w", err)
+	}
+	if err := os.RemoveAll(filepath.Join(s.driver.root, stockDir)); err != nil {
+		return r, fmt.Errorf("remove what an earlier version left: %w", err)
+	}
+	r.Bytes += kept
+	s.driver.budget.used.Store(r.Bytes)
+	s.driver.budget.unwritten.Store(0)
+	return r, s.driver.blobs.load()
+}
+
+func (s *Store) checkBlobs(r *CheckReport) error {
+	return filepath.WalkDir(s.driver.full(blobs), func(full string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return ignoreMissing(err)
+		}
+		if e.Name() != dataFile {
+			r.Removed = append(r.Removed, s.relative(full))
+			return os.Remove(full)
+		}
+		fi, err := e.Info()
+		if err != nil {
+			return ignoreMissing(err)
+		}
+		r.Blobs++
+		r.Bytes += fi.Size()
+		return nil
+	})
+}
+
+// sweepUploads removes uploads whose client did not come back and tells what the others take. An upload in use stays.
+func (s *Store) sweepUploads(ctx context.Context, r *CheckReport) (kept int64, err error) {
+	names, err := s.repositoryNames()
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		entries, err := os.ReadDir(s.driver.full(repositoryDir(name)) + "/" + uploadsDir)
+		if ignoreMissing(err) != nil {
+			return kept, err
+		}
+		for _, e := range entries {
+			n, err := s.sweepUpload(ctx, name, e.Name(), r)
+			if err != nil {
+				return kept, err
+			}
+			kept += n
+		}
+	}
+	return kept, nil
+}
+
+func (s *Store) sweepUpload(ctx context.Context, name, id string, r *CheckReport) (kept int64, err error) {
+	unlock, free := s.uploads.try(id)
+	if !free {
+		return 0, nil
+	}
+	defer unlock()
+	dir := uploadDir(name, id)
+	fi, err := os.Stat(s.driver.full(dir) + "/" + dataFile)
+	if err == nil {
+		kept = fi.Size()
+	} else if errors.Is(err, fs.ErrNotExist) { // one that was started and has no bytes yet
+		fi, err = os.Stat(s.driver.full(dir))
+	}
+	if err != nil || time.Since(fi.ModTime()) > UploadLifetime {
+		r.Removed = append(r.Removed, s.relative(s.driver.full(dir)))
+		return 0, ignoreMissing(known(s.driver.Delete(ctx, dir)))
+	}
+	r.Uploads++
+	started := dir + "/" + startedAtFile
+	if _, err := os.Stat(s.driver.full(started)); errors.Is(err, fs.ErrNotExist) {
+		// One of a version before this one, or a power cut took the file: distribution goes on only with it.
+		return kept, s.driver.PutContent(ctx, started, []byte(fi.ModTime().UTC().Format(time.RFC3339)))
+	}
+	return kept, nil
+}
+
+func (s *Store) checkLinks(ctx context.Context, r *CheckReport) error {
+	return filepath.WalkDir(s.driver.full(repositories), func(full string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return ignoreMissing(err)
+		case e.IsDir() && e.Name() == uploadsDir:
+			return fs.SkipDir
+		case e.IsDir():
+			return nil
+		case e.Name() == linkFile:
+			return s.checkLink(ctx, full[len(s.driver.root):], r)
+		}
+		r.Removed = append(r.Removed, s.relative(full))
+		return os.Remove(full)
+	})
+}
+
+// checkLink mends a link that a power cut left empty: its path has the digest, but for a tag's current link, which is
+// taken from the newest of the tag's revisions.
+func (s *Store) checkLink(ctx context.Context, link string, r *CheckReport) error {
+	if _, err := s.readLink(link); err == nil {
+		return nil
+	} else if !errors.Is(err, ErrDigest) {
+		return ignoreMissing(err)
+	}
+	d, ok := linked(link)
+	if path.Base(path.Dir(link)) == "current" {
+		d, ok = s.newestRevision(path.Join(path.Dir(path.Dir(link)), "index"))
+	}
+	// A sha512 link names the sha256 of the same bytes, which its path does not tell.
+	if ok && d.Algorithm() == digest.SHA256 {
+		if _, err := os.Stat(s.driver.full(blobData(d))); err == nil {
+			r.Repaired = append(r.Repaired, s.relative(s.driver.full(link)))
+			return s.writeLink(ctx, link, d)
+		}
+	}
+	r.Removed = append(r.Removed, s.relative(s.driver.full(link)))
+	return s.driver.Delete(ctx, path.Dir(link))
+}
+
+// newestRevision is what a tag was last set to.
+func (s *Store) newestRevision(index string) (found digest.Digest, ok bool) {
+	dir := path.Join(index, string(digest.SHA256))
+	entries, err := os.ReadDir(s.driver.full(dir))
+	if err != nil {
+		return "", false
+	}
+	var newest time.Time
+	for _, e := range entries {
+		fi, err := e.Info()
+		d := digest.NewDigestFromEncoded(digest.SHA256, e.Name())
+		if err == nil && d.Validate() == nil && fi.ModTime().After(newest) {
+			newest, found = fi.ModTime(), d
+		}
+	}
+	return found, found != ""
+}

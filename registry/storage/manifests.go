@@ -1,0 +1,237 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/distribution/distribution/v3"
+	"github.com/distribution/distribution/v3/manifest/manifestlist"
+	_ "github.com/distribution/distribution/v3/manifest/ocischema" // UnmarshalManifest of OCI's manifests
+	"github.com/distribution/distribution/v3/manifest/schema2"
+	upstream "github.com/distribution/distribution/v3/registry/storage"
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+const (
+	// MediaTypeDockerManifest and MediaTypeDockerList are docker's image manifest version 2 schema 2 and manifest list.
+	MediaTypeDockerManifest = schema2.MediaTypeManifest
+	MediaTypeDockerList     = manifestlist.MediaTypeManifestList
+)
+
+// Manifest is a stored manifest. It is shared between requests: nobody may change it.
+type Manifest struct {
+	// Digest it was asked for by; for a tag the digest that the tag names.
+	Digest    digest.Digest
+	MediaType string
+	Body      []byte
+	// Quoted is the digest in quotes, as an ETag.
+	Quoted string
+}
+
+// Content is what the registry reads of a manifest.
+type Content struct {
+	SchemaVersion int               `json:"schemaVersion"`
+	MediaType     string            `json:"mediaType,omitempty"`
+	ArtifactType  string            `json:"artifactType,omitempty"`
+	Config        *v1.Descriptor    `json:"config,omitempty"`
+	Layers        []v1.Descriptor   `json:"layers,omitempty"`
+	Manifests     []v1.Descriptor   `json:"manifests,omitempty"`
+	Subject       *v1.Descriptor    `json:"subject,omitempty"`
+	Annotations   map[string]string `json:"annotations,omitempty"`
+}
+
+// guess is the media type of a manifest that does not name it, as its content has it.
+func (c *Content) guess() string {
+	switch {
+	case c.MediaType != "":
+		return c.MediaType
+	case c.Manifests != nil:
+		return v1.MediaTypeImageIndex
+	}
+	return v1.MediaTypeImageManifest
+}
+
+// Manifest returns a manifest by digest.
+func (r Repository) Manifest(d digest.Digest) (*Manifest, error) {
+	return r.cached(string(d), func() (digest.Digest, error) { return d, nil })
+}
+
+// Tagged returns the manifest that a tag names.
+func (r Repository) Tagged(tag string) (*Manifest, error) {
+	return r.cached(tag, func() (digest.Digest, error) { return r.s.readLink(tagLink(r.name, tag)) })
+}
+
+func (r Repository) cached(ref string, resolve func() (digest.Digest, error)) (*Manifest, error) {
+	if m := r.s.manifests.get(r.name, ref); m != nil {
+		return m, nil
+	}
+	gen := r.s.manifests.generation()
+	d, err := resolve()
+	var m *Manifest
+	if err == nil {
+		m, err = r.read(d)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read manifest %s of %s: %w", ref, r.name, err)
+	}
+	r.s.manifests.put(r.name, ref, m, gen)
+	return m, nil
+}
+
+func (r Repository) read(d digest.Digest) (m *Manifest, err error) {
+	target, err := r.s.readLink(revisionLink(r.name, d))
+	if err != nil {
+		return nil, err
+	}
+	f, _, err := r.s.driver.blobs.open(target)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	body, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	var c Content
+	if err := json.Unmarshal(body, &c); err != nil {
+		return nil, fmt.Errorf("parse: %w", err)
+	}
+	return &Manifest{Digest: d, MediaType: c.guess(), Body: body, Quoted: `"` + string(d) + `"`}, nil
+}
+
+// HasManifest tells whether the repository has a manifest.
+func (r Repository) HasManifest(d digest.Digest) bool {
+	target, err := r.s.readLink(revisionLink(r.name, d))
+	if err == nil {
+		_, err = r.s.driver.blobs.stat(target)
+	}
+	return err == nil
+}
+
+// Put is a manifest to be stored.
+type Put struct {
+	// Digest of Body; sha512 is stored under its sha256 too.
+	Digest digest.Digest
+	// MediaType of Body.
+	MediaType string
+	// Tags that name it from now on.
+	Tags []string
+	Body []byte
+	// Needs are blobs and Children manifests that have to be in the repository.
+	Needs, Children []digest.Digest
+}
+
+// PutManifest stores a manifest, then links it, then moves its tags, each on disk before the next; all of it with the
+// blobs it needs when PutManifest returns. What the manifest needs is checked and cannot be collected meanwhile.
+func (r Repository) PutManifest(ctx context.Context, p Put) error {
+	r.s.maintenance.RLock()
+	defer r.s.maintenance.RUnlock()
+	if err := r.complete(p); err != nil {
+		return err
+	}
+	parsed, _, err := distribution.UnmarshalManifest(p.MediaType, p.Body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrManifest, err)
+	}
+	repo, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.s.manifests.drop(r.name) // also when only some of the tags could be moved
+	ctx = r.s.context(ctx)
+	// complete has checked what is needed: distribution's own check does not know sha512, sparse indexes and subjects.
+	service, err := repo.Manifests(ctx, upstream.SkipLayerVerification())
+	if err != nil {
+		return fmt.Errorf("store manifest %s: %w", p.Digest, err)
+	}
+	canonical, err := service.Put(ctx, parsed)
+	if err == nil && canonical != p.Digest {
+		err = r.s.writeLink(ctx, revisionLink(r.name, p.Digest), canonical)
+	}
+	if err == nil {
+		_, err = r.s.driver.blobs.touch(canonical) // it may have been there for long
+	}
+	if err != nil {
+		return fmt.Errorf("store manifest %s: %w", p.Digest, known(err))
+	}
+	for _, tag := range p.Tags {
+		if err := repo.Tags(ctx).Tag(ctx, tag, v1.Descriptor{Digest: p.Digest}); err != nil {
+			return fmt.Errorf("tag %s: %w", tag, known(err))
+		}
+	}
+	return nil
+}
+
+func (r Repository) complete(p Put) error {
+	var missing []digest.Digest
+	for _, d := range p.Needs {
+		_, err := r.StatBlob(d)
+		switch {
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrCorrupt):
+			missing = append(missing, d)
+		case err != nil:
+			return err
+		}
+	}
+	for _, d := range p.Children {
+		if !r.HasManifest(d) {
+			missing = append(missing, d)
+		}
+	}
+	if missing != nil {
+		return &MissingError{missing}
+	}
+	return nil
+}
+
+// DeleteTag removes a tag; the manifest stays.
+func (r Repository) DeleteTag(ctx context.Context, tag string) error {
+	r.s.maintenance.RLock()
+	defer r.s.maintenance.RUnlock()
+	repo, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.s.manifests.drop(r.name) // also when it went away only in part
+	ctx = r.s.context(ctx)
+	if err := repo.Tags(ctx).Untag(ctx, tag); err != nil {
+		return fmt.Errorf("delete tag %s of %s: %w", tag, r.name, known(err))
+	}
+	return nil
+}
+
+// DeleteManifest removes a manifest from the repository by each of its digests, with the tags that name it. Its bytes
+// stay until Collect. One that cannot be read is removed too.
+func (r Repository) DeleteManifest(ctx context.Context, d digest.Digest) error {
+	r.s.maintenance.RLock()
+	defer r.s.maintenance.RUnlock()
+	target, err := r.s.readLink(revisionLink(r.name, d))
+	if err != nil {
+		return fmt.Errorf("delete manifest %s of %s: %w", d, r.name, err)
+	}
+	repo, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.s.manifests.drop(r.name) // also when only some of its tags could be removed
+	ctx = r.s.context(ctx)
+	for _, name := range []digest.Digest{d, target} {
+		tags, err := repo.Tags(ctx).Lookup(ctx, v1.Descriptor{Digest: name})
+		if err != nil {
+			return fmt.Errorf("find tags of %s: %w", name, known(err))
+		}
+		for _, tag := range tags {
+			if err := repo.Tags(ctx).Untag(ctx, tag); ignoreMissing(known(err)) != nil {
+				return fmt.Errorf("delete tag %s of %s: %w", tag, r.name, known(err))
+			}
+		}
+		if err := r.s.vacuum(ctx).RemoveManifest(r.name, name, nil); ignoreMissing(known(err)) != nil {
+			return fmt.Errorf("delete manifest %s of %s: %w", d, r.name, known(err))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/distribution/distribution/v3"
+	upstream "github.com/distribution/distribution/v3/registry/storage"
+	"github.com/opencontainers/go-digest"
+	"github.com/sirupsen/logrus"
+)
+
+// Options of a Store. The zero value sets no budget.
+type Options struct {
+	// MaxBytes of blobs; 0 is no limit.
+	MaxBytes int64
+	// MinFreeBytes of the file system that stay free.
+	MinFreeBytes int64
+	// Report is told about a blob that is corrupt on disk; nil tells nobody. It must not block.
+	Report func(d digest.Digest, quarantined string)
+	// Log receives what distribution reports, at debug level: its errors are returned too. nil discards it.
+	Log *logrus.Entry
+}
+
+// Store is one root. It keeps state in memory, so that only one Store may use a root at a time. Its methods are safe
+// for concurrent use.
+type Store struct {
+	driver   *driver
+	registry distribution.Namespace
+	log      *logrus.Entry
+
+	// maintenance is held for reading by all that makes content visible, for writing by Collect.
+	maintenance sync.RWMutex
+	uploads     idLocks
+	manifests   manifestCache
+}
+
+// Open prepares root. It does not look at what is there, see Check.
+func Open(root string, o Options) (*Store, error) {
+	b := &budget{root: root, maxBytes: o.MaxBytes, minFree: o.MinFreeBytes}
+	s := &Store{driver: &driver{root: root, budget: b, blobs: &verifier{root: root, budget: b, report: o.Report}},
+		log: quiet(o.Log)}
+	for _, d := range []string{blobs, repositories} {
+		if err := os.MkdirAll(s.driver.full(d), dirMode); err != nil {
+			return nil, fmt.Errorf("make registry directory: %w", err)
+		}
+	}
+	var err error
+	s.registry, err = upstream.NewRegistry(s.context(context.Background()), s.driver, upstream.EnableDelete)
+	if err != nil {
+		return nil, fmt.Errorf("open registry storage: %w", err)
+	}
+	s.manifests.reset()
+	return s, nil
+}
+
+// Close keeps which blobs were hashed.
+func (s *Store) Close() error { return s.driver.blobs.save() }
+
+// Used is how many bytes blobs and uploads take, as counted since Check.
+func (s *Store) Used() int64 { return s.driver.budget.used.Load() }
+
+// Room tells whether n more bytes fit into the budget: an ErrNoSpace says how much is there.
+func (s *Store) Room(n int64) error {
+	if err := s.driver.budget.take(n); err != nil {
+		return err
+	}
+	s.driver.budget.give(n, n)
+	return nil
+}
+
+// Repository is one repository of the store; it need not exist. The caller has checked the name.
+func (s *Store) Repository(name string) Repository { return Repository{s: s, name: name} }
+
+// Catalog lists up to limit repositories with manifests that come after last. more tells whether there are others.
+func (s *Store) Catalog(ctx context.Context, limit int, last string) (names []string, more bool, err error) {
+	names = make([]string, limit)
+	n, err := s.registry.Repositories(s.context(ctx), names, last)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, fmt.Errorf("list repositories: %w", err)
+	}
+	return names[:n], err == nil, nil
+}
+
+// repositoryNames lists all repositories that have something in them, also uploads or blobs only, sorted.
+func (s *Store) repositoryNames() ([]string, error) {
+	var names []string
+	top := s.driver.full(repositories)
+	err := filepath.WalkDir(top, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return ignoreMissing(err)
+		}
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), "_") {
+			return nil
+		}
+		rel, err := filepath.Rel(top, filepath.Dir(path))
+		if err == nil && (len(names) == 0 || names[len(names)-1] != rel) {
+			names = append(names, rel)
+		}
+		return filepath.SkipDir
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list repositories: %w", err)
+	}
+	return names, nil
+}
+
+// readLink returns the digest that a link file names.
+func (s *Store) readLink(path string) (digest.Digest, error) {
+	b, err := os.ReadFile(s.driver.full(path))
+	if err != nil {
+		return "", known(err)
+	}
+	d, err := ParseDigest(strings.TrimSpace(string(b)))
+	if err != nil {
+		return "", fmt.Errorf("read link %s: %w", path, err)
+	}
+	return d, nil
+}
+
+// writeLink is for links that distribution does not write: those of sha512.
+func (s *Store) writeLink(ctx context.Context, path string, target digest.Digest) error {
+	return s.driver.PutContent(ctx, path, []byte(target))
+}
+
+// idLocks let one request at a time use what an identifier names.
+type idLocks struct {
+	mu   sync.Mutex
+	held map[string]bool
+}
+
+// try tells whether the lock was free; release unlocks it.
+func (l *idLocks) try(id string) (release func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[id] {
+		return nil, false
+	}
+	if l.held == nil {
+		l.held = map[string]bool{}
+	}
+	l.held[id] = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.held, id)
+	}, true
+}
