@@ -1,14 +1,11 @@
 package manifests
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -36,48 +33,40 @@ const (
 type header struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	Metadata   struct {
-		Name string `json:"name"`
-	} `json:"metadata"`
 }
 
 // store decodes one document into the Set.
 type store func(s *Set, raw []byte, at Origin) error
 
 // stores returns the decoder of each kind that is read, by apiVersion and kind.
-func stores(o ReadOptions) map[string]store {
-	kinds := map[string]store{
-		machineConfigAPI +
-			" MachineConfig": keep(func(s *Set) *[]Item[*mcfgv1.MachineConfig] { return &s.MachineConfigs },
-			machineConfigKeys),
-		machineConfigAPI +
-			" MachineConfigPool": keep(func(s *Set) *[]Item[*mcfgv1.MachineConfigPool] { return &s.Pools }, nil),
-		machineConfigAPI +
-			" MachineOSConfig": keep(func(s *Set) *[]Item[*mcfgv1.MachineOSConfig] { return &s.MachineOSConfigs }, nil),
-		machineConfigAPI +
-			" ControllerConfig": keep(func(s *Set) *[]Item[*mcfgv1.ControllerConfig] { return &s.ControllerConfigs }, nil),
-		machineConfigAPI +
-			" KubeletConfig": keep(func(s *Set) *[]Item[*mcfgv1.KubeletConfig] { return &s.KubeletConfigs }, nil),
-		machineConfigAPI +
-			" ContainerRuntimeConfig": keep(
-			func(s *Set) *[]Item[*mcfgv1.ContainerRuntimeConfig] { return &s.ContainerRuntimeConfigs }, nil),
-		configAPI + " FeatureGate": keep(
-			func(s *Set) *[]Item[*configv1.FeatureGate] { return &s.FeatureGates }, nil),
-		configAPI + " ImageDigestMirrorSet": keep(
-			func(s *Set) *[]Item[*configv1.ImageDigestMirrorSet] { return &s.IDMSs }, nil),
-		configAPI + " ImageTagMirrorSet": keep(
-			func(s *Set) *[]Item[*configv1.ImageTagMirrorSet] { return &s.ITMSs }, nil),
-		configAPI + " Image": keep(func(s *Set) *[]Item[*configv1.Image] { return &s.Images }, nil),
-		configAPI + " APIServer": keep(func(s *Set) *[]Item[*configv1.APIServer] { return &s.APIServers },
-			nil),
-		operatorAlphaAPI +
-			" ImageContentSourcePolicy": keep(func(s *Set) *[]Item[*operatorv1alpha1.ImageContentSourcePolicy] {
-			return &s.ICSPs
-		}, nil),
-		coreAPI + " Secret": keep(func(s *Set) *[]Item[*corev1.Secret] { return &s.Secrets }, nil),
+func stores(o ReadOptions) map[string]map[string]store {
+	kinds := map[string]map[string]store{
+		machineConfigAPI: {
+			"MachineConfig":     keep(func(s *Set) *[]Item[*mcfgv1.MachineConfig] { return &s.MachineConfigs }),
+			"MachineConfigPool": keep(func(s *Set) *[]Item[*mcfgv1.MachineConfigPool] { return &s.Pools }),
+			"MachineOSConfig":   keep(func(s *Set) *[]Item[*mcfgv1.MachineOSConfig] { return &s.MachineOSConfigs }),
+			"ControllerConfig":  keep(func(s *Set) *[]Item[*mcfgv1.ControllerConfig] { return &s.ControllerConfigs }),
+			"KubeletConfig":     keep(func(s *Set) *[]Item[*mcfgv1.KubeletConfig] { return &s.KubeletConfigs }),
+			"ContainerRuntimeConfig": keep(func(s *Set) *[]Item[*mcfgv1.ContainerRuntimeConfig] {
+				return &s.ContainerRuntimeConfigs
+			}),
+		},
+		configAPI: {
+			"FeatureGate":          keep(func(s *Set) *[]Item[*configv1.FeatureGate] { return &s.FeatureGates }),
+			"ImageDigestMirrorSet": keep(func(s *Set) *[]Item[*configv1.ImageDigestMirrorSet] { return &s.IDMSs }),
+			"ImageTagMirrorSet":    keep(func(s *Set) *[]Item[*configv1.ImageTagMirrorSet] { return &s.ITMSs }),
+			"Image":                keep(func(s *Set) *[]Item[*configv1.Image] { return &s.Images }),
+			"APIServer":            keep(func(s *Set) *[]Item[*configv1.APIServer] { return &s.APIServers }),
+		},
+		operatorAlphaAPI: {
+			"ImageContentSourcePolicy": keep(func(s *Set) *[]Item[*operatorv1alpha1.ImageContentSourcePolicy] {
+				return &s.ICSPs
+			}),
+		},
+		coreAPI: {"Secret": keep(func(s *Set) *[]Item[*corev1.Secret] { return &s.Secrets })},
 	}
 	if o.ExpandLists {
-		kinds[coreAPI+" List"] = func(s *Set, raw []byte, at Origin) error {
+		kinds[coreAPI]["List"] = func(s *Set, raw []byte, at Origin) error {
 			// Lists inside of lists are passed over.
 			return decodeList(s, stores(ReadOptions{}), raw, at)
 		}
@@ -88,34 +77,21 @@ func stores(o ReadOptions) map[string]store {
 // RuleUnknownField is the rule of findings about fields that a kind does not have.
 const RuleUnknownField = "unknown-field"
 
-// keep decodes into the list that pick names. known, if given, is a cheaper check for unknown fields than the decoder's
-// own.
-func keep[T any](pick func(*Set) *[]Item[*T], known func([]byte) []string) store {
+// keep decodes into the list that pick names. Unknown fields are warnings; what is in a MachineConfig's config belongs
+// to Ignition and is not checked here.
+func keep[T any](pick func(*Set) *[]Item[*T]) store {
 	return func(s *Set, raw []byte, at Origin) error {
 		object := new(T)
-		var unknown []string
-		if known != nil {
-			if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
-				return typeFinding(err, at)
-			}
-			unknown = known(raw)
-		} else {
-			strict, err := kjson.UnmarshalStrict(raw, object, kjson.DisallowUnknownFields)
-			if err != nil {
-				return typeFinding(err, at)
-			}
-			for _, e := range strict {
-				if field, ok := e.(kjson.FieldError); ok {
-					unknown = append(unknown, field.FieldPath())
-				}
-			}
+		strict, err := kjson.UnmarshalStrict(raw, object, kjson.DisallowUnknownFields)
+		if err != nil {
+			return typeFinding(err, at)
 		}
-		for _, path := range unknown {
-			place := at.At(path, RuleUnknownField)
-			place.Next = "correct or remove the field"
-			var r report.Report
-			r.Warnf(place, "the field is not known for this kind and has no effect")
-			s.Findings = append(s.Findings, r.Findings...)
+		for _, e := range strict {
+			if field, ok := e.(kjson.FieldError); ok {
+				place := at.At(field.FieldPath(), RuleUnknownField)
+				place.Next = "correct or remove the field"
+				s.warn(place, "the field is not known for this kind and has no effect")
+			}
 		}
 		list := pick(s)
 		*list = append(*list, Item[*T]{Object: object, Origin: at})
@@ -123,50 +99,8 @@ func keep[T any](pick func(*Set) *[]Item[*T], known func([]byte) []string) store
 	}
 }
 
-// machineConfigKeys returns the keys of a MachineConfig's spec that its type does not have. Only the spec is looked at:
-// what is under config belongs to Ignition.
-func machineConfigKeys(raw []byte) []string {
-	var unknown []string
-	for _, key := range specKeys(raw) {
-		switch key {
-		case "osImageURL", "baseOSExtensionsContainerImage", "config", "kernelArguments", "extensions", "fips", "kernelType":
-		default:
-			unknown = append(unknown, "spec."+key)
-		}
-	}
-	return unknown
-}
-
-// specKeys lists the keys of a document's spec.
-func specKeys(raw []byte) []string {
-	if t, ok := parseTree(raw); ok {
-		return t.keys("spec")
-	}
-	var outer struct {
-		Spec map[string]json.RawMessage `json:"spec"`
-	}
-	if json.Unmarshal(raw, &outer) != nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(outer.Spec))
-}
-
-// readHeader reads a document's type and name; documents that came from YAML begin with both parts of the type.
-func readHeader(raw []byte) (header, error) {
-	var h header
-	if rest, ok := bytes.CutPrefix(raw, []byte(`{"apiVersion":"`)); ok {
-		version, rest, _ := bytes.Cut(rest, []byte(`","kind":"`))
-		kind, _, closed := bytes.Cut(rest, []byte(`"`))
-		if closed && !bytes.ContainsAny(version, `"\\`) && bytes.IndexByte(kind, '\\') < 0 {
-			h.APIVersion, h.Kind = string(version), string(kind)
-			return h, nil
-		}
-	}
-	return h, kjson.UnmarshalCaseSensitivePreserveInts(raw, &h)
-}
-
 // decodeList adds the items of a v1 List.
-func decodeList(s *Set, kinds map[string]store, raw []byte, at Origin) error {
+func decodeList(s *Set, kinds map[string]map[string]store, raw []byte, at Origin) error {
 	var list struct {
 		Items []json.RawMessage `json:"items"`
 	}
@@ -183,7 +117,7 @@ func decodeList(s *Set, kinds map[string]store, raw []byte, at Origin) error {
 }
 
 // decode adds one document to the set. Kinds that are not read are listed in Skipped.
-func decode(s *Set, kinds map[string]store, inspect func([]byte, Origin), doc document, at Origin) error {
+func decode(s *Set, kinds map[string]map[string]store, inspect func([]byte, Origin), doc document, at Origin) error {
 	raw := doc.raw
 	if !doc.json {
 		var err error
@@ -194,8 +128,8 @@ func decode(s *Set, kinds map[string]store, inspect func([]byte, Origin), doc do
 	if string(raw) == "null" {
 		return nil
 	}
-	h, err := readHeader(raw)
-	if err != nil {
+	var h header
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &h); err != nil {
 		return typeFinding(err, at)
 	}
 	if h.Kind == "" || h.APIVersion == "" {
@@ -206,22 +140,36 @@ func decode(s *Set, kinds map[string]store, inspect func([]byte, Origin), doc do
 	if inspect != nil {
 		inspect(raw, at)
 	}
-	into, ok := kinds[h.APIVersion+" "+h.Kind]
+	into, ok := kinds[h.APIVersion][h.Kind]
 	if !ok {
-		// The quick header has no name, and a kind that is not read may have anything in its metadata.
-		_ = kjson.UnmarshalCaseSensitivePreserveInts(raw, &h)
-		if h.APIVersion == oldMachineConfigAPI && h.Kind == "MachineOSConfig" {
-			place := at.At("apiVersion", "machineosconfig-version")
-			place.Next = "write it for " + machineConfigAPI
-			var r report.Report
-			r.Warnf(place, "MachineOSConfig %s is of version %s, which is not read: its pool will not be layered",
-				h.Metadata.Name, h.APIVersion)
-			s.Findings = append(s.Findings, r.Findings...)
-		}
-		s.Skipped = append(s.Skipped, Item[TypeName]{Object: TypeName{h.APIVersion, h.Kind, h.Metadata.Name}, Origin: at})
+		s.skip(h, raw, at)
 		return nil
 	}
 	return into(s, raw, at)
+}
+
+// skip lists a document whose kind is not read. Its metadata may be anything: what is no name counts as none.
+func (s *Set) skip(h header, raw []byte, at Origin) {
+	var named struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(raw, &named)
+	name := named.Metadata.Name
+	if h.APIVersion == oldMachineConfigAPI && h.Kind == "MachineOSConfig" {
+		place := at.At("apiVersion", "machineosconfig-version")
+		place.Next = "write it for " + machineConfigAPI
+		s.warn(place, "MachineOSConfig %s is of version %s, which is not read: its pool will not be layered", name,
+			h.APIVersion)
+	}
+	s.Skipped = append(s.Skipped, Item[TypeName]{Object: TypeName{h.APIVersion, h.Kind, name}, Origin: at})
+}
+
+func (s *Set) warn(place report.Finding, format string, args ...any) {
+	var r report.Report
+	r.Warnf(place, format, args...)
+	s.Findings = append(s.Findings, r.Findings...)
 }
 
 func refuse(place report.Finding, format string, args ...any) error {

@@ -112,7 +112,7 @@ func Read(raw []byte, name string, o ReadOptions) (*Set, error) {
 	return set, nil
 }
 
-func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]store) error {
+func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]map[string]store) error {
 	docs, err := split(raw)
 	if err != nil {
 		at := Origin{File: name}

@@ -70,7 +70,7 @@ func (f *flow) trust(pool string) (*mcfgv1.MachineConfig, error) {
 		return nil, err
 	}
 	raw, err := machineconfig.Encode(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version},
-		Storage: ign35.Storage{Files: files}}, 0)
+		Storage: ign35.Storage{Files: files}})
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func (p *poolAnswers) make(version string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return machineconfig.EncodeAny(converted)
+	return machineconfig.Encode(converted)
 }
 
 // packed returns the answer in gzip, nil when that would not be smaller.

@@ -4,120 +4,55 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
-	"strings"
-
-	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// Encode writes a config as JSON without anything empty: no null, no empty object, no empty list. That is the form in
-// which MCO keeps configs in MachineConfigs, and the rendered name depends on it. size is the expected length in bytes,
-// 0 if unknown.
-func Encode(c ign35.Config, size int) ([]byte, error) { return encode(c, size) }
-
-// EncodeAny is Encode for a config of any 3.x version.
-func EncodeAny(config any) ([]byte, error) { return encode(config, 0) }
-
-func encode(config any, size int) ([]byte, error) {
-	var b bytes.Buffer
-	b.Grow(size + size/8)
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	w := encoder{b: &b, json: e}
-	if err := w.value(reflect.ValueOf(config)); err != nil {
+// Encode writes an Ignition config of any version as JSON without anything empty: no null, no empty object, no empty
+// list. That is the form in which MCO keeps configs in MachineConfigs, and the rendered name depends on it.
+func Encode(config any) ([]byte, error) {
+	raw, err := json.Marshal(config)
+	if err != nil {
 		return nil, fmt.Errorf("write Ignition config: %w", err)
 	}
-	return b.Bytes(), nil
-}
-
-type encoder struct {
-	b    *bytes.Buffer
-	json *json.Encoder
-}
-
-func (e *encoder) value(v reflect.Value) error {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if v.IsNil() {
-			e.b.WriteString("null")
-			return nil
-		}
-		return e.value(v.Elem())
-	case reflect.Struct:
-		e.b.WriteByte('{')
-		if _, err := e.fields(v, true); err != nil {
-			return err
-		}
-		e.b.WriteByte('}')
-		return nil
-	case reflect.Slice:
-		e.b.WriteByte('[')
-		for i := range v.Len() {
-			if i > 0 {
-				e.b.WriteByte(',')
-			}
-			if err := e.value(v.Index(i)); err != nil {
-				return err
-			}
-		}
-		e.b.WriteByte(']')
-		return nil
-	default:
-		if err := e.json.Encode(v.Interface()); err != nil {
-			return err
-		}
-		e.b.Truncate(e.b.Len() - 1) // the encoder's line feed
-		return nil
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber() // numbers stay as they are written
+	var tree any
+	if err := decoder.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("write Ignition config: %w", err)
 	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(withoutEmpty(tree)); err != nil {
+		return nil, fmt.Errorf("write Ignition config: %w", err)
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// fields writes the members of a struct, those of embedded structs among them; first says whether none was written
-// before.
-func (e *encoder) fields(v reflect.Value, first bool) (bool, error) {
-	for i := range v.NumField() {
-		field, value := v.Type().Field(i), v.Field(i)
-		if field.Anonymous {
-			var err error
-			if first, err = e.fields(value, first); err != nil {
-				return first, err
+// withoutEmpty removes null, empty objects and empty lists from the members of objects, at every level.
+func withoutEmpty(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, member := range v {
+			if member = withoutEmpty(member); isEmpty(member) {
+				delete(v, key)
 			}
-			continue
 		}
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "-" || strings.Contains(options, "omitempty") && empty(value) {
-			continue
-		}
-		if !first {
-			e.b.WriteByte(',')
-		}
-		first = false
-		fmt.Fprintf(e.b, "%q:", name)
-		if err := e.value(value); err != nil {
-			return first, err
+	case []any:
+		for i := range v {
+			v[i] = withoutEmpty(v[i])
 		}
 	}
-	return first, nil
+	return value
 }
 
-// empty says whether nothing would be written for v: structs count as empty when all their members are.
-func empty(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.Struct:
-		for i := range v.NumField() {
-			field := v.Type().Field(i)
-			if !field.Anonymous && !strings.Contains(field.Tag.Get("json"), "omitempty") && !v.Field(i).IsZero() {
-				return false
-			}
-			if !empty(v.Field(i)) {
-				return false
-			}
-		}
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case nil:
 		return true
-	case reflect.Slice, reflect.Map:
-		return v.Len() == 0
-	case reflect.Pointer:
-		return v.IsNil()
-	default:
-		return v.IsZero()
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
 	}
+	return false
 }

@@ -40,9 +40,6 @@ func Parse(raw []byte) (ign35.Config, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return ign35.Config{Ignition: ign35.Ignition{Version: Version}}, nil
 	}
-	if config, ok := parsePlain(raw); ok {
-		return config, nil
-	}
 	config, err := parseAny(raw)
 	if err != nil {
 		return ign35.Config{}, err
@@ -93,7 +90,8 @@ func checkModes(config ign35.Config) error {
 	for i, f := range config.Storage.Files {
 		if f.Mode != nil && *f.Mode > maxFileMode {
 			place := report.Finding{Path: fmt.Sprintf("storage.files[%d].mode", i), Rule: RuleFileMode,
-				Next: "modes are decimal in JSON and YAML: 0644 is 420; set-user-id, set-group-id and sticky bits are not allowed on files"}
+				Next: "modes are decimal in JSON and YAML: 0644 is 420; set-user-id, set-group-id and sticky bits are not " +
+					"allowed on files"}
 			bad.Errorf(place, "mode %d (octal %#o) of %s has special bits", *f.Mode, *f.Mode, f.Path)
 		}
 	}

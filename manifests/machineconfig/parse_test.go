@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/coreos/ignition/v2/config/validate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -87,36 +86,6 @@ func TestParseBringsEveryVersionTo35(t *testing.T) {
 	}
 }
 
-// TestTheShortWayEqualsTheFullParser compares both for configs that the short way accepts.
-func TestTheShortWayEqualsTheFullParser(t *testing.T) {
-	short := 0
-	for seed := range uint64(500) {
-		raw, err := json.Marshal(made(rand.New(rand.NewPCG(seed, 2))))
-		require.NoError(t, err)
-		short += comparePlain(t, raw)
-	}
-	assert.Positive(t, short)
-}
-
-// comparePlain returns 1 if the short way took the config.
-func comparePlain(t *testing.T, raw []byte) int {
-	t.Helper()
-	got, ok := parsePlain(raw)
-	if !ok {
-		return 0
-	}
-	want, err := parseAny(raw)
-	require.NoError(t, err)
-	require.False(t, validate.ValidateWithContext(want, nil).IsFatal())
-	require.NoError(t, checkModes(want))
-	a, err := Encode(want, 0)
-	require.NoError(t, err)
-	b, err := Encode(got, 0)
-	require.NoError(t, err)
-	require.Equal(t, string(a), string(b))
-	return 1
-}
-
 func TestDownConvertsOrSaysWhatIsInTheWay(t *testing.T) {
 	plain := parsed(t,
 		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]},
@@ -124,7 +93,7 @@ func TestDownConvertsOrSaysWhatIsInTheWay(t *testing.T) {
 	for _, version := range []string{"3.5.0", "3.4.0", "3.3.0", "3.2.0", "3.1.0", "3.0.0", "2.2.0"} {
 		got, err := Down(plain, version)
 		require.NoError(t, err, version)
-		raw, err := EncodeAny(got)
+		raw, err := Encode(got)
 		require.NoError(t, err)
 		assert.Contains(t, string(raw), `"version":"`+version+`"`)
 		if version == "3.0.0" {
@@ -193,12 +162,11 @@ func FuzzParse(f *testing.F) {
 			require.NotEmpty(t, report.Of(err))
 			return
 		}
-		comparePlain(t, raw)
-		encoded, err := Encode(config, 0)
+		encoded, err := Encode(config)
 		require.NoError(t, err)
 		again, err := Parse(encoded)
 		require.NoError(t, err)
-		twice, err := Encode(again, 0)
+		twice, err := Encode(again)
 		require.NoError(t, err)
 		require.Equal(t, string(encoded), string(twice))
 		for _, version := range []string{"3.4.0", "3.0.0", "2.2.0"} {

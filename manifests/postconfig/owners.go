@@ -111,8 +111,8 @@ func Encode(r Rules) (string, error) {
 		return "", fmt.Errorf("encode owners' rules: %w", err)
 	}
 	if len(data) > MaxEncoded {
-		return "", fmt.Errorf(
-			"encode owners' rules: they take %d bytes, more than the %d that an annotation can hold: give a policy for a directory instead", len(data), MaxEncoded)
+		return "", fmt.Errorf("encode owners' rules: they take %d bytes, more than the %d that an annotation can hold: set a "+
+			"policy for a directory instead", len(data), MaxEncoded)
 	}
 	return string(data), nil
 }

@@ -101,7 +101,7 @@ func flatten(spec mcfgv1.MachineConfigSpec) (map[string]leaf, error) {
 	put("config.passwd.groups", config.Passwd.Groups)
 	put("config.kernelArguments", config.KernelArguments)
 	config.Storage.Files, config.Storage.Directories, config.Storage.Links = nil, nil, nil
-	raw, err := machineconfig.EncodeAny(struct {
+	raw, err := machineconfig.Encode(struct {
 		Ignition ign35.Ignition `json:"ignition"`
 		Storage  ign35.Storage  `json:"storage,omitempty"`
 	}{config.Ignition, config.Storage})

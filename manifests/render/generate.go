@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render/mirrors"
@@ -19,135 +20,151 @@ import (
 // generatedFileMode is the mode of every generated file.
 const generatedFileMode = 0o644
 
-// generate adds the components that follow from other kinds of objects, in MCO's order: registries, container runtime,
-// kubelet.
-func (w *work) generate(set *manifests.Set, pools []manifests.Item[*mcfgv1.MachineConfigPool]) {
-	w.registries(set, pools)
-	runtimes := map[string]manifests.Origin{}
+// nodeSetting is an object of one kind that configures the nodes of the pools that it selects.
+type nodeSetting struct {
+	kind, suffix string
+	selector     *metav1.LabelSelector
+	origin       manifests.Origin
+	files        func() ([]nodeconf.File, []report.Finding, error)
+}
+
+// generate makes the components that follow from other kinds of objects, in MCO's order: registries, container runtime,
+// kubelet. hash is the version that they carry.
+func generate(set *manifests.Set, pools []pool, hash string) ([]component, []report.Finding) {
+	out, found := registries(set, pools)
+	all := report.Report{Findings: found}
+	taken := map[string]manifests.Origin{}
+	for _, s := range nodeSettings(set) {
+		all.Add(unsupported(set, s.origin)...)
+		files, found, err := s.files()
+		all.Add(found...)
+		if err != nil {
+			all.Add(internal(err))
+		}
+		names, found := targets(pools, s, taken)
+		all.Add(found...)
+		for _, name := range names {
+			c, err := generated("99-"+name+"-generated-"+s.suffix, name, files)
+			if err != nil {
+				all.Add(internal(err))
+			} else if c != nil {
+				c.Annotations = map[string]string{manifests.AnnotationGeneratedByController: hash}
+				out = append(out, component{Object: c, Origin: s.origin})
+			}
+		}
+	}
+	return out, all.Findings
+}
+
+func nodeSettings(set *manifests.Set) []nodeSetting {
+	var out []nodeSetting
 	for _, item := range set.ContainerRuntimeConfigs {
-		w.unsupported(set, item.Origin)
-		files, findings, err := nodeconf.Runtime(item)
-		w.report.Add(findings...)
-		w.check(err)
-		for _, pool := range w.targets(pools, item.Object.Spec.MachineConfigPoolSelector, item.Origin, runtimes,
-			"ContainerRuntimeConfig") {
-			w.generated("99-"+pool+"-generated-containerruntime", pool, item.Origin, fileList(files))
-		}
+		out = append(out, nodeSetting{"ContainerRuntimeConfig", "containerruntime",
+			item.Object.Spec.MachineConfigPoolSelector, item.Origin,
+			func() ([]nodeconf.File, []report.Finding, error) { return nodeconf.Runtime(item) }})
 	}
-	kubelets := map[string]manifests.Origin{}
 	for _, item := range set.KubeletConfigs {
-		w.unsupported(set, item.Origin)
-		files, findings, err := nodeconf.Kubelet(item)
-		w.report.Add(findings...)
-		w.check(err)
-		for _, pool := range w.targets(pools, item.Object.Spec.MachineConfigPoolSelector, item.Origin, kubelets,
-			"KubeletConfig") {
-			w.generated("99-"+pool+"-generated-kubelet", pool, item.Origin, fileList(files))
-		}
+		out = append(out, nodeSetting{"KubeletConfig", "kubelet", item.Object.Spec.MachineConfigPoolSelector, item.Origin,
+			func() ([]nodeconf.File, []report.Finding, error) { return nodeconf.Kubelet(item) }})
 	}
+	return out
 }
 
 // unsupported refuses fields that the document's kind does not have: elsewhere they are another tool's and do no harm,
 // but a node setting that is passed over is one that somebody relies on.
-func (w *work) unsupported(set *manifests.Set, at manifests.Origin) {
+func unsupported(set *manifests.Set, at manifests.Origin) []report.Finding {
+	var out report.Report
 	for _, f := range set.Findings {
 		if f.Rule == manifests.RuleUnknownField && f.File == at.File && f.Document == at.Document &&
 			strings.HasPrefix(f.Path, "spec.") {
-			w.report.Errorf(f, "%s is not supported", strings.TrimPrefix(f.Path, "spec."))
+			out.Errorf(f, "%s is not supported", strings.TrimPrefix(f.Path, "spec."))
 		}
 	}
+	return out.Findings
 }
 
-// check turns an error of our own making into a refusal.
-func (w *work) check(err error) {
+// internal is a refusal because of an error of our own making.
+func internal(err error) report.Finding {
+	return report.Finding{Severity: report.Error, Rule: "internal", Message: err.Error()}
+}
+
+// registries makes each pool's component with the mirrors. As MCO leaves it: without a version, so that the cluster's
+// own controller takes it over at once.
+func registries(set *manifests.Set, pools []pool) ([]component, []report.Finding) {
+	files, found, err := mirrors.Files(set)
+	all := report.Report{Findings: found}
 	if err != nil {
-		w.report.Errorf(manifests.Origin{}.At("", "internal"), "%s", err)
-	}
-}
-
-func (w *work) registries(set *manifests.Set, pools []manifests.Item[*mcfgv1.MachineConfigPool]) {
-	files, findings, err := mirrors.Files(set)
-	w.report.Add(findings...)
-	w.check(err)
-	if len(files) == 0 {
-		return
+		all.Add(internal(err))
 	}
 	var list []nodeconf.File
 	for _, f := range files {
 		list = append(list, nodeconf.File(f))
 	}
-	for _, pool := range pools {
-		component := w.generated("99-"+pool.Object.Name+"-generated-registries", pool.Object.Name, manifests.Origin{},
-			fileList(list))
-		if component != nil {
-			// As MCO leaves it: without a version, so that the cluster's own controller takes it over at once.
-			delete(component.Annotations, manifests.AnnotationGeneratedByController)
-			component.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.openshift.io/v1", Kind: "Image"}}
+	var out []component
+	for _, p := range pools {
+		c, err := generated("99-"+p.Object.Name+"-generated-registries", p.Object.Name, list)
+		if err != nil {
+			all.Add(internal(err))
+		} else if c != nil {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.openshift.io/v1", Kind: "Image"}}
+			out = append(out, component{Object: c})
 		}
 	}
+	return out, all.Findings
 }
 
-// targets returns the pools that a selector chooses by their labels; one object of a kind a pool.
-func (w *work) targets(pools []manifests.Item[*mcfgv1.MachineConfigPool], selector *metav1.LabelSelector,
-	at manifests.Origin, taken map[string]manifests.Origin, kind string) []string {
-	chosen, err := metav1.LabelSelectorAsSelector(selector)
-	place := at.At("spec.machineConfigPoolSelector", "pool-selector")
+// targets returns the pools that a setting selects by their labels; one object of a kind a pool. taken has, by kind and
+// pool, the first object of each, and is added to.
+func targets(pools []pool, s nodeSetting, taken map[string]manifests.Origin) ([]string, []report.Finding) {
+	var bad report.Report
+	chosen, err := metav1.LabelSelectorAsSelector(s.selector)
+	place := s.origin.At("spec.machineConfigPoolSelector", "pool-selector")
 	if err != nil {
 		place.Next = "see the Kubernetes documentation on label selectors"
-		w.report.Errorf(place, "%s: %s", kind, err)
-		return nil
+		bad.Errorf(place, "%s: %s", s.kind, err)
+		return nil, bad.Findings
 	}
 	var out []string
 	for _, p := range pools {
+		name := p.Object.Name
 		if chosen.Empty() || !chosen.Matches(labels.Set(p.Object.Labels)) {
 			continue
 		}
-		if first, twice := taken[p.Object.Name]; twice {
+		if first, twice := taken[s.kind+" "+name]; twice {
 			place.Next = "join it with the one in " + first.File
-			w.report.Errorf(place, "pool %s has two objects of kind %s", p.Object.Name, kind)
+			bad.Errorf(place, "pool %s has two objects of kind %s", name, s.kind)
 			continue
 		}
-		taken[p.Object.Name] = at
-		out = append(out, p.Object.Name)
+		taken[s.kind+" "+name] = s.origin
+		out = append(out, name)
 	}
 	if len(out) == 0 {
 		place.Next = "select pools by their labels, for example pools.operator.machineconfiguration.openshift.io/worker"
-		w.report.Warnf(place, "%s selects no pool and has no effect", kind)
+		bad.Warnf(place, "%s selects no pool and has no effect", s.kind)
 	}
-	return out
+	return out, bad.Findings
 }
 
-func fileList(files []nodeconf.File) []ign35.File {
-	var out []ign35.File
+// generated is a component that this renderer makes for a pool, nil without files.
+func generated(name, pool string, files []nodeconf.File) (*mcfgv1.MachineConfig, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	config := ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version}}
 	for _, f := range files {
 		mode, yes := generatedFileMode, true
-		out = append(out, ign35.File{
+		config.Storage.Files = append(config.Storage.Files, ign35.File{
 			Node:          ign35.Node{Path: f.Path, Overwrite: &yes},
 			FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline(f.Data)},
 		})
 	}
-	return out
-}
-
-// generated adds a component of this renderer's own for a pool, nil without files.
-func (w *work) generated(name, pool string, origin manifests.Origin, files []ign35.File) *mcfgv1.MachineConfig {
-	if len(files) == 0 {
-		return nil
-	}
-	config := ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version}, Storage: ign35.Storage{Files: files}}
-	raw, err := machineconfig.Encode(config, 0)
+	raw, err := machineconfig.Encode(config)
 	if err != nil {
-		w.check(fmt.Errorf("write MachineConfig %s: %w", name, err))
-		return nil
+		return nil, fmt.Errorf("write MachineConfig %s: %w", name, err)
 	}
-	component := &mcfgv1.MachineConfig{
-		TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{manifests.LabelRole: pool},
-			Annotations: map[string]string{manifests.AnnotationGeneratedByController: w.options.Versions.Hash},
-		},
-		Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}},
-	}
-	w.components = append(w.components, manifests.Item[*mcfgv1.MachineConfig]{Object: component, Origin: origin})
-	return component
+	return &mcfgv1.MachineConfig{
+		TypeMeta:   metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{manifests.LabelRole: pool}},
+		Spec:       mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}},
+	}, nil
 }

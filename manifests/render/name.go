@@ -4,7 +4,6 @@ import (
 	"crypto/md5" //nolint:gosec // the name's hash is MCO's; nothing relies on its strength
 	"encoding/hex"
 	"fmt"
-	"hash"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
@@ -19,17 +18,14 @@ const salt = "107ccee48b38afaf4fe586769d9ad36e195d2ffdac6a2507" +
 
 // specHash is the second half of a rendered MachineConfig's name: the MD5 of the salt and of the spec as YAML.
 func specHash(spec mcfgv1.MachineConfigSpec) (string, error) {
-	prefix, err := hex.DecodeString(salt)
+	salted, err := hex.DecodeString(salt)
 	if err != nil {
 		return "", fmt.Errorf("decode salt: %w", err)
 	}
-	sum, err := manifests.HashSpec(spec, func() hash.Hash {
-		salted := md5.New() //nolint:gosec // see the import
-		salted.Write(prefix)
-		return salted
-	})
+	raw, err := manifests.Marshal(spec)
 	if err != nil {
-		return "", fmt.Errorf("write spec as YAML: %w", err)
+		return "", err
 	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	sum := md5.Sum(append(salted, raw...)) //nolint:gosec // see the import
+	return hex.EncodeToString(sum[:]), nil
 }

@@ -2,6 +2,7 @@ package render
 
 import (
 	_ "crypto/sha512" // digests of other kinds than sha256 are recognised to be refused by name
+	"slices"
 
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
@@ -12,38 +13,37 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// preBuilt turns each MachineOSConfig's pre-built image into a component of its pool. All objects are checked before
-// any is refused.
-func (w *work) preBuilt(set *manifests.Set, pools []manifests.Item[*mcfgv1.MachineConfigPool]) {
-	known := map[string]bool{}
-	for _, p := range pools {
-		known[p.Object.Name] = true
-	}
+// preBuilt turns each MachineOSConfig's pre-built image into a component of its pool. It checks all objects before it
+// refuses any.
+func preBuilt(configs []manifests.Item[*mcfgv1.MachineOSConfig], pools []pool,
+	o Options) ([]component, []report.Finding) {
+	var out []component
+	all := findings{strict: o.Strict}
 	seen := map[string]manifests.Origin{}
-	for _, m := range set.MachineOSConfigs {
-		pool := m.Object.Spec.MachineConfigPool.Name
-		if first, twice := seen[pool]; twice {
+	for _, m := range configs {
+		name := m.Object.Spec.MachineConfigPool.Name
+		if first, twice := seen[name]; twice {
 			place := m.Origin.At("spec.machineConfigPool.name", "two-machineosconfigs")
 			place.Next = "keep one MachineOSConfig a pool; the other one is in " + first.File
-			w.doubt(place, "pool %s has more than one MachineOSConfig; the last one counts", pool)
+			all.doubtf(place, "pool %s has more than one MachineOSConfig; the last one counts", name)
 		}
-		seen[pool] = m.Origin
+		seen[name] = m.Origin
 		image := m.Object.Annotations[manifests.AnnotationPreBuiltImage]
-		if image == "" && (seeded(m.Object) || w.options.Unbuilt == IgnoreUnbuilt) {
+		if image == "" && (seeded(m.Object) || o.Unbuilt == IgnoreUnbuilt) {
 			continue
 		}
-		if !w.checkPreBuilt(m, image) {
+		if !all.checkPreBuilt(m, image) {
 			continue
 		}
-		if !known[pool] {
+		if !slices.ContainsFunc(pools, func(p pool) bool { return p.Object.Name == name }) {
 			place := m.Origin.At("spec.machineConfigPool.name", "pool-unknown")
 			place.Next = "name a pool that the manifests define"
-			w.report.Errorf(place, "MachineOSConfig %s: there is no pool %q", m.Object.Name, pool)
+			all.Errorf(place, "MachineOSConfig %s: there is no pool %q", m.Object.Name, name)
 			continue
 		}
-		w.components = append(w.components, manifests.Item[*mcfgv1.MachineConfig]{Object: PreBuiltComponent(pool, image),
-			Origin: m.Origin})
+		out = append(out, component{Object: PreBuiltComponent(name, image), Origin: m.Origin})
 	}
+	return out, all.Findings
 }
 
 // seeded says whether MCO has taken the image over before.
@@ -72,40 +72,36 @@ func PreBuiltComponent(pool, image string) *mcfgv1.MachineConfig {
 	}
 }
 
-// checkPreBuilt reports a reference that MCO would refuse: it must be in full form and have a sha256 digest.
-func (w *work) checkPreBuilt(m manifests.Item[*mcfgv1.MachineOSConfig], image string) bool {
+// checkPreBuilt reports a reference that MCO would refuse (it must be in full form and have a sha256 digest) and a tag
+// beside the digest, which the API refuses when the operator writes the image into the object's status (openshift/api,
+// ImageDigestFormat).
+func (f *findings) checkPreBuilt(m manifests.Item[*mcfgv1.MachineOSConfig], image string) bool {
+	name := m.Object.Name
 	place := m.Origin.At("metadata.annotations["+manifests.AnnotationPreBuiltImage+"]", "pre-built-image")
 	if image == "" {
 		place.Next = "build the image first, then set the annotation to its reference by digest"
-		w.report.Errorf(place, "MachineOSConfig %s has no pre-built image, which is required at install time", m.Object.Name)
+		f.Errorf(place, "MachineOSConfig %s has no pre-built image, which is required at install time", name)
 		return false
 	}
 	place.Next = "write it as host/repository@sha256:<64 hexadecimal digits>"
 	named, err := reference.ParseNamed(image)
 	if err != nil {
-		w.report.Errorf(place, "MachineOSConfig %s: %q: %s", m.Object.Name, image, err)
+		f.Errorf(place, "MachineOSConfig %s: %q: %s", name, image, err)
 		return false
 	}
 	digested, ok := named.(reference.Digested)
 	if !ok {
-		w.report.Errorf(place, "MachineOSConfig %s: %q has no digest", m.Object.Name, image)
+		f.Errorf(place, "MachineOSConfig %s: %q has no digest", name, image)
 		return false
 	}
-	if digested.Digest().Algorithm() != digest.SHA256 {
-		w.report.Errorf(place, "MachineOSConfig %s: %q has a digest of kind %s, only sha256 is allowed", m.Object.Name, image,
-			digested.Digest().Algorithm())
+	if kind := digested.Digest().Algorithm(); kind != digest.SHA256 {
+		f.Errorf(place, "MachineOSConfig %s: %q has a digest of kind %s, only sha256 is allowed", name, image, kind)
 		return false
 	}
-	w.checkSeedable(place, m.Object, named)
+	if _, tagged := named.(reference.Tagged); tagged {
+		place.Rule, place.Next = "pre-built-image-tag", "remove the tag"
+		f.doubtf(place, "MachineOSConfig %s: %q has a tag and a digest; the cluster's API will refuse it in the object's "+
+			"status", name, named.String())
+	}
 	return true
-}
-
-// checkSeedable reports what passes here but what the API refuses when the operator writes the image into the object's
-// status (openshift/api, ImageDigestFormat): a tag beside the digest.
-func (w *work) checkSeedable(place report.Finding, m *mcfgv1.MachineOSConfig, named reference.Named) {
-	if _, tagged := named.(reference.Tagged); !tagged {
-		return
-	}
-	place.Rule, place.Next = "pre-built-image-tag", "leave the tag away"
-	w.doubt(place, "MachineOSConfig %s: %q has a tag and a digest; the cluster's API will refuse it in the object's status", m.Name, named.String())
 }

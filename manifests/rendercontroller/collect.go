@@ -14,26 +14,28 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// collect removes the pool's rendered configs that nothing refers to, but for the newest few.
-func (r *Reconciler) collect(ctx context.Context, pool *mcfgv1.MachineConfigPool) error {
+// collect removes the pool's rendered configs that nothing refers to, except the newest few. It returns the names of
+// those that it removed. live reads past the cache.
+func collect(ctx context.Context, c client.Client, live client.Reader, pool *mcfgv1.MachineConfigPool,
+	keep int) ([]string, error) {
 	var configs mcfgv1.MachineConfigList
-	if err := r.client.List(ctx, &configs); err != nil {
-		return fmt.Errorf("list rendered configs: %w", err)
+	if err := c.List(ctx, &configs); err != nil {
+		return nil, fmt.Errorf("list rendered configs: %w", err)
 	}
 	var old []*mcfgv1.MachineConfig
 	for i := range configs.Items {
-		c := &configs.Items[i]
-		owner := metav1.GetControllerOf(c)
-		if isRendered(c) && owner != nil && owner.UID == pool.UID && c.DeletionTimestamp == nil {
-			old = append(old, c)
+		config := &configs.Items[i]
+		owner := metav1.GetControllerOf(config)
+		if isRendered(config) && owner != nil && owner.UID == pool.UID && config.DeletionTimestamp == nil {
+			old = append(old, config)
 		}
 	}
-	if len(old) <= r.o.Keep+1 {
-		return nil
+	if len(old) <= keep+1 {
+		return nil, nil
 	}
-	old, err := r.unused(ctx, r.client, pool, old)
+	old, err := unused(ctx, c, pool, old)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	slices.SortFunc(old, func(a, b *mcfgv1.MachineConfig) int { // newest first
 		if c := b.CreationTimestamp.Compare(a.CreationTimestamp.Time); c != 0 {
@@ -41,24 +43,26 @@ func (r *Reconciler) collect(ctx context.Context, pool *mcfgv1.MachineConfigPool
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	if old = old[min(r.o.Keep, len(old)):]; len(old) == 0 {
-		return nil
+	if old = old[min(keep, len(old)):]; len(old) == 0 {
+		return nil, nil
 	}
-	// Somebody may refer to one since: the last look is not into the cache.
-	if old, err = r.unused(ctx, r.live, pool, old); err != nil {
-		return err
+	// Another object may refer to one since: the last check is not of the cache.
+	if old, err = unused(ctx, live, pool, old); err != nil {
+		return nil, err
 	}
-	for _, c := range old {
-		if err := r.client.Delete(ctx, c, client.Preconditions{UID: &c.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("remove old config %s: %w", c.Name, err)
+	var removed []string
+	for _, config := range old {
+		err := c.Delete(ctx, config, client.Preconditions{UID: &config.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return removed, fmt.Errorf("remove old config %s: %w", config.Name, err)
 		}
-		r.o.Log.WithField("pool", pool.Name).WithField("config", c.Name).Info("old config removed")
+		removed = append(removed, config.Name)
 	}
-	return nil
+	return removed, nil
 }
 
 // unused are those of the configs that nothing refers to.
-func (r *Reconciler) unused(ctx context.Context, from client.Reader, pool *mcfgv1.MachineConfigPool,
+func unused(ctx context.Context, from client.Reader, pool *mcfgv1.MachineConfigPool,
 	configs []*mcfgv1.MachineConfig) ([]*mcfgv1.MachineConfig, error) {
 	used, err := references(ctx, from)
 	if err != nil {

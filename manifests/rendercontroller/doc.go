@@ -1,8 +1,8 @@
 // Package rendercontroller renders each pool's MachineConfigs in the cluster, with the code that bootstrap renders
 // with.
 //
-//	pools, MachineConfigs, MachineOSConfigs, ControllerConfig, mirror sets -> render.Render -> rendered-<pool>-<hash> -> pool spec, condition
+//	pools, MachineConfigs, settings -> render.Render -> rendered-<pool>-<hash> -> pool spec, RenderDegraded
 //
-// It looks at what is there, never at what has changed: a reconcile of one pool gives the same result whenever it runs.
-// Rendered configs that nothing refers to any more are removed, but for the newest few.
+// It reads state, never changes: a reconcile of one pool gives the same result whenever it runs. It removes rendered
+// configs that nothing refers to any more, except the newest few.
 package rendercontroller

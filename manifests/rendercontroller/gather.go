@@ -34,28 +34,24 @@ type gatherer struct {
 	client Lister
 	known  func(client.Object) bool
 	o      Options
-	// late adds what a cache may not have yet; nil: client is no cache.
-	late func(context.Context, *manifests.Set, *mcfgv1.MachineConfigList) error
-}
-
-func (r *Reconciler) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, error) {
-	return gatherer{r.client, r.known, r.o, r.lateComponents}.gather(ctx, pool)
+	// live reads what the cache behind client may not have yet; nil: client is no cache.
+	live client.Reader
 }
 
 // gather reads what a pool is rendered from, in the order of names. Kinds that the API does not have are empty.
-func (r gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, error) {
+func (g gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, error) {
 	set := &manifests.Set{}
 	var pools mcfgv1.MachineConfigPoolList
-	if err := r.client.List(ctx, &pools); err != nil {
+	if err := g.client.List(ctx, &pools); err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}
 	set.Pools = items(pools.Items, func(p *mcfgv1.MachineConfigPool) bool { return p.DeletionTimestamp == nil })
 	var configs mcfgv1.MachineConfigList
-	if err := r.client.List(ctx, &configs); err != nil {
+	if err := g.client.List(ctx, &configs); err != nil {
 		return nil, fmt.Errorf("list MachineConfigs: %w", err)
 	}
 	var layering mcfgv1.MachineOSConfigList
-	if err := r.client.List(ctx, &layering); err != nil {
+	if err := g.client.List(ctx, &layering); err != nil {
 		return nil, fmt.Errorf("list MachineOSConfigs: %w", err)
 	}
 	set.MachineOSConfigs = items(layering.Items, func(m *mcfgv1.MachineOSConfig) bool {
@@ -67,38 +63,40 @@ func (r gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*
 			made[manifests.PreBuiltComponentPrefix+m.Object.Spec.MachineConfigPool.Name] = true
 		}
 	}
-	if r.late != nil {
-		if err := r.late(ctx, set, &configs); err != nil {
+	if g.live != nil {
+		late, err := lateComponents(ctx, g.live, set.MachineOSConfigs, configs.Items)
+		if err != nil {
 			return nil, err
 		}
+		configs.Items = append(configs.Items, late...)
 	}
 	// A component that rendering makes itself is not read back from the API, too.
 	set.MachineConfigs = items(configs.Items, func(c *mcfgv1.MachineConfig) bool {
 		return c.DeletionTimestamp == nil && !isRendered(c) && !made[c.Name]
 	})
-	if err := r.gatherSettings(ctx, set); err != nil {
+	if err := g.gatherSettings(ctx, set); err != nil {
 		return nil, err
 	}
-	r.standIn(set)
-	render.StandaloneInputs(set, r.o.BaseImage, r.o.Versions)
+	g.standIn(set)
+	render.StandaloneInputs(set, g.o.BaseImage, g.o.Versions)
 	return set, nil
 }
 
 // standIn counts this renderer as the maker of a ControllerConfig that dayone's own hand-over posted: no operator keeps
 // its version up to date, and the rule that guards against two versions at work has no second one here.
-func (r gatherer) standIn(set *manifests.Set) {
+func (g gatherer) standIn(set *manifests.Set) {
 	for i, item := range set.ControllerConfigs {
 		if _, standalone := item.Object.Annotations[manifests.AnnotationStandalone]; !standalone {
 			continue
 		}
 		c := item.Object.DeepCopy()
-		c.Annotations[manifests.AnnotationGeneratedByVersion] = r.o.Versions.Raw
+		c.Annotations[manifests.AnnotationGeneratedByVersion] = g.o.Versions.Raw
 		set.ControllerConfigs[i].Object = c
 	}
 }
 
 // gatherSettings reads the kinds that a cluster may be without.
-func (r gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error {
+func (g gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error {
 	for _, read := range []func(context.Context, gatherer) error{
 		into(&set.ControllerConfigs, &mcfgv1.ControllerConfigList{},
 			func(l *mcfgv1.ControllerConfigList) []mcfgv1.ControllerConfig { return l.Items }),
@@ -118,7 +116,7 @@ func (r gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error 
 			func(l *configv1.ImageTagMirrorSetList) []configv1.ImageTagMirrorSet { return l.Items }),
 		into(&set.Images, &configv1.ImageList{}, func(l *configv1.ImageList) []configv1.Image { return l.Items }),
 	} {
-		if err := read(ctx, r); err != nil {
+		if err := read(ctx, g); err != nil {
 			return err
 		}
 	}
@@ -130,11 +128,11 @@ func into[T any, P interface {
 	*T
 	client.Object
 }, L client.ObjectList](to *[]manifests.Item[P], list L, of func(L) []T) func(context.Context, gatherer) error {
-	return func(ctx context.Context, r gatherer) error {
-		if !r.known(P(new(T))) {
+	return func(ctx context.Context, g gatherer) error {
+		if !g.known(P(new(T))) {
 			return nil
 		}
-		if err := r.client.List(ctx, list); err != nil {
+		if err := g.client.List(ctx, list); err != nil {
 			if meta.IsNoMatchError(err) {
 				return nil
 			}
@@ -157,8 +155,7 @@ func items[T any, P interface {
 		}
 	}
 	slices.SortFunc(out, func(a, b manifests.Item[P]) int {
-		return strings.Compare(a.Object.GetName(),
-			b.Object.GetName())
+		return strings.Compare(a.Object.GetName(), b.Object.GetName())
 	})
 	return out
 }

@@ -1,12 +1,13 @@
 package rendercontroller
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests/render"
 )
 
@@ -50,28 +51,14 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	switch {
-	case o.Settle == 0:
-		o.Settle = DefaultSettle
-	case o.Settle < 0:
-		o.Settle = 0
-	}
-	switch {
-	case o.Keep == 0:
-		o.Keep = DefaultKeep
-	case o.Keep < 0:
-		o.Keep = 0
-	}
-	if o.Workers == 0 {
-		o.Workers = DefaultWorkers
-	}
+	o.Settle = max(cmp.Or(o.Settle, DefaultSettle), 0)
+	o.Keep = max(cmp.Or(o.Keep, DefaultKeep), 0)
+	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
-		l := logrus.New()
-		l.SetOutput(io.Discard)
-		o.Log = logrus.NewEntry(l)
+		o.Log = report.NoLog()
 	}
 	return o
 }

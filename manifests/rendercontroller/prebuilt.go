@@ -3,13 +3,13 @@ package rendercontroller
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
@@ -21,32 +21,34 @@ import (
 // config must keep its name, else all nodes reboot. So the component becomes an object of its own, as in MCO. It
 // belongs to the MachineOSConfig: it goes when the pool is opted out.
 
-// lateComponents adds components that are in the API and not in the cache yet. Annotation and component are different
+// lateComponents reads components that are in the API and not in the cache yet. Annotation and component are different
 // kinds: the cache may show that the one has gone before it shows the other.
-func (r *Reconciler) lateComponents(ctx context.Context, set *manifests.Set, configs *mcfgv1.MachineConfigList) error {
-	for _, m := range set.MachineOSConfigs {
+func lateComponents(ctx context.Context, live client.Reader, layering []manifests.Item[*mcfgv1.MachineOSConfig],
+	configs []mcfgv1.MachineConfig) ([]mcfgv1.MachineConfig, error) {
+	var out []mcfgv1.MachineConfig
+	for _, m := range layering {
 		if m.Object.Annotations[manifests.AnnotationPreBuiltImage] != "" {
 			continue
 		}
 		name := manifests.PreBuiltComponentPrefix + m.Object.Spec.MachineConfigPool.Name
-		if slices.ContainsFunc(configs.Items, func(c mcfgv1.MachineConfig) bool { return c.Name == name }) {
+		if slices.ContainsFunc(configs, func(m mcfgv1.MachineConfig) bool { return m.Name == name }) {
 			continue
 		}
 		var late mcfgv1.MachineConfig
-		err := r.live.Get(ctx, client.ObjectKey{Name: name}, &late)
+		err := live.Get(ctx, client.ObjectKey{Name: name}, &late)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("get %s: %w", name, err)
+			return nil, fmt.Errorf("get %s: %w", name, err)
 		}
 		if err == nil {
-			configs.Items = append(configs.Items, late)
+			out = append(out, late)
 		}
 	}
-	return nil
+	return out, nil
 }
 
 // keepImage makes sure that the component of the pool's pre-built image is in the API and belongs to the pool's
 // MachineOSConfig. An annotation says what the image is; without one the component's own word counts.
-func (r *Reconciler) keepImage(ctx context.Context, set *manifests.Set, pool string) error {
+func keepImage(ctx context.Context, c client.Client, set *manifests.Set, pool string) error {
 	var owner *mcfgv1.MachineOSConfig
 	for _, m := range set.MachineOSConfigs {
 		if m.Object.Spec.MachineConfigPool.Name == pool {
@@ -57,7 +59,7 @@ func (r *Reconciler) keepImage(ctx context.Context, set *manifests.Set, pool str
 		return nil
 	}
 	var there mcfgv1.MachineConfig
-	err := r.client.Get(ctx, client.ObjectKey{Name: manifests.PreBuiltComponentPrefix + pool}, &there)
+	err := c.Get(ctx, client.ObjectKey{Name: manifests.PreBuiltComponentPrefix + pool}, &there)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get component of the pre-built image: %w", err)
 	}
@@ -72,31 +74,22 @@ func (r *Reconciler) keepImage(ctx context.Context, set *manifests.Set, pool str
 	want.OwnerReferences = []metav1.OwnerReference{{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineOSConfig",
 		Name: owner.Name, UID: owner.UID}}
 	if apierrors.IsNotFound(err) {
-		if err := r.client.Create(ctx, want); client.IgnoreAlreadyExists(err) != nil {
+		if err := c.Create(ctx, want); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create %s: %w", want.Name, err)
 		}
-		r.o.Log.WithField("pool", pool).WithField("image", image).
-			Info("image that the pool was installed with is kept in a machineconfig")
 		return nil
 	}
 	before := there.DeepCopy()
 	there.OwnerReferences = want.OwnerReferences
 	there.Spec.OSImageURL = image
-	there.Labels, there.Annotations = merged(there.Labels, want.Labels), merged(there.Annotations, want.Annotations)
+	there.Labels = labels.Merge(there.Labels, want.Labels)
+	there.Annotations = labels.Merge(there.Annotations, want.Annotations)
 	if equality.Semantic.DeepEqual(before, &there) {
 		return nil
 	}
-	if err := r.client.Patch(ctx, &there, client.MergeFromWithOptions(before,
+	if err := c.Patch(ctx, &there, client.MergeFromWithOptions(before,
 		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("mend %s: %w", want.Name, err)
 	}
 	return nil
-}
-
-// merged is a copy of have with what want says.
-func merged(have, want map[string]string) map[string]string {
-	out := map[string]string{}
-	maps.Copy(out, have)
-	maps.Copy(out, want)
-	return out
 }

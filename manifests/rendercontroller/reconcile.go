@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,8 +33,7 @@ const (
 // maxMessage bounds the condition's message in bytes; the API takes 32 KiB, people read the first lines.
 const maxMessage = 4 << 10
 
-// conflictInterval is how soon a pool is looked at again that somebody else has changed meanwhile: the cache shows it
-// by then.
+// conflictInterval is how soon a pool is reconciled again after a conflict: the cache has the other change by then.
 const conflictInterval = 200 * time.Millisecond
 
 // Reconciler renders one pool a call.
@@ -47,7 +45,8 @@ type Reconciler struct {
 	known func(client.Object) bool
 }
 
-// Reconcile renders the pool that the request names, points it at the result, removes what is old and says how it went.
+// Reconcile renders the pool that the request names, points it at the result, removes old configs and sets
+// RenderDegraded.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var pool mcfgv1.MachineConfigPool
 	if err := r.client.Get(ctx, request.NamespacedName, &pool); err != nil {
@@ -58,15 +57,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	failure := r.render(ctx, &pool)
 	if apierrors.IsConflict(failure) {
-		// somebody wrote meanwhile: no state of the pool, and no failure
+		// another client wrote meanwhile: no state of the pool, and no failure
 		return ctrl.Result{RequeueAfter: conflictInterval}, nil
 	}
 	if failure == nil {
-		failure = r.collect(ctx, &pool)
+		var removed []string
+		removed, failure = collect(ctx, r.client, r.live, &pool, r.o.Keep)
+		for _, name := range removed {
+			r.o.Log.WithField("pool", pool.Name).WithField("config", name).Info("old config removed")
+		}
 	}
 	err := r.condition(ctx, &pool, failure)
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictInterval}, nil // the next look says it
+		return ctrl.Result{RequeueAfter: conflictInterval}, nil // the next reconcile sets it
 	}
 	if report.Of(failure) != nil {
 		return ctrl.Result{}, err // the same input is refused again; a change of it wakes the pool
@@ -76,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // render makes the pool's config and points the pool at it. pool is as the API has it afterwards.
 func (r *Reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool) error {
-	set, err := r.gather(ctx, pool)
+	set, err := gatherer{r.client, r.known, r.o, r.live}.gather(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -88,13 +91,18 @@ func (r *Reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 	}
 	config := result.Config(pool.Name)
 	if config == nil {
-		return fmt.Errorf("render pool %s: it went meanwhile", pool.Name)
+		return fmt.Errorf("render pool %s: the pool was deleted meanwhile", pool.Name)
 	}
-	if err := r.keepImage(ctx, set, pool.Name); err != nil {
+	if err := keepImage(ctx, r.client, set, pool.Name); err != nil {
 		return err
 	}
-	if err := r.write(ctx, config); err != nil {
+	restored, err := write(ctx, r.client, config)
+	if err != nil {
 		return err
+	}
+	log := r.o.Log.WithField("pool", pool.Name).WithField("config", config.Name)
+	if restored {
+		log.Info("rendered config restored")
 	}
 	want := mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: config.Name},
 		Source: sources(result, pool)}
@@ -107,7 +115,7 @@ func (r *Reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("point pool %s at %s: %w", pool.Name, config.Name, err)
 	}
-	r.o.Log.WithField("pool", pool.Name).WithField("config", config.Name).Info("pool has a new config")
+	log.Info("pool has a new config")
 	return nil
 }
 
@@ -127,52 +135,40 @@ func sources(result *render.Result, pool *mcfgv1.MachineConfigPool) []corev1.Obj
 	return out
 }
 
-// write makes sure that the rendered config is in the API with exactly this spec.
-func (r *Reconciler) write(ctx context.Context, config *mcfgv1.MachineConfig) error {
+// write makes sure that the rendered config is in the API with exactly this spec; it says whether it had to restore it.
+func write(ctx context.Context, c client.Client, config *mcfgv1.MachineConfig) (restored bool, err error) {
 	var there mcfgv1.MachineConfig
-	err := r.client.Get(ctx, client.ObjectKeyFromObject(config), &there)
+	err = c.Get(ctx, client.ObjectKeyFromObject(config), &there)
 	if apierrors.IsNotFound(err) {
-		if err := r.client.Create(ctx, config.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("create %s: %w", config.Name, err)
+		if err := c.Create(ctx, config.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
+			return false, fmt.Errorf("create %s: %w", config.Name, err)
 		}
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("get %s: %w", config.Name, err)
+		return false, fmt.Errorf("get %s: %w", config.Name, err)
 	}
 	same, err := sameSpec(&there, config)
 	if err != nil {
-		return err
+		return false, err
 	}
-	// What owners say that follows a change is no part of the name: it may change while the content stays.
-	said := there.Annotations[manifests.AnnotationPostConfigActions] == config.Annotations[manifests.AnnotationPostConfigActions]
-	if same && said && metav1.GetControllerOf(&there) != nil {
-		return nil
+	// The owners' actions are no part of the name: they may change while the content stays.
+	const key = manifests.AnnotationPostConfigActions
+	actions := config.Annotations[key]
+	if same && there.Annotations[key] == actions && metav1.GetControllerOf(&there) != nil {
+		return false, nil
 	}
-	// Its name says what it holds, so whoever changed it was wrong. One that bootstrap posted gets its owner here.
+	// Its name says what it holds, so any change of the spec was wrong. One that bootstrap posted gets its owner here.
 	there.Spec, there.OwnerReferences = config.Spec, config.OwnerReferences
-	if !said {
-		setAnnotation(&there, manifests.AnnotationPostConfigActions,
-			config.Annotations[manifests.AnnotationPostConfigActions])
+	if actions == "" {
+		delete(there.Annotations, key)
+	} else {
+		metav1.SetMetaDataAnnotation(&there.ObjectMeta, key, actions)
 	}
-	if err := r.client.Update(ctx, &there); err != nil {
-		return fmt.Errorf("restore %s: %w", config.Name, err)
+	if err := c.Update(ctx, &there); err != nil {
+		return false, fmt.Errorf("restore %s: %w", config.Name, err)
 	}
-	r.o.Log.WithField("config", config.Name).Info("rendered config restored")
-	return nil
-}
-
-// setAnnotation changes one; an empty value takes it away.
-func setAnnotation(o client.Object, key, value string) {
-	annotations := maps.Clone(o.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	if value == "" {
-		delete(annotations, key)
-	}
-	o.SetAnnotations(annotations)
+	return true, nil
 }
 
 func sameSpec(a, b *mcfgv1.MachineConfig) (bool, error) {

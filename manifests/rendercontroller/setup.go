@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,18 +34,19 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	r := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), o: o.withDefaults()}
+	o = o.withDefaults()
 	known := map[string]bool{}
-	r.known = func(o client.Object) bool { return known[fmt.Sprintf("%T", o)] }
+	r := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), o: o,
+		known: func(o client.Object) bool { return known[fmt.Sprintf("%T", o)] }}
+	all := allPools(r.client, o.Log)
+	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
+		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 	b := ctrl.NewControllerManagedBy(mgr).Named("render").
-		For(&mcfgv1.MachineConfigPool{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
-			metaChanged()))).
-		Watches(&mcfgv1.MachineConfig{}, r.settled(r.ofConfig),
-			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, metaChanged()))).
-		Watches(&mcfgv1.MachineOSConfig{}, r.settled(r.all),
-			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, metaChanged()))).
-		Watches(&mcfgv1.MachineOSBuild{}, r.settled(ofBuild), builder.WithPredicates(goneOnly())).
-		Watches(&corev1.Node{}, r.settled(ofNode), builder.WithPredicates(configsChanged()))
+		For(&mcfgv1.MachineConfigPool{}, changed).
+		Watches(&mcfgv1.MachineConfig{}, settled(o.Settle, ofConfig(all)), changed).
+		Watches(&mcfgv1.MachineOSConfig{}, settled(o.Settle, all), changed).
+		Watches(&mcfgv1.MachineOSBuild{}, settled(o.Settle, ofBuild), builder.WithPredicates(deletedOnly())).
+		Watches(&corev1.Node{}, settled(o.Settle, ofNode), builder.WithPredicates(configsChanged()))
 	for _, kind := range []client.Object{&mcfgv1.ControllerConfig{}, &mcfgv1.KubeletConfig{},
 		&mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{},
 		&operatorv1alpha1.ImageContentSourcePolicy{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{},
@@ -59,19 +62,19 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			continue
 		}
 		known[fmt.Sprintf("%T", kind)] = true
-		b = b.Watches(kind, r.settled(r.all))
+		b = b.Watches(kind, settled(o.Settle, all))
 	}
-	if err := b.WithOptions(controller.Options{MaxConcurrentReconciles: r.o.Workers}).Complete(r); err != nil {
+	if err := b.WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).Complete(r); err != nil {
 		return fmt.Errorf("start render controller: %w", err)
 	}
 	return nil
 }
 
-// settled wakes pools a while after a change, so that several changes are one rendering.
-func (r *Reconciler) settled(pools func(context.Context, client.Object) []string) handler.EventHandler {
+// settled enqueues pools a while after a change, so that several changes are one rendering.
+func settled(settle time.Duration, pools poolsOf) handler.EventHandler {
 	add := func(ctx context.Context, o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, name := range pools(ctx, o) {
-			q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, r.o.Settle)
+			q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, settle)
 		}
 	}
 	return handler.Funcs{
@@ -91,29 +94,36 @@ func (r *Reconciler) settled(pools func(context.Context, client.Object) []string
 	}
 }
 
-// all are the names of all pools.
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []string {
-	var pools mcfgv1.MachineConfigPoolList
-	if err := r.client.List(ctx, &pools); err != nil {
-		r.o.Log.WithError(err).Warn("pools not listed")
-		return nil
+// poolsOf names the pools that an object concerns.
+type poolsOf func(context.Context, client.Object) []string
+
+// allPools says that an object concerns every pool.
+func allPools(c client.Reader, log *logrus.Entry) poolsOf {
+	return func(ctx context.Context, _ client.Object) []string {
+		var pools mcfgv1.MachineConfigPoolList
+		if err := c.List(ctx, &pools); err != nil {
+			log.WithError(err).Warn("pools not listed")
+			return nil
+		}
+		var names []string
+		for i := range pools.Items {
+			names = append(names, pools.Items[i].Name)
+		}
+		return names
 	}
-	var names []string
-	for i := range pools.Items {
-		names = append(names, pools.Items[i].Name)
-	}
-	return names
 }
 
-// ofConfig is the pool of a rendered config; any other MachineConfig may concern all.
-func (r *Reconciler) ofConfig(ctx context.Context, o client.Object) []string {
-	if !isRendered(o) {
-		return r.all(ctx, o)
+// ofConfig says that a rendered config concerns its pool and any other MachineConfig may concern all.
+func ofConfig(all poolsOf) poolsOf {
+	return func(ctx context.Context, o client.Object) []string {
+		if !isRendered(o) {
+			return all(ctx, o)
+		}
+		if owner := metav1.GetControllerOf(o); owner != nil {
+			return []string{owner.Name}
+		}
+		return poolOf(o.GetName())
 	}
-	if owner := metav1.GetControllerOf(o); owner != nil {
-		return []string{owner.Name}
-	}
-	return poolOf(o.GetName())
 }
 
 func ofBuild(_ context.Context, o client.Object) []string {
@@ -141,11 +151,6 @@ func poolOf(config string) []string {
 	return []string{rest[:at]}
 }
 
-// metaChanged lets changes of labels and annotations pass.
-func metaChanged() predicate.Predicate {
-	return predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
-}
-
 // configsChanged lets nodes pass whose configs have changed: one that they had may be old now.
 func configsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -153,8 +158,8 @@ func configsChanged() predicate.Predicate {
 	}}
 }
 
-// goneOnly lets deletions pass.
-func goneOnly() predicate.Predicate {
+// deletedOnly lets deletions pass.
+func deletedOnly() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },

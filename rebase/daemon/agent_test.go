@@ -63,7 +63,7 @@ func TestUnitsAreEnabledAndDisabled(t *testing.T) {
 	f := newFixture(t)
 	withUnits := func(name string, units ...ign35.Unit) *mcfgv1.MachineConfig {
 		mc := rendered(name)
-		raw, err := machineconfig.EncodeAny(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version},
+		raw, err := machineconfig.Encode(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version},
 			Systemd: ign35.Systemd{Units: units}})
 		require.NoError(t, err)
 		mc.Spec.Config.Raw = raw

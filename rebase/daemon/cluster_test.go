@@ -36,7 +36,7 @@ func change(mc *mcfgv1.MachineConfig, how func(*ign35.Config)) *mcfgv1.MachineCo
 		panic(err)
 	}
 	how(&c)
-	if mc.Spec.Config.Raw, err = machineconfig.EncodeAny(c); err != nil {
+	if mc.Spec.Config.Raw, err = machineconfig.Encode(c); err != nil {
 		panic(err)
 	}
 	return mc

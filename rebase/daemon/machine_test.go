@@ -154,7 +154,7 @@ func rendered(name string, files ...string) *mcfgv1.MachineConfig {
 			User: ign35.NodeUser{ID: ptr(os.Getuid())}, Group: ign35.NodeGroup{ID: ptr(os.Getgid())}},
 			FileEmbedded1: ign35.FileEmbedded1{Mode: ptr(0o644), Contents: machineconfig.Inline([]byte(contents))}})
 	}
-	raw, err := machineconfig.EncodeAny(c)
+	raw, err := machineconfig.Encode(c)
 	if err != nil {
 		panic(err)
 	}

@@ -135,13 +135,13 @@ func unpatched(dir string, raw []byte) ([]byte, *marker, error) {
 			return kept, m, nil
 		}
 	}
-	out, err := machineconfig.EncodeAny(c)
+	out, err := machineconfig.Encode(c)
 	return out, m, err
 }
 
 // plain is a config as JSON without anything empty, for comparing.
 func plain(c ign.Config) any {
-	raw, err := machineconfig.EncodeAny(c)
+	raw, err := machineconfig.Encode(c)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func patched(original []byte, a Additions, m marker) ([]byte, error) {
 	if err := a.addTo(&c, m); err != nil {
 		return nil, err
 	}
-	out, err := machineconfig.EncodeAny(c)
+	out, err := machineconfig.Encode(c)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func parse(raw []byte) (ign.Config, error) {
 	if c.Ignition.Version == "3.0.0" {
 		return c, refuse("bootstrap-ign", "take a newer openshift-install", "its Ignition spec 3.0.0 has no compressed files")
 	}
-	again, err := machineconfig.EncodeAny(c)
+	again, err := machineconfig.Encode(c)
 	if err != nil {
 		return c, err
 	}

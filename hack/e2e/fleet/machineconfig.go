@@ -37,7 +37,7 @@ func (c Content) MachineConfig(name, pool string) (*mcfgv1.MachineConfig, error)
 		ign.Systemd.Units = append(ign.Systemd.Units, ign35.Unit{Name: unit, Enabled: new(true),
 			Contents: new(c.Units[unit])})
 	}
-	raw, err := machineconfig.EncodeAny(ign)
+	raw, err := machineconfig.Encode(ign)
 	if err != nil {
 		return nil, fmt.Errorf("make MachineConfig %s: %w", name, err)
 	}

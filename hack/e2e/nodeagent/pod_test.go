@@ -84,7 +84,7 @@ func TestTheAgentInAPod(t *testing.T) {
 // config is a rendered config of one file that no policy lets reboot.
 func (w *world) config(name, text string) *mcfgv1.MachineConfig {
 	mode := 0o640
-	raw, err := machineconfig.EncodeAny(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version},
+	raw, err := machineconfig.Encode(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version},
 		Storage: ign35.Storage{Files: []ign35.File{
 			{Node: ign35.Node{Path: "/etc/app/text"}, FileEmbedded1: ign35.FileEmbedded1{Mode: &mode,
 				Contents: machineconfig.Inline([]byte(text))}}}}})

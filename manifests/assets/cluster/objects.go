@@ -95,8 +95,8 @@ func (o Options) Validate() error {
 		}
 	}
 	if o.BaseImage != "" && !(imageReference.MatchString(o.BaseImage) && digested.MatchString(o.BaseImage)) {
-		bad = append(bad, fmt.Errorf("base image %q is no reference by digest, such as registry.example.com/os/base@sha256:…",
-			o.BaseImage))
+		bad = append(bad, fmt.Errorf("base image %q is no reference by digest, such as "+
+			"registry.example.com/os/base@sha256:…", o.BaseImage))
 	}
 	for _, arg := range o.BuilderArgs {
 		if !builderArg.MatchString(arg) {

@@ -109,7 +109,8 @@ func texts(mirrors []configv1.ImageMirror) []string {
 // scopePattern is a host with an optional port and path, no tag and no digest (openshift/api,
 // ImageDigestMirrors.Source).
 var scopePattern = regexp.MustCompile(
-	`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+	`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*(:[0-9]{1,5})?` +
+		`(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
 // wildcardPattern is a star in place of the first part of a host name.
 var wildcardPattern = regexp.MustCompile(`^\*(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)+$`)

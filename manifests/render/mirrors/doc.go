@@ -1,5 +1,5 @@
 // Package mirrors turns mirror sets and the cluster's image settings into the files by which a node's container tools
 // find images.
 //
-//	ICSP, IDMS, ITMS, Image -> lists by source -> merged order, blocked and insecure scopes -> registries.conf, policy.json, search drop-in
+//	ICSP, IDMS, ITMS, Image -> mirrors and scopes by source -> registries.conf, policy.json, search drop-in
 package mirrors

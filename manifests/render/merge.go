@@ -1,0 +1,150 @@
+package render
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
+)
+
+// merged is a pool's spec with the source of its image.
+type merged struct {
+	spec mcfgv1.MachineConfigSpec
+	// imageFrom names the MachineConfig that set osImageURL last, "" for the default.
+	imageFrom string
+	// layered says that osImageURL is a pre-built layered image.
+	layered bool
+}
+
+// merge joins the components in order over the ControllerConfig's images. Generated components (those with a
+// generated-by-controller-version) never set images.
+func merge(p pool, selected []parsed, base mcfgv1.ControllerConfigSpec, strict bool) (merged, []report.Finding) {
+	var (
+		out    merged
+		config machineconfig.Merger
+		image  *parsed
+	)
+	all := findings{strict: strict}
+	out.spec = mcfgv1.MachineConfigSpec{
+		OSImageURL:                     base.BaseOSContainerImage,
+		BaseOSExtensionsContainerImage: base.BaseOSExtensionsContainerImage,
+		KernelArguments:                []string{}, Extensions: []string{}, KernelType: kernelDefault,
+	}
+	for i := range selected {
+		c := selected[i].Object
+		config.Add(selected[i].config)
+		out.spec.KernelArguments = append(out.spec.KernelArguments, c.Spec.KernelArguments...)
+		out.spec.Extensions = append(out.spec.Extensions, c.Spec.Extensions...)
+		out.spec.FIPS = out.spec.FIPS || c.Spec.FIPS
+		if c.Spec.KernelType == kernelRealtime || c.Spec.KernelType == kernel64k {
+			out.spec.KernelType = c.Spec.KernelType
+		}
+		if c.Annotations[manifests.AnnotationGeneratedByController] != "" {
+			continue
+		}
+		if c.Spec.OSImageURL != "" {
+			all.checkOverride(p.Object.Name, image, selected[i])
+			out.spec.OSImageURL, out.imageFrom, image = c.Spec.OSImageURL, c.Name, &selected[i]
+		}
+		if c.Spec.BaseOSExtensionsContainerImage != "" {
+			out.spec.BaseOSExtensionsContainerImage = c.Spec.BaseOSExtensionsContainerImage
+		}
+	}
+	out.layered = image != nil && isPreBuilt(image.Object)
+	if out.layered {
+		all.checkInherited(p, image.Object.Labels[manifests.LabelRole])
+	}
+	if out.spec.KernelType != kernelDefault && slices.Contains(out.spec.Extensions, kernelDevel) {
+		place := p.Origin.At("", "extension")
+		place.Next = "remove the extension " + kernelDevel + " or the kernel type"
+		all.Errorf(place, "pool %s: the extension %s does not go with kernel type %s", p.Object.Name, kernelDevel,
+			out.spec.KernelType)
+	}
+	result := config.Result()
+	all.Add(checkContents(p, result)...)
+	if image != nil {
+		all.Add(checkRuntime(p, result)...)
+	}
+	raw, err := machineconfig.Encode(result)
+	if err != nil {
+		all.Errorf(p.Origin.At("", "serialisation"), "pool %s: %s", p.Object.Name, err)
+	}
+	out.spec.Config = runtime.RawExtension{Raw: raw}
+	return out, all.Findings
+}
+
+func isPreBuilt(c *mcfgv1.MachineConfig) bool {
+	return c.Annotations[manifests.AnnotationPreBuiltImage] != ""
+}
+
+// checkOverride reports a MachineConfig that replaces a pre-built image by another image.
+func (f *findings) checkOverride(pool string, before *parsed, after parsed) {
+	if before == nil || !isPreBuilt(before.Object) || isPreBuilt(after.Object) ||
+		before.Object.Spec.OSImageURL == after.Object.Spec.OSImageURL {
+		return
+	}
+	place := after.Origin.At("spec.osImageURL", "layered-image-overridden")
+	place.Next = "remove osImageURL from this MachineConfig and put its content into the Containerfile"
+	f.doubtf(place, "pool %s: osImageURL of MachineConfig %s replaces the pool's layered image %s", pool,
+		after.Object.Name, before.Object.Spec.OSImageURL)
+}
+
+// checkInherited reports a pool that ends up with the pre-built image of another role.
+func (f *findings) checkInherited(p pool, role string) {
+	if role == p.Object.Name {
+		return
+	}
+	place := p.Origin.At("spec.machineConfigSelector", "layered-image-inherited")
+	place.Next = "give the pool a MachineOSConfig of its own, or keep the other role out of its selector"
+	f.doubtf(place, "pool %s takes over the layered image of pool %s", p.Object.Name, role)
+}
+
+// checkContents reports files that a node would write still compressed: a later MachineConfig has removed the mark.
+func checkContents(p pool, config ign35.Config) []report.Finding {
+	var out report.Report
+	for _, f := range config.Storage.Files {
+		if f.Contents.Compression != nil || !bareGzip(f.Contents.Source) {
+			continue
+		}
+		place := p.Origin.At("", "contents-still-packed")
+		place.Next = "repeat the contents in the MachineConfig that changes the file's mode or owner"
+		out.Warnf(place, "pool %s: %s would be written still compressed: a later MachineConfig names the file without "+
+			"contents", p.Object.Name, f.Path)
+	}
+	return out.Findings
+}
+
+// bareGzip says whether an inline source starts with gzip's magic bytes (1f 8b 08) in base64.
+func bareGzip(source *string) bool {
+	return source != nil && strings.Contains((*source)[:min(len(*source), 64)], ";base64,H4sI")
+}
+
+// runcDefault finds CRI-O's setting for runc.
+var runcDefault = regexp.MustCompile(`(?m)^\s*default_runtime\s*=\s*"runc"`)
+
+// checkRuntime reports runc as default runtime under an image of one's own. MCO looks into the image for RHEL 10, which
+// has no runc; this renderer uses no network, so it can only warn.
+func checkRuntime(p pool, config ign35.Config) []report.Finding {
+	var out report.Report
+	for _, f := range config.Storage.Files {
+		if !strings.HasPrefix(f.Path, "/etc/crio/crio.conf") {
+			continue
+		}
+		data, err := machineconfig.Contents(f.Contents)
+		if err != nil || !runcDefault.Match(data) {
+			continue
+		}
+		place := p.Origin.At("", "runc-with-own-image")
+		place.Next = "make sure that the image has runc, or use crun"
+		out.Warnf(place, "pool %s: %s makes runc the default runtime, which images on RHEL 10 do not have", p.Object.Name,
+			f.Path)
+	}
+	return out.Findings
+}
