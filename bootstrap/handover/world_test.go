@@ -103,7 +103,7 @@ func (w *world) controllers() (stop func()) {
 		return nodecontroller.SetupWithManager(mgr, nodecontroller.Options{Log: log})
 	})
 	start(cluster.Builder, buildcontroller.CacheOptions(cluster.DefaultNamespace), func(mgr ctrl.Manager) error {
-		_, err := buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{},
+		err := buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{},
 			RegistryCA: w.finalCA, Platform: platform,
 			Job: job.Options{BuilderImage: "registry.example.com/dayone/builder:1"}})
 		return err

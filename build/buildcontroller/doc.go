@@ -1,9 +1,9 @@
-// Package buildcontroller keeps every opted-in pool's image built: it makes MachineOSBuilds and their Jobs and says
-// what became of them.
+// Package buildcontroller keeps the image of every opted-in pool built.
 //
-//	MachineOSConfig + pool + rendered config -> content address -> build/decide -> MachineOSBuild -> Job -> digest -> MachineOSConfig's status
+//	API -> observation -> findDesired -> build/decide -> act (MachineOSBuild, Job) -> report (status, events, metrics)
 //
-// One reconcile is keyed by a MachineOSConfig and looks at what is, never at what happened. Whatever is begun is
-// announced first and has a name that follows from its content, so that a process that is killed at any point neither
-// loses nor doubles a build.
+// One reconcile belongs to one MachineOSConfig. It is a list of steps (reconcile.go), each of which takes what is known
+// and returns what is known afterwards. It depends on the current state, never on what happened: a build is announced
+// before it begins and has a name that follows from its content, so that a process that is killed at any point neither
+// loses nor doubles a build. Edges: api (objects), imageAccess (images of builds), recorder (events and metrics).
 package buildcontroller

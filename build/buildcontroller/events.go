@@ -5,96 +5,91 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 
 	"dayone.dev/dayone/build/decide"
+	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/machineosbuild"
 )
 
 // Reasons of events (MCO, pkg/controller/build; the last is dayone's).
 const (
-	EventBuildStarted     = "BuildStarted"
-	EventBuildPreparing   = "BuildPreparing"
-	EventBuildBuilding    = "BuildBuilding"
-	EventBuildCompleted   = "BuildCompleted"
-	EventBuildFailed      = "BuildFailed"
-	EventBuildInterrupted = "BuildInterrupted"
-	EventBuildDeleted     = "BuildDeleted"
-	EventJobCreated       = "JobCreated"
-	EventRebuildRequested = "RebuildRequested"
-	EventConfigReconciled = "ConfigReconciled"
-	EventBuildDegraded    = "BuildDegraded"
-	EventBuildRecovered   = "BuildRecovered"
-	EventImageLeftBehind  = "ImageLeftBehind"
+	eventBuildStarted     = "BuildStarted"
+	eventBuildPreparing   = "BuildPreparing"
+	eventBuildBuilding    = "BuildBuilding"
+	eventBuildCompleted   = "BuildCompleted"
+	eventBuildFailed      = "BuildFailed"
+	eventBuildInterrupted = "BuildInterrupted"
+	eventBuildDeleted     = "BuildDeleted"
+	eventJobCreated       = "JobCreated"
+	eventRebuildRequested = "RebuildRequested"
+	eventConfigReconciled = "ConfigReconciled"
+	eventBuildDegraded    = "BuildDegraded"
+	eventBuildRecovered   = "BuildRecovered"
+	eventImageLeftBehind  = "ImageLeftBehind"
 )
 
 // maxNote is the API's bound on an event's text in bytes (events.k8s.io/v1).
 const maxNote = 1000
 
-func (x *run) event(about runtime.Object, kind, reason, format string, args ...any) {
-	x.events.Eventf(about, nil, kind, reason, "Build", format, args...)
+// recorder tells people and programs what the controller does: events and metrics.
+type recorder struct {
+	events  events.EventRecorder
+	metrics *metrics
 }
 
-// began tells of a build that was made.
-func (x *run) began() {
-	if x.d.Action == decide.Rebuild {
-		x.event(x.config, corev1.EventTypeNormal, EventRebuildRequested,
-			"MachineOSBuild %s serves the rebuild that was asked for", x.d.BuildName)
+func (r recorder) event(about runtime.Object, kind, reason, format string, args ...any) {
+	r.events.Eventf(about, nil, kind, reason, "Build", format, args...)
+}
+
+// began announces a build that was created.
+func (r recorder) began(config *mcfgv1.MachineOSConfig, d decide.Decision) {
+	if d.Action == decide.Rebuild {
+		r.event(config, corev1.EventTypeNormal, eventRebuildRequested, "MachineOSBuild %s serves the rebuild request",
+			d.BuildName)
 	}
-	x.event(x.config, corev1.EventTypeNormal, EventBuildStarted, "%s: MachineOSBuild %s: %s", x.d.Action, x.d.BuildName,
-		cut(x.d.Message))
-	x.metrics.began(x)
+	r.event(config, corev1.EventTypeNormal, eventBuildStarted, "%s: MachineOSBuild %s: %s", d.Action, d.BuildName,
+		note(d.Message))
+	r.metrics.began(config.Spec.MachineConfigPool.Name, d.Action)
 }
 
-// tell tells of a build's next state.
-func (x *run) tell(b *mcfgv1.MachineOSBuild, from, to machineosbuild.State, cause machineosbuild.Cause) {
+// moved announces a build's next state.
+func (r recorder) moved(b *mcfgv1.MachineOSBuild, from machineosbuild.State, o job.Observation) {
 	kind, reason := corev1.EventTypeNormal, ""
-	switch to {
+	switch o.State {
 	case machineosbuild.Prepared:
-		x.event(b, kind, EventJobCreated, "Job %s is made", jobNameOf(b))
-		reason = EventBuildPreparing
+		r.event(b, kind, eventJobCreated, "Job %s is created", job.JobName(b.Name))
+		reason = eventBuildPreparing
 	case machineosbuild.Building:
-		reason = EventBuildBuilding
+		reason = eventBuildBuilding
 	case machineosbuild.Succeeded:
-		reason = EventBuildCompleted
+		reason = eventBuildCompleted
 	case machineosbuild.Interrupted:
-		reason = EventBuildInterrupted
+		reason = eventBuildInterrupted
 	default:
-		kind, reason = corev1.EventTypeWarning, EventBuildFailed
+		kind, reason = corev1.EventTypeWarning, eventBuildFailed
 	}
-	note := cause.Message
-	if note == "" {
-		note = "MachineOSBuild " + b.Name + " is " + string(to)
+	text := o.Cause.Message
+	if text == "" {
+		text = "MachineOSBuild " + b.Name + " is " + string(o.State)
 	}
-	x.event(b, kind, reason, "%s", cut(note))
-	x.metrics.moved(b, from, to)
+	r.event(b, kind, reason, "%s", note(text))
+	r.metrics.moved(b, from, o.State)
 }
 
-// tellDecision tells on the MachineOSConfig when it becomes degraded or recovers, and when its image is another.
-func (x *run) tellDecision(old *mcfgv1.MachineOSConfig) {
-	was, is := meta.IsStatusConditionTrue(old.Status.Conditions, ConditionDegraded),
-		meta.IsStatusConditionTrue(x.config.Status.Conditions, ConditionDegraded)
-	if is && !was {
-		_, reason, message := x.degraded()
-		x.event(x.config, corev1.EventTypeWarning, EventBuildDegraded, "%s: %s", reason, cut(message))
+// reported announces on the MachineOSConfig that it is degraded or has recovered, and another image.
+func (r recorder) reported(old, config *mcfgv1.MachineOSConfig, d decide.Decision) {
+	was := meta.IsStatusConditionTrue(old.Status.Conditions, ConditionDegraded)
+	is := meta.FindStatusCondition(config.Status.Conditions, ConditionDegraded)
+	switch degraded := is != nil && is.Status == "True"; {
+	case degraded && !was:
+		r.event(config, corev1.EventTypeWarning, eventBuildDegraded, "%s: %s", is.Reason, note(is.Message))
+	case was && !degraded:
+		r.event(config, corev1.EventTypeNormal, eventBuildRecovered, "%s", note(d.Message))
 	}
-	if was && !is {
-		x.event(x.config, corev1.EventTypeNormal, EventBuildRecovered, "%s", cut(x.d.Message))
-	}
-	if image := x.config.Status.CurrentImagePullSpec; image != old.Status.CurrentImagePullSpec {
-		x.event(x.config, corev1.EventTypeNormal, EventConfigReconciled, "%s: the pool's image is %s", x.d.Action, image)
+	if image := config.Status.CurrentImagePullSpec; image != old.Status.CurrentImagePullSpec {
+		r.event(config, corev1.EventTypeNormal, eventConfigReconciled, "%s: the pool's image is %s", d.Action, image)
 	}
 }
 
-func jobNameOf(b *mcfgv1.MachineOSBuild) string {
-	if b.Status.Builder == nil || b.Status.Builder.Job == nil {
-		return ""
-	}
-	return b.Status.Builder.Job.Name
-}
-
-func cut(text string) string {
-	if len(text) > maxNote {
-		return text[:maxNote]
-	}
-	return text
-}
+func note(text string) string { return machineosbuild.Abbreviate(text, maxNote) }

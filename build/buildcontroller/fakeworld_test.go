@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -38,6 +37,9 @@ func bump(before, after client.Object) {
 		changed = ok && !equality.Semantic.DeepEqual(a.Spec, b.Spec)
 	case *mcfgv1.MachineConfigPool:
 		b, ok := before.(*mcfgv1.MachineConfigPool)
+		changed = ok && !equality.Semantic.DeepEqual(a.Spec, b.Spec)
+	case *mcfgv1.ControllerConfig:
+		b, ok := before.(*mcfgv1.ControllerConfig)
 		changed = ok && !equality.Semantic.DeepEqual(a.Spec, b.Spec)
 	}
 	if changed {
@@ -121,7 +123,7 @@ func newFakeWorld(t testing.TB) (*world, *saboteur) {
 		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).
 		WithStatusSubresource(&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &mcfgv1.MachineConfigPool{},
 			&batchv1.Job{}, &corev1.Pod{})
-	for name, f := range Indexes() {
+	for name, f := range buildIndexes() {
 		builder = builder.WithIndex(&mcfgv1.MachineOSBuild{}, name, f)
 	}
 	builder = builder.WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch,
@@ -137,12 +139,11 @@ func newFakeWorld(t testing.TB) (*world, *saboteur) {
 	w.runner = newRunner(t, api, w.images)
 	s := &saboteur{}
 	mine := s.client(api)
-	var r *Reconciler
+	var r *reconciler
 	w.restart = func() {
 		var err error
-		r, err = New(mine, mine, events.NewFakeRecorder(1), w.options())
+		r, err = newReconciler(mine, mine, &discardedEvents{}, w.options())
 		require.NoError(t, err)
-		r.events = &discardedEvents{}
 	}
 	w.restart()
 	names := map[string]bool{}
@@ -164,7 +165,7 @@ func newFakeWorld(t testing.TB) (*world, *saboteur) {
 }
 
 // reconcileOnce is false when the controller was killed.
-func reconcileOnce(ctx context.Context, t testing.TB, r *Reconciler, name string) (alive bool) {
+func reconcileOnce(ctx context.Context, t testing.TB, r *reconciler, name string) (alive bool) {
 	defer func() {
 		if got := recover(); got != nil {
 			if _, ok := got.(killed); !ok {

@@ -138,8 +138,8 @@ func (r Registries) open(ctx context.Context, reference string, access Access) (
 		agent = "dayone"
 	}
 	ctx, cancel := context.WithTimeout(ctx, registryLimit)
-	options := []remote.Option{remote.WithContext(ctx), remote.WithTransport(t), remote.WithAuthFromKeychain(transfer.Keychain(keys)),
-		remote.WithUserAgent(agent)}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithTransport(t),
+		remote.WithAuthFromKeychain(transfer.Keychain(keys)), remote.WithUserAgent(agent)}
 	done := func() {
 		cancel()
 		t.CloseIdleConnections()

@@ -26,7 +26,7 @@ func startCandidate(t *testing.T, w *world) (elected <-chan struct{}, stop func(
 			LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err = Add(ctx, mgr, w.options())
+	err = Add(ctx, mgr, w.options())
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

@@ -14,7 +14,7 @@ func TestABuildThatWasNeverMadeHoldsNoPlace(t *testing.T) {
 	w, s := newFakeWorld(t)
 	s.instead = func() error { // the build is about to be announced
 		w.editConfig("worker", func(c *mcfgv1.MachineOSConfig) { c.Spec.RenderedImagePushSpec = registry + "/a/b/c:tag" })
-		return apierrors.NewConflict(mcfgResource("machineosconfigs"), "worker", nil)
+		return apierrors.NewConflict(mcfgv1.Resource("machineosconfigs"), "worker", nil)
 	}
 	w.addPool("worker", "one", plainText)
 	w.untilDegraded("worker")

@@ -3,11 +3,11 @@ package buildcontroller
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"sync"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"dayone.dev/dayone/build/decide"
 	"dayone.dev/dayone/build/machineosbuild"
@@ -23,7 +23,10 @@ type metrics struct {
 	duration, queue, push                    *prometheus.HistogramVec
 	builds, changes, retries, pushes, acts   *prometheus.CounterVec
 	configs                                  prometheus.Gauge
-	known                                    *names
+
+	mu sync.Mutex
+	// pools are those of the MachineOSConfigs that exist, by name.
+	pools map[string]string
 }
 
 func newMetrics(to prometheus.Registerer) (*metrics, error) {
@@ -63,11 +66,11 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 		acts:    counter("dayone_build_decisions_total", "Decisions by action.", []string{"pool", "action"}),
 		configs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mco_mosc_count",
 			Help: "MachineOSConfigs in the cluster."}),
-		known: &names{of: map[string]string{}},
+		pools: map[string]string{},
 	}
 	for _, c := range []prometheus.Collector{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.layered,
-		m.rolled, m.nodes, m.degraded,
-		m.retriesNow, m.duration, m.queue, m.push, m.builds, m.changes, m.retries, m.pushes, m.acts, m.configs} {
+		m.rolled, m.nodes, m.degraded, m.retriesNow, m.duration, m.queue, m.push, m.builds, m.changes, m.retries, m.pushes,
+		m.acts, m.configs} {
 		var again prometheus.AlreadyRegisteredError
 		if err := to.Register(c); err != nil && !errors.As(err, &again) {
 			return nil, fmt.Errorf("register metrics: %w", err)
@@ -83,15 +86,14 @@ func only(g *prometheus.GaugeVec, pool, state string) {
 }
 
 // began counts a build by why it was begun.
-func (m *metrics) began(x *run) {
-	pool := x.config.Spec.MachineConfigPool.Name
-	switch x.d.Action {
+func (m *metrics) began(pool string, action decide.Action) {
+	switch action {
 	case decide.Build:
 		m.changes.WithLabelValues(pool).Inc()
 	case decide.Retry, decide.Rebuild:
 		m.retries.WithLabelValues(pool).Inc()
 	}
-	m.acts.WithLabelValues(pool, string(x.d.Action)).Inc()
+	m.acts.WithLabelValues(pool, string(action)).Inc()
 }
 
 // jobStates and pushStates are those of MCO's metrics.
@@ -132,41 +134,46 @@ func (m *metrics) moved(b *mcfgv1.MachineOSBuild, from, to machineosbuild.State)
 }
 
 func conditionTime(b *mcfgv1.MachineOSBuild, kind string) float64 {
-	i := slices.IndexFunc(b.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kind })
-	if i < 0 {
+	c := meta.FindStatusCondition(b.Status.Conditions, kind)
+	if c == nil {
 		return 0
 	}
-	return float64(b.Status.Conditions[i].LastTransitionTime.Unix())
+	return float64(c.LastTransitionTime.Unix())
 }
 
-// observe sets the gauges that follow from what was found.
-func (m *metrics) observe(x *run) {
-	pool := x.config.Spec.MachineConfigPool.Name
-	m.configs.Set(float64(m.known.set(x.name, pool)))
+// observe sets the gauges that follow from an observation.
+func (m *metrics) observe(o observation, degraded bool, retries int) {
+	pool := o.poolName()
+	m.mu.Lock()
+	m.pools[o.config.Name] = pool
+	m.configs.Set(float64(len(m.pools)))
+	m.mu.Unlock()
 	running := 0
-	for _, b := range x.own {
-		if !machineosbuild.StateOf(b).Terminal() {
+	for _, b := range o.builds {
+		if !terminal(b) {
 			running++
 		}
 	}
 	m.active.WithLabelValues(pool).Set(float64(running))
-	m.retriesNow.WithLabelValues(pool).Set(float64(x.retries()))
-	degraded, _, _ := x.degraded()
+	m.retriesNow.WithLabelValues(pool).Set(float64(retries))
 	m.degraded.WithLabelValues(pool).Set(map[bool]float64{true: 1}[degraded])
-	if x.pool != nil {
-		m.nodes.WithLabelValues(pool).Set(float64(x.pool.Status.MachineCount))
-		m.layered.WithLabelValues(pool).Set(float64(x.pool.Status.MachineCount))
-		m.rolled.WithLabelValues(pool).Set(float64(x.pool.Status.UpdatedMachineCount))
+	if o.pool != nil {
+		m.nodes.WithLabelValues(pool).Set(float64(o.pool.Status.MachineCount))
+		m.layered.WithLabelValues(pool).Set(float64(o.pool.Status.MachineCount))
+		m.rolled.WithLabelValues(pool).Set(float64(o.pool.Status.UpdatedMachineCount))
 	}
 }
 
 // forget drops the gauges of a MachineOSConfig that is gone.
-func (m *metrics) forget(name string) {
-	pool, left, ok := m.known.drop(name)
-	if !ok {
+func (m *metrics) forget(config string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pool, known := m.pools[config]
+	if !known {
 		return
 	}
-	m.configs.Set(float64(left))
+	delete(m.pools, config)
+	m.configs.Set(float64(len(m.pools)))
 	for _, g := range []*prometheus.GaugeVec{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.degraded,
 		m.retriesNow, m.layered, m.rolled, m.nodes} {
 		g.DeletePartialMatch(prometheus.Labels{"pool": pool})

@@ -52,7 +52,7 @@ func TestEventsAndMetricsTellOfAFailureAndItsMending(t *testing.T) {
 	registry, events := prometheus.NewRegistry(), &heard{}
 	o := w.options()
 	o.Metrics = registry
-	r, err := New(w.client, w.client, events, o)
+	r, err := newReconciler(w.client, w.client, events, o)
 	require.NoError(t, err)
 	w.step = func() {
 		w.runner.step(w.ctx())

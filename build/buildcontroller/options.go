@@ -1,9 +1,9 @@
 package buildcontroller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 	"time"
@@ -13,23 +13,24 @@ import (
 
 	"dayone.dev/dayone/build/decide"
 	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 // Defaults of Options.
 const (
-	// DefaultNamespace is where MCO and its secrets live (openshift/api, MachineOSConfig.spec.renderedImagePushSecret).
-	DefaultNamespace = "openshift-machine-config-operator"
+	// defaultNamespace is where MCO and its secrets live (openshift/api, MachineOSConfig.spec.renderedImagePushSecret).
+	defaultNamespace = cluster.DefaultNamespace
 	// DefaultParallel is how many builds run at once.
 	DefaultParallel = 4
 	// DefaultHistory is how many ended builds a pool keeps.
 	DefaultHistory = 3
-	// DefaultWorkers is how many MachineOSConfigs are looked at at once. Most of that time is spent on waiting for the
-	// API.
+	// DefaultWorkers is how many MachineOSConfigs are reconciled at once. They mostly wait for the API.
 	DefaultWorkers = 8
 	// DefaultPullSecret is the copy of the cluster's pull secret (MCO, pkg/controller/build/constants).
 	DefaultPullSecret = "global-pull-secret-copy"
-	// DefaultTidyInterval is how often an ended build is looked at again whose image is still in use somewhere.
-	DefaultTidyInterval = 10 * time.Minute
+	// defaultTidyInterval is how often an ended build is checked again whose image is in use somewhere.
+	defaultTidyInterval = 10 * time.Minute
 	// DefaultLeaveAfter is how long the deletion of a build waits for a registry, from its first refusal on, before it
 	// leaves the image behind.
 	DefaultLeaveAfter = 10 * time.Minute
@@ -37,7 +38,7 @@ const (
 
 // Options of the controller. The zero value of every field is usable, but Images and Job.BuilderImage are needed.
 type Options struct {
-	// Namespace holds Jobs and Secrets; default DefaultNamespace.
+	// Namespace holds Jobs and Secrets; default openshift-machine-config-operator.
 	Namespace string
 	// Platform is os/architecture of the pools' nodes; default linux and this program's architecture.
 	Platform string
@@ -45,30 +46,31 @@ type Options struct {
 	Parallel int
 	// History is how many ended builds a pool keeps, beside the one in use; default DefaultHistory.
 	History int
-	// Workers is how many MachineOSConfigs are looked at at once; default DefaultWorkers.
+	// Workers is how many MachineOSConfigs are reconciled at once; default DefaultWorkers.
 	Workers int
 	// Retry bounds retries.
 	Retry decide.Policy
 	// PullSecret pulls the base image of a MachineOSConfig that names none; default DefaultPullSecret.
 	PullSecret string
-	// TidyInterval and LeaveAfter; defaults DefaultTidyInterval and DefaultLeaveAfter.
-	TidyInterval, LeaveAfter time.Duration
+	// TidyInterval is how often an ended build is checked again whose image is in use somewhere; default 10 minutes.
+	TidyInterval time.Duration
+	// LeaveAfter is how long the deletion of a build waits for its registry; default DefaultLeaveAfter.
+	LeaveAfter time.Duration
 	// Images reaches the registries.
 	Images Images
 	// Job is how build pods run; its namespace is Namespace.
 	Job job.Options
-	// RegistryCA is PEM of authorities that sign registries' certificates, beside those in the ControllerConfig and the
-	// host's.
+	// RegistryCA is PEM of CAs that sign registries' certificates, beside those in the ControllerConfig and the host's.
 	RegistryCA []byte
 	// Now is the clock; default time.Now.
 	Now func() time.Time
-	// Log takes a line for each thing that is done; default none.
+	// Log takes a line for each action; default none.
 	Log *logrus.Entry
 	// Metrics takes the collectors; default a registry of its own.
 	Metrics prometheus.Registerer
 }
 
-// Validate names the first option that cannot be.
+// Validate names the first option that is invalid.
 func (o Options) Validate() error {
 	for name, v := range map[string]int{"parallel": o.Parallel, "history": o.History, "workers": o.Workers} {
 		if v < 0 {
@@ -88,32 +90,21 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	def(&o.Namespace, DefaultNamespace)
-	def(&o.Platform, "linux/"+runtime.GOARCH)
-	def(&o.Parallel, DefaultParallel)
-	def(&o.History, DefaultHistory)
-	def(&o.Workers, DefaultWorkers)
-	def(&o.PullSecret, DefaultPullSecret)
-	def(&o.TidyInterval, DefaultTidyInterval)
-	def(&o.LeaveAfter, DefaultLeaveAfter)
+	o.Namespace = cmp.Or(o.Namespace, defaultNamespace)
+	o.Platform = cmp.Or(o.Platform, "linux/"+runtime.GOARCH)
+	o.Parallel = cmp.Or(o.Parallel, DefaultParallel)
+	o.History = cmp.Or(o.History, DefaultHistory)
+	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
+	o.PullSecret = cmp.Or(o.PullSecret, DefaultPullSecret)
+	o.TidyInterval = cmp.Or(o.TidyInterval, defaultTidyInterval)
+	o.LeaveAfter = cmp.Or(o.LeaveAfter, DefaultLeaveAfter)
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	o.Job.Namespace = o.Namespace
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.Log == nil {
-		l := logrus.New()
-		l.SetOutput(io.Discard)
-		o.Log = logrus.NewEntry(l)
 	}
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
 	}
 	return o
-}
-
-func def[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }

@@ -88,7 +88,7 @@ func startController(t testing.TB, cfg *rest.Config, o Options) func() {
 		Controller: kubetest.Controllers(), Logger: logrusr.New(o.Log)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err = Add(ctx, mgr, o)
+	err = Add(ctx, mgr, o)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

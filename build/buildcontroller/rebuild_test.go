@@ -27,7 +27,7 @@ func rebuilds() []scenario {
 
 func (w *world) wishes(pool string) bool {
 	p, c := w.pool(pool), w.config(pool)
-	return asks(p) || asks(c) || p.Annotations[manifests.AnnotationRebuilding] != "" ||
+	return requestsRebuild(p) || requestsRebuild(c) || p.Annotations[manifests.AnnotationRebuilding] != "" ||
 		c.Annotations[manifests.AnnotationRebuilding] != ""
 }
 

@@ -2,9 +2,11 @@ package buildcontroller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,27 +15,28 @@ import (
 	"dayone.dev/dayone/build/decide"
 )
 
-// soon is when to look again after somebody else has written first.
-const soon = 100 * time.Millisecond
+// Pauses before the next reconcile where no event announces it.
+const (
+	// soon is the pause after another writer was first.
+	soon = 100 * time.Millisecond
+	// retrySecret is the pause before a missing Secret is read again: Secrets are read when needed and not watched.
+	retrySecret = 15 * time.Second
+	// retryQueue is the pause before a queued build asks for a slot again, beside the event that announces a free one.
+	retryQueue = 30 * time.Second
+)
 
-// Reconciler does what build/decide says, for one MachineOSConfig at a time.
-type Reconciler struct {
-	// client reads from the cache, live from the API.
-	client  client.Client
-	live    client.Reader
-	events  events.EventRecorder
-	o       Options
-	slots   *slots
-	wishes  *wishes
-	waiters *waiters
-	images  *imageLock
-	metrics *metrics
-	// refusals are of registries, when images are to be deleted.
-	refusals *refusals
+// reconciler keeps the image of one MachineOSConfig's pool built. Its fields do not change after newReconciler.
+type reconciler struct {
+	api      api
+	images   imageAccess
+	recorder recorder
+	memory   *memory
+	o        Options
 }
 
-// New makes the reconciler. live must read from the API itself.
-func New(c client.Client, live client.Reader, recorder events.EventRecorder, o Options) (*Reconciler, error) {
+// newReconciler makes the reconciler. live must read from the API itself.
+func newReconciler(c client.Client, live client.Reader, announce events.EventRecorder, o Options) (*reconciler,
+	error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -42,133 +45,120 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, o O
 	if err != nil {
 		return nil, err
 	}
-	return &Reconciler{client: c, live: live, events: recorder, o: o, slots: newSlots(o.Parallel), wishes: newWishes(),
-		waiters: newWaiters(), images: &imageLock{}, metrics: m, refusals: &refusals{}}, nil
+	edge := newAPI(c, live, o.Namespace)
+	return &reconciler{api: edge, memory: newMemory(o.Parallel), o: o,
+		images:   imageAccess{registries: o.Images, api: edge, ca: o.RegistryCA, pullSecret: o.PullSecret},
+		recorder: recorder{events: announce, metrics: m}}, nil
 }
 
-// Reconcile looks at one MachineOSConfig and takes the next steps.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	x := &run{Reconciler: r, name: request.Name, now: r.o.Now(), log: r.o.Log.WithField("machineosconfig", request.Name),
-		gone: map[string]bool{}}
-	err := x.steps(ctx)
+// scope is what the steps of one reconcile work with. It does not change meanwhile.
+type scope struct {
+	*reconciler
+	// name is the MachineOSConfig's.
+	name string
+	now  time.Time
+	log  *logrus.Entry
+}
+
+// state is what a reconcile knows. A step takes it and returns the next one; it passes on what it does not change.
+type state struct {
+	observation
+	desired  desired
+	input    decide.Input
+	decision decide.Decision
+	// keys are there when a build begins.
+	keys *keyring
+	// held says why a running build makes no progress.
+	held string
+	// after is when to reconcile again; 0 means that an event will come.
+	after time.Duration
+}
+
+// again asks for another reconcile; the earliest one counts.
+func (s state) again(after time.Duration) state {
+	if after > 0 && (s.after == 0 || after < s.after) {
+		s.after = after
+	}
+	return s
+}
+
+// step is one part of a reconcile.
+type step struct {
+	name string
+	run  func(context.Context, scope, state) (state, error)
+}
+
+// stepsFor lists the steps of a reconcile in their order.
+func stepsFor(o observation) []step {
+	if o.gone() {
+		return []step{
+			{"read builds", readBuilds},
+			{"finish deletions", finishDeletions},
+			{"remove builds", removeBuilds},
+			{"release pool", releasePool},
+		}
+	}
+	return []step{
+		{"finish deletions", finishDeletions},
+		{"follow Jobs", followJobs},
+		{"decide", makeDecision},
+		{"prepare", prepare},
+		{"act", act},
+		{"settle rebuild request", settleRebuild},
+		{"tidy", tidy},
+		{"report", reportStatus},
+		{"report to pool", reportPool},
+	}
+}
+
+// Reconcile takes the next steps for one MachineOSConfig.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	log := r.o.Log.WithField("machineosconfig", request.Name)
+	x := scope{reconciler: r, name: request.Name, now: r.o.Now(), log: log}
+	after, err := x.run(ctx)
+	if p := problemOf(err); p != nil {
+		x.log.WithField("reason", p.Reason).WithError(err).Debug("reconcile ends early")
+		return reconcile.Result{RequeueAfter: p.After}, nil
+	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		x.log.WithError(err).Debug("somebody else wrote first")
+		x.log.WithError(err).Debug("another writer was first")
 		return reconcile.Result{RequeueAfter: soon}, nil
 	}
+	return reconcile.Result{RequeueAfter: after}, err
+}
+
+func (x scope) run(ctx context.Context) (time.Duration, error) {
+	seen, err := x.api.observe(ctx, x.name, false)
 	if err != nil {
-		return reconcile.Result{}, err
+		return 0, err
 	}
-	return reconcile.Result{RequeueAfter: x.after}, nil
-}
-
-func (x *run) steps(ctx context.Context) error {
-	if err := x.load(ctx, false); err != nil {
-		return err
-	}
-	if x.config == nil || x.config.DeletionTimestamp != nil {
-		return x.dismantle(ctx)
-	}
-	for _, step := range []struct {
-		name string
-		do   func(context.Context) error
-	}{
-		{"finish deletions", x.depart},
-		{"observe Jobs", x.observe},
-		{"decide", x.decide},
-		{"act", x.act},
-		{"settle wishes", x.settle},
-		{"tidy", x.tidy},
-		{"report", x.report},
-	} {
-		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
+	s := state{observation: seen}
+	for _, step := range stepsFor(seen) {
+		if s, err = step.run(ctx, x, s); err != nil {
+			return 0, fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	return nil
+	return s.after, nil
 }
 
-// decide finds out what is asked for and what is to be done. Before anything is changed it looks at the API itself: the
-// cache may be behind what this process did a moment ago. So it does where a place is held for a build that the cache
-// does not know, which may never have been made.
-func (x *run) decide(ctx context.Context) error {
-	if err := x.consider(ctx); err != nil {
-		return err
-	}
-	if !x.changes() && !x.slots.unknown(x.name, x.own) {
-		return nil
-	}
-	if err := x.load(ctx, true); err != nil {
-		return err
-	}
-	if x.config == nil || x.config.DeletionTimestamp != nil {
-		return x.moved("MachineOSConfig")
-	}
-	return x.consider(ctx)
+// waiting is the error of what ends by itself: it is tried again after a pause, or, when that is 0, with an event.
+func waiting(after time.Duration, reason, format string, args ...any) error {
+	return &decide.Problem{Reason: reason, Message: fmt.Sprintf(format, args...), Waits: true, After: after}
 }
 
-// moved makes the next look come soon.
-func (x *run) moved(what string) error {
-	return apierrors.NewConflict(mcfgResource("machineosconfigs"), x.name, fmt.Errorf("%s has changed meanwhile", what))
+// stalled is the error of what an admin has to mend. All other errors are tried again with a backoff.
+func stalled(reason, format string, args ...any) error {
+	return &decide.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-func (x *run) consider(ctx context.Context) error {
-	var err error
-	if x.wanted, err = x.want(ctx, x.config, x.pool, x.own); err != nil {
-		return err
-	}
-	if err := x.takeOver(ctx); err != nil {
-		return err
-	}
-	if err := x.input(ctx); err != nil {
-		return err
-	}
-	x.d = decide.Decide(x.in)
-	return nil
+// problemOf gives the problem behind an error of waiting or stalled, otherwise nil.
+func problemOf(err error) *decide.Problem {
+	var p *decide.Problem
+	errors.As(err, &p)
+	return p
 }
 
-// changes tells whether the decision leads to more than a report.
-func (x *run) changes() bool {
-	if len(x.d.Interrupt) > 0 || len(x.d.Forget) > 0 || x.d.Action.Starts() {
-		return true
-	}
-	switch x.d.Action {
-	case decide.Reuse:
-		return true
-	case decide.None:
-		return x.labelsDiffer()
-	case decide.Wait:
-		b := x.build(x.d.BuildName)
-		return x.d.Reason == decide.ReasonBuilding && b != nil && fresh(b)
-	}
-	return false
-}
-
-func (x *run) act(ctx context.Context) error {
-	if x.d.Action == decide.Reuse {
-		if err := x.verify(ctx); err != nil {
-			return err
-		}
-	}
-	if x.d.Action.Starts() {
-		if err := x.prepare(ctx); err != nil {
-			return err
-		}
-	}
-	for _, name := range x.d.Interrupt {
-		if err := x.interrupt(ctx, x.build(name)); err != nil {
-			return err
-		}
-	}
-	x.again(x.d.After)
-	switch {
-	case x.d.Action.Starts():
-		return x.begin(ctx)
-	case x.d.Action == decide.Reuse:
-		return x.reuse(ctx)
-	case x.d.Action == decide.None:
-		return x.relabel(ctx, x.build(x.d.BuildName))
-	case x.d.Action == decide.Wait && x.d.Reason == decide.ReasonBuilding:
-		return x.ensure(ctx, x.build(x.d.BuildName))
-	}
-	return nil
+// overtaken ends a reconcile whose observation is no longer true.
+func overtaken(what string) error {
+	return waiting(soon, "Overtaken", "%s has changed meanwhile", what)
 }

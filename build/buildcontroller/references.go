@@ -3,102 +3,91 @@ package buildcontroller
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/manifests"
 )
 
 // nodePage is how many nodes are read at once: nodes are read only before an image is deleted, and not kept.
 const nodePage = 500
 
-// use is what refers to an image: one example of each kind.
-type use struct{ build, config, pool, node string }
-
-func (u use) any() bool { return u != use{} }
-
-func (u use) first() string { return first(u.build, u.config, u.pool, u.node) }
-
-// underway finds a build of the same content that has not ended: a builder that finds the content's image in the
-// registry takes it, and says so only when it ends.
-func (r *Reconciler) underway(ctx context.Context, of *mcfgv1.MachineOSBuild) (string, error) {
-	address := of.Annotations[manifests.AnnotationBuildAddress]
-	if address == "" {
-		return "", nil
-	}
-	var builds mcfgv1.MachineOSBuildList
-	if err := r.live.List(ctx, &builds); err != nil {
-		return "", fmt.Errorf("list MachineOSBuilds: %w", err)
-	}
-	for i := range builds.Items {
-		b := &builds.Items[i]
-		if b.UID != of.UID && b.Annotations[manifests.AnnotationBuildAddress] == address && !machineosbuild.StateOf(b).
-			Terminal() {
-			return b.Name, nil
-		}
-	}
-	return "", nil
+// references are what needs a build's image: one example of each kind, empty when there is none.
+type references struct {
+	// running is a build of the same content that has not ended: a builder that finds the content's image in the registry
+	// takes it, and says so only when it ends.
+	running string
+	// build is another build with the image; other is a MachineOSConfig, a pool or a node.
+	build, other string
 }
 
-// references finds what refers to an image's digest, in any repository and any pool, beside the build itself. It asks
-// the API, not the cache: what is deleted does not come back.
-func (r *Reconciler) references(ctx context.Context, image string, except *mcfgv1.MachineOSBuild) (use, error) {
-	digest := digestOf(image)
-	var u use
+// references finds what refers to the digest of a build's image, in any repository and any pool, beside the build
+// itself. It asks the API server, not the cache: a deleted image does not come back.
+func (c api) references(ctx context.Context, of *mcfgv1.MachineOSBuild) (references, error) {
+	digest := digestOf(string(of.Status.DigestedImagePushSpec))
+	var refs references
 	var builds mcfgv1.MachineOSBuildList
-	if err := r.live.List(ctx, &builds); err != nil {
-		return u, fmt.Errorf("list MachineOSBuilds: %w", err)
+	if err := c.live.List(ctx, &builds); err != nil {
+		return refs, wrap(err, "list MachineOSBuilds")
 	}
+	address := of.Annotations[manifests.AnnotationBuildAddress]
 	for i := range builds.Items {
-		if b := &builds.Items[i]; b.UID != except.UID && b.DeletionTimestamp == nil &&
-			digestOf(string(b.Status.DigestedImagePushSpec)) == digest {
-			u.build = "MachineOSBuild " + b.Name
+		b := &builds.Items[i]
+		if b.UID == of.UID {
+			continue
+		}
+		if address != "" && b.Annotations[manifests.AnnotationBuildAddress] == address && !terminal(b) {
+			refs.running = b.Name
+		}
+		if b.DeletionTimestamp == nil && digestOf(string(b.Status.DigestedImagePushSpec)) == digest {
+			refs.build = "MachineOSBuild " + b.Name
 		}
 	}
+	for _, find := range []func(context.Context, string) (string, error){c.configWith, c.poolWith, c.nodeWith} {
+		found, err := find(ctx, digest)
+		if err != nil || found != "" {
+			refs.other = found
+			return refs, err
+		}
+	}
+	return refs, nil
+}
+
+// configWith finds a MachineOSConfig whose image has this digest.
+func (c api) configWith(ctx context.Context, digest string) (string, error) {
 	var configs mcfgv1.MachineOSConfigList
-	if err := r.live.List(ctx, &configs); err != nil {
-		return u, fmt.Errorf("list MachineOSConfigs: %w", err)
+	if err := c.live.List(ctx, &configs); err != nil {
+		return "", wrap(err, "list MachineOSConfigs")
 	}
 	for i := range configs.Items {
 		c := &configs.Items[i]
 		if digestOf(string(c.Status.CurrentImagePullSpec)) == digest ||
 			digestOf(c.Annotations[manifests.AnnotationPreBuiltImage]) == digest {
-			u.config = "MachineOSConfig " + c.Name
+			return "MachineOSConfig " + c.Name, nil
 		}
 	}
-	var err error
-	if u.pool, err = r.poolReference(ctx, digest); err != nil {
-		return u, err
-	}
-	u.node, err = r.nodeReference(ctx, digest)
-	return u, err
+	return "", nil
 }
 
-// poolReference finds a pool whose rendered config names the image.
-func (r *Reconciler) poolReference(ctx context.Context, digest string) (string, error) {
+// poolWith finds a pool whose rendered config names the image.
+func (c api) poolWith(ctx context.Context, digest string) (string, error) {
 	var pools mcfgv1.MachineConfigPoolList
-	if err := r.live.List(ctx, &pools); err != nil {
-		return "", fmt.Errorf("list MachineConfigPools: %w", err)
+	if err := c.live.List(ctx, &pools); err != nil {
+		return "", wrap(err, "list MachineConfigPools")
 	}
 	for i := range pools.Items {
 		p := &pools.Items[i]
-		for _, name := range []string{p.Spec.Configuration.Name, p.Status.Configuration.Name} {
-			if name == "" {
+		for _, rendered := range []string{p.Spec.Configuration.Name, p.Status.Configuration.Name} {
+			if rendered == "" {
 				continue
 			}
-			image, known := r.wishes.imageOf(name)
-			if !known {
-				config, err := r.rendered(ctx, name)
-				if client.IgnoreNotFound(err) != nil {
-					return "", err
-				}
-				if err == nil {
-					image = config.Spec.OSImageURL
-				}
+			image, err := c.osImage(ctx, rendered)
+			if err != nil {
+				return "", err
 			}
 			if digestOf(image) == digest {
 				return "MachineConfigPool " + p.Name, nil
@@ -108,12 +97,12 @@ func (r *Reconciler) poolReference(ctx context.Context, digest string) (string, 
 	return "", nil
 }
 
-// nodeReference finds a node that runs the image or shall run it. Only metadata is read.
-func (r *Reconciler) nodeReference(ctx context.Context, digest string) (string, error) {
+// nodeWith finds a node that runs the image or shall run it. Only metadata is read.
+func (c api) nodeWith(ctx context.Context, digest string) (string, error) {
 	nodes := &metav1.PartialObjectMetadataList{}
 	nodes.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "NodeList"})
 	for {
-		if err := r.live.List(ctx, nodes, client.Limit(nodePage), client.Continue(nodes.Continue)); err != nil {
+		if err := c.live.List(ctx, nodes, client.Limit(nodePage), client.Continue(nodes.Continue)); err != nil {
 			return "", fmt.Errorf("list nodes: %w", err)
 		}
 		for i := range nodes.Items {
@@ -131,10 +120,8 @@ func (r *Reconciler) nodeReference(ctx context.Context, digest string) (string, 
 	}
 }
 
-// imageOf is the osImageURL of a rendered config that was read before.
-func (w *wishes) imageOf(rendered string) (string, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	image, ok := w.images[rendered]
-	return image, ok
+// digestOf is the part behind the @ of a reference.
+func digestOf(reference string) string {
+	_, digest, _ := strings.Cut(reference, "@")
+	return digest
 }

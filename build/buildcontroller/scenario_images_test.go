@@ -92,7 +92,7 @@ func pushSpec(t *testing.T, w *world) {
 		return
 	}
 	w.untilDegraded("worker")
-	assert.Equal(t, ReasonPushSpec, condition(w.config("worker"), ConditionDegraded).Reason)
+	assert.Equal(t, reasonPushSpec, condition(w.config("worker"), ConditionDegraded).Reason)
 	assert.Empty(t, w.builds("worker"))
 }
 

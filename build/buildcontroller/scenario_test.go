@@ -259,7 +259,7 @@ func secretMissing(t *testing.T, w *world) {
 	w.create(c)
 	w.untilDegraded("worker")
 	got := condition(w.config("worker"), ConditionDegraded)
-	assert.Equal(t, ReasonSecretMissing, got.Reason)
+	assert.Equal(t, reasonSecretMissing, got.Reason)
 	assert.Contains(t, got.Message, namespace+"/late")
 	assert.Empty(t, w.builds("worker"))
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "late"},

@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 )
@@ -36,28 +33,16 @@ const (
 	indexPool    = "pool"
 )
 
-// Indexes are what the reconciler looks up in the cache.
-func Indexes() map[string]client.IndexerFunc {
-	build := func(f func(*mcfgv1.MachineOSBuild) string) client.IndexerFunc {
-		return func(o client.Object) []string {
-			b, ok := o.(*mcfgv1.MachineOSBuild)
-			if !ok {
-				return nil
-			}
-			if v := f(b); v != "" {
-				return []string{v}
-			}
-			return nil
-		}
-	}
+// buildIndexes find builds in the cache.
+func buildIndexes() map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{
-		indexOwner: build(func(b *mcfgv1.MachineOSBuild) string { return b.Spec.MachineOSConfig.Name }),
-		indexContent: build(func(b *mcfgv1.MachineOSBuild) string {
-			return content(b.Annotations[manifests.AnnotationBuildAddress],
-				installconfig.Repository(string(b.Spec.RenderedImagePushSpec)))
+		indexOwner: indexed(func(b *mcfgv1.MachineOSBuild) string { return b.Spec.MachineOSConfig.Name }),
+		indexContent: indexed(func(b *mcfgv1.MachineOSBuild) string {
+			return content{installconfig.Repository(string(b.Spec.RenderedImagePushSpec)),
+				b.Annotations[manifests.AnnotationBuildAddress]}.index()
 		}),
-		indexActive: build(func(b *mcfgv1.MachineOSBuild) string {
-			if machineosbuild.StateOf(b).Terminal() {
+		indexActive: indexed(func(b *mcfgv1.MachineOSBuild) string {
+			if terminal(b) {
 				return ""
 			}
 			return "true"
@@ -65,7 +50,17 @@ func Indexes() map[string]client.IndexerFunc {
 	}
 }
 
-// CacheOptions keep the cache small: Jobs and pods of builds alone, nothing that only people read.
+// indexed makes an index over one value, which an object has when it is not empty.
+func indexed[T client.Object](value func(T) string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		if t, ok := o.(T); ok && value(t) != "" {
+			return []string{value(t)}
+		}
+		return nil
+	}
+}
+
+// CacheOptions keep the cache small: of Jobs and pods those of builds alone, and no managed fields.
 func CacheOptions(namespace string) cache.Options {
 	ours := labels.SelectorFromSet(labels.Set{manifests.LabelEphemeralBuildObject: ""})
 	of := cache.ByObject{Label: ours, Namespaces: map[string]cache.Config{namespace: {}}}
@@ -75,25 +70,20 @@ func CacheOptions(namespace string) cache.Options {
 	}
 }
 
-// Add puts the controller into a manager whose cache has CacheOptions.
-func Add(ctx context.Context, mgr ctrl.Manager, o Options) (*Reconciler, error) {
-	r, err := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("machine-os-builder"), o)
+// Add adds the controller to a manager whose cache has CacheOptions.
+func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	r, err := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("machine-os-builder"), o)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for name, f := range Indexes() {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, &mcfgv1.MachineOSBuild{}, name, f); err != nil {
-			return nil, fmt.Errorf("index MachineOSBuilds by %s: %w", name, err)
+	for name, index := range buildIndexes() {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &mcfgv1.MachineOSBuild{}, name, index); err != nil {
+			return fmt.Errorf("index MachineOSBuilds by %s: %w", name, err)
 		}
 	}
-	byPool := func(o client.Object) []string {
-		if c, ok := o.(*mcfgv1.MachineOSConfig); ok {
-			return []string{c.Spec.MachineConfigPool.Name}
-		}
-		return nil
-	}
+	byPool := indexed(func(c *mcfgv1.MachineOSConfig) string { return c.Spec.MachineConfigPool.Name })
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &mcfgv1.MachineOSConfig{}, indexPool, byPool); err != nil {
-		return nil, fmt.Errorf("index MachineOSConfigs by pool: %w", err)
+		return fmt.Errorf("index MachineOSConfigs by pool: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("machine-os-build").
 		For(&mcfgv1.MachineOSConfig{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
@@ -108,12 +98,12 @@ func Add(ctx context.Context, mgr ctrl.Manager, o Options) (*Reconciler, error) 
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.o.Workers}).
 		Complete(r)
 	if err != nil {
-		return nil, fmt.Errorf("start controller of MachineOSBuilds: %w", err)
+		return fmt.Errorf("start controller of MachineOSBuilds: %w", err)
 	}
-	return r, nil
+	return nil
 }
 
-// metaChanged lets changes of annotations, labels and deletion pass.
+// metaChanged admits changes of annotations, labels and deletion.
 func metaChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
@@ -121,7 +111,7 @@ func metaChanged() predicate.Predicate {
 	}}
 }
 
-// countsChanged lets a rollout pass, for its metrics.
+// countsChanged admits the progress of a rollout, for its metrics.
 func countsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		old, okOld := e.ObjectOld.(*mcfgv1.MachineConfigPool)
@@ -135,22 +125,23 @@ func requestFor(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// ofBuild wakes the MachineOSConfig of a build, and those that wait for others when it has ended.
-func (r *Reconciler) ofBuild(_ context.Context, o client.Object) []reconcile.Request {
+// ofBuild requests the MachineOSConfig of a build, and the queued ones when the build has ended.
+func (r *reconciler) ofBuild(_ context.Context, o client.Object) []reconcile.Request {
 	b, ok := o.(*mcfgv1.MachineOSBuild)
 	if !ok {
 		return nil
 	}
 	list := []reconcile.Request{requestFor(b.Spec.MachineOSConfig.Name)}
-	if machineosbuild.StateOf(b).Terminal() || b.DeletionTimestamp != nil {
-		for _, name := range r.waiters.list() {
-			list = append(list, requestFor(name))
-		}
+	if terminal(b) || b.DeletionTimestamp != nil {
+		r.memory.queued.Range(func(name, _ any) bool {
+			list = append(list, requestFor(fmt.Sprint(name)))
+			return true
+		})
 	}
 	return list
 }
 
-// ofBuildObject wakes the MachineOSConfig that a Job or pod works for.
+// ofBuildObject requests the MachineOSConfig that a Job or pod works for.
 func ofBuildObject(_ context.Context, o client.Object) []reconcile.Request {
 	if name := o.GetAnnotations()[manifests.LabelMachineOSConfig]; name != "" {
 		return []reconcile.Request{requestFor(name)}
@@ -158,17 +149,17 @@ func ofBuildObject(_ context.Context, o client.Object) []reconcile.Request {
 	return nil
 }
 
-func (r *Reconciler) ofPool(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *reconciler) ofPool(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.configs(ctx, client.MatchingFields{indexPool: o.GetName()})
 }
 
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+func (r *reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.configs(ctx)
 }
 
-func (r *Reconciler) configs(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+func (r *reconciler) configs(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var configs mcfgv1.MachineOSConfigList
-	if err := r.client.List(ctx, &configs, options...); err != nil {
+	if err := r.api.client.List(ctx, &configs, options...); err != nil {
 		r.o.Log.WithError(err).Error("MachineOSConfigs cannot be listed")
 		return nil
 	}
@@ -177,38 +168,4 @@ func (r *Reconciler) configs(ctx context.Context, options ...client.ListOption) 
 		list = append(list, requestFor(configs.Items[i].Name))
 	}
 	return list
-}
-
-func mcfgResource(name string) schema.GroupResource {
-	return schema.GroupResource{Group: mcfgv1.GroupName, Resource: name}
-}
-
-// waiters are MachineOSConfigs to which the end of others' builds matters.
-type waiters struct {
-	mu    sync.Mutex
-	names map[string]bool
-}
-
-func newWaiters() *waiters { return &waiters{names: map[string]bool{}} }
-
-func (w *waiters) set(name string, waits bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if waits {
-		w.names[name] = true
-	} else {
-		delete(w.names, name)
-	}
-}
-
-func (w *waiters) forget(name string) { w.set(name, false) }
-
-func (w *waiters) list() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	names := make([]string, 0, len(w.names))
-	for name := range w.names {
-		names = append(names, name)
-	}
-	return names
 }

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	namespace  = DefaultNamespace
+	namespace  = defaultNamespace
 	registry   = "registry.example.test:5000"
 	base       = registry + "/os/base@sha256:1111111111111111111111111111111111111111111111111111111111111111"
 	plainText  = "FROM configs\nRUN true\n"

@@ -9,15 +9,15 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 )
 
-// policy has an opinion or leaves the matter to the next one.
+// policy decides or leaves the decision to the next policy.
 type policy func(*Input) (Decision, bool)
 
-// chain in the order in which policies are asked.
+// chain lists the policies in their order: the first one that decides ends the chain.
 func chain() []policy {
 	return []policy{problem, rebuild, running, failed, reuse, preBuilt, shared, begin}
 }
 
-// Decide asks the policies one after the other.
+// Decide runs the chain of policies. Equal input gives an equal decision.
 func Decide(in Input) Decision {
 	var d Decision
 	for _, p := range chain() {
@@ -36,25 +36,25 @@ func Decide(in Input) Decision {
 	return d
 }
 
-// Settled tells whether the build that serves a wish for a rebuild has ended, so that the wish is fulfilled, whatever
-// the outcome. A build that was interrupted because other content is asked for now has not served it.
+// Settled reports whether the build that serves the rebuild request has ended, with any outcome. A build that was
+// interrupted because the pool needs other content now has not served the request.
 func Settled(in Input) bool {
-	b := find(in.Own, in.Accepted)
+	b := find(in.Own, in.Serving)
 	if b == nil || !b.State.Terminal() {
 		return false
 	}
-	return b.State != machineosbuild.Interrupted || (in.Problem == nil && in.wants(*b))
+	return b.State != machineosbuild.Interrupted || (in.Problem == nil && in.desires(*b))
 }
 
-func (in *Input) wants(b Known) bool {
+func (in *Input) desires(b Known) bool {
 	return b.Address == in.Address && b.Repository == in.Repository
 }
 
-// wanted are the own builds of what is asked for, the latest attempt first.
-func (in *Input) wanted() []Known {
+// desired lists the own builds of the desired content, the latest attempt first.
+func (in *Input) desired() []Known {
 	var list []Known
 	for _, b := range in.Own {
-		if in.wants(b) {
+		if in.desires(b) {
 			list = append(list, b)
 		}
 	}
@@ -80,38 +80,38 @@ func problem(in *Input) (Decision, bool) {
 }
 
 func block(p Problem) Decision {
-	d := Decision{Action: GiveUp, Reason: p.Reason, Message: p.Message}
+	d := Decision{Action: GiveUp, Reason: p.Reason, Message: p.Message, After: p.After}
 	if p.Waits {
 		d.Action = Wait
 	}
 	return d
 }
 
-// rebuild: the admin's wish goes before everything that is known about earlier builds.
+// rebuild: the admin's request goes before everything that is known about earlier builds.
 func rebuild(in *Input) (Decision, bool) {
-	if !in.RebuildAsked || Settled(*in) {
+	if !in.RebuildRequested || Settled(*in) {
 		return Decision{}, false
 	}
-	accepted := find(in.Own, in.Accepted)
-	if accepted != nil && in.wants(*accepted) && !accepted.Deleting {
-		d := waitFor(*accepted, "the rebuild that was asked for runs")
-		d.Forget = in.failures()
+	serving := find(in.Own, in.Serving)
+	if serving != nil && in.desires(*serving) && !serving.Deleting {
+		d := waitFor(*serving, "the requested rebuild runs")
+		d.Discard = in.failures()
 		return d, true
 	}
-	d := in.next(Rebuild, ReasonRebuildAsked, "a rebuild was asked for")
+	d := in.next(Rebuild, reasonRebuildRequested, "the admin requested a rebuild")
 	d.Forced = true
 	switch before := find(in.Own, in.Current); {
-	case accepted != nil: // the same wish, for other content
-		d.Retries = accepted.Retries
+	case serving != nil: // the same request, for other content
+		d.Retries = serving.Retries
 	case before != nil && before.State != machineosbuild.Succeeded:
 		d.Retries = before.Retries + 1
 	default:
 		d.Retries = 1
 	}
-	if attempt, ok := in.attemptNamed(in.Accepted); ok && accepted == nil {
-		d.BuildName, d.Attempt = in.Accepted, attempt
+	if attempt, ok := in.attemptNamed(in.Serving); ok && serving == nil {
+		d.BuildName, d.Attempt = in.Serving, attempt
 	}
-	d.Forget = in.failures()
+	d.Discard = in.failures()
 	return d, true
 }
 
@@ -126,13 +126,13 @@ func (in *Input) failures() []string {
 	return names
 }
 
-// attemptNamed recognises the name of a build of what is asked for that has been announced and not been made yet.
+// attemptNamed recognises the name of a build of the desired content that was announced and not created yet.
 func (in *Input) attemptNamed(name string) (int, bool) {
 	if name == "" {
 		return 0, false
 	}
 	next := in.nextAttempt()
-	for attempt := range next + attemptsAhead {
+	for attempt := range next + discardedAttempts {
 		if machineosbuild.AttemptName(in.Owner, in.Address, attempt) == name {
 			return attempt, find(in.Own, name) == nil
 		}
@@ -140,14 +140,14 @@ func (in *Input) attemptNamed(name string) (int, bool) {
 	return 0, false
 }
 
-// attemptsAhead: attempts that were cleared away meanwhile make the announced number larger than the next one.
-const attemptsAhead = 64
+// discardedAttempts: failed attempts that were deleted meanwhile make the announced number larger than the next one.
+const discardedAttempts = 64
 
-// running: a build of what is asked for is under way.
+// running: a build of the desired content is in progress.
 func running(in *Input) (Decision, bool) {
-	for _, b := range in.wanted() {
+	for _, b := range in.desired() {
 		if b.Deleting && !b.State.Terminal() {
-			return Decision{Action: Wait, Reason: ReasonDeleting, BuildName: b.Name,
+			return Decision{Action: Wait, Reason: reasonDeleting, BuildName: b.Name,
 				Message: fmt.Sprintf("MachineOSBuild %s is being deleted; a new one follows", b.Name)}, true
 		}
 		if !b.State.Terminal() {
@@ -162,10 +162,10 @@ func waitFor(b Known, what string) Decision {
 		Forced: b.Forced, Message: fmt.Sprintf("%s by MachineOSBuild %s", what, b.Name)}
 }
 
-// failed: the latest attempt at what is asked for did not succeed. An older success counts again once something else
+// failed: the latest attempt at the desired content did not succeed. An older success counts again once another build
 // was current since.
 func failed(in *Input) (Decision, bool) {
-	all := in.wanted()
+	all := in.desired()
 	if len(all) == 0 {
 		return Decision{}, false
 	}
@@ -176,12 +176,12 @@ func failed(in *Input) (Decision, bool) {
 	}
 	switch {
 	case last.State == machineosbuild.Interrupted:
-		d := in.next(Build, ReasonInterrupted, fmt.Sprintf("MachineOSBuild %s was interrupted", last.Name))
+		d := in.next(Build, reasonInterrupted, fmt.Sprintf("MachineOSBuild %s was interrupted", last.Name))
 		d.Retries, d.Forced = last.Retries, last.Forced
 		return d, true
 	case last.State != machineosbuild.Failed:
 		return Decision{}, false
-	case !mends(last.Class):
+	case !mayPass(last.Class):
 		return giveUp(last, ReasonBuildFailed, "waits for a change or for the rebuild annotation"), true
 	case last.Retries >= in.Policy.limit():
 		next := fmt.Sprintf("%d retries have failed; waits for a change or for the rebuild annotation", last.Retries)
@@ -190,8 +190,8 @@ func failed(in *Input) (Decision, bool) {
 	return in.retry(last), true
 }
 
-// mends tells whether a failure may go away without a change: what the user wrote and limits that were set do not.
-func mends(c build.Class) bool { return c == build.ClassTransient || c == build.ClassInfrastructure }
+// mayPass reports whether a failure may go away without a change. The user's input and limits do not change themselves.
+func mayPass(c build.Class) bool { return c == build.ClassTransient || c == build.ClassInfrastructure }
 
 func giveUp(b Known, reason, next string) Decision {
 	return Decision{Action: GiveUp, Reason: reason, BuildName: b.Name, Attempt: b.Attempt, Retries: b.Retries,
@@ -204,15 +204,14 @@ const clockSkew = 10 * time.Second
 func (in *Input) retry(last Known) Decision {
 	pause := in.Policy.pause(last.Retries)
 	due := last.Ended.Add(pause)
-	// beyond that a clock was set since, and the pause counts no more
+	// a longer wait means that a clock was set since: the pause no longer counts
 	if left := due.Sub(in.Now); left > 0 && left <= pause+clockSkew {
 		return Decision{Action: Wait, Reason: ReasonBackoff, BuildName: last.Name, Attempt: last.Attempt,
-			Retries: last.Retries,
-			After:   min(left, pause),
+			Retries: last.Retries, After: min(left, pause),
 			Message: fmt.Sprintf("MachineOSBuild %s failed (%s): %s; tries again at %s", last.Name, last.Class, last.Message,
 				due.UTC().Format(time.RFC3339))}
 	}
-	d := in.next(Retry, ReasonTransientFailure, fmt.Sprintf("MachineOSBuild %s failed (%s): %s", last.Name, last.Class,
+	d := in.next(Retry, reasonTransientFailure, fmt.Sprintf("MachineOSBuild %s failed (%s): %s", last.Name, last.Class,
 		last.Message))
 	d.Retries, d.Forced = last.Retries+1, last.Forced
 	return d
@@ -220,14 +219,14 @@ func (in *Input) retry(last Known) Decision {
 
 // reuse: an image with this content exists.
 func reuse(in *Input) (Decision, bool) {
-	b := succeeded(in.wanted())
+	b := succeeded(in.desired())
 	if b == nil {
 		return Decision{}, false
 	}
-	d := Decision{Action: Reuse, Reason: ReasonSameContent, BuildName: b.Name, Attempt: b.Attempt, Image: b.Image,
+	d := Decision{Action: Reuse, Reason: reasonSameContent, BuildName: b.Name, Attempt: b.Attempt, Image: b.Image,
 		Message: fmt.Sprintf("MachineOSBuild %s has an image with this content", b.Name)}
 	if in.InUse == b.Name {
-		d.Action, d.Reason, d.Message = None, ReasonUpToDate, fmt.Sprintf("the pool's image is that of MachineOSBuild %s",
+		d.Action, d.Reason, d.Message = None, reasonUpToDate, fmt.Sprintf("the pool's image is that of MachineOSBuild %s",
 			b.Name)
 	}
 	return d, true
@@ -269,12 +268,12 @@ func shared(in *Input) (Decision, bool) {
 	return Decision{}, false
 }
 
-// begin: nobody has this content.
+// begin: there is no image with this content.
 func begin(in *Input) (Decision, bool) {
-	reason, message := ReasonNewContent, "no image has this content"
-	for _, b := range in.wanted() {
+	reason, message := reasonNewContent, "no image has this content"
+	for _, b := range in.desired() {
 		if b.Gone {
-			reason, message = ReasonImageGone, fmt.Sprintf("the registry does not have the image of MachineOSBuild %s any more",
+			reason, message = reasonImageGone, fmt.Sprintf("the registry does not have the image of MachineOSBuild %s any more",
 				b.Name)
 		}
 	}
@@ -282,13 +281,14 @@ func begin(in *Input) (Decision, bool) {
 }
 
 func (in *Input) nextAttempt() int {
-	if all := in.wanted(); len(all) > 0 {
+	if all := in.desired(); len(all) > 0 {
 		return all[0].Attempt + 1
 	}
 	return 0
 }
 
-// next names the next build of what is asked for. Its name is free also when an older repository has the same attempt.
+// next names the next build of the desired content. The name is free even when a build for an older repository has the
+// same attempt.
 func (in *Input) next(action Action, reason, message string) Decision {
 	d := Decision{Action: action, Reason: reason, Message: message, Attempt: in.nextAttempt()}
 	for {
@@ -300,7 +300,7 @@ func (in *Input) next(action Action, reason, message string) Decision {
 	}
 }
 
-// start: what begins a build needs its inputs and a place. What runs and is to be replaced gives its place.
+// start: a new build needs its inputs and a free slot. A running build that it replaces gives its slot.
 func start(in *Input, d Decision) Decision {
 	if in.Blocked != nil {
 		return block(*in.Blocked)
@@ -311,11 +311,11 @@ func start(in *Input, d Decision) Decision {
 	return d
 }
 
-// obsolete are own builds that run and that the decision does not wait for.
+// obsolete names own builds that run and that the decision does not wait for.
 func obsolete(in *Input, d Decision) []string {
 	var names []string
 	for _, b := range in.Own {
-		keep := b.Name == d.BuildName || (!d.Action.Starts() && in.wants(b))
+		keep := b.Name == d.BuildName || (!d.Action.Starts() && in.desires(b))
 		if !b.State.Terminal() && !keep {
 			names = append(names, b.Name)
 		}

@@ -11,8 +11,8 @@ import (
 type Action string
 
 // The actions. Build, Rebuild and Retry begin a build; Rebuild does so although an image with these inputs may exist,
-// Retry because an attempt failed in a way that may go away. Reuse takes an image that exists. Wait ends by itself or
-// with an event, GiveUp only with a change or a wish of the admin. None means that all is as it is asked for.
+// Retry because an attempt failed in a way that may pass. Reuse takes an image that exists. Wait ends by itself or with
+// an event, GiveUp only when the admin changes something or requests a rebuild. None: the image is up to date.
 const (
 	Build   Action = "Build"
 	Reuse   Action = "Reuse"
@@ -23,27 +23,27 @@ const (
 	None    Action = "None"
 )
 
-// Starts tells whether the action begins a build.
+// Starts reports whether the action begins a build.
 func (a Action) Starts() bool { return a == Build || a == Rebuild || a == Retry }
 
-// Reasons of decisions, one word for programs.
+// Reasons of decisions, one word for programs. They are part of the API: conditions and events show them.
 const (
-	ReasonNewContent       = "NewContent"
-	ReasonImageGone        = "ImageGone"
-	ReasonInterrupted      = "InterruptedBefore"
-	ReasonRebuildAsked     = "RebuildAsked"
-	ReasonTransientFailure = "TransientFailure"
+	reasonNewContent       = "NewContent"
+	reasonImageGone        = "ImageGone"
+	reasonInterrupted      = "InterruptedBefore"
+	reasonRebuildRequested = "RebuildAsked"
+	reasonTransientFailure = "TransientFailure"
 	ReasonBackoff          = "RetryBackoff"
 	ReasonBuilding         = "Building"
 	ReasonSharedBuild      = "SharedBuild"
 	ReasonQueued           = "Queued"
 	ReasonBuildFailed      = "BuildFailed"
 	ReasonRetriesExhausted = "RetriesExhausted"
-	ReasonSameContent      = "SameContent"
+	reasonSameContent      = "SameContent"
 	ReasonSharedImage      = "SharedImage"
 	ReasonPreBuiltImage    = "PreBuiltImage"
-	ReasonUpToDate         = "UpToDate"
-	ReasonDeleting         = "BuildBeingDeleted"
+	reasonUpToDate         = "UpToDate"
+	reasonDeleting         = "BuildBeingDeleted"
 )
 
 const (
@@ -106,23 +106,27 @@ type Known struct {
 	Image string
 	// Gone means that the registry says that it does not have the image. A registry that refuses or fails says nothing.
 	Gone bool
-	// Deleting means that the object is on its way out.
+	// Deleting means that the object has a deletion timestamp.
 	Deleting bool
 }
 
-// Problem keeps a build from beginning.
+// Problem keeps a build from beginning. It is an error, so that the function that meets it returns it as one.
 type Problem struct {
 	Reason, Message string
-	// Waits means that it may end without a change by the admin.
+	// Waits means that it may end without a change by the admin; otherwise the build is stalled.
 	Waits bool
+	// After is when to check again; 0 means that an event will come.
+	After time.Duration
 }
+
+// Error is the message alone: the reason stands beside it in conditions.
+func (p *Problem) Error() string { return p.Message }
 
 // Input is everything that a decision depends on.
 type Input struct {
 	// Owner is the MachineOSConfig.
 	Owner string
-	// Address is the content address that is asked for, Repository where the image shall lie. Both are empty with a
-	// Problem.
+	// Address is the desired content address, Repository the desired place of the image. Both are empty with a Problem.
 	Address, Repository string
 	// Problem says why there is no address.
 	Problem *Problem
@@ -132,9 +136,9 @@ type Input struct {
 	Own, Others []Known
 	// Current names the build that the last decision was about, InUse the one whose image the pool uses.
 	Current, InUse string
-	// RebuildAsked means that the admin asks for a rebuild, Accepted names the build that serves the wish.
-	RebuildAsked bool
-	Accepted     string
+	// RebuildRequested means that the admin requests a rebuild, Serving names the build that serves the request.
+	RebuildRequested bool
+	Serving          string
 	// PreBuilt is an image by digest that shall be taken over as the first one.
 	PreBuilt string
 	// Free is how many more builds may run at once.
@@ -158,13 +162,10 @@ type Decision struct {
 	Forced           bool
 	// Image is what is reused, From the build of another MachineOSConfig that made it.
 	Image, From string
-	// After is when to look again; 0 means that an event will come.
+	// After is when to decide again; 0 means that an event will come.
 	After time.Duration
-	// Interrupt are builds of this MachineOSConfig that run and are not wanted any more.
+	// Interrupt names builds of this MachineOSConfig that run and are obsolete.
 	Interrupt []string
-	// Forget are failed attempts that a rebuild clears away.
-	Forget []string
+	// Discard names failed attempts that a rebuild deletes.
+	Discard []string
 }
-
-// Degraded tells whether the pool's image is not what it should be until somebody acts.
-func (d Decision) Degraded() bool { return d.Action == GiveUp }

@@ -77,8 +77,8 @@ func TestDecisions(t *testing.T) {
 func TestARebuildClearsFailuresAndCounts(t *testing.T) {
 	d := Decide(with(wants(known("b", 0, machineosbuild.Succeeded), failure("b", 1, 0, build.ClassUser),
 		failure("a", 0, 2, build.ClassTransient)),
-		func(in *Input) { in.RebuildAsked, in.Current = true, name("a", 0) }))
-	assert.ElementsMatch(t, []string{name("b", 1), name("a", 0)}, d.Forget)
+		func(in *Input) { in.RebuildRequested, in.Current = true, name("a", 0) }))
+	assert.ElementsMatch(t, []string{name("b", 1), name("a", 0)}, d.Discard)
 	assert.Equal(t, 3, d.Retries)
 	assert.True(t, d.Forced)
 }
@@ -115,11 +115,11 @@ func TestAWishIsFulfilledWhenItsBuildEndsWhateverTheOutcome(t *testing.T) {
 	for state, settled := range map[machineosbuild.State]bool{machineosbuild.Building: false,
 		machineosbuild.Succeeded: true, machineosbuild.Failed: true, machineosbuild.Interrupted: true} {
 		in := wants(known("a", 1, state))
-		in.RebuildAsked, in.Accepted = true, name("a", 1)
+		in.RebuildRequested, in.Serving = true, name("a", 1)
 		assert.Equal(t, settled, Settled(in), state)
 	}
 	other := wants(known("b", 1, machineosbuild.Interrupted))
-	other.Accepted = name("b", 1)
+	other.Serving = name("b", 1)
 	assert.False(t, Settled(other), "an edit took its place; the wish goes on")
 }
 
@@ -142,25 +142,25 @@ func elsewhere() Known {
 func ordinary() map[string]example {
 	other := elsewhere()
 	return map[string]example{
-		"nothing is known": {wants(), verdict{Build, ReasonNewContent, name("a", 0)}},
+		"nothing is known": {wants(), verdict{Build, reasonNewContent, name("a", 0)}},
 		"only other content is known": {wants(known("b", 0, machineosbuild.Succeeded)),
-			verdict{Build, ReasonNewContent, name("a", 0)}},
+			verdict{Build, reasonNewContent, name("a", 0)}},
 		"the image exists": {wants(known("a", 0, machineosbuild.Succeeded)),
-			verdict{Reuse, ReasonSameContent, name("a", 0)}},
+			verdict{Reuse, reasonSameContent, name("a", 0)}},
 		"the image exists and is in use": {with(wants(known("a", 0, machineosbuild.Succeeded)),
-			func(in *Input) { in.InUse = name("a", 0) }), verdict{None, ReasonUpToDate, name("a", 0)}},
+			func(in *Input) { in.InUse = name("a", 0) }), verdict{None, reasonUpToDate, name("a", 0)}},
 		"the image is gone": {wants(of(known("a", 0, machineosbuild.Succeeded),
-			func(b *Known) { b.Gone = true })), verdict{Build, ReasonImageGone, name("a", 1)}},
+			func(b *Known) { b.Gone = true })), verdict{Build, reasonImageGone, name("a", 1)}},
 		"the image lies in an older repository": {wants(of(known("a", 0, machineosbuild.Succeeded),
-			func(b *Known) { b.Repository = "old.example.test/x" })), verdict{Build, ReasonNewContent, name("a", 1)}},
+			func(b *Known) { b.Repository = "old.example.test/x" })), verdict{Build, reasonNewContent, name("a", 1)}},
 		"the newest of two images counts": {wants(known("a", 0, machineosbuild.Succeeded),
-			known("a", 2, machineosbuild.Succeeded)), verdict{Reuse, ReasonSameContent, name("a", 2)}},
+			known("a", 2, machineosbuild.Succeeded)), verdict{Reuse, reasonSameContent, name("a", 2)}},
 		"it is being built": {wants(known("a", 0, machineosbuild.Building)),
 			verdict{Wait, ReasonBuilding, name("a", 0)}},
 		"its build is being deleted": {wants(of(known("a", 0, machineosbuild.Building),
-			func(b *Known) { b.Deleting = true })), verdict{Wait, ReasonDeleting, name("a", 0)}},
+			func(b *Known) { b.Deleting = true })), verdict{Wait, reasonDeleting, name("a", 0)}},
 		"its build was interrupted": {wants(known("a", 0, machineosbuild.Interrupted)),
-			verdict{Build, ReasonInterrupted, name("a", 1)}},
+			verdict{Build, reasonInterrupted, name("a", 1)}},
 		"a user's fault waits for a change": {wants(failure("a", 0, 0, build.ClassUser)),
 			verdict{GiveUp, ReasonBuildFailed, name("a", 0)}},
 		"a limit waits for a change": {wants(failure("a", 0, 0, build.ClassPolicy)),
@@ -169,10 +169,10 @@ func ordinary() map[string]example {
 			verdict{Wait, ReasonBackoff, name("a", 0)}},
 		"a transient fault is tried again": {with(wants(failure("a", 0, 0, build.ClassTransient)),
 			func(in *Input) { in.Now = at().Add(time.Minute) }),
-			verdict{Retry, ReasonTransientFailure, name("a", 1)}},
+			verdict{Retry, reasonTransientFailure, name("a", 1)}},
 		"infrastructure is tried again": {with(wants(failure("a", 3, 3, build.ClassInfrastructure)),
 			func(in *Input) { in.Now = at().Add(time.Hour) }),
-			verdict{Retry, ReasonTransientFailure, name("a", 4)}},
+			verdict{Retry, reasonTransientFailure, name("a", 4)}},
 		"retries have an end": {with(wants(failure("a", 5, 5, build.ClassTransient)), func(in *Input) {
 			in.Now = at().
 				Add(time.Hour)
@@ -190,7 +190,7 @@ func ordinary() map[string]example {
 		"a failure of before other content was asked for does not count": {with(wants(known("a", 0, machineosbuild.Succeeded),
 			failure("a", 1, 1, build.ClassUser),
 			known("b", 0, machineosbuild.Succeeded)), func(in *Input) { in.Current = name("b", 0) }),
-			verdict{Reuse, ReasonSameContent, name("a", 0)}},
+			verdict{Reuse, reasonSameContent, name("a", 0)}},
 		"another pool has the image": {with(wants(), func(in *Input) { in.Others = []Known{other} }),
 			verdict{Reuse, ReasonSharedImage, name("a", 0)}},
 		"another pool builds it": {with(wants(),
@@ -198,17 +198,17 @@ func ordinary() map[string]example {
 			verdict{Wait, ReasonSharedBuild, ""}},
 		"another pool failed at it": {with(wants(),
 			func(in *Input) { in.Others = []Known{of(other, func(b *Known) { b.State = machineosbuild.Failed })} }),
-			verdict{Build, ReasonNewContent, name("a", 0)}},
+			verdict{Build, reasonNewContent, name("a", 0)}},
 		"the installation had an image": {with(wants(), func(in *Input) { in.PreBuilt = repository + "@sha256:1" }),
 			verdict{Reuse, ReasonPreBuiltImage, name("a", 0)}},
 		"no place is free": {with(wants(), func(in *Input) { in.Free = 0 }), verdict{Wait, ReasonQueued, ""}},
 		"its own older build has a place": {with(wants(known("b", 0, machineosbuild.Building)),
-			func(in *Input) { in.Free = 0 }), verdict{Build, ReasonNewContent, name("a", 0)}},
+			func(in *Input) { in.Free = 0 }), verdict{Build, reasonNewContent, name("a", 0)}},
 		"a Secret is missing": {with(wants(), func(in *Input) { in.Blocked = &Problem{Reason: "SecretMissing"} }),
 			verdict{GiveUp, "SecretMissing", ""}},
 		"a Secret is missing for nothing": {with(wants(known("a", 0, machineosbuild.Succeeded)),
 			func(in *Input) { in.Blocked = &Problem{Reason: "SecretMissing"} }),
-			verdict{Reuse, ReasonSameContent, name("a", 0)}},
+			verdict{Reuse, reasonSameContent, name("a", 0)}},
 		"there is no address": {Input{Problem: &Problem{Reason: "PoolMissing"}},
 			verdict{GiveUp, "PoolMissing", ""}},
 		"there is no address yet": {Input{Problem: &Problem{Reason: "NotRendered", Waits: true}},
@@ -220,27 +220,28 @@ func rebuilds() map[string]example {
 	other := elsewhere()
 	return map[string]example{
 		"a rebuild of what exists": {with(wants(known("a", 0, machineosbuild.Succeeded)),
-			func(in *Input) { in.RebuildAsked = true }), verdict{Rebuild, ReasonRebuildAsked, name("a", 1)}},
-		"a rebuild of nothing": {with(wants(), func(in *Input) { in.RebuildAsked = true }),
-			verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
+			func(in *Input) { in.RebuildRequested = true }), verdict{Rebuild, reasonRebuildRequested, name("a", 1)}},
+		"a rebuild of nothing": {with(wants(), func(in *Input) { in.RebuildRequested = true }),
+			verdict{Rebuild, reasonRebuildRequested, name("a", 0)}},
 		"a rebuild at the end of retries": {with(wants(failure("a", 5, 5, build.ClassTransient)),
-			func(in *Input) { in.RebuildAsked = true }), verdict{Rebuild, ReasonRebuildAsked, name("a", 6)}},
+			func(in *Input) { in.RebuildRequested = true }), verdict{Rebuild, reasonRebuildRequested, name("a", 6)}},
 		"a rebuild that was announced": {with(wants(known("a", 0, machineosbuild.Succeeded)),
-			func(in *Input) { in.RebuildAsked, in.Accepted = true, name("a", 3) }),
-			verdict{Rebuild, ReasonRebuildAsked, name("a", 3)}},
+			func(in *Input) { in.RebuildRequested, in.Serving = true, name("a", 3) }),
+			verdict{Rebuild, reasonRebuildRequested, name("a", 3)}},
 		"a rebuild that runs": {with(wants(known("a", 1, machineosbuild.Building)),
-			func(in *Input) { in.RebuildAsked, in.Accepted = true, name("a", 1) }), verdict{Wait, ReasonBuilding, name("a", 1)}},
+			func(in *Input) { in.RebuildRequested, in.Serving = true, name("a", 1) }),
+			verdict{Wait, ReasonBuilding, name("a", 1)}},
 		"a rebuild that has ended": {with(wants(known("a", 1, machineosbuild.Succeeded)),
-			func(in *Input) { in.RebuildAsked, in.Accepted = true, name("a", 1) }),
-			verdict{Reuse, ReasonSameContent, name("a", 1)}},
+			func(in *Input) { in.RebuildRequested, in.Serving = true, name("a", 1) }),
+			verdict{Reuse, reasonSameContent, name("a", 1)}},
 		"a rebuild whose content changed": {with(wants(known("b", 1, machineosbuild.Building)),
-			func(in *Input) { in.RebuildAsked, in.Accepted = true, name("b", 1) }),
-			verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
+			func(in *Input) { in.RebuildRequested, in.Serving = true, name("b", 1) }),
+			verdict{Rebuild, reasonRebuildRequested, name("a", 0)}},
 		"a rebuild that an edit stopped": {with(wants(known("b", 1, machineosbuild.Interrupted)),
-			func(in *Input) { in.RebuildAsked, in.Accepted = true, name("b", 1) }),
-			verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
+			func(in *Input) { in.RebuildRequested, in.Serving = true, name("b", 1) }),
+			verdict{Rebuild, reasonRebuildRequested, name("a", 0)}},
 		"a rebuild during another's build": {with(wants(),
-			func(in *Input) { in.RebuildAsked = true; in.Others = []Known{other} }),
-			verdict{Rebuild, ReasonRebuildAsked, name("a", 0)}},
+			func(in *Input) { in.RebuildRequested = true; in.Others = []Known{other} }),
+			verdict{Rebuild, reasonRebuildRequested, name("a", 0)}},
 	}
 }

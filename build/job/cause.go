@@ -30,7 +30,7 @@ func podCause(p *corev1.Pod) machineosbuild.Cause {
 	}
 	t := terminated(p)
 	if t == nil {
-		return machineosbuild.Cause{Reason: cmp.Or(p.Status.Reason, ReasonKilled), Class: build.ClassTransient,
+		return machineosbuild.Cause{Reason: cmp.Or(p.Status.Reason, reasonKilled), Class: build.ClassTransient,
 			Message: strings.TrimSpace("the pod ended before the builder did " + p.Status.Message),
 			Next:    "look at the events of pod " + p.Name}
 	}
@@ -54,15 +54,15 @@ func podCause(p *corev1.Pod) machineosbuild.Cause {
 // unsaid is the cause of a builder that could not say it: the exit code is all there is.
 func unsaid(p *corev1.Pod, t *corev1.ContainerStateTerminated) machineosbuild.Cause {
 	cause := machineosbuild.Cause{
-		Reason: ReasonKilled, Class: build.ClassTransient, Next: "look at the log of pod " + p.Name,
+		Reason: reasonKilled, Class: build.ClassTransient, Next: "look at the log of pod " + p.Name,
 		Message: fmt.Sprintf("the builder ended with exit code %d and without a word", t.ExitCode),
 	}
 	switch t.ExitCode {
 	case ExitOK:
-		cause.Reason, cause.Message = ReasonLost, "the builder ended well and its digest cannot be read"
+		cause.Reason, cause.Message = reasonLost, "the builder ended well and its digest cannot be read"
 		cause.Next = "nothing: the next attempt finds the image by its content address"
 	case ExitFinal:
-		cause.Reason, cause.Class = ReasonLost, build.ClassInfrastructure
+		cause.Reason, cause.Class = reasonLost, build.ClassInfrastructure
 		cause.Message = "the builder found a fault that stays, and what it said of it cannot be read"
 	case exitKilled, exitTerminated:
 		cause.Message = fmt.Sprintf("the builder was ended by signal %d", t.ExitCode-128)

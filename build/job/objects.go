@@ -305,14 +305,20 @@ func Labels(b *mcfgv1.MachineOSBuild, c *mcfgv1.MachineOSConfig) map[string]stri
 	return labels
 }
 
+// coreGroup stands for Kubernetes' group without a name: the API refuses an empty one in relatedObjects (openshift/api
+// machineconfiguration/v1, ObjectReference.group: a DNS subdomain).
+const coreGroup = "core"
+
 // Related lists the objects as a MachineOSBuild's status names them, in the API's order of keys: by resource and name.
 func (o Objects) Related() []mcfgv1.ObjectReference {
 	var out []mcfgv1.ObjectReference
 	for _, c := range o.ConfigMaps {
-		out = append(out, mcfgv1.ObjectReference{Resource: "configmaps", Namespace: c.Namespace, Name: c.Name})
+		out = append(out, mcfgv1.ObjectReference{Group: coreGroup, Resource: "configmaps", Namespace: c.Namespace,
+			Name: c.Name})
 	}
 	for _, s := range o.Secrets {
-		out = append(out, mcfgv1.ObjectReference{Resource: "secrets", Namespace: s.Namespace, Name: s.Name})
+		out = append(out, mcfgv1.ObjectReference{Group: coreGroup, Resource: "secrets", Namespace: s.Namespace,
+			Name: s.Name})
 	}
 	return out
 }

@@ -14,54 +14,43 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 )
 
-// Reasons of an Observation beside those that Kubernetes gives (ErrImagePull, Evicted, DeadlineExceeded, Unschedulable
-// …).
+// Reasons of a Cause beside those of Kubernetes (ErrImagePull, Evicted, DeadlineExceeded, Unschedulable …).
 const (
-	ReasonSucceeded = "Succeeded"
-	ReasonReused    = "Reused"
-	ReasonWaiting   = "Waiting"
-	ReasonRunning   = "Running"
-	ReasonRetrying  = "Retrying"
-	ReasonDeleted   = "JobDeleted"
+	reasonSucceeded = "Succeeded"
+	reasonReused    = "Reused"
+	reasonWaiting   = "Waiting"
+	reasonRunning   = "Running"
+	reasonRetrying  = "Retrying"
+	reasonDeleted   = "JobDeleted"
 	ReasonMemory    = "OutOfMemory"
-	ReasonKilled    = "Killed"
-	ReasonLost      = "ResultLost"
+	reasonKilled    = "Killed"
+	reasonLost      = "ResultLost"
 )
 
-// Observation is what a Job and its pods tell of a build.
+// Observation is what a Job and its pods say about a build.
 type Observation struct {
 	State machineosbuild.State
 	// Digest is the image's when State is Succeeded.
 	Digest string
-	// Log is the reference of the kept log, empty when there is none.
-	Log string
-	// Cause is why the build is in this state; also of a build that is at work it says what holds it up.
+	// Cause is why the build is in this state, with one word for programs. It also says what holds up a running build.
 	Cause machineosbuild.Cause
-	// Retryable means that the same build may succeed later without a change to its inputs.
-	Retryable bool
 	// Stuck means that the pod cannot start, for the reason in Cause. The Job would wait for its deadline.
 	Stuck bool
-	// Reason is one word for programs: one of the constants, or Kubernetes' own.
-	Reason string
-	// Attempts is how many pods have ended.
-	Attempts int
 }
 
-// Observe reads a Job and its pods; pods of other Jobs do not count. Without a Job the build is Initial.
+// Observe reads a Job and its pods; pods of other Jobs do not count. A build without its Job is interrupted.
 func Observe(job *batchv1.Job, pods []corev1.Pod) Observation {
 	if job == nil {
-		return Observation{State: machineosbuild.Initial, Reason: ReasonWaiting}
+		return Observation{State: machineosbuild.Interrupted,
+			Cause: machineosbuild.Cause{Reason: reasonDeleted, Message: "the build's Job was deleted"}}
 	}
 	own := podsOf(job, pods)
 	for _, p := range own {
 		if o, ok := succeeded(p); ok {
-			o.Attempts = ended(own)
 			return o
 		}
 	}
-	o := unfinished(job, own)
-	o.Attempts = ended(own)
-	return o
+	return unfinished(job, own)
 }
 
 // podsOf sorts the Job's pods, the newest first.
@@ -79,14 +68,8 @@ func podsOf(job *batchv1.Job, pods []corev1.Pod) []*corev1.Pod {
 	return own
 }
 
-func ended(pods []*corev1.Pod) int {
-	n := 0
-	for _, p := range pods {
-		if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
-			n++
-		}
-	}
-	return n
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
 // succeeded looks for a digest: it is there seconds before the Job is complete.
@@ -99,13 +82,12 @@ func succeeded(p *corev1.Pod) (Observation, bool) {
 	if err != nil || r.Digest == "" {
 		return Observation{}, false
 	}
-	o := Observation{State: machineosbuild.Succeeded, Digest: r.Digest, Log: r.Log, Reason: ReasonSucceeded}
-	o.Cause = machineosbuild.Cause{Reason: ReasonSucceeded, Message: "The image is ready: " +
-		cmp.Or(r.Reason, "it was built"), Log: r.Log}
+	cause := machineosbuild.Cause{Reason: reasonSucceeded, Log: r.Log,
+		Message: "The image is ready: " + cmp.Or(r.Reason, "it was built")}
 	if r.Reused {
-		o.Reason, o.Cause.Reason = ReasonReused, ReasonReused
+		cause.Reason = reasonReused
 	}
-	return o, true
+	return Observation{State: machineosbuild.Succeeded, Digest: r.Digest, Cause: cause}, true
 }
 
 // unfinished is about a Job without a digest.
@@ -114,18 +96,18 @@ func unfinished(job *batchv1.Job, pods []*corev1.Pod) Observation {
 		return failed(c, pods)
 	}
 	if condition(job, batchv1.JobComplete) != nil {
-		return failure(machineosbuild.Cause{Reason: ReasonLost, Class: build.ClassTransient,
+		return failure(machineosbuild.Cause{Reason: reasonLost, Class: build.ClassTransient,
 			Message: "the build ended well and its pod is gone before its digest was read",
 			Next:    "nothing: the next attempt finds the image by its content address"})
 	}
 	if job.DeletionTimestamp != nil {
-		return Observation{State: machineosbuild.Interrupted, Reason: ReasonDeleted, Retryable: true,
-			Cause: machineosbuild.Cause{Reason: ReasonDeleted, Message: "the build's Job is being deleted"}}
+		return Observation{State: machineosbuild.Interrupted,
+			Cause: machineosbuild.Cause{Reason: reasonDeleted, Message: "the build's Job is being deleted"}}
 	}
 	var last *corev1.Pod
 	for _, p := range pods {
 		switch {
-		case p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded:
+		case ended(p):
 			if last == nil {
 				last = p
 			}
@@ -135,14 +117,13 @@ func unfinished(job *batchv1.Job, pods []*corev1.Pod) Observation {
 		}
 	}
 	if last == nil {
-		return Observation{State: machineosbuild.Prepared, Reason: ReasonWaiting,
-			Cause: machineosbuild.Cause{Reason: ReasonWaiting, Message: "the build's Job has no pod yet"}}
+		return Observation{State: machineosbuild.Prepared,
+			Cause: machineosbuild.Cause{Reason: reasonWaiting, Message: "the build's Job has no pod yet"}}
 	}
 	cause := podCause(last)
 	cause.Message = "the last attempt failed and the Job tries again: " + cause.Message
-	cause.Reason = ReasonRetrying
-	return Observation{State: machineosbuild.Building, Reason: ReasonRetrying, Retryable: true, Cause: cause,
-		Log: cause.Log}
+	cause.Reason = reasonRetrying
+	return Observation{State: machineosbuild.Building, Cause: cause}
 }
 
 // condition gives the first of the Job's conditions of these kinds that is True.
@@ -169,10 +150,8 @@ func failed(c *batchv1.JobCondition, pods []*corev1.Pod) Observation {
 		return failure(cause)
 	}
 	for _, p := range pods {
-		if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded || terminated(p) != nil {
-			o := failure(podCause(p))
-			o.Log = o.Cause.Log
-			return o
+		if ended(p) || terminated(p) != nil {
+			return failure(podCause(p))
 		}
 	}
 	return failure(machineosbuild.Cause{Reason: c.Reason, Class: build.ClassInfrastructure,
@@ -181,12 +160,7 @@ func failed(c *batchv1.JobCondition, pods []*corev1.Pod) Observation {
 }
 
 func failure(cause machineosbuild.Cause) Observation {
-	return Observation{State: machineosbuild.Failed, Cause: cause, Reason: cause.Reason, Retryable: retryable(cause.Class)}
-}
-
-// retryable: a user's fault and a limit stay what they are until somebody changes something.
-func retryable(class build.Class) bool {
-	return class == build.ClassTransient || class == build.ClassInfrastructure
+	return Observation{State: machineosbuild.Failed, Cause: cause}
 }
 
 // terminated gives the end of the container that builds.
@@ -206,8 +180,8 @@ func active(p *corev1.Pod) Observation {
 		switch {
 		case s.Name != Container:
 		case s.State.Running != nil, s.State.Terminated != nil: // the pod's phase follows
-			return Observation{State: machineosbuild.Building, Reason: ReasonRunning,
-				Cause: machineosbuild.Cause{Reason: ReasonRunning, Message: fmt.Sprintf("pod %s is building on node %s", p.Name,
+			return Observation{State: machineosbuild.Building,
+				Cause: machineosbuild.Cause{Reason: reasonRunning, Message: fmt.Sprintf("pod %s is building on node %s", p.Name,
 					cmp.Or(p.Spec.NodeName, "?"))}}
 		case s.State.Waiting != nil:
 			if next, ok := stuck(s.State.Waiting.Reason); ok {
@@ -222,15 +196,16 @@ func active(p *corev1.Pod) Observation {
 				"add a node of this architecture, or change node selector, tolerations or resources of builds")
 		}
 	}
-	return Observation{State: machineosbuild.Prepared, Reason: ReasonWaiting,
-		Cause: machineosbuild.Cause{Reason: ReasonWaiting, Message: fmt.Sprintf("pod %s is being started", p.Name)}}
+	return Observation{State: machineosbuild.Prepared,
+		Cause: machineosbuild.Cause{Reason: reasonWaiting, Message: fmt.Sprintf("pod %s is being started", p.Name)}}
 }
 
 // stuck knows the kubelet's reasons with which a container waits and does not start by itself, and what to do.
 func stuck(reason string) (next string, ok bool) {
 	switch reason {
 	case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "SignatureValidationFailed":
-		return "check that nodes can pull the builder image: its name, the registry's certificate, imagePullSecrets of the service account", true
+		return "check that nodes can pull the builder image: its name, the registry's certificate, imagePullSecrets of the " +
+			"service account", true
 	case "InvalidImageName", "ErrImageNeverPull", "ImageInspectError":
 		return "correct the name of the builder image", true
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
@@ -241,6 +216,6 @@ func stuck(reason string) (next string, ok bool) {
 }
 
 func hold(reason, message, next string) Observation {
-	return Observation{State: machineosbuild.Prepared, Reason: reason, Stuck: true, Retryable: true,
+	return Observation{State: machineosbuild.Prepared, Stuck: true,
 		Cause: machineosbuild.Cause{Reason: reason, Class: build.ClassInfrastructure, Message: message, Next: next}}
 }

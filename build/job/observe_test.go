@@ -95,97 +95,94 @@ var transient = job.Result{Failure: &build.Failure{Class: build.ClassTransient, 
 
 func TestObserve(t *testing.T) {
 	type want struct {
-		state     machineosbuild.State
-		reason    string
-		class     build.Class
-		retryable bool
-		stuck     bool
-		attempts  int
-		message   string
+		state   machineosbuild.State
+		reason  string
+		class   build.Class
+		stuck   bool
+		message string
 	}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		job  *batchv1.Job
 		pods []corev1.Pod
 		want want
 	}{
-		"no Job": {nil, nil, want{state: machineosbuild.Initial, reason: job.ReasonWaiting}},
-		"a Job that is new": {jobWith("", "", ""), nil,
-			want{state: machineosbuild.Prepared, reason: job.ReasonWaiting, message: "no pod yet"}},
-		"a pod that is pulling": {jobWith("", "", ""), []corev1.Pod{waits("ContainerCreating", "")},
-			want{state: machineosbuild.Prepared, reason: job.ReasonWaiting}},
-		"a pod of another Job": {jobWith("", "", ""), []corev1.Pod{strange()},
-			want{state: machineosbuild.Prepared, reason: job.ReasonWaiting}},
-		"an image that cannot be pulled": {jobWith("", "", ""), []corev1.Pod{waits("ImagePullBackOff", "401 Unauthorized")},
-			want{machineosbuild.Prepared, "ImagePullBackOff", build.ClassInfrastructure, true, true, 0, "401 Unauthorized"}},
-		"a Secret that is missing": {jobWith("", "", ""),
+		{"no Job", nil, nil, want{state: machineosbuild.Interrupted, reason: "JobDeleted", message: "was deleted"}},
+		{"a Job that is new", jobWith("", "", ""), nil,
+			want{state: machineosbuild.Prepared, reason: "Waiting", message: "no pod yet"}},
+		{"a pod that is pulling", jobWith("", "", ""), []corev1.Pod{waits("ContainerCreating", "")},
+			want{state: machineosbuild.Prepared, reason: "Waiting"}},
+		{"a pod of another Job", jobWith("", "", ""), []corev1.Pod{strange()},
+			want{state: machineosbuild.Prepared, reason: "Waiting"}},
+		{"an image that cannot be pulled", jobWith("", "", ""), []corev1.Pod{waits("ImagePullBackOff", "401 Unauthorized")},
+			want{machineosbuild.Prepared, "ImagePullBackOff", build.ClassInfrastructure, true, "401 Unauthorized"}},
+		{"a Secret that is missing", jobWith("", "", ""),
 			[]corev1.Pod{waits("CreateContainerConfigError", `secret "final-a" not found`)},
-			want{machineosbuild.Prepared, "CreateContainerConfigError", build.ClassInfrastructure, true, true, 0, "final-a"}},
-		"no node of this architecture": {jobWith("", "", ""), []corev1.Pod{unschedulable()},
-			want{machineosbuild.Prepared, "Unschedulable", build.ClassInfrastructure, true, true, 0, "0/3 nodes"}},
-		"a pod at work": {jobWith("", "", ""), []corev1.Pod{running(1)},
-			want{state: machineosbuild.Building, reason: job.ReasonRunning, message: "node-1"}},
-		"a second pod after a failure": {jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message()),
-			running(2)}, want{state: machineosbuild.Building, reason: job.ReasonRunning, attempts: 1}},
-		"the wait for a second pod": {jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message())},
-			want{machineosbuild.Building, job.ReasonRetrying, build.ClassTransient, true, false, 1, "connection refused"}},
-		"a digest before the Job is complete": {jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message()),
+			want{machineosbuild.Prepared, "CreateContainerConfigError", build.ClassInfrastructure, true, "final-a"}},
+		{"no node of this architecture", jobWith("", "", ""), []corev1.Pod{unschedulable()},
+			want{machineosbuild.Prepared, "Unschedulable", build.ClassInfrastructure, true, "0/3 nodes"}},
+		{"a pod at work", jobWith("", "", ""), []corev1.Pod{running(1)},
+			want{state: machineosbuild.Building, reason: "Running", message: "node-1"}},
+		{"a second pod after a failure", jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message()),
+			running(2)}, want{state: machineosbuild.Building, reason: "Running"}},
+		{"the wait for a second pod", jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message())},
+			want{machineosbuild.Building, "Retrying", build.ClassTransient, false, "connection refused"}},
+		{"a digest before the Job is complete", jobWith("", "", ""), []corev1.Pod{ended(1, 75, "Error", transient.Message()),
 			ended(2, 0, "Completed", job.Result{Digest: digest}.Message())},
-			want{state: machineosbuild.Succeeded, reason: job.ReasonSucceeded, attempts: 2}},
-		"a reused image": {jobWith(batchv1.JobComplete, "", ""),
+			want{state: machineosbuild.Succeeded, reason: "Succeeded"}},
+		{"a reused image", jobWith(batchv1.JobComplete, "", ""),
 			[]corev1.Pod{ended(1, 0, "Completed", job.Result{Digest: digest, Reused: true, Reason: "it is there"}.Message())},
-			want{state: machineosbuild.Succeeded, reason: job.ReasonReused, attempts: 1, message: "it is there"}},
-		"a digest that is lost": {jobWith(batchv1.JobComplete, "", ""), nil, want{machineosbuild.Failed, job.ReasonLost,
-			build.ClassTransient, true, false, 0, "before its digest was read"}},
-		"a user's fault": {jobWith(batchv1.JobFailed, batchv1.JobReasonPodFailurePolicy, ""),
+			want{state: machineosbuild.Succeeded, reason: "Reused", message: "it is there"}},
+		{"a digest that is lost", jobWith(batchv1.JobComplete, "", ""), nil, want{machineosbuild.Failed, "ResultLost",
+			build.ClassTransient, false, "before its digest was read"}},
+		{"a user's fault", jobWith(batchv1.JobFailed, batchv1.JobReasonPodFailurePolicy, ""),
 			[]corev1.Pod{ended(1, 42, "Error", userFailure.Message())},
-			want{machineosbuild.Failed, "ContainerfileFailed", build.ClassUser, false, false, 1, "the command failed"}},
-		"a Job that is about to fail": {jobWith(batchv1.JobFailureTarget, batchv1.JobReasonPodFailurePolicy, ""),
+			want{machineosbuild.Failed, "ContainerfileFailed", build.ClassUser, false, "the command failed"}},
+		{"a Job that is about to fail", jobWith(batchv1.JobFailureTarget, batchv1.JobReasonPodFailurePolicy, ""),
 			[]corev1.Pod{ended(1, 42, "Error", userFailure.Message())},
-			want{machineosbuild.Failed, "ContainerfileFailed", build.ClassUser, false, false, 1, ""}},
-		"all attempts used up": {jobWith(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded, ""),
+			want{machineosbuild.Failed, "ContainerfileFailed", build.ClassUser, false, ""}},
+		{"all attempts used up", jobWith(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded, ""),
 			[]corev1.Pod{ended(1, 75, "Error", nil), ended(3, 75, "Error", transient.Message()), ended(2, 75, "Error", nil)},
-			want{machineosbuild.Failed, "PushFailed", build.ClassTransient, true, false, 3, "connection refused"}},
-		"a Job over its deadline": {jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, "Job was active longer"),
+			want{machineosbuild.Failed, "PushFailed", build.ClassTransient, false, "connection refused"}},
+		{"a Job over its deadline", jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, "Job was active longer"),
 			nil,
-			want{machineosbuild.Failed, "DeadlineExceeded", build.ClassPolicy, false, false, 0, "Job was active longer"}},
-		"a deadline over an image that cannot be pulled": {jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, ""),
+			want{machineosbuild.Failed, "DeadlineExceeded", build.ClassPolicy, false, "Job was active longer"}},
+		{"a deadline over an image that cannot be pulled", jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, ""),
 			[]corev1.Pod{waits("ErrImagePull", "x509: unknown authority")},
-			want{machineosbuild.Failed, "DeadlineExceeded", build.ClassPolicy, false, false, 0, "x509"}},
-		"a RUN out of memory": {jobWith(batchv1.JobFailed, "", ""),
+			want{machineosbuild.Failed, "DeadlineExceeded", build.ClassPolicy, false, "x509"}},
+		{"a RUN out of memory", jobWith(batchv1.JobFailed, "", ""),
 			[]corev1.Pod{ended(1, 42, "OOMKilled", userFailure.Message())},
-			want{machineosbuild.Failed, job.ReasonMemory, build.ClassPolicy, false, false, 1, "limit 512Mi"}},
-		"a builder out of memory": {jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 137, "OOMKilled", nil)},
-			want{machineosbuild.Failed, job.ReasonMemory, build.ClassPolicy, false, false, 1, "signal 9"}},
-		"scratch space over its limit": {jobWith(batchv1.JobFailed, "", ""),
+			want{machineosbuild.Failed, job.ReasonMemory, build.ClassPolicy, false, "limit 512Mi"}},
+		{"a builder out of memory", jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 137, "OOMKilled", nil)},
+			want{machineosbuild.Failed, job.ReasonMemory, build.ClassPolicy, false, "signal 9"}},
+		{"scratch space over its limit", jobWith(batchv1.JobFailed, "", ""),
 			[]corev1.Pod{evicted(`Usage of EmptyDir volume "work" exceeds the limit "100Mi". `)},
-			want{machineosbuild.Failed, "Evicted", build.ClassPolicy, false, false, 1, "exceeds the limit"}},
-		"a node without memory": {jobWith(batchv1.JobFailed, "", ""),
+			want{machineosbuild.Failed, "Evicted", build.ClassPolicy, false, "exceeds the limit"}},
+		{"a node without memory", jobWith(batchv1.JobFailed, "", ""),
 			[]corev1.Pod{evicted("The node was low on resource: memory.")},
-			want{machineosbuild.Failed, "Evicted", build.ClassTransient, true, false, 1, "low on resource"}},
-		"a pod that was killed": {jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 137, "Error", nil)},
-			want{machineosbuild.Failed, job.ReasonKilled, build.ClassTransient, true, false, 1, "signal 9"}},
-		"a program that is not there": {jobWith(batchv1.JobFailed, "", ""),
+			want{machineosbuild.Failed, "Evicted", build.ClassTransient, false, "low on resource"}},
+		{"a pod that was killed", jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 137, "Error", nil)},
+			want{machineosbuild.Failed, "Killed", build.ClassTransient, false, "signal 9"}},
+		{"a program that is not there", jobWith(batchv1.JobFailed, "", ""),
 			[]corev1.Pod{ended(1, 128, "StartError", []byte("exec: machine-os-builder: not found"))},
-			want{machineosbuild.Failed, job.ReasonKilled, build.ClassTransient, true, false, 1, "not found"}},
-		"a fault that cannot be read": {jobWith(batchv1.JobFailed, "", ""),
-			[]corev1.Pod{ended(1, 42, "Error", []byte(`{"failure":{"cla`))}, want{machineosbuild.Failed, job.ReasonLost,
-				build.ClassInfrastructure, true, false, 1, ""}},
-		"a Job whose pods are gone": {jobWith(batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached"), nil,
-			want{machineosbuild.Failed, "BackoffLimitExceeded", build.ClassInfrastructure, true, false, 0, "Job has reached"}},
-		"a Job that is deleted": {deleted(jobWith("", "", "")), []corev1.Pod{running(1)},
-			want{state: machineosbuild.Interrupted, reason: job.ReasonDeleted, retryable: true}},
-		"a Job deleted after its digest": {deleted(jobWith("", "", "")),
+			want{machineosbuild.Failed, "Killed", build.ClassTransient, false, "not found"}},
+		{"a fault that cannot be read", jobWith(batchv1.JobFailed, "", ""),
+			[]corev1.Pod{ended(1, 42, "Error", []byte(`{"failure":{"cla`))}, want{machineosbuild.Failed, "ResultLost",
+				build.ClassInfrastructure, false, ""}},
+		{"a Job whose pods are gone", jobWith(batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached"), nil,
+			want{machineosbuild.Failed, "BackoffLimitExceeded", build.ClassInfrastructure, false, "Job has reached"}},
+		{"a Job that is deleted", deleted(jobWith("", "", "")), []corev1.Pod{running(1)},
+			want{state: machineosbuild.Interrupted, reason: "JobDeleted"}},
+		{"a Job deleted after its digest", deleted(jobWith("", "", "")),
 			[]corev1.Pod{ended(1, 0, "Completed", job.Result{Digest: digest}.Message())},
-			want{state: machineosbuild.Succeeded, reason: job.ReasonSucceeded, attempts: 1}},
+			want{state: machineosbuild.Succeeded, reason: "Succeeded"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			o := job.Observe(c.job, c.pods)
 			assert.Equal(t, c.want.state, o.State)
-			assert.Equal(t, c.want.reason, o.Reason)
+			assert.Equal(t, c.want.reason, o.Cause.Reason)
 			assert.Equal(t, c.want.class, o.Cause.Class)
-			assert.Equal(t, c.want.retryable, o.Retryable, "retryable")
 			assert.Equal(t, c.want.stuck, o.Stuck, "stuck")
-			assert.Equal(t, c.want.attempts, o.Attempts)
 			assert.Contains(t, o.Cause.Message, c.want.message)
 			assert.Equal(t, c.want.state == machineosbuild.Succeeded, o.Digest == digest)
 			if c.want.state == machineosbuild.Failed {
@@ -195,7 +192,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-func TestTheCauseOfAUsersFaultIsWhole(t *testing.T) {
+func TestObserveUserFault(t *testing.T) {
 	o := job.Observe(jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 42, "Error", userFailure.Message())})
 	assert.Equal(t, machineosbuild.Cause{Reason: "ContainerfileFailed", Class: build.ClassUser, Line: 3,
 		Instruction: "RUN false", ExitCode: 1,

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strings"
 
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/machineosbuild"
 )
 
 // Exit codes of the builder. The Job's podFailurePolicy tells them apart.
@@ -78,18 +78,18 @@ func (r Result) Message() []byte {
 // within encodes the result with texts of about limit bytes and with as many last lines of output as fit. Where there
 // is output, its last line must be among them.
 func (r Result) within(limit int) (raw []byte, ok bool) {
-	r.Reason = middleOut(r.Reason, limit)
+	r.Reason = machineosbuild.Abbreviate(r.Reason, limit)
 	if r.Failure == nil {
 		raw = r.encode()
 		return raw, len(raw) <= MaxMessage
 	}
 	f := *r.Failure
 	r.Failure = &f
-	f.Message, f.Instruction, f.Next = middleOut(f.Message, limit/2), middleOut(f.Instruction, limit/4),
-		middleOut(f.Next, limit/4)
+	f.Message = machineosbuild.Abbreviate(f.Message, limit/2)
+	f.Instruction, f.Next = machineosbuild.Abbreviate(f.Instruction, limit/4), machineosbuild.Abbreviate(f.Next, limit/4)
 	lines := make([]string, len(f.Excerpt))
 	for i, l := range f.Excerpt {
-		lines[i] = middleOut(l, limit/4)
+		lines[i] = machineosbuild.Abbreviate(l, limit/4)
 	}
 	for first := range lines {
 		f.Excerpt = lines[first:]
@@ -108,17 +108,6 @@ func (r Result) encode() []byte {
 		return []byte(`{"reason":"the result cannot be encoded"}`)
 	}
 	return raw
-}
-
-// middleOut makes valid UTF-8 of at most limit bytes.
-func middleOut(s string, limit int) string {
-	s = strings.ToValidUTF8(s, "?")
-	if len(s) <= limit {
-		return s
-	}
-	const gap = "…"
-	half := max(0, limit-len(gap)) / 2
-	return strings.ToValidUTF8(s[:half], "") + gap + strings.ToValidUTF8(s[len(s)-half:], "")
 }
 
 // validDigest is the only form that the API takes (ImageDigestFormat).

@@ -106,10 +106,10 @@ func (c Cause) text(s State) string {
 // Text renders the cause in at most 30 KiB of valid UTF-8. Long fields lose their middle, long output its beginning.
 func (c Cause) Text() string {
 	var b strings.Builder
-	b.WriteString(hang(shorten(c.Message, maxMessage)))
+	b.WriteString(hang(Abbreviate(c.Message, maxMessage)))
 	field := func(key, value string) {
 		if value != "" {
-			b.WriteString("\n" + key + ": " + hang(shorten(value, maxField)))
+			b.WriteString("\n" + key + ": " + hang(Abbreviate(value, maxField)))
 		}
 	}
 	if c.Line > 0 {
@@ -135,14 +135,14 @@ func hang(s string) string {
 	return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n"+indent)
 }
 
-// shorten makes valid UTF-8 of at most limit bytes and takes the middle out of what is longer.
-func shorten(s string, limit int) string {
+// Abbreviate makes valid UTF-8 of at most limit bytes, or of the gap alone, and takes the middle out of longer text.
+func Abbreviate(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) <= limit {
 		return s
 	}
-	const gap = " … "
-	half := (limit - len(gap)) / 2
+	const gap = "…"
+	half := max(0, limit-len(gap)) / 2
 	return strings.ToValidUTF8(s[:half], "") + gap + strings.ToValidUTF8(s[len(s)-half:], "")
 }
 
@@ -154,7 +154,7 @@ func lastLines(excerpt []string, room int) []string {
 	}
 	first := len(all)
 	for first > 0 {
-		all[first-1] = shorten(all[first-1], maxLine)
+		all[first-1] = Abbreviate(all[first-1], maxLine)
 		if room -= len(all[first-1]) + len(indent) + 1; room < 0 {
 			break
 		}

@@ -3,6 +3,8 @@ package machineosbuild
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"regexp"
 	"strconv"
 
 	"dayone.dev/dayone/manifests"
@@ -18,6 +20,27 @@ const (
 	// sumDigits stand for what was cut off a name.
 	sumDigits = 8
 )
+
+// maxReference is the length of an image reference with a digest that the API accepts (openshift/api,
+// ImageDigestFormat, v1 of 2026-08).
+const maxReference = 447
+
+// digestForm is what that format accepts before the @.
+var digestForm = regexp.MustCompile(
+	`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?/([a-zA-Z0-9-_]{0,61}/)?[a-zA-Z0-9-_.]*$`)
+
+// Unrecordable says why a MachineOSBuild cannot name an image of this repository by digest; empty means that it can.
+func Unrecordable(repository string) string {
+	switch {
+	case !digestForm.MatchString(repository):
+		return fmt.Sprintf("the API records the image as host[:port][/namespace]/name@sha256:…, with a dot in the host and "+
+			"at most one namespace of up to 61 letters, digits, - or _; %s does not have that form", repository)
+	case len(repository)+len("@sha256:")+64 > maxReference:
+		return fmt.Sprintf("with a digest the reference has more than %d characters; choose a shorter repository",
+			maxReference)
+	}
+	return ""
+}
 
 // Name is the name of the build of a content address (build.Request.Address) for a MachineOSConfig. Equal arguments
 // give equal names.

@@ -2,11 +2,11 @@ package optin
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
+	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/installconfig"
 )
 
@@ -25,14 +25,6 @@ const (
 	// ReasonSecretUnusable names a Secret without registry credentials.
 	ReasonSecretUnusable = "SecretUnusable"
 )
-
-// digestForm is what the status takes as the repository of an image by digest (openshift/api, ImageDigestFormat, v1 of
-// 2026-08).
-var digestForm = regexp.MustCompile(
-	`^([a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?/([a-zA-Z0-9-_]{0,61}/)?[a-zA-Z0-9-_.]*$`)
-
-// maxReference is the length in characters that ImageDigestFormat takes.
-const maxReference = 447
 
 // situation is what has to be known besides the MachineOSConfig itself.
 type situation struct {
@@ -70,7 +62,8 @@ func check(config *mcfgv1.MachineOSConfig, s situation, namespace string) verdic
 	if !s.poolExists {
 		return refuse(ReasonPoolMissing, "there is no MachineConfigPool %s: make it, or delete this MachineOSConfig", pool)
 	}
-	if fault := recordable(string(config.Spec.RenderedImagePushSpec)); fault != "" {
+	repository := installconfig.Repository(string(config.Spec.RenderedImagePushSpec))
+	if fault := machineosbuild.Unrecordable(repository); fault != "" {
 		return refuse(ReasonPushSpecUnusable, "spec.renderedImagePushSpec: %s", fault)
 	}
 	for _, secret := range s.secrets {
@@ -85,20 +78,6 @@ func check(config *mcfgv1.MachineOSConfig, s situation, namespace string) verdic
 		}
 	}
 	return verdict{optedIn: true, reason: ReasonOptedIn, message: fmt.Sprintf("pool %s is opted in", pool)}
-}
-
-// recordable says why an image that is pushed to spec cannot be recorded by digest, or nothing.
-func recordable(spec string) string {
-	repository := installconfig.Repository(spec)
-	switch {
-	case !digestForm.MatchString(repository):
-		return fmt.Sprintf(
-			"the image is recorded as host[:port][/namespace]/name@sha256:…, with a dot in the host and at most one namespace "+
-				"of up to 61 letters, digits, - or _; %s does not have that form", repository)
-	case len(repository)+len("@sha256:")+64 > maxReference:
-		return fmt.Sprintf("with a digest the reference has more than %d characters: take a shorter repository", maxReference)
-	}
-	return ""
 }
 
 // winner is the MachineOSConfig to which a pool belongs: that of the pool's name, as the API demands since 2026,

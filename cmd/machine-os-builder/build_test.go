@@ -184,7 +184,7 @@ func TestFailuresEndWithTheirRealExitCodeAndCause(t *testing.T) {
 			assert.Equal(t, c.exit, result.Failure.ExitCode)
 			o := p.observed(code)
 			assert.Equal(t, machineosbuild.Failed, o.State)
-			assert.Equal(t, c.class == build.ClassInfrastructure, o.Retryable)
+			assert.Equal(t, c.class, o.Cause.Class)
 			assert.Equal(t, c.line, o.Cause.Line)
 			assert.NotEmpty(t, o.Cause.Next+o.Cause.Message)
 			if c.exit == 7 {
@@ -206,7 +206,7 @@ func TestARegistryThatDoesNotAnswerIsTriedAgain(t *testing.T) {
 	assert.Equal(t, 75, code, p.out.String())
 	require.NotNil(t, result.Failure)
 	assert.Equal(t, build.ClassTransient, result.Failure.Class)
-	assert.True(t, p.observed(code).Retryable)
+	assert.Equal(t, build.ClassTransient, p.observed(code).Cause.Class)
 	assert.Contains(t, p.out.String(), "the log of this build is not kept")
 }
 

@@ -109,6 +109,5 @@ func (f *controllerFlags) add(ctx context.Context, m ctrlmanager.Manager, o mana
 	if err := options.Validate(); err != nil {
 		return usageError{err}
 	}
-	_, err := buildcontroller.Add(ctx, m, options)
-	return err
+	return buildcontroller.Add(ctx, m, options)
 }

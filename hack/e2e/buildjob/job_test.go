@@ -96,8 +96,7 @@ func failingRUN(w *world) {
 	assert.Equal(w.t, 3, o.Cause.Line)
 	assert.Equal(w.t, 3, o.Cause.ExitCode, "the command's own exit code")
 	assert.Contains(w.t, strings.Join(o.Cause.Excerpt, "\n"), "no such package")
-	assert.False(w.t, o.Retryable)
-	assert.Equal(w.t, 1, o.Attempts, "a user's fault is tried once")
+	assert.Len(w.t, w.pods(b), 1, "a user's fault is tried once")
 	assert.Equal(w.t, o.Cause, machineosbuild.CauseOf(b), "the cause is in the API")
 }
 
@@ -111,7 +110,7 @@ func outOfMemory(w *world) {
 	assert.Equal(w.t, machineosbuild.Failed, o.State)
 	assert.Equal(w.t, job.ReasonMemory, o.Cause.Reason, o.Cause.Text())
 	assert.Contains(w.t, o.Cause.Message, "300Mi")
-	assert.False(w.t, o.Retryable)
+	assert.Equal(w.t, build.ClassPolicy, o.Cause.Class)
 }
 
 func noBuilderImage(w *world) {
@@ -123,7 +122,7 @@ func noBuilderImage(w *world) {
 	assert.Contains(w.t, o.Cause.Next, "pull the builder image")
 	require.NoError(w.t, w.client.Delete(w.t.Context(), w.job(b.Name),
 		client.PropagationPolicy(metav1.DeletePropagationBackground)))
-	o = w.until(b, func(o job.Observation) bool { return o.State == machineosbuild.Initial || o.State.Terminal() })
+	o = w.until(b, terminal)
 	assert.NotEqual(w.t, machineosbuild.Succeeded, o.State)
 }
 
@@ -141,7 +140,7 @@ func deletedInTheMiddle(w *world) {
 	mounts, err := w.cluster.NodeExec(w.t.Context(), "cat", "/proc/mounts").Output()
 	require.NoError(w.t, err)
 	assert.NotContains(w.t, string(mounts), job.DirWork+"/state", "no mount of the build is left on the node")
-	assert.Equal(w.t, machineosbuild.Initial, w.observe(b).State)
+	assert.Equal(w.t, machineosbuild.Interrupted, w.observe(b).State)
 }
 
 // nodeProcesses are the arguments of the node's processes whose user is the builder's worker or what it started.
@@ -166,17 +165,18 @@ func seccomp(w *world) {
 		}
 	}
 	const containerfile = "FROM configs\nRUN grep Seccomp: /proc/self/status\n"
-	o := w.until(w.start(containerfile, nil), terminal)
+	b := w.start(containerfile, nil)
+	o := w.until(b, terminal)
 	require.Equal(w.t, machineosbuild.Failed, o.State)
 	assert.Contains(w.t, o.Cause.Next, "seccomp profile that allows it")
-	assert.Equal(w.t, 1, o.Attempts)
+	assert.Len(w.t, w.pods(b), 1)
 
 	install := w.cluster.NodeExec(w.t.Context(), "sh", "-c",
 		"set -e; f=$("+kubeletRoot+")/seccomp/"+job.SeccompFile+"; mkdir -p $(dirname $f); cat >$f")
 	install.Stdin = bytes.NewReader(job.SeccompProfile())
 	out, err := install.CombinedOutput()
 	require.NoError(w.t, err, string(out))
-	b := w.start(containerfile, func(o *job.Options) { o.SeccompLocalhost = job.SeccompFile })
+	b = w.start(containerfile, func(o *job.Options) { o.SeccompLocalhost = job.SeccompFile })
 	o = w.until(b, terminal)
 	require.Equal(w.t, machineosbuild.Succeeded, o.State, o.Cause.Text())
 	access, err := appendengine.NewClient(appendengine.Access{CAFile: w.reg.CAFile, AuthFile: w.reg.PullAuthFile})

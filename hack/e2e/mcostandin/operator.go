@@ -57,7 +57,7 @@ func (o Operator) Start(t testing.TB) (stop func()) {
 	require.NoError(t, err)
 	require.NoError(t, rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Versions: o.Versions,
 		Settle: settle, Log: log}))
-	_, err = buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{},
+	err = buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{},
 		RegistryCA: o.RegistryCA, Platform: o.Platform,
 		Job: job.Options{BuilderImage: "registry.example.com/builder:1"}})
 	require.NoError(t, err)

@@ -1,0 +1,203 @@
+package buildcontroller
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/decide"
+	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests"
+)
+
+// Reasons why there is no content address, or no build of it.
+const (
+	reasonPoolMissing    = "PoolMissing"
+	reasonNotRendered    = "NotRendered"
+	reasonBaseMissing    = "BaseImageMissing"
+	reasonPushSpec       = "PushSpecUnusable"
+	reasonInvalidRequest = "InvalidRequest"
+	reasonSecretMissing  = "SecretMissing"
+	reasonSecretUnusable = "SecretUnusable"
+	reasonRegistry       = "RegistryUnavailable"
+)
+
+// desired is the image that a MachineOSConfig needs now.
+type desired struct {
+	address, repository string
+	// ground is the address without the rendered config.
+	ground string
+	// problem says why there is no address.
+	problem *decide.Problem
+	// rendered is the name of the rendered config.
+	rendered string
+	// request lacks the rendered config, which is large and read again when a build begins.
+	request build.Request
+}
+
+func (d desired) content() content { return content{d.repository, d.address} }
+
+// desiredKey changes whenever something may change that the request is made of.
+type desiredKey struct {
+	generation       int64
+	rendered, images string
+	controller       types.UID
+	controllerIs     int64
+}
+
+// remembered is a computed result: the address of a request costs a read and a hash of the whole rendered config.
+type remembered struct {
+	key     desiredKey
+	desired desired
+}
+
+// findDesired computes what a MachineOSConfig needs. The error is the API's; what an admin can mend is a problem.
+func findDesired(ctx context.Context, x scope, o observation) (desired, error) {
+	if o.pool == nil {
+		return withProblem(stalled(reasonPoolMissing,
+			"there is no MachineConfigPool %q; create it, or delete this MachineOSConfig", o.poolName()))
+	}
+	rendered := o.pool.Spec.Configuration.Name
+	if rendered == "" {
+		return withProblem(waiting(0, reasonNotRendered, "pool %s has no rendered config yet", o.pool.Name))
+	}
+	cc, err := x.api.controllerConfig(ctx)
+	if err != nil {
+		return desired{}, err
+	}
+	images := builtImages(o)
+	key := desiredKey{generation: o.config.Generation, rendered: rendered, images: strings.Join(images, " "),
+		controller: cc.UID, controllerIs: cc.Generation}
+	if known, ok := x.memory.desired.Load(o.config.UID); ok && known.(remembered).key == key { //nolint:forcetypeassert
+		return known.(remembered).desired, nil //nolint:forcetypeassert
+	}
+	config, err := x.api.renderedConfig(ctx, rendered)
+	if apierrors.IsNotFound(err) {
+		return withProblem(waiting(0, reasonNotRendered, "the rendered config %s of pool %s does not exist yet", rendered,
+			o.pool.Name))
+	}
+	if err != nil {
+		return desired{}, err
+	}
+	base, err := baseImage(ctx, x.api, config, cc, o.pool.Name, images)
+	if err != nil {
+		return desired{}, err
+	}
+	d, err := desiredOf(o.config, config, cc, base, x.o.Platform)
+	if problemOf(err) != nil {
+		d, err = withProblem(err)
+	}
+	if err == nil {
+		x.memory.desired.Store(o.config.UID, remembered{key, d})
+	}
+	return d, err
+}
+
+func withProblem(err error) (desired, error) { return desired{problem: problemOf(err)}, nil }
+
+// desiredOf makes the request and its address.
+func desiredOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, base,
+	platform string) (desired, error) {
+	request, err := RequestOf(mosc, config, cc, base, platform)
+	if err != nil {
+		return desired{}, err
+	}
+	d := desired{repository: request.Target, rendered: config.Name, request: request}
+	d.request.Config = nil
+	if d.address, err = request.Address(); err == nil {
+		d.ground, err = request.Ground()
+	}
+	if f := build.AsFailure(err); f != nil {
+		return d, stalled(reasonInvalidRequest, "%s; %s", f.Message, f.Next)
+	}
+	if err != nil {
+		return d, stalled(reasonInvalidRequest, "%s", err)
+	}
+	return d, nil
+}
+
+// RequestOf is the build that a MachineOSConfig needs with a rendered config on a base image. The error is a
+// *decide.Problem. Credentials and limits are the Job's.
+func RequestOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, base,
+	platform string) (build.Request, error) {
+	repository := installconfig.Repository(string(mosc.Spec.RenderedImagePushSpec))
+	if fault := machineosbuild.Unrecordable(repository); fault != "" {
+		return build.Request{}, stalled(reasonPushSpec, "spec.renderedImagePushSpec: %s", fault)
+	}
+	if base == "" {
+		return build.Request{}, stalled(reasonBaseMissing,
+			"neither the rendered config %s nor the ControllerConfig names a base image; set osImageURL in a MachineConfig",
+			config.Name)
+	}
+	_, architecture, _ := strings.Cut(platform, "/")
+	text, err := job.Containerfile(mosc, architecture)
+	if err != nil {
+		return build.Request{}, stalled(reasonInvalidRequest, "%s", err)
+	}
+	request, err := build.NewRequest(build.Spec{
+		Pool: mosc.Spec.MachineConfigPool.Name, Config: config, Controller: &cc.Spec, Base: base, Platform: platform,
+		Containerfile: text, ContainerfileName: "MachineOSConfig " + mosc.Name, Target: repository,
+		Options: build.Options{ProxyEnvironment: proxies(cc)},
+	})
+	if err != nil {
+		return build.Request{}, stalled(reasonInvalidRequest, "%s", err)
+	}
+	return request, nil
+}
+
+// proxies are the cluster's: build pods and their RUN reach the network as nodes do.
+func proxies(cc *mcfgv1.ControllerConfig) map[string]string {
+	if p := cc.Spec.Proxy; p != nil {
+		return build.Proxies(p.HTTPProxy, p.HTTPSProxy, p.NoProxy)
+	}
+	return nil
+}
+
+// builtImages lists the images that were built for the pool, as far as its objects know them, sorted.
+func builtImages(o observation) []string {
+	images := []string{o.config.Annotations[manifests.AnnotationPreBuiltImage],
+		string(o.config.Status.CurrentImagePullSpec)}
+	for _, b := range o.builds {
+		images = append(images, string(b.Status.DigestedImagePushSpec))
+	}
+	slices.Sort(images)
+	return slices.Compact(images)
+}
+
+// baseImage is the rendered config's osImageURL, unless that names an image that was built for the pool, otherwise the
+// release's. The pool's first image stands in osImageURL by way of a MachineConfig of its own, and outlives the
+// MachineOSConfig there.
+func baseImage(ctx context.Context, c api, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, pool string,
+	built []string) (string, error) {
+	release, url := cc.Spec.BaseOSContainerImage, config.Spec.OSImageURL
+	if url == "" || url == release || slices.Contains(built, url) {
+		return release, nil
+	}
+	component, err := c.preBuiltComponent(ctx, pool)
+	if err != nil {
+		return "", err
+	}
+	if component == url {
+		return release, nil
+	}
+	return url, nil
+}
+
+// trustedCAs joins the PEM of the CAs that sign registries' certificates.
+func trustedCAs(own []byte, cc *mcfgv1.ControllerConfig) []byte {
+	parts := []string{string(own), string(cc.Spec.AdditionalTrustBundle)}
+	for _, b := range slices.Concat(cc.Spec.ImageRegistryBundleData, cc.Spec.ImageRegistryBundleUserData) {
+		parts = append(parts, string(b.Data))
+	}
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	return []byte(strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "\n"))
+}

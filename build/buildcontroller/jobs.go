@@ -1,0 +1,111 @@
+package buildcontroller
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/installconfig"
+)
+
+// followJobs writes the progress of Jobs and their pods into the builds that run.
+func followJobs(ctx context.Context, x scope, s state) (state, error) {
+	s.builds = slices.Clone(s.builds)
+	for i, b := range s.builds {
+		if terminal(b) || b.DeletionTimestamp != nil || fresh(b) { // a fresh build gets its Job first
+			continue
+		}
+		o, err := x.api.progress(ctx, b)
+		if err != nil {
+			return s, err
+		}
+		if o.Stuck {
+			s.held = o.Cause.Message
+		}
+		if machineosbuild.Allowed(machineosbuild.StateOf(b), o.State) {
+			if s.builds[i], err = move(ctx, x, b, o); err != nil {
+				return s, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// move writes a build's next state and gives the written build. The inputs of a build that ends are deleted before:
+// Secrets in any case, for copies of credentials live no longer than needed; a failed build keeps the rest for people.
+func move(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, o job.Observation) (*mcfgv1.MachineOSBuild, error) {
+	next, from := b.DeepCopy(), machineosbuild.StateOf(b)
+	if err := machineosbuild.Move(next, o.State, o.Cause, x.now); err != nil {
+		return b, err
+	}
+	if o.State == machineosbuild.Succeeded {
+		reference := installconfig.Repository(string(b.Spec.RenderedImagePushSpec)) + "@" + o.Digest
+		next.Status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(reference)
+		if err := pin(ctx, x, next); err != nil { // no reason to lose the image
+			x.log.WithError(err).WithField("machineosbuild", b.Name).Warn("image keeps the tag of its content address only")
+		}
+	}
+	if o.State.Terminal() {
+		kinds := []string{"Secret", "ConfigMap"}
+		if o.State == machineosbuild.Failed {
+			kinds = kinds[:1]
+		}
+		if err := x.api.deleteInputs(ctx, next, kinds...); err != nil {
+			return b, err
+		}
+		next.Status.RelatedObjects = slices.DeleteFunc(next.Status.RelatedObjects, func(r mcfgv1.ObjectReference) bool {
+			return o.State != machineosbuild.Failed || r.Resource == "secrets"
+		})
+	}
+	if err := x.api.client.Status().Update(ctx, next); err != nil {
+		return b, wrap(err, "write state of MachineOSBuild "+b.Name)
+	}
+	x.log.WithField("machineosbuild", b.Name).WithField("from", from).WithField("state", o.State).
+		WithField("reason", o.Cause.Reason).Info("build has another state")
+	x.recorder.moved(next, from, o)
+	return next, nil
+}
+
+// pin gives a build's image the build's own tag: the tag of its content address moves on with the next build of the
+// same content, and a registry may collect what has no tag. Without access to the registry it does nothing.
+func pin(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) error {
+	access, err := x.images.access(ctx, b)
+	if err != nil {
+		if errors.Is(err, errNoAccess) {
+			return nil
+		}
+		return err
+	}
+	there, err := x.images.registries.Tag(ctx, string(b.Status.DigestedImagePushSpec), tagOf(b), access)
+	if err == nil && !there {
+		x.log.WithField("machineosbuild", b.Name).Warn("the registry does not have the image of a build")
+	}
+	return err
+}
+
+// tagOf is the tag that belongs to a build alone.
+func tagOf(b *mcfgv1.MachineOSBuild) string {
+	spec := string(b.Spec.RenderedImagePushSpec)
+	return spec[len(installconfig.Repository(spec))+1:]
+}
+
+// interrupt ends a running build in favour of the build that is named; the name may be empty. A build that has ended
+// stays as it is.
+func interrupt(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, by string) (*mcfgv1.MachineOSBuild, error) {
+	if b == nil || terminal(b) {
+		return b, nil
+	}
+	if err := x.api.deleteJob(ctx, b); err != nil {
+		return b, err
+	}
+	message := "a newer request took its place"
+	if by != "" {
+		message += ": MachineOSBuild " + by
+	}
+	return move(ctx, x, b, job.Observation{State: machineosbuild.Interrupted,
+		Cause: machineosbuild.Cause{Reason: "Superseded", Message: message}})
+}

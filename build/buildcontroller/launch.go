@@ -1,0 +1,119 @@
+package buildcontroller
+
+import (
+	"context"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/containerfile"
+	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+)
+
+// launch gives a fresh build its Job, or says why it cannot have one. It may be called again at any point.
+func launch(ctx context.Context, x scope, s state, b *mcfgv1.MachineOSBuild) (state, error) {
+	s.observation = s.with(b)
+	if b.Annotations[manifests.AnnotationReusedImage] != "" {
+		return reuseImage(ctx, x, s, b)
+	}
+	keys := s.keys
+	if keys == nil {
+		var err error
+		keys, err = x.images.keys(ctx, s.config, s.desired.repository)
+		if p := problemOf(err); p != nil {
+			s.held = p.Message
+			return s.again(p.After), nil
+		}
+		if err != nil {
+			return s, err
+		}
+	}
+	request := s.desired.request
+	config, err := x.api.renderedConfig(ctx, s.desired.rendered)
+	if err != nil {
+		return s, err
+	}
+	request.Config = config
+	request.Options.Rebuild = b.Annotations[manifests.AnnotationBuildForced] != ""
+	objects, cause := jobObjects(job.Input{Build: b, Config: s.config, Request: request, PullSecret: keys.pull,
+		PushSecret: keys.push, CA: keys.ca, Mounts: job.EntitlementMounts(s.poolName()), Options: x.o.Job})
+	if cause != nil {
+		b, err = move(ctx, x, b, job.Observation{State: machineosbuild.Failed, Cause: *cause})
+		s = s.again(soon) // the failure leads to another decision
+	} else {
+		b, err = createJob(ctx, x, b, objects)
+	}
+	if err != nil {
+		return s, err
+	}
+	s.observation = s.with(b)
+	return s, nil
+}
+
+// jobObjects makes the objects of a build, or says why no build accepts its inputs.
+func jobObjects(in job.Input) (job.Objects, *machineosbuild.Cause) {
+	if cause := refused(in.Request.Containerfile); cause != nil {
+		return job.Objects{}, cause
+	}
+	objects, err := job.New(in)
+	if err != nil {
+		return objects, &machineosbuild.Cause{Reason: "InputRefused", Class: build.ClassUser, Message: err.Error()}
+	}
+	return objects, nil
+}
+
+// refused says what in a Containerfile no build accepts; nil means nothing.
+func refused(text string) *machineosbuild.Cause {
+	if text == "" {
+		return nil
+	}
+	_, findings := containerfile.Lint(text, containerfile.LintOptions{})
+	for _, f := range findings {
+		if f.Severity == report.Error {
+			return &machineosbuild.Cause{Reason: "ContainerfileInvalid", Class: build.ClassUser, Line: f.Line,
+				Message: "Containerfile: " + f.Message, Next: f.Next}
+		}
+	}
+	return nil
+}
+
+// createJob creates the inputs and the Job of a build, and gives the build that says so.
+func createJob(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, objects job.Objects) (*mcfgv1.MachineOSBuild,
+	error) {
+	for _, c := range objects.ConfigMaps {
+		if err := x.api.writeInput(ctx, c, &corev1.ConfigMap{}); err != nil {
+			return b, err
+		}
+	}
+	for _, s := range objects.Secrets {
+		if err := x.api.writeInput(ctx, s, &corev1.Secret{}); err != nil {
+			return b, err
+		}
+	}
+	err := x.api.client.Create(ctx, objects.Job)
+	if apierrors.IsAlreadyExists(err) {
+		objects.Job, err = x.api.jobOf(ctx, x.api.live, b)
+		if err == nil && objects.Job == nil { // an earlier build of this name left it
+			if err = x.api.deleteJob(ctx, b); err == nil {
+				err = overtaken("a Job of an earlier build of this name")
+			}
+		}
+	}
+	if err != nil {
+		return b, wrap(err, "create Job of MachineOSBuild "+b.Name)
+	}
+	b, err = patched(ctx, x.api, b, func(b *mcfgv1.MachineOSBuild) {
+		annotate(b, manifests.AnnotationJobUID, string(objects.Job.UID))
+	})
+	if err != nil {
+		return b, err
+	}
+	prepared := b.DeepCopy()
+	prepared.Status.Builder, prepared.Status.RelatedObjects = objects.Builder(), objects.Related()
+	return move(ctx, x, prepared, job.Observation{State: machineosbuild.Prepared})
+}
