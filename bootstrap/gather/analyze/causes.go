@@ -18,52 +18,77 @@ type cause struct {
 func causes() []cause {
 	return []cause{
 		{"disk-full", "a disk of the bootstrap host is full",
-			"make room or give the host a larger disk (three times the OS image and 8 GiB more), then run dayone bootstrap again: it goes on where it ended",
+			"make room or give the host a larger disk (three times the OS image and 8 GiB more), then run dayone bootstrap " +
+				"again: it continues where it ended",
 			regexp.MustCompile(
-				`(?i)no space left on device|507 insufficient storage|free space on the registry|disk quota exceeded|file too large|bundle is full on disk`)},
+				`(?i)no space left on device|507 insufficient storage|free space on the registry|disk quota exceeded|` +
+					`file too large|bundle is full on disk`)},
 		{"port-taken", "another program on the bootstrap host has a port that dayone needs",
 			"stop that program (bootstrap/network/listening.txt names it), or choose another port in install-config.yaml",
 			regexp.MustCompile(`\[port-taken\]|address already in use|cannot listen on`)},
-		{"out-of-memory", "the kernel killed a process because memory ran out",
+		{causeMemory, "the kernel killed a process because memory ran out",
 			"give the bootstrap host more memory, then run dayone bootstrap again",
 			regexp.MustCompile(`(?i)out of memory|oom-kill|oom_kill|cannot allocate memory`)},
 		{"registry-credentials", "a registry refused the credentials",
-			"correct the Secret or auth file for that registry; dayone prepare --check-registry tries it beforehand",
+			"correct the Secret or auth file for that registry; dayone prepare --check-registry tests it beforehand",
 			regexp.MustCompile(
-				`(?i)\b401\b|\b403\b|unauthori[sz]ed|authentication required|access denied|\bdenied:|forbidden|invalid username/password`)},
+				`(?i)\b401\b|\b403\b|unauthori[sz]ed|authentication required|access denied|\bdenied:|forbidden|` +
+					`invalid username/password`)},
 		{"registry-certificate", "a registry's certificate is not trusted",
-			"give the authority that signs it: --base-ca for the base image, registry.caFile for the final registry",
+			"name the CA that signs it: --base-ca for the base image, registry.caFile for the final registry",
 			regexp.MustCompile(`(?i)x509:|certificate signed by unknown authority|tls: failed to verify`)},
 		{"base-image", "the base image cannot be used",
 			"name an OS image that exists in the registry and boots (bootc or rpm-ostree) on the nodes' architecture",
 			regexp.MustCompile(
-				`\[base-not-bootable\]|\[base-platform\]|(?i)manifest[ _]unknown|name[ _]unknown|repository name not known|reading manifest .*not found|read base image .*no such file or directory`)},
+				`\[base-not-bootable\]|\[base-platform\]|(?i)manifest[ _]unknown|name[ _]unknown|` +
+					`repository name not known|reading manifest .*not found|read base image .*no such file or directory`)},
 		{"mosc-without-image", "a MachineOSConfig without an image keeps the Machine Config Operator from rendering",
-			"take it out of the file that has other objects, too; dayone sets a file aside that has nothing else",
+			"take it out of the file, which has other objects, too; dayone moves only files away that have nothing else",
 			regexp.MustCompile(`has a MachineOSConfig without an image`)},
-		{"containerfile", "a command of the Containerfile failed",
-			"mend the instruction; dayone build tries the build on any machine",
+		{causeContainerfile, "a command of the Containerfile failed",
+			"correct the instruction; dayone build runs the build on any machine",
 			regexp.MustCompile(`build failed \(user\)|(?m)^class: user$`)},
 		{"limit", "a build went over a limit", "raise onClusterLayering.build, or do less in the Containerfile",
 			regexp.MustCompile(`build failed \(policy\)|(?m)^class: policy$`)},
 		{"registry-unreachable", "a registry does not answer",
-			"check that the registry runs and can be reached from the bootstrap host (name, port, proxy), then run dayone bootstrap again",
+			"check that the registry runs and can be reached from the bootstrap host (name, port, proxy), then run dayone " +
+				"bootstrap again",
 			regexp.MustCompile(
-				`(?i)\[registry-unreachable\]|connection refused|no such host|i/o timeout|connection reset|network is unreachable|no route to host|tls handshake timeout|\bEOF\b|50[234] `)},
+				`(?i)\[registry-unreachable\]|connection refused|no such host|i/o timeout|connection reset|` +
+					`network is unreachable|no route to host|tls handshake timeout|\bEOF\b|50[234] `)},
 		{"build", "an image build failed", "read the build's log below bootstrap/dayone/build-logs",
 			regexp.MustCompile(`build failed \(|(?m)^class: `)},
 	}
 }
 
-// explain finds the cause behind a text. what is said when none is known.
+// causeUnknown is the cause of texts that no known cause explains.
+const causeUnknown = "other"
+
+// Causes to which rules pay attention.
+const (
+	causeMemory        = "out-of-memory"
+	causeContainerfile = "containerfile"
+)
+
+// explained is the verdict that follows from a text alone. The text's own next step counts before the cause's.
+func explained(status Status, phase, text string) Verdict {
+	c := explain(text)
+	v := Verdict{Status: status, Phase: shorten(phase), Cause: c.id, Summary: c.summary, Next: c.next}
+	if next := nextOf(text); next != "" {
+		v.Next = shorten(next)
+	}
+	return v
+}
+
+// explain finds the cause behind a text.
 func explain(text string) cause {
 	for _, c := range causes() {
 		if c.says.MatchString(text) {
 			return c
 		}
 	}
-	return cause{id: "other", summary: "it failed for a reason that is not among the known ones",
-		next: "read the evidence; the file around it has more"}
+	return cause{id: causeUnknown, summary: "it failed for a reason that dayone does not know",
+		next: "read the evidence and the lines around it in its file"}
 }
 
 // placed takes a refusal apart: PLACE: MESSAGE [RULE] (NEXT), as report.Finding prints it.

@@ -24,21 +24,16 @@ const maxDifferences = 500
 
 // differences compares the configs from which images were built with those that nodes get. Content is redacted alike in
 // both, so that equal content compares equal.
-func (f *facts) differences() []Difference {
-	first, final := f.rendered(firstDir), f.rendered(finalDir)
+func differences(b *bundle.Bundle) []Difference {
+	first, final := rendered(b, firstDir), rendered(b, finalDir)
 	var out []Difference
 	for _, pool := range slices.Sorted(maps.Keys(final)) {
 		if first[pool] == nil {
 			continue
 		}
-		keys := map[string]bool{}
-		for k := range first[pool] {
-			keys[k] = true
-		}
-		for k := range final[pool] {
-			keys[k] = true
-		}
-		for _, k := range slices.Sorted(maps.Keys(keys)) {
+		fields := maps.Clone(first[pool])
+		maps.Copy(fields, final[pool])
+		for _, k := range slices.Sorted(maps.Keys(fields)) {
 			if a, b := first[pool][k], final[pool][k]; a != b && len(out) < maxDifferences {
 				out = append(out, Difference{Pool: pool, Field: k, First: a, Final: b})
 			}
@@ -49,9 +44,9 @@ func (f *facts) differences() []Difference {
 
 // rendered are the flattened configs of a directory by pool: the pool's file names its config. The openshift flow's
 // first rendering has each config under its pool's name.
-func (f *facts) rendered(dir string) map[string]map[string]string {
+func rendered(b *bundle.Bundle, dir string) map[string]map[string]string {
 	out := map[string]map[string]string{}
-	for _, file := range f.bundle.Below(dir + "/machine-pools") {
+	for _, file := range b.Below(dir + "/machine-pools") {
 		var pool struct {
 			Status struct {
 				Configuration struct {
@@ -62,12 +57,12 @@ func (f *facts) rendered(dir string) map[string]map[string]string {
 		if yaml.Unmarshal(file.Content, &pool) != nil {
 			continue
 		}
-		if flat := flatConfig(f.bundle.Get(path.Join(dir, "machine-configs",
+		if flat := flatConfig(b.Get(path.Join(dir, "machine-configs",
 			path.Base(pool.Status.Configuration.Name)+".yaml"))); flat != nil {
 			out[poolOf(file)] = flat
 		}
 	}
-	for _, file := range f.bundle.Below(dir) {
+	for _, file := range b.Below(dir) {
 		if path.Dir(file.Name) != dir {
 			continue
 		}

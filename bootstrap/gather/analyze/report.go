@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"fmt"
 	"time"
 
 	"dayone.dev/dayone/build"
@@ -13,31 +14,31 @@ type Status string
 const (
 	// StatusServing: every phase is done and the host serves its nodes.
 	StatusServing Status = "serving"
-	// StatusRunning: it was at work when the bundle was made.
+	// StatusRunning: it was running when the bundle was made.
 	StatusRunning Status = "running"
-	// StatusStopped: it had done every phase and was told to stop.
+	// StatusStopped: a user or the service manager stopped it.
 	StatusStopped Status = "stopped"
 	// StatusHandedOver: everything is with the cluster, and the host may go.
 	StatusHandedOver Status = "handed over"
-	// StatusWaiting: it is well, but something outside of it keeps it from going on.
+	// StatusWaiting: it waits for something outside of it.
 	StatusWaiting Status = "waiting"
-	// StatusFellBack: no layered image, and the nodes boot the stock one because the admin wanted it so.
+	// StatusFellBack: no layered image, and the nodes boot the base image, as the admin's onFailure: fallback asks.
 	StatusFellBack Status = "fell back"
-	// StatusVanished: it was at work, and its host does not answer any more.
+	// StatusVanished: it was running, and its host no longer answers.
 	StatusVanished Status = "vanished"
 	// StatusFailed: a phase or a stage failed.
 	StatusFailed Status = "failed"
 	// StatusRefused: the input was refused before anything was started.
 	StatusRefused Status = "refused"
-	// StatusCutOff: its process ended in the middle of a phase, without a last word.
+	// StatusCutOff: its process was killed in the middle of a phase.
 	StatusCutOff Status = "cut off"
 	// StatusNotStarted: nothing of dayone has run on the host.
 	StatusNotStarted Status = "not started"
 	// StatusCluster: the bundle is of a cluster in which nothing is degraded.
 	StatusCluster Status = "cluster"
-	// StatusDegraded: an object of the cluster that the bundle is of needs somebody to act.
+	// StatusDegraded: the bundle is of a cluster in which an object is degraded.
 	StatusDegraded Status = "degraded"
-	// StatusUnknown: the bundle does not hold what it takes to tell.
+	// StatusUnknown: the bundle does not say.
 	StatusUnknown Status = "unknown"
 )
 
@@ -131,7 +132,7 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Vanished changes the verdict on a host that was at work and has not answered since.
+// Vanished changes the verdict on a host that was running and has not answered since.
 func (r *Report) Vanished(since time.Time, why string) {
 	switch r.Verdict.Status {
 	case StatusRunning, StatusWaiting, StatusServing, StatusUnknown, StatusNotStarted:
@@ -140,13 +141,13 @@ func (r *Report) Vanished(since time.Time, why string) {
 	}
 	was := r.Verdict
 	r.Verdict = Verdict{Status: StatusVanished, Phase: was.Phase, Cause: "host-vanished",
-		Summary: "the bootstrap host has not answered since " + since.UTC().
-			Format(time.DateTime) + " UTC; when it last did: " + was.Summary,
+		Summary: fmt.Sprintf("the bootstrap host has not answered since %s UTC; its last state: %s",
+			since.UTC().Format(time.DateTime), was.Summary),
 		Evidence: Evidence{File: "BUNDLE.lost.json", Text: shorten(why)},
-		Next:     "look at the machine's console and power; when it boots again, dayone goes on where it ended"}
+		Next:     "look at the machine's console and power; when it boots again, dayone continues where it ended"}
 	if was.Cause != "" {
 		r.Also = append([]Verdict{was}, r.Also...)
 	}
-	r.Timeline = append(r.Timeline, Event{At: since, Source: "gather", Text: "the host does not answer any more: " +
+	r.Timeline = append(r.Timeline, Event{At: since, Source: "gather", Text: "the host no longer answers: " +
 		shorten(why), Bad: true})
 }

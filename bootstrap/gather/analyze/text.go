@@ -94,3 +94,40 @@ func Bytes(n int64) string {
 
 // Took is a duration for people.
 func Took(d time.Duration) string { return round(d).String() }
+
+// maxText bounds what is quoted, in characters.
+const maxText = 400
+
+// shorten makes one line of a text that a terminal can show.
+func shorten(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, strings.TrimSpace(text))
+	if r := []rune(text); len(r) > maxText {
+		return string(r[:maxText-1]) + "…"
+	}
+	return text
+}
+
+// headText is how much of a long text's beginning is quoted before the part that tells the cause, in characters.
+const headText = 120
+
+// quote is shorten for evidence: of a text that is too long it keeps the beginning and what tells the cause.
+func quote(text string) string {
+	line := shorten(text)
+	says := explain(text).says
+	if says == nil || says.MatchString(line) {
+		return line
+	}
+	at := says.FindStringIndex(text)
+	if at == nil {
+		return line
+	}
+	head, tail := []rune(text[:at[0]]), []rune(text[at[0]:])
+	before := head[max(0, len(head)-headText):]
+	return shorten(string(head[:min(headText, len(head))]) + " … " + string(before) +
+		string(tail[:min(len(tail), headText)]))
+}

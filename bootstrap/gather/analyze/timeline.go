@@ -12,12 +12,12 @@ import (
 )
 
 // phases are dayone's, then the stages of every service, in the order of their start.
-func (f *facts) phases() []Phase {
+func phases(f *facts) []Phase {
 	var out []Phase
 	if f.journal != nil {
 		for _, r := range f.journal.Records {
 			status := string(r.Status)
-			if r.Status == journal.StatusRunning && (f.status == nil || !f.status.Running) ||
+			if r.Status == journal.StatusRunning && !f.running ||
 				r.Status == journal.StatusInterrupted {
 				status = string(StatusCutOff)
 			}
@@ -69,30 +69,28 @@ func (s service) stages() []Phase {
 	return out
 }
 
-// builds are the recorded results of image builds.
-func (f *facts) builds() []Build {
-	if f.journal == nil {
-		return nil
+// builds are the recorded results of image builds. The notes say what is damaged.
+func builds(j *journal.Journal) (out []Build, notes []string) {
+	if j == nil {
+		return nil, nil
 	}
-	var out []Build
-	for _, r := range f.journal.Records {
+	for _, r := range j.Records {
 		pool, ok := strings.CutPrefix(r.Name, "build-")
 		if !ok || len(r.Output) == 0 || string(r.Output) == "null" {
 			continue
 		}
 		b := Build{Pool: shorten(pool)}
 		if err := json.Unmarshal(r.Output, &b.Result); err != nil {
-			f.notes = append(f.notes, fmt.Sprintf("the result of the build for pool %s cannot be read: %v", b.Pool, err))
+			notes = append(notes, fmt.Sprintf("the result of the build for pool %s cannot be read: %v", b.Pool, err))
 			continue
 		}
 		out = append(out, b)
 	}
-	return out
+	return out, notes
 }
 
 // timeline merges everything that has a time.
-func (f *facts) timeline(r *Report) []Event {
-	var out []Event
+func timeline(f *facts, r *Report) (out []Event, notes []string) {
 	add := func(at time.Time, source, text string, bad bool) {
 		if !at.IsZero() {
 			out = append(out, Event{At: at, Source: source, Text: text, Bad: bad})
@@ -105,7 +103,7 @@ func (f *facts) timeline(r *Report) []Event {
 		}
 		add(p.Started, p.Source, name+" begins", false)
 		if p.Interruptions > 0 {
-			add(p.Interrupted, p.Source, fmt.Sprintf("%s is found cut off (%d times so far) and is run again", name,
+			add(p.Interrupted, p.Source, fmt.Sprintf("%s was cut off (%d times so far) and runs again", name,
 				p.Interruptions), true)
 		}
 		switch {
@@ -131,21 +129,18 @@ func (f *facts) timeline(r *Report) []Event {
 		}
 		add(f.outcome.Ended, "dayone", text, f.outcome.Error != "")
 	}
-	add(r.Gathered, "gather", "this bundle is made", false)
+	add(r.Gathered, "gather", "gather makes this bundle", false)
 	slices.SortStableFunc(out, func(a, b Event) int { return a.At.Compare(b.At) })
 	if over := len(out) - maxEvents; over > 0 {
-		f.notes = append(f.notes, fmt.Sprintf("the timeline begins with its last %d events: %d earlier ones are left out",
-			maxEvents, over))
+		notes = append(notes,
+			fmt.Sprintf("the timeline has the last %d events and leaves %d earlier ones out", maxEvents, over))
 		out = out[over:]
 	}
-	return out
+	return out, notes
 }
 
 // maxEvents bounds the timeline: services that fail and start again for hours make many.
 const maxEvents = 2000
-
-// maxEntries bounds the records of one service, of which the last count.
-const maxEntries = 20_000
 
 // round makes a duration readable.
 func round(d time.Duration) time.Duration {
