@@ -20,20 +20,20 @@ const (
 	// DefaultLayeringDir is where MachineOSConfigs and their Secrets are read from. They must not lie in manifests/ or
 	// openshift/: there the installer's own bootstrap would refuse a MachineOSConfig whose image is not built yet.
 	DefaultLayeringDir = "layering"
-	// DefaultRegistryPort lies in the range 9000-9999 that OpenShift keeps open between hosts on every platform.
-	DefaultRegistryPort = 9500
-	// DefaultBuildTimeout bounds the build of one pool's image. It is half of the 60 minutes that the installer gives a
+	// defaultRegistryPort lies in the range 9000-9999 that OpenShift keeps open between hosts on every platform.
+	defaultRegistryPort = 9500
+	// defaultBuildTimeout bounds the build of one pool's image. It is half of the 60 minutes that the installer gives a
 	// bare-metal bootstrap, so that a failed build still leaves time for a log bundle.
-	DefaultBuildTimeout = 30 * time.Minute
-	// DefaultConfigPort is the Machine Config Server's port, to which every node's pointer Ignition config leads.
-	DefaultConfigPort = 22623
+	defaultBuildTimeout = 30 * time.Minute
+	// defaultConfigPort is the Machine Config Server's port, to which every node's pointer Ignition config leads.
+	defaultConfigPort = 22623
 	// DefaultHandOverDeadline is how long a hand-over with the policy deadline may take. With the build's limit it stays
 	// below the 60 minutes of a bare-metal bootstrap.
 	DefaultHandOverDeadline = 20 * time.Minute
-	// DefaultSpoolEvery bounds what is lost with a bootstrap host that vanishes; a bundle takes it about a second.
-	DefaultSpoolEvery = time.Minute
-	// DefaultBuildDisk is about four times a large OS image.
-	DefaultBuildDisk = Size(8 << 30)
+	// defaultSpoolEvery bounds what is lost with a bootstrap host that vanishes; a bundle takes it about a second.
+	defaultSpoolEvery = time.Minute
+	// defaultBuildDisk is about four times a large OS image.
+	defaultBuildDisk = Size(8 << 30)
 )
 
 // Config is the onClusterLayering field with defaults filled in.
@@ -64,7 +64,7 @@ type Config struct {
 	// Build limits the image builds on the bootstrap host.
 	Build Build `yaml:"build,omitempty" json:"build,omitempty"`
 	// OnFailure says what a failed image build does to the installation: fail (no node of the pool gets a config, the
-	// installation fails with the build's cause) or fallback (the nodes boot the stock OS image, openshift flow only).
+	// installation fails with the build's cause) or fallback (the nodes boot the base image, openshift flow only).
 	// Default: fail.
 	OnFailure OnFailure `yaml:"onFailure,omitempty" json:"onFailure,omitempty"`
 	// SignaturePolicyFile is a containers-policy.json, relative to the install directory, that a node's image must satisfy
@@ -84,7 +84,7 @@ type OnFailure string
 const (
 	// OnFailureFail keeps the nodes waiting and lets the installation fail.
 	OnFailureFail OnFailure = "fail"
-	// OnFailureFallback boots the nodes on the stock OS image.
+	// OnFailureFallback boots the nodes on the base image.
 	OnFailureFallback OnFailure = "fallback"
 )
 
@@ -114,7 +114,7 @@ const (
 type Pool struct {
 	// Name of the MachineConfigPool and of its MachineOSConfig.
 	Name string `yaml:"name" json:"name" schema:"required,pattern=^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"`
-	// Containerfile, given inline, asks for a generated MachineOSConfig. At most 4096 characters, as in the API.
+	// Containerfile, written here, asks for a generated MachineOSConfig. At most 4096 characters, as in the API.
 	Containerfile string `yaml:"containerfile,omitempty" json:"containerfile,omitempty" schema:"maxLength=4096"`
 	// ContainerfilePath does the same with a file relative to the install directory.
 	ContainerfilePath string `yaml:"containerfilePath,omitempty" json:"containerfilePath,omitempty"`
@@ -156,7 +156,7 @@ type ConfigServer struct {
 	Port int `yaml:"port,omitempty" json:"port,omitempty" schema:"minimum=1,maximum=65535"`
 }
 
-// StatusPage is an HTTPS page on the bootstrap host. Whoever asks needs the token that the host keeps in
+// StatusPage is an HTTPS page on the bootstrap host. Clients need the token that the host keeps in
 // STATE/identity.
 type StatusPage struct {
 	// Port is 1-65535 on every address of the bootstrap host. Default: no page, only the socket on the host itself.
@@ -173,8 +173,8 @@ type LogSpool struct {
 	// TokenFile, relative to the install directory and with a name that ends in .token, holds the bearer token that may
 	// write there. Required with a URL. It needs no other right: the bootstrap host has it, and so has bootstrap.ign.
 	TokenFile string `yaml:"tokenFile,omitempty" json:"tokenFile,omitempty"`
-	// CAFile is a PEM file, relative to the install directory, with the authority that signs that server. Default: the
-	// authorities that the host trusts.
+	// CAFile is a PEM file, relative to the install directory, with the CA that signs that server's certificate.
+	// Default: the CAs that the host trusts.
 	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
 	// Every is the time between two bundles, 10s-1h, as a Go duration. Default: 1m.
 	Every Duration `yaml:"every,omitempty" json:"every,omitempty"`
@@ -194,8 +194,8 @@ type Registry struct {
 	// BaseImagePullAuthFile is an auth.json relative to the install directory, from which dayone generates the base
 	// image's pull Secret. Give it or baseImagePullSecret, not both.
 	BaseImagePullAuthFile string `yaml:"baseImagePullAuthFile,omitempty" json:"baseImagePullAuthFile,omitempty"`
-	// CAFile is a PEM file, relative to the install directory, with the authority that signs the final registry.
-	// Default: the authorities that the host trusts.
+	// CAFile is a PEM file, relative to the install directory, with the CA that signs the final registry's
+	// certificate. Default: the CAs that the host trusts.
 	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
 }
 
@@ -218,9 +218,9 @@ type Cluster struct {
 	Name string `yaml:"name" json:"name"`
 	// BaseDomain is baseDomain.
 	BaseDomain string `yaml:"baseDomain" json:"baseDomain"`
-	// ControlPlane is controlPlane.replicas; 0 when it is not given.
+	// ControlPlane is controlPlane.replicas; 0: not set.
 	ControlPlane int `yaml:"controlPlane,omitempty" json:"controlPlane,omitempty"`
-	// Platform is the key below platform, such as aws or none; empty when it is not given.
+	// Platform is the key below platform, such as aws or none; empty: not set.
 	Platform string `yaml:"platform,omitempty" json:"platform,omitempty"`
 }
 

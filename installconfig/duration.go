@@ -15,7 +15,7 @@ type Duration time.Duration
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
 	if err != nil {
-		return fmt.Errorf("%q is no duration such as 30m", n.Value)
+		return fmt.Errorf("%q is not a duration such as 30m", n.Value)
 	}
 	*d = Duration(v)
 	return nil

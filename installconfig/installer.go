@@ -13,7 +13,7 @@ import (
 func validateInstaller(file string, root *yaml.Node, c *Config, rep *report.Report) {
 	at := func(n *yaml.Node, path, rule, next string) report.Finding {
 		if n == nil {
-			n = root // what is not there says something, too
+			n = root // a missing key has no place of its own
 		}
 		return report.Finding{File: file, Line: n.Line, Column: n.Column, Path: path, Rule: rule, Next: next}
 	}

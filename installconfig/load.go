@@ -147,13 +147,13 @@ func setDefaults(c *Config) {
 	// layering/ and ./layering are the same directory; what compares paths has one spelling.
 	c.LayeringDir = path.Clean(filepath.ToSlash(c.LayeringDir))
 	if c.BootstrapRegistry.Port == 0 {
-		c.BootstrapRegistry.Port = DefaultRegistryPort
+		c.BootstrapRegistry.Port = defaultRegistryPort
 	}
 	if c.ConfigServer.Host == "" {
 		c.ConfigServer.Host = c.BootstrapRegistry.Host
 	}
 	if c.ConfigServer.Port == 0 {
-		c.ConfigServer.Port = DefaultConfigPort
+		c.ConfigServer.Port = defaultConfigPort
 	}
 	setLimits(c)
 	for i := range c.Pools {
@@ -169,16 +169,16 @@ func setDefaults(c *Config) {
 // setLimits fills in how long and how much things may take.
 func setLimits(c *Config) {
 	if c.Build.Timeout == 0 {
-		c.Build.Timeout = Duration(DefaultBuildTimeout)
+		c.Build.Timeout = Duration(defaultBuildTimeout)
 	}
 	if c.Build.Disk == 0 {
-		c.Build.Disk = DefaultBuildDisk
+		c.Build.Disk = defaultBuildDisk
 	}
 	if c.Build.Attempts == 0 {
 		c.Build.Attempts = defaultAttempts
 	}
 	if c.LogSpool.URL != "" && c.LogSpool.Every == 0 {
-		c.LogSpool.Every = Duration(DefaultSpoolEvery)
+		c.LogSpool.Every = Duration(defaultSpoolEvery)
 	}
 	if c.OnFailure == "" {
 		c.OnFailure = OnFailureFail
@@ -212,7 +212,7 @@ func (d *Document) PullSecret() []byte {
 		PullSecret string `yaml:"pullSecret"`
 	}
 	if yaml.Unmarshal(d.raw, &file) != nil || file.PullSecret == "" {
-		return nil // what is no YAML has been refused
+		return nil // Parse has refused invalid YAML
 	}
 	return []byte(file.PullSecret)
 }

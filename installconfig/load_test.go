@@ -41,7 +41,7 @@ func TestParseFillsDefaults(t *testing.T) {
 	assert.Equal(t, Cluster{Name: "demo", BaseDomain: "example.com"}, doc.Cluster)
 	c := doc.Config
 	require.NotNil(t, c)
-	assert.Equal(t, DefaultRegistryPort, c.BootstrapRegistry.Port)
+	assert.Equal(t, defaultRegistryPort, c.BootstrapRegistry.Port)
 	assert.Equal(t, ConfigServer{Host: "192.0.2.1", Port: 22623}, c.ConfigServer)
 	assert.Equal(t, "layering", c.LayeringDir)
 	assert.Equal(t, 30*time.Minute, time.Duration(c.Build.Timeout))
@@ -155,7 +155,7 @@ func TestStrippedRefusesWhatItCannotCutOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			doc, err := Parse(FileName, []byte(text))
 			require.NoError(t, err)
-			_, err = doc.Stripped()
+			_, err = doc.stripped()
 			require.Len(t, report.Of(err), 1, "%v", err)
 			assert.Equal(t, "layout", report.Of(err)[0].Rule)
 		})
@@ -175,7 +175,7 @@ func TestParseRefusesWhatIsNoMapping(t *testing.T) {
 func TestStrippedKeepsEveryOtherByte(t *testing.T) {
 	doc, err := Parse(FileName, []byte(sample))
 	require.NoError(t, err)
-	got, err := doc.Stripped()
+	got, err := doc.stripped()
 	require.NoError(t, err)
 	want := "# the cluster\napiVersion: v1\nbaseDomain: example.com\nmetadata:\n  name: demo\n\n# keep me\nsshKey: |\n" +
 		"  ssh-ed25519 AAAA\npullSecret: '{\"auths\":{}}'\n"
@@ -202,7 +202,7 @@ func TestStrippedHandlesOtherLayouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			doc, err := Parse(FileName, []byte(c.in))
 			require.NoError(t, err)
-			got, err := doc.Stripped()
+			got, err := doc.stripped()
 			require.NoError(t, err)
 			assert.Equal(t, c.want, string(got))
 		})
@@ -245,7 +245,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if out, err := doc.Stripped(); err == nil {
+		if out, err := doc.stripped(); err == nil {
 			again, err := Parse(FileName, out)
 			require.NoError(t, err)
 			require.Nil(t, again.Config)

@@ -86,7 +86,7 @@ func Prepare(dir string) (*Sidecar, error) {
 	if err != nil {
 		return nil, err
 	}
-	stripped, err := doc.Stripped()
+	stripped, err := doc.stripped()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func Prepare(dir string) (*Sidecar, error) {
 	}
 	info, err := os.Stat(filepath.Join(dir, FileName))
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", FileName, err)
+		return nil, fmt.Errorf("check %s: %w", FileName, err)
 	}
 	if err := replace(filepath.Join(dir, FileName), stripped, info); err != nil {
 		return nil, fmt.Errorf("write %s without the field: %w", FileName, err)

@@ -66,13 +66,13 @@ func TestTheFlowIsTheDirectorys(t *testing.T) {
 
 func TestSizesAreReadAndWritten(t *testing.T) {
 	for text, want := range map[string]Size{"0": 0, "1": 1, "512Mi": 512 << 20, "8Gi": 8 << 30, "1536Ki": 1536 << 10} {
-		got, err := ParseSize(text)
+		got, err := parseSize(text)
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 		assert.Equal(t, text, got.String())
 	}
 	for _, text := range []string{"", "Gi", "-1", "1.5Gi", "8GB", "9999999999Ti", "1 Gi"} {
-		_, err := ParseSize(text)
+		_, err := parseSize(text)
 		assert.Error(t, err, text)
 	}
 }
@@ -96,7 +96,7 @@ func FuzzSidecar(f *testing.F) {
 		read, err := ReadSidecar(dir)
 		require.NoError(t, err)
 		require.Equal(t, s.Config, read.Config)
-		if out, err := doc.Stripped(); err == nil {
+		if out, err := doc.stripped(); err == nil {
 			require.True(t, sameButField(raw, out))
 		}
 	})

@@ -24,8 +24,8 @@ func sizeUnits() []struct {
 	}{{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}, {"", 1}}
 }
 
-// ParseSize reads the textual form.
-func ParseSize(text string) (Size, error) {
+// parseSize reads the textual form.
+func parseSize(text string) (Size, error) {
 	for _, u := range sizeUnits() {
 		digits, found := strings.CutSuffix(text, u.suffix)
 		if !found {
@@ -37,7 +37,7 @@ func ParseSize(text string) (Size, error) {
 		}
 		return Size(int64(n) * u.bytes), nil
 	}
-	return 0, fmt.Errorf("%q is no size such as 8Gi", text)
+	return 0, fmt.Errorf("%q is not a size such as 8Gi", text)
 }
 
 // String is the textual form.
@@ -52,7 +52,7 @@ func (s Size) String() string {
 
 // UnmarshalYAML reads the textual form.
 func (s *Size) UnmarshalYAML(n *yaml.Node) (err error) {
-	*s, err = ParseSize(n.Value)
+	*s, err = parseSize(n.Value)
 	return err
 }
 
@@ -68,7 +68,7 @@ func (s *Size) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &text); err != nil {
 		return fmt.Errorf("read size: %w", err)
 	}
-	parsed, err := ParseSize(text)
+	parsed, err := parseSize(text)
 	if err != nil {
 		return fmt.Errorf("read size: %w", err)
 	}

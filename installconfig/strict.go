@@ -34,14 +34,14 @@ func (s strict) check(n *yaml.Node, t reflect.Type, path string) {
 	case t == sizeType:
 		var size Size
 		if n.Kind != yaml.ScalarNode || size.UnmarshalYAML(n) != nil {
-			s.refuse(n, path, "wrong-type", "%q is no size", "write a number of bytes, or one with a unit, such as 8Gi", n.Value)
+			s.refuse(n, path, "wrong-type", "%q is not a size", "write a number of bytes, or one with a unit, such as 8Gi", n.Value)
 		}
 	case t == durationType:
 		var d Duration
 		if n.Kind != yaml.ScalarNode {
 			s.refuse(n, path, "wrong-type", "expected a duration", "write a number with a unit, such as 30m or 1h")
 		} else if d.UnmarshalYAML(n) != nil {
-			s.refuse(n, path, "wrong-type", "%q is no duration", "write a number with a unit, such as 30m or 1h", n.Value)
+			s.refuse(n, path, "wrong-type", "%q is not a duration", "write a number with a unit, such as 30m or 1h", n.Value)
 		}
 	case t.Kind() == reflect.Struct:
 		s.mapping(n, t, path)

@@ -11,9 +11,9 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// Stripped returns install-config.yaml without the layering field. All other bytes, comments and order stay as they
+// stripped returns install-config.yaml without the layering field. All other bytes, comments and order stay as they
 // are; comments directly above the field go with it. A file in flow style ({...}) is written anew in block style.
-func (d *Document) Stripped() ([]byte, error) {
+func (d *Document) stripped() ([]byte, error) {
 	root, err := rootMapping(FileName, d.raw)
 	if err != nil {
 		return nil, err

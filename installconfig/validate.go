@@ -55,8 +55,8 @@ func (l locator) at(rule, next string, path ...any) report.Finding {
 	return f
 }
 
-// given says whether the user wrote the key at all: a zero that was written is no wish for the default.
-func (l locator) given(path ...string) bool {
+// set says whether the user wrote the key at all: a zero that the user wrote does not ask for the default.
+func (l locator) set(path ...string) bool {
 	n := l.root
 	for _, key := range path {
 		n = child(n, key)
@@ -102,7 +102,7 @@ func validateConfig(c *Config, at locator, rep *report.Report) {
 	seen := map[string]bool{}
 	for i, p := range c.Pools {
 		if !dnsName.MatchString(p.Name) || len(p.Name) > 253 {
-			rep.Errorf(at.at("pool-name", "use the MachineConfigPool's name", "pools", i, "name"), "%q is no pool name", p.Name)
+			rep.Errorf(at.at("pool-name", "use the MachineConfigPool's name", "pools", i, "name"), "%q is not a pool name", p.Name)
 		}
 		if seen[p.Name] {
 			rep.Errorf(at.at("pool-twice", "keep one entry", "pools", i, "name"), "pool %q is named twice", p.Name)
@@ -122,7 +122,7 @@ func validateLayeringDir(dir string, at locator, rep *report.Report) {
 	first, _, _ := strings.Cut(filepath.ToSlash(clean), "/")
 	switch {
 	case !filepath.IsLocal(dir):
-		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "layeringDir"),
+		rep.Errorf(at.at("inside-directory", "write a path inside the install directory", "layeringDir"),
 			"%q leaves the install directory", dir)
 	case first == "manifests" || first == "openshift":
 		rep.Errorf(at.at("layering-dir", "keep MachineOSConfigs in a directory of their own", "layeringDir"),
@@ -134,7 +134,7 @@ func validateLayeringDir(dir string, at locator, rep *report.Report) {
 }
 
 func validateHosts(c *Config, at locator, rep *report.Report) {
-	if h := c.BootstrapRegistry.Host; !validHost(h) && at.given("bootstrapRegistry", "host") {
+	if h := c.BootstrapRegistry.Host; !validHost(h) && at.set("bootstrapRegistry", "host") {
 		rep.Errorf(at.at("dotted-host", "use the bootstrap host's IPv4 address or full DNS name", "bootstrapRegistry",
 			"host"),
 			"%q is neither an IPv4 address nor a DNS name with a dot", h)
@@ -147,25 +147,25 @@ func validateHosts(c *Config, at locator, rep *report.Report) {
 
 func validatePorts(c *Config, at locator, rep *report.Report) {
 	// Two digits at least: the API's image reference form allows ports of two to five digits.
-	if p := c.BootstrapRegistry.Port; (p < 10 || p > 65535) && at.given("bootstrapRegistry", "port") {
-		rep.Errorf(at.at("port", "give a port between 10 and 65535", "bootstrapRegistry", "port"),
-			"%d is no port that an image reference may hold", p)
+	if p := c.BootstrapRegistry.Port; (p < 10 || p > 65535) && at.set("bootstrapRegistry", "port") {
+		rep.Errorf(at.at("port", "use a port between 10 and 65535", "bootstrapRegistry", "port"),
+			"%d is not a port that an image reference may hold", p)
 	}
-	if p := c.ConfigServer.Port; (p < 1 || p > 65535) && at.given("configServer", "port") {
-		rep.Errorf(at.at("port", "give a port between 1 and 65535", "configServer", "port"), "%d is no port", p)
+	if p := c.ConfigServer.Port; (p < 1 || p > 65535) && at.set("configServer", "port") {
+		rep.Errorf(at.at("port", "use a port between 1 and 65535", "configServer", "port"), "%d is not a port", p)
 	}
-	if p := c.StatusPage.Port; (p < 1 || p > 65535) && at.given("statusPage", "port") {
-		rep.Errorf(at.at("port", "give a port between 1 and 65535", "statusPage", "port"), "%d is no port", p)
+	if p := c.StatusPage.Port; (p < 1 || p > 65535) && at.set("statusPage", "port") {
+		rep.Errorf(at.at("port", "use a port between 1 and 65535", "statusPage", "port"), "%d is not a port", p)
 	}
 	filled := *c
 	filled.Pools = nil
 	setDefaults(&filled)
 	if p := filled.StatusPage.Port; p != 0 && (p == filled.BootstrapRegistry.Port || p == filled.ConfigServer.Port) {
-		rep.Errorf(at.at("port-twice", "give each a port of its own", "statusPage", "port"),
+		rep.Errorf(at.at("port-twice", "use two different ports", "statusPage", "port"),
 			"another service of the bootstrap host has port %d", p)
 	}
 	if filled.BootstrapRegistry.Port == filled.ConfigServer.Port {
-		rep.Errorf(at.at("port-twice", "give each a port of its own", "bootstrapRegistry", "port"),
+		rep.Errorf(at.at("port-twice", "use two different ports", "bootstrapRegistry", "port"),
 			"the embedded registry and the Ignition server run on the same host and cannot both have port %d",
 			filled.ConfigServer.Port)
 	}

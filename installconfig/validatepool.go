@@ -10,7 +10,7 @@ import (
 // minBuildTimeout is less than any build takes: what is below it is a slip such as 30ms for 30m.
 const minBuildTimeout = time.Second
 
-// Bounds of the build's numbers: below minBuildDisk no layer fits, beyond maxAttempts waiting helps nobody.
+// Bounds of the build's numbers: below minBuildDisk no layer fits, more than maxAttempts do not help.
 const (
 	minBuildDisk = 1 << 20
 	maxAttempts  = 20
@@ -18,15 +18,15 @@ const (
 
 // validateAfterBuild checks the limits and what happens when they are reached.
 func validateAfterBuild(c *Config, at locator, rep *report.Report) {
-	if t := c.Build.Timeout.Duration(); t < minBuildTimeout && at.given("build", "timeout") {
+	if t := c.Build.Timeout.Duration(); t < minBuildTimeout && at.set("build", "timeout") {
 		rep.Errorf(at.at("positive", "write a duration such as 30m, or leave the key out", "build", "timeout"),
 			"no image can be built within %s", t)
 	}
-	if n := c.Build.Disk; n < minBuildDisk && at.given("build", "disk") {
+	if n := c.Build.Disk; n < minBuildDisk && at.set("build", "disk") {
 		rep.Errorf(at.at("positive", "write a size such as 8Gi, or leave the key out", "build", "disk"),
 			"no image can be built within %d bytes", n)
 	}
-	if n := c.Build.Attempts; (n < 1 || n > maxAttempts) && at.given("build", "attempts") {
+	if n := c.Build.Attempts; (n < 1 || n > maxAttempts) && at.set("build", "attempts") {
 		rep.Errorf(at.at("attempts", "write a number from 1 to 20, or leave the key out", "build", "attempts"),
 			"%d attempts cannot be made", n)
 	}
@@ -41,17 +41,17 @@ func validateAfterBuild(c *Config, at locator, rep *report.Report) {
 		rep.Errorf(at.at("hand-over", "write wait, skip or deadline", "handOver", "policy"), "unknown policy %q",
 			c.HandOver.Policy)
 	}
-	if given := at.given("handOver", "deadline"); given && c.HandOver.Policy != HandOverDeadline {
+	if set := at.set("handOver", "deadline"); set && c.HandOver.Policy != HandOverDeadline {
 		rep.Errorf(at.at("hand-over", "add policy: deadline, or remove the deadline", "handOver", "deadline"),
 			"a deadline is for the policy deadline only")
-	} else if d := c.HandOver.Deadline.Duration(); given && d < minBuildTimeout {
+	} else if d := c.HandOver.Deadline.Duration(); set && d < minBuildTimeout {
 		rep.Errorf(at.at("positive", "write a duration such as 20m, or leave the key out", "handOver", "deadline"),
 			"no image can be copied within %s", d)
 	}
 	validateRegistry(c.Registry, at, rep)
 	validateLogSpool(c.LogSpool, at, rep)
 	if f := c.SignaturePolicyFile; f != "" && !filepath.IsLocal(f) {
-		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "signaturePolicyFile"),
+		rep.Errorf(at.at("inside-directory", "write a path inside the install directory", "signaturePolicyFile"),
 			"%q leaves the install directory", f)
 	}
 }
@@ -64,13 +64,13 @@ func validateRegistry(r Registry, at locator, rep *report.Report) {
 	} {
 		if pair.secret != "" && pair.file != "" {
 			rep.Errorf(at.at("one-secret", "keep one of them", "registry", pair.fileKey),
-				"%s and %s are both given: which credentials are meant?", pair.secretKey, pair.fileKey)
+				"%s and %s are both set: which credentials are meant?", pair.secretKey, pair.fileKey)
 		}
 	}
 	for key, file := range map[string]string{"pushAuthFile": r.PushAuthFile,
 		"baseImagePullAuthFile": r.BaseImagePullAuthFile, "caFile": r.CAFile} {
 		if file != "" && !filepath.IsLocal(file) {
-			rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "registry", key),
+			rep.Errorf(at.at("inside-directory", "write a path inside the install directory", "registry", key),
 				"%q leaves the install directory", file)
 		}
 	}
@@ -86,7 +86,7 @@ func validateFlow(c *Config, at locator, rep *report.Report) {
 		}
 		if c.OnFailure == OnFailureFallback {
 			rep.Errorf(at.at("on-failure", "write fail, or leave the key out", "onFailure"),
-				"fallback is for the openshift flow: a standalone bootstrap host can be told to go on after the fault is mended")
+				"fallback is for the openshift flow: run a standalone bootstrap again after the fault is corrected")
 		}
 		return
 	}
@@ -94,7 +94,7 @@ func validateFlow(c *Config, at locator, rep *report.Report) {
 		rep.Errorf(at.at("base-image", "remove it, or write flow: standalone", "baseImage"),
 			"in the openshift flow the release decides which OS image is the base")
 	}
-	if at.given("configServer") {
+	if at.set("configServer") {
 		rep.Errorf(at.at("config-server", "remove it, or write flow: standalone", "configServer"),
 			"in the openshift flow the installer's own Machine Config Server serves the nodes")
 	}
@@ -122,14 +122,14 @@ func validatePool(c *Config, i int, at locator, rep *report.Report) {
 	}
 	if p.Containerfile != "" && p.ContainerfilePath != "" {
 		rep.Errorf(at.at("one-containerfile", "keep one of them", "pools", i, "containerfilePath"),
-			"containerfile and containerfilePath are both given")
+			"containerfile and containerfilePath are both set")
 	}
 	if n := len([]rune(p.Containerfile)); n > MaxContainerfile {
 		rep.Errorf(at.at("containerfile-length", "move files into an image and COPY --from it", "pools", i, "containerfile"),
 			"%d characters; the API allows %d", n, MaxContainerfile)
 	}
 	if path := p.ContainerfilePath; path != "" && !filepath.IsLocal(path) {
-		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "pools", i, "containerfilePath"),
+		rep.Errorf(at.at("inside-directory", "write a path inside the install directory", "pools", i, "containerfilePath"),
 			"%q leaves the install directory", path)
 	}
 	if p.PushSpec == "" && !repository.MatchString(c.Registry.Repository) {

@@ -19,7 +19,7 @@ const (
 const tokenEnd = ".token"
 
 func validateLogSpool(s LogSpool, at locator, rep *report.Report) {
-	if !at.given("logSpool") {
+	if !at.set("logSpool") {
 		return
 	}
 	u, err := url.Parse(s.URL)
@@ -29,7 +29,7 @@ func validateLogSpool(s LogSpool, at locator, rep *report.Report) {
 			"nothing says where log bundles go")
 	case err != nil || u.Scheme != "https" || u.Hostname() == "":
 		rep.Errorf(at.at("log-spool-url", "write https://HOST:PORT: a log bundle tells much of a cluster", "logSpool", "url"),
-			"%q is no HTTPS address", s.URL)
+			"%q is not an HTTPS address", s.URL)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		rep.Errorf(at.at("log-spool-url", "write https://HOST:PORT/PATH, and credentials into tokenFile", "logSpool", "url"),
 			"the address has more than a host and a path")
@@ -38,7 +38,7 @@ func validateLogSpool(s LogSpool, at locator, rep *report.Report) {
 	case f == "":
 		rep.Errorf(at.at("log-spool-token",
 			"name the file with the token that may write there, as dayone gather --receive makes it", "logSpool", "tokenFile"),
-			"without a token anybody could overwrite the log bundle")
+			"without a token any client could overwrite the log bundle")
 	case !filepath.IsLocal(f):
 		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "logSpool", "tokenFile"),
 			"%q leaves the install directory", f)
@@ -50,8 +50,8 @@ func validateLogSpool(s LogSpool, at locator, rep *report.Report) {
 		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "logSpool", "caFile"),
 			"%q leaves the install directory", f)
 	}
-	if d := s.Every.Duration(); at.given("logSpool", "every") && (d < minSpoolEvery || d > maxSpoolEvery) {
+	if d := s.Every.Duration(); at.set("logSpool", "every") && (d < minSpoolEvery || d > maxSpoolEvery) {
 		rep.Errorf(at.at("log-spool-every", "write a duration between 10s and 1h, or leave the key out", "logSpool", "every"),
-			"%s is no useful time between two bundles", d)
+			"%s is not a useful time between two bundles", d)
 	}
 }

@@ -30,7 +30,7 @@ type Cluster struct {
 	Config *rest.Config
 	// Namespace of the controllers. Default: openshift-machine-config-operator.
 	Namespace string
-	// Limit bounds the whole: then the bundle ends with what is there. Default: 5 minutes.
+	// Limit bounds the whole: then the bundle ends with what has arrived. Default: 5 minutes.
 	Limit time.Duration
 	// RequestLimit bounds one request. Default: 30 seconds.
 	RequestLimit time.Duration
@@ -71,7 +71,7 @@ func clusterKinds(namespace string) []clusterKind {
 		{"jobs", of("batch", "jobs"), own},
 		{"deployments", of("apps", "deployments"), own},
 		{"daemonsets", of("apps", "daemonsets"), own},
-		// What happens to nodes is told in the namespace default.
+		// Events of nodes are in the namespace default.
 		{"events", of("", "events"), []string{namespace, metav1.NamespaceDefault}},
 		{"machineconfigurations", of("operator.openshift.io", "machineconfigurations"), nil},
 		{"controllerconfigs", of(mc, "controllerconfigs"), nil},
@@ -106,7 +106,7 @@ type clusterGatherer struct {
 	typed   kubernetes.Interface
 }
 
-// Gather writes the bundle; it is given to Write in the place of Host. A cluster that answers slowly, not at all after
+// Gather writes the bundle; Write takes it in the place of Host. A cluster that answers slowly, not at all after
 // a while, or only some questions gives a bundle with what came, and its gather.log says what is missing.
 func (c Cluster) Gather(ctx context.Context, o Options, w io.Writer) error {
 	o, c = o.withDefaults(), c.withDefaults()
@@ -135,7 +135,7 @@ func (c Cluster) Gather(ctx context.Context, o Options, w io.Writer) error {
 		return fmt.Errorf("gather: %w", ctx.Err())
 	}
 	if limited.Err() != nil {
-		g.missing("the time was over after %s: what is not here was not asked for", c.Limit)
+		g.missing("gathering timed out after %s: what is missing here was not requested", c.Limit)
 	}
 	return g.archive.close()
 }
@@ -161,11 +161,11 @@ func (g *clusterGatherer) connect(ctx context.Context) error {
 	}
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf(
-			"reach the cluster at %s: it does not take these credentials (log in again, or name another kubeconfig with --kubeconfig): %w", g.Config.Host, err)
+		return fmt.Errorf("reach the cluster at %s: it refuses these credentials (log in again, or name another kubeconfig "+
+			"with --kubeconfig): %w", g.Config.Host, err)
 	case err != nil:
-		return fmt.Errorf(
-			"reach the cluster at %s (is it the right kubeconfig, and is the API server up? on a bootstrap host dayone gather without --cluster works): %w", g.Config.Host, err)
+		return fmt.Errorf("reach the cluster at %s (is it the right kubeconfig, and is the API server up? on a bootstrap "+
+			"host dayone gather without --cluster works): %w", g.Config.Host, err)
 	}
 	g.archive.note("cluster %s, version %s", g.Config.Host, version.GitVersion)
 	return nil

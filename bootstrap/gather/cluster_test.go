@@ -161,7 +161,7 @@ func TestWhoMaySeeLittleGetsABundleWithThat(t *testing.T) {
 
 	config.BearerToken = "expired"
 	_, err := gathered(t, gather.Cluster{Config: config}, gather.Options{})
-	require.ErrorContains(t, err, "does not take these credentials")
+	require.ErrorContains(t, err, "refuses these credentials")
 	_, err = gathered(t, gather.Cluster{Config: &rest.Config{Host: "https://127.0.0.1:1"}}, gather.Options{})
 	require.ErrorContains(t, err, "is it the right kubeconfig")
 }
@@ -214,7 +214,7 @@ func TestASlowClusterGivesWhatCame(t *testing.T) {
 		return gather.Cluster{Config: slowed(t, env, "/machineosconfigs"), Limit: limit}
 	}, "machineconfigpools", "worker")
 	assert.Nil(t, b.Get("resources/machineconfigs.json"))
-	assert.Contains(t, string(b.Get("gather.log").Content), "the time was over")
+	assert.Contains(t, string(b.Get("gather.log").Content), "gathering timed out")
 	// Whoever stops it gets no bundle.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -208,8 +208,8 @@ func TestAnotherHostsBundleComesHere(t *testing.T) {
 	raw, err := os.ReadFile(name)
 	require.NoError(t, err)
 	assert.Equal(t, "\x1f\x8bbundle", string(raw))
-	for command, says := range map[string]string{"echo refused >&2; exit 255": "refused", "true": "nothing came",
-		"kill -9 $$": "killed", "echo Welcome": "no log bundle"} {
+	for command, says := range map[string]string{"echo refused >&2; exit 255": "refused", "true": "nothing arrived",
+		"kill -9 $$": "killed", "echo Welcome": "not a log bundle"} {
 		_, err := gather.Write(t.Context(), dir, gather.Options{ID: "none"},
 			gather.Remote{Command: []string{"/bin/sh", "-c", command}}.Gather)
 		require.ErrorContains(t, err, says)

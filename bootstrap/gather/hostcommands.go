@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// output runs a program of the host, bounded in time and size; ok is false when it is not there or says nothing.
+// output runs a program of the host, bounded in time and size; ok is false when it is missing or prints nothing.
 func (h *hostGatherer) output(ctx context.Context, name string, args ...string) (out []byte, ok bool) {
 	if h.NoCommands || h.Root != "" {
 		return nil, false
@@ -93,7 +93,7 @@ func (h *hostGatherer) journals(ctx context.Context) error {
 			return err
 		}
 	}
-	// What the kernel killed for want of memory tells no unit of it.
+	// A kill for want of memory is in no unit's journal.
 	out, ok := h.output(ctx, "journalctl", "--boot", "--no-pager", "--dmesg",
 		"--grep=Out of memory|oom-kill|I/O error|No space", "--lines=200")
 	if ok && !bytes.HasPrefix(bytes.TrimSpace(out), []byte("-- No entries")) {
@@ -102,7 +102,7 @@ func (h *hostGatherer) journals(ctx context.Context) error {
 	return nil
 }
 
-// maxUnits bounds the failed units that are looked at.
+// maxUnits bounds the failed units that are gathered.
 const maxUnits = 100
 
 // units gathers what systemd says of failed units, as the installer's script does.

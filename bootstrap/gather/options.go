@@ -12,12 +12,12 @@ import (
 // Bounds of a bundle. A bundle must fit into a mail or a ticket, and gathering must end on a host whose disk is full or
 // slow.
 const (
-	// DefaultMaxFile is how much of one file is kept, in bytes: of logs the end, of everything else nothing when it is
+	// defaultMaxFile is how much of one file is kept, in bytes: of logs the end, of everything else nothing when it is
 	// larger.
-	DefaultMaxFile = 8 << 20
+	defaultMaxFile = 8 << 20
 	// DefaultMaxTotal is how much is kept of all files together before compression, in bytes.
 	DefaultMaxTotal = 256 << 20
-	// maxFiles bounds the number of files: a spool directory that nobody cleaned must not fill the bundle.
+	// maxFiles bounds the number of files: a spool directory that was never cleaned must not fill the bundle.
 	maxFiles = 5000
 	// commandLimit is how long one program of the host may take.
 	commandLimit = 20 * time.Second
@@ -35,10 +35,9 @@ type Options struct {
 	InstallDir string
 	// Root is put before the paths of the host's own files, such as /var/log/openshift; "" is the host itself.
 	Root string
-	// Commands says whether programs of the host are run: journalctl, systemctl, ip and their like. Default: only with
-	// Root "".
+	// NoCommands runs no programs of the host: journalctl, systemctl, ip and their like. With a Root none run anyway.
 	NoCommands bool
-	// MaxFile and MaxTotal are bounds in bytes. Defaults: DefaultMaxFile, DefaultMaxTotal.
+	// MaxFile and MaxTotal are bounds in bytes. Defaults: defaultMaxFile, DefaultMaxTotal.
 	MaxFile, MaxTotal int64
 	// Secrets are further texts that must not be in the bundle.
 	Secrets []string
@@ -61,7 +60,7 @@ func (o Options) withDefaults() Options {
 		o.StateDir = "/var/lib/dayone"
 	}
 	if o.MaxFile == 0 {
-		o.MaxFile = DefaultMaxFile
+		o.MaxFile = defaultMaxFile
 	}
 	if o.MaxTotal == 0 {
 		o.MaxTotal = DefaultMaxTotal

@@ -18,7 +18,7 @@ func podRanks() []string {
 		"machine-config-operator", "dayone", "machine-config-"}
 }
 
-// rank is a pod's place; -1 is none.
+// rank is a pod's place; -1: none.
 func rank(name string) int {
 	return slices.IndexFunc(podRanks(), func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
@@ -26,7 +26,7 @@ func rank(name string) int {
 // logs writes what dayone's pods, builds and MCO have printed, also before their last restart.
 func (g *clusterGatherer) logs(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return nil // what is missing is noted by the caller
+		return nil // the caller notes what is missing
 	}
 	pods, err := g.pods(ctx)
 	if err != nil {

@@ -71,7 +71,7 @@ func exists(name string) bool {
 }
 
 // redact takes content out of objects by what they are: Secrets and ConfigMaps lose their values, MachineConfigs the
-// content of files and units, install-config.yaml its pull secret. A file that is no such object stays as it is.
+// content of files and units, install-config.yaml its pull secret. Any other file stays as it is.
 func redact(name string, raw []byte, m masker) []byte {
 	ext := path.Ext(name)
 	if !strings.HasPrefix(name, "rendered-assets/") && !strings.HasPrefix(name, "resources/") {
@@ -116,7 +116,7 @@ func encode(doc any, ext string) ([]byte, error) {
 	return sigsyaml.JSONToYAML(raw)
 }
 
-// mayHoldContent is a cheap look before a file is taken apart.
+// mayHoldContent is a cheap check before a file is parsed.
 func mayHoldContent(raw []byte) bool {
 	for _, word := range []string{"MachineConfig", "Secret", "ConfigMap", "pullSecret", "ControllerConfig", "ignition"} {
 		if bytes.Contains(raw, []byte(word)) {
@@ -202,7 +202,7 @@ func knownDomains() []string {
 	return []string{"kubernetes.io", "k8s.io", "openshift.io", "dayone.dev"}
 }
 
-// maskAnnotations keeps the values of known owners only: anybody may write anything into an annotation.
+// maskAnnotations keeps the values of known owners only: any program may write anything into an annotation.
 func maskAnnotations(notes map[string]any, m masker) {
 	for key, value := range notes {
 		domain, _, _ := strings.Cut(key, "/")

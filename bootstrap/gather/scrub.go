@@ -16,18 +16,18 @@ const scrubbed = "*****"
 // minSecret keeps short words from blanking out the bundle, in characters.
 const minSecret = 6
 
-// scrubber takes secrets out of texts: those that are known, in every form that they take, and whatever looks like one.
+// scrubber takes secrets out of texts: the known ones in every encoding, and all text in the form of a secret.
 type scrubber struct {
 	known *strings.Replacer
 	forms []*regexp.Regexp
 }
 
-// Scrubber gives what takes the secrets of a host, and what looks like one, out of a text.
+// Scrubber returns a function that takes the secrets of a host, and all text in the form of one, out of a text.
 func Scrubber(o Options) func(string) string {
 	return newScrubber(knownSecrets(o.withDefaults())).text
 }
 
-// newScrubber knows the given secrets and their encodings.
+// newScrubber takes out the secrets in all their encodings.
 func newScrubber(secrets []string) *scrubber {
 	forms := map[string]bool{}
 	for _, secret := range secrets {

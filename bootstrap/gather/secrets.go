@@ -17,8 +17,8 @@ import (
 // maxSecretFile bounds the files that are searched for secrets, in bytes.
 const maxSecretFile = 4 << 20
 
-// knownSecrets collects every secret that this host has: it is looked for in all that is gathered. A file that cannot
-// be read has none to tell; what looks like a secret is taken out whether it is known or not.
+// knownSecrets collects every secret that this host has: the scrubber takes them out of all that is gathered. A
+// file that cannot be read is skipped; the scrubber also takes out what only looks like a secret.
 func knownSecrets(o Options) []string {
 	out := append([]string(nil), o.Secrets...)
 	identity := filepath.Join(o.StateDir, "identity")

@@ -161,7 +161,7 @@ func (h *hostGatherer) file(from, to string) error {
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		h.archive.note("%s: is no file that can be read", from)
+		h.archive.note("%s: not a regular file", from)
 		return nil
 	}
 	head := ""

@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
-	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // Remote gathers on another host through a program such as ssh: the bundle comes over its standard output, so that the
@@ -33,7 +34,7 @@ const remoteLimit = 5 * time.Minute
 // maxBundle bounds what another host may send, in bytes.
 const maxBundle = DefaultMaxTotal
 
-// Gather runs the command and copies its output; it is given to Write in the place of Host.
+// Gather runs the command and copies its output; Write takes it in the place of Host.
 func (r Remote) Gather(ctx context.Context, _ Options, w io.Writer) error {
 	if len(r.Command) == 0 {
 		return errors.New("gather on another host: no command")
@@ -66,23 +67,23 @@ func (r Remote) Gather(ctx context.Context, _ Options, w io.Writer) error {
 	case copyErr != nil:
 		return fmt.Errorf("write bundle: %w", copyErr)
 	case n > maxBundle:
-		return fmt.Errorf("gather on another host: more than %d bytes came", maxBundle)
+		return fmt.Errorf("gather on another host: more than %d bytes arrived", maxBundle)
 	case err != nil:
 		return fmt.Errorf("gather on another host (%s): %w: %s", strings.Join(r.Command, " "), err, said)
 	case n == 0:
-		return fmt.Errorf("gather on another host (%s): nothing came: %s", strings.Join(r.Command, " "), said)
+		return fmt.Errorf("gather on another host (%s): nothing arrived: %s", strings.Join(r.Command, " "), said)
 	}
 	return nil
 }
 
-// errNoBundle is for what begins like no archive, such as a login message.
-var errNoBundle = errors.New("what came is no log bundle")
+// errNoBundle is for output that does not begin like an archive, such as a login message.
+var errNoBundle = errors.New("the output is not a log bundle")
 
 // magic begins every gzip stream (RFC 1952).
 const magic = "\x1f\x8b"
 
-// Copy copies a bundle of another host and gives its size; it stops after the first byte that is too many, and refuses
-// what is none.
+// Copy copies a bundle of another host and returns its size. It stops after the first byte that is too many, and
+// refuses anything else than a bundle.
 func Copy(w io.Writer, from io.Reader) (int64, error) {
 	head := make([]byte, len(magic))
 	n, err := io.ReadFull(from, head)
@@ -97,8 +98,8 @@ func Copy(w io.Writer, from io.Reader) (int64, error) {
 	return io.Copy(w, io.LimitReader(io.MultiReader(bytes.NewReader(head), from), maxBundle+1))
 }
 
-// Lost is what stands beside a spooled bundle, as BUNDLE.lost.json, once its host does not answer: nobody need remember
-// since when.
+// Lost is what stands beside a spooled bundle, as BUNDLE.lost.json, once its host no longer answers, and keeps since
+// when.
 type Lost struct {
 	// Since is the first renewal that failed, after the last that went well.
 	Since time.Time `json:"since"`
@@ -111,7 +112,7 @@ const lostEnd = ".lost.json"
 // maxLost bounds the file, in bytes.
 const maxLost = 64 << 10
 
-// ReadLost tells whether a bundle is the last one of a host that does not answer any more; nil: it is not.
+// ReadLost tells whether a bundle is the last one of a host that no longer answers; nil: it is not.
 func ReadLost(bundle string) (*Lost, error) {
 	f, err := os.Open(bundle + lostEnd)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -128,7 +129,7 @@ func ReadLost(bundle string) (*Lost, error) {
 	return l, nil
 }
 
-// Mark writes down that a bundle could not be renewed, or takes that back.
+// Mark records that a bundle could not be renewed, or removes that record.
 func (l *Lost) Mark(bundle string, now time.Time, failure error) error {
 	if failure == nil {
 		*l = Lost{}
@@ -150,18 +151,16 @@ func (l *Lost) Mark(bundle string, now time.Time, failure error) error {
 }
 
 // Spool writes a bundle of one name again and again until ctx ends: the file always holds the last whole one. A run
-// that fails leaves it as it is, is told in the log and is written down beside it.
+// that fails leaves it as it is; the log and a file beside it say so.
 func Spool(ctx context.Context, dir string, o Options, every time.Duration,
 	gather func(context.Context, Options, io.Writer) error) error {
 	o = o.withDefaults()
 	if every < time.Second {
-		return fmt.Errorf("gather every %s: give one second or more", every)
+		return fmt.Errorf("gather every %s: use one second or more", every)
 	}
 	log := o.Log
 	if log == nil {
-		quiet := logrus.New()
-		quiet.SetOutput(io.Discard)
-		log = logrus.NewEntry(quiet)
+		log = report.NoLog()
 	}
 	if err := o.Validate(); err != nil {
 		return err
@@ -178,11 +177,11 @@ func Spool(ctx context.Context, dir string, o Options, every time.Duration,
 			return nil
 		}
 		if markErr := lost.Mark(bundle, o.Now(), err); markErr != nil {
-			log.WithError(markErr).Warn("not written down beside the bundle whether its host answers")
+			log.WithError(markErr).Warn("cannot record beside the bundle whether its host answers")
 		}
 		switch {
 		case err != nil:
-			log.WithError(err).Warn("bundle not renewed, the last one stays")
+			log.WithError(err).Warn("bundle not renewed, keeping the last one")
 		default:
 			log.WithField("bundle", name).Info("bundle renewed")
 		}

@@ -69,7 +69,7 @@ func readDirectory(dir, platform string) (*directory, error) {
 	if !sidecar.Config.On() {
 		return nil, report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".enabled", Rule: "disabled",
 			Message: "layering is switched off for this cluster",
-			Next:    "go on with the installation without dayone, or remove enabled: false"}
+			Next:    "continue the installation without dayone, or remove enabled: false"}
 	}
 	d := &directory{platform: platform, sidecar: sidecar, set: &manifests.Set{}, entries: map[string][]fs.DirEntry{},
 		present: map[string]bool{}, files: map[string]file{}}

@@ -26,8 +26,8 @@ import (
 
 // Names of the Secrets that dayone makes from auth.json files.
 const (
-	GeneratedPushSecret = "dayone-push"
-	GeneratedPullSecret = "dayone-base-pull"
+	generatedPushSecret = "dayone-push"
+	generatedPullSecret = "dayone-base-pull"
 )
 
 // ownPrefix begins the names of files that dayone generates.
@@ -132,8 +132,8 @@ func registrySecrets(d *directory, rep *report.Report) (push, pull string, made 
 		generated string
 		file, key string
 	}{
-		{&push, GeneratedPushSecret, r.PushAuthFile, "pushAuthFile"},
-		{&pull, GeneratedPullSecret, r.BaseImagePullAuthFile, "baseImagePullAuthFile"},
+		{&push, generatedPushSecret, r.PushAuthFile, "pushAuthFile"},
+		{&pull, generatedPullSecret, r.BaseImagePullAuthFile, "baseImagePullAuthFile"},
 	} {
 		if s.file == "" {
 			continue

@@ -99,7 +99,7 @@ func defaultPools(have []manifests.Item[*mcfgv1.MachineConfigPool], flow install
 // it cannot tell which of the two the user means.
 func dropGenerated(d *directory, rep *report.Report) []string {
 	dir := d.sidecar.Config.LayeringDir
-	wanted := map[string]bool{secretFile(dir, GeneratedPushSecret): true, secretFile(dir, GeneratedPullSecret): true}
+	wanted := map[string]bool{secretFile(dir, generatedPushSecret): true, secretFile(dir, generatedPullSecret): true}
 	for _, p := range d.sidecar.Config.Pools {
 		if p.Generated() {
 			wanted[machineOSConfigFile(dir, p.Name)] = true

@@ -35,7 +35,7 @@ type Plan struct {
 	Generated []Object `json:"generated"`
 	// Pools are all pools, by name.
 	Pools []Pool `json:"pools"`
-	// Warnings are what is probably not meant so.
+	// Warnings are probable mistakes.
 	Warnings []string `json:"warnings"`
 }
 
@@ -51,9 +51,9 @@ type Object struct {
 type Pool struct {
 	// Name is the pool's.
 	Name string `json:"name"`
-	// Nodes is how many install-config.yaml names; 0: it does not tell.
+	// Nodes is how many install-config.yaml names; 0: it does not say.
 	Nodes int `json:"nodes"`
-	// Image is the pool's own; absent: its nodes run the stock OS image.
+	// Image is the pool's own; absent: its nodes run the base image.
 	Image *Image `json:"image,omitempty"`
 	// Boots is how often a node boots at most until it is part of the cluster, its disk's own image included.
 	Boots int `json:"boots"`
@@ -111,7 +111,7 @@ func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 		return nil, err
 	}
 	for i, e := range explained {
-		pool := Pool{Name: e.Pool, Boots: bootsOfStock, Content: e.Entries, config: result.Configs[i],
+		pool := Pool{Name: e.Pool, Boots: bootsOfBase, Content: e.Entries, config: result.Configs[i],
 			state: target.Target{Config: e.Config}}
 		if e.Pool == "master" {
 			pool.Nodes = in.Sidecar.Cluster.ControlPlane
@@ -126,14 +126,13 @@ func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 }
 
 const (
-	// bootsOfStock: the disk's image, and the stock image where the disk holds another.
-	bootsOfStock = 2
-	// bootsOfImage: the disk's image, and the pool's own.
+	// bootsOfBase: the boot image, and the base image where the disk brings another.
+	bootsOfBase = 2
+	// bootsOfImage: the boot image, and the pool's own.
 	bootsOfImage = 2
 )
 
-// nameBase says who decides about the OS image where the object that does is a stand-in, and leaves out what nobody
-// set.
+// nameBase says who sets the OS image where a made-up object does, and leaves out fields that are not set.
 func (p *Pool) nameBase(in *preflight.Input, release bool) {
 	p.Content = slices.DeleteFunc(p.Content, func(e render.Entry) bool { return e.Kind == "field" && e.Value == "" })
 	for i := range p.Content {
@@ -171,7 +170,7 @@ func (p *Pool) layer(in *preflight.Input, base string) error {
 		}
 		p.Boots = bootsOfImage
 		if l.BuildAt == installconfig.BuildAtCluster {
-			p.Boots, p.Later = bootsOfStock, []disruption.Action{{Type: disruption.Drain}, {Type: disruption.Reboot}}
+			p.Boots, p.Later = bootsOfBase, []disruption.Action{{Type: disruption.Drain}, {Type: disruption.Reboot}}
 		}
 		return p.identify(in, l, base)
 	}

@@ -15,7 +15,7 @@ import (
 	"dayone.dev/dayone/build"
 )
 
-// tick is how often a terminal's live line is drawn anew: fast enough to look alive, slow enough for a serial console.
+// tick is how often a terminal's live line is drawn: often enough to show life, slow enough for a serial console.
 const tick = 200 * time.Millisecond
 
 // View prints steps as they run. Log lines written to it go above the live line. It is safe for concurrent use.

@@ -12,9 +12,9 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 )
 
-// Source gives rendered configs that are not in a directory. Whoever changes what it gives calls Server.Reload.
+// Source provides rendered configs that are not in a directory. Call Server.Reload after each change.
 type Source interface {
-	// Rendered is what is to be served now. Nobody changes it afterwards.
+	// Rendered is what is to be served now. It is never changed afterwards.
 	Rendered() Rendered
 }
 

@@ -41,7 +41,7 @@ func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout
 	var mc mcfgv1.MachineConfig
 	if err := r.client.Get(ctx, client.ObjectKey{Name: target.Config}, &mc); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return serve.RenderedPool{Err: fmt.Errorf("rendered config %s of pool %s is not there", target.Config,
+			return serve.RenderedPool{Err: fmt.Errorf("rendered config %s of pool %s does not exist", target.Config,
 				look.Object.Name)}, nil
 		}
 		return serve.RenderedPool{}, fmt.Errorf("read rendered config %s: %w", target.Config, err)
@@ -62,7 +62,7 @@ func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout
 func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
 	o := *r.o.FirstBoot
 	o.PullAuth = *r.pullAuth.Load()
-	if r.o.Proxy != nil && InCluster(image) {
+	if r.o.Proxy != nil && inCluster(image) {
 		path, err := r.o.Proxy.Allow(image)
 		if err != nil {
 			return ign35.Config{}, err
@@ -84,8 +84,8 @@ func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
 }
 
 // choose picks the config and image of a pool's new nodes: the pool's target once one of its nodes runs it, or when it
-// surely has no nodes at all or is all there is; until then what all nodes had before, so that nobody is born with an
-// image that no node has proved.
+// surely has no nodes at all or is all there is; until then what all nodes had before, so that no new node boots
+// an image that no node has proved.
 func choose(c *rollout.Cluster, look *rollout.Look) (target.Target, error) {
 	pool := look.Object
 	target := look.Pool.Target
@@ -113,7 +113,7 @@ func choose(c *rollout.Cluster, look *rollout.Look) (target.Target, error) {
 }
 
 // earlier is what the pool's nodes had before its target: its settled config with the image that some node runs with
-// it. Of a layered pool a config without an image is none: the node would boot once more for it.
+// it. In a layered pool a config without an image does not count: the node would boot once more for it.
 func earlier(c *rollout.Cluster, look *rollout.Look, config string) (target.Target, bool) {
 	if config == "" {
 		return target.Target{}, false
@@ -145,7 +145,7 @@ func dress(mc *mcfgv1.MachineConfig, image string) *mcfgv1.MachineConfig {
 	}
 	mc.Spec.DeepCopyInto(&out.Spec)
 	for i := range out.OwnerReferences {
-		out.OwnerReferences[i].UID = "" // at bootstrap there is none
+		out.OwnerReferences[i].UID = "" // at bootstrap it is empty
 	}
 	// The annotation is how the server tells the node that it is layered, and with which image.
 	delete(out.Annotations, manifests.AnnotationPreBuiltImage)

@@ -29,3 +29,8 @@ func TestAPoolWhoseNodesNobodyKnowsProvesNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, target.Target{Config: "rendered-worker-1"}, chosen, "its nodes may all be running what came before")
 }
+
+func TestInCluster(t *testing.T) {
+	assert.True(t, inCluster("image-registry.openshift-image-registry.svc:5000/a/b@sha256:x"))
+	assert.False(t, inCluster("quay.io:443/a/b"))
+}

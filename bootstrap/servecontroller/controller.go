@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"dayone.dev/dayone/bootstrap/serve"
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/rollout"
@@ -30,7 +31,7 @@ import (
 // Name is the controller's, in logs and metrics.
 const Name = "config-server"
 
-// everything is the one request that there is: all pools are looked at together.
+// everything is the one request that there is: it reads all pools together.
 const everything = "everything"
 
 // Options of the controller. The zero value serves rendered configs and images as they are.
@@ -54,7 +55,7 @@ type Reconciler struct {
 	o       Options
 	current atomic.Pointer[serve.Rendered]
 	memory  rollout.Memory
-	// pullAuth is the pull secret of layered pools' nodes; wake asks for a look at all pools.
+	// pullAuth is the pull secret of layered pools' nodes; wake requests a reconcile.
 	pullAuth atomic.Pointer[[]byte]
 	wake     chan event.GenericEvent
 	// changed is called when Rendered gives something else.
@@ -64,9 +65,7 @@ type Reconciler struct {
 // New makes a reconciler that has nothing to serve yet. c's reads may come from a cache.
 func New(c client.Client, o Options) *Reconciler {
 	if o.Log == nil {
-		quiet := logrus.New()
-		quiet.SetLevel(logrus.PanicLevel)
-		o.Log = logrus.NewEntry(quiet)
+		o.Log = report.NoLog()
 	}
 	r := &Reconciler{client: c, o: o, changed: func() {}, wake: make(chan event.GenericEvent, 1)}
 	if o.FirstBoot != nil {
@@ -76,7 +75,7 @@ func New(c client.Client, o Options) *Reconciler {
 	return r
 }
 
-// errUnread is what is served before the first look at the cluster. 404 would make Ignition give up.
+// errUnread is what is served before the first reconcile. 404 would make Ignition give up.
 var errUnread = errors.New("the cluster has not been read yet")
 
 // Ready fails until the cluster has been read once: a probe of the server's readiness.
@@ -88,12 +87,12 @@ func (r *Reconciler) Rendered() serve.Rendered { return *r.current.Load() }
 // OnChange sets what is called after each change, for example Server.Reload. It must be set before the manager starts.
 func (r *Reconciler) OnChange(f func()) { r.changed = f }
 
-// SetPullAuth replaces the pull secret of layered pools' nodes and has all pools looked at again.
+// SetPullAuth replaces the pull secret of layered pools' nodes and requests a reconcile.
 func (r *Reconciler) SetPullAuth(raw []byte) {
 	r.pullAuth.Store(&raw)
 	select {
 	case r.wake <- event.GenericEvent{Object: &corev1.Secret{}}:
-	default: // a look is asked for already, and it comes after this
+	default: // a reconcile is requested already, and it comes after this
 	}
 }
 
@@ -121,7 +120,7 @@ func recordChanged() predicate.Predicate {
 	return predicate.Or(predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// Reconcile looks at all pools and swaps what is served.
+// Reconcile reads all pools and swaps what is served.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	fresh, err := r.read(ctx)
 	if err != nil {

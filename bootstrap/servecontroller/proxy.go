@@ -33,7 +33,7 @@ type Proxy struct {
 	Keychain authn.Keychain
 	// Transport reaches the registries; nil: http.DefaultTransport.
 	Transport http.RoundTripper
-	// Log gets what goes wrong at the registries; nodes are not told. Default: nothing.
+	// Log gets what goes wrong at the registries; answers to nodes do not say it. Default: nothing.
 	Log *logrus.Entry
 
 	mu sync.Mutex
@@ -48,14 +48,14 @@ type Proxy struct {
 // repository to the registry than to the check here.
 var passedOn = regexp.MustCompile(`^/v2/(.+)/(?:manifests|blobs)/sha256:[0-9a-f]{64}$`)
 
-// InCluster tells that an image's registry has a name that only the cluster's own DNS knows.
-func InCluster(image string) bool {
+// inCluster tells that an image's registry has a name that only the cluster's own DNS knows.
+func inCluster(image string) bool {
 	host, _, _ := strings.Cut(image, "/")
 	host, _, _ = strings.Cut(host, ":")
 	return strings.HasSuffix(host, ".svc") || strings.HasSuffix(host, ".svc.cluster.local")
 }
 
-// Allow adds the repository of an image to those that are passed on, and gives its path.
+// Allow adds the repository of an image to those that the proxy serves, and returns its path.
 func (p *Proxy) Allow(image string) (string, error) {
 	i, err := deploy.ParseImage(image)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Proxy) Allow(image string) (string, error) {
 	return path, nil
 }
 
-// SetKeychain replaces the accounts at the registries. Who is logged in logs in again.
+// SetKeychain replaces the accounts at the registries. The proxy logs in again.
 func (p *Proxy) SetKeychain(k authn.Keychain) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -274,11 +273,6 @@ func TestAnImageInsideTheClusterIsPassedOn(t *testing.T) {
 	w := httptest.NewRecorder()
 	f.server.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v2/", nil))
 	assert.Equal(t, http.StatusUnauthorized, w.Code)
-}
-
-func TestInCluster(t *testing.T) {
-	assert.True(t, servecontroller.InCluster("image-registry.openshift-image-registry.svc:5000/a/b@sha256:x"))
-	assert.False(t, servecontroller.InCluster(net.JoinHostPort("quay.io", "443")+"/a/b"))
 }
 
 // TestPullsThroughTheProxy lets the node's own code look at an image through the server, which alone has the registry's

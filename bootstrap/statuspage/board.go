@@ -22,7 +22,7 @@ const tailLines = 50
 
 // Board collects what is shown. It is safe for concurrent use; the zero value is ready.
 type Board struct {
-	// Bundle writes a log bundle of this host; nil: none is given. It must be set before anything is served.
+	// Bundle writes a log bundle of this host; nil: there is none. It must be set before anything is served.
 	Bundle func(context.Context, io.Writer) error
 
 	mu       sync.Mutex
@@ -52,7 +52,7 @@ type Phase struct {
 	record journal.Record
 }
 
-// Status is one look at a bootstrap.
+// Status is the state of a bootstrap at one time.
 type Status struct {
 	Time   time.Time `json:"time"`
 	Phases []Phase   `json:"phases"`
@@ -61,12 +61,12 @@ type Status struct {
 	Log   []string `json:"log"`
 	// Output is what builds printed last.
 	Output []string `json:"output,omitempty"`
-	// Bundle says that a log bundle is given, too.
+	// Bundle says that BundlePath answers with a log bundle.
 	Bundle bool `json:"bundle,omitempty"`
 }
 
-// Ahead has an entry for each phase that has not begun.
-func (s Status) Ahead() []struct{} { return make([]struct{}, max(0, s.Total-len(s.Phases))) }
+// Pending has an entry for each phase that has not begun.
+func (s Status) Pending() []struct{} { return make([]struct{}, max(0, s.Total-len(s.Phases))) }
 
 // Observe takes an event; it is a journal.Observer.
 func (b *Board) Observe(e journal.Event) {

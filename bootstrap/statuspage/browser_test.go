@@ -42,7 +42,7 @@ func everything(began time.Time) *statuspage.Board {
 	return b
 }
 
-// open is a browser at the page, with the bootstrap's authority checked and the user's part of the address.
+// open is a browser at the page, with the bootstrap's CA checked and the user's part of the address.
 func open(t *testing.T, address, dir, user string) *browser.Page {
 	t.Helper()
 	ca, err := os.ReadFile(filepath.Join(dir, certs.CACertFile))
@@ -137,7 +137,7 @@ func TestABrowserWithoutTheTokenSeesNothing(t *testing.T) {
 	address, dir := page(t, everything(time.Now()))
 	for _, user := range []string{"", "admin:guess@"} {
 		p := open(t, address, dir, user)
-		text := p.Eventually("document.documentElement.innerText", "the token is wanted")
+		text := p.Eventually("document.documentElement.innerText", "send the token")
 		assert.NotContains(t, text, "phases begun", "%q", text)
 		assert.NotContains(t, text, "base image")
 	}

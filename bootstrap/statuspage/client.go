@@ -31,19 +31,19 @@ func NewSocketClient(socket string) *Client {
 		}}}}
 }
 
-// NewClient asks at https://HOST:PORT, whose authority and token are in files.
+// NewClient asks at https://HOST:PORT, whose CA and token are in files.
 func NewClient(address, caFile, tokenFile string) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.User != nil {
-		return nil, fmt.Errorf("%q is no address of a bootstrap: write https://HOST:PORT", address)
+		return nil, fmt.Errorf("%q is not the address of a bootstrap: write https://HOST:PORT", address)
 	}
 	ca, err := os.ReadFile(caFile)
 	if err != nil {
-		return nil, fmt.Errorf("read the bootstrap's authority (STATE/identity/ca.crt on its host): %w", err)
+		return nil, fmt.Errorf("read the bootstrap's CA (STATE/identity/ca.crt on its host): %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("read the bootstrap's authority: %s has no certificate", caFile)
+		return nil, fmt.Errorf("read the bootstrap's CA: %s has no certificate", caFile)
 	}
 	token, err := os.ReadFile(tokenFile)
 	if err != nil {
@@ -51,9 +51,8 @@ func NewClient(address, caFile, tokenFile string) (*Client, error) {
 	}
 	return &Client{base: "https://" + u.Host, token: strings.TrimSpace(string(token)), http: &http.Client{
 		// The token is for this host only.
-		CheckRedirect: func(*http.Request,
-			[]*http.Request) error {
-			return errors.New("a bootstrap does not lead elsewhere")
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return errors.New("a bootstrap does not redirect")
 		},
 		Transport: &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment,
 			TLSHandshakeTimeout: headerLimit, ResponseHeaderTimeout: writeLimit,

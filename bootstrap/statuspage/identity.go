@@ -17,22 +17,22 @@ import (
 	"dayone.dev/dayone/registry/certs"
 )
 
-// TokenFile is the token's name in the directory of the identity; mode 0600. What ends so is taken out of log bundles.
+// TokenFile is the token's name in the directory of the identity; mode 0600. Log bundles leave the content of *.token files out.
 const TokenFile = "status.token"
 
 // Identity is how the page proves who it is, and how clients prove that they may read it.
 type Identity struct {
 	Certificate tls.Certificate
 	Token       string
-	// place is where the token is, for who has none.
+	// place is the token's file, for the answer to clients without it.
 	place string
 }
 
-// tokenBytes make a token that nobody guesses.
+// tokenBytes make a token that cannot be guessed.
 const tokenBytes = 32
 
-// LoadIdentity takes the authority in a bootstrap's identity directory, makes a certificate for this host's addresses
-// and the given names, and reads the token in a file of that directory or makes one.
+// LoadIdentity reads the CA in a bootstrap's identity directory, makes a certificate for this host's addresses and the
+// names, and reads the token in a file of that directory or makes one.
 func LoadIdentity(dir, tokenFile string, names ...string) (*Identity, error) {
 	ca, err := certs.LoadCA(filepath.Join(dir, certs.CACertFile), filepath.Join(dir, certs.CAKeyFile), nil)
 	if err != nil {

@@ -39,7 +39,7 @@ const (
 	bundleLimit = 5 * time.Minute
 	idleLimit   = time.Minute
 	maxHeader   = 16 << 10
-	// maxClients bounds the connections at the same time: somebody without a token must not use up the host's.
+	// maxClients bounds the connections at the same time: a client without a token must not use up the host's.
 	maxClients = 64
 )
 
@@ -75,7 +75,7 @@ func (b *Board) bundle(w http.ResponseWriter, r *http.Request) {
 		return
 	case !b.bundling.TryLock():
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, "another client is being given a bundle", http.StatusServiceUnavailable)
+		http.Error(w, "another client is downloading a bundle", http.StatusServiceUnavailable)
 		return
 	}
 	defer b.bundling.Unlock()
@@ -92,16 +92,16 @@ func (b *Board) bundle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authorized lets in who knows the token: as the password of any user, which browsers ask for, or as a bearer token.
+// authorized lets clients in that know the token: as the password of any user, which browsers ask for, or as a bearer token.
 func (id *Identity) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, given, ok := r.BasicAuth()
+		_, token, ok := r.BasicAuth()
 		if !ok {
-			given, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		}
-		if subtle.ConstantTimeCompare([]byte(given), []byte(id.Token)) != 1 {
+		if subtle.ConstantTimeCompare([]byte(token), []byte(id.Token)) != 1 {
 			w.Header().Set("WWW-Authenticate", `Basic realm="dayone: any user, the token as password", charset="UTF-8"`)
-			http.Error(w, "the token is wanted: "+id.place+" on this host", http.StatusUnauthorized)
+			http.Error(w, "send the token: "+id.place+" on this host", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -123,15 +123,15 @@ func (b *Board) ServeSocket(ctx context.Context, path string) error {
 	return serve(ctx, l, b.Handler())
 }
 
-// ServeTLS answers HTTPS on HOST:PORT to who knows the token, until ctx ends.
+// ServeTLS answers HTTPS on HOST:PORT to clients that know the token, until ctx ends.
 func (b *Board) ServeTLS(ctx context.Context, address string, id *Identity) error {
 	return id.Serve(ctx, address, b.Handler())
 }
 
-// Serve answers HTTPS on HOST:PORT with h to who knows the token, until ctx ends.
+// Serve answers HTTPS on HOST:PORT with h to clients that know the token, until ctx ends.
 func (id *Identity) Serve(ctx context.Context, address string, h http.Handler) error {
 	if id.Token == "" {
-		return errors.New("serve: without a token anybody could ask")
+		return errors.New("serve: the token is missing: any client could read the status")
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {

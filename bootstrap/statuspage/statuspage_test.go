@@ -133,7 +133,7 @@ func TestThePageIsForWhoKnowsTheToken(t *testing.T) {
 	}
 }
 
-// TestCurlReadsThePage is a client of another make: with the bootstrap's authority and the token as a password, as a
+// TestCurlReadsThePage is a client of another make: with the bootstrap's CA and the token as a password, as a
 // browser asks.
 func TestCurlReadsThePage(t *testing.T) {
 	curl, err := exec.LookPath("curl")

@@ -25,8 +25,8 @@ func TestWrongPathsAreToldInSentences(t *testing.T) {
 	require.NoError(t, os.WriteFile("bytes", []byte{0, 1, 2, 3}, 0o644))
 	for args, want := range map[string]string{
 		"analyze gone":                             "there is no gone",
-		"analyze void":                             "it is none (log-bundle-*.tar.gz",
-		"analyze bytes":                            "it is none (log-bundle-*.tar.gz",
+		"analyze void":                             "not a log bundle (name a log-bundle-*.tar.gz",
+		"analyze bytes":                            "not a log bundle (name a log-bundle-*.tar.gz",
 		"prepare --dir gone":                       "give it with --dir",
 		"prepare --dir void":                       "a directory is wanted",
 		"manifests --dir gone":                     "give it with --dir",
@@ -42,7 +42,7 @@ func TestWrongPathsAreToldInSentences(t *testing.T) {
 		"status --url https://a:1 --ca empty":      "empty is a directory, and a file is wanted",
 		"status --url https://a:1 --ca void":       "void has no certificate",
 		"gather --out void --state-dir empty":      "name another one with --out",
-		"gather --every 1ms --state-dir empty":     "give one second or more",
+		"gather --every 1ms --state-dir empty":     "use one second or more",
 		"gather --dir gone":                        "is --dir right? it may be left out",
 		"gather --dir void":                        "is --dir right? it may be left out",
 		"serve --server-basedir void":              "void is a file, and a directory is wanted",

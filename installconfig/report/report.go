@@ -13,7 +13,7 @@ type Severity string
 const (
 	// Error refuses the input: nothing is started.
 	Error Severity = "error"
-	// Warning lets the work go on and is shown to the user.
+	// Warning does not stop the work; the user sees it.
 	Warning Severity = "warning"
 )
 

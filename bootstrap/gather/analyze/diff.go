@@ -77,7 +77,7 @@ func poolOf(file *bundle.File) string {
 	return shorten(strings.TrimSuffix(path.Base(file.Name), ".yaml"))
 }
 
-// flatConfig is a rendered MachineConfig as paths and values; nil when the file is none.
+// flatConfig is a rendered MachineConfig as paths and values; nil when the file has none.
 func flatConfig(file *bundle.File) map[string]string {
 	if file == nil || file.Truncated {
 		return nil

@@ -144,7 +144,7 @@ func (r *Report) Vanished(since time.Time, why string) {
 		Summary: fmt.Sprintf("the bootstrap host has not answered since %s UTC; its last state: %s",
 			since.UTC().Format(time.DateTime), was.Summary),
 		Evidence: Evidence{File: "BUNDLE.lost.json", Text: shorten(why)},
-		Next:     "look at the machine's console and power; when it boots again, dayone continues where it ended"}
+		Next:     "check the machine's console and power; when it boots again, dayone continues where it ended"}
 	if was.Cause != "" {
 		r.Also = append([]Verdict{was}, r.Also...)
 	}

@@ -159,7 +159,7 @@ var killers = regexp.MustCompile(
 // fullDisk is how little room on the state directory's disk, in bytes, keeps a process from saying why it ended.
 const fullDisk = 64 << 10
 
-// killed looks for why a process is gone that did not say so itself.
+// killed finds out why a process ended that did not say so itself.
 func killed(f *facts, v Verdict) Verdict {
 	v.Status, v.Cause = StatusCutOff, "killed"
 	v.Next = "run dayone bootstrap again with the same --state-dir: it continues where it ended"

@@ -18,20 +18,20 @@ import (
 
 // Bounds of what is read: a bundle of openshift-install has some thousand files and some hundred megabytes.
 const (
-	// MaxEntries refuses archives with more entries.
-	MaxEntries = 50_000
-	// MaxTotal refuses archives that unpack to more, in bytes.
-	MaxTotal = 2 << 30
-	// MaxFile is how much of one file is kept, in bytes; what is longer is cut and marked.
-	MaxFile = 16 << 20
+	// maxEntries refuses archives with more entries.
+	maxEntries = 50_000
+	// maxTotal refuses archives that unpack to more, in bytes.
+	maxTotal = 2 << 30
+	// maxFile is how much of one file is kept, in bytes; what is longer is cut and marked.
+	maxFile = 16 << 20
 	// maxKept is how much is kept in memory of all files, in bytes; of what comes after, only names.
 	maxKept = 512 << 20
 	// maxPath refuses longer names, in bytes.
 	maxPath = 1024
 )
 
-// ErrHostile says that an archive is not one that gather writes: it is refused as a whole.
-var ErrHostile = errors.New("the archive is not safe to read")
+// errHostile says that an archive is not one that gather writes: it is refused as a whole.
+var errHostile = errors.New("the archive is not safe to read")
 
 // File is one file of a bundle.
 type File struct {
@@ -51,7 +51,7 @@ type Bundle struct {
 	Name  string
 	files map[string]*File
 	names []string
-	// Damage says what is wrong with an archive that could be read only in part; "" is none.
+	// Damage says what is wrong with an archive that could be read only in part; "": nothing.
 	Damage string
 
 	total, kept int64
@@ -83,7 +83,7 @@ func Open(name string) (*Bundle, error) {
 func Read(r io.Reader) (*Bundle, error) {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
-		return nil, fmt.Errorf("read bundle: it is none (log-bundle-*.tar.gz or its unpacked directory is wanted): %w", err)
+		return nil, fmt.Errorf("read bundle: not a log bundle (name a log-bundle-*.tar.gz or its unpacked directory): %w", err)
 	}
 	b := &Bundle{files: map[string]*File{}}
 	archive := tar.NewReader(zip)
@@ -95,7 +95,7 @@ func Read(r io.Reader) (*Bundle, error) {
 		if err == nil {
 			err = b.entry(header, archive)
 		}
-		if errors.Is(err, ErrHostile) {
+		if errors.Is(err, errHostile) {
 			return nil, err
 		}
 		if err != nil {
@@ -114,15 +114,15 @@ func Read(r io.Reader) (*Bundle, error) {
 // refuses the archive.
 func (b *Bundle) entry(h *tar.Header, content io.Reader) error {
 	b.entries++
-	if b.entries > MaxEntries {
-		return fmt.Errorf("%w: more than %d entries", ErrHostile, MaxEntries)
+	if b.entries > maxEntries {
+		return fmt.Errorf("%w: more than %d entries", errHostile, maxEntries)
 	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeXGlobalHeader:
 	case tar.TypeSymlink, tar.TypeLink:
 		return nil // openshift-install's own bundles have some; they are never followed
 	default:
-		return fmt.Errorf("%w: %q is neither file nor directory", ErrHostile, shown(h.Name))
+		return fmt.Errorf("%w: %q is neither file nor directory", errHostile, shown(h.Name))
 	}
 	if h.Typeflag != tar.TypeReg {
 		return checkName(h.Name)
@@ -130,8 +130,8 @@ func (b *Bundle) entry(h *tar.Header, content io.Reader) error {
 	if err := checkName(h.Name); err != nil {
 		return err
 	}
-	if b.total += h.Size; h.Size < 0 || b.total > MaxTotal {
-		return fmt.Errorf("%w: it unpacks to more than %d bytes", ErrHostile, int64(MaxTotal))
+	if b.total += h.Size; h.Size < 0 || b.total > maxTotal {
+		return fmt.Errorf("%w: it unpacks to more than %d bytes", errHostile, int64(maxTotal))
 	}
 	return b.take(path.Clean(h.Name), h.Size, content)
 }
@@ -139,14 +139,14 @@ func (b *Bundle) entry(h *tar.Header, content io.Reader) error {
 // checkName refuses names that lead out of the bundle or that a terminal would act on.
 func checkName(name string) error {
 	if len(name) > maxPath {
-		return fmt.Errorf("%w: a name of %d bytes", ErrHostile, len(name))
+		return fmt.Errorf("%w: a name of %d bytes", errHostile, len(name))
 	}
 	clean := strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/")
 	if clean != "" && clean != "." && (!filepath.IsLocal(filepath.FromSlash(clean)) || strings.Contains(clean, "\\")) {
-		return fmt.Errorf("%w: the name %q leads out of it", ErrHostile, shown(name))
+		return fmt.Errorf("%w: the name %q leads out of it", errHostile, shown(name))
 	}
 	if strings.IndexFunc(name, unicode.IsControl) >= 0 {
-		return fmt.Errorf("%w: the name %q has control characters", ErrHostile, shown(name))
+		return fmt.Errorf("%w: the name %q has control characters", errHostile, shown(name))
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func shown(name string) string {
 // take keeps a file's content within the bounds.
 func (b *Bundle) take(name string, size int64, content io.Reader) error {
 	f := &File{Name: name, Size: size}
-	room := min(int64(MaxFile), maxKept-b.kept)
+	room := min(int64(maxFile), maxKept-b.kept)
 	raw, err := io.ReadAll(io.LimitReader(content, room))
 	f.Content, f.Truncated = raw, int64(len(raw)) < size
 	b.kept += int64(len(raw))
@@ -213,8 +213,8 @@ func openDir(dir string) (*Bundle, error) {
 			b.Damage = fmt.Sprintf("not everything can be read: %v", err)
 			return nil
 		}
-		if b.entries++; b.entries > MaxEntries {
-			return fmt.Errorf("%w: more than %d files and directories; is it a bundle's directory?", ErrHostile, MaxEntries)
+		if b.entries++; b.entries > maxEntries {
+			return fmt.Errorf("%w: more than %d files and directories; is it a bundle's directory?", errHostile, maxEntries)
 		}
 		if !e.Type().IsRegular() {
 			return nil

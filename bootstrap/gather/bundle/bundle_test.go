@@ -61,8 +61,8 @@ func TestABundleIsRead(t *testing.T) {
 }
 
 func TestHostileArchivesAreRefused(t *testing.T) {
-	many := make([]tar.Header, 0, MaxEntries+1)
-	for range MaxEntries + 1 {
+	many := make([]tar.Header, 0, maxEntries+1)
+	for range maxEntries + 1 {
 		many = append(many, file("a", ""))
 	}
 	for name, entries := range map[string][]tar.Header{
@@ -77,7 +77,7 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Read(bytes.NewReader(archive(t, entries...)))
-			assert.ErrorIs(t, err, ErrHostile)
+			assert.ErrorIs(t, err, errHostile)
 		})
 	}
 }
@@ -95,10 +95,10 @@ func TestABombIsRefusedBeforeItIsUnpacked(t *testing.T) {
 	require.NoError(t, w.WriteHeader(&tar.Header{Name: "small", Typeflag: tar.TypeReg, Size: 64 << 20}))
 	_, err = io.Copy(w, io.LimitReader(zeros{}, 64<<20))
 	require.NoError(t, err)
-	require.NoError(t, w.WriteHeader(&tar.Header{Name: "bomb", Typeflag: tar.TypeReg, Size: MaxTotal}))
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "bomb", Typeflag: tar.TypeReg, Size: maxTotal}))
 	require.NoError(t, zip.Close()) // the announcement is enough
 	_, err = Read(&out)
-	assert.ErrorIs(t, err, ErrHostile)
+	assert.ErrorIs(t, err, errHostile)
 }
 
 func TestALongFileIsCut(t *testing.T) {
@@ -106,15 +106,15 @@ func TestALongFileIsCut(t *testing.T) {
 	zip, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
 	require.NoError(t, err)
 	w := tar.NewWriter(zip)
-	require.NoError(t, w.WriteHeader(&tar.Header{Name: "long", Typeflag: tar.TypeReg, Size: MaxFile + 1}))
-	_, err = io.Copy(w, io.LimitReader(zeros{}, MaxFile+1))
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "long", Typeflag: tar.TypeReg, Size: maxFile + 1}))
+	_, err = io.Copy(w, io.LimitReader(zeros{}, maxFile+1))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	require.NoError(t, zip.Close())
 	b, err := Read(&out)
 	require.NoError(t, err)
 	assert.True(t, b.Get("long").Truncated)
-	assert.Len(t, b.Get("long").Content, MaxFile)
+	assert.Len(t, b.Get("long").Content, maxFile)
 }
 
 func TestATruncatedArchiveGivesWhatCameBefore(t *testing.T) {

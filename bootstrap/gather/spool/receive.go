@@ -23,12 +23,12 @@ const (
 	minQuiet = 5 * time.Second
 	// maxQuiet bounds what a sender may promise.
 	maxQuiet = 3 * time.Hour
-	// lookInterval is how often the silence is measured.
-	lookInterval = time.Second
+	// pollInterval is how often the silence is measured.
+	pollInterval = time.Second
 )
 
-// Receiver keeps the last whole bundle that a host sends, in Dir, and writes down beside it when nothing comes any
-// more. What arrives is bounded, replaces what was there, and is neither unpacked nor looked into.
+// Receiver keeps the last whole bundle that a host sends, in Dir, and records beside it when the host falls silent. A
+// bundle is bounded, replaces the one before, and is neither unpacked nor read.
 type Receiver struct {
 	Dir string
 	Log *logrus.Entry
@@ -50,7 +50,7 @@ func (r *Receiver) now() time.Time {
 // File is where the bundle is.
 func (r *Receiver) File() string { return filepath.Join(r.Dir, bundleName) }
 
-// Handler takes bundles; who may send is decided before it.
+// Handler takes bundles from any client: authorization comes before it.
 func (r *Receiver) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /"+bundleName, r.put)
@@ -60,7 +60,7 @@ func (r *Receiver) Handler() http.Handler {
 func (r *Receiver) put(w http.ResponseWriter, request *http.Request) {
 	every, err := strconv.ParseFloat(request.Header.Get(everyHeader), 64)
 	if err != nil || every < 0 || every > maxQuiet.Seconds() {
-		http.Error(w, everyHeader+": seconds until the next bundle are wanted", http.StatusBadRequest)
+		http.Error(w, everyHeader+": the seconds until the next bundle are missing", http.StatusBadRequest)
 		return
 	}
 	if !r.mu.TryLock() {
@@ -80,12 +80,12 @@ func (r *Receiver) put(w http.ResponseWriter, request *http.Request) {
 		f io.Writer) error {
 		n, err := gather.Copy(f, body)
 		if err == nil && n == 0 {
-			err = errors.New("nothing came")
+			err = errors.New("nothing arrived")
 		}
 		return err
 	})
 	if err != nil {
-		r.Log.WithError(err).Warn("a bundle did not arrive whole, the last one stays")
+		r.Log.WithError(err).Warn("a bundle did not arrive whole, keeping the last one")
 		http.Error(w, "the bundle did not arrive whole: "+err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -101,10 +101,10 @@ func (r *Receiver) arrived(every time.Duration) {
 	}
 	log := r.Log.WithField("bundle", r.File())
 	if err := r.lost.Mark(r.File(), r.now(), nil); err != nil {
-		log.WithError(err).Warn("not written down beside the bundle that its host answers")
+		log.WithError(err).Warn("cannot record beside the bundle that its host answers")
 	}
 	if every == 0 {
-		log.Info("last bundle: the bootstrap has ended; dayone analyze tells how")
+		log.Info("last bundle: the bootstrap has ended; dayone analyze says how")
 		return
 	}
 	log.Debug("bundle renewed")
@@ -112,20 +112,20 @@ func (r *Receiver) arrived(every time.Duration) {
 
 // Watch measures the silence until ctx ends.
 func (r *Receiver) Watch(ctx context.Context) {
-	t := time.NewTicker(lookInterval)
+	t := time.NewTicker(pollInterval)
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			r.look()
+			r.checkSilence()
 		}
 	}
 }
 
-// look writes down a host that is overdue, once. A bundle that is arriving is a sign of life.
-func (r *Receiver) look() {
+// checkSilence records a host that is overdue, once. A bundle that is arriving is a sign of life.
+func (r *Receiver) checkSilence() {
 	if !r.mu.TryLock() {
 		return
 	}
@@ -135,8 +135,8 @@ func (r *Receiver) look() {
 	}
 	r.due = time.Time{}
 	log := r.Log.WithField("bundle", r.File())
-	if err := r.lost.Mark(r.File(), r.now(), fmt.Errorf("%d log bundles in turn have not come", missed)); err != nil {
-		log.WithError(err).Warn("not written down beside the bundle that its host is silent")
+	if err := r.lost.Mark(r.File(), r.now(), fmt.Errorf("%d log bundles in a row have not come", missed)); err != nil {
+		log.WithError(err).Warn("cannot record beside the bundle that its host is silent")
 	}
-	log.Warn("the bootstrap host sends nothing any more; the last bundle stays, and dayone analyze reads it")
+	log.Warn("the bootstrap host no longer sends; the last bundle stays, and dayone analyze reads it")
 }

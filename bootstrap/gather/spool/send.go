@@ -16,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/bootstrap/gather"
+	"dayone.dev/dayone/installconfig/report"
 )
 
 const (
@@ -25,13 +26,13 @@ const (
 	everyHeader = "Dayone-Every"
 	// MaxBundle bounds a bundle on its way, in bytes. Real ones have one to ten million.
 	MaxBundle = 64 << 20
-	// sendLimit is how long gathering and sending one may take, lastLimit the same for the last one, for which a service
-	// manager waits.
+	// sendLimit is how long gathering and sending one may take.
 	sendLimit = 2 * time.Minute
+	// lastLimit is the same for the last one, for which a service manager waits.
 	lastLimit = 15 * time.Second
 	// busyPause is between two tries to send the last one.
 	busyPause = 200 * time.Millisecond
-	// answerLimit is how long the other machine may think once it has everything.
+	// answerLimit is how long the other machine may take to answer once it has everything.
 	answerLimit = 10 * time.Second
 )
 
@@ -44,13 +45,13 @@ type Sender struct {
 	URL string
 	// Token may write there.
 	Token string
-	// CA is PEM of the authority that signs the other machine. Default: the host's.
+	// CA is PEM of the CA that signs the other machine's certificate. Default: the host's CAs.
 	CA []byte
 	// Every is the time between two bundles.
 	Every time.Duration
 	// Gather writes one.
 	Gather func(context.Context, io.Writer) error
-	// Log is told when it does not work, and when it works again; nil discards it.
+	// Log says when sending fails, and when it works again; nil discards it.
 	Log *logrus.Entry
 }
 
@@ -59,14 +60,12 @@ type Sender struct {
 func (s Sender) Run(ctx context.Context) {
 	log := s.Log
 	if log == nil {
-		quiet := logrus.New()
-		quiet.SetOutput(io.Discard)
-		log = logrus.NewEntry(quiet)
+		log = report.NoLog()
 	}
 	log = log.WithField("url", s.URL)
 	client, err := s.client()
 	if err != nil {
-		log.WithError(err).Warn("log bundles are not kept elsewhere")
+		log.WithError(err).Warn("cannot send log bundles")
 		return
 	}
 	said := ""
@@ -74,10 +73,10 @@ func (s Sender) Run(ctx context.Context) {
 		switch {
 		case err == nil && said != "ok":
 			said = "ok"
-			log.WithField("every", s.Every).Info("log bundles are kept elsewhere")
+			log.WithField("every", s.Every).Info("sending log bundles")
 		case err != nil && said != err.Error(): // not the same again every minute
 			said = err.Error()
-			log.WithError(err).Warn("the log bundle is not kept elsewhere; it is tried again")
+			log.WithError(err).Warn("cannot send the log bundle; retrying")
 		}
 	}
 	ticker := time.NewTicker(s.Every)
@@ -98,8 +97,8 @@ func (s Sender) Run(ctx context.Context) {
 // busy is the other machine's answer while another bundle arrives there, or while something before it is not ready.
 type busy struct{ error }
 
-// last sends how it ended. The bundle before may be on its way still, given up by this side and not yet by the other:
-// that is waited for.
+// last sends how it ended. The bundle before may still be arriving there, after this side has abandoned it: last
+// waits for that.
 func (s Sender) last(ctx context.Context, client *http.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, lastLimit)
 	defer cancel()
@@ -121,7 +120,7 @@ func (s Sender) client() (*http.Client, error) {
 	if s.CA != nil {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(s.CA) {
-			return nil, errors.New("the authority of the log spool is no certificate")
+			return nil, errors.New("the CA file of the log spool holds no certificate")
 		}
 	}
 	return &http.Client{
@@ -173,8 +172,6 @@ func (b *bounded) Write(p []byte) (int, error) {
 	}
 	return b.content.Write(p)
 }
-
-var _ io.Writer = (*bounded)(nil)
 
 // options of the bundle that arrives.
 func options() gather.Options { return gather.Options{ID: ID} }
