@@ -1,9 +1,8 @@
 package serve
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -13,14 +12,13 @@ import (
 	"syscall"
 
 	configv1 "github.com/openshift/api/config/v1"
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"sigs.k8s.io/yaml"
 
-	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
 )
 
-// snapshot is what was on disk at one moment; it never changes.
+// snapshot is what was rendered at one moment; it never changes.
 type snapshot struct {
 	pools map[string]*poolAnswers
 	tls   *configv1.TLSSecurityProfile
@@ -39,59 +37,57 @@ func (s *snapshot) pool(name string) *poolAnswers {
 	return failed(http.StatusNotFound, fmt.Errorf("there is no pool %s in %s", name, render.PoolsDir))
 }
 
-// load reads everything. What is missing or broken becomes the failing answer of the pools concerned; load itself does
-// not fail.
+// load reads everything. An error becomes the answer of the pools concerned; load itself does not fail.
 func load(o Options) *snapshot {
+	var r Rendered
 	if o.Source != nil {
-		return loadSource(o)
+		r = o.Source.Rendered()
+	} else {
+		r = readRendered(o)
 	}
-	s := &snapshot{pools: map[string]*poolAnswers{}, tls: loadProfile(o.BaseDir)}
-	entries, err := os.ReadDir(filepath.Join(o.BaseDir, render.PoolsDir))
-	if err != nil {
-		return s
-	}
-	for _, entry := range entries {
-		name, isYAML := strings.CutSuffix(entry.Name(), ".yaml")
-		if isYAML && o.serves(name) {
-			s.pools[name] = loadPool(o, name)
+	s := &snapshot{pools: map[string]*poolAnswers{}, tls: r.TLS, err: r.Err}
+	for name, pool := range r.Pools {
+		if !o.serves(name) {
+			continue
 		}
+		if pool.Err != nil {
+			s.pools[name] = failed(cmp.Or(pool.status, http.StatusServiceUnavailable), pool.Err)
+			continue
+		}
+		m := &material{config: pool.Config, kubeletCA: r.KubeletCA, cloudCA: r.CloudCA}
+		if err := m.complete(o, name); err != nil {
+			s.pools[name] = failed(http.StatusInternalServerError, fmt.Errorf("prepare pool %s: %w", name, err))
+			continue
+		}
+		m.additions = append(m.additions, pool.Additions...)
+		s.pools[name] = newPoolAnswers(m)
 	}
 	return s
 }
 
-func loadPool(o Options, name string) *poolAnswers {
-	var pool mcfgv1.MachineConfigPool
-	if err := readYAML(filepath.Join(o.BaseDir, render.PoolsDir, name+".yaml"), &pool); err != nil {
-		return failed(http.StatusInternalServerError, err)
+// complete parses the config and reads what the options append to it.
+func (m *material) complete(o Options, pool string) error {
+	var err error
+	if m.ignition, err = machineconfig.ParseRendered(m.config.Spec.Config.Raw); err != nil {
+		return fmt.Errorf("parse Ignition config of %s: %w", m.config.Name, err)
 	}
-	config := pool.Status.Configuration.Name
-	if config == "" || filepath.Base(config) != config {
-		return failed(http.StatusInternalServerError, fmt.Errorf("pool %s names no rendered MachineConfig", name))
-	}
-	m := &material{config: &mcfgv1.MachineConfig{}}
-	if err := readYAML(filepath.Join(o.BaseDir, render.ConfigsDir, config+".yaml"), m.config); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return failed(http.StatusNotFound, err)
+	if o.Kubeconfig != "" {
+		if m.kubeconfig, err = readKubeconfig(o.Kubeconfig); err != nil {
+			return err
 		}
-		return failed(http.StatusInternalServerError, err)
 	}
-	if err := m.fill(o, name); err != nil {
-		return failed(http.StatusInternalServerError, fmt.Errorf("prepare pool %s: %w", name, err))
+	m.certs = map[string][]byte{}
+	for host, file := range o.BootstrapCerts {
+		if m.certs[host], err = os.ReadFile(file); err != nil {
+			return fmt.Errorf("read certificate for %s: %w", host, err)
+		}
 	}
-	return newPoolAnswers(m)
-}
-
-// fill reads what is appended to the pool's config.
-func (m *material) fill(o Options, pool string) error {
-	var controller mcfgv1.ControllerConfig
-	if err := readYAML(filepath.Join(o.BaseDir, render.ControllerDir, render.ControllerFile), &controller); err != nil {
-		return err
+	for _, key := range []string{"", pool} {
+		if addition, ok := o.Additions[key]; ok {
+			m.additions = append(m.additions, addition)
+		}
 	}
-	m.kubeletCA, m.cloudCA = controller.Spec.KubeAPIServerServingCAData, controller.Spec.CloudProviderCAData
-	if _, standalone := controller.Annotations[manifests.AnnotationStandalone]; standalone {
-		m.kubeletCA = nil // it only fills a place that the API demands
-	}
-	return m.complete(o, pool)
+	return nil
 }
 
 // readKubeconfig returns the file's bytes if it is a kubeconfig with a cluster.
@@ -112,26 +108,6 @@ func readKubeconfig(file string) ([]byte, error) {
 		return nil, fmt.Errorf("parse kubeconfig %s: it names no cluster", file)
 	}
 	return raw, nil
-}
-
-// loadProfile returns the cluster's TLS profile, nil without one.
-func loadProfile(base string) *configv1.TLSSecurityProfile {
-	var server configv1.APIServer
-	if readYAML(filepath.Join(base, render.APIServerDir, render.APIServerFile), &server) != nil {
-		return nil
-	}
-	return server.Spec.TLSSecurityProfile
-}
-
-func readYAML(file string, into any) error {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("read rendered object: %w", err)
-	}
-	if err := yaml.Unmarshal(raw, into); err != nil {
-		return fmt.Errorf("parse %s: %w", file, err)
-	}
-	return nil
 }
 
 // fingerprint tells two states of the files apart without reading them: names, sizes, times and inodes.

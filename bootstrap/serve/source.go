@@ -1,15 +1,21 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strings"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"sigs.k8s.io/yaml"
 
-	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
 )
 
 // Source provides rendered configs that are not in a directory. Call Server.Reload after each change.
@@ -18,7 +24,7 @@ type Source interface {
 	Rendered() Rendered
 }
 
-// Rendered is what a Source gives: the content of a rendered directory.
+// Rendered is what a Source provides: the content of a rendered directory.
 type Rendered struct {
 	Pools map[string]RenderedPool
 	// Err is why nothing can be served yet: every pool's nodes ask again.
@@ -29,58 +35,73 @@ type Rendered struct {
 	TLS *configv1.TLSSecurityProfile
 }
 
-// RenderedPool is one pool's config, or why it cannot be served now: Ignition asks again.
+// RenderedPool is one pool's config, or why it cannot be served now.
 type RenderedPool struct {
 	Config *mcfgv1.MachineConfig
 	// Additions are merged after those of the options.
 	Additions []ign35.Config
 	Err       error
+	// status answers while Err is set; 0: 503, after which Ignition asks again.
+	status int
 }
 
-// loadSource is load for a Source.
-func loadSource(o Options) *snapshot {
-	r := o.Source.Rendered()
-	s := &snapshot{pools: map[string]*poolAnswers{}, tls: r.TLS, err: r.Err}
-	for name, pool := range r.Pools {
-		if !o.serves(name) {
-			continue
-		}
-		if pool.Err != nil {
-			s.pools[name] = failed(http.StatusServiceUnavailable, pool.Err)
-			continue
-		}
-		m := &material{config: pool.Config, kubeletCA: r.KubeletCA, cloudCA: r.CloudCA}
-		if err := m.complete(o, name); err != nil {
-			s.pools[name] = failed(http.StatusInternalServerError, fmt.Errorf("prepare pool %s: %w", name, err))
-			continue
-		}
-		m.additions = append(m.additions, pool.Additions...)
-		s.pools[name] = newPoolAnswers(m)
+// readRendered reads a rendered directory. What is missing or broken becomes the error of the pools concerned.
+func readRendered(o Options) Rendered {
+	r := Rendered{Pools: map[string]RenderedPool{}}
+	var server configv1.APIServer
+	if readYAML(filepath.Join(o.BaseDir, render.APIServerDir, render.APIServerFile), &server) == nil {
+		r.TLS = server.Spec.TLSSecurityProfile
 	}
-	return s
+	entries, err := os.ReadDir(filepath.Join(o.BaseDir, render.PoolsDir))
+	if err != nil {
+		return r
+	}
+	var controller mcfgv1.ControllerConfig
+	broken := readYAML(filepath.Join(o.BaseDir, render.ControllerDir, render.ControllerFile), &controller)
+	r.KubeletCA, r.CloudCA = controller.Spec.KubeAPIServerServingCAData, controller.Spec.CloudProviderCAData
+	if _, standalone := controller.Annotations[manifests.AnnotationStandalone]; standalone {
+		r.KubeletCA = nil // it only fills a field that the API demands
+	}
+	for _, entry := range entries {
+		name, isYAML := strings.CutSuffix(entry.Name(), ".yaml")
+		if !isYAML || !o.serves(name) {
+			continue
+		}
+		p := readPool(o.BaseDir, name)
+		if p.Err == nil && broken != nil {
+			p = RenderedPool{Err: fmt.Errorf("prepare pool %s: %w", name, broken), status: http.StatusInternalServerError}
+		}
+		r.Pools[name] = p
+	}
+	return r
 }
 
-// complete parses the config and reads what the options append to it.
-func (m *material) complete(o Options, pool string) error {
-	var err error
-	if m.ignition, err = machineconfig.ParseRendered(m.config.Spec.Config.Raw); err != nil {
-		return fmt.Errorf("parse Ignition config of %s: %w", m.config.Name, err)
+// readPool reads the config that the pool's file names.
+func readPool(base, name string) RenderedPool {
+	p := RenderedPool{Config: &mcfgv1.MachineConfig{}, status: http.StatusInternalServerError}
+	var pool mcfgv1.MachineConfigPool
+	if p.Err = readYAML(filepath.Join(base, render.PoolsDir, name+".yaml"), &pool); p.Err != nil {
+		return p
 	}
-	if o.Kubeconfig != "" {
-		if m.kubeconfig, err = readKubeconfig(o.Kubeconfig); err != nil {
-			return err
-		}
+	config := pool.Status.Configuration.Name
+	if config == "" || filepath.Base(config) != config {
+		p.Err = fmt.Errorf("pool %s names no rendered MachineConfig", name)
+		return p
 	}
-	m.certs = map[string][]byte{}
-	for host, file := range o.BootstrapCerts {
-		if m.certs[host], err = os.ReadFile(file); err != nil {
-			return fmt.Errorf("read certificate for %s: %w", host, err)
-		}
+	p.Err = readYAML(filepath.Join(base, render.ConfigsDir, config+".yaml"), p.Config)
+	if errors.Is(p.Err, fs.ErrNotExist) {
+		p.status = http.StatusNotFound
 	}
-	for _, key := range []string{"", pool} {
-		if addition, ok := o.Additions[key]; ok {
-			m.additions = append(m.additions, addition)
-		}
+	return p
+}
+
+func readYAML(file string, into any) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read rendered object: %w", err)
+	}
+	if err := yaml.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("parse %s: %w", file, err)
 	}
 	return nil
 }
