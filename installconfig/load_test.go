@@ -48,72 +48,72 @@ func TestParseFillsDefaults(t *testing.T) {
 	assert.Equal(t, []BuildAt{BuildAtBootstrap, BuildAtCluster}, []BuildAt{c.Pools[0].BuildAt, c.Pools[1].BuildAt})
 }
 
-func TestParseRefusesWithPlaceAndRule(t *testing.T) {
-	cases := map[string]struct{ from, to, rule, path string }{
-		"an unknown key": {"  baseImage:", "  baseimage:", "unknown-key", "onClusterLayering.baseimage"},
-		"an unknown key in a pool": {"  - name: worker", "  - nam: worker", "unknown-key",
+func TestParseRefuses(t *testing.T) {
+	cases := []struct{ name, from, to, rule, path string }{
+		{"an unknown key", "  baseImage:", "  baseimage:", "unknown-key", "onClusterLayering.baseimage"},
+		{"an unknown key in a pool", "  - name: worker", "  - nam: worker", "unknown-key",
 			"onClusterLayering.pools[1].nam"},
-		"a key that stands twice": {"  flow: standalone\n", "  flow: standalone\n  flow: standalone\n",
+		{"a key that stands twice", "  flow: standalone\n", "  flow: standalone\n  flow: standalone\n",
 			"repeated-key", "onClusterLayering.flow"},
-		"a list where a mapping is wanted": {"    host: 192.0.2.1\n", "  - host\n", "wrong-type",
+		{"a list where a mapping is wanted", "    host: 192.0.2.1\n", "  - host\n", "wrong-type",
 			"onClusterLayering.bootstrapRegistry"},
-		"a number where a string is wanted": {"flow: standalone", "flow: 7", "wrong-type", "onClusterLayering.flow"},
-		"a flow that does not exist":        {"flow: standalone", "flow: sideways", "flow", "onClusterLayering.flow"},
-		"a host without a dot": {"host: 192.0.2.1", "host: localhost", "dotted-host",
+		{"a number where a string is wanted", "flow: standalone", "flow: 7", "wrong-type", "onClusterLayering.flow"},
+		{"a flow that does not exist", "flow: standalone", "flow: sideways", "flow", "onClusterLayering.flow"},
+		{"a host without a dot", "host: 192.0.2.1", "host: localhost", "dotted-host",
 			"onClusterLayering.bootstrapRegistry.host"},
-		"an IPv6 host": {"host: 192.0.2.1", `host: "2001:db8::1"`, "dotted-host",
+		{"an IPv6 host", "host: 192.0.2.1", `host: "2001:db8::1"`, "dotted-host",
 			"onClusterLayering.bootstrapRegistry.host"},
-		"a port out of range": {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 70000", "port",
+		{"a port out of range", "host: 192.0.2.1", "host: 192.0.2.1\n    port: 70000", "port",
 			"onClusterLayering.bootstrapRegistry.port"},
-		"a pool that is named twice": {"- name: worker", "- name: master", "pool-twice",
+		{"a pool that is named twice", "- name: worker", "- name: master", "pool-twice",
 			"onClusterLayering.pools[1].name"},
-		"a pool name that is none": {"- name: worker", "- name: Worker_1", "pool-name",
+		{"a pool name that is none", "- name: worker", "- name: Worker_1", "pool-name",
 			"onClusterLayering.pools[1].name"},
-		"MOSCs in the installer's directory": {"  flow: standalone\n", "  layeringDir: openshift\n", "layering-dir",
+		{"MOSCs in the installer's directory", "  flow: standalone\n", "  layeringDir: openshift\n", "layering-dir",
 			"onClusterLayering.layeringDir"},
-		"a directory outside": {"  flow: standalone\n", "  layeringDir: ../x\n", "inside-directory",
+		{"a directory outside", "  flow: standalone\n", "  layeringDir: ../x\n", "inside-directory",
 			"onClusterLayering.layeringDir"},
-		"a time limit without unit": {"  flow: standalone\n", "  build: {timeout: \"30\"}\n", "wrong-type",
+		{"a time limit without unit", "  flow: standalone\n", "  build: {timeout: \"30\"}\n", "wrong-type",
 			"onClusterLayering.build.timeout"},
-		"the install directory itself": {"  flow: standalone\n", "  layeringDir: ./\n", "layering-dir",
+		{"the install directory itself", "  flow: standalone\n", "  layeringDir: ./\n", "layering-dir",
 			"onClusterLayering.layeringDir"},
-		"below the installer's directory": {"  flow: standalone\n", "  layeringDir: ./manifests/x/\n", "layering-dir",
+		{"below the installer's directory", "  flow: standalone\n", "  layeringDir: ./manifests/x/\n", "layering-dir",
 			"onClusterLayering.layeringDir"},
-		"a mistyped IPv4 address": {"host: 192.0.2.1", "host: 999.0.2.1", "dotted-host",
+		{"a mistyped IPv4 address", "host: 192.0.2.1", "host: 999.0.2.1", "dotted-host",
 			"onClusterLayering.bootstrapRegistry.host"},
-		"an address that is no host's": {"host: 192.0.2.1", "host: 0.0.0.0", "dotted-host",
+		{"an address that is no host's", "host: 192.0.2.1", "host: 0.0.0.0", "dotted-host",
 			"onClusterLayering.bootstrapRegistry.host"},
-		"port 0": {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 0", "port",
+		{"port 0", "host: 192.0.2.1", "host: 192.0.2.1\n    port: 0", "port",
 			"onClusterLayering.bootstrapRegistry.port"},
-		"a log spool without a token": {"  flow: standalone\n",
+		{"a log spool without a token", "  flow: standalone\n",
 			"  flow: standalone\n  logSpool: {url: \"https://192.0.2.9:9601\"}\n", "log-spool-token",
 			"onClusterLayering.logSpool.tokenFile"},
-		"a log spool without an address": {"  flow: standalone\n",
+		{"a log spool without an address", "  flow: standalone\n",
 			"  flow: standalone\n  logSpool: {tokenFile: a.token}\n", "log-spool-url", "onClusterLayering.logSpool.url"},
-		"a log spool without TLS": {"  flow: standalone\n",
+		{"a log spool without TLS", "  flow: standalone\n",
 			"  flow: standalone\n  logSpool: {url: \"http://a.example.com\", tokenFile: a.token}\n", "log-spool-url",
 			"onClusterLayering.logSpool.url"},
-		"a log spool's password in its URL": {"  flow: standalone\n",
+		{"a log spool's password in its URL", "  flow: standalone\n",
 			"  flow: standalone\n  logSpool: {url: \"https://a:b@a.example.com\", tokenFile: a.token}\n", "log-spool-url",
 			"onClusterLayering.logSpool.url"},
-		"a token elsewhere": {"  flow: standalone\n",
+		{"a token elsewhere", "  flow: standalone\n",
 			"  flow: standalone\n  logSpool: {url: \"https://a.example.com\", tokenFile: ../a.token}\n", "inside-directory",
 			"onClusterLayering.logSpool.tokenFile"},
-		"a token that bundles would show": {"  flow: standalone\n",
+		{"a token that bundles would show", "  flow: standalone\n",
 			"  flow: standalone\n  logSpool: {url: \"https://a.example.com\", tokenFile: secret.txt}\n", "log-spool-token",
 			"onClusterLayering.logSpool.tokenFile"},
-		"a bundle every second": {"  flow: standalone\n",
+		{"a bundle every second", "  flow: standalone\n",
 			"  flow: standalone\n  logSpool: {url: \"https://a.example.com\", tokenFile: a.token, every: 1s}\n",
 			"log-spool-every", "onClusterLayering.logSpool.every"},
-		"one port for both services": {"host: 192.0.2.1", "host: 192.0.2.1\n    port: 22623", "port-twice",
+		{"one port for both services", "host: 192.0.2.1", "host: 192.0.2.1\n    port: 22623", "port-twice",
 			"onClusterLayering.bootstrapRegistry.port"},
-		"a time limit of nothing": {"  flow: standalone\n", "  build: {timeout: 0s}\n", "positive",
+		{"a time limit of nothing", "  flow: standalone\n", "  build: {timeout: 0s}\n", "positive",
 			"onClusterLayering.build.timeout"},
-		"generation without a registry": {"- name: worker", "- name: worker\n    containerfile: FROM configs",
+		{"generation without a registry", "- name: worker", "- name: worker\n    containerfile: FROM configs",
 			"registry-repository", "onClusterLayering.registry.repository"},
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(sample, c.from, c.to, 1)
 			require.NotEqual(t, sample, text)
 			_, err := Parse(FileName, []byte(text))
@@ -128,7 +128,7 @@ func TestParseRefusesWithPlaceAndRule(t *testing.T) {
 	}
 }
 
-func TestParseRefusesASecondDocument(t *testing.T) {
+func TestParseRefusesSecondDocument(t *testing.T) {
 	_, err := Parse(FileName, []byte(strings.Replace(sample, "onClusterLayering:", "---\nonClusterLayering:", 1)))
 	require.Len(t, report.Of(err), 1, "%v", err)
 	assert.Equal(t, "one-document", report.Of(err)[0].Rule)
@@ -145,15 +145,15 @@ func TestLayeringDirHasOneSpelling(t *testing.T) {
 	}
 }
 
-func TestStrippedRefusesWhatItCannotCutOut(t *testing.T) {
-	for name, text := range map[string]string{
-		"a value that others refer to": "onClusterLayering:\n  pools: [{name: &m master}]\n" +
-			"  bootstrapRegistry: {host: 192.0.2.1}\nname: *m\n",
-		"a brace at the left margin": "onClusterLayering: {\n  pools: [{name: master}], " +
-			"bootstrapRegistry: {host: 192.0.2.1}\n}\na: 1\n",
+func TestStrippedRefuses(t *testing.T) {
+	for _, c := range []struct{ name, text string }{
+		{"a value that others refer to", "onClusterLayering:\n  pools: [{name: &m master}]\n" +
+			"  bootstrapRegistry: {host: 192.0.2.1}\nname: *m\n"},
+		{"a brace at the left margin", "onClusterLayering: {\n  pools: [{name: master}], " +
+			"bootstrapRegistry: {host: 192.0.2.1}\n}\na: 1\n"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			doc, err := Parse(FileName, []byte(text))
+		t.Run(c.name, func(t *testing.T) {
+			doc, err := Parse(FileName, []byte(c.text))
 			require.NoError(t, err)
 			_, err = doc.stripped()
 			require.Len(t, report.Of(err), 1, "%v", err)
@@ -162,17 +162,17 @@ func TestStrippedRefusesWhatItCannotCutOut(t *testing.T) {
 	}
 }
 
-func TestParseRefusesWhatIsNoMapping(t *testing.T) {
-	for name, text := range map[string]string{"an empty file": "", "a list": "- a\n", "broken YAML": "a: [\n",
-		"plain text": "hello"} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Parse(FileName, []byte(text))
+func TestParseRefusesNonMapping(t *testing.T) {
+	for _, c := range []struct{ name, text string }{{"an empty file", ""}, {"a list", "- a\n"}, {"broken YAML", "a: [\n"},
+		{"plain text", "hello"}} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Parse(FileName, []byte(c.text))
 			require.NotEmpty(t, report.Of(err), "%v", err)
 		})
 	}
 }
 
-func TestStrippedKeepsEveryOtherByte(t *testing.T) {
+func TestStrippedKeepsOtherBytes(t *testing.T) {
 	doc, err := Parse(FileName, []byte(sample))
 	require.NoError(t, err)
 	got, err := doc.stripped()
@@ -184,22 +184,22 @@ func TestStrippedKeepsEveryOtherByte(t *testing.T) {
 
 func TestStrippedHandlesOtherLayouts(t *testing.T) {
 	field := "onClusterLayering:\n  pools: [{name: master}]\n  bootstrapRegistry: {host: 192.0.2.1}\n"
-	cases := map[string]struct{ in, want string }{
-		"the field first": {field + "baseDomain: example.com\n", "baseDomain: example.com\n"},
-		"the field last":  {"baseDomain: example.com\n" + field, "baseDomain: example.com\n"},
-		"no newline at the end": {"baseDomain: example.com\n" + strings.TrimSuffix(field, "\n"),
+	cases := []struct{ name, in, want string }{
+		{"the field first", field + "baseDomain: example.com\n", "baseDomain: example.com\n"},
+		{"the field last", "baseDomain: example.com\n" + field, "baseDomain: example.com\n"},
+		{"no newline at the end", "baseDomain: example.com\n" + strings.TrimSuffix(field, "\n"),
 			"baseDomain: example.com\n"},
-		"a comment inside": {"a: 1\nonClusterLayering:\n# left margin\n  pools: [{name: master}]\n" +
+		{"a comment inside", "a: 1\nonClusterLayering:\n# left margin\n  pools: [{name: master}]\n" +
 			"  bootstrapRegistry: {host: 192.0.2.1}\nb: 2\n", "a: 1\nb: 2\n"},
-		"the whole in flow style": {`{"a": 1, "onClusterLayering": {"pools": [{"name": "master"}], ` +
+		{"the whole in flow style", `{"a": 1, "onClusterLayering": {"pools": [{"name": "master"}], ` +
 			`"bootstrapRegistry": {"host": "192.0.2.1"}}}`, "\"a\": 1\n"},
-		"no field at all": {"a: 1\n", "a: 1\n"},
-		"carriage returns, too": {"a: 1\r\nonClusterLayering:\r\n  pools: [{name: master}]\r\n" +
+		{"no field at all", "a: 1\n", "a: 1\n"},
+		{"carriage returns, too", "a: 1\r\nonClusterLayering:\r\n  pools: [{name: master}]\r\n" +
 			"  bootstrapRegistry: {host: 192.0.2.1}\r\nb: 2\r\n", "a: 1\r\nb: 2\r\n"},
-		"a block scalar before it": {"k: |\n  onClusterLayering:\n   x\n" + field, "k: |\n  onClusterLayering:\n   x\n"},
+		{"a block scalar before it", "k: |\n  onClusterLayering:\n   x\n" + field, "k: |\n  onClusterLayering:\n   x\n"},
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
 			doc, err := Parse(FileName, []byte(c.in))
 			require.NoError(t, err)
 			got, err := doc.stripped()
@@ -230,7 +230,7 @@ func TestPrepareCanBeRepeated(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-func TestPrepareWithoutFieldSaysWhatToDo(t *testing.T) {
+func TestPrepareWithoutField(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, FileName), []byte("baseDomain: example.com\n"), 0o600))
 	_, err := Prepare(dir)

@@ -50,32 +50,32 @@ onClusterLayering:
   handOver: {policy: deadline, deadline: 15m}
 `
 
-func TestTheSchemaTakesWhatTheLoaderTakes(t *testing.T) {
-	for name, text := range map[string]string{"the sample": sample, "every key": full,
-		"a size in bytes": strings.Replace(full, "16Gi", "17179869184", 1)} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Parse(FileName, []byte(text))
+func TestSchemaAcceptsLikeLoader(t *testing.T) {
+	for _, c := range []struct{ name, text string }{{"the sample", sample}, {"every key", full},
+		{"a size in bytes", strings.Replace(full, "16Gi", "17179869184", 1)}} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Parse(FileName, []byte(c.text))
 			require.NoError(t, err)
-			assert.Empty(t, judge(t, text))
+			assert.Empty(t, judge(t, c.text))
 		})
 	}
 }
 
-func TestTheSchemaRefusesWhatTheLoaderRefuses(t *testing.T) {
-	for name, c := range map[string]struct{ from, to string }{
-		"an unknown key":              {"  onFailure:", "  onfailure:"},
-		"an unknown key in a pool":    {"name: worker", "nam: worker"},
-		"a policy that is none":       {"policy: deadline", "policy: later"},
-		"a place that is none":        {"buildAt: cluster", "buildAt: moon"},
-		"a port out of range":         {"port: 9500", "port: 95000"},
-		"a duration without unit":     {"1h30m", `"90"`},
-		"a size of another kind":      {"16Gi", "16GB"},
-		"too many attempts":           {"attempts: 5", "attempts: 50"},
-		"a word for a switch":         {"offline: true", `offline: "yes"`},
-		"a pool name that is none":    {"name: worker", "name: Worker_1"},
-		"a list where a map is meant": {"handOver: {policy: deadline, deadline: 15m}", "handOver: [wait]"},
+func TestSchemaRefusesLikeLoader(t *testing.T) {
+	for _, c := range []struct{ name, from, to string }{
+		{"an unknown key", "  onFailure:", "  onfailure:"},
+		{"an unknown key in a pool", "name: worker", "nam: worker"},
+		{"a policy that is none", "policy: deadline", "policy: later"},
+		{"a place that is none", "buildAt: cluster", "buildAt: moon"},
+		{"a port out of range", "port: 9500", "port: 95000"},
+		{"a duration without unit", "1h30m", `"90"`},
+		{"a size of another kind", "16Gi", "16GB"},
+		{"too many attempts", "attempts: 5", "attempts: 50"},
+		{"a word for a switch", "offline: true", `offline: "yes"`},
+		{"a pool name that is none", "name: worker", "name: Worker_1"},
+		{"a list where a map is meant", "handOver: {policy: deadline, deadline: 15m}", "handOver: [wait]"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(full, c.from, c.to, 1)
 			require.NotEqual(t, full, text)
 			_, err := Parse(FileName, []byte(text))

@@ -26,21 +26,21 @@ func TestEveryKeySurvivesTheSidecar(t *testing.T) {
 	assert.True(t, read.Config.On())
 }
 
-func TestWhatTheFlowCannotHaveIsRefusedWithItsPlace(t *testing.T) {
+func TestFlowRefusesKeys(t *testing.T) {
 	const pools = "onClusterLayering:\n  pools: [{name: master}]\n"
-	for name, c := range map[string]struct{ text, rule, path string }{
-		"no host for a standalone bootstrap": {pools + "  flow: standalone\n", "dotted-host",
+	for _, c := range []struct{ name, text, rule, path string }{
+		{"no host for a standalone bootstrap", pools + "  flow: standalone\n", "dotted-host",
 			"bootstrapRegistry.host"},
-		"a fallback of a standalone bootstrap": {pools +
+		{"a fallback of a standalone bootstrap", pools +
 			"  flow: standalone\n  bootstrapRegistry: {host: 192.0.2.1}\n  onFailure: fallback\n", "on-failure", "onFailure"},
-		"a signature policy beside a release": {pools + "  flow: openshift\n  signaturePolicyFile: policy.json\n",
+		{"a signature policy beside a release", pools + "  flow: openshift\n  signaturePolicyFile: policy.json\n",
 			"signature-policy", "signaturePolicyFile"},
-		"a base image beside a release": {pools + "  flow: openshift\n  baseImage: registry.example.com/a/b:1\n",
+		{"a base image beside a release", pools + "  flow: openshift\n  baseImage: registry.example.com/a/b:1\n",
 			"base-image", "baseImage"},
-		"an Ignition server beside the installer's": {pools + "  flow: openshift\n  configServer: {port: 1}\n",
+		{"an Ignition server beside the installer's", pools + "  flow: openshift\n  configServer: {port: 1}\n",
 			"config-server", "configServer"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			doc, err := Parse(FileName, []byte(c.text))
 			require.NoError(t, err)
 			_, err = doc.Resolve(t.TempDir())
@@ -65,11 +65,14 @@ func TestTheFlowIsTheDirectorys(t *testing.T) {
 }
 
 func TestSizesAreReadAndWritten(t *testing.T) {
-	for text, want := range map[string]Size{"0": 0, "1": 1, "512Mi": 512 << 20, "8Gi": 8 << 30, "1536Ki": 1536 << 10} {
-		got, err := parseSize(text)
+	for _, c := range []struct {
+		name string
+		want Size
+	}{{"0", 0}, {"1", 1}, {"512Mi", 512 << 20}, {"8Gi", 8 << 30}, {"1536Ki", 1536 << 10}} {
+		got, err := parseSize(c.name)
 		require.NoError(t, err)
-		assert.Equal(t, want, got)
-		assert.Equal(t, text, got.String())
+		assert.Equal(t, c.want, got)
+		assert.Equal(t, c.name, got.String())
 	}
 	for _, text := range []string{"", "Gi", "-1", "1.5Gi", "8GB", "9999999999Ti", "1 Gi"} {
 		_, err := parseSize(text)

@@ -113,13 +113,13 @@ func TestAClustersBundleHasNoSecret(t *testing.T) {
 	env := canaryCluster(t)
 	b, err := gathered(t, gather.Cluster{Config: env.Config}, gather.Options{})
 	require.NoError(t, err)
-	for file, has := range map[string]string{"machineconfigs": "/etc/kubernetes/kubeconfig",
-		"machineconfigpools": "worker", "machineosconfigs": "/register", "nodes": "worker-0",
-		"pods": "SECRET_OF_THE_MIRROR", "events": "rebooted", "jobs": `"List"`} {
-		f := b.Get("resources/" + file + ".json")
-		require.NotNil(t, f, "%s is not among %v", file, b.Names())
-		assert.Contains(t, string(f.Content), has)
-		assert.True(t, json.Valid(f.Content), file)
+	for _, c := range []struct{ name, has string }{{"machineconfigs", "/etc/kubernetes/kubeconfig"},
+		{"machineconfigpools", "worker"}, {"machineosconfigs", "/register"}, {"nodes", "worker-0"},
+		{"pods", "SECRET_OF_THE_MIRROR"}, {"events", "rebooted"}, {"jobs", `"List"`}} {
+		f := b.Get("resources/" + c.name + ".json")
+		require.NotNil(t, f, "%s is not among %v", c.name, b.Names())
+		assert.Contains(t, string(f.Content), c.has)
+		assert.True(t, json.Valid(f.Content), c.name)
 	}
 	for _, name := range b.Names() {
 		text := string(b.Get(name).Content)
@@ -133,8 +133,8 @@ func TestAClustersBundleHasNoSecret(t *testing.T) {
 	assert.Nil(t, b.Get("resources/secrets.json"))
 }
 
-// TestWhoMaySeeLittleGetsABundleWithThat takes a service account that may list nodes only.
-func TestWhoMaySeeLittleGetsABundleWithThat(t *testing.T) {
+// TestClusterBundleOfRestrictedUser takes a service account that may list nodes only.
+func TestClusterBundleOfRestrictedUser(t *testing.T) {
 	env := canaryCluster(t)
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: v1.ObjectMeta{Namespace: namespace, Name: "reader"}},

@@ -138,7 +138,7 @@ func TestABundleIsBounded(t *testing.T) {
 	assert.Contains(t, string(b.Get("gather.log").Content), "the bundle is full")
 }
 
-func TestTheLogOfABundleSaysWhyAProgramFailed(t *testing.T) {
+func TestGatherLogSaysWhyProgramFailed(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "gone")
 	var out bytes.Buffer
 	require.NoError(t, gather.Host(t.Context(), gather.Options{StateDir: state}, &out))
@@ -148,7 +148,7 @@ func TestTheLogOfABundleSaysWhyAProgramFailed(t *testing.T) {
 		Content))
 }
 
-func TestTheSpoolHoldsTheLastWholeBundle(t *testing.T) {
+func TestSpoolKeepsLastWholeBundle(t *testing.T) {
 	dir := t.TempDir()
 	calls := 0
 	ctx, cancel := context.WithCancel(t.Context())
@@ -200,7 +200,7 @@ func TestTheSpoolHoldsTheLastWholeBundle(t *testing.T) {
 		}))
 }
 
-func TestAnotherHostsBundleComesHere(t *testing.T) {
+func TestRemoteBundle(t *testing.T) {
 	dir := t.TempDir()
 	name, err := gather.Write(t.Context(), dir, gather.Options{ID: "far"},
 		gather.Remote{Command: []string{"/bin/sh", "-c", "printf '\\037\\213bundle'"}}.Gather)
@@ -208,25 +208,25 @@ func TestAnotherHostsBundleComesHere(t *testing.T) {
 	raw, err := os.ReadFile(name)
 	require.NoError(t, err)
 	assert.Equal(t, "\x1f\x8bbundle", string(raw))
-	for command, says := range map[string]string{"echo refused >&2; exit 255": "refused", "true": "nothing arrived",
-		"kill -9 $$": "killed", "echo Welcome": "not a log bundle"} {
+	for _, c := range []struct{ command, says string }{{"echo refused >&2; exit 255", "refused"}, {"true", "nothing arrived"},
+		{"kill -9 $$", "killed"}, {"echo Welcome", "not a log bundle"}} {
 		_, err := gather.Write(t.Context(), dir, gather.Options{ID: "none"},
-			gather.Remote{Command: []string{"/bin/sh", "-c", command}}.Gather)
-		require.ErrorContains(t, err, says)
+			gather.Remote{Command: []string{"/bin/sh", "-c", c.command}}.Gather)
+		require.ErrorContains(t, err, c.says)
 		assert.NoFileExists(t, filepath.Join(dir, "log-bundle-none.tar.gz"))
 	}
 }
 
-func TestBundleNamesCannotLeadElsewhere(t *testing.T) {
+func TestBundleIDs(t *testing.T) {
 	for _, id := range []string{"../x", "a/b", ".", "a b", "-x"} {
 		_, err := gather.Write(t.Context(), t.TempDir(), gather.Options{ID: id}, gather.Host)
 		assert.Error(t, err, id)
 	}
 }
 
-// TestWhatLooksSecretGoesAndJSONStaysJSON has secrets that the bundle's maker knows nothing of, in the forms in which
+// TestScrubSecretForms has secrets that the bundle's maker knows nothing of, in the forms in which
 // records hold them.
-func TestWhatLooksSecretGoesAndJSONStaysJSON(t *testing.T) {
+func TestScrubSecretForms(t *testing.T) {
 	state := t.TempDir()
 	put(t, state, "journal.json", `{"version":1,"phases":[{"name":"base","error":"asked with {\"token\": \"canary-a\", \"x\": 1} and password='canary-b' and DB_PASSWORD=canary-c, got data:;base64,Y2FuYXJ5Y2FuYXJ5"}],
 "token": "canary-d", "secret":"can\"ary-e", "authority": "kept", "pullSecret": {"name": "kept-too"}}`)
@@ -241,8 +241,8 @@ func TestWhatLooksSecretGoesAndJSONStaysJSON(t *testing.T) {
 	assert.Contains(t, string(raw), "kept-too")
 }
 
-// TestWhereNoBundleCanBeWrittenItSaysWhatToDo has a disk that is full and one that takes nothing.
-func TestWhereNoBundleCanBeWrittenItSaysWhatToDo(t *testing.T) {
+// TestWriteErrorSaysWhatToDo has a disk that is full and one that takes nothing.
+func TestWriteErrorSaysWhatToDo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
 			t.Fatal("needs root: it mounts file systems")

@@ -36,7 +36,7 @@ func generating(t *testing.T) string {
 	return dir
 }
 
-func TestMOSCsAndSecretsAreGeneratedOnce(t *testing.T) {
+func TestGenerate(t *testing.T) {
 	dir := generating(t)
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestMOSCsAndSecretsAreGeneratedOnce(t *testing.T) {
 	assert.Empty(t, files, "nothing has changed")
 }
 
-func TestWhatIsNoLongerAskedForGoes(t *testing.T) {
+func TestGenerateRemovesOldFiles(t *testing.T) {
 	dir := generating(t)
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
@@ -80,36 +80,37 @@ func TestWhatIsNoLongerAskedForGoes(t *testing.T) {
 	assert.FileExists(t, filepath.Join(dir, "layering/99_dayone-machineosconfig-master.yaml"))
 }
 
-func TestAmbiguousGenerationIsRefused(t *testing.T) {
+func TestGenerateRefuses(t *testing.T) {
 	mosc := "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata: {name: master}\nspec: {machineConfigPool: {name: master}}\n"
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		change func(t *testing.T, dir string)
 		rule   string
 	}{
-		"a MachineOSConfig of the user beside it": {func(t *testing.T, dir string) {
+		{"a MachineOSConfig of the user beside it", func(t *testing.T, dir string) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "layering/mine.yaml"), []byte(mosc), 0o600))
 		}, "generated-and-given"},
-		"a generated file that was edited": {func(t *testing.T, dir string) {
+		{"a generated file that was edited", func(t *testing.T, dir string) {
 			in, err := Load(dir, platform)
 			require.NoError(t, err)
 			_, err = in.WriteGenerated(dir)
 			require.NoError(t, err)
 			replace(t, dir, "layering/99_dayone-machineosconfig-master.yaml", "RUN true", "RUN false")
 		}, "generated-edited"},
-		"a Secret of the same name": {func(t *testing.T, dir string) {
+		{"a Secret of the same name", func(t *testing.T, dir string) {
 			secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: dayone-push, namespace: openshift-machine-config-operator}\ntype: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: '{\"auths\":{\"a.b\":{\"auth\":\"eDp5\"}}}'}\n"
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "layering/secret.yaml"), []byte(secret), 0o600))
 		}, "name-twice"},
-		"credentials that a helper keeps": {func(t *testing.T, dir string) {
+		{"credentials that a helper keeps", func(t *testing.T, dir string) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "push.json"),
 				[]byte(`{"auths":{"registry.example.com":{}},"credsStore":"desktop"}`), 0o600))
 		}, "auth-file"},
-		"a link that leads out of the directory": {func(t *testing.T, dir string) {
+		{"a link that leads out of the directory", func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "push.json")))
 			require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "push.json")))
 		}, "auth-file"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			dir := generating(t)
 			c.change(t, dir)
 			_, err := Load(dir, platform)
@@ -122,20 +123,23 @@ func TestAmbiguousGenerationIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheSignaturePolicyIsReadAndItsFaultsAreFound(t *testing.T) {
+func TestSignaturePolicy(t *testing.T) {
 	dir := sample(t)
 	replace(t, dir, "install-config.yaml", "  pools:\n", "  signaturePolicyFile: policy.json\n  pools:\n")
 	file := filepath.Join(dir, "policy.json")
-	for content, fine := range map[string]bool{`{"default":[{"type":"reject"}]}`: true,
-		`{"default":[{"type":"maybe"}]}`: false, "": false} {
-		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+	for _, c := range []struct {
+		content string
+		fine    bool
+	}{{`{"default":[{"type":"reject"}]}`, true},
+		{`{"default":[{"type":"maybe"}]}`, false}, {"", false}} {
+		require.NoError(t, os.WriteFile(file, []byte(c.content), 0o600))
 		in, err := Load(dir, platform)
-		if !fine {
-			require.Len(t, report.Of(err), 1, content)
+		if !c.fine {
+			require.Len(t, report.Of(err), 1, c.content)
 			assert.Equal(t, "signature-policy", report.Of(err)[0].Rule)
 			continue
 		}
 		require.NoError(t, err)
-		assert.Equal(t, content, string(in.SignaturePolicy))
+		assert.Equal(t, c.content, string(in.SignaturePolicy))
 	}
 }

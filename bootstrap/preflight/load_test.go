@@ -33,7 +33,7 @@ func replace(t *testing.T, dir, file, from, to string) {
 	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(raw), from, to)), 0o600))
 }
 
-func TestSampleIsGood(t *testing.T) {
+func TestLoadSample(t *testing.T) {
 	dir := sample(t)
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
@@ -59,73 +59,73 @@ func TestLoadAfterPrepareIsTheSame(t *testing.T) {
 	assert.Equal(t, before.Pools, after.Pools)
 }
 
-func TestBadInputIsRefusedWithFilePathAndRule(t *testing.T) {
+func TestLoadRefuses(t *testing.T) {
 	const master = "layering/master.yaml"
 	spec := "registry.example.com/ocp/master-os:latest"
-	cases := map[string]struct{ file, from, to, rule, place string }{
-		"an unknown key in the field": {"install-config.yaml", "  flow:", "  flwo:", "unknown-key",
+	cases := []struct{ name, file, from, to, rule, place string }{
+		{"an unknown key in the field", "install-config.yaml", "  flow:", "  flwo:", "unknown-key",
 			"install-config.yaml"},
-		"a MOSC name unlike its pool": {master, "metadata:\n  name: master", "metadata:\n  name: main", "mosc-name",
+		{"a MOSC name unlike its pool", master, "metadata:\n  name: master", "metadata:\n  name: main", "mosc-name",
 			master},
-		"two MOSCs for one pool": {"layering/worker.yaml", "name: worker", "name: master", "mosc-twice",
+		{"two MOSCs for one pool", "layering/worker.yaml", "name: worker", "name: master", "mosc-twice",
 			"layering/worker.yaml"},
-		"a push spec without tag": {master, spec, "registry.example.com/ocp/master-os", "push-spec-tag", master},
-		"a push spec with a digest": {master, spec, "registry.example.com/ocp/master-os@sha256:" +
+		{"a push spec without tag", master, spec, "registry.example.com/ocp/master-os", "push-spec-tag", master},
+		{"a push spec with a digest", master, spec, "registry.example.com/ocp/master-os@sha256:" +
 			strings.Repeat("a", 64), "push-spec-digest", master},
-		"a push spec on localhost": {master, spec, "localhost:5000/ocp/master-os:latest", "push-spec-form",
+		{"a push spec on localhost", master, spec, "localhost:5000/ocp/master-os:latest", "push-spec-form",
 			master},
-		"two namespace levels": {master, spec, "registry.example.com/a/b/master-os:latest",
+		{"two namespace levels", master, spec, "registry.example.com/a/b/master-os:latest",
 			"push-spec-namespace", master},
-		"upper case in the repository": {master, spec, "registry.example.com/ocp/Master:latest",
+		{"upper case in the repository", master, spec, "registry.example.com/ocp/Master:latest",
 			"push-spec-repository", master},
-		"the base image's own repository": {master, "ocp/master-os:", "ocp/base-os:", "base-repository",
+		{"the base image's own repository", master, "ocp/master-os:", "ocp/base-os:", "base-repository",
 			"install-config.yaml"},
-		"a push Secret that is not there": {master, "name: os-push", "name: other", "secret-missing", master},
-		"a Secret of the wrong type": {"layering/secrets.yaml", "kubernetes.io/dockerconfigjson", "Opaque",
+		{"a push Secret that is not there", master, "name: os-push", "name: other", "secret-missing", master},
+		{"a Secret of the wrong type", "layering/secrets.yaml", "kubernetes.io/dockerconfigjson", "Opaque",
 			"secret-type", "layering/secrets.yaml"},
-		"a Secret without credentials": {"layering/secrets.yaml", `{"auths":{"registry`, `{"other":{"registry`,
+		{"a Secret without credentials", "layering/secrets.yaml", `{"auths":{"registry`, `{"other":{"registry`,
 			"secret-content", "layering/secrets.yaml"},
-		"a Containerfile that does not parse": {master, "      EOF\n", "", "syntax", master},
-		"a Containerfile without a stage":     {master, "      FROM configs AS final\n", "", "final-stage", master},
-		"a Containerfile that is too long": {master, "FROM configs AS final", "FROM configs AS final\n      # " +
+		{"a Containerfile that does not parse", master, "      EOF\n", "", "syntax", master},
+		{"a Containerfile without a stage", master, "      FROM configs AS final\n", "", "final-stage", master},
+		{"a Containerfile that is too long", master, "FROM configs AS final", "FROM configs AS final\n      # " +
 			strings.Repeat("x", 4097), "containerfile-length", master},
-		"invalid Ignition in a MachineConfig": {"openshift/10-master-motd.yaml", "path: /etc/motd", "path: etc/motd",
+		{"invalid Ignition in a MachineConfig", "openshift/10-master-motd.yaml", "path: /etc/motd", "path: etc/motd",
 			"ignition", "openshift/10-master-motd.yaml"},
-		"an unknown Ignition version": {"openshift/10-master-motd.yaml", "version: 3.2.0", "version: 9.9.9",
+		{"an unknown Ignition version", "openshift/10-master-motd.yaml", "version: 3.2.0", "version: 9.9.9",
 			"ignition", "openshift/10-master-motd.yaml"},
-		"YAML that is none": {"openshift/10-pools.yaml", "kind: MachineConfigPool", "kind: [", "",
+		{"YAML that is none", "openshift/10-pools.yaml", "kind: MachineConfigPool", "kind: [", "",
 			"openshift/10-pools.yaml"},
-		"a pool that does not exist": {"install-config.yaml", "  - name: worker", "  - name: infra", "pool-missing",
+		{"a pool that does not exist", "install-config.yaml", "  - name: worker", "  - name: infra", "pool-missing",
 			"install-config.yaml"},
-		"a base image without a dotted host": {"install-config.yaml", "registry.example.com/ocp/base-os:1", "base-os:1",
+		{"a base image without a dotted host", "install-config.yaml", "registry.example.com/ocp/base-os:1", "base-os:1",
 			"base-image", "install-config.yaml"},
-		"a port that is none": {master, spec, "registry.example.com:99999/ocp/master-os:latest",
+		{"a port that is none", master, spec, "registry.example.com:99999/ocp/master-os:latest",
 			"push-spec-port", master},
-		"a tag that is none": {master, spec, "registry.example.com/ocp/master-os:-latest", "push-spec-tag",
+		{"a tag that is none", master, spec, "registry.example.com/ocp/master-os:-latest", "push-spec-tag",
 			master},
-		"an unknown architecture": {master, "containerfileArch: NoArch", "containerfileArch: AMD65",
+		{"an unknown architecture", master, "containerfileArch: NoArch", "containerfileArch: AMD65",
 			"containerfile-arch", master},
-		"two Containerfiles for one platform": {master, "  - containerfileArch: NoArch",
+		{"two Containerfiles for one platform", master, "  - containerfileArch: NoArch",
 			"  - containerfileArch: NoArch\n    content: FROM configs\n  - containerfileArch: NoArch", "containerfile-arch",
 			master},
-		"an osImageURL beside the built one": {"openshift/10-master-motd.yaml", "spec:\n",
+		{"an osImageURL beside the built one", "openshift/10-master-motd.yaml", "spec:\n",
 			"spec:\n  osImageURL: registry.example.com/ocp/x@sha256:" + strings.Repeat("a", 64) + "\n", "os-image-url",
 			"openshift/10-master-motd.yaml"},
-		"content from a web server": {"openshift/10-master-motd.yaml", "source: data:,",
+		{"content from a web server", "openshift/10-master-motd.yaml", "source: data:,",
 			"source: https://example.com/", "remote-source", "openshift/10-master-motd.yaml"},
-		"a file that machines change": {"openshift/10-master-motd.yaml", "path: /etc/motd", "path: /etc/passwd",
+		{"a file that machines change", "openshift/10-master-motd.yaml", "path: /etc/motd", "path: /etc/passwd",
 			"machine-file", "openshift/10-master-motd.yaml"},
-		"a MachineConfig without a name": {"openshift/10-master-motd.yaml", "  name: 10-master-motd\n", "", "name",
+		{"a MachineConfig without a name", "openshift/10-master-motd.yaml", "  name: 10-master-motd\n", "", "name",
 			"openshift/10-master-motd.yaml"},
-		"two MachineConfigs of one name": {"openshift/10-worker-motd.yaml", "name: 10-worker-motd",
+		{"two MachineConfigs of one name", "openshift/10-worker-motd.yaml", "name: 10-worker-motd",
 			"name: 10-master-motd", "name-twice", "openshift/10-worker-motd.yaml"},
-		"two Secrets of one name": {"layering/secrets.yaml", "name: base-pull", "name: os-push", "name-twice",
+		{"two Secrets of one name", "layering/secrets.yaml", "name: base-pull", "name: os-push", "name-twice",
 			"layering/secrets.yaml"},
-		"a base image with half a digest": {"install-config.yaml", "base-os:1", "base-os@sha256:12", "base-image",
+		{"a base image with half a digest", "install-config.yaml", "base-os:1", "base-os@sha256:12", "base-image",
 			"install-config.yaml"},
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
 			dir := sample(t)
 			replace(t, dir, c.file, c.from, c.to)
 			_, err := Load(dir, platform)
@@ -145,7 +145,7 @@ func TestBadInputIsRefusedWithFilePathAndRule(t *testing.T) {
 	}
 }
 
-func TestContainerfileFindingsHaveTheLineInTheUsersFile(t *testing.T) {
+func TestContainerfileFindingLine(t *testing.T) {
 	dir := sample(t)
 	replace(t, dir, "layering/master.yaml", "      RUN GREETING", "      RUNN GREETING")
 	_, err := Load(dir, platform)
@@ -156,7 +156,7 @@ func TestContainerfileFindingsHaveTheLineInTheUsersFile(t *testing.T) {
 	assert.Contains(t, strings.Split(string(raw), "\n")[findings[0].Line-1], "RUNN")
 }
 
-func TestFindingsInAGeneratedPoolsContainerfileLeadToTheUsersFile(t *testing.T) {
+func TestGeneratedContainerfilePlace(t *testing.T) {
 	dir := sample(t)
 	require.NoError(t, os.Remove(filepath.Join(dir, "layering/master.yaml")))
 	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n",
@@ -181,7 +181,7 @@ func TestFindingsInAGeneratedPoolsContainerfileLeadToTheUsersFile(t *testing.T) 
 	assert.Equal(t, "Containerfile.master:2", report.Of(err)[0].Place())
 }
 
-func TestWhatHasNoEffectIsAWarning(t *testing.T) {
+func TestLoadWarns(t *testing.T) {
 	dir := sample(t)
 	replace(t, dir, "openshift/10-master-motd.yaml", "role: master", "role: maister")
 	replace(t, dir, "layering/worker.yaml", "containerfileArch: NoArch", "containerfileArch: S390X")
@@ -195,7 +195,7 @@ func TestWhatHasNoEffectIsAWarning(t *testing.T) {
 	assert.ElementsMatch(t, []string{"not-selected", "containerfile-arch", "push-secret-host"}, rules)
 }
 
-func TestRemoteContentThatALaterConfigReplacesIsNoFault(t *testing.T) {
+func TestReplacedRemoteContent(t *testing.T) {
 	dir := sample(t)
 	raw, err := os.ReadFile(filepath.Join(dir, "openshift/10-master-motd.yaml"))
 	require.NoError(t, err)
@@ -206,7 +206,7 @@ func TestRemoteContentThatALaterConfigReplacesIsNoFault(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestMissingMOSCIsRefusedUnlessGenerationIsAskedFor(t *testing.T) {
+func TestMissingMachineOSConfig(t *testing.T) {
 	dir := sample(t)
 	require.NoError(t, os.Remove(filepath.Join(dir, "layering/master.yaml")))
 	_, err := Load(dir, platform)
@@ -233,14 +233,14 @@ func TestMissingMOSCIsRefusedUnlessGenerationIsAskedFor(t *testing.T) {
 	assert.Equal(t, in.Pools[0].Containerfile, again.Pools[0].Containerfile)
 }
 
-func TestMOSCInTheInstallersDirectoryIsRefused(t *testing.T) {
+func TestMachineOSConfigInInstallerDir(t *testing.T) {
 	dir := sample(t)
 	require.NoError(t, os.Rename(filepath.Join(dir, "layering/master.yaml"), filepath.Join(dir, "openshift/master.yaml")))
 	_, err := Load(dir, platform)
 	require.ErrorContains(t, err, "mosc-place")
 }
 
-func TestAllRefusalsComeAtOnce(t *testing.T) {
+func TestLoadReportsAllFindings(t *testing.T) {
 	dir := sample(t)
 	replace(t, dir, "layering/master.yaml", "name: os-push", "name: other")
 	replace(t, dir, "openshift/10-master-motd.yaml", "path: /etc/motd", "path: etc/motd")
@@ -248,7 +248,7 @@ func TestAllRefusalsComeAtOnce(t *testing.T) {
 	assert.Len(t, report.Of(err), 2, "%v", err)
 }
 
-func TestUnreadableDirectoryIsRefused(t *testing.T) {
+func TestUnreadableDirectory(t *testing.T) {
 	_, err := Load(filepath.Join(t.TempDir(), "nowhere"), platform)
 	require.ErrorContains(t, err, "install directory")
 	dir := sample(t)
@@ -267,19 +267,19 @@ func openshift(t *testing.T) string {
 	replace(t, dir, "install-config.yaml", "  baseImage: registry.example.com/ocp/base-os:1\n", "")
 	require.NoError(t, os.Remove(filepath.Join(dir, "openshift/10-pools.yaml")))
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "manifests"), 0o755))
-	for name, text := range map[string]string{
-		".openshift_install_state.json":    "{}",
-		"manifests/cluster-config.yaml":    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, namespace: kube-system}\ndata: {install-config: ''}\n",
-		"openshift/99_feature-gate.yaml":   "apiVersion: config.openshift.io/v1\nkind: FeatureGate\nmetadata: {name: cluster}\nspec: {}\n",
-		"openshift/99_user-kubelet.yaml":   "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata: {name: logs}\nspec: {logLevel: 4, machineConfigPoolSelector: {matchLabels: {a: b}}}\n",
-		"openshift/99_worker-machine.yaml": "apiVersion: machine.openshift.io/v1beta1\nkind: MachineSet\nmetadata: {name: w}\n",
+	for _, c := range []struct{ name, text string }{
+		{".openshift_install_state.json", "{}"},
+		{"manifests/cluster-config.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, namespace: kube-system}\ndata: {install-config: ''}\n"},
+		{"openshift/99_feature-gate.yaml", "apiVersion: config.openshift.io/v1\nkind: FeatureGate\nmetadata: {name: cluster}\nspec: {}\n"},
+		{"openshift/99_user-kubelet.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata: {name: logs}\nspec: {logLevel: 4, machineConfigPoolSelector: {matchLabels: {a: b}}}\n"},
+		{"openshift/99_worker-machine.yaml", "apiVersion: machine.openshift.io/v1beta1\nkind: MachineSet\nmetadata: {name: w}\n"},
 	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, c.name), []byte(c.text), 0o600))
 	}
 	return dir
 }
 
-func TestTheOpenShiftFlowIsDetectedAndTheReleaseNamesTheBase(t *testing.T) {
+func TestDetectsOpenShiftFlow(t *testing.T) {
 	in, err := Load(openshift(t), platform)
 	require.NoError(t, err)
 	assert.Equal(t, installconfig.FlowOpenShift, in.Sidecar.Config.Flow)

@@ -27,7 +27,7 @@ func rule(found []report.Finding, name string) (out []report.Finding) {
 
 const othersAuth = `{"auths":{"quay.io":{"auth":"eDp5"}}}`
 
-func TestNodesThatCannotPullAreToldBeforeAnythingStarts(t *testing.T) {
+func TestWarnsOfNodesThatCannotPull(t *testing.T) {
 	dir := openshift(t)
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestNodesThatCannotPullAreToldBeforeAnythingStarts(t *testing.T) {
 	assert.Equal(t, "manifests/openshift-config-secret-pull-secret.yaml", found[0].File)
 }
 
-func TestInTheStandaloneFlowTheCredentialsOfMachineConfigsCount(t *testing.T) {
+func TestStandaloneNodePull(t *testing.T) {
 	dir := sample(t)
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
@@ -73,9 +73,9 @@ func TestInTheStandaloneFlowTheCredentialsOfMachineConfigsCount(t *testing.T) {
 	assert.Empty(t, rule(in.Warnings, "pull-secret-host"))
 }
 
-// TestTheNodesPullSecretIsTriedAtTheRegistry: with a push Secret in the form that only Kubernetes reads, as kubectl's
+// TestCheckNodePullSecret: with a push Secret in the form that only Kubernetes reads, as kubectl's
 // own way to make one allows.
-func TestTheNodesPullSecretIsTriedAtTheRegistry(t *testing.T) {
+func TestCheckNodePullSecret(t *testing.T) {
 	reg := registrytest.Start(t)
 	dir := openshift(t)
 	for _, file := range []string{"layering/master.yaml", "layering/worker.yaml"} {

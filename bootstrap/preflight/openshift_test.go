@@ -30,47 +30,47 @@ const (
 	aPool    = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: %s}\nspec: {%s}\n"
 )
 
-// TestTheInstallersTrapsAreRefused goes through what makes openshift-install or its bootstrap host fail, or lose things
+// TestOpenShiftRefuses goes through what makes openshift-install or its bootstrap host fail, or lose things
 // without a word.
-func TestTheInstallersTrapsAreRefused(t *testing.T) {
+func TestOpenShiftRefuses(t *testing.T) {
 	aDigest := "@sha256:" + strings.Repeat("a", 64)
-	for name, c := range map[string]struct{ file, text, rule string }{
-		"a MachineOSConfig without an image": {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", ""),
+	for _, c := range []struct{ name, file, text, rule string }{
+		{"a MachineOSConfig without an image", "openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", ""),
 			"mosc-place"},
-		"a MachineOSConfig in the other directory": {"manifests/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", ""),
+		{"a MachineOSConfig in the other directory", "manifests/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", ""),
 			"mosc-place"},
-		"a pre-built image of a pool that is built": {"openshift/99_mosc.yaml",
+		{"a pre-built image of a pool that is built", "openshift/99_mosc.yaml",
 			fmt.Sprintf(aMOSC, "master", preBuilt+aDigest), "mosc-place"},
-		"a pre-built image by tag": {"openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+":1"),
+		{"a pre-built image by tag", "openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+":1"),
 			"pre-built-image"},
-		"a pre-built image with tag and digest": {"openshift/99_mosc.yaml",
+		{"a pre-built image with tag and digest", "openshift/99_mosc.yaml",
 			fmt.Sprintf(aMOSC, "infra", preBuilt+":1"+aDigest), "pre-built-image"},
-		"a directory":              {"openshift/more/a.yaml", "a: b\n", "sub-directory"},
-		"a directory in manifests": {"manifests/more/a.yaml", "a: b\n", "sub-directory"},
-		"a pool in a file of the installer's": {"openshift/99_openshift-machineconfig_pool.yaml",
+		{"a directory", "openshift/more/a.yaml", "a: b\n", "sub-directory"},
+		{"a directory in manifests", "manifests/more/a.yaml", "a: b\n", "sub-directory"},
+		{"a pool in a file of the installer's", "openshift/99_openshift-machineconfig_pool.yaml",
 			fmt.Sprintf(aPool, "infra", ""), "reserved-name"},
-		"a MachineConfig in a file of machines": {"openshift/99_openshift-cluster-api_x.yaml",
+		{"a MachineConfig in a file of machines", "openshift/99_openshift-cluster-api_x.yaml",
 			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: x}\nspec: {}\n",
 			"reserved-name"},
-		"a file with dayone's name": {"openshift/99_dayone-x.yaml", fmt.Sprintf(aPool, "infra", ""),
+		{"a file with dayone's name", "openshift/99_dayone-x.yaml", fmt.Sprintf(aPool, "infra", ""),
 			"reserved-name"},
-		"an agent's installation": {"agent-config.yaml", "a: b\n", "unsupported-flow"},
-		"a bootstrap in place":    {"bootstrap-in-place-for-live-iso.ign", "{}", "unsupported-flow"},
-		"an edited pointer config": {"master.ign",
+		{"an agent's installation", "agent-config.yaml", "a: b\n", "unsupported-flow"},
+		{"a bootstrap in place", "bootstrap-in-place-for-live-iso.ign", "{}", "unsupported-flow"},
+		{"an edited pointer config", "master.ign",
 			`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}]}}`, "ignition-edited"},
-		"an OS image stream": {"openshift/99_pool.yaml",
+		{"an OS image stream", "openshift/99_pool.yaml",
 			fmt.Sprintf(aPool, "worker", "osImageStream: {name: rhel-10}"), "os-image-stream"},
-		"an object of a kind that is not read": {"manifests/x.yaml",
+		{"an object of a kind that is not read", "manifests/x.yaml",
 			"apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\nspec: {pinnedImages: [{name: \"no digest\"}]}\n", "api"},
-		"a Secret without a namespace": {"manifests/s.yaml",
+		{"a Secret without a namespace", "manifests/s.yaml",
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "namespace"},
-		"a push Secret in the wrong namespace": {"layering/s.yaml",
+		{"a push Secret in the wrong namespace", "layering/s.yaml",
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: default}\n", "namespace"},
-		"an object without a name": {"manifests/x.yaml",
+		{"an object without a name", "manifests/x.yaml",
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: a}\n", "name"},
-		"a link out of the directory": {"openshift/99_x.yaml", "", ""},
+		{"a link out of the directory", "openshift/99_x.yaml", "", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			dir := openshift(t)
 			put(t, dir, c.file, c.text)
 			_, err := Load(dir, platform)
@@ -88,7 +88,7 @@ func TestTheInstallersTrapsAreRefused(t *testing.T) {
 	}
 }
 
-func TestAPreBuiltImageOfAnotherPoolIsTheInstallersOwnWay(t *testing.T) {
+func TestPreBuiltImageOfOtherPool(t *testing.T) {
 	dir := openshift(t)
 	put(t, dir, "openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+"@sha256:"+strings.Repeat("a", 64)))
 	put(t, dir, "openshift/99_pool.yaml",
@@ -99,7 +99,7 @@ func TestAPreBuiltImageOfAnotherPoolIsTheInstallersOwnWay(t *testing.T) {
 	assert.Len(t, in.Pools, 2)
 }
 
-func TestAnUntouchedPointerConfigIsNoFault(t *testing.T) {
+func TestUneditedPointerConfig(t *testing.T) {
 	dir := openshift(t)
 	pointer := `{"ignition":{"config":{"merge":[{"source":"https://api-int.x.example.com:22623/config/master"}]},"version":"3.2.0"}}`
 	put(t, dir, "master.ign", pointer)
@@ -116,14 +116,14 @@ func TestAnUntouchedPointerConfigIsNoFault(t *testing.T) {
 	require.ErrorContains(t, err, "ignition-edited")
 }
 
-func TestKeysOfTheInstallerThatCannotGoWithLayeringAreRefused(t *testing.T) {
-	for name, c := range map[string]struct{ from, to, rule string }{
-		"a bootstrap in place": {"baseDomain: example.com\n",
+func TestInstallerKeysRefused(t *testing.T) {
+	for _, c := range []struct{ name, from, to, rule string }{
+		{"a bootstrap in place", "baseDomain: example.com\n",
 			"baseDomain: example.com\nbootstrapInPlace: {installationDisk: /dev/sda}\n", "unsupported-flow"},
-		"a stream of the master": {"  replicas: 3\n", "  replicas: 3\n  osImageStream: rhel-10\n", "os-image-stream"},
-		"a stream of a worker":   {"  replicas: 2\n", "  replicas: 2\n  osImageStream: rhel-10\n", "os-image-stream"},
+		{"a stream of the master", "  replicas: 3\n", "  replicas: 3\n  osImageStream: rhel-10\n", "os-image-stream"},
+		{"a stream of a worker", "  replicas: 2\n", "  replicas: 2\n  osImageStream: rhel-10\n", "os-image-stream"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			dir := openshift(t)
 			replace(t, dir, installconfig.FileName, c.from, c.to)
 			_, err := Load(dir, platform)
@@ -135,7 +135,7 @@ func TestKeysOfTheInstallerThatCannotGoWithLayeringAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatTheBootstrapHostCannotDoIsRefused(t *testing.T) {
+func TestBootstrapBuildRefused(t *testing.T) {
 	dir := openshift(t)
 	replace(t, dir, installconfig.FileName, "  replicas: 2\n", "  replicas: 2\n  architecture: arm64\n")
 	_, err := Load(dir, platform)
@@ -151,7 +151,7 @@ func TestWhatTheBootstrapHostCannotDoIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "is a Service of the cluster")
 }
 
-func TestAfterTheIgnitionConfigsThereIsNothingLeftToPrepare(t *testing.T) {
+func TestLoadAfterIgnitionConfigs(t *testing.T) {
 	dir := openshift(t)
 	_, err := installconfig.Prepare(dir)
 	require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestAfterTheIgnitionConfigsThereIsNothingLeftToPrepare(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestWithoutTheFieldTheMessageNamesTheStep(t *testing.T) {
+func TestMissingFieldNamesNextStep(t *testing.T) {
 	dir := openshift(t)
 	require.NoError(t, os.Remove(filepath.Join(dir, installconfig.FileName)))
 	_, err := Load(dir, platform)
@@ -174,7 +174,7 @@ func TestWithoutTheFieldTheMessageNamesTheStep(t *testing.T) {
 	require.ErrorContains(t, err, "put onClusterLayering into")
 }
 
-func TestRegistriesAreTriedWithTheSecretsOfTheCluster(t *testing.T) {
+func TestCheckRegistries(t *testing.T) {
 	reg := registrytest.Start(t)
 	dir := generating(t)
 	replace(t, dir, "install-config.yaml", "registry.example.com/ocp", reg.Addr+"/ocp")

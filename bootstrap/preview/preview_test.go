@@ -34,7 +34,7 @@ func plan(t *testing.T, file string, replace ...string) *preview.Plan {
 	return p
 }
 
-func TestThePlanTellsWhereEverythingComesFrom(t *testing.T) {
+func TestPlanNamesOrigins(t *testing.T) {
 	p := plan(t, "")
 	assert.Equal(t, "demo.example.com", p.Cluster)
 	master, found := p.Pool("master")
@@ -59,24 +59,25 @@ func TestEqualInputHasEqualTargets(t *testing.T) {
 	rules, err := disruption.Defaults()
 	require.NoError(t, err)
 	one := plan(t, "")
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		other *preview.Plan
 		level disruption.Level
 		image disruption.ImageChange
 	}{
-		"the same": {plan(t, ""), disruption.LevelNothing, disruption.ImageSame},
-		"a file": {plan(t, "openshift/10-master-motd.yaml", "data:,", "data:,x"),
+		{"the same", plan(t, ""), disruption.LevelNothing, disruption.ImageSame},
+		{"a file", plan(t, "openshift/10-master-motd.yaml", "data:,", "data:,x"),
 			disruption.LevelReboot, disruption.ImageConfig},
-		"a Containerfile": {plan(t, "layering/master.yaml", "RUN ", "RUN true && "), disruption.LevelReboot,
+		{"a Containerfile", plan(t, "layering/master.yaml", "RUN ", "RUN true && "), disruption.LevelReboot,
 			disruption.ImageContent},
-		"where the image goes": {plan(t, "layering/master.yaml", "ocp/master-os:", "ocp/other-os:"),
+		{"where the image goes", plan(t, "layering/master.yaml", "ocp/master-os:", "ocp/other-os:"),
 			disruption.LevelReboot, disruption.ImageContent},
-		"the base image": {plan(t, "install-config.yaml", "base-os:1", "base-os:2"), disruption.LevelReboot,
+		{"the base image", plan(t, "install-config.yaml", "base-os:1", "base-os:2"), disruption.LevelReboot,
 			disruption.ImageContent},
-		"a kernel argument, not in image": {plan(t, "openshift/40-master-kernel-arguments.yaml", "quiet", "loud"),
+		{"a kernel argument, not in image", plan(t, "openshift/40-master-kernel-arguments.yaml", "quiet", "loud"),
 			disruption.LevelReboot, disruption.ImageConfig},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			f, known, err := c.other.Change("master", one, disruption.Settings{Policies: rules})
 			require.NoError(t, err)
 			require.True(t, known)

@@ -11,7 +11,7 @@ import (
 	"dayone.dev/dayone/build"
 )
 
-func TestWithoutATerminalEveryLineIsPlain(t *testing.T) {
+func TestPlainLines(t *testing.T) {
 	var out bytes.Buffer
 	v := New(&out)
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -27,7 +27,7 @@ func TestWithoutATerminalEveryLineIsPlain(t *testing.T) {
 			"[2/2] take in the base image: done by an earlier run\n", out.String())
 }
 
-func TestShortenKeepsTheCursorWhereItIs(t *testing.T) {
+func TestShortenControlCharacters(t *testing.T) {
 	assert.Equal(t, "50%  [31mred", shorten("50%\r\x1b[31mred\nsecond", 80))
 	assert.Equal(t, "four…", shorten("four characters", 5))
 	assert.Equal(t, "ä", shorten("ä", 1))

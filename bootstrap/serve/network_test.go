@@ -124,7 +124,7 @@ func TestOverTheNetwork(t *testing.T) {
 }
 
 // Clients that ask for much and read nothing hold nobody else up, however many processors there are.
-func TestSlowReadersKeepNobodyWaiting(t *testing.T) {
+func TestSlowReaders(t *testing.T) {
 	cert, key, roots := pair(t)
 	s := newServer(t, aFile, func(o *Options) {
 		o.SecureListen, o.CertFile, o.KeyFile, o.Grace = "127.0.0.1:0", cert, key, time.Millisecond

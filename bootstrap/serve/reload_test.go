@@ -37,7 +37,7 @@ func (o *overtaken) Rendered() Rendered {
 	return now
 }
 
-func TestAReloadThatWasOvertakenDoesNotBringTheOldStateBack(t *testing.T) {
+func TestOvertakenReload(t *testing.T) {
 	o := &overtaken{reason: "old"}
 	s, err := New(Options{Source: o})
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestAReloadThatWasOvertakenDoesNotBringTheOldStateBack(t *testing.T) {
 	assert.Equal(t, "new", w.Header().Get(reasonHeader))
 }
 
-func TestACertificateThatDoesNotFitIsToldOnce(t *testing.T) {
+func TestBadCertificateLoggedOnce(t *testing.T) {
 	cert, key, _ := pair(t)
 	good, err := os.ReadFile(cert)
 	require.NoError(t, err)

@@ -107,35 +107,35 @@ func filesOf(t testing.TB, body []byte) map[string]string {
 }
 
 func TestNegotiation(t *testing.T) {
-	for accept, want := range map[string]string{
-		"":                                               "2.2.0",
-		"*/*":                                            "2.2.0",
-		ignitionType:                                     "2.2.0",
-		ignitionType + ";version=1":                      "2.2.0",
-		ignitionType + ";version=3.0.0":                  "3.0.0",
-		ignitionType + ";version=3.4.0":                  "3.4.0",
-		ignitionType + ";version=3.4.7":                  "3.4.0",
-		ignitionType + ";version=3.99.0":                 "3.5.0",
-		ignitionType + ";version=2.4.0":                  "2.2.0",
-		ignitionType + ";version=2.1.0":                  "",
-		ignitionType + ";version=4.0.0":                  "",
-		ignitionType + `;version="3.3.0"`:                "2.2.0",
-		"*/*, " + ignitionType + ";q=0.1; version=3.3.0": "3.3.0",
-		ignitionType + ";version=3.1.0;q=0.5, " + ignitionType + ";version=3.2.0;q=0.9":   "3.2.0",
-		ignitionType + ";version=9.0.0;q=0.9, " + ignitionType + ";version=3.4.0;q=0.5":   "",
-		strings.Repeat(ignitionType+";version=x,", 100) + ignitionType + ";version=3.4.0": "2.2.0",
+	for _, c := range []struct{ accept, want string }{
+		{"", "2.2.0"},
+		{"*/*", "2.2.0"},
+		{ignitionType, "2.2.0"},
+		{ignitionType + ";version=1", "2.2.0"},
+		{ignitionType + ";version=3.0.0", "3.0.0"},
+		{ignitionType + ";version=3.4.0", "3.4.0"},
+		{ignitionType + ";version=3.4.7", "3.4.0"},
+		{ignitionType + ";version=3.99.0", "3.5.0"},
+		{ignitionType + ";version=2.4.0", "2.2.0"},
+		{ignitionType + ";version=2.1.0", ""},
+		{ignitionType + ";version=4.0.0", ""},
+		{ignitionType + `;version="3.3.0"`, "2.2.0"},
+		{"*/*, " + ignitionType + ";q=0.1; version=3.3.0", "3.3.0"},
+		{ignitionType + ";version=3.1.0;q=0.5, " + ignitionType + ";version=3.2.0;q=0.9", "3.2.0"},
+		{ignitionType + ";version=9.0.0;q=0.9, " + ignitionType + ";version=3.4.0;q=0.5", ""},
+		{strings.Repeat(ignitionType+";version=x,", 100) + ignitionType + ";version=3.4.0", "2.2.0"},
 	} {
-		got, err := negotiate(accept)
-		if want == "" {
-			require.Error(t, err, accept)
+		got, err := negotiate(c.accept)
+		if c.want == "" {
+			require.Error(t, err, c.accept)
 			continue
 		}
-		require.NoError(t, err, accept)
-		assert.Equal(t, want, got, accept)
+		require.NoError(t, err, c.accept)
+		assert.Equal(t, c.want, got, c.accept)
 	}
 }
 
-func TestANodeOfALayeredPoolLearnsItsImage(t *testing.T) {
+func TestLayeredNodeAnnotations(t *testing.T) {
 	s := newServer(t, aFile, nil)
 	w := get(t, s, "/config/master", "Accept", accept35)
 	require.Equal(t, http.StatusOK, w.Code)
@@ -152,7 +152,7 @@ func TestANodeOfALayeredPoolLearnsItsImage(t *testing.T) {
 	assert.Contains(t, files[pathKubeconfig], "clusters")
 }
 
-func TestEveryVersionIsServedFrom30On(t *testing.T) {
+func TestEveryVersionFrom30(t *testing.T) {
 	s := newServer(t, aFile, nil)
 	for _, version := range versions() {
 		w := get(t, s, "/config/master", "Accept", ignitionType+";version="+version)
@@ -161,7 +161,7 @@ func TestEveryVersionIsServedFrom30On(t *testing.T) {
 	}
 }
 
-func TestWhatAnOldVersionCannotSayIsRefusedWithTheReason(t *testing.T) {
+func TestOldVersionRefusedWithReason(t *testing.T) {
 	s := newServer(t, `storage: {filesystems: [{device: /dev/vdb, path: /var/x, format: xfs, mountOptions: [noatime]}]}`,
 		nil)
 	w := get(t, s, "/config/master", "Accept", ignitionType+";version=3.0.0")
@@ -197,7 +197,7 @@ func TestConfigsThatMCOCannotServe(t *testing.T) {
 	})
 }
 
-func TestAdditionsReachTheNodeButNotTheMachineConfig(t *testing.T) {
+func TestAdditions(t *testing.T) {
 	file := func(path, text string) ign35.Config {
 		return ign35.Config{Storage: ign35.Storage{Files: []ign35.File{{Node: ign35.Node{Path: path},
 			FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Escaped([]byte(text))}}}}}
@@ -215,7 +215,7 @@ func TestAdditionsReachTheNodeButNotTheMachineConfig(t *testing.T) {
 	assert.NotContains(t, files[pathContent], "/etc/all")
 }
 
-func TestAPlainAdditionReplacesAPackedFile(t *testing.T) {
+func TestPlainAdditionReplacesPackedFile(t *testing.T) {
 	s := newServer(t,
 		`storage: {files: [{path: /etc/a, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAAAA0tMSgYAwkEkNQMAAAA="}}]}`, func(o *Options) {
 			o.Additions = map[string]ign35.Config{"master": {Storage: ign35.Storage{Files: []ign35.File{
@@ -229,13 +229,16 @@ func TestAPlainAdditionReplacesAPackedFile(t *testing.T) {
 
 func TestPathsAndMethods(t *testing.T) {
 	s := newServer(t, aFile, nil)
-	for path, want := range map[string]int{
-		"/config/master": 200, "/config/a/b/master": 200, "/config/master/": 200, "/config/worker": 500,
-		"/config/arbiter": 404, "/config/": 500,
-		"/config/..%2f..%2fetc": 500, "/": 404, "/master": 404, "/healthz": 200, "/healthz/x": 404, "/files/none": 404,
-		"/metrics": 404,
+	for _, c := range []struct {
+		path string
+		want int
+	}{
+		{"/config/master", 200}, {"/config/a/b/master", 200}, {"/config/master/", 200}, {"/config/worker", 500},
+		{"/config/arbiter", 404}, {"/config/", 500},
+		{"/config/..%2f..%2fetc", 500}, {"/", 404}, {"/master", 404}, {"/healthz", 200}, {"/healthz/x", 404}, {"/files/none", 404},
+		{"/metrics", 404},
 	} {
-		assert.Equal(t, want, get(t, s, path, "Accept", accept35).Code, path)
+		assert.Equal(t, c.want, get(t, s, c.path, "Accept", accept35).Code, c.path)
 	}
 	r := httptest.NewRequest(http.MethodPost, "/config/master", nil)
 	w := httptest.NewRecorder()
@@ -316,7 +319,7 @@ func TestStartDemandsWhatIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "a directory is wanted")
 }
 
-func TestADirectoryThatComesLaterIsWaitedForAloud(t *testing.T) {
+func TestLateDirectory(t *testing.T) {
 	logger, said := logtest.NewNullLogger()
 	later := filepath.Join(t.TempDir(), "later")
 	s, err := New(Options{BaseDir: later, Log: logrus.NewEntry(logger)})
@@ -337,7 +340,7 @@ func TestADirectoryThatComesLaterIsWaitedForAloud(t *testing.T) {
 	assert.Contains(t, said.LastEntry().Message, "there is no pool to serve")
 }
 
-func TestAnAnswerAllocatesNothingForItsBody(t *testing.T) {
+func TestAnswersShareTheirBody(t *testing.T) {
 	allocated := func(size int) float64 {
 		s := newServer(t, fmt.Sprintf(`storage: {files: [{path: /etc/a, contents: {source: "data:,%s"}}]}`,
 			strings.Repeat("a", size)), nil)

@@ -11,7 +11,7 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
-func TestAPoolWhoseNodesNobodyKnowsProvesNothing(t *testing.T) {
+func TestUnknownNodesProveNothing(t *testing.T) {
 	pool := &mcfgv1.MachineConfigPool{}
 	pool.Status.Configuration.Name = "rendered-worker-1"
 	look := &rollout.Look{Object: pool, Pool: rollout.Pool{Target: target.Target{Config: "rendered-worker-2"}}}

@@ -28,9 +28,9 @@ func pullSecret(name string) []byte {
 		`"}}}`)
 }
 
-// TestANewPullSecretReachesNewNodes changes the pull secret while the server is at work; nothing else changes in the
+// TestNewPullSecret changes the pull secret while the server is at work; nothing else changes in the
 // cluster.
-func TestANewPullSecretReachesNewNodes(t *testing.T) {
+func TestNewPullSecret(t *testing.T) {
 	f := newFixture(t, servecontroller.Options{FirstBoot: &firstboot.IgnitionOptions{PullAuth: pullSecret("old")}})
 	f.config("rendered-worker-1")
 	f.pool("rendered-worker-1", "")

@@ -168,8 +168,8 @@ func (f *fixture) layer(build, config, image string) {
 	require.NoError(f, f.env.Client.Status().Update(f.Context(), m))
 }
 
-// TestNewNodesGetTheirImageWithTheirFirstConfig follows a pool from opt-in over a rollout.
-func TestNewNodesGetTheirImageWithTheirFirstConfig(t *testing.T) {
+// TestNewNodesGetImageAtFirstBoot follows a pool from opt-in over a rollout.
+func TestNewNodesGetImageAtFirstBoot(t *testing.T) {
 	f := newFixture(t, servecontroller.Options{})
 	const one, two = "rendered-worker-1", "rendered-worker-2"
 	f.config(one)
@@ -256,7 +256,7 @@ spec:
 	}
 }
 
-func TestAnImageInsideTheClusterIsPassedOn(t *testing.T) {
+func TestProxyForImageInCluster(t *testing.T) {
 	proxy := &servecontroller.Proxy{Password: "token"}
 	f := newFixture(t, servecontroller.Options{FirstBoot: &firstboot.IgnitionOptions{}, Proxy: proxy,
 		ProxyAddress: "192.0.2.1:22623", ProxyCA: []byte("CA")})
@@ -312,8 +312,8 @@ func TestPullsThroughTheProxy(t *testing.T) {
 	assert.Equal(t, deploy.ClassUnauthorized, deploy.ClassOf(err), "%v", err)
 }
 
-// TestOnlyWhatIsServedReachesTheRegistry asks for paths that mean another repository to a registry that cleans them.
-func TestOnlyWhatIsServedReachesTheRegistry(t *testing.T) {
+// TestProxyPassesServedImagesOnly asks for paths that mean another repository to a registry that cleans them.
+func TestProxyPassesServedImagesOnly(t *testing.T) {
 	var reached []string
 	registry := roundTrip(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path != "/v2/" {

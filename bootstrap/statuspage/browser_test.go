@@ -129,8 +129,8 @@ func shows(picture image.Image) bool {
 		seen[color.RGBA{R: 0xdd, G: 0x99, B: 0x00}] > 10
 }
 
-// TestABrowserWithoutTheTokenSeesNothing: what is answered says where the token is, and nothing of the bootstrap.
-func TestABrowserWithoutTheTokenSeesNothing(t *testing.T) {
+// TestBrowserWithoutToken: what is answered says where the token is, and nothing of the bootstrap.
+func TestBrowserWithoutToken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser: left out with -short")
 	}

@@ -27,7 +27,7 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-func TestSocketAndPageTellHowFarItIs(t *testing.T) {
+func TestSocketAndPage(t *testing.T) {
 	b := &statuspage.Board{}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -96,7 +96,7 @@ func page(t *testing.T, b *statuspage.Board) (address, dir string) {
 	return "https://" + address, dir
 }
 
-func TestThePageIsForWhoKnowsTheToken(t *testing.T) {
+func TestPageNeedsToken(t *testing.T) {
 	b := &statuspage.Board{Bundle: func(_ context.Context, w io.Writer) error {
 		_,
 			err := io.WriteString(w, "bundle")

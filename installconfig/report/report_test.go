@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAFaultThatTwoObjectsLeadToIsToldOnce(t *testing.T) {
+func TestReportDropsDuplicates(t *testing.T) {
 	var r Report
 	for range 2 {
 		r.Errorf(Finding{File: "secrets.yaml", Rule: "secret-type"}, "wrong type")
@@ -19,7 +19,7 @@ func TestAFaultThatTwoObjectsLeadToIsToldOnce(t *testing.T) {
 	assert.Equal(t, "a.yaml", found[0].File, "in order of files")
 }
 
-func TestPlaceLeavesOutWhatIsUnknown(t *testing.T) {
+func TestPlace(t *testing.T) {
 	assert.Equal(t, "a.yaml:3:7 (document 2): spec.x", Finding{File: "a.yaml", Document: 2, Line: 3, Column: 7,
 		Path: "spec.x"}.Place())
 	assert.Equal(t, "a.yaml: wrong [rule] (mend it)", Finding{File: "a.yaml", Message: "wrong", Rule: "rule",

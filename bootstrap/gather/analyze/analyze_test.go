@@ -39,40 +39,41 @@ func TestVerdictsOfOtherBundles(t *testing.T) {
 			`"},{"timestamp":"2026-01-02T10:00:09Z","phase":"stage end","stage":"` + name +
 			`","result":"` + result + `","errorMessage":"` + message + `"}`
 	}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name           string
 		files          map[string]string
 		status         Status
 		phase, cause   string
 		evidenceInFile string
 	}{
-		"nothing at all":        {map[string]string{}, StatusUnknown, "", "", ""},
-		"no bundle":             {map[string]string{"install-config.yaml": "a: b"}, StatusUnknown, "", "", ""},
-		"a host without dayone": {map[string]string{"bootstrap/network/ip-addr.txt": "lo"}, StatusNotStarted, "", "", ""},
-		"a cluster":             {map[string]string{"resources/nodes.json": "{}"}, StatusCluster, "", "", ""},
-		"at work": {map[string]string{journalName: running, statusName: `{"running":true}`}, StatusRunning,
+		{"nothing at all", map[string]string{}, StatusUnknown, "", "", ""},
+		{"no bundle", map[string]string{"install-config.yaml": "a: b"}, StatusUnknown, "", "", ""},
+		{"a host without dayone", map[string]string{"bootstrap/network/ip-addr.txt": "lo"}, StatusNotStarted, "", "", ""},
+		{"a cluster", map[string]string{"resources/nodes.json": "{}"}, StatusCluster, "", "", ""},
+		{"at work", map[string]string{journalName: running, statusName: `{"running":true}`}, StatusRunning,
 			"build-master", "", ""},
-		"cut off": {map[string]string{journalName: running, statusName: `{"running":false}`}, StatusCutOff,
+		{"cut off", map[string]string{journalName: running, statusName: `{"running":false}`}, StatusCutOff,
 			"build-master", "killed", journalName},
-		"killed for memory": {map[string]string{journalName: running,
+		{"killed for memory", map[string]string{journalName: running,
 			"bootstrap/journals/kernel.log": "x\nkernel: Out of memory: Killed process 77 (dayone)\n"},
 			StatusCutOff, "build-master", "out-of-memory", "bootstrap/journals/kernel.log"},
-		"killed by hand": {map[string]string{journalName: running,
+		{"killed by hand", map[string]string{journalName: running,
 			"bootstrap/journals/dayone-bootstrap.log": "systemd: Main process exited, code=killed, status=9/KILL\n"},
 			StatusCutOff, "build-master", "killed", "bootstrap/journals/dayone-bootstrap.log"},
-		"the installer's stage": {map[string]string{"bootstrap/services/bootkube.json": records(start,
+		{"the installer's stage", map[string]string{"bootstrap/services/bootkube.json": records(start,
 			stage("cvo-bootstrap", "success", ""), stage("cb-bootstrap", "failure", "timed out creating manifests"))},
 			StatusFailed, "bootkube/cb-bootstrap", "service-failed", "bootstrap/services/bootkube.json"},
-		"a stage that went well at last": {map[string]string{"bootstrap/services/bootkube.json": records(start,
+		{"a stage that went well at last", map[string]string{"bootstrap/services/bootkube.json": records(start,
 			stage("cb-bootstrap", "failure", "x"), start, stage("cb-bootstrap", "success", ""))},
 			StatusUnknown, "", "", ""},
-		"dayone's service before the installer's that waits for it": {map[string]string{
+		{"dayone's service before the installer's that waits for it", map[string]string{
 			"bootstrap/services/bootkube.json": records(start, stage("cb-bootstrap", "failure", "no masters")),
 			"bootstrap/services/dayone-bootstrap.json": records(start, stage("build-master", "failure", "push: 403 Forbidden"),
 				`{"phase":"service end","result":"failure"}`)},
 			StatusFailed, "dayone-bootstrap/build-master", "registry-credentials", "bootstrap/services/dayone-bootstrap.json"},
-		"a journal that is damaged": {map[string]string{journalName: `{"version":`}, StatusNotStarted, "", "", ""},
+		{"a journal that is damaged", map[string]string{journalName: `{"version":`}, StatusNotStarted, "", "", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			r := Bundle(made(t, c.files))
 			assert.Equal(t, c.status, r.Verdict.Status, "%+v", r.Verdict)
 			assert.Equal(t, c.phase, r.Verdict.Phase)
@@ -87,7 +88,7 @@ func TestVerdictsOfOtherBundles(t *testing.T) {
 	}
 }
 
-func TestEvidenceKeepsThePartThatTellsTheCause(t *testing.T) {
+func TestQuoteKeepsCause(t *testing.T) {
 	long := strings.Repeat("copy docker://one to docker://two: ", 30)
 	got := quote(long + "no space left on device" + strings.Repeat(" and more", 60))
 	assert.Contains(t, got, "no space left on device")
@@ -121,7 +122,7 @@ func TestADegradedClusterIsNamed(t *testing.T) {
 	assert.NotEmpty(t, r.Notes)
 }
 
-func TestWhatATerminalWouldActOnIsNotPrinted(t *testing.T) {
+func TestTextHasNoControlCharacters(t *testing.T) {
 	journal := strings.Replace(running, "take in the base image", `take\u001b[2J in`, 1)
 	var text strings.Builder
 	require.NoError(t, Bundle(made(t, map[string]string{journalName: journal})).WriteText(&text))

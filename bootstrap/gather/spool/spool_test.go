@@ -88,7 +88,7 @@ func (r *receiver) lost(t *testing.T) *gather.Lost {
 	return l
 }
 
-func TestTheLastBundleIsWhereItWasSent(t *testing.T) {
+func TestSendAndReceive(t *testing.T) {
 	r := start(t)
 	var text atomic.Value
 	text.Store(gzipped("first"))
@@ -109,7 +109,7 @@ func TestTheLastBundleIsWhereItWasSent(t *testing.T) {
 }
 
 // The run ends while a bundle is on its way, and the other machine is not done with that one yet.
-func TestTheLastBundleWaitsForTheOneBefore(t *testing.T) {
+func TestLastBundleWaits(t *testing.T) {
 	r := start(t)
 	half, line := io.Pipe()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url+"/log-bundle-spool.tar.gz", half)
@@ -138,7 +138,7 @@ func TestTheLastBundleWaitsForTheOneBefore(t *testing.T) {
 	assert.Equal(t, gzipped("how it ended"), r.has())
 }
 
-func TestAHostThatFallsSilentIsWrittenDown(t *testing.T) {
+func TestSilentHostIsRecorded(t *testing.T) {
 	r := start(t)
 	// What a process that is killed does: it announces the next bundle, and none comes.
 	put(t, r, r.token, "1", strings.NewReader(gzipped("alive")), http.StatusNoContent)
@@ -166,7 +166,7 @@ func put(t *testing.T, r *receiver, token, every string, body io.Reader, want in
 	return string(said)
 }
 
-func TestOnlyAWholeBundleOfWhoKnowsTheTokenIsKept(t *testing.T) {
+func TestReceiverAcceptsOnlyWholeBundles(t *testing.T) {
 	r := start(t)
 	put(t, r, r.token, "3600", strings.NewReader(gzipped("good")), http.StatusNoContent)
 	put(t, r, "guess", "60", strings.NewReader(gzipped("bad")), http.StatusUnauthorized)
