@@ -72,7 +72,7 @@ func blobHeaders(w http.ResponseWriter, d digest.Digest) {
 func headBlob(c call, d digest.Digest, unknown *apiError) {
 	blobHeaders(c.w, d)
 	stat := c.repository().StatBlob
-	if c.account.role == RolePush && !c.readOnly.Load() {
+	if c.account.role == RolePush && !c.readOnly {
 		stat = c.repository().TouchBlob
 	}
 	size, err := stat(d)

@@ -309,14 +309,16 @@ func TestARevokedAccountIsOutAtOnce(t *testing.T) {
 func TestReadOnlyRefusesChangesAndServesOn(t *testing.T) {
 	r := registrytest.Start(t)
 	d := pushBlob(t, r, "a/b", []byte("bytes"))
-	r.Server.SetReadOnly(true)
+	r.Options.ReadOnly = true
+	r.Restart(t)
 	a := request(t, r, r.Push, http.MethodPost, "/v2/a/b/blobs/uploads/", nil)
 	assert.Equal(t, http.StatusMethodNotAllowed, a.status)
 	assert.Equal(t, "UNSUPPORTED", a.code(t))
 	assert.Equal(t, http.StatusMethodNotAllowed, request(t, r, r.Push, http.MethodDelete, "/v2/a/b/blobs/"+d.String(),
 		nil).status)
 	assert.Equal(t, http.StatusOK, request(t, r, r.Push, http.MethodGet, "/v2/a/b/blobs/"+d.String(), nil).status)
-	r.Server.SetReadOnly(false)
+	r.Options.ReadOnly = false
+	r.Restart(t)
 	pushBlob(t, r, "a/b", []byte("again"))
 }
 

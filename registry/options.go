@@ -25,16 +25,16 @@ const (
 )
 
 const (
-	// DefaultMaxManifestBytes is the manifest size that the OCI distribution specification asks registries to accept (4
+	// defaultMaxManifestBytes is the manifest size that the OCI distribution specification asks registries to accept (4
 	// MiB).
-	DefaultMaxManifestBytes = 4 << 20
+	defaultMaxManifestBytes = 4 << 20
 
-	// DefaultMinFreeBytes of the file system stay free for the rest of the host: journal, kubelet and builds fail badly on
+	// defaultMinFreeBytes of the file system stay free for the rest of the host: journal, kubelet and builds fail badly on
 	// a full disk.
-	DefaultMinFreeBytes = 256 << 20
+	defaultMinFreeBytes = 256 << 20
 
-	// DefaultMaxConnections leave room for several layers at once of every node of a large cluster.
-	DefaultMaxConnections = 4096
+	// defaultMaxConnections leave room for several layers at once of every node of a large cluster.
+	defaultMaxConnections = 4096
 
 	passwordBytes = 32 // 256 bits
 )
@@ -95,19 +95,19 @@ type Options struct {
 	InsecureHTTP bool
 	// Users are the accounts; Server.SetUsers replaces them while the server runs.
 	Users []User
-	// ReadOnly refuses every change; Server.SetReadOnly switches it while the server runs.
+	// ReadOnly refuses every change.
 	ReadOnly bool
 	// Sparse accepts manifests and indexes that name what the repository does not have. Without it they are refused: a
 	// node could not pull such an image.
 	Sparse bool
-	// MaxManifestBytes bounds a manifest; 0 is DefaultMaxManifestBytes.
+	// MaxManifestBytes bounds a manifest; 0 is defaultMaxManifestBytes.
 	MaxManifestBytes int64
 	// MaxBytes is how many bytes of blobs Root may hold; 0 is no limit beside MinFreeBytes.
 	MaxBytes int64
 	// MinFreeBytes is how much of Root's file system stays free: a push that would use it is refused with 507. 0 is
-	// DefaultMinFreeBytes.
+	// defaultMinFreeBytes.
 	MinFreeBytes int64
-	// MaxConnections is how many clients may be connected at once; others wait. 0 is DefaultMaxConnections.
+	// MaxConnections is how many clients may be connected at once; others wait. 0 is defaultMaxConnections.
 	MaxConnections int
 	// Log receives what the server and distribution report; nil discards it.
 	Log *logrus.Entry
@@ -165,13 +165,13 @@ func loopback(host string) bool {
 
 func (o Options) withDefaults() Options {
 	if o.MaxManifestBytes == 0 {
-		o.MaxManifestBytes = DefaultMaxManifestBytes
+		o.MaxManifestBytes = defaultMaxManifestBytes
 	}
 	if o.MinFreeBytes == 0 {
-		o.MinFreeBytes = DefaultMinFreeBytes
+		o.MinFreeBytes = defaultMinFreeBytes
 	}
 	if o.MaxConnections == 0 {
-		o.MaxConnections = DefaultMaxConnections
+		o.MaxConnections = defaultMaxConnections
 	}
 	if o.TLSDir == "" {
 		o.TLSDir = filepath.Join(o.Root, "tls")

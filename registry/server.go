@@ -37,7 +37,6 @@ type Server struct {
 	o        Options
 	log      *logrus.Entry
 	accounts *accounts
-	readOnly atomic.Bool
 	pair     atomic.Pointer[tls.Certificate] // of new connections
 
 	mu      sync.Mutex // guards what Start and Shutdown change
@@ -61,9 +60,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.Users = nil // no password stays in memory longer than needed
-	s := &Server{o: o, log: o.Log, accounts: acc, errs: make(chan error, 1)}
-	s.readOnly.Store(o.ReadOnly)
-	return s, nil
+	return &Server{o: o, log: o.Log, accounts: acc, errs: make(chan error, 1)}, nil
 }
 
 // Start opens Root and serves. It returns when the server accepts connections. After Shutdown the server may be started
@@ -92,7 +89,7 @@ func (s *Server) Start() (err error) {
 }
 
 func (s *Server) openStorage() error {
-	svc := &service{accounts: s.accounts, readOnly: &s.readOnly, maxManifest: s.o.MaxManifestBytes, sparse: s.o.Sparse,
+	svc := &service{accounts: s.accounts, readOnly: s.o.ReadOnly, maxManifest: s.o.MaxManifestBytes, sparse: s.o.Sparse,
 		log: s.log}
 	corrupt := logCorrupt(s.log)
 	store, err := storage.Open(s.o.Root, storage.Options{MaxBytes: s.o.MaxBytes, MinFreeBytes: s.o.MinFreeBytes,
@@ -121,17 +118,6 @@ func logCorrupt(log *logrus.Entry) func(digest.Digest, string) {
 		log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).
 			Error("registry blob is corrupt on disk and was moved away, push its image again")
 	}
-}
-
-// Collect removes unreferenced blobs while the server runs: pulls go on, pushes wait for its end.
-func (s *Server) Collect(ctx context.Context, o storage.CollectOptions) (storage.CollectReport, error) {
-	s.mu.Lock()
-	svc := s.service
-	s.mu.Unlock()
-	if svc == nil {
-		return storage.CollectReport{}, errors.New("collect garbage: the registry does not run")
-	}
-	return svc.store.Collect(ctx, o)
 }
 
 func (s *Server) listen() error {
@@ -200,20 +186,8 @@ func (s *Server) Addresses() []string {
 // Err yields an error when the server stops without Shutdown. It is never closed.
 func (s *Server) Err() <-chan error { return s.errs }
 
-// CAPEM is the CA that clients have to trust when the server made its own certificate.
-func (s *Server) CAPEM() ([]byte, error) {
-	b, err := os.ReadFile(s.o.CAFile())
-	if err != nil {
-		return nil, fmt.Errorf("read registry CA: %w", err)
-	}
-	return b, nil
-}
-
 // SetUsers replaces the accounts. A user that is left out or has a new password is refused from the next request on.
 func (s *Server) SetUsers(users []User) error { return s.accounts.set(users) }
-
-// SetReadOnly refuses changes from the next request on, or allows them again.
-func (s *Server) SetReadOnly(ro bool) { s.readOnly.Store(ro) }
 
 // Shutdown stops accepting, waits for requests under way until ctx ends, then cuts them, and releases Root.
 func (s *Server) Shutdown(ctx context.Context) error {

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -16,7 +15,7 @@ import (
 type service struct {
 	store       *storage.Store
 	accounts    *accounts
-	readOnly    *atomic.Bool
+	readOnly    bool
 	maxManifest int64
 	sparse      bool
 	metrics     *metrics
@@ -37,7 +36,7 @@ func (c call) repository() storage.Repository { return c.store.Repository(c.rout
 
 func readMethod(m string) bool { return m == http.MethodGet || m == http.MethodHead }
 
-// handlers serve the endpoints.
+// handler serves an endpoint.
 func (s *service) handler(end endpoint) func(call) {
 	switch end {
 	case endManifest:
@@ -86,7 +85,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			errDenied.write(w)
 			return
 		}
-		if s.readOnly.Load() {
+		if s.readOnly {
 			errReadOnly.write(w)
 			return
 		}

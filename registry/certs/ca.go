@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// DefaultCAValidity is how long a CA made here is valid: openshift-install gives its root CA the same ten years.
-	DefaultCAValidity = 10 * 365 * 24 * time.Hour
-	// DefaultServerValidity bounds a server certificate. The bootstrap host lives for hours; a standalone registry is
+	// defaultCAValidity is how long a CA made here is valid: openshift-install gives its root CA the same ten years.
+	defaultCAValidity = 10 * 365 * 24 * time.Hour
+	// defaultServerValidity bounds a server certificate. The bootstrap host lives for hours; a standalone registry is
 	// restarted or renewed within a year.
-	DefaultServerValidity = 365 * 24 * time.Hour
+	defaultServerValidity = 365 * 24 * time.Hour
 	// MaxServerValidity is the longest server certificate that common clients accept (CA/Browser Forum baseline
 	// requirements, 825 days for private CAs).
 	MaxServerValidity = 825 * 24 * time.Hour
-	// Backdate is how far before now a certificate starts to be valid: nodes without a battery-backed clock may run behind
+	// backdate is how far before now a certificate starts to be valid: nodes without a battery-backed clock may run behind
 	// the bootstrap host.
-	Backdate = time.Hour
+	backdate = time.Hour
 
 	// CACertFile and CAKeyFile are the names LoadOrCreateCA uses in its directory.
 	CACertFile = "ca.crt"
@@ -41,11 +41,11 @@ const (
 )
 
 // CAOptions says how a new CA looks. The zero value is a CA named "dayone bootstrap CA" that is valid for
-// DefaultCAValidity from now.
+// defaultCAValidity from now.
 type CAOptions struct {
 	// CommonName of the CA's subject.
 	CommonName string
-	// Validity from now on; 0 is DefaultCAValidity.
+	// Validity from now on; 0 is defaultCAValidity.
 	Validity time.Duration
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -75,7 +75,7 @@ func NewCA(o CAOptions) (*CA, error) {
 		return nil, fmt.Errorf("make CA: validity %s is negative", o.Validity)
 	}
 	if o.Validity == 0 {
-		o.Validity = DefaultCAValidity
+		o.Validity = defaultCAValidity
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -88,7 +88,7 @@ func NewCA(o CAOptions) (*CA, error) {
 	now := o.now()
 	tmpl := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: o.CommonName},
-		NotBefore: now.Add(-Backdate), NotAfter: now.Add(o.Validity),
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(o.Validity),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
@@ -157,7 +157,7 @@ func LoadCA(certFile, keyFile string, now func() time.Time) (*CA, error) {
 	if !pair.Leaf.IsCA {
 		return nil, fmt.Errorf("load CA %s: the certificate is not a CA (basicConstraints)", certFile)
 	}
-	if err := CheckValidity(pair.Leaf, clock(now)); err != nil {
+	if err := checkValidity(pair.Leaf, clock(now)); err != nil {
 		return nil, fmt.Errorf("load CA %s: %w", certFile, err)
 	}
 	return &CA{cert: pair.Leaf, key: key}, nil
@@ -180,10 +180,10 @@ func (ca *CA) keyPair() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{ca.cert.Raw}, PrivateKey: ca.key, Leaf: ca.cert}
 }
 
-// ServerOptions says how a server certificate looks. The zero value is valid for DefaultServerValidity from now, never
+// ServerOptions says how a server certificate looks. The zero value is valid for defaultServerValidity from now, never
 // beyond the CA.
 type ServerOptions struct {
-	// Validity from now on, at most MaxServerValidity; 0 is DefaultServerValidity.
+	// Validity from now on, at most MaxServerValidity; 0 is defaultServerValidity.
 	Validity time.Duration
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -194,13 +194,13 @@ type ServerOptions struct {
 func (ca *CA) ServerCertificate(hosts []string, o ServerOptions) (tls.Certificate, error) {
 	now := clock(o.Now)
 	if o.Validity == 0 {
-		o.Validity = DefaultServerValidity
+		o.Validity = defaultServerValidity
 	}
 	if o.Validity < 0 || o.Validity > MaxServerValidity {
 		return tls.Certificate{}, fmt.Errorf("make server certificate: validity %s is not within 0 and %s", o.Validity,
 			MaxServerValidity)
 	}
-	if err := CheckValidity(ca.cert, now); err != nil {
+	if err := checkValidity(ca.cert, now); err != nil {
 		return tls.Certificate{}, fmt.Errorf("make server certificate: CA: %w", err)
 	}
 	serial, err := newSerial()
@@ -208,7 +208,7 @@ func (ca *CA) ServerCertificate(hosts []string, o ServerOptions) (tls.Certificat
 		return tls.Certificate{}, err
 	}
 	tmpl := &x509.Certificate{
-		SerialNumber: serial, NotBefore: now.Add(-Backdate), NotAfter: now.Add(o.Validity),
+		SerialNumber: serial, NotBefore: now.Add(-backdate), NotAfter: now.Add(o.Validity),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
 	}

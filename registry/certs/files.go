@@ -36,8 +36,8 @@ func (e *ValidityError) Error() string {
 		"else make a new certificate", e.Subject, e.NotAfter.UTC().Format(time.RFC3339), now)
 }
 
-// CheckValidity returns a *ValidityError when now is outside the certificate's validity.
-func CheckValidity(cert *x509.Certificate, now time.Time) error {
+// checkValidity returns a *ValidityError when now is outside the certificate's validity.
+func checkValidity(cert *x509.Certificate, now time.Time) error {
 	if now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
 		return &ValidityError{Subject: cert.Subject.CommonName, NotBefore: cert.NotBefore, NotAfter: cert.NotAfter, Now: now}
 	}
@@ -73,7 +73,7 @@ func CheckServer(pair tls.Certificate, now time.Time) error {
 			"certificate %q has no subject alternative name: make one with the names and addresses that clients use",
 			leaf.Subject.CommonName)
 	}
-	return CheckValidity(leaf, now)
+	return checkValidity(leaf, now)
 }
 
 // WriteKeyPair writes a certificate (0644) and its key (0600) as PEM. Each file appears whole or not at all; the key is

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// UploadLifetime is how long an upload without a request is kept: distribution purges after a week, a bootstrap host
+	// uploadLifetime is how long an upload without a request is kept: distribution purges after a week, a bootstrap host
 	// does not live that long.
-	UploadLifetime = 24 * time.Hour
+	uploadLifetime = 24 * time.Hour
 
 	// stockDir is what versions before this one may have left behind after a crash.
 	stockDir = ".dayone-registry.stock"
@@ -108,7 +108,7 @@ func (s *Store) sweepUpload(ctx context.Context, name, id string, r *CheckReport
 	} else if errors.Is(err, fs.ErrNotExist) { // one that was started and has no bytes yet
 		fi, err = os.Stat(s.driver.full(dir))
 	}
-	if err != nil || time.Since(fi.ModTime()) > UploadLifetime {
+	if err != nil || time.Since(fi.ModTime()) > uploadLifetime {
 		r.Removed = append(r.Removed, s.relative(s.driver.full(dir)))
 		return 0, ignoreMissing(known(s.driver.Delete(ctx, dir)))
 	}

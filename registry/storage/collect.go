@@ -12,12 +12,12 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// DefaultGrace protects blobs that were pushed, mounted or looked for this recently: their manifest may be on its way.
-const DefaultGrace = time.Hour
+// defaultGrace protects blobs that were pushed, mounted or looked for this recently: their manifest may be on its way.
+const defaultGrace = time.Hour
 
-// CollectOptions of a garbage collection. The zero value collects what is older than DefaultGrace.
+// CollectOptions of a garbage collection. The zero value collects what is older than defaultGrace.
 type CollectOptions struct {
-	// Grace is the age below which an unreferenced blob stays; 0 is DefaultGrace, negative is none.
+	// Grace is the age below which an unreferenced blob stays; 0 is defaultGrace, negative is none.
 	Grace time.Duration
 	// DryRun only tells what would be removed.
 	DryRun bool
@@ -39,7 +39,7 @@ type CollectReport struct {
 func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, error) {
 	r := CollectReport{Removed: []digest.Digest{}}
 	if o.Grace == 0 {
-		o.Grace = DefaultGrace
+		o.Grace = defaultGrace
 	}
 	s.maintenance.Lock()
 	defer s.maintenance.Unlock()

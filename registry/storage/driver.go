@@ -10,10 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	storagedriver "github.com/distribution/distribution/v3/registry/storage/driver"
 	"github.com/google/renameio/v2"
+	"github.com/opencontainers/go-digest"
 )
 
 const (
@@ -30,7 +30,6 @@ type driver struct {
 	root   string
 	budget *budget
 	blobs  *verifier
-	moves  sync.Mutex // counts a blob once when two uploads of it end at once
 }
 
 var _ storagedriver.StorageDriver = (*driver)(nil)
@@ -85,17 +84,7 @@ func (d *driver) PutContent(_ context.Context, path string, content []byte) erro
 	}
 	name := filepath.Base(path)
 	if blob, ok := blobOf(path); ok {
-		n := int64(len(content))
-		if err := d.budget.take(n); err != nil {
-			return err
-		}
-		if err := placeSynced(full, content); err != nil {
-			d.budget.give(n, n)
-			return err
-		}
-		d.budget.give(0, n)
-		d.blobs.trust(blob)
-		return nil
+		return d.putBlob(blob, content)
 	}
 	if target, ok := linked(path); ok && string(target) == string(content) {
 		// Check writes it again from its path when a power cut leaves it empty: its name is enough.
@@ -105,6 +94,20 @@ func (d *driver) PutContent(_ context.Context, path string, content []byte) erro
 		return place(full, content)
 	}
 	return placeSynced(full, content)
+}
+
+func (d *driver) putBlob(blob digest.Digest, content []byte) error {
+	n := int64(len(content))
+	if err := d.budget.take(n); err != nil {
+		return err
+	}
+	defer d.blobs.replace(blob)()
+	if err := placeSynced(d.full(blobData(blob)), content); err != nil {
+		d.budget.give(n, n)
+		return err
+	}
+	d.budget.give(0, n)
+	return nil
 }
 
 // place makes a file appear whole and leaves the time when it is on disk to the system.
@@ -201,21 +204,15 @@ func (d *driver) List(_ context.Context, path string) ([]string, error) {
 
 // Move implements storagedriver.StorageDriver. Distribution moves an upload to its blob once it has hashed it.
 func (d *driver) Move(_ context.Context, from, to string) error {
-	d.moves.Lock()
-	defer d.moves.Unlock()
 	full := d.full(to)
 	if err := os.MkdirAll(filepath.Dir(full), dirMode); err != nil {
 		return fmt.Errorf("make directory: %w", known(err))
 	}
-	old, statErr := os.Stat(full)
+	if blob, ok := blobOf(to); ok {
+		defer d.blobs.replace(blob)()
+	}
 	if err := os.Rename(d.full(from), full); err != nil {
 		return found(from, err)
-	}
-	if statErr == nil {
-		d.budget.give(old.Size(), 0)
-	}
-	if blob, ok := blobOf(to); ok {
-		d.blobs.trust(blob)
 	}
 	return syncDir(filepath.Dir(full))
 }
@@ -225,6 +222,8 @@ func (d *driver) Delete(_ context.Context, path string) error {
 	if _, err := os.Lstat(d.full(path)); err != nil {
 		return found(path, err)
 	}
+	d.blobs.moves.Lock()
+	defer d.blobs.moves.Unlock()
 	var freed int64
 	err := filepath.WalkDir(d.full(path), func(full string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || e.Name() != dataFile {

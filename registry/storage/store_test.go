@@ -213,7 +213,7 @@ func TestCheckAfterCrash(t *testing.T) {
 	require.NoError(t, os.WriteFile(stray, []byte("half"), 0o600))
 	old := filepath.Join(repo, "_uploads/00000000-0000-4000-8000-000000000000")
 	require.NoError(t, os.MkdirAll(old, 0o700))
-	longAgo := time.Now().Add(-2 * storage.UploadLifetime)
+	longAgo := time.Now().Add(-48 * time.Hour)
 	require.NoError(t, os.Chtimes(old, longAgo, longAgo))
 
 	s, err := storage.Open(root, storage.Options{})
@@ -271,6 +271,15 @@ func TestConcurrentUploadsOfOneBlob(t *testing.T) {
 	}
 	wg.Wait()
 	assert.Equal(t, int64(len(data)), s.Used())
+	body := []byte(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}`)
+	for range 8 {
+		wg.Go(func() {
+			assert.NoError(t, s.Repository("a/b").PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageIndex,
+				Digest: digest.FromBytes(body), Tags: []string{"v1"}, Body: body}))
+		})
+	}
+	wg.Wait()
+	assert.Equal(t, int64(len(data)+len(body)), s.Used())
 	left, err := os.ReadDir(filepath.Join(root, storage.Subdirectory, "repositories/a/b/_uploads"))
 	require.NoError(t, err)
 	assert.Empty(t, left)

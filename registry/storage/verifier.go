@@ -50,7 +50,7 @@ type verifier struct {
 
 	seen    sync.Map // digest.Digest -> identity
 	hashing singleflight.Group
-	touches sync.Mutex
+	moves   sync.Mutex // held while a blob's file gets or loses its name or its times change
 }
 
 func (v *verifier) path(d digest.Digest) string { return v.root + blobData(d) }
@@ -64,6 +64,24 @@ func (v *verifier) knows(d digest.Digest, fi os.FileInfo) bool {
 func (v *verifier) trust(d digest.Digest) {
 	if fi, err := os.Stat(v.path(d)); err == nil {
 		v.seen.Store(d, identify(fi))
+	}
+}
+
+// replace is called before a blob's file gets its name, from bytes with its digest, and done after it. The file that was
+// there is no longer counted.
+func (v *verifier) replace(d digest.Digest) (done func()) {
+	v.moves.Lock()
+	old, err := os.Stat(v.path(d))
+	return func() {
+		defer v.moves.Unlock()
+		now, statErr := os.Stat(v.path(d))
+		if statErr != nil || err == nil && os.SameFile(old, now) {
+			return // it did not get its name
+		}
+		if err == nil {
+			v.budget.give(old.Size(), 0)
+		}
+		v.trust(d)
 	}
 }
 
@@ -130,6 +148,8 @@ func (v *verifier) hash(d digest.Digest) error {
 		v.seen.Store(d, identify(fi))
 		return nil
 	}
+	v.moves.Lock()
+	defer v.moves.Unlock()
 	now, err := os.Stat(v.path(d))
 	if err != nil || !os.SameFile(now, fi) { // replaced meanwhile: open looks again
 		return ignoreMissing(err)
@@ -168,8 +188,8 @@ func (v *verifier) touch(d digest.Digest) (int64, error) {
 	if now.Sub(fi.ModTime()) < touchEvery {
 		return fi.Size(), nil
 	}
-	v.touches.Lock()
-	defer v.touches.Unlock()
+	v.moves.Lock()
+	defer v.moves.Unlock()
 	if err := os.Chtimes(v.path(d), now, now); err != nil {
 		return 0, fmt.Errorf("touch blob %s: %w", d, known(err))
 	}

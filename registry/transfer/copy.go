@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// DefaultParallel is how many blobs are copied at once: what containers/image itself takes.
-	DefaultParallel = 6
-	// DefaultAttempts is how often a copy is tried when connections fail or a registry answers 5xx.
-	DefaultAttempts = 5
-	// DefaultBackoff is the pause before the second attempt; it doubles up to maxBackoff.
-	DefaultBackoff = time.Second
-	// DefaultSilence is far beyond what registries need to put a large blob together, when nothing moves either.
-	DefaultSilence = 10 * time.Minute
+	// defaultParallel is how many blobs are copied at once: what containers/image itself takes.
+	defaultParallel = 6
+	// defaultAttempts is how often a copy is tried when connections fail or a registry answers 5xx.
+	defaultAttempts = 5
+	// defaultBackoff is the pause before the second attempt; it doubles up to maxBackoff.
+	defaultBackoff = time.Second
+	// defaultSilence is far beyond what registries need to put a large blob together, when nothing moves either.
+	defaultSilence = 10 * time.Minute
 
 	maxBackoff       = 30 * time.Second
 	progressInterval = 200 * time.Millisecond
@@ -46,13 +46,13 @@ type Progress struct {
 type Options struct {
 	// Platform is OS/ARCH[/VARIANT]: of an index only that image is copied. "" copies the index with all its images.
 	Platform string
-	// Parallel blobs at once; 0 is DefaultParallel.
+	// Parallel blobs at once; 0 is defaultParallel.
 	Parallel int
-	// Attempts in all; 0 is DefaultAttempts, 1 never retries.
+	// Attempts in all; 0 is defaultAttempts, 1 never retries.
 	Attempts int
-	// Backoff before the second attempt; 0 is DefaultBackoff.
+	// Backoff before the second attempt; 0 is defaultBackoff.
 	Backoff time.Duration
-	// Silence is how long an attempt may go without a byte before it counts as failed; 0 is DefaultSilence.
+	// Silence is how long an attempt may go without a byte before it counts as failed; 0 is defaultSilence.
 	Silence time.Duration
 	// CacheDir keeps what is known about which repository has which blob, for mounts across runs; "" keeps nothing.
 	CacheDir string
@@ -172,16 +172,16 @@ func newCopier(src, dst Endpoint, o Options) (c *copier, err error) {
 
 func (o Options) withDefaults() Options {
 	if o.Parallel <= 0 {
-		o.Parallel = DefaultParallel
+		o.Parallel = defaultParallel
 	}
 	if o.Attempts <= 0 {
-		o.Attempts = DefaultAttempts
+		o.Attempts = defaultAttempts
 	}
 	if o.Backoff <= 0 {
-		o.Backoff = DefaultBackoff
+		o.Backoff = defaultBackoff
 	}
 	if o.Silence <= 0 {
-		o.Silence = DefaultSilence
+		o.Silence = defaultSilence
 	}
 	if o.Log == nil {
 		l := logrus.New()
