@@ -1,10 +1,9 @@
 package configlayer
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +17,7 @@ const sysusersPath = "/usr/lib/sysusers.d/50-dayone-config.conf"
 // accounts are the numeric ids that names have on every machine: those of the base and those that the config fixes.
 type accounts struct {
 	users, groups map[string]int
-	// base tells which of them the base has itself.
+	// baseUsers and baseGroups are those that the base has itself.
 	baseUsers, baseGroups map[string]bool
 }
 
@@ -45,9 +44,8 @@ func readAccounts(tree *basetree.Tree, passwd types.Passwd) accounts {
 // readIDs reads name:x:id lines.
 func readIDs(tree *basetree.Tree, p string, ids map[string]int, known map[string]bool) {
 	content, _ := tree.Content(p)
-	lines := bufio.NewScanner(bytes.NewReader(content))
-	for lines.Scan() {
-		fields := strings.Split(lines.Text(), ":")
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Split(strings.TrimRight(line, "\r\n"), ":")
 		if len(fields) < 3 {
 			continue
 		}
@@ -57,116 +55,109 @@ func readIDs(tree *basetree.Tree, p string, ids map[string]int, known map[string
 	}
 }
 
-// owner gives the numeric owner of a node. A name must have the same number on every machine, or the file could never
-// match.
-func (c *compiler) owner(in string, n types.Node) (uid, gid int, ok bool) {
-	uid, okUser := c.id(in+".user", "user", n.User.ID, n.User.Name, c.accounts.users)
-	gid, okGroup := c.id(in+".group", "group", n.Group.ID, n.Group.Name, c.accounts.groups)
-	return uid, gid, okUser && okGroup
-}
-
-func (c *compiler) id(in, kind string, id *int, name *string, known map[string]int) (int, bool) {
+// numericID gives a node's user or group: unset without a name. A name must have the same number on every machine, or
+// the file could never match.
+func numericID(kind, in string, id *int, name *string, unset int, known map[string]int, d *draft) (int, bool) {
 	switch {
 	case id != nil:
 		return *id, true
-	case name == nil || *name == "":
+	case name == nil:
+		return unset, true
+	case *name == "":
 		return 0, true
 	}
 	if n, ok := known[*name]; ok {
 		return n, true
 	}
-	c.refuse("owner-name", in, "give the numeric id, or give the "+kind+" a fixed id in passwd",
+	d.refuse("owner-name", in+"."+kind, "set the numeric id, or set a fixed id of the "+kind+" in passwd",
 		"the %s %q has no fixed id in the base or the config", kind, *name)
 	return 0, false
 }
 
-// users turns accounts into sysusers.d: the passwd files themselves are the machine's own and an image's would never
-// arrive.
-func (c *compiler) users(passwd types.Passwd) {
+// users turns accounts into sysusers.d: the passwd files are the machine's own, and an image's would never reach it.
+func users(s source, d *draft) {
 	var lines []string
-	for i, g := range passwd.Groups {
-		lines = append(lines, c.group(index("passwd.groups", i), g)...)
+	for _, g := range s.config.Passwd.Groups {
+		lines = append(lines, group(s.ids, g, d)...)
 	}
-	for i, u := range passwd.Users {
-		lines = append(lines, c.user(index("passwd.users", i), u)...)
+	for i, u := range s.config.Passwd.Users {
+		lines = append(lines, user(s.ids, index("passwd.users", i), u, d)...)
 	}
-	if len(lines) == 0 {
-		return
+	if len(lines) > 0 {
+		d.add("passwd", sysusersPath, textFile(sysusersPath, lines))
 	}
-	c.add("passwd", sysusersPath, Entry{Path: sysusersPath, Kind: basetree.Regular, Mode: defaultFileMode,
-		Content: []byte(strings.Join(lines, "\n") + "\n")})
 }
 
-func (c *compiler) group(in string, g types.PasswdGroup) []string {
+// textFile is an entry with these lines.
+func textFile(p string, lines []string) Entry {
+	return Entry{Path: p, Kind: basetree.Regular, Mode: defaultFileMode, Content: []byte(strings.Join(lines, "\n") + "\n")}
+}
+
+func group(ids accounts, g types.PasswdGroup, d *draft) []string {
 	switch {
-	case c.accounts.baseGroups[g.Name]:
+	case ids.baseGroups[g.Name]:
 		return nil
 	case g.ShouldExist != nil && !*g.ShouldExist:
-		c.placed("group "+g.Name, FirstBoot, "an image cannot remove a group")
+		d.placed("group "+g.Name, firstBoot, "an image cannot remove a group")
 		return nil
 	}
 	id := "-"
 	if g.Gid != nil {
 		id = strconv.Itoa(*g.Gid)
 	}
-	c.placed("group "+g.Name, Sysusers, "made on the first boot of an image that names it")
+	d.placed("group "+g.Name, inSysusers, "made on the first boot of an image that names it")
 	return []string{fmt.Sprintf("g %s %s", g.Name, id)}
 }
 
-func (c *compiler) user(in string, u types.PasswdUser) []string {
+func user(ids accounts, in string, u types.PasswdUser, d *draft) []string {
 	if len(u.SSHAuthorizedKeys) > 0 {
-		c.placed("SSH keys of "+u.Name, FirstBoot, "a home directory belongs to the machine")
-		c.warn("first-boot", in+".sshAuthorizedKeys", "the agent on the node keeps them up to date later",
+		d.placed("SSH keys of "+u.Name, firstBoot, "a home directory belongs to the machine")
+		d.warn("first-boot", in+".sshAuthorizedKeys", "the agent on the node keeps them up to date later",
 			"SSH keys of %s stay out of the image: Ignition writes them on first boot", u.Name)
 	}
-	if u.PasswordHash != nil && *u.PasswordHash != "" {
-		c.placed("password of "+u.Name, FirstBoot, "passwords are never in an image")
+	if value(u.PasswordHash) != "" {
+		d.placed("password of "+u.Name, firstBoot, "passwords are never in an image")
 	}
 	if u.ShouldExist != nil && !*u.ShouldExist {
-		c.placed("user "+u.Name, FirstBoot, "an image cannot remove a user")
+		d.placed("user "+u.Name, firstBoot, "an image cannot remove a user")
 		return nil
 	}
-	lines := c.memberships(u)
-	if c.accounts.baseUsers[u.Name] {
+	lines := make([]string, 0, len(u.Groups))
+	for _, g := range u.Groups {
+		lines = append(lines, fmt.Sprintf("m %s %s", u.Name, string(g)))
+	}
+	slices.Sort(lines)
+	if ids.baseUsers[u.Name] {
 		return lines
 	}
-	c.placed("user "+u.Name, Sysusers, "made on the first boot of an image that names it")
-	return append([]string{c.userLine(in, u)}, lines...)
+	d.placed("user "+u.Name, inSysusers, "made on the first boot of an image that names it")
+	if u.UID == nil {
+		d.warn("user-id", in+".uid", "set the user's uid", "user %s has no uid: machines may give it different ones", u.Name)
+	}
+	return append([]string{userLine(u)}, lines...)
 }
 
-func (c *compiler) userLine(in string, u types.PasswdUser) string {
+func userLine(u types.PasswdUser) string {
 	id := "-"
 	if u.UID != nil {
 		id = strconv.Itoa(*u.UID)
-		if u.PrimaryGroup != nil && *u.PrimaryGroup != "" {
-			id += ":" + *u.PrimaryGroup
+		if group := value(u.PrimaryGroup); group != "" {
+			id += ":" + group
 		}
-	} else {
-		c.warn("user-id", in+".uid", "give the user a uid", "user %s has no uid: machines may give it different ones", u.Name)
 	}
-	home, shell := "/home/"+u.Name, "-"
-	if u.HomeDir != nil && *u.HomeDir != "" {
-		home = *u.HomeDir
+	shell := "/bin/bash" // useradd's default on the systems that Ignition supports; sysusers' own is nologin
+	if isTrue(u.System) {
+		shell = "-"
 	}
-	if u.Shell != nil && *u.Shell != "" {
-		shell = *u.Shell
-	} else if u.System == nil || !*u.System {
-		shell = "/bin/bash" // useradd's default on the systems that Ignition supports; sysusers' own is nologin
-	}
-	gecos := ""
-	if u.Gecos != nil {
-		gecos = *u.Gecos
-	}
-	return fmt.Sprintf("u %s %s %s %s %s", u.Name, id, quoted(gecos), home, shell)
+	return fmt.Sprintf("u %s %s %s %s %s", u.Name, id, quoted(value(u.Gecos)), cmp.Or(value(u.HomeDir), "/home/"+u.Name),
+		cmp.Or(value(u.Shell), shell))
 }
 
-func (c *compiler) memberships(u types.PasswdUser) []string {
-	groups := make([]string, 0, len(u.Groups))
-	for _, g := range u.Groups {
-		groups = append(groups, fmt.Sprintf("m %s %s", u.Name, string(g)))
+func value(s *string) string {
+	if s == nil {
+		return ""
 	}
-	sort.Strings(groups)
-	return groups
+	return *s
 }
 
 // quoted is a field of sysusers.d: "-" stands for empty.

@@ -1,7 +1,6 @@
 package configlayer
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -32,25 +31,22 @@ type KernelArguments struct {
 
 // kernelArguments writes the file for bootc. Hosts with rpm-ostree or plain ostree do not read it: there the node's
 // agent sets the arguments of the deployment, each only if it is not there yet, so that none has one twice.
-func (c *compiler) kernelArguments(k KernelArguments) {
+func kernelArguments(s source, d *draft) {
 	const in = "spec.kernelArguments"
-	if len(k.List) == 0 {
+	if len(s.kernel.List) == 0 {
 		return
 	}
-	if !k.Bootc {
-		c.placed(in, Deployment, "the base is no bootc image: the agent sets them when it stages the image")
+	if !s.kernel.Bootc {
+		d.placed(in, atDeployment, "the base is no bootc image: the agent sets them when it stages the image")
 		return
 	}
-	inBase := c.baseArguments(k.Architecture)
+	inBase := baseArguments(s.tree, s.kernel.Architecture, d)
 	var words []string
-	for i, line := range k.List {
-		at := index(in, i)
-		if strings.Count(line, `"`)%2 != 0 || strings.ContainsFunc(line, func(r rune) bool {
-			return r == unicode.ReplacementChar || unicode.IsControl(r) && r != '\t' && r != '\n'
-		}) {
-			f := c.place
-			f.Path, f.Rule, f.Next = at, "kernel-argument", "write it as on the kernel's command line"
-			c.report.Errorf(f,
+	for i, line := range s.kernel.List {
+		if strings.Count(line, `"`)%2 != 0 || strings.ContainsFunc(line, unprintable) {
+			f := d.place
+			f.Path, f.Rule, f.Next = index(in, i), "kernel-argument", "write it as on the kernel's command line"
+			d.report.Errorf(f,
 				"a kernel argument has a quote without its other one, or a character that no command line can hold")
 			return
 		}
@@ -60,29 +56,31 @@ func (c *compiler) kernelArguments(k KernelArguments) {
 			}
 		}
 	}
-	c.placed(in, Kargs,
+	d.placed(in, inKargs,
 		"bootc sets them from the image; elsewhere the agent sets them when it stages the image, and the file is not read")
 	if len(words) == 0 {
 		return
 	}
-	quoted := make([]string, 0, len(words))
-	for _, word := range words {
-		quoted = append(quoted, `"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word)+`"`)
+	for i, word := range words {
+		words[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`
 	}
-	c.add(in, kargsPath, Entry{Path: kargsPath, Kind: basetree.Regular, Mode: defaultFileMode,
-		Content: []byte("kargs = [" + strings.Join(quoted, ", ") + "]\n")})
+	d.add(in, kargsPath, textFile(kargsPath, []string{"kargs = [" + strings.Join(words, ", ") + "]"}))
+}
+
+func unprintable(r rune) bool {
+	return r == unicode.ReplacementChar || unicode.IsControl(r) && r != '\t' && r != '\n'
 }
 
 // baseArguments are what the base's own files give this architecture: bootc adds up all files and does not look for
 // doubles.
-func (c *compiler) baseArguments(goarch string) []string {
+func baseArguments(tree *basetree.Tree, goarch string, d *draft) []string {
 	// Rust's names, which bootc uses
 	machine, ok := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "powerpc64"}[goarch]
 	if !ok {
 		machine = goarch
 	}
 	var out []string
-	for p, content := range c.tree.Contents {
+	for p, content := range tree.Contents {
 		if path.Dir(p) != kargsDir || path.Ext(p) != ".toml" || p == kargsPath {
 			continue
 		}
@@ -91,9 +89,9 @@ func (c *compiler) baseArguments(goarch string) []string {
 			Architectures []string `toml:"match-architectures"`
 		}
 		if err := toml.Unmarshal(content, &file); err != nil {
-			f := c.place
-			f.Path, f.Rule, f.Next = p, "kernel-argument", "mend the file in the base image"
-			c.report.Warnf(f, "%s", fmt.Sprintf("the base image has kernel arguments that bootc cannot read: %v", err))
+			f := d.place
+			f.Path, f.Rule, f.Next = p, "kernel-argument", "fix the file in the base image"
+			d.report.Warnf(f, "the base image has kernel arguments that bootc cannot read: %v", err)
 			continue
 		}
 		if len(file.Architectures) == 0 || slices.Contains(file.Architectures, machine) {

@@ -74,7 +74,7 @@ func TestKernelArgumentsOfABootcImage(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, layer.DiffID, again.DiffID)
 			require.Len(t, layer.Placements, 1)
-			assert.Equal(t, configlayer.Kargs, layer.Placements[0].Where)
+			assert.Equal(t, "kargs.d", layer.Placements[0].Where)
 		})
 	}
 }
@@ -85,7 +85,7 @@ func TestKernelArgumentsElsewhereAreTheAgents(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, findings)
 	assert.True(t, layer.Empty(), "rpm-ostree and ostree take none from an image")
-	assert.Equal(t, []configlayer.Placement{{Path: "spec.kernelArguments", Where: configlayer.Deployment,
+	assert.Equal(t, []configlayer.Placement{{Path: "spec.kernelArguments", Where: "deployment",
 		Reason: layer.Placements[0].Reason}}, layer.Placements)
 }
 

@@ -37,18 +37,18 @@ func (e Entry) InTree() basetree.Entry {
 
 // Where a part of a config goes that the layer does not hold as it is.
 const (
-	// FirstBoot means that Ignition does it on the first boot and no image can change it later.
-	FirstBoot = "first-boot"
-	// Tmpfiles means a line in tmpfiles.d, applied on every boot.
-	Tmpfiles = "tmpfiles.d"
-	// Sysusers means a line in sysusers.d, applied on the first boot of the image.
-	Sysusers = "sysusers.d"
-	// Kargs means a line in bootc's kargs.d, applied when bootc deploys the image.
-	Kargs = "kargs.d"
-	// Deployment means that the node's agent sets it in the boot entry of the image.
-	Deployment = "deployment"
-	// Removed means that an enablement link of the base is taken out.
-	Removed = "removed"
+	// firstBoot means that Ignition does it on the first boot and no image can change it later.
+	firstBoot = "first-boot"
+	// inTmpfiles means a line in tmpfiles.d, applied on every boot.
+	inTmpfiles = "tmpfiles.d"
+	// inSysusers means a line in sysusers.d, applied on the first boot of the image.
+	inSysusers = "sysusers.d"
+	// inKargs means a line in bootc's kargs.d, applied when bootc deploys the image.
+	inKargs = "kargs.d"
+	// atDeployment means that the node's agent sets it in the boot entry of the image.
+	atDeployment = "deployment"
+	// removed means that an enablement link of the base is left out.
+	removed = "removed"
 )
 
 // Placement names a part of the config that is not in the layer as it stands in the config, where it went and why.

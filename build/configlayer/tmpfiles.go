@@ -1,36 +1,29 @@
 package configlayer
 
 import (
-	"fmt"
-	"sort"
+	"slices"
 	"strings"
-
-	"dayone.dev/dayone/build/basetree"
 )
 
 const tmpfilesPath = "/usr/lib/tmpfiles.d/50-dayone-config.conf"
 
 // tmpfilesLine quotes the path as tmpfiles.d(5) wants it: specifiers begin with %, C escapes are understood in quotes.
 func tmpfilesLine(kind, path, rest string) string {
-	return fmt.Sprintf("%s %s %s", kind, tmpfilesPathField(path), rest)
-}
-
-func tmpfilesPathField(path string) string {
-	escaped := strings.ReplaceAll(path, "%", "%%")
-	if !strings.ContainsAny(escaped, " \t\"'\\") {
-		return escaped
+	path = strings.ReplaceAll(path, "%", "%%")
+	if strings.ContainsAny(path, " \t\"'\\") {
+		path = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(path) + `"`
 	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(escaped) + `"`
+	return kind + " " + path + " " + rest
 }
 
 // tmpfilesArgument is the last field: it runs to the end of the line and is not unquoted, only specifiers count.
 func tmpfilesArgument(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
-func (c *compiler) writeTmpfiles() {
-	if len(c.tmpfiles) == 0 {
+// tmpfiles writes the lines that directories and links left.
+func tmpfiles(_ source, d *draft) {
+	if len(d.tmpfiles) == 0 {
 		return
 	}
-	sort.Strings(c.tmpfiles)
-	c.add("storage", tmpfilesPath, Entry{Path: tmpfilesPath, Kind: basetree.Regular, Mode: defaultFileMode,
-		Content: []byte(strings.Join(c.tmpfiles, "\n") + "\n")})
+	slices.Sort(d.tmpfiles)
+	d.add("storage", tmpfilesPath, textFile(tmpfilesPath, d.tmpfiles))
 }
