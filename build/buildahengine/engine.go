@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // Storage drivers.
@@ -47,7 +48,7 @@ type Options struct {
 	StorageLimit int64
 	// Environment holds proxy variables for pulls (NAME=value); default none. It is not RUN's.
 	Environment []string
-	// Log takes what people want to know; default drops it.
+	// Log takes messages for operators; default drops them.
 	Log *logrus.Entry
 }
 
@@ -63,7 +64,7 @@ type Engine struct {
 // New makes the directories and finds out what the host can do.
 func New(o Options) (*Engine, error) {
 	if o.Root == "" {
-		return nil, errors.New("open build engine: no directory is given")
+		return nil, errors.New("open build engine: no directory is set")
 	}
 	root, err := filepath.Abs(o.Root)
 	if err != nil {
@@ -71,9 +72,7 @@ func New(o Options) (*Engine, error) {
 	}
 	o.Root = root
 	if o.Log == nil {
-		quiet := logrus.New()
-		quiet.SetLevel(logrus.PanicLevel)
-		o.Log = logrus.NewEntry(quiet)
+		o.Log = report.NoLog()
 	}
 	for _, dir := range []string{"runs", "logs", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
@@ -85,7 +84,7 @@ func New(o Options) (*Engine, error) {
 		o.Isolation = IsolationAuto
 	case IsolationAuto, IsolationChroot, IsolationOCI:
 	default:
-		return nil, fmt.Errorf("open build engine: there is no isolation %q; use %s, %s or %s", o.Isolation, IsolationAuto,
+		return nil, fmt.Errorf("open build engine: unknown isolation %q; use %s, %s or %s", o.Isolation, IsolationAuto,
 			IsolationChroot, IsolationOCI)
 	}
 	if o.MaxProcesses == 0 {
@@ -152,10 +151,10 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 	defer lock.Close()
 	if alone {
 		if err := removeGroups(ctx, e.o.Root); err != nil {
-			e.o.Log.WithError(err).Warn("control groups of a build that was killed were left behind")
+			e.o.Log.WithError(err).Warn("cannot remove control groups of a killed build")
 		}
 		if err := e.pruneFiles(); err != nil {
-			e.o.Log.WithError(err).Warn("old files of builds were not removed")
+			e.o.Log.WithError(err).Warn("cannot remove old files of builds")
 		}
 	}
 	r, err := e.newRun(job, alone)
@@ -191,15 +190,15 @@ func (e *Engine) cleanUp(ctx context.Context, lock *os.File) {
 		r.close()
 	}
 	if err != nil {
-		e.o.Log.WithError(err).Warn("storage of a stopped build will be cleared by the next build")
+		e.o.Log.WithError(err).Warn("the next build has to clean the storage of a stopped build")
 	}
 }
 
-// lockWait is how often a build looks whether another process has finished with clearing up.
+// lockWait is how often a build checks whether another process has finished cleaning up.
 const lockWait = 50 * time.Millisecond
 
-// lock takes the storage: alone for the first, who clears up and then lets others in; shared for those who come while
-// it builds.
+// lock locks the storage: exclusively for the first build, which cleans up and then shares the lock; shared for those that
+// come while it builds. The child inherits the descriptor, which gofrs/flock does not give out.
 func (e *Engine) lock(ctx context.Context) (f *os.File, alone bool, err error) {
 	f, err = os.OpenFile(filepath.Join(e.o.Root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -225,7 +224,7 @@ func (e *Engine) lock(ctx context.Context) (f *os.File, alone bool, err error) {
 func ctxFailure(ctx context.Context, doing string) *build.Failure {
 	f := &build.Failure{Step: phaseContainerfile, Cause: context.Cause(ctx)}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		f.Class, f.Message, f.Next = build.ClassPolicy, "the time limit ran out while "+doing,
+		f.Class, f.Message, f.Next = build.ClassPolicy, "timed out while "+doing,
 			"raise the time limit, or make the step quicker"
 		return f
 	}

@@ -22,132 +22,107 @@ type noNetwork struct{ nettypes.ContainerNetwork }
 func (noNetwork) DefaultNetworkName() string        { return "none" }
 func (noNetwork) NetworkInfo() nettypes.NetworkInfo { return nettypes.NetworkInfo{} }
 
-func (w *worker) configPath(name string) string { return filepath.Join(w.order.Run, "etc", name) }
+// etc is a file or directory of the configuration that the libraries read instead of /etc.
+func (o order) etc(name string) string { return filepath.Join(o.Run, "etc", name) }
 
-// prepare writes the configuration that containers' libraries would else take from /etc and the home directory.
-func (w *worker) prepare() error {
-	dirs := []string{w.configPath(""), w.configPath("certs.d"), w.configPath("registries.d"),
-		w.configPath("registries.conf.d"),
-		filepath.Join(w.order.Run, "tmp"), filepath.Join(w.order.Run, "home"), temporary(w.order.Root),
-		filepath.Join(w.order.Root, "blob-info")}
-	for _, dir := range dirs {
+// configure writes the configuration that the libraries would otherwise read from /etc and the home directory.
+func configure(o order) error {
+	for _, dir := range []string{o.etc("certs.d"), o.etc("registries.d"), o.etc("registries.conf.d"),
+		filepath.Join(o.Run, "tmp"), filepath.Join(o.Run, "home"), temporary(o.Root), blobInfo(o.Root)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make %s: %w", dir, err)
 		}
 	}
-	registries := []byte("unqualified-search-registries = []\n")
-	if job := w.order.Job; job != nil && job.Options.RegistriesConf != "" {
-		raw, err := os.ReadFile(job.Options.RegistriesConf)
-		if err != nil {
-			return fmt.Errorf("read mirrors: %w", err)
-		}
-		registries = raw
-	}
-	auth := []byte(`{"auths":{}}`)
-	if job := w.order.Job; job != nil && job.Registry.AuthFile != "" {
-		raw, err := os.ReadFile(job.Registry.AuthFile)
-		if err != nil {
-			return fmt.Errorf("read registry credentials: %w", err)
-		}
-		auth = raw
-	}
 	files := map[string][]byte{
-		// images are named by digest; who signs is the registry's matter
+		// Images are named by digest; signatures are the registry's matter.
 		"policy.json":     []byte(`{"default":[{"type":"insecureAcceptAnything"}]}`),
-		"registries.conf": registries, "containers.conf": []byte("[engine]\n[network]\n[containers]\n"),
-		// Without it signatures are looked for in a directory of the host's, which a builder in a user namespace may not even
-		// enter.
-		"registries.d/default.yaml": []byte("default-docker:\n  lookaside: file://" + w.configPath("signatures") + "\n"),
-		"storage.conf":              []byte("[storage]\ndriver=\"" + w.order.Driver + "\"\n"), "auth.json": auth,
+		"registries.conf": []byte("unqualified-search-registries = []\n"),
+		"containers.conf": []byte("[engine]\n[network]\n[containers]\n"),
+		// Without it the library looks for signatures in a directory of the host's, which a builder in a user namespace may
+		// not even enter.
+		"registries.d/default.yaml": []byte("default-docker:\n  lookaside: file://" + o.etc("signatures") + "\n"),
+		"storage.conf":              []byte("[storage]\ndriver=\"" + o.Driver + "\"\n"),
+		"auth.json":                 []byte(`{"auths":{}}`),
+	}
+	if o.Job != nil {
+		for name, from := range map[string]string{"registries.conf": o.Job.Options.RegistriesConf,
+			"auth.json": o.Job.Registry.AuthFile, "ca/ca.crt": o.Job.Registry.CAFile} {
+			if from == "" {
+				continue
+			}
+			raw, err := os.ReadFile(from)
+			if err != nil {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
+			files[name] = raw
+		}
 	}
 	for name, content := range files {
-		if err := os.WriteFile(w.configPath(name), content, 0o600); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(o.etc(name)), 0o700),
+			os.WriteFile(o.etc(name), content, 0o600)); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
-	if job := w.order.Job; job != nil && job.Registry.CAFile != "" {
-		return copyFile(job.Registry.CAFile, w.configPath("ca/ca.crt"))
-	}
 	return nil
 }
 
-func copyFile(from, to string) error {
-	raw, err := os.ReadFile(from)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", from, err)
-	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, raw, 0o600)); err != nil {
-		return fmt.Errorf("write %s: %w", to, err)
-	}
-	return nil
-}
+// blobInfo must live as long as the storage: without it the base's layers are packed again and get other digests.
+func blobInfo(root string) string { return filepath.Join(root, "blob-info") }
 
-func (w *worker) system() *types.SystemContext {
+func systemContext(o order) *types.SystemContext {
 	c := &types.SystemContext{
-		AuthFilePath:                w.configPath("auth.json"),
-		SignaturePolicyPath:         w.configPath("policy.json"),
-		SystemRegistriesConfPath:    w.configPath("registries.conf"),
-		SystemRegistriesConfDirPath: w.configPath("registries.conf.d"),
-		UserShortNameAliasConfPath:  w.configPath("short-names.conf"),
-		RegistriesDirPath:           w.configPath("registries.d"),
-		DockerPerHostCertDirPath:    w.configPath("certs.d"),
-		// It must live as long as the storage: without it the base's layers are packed again and get other digests.
-		BlobInfoCacheDir:        filepath.Join(w.order.Root, "blob-info"),
-		BigFilesTemporaryDir:    filepath.Join(w.order.Run, "tmp"),
-		DockerRegistryUserAgent: "dayone",
+		AuthFilePath:                o.etc("auth.json"),
+		SignaturePolicyPath:         o.etc("policy.json"),
+		SystemRegistriesConfPath:    o.etc("registries.conf"),
+		SystemRegistriesConfDirPath: o.etc("registries.conf.d"),
+		UserShortNameAliasConfPath:  o.etc("short-names.conf"),
+		RegistriesDirPath:           o.etc("registries.d"),
+		DockerPerHostCertDirPath:    o.etc("certs.d"),
+		BlobInfoCacheDir:            blobInfo(o.Root),
+		BigFilesTemporaryDir:        filepath.Join(o.Run, "tmp"),
+		DockerRegistryUserAgent:     "dayone",
 	}
-	if job := w.order.Job; job != nil {
-		if job.Registry.CAFile != "" {
-			c.DockerCertPath = w.configPath("ca")
+	if o.Job != nil {
+		if o.Job.Registry.CAFile != "" {
+			c.DockerCertPath = o.etc("ca")
 		}
-		if p := job.Platform; p != "" {
-			c.OSChoice, c.ArchitectureChoice = splitPlatform(p)
-		}
+		c.OSChoice, c.ArchitectureChoice, _ = strings.Cut(o.Job.Platform, "/")
 	}
 	return c
 }
 
-// open makes the store ready. Mount counts belong to this namespace, so the run directory is this build's own.
-func (w *worker) open() error {
-	if err := w.prepare(); err != nil {
-		return err
-	}
-	store, err := storage.GetStore(storage.StoreOptions{
-		RunRoot: filepath.Join(w.order.Run, "containers"), GraphRoot: filepath.Join(w.order.Root, "storage-"+w.order.Driver),
-		GraphDriverName: w.order.Driver,
-	})
+// openStore makes the store ready. Mount counts belong to this namespace, so the run directory is this build's own.
+func openStore(o order) (storage.Store, error) {
+	store, err := storage.GetStore(storage.StoreOptions{RunRoot: filepath.Join(o.Run, "containers"),
+		GraphRoot: filepath.Join(o.Root, "storage-"+o.Driver), GraphDriverName: o.Driver})
 	if err != nil {
-		return fmt.Errorf("open storage: %w", err)
+		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	w.store = store
-	return nil
+	return store, nil
 }
 
-// recover removes what a killed build left: its containers with their mounts and layers, and other builds' run
+// recoverStore removes what a killed build left: its containers with their mounts and layers, and other builds' run
 // directories. The parent holds the lock alone meanwhile.
-func (w *worker) recover() error {
-	containers, err := w.store.Containers()
+func recoverStore(store storage.Store, o order) error {
+	containers, err := store.Containers()
 	if err != nil {
 		return fmt.Errorf("list containers: %w", err)
 	}
 	for _, c := range containers {
 		for {
 			// Its mount went with the namespace it was made in; only the count may be left.
-			if n, err := w.store.Mounted(c.LayerID); err != nil || n == 0 {
+			if n, err := store.Mounted(c.LayerID); err != nil || n == 0 {
 				break
 			}
-			if _, err := w.store.Unmount(c.ID, true); err != nil {
+			if _, err := store.Unmount(c.ID, true); err != nil {
 				break
 			}
 		}
-		if err := w.store.DeleteContainer(c.ID); err != nil {
+		if err := store.DeleteContainer(c.ID); err != nil {
 			return fmt.Errorf("remove container of a build that was killed: %w", err)
 		}
 	}
-	return errors.Join(
-		clear(filepath.Dir(w.order.Run), filepath.Base(w.order.Run)),
-		clear(temporary(w.order.Root), cachePrefix),
-	)
+	return errors.Join(clear(filepath.Dir(o.Run), filepath.Base(o.Run)), clear(temporary(o.Root), cachePrefix))
 }
 
 // cachePrefix begins the directories in which buildah keeps RUN --mount=type=cache between builds.
@@ -173,32 +148,16 @@ func clear(dir, keep string) error {
 	return nil
 }
 
-func splitPlatform(p string) (system, architecture string) {
-	system, architecture, _ = strings.Cut(p, "/")
-	return system, architecture
-}
-
-// contexts are the images that FROM and --from may name, by digest.
-func (w *worker) contexts() map[string]*define.AdditionalBuildContext {
-	out := map[string]*define.AdditionalBuildContext{}
-	for name, image := range w.order.Job.Contexts {
-		out[name] = &define.AdditionalBuildContext{IsImage: true, Value: "docker://" + image.Reference}
-	}
-	return out
-}
-
-// mountOptions: read only, and what the host mounts later does not show.
-const mountOptions = ":ro"
-
-func (w *worker) common() *define.CommonBuildOptions {
-	job := w.order.Job
+// commonOptions are what RUN gets beside the Containerfile.
+func commonOptions(o order) *define.CommonBuildOptions {
 	common := &define.CommonBuildOptions{IdentityLabel: types.OptionalBoolFalse, Ulimit: ownLimits(),
-		CgroupParent: w.order.Group,
-		HTTPProxy:    len(job.Options.ProxyEnvironment) > 0} // RUN gets this process's, and neither image nor history do
-	for _, m := range job.Options.Mounts {
-		common.Volumes = append(common.Volumes, m.Source+":"+m.Target+mountOptions)
+		CgroupParent: o.Group,
+		// RUN gets this process's proxies, and neither image nor history do.
+		HTTPProxy: len(o.Job.Options.ProxyEnvironment) > 0}
+	for _, m := range o.Job.Options.Mounts { // read only; what the host mounts later does not show
+		common.Volumes = append(common.Volumes, m.Source+":"+m.Target+":ro")
 	}
-	for _, s := range job.Options.Secrets {
+	for _, s := range o.Job.Options.Secrets {
 		common.Secrets = append(common.Secrets, "id="+s.ID+",src="+s.File)
 	}
 	return common

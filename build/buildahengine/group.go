@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"github.com/sirupsen/logrus"
 )
 
@@ -153,7 +154,7 @@ func placesFile(root string) string { return filepath.Join(root, "groups.json") 
 // rememberPlaces adds the places of this process. What cannot be written is found by a process in the same group all
 // the same.
 func rememberPlaces(root string) {
-	known := recalledPlaces(root)
+	known := knownPlaces(root)
 	all := slices.Concat(known, groupPlaces())
 	slices.Sort(all)
 	if all = slices.Compact(all); len(all) == len(known) {
@@ -161,29 +162,17 @@ func rememberPlaces(root string) {
 	}
 	raw, err := json.Marshal(all)
 	if err == nil {
-		_ = replaceFile(placesFile(root), raw)
+		_ = renameio.WriteFile(placesFile(root), raw, 0o600)
 	}
 }
 
-func recalledPlaces(root string) []string {
+func knownPlaces(root string) []string {
 	var known []string
 	raw, err := os.ReadFile(placesFile(root))
 	if err != nil || json.Unmarshal(raw, &known) != nil {
 		return nil
 	}
 	return known
-}
-
-// replaceFile writes a file of this user's as a whole or not at all.
-func replaceFile(name string, raw []byte) error {
-	temp := fmt.Sprintf("%s.%d", name, os.Getpid())
-	if err := os.WriteFile(temp, raw, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	if err := os.Rename(temp, name); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
 }
 
 // groupPrefix begins the names of the groups of one engine directory.
@@ -205,7 +194,7 @@ func removeGroups(ctx context.Context, root string) error {
 	defer cancel()
 	tick := time.NewTicker(dyingLook)
 	defer tick.Stop()
-	places := slices.Concat(groupPlaces(), recalledPlaces(root))
+	places := slices.Concat(groupPlaces(), knownPlaces(root))
 	for {
 		err := removeNamed(places, groupPrefix(root)+"*")
 		if err == nil {

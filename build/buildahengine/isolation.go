@@ -1,7 +1,6 @@
 package buildahengine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -23,7 +22,7 @@ const (
 	IsolationOCI = "oci"
 )
 
-// runtimes are the programs that are looked for in the child's PATH, in order: the one that is tested most comes first.
+// runtimes are the programs to look for in the child's PATH; the one that is tested most comes first.
 func runtimes() []string { return []string{"runc", "crun"} }
 
 // chosen is how RUN is run in this build, and why.
@@ -42,18 +41,17 @@ func (c chosen) String() string {
 	return c.Isolation
 }
 
-// errNoIsolation means that what was asked for cannot be done on this host.
+// errNoIsolation means that this host cannot do what the request asks for.
 var errNoIsolation = errors.New("no OCI runtime works here")
 
-// choose finds out how RUN is run.
-func (w *worker) choose(ctx context.Context) (chosen, error) {
-	offline := w.order.Job.Options.Offline
-	if w.order.Isolation == IsolationChroot && !offline {
-		return chosen{Isolation: IsolationChroot, Reason: "it was asked for"}, nil
+// choose decides how RUN is run: by the first OCI runtime that try accepts. An empty runtime means all known ones.
+func choose(isolation, runtime string, offline bool, try func(program string) error) (chosen, error) {
+	if isolation == IsolationChroot && !offline {
+		return chosen{Isolation: IsolationChroot, Reason: "the engine's options ask for it"}, nil
 	}
 	candidates := runtimes()
-	if w.order.Runtime != "" {
-		candidates = []string{w.order.Runtime}
+	if runtime != "" {
+		candidates = []string{runtime}
 	}
 	var against []string
 	for _, name := range candidates {
@@ -62,7 +60,7 @@ func (w *worker) choose(ctx context.Context) (chosen, error) {
 			against = append(against, name+" is not installed")
 			continue
 		}
-		if err := w.tryRuntime(ctx, path, offline); err != nil {
+		if err := try(path); err != nil {
 			against = append(against, fmt.Sprintf("%s does not work here: %v", name, err))
 			continue
 		}
@@ -72,7 +70,7 @@ func (w *worker) choose(ctx context.Context) (chosen, error) {
 	switch {
 	case offline:
 		return chosen{}, fmt.Errorf("RUN without network: %w: %s", errNoIsolation, reasons)
-	case w.order.Isolation == IsolationOCI:
+	case isolation == IsolationOCI:
 		return chosen{}, fmt.Errorf("%w: %s", errNoIsolation, reasons)
 	}
 	return chosen{Isolation: IsolationChroot, Reason: reasons}, nil
@@ -87,9 +85,7 @@ func ociIsolation() define.Isolation {
 }
 
 // runtimeArguments keep the runtime's records in the run directory, which goes with the build.
-func (w *worker) runtimeArguments() []string {
-	return []string{"--root", filepath.Join(w.order.Run, "runtime")}
-}
+func runtimeArguments(o order) []string { return []string{"--root", filepath.Join(o.Run, "runtime")} }
 
 // networkOf gives the host's network, or none.
 func networkOf(offline bool) (define.NamespaceOptions, define.NetworkConfigurationPolicy) {

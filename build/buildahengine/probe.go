@@ -16,6 +16,8 @@ import (
 
 	"github.com/containers/buildah"
 	"github.com/containers/buildah/define"
+	"github.com/containers/image/v5/types"
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,13 +31,13 @@ const failureKept = 10 * time.Minute
 // probe runs a container that does nothing with the runtime, in the very way of RUN: the same specification,
 // namespaces, control group and limits. It is the only way to know whether this runtime works on this host, for this
 // user, inside whatever this process runs in.
-func (w *worker) probe(ctx context.Context, path string, offline bool) error {
+func probe(ctx context.Context, s session, path string) error {
 	program, ok := exitProgram(runtime.GOARCH)
 	if !ok {
-		return fmt.Errorf("it cannot be tried on %s", runtime.GOARCH)
+		return fmt.Errorf("dayone has no test program for %s", runtime.GOARCH)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- w.runProbe(ctx, program, path, offline) }()
+	go func() { ended <- runProbe(ctx, s, program, path) }() // the library does not end a container with the context
 	timer := time.NewTimer(probeTimeout)
 	defer timer.Stop()
 	select {
@@ -46,12 +48,12 @@ func (w *worker) probe(ctx context.Context, path string, offline bool) error {
 	}
 }
 
-func (w *worker) runProbe(ctx context.Context, program []byte, path string, offline bool) (err error) {
-	common := &define.CommonBuildOptions{IdentityLabel: w.common().
-		IdentityLabel, Ulimit: ownLimits(), CgroupParent: w.order.Group}
-	namespaces, network := networkOf(offline)
-	b, err := buildah.NewBuilder(ctx, w.store, buildah.BuilderOptions{
-		FromImage: buildah.BaseImageFakeName, Isolation: ociIsolation(), CommonBuildOpts: common, SystemContext: w.system(),
+func runProbe(ctx context.Context, s session, program []byte, path string) (err error) {
+	namespaces, network := networkOf(s.Job.Options.Offline)
+	common := &define.CommonBuildOptions{IdentityLabel: types.OptionalBoolFalse, Ulimit: ownLimits(),
+		CgroupParent: s.Group}
+	b, err := buildah.NewBuilder(ctx, s.store, buildah.BuilderOptions{
+		FromImage: buildah.BaseImageFakeName, Isolation: ociIsolation(), CommonBuildOpts: common, SystemContext: s.system,
 		NamespaceOptions: namespaces, ConfigureNetwork: network, NetworkInterface: noNetwork{},
 		IDMappingOptions: &define.IDMappingOptions{HostUIDMapping: true, HostGIDMapping: true},
 	})
@@ -66,18 +68,17 @@ func (w *worker) runProbe(ctx context.Context, program []byte, path string, offl
 	if err := os.WriteFile(filepath.Join(root, "probe"), program, 0o755); err != nil {
 		return fmt.Errorf("fill a container: %w", err)
 	}
-	var said bytes.Buffer
+	var output bytes.Buffer
 	err = b.Run([]string{"/probe"}, buildah.RunOptions{
-		Isolation: ociIsolation(), Runtime: path, Args: w.runtimeArguments(), Terminal: buildah.WithoutTerminal,
-		SystemContext:    w.system(),
-		NamespaceOptions: namespaces, ConfigureNetwork: network, Stdin: bytes.NewReader(nil), Stdout: &said, Stderr: &said,
+		Isolation: ociIsolation(), Runtime: path, Args: runtimeArguments(s.order), Terminal: buildah.WithoutTerminal,
+		SystemContext: s.system, NamespaceOptions: namespaces, ConfigureNetwork: network, Stdin: bytes.NewReader(nil),
+		Stdout: &output, Stderr: &output,
 	})
-	if text := strings.Join(strings.Fields(said.String()), " "); err != nil && text != "" {
-		_, after, found := strings.Cut(text, "container for [/probe]: ")
-		if !found {
-			after = text
+	if text := strings.Join(strings.Fields(output.String()), " "); err != nil && text != "" {
+		if _, after, found := strings.Cut(text, "container for [/probe]: "); found {
+			text = after
 		}
-		return errors.New(shorten(after))
+		return errors.New(shorten(text))
 	}
 	return err
 }
@@ -138,55 +139,44 @@ func (v verdict) counts(now time.Time) bool {
 	return v.Works || age >= 0 && age < failureKept
 }
 
-// tryRuntime asks what an earlier trial gave, or makes one. Trials count for one program, user, boot and kind of
-// network.
-func (w *worker) tryRuntime(ctx context.Context, path string, offline bool) error {
+// tryRuntime returns the outcome of an earlier trial, or makes one. A trial counts for one program, user, boot and kind
+// of network.
+func tryRuntime(ctx context.Context, s session, path string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
-		return fmt.Errorf("look at %s: %w", path, err)
+		return fmt.Errorf("stat %s: %w", path, err)
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		boot = nil // then a trial counts for ever, until the file is removed
+		boot = nil // then a trial counts until the file is removed
 	}
 	key := fmt.Sprintf("%s size=%d changed=%d.%d user=%d group=%t offline=%t boot=%s", path, st.Size, st.Mtim.Sec,
-		st.Mtim.Nsec, os.Getuid(), w.order.Group != "", offline, strings.TrimSpace(string(boot)))
-	known := readVerdicts(w.order.Root)
+		st.Mtim.Nsec, os.Getuid(), s.Group != "", s.Job.Options.Offline, strings.TrimSpace(string(boot)))
+	known := map[string]verdict{}
+	if raw, err := os.ReadFile(verdictsFile(s.Root)); err == nil && json.Unmarshal(raw, &known) != nil {
+		known = map[string]verdict{} // an unreadable file: try again
+	}
 	if v, ok := known[key]; ok && v.counts(time.Now()) {
 		if v.Works {
 			return nil
 		}
 		return errors.New(v.Detail)
 	}
-	trial := w.probe(ctx, path, offline)
+	trial := probe(ctx, s, path)
 	v := verdict{Works: trial == nil, At: time.Now().Unix()}
 	if trial != nil {
 		v.Detail = trial.Error()
 	}
 	known[key] = v
-	if err := writeVerdicts(w.order.Root, known); err != nil {
-		w.out.deliver("trial of " + path + " is not remembered: " + err.Error())
+	raw, err := json.Marshal(known)
+	if err == nil {
+		err = renameio.WriteFile(verdictsFile(s.Root), raw, 0o600)
+	}
+	if err != nil {
+		s.out.deliver("the trial of " + path + " is not kept: " + err.Error())
 	}
 	return trial
 }
 
 // verdictsFile keeps trials in the engine's directory.
 func verdictsFile(root string) string { return filepath.Join(root, "isolation.json") }
-
-// readVerdicts gives none when the file cannot be read: then runtimes are tried again.
-func readVerdicts(root string) map[string]verdict {
-	known := map[string]verdict{}
-	raw, err := os.ReadFile(verdictsFile(root))
-	if err == nil && json.Unmarshal(raw, &known) != nil {
-		return map[string]verdict{}
-	}
-	return known
-}
-
-func writeVerdicts(root string, known map[string]verdict) error {
-	raw, err := json.Marshal(known)
-	if err != nil {
-		return fmt.Errorf("encode trials of runtimes: %w", err)
-	}
-	return replaceFile(verdictsFile(root), raw)
-}

@@ -16,14 +16,20 @@ import (
 // defaultStorageLimit has room for two large bases with what three builds may add to them, in bytes.
 const defaultStorageLimit = 24 << 30
 
+// shelf holds the images that storage keeps between builds.
+type shelf struct {
+	store  storage.Store
+	driver string
+}
+
 // touch notes that an image and the cached ones below it were used now: what was used least recently is pruned first.
 // Times in the images themselves tell nothing, they are the base's.
-func (w *worker) touch(id string) error {
-	image, err := w.store.Image(id)
+func (s shelf) touch(id string) error {
+	image, err := s.store.Image(id)
 	if err != nil {
 		return fmt.Errorf("find built image: %w", err)
 	}
-	layers, err := w.layers()
+	layers, err := s.layers()
 	if err != nil {
 		return err
 	}
@@ -31,7 +37,7 @@ func (w *worker) touch(id string) error {
 	for layer := image.TopLayer; layer != ""; layer = layers[layer].Parent {
 		used[layer] = true
 	}
-	images, err := w.store.Images()
+	images, err := s.store.Images()
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}
@@ -40,19 +46,19 @@ func (w *worker) touch(id string) error {
 		if !used[i.TopLayer] {
 			continue
 		}
-		if err := os.Chtimes(w.imageDir(i.ID), now, now); err != nil {
+		if err := os.Chtimes(s.imageDir(i.ID), now, now); err != nil {
 			return fmt.Errorf("note use of image: %w", err)
 		}
 	}
 	return nil
 }
 
-func (w *worker) imageDir(id string) string {
-	return filepath.Join(w.store.GraphRoot(), w.order.Driver+"-images", id)
+func (s shelf) imageDir(id string) string {
+	return filepath.Join(s.store.GraphRoot(), s.driver+"-images", id)
 }
 
-func (w *worker) layers() (map[string]storage.Layer, error) {
-	list, err := w.store.Layers()
+func (s shelf) layers() (map[string]storage.Layer, error) {
+	list, err := s.store.Layers()
 	if err != nil {
 		return nil, fmt.Errorf("list layers: %w", err)
 	}
@@ -64,10 +70,10 @@ func (w *worker) layers() (map[string]storage.Layer, error) {
 }
 
 // size is what layers take on disk, nearly: vfs copies what is below a layer into it.
-func (w *worker) size(layers map[string]storage.Layer) int64 {
+func (s shelf) size(layers map[string]storage.Layer) int64 {
 	var sum int64
 	for _, l := range layers {
-		for sum += max(0, l.UncompressedSize); w.order.Driver == driverVFS && l.Parent != ""; {
+		for sum += max(0, l.UncompressedSize); s.driver == driverVFS && l.Parent != ""; {
 			l = layers[l.Parent]
 			sum += max(0, l.UncompressedSize)
 		}
@@ -77,33 +83,33 @@ func (w *worker) size(layers map[string]storage.Layer) int64 {
 
 // prune brings storage below its limit: first layers that belong to nothing (a pull that was killed), then the images
 // that were used least recently. The parent holds the storage alone meanwhile, so no running build uses any of it.
-func (w *worker) prune() error {
-	if w.order.Limit < 0 {
+func (s shelf) prune(limit int64) error {
+	if limit < 0 {
 		return nil
 	}
-	layers, err := w.layers()
-	if err != nil || w.size(layers) <= w.order.Limit {
+	layers, err := s.layers()
+	if err != nil || s.size(layers) <= limit {
 		return err
 	}
-	if err := w.dropLoose(layers); err != nil {
+	if err := s.dropLoose(layers); err != nil {
 		return err
 	}
-	images, err := w.store.Images()
+	images, err := s.store.Images()
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}
 	used := map[string]time.Time{}
 	for _, i := range images {
-		if info, err := os.Stat(w.imageDir(i.ID)); err == nil {
+		if info, err := os.Stat(s.imageDir(i.ID)); err == nil {
 			used[i.ID] = info.ModTime()
 		}
 	}
 	slices.SortStableFunc(images, func(a, b storage.Image) int { return used[a.ID].Compare(used[b.ID]) })
 	for _, i := range images {
-		if layers, err = w.layers(); err != nil || w.size(layers) <= w.order.Limit {
+		if layers, err = s.layers(); err != nil || s.size(layers) <= limit {
 			return err
 		}
-		if _, err := w.store.DeleteImage(i.ID, true); err != nil {
+		if _, err := s.store.DeleteImage(i.ID, true); err != nil {
 			return fmt.Errorf("remove image that was not used for long: %w", err)
 		}
 	}
@@ -111,8 +117,8 @@ func (w *worker) prune() error {
 }
 
 // dropLoose removes layers that no image stands on, tops first.
-func (w *worker) dropLoose(layers map[string]storage.Layer) error {
-	images, err := w.store.Images()
+func (s shelf) dropLoose(layers map[string]storage.Layer) error {
+	images, err := s.store.Images()
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}
@@ -133,7 +139,7 @@ func (w *worker) dropLoose(layers map[string]storage.Layer) error {
 			if needed[id] || parents[id] {
 				continue
 			}
-			if err := w.store.DeleteLayer(id); err != nil {
+			if err := s.store.DeleteLayer(id); err != nil {
 				return fmt.Errorf("remove layer of a killed build: %w", err)
 			}
 			delete(layers, id)
@@ -149,7 +155,7 @@ const (
 	logsKept     = 100
 	logBytesKept = 512 << 20
 	// cacheShare of the storage limit is for RUN --mount=type=cache of all builds together; above it the caches begin
-	// anew.
+	// anes.
 	cacheShare = 4
 )
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/containers/buildah/define"
 	"github.com/containers/image/v5/copy"
 	"github.com/containers/image/v5/docker"
 	"github.com/containers/image/v5/docker/reference"
@@ -18,8 +17,8 @@ import (
 
 // push sends the image to the target by digest, without a tag: only the sealed image gets one. It gives the digest of
 // what the registry has, which is not that of the local image: layers are packed on the way.
-func (w *worker) push(ctx context.Context, id string) (pushed string, err error) {
-	named, err := reference.ParseNormalizedNamed(w.order.Job.Target)
+func push(ctx context.Context, s session, id string) (pushed string, err error) {
+	named, err := reference.ParseNormalizedNamed(s.Job.Target)
 	if err != nil {
 		return "", fmt.Errorf("read target: %w", err)
 	}
@@ -27,12 +26,11 @@ func (w *worker) push(ctx context.Context, id string) (pushed string, err error)
 	if err != nil {
 		return "", fmt.Errorf("read target: %w", err)
 	}
-	source, err := imagestorage.Transport.ParseStoreReference(w.store, "@"+id)
+	source, err := imagestorage.Transport.ParseStoreReference(s.store, "@"+id)
 	if err != nil {
 		return "", fmt.Errorf("find built image: %w", err)
 	}
-	system := w.system()
-	policy, err := signature.NewPolicyFromFile(system.SignaturePolicyPath)
+	policy, err := signature.NewPolicyFromFile(s.system.SignaturePolicyPath)
 	if err != nil {
 		return "", fmt.Errorf("read policy: %w", err)
 	}
@@ -44,11 +42,12 @@ func (w *worker) push(ctx context.Context, id string) (pushed string, err error)
 	progress, done := make(chan types.ProgressProperties), make(chan struct{})
 	go func() {
 		defer close(done)
-		w.countBytes(progress)
+		countBytes(progress, s.send)
 	}()
 	raw, err := copy.Image(ctx, allow, target, source, &copy.Options{
-		SourceCtx: system, DestinationCtx: system, ReportWriter: w.out, ForceManifestMIMEType: w.manifestType(),
-		Progress: progress, ProgressInterval: progressInterval,
+		SourceCtx: s.system, DestinationCtx: s.system, ReportWriter: s.out,
+		ForceManifestMIMEType: manifestFormat(s.Job.Docker),
+		Progress:              progress, ProgressInterval: progressInterval,
 	})
 	close(progress)
 	<-done
@@ -66,7 +65,7 @@ func (w *worker) push(ctx context.Context, id string) (pushed string, err error)
 const progressInterval = 200 * time.Millisecond
 
 // countBytes adds up what all blobs together have sent. Sizes are those before packing, as far as they are known.
-func (w *worker) countBytes(progress <-chan types.ProgressProperties) {
+func countBytes(progress <-chan types.ProgressProperties, send *sender) {
 	sent, sizes := map[string]int64{}, map[string]int64{}
 	for p := range progress {
 		blob := p.Artifact.Digest.String()
@@ -84,13 +83,6 @@ func (w *worker) countBytes(progress <-chan types.ProgressProperties) {
 			m.Bytes += n
 			m.Total += max(sizes[b], n)
 		}
-		w.send.send(m)
+		send.send(m)
 	}
-}
-
-func (w *worker) manifestType() string {
-	if w.format() == define.Dockerv2ImageManifest {
-		return manifest.DockerV2Schema2MediaType
-	}
-	return define.OCIv1ImageManifest
 }

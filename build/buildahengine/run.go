@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,70 +64,67 @@ func (r *run) close() {
 	}
 }
 
-// child is what the goroutine that owns the child's thread tells.
-type child struct {
-	pid int
-	err error
-}
-
 // do starts the child, follows it and turns its end into a result.
 func (r *run) do(ctx context.Context, lock *os.File) (build.ContainerImage, error) {
 	var none build.ContainerImage
-	input, output, stray, err := pipes()
+	cmd := r.command(lock)
+	input, err := cmd.StdinPipe()
 	if err != nil {
-		return none, err
+		return none, fmt.Errorf("make pipe to the build process: %w", err)
 	}
-	defer input.Close()
-	defer output.Close()
-	started, ended := make(chan child, 1), make(chan error, 1)
-	go r.own(input.reader, output.writer, stray, lock, started, ended)
-	c := <-started
-	input.closeReader()
-	output.closeWriter()
-	if c.err != nil {
-		return none, r.infrastructure("start the build process", c.err,
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return none, errors.Join(fmt.Errorf("make pipe from the build process: %w", err), input.Close())
+	}
+	started, read, ended := make(chan error, 1), make(chan struct{}), make(chan error, 1)
+	go func() { // on one thread: Pdeathsig fires when that thread ends, not the process
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if started <- err; err == nil {
+			<-read // Wait closes the pipe
+			ended <- cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return none, r.infrastructure("start the build process", err,
 			"the build needs root with CAP_SYS_ADMIN, or user namespaces")
 	}
-	r.group = newGroup(r.engine.o.Root, c.pid, bounds{r.engine.o.MaxProcesses, r.engine.o.MaxMemory}, r.engine.o.Log)
+	pid := cmd.Process.Pid
+	r.group = newGroup(r.engine.o.Root, pid, bounds{r.engine.o.MaxProcesses, r.engine.o.MaxMemory}, r.engine.o.Log)
 	if err := r.instruct(input); err != nil {
-		r.kill(c.pid)
+		r.kill(pid)
+		close(read)
 		<-ended
 		return none, r.infrastructure("instruct the build process", err, "start the build again")
 	}
 	done, guarded := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(guarded)
-		r.guard(ctx, done, c.pid)
+		r.guard(ctx, done, pid)
 	}()
-	last := r.follow(output.reader, lock)
+	last := r.follow(output, lock)
 	close(done)
 	<-guarded // the child's output has ended: nothing is left to kill
-	waitErr := <-ended
-	return r.conclude(ctx, last, waitErr)
+	close(read)
+	return r.conclude(ctx, last, <-ended)
 }
 
-// own starts and awaits the child on one thread: Pdeathsig fires when that thread ends, not the process.
-func (r *run) own(in, out, stray *os.File, lock *os.File, started chan<- child, ended chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+// command is this program again, as process 1 of namespaces of its own.
+func (r *run) command(lock *os.File) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{initName}
 	cmd.Env = r.environment()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, stray
+	cmd.Stderr = os.Stderr            // stray prints of libraries
 	cmd.ExtraFiles = []*os.File{lock} // the storage stays locked until the last process of the build is gone
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS
 	}
-	if err := cmd.Start(); err != nil {
-		started <- child{err: err}
-		return
-	}
-	started <- child{pid: cmd.Process.Pid}
-	ended <- cmd.Wait()
+	return cmd
 }
 
-// environment of the child holds nothing of the parent's but what was named.
+// environment of the child holds nothing of the parent's but what the options name.
 func (r *run) environment() []string {
 	etc := filepath.Join(r.dir, "etc")
 	own := append([]string{
@@ -143,11 +141,10 @@ func (r *run) environment() []string {
 }
 
 // instruct writes the order; nothing of it is in arguments or environment.
-func (r *run) instruct(in *pipe) error {
+func (r *run) instruct(in io.WriteCloser) error {
 	o := order{
 		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.engine.o.Isolation, Runtime: r.engine.o.Runtime,
-		Run: r.dir, Recover: r.alone,
-		Limit: r.engine.o.StorageLimit,
+		Run: r.dir, Recover: r.alone, Limit: r.engine.o.StorageLimit,
 		Scrub: append(secretValues(r.job.Registry, r.job.Options.Secrets),
 			build.ProxySecrets(r.job.Options.ProxyEnvironment)...),
 	}
@@ -157,16 +154,15 @@ func (r *run) instruct(in *pipe) error {
 	if r.engine.o.Isolation != IsolationChroot && os.Geteuid() == 0 { // an ordinary user may make none
 		o.Group = r.group.name + "/run"
 	}
-	_, err := in.writer.WriteString("\n") // lets process 1 start the worker: it is in its control group now
+	_, err := io.WriteString(in, "\n") // lets process 1 start the worker: it is in its control group now
 	if err == nil {
-		err = json.NewEncoder(in.writer).Encode(o)
+		err = json.NewEncoder(in).Encode(o)
 	}
-	in.closeWriter()
-	return err
+	return errors.Join(err, in.Close())
 }
 
 // follow reads messages until the child closes its end.
-func (r *run) follow(in *os.File, lock *os.File) *message {
+func (r *run) follow(in io.Reader, lock *os.File) *message {
 	var last *message
 	decoder := json.NewDecoder(bufio.NewReaderSize(in, 64<<10))
 	for {
@@ -182,7 +178,7 @@ func (r *run) follow(in *os.File, lock *os.File) *message {
 			}
 		case kindIsolation:
 			r.isolation, r.reason = m.Text, m.Reason
-			r.log.write(message{Kind: kindOutput, Text: "RUN is run with isolation " + m.Text + ": " + m.Reason})
+			r.log.write(message{Kind: kindOutput, Text: "RUN uses isolation " + m.Text + ": " + m.Reason})
 		case kindDone:
 			last = &m
 		default:
@@ -246,7 +242,7 @@ func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build
 		return image, r.track.place(ctxFailure(ctx, "the Containerfile was built"), r.log.path)
 	}
 	if waitErr == nil {
-		waitErr = errors.New("it said nothing")
+		waitErr = errors.New("no outcome was reported")
 	}
 	f := r.infrastructure("build process ended", waitErr,
 		"look at the log and the kernel's messages (out of memory?), then start the build again")

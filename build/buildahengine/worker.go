@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/containers/buildah/define"
 	"github.com/containers/buildah/imagebuildah"
 	"github.com/containers/image/v5/docker"
+	"github.com/containers/image/v5/types"
 	"github.com/containers/storage"
 	"github.com/containers/storage/pkg/archive"
 	"github.com/sirupsen/logrus"
@@ -30,14 +32,13 @@ const (
 // lockDescriptor is the storage lock that the parent hands down: held by this process, not by what RUN starts.
 const lockDescriptor = 3
 
-// worker carries out one order in the child process.
-type worker struct {
-	order order
-	send  *sender
-	out   *lines
-	store storage.Store
-	// isolation is chosen before the first instruction.
-	isolation chosen
+// session is what the steps of one order share in the child process. No step changes it.
+type session struct {
+	order
+	send   *sender
+	out    *lines
+	system *types.SystemContext
+	store  storage.Store
 }
 
 // runWorker is the child's main. Its outcome goes to the parent as a message; an error here means that not even that
@@ -48,20 +49,20 @@ func runWorker() error {
 		return err
 	}
 	unix.CloseOnExec(lockDescriptor)
-	w := &worker{send: newSender(messages)}
-	if err := json.NewDecoder(os.Stdin).Decode(&w.order); err != nil {
+	s := session{send: newSender(messages)}
+	if err := json.NewDecoder(os.Stdin).Decode(&s.order); err != nil {
 		return fmt.Errorf("read order: %w", err)
 	}
-	w.out = newLines(w.order.Scrub, func(text string) { w.send.send(message{Kind: kindOutput, Text: text}) })
-	logrus.SetOutput(w.out)
+	s.out = newLines(s.Scrub, func(text string) { s.send.send(message{Kind: kindOutput, Text: text}) })
+	logrus.SetOutput(s.out)
 	logrus.SetLevel(logrus.WarnLevel)
-	digest, phase, err := w.work(context.Background())
-	_ = w.out.Close() // never fails
+	digest, phase, err := work(context.Background(), s)
+	_ = s.out.Close() // never fails
 	if err != nil {
-		w.send.send(message{Kind: kindDone, Error: describe(phase, err, w.out)})
+		s.send.send(message{Kind: kindDone, Error: describe(phase, err, s.out)})
 		return nil
 	}
-	w.send.send(message{Kind: kindDone, Digest: digest})
+	s.send.send(message{Kind: kindDone, Digest: digest})
 	return nil
 }
 
@@ -77,126 +78,119 @@ func ownStdout() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "messages"), nil
 }
 
-func (w *worker) work(ctx context.Context) (digest, phase string, err error) {
-	if err := w.open(); err != nil {
+// work carries the order out: storage -> isolation -> Containerfile -> push. The phase is where an error comes from.
+func work(ctx context.Context, s session) (digest, phase string, err error) {
+	if err := configure(s.order); err != nil {
+		return "", phaseStorage, err
+	}
+	s.system = systemContext(s.order)
+	if s.store, err = openStore(s.order); err != nil {
 		return "", phaseStorage, err
 	}
 	defer func() {
 		// Layers stay mounted only if a container is in use, and then this namespace ends anyway.
-		_, shutdown := w.store.Shutdown(false)
+		_, shutdown := s.store.Shutdown(false)
 		if err == nil && shutdown != nil {
 			phase, err = phaseStorage, fmt.Errorf("close storage: %w", shutdown)
 		}
 	}()
-	if w.order.Recover {
-		if err := errors.Join(w.recover(), w.prune()); err != nil {
+	images := shelf{s.store, s.Driver}
+	if s.Recover {
+		if err := errors.Join(recoverStore(s.store, s.order), images.prune(s.Limit)); err != nil {
 			return "", phaseStorage, err
 		}
 	}
-	w.send.send(message{Kind: kindReady})
-	if w.order.Job == nil {
+	s.send.send(message{Kind: kindReady})
+	if s.Job == nil {
 		return "", phaseStorage, nil
 	}
-	w.send.send(message{Kind: kindPhase, Text: phaseContainerfile})
-	if w.isolation, err = w.choose(ctx); err != nil {
-		return "", phaseContainerfile, err
-	}
-	w.send.send(message{Kind: kindIsolation, Text: w.isolation.String(), Reason: w.isolation.Reason})
-	id, err := w.build(ctx)
+	s.send.send(message{Kind: kindPhase, Text: phaseContainerfile})
+	isolation, err := choose(s.Isolation, s.Runtime, s.Job.Options.Offline, func(program string) error {
+		return tryRuntime(ctx, s, program)
+	})
 	if err != nil {
 		return "", phaseContainerfile, err
 	}
-	w.send.send(message{Kind: kindPhase, Text: phasePush})
-	if digest, err = w.push(ctx, id); err != nil {
+	s.send.send(message{Kind: kindIsolation, Text: isolation.String(), Reason: isolation.Reason})
+	id, err := runContainerfile(ctx, s, isolation)
+	if err != nil {
+		return "", phaseContainerfile, err
+	}
+	s.send.send(message{Kind: kindPhase, Text: phasePush})
+	if digest, err = push(ctx, s, id); err != nil {
 		return "", phasePush, err
 	}
-	return digest, phaseStorage, w.touch(id)
+	return digest, phaseStorage, images.touch(id)
 }
 
-// build runs the Containerfile and gives the id of the local image.
-func (w *worker) build(ctx context.Context) (string, error) {
-	options, err := w.options()
-	if err != nil {
-		return "", err
+// runContainerfile gives the id of the local image.
+func runContainerfile(ctx context.Context, s session, isolation chosen) (string, error) {
+	// The build context is empty: a MachineOSConfig has none, so COPY without --from finds nothing.
+	empty := filepath.Join(s.Run, "context")
+	if err := os.MkdirAll(empty, 0o700); err != nil {
+		return "", fmt.Errorf("make build context: %w", err)
 	}
-	file := filepath.Join(w.order.Run, "Containerfile")
-	if err := os.WriteFile(file, []byte(w.order.Job.Containerfile), 0o600); err != nil {
+	file := filepath.Join(s.Run, "Containerfile")
+	if err := os.WriteFile(file, []byte(s.Job.Containerfile), 0o600); err != nil {
 		return "", fmt.Errorf("write Containerfile: %w", err)
 	}
-	id, _, err := imagebuildah.BuildDockerfiles(ctx, w.store, options, file)
-	return id, err
-}
-
-func (w *worker) options() (define.BuildOptions, error) {
-	job := w.order.Job
-	context, err := emptyContext(w.order.Run)
-	if err != nil {
-		return define.BuildOptions{}, err
-	}
-	created := time.Unix(job.Created, 0).UTC()
-	system := w.system()
-	namespaces, network := networkOf(job.Options.Offline)
+	created := time.Unix(s.Job.Created, 0).UTC()
+	namespaces, network := networkOf(s.Job.Options.Offline)
 	options := define.BuildOptions{
-		ContextDirectory: context,
+		ContextDirectory: empty,
 		PullPolicy:       define.PullIfMissing,
 		Isolation:        define.IsolationChroot,
-		Output:           "localhost/dayone-build:" + job.Address[:min(len(job.Address), 32)],
-		OutputFormat:     w.format(),
+		Output:           "localhost/dayone-build:" + s.Job.Address[:min(len(s.Job.Address), 32)],
+		OutputFormat:     manifestFormat(s.Job.Docker),
 		Compression:      archive.Gzip,
-		Out:              w.out, Err: w.out, ReportWriter: w.out,
-		Log:                     w.log(),
-		SignaturePolicyPath:     system.SignaturePolicyPath,
-		SystemContext:           system,
-		CommonBuildOpts:         w.common(),
+		Out:              s.out, Err: s.out, ReportWriter: s.out,
+		Log:                     instructionLog(s.send, s.out),
+		SignaturePolicyPath:     s.system.SignaturePolicyPath,
+		SystemContext:           s.system,
+		CommonBuildOpts:         commonOptions(s.order),
 		Layers:                  true,
-		NoCache:                 job.Options.NoCache,
+		NoCache:                 s.Job.Options.NoCache,
 		RemoveIntermediateCtrs:  true,
 		ForceRmIntermediateCtrs: true,
 		Timestamp:               &created,
-		AdditionalBuildContexts: w.contexts(),
-		Args:                    job.Options.BuildArgs,
+		AdditionalBuildContexts: map[string]*define.AdditionalBuildContext{},
+		Args:                    s.Job.Options.BuildArgs,
 		IDMappingOptions:        &define.IDMappingOptions{HostUIDMapping: true, HostGIDMapping: true},
 		NetworkInterface:        noNetwork{},
 		NamespaceOptions:        namespaces,
 		ConfigureNetwork:        network,
-		Envs:                    nil,
 	}
-	if w.isolation.Isolation == IsolationOCI {
-		options.Isolation, options.Runtime, options.RuntimeArgs = ociIsolation(), w.isolation.Runtime, w.runtimeArguments()
+	for name, image := range s.Job.Contexts { // what FROM and --from may name, by digest
+		options.AdditionalBuildContexts[name] = &define.AdditionalBuildContext{IsImage: true,
+			Value: "docker://" + image.Reference}
 	}
-	return options, nil
+	if isolation.Isolation == IsolationOCI {
+		options.Isolation, options.Runtime, options.RuntimeArgs = ociIsolation(), isolation.Runtime, runtimeArguments(s.order)
+	}
+	id, _, err := imagebuildah.BuildDockerfiles(ctx, s.store, options, file)
+	return id, err
 }
 
-// format keeps the base's family of media types.
-func (w *worker) format() string {
-	if w.order.Job.Docker {
+// manifestFormat keeps the base's family of media types.
+func manifestFormat(docker bool) string {
+	if docker {
 		return define.Dockerv2ImageManifest
 	}
 	return define.OCIv1ImageManifest
 }
 
-// emptyContext is the build context: a MachineOSConfig has none, so COPY without --from finds nothing.
-func emptyContext(run string) (string, error) {
-	dir := filepath.Join(run, "context")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make build context: %w", err)
-	}
-	return dir, nil
-}
-
-// log tells stages and instructions apart: buildah calls it with the text of each before it runs it.
-func (w *worker) log() func(string, ...any) {
+// instructionLog tells stages and instructions apart: buildah calls it with the text of each before it runs it.
+func instructionLog(send *sender, out *lines) func(string, ...any) {
 	return func(format string, args ...any) {
-		text := fmt.Sprintf(format, args...)
 		kind := kindStep
 		switch {
-		case len(format) >= 5 && format[:5] == "FROM ":
+		case strings.HasPrefix(format, "FROM "):
 			kind = kindFrom
-		case len(format) >= 6 && format[:6] == "COMMIT":
+		case strings.HasPrefix(format, "COMMIT"):
 			kind = kindOutput
 		}
-		_ = w.out.Close() // output without a newline belongs to the step before
-		w.send.send(message{Kind: kind, Text: w.out.scrub.Replace(text)})
+		_ = out.Close() // output without a newline belongs to the step before
+		send.send(message{Kind: kind, Text: out.scrub.Replace(fmt.Sprintf(format, args...))})
 	}
 }
 
