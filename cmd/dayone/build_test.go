@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/bootstrap/trialbuild"
 	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/build/buildtest"
 	"dayone.dev/dayone/cmd/internal/cli"
@@ -89,7 +90,7 @@ func TestBuildOnALaptop(t *testing.T) {
 	args := []string{"build", "--dir", dir, "--pool", "master", "--state-dir", t.TempDir(), "--base", base.Reference,
 		"--base-ca", reg.CAFile, "--base-auth", reg.PullAuthFile, "-o", "json"}
 
-	var first, second, third outcome
+	var first, second, third trialbuild.Outcome
 	code, stdout, stderr := dayone(t, args...)
 	require.Equal(t, 0, code, stderr)
 	require.NoError(t, json.Unmarshal([]byte(stdout), &first))

@@ -27,7 +27,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(day1.Commands(version)...)
 	root.AddCommand(render.Commands()...)
 	root.AddCommand(support.Commands(version)...)
-	root.AddCommand(newBuildCommand(), registry.Command(), cluster.Command(version))
+	root.AddCommand(registry.Command(), cluster.Command(version))
 	root.AddCommand(plan.Commands(version)...)
 	return root
 }

@@ -1,6 +1,6 @@
 // Package day1 holds the commands of an installation, in the order in which an administrator types them.
 //
-//	sample -> prepare -> manifests -> plan -> ignition | bootstrap -> status -> handover
+//	sample -> prepare -> manifests -> plan -> build -> ignition | bootstrap -> status -> handover
 package day1
 
 import (
@@ -10,5 +10,5 @@ import (
 // Commands are the group's; version is the program's.
 func Commands(version string) []*cobra.Command {
 	return []*cobra.Command{newPrepareCommand(), newManifestsCommand(), newSampleCommand(), newIgnitionCommand(),
-		newBootstrapCommand(version), newStatusCommand(), newHandOverCommand()}
+		newBuildCommand(version), newBootstrapCommand(version), newStatusCommand(), newHandOverCommand()}
 }
