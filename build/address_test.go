@@ -217,4 +217,8 @@ func TestNewRequest(t *testing.T) {
 	unrendered.Config = nil
 	_, err = build.NewRequest(unrendered)
 	require.ErrorContains(t, err, "render the pool first")
+	uncontrolled := spec
+	uncontrolled.Controller = nil
+	_, err = build.NewRequest(uncontrolled)
+	require.ErrorContains(t, err, "controller: ")
 }

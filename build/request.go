@@ -169,6 +169,9 @@ func NewRequest(in Spec) (Request, error) {
 	if in.Config == nil {
 		return Request{}, invalid("config", "pool "+in.Pool+" has no rendered config", "render the pool first")
 	}
+	if in.Controller == nil {
+		return Request{}, invalid("controller", "pool "+in.Pool+" has no ControllerConfig", "render the pool first")
+	}
 	read := func(image string) Image { return Image{Reference: cmp.Or(in.Copies[image], image)} }
 	request := Request{Pool: in.Pool, Base: read(in.Base), Config: in.Config,
 		Containerfile: in.Containerfile, ContainerfileName: in.ContainerfileName,
