@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,6 +28,7 @@ import (
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
@@ -180,11 +180,8 @@ func (l *nodeLab) serve() func(pool string) []byte {
 	pullSecret, err := json.Marshal(pull)
 	require.NoError(l, err)
 	agent := filepath.Join(l.dir, "dayone-daemon")
-	build := exec.CommandContext(l.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", agent,
-		"dayone.dev/dayone/cmd/dayone-daemon")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(l, err, string(out))
+	require.NoError(l, program.Build(l.Context(), "", program.Options{Package: "dayone.dev/dayone/cmd/dayone-daemon"},
+		agent))
 	log, err := os.Create(filepath.Join(l.dir, "log"))
 	require.NoError(l, err)
 	l.Cleanup(func() { _ = log.Close() })

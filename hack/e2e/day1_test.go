@@ -19,6 +19,7 @@ import (
 
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e"
+	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests/assets"
 	"dayone.dev/dayone/rebase/firstboot"
@@ -43,14 +44,11 @@ func TestMain(m *testing.M) {
 
 // binaries builds the programs into binDir.
 var binaries = sync.OnceValue(func() error {
-	for _, args := range [][]string{{"CGO_ENABLED=1", "./cmd/dayone"}, {"CGO_ENABLED=0", "./cmd/dayone-daemon"}} {
-		cmd := exec.Command("go", "build", "-trimpath", "-o", binDir+"/", args[1])
-		cmd.Dir, cmd.Env = "../..", append(os.Environ(), args[0])
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w: %s", args[1], err, out)
-		}
-	}
-	return nil
+	return errors.Join(
+		program.Build(context.Background(), "", program.Options{Package: "dayone.dev/dayone/cmd/dayone", Cgo: true},
+			filepath.Join(binDir, "dayone")),
+		program.Build(context.Background(), "", program.Options{Package: "dayone.dev/dayone/cmd/dayone-daemon"},
+			filepath.Join(binDir, "dayone-daemon")))
 })
 
 // options are those of a test: everything below the test's own directory, nothing left behind.

@@ -5,9 +5,9 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
+
+	"dayone.dev/dayone/hack/program"
 )
 
 // Program is one of dayone's programs and how it is built and started.
@@ -44,29 +44,15 @@ func Find(name string) (Program, error) {
 	return Program{}, fmt.Errorf("find program %q: there is none of this name", name)
 }
 
-// Build tags that every program has, and those that make a cgo program static (docs/operators/builds.md).
-const (
-	tags       = "containers_image_openpgp,exclude_graphdriver_btrfs"
-	staticTags = ",netgo,osusergo,sqlite_omit_load_extension"
-)
-
 // Build makes the static binary dir/Name from the sources in source.
 func (p Program) Build(ctx context.Context, source, dir, version string) (string, error) {
+	o := program.Options{Package: p.Package, Cgo: p.Cgo, LDFlags: []string{"-X main.version=" + version}}
+	if p.Cgo { // what makes such a program static (docs/operators/builds.md)
+		o.Tags = []string{"netgo", "osusergo", "sqlite_omit_load_extension"}
+		o.LDFlags = append(o.LDFlags, `-linkmode external -extldflags "-static"`)
+	}
 	out := filepath.Join(dir, p.Name)
-	flags, environment := "-s -w -X main.version="+version, "CGO_ENABLED=0"
-	build := "-tags=" + tags
-	if p.Cgo {
-		build += staticTags
-		flags += ` -linkmode external -extldflags "-static"`
-		environment = "CGO_ENABLED=1"
-	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", build, "-ldflags", flags, "-o", out,
-		p.Package)
-	cmd.Dir, cmd.Env = source, append(os.Environ(), environment, "GOFLAGS=")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w: %s", p.Name, err, text)
-	}
-	return out, nil
+	return out, program.Build(ctx, source, o, out)
 }
 
 // inspect tells the architecture of a binary, in Go's spelling, and refuses one that needs files that the image has not

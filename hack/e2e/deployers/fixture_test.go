@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/hack/testnode/standin"
 	"dayone.dev/dayone/installconfig"
@@ -77,11 +77,9 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	daemon = filepath.Join(dir, "dayone-daemon")
-	build := exec.Command("go", "build", "-tags=containers_image_openpgp", "-o", daemon,
-		"dayone.dev/dayone/cmd/dayone-daemon")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the agent: %v: %s\n", err, out)
+	o := program.Options{Package: "dayone.dev/dayone/cmd/dayone-daemon"}
+	if err := program.Build(context.Background(), "", o, daemon); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()

@@ -30,6 +30,7 @@ import (
 	"dayone.dev/dayone/hack/images"
 	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
@@ -149,11 +150,8 @@ func (w *world) dayone(args ...string) {
 	w.t.Helper()
 	if w.program == "" {
 		w.program = filepath.Join(w.t.TempDir(), "dayone")
-		cmd := exec.CommandContext(w.t.Context(), "go", "build", "-trimpath", "-buildvcs=false",
-			"-tags=containers_image_openpgp,exclude_graphdriver_btrfs", "-o", w.program, "./cmd/dayone")
-		cmd.Dir = "../../.."
-		out, err := cmd.CombinedOutput()
-		require.NoError(w.t, err, "%s", out)
+		require.NoError(w.t, program.Build(w.t.Context(), "",
+			program.Options{Package: "dayone.dev/dayone/cmd/dayone", Cgo: true}, w.program))
 	}
 	cmd := exec.CommandContext(w.t.Context(), w.program, append(args, "--kubeconfig", w.cluster.Kubeconfig)...)
 	out, err := cmd.CombinedOutput()

@@ -28,6 +28,7 @@ import (
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e/mcostandin"
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
@@ -113,10 +114,8 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{t: t, downloads: newTap(), built: make(chan struct{}), bin: filepath.Join(t.TempDir(), "dayone"),
 		served: t.TempDir()}
-	cmd := exec.Command("go", "build", "-trimpath", "-o", w.bin, "./cmd/dayone")
-	cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=1")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, program.Build(t.Context(), "", program.Options{Package: "dayone.dev/dayone/cmd/dayone", Cgo: true},
+		w.bin))
 	debian, err := baseimage.Ensure(t.Context(), baseimage.Debian, "")
 	require.NoError(t, err)
 	w.lab, err = testnode.New(t.Context(), testnode.Options{})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -24,6 +23,7 @@ import (
 
 	"dayone.dev/dayone/build/optin"
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
@@ -100,19 +100,8 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	agentProgram = filepath.Join(dir, "dayone-daemon")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags=containers_image_openpgp", "-o",
-		agentProgram+".linked", "dayone.dev/dayone/cmd/dayone-daemon")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the agent: %v: %s\n", err, out)
-		return 1
-	}
-	// What the linker wrote is in the cache as huge pages, which would all count as the agent's memory; a copy is not.
-	raw, err := os.ReadFile(agentProgram + ".linked")
-	if err == nil {
-		err = os.WriteFile(agentProgram, raw, 0o755)
-	}
-	if err != nil {
+	o := program.Options{Package: "dayone.dev/dayone/cmd/dayone-daemon"}
+	if err := program.Build(context.Background(), "", o, agentProgram); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +22,7 @@ import (
 
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/cache"
+	goprogram "dayone.dev/dayone/hack/program"
 )
 
 // ImageOptions name a base image that is to get stand-ins.
@@ -64,7 +64,7 @@ func Image(ctx context.Context, o ImageOptions) (string, error) {
 	return store.Ensure(ctx, "standin-"+key.Encoded()[:16], func(dir string) error { return derive(dir, program, o) })
 }
 
-// build compiles the program; Go's own cache makes a second time cheap.
+// build links the program.
 func build(ctx context.Context) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "dayone-standin-")
 	if err != nil {
@@ -72,11 +72,9 @@ func build(ctx context.Context) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "standin")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
-		"-tags=containers_image_openpgp", "-o", path, "dayone.dev/dayone/hack/testnode/standin/cmd/standin")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build stand-in: %w: %s", err, bytes.TrimSpace(out))
+	o := goprogram.Options{Package: "dayone.dev/dayone/hack/testnode/standin/cmd/standin"}
+	if err := goprogram.Build(ctx, "", o, path); err != nil {
+		return nil, err
 	}
 	return os.ReadFile(path)
 }

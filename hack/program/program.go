@@ -1,0 +1,89 @@
+package program
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"dayone.dev/dayone/hack/cache"
+)
+
+// tags are the build tags of every program.
+const tags = "containers_image_openpgp,exclude_graphdriver_btrfs"
+
+// lockPoll is how often a process that waits for another one's link tries again.
+const lockPoll = 100 * time.Millisecond
+
+// Options of a program.
+type Options struct {
+	// Package is its import path. Required.
+	Package string
+	// Cgo links C libraries; without it the program is static.
+	Cgo bool
+	// Tags are further build tags, LDFlags further flags of the linker.
+	Tags, LDFlags []string
+}
+
+// Build links the program from the sources in dir and copies it to the file to. The linked file stays in the cache, and
+// go build leaves it alone while it is up to date: a second process pays for a copy only.
+func Build(ctx context.Context, dir string, o Options, to string) error {
+	args := []string{"build", "-trimpath", "-buildvcs=false",
+		"-tags=" + strings.Join(append([]string{tags}, o.Tags...), ","),
+		"-ldflags=" + strings.Join(append([]string{"-s -w"}, o.LDFlags...), " ")}
+	environment := "CGO_ENABLED=0"
+	if o.Cgo {
+		environment = "CGO_ENABLED=1"
+	}
+	home, err := cache.Dir()
+	if err != nil {
+		return err
+	}
+	key := sha256.Sum256([]byte(strings.Join(append(args, environment, o.Package), "\x00")))
+	linked := filepath.Join(home, "program", path.Base(o.Package)+"-"+hex.EncodeToString(key[:8]))
+	if err := os.MkdirAll(filepath.Dir(linked), 0o755); err != nil {
+		return fmt.Errorf("link %s: %w", o.Package, err)
+	}
+	lock := flock.New(linked + ".lock")
+	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
+		return fmt.Errorf("wait for the process that links %s: %w", o.Package, err)
+	}
+	defer lock.Close()
+	cmd := exec.CommandContext(ctx, "go", append(args, "-o", linked, o.Package)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), environment, "GOFLAGS=")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("link %s: %w: %s", o.Package, err, text)
+	}
+	// A copy also keeps a program's memory true: what the linker wrote is in the page cache as huge pages, which a
+	// process would count as its own.
+	return copyFile(linked, to)
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("copy program: %w", err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
+		return fmt.Errorf("copy program: %w", err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close()
+		return fmt.Errorf("copy program: %w", err)
+	}
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("copy program: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package program_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/hack/cache"
+	"dayone.dev/dayone/hack/program"
+)
+
+func TestBuildLinksOnce(t *testing.T) {
+	t.Setenv(cache.Env, t.TempDir())
+	src := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(src, "go.mod"), []byte("module x.test\n\ngo 1.24\n"), 0o600))
+	source := filepath.Join(src, "main.go")
+	say := func(text string) {
+		require.NoError(t, os.WriteFile(source, []byte("package main\n\nfunc main() { print(\""+text+"\") }\n"), 0o600))
+	}
+	linked := func() os.FileInfo {
+		found, err := filepath.Glob(filepath.Join(os.Getenv(cache.Env), "program", "x.test-????????????????"))
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		info, err := os.Stat(found[0])
+		require.NoError(t, err)
+		return info
+	}
+	to := filepath.Join(t.TempDir(), "x")
+	build := func() string {
+		require.NoError(t, program.Build(t.Context(), src, program.Options{Package: "x.test"}, to))
+		out, err := exec.Command(to).CombinedOutput()
+		require.NoError(t, err)
+		return string(out)
+	}
+	say("one")
+	assert.Equal(t, "one", build())
+	first := linked()
+	assert.Equal(t, "one", build())
+	assert.True(t, os.SameFile(first, linked()), "it was linked again")
+	say("two")
+	assert.Equal(t, "two", build(), "a changed source is linked")
+	require.NoError(t, os.WriteFile(source, []byte("no Go"), 0o600))
+	err := program.Build(t.Context(), src, program.Options{Package: "x.test"}, to)
+	require.ErrorContains(t, err, "main.go", "the compiler's words are in the error")
+}
