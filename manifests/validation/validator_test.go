@@ -44,21 +44,24 @@ func TestWhatTheClusterTakesHasNoFinding(t *testing.T) {
 }
 
 func TestWhatTheClusterRefusesIsNamedWithItsField(t *testing.T) {
-	for name, c := range map[string]struct{ from, to, path, says string }{
-		"a CEL rule over the whole object": {"  name: master\nspec", "  name: other\nspec", "", "must match"},
-		"a CEL rule of one field":          {"os:latest", "os", "spec.renderedImagePushSpec", "tag"},
-		"a required field": {"  renderedImagePushSecret: {name: push}\n", "", "spec.renderedImagePushSecret",
+	for _, c := range []struct {
+		name                 string
+		from, to, path, says string
+	}{
+		{"a CEL rule over the whole object", "  name: master\nspec", "  name: other\nspec", "", "must match"},
+		{"a CEL rule of one field", "os:latest", "os", "spec.renderedImagePushSpec", "tag"},
+		{"a required field", "  renderedImagePushSecret: {name: push}\n", "", "spec.renderedImagePushSecret",
 			"Required"},
-		"an unknown value": {"NoArch", "M68K", "spec.containerFile[0].containerfileArch", "M68K"},
-		"a wrong type": {"machineConfigPool: {name: master}", "machineConfigPool: master",
+		{"an unknown value", "NoArch", "M68K", "spec.containerFile[0].containerfileArch", "M68K"},
+		{"a wrong type", "machineConfigPool: {name: master}", "machineConfigPool: master",
 			"spec.machineConfigPool", "object"},
-		"a key of a list that stands twice": {"  - {containerfileArch: NoArch, content: FROM configs}\n",
+		{"a key of a list that stands twice", "  - {containerfileArch: NoArch, content: FROM configs}\n",
 			"  - {containerfileArch: NoArch, content: a}\n  - {containerfileArch: NoArch, content: b}\n",
 			"spec.containerFile[1]", "Duplicate"},
-		"a name that is none": {"  name: master\nspec:\n  machineConfigPool: {name: master}",
+		{"a name that is none", "  name: master\nspec:\n  machineConfigPool: {name: master}",
 			"  name: Master_1\nspec:\n  machineConfigPool: {name: Master_1}", "metadata.name", "RFC 1123"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(mosc, c.from, c.to, 1)
 			require.NotEqual(t, mosc, text)
 			found := findings(t, text)

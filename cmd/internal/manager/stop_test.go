@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,15 +19,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// busy is a controller whose queue is never empty and never has enough for all its workers.
-func busy(t *testing.T, m manager.Manager, name string) {
+// busy adds a controller whose queue is never empty and never has enough for all its workers. It returns a channel that
+// is closed when the controller has work.
+func busy(t *testing.T, m manager.Manager, name string) <-chan struct{} {
 	t.Helper()
+	working := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(working) })
 	var queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func() {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: strconv.Itoa(rand.Int())}})
 	}
 	c, err := controller.New(name, m, controller.Options{MaxConcurrentReconciles: 20,
 		Reconciler: reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			begin()
 			add()
 			return reconcile.Result{}, nil
 		})})
@@ -39,6 +44,7 @@ func busy(t *testing.T, m manager.Manager, name string) {
 		}
 		return nil
 	})))
+	return working
 }
 
 // A process that is told to stop in the middle of its work stops, and gives its lease back.
@@ -50,10 +56,13 @@ func TestManagerStopsWhileThereIsWork(t *testing.T) {
 		require.NoError(t, err)
 		m, err := New(Program{Name: "dayone-test"}, o, &rest.Config{Host: "https://127.0.0.1:1"}, log)
 		require.NoError(t, err)
-		busy(t, m, "busy-"+strconv.Itoa(i))
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		err = m.Start(ctx)
-		cancel()
-		require.NoError(t, err, "round %d", i)
+		working := busy(t, m, "busy-"+strconv.Itoa(i))
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { // a busy machine may need long to start
+			<-working
+			time.Sleep(10 * time.Millisecond)
+			cancel()
+		}()
+		require.NoError(t, m.Start(ctx), "round %d", i)
 	}
 }
