@@ -61,20 +61,21 @@ func TestListsAreTakenApartOnRequest(t *testing.T) {
 }
 
 func TestReadDirRefusesWithPlaceAndRule(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name             string
 		text, rule, path string
 		line             int
 	}{
-		"a sentence":                   {"This is a note.\n", "type", "", 1},
-		"no kind":                      {"apiVersion: v1\n", "kind-missing", "kind", 1},
-		"broken YAML in document two":  {fmt.Sprintf(aPool, "a") + "---\na: b\n c: d\n", "syntax", "", 7},
-		"broken JSON":                  {`{"apiVersion":"v1",`, "syntax", "", 1},
-		"text behind the separator":    {"--- {a: b}\n", "syntax", "", 1},
-		"a number as label":            {fmt.Sprintf(aPool, "a") + "  labels:\n    x: 1\n", "type", "metadata.labels", 1},
-		"a list as spec":               {fmt.Sprintf(aPool, "a") + "spec: []\n", "type", "spec", 1},
-		"a mapping of lists, unclosed": {"a: [" + strings.Repeat("[", 100) + "\n", "syntax", "", 0},
+		{"a sentence", "This is a note.\n", "type", "", 1},
+		{"no kind", "apiVersion: v1\n", "kind-missing", "kind", 1},
+		{"broken YAML in document two", fmt.Sprintf(aPool, "a") + "---\na: b\n c: d\n", "syntax", "", 7},
+		{"broken JSON", `{"apiVersion":"v1",`, "syntax", "", 1},
+		{"text behind the separator", "--- {a: b}\n", "syntax", "", 1},
+		{"a number as label", fmt.Sprintf(aPool, "a") + "  labels:\n    x: 1\n", "type", "metadata.labels", 1},
+		{"a list as spec", fmt.Sprintf(aPool, "a") + "spec: []\n", "type", "spec", 1},
+		{"a mapping of lists, unclosed", "a: [" + strings.Repeat("[", 100) + "\n", "syntax", "", 0},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			_, err := ReadDir(dirOf(t, map[string]string{"f.yaml": c.text}), ReadOptions{})
 			findings := report.Of(err)
 			require.Len(t, findings, 1, "%v", err)

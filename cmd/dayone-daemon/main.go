@@ -1,4 +1,6 @@
 // Command dayone-daemon is the agent on a node: it boots the node into its OS image.
+//
+//	flags -> host, cluster -> rebase/daemon -> staged image, node annotations
 package main
 
 import (

@@ -23,29 +23,27 @@ func TestExitCodes(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad")
 	require.NoError(t, assets.WriteSample(bad))
 	require.NoError(t, os.Remove(filepath.Join(bad, "layering/master.yaml")))
-	cases := map[string]struct {
+	cases := []struct {
+		name string
 		args []string
 		code int
 		says string
 	}{
-		"good input":               {[]string{"prepare", "--dir", dir}, cli.ExitOK, "next: dayone manifests"},
-		"again":                    {[]string{"prepare", "--dir", dir}, cli.ExitOK, "next: dayone manifests"},
-		"the next step":            {[]string{"manifests", "--dir", dir}, cli.ExitOK, "next: dayone bootstrap"},
-		"refused input":            {[]string{"prepare", "--dir", bad}, cli.ExitRefused, "mosc-missing"},
-		"an unknown command":       {[]string{"frobnicate"}, cli.ExitUsage, "frobnicate"},
-		"an unknown flag":          {[]string{"prepare", "--nope"}, cli.ExitUsage, "--nope"},
-		"an unknown output form":   {[]string{"prepare", "-o", "xml"}, cli.ExitUsage, "text or json"},
-		"a missing flag":           {[]string{"registry", "ls"}, cli.ExitUsage, "root"},
-		"half of a pair of flags":  {[]string{"serve", "--cert", "c"}, cli.ExitUsage, "[key]"},
-		"a missing destination":    {[]string{"render", "--manifest-dir", dir}, cli.ExitUsage, "--dest-dir"},
-		"no network":               {[]string{"serve", "--allow-network", "192.0.2.1"}, cli.ExitUsage, "192.0.2.0/24"},
-		"a directory that is none": {[]string{"prepare", "--dir", "/nowhere"}, cli.ExitRefused, "/nowhere"},
+		{"good input", []string{"prepare", "--dir", dir}, cli.ExitOK, "next: dayone manifests"},
+		{"again", []string{"prepare", "--dir", dir}, cli.ExitOK, "next: dayone manifests"},
+		{"the next step", []string{"manifests", "--dir", dir}, cli.ExitOK, "next: dayone bootstrap"},
+		{"refused input", []string{"prepare", "--dir", bad}, cli.ExitRefused, "mosc-missing"},
+		{"an unknown command", []string{"frobnicate"}, cli.ExitUsage, "frobnicate"},
+		{"an unknown flag", []string{"prepare", "--nope"}, cli.ExitUsage, "--nope"},
+		{"an unknown output form", []string{"prepare", "-o", "xml"}, cli.ExitUsage, "text or json"},
+		{"a missing flag", []string{"registry", "ls"}, cli.ExitUsage, "root"},
+		{"half of a pair of flags", []string{"serve", "--cert", "c"}, cli.ExitUsage, "[key]"},
+		{"a missing destination", []string{"render", "--manifest-dir", dir}, cli.ExitUsage, "--dest-dir"},
+		{"no network", []string{"serve", "--allow-network", "192.0.2.1"}, cli.ExitUsage, "192.0.2.0/24"},
+		{"a directory that is none", []string{"prepare", "--dir", "/nowhere"}, cli.ExitRefused, "/nowhere"},
 	}
-	for _, name := range []string{"good input", "again", "the next step", "refused input", "an unknown command",
-		"an unknown flag", "an unknown output form",
-		"a missing flag", "half of a pair of flags", "a missing destination", "no network", "a directory that is none"} {
-		t.Run(name, func(t *testing.T) {
-			c := cases[name]
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
 			code, stdout, stderr := dayone(t, c.args...)
 			assert.Equal(t, c.code, code, stderr)
 			assert.Contains(t, stdout+stderr, c.says)

@@ -21,17 +21,18 @@ func TestMedian(t *testing.T) {
 
 func TestGoalsAreJudged(t *testing.T) {
 	measured := results{"a x": 8, "b x": 2}
-	cases := map[string]struct {
+	cases := []struct {
+		name  string
 		goal  string
 		holds bool
 	}{
-		"a value within its bound": {"value <= 8", true},
-		"a value below its bound":  {"value >= 9", false},
-		"a ratio that is reached":  {"ratio >= 4", true},
-		"a ratio that is too high": {"ratio <= 3.9", false},
+		{"a value within its bound", "value <= 8", true},
+		{"a value below its bound", "value >= 9", false},
+		{"a ratio that is reached", "ratio >= 4", true},
+		{"a ratio that is too high", "ratio <= 3.9", false},
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
 			got, err := judge([]want{{name: "n", from: "a x", peer: "b", peerFrom: "b x", goal: c.goal}}, measured)
 			require.NoError(t, err)
 			require.Len(t, got, 1)

@@ -24,19 +24,20 @@ func TestReportOfARunThatFailedEarlyHasItsTimelineAndLogs(t *testing.T) {
 }
 
 func TestAnInstallDirectoryThatLayersNoMasterIsRefused(t *testing.T) {
-	cases := map[string]struct {
+	cases := []struct {
+		name  string
 		pools []installconfig.Pool
 		rule  string
 	}{
-		"the master's image is built at the bootstrap": {[]installconfig.Pool{{Name: "worker"},
+		{"the master's image is built at the bootstrap", []installconfig.Pool{{Name: "worker"},
 			{Name: "master", BuildAt: installconfig.BuildAtBootstrap}}, ""},
-		"workers only": {[]installconfig.Pool{{Name: "worker", BuildAt: installconfig.BuildAtBootstrap}},
+		{"workers only", []installconfig.Pool{{Name: "worker", BuildAt: installconfig.BuildAtBootstrap}},
 			"master-not-layered"},
-		"masters are left to the cluster": {[]installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtCluster}},
+		{"masters are left to the cluster", []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtCluster}},
 			"master-not-layered"},
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
 			r := &Run{sidecar: &installconfig.Sidecar{Config: installconfig.Config{Pools: c.pools}}}
 			found := report.Of(r.layersMasters())
 			if c.rule == "" {

@@ -112,17 +112,18 @@ func TestDiskAndBootHaveTheSizeAskedFor(t *testing.T) {
 func TestNodeCannotChangeTheMachine(t *testing.T) {
 	n := newNode(t, newLab(t), "m0", baseimage.Tiny)
 	start(t, n)
-	for what, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		script string
 		status int
 	}{
-		"the kernel's settings are read-only": {"echo 1 >/proc/sys/kernel/panic", 1},
-		"its network's settings are its own":  {"echo 1 >/proc/sys/net/ipv4/ip_forward", 0},
-		"it sees no processes but its own":    {"test $(ls /proc | grep -c '^[0-9]') -lt 20", 0},
+		{"the kernel's settings are read-only", "echo 1 >/proc/sys/kernel/panic", 1},
+		{"its network's settings are its own", "echo 1 >/proc/sys/net/ipv4/ip_forward", 0},
+		{"it sees no processes but its own", "test $(ls /proc | grep -c '^[0-9]') -lt 20", 0},
 	} {
 		r, err := n.Exec(t.Context(), "sh", "-c", c.script)
 		require.NoError(t, err)
-		assert.Equal(t, c.status, r.ExitCode, what)
+		assert.Equal(t, c.status, r.ExitCode, c.name)
 	}
 	bounding := output(t, n, "sed", "-n", "s/^CapBnd:[^0-9a-f]*//p", "/proc/1/status")
 	set, err := strconv.ParseUint(bounding, 16, 64)

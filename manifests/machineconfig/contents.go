@@ -13,9 +13,9 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// MaxContents is the largest size in bytes to which Contents unpacks one file. A rendered MachineConfig cannot be
+// maxContents is the largest size in bytes to which Contents unpacks one file. A rendered MachineConfig cannot be
 // larger than an etcd request (1.5 MiB), so this only stops compression bombs.
-const MaxContents = 64 << 20
+const maxContents = 64 << 20
 
 // ErrRemote is returned for contents that are not inline.
 var ErrRemote = errors.New("contents are not inline")
@@ -42,12 +42,12 @@ func Contents(r ign35.Resource) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unpack contents: %w", err)
 	}
-	plain, err := io.ReadAll(io.LimitReader(zipped, MaxContents+1))
+	plain, err := io.ReadAll(io.LimitReader(zipped, maxContents+1))
 	if err != nil {
 		return nil, fmt.Errorf("unpack contents: %w", err)
 	}
-	if len(plain) > MaxContents {
-		return nil, fmt.Errorf("unpack contents: more than %d bytes", MaxContents)
+	if len(plain) > maxContents {
+		return nil, fmt.Errorf("unpack contents: more than %d bytes", maxContents)
 	}
 	return plain, nil
 }

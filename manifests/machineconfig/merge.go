@@ -148,12 +148,3 @@ func (m *Merger) Result() ign35.Config {
 	}
 	return out
 }
-
-// Merge merges configs in order, as a Merger does.
-func Merge(configs ...ign35.Config) ign35.Config {
-	var m Merger
-	for _, c := range configs {
-		m.Add(c)
-	}
-	return m.Result()
-}

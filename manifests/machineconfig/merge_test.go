@@ -138,7 +138,7 @@ func TestMergingEqualsIgnitionsOwnMerge(t *testing.T) {
 		}
 		want, err := Encode(foldWithLibrary(configs))
 		require.NoError(t, err)
-		got, err := Encode(Merge(configs...))
+		got, err := Encode(merge(configs...))
 		require.NoError(t, err)
 		require.JSONEq(t, string(want), string(got), "seed %d", seed)
 		require.Equal(t, string(want), string(got), "seed %d", seed)
@@ -146,7 +146,7 @@ func TestMergingEqualsIgnitionsOwnMerge(t *testing.T) {
 }
 
 func TestALaterKindTakesThePlaceOfAnEarlierOneAtAPath(t *testing.T) {
-	got := Merge(
+	got := merge(
 		parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}},
 			{"path":"/b","contents":{"source":"data:,2"}}]}}`),
 		parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"links":[{"path":"/a","target":"/b"}]}}`))
@@ -162,12 +162,21 @@ func TestMergingDoesNotChangeItsInput(t *testing.T) {
 			{"path":"/c","contents":{"source":"data:,3"}}]}}`)
 	before, err := Encode(b)
 	require.NoError(t, err)
-	first, err := Encode(Merge(a, b))
+	first, err := Encode(merge(a, b))
 	require.NoError(t, err)
-	second, err := Encode(Merge(a, b))
+	second, err := Encode(merge(a, b))
 	require.NoError(t, err)
 	after, err := Encode(b)
 	require.NoError(t, err)
 	assert.Equal(t, string(first), string(second))
 	assert.Equal(t, string(before), string(after))
+}
+
+// merge merges configs in order, as a Merger does.
+func merge(configs ...ign35.Config) ign35.Config {
+	var m Merger
+	for _, c := range configs {
+		m.Add(c)
+	}
+	return m.Result()
 }

@@ -22,10 +22,10 @@ const Version = "3.5.0"
 
 // Rules of the findings of this package.
 const (
-	RuleVersion   = "ignition-version"
-	RuleInvalid   = "ignition"
-	RuleIgnition2 = "ignition-2"
-	RuleFileMode  = "file-mode"
+	ruleVersion   = "ignition-version"
+	ruleInvalid   = "ignition"
+	ruleIgnition2 = "ignition-2"
+	ruleFileMode  = "file-mode"
 )
 
 // maxFileMode is the largest mode of a file; MCO refuses set-user-id, set-group-id and sticky bits on files (not on
@@ -57,15 +57,15 @@ func parseAny(raw []byte) (ign35.Config, error) {
 		} `json:"ignition"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
-		return ign35.Config{}, refuse("", RuleInvalid, "see the Ignition specification for the form of a config",
+		return ign35.Config{}, refuse("", ruleInvalid, "see the Ignition specification for the form of a config",
 			"is no Ignition config: %s", jsonReason(err))
 	}
 	if head.Ignition.Version == nil || *head.Ignition.Version == "" {
-		return ign35.Config{}, refuse("ignition.version", RuleVersion, "set it, for example to 3.4.0", "is missing")
+		return ign35.Config{}, refuse("ignition.version", ruleVersion, "set it, for example to 3.4.0", "is missing")
 	}
 	version, err := semver.NewVersion(*head.Ignition.Version)
 	if err != nil {
-		return ign35.Config{}, refuse("ignition.version", RuleVersion, "use three numbers, for example 3.4.0",
+		return ign35.Config{}, refuse("ignition.version", ruleVersion, "use three numbers, for example 3.4.0",
 			"%q is no version", *head.Ignition.Version)
 	}
 	if version.Major == 2 && version.Minor <= 2 {
@@ -74,13 +74,13 @@ func parseAny(raw []byte) (ign35.Config, error) {
 	config, found, err := v35.ParseCompatibleVersion(raw)
 	switch {
 	case errors.Is(err, ignerrors.ErrUnknownVersion):
-		return ign35.Config{}, refuse("ignition.version", RuleVersion,
+		return ign35.Config{}, refuse("ignition.version", ruleVersion,
 			"write the config for 3.5.0 or older (2.0 to 2.2 are converted, 2.3 and 2.4 are not)",
 			"%s is not understood", version)
 	case err != nil && found.IsFatal():
 		return ign35.Config{}, invalid(found)
 	case err != nil:
-		return ign35.Config{}, refuse("", RuleInvalid, "see the Ignition specification", "%s", err)
+		return ign35.Config{}, refuse("", ruleInvalid, "see the Ignition specification", "%s", err)
 	}
 	return config, nil
 }
@@ -89,7 +89,7 @@ func checkModes(config ign35.Config) error {
 	var bad report.Report
 	for i, f := range config.Storage.Files {
 		if f.Mode != nil && *f.Mode > maxFileMode {
-			place := report.Finding{Path: fmt.Sprintf("storage.files[%d].mode", i), Rule: RuleFileMode,
+			place := report.Finding{Path: fmt.Sprintf("storage.files[%d].mode", i), Rule: ruleFileMode,
 				Next: "modes are decimal in JSON and YAML: 0644 is 420; set-user-id, set-group-id and sticky bits are not " +
 					"allowed on files"}
 			bad.Errorf(place, "mode %d (octal %#o) of %s has special bits", *f.Mode, *f.Mode, f.Path)
@@ -111,14 +111,14 @@ func invalid(found vreport.Report) error {
 		if !e.Kind.IsFatal() {
 			continue
 		}
-		place := report.Finding{Rule: RuleInvalid, Path: fieldPath(e.Context.Path),
+		place := report.Finding{Rule: ruleInvalid, Path: fieldPath(e.Context.Path),
 			Next: "see the Ignition specification for this field"}
 		r.Errorf(place, "%s", e.Message)
 	}
 	if err := r.Err(); err != nil {
 		return err
 	}
-	return refuse("", RuleInvalid, "see the Ignition specification", "%s", found.String())
+	return refuse("", ruleInvalid, "see the Ignition specification", "%s", found.String())
 }
 
 // fieldPath writes the parts of a path as storage.files[0].mode.

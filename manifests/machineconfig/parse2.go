@@ -24,20 +24,20 @@ func parse2(raw []byte) (ign35.Config, error) {
 		var r report.Report
 		for _, e := range found.Entries {
 			if e.Kind.String() == "error" {
-				r.Errorf(report.Finding{Rule: RuleInvalid, Next: "see the Ignition 2.2 specification"}, "%s", e.Message)
+				r.Errorf(report.Finding{Rule: ruleInvalid, Next: "see the Ignition 2.2 specification"}, "%s", e.Message)
 			}
 		}
 		if err := r.Err(); err != nil {
 			return ign35.Config{}, err
 		}
-		return ign35.Config{}, refuse("", RuleInvalid, "see the Ignition 2.2 specification", "%s", err)
+		return ign35.Config{}, refuse("", ruleInvalid, "see the Ignition 2.2 specification", "%s", err)
 	}
 	if old, err = unify2(old); err != nil {
 		return ign35.Config{}, err
 	}
 	three, err := v23tov30.Translate(v23.Translate(old), map[string]string{"root": "/"})
 	if err != nil {
-		return ign35.Config{}, refuse("", RuleIgnition2, "write the config for 3.4.0", "cannot be converted to version 3: %s",
+		return ign35.Config{}, refuse("", ruleIgnition2, "write the config for 3.4.0", "cannot be converted to version 3: %s",
 			err)
 	}
 	return t35.Translate(t34.Translate(t33.Translate(t32.Translate(t31.Translate(three))))), nil
@@ -59,7 +59,7 @@ func unify2(c ign22.Config) (ign22.Config, error) {
 	c.Systemd.Units = unifyUnits2(c.Systemd.Units)
 	for i, u := range c.Passwd.Users {
 		if u.Name != "core" {
-			return c, refuse(fmt.Sprintf("passwd.users[%d].name", i), RuleIgnition2,
+			return c, refuse(fmt.Sprintf("passwd.users[%d].name", i), ruleIgnition2,
 				"only the user core can be set in a 2.x config; write the config for 3.4.0",
 				"user %q is not supported", u.Name)
 		}

@@ -19,29 +19,32 @@ import (
 )
 
 func TestParseRefusesWithTheRuleAndThePath(t *testing.T) {
-	for name, c := range map[string]struct{ raw, rule, path string }{
-		"no object":              {`"text"`, RuleInvalid, ""},
-		"cut off":                {`{"ignition":`, RuleInvalid, ""},
-		"no version":             {`{"ignition":{}}`, RuleVersion, "ignition.version"},
-		"a version that is none": {`{"ignition":{"version":"three"}}`, RuleVersion, "ignition.version"},
-		"2.3":                    {`{"ignition":{"version":"2.3.0"}}`, RuleVersion, "ignition.version"},
-		"2.4":                    {`{"ignition":{"version":"2.4.0"}}`, RuleVersion, "ignition.version"},
-		"3.6":                    {`{"ignition":{"version":"3.6.0"}}`, RuleVersion, "ignition.version"},
-		"1.0":                    {`{"ignition":{"version":"1.0.0"}}`, RuleVersion, "ignition.version"},
-		"a relative path": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"etc/a",
-			"contents":{"source":"data:,"}}]}}`, RuleInvalid, "storage.files[0].path"},
-		"a path twice": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"},
-			{"path":"/a"}]}}`, RuleInvalid, "storage.files[1]"},
-		"a path as a file and a directory": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"}],
-			"directories":[{"path":"/a"}]}}`, RuleInvalid, "storage.files[0]"},
-		"set-user-id": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a",
-			"mode":2541}]}}`, RuleFileMode, "storage.files[0].mode"},
-		"another user in 2.2": {`{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"guest"}]}}`,
-			RuleIgnition2, "passwd.users[0].name"},
-		"a unit without a type": {`{"ignition":{"version":"3.1.0"},"systemd":{"units":[{"name":"a"}]}}`,
-			RuleInvalid, "systemd.units[0].name"},
+	for _, c := range []struct {
+		name            string
+		raw, rule, path string
+	}{
+		{"no object", `"text"`, ruleInvalid, ""},
+		{"cut off", `{"ignition":`, ruleInvalid, ""},
+		{"no version", `{"ignition":{}}`, ruleVersion, "ignition.version"},
+		{"a version that is none", `{"ignition":{"version":"three"}}`, ruleVersion, "ignition.version"},
+		{"2.3", `{"ignition":{"version":"2.3.0"}}`, ruleVersion, "ignition.version"},
+		{"2.4", `{"ignition":{"version":"2.4.0"}}`, ruleVersion, "ignition.version"},
+		{"3.6", `{"ignition":{"version":"3.6.0"}}`, ruleVersion, "ignition.version"},
+		{"1.0", `{"ignition":{"version":"1.0.0"}}`, ruleVersion, "ignition.version"},
+		{"a relative path", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"etc/a",
+			"contents":{"source":"data:,"}}]}}`, ruleInvalid, "storage.files[0].path"},
+		{"a path twice", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"},
+			{"path":"/a"}]}}`, ruleInvalid, "storage.files[1]"},
+		{"a path as a file and a directory", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"}],
+			"directories":[{"path":"/a"}]}}`, ruleInvalid, "storage.files[0]"},
+		{"set-user-id", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a",
+			"mode":2541}]}}`, ruleFileMode, "storage.files[0].mode"},
+		{"another user in 2.2", `{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"guest"}]}}`,
+			ruleIgnition2, "passwd.users[0].name"},
+		{"a unit without a type", `{"ignition":{"version":"3.1.0"},"systemd":{"units":[{"name":"a"}]}}`,
+			ruleInvalid, "systemd.units[0].name"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			_, err := Parse([]byte(c.raw))
 			require.Error(t, err)
 			findings := report.Of(err)
@@ -133,7 +136,7 @@ func TestContentsUnpackWithABound(t *testing.T) {
 	got, err := Contents(packed(100))
 	require.NoError(t, err)
 	assert.Len(t, got, 100)
-	_, err = Contents(packed(MaxContents + 1))
+	_, err = Contents(packed(maxContents + 1))
 	require.ErrorContains(t, err, "more than")
 	remote := "https://example.com/a"
 	_, err = Contents(parsed(t,

@@ -14,9 +14,9 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 )
 
-// MaxEncoded bounds the rules that a rendered config carries, in bytes: an object's annotations may have 256 KiB in
+// maxEncoded bounds the rules that a rendered config carries, in bytes: an object's annotations may have 256 KiB in
 // all.
-const MaxEncoded = 64 << 10
+const maxEncoded = 64 << 10
 
 // Origin says who gave a rule.
 type Origin string
@@ -110,9 +110,10 @@ func Encode(r Rules) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode owners' rules: %w", err)
 	}
-	if len(data) > MaxEncoded {
-		return "", fmt.Errorf("encode owners' rules: they take %d bytes, more than the %d that an annotation can hold: set a "+
-			"policy for a directory instead", len(data), MaxEncoded)
+	if len(data) > maxEncoded {
+		return "", fmt.Errorf("encode owners' rules: they take %d bytes, more than the %d that an annotation can hold: "+
+			"set a "+
+			"policy for a directory instead", len(data), maxEncoded)
 	}
 	return string(data), nil
 }
@@ -124,8 +125,8 @@ func Decode(annotations map[string]string) (Rules, error) {
 	if !found {
 		return r, nil
 	}
-	if len(text) > MaxEncoded {
-		return r, fmt.Errorf("annotation %s is longer than %d bytes", manifests.AnnotationPostConfigActions, MaxEncoded)
+	if len(text) > maxEncoded {
+		return r, fmt.Errorf("annotation %s is longer than %d bytes", manifests.AnnotationPostConfigActions, maxEncoded)
 	}
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return Rules{}, fmt.Errorf("read annotation %s: %w", manifests.AnnotationPostConfigActions, err)

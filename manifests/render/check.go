@@ -22,8 +22,8 @@ const (
 // kernelDevel is the extension that exists for the default kernel only.
 const kernelDevel = "kernel-devel"
 
-// SupportedExtensions are the extensions that MCO knows (pkg/controller/common/helpers.go), in alphabetical order.
-func SupportedExtensions() []string {
+// supportedExtensions are the extensions that MCO knows (pkg/controller/common/helpers.go), in alphabetical order.
+func supportedExtensions() []string {
 	return []string{"ipsec", "kerberos", kernelDevel, "sandboxed-containers", "sysstat", "two-node-ha", "usbguard"}
 }
 
@@ -107,7 +107,7 @@ func checkComponent(c component, o Options) (ign35.Config, []report.Finding) {
 		place.Next = "use default, realtime or 64k-pages"
 		out.Errorf(place, "kernel type %q is not known", spec.KernelType)
 	}
-	known := SupportedExtensions()
+	known := supportedExtensions()
 	for _, e := range spec.Extensions {
 		if slices.Contains(known, e) {
 			continue

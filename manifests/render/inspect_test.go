@@ -71,22 +71,23 @@ func TestParitySaysInOneSentenceWhyTheNamesDiffer(t *testing.T) {
 	const more = `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,"overwrite":true,
 		"contents":{"source":"data:,x"}}]}}`
 	bootstrap := setOf("master", "rendered-master-1", specOf("a", plain), "v1")
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name    string
 		cluster *manifests.Set
 		want    string
 		same    bool
 	}{
-		"same": {setOf("master", "rendered-master-1", specOf("a", plain), "v1"), "same config", true},
-		"only the image": {setOf("master", "rendered-master-2", specOf("b", plain), "v1"), "only osImageURL differs",
+		{"same", setOf("master", "rendered-master-1", specOf("a", plain), "v1"), "same config", true},
+		{"only the image", setOf("master", "rendered-master-2", specOf("b", plain), "v1"), "only osImageURL differs",
 			false},
-		"another version": {setOf("master", "rendered-master-2", specOf("b", more), "v2"), "different versions", false},
-		"an input came late": {setOf("master", "rendered-master-2", specOf("a", more), "v1"), "inputs that bootstrap had not",
+		{"another version", setOf("master", "rendered-master-2", specOf("b", more), "v2"), "different versions", false},
+		{"an input came late", setOf("master", "rendered-master-2", specOf("a", more), "v1"), "inputs that bootstrap had not",
 			false},
-		"not rendered yet": {&manifests.Set{}, "has not rendered", false},
-		"the config is gone": {&manifests.Set{Pools: setOf("master", "rendered-master-2", specOf("a", plain), "v1").Pools},
+		{"not rendered yet", &manifests.Set{}, "has not rendered", false},
+		{"the config is gone", &manifests.Set{Pools: setOf("master", "rendered-master-2", specOf("a", plain), "v1").Pools},
 			"missing", false},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			verdicts, err := render.Parity(bootstrap, c.cluster)
 			require.NoError(t, err)
 			require.Len(t, verdicts, 1)

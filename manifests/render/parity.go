@@ -103,7 +103,8 @@ func (v *Verdict) sentence(a, b *mcfgv1.MachineConfig, cluster *manifests.Set) s
 	const key = manifests.AnnotationGeneratedByController
 	switch {
 	case len(fields) == 0:
-		return "the specs are equal in meaning but not in bytes (order of entries): the two sides merged the same inputs in " +
+		return "the specs are equal in meaning but not in bytes (order of entries): the two sides merged the same inputs " +
+			"in " +
 			"another order or with another version."
 	case a.Annotations[key] != b.Annotations[key]:
 		return fmt.Sprintf("bootstrap and cluster ran different versions (%s and %s), which render %s differently.",

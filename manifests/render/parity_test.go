@@ -42,6 +42,12 @@ func readJSON(t *testing.T, file string, into any) {
 	require.NoError(t, json.Unmarshal(raw, into))
 }
 
+// wantedPool is what MCO renders for a pool.
+type wantedPool struct {
+	Name                 string
+	OSImageURLOverridden bool
+}
+
 // TestParityWithMCO compares outcome, names, sources and the override mark of every case. The name covers every byte of
 // the spec.
 func TestParityWithMCO(t *testing.T) {
@@ -58,10 +64,7 @@ func TestParityWithMCO(t *testing.T) {
 			var want struct {
 				Outcome string
 				Sources []string
-				Pools   map[string]struct {
-					Name                 string
-					OSImageURLOverridden bool
-				}
+				Pools   map[string]wantedPool
 			}
 			readJSON(t, filepath.Join(filepath.Dir(in), "want.json"), &want)
 			set, err := manifests.ReadDir(in, manifests.ReadOptions{})

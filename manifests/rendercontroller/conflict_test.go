@@ -45,7 +45,7 @@ func TestSomebodyElsesWriteIsNoFailure(t *testing.T) {
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	})
-	r := &Reconciler{client: c, live: c, o: Options{Versions: versions}.withDefaults(),
+	r := &reconciler{client: c, live: c, o: Options{Versions: versions}.withDefaults(),
 		known: func(client.Object) bool { return true }}
 	looks := 0
 	for again := true; again; looks++ {

@@ -21,7 +21,7 @@ var errKilled = errors.New("killed")
 
 // dying makes a controller whose process dies at a certain write, which has reached the API server or has not; 0: it
 // lives.
-func (w *world) dying(at int, after bool) *Reconciler {
+func (w *world) dying(at int, after bool) *reconciler {
 	w.t.Helper()
 	under, err := client.NewWithWatch(w.As(w.t, cluster.DefaultNamespace, cluster.Controller),
 		client.Options{Scheme: w.Scheme})
@@ -57,7 +57,7 @@ func (w *world) dying(at int, after bool) *Reconciler {
 			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
-	return &Reconciler{client: c, live: c, o: Options{Versions: versions, Keep: -1}.withDefaults(),
+	return &reconciler{client: c, live: c, o: Options{Versions: versions, Keep: -1}.withDefaults(),
 		known: func(client.Object) bool { return true }}
 }
 

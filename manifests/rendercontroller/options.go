@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// DefaultSettle is how long changes are collected before a pool is rendered: kubectl apply of a directory shall be one
+	// defaultSettle is how long changes are collected before a pool is rendered: kubectl apply of a directory shall be one
 	// rollout. MCO waits as long (pkg/controller/render, renderDelay).
-	DefaultSettle = 5 * time.Second
-	// DefaultKeep is how many rendered configs of a pool are kept that nothing refers to.
-	DefaultKeep = 3
-	// DefaultWorkers is how many pools are rendered at once; rendering holds all MachineConfigs of a pool in memory twice.
-	DefaultWorkers = 1
+	defaultSettle = 5 * time.Second
+	// defaultKeep is how many rendered configs of a pool are kept that nothing refers to.
+	defaultKeep = 3
+	// defaultWorkers is how many pools are rendered at once; rendering holds all MachineConfigs of a pool in memory twice.
+	defaultWorkers = 1
 )
 
 // Options of the controller; the zero value is usable and renders for the version "".
@@ -30,11 +30,11 @@ type Options struct {
 	// ComponentsOnly takes the MachineConfigs as complete: for clusters in which another operator renders mirror sets,
 	// KubeletConfigs and ContainerRuntimeConfigs.
 	ComponentsOnly bool
-	// Settle is how long changes are collected; default DefaultSettle, negative not at all.
+	// Settle is how long changes are collected; default defaultSettle, negative not at all.
 	Settle time.Duration
-	// Keep is how many rendered configs of a pool are kept that nothing refers to; default DefaultKeep, negative none.
+	// Keep is how many rendered configs of a pool are kept that nothing refers to; default defaultKeep, negative none.
 	Keep int
-	// Workers is how many pools are rendered at once; default DefaultWorkers.
+	// Workers is how many pools are rendered at once; default defaultWorkers.
 	Workers int
 	// Now is the clock of conditions; default time.Now.
 	Now func() time.Time
@@ -51,9 +51,9 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	o.Settle = max(cmp.Or(o.Settle, DefaultSettle), 0)
-	o.Keep = max(cmp.Or(o.Keep, DefaultKeep), 0)
-	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
+	o.Settle = max(cmp.Or(o.Settle, defaultSettle), 0)
+	o.Keep = max(cmp.Or(o.Keep, defaultKeep), 0)
+	o.Workers = cmp.Or(o.Workers, defaultWorkers)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -25,9 +25,9 @@ import (
 
 // Reasons of the condition RenderDegraded.
 const (
-	ReasonRendered = "Rendered"
-	ReasonRefused  = "RenderRefused"
-	ReasonFailed   = "RenderFailed"
+	reasonRendered = "Rendered"
+	reasonRefused  = "RenderRefused"
+	reasonFailed   = "RenderFailed"
 )
 
 // maxMessage bounds the condition's message in bytes; the API takes 32 KiB, people read the first lines.
@@ -36,8 +36,8 @@ const maxMessage = 4 << 10
 // conflictInterval is how soon a pool is reconciled again after a conflict: the cache has the other change by then.
 const conflictInterval = 200 * time.Millisecond
 
-// Reconciler renders one pool a call.
-type Reconciler struct {
+// reconciler renders one pool a call.
+type reconciler struct {
 	client client.Client
 	// live reads past the cache: what must not be missed is read with it.
 	live  client.Reader
@@ -47,7 +47,7 @@ type Reconciler struct {
 
 // Reconcile renders the pool that the request names, points it at the result, removes old configs and sets
 // RenderDegraded.
-func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var pool mcfgv1.MachineConfigPool
 	if err := r.client.Get(ctx, request.NamespacedName, &pool); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -78,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // render makes the pool's config and points the pool at it. pool is as the API has it afterwards.
-func (r *Reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool) error {
+func (r *reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool) error {
 	set, err := gatherer{r.client, r.known, r.o, r.live}.gather(ctx, pool)
 	if err != nil {
 		return err
@@ -184,16 +184,16 @@ func sameSpec(a, b *mcfgv1.MachineConfig) (bool, error) {
 }
 
 // condition writes RenderDegraded if it has changed; the other conditions are others'.
-func (r *Reconciler) condition(ctx context.Context, pool *mcfgv1.MachineConfigPool, failure error) error {
+func (r *reconciler) condition(ctx context.Context, pool *mcfgv1.MachineConfigPool, failure error) error {
 	want := mcfgv1.MachineConfigPoolCondition{Type: mcfgv1.MachineConfigPoolRenderDegraded, Status: corev1.ConditionFalse,
-		Reason: ReasonRendered}
+		Reason: reasonRendered}
 	if failure != nil {
-		want.Status, want.Reason, want.Message = corev1.ConditionTrue, ReasonFailed, failure.Error()
+		want.Status, want.Reason, want.Message = corev1.ConditionTrue, reasonFailed, failure.Error()
 		if len(want.Message) > maxMessage {
 			want.Message = want.Message[:maxMessage]
 		}
 		if report.Of(failure) != nil {
-			want.Reason = ReasonRefused
+			want.Reason = reasonRefused
 		}
 	}
 	before := pool.DeepCopy()

@@ -36,7 +36,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	o = o.withDefaults()
 	known := map[string]bool{}
-	r := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), o: o,
+	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), o: o,
 		known: func(o client.Object) bool { return known[fmt.Sprintf("%T", o)] }}
 	all := allPools(r.client, o.Log)
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},

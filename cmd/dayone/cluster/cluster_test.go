@@ -63,24 +63,25 @@ func TestADryRunPrintsEverythingAndTalksToNobody(t *testing.T) {
 
 func TestAWrongClusterCommandLineIsToldFromAFailure(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		args []string
 		code int
 		want string
 	}{
-		"an image is needed": {[]string{"install", "--dry-run"}, cli.ExitUsage, "--image is needed"},
-		"an image of an unknown program": {[]string{"install", "--dry-run", "--image", "mixer=r.test/a"}, cli.ExitUsage,
+		{"an image is needed", []string{"install", "--dry-run"}, cli.ExitUsage, "--image is needed"},
+		{"an image of an unknown program", []string{"install", "--dry-run", "--image", "mixer=r.test/a"}, cli.ExitUsage,
 			"controller=REF"},
-		"a reference with a " +
-			"space": {[]string{"install", "--dry-run", "--image", "a b"}, cli.ExitUsage, "no reference"},
-		"an unknown form of output": {[]string{"install", "--dry-run", "-o", "xml"}, cli.ExitUsage, "text, json " +
+		{"a reference with a " +
+			"space", []string{"install", "--dry-run", "--image", "a b"}, cli.ExitUsage, "no reference"},
+		{"an unknown form of output", []string{"install", "--dry-run", "-o", "xml"}, cli.ExitUsage, "text, json " +
 			"or yaml"},
-		"an unknown command":             {[]string{"explode"}, cli.ExitUsage, "unknown command"},
-		"a kubeconfig that is not there": {[]string{"status", "--kubeconfig", "/nowhere"}, cli.ExitFailed, "/nowhere"},
-		"a cluster that does not " +
-			"answer": {[]string{"status", "--kubeconfig", deadCluster(t)}, cli.ExitFailed, "127.0.0.1:1"},
+		{"an unknown command", []string{"explode"}, cli.ExitUsage, "unknown command"},
+		{"a kubeconfig that is not there", []string{"status", "--kubeconfig", "/nowhere"}, cli.ExitFailed, "/nowhere"},
+		{"a cluster that does not " +
+			"answer", []string{"status", "--kubeconfig", deadCluster(t)}, cli.ExitFailed, "127.0.0.1:1"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"cluster"}, c.args...)...)
 			assert.Equal(t, c.code, code)
 			assert.Contains(t, errs, c.want)

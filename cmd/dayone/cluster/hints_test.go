@@ -31,20 +31,23 @@ func TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot(t *testing.T) {
 	}
 	gone := fmt.Sprintf("http://127.0.0.1:%d", registrytest.Port(t))
 	dir := t.TempDir()
-	for name, c := range map[string]struct{ url, want string }{
-		"refuses who asks": {refuse(http.StatusUnauthorized, "Unauthorized").URL, "log in anew"},
-		"refuses what": {refuse(http.StatusForbidden, "Forbidden").
+	for _, c := range []struct {
+		name      string
+		url, want string
+	}{
+		{"refuses who asks", refuse(http.StatusUnauthorized, "Unauthorized").URL, "log in anew"},
+		{"refuses what", refuse(http.StatusForbidden, "Forbidden").
 			URL, "rights of a cluster administrator|the kubeconfig's user may not do that"},
-		"is not to be seen": {gone, "does the API server run"},
+		{"is not to be seen", gone, "does the API server run"},
 	} {
-		kubeconfig := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+		kubeconfig := filepath.Join(dir, strings.ReplaceAll(c.name, " ", "-"))
 		require.NoError(t, os.WriteFile(kubeconfig,
 			[]byte(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":{"server":"`+c.url+
 				`"}}],"users":[{"name":"a","user":{"token":"a"}}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}]}`),
 			0o600))
 		for _, command := range []string{"install --image registry.test/a", "upgrade", "status", "uninstall --yes",
 			"logs worker", "plan", "why n", "policies"} {
-			t.Run(name+"/"+command, func(t *testing.T) {
+			t.Run(c.name+"/"+command, func(t *testing.T) {
 				code, _, errs := dayone(t, append([]string{"cluster", "--kubeconfig", kubeconfig}, strings.Fields(command)...)...)
 				assert.Equal(t, cli.ExitFailed, code)
 				assert.Regexp(t, c.want, errs)
@@ -61,7 +64,7 @@ func TestImagesThatAreMissingAreNamed(t *testing.T) {
 		"--image builder=a":    "--image controller=REF is needed",
 		"--node-agent --image controller=a --image builder=b": "--image daemon=REF is needed",
 		"--image a --base-image registry.test/os:1":           "by digest",
-		"--image a --builder-arg=--namespace=other":           "it is the installation's",
+		"--image a --builder-arg=--namespace=other":           "the installation sets it",
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"cluster", "install", "--dry-run"}, strings.Fields(args)...)...)

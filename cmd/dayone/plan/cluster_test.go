@@ -132,21 +132,22 @@ func TestPlanOfADump(t *testing.T) {
 func TestWhyOfADump(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	dir := writeDump(t, rolloutWorld())
-	for node, want := range map[string]struct {
+	for _, want := range []struct {
+		name string
 		code int
 		text []string
 	}{
-		"w0": {cli.ExitOK, []string{"Updated (Done)", "has the target"}},
-		"w1": {cli.ExitUnderWay, []string{"Updating (Working)", "told:    " + plannedConfig}},
-		"node/w2": {cli.ExitUnderWay, []string{"Waiting (MaxUnavailable)", "1 of the 1 that", "w1: is on its way",
+		{"w0", cli.ExitOK, []string{"Updated (Done)", "has the target"}},
+		{"w1", cli.ExitUnderWay, []string{"Updating (Working)", "told:    " + plannedConfig}},
+		{"node/w2", cli.ExitUnderWay, []string{"Waiting (MaxUnavailable)", "1 of the 1 that", "w1: is on its way",
 			"w3: was cordoned"}},
-		"w3":    {cli.ExitAttention, []string{"Blocked (Cordoned)", "uncordon it"}},
-		"stray": {cli.ExitAttention, []string{"no pool's nodeSelector takes the node"}},
+		{"w3", cli.ExitAttention, []string{"Blocked (Cordoned)", "uncordon it"}},
+		{"stray", cli.ExitAttention, []string{"no pool's nodeSelector takes the node"}},
 	} {
-		code, out, errs := dayone(t, "cluster", "why", node, "--from", dir, "--exit-code")
+		code, out, errs := dayone(t, "cluster", "why", want.name, "--from", dir, "--exit-code")
 		assert.Equal(t, want.code, code, errs)
 		for _, text := range want.text {
-			assert.Contains(t, out, text, node)
+			assert.Contains(t, out, text, want.name)
 		}
 	}
 	code, _, errs := dayone(t, "cluster", "why", "w9", "--from", dir)
@@ -158,18 +159,19 @@ func TestWhatNoDumpIs(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	broken := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(broken, "a.yaml"), []byte("kind: Node\n  bad: [openshift.io\n"), 0o600))
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		args []string
 		code int
 		want string
 	}{
-		"an empty directory": {[]string{"--from", t.TempDir()}, cli.ExitFailed,
+		{"an empty directory", []string{"--from", t.TempDir()}, cli.ExitFailed,
 			"kubectl get nodes,machineconfigpools"},
-		"broken YAML":                      {[]string{"--from", broken}, cli.ExitFailed, "a.yaml"},
-		"no time":                          {[]string{"--from", broken, "--at", "soon"}, cli.ExitUsage, "2026-01-31T22:00:00Z"},
-		"neither directory nor kubeconfig": {[]string{"--from", "/nowhere/at/all"}, cli.ExitFailed, "/nowhere/at/all"},
+		{"broken YAML", []string{"--from", broken}, cli.ExitFailed, "a.yaml"},
+		{"no time", []string{"--from", broken, "--at", "soon"}, cli.ExitUsage, "2026-01-31T22:00:00Z"},
+		{"neither directory nor kubeconfig", []string{"--from", "/nowhere/at/all"}, cli.ExitFailed, "/nowhere/at/all"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"cluster", "plan"}, c.args...)...)
 			assert.Equal(t, c.code, code, errs)
 			assert.Contains(t, errs, c.want)

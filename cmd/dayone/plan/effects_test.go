@@ -72,26 +72,27 @@ func TestWhatFilesWouldDo(t *testing.T) {
 		"[{type: None}]}]}}\n"
 	const noMirrors = "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: " +
 		"mirrors}\nspec: {imageDigestMirrors: [{source: a.example.com/b, mirrors: [n.example.com/b]}]}\n"
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		file string
 		code int
 		want []string
 	}{
-		"nothing new": {appConfig, 0, []string{"nothing happens to its nodes"}},
-		"a file without a rule": {changed, 4, []string{"Reboot for 2 nodes: Drain on 2, Reboot on 2; about 10m0s",
+		{"nothing new", appConfig, 0, []string{"nothing happens to its nodes"}},
+		{"a file without a rule", changed, 4, []string{"Reboot for 2 nodes: Drain on 2, Reboot on 2; about 10m0s",
 			"file /etc/app.conf", "no policy covers this path", "nothing holds the change up"}},
-		"its owner gives a rule": {annotated, 2, []string{"Reload for 2 nodes: Restart app.service on 2; about 24s",
+		{"its owner gives a rule", annotated, 2, []string{"Reload for 2 nodes: Restart app.service on 2; about 24s",
 			"MachineConfig 50-app"}},
-		"the admin gives another": {annotated + strings.ReplaceAll(policy, "%", ""), 0,
+		{"the admin gives another", annotated + strings.ReplaceAll(policy, "%", ""), 0,
 			[]string{"Quiet for 2 nodes", "MachineConfiguration cluster"}},
-		"a mirror goes": {noMirrors, 3, []string{"Drain for 2 nodes: Drain on 2, Reload crio.service on 2",
+		{"a mirror goes", noMirrors, 3, []string{"Drain for 2 nodes: Drain on 2, Reload crio.service on 2",
 			"mirror m.example.com/b removed", "unsafe"}},
-		"a mirror goes, permitted": {noMirrors + strings.ReplaceAll(policy, "%",
+		{"a mirror goes, permitted", noMirrors + strings.ReplaceAll(policy, "%",
 			`, annotations: {dayone.dev/mirror-policy: "ImageDigestMirrorSet=None"}`), 2, []string{"Reload for 2 nodes"}},
-		"what cannot be applied": {strings.Replace(changed, "storage: {", `storage: {disks: [{device: /dev/sdb}], `, 1), 5,
+		{"what cannot be applied", strings.Replace(changed, "storage: {", `storage: {disks: [{device: /dev/sdb}], `, 1), 5,
 			[]string{"Impossible", "install the node anew"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", c.file), "--exit-code")
 			t.Log(out)
 			assert.Equal(t, c.code, code, "%s%s", out, errs)

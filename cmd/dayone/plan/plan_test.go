@@ -117,31 +117,32 @@ func TestAGeneratedMachineOSConfigIsPartOfThePlan(t *testing.T) {
 func TestWhatAnotherDirectoryWouldChange(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	before := installDir(t)
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name    string
 		changes []string
 		code    int
 		want    []string
 	}{
-		"nothing": {nil, 0, []string{"pool master: nothing happens to its nodes",
+		{"nothing", nil, 0, []string{"pool master: nothing happens to its nodes",
 			"pool worker: nothing happens to its nodes"}},
-		"a file without a rule": {[]string{masterFile}, 4, []string{"Reboot for 3 nodes: Drain on 3, Reboot on 3",
+		{"a file without a rule", []string{masterFile}, 4, []string{"Reboot for 3 nodes: Drain on 3, Reboot on 3",
 			"/etc/sysctl.d/90-demo.conf", "no policy covers this path", "config only"}},
-		"its owner gives a rule": {[]string{masterFile, masterOwner}, 2,
+		{"its owner gives a rule", []string{masterFile, masterOwner}, 2,
 			[]string{"Reload for 3 nodes: Restart systemd-sysctl.service on 3", "MachineConfig 20-master-sysctl"}},
-		"the admin gives another": {[]string{masterFile, masterOwner, noPolicy}, 0,
+		{"the admin gives another", []string{masterFile, masterOwner, noPolicy}, 0,
 			[]string{"Quiet for 3 nodes", "MachineConfiguration cluster"}},
-		"another Containerfile": {[]string{"layering/worker.yaml: RUN =>RUN true && "}, 4,
+		{"another Containerfile", []string{"layering/worker.yaml: RUN =>RUN true && "}, 4,
 			[]string{"pool worker:", "Reboot for each node", "image image", "of other content"}},
-		"another base image": {[]string{"install-config.yaml: base-os:1=>base-os:2"}, 4,
+		{"another base image", []string{"install-config.yaml: base-os:1=>base-os:2"}, 4,
 			[]string{"pool master:", "pool worker:", "its base, its Containerfile or its extensions differ"}},
-		"a MachineConfig's name": {[]string{"openshift/10-master-motd.yaml: 10-master-motd=>11-master-motd"}, 0,
+		{"a MachineConfig's name", []string{"openshift/10-master-motd.yaml: 10-master-motd=>11-master-motd"}, 0,
 			[]string{"pool master: nothing happens"}},
-		"what no node can take": {[]string{"openshift/20-master-sysctl.yaml:       files:=>      disks: [{device: " +
+		{"what no node can take", []string{"openshift/20-master-sysctl.yaml:       files:=>      disks: [{device: " +
 			"/dev/sdb}]\n      files:"}, 5, []string{"Impossible", "install the node anew"}},
-		"a policy that cannot be used": {[]string{masterFile, strings.Replace(noPolicy, "path: /etc/sysctl.d/90-demo.conf,",
+		{"a policy that cannot be used", []string{masterFile, strings.Replace(noPolicy, "path: /etc/sysctl.d/90-demo.conf,",
 			"path: etc,", 1)}, 4, []string{"refused: spec.nodeDisruptionPolicy.files[etc]"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			now := installDir(t, c.changes...)
 			code, out, errs := dayone(t, "plan", "--dir", now, "--from", before, "--exit-code")
 			assert.Equal(t, c.code, code, "%s%s", out, errs)
@@ -190,26 +191,27 @@ func TestWhatADirectoryWouldChangeInACluster(t *testing.T) {
 func TestPlansOfWrongInput(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	good := installDir(t)
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		args []string
 		code int
 		want string
 	}{
-		"no directory": {[]string{"--dir", "/nowhere"}, cli.ExitRefused, "/nowhere"},
-		"no field":     {[]string{"--dir", t.TempDir()}, cli.ExitRefused, "not-prepared"},
-		"an annotation that cannot be read": {[]string{"--dir",
+		{"no directory", []string{"--dir", "/nowhere"}, cli.ExitRefused, "/nowhere"},
+		{"no field", []string{"--dir", t.TempDir()}, cli.ExitRefused, "not-prepared"},
+		{"an annotation that cannot be read", []string{"--dir",
 			installDir(t, strings.Replace(masterOwner, "Restart systemd-sysctl.service", "Explode", 1))}, cli.ExitRefused,
 			`no action "Explode"`},
-		"nothing at --from": {[]string{"--dir", good, "--from", "/nowhere"}, cli.ExitFailed, "/nowhere"},
-		"an empty directory at --from": {[]string{"--dir", good, "--from", t.TempDir()}, cli.ExitFailed,
+		{"nothing at --from", []string{"--dir", good, "--from", "/nowhere"}, cli.ExitFailed, "/nowhere"},
+		{"an empty directory at --from", []string{"--dir", good, "--from", t.TempDir()}, cli.ExitFailed,
 			"kubectl get nodes,machineconfigpools"},
-		"a moment":    {[]string{"--dir", good, "--at", "soon"}, cli.ExitUsage, "2026-01-31T22:00:00Z"},
-		"a form":      {[]string{"--dir", good, "-o", "xml"}, cli.ExitUsage, "text, json or yaml"},
-		"an argument": {[]string{good}, cli.ExitUsage, "unknown command"},
-		"an earlier directory that is bad": {[]string{"--dir", good, "--from",
+		{"a moment", []string{"--dir", good, "--at", "soon"}, cli.ExitUsage, "2026-01-31T22:00:00Z"},
+		{"a form", []string{"--dir", good, "-o", "xml"}, cli.ExitUsage, "text, json or yaml"},
+		{"an argument", []string{good}, cli.ExitUsage, "unknown command"},
+		{"an earlier directory that is bad", []string{"--dir", good, "--from",
 			installDir(t, "install-config.yaml:   flow:=>  flwo:")}, cli.ExitRefused, "flwo"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"plan"}, c.args...)...)
 			assert.Equal(t, c.code, code, errs)
 			assert.Contains(t, errs, c.want)

@@ -29,15 +29,15 @@ func NewLog(w io.Writer, name string, o Options) (*logrus.Entry, error) {
 	return l.WithField("program", name), nil
 }
 
-// Logr lets the Kubernetes libraries, which speak logr, write to log. Their V(0) is info, V(1) debug, V(2) and above
+// logrOf lets the Kubernetes libraries, which speak logr, write to log. Their V(0) is info, V(1) debug, V(2) and above
 // trace.
-func Logr(log *logrus.Entry) logr.Logger {
+func logrOf(log *logrus.Entry) logr.Logger {
 	return logrusr.New(log, logrusr.WithFormatter(field))
 }
 
 // UseLog lets the Kubernetes libraries of this process write to log.
 func UseLog(log *logrus.Entry) {
-	logger := Logr(log)
+	logger := logrOf(log)
 	klog.SetLogger(logger)
 	ctrllog.SetLogger(logger)
 }

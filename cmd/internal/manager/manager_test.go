@@ -17,18 +17,19 @@ import (
 
 func TestOptionsAreRefusedWithTheNameOfTheirFlag(t *testing.T) {
 	require.NoError(t, Options{}.Validate(), "the zero value is usable")
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		o    Options
 		want string
 	}{
-		"a namespace with capitals":    {Options{Namespace: "Upper"}, "--namespace"},
-		"a lease too short to keep":    {Options{LeaseDuration: time.Millisecond}, "--lease-duration"},
-		"a metrics address, no port":   {Options{MetricsAddress: "localhost"}, "--metrics-address"},
-		"a probe address, no port":     {Options{ProbeAddress: "localhost"}, "--probe-address"},
-		"a level that does not exist":  {Options{LogLevel: "loud"}, "--log-level"},
-		"a format that does not exist": {Options{LogFormat: "xml"}, "--log-format"},
+		{"a namespace with capitals", Options{Namespace: "Upper"}, "--namespace"},
+		{"a lease too short to keep", Options{LeaseDuration: time.Millisecond}, "--lease-duration"},
+		{"a metrics address, no port", Options{MetricsAddress: "localhost"}, "--metrics-address"},
+		{"a probe address, no port", Options{ProbeAddress: "localhost"}, "--probe-address"},
+		{"a level that does not exist", Options{LogLevel: "loud"}, "--log-level"},
+		{"a format that does not exist", Options{LogFormat: "xml"}, "--log-format"},
 	} {
-		t.Run(name, func(t *testing.T) { require.ErrorContains(t, c.o.Validate(), c.want) })
+		t.Run(c.name, func(t *testing.T) { require.ErrorContains(t, c.o.Validate(), c.want) })
 	}
 }
 
@@ -46,9 +47,9 @@ func TestLibrariesLogIntoTheProgramsLogWithoutObjects(t *testing.T) {
 	require.NoError(t, err)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"},
 		Data: map[string][]byte{"key": []byte("canary")}}
-	Logr(log).WithName("cache").WithValues("object", secret, "data", secret.Data).
+	logrOf(log).WithName("cache").WithValues("object", secret, "data", secret.Data).
 		Error(errors.New("cause"), "failed", "count", 3)
-	Logr(log).V(1).Info("not at this level")
+	logrOf(log).V(1).Info("not at this level")
 	var line map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &line), out.String())
 	assert.Equal(t, "error", line["level"])
@@ -65,6 +66,6 @@ func TestDebugLevelShowsTheLibrariesDetails(t *testing.T) {
 	var out bytes.Buffer
 	log, err := NewLog(&out, "dayone-test", Options{LogLevel: logrus.DebugLevel.String(), LogFormat: "text"})
 	require.NoError(t, err)
-	Logr(log).V(1).Info("a detail")
+	logrOf(log).V(1).Info("a detail")
 	assert.Contains(t, out.String(), "level=debug msg=\"a detail\"")
 }

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// DefaultNamespace is where MachineOSConfigs' secrets lie (facts of openshift/api, types_machineosconfig.go) and
+// defaultNamespace is where MachineOSConfigs' secrets lie (facts of openshift/api, types_machineosconfig.go) and
 // therefore where builds run.
-const DefaultNamespace = "openshift-machine-config-operator"
+const defaultNamespace = "openshift-machine-config-operator"
 
 const (
 	defaultMetricsAddress = ":8080"
@@ -36,7 +36,7 @@ const (
 type Options struct {
 	// Kubeconfig is a file; empty: the pod's service account, or outside of a pod KUBECONFIG or ~/.kube/config.
 	Kubeconfig string
-	// Namespace holds the program's lease and what it makes; empty: DefaultNamespace.
+	// Namespace holds the program's lease and what it makes; empty: defaultNamespace.
 	Namespace string
 	// NoLeaderElection lets several copies work at once. For a single copy at a desk only.
 	NoLeaderElection bool
@@ -56,7 +56,7 @@ type Options struct {
 func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"kubeconfig file; default: the pod's service account, KUBECONFIG or ~/.kube/config")
-	f.StringVar(&o.Namespace, "namespace", DefaultNamespace, "namespace of the lease and of what is made here")
+	f.StringVar(&o.Namespace, "namespace", defaultNamespace, "namespace of the lease and of what is made here")
 	f.BoolVar(&o.NoLeaderElection, "no-leader-election", false, "work without a lease; for a single copy only")
 	f.DurationVar(&o.LeaseDuration, "lease-duration", defaultLeaseDuration,
 		"how long a killed leader keeps the others waiting")
@@ -72,7 +72,7 @@ func (o Options) withDefaults() Options {
 			*field = value
 		}
 	}
-	set(&o.Namespace, DefaultNamespace)
+	set(&o.Namespace, defaultNamespace)
 	set(&o.MetricsAddress, defaultMetricsAddress)
 	set(&o.ProbeAddress, defaultProbeAddress)
 	set(&o.LogLevel, logrus.InfoLevel.String())

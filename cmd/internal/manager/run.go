@@ -103,7 +103,7 @@ func New(p Program, o Options, cfg *rest.Config, log *logrus.Entry) (manager.Man
 	renew := time.Duration(float64(o.LeaseDuration) / renewPart)
 	retry := time.Duration(float64(o.LeaseDuration) / retryPart)
 	m, err := manager.New(cfg, manager.Options{
-		Scheme: scheme, Cache: watched, Logger: Logr(log),
+		Scheme: scheme, Cache: watched, Logger: logrOf(log),
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: p.Live}},
 		LeaderElection:                !o.NoLeaderElection,
 		LeaderElectionID:              p.Name,

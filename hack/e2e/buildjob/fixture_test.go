@@ -96,9 +96,8 @@ func registryOf(t *testing.T, c *cluster.Cluster) *registrytest.Registry {
 	user := func(file string) registry.User {
 		raw, err := os.ReadFile(file)
 		require.NoError(t, err)
-		var auth struct {
-			Auths map[string]struct{ Auth, Username, Password string }
-		}
+		type account struct{ Auth, Username, Password string }
+		var auth struct{ Auths map[string]account }
 		require.NoError(t, json.Unmarshal(raw, &auth))
 		a := auth.Auths[c.Registry.Address]
 		if plain, err := base64.StdEncoding.DecodeString(a.Auth); err == nil && a.Auth != "" {

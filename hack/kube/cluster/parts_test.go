@@ -12,25 +12,26 @@ import (
 )
 
 func TestDNSKnowsTheClustersNamesAndNoOthers(t *testing.T) {
-	for name, want := range map[string]struct {
+	for _, want := range []struct {
+		name    string
 		code    dnsmessage.RCode
 		answers int
 		kind    dnsmessage.Type
 	}{
-		"registry.dayone.test.":                 {answers: 1, kind: dnsmessage.TypeA},
-		"Kubernetes.default.svc.cluster.local.": {answers: 1, kind: dnsmessage.TypeA},
-		"kubernetes.default.svc.cluster.local.": {kind: dnsmessage.TypeAAAA},
-		"example.com.":                          {code: dnsmessage.RCodeNameError, kind: dnsmessage.TypeA},
+		{name: "registry.dayone.test.", answers: 1, kind: dnsmessage.TypeA},
+		{name: "Kubernetes.default.svc.cluster.local.", answers: 1, kind: dnsmessage.TypeA},
+		{name: "kubernetes.default.svc.cluster.local.", kind: dnsmessage.TypeAAAA},
+		{name: "example.com.", code: dnsmessage.RCodeNameError, kind: dnsmessage.TypeA},
 	} {
 		query := dnsmessage.Message{Header: dnsmessage.Header{ID: 7}, Questions: []dnsmessage.Question{
-			{Name: dnsmessage.MustNewName(name), Type: want.kind, Class: dnsmessage.ClassINET}}}
+			{Name: dnsmessage.MustNewName(want.name), Type: want.kind, Class: dnsmessage.ClassINET}}}
 		raw, err := query.Pack()
 		require.NoError(t, err)
 		var reply dnsmessage.Message
 		require.NoError(t, reply.Unpack(answer(raw)))
 		assert.Equal(t, uint16(7), reply.ID)
-		assert.Equal(t, want.code, reply.RCode, name)
-		assert.Len(t, reply.Answers, want.answers, name)
+		assert.Equal(t, want.code, reply.RCode, want.name)
+		assert.Len(t, reply.Answers, want.answers, want.name)
 	}
 	assert.Nil(t, answer([]byte("no query")))
 }

@@ -43,25 +43,26 @@ func TestCommandLinesAreStrict(t *testing.T) {
 }
 
 func TestKernelArgumentsChangeAsAsked(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		k    kargsChange
 		want string // "" for a refusal
 	}{
-		"appended again": {kargsChange{appends: []string{"quiet"}}, "root=x rw quiet a=1 a=2 quiet"},
-		"appended if missing": {kargsChange{appendsIfMissing: []string{"quiet", "b"}},
+		{"appended again", kargsChange{appends: []string{"quiet"}}, "root=x rw quiet a=1 a=2 quiet"},
+		{"appended if missing", kargsChange{appendsIfMissing: []string{"quiet", "b"}},
 			"root=x rw quiet a=1 a=2 b"},
-		"deleted":                        {kargsChange{deletes: []string{"a=1"}}, "root=x rw quiet a=2"},
-		"deleted, not there":             {kargsChange{deletes: []string{"b"}}, ""},
-		"deleted if there":               {kargsChange{deletesIfPresent: []string{"b", "quiet"}}, "root=x rw a=1 a=2"},
-		"replaced":                       {kargsChange{replaces: []string{"root=y"}}, "root=y rw quiet a=1 a=2"},
-		"replaced, there twice":          {kargsChange{replaces: []string{"a=3"}}, ""},
-		"replaced, which one is said":    {kargsChange{replaces: []string{"a=2=3"}}, "root=x rw quiet a=1 a=3"},
-		"replaced without a value":       {kargsChange{replaces: []string{"a"}}, ""},
-		"replaced, nothing of that name": {kargsChange{replaces: []string{"c=1"}}, ""},
+		{"deleted", kargsChange{deletes: []string{"a=1"}}, "root=x rw quiet a=2"},
+		{"deleted, not there", kargsChange{deletes: []string{"b"}}, ""},
+		{"deleted if there", kargsChange{deletesIfPresent: []string{"b", "quiet"}}, "root=x rw a=1 a=2"},
+		{"replaced", kargsChange{replaces: []string{"root=y"}}, "root=y rw quiet a=1 a=2"},
+		{"replaced, there twice", kargsChange{replaces: []string{"a=3"}}, ""},
+		{"replaced, which one is said", kargsChange{replaces: []string{"a=2=3"}}, "root=x rw quiet a=1 a=3"},
+		{"replaced without a value", kargsChange{replaces: []string{"a"}}, ""},
+		{"replaced, nothing of that name", kargsChange{replaces: []string{"c=1"}}, ""},
 	} {
 		got, err := c.k.apply([]string{"root=x", "rw", "quiet", "a=1", "a=2"})
-		assert.Equal(t, c.want == "", err != nil, name)
-		assert.Equal(t, c.want, strings.Join(got, " "), name)
+		assert.Equal(t, c.want == "", err != nil, c.name)
+		assert.Equal(t, c.want, strings.Join(got, " "), c.name)
 	}
 }
 

@@ -79,6 +79,16 @@ var (
 		`^--(image|namespace|kubeconfig|no-leader-election|metrics-address|probe-address)(=|$)`)
 )
 
+func checkBuilderArg(arg string) error {
+	switch {
+	case !builderArg.MatchString(arg):
+		return fmt.Errorf("argument %q of %s: write --NAME or --NAME=VALUE", arg, Builder)
+	case installedArg.MatchString(arg):
+		return fmt.Errorf("argument %q of %s: the installation sets it", arg, Builder)
+	}
+	return nil
+}
+
 // Validate names every wrong option.
 func (o Options) Validate() error {
 	o = o.withDefaults()
@@ -99,12 +109,7 @@ func (o Options) Validate() error {
 			"registry.example.com/os/base@sha256:…", o.BaseImage))
 	}
 	for _, arg := range o.BuilderArgs {
-		if !builderArg.MatchString(arg) {
-			bad = append(bad, fmt.Errorf("argument %q of %s: write --NAME or --NAME=VALUE", arg, Builder))
-		}
-		if installedArg.MatchString(arg) {
-			bad = append(bad, fmt.Errorf("argument %q of %s: it is the installation's", arg, Builder))
-		}
+		bad = append(bad, checkBuilderArg(arg))
 	}
 	if u, err := url.Parse(o.APIServer); o.APIServer != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 		bad = append(bad, fmt.Errorf("API server %q is no address such as https://api.example.com:6443", o.APIServer))

@@ -95,16 +95,17 @@ func TestWhoApprovesNewNodesIsAsked(t *testing.T) {
 }
 
 func TestPodSecurityIsRaisedOnlyForWhatNeedsIt(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		o    Options
 		want string
 	}{
-		"controllers and builds":   {Options{Images: images}, "baseline"},
-		"privileged builds":        {Options{Images: images, PrivilegedBuilds: true}, "privileged"},
-		"the node agent's pods":    {Options{Images: images, NodeAgent: true}, "privileged"},
-		"in another namespace too": {Options{Images: images, NodeAgent: true, Namespace: "layering"}, "privileged"},
+		{"controllers and builds", Options{Images: images}, "baseline"},
+		{"privileged builds", Options{Images: images, PrivilegedBuilds: true}, "privileged"},
+		{"the node agent's pods", Options{Images: images, NodeAgent: true}, "privileged"},
+		{"in another namespace too", Options{Images: images, NodeAgent: true, Namespace: "layering"}, "privileged"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			objects, err := Objects(c.o)
 			require.NoError(t, err)
 			assert.Equal(t, c.want, one(t, objects, "Namespace", c.o.withDefaults().Namespace).GetLabels()[enforceLabel])
@@ -129,30 +130,31 @@ func TestArgumentsOfTheBuilderReachItThroughTheController(t *testing.T) {
 }
 
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		o    Options
 		want string
 	}{
-		"no images": {Options{}, "image of dayone-controller"},
-		"an image with a space": {Options{Images: Images{Controller: "a b", Builder: "b"}},
+		{"no images", Options{}, "image of dayone-controller"},
+		{"an image with a space", Options{Images: Images{Controller: "a b", Builder: "b"}},
 			"image of dayone-controller"},
-		"a node agent without an image": {Options{Images: Images{Controller: "a", Builder: "b"}, NodeAgent: true},
+		{"a node agent without an image", Options{Images: Images{Controller: "a", Builder: "b"}, NodeAgent: true},
 			"image of dayone-daemon"},
-		"a namespace with a dot":     {Options{Images: images, Namespace: "a.b"}, "namespace"},
-		"fewer than no replicas":     {Options{Images: images, Replicas: -1}, "replicas"},
-		"a base image with a space":  {Options{Images: images, BaseImage: "a b"}, "base image"},
-		"an argument without dashes": {Options{Images: images, BuilderArgs: []string{"build-privileged"}}, "write --NAME"},
-		"another image by an argument": {Options{Images: images, BuilderArgs: []string{"--image=b"}},
-			"it is the installation's"},
-		"a base image by a tag": {Options{Images: images, BaseImage: "registry.test/os/base:1"}, "by digest"},
-		"a base image by half a digest": {Options{Images: images, BaseImage: "registry.test/os/base@sha256:abc"},
+		{"a namespace with a dot", Options{Images: images, Namespace: "a.b"}, "namespace"},
+		{"fewer than no replicas", Options{Images: images, Replicas: -1}, "replicas"},
+		{"a base image with a space", Options{Images: images, BaseImage: "a b"}, "base image"},
+		{"an argument without dashes", Options{Images: images, BuilderArgs: []string{"build-privileged"}}, "write --NAME"},
+		{"another image by an argument", Options{Images: images, BuilderArgs: []string{"--image=b"}},
+			"the installation sets it"},
+		{"a base image by a tag", Options{Images: images, BaseImage: "registry.test/os/base:1"}, "by digest"},
+		{"a base image by half a digest", Options{Images: images, BaseImage: "registry.test/os/base@sha256:abc"},
 			"by digest"},
-		"a secret name with a slash": {Options{Images: images, ImagePullSecret: "a/b"}, "image pull secret"},
-		"an API server without https": {Options{Images: images, NodeAgent: true, APIServer: "http://api.test"},
+		{"a secret name with a slash", Options{Images: images, ImagePullSecret: "a/b"}, "image pull secret"},
+		{"an API server without https", Options{Images: images, NodeAgent: true, APIServer: "http://api.test"},
 			"API server"},
-		"new nodes and nobody for them": {Options{Images: images, ApproveNodes: true}, "ask for it, too"},
+		{"new nodes and nobody for them", Options{Images: images, ApproveNodes: true}, "ask for it, too"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			_, err := Objects(c.o)
 			require.ErrorContains(t, err, c.want)
 		})

@@ -13,9 +13,9 @@ import (
 
 // Paths of the files (MCO, pkg/controller/container-runtime-config).
 const (
-	RegistriesPath = "/etc/containers/registries.conf"
-	PolicyPath     = "/etc/containers/policy.json"
-	SearchPath     = "/etc/containers/registries.conf.d/01-image-searchRegistries.conf"
+	registriesPath = "/etc/containers/registries.conf"
+	policyPath     = "/etc/containers/policy.json"
+	searchPath     = "/etc/containers/registries.conf.d/01-image-searchRegistries.conf"
 )
 
 // File is one file for the nodes.
@@ -35,7 +35,7 @@ func Files(set *manifests.Set) ([]File, []report.Finding, error) {
 	for _, f := range []struct {
 		path string
 		make func(*collected) ([]byte, error)
-	}{{RegistriesPath, registriesFile}, {PolicyPath, policyFile}, {SearchPath, searchFile}} {
+	}{{registriesPath, registriesFile}, {policyPath, policyFile}, {searchPath, searchFile}} {
 		data, err := f.make(c)
 		if err != nil {
 			return nil, nil, err

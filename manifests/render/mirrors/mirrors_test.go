@@ -12,18 +12,19 @@ import (
 )
 
 func TestMergeKeepsTheOrderOfEachList(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		lists [][]string
 		want  []string
 	}{
-		"one list":                     {[][]string{{"a", "b"}}, []string{"a", "b"}},
-		"lists that agree":             {[][]string{{"b", "c"}, {"a", "b"}}, []string{"a", "b", "c"}},
-		"lists that contradict":        {[][]string{{"a", "b"}, {"b", "a"}}, []string{"a", "b"}},
-		"the source ends a list":       {[][]string{{"a", "source", "b"}}, []string{"a"}},
-		"nothing in common":            {[][]string{{"x"}, {"a"}}, []string{"x", "a"}},
-		"one mirror twice in one list": {[][]string{{"a", "a", "b"}}, []string{"a", "b"}},
+		{"one list", [][]string{{"a", "b"}}, []string{"a", "b"}},
+		{"lists that agree", [][]string{{"b", "c"}, {"a", "b"}}, []string{"a", "b", "c"}},
+		{"lists that contradict", [][]string{{"a", "b"}, {"b", "a"}}, []string{"a", "b"}},
+		{"the source ends a list", [][]string{{"a", "source", "b"}}, []string{"a"}},
+		{"nothing in common", [][]string{{"x"}, {"a"}}, []string{"x", "a"}},
+		{"one mirror twice in one list", [][]string{{"a", "a", "b"}}, []string{"a", "b"}},
 	} {
-		assert.Equal(t, c.want, merge("source", c.lists), name)
+		assert.Equal(t, c.want, merge("source", c.lists), c.name)
 	}
 }
 
@@ -39,26 +40,29 @@ const idms = "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nme
 const image = "apiVersion: config.openshift.io/v1\nkind: Image\nmetadata: {name: cluster}\nspec: {registrySources: {"
 
 func TestContradictionsAreRefusedByRule(t *testing.T) {
-	for name, c := range map[string]struct{ text, rule string }{
-		"a source with a tag": {idms + `{source: "a.example.com/b:1x", mirrors: [m.example.com]}]}`,
+	for _, c := range []struct {
+		name       string
+		text, rule string
+	}{
+		{"a source with a tag", idms + `{source: "a.example.com/b:1x", mirrors: [m.example.com]}]}`,
 			"mirror-scope"},
-		"a mirror with a scheme": {idms + `{source: a.example.com, mirrors: ["https://m.example.com"]}]}`,
+		{"a mirror with a scheme", idms + `{source: a.example.com, mirrors: ["https://m.example.com"]}]}`,
 			"mirror-scope"},
-		"a wildcard as mirror": {idms + `{source: a.example.com, mirrors: ["*.example.com"]}]}`, "mirror-scope"},
-		"two policies for a source": {idms +
+		{"a wildcard as mirror", idms + `{source: a.example.com, mirrors: ["*.example.com"]}]}`, "mirror-scope"},
+		{"two policies for a source", idms +
 			`{source: a.example.com, mirrors: [m.example.com]},
 				{source: a.example.com, mirrors: [m.example.com], mirrorSourcePolicy: NeverContactSource}]}`,
 			"mirror-source-policy"},
-		"never contacted, but its mirror": {idms +
+		{"never contacted, but its mirror", idms +
 			`{source: a.example.com, mirrors: [a.example.com], mirrorSourcePolicy: NeverContactSource}]}`,
 			"mirror-source-policy"},
-		"allowed and blocked": {image +
+		{"allowed and blocked", image +
 			"allowedRegistries: [a.example.com], blockedRegistries: [b.example.com]}}", "allowed-and-blocked"},
-		"a bad wildcard": {image + `blockedRegistries: ["a.*.example.com"]}}`, "registry-scope"},
-		"a search registry with a path": {image + `containerRuntimeSearchRegistries: [a.example.com/b]}}`,
+		{"a bad wildcard", image + `blockedRegistries: ["a.*.example.com"]}}`, "registry-scope"},
+		{"a search registry with a path", image + `containerRuntimeSearchRegistries: [a.example.com/b]}}`,
 			"registry-scope"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			files, findings, err := Files(objects(t, c.text))
 			require.NoError(t, err)
 			assert.Empty(t, files)
@@ -84,7 +88,7 @@ func conf(t *testing.T, text string) map[string]registry {
 	files, findings, err := Files(objects(t, text))
 	require.NoError(t, err)
 	require.Empty(t, findings)
-	require.Equal(t, RegistriesPath, files[0].Path)
+	require.Equal(t, registriesPath, files[0].Path)
 	var c registriesConf
 	_, err = toml.Decode(string(files[0].Data), &c)
 	require.NoError(t, err)
@@ -139,6 +143,6 @@ func TestAllowedRegistriesTurnTheDefaultRound(t *testing.T) {
 	files, _, err := Files(objects(t, image+"allowedRegistries: [a.example.com]}}"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-	assert.Equal(t, PolicyPath, files[0].Path)
+	assert.Equal(t, policyPath, files[0].Path)
 	assert.True(t, strings.HasPrefix(string(files[0].Data), `{"default":[{"type":"reject"}]`))
 }

@@ -14,8 +14,8 @@ import (
 
 // Paths of the kubelet's drop-ins. The directory is what --config-dir of the kubelet must name.
 const (
-	KubeletDropIn  = "/etc/kubernetes/kubelet.conf.d/99-kubeletconfig.conf"
-	KubeletLogging = "/etc/systemd/system/kubelet.service.d/20-logging.conf"
+	kubeletDropIn  = "/etc/kubernetes/kubelet.conf.d/99-kubeletconfig.conf"
+	kubeletLogging = "/etc/systemd/system/kubelet.service.d/20-logging.conf"
 )
 
 // maxLogLevel is the most verbose level of the kubelet's log (MCO, pkg/controller/kubelet-config/helpers.go).
@@ -93,7 +93,7 @@ func Kubelet(item manifests.Item[*mcfgv1.KubeletConfig]) ([]File, []report.Findi
 		if *level < 0 || *level > maxLogLevel {
 			bad.Errorf(at("spec.logLevel", "kubelet-log-level", "use 0 to 10"), "log level %d is out of range", *level)
 		}
-		out = append(out, File{KubeletLogging, fmt.Appendf(nil, "[Service]\nEnvironment=\"KUBELET_LOG_LEVEL=%d\"\n", *level)})
+		out = append(out, File{kubeletLogging, fmt.Appendf(nil, "[Service]\nEnvironment=\"KUBELET_LOG_LEVEL=%d\"\n", *level)})
 	}
 	if spec.KubeletConfig == nil || len(spec.KubeletConfig.Raw) == 0 {
 		return out, bad.Findings, nil
@@ -114,7 +114,7 @@ func Kubelet(item manifests.Item[*mcfgv1.KubeletConfig]) ([]File, []report.Findi
 	if err != nil {
 		return nil, nil, fmt.Errorf("write kubelet drop-in: %w", err)
 	}
-	return append(out, File{KubeletDropIn, raw}), bad.Findings, nil
+	return append(out, File{kubeletDropIn, raw}), bad.Findings, nil
 }
 
 func checkFields(fields map[string]any, at func(path, rule, next string) report.Finding, bad *report.Report) {

@@ -20,29 +20,32 @@ func read(t *testing.T, kind, spec string) *manifests.Set {
 }
 
 func TestRefusedSettings(t *testing.T) {
-	for name, c := range map[string]struct{ kind, spec, path string }{
-		"automatic sizing":     {"KubeletConfig", "{autoSizingReserved: true}", "spec.autoSizingReserved"},
-		"a TLS profile":        {"KubeletConfig", "{tlsSecurityProfile: {type: Old}}", "spec.tlsSecurityProfile"},
-		"a log level too high": {"KubeletConfig", "{logLevel: 11}", "spec.logLevel"},
-		"the platform's field": {"KubeletConfig", "{kubeletConfig: {cgroupDriver: systemd}}",
+	for _, c := range []struct {
+		name             string
+		kind, spec, path string
+	}{
+		{"automatic sizing", "KubeletConfig", "{autoSizingReserved: true}", "spec.autoSizingReserved"},
+		{"a TLS profile", "KubeletConfig", "{tlsSecurityProfile: {type: Old}}", "spec.tlsSecurityProfile"},
+		{"a log level too high", "KubeletConfig", "{logLevel: 11}", "spec.logLevel"},
+		{"the platform's field", "KubeletConfig", "{kubeletConfig: {cgroupDriver: systemd}}",
 			"spec.kubeletConfig.cgroupDriver"},
-		"a field without sense": {"KubeletConfig", "{kubeletConfig: {maxPod: 1}}", "spec.kubeletConfig.maxPod"},
-		"text for a number":     {"KubeletConfig", `{kubeletConfig: {maxPods: "1"}}`, "spec.kubeletConfig.maxPods"},
-		"nothing given":         {"ContainerRuntimeConfig", "{}", "spec.containerRuntimeConfig"},
-		"few processes": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {pidsLimit: 19}}",
+		{"a field without sense", "KubeletConfig", "{kubeletConfig: {maxPod: 1}}", "spec.kubeletConfig.maxPod"},
+		{"text for a number", "KubeletConfig", `{kubeletConfig: {maxPods: "1"}}`, "spec.kubeletConfig.maxPods"},
+		{"nothing given", "ContainerRuntimeConfig", "{}", "spec.containerRuntimeConfig"},
+		{"few processes", "ContainerRuntimeConfig", "{containerRuntimeConfig: {pidsLimit: 19}}",
 			"spec.containerRuntimeConfig.pidsLimit"},
-		"a small log": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {logSizeMax: 8192}}",
+		{"a small log", "ContainerRuntimeConfig", "{containerRuntimeConfig: {logSizeMax: 8192}}",
 			"spec.containerRuntimeConfig.logSizeMax"},
-		"a negative layer": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {overlaySize: -1G}}",
+		{"a negative layer", "ContainerRuntimeConfig", "{containerRuntimeConfig: {overlaySize: -1G}}",
 			"spec.containerRuntimeConfig.overlaySize"},
-		"an unknown level": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {logLevel: loud}}",
+		{"an unknown level", "ContainerRuntimeConfig", "{containerRuntimeConfig: {logLevel: loud}}",
 			"spec.containerRuntimeConfig.logLevel"},
-		"an unknown runtime": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {defaultRuntime: kata}}",
+		{"an unknown runtime", "ContainerRuntimeConfig", "{containerRuntimeConfig: {defaultRuntime: kata}}",
 			"spec.containerRuntimeConfig.defaultRuntime"},
-		"other stores": {"ContainerRuntimeConfig", "{containerRuntimeConfig: {additionalImageStores: [{path: /x}]}}",
+		{"other stores", "ContainerRuntimeConfig", "{containerRuntimeConfig: {additionalImageStores: [{path: /x}]}}",
 			"spec.containerRuntimeConfig.additionalImageStores"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			set := read(t, c.kind, c.spec)
 			var findings []report.Finding
 			var err error
@@ -67,7 +70,7 @@ func TestTheKubeletDropInHoldsExactlyWhatIsGiven(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, findings)
 	require.Len(t, files, 1)
-	assert.Equal(t, KubeletDropIn, files[0].Path)
+	assert.Equal(t, kubeletDropIn, files[0].Path)
 	assert.Equal(t,
 		"apiVersion: kubelet.config.k8s.io/v1beta1\nevictionHard:\n  memory.available: 1Gi\nkind: KubeletConfiguration\n"+
 			"podPidsLimit: 4096\n", string(files[0].Data))

@@ -15,7 +15,7 @@ import (
 // Paths of CRI-O's drop-ins and of the storage configuration (MCO, pkg/controller/container-runtime-config).
 const (
 	crioDir     = "/etc/crio/crio.conf.d/01-ctrcfg-"
-	StoragePath = "/etc/containers/storage.conf"
+	storagePath = "/etc/containers/storage.conf"
 )
 
 // Smallest limits that leave a node usable (MCO, pkg/controller/container-runtime-config/helpers.go).
@@ -60,7 +60,7 @@ func Runtime(item manifests.Item[*mcfgv1.ContainerRuntimeConfig]) ([]File, []rep
 		if err != nil {
 			return nil, nil, err
 		}
-		out = append(out, File{StoragePath, raw})
+		out = append(out, File{storagePath, raw})
 	}
 	for _, name := range []string{"logLevel", "pidsLimit", "logSizeMax", "defaultRuntime"} {
 		setting, ok := settings[name]

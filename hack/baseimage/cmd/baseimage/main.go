@@ -1,4 +1,6 @@
 // Command baseimage makes a bootable ostree OCI base image in the cache, or finds it there, and prints where it is.
+//
+//	flags -> baseimage.Ensure -> path of the image in the cache
 package main
 
 import (

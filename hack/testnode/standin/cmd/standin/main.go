@@ -1,4 +1,6 @@
 // Command standin is a STAND-IN for rpm-ostree and bootc on test nodes; it plays the one that it is called as.
+//
+//	name and arguments -> standin -> output and exit code of rpm-ostree or bootc
 package main
 
 import (
