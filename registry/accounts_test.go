@@ -28,7 +28,7 @@ func login(t *testing.T, a *accounts, from, name, password string, now time.Time
 	return http.StatusOK
 }
 
-func TestBcryptIsPaidOncePerPassword(t *testing.T) {
+func TestBcryptOncePerPassword(t *testing.T) {
 	hash, err := bcrypt.GenerateFromPassword([]byte("p"), bcrypt.MinCost)
 	require.NoError(t, err)
 	a, err := newAccounts([]User{{Name: "u", PasswordHash: string(hash), Role: RolePull}})
@@ -41,7 +41,7 @@ func TestBcryptIsPaidOncePerPassword(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, login(t, a, "192.0.2.1", "u", "x", now))
 }
 
-func TestFailedLoginsDrainWithTimeAndAreCountedByAddress(t *testing.T) {
+func TestFailedLogins(t *testing.T) {
 	a, err := newAccounts([]User{{Name: "u", Password: "p", Role: RolePull}})
 	require.NoError(t, err)
 	now := time.Now()
@@ -58,7 +58,7 @@ func TestFailedLoginsDrainWithTimeAndAreCountedByAddress(t *testing.T) {
 		Add(time.Hour+2*failureInterval)))
 }
 
-func TestTheMemoryOfFailedLoginsIsBounded(t *testing.T) {
+func TestFailedLoginsMemory(t *testing.T) {
 	f := failures{at: map[string]*failure{}}
 	now := time.Now()
 	for i := range 3 * maxFailureAddresses {
@@ -96,7 +96,7 @@ func TestUsersFiles(t *testing.T) {
 	}
 }
 
-func TestGeneratedAccountsAreKeptAndPrivate(t *testing.T) {
+func TestGeneratedAccounts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "accounts")
 	first, err := LoadOrCreateUsers(dir, "registry.example.com:5000")
 	require.NoError(t, err)

@@ -2,7 +2,9 @@ package registry
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"reflect"
 	"testing"
 
 	"github.com/distribution/distribution/v3/configuration"
@@ -29,16 +31,26 @@ func newDistribution(t testing.TB, root string) http.Handler {
 	c.HTTP.Secret = "secret"
 	c.HTTP.RelativeURLs = true
 	c.Validation.Manifests.Indexes.Platforms = "all"
-	silence(t)
-	app := handlers.NewApp(context.Background(), c)
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard)
+	quiet.SetLevel(logrus.PanicLevel)
+	log := logrus.NewEntry(quiet)
+	app := handlers.NewApp(quietContext{context.Background(), log}, c)
 	t.Cleanup(func() { require.NoError(t, app.Shutdown()) })
-	return app
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		app.ServeHTTP(w, r.WithContext(quietContext{r.Context(), log}))
+	})
 }
 
-// silence keeps distribution's lines, which it writes to the process's logger, out of the test's output.
-func silence(t testing.TB) {
-	std := logrus.StandardLogger()
-	old := std.GetLevel()
-	std.SetLevel(logrus.PanicLevel)
-	t.Cleanup(func() { std.SetLevel(old) })
+// quietContext answers distribution's question for a logger, see registry/storage: formatting lines would be measured.
+type quietContext struct {
+	context.Context
+	log *logrus.Entry
+}
+
+func (c quietContext) Value(key any) any {
+	if t := reflect.TypeOf(key); t != nil && t.String() == "dcontext.loggerKey" {
+		return c.log
+	}
+	return c.Context.Value(key)
 }

@@ -73,7 +73,7 @@ func child(t *testing.T, root string, u registry.User) (*exec.Cmd, *registrytest
 	return cmd, r
 }
 
-func TestKillDuringAPushLeavesNothingHalf(t *testing.T) {
+func TestKillDuringPush(t *testing.T) {
 	u, err := registry.NewUser("push", registry.RolePush)
 	require.NoError(t, err)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
@@ -140,7 +140,7 @@ func sendHalf(t *testing.T, r *registrytest.Registry, loc string, data []byte) {
 	require.NoError(t, err)
 }
 
-func TestAFullDiskRefusesPushesAndKeepsWhatIsThere(t *testing.T) {
+func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
 			t.Fatal("needs root to mount a small tmpfs")
@@ -180,7 +180,7 @@ func TestAFullDiskRefusesPushesAndKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestACorruptBlobIsReportedAndNotServed(t *testing.T) {
+func TestCorruptBlob(t *testing.T) {
 	var log bytes.Buffer
 	l := logrus.New()
 	l.SetOutput(&log)
@@ -197,7 +197,7 @@ func TestACorruptBlobIsReportedAndNotServed(t *testing.T) {
 	assert.Contains(t, string(m.body), "dayone_registry_blobs_corrupt_total 1")
 }
 
-func TestSlowClientsDoNotStopOthers(t *testing.T) {
+func TestSlowClients(t *testing.T) {
 	r := registrytest.Start(t)
 	d := pushBlob(t, r, "a/b", []byte("bytes"))
 	for range 200 { // half a request header each, and never more
@@ -234,7 +234,7 @@ func TestTwoPushersOfOneTag(t *testing.T) {
 	assert.Equal(t, a.body, b.body, "what was answered last is on disk")
 }
 
-func TestARestartInMidPullIsGoneOverByARange(t *testing.T) {
+func TestRestartDuringPull(t *testing.T) {
 	r := registrytest.Start(t)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 2<<20) // 32 MiB: more than the sockets hold
 	d := pushBlob(t, r, "a/b", data)
@@ -261,7 +261,7 @@ func TestARestartInMidPullIsGoneOverByARange(t *testing.T) {
 	assert.Equal(t, d, digest.FromBytes(append(got, rest.body...)))
 }
 
-func TestStalledPullsDoNotHoldUpAStopOneAfterAnother(t *testing.T) {
+func TestShutdownWithStalledPulls(t *testing.T) {
 	r := registrytest.Start(t)
 	d := pushBlob(t, r, "a/b", bytes.Repeat([]byte("0123456789abcdef"), 2<<20)) // 32 MiB: more than the sockets hold
 	tr := r.Transport(t)
@@ -282,7 +282,7 @@ func TestStalledPullsDoNotHoldUpAStopOneAfterAnother(t *testing.T) {
 	assert.Less(t, time.Since(began), 20*time.Second, "TLS waits five seconds for each")
 }
 
-func TestARevokedAccountIsOutAtOnce(t *testing.T) {
+func TestRevokedAccount(t *testing.T) {
 	r := registrytest.Start(t)
 	d := pushBlob(t, r, "a/b", []byte("bytes"))
 	tr := r.Transport(t)
@@ -306,7 +306,7 @@ func TestARevokedAccountIsOutAtOnce(t *testing.T) {
 	assert.Equal(t, http.StatusOK, get(), "a table that is wrong changes nothing")
 }
 
-func TestReadOnlyRefusesChangesAndServesOn(t *testing.T) {
+func TestReadOnly(t *testing.T) {
 	r := registrytest.Start(t)
 	d := pushBlob(t, r, "a/b", []byte("bytes"))
 	r.Options.ReadOnly = true
@@ -322,15 +322,16 @@ func TestReadOnlyRefusesChangesAndServesOn(t *testing.T) {
 	pushBlob(t, r, "a/b", []byte("again"))
 }
 
-func TestCertificatesOutsideTheirTimeAreRefusedAtTheStart(t *testing.T) {
-	for name, tc := range map[string]struct {
+func TestCertificateValidityAtStart(t *testing.T) {
+	for _, tc := range []struct {
+		name string
 		made time.Duration
 		want string
 	}{
-		"expired":       {-48 * time.Hour, "expired"},
-		"not yet valid": {26 * time.Hour, "set the clock"},
+		{"expired", -48 * time.Hour, "expired"},
+		{"not yet valid", 26 * time.Hour, "set the clock"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			at := func() time.Time { return time.Now().Add(tc.made) }
 			ca, err := certs.NewCA(certs.CAOptions{Now: at})
 			require.NoError(t, err)
@@ -344,7 +345,7 @@ func TestCertificatesOutsideTheirTimeAreRefusedAtTheStart(t *testing.T) {
 	}
 }
 
-func TestFailedLoginsAreLimitedByAddressAndDoNotShutOutOthers(t *testing.T) {
+func TestFailedLoginsLimit(t *testing.T) {
 	// An address may fail again after some seconds. Where a machine is so busy that the right password comes after them,
 	// another server is asked.
 	for range 10 {
@@ -372,7 +373,7 @@ func guessedUntilLimited(t *testing.T) bool {
 	return request(t, r, r.Pull, http.MethodGet, "/v2/", nil).status == http.StatusTooManyRequests
 }
 
-func TestOldTLSIsRefused(t *testing.T) {
+func TestOldTLS(t *testing.T) {
 	r := registrytest.Start(t)
 	_, err := tls.Dial("tcp", r.Addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}) //nolint:gosec // it must fail
 	require.Error(t, err)

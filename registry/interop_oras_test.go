@@ -30,7 +30,7 @@ func orasRepository(t *testing.T, r *registrytest.Registry, name string, u regis
 	return repo
 }
 
-func TestOrasWorksUnchanged(t *testing.T) {
+func TestOras(t *testing.T) {
 	r := registrytest.Start(t)
 	ctx := t.Context()
 	store := memory.New()

@@ -15,9 +15,9 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-// TestPodmanAndBuildahOfTheHostWorkUnchanged logs in, pulls, pushes, is refused and logs out with the programs of the
+// TestPodmanAndBuildah logs in, pulls, pushes, is refused and logs out with the programs of the
 // host's packages, which keep their storage and credentials in a directory of the test.
-func TestPodmanAndBuildahOfTheHostWorkUnchanged(t *testing.T) {
+func TestPodmanAndBuildah(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
 			t.Fatal("needs root for the programs' storage")

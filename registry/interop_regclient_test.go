@@ -25,7 +25,7 @@ func regClient(t *testing.T, r *registrytest.Registry, u registry.User) *regclie
 		RegCert: string(ca), User: u.Name, Pass: u.Password, BlobChunk: 1000}))
 }
 
-func TestRegclientWorksUnchanged(t *testing.T) {
+func TestRegclient(t *testing.T) {
 	r := registrytest.Start(t)
 	ctx := t.Context()
 	at, img := pushRandom(t, r, "interop/base:v1", 3)

@@ -42,7 +42,7 @@ func untilCut(t *testing.T, r *registrytest.Registry, next func(i int) (method, 
 	}
 }
 
-func TestAKillInsideAMountOrAManifestLosesNothingThatWasAnswered(t *testing.T) {
+func TestKillDuringMountOrManifest(t *testing.T) {
 	u, err := registry.NewUser("push", registry.RolePush)
 	require.NoError(t, err)
 	for _, kind := range []string{"mount", "manifest"} {

@@ -12,7 +12,7 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-func TestAnUploadOutlivesARefusedRangeOfAKnownBlob(t *testing.T) {
+func TestUploadAfterRefusedRange(t *testing.T) {
 	r := registrytest.Start(t)
 	known := pushBlob(t, r, "a/b", []byte("known"))
 	other := digest.FromString("other")

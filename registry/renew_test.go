@@ -29,7 +29,7 @@ func presented(t *testing.T, addr string, pool *x509.CertPool) string {
 	return serial
 }
 
-func TestACertificateIsRenewedWhileTheServerRuns(t *testing.T) {
+func TestReloadCertificate(t *testing.T) {
 	ca, err := certs.NewCA(certs.CAOptions{})
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestACertificateIsRenewedWhileTheServerRuns(t *testing.T) {
 	assert.Equal(t, second, presented(t, s.Addr(), ca.Pool()), "the one before stays")
 }
 
-func TestAnOwnCertificateWithLittleTimeLeftIsMadeAnew(t *testing.T) {
+func TestRenewOwnCertificate(t *testing.T) {
 	r := registrytest.Start(t)
 	tlsDir := filepath.Join(r.Options.Root, "tls")
 	ca, err := certs.LoadOrCreateCA(tlsDir, certs.CAOptions{})

@@ -41,7 +41,7 @@ func pushRandom(t testing.TB, r *registrytest.Registry, repo string, layers int6
 	return ref, img
 }
 
-func TestAnImageComesBackAsItWasPushed(t *testing.T) {
+func TestPushPull(t *testing.T) {
 	r := registrytest.Start(t)
 	ref, img := pushRandom(t, r, "ocp/master-os:v1", 3)
 	want, err := img.Digest()
@@ -105,7 +105,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-func TestSeveralServersInOneProcessAndARestartOnTheSameRoot(t *testing.T) {
+func TestServersAndRestart(t *testing.T) {
 	one, two := registrytest.Start(t), registrytest.Start(t)
 	ref, img := pushRandom(t, one, "x/y:v1", 2)
 	want, err := img.Digest()
@@ -123,7 +123,7 @@ func TestSeveralServersInOneProcessAndARestartOnTheSameRoot(t *testing.T) {
 	assert.Equal(t, want, desc.Digest)
 }
 
-func TestARootIsUsedByOneServerAtATime(t *testing.T) {
+func TestRootLock(t *testing.T) {
 	r := registrytest.Start(t)
 	o := r.Options
 	o.Listen = "127.0.0.1:0"
@@ -134,20 +134,23 @@ func TestARootIsUsedByOneServerAtATime(t *testing.T) {
 	assert.Contains(t, err.Error(), "another registry")
 }
 
-func TestStartReportsWhatIsWrong(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	r := registrytest.Start(t)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	for name, change := range map[string]func(*registry.Options){
-		"the port is taken":       func(o *registry.Options) { o.Listen = r.Addr; o.Root = t.TempDir() },
-		"the root is a file":      func(o *registry.Options) { o.Root = file },
-		"the key is missing":      func(o *registry.Options) { o.Root = t.TempDir(); o.CertFile, o.KeyFile = file, file },
-		"the host has no such IP": func(o *registry.Options) { o.Root = t.TempDir(); o.Listen = "192.0.2.1:0" },
+	for _, tc := range []struct {
+		name   string
+		change func(*registry.Options)
+	}{
+		{"the port is taken", func(o *registry.Options) { o.Listen = r.Addr; o.Root = t.TempDir() }},
+		{"the root is a file", func(o *registry.Options) { o.Root = file }},
+		{"the key is missing", func(o *registry.Options) { o.Root = t.TempDir(); o.CertFile, o.KeyFile = file, file }},
+		{"the host has no such IP", func(o *registry.Options) { o.Root = t.TempDir(); o.Listen = "192.0.2.1:0" }},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			o := r.Options
 			o.Listen = "127.0.0.1:0"
-			change(&o)
+			tc.change(&o)
 			s, err := registry.New(o)
 			require.NoError(t, err)
 			require.Error(t, s.Start())
@@ -156,36 +159,39 @@ func TestStartReportsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestBadOptionsAreRefusedByName(t *testing.T) {
+func TestValidateOptions(t *testing.T) {
 	user := registry.User{Name: "u", Password: "p", Role: registry.RolePull}
 	good := registry.Options{Root: "/r", Listen: "127.0.0.1:0", Users: []registry.User{user}}
-	for name, change := range map[string]func(*registry.Options){
-		"Root":         func(o *registry.Options) { o.Root = "" },
-		"Listen":       func(o *registry.Options) { o.Listen = "5000" },
-		"InsecureHTTP": func(o *registry.Options) { o.InsecureHTTP = true; o.Listen = "0.0.0.0:5000" },
-		"CertFile":     func(o *registry.Options) { o.CertFile = "x" },
-		"Users":        func(o *registry.Options) { o.Users = nil },
-		"twice":        func(o *registry.Options) { o.Users = []registry.User{user, user} },
-		"role":         func(o *registry.Options) { o.Users = []registry.User{{Name: "u", Password: "p"}} },
-		"password":     func(o *registry.Options) { o.Users = []registry.User{{Name: "u", Role: registry.RolePull}} },
-		"not bcrypt": func(o *registry.Options) {
+	for _, tc := range []struct {
+		name   string
+		change func(*registry.Options)
+	}{
+		{"Root", func(o *registry.Options) { o.Root = "" }},
+		{"Listen", func(o *registry.Options) { o.Listen = "5000" }},
+		{"InsecureHTTP", func(o *registry.Options) { o.InsecureHTTP = true; o.Listen = "0.0.0.0:5000" }},
+		{"CertFile", func(o *registry.Options) { o.CertFile = "x" }},
+		{"Users", func(o *registry.Options) { o.Users = nil }},
+		{"twice", func(o *registry.Options) { o.Users = []registry.User{user, user} }},
+		{"role", func(o *registry.Options) { o.Users = []registry.User{{Name: "u", Password: "p"}} }},
+		{"password", func(o *registry.Options) { o.Users = []registry.User{{Name: "u", Role: registry.RolePull}} }},
+		{"not bcrypt", func(o *registry.Options) {
 			o.Users = []registry.User{{Name: "u", PasswordHash: "x", Role: registry.RolePull}}
-		},
-		"must be non-empty": func(o *registry.Options) {
+		}},
+		{"must be non-empty", func(o *registry.Options) {
 			o.Users = []registry.User{{Name: "a:b", Password: "x", Role: registry.RolePull}}
-		},
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			o := good
-			change(&o)
+			tc.change(&o)
 			_, err := registry.New(o)
 			require.Error(t, err)
-			assert.Contains(t, err.Error(), name)
+			assert.Contains(t, err.Error(), tc.name)
 		})
 	}
 }
 
-func TestDistributionLogsToOurEntry(t *testing.T) {
+func TestDistributionLog(t *testing.T) {
 	var ours, standard bytes.Buffer
 	l := logrus.New()
 	l.SetOutput(&ours)
@@ -205,7 +211,7 @@ func TestDistributionLogsToOurEntry(t *testing.T) {
 	assert.NotContains(t, ours.String(), r.Push.Password)
 }
 
-func TestShutdownIsIdempotent(t *testing.T) {
+func TestShutdownTwice(t *testing.T) {
 	r := registrytest.Start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

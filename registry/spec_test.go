@@ -260,7 +260,7 @@ func TestReferrers(t *testing.T) {
 	assert.Equal(t, map[string]string{"example/sbom": "example/sbom"}, got)
 }
 
-func TestBadInputIsAnsweredWithTheCodesOfTheSpecification(t *testing.T) {
+func TestErrorCodes(t *testing.T) {
 	r := registrytest.Start(t, func(o *registry.Options) { o.MaxManifestBytes = 4096 })
 	cfg := pushBlob(t, r, "b/i", []byte("{}"))
 	ok := string(manifestOf(cfg, 2))

@@ -73,7 +73,7 @@ func overPipes(t *testing.T, change func(*Options), test func(t *testing.T, netw
 	})
 }
 
-func TestAClientWithoutAnAccountWhoseBodyDoesNotComeIsEnded(t *testing.T) {
+func TestStalledBody(t *testing.T) {
 	overPipes(t, nil, func(t *testing.T, network *pipes, _ string) {
 		c := network.dial()
 		began := time.Now()
@@ -86,7 +86,7 @@ func TestAClientWithoutAnAccountWhoseBodyDoesNotComeIsEnded(t *testing.T) {
 	})
 }
 
-func TestAClientThatTakesNoAnswersIsEnded(t *testing.T) {
+func TestStalledAnswer(t *testing.T) {
 	overPipes(t, nil, func(t *testing.T, network *pipes, auth string) {
 		for _, header := range []string{"Host: x", "Host: x\r\n" + auth} {
 			c := network.dial()
@@ -99,7 +99,7 @@ func TestAClientThatTakesNoAnswersIsEnded(t *testing.T) {
 	})
 }
 
-func TestSlowUploadsAndPullsGoOnWhileBytesMove(t *testing.T) {
+func TestSlowTransfers(t *testing.T) {
 	overPipes(t, nil, func(t *testing.T, network *pipes, auth string) {
 		c := network.dial()
 		in := bufio.NewReader(c)
@@ -140,7 +140,7 @@ func TestSlowUploadsAndPullsGoOnWhileBytesMove(t *testing.T) {
 	})
 }
 
-func TestConnectionsBeyondTheLimitWait(t *testing.T) {
+func TestMaxConnections(t *testing.T) {
 	overPipes(t, func(o *Options) { o.MaxConnections = 1 }, func(t *testing.T, network *pipes, auth string) {
 		first := network.dial()
 		second := make(chan net.Conn, 1)

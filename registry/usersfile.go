@@ -104,10 +104,10 @@ func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 	return ReadUsers(path)
 }
 
-// RenameAuthFiles makes the pull secrets of dir, which LoadOrCreateUsers made, name the registry at each of addrs and
+// renameAuthFiles makes the pull secrets of dir, which LoadOrCreateUsers made, name the registry at each of addrs and
 // no other: the port may have been free to choose, or the address is another than the last time. A file that somebody
 // has taken away stays away.
-func RenameAuthFiles(dir string, addrs ...string) error {
+func renameAuthFiles(dir string, addrs ...string) error {
 	for _, name := range []string{PushAuthFile, PullAuthFile} {
 		path := filepath.Join(dir, name)
 		raw, err := os.ReadFile(path)

@@ -31,7 +31,7 @@ type report struct {
 	} `xml:"testsuite"`
 }
 
-func TestTheRegistryConformsWithEveryOptionalFeature(t *testing.T) {
+func TestConformance(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		sparse bool

@@ -17,7 +17,7 @@ import (
 	"dayone.dev/dayone/registry/certs"
 )
 
-func TestServerCertificateIsAcceptedByAClientThatTrustsTheCA(t *testing.T) {
+func TestServerCertificate(t *testing.T) {
 	ca, err := certs.NewCA(certs.CAOptions{})
 	require.NoError(t, err)
 	pair, err := ca.ServerCertificate([]string{"127.0.0.1", "::1", "registry.example.com", "127.0.0.1"},
@@ -37,7 +37,7 @@ func TestServerCertificateIsAcceptedByAClientThatTrustsTheCA(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 }
 
-func TestCAIsKeptBetweenCalls(t *testing.T) {
+func TestCAIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
 	first, err := certs.LoadOrCreateCA(dir, certs.CAOptions{CommonName: "cluster"})
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestCAIsKeptBetweenCalls(t *testing.T) {
 
 // What a process leaves that is killed while it makes a CA: the key under its first name, without or with the
 // certificate.
-func TestACAWhoseMakingWasCutOffIsMadeToItsEnd(t *testing.T) {
+func TestInterruptedCA(t *testing.T) {
 	for name, certificate := range map[string]bool{"before the certificate": false, "before the key has its name": true} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -73,24 +73,27 @@ func TestACAWhoseMakingWasCutOffIsMadeToItsEnd(t *testing.T) {
 	}
 }
 
-func TestADamagedCAIsRefusedAndNotReplaced(t *testing.T) {
-	for name, damage := range map[string]func(dir string) error{
-		"key missing":         func(d string) error { return os.Remove(filepath.Join(d, certs.CAKeyFile)) },
-		"certificate missing": func(d string) error { return os.Remove(filepath.Join(d, certs.CACertFile)) },
-		"key of another CA": func(d string) error {
+func TestDamagedCA(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		damage func(dir string) error
+	}{
+		{"key missing", func(d string) error { return os.Remove(filepath.Join(d, certs.CAKeyFile)) }},
+		{"certificate missing", func(d string) error { return os.Remove(filepath.Join(d, certs.CACertFile)) }},
+		{"key of another CA", func(d string) error {
 			other := filepath.Join(d, "other")
 			if _, err := certs.LoadOrCreateCA(other, certs.CAOptions{}); err != nil {
 				return err
 			}
 			return os.Rename(filepath.Join(other, certs.CAKeyFile), filepath.Join(d, certs.CAKeyFile))
-		},
-		"not PEM": func(d string) error { return os.WriteFile(filepath.Join(d, certs.CACertFile), []byte("x"), 0o644) },
+		}},
+		{"not PEM", func(d string) error { return os.WriteFile(filepath.Join(d, certs.CACertFile), []byte("x"), 0o644) }},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			_, err := certs.LoadOrCreateCA(dir, certs.CAOptions{})
 			require.NoError(t, err)
-			require.NoError(t, damage(dir))
+			require.NoError(t, tc.damage(dir))
 			_, err = certs.LoadOrCreateCA(dir, certs.CAOptions{})
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), "restore both")
@@ -98,7 +101,7 @@ func TestADamagedCAIsRefusedAndNotReplaced(t *testing.T) {
 	}
 }
 
-func TestValidityIsCheckedAgainstTheClockWithAnAdvice(t *testing.T) {
+func TestValidity(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) func() time.Time { return func() time.Time { return now.Add(d) } }
 	ca, err := certs.NewCA(certs.CAOptions{Now: at(0)})
@@ -129,7 +132,7 @@ func TestValidityIsCheckedAgainstTheClockWithAnAdvice(t *testing.T) {
 	}
 }
 
-func TestServerCertificateNeverOutlivesItsCA(t *testing.T) {
+func TestServerValidityWithinCA(t *testing.T) {
 	ca, err := certs.NewCA(certs.CAOptions{Validity: time.Hour})
 	require.NoError(t, err)
 	pair, err := ca.ServerCertificate([]string{"a.example"}, certs.ServerOptions{})
@@ -139,7 +142,7 @@ func TestServerCertificateNeverOutlivesItsCA(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestHostsThatNoClientCanUseAreRefused(t *testing.T) {
+func TestInvalidHosts(t *testing.T) {
 	ca, err := certs.NewCA(certs.CAOptions{})
 	require.NoError(t, err)
 	for _, h := range [][]string{nil, {""}, {"a b"}, {"host:5000"}, {"[::1]"}, {"a..b"}, {strings.Repeat("a", 64)}, {"-a"},
@@ -152,7 +155,7 @@ func TestHostsThatNoClientCanUseAreRefused(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestKeyPairRoundTripsThroughFiles(t *testing.T) {
+func TestKeyPairFiles(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := certs.NewCA(certs.CAOptions{})
 	require.NoError(t, err)

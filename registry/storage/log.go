@@ -14,7 +14,7 @@ const loggerKeyType = "dcontext.loggerKey"
 // loggerContext answers distribution's question for a logger with ours. Its own setter lives in an internal package,
 // and the other way, a formatter on logrus.StandardLogger, would change the log of the whole process. The key is known
 // by the name of its type; should a later version rename it, distribution falls back to the standard logger and
-// TestDistributionLogsToOurEntry fails.
+// TestDistributionLog fails.
 type loggerContext struct {
 	context.Context
 	log *logrus.Entry

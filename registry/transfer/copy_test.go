@@ -74,7 +74,7 @@ func push(r *registrytest.Registry, repo string) transfer.Endpoint {
 		Password: r.Push.Password}
 }
 
-func TestAnImageKeepsItsDigestOverEveryWay(t *testing.T) {
+func TestCopyKeepsDigest(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	img := image(t, 3)
 	want := digestOf(t, img)
@@ -106,7 +106,7 @@ func TestAnImageKeepsItsDigestOverEveryWay(t *testing.T) {
 	}
 }
 
-func TestASecondCopyTransfersNothing(t *testing.T) {
+func TestCopyTwice(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 4), options(t, src)...))
 	var reports atomic.Int32
@@ -127,7 +127,7 @@ func TestASecondCopyTransfersNothing(t *testing.T) {
 	assert.Equal(t, first.Digest, second.Digest)
 }
 
-func TestAnIndexIsCopiedWholeOrOnePlatformOfIt(t *testing.T) {
+func TestCopyIndex(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	amd, arm := image(t, 1), image(t, 2)
 	add := func(i v1.Image, arch string) mutate.IndexAddendum {
@@ -154,7 +154,7 @@ func TestAnIndexIsCopiedWholeOrOnePlatformOfIt(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestADockerArchiveIsASource(t *testing.T) {
+func TestCopyDockerArchive(t *testing.T) {
 	dst := registrytest.Start(t)
 	file := filepath.Join(t.TempDir(), "image.tar")
 	require.NoError(t, tarball.WriteToFile(file, reference(t, "example.com/os/base:v1"), image(t, 2)))
@@ -190,7 +190,7 @@ func flaky(t *testing.T, r *registrytest.Registry, n int32, fail func(w http.Res
 	return srv, &seen
 }
 
-func TestOnlyConnectionErrorsAnd5xxAreRetried(t *testing.T) {
+func TestCopyRetries(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 2), options(t, src)...))
 	for _, tc := range []struct {
@@ -225,7 +225,7 @@ func TestOnlyConnectionErrorsAnd5xxAreRetried(t *testing.T) {
 	}
 }
 
-func TestARegistryThatStaysDownIsGivenUp(t *testing.T) {
+func TestCopyGivesUp(t *testing.T) {
 	src := registrytest.Start(t)
 	from := pull(src, "os/base:v1")
 	src.Stop(t)
@@ -235,7 +235,7 @@ func TestARegistryThatStaysDownIsGivenUp(t *testing.T) {
 	assert.Equal(t, 3, res.Attempts)
 }
 
-func TestRefusalsAreNotRetriedAndSayWhatToDo(t *testing.T) {
+func TestCopyRefused(t *testing.T) {
 	src, other := registrytest.Start(t), registrytest.Start(t)
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), options(t, src)...))
 	for _, tc := range []struct {
@@ -264,24 +264,22 @@ func TestRefusalsAreNotRetriedAndSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWhatIsNamedWronglyIsSaidAndLeavesNothing(t *testing.T) {
+func TestCopyBadOptions(t *testing.T) {
 	tmp := t.TempDir()
-	for want, o := range map[string]struct {
-		ca, platform string
-	}{
-		"read CA of oci:o":     {ca: "/nowhere"},
-		`parse platform "arm"`: {platform: "arm"},
+	for _, tc := range []struct{ name, ca, platform, want string }{
+		{name: "no CA", ca: "/nowhere", want: "read CA of oci:o"},
+		{name: "platform", platform: "arm", want: `parse platform "arm"`},
 	} {
 		_, err := transfer.Copy(t.Context(), transfer.Endpoint{Reference: "oci:i"}, transfer.Endpoint{Reference: "oci:o",
-			CAFile: o.ca}, transfer.Options{TempDir: tmp, Platform: o.platform})
-		require.ErrorContains(t, err, want)
+			CAFile: tc.ca}, transfer.Options{TempDir: tmp, Platform: tc.platform})
+		require.ErrorContains(t, err, tc.want, tc.name)
 	}
 	left, err := os.ReadDir(tmp)
 	require.NoError(t, err)
 	assert.Empty(t, left)
 }
 
-func TestReferencesThatAreNotClearAreRefused(t *testing.T) {
+func TestBadReferences(t *testing.T) {
 	for _, ref := range []string{"", "ubuntu", "docker://ubuntu", "foo:bar", "docker://example.com/UPPER",
 		"containers-storage:x", "oci:", "docker-archive:"} {
 		_, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: ref}, "")
@@ -289,7 +287,7 @@ func TestReferencesThatAreNotClearAreRefused(t *testing.T) {
 	}
 }
 
-func TestNothingStaysInTheTemporaryDirectory(t *testing.T) {
+func TestTempDirIsEmptied(t *testing.T) {
 	tmp := t.TempDir()
 	src := registrytest.Start(t, func(*registry.Options) {})
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), options(t, src)...))
@@ -301,7 +299,7 @@ func TestNothingStaysInTheTemporaryDirectory(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-func TestWithinARegistryBlobsAreMounted(t *testing.T) {
+func TestCopyMounts(t *testing.T) {
 	r := registrytest.Start(t)
 	img := image(t, 3)
 	require.NoError(t, remote.Write(reference(t, r.Addr+"/os/base:v1"), img, options(t, r)...))
@@ -312,7 +310,7 @@ func TestWithinARegistryBlobsAreMounted(t *testing.T) {
 	assert.Less(t, res.Bytes, int64(64<<10))
 }
 
-func TestAnInterruptedCopyGoesOnWhereItWas(t *testing.T) {
+func TestCopyResumes(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	img := image(t, 4)
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, options(t, src)...))

@@ -100,7 +100,7 @@ func kindOfCode(coded errcode.ErrorCoder) error {
 
 // hiddenStatus is the status of an answer whose body is not of the specification: containers/image keeps it in a type
 // of its own, in an exported field that is named as in the ones that it shows. Should that change,
-// TestAnswersAreToldApart fails.
+// TestFailureKinds fails.
 func hiddenStatus(err error) int {
 	if err == nil {
 		return 0

@@ -26,7 +26,7 @@ func kinds(err error) []error {
 	return out
 }
 
-func TestAnswersAreToldApart(t *testing.T) {
+func TestFailureKinds(t *testing.T) {
 	coded := func(code, message string) string {
 		return fmt.Sprintf(`{"errors":[{"code":%q,"message":%q}]}`, code, message)
 	}
@@ -73,7 +73,7 @@ func TestAnswersAreToldApart(t *testing.T) {
 	}
 }
 
-func TestOurRegistryAndALayoutSayWhatIsNotThere(t *testing.T) {
+func TestFailureKindsOfOurRegistry(t *testing.T) {
 	r := registrytest.Start(t)
 	inspect := func(e transfer.Endpoint) []error {
 		_, err := transfer.Inspect(t.Context(), e, "")

@@ -29,7 +29,7 @@ func mute(t *testing.T) (Endpoint, *atomic.Int32) {
 	return Endpoint{Reference: "docker://" + strings.TrimPrefix(s.URL, "http://") + "/os/worker:x", Insecure: true}, &asked
 }
 
-func TestARegistryThatNeverAnswersIsATemporaryFailure(t *testing.T) {
+func TestSilentRegistry(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	e, asked := mute(t)
 	_, err := inspect(t.Context(), e, "linux/amd64", limit)
