@@ -36,7 +36,8 @@ const renderWait = 2 * time.Minute
 // chain is a pool whose objects go all the way: render controller, policy controller, node controller, agent.
 type chain struct {
 	*fixture
-	effects *disruptioncontroller.Reconciler
+	policies *disruptioncontroller.Policies
+	plans    *disruptioncontroller.Plans
 }
 
 func newChain(t *testing.T) *chain {
@@ -55,7 +56,8 @@ func newChain(t *testing.T) *chain {
 		cancel()
 		assert.NoError(t, <-ended)
 	}))
-	return &chain{f, disruptioncontroller.New(c, c, disruptioncontroller.Options{})}
+	o := disruptioncontroller.Options{}
+	return &chain{f, disruptioncontroller.NewPolicies(c, o), disruptioncontroller.NewPlans(c, c, o)}
 }
 
 // pool makes the pool and waits for its first config that has its MachineConfig: the controller may hear of the pool
@@ -92,10 +94,10 @@ func (c *chain) await(wanted func(*mcfgv1.MachineConfigPool) bool) *mcfgv1.Machi
 	return mc
 }
 
-// plan lets the policy controller look, and gives what it publishes.
+// plan lets the policy controller run, and gives what it publishes.
 func (c *chain) plan() *disruption.PoolPlan {
 	c.Helper()
-	_, err := c.effects.Plan(c.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: c.name}})
+	_, err := c.plans.Reconcile(c.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: c.name}})
 	require.NoError(c, err)
 	p := &mcfgv1.MachineConfigPool{}
 	require.NoError(c, c.env.Client.Get(c.Context(), client.ObjectKey{Name: c.name}, p))
@@ -130,7 +132,7 @@ func annotations(pairs map[string]any) map[string]any {
 // mirrorPolicy writes the admin's word on mirrors; nil takes it away.
 func (c *chain) mirrorPolicy(text any) {
 	c.Helper()
-	_, err := c.effects.Policies(c.Context(), reconcile.Request{})
+	_, err := c.policies.Reconcile(c.Context(), reconcile.Request{})
 	require.NoError(c, err)
 	c.merge(&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}},
 		annotations(map[string]any{manifests.AnnotationMirrorPolicy: text}))

@@ -259,23 +259,24 @@ func TestAServiceThatTheChangeRemovesIsNotRestartedForEver(t *testing.T) {
 	restart := []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.DaemonReloadSpecAction},
 		{Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "app.service"}}}
 	app := ign35.Unit{Name: "app.service", Contents: ptr("[Service]\nExecStart=/bin/app\n")}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		after []ign35.Unit
 		fails bool
 	}{
-		"removed": {nil, false},
-		"masked":  {[]ign35.Unit{{Name: "app.service", Mask: ptr(true)}}, false},
-		"kept":    {[]ign35.Unit{{Name: "app.service", Contents: ptr("[Service]\nExecStart=/bin/none\n")}}, true},
+		{"removed", nil, false},
+		{"masked", []ign35.Unit{{Name: "app.service", Mask: ptr(true)}}, false},
+		{"kept", []ign35.Unit{{Name: "app.service", Contents: ptr("[Service]\nExecStart=/bin/none\n")}}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t)
-			f.name = "removes-" + name
+			f.name = "removes-" + c.name
 			f.restart()
 			f.adminPolicies(opv1.NodeDisruptionPolicyConfig{Units: []opv1.NodeDisruptionPolicySpecUnit{{Name: "app.service",
 				Actions: restart}}})
-			f.join(unit("rendered-removes-"+name+"-1", app), "")
+			f.join(unit("rendered-removes-"+c.name+"-1", app), "")
 			f.m.fails = map[string]error{"restart app.service": errors.New("exit status 5: Unit app.service not found.")}
-			f.aim(unit("rendered-removes-"+name+"-2", c.after...), "")
+			f.aim(unit("rendered-removes-"+c.name+"-2", c.after...), "")
 			if c.fails {
 				require.ErrorContains(t, f.fails(), "Unit app.service not found")
 				assert.NotContains(t, f.m.calls, "stop app.service")

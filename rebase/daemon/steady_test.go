@@ -42,11 +42,12 @@ func (f *fixture) hears() *heard {
 }
 
 func TestANodeThatFailsInTheSameWayStaysAsItIs(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name      string
 		make, end func(*fixture)
 		state     string
 	}{
-		"planning": {
+		{"planning",
 			func(f *fixture) {
 				f.promise(rendered("rendered-steady-1", "/etc/a=1"), rendered("rendered-steady-2", "/etc/b=2"), image(2),
 					disruption.ImageContent)
@@ -55,10 +56,10 @@ func TestANodeThatFailsInTheSameWayStaysAsItIs(t *testing.T) {
 				f.promise(rendered("rendered-steady-1", "/etc/a=1"), rendered("rendered-steady-2", "/etc/a=2"), image(2),
 					disruption.ImageContent)
 			}, "Degraded"},
-		"applying": {func(f *fixture) { f.m.refuse = errors.New("registry says 401") }, func(f *fixture) { f.m.refuse = nil },
+		{"applying", func(f *fixture) { f.m.refuse = errors.New("registry says 401") }, func(f *fixture) { f.m.refuse = nil },
 			"Degraded"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t)
 			f.join(rendered("rendered-steady-1", "/etc/a=1"), image(1))
 			c.make(f)

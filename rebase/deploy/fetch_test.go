@@ -62,15 +62,16 @@ func TestRPMOSTreeFetchesWithoutStaging(t *testing.T) {
 	image, err := ParseImage(wantImage)
 	require.NoError(t, err)
 	booted := `"booted":true,"staged":false,`
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		runs string
 		want []string
 	}{
-		"another image runs": {otherImage, []string{rpmStatus,
+		{"another image runs", otherImage, []string{rpmStatus,
 			"rpm-ostree rebase --download-only ostree-unverified-registry:" + wantImage}},
-		"it runs already": {wantImage, []string{rpmStatus}},
+		{"it runs already", wantImage, []string{rpmStatus}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			s := &script{answers: map[string]string{rpmStatus: rpmHost(rpmDeployment(c.runs, booted))}}
 			d := NewRPMOSTree(host(t, "root=x"))
 			d.run = s.run

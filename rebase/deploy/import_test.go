@@ -124,22 +124,23 @@ func TestImportAppliesLayersAsTheOCISpecificationSays(t *testing.T) {
 }
 
 func TestImportRefusesHostileLayersAndLeavesNoRef(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		entry deploytest.Entry
 		class Class
 	}{
-		"a path that leaves the image": {deploytest.Entry{Name: "usr/../../etc/passwd", Body: "x"}, ClassHostile},
-		"a hard link that leaves the image": {deploytest.Entry{Name: "usr/x", Link: "../../etc/passwd",
+		{"a path that leaves the image", deploytest.Entry{Name: "usr/../../etc/passwd", Body: "x"}, ClassHostile},
+		{"a hard link that leaves the image", deploytest.Entry{Name: "usr/x", Link: "../../etc/passwd",
 			Type: tar.TypeLink}, ClassHostile},
-		"a hard link to what is dropped": {deploytest.Entry{Name: "usr/x", Link: "run/secret", Type: tar.TypeLink},
+		{"a hard link to what is dropped", deploytest.Entry{Name: "usr/x", Link: "run/secret", Type: tar.TypeLink},
 			ClassHostile},
-		"a file in place of the root": {deploytest.Entry{Name: ".", Body: "x"}, ClassHostile},
-		"an ostree repository": {deploytest.Entry{Name: "sysroot/ostree/repo/objects/00/ab.file",
+		{"a file in place of the root", deploytest.Entry{Name: ".", Body: "x"}, ClassHostile},
+		{"an ostree repository", deploytest.Entry{Name: "sysroot/ostree/repo/objects/00/ab.file",
 			Body: "x"}, ClassHostile},
-		"a hard link to a file that is no-where": {deploytest.Entry{Name: "usr/x", Link: "usr/none", Type: tar.TypeLink},
+		{"a hard link to a file that is no-where", deploytest.Entry{Name: "usr/x", Link: "usr/none", Type: tar.TypeLink},
 			ClassHostile},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			repo := newRepo(t)
 			src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{},
 				deploytest.Layer(t, append(deploytest.Base("1"), c.entry)...)))
@@ -159,16 +160,17 @@ func TestImportRefusesWhatCannotBoot(t *testing.T) {
 			noKernel = append(noKernel, e)
 		}
 	}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name    string
 		options deploytest.Options
 		entries []deploytest.Entry
 		class   Class
 	}{
-		"another architecture": {deploytest.Options{Architecture: "s390x"}, base, ClassArchitecture},
-		"no bootable label":    {deploytest.Options{Labels: map[string]string{"a": "b"}}, base, ClassNotBootable},
-		"no kernel":            {deploytest.Options{}, noKernel, ClassNoKernel},
+		{"another architecture", deploytest.Options{Architecture: "s390x"}, base, ClassArchitecture},
+		{"no bootable label", deploytest.Options{Labels: map[string]string{"a": "b"}}, base, ClassNotBootable},
+		{"no kernel", deploytest.Options{}, noKernel, ClassNoKernel},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			src := deploytest.WriteOCI(t, deploytest.Image(t, c.options, deploytest.Layer(t, c.entries...)))
 			_, err := Import(t.Context(), newRepo(t), src, ImportOptions{})
 			require.Error(t, err)
@@ -214,21 +216,22 @@ func TestImportSaysWhatTheRegistryDid(t *testing.T) {
 	change := func(f func([]byte) []byte) func(*deploytest.Registry) deploytest.Fault {
 		return func(g *deploytest.Registry) deploytest.Fault { return g.ChangeLayers(f) }
 	}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		spoil func(*deploytest.Registry) deploytest.Fault
 		class Class
 	}{
-		"401":                      {status(401), ClassUnauthorized},
-		"403":                      {status(403), ClassForbidden},
-		"404":                      {status(404), ClassNotFound},
-		"500":                      {status(500), ClassRegistry},
-		"503":                      {status(503), ClassRegistry},
-		"a flipped bit in a layer": {change(func(b []byte) []byte { b[len(b)/2] ^= 0x10; return b }), ClassCorrupted},
-		"a flipped bit at its end": {change(func(b []byte) []byte { b[len(b)-1] ^= 0x10; return b }), ClassCorrupted},
-		"a truncated layer":        {change(func(b []byte) []byte { return b[:len(b)/2] }), ClassCorrupted},
-		"something after a layer":  {change(func(b []byte) []byte { return append(b, 0) }), ClassCorrupted},
+		{"401", status(401), ClassUnauthorized},
+		{"403", status(403), ClassForbidden},
+		{"404", status(404), ClassNotFound},
+		{"500", status(500), ClassRegistry},
+		{"503", status(503), ClassRegistry},
+		{"a flipped bit in a layer", change(func(b []byte) []byte { b[len(b)/2] ^= 0x10; return b }), ClassCorrupted},
+		{"a flipped bit at its end", change(func(b []byte) []byte { b[len(b)-1] ^= 0x10; return b }), ClassCorrupted},
+		{"a truncated layer", change(func(b []byte) []byte { return b[:len(b)/2] }), ClassCorrupted},
+		{"something after a layer", change(func(b []byte) []byte { return append(b, 0) }), ClassCorrupted},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			repo, g := newRepo(t), deploytest.StartRegistry(t)
 			ref := g.Push(t, deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...)),
 				"ocp/master-os")
@@ -252,24 +255,25 @@ func TestImportSaysWhatIsWrongWithTrustAndReach(t *testing.T) {
 		"ocp/master-os")
 	wrong := filepath.Join(t.TempDir(), "auth.json")
 	require.NoError(t, os.WriteFile(wrong, []byte(`{"auths":{"`+g.Addr+`":{"auth":"YTpi"}}}`), 0o600))
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		ref   string
 		o     ImportOptions
 		class Class
 	}{
-		"no CA":            {ref, ImportOptions{CertsDir: t.TempDir(), AuthFile: g.AuthFile}, ClassUntrusted},
-		"a wrong password": {ref, ImportOptions{CertsDir: g.CertsDir, AuthFile: wrong}, ClassUnauthorized},
-		"no credential":    {ref, ImportOptions{CertsDir: g.CertsDir, Root: t.TempDir()}, ClassUnauthorized},
-		"nobody listens": {strings.Replace(ref, g.Addr, "127.0.0.1:1", 1),
+		{"no CA", ref, ImportOptions{CertsDir: t.TempDir(), AuthFile: g.AuthFile}, ClassUntrusted},
+		{"a wrong password", ref, ImportOptions{CertsDir: g.CertsDir, AuthFile: wrong}, ClassUnauthorized},
+		{"no credential", ref, ImportOptions{CertsDir: g.CertsDir, Root: t.TempDir()}, ClassUnauthorized},
+		{"nobody listens", strings.Replace(ref, g.Addr, "127.0.0.1:1", 1),
 			ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassUnreachable},
-		"an unknown host": {strings.Replace(ref, g.Addr, "registry.invalid", 1),
+		{"an unknown host", strings.Replace(ref, g.Addr, "registry.invalid", 1),
 			ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile}, ClassUnreachable},
-		"a tag, no digest": {g.Addr + "/ocp/master-os:test", ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile},
+		{"a tag, no digest", g.Addr + "/ocp/master-os:test", ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile},
 			ClassConfig},
-		"a digest not there": {ref[:len(ref)-4] + "0000", ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile},
+		{"a digest not there", ref[:len(ref)-4] + "0000", ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile},
 			ClassNotFound},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			_, err := Import(t.Context(), repo, c.ref, c.o)
 			require.Error(t, err)
 			assert.Equal(t, c.class, ClassOf(err), err)
@@ -365,16 +369,19 @@ func TestFullDiskIsSaidAndLeavesNoRef(t *testing.T) {
 	})
 	run(t, "ostree", "init", "--repo="+repo, "--mode=bare")
 	noise := make([]byte, 16<<20)
-	for name, fill := range map[string]func(){
-		"ostree meets it": func() {}, // zeroes: 16 KiB to fetch
-		"seen beforehand": func() {
+	for _, c := range []struct {
+		name string
+		fill func()
+	}{
+		{"ostree meets it", func() {}}, // zeroes: 16 KiB to fetch
+		{"seen beforehand", func() {
 			for i := range noise {
 				noise[i] = byte((i * i) >> 7)
 			}
-		},
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			fill()
+		t.Run(c.name, func(t *testing.T) {
+			c.fill()
 			src := deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{},
 				deploytest.Layer(t, append(deploytest.Base("1"), deploytest.Entry{Name: "usr/big", Body: string(noise)})...)))
 			_, err := Import(t.Context(), repo, src, ImportOptions{})
@@ -454,19 +461,20 @@ func TestInspectAppliesThePolicyToTheFinalName(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(conf, "50-test.conf"), []byte(
 		"[[registry]]\nlocation = \"registry.invalid/ocp/master-os\"\n[[registry.mirror]]\nlocation = \""+g.Addr+"/ocp/master-os\"\n"), 0o644))
 	const anything, reject = `[{"type":"insecureAcceptAnything"}]`, `[{"type":"reject"}]`
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		policy string
 		class  Class
 	}{
-		"the final name is allowed": {`{"default":` + reject + `,"transports":{"docker":{"registry.invalid/ocp":` + anything +
+		{"the final name is allowed", `{"default":` + reject + `,"transports":{"docker":{"registry.invalid/ocp":` + anything +
 			`}}}`, ""},
-		"only the mirror's name is": {`{"default":` + reject + `,"transports":{"docker":{"` + g.Addr + `":` + anything +
+		{"only the mirror's name is", `{"default":` + reject + `,"transports":{"docker":{"` + g.Addr + `":` + anything +
 			`}}}`, ClassUnsigned},
-		"a signature is missing": {`{"default":[{"type":"signedBy","keyType":"GPGKeys","keyData":"eA=="}]}`,
+		{"a signature is missing", `{"default":[{"type":"signedBy","keyType":"GPGKeys","keyData":"eA=="}]}`,
 			ClassUnsigned},
-		"the policy is no policy": {`{"nothing":1}`, ClassConfig},
+		{"the policy is no policy", `{"nothing":1}`, ClassConfig},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			policy := filepath.Join(t.TempDir(), "policy.json")
 			require.NoError(t, os.WriteFile(policy, []byte(c.policy), 0o644))
 			found, err := Inspect(t.Context(), "docker://"+final, ImportOptions{CertsDir: g.CertsDir, AuthFile: g.AuthFile,

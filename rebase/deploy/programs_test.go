@@ -63,31 +63,32 @@ func TestRPMOSTreeStagesWithTheCommandsThatItHas(t *testing.T) {
 	booted, staged := `"booted":true,"staged":false,`, `"booted":false,"staged":true,`
 	image, err := ParseImage(wantImage)
 	require.NoError(t, err)
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		status string
 		o      StageOptions
 		want   []string
 	}{
-		"another image runs": {rpmHost(rpmDeployment(otherImage, booted)), StageOptions{},
+		{"another image runs", rpmHost(rpmDeployment(otherImage, booted)), StageOptions{},
 			[]string{"rpm-ostree rebase ostree-unverified-registry:" + wantImage}},
-		"with kernel arguments": {rpmHost(rpmDeployment(otherImage, booted)),
+		{"with kernel arguments", rpmHost(rpmDeployment(otherImage, booted)),
 			StageOptions{AppendKernelArguments: []string{"a=1 b=2"}, DeleteKernelArguments: []string{"quiet"}},
 			[]string{"rpm-ostree rebase ostree-unverified-registry:" + wantImage,
 				"rpm-ostree kargs --delete-if-present=quiet --append-if-missing=a=1 --append-if-missing=b=2"}},
-		"another one is staged": {rpmHost(rpmDeployment(otherImage, staged), rpmDeployment(otherImage, booted)),
+		{"another one is staged", rpmHost(rpmDeployment(otherImage, staged), rpmDeployment(otherImage, booted)),
 			StageOptions{},
 			[]string{"rpm-ostree cleanup -p", "rpm-ostree rebase ostree-unverified-registry:" + wantImage}},
-		"it is staged already": {rpmHost(rpmDeployment(wantImage, staged), rpmDeployment(otherImage, booted)), StageOptions{},
+		{"it is staged already", rpmHost(rpmDeployment(wantImage, staged), rpmDeployment(otherImage, booted)), StageOptions{},
 			nil},
-		"it runs already": {rpmHost(rpmDeployment(wantImage, booted)), StageOptions{}, nil},
-		"it runs and another is staged": {rpmHost(rpmDeployment(otherImage, staged), rpmDeployment(wantImage, booted),
+		{"it runs already", rpmHost(rpmDeployment(wantImage, booted)), StageOptions{}, nil},
+		{"it runs and another is staged", rpmHost(rpmDeployment(otherImage, staged), rpmDeployment(wantImage, booted),
 			rpmDeployment(otherImage, "")), StageOptions{},
 			[]string{"rpm-ostree cleanup -p"}},
-		"it runs and a rollback is queued": {rpmHost(rpmDeployment(otherImage, ""), rpmDeployment(wantImage, booted)),
+		{"it runs and a rollback is queued", rpmHost(rpmDeployment(otherImage, ""), rpmDeployment(wantImage, booted)),
 			StageOptions{},
 			[]string{"rpm-ostree rollback"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			s := &script{answers: map[string]string{rpmStatus: c.status}}
 			d := &RPMOSTree{root: host(t, "rw quiet"), run: s.run}
 			require.NoError(t, d.Stage(t.Context(), image, c.o))
@@ -110,21 +111,22 @@ func TestRollbackAskedForTwiceIsOneRollback(t *testing.T) {
 	queued := func(s string) string {
 		return strings.Replace(s, `"rollbackQueued":false`, `"rollbackQueued":true`, 1)
 	}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		status string
 		want   []string
 		bootc  bool
 	}{
-		"rpm-ostree":                 {rpm(booted, other), []string{"rpm-ostree rollback"}, false},
-		"rpm-ostree, queued already": {rpm(other, booted), nil, false},
-		"rpm-ostree, another image is staged": {rpm(staged, booted, other),
+		{"rpm-ostree", rpm(booted, other), []string{"rpm-ostree rollback"}, false},
+		{"rpm-ostree, queued already", rpm(other, booted), nil, false},
+		{"rpm-ostree, another image is staged", rpm(staged, booted, other),
 			[]string{"rpm-ostree cleanup -p", "rpm-ostree rollback"}, false},
-		"bootc":                 {bootcHostJSON("null", entry, entry), []string{"bootc rollback"}, true},
-		"bootc, queued already": {queued(bootcHostJSON("null", entry, entry)), nil, true},
-		"bootc, queued, then another is staged": {queued(bootcHostJSON(entry, entry, entry)),
+		{"bootc", bootcHostJSON("null", entry, entry), []string{"bootc rollback"}, true},
+		{"bootc, queued already", queued(bootcHostJSON("null", entry, entry)), nil, true},
+		{"bootc, queued, then another is staged", queued(bootcHostJSON(entry, entry, entry)),
 			[]string{"bootc rollback", "bootc rollback"}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			s := &script{answers: map[string]string{rpmStatus: c.status, bootcStatus: c.status}}
 			first, d := rpmStatus, Rollbacker(&RPMOSTree{root: host(t, "rw"), run: s.run})
 			if c.bootc {
@@ -174,27 +176,28 @@ func TestBootcStagesWithSwitchOnly(t *testing.T) {
 	image, err := ParseImage(wantImage)
 	require.NoError(t, err)
 	const bootcSwitch = "bootc switch --quiet " + wantImage
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		status string
 		o      StageOptions
 		want   []string
 		class  Class
 	}{
-		"another image runs": {bootcHostJSON("null", bootcDeployment(otherImage, false), "null"), StageOptions{},
+		{"another image runs", bootcHostJSON("null", bootcDeployment(otherImage, false), "null"), StageOptions{},
 			[]string{bootcSwitch}, ""},
-		"it is staged already": {bootcHostJSON(bootcDeployment(wantImage, false), bootcDeployment(otherImage, false),
+		{"it is staged already", bootcHostJSON(bootcDeployment(wantImage, false), bootcDeployment(otherImage, false),
 			"null"), StageOptions{}, nil, ""},
-		"it runs already": {bootcHostJSON("null", bootcDeployment(wantImage, false), "null"),
+		{"it runs already", bootcHostJSON("null", bootcDeployment(wantImage, false), "null"),
 			StageOptions{AppendKernelArguments: []string{"rw"}}, nil, ""},
-		"it runs, another is staged": {bootcHostJSON(bootcDeployment(otherImage, false), bootcDeployment(wantImage, false),
+		{"it runs, another is staged", bootcHostJSON(bootcDeployment(otherImage, false), bootcDeployment(wantImage, false),
 			"null"), StageOptions{}, []string{bootcSwitch}, ""},
-		"it runs, arguments lack": {bootcHostJSON("null", bootcDeployment(wantImage, false), "null"),
+		{"it runs, arguments lack", bootcHostJSON("null", bootcDeployment(wantImage, false), "null"),
 			StageOptions{AppendKernelArguments: []string{"a=1"}}, nil, ClassConfig},
-		"packages are layered": {bootcHostJSON("null", bootcDeployment(otherImage, true), "null"), StageOptions{}, nil,
+		{"packages are layered", bootcHostJSON("null", bootcDeployment(otherImage, true), "null"), StageOptions{}, nil,
 			ClassConfig},
-		"nothing of bootc's boots": {bootcHostJSON("null", "null", "null"), StageOptions{}, nil, ClassNotOSTree},
+		{"nothing of bootc's boots", bootcHostJSON("null", "null", "null"), StageOptions{}, nil, ClassNotOSTree},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			s := &script{answers: map[string]string{bootcStatus: c.status}}
 			d := &Bootc{root: host(t, "rw"), run: s.run}
 			err := d.Stage(t.Context(), image, c.o)
@@ -224,31 +227,32 @@ func TestBootcStatusReadsCamelCaseKeys(t *testing.T) {
 func TestChooseFindsOutWhatManagesTheHost(t *testing.T) {
 	rpm := rpmHost(rpmDeployment(otherImage, `"booted":true,`))
 	bootc := bootcHostJSON("null", bootcDeployment(otherImage, false), "null")
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name     string
 		programs string
 		answers  map[string]string
 		ask      Kind
 		want     Kind
 	}{
-		"all three: as MCO": {"rpm-ostree bootc ostree", map[string]string{rpmStatus: rpm, bootcStatus: bootc},
+		{"all three: as MCO", "rpm-ostree bootc ostree", map[string]string{rpmStatus: rpm, bootcStatus: bootc},
 			"", KindRPMOSTree},
-		"rpm-ostree does not answer": {"rpm-ostree bootc ostree", map[string]string{rpmStatus: "error: no daemon",
+		{"rpm-ostree does not answer", "rpm-ostree bootc ostree", map[string]string{rpmStatus: "error: no daemon",
 			bootcStatus: bootc}, "", KindBootc},
-		"bootc only": {"bootc ostree", map[string]string{bootcStatus: bootc}, "", KindBootc},
-		"bootc cannot carry the system": {"bootc ostree",
+		{"bootc only", "bootc ostree", map[string]string{bootcStatus: bootc}, "", KindBootc},
+		{"bootc cannot carry the system", "bootc ostree",
 			map[string]string{bootcStatus: bootcHostJSON("null", bootcDeployment(otherImage, true), "null")}, "", KindOSTree},
-		"bootc manages nothing": {"bootc ostree",
+		{"bootc manages nothing", "bootc ostree",
 			map[string]string{bootcStatus: bootcHostJSON("null", "null", "null")}, "", KindOSTree},
-		"plain":                          {"ostree", nil, "", KindOSTree},
-		"asked for, whatever is there":   {"rpm-ostree ostree", map[string]string{rpmStatus: rpm}, KindOSTree, KindOSTree},
-		"nothing at all: refused":        {"", nil, "", ""},
-		"something unknown: refused":     {"ostree", nil, "dnf", ""},
-		"bootc asked for by its name":    {"bootc", nil, KindBootc, KindBootc},
-		"rpm-ostree asked by its name":   {"", nil, KindRPMOSTree, KindRPMOSTree},
-		"rpm-ostree dead, nothing else":  {"rpm-ostree", map[string]string{rpmStatus: "error: no daemon"}, "", ""},
-		"rpm-ostree without a boot: not": {"rpm-ostree ostree", map[string]string{rpmStatus: rpmHost()}, "", KindOSTree},
+		{"plain", "ostree", nil, "", KindOSTree},
+		{"asked for, whatever is there", "rpm-ostree ostree", map[string]string{rpmStatus: rpm}, KindOSTree, KindOSTree},
+		{"nothing at all: refused", "", nil, "", ""},
+		{"something unknown: refused", "ostree", nil, "dnf", ""},
+		{"bootc asked for by its name", "bootc", nil, KindBootc, KindBootc},
+		{"rpm-ostree asked by its name", "", nil, KindRPMOSTree, KindRPMOSTree},
+		{"rpm-ostree dead, nothing else", "rpm-ostree", map[string]string{rpmStatus: "error: no daemon"}, "", ""},
+		{"rpm-ostree without a boot: not", "rpm-ostree ostree", map[string]string{rpmStatus: rpmHost()}, "", KindOSTree},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			s := &script{answers: c.answers}
 			got, err := chooser{root: host(t, "rw"), run: s.run, find: func(program string) (string, error) {
 				if strings.Contains(" "+c.programs+" ", " "+program+" ") {
@@ -271,52 +275,56 @@ func TestChooseFindsOutWhatManagesTheHost(t *testing.T) {
 }
 
 func TestProgramFaultsAreToldApart(t *testing.T) {
-	for text, class := range map[string]Class{
-		"error: Target image does not have ostree.bootable label":                                                                                                       ClassNotBootable,
-		"error: pinging container registry r: tls: x509: certificate signed by unknown authority":                                                                       ClassUntrusted,
-		"x509: certificate has expired or is not yet valid":                                                                                                             ClassExpired,
-		"reading manifest: unauthorized: authentication required":                                                                                                       ClassUnauthorized,
-		"reading manifest sha256:aa in r: manifest unknown":                                                                                                             ClassNotFound,
-		"dial tcp 192.168.77.1:5000: connect: connection refused":                                                                                                       ClassUnreachable,
-		"error: Importing: failed to invoke method FinishPipe: corrupted blob, expecting sha256:aa":                                                                     ClassCorrupted,
-		"Requesting bearer token: invalid status code from registry 403 (Forbidden)":                                                                                    ClassForbidden,
-		"requested access to the resource is denied":                                                                                                                    ClassForbidden,
-		"open /etc/containers/certs.d/r/ca.crt: permission denied":                                                                                                      ClassConfig,
-		"reading manifest sha256:aa in r: received unexpected HTTP status: 500 Internal Server Error":                                                                   ClassRegistry,
-		"error: Failed to find kernel in /usr/lib/modules, /usr/lib/ostree-boot or /boot":                                                                               ClassNoKernel,
-		"(Mirrors also failed: [m/os@sha256:aa: reading manifest sha256:aa in m/os: manifest unknown]): r/os@sha256:aa: dial tcp [::1]:53: connect: connection refused": ClassNotFound,
-		"write: No space left on device":                                                                                                                                ClassDiskFull,
-		"something else":                                                                                                                                                ClassInternal,
+	for _, c := range []struct {
+		name  string
+		class Class
+	}{
+		{"error: Target image does not have ostree.bootable label", ClassNotBootable},
+		{"error: pinging container registry r: tls: x509: certificate signed by unknown authority", ClassUntrusted},
+		{"x509: certificate has expired or is not yet valid", ClassExpired},
+		{"reading manifest: unauthorized: authentication required", ClassUnauthorized},
+		{"reading manifest sha256:aa in r: manifest unknown", ClassNotFound},
+		{"dial tcp 192.168.77.1:5000: connect: connection refused", ClassUnreachable},
+		{"error: Importing: failed to invoke method FinishPipe: corrupted blob, expecting sha256:aa", ClassCorrupted},
+		{"Requesting bearer token: invalid status code from registry 403 (Forbidden)", ClassForbidden},
+		{"requested access to the resource is denied", ClassForbidden},
+		{"open /etc/containers/certs.d/r/ca.crt: permission denied", ClassConfig},
+		{"reading manifest sha256:aa in r: received unexpected HTTP status: 500 Internal Server Error", ClassRegistry},
+		{"error: Failed to find kernel in /usr/lib/modules, /usr/lib/ostree-boot or /boot", ClassNoKernel},
+		{"(Mirrors also failed: [m/os@sha256:aa: reading manifest sha256:aa in m/os: manifest unknown]): r/os@sha256:aa: dial tcp [::1]:53: connect: connection refused", ClassNotFound},
+		{"write: No space left on device", ClassDiskFull},
+		{"something else", ClassInternal},
 	} {
-		assert.Equal(t, class, ClassOf(programFault("rpm-ostree rebase", text, errors.New("exit status 1"))), text)
+		assert.Equal(t, c.class, ClassOf(programFault("rpm-ostree rebase", c.name, errors.New("exit status 1"))), c.name)
 	}
 }
 
 func TestUnstageTakesBackOnlyWhatIsStaged(t *testing.T) {
 	const bootcStatus = "bootc status --format=json"
 	bootcWith := func(staged string) string { return `{"status":{"booted":{},"staged":` + staged + `}}` }
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name    string
 		unstage func(s *script) error
 		answers map[string]string
 		want    string
 	}{
-		"rpm-ostree": {func(s *script) error {
+		{"rpm-ostree", func(s *script) error {
 			return (&RPMOSTree{root: host(t, "rw"), run: s.run}).Unstage(t.Context())
 		}, map[string]string{rpmStatus: rpmHost(rpmDeployment(otherImage, `"staged":true,`),
 			rpmDeployment(wantImage, `"booted":true,`))}, "rpm-ostree cleanup -p"},
-		"rpm-ostree, nothing staged": {func(s *script) error {
+		{"rpm-ostree, nothing staged", func(s *script) error {
 			return (&RPMOSTree{root: host(t, "rw"), run: s.run}).Unstage(t.Context())
 		}, map[string]string{rpmStatus: rpmHost(rpmDeployment(otherImage, ""), rpmDeployment(wantImage, `"booted":true,`))},
 			""},
-		"bootc": {func(s *script) error { return (&Bootc{root: host(t, "rw"), run: s.run}).Unstage(t.Context()) },
+		{"bootc", func(s *script) error { return (&Bootc{root: host(t, "rw"), run: s.run}).Unstage(t.Context()) },
 			map[string]string{bootcStatus: bootcWith("{}")}, "ostree admin undeploy 0"},
-		"bootc, nothing staged": {func(s *script) error {
+		{"bootc, nothing staged", func(s *script) error {
 			return (&Bootc{root: host(t, "rw"), run: s.run}).
 				Unstage(t.Context())
 		},
 			map[string]string{bootcStatus: bootcWith("null")}, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			s := &script{answers: c.answers}
 			require.NoError(t, c.unstage(s))
 			if c.want == "" {

@@ -11,14 +11,17 @@ import (
 
 // The programs are scripts in a PATH of their own: nothing else may be found.
 func TestAShutdownThatEndsTheProgramThatAskedForItIsNoFailure(t *testing.T) {
-	for script, fails := range map[string]bool{"kill -TERM $$": false, "kill -KILL $$": true, "exit 1": true,
-		"exit 0": false} {
+	for _, c := range []struct {
+		name  string
+		fails bool
+	}{{"kill -TERM $$", false}, {"kill -KILL $$", true}, {"exit 1", true},
+		{"exit 0", false}} {
 		dir := t.TempDir()
 		for _, name := range []string{"systemctl", "reboot"} {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+c.name+"\n"), 0o755))
 		}
 		t.Setenv("PATH", dir)
 		err := rebootSystem(t.Context())
-		assert.Equal(t, fails, err != nil, "%s: %v", script, err)
+		assert.Equal(t, c.fails, err != nil, "%s: %v", c.name, err)
 	}
 }

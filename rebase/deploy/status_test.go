@@ -57,24 +57,25 @@ func TestReadOriginUnderstandsEveryFormOfReference(t *testing.T) {
 
 func TestKernelArgumentsChangeOnlyWhereTheyDiffer(t *testing.T) {
 	now := []string{"root=LABEL=root", "rw", `x="a b"`}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		o    StageOptions
 		want []string
 	}{
-		"nothing asked for": {StageOptions{}, nil},
-		"there already":     {StageOptions{AppendKernelArguments: []string{"rw", `x="a b"`}}, nil},
-		"new, several in one": {StageOptions{AppendKernelArguments: []string{"a=1 b=2", "a=1"}},
+		{"nothing asked for", StageOptions{}, nil},
+		{"there already", StageOptions{AppendKernelArguments: []string{"rw", `x="a b"`}}, nil},
+		{"new, several in one", StageOptions{AppendKernelArguments: []string{"a=1 b=2", "a=1"}},
 			[]string{"--karg-append=a=1", "--karg-append=b=2"}},
-		"removed where it is": {StageOptions{DeleteKernelArguments: []string{"rw", "quiet"}},
+		{"removed where it is", StageOptions{DeleteKernelArguments: []string{"rw", "quiet"}},
 			[]string{"--karg-delete=rw"}},
-		"in both": {StageOptions{AppendKernelArguments: []string{"rw"},
+		{"in both", StageOptions{AppendKernelArguments: []string{"rw"},
 			DeleteKernelArguments: []string{"rw quiet"}}, nil},
-		"a value with blanks": {StageOptions{AppendKernelArguments: []string{`y="c d"`}},
+		{"a value with blanks", StageOptions{AppendKernelArguments: []string{`y="c d"`}},
 			[]string{`--karg-append=y="c d"`}},
-		"another value of a name": {StageOptions{AppendKernelArguments: []string{"root=LABEL=other"}},
+		{"another value of a name", StageOptions{AppendKernelArguments: []string{"root=LABEL=other"}},
 			[]string{"--karg-append=root=LABEL=other"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			got := kargsChange(now, c.o)
 			assert.Equal(t, c.want, got)
 			assert.Equal(t, len(c.want) > 0, ChangesKernelArguments(now, c.o))
@@ -96,13 +97,16 @@ func TestParseImageWantsADigestAndNoTag(t *testing.T) {
 }
 
 func TestEscapeMakesRefNamesAsOSTreeExtDoes(t *testing.T) {
-	for in, want := range map[string]string{
-		"sha256:ab":                     "sha256_3A_ab",
-		"docker://quay.io/a_b:c@sha1:2": "docker_3A_/_2F_quay.io/a__b_3A_c_40_sha1_3A_2",
-		"/x/":                           "_2F_x_2F_",
-		"a/.b":                          "a/_2E_b",
+	for _, c := range []struct {
+		name string
+		want string
+	}{
+		{"sha256:ab", "sha256_3A_ab"},
+		{"docker://quay.io/a_b:c@sha1:2", "docker_3A_/_2F_quay.io/a__b_3A_c_40_sha1_3A_2"},
+		{"/x/", "_2F_x_2F_"},
+		{"a/.b", "a/_2E_b"},
 	} {
-		assert.Equal(t, want, escape(in), in)
+		assert.Equal(t, c.want, escape(c.name), c.name)
 	}
 }
 

@@ -108,27 +108,28 @@ func TestCompareImages(t *testing.T) {
 	one, config, base := made("one", "a1", "g", 0, false), made("config", "a2", "g", 5, false),
 		made("base", "a3", "h", 5, false)
 	rebuilt, unknown := made("rebuilt", "a1", "g", 3, true), made("unknown", "a4", "", 5, false)
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name    string
 		builds  []mcfgv1.MachineOSBuild
 		was, is string
 		want    disruption.ImageChange
 	}{
-		"the same":                  {nil, "one", "one", disruption.ImageSame},
-		"another config":            {[]mcfgv1.MachineOSBuild{one, config}, "one", "config", disruption.ImageConfig},
-		"back to the config before": {[]mcfgv1.MachineOSBuild{one, config}, "config", "one", disruption.ImageConfig},
-		"another base":              {[]mcfgv1.MachineOSBuild{one, base}, "one", "base", disruption.ImageContent},
-		"a rebuild":                 {[]mcfgv1.MachineOSBuild{one, rebuilt}, "one", "rebuilt", disruption.ImageContent},
-		"another config and a rebuild": {[]mcfgv1.MachineOSBuild{one, rebuilt, config}, "one", "config",
+		{"the same", nil, "one", "one", disruption.ImageSame},
+		{"another config", []mcfgv1.MachineOSBuild{one, config}, "one", "config", disruption.ImageConfig},
+		{"back to the config before", []mcfgv1.MachineOSBuild{one, config}, "config", "one", disruption.ImageConfig},
+		{"another base", []mcfgv1.MachineOSBuild{one, base}, "one", "base", disruption.ImageContent},
+		{"a rebuild", []mcfgv1.MachineOSBuild{one, rebuilt}, "one", "rebuilt", disruption.ImageContent},
+		{"another config and a rebuild", []mcfgv1.MachineOSBuild{one, rebuilt, config}, "one", "config",
 			disruption.ImageContent},
-		"another config after the rebuild has arrived": {[]mcfgv1.MachineOSBuild{one, rebuilt, config}, "rebuilt", "config",
+		{"another config after the rebuild has arrived", []mcfgv1.MachineOSBuild{one, rebuilt, config}, "rebuilt", "config",
 			disruption.ImageConfig},
-		"a build nobody knows any more": {[]mcfgv1.MachineOSBuild{config}, "one", "config",
+		{"a build nobody knows any more", []mcfgv1.MachineOSBuild{config}, "one", "config",
 			disruption.ImageContent},
-		"a build of an older version": {[]mcfgv1.MachineOSBuild{one, unknown}, "one", "unknown",
+		{"a build of an older version", []mcfgv1.MachineOSBuild{one, unknown}, "one", "unknown",
 			disruption.ImageContent},
-		"opting in":  {[]mcfgv1.MachineOSBuild{one}, "", "one", disruption.ImageContent},
-		"opting out": {[]mcfgv1.MachineOSBuild{one}, "one", "", disruption.ImageContent},
+		{"opting in", []mcfgv1.MachineOSBuild{one}, "", "one", disruption.ImageContent},
+		{"opting out", []mcfgv1.MachineOSBuild{one}, "one", "", disruption.ImageContent},
 	} {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, disruption.CompareImages(c.builds, c.was, c.is)) })
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, disruption.CompareImages(c.builds, c.was, c.is)) })
 	}
 }

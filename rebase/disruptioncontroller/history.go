@@ -18,23 +18,23 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// remember writes down on each node that has arrived how long it took from the moment when it was told. The note is on
-// the node, so that it outlives this program, and there is one for each node however old the cluster is.
-func (r *Reconciler) remember(ctx context.Context, l *rollout.Look) error {
-	for i := range l.Nodes {
-		n := &l.Nodes[i]
+// noteTimes writes upon each node that has arrived how long it took since it got its target. The note is on the node, so
+// that it outlives this program, and there is one for each node however old the cluster is.
+func noteTimes(ctx context.Context, c client.Client, pool *rollout.Look, now time.Time) error {
+	for i := range pool.Nodes {
+		n := &pool.Nodes[i]
 		if !n.Record.Converged() {
 			continue
 		}
-		h := l.History(n.Name)
+		h := pool.History(n.Name)
 		if h.Told == nil || h.Times.Told == h.Told.Told {
 			continue
 		}
 		told, err := time.Parse(time.RFC3339, h.Told.Told)
 		if err != nil {
-			continue //nolint:nilerr // history is worth no failure
+			continue //nolint:nilerr // the history is not worth a failure
 		}
-		arrived := r.o.Now()
+		arrived := now
 		if n.UpdatedSince.After(told) && n.UpdatedSince.Before(arrived) { // else the node's clock is wrong
 			arrived = n.UpdatedSince
 		}
@@ -44,8 +44,8 @@ func (r *Reconciler) remember(ctx context.Context, l *rollout.Look) error {
 		if err != nil {
 			return fmt.Errorf("note times of node %s: %w", n.Name, err)
 		}
-		if err := r.annotate(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}, manifests.AnnotationUpdateTimes,
-			string(raw)); err != nil {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
+		if err := annotate(ctx, c, node, manifests.AnnotationUpdateTimes, string(raw)); err != nil {
 			return err
 		}
 	}
@@ -57,7 +57,7 @@ type Lister interface {
 	List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error
 }
 
-// Blocking names the PodDisruptionBudgets that let no pod go at present and that have pods on these nodes, at most
+// Blocking names the PodDisruptionBudgets that allow no eviction at present and that have pods on these nodes, at most
 // disruption.MaxBlocking.
 func Blocking(ctx context.Context, from Lister, nodes map[string]bool) ([]string, error) {
 	var budgets policyv1.PodDisruptionBudgetList

@@ -40,10 +40,11 @@ var install sync.Once
 // fixture is one pool of its own on the shared API server, and the controllers under their service account.
 type fixture struct {
 	*testing.T
-	env  *kubetest.Env
-	pool string
-	now  time.Time
-	r    *disruptioncontroller.Reconciler
+	env                *kubetest.Env
+	pool               string
+	now                time.Time
+	plansController    *disruptioncontroller.Plans
+	policiesController *disruptioncontroller.Policies
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -52,7 +53,8 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{T: t, env: env, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	f.pool = strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	c := env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
-	f.r = disruptioncontroller.New(c, c, disruptioncontroller.Options{Now: func() time.Time { return f.now }})
+	o := disruptioncontroller.Options{Now: func() time.Time { return f.now }}
+	f.plansController, f.policiesController = disruptioncontroller.NewPlans(c, c, o), disruptioncontroller.NewPolicies(c, o)
 	t.Cleanup(func() {
 		_ = env.Client.Delete(context.Background(),
 			&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}})
@@ -128,7 +130,7 @@ func (f *fixture) node(name, config, image string) {
 // plan looks at the pool and gives what is published then.
 func (f *fixture) plan() (*disruption.PoolPlan, mcfgv1.MachineConfigPoolCondition) {
 	f.Helper()
-	_, err := f.r.Plan(f.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.pool}})
+	_, err := f.plansController.Reconcile(f.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.pool}})
 	require.NoError(f, err)
 	p := f.object()
 	plan, err := disruption.PoolPlanOf(p.Annotations)
@@ -144,7 +146,7 @@ func (f *fixture) plan() (*disruption.PoolPlan, mcfgv1.MachineConfigPoolConditio
 
 func (f *fixture) policies() *opv1.MachineConfiguration {
 	f.Helper()
-	_, err := f.r.Policies(f.Context(), reconcile.Request{})
+	_, err := f.policiesController.Reconcile(f.Context(), reconcile.Request{})
 	require.NoError(f, err)
 	return f.machineConfiguration()
 }

@@ -3,7 +3,6 @@ package disruptioncontroller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,12 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
-	"dayone.dev/dayone/rebase/target"
+	"dayone.dev/dayone/rebase/fleet"
 )
 
 // ConditionEffectKnown of a pool is True when the annotation dayone.dev/plan says what the target does to its nodes;
@@ -30,77 +33,90 @@ const (
 	reasonUnreadable = "ConfigUnreadable"
 )
 
-// conflictInterval is how soon a pool is looked at again that somebody else has changed meanwhile: the cache shows it
+// conflictInterval is how soon a pool is reconciled again that somebody else has changed meanwhile: the cache shows it
 // by then.
 const conflictInterval = 200 * time.Millisecond
 
-// Plan publishes what the target of the pool that the request names does to its nodes. That somebody else has changed
-// the pool meanwhile is no failure: it is looked at again.
-func (r *Reconciler) Plan(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	result, err := r.plan(ctx, req)
+// Plans publishes what each pool's target does to the pool's nodes. Make it with NewPlans.
+type Plans struct {
+	client client.Client
+	// live reads pods and PodDisruptionBudgets, of which a cluster has too many to keep.
+	live client.Reader
+	view *fleet.View
+	o    Options
+}
+
+// NewPlans makes a reconciler. c's reads may come from a cache, those of live must not.
+func NewPlans(c client.Client, live client.Reader, o Options) *Plans {
+	return &Plans{client: c, live: live, view: fleet.New(c), o: o.withDefaults()}
+}
+
+// Reconcile publishes what the target of the pool that the request names does to its nodes. That somebody else has
+// changed the pool meanwhile is no failure: the pool is reconciled again.
+func (r *Plans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	result, err := r.publish(ctx, req.Name)
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: conflictInterval}, nil
 	}
 	return result, err
 }
 
-func (r *Reconciler) plan(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 	c, err := r.view.Cluster(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	l := c.Look(req.Name)
-	if l == nil {
+	pool := c.Look(name)
+	if pool == nil {
 		return ctrl.Result{}, nil
 	}
-	if err := r.remember(ctx, l); err != nil {
+	if err := noteTimes(ctx, r.client, pool, r.o.Now()); err != nil {
 		return ctrl.Result{}, err
 	}
-	s, err := r.settings(ctx)
+	s, err := readSettings(ctx, r.client)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if l.Pool.Target.Config == "" {
-		return ctrl.Result{}, r.condition(ctx, l.Object, false, reasonUnrendered, "the pool has no rendered config yet")
+	if pool.Pool.Target.Config == "" {
+		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonUnrendered, "the pool has no rendered config yet")
 	}
-	foreseen, err := disruption.ForPool(l.NodeStates(), disruption.Foresight{Target: target.Target(l.Pool.Target),
-		Settings: s, Builds: c.Builds, Building: l.Building,
-		Config: func(name string) (*mcfgv1.MachineConfig, error) { return r.config(ctx, name) }})
+	foreseen, err := disruption.ForPool(pool.NodeStates(), disruption.Foresight{Target: pool.Pool.Target,
+		Settings: s, Builds: c.Builds, Building: pool.Building,
+		Config: func(name string) (*mcfgv1.MachineConfig, error) { return renderedConfig(ctx, r.client, name) }})
 	if err != nil {
-		return ctrl.Result{}, r.condition(ctx, l.Object, false, reasonUnreadable, err.Error())
+		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonUnreadable, err.Error())
 	}
 	plan := foreseen.Plan
+	result := ctrl.Result{}
 	if plan.Level >= disruption.LevelDrain {
 		if plan.Blocking, err = Blocking(ctx, r.live, foreseen.Draining()); err != nil {
 			return ctrl.Result{}, err
 		}
+		result.RequeueAfter = recompute
 	}
-	plan.Seconds = int64(c.Estimate(plan, l.Plan(r.o.Now()).MaxUnavailable).Seconds())
-	if l.Building {
-		return ctrl.Result{}, r.condition(ctx, l.Object, false, reasonImage, l.Pool.Hold+"; expected then: "+describe(plan))
+	plan.Seconds = int64(c.Estimate(plan, pool.Plan(r.o.Now()).MaxUnavailable).Seconds())
+	if pool.Building {
+		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonImage,
+			pool.Pool.Hold+"; expected then: "+describe(plan))
 	}
 	text, err := plan.Encode()
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if l.Object.Annotations[manifests.AnnotationPlan] != text {
-		pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: req.Name}}
-		if err := r.annotate(ctx, pool, manifests.AnnotationPlan, text); err != nil {
+	written := pool.Object
+	if written.Annotations[manifests.AnnotationPlan] != text {
+		written = &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := annotate(ctx, r.client, written, manifests.AnnotationPlan, text); err != nil {
 			return ctrl.Result{}, err
 		}
-		l.Object = pool // what the condition is written upon
 	}
-	result := ctrl.Result{}
-	if plan.Level >= disruption.LevelDrain {
-		result.RequeueAfter = lookAgain
-	}
-	return result, r.condition(ctx, l.Object, true, plan.Level.String(), describe(plan))
+	return result, r.condition(ctx, written, true, plan.Level.String(), describe(plan))
 }
 
-// config reads a rendered config; nil: it is gone.
-func (r *Reconciler) config(ctx context.Context, name string) (*mcfgv1.MachineConfig, error) {
+// renderedConfig reads a rendered config; nil: it is gone.
+func renderedConfig(ctx context.Context, c client.Reader, name string) (*mcfgv1.MachineConfig, error) {
 	mc := &mcfgv1.MachineConfig{}
-	err := r.client.Get(ctx, client.ObjectKey{Name: name}, mc)
+	err := c.Get(ctx, client.ObjectKey{Name: name}, mc)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read rendered config %s: %w", name, err)
 	}
@@ -126,45 +142,59 @@ func describe(p disruption.PoolPlan) string {
 		}
 	}
 	if len(p.Blocking) > 0 {
-		out += "; PodDisruptionBudgets that let no pod go now: " + strings.Join(p.Blocking, ", ")
+		out += "; PodDisruptionBudgets that allow no eviction now: " + strings.Join(p.Blocking, ", ")
 	}
 	if p.Seconds > 0 {
-		out += fmt.Sprintf("; about %s by what nodes of this cluster needed before", (time.Duration(p.Seconds) * time.Second).
+		out += fmt.Sprintf("; about %s, as nodes of this cluster needed before", (time.Duration(p.Seconds) * time.Second).
 			Round(time.Second))
 	}
 	return out
 }
 
 // condition writes EffectKnown if it says something new.
-func (r *Reconciler) condition(ctx context.Context, pool *mcfgv1.MachineConfigPool, known bool, reason,
+func (r *Plans) condition(ctx context.Context, pool *mcfgv1.MachineConfigPool, known bool, reason,
 	message string) error {
 	want := mcfgv1.MachineConfigPoolCondition{Type: ConditionEffectKnown, Status: corev1.ConditionFalse, Reason: reason,
-		Message: message}
+		Message: bounded(message)}
 	if known {
 		want.Status = corev1.ConditionTrue
 	}
-	if len(want.Message) > maxMessage {
-		want.Message = strings.ToValidUTF8(want.Message[:maxMessage], "")
-	}
-	want.LastTransitionTime = metav1.NewTime(r.o.Now()).Rfc3339Copy()
 	changed := pool.DeepCopy()
-	at := slices.IndexFunc(changed.Status.Conditions,
-		func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == want.Type })
-	if at < 0 {
-		changed.Status.Conditions = append(changed.Status.Conditions, want)
-	} else {
-		have := &changed.Status.Conditions[at]
-		if have.Status == want.Status {
-			want.LastTransitionTime = have.LastTransitionTime
-		}
-		if *have == want {
-			return nil
-		}
-		*have = want
+	if !manifests.SetPoolCondition(&changed.Status.Conditions, want, r.o.Now()) {
+		return nil
 	}
 	if err := r.client.Status().Patch(ctx, changed,
 		client.MergeFromWithOptions(pool, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write status of pool %s: %w", pool.Name, err)
 	}
 	return nil
+}
+
+// gathered asks for the pools' plans some time after a node has changed: when a whole fleet moves, one reconciliation
+// stands for many nodes.
+func (r *Plans) gathered() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(ctx context.Context, o client.Object, q queue) {
+		for _, request := range r.allPools(ctx, o) {
+			q.AddAfter(request, gather)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
+	}
+}
+
+func (r *Plans) allPools(ctx context.Context, _ client.Object) []reconcile.Request {
+	var pools mcfgv1.MachineConfigPoolList
+	if err := r.client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		r.o.Log.WithError(err).Warn("cannot list pools")
+		return nil
+	}
+	out := make([]reconcile.Request, 0, len(pools.Items))
+	for i := range pools.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
+	}
+	return out
 }

@@ -215,8 +215,8 @@ func TestSomebodyElsesWriteIsNoFailure(t *testing.T) {
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	})
-	r := disruptioncontroller.New(c, c, disruptioncontroller.Options{})
-	result, err := r.Plan(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.pool}})
+	r := disruptioncontroller.NewPlans(c, c, disruptioncontroller.Options{})
+	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.pool}})
 	require.NoError(t, err)
 	assert.True(t, disturbed)
 	assert.NotZero(t, result.RequeueAfter, "it is looked at again soon")

@@ -40,13 +40,24 @@ const (
 	maxOrigins = 64 << 10
 )
 
-// Policies makes the MachineConfiguration when it is not there, and writes the rules in force into its status.
-func (r *Reconciler) Policies(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+// Policies publishes the rules in force. Make it with NewPolicies.
+type Policies struct {
+	client client.Client
+	o      Options
+}
+
+// NewPolicies makes a reconciler. c's reads may come from a cache.
+func NewPolicies(c client.Client, o Options) *Policies {
+	return &Policies{client: c, o: o.withDefaults()}
+}
+
+// Reconcile makes the MachineConfiguration when there is none, and writes the rules in force into its status.
+func (r *Policies) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	object, err := r.object(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	in, err := r.rendered(ctx)
+	in, err := readRendered(ctx, r.client)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -56,21 +67,22 @@ func (r *Reconciler) Policies(ctx context.Context, _ ctrl.Request) (ctrl.Result,
 	}
 	refused := slices.Concat(s.Refused, in.refused)
 	doubts := disruption.Doubts(s.User, in.units)
-	if err := r.origins(ctx, object, slices.Concat(s.Policies.Published(""), in.owners)); err != nil {
+	if err := writeOrigins(ctx, r.client, object, slices.Concat(s.Policies.Published(""), in.owners)); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, r.status(ctx, object, s.Policies, refused, doubts)
 }
 
-// object gives the MachineConfiguration; it is made when it is not there.
-func (r *Reconciler) object(ctx context.Context) (*opv1.MachineConfiguration, error) {
+// object gives the MachineConfiguration; it makes one when there is none.
+func (r *Policies) object(ctx context.Context) (*opv1.MachineConfiguration, error) {
 	object := &opv1.MachineConfiguration{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: objectName}, object)
 	if !apierrors.IsNotFound(err) {
 		return object, err
 	}
 	object = &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: objectName},
-		Spec: opv1.MachineConfigurationSpec{StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}}}}
+		Spec: opv1.MachineConfigurationSpec{StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{
+			OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}}}}
 	// The API refuses empty keys where there are no actions; an unset one means the default.
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -95,12 +107,12 @@ type renderedRules struct {
 	refused []string
 }
 
-func (r *Reconciler) rendered(ctx context.Context) (renderedRules, error) {
+func readRendered(ctx context.Context, c client.Reader) (renderedRules, error) {
 	out := renderedRules{units: map[string]bool{}}
 	var pools mcfgv1.MachineConfigPoolList
 	var configs mcfgv1.MachineConfigList
 	for _, list := range []client.ObjectList{&pools, &configs} {
-		if err := r.client.List(ctx, list); err != nil {
+		if err := c.List(ctx, list); err != nil {
 			return out, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
@@ -132,8 +144,8 @@ func (r *Reconciler) rendered(ctx context.Context) (renderedRules, error) {
 	return out, nil
 }
 
-// origins writes who gave each rule beside the object: its status has no place for it.
-func (r *Reconciler) origins(ctx context.Context, object *opv1.MachineConfiguration,
+// writeOrigins writes who gave each rule beside the object: its status has no place for it.
+func writeOrigins(ctx context.Context, c client.Client, object *opv1.MachineConfiguration,
 	rules []disruption.PublishedRule) error {
 	raw, err := json.Marshal(rules)
 	for err == nil && len(raw) > maxOrigins {
@@ -146,24 +158,24 @@ func (r *Reconciler) origins(ctx context.Context, object *opv1.MachineConfigurat
 	if object.Annotations[manifests.AnnotationPolicyOrigins] == string(raw) {
 		return nil
 	}
-	return r.annotate(ctx, &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: object.Name}},
+	return annotate(ctx, c, &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: object.Name}},
 		manifests.AnnotationPolicyOrigins, string(raw))
 }
 
 // annotate changes one annotation and nothing else.
-func (r *Reconciler) annotate(ctx context.Context, o client.Object, key, value string) error {
+func annotate(ctx context.Context, c client.Client, o client.Object, key, value string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	if err := r.client.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("annotate %s: %w", o.GetName(), err)
 	}
 	return nil
 }
 
 // status writes the rules in force and the conditions, if they say something new. Other writers' conditions stay.
-func (r *Reconciler) status(ctx context.Context, object *opv1.MachineConfiguration, policies disruption.Policies,
+func (r *Policies) status(ctx context.Context, object *opv1.MachineConfiguration, policies disruption.Policies,
 	refused, doubts []string) error {
 	want := opv1.NodeDisruptionPolicyStatus{ClusterPolicies: policies.ClusterStatus()}
 	conditions := slices.Clone(object.Status.Conditions)
@@ -208,20 +220,22 @@ func (r *Reconciler) status(ctx context.Context, object *opv1.MachineConfigurati
 
 // verdict is a condition whose message names everything that it is about.
 func verdict(kind string, is bool, yes, no string, about []string) metav1.Condition {
-	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: yes, Message: strings.Join(about, "; ")}
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: yes, Message: bounded(strings.Join(about, "; "))}
 	if !is {
 		c.Status, c.Reason = metav1.ConditionFalse, no
-	}
-	if len(c.Message) > maxMessage {
-		c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "")
 	}
 	return c
 }
 
-// settings reads the rules in force for plans.
-func (r *Reconciler) settings(ctx context.Context) (disruption.Settings, error) {
+// bounded cuts a message that is too long for a condition.
+func bounded(message string) string {
+	return strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
+}
+
+// readSettings reads the rules in force for plans.
+func readSettings(ctx context.Context, c client.Reader) (disruption.Settings, error) {
 	object := &opv1.MachineConfiguration{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: objectName}, object); client.IgnoreNotFound(err) != nil {
+	if err := c.Get(ctx, client.ObjectKey{Name: objectName}, object); client.IgnoreNotFound(err) != nil {
 		return disruption.Settings{}, errors.Join(errors.New("read disruption policies"), err)
 	}
 	return disruption.Read(object)

@@ -208,18 +208,21 @@ func TestWhoUncordonsAfterTheDrainFindsTheNodeDrainedAgain(t *testing.T) {
 }
 
 func TestANodeThatWillNotRebootIsNotDrainedAgain(t *testing.T) {
-	for name, change := range map[string]map[string]string{
-		"done":       {manifests.AnnotationState: "Done", manifests.AnnotationCurrentConfig: "rendered-worker-2"},
-		"impossible": {manifests.AnnotationState: "Unreconcilable"},
+	for _, c := range []struct {
+		name   string
+		change map[string]string
+	}{
+		{"done", map[string]string{manifests.AnnotationState: "Done", manifests.AnnotationCurrentConfig: "rendered-worker-2"}},
+		{"impossible", map[string]string{manifests.AnnotationState: "Unreconcilable"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t, nil)
 			f.ask(nodestate.Drain)
 			_, err := f.look()
 			require.NoError(t, err)
 			f.change(func(n *corev1.Node) {
 				n.Spec.Unschedulable = false
-				maps.Copy(n.Annotations, change)
+				maps.Copy(n.Annotations, c.change)
 			})
 			_, err = f.look()
 			require.NoError(t, err)

@@ -72,20 +72,26 @@ func TestAddAuthReachesEveryFileThatIsRead(t *testing.T) {
 func TestAuthFileIsTheImagesAgainWhenNothingInItIsTheNodes(t *testing.T) {
 	const image = `{ "auths" : {"a.example.com": {"auth": "x"}} }`
 	add := []byte(`{"auths":{"192.168.77.1:5000":{"auth":"a"}}}`)
-	for name, c := range map[string]struct{ etc, usrEtc, vendor, want string }{
-		"made for the bootstrap registry alone": {"", "", "", ""},
-		"begun with the vendor's":               {"", "", image, ""},
-		"the image's, merged into":              {image, image, "", image},
-		"the image's, and the admin added to it": {`{"auths":{"b.example.com":{"auth":"y"}}}`, image, "",
+	for _, c := range []struct {
+		name                      string
+		etc, usrEtc, vendor, want string
+	}{
+		{"made for the bootstrap registry alone", "", "", "", ""},
+		{"begun with the vendor's", "", "", image, ""},
+		{"the image's, merged into", image, image, "", image},
+		{"the image's, and the admin added to it", `{"auths":{"b.example.com":{"auth":"y"}}}`, image, "",
 			"\"b.example.com\""},
-		"the admin's, where the image has none": {image, "", "", "\"a.example.com\""},
+		{"the admin's, where the image has none", image, "", "", "\"a.example.com\""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
-			for path, text := range map[string]string{AuthPath: c.etc, "/usr" + AuthPath: c.usrEtc, vendorAuth: c.vendor} {
-				if text != "" {
-					require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
-					require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o640))
+			for _, c := range []struct {
+				name string
+				text string
+			}{{AuthPath, c.etc}, {"/usr" + AuthPath, c.usrEtc}, {vendorAuth, c.vendor}} {
+				if c.text != "" {
+					require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, c.name)), 0o755))
+					require.NoError(t, os.WriteFile(filepath.Join(root, c.name), []byte(c.text), 0o640))
 				}
 			}
 			_, err := AddAuth(root, add)

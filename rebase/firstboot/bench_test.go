@@ -59,10 +59,13 @@ func BenchmarkOwnOverhead(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		root := b.TempDir()
-		for path, content := range map[string][]byte{ConfigPath: []byte(`{"version":1}`), encapsulatedPath: config,
-			MirrorPath:                          []byte(mirrors),
-			certsDir + "/" + g.Addr + "/ca.crt": ca, PullAuthPath: auth} {
-			require.NoError(b, nodedisk.WriteFile(filepath.Join(root, path), content, 0o600))
+		for _, c := range []struct {
+			name    string
+			content []byte
+		}{{ConfigPath, []byte(`{"version":1}`)}, {encapsulatedPath, config},
+			{MirrorPath, []byte(mirrors)},
+			{certsDir + "/" + g.Addr + "/ca.crt", ca}, {PullAuthPath, auth}} {
+			require.NoError(b, nodedisk.WriteFile(filepath.Join(root, c.name), c.content, 0o600))
 		}
 		b.StartTimer()
 		bothBoots(b, root, final)

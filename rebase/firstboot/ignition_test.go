@@ -64,16 +64,19 @@ func TestTheSignaturePolicyIsServedAndNamed(t *testing.T) {
 }
 
 func TestIgnitionRefuses(t *testing.T) {
-	for name, o := range map[string]IgnitionOptions{
-		"a mirror with a tag":      {Mirrors: []Mirror{{"registry.example.com/a/b:latest", "192.168.77.1:5000/a/b"}}},
-		"a mirror without a host":  {Mirrors: []Mirror{{"registry.example.com/a/b", "b"}}},
-		"an agent without a hash":  {DaemonURL: "https://192.168.77.1/x"},
-		"an unknown deployer":      {Config: Config{Deployer: "dnf"}},
-		"another version":          {Config: Config{Version: 2}},
-		"a negative reboot number": {Config: Config{MaxReboots: -1}},
+	for _, c := range []struct {
+		name string
+		o    IgnitionOptions
+	}{
+		{"a mirror with a tag", IgnitionOptions{Mirrors: []Mirror{{"registry.example.com/a/b:latest", "192.168.77.1:5000/a/b"}}}},
+		{"a mirror without a host", IgnitionOptions{Mirrors: []Mirror{{"registry.example.com/a/b", "b"}}}},
+		{"an agent without a hash", IgnitionOptions{DaemonURL: "https://192.168.77.1/x"}},
+		{"an unknown deployer", IgnitionOptions{Config: Config{Deployer: "dnf"}}},
+		{"another version", IgnitionOptions{Config: Config{Version: 2}}},
+		{"a negative reboot number", IgnitionOptions{Config: Config{MaxReboots: -1}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Ignition(o)
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Ignition(c.o)
 			require.Error(t, err)
 		})
 	}

@@ -10,18 +10,21 @@ import (
 )
 
 func TestNamesOfNetworkCardsChangeOnlyFromEnterpriseLinux8And9(t *testing.T) {
-	for text, want := range map[string]bool{
-		"ID=rhcos\nPLATFORM_ID=\"platform:el9\"\n": true, "PLATFORM_ID=platform:el8\n": true,
-		"PLATFORM_ID='platform:el10'\n":             false,
-		"ID=fedora\nPLATFORM_ID=\"platform:f42\"\n": false, "ID=debian\n": false, "": false,
+	for _, c := range []struct {
+		name string
+		want bool
+	}{
+		{"ID=rhcos\nPLATFORM_ID=\"platform:el9\"\n", true}, {"PLATFORM_ID=platform:el8\n", true},
+		{"PLATFORM_ID='platform:el10'\n", false},
+		{"ID=fedora\nPLATFORM_ID=\"platform:f42\"\n", false}, {"ID=debian\n", false}, {"", false},
 	} {
 		root := t.TempDir()
-		if text != "" {
+		if c.name != "" {
 			require.NoError(t, os.Mkdir(filepath.Join(root, "etc"), 0o755))
-			require.NoError(t, os.WriteFile(filepath.Join(root, "etc/os-release"), []byte(text), 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(root, "etc/os-release"), []byte(c.name), 0o644))
 		}
 		got, err := namesMayChange(root)
 		require.NoError(t, err)
-		assert.Equal(t, want, got, text)
+		assert.Equal(t, c.want, got, c.name)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/rebase/fleet"
 	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/rebase/target"
@@ -23,58 +23,54 @@ import (
 // Name is the controller's, in logs, metrics and events.
 const Name = "node-controller"
 
-// Preflight checks an image before the first node of a pool is told to go to it: that it can be pulled as the nodes
-// pull it, is for their architecture, boots, and carries the config. An error says what is wrong; the pool waits and it
-// is asked again.
+// Preflight checks an image before the controller sends the first node of a pool to it: that the image can be pulled as
+// the nodes pull it, is for their architecture, boots, and carries the config. An error says what is wrong; the pool
+// waits and the controller checks again.
 type Preflight interface {
 	Check(ctx context.Context, q Question) error
 }
 
-// Question is what a Preflight is asked.
+// Question is what a Preflight checks.
 type Question struct {
 	Pool   string
 	Target target.Target
 	// Architectures of the pool's nodes, in Go's words, each once.
 	Architectures []string
-	// PreBuilt: the admin has named the image; nobody in the cluster built it.
+	// PreBuilt: the admin has named the image; no build of the cluster made it.
 	PreBuilt bool
 }
 
 // Options of the controller. The zero value works.
 type Options struct {
-	// Log gets what is decided; default: nothing.
+	// Log gets what the controller decides; default: no log.
 	Log *logrus.Entry
 	// Now is the clock; default time.Now.
 	Now func() time.Time
-	// Self is the node that the controller runs on: of a control plane it goes last. Default: none.
+	// Self is the node that the controller runs on: it goes last in its pool. Default: none.
 	Self string
-	// Preflight is asked before an image is delivered; default: none is asked.
+	// Preflight checks images before they are delivered; default: no check.
 	Preflight Preflight
-	// Metrics gets the controller's; default: none.
+	// Metrics gets the controller's metrics; default: no metrics.
 	Metrics prometheus.Registerer
 	// Foreseen lets a target wait until the policy controller has published what it does to the pool's nodes. Default: it
 	// does not wait.
 	Foreseen bool
 }
 
-// workers is how many pools are looked at side by side, so that a registry that does not answer holds up its own pool
-// only.
+// workers is how many pools are reconciled in parallel, so that a registry that does not answer delays only its own
+// pool.
 const workers = 4
 
 // Reconciler brings one pool's nodes to its target. Requests are pools' names.
 type Reconciler struct {
-	client  client.Client
-	events  events.EventRecorder
 	o       Options
-	checked checks
-	unseen  unseen
-	metrics *metrics
 	view    *fleet.View
+	writer  *writer
+	checks  checks
 	arrived rollout.Arrivals
-	// imageless: the cluster's own MachineConfigNodes have no place for an image, as in OpenShift's default feature set.
-	// What is asked for in vain is not asked for at every look.
-	imageless atomic.Bool
-	// quorum lets one pool of the control plane decide at a time: each sees what the other has told.
+	// decisions measures the planner; nil: no metrics.
+	decisions prometheus.Histogram
+	// quorum lets one pool of the control plane decide at a time, so that each sees what the other has written.
 	quorum sync.Mutex
 }
 
@@ -85,22 +81,26 @@ func New(c client.Client, recorder events.EventRecorder, o Options) *Reconciler 
 		o.Now = time.Now
 	}
 	if o.Log == nil {
-		log := logrus.New()
-		log.SetLevel(logrus.PanicLevel)
-		o.Log = logrus.NewEntry(log)
+		o.Log = report.NoLog()
 	}
-	return &Reconciler{client: c, view: fleet.New(c), events: recorder, o: o}
+	return &Reconciler{o: o, view: fleet.New(c), writer: &writer{client: c, events: recorder, log: o.Log, now: o.Now}}
 }
 
 // SetupWithManager lets mgr run the controller. mgr's cache may have CacheOptions.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	r := New(mgr.GetClient(), mgr.GetEventRecorder(Name), o)
 	var err error
-	if r.metrics, err = newMetrics(o.Metrics); err == nil {
+	if o.Metrics != nil {
+		r.decisions = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dayone_rollout_decision_seconds",
+			Help:    "Time from the objects in memory to who of a pool's nodes goes next.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 12)})
+		err = o.Metrics.Register(r.decisions)
+	}
+	if err == nil {
 		r.view, err = fleet.Cached(mgr.GetCache())
 	}
 	if err == nil {
-		err = r.watch(mgr)
+		err = watch(mgr, r, watcher{client: mgr.GetClient(), log: r.o.Log})
 	}
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
@@ -108,30 +108,67 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
-// Reconcile looks at one pool.
+// step is one thing that a reconciliation writes: it reads the decision and writes objects. It returns after which time
+// the pool must be reconciled again; 0: no need.
+type step func(ctx context.Context, w *writer, d *decision) (time.Duration, error)
+
+// steps in the order in which they run. One that fails does not keep the others from running.
+var steps = [...]step{deliver, prefetch, writeRecords, writeStatus} //nolint:gochecknoglobals // constant in all but type
+
+// Reconcile observes one pool, decides, and writes what follows.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	began := time.Now()
-	s, err := r.read(ctx, req.Name)
-	if err != nil || s == nil {
+	pool, err := r.observe(ctx, req.Name)
+	if err != nil || pool == nil {
 		return reconcile.Result{}, err
 	}
-	if len(s.Quorum) > 0 {
+	if len(pool.Quorum) > 0 {
 		r.quorum.Lock()
 		defer r.quorum.Unlock()
-		if s, err = r.read(ctx, req.Name); err != nil || s == nil { // another one may have told a node meanwhile
+		// The other pool of the control plane may have sent a node meanwhile.
+		if pool, err = r.observe(ctx, req.Name); err != nil || pool == nil {
 			return reconcile.Result{}, err
 		}
 	}
-	if r.stale(s) {
+	if r.writer.unseen.hides(pool) {
 		return reconcile.Result{RequeueAfter: gather}, nil
 	}
+	d := r.decide(ctx, pool, began)
+	var errs []error
+	for _, step := range steps {
+		after, err := step(ctx, r.writer, d)
+		d.again(after)
+		errs = append(errs, err)
+	}
+	return reconcile.Result{RequeueAfter: d.requeueAfter}, errors.Join(errs...)
+}
+
+// observe reads a pool and its nodes; nil: there is no such pool.
+func (r *Reconciler) observe(ctx context.Context, name string) (*rollout.Look, error) {
+	c, err := r.view.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.Foreseen = r.o.Foreseen
+	if r.o.Self != "" {
+		c.Deferred = map[string]string{r.o.Self: "the controller itself runs on it"}
+	}
+	pool := c.Look(name)
+	if pool == nil {
+		return nil, nil
+	}
+	return pool, holdOptOut(ctx, r.writer.client, pool)
+}
+
+// decide plans which nodes go next and checks the image that they go to.
+func (r *Reconciler) decide(ctx context.Context, pool *rollout.Look, began time.Time) *decision {
 	now := r.o.Now()
-	r.arrived.Settle(s.Look, now)
-	plan := s.Plan(now)
-	r.metrics.decided(time.Since(began))
-	plan = r.checked.pass(ctx, r.o, s, plan)
-	told := r.tell(ctx, s, plan)
-	err = errors.Join(told, r.prefetch(ctx, s, plan), r.machineConfigNodes(ctx, s, plan), r.report(ctx, s, plan))
-	s.again(plan.LookAgain)
-	return reconcile.Result{RequeueAfter: s.lookAgain}, err
+	r.arrived.Settle(pool, now)
+	d := &decision{Look: pool, plan: pool.Plan(now), effectRequired: r.o.Foreseen}
+	if r.decisions != nil {
+		r.decisions.Observe(time.Since(began).Seconds())
+	}
+	r.checks.apply(ctx, r.o, d)
+	d.again(d.plan.LookAgain)
+	return d
 }

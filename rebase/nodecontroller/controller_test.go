@@ -195,9 +195,12 @@ func TestAWaveIsWatchedBeforeTheNextOne(t *testing.T) {
 // A node's clock may be years ahead, or hours behind, and so may this machine's have been: a wave is watched as long as
 // is asked, no more and no less.
 func TestAWaveIsWatchedWhateverTheClocksSay(t *testing.T) {
-	for name, off := range map[string]time.Duration{"years ahead": 3 * 365 * 24 * time.Hour,
-		"hours behind": -3 * time.Hour} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		off  time.Duration
+	}{{"years ahead", 3 * 365 * 24 * time.Hour},
+		{"hours behind", -3 * time.Hour}} {
+		t.Run(c.name, func(t *testing.T) {
 			clock := time.Now().Truncate(time.Second)
 			f := newFixture(t, nodecontroller.Options{Now: func() time.Time { return clock }})
 			first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
@@ -215,7 +218,7 @@ func TestAWaveIsWatchedWhateverTheClocksSay(t *testing.T) {
 			require.NoError(t, err)
 			f.annotate("a", manifests.AnnotationPlan, text)
 			clock = clock.Add(time.Minute)
-			f.arrived("a", clock.Add(off))
+			f.arrived("a", clock.Add(c.off))
 			assert.Equal(t, 15*time.Minute, f.look().RequeueAfter)
 			clock = clock.Add(14 * time.Minute)
 			assert.Equal(t, time.Minute, f.look().RequeueAfter)

@@ -76,7 +76,8 @@ func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 	fits := push(good, nil)
 	_, digest, _ := strings.Cut(push(mirrored, nil), "@")
 	check := nodecontroller.ImageCheck{Client: f.c}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name     string
 		image    string
 		config   *mcfgv1.MachineConfig
 		arch     []string
@@ -84,31 +85,31 @@ func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 		want     deploy.Class
 		says     string
 	}{
-		"fits":                         {fits, good, nil, false, "", ""},
-		"through the config's mirror":  {"os.example.com/os/node@" + digest, mirrored, nil, false, "", ""},
-		"built by MCO for this config": {push(nil, mco(good.Name)), good, nil, false, "", ""},
-		"pre-built, says nothing":      {push(nil, nil), good, nil, true, "", ""},
-		"says nothing": {push(nil, nil), good, nil, false, deploy.ClassUnlike,
+		{"fits", fits, good, nil, false, "", ""},
+		{"through the config's mirror", "os.example.com/os/node@" + digest, mirrored, nil, false, "", ""},
+		{"built by MCO for this config", push(nil, mco(good.Name)), good, nil, false, "", ""},
+		{"pre-built, says nothing", push(nil, nil), good, nil, true, "", ""},
+		{"says nothing", push(nil, nil), good, nil, false, deploy.ClassUnlike,
 			"nothing says that it holds config"},
-		"built by MCO for another config": {push(nil, mco("rendered-x")), good, nil, true, deploy.ClassUnlike,
+		{"built by MCO for another config", push(nil, mco("rendered-x")), good, nil, true, deploy.ClassUnlike,
 			"holds config rendered-x"},
-		"built for another config": {push(bare, nil), good, nil, true, deploy.ClassUnlike, "holds config " +
+		{"built for another config", push(bare, nil), good, nil, true, deploy.ClassUnlike, "holds config " +
 			bare.Name},
-		"for another architecture": {fits, good, []string{runtime.GOARCH, "s390x"}, false,
+		{"for another architecture", fits, good, []string{runtime.GOARCH, "s390x"}, false,
 			deploy.ClassArchitecture, "s390x"},
-		"does not boot": {push(good, none), good, nil, false, deploy.ClassNotBootable,
+		{"does not boot", push(good, none), good, nil, false, deploy.ClassNotBootable,
 			"containers.bootc"},
-		"is not there":                        {absent, good, nil, false, deploy.ClassNotFound, ""},
-		"the nodes do not trust the registry": {push(bare, nil), bare, nil, false, deploy.ClassUntrusted, ""},
-		"the nodes have no account": {push(certOnly, nil), certOnly, nil, false, deploy.ClassUnauthorized,
+		{"is not there", absent, good, nil, false, deploy.ClassNotFound, ""},
+		{"the nodes do not trust the registry", push(bare, nil), bare, nil, false, deploy.ClassUntrusted, ""},
+		{"the nodes have no account", push(certOnly, nil), certOnly, nil, false, deploy.ClassUnauthorized,
 			""},
-		"the rendered config is gone": {fits,
+		{"the rendered config is gone", fits,
 			&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-none"}}, nil, false, deploy.ClassInternal,
 			"rendered-none"},
-		"nothing listens at the registry's address": {"127.0.0.1:1/os/node@" + digest, good, nil, false,
+		{"nothing listens at the registry's address", "127.0.0.1:1/os/node@" + digest, good, nil, false,
 			deploy.ClassUnreachable, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			if c.arch == nil {
 				c.arch = []string{runtime.GOARCH}
 			}

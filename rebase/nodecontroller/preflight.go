@@ -17,7 +17,7 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
-// retryPreflight is after which time an image that failed its checks is looked at again.
+// retryPreflight is after which time an image that failed its checks is checked again.
 const retryPreflight = time.Minute
 
 // acceptance is the outcome of a check.
@@ -33,43 +33,53 @@ const (
 	notChecked   = "NotChecked"
 )
 
-// checks remembers each pool's last check, so that an image is looked at once per rollout, and one that failed once a
+// checks remembers each pool's last check, so that an image is checked once per rollout, and one that failed once a
 // minute. It is safe for use by several workers.
 type checks struct {
 	mu    sync.Mutex
 	pools map[string]acceptance
 }
 
-// pass lets the plan of a layered pool through when its image is fit. The image is looked at when the first node would
-// be told, and not before: a pool whose nodes have their image does not depend on the registry. A refused image holds
-// the pool.
-func (c *checks) pass(ctx context.Context, o Options, s *look, plan rollout.Plan) rollout.Plan {
-	if o.Preflight == nil || !s.Layered || len(plan.Next) == 0 {
-		return plan
+// apply lets the plan of a layered pool through when its image is fit. The image is checked when the first node would go
+// to it, and not before: a pool whose nodes have their image does not depend on the registry. A refused image holds the
+// pool.
+func (c *checks) apply(ctx context.Context, o Options, d *decision) {
+	if o.Preflight == nil || !d.Layered {
+		d.prefetch = true
+		return
 	}
-	a, known := c.last(s.Object.Name)
-	wait := a.at.Add(retryPreflight).Sub(o.Now())
-	// A clock that was set back must not stretch the pause.
-	if !known || a.target != s.Pool.Target || a.err != nil && (wait <= 0 || wait > retryPreflight) {
-		a = acceptance{target: s.Pool.Target, reason: checksPassed, at: o.Now()}
-		q := Question{Pool: s.Object.Name, Target: s.Pool.Target, Architectures: architectures(s), PreBuilt: s.PreBuilt}
-		if a.err = o.Preflight.Check(ctx, q); a.err != nil {
-			a.reason = string(deploy.ClassOf(a.err))
-			o.Log.WithError(a.err).WithField("pool", s.Object.Name).WithField("image", s.Pool.Target.Image).Warn("image refused")
+	last, known := c.last(d.Object.Name)
+	if len(d.plan.Next) > 0 {
+		wait := last.at.Add(retryPreflight).Sub(o.Now())
+		// A clock that was set back must not stretch the pause.
+		if !known || last.target != d.Pool.Target || last.err != nil && (wait <= 0 || wait > retryPreflight) {
+			last, known = check(ctx, o, d.Look), true
+			c.set(d.Object.Name, last)
+			wait = retryPreflight
 		}
-		c.set(s.Object.Name, a)
-		wait = retryPreflight
+		d.accepted = &last
+		if last.err != nil {
+			d.Hold(last.message())
+			d.again(wait)
+			d.plan = d.Plan(o.Now())
+		}
 	}
-	s.accepted = &a
-	if a.err == nil {
-		return plan
-	}
-	s.Hold(a.message())
-	s.again(wait)
-	return s.Plan(o.Now())
+	d.prefetch = known && last.target == d.Pool.Target && last.err == nil
 }
 
-// message begins with the target, so that who reads it later knows what it is about.
+// check asks for the image of a pool.
+func check(ctx context.Context, o Options, pool *rollout.Look) acceptance {
+	a := acceptance{target: pool.Pool.Target, reason: checksPassed, at: o.Now()}
+	a.err = o.Preflight.Check(ctx, Question{Pool: pool.Object.Name, Target: a.target,
+		Architectures: architectures(pool), PreBuilt: pool.PreBuilt})
+	if a.err != nil {
+		a.reason = string(deploy.ClassOf(a.err))
+		o.Log.WithError(a.err).WithField("pool", pool.Object.Name).WithField("image", a.target.Image).Warn("image refused")
+	}
+	return a
+}
+
+// message begins with the target, so that a later reader knows which one it is about.
 func (a acceptance) message() string {
 	if a.err == nil {
 		return a.target.String()
@@ -84,12 +94,6 @@ func (c *checks) last(pool string) (acceptance, bool) {
 	return a, known
 }
 
-// passed tells that the last check of the pool was of this target and went well.
-func (c *checks) passed(pool string, t target.Target) bool {
-	a, known := c.last(pool)
-	return known && a.target == t && a.err == nil
-}
-
 func (c *checks) set(pool string, a acceptance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,10 +103,10 @@ func (c *checks) set(pool string, a acceptance) {
 	c.pools[pool] = a
 }
 
-// architectures are those of the pool's nodes. When none has said its own it is this program's.
-func architectures(s *look) []string {
+// architectures are those of the pool's nodes. When no node has reported its own it is this program's.
+func architectures(pool *rollout.Look) []string {
 	var out []string
-	for _, n := range s.Objects {
+	for _, n := range pool.Objects {
 		if a := n.Status.NodeInfo.Architecture; a != "" && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
@@ -114,16 +118,16 @@ func architectures(s *look) []string {
 	return out
 }
 
-// imageAccepted is a layered pool's condition: what the check said, or that the present target has not been checked
+// imageAccepted is a layered pool's condition: the outcome of the check, or that the present target has not been checked
 // yet.
-func imageAccepted(s *look) (mcfgv1.MachineConfigPoolCondition, bool) {
-	if s.accepted != nil {
-		return condition(manifests.ConditionImageAccepted, s.accepted.err == nil, s.accepted.reason, s.accepted.message()),
+func imageAccepted(d *decision) (mcfgv1.MachineConfigPoolCondition, bool) {
+	if d.accepted != nil {
+		return condition(manifests.ConditionImageAccepted, d.accepted.err == nil, d.accepted.reason, d.accepted.message()),
 			true
 	}
-	have := slices.IndexFunc(s.Object.Status.Conditions,
+	have := slices.IndexFunc(d.Object.Status.Conditions,
 		func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == manifests.ConditionImageAccepted })
-	if have < 0 || rollout.IsAbout(s.Object.Status.Conditions[have], s.Pool.Target) {
+	if have < 0 || rollout.IsAbout(d.Object.Status.Conditions[have], d.Pool.Target) {
 		return mcfgv1.MachineConfigPoolCondition{}, false
 	}
 	c := condition(manifests.ConditionImageAccepted, false, notChecked,

@@ -1,16 +1,17 @@
 package nodecontroller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
@@ -20,74 +21,65 @@ import (
 // maxNamed is how many nodes a message names; the counts hold the rest.
 const maxNamed = 5
 
-// report writes the pool's status when it says something else than before. Conditions of other writers stay as they
-// are: the patch bears the resource version that they were read with.
-func (r *Reconciler) report(ctx context.Context, s *look, plan rollout.Plan) error {
-	changed := s.Object.DeepCopy()
-	st := &changed.Status
-	st.ObservedGeneration = s.Object.Generation
-	if s.Doubt == "" { // else the numbers are the last that were known
-		st.MachineCount = int32(plan.Counts.Nodes)
-		st.UpdatedMachineCount = int32(plan.Counts.Updated)
-		st.ReadyMachineCount = int32(plan.Counts.Ready)
-		st.UnavailableMachineCount = int32(plan.Counts.Unavailable)
-		st.DegradedMachineCount = int32(plan.Counts.Degraded)
+// writeStatus writes the pool's status when it says something new. Conditions of other writers stay as they are: the
+// patch bears the resource version that they were read with.
+func writeStatus(ctx context.Context, w *writer, d *decision) (time.Duration, error) {
+	changed := d.Object.DeepCopy()
+	changed.Status = status(d, w.now())
+	if equality.Semantic.DeepEqual(d.Object.Status, changed.Status) {
+		return 0, nil
 	}
-	done := s.Done(plan)
-	if done && !equality.Semantic.DeepEqual(st.Configuration, s.Object.Spec.Configuration) {
-		st.Configuration = *s.Object.Spec.Configuration.DeepCopy()
-	}
-	if !s.Layered { // a pool that has opted out has no image to speak of
-		st.Conditions = slices.DeleteFunc(st.Conditions,
-			func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == manifests.ConditionImageAccepted })
-	} else if c, news := imageAccepted(s); news {
-		r.set(st, c)
-	}
-	for _, c := range conditions(s, plan, done, st.Conditions) {
-		r.set(st, c)
-	}
-	if equality.Semantic.DeepEqual(s.Object.Status, *st) {
-		return nil
-	}
-	err := r.client.Status().Patch(ctx, changed,
-		client.MergeFromWithOptions(s.Object, client.MergeFromWithOptimisticLock{}))
+	err := w.client.Status().Patch(ctx, changed,
+		client.MergeFromWithOptions(d.Object, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
-		s.again(gather)
-		return nil
+		return gather, nil
 	}
 	if err != nil {
-		return fmt.Errorf("write status of pool %s: %w", s.Object.Name, err)
+		return 0, fmt.Errorf("write status of pool %s: %w", d.Object.Name, err)
 	}
-	r.unseen.note(kindPool, s.Object.ResourceVersion, changed)
-	return nil
+	w.unseen.note(kindPool, d.Object.ResourceVersion, changed)
+	return 0, nil
 }
 
-// set changes a condition; its time moves only with its status.
-func (r *Reconciler) set(st *mcfgv1.MachineConfigPoolStatus, c mcfgv1.MachineConfigPoolCondition) {
-	c.LastTransitionTime = metav1.NewTime(r.o.Now()).Rfc3339Copy()
-	i := slices.IndexFunc(st.Conditions, func(have mcfgv1.MachineConfigPoolCondition) bool { return have.Type == c.Type })
-	if i < 0 {
-		st.Conditions = append(st.Conditions, c)
-		return
+// status is the pool's status with what this controller says of it.
+func status(d *decision, now time.Time) mcfgv1.MachineConfigPoolStatus {
+	st := *d.Object.Status.DeepCopy()
+	st.ObservedGeneration = d.Object.Generation
+	if d.Doubt == "" { // else the numbers are the last that were known
+		st.MachineCount = int32(d.plan.Counts.Nodes)
+		st.UpdatedMachineCount = int32(d.plan.Counts.Updated)
+		st.ReadyMachineCount = int32(d.plan.Counts.Ready)
+		st.UnavailableMachineCount = int32(d.plan.Counts.Unavailable)
+		st.DegradedMachineCount = int32(d.plan.Counts.Degraded)
 	}
-	if st.Conditions[i].Status == c.Status {
-		c.LastTransitionTime = st.Conditions[i].LastTransitionTime
+	done := d.Done(d.plan)
+	if done && !equality.Semantic.DeepEqual(st.Configuration, d.Object.Spec.Configuration) {
+		st.Configuration = *d.Object.Spec.Configuration.DeepCopy()
 	}
-	st.Conditions[i] = c
+	if !d.Layered { // a pool that has opted out has no image to speak of
+		st.Conditions = slices.DeleteFunc(st.Conditions,
+			func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == manifests.ConditionImageAccepted })
+	} else if c, found := imageAccepted(d); found {
+		manifests.SetPoolCondition(&st.Conditions, c, now)
+	}
+	for _, c := range conditions(d, done, st.Conditions) {
+		manifests.SetPoolCondition(&st.Conditions, c, now)
+	}
+	return st
 }
 
 // conditions are what this controller says of a pool.
-func conditions(s *look, plan rollout.Plan, done bool,
+func conditions(d *decision, done bool,
 	have []mcfgv1.MachineConfigPoolCondition) []mcfgv1.MachineConfigPoolCondition {
-	node := nodeDegraded(s)
+	node := nodeDegraded(d)
 	out := []mcfgv1.MachineConfigPoolCondition{
 		condition(mcfgv1.MachineConfigPoolUpdated, done, "AllNodesUpdated",
-			fmt.Sprintf("%d of %d nodes have %s", plan.Counts.Updated, plan.Counts.Nodes, plan.Target)),
-		updating(s, plan, done), node,
+			fmt.Sprintf("%d of %d nodes have %s", d.plan.Counts.Updated, d.plan.Counts.Nodes, d.plan.Target)),
+		updating(d, done), node,
 	}
 	switch {
-	case s.Doubt != "":
-		out[0].Reason, out[0].Message = "NodesUnknown", s.Doubt
+	case d.Doubt != "":
+		out[0].Reason, out[0].Message = "NodesUnknown", d.Doubt
 	case !done:
 		out[0].Reason = "NodesOutstanding"
 	}
@@ -123,9 +115,9 @@ func condition(t mcfgv1.MachineConfigPoolConditionType, is bool, reason,
 }
 
 // updating says whether something moves, and what keeps the rest.
-func updating(s *look, plan rollout.Plan, done bool) mcfgv1.MachineConfigPoolCondition {
+func updating(d *decision, done bool) mcfgv1.MachineConfigPoolCondition {
 	moving, waiting := 0, ""
-	for _, v := range plan.Verdicts {
+	for _, v := range d.plan.Verdicts {
 		switch {
 		case v.Phase == rollout.PhaseNext || v.Phase == rollout.PhaseUpdating || v.Reason == "EarlierTarget":
 			moving++
@@ -138,34 +130,27 @@ func updating(s *look, plan rollout.Plan, done bool) mcfgv1.MachineConfigPoolCon
 	case done:
 		return condition(t, false, "AllNodesUpdated", "")
 	case moving > 0:
-		return condition(t, true, "NodesMoving", strings.TrimSuffix(fmt.Sprintf("%d nodes are on their way; %s", moving,
-			text(plan.Stopped, waiting)), "; "))
-	case s.Pool.Paused:
-		return condition(t, false, "Paused", plan.Stopped)
-	case s.Building:
-		return condition(t, true, "ImageOutstanding", plan.Stopped)
+		return condition(t, true, "NodesMoving", strings.TrimSuffix(fmt.Sprintf("%d nodes are updating; %s", moving,
+			cmp.Or(d.plan.Stopped, waiting)), "; "))
+	case d.Pool.Paused:
+		return condition(t, false, "Paused", d.plan.Stopped)
+	case d.Building:
+		return condition(t, true, "ImageOutstanding", d.plan.Stopped)
 	}
-	return condition(t, false, "Waiting", text(plan.Stopped, waiting))
-}
-
-func text(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
+	return condition(t, false, "Waiting", cmp.Or(d.plan.Stopped, waiting))
 }
 
 // nodeDegraded names the nodes that gave up, and what the admin must mend before anything goes on.
-func nodeDegraded(s *look) mcfgv1.MachineConfigPoolCondition {
-	words := slices.Clone(s.Faults)
+func nodeDegraded(d *decision) mcfgv1.MachineConfigPoolCondition {
+	words := slices.Clone(d.Faults)
 	named := 0
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
 		if n.Record.State != "Degraded" && n.Record.State != "Unreconcilable" {
 			continue
 		}
 		if named++; named <= maxNamed {
-			words = append(words, fmt.Sprintf("node %s: %s", n.Name, text(n.Record.Reason, "no reason given")))
+			words = append(words, fmt.Sprintf("node %s: %s", n.Name, cmp.Or(n.Record.Reason, "no reason given")))
 		}
 	}
 	if named > maxNamed {

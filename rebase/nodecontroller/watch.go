@@ -7,6 +7,7 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
@@ -22,8 +23,8 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// gather is for how long news of a pool are gathered before it is looked at: when a whole fleet moves, one look and one
-// status stand for many nodes. It is far below what a node needs to drain and boot.
+// gather is for how long changes of a pool are gathered before it is reconciled: when a whole fleet moves, one
+// reconciliation and one status stand for many nodes. It is far below what a node needs to drain and boot.
 const gather = 500 * time.Millisecond
 
 // queue is where requests go.
@@ -41,19 +42,25 @@ func CacheOptions() map[client.Object]cache.ByObject {
 	}}}
 }
 
-func (r *Reconciler) watch(mgr ctrl.Manager) error {
+// watcher finds the pools that a change concerns.
+type watcher struct {
+	client client.Reader
+	log    *logrus.Entry
+}
+
+func watch(mgr ctrl.Manager, r *Reconciler, w watcher) error {
 	return ctrl.NewControllerManagedBy(mgr).Named(Name).
-		Watches(&mcfgv1.MachineConfigPool{}, r.wake(r.ofPool)).
-		Watches(&corev1.Node{}, r.wake(r.ofNode)).
-		Watches(&mcfgv1.MachineOSConfig{}, r.wake(ofConfig)).
-		Watches(&mcfgv1.MachineOSBuild{}, r.wake(r.ofBuild)).
-		Watches(&mcfgv1.MachineConfigNode{}, r.wake(ofRecord)).
+		Watches(&mcfgv1.MachineConfigPool{}, wake(w.ofPool)).
+		Watches(&corev1.Node{}, wake(w.ofNode)).
+		Watches(&mcfgv1.MachineOSConfig{}, wake(ofConfig)).
+		Watches(&mcfgv1.MachineOSBuild{}, wake(w.ofBuild)).
+		Watches(&mcfgv1.MachineConfigNode{}, wake(ofRecord)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 
 // wake asks for the pools that a change concerns. before or after is nil when the object was made or has gone.
-func (r *Reconciler) wake(concerned func(ctx context.Context, before,
+func wake(concerned func(ctx context.Context, before,
 	after client.Object) []string) handler.EventHandler {
 	add := func(ctx context.Context, before, after client.Object, q queue) {
 		for _, name := range concerned(ctx, before, after) {
@@ -68,10 +75,10 @@ func (r *Reconciler) wake(concerned func(ctx context.Context, before,
 }
 
 // pools are all of the cluster's. They are the cache's own.
-func (r *Reconciler) pools(ctx context.Context) []*mcfgv1.MachineConfigPool {
+func (w watcher) pools(ctx context.Context) []*mcfgv1.MachineConfigPool {
 	var list mcfgv1.MachineConfigPoolList
-	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		r.o.Log.WithError(err).Warn("cannot list pools")
+	if err := w.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		w.log.WithError(err).Warn("cannot list pools")
 		return nil
 	}
 	out := make([]*mcfgv1.MachineConfigPool, 0, len(list.Items))
@@ -90,24 +97,24 @@ func names(pools []*mcfgv1.MachineConfigPool) []string {
 }
 
 // ofPool is the pool itself, and all when nodes may have come from, or go to, other pools.
-func (r *Reconciler) ofPool(ctx context.Context, before, after client.Object) []string {
+func (w watcher) ofPool(ctx context.Context, before, after client.Object) []string {
 	old, _ := before.(*mcfgv1.MachineConfigPool)
 	pool, _ := after.(*mcfgv1.MachineConfigPool)
 	if old == nil || pool == nil || !equality.Semantic.DeepEqual(old.Spec.NodeSelector, pool.Spec.NodeSelector) {
-		return names(r.pools(ctx))
+		return names(w.pools(ctx))
 	}
 	return []string{pool.Name}
 }
 
 // ofNode are the pools that a node was in and is in; none when nothing has changed that decides about a rollout, as
 // with heartbeats.
-func (r *Reconciler) ofNode(ctx context.Context, before, after client.Object) []string {
+func (w watcher) ofNode(ctx context.Context, before, after client.Object) []string {
 	old, _ := before.(*corev1.Node)
 	node, _ := after.(*corev1.Node)
 	if old != nil && node != nil && alike(old, node) {
 		return nil
 	}
-	pools := r.pools(ctx)
+	pools := w.pools(ctx)
 	placement := rollout.NewPlacement(pools)
 	var out []string
 	for _, n := range []*corev1.Node{old, node} {
@@ -148,14 +155,14 @@ func ofConfig(_ context.Context, before, after client.Object) []string {
 }
 
 // ofBuild are all pools: one build may have made the image of several.
-func (r *Reconciler) ofBuild(ctx context.Context, before, after client.Object) []string {
+func (w watcher) ofBuild(ctx context.Context, before, after client.Object) []string {
 	old, _ := before.(*mcfgv1.MachineOSBuild)
 	build, _ := after.(*mcfgv1.MachineOSBuild)
 	if old != nil && build != nil && maps.Equal(old.Labels, build.Labels) && equality.Semantic.DeepEqual(old.Status,
 		build.Status) {
 		return nil
 	}
-	return names(r.pools(ctx))
+	return names(w.pools(ctx))
 }
 
 // ofRecord is the pool of a node's record that somebody has deleted or changed.

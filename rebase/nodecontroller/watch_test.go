@@ -13,32 +13,33 @@ import (
 
 func TestOnlyNewsOfANodeWakeItsPool(t *testing.T) {
 	made := metav1.NewTime(time.Now())
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		change func(*corev1.Node)
 		alike  bool
 	}{
-		"nothing": {func(*corev1.Node) {}, true},
-		"a heartbeat": {func(n *corev1.Node) {
+		{"nothing", func(*corev1.Node) {}, true},
+		{"a heartbeat", func(n *corev1.Node) {
 			n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(
 				made.Add(time.Minute))
 		}, true},
-		"the agent's progress": {func(n *corev1.Node) { n.Annotations[manifests.AnnotationAgentProgress] = "2 of 3" },
+		{"the agent's progress", func(n *corev1.Node) { n.Annotations[manifests.AnnotationAgentProgress] = "2 of 3" },
 			true},
-		"somebody else's annotation": {func(n *corev1.Node) { n.Annotations["example.com/a"] = "b" }, true},
-		"its images": {func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}} },
+		{"somebody else's annotation", func(n *corev1.Node) { n.Annotations["example.com/a"] = "b" }, true},
+		{"its images", func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}} },
 			true},
-		"the agent's state":        {func(n *corev1.Node) { n.Annotations[manifests.AnnotationState] = "Degraded" }, false},
-		"a record that is not one": {func(n *corev1.Node) { n.Annotations[manifests.AnnotationState] = "Dancing" }, false},
-		"what the node was told":   {func(n *corev1.Node) { n.Annotations[manifests.AnnotationPlan] = "{}" }, false},
-		"an image that it has fetched": {func(n *corev1.Node) {
+		{"the agent's state", func(n *corev1.Node) { n.Annotations[manifests.AnnotationState] = "Degraded" }, false},
+		{"a record that is not one", func(n *corev1.Node) { n.Annotations[manifests.AnnotationState] = "Dancing" }, false},
+		{"what the node was told", func(n *corev1.Node) { n.Annotations[manifests.AnnotationPlan] = "{}" }, false},
+		{"an image that it has fetched", func(n *corev1.Node) {
 			n.Annotations[manifests.AnnotationPrefetch], n.Annotations[manifests.AnnotationPrefetched] = "a", "a"
 		}, false},
-		"a cordon":                 {func(n *corev1.Node) { n.Spec.Unschedulable = true }, false},
-		"it is not ready":          {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, false},
-		"a label":                  {func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, false},
-		"its kubelet has reported": {func(n *corev1.Node) { n.Status.NodeInfo.Architecture = "arm64" }, false},
+		{"a cordon", func(n *corev1.Node) { n.Spec.Unschedulable = true }, false},
+		{"it is not ready", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, false},
+		{"a label", func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, false},
+		{"its kubelet has reported", func(n *corev1.Node) { n.Status.NodeInfo.Architecture = "arm64" }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: made,
 				Annotations: map[string]string{manifests.AnnotationState: "Done"}}}
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,

@@ -3,105 +3,128 @@ package nodecontroller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// tell lets the planned nodes know, each by one patch.
-func (r *Reconciler) tell(ctx context.Context, s *look, plan rollout.Plan) error {
-	var errs []error
-	for i := range s.Nodes {
-		if n := &s.Nodes[i]; r.outdated(s, n) {
-			if _, err := r.tellNode(ctx, s, n.Name); err != nil {
-				errs = append(errs, fmt.Errorf("tell node %s its plan: %w", n.Name, err))
+// writer is what the steps write with.
+type writer struct {
+	client client.Client
+	events events.EventRecorder
+	log    *logrus.Entry
+	now    func() time.Time
+	unseen unseen
+	// imageless: the cluster's MachineConfigNodes have no field for an image, as in OpenShift's default feature set. The
+	// controller does not try again at every reconciliation.
+	imageless atomic.Bool
+}
+
+// patchNode changes annotations of a node: nil removes one. version is the resource version that the node must still
+// have; empty: any.
+func (w *writer) patchNode(ctx context.Context, name, version string, annotations map[string]*string) (*corev1.Node,
+	error) {
+	metadata := map[string]any{"annotations": annotations}
+	if version != "" {
+		metadata["resourceVersion"] = version
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return written, w.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch))
+}
+
+// unseenLimit is after which time a write counts as seen although the cache does not show it: something has undone it
+// meanwhile.
+const unseenLimit = time.Minute
+
+// unseen remembers what was written and is not in the cache yet. A decision on the state before the controller's own
+// last write would send more nodes than allowed, or fail against that write. It is safe for use by several workers.
+type unseen struct {
+	mu     sync.Mutex
+	writes map[object]write
+}
+
+// object names one that was written.
+type object struct{ kind, name string }
+
+// write is the version of an object that was written over; "": there was no object.
+type write struct {
+	over string
+	at   time.Time
+}
+
+// Kinds of objects in unseen.
+const (
+	kindNode   = "node"
+	kindPool   = "pool"
+	kindRecord = "record"
+)
+
+// note remembers that an object was written over its version before; written is the object as the API server has
+// answered.
+func (u *unseen) note(kind string, before string, written client.Object) {
+	if before == written.GetResourceVersion() {
+		return // it was so already
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.writes == nil {
+		u.writes = map[object]write{}
+	}
+	u.writes[object{kind, written.GetName()}] = write{over: before, at: time.Now()}
+}
+
+// behind tells that an object's version is still the one that was written over.
+func (u *unseen) behind(kind, name, version string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	w, found := u.writes[object{kind, name}]
+	if found && w.over == version && time.Since(w.at) < unseenLimit {
+		return true
+	}
+	if found {
+		delete(u.writes, object{kind, name})
+	}
+	return false
+}
+
+// written are the names of the objects of a kind whose writes may not have been seen.
+func (u *unseen) written(kind string) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var out []string
+	for o := range u.writes {
+		if o.kind == kind {
+			out = append(out, o.name)
+		}
+	}
+	return out
+}
+
+// hides tells that the cache does not show yet what the controller wrote of a pool and its nodes.
+func (u *unseen) hides(pool *rollout.Look) bool {
+	if u.behind(kindPool, pool.Object.Name, pool.Object.ResourceVersion) {
+		return true
+	}
+	for _, name := range u.written(kindNode) {
+		for _, nodes := range []map[string]*corev1.Node{pool.Objects, pool.Quorum} {
+			if n := nodes[name]; n != nil && u.behind(kindNode, name, n.ResourceVersion) {
+				return true
 			}
 		}
 	}
-	var told []string
-	for _, name := range plan.Next {
-		news, err := r.tellNode(ctx, s, name)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("tell node %s: %w", name, err))
-		}
-		if news {
-			told = append(told, name)
-			r.o.Log.WithFields(logrus.Fields{"pool": s.Object.Name, "node": name, "config": plan.Target.Config,
-				"image": plan.Target.Image}).Info("node told")
-		}
-	}
-	if len(told) > 0 {
-		r.events.Eventf(s.Object, nil, corev1.EventTypeNormal, "NodesTargeted", "Tell", "told to go to %s: %s", plan.Target,
-			listed(told))
-	}
-	return errors.Join(errs...)
-}
-
-// listed names some nodes and counts the rest.
-func listed(nodes []string) string {
-	if len(nodes) <= maxNamed {
-		return strings.Join(nodes, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(nodes[:maxNamed], ", "), len(nodes)-maxNamed)
-}
-
-// tellNode changes a node's record and says what the way to the target does to it. The patch holds the resource version
-// that the decision was made on: an agent or an admin that has changed the node meanwhile makes it fail, and the pool
-// is looked at again. A node whose way is not in the pool's plan yet is not told; the plan's change asks again.
-func (r *Reconciler) tellNode(ctx context.Context, s *look, name string) (bool, error) {
-	n, target := s.Objects[name], s.Pool.Target
-	record, err := nodestate.Parse(n.Annotations)
-	if err != nil {
-		return false, fmt.Errorf("read record: %w", err)
-	}
-	promise, ok, err := r.promise(s, record)
-	if err != nil || !ok {
-		return false, err
-	}
-	record.DesiredConfig, record.DesiredImage = target.Config, target.Image
-	changes, err := record.Patch(n.Annotations)
-	if err != nil {
-		return false, fmt.Errorf("change record: %w", err)
-	}
-	if promise != "" {
-		changes[manifests.AnnotationPlan] = &promise
-	} else if _, stale := n.Annotations[manifests.AnnotationPlan]; stale {
-		changes[manifests.AnnotationPlan] = nil
-	}
-	if len(changes) == 0 {
-		return false, nil
-	}
-	for _, key := range []string{manifests.AnnotationPrefetch, manifests.AnnotationPrefetched,
-		manifests.AnnotationPrefetchError} {
-		if _, found := n.Annotations[key]; found {
-			changes[key] = nil // its turn has come
-		}
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion,
-		"annotations": changes}})
-	if err != nil {
-		return false, fmt.Errorf("encode patch: %w", err)
-	}
-	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		s.again(gather)
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	r.unseen.note(kindNode, n.ResourceVersion, written)
-	return true, nil
+	return false
 }

@@ -19,17 +19,18 @@ const (
 )
 
 func TestParseReadsTheDesiredImageUnderEitherKey(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		in   map[string]string
 		want string
 	}{
-		"neither":           {map[string]string{}, ""},
-		"only desiredImage": {map[string]string{manifests.AnnotationDesiredImage: imageA}, imageA},
-		"only its alias":    {map[string]string{manifests.AnnotationDesiredOSImage: imageA}, imageA},
-		"both, the alias is out of date": {map[string]string{manifests.AnnotationDesiredImage: imageB,
+		{"neither", map[string]string{}, ""},
+		{"only desiredImage", map[string]string{manifests.AnnotationDesiredImage: imageA}, imageA},
+		{"only its alias", map[string]string{manifests.AnnotationDesiredOSImage: imageA}, imageA},
+		{"both, the alias is out of date", map[string]string{manifests.AnnotationDesiredImage: imageB,
 			manifests.AnnotationDesiredOSImage: imageA}, imageB},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			r, err := Parse(c.in)
 			require.NoError(t, err)
 			assert.Equal(t, c.want, r.DesiredImage)
@@ -59,20 +60,23 @@ func TestPatchTouchesOnlyTheRecord(t *testing.T) {
 }
 
 func TestValidateRefuses(t *testing.T) {
-	for name, r := range map[string]Record{
-		"an unknown state":            {State: "Sleeping"},
-		"an image by tag":             {DesiredImage: "registry.example.com/ocp/master-os:latest"},
-		"an image by tag and digest":  {CurrentImage: strings.Replace(imageA, "@", ":v1@", 1)},
-		"an image without a registry": {DesiredImage: "master-os@sha256:" + strings.Repeat("a", 64)},
-		"a config with blanks":        {DesiredConfig: "rendered master"},
-		"a long config":               {CurrentConfig: strings.Repeat("a", MaxValue+1)},
-		"a long reason":               {Reason: strings.Repeat("a", MaxReason+1)},
-		"a reason that is not UTF-8":  {Reason: "\xff"},
-		"another drain verb":          {DesiredDrain: "evict-rendered-master-1"},
+	for _, c := range []struct {
+		name string
+		r    Record
+	}{
+		{"an unknown state", Record{State: "Sleeping"}},
+		{"an image by tag", Record{DesiredImage: "registry.example.com/ocp/master-os:latest"}},
+		{"an image by tag and digest", Record{CurrentImage: strings.Replace(imageA, "@", ":v1@", 1)}},
+		{"an image without a registry", Record{DesiredImage: "master-os@sha256:" + strings.Repeat("a", 64)}},
+		{"a config with blanks", Record{DesiredConfig: "rendered master"}},
+		{"a long config", Record{CurrentConfig: strings.Repeat("a", MaxValue+1)}},
+		{"a long reason", Record{Reason: strings.Repeat("a", MaxReason+1)}},
+		{"a reason that is not UTF-8", Record{Reason: "\xff"}},
+		{"another drain verb", Record{DesiredDrain: "evict-rendered-master-1"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			require.ErrorContains(t, r.Validate(), "node annotation ")
-			_, err := r.Patch(nil)
+		t.Run(c.name, func(t *testing.T) {
+			require.ErrorContains(t, c.r.Validate(), "node annotation ")
+			_, err := c.r.Patch(nil)
 			require.Error(t, err)
 		})
 	}

@@ -27,8 +27,11 @@ func TestAWaveIsWatchedWhileTheClockIsSet(t *testing.T) {
 				Status:             metav1.ConditionTrue,
 				LastTransitionTime: metav1.Time{Time: began.Add(-time.Minute).Round(0)}}}}}}}
 	c.Nodes = []*corev1.Node{updated("a", "rendered-worker-2", "w"), updated("b", "rendered-worker-1", "w")}
-	for name, by := range map[string]time.Duration{"ahead": 3 * time.Hour, "back": -3 * time.Hour, "not at all": 0} {
-		t.Run(name, func(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		by   time.Duration
+	}{{"ahead", 3 * time.Hour}, {"back", -3 * time.Hour}, {"not at all", 0}} {
+		t.Run(tc.name, func(t *testing.T) {
 			var a rollout.Arrivals
 			plan := func(after, by time.Duration) rollout.Plan {
 				look, now := c.Look("worker"), clocktest.Set(t, began.Add(after), by)
@@ -38,11 +41,11 @@ func TestAWaveIsWatchedWhileTheClockIsSet(t *testing.T) {
 			}
 			assert.Equal(t, 14*time.Minute, plan(0, 0).LookAgain, "it was there a minute before it was seen")
 			for _, left := range []time.Duration{12 * time.Minute, time.Second} {
-				p := plan(14*time.Minute-left, by)
+				p := plan(14*time.Minute-left, tc.by)
 				assert.Empty(t, p.Next)
 				assert.Equal(t, left, p.LookAgain)
 			}
-			assert.Equal(t, []string{"b"}, plan(14*time.Minute, by).Next)
+			assert.Equal(t, []string{"b"}, plan(14*time.Minute, tc.by).Next)
 		})
 	}
 }

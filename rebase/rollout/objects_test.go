@@ -27,19 +27,20 @@ func TestPoolFor(t *testing.T) {
 	pools := []*mcfgv1.MachineConfigPool{pool("infra", role("infra")), pool("master", role("master")),
 		pool("worker", role("worker")), pool("gpu", role("gpu")),
 		pool("all", map[string]string{}), pool("none", nil)}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		roles []string
 		want  string
 		err   error
 	}{
-		"worker":                       {[]string{"worker"}, "worker", nil},
-		"custom wins over worker":      {[]string{"worker", "infra"}, "infra", nil},
-		"master wins over all":         {[]string{"worker", "infra", "gpu", "master"}, "master", nil},
-		"two custom pools":             {[]string{"worker", "infra", "gpu"}, "", rollout.ErrTwoPools},
-		"no role":                      {nil, "", nil},
-		"an empty selector takes none": {[]string{"other"}, "", nil},
+		{"worker", []string{"worker"}, "worker", nil},
+		{"custom wins over worker", []string{"worker", "infra"}, "infra", nil},
+		{"master wins over all", []string{"worker", "infra", "gpu", "master"}, "master", nil},
+		{"two custom pools", []string{"worker", "infra", "gpu"}, "", rollout.ErrTwoPools},
+		{"no role", nil, "", nil},
+		{"an empty selector takes none", []string{"other"}, "", nil},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
 			for _, r := range c.roles {
 				n.Labels["node-role.kubernetes.io/"+r] = ""
@@ -75,11 +76,14 @@ func TestPoolOf(t *testing.T) {
 	assert.Equal(t, 3, got.HaltAfter)
 	assert.Len(t, got.Windows, 1)
 	assert.Equal(t, 5*time.Minute, got.Waves.Soak)
-	for key, value := range map[string]string{manifests.AnnotationHaltAfter: "0",
-		manifests.AnnotationMaintenanceWindows: "always", manifests.AnnotationRolloutWaves: "some"} {
-		p.Annotations = map[string]string{key: value}
+	for _, c := range []struct {
+		name  string
+		value string
+	}{{manifests.AnnotationHaltAfter, "0"},
+		{manifests.AnnotationMaintenanceWindows, "always"}, {manifests.AnnotationRolloutWaves, "some"}} {
+		p.Annotations = map[string]string{c.name: c.value}
 		got, err := rollout.PoolOf(p)
-		require.ErrorContains(t, err, key)
+		require.ErrorContains(t, err, c.name)
 		assert.NotEmpty(t, got.Hold, "what cannot be read holds the pool")
 	}
 }

@@ -32,15 +32,16 @@ func updated(name, config string, labels ...string) *corev1.Node {
 // A selector that cannot be read stops the pools whose nodes it may mean, and is that one pool's fault.
 func TestASelectorThatCannotBeReadHoldsWhatItMayMean(t *testing.T) {
 	good := func(name string) *mcfgv1.MachineConfigPool { return pool(name, map[string]string{name: ""}) }
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		bad  string
 		held []string
 	}{
-		"of the control plane": {"master", []string{"gpu", "infra", "master", "worker"}},
-		"of a custom pool":     {"infra", []string{"gpu", "infra", "worker"}},
-		"of the workers":       {"worker", []string{"worker"}},
+		{"of the control plane", "master", []string{"gpu", "infra", "master", "worker"}},
+		{"of a custom pool", "infra", []string{"gpu", "infra", "worker"}},
+		{"of the workers", "worker", []string{"worker"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			cluster := rollout.Cluster{Nodes: []*corev1.Node{updated("g", "rendered-gpu-1", "gpu", "worker"),
 				updated("i", "rendered-infra-1", "infra", "worker"),
 				updated("m", "rendered-master-1", "master"), updated("w", "rendered-worker-1", "worker")}}

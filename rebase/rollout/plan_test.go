@@ -58,99 +58,100 @@ func TestWhoGoesNext(t *testing.T) {
 	require.NoError(t, err)
 	night, err := rollout.ParseWindows("Mon-Fri 22:00-04:00")
 	require.NoError(t, err)
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name    string
 		pool    rollout.Pool
 		nodes   []rollout.Node
 		next    []string
 		reasons map[string]string
 	}{
-		"one at a time by default": {nodes: nodes(at("a", oldOne), at("b", oldOne)),
+		{name: "one at a time by default", nodes: nodes(at("a", oldOne), at("b", oldOne)),
 			next: []string{"a"}, reasons: map[string]string{"a": "Turn", "b": "MaxUnavailable"}},
-		"a percentage rounds down, and is at least one": {pool: rollout.Pool{MaxUnavailable: limit("50%")},
+		{name: "a percentage rounds down, and is at least one", pool: rollout.Pool{MaxUnavailable: limit("50%")},
 			nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)),
 			next:  []string{"a"}},
-		"more at once when allowed": {pool: rollout.Pool{MaxUnavailable: limit("2")},
+		{name: "more at once when allowed", pool: rollout.Pool{MaxUnavailable: limit("2")},
 			nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)),
 			next:  []string{"a", "b"}},
-		"the control plane goes one at a time whatever is allowed": {pool: rollout.Pool{MaxUnavailable: limit("3"),
+		{name: "the control plane goes one at a time whatever is allowed", pool: rollout.Pool{MaxUnavailable: limit("3"),
 			ControlPlane: true},
 			nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne)), next: []string{"a"}},
-		"and not while a node of the control plane in another pool is away": {pool: rollout.Pool{ControlPlane: true,
+		{name: "and not while a node of the control plane in another pool is away", pool: rollout.Pool{ControlPlane: true,
 			Elsewhere: 1},
 			nodes: nodes(at("a", oldOne), at("b", oldOne)), reasons: map[string]string{"a": "MaxUnavailable"}},
-		"other pools do not wait for the control plane": {pool: rollout.Pool{Elsewhere: 1}, nodes: nodes(at("a", oldOne)),
+		{name: "other pools do not wait for the control plane", pool: rollout.Pool{Elsewhere: 1}, nodes: nodes(at("a", oldOne)),
 			next: []string{"a"}},
-		"a node under way takes the place": {nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)),
+		{name: "a node under way takes the place", nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)),
 			at("b", oldOne)),
 			reasons: map[string]string{"a": "Working", "b": "MaxUnavailable"}},
-		"a node just told takes the place before its agent reacts": {nodes: nodes(at("a", oldOne,
+		{name: "a node just told takes the place before its agent reacts", nodes: nodes(at("a", oldOne,
 			to(newOne, nodestate.StateDone)), at("b", oldOne)),
 			reasons: map[string]string{"b": "MaxUnavailable"}},
-		"a node that is not ready takes the place and is not told": {nodes: nodes(at("a", oldOne, notReady), at("b", oldOne)),
+		{name: "a node that is not ready takes the place and is not told", nodes: nodes(at("a", oldOne, notReady), at("b", oldOne)),
 			reasons: map[string]string{"a": "NotReady", "b": "MaxUnavailable"}},
-		"a node cordoned by somebody else takes the place": {nodes: nodes(at("a", oldOne, cordoned), at("b", oldOne)),
+		{name: "a node cordoned by somebody else takes the place", nodes: nodes(at("a", oldOne, cordoned), at("b", oldOne)),
 			reasons: map[string]string{"a": "Cordoned", "b": "MaxUnavailable"}},
-		"an updated node that is not ready takes the place, too": {nodes: nodes(at("a", newOne, notReady), at("b", oldOne)),
+		{name: "an updated node that is not ready takes the place, too", nodes: nodes(at("a", newOne, notReady), at("b", oldOne)),
 			reasons: map[string]string{"a": "Done", "b": "MaxUnavailable"}},
-		"a node without agent takes the place": {nodes: nodes(at("a", oldOne, silent), at("b", oldOne)),
+		{name: "a node without agent takes the place", nodes: nodes(at("a", oldOne, silent), at("b", oldOne)),
 			reasons: map[string]string{"a": "AgentSilent", "b": "MaxUnavailable"}},
-		"image only: a node that failed after its drain is sent to the corrected image": {nodes: nodes(
+		{name: "image only: a node that failed after its drain is sent to the corrected image", nodes: nodes(
 			at("a", target.Target{Config: newOne.Config, Image: oldOne.Image},
 				to(target.Target{Config: newOne.Config, Image: "r.example.com/os@sha256:bad"}, nodestate.StateDegraded), cordoned),
 			at("b", oldOne)),
 			next: []string{"a"}, reasons: map[string]string{"a": "Retarget", "b": "MaxUnavailable"}},
-		"a node that failed and still takes pods goes before fresh ones": {nodes: nodes(at("a", oldOne),
+		{name: "a node that failed and still takes pods goes before fresh ones", nodes: nodes(at("a", oldOne),
 			at("b", oldOne, to(target.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
 			next: []string{"b"}, reasons: map[string]string{"a": "MaxUnavailable", "b": "Retarget"}},
-		"of two that failed and still take pods only one goes": {nodes: nodes(
+		{name: "of two that failed and still take pods only one goes", nodes: nodes(
 			at("a", oldOne, to(target.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded)),
 			at("b", oldOne, to(target.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
 			next: []string{"a"}, reasons: map[string]string{"b": "MaxUnavailable"}},
-		"two failures at the target halt the rollout": {pool: rollout.Pool{MaxUnavailable: limit("5")}, nodes: nodes(
+		{name: "two failures at the target halt the rollout", pool: rollout.Pool{MaxUnavailable: limit("5")}, nodes: nodes(
 			at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("b", oldOne, to(newOne, nodestate.StateUnreconcilable)),
 			at("c", oldOne)),
 			reasons: map[string]string{"a": "NodeFailed", "c": "PoolStopped"}},
-		"a failure limit of one": {pool: rollout.Pool{MaxUnavailable: limit("5"), HaltAfter: 1},
+		{name: "a failure limit of one", pool: rollout.Pool{MaxUnavailable: limit("5"), HaltAfter: 1},
 			nodes:   nodes(at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("c", oldOne)),
 			reasons: map[string]string{"c": "PoolStopped"}},
-		"a node under way to an earlier target finishes first": {nodes: nodes(at("a", oldOne,
+		{name: "a node under way to an earlier target finishes first", nodes: nodes(at("a", oldOne,
 			to(target.Target{Config: "rendered-worker-x"}, nodestate.StateWorking))),
 			reasons: map[string]string{"a": "EarlierTarget"}},
-		"a paused pool starts nothing": {pool: rollout.Pool{Paused: true}, nodes: nodes(at("a", oldOne)),
+		{name: "a paused pool starts nothing", pool: rollout.Pool{Paused: true}, nodes: nodes(at("a", oldOne)),
 			reasons: map[string]string{"a": "PoolStopped"}},
-		"nor does one whose image is not built": {pool: rollout.Pool{Hold: "the image is being built"},
+		{name: "nor does one whose image is not built", pool: rollout.Pool{Hold: "the image is being built"},
 			nodes:   nodes(at("a", oldOne)),
 			reasons: map[string]string{"a": "PoolStopped"}},
-		"nor one outside its windows": {pool: rollout.Pool{Windows: night}, nodes: nodes(at("a", oldOne)),
+		{name: "nor one outside its windows", pool: rollout.Pool{Windows: night}, nodes: nodes(at("a", oldOne)),
 			reasons: map[string]string{"a": "PoolStopped"}},
-		"zone by zone, unlabelled last, oldest first": {pool: rollout.Pool{MaxUnavailable: limit("4")}, nodes: nodes(
+		{name: "zone by zone, unlabelled last, oldest first", pool: rollout.Pool{MaxUnavailable: limit("4")}, nodes: nodes(
 			at("a", oldOne), at("b", oldOne, zone("z2")), at("c", oldOne, zone("z1"), age(10)),
 			at("d", oldOne, zone("z1"), age(20)), at("e", oldOne, age(5))),
 			next: []string{"d", "c", "b", "a"}},
-		"canaries first, the controller's own node last": {pool: rollout.Pool{MaxUnavailable: limit("2")}, nodes: nodes(
+		{name: "canaries first, the controller's own node last", pool: rollout.Pool{MaxUnavailable: limit("2")}, nodes: nodes(
 			at("a", oldOne, deferred), at("b", oldOne), at("c", oldOne, canary)), next: []string{"c", "b"}},
-		"the first wave is one node": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
+		{name: "the first wave is one node", pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
 			nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
 			next:  []string{"a"}, reasons: map[string]string{"b": "Wave"}},
-		"the second waits while the first is on its way": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
+		{name: "the second waits while the first is on its way", pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
 			nodes:   nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
 			reasons: map[string]string{"b": "Wave"}},
-		"and while it is watched": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
+		{name: "and while it is watched", pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
 			nodes:   nodes(at("a", newOne, since(5*time.Minute)), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
 			reasons: map[string]string{"b": "Wave"}},
-		"and while it is sick": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
+		{name: "and while it is sick", pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
 			nodes:   nodes(at("a", newOne, notReady), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
 			reasons: map[string]string{"b": "Wave"}},
-		"then the second wave starts": {pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
+		{name: "then the second wave starts", pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
 			nodes: nodes(at("a", newOne, since(11*time.Minute)), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
 			next:  []string{"b"}, reasons: map[string]string{"c": "Wave"}},
-		"opting out goes node by node, too": {pool: rollout.Pool{Target: target.Target{Config: oldOne.Config}},
+		{name: "opting out goes node by node, too", pool: rollout.Pool{Target: target.Target{Config: oldOne.Config}},
 			nodes: nodes(at("a", oldOne), at("b", oldOne)),
 			next:  []string{"a"}},
-		"a node without image is done where none is wanted": {pool: rollout.Pool{Target: target.Target{Config: oldOne.Config}}, nodes: nodes(at("a", target.Target{Config: oldOne.Config}), at("b", oldOne)),
+		{name: "a node without image is done where none is wanted", pool: rollout.Pool{Target: target.Target{Config: oldOne.Config}}, nodes: nodes(at("a", target.Target{Config: oldOne.Config}), at("b", oldOne)),
 			next: []string{"b"}, reasons: map[string]string{"a": "Done"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			c.pool.Name = "worker"
 			if c.pool.Target == (target.Target{}) {
 				c.pool.Target = newOne
@@ -203,25 +204,26 @@ func TestLimitsThatCannotBeRead(t *testing.T) {
 }
 
 func TestWindowsOpen(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name        string
 		windows, at string
 		open        bool
 		wait        time.Duration
 	}{
-		"inside":                            {"Mon 10:00-14:00", "2026-03-02T12:00:00Z", true, 0},
-		"at the opening":                    {"Mon 10:00-14:00", "2026-03-02T10:00:00Z", true, 0},
-		"at the close":                      {"Mon 10:00-14:00", "2026-03-02T14:00:00Z", false, 7*24*time.Hour - 4*time.Hour},
-		"after midnight":                    {"Mon 22:00-04:00", "2026-03-03T03:59:00Z", true, 0},
-		"not the morning before":            {"Mon 22:00-04:00", "2026-03-02T03:00:00Z", false, 19 * time.Hour},
-		"a range over the weekend":          {"Sat-Mon 00:00-24:00", "2026-03-02T23:59:00Z", true, 0},
-		"another zone":                      {"Mon 13:00-14:00 Europe/Berlin", "2026-03-02T12:30:00Z", true, 0},
-		"the nearest of several":            {"Tue 00:00-01:00; Mon 13:00-14:00", "2026-03-02T12:00:00Z", false, time.Hour},
-		"the night that summer time begins": {"Sun 01:00-04:00 Europe/Berlin", "2026-03-29T01:30:00Z", true, 0},
-		"its close is an hour earlier": {"Sun 01:00-04:00 Europe/Berlin", "2026-03-29T02:00:00Z", false,
+		{"inside", "Mon 10:00-14:00", "2026-03-02T12:00:00Z", true, 0},
+		{"at the opening", "Mon 10:00-14:00", "2026-03-02T10:00:00Z", true, 0},
+		{"at the close", "Mon 10:00-14:00", "2026-03-02T14:00:00Z", false, 7*24*time.Hour - 4*time.Hour},
+		{"after midnight", "Mon 22:00-04:00", "2026-03-03T03:59:00Z", true, 0},
+		{"not the morning before", "Mon 22:00-04:00", "2026-03-02T03:00:00Z", false, 19 * time.Hour},
+		{"a range over the weekend", "Sat-Mon 00:00-24:00", "2026-03-02T23:59:00Z", true, 0},
+		{"another zone", "Mon 13:00-14:00 Europe/Berlin", "2026-03-02T12:30:00Z", true, 0},
+		{"the nearest of several", "Tue 00:00-01:00; Mon 13:00-14:00", "2026-03-02T12:00:00Z", false, time.Hour},
+		{"the night that summer time begins", "Sun 01:00-04:00 Europe/Berlin", "2026-03-29T01:30:00Z", true, 0},
+		{"its close is an hour earlier", "Sun 01:00-04:00 Europe/Berlin", "2026-03-29T02:00:00Z", false,
 			7*24*time.Hour - 3*time.Hour},
-		"a whole day": {"daily 00:00-24:00", "2026-03-02T23:59:59Z", true, 0},
+		{"a whole day", "daily 00:00-24:00", "2026-03-02T23:59:59Z", true, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			ws, err := rollout.ParseWindows(c.windows)
 			require.NoError(t, err)
 			when, err := time.Parse(time.RFC3339, c.at)

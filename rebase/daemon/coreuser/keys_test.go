@@ -55,13 +55,16 @@ func TestKeysAreWrittenAsIgnitionDoes(t *testing.T) {
 	root, uid, gid := withCore(t)
 	require.NoError(t, coreuser.ApplyKeys(root, keys(), keys("ssh-ed25519 AAA one", "ssh-ed25519 BBB two")))
 	assert.Equal(t, "ssh-ed25519 AAA one\nssh-ed25519 BBB two\n", read(t, root, fragment))
-	for p, mode := range map[string]os.FileMode{"/var/home/core/.ssh": 0o700,
-		"/var/home/core/.ssh/authorized_keys.d": 0o700, fragment: 0o600} {
-		info, err := os.Stat(filepath.Join(root, p))
+	for _, c := range []struct {
+		name string
+		mode os.FileMode
+	}{{"/var/home/core/.ssh", 0o700},
+		{"/var/home/core/.ssh/authorized_keys.d", 0o700}, {fragment, 0o600}} {
+		info, err := os.Stat(filepath.Join(root, c.name))
 		require.NoError(t, err)
-		assert.Equal(t, mode, info.Mode().Perm(), p)
+		assert.Equal(t, c.mode, info.Mode().Perm(), c.name)
 		s := info.Sys().(*syscall.Stat_t)
-		assert.Equal(t, []uint32{uint32(uid), uint32(gid)}, []uint32{s.Uid, s.Gid}, p)
+		assert.Equal(t, []uint32{uint32(uid), uint32(gid)}, []uint32{s.Uid, s.Gid}, c.name)
 	}
 	_, none, err := coreuser.VerifyKeys(root, keys("ssh-ed25519 AAA one"))
 	require.NoError(t, err)

@@ -106,28 +106,29 @@ func TestUnits(t *testing.T) {
 }
 
 func TestVerifyNamesWhatDiffers(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		spoil func(t *testing.T, root string)
 		why   string
 	}{
-		"missing": {func(t *testing.T,
+		{"missing", func(t *testing.T,
 			root string) {
 			require.NoError(t, os.Remove(filepath.Join(root, "/etc/a")))
 		}, "is missing"},
-		"longer": {func(t *testing.T, root string) { write(t, root, "/etc/a", "secret longer") },
+		{"longer", func(t *testing.T, root string) { write(t, root, "/etc/a", "secret longer") },
 			"has 13 bytes, not 6"},
-		"other, of equal length": {func(t *testing.T, root string) { write(t, root, "/etc/a", "terces") },
+		{"other, of equal length", func(t *testing.T, root string) { write(t, root, "/etc/a", "terces") },
 			"other contents of the same 6 bytes"},
-		"mode": {func(t *testing.T,
+		{"mode", func(t *testing.T,
 			root string) {
 			require.NoError(t, os.Chmod(filepath.Join(root, "/etc/a"), 0o666))
 		}, "mode"},
-		"a directory": {func(t *testing.T, root string) {
+		{"a directory", func(t *testing.T, root string) {
 			require.NoError(t, os.Remove(filepath.Join(root, "/etc/a")))
 			require.NoError(t, os.Mkdir(filepath.Join(root, "/etc/a"), 0o755))
 		}, "no regular file"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
 			h, want := hostfiles.Host{Root: root}, config(file("/etc/a", "secret", 0o644))
 			require.NoError(t, apply(h, config(), want))

@@ -250,17 +250,20 @@ func TestOverlay(t *testing.T) {
 
 func TestEntriesThatAreNotPossible(t *testing.T) {
 	r := newRepository(t)
-	for name, entries := range map[string][]tar.Header{
-		"below a file":           {regular("usr/a"), regular("usr/a/b")},
-		"a device":               {{Typeflag: tar.TypeChar, Name: "usr/x"}},
-		"a hard link to nothing": {{Typeflag: tar.TypeLink, Name: "usr/x", Linkname: "usr/none"}},
-		"a path that goes up":    {regular("usr/..")},
+	for _, c := range []struct {
+		name    string
+		entries []tar.Header
+	}{
+		{"below a file", []tar.Header{regular("usr/a"), regular("usr/a/b")}},
+		{"a device", []tar.Header{{Typeflag: tar.TypeChar, Name: "usr/x"}}},
+		{"a hard link to nothing", []tar.Header{{Typeflag: tar.TypeLink, Name: "usr/x", Linkname: "usr/none"}}},
+		{"a path that goes up", []tar.Header{regular("usr/..")}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			tx, err := r.Begin(t.Context())
 			require.NoError(t, err)
 			l := NewLayer(tx)
-			for _, h := range entries {
+			for _, h := range c.entries {
 				if err == nil {
 					err = l.Add(&h, strings.NewReader(""))
 				}

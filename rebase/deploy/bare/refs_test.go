@@ -39,12 +39,15 @@ func TestKernelFilesAreFoundWithTheirSize(t *testing.T) {
 	write(t, r, "with", dir("usr", 0o755), kernel, regular("usr/lib/modules/6.1/initramfs.img"),
 		regular("usr/lib/modules/6.1/modules.dep"))
 	write(t, r, "without", regular("usr/bin/sh"))
-	for ref, want := range map[string][]int64{"with": {int64(len("usr/lib/modules/6.1/initramfs.img")), 2 << 20},
-		"without": nil} {
-		sum, err := ParseChecksum(run(t, "rev-parse", "--repo="+r.path, ref))
+	for _, c := range []struct {
+		name string
+		want []int64
+	}{{"with", []int64{int64(len("usr/lib/modules/6.1/initramfs.img")), 2 << 20}},
+		{"without", nil}} {
+		sum, err := ParseChecksum(run(t, "rev-parse", "--repo="+r.path, c.name))
 		require.NoError(t, err)
 		files, err := r.KernelFiles(sum)
 		require.NoError(t, err)
-		assert.Equal(t, want, slices.Sorted(maps.Values(files)), ref)
+		assert.Equal(t, c.want, slices.Sorted(maps.Values(files)), c.name)
 	}
 }

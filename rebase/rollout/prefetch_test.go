@@ -12,7 +12,7 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
-func TestAhead(t *testing.T) {
+func TestPrefetches(t *testing.T) {
 	target := target.Target{Config: newOne.Config, Image: "r.example.com/os/worker@sha256:" + fmt.Sprintf("%064d", 7)}
 	three := intstr.FromInt32(3)
 	pool := func(change ...func(*rollout.Pool)) rollout.Pool {
@@ -25,31 +25,32 @@ func TestAhead(t *testing.T) {
 	fetches := func(image string, ended bool) func(*rollout.Node) {
 		return func(n *rollout.Node) { n.Prefetch, n.PrefetchEnded = image, ended }
 	}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name          string
 		pool          rollout.Pool
 		change        map[int]func(*rollout.Node)
 		fetch, forget []string
 	}{
-		"the next batch, two at a time": {pool(), nil, []string{"n3", "n4"}, nil},
-		"one fetches already": {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, false)},
+		{"the next batch, two at a time", pool(), nil, []string{"n3", "n4"}, nil},
+		{"one fetches already", pool(), map[int]func(*rollout.Node){3: fetches(target.Image, false)},
 			[]string{"n4"}, nil},
-		"two fetch already": {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, false),
+		{"two fetch already", pool(), map[int]func(*rollout.Node){3: fetches(target.Image, false),
 			4: fetches(target.Image, false)}, nil, nil},
-		"one has it: the next one's turn": {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, true)},
+		{"one has it: the next one's turn", pool(), map[int]func(*rollout.Node){3: fetches(target.Image, true)},
 			[]string{"n4", "n5"}, nil},
-		"nobody beyond the next batch": {pool(), map[int]func(*rollout.Node){3: fetches(target.Image, true),
+		{"nobody beyond the next batch", pool(), map[int]func(*rollout.Node){3: fetches(target.Image, true),
 			4: fetches(target.Image, true), 5: fetches(target.Image, true)}, nil, nil},
-		"another image is forgotten": {pool(), map[int]func(*rollout.Node){7: fetches("r.example.com/old", false)},
+		{"another image is forgotten", pool(), map[int]func(*rollout.Node){7: fetches("r.example.com/old", false)},
 			[]string{"n3", "n4"}, []string{"n7"}},
-		"another image gives way to this one": {pool(), map[int]func(*rollout.Node){3: fetches("r.example.com/old", false)},
+		{"another image gives way to this one", pool(), map[int]func(*rollout.Node){3: fetches("r.example.com/old", false)},
 			[]string{"n3", "n4"}, nil},
-		"a paused pool fetches nothing": {pool(func(p *rollout.Pool) { p.Paused = true }),
+		{"a paused pool fetches nothing", pool(func(p *rollout.Pool) { p.Paused = true }),
 			map[int]func(*rollout.Node){3: fetches(target.Image, false)}, nil, []string{"n3"}},
-		"a refused image is not fetched": {pool(func(p *rollout.Pool) { p.Hold = "refused" }), nil, nil, nil},
-		"it can be switched off":         {pool(func(p *rollout.Pool) { p.Prefetch = -1 }), nil, nil, nil},
-		"no image, nothing to fetch":     {pool(func(p *rollout.Pool) { p.Target.Image = "" }), nil, nil, nil},
+		{"a refused image is not fetched", pool(func(p *rollout.Pool) { p.Hold = "refused" }), nil, nil, nil},
+		{"it can be switched off", pool(func(p *rollout.Pool) { p.Prefetch = -1 }), nil, nil, nil},
+		{"no image, nothing to fetch", pool(func(p *rollout.Pool) { p.Target.Image = "" }), nil, nil, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			nodes := make([]rollout.Node, 0, 8)
 			for i := range 8 {
 				n := at(fmt.Sprintf("n%d", i), oldOne)
@@ -60,7 +61,7 @@ func TestAhead(t *testing.T) {
 			}
 			plan, err := rollout.Make(c.pool, nodes, now)
 			require.NoError(t, err)
-			got := c.pool.Ahead(nodes, plan)
+			got := c.pool.Prefetches(nodes, plan)
 			assert.ElementsMatch(t, c.fetch, got.Fetch)
 			assert.ElementsMatch(t, c.forget, got.Forget)
 		})

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/rebase/fleet"
 )
 
@@ -29,12 +30,12 @@ const Name = "disruption-controller"
 // objectName is the one MachineConfiguration's. Source: openshift/api, operator/v1.
 const objectName = "cluster"
 
-// lookAgain is how often a plan that waits for pods is computed anew: PodDisruptionBudgets are not watched.
-const lookAgain = time.Minute
+// recompute is how often a plan that waits for pods is computed again: PodDisruptionBudgets are not watched.
+const recompute = time.Minute
 
-// gather is for how long news of nodes are gathered before their pools' plans are computed anew. It is far below what a
-// node needs for its way, and nothing waits for it but a node that comes with a config that no other node of its pool
-// has.
+// gather is for how long changes of nodes are gathered before their pools' plans are computed again. It is far below
+// what a node needs for its transition, and nothing waits for it but a node that comes with a config that no other node
+// of its pool has.
 const gather = time.Second
 
 // Options of the controllers. The zero value works.
@@ -45,41 +46,40 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Reconciler publishes. Make it with New.
-type Reconciler struct {
-	client client.Client
-	// live reads pods and PodDisruptionBudgets, of which a cluster has too many to keep.
-	live client.Reader
-	view *fleet.View
-	o    Options
-}
-
-// New makes a reconciler. c's reads may come from a cache, those of live must not.
-func New(c client.Client, live client.Reader, o Options) *Reconciler {
+// withDefaults fills in what the caller left out.
+func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
-		log := logrus.New()
-		log.SetLevel(logrus.PanicLevel)
-		o.Log = logrus.NewEntry(log)
+		o.Log = report.NoLog()
 	}
-	return &Reconciler{client: c, live: live, view: fleet.New(c), o: o}
+	return o
 }
 
 // SetupWithManager lets mgr run both controllers: one for the rules, one for the pools' plans.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
-	r := New(mgr.GetClient(), mgr.GetAPIReader(), o)
+	plans := NewPlans(mgr.GetClient(), mgr.GetAPIReader(), o)
 	var err error
-	if r.view, err = fleet.Cached(mgr.GetCache()); err != nil {
+	if plans.view, err = fleet.Cached(mgr.GetCache()); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
+	if err := setupPolicies(mgr, NewPolicies(mgr.GetClient(), o)); err != nil {
+		return fmt.Errorf("set up disruption-policies: %w", err)
+	}
+	if err := setupPlans(mgr, plans); err != nil {
+		return fmt.Errorf("set up disruption-plans: %w", err)
+	}
+	return nil
+}
+
+func setupPolicies(mgr ctrl.Manager, r *Policies) error {
 	one := reconcile.Request{NamespacedName: client.ObjectKey{Name: objectName}}
 	toOne := handler.EnqueueRequestsFromMapFunc(func(context.Context,
 		client.Object) []reconcile.Request {
 		return []reconcile.Request{one}
 	})
-	err = ctrl.NewControllerManagedBy(mgr).Named("disruption-policies").
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-policies").
 		For(&opv1.MachineConfiguration{}).
 		Watches(&mcfgv1.MachineConfigPool{}, toOne, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&mcfgv1.MachineConfig{}, toOne, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
@@ -89,23 +89,19 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			q.Add(one)
 			return nil
 		})).
-		Complete(reconcile.Func(r.Policies))
-	if err != nil {
-		return fmt.Errorf("set up disruption-policies: %w", err)
-	}
+		Complete(r)
+}
+
+func setupPlans(mgr ctrl.Manager, r *Plans) error {
 	all := handler.EnqueueRequestsFromMapFunc(r.allPools)
-	err = ctrl.NewControllerManagedBy(mgr).Named("disruption-plans").
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-plans").
 		For(&mcfgv1.MachineConfigPool{}, builder.WithPredicates(poolChanged())).
 		Watches(&corev1.Node{}, r.gathered(), builder.WithPredicates(metadataChanged())).
 		Watches(&opv1.MachineConfiguration{}, all).
 		Watches(&mcfgv1.MachineConfig{}, all, builder.WithPredicates(metadataChanged())).
 		Watches(&mcfgv1.MachineOSConfig{}, all).
 		Watches(&mcfgv1.MachineOSBuild{}, all).
-		Complete(reconcile.Func(r.Plan))
-	if err != nil {
-		return fmt.Errorf("set up disruption-plans: %w", err)
-	}
-	return nil
+		Complete(r)
 }
 
 // metadataChanged keeps out heartbeats: a node's record is in its annotations.
@@ -129,33 +125,4 @@ func poolChanged() predicate.Predicate {
 	}
 	return predicate.Or(predicate.GenerationChangedPredicate{}, metadataChanged(),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return said(e.ObjectOld) != said(e.ObjectNew) }})
-}
-
-// gathered asks for the pools' plans some time after a node has changed: when a whole fleet moves, one look stands for
-// many nodes.
-func (r *Reconciler) gathered() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(ctx context.Context, o client.Object, q queue) {
-		for _, request := range r.allPools(ctx, o) {
-			q.AddAfter(request, gather)
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
-	}
-}
-
-func (r *Reconciler) allPools(ctx context.Context, _ client.Object) []reconcile.Request {
-	var pools mcfgv1.MachineConfigPoolList
-	if err := r.client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
-		r.o.Log.WithError(err).Warn("cannot list pools")
-		return nil
-	}
-	out := make([]reconcile.Request, 0, len(pools.Items))
-	for i := range pools.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
-	}
-	return out
 }

@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// DefaultPrefetch is how many nodes of a pool may fetch their next image ahead at the same time: as many as a small
-// registry feeds beside the nodes that are on their way.
+// DefaultPrefetch is how many nodes of a pool may prefetch their next image at the same time: as many as a small
+// registry serves beside the nodes that are updating.
 const DefaultPrefetch = 5
 
-// Ahead is what waiting nodes should do before their turn.
-type Ahead struct {
-	// Fetch are nodes to be told to fetch the target's image, in order; Forget those that were told to fetch another one.
+// PrefetchChange is what waiting nodes should do before their turn.
+type PrefetchChange struct {
+	// Fetch are nodes that should start to fetch the target's image, in order; Forget those that were asked to fetch
+	// another one.
 	Fetch, Forget []string
 }
 
-// Ahead picks the nodes that fetch the pool's image before their turn: those that follow when the present ones are
+// Prefetches picks the nodes that fetch the pool's image before their turn: those that follow when the present ones are
 // done, as many as may be unavailable at once, and of these only so many at a time as the pool's Prefetch allows. Pools
 // that do not move fetch nothing.
-func (p Pool) Ahead(nodes []Node, plan Plan) Ahead {
-	var out Ahead
+func (p Pool) Prefetches(nodes []Node, plan Plan) PrefetchChange {
+	var out PrefetchChange
 	limit := cmp.Or(p.Prefetch, DefaultPrefetch)
 	moves := plan.Stopped == "" && p.Target.Image != "" && limit > 0
 	waiting := make([]Node, 0, len(nodes))
