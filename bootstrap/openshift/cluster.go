@@ -20,7 +20,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
-	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 // machineConfigNamespace is where MCO looks for the Secrets that MachineOSConfigs name.
@@ -161,7 +161,7 @@ func (f *flow) testPull(ctx context.Context, pool string) error {
 		return err
 	}
 	_, arch, _ := strings.Cut(f.Platform, "/")
-	_, err = deploy.Inspect(ctx, f.second.Images[pool], deploy.ImportOptions{Root: root, Architecture: arch,
+	_, err = pull.Inspect(ctx, f.second.Images[pool], pull.Options{Root: root, Architecture: arch,
 		AllowUnbootable:   false,
 		RegistriesConfDir: filepath.Join(root, "etc/containers/registries.conf.d"),
 		CertsDir:          filepath.Join(root, "etc/containers/certs.d")})

@@ -33,6 +33,7 @@ import (
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/deploy/pull"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
@@ -300,15 +301,15 @@ func TestPullsThroughTheProxy(t *testing.T) {
 	auth := filepath.Join(root, "auth.json")
 	require.NoError(t, os.WriteFile(auth, fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, address,
 		base64.StdEncoding.EncodeToString([]byte(servecontroller.NodeUser+":token"))), 0o600))
-	o := deploy.ImportOptions{Root: root, CertsDir: filepath.Join(root, "certs.d"), AuthFile: auth}
-	found, err := deploy.Inspect(t.Context(), strings.Replace(pushed, g.Addr, address, 1), o)
+	o := pull.Options{Root: root, CertsDir: filepath.Join(root, "certs.d"), AuthFile: auth}
+	found, err := pull.Inspect(t.Context(), strings.Replace(pushed, g.Addr, address, 1), o)
 	require.NoError(t, err)
 	assert.True(t, strings.HasSuffix(pushed, found.ManifestDigest.String()))
-	_, err = deploy.Inspect(t.Context(), strings.Replace(other, g.Addr, address, 1), o)
+	_, err = pull.Inspect(t.Context(), strings.Replace(other, g.Addr, address, 1), o)
 	assert.Equal(t, deploy.ClassNotFound, deploy.ClassOf(err), "only served images are passed on: %v", err)
 	o.AuthFile = filepath.Join(root, "none.json")
 	require.NoError(t, os.WriteFile(o.AuthFile, []byte(`{"auths":{}}`), 0o600))
-	_, err = deploy.Inspect(t.Context(), strings.Replace(pushed, g.Addr, address, 1), o)
+	_, err = pull.Inspect(t.Context(), strings.Replace(pushed, g.Addr, address, 1), o)
 	assert.Equal(t, deploy.ClassUnauthorized, deploy.ClassOf(err), "%v", err)
 }
 

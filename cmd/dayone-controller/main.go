@@ -1,7 +1,7 @@
 // Command dayone-controller is the operator in the cluster: it opts pools in, runs machine-os-builder while one is,
 // renders the pools' configs and, where nodes have the agent, tells them what to run.
 //
-//	MachineOSConfigs, pools, MachineConfigs, nodes -> controllers -> conditions, the builder's Deployment, rendered configs, desired state
+//	MachineOSConfigs, pools, MachineConfigs, nodes -> controllers -> conditions, builder, rendered configs, desired state
 package main
 
 import (

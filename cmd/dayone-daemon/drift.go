@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/host"
 )
 
 func newDrift() *cobra.Command {
@@ -14,7 +14,7 @@ func newDrift() *cobra.Command {
 		Short: "Print as JSON what of /etc is unlike the booted image; such files no longer follow the image",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			changes, err := deploy.NewOSTree(deploy.OSTreeOptions{}).EtcChanges(c.Context())
+			changes, err := host.EtcChanges(c.Context(), "/")
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/host"
 )
 
 func newStage() *cobra.Command {
@@ -33,7 +34,7 @@ func newStage() *cobra.Command {
 			if err := d.Stage(c.Context(), image, o); err != nil {
 				return err
 			}
-			if err := deploy.CheckStaged(c.Context(), "/", d); err != nil {
+			if err := host.CheckStaged(c.Context(), "/", d); err != nil {
 				return err
 			}
 			return rebootIf(c, d, reboot)
@@ -97,7 +98,7 @@ func chooseDeployer(c *cobra.Command, kind string) (deploy.Deployer, error) {
 	}
 	log := logrus.New()
 	log.SetOutput(c.ErrOrStderr())
-	choice, err := deploy.Choose(c.Context(), deploy.Kind(kind), deploy.OSTreeOptions{Log: logrus.NewEntry(log)})
+	choice, err := host.Choose(c.Context(), "/", deploy.Kind(kind), logrus.NewEntry(log))
 	return choice.Deployer, err
 }
 

@@ -16,6 +16,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/host"
 )
 
 const (
@@ -48,8 +49,8 @@ func newStart() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "start",
 		Short: "Keep this node at the config and image that its Node object names",
-		Long: "The agent on a node, under systemd or as a DaemonSet's pod. It goes on where it was killed, finishes what it has begun while the API is\n" +
-			"away, and says what it does in the annotations of its Node object.",
+		Long: "The agent on a node, under systemd or as a DaemonSet's pod. It continues where it was killed, finishes what it\n" +
+			"has begun while the API is away, and reports what it does in the annotations of its Node object.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
@@ -85,7 +86,7 @@ func (o startOptions) run(c *cobra.Command) error {
 	if o.deployer == autoDeployer {
 		kind = ""
 	}
-	choice, err := deploy.Choose(c.Context(), kind, deploy.OSTreeOptions{Log: log})
+	choice, err := host.Choose(c.Context(), "/", kind, log)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (o startOptions) run(c *cobra.Command) error {
 	g, ctx := errgroup.WithContext(c.Context())
 	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer,
 		Log: log, RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
-		CheckStaged: func(ctx context.Context) error { return deploy.CheckStaged(ctx, "/", choice.Deployer) }})
+		CheckStaged: func(ctx context.Context) error { return host.CheckStaged(ctx, "/", choice.Deployer) }})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/host"
 )
 
 func newStatus() *cobra.Command {
@@ -14,7 +14,7 @@ func newStatus() *cobra.Command {
 		Short: "Print this node's deployments with their images as JSON",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			choice, err := deploy.Choose(c.Context(), "", deploy.OSTreeOptions{})
+			choice, err := host.Choose(c.Context(), "/", "", nil)
 			if err != nil {
 				return err
 			}

@@ -18,8 +18,9 @@ func newEndTrust() *cobra.Command {
 	var auth, root string
 	c := &cobra.Command{
 		Use:   "end-trust HOST:PORT...",
-		Short: "Take from this node what made it trust the bootstrap host's registry; no reboot is needed",
-		Long: "Removes the mirror drop-in, the CA in certs.d and the credentials of the given registries, and prints the paths that were changed.\n" +
+		Short: "Remove from this node what made it trust the bootstrap host's registry; no reboot is needed",
+		Long: "Removes the mirror drop-in, the CA in certs.d and the credentials of the given registries, and prints the " +
+			"paths that it changed.\n" +
 			"With --add-auth, the final registry's credentials are there before the old ones go.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, hosts []string) error {
@@ -42,7 +43,7 @@ func newAddAuth() *cobra.Command {
 	var root string
 	c := &cobra.Command{
 		Use:   "add-auth FILE",
-		Short: "Merge registry credentials (containers-auth.json; - is standard input) into those that image pulls of this host use",
+		Short: "Merge registry credentials (containers-auth.json; - is standard input) into those of this host's image pulls",
 		Args:  cobra.ExactArgs(1),
 		RunE:  func(c *cobra.Command, args []string) error { return addAuth(c, root, args[0]) },
 	}

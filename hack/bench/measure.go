@@ -32,7 +32,7 @@ func rooms() []room {
 		{pkg: "./bootstrap/serve", bench: "^BenchmarkServe$", time: "3s"},
 		{pkg: "./registry", bench: ".", time: "1s"},
 		{pkg: "./build/buildahengine", bench: "^Benchmark(LargeBase|AgainstCommandLine)$", time: "3x", once: true},
-		{pkg: "./rebase/deploy", bench: "^Benchmark(ImportOfTheMissingLayer|FullPull)$", time: "3x", once: true},
+		{pkg: "./rebase/deploy/pull", bench: "^Benchmark(ImportOfTheMissingLayer|FullPull)$", time: "3x", once: true},
 		{pkg: "./hack/e2e/deployers", bench: "^BenchmarkStageOfTheMissingLayer$", time: "3x", once: true},
 		{pkg: "./rebase/firstboot", bench: "^BenchmarkOwnOverhead$", time: "20x"},
 		{pkg: "hack/demo"},

@@ -27,6 +27,7 @@ import (
 	"dayone.dev/dayone/hack/testnode/machine"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/deploy/host"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
@@ -184,10 +185,10 @@ func (m *vm) checkDay2(ctx context.Context, second string) {
 	assert.Equal(t, "changed on day 2", m.output(ctx, "cat /etc/motd"),
 		"Ignition wrote the first copy, the image changes it")
 	assert.Equal(t, "# edited", m.output(ctx, "cat /etc/sysctl.d/90-demo.conf"), "a local edit is kept")
-	var drift []deploy.EtcChange
+	var drift []host.EtcChange
 	require.NoError(t, json.Unmarshal([]byte(m.output(ctx, firstboot.DaemonPath+" drift")), &drift))
-	assert.Contains(t, drift, deploy.EtcChange{Path: "/etc/sysctl.d/90-demo.conf", Kind: deploy.EtcModified})
-	assert.NotContains(t, drift, deploy.EtcChange{Path: "/etc/motd", Kind: deploy.EtcModified})
+	assert.Contains(t, drift, host.EtcChange{Path: "/etc/sysctl.d/90-demo.conf", Kind: host.EtcModified})
+	assert.NotContains(t, drift, host.EtcChange{Path: "/etc/motd", Kind: host.EtcModified})
 	assert.Equal(t, "running", m.output(ctx, "systemctl is-system-running --wait"))
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/cache"
-	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 const (
@@ -122,7 +122,7 @@ func (o SysrootOptions) template(ctx context.Context, id digest.Digest) (string,
 		if err := ostree(ctx, "init", "--mode=bare", "--repo="+repo); err != nil {
 			return err
 		}
-		done, err := deploy.Import(ctx, repo, "oci:"+o.Base, deploy.ImportOptions{As: as})
+		done, err := pull.Import(ctx, repo, "oci:"+o.Base, pull.Options{As: as})
 		if err != nil {
 			return fmt.Errorf("import base image: %w", err)
 		}

@@ -20,13 +20,15 @@ import (
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/deploy/ostree"
+	"dayone.dev/dayone/rebase/deploy/pull"
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // store is a machine whose images are in a real ostree repository, brought and forgotten by the real deployer.
 type store struct {
 	*machine
-	*deploy.OSTree
+	*ostree.Deployer
 	t    *testing.T
 	repo string
 }
@@ -87,7 +89,7 @@ func newStore(t *testing.T, m *machine, g *deploytest.Registry) store {
 	s := store{machine: m, t: t, repo: filepath.Join(root, "ostree/repo")}
 	s.ostree("admin", "init-fs", root)
 	s.ostree("admin", "os-init", "--sysroot="+root, "test")
-	s.OSTree = deploy.NewOSTree(deploy.OSTreeOptions{Root: root, Import: deploy.ImportOptions{CertsDir: g.CertsDir,
+	s.Deployer = ostree.New(ostree.Options{Root: root, Import: pull.Options{CertsDir: g.CertsDir,
 		AuthFile: g.AuthFile}})
 	return s
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Kind names a way to deploy.
+// Kind names a deployer.
 type Kind string
 
 // The three deployers.
@@ -19,34 +19,44 @@ const (
 // Deployer brings an image onto the node it runs on. Success of a rebase is what Status says after the reboot, never an
 // exit code.
 type Deployer interface {
-	// Status reads what is booted, what the next boot will take and what there is to go back to.
+	// Status reads what is booted, what the next boot will take and what it can revert to.
 	Status(ctx context.Context) (Status, error)
 	// Stage makes image the next boot's deployment without touching the running one. Staging what is staged already does
-	// nothing. Callers call CheckStaged afterwards.
+	// nothing. Callers call host.CheckStaged afterwards.
 	Stage(ctx context.Context, image Image, o StageOptions) error
 	// Reboot asks for an orderly reboot and returns when it has been asked for.
 	Reboot(ctx context.Context) error
 }
 
-// Rollbacker goes back to the deployment before the booted one, with the next reboot.
+// Fetcher brings an image into the node's store before it is needed: nothing is staged, and the next boot stays what it
+// was.
+type Fetcher interface {
+	// Fetch brings the image. Cancelled or killed, it leaves nothing that a later Fetch or Stage has to clear away, and
+	// both go on from what has come.
+	Fetch(ctx context.Context, image Image, o FetchOptions) error
+	// Forget drops the image, or what has come of it, unless a deployment was made from it. That nothing is there is no
+	// error.
+	Forget(ctx context.Context, image Image) error
+}
+
+// FetchOptions tune Fetch; the zero value sets no bound.
+type FetchOptions struct {
+	// BytesPerSecond bounds what arrives of layers; 0: no bound. A deployer that leaves the transfer to another
+	// program cannot bound it.
+	BytesPerSecond int64
+	// Transfer counts what arrives; nil: no count.
+	Transfer *Transfer
+}
+
+// Rollbacker reverts to the deployment before the booted one, with the next reboot.
 type Rollbacker interface {
 	Rollback(ctx context.Context) error
 }
 
-// Unstager takes back what is staged, so that the next boot takes what it would have taken without. Nothing staged is
-// no error.
+// Unstager withdraws what is staged, so that the next boot takes what it would have taken without. Nothing staged is no
+// error.
 type Unstager interface {
 	Unstage(ctx context.Context) error
-}
-
-// StageOptions change what the next boot takes, beside the image.
-type StageOptions struct {
-	// AppendKernelArguments are added unless the booted deployment has them already, word for word.
-	AppendKernelArguments []string
-	// DeleteKernelArguments are removed where they are there; what is to be appended as well stays.
-	DeleteKernelArguments []string
-	// Transfer counts what comes of the image; nil: nobody wants to know.
-	Transfer *Transfer
 }
 
 // Status is what a node's deployments are. A nil deployment is not there.

@@ -42,3 +42,20 @@ func (i Image) String() string {
 
 // IsZero tells that no image is named.
 func (i Image) IsZero() bool { return i.Digest == "" }
+
+// ImageOfOrigin reads an ostree image reference, which has a signature policy and a transport before the name.
+// Source: ostree-ext, container/mod.rs (OstreeImageReference).
+func ImageOfOrigin(reference string) (Image, error) {
+	for _, prefix := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://",
+		"ostree-unverified-image:registry:",
+		"ostree-image-signed:docker://", "ostree-image-signed:registry:"} {
+		if rest, ok := strings.CutPrefix(reference, prefix); ok {
+			return ParseImage(rest)
+		}
+	}
+	if rest, ok := strings.CutPrefix(reference, "ostree-remote-registry:"); ok {
+		_, name, _ := strings.Cut(rest, ":")
+		return ParseImage(name)
+	}
+	return ParseImage(reference)
+}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Transfer counts what comes of an image while it is imported; the zero value is ready. It may be read at any time.
+// Transfer counts what arrives of an image while it is imported; the zero value is ready. It may be read at any time.
 type Transfer struct {
 	layers, layersDone, bytes, total atomic.Int64
 }
@@ -26,7 +26,8 @@ func (t *Transfer) State() TransferState {
 		Total: t.total.Load()}
 }
 
-func (t *Transfer) begin(layers int, total int64) {
+// Begin starts the count of an image that lacks so many layers and bytes.
+func (t *Transfer) Begin(layers int, total int64) {
 	if t == nil {
 		return
 	}
@@ -36,14 +37,15 @@ func (t *Transfer) begin(layers int, total int64) {
 	t.layers.Store(int64(layers))
 }
 
-func (t *Transfer) layerDone() {
+// LayerDone counts a layer.
+func (t *Transfer) LayerDone() {
 	if t != nil {
 		t.layersDone.Add(1)
 	}
 }
 
-// counting counts what is read of a layer.
-func (t *Transfer) counting(in io.Reader) io.Reader {
+// Counting counts what is read of a layer.
+func (t *Transfer) Counting(in io.Reader) io.Reader {
 	if t == nil {
 		return in
 	}

@@ -35,8 +35,9 @@ func Doubts(user Policies, units map[string]bool) []string {
 		if r.Name == registriesConf {
 			out = append(out,
 				fmt.Sprintf(
-					"files[%s]: the rule replaces the cluster's own, which drains for changes that could let an image come from elsewhere: nothing drains for them now unless the rule does; "+
-						"the annotation dayone.dev/mirror-policy changes single kinds", r.Name))
+					"files[%s]: the rule replaces the cluster's own, which drains for changes that could let an image come "+
+						"from elsewhere: nothing drains for them now unless the rule does; the annotation dayone.dev/mirror-policy "+
+						"changes single kinds", r.Name))
 		}
 	}
 	for _, r := range user.Units {

@@ -42,7 +42,8 @@ func ParseMirrorPolicy(s string) (MirrorPolicy, error) {
 		if !found || !slices.Contains([]MirrorKind{DigestMirrors, TagMirrors, ImageSettings}, k) ||
 			(action != string(None) && action != string(Drain)) {
 			return nil, fmt.Errorf(
-				"read mirror policy %q: %q is no pair such as ImageDigestMirrorSet=None; kinds are ImageDigestMirrorSet, ImageContentSourcePolicy, ImageTagMirrorSet and Image, actions None and Drain", s, strings.TrimSpace(pair))
+				"read mirror policy %q: %q is no pair such as ImageDigestMirrorSet=None; kinds are ImageDigestMirrorSet, "+
+					"ImageContentSourcePolicy, ImageTagMirrorSet and Image, actions None and Drain", s, strings.TrimSpace(pair))
 		}
 		out[k] = action == string(None)
 	}

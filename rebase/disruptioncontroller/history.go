@@ -18,8 +18,8 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// noteTimes writes upon each node that has arrived how long it took since it got its target. The note is on the node, so
-// that it outlives this program, and there is one for each node however old the cluster is.
+// noteTimes writes upon each node that has arrived how long it took since it got its target. The note is on the node,
+// so that it outlives this program, and there is one for each node however old the cluster is.
 func noteTimes(ctx context.Context, c client.Client, pool *rollout.Look, now time.Time) error {
 	for i := range pool.Nodes {
 		n := &pool.Nodes[i]

@@ -220,7 +220,8 @@ func (r *Policies) status(ctx context.Context, object *opv1.MachineConfiguration
 
 // verdict is a condition whose message names everything that it is about.
 func verdict(kind string, is bool, yes, no string, about []string) metav1.Condition {
-	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: yes, Message: bounded(strings.Join(about, "; "))}
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: yes,
+		Message: bounded(strings.Join(about, "; "))}
 	if !is {
 		c.Status, c.Reason = metav1.ConditionFalse, no
 	}

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/deploy/host"
 	"dayone.dev/dayone/rebase/nodedisk"
 )
 
@@ -79,8 +81,8 @@ func bothBoots(b *testing.B, root, final string) {
 	d := &instant{status: deploy.Status{Booted: &deploy.Deployment{Commit: "stock"}}, down: cancel}
 	boot := "first"
 	o := Options{Root: root, BootID: func() (string, error) { return boot, nil },
-		Choose: func(context.Context, deploy.Kind, deploy.OSTreeOptions) (deploy.Choice, error) {
-			return deploy.Choice{Deployer: d, Kind: deploy.KindOSTree}, nil
+		Choose: func(context.Context, string, deploy.Kind, *logrus.Entry) (host.Choice, error) {
+			return host.Choice{Deployer: d, Kind: deploy.KindOSTree}, nil
 		}}
 	require.NoError(b, Run(ctx, o))
 	require.Equal(b, final, d.next.String())

@@ -66,7 +66,8 @@ func (f recordFile) load() (Record, error) {
 	}
 	var r Record
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return Record{State: StateStarting}, nil //nolint:nilerr // a file cut by a power loss must not keep the node; the deployer tells the truth
+		// A file cut by a power loss must not keep the node; the deployer knows the state.
+		return Record{State: StateStarting}, nil //nolint:nilerr // see above
 	}
 	return r, nil
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/host"
 	"dayone.dev/dayone/rebase/nodedisk"
 )
 
@@ -23,8 +24,8 @@ var ErrBusy = errors.New("another firstboot runs on this node")
 type Options struct {
 	// Root of the system; default "/".
 	Root string
-	// Choose gives the deployer; default deploy.Choose.
-	Choose func(ctx context.Context, want deploy.Kind, o deploy.OSTreeOptions) (deploy.Choice, error)
+	// Choose gives the deployer; default host.Choose.
+	Choose func(ctx context.Context, root string, want deploy.Kind, log *logrus.Entry) (host.Choice, error)
 	// Retry forgets earlier reboots and a return to the stock image, and tries again.
 	Retry bool
 	// Log: default nothing.
@@ -40,7 +41,7 @@ func (o Options) withDefaults() Options {
 		o.Root = "/"
 	}
 	if o.Choose == nil {
-		o.Choose = deploy.Choose
+		o.Choose = host.Choose
 	}
 	if o.Log == nil {
 		quiet := logrus.New()

@@ -14,6 +14,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/host"
+	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 // rebootLimit is how long an orderly shutdown may take before firstboot counts the request as lost and asks again.
@@ -43,7 +45,7 @@ func (r *runner) step(ctx context.Context) (config Config, finished bool, err er
 	if err := r.takeUpPullAuth(); err != nil {
 		return config, false, err
 	}
-	choice, err := r.o.Choose(ctx, config.Deployer, deploy.OSTreeOptions{Root: r.o.Root, Log: r.o.Log})
+	choice, err := r.o.Choose(ctx, r.o.Root, config.Deployer, r.o.Log)
 	if err != nil {
 		return config, false, err
 	}
@@ -128,11 +130,11 @@ func (r *runner) preflight(ctx context.Context, c Config, w wanted) error {
 	}
 	log := r.o.Log.WithFields(logrus.Fields{"image": w.image.String(), "config": w.config.Name})
 	r.progress(log, "looking for the image")
-	o := deploy.ImportOptions{Root: r.o.Root}
+	o := pull.Options{Root: r.o.Root}
 	if c.SignaturePolicy != "" {
 		o.PolicyFile = filepath.Join(r.o.Root, c.SignaturePolicy)
 	}
-	found, err := deploy.Inspect(ctx, "docker://"+w.image.String(), o)
+	found, err := pull.Inspect(ctx, "docker://"+w.image.String(), o)
 	if err != nil {
 		return err
 	}
@@ -149,7 +151,7 @@ func (r *runner) preflight(ctx context.Context, c Config, w wanted) error {
 // is taken back. A stock image's kernel is only warned of, in verify: what manages such nodes later may exchange it, as
 // MCO does.
 func (r *runner) checkStaged(ctx context.Context, w wanted, d deploy.Deployer) error {
-	if err := deploy.CheckStaged(ctx, r.o.Root, d); err != nil {
+	if err := host.CheckStaged(ctx, r.o.Root, d); err != nil {
 		return err
 	}
 	if kernelType := w.config.Spec.KernelType; !w.layered || isKernelType("", kernelType) {
@@ -159,7 +161,7 @@ func (r *runner) checkStaged(ctx context.Context, w wanted, d deploy.Deployer) e
 	if err != nil {
 		return err
 	}
-	kernels, err := deploy.Kernels(r.o.Root, status.Next())
+	kernels, err := host.Kernels(r.o.Root, status.Next())
 	if err != nil {
 		return err
 	}

@@ -60,9 +60,9 @@ func listed(nodes []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(nodes[:maxNamed], ", "), len(nodes)-maxNamed)
 }
 
-// targetNode changes a node's record and says what the transition to the target does to it. The patch holds the resource
-// version that the decision was made on, so that it fails when somebody has changed the node meanwhile. A node whose
-// transition is not in the pool's plan yet stays as it is; the plan's change starts another reconciliation.
+// targetNode changes a node's record and says what the transition to the target does to it. The patch holds the
+// resource version that the decision was made on, so that it fails when somebody has changed the node meanwhile. A node
+// whose transition is not in the pool's plan yet stays as it is; the plan's change starts another reconciliation.
 func (w *writer) targetNode(ctx context.Context, d *decision, name string) (bool, error) {
 	n, target := d.Objects[name], d.Pool.Target
 	record, err := nodestate.Parse(n.Annotations)

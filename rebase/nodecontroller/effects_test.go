@@ -133,7 +133,7 @@ func TestANodeWithoutAWayLetsOthersGo(t *testing.T) {
 	f.look()
 	updating := f.condition(mcfgv1.MachineConfigPoolUpdating)
 	assert.Contains(t, updating.Message, "node "+f.name("a"))
-	assert.Contains(t, updating.Message, "what the way from "+odd+" does is not in the pool's plan")
+	assert.Contains(t, updating.Message, "the transition from "+odd+" is not in the pool's plan")
 	way.From.Config = odd
 	f.publish(second, way)
 	f.look()

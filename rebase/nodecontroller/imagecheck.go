@@ -17,6 +17,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/pull"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/credentials"
 )
@@ -66,8 +67,8 @@ func (c ImageCheck) inspect(ctx context.Context, root string, q Question, mc *mc
 		return fault(deploy.ClassConfig, err, "correct the MachineConfig that brings it")
 	}
 	for _, architecture := range q.Architectures {
-		o := deploy.ImportOptions{Root: root, Architecture: architecture, AuthFile: filepath.Join(root, firstboot.AuthPath)}
-		found, err := deploy.Inspect(ctx, q.Target.Image, o)
+		o := pull.Options{Root: root, Architecture: architecture, AuthFile: filepath.Join(root, firstboot.AuthPath)}
+		found, err := pull.Inspect(ctx, q.Target.Image, o)
 		if err != nil {
 			return fmt.Errorf("for nodes with %s: %w", architecture, err)
 		}

@@ -40,9 +40,9 @@ type checks struct {
 	pools map[string]acceptance
 }
 
-// apply lets the plan of a layered pool through when its image is fit. The image is checked when the first node would go
-// to it, and not before: a pool whose nodes have their image does not depend on the registry. A refused image holds the
-// pool.
+// apply lets the plan of a layered pool through when its image is fit. The image is checked when the first node would
+// go to it, and not before: a pool whose nodes have their image does not depend on the registry. A refused image holds
+// the pool.
 func (c *checks) apply(ctx context.Context, o Options, d *decision) {
 	if o.Preflight == nil || !d.Layered {
 		d.prefetch = true
@@ -118,8 +118,8 @@ func architectures(pool *rollout.Look) []string {
 	return out
 }
 
-// imageAccepted is a layered pool's condition: the outcome of the check, or that the present target has not been checked
-// yet.
+// imageAccepted is a layered pool's condition: the outcome of the check, or that the present target has not been
+// checked yet.
 func imageAccepted(d *decision) (mcfgv1.MachineConfigPoolCondition, bool) {
 	if d.accepted != nil {
 		return condition(manifests.ConditionImageAccepted, d.accepted.err == nil, d.accepted.reason, d.accepted.message()),

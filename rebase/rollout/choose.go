@@ -82,7 +82,8 @@ func (p *planner) stop() string {
 		return p.pool.Hold
 	case p.failed >= p.pool.haltAfter():
 		return fmt.Sprintf(
-			"%d nodes failed at this target: the rollout halts so that it does not take more; correct the config or the image, a new target goes to them first", p.failed)
+			"%d nodes failed at this target: the rollout halts so that no more fail; correct the config or the image: "+
+				"a new target goes to them first", p.failed)
 	}
 	if open, wait := p.pool.Windows.Open(p.now); !open {
 		p.lookAgain = wait

@@ -41,9 +41,9 @@ func (l *Look) foresee(required bool) {
 	}
 }
 
-// unforeseen is why a node cannot be told to go to a plan's target: what its way does is not in the plan, which holds
-// the ways of most nodes and is made anew when they have gone them. Empty: it can. One that has the target, and gave up
-// on the way to another, needs no way.
+// unforeseen is why a node cannot go to a plan's target: its transition is not in the plan, which holds those of most
+// nodes and is computed again when they are done. Empty: it can. One that has the target, and gave up on the way to
+// another, needs no transition.
 func unforeseen(plan *disruption.PoolPlan, r nodestate.Record) string {
 	has := r.Current()
 	if has == plan.Target {
@@ -52,5 +52,5 @@ func unforeseen(plan *disruption.PoolPlan, r nodestate.Record) string {
 	if _, found := plan.Way(has); found {
 		return ""
 	}
-	return fmt.Sprintf("what the way from %s does is not in the pool's plan yet: its turn comes when other nodes are done", has)
+	return fmt.Sprintf("the transition from %s is not in the pool's plan yet: its turn comes when other nodes are done", has)
 }

@@ -16,6 +16,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/deploy/pull"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
@@ -175,7 +176,7 @@ func refusals() []refusal {
 		{name: "of another architecture", image: func(f *fixture) v1.Image {
 			return f.edit(f.layered(), func(c *v1.ConfigFile) { c.Architecture = "s390x" })
 		}, class: deploy.ClassArchitecture, says: "s390x"},
-		{name: "without the bootable label", image: without(deploy.LabelBootc, deploy.LabelOSTreeBootable),
+		{name: "without the bootable label", image: without(pull.LabelBootc, pull.LabelOSTreeBootable),
 			class: deploy.ClassNotBootable, says: "ostree.bootable"},
 		{name: "without a kernel", image: with(deploytest.Entry{Name: "usr/lib/.wh.modules"}), class: deploy.ClassNoKernel,
 			says: "(?i)kernel|vmlinuz"},

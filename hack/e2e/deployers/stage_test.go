@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/deploy/host"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
@@ -147,9 +148,9 @@ func TestLaterImageAndTheWayBack(t *testing.T) {
 		assert.Equal(t, f.image, s.Rollback.Image.String())
 		assert.Equal(t, "second", f.output("cat", "/etc/both"), "unmodified, so it follows the image")
 		assert.Equal(t, "edited", f.output("cat", "/etc/from-image"), "a local edit is kept")
-		var drift []deploy.EtcChange
+		var drift []host.EtcChange
 		require.NoError(t, json.Unmarshal([]byte(f.output(firstboot.DaemonPath, "drift")), &drift))
-		assert.Contains(t, drift, deploy.EtcChange{Path: "/etc/from-image", Kind: deploy.EtcModified}, "and reported")
+		assert.Contains(t, drift, host.EtcChange{Path: "/etc/from-image", Kind: host.EtcModified}, "and reported")
 		for _, d := range drift {
 			assert.NotContains(t, []string{"/etc/both", "/etc/new"}, d.Path)
 		}

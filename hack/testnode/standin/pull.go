@@ -28,6 +28,7 @@ import (
 	ispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 const policyPath = "/etc/containers/policy.json"
@@ -98,7 +99,7 @@ func (p puller) pull(ctx context.Context, r reference) (done pulled, err error) 
 		return done, err
 	}
 	// A kernel that is not there is libostree's to find.
-	imported, err := deploy.Import(ctx, repoPath, "oci:"+dir, deploy.ImportOptions{As: "docker://" + r.image,
+	imported, err := pull.Import(ctx, repoPath, "oci:"+dir, pull.Options{As: "docker://" + r.image,
 		AllowUnbootable: true})
 	if err != nil {
 		var f *deploy.Fault

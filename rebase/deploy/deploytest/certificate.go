@@ -30,7 +30,8 @@ func NewAuthority(t testing.TB) *Authority {
 	require.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true,
 		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageCertSign, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(48 * time.Hour)}
+		KeyUsage:              x509.KeyUsageCertSign, NotBefore: time.Now().Add(-48 * time.Hour),
+		NotAfter: time.Now().Add(48 * time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
 	cert, err := x509.ParseCertificate(der)

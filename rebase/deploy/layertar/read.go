@@ -40,10 +40,13 @@ type Stats struct {
 
 // Read gives each of the tar archive src, in constant memory, those entries that an OS image keeps:
 //
-//   - etc becomes usr/etc, also in the targets of hard links and in whiteouts (`ostree admin deploy` makes /etc from usr/etc);
-//   - what is below run, tmp, proc, sys, dev and var is dropped: the first five are mounted over, and /var belongs to the node;
+//   - etc becomes usr/etc, also in the targets of hard links and in whiteouts (`ostree admin deploy` makes /etc from
+//     usr/etc);
+//   - what is below run, tmp, proc, sys, dev and var is dropped: the first five are mounted over, and /var belongs to
+//     the node;
 //   - devices, fifos and sockets are dropped, ostree cannot hold them;
-//   - names of owners, times and extended attributes are dropped, but for file capabilities (SELinux labels are the host policy's);
+//   - names of owners, times and extended attributes are dropped, but for file capabilities (SELinux labels are the
+//     host policy's);
 //   - "..", hard links to something dropped and unknown types refuse the layer with ErrHostile.
 //
 // src is read to its end, padding included, because that counts for digests.

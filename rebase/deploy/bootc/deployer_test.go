@@ -1,0 +1,115 @@
+package bootc_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/bootc"
+	"dayone.dev/dayone/rebase/deploy/deploytest"
+)
+
+func TestStage(t *testing.T) {
+	image, err := deploy.ParseImage(deploytest.WantImage)
+	require.NoError(t, err)
+	const bootcSwitch = "bootc switch --quiet " + deploytest.WantImage
+	for _, c := range []struct {
+		name   string
+		status string
+		o      deploy.StageOptions
+		want   []string
+		class  deploy.Class
+	}{
+		{"another image runs", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, false), "null"), deploy.StageOptions{},
+			[]string{bootcSwitch}, ""},
+		{"it is staged already", deploytest.BootcHost(deploytest.BootcDeployment(deploytest.WantImage, false), deploytest.BootcDeployment(deploytest.OtherImage, false),
+			"null"), deploy.StageOptions{}, nil, ""},
+		{"it runs already", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.WantImage, false), "null"),
+			deploy.StageOptions{AppendKernelArguments: []string{"rw"}}, nil, ""},
+		{"it runs, another is staged", deploytest.BootcHost(deploytest.BootcDeployment(deploytest.OtherImage, false), deploytest.BootcDeployment(deploytest.WantImage, false),
+			"null"), deploy.StageOptions{}, []string{bootcSwitch}, ""},
+		{"it runs, arguments lack", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.WantImage, false), "null"),
+			deploy.StageOptions{AppendKernelArguments: []string{"a=1"}}, nil, deploy.ClassConfig},
+		{"packages are layered", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, true), "null"), deploy.StageOptions{}, nil,
+			deploy.ClassConfig},
+		{"nothing of bootc's boots", deploytest.BootcHost("null", "null", "null"), deploy.StageOptions{}, nil, deploy.ClassNotOSTree},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &deploytest.Script{Answers: map[string]string{deploytest.BootcStatus: c.status}}
+			d := bootc.New(deploytest.Host(t, "rw"), s.Run)
+			err := d.Stage(t.Context(), image, c.o)
+			if c.class == "" {
+				require.NoError(t, err)
+			} else {
+				assert.Equal(t, c.class, deploy.ClassOf(err), err)
+			}
+			assert.Equal(t, append([]string{deploytest.BootcStatus}, c.want...), s.Calls)
+		})
+	}
+}
+
+func TestStatus(t *testing.T) {
+	s := &deploytest.Script{Answers: map[string]string{deploytest.BootcStatus: deploytest.BootcHost(deploytest.BootcDeployment(deploytest.WantImage, false),
+		deploytest.BootcDeployment(deploytest.OtherImage, false),
+		`{"image":null,"incompatible":false,"ostree":null}`)}}
+	d := bootc.New(deploytest.Host(t, "rw"), s.Run)
+	st, err := d.Status(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "default/"+deploytest.CommitA+".2", st.Booted.ID)
+	assert.Equal(t, deploytest.OtherImage, st.Booted.Image.String())
+	assert.Equal(t, deploytest.WantImage, st.Next().Image.String())
+	assert.True(t, st.Rollback.Image.IsZero())
+}
+
+func TestRollbackTwiceIsOneRollback(t *testing.T) {
+	entry := deploytest.BootcDeployment(deploytest.OtherImage, false)
+	queued := func(s string) string {
+		return strings.Replace(s, `"rollbackQueued":false`, `"rollbackQueued":true`, 1)
+	}
+	for _, c := range []struct {
+		name   string
+		status string
+		want   []string
+	}{
+		{"not queued", deploytest.BootcHost("null", entry, entry), []string{"bootc rollback"}},
+		{"queued already", queued(deploytest.BootcHost("null", entry, entry)), nil},
+		{"queued, then another is staged", queued(deploytest.BootcHost(entry, entry, entry)),
+			[]string{"bootc rollback", "bootc rollback"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &deploytest.Script{Answers: map[string]string{deploytest.BootcStatus: c.status}}
+			require.NoError(t, bootc.New(deploytest.Host(t, "rw"), s.Run).Rollback(t.Context()))
+			assert.Equal(t, append([]string{deploytest.BootcStatus}, c.want...), s.Calls)
+		})
+	}
+}
+
+func TestUnstage(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		staged string
+		want   string
+	}{
+		{"staged", "{}", "ostree admin undeploy 0"},
+		{"nothing staged", "null", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &deploytest.Script{Answers: map[string]string{
+				deploytest.BootcStatus: `{"status":{"booted":{},"staged":` + c.staged + `}}`}}
+			require.NoError(t, bootc.New(deploytest.Host(t, "rw"), s.Run).Unstage(t.Context()))
+			if c.want == "" {
+				assert.Len(t, s.Calls, 1, "only the question")
+				return
+			}
+			assert.Equal(t, c.want, s.Calls[len(s.Calls)-1])
+		})
+	}
+}
+
+func TestNoFetch(t *testing.T) {
+	_, bootcCan := any(bootc.New("/", nil)).(deploy.Fetcher)
+	assert.False(t, bootcCan, "bootc has no command that fetches another image and stages nothing")
+}

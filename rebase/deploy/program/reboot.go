@@ -1,0 +1,32 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+// Reboot asks the init system for a reboot. It uses systemd where it runs, and the reboot program otherwise, so that
+// staged deployments are finalized.
+func Reboot(ctx context.Context) error {
+	command := []string{"systemctl", "reboot"}
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		command = []string{"reboot"}
+	}
+	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		// The shutdown that it asked for ends the agent's service and every process in it.
+		if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGTERM {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("ask for reboot: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package pull
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/containers/image/v5/pkg/blobinfocache/none"
+	"github.com/containers/image/v5/types"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
+
+	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/layertar"
+	"dayone.dev/dayone/rebase/deploy/ostreerepo"
+)
+
+var errStalled = errors.New("the registry stopped sending")
+
+// importLayer streams one layer from the registry into the repository. Its objects are kept aside until both digests
+// (of the blob and of its uncompressed content) have been verified; before that nothing of it is seen.
+func importLayer(ctx context.Context, objects *ostreerepo.Repository, src types.ImageSource, layer layerSource,
+	o Options) (stats layertar.Stats, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	blob, _, err := src.GetBlob(ctx, layer.info, none.NoCache)
+	if err != nil {
+		return stats, err
+	}
+	defer func() { err = errors.Join(err, blob.Close()) }()
+	arriving := o.Transfer.Counting(newStallReader(blob, o.StallTimeout, cancel))
+	in := newVerifiedBlob(paced(ctx, arriving, o.BytesPerSecond), layer.info, layer.diffID)
+	plain, err := in.decompress()
+	if err != nil {
+		return stats, in.explain(err)
+	}
+	tx, err := objects.Begin(ctx)
+	if err != nil {
+		return stats, err
+	}
+	defer func() { err = errors.Join(err, tx.Close()) }()
+	ahead := newReadAhead(plain)
+	tree := ostreerepo.NewLayer(tx)
+	stats, err = layertar.Read(ahead, tree.Add)
+	ahead.stop()
+	if err == nil {
+		err = in.verify()
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return stats, cause
+		}
+		return stats, in.explain(err)
+	}
+	commit, err := tree.Write()
+	if err != nil {
+		return stats, err
+	}
+	return stats, tx.Install(map[string]ostreerepo.Checksum{layerRef(layer.info.Digest): commit})
+}
+
+// layerSource is a layer as the manifest and the configuration name it.
+type layerSource struct {
+	info   types.BlobInfo
+	diffID digest.Digest
+}
+
+// verifiedBlob computes the digests of a layer while it is read.
+type verifiedBlob struct {
+	raw     io.Reader
+	info    types.BlobInfo
+	diffID  digest.Digest
+	read    int64
+	blobSum digest.Digester
+	diffSum digest.Digester
+}
+
+func newVerifiedBlob(r io.Reader, info types.BlobInfo, diffID digest.Digest) *verifiedBlob {
+	v := &verifiedBlob{info: info, diffID: diffID, blobSum: digest.Canonical.Digester(),
+		diffSum: digest.Canonical.Digester()}
+	v.raw = bufio.NewReaderSize(io.TeeReader(r, v), 256<<10)
+	return v
+}
+
+// Write counts and hashes what was read of the blob.
+func (v *verifiedBlob) Write(p []byte) (int, error) {
+	v.read += int64(len(p))
+	return v.blobSum.Hash().Write(p)
+}
+
+// decompress gives the uncompressed content; the first bytes tell the compression (registries differ in media types,
+// not in magic numbers).
+func (v *verifiedBlob) decompress() (io.Reader, error) {
+	in := v.raw.(*bufio.Reader)
+	magic, err := in.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	var plain io.Reader = in
+	switch {
+	case len(magic) >= 2 && magic[0] == 0x1f && magic[1] == 0x8b: // RFC 1952 2.3.1
+		if plain, err = gzip.NewReader(in); err != nil {
+			return nil, err
+		}
+	case len(magic) == 4 && string(magic) == "\x28\xb5\x2f\xfd": // RFC 8878 3.1.1
+		// One decoder thread: the reader is then synchronous and its memory is bounded by the frame's window.
+		if plain, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20)); err != nil {
+			return nil, err
+		}
+	}
+	return io.TeeReader(plain, v.diffSum.Hash()), nil
+}
+
+// verify reads what is left of the blob and compares both digests.
+func (v *verifiedBlob) verify() error {
+	if _, err := io.Copy(io.Discard, v.raw); err != nil {
+		return fmt.Errorf("read layer to its end: %w", err)
+	}
+	if got := v.blobSum.Digest(); got != v.info.Digest {
+		return corrupted("verify layer", v.info.Digest, got, v.sizes())
+	}
+	if got := v.diffSum.Digest(); got != v.diffID {
+		return corrupted("verify uncompressed layer", v.diffID, got, " (the image's configuration does not fit its layers)")
+	}
+	return nil
+}
+
+func (v *verifiedBlob) sizes() string {
+	if v.info.Size >= 0 && v.read != v.info.Size {
+		return fmt.Sprintf(" (%d bytes arrived, of %d)", v.read, v.info.Size)
+	}
+	return ""
+}
+
+// explain finds out whether an error of unpacking comes from damaged bytes: then that is what to say.
+func (v *verifiedBlob) explain(err error) error {
+	var known *deploy.Fault
+	if errors.As(err, &known) || errors.Is(err, layertar.ErrHostile) || errors.Is(err, ostreerepo.ErrEntry) ||
+		isDiskFull(err) || errors.Is(err, layertar.ErrEncapsulated) || isNetwork(err) {
+		return err
+	}
+	if _, drainErr := io.Copy(io.Discard, v.raw); drainErr != nil {
+		return drainErr
+	}
+	if got := v.blobSum.Digest(); got != v.info.Digest {
+		return corrupted("verify layer", v.info.Digest, got, v.sizes())
+	}
+	return &deploy.Fault{Class: deploy.ClassCorrupted, Op: "unpack layer", Err: err,
+		Next: "build the image again; the registry's copy is what was pushed"}
+}
