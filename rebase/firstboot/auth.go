@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"syscall"
 
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/registry/credentials"
@@ -84,4 +86,116 @@ func changeAuth(root, path string, change func([]byte) ([]byte, error)) (did boo
 func sameJSON(a, b []byte) bool {
 	var x, y any
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// mergePullAuth merges the credential that came with the config into the files that pulls read, whatever else is in
+// them. It does so at each attempt, because /run's file, which comes first, is gone after a boot and may appear at any
+// time.
+func mergePullAuth(root string, j *journal) error {
+	raw, err := readIfThere(filepath.Join(root, PullAuthPath))
+	if err != nil || raw == nil {
+		return err
+	}
+	changed, err := AddAuth(root, raw)
+	if err != nil {
+		return badConfig(err)
+	}
+	if len(changed) > 0 {
+		j.progress(j.log.WithField("files", changed), "the bootstrap registry's credential is in place")
+	}
+	return nil
+}
+
+// EndTrust removes from a node what made it trust the bootstrap host's registry: the mirror drop-in, the CA and the
+// credentials of hosts (HOST:PORT). The final registry's stay, and so do all others. A file of credentials that
+// then says what the image's says is the image's again, byte for byte, so that it is no local change. No reboot is
+// needed: pulls read these files anew. What is gone already is no error. It gives the paths that it changed.
+func EndTrust(root string, hosts ...string) ([]string, error) {
+	var changed []string
+	fail := func(err error) ([]string, error) {
+		return changed, fmt.Errorf("end trust in the bootstrap registry: %w", err)
+	}
+	for _, path := range trustPaths(hosts) {
+		err := os.Remove(filepath.Join(root, path))
+		switch {
+		case err == nil:
+			changed = append(changed, path)
+		case !errors.Is(err, fs.ErrNotExist):
+			return fail(err)
+		}
+	}
+	for _, path := range writableAuth {
+		did, err := changeAuth(root, path, func(raw []byte) ([]byte, error) { return credentials.Remove(raw, hosts...) })
+		if err != nil {
+			return fail(err)
+		}
+		if did {
+			changed = append(changed, path)
+		}
+	}
+	if err := settleAuth(root); err != nil {
+		return fail(err)
+	}
+	return changed, nil
+}
+
+// trustPaths are the files that are the bootstrap registry's alone, and directories that are empty then.
+func trustPaths(hosts []string) []string {
+	paths := []string{MirrorPath, PullAuthPath}
+	hosts = slices.Sorted(slices.Values(hosts))
+	for _, host := range hosts {
+		paths = append(paths, certsDir+"/"+host+"/ca.crt", certsDir+"/"+host)
+	}
+	return paths
+}
+
+// settleAuth makes AuthPath the image's again, or removes it, where nothing in it is the node's own.
+func settleAuth(root string) error {
+	path := filepath.Join(root, AuthPath)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return nil // a link's target is somebody else's
+	}
+	if err != nil {
+		return err
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	ofImage := filepath.Join(root, "usr", AuthPath)
+	image, err := os.Lstat(ofImage)
+	if errors.Is(err, fs.ErrNotExist) {
+		return removeIdle(root, path, have)
+	}
+	if err != nil || !image.Mode().IsRegular() {
+		return err
+	}
+	raw, err := os.ReadFile(ofImage)
+	if err != nil || !sameJSON(raw, have) {
+		return err
+	}
+	if err := nodedisk.WriteFile(path, raw, image.Mode().Perm()); err != nil {
+		return err
+	}
+	st, ok := image.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	return os.Lchown(path, int(st.Uid), int(st.Gid))
+}
+
+// removeIdle removes a file that says no more than its absence would.
+func removeIdle(root, path string, have []byte) error {
+	absent, err := readIfThere(filepath.Join(root, vendorAuth))
+	if err != nil {
+		return err
+	}
+	if absent == nil {
+		absent = []byte(`{"auths":{}}`)
+	}
+	if !sameJSON(have, absent) {
+		return nil
+	}
+	return os.Remove(path)
 }

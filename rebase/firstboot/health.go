@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sirupsen/logrus"
 )
 
 // healthInterval is the pause between two runs of the health command.
@@ -20,9 +22,9 @@ const healthInterval = 2 * time.Second
 const kubeletTarget = "kubelet-dependencies.target"
 
 // waitHealthy repeats the health command, or the default check, until it succeeds or its time is over.
-func (r *runner) waitHealthy(ctx context.Context, c Config) error {
+func waitHealthy(ctx context.Context, root string, c Config, log *logrus.Entry) error {
 	if len(c.Health) == 0 {
-		reached, err := r.kubeletCheck(ctx)
+		reached, err := kubeletCheck(ctx, root, log)
 		if err != nil || reached == nil {
 			return err
 		}
@@ -47,8 +49,8 @@ func (r *runner) waitHealthy(ctx context.Context, c Config) error {
 
 // kubeletCheck is the check where none is configured: that kubeletTarget is reached. There is none where systemd does
 // not run, where nothing wants the target, and where this unit itself holds the target back.
-func (r *runner) kubeletCheck(ctx context.Context) ([]string, error) {
-	_, err := os.Stat(filepath.Join(r.o.Root, "run/systemd/system"))
+func kubeletCheck(ctx context.Context, root string, log *logrus.Entry) ([]string, error) {
+	_, err := os.Stat(filepath.Join(root, "run/systemd/system"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -63,7 +65,7 @@ func (r *runner) kubeletCheck(ctx context.Context) ([]string, error) {
 	if !waitsForKubelet(string(out)) {
 		return nil, nil
 	}
-	r.o.Log.WithField("target", kubeletTarget).Info("waiting until what kubelet needs runs")
+	log.WithField("target", kubeletTarget).Info("waiting until what kubelet needs runs")
 	return []string{"systemctl", "is-active", kubeletTarget}, nil
 }
 

@@ -116,7 +116,7 @@ func FuzzParseConfig(f *testing.F) {
 func TestWorthSayingThinsOut(t *testing.T) {
 	var said []int
 	for attempt := range 61 {
-		if attempt > 0 && worthSaying(attempt) {
+		if attempt > 0 && worthReporting(attempt) {
 			said = append(said, attempt)
 		}
 	}

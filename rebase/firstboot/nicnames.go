@@ -16,25 +16,25 @@ import (
 const nmstatectl = "nmstatectl"
 
 // persistNICNames gives the kernel arguments that keep network cards' names. On an OS whose names stay as they are it
-// does nothing; a node without nmstatectl goes on without, and says so.
-func (r *runner) persistNICNames(ctx context.Context) ([]string, error) {
-	changes, err := namesMayChange(r.o.Root)
+// does nothing; a node without nmstatectl continues without, and logs that.
+func persistNICNames(ctx context.Context, root string, j *journal) ([]string, error) {
+	changes, err := namesMayChange(root)
 	if err != nil || !changes {
 		return nil, err
 	}
 	path, err := exec.LookPath(nmstatectl)
 	if errors.Is(err, exec.ErrNotFound) {
-		r.progress(r.o.Log, "names of network cards are not persisted: this OS has no nmstatectl")
+		j.progress(j.log, "names of network cards are not persisted: this OS has no nmstatectl")
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find nmstatectl: %w", err)
 	}
-	out := filepath.Join(r.o.Root, StateDir, "nic-kernel-arguments")
+	out := filepath.Join(root, StateDir, "nic-kernel-arguments")
 	if err := os.Remove(out); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("persist names of network cards: %w", err)
 	}
-	if err := runCommand(ctx, []string{path, "persist-nic-names", "--root", r.o.Root, "--kargs-out", out},
+	if err := runCommand(ctx, []string{path, "persist-nic-names", "--root", root, "--kargs-out", out},
 		"persist names of network cards"); err != nil {
 		return nil, err
 	}

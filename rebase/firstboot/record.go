@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/nodedisk"
@@ -19,7 +22,7 @@ type State string
 // The states. Done and RolledBack are final.
 const (
 	StateStarting   State = "Starting"
-	StateWaiting    State = "Waiting" // something is in the way; Class and Message tell what; tried again by itself
+	StateWaiting    State = "Waiting" // an attempt failed; Class and Message tell why; tried again by itself
 	StateStaging    State = "Staging"
 	StateRebooting  State = "Rebooting"
 	StateVerifying  State = "Verifying" // in the new image, health not yet known
@@ -28,7 +31,7 @@ const (
 )
 
 // Record is StateDir/status.json: for people, for the demo and for the log bundle; and what must be remembered over a
-// reboot. What is booted or staged is never taken from it, but asked of the deployer.
+// reboot. What is booted or staged comes from the deployer, never from here.
 type Record struct {
 	State    State        `json:"state"`
 	Image    string       `json:"image,omitempty"`  // wanted
@@ -53,37 +56,83 @@ type Boot struct {
 	Time  time.Time `json:"time"`
 }
 
-// recordFile keeps a Record on disk.
-type recordFile struct{ path string }
-
-func (f recordFile) load() (Record, error) {
-	raw, err := os.ReadFile(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Record{State: StateStarting}, nil
-	}
-	if err != nil {
-		return Record{}, fmt.Errorf("read record: %w", err)
-	}
-	var r Record
-	if err := json.Unmarshal(raw, &r); err != nil {
-		// A file cut by a power loss must not keep the node; the deployer knows the state.
-		return Record{State: StateStarting}, nil //nolint:nilerr // see above
-	}
-	return r, nil
+// journal keeps a Record on disk and tells people what is in it.
+type journal struct {
+	path string
+	log  *logrus.Entry
+	now  func() time.Time
+	Record
 }
 
-func (f recordFile) save(r Record) error {
-	raw, err := json.MarshalIndent(r, "", "  ")
+// openJournal reads the record; one that is not there, or was cut by a power loss, is a new one: the deployer knows what
+// is booted.
+func openJournal(root string, log *logrus.Entry, now func() time.Time) (*journal, error) {
+	j := &journal{path: filepath.Join(root, StateDir, "status.json"), log: log, now: now}
+	raw, err := os.ReadFile(j.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read record: %w", err)
+	}
+	if err != nil || json.Unmarshal(raw, &j.Record) != nil {
+		j.Record = Record{State: StateStarting}
+	}
+	return j, nil
+}
+
+func (j *journal) save() error {
+	j.Updated = j.now().UTC()
+	raw, err := json.MarshalIndent(j.Record, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
-	return nodedisk.WriteFile(f.path, append(raw, '\n'), 0o644)
+	return nodedisk.WriteFile(j.path, append(raw, '\n'), 0o644)
+}
+
+// enter notes a state.
+func (j *journal) enter(s State) error {
+	j.State = s
+	if s != StateWaiting && s != StateStaging { // while an attempt is repeated, the cause stays to be read
+		j.Class, j.Message, j.Attempts = "", "", 0
+	}
+	return j.save()
+}
+
+// failed notes a failure that is tried again after a pause.
+func (j *journal) failed(err error, pause time.Duration) error {
+	class := deploy.ClassOf(err)
+	if class == j.Class {
+		j.Attempts++
+	} else {
+		j.Attempts = 1
+	}
+	j.State, j.Class, j.Message = StateWaiting, class, err.Error()
+	if worthReporting(j.Attempts) {
+		j.log.WithError(err).WithFields(logrus.Fields{"class": class, "attempt": j.Attempts,
+			"again_in": pause.String()}).
+			Error("this node stays on its present OS")
+	}
+	return j.save()
+}
+
+// progress logs a step of an attempt; when attempts fail one after the other, only those whose failure is logged, too.
+func (j *journal) progress(e *logrus.Entry, message string) {
+	if j.Attempts == 0 || worthReporting(j.Attempts+1) {
+		e.Info(message)
+	}
+}
+
+// worthReporting keeps the console readable while the same failure lasts for hours: attempts 1, 2, 4, 8, 16 and every
+// 20th.
+func worthReporting(attempt int) bool {
+	return attempt%20 == 0 || attempt < 20 && attempt&(attempt-1) == 0
 }
 
 // sawBoot adds the running boot once.
-func (r *Record) sawBoot(id, image string, now time.Time) {
-	if slices.ContainsFunc(r.Boots, func(b Boot) bool { return b.ID == id }) {
-		return
+func (j *journal) sawBoot(id string, booted *deploy.Deployment) {
+	j.Booted = booted.Image.String()
+	if booted.Image.IsZero() {
+		j.Booted = booted.Commit
 	}
-	r.Boots = append(r.Boots, Boot{ID: id, Image: image, Time: now})
+	if !slices.ContainsFunc(j.Boots, func(b Boot) bool { return b.ID == id }) {
+		j.Boots = append(j.Boots, Boot{ID: id, Image: j.Booted, Time: j.now().UTC()})
+	}
 }

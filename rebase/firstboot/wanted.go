@@ -29,7 +29,7 @@ type wanted struct {
 	content []byte               // the whole config as it was served; nil when the server did not add it
 	image   deploy.Image
 	hash    string // "" when nothing says what it must be
-	layered bool   // the image was made for this config, so it must say so; otherwise it is a stock image
+	layered bool   // the image was made for this config, so it must say so; otherwise it is a base image
 }
 
 // readWanted reads the encapsulated config, or its renamed copy when a former run had come so far.
@@ -89,7 +89,7 @@ func (w wanted) checkLabels(labels map[string]string) error {
 		f.Err = fmt.Errorf("the image has no label %s, so nothing says that it holds config %s", LabelConfigHash,
 			w.config.Name)
 	} else {
-		f.Err = fmt.Errorf("the image holds config %s (%s), this node was given %s (%s)", labels[LabelRenderedConfig],
+		f.Err = fmt.Errorf("the image holds config %s (%s), this node's config is %s (%s)", labels[LabelRenderedConfig],
 			short(have), w.config.Name, short(w.hash))
 	}
 	return f

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	renameio "github.com/google/renameio/v2"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/rebase/target"
@@ -25,7 +26,7 @@ const (
 
 // Current is what a node has.
 type Current struct {
-	// Config is the rendered config, whole: with it the node knows what to take away when another one comes.
+	// Config is the rendered config, whole: with it the node knows what to remove when another one comes.
 	Config *mcfgv1.MachineConfig
 	// Image is the layered image by digest; empty: the node is not layered.
 	Image string
@@ -77,30 +78,37 @@ func WriteCurrent(root string, c Current) error {
 	return nil
 }
 
-// WriteFile replaces a file, and makes its directory where it is missing.
+// WriteFile replaces a file, so that a power cut leaves the old or the new one, and makes its directory where it is
+// missing.
 func WriteFile(path string, content []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
+	if err := replace(path, content, mode); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = tmp.Write(content)
-	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(tmp.Name()))
 	}
 	return nil
 }
 
-// Sweep removes what writers of these records that were killed left beside them. Nobody may be writing.
+func replace(path string, content []byte, mode os.FileMode) error {
+	// Beside the file: one made elsewhere keeps the SELinux label of that place, and Sweep finds it here. The mode is the
+	// given one whatever the old file has: it may hold a secret now.
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
+		renameio.WithStaticPermissions(mode))
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(content); err != nil {
+		return errors.Join(err, f.Cleanup())
+	}
+	return errors.Join(f.CloseAtomicallyReplace(), f.Cleanup())
+}
+
+// Sweep removes what killed writers of these records left beside them, of this version and of those before. No writer
+// may run meanwhile.
 func Sweep(root string) error {
 	for _, path := range []string{filepath.Join(Dir, currentConfig), filepath.Join(Dir, currentImage), PendingPath} {
-		left, err := filepath.Glob(filepath.Join(root, filepath.Dir(path), "."+filepath.Base(path)+"-*"))
+		left, err := filepath.Glob(filepath.Join(root, filepath.Dir(path), "."+filepath.Base(path)+`[0-9\-]*`))
 		if err != nil {
 			return fmt.Errorf("remove unfinished records: %w", err)
 		}

@@ -54,3 +54,18 @@ func TestPendingOfAnAgentThatKnewOne(t *testing.T) {
 	_, err = nodedisk.ReadPending(root)
 	require.ErrorContains(t, err, nodedisk.PendingPath)
 }
+
+func TestSweepRemovesUnfinishedRecords(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, nodedisk.Dir)
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	for _, name := range []string{".currentconfig-123", ".currentimage456", "currentconfig", ".currentconfig.bak"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	require.NoError(t, nodedisk.Sweep(root))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 2)
+	assert.Equal(t, ".currentconfig.bak", left[0].Name())
+	assert.Equal(t, "currentconfig", left[1].Name())
+}

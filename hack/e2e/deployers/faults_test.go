@@ -183,7 +183,7 @@ func refusals() []refusal {
 		{name: "built from another config", image: func(f *fixture) v1.Image {
 			return f.edit(f.layered(),
 				func(c *v1.ConfigFile) { c.Config.Labels[firstboot.LabelConfigHash] = "sha256:0123456789abcdef" })
-		}, class: deploy.ClassUnlike, says: "this node was given"},
+		}, class: deploy.ClassUnlike, says: "this node's config is"},
 		{name: "that says nothing of its config", image: without(firstboot.LabelConfigHash), class: deploy.ClassUnlike,
 			says: "no label " + firstboot.LabelConfigHash},
 		{name: "with a path that leaves it", image: with(deploytest.Entry{Name: "usr/../../escape", Body: "x"}),

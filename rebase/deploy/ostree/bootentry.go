@@ -11,9 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	renameio "github.com/google/renameio/v2"
-
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/nodedisk"
 )
 
 // bootEntry is a boot loader entry. Source: UAPI group, Boot Loader Specification, type 1.
@@ -95,8 +94,8 @@ func (d *Deployer) preferEntry(deployment string) error {
 			Err:  fmt.Errorf("boot entry %s is not named as ostree names them", old.file),
 			Next: "choose the older entry in the boot menu"}
 	}
-	// renameio's unfinished file does not end in .conf: boot loaders do not see it.
-	if err := renameio.WriteFile(filepath.Join(filepath.Dir(old.file), name), []byte(strings.Join(lines, "\n")+"\n"),
+	// The unfinished file does not end in .conf: boot loaders do not see it.
+	if err := nodedisk.WriteFile(filepath.Join(filepath.Dir(old.file), name), []byte(strings.Join(lines, "\n")+"\n"),
 		0o644); err != nil {
 		return fmt.Errorf("roll back: %w", err)
 	}
