@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
+	renameio "github.com/google/renameio/v2"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/sirupsen/logrus"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -105,8 +105,8 @@ func (j *join) token(ctx context.Context) (string, time.Time, error) {
 	return request.Status.Token, request.Status.ExpirationTimestamp.Time, nil
 }
 
-// find gives the API server's address as nodes reach it, and its authority: as the admin says, as the ControllerConfig
-// says, or as kubeadm publishes it for nodes that join.
+// find gives the API server's address as nodes reach it, and its CA: from the flags, from the ControllerConfig, or as
+// kubeadm publishes it for nodes that join.
 func (j *join) find(ctx context.Context) (string, []byte, error) {
 	if j.server != "" {
 		return j.server, j.ca, nil
@@ -143,22 +143,14 @@ func (j *join) write(raw []byte) error {
 	if err == nil && bytes.Equal(have, raw) {
 		return nil
 	}
-	fresh, err := os.CreateTemp(filepath.Dir(j.file), ".kubeconfig-")
-	if err != nil {
-		return fmt.Errorf("write kubeconfig of new nodes: %w", err)
-	}
-	_, err = fresh.Write(raw)
-	if err = errors.Join(err, fresh.Close()); err == nil {
-		err = os.Rename(fresh.Name(), j.file)
-	}
-	if err != nil {
+	if err := renameio.WriteFile(j.file, raw, 0o600); err != nil {
 		return fmt.Errorf("write kubeconfig of new nodes: %w", err)
 	}
 	return nil
 }
 
-// begin makes the file and gives its name; empty: nobody knows where nodes reach the API server, and their own config
-// has to bring it.
+// begin makes the file and gives its name; empty: the API server's address for nodes is unknown, and their own config
+// must bring it.
 func (j *join) begin(ctx context.Context) (string, error) {
 	err := j.refresh(ctx)
 	if errors.Is(err, errNoServer) {

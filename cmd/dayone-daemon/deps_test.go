@@ -16,6 +16,9 @@ func TestAgentLinksNoBuilderAndNoRegistry(t *testing.T) {
 	out, err := list.Output()
 	require.NoError(t, err)
 	for _, dep := range strings.Fields(string(out)) {
+		if dep == "dayone.dev/dayone/registry/credentials" { // reads and merges auth files, and links no registry
+			continue
+		}
 		for _, banned := range []string{"github.com/containers/buildah", "github.com/containers/storage/drivers",
 			"github.com/distribution/distribution/",
 			"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "sigs.k8s.io/controller-runtime",

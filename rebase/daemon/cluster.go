@@ -11,13 +11,13 @@ import (
 // Cluster is what the agent asks of the API; kubeapi.Client is one. A request without an answer is a
 // kubeapi.ErrNoAnswer; errors of an API that answered are Kubernetes' own.
 type Cluster interface {
-	OwnNode
-	OwnRecord
+	ownNode
+	ownRecord
 	Configs
 }
 
-// OwnRecord is this node's MachineConfigNode, whose status is for people and other controllers.
-type OwnRecord interface {
+// ownRecord is this node's MachineConfigNode, whose status is for people and other controllers.
+type ownRecord interface {
 	// MachineConfigNode reads it; nil when no controller has made it yet.
 	MachineConfigNode(ctx context.Context) (*mcfgv1.MachineConfigNode, error)
 	// ApplyMachineConfigNode makes what of its status is the agent's what o says, and leaves what is others' (server-side
@@ -25,8 +25,8 @@ type OwnRecord interface {
 	ApplyMachineConfigNode(ctx context.Context, o *mcfgv1.MachineConfigNode) error
 }
 
-// OwnNode is this node's object; its spec and status are not needed.
-type OwnNode interface {
+// ownNode is this node's object; its spec and status are not needed.
+type ownNode interface {
 	Node(ctx context.Context) (*metav1.PartialObjectMetadata, error)
 	// PatchNode changes it by a JSON merge patch.
 	PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error)

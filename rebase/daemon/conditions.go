@@ -117,7 +117,7 @@ func remark(j journal, kind mcfgv1.StateProgress) string {
 
 // statusWriter writes the status to the node's MachineConfigNode when it says something new.
 type statusWriter struct {
-	cluster OwnRecord
+	cluster ownRecord
 	now     func() time.Time
 	log     *logrus.Entry
 	// shown is the status as this process wrote it last.

@@ -89,7 +89,7 @@ func introduce(ctx context.Context, w recordWriter, n node, root string) error {
 // recordWriter changes the annotations of this node's object.
 type recordWriter struct {
 	node    string
-	cluster OwnNode
+	cluster ownNode
 }
 
 // change changes the node's record by one patch, if it says something new. The patch changes no key but those that

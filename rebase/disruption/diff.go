@@ -21,15 +21,15 @@ type Kind string
 // The kinds of changes.
 const (
 	KindFile      Kind = "file"
-	KindUnit      Kind = "unit"
-	KindSSHKey    Kind = "sshkey"
-	KindOS        Kind = "os"
-	KindImage     Kind = "image"
-	KindDirectory Kind = "directory"
-	KindLink      Kind = "link"
-	// KindOther is content of Ignition that only a first boot applies: disks, filesystems, users other than core and their
+	kindUnit      Kind = "unit"
+	kindSSHKey    Kind = "sshkey"
+	kindOS        Kind = "os"
+	kindImage     Kind = "image"
+	kindDirectory Kind = "directory"
+	kindLink      Kind = "link"
+	// kindOther is content of Ignition that only a first boot applies: disks, filesystems, users other than core and their
 	// like.
-	KindOther Kind = "other"
+	kindOther Kind = "other"
 )
 
 // Change is one difference between what a node has and what it is to have.

@@ -102,7 +102,7 @@ func (f Foresight) way(has target.Target, wanted *mcfgv1.MachineConfig) (Plan, W
 		// Nobody can compare any more; the node has its copy and does what it finds.
 		why := "rendered config " + has.Config + " is gone, so that nobody can compare"
 		plan := Plan{Level: LevelReboot, Steps: ordered([]Action{{Type: Reboot}}), Stage: change != ImageSame,
-			Changes: []Change{{Kind: KindOther, Name: has.Config, What: "unknown", Why: why}}}
+			Changes: []Change{{Kind: kindOther, Name: has.Config, What: "unknown", Why: why}}}
 		return plan, Way{Level: plan.Level, Change: change, Steps: plan.Steps, Why: why}, nil
 	}
 	plan, err := Effect(Input{Old: old, New: wanted, Layered: has.Image != "" && f.Target.Image != "", Image: change,

@@ -231,7 +231,7 @@ func (e *effect) units() {
 		if !has {
 			rules = removed
 		}
-		c := Change{Kind: KindUnit, Name: name, What: what}
+		c := Change{Kind: kindUnit, Name: name, What: what}
 		if r, found := rules.unit(name); found {
 			c.apply(r, "policy for this unit")
 		} else {
@@ -244,7 +244,7 @@ func (e *effect) units() {
 func (e *effect) passwd() {
 	what, others := users(e.before.config, e.after.config)
 	if what != "" {
-		c := Change{Kind: KindSSHKey, Name: coreUser, What: what}
+		c := Change{Kind: kindSSHKey, Name: coreUser, What: what}
 		if e.Policies.SSHKey != nil {
 			c.apply(*e.Policies.SSHKey, "policy for SSH keys")
 		} else {
@@ -253,7 +253,7 @@ func (e *effect) passwd() {
 		e.changes = append(e.changes, c)
 	}
 	for _, name := range others {
-		e.cannot(KindOther, name)
+		e.cannot(kindOther, name)
 	}
 }
 
@@ -274,9 +274,9 @@ func (e *effect) storage() {
 		was, is  any
 		emptyWas bool
 	}{
-		{KindDirectory, "directories", was.Storage.Directories, is.Storage.Directories,
+		{kindDirectory, "directories", was.Storage.Directories, is.Storage.Directories,
 			len(was.Storage.Directories)+len(is.Storage.Directories) == 0},
-		{KindLink, "links", was.Storage.Links, is.Storage.Links, len(was.Storage.Links)+len(is.Storage.Links) == 0},
+		{kindLink, "links", was.Storage.Links, is.Storage.Links, len(was.Storage.Links)+len(is.Storage.Links) == 0},
 	}
 	for _, t := range trees {
 		if t.emptyWas || reflect.DeepEqual(t.was, t.is) {
@@ -299,7 +299,7 @@ func (e *effect) storage() {
 		{"ignition.kernelArguments", was.KernelArguments, is.KernelArguments},
 	} {
 		if !sameOrEmpty(o.was, o.is) {
-			e.cannot(KindOther, o.name)
+			e.cannot(kindOther, o.name)
 		}
 	}
 }
@@ -317,7 +317,7 @@ func (e *effect) os() {
 	was, is := e.before.spec, e.after.spec
 	add := func(changed bool, name, what, why string) {
 		if changed {
-			c := Change{Kind: KindOS, Name: name, What: what}
+			c := Change{Kind: kindOS, Name: name, What: what}
 			c.reboot(why)
 			e.changes = append(e.changes, c)
 		}
@@ -334,7 +334,7 @@ func (e *effect) os() {
 	add(!sameOrEmpty(was.Extensions, is.Extensions), "extensions", pair(was.Extensions, is.Extensions),
 		"other packages of the OS")
 	if e.Image == ImageContent {
-		c := Change{Kind: KindImage, Name: "image", What: "changed"}
+		c := Change{Kind: kindImage, Name: "image", What: "changed"}
 		c.reboot("its base, its Containerfile or its extensions differ")
 		e.changes = append(e.changes, c)
 	}

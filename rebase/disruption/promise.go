@@ -30,7 +30,7 @@ func (p Plan) Hash() string {
 		Changes []change `json:"changes"`
 	}{Level: p.Level, Steps: p.Steps}
 	for _, c := range p.Changes {
-		if c.Kind != KindImage {
+		if c.Kind != kindImage {
 			content.Changes = append(content.Changes, change{c.Kind, c.Name, c.Actions})
 		}
 	}

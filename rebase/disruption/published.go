@@ -53,10 +53,10 @@ type PoolPlan struct {
 }
 
 const (
-	// MaxWays, MaxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a time.
+	// MaxWays, maxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a time.
 	// The ways of the fewest nodes are left out; these wait until others are done.
 	MaxWays     = 12
-	MaxNames    = 5
+	maxNames    = 5
 	MaxBlocking = 10
 	// maxPoolPlan bounds what is read from a pool's annotation, in bytes.
 	maxPoolPlan = 64 << 10
@@ -70,7 +70,7 @@ func NewPoolPlan(to target.Target, ways []Way) PoolPlan {
 	for i := range p.Ways {
 		w := &p.Ways[i]
 		slices.Sort(w.Names)
-		w.Names = w.Names[:min(len(w.Names), MaxNames)]
+		w.Names = w.Names[:min(len(w.Names), maxNames)]
 		p.Level = max(p.Level, w.Level)
 		p.Nodes += w.Nodes
 		for _, s := range w.Steps {

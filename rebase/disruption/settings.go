@@ -82,10 +82,10 @@ func (p Policies) Published(pool string) []PublishedRule {
 		add(KindFile, r)
 	}
 	for _, r := range p.Units {
-		add(KindUnit, r)
+		add(kindUnit, r)
 	}
 	if p.SSHKey != nil {
-		add(KindSSHKey, *p.SSHKey)
+		add(kindSSHKey, *p.SSHKey)
 	}
 	return out
 }

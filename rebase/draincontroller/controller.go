@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/drain"
 	"dayone.dev/dayone/rebase/nodestate"
@@ -35,17 +36,17 @@ const Name = "drain-controller"
 const (
 	// DefaultLimit is after which time a drain counts as failed; it is tried on. MCO's limit.
 	DefaultLimit = time.Hour
-	// pollInterval is how soon a node with remaining pods is looked at again; slowInterval, once the drain has failed.
+	// pollInterval is how soon a node with remaining pods is checked again; slowInterval, once the drain has failed.
 	pollInterval = 5 * time.Second
 	slowInterval = time.Minute
-	// sayInterval is how often it is said anew which pods remain: with each look it would be the most written object of a
-	// rollout.
-	sayInterval = 30 * time.Second
-	// conflictInterval is how soon a node is looked at again that has changed meanwhile: the cache shows it by then.
+	// reportInterval is how often the pods that remain are reported: at each check it would be the most written object of
+	// a rollout.
+	reportInterval = 30 * time.Second
+	// conflictInterval is how soon a node is reconciled again that has changed meanwhile: the cache shows it by then.
 	conflictInterval = 200 * time.Millisecond
-	// stepLimit bounds one look, in which every pod of a node is asked for.
+	// stepLimit bounds one step, which asks for the eviction of every pod of a node.
 	stepLimit = 90 * time.Second
-	// workers drain nodes side by side; a look only asks and does not wait for pods.
+	// workers drain nodes in parallel; a step only asks and does not wait for pods.
 	workers = 5
 )
 
@@ -69,9 +70,9 @@ type Reconciler struct {
 	drain  drain.Drainer
 	events events.EventRecorder
 	o      Options
-	// said is when a node's remaining pods were last written, drains how far its drain is, told the request whose answer
-	// is in the conditions; by the node's name.
-	said, drains, told sync.Map
+	// reported is when a node's remaining pods were last written, drains how far its drain is, answers the request whose
+	// answer is in the conditions; by the node's name.
+	reported, drains, answers sync.Map
 }
 
 // New makes a reconciler. c's reads may come from a cache; pods are always asked for at the API.
@@ -83,9 +84,7 @@ func New(c client.Client, pods kubernetes.Interface, recorder events.EventRecord
 		o.Limit = DefaultLimit
 	}
 	if o.Log == nil {
-		log := logrus.New()
-		log.SetLevel(logrus.PanicLevel)
-		o.Log = logrus.NewEntry(log)
+		o.Log = report.NoLog()
 	}
 	return &Reconciler{client: c, live: c, drain: drain.Drainer{Client: pods, GracePeriodSeconds: o.GracePeriodSeconds},
 		events: recorder, o: o}
@@ -118,8 +117,8 @@ func concerned() predicate.Predicate {
 	}}
 }
 
-// Reconcile looks at one node. A failure comes back and the queue tries again; a pod that cannot be evicted is none,
-// nor is it one that somebody else has changed the node meanwhile.
+// Reconcile serves one node. The queue retries failures; a pod that cannot be evicted is none, nor is it one that
+// somebody else has changed the node meanwhile.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	result, err := r.serve(ctx, req)
 	if apierrors.IsConflict(err) {
@@ -144,7 +143,7 @@ func (r *Reconciler) serve(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	verb, _, _ := strings.Cut(record.DesiredDrain, "-")
 	if verb == nodestate.Drain && undone(&n, record) {
-		r.o.Log.WithField("node", n.Name).Info("node was uncordoned after its drain and is drained anew")
+		r.o.Log.WithField("node", n.Name).Info("node was uncordoned after its drain: draining it again")
 		record.LastAppliedDrain = ""
 	}
 	if record.DesiredDrain == "" {
@@ -159,7 +158,7 @@ func (r *Reconciler) serve(ctx context.Context, req reconcile.Request) (reconcil
 	return r.empty(ctx, &n, record)
 }
 
-// undone tells that pods may have come again since the node was drained although its agent is not through, for example
+// undone tells that pods may have returned since the node was drained although its agent is not done, for example
 // because somebody has uncordoned it while the agent could not pull. One that has what it should have, or never can,
 // reboots for nothing.
 func undone(n *corev1.Node, record nodestate.Record) bool {
@@ -177,7 +176,7 @@ func (r *Reconciler) empty(ctx context.Context, n *corev1.Node, record nodestate
 		return reconcile.Result{}, err
 	}
 	if only {
-		// There is nowhere to go: evicting would stop what nobody can start elsewhere.
+		// There is nowhere to go: an eviction would stop what cannot start elsewhere.
 		return reconcile.Result{}, r.finish(ctx, n, record, "the only node of the control plane is not drained")
 	}
 	step, cancel := context.WithTimeout(ctx, stepLimit)
@@ -186,13 +185,12 @@ func (r *Reconciler) empty(ctx context.Context, n *corev1.Node, record nodestate
 	if err == nil && len(remaining) == 0 {
 		return reconcile.Result{}, r.finish(ctx, n, record, allLeft)
 	}
-	// What failed is said and no failure of the look: the queue would wait ever longer, and with it the pods that a budget
-	// holds.
+	// What failed is reported and no error: the queue would wait ever longer, and with it the pods that a budget holds.
 	after, err := r.waiting(ctx, n, remaining, err)
 	return reconcile.Result{RequeueAfter: after}, err
 }
 
-// cordon makes the node unschedulable and notes that it was us, and since when; somebody else's cordon stays theirs. An
+// cordon makes the node unschedulable and notes who did it, and since when; somebody else's cordon stays theirs. An
 // answer that counts no more goes in the same patch: the agent waits again.
 func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node, record nodestate.Record) error {
 	annotations, err := record.Patch(n.Annotations)
@@ -203,7 +201,7 @@ func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node, record nodestat
 		now := r.o.Now()
 		began := now.UTC().Format(time.RFC3339)
 		annotations[manifests.AnnotationDrainStarted] = &began
-		// Remembered here and not at the first look's end: a clock that is set while pods are asked to leave would count as
+		// Remembered here and not at the first step's end: a clock that is set while pods are asked to leave would count as
 		// their time.
 		r.drains.Store(n.Name, progress{began: began, seen: now})
 	}
@@ -220,7 +218,7 @@ func (r *Reconciler) cordon(ctx context.Context, n *corev1.Node, record nodestat
 	return r.report(ctx, n.Name, cordoned()) // also when a process before this one came no further than to the patch
 }
 
-// uncordon lets pods come again, if it was us who stopped them.
+// uncordon lets pods return, if this controller stopped them.
 func (r *Reconciler) uncordon(ctx context.Context, n *corev1.Node, record nodestate.Record) error {
 	ours := n.Annotations[manifests.AnnotationCordonedBy] == manifests.CordonedByDayone
 	annotations, err := answer(n, record)
@@ -237,7 +235,7 @@ func (r *Reconciler) uncordon(ctx context.Context, n *corev1.Node, record nodest
 	return r.answered(ctx, n, record, uncordoned(still)...)
 }
 
-// finish tells the agent that its node is drained.
+// finish answers the agent that its node is drained.
 func (r *Reconciler) finish(ctx context.Context, n *corev1.Node, record nodestate.Record, message string) error {
 	annotations, err := answer(n, record)
 	if err != nil {

@@ -25,7 +25,7 @@ const maxNamed = 10
 // reasonFailed is the reason of a drain that takes longer than its limit.
 const reasonFailed = "DrainFailed"
 
-// waiting reports what the drain waits for and says when to look again.
+// waiting reports what the drain waits for and says when to check again.
 func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []drain.Pod, failure error) (time.Duration,
 	error) {
 	message := names(remaining)
@@ -33,18 +33,18 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 		message = strings.TrimPrefix(message+"; "+failure.Error(), "; ")
 	}
 	took := r.took(n).Round(time.Second)
-	if took < r.o.Limit && r.saidLately(n.Name) {
+	if took < r.o.Limit && r.reportedLately(n.Name) {
 		return pollInterval, nil
 	}
 	if failure != nil {
 		r.o.Log.WithField("node", n.Name).WithError(failure).Warn("pods not asked to leave")
 	}
 	if took < r.o.Limit {
-		r.said.Store(n.Name, r.o.Now())
+		r.reported.Store(n.Name, r.o.Now())
 		return pollInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Draining",
 			message))
 	}
-	message = fmt.Sprintf("the drain has taken longer than %s and is tried on: %s", r.o.Limit, message)
+	message = fmt.Sprintf("the drain has taken longer than %s and continues: %s", r.o.Limit, message)
 	failed, err := r.failedBefore(ctx, n.Name)
 	if err != nil {
 		return 0, err
@@ -57,14 +57,14 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 		message))
 }
 
-// saidLately tells whether it was just said what a node's drain waits for.
-func (r *Reconciler) saidLately(node string) bool {
-	last, said := r.said.Load(node)
+// reportedLately tells whether what a node's drain waits for was just reported.
+func (r *Reconciler) reportedLately(node string) bool {
+	last, said := r.reported.Load(node)
 	if !said {
 		return false
 	}
 	past := r.o.Now().Sub(last.(time.Time))
-	return past >= 0 && past < sayInterval
+	return past >= 0 && past < reportInterval
 }
 
 // progress is how long a drain had taken when this process saw it first.
@@ -91,9 +91,9 @@ func (r *Reconciler) took(n *corev1.Node) time.Duration {
 
 // forget drops what is remembered of a node's drain, which is over.
 func (r *Reconciler) forget(node string) {
-	r.said.Delete(node)
+	r.reported.Delete(node)
 	r.drains.Delete(node)
-	r.told.Delete(node)
+	r.answers.Delete(node)
 }
 
 // answered reports what was answered to a node's request.
@@ -102,14 +102,14 @@ func (r *Reconciler) answered(ctx context.Context, n *corev1.Node, record nodest
 	if err := r.report(ctx, n.Name, conditions...); err != nil {
 		return err
 	}
-	r.told.Store(n.Name, record.DesiredDrain)
+	r.answers.Store(n.Name, record.DesiredDrain)
 	return nil
 }
 
-// settle makes sure that the answer to a node's request is in the conditions, too: who gave it may have come no
-// further. This process looks once for each answer.
+// settle makes sure that the answer to a node's request is in the conditions, too: its writer may have been
+// killed before. This process checks once for each answer.
 func (r *Reconciler) settle(ctx context.Context, n *corev1.Node, record nodestate.Record) error {
-	if told, found := r.told.Load(n.Name); found && told == record.DesiredDrain {
+	if answer, found := r.answers.Load(n.Name); found && answer == record.DesiredDrain {
 		return nil
 	}
 	conditions := uncordoned(n.Spec.Unschedulable)
@@ -127,12 +127,12 @@ func (r *Reconciler) settle(ctx context.Context, n *corev1.Node, record nodestat
 		return meta.IsStatusConditionPresentAndEqual(mcn.Status.Conditions, c.Type, c.Status)
 	}
 	if !slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return !said(c) }) {
-		conditions = nil // the words may be others: they were better informed
+		conditions = nil // the message may differ: its writer knew more
 	}
 	return r.answered(ctx, n, record, conditions...)
 }
 
-// allLeft is what is said of a drained node.
+// allLeft is reported of a drained node.
 const allLeft = "all pods that had to leave have left"
 
 // cordoned, drained and uncordoned are the conditions of a node that is.
@@ -183,7 +183,7 @@ func condition(t mcfgv1.StateProgress, is bool, reason, message string) metav1.C
 	return metav1.Condition{Type: string(t), Status: status, Reason: reason, Message: message}
 }
 
-// failedBefore tells whether the drain's failure has been said already.
+// failedBefore tells whether the drain's failure has been reported already.
 func (r *Reconciler) failedBefore(ctx context.Context, node string) (bool, error) {
 	var mcn mcfgv1.MachineConfigNode
 	if err := r.client.Get(ctx, client.ObjectKey{Name: node}, &mcn); err != nil {
@@ -193,8 +193,8 @@ func (r *Reconciler) failedBefore(ctx context.Context, node string) (bool, error
 	return c != nil && c.Reason == reasonFailed, nil
 }
 
-// report writes conditions of the node's MachineConfigNode when they say something new. A node without one has nobody
-// to tell. The node controller writes into the same list: what it has changed meanwhile is read again, so that no
+// report writes conditions of the node's MachineConfigNode when they say something new. A node without one
+// gets no report. The node controller writes into the same list: what it has changed meanwhile is read again, so that no
 // report is lost after the request was answered.
 func (r *Reconciler) report(ctx context.Context, node string, conditions ...metav1.Condition) error {
 	from := client.Reader(r.client)

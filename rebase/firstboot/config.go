@@ -21,11 +21,11 @@ const (
 
 // Defaults of Config.
 const (
-	DefaultRetryMin      = time.Second
-	DefaultRetryMax      = 30 * time.Second
-	DefaultMaxReboots    = 2 // one, and one more for a power cut between the request and ostree's finalizing
-	DefaultExpectedBoots = 2 // the disk image once, then the node's own image
-	DefaultHealthTimeout = 10 * time.Minute
+	defaultRetryMin      = time.Second
+	defaultRetryMax      = 30 * time.Second
+	defaultMaxReboots    = 2 // one, and one more for a power cut between the request and ostree's finalizing
+	defaultExpectedBoots = 2 // the disk image once, then the node's own image
+	defaultHealthTimeout = 10 * time.Minute
 )
 
 // configVersion is the only form of Config there is.
@@ -64,8 +64,8 @@ type Config struct {
 	HealthTimeout installconfig.Duration `json:"healthTimeout,omitempty"`
 }
 
-// ParseConfig reads the file's content; unknown keys are refused.
-func ParseConfig(raw []byte) (Config, error) {
+// parseConfig reads the file's content; unknown keys are refused.
+func parseConfig(raw []byte) (Config, error) {
 	var c Config
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
@@ -106,16 +106,16 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		value *installconfig.Duration
 		def   time.Duration
-	}{{&c.RetryMin, DefaultRetryMin}, {&c.RetryMax, DefaultRetryMax}, {&c.HealthTimeout, DefaultHealthTimeout}} {
+	}{{&c.RetryMin, defaultRetryMin}, {&c.RetryMax, defaultRetryMax}, {&c.HealthTimeout, defaultHealthTimeout}} {
 		if *d.value == 0 {
 			*d.value = installconfig.Duration(d.def)
 		}
 	}
 	if c.MaxReboots == 0 {
-		c.MaxReboots = DefaultMaxReboots
+		c.MaxReboots = defaultMaxReboots
 	}
 	if c.ExpectedBoots == 0 {
-		c.ExpectedBoots = DefaultExpectedBoots
+		c.ExpectedBoots = defaultExpectedBoots
 	}
 	return c
 }

@@ -20,8 +20,8 @@ const (
 	// PullAuthPath has the bootstrap registry's credential as it was served. The agent merges it into what is read;
 	// Ignition could only replace AuthPath, and what an admin has there.
 	PullAuthPath = "/etc/dayone/pull-auth.json"
-	// PolicyPath has the signature policy that was served.
-	PolicyPath = "/etc/dayone/policy.json"
+	// policyPath has the signature policy that was served.
+	policyPath = "/etc/dayone/policy.json"
 	certsDir   = "/etc/containers/certs.d"
 )
 
@@ -55,7 +55,7 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 		o.Config.Version = configVersion
 	}
 	if len(o.SignaturePolicy) > 0 {
-		o.Config.SignaturePolicy = PolicyPath
+		o.Config.SignaturePolicy = policyPath
 	}
 	if err := o.Config.Validate(); err != nil {
 		return ign35.Config{}, fmt.Errorf("first boot config: %w", err)
@@ -74,7 +74,7 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 		files = append(files, file(PullAuthPath, 0o600, o.PullAuth))
 	}
 	if len(o.SignaturePolicy) > 0 {
-		files = append(files, file(PolicyPath, 0o644, o.SignaturePolicy))
+		files = append(files, file(policyPath, 0o644, o.SignaturePolicy))
 	}
 	if o.DaemonURL != "" {
 		if o.DaemonSHA512 == "" {
@@ -82,7 +82,7 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 		}
 		files = append(files, fetched(DaemonPath, 0o755, o.DaemonURL, "sha512-"+o.DaemonSHA512))
 	}
-	unit, enabled := Unit(o.Gate), true
+	unit, enabled := unitText(o.Gate), true
 	return ign35.Config{
 		Ignition: ign35.Ignition{Version: ign35.MaxVersion.String()},
 		Storage:  ign35.Storage{Files: files},
@@ -157,10 +157,10 @@ const UnitName = "dayone-firstboot.service"
 // DaemonPath is where Ignition puts the agent; /usr/local is part of /var on an ostree host.
 const DaemonPath = "/usr/local/bin/dayone-daemon"
 
-// Unit gives the unit's text. With gate, nothing that needs the node's final OS (kubelet and what it stands for) starts
+// unitText gives the unit's text. With gate, nothing that needs the node's final OS (kubelet and what it stands for) starts
 // before first boot is done; the boot's start transaction then waits as long. The conditions are of the kind that small
 // init systems know, too.
-func Unit(gate bool) string {
+func unitText(gate bool) string {
 	lines := []string{
 		"[Unit]",
 		"Description=Boot this node into the OS image of its config",

@@ -40,7 +40,7 @@ func TestIgnitionIsValidAndHoldsWhatANodeNeeds(t *testing.T) {
 	assert.Equal(t, map[string]int{ConfigPath: 0o644, MirrorPath: 0o644,
 		"/etc/containers/certs.d/192.168.77.1:5000/ca.crt": 0o644, PullAuthPath: 0o600, DaemonPath: 0o755}, modes)
 	assert.Equal(t, 2, strings.Count(text[MirrorPath], `pull-from-mirror = "digest-only"`))
-	c, err := ParseConfig([]byte(text[ConfigPath]))
+	c, err := parseConfig([]byte(text[ConfigPath]))
 	require.NoError(t, err)
 	assert.Equal(t, installconfig.Duration(time.Minute), c.RetryMax)
 	require.Len(t, parsed.Systemd.Units, 1)
@@ -57,10 +57,10 @@ func TestTheSignaturePolicyIsServedAndNamed(t *testing.T) {
 		require.NoError(t, err)
 		text[f.Path] = string(content)
 	}
-	assert.JSONEq(t, `{"default":[{"type":"reject"}]}`, text[PolicyPath])
-	c, err := ParseConfig([]byte(text[ConfigPath]))
+	assert.JSONEq(t, `{"default":[{"type":"reject"}]}`, text[policyPath])
+	c, err := parseConfig([]byte(text[ConfigPath]))
 	require.NoError(t, err)
-	assert.Equal(t, PolicyPath, c.SignaturePolicy)
+	assert.Equal(t, policyPath, c.SignaturePolicy)
 }
 
 func TestIgnitionRefuses(t *testing.T) {
@@ -83,32 +83,32 @@ func TestIgnitionRefuses(t *testing.T) {
 }
 
 func TestGateHoldsKubeletBack(t *testing.T) {
-	assert.NotContains(t, Unit(false), "kubelet")
-	assert.Contains(t, Unit(true), "Before=kubelet.service")
-	assert.Contains(t, Unit(true), "Type=oneshot")
+	assert.NotContains(t, unitText(false), "kubelet")
+	assert.Contains(t, unitText(true), "Before=kubelet.service")
+	assert.Contains(t, unitText(true), "Type=oneshot")
 }
 
 func TestParseConfigRefusesWhatItDoesNotKnow(t *testing.T) {
 	for _, bad := range []string{"", "{}", `{"version":2}`, `{"version":1,"unknown":1}`, `{"version":1,"retryMin":"-1s"}`,
 		`{"version":1,"retryMin":5}`, `{"version":1,"retryMax":"soon"}`, `{"version":1,"deployer":"x"}`} {
-		_, err := ParseConfig([]byte(bad))
+		_, err := parseConfig([]byte(bad))
 		require.ErrorContains(t, err, ConfigPath, bad)
 	}
-	c, err := ParseConfig([]byte(`{"version":1,"health":["true"]}`))
+	c, err := parseConfig([]byte(`{"version":1,"health":["true"]}`))
 	require.NoError(t, err)
-	assert.Equal(t, installconfig.Duration(DefaultRetryMax), c.withDefaults().RetryMax)
+	assert.Equal(t, installconfig.Duration(defaultRetryMax), c.withDefaults().RetryMax)
 }
 
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`{"version":1,"retryMin":"1s","health":["a"]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		c, err := ParseConfig(raw)
+		c, err := parseConfig(raw)
 		if err != nil {
 			return
 		}
 		again, err := json.Marshal(c)
 		require.NoError(t, err)
-		_, err = ParseConfig(again)
+		_, err = parseConfig(again)
 		require.NoError(t, err)
 	})
 }

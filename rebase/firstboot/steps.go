@@ -67,7 +67,7 @@ func observe(ctx context.Context, o Options, j *journal) (a attempt, err error) 
 	if err != nil {
 		return a, badConfig(err)
 	}
-	if a.config, err = ParseConfig(raw); err != nil {
+	if a.config, err = parseConfig(raw); err != nil {
 		return attempt{}, badConfig(err)
 	}
 	a.config = a.config.withDefaults()

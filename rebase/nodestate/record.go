@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/containers/image/v5/docker/reference"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/target"
@@ -27,13 +28,13 @@ const (
 
 // Limits of a record.
 const (
-	// MaxReason is where a reason is cut, in bytes; MCO's limit.
-	MaxReason = 2000
-	// MaxValue bounds every other value of the record, in bytes: names and references are far shorter.
-	MaxValue = 1024
-	// MaxTotal bounds keys and values of all annotations of an object. Source: Kubernetes, apimachinery,
+	// maxReason is where a reason is cut, in bytes; MCO's limit.
+	maxReason = 2000
+	// maxValue bounds every other value of the record, in bytes: names and references are far shorter.
+	maxValue = 1024
+	// maxTotal bounds keys and values of all annotations of an object. Source: Kubernetes, apimachinery,
 	// TotalAnnotationSizeLimitB.
-	MaxTotal = 256 << 10
+	maxTotal = 256 << 10
 )
 
 // The verbs of a drain request.
@@ -97,7 +98,7 @@ func fields() []field {
 }
 
 // Parse reads a node's annotations; what is not the record's is left aside. desiredOSimage counts where desiredImage is
-// missing; where both are there desiredImage counts, because stock controllers write that one only. The record is
+// missing; where both are there desiredImage counts, because unmodified MCO controllers write that one only. The record is
 // validated.
 func Parse(annotations map[string]string) (Record, error) {
 	var r Record
@@ -148,12 +149,12 @@ func Apply(annotations map[string]string, patch map[string]*string) map[string]s
 	return result
 }
 
-// SetReason stores a failure's text, cut at MaxReason bytes without breaking a character.
+// SetReason stores a failure's text, cut at maxReason bytes without breaking a character.
 func (r *Record) SetReason(text string) {
 	text = strings.ToValidUTF8(text, "�")
-	if len(text) > MaxReason {
+	if len(text) > maxReason {
 		const mark = "…"
-		cut := MaxReason - len(mark)
+		cut := maxReason - len(mark)
 		for cut > 0 && !utf8.RuneStart(text[cut]) {
 			cut--
 		}
@@ -183,20 +184,8 @@ func (r Record) Converged() bool {
 	return r.State == StateDone && r.CurrentConfig != "" && r.Current() == r.Desired()
 }
 
-// isConfig tells whether a text is an object's name. Source: Kubernetes, RFC 1123 subdomain. Controllers ask this of
-// thousands of nodes again and again, which is why it is no regular expression.
-func isConfig(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-		case c != '-' && c != '.', i == 0, i == len(s)-1: // a part begins and ends with a letter or a digit
-			return false
-		case c == '.' && (s[i-1] == '-' || s[i-1] == '.'), c == '-' && s[i-1] == '.':
-			return false
-		}
-	}
-	return s != ""
-}
+// isConfig tells whether a text is an object's name.
+func isConfig(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 }
 
 // isDrain tells whether a text is a request to the drain controller.
 func isDrain(s string) bool {
@@ -215,9 +204,9 @@ func (r Record) Validate() error {
 }
 
 func (r Record) validateField(key, value string) error {
-	limit := MaxValue
+	limit := maxValue
 	if key == manifests.AnnotationReason {
-		limit = MaxReason
+		limit = maxReason
 	}
 	switch {
 	case value == "":
@@ -255,30 +244,7 @@ func (s State) validate() error {
 	return fmt.Errorf("%q is no state of the agent", string(s))
 }
 
-// isPlainImage knows most images by a glance: a host with a dot, a path of lower-case words, a digest. What is none of
-// these may be an image yet.
-func isPlainImage(s string) bool {
-	const most, digits, hexDigits = 200, "0123456789", "0123456789abcdef"
-	name, digest, _ := strings.Cut(s, "@sha256:")
-	host, path, _ := strings.Cut(name, "/")
-	host, port, ported := strings.Cut(host, ":")
-	if len(name) > most || len(digest) != 64 || strings.Trim(digest, hexDigits) != "" || ported &&
-		(port == "" || strings.Trim(port, digits) != "") ||
-		!strings.Contains(host, ".") || strings.HasSuffix(host, "docker.io") || !isConfig(host) {
-		return false
-	}
-	for part := range strings.SplitSeq(path, "/") {
-		if !isConfig(part) {
-			return false
-		}
-	}
-	return true
-}
-
 func validateImage(value string) error {
-	if isPlainImage(value) {
-		return nil
-	}
 	named, err := reference.ParseNamed(value)
 	if err != nil {
 		return fmt.Errorf("%q: %w", value, err)
@@ -297,8 +263,8 @@ func checkTotal(annotations map[string]string) error {
 	for key, value := range annotations {
 		total += len(key) + len(value)
 	}
-	if total > MaxTotal {
-		return fmt.Errorf("node annotations: %d bytes in all, at most %d", total, MaxTotal)
+	if total > maxTotal {
+		return fmt.Errorf("node annotations: %d bytes in all, at most %d", total, maxTotal)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ type Pool struct {
 	HaltAfter int
 	// Windows are the times at which nodes may start; none means always.
 	Windows Windows
-	// Prefetch is how many nodes may fetch the image ahead at the same time; 0 means DefaultPrefetch, less means none.
+	// Prefetch is how many nodes may fetch the image ahead at the same time; 0 means defaultPrefetch, less means none.
 	Prefetch int
 	// Waves bound how many nodes get the target before those that have it are seen to be healthy; none means all at once.
 	Waves Waves

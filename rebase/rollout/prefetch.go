@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// DefaultPrefetch is how many nodes of a pool may prefetch their next image at the same time: as many as a small
+// defaultPrefetch is how many nodes of a pool may prefetch their next image at the same time: as many as a small
 // registry serves beside the nodes that are updating.
-const DefaultPrefetch = 5
+const defaultPrefetch = 5
 
 // PrefetchChange is what waiting nodes should do before their turn.
 type PrefetchChange struct {
@@ -21,7 +21,7 @@ type PrefetchChange struct {
 // that do not move fetch nothing.
 func (p Pool) Prefetches(nodes []Node, plan Plan) PrefetchChange {
 	var out PrefetchChange
-	limit := cmp.Or(p.Prefetch, DefaultPrefetch)
+	limit := cmp.Or(p.Prefetch, defaultPrefetch)
 	moves := plan.Stopped == "" && p.Target.Image != "" && limit > 0
 	waiting := make([]Node, 0, len(nodes))
 	position := make(map[string]int, len(nodes))

@@ -14,15 +14,15 @@ import (
 	"dayone.dev/dayone/rebase/nodedisk"
 )
 
-// NotePath is where it is noted which certificates are the cluster's, below the node's root.
-const NotePath = "/var/lib/dayone/daemon/certificates.json"
+// notePath is where it is noted which certificates are the cluster's, below the node's root.
+const notePath = "/var/lib/dayone/daemon/certificates.json"
 
 // certificateMode lets everybody read: rpm-ostree fetches as nobody.
 const certificateMode = 0o644
 
 // Owned lists the paths that are the cluster's on a node: configs have no say there.
 func Owned(root string) ([]string, error) {
-	raw, err := os.ReadFile(filepath.Join(root, NotePath))
+	raw, err := os.ReadFile(filepath.Join(root, notePath))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -96,7 +96,7 @@ func note(root string, before, now []string) error {
 	if err != nil {
 		return fmt.Errorf("note certificates: %w", err)
 	}
-	return nodedisk.WriteFile(filepath.Join(root, NotePath), raw, 0o644)
+	return nodedisk.WriteFile(filepath.Join(root, notePath), raw, 0o644)
 }
 
 // put writes a file unless it is there already.

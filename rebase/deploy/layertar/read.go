@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// WhiteoutPrefix starts the name of a file that removes its namesake of a lower layer.
+// whiteoutPrefix starts the name of a file that removes its namesake of a lower layer.
 // Source: OCI image specification, layer.md, "Whiteouts".
-const WhiteoutPrefix = ".wh."
+const whiteoutPrefix = ".wh."
 
-// OpaqueWhiteout in a directory removes what lower layers put there. Source: as WhiteoutPrefix.
+// OpaqueWhiteout in a directory removes what lower layers put there. Source: as whiteoutPrefix.
 const OpaqueWhiteout = ".wh..wh..opq"
 
 // ErrHostile marks a layer that names a path outside of the image, or has an entry that has no place in an image.
@@ -152,7 +152,7 @@ func imagePath(name string) (string, error) {
 	p := strings.TrimPrefix(path.Clean("/"+name), "/")
 	top, rest, _ := strings.Cut(p, "/")
 	switch {
-	case top == "etc" || p == WhiteoutPrefix+"etc":
+	case top == "etc" || p == whiteoutPrefix+"etc":
 		return "usr/" + p, nil
 	case top == "sysroot" && strings.HasPrefix(rest, "ostree/"), top == "ostree" && strings.HasPrefix(rest, "repo/"):
 		return "", fmt.Errorf("path %q: %w", name, ErrEncapsulated)
@@ -163,7 +163,7 @@ func imagePath(name string) (string, error) {
 // dropReason names the directory whose content has no place in a deployment, or "".
 func dropReason(p string) string {
 	top, rest, _ := strings.Cut(p, "/")
-	bare := strings.TrimPrefix(top, WhiteoutPrefix)
+	bare := strings.TrimPrefix(top, whiteoutPrefix)
 	switch bare {
 	case "run", "tmp", "proc", "sys", "dev", "var":
 		if rest != "" || bare != top {

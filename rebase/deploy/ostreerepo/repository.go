@@ -15,8 +15,8 @@ type Repository struct {
 	sync bool
 }
 
-// ErrMode says that the repository is of another mode; hosts' repositories are ostreerepo.
-var ErrMode = errors.New("not a bare ostree repository")
+// errMode says that the repository is of another mode; hosts' repositories are ostreerepo.
+var errMode = errors.New("not a bare ostree repository")
 
 // Open reads the repository's configuration.
 func Open(path string) (*Repository, error) {
@@ -36,7 +36,7 @@ func Open(path string) (*Repository, error) {
 		}
 	}
 	if !isBare {
-		return nil, fmt.Errorf("open ostree repository %s: %w", path, ErrMode)
+		return nil, fmt.Errorf("open ostree repository %s: %w", path, errMode)
 	}
 	return r, nil
 }

@@ -282,7 +282,7 @@ func TestOtherModesAreRefused(t *testing.T) {
 	other := filepath.Join(filepath.Dir(r.path), "archive")
 	run(t, "init", "--repo="+other, "--mode=archive")
 	_, err := Open(other)
-	require.ErrorIs(t, err, ErrMode)
+	require.ErrorIs(t, err, errMode)
 }
 
 func FuzzParseListing(f *testing.F) {

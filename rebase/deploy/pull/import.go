@@ -20,9 +20,9 @@ import (
 // Defaults of Options.
 const (
 	// DefaultParallelLayers: each layer keeps one core with unpacking and another with storing busy.
-	DefaultParallelLayers = 2
+	defaultParallelLayers = 2
 	// DefaultStallTimeout: a registry that sends not one byte of a layer for so long counts as unreachable.
-	DefaultStallTimeout = 2 * time.Minute
+	defaultStallTimeout = 2 * time.Minute
 )
 
 // The labels of which one must be there for an image to be a bootable OS image. Source: ostree-ext's require_bootable.
@@ -49,11 +49,11 @@ type Options struct {
 	Architecture string
 	// AllowUnbootable takes images without the bootable label or without a kernel.
 	AllowUnbootable bool
-	// Parallel bounds the layers fetched at once; default DefaultParallelLayers.
+	// Parallel bounds the layers fetched at once; default defaultParallelLayers.
 	Parallel int
 	// BytesPerSecond bounds what arrives of each layer; 0: no bound.
 	BytesPerSecond int64
-	// StallTimeout: default DefaultStallTimeout.
+	// StallTimeout: default defaultStallTimeout.
 	StallTimeout time.Duration
 	// As names the image in the ref that is written, instead of the source ("docker://host/path@sha256:…").
 	As string
@@ -80,8 +80,8 @@ type Imported struct {
 func (o Options) withDefaults() Options {
 	o.Root = cmp.Or(o.Root, "/")
 	o.Architecture = cmp.Or(o.Architecture, runtime.GOARCH)
-	o.StallTimeout = cmp.Or(o.StallTimeout, DefaultStallTimeout)
-	o.Parallel = cmp.Or(o.Parallel, DefaultParallelLayers)
+	o.StallTimeout = cmp.Or(o.StallTimeout, defaultStallTimeout)
+	o.Parallel = cmp.Or(o.Parallel, defaultParallelLayers)
 	if o.Log == nil {
 		o.Log = report.NoLog()
 	}
