@@ -146,7 +146,7 @@ func TestBudgetsThatHoldADrainUpAreNamed(t *testing.T) {
 		Spec: corev1.PodSpec{NodeName: f.pool + "-a", Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
 	plan, c := f.plan()
 	assert.Equal(t, []string{"default/" + f.pool}, plan.Blocking)
-	assert.Contains(t, c.Message, "let no pod go now: default/"+f.pool)
+	assert.Contains(t, c.Message, "allow no eviction now: default/"+f.pool)
 }
 
 func TestTheTimeIsEstimatedByWhatNodesNeededBefore(t *testing.T) {
