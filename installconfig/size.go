@@ -1,27 +1,23 @@
 package installconfig
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // Size is a number of bytes, written plain or with a binary unit: 512Mi, 8Gi.
 type Size int64
 
-// sizeUnits are the units from the largest to none: a size is written with the largest that leaves no rest.
-func sizeUnits() []struct {
+type sizeUnit struct {
 	suffix string
 	bytes  int64
-} {
-	return []struct {
-		suffix string
-		bytes  int64
-	}{{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}, {"", 1}}
+}
+
+// sizeUnits are the units from the largest to none: String uses the largest that leaves no rest.
+func sizeUnits() []sizeUnit {
+	return []sizeUnit{{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}, {"", 1}}
 }
 
 // parseSize reads the textual form.
@@ -50,28 +46,11 @@ func (s Size) String() string {
 	return "0"
 }
 
-// UnmarshalYAML reads the textual form.
-func (s *Size) UnmarshalYAML(n *yaml.Node) (err error) {
-	*s, err = parseSize(n.Value)
+// UnmarshalText reads the textual form, for YAML and JSON.
+func (s *Size) UnmarshalText(text []byte) (err error) {
+	*s, err = parseSize(string(text))
 	return err
 }
 
-// MarshalYAML writes the textual form.
-func (s Size) MarshalYAML() (any, error) { return s.String(), nil }
-
-// MarshalJSON writes the textual form.
-func (s Size) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
-
-// UnmarshalJSON reads the textual form.
-func (s *Size) UnmarshalJSON(b []byte) error {
-	var text string
-	if err := json.Unmarshal(b, &text); err != nil {
-		return fmt.Errorf("read size: %w", err)
-	}
-	parsed, err := parseSize(text)
-	if err != nil {
-		return fmt.Errorf("read size: %w", err)
-	}
-	*s = parsed
-	return nil
-}
+// MarshalText writes the textual form, for YAML and JSON.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

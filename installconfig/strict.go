@@ -33,14 +33,15 @@ func (s strict) check(n *yaml.Node, t reflect.Type, path string) {
 	switch {
 	case t == sizeType:
 		var size Size
-		if n.Kind != yaml.ScalarNode || size.UnmarshalYAML(n) != nil {
-			s.refuse(n, path, "wrong-type", "%q is not a size", "write a number of bytes, or one with a unit, such as 8Gi", n.Value)
+		if n.Kind != yaml.ScalarNode || size.UnmarshalText([]byte(n.Value)) != nil {
+			s.refuse(n, path, "wrong-type", "%q is not a size", "write a number of bytes, or one with a unit, such as 8Gi",
+				n.Value)
 		}
 	case t == durationType:
 		var d Duration
 		if n.Kind != yaml.ScalarNode {
 			s.refuse(n, path, "wrong-type", "expected a duration", "write a number with a unit, such as 30m or 1h")
-		} else if d.UnmarshalYAML(n) != nil {
+		} else if d.UnmarshalText([]byte(n.Value)) != nil {
 			s.refuse(n, path, "wrong-type", "%q is not a duration", "write a number with a unit, such as 30m or 1h", n.Value)
 		}
 	case t.Kind() == reflect.Struct:

@@ -102,7 +102,8 @@ func validateConfig(c *Config, at locator, rep *report.Report) {
 	seen := map[string]bool{}
 	for i, p := range c.Pools {
 		if !dnsName.MatchString(p.Name) || len(p.Name) > 253 {
-			rep.Errorf(at.at("pool-name", "use the MachineConfigPool's name", "pools", i, "name"), "%q is not a pool name", p.Name)
+			rep.Errorf(at.at("pool-name", "use the MachineConfigPool's name", "pools", i, "name"),
+				"%q is not a pool name", p.Name)
 		}
 		if seen[p.Name] {
 			rep.Errorf(at.at("pool-twice", "keep one entry", "pools", i, "name"), "pool %q is named twice", p.Name)
@@ -134,28 +135,33 @@ func validateLayeringDir(dir string, at locator, rep *report.Report) {
 }
 
 func validateHosts(c *Config, at locator, rep *report.Report) {
-	if h := c.BootstrapRegistry.Host; !validHost(h) && at.set("bootstrapRegistry", "host") {
-		rep.Errorf(at.at("dotted-host", "use the bootstrap host's IPv4 address or full DNS name", "bootstrapRegistry",
-			"host"),
-			"%q is neither an IPv4 address nor a DNS name with a dot", h)
-	}
-	if h := c.ConfigServer.Host; h != "" && !validHost(h) {
-		rep.Errorf(at.at("dotted-host", "use an IPv4 address or full DNS name", "configServer", "host"),
-			"%q is neither an IPv4 address nor a DNS name with a dot", h)
+	for _, h := range []struct{ key, host, next string }{
+		{"bootstrapRegistry", c.BootstrapRegistry.Host, "use the bootstrap host's IPv4 address or full DNS name"},
+		{"configServer", c.ConfigServer.Host, "use an IPv4 address or full DNS name"},
+	} {
+		if at.set(h.key, "host") && !validHost(h.host) && (h.host != "" || h.key == "bootstrapRegistry") {
+			rep.Errorf(at.at("dotted-host", h.next, h.key, "host"),
+				"%q is neither an IPv4 address nor a DNS name with a dot", h.host)
+		}
 	}
 }
 
+// minImagePort has two digits: the API's image reference form allows ports of two to five digits.
+const minImagePort = 10
+
 func validatePorts(c *Config, at locator, rep *report.Report) {
-	// Two digits at least: the API's image reference form allows ports of two to five digits.
-	if p := c.BootstrapRegistry.Port; (p < 10 || p > 65535) && at.set("bootstrapRegistry", "port") {
-		rep.Errorf(at.at("port", "use a port between 10 and 65535", "bootstrapRegistry", "port"),
-			"%d is not a port that an image reference may hold", p)
-	}
-	if p := c.ConfigServer.Port; (p < 1 || p > 65535) && at.set("configServer", "port") {
-		rep.Errorf(at.at("port", "use a port between 1 and 65535", "configServer", "port"), "%d is not a port", p)
-	}
-	if p := c.StatusPage.Port; (p < 1 || p > 65535) && at.set("statusPage", "port") {
-		rep.Errorf(at.at("port", "use a port between 1 and 65535", "statusPage", "port"), "%d is not a port", p)
+	for _, p := range []struct {
+		key       string
+		port, min int
+	}{
+		{"bootstrapRegistry", c.BootstrapRegistry.Port, minImagePort},
+		{"configServer", c.ConfigServer.Port, 1},
+		{"statusPage", c.StatusPage.Port, 1},
+	} {
+		if at.set(p.key, "port") && (p.port < p.min || p.port > 65535) {
+			rep.Errorf(at.at("port", fmt.Sprintf("use a port between %d and 65535", p.min), p.key, "port"),
+				"port %d cannot be used here", p.port)
+		}
 	}
 	filled := *c
 	filled.Pools = nil

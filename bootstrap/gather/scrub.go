@@ -91,7 +91,8 @@ func encodings(s string) []string {
 }
 
 // secretNames are fields, options and variables whose value is a secret wherever they stand.
-const secretNames = `(?i)((?:auth|password|passwd|passwordHash|identitytoken|registrytoken|token|secret|client-key-data|private[-_]?key|access[-_]?key|api[-_]?key)`
+const secretNames = `(?i)((?:auth|password|passwd|passwordHash|identitytoken|registrytoken|token|secret|` +
+	`client-key-data|private[-_]?key|access[-_]?key|api[-_]?key)`
 
 // looksSecret are forms of text that are secret wherever they stand. What the groups hold stays: the bundle's JSON can
 // still be read.

@@ -59,7 +59,8 @@ func (h *hostGatherer) state(context.Context) error {
 	status.Running = running
 	var disk unix.Statfs_t
 	if err := unix.Statfs(h.StateDir, &disk); err == nil {
-		status.DiskFree, status.DiskTotal = disk.Bavail*uint64(disk.Bsize), disk.Blocks*uint64(disk.Bsize) //nolint:gosec // sizes are positive
+		block := uint64(disk.Bsize) //nolint:gosec // sizes are positive
+		status.DiskFree, status.DiskTotal = disk.Bavail*block, disk.Blocks*block
 	}
 	status.RegistryBytes = bytesBelow(filepath.Join(h.StateDir, "registry"))
 	raw, err := json.MarshalIndent(status, "", "  ")

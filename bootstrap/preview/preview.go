@@ -1,8 +1,8 @@
 // Package preview says before anything runs what an installation will do, and what another version of its directory
 // would change.
 //
-//	checked install directory → Plan: objects that dayone makes, images to build, boots, every file and unit with its origin
-//	two Plans and the policies → what the one's nodes would see on the way to the other
+//	checked install directory -> Plan (generated objects, images, boots, files and units with their origin)
+//	two Plans + policies -> effect on the nodes of the first
 package preview
 
 import (

@@ -17,7 +17,8 @@ import (
 	"dayone.dev/dayone/registry/certs"
 )
 
-// TokenFile is the token's name in the directory of the identity; mode 0600. Log bundles leave the content of *.token files out.
+// TokenFile is the token's name in the directory of the identity; mode 0600. Log bundles hold no content of *.token
+// files.
 const TokenFile = "status.token"
 
 // Identity is how the page proves who it is, and how clients prove that they may read it.

@@ -92,7 +92,8 @@ func (b *Board) bundle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authorized lets clients in that know the token: as the password of any user, which browsers ask for, or as a bearer token.
+// authorized lets clients in that know the token: as the password of any user, which browsers ask for, or as a bearer
+// token.
 func (id *Identity) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, token, ok := r.BasicAuth()

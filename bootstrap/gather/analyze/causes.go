@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// cause is a kind of fault with what to do about it. Errors in a bundle are texts: rules match what our own programs, the
-// registries' protocol and the kernel say, which is stable.
+// cause is a kind of fault with what to do about it. Errors in a bundle are texts: the forms match what our own
+// programs, the registries' protocol and the kernel say, which is stable.
 type cause struct {
 	id, summary, next string
 	// says are the forms of the text; the first cause of which one is found counts.

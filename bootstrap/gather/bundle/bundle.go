@@ -83,7 +83,8 @@ func Open(name string) (*Bundle, error) {
 func Read(r io.Reader) (*Bundle, error) {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
-		return nil, fmt.Errorf("read bundle: not a log bundle (name a log-bundle-*.tar.gz or its unpacked directory): %w", err)
+		return nil, fmt.Errorf("read bundle: not a log bundle (name a log-bundle-*.tar.gz or its unpacked directory): %w",
+			err)
 	}
 	b := &Bundle{files: map[string]*File{}}
 	archive := tar.NewReader(zip)
