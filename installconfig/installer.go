@@ -10,12 +10,12 @@ import (
 
 // validateInstaller refuses keys of the installer beside which no image can be built on a bootstrap host: they decide
 // which machine the bootstrap is, or which OS image a pool has.
-func validateInstaller(file string, root *yaml.Node, c *Config, rep *report.Report) {
+func validateInstaller(root *yaml.Node, c *Config, rep *report.Report) {
 	at := func(n *yaml.Node, path, rule, next string) report.Finding {
 		if n == nil {
 			n = root // a missing key has no place of its own
 		}
-		return report.Finding{File: file, Line: n.Line, Column: n.Column, Path: path, Rule: rule, Next: next}
+		return report.Finding{File: FileName, Line: n.Line, Column: n.Column, Path: path, Rule: rule, Next: next}
 	}
 	if n := child(root, "bootstrapInPlace"); n != nil && len(n.Content) > 0 && c.Flow != FlowStandalone {
 		rep.Errorf(at(n, "bootstrapInPlace", "unsupported-flow", "install with a bootstrap host of its own"),

@@ -38,12 +38,12 @@ func Load(dir string) (*Document, error) {
 		return nil, report.Finding{File: FileName, Rule: "too-large", Message: fmt.Sprintf("larger than %d bytes", maxSize),
 			Next: "is this the right file?"}
 	}
-	return Parse(FileName, raw)
+	return parse(raw)
 }
 
-// Parse is Load for bytes; file is the name used in findings.
-func Parse(file string, raw []byte) (*Document, error) {
-	root, err := rootMapping(file, raw)
+// parse is Load for bytes.
+func parse(raw []byte) (*Document, error) {
+	root, err := rootMapping(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func Parse(file string, raw []byte) (*Document, error) {
 		Platform yaml.Node `yaml:"platform"`
 	}
 	if err := root.Decode(&rest); err != nil {
-		return nil, report.Finding{File: file, Rule: "wrong-type", Message: err.Error(),
+		return nil, report.Finding{File: FileName, Rule: "wrong-type", Message: err.Error(),
 			Next: "openshift-install explain installconfig describes the fields"}
 	}
 	doc.Cluster = Cluster{Name: rest.Metadata.Name, BaseDomain: rest.BaseDomain, ControlPlane: rest.ControlPlane.Replicas}
@@ -71,17 +71,17 @@ func Parse(file string, raw []byte) (*Document, error) {
 		return doc, nil
 	}
 	var rep report.Report
-	strict{file: file, report: &rep}.check(field, reflect.TypeOf(Config{}), Field)
+	strict{report: &rep}.check(field, reflect.TypeOf(Config{}), Field)
 	if err := rep.Err(); err != nil {
 		return nil, err
 	}
 	cfg := &Config{}
 	if err := field.Decode(cfg); err != nil {
-		return nil, report.Finding{File: file, Line: field.Line, Path: Field, Rule: "wrong-type", Message: err.Error()}
+		return nil, report.Finding{File: FileName, Line: field.Line, Path: Field, Rule: "wrong-type", Message: err.Error()}
 	}
-	locate := newLocator(file, field)
+	locate := locator{root: field}
 	validateConfig(cfg, locate, &rep)
-	validateInstaller(file, root, cfg, &rep)
+	validateInstaller(root, cfg, &rep)
 	if err := rep.Err(); err != nil {
 		return nil, err
 	}
@@ -105,26 +105,26 @@ func (d *Document) Resolve(dir string) (*Sidecar, error) {
 	return &Sidecar{Cluster: d.Cluster, Config: *c}, nil
 }
 
-func rootMapping(file string, raw []byte) (*yaml.Node, error) {
+func rootMapping(raw []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {
 		if errors.Is(err, io.EOF) {
-			return nil, report.Finding{File: file, Rule: "empty", Message: "the file is empty",
+			return nil, report.Finding{File: FileName, Rule: "empty", Message: "the file is empty",
 				Next: "openshift-install create install-config writes one"}
 		}
-		return nil, report.Finding{File: file, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
+		return nil, report.Finding{File: FileName, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
 	}
 	var more yaml.Node
 	if err := dec.Decode(&more); err == nil {
-		return nil, report.Finding{File: file, Document: 2, Line: more.Line, Rule: "one-document",
+		return nil, report.Finding{File: FileName, Document: 2, Line: more.Line, Rule: "one-document",
 			Message: "the file holds more than one YAML document; all but the first would be ignored",
 			Next:    "put everything into one document"}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, report.Finding{File: file, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
+		return nil, report.Finding{File: FileName, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return nil, report.Finding{File: file, Line: doc.Line, Rule: "yaml",
+		return nil, report.Finding{File: FileName, Line: doc.Line, Rule: "yaml",
 			Message: "the file is not a mapping of keys to values"}
 	}
 	return doc.Content[0], nil

@@ -36,7 +36,7 @@ pullSecret: '{"auths":{}}'
 `
 
 func TestParseFillsDefaults(t *testing.T) {
-	doc, err := Parse(FileName, []byte(sample))
+	doc, err := parse([]byte(sample))
 	require.NoError(t, err)
 	assert.Equal(t, Cluster{Name: "demo", BaseDomain: "example.com"}, doc.Cluster)
 	c := doc.Config
@@ -116,7 +116,7 @@ func TestParseRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(sample, c.from, c.to, 1)
 			require.NotEqual(t, sample, text)
-			_, err := Parse(FileName, []byte(text))
+			_, err := parse([]byte(text))
 			require.Error(t, err)
 			found := report.Of(err)
 			require.NotEmpty(t, found, "%v", err)
@@ -129,16 +129,16 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestParseRefusesSecondDocument(t *testing.T) {
-	_, err := Parse(FileName, []byte(strings.Replace(sample, "onClusterLayering:", "---\nonClusterLayering:", 1)))
+	_, err := parse([]byte(strings.Replace(sample, "onClusterLayering:", "---\nonClusterLayering:", 1)))
 	require.Len(t, report.Of(err), 1, "%v", err)
 	assert.Equal(t, "one-document", report.Of(err)[0].Rule)
-	_, err = Parse(FileName, []byte("--- # the only one\n"+sample+"...\n"))
+	_, err = parse([]byte("--- # the only one\n" + sample + "...\n"))
 	assert.NoError(t, err)
 }
 
 func TestLayeringDirHasOneSpelling(t *testing.T) {
 	for _, written := range []string{"layering/", "./layering", "a/../layering"} {
-		doc, err := Parse(FileName, []byte(strings.Replace(sample, "  flow: standalone\n", "  layeringDir: "+written+"\n",
+		doc, err := parse([]byte(strings.Replace(sample, "  flow: standalone\n", "  layeringDir: "+written+"\n",
 			1)))
 		require.NoError(t, err)
 		assert.Equal(t, "layering", doc.Config.LayeringDir, written)
@@ -153,7 +153,7 @@ func TestStrippedRefuses(t *testing.T) {
 			"bootstrapRegistry: {host: 192.0.2.1}\n}\na: 1\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			doc, err := Parse(FileName, []byte(c.text))
+			doc, err := parse([]byte(c.text))
 			require.NoError(t, err)
 			_, err = doc.stripped()
 			require.Len(t, report.Of(err), 1, "%v", err)
@@ -166,14 +166,14 @@ func TestParseRefusesNonMapping(t *testing.T) {
 	for _, c := range []struct{ name, text string }{{"an empty file", ""}, {"a list", "- a\n"}, {"broken YAML", "a: [\n"},
 		{"plain text", "hello"}} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Parse(FileName, []byte(c.text))
+			_, err := parse([]byte(c.text))
 			require.NotEmpty(t, report.Of(err), "%v", err)
 		})
 	}
 }
 
 func TestStrippedKeepsOtherBytes(t *testing.T) {
-	doc, err := Parse(FileName, []byte(sample))
+	doc, err := parse([]byte(sample))
 	require.NoError(t, err)
 	got, err := doc.stripped()
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestStrippedHandlesOtherLayouts(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			doc, err := Parse(FileName, []byte(c.in))
+			doc, err := parse([]byte(c.in))
 			require.NoError(t, err)
 			got, err := doc.stripped()
 			require.NoError(t, err)
@@ -241,12 +241,12 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte("onClusterLayering: &a\n  pools: *a\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		doc, err := Parse(FileName, raw)
+		doc, err := parse(raw)
 		if err != nil {
 			return
 		}
 		if out, err := doc.stripped(); err == nil {
-			again, err := Parse(FileName, out)
+			again, err := parse(out)
 			require.NoError(t, err)
 			require.Nil(t, again.Config)
 		}

@@ -54,7 +54,7 @@ func TestSchemaAcceptsLikeLoader(t *testing.T) {
 	for _, c := range []struct{ name, text string }{{"the sample", sample}, {"every key", full},
 		{"a size in bytes", strings.Replace(full, "16Gi", "17179869184", 1)}} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Parse(FileName, []byte(c.text))
+			_, err := parse([]byte(c.text))
 			require.NoError(t, err)
 			assert.Empty(t, judge(t, c.text))
 		})
@@ -78,7 +78,7 @@ func TestSchemaRefusesLikeLoader(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(full, c.from, c.to, 1)
 			require.NotEqual(t, full, text)
-			_, err := Parse(FileName, []byte(text))
+			_, err := parse([]byte(text))
 			assert.Error(t, err)
 			assert.NotEmpty(t, judge(t, text))
 		})

@@ -41,7 +41,7 @@ func TestFlowRefusesKeys(t *testing.T) {
 			"config-server", "configServer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			doc, err := Parse(FileName, []byte(c.text))
+			doc, err := parse([]byte(c.text))
 			require.NoError(t, err)
 			_, err = doc.Resolve(t.TempDir())
 			found := report.Of(err)
@@ -54,7 +54,7 @@ func TestFlowRefusesKeys(t *testing.T) {
 }
 
 func TestTheFlowIsTheDirectorys(t *testing.T) {
-	doc, err := Parse(FileName, []byte("onClusterLayering:\n  pools: [{name: master}]\n"))
+	doc, err := parse([]byte("onClusterLayering:\n  pools: [{name: master}]\n"))
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".openshift_install_state.json"), []byte("{}"), 0o600))
@@ -86,7 +86,7 @@ func FuzzSidecar(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(full))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		doc, err := Parse(FileName, raw)
+		doc, err := parse(raw)
 		if err != nil || doc.Config == nil {
 			return
 		}

@@ -13,10 +13,7 @@ import (
 // strict compares a YAML node with a Go type and reports every unknown key, repeated key and value of the wrong kind
 // with its line and column. The decoder of the YAML library stops at a line number and knows neither the path nor the
 // column.
-type strict struct {
-	file   string
-	report *report.Report
-}
+type strict struct{ report *report.Report }
 
 var (
 	durationType = reflect.TypeOf(Duration(0))
@@ -99,7 +96,7 @@ func (s strict) scalar(n *yaml.Node, path, want, tag string) {
 }
 
 func (s strict) refuse(n *yaml.Node, path, rule, format, next string, args ...any) {
-	s.report.Errorf(report.Finding{File: s.file, Line: n.Line, Column: n.Column, Path: path, Rule: rule, Next: next},
+	s.report.Errorf(report.Finding{File: FileName, Line: n.Line, Column: n.Column, Path: path, Rule: rule, Next: next},
 		format, args...)
 }
 

@@ -14,7 +14,7 @@ import (
 // stripped returns install-config.yaml without the layering field. All other bytes, comments and order stay as they
 // are; comments directly above the field go with it. A file in flow style ({...}) is written anew in block style.
 func (d *Document) stripped() ([]byte, error) {
-	root, err := rootMapping(FileName, d.raw)
+	root, err := rootMapping(d.raw)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (d *Document) stripped() ([]byte, error) {
 		return d.raw, nil
 	}
 	out := removeBlock(d.raw, key.Line-1)
-	if again, err := Parse(FileName, out); err != nil || again.Config != nil || !sameButField(d.raw, out) {
+	if again, err := parse(out); err != nil || again.Config != nil || !sameButField(d.raw, out) {
 		return nil, report.Finding{File: FileName, Line: key.Line, Column: key.Column, Path: Field, Rule: "layout",
 			Message: "the field cannot be cut out of the file without touching its neighbours",
 			Next:    "write it as a key with a block of indented lines that nothing else refers to"}

@@ -30,15 +30,10 @@ var (
 )
 
 // locator turns a path such as pools[1].name into a place in the user's file.
-type locator struct {
-	file string
-	root *yaml.Node
-}
-
-func newLocator(file string, field *yaml.Node) locator { return locator{file: file, root: field} }
+type locator struct{ root *yaml.Node }
 
 func (l locator) at(rule, next string, path ...any) report.Finding {
-	f := report.Finding{File: l.file, Rule: rule, Next: next, Line: l.root.Line, Column: l.root.Column}
+	f := report.Finding{File: FileName, Rule: rule, Next: next, Line: l.root.Line, Column: l.root.Column}
 	text, n := Field, l.root
 	for _, p := range path {
 		switch key := p.(type) {

@@ -75,11 +75,14 @@ func canaries(t *testing.T) (o gather.Options, secrets []string) {
 	// The content of files and units is in the configs only.
 	content := "password = " + secret("in-a-file")
 	put(t, dir, "openshift/90-file.yaml",
-		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: x}\nspec:\n  config:\n    ignition: {version: 3.2.0}\n"+
-			"    storage:\n      files:\n      - path: /etc/app.conf\n        contents: {source: 'data:;base64,"+base64.StdEncoding.EncodeToString([]byte(content))+"'}\n"+
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: x}\nspec:\n  "+
+			"config:\n    ignition: {version: 3.2.0}\n"+
+			"    storage:\n      files:\n      - path: /etc/app.conf\n        contents: {source: 'data:;base64,"+
+			base64.StdEncoding.EncodeToString([]byte(content))+"'}\n"+
 			"    passwd:\n      users:\n      - {name: core, passwordHash: '$6$"+secret("hash")+"aaaaaaaaaaaaaaaaaaaa'}\n")
 	put(t, state, "rendered/machine-configs/rendered-master-1.yaml",
-		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: rendered-master-1}\nspec:\n  config:\n"+
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: rendered-master-1}\n"+
+			"spec:\n  config:\n"+
 			"    systemd:\n      units:\n      - {name: a.service, contents: 'Environment=TOKEN="+secret("in-a-unit")+"'}\n")
 	put(t, root, "var/log/openshift/bootkube.json",
 		`[{"phase":"service end","result":"failure","errorMessage":"`+secrets[0]+`"}]`)
@@ -208,8 +211,8 @@ func TestRemoteBundle(t *testing.T) {
 	raw, err := os.ReadFile(name)
 	require.NoError(t, err)
 	assert.Equal(t, "\x1f\x8bbundle", string(raw))
-	for _, c := range []struct{ command, says string }{{"echo refused >&2; exit 255", "refused"}, {"true", "nothing arrived"},
-		{"kill -9 $$", "killed"}, {"echo Welcome", "not a log bundle"}} {
+	for _, c := range []struct{ command, says string }{
+		{"echo refused >&2; exit 255", "refused"}, {"true", "nothing arrived"}, {"kill -9 $$", "killed"}, {"echo Welcome", "not a log bundle"}} {
 		_, err := gather.Write(t.Context(), dir, gather.Options{ID: "none"},
 			gather.Remote{Command: []string{"/bin/sh", "-c", c.command}}.Gather)
 		require.ErrorContains(t, err, c.says)
@@ -228,7 +231,9 @@ func TestBundleIDs(t *testing.T) {
 // records hold them.
 func TestScrubSecretForms(t *testing.T) {
 	state := t.TempDir()
-	put(t, state, "journal.json", `{"version":1,"phases":[{"name":"base","error":"asked with {\"token\": \"canary-a\", \"x\": 1} and password='canary-b' and DB_PASSWORD=canary-c, got data:;base64,Y2FuYXJ5Y2FuYXJ5"}],
+	put(t, state, "journal.json", `{"version":1,"phases":[{"name":"base","error":"asked with `+
+		`{\"token\": \"canary-a\", \"x\": 1} and password='canary-b' and DB_PASSWORD=canary-c, `+
+		`got data:;base64,Y2FuYXJ5Y2FuYXJ5"}],
 "token": "canary-d", "secret":"can\"ary-e", "authority": "kept", "pullSecret": {"name": "kept-too"}}`)
 	var out bytes.Buffer
 	require.NoError(t, gather.Host(t.Context(), gather.Options{StateDir: state, Root: t.TempDir()}, &out))

@@ -36,8 +36,8 @@ const (
 	dirAssets   = "rendered-assets/openshift"
 )
 
-// HostStatus is what a state directory cannot say of itself.
-type HostStatus struct {
+// hostStatus is what a state directory cannot say of itself.
+type hostStatus struct {
 	// Gathered is the time of the bundle.
 	Gathered string `json:"gathered"`
 	// Running says that a dayone bootstrap worked in the state directory at that time.
@@ -51,7 +51,7 @@ type HostStatus struct {
 
 // state gathers the journal and how the last run ended.
 func (h *hostGatherer) state(context.Context) error {
-	status := HostStatus{Gathered: h.Now().UTC().Format(time.RFC3339Nano)}
+	status := hostStatus{Gathered: h.Now().UTC().Format(time.RFC3339Nano)}
 	running, err := journal.Running(h.StateDir)
 	if err != nil {
 		h.archive.note("state of the bootstrap: %v", err)

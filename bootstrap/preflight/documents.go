@@ -40,38 +40,47 @@ func refusedByAPI(d *directory, in *Input, rep *report.Report) error {
 		}
 		documents = append(documents, document{raw, manifests.Origin{File: g.File, Document: 1}})
 	}
-	type place struct{ file, path string }
-	refused := map[place]bool{}
+	refused := map[[2]string]bool{} // by file and path
 	for _, f := range rep.Findings {
-		if f.Severity == report.Error {
-			refused[place{f.File, f.Path}] = true
-		}
+		refused[[2]string{f.File, f.Path}] = refused[[2]string{f.File, f.Path}] || f.Severity == report.Error
 	}
 	for _, doc := range documents {
-		var o outline
-		if json.Unmarshal(doc.raw, &o) != nil {
-			continue // the reader of manifests refuses it
-		}
-		if o.Metadata.Name == "" && o.Kind != "List" {
-			at := doc.origin.At("metadata.name", "name")
-			at.Next = "give the object a name"
-			rep.Errorf(at, "a %s without a name cannot be created", o.Kind)
-			continue
-		}
-		namespace(o, doc.origin, d.sidecar.Config.LayeringDir, rep)
-		reservedName(o, doc.origin, rep)
-		findings, err := api.Findings(context.Background(), doc.raw, doc.origin)
+		findings, err := documentFindings(api, doc, d.sidecar.Config.LayeringDir)
 		if err != nil {
 			return err
 		}
 		for _, f := range findings {
-			// The reader of manifests warns of unknown fields itself, for the kinds that it knows.
-			if f.Severity == report.Error && (f.Rule != validation.RuleAPI || !refused[place{f.File, f.Path}]) {
+			if f.Rule != validation.RuleAPI || !refused[[2]string{f.File, f.Path}] {
 				rep.Add(f)
 			}
 		}
 	}
 	return nil
+}
+
+// documentFindings are the errors in one document.
+func documentFindings(api *validation.Validator, doc document, layeringDir string) ([]report.Finding, error) {
+	var rep report.Report
+	var o outline
+	if json.Unmarshal(doc.raw, &o) != nil {
+		return nil, nil // the reader of manifests refuses it
+	}
+	if o.Metadata.Name == "" && o.Kind != "List" {
+		at := doc.origin.At("metadata.name", "name")
+		at.Next = "give the object a name"
+		rep.Errorf(at, "a %s without a name cannot be created", o.Kind)
+		return rep.Findings, nil
+	}
+	namespace(o, doc.origin, layeringDir, &rep)
+	reservedName(o, doc.origin, &rep)
+	findings, err := api.Findings(context.Background(), doc.raw, doc.origin)
+	for _, f := range findings {
+		// The reader of manifests warns of unknown fields itself, for the kinds that it knows.
+		if f.Severity == report.Error {
+			rep.Add(f)
+		}
+	}
+	return rep.Findings, err
 }
 
 // namespace refuses Secrets and ConfigMaps that the installer's bootstrap could not create, or that the builder would

@@ -81,7 +81,8 @@ func TestGenerateRemovesOldFiles(t *testing.T) {
 }
 
 func TestGenerateRefuses(t *testing.T) {
-	mosc := "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata: {name: master}\nspec: {machineConfigPool: {name: master}}\n"
+	mosc := "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata: {name: master}\n" +
+		"spec: {machineConfigPool: {name: master}}\n"
 	for _, c := range []struct {
 		name   string
 		change func(t *testing.T, dir string)
@@ -98,7 +99,9 @@ func TestGenerateRefuses(t *testing.T) {
 			replace(t, dir, "layering/99_dayone-machineosconfig-master.yaml", "RUN true", "RUN false")
 		}, "generated-edited"},
 		{"a Secret of the same name", func(t *testing.T, dir string) {
-			secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: dayone-push, namespace: openshift-machine-config-operator}\ntype: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: '{\"auths\":{\"a.b\":{\"auth\":\"eDp5\"}}}'}\n"
+			secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: dayone-push, namespace: " +
+				"openshift-machine-config-operator}\ntype: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: " +
+				"'{\"auths\":{\"a.b\":{\"auth\":\"eDp5\"}}}'}\n"
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "layering/secret.yaml"), []byte(secret), 0o600))
 		}, "name-twice"},
 		{"credentials that a helper keeps", func(t *testing.T, dir string) {

@@ -269,10 +269,14 @@ func openshift(t *testing.T) string {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "manifests"), 0o755))
 	for _, c := range []struct{ name, text string }{
 		{".openshift_install_state.json", "{}"},
-		{"manifests/cluster-config.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, namespace: kube-system}\ndata: {install-config: ''}\n"},
-		{"openshift/99_feature-gate.yaml", "apiVersion: config.openshift.io/v1\nkind: FeatureGate\nmetadata: {name: cluster}\nspec: {}\n"},
-		{"openshift/99_user-kubelet.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata: {name: logs}\nspec: {logLevel: 4, machineConfigPoolSelector: {matchLabels: {a: b}}}\n"},
-		{"openshift/99_worker-machine.yaml", "apiVersion: machine.openshift.io/v1beta1\nkind: MachineSet\nmetadata: {name: w}\n"},
+		{"manifests/cluster-config.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, " +
+			"namespace: kube-system}\ndata: {install-config: ''}\n"},
+		{"openshift/99_feature-gate.yaml", "apiVersion: config.openshift.io/v1\nkind: FeatureGate\nmetadata: {name: " +
+			"cluster}\nspec: {}\n"},
+		{"openshift/99_user-kubelet.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\n" +
+			"metadata: {name: logs}\nspec: {logLevel: 4, machineConfigPoolSelector: {matchLabels: {a: b}}}\n"},
+		{"openshift/99_worker-machine.yaml", "apiVersion: machine.openshift.io/v1beta1\nkind: MachineSet\nmetadata: " +
+			"{name: w}\n"},
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, c.name), []byte(c.text), 0o600))
 	}

@@ -44,7 +44,8 @@ func TestWarnsOfNodesThatCannotPull(t *testing.T) {
 
 	// The installer has taken install-config.yaml in, and written the secret as a manifest.
 	put(t, dir, "manifests/openshift-config-secret-pull-secret.yaml",
-		"apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\nmetadata: {name: pull-secret, namespace: openshift-config}\ndata:\n  .dockerconfigjson: "+
+		"apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\nmetadata: {name: pull-secret, namespace: "+
+			"openshift-config}\ndata:\n  .dockerconfigjson: "+
 			base64.StdEncoding.EncodeToString([]byte(othersAuth))+"\n")
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
@@ -58,8 +59,10 @@ func TestStandaloneNodePull(t *testing.T) {
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
 	assert.Empty(t, rule(in.Warnings, "pull-secret-host"), "nobody says with what nodes pull")
-	const config = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: 60-auth, labels: {machineconfiguration.openshift.io/role: master}}\n" +
-		"spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /var/lib/kubelet/config.json, mode: 0600, contents: {source: \"data:;base64,%s\"}}]}}}\n"
+	const config = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: " +
+		"60-auth, labels: {machineconfiguration.openshift.io/role: master}}\n" +
+		"spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /var/lib/kubelet/config.json, mode: " +
+		"0600, contents: {source: \"data:;base64,%s\"}}]}}}\n"
 	put(t, dir, "openshift/60-auth.yaml", fmt.Sprintf(config, base64.StdEncoding.EncodeToString([]byte(othersAuth))))
 	in, err = Load(dir, platform)
 	require.NoError(t, err)

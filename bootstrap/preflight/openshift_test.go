@@ -24,10 +24,13 @@ func put(t *testing.T, dir, file, text string) {
 }
 
 const (
-	aMOSC = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata:\n  name: %[1]s\n  annotations: {%[2]s}\nspec:\n  machineConfigPool: {name: %[1]s}\n" +
-		"  imageBuilder: {imageBuilderType: Job}\n  renderedImagePushSecret: {name: p}\n  renderedImagePushSpec: registry.example.com/a/b:c\n"
+	aMOSC = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata:\n  name: %[1]s\n  " +
+		"annotations: {%[2]s}\nspec:\n  machineConfigPool: {name: %[1]s}\n" +
+		"  imageBuilder: {imageBuilderType: Job}\n  renderedImagePushSecret: {name: p}\n  renderedImagePushSpec: " +
+		"registry.example.com/a/b:c\n"
 	preBuilt = "machineconfiguration.openshift.io/pre-built-image: registry.example.com/a/b"
-	aPool    = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: %s}\nspec: {%s}\n"
+	aPool    = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: %s}\n" +
+		"spec: {%s}\n"
 )
 
 // TestOpenShiftRefuses goes through what makes openshift-install or its bootstrap host fail, or lose things
@@ -61,7 +64,8 @@ func TestOpenShiftRefuses(t *testing.T) {
 		{"an OS image stream", "openshift/99_pool.yaml",
 			fmt.Sprintf(aPool, "worker", "osImageStream: {name: rhel-10}"), "os-image-stream"},
 		{"an object of a kind that is not read", "manifests/x.yaml",
-			"apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\nspec: {pinnedImages: [{name: \"no digest\"}]}\n", "api"},
+			"apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\nspec: " +
+				"{pinnedImages: [{name: \"no digest\"}]}\n", "api"},
 		{"a Secret without a namespace", "manifests/s.yaml",
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "namespace"},
 		{"a push Secret in the wrong namespace", "layering/s.yaml",
@@ -93,7 +97,8 @@ func TestPreBuiltImageOfOtherPool(t *testing.T) {
 	put(t, dir, "openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+"@sha256:"+strings.Repeat("a", 64)))
 	put(t, dir, "openshift/99_pool.yaml",
 		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: infra}\n"+
-			"spec: {machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}, nodeSelector: {matchLabels: {x: z}}}\n")
+			"spec: {machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}, "+
+			"nodeSelector: {matchLabels: {x: z}}}\n")
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
 	assert.Len(t, in.Pools, 2)
@@ -101,7 +106,8 @@ func TestPreBuiltImageOfOtherPool(t *testing.T) {
 
 func TestUneditedPointerConfig(t *testing.T) {
 	dir := openshift(t)
-	pointer := `{"ignition":{"config":{"merge":[{"source":"https://api-int.x.example.com:22623/config/master"}]},"version":"3.2.0"}}`
+	pointer := `{"ignition":{"config":{"merge":[{"source":"https://api-int.x.example.com:22623/config/master"}]},` +
+		`"version":"3.2.0"}}`
 	put(t, dir, "master.ign", pointer)
 	_, err := Load(dir, platform)
 	require.NoError(t, err, "without a record, a config that only points is taken for the installer's")

@@ -106,13 +106,15 @@ func TestOverTheNetwork(t *testing.T) {
 		return strings.Contains(string(body), "/etc/b")
 	}, time.Minute, 10*time.Millisecond, "a change on disk is noticed")
 
-	_, err = tls.Dial("tcp", s.SecureAddr(), &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}) //nolint:gosec // must be refused
+	old := &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10} //nolint:gosec // refused
+	_, err = tls.Dial("tcp", s.SecureAddr(), old)
 	require.Error(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, render.APIServerDir), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, render.APIServerDir, render.APIServerFile),
 		[]byte("spec:\n  tlsSecurityProfile:\n    type: Modern\n"), 0o600))
 	require.Eventually(t, func() bool {
-		conn, err := tls.Dial("tcp", s.SecureAddr(), &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS12}) //nolint:gosec // must be refused
+		old := &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS12} //nolint:gosec // must be refused
+		conn, err := tls.Dial("tcp", s.SecureAddr(), old)
 		if err == nil {
 			_ = conn.Close()
 		}

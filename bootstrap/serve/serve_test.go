@@ -25,8 +25,9 @@ import (
 )
 
 const (
-	layeredImage = "registry.example.com/ocp/master-os@sha256:1111111111111111111111111111111111111111111111111111111111111111"
-	accept35     = ignitionType + ";version=3.5.0"
+	layeredImage = "registry.example.com/ocp/master-os@sha256:" +
+		"1111111111111111111111111111111111111111111111111111111111111111"
+	accept35 = ignitionType + ";version=3.5.0"
 )
 
 // tree renders a master pool whose MachineConfig has the given storage and writes it to a directory.
@@ -217,7 +218,8 @@ func TestAdditions(t *testing.T) {
 
 func TestPlainAdditionReplacesPackedFile(t *testing.T) {
 	s := newServer(t,
-		`storage: {files: [{path: /etc/a, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAAAA0tMSgYAwkEkNQMAAAA="}}]}`, func(o *Options) {
+		`storage: {files: [{path: /etc/a, contents: {compression: gzip, source: "data:;base64,`+
+			`H4sIAAAAAAAAA0tMSgYAwkEkNQMAAAA="}}]}`, func(o *Options) {
 			o.Additions = map[string]ign35.Config{"master": {Storage: ign35.Storage{Files: []ign35.File{
 				{Node: ign35.Node{Path: "/etc/a"},
 					FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Escaped([]byte("plain"))}}}}}}
@@ -235,7 +237,8 @@ func TestPathsAndMethods(t *testing.T) {
 	}{
 		{"/config/master", 200}, {"/config/a/b/master", 200}, {"/config/master/", 200}, {"/config/worker", 500},
 		{"/config/arbiter", 404}, {"/config/", 500},
-		{"/config/..%2f..%2fetc", 500}, {"/", 404}, {"/master", 404}, {"/healthz", 200}, {"/healthz/x", 404}, {"/files/none", 404},
+		{"/config/..%2f..%2fetc", 500}, {"/", 404}, {"/master", 404}, {"/healthz", 200}, {"/healthz/x", 404},
+		{"/files/none", 404},
 		{"/metrics", 404},
 	} {
 		assert.Equal(t, c.want, get(t, s, c.path, "Accept", accept35).Code, c.path)

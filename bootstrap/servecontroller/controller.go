@@ -28,8 +28,8 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// Name is the controller's, in logs and metrics.
-const Name = "config-server"
+// controllerName is the controller's, in logs and metrics.
+const controllerName = "config-server"
 
 // everything is the one request that there is: it reads all pools together.
 const everything = "everything"
@@ -101,7 +101,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: everything}}}
 	})
-	b := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(options())
+	b := ctrl.NewControllerManagedBy(mgr).Named(controllerName).WithOptions(options())
 	for _, o := range []client.Object{&mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{},
 		&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &configv1.APIServer{}} {
 		b = b.Watches(o, all)
@@ -109,7 +109,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b = b.Watches(&corev1.Node{}, all, builder.WithPredicates(recordChanged())).
 		WatchesRawSource(source.Channel(r.wake, all))
 	if err := b.Complete(r); err != nil {
-		return fmt.Errorf("set up %s: %w", Name, err)
+		return fmt.Errorf("set up %s: %w", controllerName, err)
 	}
 	return nil
 }

@@ -228,7 +228,10 @@ kind: MachineConfig
 metadata: {name: 50-a, labels: {machineconfiguration.openshift.io/role: worker}}
 spec:
   kernelArguments: [quiet]
-  config: {ignition: {version: 3.5.0}, kernelArguments: {shouldExist: [a=b]}, storage: {files: [{path: /etc/a, mode: 420, contents: {source: "data:,%3Ca%3E"}}]}}
+  config:
+    ignition: {version: 3.5.0}
+    kernelArguments: {shouldExist: [a=b]}
+    storage: {files: [{path: /etc/a, mode: 420, contents: {source: "data:,%3Ca%3E"}}]}
 `), "in.yaml", manifests.ReadOptions{})
 	require.NoError(t, err)
 	versions := render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}

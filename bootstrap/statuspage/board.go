@@ -61,7 +61,7 @@ type Status struct {
 	Log   []string `json:"log"`
 	// Output is what builds printed last.
 	Output []string `json:"output,omitempty"`
-	// Bundle says that BundlePath answers with a log bundle.
+	// Bundle says that bundlePath answers with a log bundle.
 	Bundle bool `json:"bundle,omitempty"`
 }
 

@@ -102,7 +102,8 @@ func TestABrowserShowsThePage(t *testing.T) {
 		p.Eventually("document.readyState + window.innerWidth", fmt.Sprintf("complete%d", w.width))
 		assert.Equal(t, "0", p.Wide(), "%s: nobody scrolls sideways", w.name)
 		p.Eventually(
-			"[...document.querySelectorAll('.state, .num')].filter(e => e.offsetHeight > 30).length + ' broken, ' + document.querySelectorAll('.state').length", "0 broken, 4")
+			"[...document.querySelectorAll('.state, .num')].filter(e => e.offsetHeight > 30).length + ' broken, ' + "+
+				"document.querySelectorAll('.state').length", "0 broken, 4")
 		// A picture of a page that is just being replaced may be empty.
 		for end := time.Now().Add(time.Minute); ; {
 			picture, err := png.Decode(bytes.NewReader(p.Picture(w.name)))

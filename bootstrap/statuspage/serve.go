@@ -22,8 +22,8 @@ import (
 
 // Paths of what is answered; every other path is the page.
 const (
-	StatusPath = "/status.json"
-	BundlePath = "/bundle.tar.gz"
+	statusPath = "/status.json"
+	bundlePath = "/bundle.tar.gz"
 )
 
 // pageSource refreshes itself; it loads nothing from elsewhere.
@@ -47,11 +47,11 @@ const (
 func (b *Board) Handler() http.Handler {
 	page := template.Must(template.New("page").Funcs(template.FuncMap{"size": size, "took": took}).Parse(pageSource))
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+StatusPath, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(b.Status(time.Now())) // the client may be gone
 	})
-	mux.HandleFunc("GET "+BundlePath, b.bundle)
+	mux.HandleFunc("GET "+bundlePath, b.bundle)
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy",
@@ -163,7 +163,7 @@ func (c *Client) Fetch(ctx context.Context) (Status, error) {
 	var s Status
 	ctx, cancel := context.WithTimeout(ctx, writeLimit)
 	defer cancel()
-	body, err := c.get(ctx, StatusPath)
+	body, err := c.get(ctx, statusPath)
 	if err != nil {
 		return s, fmt.Errorf("ask for the status: %w", err)
 	}
@@ -178,7 +178,7 @@ func (c *Client) Fetch(ctx context.Context) (Status, error) {
 func (c *Client) Bundle(ctx context.Context, w io.Writer, limit int64) error {
 	ctx, cancel := context.WithTimeout(ctx, bundleLimit)
 	defer cancel()
-	body, err := c.get(ctx, BundlePath)
+	body, err := c.get(ctx, bundlePath)
 	if err != nil {
 		return fmt.Errorf("ask for a log bundle: %w", err)
 	}

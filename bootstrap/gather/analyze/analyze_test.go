@@ -27,7 +27,8 @@ func made(t testing.TB, files map[string]string) *bundle.Bundle {
 	return b
 }
 
-const running = `{"version":1,"phases":[{"name":"base","title":"take in the base image","status":"done","started":"2026-01-02T10:00:00Z","finished":"2026-01-02T10:01:00Z"},
+const running = `{"version":1,"phases":[{"name":"base","title":"import the base image","status":"done",` +
+	`"started":"2026-01-02T10:00:00Z","finished":"2026-01-02T10:01:00Z"},
 {"name":"build-master","title":"build the image of pool master",
 "status": "running","started":"2026-01-02T10:01:00Z"}]}`
 
@@ -100,7 +101,8 @@ func TestQuoteKeepsCause(t *testing.T) {
 func TestADegradedClusterIsNamed(t *testing.T) {
 	list := func(items string) string { return "{\n \"items\": [\n" + items + "\n ]\n}\n" }
 	node := list(
-		`{"metadata": {"name": "n0", "annotations": {"machineconfiguration.openshift.io/state": "Degraded", "machineconfiguration.openshift.io/reason": "disk: no space left on device"}}}`)
+		`{"metadata": {"name": "n0", "annotations": {"machineconfiguration.openshift.io/state": "Degraded", ` +
+			`"machineconfiguration.openshift.io/reason": "disk: no space left on device"}}}`)
 	pool := list(`{"metadata": {"name": "worker"}, "status": {"conditions": [{"type": "NodeDegraded", "status": "True",
 "message": "node n0 wants something"}]}}`)
 	v := Bundle(made(t, map[string]string{"resources/nodes.json": node})).Verdict
@@ -111,8 +113,10 @@ func TestADegradedClusterIsNamed(t *testing.T) {
 	assert.Equal(t, Evidence{"resources/machineconfigpools.json", 4, "node n0 wants something"}, v.Evidence)
 	assert.True(t, v.Bad())
 	config := list(
-		`{"metadata": {"name": "worker"}, "status": {"conditions": [{"type": "Degraded", "status": "True", "message": "gave up"}]}}`)
-	builds := list(`{"metadata": {"name": "a", "creationTimestamp": "2026-01-02T10:00:00Z"}, "spec": {"machineOSConfig": {"name": "worker"}}, "status": {"conditions": [{"type": "Failed", "status": "True",
+		`{"metadata": {"name": "worker"}, "status": {"conditions": [{"type": "Degraded", "status": "True", "message": ` +
+			`"gave up"}]}}`)
+	builds := list(`{"metadata": {"name": "a", "creationTimestamp": "2026-01-02T10:00:00Z"}, ` +
+		`"spec": {"machineOSConfig": {"name": "worker"}}, "status": {"conditions": [{"type": "Failed", "status": "True",
 "message": "RUN failed\nclass: user\nnext: mend line 3\noutput:\n  no"}]}}`)
 	v = Bundle(made(t, map[string]string{"resources/machineosconfigs.json": config, buildsFile: builds})).Verdict
 	assert.Equal(t, []any{"machineosconfig worker", "containerfile", "mend line 3", 4},
@@ -123,7 +127,7 @@ func TestADegradedClusterIsNamed(t *testing.T) {
 }
 
 func TestTextHasNoControlCharacters(t *testing.T) {
-	journal := strings.Replace(running, "take in the base image", `take\u001b[2J in`, 1)
+	journal := strings.Replace(running, "import the base image", `import\u001b[2J it`, 1)
 	var text strings.Builder
 	require.NoError(t, Bundle(made(t, map[string]string{journalName: journal})).WriteText(&text))
 	assert.NotContains(t, text.String(), "\x1b")
