@@ -130,7 +130,7 @@ func TestFailuresOfExtensions(t *testing.T) {
 		"an extension that nobody knows": {func(r *build.Request) { r.Config.Spec.Extensions = []string{"games"} },
 			[]string{`no extension "games"`}},
 		"no extensions image": {func(r *build.Request) { r.Config.Spec.Extensions, r.Extensions = []string{"usbguard"}, nil },
-			[]string{"there is no extensions image", "baseOSExtensionsContainerImage"}},
+			[]string{"nothing names an extensions image", "baseOSExtensionsContainerImage"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := r

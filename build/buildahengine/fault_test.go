@@ -94,7 +94,7 @@ func TestAHangingRunIsEndedByTheTimeLimit(t *testing.T) {
 	}
 	assert.Equal(t, build.ClassPolicy, f.Class, f.Error())
 	assert.Equal(t, 2, f.Line)
-	assert.Contains(t, f.Message, "time limit")
+	assert.Contains(t, f.Message, "timed out")
 	b.clean()
 }
 
