@@ -67,7 +67,7 @@ func (e explanation) keep(ctx context.Context, client *appendengine.Client, r in
 	e.Image, e.Config, e.Files = image.Ref.DigestStr(), in("", e.Config), in("", e.Files)
 	raw, err := json.Marshal(e)
 	if err == nil {
-		err = client.PutNote(ctx, r.Target, NoteTag(r.address), noteOf(string(raw)))
+		err = noteOf(string(raw)).Put(ctx, client, r.Target, NoteTag(r.address))
 	}
 	if err != nil {
 		log.WithError(err).Warn("the note of an image was not written")
@@ -149,7 +149,7 @@ func find(ctx context.Context, client *appendengine.Client, r input, log *logrus
 			Warn("the registry has lost a blob of the image with this address: building again")
 		return nil, nil, nil
 	}
-	text, found, err := client.ReadNote(ctx, r.Target, NoteTag(r.address), noteOf(""))
+	text, found, err := noteOf("").Read(ctx, client, r.Target, NoteTag(r.address))
 	if err != nil {
 		log.WithError(err).Debug("the note of an image cannot be read")
 	}

@@ -1,23 +1,18 @@
 package appendengine
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 )
@@ -62,26 +57,30 @@ func (c *Client) Append(ctx context.Context, image *Image, repository, tag strin
 	if err != nil {
 		return nil, fmt.Errorf("read repository: %w", err)
 	}
-	next, err := compose(image, change)
+	manifest, blobs, err := compose(image, change)
 	if err != nil {
 		return nil, err
 	}
-	digest, err := next.Digest()
+	base, err := image.remote.Layers()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list layers: %w", err)
 	}
-	var ref name.Reference = repo.Digest(digest.String())
+	digest := repo.Digest(hashOf(manifest.raw).String())
+	var ref name.Reference = digest
 	if tag != "" {
 		ref = repo.Tag(tag)
 	}
-	if err := c.push(ctx, repo, ref, next); err != nil {
-		return nil, err
+	if err := c.upload(ctx, repo, append(base, blobs...)); err != nil {
+		return nil, fmt.Errorf("push layer to %s: %w", repo, err)
 	}
-	back, err := c.read(ctx, repo.Digest(digest.String()), nil)
+	if err := remote.Put(ref, manifest, c.options(ctx, nil)...); err != nil {
+		return nil, fmt.Errorf("push image to %s: %w", repo, err)
+	}
+	back, err := c.read(ctx, digest, nil)
 	if err != nil {
 		return nil, fmt.Errorf("read back what was pushed: %w", err)
 	}
-	return &Pushed{Digest: digest.String(), Image: back}, nil
+	return &Pushed{Digest: digest.DigestStr(), Image: back}, nil
 }
 
 // Tag gives an image of this client's registry a tag in its repository, in place of what is there.
@@ -92,59 +91,50 @@ func (c *Client) Tag(ctx context.Context, image *Image, tag string) error {
 	return nil
 }
 
-// push sends what the repository lacks. Each blob is offered first: the library asks for the manifest and would take an
-// image that is there as whole, also one whose blobs the registry has lost.
-func (c *Client) push(ctx context.Context, repo name.Repository, ref name.Reference, image *composed) error {
+// upload offers every blob to the repository, which takes what it lacks: also those that it has lost of an image whose
+// manifest is there.
+func (c *Client) upload(ctx context.Context, repo name.Repository, blobs []v1.Layer) error {
 	pusher, err := remote.NewPusher(c.options(ctx, nil)...)
 	if err != nil {
-		return fmt.Errorf("push image to %s: %w", repo, err)
-	}
-	layers, err := image.Layers()
-	if err != nil {
-		return fmt.Errorf("list layers: %w", err)
-	}
-	config, err := partial.ConfigLayer(image)
-	if err != nil {
-		return fmt.Errorf("encode configuration: %w", err)
+		return err
 	}
 	// The first mount makes the library change its client for all uploads; alone it does so before the others read it.
-	first := min(1, len(layers))
-	for _, blobs := range [][]v1.Layer{layers[:first], append(layers[first:], config)} {
-		if err := upload(ctx, pusher, repo, blobs); err != nil {
-			return fmt.Errorf("push layer to %s: %w", repo, err)
-		}
+	if err := pusher.Upload(ctx, repo, blobs[0]); err != nil {
+		return err
 	}
-	if err := pusher.Push(ctx, ref, image); err != nil {
-		return fmt.Errorf("push image to %s: %w", repo, err)
-	}
-	return nil
-}
-
-// upload offers blobs to the repository, as many at once as there are jobs.
-func upload(ctx context.Context, pusher *remote.Pusher, repo name.Repository, blobs []v1.Layer) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(jobs())
-	for _, l := range blobs {
+	for _, l := range blobs[1:] {
 		g.Go(func() error { return pusher.Upload(ctx, repo, l) })
 	}
 	return g.Wait()
 }
 
-// compose makes configuration and manifest. All that it does not know of is kept as it is.
-func compose(image *Image, change Change) (*composed, error) {
+// rawManifest is a manifest as bytes.
+type rawManifest struct {
+	raw   []byte
+	media types.MediaType
+}
+
+func (m rawManifest) RawManifest() ([]byte, error)        { return m.raw, nil }
+func (m rawManifest) MediaType() (types.MediaType, error) { return m.media, nil }
+
+// compose makes the manifest and the blobs that the image has not got: new layers and, last, the configuration. It keeps
+// all that it does not know of.
+func compose(image *Image, change Change) (rawManifest, []v1.Layer, error) {
+	out := rawManifest{media: image.MediaType}
 	config, err := object(image.rawConfig)
 	if err != nil {
-		return nil, fmt.Errorf("decode configuration of %s: %w", image.Ref, err)
+		return out, nil, fmt.Errorf("decode configuration of %s: %w", image.Ref, err)
 	}
 	manifest, err := object(image.rawManif)
 	if err != nil {
-		return nil, fmt.Errorf("decode manifest of %s: %w", image.Ref, err)
+		return out, nil, fmt.Errorf("decode manifest of %s: %w", image.Ref, err)
 	}
 	created := change.Created.UTC().Truncate(time.Second).Format(time.RFC3339)
 	config["created"] = created
 	changeRuntime(config, change)
 	changeHistory(config, change, created)
-	out := &composed{media: image.MediaType, base: image.remote, added: map[v1.Hash]v1.Layer{}}
 	layers, _ := manifest["layers"].([]any)
 	rootfs, _ := config["rootfs"].(map[string]any)
 	if rootfs == nil {
@@ -152,34 +142,30 @@ func compose(image *Image, change Change) (*composed, error) {
 		config["rootfs"] = rootfs
 	}
 	diffs, _ := rootfs["diff_ids"].([]any)
+	var blobs []v1.Layer
 	for _, l := range change.Layers {
-		blob := &blobLayer{data: l.Blob, media: layerType(image.MediaType)}
-		if blob.diff, err = v1.NewHash(l.DiffID); err != nil {
-			return nil, fmt.Errorf("read diff id of layer: %w", err)
-		}
-		blob.digest = hashOf(l.Blob)
-		out.added[blob.digest] = blob
+		media := layerType(image.MediaType)
 		diffs = append(diffs, l.DiffID)
-		layers = append(layers, map[string]any{"mediaType": string(blob.media), "digest": blob.digest.String(),
+		layers = append(layers, map[string]any{"mediaType": string(media), "digest": hashOf(l.Blob).String(),
 			"size": len(l.Blob)})
+		blobs = append(blobs, static.NewLayer(l.Blob, media))
 	}
 	rootfs["diff_ids"], manifest["layers"] = diffs, layers
-	if out.config, err = json.Marshal(config); err != nil {
-		return nil, fmt.Errorf("encode configuration: %w", err)
+	rawConfig, err := json.Marshal(config)
+	if err != nil {
+		return out, nil, fmt.Errorf("encode configuration: %w", err)
 	}
 	descriptor, _ := manifest["config"].(map[string]any)
 	if descriptor == nil {
-		return nil, fmt.Errorf("decode manifest of %s: %w", image.Ref, errNoConfig)
+		return out, nil, fmt.Errorf("decode manifest of %s: it names no configuration", image.Ref)
 	}
-	descriptor["digest"], descriptor["size"] = hashOf(out.config).String(), len(out.config)
+	descriptor["digest"], descriptor["size"] = hashOf(rawConfig).String(), len(rawConfig)
 	annotate(manifest, image.MediaType, change, created)
-	if out.manifest, err = json.Marshal(manifest); err != nil {
-		return nil, fmt.Errorf("encode manifest: %w", err)
+	if out.raw, err = json.Marshal(manifest); err != nil {
+		return out, nil, fmt.Errorf("encode manifest: %w", err)
 	}
-	return out, nil
+	return out, append(blobs, static.NewLayer(rawConfig, types.MediaType(fmt.Sprint(descriptor["mediaType"])))), nil
 }
-
-var errNoConfig = errors.New("it names no configuration")
 
 func changeRuntime(config map[string]any, change Change) {
 	runtime, _ := config["config"].(map[string]any)
@@ -265,67 +251,4 @@ func layerType(manifest types.MediaType) types.MediaType {
 func hashOf(data []byte) v1.Hash {
 	sum := sha256.Sum256(data)
 	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum[:])}
-}
-
-// blobLayer is a layer in memory.
-type blobLayer struct {
-	data         []byte
-	digest, diff v1.Hash
-	media        types.MediaType
-}
-
-func (b *blobLayer) Digest() (v1.Hash, error)            { return b.digest, nil }
-func (b *blobLayer) DiffID() (v1.Hash, error)            { return b.diff, nil }
-func (b *blobLayer) Size() (int64, error)                { return int64(len(b.data)), nil }
-func (b *blobLayer) MediaType() (types.MediaType, error) { return b.media, nil }
-func (b *blobLayer) Compressed() (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(b.data)), nil
-}
-func (b *blobLayer) Uncompressed() (io.ReadCloser, error) {
-	return nil, fmt.Errorf("layer %s is packed", b.digest)
-}
-
-// composed is an image whose manifest and configuration are given as bytes.
-type composed struct {
-	media            types.MediaType
-	config, manifest []byte
-	base             v1.Image
-	added            map[v1.Hash]v1.Layer
-}
-
-func (c *composed) MediaType() (types.MediaType, error) { return c.media, nil }
-func (c *composed) Size() (int64, error)                { return int64(len(c.manifest)), nil }
-func (c *composed) ConfigName() (v1.Hash, error)        { return hashOf(c.config), nil }
-func (c *composed) ConfigFile() (*v1.ConfigFile, error) {
-	return v1.ParseConfigFile(bytes.NewReader(c.config))
-}
-func (c *composed) RawConfigFile() ([]byte, error) { return c.config, nil }
-func (c *composed) Digest() (v1.Hash, error)       { return hashOf(c.manifest), nil }
-func (c *composed) Manifest() (*v1.Manifest, error) {
-	return v1.ParseManifest(bytes.NewReader(c.manifest))
-}
-func (c *composed) RawManifest() ([]byte, error) { return c.manifest, nil }
-func (c *composed) LayerByDiffID(v1.Hash) (v1.Layer, error) {
-	return nil, fmt.Errorf("look up by diff id: not kept")
-}
-
-// Layers gives the base's as mountable layers of their registry, then the new ones.
-func (c *composed) Layers() ([]v1.Layer, error) {
-	base, err := c.base.Layers()
-	if err != nil {
-		return nil, err
-	}
-	keys := slices.SortedFunc(maps.Keys(c.added), func(a, b v1.Hash) int { return strings.Compare(a.Hex, b.Hex) })
-	for _, k := range keys {
-		base = append(base, c.added[k])
-	}
-	return base, nil
-}
-
-// LayerByDigest finds a layer, or the configuration as a blob.
-func (c *composed) LayerByDigest(h v1.Hash) (v1.Layer, error) {
-	if l, ok := c.added[h]; ok {
-		return l, nil
-	}
-	return c.base.LayerByDigest(h)
 }

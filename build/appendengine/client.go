@@ -1,6 +1,7 @@
 package appendengine
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -23,7 +24,7 @@ import (
 
 // Access says how to reach registries. The zero value trusts the host's certificates and asks anonymously.
 type Access struct {
-	// CAFile is PEM of authorities to trust beside the host's.
+	// CAFile is PEM of CAs to trust beside the host's.
 	CAFile string
 	// AuthFile is a pull secret in auth.json form.
 	AuthFile string
@@ -64,11 +65,7 @@ func NewClient(access Access) (*Client, error) {
 			return nil, fmt.Errorf("read registry's CA %s: no certificate in PEM", access.CAFile)
 		}
 	}
-	agent := access.UserAgent
-	if agent == "" {
-		agent = "dayone"
-	}
-	return &Client{keys: transfer.Keychain(keys), agent: agent, transport: &http.Transport{
+	return &Client{keys: transfer.Keychain(keys), agent: cmp.Or(access.UserAgent, "dayone"), transport: &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},

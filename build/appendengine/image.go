@@ -2,6 +2,7 @@ package appendengine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/sync/errgroup"
 
 	"dayone.dev/dayone/build/basetree"
 )
@@ -142,41 +144,24 @@ func (c *Client) Exists(ctx context.Context, reference string) error {
 	return nil
 }
 
-// Complete asks the registry for every blob of the image, in its own repository. It returns the first that is missing,
-// or "".
-func (c *Client) Complete(ctx context.Context, i *Image) (missing string, err error) {
-	layers, err := i.remote.Layers()
-	if err != nil {
-		return "", fmt.Errorf("list layers of %s: %w", i.Ref, err)
-	}
-	type answer struct {
-		digest string
-		err    error
-	}
-	answers := make(chan answer, len(layers))
-	slots := make(chan struct{}, 8)
-	for k := range layers {
-		go func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			ok, err := c.hasBlob(ctx, i.Ref.Context(), i.Manifest.Layers[k])
-			if ok || err != nil {
-				answers <- answer{err: err}
-				return
+// Complete asks the registry for every blob of the image, in its own repository. It returns one that is missing, or "".
+func (c *Client) Complete(ctx context.Context, i *Image) (string, error) {
+	missing := make([]string, len(i.Manifest.Layers))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(jobs())
+	for k, l := range i.Manifest.Layers {
+		g.Go(func() error {
+			ok, err := c.hasBlob(ctx, i.Ref.Context(), l)
+			if err == nil && !ok {
+				missing[k] = l.Digest.String()
 			}
-			answers <- answer{digest: i.Manifest.Layers[k].Digest.String()}
-		}()
+			return err
+		})
 	}
-	for range layers {
-		a := <-answers
-		if a.err != nil && err == nil {
-			err = a.err
-		}
-		if a.digest != "" {
-			missing = a.digest
-		}
+	if err := g.Wait(); err != nil {
+		return "", err
 	}
-	return missing, err
+	return cmp.Or(missing...), nil
 }
 
 // hasBlob asks for a blob and compares its size.
@@ -186,7 +171,7 @@ func (c *Client) hasBlob(ctx context.Context, repo name.Repository, d v1.Descrip
 		return false, fmt.Errorf("ask for blob %s: %w", d.Digest, err)
 	}
 	size, err := layer.Size()
-	if StatusOf(err) == 404 {
+	if StatusOf(err) == http.StatusNotFound {
 		return false, nil
 	}
 	if err != nil {
@@ -194,8 +179,6 @@ func (c *Client) hasBlob(ctx context.Context, repo name.Repository, d v1.Descrip
 	}
 	return size == d.Size, nil
 }
-
-var errNoObject = errors.New("it is no JSON object")
 
 // object decodes JSON so that keys unknown to this program survive; numbers stay as they are written.
 func object(raw []byte) (map[string]any, error) {
@@ -206,7 +189,7 @@ func object(raw []byte) (map[string]any, error) {
 		return nil, err
 	}
 	if out == nil {
-		return nil, errNoObject
+		return nil, errors.New("it is no JSON object")
 	}
 	return out, nil
 }

@@ -35,13 +35,8 @@ type noteManifest struct {
 // emptyType is the type of the content of an artifact that has none: {}.
 const emptyType = types.MediaType("application/vnd.oci.empty.v1+json")
 
-type rawNote []byte
-
-func (m rawNote) RawManifest() ([]byte, error)        { return m, nil }
-func (m rawNote) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
-
-// PutNote keeps a note in the repository under the tag, in place of what is there.
-func (c *Client) PutNote(ctx context.Context, repository, tag string, n Note) error {
+// Put keeps the note in the repository under the tag, in place of what is there.
+func (n Note) Put(ctx context.Context, c *Client, repository, tag string) error {
 	repo, err := name.NewRepository(repository, name.StrictValidation)
 	if err != nil {
 		return fmt.Errorf("read repository: %w", err)
@@ -56,19 +51,19 @@ func (c *Client) PutNote(ctx context.Context, repository, tag string, n Note) er
 	}
 	content := v1.Descriptor{MediaType: emptyType, Digest: digest, Size: int64(len("{}"))}
 	raw, err := json.Marshal(noteManifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: n.Type,
-		Config: content,
-		Layers: []v1.Descriptor{content}, Annotations: map[string]string{n.Annotation: n.Text}})
+		Config: content, Layers: []v1.Descriptor{content},
+		Annotations: map[string]string{n.Annotation: n.Text}})
 	if err != nil {
 		return fmt.Errorf("encode note: %w", err)
 	}
-	if err := remote.Put(repo.Tag(tag), rawNote(raw), c.options(ctx, nil)...); err != nil {
+	if err := remote.Put(repo.Tag(tag), rawManifest{raw, types.OCIManifestSchema1}, c.options(ctx, nil)...); err != nil {
 		return fmt.Errorf("write note to %s: %w", repo, err)
 	}
 	return nil
 }
 
-// ReadNote gives the text of the note under the tag; found is false when there is none of that type.
-func (c *Client) ReadNote(ctx context.Context, repository, tag string, n Note) (text string, found bool, err error) {
+// Read gives the text of the note of this type under the tag; found is false without one.
+func (n Note) Read(ctx context.Context, c *Client, repository, tag string) (text string, found bool, err error) {
 	repo, err := name.NewRepository(repository, name.StrictValidation)
 	if err != nil {
 		return "", false, fmt.Errorf("read repository: %w", err)
