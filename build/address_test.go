@@ -21,7 +21,7 @@ func plainRequest(t *testing.T) build.Request {
 	}
 }
 
-func TestAddressCountsWhatReachesTheImageAndNothingElse(t *testing.T) {
+func TestAddress(t *testing.T) {
 	base, err := plainRequest(t).Address()
 	require.NoError(t, err)
 	assert.Regexp(t, "^[0-9a-f]{64}$", base)
@@ -31,56 +31,57 @@ func TestAddressCountsWhatReachesTheImageAndNothingElse(t *testing.T) {
 		r.Config = r.Config.DeepCopy()
 		change(&r.Config.Spec)
 	}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		change func(*build.Request)
 		same   bool
 	}{
-		"the pool's name": {func(r *build.Request) { r.Pool = "worker" }, true},
-		"the rendered config's name": {func(r *build.Request) {
+		{"the pool's name", func(r *build.Request) { r.Pool = "worker" }, true},
+		{"the rendered config's name", func(r *build.Request) {
 			r.Config = r.Config.DeepCopy()
 			r.Config.Name = "rendered-master-9"
 		}, true},
-		"the config's resource version": {func(r *build.Request) {
+		{"the config's resource version", func(r *build.Request) {
 			r.Config = r.Config.DeepCopy()
 			r.Config.ResourceVersion = "7"
 		}, true},
-		"the repository of the base": {func(r *build.Request) {
+		{"the repository of the base", func(r *build.Request) {
 			r.Base.Reference = "registry.example.com/x/y" +
 				someDigest
 		}, true},
-		"the target repository": {func(r *build.Request) { r.Target = "registry.example.com/a/b" }, true},
-		"credentials": {func(r *build.Request) { r.Registry = build.Access{CAFile: "a", AuthFile: "b"} },
+		{"the target repository", func(r *build.Request) { r.Target = "registry.example.com/a/b" }, true},
+		{"credentials", func(r *build.Request) { r.Registry = build.Access{CAFile: "a", AuthFile: "b"} },
 			true},
-		"secrets and mounts": {func(r *build.Request) {
+		{"secrets and mounts", func(r *build.Request) {
 			r.Options.Secrets = []build.Secret{{ID: "x", File: "y"}}
 			r.Options.Mounts = []build.Mount{{Source: "/a", Target: "/b"}}
 		}, true},
-		"limits and cache": {func(r *build.Request) {
+		{"limits and cache", func(r *build.Request) {
 			r.Options.Timeout, r.Options.NoCache, r.Options.Rebuild = time.Minute, true, true
 		}, true},
-		"an extensions image nobody needs": {func(r *build.Request) { r.Extensions = &other }, true},
-		"osImageURL": {func(r *build.Request) {
+		{"an extensions image nobody needs", func(r *build.Request) { r.Extensions = &other }, true},
+		{"osImageURL", func(r *build.Request) {
 			spec(r,
 				func(s *mcfgv1.MachineConfigSpec) { s.OSImageURL = "x" })
 		}, true},
-		"the platform said or left out": {func(r *build.Request) { r.Platform = "linux/amd64" }, true},
-		"the base's digest":             {func(r *build.Request) { r.Base = other }, false},
-		"the Containerfile":             {func(r *build.Request) { r.Containerfile += "#\n" }, false},
-		"the config's content": {func(r *build.Request) {
+		{"the platform said or left out", func(r *build.Request) { r.Platform = "linux/amd64" }, true},
+		{"the base's digest", func(r *build.Request) { r.Base = other }, false},
+		{"the Containerfile", func(r *build.Request) { r.Containerfile += "#\n" }, false},
+		{"the config's content", func(r *build.Request) {
 			r.Config = buildtest.Config(t,
 				map[string]string{"/etc/x": "y"})
 		}, false},
-		"kernel arguments": {func(r *build.Request) {
+		{"kernel arguments", func(r *build.Request) {
 			spec(r, func(s *mcfgv1.MachineConfigSpec) { s.KernelArguments = []string{"x"} })
 		}, false},
-		"the platform":     {func(r *build.Request) { r.Platform = "linux/arm64" }, false},
-		"the trust bundle": {func(r *build.Request) { r.TrustBundle = []byte("pem") }, false},
-		"the engine":       {func(r *build.Request) { r.Options.Engine = build.EngineBuildah }, false},
-		"the time":         {func(r *build.Request) { r.Options.Created = &created }, false},
-		"build arguments":  {func(r *build.Request) { r.Options.BuildArgs = map[string]string{"A": "1"} }, false},
-		"further images":   {func(r *build.Request) { r.Options.Contexts = map[string]build.Image{"tools": other} }, false},
+		{"the platform", func(r *build.Request) { r.Platform = "linux/arm64" }, false},
+		{"the trust bundle", func(r *build.Request) { r.TrustBundle = []byte("pem") }, false},
+		{"the engine", func(r *build.Request) { r.Options.Engine = build.EngineBuildah }, false},
+		{"the time", func(r *build.Request) { r.Options.Created = &created }, false},
+		{"build arguments", func(r *build.Request) { r.Options.BuildArgs = map[string]string{"A": "1"} }, false},
+		{"further images", func(r *build.Request) { r.Options.Contexts = map[string]build.Image{"tools": other} }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			r := plainRequest(t)
 			c.change(&r)
 			got, err := r.Address()
@@ -124,27 +125,28 @@ func TestAddressCountsWhatReachesTheImageAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestRequestIsRefusedBeforeAnythingStarts(t *testing.T) {
-	for name, c := range map[string]struct {
+func TestInvalidRequests(t *testing.T) {
+	for _, c := range []struct {
+		name   string
 		change func(*build.Request)
 		says   string
 	}{
-		"no config":              {func(r *build.Request) { r.Config = nil }, "config: "},
-		"a base by tag":          {func(r *build.Request) { r.Base.Reference = "192.0.2.1:5000/os/base:v1" }, "base: "},
-		"a target with a tag":    {func(r *build.Request) { r.Target += ":v1" }, "target: "},
-		"an engine nobody knows": {func(r *build.Request) { r.Options.Engine = "kaniko" }, "options.engine: "},
-		"a context by tag": {func(
+		{"no config", func(r *build.Request) { r.Config = nil }, "config: "},
+		{"a base by tag", func(r *build.Request) { r.Base.Reference = "192.0.2.1:5000/os/base:v1" }, "base: "},
+		{"a target with a tag", func(r *build.Request) { r.Target += ":v1" }, "target: "},
+		{"an engine nobody knows", func(r *build.Request) { r.Options.Engine = "kaniko" }, "options.engine: "},
+		{"a context by tag", func(
 			r *build.Request) {
 			r.Options.Contexts = map[string]build.Image{"a": {Reference: "x/y:1"}}
 		},
 			"options.contexts[a]: "},
-		"a Containerfile that takes from an extensions image that there is not": {func(r *build.Request) {
+		{"a Containerfile that takes from an extensions image that there is not", func(r *build.Request) {
 			r.Containerfile = "FROM configs\nCOPY --from=dayone-extensions /a /usr/a\n"
 		}, "extensions: the Containerfile"},
-		"extensions without image": {func(r *build.Request) { r.Config.Spec.Extensions = []string{"usbguard"} },
+		{"extensions without image", func(r *build.Request) { r.Config.Spec.Extensions = []string{"usbguard"} },
 			"extensions: "},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			r := plainRequest(t)
 			c.change(&r)
 			_, err := build.NewBuilder(build.BuilderOptions{}).Build(t.Context(), r)
@@ -157,7 +159,7 @@ func TestRequestIsRefusedBeforeAnythingStarts(t *testing.T) {
 	}
 }
 
-func TestImagesOfOneGroundDifferInTheirConfigOnly(t *testing.T) {
+func TestGround(t *testing.T) {
 	ground := func(change func(*build.Request)) string {
 		r := plainRequest(t)
 		change(&r)

@@ -55,7 +55,7 @@ func treeOf(t *testing.T, r *registrytest.Registry, reference string) *basetree.
 
 const inline = "FROM configs\nENV MODE=day1\nLABEL team=\"edge $MODE\" containers.bootc=2\nCOPY <<EOF /etc/inline.conf\nmode=$MODE\nEOF\nCOPY --chmod=0755 <<'EOF' /usr/bin/hello\n#!/bin/sh\necho $1\nEOF\n"
 
-func TestAppendKeepsTheBaseAndAddsConfigAndFiles(t *testing.T) {
+func TestAppend(t *testing.T) {
 	for kind, base := range map[string]buildtest.Base{"OCI": {Layers: 3, LayerSize: 1000},
 		"Docker": {Layers: 3, LayerSize: 1000, Docker: true}} {
 		t.Run(kind, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestAppendKeepsTheBaseAndAddsConfigAndFiles(t *testing.T) {
 	}
 }
 
-func TestSameAddressIsNotBuiltAgainUnlessABlobIsGone(t *testing.T) {
+func TestReuse(t *testing.T) {
 	reg := registrytest.Start(t)
 	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}), inline)
 	b := builder(t)
@@ -188,7 +188,7 @@ func removeBlob(t *testing.T, reg *registrytest.Registry, target, digest string)
 	require.Less(t, resp.StatusCode, 300, "deletion of a blob")
 }
 
-func TestOneBuildTwoResults(t *testing.T) {
+func TestEqualRequestsAtOnce(t *testing.T) {
 	reg := registrytest.Start(t)
 	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}), inline)
 	state := t.TempDir()
@@ -214,7 +214,7 @@ func TestOneBuildTwoResults(t *testing.T) {
 	assert.Equal(t, 1, built)
 }
 
-func TestTheDigestDoesNotHangOnTheRegistrysNameOrTheState(t *testing.T) {
+func TestDigestIgnoresRegistryAndState(t *testing.T) {
 	var digests []string
 	for range 2 {
 		reg := registrytest.Start(t)
@@ -226,54 +226,55 @@ func TestTheDigestDoesNotHangOnTheRegistrysNameOrTheState(t *testing.T) {
 	assert.Equal(t, digests[0], digests[1])
 }
 
-func TestFailuresOfTheBase(t *testing.T) {
+func TestBaseFailures(t *testing.T) {
 	reg := registrytest.Start(t)
 	good := buildtest.Push(t, reg, buildtest.Base{})
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		change func(*build.Request)
 		class  build.Class
 		step   string
 		says   string
 	}{
-		"wrong architecture": {func(r *build.Request) {
+		{"wrong architecture", func(r *build.Request) {
 			r.Base = buildtest.Push(t, reg, buildtest.Base{Architecture: "s390x", Repository: "os/z"})
 		}, build.ClassPolicy, "base", "linux/s390x"},
-		"not bootable": {func(r *build.Request) {
+		{"not bootable", func(r *build.Request) {
 			r.Base = buildtest.Push(t, reg, buildtest.Base{NotBootable: true, Repository: "os/n"})
 		}, build.ClassPolicy, "base", "ostree.bootable"},
-		"missing": {func(r *build.Request) {
+		{"missing", func(r *build.Request) {
 			r.Base.Reference = reg.Addr + "/os/base" +
 				someDigest
 		}, build.ClassInfrastructure, "base", "read image"},
-		"wrong pull secret": {func(r *build.Request) { r.Registry.AuthFile = wrongAuth(t, reg) },
+		{"wrong pull secret", func(r *build.Request) { r.Registry.AuthFile = wrongAuth(t, reg) },
 			build.ClassInfrastructure, "request", "read image"},
-		"pull account pushes": {func(r *build.Request) { r.Registry.AuthFile = reg.PullAuthFile },
+		{"pull account pushes", func(r *build.Request) { r.Registry.AuthFile = reg.PullAuthFile },
 			build.ClassInfrastructure, "push", "may pull only"},
-		"no CA": {func(r *build.Request) { r.Registry.CAFile = "" }, build.ClassInfrastructure,
+		{"no CA", func(r *build.Request) { r.Registry.CAFile = "" }, build.ClassInfrastructure,
 			"request", "x509"},
-		"auth file is no JSON": {func(r *build.Request) { r.Registry.AuthFile = r.Registry.CAFile },
+		{"auth file is no JSON", func(r *build.Request) { r.Registry.AuthFile = r.Registry.CAFile },
 			build.ClassInfrastructure, "request", "auth.json form"},
-		"a config that cannot be in an image": {func(r *build.Request) {
+		{"a config that cannot be in an image", func(r *build.Request) {
 			r.Config = buildtest.Config(t,
 				map[string]string{"/usr/bin/x": "a"})
 		}, build.ClassUser, "config", "/usr/bin/x"},
-		"append asked for a RUN": {func(r *build.Request) {
+		{"append asked for a RUN", func(r *build.Request) {
 			r.Containerfile, r.Options.Engine = "FROM configs\nRUN true\n", build.EngineAppend
 		}, build.ClassUser, "request", "line 2 is RUN"},
-		"a RUN and no engine for it": {func(r *build.Request) { r.Containerfile = "FROM configs\nRUN true\n" },
+		{"a RUN and no engine for it", func(r *build.Request) { r.Containerfile = "FROM configs\nRUN true\n" },
 			build.ClassInfrastructure, "containerfile", "no engine"},
-		"the kernel's label overwritten": {func(
+		{"the kernel's label overwritten", func(
 			r *build.Request) {
 			r.Containerfile = "FROM configs\nLABEL ostree.final-diffid=x\n"
 		}, build.ClassUser, "check",
 			"ostree.final-diffid"},
-		"COPY onto a directory": {func(
+		{"COPY onto a directory", func(
 			r *build.Request) {
 			r.Containerfile = "FROM configs\nCOPY <<EOF /etc\nx\nEOF\n"
 		}, build.ClassUser, "containerfile",
 			"is a directory"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			r := buildtest.Request(t, reg, good, "")
 			c.change(&r)
 			_, err := builder(t).Build(t.Context(), r)
@@ -299,7 +300,7 @@ func wrongAuth(t *testing.T, reg *registrytest.Registry) string {
 	return file
 }
 
-func TestARegistryThatIsDownIsTriedAgain(t *testing.T) {
+func TestRetry(t *testing.T) {
 	reg := registrytest.Start(t)
 	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}), "")
 	r.Options.Attempts = 3
@@ -314,7 +315,7 @@ func TestARegistryThatIsDownIsTriedAgain(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestLintFindingsComeWithTheFailure(t *testing.T) {
+func TestLintFindings(t *testing.T) {
 	reg := registrytest.Start(t)
 	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}), "FROM configs\nNOPE\nCOPY a /etc/a\n")
 	r.ContainerfileName = "mosc.yaml"
@@ -328,7 +329,7 @@ func TestLintFindingsComeWithTheFailure(t *testing.T) {
 	assert.Equal(t, "mosc.yaml", findings[0].File)
 }
 
-func TestAnImageIsReusedWhenItsBaseHasGone(t *testing.T) {
+func TestReuseWithoutBase(t *testing.T) {
 	reg := registrytest.Start(t)
 	base := buildtest.Push(t, reg, buildtest.Base{Layers: 2, LayerSize: 100})
 	r := buildtest.Request(t, reg, base, inline)
@@ -351,8 +352,8 @@ func TestAnImageIsReusedWhenItsBaseHasGone(t *testing.T) {
 	assert.Equal(t, first.Layers, again.Layers)
 }
 
-// TestKernelArgumentsReachABootcImage: they count in the address, and bootc finds them in the image.
-func TestKernelArgumentsReachABootcImage(t *testing.T) {
+// TestKernelArguments: they count in the address, and bootc finds them in the image.
+func TestKernelArguments(t *testing.T) {
 	reg := registrytest.Start(t)
 	from := buildtest.Push(t, reg,
 		buildtest.Base{Files: map[string]string{"/usr/lib/bootc/kargs.d/00-base.toml": "kargs = [\"quiet\"]\n"}})

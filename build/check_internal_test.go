@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestALimitOfTimeIsNoFaultOfTheRegistry: the error of a context that is over looks like one of the network.
-func TestALimitOfTimeIsNoFaultOfTheRegistry(t *testing.T) {
+// TestDeadlineIsNoRegistryFailure: the error of a context that is over looks like one of the network.
+func TestDeadlineIsNoRegistryFailure(t *testing.T) {
 	f := registryFailure("base", fmt.Errorf("read files of base image: %w", context.DeadlineExceeded))
 	assert.Equal(t, ClassPolicy, f.Class)
 	assert.Equal(t, "raise the time limit", f.Next)

@@ -23,7 +23,7 @@ func explained(t *testing.T, reg *registrytest.Registry, base build.Image) build
 	return r
 }
 
-func TestAReusedImageIsExplainedAsAFreshOne(t *testing.T) {
+func TestReuseExplains(t *testing.T) {
 	reg := registrytest.Start(t)
 	b, r := builder(t), explained(t, reg, buildtest.Push(t, reg, buildtest.Base{}))
 	fresh, err := b.Build(t.Context(), r)
@@ -67,7 +67,7 @@ func TestAReusedImageIsExplainedAsAFreshOne(t *testing.T) {
 	}
 }
 
-func TestAReusedImageWithoutItsNoteIsCheckedAndExplainedFromTheInputs(t *testing.T) {
+func TestReuseWithoutNote(t *testing.T) {
 	reg := registrytest.Start(t)
 	b, r := builder(t), explained(t, reg, buildtest.Push(t, reg, buildtest.Base{}))
 	fresh, err := b.Build(t.Context(), r)

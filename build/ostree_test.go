@@ -12,9 +12,9 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-// TestABaseMadeFromAnOstreeCommit: in such an image all files and links are hard links to objects. Configs find its
+// TestOstreeBase: in such an image all files and links are hard links to objects. Configs find its
 // links nevertheless.
-func TestABaseMadeFromAnOstreeCommit(t *testing.T) {
+func TestOstreeBase(t *testing.T) {
 	const wanted, masked = "/etc/systemd/system/multi-user.target.wants/stock.service",
 		"/etc/systemd/system/masked.service"
 	reg := registrytest.Start(t)

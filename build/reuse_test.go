@@ -32,7 +32,7 @@ func tagged(t *testing.T, reg *registrytest.Registry, r build.Request) string {
 	return d.Digest.String()
 }
 
-func TestARefusedImageIsNotFoundByItsAddress(t *testing.T) {
+func TestRefusedImageHasNoTag(t *testing.T) {
 	reg := registrytest.Start(t)
 	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}), "FROM configs\nLABEL ostree.final-diffid=x\n")
 	for range 2 {
@@ -45,8 +45,8 @@ func TestARefusedImageIsNotFoundByItsAddress(t *testing.T) {
 	}
 }
 
-// TestABuildThatEndsBeforeTheCheckLeavesNothingToReuse: between push and check a process may be killed.
-func TestABuildThatEndsBeforeTheCheckLeavesNothingToReuse(t *testing.T) {
+// TestNoTagBeforeCheck: between push and check a process may be killed.
+func TestNoTagBeforeCheck(t *testing.T) {
 	reg := registrytest.Start(t)
 	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}), inline)
 	ctx, kill := context.WithCancel(t.Context())
@@ -64,8 +64,8 @@ func TestABuildThatEndsBeforeTheCheckLeavesNothingToReuse(t *testing.T) {
 	assert.Equal(t, result.Digest, tagged(t, reg, r))
 }
 
-// TestAnImageThatWasTaggedUncheckedIsBuiltAgain: earlier versions set the tag first.
-func TestAnImageThatWasTaggedUncheckedIsBuiltAgain(t *testing.T) {
+// TestUncheckedImageIsRebuilt: earlier versions set the tag first.
+func TestUncheckedImageIsRebuilt(t *testing.T) {
 	reg := registrytest.Start(t)
 	from := buildtest.Push(t, reg, buildtest.Base{})
 	r := buildtest.Request(t, reg, from, "")

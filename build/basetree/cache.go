@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/google/renameio/v2"
 )
 
 // cacheVersion is part of a cached tree's file name; another form of Tree needs another one.
@@ -72,17 +74,17 @@ func (c Cache) Save(digest string, tree *Tree) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("make cache of trees: %w", err)
 	}
-	f, err := os.CreateTemp(c.Dir, ".tree-*")
+	f, err := renameio.NewPendingFile(c.file(digest), renameio.WithPermissions(0o600))
 	if err != nil {
 		return fmt.Errorf("write tree of base: %w", err)
 	}
-	defer os.Remove(f.Name())
+	defer f.Cleanup() //nolint:errcheck // it removes what an error left
 	sum := sha256.New()
 	if err = gob.NewEncoder(io.MultiWriter(f, sum)).Encode(tree); err == nil {
 		_, err = f.Write(sum.Sum(nil))
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.file(digest))
+	if err == nil {
+		err = f.CloseAtomicallyReplace()
 	}
 	if err != nil {
 		return fmt.Errorf("write tree of base: %w", err)

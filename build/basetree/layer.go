@@ -18,7 +18,7 @@ import (
 const (
 	whiteoutPrefix = ".wh."
 	whiteoutOpaque = ".wh..wh..opq"
-	// maxContent is the largest file that is kept, in bytes: a host's bundle of authorities has about 250 KiB, all others
+	// maxContent is the largest file that is kept, in bytes: a host's CA bundle has about 250 KiB, all others
 	// far less.
 	maxContent = 1 << 20
 	// objects is where an image made from an ostree commit keeps its files and symbolic links, each once; all paths but
@@ -83,7 +83,7 @@ func walk(ctx context.Context, open Layer, each func(p string, h *tar.Header, bo
 	defer plain.Close()
 	reader := tar.NewReader(plain)
 	for n := 0; ; n++ {
-		if n%lookEvery == 0 && ctx.Err() != nil {
+		if n%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		header, err := reader.Next()

@@ -22,7 +22,7 @@ func exported(t *testing.T, pack func([]byte) []byte) func([]byte) []byte {
 	return func(raw []byte) []byte { return pack(buildtest.Encapsulate(t, raw)) }
 }
 
-func TestAnImageMadeFromAnOstreeCommitHasItsSymbolicLinks(t *testing.T) {
+func TestOstreeSymlinks(t *testing.T) {
 	tree, err := basetree.Read(t.Context(), []basetree.Layer{
 		layer(t, exported(t, gz), dir("etc", 0o755, 0), dir("usr", 0o755, 0),
 			dir("etc/systemd/system/multi-user.target.wants", 0o755, 0)),
@@ -60,7 +60,7 @@ func TestAnImageMadeFromAnOstreeCommitHasItsSymbolicLinks(t *testing.T) {
 	}
 }
 
-func TestAHardLinkToALinkOutsideTheRepositoryIsALink(t *testing.T) {
+func TestHardLinkToSymlink(t *testing.T) {
 	hard := func(name, target string) tar.Header {
 		return tar.Header{Name: name, Typeflag: tar.TypeLink, Linkname: target}
 	}
@@ -78,8 +78,8 @@ func TestAHardLinkToALinkOutsideTheRepositoryIsALink(t *testing.T) {
 	assert.Equal(t, "text", string(content), "also where only the link is of interest")
 }
 
-// TestALinkFarFromItsObjectHasItsContent: what is not held any more when the link comes is read again.
-func TestALinkFarFromItsObjectHasItsContent(t *testing.T) {
+// TestLinkFarFromObject: what is not held any more when the link comes is read again.
+func TestLinkFarFromObject(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	headers := []tar.Header{file(repo+"objects/00/first.file", "first")}
 	for i := range 20 {

@@ -14,8 +14,8 @@ import (
 // Layer opens a layer's blob: a tar file, plain or compressed with gzip or zstd. It may be opened twice.
 type Layer func(ctx context.Context) (io.ReadCloser, error)
 
-// lookEvery is how many entries are handled between two looks at the context.
-const lookEvery = 4096
+// checkEvery is how many entries are handled between two checks of the context.
+const checkEvery = 4096
 
 // Read builds the tree of an image from its layers, bottom first. Layers are read in parallel, as many as there are
 // processors.
@@ -94,7 +94,7 @@ func (t *Tree) applyAll(ctx context.Context, layer *changes) error {
 		return err
 	}
 	for i, c := range layer.list {
-		if i%lookEvery == 0 && ctx.Err() != nil {
+		if i%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if c.entry.Kind != Directory && t.isDirectory(c.path) { // a directory of this very layer
@@ -130,7 +130,7 @@ func (t *Tree) remove(ctx context.Context, gone map[string]bool) error {
 	}
 	seen := 0
 	for p := range t.Entries {
-		if seen%lookEvery == 0 && ctx.Err() != nil {
+		if seen%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		seen++

@@ -124,7 +124,7 @@ func TestStagesMountsAndHeredocs(t *testing.T) {
 	assert.NotContains(t, string(raw), "s3cr3t-canary")
 }
 
-func TestSecondBuildUsesTheCacheBeforeTheChange(t *testing.T) {
+func TestLayerCache(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	const text = "FROM configs\nRUN echo one >/usr/lib/one\nRUN echo %s >/usr/lib/two\n"
 	first := b.build(fmt.Sprintf(text, "two"))
@@ -213,7 +213,7 @@ func TestTwoPoolsBuildAtOnce(t *testing.T) {
 	b.clean()
 }
 
-func TestEqualRequestsAtOnceAreOneContainerBuild(t *testing.T) {
+func TestEqualRequestsBuildOnce(t *testing.T) {
 	b := newBench(t, buildahengine.Options{Parallel: 2})
 	r := b.request("FROM configs\nRUN echo once >/usr/lib/once\n")
 	results := make([]*build.Result, 2)
@@ -252,7 +252,7 @@ func TestCancelledBuildLeavesNothing(t *testing.T) {
 	b.build("FROM configs\nRUN echo after\n")
 }
 
-func TestCompareNamesWhatARunMakesDifferently(t *testing.T) {
+func TestCompare(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	r := b.request("FROM configs\nRUN echo same >/usr/lib/same; cat /proc/sys/kernel/random/uuid >/usr/lib/now\n")
 	first, err := b.builder.Build(t.Context(), r)

@@ -63,7 +63,7 @@ func extensionsBench(t *testing.T, packages ...string) (*bench, build.Request) {
 
 var realtime = []string{"kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-core", "kernel-rt-modules-extra", "kernel-rt-kvm"} //nolint:gochecknoglobals // a constant in all but type
 
-func TestExtensionsAndKernelStandBeforeTheUsersStage(t *testing.T) {
+func TestExtensionsAndKernel(t *testing.T) {
 	b, r := extensionsBench(t, append([]string{"usbguard", "krb5-workstation", "libkadm5"}, realtime...)...)
 	r.Config.Spec.Extensions, r.Config.Spec.KernelType = []string{"usbguard", "kerberos"}, "realtime"
 	result, err := b.builder.Build(t.Context(), r)
@@ -104,7 +104,7 @@ func TestExtensionsWithoutAContainerfile(t *testing.T) {
 	assert.Contains(t, b.tree(result.Reference).Entries, "/usr/share/usbguard")
 }
 
-func TestExtensionsBehindArgumentsAndNumberedStages(t *testing.T) {
+func TestExtensionsWithNumberedStages(t *testing.T) {
 	b, r := extensionsBench(t, "usbguard")
 	r.Config.Spec.Extensions = []string{"usbguard"}
 	r.Containerfile = "ARG WORD=seven\nFROM base\nARG WORD\nRUN echo $WORD >/usr/lib/word\nFROM configs\nARG WORD\nCOPY --from=0 /usr/lib/word /usr/lib/word\n" +
@@ -116,23 +116,24 @@ func TestExtensionsBehindArgumentsAndNumberedStages(t *testing.T) {
 
 func TestFailuresOfExtensions(t *testing.T) {
 	b, r := extensionsBench(t, "usbguard", "krb5-workstation")
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		change func(*build.Request)
 		says   []string
 	}{
-		"a package that the image has not got": {func(r *build.Request) {
+		{"a package that the image has not got", func(r *build.Request) {
 			r.Config.Spec.Extensions = []string{"usbguard",
 				"kerberos"}
 		},
 			[]string{"Packages not found: libkadm5", "extensions image that belongs to the base"}},
-		"a kernel that the image has not got": {func(r *build.Request) { r.Config.Spec.KernelType = "realtime" },
+		{"a kernel that the image has not got", func(r *build.Request) { r.Config.Spec.KernelType = "realtime" },
 			[]string{"Packages not found: kernel-rt-core", "kernelType"}},
-		"an extension that nobody knows": {func(r *build.Request) { r.Config.Spec.Extensions = []string{"games"} },
-			[]string{`no extension "games"`}},
-		"no extensions image": {func(r *build.Request) { r.Config.Spec.Extensions, r.Extensions = []string{"usbguard"}, nil },
+		{"an extension that nobody knows", func(r *build.Request) { r.Config.Spec.Extensions = []string{"games"} },
+			[]string{`unknown extension "games"`}},
+		{"no extensions image", func(r *build.Request) { r.Config.Spec.Extensions, r.Extensions = []string{"usbguard"}, nil },
 			[]string{"nothing names an extensions image", "baseOSExtensionsContainerImage"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			r := r
 			r.Config = r.Config.DeepCopy()
 			c.change(&r)

@@ -50,26 +50,27 @@ func TestAFailedRunIsExplained(t *testing.T) {
 func TestFailuresOfContainerfiles(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	missing := b.reg.Addr + "/os/none@sha256:" + strings.Repeat("0", 64)
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name     string
 		text     string
 		class    build.Class
 		line     int
 		attempts int
 	}{
-		"a program that is not there": {"FROM configs\nRUN nosuchprogram\n", build.ClassUser, 2, 1},
-		"COPY of a file that is not there": {"FROM base AS a\nFROM configs\nCOPY --from=a /none /usr/none\n", build.ClassUser,
+		{"a program that is not there", "FROM configs\nRUN nosuchprogram\n", build.ClassUser, 2, 1},
+		{"COPY of a file that is not there", "FROM base AS a\nFROM configs\nCOPY --from=a /none /usr/none\n", build.ClassUser,
 			3, 1},
-		"an image that is not there": {"FROM configs\nRUN true\nCOPY --from=" + missing + " /a /usr/a\n",
+		{"an image that is not there", "FROM configs\nRUN true\nCOPY --from=" + missing + " /a /usr/a\n",
 			build.ClassUser, 3, 1},
-		"a server that does not answer": {"FROM configs\nRUN wget http://127.0.0.1:9/x\n", build.ClassTransient, 2, 2},
-		"a registry that does not answer": {"FROM configs\nCOPY --from=127.0.0.1:9/a/b@sha256:" + strings.Repeat("0", 64) +
+		{"a server that does not answer", "FROM configs\nRUN wget http://127.0.0.1:9/x\n", build.ClassTransient, 2, 2},
+		{"a registry that does not answer", "FROM configs\nCOPY --from=127.0.0.1:9/a/b@sha256:" + strings.Repeat("0", 64) +
 			" /a /usr/a\n", build.ClassTransient, 2, 2},
-		"a kernel without its initramfs": {"FROM configs\nRUN mv /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0; rm /usr/lib/modules/6.2.0/initramfs.img\n", build.ClassUser, 0, 1},
-		"two kernels": {"FROM configs\nRUN cp -r /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0\n",
+		{"a kernel without its initramfs", "FROM configs\nRUN mv /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0; rm /usr/lib/modules/6.2.0/initramfs.img\n", build.ClassUser, 0, 1},
+		{"two kernels", "FROM configs\nRUN cp -r /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0\n",
 			build.ClassUser, 0, 1},
-		"the kernel is removed": {"FROM configs\nRUN rm -r /usr/lib/modules/6.1.0\n", build.ClassUser, 0, 1},
+		{"the kernel is removed", "FROM configs\nRUN rm -r /usr/lib/modules/6.1.0\n", build.ClassUser, 0, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			r := b.request(c.text)
 			r.Options.Attempts = 2
 			f := b.fails(r)
@@ -82,7 +83,7 @@ func TestFailuresOfContainerfiles(t *testing.T) {
 	b.clean()
 }
 
-func TestAHangingRunIsEndedByTheTimeLimit(t *testing.T) {
+func TestTimeLimit(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	b.build("FROM configs\nRUN true\n") // the base is unpacked: what is timed next comes to its RUN soon
 	r := b.request("FROM configs\nRUN echo start; sleep 300 & sleep 300\n")
@@ -98,7 +99,7 @@ func TestAHangingRunIsEndedByTheTimeLimit(t *testing.T) {
 	b.clean()
 }
 
-func TestAContainerfileThatWritesTenGigabytes(t *testing.T) {
+func TestDiskLimit(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	r := b.request("FROM configs\nRUN dd if=/dev/zero of=/usr/lib/big bs=1M count=10240\n")
 	r.Options.DiskLimit = 32 << 20
@@ -265,7 +266,7 @@ func TestOfflineNeedsARuntime(t *testing.T) {
 	assert.Contains(t, f.Message, "no-such-runtime")
 }
 
-func TestAfterTheBuildTheImageIsLookedAt(t *testing.T) {
+func TestCheck(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	result := b.build(
 		"FROM configs\nRUN echo changed >/etc/from-config; mkdir -p /var/lib/x; echo x >/var/lib/x/y; echo svc:x:9:9::/:/bin/sh >>/etc/passwd; rm /etc/stock.conf; mkdir /etc/stock.conf\n")

@@ -63,7 +63,7 @@ func TestOfflineRunSeesNoNetwork(t *testing.T) {
 	assert.Contains(t, f.Next, "offline")
 }
 
-func TestCancelledContainerOfARuntimeLeavesNothing(t *testing.T) {
+func TestCancelledRuntimeContainer(t *testing.T) {
 	buildtest.Need(t, true, "runc")
 	b := newBench(t, buildahengine.Options{Isolation: buildahengine.IsolationOCI})
 	b.killIsolated(b.request("FROM configs\nRUN echo started; sleep 300 & sleep 300\n"), "containerfile started",
@@ -73,7 +73,7 @@ func TestCancelledContainerOfARuntimeLeavesNothing(t *testing.T) {
 	b.noGroups()
 }
 
-func TestForkBombInAContainerOfARuntimeIsBounded(t *testing.T) {
+func TestForkBombInRuntimeContainer(t *testing.T) {
 	needPids(t)
 	buildtest.Need(t, true, "runc")
 	b := newBench(t, buildahengine.Options{MaxProcesses: 60, Isolation: buildahengine.IsolationOCI})
@@ -83,7 +83,7 @@ func TestForkBombInAContainerOfARuntimeIsBounded(t *testing.T) {
 	b.noGroups()
 }
 
-func TestMirrorsServeImagesThatAContainerfileNames(t *testing.T) {
+func TestMirrors(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	_, digest, _ := strings.Cut(b.base.Reference, "@")
 	text := "FROM configs\nCOPY --from=quay.example.test/vendor/tools@" + digest + " /etc/stock.conf /usr/lib/mirrored\n"
@@ -174,9 +174,9 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"`
 	return exec.CommandContext(t.Context(), "unshare", append([]string{"-m", "sh", "-c", script, ids}, program...)...)
 }
 
-// TestCancelledInAContainerOfARuntimeLeavesNothing ends the build's context while a container runs: the program goes on
+// TestCancelledInRuntimeContainer ends the build's context while a container runs: the program goes on
 // living.
-func TestCancelledInAContainerOfARuntimeLeavesNothing(t *testing.T) {
+func TestCancelledInRuntimeContainer(t *testing.T) {
 	buildtest.Need(t, true, "runc")
 	b := newBench(t, buildahengine.Options{Isolation: buildahengine.IsolationOCI})
 	ctx, cancel := context.WithCancel(t.Context())

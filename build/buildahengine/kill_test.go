@@ -132,7 +132,7 @@ func gone(t testing.TB, root string) {
 		60*time.Second, 10*time.Millisecond, "the storage is free")
 }
 
-func TestKilledInEveryStageTheNextBuildSucceeds(t *testing.T) {
+func TestKilledInEveryStage(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	r := b.request(
 		"FROM configs\nRUN echo one >/usr/lib/one\nRUN echo in the middle; sleep 0.3; echo two >/usr/lib/two\nCOPY --from=base /etc/stock.conf /usr/lib/three\n")

@@ -7,20 +7,21 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestBuildsAtOnceFollowMemoryAndProcessors(t *testing.T) {
+func TestParallelDefault(t *testing.T) {
 	const gib = 1 << 20 // kiB
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name       string
 		available  int
 		processors int
 		builds     int
 	}{
-		"room for two pools":                    {available: 2 * gib, processors: 4, builds: 2},
-		"less than one build's memory":          {available: gib / 2, processors: 4, builds: 1},
-		"a little less than two builds' memory": {available: 2*gib - 1, processors: 4, builds: 1},
-		"more memory than processors":           {available: 64 * gib, processors: 2, builds: 2},
-		"one processor":                         {available: 64 * gib, processors: 1, builds: 1},
+		{name: "room for two pools", available: 2 * gib, processors: 4, builds: 2},
+		{name: "less than one build's memory", available: gib / 2, processors: 4, builds: 1},
+		{name: "a little less than two builds' memory", available: 2*gib - 1, processors: 4, builds: 1},
+		{name: "more memory than processors", available: 64 * gib, processors: 2, builds: 2},
+		{name: "one processor", available: 64 * gib, processors: 1, builds: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			m := parseMemory(
 				fmt.Sprintf("MemTotal:       %d kB\nMemFree:  1 kB\nMemAvailable:   %d kB\nHugePages_Total:       0\n", 64*gib,
 					c.available))

@@ -71,11 +71,11 @@ func twoPools(t *testing.T, parallel int, wait bool) int {
 	return m.max
 }
 
-func TestTwoPoolsBuildTogetherWhereThereIsRoom(t *testing.T) {
+func TestParallelBuilds(t *testing.T) {
 	assert.Equal(t, 2, twoPools(t, 2, true), "each RUN waits for the other pool's")
 }
 
-func TestTwoPoolsBuildOneAfterTheOtherWhereThereIsRoomForOne(t *testing.T) {
+func TestParallelWithRoomForOne(t *testing.T) {
 	assert.Equal(t, 1, twoPools(t, 1, false))
 }
 

@@ -15,7 +15,7 @@ import (
 	"dayone.dev/dayone/build/buildahengine"
 )
 
-func TestRunGetsTheProxyAndTheImageDoesNot(t *testing.T) {
+func TestProxyReachesRunOnly(t *testing.T) {
 	const password = "canary-9f8e7d6c"
 	for _, isolation := range []string{buildahengine.IsolationChroot, buildahengine.IsolationAuto} {
 		t.Run(isolation, func(t *testing.T) {

@@ -33,7 +33,7 @@ func text(n int) string {
 	return fmt.Sprintf("FROM configs\nRUN dd if=/dev/zero of=/usr/lib/big bs=1M count=6 && echo %d >/usr/lib/n\n", n)
 }
 
-func TestStorageIsBoundedAndKeepsWhatWasUsedLast(t *testing.T) {
+func TestStorageLimit(t *testing.T) {
 	const limit = 16 << 20
 	b := newBench(t, buildahengine.Options{StorageLimit: limit})
 	for n := range 4 {
@@ -53,7 +53,7 @@ func TestStorageOfCopiesIsBounded(t *testing.T) {
 	assert.Less(t, b.stored(), one+(1<<20), "the build before has gone")
 }
 
-func TestAKilledPullLeavesNothingBeyondTheLimit(t *testing.T) {
+func TestKilledPullIsPruned(t *testing.T) {
 	b := newBench(t, buildahengine.Options{StorageLimit: 30 << 20})
 	for n := range 2 {
 		b.killAt(b.request(text(n)), "containerfile COMMIT")
@@ -64,7 +64,7 @@ func TestAKilledPullLeavesNothingBeyondTheLimit(t *testing.T) {
 	b.clean()
 }
 
-func TestPruningLeavesARunningBuildAlone(t *testing.T) {
+func TestPruneSparesRunningBuild(t *testing.T) {
 	started, proceed := make(chan struct{}), make(chan struct{})
 	gate := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(started); <-proceed }))
 	t.Cleanup(gate.Close)

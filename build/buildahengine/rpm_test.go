@@ -151,18 +151,19 @@ func TestExtensionsWithRealPackages(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, string(log), "this kernel is installed")
 	})
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		change func(*build.Request)
 		says   string
 	}{
-		"an extension that the repository has not got": {func(
+		{"an extension that the repository has not got", func(
 			r *build.Request) {
 			r.Config.Spec.Extensions = []string{"kerberos"}
 		}, "krb5-workstation"},
-		"a kernel that the repository has not got": {func(r *build.Request) { r.Config.Spec.KernelType = "64k-pages" },
+		{"a kernel that the repository has not got", func(r *build.Request) { r.Config.Spec.KernelType = "64k-pages" },
 			"kernel-64k-core"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			r := r
 			r.Config = r.Config.DeepCopy()
 			r.Config.Spec.Extensions, r.Config.Spec.KernelType = nil, "default"

@@ -23,7 +23,7 @@ func script(t *testing.T, text string) string {
 	return file
 }
 
-func TestARuntimeThatWorksIsChosenByItself(t *testing.T) {
+func TestWorkingRuntimeIsChosen(t *testing.T) {
 	buildtest.Need(t, true, "runc")
 	b := newBench(t, buildahengine.Options{})
 	result := b.build("FROM configs\nRUN echo one\n")
@@ -35,18 +35,19 @@ func TestARuntimeThatWorksIsChosenByItself(t *testing.T) {
 	assert.Empty(t, again.Isolation, "nothing was run")
 }
 
-func TestWithoutAWorkingRuntimeRunIsInAChroot(t *testing.T) {
-	for name, c := range map[string]struct {
+func TestChrootWithoutRuntime(t *testing.T) {
+	for _, c := range []struct {
+		name    string
 		runtime string
 		reason  []string
 	}{
-		"none is installed": {"no-such-runtime", []string{"no-such-runtime is not installed"}},
-		"it fails and says why": {script(t, "echo first; echo cannot do it on a Sunday >&2; exit 1\n"),
+		{"none is installed", "no-such-runtime", []string{"no-such-runtime is not installed"}},
+		{"it fails and says why", script(t, "echo first; echo cannot do it on a Sunday >&2; exit 1\n"),
 			[]string{"does not work here", "cannot do it on a Sunday"}},
-		"it says nothing":  {"/bin/false", []string{"/bin/false does not work here", "exit status 1"}},
-		"it is no runtime": {"/bin/true", []string{"/bin/true does not work here"}},
+		{"it says nothing", "/bin/false", []string{"/bin/false does not work here", "exit status 1"}},
+		{"it is no runtime", "/bin/true", []string{"/bin/true does not work here"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, buildahengine.Options{Runtime: c.runtime})
 			result := b.build("FROM configs\nRUN echo one\n")
 			assert.Equal(t, buildahengine.IsolationChroot, result.Isolation)
@@ -59,9 +60,9 @@ func TestWithoutAWorkingRuntimeRunIsInAChroot(t *testing.T) {
 	}
 }
 
-// TestTheRuntimeOfADistributionIsTried uses crun as the distribution ships it: whether it works depends on its version,
+// TestDistributionRuntime uses crun as the distribution ships it: whether it works depends on its version,
 // and the build succeeds with either outcome.
-func TestTheRuntimeOfADistributionIsTried(t *testing.T) {
+func TestDistributionRuntime(t *testing.T) {
 	buildtest.Need(t, true, "crun")
 	b := newBench(t, buildahengine.Options{Runtime: "crun"})
 	result := b.build("FROM configs\nRUN echo one >/usr/lib/one\n")
@@ -75,7 +76,7 @@ func TestTheRuntimeOfADistributionIsTried(t *testing.T) {
 	b.noGroups()
 }
 
-func TestARuntimeThatIsAskedForAndDoesNotWorkIsAFailure(t *testing.T) {
+func TestRequestedRuntimeFails(t *testing.T) {
 	broken := script(t, "echo out of order >&2; exit 1\n")
 	b := newBench(t, buildahengine.Options{Runtime: broken, Isolation: buildahengine.IsolationOCI})
 	f := b.fails(b.request("FROM configs\nRUN true\n"))
@@ -92,7 +93,7 @@ func TestARuntimeThatIsAskedForAndDoesNotWorkIsAFailure(t *testing.T) {
 	b.clean()
 }
 
-func TestARuntimeThatBreaksLaterIsTriedAnew(t *testing.T) {
+func TestRuntimeBreaksLater(t *testing.T) {
 	buildtest.Need(t, true, "runc")
 	broken := filepath.Join(t.TempDir(), "broken")
 	b := newBench(t, buildahengine.Options{Runtime: script(t,
@@ -114,9 +115,9 @@ func TestARuntimeThatBreaksLaterIsTriedAnew(t *testing.T) {
 	assert.Equal(t, build.ClassUser, f.Class, "a program that is not there is the Containerfile's: %v", f.Excerpt)
 }
 
-// TestOnAHostWithControlGroupsOfVersion2 shows the builder a host that has only version 2. This kernel keeps the
+// TestControlGroupsV2 shows the builder a host that has only version 2. This kernel keeps the
 // controllers in version 1, so limits cannot be seen here, only that builds and their clearing up go through.
-func TestOnAHostWithControlGroupsOfVersion2(t *testing.T) {
+func TestControlGroupsV2(t *testing.T) {
 	buildtest.Need(t, true, "unshare", "runc")
 	b := newBench(t, buildahengine.Options{})
 	builder := b.builderProcess(b.request("FROM configs\nRUN cat /proc/self/cgroup\n"), buildahengine.IsolationAuto)

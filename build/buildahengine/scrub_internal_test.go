@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestASecretThatBeginsWithAnotherGoesAsAWhole(t *testing.T) {
+func TestScrubLongestSecret(t *testing.T) {
 	for _, secrets := range [][]string{{"hunter2", "hunter2-and-more"}, {"hunter2-and-more", "hunter2"}} {
 		var got []string
 		l := newLines(secrets, func(text string) { got = append(got, text) })

@@ -48,7 +48,7 @@ func (b *bench) trusting(containerfile string) build.Request {
 	return r
 }
 
-func TestRunTrustsTheBundleWhereProgramsLook(t *testing.T) {
+func TestTrustBundle(t *testing.T) {
 	for _, isolation := range []string{buildahengine.IsolationChroot, buildahengine.IsolationOCI} {
 		t.Run(isolation, func(t *testing.T) {
 			if isolation == buildahengine.IsolationOCI {
@@ -89,9 +89,9 @@ func TestRunTrustsTheBundleWhereProgramsLook(t *testing.T) {
 	}
 }
 
-// TestAContainerfileMayWriteTheTrustStore: the command is a stand-in that does what the real ones do, a file renamed
+// TestTrustStoreIsWritten: the command is a stand-in that does what the real ones do, a file renamed
 // over the old.
-func TestAContainerfileMayWriteTheTrustStore(t *testing.T) {
+func TestTrustStoreIsWritten(t *testing.T) {
 	b, stock := trustBench(t, buildahengine.Options{})
 	r := b.trusting("FROM configs\nRUN <<EOF\n# update-ca-trust\ncat " + fedoraBundle + " " + filepath.Dir(fedoraAnchor) +
 		"/*.pem >/etc/new && mv /etc/new " + fedoraBundle + "\nEOF\n")
@@ -102,7 +102,7 @@ func TestAContainerfileMayWriteTheTrustStore(t *testing.T) {
 	assert.NotContains(t, b.tree(result.Reference).Entries, fedoraAnchor)
 }
 
-func TestABaseWithoutATrustStoreGetsNone(t *testing.T) {
+func TestBaseWithoutTrustStore(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	result, err := b.builder.Build(t.Context(), b.trusting("FROM configs\nRUN echo x >/usr/lib/x\n"))
 	require.NoError(t, err)

@@ -35,28 +35,29 @@ func content(layer *configlayer.Layer, p string) string {
 	return ""
 }
 
-func TestKernelArgumentsOfABootcImage(t *testing.T) {
-	for name, c := range map[string]struct {
+func TestBootcKernelArguments(t *testing.T) {
+	for _, c := range []struct {
+		name string
 		base map[string]string
 		list []string
 		want []string
 	}{
-		"as they are": {nil, []string{"nosmt", "console=ttyS0,115200n8"},
+		{"as they are", nil, []string{"nosmt", "console=ttyS0,115200n8"},
 			[]string{"nosmt", "console=ttyS0,115200n8"}},
-		"several in one string":        {nil, []string{"a=1  b=2", "c"}, []string{"a=1", "b=2", "c"}},
-		"order is kept and doubles go": {nil, []string{"b", "a", "b a"}, []string{"b", "a"}},
-		"equal keys are not doubles": {nil, []string{"console=tty0", "console=ttyS0"},
+		{"several in one string", nil, []string{"a=1  b=2", "c"}, []string{"a=1", "b=2", "c"}},
+		{"order is kept and doubles go", nil, []string{"b", "a", "b a"}, []string{"b", "a"}},
+		{"equal keys are not doubles", nil, []string{"console=tty0", "console=ttyS0"},
 			[]string{"console=tty0", "console=ttyS0"}},
-		"quotes hold blanks together": {nil, []string{`dyndbg="file a.c +p; file b.c +p" x`},
+		{"quotes hold blanks together", nil, []string{`dyndbg="file a.c +p; file b.c +p" x`},
 			[]string{`dyndbg="file a.c +p; file b.c +p"`, "x"}},
-		"backslashes and other languages": {nil, []string{`p=\w+`, "name=Łódź"}, []string{`p=\w+`, "name=Łódź"}},
-		"what the base has is not twice": {map[string]string{"00-a.toml": "kargs = [\"a=1\", \"b\"]\n",
+		{"backslashes and other languages", nil, []string{`p=\w+`, "name=Łódź"}, []string{`p=\w+`, "name=Łódź"}},
+		{"what the base has is not twice", map[string]string{"00-a.toml": "kargs = [\"a=1\", \"b\"]\n",
 			"10-no.txt": "kargs = [\"c\"]"}, []string{"a=1", "b", "c"}, []string{"c"}},
-		"the base's for another machine": {map[string]string{"00-a.toml": "kargs = [\"a\"]\nmatch-architectures = [\"aarch64\"]\n"}, []string{"a"}, []string{"a"}},
-		"all of them are the base's":     {map[string]string{"00-a.toml": "kargs = [\"a\"]\nmatch-architectures = [\"x86_64\"]\n"}, []string{"a"}, nil},
-		"none":                           {nil, nil, nil},
+		{"the base's for another machine", map[string]string{"00-a.toml": "kargs = [\"a\"]\nmatch-architectures = [\"aarch64\"]\n"}, []string{"a"}, []string{"a"}},
+		{"all of them are the base's", map[string]string{"00-a.toml": "kargs = [\"a\"]\nmatch-architectures = [\"x86_64\"]\n"}, []string{"a"}, nil},
+		{"none", nil, nil, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			k := configlayer.KernelArguments{List: c.list, Bootc: true, Architecture: "amd64"}
 			layer, findings, err := withArguments(t, c.base, k)
 			require.NoError(t, err)
@@ -79,7 +80,7 @@ func TestKernelArgumentsOfABootcImage(t *testing.T) {
 	}
 }
 
-func TestKernelArgumentsElsewhereAreTheAgents(t *testing.T) {
+func TestKernelArgumentsWithoutBootc(t *testing.T) {
 	layer, findings, err := withArguments(t, nil, configlayer.KernelArguments{List: []string{"nosmt"},
 		Architecture: "amd64"})
 	require.NoError(t, err)
@@ -89,7 +90,7 @@ func TestKernelArgumentsElsewhereAreTheAgents(t *testing.T) {
 		Reason: layer.Placements[0].Reason}}, layer.Placements)
 }
 
-func TestKernelArgumentsThatNoCommandLineHolds(t *testing.T) {
+func TestBadKernelArguments(t *testing.T) {
 	for name, argument := range map[string]string{"a control character": "a=\x01", "half a pair of quotes": `a="b c`,
 		"not UTF-8": "a=\xff"} {
 		t.Run(name, func(t *testing.T) {

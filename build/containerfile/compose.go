@@ -30,7 +30,7 @@ type Composed struct {
 	Text string
 	// Skip is how many lines stand before the user's first.
 	Skip int
-	// ConfigsContext is the name under which the image with the rendered config must be given.
+	// ConfigsContext is the name under which the image with the rendered config is passed.
 	ConfigsContext string
 }
 
@@ -79,7 +79,7 @@ const (
 
 // Compose puts what the rendered config asks for in packages before the user's text, as a stage named configs, so that
 // the user's FROM configs finds them installed. An empty text means that this stage is the image. Without additions the
-// text is untouched. A text that cannot be parsed gives a *SyntaxError.
+// text is untouched. A text that cannot be parsed is an error.
 func Compose(text string, add Additions) (*Composed, error) {
 	steps, err := add.steps()
 	if err != nil {
@@ -102,7 +102,7 @@ func Compose(text string, add Additions) (*Composed, error) {
 }
 
 // behind makes the text one that can stand behind another stage, with its lines where they were. What counts only
-// before the first FROM comes out: the ARG instructions, in a line each, and the directive that names the escape
+// before the first FROM is moved: the ARG instructions, in a line each, and the directive that names the escape
 // character, which must be the first line of all. The stages' numbers become one more.
 func (f *File) behind() (heading []string, rest string) {
 	if f.escape != parser.DefaultEscapeToken {
@@ -168,13 +168,13 @@ func (a Additions) steps() ([]string, error) {
 	for i, extension := range a.Extensions {
 		list := packages(extension)
 		if list == nil {
-			return nil, invalid(fmt.Sprintf("spec.extensions[%d]", i), fmt.Sprintf("there is no extension %q", extension))
+			return nil, invalid(fmt.Sprintf("spec.extensions[%d]", i), fmt.Sprintf("unknown extension %q", extension))
 		}
 		names = append(names, list...)
 	}
 	kernel, ok := kernels(a.KernelType)
 	if !ok {
-		return nil, invalid("spec.kernelType", fmt.Sprintf("there is no kernel type %q", a.KernelType))
+		return nil, invalid("spec.kernelType", fmt.Sprintf("unknown kernel type %q", a.KernelType))
 	}
 	if len(names) == 0 && len(kernel) == 0 {
 		return nil, nil
@@ -198,7 +198,7 @@ func (a Additions) steps() ([]string, error) {
 // defaultKernel are the packages of the default kernel; not every system has all of them.
 const defaultKernel = "kernel kernel-core kernel-modules kernel-modules-core kernel-modules-extra"
 
-// kernelSwap takes the default kernel out and puts the other in, in one transaction: there is never a system without a
+// kernelSwap replaces the default kernel by the other in one transaction: there is never a system without a
 // kernel, nor one with two. dnf does it where the base has it, else rpm-ostree. A base that has this kernel already is
 // left alone. dnf's shell ends well whatever happened in it, so the outcome is looked at.
 func kernelSwap(kernel []string) string {
@@ -216,7 +216,7 @@ func kernelSwap(kernel []string) string {
 const (
 	// transaction is the script for dnf's shell.
 	transaction = "/run/dayone-kernel-swap"
-	// tidy takes out what package managers leave in directories of the machine.
+	// tidy removes what package managers leave in directories of the machine.
 	tidy = "rm -rf /var/cache/dnf /var/lib/dnf /var/log/dnf* /var/log/hawkey.log; if command -v ostree >/dev/null 2>&1; then ostree container commit; fi"
 )
 

@@ -50,8 +50,8 @@ func (l *linter) credentials(in Instruction) {
 	if in.Keyword == "RUN" {
 		all := commands(in)
 		// What is surely a secret goes first: a guess about an earlier command must not take its place.
-		for _, check := range []func(Instruction, []word) bool{l.passed, l.named} {
-			if slices.ContainsFunc(all, func(c []word) bool { return check(in, c) }) {
+		for _, check := range []func(Instruction, []string) bool{l.passed, l.named} {
+			if slices.ContainsFunc(all, func(c []string) bool { return check(in, c) }) {
 				return
 			}
 		}
@@ -81,7 +81,7 @@ func plain(in Instruction) string {
 
 // secret reports at the very line: an instruction can be long.
 func (l *linter) secret(in Instruction, sure bool, found, what string) {
-	const next = "use RUN --mount=type=secret, and give a new secret out: this one has been written down"
+	const next = "use RUN --mount=type=secret, and rotate the secret: this one is written down in plain text"
 	line := in.Line
 	lines := strings.Split(l.file.Text, "\n")
 	for n := in.Line; n <= min(in.End, len(lines)); n++ {
@@ -148,15 +148,15 @@ func passings() []passing {
 }
 
 // passed refuses a secret in the arguments of a program that is known to take it there; it reports at most one finding.
-func (l *linter) passed(in Instruction, command []word) bool {
+func (l *linter) passed(in Instruction, command []string) bool {
 	for i, w := range command {
 		for _, p := range passings() {
-			if !slices.Contains(p.programs, path.Base(w.text)) || p.with != "" &&
-				!slices.ContainsFunc(command[i:], func(o word) bool { return o.text == p.with }) {
+			if !slices.Contains(p.programs, path.Base(w)) || p.with != "" &&
+				!slices.Contains(command[i:], p.with) {
 				continue
 			}
 			if found, option := p.find(command[i+1:]); found != "" {
-				l.secret(in, true, found, path.Base(w.text)+" gets a password in plain text with "+option)
+				l.secret(in, true, found, path.Base(w)+" gets a password in plain text with "+option)
 				return true
 			}
 		}
@@ -165,13 +165,13 @@ func (l *linter) passed(in Instruction, command []word) bool {
 }
 
 // named warns of an option whose name says that its value is a secret; it reports at most one finding.
-func (l *linter) named(in Instruction, command []word) bool {
+func (l *linter) named(in Instruction, command []string) bool {
 	for i, w := range command {
-		if !secretOption.MatchString(w.text) || i+1 == len(command) {
+		if !secretOption.MatchString(w) || i+1 == len(command) {
 			continue
 		}
-		if value := command[i+1].text; len(value) >= 4 && !strings.Contains(value, unknown) && !harmless(w.text, value) {
-			l.secret(in, false, value, strings.TrimLeft(w.text, "-")+" looks like a secret in plain text")
+		if value := command[i+1]; len(value) >= 4 && !strings.Contains(value, unknown) && !harmless(w, value) {
+			l.secret(in, false, value, strings.TrimLeft(w, "-")+" looks like a secret in plain text")
 			return true
 		}
 	}
@@ -179,7 +179,7 @@ func (l *linter) named(in Instruction, command []word) bool {
 }
 
 // find gives the first secret among the arguments and the option that it belongs to.
-func (p passing) find(arguments []word) (secret, option string) {
+func (p passing) find(arguments []string) (secret, option string) {
 	for i := range arguments {
 		for _, o := range p.pair {
 			if value, ok := valueOf(arguments, i, o); ok {
@@ -205,17 +205,17 @@ func (p passing) find(arguments []word) (secret, option string) {
 }
 
 // valueOf gives the value of the option at that place: the next word, behind =, or behind a single letter.
-func valueOf(arguments []word, i int, option string) (string, bool) {
-	text := arguments[i].text
+func valueOf(arguments []string, i int, option string) (string, bool) {
+	text := arguments[i]
 	switch {
 	case text == option && i+1 < len(arguments):
-		return arguments[i+1].text, true
+		return arguments[i+1], true
 	case strings.HasPrefix(option, "--"):
 		return strings.CutPrefix(text, option+"=")
 	case len(text) > 2 && strings.HasPrefix(text, option):
 		return text[2:], true
 	case len(text) > 2 && text[0] == '-' && text[1] != '-' && strings.HasSuffix(text, option[1:]) && i+1 < len(arguments):
-		return arguments[i+1].text, true // letters in one word: curl -fsSu
+		return arguments[i+1], true // letters in one word: curl -fsSu
 	}
 	return "", false
 }

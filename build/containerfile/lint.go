@@ -9,9 +9,9 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// MaxLength is the longest content of a MachineOSConfig's containerFile, in characters
+// maxLength is the longest content of a MachineOSConfig's containerFile, in characters
 // (API: machineconfiguration.openshift.io/v1, MachineOSContainerfile.content, maxLength 4096).
-const MaxLength = 4096
+const maxLength = 4096
 
 // LintOptions of Lint. The zero value is right for a MachineOSConfig.
 type LintOptions struct {
@@ -33,19 +33,19 @@ type linter struct {
 // lines.
 func Lint(text string, o LintOptions) (*File, []report.Finding) {
 	l := &linter{o: o}
-	if n := utf8.RuneCountInString(text); n > MaxLength {
+	if n := utf8.RuneCountInString(text); n > maxLength {
 		l.refuse(0, "containerfile-length", "move files into an image and use COPY --from",
-			"%d characters; the API allows %d", n, MaxLength)
+			"%d characters; the API allows %d", n, maxLength)
 		return nil, l.report.Findings
 	}
 	if at := strings.IndexFunc(text, func(r rune) bool { return r == utf8.RuneError || r == 0 }); at >= 0 {
-		l.refuse(1+strings.Count(text[:at], "\n"), "syntax", "write it as UTF-8 text", "the line has bytes that are no text")
+		l.refuse(1+strings.Count(text[:at], "\n"), "syntax", "write it as UTF-8 text", "the line holds bytes that are no text")
 		return nil, l.report.Findings
 	}
 	file, err := Parse(text)
-	var syntax *SyntaxError
+	var syntax *syntaxError
 	if errors.As(err, &syntax) {
-		l.refuse(syntax.Line, "syntax", "mend the line", "%s", syntax.Message)
+		l.refuse(syntax.Line, "syntax", "fix the line", "%s", syntax.Message)
 		return nil, l.report.Findings
 	}
 	l.file = file
@@ -86,7 +86,7 @@ func (l *linter) warn(line int, rule, next, format string, args ...any) {
 // shape checks stages: there is one, and the last comes from configs.
 func (l *linter) shape() {
 	if len(l.file.Stages) == 0 {
-		l.refuse(0, "final-stage", "begin the last stage with FROM configs", "there is no stage")
+		l.refuse(0, "final-stage", "begin the last stage with FROM configs", "the Containerfile has no stage")
 		return
 	}
 	for i, s := range l.file.Stages {
@@ -96,7 +96,7 @@ func (l *linter) shape() {
 		}
 		if s.Name == Configs || s.Name == Base {
 			l.refuse(s.Line, "reserved-name", "choose another name for the stage",
-				"stage %d is named %s, which is the name of an image that is given", i+1, s.Name)
+				"stage %d is named %s, which is the name of an image of the build", i+1, s.Name)
 		}
 	}
 	final := l.file.Final()
@@ -121,7 +121,7 @@ func (l *linter) instruction(in Instruction, stage int) {
 	switch {
 	case !known(in.Keyword):
 		l.refuse(in.Line, "unknown-instruction", "see the list of instructions in containers' Containerfile(5)",
-			"there is no instruction %s", in.Keyword)
+			"unknown instruction %s", in.Keyword)
 		return
 	case len(in.Args) < arguments(in.Keyword):
 		l.refuse(in.Line, "arguments", "complete the instruction", "%s needs at least %d arguments", in.Keyword,
@@ -132,7 +132,7 @@ func (l *linter) instruction(in Instruction, stage int) {
 	final := stage == len(l.file.Stages)-1
 	switch in.Keyword {
 	case "COPY", "ADD":
-		l.copying(in, stage)
+		l.copying(in)
 		if final {
 			l.destination(in)
 		}
@@ -144,8 +144,8 @@ func (l *linter) instruction(in Instruction, stage int) {
 }
 
 // copying checks where files come from: a MachineOSConfig has no build context.
-func (l *linter) copying(in Instruction, _ int) {
-	if from, ok := in.Flag("from"); ok {
+func (l *linter) copying(in Instruction) {
+	if from, ok := in.flag("from"); ok {
 		if from == "" {
 			l.refuse(in.Line, "arguments", "name an image or stage", "--from names nothing")
 		}
@@ -154,9 +154,9 @@ func (l *linter) copying(in Instruction, _ int) {
 	for k, source := range in.Args[:len(in.Args)-1] {
 		remote := in.Keyword == "ADD" && (strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://"))
 		if remote {
-			if _, pinned := in.Flag("checksum"); !pinned {
+			if _, pinned := in.flag("checksum"); !pinned {
 				l.warn(in.Line, "unpinned-download", "add --checksum=sha256:…",
-					"%s may give something else tomorrow: two builds of one request can differ", source)
+					"%s may return something else tomorrow: two builds of one request can differ", source)
 			}
 			continue
 		}
@@ -164,7 +164,7 @@ func (l *linter) copying(in Instruction, _ int) {
 			continue
 		}
 		l.refuse(in.Line, "build-context", "write the file inline (COPY <<EOF path), or COPY --from an image",
-			"there is no build context to take %s from", source)
+			"a MachineOSConfig has no build context to copy %s from", source)
 	}
 }
 

@@ -51,8 +51,8 @@ type Instruction struct {
 	node      *parser.Node
 }
 
-// Flag gives the value of --name=value.
-func (i Instruction) Flag(name string) (string, bool) {
+// flag gives the value of --name=value.
+func (i Instruction) flag(name string) (string, bool) {
 	for _, f := range i.Flags {
 		if v, ok := strings.CutPrefix(f, "--"+name+"="); ok {
 			return v, true
@@ -64,19 +64,19 @@ func (i Instruction) Flag(name string) (string, bool) {
 	return "", false
 }
 
-// SyntaxError is text that is no Containerfile.
-type SyntaxError struct {
+// syntaxError is text that is no Containerfile.
+type syntaxError struct {
 	Line    int
 	Message string
 }
 
-func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
+func (e *syntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
 
-// Parse reads a Containerfile. The error is a *SyntaxError.
+// Parse reads a Containerfile. The error is a *syntaxError.
 func Parse(text string) (*File, error) {
 	result, err := parser.Parse(strings.NewReader(text))
 	if err != nil {
-		return nil, &SyntaxError{Line: errorLine(text, err), Message: err.Error()}
+		return nil, &syntaxError{Line: errorLine(text, err), Message: err.Error()}
 	}
 	file := &File{Text: text, root: result.AST, escape: result.EscapeToken}
 	for _, node := range result.AST.Children {
@@ -175,7 +175,7 @@ func (f *File) Images() []Use {
 	for i, s := range f.Stages {
 		add(s.From, s.Line, i)
 		for _, in := range s.Instructions {
-			if from, ok := in.Flag("from"); ok {
+			if from, ok := in.flag("from"); ok {
 				add(from, in.Line, i)
 			}
 			for _, flag := range in.Flags {

@@ -57,7 +57,7 @@ func (f *File) PlanAppend(env []string) (plan *Append, reason string) {
 		switch in.Keyword {
 		case "LABEL", "ENV":
 		case "COPY":
-			if from, ok := in.Flag("from"); ok {
+			if from, ok := in.flag("from"); ok {
 				return nil, fmt.Sprintf("line %d copies from %s", in.Line, from)
 			}
 			if len(in.Heredocs) == 0 || len(in.Heredocs) != len(in.Args)-1 {

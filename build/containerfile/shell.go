@@ -9,23 +9,16 @@ import (
 // unknown stands in a word for what only the shell knows: variables, commands, patterns.
 const unknown = "\x00"
 
-// word is one word of a command, without quotes.
-type word struct{ text string }
-
-// commands are the simple commands of a RUN with their words, also those inside of loops, functions and substitutions.
+// commands are the simple commands of a RUN with their words, without quotes, also those inside of loops, functions and substitutions.
 // What is no shell script is split at spaces.
-func commands(in Instruction) [][]word {
+func commands(in Instruction) [][]string {
 	scripts := in.Heredocs
 	if len(in.Args) == 1 {
 		scripts = append([]string{in.Args[0]}, scripts...)
 	}
-	var out [][]word
+	var out [][]string
 	if len(in.Args) > 1 { // the form without a shell: no variables there
-		var c []word
-		for _, a := range in.Args {
-			c = append(c, word{a})
-		}
-		out = append(out, c)
+		out = append(out, in.Args)
 	}
 	for _, script := range scripts {
 		file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
@@ -35,9 +28,9 @@ func commands(in Instruction) [][]word {
 		}
 		syntax.Walk(file, func(node syntax.Node) bool {
 			if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 {
-				var c []word
+				var c []string
 				for _, w := range call.Args {
-					c = append(c, word{knownParts(w.Parts)})
+					c = append(c, knownParts(w.Parts))
 				}
 				out = append(out, c)
 			}
@@ -65,17 +58,17 @@ func knownParts(parts []syntax.WordPart) string {
 	return b.String()
 }
 
-// fields is a rough reading of what the parser does not take.
-func fields(script string) [][]word {
-	var out [][]word
+// fields is a rough reading of what the parser does not accept.
+func fields(script string) [][]string {
+	var out [][]string
 	for _, line := range strings.FieldsFunc(script, func(r rune) bool { return strings.ContainsRune("\n;|", r) }) {
-		var c []word
+		var c []string
 		for _, f := range strings.Fields(line) {
 			f = strings.Trim(f, `"'`)
 			if strings.ContainsAny(f, "$`") {
 				f = unknown
 			}
-			c = append(c, word{f})
+			c = append(c, f)
 		}
 		out = append(out, c)
 	}
