@@ -79,7 +79,7 @@ func List(ctx context.Context, root string) ([]Listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	images, err := store.Images(ctx)
+	images, err := storage.ListImages(ctx, store)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func DiskUsage(ctx context.Context, root string) (usage []Usage, total int64, er
 	if err != nil {
 		return nil, 0, err
 	}
-	found, err := store.Usage(ctx)
+	found, err := storage.ReadUsage(ctx, store)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -8,7 +8,6 @@ import (
 	"path"
 
 	"github.com/distribution/distribution/v3"
-	upstream "github.com/distribution/distribution/v3/registry/storage"
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -37,7 +36,7 @@ type Blob struct {
 
 // StatBlob tells the size of a blob. The link decides what is visible, and the bytes must have the digest.
 func (r Repository) StatBlob(d digest.Digest) (int64, error) {
-	target, err := r.s.readLink(layerLink(r.name, d))
+	target, err := r.s.driver.readLink(layerLink(r.name, d))
 	if err != nil {
 		return 0, fmt.Errorf("find blob %s in %s: %w", d, r.name, err)
 	}
@@ -52,7 +51,7 @@ func (r Repository) StatBlob(d digest.Digest) (int64, error) {
 func (r Repository) TouchBlob(d digest.Digest) (int64, error) {
 	r.s.maintenance.RLock()
 	defer r.s.maintenance.RUnlock()
-	target, err := r.s.readLink(layerLink(r.name, d))
+	target, err := r.s.driver.readLink(layerLink(r.name, d))
 	if err != nil {
 		return 0, fmt.Errorf("find blob %s in %s: %w", d, r.name, err)
 	}
@@ -61,7 +60,7 @@ func (r Repository) TouchBlob(d digest.Digest) (int64, error) {
 
 // OpenBlob opens a blob. Bytes that were not hashed since they last changed are hashed first.
 func (r Repository) OpenBlob(d digest.Digest) (*Blob, error) {
-	target, err := r.s.readLink(layerLink(r.name, d))
+	target, err := r.s.driver.readLink(layerLink(r.name, d))
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s of %s: %w", d, r.name, err)
 	}
@@ -76,18 +75,18 @@ func (r Repository) OpenBlob(d digest.Digest) (*Blob, error) {
 func (r Repository) DeleteBlob(ctx context.Context, d digest.Digest) error {
 	r.s.maintenance.RLock()
 	defer r.s.maintenance.RUnlock()
-	if err := r.s.unlink(ctx, layerLink(r.name, d)); err != nil {
+	if err := r.s.driver.unlink(ctx, layerLink(r.name, d)); err != nil {
 		return fmt.Errorf("delete blob %s of %s: %w", d, r.name, err)
 	}
 	return nil
 }
 
 // unlink deletes a link with its directory.
-func (s *Store) unlink(ctx context.Context, link string) error {
-	if _, err := s.driver.Stat(ctx, link); err != nil {
+func (d *driver) unlink(ctx context.Context, link string) error {
+	if _, err := d.Stat(ctx, link); err != nil {
 		return known(err)
 	}
-	return known(s.driver.Delete(ctx, path.Dir(link)))
+	return known(d.Delete(ctx, path.Dir(link)))
 }
 
 // mount is an option of distribution's Create: the blob is known, only its link is made.
@@ -110,7 +109,7 @@ func (m mount) Apply(v any) error {
 func (r Repository) Mount(ctx context.Context, from string, d digest.Digest) (bool, error) {
 	r.s.maintenance.RLock()
 	defer r.s.maintenance.RUnlock()
-	target, err := r.s.mountable(from, d)
+	target, err := r.s.driver.mountable(from, d)
 	var size int64
 	if err == nil {
 		size, err = r.s.driver.blobs.touch(target)
@@ -119,7 +118,7 @@ func (r Repository) Mount(ctx context.Context, from string, d digest.Digest) (bo
 		return false, nil
 	}
 	if err == nil {
-		err = r.link(ctx, v1.Descriptor{Digest: target, Size: size})
+		err = link(ctx, r, v1.Descriptor{Digest: target, Size: size})
 	}
 	if err == nil && d != target {
 		err = r.s.writeLink(ctx, layerLink(r.name, d), target)
@@ -131,7 +130,7 @@ func (r Repository) Mount(ctx context.Context, from string, d digest.Digest) (bo
 }
 
 // link mounts a blob by its sha256: distribution's mount of a sha512 makes a link that leads nowhere.
-func (r Repository) link(ctx context.Context, blob v1.Descriptor) error {
+func link(ctx context.Context, r Repository, blob v1.Descriptor) error {
 	repo, err := r.open(ctx)
 	if err != nil {
 		return err
@@ -153,26 +152,21 @@ func (r Repository) link(ctx context.Context, blob v1.Descriptor) error {
 
 // mountable finds the bytes of a blob by its digest in a repository, or anywhere when from is "". Bytes are stored by
 // their sha256, so the link of some repository has to tell which ones a sha512 means.
-func (s *Store) mountable(from string, d digest.Digest) (digest.Digest, error) {
+func (t tree) mountable(from string, d digest.Digest) (digest.Digest, error) {
 	switch {
 	case from != "":
-		return s.readLink(layerLink(from, d))
+		return t.readLink(layerLink(from, d))
 	case d.Algorithm() == digest.SHA256:
 		return d, nil
 	}
-	names, err := s.repositoryNames()
+	names, err := t.repositories()
 	if err != nil {
 		return "", err
 	}
 	for _, name := range names {
-		if target, err := s.readLink(layerLink(name, d)); err == nil {
+		if target, err := t.readLink(layerLink(name, d)); err == nil {
 			return target, nil
 		}
 	}
 	return "", ErrNotFound
-}
-
-// vacuum is distribution's removal of what is no longer named.
-func (s *Store) vacuum(ctx context.Context) upstream.Vacuum {
-	return upstream.NewVacuum(s.context(ctx), s.driver)
 }

@@ -35,17 +35,17 @@ type CheckReport struct {
 // since they were hashed are hashed when they are first asked for. No request may run meanwhile.
 func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 	var r CheckReport
-	if err := s.checkBlobs(&r); err != nil {
+	if err := checkBlobs(s.driver.tree, &r); err != nil {
 		return r, fmt.Errorf("check blobs: %w", err)
 	}
-	kept, err := s.sweepUploads(ctx, &r)
+	kept, err := sweepUploads(ctx, s, &r)
 	if err != nil {
 		return r, fmt.Errorf("check uploads: %w", err)
 	}
-	if err := s.checkLinks(ctx, &r); err != nil {
+	if err := checkLinks(ctx, s, &r); err != nil {
 		return r, fmt.Errorf("check repositories: %w", err)
 	}
-	if err := os.RemoveAll(filepath.Join(s.driver.root, stockDir)); err != nil {
+	if err := os.RemoveAll(filepath.Join(string(s.driver.tree), stockDir)); err != nil {
 		return r, fmt.Errorf("remove what an earlier version left: %w", err)
 	}
 	r.Bytes += kept
@@ -54,13 +54,13 @@ func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 	return r, s.driver.blobs.load()
 }
 
-func (s *Store) checkBlobs(r *CheckReport) error {
-	return filepath.WalkDir(s.driver.full(blobs), func(full string, e fs.DirEntry, err error) error {
+func checkBlobs(t tree, r *CheckReport) error {
+	return filepath.WalkDir(t.full(blobs), func(full string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return ignoreMissing(err)
 		}
 		if e.Name() != dataFile {
-			r.Removed = append(r.Removed, s.relative(full))
+			r.Removed = append(r.Removed, t.relative(full))
 			return os.Remove(full)
 		}
 		fi, err := e.Info()
@@ -74,8 +74,8 @@ func (s *Store) checkBlobs(r *CheckReport) error {
 }
 
 // sweepUploads removes uploads whose client did not come back and tells what the others take. An upload in use stays.
-func (s *Store) sweepUploads(ctx context.Context, r *CheckReport) (kept int64, err error) {
-	names, err := s.repositoryNames()
+func sweepUploads(ctx context.Context, s *Store, r *CheckReport) (kept int64, err error) {
+	names, err := s.driver.repositories()
 	if err != nil {
 		return 0, err
 	}
@@ -85,7 +85,7 @@ func (s *Store) sweepUploads(ctx context.Context, r *CheckReport) (kept int64, e
 			return kept, err
 		}
 		for _, e := range entries {
-			n, err := s.sweepUpload(ctx, name, e.Name(), r)
+			n, err := sweepUpload(ctx, s, name, e.Name(), r)
 			if err != nil {
 				return kept, err
 			}
@@ -95,7 +95,7 @@ func (s *Store) sweepUploads(ctx context.Context, r *CheckReport) (kept int64, e
 	return kept, nil
 }
 
-func (s *Store) sweepUpload(ctx context.Context, name, id string, r *CheckReport) (kept int64, err error) {
+func sweepUpload(ctx context.Context, s *Store, name, id string, r *CheckReport) (kept int64, err error) {
 	unlock, free := s.uploads.try(id)
 	if !free {
 		return 0, nil
@@ -109,19 +109,20 @@ func (s *Store) sweepUpload(ctx context.Context, name, id string, r *CheckReport
 		fi, err = os.Stat(s.driver.full(dir))
 	}
 	if err != nil || time.Since(fi.ModTime()) > uploadLifetime {
-		r.Removed = append(r.Removed, s.relative(s.driver.full(dir)))
+		r.Removed = append(r.Removed, s.driver.relative(s.driver.full(dir)))
 		return 0, ignoreMissing(known(s.driver.Delete(ctx, dir)))
 	}
 	r.Uploads++
-	started := dir + "/" + startedAtFile
-	if _, err := os.Stat(s.driver.full(started)); errors.Is(err, fs.ErrNotExist) {
-		// One of a version before this one, or a power cut took the file: distribution goes on only with it.
-		return kept, s.driver.PutContent(ctx, started, []byte(fi.ModTime().UTC().Format(time.RFC3339)))
+	// distribution goes on only with the time when it began, which an earlier version did not write and a power cut may
+	// have taken. States of the hash are not synced either: without them distribution reads the data again.
+	if err := os.RemoveAll(s.driver.full(dir) + "/" + hashStatesDir); err != nil {
+		return kept, fmt.Errorf("remove states of the hash: %w", err)
 	}
-	return kept, nil
+	began := []byte(fi.ModTime().UTC().Format(time.RFC3339))
+	return kept, s.driver.PutContent(ctx, dir+"/"+startedAtFile, began)
 }
 
-func (s *Store) checkLinks(ctx context.Context, r *CheckReport) error {
+func checkLinks(ctx context.Context, s *Store, r *CheckReport) error {
 	return filepath.WalkDir(s.driver.full(repositories), func(full string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -131,50 +132,32 @@ func (s *Store) checkLinks(ctx context.Context, r *CheckReport) error {
 		case e.IsDir():
 			return nil
 		case e.Name() == linkFile:
-			return s.checkLink(ctx, full[len(s.driver.root):], r)
+			return checkLink(ctx, s, full[len(s.driver.tree):], r)
 		}
-		r.Removed = append(r.Removed, s.relative(full))
+		r.Removed = append(r.Removed, s.driver.relative(full))
 		return os.Remove(full)
 	})
 }
 
 // checkLink mends a link that a power cut left empty: its path has the digest, but for a tag's current link, which is
 // taken from the newest of the tag's revisions.
-func (s *Store) checkLink(ctx context.Context, link string, r *CheckReport) error {
-	if _, err := s.readLink(link); err == nil {
+func checkLink(ctx context.Context, s *Store, link string, r *CheckReport) error {
+	if _, err := s.driver.readLink(link); err == nil {
 		return nil
 	} else if !errors.Is(err, ErrDigest) {
 		return ignoreMissing(err)
 	}
 	d, ok := linked(link)
 	if path.Base(path.Dir(link)) == "current" {
-		d, ok = s.newestRevision(path.Join(path.Dir(path.Dir(link)), "index"))
+		d, ok = s.driver.newestRevision(path.Join(path.Dir(path.Dir(link)), "index"))
 	}
 	// A sha512 link names the sha256 of the same bytes, which its path does not tell.
 	if ok && d.Algorithm() == digest.SHA256 {
 		if _, err := os.Stat(s.driver.full(blobData(d))); err == nil {
-			r.Repaired = append(r.Repaired, s.relative(s.driver.full(link)))
+			r.Repaired = append(r.Repaired, s.driver.relative(s.driver.full(link)))
 			return s.writeLink(ctx, link, d)
 		}
 	}
-	r.Removed = append(r.Removed, s.relative(s.driver.full(link)))
+	r.Removed = append(r.Removed, s.driver.relative(s.driver.full(link)))
 	return s.driver.Delete(ctx, path.Dir(link))
-}
-
-// newestRevision is what a tag was last set to.
-func (s *Store) newestRevision(index string) (found digest.Digest, ok bool) {
-	dir := path.Join(index, string(digest.SHA256))
-	entries, err := os.ReadDir(s.driver.full(dir))
-	if err != nil {
-		return "", false
-	}
-	var newest time.Time
-	for _, e := range entries {
-		fi, err := e.Info()
-		d := digest.NewDigestFromEncoded(digest.SHA256, e.Name())
-		if err == nil && d.Validate() == nil && fi.ModTime().After(newest) {
-			newest, found = fi.ModTime(), d
-		}
-	}
-	return found, found != ""
 }

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
+	upstream "github.com/distribution/distribution/v3/registry/storage"
+	storagedriver "github.com/distribution/distribution/v3/registry/storage/driver"
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
@@ -43,16 +46,16 @@ func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, e
 	}
 	s.maintenance.Lock()
 	defer s.maintenance.Unlock()
-	used, err := s.mark(ctx)
+	used, err := mark(ctx, s)
 	if err != nil {
 		return r, fmt.Errorf("collect garbage: nothing was removed: %w", err)
 	}
 	if !o.DryRun {
-		if _, err := s.sweepUploads(ctx, new(CheckReport)); err != nil {
+		if _, err := sweepUploads(ctx, s, new(CheckReport)); err != nil {
 			return r, fmt.Errorf("collect garbage: %w", err)
 		}
 	}
-	err = s.eachBlob(ctx, func(d digest.Digest, fi fs.FileInfo) error {
+	err = eachBlob(ctx, s, func(d digest.Digest, fi fs.FileInfo) error {
 		if used[d] || time.Since(fi.ModTime()) < o.Grace {
 			r.Kept++
 			return ctx.Err()
@@ -62,7 +65,7 @@ func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, e
 		return ctx.Err()
 	})
 	if err == nil && !o.DryRun {
-		err = s.sweep(ctx, r.Removed)
+		err = sweep(ctx, s, r.Removed)
 	}
 	if err != nil {
 		return r, fmt.Errorf("collect garbage: %w", err)
@@ -71,26 +74,26 @@ func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, e
 }
 
 // sweep removes blobs and the links that lead to them.
-func (s *Store) sweep(ctx context.Context, unused []digest.Digest) error {
+func sweep(ctx context.Context, s *Store, unused []digest.Digest) error {
 	gone := map[digest.Digest]bool{}
 	for _, d := range unused {
-		if err := s.vacuum(ctx).RemoveBlob(string(d)); ignoreMissing(known(err)) != nil {
+		if err := upstream.NewVacuum(s.context(ctx), s.driver).RemoveBlob(string(d)); ignoreMissing(known(err)) != nil {
 			return fmt.Errorf("remove blob %s: %w", d, known(err))
 		}
 		gone[d] = true
 	}
-	names, err := s.repositoryNames()
+	names, err := s.driver.repositories()
 	if err != nil || len(gone) == 0 {
 		return err
 	}
 	for _, name := range names {
-		layers, err := s.Repository(name).layers()
+		layers, err := s.driver.links(layersDir(name))
 		if err != nil {
 			return err
 		}
 		for _, d := range layers {
-			if target, err := s.readLink(layerLink(name, d)); err == nil && gone[target] {
-				if err := s.unlink(ctx, layerLink(name, d)); ignoreMissing(err) != nil {
+			if target, err := s.driver.readLink(layerLink(name, d)); err == nil && gone[target] {
+				if err := s.driver.unlink(ctx, layerLink(name, d)); ignoreMissing(err) != nil {
 					return fmt.Errorf("remove link of blob %s: %w", d, err)
 				}
 			}
@@ -100,10 +103,10 @@ func (s *Store) sweep(ctx context.Context, unused []digest.Digest) error {
 }
 
 // mark returns the blobs that manifests name, and the manifests' own.
-func (s *Store) mark(ctx context.Context) (map[digest.Digest]bool, error) {
+func mark(ctx context.Context, s *Store) (map[digest.Digest]bool, error) {
 	used := map[digest.Digest]bool{}
-	err := s.eachManifest(ctx, func(r Repository, rev digest.Digest) error {
-		if err := r.mark(rev, used); err != nil {
+	err := eachManifest(ctx, s, func(r Repository, rev digest.Digest) error {
+		if err := markManifest(r, rev, used); err != nil {
 			return fmt.Errorf("read manifest %s of %s (push the image again): %w", rev, r.name, err)
 		}
 		return nil
@@ -111,13 +114,13 @@ func (s *Store) mark(ctx context.Context) (map[digest.Digest]bool, error) {
 	return used, err
 }
 
-func (s *Store) eachManifest(ctx context.Context, f func(r Repository, rev digest.Digest) error) error {
-	names, err := s.repositoryNames()
+func eachManifest(ctx context.Context, s *Store, f func(r Repository, rev digest.Digest) error) error {
+	names, err := s.driver.repositories()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		revisions, err := s.Repository(name).revisions()
+		revisions, err := s.driver.links(revisionsDir(name))
 		if err != nil {
 			return err
 		}
@@ -130,8 +133,8 @@ func (s *Store) eachManifest(ctx context.Context, f func(r Repository, rev diges
 	return nil
 }
 
-func (r Repository) mark(rev digest.Digest, used map[digest.Digest]bool) error {
-	target, err := r.s.readLink(revisionLink(r.name, rev))
+func markManifest(r Repository, rev digest.Digest, used map[digest.Digest]bool) error {
+	target, err := r.s.driver.readLink(revisionLink(r.name, rev))
 	if err != nil {
 		return err
 	}
@@ -151,7 +154,7 @@ func (r Repository) mark(rev digest.Digest, used map[digest.Digest]bool) error {
 	for _, d := range named {
 		used[d.Digest] = true
 		for _, link := range []string{layerLink(r.name, d.Digest), revisionLink(r.name, d.Digest)} {
-			if target, err := r.s.readLink(link); err == nil { // sha512 names the bytes of a sha256
+			if target, err := r.s.driver.readLink(link); err == nil { // sha512 names the bytes of a sha256
 				used[target] = true
 			}
 		}
@@ -172,7 +175,7 @@ type VerifyReport struct {
 // are moved away.
 func (s *Store) Verify(ctx context.Context) (VerifyReport, error) {
 	r := VerifyReport{Corrupt: []digest.Digest{}, Missing: []string{}}
-	err := s.eachBlob(ctx, func(d digest.Digest, fi fs.FileInfo) error {
+	err := eachBlob(ctx, s, func(d digest.Digest, fi fs.FileInfo) error {
 		r.Blobs++
 		r.Bytes += fi.Size()
 		s.driver.blobs.forget(d)
@@ -186,15 +189,15 @@ func (s *Store) Verify(ctx context.Context) (VerifyReport, error) {
 	if err != nil {
 		return r, fmt.Errorf("verify blobs: %w", err)
 	}
-	return r, s.eachManifest(ctx, func(repository Repository, rev digest.Digest) error {
-		missing, err := repository.missing(rev)
+	return r, eachManifest(ctx, s, func(repository Repository, rev digest.Digest) error {
+		missing, err := missingOf(repository, rev)
 		r.Missing = append(r.Missing, missing...)
 		return err
 	})
 }
 
 // missing names what an image lacks, as REPOSITORY@DIGEST.
-func (r Repository) missing(rev digest.Digest) (missing []string, err error) {
+func missingOf(r Repository, rev digest.Digest) (missing []string, err error) {
 	lacks := func(d digest.Digest) { missing = append(missing, r.name+"@"+string(d)) }
 	m, err := r.read(rev)
 	if err != nil {
@@ -219,4 +222,19 @@ func (r Repository) missing(rev digest.Digest) (missing []string, err error) {
 		}
 	}
 	return missing, nil
+}
+
+// eachBlob calls f for every blob on disk.
+func eachBlob(ctx context.Context, s *Store, f func(d digest.Digest, fi fs.FileInfo) error) error {
+	err := s.registry.Blobs().Enumerate(s.context(ctx), func(d digest.Digest) error {
+		fi, err := os.Stat(s.driver.full(blobData(d)))
+		if err != nil {
+			return ignoreMissing(err)
+		}
+		return f(d, fi)
+	})
+	if missing := (storagedriver.PathNotFoundError{}); errors.As(err, &missing) {
+		return nil // removed meanwhile
+	}
+	return err
 }

@@ -27,7 +27,7 @@ const (
 // A name reaches the disk by a sync of its directory: ext4 and xfs keep the order of their journal, so that the names
 // made before it, of new directories above it too, are on disk with it.
 type driver struct {
-	root   string
+	tree
 	budget *budget
 	blobs  *verifier
 }
@@ -35,8 +35,6 @@ type driver struct {
 var _ storagedriver.StorageDriver = (*driver)(nil)
 
 func (*driver) Name() string { return "dayone" }
-
-func (d *driver) full(path string) string { return d.root + path }
 
 // found turns the errors of the system into the one that distribution asks for by its type.
 func found(path string, err error) error {
@@ -233,7 +231,7 @@ func (d *driver) Delete(_ context.Context, path string) error {
 		if err != nil {
 			return ignoreMissing(err)
 		}
-		if blob, ok := blobOf(strings.TrimPrefix(full, d.root)); ok {
+		if blob, ok := blobOf(strings.TrimPrefix(full, string(d.tree))); ok {
 			d.blobs.forget(blob)
 		}
 		freed += fi.Size()

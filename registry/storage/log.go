@@ -27,8 +27,6 @@ func (c loggerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-func (s *Store) context(ctx context.Context) context.Context { return loggerContext{ctx, s.log} }
-
 // quiet returns an entry for distribution whose warnings and errors reach log at debug level: what it cannot do it
 // returns as an error too, and a wrong digest of a client is none of ours. It never lets a library's fatal or panic end
 // the process through our logger.

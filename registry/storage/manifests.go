@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/distribution/distribution/v3"
 	"github.com/distribution/distribution/v3/manifest/manifestlist"
@@ -62,7 +63,7 @@ func (r Repository) Manifest(d digest.Digest) (*Manifest, error) {
 
 // Tagged returns the manifest that a tag names.
 func (r Repository) Tagged(tag string) (*Manifest, error) {
-	return r.cached(tag, func() (digest.Digest, error) { return r.s.readLink(tagLink(r.name, tag)) })
+	return r.cached(tag, func() (digest.Digest, error) { return r.s.driver.readLink(tagLink(r.name, tag)) })
 }
 
 func (r Repository) cached(ref string, resolve func() (digest.Digest, error)) (*Manifest, error) {
@@ -83,7 +84,7 @@ func (r Repository) cached(ref string, resolve func() (digest.Digest, error)) (*
 }
 
 func (r Repository) read(d digest.Digest) (m *Manifest, err error) {
-	target, err := r.s.readLink(revisionLink(r.name, d))
+	target, err := r.s.driver.readLink(revisionLink(r.name, d))
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func (r Repository) read(d digest.Digest) (m *Manifest, err error) {
 
 // HasManifest tells whether the repository has a manifest.
 func (r Repository) HasManifest(d digest.Digest) bool {
-	target, err := r.s.readLink(revisionLink(r.name, d))
+	target, err := r.s.driver.readLink(revisionLink(r.name, d))
 	if err == nil {
 		_, err = r.s.driver.blobs.stat(target)
 	}
@@ -209,7 +210,7 @@ func (r Repository) DeleteTag(ctx context.Context, tag string) error {
 func (r Repository) DeleteManifest(ctx context.Context, d digest.Digest) error {
 	r.s.maintenance.RLock()
 	defer r.s.maintenance.RUnlock()
-	target, err := r.s.readLink(revisionLink(r.name, d))
+	target, err := r.s.driver.readLink(revisionLink(r.name, d))
 	if err != nil {
 		return fmt.Errorf("delete manifest %s of %s: %w", d, r.name, err)
 	}
@@ -229,9 +230,70 @@ func (r Repository) DeleteManifest(ctx context.Context, d digest.Digest) error {
 				return fmt.Errorf("delete tag %s of %s: %w", tag, r.name, known(err))
 			}
 		}
-		if err := r.s.vacuum(ctx).RemoveManifest(r.name, name, nil); ignoreMissing(known(err)) != nil {
+		if err := upstream.NewVacuum(ctx, r.s.driver).RemoveManifest(r.name, name, nil); ignoreMissing(known(err)) != nil {
 			return fmt.Errorf("delete manifest %s of %s: %w", d, r.name, known(err))
 		}
 	}
 	return nil
+}
+
+// Exists tells whether anything was ever pushed to the repository.
+func (r Repository) Exists() bool {
+	for _, sub := range []string{"_manifests", "_layers"} {
+		if _, err := os.Stat(r.s.driver.full(repositoryDir(r.name)) + "/" + sub); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Tags lists the tags of the repository, sorted by bytes.
+func (r Repository) Tags(ctx context.Context) ([]string, error) {
+	repo, err := r.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := repo.Tags(r.s.context(ctx)).All(r.s.context(ctx))
+	if err = ignoreMissing(known(err)); err != nil {
+		return nil, fmt.Errorf("list tags of %s: %w", r.name, err)
+	}
+	var tags []string
+	for _, tag := range all {
+		if _, err := os.Stat(r.s.driver.full(tagLink(r.name, tag))); err == nil {
+			tags = append(tags, tag)
+		}
+	}
+	return tags, nil
+}
+
+// Referrers lists the manifests whose subject is d, as descriptors of an image index.
+func (r Repository) Referrers(d digest.Digest) ([]v1.Descriptor, error) {
+	revisions, err := r.s.driver.links(revisionsDir(r.name))
+	if err != nil {
+		return nil, err
+	}
+	seen := map[digest.Digest]bool{}
+	out := []v1.Descriptor{}
+	for _, rev := range revisions {
+		target, err := r.s.driver.readLink(revisionLink(r.name, rev))
+		if err != nil || seen[target] {
+			continue
+		}
+		m, err := r.Manifest(rev)
+		if err != nil { // a manifest that was deleted meanwhile or is corrupt is no referrer
+			continue
+		}
+		var c Content
+		if json.Unmarshal(m.Body, &c) != nil || c.Subject == nil || c.Subject.Digest != d {
+			continue
+		}
+		seen[target] = true
+		desc := v1.Descriptor{MediaType: m.MediaType, Digest: rev, Size: int64(len(m.Body)), ArtifactType: c.ArtifactType,
+			Annotations: c.Annotations}
+		if desc.ArtifactType == "" && c.Config != nil {
+			desc.ArtifactType = c.Config.MediaType
+		}
+		out = append(out, desc)
+	}
+	return out, nil
 }

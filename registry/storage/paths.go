@@ -14,13 +14,14 @@ const Subdirectory = "docker/registry/v2"
 // Paths are those of distribution's layout, as its drivers get them: absolute below the root. Repository names are
 // checked by the caller.
 const (
-	tree         = "/" + Subdirectory
-	blobs        = tree + "/blobs"
-	repositories = tree + "/repositories"
+	top          = "/" + Subdirectory
+	blobs        = top + "/blobs"
+	repositories = top + "/repositories"
 
 	dataFile      = "data"
 	linkFile      = "link"
 	startedAtFile = "startedat"
+	hashStatesDir = "hashstates"
 	uploadsDir    = "_uploads"
 )
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/distribution/distribution/v3"
@@ -44,7 +42,7 @@ type Store struct {
 // Open prepares root. It does not look at what is there, see Check.
 func Open(root string, o Options) (*Store, error) {
 	b := &budget{root: root, maxBytes: o.MaxBytes, minFree: o.MinFreeBytes}
-	s := &Store{driver: &driver{root: root, budget: b, blobs: &verifier{root: root, budget: b, report: o.Report}},
+	s := &Store{driver: &driver{tree: tree(root), budget: b, blobs: &verifier{tree: tree(root), budget: b, report: o.Report}},
 		log: quiet(o.Log)}
 	for _, d := range []string{blobs, repositories} {
 		if err := os.MkdirAll(s.driver.full(d), dirMode); err != nil {
@@ -88,41 +86,7 @@ func (s *Store) Catalog(ctx context.Context, limit int, last string) (names []st
 	return names[:n], err == nil, nil
 }
 
-// repositoryNames lists all repositories that have something in them, also uploads or blobs only, sorted.
-func (s *Store) repositoryNames() ([]string, error) {
-	var names []string
-	top := s.driver.full(repositories)
-	err := filepath.WalkDir(top, func(path string, e os.DirEntry, err error) error {
-		if err != nil {
-			return ignoreMissing(err)
-		}
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), "_") {
-			return nil
-		}
-		rel, err := filepath.Rel(top, filepath.Dir(path))
-		if err == nil && (len(names) == 0 || names[len(names)-1] != rel) {
-			names = append(names, rel)
-		}
-		return filepath.SkipDir
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list repositories: %w", err)
-	}
-	return names, nil
-}
-
-// readLink returns the digest that a link file names.
-func (s *Store) readLink(path string) (digest.Digest, error) {
-	b, err := os.ReadFile(s.driver.full(path))
-	if err != nil {
-		return "", known(err)
-	}
-	d, err := ParseDigest(strings.TrimSpace(string(b)))
-	if err != nil {
-		return "", fmt.Errorf("read link %s: %w", path, err)
-	}
-	return d, nil
-}
+func (s *Store) context(ctx context.Context) context.Context { return loggerContext{ctx, s.log} }
 
 // writeLink is for links that distribution does not write: those of sha512.
 func (s *Store) writeLink(ctx context.Context, path string, target digest.Digest) error {

@@ -2,6 +2,9 @@ package storage_test
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -47,13 +50,23 @@ func TestPushOfStoredBlob(t *testing.T) {
 	}
 }
 
-func TestEmptyUploadAfterRestart(t *testing.T) {
+func TestUploadsAfterRestart(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, storage.Options{})
 	empty := push(t, s, "a/b", nil)
 	u, err := s.Repository("a/b").NewUpload(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, u.Release())
+	cut, err := s.Repository("a/b").NewUpload(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, cut.Append(strings.NewReader("first ")))
+	require.NoError(t, cut.Release())
+	require.NoError(t, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(path, cut.ID()) && !e.IsDir() && e.Name() != "data" {
+			return os.WriteFile(path, nil, 0o600) // as a power cut leaves it
+		}
+		return err
+	}))
 
 	s = open(t, root, storage.Options{})
 	size, err := s.Repository("a/b").StatBlob(empty)
@@ -64,6 +77,11 @@ func TestEmptyUploadAfterRestart(t *testing.T) {
 	defer func() { require.NoError(t, again.Release()) }()
 	require.NoError(t, again.Append(strings.NewReader("x")))
 	require.NoError(t, again.Commit(t.Context(), digest.FromString("x")))
+	more, err := s.Repository("a/b").Upload(t.Context(), cut.ID())
+	require.NoError(t, err)
+	require.NoError(t, more.Append(strings.NewReader("second")))
+	require.NoError(t, more.Commit(t.Context(), digest.FromString("first second")))
+	require.NoError(t, more.Release())
 }
 
 func TestDeleteBlob(t *testing.T) {

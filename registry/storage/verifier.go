@@ -44,7 +44,7 @@ func identify(fi os.FileInfo) identity {
 // verifier opens blobs whose bytes have their digest and quarantines the others. It hashes a file again when it
 // changed since it was hashed.
 type verifier struct {
-	root   string
+	tree
 	budget *budget
 	report func(d digest.Digest, quarantined string)
 
@@ -53,7 +53,7 @@ type verifier struct {
 	moves   sync.Mutex // held while a blob's file gets or loses its name or its times change
 }
 
-func (v *verifier) path(d digest.Digest) string { return v.root + blobData(d) }
+func (v *verifier) path(d digest.Digest) string { return v.full(blobData(d)) }
 
 func (v *verifier) knows(d digest.Digest, fi os.FileInfo) bool {
 	id, ok := v.seen.Load(d)
@@ -165,7 +165,7 @@ func (v *verifier) hash(d digest.Digest) error {
 }
 
 func (v *verifier) quarantine(d digest.Digest, size int64) (string, error) {
-	dir := filepath.Join(v.root, quarantine)
+	dir := filepath.Join(string(v.tree), quarantine)
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return "", fmt.Errorf("make quarantine: %w", err)
 	}
@@ -206,7 +206,7 @@ func (v *verifier) save() error {
 	})
 	b, err := json.Marshal(seen)
 	if err == nil {
-		err = known(renameio.WriteFile(filepath.Join(v.root, verifiedFile), b, fileMode))
+		err = known(renameio.WriteFile(filepath.Join(string(v.tree), verifiedFile), b, fileMode))
 	}
 	if err != nil && !errors.Is(err, ErrNoSpace) { // without room they are hashed again
 		return fmt.Errorf("keep verified blobs: %w", err)
@@ -215,7 +215,7 @@ func (v *verifier) save() error {
 }
 
 func (v *verifier) load() error {
-	b, err := os.ReadFile(filepath.Join(v.root, verifiedFile))
+	b, err := os.ReadFile(filepath.Join(string(v.tree), verifiedFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
