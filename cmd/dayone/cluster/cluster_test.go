@@ -69,7 +69,7 @@ func TestAWrongClusterCommandLineIsToldFromAFailure(t *testing.T) {
 		code int
 		want string
 	}{
-		{"an image is needed", []string{"install", "--dry-run"}, cli.ExitUsage, "--image is needed"},
+		{"an image is needed", []string{"install", "--dry-run"}, cli.ExitUsage, "--image is required"},
 		{"an image of an unknown program", []string{"install", "--dry-run", "--image", "mixer=r.test/a"}, cli.ExitUsage,
 			"controller=REF"},
 		{"a reference with a " +
@@ -173,7 +173,7 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 	assert.Contains(t, must("status"), "is not installed")
 	code, _, errs := do("upgrade")
 	assert.Equal(t, cli.ExitFailed, code)
-	assert.Contains(t, errs, "dayone cluster install does it")
+	assert.Contains(t, errs, "run dayone cluster install")
 
 	text := must("install", "--image", "r.test/all:1", "--image-pull-secret", "pull", "--builder-arg=--history=5")
 	assert.Contains(t, text, "is installed in namespace "+cluster.DefaultNamespace)
@@ -343,5 +343,5 @@ func TestInstallRefusesACrowdedClusterAndLeavesTheClustersOwnKinds(t *testing.T)
 	assert.Contains(t, errs, "18 kinds defined, 18 of them by the cluster")
 	code, _, errs = dayone(t, "cluster", "uninstall", "--kubeconfig", kubeconfig, "--crds")
 	assert.Equal(t, cli.ExitUsage, code)
-	assert.Contains(t, errs, "say --yes")
+	assert.Contains(t, errs, "pass --yes")
 }

@@ -35,10 +35,10 @@ func TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot(t *testing.T) {
 		name      string
 		url, want string
 	}{
-		{"refuses who asks", refuse(http.StatusUnauthorized, "Unauthorized").URL, "log in anew"},
+		{"refuses who asks", refuse(http.StatusUnauthorized, "Unauthorized").URL, "log in again"},
 		{"refuses what", refuse(http.StatusForbidden, "Forbidden").
-			URL, "rights of a cluster administrator|the kubeconfig's user may not do that"},
-		{"is not to be seen", gone, "does the API server run"},
+			URL, "rights of a cluster administrator|the kubeconfig's user has no permission"},
+		{"is not to be seen", gone, "is the API server running"},
 	} {
 		kubeconfig := filepath.Join(dir, strings.ReplaceAll(c.name, " ", "-"))
 		require.NoError(t, os.WriteFile(kubeconfig,
@@ -59,10 +59,10 @@ func TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot(t *testing.T) {
 
 func TestImagesThatAreMissingAreNamed(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                     "--image is needed",
-		"--image controller=a": "--image builder=REF is needed",
-		"--image builder=a":    "--image controller=REF is needed",
-		"--node-agent --image controller=a --image builder=b": "--image daemon=REF is needed",
+		"":                     "--image is required",
+		"--image controller=a": "--image builder=REF is required",
+		"--image builder=a":    "--image controller=REF is required",
+		"--node-agent --image controller=a --image builder=b": "--node-agent also requires --image daemon=REF",
 		"--image a --base-image registry.test/os:1":           "by digest",
 		"--image a --builder-arg=--namespace=other":           "the installation sets it",
 	} {

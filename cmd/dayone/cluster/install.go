@@ -27,21 +27,23 @@ type installFlags struct {
 func (f *installFlags) add(cmd *cobra.Command) {
 	s, o := cmd.Flags(), &f.options
 	s.StringArrayVar((*[]string)(&f.images), "image", nil,
-		"REF of an image that has all programs, or controller=REF, builder=REF, daemon=REF; best by digest")
-	s.StringVar(&o.ImagePullSecret, "image-pull-secret", "", "Secret of the namespace with which nodes pull --image")
-	s.StringVar(&o.BaseImage, "base-image", "", "OS image of a cluster without a ControllerConfig, by digest")
+		"REF of an image that has all programs, or controller=REF, builder=REF, daemon=REF; best by digest; "+
+			"repeatable")
+	s.StringVar(&o.ImagePullSecret, "image-pull-secret", "", "Secret in the namespace that has the credentials to "+
+		"pull --image")
+	s.StringVar(&o.BaseImage, "base-image", "", "base OS image by digest, for a cluster without a ControllerConfig")
 	s.StringArrayVar(&o.BuilderArgs, "builder-arg", nil,
-		"argument of machine-os-builder start, such as --build-pod-user-namespace; may be repeated")
+		"argument of machine-os-builder start, such as --build-pod-user-namespace (repeatable)")
 	s.Int32Var(&o.Replicas, "replicas", 0, "copies of dayone-controller (default 2, or 1 on a cluster of one node)")
 	s.BoolVar(&o.NodeAgent, "node-agent", false, "also install the agent on every node")
 	s.StringVar(&o.APIServer, "api-server", "",
-		"where new nodes reach the API server, such as https://api.example.com:6443; default: what the cluster says")
+		"URL at which new nodes reach the API server, such as https://api.example.com:6443 (default: the cluster's)")
 	s.BoolVar(&o.ApproveNodes, "approve-nodes", false,
-		"let the cluster sign the certificates of new nodes without a person's approval")
+		"sign the certificates of new nodes without a person's approval")
 	s.BoolVar(&o.PrivilegedBuilds, "privileged-builds", false, "let the namespace run privileged build pods")
 }
 
-// keep takes from an earlier installation what the command line leaves open.
+// keep takes the options that the command line does not set from an earlier installation.
 func (f *installFlags) keep(old cluster.Options, cmd *cobra.Command) {
 	o := &f.options
 	o.Images = old.Images
@@ -70,13 +72,13 @@ func (f *installFlags) checked() (cluster.Options, error) {
 	}
 	switch {
 	case o.Images == (cluster.Images{}):
-		return o, cli.Usagef("--image is needed: the reference of an image with dayone-controller and machine-os-builder")
+		return o, cli.Usagef("--image is required: the reference of an image with dayone-controller and machine-os-builder")
 	case o.Images.Controller == "":
-		return o, cli.Usagef("--image controller=REF is needed, too")
+		return o, cli.Usagef("--image controller=REF is required, too")
 	case o.Images.Builder == "":
-		return o, cli.Usagef("--image builder=REF is needed, too")
+		return o, cli.Usagef("--image builder=REF is required, too")
 	case o.Images.Daemon == "" && o.NodeAgent:
-		return o, cli.Usagef("--image daemon=REF is needed, too, with --node-agent")
+		return o, cli.Usagef("--node-agent also requires --image daemon=REF")
 	}
 	if err := o.Validate(); err != nil {
 		return o, cli.Usagef("%w", err)
@@ -113,12 +115,12 @@ type applyFlags struct {
 
 func (f *applyFlags) add(cmd *cobra.Command) {
 	f.addTimeout(cmd)
-	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait until the controllers work")
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait until the controllers are available")
 	cmd.Flags().BoolVar(&f.force, "force-conflicts", false, "take over fields that another field manager owns")
 }
 
 func (f *applyFlags) addTimeout(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.timeout, "timeout", defaultWait, "how long to wait for the cluster in all")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", defaultWait, "time limit of the whole command")
 }
 
 // target reaches the cluster.
@@ -141,10 +143,10 @@ func newInstall(c *connect.Flags) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Install dayone's controllers in a cluster, or bring them up to date",
-		Long: "Install applies CRDs, roles, policies and the controllers server-side and waits until they work. It can " +
-			"be repeated: what an older version had and this one has not is removed. CRDs that belong to the cluster " +
-			"already are left as they are.",
+		Short: "Install dayone's controllers in a cluster, or update them",
+		Long: "Install applies CRDs, roles, policies and the controllers server-side and waits until they are available. " +
+			"It can be repeated: it removes objects that an older version had and this one has not. It does not change CRDs " +
+			"that belong to the cluster already.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dryRun {
@@ -162,7 +164,7 @@ func newInstall(c *connect.Flags) *cobra.Command {
 	}
 	f.add(cmd)
 	a.add(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects (-o yaml or json) and talk to no cluster")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects (-o yaml or json) and contact no cluster")
 	return cmd
 }
 
@@ -170,7 +172,7 @@ func newUpgrade(c *connect.Flags) *cobra.Command {
 	f, a := &installFlags{Flags: c}, &applyFlags{}
 	cmd := &cobra.Command{
 		Use:   "upgrade",
-		Short: "Bring an installation up to this program's version; options that are left out stay as they were",
+		Short: "Update an installation to this program's version; options that you leave out keep their values",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := a.target(cmd, c)
@@ -182,8 +184,8 @@ func newUpgrade(c *connect.Flags) *cobra.Command {
 				return err
 			}
 			if old == nil {
-				return fmt.Errorf("upgrade: dayone is not installed in namespace %s; dayone cluster install "+
-					"does it", t.Namespace)
+				return fmt.Errorf("upgrade: dayone is not installed in namespace %s; run dayone cluster "+
+					"install", t.Namespace)
 			}
 			f.keep(*old, cmd)
 			return a.install(cmd, t, f)
@@ -222,7 +224,7 @@ func newManifests(c *connect.Flags) *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&dir, "kustomize", "", "directory to write, which must not exist or be empty")
+	cmd.Flags().StringVar(&dir, "kustomize", "", "directory to write; it must be empty or not exist")
 	return cmd
 }
 

@@ -15,7 +15,7 @@ import (
 func newStatus(c *connect.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show the controllers and every pool that is opted in or wants to be",
+		Short: "Show the controllers and every pool with a MachineOSConfig",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			api, _, err := c.Client()

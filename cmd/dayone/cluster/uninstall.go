@@ -21,8 +21,8 @@ func newUninstall(c *connect.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove dayone's controllers from a cluster",
-		Long: "Uninstall removes what install made. MachineOSConfigs, pools, users' Secrets, images and namespaces stay, " +
-			"and nodes go on running their images. With --crds the kinds that install defined go, too, and with them " +
+		Long: "Uninstall removes what install created. MachineOSConfigs, pools, users' Secrets, images and namespaces " +
+			"stay, and nodes continue to run their images. With --crds it also removes the kinds that install defined, with " +
 			"every object of those kinds.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,13 +49,13 @@ func newUninstall(c *connect.Flags) *cobra.Command {
 	return cmd
 }
 
-// warn says what goes and what stays.
+// warn lists what uninstall removes and keeps.
 func warn(w io.Writer, namespace string, optedIn []string, crds bool) {
 	fmt.Fprintf(w, "dayone's controllers in namespace %s will be removed.\n", namespace)
 	if len(optedIn) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "Nothing will build or roll out images any more; nodes of opted-in pools keep theirs. "+
+	fmt.Fprintf(w, "Images will no longer be built or rolled out; nodes of opted-in pools keep their images. "+
 		"Opted in by MachineOSConfigs: %s.\n", strings.Join(optedIn, ", "))
 	if crds {
 		fmt.Fprintln(w, "Their MachineOSConfigs, all pools and all MachineConfigs will be deleted with their kinds.")
@@ -64,15 +64,15 @@ func warn(w io.Writer, namespace string, optedIn []string, crds bool) {
 
 func confirm(from io.Reader, w io.Writer) error {
 	if file, ok := from.(interface{ Fd() uintptr }); ok && !term.IsTerminal(int(file.Fd())) {
-		return cli.Usagef("uninstall asks first and there is no terminal: say --yes")
+		return cli.Usagef("uninstall asks for confirmation and there is no terminal: pass --yes")
 	}
-	fmt.Fprint(w, "Go on? [y/N] ")
+	fmt.Fprint(w, "Continue? [y/N] ")
 	answer, err := bufio.NewReader(from).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read answer: %w", err)
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-		return errors.New("uninstall: not confirmed, nothing was changed")
+		return errors.New("uninstall: not confirmed; nothing was changed")
 	}
 	return nil
 }

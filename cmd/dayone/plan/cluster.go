@@ -22,15 +22,14 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 	var pool string
 	var files []string
 	cmd := &cobra.Command{
-		Use: "plan [-f FILE…]",
-		Short: "Show which nodes go to their pool's target next and what that does to them; with -f, what the files " +
-			"would do",
+		Use:   "plan [-f FILE…]",
+		Short: "Show which nodes update next and what the update does to them; with -f, what the files would change",
 		Long: "Plan runs the planner of the node controller on a cluster or on a dump of one and changes nothing. With " +
-			"--exit-code it ends with 0 when every " +
-			"node has its target, 4 when some have not yet, and 5 when that needs a person.\n" +
-			"With -f it says what would happen if the files were applied, and --exit-code ends with 0 when no service " +
-			"and no pod notices, 2 when units are " +
-			"reloaded or restarted, 3 when nodes drain, 4 when they reboot, and 5 when installed nodes cannot take it.",
+			"--exit-code it exits with 0 when every node has its target, 4 when some nodes are still to update, and 5 " +
+			"when a person must act.\n" +
+			"With -f it shows what would happen if you applied the files. With --exit-code it then exits with 0 when no " +
+			"service and no pod is affected, 2 when units reload or restart, 3 when nodes drain, 4 when they reboot, and " +
+			"5 when installed nodes cannot apply the change.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := ofCluster(cmd.Context(), f, pool, files)
@@ -50,9 +49,8 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 	f.add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "only this pool")
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil,
-		"file of objects that are taken to be applied: MachineConfigs, mirror sets, policies and their like; may be "+
-			"repeated")
-	cmd.Flags().BoolVar(&code, "exit-code", false, "let the exit code be the answer")
+		"file of objects to plan for as if they were applied: MachineConfigs, mirror sets, policies (repeatable)")
+	cmd.Flags().BoolVar(&code, "exit-code", false, "make the exit code the answer")
 	return cmd
 }
 
@@ -71,8 +69,8 @@ func ofCluster(ctx context.Context, f *sourceFlags, pool string, files []string)
 			return nil, err
 		}
 		if changes.Empty() {
-			return nil, errors.New("read files: there is no object in them that decides about nodes: give MachineConfigs, " +
-				"mirror sets, KubeletConfigs, MachineConfigPools or the MachineConfiguration")
+			return nil, errors.New("read files: none of their objects affects nodes: pass MachineConfigs, mirror sets, " +
+				"KubeletConfigs, MachineConfigPools or the MachineConfiguration")
 		}
 		in, err = s.ReadWith(ctx, changes, at, render.VersionsOf(f.Version))
 	}
@@ -86,7 +84,7 @@ func ofCluster(ctx context.Context, f *sourceFlags, pool string, files []string)
 	return p, p.Only(pool)
 }
 
-// exitOf is how far a rollout is, as the program's answer.
+// exitOf is a rollout's progress as the program's answer.
 func exitOf(p forecast.Progress) cli.Answer {
 	return map[forecast.Progress]cli.Answer{forecast.Done: cli.ExitOK, forecast.UnderWay: cli.ExitUnderWay,
 		forecast.Attention: cli.ExitAttention}[p]
@@ -115,11 +113,11 @@ func writePool(w io.Writer, p *forecast.Pool) error {
 		fmt.Fprintf(w, "  effect: %s\n", summary(p.Effect))
 	}
 	if p.Stopped != "" {
-		fmt.Fprintf(w, "  no node starts: %s\n", p.Stopped)
+		fmt.Fprintf(w, "  no node starts to update: %s\n", p.Stopped)
 	}
 	for _, fault := range p.Faults {
 		if fault != p.Stopped {
-			fmt.Fprintf(w, "  to mend: %s\n", fault)
+			fmt.Fprintf(w, "  to fix: %s\n", fault)
 		}
 	}
 	if len(p.Verdicts) == 0 {
@@ -139,7 +137,7 @@ func writePool(w io.Writer, p *forecast.Pool) error {
 
 func describeTarget(t target.Target) string {
 	if t.Config == "" {
-		return "a target, which is not rendered yet"
+		return "a target that is not rendered yet"
 	}
 	return t.String()
 }

@@ -138,7 +138,7 @@ func TestWhyOfADump(t *testing.T) {
 		text []string
 	}{
 		{"w0", cli.ExitOK, []string{"Updated (Done)", "has the target"}},
-		{"w1", cli.ExitUnderWay, []string{"Updating (Working)", "told:    " + plannedConfig}},
+		{"w1", cli.ExitUnderWay, []string{"Updating (Working)", "desired: " + plannedConfig}},
 		{"node/w2", cli.ExitUnderWay, []string{"Waiting (MaxUnavailable)", "1 of the 1 that", "w1: is on its way",
 			"w3: was cordoned"}},
 		{"w3", cli.ExitAttention, []string{"Blocked (Cordoned)", "uncordon it"}},

@@ -1,4 +1,4 @@
-// Package plan holds the commands that say what will happen, and print it.
+// Package plan holds the commands that show what will happen.
 //
 //	install directory | cluster | dump -> plan | cluster plan | cluster why | cluster policies -> text, JSON, YAML
 package plan
@@ -48,7 +48,7 @@ func (f *sourceFlags) addFrom(cmd *cobra.Command) {
 }
 
 func (f *sourceFlags) addAt(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.at, "at", "", "the moment to answer for, such as 2026-01-31T22:00:00Z; default: now")
+	cmd.Flags().StringVar(&f.at, "at", "", "the time to plan for, such as 2026-01-31T22:00:00Z; default: now")
 }
 
 // moment is the one to answer for.

@@ -26,12 +26,12 @@ func summary(e *forecast.Effect) string {
 		out += ": " + strings.Join(steps, ", ")
 	}
 	if e.Seconds > 0 {
-		out += fmt.Sprintf("; about %s by what nodes of this cluster needed before", time.Duration(e.Seconds)*time.Second)
+		out += fmt.Sprintf("; about %s, measured on nodes of this cluster", time.Duration(e.Seconds)*time.Second)
 	}
 	return out
 }
 
-// count says a number of nodes; an install directory does not always tell it.
+// count writes a number of nodes; an install directory does not always have it.
 func count(nodes int) string {
 	switch nodes {
 	case 0:
@@ -88,9 +88,9 @@ func writeAssessment(w io.Writer, p *preview.Forecast) (moved int) {
 		fmt.Fprintf(w, "pool %s: %s%s\n  %s\n", p.Pools[i].Pool, before, e.Target.Config, summary(e))
 		switch {
 		case e.Remade:
-			fmt.Fprintln(w, "  its image is built first, of other content than the nodes have")
+			fmt.Fprintln(w, "  its image is built first, with other content than the nodes have")
 		case e.Building:
-			fmt.Fprintln(w, "  its image is built first; the plan takes it to differ in the config only")
+			fmt.Fprintln(w, "  its image is built first; the plan assumes that it differs in the config only")
 		}
 	}
 	return moved
@@ -161,7 +161,7 @@ func writeNodeRows(t io.Writer, p *forecast.Plan) {
 	}
 }
 
-// health says what would hold the change up or needs a person.
+// health says what would delay the change or needs a person.
 func health(p *preview.Forecast) []string {
 	lines := notes(p)
 	for i := range p.Pools {
@@ -176,9 +176,9 @@ func health(p *preview.Forecast) []string {
 	case len(lines) > 0:
 		return lines
 	case p.Install != nil && !compared(p):
-		return []string{"nothing stands in its way"}
+		return []string{"nothing prevents the installation"}
 	}
-	return []string{"nothing holds the change up"}
+	return []string{"nothing delays the change"}
 }
 
 func poolHealth(p *forecast.Pool) []string {
@@ -186,16 +186,16 @@ func poolHealth(p *forecast.Pool) []string {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	e := p.Effect
 	if e.Held {
-		say("its gate lets %s through at most: this plan, which is %s, is not delivered", e.Gate, e.Level)
+		say("its gate allows %s at most: this plan is %s and is not delivered", e.Gate, e.Level)
 	}
 	for _, d := range e.Details {
 		lines = append(lines, d.Impossible...)
 	}
 	for _, b := range e.Blocking {
-		say("PodDisruptionBudget %s lets no pod go now: the drain waits for it", b)
+		say("PodDisruptionBudget %s allows no eviction now: the drain waits for it", b)
 	}
 	if p.Paused() {
-		say("it is paused: nothing is delivered until spec.paused is false")
+		say("the pool is paused: no node updates until spec.paused is false")
 	}
 	lines = append(lines, p.Faults...)
 	if c := p.Counts; c.Unavailable > 0 {

@@ -80,7 +80,7 @@ func TestWhatFilesWouldDo(t *testing.T) {
 	}{
 		{"nothing new", appConfig, 0, []string{"nothing happens to its nodes"}},
 		{"a file without a rule", changed, 4, []string{"Reboot for 2 nodes: Drain on 2, Reboot on 2; about 10m0s",
-			"file /etc/app.conf", "no policy covers this path", "nothing holds the change up"}},
+			"file /etc/app.conf", "no policy covers this path", "nothing delays the change"}},
 		{"its owner gives a rule", annotated, 2, []string{"Reload for 2 nodes: Restart app.service on 2; about 24s",
 			"MachineConfig 50-app"}},
 		{"the admin gives another", annotated + strings.ReplaceAll(policy, "%", ""), 0,
@@ -110,7 +110,7 @@ func TestWhatFilesWouldDo(t *testing.T) {
 	assert.Equal(t, "/etc/app.conf", p.Pools[0].Effect.Details[0].Changes[0].Name)
 	code, _, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", "a: b\n"))
 	assert.Equal(t, cli.ExitFailed, code)
-	assert.Contains(t, errs, "there is no object in them")
+	assert.Contains(t, errs, "none of their objects affects nodes")
 	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "-f",
 		write(t, "new.yaml", strings.Replace(changed, "3.5.0", "9.9.9", 1)))
 	assert.Equal(t, cli.ExitRefused, code, errs)
@@ -136,7 +136,7 @@ func TestTheGateIsPartOfTheAnswer(t *testing.T) {
 	objects[0].SetAnnotations(map[string]string{manifests.AnnotationMaxDisruption: "Reload"})
 	_, out, errs := dayone(t, "cluster", "plan", "--from", writeDump(t, objects), "-f",
 		write(t, "new.yaml", strings.ReplaceAll(appConfig, "old", "new")))
-	assert.Contains(t, out, "its gate lets Reload through at most: this plan, which is Reboot, is not delivered", errs)
+	assert.Contains(t, out, "its gate allows Reload at most: this plan is Reboot and is not delivered", errs)
 }
 
 func TestPoliciesOfADump(t *testing.T) {

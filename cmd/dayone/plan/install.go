@@ -13,7 +13,7 @@ import (
 	"dayone.dev/dayone/rebase/forecast"
 )
 
-// printInstall says what an installation makes of the directory: the assessment's first lines.
+// writeInstall writes what an installation does with the directory: the assessment's first lines.
 func writeInstall(w io.Writer, p *preview.Forecast) {
 	in := p.Install
 	if in == nil {
@@ -27,13 +27,13 @@ func writeInstall(w io.Writer, p *preview.Forecast) {
 	for i := range in.Pools {
 		pool := &in.Pools[i]
 		if pool.Image == nil {
-			fmt.Fprintf(w, "pool %s: %s the stock OS image; at most %d boots\n", pool.Name, has(pool.Nodes), pool.Boots)
+			fmt.Fprintf(w, "pool %s: %s the base OS image; at most %d boots\n", pool.Name, has(pool.Nodes), pool.Boots)
 			continue
 		}
 		i := pool.Image
 		switch {
 		case len(pool.Later) > 0:
-			fmt.Fprintf(w, "pool %s: nodes join with the stock OS image, at most %d boots; the cluster builds %s, then %s\n",
+			fmt.Fprintf(w, "pool %s: nodes join with the base OS image, at most %d boots; the cluster builds %s, then %s\n",
 				pool.Name, pool.Boots, i.Repository, actionWords(pool.Later))
 		default:
 			fmt.Fprintf(w, "pool %s: %s %s from the start, %d boots; built on the bootstrap "+
@@ -44,11 +44,11 @@ func writeInstall(w io.Writer, p *preview.Forecast) {
 			i.MachineOSConfig, i.Engine, i.Reason)
 	}
 	for _, g := range in.Generated {
-		fmt.Fprintf(w, "dayone makes %s: %s\n", g.Kind, g.File)
+		fmt.Fprintf(w, "dayone generates %s: %s\n", g.Kind, g.File)
 	}
 }
 
-// compared tells that the plan is about a change of what is there.
+// compared says that the plan is about a change of an earlier state.
 func compared(p *preview.Forecast) bool {
 	return slices.ContainsFunc(p.Pools, func(pool forecast.Pool) bool { return pool.Effect != nil })
 }
@@ -63,8 +63,8 @@ func has(nodes int) string {
 	return count(nodes) + " have"
 }
 
-// printContent says where every part of the pools' configs comes from, when that is the question: without an earlier
-// state.
+// writeContent writes where every part of the pools' configs comes from, when there is no earlier state to compare
+// with.
 func writeContent(w io.Writer, p *preview.Forecast) error {
 	if p.Install == nil || compared(p) {
 		return nil
@@ -78,7 +78,7 @@ func writeContent(w io.Writer, p *preview.Forecast) error {
 			}
 		}
 		if p.Install.Partial {
-			fmt.Fprintln(t, "all\twhat the release adds\tthe release\t")
+			fmt.Fprintln(t, "all\tthe release's own parts\tthe release\t")
 		}
 	})
 }
@@ -95,7 +95,7 @@ func writeEntry(w io.Writer, pool string, e render.Entry) {
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", pool, name, e.From, strings.Join(instead, ", "))
 }
 
-// notes are what is probably not meant so, or cannot be used.
+// notes are refusals and warnings about the input.
 func notes(p *preview.Forecast) []string {
 	var out []string
 	for _, r := range p.Refused {

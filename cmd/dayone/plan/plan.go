@@ -19,14 +19,13 @@ func newPlan(version string) *cobra.Command {
 	var code bool
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Say what an installation from a directory will do, or what the directory would change",
-		Long: "Plan reads an install directory and starts nothing: which objects dayone makes, which images are built " +
-			"from what, how often nodes boot, and which\n" +
-			"MachineConfig each file and unit comes from. With --from, the directory that a cluster was installed from, " +
-			"a dump of the cluster or its kubeconfig,\n" +
-			"it says what the directory would change there; --exit-code ends with 0 when no service and no pod notices, " +
-			"2 when units are reloaded or restarted,\n" +
-			"3 when nodes drain, 4 when they reboot, 5 when installed nodes cannot take it, and 1 for whatever goes wrong.",
+		Short: "Show what an installation from a directory will do, or what the directory would change",
+		Long: "Plan reads an install directory and starts nothing. It shows which objects dayone generates, which images\n" +
+			"it builds from what, how often nodes boot, and which MachineConfig each file and unit comes from. --from names\n" +
+			"the directory that a cluster was installed from, a dump of the cluster or its kubeconfig: then plan shows what\n" +
+			"the directory would change there. With --exit-code it exits with 0 when no service and no pod is affected, 2\n" +
+			"when units reload or restart, 3 when nodes drain, 4 when they reboot, 5 when installed nodes cannot apply the\n" +
+			"change, and 1 for any error.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := ofDirectory(cmd.Context(), dir, platform, f)
@@ -42,10 +41,10 @@ func newPlan(version string) *cobra.Command {
 	}
 	cli.InstallDir(cmd, &dir, &platform)
 	cmd.Flags().StringVar(&f.from, "from", "",
-		"what there is now: an install directory, a directory of objects as kubectl get -o yaml or must-gather write "+
-			"them, or a kubeconfig file")
+		"the state to compare with: an install directory, a directory of objects as kubectl get -o yaml or "+
+			"must-gather write them, or a kubeconfig file")
 	f.addAt(cmd)
-	cmd.Flags().BoolVar(&code, "exit-code", false, "let the exit code be the answer")
+	cmd.Flags().BoolVar(&code, "exit-code", false, "make the exit code the answer")
 	return cli.AllowYAML(cmd)
 }
 

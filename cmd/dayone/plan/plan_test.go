@@ -79,8 +79,8 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 	require.Equal(t, cli.ExitOK, code, errs)
 	for _, want := range []string{"cluster demo.example.com, standalone flow",
 		"pool master: 3 nodes have registry.example.com/ocp/master-os from the start, 2 boots",
-		"pool worker: nodes join with the stock OS image", "then Drain, Reboot", "buildah engine",
-		"nothing stands in its way"} {
+		"pool worker: nodes join with the base OS image", "then Drain, Reboot", "buildah engine",
+		"nothing prevents the installation"} {
 		assert.Contains(t, out, want)
 	}
 	assert.Regexp(t, `master +file /etc/motd +10-master-motd \(openshift/10-master-motd.yaml\)`, out)
@@ -109,7 +109,7 @@ func TestAGeneratedMachineOSConfigIsPartOfThePlan(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "layering/worker.yaml")))
 	code, out, errs := dayone(t, "plan", "--dir", dir)
 	require.Equal(t, cli.ExitOK, code, errs)
-	assert.Contains(t, out, "dayone makes MachineOSConfig: layering/99_dayone-machineosconfig-worker.yaml")
+	assert.Contains(t, out, "dayone generates MachineOSConfig: layering/99_dayone-machineosconfig-worker.yaml")
 	assert.Contains(t, out, "append engine: the Containerfile has only LABEL, ENV and COPY of inline files")
 	assert.NoFileExists(t, filepath.Join(dir, "layering/99_dayone-machineosconfig-worker.yaml"), "nothing is written")
 }
@@ -132,7 +132,7 @@ func TestWhatAnotherDirectoryWouldChange(t *testing.T) {
 		{"the admin gives another", []string{masterFile, masterOwner, noPolicy}, 0,
 			[]string{"Quiet for 3 nodes", "MachineConfiguration cluster"}},
 		{"another Containerfile", []string{"layering/worker.yaml: RUN =>RUN true && "}, 4,
-			[]string{"pool worker:", "Reboot for each node", "image image", "of other content"}},
+			[]string{"pool worker:", "Reboot for each node", "image image", "with other content"}},
 		{"another base image", []string{"install-config.yaml: base-os:1=>base-os:2"}, 4,
 			[]string{"pool master:", "pool worker:", "its base, its Containerfile or its extensions differ"}},
 		{"a MachineConfig's name", []string{"openshift/10-master-motd.yaml: 10-master-motd=>11-master-motd"}, 0,
@@ -243,7 +243,7 @@ func TestAMachineOSConfigThatIsAppliedRebootsThePool(t *testing.T) {
 		"--exit-code")
 	assert.Equal(t, 4, code, "%s%s", out, errs)
 	assert.Contains(t, out, "Reboot for 2 nodes")
-	assert.Contains(t, out, "its image is built first, of other content than the nodes have")
+	assert.Contains(t, out, "its image is built first, with other content than the nodes have")
 }
 
 // TestKubectlRunsThePlugin lets the tests' own kubectl find this program by the name that make build links it to.

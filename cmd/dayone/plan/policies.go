@@ -16,7 +16,7 @@ func newPolicies(c *connect.Flags) *cobra.Command {
 	f := &sourceFlags{Flags: c}
 	cmd := &cobra.Command{
 		Use:   "policies",
-		Short: "List what follows a change of each file, unit and the SSH keys, and who said so",
+		Short: "List the actions after a change of each file, unit and the SSH keys, with their origin",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, at, err := f.open(cmd.Context())
@@ -48,9 +48,9 @@ func writePolicies(w io.Writer, p *forecast.Policies) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nThe longest path wins. What no rule covers drains and reboots the node.")
+	fmt.Fprintln(w, "\nThe longest path wins. A change that no rule covers drains and reboots the node.")
 	for _, m := range p.Mirrors {
-		fmt.Fprintf(w, "mirrors: no change of an %s drains\n", m)
+		fmt.Fprintf(w, "mirrors: no change of an %s drains nodes\n", m)
 	}
 	for _, r := range p.Refused {
 		fmt.Fprintf(w, "refused: %s\n", r)

@@ -20,10 +20,10 @@ func newWhy(c *connect.Flags) *cobra.Command {
 	var code bool
 	cmd := &cobra.Command{
 		Use:   "why NODE",
-		Short: "Say where a node stands on the way to its pool's target, and what it waits for",
+		Short: "Explain how far a node's update is and what it waits for",
 		Long: "Why runs the planner of the node controller on a cluster or on a dump of one and explains its verdict " +
-			"on one node. With --exit-code it ends " +
-			"with 0 when the node has its target, 4 when it has not yet, and 5 when that needs a person.",
+			"on one node. With --exit-code it exits with 0 when the node has its target, 4 when it is still to update, " +
+			"and 5 when a person must act.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, at, err := f.open(cmd.Context())
@@ -45,7 +45,7 @@ func newWhy(c *connect.Flags) *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&code, "exit-code", false, "let the exit code be the answer")
+	cmd.Flags().BoolVar(&code, "exit-code", false, "make the exit code the answer")
 	return cmd
 }
 
@@ -63,11 +63,11 @@ func writeNode(w io.Writer, n *forecast.Node) error {
 	}
 	line("why", v.Message)
 	if v.Position > 0 {
-		line("place", fmt.Sprintf("%d of the %d that go now or wait", v.Position, n.Waiting))
+		line("place", fmt.Sprintf("%d of the %d that update now or wait", v.Position, n.Waiting))
 	}
-	line("has", cmp.Or(n.Current.Config, "nothing that it has reported")+inImage(n.Current))
+	line("current", cmp.Or(n.Current.Config, "not reported yet")+inImage(n.Current))
 	if n.Desired != n.Current {
-		line("told", cmp.Or(n.Desired.Config, "nothing")+inImage(n.Desired))
+		line("desired", cmp.Or(n.Desired.Config, "nothing")+inImage(n.Desired))
 	}
 	line("target", describeTarget(n.Target))
 	line("agent", strings.TrimSuffix(n.State+": "+n.Reason, ": "))

@@ -17,7 +17,7 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// errDiffers makes the exit status 1 when a comparison found a difference; what it is has been printed.
+// errDiffers makes the exit status 1 after a difference was printed.
 var errDiffers = errors.New("the configs differ")
 
 // newRenderDiffCommand is dayone render diff: two rendered configs field by field.
@@ -96,7 +96,7 @@ func newRenderParityCommand() *cobra.Command {
 	var cluster, bootstrap string
 	cmd := &cobra.Command{
 		Use:   "parity --cluster DUMP --bootstrap DIR",
-		Short: "Say whether bootstrap and cluster rendered the same, and if not, why",
+		Short: "Compare what bootstrap and the cluster rendered, and explain the difference",
 		Long: "DUMP is a directory of the cluster's MachineConfigPools and MachineConfigs " +
 			"(oc get machineconfigpools,machineconfigs -o yaml), DIR is what\ndayone render or MCO's bootstrap wrote.",
 		Args: cobra.NoArgs,

@@ -30,7 +30,7 @@ func newRenderCommand() *cobra.Command {
 		Short: "Render the MachineConfigs of each pool into one, with MCO's names",
 		Long: "Render reads every manifest of a directory and writes machine-configs/, machine-pools/ and " +
 			"controller-config/ as\n" +
-			"machine-config-controller bootstrap does. On any refusal nothing is written and the exit status is 3.",
+			"machine-config-controller bootstrap does. When it refuses the input, it writes nothing and exits with status 3.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd)
@@ -42,14 +42,14 @@ func newRenderCommand() *cobra.Command {
 	flags.StringVar(&f.pullSecret, "pull-secret", "",
 		"file with a Secret of type kubernetes.io/dockerconfigjson, checked only")
 	flags.BoolVar(&f.componentsOnly, "components-only", false,
-		"take the MachineConfigs as complete: add no generated ones")
-	flags.BoolVar(&f.strict, "strict", false, "refuse what MCO accepts in silence although it is surely wrong")
+		"generate no further MachineConfigs (mirrors, kubelet, container runtime)")
+	flags.BoolVar(&f.strict, "strict", false, "refuse input that MCO accepts silently although it is wrong")
 	flags.BoolVar(&f.ignoreUnbuilt, "ignore-unbuilt", false,
-		"let a MachineOSConfig without a pre-built image contribute nothing")
-	flags.StringVar(&f.raw, "version-raw", "", "version that the ControllerConfig must have been made by")
+		"ignore MachineOSConfigs that have no pre-built image")
+	flags.StringVar(&f.raw, "version-raw", "", "version that must have made the ControllerConfig")
 	flags.StringVar(&f.hash, "version-hash", "", "version hash that generated MachineConfigs must carry")
 	flags.StringVar(&f.payload, "payload-version", "0.0.1-snapshot", "version that the FeatureGate must list")
-	flags.BoolVar(&f.explains, "explain", false, "write nothing; tell where each part of each rendered config comes from")
+	flags.BoolVar(&f.explains, "explain", false, "write nothing; print where each part of each rendered config comes from")
 	_ = cmd.MarkFlagRequired("manifest-dir")
 	cmd.AddCommand(newRenderDiffCommand(), newRenderParityCommand())
 	return cmd

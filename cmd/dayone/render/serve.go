@@ -37,15 +37,16 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&f.bind, "bind", "", "address to listen on (default: all)")
 	flags.IntVar(&f.securePort, "secure-port", 22623, "port for HTTPS, 0 for none")
 	flags.IntVar(&f.insecurePort, "insecure-port", 22624, "port for HTTP, 0 for none")
-	flags.StringVar(&f.cert, "cert", "", "certificate of the server in PEM; without it there is no HTTPS")
+	flags.StringVar(&f.cert, "cert", "", "the server's certificate in PEM; without it the server has no HTTPS")
 	flags.StringVar(&f.key, "key", "", "key of the certificate in PEM")
-	flags.StringVar(&f.kubeconfig, "bootstrap-kubeconfig", "", "kubeconfig for nodes; empty for none")
+	flags.StringVar(&f.kubeconfig, "bootstrap-kubeconfig", "", "kubeconfig that nodes get; empty for none")
 	flags.StringArrayVar(&f.certs, "bootstrap-certs", nil,
-		"HOST=FILE: certificate authority of a registry, for nodes (repeatable)")
+		"HOST=FILE: CA certificate of a registry, for the nodes (repeatable)")
 	flags.StringArrayVar(&f.files, "file", nil, "NAME=FILE: serve FILE as /files/NAME (repeatable)")
 	flags.StringArrayVar(&f.networks, "allow-network", nil,
 		"network in CIDR form that clients must come from (repeatable; default: all)")
-	flags.StringArrayVar(&f.pools, "pool", nil, "pool to answer for (repeatable, * for all; default: master, arbiter)")
+	flags.StringArrayVar(&f.pools, "pool", nil,
+		"pool whose config to serve (repeatable, * for all; default: master, arbiter)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send as bearer token")
 	flags.StringVar(&f.metrics, "metrics-listen", "",
 		"address for /metrics over HTTP, for example 127.0.0.1:9090 (default: none)")

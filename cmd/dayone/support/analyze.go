@@ -14,14 +14,14 @@ import (
 	"dayone.dev/dayone/cmd/internal/cli"
 )
 
-// errFault makes the exit code tell what the verdict is.
-var errFault = errors.New("the bundle shows a failure; the verdict above says which and what to do")
+// errFault makes the exit code 1 when the verdict is a failure.
+var errFault = errors.New("the bundle shows a failure; the verdict above names it and what to do")
 
 func newAnalyzeCommand() *cobra.Command {
 	var html string
 	cmd := &cobra.Command{
 		Use:   "analyze BUNDLE|DIR",
-		Short: "Say what happened from a log bundle alone: verdict first, then the timeline",
+		Short: "Explain what happened from a log bundle: verdict first, then the timeline",
 		Long: "Analyze reads log-bundle-*.tar.gz of dayone gather or openshift-install gather bootstrap, or its " +
 			"unpacked directory. It needs\n" +
 			"no network and no root. The exit code is 1 when the bundle shows a failure.",

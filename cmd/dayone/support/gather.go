@@ -41,35 +41,32 @@ func newGatherCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gather",
 		Short: "Write a log bundle of the bootstrap host or of a cluster, without secrets",
-		Long: "Gather writes log-bundle-<id>.tar.gz in the layout of openshift-install gather bootstrap: the journal " +
-			"of phases, service\n" +
-			"records, build logs, rendered configs without content, journals and network of the host. Secrets are taken " +
-			"out.\n" +
-			"With --host it runs on another host over ssh and the bundle comes here; with --every it is renewed until " +
-			"stopped, so\n" +
-			"that the last state of a bootstrap host that vanishes stays. With --receive it waits here for what the " +
-			"bootstrap host sends\n" +
-			"by itself (logSpool in install-config.yaml). dayone analyze reads bundles.",
+		Long: "Gather writes log-bundle-<id>.tar.gz in the layout of openshift-install gather bootstrap: the journal of\n" +
+			"phases, service records, build logs, rendered configs without content, journals and network of the host. It\n" +
+			"removes secrets. With --host it runs on another host over ssh and writes the bundle here. With --every it\n" +
+			"renews the bundle until it is stopped, so that the last state of a bootstrap host that disappears is kept.\n" +
+			"With --receive it waits for the bundles that the bootstrap host sends (logSpool in install-config.yaml).\n" +
+			"dayone analyze reads bundles.",
 		Args: cobra.NoArgs,
 		RunE: f.run,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.options.StateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
-	flags.StringVar(&f.options.InstallDir, "dir", "", "the install directory, whose manifests are gathered, too")
+	flags.StringVar(&f.options.InstallDir, "dir", "", "the install directory, whose manifests to gather too")
 	flags.StringVar(&f.options.ID, "id", "", "the bundle's name after log-bundle- (default: the time)")
 	flags.StringVar(&f.out, "out", ".", "the directory for the bundle")
 	flags.BoolVar(&f.stdout, "stdout", false, "write the bundle to standard output")
-	flags.DurationVar(&f.every, "every", 0, "renew the bundle in this interval until stopped")
+	flags.DurationVar(&f.every, "every", 0, "renew the bundle at this interval until stopped")
 	flags.StringVar(&f.host, "host", "", "gather on another host, as USER@HOST for ssh")
-	flags.StringVar(&f.command, "remote-command", remoteCommand, "what is run there")
+	flags.StringVar(&f.command, "remote-command", remoteCommand, "command to run there")
 	flags.StringVar(&f.ssh, "ssh", "ssh",
 		"the program that reaches the other host; it gets HOST and the command as arguments")
 	flags.StringVar(&f.listen, "receive", "",
-		"HOST:PORT on which to take, over HTTPS with a token, the bundles that a bootstrap host sends; the token is "+
-			"made in OUT/receiver")
-	flags.BoolVar(&f.ofCluster, "cluster", false, "gather a cluster's objects and logs in the place of this host")
+		"HOST:PORT on which to receive, over HTTPS with a token, the bundles that a bootstrap host sends; the token is "+
+			"written to OUT/receiver")
+	flags.BoolVar(&f.ofCluster, "cluster", false, "gather a cluster's objects and logs instead of this host's")
 	flags.DurationVar(&f.limit, "timeout", 0,
-		"how long --cluster or --host may take; a cluster's bundle then ends with what is there (default 5m)")
+		"time limit of --cluster or --host; a cluster's bundle then holds what was gathered so far (default 5m)")
 	f.page.Add(flags, "gather from a bootstrap's status page, https://HOST:PORT: neither ssh nor root is needed there")
 	f.cluster.Add(flags)
 	flags.Lookup("kubeconfig").Usage = "kubeconfig file for --cluster; default: KUBECONFIG or ~/.kube/config"
@@ -87,7 +84,7 @@ func (f *gatherFlags) run(cmd *cobra.Command, _ []string) error {
 	}
 	switch {
 	case f.stdout && f.every > 0:
-		return cli.Usagef("--stdout and --every: a stream cannot be renewed; give --out")
+		return cli.Usagef("--stdout and --every exclude each other: pass --out")
 	case f.stdout:
 		return from(cmd.Context(), f.options, cmd.OutOrStdout())
 	case f.every > 0:
@@ -107,9 +104,9 @@ func (f *gatherFlags) run(cmd *cobra.Command, _ []string) error {
 func (f *gatherFlags) source() (func(context.Context, gather.Options, io.Writer) error, error) {
 	switch {
 	case f.limit < 0:
-		return nil, cli.Usagef("--timeout %s: give a time", f.limit)
+		return nil, cli.Usagef("--timeout %s: must not be negative", f.limit)
 	case f.ofCluster && f.host != "" || f.ofCluster && f.page.URL != "" || f.host != "" && f.page.URL != "":
-		return nil, cli.Usagef("--cluster, --host and --url: give one of them")
+		return nil, cli.Usagef("--cluster, --host and --url exclude each other: pass one")
 	case f.ofCluster:
 		_, cfg, err := f.cluster.Client()
 		if err != nil {

@@ -22,7 +22,7 @@ const receiverDir = "receiver"
 // spoolTokenFile is the token's name there; installconfig wants the ending.
 const spoolTokenFile = "spool.token"
 
-// receive keeps what a bootstrap host sends until it is told to stop.
+// receive keeps what a bootstrap host sends until it is stopped.
 func (f *gatherFlags) receive(cmd *cobra.Command) error {
 	host, port, err := net.SplitHostPort(f.listen)
 	if _, badPort := strconv.ParseUint(port, 10, 16); err != nil || badPort != nil {
@@ -30,7 +30,7 @@ func (f *gatherFlags) receive(cmd *cobra.Command) error {
 	}
 	if f.ofCluster || f.host != "" || f.page.URL != "" || f.stdout || f.every > 0 || f.options.ID != "" {
 		return cli.Usagef(
-			"--receive waits for what the bootstrap host sends: give it without --cluster, --host, --url, --stdout, " +
+			"--receive waits for what the bootstrap host sends: pass it without --cluster, --host, --url, --stdout, " +
 				"--every and --id")
 	}
 	dir := filepath.Join(f.out, receiverDir)
@@ -51,7 +51,7 @@ func (f *gatherFlags) receive(cmd *cobra.Command) error {
 		host = "HOST"
 	}
 	fmt.Fprintf(cmd.OutOrStdout(),
-		"copy %s and %s into the install directory, and say in install-config.yaml, before dayone prepare:\n\n"+
+		"before dayone prepare, copy %s and %s into the install directory, and set in install-config.yaml:\n\n"+
 			"onClusterLayering:\n  logSpool:\n    url: https://%s\n    tokenFile: %s\n    caFile: %s\n\n",
 		filepath.Join(dir, spoolTokenFile), filepath.Join(dir, certs.CACertFile), net.JoinHostPort(host, port),
 		spoolTokenFile, certs.CACertFile)

@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// plainly is an error's text, with what the system says of a file or a port as a sentence.
+// plainly is an error's text, with system errors of files and ports as sentences.
 func plainly(err error) string {
 	text := err.Error()
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return text + ": another program has the port: stop it, or give another port"
+		return text + ": another program has the port: stop it, or use another port"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return text + ": this host does not have that address"
 	}
@@ -29,8 +29,8 @@ func plainly(err error) string {
 	case errors.Is(of, syscall.ENOTDIR):
 		said = "there is no " + of.Path + ": a part of its path is a file, and a directory is wanted"
 	case errors.Is(of, fs.ErrPermission):
-		said = "this user may not do that with " + of.Path + " (" + of.Op + "): run it with sudo, or change the file's " +
-			"owner"
+		said = "this user has no permission to " + of.Op + " " + of.Path + ": run the command with sudo, or change the " +
+			"file's owner"
 	default:
 		return text
 	}

@@ -38,7 +38,7 @@ func RESTConfig(kubeconfig, kubeContext string) (*rest.Config, error) {
 			return nil, fmt.Errorf("read the kubeconfig: %w", err)
 		}
 		if _, err := clientcmd.Load(raw); err != nil {
-			return nil, fmt.Errorf("read the kubeconfig: %s is none: %w", kubeconfig, err)
+			return nil, fmt.Errorf("read the kubeconfig: %s is not a kubeconfig: %w", kubeconfig, err)
 		}
 	}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
@@ -48,7 +48,7 @@ func RESTConfig(kubeconfig, kubeContext string) (*rest.Config, error) {
 		if kubeconfig != "" {
 			return nil, fmt.Errorf("read the kubeconfig: %s names no cluster", kubeconfig)
 		}
-		return nil, errors.New("find the cluster: there is no kubeconfig: set KUBECONFIG or give --kubeconfig")
+		return nil, errors.New("find the cluster: there is no kubeconfig: set KUBECONFIG or pass --kubeconfig")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)

@@ -13,7 +13,7 @@ import (
 // Administrator is the hint for commands that change what belongs to the whole cluster.
 const Administrator = "an installation needs the rights of a cluster administrator"
 
-const anotherUser = "the kubeconfig's user may not do that: use another one's, with --kubeconfig or --context"
+const anotherUser = "the kubeconfig's user has no permission: use another user, with --kubeconfig or --context"
 
 // WithHints adds to a command's errors what to do when an API server refuses or is not reached. forbidden is for users
 // without the rights; empty: use another user.
@@ -27,11 +27,11 @@ func WithHints(cmd *cobra.Command, forbidden string) *cobra.Command {
 		var dial dialError
 		switch {
 		case apierrors.IsUnauthorized(err):
-			return hint(err, "the kubeconfig's credentials are refused: log in anew")
+			return hint(err, "the API server refuses the kubeconfig's credentials: log in again")
 		case apierrors.IsForbidden(err):
 			return hint(err, forbidden)
 		case errors.As(err, &dial):
-			return hint(err, "does the API server run, and is it the right one? --kubeconfig and --context name another")
+			return hint(err, "is the API server running, and is it the right one? --kubeconfig and --context select another")
 		}
 		return err
 	}

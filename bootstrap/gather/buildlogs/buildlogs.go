@@ -1,0 +1,167 @@
+package buildlogs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/build/buildlog"
+	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/registry/credentials"
+)
+
+// Newest returns the pool's newest build, or the one of that name.
+func Newest(ctx context.Context, c client.Reader, pool, build string) (*mcfgv1.MachineOSBuild, error) {
+	var list mcfgv1.MachineOSBuildList
+	err := c.List(ctx, &list, client.MatchingLabels{manifests.LabelTargetPool: machineosbuild.LabelValue(pool)})
+	if meta.IsNoMatchError(err) {
+		return nil, errors.New("find build: the cluster has no kind MachineOSBuild: is it the right cluster? " +
+			"dayone cluster install adds the kind")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list builds of pool %s: %w", pool, err)
+	}
+	builds := list.Items
+	if build != "" {
+		builds = slices.DeleteFunc(builds, func(b mcfgv1.MachineOSBuild) bool { return b.Name != build })
+	}
+	switch {
+	case len(builds) == 0 && build != "":
+		return nil, fmt.Errorf("find build: pool %s has no MachineOSBuild %s; kubectl get machineosbuilds lists them", pool,
+			build)
+	case len(builds) == 0:
+		return nil, fmt.Errorf("find build: pool %s has no MachineOSBuild: dayone cluster status shows whether the pool is "+
+			"opted in and the builder runs", pool)
+	}
+	newest := slices.MaxFunc(builds,
+		func(a, b mcfgv1.MachineOSBuild) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return &newest, nil
+}
+
+// Follow copies the log of an active build's newest pod to out; with follow it goes on until the pod ends.
+func Follow(ctx context.Context, c client.Reader, config *rest.Config, namespace string, b *mcfgv1.MachineOSBuild,
+	follow bool, out io.Writer) error {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(namespace),
+		client.MatchingLabels{batchv1.JobNameLabel: job.JobName(b.Name)}); err != nil {
+		return fmt.Errorf("list pods of MachineOSBuild %s: %w", b.Name, err)
+	}
+	if len(pods.Items) == 0 {
+		return fmt.Errorf("show log of MachineOSBuild %s: it is being prepared and has no pod yet; try again", b.Name)
+	}
+	newest := slices.MaxFunc(pods.Items,
+		func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	body, err := clients.CoreV1().Pods(namespace).
+		GetLogs(newest.Name, &corev1.PodLogOptions{Container: job.Container, Follow: follow}).Stream(ctx)
+	if err != nil {
+		return fmt.Errorf("read log of pod %s: %w", newest.Name, err)
+	}
+	defer body.Close()
+	if _, err := io.Copy(out, body); err != nil {
+		return fmt.Errorf("read log of pod %s: %w", newest.Name, err)
+	}
+	return nil
+}
+
+// Registry says how to reach the registry with the logs; the zero value is as the cluster does.
+type Registry struct {
+	// Address is HOST:PORT in place of the one in the image's name.
+	Address string
+	// CAFile is a PEM file; default: the cluster's trust bundle. AuthFile is an auth.json; default: the push Secret.
+	CAFile, AuthFile string
+}
+
+// Stored reads the log that the registry keeps beside the image of a build that has ended; buildlog.ErrNotFound when it
+// has none. namespace has the push Secret.
+func Stored(ctx context.Context, c client.Reader, namespace string, b *mcfgv1.MachineOSBuild,
+	r Registry) (*buildlog.Log, error) {
+	ref, err := name.ParseReference(string(b.Spec.RenderedImagePushSpec))
+	if err != nil {
+		return nil, fmt.Errorf("read push spec of MachineOSBuild %s: %w", b.Name, err)
+	}
+	named := ref.Context().Name()
+	repository := named
+	if r.Address != "" {
+		repository = r.Address + "/" + ref.Context().RepositoryStr()
+	}
+	dir, err := os.MkdirTemp("", "dayone-logs-")
+	if err != nil {
+		return nil, fmt.Errorf("make directory for credentials: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	access := appendengine.Access{CAFile: r.CAFile, AuthFile: r.AuthFile}
+	if access.AuthFile == "" {
+		access.AuthFile = filepath.Join(dir, "auth.json")
+		auth, err := pushSecret(ctx, c, namespace, b)
+		if err == nil {
+			auth, err = credentials.ForName(auth, named, repository)
+		}
+		if err == nil {
+			err = credentials.Write(access.AuthFile, auth)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w; or pass credentials with --registry-auth", err)
+		}
+	}
+	if bundle := trustBundle(ctx, c); access.CAFile == "" && len(bundle) > 0 {
+		access.CAFile = filepath.Join(dir, "ca.crt")
+		if err := os.WriteFile(access.CAFile, bundle, 0o600); err != nil {
+			return nil, fmt.Errorf("write trust bundle: %w", err)
+		}
+	}
+	registry, err := appendengine.NewClient(access)
+	if err != nil {
+		return nil, err
+	}
+	defer registry.Close()
+	_, digest, _ := strings.Cut(string(b.Status.DigestedImagePushSpec), "@")
+	return buildlog.Read(ctx, registry, repository, b.Name, digest)
+}
+
+// trustBundle is the cluster's. Without the right to read it, this machine's own CAs may be enough.
+func trustBundle(ctx context.Context, c client.Reader) []byte {
+	var cc mcfgv1.ControllerConfig
+	if err := c.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName}, &cc); err != nil {
+		return nil
+	}
+	return cc.Spec.AdditionalTrustBundle
+}
+
+func pushSecret(ctx context.Context, c client.Reader, namespace string, b *mcfgv1.MachineOSBuild) ([]byte, error) {
+	var config mcfgv1.MachineOSConfig
+	if err := c.Get(ctx, client.ObjectKey{Name: b.Spec.MachineOSConfig.Name}, &config); err != nil {
+		return nil, fmt.Errorf("read MachineOSConfig %s: %w", b.Spec.MachineOSConfig.Name, err)
+	}
+	var s corev1.Secret
+	key := client.ObjectKey{Namespace: namespace, Name: config.Spec.RenderedImagePushSecret.Name}
+	if err := c.Get(ctx, key, &s); err != nil {
+		return nil, fmt.Errorf("read push Secret %s: %w", key, err)
+	}
+	auth, err := credentials.Canonical(s.Data)
+	if err != nil {
+		return nil, fmt.Errorf("read push Secret %s: %w", key, err)
+	}
+	return auth, nil
+}
