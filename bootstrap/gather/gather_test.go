@@ -212,7 +212,8 @@ func TestRemoteBundle(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "\x1f\x8bbundle", string(raw))
 	for _, c := range []struct{ command, says string }{
-		{"echo refused >&2; exit 255", "refused"}, {"true", "nothing arrived"}, {"kill -9 $$", "killed"}, {"echo Welcome", "not a log bundle"}} {
+		{"echo refused >&2; exit 255", "refused"}, {"true", "nothing arrived"}, {"kill -9 $$", "killed"},
+		{"echo Welcome", "not a log bundle"}} {
 		_, err := gather.Write(t.Context(), dir, gather.Options{ID: "none"},
 			gather.Remote{Command: []string{"/bin/sh", "-c", c.command}}.Gather)
 		require.ErrorContains(t, err, c.says)

@@ -96,7 +96,7 @@ func TestOverTheNetwork(t *testing.T) {
 	_, file := fetch("https://" + s.SecureAddr() + "/files/dayone-daemon")
 	assert.Len(t, file, 1<<20)
 	require.Eventually(t, func() bool { // an answer is counted when it is over, a moment after the client has it
-		_, metrics := fetch("http://" + s.MetricsAddr() + "/metrics")
+		_, metrics := fetch("http://" + address(s.measurements) + "/metrics")
 		return strings.Contains(string(metrics), `dayone_serve_requests_total{kind="config",status="200"} 2`)
 	}, time.Minute, 10*time.Millisecond)
 
@@ -106,7 +106,8 @@ func TestOverTheNetwork(t *testing.T) {
 		return strings.Contains(string(body), "/etc/b")
 	}, time.Minute, 10*time.Millisecond, "a change on disk is noticed")
 
-	old := &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10} //nolint:gosec // refused
+	old := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS10} //nolint:gosec // must be refused
+	old.MaxVersion = tls.VersionTLS11
 	_, err = tls.Dial("tcp", s.SecureAddr(), old)
 	require.Error(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, render.APIServerDir), 0o700))

@@ -104,9 +104,6 @@ func (s *Server) SecureAddr() string { return address(s.secure) }
 // InsecureAddr is the HTTP listener's address with its port, "" without one.
 func (s *Server) InsecureAddr() string { return address(s.insecure) }
 
-// MetricsAddr is the metrics listener's address with its port, "" without one.
-func (s *Server) MetricsAddr() string { return address(s.measurements) }
-
 func address(l net.Listener) string {
 	if l == nil {
 		return ""
