@@ -33,70 +33,101 @@ type Probe struct {
 
 // CheckRegistries tries the credentials that the cluster will use: it pushes a probe of a few hundred bytes to every
 // pool's repository, reads it back and deletes it where the registry allows that, and reads the base image's manifest
-// where the user names one. Findings name the Secret to mend. dir is the install directory.
+// where the user names one. Findings name the Secret to correct. dir is the install directory.
 func (in *Input) CheckRegistries(ctx context.Context, dir string) ([]Probe, error) {
 	scratch, err := os.MkdirTemp("", "dayone-probe-")
 	if err != nil {
 		return nil, fmt.Errorf("make scratch directory: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	c := prober{in: in, dir: dir, scratch: scratch}
-	for i, p := range in.Pools {
-		c.push(ctx, i, p)
+	c := prober{scratch: scratch}
+	if ca := in.Sidecar.Config.Registry.CAFile; ca != "" {
+		c.caFile = filepath.Join(dir, filepath.FromSlash(ca))
 	}
-	c.base(ctx)
+	for i, p := range in.Pools {
+		at := p.MachineOSConfig.Origin.At("spec.renderedImagePushSecret.name", "registry-push")
+		if p.Generated() {
+			at = report.Finding{File: installconfig.FileName, Path: poolPath(i), Rule: "registry-push"}
+		}
+		secret := p.MachineOSConfig.Object.Spec.RenderedImagePushSecret.Name
+		c.try(at, Probe{What: fmt.Sprintf("push to %s with Secret %s", p.Repository, secret)},
+			func(probe *Probe) error { return c.roundTrip(ctx, p, probe) })
+	}
+	if image := in.Sidecar.Config.BaseImage; image != "" {
+		at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".baseImage", Rule: "registry-pull"}
+		c.try(at, Probe{What: "pull of the base image " + image, Image: image},
+			func(*Probe) error { return c.read(ctx, in.basePull(), image) })
+	}
 	if err := ctx.Err(); err != nil {
 		return c.done, fmt.Errorf("check registries: %w", err)
 	}
 	return c.done, c.rep.Err()
 }
 
+// basePull is the first pool's pull Secret, with which the bootstrap reads the base image.
+func (in *Input) basePull() []byte {
+	for _, p := range in.Pools {
+		if p.BasePull != nil {
+			return p.BasePull
+		}
+	}
+	return nil
+}
+
+// prober collects what its attempts result in.
 type prober struct {
-	in           *Input
-	dir, scratch string
-	done         []Probe
-	rep          report.Report
+	caFile, scratch string
+	done            []Probe
+	rep             report.Report
+}
+
+// try keeps the probe of an attempt that succeeds, and reports one that fails at its place.
+func (c *prober) try(at report.Finding, probe Probe, attempt func(*Probe) error) {
+	if err := attempt(&probe); err != nil {
+		if at.Next == "" {
+			at.Next = advice(err)
+		}
+		c.rep.Errorf(at, "%s: %v", probe.What, err)
+		return
+	}
+	c.done = append(c.done, probe)
 }
 
 // client reaches a registry with the content of a Secret.
 func (c *prober) client(auth []byte) (*appendengine.Client, error) {
-	access := appendengine.Access{UserAgent: "dayone-probe"}
+	access := appendengine.Access{UserAgent: "dayone-probe", CAFile: c.caFile}
 	if auth != nil {
 		access.AuthFile = filepath.Join(c.scratch, "auth.json")
 		if err := os.WriteFile(access.AuthFile, auth, 0o600); err != nil {
 			return nil, fmt.Errorf("write credentials: %w", err)
 		}
 	}
-	if ca := c.in.Sidecar.Config.Registry.CAFile; ca != "" {
-		access.CAFile = filepath.Join(c.dir, filepath.FromSlash(ca))
-	}
 	return appendengine.NewClient(access)
 }
 
-// push writes, reads and removes a probe with the pool's push Secret.
-func (c *prober) push(ctx context.Context, i int, p Pool) {
-	spec := p.MachineOSConfig.Object.Spec
-	what := fmt.Sprintf("push to %s with Secret %s", p.Repository, spec.RenderedImagePushSecret.Name)
-	at := p.MachineOSConfig.Origin.At("spec.renderedImagePushSecret.name", "registry-push")
-	if p.Generated() {
-		at = report.Finding{File: installconfig.FileName, Path: poolPath(i), Rule: "registry-push"}
+// read reads an image's manifest.
+func (c *prober) read(ctx context.Context, auth []byte, image string) error {
+	ref, err := name.ParseReference(image, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("read image name: %w", err)
 	}
-	probe := Probe{What: what}
-	if err := c.roundTrip(ctx, p, &probe); err != nil {
-		at.Next = advice(err)
-		c.rep.Errorf(at, "%s: %v", what, err)
-		return
+	client, err := c.client(auth)
+	if err != nil {
+		return err
 	}
-	c.done = append(c.done, probe)
+	defer client.Close()
+	_, err = remote.Get(ref, client.Options(ctx)...)
+	return err
 }
 
+// roundTrip writes, reads and removes a probe with the pool's push Secret, and reads it as the pool's nodes.
 func (c *prober) roundTrip(ctx context.Context, p Pool, probe *Probe) error {
 	client, err := c.client(p.PushAuth)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	// A name of its own: two installations may check at once.
+	// A unique name: two installations may check at once.
 	tag, err := name.NewTag(p.Repository + ":dayone-probe-" + strings.ToLower(rand.Text()))
 	if err != nil {
 		return fmt.Errorf("read repository name: %w", err)
@@ -118,34 +149,17 @@ func (c *prober) roundTrip(ctx context.Context, p Pool, probe *Probe) error {
 	if _, err := remote.Get(pushed, options...); err != nil {
 		return fmt.Errorf("read probe back: %w", err)
 	}
-	c.nodes(ctx, pushed, p)
-	// Many registries do not let a push account delete; the probe is then a few hundred bytes that their collector takes.
+	if p.NodePull != nil {
+		host, _, _ := strings.Cut(p.Repository, "/")
+		c.try(report.Finding{File: installconfig.FileName, Path: "pullSecret", Rule: "registry-node-pull",
+			Next: "give the nodes' pull secret an entry for " + host + " that may pull"},
+			Probe{What: fmt.Sprintf("pull from %s with the nodes' pull secret", p.Repository), Image: probe.Image},
+			func(probe *Probe) error { return c.read(ctx, p.NodePull, probe.Image) })
+	}
+	// Many registries do not let a push account delete; the probe is then a few hundred bytes that their garbage
+	// collector removes.
 	probe.Removed = errors.Join(remote.Delete(tag, options...), ignoreGone(remote.Delete(pushed, options...))) == nil
 	return nil
-}
-
-// nodes reads the probe with what the pool's nodes pull with.
-func (c *prober) nodes(ctx context.Context, pushed name.Digest, p Pool) {
-	if p.NodePull == nil {
-		return
-	}
-	what := fmt.Sprintf("pull from %s with the nodes' pull secret", p.Repository)
-	err := func() error {
-		client, err := c.client(p.NodePull)
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		_, err = remote.Get(pushed, client.Options(ctx)...)
-		return err
-	}()
-	if err != nil {
-		host, _, _ := strings.Cut(p.Repository, "/")
-		c.rep.Errorf(report.Finding{File: installconfig.FileName, Path: "pullSecret", Rule: "registry-node-pull",
-			Next: "give the nodes' pull secret an entry for " + host + " that may pull"}, "%s: %v", what, err)
-		return
-	}
-	c.done = append(c.done, Probe{What: what, Image: pushed.String()})
 }
 
 func ignoreGone(err error) error {
@@ -155,45 +169,11 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// base reads the base image's manifest with the first pool's pull Secret, as the bootstrap does.
-func (c *prober) base(ctx context.Context) {
-	image := c.in.Sidecar.Config.BaseImage
-	if image == "" {
-		return
-	}
-	var auth []byte
-	for _, p := range c.in.Pools {
-		if auth == nil {
-			auth = p.BasePull
-		}
-	}
-	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".baseImage", Rule: "registry-pull"}
-	err := func() error {
-		client, err := c.client(auth)
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		ref, err := name.ParseReference(image, name.StrictValidation)
-		if err != nil {
-			return fmt.Errorf("read image name: %w", err)
-		}
-		_, err = remote.Get(ref, client.Options(ctx)...)
-		return err
-	}()
-	if err != nil {
-		at.Next = advice(err)
-		c.rep.Errorf(at, "pull of %s: %v", image, err)
-		return
-	}
-	c.done = append(c.done, Probe{What: "pull of the base image", Image: image})
-}
-
 // advice says what to do about a registry's refusal.
 func advice(err error) string {
 	switch appendengine.StatusOf(err) {
 	case http.StatusUnauthorized:
-		return "the registry does not know these credentials: make the Secret anew"
+		return "the registry does not know these credentials: make a new Secret"
 	case http.StatusForbidden:
 		return "these credentials may not do that: ask for the right to push to the repository"
 	case http.StatusNotFound:
