@@ -113,7 +113,7 @@ func rootMapping(raw []byte) (*yaml.Node, error) {
 			return nil, report.Finding{File: FileName, Rule: "empty", Message: "the file is empty",
 				Next: "openshift-install create install-config writes one"}
 		}
-		return nil, report.Finding{File: FileName, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
+		return nil, report.Finding{File: FileName, Rule: "yaml", Message: err.Error(), Next: "correct the YAML at that line"}
 	}
 	var more yaml.Node
 	if err := dec.Decode(&more); err == nil {
@@ -121,7 +121,7 @@ func rootMapping(raw []byte) (*yaml.Node, error) {
 			Message: "the file holds more than one YAML document; all but the first would be ignored",
 			Next:    "put everything into one document"}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, report.Finding{File: FileName, Rule: "yaml", Message: err.Error(), Next: "mend the YAML at that line"}
+		return nil, report.Finding{File: FileName, Rule: "yaml", Message: err.Error(), Next: "correct the YAML at that line"}
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil, report.Finding{File: FileName, Line: doc.Line, Rule: "yaml",

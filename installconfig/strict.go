@@ -81,7 +81,7 @@ func (s strict) mapping(n *yaml.Node, t reflect.Type, path string) {
 		case !known:
 			s.refuse(key, at, "unknown-key", "unknown key %q", "known here: "+strings.Join(names, ", "), key.Value)
 		case seen[key.Value]:
-			s.refuse(key, at, "repeated-key", "key %q stands twice", "keep one of them", key.Value)
+			s.refuse(key, at, "repeated-key", "key %q occurs twice", "keep one of them", key.Value)
 		default:
 			s.check(value, field, at)
 		}

@@ -172,7 +172,7 @@ func usesPreBuilt(item mosc, layeringDir string, wanted bool, rep *report.Report
 	case image == "":
 		at.Path, at.Next = "", "move it to "+layeringDir+"/"
 		rep.Errorf(at,
-			"MachineOSConfig %q lies where the installer's own bootstrap would read it before its image is built",
+			"MachineOSConfig %q is in a directory that the installer's own bootstrap reads before the image is built",
 			item.Object.Name)
 	case wanted:
 		at.Next = "remove the pool from " + installconfig.Field +
