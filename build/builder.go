@@ -52,8 +52,8 @@ func NewBuilder(o BuilderOptions) *Builder {
 }
 
 // Build makes the image that the request asks for, or finds it in the registry. A failure is a *Failure; the cause of
-// refused input is a *report.Invalid. Build repeats transient failures and no others. Of equal requests at the same time
-// one builds and the others get its image.
+// refused input is a *report.Invalid. Build repeats transient failures and no others. Of equal requests at the same
+// time one builds and the others get its image.
 func (b *Builder) Build(ctx context.Context, r Request) (*Result, error) {
 	began := time.Now()
 	address, err := r.Address()
@@ -132,8 +132,6 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 	if err != nil {
 		return nil, err
 	}
-	file, warnings, refusal := lint(r)
-	in.file, in.lint = file, warnings
 	var unchecked *appendengine.Image
 	if !r.Options.Rebuild {
 		image, note, err := find(ctx, client, in, b.o.Log)
@@ -145,8 +143,8 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 		}
 		unchecked = image
 	}
-	if refusal != nil {
-		return nil, refusal
+	if in.refusal != nil {
+		return nil, in.refusal
 	}
 	t.enter("base")
 	from, err := readBase(ctx, client, r, b.trees())

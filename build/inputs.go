@@ -24,9 +24,10 @@ type input struct {
 	Request
 	address, baseDigest, configHash string
 	ignition                        types.Config
-	// file is the parsed Containerfile, nil without one; lint are the warnings about it.
-	file *containerfile.File
-	lint []report.Finding
+	// file is the parsed Containerfile, nil without one; lint are the warnings about it, refusal is why it cannot be built.
+	file    *containerfile.File
+	lint    []report.Finding
+	refusal error
 }
 
 // base is the base image with its file tree. Image and new files get the time created.
@@ -46,6 +47,7 @@ type source struct {
 // normalise parses what the request holds.
 func normalise(r Request, address string) (input, error) {
 	in := input{Request: r, address: address}
+	in.file, in.lint, in.refusal = lint(r)
 	var err error
 	if in.baseDigest, err = r.Base.Digest(); err != nil {
 		return in, err

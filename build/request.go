@@ -162,8 +162,8 @@ type Spec struct {
 	Options Options
 }
 
-// NewRequest is the only maker of requests: the flows on the bootstrap host, the controller in the cluster and the trial
-// build get one content address for the same inputs. The trust bundle and the extensions image come from the
+// NewRequest is the only maker of requests: the flows on the bootstrap host, the controller in the cluster and the
+// trial build get one content address for the same inputs. The trust bundle and the extensions image come from the
 // ControllerConfig, the latter unless the rendered config names its own.
 func NewRequest(in Spec) (Request, error) {
 	if in.Config == nil {

@@ -25,8 +25,8 @@ func noteOf(text string) appendengine.Note {
 	return appendengine.Note{Type: "application/vnd.dayone.build.note.v1", Annotation: "dayone.dev/build-note", Text: text}
 }
 
-// explanation is what a result says beside the image itself. The registry keeps it beside the image, so that a build that
-// reuses the image says the same. It is no part of the image: another version of this program may use other words.
+// explanation is what a result says beside the image itself. The registry keeps it beside the image, so that a build
+// that reuses the image says the same. It is no part of the image: another version of this program may use other words.
 type explanation struct {
 	// Image is the digest that it is about.
 	Image string `json:"image"`
@@ -60,8 +60,8 @@ func in(file string, list []report.Finding) []report.Finding {
 	return out
 }
 
-// keep writes the note of an image that has passed the check. Without it the next build checks the image again before it
-// reuses it.
+// keep writes the note of an image that has passed the check. Without it the next build checks the image again before
+// it reuses it.
 func (e explanation) keep(ctx context.Context, client *appendengine.Client, r input, image *appendengine.Image,
 	log *logrus.Entry) {
 	e.Image, e.Config, e.Files = image.Ref.DigestStr(), in("", e.Config), in("", e.Files)

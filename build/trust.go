@@ -30,9 +30,10 @@ func anchorFiles() []string {
 // updatesTrust finds instructions that write the trust store anew: they cannot replace a file that is mounted over.
 var updatesTrust = regexp.MustCompile(`update-ca-(trust|certificates)`)
 
-// trustMounts make RUN trust the additional bundle without a trace in the image: CA files are mounted over with one that
-// has the bundle too. A Containerfile that writes the trust store itself gets the bundle as an anchor only, which its
-// command then adds, to the image as well. Only directories that the base has are used, so that no empty one is left.
+// trustMounts make RUN trust the additional bundle without a trace in the image: CA files are mounted over with one
+// that has the bundle too. A Containerfile that writes the trust store itself gets the bundle as an anchor only, which
+// its command then adds, to the image as well. Only directories that the base has are used, so that no empty one is
+// left.
 func trustMounts(src source, stateDir string) ([]Mount, []report.Finding, error) {
 	plain, err := trustFile(stateDir, src.TrustBundle)
 	if err != nil {

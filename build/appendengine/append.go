@@ -119,8 +119,8 @@ type rawManifest struct {
 func (m rawManifest) RawManifest() ([]byte, error)        { return m.raw, nil }
 func (m rawManifest) MediaType() (types.MediaType, error) { return m.media, nil }
 
-// compose makes the manifest and the blobs that the image has not got: new layers and, last, the configuration. It keeps
-// all that it does not know of.
+// compose makes the manifest and the blobs that the image has not got: new layers and, last, the configuration. Keys
+// that it does not know stay.
 func compose(image *Image, change Change) (rawManifest, []v1.Layer, error) {
 	out := rawManifest{media: image.MediaType}
 	config, err := object(image.rawConfig)

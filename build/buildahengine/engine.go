@@ -197,8 +197,8 @@ func (e *Engine) cleanUp(ctx context.Context, lock *os.File) {
 // lockWait is how often a build checks whether another process has finished cleaning up.
 const lockWait = 50 * time.Millisecond
 
-// lock locks the storage: exclusively for the first build, which cleans up and then shares the lock; shared for those that
-// come while it builds. The child inherits the descriptor, which gofrs/flock does not give out.
+// lock locks the storage: exclusively for the first build, which cleans up and then shares the lock; shared for those
+// that come while it builds. The child inherits the descriptor, which gofrs/flock does not give out.
 func (e *Engine) lock(ctx context.Context) (f *os.File, alone bool, err error) {
 	f, err = os.OpenFile(filepath.Join(e.o.Root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

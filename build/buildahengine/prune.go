@@ -118,20 +118,13 @@ func (s shelf) prune(limit int64) error {
 
 // dropLoose removes layers that no image stands on, tops first.
 func (s shelf) dropLoose(layers map[string]storage.Layer) error {
-	images, err := s.store.Images()
+	needed, err := s.needed(layers)
 	if err != nil {
-		return fmt.Errorf("list images: %w", err)
+		return err
 	}
-	needed := map[string]bool{}
-	for _, i := range images {
-		for _, top := range append([]string{i.TopLayer}, i.MappedTopLayers...) {
-			for ; top != "" && !needed[top]; top = layers[top].Parent {
-				needed[top] = true
-			}
-		}
-	}
-	for {
-		parents, before := map[string]bool{}, len(layers)
+	for before := -1; before != len(layers); {
+		before = len(layers)
+		parents := map[string]bool{}
 		for _, l := range layers {
 			parents[l.Parent] = true
 		}
@@ -144,10 +137,25 @@ func (s shelf) dropLoose(layers map[string]storage.Layer) error {
 			}
 			delete(layers, id)
 		}
-		if len(layers) == before {
-			return nil
+	}
+	return nil
+}
+
+// needed are the layers that images stand on.
+func (s shelf) needed(layers map[string]storage.Layer) (map[string]bool, error) {
+	images, err := s.store.Images()
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	needed := map[string]bool{}
+	for _, i := range images {
+		for _, top := range append([]string{i.TopLayer}, i.MappedTopLayers...) {
+			for ; top != "" && !needed[top]; top = layers[top].Parent {
+				needed[top] = true
+			}
 		}
 	}
+	return needed, nil
 }
 
 const (

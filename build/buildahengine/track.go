@@ -148,10 +148,13 @@ func (t *tracker) place(f *build.Failure, log string) *build.Failure {
 var (
 	exitStatus  = regexp.MustCompile(`exit(?: status|ed with(?: code| status)?:?) (\d+)`)
 	unreachable = regexp.MustCompile(
-		`(?i)connection refused|connection reset|broken pipe|no such host|i/o timeout|TLS handshake timeout|unexpected EOF|temporary failure in name resolution|could not resolve host|server misbehaving|503 Service|502 Bad|504 Gateway|too many requests|network is unreachable|no route to host|connection timed out`)
+		`(?i)connection refused|connection reset|broken pipe|no such host|i/o timeout|TLS handshake timeout|` +
+			`unexpected EOF|temporary failure in name resolution|could not resolve host|server misbehaving|503 Service|` +
+			`502 Bad|504 Gateway|too many requests|network is unreachable|no route to host|connection timed out`)
 	unauthorized = regexp.MustCompile(`(?i)unauthorized|authentication required|access to the resource is denied|denied: `)
 	notThere     = regexp.MustCompile(
-		`(?i)manifest unknown|name unknown|not found: manifest|reading manifest .* 404|requested access to the resource|no image found in (image index|manifest list)`)
+		`(?i)manifest unknown|name unknown|not found: manifest|reading manifest .* 404|` +
+			`requested access to the resource|no image found in (image index|manifest list)`)
 	diskFull = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
 	// runtimeFailed is what buildah prints when an OCI runtime could not make a container; noProgram when RUN's program
 	// was the reason.
@@ -175,26 +178,28 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 		f.Next = "install runc or crun where this program can use it, or build with network and chroot isolation"
 	case c.Kind == failDiskFull, diskFull.MatchString(c.Text), inRun && diskFull.MatchString(excerpt):
 		f.Class, f.Next = build.ClassInfrastructure,
-			"free disk space on this host, or give the build another directory, then build again"
+			"free disk space on this host, or set another build directory, then build again"
 	case inRun && runtimeFailed.MatchString(excerpt) && !noProgram.MatchString(excerpt):
 		f.Class, t.runtimeFailed = build.ClassInfrastructure, true
-		f.Next = "the OCI runtime failed, not the instruction: look at the excerpt, then build again; the runtime is tried anew before"
+		f.Next = "the OCI runtime failed, not the instruction: read the excerpt, then build again; dayone tries the " +
+			"runtime before it builds"
 	case inRun && t.job.Options.Offline && unreachable.MatchString(excerpt):
 		f.Class, f.Next = build.ClassUser,
-			"this build is offline: take the download out of this instruction, or build with network"
+			"this build is offline: remove the download from this instruction, or build with network"
 	case inRun && unreachable.MatchString(excerpt):
 		f.Class, f.Next = build.ClassTransient,
 			"the command could not reach a server: check network, proxy and mirrors of this host"
 	case inRun && t.generated:
 		f.Class = build.ClassUser
-		f.Next = "this instruction was made from the MachineConfigs' extensions and kernelType: take out what the extensions image has not got, or give the extensions image that belongs to the base"
+		f.Next = "dayone made this instruction from the MachineConfigs' extensions and kernelType: remove what the " +
+			"extensions image does not have, or set the extensions image of this base"
 	case inRun:
-		f.Class, f.Next = build.ClassUser, "mend this instruction; its last output lines are in the excerpt"
+		f.Class, f.Next = build.ClassUser, "fix this instruction; its last output lines are in the excerpt"
 	case c.Phase == phaseStorage:
 		f.Class, f.Next = build.ClassInfrastructure,
-			"look at the build directory on this host; it can be deleted, it only holds caches"
+			"check the build directory on this host; it can be deleted, it only holds caches"
 	case badTrust.MatchString(c.Text):
-		f.Class, f.Next = build.ClassInfrastructure, "give the CA certificate of that registry"
+		f.Class, f.Next = build.ClassInfrastructure, "pass the CA certificate of that registry"
 	case c.Kind == failUnauthorized, unauthorized.MatchString(c.Text):
 		f.Class, f.Next = build.ClassInfrastructure,
 			"check the registry credentials: the account needs pull on the base and push on the target"
@@ -204,9 +209,9 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 	case unreachable.MatchString(c.Text):
 		f.Class, f.Next = build.ClassTransient, "check that the registry runs and can be reached from this host"
 	case c.Phase == phasePush:
-		f.Class, f.Next = build.ClassInfrastructure, "look at the registry's log"
+		f.Class, f.Next = build.ClassInfrastructure, "check the registry's log"
 	default:
-		f.Class, f.Next = build.ClassUser, "mend this instruction"
+		f.Class, f.Next = build.ClassUser, "fix this instruction"
 	}
 	return f
 }

@@ -217,7 +217,8 @@ const (
 	// transaction is the script for dnf's shell.
 	transaction = "/run/dayone-kernel-swap"
 	// tidy removes what package managers leave in directories of the machine.
-	tidy = "rm -rf /var/cache/dnf /var/lib/dnf /var/log/dnf* /var/log/hawkey.log; if command -v ostree >/dev/null 2>&1; then ostree container commit; fi"
+	tidy = "rm -rf /var/cache/dnf /var/lib/dnf /var/log/dnf* /var/log/hawkey.log; " +
+		"if command -v ostree >/dev/null 2>&1; then ostree container commit; fi"
 )
 
 func invalid(path, message string) error {

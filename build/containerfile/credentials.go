@@ -11,18 +11,21 @@ import (
 var (
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----`)
 	knownToken = regexp.MustCompile(
-		`\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36,}|glpat-[A-Za-z0-9_-]{20,}|xox[abpr]-[A-Za-z0-9-]{10,}|sha256~[A-Za-z0-9_-]{43})\b`)
+		`\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36,}|glpat-[A-Za-z0-9_-]{20,}|xox[abpr]-[A-Za-z0-9-]{10,}|` +
+			`sha256~[A-Za-z0-9_-]{43})\b`)
 	pullSecret = regexp.MustCompile(`"auth"\s*:\s*"[A-Za-z0-9+/=]{8,}"`)
 	// urlPassword has user and password before the host; what a variable or command gives is no literal.
 	urlPassword = regexp.MustCompile("(?i)\\b[a-z][a-z0-9+.-]*://([^/\\s:@$`\"']+):([^/\\s@$`\"']+)@")
 	netrc       = regexp.MustCompile("\\bmachine\\s+\\S+\\s+login\\s+\\S+\\s+password\\s+([^\\s\"'$`]+)")
 	// secretName is a variable or key with a literal value.
-	secretName = regexp.MustCompile("(?i)([a-z0-9_.-]*(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key)[a-z0-9_]*)\\s*=\\s*[\"']?([^\\s\"'$`]{4,})")
+	secretName = regexp.MustCompile("(?i)([a-z0-9_.-]*(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|" +
+		"private[_-]?key)[a-z0-9_]*)\\s*=\\s*[\"']?([^\\s\"'$`]{4,})")
 	// secretOption is an option whose value follows.
 	secretOption = regexp.MustCompile(`(?i)^--?[a-z0-9-]*(?:password|passwd|secret|token|api-?key|access-?key)$`)
 	// authorization is a header that carries a credential.
 	authorization = regexp.MustCompile(
-		`(?i)^(authorization|proxy-authorization|x-[a-z-]*(?:token|key)|private-token)\s*:\s*(?:(?:basic|bearer|token)\s+)?(\S+)`)
+		`(?i)^(authorization|proxy-authorization|x-[a-z-]*(?:token|key)|private-token)\s*:\s*` +
+			`(?:(?:basic|bearer|token)\s+)?(\S+)`)
 	placeholder = regexp.MustCompile(`(?i)^(x+|\*+|redacted|true|false|none|null|required|optional)$`)
 )
 
@@ -181,27 +184,45 @@ func (l *linter) named(in Instruction, command []string) bool {
 // find gives the first secret among the arguments and the option that it belongs to.
 func (p passing) find(arguments []string) (secret, option string) {
 	for i := range arguments {
-		for _, o := range p.pair {
-			if value, ok := valueOf(arguments, i, o); ok {
-				at := strings.IndexAny(value, ":,")
-				if at >= 0 && literal(value[at+1:]) && !anonymous(value[:at]) {
-					return value[at+1:], o
+		for _, kind := range []struct {
+			options []string
+			secret  func(value string) string
+		}{{p.pair, passwordOf}, {p.alone, secretOf}, {p.header, credentialOf}} {
+			for _, o := range kind.options {
+				value, ok := valueOf(arguments, i, o)
+				if found := kind.secret(value); ok && found != "" {
+					return found, o
 				}
-			}
-		}
-		for _, o := range p.alone {
-			if value, ok := valueOf(arguments, i, o); ok && literal(value) && !harmless("", value) {
-				return value, o
-			}
-		}
-		for _, o := range p.header {
-			value, ok := valueOf(arguments, i, o)
-			if m := authorization.FindStringSubmatch(value); ok && m != nil && literal(m[2]) {
-				return m[2], o
 			}
 		}
 	}
 	return "", ""
+}
+
+// passwordOf is the password in user:password or user,password, empty when it is none.
+func passwordOf(pair string) string {
+	at := strings.IndexAny(pair, ":,")
+	if at < 0 || !literal(pair[at+1:]) || anonymous(pair[:at]) {
+		return ""
+	}
+	return pair[at+1:]
+}
+
+// secretOf is a value that is nothing but a secret.
+func secretOf(value string) string {
+	if !literal(value) || harmless("", value) {
+		return ""
+	}
+	return value
+}
+
+// credentialOf is the credential in a line of HTTP.
+func credentialOf(header string) string {
+	m := authorization.FindStringSubmatch(header)
+	if m == nil || !literal(m[2]) {
+		return ""
+	}
+	return m[2]
 }
 
 // valueOf gives the value of the option at that place: the next word, behind =, or behind a single letter.

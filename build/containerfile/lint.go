@@ -39,7 +39,8 @@ func Lint(text string, o LintOptions) (*File, []report.Finding) {
 		return nil, l.report.Findings
 	}
 	if at := strings.IndexFunc(text, func(r rune) bool { return r == utf8.RuneError || r == 0 }); at >= 0 {
-		l.refuse(1+strings.Count(text[:at], "\n"), "syntax", "write it as UTF-8 text", "the line holds bytes that are no text")
+		l.refuse(1+strings.Count(text[:at], "\n"), "syntax", "write it as UTF-8 text",
+			"the line holds bytes that are no text")
 		return nil, l.report.Findings
 	}
 	file, err := Parse(text)

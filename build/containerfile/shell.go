@@ -9,8 +9,8 @@ import (
 // unknown stands in a word for what only the shell knows: variables, commands, patterns.
 const unknown = "\x00"
 
-// commands are the simple commands of a RUN with their words, without quotes, also those inside of loops, functions and substitutions.
-// What is no shell script is split at spaces.
+// commands are the simple commands of a RUN with their words, without quotes, also those inside of loops, functions and
+// substitutions. What is no shell script is split at spaces.
 func commands(in Instruction) [][]string {
 	scripts := in.Heredocs
 	if len(in.Args) == 1 {

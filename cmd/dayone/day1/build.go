@@ -28,9 +28,10 @@ func newBuildCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build --pool POOL",
 		Short: "Build a pool's image here, as the bootstrap host will",
-		Long: "Build renders the install directory, imports the base image into a registry of its own in --state-dir and builds the\n" +
-			"pool's image there, with the same code and the same digest as on the bootstrap host. With --push the image is copied\n" +
-			"to the repository that the MachineOSConfig names. It needs root when the Containerfile has a RUN.",
+		Long: "Build renders the install directory, imports the base image into a registry of its own in --state-dir and\n" +
+			"builds the pool's image there, with the same code and the same digest as on the bootstrap host. With --push it\n" +
+			"copies the image to the repository that the MachineOSConfig names. It needs root when the Containerfile has a\n" +
+			"RUN.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkBuildFlags(o.Build, isolation); err != nil {
@@ -52,7 +53,8 @@ func newBuildCommand(version string) *cobra.Command {
 	f.BoolVar(&o.Push, "push", false, "copy the image to the push spec's repository, by digest and under its tag")
 	f.StringVar(&o.PushAuthFile, "push-auth", "", "auth.json for --push (default: the push Secret)")
 	f.StringVar(&o.PushCAFile, "push-ca", "", "PEM file of the CA of the registry of --push")
-	f.StringVar((*string)(&o.Build.Engine), "engine", "", "append or buildah (default: append when no container is needed)")
+	f.StringVar((*string)(&o.Build.Engine), "engine", "",
+		"append or buildah (default: append when no container is needed)")
 	f.StringVar(&isolation, "isolation", buildahengine.IsolationAuto, "how RUN is run: auto, chroot or oci")
 	f.BoolVar(&o.Build.Rebuild, "rebuild", false, "build although there is an image for the same input")
 	f.BoolVar(&o.Build.NoCache, "no-cache", false, "run every instruction again")
@@ -167,8 +169,8 @@ func newLintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lint FILE",
 		Short: "Check a Containerfile, or those in a MachineOSConfig",
-		Long: "Lint reads a Containerfile (- for standard input) or a manifest (.yaml, .yml, .json) with MachineOSConfigs and prints\n" +
-			"what is wrong with line and rule. The exit status is 3 when a build would refuse it.",
+		Long: "Lint reads a Containerfile (- for standard input) or a manifest (.yaml, .yml, .json) with MachineOSConfigs\n" +
+			"and prints what is wrong with line and rule. The exit status is 3 when a build would refuse it.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return cli.Usagef("name one file, or - for standard input")
