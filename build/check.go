@@ -15,7 +15,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// bootable tells whether bootc and rpm-ostree accept an image: both ask for one of these labels and nothing else.
+// bootable reports whether bootc and rpm-ostree accept an image: both ask for one of these labels and nothing else.
 func bootable(labels map[string]string) bool {
 	_, ostree := labels["ostree.bootable"]
 	_, bootc := labels["containers.bootc"]
@@ -141,7 +141,7 @@ func ruleOf(p string, before, after *basetree.Tree) string {
 	return ""
 }
 
-// overridden tells whether the image has something else where the config has this entry.
+// overridden reports whether the image has something else where the config has this entry.
 func overridden(e configlayer.Entry, after *basetree.Tree) bool {
 	if e.Whiteout || e.Kind == basetree.Directory {
 		return false

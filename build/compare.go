@@ -30,7 +30,7 @@ type Difference struct {
 	What string `json:"what"`
 }
 
-// Compare tells in what two images of the registry differ, layer by layer and path by path. Equal images have no
+// Compare reports in what two images of the registry differ, layer by layer and path by path. Equal images have no
 // differences.
 func Compare(ctx context.Context, access Access, platform, first, second string) ([]Difference, error) {
 	client, err := appendengine.NewClient(appendengine.Access{CAFile: access.CAFile, AuthFile: access.AuthFile})

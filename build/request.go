@@ -68,7 +68,7 @@ const (
 type Options struct {
 	// Engine forces an engine (bytes: the engines number layers differently); default EngineAuto.
 	Engine Engine `json:"engine,omitempty"`
-	// Created is the time given to the image and clamps every file time in new layers (bytes); default is the base image's
+	// Created is the time of the image and clamps every file time in new layers (bytes); default is the base image's
 	// own creation time, so that it needs no clock.
 	Created *time.Time `json:"created,omitempty"`
 	// BuildArgs are values for ARG (bytes).
@@ -237,7 +237,7 @@ func ExtensionsImage(config *mcfgv1.MachineConfig, controller *mcfgv1.Controller
 	return cmp.Or(config.Spec.BaseOSExtensionsContainerImage, controller.BaseOSExtensionsContainerImage)
 }
 
-// usesExtensions tells whether the extensions image may reach the result. A Containerfile may put the name together
+// usesExtensions reports whether the extensions image may reach the result. A Containerfile may put the name together
 // from an ARG, so that any mention counts: an image too many in the address costs a build, one too few gives nodes the
 // packages of another release.
 func (r Request) usesExtensions() bool {
@@ -257,7 +257,7 @@ func (r Request) copiesExtensions() bool {
 	return slices.ContainsFunc(file.Images(), func(u containerfile.Use) bool { return u.Name == containerfile.Extensions })
 }
 
-// needsExtensions tells whether the config asks for packages of the extensions image.
+// needsExtensions reports whether the config asks for packages of the extensions image.
 func (r Request) needsExtensions() bool {
 	spec := r.Config.Spec
 	return len(spec.Extensions) > 0 || (spec.KernelType != "" && spec.KernelType != "default")

@@ -36,7 +36,7 @@ type Inputs struct {
 	Platform       string `json:"platform"`
 }
 
-// Result tells what was built and how. It can be written as JSON.
+// Result is what was built and how. It can be written as JSON.
 type Result struct {
 	// Digest is the digest of the image's manifest: its identity from here to the booted node.
 	Digest string `json:"digest"`

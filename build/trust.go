@@ -27,7 +27,7 @@ func anchorFiles() []string {
 		"/usr/local/share/ca-certificates/dayone-additional-trust-bundle.crt"}
 }
 
-// updatesTrust finds instructions that write the trust store anew: they cannot replace a file that is mounted over.
+// updatesTrust finds instructions that rewrite the trust store: they cannot replace a file that is mounted over.
 var updatesTrust = regexp.MustCompile(`update-ca-(trust|certificates)`)
 
 // trustMounts make RUN trust the additional bundle without a trace in the image: CA files are mounted over with one

@@ -102,5 +102,5 @@ func split(p string) []string {
 	return strings.Split(p, "/")
 }
 
-// isDirectory tells whether p is one: only then can something lie below that goes with it.
+// isDirectory reports whether p is one: only then can something lie below that goes with it.
 func (t *Tree) isDirectory(p string) bool { return t.Entries[p].Kind == Directory }

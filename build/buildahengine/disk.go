@@ -10,7 +10,7 @@ import (
 )
 
 // diskGuard watches how much a build adds to storage. Free space of the file system is cheap to ask and says when to
-// look closer, for others write there too; then the new layers are measured.
+// measure, because others write there too.
 type diskGuard struct {
 	dir    string
 	limit  int64

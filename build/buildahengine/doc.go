@@ -3,6 +3,6 @@
 //
 //	ContainerJob -> child (this program again) -> stages, RUN -> push by digest -> ContainerImage or Failure
 //
-// Nothing is read from /etc/containers, and nothing outlives the child: no process, no mount. What is left in storage
-// when a child is killed is cleared away by the next one.
+// It reads nothing from /etc/containers. When the child ends, its processes and mounts end. The next child
+// removes what a killed one left in storage.
 package buildahengine

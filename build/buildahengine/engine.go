@@ -132,7 +132,7 @@ func chooseDriver(root string) string {
 	return driverOverlay
 }
 
-// Driver tells which storage driver is in use.
+// Driver is the storage driver in use.
 func (e *Engine) Driver() string { return e.o.Driver }
 
 // BuildContainer implements build.ContainerEngine. When ctx ends, every process of the build is killed and what it left

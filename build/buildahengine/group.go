@@ -78,7 +78,7 @@ func put(file, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// outOfMemory tells whether the kernel has ended a process in this group because of its limit.
+// outOfMemory reports whether the kernel has ended a process in this group because of its limit.
 func (g *group) outOfMemory() bool {
 	if g == nil || g.dirs["memory"] == "" {
 		return false

@@ -104,7 +104,7 @@ func privateMounts() error {
 	return nil
 }
 
-// inUserNamespace tells whether this process's root is not the host's (user_namespaces(7): the first one maps all ids
+// inUserNamespace reports whether this process's root is not the host's (user_namespaces(7): the first one maps all ids
 // to themselves).
 func inUserNamespace() bool {
 	raw, err := os.ReadFile("/proc/self/uid_map")

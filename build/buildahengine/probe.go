@@ -132,7 +132,7 @@ type verdict struct {
 	At int64 `json:"at"`
 }
 
-// counts tells whether a runtime need not be tried again. A failure that is to come was seen before the clock was set
+// counts reports whether a runtime need not be tried again. A failure that is to come was seen before the clock was set
 // back.
 func (v verdict) counts(now time.Time) bool {
 	age := now.Sub(time.Unix(v.At, 0))

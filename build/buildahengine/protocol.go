@@ -71,6 +71,6 @@ func newSender(w io.Writer) *sender { return &sender{enc: json.NewEncoder(w)} }
 func (s *sender) send(m message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The only reader is the parent. When it is gone this process is being killed and there is nobody to tell.
+	// The only reader is the parent. When it is gone, the kernel is killing this process.
 	_ = s.enc.Encode(m)
 }

@@ -233,7 +233,7 @@ func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build
 	case last != nil:
 		f := r.track.explain(last.Error, r.log.path)
 		if r.track.runtimeFailed {
-			_ = os.Remove(verdictsFile(r.engine.o.Root)) // it may not be there; the next build finds out anew what works
+			_ = os.Remove(verdictsFile(r.engine.o.Root)) // it may not exist; the next build tries the runtimes again
 		}
 		return image, r.blameMemory(f)
 	case r.killFor != nil:
@@ -245,7 +245,7 @@ func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build
 		waitErr = errors.New("no outcome was reported")
 	}
 	f := r.infrastructure("build process ended", waitErr,
-		"look at the log and the kernel's messages (out of memory?), then start the build again")
+		"read the log and the kernel's messages (out of memory?), then start the build again")
 	f.ExitCode = killedExit // something killed it: nothing here did
 	return image, r.blameMemory(r.track.place(f, r.log.path))
 }

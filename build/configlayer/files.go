@@ -80,7 +80,7 @@ func locate(s source, in string, n types.Node, d *draft) (node, bool) {
 	return out, false
 }
 
-// keeps tells whether the config changes what the base has there and does not replace it.
+// keeps reports whether the config changes what the base has there and does not replace it.
 func (n node) keeps() bool { return n.exists && !n.overwrite }
 
 // owner gives the numeric owner: what the config names, else the one of an entry that is kept, else root.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// kargsDir is where bootc finds the kernel arguments of an image; nobody else reads it. Source: bootc documentation,
+	// kargsDir is where bootc, and no other program, reads an image's kernel arguments. Source: bootc documentation,
 	// "Kernel arguments".
 	kargsDir  = "/usr/lib/bootc/kargs.d"
 	kargsPath = kargsDir + "/50-dayone-config.toml"

@@ -69,7 +69,7 @@ type Layer struct {
 	Placements []Placement
 }
 
-// Empty tells whether the config puts nothing into the image.
+// Empty reports whether the config puts nothing into the image.
 func (l *Layer) Empty() bool { return len(l.Entries) == 0 }
 
 // Gzip is the layer as one gzip member of stored blocks (RFC 1951 §3.2.4). No compressor chooses these bytes, so the

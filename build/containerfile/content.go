@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// below tells whether p is dir or lies in it.
+// below reports whether p is dir or lies in it.
 func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // destination checks where files of the final stage go.

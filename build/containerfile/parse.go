@@ -127,7 +127,7 @@ func errorLine(text string, want error) int {
 	})
 }
 
-// known tells whether buildah has the instruction.
+// known reports whether buildah has the instruction.
 func known(keyword string) bool {
 	_, ok := command.Commands[strings.ToLower(keyword)]
 	return ok

@@ -43,7 +43,7 @@ type Append struct {
 // errNeedsContainer carries the reason why a Containerfile cannot be appended.
 var errNeedsContainer = errors.New("needs a container")
 
-// PlanAppend tells whether the Containerfile can be carried out without a container, and how. The reason says why or
+// PlanAppend reports whether the Containerfile can be carried out without a container, and how. The reason says why or
 // why not. env is the base image's environment, which COPY and ENV may refer to.
 func (f *File) PlanAppend(env []string) (plan *Append, reason string) {
 	if len(f.Stages) != 1 {

@@ -238,7 +238,7 @@ func lintManifest(raw []byte, file string) ([]report.Finding, error) {
 	}
 	if len(set.MachineOSConfigs) == 0 {
 		return nil, report.Finding{Severity: report.Error, File: file, Rule: "no-machineosconfig",
-			Message: "there is no MachineOSConfig", Next: "name a Containerfile or a MachineOSConfig"}
+			Message: "the manifest has no MachineOSConfig", Next: "name a Containerfile or a MachineOSConfig"}
 	}
 	return out, nil
 }
