@@ -26,7 +26,7 @@ func dirOf(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func TestReadDirKeepsTheOrderOfFilesAndDocuments(t *testing.T) {
+func TestReadDirKeepsOrder(t *testing.T) {
 	dir := dirOf(t, map[string]string{
 		"b.yaml": "# a comment\n" + fmt.Sprintf(aPool, "three"),
 		"a.txt":  "\xef\xbb\xbf" + fmt.Sprintf(aPool, "one") + "--- # next\n" + fmt.Sprintf(aPool, "two") + "---\n\n",
@@ -47,7 +47,7 @@ func TestReadDirKeepsTheOrderOfFilesAndDocuments(t *testing.T) {
 	assert.Equal(t, Origin{File: "c.json", Document: 2, Line: 2}, set.Skipped[0].Origin)
 }
 
-func TestListsAreTakenApartOnRequest(t *testing.T) {
+func TestReadExpandsLists(t *testing.T) {
 	raw := []byte(
 		"apiVersion: v1\nkind: List\nitems:\n- apiVersion: machineconfiguration.openshift.io/v1\n" +
 			"  kind: MachineConfigPool\n  metadata: {name: a}\n- {apiVersion: v1, kind: Node}\n")
@@ -60,7 +60,7 @@ func TestListsAreTakenApartOnRequest(t *testing.T) {
 	assert.Len(t, set.Skipped, 1)
 }
 
-func TestReadDirRefusesWithPlaceAndRule(t *testing.T) {
+func TestReadDirRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		text, rule, path string
@@ -90,7 +90,7 @@ func TestReadDirRefusesWithPlaceAndRule(t *testing.T) {
 	}
 }
 
-func TestReadDirReportsEveryBadFileAtOnce(t *testing.T) {
+func TestReadDirReportsAllFiles(t *testing.T) {
 	_, err := ReadDir(dirOf(t, map[string]string{"a.yaml": "a: b: c\n", "b.yaml": "kind: X\n"}), ReadOptions{})
 	assert.Len(t, report.Of(err), 2)
 }
@@ -205,7 +205,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-func TestFindingsOfADirectoryNameItsFilesAsTheUserDoes(t *testing.T) {
+func TestFindingsNameFiles(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Symlink("/nowhere", filepath.Join(dir, "dangling.yaml")))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"), []byte("a: ["), 0o600))
@@ -217,7 +217,7 @@ func TestFindingsOfADirectoryNameItsFilesAsTheUserDoes(t *testing.T) {
 	assert.Equal(t, []string{"openshift/broken.yaml", "openshift/dangling.yaml"}, files)
 }
 
-func TestAnOldMachineOSConfigIsReportedByName(t *testing.T) {
+func TestOldMachineOSConfig(t *testing.T) {
 	set, err := Read(
 		[]byte("apiVersion: machineconfiguration.openshift.io/v1alpha1\nkind: MachineOSConfig\nmetadata:\n  name: worker\n"),
 		"a.yaml", ReadOptions{})

@@ -15,7 +15,7 @@ import (
 	"dayone.dev/dayone/manifests/assets"
 )
 
-func TestIgnitionPatchesTheInstallersFileAndUndoesIt(t *testing.T) {
+func TestIgnitionPatchAndRemove(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))
 	sidecar := &installconfig.Sidecar{Cluster: installconfig.Cluster{Name: "c", BaseDomain: "example.com"},

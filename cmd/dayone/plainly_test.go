@@ -88,7 +88,7 @@ func TestWrongPathsAreToldInSentences(t *testing.T) {
 	}
 }
 
-func TestAPortThatCannotBeHadIsToldWithWhatToDo(t *testing.T) {
+func TestTakenPort(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, taken.Close()) })

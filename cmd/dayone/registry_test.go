@@ -176,7 +176,7 @@ func revokeAndWait(t *testing.T, root, addr, ca string) {
 	}, time.Minute, 100*time.Millisecond)
 }
 
-func TestANewCertificateIsTakenOverWhileTheServerRuns(t *testing.T) {
+func TestCertificateReload(t *testing.T) {
 	dir := t.TempDir()
 	crt, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	ca, err := certs.NewCA(certs.CAOptions{})
@@ -200,7 +200,7 @@ func TestANewCertificateIsTakenOverWhileTheServerRuns(t *testing.T) {
 	require.Eventually(t, func() bool { return serial() != first }, time.Minute, 100*time.Millisecond)
 }
 
-func TestWrongCallsOfTheRegistryAreRefusedAndMakeNothing(t *testing.T) {
+func TestRegistryUsageErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string
 		args       []string

@@ -95,7 +95,7 @@ func TestStatusWithoutBootstrap(t *testing.T) {
 	assert.Contains(t, stdout, "no bootstrap has run here")
 }
 
-func TestBootstrapWithoutRootOrAgentIsRefused(t *testing.T) {
+func TestBootstrapNeedsRootAndAgent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))
 	code, _, stderr := dayone(t, "bootstrap", "--dir", dir, "--state-dir", t.TempDir(), "--daemon",

@@ -38,7 +38,7 @@ func TestManyAtOnceMakeAnEntryOnce(t *testing.T) {
 	assert.EqualValues(t, 1, made.Load())
 }
 
-func TestAFailedEntryLeavesNothingAndIsMadeByTheNext(t *testing.T) {
+func TestEnsureAfterAFailure(t *testing.T) {
 	s := cache.Store{Dir: t.TempDir()}
 	broken := errors.New("broken")
 	_, err := s.Ensure(t.Context(), "a", func(dir string) error { return errors.Join(write(dir), broken) })
@@ -50,7 +50,7 @@ func TestAFailedEntryLeavesNothingAndIsMadeByTheNext(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestWhatADeadProcessLeftHalfMadeIsRemoved(t *testing.T) {
+func TestEnsureAfterACrash(t *testing.T) {
 	s := cache.Store{Dir: t.TempDir()}
 	require.NoError(t, os.Mkdir(filepath.Join(s.Dir, "a.tmp-dead"), 0o755))
 	_, err := s.Ensure(t.Context(), "a", write)
@@ -58,7 +58,7 @@ func TestWhatADeadProcessLeftHalfMadeIsRemoved(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(s.Dir, "a.tmp-dead"))
 }
 
-func TestWaitingForAnotherProcessEndsWithTheContext(t *testing.T) {
+func TestEnsureEndsWithTheContext(t *testing.T) {
 	s := cache.Store{Dir: t.TempDir()}
 	_, err := s.Ensure(t.Context(), "a", func(string) error {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -70,7 +70,7 @@ func TestWaitingForAnotherProcessEndsWithTheContext(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestEntriesThatNobodyAskedForGoAndUsedOnesStay(t *testing.T) {
+func TestUnusedEntriesArePruned(t *testing.T) {
 	s := cache.Store{Dir: t.TempDir()}
 	old := time.Now().Add(-cache.KeepUnused - time.Hour)
 	for _, name := range []string{"unused", "used"} {
@@ -86,7 +86,7 @@ func TestEntriesThatNobodyAskedForGoAndUsedOnesStay(t *testing.T) {
 	assert.DirExists(t, filepath.Join(s.Dir, "used"))
 }
 
-func TestTheDirectoryIsTheEnvironmentsOrTheUsers(t *testing.T) {
+func TestDir(t *testing.T) {
 	t.Setenv(cache.Env, "/somewhere")
 	dir, err := cache.Dir()
 	require.NoError(t, err)

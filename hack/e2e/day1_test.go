@@ -119,7 +119,7 @@ func TestDay1WithSystemd(t *testing.T) {
 	assert.NotContains(t, diff, "motd")
 }
 
-func TestMastersWaitForABootstrapThatComesBack(t *testing.T) {
+func TestMastersWaitForBootstrap(t *testing.T) {
 	o := options(t)
 	o.Masters = 1
 	r, err := e2e.Prepare(t.Context(), o)

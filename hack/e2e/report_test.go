@@ -11,7 +11,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-func TestReportOfARunThatFailedEarlyHasItsTimelineAndLogs(t *testing.T) {
+func TestReportOfAFailedRun(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	rep := &Report{Work: "/tmp/x", Timeline: []Span{{Who: "bootstrap", What: "take in the base image", Start: began,
 		End: began.Add(time.Second)}}}
@@ -23,7 +23,7 @@ func TestReportOfARunThatFailedEarlyHasItsTimelineAndLogs(t *testing.T) {
 	assert.NotContains(t, out.String(), "checks inside")
 }
 
-func TestAnInstallDirectoryThatLayersNoMasterIsRefused(t *testing.T) {
+func TestInstallDirectoryWithoutLayeredMasters(t *testing.T) {
 	cases := []struct {
 		name  string
 		pools []installconfig.Pool

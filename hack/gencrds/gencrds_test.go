@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestSlimDefinitionsDifferFromTheModulesInProseOnly(t *testing.T) {
+func TestSlimCRDsKeepTheirRules(t *testing.T) {
 	from, err := locate(t.Context())
 	require.NoError(t, err)
 	files, err := generate(from, sources())
@@ -75,7 +75,7 @@ func TestAPropertyCalledDescriptionStays(t *testing.T) {
 		"list":{"type":"array","items":{"type":"object","additionalProperties":{"type":"string"}}}}}`, string(left))
 }
 
-func TestCheckNamesWhatIsMissingStaleOrTooMany(t *testing.T) {
+func TestCheckNamesDifferences(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, write(dir, map[string][]byte{"a.yaml": []byte("a"), "b.yaml": []byte("b")}))
 	require.NoError(t, compare(dir, map[string][]byte{"a.yaml": []byte("a"), "b.yaml": []byte("b")}))

@@ -29,10 +29,10 @@ mount --bind "$NODE/bin" /usr/local/bin
 mount --bind "$CERTS" /etc/containers/certs.d
 exec "$@"`
 
-// TestTheBootstrapNodeTakesItsProgramOutOfItsImage builds the image, pushes it, has dayone ignition name it by digest,
+// TestBootstrapNodeFetchesItsProgram builds the image, pushes it, has dayone ignition name it by digest,
 // and lets the unit's script take the program out with podman. It costs the link of a static program and a second or
 // two.
-func TestTheBootstrapNodeTakesItsProgramOutOfItsImage(t *testing.T) {
+func TestBootstrapNodeFetchesItsProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short run: builds a program")
 	}

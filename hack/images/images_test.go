@@ -15,7 +15,7 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-func TestEqualBinariesGiveEqualImagesThatHoldWhatTheProgramNeeds(t *testing.T) {
+func TestImageIsReproducible(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short run: builds a program")
 	}
@@ -51,7 +51,7 @@ func TestEqualBinariesGiveEqualImagesThatHoldWhatTheProgramNeeds(t *testing.T) {
 	assert.Equal(t, references[0], references[1])
 }
 
-func TestProgramsThatNeedMoreThanTheImageHasAreRefused(t *testing.T) {
+func TestDynamicProgramsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	p, err := images.Find("dayone-daemon")
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"dayone.dev/dayone/hack/kube"
 )
 
-func TestTheProgramsAreThereAndTellTheirVersion(t *testing.T) {
+func TestProgramVersions(t *testing.T) {
 	dir, err := kube.Assets(t.Context(), nil)
 	require.NoError(t, err)
 	for name, flag := range map[string]string{"kube-apiserver": "--version", "kubelet": "--version", "etcd": "--version",

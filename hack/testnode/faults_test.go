@@ -25,7 +25,7 @@ echo two >/var/tmp/overlay/usr/etc/second
 ostree --repo=/sysroot/ostree/repo commit -b second --tree=ref=$stock --tree=dir=/var/tmp/overlay --bootable
 ostree admin deploy --stage second`
 
-func TestStagedDeploymentIsFinalisedByAnOrderlyReboot(t *testing.T) {
+func TestRebootFinalizesStaged(t *testing.T) {
 	n := newNode(t, newLab(t), "m0", baseimage.Tiny)
 	start(t, n)
 	output(t, n, "sh", "-c", "echo local >/etc/local")
@@ -132,7 +132,7 @@ func TestNodeCannotChangeTheMachine(t *testing.T) {
 		bounding)
 }
 
-func TestLogIsFollowedUntilTheCallerHasEnough(t *testing.T) {
+func TestFollowLog(t *testing.T) {
 	n := newNode(t, newLab(t), "m0", baseimage.Tiny)
 	ctx, enough := context.WithCancel(t.Context())
 	r, w, err := os.Pipe()

@@ -65,7 +65,7 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestThreeNodesGetTheirConfigFromTheRealIgnition(t *testing.T) {
+func TestIgnitionOnThreeNodes(t *testing.T) {
 	lab := newLab(t)
 	pointer := serve(t, lab)
 	var nodes []*testnode.Node
@@ -110,7 +110,7 @@ func assertIgnited(t *testing.T, n *testnode.Node) {
 	assert.Equal(t, 1, r.ExitCode, "the harness's help for Ignition is not in the node")
 }
 
-func TestIgnitionThatNobodyServesEndsWithItsContext(t *testing.T) {
+func TestIgnitionEndsWithTheContext(t *testing.T) {
 	lab := newLab(t)
 	n := newNode(t, lab, "m0", baseimage.Tiny)
 	ctx, cancel := context.WithCancel(limited(t))
@@ -130,7 +130,7 @@ func TestIgnitionThatNobodyServesEndsWithItsContext(t *testing.T) {
 	assert.ErrorIs(t, n.Ignite(ctx, pointer), context.Canceled)
 }
 
-func TestSystemdNodeBootsIgnitesStagesAndReboots(t *testing.T) {
+func TestSystemdNodeLife(t *testing.T) {
 	lab := newLab(t)
 	n := newNode(t, lab, "master-0", baseimage.Debian)
 	require.NoError(t, n.Ignite(limited(t), serve(t, lab)))

@@ -52,7 +52,7 @@ func crashMain(stateDir string) error {
 	select {}
 }
 
-func TestWhatAKilledRunLeftIsSweptAndLivingRunsAreNot(t *testing.T) {
+func TestSweepAfterAKill(t *testing.T) {
 	living := newLab(t)
 	n := newNode(t, living, "m0", baseimage.Tiny)
 	start(t, n)
@@ -78,7 +78,7 @@ func TestWhatAKilledRunLeftIsSweptAndLivingRunsAreNot(t *testing.T) {
 	assert.Equal(t, "m0", output(t, n, "hostname"), "the living run's node does not notice")
 }
 
-func TestAKeptRunOutlivesItsProgramAndEndsWhenAskedTo(t *testing.T) {
+func TestKeptRun(t *testing.T) {
 	need(t)
 	state := t.TempDir()
 	cmd := exec.Command("/proc/self/exe")

@@ -86,7 +86,7 @@ func output(t *testing.T, n *testnode.Node, argv ...string) string {
 	return out
 }
 
-func TestTinyNodeBootsItsDeploymentAndReboots(t *testing.T) {
+func TestTinyNodeReboots(t *testing.T) {
 	lab := newLab(t)
 	n := newNode(t, lab, "m0", baseimage.Tiny)
 	start(t, n)

@@ -127,7 +127,7 @@ func madeUnits(pick func(int) int) []any {
 	return units
 }
 
-func TestMergingEqualsIgnitionsOwnMerge(t *testing.T) {
+func TestMergeEqualsIgnitions(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var configs []ign35.Config
@@ -145,7 +145,7 @@ func TestMergingEqualsIgnitionsOwnMerge(t *testing.T) {
 	}
 }
 
-func TestALaterKindTakesThePlaceOfAnEarlierOneAtAPath(t *testing.T) {
+func TestMergeReplacesKinds(t *testing.T) {
 	got := merge(
 		parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}},
 			{"path":"/b","contents":{"source":"data:,2"}}]}}`),
@@ -155,7 +155,7 @@ func TestALaterKindTakesThePlaceOfAnEarlierOneAtAPath(t *testing.T) {
 	require.Len(t, got.Storage.Links, 1)
 }
 
-func TestMergingDoesNotChangeItsInput(t *testing.T) {
+func TestMergeKeepsItsInput(t *testing.T) {
 	a := parsed(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]}}`)
 	b := parsed(
 		t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","mode":384},

@@ -18,7 +18,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-func TestParseRefusesWithTheRuleAndThePath(t *testing.T) {
+func TestParseRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		raw, rule, path string
@@ -56,7 +56,7 @@ func TestParseRefusesWithTheRuleAndThePath(t *testing.T) {
 	}
 }
 
-func TestParseRenderedTakesTheOverwriteMarkOffFilesThatOnlyAppend(t *testing.T) {
+func TestParseRenderedAppends(t *testing.T) {
 	raw := []byte(
 		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd","overwrite":true,
 			"append":[{"source":"data:,x"}]},{"path":"/b","overwrite":true,"contents":{"source":"data:,x"}}]}}`)
@@ -73,7 +73,7 @@ func TestParseRenderedTakesTheOverwriteMarkOffFilesThatOnlyAppend(t *testing.T) 
 	assert.Equal(t, Version, old.Ignition.Version)
 }
 
-func TestParseBringsEveryVersionTo35(t *testing.T) {
+func TestParseVersions(t *testing.T) {
 	for _, version := range []string{"2.0.0", "2.1.0", "2.2.0", "3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"} {
 		file := `{"path":"/etc/a","mode":420,"contents":{"source":"data:,a"}}`
 		if version[0] == '2' {
@@ -89,7 +89,7 @@ func TestParseBringsEveryVersionTo35(t *testing.T) {
 	}
 }
 
-func TestDownConvertsOrSaysWhatIsInTheWay(t *testing.T) {
+func TestDown(t *testing.T) {
 	plain := parsed(t,
 		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]},
 			"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Unit]\n"}]}}`)
@@ -122,7 +122,7 @@ func TestDownConvertsOrSaysWhatIsInTheWay(t *testing.T) {
 	require.ErrorContains(t, err, "not known")
 }
 
-func TestContentsUnpackWithABound(t *testing.T) {
+func TestContentsAreBounded(t *testing.T) {
 	packed := func(size int) ign35.Resource {
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)

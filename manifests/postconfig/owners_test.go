@@ -34,7 +34,7 @@ func files(paths ...string) string {
 	return out + "]}"
 }
 
-func TestAPathBelongsToTheLastConfigThatDefinesIt(t *testing.T) {
+func TestOwnersOfAPath(t *testing.T) {
 	one := config("50-one", "Restart u.service",
 		files("/etc/a", "/etc/b")+`,"systemd":{"units":[{"name":"u.service","contents":"[Unit]"}]}`)
 	two := config("60-two", "", files("/etc/b"))

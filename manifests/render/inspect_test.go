@@ -18,7 +18,7 @@ func specOf(image, config string) mcfgv1.MachineConfigSpec {
 		Config: runtime.RawExtension{Raw: []byte(config)}}
 }
 
-func TestCompareShowsFieldsAndDecodedContents(t *testing.T) {
+func TestCompare(t *testing.T) {
 	before := specOf("a",
 		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,
 			"contents":{"source":"data:,one%0Atwo%0A"}},{"path":"/etc/same","contents":{"source":"data:,s"}}]},
@@ -42,7 +42,7 @@ func TestCompareShowsFieldsAndDecodedContents(t *testing.T) {
 	assert.Empty(t, same)
 }
 
-func TestCompareTellsAMissingLineFeedAndBinaryContents(t *testing.T) {
+func TestCompareContents(t *testing.T) {
 	file := func(source string) mcfgv1.MachineConfigSpec {
 		return specOf("",
 			`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","contents":{"source":"`+source+`"}}]}}`)
@@ -66,7 +66,7 @@ func setOf(pool, config string, spec mcfgv1.MachineConfigSpec, version string) *
 		MachineConfigs: []manifests.Item[*mcfgv1.MachineConfig]{manifests.NewItem(c)}}
 }
 
-func TestParitySaysInOneSentenceWhyTheNamesDiffer(t *testing.T) {
+func TestParityReasons(t *testing.T) {
 	const plain = `{"ignition":{"version":"3.5.0"}}`
 	const more = `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/x","mode":420,"overwrite":true,
 		"contents":{"source":"data:,x"}}]}}`
@@ -97,7 +97,7 @@ func TestParitySaysInOneSentenceWhyTheNamesDiffer(t *testing.T) {
 	}
 }
 
-func TestExplainNamesTheLastSpeakerAndWhomItOverrode(t *testing.T) {
+func TestExplainOrigins(t *testing.T) {
 	set, err := manifests.ReadDir("testdata/a-user-image-beats-the-layered-one/in", manifests.ReadOptions{})
 	require.NoError(t, err)
 	explained, err := render.Explain(set, render.Options{Versions: render.Versions{Raw: "v1", Hash: "h",

@@ -41,7 +41,7 @@ func buildOf(name, config string, labels map[string]string) *mcfgv1.MachineOSBui
 			MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: "red"}, RenderedImagePushSpec: "r.example.com/os/red:x"}}
 }
 
-func TestOldConfigsGoWhenNothingRefersToThem(t *testing.T) {
+func TestCollectRemovesUnused(t *testing.T) {
 	w := newWorld(t, -1)
 	mc := machineConfig("50-a", "red", "round=0")
 	w.create(mc, newPool("red"))

@@ -15,9 +15,9 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// TestSomebodyElsesWriteIsNoFailure lets somebody change the pool right before the controller does, in its spec and in
+// TestConflictIsNoFailure lets somebody change the pool right before the controller does, in its spec and in
 // its status: the API server refuses the write, and the controller looks again without a complaint.
-func TestSomebodyElsesWriteIsNoFailure(t *testing.T) {
+func TestConflictIsNoFailure(t *testing.T) {
 	w := newWorld(t, 0)
 	w.stop()
 	w.create(machineConfig("50-a", "black", "quiet"), newPool("black"))

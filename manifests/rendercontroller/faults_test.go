@@ -61,10 +61,10 @@ func (w *world) dying(at int, after bool) *reconciler {
 		known: func(client.Object) bool { return true }}
 }
 
-// TestRenderingSurvivesTheControllersDeathAtEveryWrite kills it before and after each write of several renderings, and
+// TestRenderingAfterAKill kills it before and after each write of several renderings, and
 // restarts the API server on the way: the pool follows its MachineConfigs, never points at what is not there, and
 // nothing of a dead process stays.
-func TestRenderingSurvivesTheControllersDeathAtEveryWrite(t *testing.T) {
+func TestRenderingAfterAKill(t *testing.T) {
 	w := newWorld(t, 0)
 	w.stop()
 	mc := machineConfig("50-a", "black", "round=0")

@@ -69,7 +69,7 @@ func (w *world) looked(pool string) {
 	seen(false)
 }
 
-func TestTheRenderedNameOutlivesTheAnnotation(t *testing.T) {
+func TestNameOutlivesTheAnnotation(t *testing.T) {
 	set, err := manifests.ReadDir(filepath.Join("..", "render", "testdata", "a-layered-pool", "in"),
 		manifests.ReadOptions{})
 	require.NoError(t, err)

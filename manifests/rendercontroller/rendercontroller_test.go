@@ -215,9 +215,9 @@ func (w *world) apply(o client.Object) {
 	}
 }
 
-// TestBootstrapAndClusterRenderTheSameBytes renders directories as bootstrap does, posts the same objects to a real API
+// TestSameBytesAsBootstrap renders directories as bootstrap does, posts the same objects to a real API
 // server and compares name and spec of what the controller writes there.
-func TestBootstrapAndClusterRenderTheSameBytes(t *testing.T) {
+func TestSameBytesAsBootstrap(t *testing.T) {
 	for _, name := range []string{"a-layered-pool", "a-custom-pool-inherits-an-image", "mirror-sets-and-image-settings",
 		"kubelet-and-runtime-settings",
 		"a-later-machineconfig-without-contents-keeps-a-packed-file-packed", "runc-under-an-image-of-its-own"} {

@@ -37,13 +37,13 @@ func findings(t *testing.T, text string) []report.Finding {
 	return found
 }
 
-func TestWhatTheClusterTakesHasNoFinding(t *testing.T) {
+func TestNoFindings(t *testing.T) {
 	assert.Empty(t, findings(t, mosc))
 	assert.Empty(t, findings(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n"), "no kind of a CRD")
 	assert.Empty(t, findings(t, mosc+"status: {observedGeneration: -1}\n"), "the status of a new object is dropped")
 }
 
-func TestWhatTheClusterRefusesIsNamedWithItsField(t *testing.T) {
+func TestFindingsNameTheField(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
 		from, to, path, says string
@@ -79,7 +79,7 @@ func TestWhatTheClusterRefusesIsNamedWithItsField(t *testing.T) {
 	}
 }
 
-func TestFieldsThatTheClusterDropsAreWarnings(t *testing.T) {
+func TestDroppedFieldsAreWarnings(t *testing.T) {
 	found := findings(t, mosc+"  buildTimeout: 3h\n")
 	require.Len(t, found, 1)
 	assert.Equal(t, report.Warning, found[0].Severity)

@@ -38,14 +38,14 @@ const (
 	clusterEvery = 50 * time.Millisecond
 )
 
-func TestKubectlFindsTheClusterCommandsByTheProgramsName(t *testing.T) {
+func TestKubectlPluginName(t *testing.T) {
 	assert.Equal(t, []string{"cluster", "status"}, Arguments([]string{"/usr/bin/kubectl-dayone", "status"}))
 	assert.Equal(t, []string{"status"}, Arguments([]string{"/usr/bin/dayone", "status"}))
 	assert.Empty(t, Arguments([]string{"dayone"}))
 	assert.Nil(t, Arguments(nil))
 }
 
-func TestADryRunPrintsEverythingAndTalksToNobody(t *testing.T) {
+func TestDryRunIsOffline(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	code, out, errs := dayone(t, "cluster", "install", "--dry-run", "-o", "yaml", "--image", "r.test/all:1", "--image",
 		"builder=r.test/builder:1")
@@ -61,7 +61,7 @@ func TestADryRunPrintsEverythingAndTalksToNobody(t *testing.T) {
 	assert.Len(t, list.Items, len(documents))
 }
 
-func TestAWrongClusterCommandLineIsToldFromAFailure(t *testing.T) {
+func TestClusterUsageErrors(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	for _, c := range []struct {
 		name string
@@ -310,7 +310,7 @@ func versionsOf(t *testing.T, e *kubetest.Env) map[string]string {
 	return versions
 }
 
-func TestInstallRefusesACrowdedClusterAndLeavesTheClustersOwnKinds(t *testing.T) {
+func TestInstallBesideOthers(t *testing.T) {
 	e := kubetest.Start(t, kubetest.Options{})
 	kubeconfig := e.Kubeconfig(t)
 	require.NoError(t, e.Client.Create(t.Context(),

@@ -16,9 +16,9 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-// TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot goes through the sub-commands with API servers that refuse
+// TestClusterErrorHints goes through the sub-commands with API servers that refuse
 // or are not there.
-func TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot(t *testing.T) {
+func TestClusterErrorHints(t *testing.T) {
 	refuse := func(code int, reason string) *httptest.Server {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -42,8 +42,8 @@ func TestEveryClusterCommandSaysWhatToDoWhenTheAPIServerDoesNot(t *testing.T) {
 	} {
 		kubeconfig := filepath.Join(dir, strings.ReplaceAll(c.name, " ", "-"))
 		require.NoError(t, os.WriteFile(kubeconfig,
-			[]byte(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":{"server":"`+c.url+
-				`"}}],"users":[{"name":"a","user":{"token":"a"}}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}]}`),
+			[]byte(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":`+
+				`{"server":"`+c.url+`"}}],"users":[{"name":"a","user":{"token":"a"}}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}]}`),
 			0o600))
 		for _, command := range []string{"install --image registry.test/a", "upgrade", "status", "uninstall --yes",
 			"logs worker", "plan", "why n", "policies"} {

@@ -70,7 +70,7 @@ func (w *logsWorld) keep(name, text string) {
 	require.NoError(w.t, err)
 }
 
-func TestTheLogOfABuildIsShownAfterItsPodHasGone(t *testing.T) {
+func TestLogsOutliveThePod(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server, which is left out with -short")
 	}

@@ -30,8 +30,9 @@ const plannedConfig = "rendered-worker-new"
 // cordoned.
 func rolloutWorld() []client.Object {
 	pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineConfigPoolSpec{
-		NodeSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}},
-		Configuration: mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: plannedConfig}}}}
+		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}},
+		Configuration: mcfgv1.MachineConfigPoolStatusConfiguration{
+			ObjectReference: corev1.ObjectReference{Name: plannedConfig}}}}
 	objects := []client.Object{pool}
 	for i, c := range []struct{ name, current, desired, state string }{
 		{"w0", plannedConfig, plannedConfig, "Done"}, {"w1", "rendered-worker-old", plannedConfig, "Working"},

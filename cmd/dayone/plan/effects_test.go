@@ -45,9 +45,11 @@ func effectWorld(t *testing.T) []client.Object {
 	objects := []client.Object{pool, set.MachineConfigs[0].Object, mirrors}
 	d, err := snapshot.ReadDump(writeDump(t, objects))
 	require.NoError(t, err)
-	config, err := rendercontroller.Preview(t.Context(), d, pool, rendercontroller.Options{Versions: render.VersionsOf("v0")})
+	config, err := rendercontroller.Preview(t.Context(), d, pool,
+		rendercontroller.Options{Versions: render.VersionsOf("v0")})
 	require.NoError(t, err)
-	pool.Spec.Configuration = mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: config.Name}}
+	pool.Spec.Configuration = mcfgv1.MachineConfigPoolStatusConfiguration{
+		ObjectReference: corev1.ObjectReference{Name: config.Name}}
 	objects = append(objects, config)
 	for _, name := range []string{"w0", "w1"} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
@@ -61,7 +63,7 @@ func effectWorld(t *testing.T) []client.Object {
 	return objects
 }
 
-func TestWhatFilesWouldDo(t *testing.T) {
+func TestPlanOfFiles(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	dir := writeDump(t, effectWorld(t))
 	changed := strings.ReplaceAll(appConfig, "old", "new")
@@ -116,7 +118,7 @@ func TestWhatFilesWouldDo(t *testing.T) {
 	assert.Equal(t, cli.ExitRefused, code, errs)
 }
 
-func TestADumpWithoutMachineConfigsIsRenderedFromNothing(t *testing.T) {
+func TestPlanOfADumpWithoutConfigs(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	dir := writeDump(t, slices.DeleteFunc(effectWorld(t), func(o client.Object) bool {
 		_, is := o.(*mcfgv1.MachineConfig)
@@ -130,7 +132,7 @@ func TestADumpWithoutMachineConfigsIsRenderedFromNothing(t *testing.T) {
 	assert.Zero(t, code, "who goes next is known without them: %s", errs)
 }
 
-func TestTheGateIsPartOfTheAnswer(t *testing.T) {
+func TestPlanNamesTheGate(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	objects := effectWorld(t)
 	objects[0].SetAnnotations(map[string]string{manifests.AnnotationMaxDisruption: "Reload"})
@@ -144,13 +146,15 @@ func TestPoliciesOfADump(t *testing.T) {
 	objects := effectWorld(t)
 	config := objects[3]
 	annotations := config.GetAnnotations()
-	annotations[manifests.AnnotationPostConfigActions] = `{"files":[{"name":"/etc/app.conf","actions":[{"type":"Restart","service":"app.service"}],"origin":"MachineConfig 50-app"}]}`
+	annotations[manifests.AnnotationPostConfigActions] = `{"files":[{"name":"/etc/app.conf",` +
+		`"actions":[{"type":"Restart","service":"app.service"}],"origin":"MachineConfig 50-app"}]}`
 	objects = append(objects, &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster",
 		Annotations: map[string]string{manifests.AnnotationMirrorPolicy: "Image=None"}},
-		Spec: opv1.MachineConfigurationSpec{NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{Files: []opv1.NodeDisruptionPolicySpecFile{
-			{Path: "/etc/x", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.RestartSpecAction,
-				Restart: &opv1.RestartService{ServiceName: "missing.service"}}}},
-			{Path: "relative", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}}}}}})
+		Spec: opv1.MachineConfigurationSpec{NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{
+			Files: []opv1.NodeDisruptionPolicySpecFile{
+				{Path: "/etc/x", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.RestartSpecAction,
+					Restart: &opv1.RestartService{ServiceName: "missing.service"}}}},
+				{Path: "relative", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}}}}}})
 	code, out, errs := dayone(t, "cluster", "policies", "--from", writeDump(t, objects))
 	require.Zero(t, code, errs)
 	for _, want := range []string{"KIND", "/etc/containers/policy.json", "cluster default", "Restart missing.service",

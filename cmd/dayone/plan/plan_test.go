@@ -99,8 +99,8 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 	assert.Contains(t, out, "baseImage: registry.example.com/ocp/base-os:1")
 }
 
-// TestAGeneratedMachineOSConfigIsPartOfThePlan has a pool whose Containerfile stands in install-config.yaml.
-func TestAGeneratedMachineOSConfigIsPartOfThePlan(t *testing.T) {
+// TestPlanHasGeneratedMachineOSConfig has a pool whose Containerfile stands in install-config.yaml.
+func TestPlanHasGeneratedMachineOSConfig(t *testing.T) {
 	dir := installDir(t,
 		"install-config.yaml:   - name: worker=>  - name: worker\n    containerfile: \"FROM configs AS final\\nLABEL "+
 			"a=b\\n\"",
@@ -114,7 +114,7 @@ func TestAGeneratedMachineOSConfigIsPartOfThePlan(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(dir, "layering/99_dayone-machineosconfig-worker.yaml"), "nothing is written")
 }
 
-func TestWhatAnotherDirectoryWouldChange(t *testing.T) {
+func TestPlanOfAnotherDirectory(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	before := installDir(t)
 	for _, c := range []struct {
@@ -156,7 +156,7 @@ func TestWhatAnotherDirectoryWouldChange(t *testing.T) {
 	}
 }
 
-func TestWhatADirectoryWouldChangeInACluster(t *testing.T) {
+func TestPlanOfADirectoryOverACluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	dump := writeDump(t, effectWorld(t))
 	add := func(value string) string {
@@ -221,8 +221,8 @@ func TestPlansOfWrongInput(t *testing.T) {
 	}
 }
 
-// TestAMachineOSConfigThatIsAppliedRebootsThePool asks for a MachineOSConfig that opts a pool in.
-func TestAMachineOSConfigThatIsAppliedRebootsThePool(t *testing.T) {
+// TestPlanOfANewMachineOSConfig asks for a MachineOSConfig that opts a pool in.
+func TestPlanOfANewMachineOSConfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	objects := effectWorld(t)
 	mosc := func(content string) *mcfgv1.MachineOSConfig {

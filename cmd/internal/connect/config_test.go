@@ -12,7 +12,8 @@ import (
 func TestRESTConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(file, []byte(`{apiVersion: v1, kind: Config, current-context: one,
-  clusters: [{name: a, cluster: {server: "https://one.test:6443"}}, {name: b, cluster: {server: "https://two.test:6443"}}],
+  clusters: [{name: a, cluster: {server: "https://one.test:6443"}},
+    {name: b, cluster: {server: "https://two.test:6443"}}],
   users: [{name: u, user: {token: t}}],
   contexts: [{name: one, context: {cluster: a, user: u}}, {name: two, context: {cluster: b, user: u}}]}`), 0o600))
 	cfg, err := RESTConfig(file, "")

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestOptionsAreRefusedWithTheNameOfTheirFlag(t *testing.T) {
+func TestOptionsValidate(t *testing.T) {
 	require.NoError(t, Options{}.Validate(), "the zero value is usable")
 	for _, c := range []struct {
 		name string
@@ -41,7 +41,7 @@ func TestFlagsHaveTheZeroValuesDefaults(t *testing.T) {
 	assert.Equal(t, Options{}.withDefaults(), o)
 }
 
-func TestLibrariesLogIntoTheProgramsLogWithoutObjects(t *testing.T) {
+func TestLibraryLogsHideObjects(t *testing.T) {
 	var out bytes.Buffer
 	log, err := NewLog(&out, "dayone-test", Options{})
 	require.NoError(t, err)

@@ -48,7 +48,7 @@ func busy(t *testing.T, m manager.Manager, name string) <-chan struct{} {
 }
 
 // A process that is told to stop in the middle of its work stops, and gives its lease back.
-func TestManagerStopsWhileThereIsWork(t *testing.T) {
+func TestManagerStopsAtWork(t *testing.T) {
 	const rounds = 25 // with the priority queue of controller-runtime 0.24 one of the first hangs
 	for i := range rounds {
 		o := Options{NoLeaderElection: true, MetricsAddress: "0", ProbeAddress: "0", LogLevel: "error"}

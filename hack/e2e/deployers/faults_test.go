@@ -107,7 +107,7 @@ func (f *fixture) waitFor(class deploy.Class, says string) {
 }
 
 // One node goes through all faults: between two of them the registry is down, so that it cannot slip through.
-func TestNodeStaysOnStockWhileAFaultLastsAndGoesOn(t *testing.T) {
+func TestNodeKeepsItsBaseOSDuringFaults(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := newFixture(t, kind, programs)
 		f.outlet.setDown(t)

@@ -15,7 +15,7 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-func TestNodeReachesItsImageThroughTheMirrorWithOneReboot(t *testing.T) {
+func TestFirstBootThroughTheMirror(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := newFixture(t, kind, programs)
 		before := f.registry.BlobGets()
@@ -51,7 +51,7 @@ func TestNodeReachesItsImageThroughTheMirrorWithOneReboot(t *testing.T) {
 	})
 }
 
-func TestNodeThatRunsTheImageAlreadyDoesNotReboot(t *testing.T) {
+func TestFirstBootWithoutReboot(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := newFixture(t, kind, programs, func(f *fixture) {
 			digest, err := f.base.Digest()
@@ -67,7 +67,7 @@ func TestNodeThatRunsTheImageAlreadyDoesNotReboot(t *testing.T) {
 	})
 }
 
-func TestSystemdNodeReachesItsImageWithOneReboot(t *testing.T) {
+func TestFirstBootUnderSystemd(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := newFixtureOn(t, baseimage.Debian, kind, programs,
 			func(f *fixture) { f.served.Spec.OSImageURL = f.push(f.layered(kubelet("/bin/true")...)) })

@@ -30,7 +30,7 @@ func stock(t testing.TB, kind deploy.Kind, programs []string, changes ...change)
 	return f
 }
 
-func TestStagingSaysWhatToDoAndChangesNothing(t *testing.T) {
+func TestStageRefusals(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := stock(t, kind, programs)
 		refused := func(name, image, says string) {
@@ -176,7 +176,7 @@ func TestLaterImageAndTheWayBack(t *testing.T) {
 	})
 }
 
-func TestImageFetchedAheadIsStagedWithoutItsLayers(t *testing.T) {
+func TestStageAfterPrefetch(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := stock(t, kind, programs)
 		ahead := []string{firstboot.DaemonPath, "stage", "--download-only", f.image}

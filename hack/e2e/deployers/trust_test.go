@@ -27,7 +27,7 @@ func (f *fixture) agent(stdin string, argv ...string) (string, int) {
 	return out.String(), code
 }
 
-func TestTrustInTheBootstrapRegistryEndsWithoutAReboot(t *testing.T) {
+func TestEndTrustWithoutReboot(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := newFixture(t, kind, programs, func(f *fixture) {
 			f.served.Spec.OSImageURL = f.push(f.layered(deploytest.Entry{Name: strings.TrimPrefix(firstboot.AuthPath, "/"),
@@ -92,7 +92,7 @@ func TestNamesOfNetworkCardsArePersisted(t *testing.T) {
 	assert.Contains(t, f.output("cat", "/proc/cmdline"), kernelArgument)
 }
 
-func TestNodeOfAPoolWithoutLayeringTakesAStockImage(t *testing.T) {
+func TestFirstBootWithABaseImage(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := newFixture(t, kind, programs, func(f *fixture) {
 			f.config.PersistNICNames = true

@@ -51,7 +51,7 @@ RUN true
 RUN echo the package mirror says no >&2; exit 7
 `
 
-func TestAMachineOSConfigBecomesAnImageInTheCluster(t *testing.T) {
+func TestBuildInTheCluster(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	w.install()

@@ -10,7 +10,7 @@ import (
 	"dayone.dev/dayone/hack/e2e"
 )
 
-func TestASummaryHasALineForEachFactAndNamesWhereItHolds(t *testing.T) {
+func TestSummary(t *testing.T) {
 	check := func(node string, ok bool, detail string) Check {
 		return Check{Phase: "opt in", Check: e2e.Check{Node: node, What: "reboots as planned", OK: ok, Detail: detail}}
 	}

@@ -88,7 +88,7 @@ func processNumbers(t *testing.T, c *cluster.Cluster) string {
 	return strings.TrimSpace(string(out))
 }
 
-func TestAJobRunsOurImageFromOurRegistryProgramsCanBeKilledAndNothingIsLeft(t *testing.T) {
+func TestClusterLife(t *testing.T) {
 	need(t)
 	ctx := t.Context()
 	cache := t.TempDir()
@@ -186,7 +186,7 @@ func killAndStart(t *testing.T, c *cluster.Cluster) {
 	assert.Contains(t, string(out), cluster.NodeName)
 }
 
-func TestWhenTheProgramIsKilledTheKernelEndsTheClusterAndTheNextStartRemovesWhatIsLeft(t *testing.T) {
+func TestClusterAfterAKill(t *testing.T) {
 	need(t)
 	cache := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-func TestDNSKnowsTheClustersNamesAndNoOthers(t *testing.T) {
+func TestDNSNames(t *testing.T) {
 	for _, want := range []struct {
 		name    string
 		code    dnsmessage.RCode
@@ -46,7 +46,7 @@ func FuzzDNSAnswersNoGarbage(f *testing.F) {
 	})
 }
 
-func TestControlGroupsAreUsedWhenTheyAreComplete(t *testing.T) {
+func TestControlGroups(t *testing.T) {
 	make := func(files map[string]string) string {
 		root := t.TempDir()
 		for name, text := range files {

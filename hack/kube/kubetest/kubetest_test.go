@@ -37,7 +37,7 @@ func TestCELRulesOfTheCRDsAreInForce(t *testing.T) {
 	require.ErrorContains(t, err, "name must match the referenced MachineConfigPool name")
 }
 
-func TestAServiceAccountMayDoWhatItsRoleSaysAndNothingElse(t *testing.T) {
+func TestServiceAccountRights(t *testing.T) {
 	e := shared.Env(t)
 	ctx := t.Context()
 	require.NoError(t, e.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rbac"}}))
@@ -57,7 +57,7 @@ func TestAServiceAccountMayDoWhatItsRoleSaysAndNothingElse(t *testing.T) {
 	assert.True(t, apierrors.IsForbidden(reader.List(ctx, &corev1.ConfigMapList{}, client.InNamespace("rbac"))))
 }
 
-func TestWhatWasWrittenSurvivesAKilledAPIServerAtTheSameAddress(t *testing.T) {
+func TestRestartAPIServer(t *testing.T) {
 	e := shared.Env(t)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kept"}}
 	require.NoError(t, e.Client.Create(t.Context(), cm))

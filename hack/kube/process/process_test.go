@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestAProgramEndsWithTheOneThatStartedItAndItsDirectoryWithTheNext(t *testing.T) {
+func TestProcessEndsWithItsParent(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), helper+"="+dir)
@@ -91,7 +91,7 @@ func TestALivingProcessesDirectoryStays(t *testing.T) {
 	require.NoError(t, second.Close())
 }
 
-func TestAProgramThatEndsSaysHowWithItsLastLines(t *testing.T) {
+func TestProcessExitError(t *testing.T) {
 	g := process.NewGroup()
 	log := filepath.Join(t.TempDir(), "log")
 	p, err := g.Start(process.Spec{Path: "sh", Name: "server", Args: []string{"-c", "echo one; echo two; exit 3"},

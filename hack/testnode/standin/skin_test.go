@@ -85,7 +85,7 @@ func TestReferencesOfThreeFormsAreOne(t *testing.T) {
 	}
 }
 
-func TestImageKernelArgumentsFollowTheMachine(t *testing.T) {
+func TestImageKernelArguments(t *testing.T) {
 	for text, want := range map[string][]string{
 		`kargs = ["a=1", "b"]`: {"a=1", "b"},
 		"kargs = [\"a\"]\nmatch-architectures = [\"no-such-machine\"]":       nil,

@@ -51,7 +51,7 @@ func tree(t *testing.T) string {
 	return root
 }
 
-func TestSystemdTakesEveryUnitWithoutAWarning(t *testing.T) {
+func TestUnitsVerify(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("needs systemd-analyze")
 	}

@@ -51,7 +51,7 @@ func machineOSConfig(pool, pushSpec string) *mcfgv1.MachineOSConfig {
 	}}
 }
 
-func TestAPushSpecIsTakenExactlyWhenItsDigestFormCanBeStored(t *testing.T) {
+func TestPushSpecPolicy(t *testing.T) {
 	e := install(t)
 	for pushSpec, stored := range map[string]bool{
 		"registry.example.test/os:tag":                                       true,
@@ -89,7 +89,7 @@ func TestAPushSpecIsTakenExactlyWhenItsDigestFormCanBeStored(t *testing.T) {
 	}
 }
 
-func TestAnObjectFromBeforeThePolicyCanStillBeEdited(t *testing.T) {
+func TestPolicyKeepsOldObjectsEditable(t *testing.T) {
 	e := install(t)
 	binding := metav1.ObjectMeta{Name: "dayone-push-spec"}
 	policy := policyBinding(binding.Name)
@@ -106,7 +106,7 @@ func TestAnObjectFromBeforeThePolicyCanStillBeEdited(t *testing.T) {
 	require.NoError(t, e.Client.Delete(t.Context(), old))
 }
 
-func TestANodeAgentChangesTheAnnotationsOfItsOwnNodeOnly(t *testing.T) {
+func TestNodeAgentRights(t *testing.T) {
 	e := install(t)
 	for _, name := range []string{"own", "other"} {
 		require.NoError(t, e.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
@@ -140,7 +140,7 @@ func TestANodeAgentChangesTheAnnotationsOfItsOwnNodeOnly(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(c.List(t.Context(), &corev1.SecretList{})))
 }
 
-func TestControllersMeetThePodSecurityLevelRestricted(t *testing.T) {
+func TestControllersAreRestricted(t *testing.T) {
 	e := install(t)
 	o := cluster.Options{Images: cluster.Images{Controller: "r.test/c:1", Builder: "r.test/b:1"}}
 	objects, err := cluster.Objects(o)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCRDsAreNewObjectsOfEveryKindThatIsShipped(t *testing.T) {
+func TestCRDs(t *testing.T) {
 	crds, err := CRDs()
 	require.NoError(t, err)
 	names := map[string]bool{}

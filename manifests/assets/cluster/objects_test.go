@@ -21,7 +21,7 @@ import (
 var images = Images{Controller: "registry.test:5000/dayone/controller:v1",
 	Builder: "registry.test:5000/dayone/builder:v1", Daemon: "registry.test:5000/dayone/daemon:v1"}
 
-func TestEveryObjectHasOnlyFieldsThatItsTypeKnows(t *testing.T) {
+func TestObjectsHaveKnownFields(t *testing.T) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, mcfgv1.Install, configv1.Install,
 		operatorv1.Install} {
@@ -94,7 +94,7 @@ func TestWhoApprovesNewNodesIsAsked(t *testing.T) {
 	}
 }
 
-func TestPodSecurityIsRaisedOnlyForWhatNeedsIt(t *testing.T) {
+func TestPodSecurityLevels(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    Options
@@ -113,7 +113,7 @@ func TestPodSecurityIsRaisedOnlyForWhatNeedsIt(t *testing.T) {
 	}
 }
 
-func TestArgumentsOfTheBuilderReachItThroughTheController(t *testing.T) {
+func TestBuilderArguments(t *testing.T) {
 	args := []string{"--build-pod-user-namespace", "--build-seccomp-profile=profiles/dayone-build.json", "--history=5"}
 	objects, err := Objects(Options{Images: images, BuilderArgs: args})
 	require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestArgumentsOfTheBuilderReachItThroughTheController(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+func TestOptionsValidate(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    Options
@@ -161,7 +161,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-func TestNoRoleGivesEverythingOrRightsToGiveRights(t *testing.T) {
+func TestRolesAreNarrow(t *testing.T) {
 	objects, err := Objects(Options{Images: images, NodeAgent: true, ApproveNodes: true})
 	require.NoError(t, err)
 	for _, object := range objects {

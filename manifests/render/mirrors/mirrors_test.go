@@ -139,7 +139,7 @@ func TestTagMirrorsFollowDigestMirrors(t *testing.T) {
 		{Location: "t.example.com", Pull: "tag-only"}}, got["a.example.com"].Mirrors)
 }
 
-func TestAllowedRegistriesTurnTheDefaultRound(t *testing.T) {
+func TestAllowedRegistries(t *testing.T) {
 	files, _, err := Files(objects(t, image+"allowedRegistries: [a.example.com]}}"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)

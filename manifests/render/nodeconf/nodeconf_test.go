@@ -63,7 +63,7 @@ func TestRefusedSettings(t *testing.T) {
 	}
 }
 
-func TestTheKubeletDropInHoldsExactlyWhatIsGiven(t *testing.T) {
+func TestKubeletDropIn(t *testing.T) {
 	files, findings, err := Kubelet(read(t, "KubeletConfig",
 		"{kubeletConfig: {kind: KubeletConfiguration, podPidsLimit: 4096, evictionHard: {memory.available: 1Gi}}}").
 		KubeletConfigs[0])
