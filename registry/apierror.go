@@ -73,7 +73,7 @@ func (e *apiError) write(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(e.status)
-	_, _ = w.Write(body) // the client is gone when this fails; nothing is left to tell it
+	_, _ = w.Write(body) // this fails when the client is gone
 }
 
 // fail answers with what the store's error means; unknown is the answer for "not found". Errors that are the server's

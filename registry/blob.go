@@ -55,7 +55,7 @@ func getBlob(c call, d digest.Digest, unknown *apiError) {
 	}
 	defer func() { _ = b.Close() }() // it was only read
 	out := &pacedWriter{ResponseWriter: c.w, buffers: &c.pieces, control: http.NewResponseController(c.w)}
-	http.ServeContent(out, c.r, "", time.Time{}, b.File)
+	http.ServeContent(out, c.r, "", time.Time{}, b)
 	c.metrics.sent.Add(float64(out.sent))
 }
 
@@ -67,8 +67,8 @@ func blobHeaders(w http.ResponseWriter, d digest.Digest) {
 	h["Cache-Control"] = forever
 }
 
-// headBlob tells whether a blob is there. A pusher takes yes for an answer and does not send it, so it is kept from
-// collection.
+// headBlob answers whether the repository has a blob. A pusher does not send one that is there, so the collection keeps
+// it for a while.
 func headBlob(c call, d digest.Digest, unknown *apiError) {
 	blobHeaders(c.w, d)
 	stat := c.repository().StatBlob

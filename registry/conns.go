@@ -9,7 +9,7 @@ import (
 )
 
 // openConns are a server's connections, for its stop. http.Server.Shutdown takes those on which no request came yet for
-// busy during five seconds; clients open such connections ahead of need, and a restart would wait for each.
+// busy during five seconds; clients open such connections before they need them, and a restart would wait for each.
 // http.Server.Close closes one after another.
 type openConns struct {
 	mu       sync.Mutex

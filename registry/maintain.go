@@ -22,7 +22,7 @@ type Root struct {
 	lock  *flock.Flock
 }
 
-// OpenRoot locks a root and mends what a crash left. It refuses a root that a server uses.
+// OpenRoot locks a root and repairs what a crash left. It refuses a root that a server uses.
 func OpenRoot(ctx context.Context, root string, log *logrus.Entry) (*Root, error) {
 	if err := isRoot(root); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func List(ctx context.Context, root string) ([]Listed, error) {
 	return out, nil
 }
 
-// DiskUsage tells what each repository takes, largest first, and what all blobs take together. It needs no lock.
+// DiskUsage returns what each repository takes, largest first, and what all blobs take together. It needs no lock.
 func DiskUsage(ctx context.Context, root string) (usage []Usage, total int64, err error) {
 	store, err := openForReading(root)
 	if err != nil {

@@ -143,7 +143,7 @@ func (o Options) Validate() error {
 
 func validateUsers(users []User) error {
 	if len(users) == 0 {
-		return errors.New("registry options: Users is empty: there is no anonymous access, so nobody could pull")
+		return errors.New("registry options: Users is empty: name an account, there is no anonymous access")
 	}
 	seen := map[string]bool{}
 	for _, u := range users {
@@ -151,7 +151,7 @@ func validateUsers(users []User) error {
 			return fmt.Errorf("registry options: %w", err)
 		}
 		if seen[u.Name] {
-			return fmt.Errorf("registry options: user %s is given twice", u.Name)
+			return fmt.Errorf("registry options: user %s occurs twice", u.Name)
 		}
 		seen[u.Name] = true
 	}

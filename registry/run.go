@@ -15,7 +15,7 @@ import (
 const (
 	// filesPoll is how often a changed users file or certificate is noticed without SIGHUP.
 	filesPoll = 2 * time.Second
-	// stopLimit is how long clients may finish their requests when the server is told to stop.
+	// stopLimit is how long clients may finish their requests when the server stops.
 	stopLimit = 30 * time.Second
 )
 

@@ -101,7 +101,7 @@ func (s *Server) openStorage() error {
 		return err
 	}
 	svc.store, svc.metrics = store, newMetrics(store.Used)
-	checked, err := store.Check(context.Background()) // it mends what a crash left, however long it takes
+	checked, err := store.Check(context.Background()) // it repairs what a crash left, however long it takes
 	if err != nil {
 		return fmt.Errorf("check registry root: %w", err)
 	}

@@ -20,8 +20,8 @@ const (
 // CAFile is the CA certificate that clients trust when the server made its own certificate.
 func (o Options) CAFile() string { return filepath.Join(o.withDefaults().TLSDir, certs.CACertFile) }
 
-// CertificateFiles are the server certificate and its key as files: the ones given, or those that are made here and
-// renewed in place.
+// CertificateFiles are the server certificate and its key as files: the configured ones, or those that the server makes
+// and renews in place.
 func (o Options) CertificateFiles() (cert, key string) {
 	if o.CertFile != "" {
 		return o.CertFile, o.KeyFile
@@ -46,7 +46,7 @@ func (s *Server) ReloadCertificate() error {
 }
 
 // tlsConfig asks for the certificate at each handshake. HTTP/2 would share one connection among all layers of a client:
-// HTTP/1.1 is faster here. Small records at a connection's start help pages on slow links and nobody who pulls layers.
+// HTTP/1.1 is faster here. Small records at a connection's start do not help clients that pull layers.
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.Load(), nil },

@@ -23,9 +23,9 @@ const (
 	// defaultServerValidity bounds a server certificate. The bootstrap host lives for hours; a standalone registry is
 	// restarted or renewed within a year.
 	defaultServerValidity = 365 * 24 * time.Hour
-	// MaxServerValidity is the longest server certificate that common clients accept (CA/Browser Forum baseline
+	// maxServerValidity is the longest server certificate that common clients accept (CA/Browser Forum baseline
 	// requirements, 825 days for private CAs).
-	MaxServerValidity = 825 * 24 * time.Hour
+	maxServerValidity = 825 * 24 * time.Hour
 	// backdate is how far before now a certificate starts to be valid: nodes without a battery-backed clock may run behind
 	// the bootstrap host.
 	backdate = time.Hour
@@ -183,7 +183,7 @@ func (ca *CA) keyPair() tls.Certificate {
 // ServerOptions says how a server certificate looks. The zero value is valid for defaultServerValidity from now, never
 // beyond the CA.
 type ServerOptions struct {
-	// Validity from now on, at most MaxServerValidity; 0 is defaultServerValidity.
+	// Validity from now on, at most maxServerValidity; 0 is defaultServerValidity.
 	Validity time.Duration
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -196,9 +196,9 @@ func (ca *CA) ServerCertificate(hosts []string, o ServerOptions) (tls.Certificat
 	if o.Validity == 0 {
 		o.Validity = defaultServerValidity
 	}
-	if o.Validity < 0 || o.Validity > MaxServerValidity {
+	if o.Validity < 0 || o.Validity > maxServerValidity {
 		return tls.Certificate{}, fmt.Errorf("make server certificate: validity %s is not within 0 and %s", o.Validity,
-			MaxServerValidity)
+			maxServerValidity)
 	}
 	if err := checkValidity(ca.cert, now); err != nil {
 		return tls.Certificate{}, fmt.Errorf("make server certificate: CA: %w", err)
@@ -253,7 +253,7 @@ func setHosts(tmpl *x509.Certificate, hosts []string) error {
 		tmpl.DNSNames = append(tmpl.DNSNames, h)
 	}
 	if len(seen) == 0 {
-		return errors.New("no host is given: name every name and address that clients use")
+		return errors.New("hosts are empty: name every name and address that clients use")
 	}
 	tmpl.Subject = pkix.Name{CommonName: hosts[0]}
 	if len(hosts[0]) > 64 { // ub-common-name of RFC 5280

@@ -24,10 +24,10 @@ type ValidityError struct {
 func (e *ValidityError) Error() string {
 	now := e.Now.UTC().Format(time.RFC3339)
 	if e.Now.Before(e.NotBefore) {
-		ahead := e.NotBefore.Sub(e.Now).Round(time.Second)
+		early := e.NotBefore.Sub(e.Now).Round(time.Second)
 		msg := fmt.Sprintf("certificate %q is not valid before %s and this host's clock says %s (%s earlier)",
-			e.Subject, e.NotBefore.UTC().Format(time.RFC3339), now, ahead)
-		if ahead < clockSkewHint {
+			e.Subject, e.NotBefore.UTC().Format(time.RFC3339), now, early)
+		if early < clockSkewHint {
 			return msg + ": set the clock (chronyc makestep) or wait"
 		}
 		return msg + ": set the clock or make a new certificate"
@@ -56,7 +56,7 @@ func LoadServer(certFile, keyFile string, now time.Time) (tls.Certificate, error
 	return pair, nil
 }
 
-// CheckServer tells whether a certificate is valid now and names hosts: clients look only at subject alternative names.
+// CheckServer checks that a certificate is valid now and names hosts: clients read only subject alternative names.
 func CheckServer(pair tls.Certificate, now time.Time) error {
 	if len(pair.Certificate) == 0 || pair.PrivateKey == nil {
 		return errors.New("certificate or key is missing")

@@ -16,7 +16,7 @@ import (
 // Account is how a client logs in at a registry. The zero value is anonymous.
 type Account struct{ Username, Password, IdentityToken, RegistryToken string }
 
-// Accounts are the entries of an auth file under the keys that Key makes.
+// Accounts are the entries of an auth file under their canonical keys.
 type Accounts map[string]json.RawMessage
 
 var (
@@ -79,7 +79,7 @@ func (a Accounts) WithoutPassword() string {
 	return ""
 }
 
-// Covers tells whether an auth file has an entry for a repository.
+// Covers reports whether an auth file has an entry for a repository.
 func Covers(raw []byte, repository string) bool {
 	accounts, err := Parse(raw)
 	if err != nil {

@@ -41,7 +41,7 @@ func (f file) marshal() ([]byte, error) {
 	return json.MarshalIndent(f.rest, "", "  ")
 }
 
-// normalize gives each entry of username and password the key auth, and tells whether there was one without it.
+// normalize gives each entry of username and password the key auth, and reports whether there was one without it.
 func (f file) normalize() (changed bool) {
 	for host, raw := range f.auths {
 		if with := withAuth(raw); with != nil {

@@ -13,10 +13,10 @@ const hub = "docker.io"
 // that answers.
 func hubHosts() []string { return []string{hub, "index.docker.io", "registry-1.docker.io"} }
 
-// Key brings the key of an entry, or the name of a repository, into the one form HOST or HOST/PATH. It removes what
+// canonicalKey brings the key of an entry, or the name of a repository, into the one form HOST or HOST/PATH. It removes what
 // docker login and old programs add: the scheme, a slash at the end, the API's path behind a URL's host. Docker Hub
 // is docker.io under each of its names.
-func Key(key string) string {
+func canonicalKey(key string) string {
 	_, plain, isURL := strings.Cut(key, "://")
 	if !isURL {
 		plain = key
@@ -35,12 +35,12 @@ func Key(key string) string {
 	return host + "/" + path
 }
 
-// byKey files entries under their keys in Key's form. Where two of them mean one registry, the one that is already in
+// byKey files entries under their canonical keys. Where two of them mean one registry, the one that is already in
 // that form counts, else the first by name.
 func byKey[E any](entries map[string]E) map[string]E {
 	out := make(map[string]E, len(entries))
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		key := Key(name)
+		key := canonicalKey(name)
 		if _, taken := out[key]; !taken || name == key {
 			out[key] = entries[name]
 		}
@@ -51,7 +51,7 @@ func byKey[E any](entries map[string]E) map[string]E {
 // find returns the entry of byKey's for a repository (HOST/PATH), and its key: the longest that is the repository or a
 // parent of it.
 func find[E any](entries map[string]E, repository string) (found E, key string, ok bool) {
-	for key = Key(repository); ; {
+	for key = canonicalKey(repository); ; {
 		if found, ok = entries[key]; ok {
 			return found, key, true
 		}

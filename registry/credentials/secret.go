@@ -91,7 +91,7 @@ func ForPush(pull, push []byte, repository string) ([]byte, error) {
 		return nil, fmt.Errorf("pull credentials: %w", err)
 	}
 	maps.Copy(to, from)
-	to[Key(repository)] = target
+	to[canonicalKey(repository)] = target
 	return encode(to)
 }
 

@@ -38,7 +38,7 @@ type Registry struct {
 	Push, Pull registry.User
 }
 
-// Start runs a registry until the test ends. change, when given, may alter the options before the start.
+// Start runs a registry until the test ends. change may alter the options before the start.
 func Start(t testing.TB, change ...func(*registry.Options)) *Registry {
 	t.Helper()
 	dir := t.TempDir()

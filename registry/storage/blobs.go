@@ -28,13 +28,7 @@ func (r Repository) open(ctx context.Context) (distribution.Repository, error) {
 	return r.s.registry.Repository(r.s.context(ctx), named)
 }
 
-// Blob is an open blob whose bytes have the digest.
-type Blob struct {
-	*os.File
-	Size int64
-}
-
-// StatBlob tells the size of a blob. The link decides what is visible, and the bytes must have the digest.
+// StatBlob returns the size of a blob. The link decides what is visible, and the bytes must have the digest.
 func (r Repository) StatBlob(d digest.Digest) (int64, error) {
 	target, err := r.s.driver.readLink(layerLink(r.name, d))
 	if err != nil {
@@ -59,16 +53,16 @@ func (r Repository) TouchBlob(d digest.Digest) (int64, error) {
 }
 
 // OpenBlob opens a blob. Bytes that were not hashed since they last changed are hashed first.
-func (r Repository) OpenBlob(d digest.Digest) (*Blob, error) {
+func (r Repository) OpenBlob(d digest.Digest) (*os.File, error) {
 	target, err := r.s.driver.readLink(layerLink(r.name, d))
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s of %s: %w", d, r.name, err)
 	}
-	f, fi, err := r.s.driver.blobs.open(target)
+	f, _, err := r.s.driver.blobs.open(target)
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s of %s: %w", d, r.name, err)
 	}
-	return &Blob{File: f, Size: fi.Size()}, nil
+	return f, nil
 }
 
 // DeleteBlob removes a blob from the repository. Its bytes stay until Collect.
@@ -104,7 +98,7 @@ func (m mount) Apply(v any) error {
 	return nil
 }
 
-// Mount links a blob of another repository, or of any when from is "", into this one. It tells whether the blob was
+// Mount links a blob of another repository, or of any when from is "", into this one. It reports whether the blob was
 // there.
 func (r Repository) Mount(ctx context.Context, from string, d digest.Digest) (bool, error) {
 	r.s.maintenance.RLock()

@@ -73,7 +73,7 @@ func checkBlobs(t tree, r *CheckReport) error {
 	})
 }
 
-// sweepUploads removes uploads whose client did not come back and tells what the others take. An upload in use stays.
+// sweepUploads removes uploads whose client did not come back and returns what the others take. An upload in use stays.
 func sweepUploads(ctx context.Context, s *Store, r *CheckReport) (kept int64, err error) {
 	names, err := s.driver.repositories()
 	if err != nil {
@@ -139,7 +139,7 @@ func checkLinks(ctx context.Context, s *Store, r *CheckReport) error {
 	})
 }
 
-// checkLink mends a link that a power cut left empty: its path has the digest, but for a tag's current link, which is
+// checkLink repairs a link that a power cut left empty: its path has the digest, but for a tag's current link, which is
 // taken from the newest of the tag's revisions.
 func checkLink(ctx context.Context, s *Store, link string, r *CheckReport) error {
 	if _, err := s.driver.readLink(link); err == nil {

@@ -22,7 +22,7 @@ const defaultGrace = time.Hour
 type CollectOptions struct {
 	// Grace is the age below which an unreferenced blob stays; 0 is defaultGrace, negative is none.
 	Grace time.Duration
-	// DryRun only tells what would be removed.
+	// DryRun only reports what would be removed.
 	DryRun bool
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	dirMode  = 0o700 // images hold pull secrets: nobody else on the host reads them
+	dirMode  = 0o700 // images hold pull secrets: no other user of the host reads them
 	fileMode = 0o600
 )
 
@@ -168,7 +168,7 @@ func (d *driver) Writer(_ context.Context, path string, appendTo bool) (storaged
 	return w, nil
 }
 
-// Stat implements storagedriver.StorageDriver. A blob is there when its bytes have its digest: a client that is told
+// Stat implements storagedriver.StorageDriver. A blob is there when its bytes have its digest: a client that learns
 // so does not push it again.
 func (d *driver) Stat(_ context.Context, path string) (storagedriver.FileInfo, error) {
 	if blob, ok := blobOf(path); ok {

@@ -20,8 +20,8 @@ type Image struct {
 	Bytes      int64
 }
 
-// ListImages lists the manifests of all repositories with their tags. It reads them without hashing: a server may run on
-// the root.
+// ListImages lists the manifests of all repositories with their tags. It does not hash them: a server may run on the
+// root.
 func ListImages(ctx context.Context, s *Store) ([]Image, error) {
 	names, err := s.driver.repositories()
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	MediaTypeDockerList     = manifestlist.MediaTypeManifestList
 )
 
-// Manifest is a stored manifest. It is shared between requests: nobody may change it.
+// Manifest is a stored manifest. It is shared between requests: no request may change it.
 type Manifest struct {
 	// Digest it was asked for by; for a tag the digest that the tag names.
 	Digest    digest.Digest
@@ -104,7 +104,7 @@ func (r Repository) read(d digest.Digest) (m *Manifest, err error) {
 	return &Manifest{Digest: d, MediaType: c.guess(), Body: body, Quoted: `"` + string(d) + `"`}, nil
 }
 
-// HasManifest tells whether the repository has a manifest.
+// HasManifest reports whether the repository has a manifest.
 func (r Repository) HasManifest(d digest.Digest) bool {
 	target, err := r.s.driver.readLink(revisionLink(r.name, d))
 	if err == nil {
@@ -237,7 +237,7 @@ func (r Repository) DeleteManifest(ctx context.Context, d digest.Digest) error {
 	return nil
 }
 
-// Exists tells whether anything was ever pushed to the repository.
+// Exists reports whether anything was ever pushed to the repository.
 func (r Repository) Exists() bool {
 	for _, sub := range []string{"_manifests", "_layers"} {
 		if _, err := os.Stat(r.s.driver.full(repositoryDir(r.name)) + "/" + sub); err == nil {

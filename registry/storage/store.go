@@ -20,7 +20,7 @@ type Options struct {
 	MaxBytes int64
 	// MinFreeBytes of the file system that stay free.
 	MinFreeBytes int64
-	// Report is told about a blob that is corrupt on disk; nil tells nobody. It must not block.
+	// Report is called for a blob that is corrupt on disk; nil reports nothing. It must not block.
 	Report func(d digest.Digest, quarantined string)
 	// Log receives what distribution reports, at debug level: its errors are returned too. nil discards it.
 	Log *logrus.Entry
@@ -42,8 +42,8 @@ type Store struct {
 // Open prepares root. It does not look at what is there, see Check.
 func Open(root string, o Options) (*Store, error) {
 	b := &budget{root: root, maxBytes: o.MaxBytes, minFree: o.MinFreeBytes}
-	s := &Store{driver: &driver{tree: tree(root), budget: b, blobs: &verifier{tree: tree(root), budget: b, report: o.Report}},
-		log: quiet(o.Log)}
+	v := &verifier{tree: tree(root), budget: b, report: o.Report}
+	s := &Store{driver: &driver{tree: tree(root), budget: b, blobs: v}, log: quiet(o.Log)}
 	for _, d := range []string{blobs, repositories} {
 		if err := os.MkdirAll(s.driver.full(d), dirMode); err != nil {
 			return nil, fmt.Errorf("make registry directory: %w", err)
@@ -64,7 +64,7 @@ func (s *Store) Close() error { return s.driver.blobs.save() }
 // Used is how many bytes blobs and uploads take, as counted since Check.
 func (s *Store) Used() int64 { return s.driver.budget.used.Load() }
 
-// Room tells whether n more bytes fit into the budget: an ErrNoSpace says how much is there.
+// Room checks whether n more bytes fit into the budget: an ErrNoSpace says how much is there.
 func (s *Store) Room(n int64) error {
 	if err := s.driver.budget.take(n); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (s *Store) Room(n int64) error {
 // Repository is one repository of the store; it need not exist. The caller has checked the name.
 func (s *Store) Repository(name string) Repository { return Repository{s: s, name: name} }
 
-// Catalog lists up to limit repositories with manifests that come after last. more tells whether there are others.
+// Catalog lists up to limit repositories with manifests that come after last. more reports whether there are others.
 func (s *Store) Catalog(ctx context.Context, limit int, last string) (names []string, more bool, err error) {
 	names = make([]string, limit)
 	n, err := s.registry.Repositories(s.context(ctx), names, last)
@@ -99,7 +99,7 @@ type idLocks struct {
 	held map[string]bool
 }
 
-// try tells whether the lock was free; release unlocks it.
+// try reports whether the lock was free; release unlocks it.
 func (l *idLocks) try(id string) (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -64,7 +64,7 @@ func (r Repository) Upload(ctx context.Context, id string) (*Upload, error) {
 // ID is the upload's identifier, a UUID.
 func (u *Upload) ID() string { return u.id }
 
-// Open tells whether the upload was neither committed nor cancelled.
+// Open reports whether the upload was neither committed nor cancelled.
 func (u *Upload) Open() bool { return u.open }
 
 // Size is how many bytes were received.

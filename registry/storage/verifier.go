@@ -27,7 +27,7 @@ const (
 	openAttempts = 3
 )
 
-// identity tells whether a file is still the one whose bytes were hashed: any write changes it.
+// identity reports whether a file is still the one whose bytes were hashed: any write changes it.
 type identity struct {
 	Size, MTime, CTime int64
 	Inode              uint64
@@ -67,8 +67,8 @@ func (v *verifier) trust(d digest.Digest) {
 	}
 }
 
-// replace is called before a blob's file gets its name, from bytes with its digest, and done after it. The file that was
-// there is no longer counted.
+// replace is called before a file with a blob's bytes gets the blob's name, and done after it. The budget no longer
+// counts the file that had the name.
 func (v *verifier) replace(d digest.Digest) (done func()) {
 	v.moves.Lock()
 	old, err := os.Stat(v.path(d))
@@ -112,7 +112,7 @@ func (v *verifier) open(d digest.Digest) (*os.File, os.FileInfo, error) {
 	return nil, nil, fmt.Errorf("blob %s: its file changes all the time: %w", d, ErrCorrupt)
 }
 
-// stat tells the size of a blob whose bytes have the digest.
+// stat returns the size of a blob whose bytes have the digest.
 func (v *verifier) stat(d digest.Digest) (os.FileInfo, error) {
 	fi, err := os.Stat(v.path(d))
 	if err != nil {
@@ -178,7 +178,7 @@ func (v *verifier) quarantine(d digest.Digest, size int64) (string, error) {
 	return to, nil
 }
 
-// touch marks a blob as used now, so that Collect leaves it to the push that has seen it, and tells its size.
+// touch marks a blob as used now, so that Collect leaves it to the push that has seen it, and returns its size.
 func (v *verifier) touch(d digest.Digest) (int64, error) {
 	fi, err := v.stat(d)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // Endpoint is an image's place and how to reach it. Nothing of the host's container configuration is read: no
-// registries.conf, certs.d, policy.json or auth file beside those given here.
+// registries.conf, certs.d, policy.json or auth file beside those named here.
 type Endpoint struct {
 	// Reference is docker://HOST/REPOSITORY[:TAG|@DIGEST] (docker:// may be left out), oci:DIRECTORY[:REF] or
 	// docker-archive:FILE[:REF].

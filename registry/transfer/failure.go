@@ -123,7 +123,7 @@ func hiddenStatus(err error) int {
 	return 0
 }
 
-// Temporary tells whether a failure may go away by itself: a connection that fails, or an answer of 500 to 599 except
+// Temporary reports whether a failure may go away by itself: a connection that fails, or an answer of 500 to 599 except
 // those that say "never" (501, 505) or "no room" (507). Wrong credentials, unknown images, certificates and digests are
 // not temporary.
 func Temporary(err error) bool {

@@ -13,9 +13,7 @@ import (
 	"github.com/containers/image/v5/docker/reference"
 	"github.com/containers/image/v5/image"
 	"github.com/containers/image/v5/manifest"
-	"github.com/containers/image/v5/pkg/docker/config"
 	"github.com/containers/image/v5/types"
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/opencontainers/go-digest"
@@ -73,14 +71,9 @@ func (c *copier) mountClient(ctx context.Context, from, to reference.Named) (*ht
 	if err != nil {
 		return nil, "", fmt.Errorf("name registry: %w", err)
 	}
-	cred, err := config.GetCredentialsForRef(c.opts.DestinationCtx, to)
+	auth, err := c.dstEndpoint.authenticator(to.Name())
 	if err != nil {
-		return nil, "", fmt.Errorf("read credentials: %w", err)
-	}
-	auth := authn.Anonymous
-	if cred != (types.DockerAuthConfig{}) {
-		auth = authn.FromConfig(authn.AuthConfig{Username: cred.Username, Password: cred.Password,
-			IdentityToken: cred.IdentityToken})
+		return nil, "", err
 	}
 	scopes := []string{reg.Repo(reference.Path(to)).Scope(transport.PushScope), reg.Repo(reference.Path(from)).
 		Scope(transport.PullScope)}
@@ -91,7 +84,7 @@ func (c *copier) mountClient(ctx context.Context, from, to reference.Named) (*ht
 	return &http.Client{Transport: rt}, reg.Scheme() + "://" + reg.RegistryStr(), nil
 }
 
-// mount asks for one blob. A registry that opens an upload instead is told that it is not needed.
+// mount asks for one blob. An upload that a registry opens instead is cancelled.
 func mount(ctx context.Context, client *http.Client, base, from, to string, d digest.Digest) error {
 	q := url.Values{"mount": {d.String()}, "from": {from}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v2/"+to+"/blobs/uploads/?"+q.Encode(), nil)

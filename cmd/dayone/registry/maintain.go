@@ -41,7 +41,7 @@ func newListCommand() *cobra.Command {
 }
 
 func newUsageCommand() *cobra.Command {
-	return rootCommand("du", "Tell what repositories take on disk", func(cmd *cobra.Command, root string) error {
+	return rootCommand("du", "Show what repositories take on disk", func(cmd *cobra.Command, root string) error {
 		usage, total, err := registry.DiskUsage(cmd.Context(), root)
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func newCollectCommand() *cobra.Command {
 		})
 	cmd.Flags().DurationVar(&o.Grace, "grace", 0, "keep unreferenced blobs younger than this, 0 for 1h, negative for "+
 		"none")
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only tell what would be removed")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only report what would be removed")
 	return cmd
 }
 

@@ -22,11 +22,10 @@ func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --root DIR --listen HOST:PORT",
 		Short: "Serve a registry until SIGTERM",
-		Long: "Serve makes a CA, a certificate (ROOT/tls) and a push and a pull account (ROOT/accounts) when none are " +
-			"given. A changed users\n" +
-			"file or certificate is read again by itself or on SIGHUP: who is no longer in the file is refused from the " +
-			"next request on, and\n" +
-			"new connections get the new certificate.",
+		Long: "Serve makes a CA, a certificate (ROOT/tls) and a push and a pull account (ROOT/accounts) when you name " +
+			"none. It reads a\n" +
+			"changed users file or certificate again by itself or on SIGHUP: it refuses accounts that the file no longer " +
+			"has from\nthe next request on, and new connections get the new certificate.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
@@ -41,7 +40,8 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:5000", "HOST:PORT to listen on")
 	flags.StringVar(&o.CertFile, "tls-cert", "", "server certificate (PEM)")
 	flags.StringVar(&o.KeyFile, "tls-key", "", "key of the server certificate (PEM)")
-	flags.StringSliceVar(&o.Hosts, "host", nil, "further name or address of the certificate that is made here (repeatable)")
+	flags.StringSliceVar(&o.Hosts, "host", nil,
+		"further name or address of the certificate that is made here (repeatable)")
 	flags.BoolVar(&o.InsecureHTTP, "insecure-http", false, "serve plain HTTP, on a loopback address only")
 	flags.StringVar(&o.UsersFile, "users", "", "accounts, lines of NAME:BCRYPT:ROLE with role push or pull")
 	flags.BoolVar(&o.ReadOnly, "read-only", false, "refuse every change")
