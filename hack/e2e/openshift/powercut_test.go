@@ -97,7 +97,7 @@ func newCuts(t *testing.T) *cuts {
 // on.
 func (c *cuts) start() {
 	require.NoError(c.t, c.node.Ignite(c.t.Context(), c.patched()))
-	for _, file := range []string{hangingCA, hangingSecret} {
+	for _, file := range []string{hangingCA, hangingHashes} {
 		require.NoError(c.t, os.MkdirAll(filepath.Dir(c.disk(file)), 0o700))
 		require.NoError(c.t, unix.Mkfifo(c.disk(file), 0o600))
 	}
@@ -111,7 +111,7 @@ func (c *cuts) start() {
 // Files that phases read first: as pipes they hang.
 const (
 	hangingCA     = "lib/dayone/identity/ca.crt"
-	hangingSecret = "lib/dayone/registry/.dayone-registry.secret"
+	hangingHashes = "lib/dayone/registry/.dayone-registry.verified"
 	pullSecret    = "/etc/mcc/bootstrap/machineconfigcontroller-pull-secret"
 )
 
@@ -130,7 +130,7 @@ func (c *cuts) holds() []hold {
 	fixture := func(name string) func() { return func() { c.must("rm /opt/openshift/fixture/hold-" + name) } }
 	return []hold{
 		{phase: "identity", release: func() { c.unhang(hangingCA) }},
-		{phase: "registry", release: func() { c.unhang(hangingSecret) }},
+		{phase: "registry", release: func() { c.unhang(hangingHashes) }},
 		{phase: "render-first", release: fixture("mco")},
 		{phase: "base", times: c.downloads.stops, release: func() { c.downloads.set(false) }},
 		{phase: "build-master", times: func() int { return int(c.asked.Load()) }, release: func() { close(c.built) }},
