@@ -77,7 +77,7 @@ func (p *Plan) Change(pool string, before *Plan, s disruption.Settings) (disrupt
 	if err != nil {
 		return out, true, fmt.Errorf("foresee pool %s: %w", pool, err)
 	}
-	ways := out.Plan.Ways
+	ways := out.Plan.Transitions
 	for i := range ways {
 		ways[i].Nodes, ways[i].Names = is.Nodes, []string{}
 	}

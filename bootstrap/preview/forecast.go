@@ -116,9 +116,9 @@ func (d *Directory) Since(ctx context.Context, earlier *Directory, at time.Time)
 
 func effectOf(foreseen disruption.Foreseen, pool *forecast.Pool, was *Pool) *forecast.Effect {
 	e := forecast.NewEffect(foreseen)
-	e.Building = pool.Layered && len(e.Ways) > 0
-	e.Remade = pool.Layered && slices.ContainsFunc(e.Ways,
-		func(w disruption.Way) bool { return w.Change == disruption.ImageContent })
+	e.Building = pool.Layered && len(e.Transitions) > 0
+	e.Remade = pool.Layered && slices.ContainsFunc(e.Transitions,
+		func(w disruption.Transition) bool { return w.Change == disruption.ImageContent })
 	if was.Target().Config != pool.Target.Config {
 		e.Before = was.Target().Config
 	}

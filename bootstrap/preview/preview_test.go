@@ -83,11 +83,11 @@ func TestEqualInputHasEqualTargets(t *testing.T) {
 			require.True(t, known)
 			assert.Equal(t, c.level, f.Plan.Level)
 			if c.level == disruption.LevelNothing {
-				assert.Empty(t, f.Plan.Ways)
+				assert.Empty(t, f.Plan.Transitions)
 				return
 			}
-			require.Len(t, f.Plan.Ways, 1)
-			assert.Equal(t, c.image, f.Plan.Ways[0].Change)
+			require.Len(t, f.Plan.Transitions, 1)
+			assert.Equal(t, c.image, f.Plan.Transitions[0].Change)
 			assert.Equal(t, 3, f.Plan.Nodes)
 			worker, known, err := c.other.Change("gpu", one, disruption.Settings{Policies: rules})
 			assert.False(t, known, "%v %v", worker, err)

@@ -33,7 +33,7 @@ func options() controller.Options {
 
 // pool is what a pool's new nodes get now. What they would have to boot a third time for is not served: they wait for
 // it.
-func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout.Look) (serve.RenderedPool, error) {
+func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout.PoolView) (serve.RenderedPool, error) {
 	target, err := choose(c, look)
 	if err != nil {
 		return serve.RenderedPool{Err: err}, nil
@@ -86,7 +86,7 @@ func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
 // choose picks the config and image of a pool's new nodes: the pool's target once one of its nodes runs it, or when it
 // surely has no nodes at all or is all there is; until then what all nodes had before, so that no new node boots
 // an image that no node has proved.
-func choose(c *rollout.Cluster, look *rollout.Look) (target.Target, error) {
+func choose(c *rollout.Cluster, look *rollout.PoolView) (target.Target, error) {
 	pool := look.Object
 	target := look.Pool.Target
 	settled := pool.Status.Configuration.Name
@@ -114,7 +114,7 @@ func choose(c *rollout.Cluster, look *rollout.Look) (target.Target, error) {
 
 // earlier is what the pool's nodes had before its target: its settled config with the image that some node runs with
 // it. In a layered pool a config without an image does not count: the node would boot once more for it.
-func earlier(c *rollout.Cluster, look *rollout.Look, config string) (target.Target, bool) {
+func earlier(c *rollout.Cluster, look *rollout.PoolView, config string) (target.Target, bool) {
 	if config == "" {
 		return target.Target{}, false
 	}

@@ -14,7 +14,7 @@ import (
 func TestUnknownNodesProveNothing(t *testing.T) {
 	pool := &mcfgv1.MachineConfigPool{}
 	pool.Status.Configuration.Name = "rendered-worker-1"
-	look := &rollout.Look{Object: pool, Pool: rollout.Pool{Target: target.Target{Config: "rendered-worker-2"}}}
+	look := &rollout.PoolView{Object: pool, Pool: rollout.Pool{Target: target.Target{Config: "rendered-worker-2"}}}
 	chosen, err := choose(&rollout.Cluster{}, look)
 	require.NoError(t, err)
 	assert.Equal(t, "rendered-worker-2", chosen.Config, "it surely has no nodes")

@@ -164,7 +164,7 @@ func (r *Reconciler) read(ctx context.Context) (*serve.Rendered, error) {
 	}
 	var errs []error
 	for i := range pools.Items {
-		look := c.Look(pools.Items[i].Name)
+		look := c.View(pools.Items[i].Name)
 		if look == nil {
 			continue
 		}

@@ -78,7 +78,7 @@ func TestAnotherPlanThanTheToldOneStopsTheNode(t *testing.T) {
 	f.promise(first, rendered(second.Name, "/etc/containers/policy.json=2"), "", disruption.ImageSame)
 	f.aim(second, "")
 	require.ErrorIs(t, f.fails(), disruption.ErrPlanChanged)
-	assert.Contains(t, f.record().Reason, "the node was told Reload, and it would be Reboot now")
+	assert.Contains(t, f.record().Reason, "the node was promised Reload, and it would be Reboot now")
 	assert.Equal(t, nodestate.StateDegraded, f.record().State)
 	assert.Equal(t, "1", f.read("/etc/containers/policy.json"), "nothing was done")
 	assert.False(t, f.object().Spec.Unschedulable)

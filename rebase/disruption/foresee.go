@@ -27,27 +27,27 @@ type Foresight struct {
 // Foreseen is what a target does to a pool's nodes.
 type Foreseen struct {
 	Plan PoolPlan
-	// Ways are the plan's with every change, by what nodes have.
-	Ways map[target.Target]Plan
+	// Details are the transitions with every change, by what nodes have.
+	Details map[target.Target]Plan
 	// Nodes is what each node has.
 	Nodes map[string]target.Target
 }
 
-// Draining are the nodes that their way drains.
+// Draining are the nodes that their transition drains.
 func (f Foreseen) Draining() map[string]bool {
 	out := map[string]bool{}
 	for name, state := range f.Nodes {
-		if slices.ContainsFunc(f.Ways[state].Steps, func(a Action) bool { return a.Type == Drain }) {
+		if slices.ContainsFunc(f.Details[state].Steps, func(a Action) bool { return a.Type == Drain }) {
 			out[name] = true
 		}
 	}
 	return out
 }
 
-// ForPool computes the ways of nodes, by name, that do not have the target yet. It fails when the target's config is
+// ForPool computes the transitions of nodes, by name, that do not have the target yet. It fails when the target's config is
 // gone or a config cannot be read.
 func ForPool(nodes map[string]target.Target, f Foresight) (Foreseen, error) {
-	out := Foreseen{Ways: map[target.Target]Plan{}, Nodes: map[string]target.Target{}}
+	out := Foreseen{Details: map[target.Target]Plan{}, Nodes: map[string]target.Target{}}
 	groups := map[target.Target][]string{}
 	for name, has := range nodes {
 		// While the image is built the target names the former one.
@@ -56,7 +56,7 @@ func ForPool(nodes map[string]target.Target, f Foresight) (Foreseen, error) {
 			out.Nodes[name] = has
 		}
 	}
-	ways := make([]Way, 0, len(groups))
+	transitions := make([]Transition, 0, len(groups))
 	if len(groups) > 0 {
 		wanted, err := f.Config(f.Target.Config)
 		if err != nil {
@@ -66,16 +66,16 @@ func ForPool(nodes map[string]target.Target, f Foresight) (Foreseen, error) {
 			return out, fmt.Errorf("there is no rendered config %s", f.Target.Config)
 		}
 		for has := range maps.Keys(groups) {
-			plan, w, err := f.way(has, wanted)
+			plan, w, err := f.transition(has, wanted)
 			if err != nil {
 				return out, err
 			}
 			w.From, w.Nodes, w.Names = has, len(groups[has]), groups[has]
-			out.Ways[has] = plan
-			ways = append(ways, w)
+			out.Details[has] = plan
+			transitions = append(transitions, w)
 		}
 	}
-	out.Plan = NewPoolPlan(f.Target, ways)
+	out.Plan = NewPoolPlan(f.Target, transitions)
 	return out, nil
 }
 
@@ -85,8 +85,8 @@ func (f Foresight) remakes(has target.Target) bool {
 	return f.Remade || has.Image == "" || f.Target.Image == ""
 }
 
-// way computes what the target does to a node that has something.
-func (f Foresight) way(has target.Target, wanted *mcfgv1.MachineConfig) (Plan, Way, error) {
+// transition computes what the target does to a node that has something.
+func (f Foresight) transition(has target.Target, wanted *mcfgv1.MachineConfig) (Plan, Transition, error) {
 	change := CompareImages(f.Builds, has.Image, f.Target.Image)
 	if f.Building {
 		change = ImageConfig
@@ -96,21 +96,21 @@ func (f Foresight) way(has target.Target, wanted *mcfgv1.MachineConfig) (Plan, W
 	}
 	old, err := f.Config(has.Config)
 	if err != nil {
-		return Plan{}, Way{}, err
+		return Plan{}, Transition{}, err
 	}
 	if old == nil {
 		// Nobody can compare any more; the node has its copy and does what it finds.
 		why := "rendered config " + has.Config + " is gone, so that nobody can compare"
 		plan := Plan{Level: LevelReboot, Steps: ordered([]Action{{Type: Reboot}}), Stage: change != ImageSame,
 			Changes: []Change{{Kind: kindOther, Name: has.Config, What: "unknown", Why: why}}}
-		return plan, Way{Level: plan.Level, Change: change, Steps: plan.Steps, Why: why}, nil
+		return plan, Transition{Level: plan.Level, Change: change, Steps: plan.Steps, Why: why}, nil
 	}
 	plan, err := Effect(Input{Old: old, New: wanted, Layered: has.Image != "" && f.Target.Image != "", Image: change,
 		Policies: f.Settings.Policies, Mirrors: f.Settings.Mirrors})
 	if err != nil {
-		return Plan{}, Way{}, err
+		return Plan{}, Transition{}, err
 	}
-	return plan, Way{Hash: plan.Hash(), Level: plan.Level, Change: change, Steps: plan.Steps, Changed: len(plan.Changes),
+	return plan, Transition{Hash: plan.Hash(), Level: plan.Level, Change: change, Steps: plan.Steps, Changed: len(plan.Changes),
 		Why: plan.Because()}, nil
 }
 
@@ -130,7 +130,7 @@ func (p Plan) Because() string {
 // Steps are the plan's counts in words, in the order in which they are carried out.
 func (p PoolPlan) Steps() []string {
 	var steps []Action
-	for _, w := range p.Ways {
+	for _, w := range p.Transitions {
 		for _, s := range w.Steps {
 			if !slices.Contains(steps, s) {
 				steps = append(steps, s)

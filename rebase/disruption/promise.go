@@ -13,7 +13,7 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// ErrPlanChanged is the error of an agent whose own plan is not the one that its node was told.
+// ErrPlanChanged is the error of an agent whose own plan is not the one that its node was promised.
 var ErrPlanChanged = errors.New("plan changed")
 
 // Hash is the identity of what a plan does: its level, its steps, and each change with its actions; not the words. The
@@ -45,7 +45,7 @@ func (p Plan) Hash() string {
 // hashDigits are enough of a hash to tell the few plans of a pool apart: 128 bits.
 const hashDigits = 32
 
-// Promise is what a node was told that its way to a target does to it: the annotation dayone.dev/plan on the Node,
+// Promise is what a node was promised that its transition to a target does to it: the annotation dayone.dev/plan on the Node,
 // which stands there in one patch with the target.
 type Promise struct {
 	// Config and Image are the target that it is about.
@@ -56,8 +56,8 @@ type Promise struct {
 	Level Level  `json:"level"`
 	// Change says how the image differs from the one that the node has.
 	Change ImageChange `json:"change,omitempty"`
-	// Told is when the node was told, RFC 3339.
-	Told string `json:"told,omitempty"`
+	// Sent is when the node got its target, RFC 3339.
+	Sent string `json:"told,omitempty"`
 }
 
 // maxPromise bounds what is read from a node's annotation, in bytes: names, a digest and a hash are far shorter.
@@ -98,7 +98,7 @@ func (p *Promise) Check(plan Plan) error {
 		return nil
 	}
 	return fmt.Errorf(
-		"%w: the node was told %s, and it would be %s now (%s): nothing is done until the pool's plan says so too",
+		"%w: the node was promised %s, and it would be %s now (%s): the agent waits until the pool's plan says so too",
 		ErrPlanChanged, p.Level, plan.Level, plan.Summary())
 }
 

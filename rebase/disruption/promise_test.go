@@ -54,9 +54,9 @@ func TestAPromiseHoldsForItsTargetOnly(t *testing.T) {
 }
 
 func TestAPublishedPlanIsBoundedAndReadBack(t *testing.T) {
-	var ways []disruption.Way
+	var ways []disruption.Transition
 	for i := range 40 {
-		w := disruption.Way{From: target.Target{Config: "rendered-" + string(rune('a'+i))}, Nodes: 10,
+		w := disruption.Transition{From: target.Target{Config: "rendered-" + string(rune('a'+i))}, Nodes: 10,
 			Level: disruption.LevelReload, Steps: actions("Reload crio.service")}
 		for j := range 10 {
 			w.Names = append(w.Names, string(rune('z'-j)))
@@ -66,27 +66,27 @@ func TestAPublishedPlanIsBoundedAndReadBack(t *testing.T) {
 	p := disruption.NewPoolPlan(target.Target{Config: "rendered-x"}, ways)
 	assert.Equal(t, 400, p.Nodes)
 	assert.Equal(t, map[string]int{"Reload crio.service": 400}, p.Counts)
-	assert.Len(t, p.Ways, disruption.MaxWays)
-	assert.Equal(t, []string{"q", "r", "s", "t", "u"}, p.Ways[0].Names)
+	assert.Len(t, p.Transitions, disruption.MaxTransitions)
+	assert.Equal(t, []string{"q", "r", "s", "t", "u"}, p.Transitions[0].Names)
 	text, err := p.Encode()
 	require.NoError(t, err)
 	again, err := disruption.PoolPlanOf(map[string]string{manifests.AnnotationPlan: text})
 	require.NoError(t, err)
 	assert.Equal(t, p, *again)
-	_, found := again.Way(target.Target{Config: "rendered-a"})
+	_, found := again.Transition(target.Target{Config: "rendered-a"})
 	assert.True(t, found)
 }
 
 func TestThePlanHoldsTheWaysOfMostNodes(t *testing.T) {
-	var ways []disruption.Way
-	for i := range disruption.MaxWays + 3 {
-		ways = append(ways, disruption.Way{From: target.Target{Config: "rendered-" + string(rune('a'+i))}, Nodes: 1 + i})
+	var ways []disruption.Transition
+	for i := range disruption.MaxTransitions + 3 {
+		ways = append(ways, disruption.Transition{From: target.Target{Config: "rendered-" + string(rune('a'+i))}, Nodes: 1 + i})
 	}
 	p := disruption.NewPoolPlan(target.Target{Config: "rendered-x"}, ways)
-	require.Len(t, p.Ways, disruption.MaxWays)
-	assert.Equal(t, "rendered-d", p.Ways[0].From.Config,
+	require.Len(t, p.Transitions, disruption.MaxTransitions)
+	assert.Equal(t, "rendered-d", p.Transitions[0].From.Config,
 		"the three smallest are left out, the others are in the order of their names")
-	assert.Equal(t, disruption.MaxWays+3, p.Ways[disruption.MaxWays-1].Nodes)
+	assert.Equal(t, disruption.MaxTransitions+3, p.Transitions[disruption.MaxTransitions-1].Nodes)
 	assert.Equal(t, 120, p.Nodes, "and all are counted")
 }
 

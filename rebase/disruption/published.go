@@ -11,8 +11,8 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
-// Way is what the same way to a target does to all nodes that have the same.
-type Way struct {
+// Transition is what the change from one target to another does to the nodes that make it.
+type Transition struct {
 	// From is what these nodes have.
 	From target.Target `json:"from"`
 	// Nodes is how many they are.
@@ -40,35 +40,35 @@ type PoolPlan struct {
 	Target target.Target `json:"target"`
 	// Nodes is how many nodes do not have it yet.
 	Nodes int `json:"nodes"`
-	// Level is the worst of all ways.
+	// Level is the worst of all transitions.
 	Level Level `json:"level"`
 	// Counts is how many nodes see each step, such as "Reboot": 3.
 	Counts map[string]int `json:"counts"`
-	// Ways are what happens to nodes that have the same.
-	Ways []Way `json:"ways"`
-	// Blocking are the PodDisruptionBudgets that let no pod go now, as namespace/name, of pods on nodes that drain.
+	// Transitions are what happens to nodes that have the same.
+	Transitions []Transition `json:"ways"`
+	// Blocking are the PodDisruptionBudgets that allow no eviction now, as namespace/name, of pods on nodes that drain.
 	Blocking []string `json:"blocking,omitempty"`
 	// Seconds is how long it will take by what this cluster's nodes needed before, 0 when they have no history.
 	Seconds int64 `json:"seconds,omitempty"`
 }
 
 const (
-	// MaxWays, maxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a time.
-	// The ways of the fewest nodes are left out; these wait until others are done.
-	MaxWays     = 12
-	maxNames    = 5
-	MaxBlocking = 10
+	// MaxTransitions, maxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a time.
+	// The transitions of the fewest nodes are left out; these wait until others are done.
+	MaxTransitions = 12
+	maxNames       = 5
+	MaxBlocking    = 10
 	// maxPoolPlan bounds what is read from a pool's annotation, in bytes.
 	maxPoolPlan = 64 << 10
 )
 
-// NewPoolPlan sums up ways. Nodes of equal ways are to be in one.
-func NewPoolPlan(to target.Target, ways []Way) PoolPlan {
-	p := PoolPlan{Target: to, Counts: map[string]int{}, Ways: ways}
-	byName := func(a, b Way) int { return target.Compare(a.From, b.From) }
-	slices.SortFunc(p.Ways, func(a, b Way) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), byName(a, b)) })
-	for i := range p.Ways {
-		w := &p.Ways[i]
+// NewPoolPlan sums up transitions. Nodes of equal transitions must be in one.
+func NewPoolPlan(to target.Target, transitions []Transition) PoolPlan {
+	p := PoolPlan{Target: to, Counts: map[string]int{}, Transitions: transitions}
+	byName := func(a, b Transition) int { return target.Compare(a.From, b.From) }
+	slices.SortFunc(p.Transitions, func(a, b Transition) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), byName(a, b)) })
+	for i := range p.Transitions {
+		w := &p.Transitions[i]
 		slices.Sort(w.Names)
 		w.Names = w.Names[:min(len(w.Names), maxNames)]
 		p.Level = max(p.Level, w.Level)
@@ -77,22 +77,22 @@ func NewPoolPlan(to target.Target, ways []Way) PoolPlan {
 			p.Counts[s.String()] += w.Nodes
 		}
 	}
-	p.Ways = p.Ways[:min(len(p.Ways), MaxWays)]
-	slices.SortFunc(p.Ways, byName)
+	p.Transitions = p.Transitions[:min(len(p.Transitions), MaxTransitions)]
+	slices.SortFunc(p.Transitions, byName)
 	return p
 }
 
-// Way gives the way of a node that has a config and an image.
-func (p PoolPlan) Way(from target.Target) (Way, bool) {
-	i := slices.IndexFunc(p.Ways, func(w Way) bool { return w.From == from })
+// Transition gives that of a node that has a config and an image.
+func (p PoolPlan) Transition(from target.Target) (Transition, bool) {
+	i := slices.IndexFunc(p.Transitions, func(w Transition) bool { return w.From == from })
 	if i < 0 {
-		return Way{}, false
+		return Transition{}, false
 	}
-	return p.Ways[i], true
+	return p.Transitions[i], true
 }
 
-// Promise is what a node on a way is told.
-func (p PoolPlan) Promise(w Way) Promise {
+// Promise is what a node with a transition is promised.
+func (p PoolPlan) Promise(w Transition) Promise {
 	return Promise{Config: p.Target.Config, Image: p.Target.Image, Hash: w.Hash, Level: w.Level, Change: w.Change}
 }
 

@@ -17,7 +17,7 @@ type Settings struct {
 	// Policies are the merged rules, User the admin's alone.
 	Policies, User Policies
 	Mirrors        MirrorPolicy
-	// Refused are the settings that cannot be used, in words; they count as not given.
+	// Refused are the settings that cannot be used, in words; they count as not set.
 	Refused []string
 }
 

@@ -20,26 +20,26 @@ import (
 
 // noteTimes writes upon each node that has arrived how long it took since it got its target. The note is on the node,
 // so that it outlives this program, and there is one for each node however old the cluster is.
-func noteTimes(ctx context.Context, c client.Client, pool *rollout.Look, now time.Time) error {
+func noteTimes(ctx context.Context, c client.Client, pool *rollout.PoolView, now time.Time) error {
 	for i := range pool.Nodes {
 		n := &pool.Nodes[i]
 		if !n.Record.Converged() {
 			continue
 		}
 		h := pool.History(n.Name)
-		if h.Told == nil || h.Times.Told == h.Told.Told {
+		if h.Promised == nil || h.Times.Sent == h.Promised.Sent {
 			continue
 		}
-		told, err := time.Parse(time.RFC3339, h.Told.Told)
+		sent, err := time.Parse(time.RFC3339, h.Promised.Sent)
 		if err != nil {
 			continue //nolint:nilerr // the history is not worth a failure
 		}
 		arrived := now
-		if n.UpdatedSince.After(told) && n.UpdatedSince.Before(arrived) { // else the node's clock is wrong
+		if n.UpdatedSince.After(sent) && n.UpdatedSince.Before(arrived) { // else the node's clock is wrong
 			arrived = n.UpdatedSince
 		}
-		times := rollout.Times{Told: h.Told.Told, Seconds: maps.Clone(h.Times.Seconds)}
-		times.Seconds[h.Told.Level.String()] = max(1, int64(arrived.Sub(told).Seconds()))
+		times := rollout.Times{Sent: h.Promised.Sent, Seconds: maps.Clone(h.Times.Seconds)}
+		times.Seconds[h.Promised.Level.String()] = max(1, int64(arrived.Sub(sent).Seconds()))
 		raw, err := json.Marshal(times)
 		if err != nil {
 			return fmt.Errorf("note times of node %s: %w", n.Name, err)

@@ -66,7 +66,7 @@ func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	pool := c.Look(name)
+	pool := c.View(name)
 	if pool == nil {
 		return ctrl.Result{}, nil
 	}
@@ -135,7 +135,7 @@ func describe(p disruption.PoolPlan) string {
 	if steps := p.Steps(); len(steps) > 0 {
 		out += " (" + strings.Join(steps, ", ") + ")"
 	}
-	for _, w := range p.Ways {
+	for _, w := range p.Transitions {
 		if w.Level == p.Level && w.Why != "" {
 			out += "; because of " + w.Why
 			break

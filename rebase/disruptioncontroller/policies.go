@@ -133,8 +133,8 @@ func readRendered(ctx context.Context, c client.Reader) (renderedRules, error) {
 		out.owners = append(out.owners, owners.Published(pools.Items[i].Name)...)
 	}
 	for i := range configs.Items {
-		text, given := configs.Items[i].Annotations[manifests.AnnotationOwnPostConfigAction]
-		if !given {
+		text, found := configs.Items[i].Annotations[manifests.AnnotationOwnPostConfigAction]
+		if !found {
 			continue
 		}
 		if _, err := postconfig.ParseActions(text); err != nil {

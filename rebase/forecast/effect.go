@@ -16,7 +16,7 @@ type Effect struct {
 	disruption.PoolPlan
 	// Before is the target that the pool has now, when files change it.
 	Before string `json:"before,omitempty"`
-	// Details are the ways with every change, in the order of ways.
+	// Details are the transitions with every change, in the order of transitions.
 	Details []disruption.Plan `json:"details"`
 	// Gate is the worst level that the pool lets through, if it has a gate.
 	Gate *disruption.Level `json:"gate,omitempty"`
@@ -30,11 +30,11 @@ type Effect struct {
 	nodes map[string]target.Target
 }
 
-// NewEffect is an effect with the details of its ways.
+// NewEffect is an effect with the details of its transitions.
 func NewEffect(f disruption.Foreseen) *Effect {
 	e := &Effect{PoolPlan: f.Plan, Details: []disruption.Plan{}, nodes: f.Nodes}
-	for _, w := range f.Plan.Ways {
-		e.Details = append(e.Details, f.Ways[w.From])
+	for _, w := range f.Plan.Transitions {
+		e.Details = append(e.Details, f.Details[w.From])
 	}
 	return e
 }
@@ -53,8 +53,8 @@ func (e *Effect) From(node string) target.Target { return e.nodes[node] }
 // effectOf computes what a pool's target does; nil where the objects do not say.
 func effectOf(in Input, p *Pool) (*Effect, error) {
 	remade := in.Changes != nil && in.Changes.Remade[p.Pool]
-	building := p.look.Building || remade
-	foreseen, err := disruption.ForPool(p.look.NodeStates(), disruption.Foresight{Target: p.look.Pool.Target,
+	building := p.view.Building || remade
+	foreseen, err := disruption.ForPool(p.view.NodeStates(), disruption.Foresight{Target: p.view.Pool.Target,
 		Settings: in.Settings, Builds: in.Cluster.Builds, Building: building, Remade: remade,
 		Config: func(name string) (*mcfgv1.MachineConfig, error) { return in.Configs[name], nil }})
 	if err != nil {
@@ -62,14 +62,14 @@ func effectOf(in Input, p *Pool) (*Effect, error) {
 	}
 	e := NewEffect(foreseen)
 	e.Building, e.Remade = building, remade
-	if in.Changes != nil && in.Changes.Before[p.Pool] != p.look.Pool.Target.Config {
+	if in.Changes != nil && in.Changes.Before[p.Pool] != p.view.Pool.Target.Config {
 		e.Before = in.Changes.Before[p.Pool]
 	}
 	e.Seconds = int64(in.Cluster.Estimate(e.PoolPlan, p.MaxUnavailable).Seconds())
 	if e.Level >= disruption.LevelDrain && in.Blocking != nil {
 		e.Blocking = in.Blocking(foreseen.Draining())
 	}
-	if limit, found, err := disruption.MaxDisruption(p.look.Object.Annotations); found && err == nil {
+	if limit, found, err := disruption.MaxDisruption(p.view.Object.Annotations); found && err == nil {
 		e.Gate, e.Held = &limit, e.Level > limit
 	}
 	return e, nil

@@ -62,12 +62,12 @@ type Pool struct {
 	Done bool `json:"done"`
 	// Faults are what an administrator must change, in words.
 	Faults []string `json:"faults,omitempty"`
-	// LookAgainSeconds is after which time the answer may change without any object changing, rounded up; 0: it does not.
-	LookAgainSeconds int `json:"lookAgainSeconds,omitempty"`
+	// RecheckSeconds is after which time the answer may change without any object changing, rounded up; 0: it does not.
+	RecheckSeconds int `json:"lookAgainSeconds,omitempty"`
 	// Effect is what the target does to the nodes that do not have it; absent where the objects do not say.
 	Effect *Effect `json:"effect,omitempty"`
 
-	look *rollout.Look
+	view *rollout.PoolView
 }
 
 // Of plans every pool.
@@ -88,8 +88,8 @@ func Of(in Input) (*Plan, error) {
 func planPools(in Input) *Plan {
 	p := &Plan{Source: in.Source, At: in.At.UTC().Truncate(time.Second), Recorded: in.Recorded, Pools: []Pool{}}
 	for i := range in.Cluster.Pools {
-		if look := in.Cluster.Look(in.Cluster.Pools[i].Name); look != nil {
-			p.Pools = append(p.Pools, planPool(look, in.At))
+		if view := in.Cluster.View(in.Cluster.Pools[i].Name); view != nil {
+			p.Pools = append(p.Pools, planPool(view, in.At))
 		}
 	}
 	slices.SortFunc(p.Pools, func(a, b Pool) int { return cmp.Compare(a.Pool, b.Pool) })
@@ -98,14 +98,14 @@ func planPools(in Input) *Plan {
 
 // planPool plans one pool as the node controller does. What only the controller can find out, whether the image can be
 // pulled, is taken from what it has written.
-func planPool(look *rollout.Look, at time.Time) Pool {
-	if why := look.RefusedImage(); why != "" {
-		look.Hold(why)
-		look.Faults = append(look.Faults, why)
+func planPool(view *rollout.PoolView, at time.Time) Pool {
+	if why := view.RefusedImage(); why != "" {
+		view.Hold(why)
+		view.Faults = append(view.Faults, why)
 	}
-	plan := look.Plan(at)
-	out := Pool{Plan: plan, Layered: look.Layered, Done: look.Done(plan), Faults: look.Faults,
-		LookAgainSeconds: int(math.Ceil(plan.LookAgain.Seconds())), look: look}
+	plan := view.Plan(at)
+	out := Pool{Plan: plan, Layered: view.Layered, Done: view.Done(plan), Faults: view.Faults,
+		RecheckSeconds: int(math.Ceil(plan.RecheckAfter.Seconds())), view: view}
 	if out.Next == nil {
 		out.Next = []string{}
 	}
@@ -171,7 +171,7 @@ func (p *Plan) Level() disruption.Level {
 }
 
 // Paused tells that the pool delivers nothing for now.
-func (p *Pool) Paused() bool { return p.look != nil && p.look.Pool.Paused }
+func (p *Pool) Paused() bool { return p.view != nil && p.view.Pool.Paused }
 
 // ByUrgency are the nodes' verdicts: first what moves or needs a person, then what waits, then what is done.
 func (p *Pool) ByUrgency() []rollout.Verdict {

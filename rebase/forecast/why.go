@@ -42,7 +42,7 @@ type Node struct {
 	Waiting int `json:"-"`
 }
 
-// Why says where a node stands on the way to its pool's target, and what it waits for.
+// Why says where a node stands in the transition to its pool's target, and what it waits for.
 func Why(in Input, name string) (*Node, error) {
 	name = strings.TrimPrefix(name, "node/")
 	i := slices.IndexFunc(in.Cluster.Nodes, func(n *corev1.Node) bool { return n.Name == name })
@@ -101,7 +101,7 @@ func someNodes(nodes []*corev1.Node) string {
 	return strings.Join(names, ", ")
 }
 
-// report takes over what the node's annotations say.
+// report adds what the node's annotations say.
 func (n *Node) report(node *corev1.Node) {
 	r, err := nodestate.Parse(node.Annotations)
 	if err != nil {
@@ -118,7 +118,7 @@ func (n *Node) report(node *corev1.Node) {
 	}
 }
 
-// place takes over what the pool's plan says of the node and of those in its way.
+// place adds what the pool's plan says of the node and of those in its way.
 func (n *Node) place(p *Pool) {
 	n.Pool, n.Target, n.Faults = p.Pool, p.Target, p.Faults
 	if v, found := p.Verdict(n.Node); found {
@@ -132,7 +132,7 @@ func (n *Node) place(p *Pool) {
 			n.InTheWay = append(n.InTheWay, fmt.Sprintf("%s: %s (%s)", v.Node, v.Message, v.Phase))
 		}
 	}
-	record := p.look.Records[n.Node]
+	record := p.view.Records[n.Node]
 	if record == nil {
 		return
 	}

@@ -144,7 +144,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // observe reads a pool and its nodes; nil: there is no such pool.
-func (r *Reconciler) observe(ctx context.Context, name string) (*rollout.Look, error) {
+func (r *Reconciler) observe(ctx context.Context, name string) (*rollout.PoolView, error) {
 	c, err := r.view.Cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*rollout.Look, e
 	if r.o.Self != "" {
 		c.Deferred = map[string]string{r.o.Self: "the controller itself runs on it"}
 	}
-	pool := c.Look(name)
+	pool := c.View(name)
 	if pool == nil {
 		return nil, nil
 	}
@@ -161,14 +161,14 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*rollout.Look, e
 }
 
 // decide plans which nodes go next and checks the image that they go to.
-func (r *Reconciler) decide(ctx context.Context, pool *rollout.Look, began time.Time) *decision {
+func (r *Reconciler) decide(ctx context.Context, pool *rollout.PoolView, began time.Time) *decision {
 	now := r.o.Now()
 	r.arrived.Settle(pool, now)
-	d := &decision{Look: pool, plan: pool.Plan(now), effectRequired: r.o.Foreseen}
+	d := &decision{PoolView: pool, plan: pool.Plan(now), effectRequired: r.o.Foreseen}
 	if r.decisions != nil {
 		r.decisions.Observe(time.Since(began).Seconds())
 	}
 	r.checks.apply(ctx, r.o, d)
-	d.again(d.plan.LookAgain)
+	d.again(d.plan.RecheckAfter)
 	return d
 }

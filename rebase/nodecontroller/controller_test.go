@@ -213,7 +213,7 @@ func TestAWaveIsWatchedWhateverTheClocksSay(t *testing.T) {
 				p.Annotations, p.Spec.MaxUnavailable = map[string]string{manifests.AnnotationRolloutWaves: "1 / 15m"}, &two
 			})
 			f.look()
-			text, err := disruption.Promise{Config: second, Level: disruption.LevelReboot, Told: clock.UTC().
+			text, err := disruption.Promise{Config: second, Level: disruption.LevelReboot, Sent: clock.UTC().
 				Format(time.RFC3339)}.Encode()
 			require.NoError(t, err)
 			f.annotate("a", manifests.AnnotationPlan, text)
@@ -294,7 +294,7 @@ func TestImageIsCheckedBeforeTheFirstNode(t *testing.T) {
 	assert.Equal(t, corev1.ConditionTrue, degraded.Status)
 	assert.Equal(t, manifests.ConditionImageAccepted, degraded.Reason)
 	assert.Contains(t, degraded.Message, "may not pull")
-	look := (&rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{*f.object()}}).Look(f.pool)
+	look := (&rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{*f.object()}}).View(f.pool)
 	assert.Empty(t, look.RefusedImage(), "a pool that is not layered has no image to refuse")
 
 	check.err = nil

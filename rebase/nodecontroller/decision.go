@@ -16,8 +16,8 @@ import (
 
 // decision is what one reconciliation of a pool acts upon.
 type decision struct {
-	// Look is the pool as it was observed.
-	*rollout.Look
+	// PoolView is the pool as it was observed.
+	*rollout.PoolView
 	plan rollout.Plan
 	// accepted is the outcome of the image's check; nil: none was needed.
 	accepted *acceptance
@@ -38,7 +38,7 @@ func (d *decision) again(after time.Duration) {
 // holdOptOut holds a pool without a MachineOSConfig whose rendered config still names the image that the pool was
 // installed with: the image leaves the config together with the MachineOSConfig, and each node must reboot only once
 // for both.
-func holdOptOut(ctx context.Context, c client.Reader, pool *rollout.Look) error {
+func holdOptOut(ctx context.Context, c client.Reader, pool *rollout.PoolView) error {
 	name := manifests.PreBuiltComponentPrefix + pool.Object.Name
 	if pool.Layered || !slices.ContainsFunc(pool.Object.Spec.Configuration.Source,
 		func(c corev1.ObjectReference) bool { return c.Name == name }) {

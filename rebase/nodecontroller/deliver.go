@@ -111,12 +111,12 @@ func promise(d *decision, record nodestate.Record, now time.Time) (text string, 
 		// The node gave up on the way to another target; it finds out itself how far it came and what reverts that.
 		return "", true, nil
 	}
-	way, found := d.Effects.Way(has)
+	transition, found := d.Effects.Transition(has)
 	if !found {
 		return "", false, nil
 	}
-	p := d.Effects.Promise(way)
-	p.Told = now.UTC().Format(time.RFC3339)
+	p := d.Effects.Promise(transition)
+	p.Sent = now.UTC().Format(time.RFC3339)
 	text, err = p.Encode()
 	return text, err == nil, err
 }
@@ -128,10 +128,10 @@ func outdated(d *decision, n *rollout.Node) bool {
 	if d.Effects == nil || d.Pool.Hold != "" || record.Converged() || record.Desired() != d.Pool.Target {
 		return false
 	}
-	way, found := d.Effects.Way(record.Current())
+	transition, found := d.Effects.Transition(record.Current())
 	if !found {
 		return false
 	}
 	h := d.History(n.Name)
-	return h.ToldErr != nil || h.Told != nil && h.Told.Hash != way.Hash
+	return h.PromisedErr != nil || h.Promised != nil && h.Promised.Hash != transition.Hash
 }

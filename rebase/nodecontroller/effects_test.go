@@ -17,7 +17,7 @@ import (
 )
 
 // publish does what the policy controller does.
-func (f *fixture) publish(to string, ways ...disruption.Way) {
+func (f *fixture) publish(to string, ways ...disruption.Transition) {
 	f.Helper()
 	text, err := disruption.NewPoolPlan(target.Target{Config: to}, ways).Encode()
 	require.NoError(f, err)
@@ -49,13 +49,13 @@ func TestNothingIsDeliveredBeforeItsEffectIsKnown(t *testing.T) {
 	f.publish(second)
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig, "a node whose way is not in the plan waits for the plan")
-	way := disruption.Way{From: target.Target{Config: first}, Nodes: 1, Hash: "h1", Level: disruption.LevelReload}
+	way := disruption.Transition{From: target.Target{Config: first}, Nodes: 1, Hash: "h1", Level: disruption.LevelReload}
 	f.publish(second, way)
 	f.look()
 	assert.Equal(t, second, f.record("a").DesiredConfig)
 	require.NotNil(t, f.told("a", second))
 	assert.Equal(t, "h1", f.told("a", second).Hash)
-	assert.NotEmpty(t, f.told("a", second).Told)
+	assert.NotEmpty(t, f.told("a", second).Sent)
 
 	way.Hash, way.Level = "h2", disruption.LevelDrain // a policy has changed while the node is on its way
 	f.publish(second, way)
@@ -78,7 +78,7 @@ func TestTheGateHoldsWorsePlans(t *testing.T) {
 	f.render(second, gate("Reload"))
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig, "a gate does not open for what nobody knows")
-	f.publish(second, disruption.Way{From: target.Target{Config: first}, Nodes: 1, Hash: "h",
+	f.publish(second, disruption.Transition{From: target.Target{Config: first}, Nodes: 1, Hash: "h",
 		Level: disruption.LevelReboot})
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig)
@@ -90,7 +90,7 @@ func TestTheGateHoldsWorsePlans(t *testing.T) {
 	assert.Equal(t, first, f.record("a").DesiredConfig)
 	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolNodeDegraded).Message, "Little")
 	f.render(second, gate("Reboot"))
-	f.publish(second, disruption.Way{From: target.Target{Config: first}, Nodes: 1, Hash: "h",
+	f.publish(second, disruption.Transition{From: target.Target{Config: first}, Nodes: 1, Hash: "h",
 		Level: disruption.LevelReboot})
 	f.look()
 	assert.Equal(t, second, f.record("a").DesiredConfig)
@@ -104,7 +104,7 @@ func TestATargetThatIsTakenBackReachesTheNodesThatFailed(t *testing.T) {
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
 	f.node("a", target.Target{Config: first})
 	f.render(second)
-	f.publish(second, disruption.Way{From: target.Target{Config: first}, Nodes: 1, Hash: "h",
+	f.publish(second, disruption.Transition{From: target.Target{Config: first}, Nodes: 1, Hash: "h",
 		Level: disruption.LevelReboot})
 	f.look()
 	require.Equal(t, second, f.record("a").DesiredConfig)
@@ -124,7 +124,7 @@ func TestANodeWithoutAWayLetsOthersGo(t *testing.T) {
 	f.node("a", target.Target{Config: odd})
 	f.node("b", target.Target{Config: first})
 	f.render(second)
-	way := disruption.Way{From: target.Target{Config: first}, Nodes: 1, Hash: "h", Level: disruption.LevelReload}
+	way := disruption.Transition{From: target.Target{Config: first}, Nodes: 1, Hash: "h", Level: disruption.LevelReload}
 	f.publish(second, way)
 	f.look()
 	assert.Equal(t, odd, f.record("a").DesiredConfig)

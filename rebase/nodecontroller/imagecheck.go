@@ -22,7 +22,7 @@ import (
 	"dayone.dev/dayone/registry/credentials"
 )
 
-// ImageCheck looks at an image as the nodes of the pool will: through the mirrors, certificates and credentials of
+// ImageCheck inspects an image as the nodes of the pool will: through the mirrors, certificates and credentials of
 // their rendered config and of the cluster, and by the same code. Nothing of its layers is fetched.
 type ImageCheck struct {
 	// Client reads rendered configs, the ControllerConfig and the cluster's pull secret.

@@ -53,7 +53,7 @@ func (c *checks) apply(ctx context.Context, o Options, d *decision) {
 		wait := last.at.Add(retryPreflight).Sub(o.Now())
 		// A clock that was set back must not stretch the pause.
 		if !known || last.target != d.Pool.Target || last.err != nil && (wait <= 0 || wait > retryPreflight) {
-			last, known = check(ctx, o, d.Look), true
+			last, known = check(ctx, o, d.PoolView), true
 			c.set(d.Object.Name, last)
 			wait = retryPreflight
 		}
@@ -68,7 +68,7 @@ func (c *checks) apply(ctx context.Context, o Options, d *decision) {
 }
 
 // check asks for the image of a pool.
-func check(ctx context.Context, o Options, pool *rollout.Look) acceptance {
+func check(ctx context.Context, o Options, pool *rollout.PoolView) acceptance {
 	a := acceptance{target: pool.Pool.Target, reason: checksPassed, at: o.Now()}
 	a.err = o.Preflight.Check(ctx, Question{Pool: pool.Object.Name, Target: a.target,
 		Architectures: architectures(pool), PreBuilt: pool.PreBuilt})
@@ -104,7 +104,7 @@ func (c *checks) set(pool string, a acceptance) {
 }
 
 // architectures are those of the pool's nodes. When no node has reported its own it is this program's.
-func architectures(pool *rollout.Look) []string {
+func architectures(pool *rollout.PoolView) []string {
 	var out []string
 	for _, n := range pool.Objects {
 		if a := n.Status.NodeInfo.Architecture; a != "" && !slices.Contains(out, a) {

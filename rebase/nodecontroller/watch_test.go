@@ -30,7 +30,7 @@ func TestOnlyNewsOfANodeWakeItsPool(t *testing.T) {
 			true},
 		{"the agent's state", func(n *corev1.Node) { n.Annotations[manifests.AnnotationState] = "Degraded" }, false},
 		{"a record that is not one", func(n *corev1.Node) { n.Annotations[manifests.AnnotationState] = "Dancing" }, false},
-		{"what the node was told", func(n *corev1.Node) { n.Annotations[manifests.AnnotationPlan] = "{}" }, false},
+		{"the promise", func(n *corev1.Node) { n.Annotations[manifests.AnnotationPlan] = "{}" }, false},
 		{"an image that it has fetched", func(n *corev1.Node) {
 			n.Annotations[manifests.AnnotationPrefetch], n.Annotations[manifests.AnnotationPrefetched] = "a", "a"
 		}, false},

@@ -115,7 +115,7 @@ func (u *unseen) written(kind string) []string {
 }
 
 // hides tells that the cache does not show yet what the controller wrote of a pool and its nodes.
-func (u *unseen) hides(pool *rollout.Look) bool {
+func (u *unseen) hides(pool *rollout.PoolView) bool {
 	if u.behind(kindPool, pool.Object.Name, pool.Object.ResourceVersion) {
 		return true
 	}

@@ -24,7 +24,7 @@ type arrival struct {
 // process saw it first, by the wall clock of that moment, and what was measured since. A clock that is set meanwhile
 // neither ends nor stretches a wave's watch. Where their own time is missing or was to come, they have it since they
 // were seen.
-func (a *Arrivals) Settle(l *Look, now time.Time) {
+func (a *Arrivals) Settle(l *PoolView, now time.Time) {
 	if l.Pool.Waves.Soak <= 0 {
 		return
 	}

@@ -34,16 +34,16 @@ func TestAWaveIsWatchedWhileTheClockIsSet(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var a rollout.Arrivals
 			plan := func(after, by time.Duration) rollout.Plan {
-				look, now := c.Look("worker"), clocktest.Set(t, began.Add(after), by)
+				look, now := c.View("worker"), clocktest.Set(t, began.Add(after), by)
 				require.NotNil(t, look)
 				a.Settle(look, now)
 				return look.Plan(now)
 			}
-			assert.Equal(t, 14*time.Minute, plan(0, 0).LookAgain, "it was there a minute before it was seen")
+			assert.Equal(t, 14*time.Minute, plan(0, 0).RecheckAfter, "it was there a minute before it was seen")
 			for _, left := range []time.Duration{12 * time.Minute, time.Second} {
 				p := plan(14*time.Minute-left, tc.by)
 				assert.Empty(t, p.Next)
-				assert.Equal(t, left, p.LookAgain)
+				assert.Equal(t, left, p.RecheckAfter)
 			}
 			assert.Equal(t, []string{"b"}, plan(14*time.Minute, tc.by).Next)
 		})

@@ -14,7 +14,7 @@ func (p *planner) choose() {
 	}
 	quota, gate := p.quota()
 	// Nodes that are down already lose nothing by being sent to another target; after them those that failed and still
-	// take pods, so that a corrected target reaches them first; fresh nodes only when nobody else is in doubt.
+	// take pods, so that a corrected target reaches them first; fresh nodes only when no other node is in doubt.
 	rounds := []struct {
 		concerns func(condition) bool
 		used     func() int
@@ -49,9 +49,9 @@ func (p *planner) choose() {
 }
 
 func (p *planner) start(i int, c condition) {
-	reason, message := "Turn", "is told to go to the target now"
+	reason, message := "Turn", "is sent to the target now"
 	if c.failing {
-		reason, message = "Retarget", "failed at an earlier target and is told to go to the new one now"
+		reason, message = "Retarget", "failed at an earlier target and is sent to the new one now"
 	}
 	p.say(i, PhaseNext, reason, message)
 	p.next = append(p.next, p.nodes[i].Name)
@@ -86,7 +86,7 @@ func (p *planner) stop() string {
 				"a new target goes to them first", p.failed)
 	}
 	if open, wait := p.pool.Windows.Open(p.now); !open {
-		p.lookAgain = wait
+		p.recheckAfter = wait
 		return "outside the pool's maintenance windows; the next one opens at " + p.now.Add(wait).Format(time.RFC3339)
 	}
 	return ""
@@ -117,7 +117,7 @@ func (p *planner) quota() (int, string) {
 				len(sizes), p.counts.Updated, size)
 		}
 		if wait := p.soaking(); p.touched == size && wait > 0 {
-			p.lookAgain = wait
+			p.recheckAfter = wait
 			return 0, fmt.Sprintf("wave %d of %d has the target and is watched until %s", i+1, len(sizes), p.now.Add(wait).
 				Format(time.RFC3339))
 		}
@@ -129,7 +129,7 @@ func (p *planner) quota() (int, string) {
 	return len(p.nodes), ""
 }
 
-// soaking is how long the nodes that have the target must still be watched. Of a node of which nobody knows yet since
+// soaking is how long the nodes that have the target must still be watched. Of a node of which it is not known since
 // when it has the target, all of the time is to come, and of one that says it has it since a time to come: for how long
 // it does is the caller's to notice (see Arrivals).
 func (p *planner) soaking() time.Duration {

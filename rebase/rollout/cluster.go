@@ -26,9 +26,9 @@ type Cluster struct {
 	Records []*mcfgv1.MachineConfigNode
 	// Deferred are nodes that go last in their pool, with the reason.
 	Deferred map[string]string
-	// Foreseen lets targets wait whose effect on the nodes nobody has published yet.
+	// Foreseen lets targets wait whose effect on the nodes is not published yet.
 	Foreseen bool
-	// Memory saves reading nodes again that have not changed since the last look; nil: all are read.
+	// Memory saves reading nodes again that have not changed since the last read; nil: all are read.
 	Memory *Memory
 }
 
@@ -41,8 +41,8 @@ func Pointers[T any](items []T) []*T {
 	return out
 }
 
-// Look is one pool as the planner sees it.
-type Look struct {
+// PoolView is one pool as the planner sees it.
+type PoolView struct {
 	// Pool has its target, and its hold when the target may not be delivered.
 	Pool  Pool
 	Nodes []Node
@@ -54,18 +54,18 @@ type Look struct {
 	Quorum map[string]*corev1.Node
 	// Layered: the pool is opted in. Building: its image is waited for. PreBuilt: the admin has named the image.
 	Layered, Building, PreBuilt bool
-	// Effects is what the target does to the nodes; nil: nobody has published it.
+	// Effects is what the target does to the nodes; nil: it is not published.
 	Effects *disruption.PoolPlan
 	// Faults are what the admin must mend, in words.
 	Faults []string
-	// Doubt is why nobody knows which nodes are the pool's; empty: that is known. Such a pool is held and never done.
+	// Doubt is why it is not known which nodes are the pool's; empty: that is known. Such a pool is held and never done.
 	Doubt  string
 	memory *Memory
 }
 
-// Look gathers what concerns one pool; nil: there is no such pool, or it is being deleted.
-func (c *Cluster) Look(pool string) *Look {
-	l := &Look{Objects: make(map[string]*corev1.Node, len(c.Nodes)), Records: make(map[string]*mcfgv1.MachineConfigNode,
+// View gathers what concerns one pool; nil: there is no such pool, or it is being deleted.
+func (c *Cluster) View(pool string) *PoolView {
+	l := &PoolView{Objects: make(map[string]*corev1.Node, len(c.Nodes)), Records: make(map[string]*mcfgv1.MachineConfigNode,
 		len(c.Records)), memory: c.Memory}
 	all := make([]*mcfgv1.MachineConfigPool, 0, len(c.Pools))
 	for i := range c.Pools {
@@ -95,7 +95,7 @@ func (c *Cluster) Look(pool string) *Look {
 
 // quorum makes a pool with nodes of the control plane go one by one, whatever its name is, and counts those of other
 // pools with it.
-func (l *Look) quorum(c *Cluster) {
+func (l *PoolView) quorum(c *Cluster) {
 	for _, n := range l.Objects {
 		l.Pool.ControlPlane = l.Pool.ControlPlane || ControlPlane(n)
 	}
@@ -114,11 +114,11 @@ func (l *Look) quorum(c *Cluster) {
 	}
 }
 
-// maxTwice is how many nodes in two pools a look names: thousands may be, and what it says is written into an object.
+// maxTwice is how many nodes in two pools a fault names: thousands may be, and what it says is written into an object.
 const maxTwice = 5
 
-// place takes in the nodes that belong to the pool.
-func (l *Look) place(c *Cluster, placement *Placement) {
+// place adds the nodes that belong to the pool.
+func (l *PoolView) place(c *Cluster, placement *Placement) {
 	own, err := placement.doubt(l.Object.Name)
 	if err != nil {
 		l.Doubt = "which nodes are the pool's is not known: " + err.Error()
@@ -145,8 +145,8 @@ func (l *Look) place(c *Cluster, placement *Placement) {
 	}
 }
 
-// take takes a node in.
-func (l *Look) take(n *corev1.Node, c *Cluster) {
+// take adds a node.
+func (l *PoolView) take(n *corev1.Node, c *Cluster) {
 	l.Objects[n.Name] = n
 	l.Nodes = append(l.Nodes, c.Memory.read(n).node)
 	node := &l.Nodes[len(l.Nodes)-1]
@@ -169,35 +169,35 @@ func reported(record *mcfgv1.MachineConfigNode) time.Time {
 }
 
 // since is when a node arrived, as it says itself or, where it says nothing that can be, as the policy controller has
-// noted upon it; zero: there is no note of this way either. A clock that is behind does not shorten the time that a
-// node is watched: none arrives before it was told.
-func (l *Look) since(node *Node) time.Time {
+// noted upon it; zero: there is no note of this transition either. A clock that is behind does not shorten the time that a
+// node is watched: none arrives before it got its target.
+func (l *PoolView) since(node *Node) time.Time {
 	h := l.History(node.Name)
-	if h.Told == nil {
+	if h.Promised == nil {
 		return node.UpdatedSince
 	}
-	told, err := time.Parse(time.RFC3339, h.Told.Told)
-	if err != nil || !node.UpdatedSince.IsZero() && !node.UpdatedSince.Before(told) {
+	sent, err := time.Parse(time.RFC3339, h.Promised.Sent)
+	if err != nil || !node.UpdatedSince.IsZero() && !node.UpdatedSince.Before(sent) {
 		return node.UpdatedSince
 	}
-	if h.Times.Told != h.Told.Told {
+	if h.Times.Sent != h.Promised.Sent {
 		return time.Time{}
 	}
-	return told.Add(time.Duration(h.Times.Seconds[h.Told.Level.String()]) * time.Second)
+	return sent.Add(time.Duration(h.Times.Seconds[h.Promised.Level.String()]) * time.Second)
 }
 
-// History is what is written down on one of the pool's nodes of its last way.
-func (l *Look) History(node string) *History { return l.memory.historyOf(l.Objects[node]) }
+// History is what is written down on one of the pool's nodes of its last transition.
+func (l *PoolView) History(node string) *History { return l.memory.historyOf(l.Objects[node]) }
 
 // Hold keeps the pool from starting nodes; the first reason stands.
-func (l *Look) Hold(why string) {
+func (l *PoolView) Hold(why string) {
 	if l.Pool.Hold == "" {
 		l.Pool.Hold = why
 	}
 }
 
 // Plan decides for the pool. A maxUnavailable that cannot be read becomes a fault and holds the pool.
-func (l *Look) Plan(now time.Time) Plan {
+func (l *PoolView) Plan(now time.Time) Plan {
 	plan, err := Make(l.Pool, l.Nodes, now)
 	if err == nil {
 		return plan
@@ -210,13 +210,13 @@ func (l *Look) Plan(now time.Time) Plan {
 }
 
 // Done tells that every node has the pool's target; nobody can say so of a pool whose nodes are not known.
-func (l *Look) Done(plan Plan) bool {
+func (l *PoolView) Done(plan Plan) bool {
 	return l.Doubt == "" && plan.Counts.Updated == plan.Counts.Nodes && !l.Building && plan.Target.Config != ""
 }
 
 // RefusedImage is what the node controller has written into the pool's status of the present target's image when that
 // did not pass its checks; empty: it did, or was not looked at.
-func (l *Look) RefusedImage() string {
+func (l *PoolView) RefusedImage() string {
 	for _, c := range l.Object.Status.Conditions {
 		if c.Type == manifests.ConditionImageAccepted && c.Status == corev1.ConditionFalse && l.Layered &&
 			IsAbout(c, l.Pool.Target) {
@@ -232,7 +232,7 @@ func IsAbout(c mcfgv1.MachineConfigPoolCondition, t target.Target) bool {
 }
 
 // aim finds what the pool's nodes should have, and why they cannot have it yet.
-func (l *Look) aim(c *Cluster) {
+func (l *PoolView) aim(c *Cluster) {
 	l.Pool.Target.Config = l.Object.Spec.Configuration.Name
 	mosc := c.machineOSConfig(l.Object.Name)
 	if mosc == nil {

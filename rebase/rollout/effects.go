@@ -10,7 +10,7 @@ import (
 
 // foresee takes what the policy controller published of the target's effect, and holds a target whose effect is worse
 // than the pool's gate allows, or is not known although it must be.
-func (l *Look) foresee(required bool) {
+func (l *PoolView) foresee(required bool) {
 	limit, gated, err := disruption.MaxDisruption(l.Object.Annotations)
 	if err != nil {
 		l.Faults = append(l.Faults, err.Error())
@@ -49,7 +49,7 @@ func unforeseen(plan *disruption.PoolPlan, r nodestate.Record) string {
 	if has == plan.Target {
 		return ""
 	}
-	if _, found := plan.Way(has); found {
+	if _, found := plan.Transition(has); found {
 		return ""
 	}
 	return fmt.Sprintf("the transition from %s is not in the pool's plan yet: its turn comes when other nodes are done", has)

@@ -30,7 +30,7 @@ type Pool struct {
 	HaltAfter int
 	// Windows are the times at which nodes may start; none means always.
 	Windows Windows
-	// Prefetch is how many nodes may fetch the image ahead at the same time; 0 means defaultPrefetch, less means none.
+	// Prefetch is how many nodes may prefetch the image at the same time; 0 means defaultPrefetch, less means none.
 	Prefetch int
 	// Waves bound how many nodes get the target before those that have it are seen to be healthy; none means all at once.
 	Waves Waves
@@ -51,8 +51,8 @@ type Node struct {
 	Canary bool
 	// Deferred nodes go last, for example the one that runs the controller itself; the text says why.
 	Deferred string
-	// Unforeseen is why nobody knows what the target does to the node, which is not told then; empty: it is known, or need
-	// not be.
+	// Unforeseen is why it is not known what the target does to the node, which stays where it is then; empty: it is
+	// known, or need not be.
 	Unforeseen string
 	// NotReady says why the node cannot take pods (conditions); empty: it can.
 	NotReady string
@@ -61,7 +61,7 @@ type Node struct {
 	// Record is what the node's annotations say; RecordErr is set when they cannot be read.
 	Record    nodestate.Record
 	RecordErr error
-	// Prefetch is the image that the node was told to fetch ahead; PrefetchEnded: its agent has it, or has given up.
+	// Prefetch is the image that the node was asked to prefetch; PrefetchEnded: its agent has it, or has given up.
 	Prefetch      string
 	PrefetchEnded bool
 	// UpdatedSince is when the node reported its present config and image as done; zero if that is not known.
@@ -100,7 +100,7 @@ func (p Pool) haltAfter() int {
 
 // condition is what a node's record and state mean for the target.
 type condition struct {
-	// targeted: it is told to go to the target. updated: it is there, and says so.
+	// targeted: its desired target is the target. updated: it is there, and says so.
 	targeted, updated bool
 	// silent: no agent has written a record yet, or it cannot be read.
 	silent bool
@@ -123,7 +123,7 @@ func (n *Node) condition(t target.Target) condition {
 	return c
 }
 
-// unavailable tells whether the node takes a place of maxUnavailable: it is down, or nobody can say that it is well.
+// unavailable tells whether the node takes a place of maxUnavailable: it is down, or it is not known to be well.
 func (c condition) unavailable() bool {
 	return c.down || c.failing || c.silent
 }

@@ -9,7 +9,7 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 )
 
-// Memory keeps what was read of nodes until they change: of a fleet in motion few nodes change between two looks. It is
+// Memory keeps what was read of nodes until they change: of a fleet in motion few nodes change between two reads. It is
 // safe for use by several goroutines; a nil Memory keeps nothing.
 type Memory struct {
 	mu    sync.Mutex
@@ -23,13 +23,13 @@ type readNode struct {
 	history *History
 }
 
-// History is what a node's annotations say of its last way. It is not to be changed.
+// History is what a node's annotations say of its last transition. It is not to be changed.
 type History struct {
-	// Told is what the way to what the node is to have was promised to do; nil: nothing was promised.
-	Told *disruption.Promise
-	// ToldErr is set when the promise cannot be read.
-	ToldErr error
-	// Times is how long the last ways took.
+	// Promised is what the transition to the desired target was promised to do; nil: nothing was promised.
+	Promised *disruption.Promise
+	// PromisedErr is set when the promise cannot be read.
+	PromisedErr error
+	// Times is how long the last transitions took.
 	Times Times
 }
 
@@ -71,7 +71,7 @@ func (m *Memory) historyOf(n *corev1.Node) *History {
 
 func historyOf(n *corev1.Node, node Node) *History {
 	h := &History{Times: TimesOf(n.Annotations)}
-	h.Told, h.ToldErr = disruption.PromiseOf(n.Annotations, node.Record.DesiredConfig, node.Record.DesiredImage)
+	h.Promised, h.PromisedErr = disruption.PromiseOf(n.Annotations, node.Record.DesiredConfig, node.Record.DesiredImage)
 	return h
 }
 

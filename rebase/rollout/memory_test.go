@@ -39,7 +39,7 @@ func fleetOf(nodes int) *rollout.Cluster {
 
 func TestMemoryKeepsNothingThatHasChanged(t *testing.T) {
 	c := fleetOf(3)
-	state := func() rollout.Node { return c.Look("worker").Nodes[1] }
+	state := func() rollout.Node { return c.View("worker").Nodes[1] }
 	before := state()
 	c.Nodes[1].Annotations = map[string]string{manifests.AnnotationState: "Degraded"}
 	c.Nodes[1].Spec.Unschedulable = true
@@ -49,7 +49,7 @@ func TestMemoryKeepsNothingThatHasChanged(t *testing.T) {
 	assert.True(t, after.Cordoned)
 	without := *c
 	without.Memory = nil
-	assert.Equal(t, without.Look("worker").Nodes, c.Look("worker").Nodes)
+	assert.Equal(t, without.View("worker").Nodes, c.View("worker").Nodes)
 	c.Nodes[1].UID, c.Nodes[1].Spec.Unschedulable = "another", false
 	assert.False(t, state().Cordoned, "a node of the same name is another one")
 }
@@ -57,12 +57,12 @@ func TestMemoryKeepsNothingThatHasChanged(t *testing.T) {
 // BenchmarkLook5000 is one decision from the objects in memory, of which a few have changed since the last one.
 func BenchmarkLook5000(b *testing.B) {
 	c := fleetOf(5000)
-	c.Look("worker")
+	c.View("worker")
 	for i := 0; b.Loop(); i++ {
 		for k := range 10 {
 			c.Nodes[(i*10+k)%len(c.Nodes)].ResourceVersion = fmt.Sprint(i + 2)
 		}
-		if len(c.Look("worker").Plan(now).Next) != 500 {
+		if len(c.View("worker").Plan(now).Next) != 500 {
 			b.Fatal("not as many as may go")
 		}
 	}
@@ -73,6 +73,6 @@ func BenchmarkFirstLook5000(b *testing.B) {
 	c := fleetOf(5000)
 	for b.Loop() {
 		c.Memory = &rollout.Memory{}
-		c.Look("worker").Plan(now)
+		c.View("worker").Plan(now)
 	}
 }

@@ -56,7 +56,7 @@ func TestASelectorThatCannotBeReadHoldsWhatItMayMean(t *testing.T) {
 			}
 			var held []string
 			for _, name := range names {
-				look := cluster.Look(name)
+				look := cluster.View(name)
 				require.NotNil(t, look)
 				plan := look.Plan(time.Now())
 				if look.Doubt == "" {
@@ -90,12 +90,12 @@ func TestThousandsOfNodesInTwoPoolsAreToldShortly(t *testing.T) {
 		c.Nodes = append(c.Nodes, updated(fmt.Sprintf("n%04d", nodes-1-i), "rendered-gpu-1", "infra", "gpu"))
 	}
 	for _, name := range []string{"infra", "worker"} {
-		faults := c.Look(name).Faults
+		faults := c.View(name).Faults
 		text := strings.Join(faults, "; ")
 		assert.Less(t, len(text), 2000)
 		assert.Contains(t, faults[0], "place node n0000: more than one custom pool selects the node: gpu, infra")
 		assert.Contains(t, text, "and 4995 more nodes")
 	}
 	c.Nodes = c.Nodes[:5]
-	assert.NotContains(t, strings.Join(c.Look("infra").Faults, "; "), "more nodes")
+	assert.NotContains(t, strings.Join(c.View("infra").Faults, "; "), "more nodes")
 }

@@ -17,15 +17,15 @@ type Phase string
 const (
 	// PhaseUpdated nodes have the target.
 	PhaseUpdated Phase = "Updated"
-	// PhaseUpdating nodes were told to go to the target and are at it.
+	// PhaseUpdating nodes have the target as desired one and work on it.
 	PhaseUpdating Phase = "Updating"
-	// PhaseNext nodes are to be told now.
+	// PhaseNext nodes get the target now.
 	PhaseNext Phase = "Next"
 	// PhaseWaiting nodes could go and wait for their turn.
 	PhaseWaiting Phase = "Waiting"
 	// PhaseBlocked nodes cannot go whatever the others do.
 	PhaseBlocked Phase = "Blocked"
-	// PhaseFailed nodes were told to go to the target and gave up.
+	// PhaseFailed nodes have the target as desired one and gave up.
 	PhaseFailed Phase = "Failed"
 )
 
@@ -65,7 +65,7 @@ type Plan struct {
 	Target target.Target `json:"target"`
 	// MaxUnavailable is the limit in nodes.
 	MaxUnavailable int `json:"maxUnavailable"`
-	// Next are the nodes to be told to go to the target now, in order.
+	// Next are the nodes that get the target now, in order.
 	Next []string `json:"next"`
 	// Stopped is why the pool starts no node at all; empty: it may.
 	Stopped string `json:"stopped,omitempty"`
@@ -73,8 +73,8 @@ type Plan struct {
 	Verdicts []Verdict `json:"verdicts"`
 	// Counts are the pool's nodes in numbers.
 	Counts Counts `json:"counts"`
-	// LookAgain is after which time the answer may change without any object changing; 0: it does not.
-	LookAgain time.Duration `json:"-"`
+	// RecheckAfter is after which time the answer may change without any object changing; 0: it does not.
+	RecheckAfter time.Duration `json:"-"`
 }
 
 // Verdict gives one node's verdict.
@@ -120,13 +120,13 @@ type planner struct {
 	counts     Counts
 	// down is how many nodes take no pods or will soon take none; taken is how many places of the limit are taken.
 	down, taken int
-	// failed is how many nodes gave up at the target itself; touched is how many were told to go to it.
+	// failed is how many nodes gave up at the target itself; touched is how many have it as desired one.
 	failed, touched int
 	stopped         string
-	lookAgain       time.Duration
+	recheckAfter    time.Duration
 }
 
-// count takes stock before anything starts.
+// count sums up the nodes before anything starts.
 func (p *planner) count() {
 	p.counts.Nodes = len(p.nodes)
 	for i, c := range p.conditions {
@@ -219,7 +219,7 @@ func (p *planner) plan() Plan {
 		slices.SortFunc(p.verdicts, byName)
 	}
 	return Plan{Pool: p.pool.Name, Target: p.pool.Target, MaxUnavailable: p.limit, Next: p.next, Stopped: p.stopped,
-		Verdicts: p.verdicts, Counts: p.counts, LookAgain: p.lookAgain}
+		Verdicts: p.verdicts, Counts: p.counts, RecheckAfter: p.recheckAfter}
 }
 
 // order is the order in which nodes go: canaries, then zone by zone, in a zone the oldest first; deferred nodes at the

@@ -178,7 +178,7 @@ func TestCountsAndTimes(t *testing.T) {
 		at("d", newOne, notReady)), now)
 	require.NoError(t, err)
 	assert.Equal(t, rollout.Counts{Nodes: 4, Updated: 2, Ready: 1, Unavailable: 3, Degraded: 1}, p.Counts)
-	assert.Equal(t, 10*time.Hour, p.LookAgain)
+	assert.Equal(t, 10*time.Hour, p.RecheckAfter)
 	_, found := p.Verdict("nobody")
 	assert.False(t, found)
 }

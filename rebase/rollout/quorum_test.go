@@ -42,7 +42,7 @@ func TestTheQuorumIsOfNodesNotOfAPoolsName(t *testing.T) {
 			node("e1", "etcd", controlPlane), node("e2", "etcd", controlPlane), node("w1", "witness", controlPlane),
 			node("a1", "apps"), node("a2", "apps")}}
 	next := func(pool string) []string {
-		l := c.Look(pool)
+		l := c.View(pool)
 		require.NotNil(t, l)
 		return l.Plan(time.Now()).Next
 	}

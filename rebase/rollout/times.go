@@ -10,11 +10,11 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
-// Times is how long a node's last ways took, from being told to being done: the annotation dayone.dev/update-times.
+// Times is how long a node's last transitions took, from the new target to done: the annotation dayone.dev/update-times.
 type Times struct {
-	// Told is the moment at which the last of them began, RFC 3339.
-	Told string `json:"told,omitempty"`
-	// Seconds are those of the last way of each level.
+	// Sent is the moment at which the last of them began, RFC 3339.
+	Sent string `json:"told,omitempty"`
+	// Seconds are those of the last transition of each level.
 	Seconds map[string]int64 `json:"seconds"`
 }
 
@@ -28,9 +28,9 @@ func TimesOf(annotations map[string]string) Times {
 }
 
 // Estimate is how long a plan takes when so many nodes may go at once, by the median of what nodes of the cluster
-// needed for a way of the same level; 0 when there is a level without history.
+// needed for a transition of the same level; 0 when there is a level without history.
 func (c *Cluster) Estimate(plan disruption.PoolPlan, atOnce int) time.Duration {
-	if len(plan.Ways) == 0 {
+	if len(plan.Transitions) == 0 {
 		return 0
 	}
 	known := map[string][]int64{}
@@ -40,7 +40,7 @@ func (c *Cluster) Estimate(plan disruption.PoolPlan, atOnce int) time.Duration {
 		}
 	}
 	sum := time.Duration(0)
-	for _, w := range plan.Ways {
+	for _, w := range plan.Transitions {
 		seconds := known[w.Level.String()]
 		if len(seconds) == 0 {
 			return 0
@@ -52,7 +52,7 @@ func (c *Cluster) Estimate(plan disruption.PoolPlan, atOnce int) time.Duration {
 }
 
 // NodeStates is what the pool's nodes have, by name; a node that has not reported is left out.
-func (l *Look) NodeStates() map[string]target.Target {
+func (l *PoolView) NodeStates() map[string]target.Target {
 	out := make(map[string]target.Target, len(l.Nodes))
 	for i := range l.Nodes {
 		n := &l.Nodes[i]

@@ -138,7 +138,7 @@ func (ws Windows) Open(now time.Time) (bool, time.Duration) {
 	return false, wait
 }
 
-// next gives when the window opens next, or that it is open. It looks at the calendar's days so that changes to and
+// next gives when the window opens next, or that it is open. It compares the calendar's days so that changes to and
 // from daylight saving time move no window.
 func (w Window) next(now time.Time) (time.Time, bool) {
 	local := now.In(w.Zone)

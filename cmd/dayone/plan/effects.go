@@ -18,7 +18,7 @@ const maxNodes = 20
 
 // summary says the effect in one line.
 func summary(e *forecast.Effect) string {
-	if len(e.Ways) == 0 {
+	if len(e.Transitions) == 0 {
 		return ""
 	}
 	out := fmt.Sprintf("%s for %s", e.Level, count(e.Nodes))
@@ -76,7 +76,7 @@ func writeAssessment(w io.Writer, p *preview.Forecast) (moved int) {
 		if e == nil {
 			continue
 		}
-		if len(e.Ways) == 0 {
+		if len(e.Transitions) == 0 {
 			fmt.Fprintf(w, "pool %s: nothing happens to its nodes\n", p.Pools[i].Pool)
 			continue
 		}
@@ -141,17 +141,17 @@ func writeNodeRows(t io.Writer, p *forecast.Plan) {
 			continue
 		}
 		row := func(node string, way int) {
-			w := e.Ways[way]
+			w := e.Transitions[way]
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", node, pool, w.Level, e.Details[way].Summary(), w.From.Config)
 		}
 		names := e.Moving()
 		if names == nil { // an install directory knows no names
-			for way := range e.Ways {
-				row(count(e.Ways[way].Nodes), way)
+			for way := range e.Transitions {
+				row(count(e.Transitions[way].Nodes), way)
 			}
 		}
 		for _, name := range names[:min(len(names), maxNodes)] {
-			if way := slices.IndexFunc(e.Ways, func(w disruption.Way) bool { return w.From == e.From(name) }); way >= 0 {
+			if way := slices.IndexFunc(e.Transitions, func(w disruption.Transition) bool { return w.From == e.From(name) }); way >= 0 {
 				row(name, way)
 			}
 		}
