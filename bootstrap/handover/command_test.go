@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/registry/registrytest"
 	"dayone.dev/dayone/registry/transfer"
@@ -19,11 +19,11 @@ import (
 func TestHandOverInAProcessOfItsOwn(t *testing.T) {
 	final := registrytest.Start(t)
 	w := newWorld(t, final.CAFile)
-	d := newDay1(t, final, bootstrap.HandOver{})
-	o := bootstrap.HandOverOptions{StateDir: d.options.StateDir, Log: d.options.Log}
+	d := newDay1(t, final, day1.HandOver{})
+	o := day1.HandOverOptions{StateDir: d.options.StateDir, Log: d.options.Log}
 	o.FinalCAFile, o.Policy, o.Deadline = final.CAFile, handover.PolicyDeadline, waitLimit
 	o.Kubeconfig = filepath.Join(t.TempDir(), "none")
-	require.ErrorIs(t, bootstrap.RunHandOver(t.Context(), o), handover.ErrNoPlan)
+	require.ErrorIs(t, day1.RunHandOver(t.Context(), o), handover.ErrNoPlan)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	d.startWith(ctx)
@@ -37,7 +37,7 @@ func TestHandOverInAProcessOfItsOwn(t *testing.T) {
 			stop()
 		}
 	}
-	require.ErrorContains(t, bootstrap.RunHandOver(seen, o), "does not exist yet")
+	require.ErrorContains(t, day1.RunHandOver(seen, o), "does not exist yet")
 	_, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: pool.Image, CAFile: final.CAFile,
 		AuthFile: final.PullAuthFile}, platform)
 	require.NoError(t, err, "the image was read from the state directory")
@@ -49,8 +49,8 @@ func TestHandOverInAProcessOfItsOwn(t *testing.T) {
 	w.joins(3, rendered, pool.Image, fmt.Sprintf("127.0.0.1:%d", d.port))
 	defer w.agents()()
 	o.Kubeconfig, o.Observe = w.env.Kubeconfig(t), nil
-	require.NoError(t, bootstrap.RunHandOver(t.Context(), o))
+	require.NoError(t, day1.RunHandOver(t.Context(), o))
 	require.NoError(t, d.end(), "the bootstrap finds the mark and ends")
 	w.nothingChanged()
-	require.NoError(t, bootstrap.RunHandOver(t.Context(), o), "again: nothing to do")
+	require.NoError(t, day1.RunHandOver(t.Context(), o), "again: nothing to do")
 }

@@ -16,13 +16,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/gather/analyze"
 	"dayone.dev/dayone/bootstrap/gather/bundle"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/phasetest"
+	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/hack/baseimage"
@@ -52,17 +53,17 @@ func installDirectory(t *testing.T, final *registrytest.Registry, bootstrapPort 
 	return dir
 }
 
-// day1 is a bootstrap host in this process.
-type day1 struct {
+// bootstrapHost is one in this process.
+type bootstrapHost struct {
 	t       *testing.T
-	options bootstrap.Options
+	options standalone.Options
 	// serving is closed when nodes may come; ended has what Run returned.
 	serving chan struct{}
 	ended   chan error
 	port    int
 }
 
-func newDay1(t *testing.T, final *registrytest.Registry, h bootstrap.HandOver) *day1 {
+func newDay1(t *testing.T, final *registrytest.Registry, h day1.HandOver) *bootstrapHost {
 	t.Helper()
 	phasetest.NeedsBuilds(t)
 	base, err := baseimage.Ensure(t.Context(), baseimage.Tiny, "")
@@ -71,26 +72,25 @@ func newDay1(t *testing.T, final *registrytest.Registry, h bootstrap.HandOver) *
 	require.NoError(t, err)
 	log := logrus.New()
 	log.SetOutput(t.Output())
-	d := &day1{t: t, port: phasetest.FreePort(t), serving: make(chan struct{}), ended: make(chan error, 1)}
-	d.options = bootstrap.Options{
-		Dir: installDirectory(t, final, d.port), StateDir: filepath.Join(t.TempDir(), "state"), BaseSource: "oci:" + base,
-		DaemonBinary: self, Platform: platform,
+	d := &bootstrapHost{t: t, port: phasetest.FreePort(t), serving: make(chan struct{}), ended: make(chan error, 1)}
+	d.options = standalone.Options{
+		Options: day1.Options{Dir: installDirectory(t, final, d.port), StateDir: filepath.Join(t.TempDir(), "state"),
+			Platform: platform, NewEngine: phasetest.Engine, Log: logrus.NewEntry(log)},
+		BaseSource: "oci:" + base, DaemonBinary: self,
 		RegistryListen: fmt.Sprintf("127.0.0.1:%d", d.port), ConfigListen: fmt.Sprintf("127.0.0.1:%d", phasetest.FreePort(t)),
 		Versions: versions(), HandOver: h,
-		NewEngine: phasetest.Engine,
-		Log:       logrus.NewEntry(log),
 	}
 	return d
 }
 
-func (d *day1) start() {
+func (d *bootstrapHost) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.t.Cleanup(cancel)
 	d.startWith(ctx)
 }
 
 // startWith runs until ctx ends and returns when nodes may come.
-func (d *day1) startWith(ctx context.Context) {
+func (d *bootstrapHost) startWith(ctx context.Context) {
 	serving := d.serving
 	d.options.Observe = func(e journal.Event) {
 		if e.Record.Name == "serve" && e.Kind == journal.EventRecorded {
@@ -98,7 +98,7 @@ func (d *day1) startWith(ctx context.Context) {
 		}
 	}
 	ended := d.ended
-	go func() { ended <- bootstrap.Run(ctx, d.options) }()
+	go func() { ended <- standalone.Run(ctx, d.options) }()
 	select {
 	case <-d.serving:
 	case err := <-d.ended:
@@ -109,7 +109,7 @@ func (d *day1) startWith(ctx context.Context) {
 	}
 }
 
-func (d *day1) end() error {
+func (d *bootstrapHost) end() error {
 	select {
 	case err := <-d.ended:
 		return err
@@ -120,7 +120,7 @@ func (d *day1) end() error {
 }
 
 // outcome is what the nodes of a pool were told to be: read from what the bootstrap host serves.
-func (d *day1) outcome(pool string) (rendered *mcfgv1.MachineConfig, p handover.Pool) {
+func (d *bootstrapHost) outcome(pool string) (rendered *mcfgv1.MachineConfig, p handover.Pool) {
 	d.t.Helper()
 	plan, err := handover.Read(filepath.Join(d.options.StateDir, "handover"))
 	require.NoError(d.t, err)
@@ -145,7 +145,7 @@ func TestBootstrapHandsOverAndNothingReboots(t *testing.T) {
 	w := newWorld(t, final.CAFile)
 	kubeconfig := w.env.Kubeconfig(t)
 	late := filepath.Join(t.TempDir(), "kubeconfig") // comes when the masters are there
-	d := newDay1(t, final, bootstrap.HandOver{Kubeconfig: late, FinalCAFile: final.CAFile, Policy: handover.PolicyDeadline,
+	d := newDay1(t, final, day1.HandOver{Kubeconfig: late, FinalCAFile: final.CAFile, Policy: handover.PolicyDeadline,
 		Deadline: waitLimit})
 	d.start()
 	rendered, pool := d.outcome("master")
@@ -197,5 +197,5 @@ func TestBootstrapHandsOverAndNothingReboots(t *testing.T) {
 	b, err := bundle.Read(&logs)
 	require.NoError(t, err)
 	assert.Equal(t, analyze.StatusHandedOver, analyze.Bundle(b).Verdict.Status)
-	require.NoError(t, bootstrap.Run(t.Context(), d.options), "a later run has nothing to do")
+	require.NoError(t, standalone.Run(t.Context(), d.options), "a later run has nothing to do")
 }

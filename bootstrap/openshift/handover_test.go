@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/installconfig"
 )
@@ -97,8 +97,8 @@ func TestDeadlineEndsItAndDayoneHandOverGoesOn(t *testing.T) {
 	assert.True(t, n.open())
 	assert.False(t, n.released())
 	n.final.Restart(t)
-	require.NoError(t, bootstrap.RunHandOver(t.Context(), bootstrap.HandOverOptions{StateDir: n.order.State,
-		HandOver: bootstrap.HandOver{Kubeconfig: n.order.Kubeconfig, Policy: installconfig.HandOverDeadline,
+	require.NoError(t, day1.RunHandOver(t.Context(), day1.HandOverOptions{StateDir: n.order.State,
+		HandOver: day1.HandOver{Kubeconfig: n.order.Kubeconfig, Policy: installconfig.HandOverDeadline,
 			Deadline: patience}}))
 	assert.True(t, n.released())
 	n.inFinal(n.result().Images["master"])

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/openshift"
@@ -94,11 +95,12 @@ func child(o order) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return openshift.Run(ctx, openshift.Options{
-		Dir: o.Dir, StateDir: o.State, Root: o.Root, BaseCAFile: o.BaseCA, Platform: "linux/amd64",
-		Interval: 50 * time.Millisecond, Limits: o.Limits,
-		Base:      func(context.Context) (string, error) { return o.Base, nil },
-		NewEngine: phasetest.Engine,
-		Renderer:  standIn{o.OldMCO}, Gate: o.gate(), Cluster: loopback.Cluster{Kubeconfig: o.Kubeconfig},
+		Options: day1.Options{Dir: o.Dir, StateDir: o.State, BaseCAFile: o.BaseCA, Platform: "linux/amd64",
+			NewEngine: phasetest.Engine, Log: logrus.NewEntry(logrus.New()),
+			Observe: o.Kill.Observer(func(journal.Event) {}), BuildProgress: o.Kill.Build},
+		Root: o.Root, Interval: 50 * time.Millisecond, Limits: o.Limits,
+		Base:     func(context.Context) (string, error) { return o.Base, nil },
+		Renderer: standIn{o.OldMCO}, Gate: o.gate(), Cluster: loopback.Cluster{Kubeconfig: o.Kubeconfig},
 		HandOver: handover.Options{Connect: loopback.Connect("/nonexistent/kubeconfig-loopback", o.Kubeconfig),
 			Interval: 50 * time.Millisecond, RetryMin: 50 * time.Millisecond, RetryMax: time.Second,
 			Observe: func(e handover.Event) {
@@ -106,8 +108,6 @@ func child(o order) error {
 					o.Kill.Reached("hand-over", string(e.Stage))
 				}
 			}},
-		Log:     logrus.NewEntry(logrus.New()),
-		Observe: o.Kill.Observer(func(journal.Event) {}), BuildProgress: o.Kill.Build,
 	})
 }
 

@@ -4,20 +4,16 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"runtime"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/handover"
-	"dayone.dev/dayone/bootstrap/journal"
-	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/manifests"
 )
 
 // Places of the installer's own files on the bootstrap node (openshift/installer, data/data/bootstrap).
 const (
-	// mccDir has the manifests that MCO renders, mcsDir what it rendered and serves: files are read anew for each request.
+	// mccDir has the manifests that MCO renders, mcsDir what it rendered and serves: it reads files anew for each request.
 	mccDir = "/etc/mcc/bootstrap"
 	mcsDir = "/etc/mcs/bootstrap"
 	// mccPullSecret is among the manifests, without an extension.
@@ -60,51 +56,39 @@ type Gate interface {
 
 // Cluster is the bootstrap API server.
 type Cluster interface {
-	// Up says whether it answers.
+	// Up reports whether it answers.
 	Up(ctx context.Context) error
-	// Give merges credentials (auth.json) into the cluster's pull secret and makes the set's MachineConfigs,
-	// MachineOSConfigs and Secrets exist as given.
+	// Give merges credentials (auth.json) into the cluster's pull secret and applies the set's MachineConfigs,
+	// MachineOSConfigs and Secrets.
 	Give(ctx context.Context, set *manifests.Set, auth []byte) error
 	// Withdraw deletes the set's MachineConfigs and MachineOSConfigs, and the credentials for a registry from the
 	// cluster's pull secret.
 	Withdraw(ctx context.Context, set *manifests.Set, registry string) error
 }
 
-// Options of the flow. Dir, NewEngine, Renderer, Gate and Cluster are required.
+// Options of the flow. Dir, StateDir, NewEngine, Renderer, Gate and Cluster are required.
 type Options struct {
-	// Dir is the install directory that dayone ignition put on the node. StateDir keeps everything that survives a
-	// restart.
-	Dir, StateDir string
+	// Dir of them is the install directory that dayone ignition put on the node.
+	day1.Options
 	// Root stands before the installer's paths; default "/".
 	Root string
-	// Base gives the release's OS image before MCO has rendered, so that it is copied meanwhile. Default: nothing is
-	// copied ahead.
+	// Base returns the release's OS image before MCO has rendered, so that it is prefetched. Default: no prefetch.
 	Base func(context.Context) (string, error)
-	// BaseCAFile signs the base image's registry, beside the host's authorities.
-	BaseCAFile string
-	// Platform of the nodes; default linux and this program's architecture.
-	Platform string
 	// Host is how nodes reach this host; default: that of the configuration, else the address of this host's default
 	// route.
-	Host string
-	// NewEngine opens the engine that runs Containerfiles, with its storage in dir.
-	NewEngine func(dir string) (build.ContainerEngine, error)
-	Renderer  Renderer
-	Gate      Gate
-	Cluster   Cluster
+	Host     string
+	Renderer Renderer
+	Gate     Gate
+	Cluster  Cluster
 	// ConfigURL is where MCO's server answers this host for a pool, whose name is appended. Default: it is not asked.
 	ConfigURL string
-	// HandOver says how the cluster is reached, and more if need be; what is handed over, from where and how long it is
-	// tried is the flow's.
+	// HandOver says how the cluster is reached, and more if need be; the flow sets what is handed over, from where and how
+	// long it is tried.
 	HandOver handover.Options
-	// Limits are the installer's patience; default InstallerLimits of the install directory's platform.
+	// Limits are the installer's timeouts; default InstallerLimits of the install directory's platform.
 	Limits Limits
-	// Interval is how often files and the API are looked at; default DefaultInterval.
+	// Interval is how often files and the API are polled; default DefaultInterval.
 	Interval time.Duration
-	// Observe, BuildProgress and Log as in bootstrap.Options.
-	Observe       journal.Observer
-	BuildProgress func(pool string, e build.Event)
-	Log           *logrus.Entry
 }
 
 // DefaultInterval is short against MCO's rendering, some seconds.
@@ -117,31 +101,19 @@ func (o Options) Validate() error {
 		return errors.New(
 			"openshift flow: the install directory or the state directory is missing: give --dir and --state-dir")
 	case o.NewEngine == nil || o.Renderer == nil || o.Gate == nil || o.Cluster == nil || o.HandOver.Connect == nil:
-		return errors.New("openshift flow: options: engine, renderer, gate, cluster and a way to hand over are all needed")
+		return errors.New("openshift flow: options: engine, renderer, gate, cluster and a connection for the hand-over " +
+			"are required")
 	}
 	return nil
 }
 
 func (o Options) withDefaults() Options {
+	o.Options = o.Options.WithDefaults()
 	if o.Root == "" {
 		o.Root = "/"
 	}
-	if o.Platform == "" {
-		o.Platform = "linux/" + runtime.GOARCH
-	}
 	if o.Interval <= 0 {
 		o.Interval = DefaultInterval
-	}
-	if o.Observe == nil {
-		o.Observe = func(journal.Event) {}
-	}
-	if o.BuildProgress == nil {
-		o.BuildProgress = func(string, build.Event) {}
-	}
-	if o.Log == nil {
-		quiet := logrus.New()
-		quiet.SetLevel(logrus.PanicLevel)
-		o.Log = logrus.NewEntry(quiet)
 	}
 	return o
 }

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build/buildcontroller"
 	"dayone.dev/dayone/installconfig"
@@ -58,24 +58,25 @@ func TestTheBootstrapAsksForWhatTheClusterAsksFor(t *testing.T) {
 			result, err := render.Render(set, render.Options{Versions: versions})
 			require.NoError(t, err)
 
-			f := &flow{Options: Options{Root: t.TempDir(), StateDir: t.TempDir(), Platform: "linux/amd64"},
-				registryHost: "10.0.0.1:9500", id: &bootstrap.Identity{},
-				in: &preflight.Input{Sidecar: &installconfig.Sidecar{},
-					Pools: []preflight.Pool{{Pool: installconfig.Pool{Name: "master", BuildAt: installconfig.BuildAtBootstrap},
-						Repository: "registry.example.com/ocp/master-os", MachineOSConfig: manifests.NewItem(mosc),
-						Containerfile: mosc.Spec.Containerfile[0].Content}}}}
-			require.NoError(t, os.MkdirAll(filepath.Dir(f.at(podManifest)), 0o755))
-			require.NoError(t, os.WriteFile(f.at(podManifest),
+			o := Options{Options: day1.Options{StateDir: t.TempDir(), Platform: "linux/amd64"}, Root: t.TempDir()}
+			pool := preflight.Pool{Pool: installconfig.Pool{Name: "master", BuildAt: installconfig.BuildAtBootstrap},
+				Repository: "registry.example.com/ocp/master-os", MachineOSConfig: manifests.NewItem(mosc),
+				Containerfile: mosc.Spec.Containerfile[0].Content}
+			require.NoError(t, os.MkdirAll(filepath.Dir(o.at(podManifest)), 0o755))
+			require.NoError(t, os.WriteFile(o.at(podManifest),
 				[]byte("spec: {initContainers: [{image: mco, args: [--dest-dir=/x]}]}"), 0o600))
-			require.NoError(t, render.Write(f.at(mcsDir), set, result))
-			f.first, err = f.lookFirst()
+			require.NoError(t, render.Write(o.at(mcsDir), set, result))
+			first, err := readFirst(o, []preflight.Pool{pool})
 			require.NoError(t, err)
-			f.base.Embedded = map[string]string{}
-			for _, image := range f.first.Bases() {
+			embedded := map[string]string{}
+			for _, image := range first.Bases() {
 				_, digest, _ := strings.Cut(image, "@")
-				f.base.Embedded[image] = "10.0.0.1:9500/release/art@" + digest
+				embedded[image] = "10.0.0.1:9500/release/art@" + digest
 			}
-			here, err := f.buildRequest(f.in.Pools[0])
+			s, err := first.sources(o, embedded)
+			require.NoError(t, err)
+			h := day1.Host{Options: o.Options, In: &preflight.Input{Sidecar: &installconfig.Sidecar{}}}
+			here, err := day1.NewRequest(h, &day1.Registry{Address: "10.0.0.1:9500", Identity: &day1.Identity{}}, s, pool)
 			require.NoError(t, err)
 			there, problem := buildcontroller.RequestOf(mosc, result.Config("master"), cc, releaseBase, "linux/amd64")
 			require.Nil(t, problem)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/cmd/internal/cli"
 )
@@ -60,11 +60,11 @@ func TestStatusOfABootstrapThatEnded(t *testing.T) {
 	assert.Equal(t, cli.ExitFailed, code, "watching what will not change ends")
 	assert.Contains(t, stderr, "goes on where it ended")
 
-	require.NoError(t, bootstrap.MarkHandedOver(dir, "192.0.2.1:9500", ""))
+	require.NoError(t, day1.End(dir, "192.0.2.1:9500", ""))
 	code, stdout, stderr = dayone(t, "status", "--state-dir", dir, "--watch")
 	require.Equal(t, cli.ExitOK, code, stderr)
 	assert.Contains(t, stdout, "this host may go")
-	require.NoError(t, bootstrap.MarkHandedOver(dir, "192.0.2.1:9500", "fallback: the build failed"))
+	require.NoError(t, day1.End(dir, "192.0.2.1:9500", "fallback: the build failed"))
 	_, stdout, _ = dayone(t, "status", "--state-dir", dir)
 	assert.Contains(t, stdout, "needed by nobody: fallback: the build failed")
 }

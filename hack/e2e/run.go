@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/installconfig"
@@ -206,7 +206,7 @@ func (r *Run) BootMasters(ctx context.Context) error {
 
 // Pointer is the Ignition config that a pool's machines are given from outside.
 func (r *Run) Pointer(pool string) ([]byte, error) {
-	raw, err := os.ReadFile(bootstrap.PointerFile(r.State, pool))
+	raw, err := os.ReadFile(standalone.PointerFile(r.State, pool))
 	if err != nil {
 		return nil, fmt.Errorf("read pointer config: %w", err)
 	}

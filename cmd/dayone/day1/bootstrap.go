@@ -6,8 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/progress"
+	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/cmd/internal/cli"
@@ -16,7 +17,7 @@ import (
 )
 
 func newBootstrapCommand(version string) *cobra.Command {
-	var o bootstrap.Options
+	var o standalone.Options
 	var flow, statusListen string
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
@@ -49,18 +50,18 @@ func newBootstrapCommand(version string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			stop := serveStatus(cmd.Context(), &o, statusListen)
+			stop := serveStatus(cmd.Context(), &o.Options, statusListen)
 			defer stop()
-			defer keepLogs(cmd.Context(), o)()
+			defer keepLogs(cmd.Context(), o.Options)()
 			if is == installconfig.FlowOpenShift {
 				return runOpenShift(cmd.Context(), o)
 			}
-			return bootstrap.Run(cmd.Context(), o)
+			return standalone.Run(cmd.Context(), o)
 		},
 	}
 	cli.InstallDir(cmd, &o.Dir, &o.Platform)
 	f := cmd.Flags()
-	f.StringVar(&o.StateDir, "state-dir", bootstrap.DefaultStateDir, "where journal, images and credentials are kept")
+	f.StringVar(&o.StateDir, "state-dir", day1.DefaultStateDir, "where journal, images and credentials are kept")
 	f.StringVar(&flow, "flow", "", "standalone or openshift (default: what the install directory says)")
 	f.StringVar(&o.BaseSource, "base", "",
 		"where the base image is taken from: a registry reference, oci:DIR or docker-archive:FILE (default: its name "+

@@ -6,13 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 // handOverFlags are what bootstrap and handover have in common.
-func handOverFlags(cmd *cobra.Command, o *bootstrap.HandOver, policyFlag string) {
+func handOverFlags(cmd *cobra.Command, o *day1.HandOver, policyFlag string) {
 	f := cmd.Flags()
 	f.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")
 	f.StringVar((*string)(&o.Policy), policyFlag, "",
@@ -26,7 +26,7 @@ func handOverFlags(cmd *cobra.Command, o *bootstrap.HandOver, policyFlag string)
 		"POOL=N: how many nodes of a pool must have joined (default: controlPlane.replicas for master)")
 }
 
-func checkPolicy(o bootstrap.HandOver) error {
+func checkPolicy(o day1.HandOver) error {
 	switch o.Policy {
 	case "", handover.PolicyWait, handover.PolicyDeadline, handover.PolicySkip:
 	default:
@@ -45,7 +45,7 @@ func checkPolicy(o bootstrap.HandOver) error {
 }
 
 func newHandOverCommand() *cobra.Command {
-	var o bootstrap.HandOverOptions
+	var o day1.HandOverOptions
 	cmd := &cobra.Command{
 		Use:   "handover",
 		Short: "Give the bootstrap host's images and objects to the cluster, then end its accounts",
@@ -71,10 +71,10 @@ func newHandOverCommand() *cobra.Command {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%-8s done after %s\n", e.Stage, time.Since(began).Round(time.Second))
 				}
 			}
-			return bootstrap.RunHandOver(cmd.Context(), o)
+			return day1.RunHandOver(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.StateDir, "state-dir", bootstrap.DefaultStateDir, "state directory of dayone bootstrap")
+	cmd.Flags().StringVar(&o.StateDir, "state-dir", day1.DefaultStateDir, "state directory of dayone bootstrap")
 	cmd.Flags().StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"kubeconfig of a cluster administrator; the file may come later")
 	handOverFlags(cmd, &o.HandOver, "policy")

@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/openshift/loopback"
 	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
@@ -36,19 +37,17 @@ func chosenFlow(given, dir string) (installconfig.Flow, error) {
 func errUnknownFlow() error { return cli.Usagef("--flow: write standalone or openshift") }
 
 // runOpenShift is dayone bootstrap on an installer's bootstrap node.
-func runOpenShift(ctx context.Context, o bootstrap.Options) error {
+func runOpenShift(ctx context.Context, o standalone.Options) error {
 	base := openshift.ReleaseBase
 	if o.BaseSource != "" {
 		base = func(context.Context) (string, error) { return o.BaseSource, nil }
 	}
 	err := openshift.Run(ctx, openshift.Options{
-		Dir: o.Dir, StateDir: o.StateDir, Base: base, BaseCAFile: o.BaseCAFile, Platform: o.Platform, NewEngine: o.NewEngine,
-		Renderer: openshift.Podman{}, Gate: openshift.Nftables{},
+		Options: o.Options, Base: base, Renderer: openshift.Podman{}, Gate: openshift.Nftables{},
 		Cluster:   loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig},
 		ConfigURL: openshift.LoopbackConfigURL,
 		HandOver: handover.Options{Connect: loopback.Connect(openshift.LoopbackKubeconfig, openshift.ClusterKubeconfig),
 			FinalCAFile: o.HandOver.FinalCAFile},
-		Observe: o.Observe, BuildProgress: o.BuildProgress, Log: o.Log,
 	})
 	if f := build.AsFailure(err); f != nil && f.Class == build.ClassUser || errors.Is(err, openshift.ErrHandOver) {
 		return cli.Hopeless(err)
@@ -70,6 +69,6 @@ func newHoldCommand() *cobra.Command {
 			return openshift.Hold(cmd.Context(), stateDir, holdInterval)
 		},
 	}
-	cmd.Flags().StringVar(&stateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
+	cmd.Flags().StringVar(&stateDir, "state-dir", day1.DefaultStateDir, "the bootstrap's state directory")
 	return cmd
 }

@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/gather/spool"
 	"dayone.dev/dayone/bootstrap/preflight"
@@ -13,7 +13,7 @@ import (
 
 // keepLogs sends log bundles to another machine where the install directory asks for it; end sends the last one, which
 // tells how the run ended. What cannot be sent stops nothing.
-func keepLogs(ctx context.Context, o bootstrap.Options) (end func()) {
+func keepLogs(ctx context.Context, o day1.Options) (end func()) {
 	sidecar, err := preflight.Layering(o.Dir)
 	if err != nil {
 		return func() {} // the run itself says what is wrong

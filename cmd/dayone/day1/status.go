@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/statuspage"
@@ -78,7 +78,7 @@ func newStatusCommand() *cobra.Command {
 			}
 		},
 	}
-	cmd.Flags().StringVar(&f.stateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
+	cmd.Flags().StringVar(&f.stateDir, "state-dir", day1.DefaultStateDir, "the bootstrap's state directory")
 	cmd.Flags().BoolVar(&f.watch, "watch", false,
 		"look every second until the bootstrap serves or ends, and print what has changed")
 	f.page.Add(cmd.Flags(), "https://HOST:PORT of another host's status page")
@@ -123,7 +123,7 @@ func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
 		}
 	}
 	if live, err := statuspage.NewSocketClient(statusSocket).Fetch(cmd.Context()); running && err == nil &&
-		f.stateDir == bootstrap.DefaultStateDir {
+		f.stateDir == day1.DefaultStateDir {
 		out.Live = &live
 	}
 	if cli.Output(cmd) == "json" {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"sync"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
@@ -24,7 +24,7 @@ const statusSocket = "/run/dayone/status.sock"
 // is given. A status that cannot be served stops nothing.
 type statusServer struct {
 	ctx     context.Context //nolint:containedctx // the run's, for what its events start
-	options *bootstrap.Options
+	options *day1.Options
 	board   *statuspage.Board
 	listen  string
 	host    string
@@ -33,7 +33,7 @@ type statusServer struct {
 
 // serveStatus makes o tell the status server what happens. listen is HOST:PORT; default: what the install directory
 // says.
-func serveStatus(ctx context.Context, o *bootstrap.Options, listen string) (stop func()) {
+func serveStatus(ctx context.Context, o *day1.Options, listen string) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
 	s := &statusServer{ctx: ctx, options: o, board: &statuspage.Board{}, listen: listen}
 	if sidecar, err := preflight.Layering(o.Dir); err == nil { // else the run itself says what is wrong
@@ -49,7 +49,7 @@ func serveStatus(ctx context.Context, o *bootstrap.Options, listen string) (stop
 	observe, progress := o.Observe, o.BuildProgress
 	o.Observe = func(e journal.Event) {
 		s.board.Observe(e)
-		if e.Record.Name == bootstrap.PhaseIdentity && e.Kind == journal.EventRecorded {
+		if e.Record.Name == day1.PhaseIdentity && e.Kind == journal.EventRecorded {
 			s.begun.Do(func() {
 				s.board.Scrub(gather.Scrubber(logs)) // its passwords exist from now on
 				go s.page()
@@ -77,12 +77,12 @@ func (s *statusServer) page() {
 		return
 	}
 	s.warn(func() error {
-		id, err := statuspage.LoadIdentity(bootstrap.IdentityDir(s.options.StateDir), statuspage.TokenFile, s.host)
+		id, err := statuspage.LoadIdentity(day1.IdentityDir(s.options.StateDir), statuspage.TokenFile, s.host)
 		if err != nil {
 			return err
 		}
 		s.options.Log.WithField("address", s.listen).
-			WithField("token", filepath.Join(bootstrap.IdentityDir(s.options.StateDir), statuspage.TokenFile)).
+			WithField("token", filepath.Join(day1.IdentityDir(s.options.StateDir), statuspage.TokenFile)).
 			Info("status page is served over HTTPS")
 		return s.board.ServeTLS(s.ctx, s.listen, id)
 	})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
@@ -51,7 +51,7 @@ func newGatherCommand(version string) *cobra.Command {
 		RunE: f.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.options.StateDir, "state-dir", bootstrap.DefaultStateDir, "the bootstrap's state directory")
+	flags.StringVar(&f.options.StateDir, "state-dir", day1.DefaultStateDir, "the bootstrap's state directory")
 	flags.StringVar(&f.options.InstallDir, "dir", "", "the install directory, whose manifests to gather too")
 	flags.StringVar(&f.options.ID, "id", "", "the bundle's name after log-bundle- (default: the time)")
 	flags.StringVar(&f.out, "out", ".", "the directory for the bundle")

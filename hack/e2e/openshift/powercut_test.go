@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"dayone.dev/dayone/bootstrap"
+	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/hack/testnode"
@@ -183,7 +183,7 @@ func (c *cuts) strike(h hold) {
 	c.shutFirst()
 	c.must("systemctl kill --kill-whom=main --signal=KILL dayone-bootstrap.service")
 	c.atWork(h, true)
-	if h.phase == bootstrap.PhaseIdentity {
+	if h.phase == day1.PhaseIdentity {
 		return
 	}
 	raw, err := os.ReadFile(c.disk(hangingCA))

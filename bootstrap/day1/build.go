@@ -1,0 +1,140 @@
+package day1
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/build"
+)
+
+// Source is what the image of a pool is made from.
+type Source struct {
+	// Config is the pool's rendered config, Controller the cluster's ControllerConfig.
+	Config     *mcfgv1.MachineConfig
+	Controller *mcfgv1.ControllerConfigSpec
+	// Base is the OS image by its own name.
+	Base string
+}
+
+// Sources are what the images of all pools are made from.
+type Sources struct {
+	// Pools has the source of each pool that is built here.
+	Pools map[string]Source
+	// Copies maps the own names of images to their names in the embedded registry, by digest.
+	Copies map[string]string
+}
+
+// buildImages builds the images of all pools.
+func buildImages(ctx context.Context, run *journal.Run, h Host, r *Registry, s Sources) (map[string]*build.Result,
+	error) {
+	pools := BuiltHere(h.In)
+	results := make([]build.Result, len(pools))
+	var work []func() error
+	for i, p := range pools {
+		work = append(work, func() (err error) {
+			results[i], err = buildImage(ctx, run, h, r, s, p)
+			return err
+		})
+	}
+	if err := inOrder(work, h.Together); err != nil {
+		return nil, err
+	}
+	out := map[string]*build.Result{}
+	for i, p := range pools {
+		out[p.Name] = &results[i]
+	}
+	return out, nil
+}
+
+func inOrder(work []func() error, together bool) error {
+	if together {
+		return journal.Together(work)
+	}
+	for _, do := range work {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func buildImage(ctx context.Context, run *journal.Run, h Host, r *Registry, s Sources,
+	p preflight.Pool) (build.Result, error) {
+	return journal.Do(ctx, run, journal.Step[build.Result]{Name: buildPhase(p.Name),
+		Inputs: func() (any, error) {
+			request, err := NewRequest(h, r, s, p)
+			if err != nil {
+				return nil, err
+			}
+			return request.Address()
+		},
+		Work: func(ctx context.Context) (build.Result, error) {
+			request, err := NewRequest(h, r, s, p)
+			if err != nil {
+				return build.Result{}, err
+			}
+			out, err := carryOut(ctx, h, p.Name, request)
+			if err != nil {
+				return build.Result{}, err
+			}
+			return *out, nil
+		},
+		Holds: func(ctx context.Context, built build.Result) error { return r.Holds(ctx, built.Reference) },
+	})
+}
+
+// carryOut builds with an engine whose storage is in the state directory. Builds that run at the same time have one
+// each.
+func carryOut(ctx context.Context, h Host, pool string, request build.Request) (*build.Result, error) {
+	dir := h.Path("build")
+	if h.Together {
+		dir = h.Path("build", pool)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make build directory: %w", err)
+	}
+	engine, err := h.NewEngine(dir)
+	if err != nil {
+		return nil, err
+	}
+	builder := build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: dir, Log: h.Log.WithField("pool", pool),
+		Progress: func(e build.Event) { h.BuildProgress(pool, e) }})
+	return builder.Build(ctx, request)
+}
+
+// NewRequest is the build request of a pool, in both flows.
+func NewRequest(h Host, r *Registry, s Sources, p preflight.Pool) (build.Request, error) {
+	source, limits := s.Pools[p.Name], h.In.Sidecar.Config.Build
+	return build.NewRequest(build.Spec{
+		Pool: p.Name, Config: source.Config, Controller: source.Controller, Base: source.Base, Copies: s.Copies,
+		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
+		Platform: h.Platform, Target: r.Name(p.Repository),
+		Registry: build.Access{CAFile: r.Identity.CAFile, AuthFile: r.Identity.PushAuth},
+		Options: build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk),
+			Attempts: limits.Attempts, Offline: limits.Offline, ProxyEnvironment: build.HostProxies(os.Environ())},
+	})
+}
+
+// Outcome is what both flows hand over; a flow adds the objects and the nodes.
+func Outcome[F any](h Host, l Layered[F]) (handover.Outcome, error) {
+	out := handover.Outcome{Registry: l.Registry.Address, Platform: h.Platform, Built: l.Images,
+		Grounds: map[string]string{}, Repositories: map[string]string{}, Nodes: map[string]int{},
+		HandOver: h.In.Sidecar.Config.HandOver, FinalCA: string(h.In.RegistryCA)}
+	for _, p := range BuiltHere(h.In) {
+		request, err := NewRequest(h, l.Registry, l.Sources, p)
+		if err != nil {
+			return out, err
+		}
+		if out.Grounds[p.Name], err = request.Ground(); err != nil {
+			return out, err
+		}
+		out.Repositories[p.Name] = p.Repository
+	}
+	return out, nil
+}

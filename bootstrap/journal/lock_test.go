@@ -1,0 +1,33 @@
+package journal
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLockOneRunPerStateDirectory(t *testing.T) {
+	dir := t.TempDir()
+	running, err := Running(dir)
+	require.NoError(t, err)
+	assert.False(t, running, "nothing has run here")
+
+	unlock, err := Lock(dir)
+	require.NoError(t, err)
+	for range 2 {
+		running, err = Running(dir)
+		require.NoError(t, err)
+		assert.True(t, running)
+	}
+	_, err = Lock(dir)
+	require.ErrorContains(t, err, "another dayone bootstrap")
+
+	unlock()
+	running, err = Running(dir)
+	require.NoError(t, err)
+	assert.False(t, running)
+	again, err := Lock(dir)
+	require.NoError(t, err, "looking at the lock does not take it")
+	again()
+}

@@ -1,0 +1,179 @@
+package openshift
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"dayone.dev/dayone/bootstrap/day1"
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/firstboot"
+)
+
+// layering is what turns MCO's rendering into a layered one: the pools that were built here, their images in the final
+// registry, and the embedded registry from which nodes pull them meanwhile.
+type layering struct {
+	pools    []preflight.Pool
+	images   map[string]string
+	registry *day1.Registry
+}
+
+func newLayering(pools []preflight.Pool, r *day1.Registry, built map[string]*build.Result) layering {
+	y := layering{pools: pools, images: map[string]string{}, registry: r}
+	for _, p := range pools {
+		y.images[p.Name] = day1.FinalImage(p, built[p.Name])
+	}
+	return y
+}
+
+func names(pools []preflight.Pool) []string {
+	var out []string
+	for _, p := range pools {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// Names of MachineConfigs in the cluster.
+func trustName(pool string) string { return "98-" + pool + "-dayone-bootstrap-registry" }
+
+// Files among MCO's manifests.
+func moscFile(pool string) string  { return "99_dayone-machineosconfig-" + pool + ".yaml" }
+func trustFile(pool string) string { return "99_dayone-bootstrap-registry-" + pool + ".yaml" }
+func imageFile(pool string) string { return "99_dayone-osimageurl-" + pool + ".yaml" }
+
+// objects are what MCO renders beside the installer's manifests, by file name. An MCO that does not read images from
+// MachineOSConfigs gets MachineConfigs with osImageURL instead.
+func (y layering) objects(osImageURL bool) (map[string]any, error) {
+	out := map[string]any{}
+	for _, p := range y.pools {
+		trust, err := y.trust(p)
+		if err != nil {
+			return nil, err
+		}
+		out[trustFile(p.Name)] = trust
+		if !osImageURL {
+			out[moscFile(p.Name)] = y.annotated(p)
+			continue
+		}
+		image := y.images[p.Name]
+		c := component(manifests.PreBuiltComponentPrefix+p.Name, p.Name, mcfgv1.MachineConfigSpec{OSImageURL: image})
+		c.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: image}
+		out[imageFile(p.Name)] = c
+	}
+	return out, nil
+}
+
+// annotated is a pool's MachineOSConfig with its image, as MCO wants it at install time.
+func (y layering) annotated(p preflight.Pool) *mcfgv1.MachineOSConfig {
+	object := p.MachineOSConfig.Object.DeepCopy()
+	if object.Annotations == nil {
+		object.Annotations = map[string]string{}
+	}
+	object.Annotations[manifests.AnnotationPreBuiltImage] = y.images[p.Name]
+	return object
+}
+
+// trust is the MachineConfig that sends a pool's nodes to the embedded registry first, by digest, and makes them trust
+// it.
+func (y layering) trust(p preflight.Pool) (*mcfgv1.MachineConfig, error) {
+	mirror := firstboot.Mirror{Repository: p.Repository, Location: y.registry.Name(p.Repository)}
+	files, err := firstboot.TrustFiles([]firstboot.Mirror{mirror}, y.registry.Identity.CAPEM)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := machineconfig.Encode(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version},
+		Storage: ign35.Storage{Files: files}})
+	if err != nil {
+		return nil, err
+	}
+	return component(trustName(p.Name), p.Name, mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}), nil
+}
+
+func component(name, pool string, spec mcfgv1.MachineConfigSpec) *mcfgv1.MachineConfig {
+	return &mcfgv1.MachineConfig{TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(),
+		Kind: "MachineConfig"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{manifests.LabelRole: pool}}, Spec: spec}
+}
+
+// inputs are what the second rendering depends on.
+func (y layering) inputs(mco controller) (map[string]any, error) {
+	objects, err := y.objects(false)
+	if err != nil {
+		return nil, err
+	}
+	auth, err := os.ReadFile(y.registry.Identity.PullAuth)
+	if err != nil {
+		return nil, fmt.Errorf("read pull credential: %w", err)
+	}
+	sum := sha256.Sum256(auth) // the journal keeps a hash of no secret
+	return map[string]any{"objects": objects, "auth": hex.EncodeToString(sum[:]), "mco": mco}, nil
+}
+
+// handedOver are the objects that the cluster gets at the latest with the hand-over: the same bytes as MCO has rendered,
+// every pool's MachineOSConfig and its Secrets.
+func (y layering) handedOver(input *manifests.Set, osImageURL bool) (*manifests.Set, error) {
+	objects, err := y.objects(osImageURL)
+	if err != nil {
+		return nil, err
+	}
+	set := &manifests.Set{}
+	for _, s := range input.Secrets {
+		s.Object = s.Object.DeepCopy()
+		s.Object.Namespace = machineConfigNamespace
+		set.Secrets = append(set.Secrets, s)
+	}
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		if o, ok := objects[name].(*mcfgv1.MachineConfig); ok {
+			set.MachineConfigs = append(set.MachineConfigs, manifests.NewItem(o))
+		}
+	}
+	for _, p := range y.pools {
+		set.MachineOSConfigs = append(set.MachineOSConfigs, manifests.NewItem(y.annotated(p)))
+	}
+	return set, nil
+}
+
+// applied are the objects that the cluster gets before any node joins. An MCO that knows the images as osImageURL only
+// gets no MachineOSConfig: it would build anew.
+func (y layering) applied(input *manifests.Set, osImageURL bool) (*manifests.Set, error) {
+	set, err := y.handedOver(input, osImageURL)
+	if err == nil && osImageURL {
+		set.MachineOSConfigs = nil
+	}
+	return set, err
+}
+
+// clusterInputs say when the cluster gets something else.
+func (y layering) clusterInputs(input *manifests.Set, second day1.Rendered, mco controller) (map[string]any, error) {
+	set, err := y.applied(input, second.OSImageURL)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := y.inputs(mco)
+	return map[string]any{"set": set, "rendered": second, "inputs": inputs}, err
+}
+
+// withdrawn names the objects that the cluster must no longer have after a fallback.
+func withdrawn(pools []preflight.Pool) *manifests.Set {
+	set := &manifests.Set{}
+	for _, p := range pools {
+		for _, name := range []string{trustName(p.Name), manifests.PreBuiltComponentPrefix + p.Name} {
+			set.MachineConfigs = append(set.MachineConfigs,
+				manifests.NewItem(component(name, p.Name, mcfgv1.MachineConfigSpec{})))
+		}
+		set.MachineOSConfigs = append(set.MachineOSConfigs, p.MachineOSConfig)
+	}
+	return set
+}

@@ -1,0 +1,131 @@
+package standalone
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"dayone.dev/dayone/bootstrap/day1"
+	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/registry/transfer"
+)
+
+// Labels one of which a bootable OS image must carry; bootc and rpm-ostree refuse an image without both.
+const (
+	labelOSTree = "ostree.bootable"
+	labelBootc  = "containers.bootc"
+)
+
+// baseImage is the base image in the embedded registry.
+type baseImage struct {
+	// Reference is in the embedded registry, Final the same bytes in the final one; both by digest.
+	Reference string `json:"reference"`
+	Final     string `json:"final"`
+	Digest    string `json:"digest"`
+	// Bytes that were copied; 0 when the registry had them.
+	Bytes int64 `json:"bytes"`
+}
+
+// baseInputs are what the imported base image depends on.
+type baseInputs struct {
+	Source     string `json:"source"`
+	Digest     string `json:"digest"`
+	Repository string `json:"repository"`
+	Platform   string `json:"platform"`
+}
+
+func (f flow) baseSource() string {
+	if f.BaseSource != "" {
+		return f.BaseSource
+	}
+	return f.host.In.Sidecar.Config.BaseImage
+}
+
+func (f flow) baseRepository() string {
+	return installconfig.Repository(f.host.In.Sidecar.Config.BaseImage)
+}
+
+// baseInputs are those for a digest of the source.
+func (f flow) baseInputs(digest string) baseInputs {
+	return baseInputs{Source: f.baseSource(), Digest: digest, Platform: f.Platform, Repository: f.baseRepository()}
+}
+
+// baseEndpoint reaches the base image at its source. Credentials go through files, never through arguments.
+func (f flow) baseEndpoint() (transfer.Endpoint, error) {
+	e := transfer.Endpoint{Reference: f.baseSource(), CAFile: f.BaseCAFile, AuthFile: f.BaseAuthFile}
+	if e.AuthFile != "" || strings.HasPrefix(e.Reference, "oci:") || strings.HasPrefix(e.Reference, "docker-archive:") {
+		return e, nil
+	}
+	var err error
+	for _, p := range f.host.In.Pools {
+		if p.BasePull != nil {
+			e.AuthFile, err = f.WriteBaseAuth(p.BasePull)
+			break
+		}
+	}
+	return e, err
+}
+
+// inspectBase returns the digest of the base image, and refuses an image that no node could boot. When an earlier run
+// has imported the image and the source is gone, the record of that run counts.
+func (f flow) inspectBase(ctx context.Context, j *journal.Journal) (string, error) {
+	from, err := f.baseEndpoint()
+	if err != nil {
+		return "", err
+	}
+	img, err := transfer.Inspect(ctx, from, f.Platform)
+	if err != nil {
+		if digest, ok := f.importedBefore(j); ok {
+			f.Log.WithError(err).Warn("base image cannot be read at its source, the one imported before is used")
+			return digest, nil
+		}
+		return "", fmt.Errorf("read base image %s (a registry reference, oci:DIRECTORY or docker-archive:FILE): %w",
+			from.Reference, err)
+	}
+	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".baseImage"}
+	_, isOSTree := img.Labels[labelOSTree]
+	_, isBootc := img.Labels[labelBootc]
+	if !isOSTree && !isBootc {
+		at.Rule, at.Next = "base-not-bootable", "take a bootc or rpm-ostree image; an application image cannot boot"
+		at.Message = fmt.Sprintf("%s has neither the label %s nor %s", from.Reference, labelOSTree, labelBootc)
+		return "", at
+	}
+	if got := img.OS + "/" + img.Architecture; got != f.Platform {
+		at.Rule, at.Next = "base-platform", "take the image for the nodes' architecture, or give --platform"
+		at.Message = fmt.Sprintf("%s is for %s, the nodes are %s", from.Reference, got, f.Platform)
+		return "", at
+	}
+	return img.Digest.String(), nil
+}
+
+// importedBefore is the digest of the base that an earlier run imported from the same source under the same name.
+func (f flow) importedBefore(j *journal.Journal) (digest string, ok bool) {
+	var base baseImage
+	if found, err := j.Recorded(phaseBase, &base); !found || err != nil {
+		return "", false
+	}
+	hash, err := journal.HashOf(f.baseInputs(base.Digest))
+	return base.Digest, err == nil && hash == j.Find(phaseBase).InputsHash
+}
+
+// importBase copies the base image into the embedded registry.
+func (f flow) importBase(ctx context.Context, run *journal.Run, r *day1.Registry) (baseImage, error) {
+	return journal.Do(ctx, run, journal.Step[baseImage]{Name: phaseBase,
+		Inputs: func() (any, error) { return f.baseInputs(f.baseDigest), nil },
+		Work: func(ctx context.Context) (baseImage, error) {
+			from, err := f.baseEndpoint()
+			if err != nil {
+				return baseImage{}, err
+			}
+			got, err := r.Import(ctx, from, f.baseRepository(), phaseBase)
+			if err != nil {
+				return baseImage{}, fmt.Errorf("copy base image into the embedded registry: %w", err)
+			}
+			return baseImage{Reference: got.Reference, Final: f.baseRepository() + "@" + got.Digest, Digest: got.Digest,
+				Bytes: got.Bytes}, nil
+		},
+		Holds: func(ctx context.Context, base baseImage) error { return r.Holds(ctx, base.Reference) },
+	})
+}

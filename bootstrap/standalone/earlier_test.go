@@ -1,0 +1,82 @@
+package standalone_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/bootstrap/day1"
+	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/phasetest"
+	"dayone.dev/dayone/bootstrap/standalone"
+	"dayone.dev/dayone/manifests/render"
+)
+
+// TestResumeStateOfEarlierVersion goes on from a journal and a state directory that commit d13be95 wrote
+// (testdata/d13be95/README.md). The source of its base image is gone.
+func TestResumeStateOfEarlierVersion(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, as every bootstrap does")
+	}
+	motd := func(t *testing.T, install string) {
+		file := filepath.Join(install, "openshift/10-master-motd.yaml")
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, bytes.Replace(raw, []byte("A%20master"), []byte("Another%20master"), 1), 0o600))
+	}
+	for _, c := range []struct {
+		name   string
+		change func(t *testing.T, install string)
+		reused []string
+	}{
+		{"same inputs", func(*testing.T, string) {}, []string{"base", "build-master", "render-final"}},
+		{"another MachineConfig", motd, []string{"base"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/d13be95")))
+			c.change(t, filepath.Join(dir, "install"))
+			reused, err := resume(t, dir)
+			require.NoError(t, err)
+			assert.Equal(t, c.reused, reused)
+			j, err := journal.Open(filepath.Join(dir, "state"))
+			require.NoError(t, err)
+			for _, r := range j.Records {
+				assert.Equal(t, journal.StatusDone, r.Status, r.Name)
+			}
+			assert.FileExists(t, standalone.PointerFile(filepath.Join(dir, "state"), "master"))
+		})
+	}
+}
+
+// resume runs the bootstrap until it serves and returns the phases whose results it took from the journal.
+func resume(t *testing.T, dir string) (reused []string, err error) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	err = standalone.Run(ctx, standalone.Options{
+		Options: day1.Options{Dir: filepath.Join(dir, "install"), StateDir: filepath.Join(dir, "state"),
+			Platform: "linux/amd64", NewEngine: phasetest.Engine, Log: logrus.NewEntry(log),
+			Observe: func(e journal.Event) {
+				if e.Kind == journal.EventReused {
+					reused = append(reused, e.Record.Name)
+				}
+				if e.Record.Name == "serve" && e.Kind == journal.EventRecorded {
+					cancel()
+				}
+			}},
+		BaseSource: "oci:/tmp/dayone-base", DaemonBinary: self,
+		RegistryListen: "127.0.0.1:24871", ConfigListen: "127.0.0.1:24872",
+		Versions: render.Versions{Raw: "test", Hash: "test", Payload: "test"},
+	})
+	return reused, err
+}

@@ -1,0 +1,118 @@
+package standalone
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/google/renameio/v2"
+
+	"dayone.dev/dayone/bootstrap/day1"
+	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/serve"
+	"dayone.dev/dayone/rebase/firstboot"
+)
+
+// daemonName is the node agent's name below /files/ on the Ignition server.
+const daemonName = "dayone-daemon"
+
+// PointerFile is the pointer config of a pool's nodes in a state directory: what a machine's user data or boot medium
+// holds.
+func PointerFile(stateDir, pool string) string {
+	return filepath.Join(stateDir, "ignition", pool+".ign")
+}
+
+// configURL is the Ignition server as nodes reach it.
+func (f flow) configURL() string {
+	c := f.host.In.Sidecar.Config.ConfigServer
+	return "https://" + net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+}
+
+// Serve starts the Ignition server and writes the pointer configs.
+func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[baseImage],
+	final day1.Rendered) (day1.Finisher, error) {
+	return journal.Serve(ctx, run, phaseServe, func(ctx context.Context) (*services, error) {
+		additions, err := f.additions(l.Registry)
+		if err != nil {
+			return nil, err
+		}
+		cert, key := l.Registry.Certificate()
+		server, err := serve.New(serve.Options{BaseDir: f.Path(renderDir), SecureListen: f.config, CertFile: cert,
+			KeyFile: key, Additions: map[string]ign35.Config{"": additions},
+			Files: map[string]string{daemonName: f.DaemonBinary}, Pools: []string{"*"},
+			Log: f.Log.WithField("component", "serve")})
+		if err != nil {
+			return nil, err
+		}
+		s := start(ctx, f, l.Registry, server.Run)
+		if err := f.writePointers(final, l.Registry.Identity.CAPEM); err != nil {
+			s.stop()
+			return nil, err
+		}
+		return s, nil
+	})
+}
+
+// additions is what every node gets beside its rendered config: none of it is in an image.
+func (f flow) additions(r *day1.Registry) (ign35.Config, error) {
+	hash, err := sha512File(f.DaemonBinary)
+	if err != nil {
+		return ign35.Config{}, err
+	}
+	auth, err := os.ReadFile(r.Identity.PullAuth)
+	if err != nil {
+		return ign35.Config{}, fmt.Errorf("read pull credential: %w", err)
+	}
+	base := f.baseRepository()
+	mirrors := []firstboot.Mirror{{Repository: base, Location: r.Name(base)}}
+	for _, p := range day1.BuiltHere(f.host.In) {
+		m := firstboot.Mirror{Repository: p.Repository, Location: r.Name(p.Repository)}
+		// Two pools may push to one repository; registries.conf names each once.
+		if !slices.Contains(mirrors, m) {
+			mirrors = append(mirrors, m)
+		}
+	}
+	return firstboot.Ignition(firstboot.IgnitionOptions{
+		Config: firstboot.Config{Registry: r.Address, PersistNICNames: true}, Mirrors: mirrors,
+		RegistryCA: r.Identity.CAPEM, PullAuth: auth, SignaturePolicy: f.host.In.SignaturePolicy,
+		DaemonURL: f.configURL() + "/files/" + daemonName, DaemonSHA512: hash,
+	})
+}
+
+// writePointers writes a pointer config for every rendered pool. They hold no secret: an address and a CA.
+func (f flow) writePointers(final day1.Rendered, ca []byte) error {
+	if err := os.MkdirAll(f.Path("ignition"), 0o700); err != nil {
+		return fmt.Errorf("make directory for pointer configs: %w", err)
+	}
+	for pool := range final.Configs {
+		raw, err := serve.Pointer(f.configURL()+"/config/"+pool, ca, "")
+		if err != nil {
+			return err
+		}
+		if err := renameio.WriteFile(PointerFile(f.StateDir, pool), raw, 0o600); err != nil {
+			return fmt.Errorf("write pointer config: %w", err)
+		}
+	}
+	return nil
+}
+
+func sha512File(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("read node agent: %w", err)
+	}
+	defer f.Close()
+	sum := sha512.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", fmt.Errorf("read node agent: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
