@@ -3,10 +3,13 @@ package handover
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
@@ -23,8 +26,8 @@ type Disagreement struct {
 
 func (d Disagreement) String() string { return d.Object + ": " + d.Message }
 
-// Disagreements compares what the nodes were told to be with what the cluster wants and the nodes report. None means
-// that whoever looks at the cluster from now on finds everything as it should be, and changes nothing.
+// Disagreements compares what the nodes were installed as with what the cluster wants and the nodes report. None means
+// that controllers which start from now on find everything as it should be, and change nothing.
 func Disagreements(p *Plan, v View) []Disagreement {
 	var out []Disagreement
 	for _, pool := range p.Pools {
@@ -182,14 +185,14 @@ func text(s, otherwise string) string {
 // maxNamed is how many disagreements a message names.
 const maxNamed = 5
 
-// agree waits until there are no disagreements. Nothing is written: whoever deletes an object of the plan meanwhile is
-// told so.
-func (r *run) agree(ctx context.Context) error {
-	v, err := r.look(ctx)
+// agree waits until there are no disagreements. It writes nothing: a disagreement names an object of the plan that was
+// deleted meanwhile. changed are the objects that others have changed in the cluster.
+func agree(ctx context.Context, c client.Client, p *Plan, changed map[string]string) error {
+	v, err := readView(ctx, c)
 	if err != nil {
 		return err
 	}
-	list := Disagreements(r.o.Plan, v)
+	list := Disagreements(p, v)
 	if len(list) == 0 {
 		return nil
 	}
@@ -200,17 +203,13 @@ func (r *run) agree(ctx context.Context) error {
 	if more := len(list) - len(lines); more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
-	return waitsFor{strings.Join(lines, "; ") + r.changed()}
-}
-
-// changed reminds of objects that somebody has changed in the cluster.
-func (r *run) changed() string {
-	var lines []string
-	for what, who := range r.kept {
-		lines = append(lines, what+" ("+who+")")
+	text := strings.Join(lines, "; ")
+	var others []string
+	for _, what := range slices.Sorted(maps.Keys(changed)) {
+		others = append(others, what+" ("+changed[what]+")")
 	}
-	if len(lines) == 0 {
-		return ""
+	if len(others) > 0 {
+		text += ". Changed in the cluster since the installation began: " + strings.Join(others, ", ")
 	}
-	return ". Changed in the cluster since the installation began: " + strings.Join(sorted(lines), ", ")
+	return waitsFor{text}
 }

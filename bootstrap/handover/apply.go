@@ -19,20 +19,25 @@ import (
 // Manager owns the fields that the hand-over applies.
 const Manager = "dayone-handover"
 
-// applyObjects writes every object of the plan. What is as it should be is not written.
-func (r *run) applyObjects(ctx context.Context) error {
-	if err := r.connect(ctx); err != nil {
-		return err
-	}
-	for _, s := range r.o.Plan.Steps() {
+// writer writes the objects of a plan.
+type writer struct {
+	cluster client.Client
+	o       Options
+	// changed are objects that others have changed in the cluster since, with who did.
+	changed map[string]string
+}
+
+// applyObjects writes every object of the plan that is not as it should be.
+func applyObjects(ctx context.Context, w writer) error {
+	for _, s := range w.o.Plan.Steps() {
 		var err error
 		switch s.Mode {
 		case Ensure:
-			err = r.ensure(ctx, s.Object)
+			err = w.ensure(ctx, s.Object)
 		case Apply:
-			err = r.apply(ctx, s.Object)
+			err = w.apply(ctx, s.Object)
 		case Seed:
-			err = r.seed(ctx, s.Object)
+			err = w.seed(ctx, s.Object)
 		}
 		if err != nil {
 			return ofCluster(err)
@@ -42,13 +47,13 @@ func (r *run) applyObjects(ctx context.Context) error {
 }
 
 // ensure makes an object that is missing.
-func (r *run) ensure(ctx context.Context, o client.Object) error {
-	what := r.describe(o)
+func (w writer) ensure(ctx context.Context, o client.Object) error {
+	what := describe(o)
 	there, ok := o.DeepCopyObject().(client.Object)
 	if !ok {
 		return fatal{fmt.Errorf("%s is no object of the API", what)}
 	}
-	err := r.cluster.Get(ctx, client.ObjectKeyFromObject(o), there)
+	err := w.cluster.Get(ctx, client.ObjectKeyFromObject(o), there)
 	if err == nil {
 		return nil
 	}
@@ -59,35 +64,35 @@ func (r *run) ensure(ctx context.Context, o client.Object) error {
 	fresh.SetResourceVersion("")
 	fresh.SetUID("")
 	fresh.SetOwnerReferences(nil)
-	if err := r.cluster.Create(ctx, fresh, client.FieldOwner(Manager)); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := w.cluster.Create(ctx, fresh, client.FieldOwner(Manager)); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make %s: %w", what, err)
 	}
-	r.o.Log.WithField("object", what).Info("object is handed over")
+	w.o.Log.WithField("object", what).Info("object is handed over")
 	return nil
 }
 
 // apply owns the fields that the object has. Where somebody in the cluster has set one of them otherwise the object
 // stays as it is: that is a change after the installation began, and whether it matters shows in what the cluster
 // renders.
-func (r *run) apply(ctx context.Context, o client.Object) error {
-	what := r.describe(o)
-	body, err := r.applicable(o)
+func (w writer) apply(ctx context.Context, o client.Object) error {
+	what := describe(o)
+	body, err := w.applicable(o)
 	if err != nil {
 		return fatal{err}
 	}
-	err = r.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(Manager))
+	err = w.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(Manager))
 	if who, ok := managed(err); ok {
-		if r.kept[what] == "" {
-			r.o.Log.WithField("object", what).WithField("manager", who).
+		if w.changed[what] == "" {
+			w.o.Log.WithField("object", what).WithField("manager", who).
 				Warn("object was changed in the cluster and stays as it is")
 		}
-		r.kept[what] = who
+		w.changed[what] = who
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("apply %s: %w", what, err)
 	}
-	delete(r.kept, what)
+	delete(w.changed, what)
 	return nil
 }
 
@@ -108,12 +113,12 @@ func managed(err error) (string, bool) {
 
 // applicable is an object as server-side apply takes it: with its kind, without what the API adds, without what says
 // nothing.
-func (r *run) applicable(o client.Object) (*unstructured.Unstructured, error) {
+func (w writer) applicable(o client.Object) (*unstructured.Unstructured, error) {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", r.describe(o), err)
+		return nil, fmt.Errorf("write %s: %w", describe(o), err)
 	}
-	gvk, err := apiutil.GVKForObject(o, r.cluster.Scheme())
+	gvk, err := apiutil.GVKForObject(o, w.cluster.Scheme())
 	if err != nil {
 		return nil, fmt.Errorf("find kind of %s: %w", o.GetName(), err)
 	}
@@ -135,7 +140,7 @@ func (r *run) applicable(o client.Object) (*unstructured.Unstructured, error) {
 }
 
 // describe names an object for people.
-func (r *run) describe(o client.Object) string {
+func describe(o client.Object) string {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
 		if s, err := manifests.Scheme(); err == nil {

@@ -3,6 +3,6 @@
 //
 //	Plan -> images copied to their final registry and verified -> objects, builds seeded -> cluster agrees -> no orphan -> trust and credentials end
 //
-// Every step looks at what is, not at what an earlier run did: it may be killed anywhere and run again. Plan, Steps,
+// Every step reads the present state, not what an earlier run did: it may be killed anywhere and run again. Plan, Steps,
 // Disagreements and Concerned are pure; Run is the edge.
 package handover

@@ -5,33 +5,101 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/registry/transfer"
 )
 
-// copyImages brings every image of the plan into its final registry and verifies it there.
-func (r *run) copyImages(ctx context.Context) error {
-	for _, i := range r.o.Plan.Images {
-		if r.verified[i.Reference()] {
+// courier brings images from the bootstrap registry into their final ones.
+type courier struct {
+	o Options
+	// scratch takes what registry clients read from disk, mode 0600: credentials and CAs, gone with the hand-over.
+	scratch string
+	// ca is a file with the CAs that sign the final registries; "": the host's.
+	ca string
+	// verified are the references that this run has seen whole in their final registry.
+	verified map[string]bool
+}
+
+// newCourier trusts the CAs of the caller, of the plan and of the cluster's additional trust bundle.
+func newCourier(o Options, scratch string) (courier, error) {
+	c := courier{o: o, scratch: scratch, verified: map[string]bool{}}
+	pem := []byte(o.Plan.FinalCA)
+	if o.FinalCAFile != "" {
+		raw, err := os.ReadFile(o.FinalCAFile)
+		if err != nil {
+			return c, fmt.Errorf("read CAs of the final registries: %w", err)
+		}
+		pem = append(append(pem, raw...), '\n')
+	}
+	if n := len(o.Plan.Set.ControllerConfigs); n > 0 {
+		pem = append(pem, o.Plan.Set.ControllerConfigs[n-1].Object.Spec.AdditionalTrustBundle...)
+	}
+	if len(pem) == 0 {
+		return c, nil
+	}
+	c.ca = filepath.Join(scratch, "ca.crt")
+	if err := os.WriteFile(c.ca, pem, 0o600); err != nil {
+		return c, fmt.Errorf("write CAs of the final registries: %w", err)
+	}
+	return c, nil
+}
+
+// auth writes the credentials of a Secret of the plan; "" is anonymous.
+func (c courier) auth(secret string) (string, error) {
+	s := c.o.Plan.secret(secret)
+	if s == nil {
+		return "", nil
+	}
+	file := filepath.Join(c.scratch, "auth-"+secret+".json")
+	if err := os.WriteFile(file, s.Data[corev1.DockerConfigJsonKey], 0o600); err != nil {
+		return "", fmt.Errorf("write credentials: %w", err)
+	}
+	return file, nil
+}
+
+// client reaches the final registry of an image.
+func (c courier) client(i Image) (*appendengine.Client, error) {
+	auth, err := c.auth(i.Secret)
+	if err != nil {
+		return nil, err
+	}
+	client, err := appendengine.NewClient(appendengine.Access{CAFile: c.ca, AuthFile: auth})
+	if err != nil {
+		return nil, fatal{err}
+	}
+	return client, nil
+}
+
+// deliverAll brings every image of the plan into its final registry and verifies it there.
+func (c courier) deliverAll(ctx context.Context) error {
+	for _, i := range c.o.Plan.Images {
+		if c.verified[i.Reference()] {
 			continue
 		}
-		if err := r.deliver(ctx, i); err != nil {
+		if err := c.deliver(ctx, i); err != nil {
 			return err
 		}
-		if err := r.keep(ctx, i); err != nil {
+		if err := c.tag(ctx, i); err != nil {
 			return err
 		}
-		r.verified[i.Reference()] = true
+		c.verified[i.Reference()] = true
 	}
 	return nil
 }
 
 // deliver makes sure that the final registry has an image with every blob of it.
-func (r *run) deliver(ctx context.Context, i Image) error {
-	log := r.o.Log.WithField("image", i.Reference())
-	there, err := r.holds(ctx, i)
+func (c courier) deliver(ctx context.Context, i Image) error {
+	log := c.o.Log.WithField("image", i.Reference())
+	there, err := c.holds(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -39,14 +107,14 @@ func (r *run) deliver(ctx context.Context, i Image) error {
 		log.Info("image is in its final registry")
 		return nil
 	}
-	if r.o.Policy == PolicySkip {
+	if c.o.Policy == PolicySkip {
 		return fatal{fmt.Errorf(
 			"%s is not in its final registry, and the policy is to copy nothing: copy it there by digest, or choose the policy wait", i.Reference())}
 	}
-	if err := r.copy(ctx, i); err != nil {
+	if err := c.copy(ctx, i); err != nil {
 		return err
 	}
-	if there, err = r.holds(ctx, i); err != nil {
+	if there, err = c.holds(ctx, i); err != nil {
 		return err
 	}
 	if !there {
@@ -57,17 +125,13 @@ func (r *run) deliver(ctx context.Context, i Image) error {
 }
 
 // holds asks the final registry for the manifest and every blob.
-func (r *run) holds(ctx context.Context, i Image) (bool, error) {
-	auth, err := r.files.auth(r.o.Plan, i.Secret)
+func (c courier) holds(ctx context.Context, i Image) (bool, error) {
+	client, err := c.client(i)
 	if err != nil {
 		return false, err
 	}
-	client, err := appendengine.NewClient(appendengine.Access{CAFile: r.ca, AuthFile: auth})
-	if err != nil {
-		return false, fatal{err}
-	}
 	defer client.Close()
-	image, err := client.Read(ctx, i.Reference(), r.o.Plan.Platform)
+	image, err := client.Read(ctx, i.Reference(), c.o.Plan.Platform)
 	if err == nil {
 		var missing string
 		if missing, err = client.Complete(ctx, image); err == nil {
@@ -79,8 +143,8 @@ func (r *run) holds(ctx context.Context, i Image) (bool, error) {
 		return false, nil
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		// A registry may say so of a repository that is not there yet; the copy finds out.
-		if r.o.Policy == PolicySkip {
-			return false, r.refused(i, err)
+		if c.o.Policy == PolicySkip {
+			return false, c.refused(i, err)
 		}
 		return false, nil
 	case code >= http.StatusInternalServerError || code == http.StatusTooManyRequests:
@@ -92,18 +156,18 @@ func (r *run) holds(ctx context.Context, i Image) (bool, error) {
 	return false, ofRegistry(fmt.Errorf("look for %s: %w", i.Reference(), err), nextCertificate)
 }
 
-const nextCertificate = "if its certificate is signed by an authority of your own, give that with --final-ca or in the ControllerConfig's additionalTrustBundle"
+const nextCertificate = "if its certificate is signed by a CA of your own, give that with --final-ca or in the ControllerConfig's additionalTrustBundle"
 
 // copy pushes under all tags: the first one brings the blobs, the others the manifest.
-func (r *run) copy(ctx context.Context, i Image) error {
-	auth, err := r.files.auth(r.o.Plan, i.Secret)
+func (c courier) copy(ctx context.Context, i Image) error {
+	auth, err := c.auth(i.Secret)
 	if err != nil {
 		return err
 	}
-	from := transfer.Endpoint{Reference: i.source(r.o.Source.Host) + "@" + i.Digest, CAFile: r.o.Source.CAFile,
-		AuthFile: r.o.Source.AuthFile}
+	from := transfer.Endpoint{Reference: i.source(c.o.Source.Host) + "@" + i.Digest, CAFile: c.o.Source.CAFile,
+		AuthFile: c.o.Source.AuthFile}
 	// What the source says is told apart from what the destination says, for each has another cure.
-	if _, err := transfer.Inspect(ctx, from, r.o.Plan.Platform); err != nil {
+	if _, err := transfer.Inspect(ctx, from, c.o.Plan.Platform); err != nil {
 		if errors.Is(err, transfer.ErrNotFound) {
 			return fatal{fmt.Errorf(
 				"%s is neither in its final registry nor in the bootstrap registry: run dayone bootstrap again, which makes it anew", i.Reference())}
@@ -112,10 +176,10 @@ func (r *run) copy(ctx context.Context, i Image) error {
 			"run the hand-over on the bootstrap host, on its state directory")
 	}
 	for _, tag := range i.Tags {
-		to := transfer.Endpoint{Reference: i.Repository + ":" + tag, CAFile: r.ca, AuthFile: auth}
-		_, err := transfer.Copy(ctx, from, to, transfer.Options{TempDir: r.o.TempDir, Log: r.o.Log, Attempts: 1})
+		to := transfer.Endpoint{Reference: i.Repository + ":" + tag, CAFile: c.ca, AuthFile: auth}
+		_, err := transfer.Copy(ctx, from, to, transfer.Options{TempDir: c.o.TempDir, Log: c.o.Log, Attempts: 1})
 		if errors.Is(err, transfer.ErrUnauthorized) || errors.Is(err, transfer.ErrDenied) {
-			return r.refused(i, err)
+			return c.refused(i, err)
 		}
 		if err != nil {
 			return ofRegistry(fmt.Errorf("copy to the final registry: %w", err), nextCertificate)
@@ -125,7 +189,7 @@ func (r *run) copy(ctx context.Context, i Image) error {
 }
 
 // refused says whose credentials a final registry does not take.
-func (r *run) refused(i Image, err error) error {
+func (c courier) refused(i Image, err error) error {
 	host, _, _ := strings.Cut(i.Repository, "/")
 	if i.Secret == "" {
 		return fatal{fmt.Errorf(
@@ -135,4 +199,81 @@ func (r *run) refused(i Image, err error) error {
 	return fatal{fmt.Errorf(
 		"registry %s does not take the account of Secret %s for %s: correct the Secret in the layering directory and run dayone bootstrap again; what is copied is not copied "+
 			"again: %w", host, i.Secret, i.Repository, err)}
+}
+
+// tag gives an image that is in its final registry the tags that it lacks there: a copy may have ended between two of
+// them, and a mirror by digest brings none. An account that may not push gets a warning: the image is there, and another
+// program brought it.
+func (c courier) tag(ctx context.Context, i Image) error {
+	if c.o.Policy == PolicySkip {
+		return nil
+	}
+	client, err := c.client(i)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for _, tag := range i.Tags {
+		err := tagOnce(client.Options(ctx), i, tag)
+		code := appendengine.StatusOf(err)
+		switch {
+		case err == nil:
+		case code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusTooManyRequests:
+			c.o.Log.WithField("image", i.Reference()).WithField("tag", tag).WithError(err).
+				Warn("image is in its final registry without this tag: see that nothing removes it there")
+		default:
+			return ofRegistry(fmt.Errorf("tag %s as %s: %w", i.Reference(), tag, err), nextCertificate)
+		}
+	}
+	return nil
+}
+
+// tagOnce reads a tag and writes it when it is missing or names another image.
+func tagOnce(options []remote.Option, i Image, tag string) error {
+	repository, err := name.NewRepository(i.Repository, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("read repository: %w", err)
+	}
+	have, err := remote.Get(repository.Tag(tag), options...)
+	if err == nil && have.Digest.String() == i.Digest {
+		return nil
+	}
+	if err != nil && appendengine.StatusOf(err) != http.StatusNotFound {
+		return err
+	}
+	image, err := remote.Get(repository.Digest(i.Digest), options...)
+	if err != nil {
+		return err
+	}
+	return remote.Tag(repository.Tag(tag), image, options...)
+}
+
+// adoptOrphans makes sure that nothing refers to a digest that only the bootstrap registry holds. A digest of an earlier
+// build on this host, which a node may still run, is copied, too.
+func (c courier) adoptOrphans(ctx context.Context, cluster client.Client) error {
+	v, err := readView(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	concerned, dangling := Concerned(c.o.Plan, References(v))
+	if len(dangling) > 0 {
+		d := dangling[0]
+		return waitsFor{fmt.Sprintf("%s: %s names %s in the bootstrap registry, which goes: name it in its final registry",
+			d.Object, d.Field, d.Image)}
+	}
+	repositories := c.o.Plan.repositories()
+	for _, ref := range concerned {
+		if c.verified[ref.Image] {
+			continue
+		}
+		repository, digest, _ := strings.Cut(ref.Image, "@")
+		_, hex, _ := strings.Cut(digest, ":")
+		image := Image{Repository: repository, Digest: digest, Tags: []string{"dayone-" + hex[:min(len(hex), 12)]},
+			Secret: repositories[repository].Secret}
+		if err := c.deliver(ctx, image); err != nil {
+			return fmt.Errorf("%s: %s refers to an image that its final registry does not have: %w", ref.Object, ref.Field, err)
+		}
+		c.verified[ref.Image] = true
+	}
+	return nil
 }

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // Policy says how long the bootstrap host waits for the hand-over.
@@ -32,12 +32,12 @@ type Controllers string
 const (
 	// Dayone's own controllers. It is the zero value's meaning.
 	Dayone Controllers = ""
-	// MCO is the stock Machine Config Operator: it seeds the build itself from the pre-built-image annotation.
+	// MCO is the unmodified Machine Config Operator: it seeds the build itself from the pre-built-image annotation.
 	MCO Controllers = "mco"
 )
 
 const (
-	// DefaultInterval is how often the cluster is looked at.
+	// DefaultInterval is how often the cluster is polled.
 	DefaultInterval = 2 * time.Second
 	// DefaultRetryMin and DefaultRetryMax bound the pause after a failure; it doubles from one to the other.
 	DefaultRetryMin = time.Second
@@ -62,7 +62,7 @@ type Options struct {
 	// Connect reaches the cluster. It is called again after a failure, its own or the cluster's: the kubeconfig may come
 	// late, and the API server may move.
 	Connect func(context.Context) (client.Client, error)
-	// FinalCAFile is PEM of authorities that sign the final registries, beside the host's and the plan's. Default: none.
+	// FinalCAFile is PEM of CAs that sign the final registries, beside the host's and the plan's. Default: none.
 	FinalCAFile string
 	// TempDir takes what is kept during a copy; default os.TempDir.
 	TempDir string
@@ -74,7 +74,7 @@ type Options struct {
 	Revoke func(context.Context) error
 	// Interval, RetryMin, RetryMax and Grace; the defaults have these names.
 	Interval, RetryMin, RetryMax, Grace time.Duration
-	// Observe is told what happens; nil drops it.
+	// Observe receives the events; nil drops them.
 	Observe func(Event)
 	// Log takes a line for each thing that is done or waited for; nil discards them.
 	Log *logrus.Entry
@@ -95,7 +95,7 @@ const (
 	StageRevoke  Stage = "revoke"
 )
 
-// Event tells an observer. Waiting holds what a stage waits for; empty: the stage begins, or is done when Done is set.
+// Event reports the progress of a stage. Waiting holds what a stage waits for; empty: the stage begins, or is done when Done is set.
 type Event struct {
 	Stage   Stage
 	Waiting string
@@ -108,9 +108,9 @@ func (o Options) Validate() error {
 	case o.Plan == nil:
 		return errors.New("hand over: there is no plan")
 	case o.Source.Host == "":
-		return errors.New("hand over: the bootstrap registry is not given")
+		return errors.New("hand over: the bootstrap registry is not named")
 	case o.Connect == nil:
-		return errors.New("hand over: there is no way to the cluster; give a kubeconfig")
+		return errors.New("hand over: there is no connection to the cluster; give a kubeconfig")
 	}
 	switch o.Policy {
 	case "", PolicyWait, PolicyDeadline, PolicySkip:
@@ -139,9 +139,7 @@ func (o Options) withDefaults() Options {
 		o.Observe = func(Event) {}
 	}
 	if o.Log == nil {
-		quiet := logrus.New()
-		quiet.SetOutput(io.Discard)
-		o.Log = logrus.NewEntry(quiet)
+		o.Log = report.NoLog()
 	}
 	if o.Now == nil {
 		o.Now = time.Now

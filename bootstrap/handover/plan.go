@@ -24,11 +24,11 @@ type Plan struct {
 	Registry string `json:"registry"`
 	// Platform of the images, os/architecture.
 	Platform string `json:"platform"`
-	// Images are those that the host made or took in and that somebody refers to.
+	// Images are those that the host built or imported and that objects refer to.
 	Images []Image `json:"images"`
 	// Pools are all that were rendered.
 	Pools []Pool `json:"pools"`
-	// FinalCA is PEM of authorities that sign the final registries, beside the host's. Empty: none.
+	// FinalCA is PEM of CAs that sign the final registries, beside the host's. Empty: none.
 	FinalCA string `json:"finalCA,omitempty"`
 	// Policy and Deadline are the user's; empty: the defaults of Options.
 	Policy   Policy                 `json:"policy,omitempty"`
@@ -48,7 +48,7 @@ type Plan struct {
 	Components []*mcfgv1.MachineConfig `json:"-"`
 }
 
-// Image is one image on its way to its final registry.
+// Image is one image that must be in its final registry.
 type Image struct {
 	// Repository is the final one, host[:port][/namespace]/name; in the bootstrap registry the path behind the host is the
 	// same.
@@ -64,7 +64,7 @@ type Image struct {
 // Reference names the image in its final registry by digest.
 func (i Image) Reference() string { return i.Repository + "@" + i.Digest }
 
-// Pool is what the nodes of a pool were told to be.
+// Pool is what the nodes of a pool were installed as.
 type Pool struct {
 	Name string `json:"name"`
 	// Config is the rendered config's name.
@@ -113,7 +113,7 @@ type Outcome struct {
 	OSImageURL  bool
 	Controllers Controllers
 	KeepTrust   bool
-	// FinalCA is PEM of authorities that sign the final registries; empty: none.
+	// FinalCA is PEM of CAs that sign the final registries; empty: none.
 	FinalCA string
 	// HandOver is the user's policy.
 	HandOver installconfig.HandOver
@@ -139,20 +139,20 @@ func Make(o Outcome) (*Plan, error) {
 		}
 	}
 	for _, filled := range o.Result.Pools {
-		nodes, given := o.Nodes[filled.Name]
+		nodes, known := o.Nodes[filled.Name]
 		pool := Pool{Name: filled.Name, Config: filled.Spec.Configuration.Name, Nodes: nodes}
 		if built := o.Built[pool.Name]; built != nil {
 			pool.Image, pool.Address, pool.Ground = o.Repositories[pool.Name]+"@"+built.Digest, built.Address,
 				o.Grounds[pool.Name]
 			pool.OSImageURL = o.OSImageURL
-			if !given {
+			if !known {
 				pool.Nodes = 1
 			}
 		}
 		p.Pools = append(p.Pools, pool)
 	}
 	p.images(o)
-	p.settleStandalone()
+	settleStandalone(p)
 	return p, p.Validate()
 }
 

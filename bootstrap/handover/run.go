@@ -3,28 +3,20 @@ package handover
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// run is one hand-over.
-type run struct {
-	o       Options
-	files   *files
-	ca      string
-	cluster client.Client
-	// verified are the references that this run has seen whole in their final registry.
-	verified map[string]bool
-	// kept are objects that somebody in the cluster has changed since.
-	kept map[string]string
-}
-
 // errDeadline ends a hand-over whose time is over.
 var errDeadline = errors.New("the hand-over's deadline has passed")
 
-// Run hands over. When it returns without an error the bootstrap host is needed by nobody: every image that anybody
-// refers to is in its final registry, the cluster wants of its nodes what they run, nodes no longer trust the bootstrap
-// registry, and nobody has an account there. It may be killed at any point and run again.
+// Run hands over. When it returns without an error the bootstrap host may go: every image that an object refers to is in
+// its final registry, the cluster wants of its nodes what they run, nodes no longer trust the bootstrap registry, and
+// its accounts have ended. It may be killed at any point and run again.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Validate(); err != nil {
 		return err
@@ -35,26 +27,32 @@ func Run(ctx context.Context, o Options) (err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, o.Deadline, errDeadline)
 		defer cancel()
 	}
-	r := &run{o: o, verified: map[string]bool{}, kept: map[string]string{}}
-	if r.files, err = newFiles(o.TempDir); err != nil {
+	scratch, err := os.MkdirTemp(o.TempDir, "handover-")
+	if err != nil {
+		return fmt.Errorf("make temporary directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	images, err := newCourier(o, scratch)
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.files.remove()) }()
-	if r.ca, err = r.files.authorities(o.Plan, o.FinalCAFile); err != nil {
-		return err
-	}
+	cluster, changed := &session{connect: o.Connect}, map[string]string{}
 	for _, s := range []struct {
 		stage Stage
 		do    attempt
 	}{
-		{StageImages, r.copyImages},
-		{StageObjects, r.applyObjects},
-		{StageAgree, r.agree},
-		{StageOrphans, r.orphans},
-		{StageTrust, r.endTrust},
+		{StageImages, images.deliverAll},
+		{StageObjects, cluster.with(func(ctx context.Context, c client.Client) error {
+			return applyObjects(ctx, writer{cluster: c, o: o, changed: changed})
+		})},
+		{StageAgree, cluster.with(func(ctx context.Context, c client.Client) error {
+			return agree(ctx, c, o.Plan, changed)
+		})},
+		{StageOrphans, cluster.with(images.adoptOrphans)},
+		{StageTrust, cluster.with(func(ctx context.Context, c client.Client) error { return endTrust(ctx, c, o) })},
 		{StageRevoke, o.Revoke},
 	} {
-		if err := r.persist(ctx, s.stage, s.do); err != nil {
+		if err := persist(ctx, o, s.stage, s.do); err != nil {
 			return err
 		}
 	}
@@ -62,15 +60,86 @@ func Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// connect reaches the cluster once and keeps the way.
-func (r *run) connect(ctx context.Context) error {
-	if r.cluster != nil {
-		return nil
+// attempt is one stage's work. It is called until it is done.
+type attempt func(context.Context) error
+
+// session is the connection to the cluster.
+type session struct {
+	connect func(context.Context) (client.Client, error)
+	client  client.Client
+}
+
+// with does something with the cluster. It connects where there is no connection, and drops one on which the cluster no
+// longer answers.
+func (s *session) with(do func(context.Context, client.Client) error) attempt {
+	return func(ctx context.Context) error {
+		if s.client == nil {
+			c, err := s.connect(ctx)
+			if err != nil {
+				return ofCluster(err)
+			}
+			s.client = c
+		}
+		err := do(ctx, s.client)
+		var network net.Error
+		if errors.As(err, &network) {
+			s.client = nil
+		}
+		return err
 	}
-	c, err := r.o.Connect(ctx)
-	if err != nil {
-		return ofCluster(err)
+}
+
+// persist repeats a stage: every Interval while it waits for something, after pauses that double when it fails.
+func persist(ctx context.Context, o Options, stage Stage, do attempt) error {
+	o.Observe(Event{Stage: stage})
+	pause, last := o.RetryMin, ""
+	var refusedSince time.Time
+	for {
+		err := do(ctx)
+		var f fatal
+		switch {
+		case err == nil:
+			o.Observe(Event{Stage: stage, Done: true})
+			return nil
+		case errors.As(err, &f):
+			return fmt.Errorf("hand over (%s): %w", stage, f.error)
+		case ctx.Err() != nil:
+			return gaveUp(ctx, o, stage, last)
+		case !errors.Is(err, errRefused):
+			refusedSince = time.Time{}
+		case refusedSince.IsZero():
+			refusedSince = time.Now()
+		case time.Since(refusedSince) > o.Grace:
+			return fmt.Errorf("hand over (%s): %w", stage, err)
+		}
+		if text := err.Error(); text != last {
+			last = text
+			o.Observe(Event{Stage: stage, Waiting: last})
+			o.Log.WithField("stage", stage).WithField("reason", last).Info("hand-over waits")
+		}
+		next := o.Interval
+		var w waitsFor
+		if !errors.As(err, &w) {
+			next, pause = pause, min(2*pause, o.RetryMax)
+		} else {
+			pause = o.RetryMin
+		}
+		select {
+		case <-time.After(next):
+		case <-ctx.Done():
+			return gaveUp(ctx, o, stage, last)
+		}
 	}
-	r.cluster = c
-	return nil
+}
+
+// gaveUp says what the hand-over was waiting for when its time was over or it was asked to stop.
+func gaveUp(ctx context.Context, o Options, stage Stage, last string) error {
+	if last == "" {
+		last = "it had just begun"
+	}
+	if errors.Is(context.Cause(ctx), errDeadline) {
+		return fmt.Errorf("hand over (%s): not done within %s: %s. The bootstrap host must stay until it is: mend this and "+
+			"run dayone handover on it", stage, o.Deadline, last)
+	}
+	return fmt.Errorf("hand over (%s): stopped, the next run goes on: %s: %w", stage, last, ctx.Err())
 }

@@ -21,55 +21,55 @@ import (
 const reasonSeeded = "PreBuiltImageSeeded"
 
 // seed opts a pool in. With an image that was built on the bootstrap host the cluster finds a build that has succeeded:
-// the controllers have nothing left to decide. The stock operator makes that build itself, from the annotation.
-func (r *run) seed(ctx context.Context, o client.Object) error {
+// the controllers have nothing left to decide. The unmodified operator makes that build itself, from the annotation.
+func (w writer) seed(ctx context.Context, o client.Object) error {
 	wanted, ok := o.(*mcfgv1.MachineOSConfig)
 	if !ok {
 		return fatal{fmt.Errorf("%s is no MachineOSConfig", o.GetName())}
 	}
-	pool := r.o.Plan.pool(wanted.Spec.MachineConfigPool.Name)
+	pool := w.o.Plan.pool(wanted.Spec.MachineConfigPool.Name)
 	config := wanted.DeepCopy()
 	config.Status = mcfgv1.MachineOSConfigStatus{}
 	if pool.Image == "" {
-		return r.apply(ctx, config)
+		return w.apply(ctx, config)
 	}
 	metav1.SetMetaDataAnnotation(&config.ObjectMeta, manifests.AnnotationPreBuiltImage, pool.Image)
-	have, err := r.machineOSConfig(ctx, config.Name)
+	have, err := w.machineOSConfig(ctx, config.Name)
 	if err != nil {
 		return err
 	}
-	if r.o.Plan.Controllers == MCO {
-		return r.applyUnlessSeeded(ctx, config, have, pool)
+	if w.o.Plan.Controllers == MCO {
+		return w.applyUnlessSeeded(ctx, config, have, pool)
 	}
 	if have == nil {
-		// The build is its property, so it comes first. Nobody can build yet: the pool is not there, or the annotation says
+		// The build is its property, so it comes first. No controller builds yet: the pool is not there, or the annotation says
 		// what its image is.
-		if err := r.apply(ctx, config); err != nil {
+		if err := w.apply(ctx, config); err != nil {
 			return err
 		}
-		if have, err = r.machineOSConfig(ctx, config.Name); err != nil {
+		if have, err = w.machineOSConfig(ctx, config.Name); err != nil {
 			return err
 		}
 		if have == nil {
 			return fmt.Errorf("MachineOSConfig %s is gone again", config.Name)
 		}
 	}
-	build, err := r.build(ctx, have, pool)
+	build, err := w.build(ctx, have, pool)
 	if err != nil {
 		return err
 	}
-	if err := r.applyUnlessSeeded(ctx, config, have, pool); err != nil {
+	if err := w.applyUnlessSeeded(ctx, config, have, pool); err != nil {
 		return err
 	}
-	return r.settle(ctx, config.Name, build, pool)
+	return w.settle(ctx, config.Name, build, pool)
 }
 
 // applyUnlessSeeded leaves the annotation away once the image is taken over: the controllers have removed it.
-func (r *run) applyUnlessSeeded(ctx context.Context, config, have *mcfgv1.MachineOSConfig, pool Pool) error {
+func (w writer) applyUnlessSeeded(ctx context.Context, config, have *mcfgv1.MachineOSConfig, pool Pool) error {
 	if have != nil && taken(have, pool.Image) {
 		delete(config.Annotations, manifests.AnnotationPreBuiltImage)
 	}
-	return r.apply(ctx, config)
+	return w.apply(ctx, config)
 }
 
 // taken tells whether the cluster has made the image the pool's.
@@ -78,9 +78,9 @@ func taken(c *mcfgv1.MachineOSConfig, image string) bool {
 		manifests.ConditionSeeded)
 }
 
-func (r *run) machineOSConfig(ctx context.Context, name string) (*mcfgv1.MachineOSConfig, error) {
+func (w writer) machineOSConfig(ctx context.Context, name string) (*mcfgv1.MachineOSConfig, error) {
 	c := &mcfgv1.MachineOSConfig{}
-	err := r.cluster.Get(ctx, client.ObjectKey{Name: name}, c)
+	err := w.cluster.Get(ctx, client.ObjectKey{Name: name}, c)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -95,15 +95,15 @@ const maxAttempts = 64
 
 // build makes the MachineOSBuild that stands for the build on the bootstrap host, and finds it again. A terminal build
 // with another image keeps its name: the next attempt's is taken.
-func (r *run) build(ctx context.Context, config *mcfgv1.MachineOSConfig, pool Pool) (*mcfgv1.MachineOSBuild, error) {
+func (w writer) build(ctx context.Context, config *mcfgv1.MachineOSConfig, pool Pool) (*mcfgv1.MachineOSBuild, error) {
 	for attempt := range maxAttempts {
 		b := &mcfgv1.MachineOSBuild{}
 		name := machineosbuild.AttemptName(config.Name, pool.Address, attempt)
-		err := r.cluster.Get(ctx, client.ObjectKey{Name: name}, b)
+		err := w.cluster.Get(ctx, client.ObjectKey{Name: name}, b)
 		if apierrors.IsNotFound(err) {
 			b = synthesise(config, pool, attempt)
-			if err = r.cluster.Create(ctx, b, client.FieldOwner(Manager)); err == nil {
-				r.o.Log.WithField("machineosbuild", b.Name).WithField("image", pool.Image).
+			if err = w.cluster.Create(ctx, b, client.FieldOwner(Manager)); err == nil {
+				w.o.Log.WithField("machineosbuild", b.Name).WithField("image", pool.Image).
 					Info("build of the bootstrap host is handed over")
 			}
 		}
@@ -114,7 +114,7 @@ func (r *run) build(ctx context.Context, config *mcfgv1.MachineOSConfig, pool Po
 		case state == machineosbuild.Succeeded && string(b.Status.DigestedImagePushSpec) == pool.Image:
 			return b, nil
 		case state == machineosbuild.Initial && b.DeletionTimestamp == nil:
-			return b, r.succeed(ctx, b, pool)
+			return b, w.succeed(ctx, b, pool)
 		case b.DeletionTimestamp != nil:
 			return nil, waitsFor{fmt.Sprintf("MachineOSBuild %s is being deleted", name)}
 		}
@@ -151,22 +151,22 @@ func synthesise(config *mcfgv1.MachineOSConfig, pool Pool, attempt int) *mcfgv1.
 }
 
 // succeed writes the result.
-func (r *run) succeed(ctx context.Context, b *mcfgv1.MachineOSBuild, pool Pool) error {
+func (w writer) succeed(ctx context.Context, b *mcfgv1.MachineOSBuild, pool Pool) error {
 	cause := machineosbuild.Cause{Reason: decide.ReasonPreBuiltImage, Message: "the pool was installed with this image: " +
 		pool.Image}
-	if err := machineosbuild.Move(b, machineosbuild.Succeeded, cause, r.o.Now()); err != nil {
+	if err := machineosbuild.Move(b, machineosbuild.Succeeded, cause, w.o.Now()); err != nil {
 		return fatal{err}
 	}
 	b.Status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(pool.Image)
-	if err := r.cluster.Status().Update(ctx, b, client.FieldOwner(Manager)); err != nil {
+	if err := w.cluster.Status().Update(ctx, b, client.FieldOwner(Manager)); err != nil {
 		return fmt.Errorf("write state of MachineOSBuild %s: %w", b.Name, err)
 	}
 	return nil
 }
 
 // settle makes the image the pool's, once. An image that the cluster has built since stays.
-func (r *run) settle(ctx context.Context, name string, build *mcfgv1.MachineOSBuild, pool Pool) error {
-	config, err := r.machineOSConfig(ctx, name)
+func (w writer) settle(ctx context.Context, name string, build *mcfgv1.MachineOSBuild, pool Pool) error {
+	config, err := w.machineOSConfig(ctx, name)
 	if err != nil || config == nil || taken(config, pool.Image) {
 		return err
 	}
@@ -176,7 +176,7 @@ func (r *run) settle(ctx context.Context, name string, build *mcfgv1.MachineOSBu
 	if config.Annotations[manifests.AnnotationCurrentBuild] != build.Name {
 		old := config.DeepCopy()
 		metav1.SetMetaDataAnnotation(&config.ObjectMeta, manifests.AnnotationCurrentBuild, build.Name)
-		if err := r.cluster.Patch(ctx, config, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}),
+		if err := w.cluster.Patch(ctx, config, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}),
 			client.FieldOwner(Manager)); err != nil {
 			return fmt.Errorf("annotate MachineOSConfig %s: %w", name, err)
 		}
@@ -187,8 +187,8 @@ func (r *run) settle(ctx context.Context, name string, build *mcfgv1.MachineOSBu
 	meta.SetStatusCondition(&config.Status.Conditions, metav1.Condition{Type: manifests.ConditionSeeded,
 		Status: metav1.ConditionTrue, Reason: reasonSeeded,
 		Message: "the image that the pool was installed with is taken over", ObservedGeneration: config.Generation,
-		LastTransitionTime: metav1.NewTime(r.o.Now())})
-	if err := r.cluster.Status().Update(ctx, config, client.FieldOwner(Manager)); err != nil {
+		LastTransitionTime: metav1.NewTime(w.o.Now())})
+	if err := w.cluster.Status().Update(ctx, config, client.FieldOwner(Manager)); err != nil {
 		return fmt.Errorf("write status of MachineOSConfig %s: %w", name, err)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 // settleStandalone completes what rendering was given in memory because the cluster has no Machine Config Operator: the
 // ControllerConfig, from which the cluster's builder learns the base image, gets what the API demands; the FeatureGate
 // is made by every renderer anew.
-func (p *Plan) settleStandalone() {
+func settleStandalone(p *Plan) {
 	for i, item := range p.Set.ControllerConfigs {
 		if item.Origin.File != "" || item.Object.Spec.ReleaseImage != "" {
 			continue
@@ -20,7 +20,7 @@ func (p *Plan) settleStandalone() {
 		c := item.Object.DeepCopy()
 		c.Annotations[manifests.AnnotationStandalone] = ""
 		completeControllerConfig(&c.Spec)
-		p.trustFinal(&c.Spec)
+		trustFinal(p, &c.Spec)
 		p.Set.ControllerConfigs[i].Object = c
 	}
 	kept := p.Set.FeatureGates[:0:0]
@@ -32,9 +32,9 @@ func (p *Plan) settleStandalone() {
 	p.Set.FeatureGates = kept
 }
 
-// trustFinal lets the cluster's builder, and who checks images before nodes get them, trust the final registries: their
-// authority is the user's. It goes beside the additional trust bundle, which is part of what an image is made of.
-func (p *Plan) trustFinal(s *mcfgv1.ControllerConfigSpec) {
+// trustFinal lets the cluster's builder, and the controllers that check images before nodes get them, trust the final
+// registries: their CA is the user's. It goes beside the additional trust bundle, which is part of what an image is made of.
+func trustFinal(p *Plan, s *mcfgv1.ControllerConfigSpec) {
 	if p.FinalCA == "" {
 		return
 	}
@@ -66,11 +66,10 @@ func completeControllerConfig(s *mcfgv1.ControllerConfigSpec) {
 	}
 	for _, data := range []*[]byte{&s.KubeAPIServerServingCAData, &s.RootCAData} {
 		if len(*data) == 0 {
-			*data = []byte(noAuthority)
+			*data = []byte(noCA)
 		}
 	}
 }
 
-// noAuthority stands where the API demands a bundle of authorities and the standalone flow has none. Whoever serves
-// configs passes over it (manifests.AnnotationStandalone).
-const noAuthority = "# the standalone flow has no such authority\n"
+// noCA stands where the API demands a CA bundle and the standalone flow has none. The config servers skip it (manifests.AnnotationStandalone).
+const noCA = "# the standalone flow has no such authority\n"
