@@ -7,8 +7,8 @@ import (
 	"dayone.dev/dayone/bootstrap/journal"
 )
 
-// End marks a state directory as handed over and removes the passwords of the registry's accounts. The mark comes first:
-// a process that finds it removes the accounts. instead is that of handover.Mark.
+// End marks a state directory as handed over and removes the passwords of the registry's accounts. The mark comes
+// first: a process that finds it removes the accounts. instead is that of handover.Mark.
 func End(stateDir, registry, instead string) error {
 	m := handover.Mark{Time: time.Now().UTC(), Registry: registry, Instead: instead}
 	if err := m.Write(stateDir); err != nil {

@@ -57,8 +57,8 @@ type HandOverOptions struct {
 	Log *logrus.Entry
 }
 
-// RunHandOver hands over what a bootstrap on this host has made. A bootstrap that works on the same state directory goes
-// on serving meanwhile and ends when it is done; without one, the images are read from the state directory.
+// RunHandOver hands over what a bootstrap on this host has made. A bootstrap that works on the same state directory
+// goes on serving meanwhile and ends when it is done; without one, the images are read from the state directory.
 func RunHandOver(ctx context.Context, o HandOverOptions) error {
 	dir := Options{StateDir: o.StateDir}.WithDefaults()
 	if o.Log == nil {

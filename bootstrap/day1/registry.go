@@ -105,8 +105,8 @@ func (r *Registry) Name(repository string) string {
 	return r.Address + "/" + installconfig.RepositoryPath(repository)
 }
 
-// Import copies an image into the embedded registry, under the path of its final repository. The tag keeps it from being
-// collected as an untagged manifest; up to a hyphen it is the phase's name.
+// Import copies an image into the embedded registry, under the path of its final repository. The tag keeps it from
+// being collected as an untagged manifest; up to a hyphen it is the phase's name.
 func (r *Registry) Import(ctx context.Context, from transfer.Endpoint, repository, tag string) (Imported, error) {
 	if err := os.MkdirAll(r.scratch, 0o700); err != nil {
 		return Imported{}, fmt.Errorf("make scratch directory: %w", err)
@@ -170,7 +170,7 @@ func (r *Registry) RenewCertificate() {
 	}
 }
 
-// LockOut ends both accounts. It leaves one whose password nobody has ever had: a registry without any is refused.
+// LockOut ends both accounts. It leaves one whose password is thrown away: a registry without any is refused.
 func (r *Registry) LockOut() error {
 	unknown, err := registry.NewUser("nobody", registry.RolePull)
 	if err != nil {

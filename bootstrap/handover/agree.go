@@ -67,20 +67,20 @@ func rendered(p *Plan, v View, pool Pool, have *mcfgv1.MachineConfigPool) string
 		return fmt.Sprintf("the cluster has rendered %s, the bootstrap host %s: %s",
 			text(have.Spec.Configuration.Name, "nothing"), pool.Config, difference(p, v, pool))
 	case said == nil:
-		return "the cluster has not rendered it yet: " + p.Controllers.look()
+		return "the cluster has not rendered it yet: " + p.Controllers.running()
 	}
 	return ""
 }
 
-// look says where one sees whether the controllers are at work.
-func (c Controllers) look() string {
+// running says how to see whether the controllers run.
+func (c Controllers) running() string {
 	if c == MCO {
 		return "see that its operator runs (oc get clusteroperator machine-config)"
 	}
 	return "see that dayone-controller runs (dayone cluster status)"
 }
 
-// firstBoot says where one sees how the first boot of a node goes.
+// firstBoot says how to see how the first boot of a node goes.
 func (c Controllers) firstBoot() string {
 	if c == MCO {
 		return "see journalctl -u machine-config-daemon-firstboot"
@@ -125,7 +125,8 @@ func seeded(c *mcfgv1.MachineOSConfig, pool Pool) string {
 		return "the cluster has not taken over the image yet"
 	}
 	return fmt.Sprintf(
-		"the cluster wants %s, the nodes were installed with %s: take the change of the MachineOSConfig back until the hand-over is done",
+		"the cluster wants %s, the nodes were installed with %s: take the change of the MachineOSConfig back until "+
+			"the hand-over is done",
 		c.Status.CurrentImagePullSpec, pool.Image)
 }
 
@@ -158,17 +159,17 @@ func node(n *corev1.Node, pool Pool) string {
 	case r.CurrentConfig == "":
 		return "its agent has not reported yet: see that the daemon runs on it"
 	case r.State == nodestate.StateDegraded || r.State == nodestate.StateUnreconcilable:
-		return fmt.Sprintf("its agent gave up: %s", text(r.Reason, "no reason given"))
+		return fmt.Sprintf("its agent gave up: %s", text(r.Reason, "no reason reported"))
 	case r.CurrentImage != image:
 		return fmt.Sprintf("it runs %s, not %s", text(r.CurrentImage, "no layered image"),
 			text(image, "its config's osImageURL"))
 	case r.CurrentConfig != pool.Config:
 		return fmt.Sprintf("it has the config %s, not %s", r.CurrentConfig, pool.Config)
 	case r.DesiredImage != image:
-		return fmt.Sprintf("it is told to run %s, not %s", text(r.DesiredImage, "no layered image"),
+		return fmt.Sprintf("its annotations ask for %s, not %s", text(r.DesiredImage, "no layered image"),
 			text(image, "its config's osImageURL"))
 	case r.DesiredConfig != pool.Config:
-		return fmt.Sprintf("it is told to have the config %s, not %s", r.DesiredConfig, pool.Config)
+		return fmt.Sprintf("its annotations ask for the config %s, not %s", r.DesiredConfig, pool.Config)
 	case r.State != nodestate.StateDone:
 		return fmt.Sprintf("its agent is at work: %s", text(string(r.State), "no state"))
 	}

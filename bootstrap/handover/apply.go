@@ -71,7 +71,7 @@ func (w writer) ensure(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// apply owns the fields that the object has. Where somebody in the cluster has set one of them otherwise the object
+// apply owns the fields that the object has. Where another field manager has set one of them otherwise the object
 // stays as it is: that is a change after the installation began, and whether it matters shows in what the cluster
 // renders.
 func (w writer) apply(ctx context.Context, o client.Object) error {

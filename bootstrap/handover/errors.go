@@ -24,7 +24,8 @@ func (w waitsFor) Error() string { return w.what }
 
 // errRefused marks an API server that does not take the credentials, which it may do while it starts.
 var errRefused = errors.New(
-	"the cluster refuses the hand-over's credentials: it needs those of a cluster administrator; correct --kubeconfig and run it again")
+	"the cluster refuses the hand-over's credentials: it needs those of a cluster administrator; correct " +
+		"--kubeconfig and run it again")
 
 // ofRegistry says what a registry's failure means for the hand-over.
 func ofRegistry(err error, permanent string) error {

@@ -109,7 +109,8 @@ func (c courier) deliver(ctx context.Context, i Image) error {
 	}
 	if c.o.Policy == PolicySkip {
 		return fatal{fmt.Errorf(
-			"%s is not in its final registry, and the policy is to copy nothing: copy it there by digest, or choose the policy wait", i.Reference())}
+			"%s is not in its final registry, and the policy is to copy nothing: copy it there by digest, or choose the "+
+				"policy wait", i.Reference())}
 	}
 	if err := c.copy(ctx, i); err != nil {
 		return err
@@ -148,15 +149,16 @@ func (c courier) holds(ctx context.Context, i Image) (bool, error) {
 		}
 		return false, nil
 	case code >= http.StatusInternalServerError || code == http.StatusTooManyRequests:
-		return false, fmt.Errorf("look for %s: %w", i.Reference(), err)
+		return false, fmt.Errorf("find %s: %w", i.Reference(), err)
 	case code != 0:
 		// On loopback the library asks without TLS after a certificate that it does not trust, and this is that answer.
-		return false, fatal{fmt.Errorf("look for %s: %w: %s", i.Reference(), err, nextCertificate)}
+		return false, fatal{fmt.Errorf("find %s: %w: %s", i.Reference(), err, nextCertificate)}
 	}
-	return false, ofRegistry(fmt.Errorf("look for %s: %w", i.Reference(), err), nextCertificate)
+	return false, ofRegistry(fmt.Errorf("find %s: %w", i.Reference(), err), nextCertificate)
 }
 
-const nextCertificate = "if its certificate is signed by a CA of your own, give that with --final-ca or in the ControllerConfig's additionalTrustBundle"
+const nextCertificate = "if its certificate is signed by a CA of your own, give that with --final-ca or in the " +
+	"ControllerConfig's additionalTrustBundle"
 
 // copy pushes under all tags: the first one brings the blobs, the others the manifest.
 func (c courier) copy(ctx context.Context, i Image) error {
@@ -166,11 +168,12 @@ func (c courier) copy(ctx context.Context, i Image) error {
 	}
 	from := transfer.Endpoint{Reference: i.source(c.o.Source.Host) + "@" + i.Digest, CAFile: c.o.Source.CAFile,
 		AuthFile: c.o.Source.AuthFile}
-	// What the source says is told apart from what the destination says, for each has another cure.
+	// What the source says is kept apart from what the destination says, for each has another cure.
 	if _, err := transfer.Inspect(ctx, from, c.o.Plan.Platform); err != nil {
 		if errors.Is(err, transfer.ErrNotFound) {
 			return fatal{fmt.Errorf(
-				"%s is neither in its final registry nor in the bootstrap registry: run dayone bootstrap again, which makes it anew", i.Reference())}
+				"%s is neither in its final registry nor in the bootstrap registry: run dayone bootstrap again, which makes "+
+					"it anew", i.Reference())}
 		}
 		return ofRegistry(fmt.Errorf("read from the bootstrap registry: %w", err),
 			"run the hand-over on the bootstrap host, on its state directory")
@@ -193,17 +196,19 @@ func (c courier) refused(i Image, err error) error {
 	host, _, _ := strings.Cut(i.Repository, "/")
 	if i.Secret == "" {
 		return fatal{fmt.Errorf(
-			"registry %s wants an account for %s and no push Secret has one: add it to a push Secret of the layering directory, or push the image there yourself, "+
+			"registry %s wants an account for %s and no push Secret has one: add it to a push Secret of the layering "+
+				"directory, or push the image there yourself, "+
 				"and run dayone bootstrap again: %w", host, i.Repository, err)}
 	}
 	return fatal{fmt.Errorf(
-		"registry %s does not take the account of Secret %s for %s: correct the Secret in the layering directory and run dayone bootstrap again; what is copied is not copied "+
+		"registry %s does not take the account of Secret %s for %s: correct the Secret in the layering directory and "+
+			"run dayone bootstrap again; what is copied is not copied "+
 			"again: %w", host, i.Secret, i.Repository, err)}
 }
 
 // tag gives an image that is in its final registry the tags that it lacks there: a copy may have ended between two of
-// them, and a mirror by digest brings none. An account that may not push gets a warning: the image is there, and another
-// program brought it.
+// them, and a mirror by digest brings none. An account that may not push gets a warning: the image is there, and
+// another program brought it.
 func (c courier) tag(ctx context.Context, i Image) error {
 	if c.o.Policy == PolicySkip {
 		return nil
@@ -248,8 +253,8 @@ func tagOnce(options []remote.Option, i Image, tag string) error {
 	return remote.Tag(repository.Tag(tag), image, options...)
 }
 
-// adoptOrphans makes sure that nothing refers to a digest that only the bootstrap registry holds. A digest of an earlier
-// build on this host, which a node may still run, is copied, too.
+// adoptOrphans makes sure that nothing refers to a digest that only the bootstrap registry holds. A digest of an
+// earlier build on this host, which a node may still run, is copied, too.
 func (c courier) adoptOrphans(ctx context.Context, cluster client.Client) error {
 	v, err := readView(ctx, cluster)
 	if err != nil {

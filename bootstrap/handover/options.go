@@ -95,7 +95,8 @@ const (
 	StageRevoke  Stage = "revoke"
 )
 
-// Event reports the progress of a stage. Waiting holds what a stage waits for; empty: the stage begins, or is done when Done is set.
+// Event reports the progress of a stage. Waiting holds what a stage waits for; empty: the stage begins, or is done when
+// Done is set.
 type Event struct {
 	Stage   Stage
 	Waiting string

@@ -234,7 +234,8 @@ func (p *Plan) settleSecrets() error {
 	delete(wanted, "")
 	if len(wanted) > 0 {
 		return fmt.Errorf(
-			"plan the hand-over: MachineOSConfigs name Secrets that are not in the install directory: %s: put them into the layering directory",
+			"plan the hand-over: MachineOSConfigs name Secrets that are not in the install directory: %s: put them into "+
+				"the layering directory",
 			strings.Join(slices.Sorted(maps.Keys(wanted)), ", "))
 	}
 	return nil

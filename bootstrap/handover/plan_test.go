@@ -143,7 +143,7 @@ func TestDisagreements(t *testing.T) {
 		"a node is told otherwise": {func(
 			v *handover.View) {
 			v.Nodes[0].Annotations[manifests.AnnotationDesiredImage] = other
-		}, "node a: it is told to run"},
+		}, "node a: its annotations ask for"},
 		"a node has another config": {func(v *handover.View) {
 			v.Nodes[1].Annotations[manifests.AnnotationCurrentConfig] = "rendered-master-1"
 		}, "node b: it has the config"},

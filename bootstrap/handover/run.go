@@ -14,9 +14,9 @@ import (
 // errDeadline ends a hand-over whose time is over.
 var errDeadline = errors.New("the hand-over's deadline has passed")
 
-// Run hands over. When it returns without an error the bootstrap host may go: every image that an object refers to is in
-// its final registry, the cluster wants of its nodes what they run, nodes no longer trust the bootstrap registry, and
-// its accounts have ended. It may be killed at any point and run again.
+// Run hands over. When it returns without an error the bootstrap host may go: every image that an object refers to is
+// in its final registry, the cluster wants of its nodes what they run, nodes no longer trust the bootstrap registry,
+// and its accounts have ended. It may be killed at any point and run again.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Validate(); err != nil {
 		return err

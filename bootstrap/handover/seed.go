@@ -42,8 +42,8 @@ func (w writer) seed(ctx context.Context, o client.Object) error {
 		return w.applyUnlessSeeded(ctx, config, have, pool)
 	}
 	if have == nil {
-		// The build is its property, so it comes first. No controller builds yet: the pool is not there, or the annotation says
-		// what its image is.
+		// The build is its property, so it comes first. No controller builds yet: the pool is not there, or the annotation
+		// says what its image is.
 		if err := w.apply(ctx, config); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (w writer) machineOSConfig(ctx context.Context, name string) (*mcfgv1.Machi
 	return c, nil
 }
 
-// maxAttempts bounds the search for a free name: a builder that fails as often has given up long before.
+// maxAttempts bounds the search for a free name: a builder that fails as often has stopped long before.
 const maxAttempts = 64
 
 // build makes the MachineOSBuild that stands for the build on the bootstrap host, and finds it again. A terminal build

@@ -9,7 +9,7 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// settleStandalone completes what rendering was given in memory because the cluster has no Machine Config Operator: the
+// settleStandalone completes what rendering got in memory because the cluster has no Machine Config Operator: the
 // ControllerConfig, from which the cluster's builder learns the base image, gets what the API demands; the FeatureGate
 // is made by every renderer anew.
 func settleStandalone(p *Plan) {
@@ -33,7 +33,8 @@ func settleStandalone(p *Plan) {
 }
 
 // trustFinal lets the cluster's builder, and the controllers that check images before nodes get them, trust the final
-// registries: their CA is the user's. It goes beside the additional trust bundle, which is part of what an image is made of.
+// registries: their CA is the user's. It goes beside the additional trust bundle, which is part of what an image is
+// made of.
 func trustFinal(p *Plan, s *mcfgv1.ControllerConfigSpec) {
 	if p.FinalCA == "" {
 		return
@@ -71,5 +72,6 @@ func completeControllerConfig(s *mcfgv1.ControllerConfigSpec) {
 	}
 }
 
-// noCA stands where the API demands a CA bundle and the standalone flow has none. The config servers skip it (manifests.AnnotationStandalone).
+// noCA stands where the API demands a CA bundle and the standalone flow has none. The config servers skip it
+// (manifests.AnnotationStandalone).
 const noCA = "# the standalone flow has no such authority\n"

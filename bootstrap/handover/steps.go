@@ -19,7 +19,7 @@ type Mode string
 const (
 	// Ensure makes it when it is missing and leaves one that is there.
 	Ensure Mode = "ensure"
-	// Apply owns the fields that are given (server-side apply). What somebody else has changed since stays as it is.
+	// Apply owns the fields that the object has (server-side apply). What others have changed since stays as it is.
 	Apply Mode = "apply"
 	// Seed opts a pool in together with its first build.
 	Seed Mode = "seed"
@@ -33,8 +33,8 @@ type Step struct {
 
 // Steps are the objects in the order in which they are written. At no point may a controller that is at work already
 // see less than makes the rendered configs that the nodes have, or a pool without its image: so the components of
-// pre-built images come before all other MachineConfigs, whoever opts a pool in comes before the pool, and pools, which
-// start everything, come last and name their config. Rendered configs and pools of a cluster with the stock operator
+// pre-built images come before all other MachineConfigs, what opts a pool in comes before the pool, and pools, which
+// start everything, come last and name their config. Rendered configs and pools of a cluster with the unmodified operator
 // are that operator's own: there they are left to it.
 func (p *Plan) Steps() []Step {
 	var list []Step

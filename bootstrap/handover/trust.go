@@ -40,7 +40,8 @@ func endTrust(ctx context.Context, c client.Client, o Options) error {
 	}
 	if len(left) > 0 {
 		return waitsFor{fmt.Sprintf(
-			"nodes have not ended their trust in %s yet: %s: see that their agent runs, or run dayone-daemon end-trust %s on them and annotate them with %s=%s",
+			"nodes have not ended their trust in %s yet: %s: see that their agent runs, or run dayone-daemon end-trust "+
+				"%s on them and annotate them with %s=%s",
 			o.Plan.Registry, strings.Join(left, ", "), o.Plan.Registry, manifests.AnnotationTrustEnded, o.Plan.Registry)}
 	}
 	return nil

@@ -39,7 +39,7 @@ type Record struct {
 	Started  time.Time `json:"started,omitzero"`
 	Finished time.Time `json:"finished,omitzero"`
 	// Interruptions counts the runs of the phase whose process ended without a last word, over all processes; Interrupted
-	// is when the next process found that of the last one. Nobody knows the moment of the end itself.
+	// is when the next process found that of the last one. The moment of the end itself is not known.
 	Interruptions int       `json:"interruptions,omitempty"`
 	Interrupted   time.Time `json:"interrupted,omitzero"`
 	// Reused says that this process took the result of an earlier one.
@@ -84,7 +84,7 @@ type Process struct {
 type Endpoints struct {
 	Registry     string `json:"registry"`
 	ConfigServer string `json:"configServer"`
-	// CAFile is the certificate authority that signs both.
+	// CAFile is the CA that signs the certificates of both.
 	CAFile string `json:"caFile"`
 }
 
@@ -110,7 +110,8 @@ func Open(stateDir string) (*Journal, error) {
 	}
 	if j.Version != layoutVersion {
 		return nil, fmt.Errorf(
-			"read journal %s: layout %d was written by another version of dayone; finish with that version or move the file away", j.path, j.Version)
+			"read journal %s: layout %d was written by another version of dayone; finish with that version or move the "+
+				"file away", j.path, j.Version)
 	}
 	return j, nil
 }
@@ -125,7 +126,7 @@ func (j *Journal) Find(name string) *Record {
 	return nil
 }
 
-// arrange puts the records into the order of the given phases and drops phases that no longer exist. What an earlier
+// arrange puts the records into the order of the announced phases and drops phases that no longer exist. What an earlier
 // process was at when it ended without a last word is marked so: it does not run now.
 func (j *Journal) arrange(phases []Phase, now time.Time) {
 	records := make([]Record, 0, len(phases))

@@ -43,9 +43,9 @@ func Running(stateDir string) (bool, error) {
 		return false, fmt.Errorf("open state lock: %w", err)
 	}
 	defer f.Close()
-	look := unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &look); err != nil {
-		return false, fmt.Errorf("look at state lock: %w", err)
+	probe := unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &probe); err != nil {
+		return false, fmt.Errorf("test state lock: %w", err)
 	}
-	return look.Type != unix.F_UNLCK, nil
+	return probe.Type != unix.F_UNLCK, nil
 }

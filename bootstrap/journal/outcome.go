@@ -22,7 +22,7 @@ const OutcomeFile = "outcome.json"
 // leaves no journal. While a run works there is none.
 type Outcome struct {
 	Ended time.Time `json:"ended"`
-	// Error is empty when the run was told to stop.
+	// Error is empty when the run was asked to stop.
 	Error string `json:"error,omitempty"`
 	// Findings are the refusals behind Error.
 	Findings []report.Finding `json:"findings,omitempty"`

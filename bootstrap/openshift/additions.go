@@ -44,7 +44,7 @@ func (p Program) Validate() error {
 		return bad("--program-image", "give --program-image HOST/NAME@sha256:…, or --program-url and --program-sha512",
 			"the bootstrap node needs the dayone program, and nothing says where it is")
 	case p.Image != "" && p.URL != "":
-		return bad("--program-url", "give one of them", "an image and a URL are given")
+		return bad("--program-url", "give one of them", "both an image and a URL are set")
 	case p.Image != "":
 		if !imageByDigest.MatchString(p.Image) {
 			return bad("--program-image", "write HOST/NAME@sha256:…", "%q is no image by digest", p.Image)
@@ -61,7 +61,7 @@ func (p Program) Validate() error {
 				p.SHA512)
 		}
 		return bad("--program-sha512", "take it from sha512sum",
-			"the program comes over the network, so its SHA-512 must be given")
+			"the program comes over the network, so its SHA-512 is needed")
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
 // nodeLayeringDir is the layering directory on the bootstrap node, whatever it is called on the admin's machine.
 const nodeLayeringDir = installconfig.DefaultLayeringDir
 
-// Files there: the authority of the final registry, and what reaches the machine that keeps the last log bundle.
+// Files there: the CA of the final registry, and what reaches the machine that keeps the last log bundle.
 const (
 	nodeRegistryCA = "registry-ca.crt"
 	nodeSpoolCA    = "log-spool-ca.crt"

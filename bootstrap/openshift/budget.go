@@ -41,17 +41,20 @@ type warning struct {
 func (l Limits) fromStart() []warning {
 	return []warning{{name: "api", after: l.API / 2,
 		text: fmt.Sprintf(
-			"the API server does not answer yet: openshift-install gives up %s after the node's start; dayone does not hold it up, look at bootkube.service", l.API)}}
+			"the API server does not answer yet: openshift-install gives up %s after the node's start; dayone does not "+
+				"hold it up, look at bootkube.service", l.API)}}
 }
 
 func (l Limits) fromAPI() []warning {
 	return []warning{
 		{name: "soft", after: l.Soft / 2,
 			text: fmt.Sprintf(
-				"half of %s is gone without a master: then cluster-bootstrap ends the bootstrap control plane once and bootkube starts it again; the installation goes on, and nothing needs to be done", l.Soft)},
+				"half of %s is gone without a master: then cluster-bootstrap ends the bootstrap control plane once and "+
+					"bootkube starts it again; the installation goes on, and nothing needs to be done", l.Soft)},
 		{name: "hard", toTheEnd: true, after: l.Hard / 2,
 			text: fmt.Sprintf(
-				"half of %s is gone: then openshift-install reports a failed bootstrap (exit code 5), while this node goes on; run openshift-install wait-for bootstrap-complete again", l.Hard)},
+				"half of %s is gone: then openshift-install reports a failed bootstrap (exit code 5), while this node goes "+
+					"on; run openshift-install wait-for bootstrap-complete again", l.Hard)},
 	}
 }
 
@@ -66,7 +69,7 @@ func due(list []warning, after time.Duration) []warning {
 	return out
 }
 
-// watchBudget warns, each once, until the context ends. Once the gate is open nobody waits for the image any more, but
+// watchBudget warns, each once, until the context ends. Once the gate is open no node waits for the image any more, but
 // the end of the bootstrap is still to come.
 func (f flow) watchBudget(ctx context.Context, started time.Time, open *atomic.Bool) {
 	said := map[string]bool{}

@@ -99,7 +99,7 @@ func (f finisher) handOver(ctx context.Context) error {
 }
 
 // persist tries again, where the policy is to wait, after what the hand-over takes for final: the node stays, and
-// somebody may mend it.
+// an admin may mend it.
 func (f finisher) persist(ctx context.Context, o handover.Options, policy handover.Policy) error {
 	last := ""
 	for {
@@ -134,8 +134,8 @@ func (f finisher) besideRegistry(ctx context.Context, run func(context.Context) 
 		<-ended // its temporary files go
 		return err
 	}
-	look := time.NewTicker(f.Interval)
-	defer look.Stop()
+	poll := time.NewTicker(f.Interval)
+	defer poll.Stop()
 	for {
 		select {
 		case err := <-ended:
@@ -143,7 +143,7 @@ func (f finisher) besideRegistry(ctx context.Context, run func(context.Context) 
 			return err
 		case err := <-f.layered.Registry.Failed():
 			return stop(fmt.Errorf("serve the embedded registry: %w", err))
-		case <-look.C:
+		case <-poll.C:
 			if done, err := handover.ReadMark(f.StateDir); err == nil && done != nil {
 				return stop(nil)
 			}

@@ -161,8 +161,8 @@ type importedBases struct {
 	Bytes    int64             `json:"bytes"`
 }
 
-// baseTag and a digest keep an imported image from being collected as an untagged manifest: a release has all its images
-// in one repository.
+// baseTag and a digest keep an imported image from being collected as an untagged manifest: a release has all its
+// images in one repository.
 const baseTag = phaseBase + "-"
 
 // prefetch imports the base while MCO renders, and closes the channel when it has ended. What fails here fails again,

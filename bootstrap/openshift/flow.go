@@ -47,7 +47,8 @@ func (f flow) phases() []journal.Phase {
 // pools are those that are built here.
 func (f flow) pools() []preflight.Pool { return day1.BuiltHere(f.host.In) }
 
-// First waits for MCO's first rendering and imports the images that builds begin with; the base is prefetched meanwhile.
+// First waits for MCO's first rendering and imports the images that builds begin with; the base is prefetched
+// meanwhile.
 func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (firstRendering, day1.Sources, error) {
 	f.started()
 	prefetched := f.prefetch(ctx, r)

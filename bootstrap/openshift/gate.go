@@ -69,7 +69,8 @@ func (f flow) watchGate(ctx context.Context, open *atomic.Bool) {
 			said = n
 			f.records.note(noteRefused,
 				fmt.Sprintf(
-					"nodes, or a load balancer's checks, were refused %s by the gate so far: they ask again, and get their configs when it opens", times(n)))
+					"nodes, or a load balancer's checks, were refused %s by the gate so far: they ask again, and get their "+
+						"configs when it opens", times(n)))
 		}
 		select {
 		case <-ctx.Done():
@@ -87,7 +88,8 @@ func (f flow) openGate(ctx context.Context) error {
 	}
 	if err == nil && n > 0 {
 		text := fmt.Sprintf(
-			"nodes, or a load balancer's checks, were refused %s by the gate until %s, since this host booted; now they get their configs", times(n), time.Now().UTC().Format("15:04:05Z"))
+			"nodes, or a load balancer's checks, were refused %s by the gate until %s, since this host booted; now they "+
+				"get their configs", times(n), time.Now().UTC().Format("15:04:05Z"))
 		f.Log.Info(text)
 		f.records.note(noteRefused, text)
 	}

@@ -121,8 +121,8 @@ func (y layering) inputs(mco controller) (map[string]any, error) {
 	return map[string]any{"objects": objects, "auth": hex.EncodeToString(sum[:]), "mco": mco}, nil
 }
 
-// handedOver are the objects that the cluster gets at the latest with the hand-over: the same bytes as MCO has rendered,
-// every pool's MachineOSConfig and its Secrets.
+// handedOver are the objects that the cluster gets at the latest with the hand-over: the same bytes as MCO has
+// rendered, every pool's MachineOSConfig and its Secrets.
 func (y layering) handedOver(input *manifests.Set, osImageURL bool) (*manifests.Set, error) {
 	objects, err := y.objects(osImageURL)
 	if err != nil {

@@ -88,7 +88,8 @@ func (f flow) setAside() error {
 		}
 		if len(set.MachineOSConfigs) != 1 || objects(set) != 1 || len(set.Skipped) > 0 {
 			return fmt.Errorf(
-				"%s has a MachineOSConfig without an image beside other objects, which keeps MCO from rendering: take it out of that file", file)
+				"%s has a MachineOSConfig without an image beside other objects, which keeps MCO from rendering: take it "+
+					"out of that file", file)
 		}
 		if err := os.MkdirAll(f.Path("set-aside"), 0o700); err != nil {
 			return fmt.Errorf("set %s aside: %w", file, err)

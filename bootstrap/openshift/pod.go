@@ -41,7 +41,8 @@ func readController(file string) (controller, error) {
 	}
 	return controller{},
 		fmt.Errorf(
-			"read MCO's static pod %s: no init container has %s; this release renders in another way than those that dayone knows", file, destFlag)
+			"read MCO's static pod %s: no init container has %s; this release renders in another way than those that "+
+				"dayone knows", file, destFlag)
 }
 
 const destFlag = "--dest-dir"

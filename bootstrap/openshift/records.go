@@ -61,7 +61,7 @@ func (r *records) add(entries ...record) {
 }
 
 // begin opens a run. What an earlier one has left open, because it was killed or its host lost power, is closed first
-// and says so: nobody who reads the records takes it for running.
+// and says so: a reader of the records does not take it for running.
 func (r *records) begin() {
 	r.add(append(r.leftOpen(), record{Phase: "service start"})...)
 }

@@ -26,8 +26,8 @@ const (
 	renderAttempts = 3
 )
 
-// renderSecond puts the inputs among MCO's manifests, lets its controller render aside, proves that the result names the
-// images, and only then publishes it to the config server.
+// renderSecond puts the inputs among MCO's manifests, lets its controller render aside, proves that the result names
+// the images, and only then publishes it to the config server.
 func (f flow) renderSecond(ctx context.Context, y layering, mco controller) (day1.Rendered, error) {
 	if err := f.setAside(); err != nil {
 		return day1.Rendered{}, err

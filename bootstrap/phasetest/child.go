@@ -133,7 +133,7 @@ func Begin(t testing.TB, order any) Process {
 		return e
 	})
 	kill := func() { cancel(); wait() }
-	t.Cleanup(kill) // whoever still writes when the test ends would write into directories that are being removed
+	t.Cleanup(kill) // a child that still writes when the test ends would write into directories that are being removed
 	return Process{Wait: wait, Kill: kill, Terminate: func() { require.NoError(t, cmd.Process.Signal(syscall.SIGTERM)) }}
 }
 
@@ -162,7 +162,7 @@ func NeedsBuilds(t testing.TB) {
 	}
 }
 
-// FreePort is a TCP port that nobody else gets before the test ends.
+// FreePort is a TCP port that no other test gets before the test ends.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	return registrytest.Port(t)

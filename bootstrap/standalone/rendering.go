@@ -146,8 +146,8 @@ func rendered(set *manifests.Set, r *render.Result) day1.Rendered {
 	return out
 }
 
-// checkPinned makes sure that nodes boot every image that was built: a MachineConfig with an osImageURL of its own would
-// win over it silently.
+// checkPinned makes sure that nodes boot every image that was built: a MachineConfig with an osImageURL of its own
+// would win over it silently.
 func checkPinned(h day1.Host, r day1.Rendered, images map[string]string) error {
 	for _, p := range day1.BuiltHere(h.In) {
 		if got := r.Images[p.Name]; got != images[p.Name] {

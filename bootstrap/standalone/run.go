@@ -49,8 +49,8 @@ func (f flow) phases() []journal.Phase {
 }
 
 // Run carries out Day 1 on the bootstrap host and then serves until ctx ends, a service fails or the hand-over is done.
-// A second run on the same state directory goes on where the first was cut off. It checks every refusal before it starts
-// anything.
+// A second run on the same state directory goes on where the first was cut off. It checks every refusal before it
+// starts anything.
 func Run(ctx context.Context, o Options) error {
 	o.Options = o.Options.WithDefaults()
 	if err := o.Validate(); err != nil {

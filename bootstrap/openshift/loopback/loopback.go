@@ -19,7 +19,7 @@ import (
 	"dayone.dev/dayone/registry/credentials"
 )
 
-// callLimit bounds one look at the API server, which is on this host.
+// callLimit bounds one request to the API server, which is on this host.
 const callLimit = 30 * time.Second
 
 // fieldOwner is who owns the fields that are applied.
@@ -84,7 +84,7 @@ func answers(ctx context.Context, api client.Client) error {
 }
 
 // Give merges credentials (auth.json) into the cluster's pull secret, which must be there: the installer's manifests
-// have it. Then it makes the set's Secrets, MachineConfigs and MachineOSConfigs exist as given.
+// have it. Then it applies the set's Secrets, MachineConfigs and MachineOSConfigs.
 func (c Cluster) Give(ctx context.Context, set *manifests.Set, auth []byte) error {
 	err := c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return credentials.Merge(have, auth) })
 	if err != nil {

@@ -28,8 +28,10 @@ const stateFile = ".openshift_install_state.json"
 func missing(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, inPlace)); err == nil {
 		return report.Finding{File: inPlace, Rule: "bootstrap-in-place",
-			Message: "a bootstrap-in-place installation has no bootstrap node: the registry with the image would be gone before the node's first boot",
-			Next:    "build the image first, push it to a registry of yours and name it in the MachineOSConfig's annotation pre-built-image"}
+			Message: "a bootstrap-in-place installation has no bootstrap node: the registry with the image would be gone " +
+				"before the node's first boot",
+			Next: "build the image first, push it to a registry of yours and name it in the MachineOSConfig's " +
+				"annotation pre-built-image"}
 	}
 	return refuse("bootstrap-ign-missing", "run openshift-install create ignition-configs --dir "+dir+" first",
 		"there is none in the install directory")

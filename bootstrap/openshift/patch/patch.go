@@ -81,7 +81,7 @@ func Apply(dir string, a Additions) (Result, error) {
 	return result, replace(filepath.Join(dir, FileName), out)
 }
 
-// Remove undoes Apply: byte for byte when nobody else changed the file since, else whatever Apply added is taken out.
+// Remove undoes Apply: byte for byte when the file has not changed since, else whatever Apply added is taken out.
 func Remove(dir string) (Result, error) {
 	raw, err := read(dir)
 	if err != nil {
