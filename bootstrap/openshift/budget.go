@@ -71,7 +71,7 @@ func due(list []warning, after time.Duration) []warning {
 
 // watchBudget warns, each once, until the context ends. Once the gate is open no node waits for the image any more, but
 // the end of the bootstrap is still to come.
-func (f flow) watchBudget(ctx context.Context, started time.Time, open *atomic.Bool) {
+func watchBudget(ctx context.Context, f flow, started time.Time, open *atomic.Bool) {
 	said := map[string]bool{}
 	var up time.Time
 	ticks := time.NewTicker(f.Interval)

@@ -26,7 +26,7 @@ type appliedObjects struct {
 // applyObjects gives the cluster what MCO rendered from, before any node can join: its own renderer then makes the same
 // names. The API server may come minutes later, and its kinds later still. It is done once: later the cluster's
 // controllers write there, too.
-func (f flow) applyObjects(ctx context.Context, y layering, second day1.Rendered) (appliedObjects, error) {
+func applyObjects(ctx context.Context, f flow, y layering, second day1.Rendered) (appliedObjects, error) {
 	set, err := y.applied(f.host.In.Set, second.OSImageURL)
 	if err != nil {
 		return appliedObjects{}, err

@@ -16,13 +16,13 @@ import (
 
 // fallBack reverts what was put among MCO's manifests and opens the gate: the nodes boot the OS image of the first
 // rendering.
-func (f flow) fallBack(ctx context.Context, j *journal.Journal, cause error) error {
+func fallBack(ctx context.Context, f flow, j *journal.Journal, cause error) error {
 	f.Log.WithError(cause).Error("no layered image: the nodes boot the release's OS image, as onFailure: fallback asks")
 	f.records.note("fallback", cause.Error())
-	if err := f.revert(ctx, j); err != nil {
+	if err := revert(ctx, f, j); err != nil {
 		return errors.Join(cause, err)
 	}
-	err := errors.Join(f.openGate(ctx), day1.End(f.StateDir, f.host.Registry, "fallback: "+cause.Error()))
+	err := errors.Join(openGate(ctx, f), day1.End(f.StateDir, f.host.Registry, "fallback: "+cause.Error()))
 	if err != nil {
 		return errors.Join(cause, err)
 	}
@@ -31,7 +31,7 @@ func (f flow) fallBack(ctx context.Context, j *journal.Journal, cause error) err
 
 // revert takes the renderings from the journal: this process may have failed before the phase that an earlier one has
 // finished.
-func (f flow) revert(ctx context.Context, j *journal.Journal) error {
+func revert(ctx context.Context, f flow, j *journal.Journal) error {
 	var first firstRendering
 	var second day1.Rendered
 	found, err := j.Recorded(phaseRenderFirst, &first)
@@ -42,18 +42,18 @@ func (f flow) revert(ctx context.Context, j *journal.Journal) error {
 		return err
 	}
 	if !found || first.Pools == nil {
-		if first, err = f.waitFirst(ctx); err != nil {
+		if first, err = waitFirst(ctx, f); err != nil {
 			return err
 		}
 	}
-	if err := f.revertInputs(ctx, first, second); err != nil {
+	if err := revertInputs(ctx, f, first, second); err != nil {
 		return err
 	}
-	return f.withdraw(ctx)
+	return withdraw(ctx, f)
 }
 
 // revertInputs removes everything from MCO's manifests again and publishes the first rendering.
-func (f flow) revertInputs(ctx context.Context, first firstRendering, second day1.Rendered) error {
+func revertInputs(ctx context.Context, f flow, first firstRendering, second day1.Rendered) error {
 	if err := removeInputs(f.Options, f.pools(), moscFile, trustFile, imageFile); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (f flow) revertInputs(ctx context.Context, first firstRendering, second day
 	if second.Configs == nil {
 		return nil // nothing was published
 	}
-	if err := f.renderOnce(ctx, first.MCO); err != nil {
+	if err := renderOnce(ctx, f, first.MCO); err != nil {
 		return err
 	}
 	configs := map[string]string{}
@@ -79,7 +79,7 @@ func (f flow) revertInputs(ctx context.Context, first firstRendering, second day
 
 // withdraw deletes what the cluster got, so that its renderer makes the name of the first rendering, too. An API server
 // that was never reached has got nothing.
-func (f flow) withdraw(ctx context.Context) error {
+func withdraw(ctx context.Context, f flow) error {
 	if _, err := os.Stat(f.Path(appliedFile)); err != nil {
 		return nil
 	}

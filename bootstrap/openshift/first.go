@@ -98,7 +98,7 @@ func keptConfig(o Options, pool string) (*mcfgv1.MachineConfig, error) {
 }
 
 // waitFirst waits until MCO has rendered every pool that is built here.
-func (f flow) waitFirst(ctx context.Context) (firstRendering, error) {
+func waitFirst(ctx context.Context, f flow) (firstRendering, error) {
 	last := ""
 	for {
 		first, err := readFirst(f.Options, f.pools())
@@ -109,7 +109,7 @@ func (f flow) waitFirst(ctx context.Context) (firstRendering, error) {
 			f.waits(phaseRenderFirst, text)
 			last = text
 		}
-		if err := f.setAside(); err != nil {
+		if err := setAside(f); err != nil {
 			return first, err
 		}
 		select {
@@ -167,7 +167,7 @@ const baseTag = phaseBase + "-"
 
 // prefetch imports the base while MCO renders, and closes the channel when it has ended. What fails here fails again,
 // and is reported, in the base's own phase.
-func (f flow) prefetch(ctx context.Context, r *day1.Registry) <-chan struct{} {
+func prefetch(ctx context.Context, f flow, r *day1.Registry) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -176,7 +176,7 @@ func (f flow) prefetch(ctx context.Context, r *day1.Registry) <-chan struct{} {
 		}
 		image, err := f.Base(ctx)
 		if err == nil {
-			_, err = f.importBase(ctx, r, image)
+			_, err = importBase(ctx, f, r, image)
 		}
 		if err != nil {
 			f.Log.WithError(err).Info("base image is not prefetched")
@@ -185,10 +185,10 @@ func (f flow) prefetch(ctx context.Context, r *day1.Registry) <-chan struct{} {
 	return ended
 }
 
-func (f flow) importBases(ctx context.Context, r *day1.Registry, images []string) (importedBases, error) {
+func importBases(ctx context.Context, f flow, r *day1.Registry, images []string) (importedBases, error) {
 	out := importedBases{Embedded: map[string]string{}}
 	for _, image := range images {
-		got, err := f.importBase(ctx, r, image)
+		got, err := importBase(ctx, f, r, image)
 		if err != nil {
 			return out, fmt.Errorf("copy %s, which the build begins with, into the embedded registry: %w", image, err)
 		}
@@ -199,7 +199,7 @@ func (f flow) importBases(ctx context.Context, r *day1.Registry, images []string
 
 // importBase imports from the first place that has the image: the mirrors of this host's registries.conf, then its own
 // registry.
-func (f flow) importBase(ctx context.Context, r *day1.Registry, image string) (day1.Imported, error) {
+func importBase(ctx context.Context, f flow, r *day1.Registry, image string) (day1.Imported, error) {
 	places, err := mirrors(f.at("/etc/containers/registries.conf"), image)
 	if err != nil {
 		return day1.Imported{}, err

@@ -51,10 +51,10 @@ func (f flow) pools() []preflight.Pool { return day1.BuiltHere(f.host.In) }
 // meanwhile.
 func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (firstRendering, day1.Sources, error) {
 	f.started()
-	prefetched := f.prefetch(ctx, r)
+	prefetched := prefetch(ctx, f, r)
 	first, err := journal.Do(ctx, run, journal.Step[firstRendering]{Name: phaseRenderFirst,
 		Inputs: func() (any, error) { return names(f.pools()), nil },
-		Work:   f.waitFirst,
+		Work:   func(ctx context.Context) (firstRendering, error) { return waitFirst(ctx, f) },
 		Holds:  func(_ context.Context, first firstRendering) error { return first.kept(f.Options) },
 	})
 	if err != nil {
@@ -65,7 +65,7 @@ func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (fi
 		Work: func(ctx context.Context) (importedBases, error) {
 			select {
 			case <-prefetched:
-				return f.importBases(ctx, r, first.Bases())
+				return importBases(ctx, f, r, first.Bases())
 			case <-ctx.Done():
 				return importedBases{}, ctx.Err()
 			}
@@ -84,8 +84,8 @@ func (f flow) Final(ctx context.Context, run *journal.Run, l day1.Layered[firstR
 	y := newLayering(f.pools(), l.Registry, l.Images)
 	return journal.Do(ctx, run, journal.Step[day1.Rendered]{Name: phaseRenderSecond,
 		Inputs: func() (any, error) { return y.inputs(l.First.MCO) },
-		Work:   func(ctx context.Context) (day1.Rendered, error) { return f.renderSecond(ctx, y, l.First.MCO) },
-		Holds:  func(_ context.Context, second day1.Rendered) error { return f.shown(second) },
+		Work:   func(ctx context.Context) (day1.Rendered, error) { return renderSecond(ctx, f, y, l.First.MCO) },
+		Holds:  func(_ context.Context, second day1.Rendered) error { return shown(f, second) },
 	})
 }
 
@@ -95,21 +95,21 @@ func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[firstR
 	y := newLayering(f.pools(), l.Registry, l.Images)
 	if _, err := journal.Do(ctx, run, journal.Step[appliedObjects]{Name: phaseCluster,
 		Inputs: func() (any, error) { return y.clusterInputs(f.host.In.Set, second, l.First.MCO) },
-		Work:   func(ctx context.Context) (appliedObjects, error) { return f.applyObjects(ctx, y, second) },
+		Work:   func(ctx context.Context) (appliedObjects, error) { return applyObjects(ctx, f, y, second) },
 	}); err != nil {
 		return nil, err
 	}
 	if err := journal.Check(ctx, run, phasePull, func(ctx context.Context) error {
-		return f.testPulls(ctx, l, second)
+		return testPulls(ctx, f, l, second)
 	}); err != nil {
 		return nil, err
 	}
 	if err := journal.Check(ctx, run, phaseServed, func(ctx context.Context) error {
-		return f.checkServed(ctx, second)
+		return checkServed(ctx, f, second)
 	}); err != nil {
 		return nil, err
 	}
-	if err := journal.Check(ctx, run, phaseGate, f.openGate); err != nil {
+	if err := journal.Check(ctx, run, phaseGate, func(ctx context.Context) error { return openGate(ctx, f) }); err != nil {
 		return nil, err
 	}
 	return finisher{f, l, second}, nil

@@ -59,7 +59,7 @@ const noteRefused = "gate-refused"
 
 // watchGate notes that nodes ask for their configs already, and again when they have asked ten times as often, until
 // the gate opens: an admin who sees masters wait on their consoles finds why.
-func (f flow) watchGate(ctx context.Context, open *atomic.Bool) {
+func watchGate(ctx context.Context, f flow, open *atomic.Bool) {
 	said := uint64(0)
 	ticks := time.NewTicker(f.Interval)
 	defer ticks.Stop()
@@ -81,7 +81,7 @@ func (f flow) watchGate(ctx context.Context, open *atomic.Bool) {
 }
 
 // openGate lets nodes fetch their configs, and notes how often some have asked too early.
-func (f flow) openGate(ctx context.Context) error {
+func openGate(ctx context.Context, f flow) error {
 	n, err := f.Gate.Refused(ctx)
 	if err := f.Gate.Open(ctx); err != nil {
 		return err

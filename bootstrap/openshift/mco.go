@@ -68,7 +68,7 @@ func publish(from, to string, configs map[string]string) error {
 
 // setAside moves MachineOSConfigs without an image out of MCO's manifests: with one of them its controller refuses to
 // render at all, and no node ever gets a config. dayone puts back those that it builds an image for.
-func (f flow) setAside() error {
+func setAside(f flow) error {
 	entries, err := os.ReadDir(f.at(mccDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

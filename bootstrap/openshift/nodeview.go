@@ -24,9 +24,9 @@ const pullLimit = 2 * time.Minute
 
 // testPulls pulls every image as a node will: by its final name, with the mirror, the CA and the credentials of
 // the rendered config that the node gets, and nothing of this host's.
-func (f flow) testPulls(ctx context.Context, l day1.Layered[firstRendering], second day1.Rendered) error {
+func testPulls(ctx context.Context, f flow, l day1.Layered[firstRendering], second day1.Rendered) error {
 	for _, pool := range names(f.pools()) {
-		try := func() error { return f.testPull(ctx, pool, second.Images[pool]) }
+		try := func() error { return testPull(ctx, f, pool, second.Images[pool]) }
 		if err := f.until(ctx, phasePull, pullLimit, try); err != nil {
 			return fmt.Errorf("pull the image of pool %s as a node would: %w", pool, err)
 		}
@@ -37,13 +37,13 @@ func (f flow) testPulls(ctx context.Context, l day1.Layered[firstRendering], sec
 	return nil
 }
 
-func (f flow) testPull(ctx context.Context, pool, image string) error {
+func testPull(ctx context.Context, f flow, pool, image string) error {
 	root, err := os.MkdirTemp(f.Path("tmp"), "node-")
 	if err != nil {
 		return fmt.Errorf("make a node's root: %w", err)
 	}
 	defer os.RemoveAll(root) //nolint:errcheck // scratch, below the state directory
-	if err := f.nodeRoot(pool, root); err != nil {
+	if err := nodeRoot(f, pool, root); err != nil {
 		return err
 	}
 	_, arch, _ := strings.Cut(f.Platform, "/")
@@ -55,7 +55,7 @@ func (f flow) testPull(ctx context.Context, pool, image string) error {
 }
 
 // nodeRoot lays out what a node's pull reads, from the config that is served to it.
-func (f flow) nodeRoot(pool, root string) error {
+func nodeRoot(f flow, pool, root string) error {
 	config, _, _, err := rendered(f.at(mcsDir), pool)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func answered(pool string) bool { return pool == "master" || pool == "arbiter" }
 // checkServed asks MCO's server, as a node would, and waits until it serves the images. The files in the directory do
 // not prove it: a rendering that was under way meanwhile, or a server that has not read them yet, would give a node the
 // release's OS image.
-func (f flow) checkServed(ctx context.Context, second day1.Rendered) error {
+func checkServed(ctx context.Context, f flow, second day1.Rendered) error {
 	if f.ConfigURL == "" {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (f flow) checkServed(ctx context.Context, second day1.Rendered) error {
 		if !answered(pool) {
 			continue
 		}
-		err := f.until(ctx, phaseServed, servedLimit, func() error { return f.servedOnce(ctx, client, pool, second) })
+		err := f.until(ctx, phaseServed, servedLimit, func() error { return servedOnce(ctx, f, client, pool, second) })
 		if err != nil {
 			return fmt.Errorf("pool %s: %w", pool, err)
 		}
@@ -122,7 +122,7 @@ func (f flow) checkServed(ctx context.Context, second day1.Rendered) error {
 	return nil
 }
 
-func (f flow) servedOnce(ctx context.Context, client *http.Client, pool string, second day1.Rendered) error {
+func servedOnce(ctx context.Context, f flow, client *http.Client, pool string, second day1.Rendered) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.ConfigURL+pool, nil)
 	if err != nil {
 		return err

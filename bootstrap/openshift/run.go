@@ -82,7 +82,7 @@ func run(ctx context.Context, o Options, records *records) error {
 	f.host.Warn()
 	err = f.run(ctx, j)
 	if err != nil && ctx.Err() == nil && in.Sidecar.Config.OnFailure == installconfig.OnFailureFallback && !opened(j) {
-		return f.fallBack(ctx, j, err)
+		return fallBack(ctx, f, j, err)
 	}
 	return err
 }
@@ -112,8 +112,8 @@ func (f flow) run(ctx context.Context, j *journal.Journal) error {
 	var open, serving atomic.Bool
 	f.started = func() { serving.Store(true) }
 	defer serving.Store(false)
-	go f.watchBudget(watch, f.since("started"), &open)
-	go f.watchGate(watch, &open)
+	go watchBudget(watch, f, f.since("started"), &open)
+	go watchGate(watch, f, &open)
 	go day1.KeepAlive(ctx, func() bool { return !serving.Load() || answers(f.host.Listen) })
 	if err := day1.Notify(day1.Ready); err != nil {
 		f.Log.WithError(err).Warn("service manager is not notified that the build has begun")

@@ -28,18 +28,18 @@ const (
 
 // renderSecond puts the inputs among MCO's manifests, lets its controller render aside, proves that the result names
 // the images, and only then publishes it to the config server.
-func (f flow) renderSecond(ctx context.Context, y layering, mco controller) (day1.Rendered, error) {
-	if err := f.setAside(); err != nil {
+func renderSecond(ctx context.Context, f flow, y layering, mco controller) (day1.Rendered, error) {
+	if err := setAside(f); err != nil {
 		return day1.Rendered{}, err
 	}
 	if err := mergePullSecret(f.Options, y.registry.Identity.PullAuth); err != nil {
 		return day1.Rendered{}, err
 	}
-	out, err := f.renderWith(ctx, y, mco, false)
+	out, err := renderWith(ctx, f, y, mco, false)
 	if errors.Is(err, errOtherImage) {
 		f.Log.WithError(err).
 			Warn("this MCO does not read images from MachineOSConfigs at install time, naming them in MachineConfigs")
-		out, err = f.renderWith(ctx, y, mco, true)
+		out, err = renderWith(ctx, f, y, mco, true)
 	}
 	if err != nil {
 		return day1.Rendered{}, err
@@ -47,7 +47,7 @@ func (f flow) renderSecond(ctx context.Context, y layering, mco controller) (day
 	return out, publish(f.at(stagingDir), f.at(mcsDir), out.Configs)
 }
 
-func (f flow) renderWith(ctx context.Context, y layering, mco controller, osImageURL bool) (day1.Rendered, error) {
+func renderWith(ctx context.Context, f flow, y layering, mco controller, osImageURL bool) (day1.Rendered, error) {
 	objects, err := y.objects(osImageURL)
 	if err != nil {
 		return day1.Rendered{}, err
@@ -67,7 +67,7 @@ func (f flow) renderWith(ctx context.Context, y layering, mco controller, osImag
 		}
 	}
 	for attempt := 1; ; attempt++ {
-		err := f.renderOnce(ctx, mco)
+		err := renderOnce(ctx, f, mco)
 		if err == nil {
 			break
 		}
@@ -83,7 +83,7 @@ func (f flow) renderWith(ctx context.Context, y layering, mco controller, osImag
 	return y.proved(f.at(stagingDir), osImageURL)
 }
 
-func (f flow) renderOnce(ctx context.Context, mco controller) error {
+func renderOnce(ctx context.Context, f flow, mco controller) error {
 	ctx, cancel := context.WithTimeout(ctx, renderLimit)
 	defer cancel()
 	dest := f.at(stagingDir)
@@ -115,7 +115,7 @@ func (y layering) proved(dir string, osImageURL bool) (day1.Rendered, error) {
 }
 
 // shown checks that the config server still has a rendering.
-func (f flow) shown(r day1.Rendered) error {
+func shown(f flow, r day1.Rendered) error {
 	for pool, name := range r.Configs {
 		config, _, _, err := rendered(f.at(mcsDir), pool)
 		if err != nil {

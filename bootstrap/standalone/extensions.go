@@ -41,7 +41,7 @@ func extensionsImages(in *preflight.Input, first *render.Result) []string {
 
 // importExtensions copies them into the embedded registry, with the base image's credentials, and maps each to its name
 // there.
-func (f flow) importExtensions(ctx context.Context, run *journal.Run, r *day1.Registry,
+func importExtensions(ctx context.Context, f flow, run *journal.Run, r *day1.Registry,
 	images []string) (map[string]string, error) {
 	return journal.Do(ctx, run, journal.Step[map[string]string]{Name: phaseExtensions,
 		Inputs: func() (any, error) { return images, nil },

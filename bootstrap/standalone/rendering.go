@@ -43,7 +43,7 @@ func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (ba
 	}
 	copies := map[string]string{}
 	if extends(f.host.In) {
-		extensions, err := f.importExtensions(ctx, run, r, extensionsImages(f.host.In, first))
+		extensions, err := importExtensions(ctx, f, run, r, extensionsImages(f.host.In, first))
 		if err != nil {
 			return base, day1.Sources{}, err
 		}

@@ -34,7 +34,7 @@ const (
 	phaseHandOver    = "handover"
 )
 
-func (f flow) phases() []journal.Phase {
+func phases(f flow) []journal.Phase {
 	first := []journal.Phase{{Name: phaseBase, Title: "import the base image"},
 		{Name: phaseRenderFirst, Title: "render the first configs"}}
 	if extends(f.host.In) {
@@ -104,7 +104,7 @@ func run(ctx context.Context, o Options) error {
 		return err
 	}
 	f.host.Warn()
-	return day1.Run(ctx, journal.Begin(j, f.phases(), o.Observe, o.Now, o.Log), f.host, f, f)
+	return day1.Run(ctx, journal.Begin(j, phases(f), o.Observe, o.Now, o.Log), f.host, f, f)
 }
 
 // newFlow knows the host by its names in the install directory.
