@@ -3,6 +3,7 @@ package openshift
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -93,12 +94,43 @@ func (y layering) trust(p preflight.Pool) (*mcfgv1.MachineConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := machineconfig.Encode(ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version},
-		Storage: ign35.Storage{Files: files}})
+	raw, err := trustConfig(files)
 	if err != nil {
 		return nil, err
 	}
 	return component(trustName(p.Name), p.Name, mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}), nil
+}
+
+// trustConfig writes an Ignition config of files. The order of the members counts: the journal keeps a hash of the text.
+func trustConfig(files []ign35.File) ([]byte, error) {
+	type contents struct {
+		Compression *string `json:"compression,omitempty"`
+		Source      *string `json:"source"`
+	}
+	type file struct {
+		Overwrite *bool    `json:"overwrite,omitempty"`
+		Path      string   `json:"path"`
+		Contents  contents `json:"contents"`
+		Mode      *int     `json:"mode,omitempty"`
+	}
+	var config struct {
+		Ignition struct {
+			Version string `json:"version"`
+		} `json:"ignition"`
+		Storage struct {
+			Files []file `json:"files"`
+		} `json:"storage"`
+	}
+	config.Ignition.Version = machineconfig.Version
+	for _, f := range files {
+		config.Storage.Files = append(config.Storage.Files, file{Overwrite: f.Overwrite, Path: f.Path, Mode: f.Mode,
+			Contents: contents{Compression: f.Contents.Compression, Source: f.Contents.Source}})
+	}
+	raw, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("write the trust of the nodes: %w", err)
+	}
+	return raw, nil
 }
 
 func component(name, pool string, spec mcfgv1.MachineConfigSpec) *mcfgv1.MachineConfig {

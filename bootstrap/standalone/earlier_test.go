@@ -34,9 +34,13 @@ func TestResumeStateOfEarlierVersion(t *testing.T) {
 		name   string
 		change func(t *testing.T, install string)
 		reused []string
+		// kept are rendered configs that have the same name.
+		kept []string
 	}{
-		{"same inputs", func(*testing.T, string) {}, []string{"base", "build-master", "render-final"}},
-		{"another MachineConfig", motd, []string{"base"}},
+		{"same inputs", func(*testing.T, string) {}, []string{"base", "build-master", "render-final"},
+			[]string{"rendered-master-349410227d512fa261f8126d1cce3cf4",
+				"rendered-worker-89a90ad7be0c37c5ec084e85d1fc39bc"}},
+		{"another MachineConfig", motd, []string{"base"}, []string{"rendered-worker-89a90ad7be0c37c5ec084e85d1fc39bc"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -49,6 +53,9 @@ func TestResumeStateOfEarlierVersion(t *testing.T) {
 			require.NoError(t, err)
 			for _, r := range j.Records {
 				assert.Equal(t, journal.StatusDone, r.Status, r.Name)
+			}
+			for _, name := range c.kept {
+				assert.FileExists(t, filepath.Join(dir, "state/rendered-first/machine-configs", name+".yaml"))
 			}
 			assert.FileExists(t, standalone.PointerFile(filepath.Join(dir, "state"), "master"))
 		})
