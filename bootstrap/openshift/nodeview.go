@@ -16,7 +16,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/manifests/machineconfig"
-	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 // pullLimit bounds the test pull: the registry is on this host.
@@ -47,7 +47,7 @@ func testPull(ctx context.Context, f flow, pool, image string) error {
 		return err
 	}
 	_, arch, _ := strings.Cut(f.Platform, "/")
-	_, err = deploy.Inspect(ctx, image, deploy.ImportOptions{Root: root, Architecture: arch,
+	_, err = pull.Inspect(ctx, image, pull.Options{Root: root, Architecture: arch,
 		AllowUnbootable:   false,
 		RegistriesConfDir: filepath.Join(root, "etc/containers/registries.conf.d"),
 		CertsDir:          filepath.Join(root, "etc/containers/certs.d")})

@@ -302,12 +302,12 @@ func TestAnalyzeNamesThePhaseInWhichItWasKilled(t *testing.T) {
 		end := n.run(phase, "started")
 		require.ErrorContains(t, end.Err, "killed", end.Log)
 		n.judge(n.verdict(), scenario{status: analyze.StatusCutOff, phase: phase, cause: "killed", evidence: "no process is",
-			file: "journal.json", next: "goes on where it ended"})
+			file: "journal.json", next: "continues where it ended"})
 	}
 	end := n.run("pull", "recorded")
 	require.ErrorContains(t, end.Err, "killed", end.Log)
 	n.judge(n.verdict(), scenario{status: analyze.StatusCutOff, cause: "killed", evidence: "no outcome",
-		file: "journal.json", next: "goes on where it ended",
+		file: "journal.json", next: "continues where it ended",
 		timeline: `^hand-over \(.*\) is found cut off \(1 times so far\) and is run again$`})
 	j, err := journal.Open(n.order.State)
 	require.NoError(t, err)
