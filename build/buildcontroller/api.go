@@ -153,7 +153,7 @@ func (c api) progress(ctx context.Context, b *mcfgv1.MachineOSBuild) (job.Observ
 	return job.Observe(j, pods.Items), wrap(err, "list pods of Job "+j.Name)
 }
 
-// deleteJob deletes the Job of a build with its pods, and a Job of that name that nobody owns.
+// deleteJob deletes the Job of a build with its pods, and a Job of that name without an owner.
 func (c api) deleteJob(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 	j, err := c.jobNamed(ctx, c.live, b)
 	if err != nil || j == nil || metav1.GetControllerOf(j) != nil && !metav1.IsControlledBy(j, b) {
@@ -196,7 +196,7 @@ func (c api) deleteBuild(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
 	return wrap(client.IgnoreNotFound(c.client.Delete(ctx, b)), "delete MachineOSBuild "+b.Name)
 }
 
-// createBuild creates a build, or reads the one of its name. created tells which.
+// createBuild creates a build, or reads the one of its name. created says which.
 func (c api) createBuild(ctx context.Context, b *mcfgv1.MachineOSBuild) (_ *mcfgv1.MachineOSBuild, created bool,
 	err error) {
 	err = c.client.Create(ctx, b)

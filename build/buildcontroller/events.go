@@ -32,7 +32,7 @@ const (
 // maxNote is the API's bound on an event's text in bytes (events.k8s.io/v1).
 const maxNote = 1000
 
-// recorder tells people and programs what the controller does: events and metrics.
+// recorder is the edge to people and programs: events and metrics.
 type recorder struct {
 	events  events.EventRecorder
 	metrics *metrics

@@ -6,6 +6,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/containerfile"
@@ -107,13 +108,14 @@ func createJob(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, objects j
 	if err != nil {
 		return b, wrap(err, "create Job of MachineOSBuild "+b.Name)
 	}
-	b, err = patched(ctx, x.api, b, func(b *mcfgv1.MachineOSBuild) {
-		annotate(b, manifests.AnnotationJobUID, string(objects.Job.UID))
-	})
-	if err != nil {
-		return b, err
-	}
+	// The state comes next: until it is written, a Job that is deleted would be created again.
 	prepared := b.DeepCopy()
 	prepared.Status.Builder, prepared.Status.RelatedObjects = objects.Builder(), objects.Related()
-	return move(ctx, x, prepared, job.Observation{State: machineosbuild.Prepared})
+	if b, err = move(ctx, x, prepared, job.Observation{State: machineosbuild.Prepared}); err != nil {
+		return b, err
+	}
+	next := b.DeepCopy()
+	annotate(next, manifests.AnnotationJobUID, string(objects.Job.UID))
+	// without a lock: it is not written again
+	return next, wrap(x.api.client.Patch(ctx, next, client.MergeFrom(b)), "annotate MachineOSBuild "+b.Name)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -21,18 +22,18 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// ArtifactType is the type of a log's manifest. Its configuration has the same type, by which registries without
+// artifactType is the type of a log's manifest. Its configuration has the same type, by which registries without
 // referrers index it (OCI distribution specification, referrers tag schema).
-const ArtifactType = "application/vnd.dayone.build.log.v1"
+const artifactType = "application/vnd.dayone.build.log.v1"
 
 // Annotations of a log's manifest beside org.opencontainers.image.created.
 const (
-	// AnnotationBuild names the MachineOSBuild.
-	AnnotationBuild = manifests.DayonePrefix + "machine-os-build"
-	// AnnotationPool names the pool.
-	AnnotationPool = manifests.DayonePrefix + "pool"
-	// AnnotationOutcome is Succeeded or Failed.
-	AnnotationOutcome = manifests.DayonePrefix + "outcome"
+	// annotationBuild names the MachineOSBuild.
+	annotationBuild = manifests.DayonePrefix + "machine-os-build"
+	// annotationPool names the pool.
+	annotationPool = manifests.DayonePrefix + "pool"
+	// annotationOutcome is Succeeded or Failed.
+	annotationOutcome = manifests.DayonePrefix + "outcome"
 
 	annotationCreated = "org.opencontainers.image.created"
 	annotationTitle   = "org.opencontainers.image.title"
@@ -63,8 +64,8 @@ type Log struct {
 // ErrNotFound means that the registry has no log of the build.
 var ErrNotFound = errors.New("there is no log of this build in the registry")
 
-// Tag is the tag under which a build's log is kept. Who removes the build removes the tag.
-func Tag(machineOSBuild string) string {
+// tagOf is the tag under which a build's log is kept. The controller deletes the log with the build.
+func tagOf(machineOSBuild string) string {
 	sum := sha256.Sum256([]byte(machineOSBuild))
 	return tagPrefix + hex.EncodeToString(sum[:])[:tagDigits]
 }
@@ -95,10 +96,10 @@ func Push(ctx context.Context, client *appendengine.Client, repository string, l
 	}
 	options := client.Options(ctx)
 	m := manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: ArtifactType,
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: artifactType,
 		Annotations: map[string]string{
-			AnnotationBuild: l.Build, AnnotationPool: l.Pool, AnnotationOutcome: l.Outcome, annotationCreated: l.Created.UTC().
-						Format(time.RFC3339),
+			annotationBuild: l.Build, annotationPool: l.Pool, annotationOutcome: l.Outcome,
+			annotationCreated: l.Created.UTC().Format(time.RFC3339),
 		},
 	}
 	if l.Image != "" {
@@ -108,46 +109,28 @@ func Push(ctx context.Context, client *appendengine.Client, repository string, l
 		m.Subject = &v1.Descriptor{MediaType: m.Subject.MediaType, Size: m.Subject.Size, Digest: m.Subject.Digest}
 	}
 	text := static.NewLayer(bounded(l.Text), "text/plain")
-	empty := static.NewLayer([]byte("{}"), ArtifactType)
+	empty := static.NewLayer([]byte("{}"), artifactType)
 	for _, blob := range []v1.Layer{empty, text} {
 		if err := remote.WriteLayer(repo, blob, options...); err != nil {
 			return "", fmt.Errorf("keep build log in %s: %w", repo, err)
 		}
 	}
-	if m.Config, err = descriptor(empty); err != nil {
-		return "", err
-	}
-	layer, err := descriptor(text)
-	if err != nil {
-		return "", err
+	config, configErr := partial.Descriptor(empty)
+	layer, layerErr := partial.Descriptor(text)
+	if err := errors.Join(configErr, layerErr); err != nil {
+		return "", fmt.Errorf("describe build log: %w", err)
 	}
 	layer.Annotations = map[string]string{annotationTitle: fileName}
-	m.Layers = []v1.Descriptor{layer}
+	m.Config, m.Layers = *config, []v1.Descriptor{*layer}
 	raw, err := json.Marshal(m)
 	if err != nil {
 		return "", fmt.Errorf("encode manifest of build log: %w", err)
 	}
-	if err := remote.Put(repo.Tag(Tag(l.Build)), rawManifest(raw), options...); err != nil {
+	if err := remote.Put(repo.Tag(tagOf(l.Build)), rawManifest(raw), options...); err != nil {
 		return "", fmt.Errorf("keep build log in %s: %w", repo, err)
 	}
 	sum := sha256.Sum256(raw)
 	return repo.Digest("sha256:" + hex.EncodeToString(sum[:])).String(), nil
-}
-
-func descriptor(l v1.Layer) (v1.Descriptor, error) {
-	digest, err := l.Digest()
-	if err != nil {
-		return v1.Descriptor{}, fmt.Errorf("describe build log: %w", err)
-	}
-	size, err := l.Size()
-	if err != nil {
-		return v1.Descriptor{}, fmt.Errorf("describe build log: %w", err)
-	}
-	media, err := l.MediaType()
-	if err != nil {
-		return v1.Descriptor{}, fmt.Errorf("describe build log: %w", err)
-	}
-	return v1.Descriptor{MediaType: media, Digest: digest, Size: size}, nil
 }
 
 // bounded takes the middle out of what is too long.
@@ -168,12 +151,12 @@ func Read(ctx context.Context, client *appendengine.Client, repository, machineO
 	if err != nil {
 		return nil, fmt.Errorf("find build log: %w", err)
 	}
-	l, err := read(ctx, client, repo.Tag(Tag(machineOSBuild)))
+	l, err := read(ctx, client, repo.Tag(tagOf(machineOSBuild)))
 	if appendengine.StatusOf(err) != http.StatusNotFound || image == "" {
 		return l, found(err)
 	}
 	index, err := remote.Referrers(repo.Digest(image),
-		append(client.Options(ctx), remote.WithFilter("artifactType", ArtifactType))...)
+		append(client.Options(ctx), remote.WithFilter("artifactType", artifactType))...)
 	if err != nil {
 		return nil, fmt.Errorf("find build log of %s@%s: %w", repo, image, err)
 	}
@@ -216,7 +199,7 @@ func read(ctx context.Context, client *appendengine.Client, ref name.Reference) 
 	if err := json.Unmarshal(d.Manifest, &m); err != nil {
 		return nil, fmt.Errorf("read build log %s: %w", ref, err)
 	}
-	if m.ArtifactType != ArtifactType || len(m.Layers) != 1 {
+	if m.ArtifactType != artifactType || len(m.Layers) != 1 {
 		return nil, fmt.Errorf("read build log %s: it is a %s and no build log", ref, m.ArtifactType)
 	}
 	layer, err := remote.Layer(ref.Context().Digest(m.Layers[0].Digest.String()), options...)
@@ -228,8 +211,8 @@ func read(ctx context.Context, client *appendengine.Client, ref name.Reference) 
 		return nil, fmt.Errorf("read build log %s: %w", ref, err)
 	}
 	defer body.Close()
-	l := &Log{Build: m.Annotations[AnnotationBuild], Pool: m.Annotations[AnnotationPool],
-		Outcome: m.Annotations[AnnotationOutcome]}
+	l := &Log{Build: m.Annotations[annotationBuild], Pool: m.Annotations[annotationPool],
+		Outcome: m.Annotations[annotationOutcome]}
 	if m.Subject != nil {
 		l.Image = m.Subject.Digest.String()
 	}
@@ -240,25 +223,4 @@ func read(ctx context.Context, client *appendengine.Client, ref name.Reference) 
 		return nil, fmt.Errorf("read build log %s: %w", ref, err)
 	}
 	return l, nil
-}
-
-// Delete removes the log of a build; one that is not there is no error.
-func Delete(ctx context.Context, client *appendengine.Client, repository, machineOSBuild string) error {
-	repo, err := name.NewRepository(repository, name.StrictValidation)
-	if err != nil {
-		return fmt.Errorf("remove build log: %w", err)
-	}
-	options := client.Options(ctx)
-	d, err := remote.Head(repo.Tag(Tag(machineOSBuild)), options...)
-	if appendengine.StatusOf(err) == http.StatusNotFound {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remove build log of %s: %w", machineOSBuild, err)
-	}
-	err = remote.Delete(repo.Digest(d.Digest.String()), options...)
-	if err != nil && appendengine.StatusOf(err) != http.StatusNotFound {
-		return fmt.Errorf("remove build log of %s: %w", machineOSBuild, err)
-	}
-	return nil
 }

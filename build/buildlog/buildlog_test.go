@@ -47,9 +47,9 @@ func TestALogIsKeptBesideItsImage(t *testing.T) {
 	list, err := index.IndexManifest()
 	require.NoError(t, err)
 	require.Len(t, list.Manifests, 1, "the registry lists it as what refers to the image")
-	assert.Equal(t, buildlog.ArtifactType, list.Manifests[0].ArtifactType)
+	assert.Equal(t, "application/vnd.dayone.build.log.v1", list.Manifests[0].ArtifactType)
 	assert.Equal(t, repo+"@"+list.Manifests[0].Digest.String(), at)
-	assert.Equal(t, "worker-1", list.Manifests[0].Annotations[buildlog.AnnotationBuild])
+	assert.Equal(t, "worker-1", list.Manifests[0].Annotations["dayone.dev/machine-os-build"])
 
 	// Another build of the same image, and one whose tag has gone: what refers to the image is found.
 	second := want
@@ -60,8 +60,9 @@ func TestALogIsKeptBesideItsImage(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, []string{"worker-1", "infra-1"}, got.Build)
 
-	require.NoError(t, buildlog.Delete(t.Context(), push, repo, "worker-1"))
-	require.NoError(t, buildlog.Delete(t.Context(), push, repo, "worker-1"), "what has gone is no error")
+	log, err := name.NewDigest(at) // as the controller does with the build
+	require.NoError(t, err)
+	require.NoError(t, remote.Delete(log, push.Options(t.Context())...))
 	got, err = buildlog.Read(t.Context(), pull, repo, "infra-1", image)
 	require.NoError(t, err)
 	assert.Equal(t, second.Text, got.Text)

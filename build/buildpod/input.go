@@ -59,7 +59,7 @@ func (o Options) readInput() (*input, error) {
 	return in, nil
 }
 
-// readAccess reads credentials, authorities and mirrors.
+// readAccess reads credentials, CAs and mirrors.
 func (o Options) readAccess(t *task, target string) error {
 	push, err := o.read(job.DirPush, job.FileAuth)
 	if err != nil {
@@ -114,7 +114,7 @@ func (o Options) copyMounts(mounts []job.OrderMount) ([]build.Mount, error) {
 }
 
 // copyTree copies the files of a mounted Secret or ConfigMap and leaves out the kubelet's own entries (..data,
-// ..2026_…), which change at every refresh. Names that lead there are followed. It tells how many files there were.
+// ..2026_…), which change at every refresh. Names that lead there are followed. It gives the number of files.
 func copyTree(from, to string) (files int, err error) {
 	entries, err := os.ReadDir(from)
 	if errors.Is(err, fs.ErrNotExist) {

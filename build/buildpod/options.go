@@ -1,6 +1,7 @@
 package buildpod
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -22,14 +23,12 @@ type Options struct {
 	TerminationLog string
 	// Output takes the log as it grows; default drops it.
 	Output io.Writer
-	// Worker is the name under which this program calls itself for the worker; default WorkerName.
-	Worker string
 }
 
 const (
 	defaultTerminationLog = "/dev/termination-log"
-	// WorkerName is the worker's argument zero.
-	WorkerName = "dayone-build-pod-worker"
+	// workerName is the worker's argument zero.
+	workerName = "dayone-build-pod-worker"
 	// logTimeout bounds the keeping of the log: the build's outcome must not wait for it.
 	logTimeout = 30 * time.Second
 	// overtime is what the worker may take beyond the build's own time limit before it is killed.
@@ -37,28 +36,17 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	if o.Input == "" {
-		o.Input = job.DirInput
-	}
-	if o.Work == "" {
-		o.Work = job.DirWork
-	}
-	if o.UserNamespace == "" {
-		o.UserNamespace = job.UserNamespaceShift
-	}
-	if o.TerminationLog == "" {
-		o.TerminationLog = defaultTerminationLog
-	}
+	o.Input = cmp.Or(o.Input, job.DirInput)
+	o.Work = cmp.Or(o.Work, job.DirWork)
+	o.UserNamespace = cmp.Or(o.UserNamespace, job.UserNamespaceShift)
+	o.TerminationLog = cmp.Or(o.TerminationLog, defaultTerminationLog)
 	if o.Output == nil {
 		o.Output = io.Discard
-	}
-	if o.Worker == "" {
-		o.Worker = WorkerName
 	}
 	return o
 }
 
-// Validate names the option that cannot be right.
+// Validate names the option that is invalid.
 func (o Options) Validate() error {
 	switch o.UserNamespace {
 	case "", job.UserNamespaceShift, job.UserNamespaceNone:
@@ -69,11 +57,11 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// task is what the outer process tells the worker, on a pipe: credentials never are in arguments, environment or files
-// of the pod's user.
+// task is the worker's input, which comes on a pipe: credentials are never in arguments, environment or files of the
+// pod's user.
 type task struct {
 	Request build.Request `json:"request"`
-	// Auth is auth.json for all registries, CA their authorities.
+	// Auth is auth.json for all registries, CA their CAs.
 	Auth []byte `json:"auth"`
 	CA   []byte `json:"ca,omitempty"`
 	// Registries is a registries.conf, empty for none.

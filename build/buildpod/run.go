@@ -1,6 +1,7 @@
 package buildpod
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -54,7 +54,7 @@ func run(ctx context.Context, o Options) job.Result {
 		result.Seconds = seconds(began)
 	}
 	cleanResult(&result, log)
-	say(log, result)
+	conclude(log, result)
 	if ctx.Err() == nil { // a pod that is being deleted has no time to lose
 		if result.Log, err = o.keep(ctx, in, log, result); err != nil {
 			fmt.Fprintln(o.Output, "the log of this build is not kept: "+log.clean(err.Error()))
@@ -63,7 +63,7 @@ func run(ctx context.Context, o Options) job.Result {
 	return result
 }
 
-// refused is about input that no other pod would take either.
+// refused is the result for input that no other pod accepts either.
 func refused(o Options, err error) job.Result {
 	fmt.Fprintln(o.Output, err)
 	return job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure, Step: "request", Message: err.Error(),
@@ -83,8 +83,8 @@ func cleanResult(r *job.Result, log *transcript) {
 	}
 }
 
-// say ends the log.
-func say(log io.Writer, r job.Result) {
+// conclude ends the log.
+func conclude(log io.Writer, r job.Result) {
 	if r.Failure != nil {
 		fmt.Fprintf(log, "FAILED after %.1f s: %s\n", r.Seconds, r.Failure.Error())
 		return
@@ -93,7 +93,7 @@ func say(log io.Writer, r job.Result) {
 }
 
 // keep pushes the log to the registry.
-func (o Options) keep(ctx context.Context, in *input, log *transcript, r job.Result) (string, error) {
+func (o Options) keep(ctx context.Context, in *input, log *transcript, result job.Result) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp(o.Work, "log-")
@@ -101,35 +101,26 @@ func (o Options) keep(ctx context.Context, in *input, log *transcript, r job.Res
 		return "", fmt.Errorf("keep build log: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	access := appendengine.Access{AuthFile: filepath.Join(dir, "auth.json")}
-	if err := os.WriteFile(access.AuthFile, in.task.Auth, 0o600); err != nil {
+	r, err := in.task.prepare(dir)
+	if err != nil {
 		return "", fmt.Errorf("keep build log: %w", err)
 	}
-	if len(in.task.CA) > 0 {
-		access.CAFile = filepath.Join(dir, "ca.crt")
-		if err := os.WriteFile(access.CAFile, in.task.CA, 0o600); err != nil {
-			return "", fmt.Errorf("keep build log: %w", err)
-		}
-	}
-	client, err := appendengine.NewClient(access)
+	client, err := appendengine.NewClient(appendengine.Access{AuthFile: r.Registry.AuthFile, CAFile: r.Registry.CAFile})
 	if err != nil {
 		return "", fmt.Errorf("keep build log: %w", err)
 	}
 	defer client.Close()
-	l := buildlog.Log{Build: in.order.MachineOSBuild, Pool: in.order.Request.Pool, Outcome: "Succeeded", Image: r.Digest,
+	l := buildlog.Log{Build: in.order.MachineOSBuild, Pool: r.Pool, Outcome: "Succeeded", Image: result.Digest,
 		Created: time.Now(), Text: log.text()}
-	if r.Failure != nil {
+	if result.Failure != nil {
 		l.Outcome = "Failed"
 	}
-	return buildlog.Push(ctx, client, in.order.Request.Target, l)
+	return buildlog.Push(ctx, client, r.Target, l)
 }
 
 // build starts the worker, hands it the task and waits.
 func (o Options) build(ctx context.Context, in *input, log *transcript) job.Result {
-	timeout := in.order.Request.Options.Timeout
-	if timeout == 0 {
-		timeout = build.DefaultTimeout
-	}
+	timeout := cmp.Or(in.order.Request.Options.Timeout, build.DefaultTimeout)
 	bounded, cancel := context.WithTimeout(ctx, timeout+overtime)
 	defer cancel()
 	w, err := o.start(in, log)
@@ -148,7 +139,7 @@ func (o Options) build(ctx context.Context, in *input, log *transcript) job.Resu
 		return result
 	case ctx.Err() != nil:
 		return job.Result{Failure: &build.Failure{Class: build.ClassTransient, Step: "containerfile",
-			Message: "the build was stopped from outside", Next: "nothing: the build begins again when it is still wanted"}}
+			Message: "the build was stopped from outside", Next: "nothing: the build begins again when it is still needed"}}
 	case bounded.Err() != nil:
 		return job.Result{Failure: &build.Failure{Class: build.ClassPolicy, Step: "containerfile",
 			Message: fmt.Sprintf("the time limit of %s ran out", timeout),
@@ -163,7 +154,8 @@ func (o Options) build(ctx context.Context, in *input, log *transcript) job.Resu
 func startHint(err error) string {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC) ||
 		errors.Is(err, syscall.EUSERS) {
-		return "the node does not let the pod make a user namespace: give builds a seccomp profile that allows it, or user namespaces of the runtime (hostUsers: false); docs/operators/builds.md"
+		return "the node does not let the pod create a user namespace: give builds a seccomp profile that allows it, or " +
+			"user namespaces of the runtime (hostUsers: false); docs/operators/builds.md"
 	}
 	return "look at the events of the pod"
 }
@@ -186,7 +178,7 @@ func (o Options) start(in *input, log *transcript) (*child, error) {
 		return nil, errors.Join(fmt.Errorf("make pipe: %w", err), stdin.Close(), stdinWriter.Close())
 	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{o.Worker}
+	cmd.Args = []string{workerName}
 	cmd.Env = append(proxies(in.order.Request.Options.ProxyEnvironment),
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME="+o.Work, "LANG=C.UTF-8")
 	if pool := os.Getenv("SSL_CERT_FILE"); pool != "" {

@@ -32,7 +32,7 @@ func newTranscript(out io.Writer, secrets []string) *transcript {
 	return &transcript{out: out, scrub: scrub.New(secrets)}
 }
 
-// Write never fails: whoever does not read the log must not stop the build.
+// Write never fails: a reader that has gone must not stop the build.
 func (t *transcript) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -34,9 +34,9 @@ type NewEngine func(EngineOptions) (build.ContainerEngine, error)
 const resultDescriptor = 3
 
 // Worker must be called first in main, after the engine's own start: when this process was started as the worker it
-// does the work and tells true, and main must return.
+// does the work and returns true, and main must return.
 func Worker(open NewEngine) bool {
-	if os.Args[0] != WorkerName {
+	if os.Args[0] != workerName {
 		return false
 	}
 	syscall.CloseOnExec(resultDescriptor) // RUN must not be able to write a result
@@ -60,16 +60,18 @@ func work(ctx context.Context, in io.Reader, out io.Writer, open NewEngine) (job
 	}
 	began := time.Now()
 	log := newLogger(out)
-	r, err := t.prepare()
-	if err != nil {
+	noScratch := func(err error) (job.Result, error) {
 		return failed(began, &build.Failure{Class: build.ClassInfrastructure, Step: "containerfile", Message: err.Error(),
 			Next: "look at the volume for scratch space"}), nil
+	}
+	r, err := t.prepare(filepath.Join(stateDir(t.Work), "access"))
+	if err != nil {
+		return noScratch(err)
 	}
 	engine, err := open(EngineOptions{Root: filepath.Join(stateDir(t.Work), "engine"), Environment: t.environment(),
 		Log: log})
 	if err != nil {
-		return failed(began, &build.Failure{Class: build.ClassInfrastructure, Step: "containerfile", Message: err.Error(),
-			Next: "look at the volume for scratch space"}), nil
+		return noScratch(err)
 	}
 	builder := build.NewBuilder(build.BuilderOptions{
 		Engine: engine, StateDir: filepath.Join(stateDir(t.Work), "builder"), Progress: printer(out), Log: log,
@@ -95,9 +97,9 @@ func failed(began time.Time, f *build.Failure) job.Result {
 
 func seconds(began time.Time) float64 { return float64(time.Since(began).Milliseconds()) / 1000 }
 
-// prepare writes the files that the builder reads, for the worker's user alone.
-func (t task) prepare() (build.Request, error) {
-	dir := filepath.Join(stateDir(t.Work), "access")
+// prepare writes what reaches registries into a directory, for this process's user alone, and gives the request with
+// those files.
+func (t task) prepare(dir string) (build.Request, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return build.Request{}, fmt.Errorf("make directory for credentials: %w", err)
 	}

@@ -74,7 +74,7 @@ func unsaid(p *corev1.Pod, t *corev1.ContainerStateTerminated) machineosbuild.Ca
 	return cause
 }
 
-// evicted tells a pod that was too large from one that was in the way: its own limit is no node's trouble.
+// evicted separates a pod that exceeded its own limit from one that its node could not hold.
 func evicted(p *corev1.Pod) machineosbuild.Cause {
 	cause := machineosbuild.Cause{Reason: reasonEvicted, Class: build.ClassTransient, Message: "the pod was evicted: " +
 		p.Status.Message,

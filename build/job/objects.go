@@ -31,7 +31,7 @@ type Input struct {
 	Request build.Request
 	// PullSecret and PushSecret are credentials as Canonical makes them; PullSecret may be empty.
 	PullSecret, PushSecret []byte
-	// CA is PEM of authorities that sign the certificates of registries; empty means the builder image's.
+	// CA is PEM of CAs that sign the certificates of registries; empty means the builder image's.
 	CA []byte
 	// RegistriesConf is a registries.conf with mirrors for images that the Containerfile names; empty means none.
 	RegistriesConf string
@@ -86,29 +86,45 @@ func objectName(prefix, machineOSBuild string) string {
 	return prefix + machineosbuild.Shorten(machineOSBuild, maxJobName-len(prefix))
 }
 
-// New makes the objects of a build. Equal input gives equal objects. What is too large to be stored is refused by its
-// name.
+// New makes the objects of a build. Equal input gives equal objects. The error names input that is too large.
 func New(in Input) (Objects, error) {
-	if err := in.validate(); err != nil {
+	objects, err := newObjects(in)
+	if err != nil {
 		return Objects{}, fmt.Errorf("make Job of MachineOSBuild %s: %w", in.name(), err)
+	}
+	return objects, nil
+}
+
+func newObjects(in Input) (Objects, error) {
+	if err := in.validate(); err != nil {
+		return Objects{}, err
 	}
 	in.Options = in.Options.withDefaults()
 	parts, err := pack(in.Request.Config, maxPart)
 	if err != nil {
-		return Objects{}, fmt.Errorf("make Job of MachineOSBuild %s: %w", in.name(), err)
+		return Objects{}, err
 	}
 	if len(parts) > maxParts {
-		return Objects{},
-			fmt.Errorf(
-				"make Job of MachineOSBuild %s: rendered config %s has more than %d KiB when compressed; move large files out of the MachineConfigs into the Containerfile",
-				in.name(), in.Request.Config.Name, maxParts*maxPart>>10)
+		return Objects{}, fmt.Errorf("rendered config %s has more than %d KiB when compressed; move large files out of the "+
+			"MachineConfigs into the Containerfile", in.Request.Config.Name, maxParts*maxPart>>10)
 	}
-	m := maker{in: in}
-	if err := m.inputs(parts); err != nil {
-		return Objects{}, fmt.Errorf("make Job of MachineOSBuild %s: %w", in.name(), err)
+	inputs, err := in.inputs(parts)
+	if err != nil {
+		return Objects{}, err
 	}
-	m.out.Job = m.job()
-	return m.out, nil
+	var out Objects
+	for _, input := range inputs {
+		for _, o := range input.objects {
+			switch o := o.(type) {
+			case *corev1.ConfigMap:
+				out.ConfigMaps = append(out.ConfigMaps, o)
+			case *corev1.Secret:
+				out.Secrets = append(out.Secrets, o)
+			}
+		}
+	}
+	out.Job = in.job(inputs)
+	return out, nil
 }
 
 func (in Input) name() string {
@@ -144,144 +160,153 @@ func (in Input) validate() error {
 	return nil
 }
 
-// maker collects the objects of one build.
-type maker struct {
-	in      Input
-	out     Objects
-	volumes []corev1.Volume
-	mounts  []corev1.VolumeMount
+// input is a directory that the pod reads: a volume, and the objects of this build behind it.
+type input struct {
+	name, path string
+	source     corev1.VolumeSource
+	objects    []metav1.Object
 }
 
-// inputs makes what the pod reads. Only the Containerfile, mirrors and authorities are no secrets: a rendered config
-// holds the node's pull secret, and addresses of proxies may hold a password.
-func (m *maker) inputs(parts [][]byte) error {
-	order := Order{MachineOSBuild: m.in.Build.Name, Request: m.in.Request, Parts: len(parts)}
+// inputs makes what the pod reads. Only the Containerfile, mirrors and CAs are no secrets: a rendered config holds the
+// node's pull secret, and addresses of proxies may hold a password.
+func (in Input) inputs(parts [][]byte) ([]input, error) {
+	order, err := json.Marshal(in.order(len(parts)))
+	if err != nil {
+		return nil, fmt.Errorf("encode order: %w", err)
+	}
+	if len(order)+len(parts[0]) > maxObject {
+		return nil, fmt.Errorf("the trust bundle and options have %d KiB; make the trust bundle smaller", len(order)>>10)
+	}
+	texts := map[string]string{FileContainerfile: in.Request.Containerfile}
+	if in.RegistriesConf != "" {
+		texts[FileRegistries] = in.RegistriesConf
+	}
+	all := []input{in.config(order, parts), in.configMap("containerfile-", DirContainerfile, texts)}
+	if len(in.CA) > 0 {
+		all = append(all, in.configMap("additionaltrustbundle-", DirCA, map[string]string{FileCA: string(in.CA)}))
+	}
+	if len(in.PullSecret) > 0 {
+		original := ""
+		if s := in.Config.Spec.BaseImagePullSecret; s != nil {
+			original = s.Name
+		}
+		all = append(all, in.auth("base-", DirPull, in.PullSecret, original))
+	}
+	all = append(all, in.auth("final-", DirPush, in.PushSecret, in.Config.Spec.RenderedImagePushSecret.Name))
+	for i, mount := range in.Mounts {
+		all = append(all, mount.input(strconv.Itoa(i)))
+	}
+	for _, input := range all {
+		if err := input.fits(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// order is what the builder does, without what has a file of its own.
+func (in Input) order(parts int) Order {
+	order := Order{MachineOSBuild: in.Build.Name, Request: in.Request, Parts: parts}
 	r := &order.Request
 	r.Config, r.Containerfile, r.Registry = nil, "", build.Access{}
 	r.Options.Mounts, r.Options.Secrets, r.Options.RegistriesConf = nil, nil, ""
-	r.Options.Timeout = m.in.Options.BuilderDeadline
-	for i, mount := range m.in.Mounts {
+	r.Options.Timeout = in.Options.BuilderDeadline
+	for i, mount := range in.Mounts {
 		order.Mounts = append(order.Mounts, OrderMount{Name: strconv.Itoa(i), Target: mount.Target})
 	}
-	raw, err := json.Marshal(order)
-	if err != nil {
-		return fmt.Errorf("encode order: %w", err)
-	}
-	if err := m.config(raw, parts); err != nil {
-		return err
-	}
-	texts := map[string]string{FileContainerfile: m.in.Request.Containerfile}
-	if m.in.RegistriesConf != "" {
-		texts[FileRegistries] = m.in.RegistriesConf
-	}
-	if err := m.configMap("containerfile-", DirContainerfile, texts); err != nil {
-		return err
-	}
-	if len(m.in.CA) > 0 {
-		if err := m.configMap("additionaltrustbundle-", DirCA, map[string]string{FileCA: string(m.in.CA)}); err != nil {
-			return err
+	return order
+}
+
+// fits refuses a text that one object cannot hold.
+func (i input) fits() error {
+	for _, o := range i.objects {
+		size := 0
+		switch o := o.(type) {
+		case *corev1.ConfigMap:
+			for _, text := range o.Data {
+				size += len(text)
+			}
+		case *corev1.Secret:
+			for _, data := range o.Data {
+				size += len(data)
+			}
+		}
+		if size > maxObject {
+			return fmt.Errorf("%s has %d KiB, and an object holds 1024; make it smaller", i.name, size>>10)
 		}
 	}
-	if len(m.in.PullSecret) > 0 {
-		original := ""
-		if s := m.in.Config.Spec.BaseImagePullSecret; s != nil {
-			original = s.Name
-		}
-		if err := m.auth("base-", DirPull, m.in.PullSecret, original); err != nil {
-			return err
-		}
-	}
-	if err := m.auth("final-", DirPush, m.in.PushSecret, m.in.Config.Spec.RenderedImagePushSecret.Name); err != nil {
-		return err
-	}
-	m.given()
 	return nil
 }
 
-// config makes the Secrets with the order and the rendered config; one directory shows them all.
-func (m *maker) config(order []byte, parts [][]byte) error {
+// config shows the order and the rendered config, which several Secrets hold, in one directory.
+func (in Input) config(order []byte, parts [][]byte) input {
+	var objects []metav1.Object
 	var sources []corev1.VolumeProjection
 	for i, part := range parts {
 		data := map[string][]byte{FilePart + strconv.Itoa(i): part}
 		if i == 0 {
 			data[FileOrder] = order
-			if len(order)+len(part) > maxObject {
-				return fmt.Errorf("the trust bundle and options have %d KiB; make the trust bundle smaller", len(order)>>10)
-			}
 		}
-		s := &corev1.Secret{ObjectMeta: m.meta(objectName("config-"+strconv.Itoa(i)+"-", m.in.Build.Name)),
+		s := &corev1.Secret{ObjectMeta: in.meta(objectName("config-"+strconv.Itoa(i)+"-", in.Build.Name)),
 			Type: corev1.SecretTypeOpaque, Data: data}
-		m.out.Secrets = append(m.out.Secrets, s)
-		sources = append(sources,
-			corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: s.Name}}})
+		objects = append(objects, s)
+		sources = append(sources, corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: named(s)}})
 	}
-	m.volume(DirConfig, corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources,
-		DefaultMode: ptr(secretMode)}})
-	return nil
+	return input{name: DirConfig, path: DirConfig, objects: objects, source: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: sources, DefaultMode: ptr(secretMode)}}}
 }
 
-// secretMode lets the pod's own root read secrets and nobody else: not the user namespace in which RUN is root.
+func named(o metav1.Object) corev1.LocalObjectReference {
+	return corev1.LocalObjectReference{Name: o.GetName()}
+}
+
+// secretMode lets only the pod's own root read secrets: not the user namespace in which RUN is root.
 const secretMode = int32(0o400)
 
-func (m *maker) auth(prefix, dir string, auth []byte, original string) error {
+// auth holds registry credentials, a copy of the Secret that is named.
+func (in Input) auth(prefix, dir string, auth []byte, original string) input {
 	s := &corev1.Secret{
-		ObjectMeta: m.meta(objectName(prefix, m.in.Build.Name)), Type: corev1.SecretTypeDockerConfigJson,
+		ObjectMeta: in.meta(objectName(prefix, in.Build.Name)), Type: corev1.SecretTypeDockerConfigJson,
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: auth},
-	}
-	if len(auth) > maxObject {
-		return fmt.Errorf("registry Secret %s has more than 1 MiB", original)
 	}
 	s.Labels[manifests.LabelCanonicalizedSecret] = ""
 	if original != "" {
 		s.Labels[manifests.LabelOriginalSecretName] = machineosbuild.LabelValue(original)
 	}
-	m.out.Secrets = append(m.out.Secrets, s)
-	m.volume(dir, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: s.Name,
-		DefaultMode: ptr(secretMode)}})
-	return nil
+	return input{name: dir, path: dir, source: secretVolume(s.Name, false), objects: []metav1.Object{s}}
 }
 
-func (m *maker) configMap(prefix, dir string, data map[string]string) error {
-	size := 0
-	for _, text := range data {
-		size += len(text)
-	}
-	if size > maxObject {
-		return fmt.Errorf("%s has %d KiB, and an object holds 1024; make it smaller", dir, size>>10)
-	}
-	c := &corev1.ConfigMap{ObjectMeta: m.meta(objectName(prefix, m.in.Build.Name)), Data: data}
-	m.out.ConfigMaps = append(m.out.ConfigMaps, c)
-	m.volume(dir, corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: c.Name}}})
-	return nil
+func (in Input) configMap(prefix, dir string, data map[string]string) input {
+	c := &corev1.ConfigMap{ObjectMeta: in.meta(objectName(prefix, in.Build.Name)), Data: data}
+	return input{name: dir, path: dir, objects: []metav1.Object{c}, source: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named(c)}}}
 }
 
-// given mounts what others keep in the namespace.
-func (m *maker) given() {
-	for i, mount := range m.in.Mounts {
-		source := corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: mount.Secret,
-			DefaultMode: ptr(secretMode), Optional: ptr(true)}}
-		if mount.Secret == "" {
-			source = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: mount.ConfigMap}, Optional: ptr(true)}}
-		}
-		m.volumes = append(m.volumes, corev1.Volume{Name: "mount-" + strconv.Itoa(i), VolumeSource: source})
-		m.mounts = append(m.mounts, corev1.VolumeMount{Name: "mount-" + strconv.Itoa(i), MountPath: DirInput + "/" +
-			DirMounts + "/" + strconv.Itoa(i), ReadOnly: true})
+func secretVolume(name string, optional bool) corev1.VolumeSource {
+	source := &corev1.SecretVolumeSource{SecretName: name, DefaultMode: ptr(secretMode)}
+	if optional {
+		source.Optional = ptr(true)
 	}
+	return corev1.VolumeSource{Secret: source}
 }
 
-func (m *maker) volume(dir string, source corev1.VolumeSource) {
-	m.volumes = append(m.volumes, corev1.Volume{Name: dir, VolumeSource: source})
-	m.mounts = append(m.mounts, corev1.VolumeMount{Name: dir, MountPath: DirInput + "/" + dir, ReadOnly: true})
+// input shows an object that others keep in the namespace.
+func (m Mount) input(index string) input {
+	source := secretVolume(m.Secret, true)
+	if m.Secret == "" {
+		source = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: m.ConfigMap}, Optional: ptr(true)}}
+	}
+	return input{name: "mount-" + index, path: DirMounts + "/" + index, source: source}
 }
 
 // meta names, labels and owns an object.
-func (m *maker) meta(name string) metav1.ObjectMeta {
-	b := m.in.Build
-	labels := Labels(b, m.in.Config)
+func (in Input) meta(name string) metav1.ObjectMeta {
+	b := in.Build
 	return metav1.ObjectMeta{
-		Name: name, Namespace: m.in.Options.Namespace, Labels: labels,
+		Name: name, Namespace: in.Options.Namespace, Labels: buildLabels(b, in.Config),
 		Annotations: map[string]string{manifests.LabelMachineOSBuild: b.Name,
-			manifests.LabelMachineOSConfig: m.in.Config.Name},
+			manifests.LabelMachineOSConfig: in.Config.Name},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineOSBuild", Name: b.Name, UID: b.UID,
 			Controller: ptr(true), BlockOwnerDeletion: ptr(true),
@@ -290,14 +315,14 @@ func (m *maker) meta(name string) metav1.ObjectMeta {
 }
 
 // podMeta labels pods as the other objects; they are the Job's.
-func (m *maker) podMeta() metav1.ObjectMeta {
-	meta := m.meta("")
+func (in Input) podMeta() metav1.ObjectMeta {
+	meta := in.meta("")
 	meta.Namespace, meta.OwnerReferences = "", nil
 	return meta
 }
 
-// Labels are on every object of a build.
-func Labels(b *mcfgv1.MachineOSBuild, c *mcfgv1.MachineOSConfig) map[string]string {
+// buildLabels are on every object of a build.
+func buildLabels(b *mcfgv1.MachineOSBuild, c *mcfgv1.MachineOSConfig) map[string]string {
 	labels := machineosbuild.Labels(c.Spec.MachineConfigPool.Name, c.Name, b.Spec.MachineConfig.Name)
 	labels[manifests.LabelEphemeralBuildObject] = ""
 	labels[cluster.LabelManagedBy], labels[cluster.LabelPartOf] = cluster.ManagedBy, cluster.ManagedBy

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -77,30 +78,13 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Namespace == "" {
-		o.Namespace = cluster.DefaultNamespace
-	}
-	if o.ServiceAccount == "" {
-		o.ServiceAccount = cluster.BuildServiceAccount
-	}
-	if o.PriorityClass == "" {
-		o.PriorityClass = cluster.BuildPriorityClass
-	}
-	if o.BuilderDeadline == 0 {
-		o.BuilderDeadline = build.DefaultTimeout
-	}
-	if o.Deadline == 0 {
-		o.Deadline = o.BuilderDeadline + deadlineSlack
-	}
-	switch {
-	case o.BackoffLimit == 0:
-		o.BackoffLimit = defaultBackoff
-	case o.BackoffLimit < 0:
-		o.BackoffLimit = 0
-	}
-	if o.Grace == 0 {
-		o.Grace = defaultGrace
-	}
+	o.Namespace = cmp.Or(o.Namespace, cluster.DefaultNamespace)
+	o.ServiceAccount = cmp.Or(o.ServiceAccount, cluster.BuildServiceAccount)
+	o.PriorityClass = cmp.Or(o.PriorityClass, cluster.BuildPriorityClass)
+	o.BuilderDeadline = cmp.Or(o.BuilderDeadline, build.DefaultTimeout)
+	o.Deadline = cmp.Or(o.Deadline, o.BuilderDeadline+deadlineSlack)
+	o.BackoffLimit = max(cmp.Or(o.BackoffLimit, defaultBackoff), 0)
+	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	if o.Resources.Requests == nil && o.Resources.Limits == nil {
 		o.Resources.Requests = corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi"),
@@ -109,7 +93,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate names the first option that cannot be right.
+// Validate names the first option that is invalid.
 func (o Options) Validate() error {
 	d := o.withDefaults()
 	switch {

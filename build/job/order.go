@@ -32,7 +32,7 @@ const (
 	DirPull  = "pull"
 	DirPush  = "push"
 	FileAuth = ".dockerconfigjson"
-	// DirCA holds FileCA, authorities of registries in PEM; it may be absent.
+	// DirCA holds FileCA, CAs of registries in PEM; it may be absent.
 	DirCA  = "ca"
 	FileCA = "ca.crt"
 	// DirMounts has a directory for each of Order.Mounts.
@@ -42,7 +42,7 @@ const (
 // Container is the name of the container that builds.
 const Container = "build"
 
-// Order is what the builder is told. The rendered config, the Containerfile, credentials and authorities are in files
+// Order is the builder's input. The rendered config, the Containerfile, credentials and CAs are in files
 // of their own.
 type Order struct {
 	// MachineOSBuild is the name of the build, for its log.

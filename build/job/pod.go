@@ -26,11 +26,11 @@ const (
 )
 
 // job makes the Job: one pod at a time, a user's fault ends it at once, a disrupted pod does not count.
-func (m *maker) job() *batchv1.Job {
-	o := m.in.Options
+func (in Input) job(inputs []input) *batchv1.Job {
+	o := in.Options
 	seconds := int64(o.Deadline.Seconds())
 	return &batchv1.Job{
-		ObjectMeta: m.meta(JobName(m.in.Build.Name)),
+		ObjectMeta: in.meta(JobName(in.Build.Name)),
 		Spec: batchv1.JobSpec{
 			Completions: ptr(int32(1)), Parallelism: ptr(int32(1)),
 			BackoffLimit: ptr(o.BackoffLimit), ActiveDeadlineSeconds: &seconds,
@@ -47,20 +47,27 @@ func (m *maker) job() *batchv1.Job {
 						Status: corev1.ConditionTrue}},
 				},
 			}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: m.podMeta(), Spec: m.pod()},
+			Template: corev1.PodTemplateSpec{ObjectMeta: in.podMeta(), Spec: in.pod(inputs)},
 		},
 	}
 }
 
-func (m *maker) pod() corev1.PodSpec {
-	o := m.in.Options
+func (in Input) pod(inputs []input) corev1.PodSpec {
+	o := in.Options
 	selector := map[string]string{corev1.LabelOSStable: "linux",
-		corev1.LabelArchStable: architecture(m.in.Request.Platform, runtime.GOARCH)}
+		corev1.LabelArchStable: architecture(in.Request.Platform, runtime.GOARCH)}
 	maps.Copy(selector, o.NodeSelector)
 	var pulls []corev1.LocalObjectReference
 	for _, name := range o.ImagePullSecrets {
 		pulls = append(pulls, corev1.LocalObjectReference{Name: name})
 	}
+	volumes := make([]corev1.Volume, 0, len(inputs)+2)
+	mounts := make([]corev1.VolumeMount, 0, len(inputs)+3)
+	for _, i := range inputs {
+		volumes = append(volumes, corev1.Volume{Name: i.name, VolumeSource: i.source})
+		mounts = append(mounts, corev1.VolumeMount{Name: i.name, MountPath: DirInput + "/" + i.path, ReadOnly: true})
+	}
+	scratch := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: o.WorkLimit}}
 	grace := int64(o.Grace.Seconds())
 	spec := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
@@ -73,12 +80,8 @@ func (m *maker) pod() corev1.PodSpec {
 		Tolerations:                   o.Tolerations,
 		PriorityClassName:             o.PriorityClass,
 		HostAliases:                   o.HostAliases,
-		Volumes: append(m.volumes,
-			corev1.Volume{Name: volumeWork,
-				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: o.WorkLimit}}},
-			corev1.Volume{Name: volumeTmp,
-				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: o.WorkLimit}}},
-		),
+		Volumes: append(volumes, corev1.Volume{Name: volumeWork, VolumeSource: scratch},
+			corev1.Volume{Name: volumeTmp, VolumeSource: scratch}),
 	}
 	if o.PodUserNamespace {
 		spec.HostUsers = ptr(false)
@@ -95,7 +98,7 @@ func (m *maker) pod() corev1.PodSpec {
 		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
 		Resources:                o.Resources,
 		SecurityContext:          o.security(),
-		VolumeMounts: append(m.mounts,
+		VolumeMounts: append(mounts,
 			corev1.VolumeMount{Name: volumeWork, MountPath: DirWork},
 			corev1.VolumeMount{Name: volumeTmp, MountPath: "/tmp"},
 			corev1.VolumeMount{Name: volumeTmp, MountPath: "/var/tmp"}, // buildah's library wants it

@@ -3,5 +3,5 @@
 //
 //	MachineOSBuild -> StateOf -> State; Move(State, Cause) -> conditions, start, end -> ParseCause -> Cause
 //
-// It is pure: it reads no clock and calls nobody. What it writes is accepted by the rules in the API's schema.
+// It is pure: it reads no clock and calls no API. The API's schema accepts what it writes.
 package machineosbuild

@@ -1,7 +1,6 @@
 package machineosbuild
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -9,36 +8,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// IllegalMove is the error of a move that the table does not have.
-type IllegalMove struct {
-	// Build is the MachineOSBuild's name.
-	Build    string
-	From, To State
-}
-
-// Error names the build and both states.
-func (e *IllegalMove) Error() string {
-	if e.From.Terminal() {
-		return fmt.Sprintf("move MachineOSBuild %s from %s to %s: %s is final, make another MachineOSBuild", e.Build, e.From,
-			e.To, e.From)
-	}
-	return fmt.Sprintf("move MachineOSBuild %s from %s to %s: there is no such move", e.Build, e.From, e.To)
-}
-
-// IsIllegalMove tells whether the error is one.
-func IsIllegalMove(err error) bool {
-	var e *IllegalMove
-	return errors.As(err, &e)
-}
-
 // Move writes the state with its cause into the build's status: all five conditions, the start when work begins, the
 // end when it is over. A build that is Initial and has no conditions yet may be moved to Initial, which writes them.
-// Every other move that the table does not have is an *IllegalMove and changes nothing.
+// Every other move that the table does not have is an error and changes nothing.
 func Move(b *mcfgv1.MachineOSBuild, to State, cause Cause, now time.Time) error {
 	from := StateOf(b)
-	first := from == Initial && to == Initial && !Written(b)
+	first := from == Initial && to == Initial && !written(b)
 	if !first && !Allowed(from, to) {
-		return &IllegalMove{Build: b.Name, From: from, To: to}
+		why := "invalid state transition"
+		if from.Terminal() {
+			why = string(from) + " is final, create another MachineOSBuild"
+		}
+		return fmt.Errorf("move MachineOSBuild %s from %s to %s: %s", b.Name, from, to, why)
 	}
 	at := metav1.NewTime(now.UTC().Truncate(time.Second))
 	setConditions(b, to, cause, at)
@@ -46,7 +27,7 @@ func Move(b *mcfgv1.MachineOSBuild, to State, cause Cause, now time.Time) error 
 	return nil
 }
 
-// setConditions writes the five of the API and keeps others that somebody set.
+// setConditions writes the five of the API and keeps those of others.
 func setConditions(b *mcfgv1.MachineOSBuild, to State, cause Cause, at metav1.Time) {
 	for _, kind := range conditionTypes() {
 		c := metav1.Condition{

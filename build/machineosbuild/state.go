@@ -21,11 +21,6 @@ const (
 	Interrupted State = "Interrupted"
 )
 
-// States are all states in the order in which a build can pass through them.
-func States() []State {
-	return []State{Initial, Prepared, Building, Succeeded, Failed, Interrupted}
-}
-
 // moves is the table of allowed moves. A state that is left out leads nowhere.
 func moves() map[State][]State {
 	return map[State][]State{
@@ -35,13 +30,13 @@ func moves() map[State][]State {
 	}
 }
 
-// Allowed tells whether a build in state from may go to state to. Staying is no move.
+// Allowed reports whether a build in state from may go to state to. Staying is no move.
 func Allowed(from, to State) bool { return slices.Contains(moves()[from], to) }
 
-// Terminal tells whether nothing leads out of the state.
+// Terminal reports whether nothing leads out of the state.
 func (s State) Terminal() bool { return s == Succeeded || s == Failed || s == Interrupted }
 
-// Active tells whether the build has objects in the cluster that work for it.
+// Active reports whether the build has objects in the cluster that work for it.
 func (s State) Active() bool { return s == Prepared || s == Building }
 
 // conditionTypes are the API's (BuildProgress), in the order in which they are written.
@@ -60,8 +55,8 @@ func StateOf(b *mcfgv1.MachineOSBuild) State {
 	return Initial
 }
 
-// Written tells whether the build has its conditions: one that was just created has none.
-func Written(b *mcfgv1.MachineOSBuild) bool { return len(b.Status.Conditions) > 0 }
+// written reports whether the build has its conditions: one that was just created has none.
+func written(b *mcfgv1.MachineOSBuild) bool { return len(b.Status.Conditions) > 0 }
 
 func find(conditions []metav1.Condition, kind string) *metav1.Condition {
 	for i := range conditions {

@@ -197,7 +197,7 @@ func (w *world) optedIn(name, reason string) {
 		condition := meta.FindStatusCondition(config.Status.Conditions, manifests.ConditionOptedIn)
 		if assert.NotNil(c, condition) {
 			assert.Equal(c, reason, condition.Reason)
-			assert.Equal(c, reason == ReasonOptedIn, condition.Status == metav1.ConditionTrue)
+			assert.Equal(c, reason == reasonOptedIn, condition.Status == metav1.ConditionTrue)
 			assert.Equal(c, config.Generation, condition.ObservedGeneration)
 		}
 	})
@@ -209,13 +209,14 @@ func (w *world) builderIs(p phase, message string) {
 	w.eventually(func(c *assert.CollectT) {
 		var mc operatorv1.MachineConfiguration
 		w.get(c, &mc, "", cluster.MachineConfiguration)
-		condition := meta.FindStatusCondition(mc.Status.Conditions, ConditionBuilderProgressing)
+		condition := meta.FindStatusCondition(mc.Status.Conditions, conditionBuilderProgressing)
 		if assert.NotNil(c, condition) {
 			assert.Equal(c, string(p), condition.Reason)
 			assert.Contains(c, condition.Message, message)
 			assert.Equal(c, p == phaseStarting || p == phaseStopping, condition.Status == metav1.ConditionTrue)
-			assert.Equal(c, p == phaseRunning, meta.IsStatusConditionTrue(mc.Status.Conditions, manifests.ConditionBuilderAvailable))
-			assert.Equal(c, p == phaseBlocked, meta.IsStatusConditionTrue(mc.Status.Conditions, ConditionBuilderDegraded))
+			assert.Equal(c, p == phaseRunning,
+				meta.IsStatusConditionTrue(mc.Status.Conditions, manifests.ConditionBuilderAvailable))
+			assert.Equal(c, p == phaseBlocked, meta.IsStatusConditionTrue(mc.Status.Conditions, conditionBuilderDegraded))
 		}
 	})
 }

@@ -23,7 +23,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// builder looks at all MachineOSConfigs at once. It has one key.
+// builder reconciles all MachineOSConfigs at once, under one key.
 type builder struct {
 	client  client.Client
 	live    client.Reader
@@ -33,10 +33,10 @@ type builder struct {
 	o       Options
 
 	mu sync.Mutex
-	// applied is the Deployment as it was after the last apply: as long as nobody changed it, nothing is sent.
+	// applied is the Deployment after the last apply: unless it has changed since, nothing is sent.
 	applied generation
-	// shown is the phase that was last told.
-	shown phase
+	// reported is the last phase that was reported.
+	reported phase
 }
 
 // generation identifies a Deployment's desired state.
@@ -45,16 +45,16 @@ type generation struct {
 	number int64
 }
 
-// Reconcile brings the builder's Deployment, the pull secret's copy and the conditions in line with what is.
+// Reconcile observes, decides, starts or stops the builder and writes the conditions.
 func (b *builder) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	v, err := b.look(ctx, b.client)
+	v, err := b.observe(ctx, b.client)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	p := decide(v)
 	if !p.run && p.phase == phaseStopping {
-		// Watched objects may be old: before something is taken away, the API itself is asked.
-		if v, err = b.look(ctx, b.live); err != nil {
+		// The cache may be behind: before anything is deleted, the API server is asked.
+		if v, err = b.observe(ctx, b.live); err != nil {
 			return reconcile.Result{}, err
 		}
 		p = decide(v)
@@ -65,23 +65,23 @@ func (b *builder) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	case p.phase == phaseStopping:
 		err = b.stop(ctx, v.deployment)
 	case p.phase == phaseIdle:
-		err = b.clear(ctx)
+		err = b.cleanUp(ctx)
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	b.metrics.show(p.phase, len(v.left))
-	return reconcile.Result{}, b.tell(ctx, p)
+	b.metrics.show(p.phase, len(v.remaining))
+	return reconcile.Result{}, b.report(ctx, p)
 }
 
-func (b *builder) look(ctx context.Context, from client.Reader) (view, error) {
+func (b *builder) observe(ctx context.Context, from client.Reader) (view, error) {
 	var v view
 	var err error
-	if v.configs, v.optedIn, err = b.count(ctx, from); err != nil {
+	if v.configs, v.optedIn, err = countConfigs(ctx, from); err != nil {
 		return v, err
 	}
 	if v.configs == 0 {
-		if v.left, err = b.left(ctx, from); err != nil {
+		if v.remaining, err = remainingObjects(ctx, from, b.o.Namespace); err != nil {
 			return v, err
 		}
 	}
@@ -101,7 +101,7 @@ func (b *builder) pullSecret() (from, to types.NamespacedName) {
 		types.NamespacedName{Namespace: b.o.Namespace, Name: cluster.PullSecretCopy}
 }
 
-// start makes what builds need and then the builder.
+// start copies the pull secret, which builds need, and applies the builder's Deployment.
 func (b *builder) start(ctx context.Context, v view) error {
 	from, to := b.pullSecret()
 	if err := b.copier.keep(ctx, from, to, ""); err != nil {
@@ -110,16 +110,16 @@ func (b *builder) start(ctx context.Context, v view) error {
 	if d := v.deployment; d != nil && (d.DeletionTimestamp != nil || b.unchanged(d)) {
 		return nil
 	}
-	want, err := b.o.deployment()
+	desired, err := b.o.deployment()
 	if err != nil {
 		return err
 	}
-	if err := b.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), client.FieldOwner(fieldManager),
+	if err := b.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(fieldManager),
 		client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply Deployment %s: %w", cluster.Builder, err)
 	}
 	b.mu.Lock()
-	b.applied = generation{want.GetUID(), want.GetGeneration()}
+	b.applied = generation{desired.GetUID(), desired.GetGeneration()}
 	b.mu.Unlock()
 	if v.deployment == nil {
 		b.o.Log.WithFields(map[string]any{"deployment": cluster.Builder, "image": b.o.BuilderImage}).
@@ -154,14 +154,14 @@ func (b *builder) stop(ctx context.Context, d *appsv1.Deployment) error {
 	return nil
 }
 
-// clear removes what the builder needed, after it is gone: the pull secret's copy and the lease.
-func (b *builder) clear(ctx context.Context) error {
+// cleanUp removes what the builder needed, after it is gone: the pull secret's copy and the lease.
+func (b *builder) cleanUp(ctx context.Context) error {
 	_, copied := b.pullSecret()
 	if err := b.copier.remove(ctx, copied); err != nil {
 		return err
 	}
 	b.mu.Lock()
-	stopped := b.shown != phaseIdle
+	stopped := b.reported != phaseIdle
 	b.mu.Unlock()
 	if !stopped {
 		return nil
@@ -175,14 +175,14 @@ func (b *builder) clear(ctx context.Context) error {
 
 // Conditions of the MachineConfiguration that this package writes, beside manifests.ConditionBuilderAvailable.
 const (
-	// ConditionBuilderProgressing is True while it starts or stops; its message says what is waited for.
-	ConditionBuilderProgressing = "MachineOSBuilderProgressing"
-	// ConditionBuilderDegraded is True when somebody has to act first.
-	ConditionBuilderDegraded = "MachineOSBuilderDegraded"
+	// conditionBuilderProgressing is True while it starts or stops; its message says what it waits for.
+	conditionBuilderProgressing = "MachineOSBuilderProgressing"
+	// conditionBuilderDegraded is True when an admin has to act first.
+	conditionBuilderDegraded = "MachineOSBuilderDegraded"
 )
 
-// tell writes the conditions when they are not there already, and an event when the phase is a new one.
-func (b *builder) tell(ctx context.Context, p plan) error {
+// report writes the conditions when they differ, and an event when the phase is a new one.
+func (b *builder) report(ctx context.Context, p plan) error {
 	var mc operatorv1.MachineConfiguration
 	err := b.client.Get(ctx, client.ObjectKey{Name: cluster.MachineConfiguration}, &mc)
 	if apierrors.IsNotFound(err) {
@@ -194,24 +194,20 @@ func (b *builder) tell(ctx context.Context, p plan) error {
 	}
 	conditions := slices.Clone(mc.Status.Conditions)
 	changed := false
-	for _, c := range []struct {
-		kind string
-		is   bool
-	}{
-		{manifests.ConditionBuilderAvailable, p.phase == phaseRunning},
-		{ConditionBuilderProgressing, p.phase == phaseStarting || p.phase == phaseStopping},
-		{ConditionBuilderDegraded, p.phase == phaseBlocked},
-	} {
-		want := metav1.Condition{Type: c.kind, Status: metav1.ConditionFalse, Reason: string(p.phase), Message: p.message,
+	set := func(kind string, is bool) {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(p.phase), Message: p.message,
 			LastTransitionTime: metav1.NewTime(b.o.Now())}
-		if c.is {
-			want.Status = metav1.ConditionTrue
+		if is {
+			c.Status = metav1.ConditionTrue
 		}
-		changed = meta.SetStatusCondition(&conditions, want) || changed
+		changed = meta.SetStatusCondition(&conditions, c) || changed
 	}
+	set(manifests.ConditionBuilderAvailable, p.phase == phaseRunning)
+	set(conditionBuilderProgressing, p.phase == phaseStarting || p.phase == phaseStopping)
+	set(conditionBuilderDegraded, p.phase == phaseBlocked)
 	if changed {
-		if err := applyConditions(ctx, b.client, &mc, conditions, manifests.ConditionBuilderAvailable, ConditionBuilderProgressing,
-			ConditionBuilderDegraded); err != nil {
+		if err := applyConditions(ctx, b.client, &mc, conditions, manifests.ConditionBuilderAvailable,
+			conditionBuilderProgressing, conditionBuilderDegraded); err != nil {
 			return err
 		}
 	}
@@ -221,18 +217,18 @@ func (b *builder) tell(ctx context.Context, p plan) error {
 
 func (b *builder) announce(about *operatorv1.MachineConfiguration, p plan) {
 	b.mu.Lock()
-	old := b.shown
-	b.shown = p.phase
+	old := b.reported
+	b.reported = p.phase
 	b.mu.Unlock()
 	if old == p.phase || (old == "" && p.phase == phaseIdle) {
 		return
 	}
-	b.o.Log.WithFields(map[string]any{"phase": p.phase, "detail": p.message}).Info("builder's phase is new")
+	b.o.Log.WithFields(map[string]any{"phase": p.phase, "detail": p.message}).Info("builder has another phase")
 	if about != nil {
 		kind := corev1.EventTypeNormal
 		if p.phase == phaseBlocked {
 			kind = corev1.EventTypeWarning
 		}
-		b.events.Eventf(about, nil, kind, "MachineOSBuilder"+string(p.phase), "Operate", "%s", shorten(p.message))
+		b.events.Eventf(about, nil, kind, "MachineOSBuilder"+string(p.phase), "Operate", "%s", note(p.message))
 	}
 }

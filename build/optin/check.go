@@ -12,18 +12,18 @@ import (
 
 // Reasons of manifests.ConditionOptedIn, which this package alone writes.
 const (
-	// ReasonOptedIn comes with True; the others come with False.
-	ReasonOptedIn = "OptedIn"
-	// ReasonPoolTaken says that another MachineOSConfig is the pool's.
-	ReasonPoolTaken = "PoolTaken"
-	// ReasonPoolMissing says that there is no such pool.
-	ReasonPoolMissing = "PoolMissing"
-	// ReasonPushSpecUnusable says that the image could be pushed but not recorded.
-	ReasonPushSpecUnusable = "PushSpecUnusable"
-	// ReasonSecretMissing names a Secret that is not there.
-	ReasonSecretMissing = "SecretMissing"
-	// ReasonSecretUnusable names a Secret without registry credentials.
-	ReasonSecretUnusable = "SecretUnusable"
+	// reasonOptedIn comes with True; the others come with False.
+	reasonOptedIn = "OptedIn"
+	// reasonPoolTaken says that another MachineOSConfig is the pool's.
+	reasonPoolTaken = "PoolTaken"
+	// reasonPoolMissing says that there is no such pool.
+	reasonPoolMissing = "PoolMissing"
+	// reasonPushSpecUnusable says that the image could be pushed but not recorded.
+	reasonPushSpecUnusable = "PushSpecUnusable"
+	// reasonSecretMissing names a Secret that is not there.
+	reasonSecretMissing = "SecretMissing"
+	// reasonSecretUnusable names a Secret without registry credentials.
+	reasonSecretUnusable = "SecretUnusable"
 )
 
 // situation is what has to be known besides the MachineOSConfig itself.
@@ -56,28 +56,28 @@ func check(config *mcfgv1.MachineOSConfig, s situation, namespace string) verdic
 		return verdict{reason: reason, message: fmt.Sprintf(format, args...)}
 	}
 	if s.winner != config.Name {
-		return refuse(ReasonPoolTaken,
+		return refuse(reasonPoolTaken,
 			"pool %s belongs to MachineOSConfig %s; a pool can have one: delete this one or the other", pool, s.winner)
 	}
 	if !s.poolExists {
-		return refuse(ReasonPoolMissing, "there is no MachineConfigPool %s: make it, or delete this MachineOSConfig", pool)
+		return refuse(reasonPoolMissing, "there is no MachineConfigPool %s: make it, or delete this MachineOSConfig", pool)
 	}
 	repository := installconfig.Repository(string(config.Spec.RenderedImagePushSpec))
 	if fault := machineosbuild.Unrecordable(repository); fault != "" {
-		return refuse(ReasonPushSpecUnusable, "spec.renderedImagePushSpec: %s", fault)
+		return refuse(reasonPushSpecUnusable, "spec.renderedImagePushSpec: %s", fault)
 	}
 	for _, secret := range s.secrets {
 		if secret.missing {
-			return refuse(ReasonSecretMissing,
+			return refuse(reasonSecretMissing,
 				"there is no Secret %s/%s, which %s names: make it with type kubernetes.io/dockerconfigjson", namespace,
 				secret.name, secret.field)
 		}
 		if secret.fault != "" {
-			return refuse(ReasonSecretUnusable, "Secret %s/%s, which %s names, cannot be used: %s", namespace, secret.name,
+			return refuse(reasonSecretUnusable, "Secret %s/%s, which %s names, cannot be used: %s", namespace, secret.name,
 				secret.field, secret.fault)
 		}
 	}
-	return verdict{optedIn: true, reason: ReasonOptedIn, message: fmt.Sprintf("pool %s is opted in", pool)}
+	return verdict{optedIn: true, reason: reasonOptedIn, message: fmt.Sprintf("pool %s is opted in", pool)}
 }
 
 // winner is the MachineOSConfig to which a pool belongs: that of the pool's name, as the API demands since 2026,

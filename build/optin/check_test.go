@@ -31,32 +31,32 @@ func TestCheck(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"a pool with what it needs is in": {func(*mcfgv1.MachineOSConfig, *situation) {}, ReasonOptedIn, "infra is opted in"},
+		"a pool with what it needs is in": {func(*mcfgv1.MachineOSConfig, *situation) {}, reasonOptedIn, "infra is opted in"},
 		"the pool is another one's": {func(_ *mcfgv1.MachineOSConfig, s *situation) { s.winner = "older" },
-			ReasonPoolTaken, "belongs to MachineOSConfig older"},
+			reasonPoolTaken, "belongs to MachineOSConfig older"},
 		"there is no such pool": {func(_ *mcfgv1.MachineOSConfig, s *situation) { s.poolExists = false },
-			ReasonPoolMissing, "no MachineConfigPool infra"},
+			reasonPoolMissing, "no MachineConfigPool infra"},
 		"two namespaces in the push spec": {func(c *mcfgv1.MachineOSConfig,
 			_ *situation) {
 			c.Spec.RenderedImagePushSpec = "r.test/a/b/c:t"
-		}, ReasonPushSpecUnusable, "at most one namespace"},
+		}, reasonPushSpecUnusable, "at most one namespace"},
 		"a push spec that is too long": {func(c *mcfgv1.MachineOSConfig, _ *situation) {
 			c.Spec.RenderedImagePushSpec = mcfgv1.ImageTagFormat("r.test/" + strings.Repeat("x", 400) + ":t")
-		}, ReasonPushSpecUnusable, "more than 447"},
+		}, reasonPushSpecUnusable, "more than 447"},
 		"a push secret that is not there": {func(_ *mcfgv1.MachineOSConfig, s *situation) {
 			s.secrets = []secretState{{field: "spec.renderedImagePushSecret", name: "push", missing: true}}
-		}, ReasonSecretMissing, "no Secret ns/push, which spec.renderedImagePushSecret names"},
+		}, reasonSecretMissing, "no Secret ns/push, which spec.renderedImagePushSecret names"},
 		"a base secret without credentials": {func(_ *mcfgv1.MachineOSConfig, s *situation) {
 			s.secrets = append(s.secrets, secretState{field: "spec.baseImagePullSecret", name: "pull",
 				fault: "it has no credentials"})
-		}, ReasonSecretUnusable, "ns/pull, which spec.baseImagePullSecret names, cannot be used: it has no credentials"},
+		}, reasonSecretUnusable, "ns/pull, which spec.baseImagePullSecret names, cannot be used: it has no credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, s := machineOSConfig("infra", "infra"), fine
 			c.change(config, &s)
 			v := check(config, s, "ns")
 			assert.Equal(t, c.reason, v.reason)
-			assert.Equal(t, c.reason == ReasonOptedIn, v.optedIn)
+			assert.Equal(t, c.reason == reasonOptedIn, v.optedIn)
 			assert.Contains(t, v.message, c.message)
 		})
 	}
@@ -120,11 +120,11 @@ func TestDecide(t *testing.T) {
 			phaseRunning, "1 of 1"},
 		"turned bad, it goes on": {view{configs: 1, deployment: deployment(mine, 1)}, true, phaseRunning,
 			"0 of 1"},
-		"the last one is gone, a build is not": {view{left: []string{"MachineOSBuild x (Building)"},
+		"the last one is gone, a build is not": {view{remaining: []string{"MachineOSBuild x (Building)"},
 			deployment: deployment(mine, 1)}, true, phaseStopping, "waits for MachineOSBuild x (Building)"},
-		"it is brought back to clear up": {view{left: []string{"MachineOSBuild x (Building)"}}, true, phaseStopping,
+		"it is brought back to clear up": {view{remaining: []string{"MachineOSBuild x (Building)"}}, true, phaseStopping,
 			"MachineOSBuild x"},
-		"many things are counted": {view{left: strings.Split("abcdefghijkl", ""),
+		"many things are counted": {view{remaining: strings.Split("abcdefghijkl", ""),
 			deployment: deployment(mine, 1)}, true, phaseStopping, "h and 4 more"},
 		"nothing is left": {view{deployment: deployment(mine, 1)}, false, phaseStopping,
 			"nothing is left"},

@@ -24,7 +24,7 @@ type copier struct {
 }
 
 // keep makes the Secret named to what the one named from is. When there is no such Secret, there is no copy. One of the
-// copy's name that somebody else made stays as it is, and builds use it. pool is written on the copy, to find its
+// copy's name that dayone did not make stays as it is, and builds use it. pool is written on the copy, to find its
 // keeper; it may be empty.
 func (c copier) keep(ctx context.Context, from, to types.NamespacedName, pool string) error {
 	if there, err := c.there(ctx, from); err != nil || !there {
@@ -74,7 +74,7 @@ func (c copier) keep(ctx context.Context, from, to types.NamespacedName, pool st
 	return nil
 }
 
-// remove deletes the copy named to. A Secret of that name that somebody else made stays.
+// remove deletes the copy named to. A Secret of that name that dayone did not make stays.
 func (c copier) remove(ctx context.Context, to types.NamespacedName) error {
 	have := secretMeta()
 	err := c.client.Get(ctx, to, have)
@@ -106,7 +106,7 @@ func secretMeta() *metav1.PartialObjectMetadata {
 	return o
 }
 
-// ours tells whether dayone made the object: nothing else is changed or removed.
+// ours reports whether dayone made the object: nothing else is changed or deleted.
 func ours(o metav1.Object) bool { return o.GetLabels()[cluster.LabelManagedBy] == cluster.ManagedBy }
 
 func contains(have, want map[string]string) bool {

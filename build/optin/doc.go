@@ -1,8 +1,8 @@
-// Package optin lets a MachineOSConfig opt its pool in, and runs machine-os-builder as long as a pool is in or
-// something of it is left.
+// Package optin lets a MachineOSConfig opt its pool in, and runs machine-os-builder as long as a pool is opted in or
+// something remains of its builds.
 //
-//	MachineOSConfig -> check -> condition OptedIn + copied secrets; any OptedIn -> Deployment machine-os-builder -> nothing left -> gone
+//	MachineOSConfig -> observe -> check -> condition OptedIn, copied Secret -> decide -> Deployment machine-os-builder
 //
-// Two controllers meet only in API objects: one looks at each MachineOSConfig by itself, so that a bad one harms no
-// other; the other looks at all of them and at what builds have left. Both look at what is, never at what happened.
+// Two controllers meet only in API objects: members reconciles each MachineOSConfig by itself, so that an invalid one
+// harms no other; builder reconciles all of them together, with what remains of builds.
 package optin

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/sirupsen/logrus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,12 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/registry/credentials"
 )
 
-// members looks at one MachineOSConfig at a time, keyed by its name.
+// members reconciles one MachineOSConfig at a time, keyed by its name.
 type members struct {
 	client  client.Client
 	live    client.Reader
@@ -32,7 +33,7 @@ type members struct {
 	o       Options
 }
 
-// Reconcile brings the condition and the pool's copied Secret in line with what is.
+// Reconcile observes a MachineOSConfig, checks it, keeps the pool's copied Secret and writes the condition.
 func (m *members) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var config mcfgv1.MachineOSConfig
 	err := m.client.Get(ctx, req.NamespacedName, &config)
@@ -43,7 +44,7 @@ func (m *members) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read MachineOSConfig %s: %w", req.Name, err)
 	}
-	s, err := m.look(ctx, &config)
+	s, err := m.observe(ctx, &config)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -54,7 +55,7 @@ func (m *members) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 			return reconcile.Result{}, err
 		}
 	}
-	return reconcile.Result{}, client.IgnoreNotFound(m.tell(ctx, &config, v))
+	return reconcile.Result{}, client.IgnoreNotFound(m.report(ctx, &config, v))
 }
 
 // leave removes what was copied for a pool to which no MachineOSConfig belongs any more. A pool may belong to one of
@@ -70,8 +71,8 @@ func (m *members) leave(ctx context.Context, pool string) error {
 	return m.entitle(ctx, pool, false)
 }
 
-// look finds out what check has to know.
-func (m *members) look(ctx context.Context, config *mcfgv1.MachineOSConfig) (situation, error) {
+// observe reads what check needs.
+func (m *members) observe(ctx context.Context, config *mcfgv1.MachineOSConfig) (situation, error) {
 	pool := config.Spec.MachineConfigPool.Name
 	var s situation
 	var configs mcfgv1.MachineOSConfigList
@@ -132,7 +133,7 @@ func (m *members) entitle(ctx context.Context, pool string, in bool) error {
 	}
 	for i := range jobs.Items {
 		if poolOf(&jobs.Items[i]) == pool {
-			return nil // its end brings us here again
+			return nil // its end triggers another reconcile
 		}
 	}
 	return m.copier.remove(ctx, copied)
@@ -146,8 +147,8 @@ func poolOf(o client.Object) string {
 	return o.GetLabels()[manifests.LabelTargetPool]
 }
 
-// tell writes the condition when it is not there already, and an event when it says something else than before.
-func (m *members) tell(ctx context.Context, config *mcfgv1.MachineOSConfig, v verdict) error {
+// report writes the condition when it differs, and an event when its reason or message differs.
+func (m *members) report(ctx context.Context, config *mcfgv1.MachineOSConfig, v verdict) error {
 	status := metav1.ConditionFalse
 	if v.optedIn {
 		status = metav1.ConditionTrue
@@ -155,35 +156,28 @@ func (m *members) tell(ctx context.Context, config *mcfgv1.MachineOSConfig, v ve
 	conditions := slices.Clone(config.Status.Conditions)
 	old := meta.FindStatusCondition(config.Status.Conditions, manifests.ConditionOptedIn)
 	changed := meta.SetStatusCondition(&conditions, metav1.Condition{Type: manifests.ConditionOptedIn, Status: status,
-		Reason:  v.reason,
-		Message: v.message, ObservedGeneration: config.Generation, LastTransitionTime: metav1.NewTime(m.o.Now())})
+		Reason: v.reason, Message: v.message, ObservedGeneration: config.Generation,
+		LastTransitionTime: metav1.NewTime(m.o.Now())})
 	if !changed {
 		return nil
 	}
 	if err := applyConditions(ctx, m.client, config, conditions, manifests.ConditionOptedIn); err != nil {
 		return err
 	}
-	log := m.o.Log.WithFields(map[string]any{"machineosconfig": config.Name, "pool": config.Spec.MachineConfigPool.Name,
-		"reason": v.reason})
 	if old != nil && old.Reason == v.reason && old.Message == v.message {
 		return nil
 	}
-	if v.optedIn {
-		log.Info("pool is opted in")
-		m.events.Eventf(config, nil, corev1.EventTypeNormal, v.reason, "OptIn", "%s", v.message)
-		return nil
+	kind, level := corev1.EventTypeNormal, logrus.InfoLevel
+	if !v.optedIn {
+		kind, level = corev1.EventTypeWarning, logrus.WarnLevel
 	}
-	log.WithField("cause", v.message).Warn("pool is not opted in")
-	m.events.Eventf(config, nil, corev1.EventTypeWarning, v.reason, "OptIn", "%s", shorten(v.message))
+	m.o.Log.WithFields(map[string]any{"machineosconfig": config.Name, "pool": config.Spec.MachineConfigPool.Name,
+		"reason": v.reason, "opted_in": v.optedIn, "cause": v.message}).Log(level, "opt-in of pool has changed")
+	m.events.Eventf(config, nil, kind, v.reason, "OptIn", "%s", note(v.message))
 	return nil
 }
 
 // maxNote is the API's bound on an event's text in bytes (events.k8s.io/v1).
 const maxNote = 1000
 
-func shorten(s string) string {
-	if len(s) <= maxNote {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxNote-len("…")], "") + "…"
-}
+func note(text string) string { return machineosbuild.Abbreviate(text, maxNote) }

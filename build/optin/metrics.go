@@ -24,7 +24,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		phase: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "dayone_optin_builder_phase",
 			Help: "1 for the phase in which machine-os-builder is."}, []string{"phase"}),
 		left: prometheus.NewGauge(prometheus.GaugeOpts{Name: "dayone_optin_leftovers",
-			Help: "Objects of builds that are waited for before machine-os-builder is stopped."}),
+			Help: "Objects of builds that have to go before machine-os-builder stops."}),
 		verdicts: map[string]bool{},
 	}
 	for _, c := range []prometheus.Collector{m.configs, m.phase, m.left} {

@@ -24,7 +24,7 @@ func TestTheFirstMachineOSConfigStartsTheBuilderAndTheLastOnesEndStopsIt(t *test
 	w.builderIs(phaseIdle, "0 of 0")
 	w.create(secret(cluster.PullSecretNamespace, cluster.PullSecretName, "global"), secret(ns, "push", "p"),
 		pool("worker"), machineOSConfig("worker", "worker"))
-	w.optedIn("worker", ReasonOptedIn)
+	w.optedIn("worker", reasonOptedIn)
 	w.builderIs(phaseStarting, "1 of 1 MachineOSConfigs opted in")
 	w.podsRun()
 	w.builderIs(phaseRunning, "1 of 1")
@@ -64,7 +64,7 @@ func TestTheFirstMachineOSConfigStartsTheBuilderAndTheLastOnesEndStopsIt(t *test
 		for _, e := range list.Items {
 			reasons[e.Reason] = true
 		}
-		for _, want := range []string{ReasonOptedIn, "MachineOSBuilderStarting", "MachineOSBuilderRunning",
+		for _, want := range []string{reasonOptedIn, "MachineOSBuilderStarting", "MachineOSBuilderRunning",
 			"MachineOSBuilderStopping", "MachineOSBuilderNoPoolOptedIn"} {
 			assert.True(c, reasons[want], want)
 		}
@@ -75,32 +75,32 @@ func TestABadMachineOSConfigHarmsNoOther(t *testing.T) {
 	w := newWorld(t)
 	bad := machineOSConfig("infra", "infra")
 	w.create(bad)
-	w.optedIn("infra", ReasonPoolMissing)
+	w.optedIn("infra", reasonPoolMissing)
 	w.builderIs(phaseIdle, "0 of 1")
 
 	w.create(pool("infra"))
-	w.optedIn("infra", ReasonSecretMissing)
+	w.optedIn("infra", reasonSecretMissing)
 	push := secret(ns, "push", "p")
 	push.Data = map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}
 	w.create(push)
-	w.optedIn("infra", ReasonSecretUnusable)
+	w.optedIn("infra", reasonSecretUnusable)
 
 	good := machineOSConfig("worker", "worker")
 	good.Spec.RenderedImagePushSecret.Name = "other"
 	w.create(secret(ns, "other", "p"), pool("worker"), good)
-	w.optedIn("worker", ReasonOptedIn)
-	w.optedIn("infra", ReasonSecretUnusable)
+	w.optedIn("worker", reasonOptedIn)
+	w.optedIn("infra", reasonSecretUnusable)
 	w.builderIs(phaseStarting, "1 of 2")
 
 	push.Data = secret("", "", "p").Data
 	require.NoError(t, w.Client.Update(t.Context(), push))
-	w.optedIn("infra", ReasonOptedIn)
+	w.optedIn("infra", reasonOptedIn)
 	w.builderIs(phaseStarting, "2 of 2")
 
 	// Turned bad again, it is said, and the builder goes on.
 	w.delete(push)
-	w.optedIn("infra", ReasonSecretMissing)
-	w.optedIn("worker", ReasonOptedIn)
+	w.optedIn("infra", reasonSecretMissing)
+	w.optedIn("worker", reasonOptedIn)
 	w.delete(good)
 	w.builderIs(phaseStarting, "0 of 1")
 }
@@ -109,7 +109,7 @@ func TestOtherWritersConditionsStay(t *testing.T) {
 	w := newWorld(t)
 	config := machineOSConfig("worker", "worker")
 	w.create(secret(ns, "push", "p"), config)
-	w.optedIn("worker", ReasonPoolMissing)
+	w.optedIn("worker", reasonPoolMissing)
 	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config))
 	old := config.DeepCopy()
 	meta.SetStatusCondition(&config.Status.Conditions, metav1.Condition{Type: "Degraded", Status: metav1.ConditionFalse,
@@ -117,7 +117,7 @@ func TestOtherWritersConditionsStay(t *testing.T) {
 	config.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat("registry.example.test/os/image@sha256:" + digest)
 	require.NoError(t, w.Client.Status().Patch(t.Context(), config, client.MergeFrom(old)))
 	w.create(pool("worker"))
-	w.optedIn("worker", ReasonOptedIn)
+	w.optedIn("worker", reasonOptedIn)
 	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config))
 	assert.NotNil(t, meta.FindStatusCondition(config.Status.Conditions, "Degraded"))
 	assert.Contains(t, config.Status.CurrentImagePullSpec, digest)
@@ -132,7 +132,7 @@ func TestSubscriptionCertificatesAreCopiedForEachPoolThatIsIn(t *testing.T) {
 		Data: map[string][]byte{"entitlement.pem": []byte("one")}}
 	config := machineOSConfig("worker", "worker")
 	w.create(secret(ns, "push", "p"), pool("worker"), config)
-	w.optedIn("worker", ReasonOptedIn)
+	w.optedIn("worker", reasonOptedIn)
 	w.create(source)
 	copied := func(want string) {
 		t.Helper()
@@ -216,7 +216,7 @@ func TestNothingIsWrittenWhenNothingChangesAlsoAfterARestart(t *testing.T) {
 	marker := secret(ns, "push", "p")
 	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(marker), marker))
 	w.create(machineOSConfig("infra", "infra"))
-	w.optedIn("infra", ReasonOptedIn)
+	w.optedIn("infra", reasonOptedIn)
 	w.builderIs(phaseRunning, "2 of 2")
 	after := versions()
 	assert.Equal(t, before, after)
@@ -235,7 +235,7 @@ func TestSomebodyElsesDeploymentAndSecretsAreLeftAlone(t *testing.T) {
 	w.create(foreign, secret(ns, cluster.EntitlementCopy("worker"), "mine"),
 		secret(cluster.EntitlementNamespace, cluster.EntitlementName, "theirs"))
 	w.create(secret(ns, "push", "p"), pool("worker"), machineOSConfig("worker", "worker"))
-	w.optedIn("worker", ReasonOptedIn)
+	w.optedIn("worker", reasonOptedIn)
 	w.builderIs(phaseBlocked, "was not made by dayone")
 	w.delete(machineOSConfig("worker", "worker"))
 	w.builderIs(phaseBlocked, "was not made by dayone")
@@ -266,16 +266,16 @@ func TestAPoolMayBelongToAMachineOSConfigOfAnotherNameFromBeforeTheRule(t *testi
 	old := machineOSConfig("old", "worker")
 	w.eventually(func(c *assert.CollectT) { assert.NoError(c, w.Client.Create(t.Context(), old)) })
 	setRules(rules)
-	w.optedIn("old", ReasonOptedIn)
+	w.optedIn("old", reasonOptedIn)
 	copied := &corev1.Secret{}
 	w.eventually(func(c *assert.CollectT) { w.get(c, copied, ns, cluster.EntitlementCopy("worker")) })
 
 	// The rightful one takes the pool over; when it goes, the old one has it again.
 	w.create(machineOSConfig("worker", "worker"))
-	w.optedIn("worker", ReasonOptedIn)
-	w.optedIn("old", ReasonPoolTaken)
+	w.optedIn("worker", reasonOptedIn)
+	w.optedIn("old", reasonPoolTaken)
 	w.delete(machineOSConfig("worker", "worker"))
-	w.optedIn("old", ReasonOptedIn)
+	w.optedIn("old", reasonOptedIn)
 	uid := copied.UID
 	w.eventually(func(c *assert.CollectT) { w.get(c, copied, ns, cluster.EntitlementCopy("worker")) })
 	assert.Equal(t, uid, copied.UID, "the copy stayed")

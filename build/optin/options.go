@@ -1,19 +1,20 @@
 package optin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// DefaultWorkers is how many MachineOSConfigs are looked at at once.
-const DefaultWorkers = 4
+// defaultWorkers is how many MachineOSConfigs are reconciled at once.
+const defaultWorkers = 4
 
 // Options of the controllers. BuilderImage is required; the zero value of the rest is usable.
 type Options struct {
@@ -25,17 +26,17 @@ type Options struct {
 	BuilderArgs []string
 	// Version labels the builder's Deployment; default no label.
 	Version string
-	// Workers is how many MachineOSConfigs are looked at at once; default DefaultWorkers.
+	// Workers is how many MachineOSConfigs are reconciled at once; default 4.
 	Workers int
 	// Now is the clock of conditions; default time.Now.
 	Now func() time.Time
-	// Log takes a line for each thing that is done; default none.
+	// Log takes a line for each action; default none.
 	Log *logrus.Entry
 	// Metrics takes the collectors; default a registry of its own.
 	Metrics prometheus.Registerer
 }
 
-// Validate names the first option that cannot be.
+// Validate names the first option that is invalid.
 func (o Options) Validate() error {
 	if o.BuilderImage == "" {
 		return errors.New("option builder image: it is empty; name the image with machine-os-builder, best by digest")
@@ -48,19 +49,11 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Namespace == "" {
-		o.Namespace = cluster.DefaultNamespace
-	}
-	if o.Workers == 0 {
-		o.Workers = DefaultWorkers
-	}
+	o.Namespace = cmp.Or(o.Namespace, cluster.DefaultNamespace)
+	o.Workers = cmp.Or(o.Workers, defaultWorkers)
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.Log == nil {
-		l := logrus.New()
-		l.SetOutput(io.Discard)
-		o.Log = logrus.NewEntry(l)
 	}
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()

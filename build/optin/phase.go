@@ -10,20 +10,20 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// phase is where machine-os-builder is. The zero value is no phase.
+// phase is where machine-os-builder is between start and stop. The zero value is no phase.
 type phase string
 
 // The phases, which are also the reasons of the conditions.
 const (
-	// Idle: nobody is opted in and nothing runs.
+	// Idle: no pool is opted in and nothing runs.
 	phaseIdle phase = "NoPoolOptedIn"
-	// Starting: it is wanted and not yet there.
+	// Starting: it is needed and not available yet.
 	phaseStarting phase = "Starting"
-	// Running: it is wanted and there.
+	// Running: it is needed and available.
 	phaseRunning phase = "Running"
-	// Stopping: no pool is opted in any more; it clears up, and goes when nothing of its is left.
+	// Stopping: no pool is opted in any more; it cleans up and ends when nothing of its builds remains.
 	phaseStopping phase = "Stopping"
-	// Blocked: a Deployment of its name belongs to somebody else.
+	// Blocked: a Deployment of its name is not dayone's.
 	phaseBlocked phase = "ForeignDeployment"
 )
 
@@ -35,25 +35,25 @@ func phases() []phase {
 type view struct {
 	// configs counts MachineOSConfigs that are not being deleted, optedIn those whose condition OptedIn is True.
 	configs, optedIn int
-	// left names what builds have left, in order; it is filled in only when configs is 0.
-	left []string
+	// remaining names the objects of builds that remain, in order; it is filled in only when configs is 0.
+	remaining []string
 	// deployment is the builder's, or nil.
 	deployment *appsv1.Deployment
 }
 
 // plan is what follows from a view.
 type plan struct {
-	// run: the builder shall be there. When it is false and there is a Deployment, the Deployment shall go.
+	// run: the builder is needed. When it is false and there is a Deployment, the Deployment is deleted.
 	run     bool
 	phase   phase
 	message string
 }
 
-// decide is pure. The first pool that is opted in starts the builder; a MachineOSConfig that turns bad does not stop
-// it; the last one's deletion does when nothing is left.
+// decide is pure. The first pool that opts in starts the builder; a MachineOSConfig that becomes invalid does not stop
+// it; the deletion of the last one does, when nothing remains of its builds.
 func decide(v view) plan {
 	d := v.deployment
-	run := v.optedIn > 0 || (v.configs > 0 && d != nil) || len(v.left) > 0
+	run := v.optedIn > 0 || (v.configs > 0 && d != nil) || len(v.remaining) > 0
 	count := fmt.Sprintf("%d of %d MachineOSConfigs opted in", v.optedIn, v.configs)
 	switch {
 	case d != nil && !ours(d):
@@ -66,7 +66,7 @@ func decide(v view) plan {
 		return plan{phase: phaseStopping, message: "nothing is left of any build; " + cluster.Builder + " ends"}
 	case v.configs == 0:
 		return plan{run: true, phase: phaseStopping, message: "no MachineOSConfig is left; before " + cluster.Builder +
-			" is stopped it waits for " + enumerate(v.left)}
+			" is stopped it waits for " + enumerate(v.remaining)}
 	case d != nil && d.DeletionTimestamp != nil:
 		return plan{run: true, phase: phaseStarting, message: count + "; waits for the old " + cluster.Builder + " to end"}
 	case d != nil && d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas > 0:

@@ -178,7 +178,7 @@ func requestFor(name string) reconcile.Request {
 }
 
 func (b *builder) watch(mgr ctrl.Manager) error {
-	// Whatever happens, all is looked at: one key.
+	// Every event leads to the same reconcile: one key.
 	always := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{requestFor(cluster.Builder)}
 	})

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/build/buildpod"
 	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 // newBuildCommand is the program of a build's pod.
@@ -17,18 +16,17 @@ func newBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build the image that this pod's Job asks for",
-		Long: "Build reads what the Job mounted, builds the image as the bootstrap host would and pushes it. The " +
-			"termination message says\n" +
-			"what came of it. Exit codes: 0 the image is in the registry; 42 another pod would fail the same way; 75 " +
-			"another pod may succeed.",
+		Long: "Build reads the objects that the Job mounted, builds the image as the bootstrap host does and pushes it. " +
+			"The\ntermination message has the result. Exit codes: 0 the image is in the registry; 42 another pod would " +
+			"fail the same way; 75 another pod may succeed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Validate(); err != nil {
-				return usageError{fmt.Errorf("--user-namespace: %w", err)}
+				return cli.Usagef("--user-namespace: %w", err)
 			}
 			o.Output = cmd.OutOrStdout()
 			if code := buildpod.Run(cmd.Context(), o); code != job.ExitOK {
-				return exitCode(code)
+				return cli.Answer(code)
 			}
 			return nil
 		},

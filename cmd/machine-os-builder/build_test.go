@@ -18,6 +18,7 @@ import (
 	"dayone.dev/dayone/build/buildlog"
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry/registrytest"
 )
 
@@ -260,6 +261,6 @@ func TestInputThatIsNotThereIsNamed(t *testing.T) {
 }
 
 func TestTheCommandLineIsChecked(t *testing.T) {
-	assert.Equal(t, exitUsage, run(t.Context(), []string{"build", "--user-namespace=mine"}, os.Stdout, os.Stderr))
-	assert.Equal(t, exitUsage, run(t.Context(), []string{"build", "--nothing"}, os.Stdout, os.Stderr))
+	assert.Equal(t, cli.ExitUsage, run(t.Context(), []string{"build", "--user-namespace=mine"}, os.Stdout, os.Stderr))
+	assert.Equal(t, cli.ExitUsage, run(t.Context(), []string{"build", "--nothing"}, os.Stdout, os.Stderr))
 }

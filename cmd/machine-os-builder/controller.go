@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -16,6 +15,7 @@ import (
 	"dayone.dev/dayone/build/buildcontroller"
 	"dayone.dev/dayone/build/decide"
 	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/manager"
 )
 
@@ -33,13 +33,11 @@ func newControllerCommand() *cobra.Command {
 	cmd := manager.NewCommand(manager.Program{
 		Name: "machine-os-builder", Version: version,
 		Cache: func(o manager.Options) cache.Options { return buildcontroller.CacheOptions(o.Namespace) },
-		Add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
-			return f.add(ctx, m, o, log)
-		},
+		Add:   f.add,
 	})
 	cmd.Aliases = []string{"controller"}
 	cmd.Short = "Keep the image of every opted-in pool built"
-	cmd.Long = "Start looks at every MachineOSConfig, finds out what its pool's image must contain and makes a " +
+	cmd.Long = "Start finds out for every MachineOSConfig what its pool's image must contain, and creates a " +
 		"MachineOSBuild and a Job when no image has it."
 	f.addFlags(cmd)
 	return cmd
@@ -67,24 +65,24 @@ func (f *controllerFlags) addFlags(cmd *cobra.Command) {
 	s.StringVar(&f.job.SeccompLocalhost, "build-seccomp-profile", "",
 		"seccomp profile below the kubelet's directory, for kubelets with seccompDefault")
 	s.StringVar(&f.job.AppArmorLocalhost, "build-apparmor-profile", "",
-		"loaded AppArmor profile of build pods, which lets mounts through")
+		"loaded AppArmor profile of build pods, which allows mounts")
 	s.StringVar(&f.job.SELinuxType, "build-selinux-type", "",
-		"SELinux type of build pods; container_engine_t lets mounts through")
+		"SELinux type of build pods; container_engine_t allows mounts")
 	s.StringVar(&f.registryCA, "registry-ca", "",
-		"PEM file of authorities that sign registries' certificates, beside the cluster's")
+		"PEM file of CAs that sign registries' certificates, beside the cluster's")
 	o := &f.options
 	s.StringVar(&o.Platform, "platform", "", "os/architecture of the pools' nodes (default this program's)")
 	s.StringVar(&o.PullSecret, "pull-secret", buildcontroller.DefaultPullSecret,
 		"Secret that pulls the base image of a MachineOSConfig that names none")
 	s.IntVar(&o.Parallel, "parallel", buildcontroller.DefaultParallel, "how many builds run at once")
 	s.IntVar(&o.History, "history", buildcontroller.DefaultHistory, "how many ended builds a pool keeps")
-	s.IntVar(&o.Workers, "workers", buildcontroller.DefaultWorkers, "how many MachineOSConfigs are looked at at once")
+	s.IntVar(&o.Workers, "workers", buildcontroller.DefaultWorkers, "how many MachineOSConfigs are reconciled at once")
 	s.IntVar(&o.Retry.RetryLimit, "retry-limit", decide.DefaultRetryLimit,
 		"how many retries in a row may fail; negative never retries")
 	s.DurationVar(&o.Retry.Backoff, "retry-backoff", decide.DefaultBackoff,
 		"pause before the first retry; it doubles with each")
 	s.DurationVar(&o.Retry.MaxBackoff, "retry-max-backoff", decide.DefaultMaxBackoff, "longest pause before a retry")
-	s.DurationVar(&o.LeaveAfter, "leave-images-after", 10*time.Minute,
+	s.DurationVar(&o.LeaveAfter, "leave-images-after", buildcontroller.DefaultLeaveAfter,
 		"when a build that is deleted leaves its image behind because the registry does not delete it")
 }
 
@@ -102,12 +100,12 @@ func (f *controllerFlags) add(ctx context.Context, m ctrlmanager.Manager, o mana
 	if f.workLimit != "" {
 		limit, err := resource.ParseQuantity(f.workLimit)
 		if err != nil {
-			return usageError{fmt.Errorf("--build-disk: %w", err)}
+			return cli.Usagef("--build-disk: %w", err)
 		}
 		options.Job.WorkLimit = &limit
 	}
 	if err := options.Validate(); err != nil {
-		return usageError{err}
+		return cli.Usagef("%w", err)
 	}
 	return buildcontroller.Add(ctx, m, options)
 }

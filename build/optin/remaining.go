@@ -16,8 +16,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// count reads ConditionOptedIn, which members write: the two controllers meet in the API only.
-func (b *builder) count(ctx context.Context, from client.Reader) (configs, optedIn int, err error) {
+// countConfigs reads ConditionOptedIn, which members writes: the two controllers meet in the API only.
+func countConfigs(ctx context.Context, from client.Reader) (configs, optedIn int, err error) {
 	var list mcfgv1.MachineOSConfigList
 	if err := from.List(ctx, &list); err != nil {
 		return 0, 0, fmt.Errorf("list MachineOSConfigs: %w", err)
@@ -34,9 +34,9 @@ func (b *builder) count(ctx context.Context, from client.Reader) (configs, opted
 	return configs, optedIn, nil
 }
 
-// left names what builds have left: MachineOSBuilds, which keep themselves until the builder has cleared up behind
-// them, Jobs, and the objects that were made for builds.
-func (b *builder) left(ctx context.Context, from client.Reader) ([]string, error) {
+// remainingObjects names what remains of builds: MachineOSBuilds, which have a finalizer until the builder has cleaned
+// up, their Jobs and the objects that those read.
+func remainingObjects(ctx context.Context, from client.Reader, namespace string) ([]string, error) {
 	var names []string
 	var builds mcfgv1.MachineOSBuildList
 	if err := from.List(ctx, &builds); err != nil {
@@ -48,7 +48,7 @@ func (b *builder) left(ctx context.Context, from client.Reader) ([]string, error
 	}
 	// Each kind is listed in the form in which it is watched: another one would be another cache, which may be older than
 	// the event.
-	here := []client.ListOption{client.InNamespace(b.o.Namespace), client.HasLabels{manifests.LabelEphemeralBuildObject}}
+	here := []client.ListOption{client.InNamespace(namespace), client.HasLabels{manifests.LabelEphemeralBuildObject}}
 	var jobs batchv1.JobList
 	if err := from.List(ctx, &jobs, here...); err != nil {
 		return nil, fmt.Errorf("list Jobs of builds: %w", err)
