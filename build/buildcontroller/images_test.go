@@ -42,7 +42,7 @@ func accessTo(t *testing.T, r *registrytest.Registry, authFile string) Access {
 	return Access{Auth: auth, CA: ca}
 }
 
-func TestARealRegistryIsAskedByDigest(t *testing.T) {
+func TestRegistriesByDigest(t *testing.T) {
 	r := registrytest.Start(t)
 	ctx, images := context.Background(), Registries{}
 	reference, access := pushed(t, r), accessTo(t, r, r.PushAuthFile)
@@ -81,8 +81,8 @@ func mustTag(t *testing.T, s string) name.Tag {
 	return tag
 }
 
-// TestAnswersThatDoNotMeanGone asks something that only answers with a status, as proxies and broken registries do.
-func TestAnswersThatDoNotMeanGone(t *testing.T) {
+// TestRegistriesGone asks something that only answers with a status, as proxies and broken registries do.
+func TestRegistriesGone(t *testing.T) {
 	status := 0
 	body := ""
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +115,7 @@ func TestAnswersThatDoNotMeanGone(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreNotInErrors(t *testing.T) {
+func TestRegistriesHideCredentials(t *testing.T) {
 	_, err := Registries{}.Exists(context.Background(), registry+"/os/custom@sha256:"+strings.Repeat("1", 64),
 		Access{Auth: []byte(`{"auths":{"x":{"auth":"canary"`)})
 	require.Error(t, err)

@@ -36,7 +36,7 @@ func startCandidate(t *testing.T, w *world) (elected <-chan struct{}, stop func(
 	}
 }
 
-func TestAnotherCopyGoesOnWithTheBuildOfTheOneThatEnds(t *testing.T) {
+func TestLeaderChange(t *testing.T) {
 	w := newRealWorld(t)
 	w.halt()
 	elected, stop := startCandidate(t, w)

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-func TestABuildThatWasNeverMadeHoldsNoPlace(t *testing.T) {
+func TestSlotOfUncreatedBuild(t *testing.T) {
 	w, s := newFakeWorld(t)
 	s.instead = func() error { // the build is about to be announced
 		w.editConfig("worker", func(c *mcfgv1.MachineOSConfig) { c.Spec.RenderedImagePushSpec = registry + "/a/b/c:tag" })
@@ -24,7 +24,7 @@ func TestABuildThatWasNeverMadeHoldsNoPlace(t *testing.T) {
 	w.untilAvailable("infra")
 }
 
-func TestAnImageIsLeftBehindAfterItsTimeAndNotBecauseAClockWasSet(t *testing.T) {
+func TestImageLeftBehind(t *testing.T) {
 	w, _ := newFakeWorld(t)
 	w.addPool("worker", "one", plainText)
 	w.untilAvailable("worker")

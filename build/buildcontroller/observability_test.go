@@ -46,8 +46,8 @@ func gathered(t *testing.T, from *prometheus.Registry) map[string]float64 {
 	return out
 }
 
-// TestEventsAndMetricsTellOfAFailureAndItsMending follows one pool through a failing build and the build that mends it.
-func TestEventsAndMetricsTellOfAFailureAndItsMending(t *testing.T) {
+// TestEventsAndMetrics follows one pool through a failing build and the build that mends it.
+func TestEventsAndMetrics(t *testing.T) {
 	w, _ := newFakeWorld(t)
 	registry, events := prometheus.NewRegistry(), &heard{}
 	o := w.options()

@@ -34,7 +34,7 @@ func (w *world) orders() []job.Order {
 	return out
 }
 
-func TestTheClustersProxyReachesBuildsAndCostsNone(t *testing.T) {
+func TestProxy(t *testing.T) {
 	w, _ := newFakeWorld(t)
 	w.runner.hold = true
 	w.addPool("worker", "one", plainText)

@@ -143,9 +143,8 @@ func (w *world) render(pool, suffix, file string) string {
 }
 
 func ignition(file string) []byte {
-	return []byte(
-		fmt.Sprintf(
-			`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"contents":{"source":"data:,%s"},"mode":420,"path":"/etc/file"}]}}`, file))
+	return []byte(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"contents":{"source":"data:,` + file +
+		`"},"mode":420,"path":"/etc/file"}]}}`)
 }
 
 // edit changes an object until nobody else writes at the same time.

@@ -24,7 +24,7 @@ func client(t *testing.T, reg *registrytest.Registry, auth string) *appendengine
 	return c
 }
 
-func TestALogIsKeptBesideItsImage(t *testing.T) {
+func TestPushAndRead(t *testing.T) {
 	reg := registrytest.Start(t)
 	base := buildtest.Push(t, reg, buildtest.Base{})
 	image, err := base.Digest()
@@ -72,7 +72,7 @@ func TestALogIsKeptBesideItsImage(t *testing.T) {
 	assert.NoError(t, err, "the image stays")
 }
 
-func TestAFailedBuildsLogHasATagAlone(t *testing.T) {
+func TestFailedBuild(t *testing.T) {
 	reg := registrytest.Start(t)
 	repo := reg.Addr + "/ocp/os"
 	push := client(t, reg, reg.PushAuthFile)
@@ -88,7 +88,7 @@ func TestAFailedBuildsLogHasATagAlone(t *testing.T) {
 	assert.Empty(t, got.Image)
 }
 
-func TestALongLogLosesItsMiddle(t *testing.T) {
+func TestLongLog(t *testing.T) {
 	reg := registrytest.Start(t)
 	push := client(t, reg, reg.PushAuthFile)
 	text := append([]byte("the beginning"), bytes.Repeat([]byte("x"), buildlog.MaxSize)...)
@@ -102,7 +102,7 @@ func TestALongLogLosesItsMiddle(t *testing.T) {
 	assert.True(t, bytes.HasSuffix(got.Text, []byte("the end")))
 }
 
-func TestARegistryThatRefusesIsNoMissingLog(t *testing.T) {
+func TestRegistryRefuses(t *testing.T) {
 	reg := registrytest.Start(t)
 	_, err := buildlog.Read(t.Context(), client(t, reg, ""), reg.Addr+"/ocp/os", "b", "")
 	require.Error(t, err)

@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -62,8 +61,8 @@ type verdict struct {
 }
 
 func TestDecisions(t *testing.T) {
-	for what, c := range cases() {
-		t.Run(what, func(t *testing.T) {
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
 			d := Decide(c.in)
 			assert.Equal(t, c.want, verdict{d.Action, d.Reason, d.BuildName}, d.Message)
 			assert.NotContains(t, d.Interrupt, d.BuildName)
@@ -74,7 +73,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-func TestARebuildClearsFailuresAndCounts(t *testing.T) {
+func TestRebuildDiscardsFailures(t *testing.T) {
 	d := Decide(with(wants(known("b", 0, machineosbuild.Succeeded), failure("b", 1, 0, build.ClassUser),
 		failure("a", 0, 2, build.ClassTransient)),
 		func(in *Input) { in.RebuildRequested, in.Current = true, name("a", 0) }))
@@ -83,14 +82,14 @@ func TestARebuildClearsFailuresAndCounts(t *testing.T) {
 	assert.True(t, d.Forced)
 }
 
-func TestARetryOfARebuildIsForcedToo(t *testing.T) {
+func TestRetryOfRebuild(t *testing.T) {
 	d := Decide(with(wants(of(failure("a", 1, 1, build.ClassTransient), func(b *Known) { b.Forced = true })),
 		func(in *Input) { in.Now = at().Add(time.Hour) }))
 	assert.Equal(t, Retry, d.Action)
 	assert.True(t, d.Forced, "an image of the same inputs from before the rebuild does not do")
 }
 
-func TestWhatRunsForOtherContentIsInterrupted(t *testing.T) {
+func TestInterrupt(t *testing.T) {
 	running := known("b", 0, machineosbuild.Building)
 	assert.Equal(t, []string{name("b", 0)}, Decide(wants(running)).Interrupt)
 	assert.Equal(t, []string{name("b", 0)}, Decide(wants(running, known("a", 0, machineosbuild.Succeeded))).Interrupt)
@@ -98,7 +97,7 @@ func TestWhatRunsForOtherContentIsInterrupted(t *testing.T) {
 		Interrupt, "as long as it is not known what is asked for")
 }
 
-func TestThePauseBeforeARetryDoublesAndIsBounded(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	for retries, want := range map[int]time.Duration{0: 20 * time.Second, 1: 40 * time.Second, 4: 320 * time.Second,
 		30: 15 * time.Minute} {
 		assert.Equal(t, want, Policy{}.pause(retries))
@@ -111,7 +110,7 @@ func TestThePauseBeforeARetryDoublesAndIsBounded(t *testing.T) {
 	assert.Equal(t, DefaultBackoff, Decide(wants(ahead)).After)
 }
 
-func TestAWishIsFulfilledWhenItsBuildEndsWhateverTheOutcome(t *testing.T) {
+func TestSettled(t *testing.T) {
 	for state, settled := range map[machineosbuild.State]bool{machineosbuild.Building: false,
 		machineosbuild.Succeeded: true, machineosbuild.Failed: true, machineosbuild.Interrupted: true} {
 		in := wants(known("a", 1, state))
@@ -120,127 +119,124 @@ func TestAWishIsFulfilledWhenItsBuildEndsWhateverTheOutcome(t *testing.T) {
 	}
 	other := wants(known("b", 1, machineosbuild.Interrupted))
 	other.Serving = name("b", 1)
-	assert.False(t, Settled(other), "an edit took its place; the wish goes on")
+	assert.False(t, Settled(other), "an edit took its place; the request stays")
 }
 
 // example is an input with what is to come of it.
 type example struct {
+	name string
 	in   Input
 	want verdict
 }
 
-func cases() map[string]example {
-	all := ordinary()
-	maps.Copy(all, rebuilds())
-	return all
-}
+func cases() []example { return append(ordinary(), rebuilds()...) }
 
 func elsewhere() Known {
 	return of(known("a", 0, machineosbuild.Succeeded), func(b *Known) { b.Name, b.Owner = "infra-x", "infra" })
 }
 
-func ordinary() map[string]example {
+func ordinary() []example {
 	other := elsewhere()
-	return map[string]example{
-		"nothing is known": {wants(), verdict{Build, reasonNewContent, name("a", 0)}},
-		"only other content is known": {wants(known("b", 0, machineosbuild.Succeeded)),
+	return []example{
+		{"nothing is known", wants(), verdict{Build, reasonNewContent, name("a", 0)}},
+		{"only other content is known", wants(known("b", 0, machineosbuild.Succeeded)),
 			verdict{Build, reasonNewContent, name("a", 0)}},
-		"the image exists": {wants(known("a", 0, machineosbuild.Succeeded)),
+		{"the image exists", wants(known("a", 0, machineosbuild.Succeeded)),
 			verdict{Reuse, reasonSameContent, name("a", 0)}},
-		"the image exists and is in use": {with(wants(known("a", 0, machineosbuild.Succeeded)),
+		{"the image exists and is in use", with(wants(known("a", 0, machineosbuild.Succeeded)),
 			func(in *Input) { in.InUse = name("a", 0) }), verdict{None, reasonUpToDate, name("a", 0)}},
-		"the image is gone": {wants(of(known("a", 0, machineosbuild.Succeeded),
+		{"the image is gone", wants(of(known("a", 0, machineosbuild.Succeeded),
 			func(b *Known) { b.Gone = true })), verdict{Build, reasonImageGone, name("a", 1)}},
-		"the image lies in an older repository": {wants(of(known("a", 0, machineosbuild.Succeeded),
+		{"the image lies in an older repository", wants(of(known("a", 0, machineosbuild.Succeeded),
 			func(b *Known) { b.Repository = "old.example.test/x" })), verdict{Build, reasonNewContent, name("a", 1)}},
-		"the newest of two images counts": {wants(known("a", 0, machineosbuild.Succeeded),
+		{"the newest of two images counts", wants(known("a", 0, machineosbuild.Succeeded),
 			known("a", 2, machineosbuild.Succeeded)), verdict{Reuse, reasonSameContent, name("a", 2)}},
-		"it is being built": {wants(known("a", 0, machineosbuild.Building)),
+		{"it is being built", wants(known("a", 0, machineosbuild.Building)),
 			verdict{Wait, ReasonBuilding, name("a", 0)}},
-		"its build is being deleted": {wants(of(known("a", 0, machineosbuild.Building),
+		{"its build is being deleted", wants(of(known("a", 0, machineosbuild.Building),
 			func(b *Known) { b.Deleting = true })), verdict{Wait, reasonDeleting, name("a", 0)}},
-		"its build was interrupted": {wants(known("a", 0, machineosbuild.Interrupted)),
+		{"its build was interrupted", wants(known("a", 0, machineosbuild.Interrupted)),
 			verdict{Build, reasonInterrupted, name("a", 1)}},
-		"a user's fault waits for a change": {wants(failure("a", 0, 0, build.ClassUser)),
+		{"a user's fault waits for a change", wants(failure("a", 0, 0, build.ClassUser)),
 			verdict{GiveUp, ReasonBuildFailed, name("a", 0)}},
-		"a limit waits for a change": {wants(failure("a", 0, 0, build.ClassPolicy)),
+		{"a limit waits for a change", wants(failure("a", 0, 0, build.ClassPolicy)),
 			verdict{GiveUp, ReasonBuildFailed, name("a", 0)}},
-		"a transient fault waits its time": {wants(failure("a", 0, 0, build.ClassTransient)),
+		{"a transient fault waits its time", wants(failure("a", 0, 0, build.ClassTransient)),
 			verdict{Wait, ReasonBackoff, name("a", 0)}},
-		"a transient fault is tried again": {with(wants(failure("a", 0, 0, build.ClassTransient)),
+		{"a transient fault is tried again", with(wants(failure("a", 0, 0, build.ClassTransient)),
 			func(in *Input) { in.Now = at().Add(time.Minute) }),
 			verdict{Retry, reasonTransientFailure, name("a", 1)}},
-		"infrastructure is tried again": {with(wants(failure("a", 3, 3, build.ClassInfrastructure)),
+		{"infrastructure is tried again", with(wants(failure("a", 3, 3, build.ClassInfrastructure)),
 			func(in *Input) { in.Now = at().Add(time.Hour) }),
 			verdict{Retry, reasonTransientFailure, name("a", 4)}},
-		"retries have an end": {with(wants(failure("a", 5, 5, build.ClassTransient)), func(in *Input) {
+		{"retries have an end", with(wants(failure("a", 5, 5, build.ClassTransient)), func(in *Input) {
 			in.Now = at().
 				Add(time.Hour)
 		}),
 			verdict{GiveUp, ReasonRetriesExhausted, name("a", 5)}},
-		"the end can be set": {with(wants(failure("a", 1, 1, build.ClassTransient)),
+		{"the end can be set", with(wants(failure("a", 1, 1, build.ClassTransient)),
 			func(in *Input) { in.Policy.RetryLimit = 1 }),
 			verdict{GiveUp, ReasonRetriesExhausted, name("a", 1)}},
-		"retries can be forbidden": {with(wants(failure("a", 0, 0, build.ClassTransient)),
+		{"retries can be forbidden", with(wants(failure("a", 0, 0, build.ClassTransient)),
 			func(in *Input) { in.Policy.RetryLimit = -1 }),
 			verdict{GiveUp, ReasonRetriesExhausted, name("a", 0)}},
-		"a rebuild that failed is current": {with(wants(known("a", 0, machineosbuild.Succeeded),
+		{"a rebuild that failed is current", with(wants(known("a", 0, machineosbuild.Succeeded),
 			failure("a", 1, 1, build.ClassUser)), func(in *Input) { in.Current = name("a", 1) }),
 			verdict{GiveUp, ReasonBuildFailed, name("a", 1)}},
-		"a failure of before other content was asked for does not count": {with(wants(known("a", 0, machineosbuild.Succeeded),
+		{"a failure of before other content was asked for does not count", with(wants(known("a", 0, machineosbuild.Succeeded),
 			failure("a", 1, 1, build.ClassUser),
 			known("b", 0, machineosbuild.Succeeded)), func(in *Input) { in.Current = name("b", 0) }),
 			verdict{Reuse, reasonSameContent, name("a", 0)}},
-		"another pool has the image": {with(wants(), func(in *Input) { in.Others = []Known{other} }),
+		{"another pool has the image", with(wants(), func(in *Input) { in.Others = []Known{other} }),
 			verdict{Reuse, ReasonSharedImage, name("a", 0)}},
-		"another pool builds it": {with(wants(),
+		{"another pool builds it", with(wants(),
 			func(in *Input) { in.Others = []Known{of(other, func(b *Known) { b.State = machineosbuild.Building })} }),
 			verdict{Wait, ReasonSharedBuild, ""}},
-		"another pool failed at it": {with(wants(),
+		{"another pool failed at it", with(wants(),
 			func(in *Input) { in.Others = []Known{of(other, func(b *Known) { b.State = machineosbuild.Failed })} }),
 			verdict{Build, reasonNewContent, name("a", 0)}},
-		"the installation had an image": {with(wants(), func(in *Input) { in.PreBuilt = repository + "@sha256:1" }),
+		{"the installation had an image", with(wants(), func(in *Input) { in.PreBuilt = repository + "@sha256:1" }),
 			verdict{Reuse, ReasonPreBuiltImage, name("a", 0)}},
-		"no place is free": {with(wants(), func(in *Input) { in.Free = 0 }), verdict{Wait, ReasonQueued, ""}},
-		"its own older build has a place": {with(wants(known("b", 0, machineosbuild.Building)),
+		{"no place is free", with(wants(), func(in *Input) { in.Free = 0 }), verdict{Wait, ReasonQueued, ""}},
+		{"its own older build has a place", with(wants(known("b", 0, machineosbuild.Building)),
 			func(in *Input) { in.Free = 0 }), verdict{Build, reasonNewContent, name("a", 0)}},
-		"a Secret is missing": {with(wants(), func(in *Input) { in.Blocked = &Problem{Reason: "SecretMissing"} }),
+		{"a Secret is missing", with(wants(), func(in *Input) { in.Blocked = &Problem{Reason: "SecretMissing"} }),
 			verdict{GiveUp, "SecretMissing", ""}},
-		"a Secret is missing for nothing": {with(wants(known("a", 0, machineosbuild.Succeeded)),
+		{"a Secret is missing for nothing", with(wants(known("a", 0, machineosbuild.Succeeded)),
 			func(in *Input) { in.Blocked = &Problem{Reason: "SecretMissing"} }),
 			verdict{Reuse, reasonSameContent, name("a", 0)}},
-		"there is no address": {Input{Problem: &Problem{Reason: "PoolMissing"}},
+		{"there is no address", Input{Problem: &Problem{Reason: "PoolMissing"}},
 			verdict{GiveUp, "PoolMissing", ""}},
-		"there is no address yet": {Input{Problem: &Problem{Reason: "NotRendered", Waits: true}},
+		{"there is no address yet", Input{Problem: &Problem{Reason: "NotRendered", Waits: true}},
 			verdict{Wait, "NotRendered", ""}},
 	}
 }
 
-func rebuilds() map[string]example {
+func rebuilds() []example {
 	other := elsewhere()
-	return map[string]example{
-		"a rebuild of what exists": {with(wants(known("a", 0, machineosbuild.Succeeded)),
+	return []example{
+		{"a rebuild of what exists", with(wants(known("a", 0, machineosbuild.Succeeded)),
 			func(in *Input) { in.RebuildRequested = true }), verdict{Rebuild, reasonRebuildRequested, name("a", 1)}},
-		"a rebuild of nothing": {with(wants(), func(in *Input) { in.RebuildRequested = true }),
+		{"a rebuild of nothing", with(wants(), func(in *Input) { in.RebuildRequested = true }),
 			verdict{Rebuild, reasonRebuildRequested, name("a", 0)}},
-		"a rebuild at the end of retries": {with(wants(failure("a", 5, 5, build.ClassTransient)),
+		{"a rebuild at the end of retries", with(wants(failure("a", 5, 5, build.ClassTransient)),
 			func(in *Input) { in.RebuildRequested = true }), verdict{Rebuild, reasonRebuildRequested, name("a", 6)}},
-		"a rebuild that was announced": {with(wants(known("a", 0, machineosbuild.Succeeded)),
+		{"a rebuild that was announced", with(wants(known("a", 0, machineosbuild.Succeeded)),
 			func(in *Input) { in.RebuildRequested, in.Serving = true, name("a", 3) }),
 			verdict{Rebuild, reasonRebuildRequested, name("a", 3)}},
-		"a rebuild that runs": {with(wants(known("a", 1, machineosbuild.Building)),
+		{"a rebuild that runs", with(wants(known("a", 1, machineosbuild.Building)),
 			func(in *Input) { in.RebuildRequested, in.Serving = true, name("a", 1) }),
 			verdict{Wait, ReasonBuilding, name("a", 1)}},
-		"a rebuild that has ended": {with(wants(known("a", 1, machineosbuild.Succeeded)),
+		{"a rebuild that has ended", with(wants(known("a", 1, machineosbuild.Succeeded)),
 			func(in *Input) { in.RebuildRequested, in.Serving = true, name("a", 1) }),
 			verdict{Reuse, reasonSameContent, name("a", 1)}},
-		"a rebuild whose content changed": {with(wants(known("b", 1, machineosbuild.Building)),
+		{"a rebuild whose content changed", with(wants(known("b", 1, machineosbuild.Building)),
 			func(in *Input) { in.RebuildRequested, in.Serving = true, name("b", 1) }),
 			verdict{Rebuild, reasonRebuildRequested, name("a", 0)}},
-		"a rebuild that an edit stopped": {with(wants(known("b", 1, machineosbuild.Interrupted)),
+		{"a rebuild that an edit stopped", with(wants(known("b", 1, machineosbuild.Interrupted)),
 			func(in *Input) { in.RebuildRequested, in.Serving = true, name("b", 1) }),
 			verdict{Rebuild, reasonRebuildRequested, name("a", 0)}},
-		"a rebuild during another's build": {with(wants(),
+		{"a rebuild during another's build", with(wants(),
 			func(in *Input) { in.RebuildRequested = true; in.Others = []Known{other} }),
 			verdict{Rebuild, reasonRebuildRequested, name("a", 0)}},
 	}

@@ -62,7 +62,8 @@ func input() job.Input {
 			Config: &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-worker-0123"},
 				Spec: mcfgv1.MachineConfigSpec{
 					Config: runtime.RawExtension{Raw: []byte(
-						`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/var/lib/kubelet/config.json","contents":{"source":"data:,` + canary + `"}}]}}`)}}},
+						`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/var/lib/kubelet/config.json",` +
+							`"contents":{"source":"data:,` + canary + `"}}]}}`)}}},
 			Containerfile: "FROM configs\nRUN true\n", Platform: "linux/arm64", Target: "registry.example:5000/ocp/worker-os",
 			Registry: build.Access{AuthFile: "/somewhere/" + canary},
 			Options: build.Options{ProxyEnvironment: map[string]string{"HTTPS_PROXY": "http://u:" + canary +
@@ -84,7 +85,7 @@ func asYAML(t *testing.T, v any) string {
 	return string(raw)
 }
 
-func TestTheJobIsAsItWasReviewed(t *testing.T) {
+func TestJobGolden(t *testing.T) {
 	for name, change := range map[string]func(*job.Options){
 		"least":      func(*job.Options) {},
 		"host-users": func(o *job.Options) { o.PodUserNamespace = true },
@@ -111,7 +112,7 @@ func TestTheJobIsAsItWasReviewed(t *testing.T) {
 	}
 }
 
-func TestEqualInputGivesEqualObjects(t *testing.T) {
+func TestNewDeterministic(t *testing.T) {
 	first, err := job.New(input())
 	require.NoError(t, err)
 	second, err := job.New(input())
@@ -119,7 +120,7 @@ func TestEqualInputGivesEqualObjects(t *testing.T) {
 	assert.Equal(t, first, second)
 }
 
-func TestEveryObjectIsNamedLabelledAndOwned(t *testing.T) {
+func TestObjectMeta(t *testing.T) {
 	in := input()
 	in.Build.Name = machineosbuild.Name(strings.Repeat("a-very-long-name.", 14)+"x", strings.Repeat("0", 64))
 	objects, err := job.New(in)
@@ -151,7 +152,7 @@ func TestEveryObjectIsNamedLabelledAndOwned(t *testing.T) {
 	assert.Equal(t, job.JobName(in.Build.Name), objects.Builder().Job.Name)
 }
 
-func TestSecretsAreInSecretsOnly(t *testing.T) {
+func TestSecretsOnly(t *testing.T) {
 	objects, err := job.New(input())
 	require.NoError(t, err)
 	assert.NotContains(t, asYAML(t, objects.Job), canary)
@@ -164,7 +165,7 @@ func TestSecretsAreInSecretsOnly(t *testing.T) {
 	}
 }
 
-func TestARenderedConfigThatNeedsSeveralObjects(t *testing.T) {
+func TestLargeConfig(t *testing.T) {
 	in := input()
 	noise := make([]byte, 1_600_000) // what does not pack
 	random := rand.New(rand.NewSource(1))
@@ -202,29 +203,30 @@ func TestARenderedConfigThatNeedsSeveralObjects(t *testing.T) {
 	require.ErrorContains(t, err, "rendered-worker-0123 has more than")
 }
 
-func TestInputThatCannotBeBuiltIsRefusedByName(t *testing.T) {
-	for name, c := range map[string]struct {
+func TestNewRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name   string
 		change func(*job.Input)
 		want   string
 	}{
-		"no UID":              {func(in *job.Input) { in.Build.UID = "" }, "create it first"},
-		"no MachineOSBuild":   {func(in *job.Input) { in.Build = nil }, "create it first"},
-		"no builder image":    {func(in *job.Input) { in.Options.BuilderImage = "" }, "builderImage"},
-		"no push credentials": {func(in *job.Input) { in.PushSecret = nil }, "renderedImagePushSecret"},
-		"push credentials for elsewhere": {func(in *job.Input) { in.PushSecret = in.PullSecret },
+		{"no UID", func(in *job.Input) { in.Build.UID = "" }, "create it first"},
+		{"no MachineOSBuild", func(in *job.Input) { in.Build = nil }, "create it first"},
+		{"no builder image", func(in *job.Input) { in.Options.BuilderImage = "" }, "builderImage"},
+		{"no push credentials", func(in *job.Input) { in.PushSecret = nil }, "renderedImagePushSecret"},
+		{"push credentials for elsewhere", func(in *job.Input) { in.PushSecret = in.PullSecret },
 			"no entry for registry.example:5000"},
-		"a base without digest": {func(in *job.Input) { in.Request.Base.Reference = "r.example/a:v1" },
+		{"a base without digest", func(in *job.Input) { in.Request.Base.Reference = "r.example/a:v1" },
 			"by digest"},
-		"a Job that ends before its pod": {func(in *job.Input) { in.Options.Deadline = time.Hour }, "deadline"},
-		"two policies": {func(in *job.Input) {
+		{"a Job that ends before its pod", func(in *job.Input) { in.Options.Deadline = time.Hour }, "deadline"},
+		{"two policies", func(in *job.Input) {
 			in.Options.Privileged, in.Options.PodUserNamespace = true,
 				true
 		}, "choose one"},
-		"a mount of nothing": {func(in *job.Input) { in.Mounts = []job.Mount{{Target: "/x"}} },
+		{"a mount of nothing", func(in *job.Input) { in.Mounts = []job.Mount{{Target: "/x"}} },
 			"one Secret or ConfigMap"},
-		"authorities beyond what is kept": {func(in *job.Input) { in.CA = make([]byte, 2<<20) }, "ca has 2048 KiB"},
+		{"authorities beyond what is kept", func(in *job.Input) { in.CA = make([]byte, 2<<20) }, "ca has 2048 KiB"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			in := input()
 			c.change(&in)
 			_, err := job.New(in)
@@ -234,7 +236,7 @@ func TestInputThatCannotBeBuiltIsRefusedByName(t *testing.T) {
 	}
 }
 
-func TestTheContainerfileOfAnArchitecture(t *testing.T) {
+func TestContainerfile(t *testing.T) {
 	of := func(entries ...string) *mcfgv1.MachineOSConfig {
 		c := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
 		for _, e := range entries {
@@ -243,18 +245,19 @@ func TestTheContainerfileOfAnArchitecture(t *testing.T) {
 		}
 		return c
 	}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name   string
 		config *mcfgv1.MachineOSConfig
 		want   string
 	}{
-		"its own":              {of("NoArch", "ARM64"), "for ARM64"},
-		"the one for all":      {of("AMD64", "NoArch"), "for NoArch"},
-		"one without any name": {of(""), "for "},
-		"none at all":          {of(), ""},
+		{"its own", of("NoArch", "ARM64"), "for ARM64"},
+		{"the one for all", of("AMD64", "NoArch"), "for NoArch"},
+		{"one without any name", of(""), "for "},
+		{"none at all", of(), ""},
 	} {
 		got, err := job.Containerfile(c.config, "arm64")
-		require.NoError(t, err, name)
-		assert.Equal(t, c.want, got, name)
+		require.NoError(t, err, c.name)
+		assert.Equal(t, c.want, got, c.name)
 	}
 	_, err := job.Containerfile(of("AMD64", "S390X"), "arm64")
 	assert.ErrorContains(t, err, "AMD64, S390X and none for arm64")

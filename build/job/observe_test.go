@@ -233,21 +233,22 @@ func TestMessagesFit(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		r    job.Result
 		want int
 	}{
-		"an image":       {job.Result{Digest: digest}, 0},
-		"nothing":        {job.Result{}, 75},
-		"a user's fault": {job.Result{Failure: &build.Failure{Class: build.ClassUser}}, 42},
-		"a limit":        {job.Result{Failure: &build.Failure{Class: build.ClassPolicy}}, 42},
-		"a registry that refuses": {job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure, Step: "push"}},
+		{"an image", job.Result{Digest: digest}, 0},
+		{"nothing", job.Result{}, 75},
+		{"a user's fault", job.Result{Failure: &build.Failure{Class: build.ClassUser}}, 42},
+		{"a limit", job.Result{Failure: &build.Failure{Class: build.ClassPolicy}}, 42},
+		{"a registry that refuses", job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure, Step: "push"}},
 			42},
-		"a full disk": {job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure,
+		{"a full disk", job.Result{Failure: &build.Failure{Class: build.ClassInfrastructure,
 			Step: "containerfile"}}, 75},
-		"a registry without answer": {job.Result{Failure: &build.Failure{Class: build.ClassTransient, Step: "base"}}, 75},
+		{"a registry without answer", job.Result{Failure: &build.Failure{Class: build.ClassTransient, Step: "base"}}, 75},
 	} {
-		assert.Equal(t, c.want, c.r.ExitCode(), name)
+		assert.Equal(t, c.want, c.r.ExitCode(), c.name)
 	}
 }
 

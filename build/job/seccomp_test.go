@@ -12,7 +12,7 @@ import (
 	"dayone.dev/dayone/build/job"
 )
 
-func TestTheSeccompProfileAllowsBuildsAndForbidsTheRest(t *testing.T) {
+func TestSeccompProfile(t *testing.T) {
 	var profile specs.LinuxSeccomp
 	require.NoError(t, json.Unmarshal(job.SeccompProfile(), &profile))
 	require.Len(t, profile.Syscalls, 1)

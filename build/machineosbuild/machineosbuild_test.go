@@ -47,7 +47,7 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-func TestStatusIsWhatTheAPIAccepts(t *testing.T) {
+func TestMoveStatus(t *testing.T) {
 	for name, path := range map[string][]machineosbuild.State{
 		"a build that was refused before it began": {machineosbuild.Failed},
 		"a build that found its image":             {machineosbuild.Succeeded},
@@ -84,14 +84,14 @@ func TestStatusIsWhatTheAPIAccepts(t *testing.T) {
 	}
 }
 
-func TestTheClockMayGoBackDuringABuild(t *testing.T) {
+func TestMoveClockSetBack(t *testing.T) {
 	b := &mcfgv1.MachineOSBuild{}
 	require.NoError(t, machineosbuild.Move(b, machineosbuild.Building, machineosbuild.Cause{}, at(100)))
 	require.NoError(t, machineosbuild.Move(b, machineosbuild.Succeeded, machineosbuild.Cause{}, at(0)))
 	assert.Equal(t, b.Status.BuildStart.Unix()+1, b.Status.BuildEnd.Unix())
 }
 
-func TestTimesAndTransitionsStayOnceSet(t *testing.T) {
+func TestMoveKeepsTimes(t *testing.T) {
 	b := &mcfgv1.MachineOSBuild{}
 	require.NoError(t, machineosbuild.Move(b, machineosbuild.Prepared, machineosbuild.Cause{}, at(0)))
 	start := *b.Status.BuildStart
@@ -135,7 +135,7 @@ func causes() map[string]machineosbuild.Cause {
 	}
 }
 
-func TestCausesComeBack(t *testing.T) {
+func TestCauseRoundTrip(t *testing.T) {
 	for name, want := range causes() {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, want, machineosbuild.ParseCause(want.Text()))
@@ -151,13 +151,13 @@ func TestCausesComeBack(t *testing.T) {
 	}
 }
 
-func TestWhatOthersWroteIsTheMessage(t *testing.T) {
+func TestParseCauseOfOthers(t *testing.T) {
 	for _, text := range []string{"Build Failed", "one\nIngress: two", "line: x", "\nclass", "a\n\nb"} {
 		assert.Equal(t, machineosbuild.Cause{Message: text}, machineosbuild.ParseCause(text))
 	}
 }
 
-func TestALongCauseIsBounded(t *testing.T) {
+func TestCauseBounded(t *testing.T) {
 	long := strings.Repeat("é\xff", 40<<10)
 	c := machineosbuild.Cause{Message: long, Instruction: long, Line: 1, Next: long, Log: long, Class: build.ClassUser}
 	for range 4000 {
@@ -173,7 +173,7 @@ func TestALongCauseIsBounded(t *testing.T) {
 	assert.Equal(t, text, back.Text(), "what was cut once stays as it is")
 }
 
-func TestReasonsThatTheAPIWouldRefuseAreReplaced(t *testing.T) {
+func TestCauseReason(t *testing.T) {
 	for _, reason := range []string{"", "has space", "1st", strings.Repeat("x", 2000)} {
 		b := &mcfgv1.MachineOSBuild{}
 		require.NoError(t, machineosbuild.Move(b, machineosbuild.Failed, machineosbuild.Cause{Reason: reason}, at(0)))

@@ -19,7 +19,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-func TestTheFirstMachineOSConfigStartsTheBuilderAndTheLastOnesEndStopsIt(t *testing.T) {
+func TestBuilderStartsAndStops(t *testing.T) {
 	w := newWorld(t)
 	w.builderIs(phaseIdle, "0 of 0")
 	w.create(secret(cluster.PullSecretNamespace, cluster.PullSecretName, "global"), secret(ns, "push", "p"),
@@ -71,7 +71,7 @@ func TestTheFirstMachineOSConfigStartsTheBuilderAndTheLastOnesEndStopsIt(t *test
 	})
 }
 
-func TestABadMachineOSConfigHarmsNoOther(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	w := newWorld(t)
 	bad := machineOSConfig("infra", "infra")
 	w.create(bad)
@@ -105,7 +105,7 @@ func TestABadMachineOSConfigHarmsNoOther(t *testing.T) {
 	w.builderIs(phaseStarting, "0 of 1")
 }
 
-func TestOtherWritersConditionsStay(t *testing.T) {
+func TestConditionsOfOthers(t *testing.T) {
 	w := newWorld(t)
 	config := machineOSConfig("worker", "worker")
 	w.create(secret(ns, "push", "p"), config)
@@ -125,7 +125,7 @@ func TestOtherWritersConditionsStay(t *testing.T) {
 
 const digest = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-func TestSubscriptionCertificatesAreCopiedForEachPoolThatIsIn(t *testing.T) {
+func TestEntitlementCopies(t *testing.T) {
 	w := newWorld(t)
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.EntitlementNamespace,
 		Name: cluster.EntitlementName},
@@ -166,7 +166,7 @@ func TestSubscriptionCertificatesAreCopiedForEachPoolThatIsIn(t *testing.T) {
 	w.delete(source)
 }
 
-func TestTheDeploymentIsKeptAsItShouldBe(t *testing.T) {
+func TestDeploymentRestored(t *testing.T) {
 	w := newWorld(t)
 	w.create(secret(ns, "push", "p"), pool("worker"), machineOSConfig("worker", "worker"))
 	w.builderIs(phaseStarting, "1 of 1")
@@ -187,7 +187,7 @@ func TestTheDeploymentIsKeptAsItShouldBe(t *testing.T) {
 	})
 }
 
-func TestNothingIsWrittenWhenNothingChangesAlsoAfterARestart(t *testing.T) {
+func TestNoWrites(t *testing.T) {
 	w := newWorld(t)
 	w.create(secret(cluster.PullSecretNamespace, cluster.PullSecretName, "global"), secret(ns, "push", "p"),
 		pool("worker"), machineOSConfig("worker", "worker"))
@@ -225,7 +225,7 @@ func TestNothingIsWrittenWhenNothingChangesAlsoAfterARestart(t *testing.T) {
 	assert.LessOrEqual(t, w.writes.Load(), int64(5))
 }
 
-func TestSomebodyElsesDeploymentAndSecretsAreLeftAlone(t *testing.T) {
+func TestForeignObjects(t *testing.T) {
 	w := newWorld(t)
 	foreign := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: cluster.Builder},
 		Spec: appsv1.DeploymentSpec{
@@ -248,7 +248,7 @@ func TestSomebodyElsesDeploymentAndSecretsAreLeftAlone(t *testing.T) {
 	w.builderIs(phaseIdle, "0 of 0")
 }
 
-func TestAPoolMayBelongToAMachineOSConfigOfAnotherNameFromBeforeTheRule(t *testing.T) {
+func TestConfigOfAnotherName(t *testing.T) {
 	w := newWorld(t)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	name := types.NamespacedName{Name: "machineosconfigs.machineconfiguration.openshift.io"}

@@ -24,9 +24,9 @@ import (
 // steps of the random walk; OPTIN_SEED repeats one.
 const randomSteps = 60
 
-// TestWhateverHappensTheEndStateFollowsFromWhatIsThere edits, deletes and restarts at random, never waiting in between,
+// TestRandomSequences edits, deletes and restarts at random, never waiting in between,
 // and then compares.
-func TestWhateverHappensTheEndStateFollowsFromWhatIsThere(t *testing.T) {
+func TestRandomSequences(t *testing.T) {
 	w := newWorld(t)
 	seed := rand.Uint64()
 	if s := os.Getenv("OPTIN_SEED"); s != "" {

@@ -48,7 +48,7 @@ RUN mkdir -p /usr/lib/mine && echo hello >/usr/lib/mine/file && chown -R 33:33 /
 RUN test -s /etc/pki/entitlement/key.pem && cp /etc/pki/entitlement/key.pem /usr/lib/entitled && test ! -e /etc/yum.repos.d
 `
 
-func TestTheLeastPrivilegedPodBuilds(t *testing.T) {
+func TestLeastPrivilege(t *testing.T) {
 	reg := registrytest.Start(t)
 	in := podInput(t, reg, everything)
 	in.Mounts = job.EntitlementMounts("worker")
@@ -113,7 +113,7 @@ func secretOf(name string, data map[string]string) *corev1.Secret {
 	return s
 }
 
-func TestAPrivilegedPodBuildsInThePodsOwnNamespace(t *testing.T) {
+func TestPrivileged(t *testing.T) {
 	reg := registrytest.Start(t)
 	in := podInput(t, reg, "FROM configs\nRUN cat /proc/self/uid_map && echo hello >/usr/lib/file\n")
 	in.Options.Privileged = true
@@ -125,7 +125,7 @@ func TestAPrivilegedPodBuildsInThePodsOwnNamespace(t *testing.T) {
 	assert.NotRegexp(t, `\b0 +1000000 +65536\b`, p.out.String())
 }
 
-func TestABuildWithoutRUNNeedsNoContainer(t *testing.T) {
+func TestBuildWithoutRUN(t *testing.T) {
 	reg := registrytest.Start(t)
 	p := newPod(t, reg, podInput(t, reg, "FROM configs\nLABEL a=b\n"))
 	result, code := p.run()
@@ -133,7 +133,7 @@ func TestABuildWithoutRUNNeedsNoContainer(t *testing.T) {
 	assert.Equal(t, build.EngineAppend, result.Engine)
 }
 
-func TestFailuresEndWithTheirRealExitCodeAndCause(t *testing.T) {
+func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		containerfile string
 		change        func(*job.Input)
@@ -199,7 +199,7 @@ func TestFailuresEndWithTheirRealExitCodeAndCause(t *testing.T) {
 	}
 }
 
-func TestARegistryThatDoesNotAnswerIsTriedAgain(t *testing.T) {
+func TestRegistryDown(t *testing.T) {
 	reg := registrytest.Start(t)
 	p := newPod(t, reg, podInput(t, reg, "FROM configs\nRUN true\n"))
 	reg.Stop(t)
@@ -211,7 +211,7 @@ func TestARegistryThatDoesNotAnswerIsTriedAgain(t *testing.T) {
 	assert.Contains(t, p.out.String(), "the log of this build is not kept")
 }
 
-func TestStoppedInTheMiddleOfARUNNothingIsLeft(t *testing.T) {
+func TestStoppedDuringRun(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"a Job that is deleted": syscall.SIGTERM,
 		"a pod that is killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
@@ -241,7 +241,7 @@ func inRUN(dir string) bool {
 	return len(found)+len(vfs) > 0
 }
 
-func TestAPodThatMayNotMakeAUserNamespaceSaysSo(t *testing.T) {
+func TestNoUserNamespace(t *testing.T) {
 	reg := registrytest.Start(t)
 	p := newPod(t, reg, podInput(t, reg, "FROM configs\nRUN true\n"))
 	p.environment = []string{"DAYONE_TEST_NO_CAPABILITIES=1"}
@@ -251,7 +251,7 @@ func TestAPodThatMayNotMakeAUserNamespaceSaysSo(t *testing.T) {
 	assert.Contains(t, result.Failure.Next, "user namespace")
 }
 
-func TestInputThatIsNotThereIsNamed(t *testing.T) {
+func TestMissingInput(t *testing.T) {
 	reg := registrytest.Start(t)
 	p := newPod(t, reg, podInput(t, reg, ""))
 	require.NoError(t, os.RemoveAll(p.path("build/push")))
@@ -260,7 +260,7 @@ func TestInputThatIsNotThereIsNamed(t *testing.T) {
 	assert.Contains(t, result.Failure.Message, "push/.dockerconfigjson")
 }
 
-func TestTheCommandLineIsChecked(t *testing.T) {
+func TestCommandLine(t *testing.T) {
 	assert.Equal(t, cli.ExitUsage, run(t.Context(), []string{"build", "--user-namespace=mine"}, os.Stdout, os.Stderr))
 	assert.Equal(t, cli.ExitUsage, run(t.Context(), []string{"build", "--nothing"}, os.Stdout, os.Stderr))
 }
