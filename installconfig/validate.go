@@ -111,6 +111,16 @@ func validateConfig(c *Config, at locator, rep *report.Report) {
 	validateAfterBuild(c, at, rep)
 }
 
+// inside refuses a path that leaves the install directory. An empty one is not set.
+func inside(file string, at locator, rep *report.Report, path ...any) bool {
+	if file == "" || filepath.IsLocal(file) {
+		return true
+	}
+	rep.Errorf(at.at("inside-directory", "write a path inside the install directory", path...),
+		"%q leaves the install directory", file)
+	return false
+}
+
 // validateLayeringDir wants a directory of its own inside the install directory.
 func validateLayeringDir(dir string, at locator, rep *report.Report) {
 	if dir == "" {
@@ -119,9 +129,7 @@ func validateLayeringDir(dir string, at locator, rep *report.Report) {
 	clean := filepath.Clean(dir)
 	first, _, _ := strings.Cut(filepath.ToSlash(clean), "/")
 	switch {
-	case !filepath.IsLocal(dir):
-		rep.Errorf(at.at("inside-directory", "write a path inside the install directory", "layeringDir"),
-			"%q leaves the install directory", dir)
+	case !inside(dir, at, rep, "layeringDir"):
 	case first == "manifests" || first == "openshift":
 		rep.Errorf(at.at("layering-dir", "keep MachineOSConfigs in a directory of their own", "layeringDir"),
 			"the installer reads %q itself", first)
@@ -224,10 +232,7 @@ func validateAfterBuild(c *Config, at locator, rep *report.Report) {
 	}
 	validateRegistry(c.Registry, at, rep)
 	validateLogSpool(c.LogSpool, at, rep)
-	if f := c.SignaturePolicyFile; f != "" && !filepath.IsLocal(f) {
-		rep.Errorf(at.at("inside-directory", "write a path inside the install directory", "signaturePolicyFile"),
-			"%q leaves the install directory", f)
-	}
+	inside(c.SignaturePolicyFile, at, rep, "signaturePolicyFile")
 }
 
 // validateRegistry refuses two sources for one Secret and files outside the install directory.
@@ -241,13 +246,9 @@ func validateRegistry(r Registry, at locator, rep *report.Report) {
 				"%s and %s are both set: which credentials are meant?", pair.secretKey, pair.fileKey)
 		}
 	}
-	for key, file := range map[string]string{"pushAuthFile": r.PushAuthFile,
-		"baseImagePullAuthFile": r.BaseImagePullAuthFile, "caFile": r.CAFile} {
-		if file != "" && !filepath.IsLocal(file) {
-			rep.Errorf(at.at("inside-directory", "write a path inside the install directory", "registry", key),
-				"%q leaves the install directory", file)
-		}
-	}
+	inside(r.PushAuthFile, at, rep, "registry", "pushAuthFile")
+	inside(r.BaseImagePullAuthFile, at, rep, "registry", "baseImagePullAuthFile")
+	inside(r.CAFile, at, rep, "registry", "caFile")
 }
 
 // validateFlow checks what depends on the flow, which the directory decides where the user did not.
@@ -302,10 +303,7 @@ func validatePool(c *Config, i int, at locator, rep *report.Report) {
 		rep.Errorf(at.at("containerfile-length", "move files into an image and COPY --from it", "pools", i, "containerfile"),
 			"%d characters; the API allows %d", n, MaxContainerfile)
 	}
-	if path := p.ContainerfilePath; path != "" && !filepath.IsLocal(path) {
-		rep.Errorf(at.at("inside-directory", "write a path inside the install directory", "pools", i, "containerfilePath"),
-			"%q leaves the install directory", path)
-	}
+	inside(p.ContainerfilePath, at, rep, "pools", i, "containerfilePath")
 	if p.PushSpec == "" && !repository.MatchString(c.Registry.Repository) {
 		rep.Errorf(at.at("registry-repository", "write host[:port][/namespace], for example registry.example.com/ocp",
 			"registry", "repository"),
@@ -350,17 +348,12 @@ func validateLogSpool(s LogSpool, at locator, rep *report.Report) {
 		rep.Errorf(at.at("log-spool-token",
 			"name the file with the token that may write there, as dayone gather --receive makes it", "logSpool", "tokenFile"),
 			"without a token any client could overwrite the log bundle")
-	case !filepath.IsLocal(f):
-		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "logSpool", "tokenFile"),
-			"%q leaves the install directory", f)
+	case !inside(f, at, rep, "logSpool", "tokenFile"):
 	case !strings.HasSuffix(f, tokenEnd):
 		rep.Errorf(at.at("log-spool-token", "rename it: by that name log bundles leave its content out", "logSpool",
 			"tokenFile"), "the name %q does not end in %s", f, tokenEnd)
 	}
-	if f := s.CAFile; f != "" && !filepath.IsLocal(f) {
-		rep.Errorf(at.at("inside-directory", "give a path inside the install directory", "logSpool", "caFile"),
-			"%q leaves the install directory", f)
-	}
+	inside(s.CAFile, at, rep, "logSpool", "caFile")
 	if d := s.Every.Duration(); at.set("logSpool", "every") && (d < minSpoolEvery || d > maxSpoolEvery) {
 		rep.Errorf(at.at("log-spool-every", "write a duration between 10s and 1h, or leave the key out", "logSpool", "every"),
 			"%s is not a useful time between two bundles", d)
