@@ -24,10 +24,6 @@ const (
 	AnnotationOSImageURLOverridden = MCOPrefix + "os-image-url-overridden"
 	// LabelBuiltInPool marks the pools that MCO ships.
 	LabelBuiltInPool = MCOPrefix + "mco-built-in"
-	// AnnotationOriginalOSImageURL and AnnotationLayeredOSImageURL are set by MCO's daemon on its copy of a MachineConfig.
-	AnnotationOriginalOSImageURL = MCOPrefix + "original-osimageurl"
-	// AnnotationLayeredOSImageURL holds the layered image that replaced the original one.
-	AnnotationLayeredOSImageURL = MCOPrefix + "ocl-osimageurl"
 )
 
 // On MachineOSConfigs and MachineOSBuilds (MCO, pkg/controller/build/constants/constants.go).
@@ -66,7 +62,7 @@ const (
 	// ConditionSeeded is True on a MachineOSConfig whose pre-built image has been taken over.
 	ConditionSeeded = "Seeded"
 	// ConditionImageAccepted of a MachineConfigPool is False, with the reason, when the pool's image did not pass the
-	// checks that come before the first node is told; it is this project's own.
+	// checks that come before the first node gets its target; it is this project's own.
 	ConditionImageAccepted = "ImageAccepted"
 	// PreBuiltComponentPrefix starts the name of the MachineConfig that carries a pool's pre-built image.
 	PreBuiltComponentPrefix = "10-prebuiltimage-osimageurl-"
@@ -111,7 +107,7 @@ const (
 	// (rebase/disruption.ParseMirrorPolicy).
 	AnnotationMirrorPolicy = DayonePrefix + "mirror-policy"
 	// AnnotationPlan on a pool holds what its target does to its nodes (rebase/disruption.PoolPlan); on a node, what of it
-	// the node was told (rebase/disruption.Promise).
+	// the node got its target (rebase/disruption.Promise).
 	AnnotationPlan = DayonePrefix + "plan"
 	// AnnotationMaxDisruption on a pool is the worst level of a plan that is delivered to its nodes
 	// (rebase/disruption.Level).
@@ -135,18 +131,18 @@ const (
 	// AnnotationAgentProgress on a node says how far the agent is with what takes time, for example "3.1 of 80.2 MB, 1 of
 	// 5 layers".
 	AnnotationAgentProgress = DayonePrefix + "agent-progress"
-	// AnnotationPrefetch on a node is an image, by digest, that its agent may fetch before the node is told to go to it:
-	// into the node's store of images, with nothing staged for the next boot. The node controller writes it and takes it
-	// away again.
+	// AnnotationPrefetch on a node is an image, by digest, that its agent may prefetch before the node gets it as its
+	// target: into the node's store of images, with nothing staged for the next boot. The node controller writes and
+	// removes it.
 	AnnotationPrefetch = DayonePrefix + "prefetch"
 	// AnnotationPrefetched on a node is the agent's answer: the image that it has fetched. AnnotationPrefetchError is why
 	// it has not; the agent need not try again.
 	AnnotationPrefetched = DayonePrefix + "prefetched"
 	// AnnotationPrefetchError is described with AnnotationPrefetched.
 	AnnotationPrefetchError = DayonePrefix + "prefetch-error"
-	// AnnotationPrefetchLimit on a pool is how many of its nodes may fetch ahead at the same time; 0: none.
+	// AnnotationPrefetchLimit on a pool is how many of its nodes may prefetch at the same time; 0: none.
 	AnnotationPrefetchLimit = DayonePrefix + "prefetch-limit"
-	// AnnotationCordonedBy on a node says who made it unschedulable, so that nobody else's cordon is undone.
+	// AnnotationCordonedBy on a node says who made it unschedulable, so that only that cordon is undone.
 	AnnotationCordonedBy = DayonePrefix + "cordoned-by"
 	// CordonedByDayone is its value when it was the drain controller.
 	CordonedByDayone = "dayone"
@@ -154,7 +150,7 @@ const (
 	AnnotationDrainStarted = DayonePrefix + "drain-started"
 	// LabelCanary on a node lets it go before the others of its pool; its value does not matter.
 	LabelCanary = DayonePrefix + "canary"
-	// AnnotationRebuilding names the build that serves the wish for a rebuild on the same object.
+	// AnnotationRebuilding names the build that serves the rebuild request on the same object.
 	AnnotationRebuilding = DayonePrefix + "rebuilding"
 	// AnnotationBuildAttempt and AnnotationBuildRetries on a MachineOSBuild count the builds of one address and those in a
 	// row that were retries.

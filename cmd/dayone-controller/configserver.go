@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"dayone.dev/dayone/bootstrap/serve"
@@ -113,7 +114,7 @@ func (s *configServer) serve(ctx context.Context, cfg *rest.Config, log *logrus.
 	}
 	o.Log, o.Proxy.Log = log, log
 	if err := rest.LoadTLSFiles(cfg); err != nil {
-		return fmt.Errorf("read the API server's authority: %w", err)
+		return fmt.Errorf("read the API server's CA: %w", err)
 	}
 	nodes := &join{reader: m.GetAPIReader(), writer: m.GetClient(), log: log, namespace: s.o.Namespace,
 		given: s.kubeconfig, file: filepath.Join(dir, "kubeconfig"),
@@ -133,21 +134,29 @@ func (s *configServer) serve(ctx context.Context, cfg *rest.Config, log *logrus.
 	if err := r.SetupWithManager(m); err != nil {
 		return err
 	}
-	if err := m.AddReadyzCheck("configs", r.Ready); err != nil {
-		return fmt.Errorf("set up config server: %w", err)
-	}
 	work := []func(context.Context) error{server.Run, newPullSecret(s.pullSecret, o, r).
 		run, func(ctx context.Context) error { return id.renew(ctx, s.hosts) }}
 	if kubeconfig != "" {
 		work = append(work, nodes.run)
 	}
-	for _, add := range work {
-		if err := m.Add(ctrlmanager.RunnableFunc(add)); err != nil {
-			return fmt.Errorf("set up config server: %w", err)
-		}
+	if err := addWork(m, r.Ready, work); err != nil {
+		return fmt.Errorf("set up config server: %w", err)
 	}
 	log.WithFields(logrus.Fields{"url": url, "listen": server.SecureAddr()}).Info("serving new nodes")
 	return m.Start(ctx)
+}
+
+// addWork adds to the manager what the server does beside its controller; ready says that it has configs to serve.
+func addWork(m ctrlmanager.Manager, ready healthz.Checker, work []func(context.Context) error) error {
+	if err := m.AddReadyzCheck("configs", ready); err != nil {
+		return err
+	}
+	for _, add := range work {
+		if err := m.Add(ctrlmanager.RunnableFunc(add)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // address is where nodes reach the server: host:port, and the URL.

@@ -49,8 +49,8 @@ func newStart() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "start",
 		Short: "Keep this node at the config and image that its Node object names",
-		Long: "The agent on a node, under systemd or as a DaemonSet's pod. It continues where it was killed, finishes what it\n" +
-			"has begun while the API is away, and reports what it does in the annotations of its Node object.",
+		Long: "The agent on a node, under systemd or as a DaemonSet's pod. It continues where it was killed, finishes\n" +
+			"what it has begun while the API is away, and reports what it does in the annotations of its Node object.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}

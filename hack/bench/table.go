@@ -22,8 +22,8 @@ func renderFigures() []want {
 	}
 }
 
-// serveFigures are promised for the Ignition server: bootstrap/serve. At its rate a fleet of 1,000 nodes that boots at once
-// has its configs within a second.
+// serveFigures are promised for the Ignition server: bootstrap/serve. At its rate a fleet of 1,000 nodes that boots at
+// once has its configs within a second.
 func serveFigures() []want {
 	return []want{
 		{name: "Ignition over TLS, 64 clients on the server's cores", from: "BenchmarkServe/identity requests/s",

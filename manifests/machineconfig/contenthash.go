@@ -28,7 +28,7 @@ type hashedContent struct {
 // ContentHash is the identity of a rendered config's content: "sha256:" and the hex digest of its canonical JSON. The
 // Ignition config counts as data (key order, white space, null members do not matter; list order does), absent kernel
 // type and "default" are the same, and osImageURL and baseOSExtensionsContainerImage do not count. The builder labels
-// an image with it and the node compares that label with the config that it was given. It fails when the Ignition
+// an image with it and the node compares that label with the config of its target. It fails when the Ignition
 // config is not one JSON object.
 func ContentHash(spec mcfgv1.MachineConfigSpec) (string, error) {
 	config, err := canonicalConfig(spec.Config.Raw)

@@ -83,7 +83,7 @@ func down34(c ign35.Config) (ign34.Config, error) {
 	return out, err
 }
 
-// down30 takes away what 3.1 added: proxies, HTTP headers, compression of fetched configs and authorities, mount
+// down30 takes away what 3.1 added: proxies, HTTP headers, compression of fetched configs and CAs, mount
 // options.
 func down30(c ign31.Config) (ign30.Config, error) {
 	var out ign30.Config
@@ -94,7 +94,7 @@ func down30(c ign31.Config) (ign30.Config, error) {
 	fetched := append([]ign31.Resource{c.Ignition.Config.Replace}, c.Ignition.Config.Merge...)
 	for _, r := range append(fetched, c.Ignition.Security.TLS.CertificateAuthorities...) {
 		if len(r.HTTPHeaders) > 0 || r.Compression != nil && *r.Compression != "" {
-			return out, fmt.Errorf("HTTP headers and compression of fetched configs and authorities are not supported in 3.0")
+			return out, fmt.Errorf("HTTP headers and compression of fetched configs and CAs are not supported in 3.0")
 		}
 	}
 	for _, f := range c.Storage.Files {

@@ -95,7 +95,7 @@ func Validate(actions []Action) error {
 }
 
 // ParseActions reads the grammar of the annotation dayone.dev/post-config-action: actions separated by commas, such as
-// "Drain, DaemonReload, Restart kubelet.service". Special cannot be given.
+// "Drain, DaemonReload, Restart kubelet.service". Special cannot be set.
 func ParseActions(s string) ([]Action, error) {
 	var out []Action
 	for _, word := range strings.Split(s, ",") {

@@ -60,33 +60,33 @@ func Owners(mcs []*mcfgv1.MachineConfig) (Rules, error) {
 			continue
 		}
 		r := Rule{Origin: Origin(originOwner + mc.Name)}
-		given := annotated(mc)
-		if given {
+		declared := annotated(mc)
+		if declared {
 			if r.Actions, err = ParseActions(mc.Annotations[manifests.AnnotationOwnPostConfigAction]); err != nil {
 				errs = append(errs, fmt.Errorf("MachineConfig %s, annotation %s: %w", mc.Name,
 					manifests.AnnotationOwnPostConfigAction, err))
-				given = false
+				declared = false
 			}
 		}
 		for _, f := range config.Storage.Files {
-			own(files, path.Clean(f.Path), r, given)
+			own(files, path.Clean(f.Path), r, declared)
 		}
 		for _, u := range config.Systemd.Units {
-			own(units, u.Name, r, given)
+			own(units, u.Name, r, declared)
 		}
 	}
 	return Rules{Files: sorted(files), Units: sorted(units)}, errors.Join(errs...)
 }
 
 func annotated(mc *mcfgv1.MachineConfig) bool {
-	_, given := mc.Annotations[manifests.AnnotationOwnPostConfigAction]
-	return given
+	_, declared := mc.Annotations[manifests.AnnotationOwnPostConfigAction]
+	return declared
 }
 
 // own gives a name to the last config that defines it.
-func own(to map[string]Rule, name string, r Rule, given bool) {
+func own(to map[string]Rule, name string, r Rule, declared bool) {
 	delete(to, name)
-	if given {
+	if declared {
 		r.Name = name
 		to[name] = r
 	}

@@ -11,9 +11,9 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 )
 
-// Source is a MachineConfig that had a say in an entry, with the file that it came from ("" for a generated one).
+// Source is a MachineConfig that sets an entry, with its file ("" for a generated one).
 type Source struct {
-	// MachineConfig is its name, or in words what else decides.
+	// MachineConfig is its name, or a description of another source.
 	MachineConfig string `json:"machineConfig"`
 	// File is where it was read; empty for a generated one.
 	File string `json:"file,omitempty"`
@@ -25,22 +25,23 @@ type Entry struct {
 	Kind string `json:"kind"`
 	// Name is the path, the unit's name, the argument or the field.
 	Name string `json:"name"`
-	// Value is given for fields only.
+	// Value is set for fields only.
 	Value string `json:"value,omitempty"`
-	// From is the MachineConfig that spoke last, or for fields with a default "the ControllerConfig" or "the default".
+	// From is the MachineConfig that decides, or for fields with a default "the ControllerConfig" or "the default".
 	From Source `json:"from"`
 	// Overrode lists the earlier ones, in merge order.
 	Overrode []Source `json:"overrode,omitempty"`
 }
 
-// Explanation tells for one pool where each part of its rendered config came from.
+// Explanation has the source of each part of a pool's rendered config.
 type Explanation struct {
 	Pool    string  `json:"pool"`
 	Config  string  `json:"config"`
 	Entries []Entry `json:"entries"`
 }
 
-// Explain renders as Render does and tells the origin of every file, unit, user, kernel argument, extension and field.
+// Explain renders as Render does and returns the source of every file, unit, user, kernel argument, extension and
+// field.
 func Explain(set *manifests.Set, o Options) ([]Explanation, error) {
 	result, err := Render(set, o)
 	if err != nil {
@@ -68,8 +69,8 @@ type tracer struct {
 	index   map[string]int
 }
 
-// say notes that a MachineConfig set something.
-func (t *tracer) say(kind, name, value string, from Source) {
+// set notes that a MachineConfig sets an entry.
+func (t *tracer) set(kind, name, value string, from Source) {
 	key := kind + "\x00" + name
 	at, known := t.index[key]
 	if !known {
@@ -90,25 +91,25 @@ func (t *tracer) trace(selected []manifests.Item[*mcfgv1.MachineConfig]) error {
 		}
 		spec := c.Object.Spec
 		for _, a := range spec.KernelArguments {
-			t.say("kernelArgument", a, "", from)
+			t.set("kernelArgument", a, "", from)
 		}
 		for _, e := range spec.Extensions {
-			t.say("extension", e, "", from)
+			t.set("extension", e, "", from)
 		}
 		if spec.FIPS {
-			t.say("field", "fips", "true", from)
+			t.set("field", "fips", "true", from)
 		}
 		if spec.KernelType == kernelRealtime || spec.KernelType == kernel64k {
-			t.say("field", "kernelType", spec.KernelType, from)
+			t.set("field", "kernelType", spec.KernelType, from)
 		}
 		if c.Object.Annotations[manifests.AnnotationGeneratedByController] != "" {
 			continue
 		}
 		if spec.OSImageURL != "" {
-			t.say("field", "osImageURL", spec.OSImageURL, from)
+			t.set("field", "osImageURL", spec.OSImageURL, from)
 		}
 		if spec.BaseOSExtensionsContainerImage != "" {
-			t.say("field", "baseOSExtensionsContainerImage", spec.BaseOSExtensionsContainerImage, from)
+			t.set("field", "baseOSExtensionsContainerImage", spec.BaseOSExtensionsContainerImage, from)
 		}
 	}
 	return nil
@@ -120,25 +121,25 @@ func (t *tracer) config(c manifests.Item[*mcfgv1.MachineConfig], from Source) er
 		return fmt.Errorf("parse Ignition config of %s: %w", c.Object.Name, err)
 	}
 	for _, f := range config.Storage.Files {
-		t.say("file", f.Path, "", from)
+		t.set("file", f.Path, "", from)
 	}
 	for _, d := range config.Storage.Directories {
-		t.say("directory", d.Path, "", from)
+		t.set("directory", d.Path, "", from)
 	}
 	for _, l := range config.Storage.Links {
-		t.say("link", l.Path, "", from)
+		t.set("link", l.Path, "", from)
 	}
 	for _, u := range config.Systemd.Units {
-		t.say("unit", u.Name, "", from)
+		t.set("unit", u.Name, "", from)
 		for _, d := range u.Dropins {
-			t.say("dropin", u.Name+"/"+d.Name, "", from)
+			t.set("dropin", u.Name+"/"+d.Name, "", from)
 		}
 	}
 	for _, u := range config.Passwd.Users {
-		t.say("user", u.Name, "", from)
+		t.set("user", u.Name, "", from)
 	}
 	for _, a := range config.KernelArguments.ShouldExist {
-		t.say("kernelArgument", string(a), "", from)
+		t.set("kernelArgument", string(a), "", from)
 	}
 	return nil
 }
@@ -159,7 +160,7 @@ func (t *tracer) defaults(spec mcfgv1.MachineConfigSpec, base mcfgv1.ControllerC
 		at, set := t.index["field\x00"+f.name]
 		switch {
 		case !set:
-			t.say("field", f.name, f.value, f.from)
+			t.set("field", f.name, f.value, f.from)
 		case f.before != "":
 			t.entries[at].Overrode = slices.Insert(t.entries[at].Overrode, 0, f.from)
 		}

@@ -71,7 +71,7 @@ func nodeSettings(set *manifests.Set) []nodeSetting {
 }
 
 // unsupported refuses fields that the document's kind does not have: elsewhere they are another tool's and do no harm,
-// but a node setting that is passed over is one that somebody relies on.
+// but users rely on every node setting that they write.
 func unsupported(set *manifests.Set, at manifests.Origin) []report.Finding {
 	var out report.Report
 	for _, f := range set.Findings {

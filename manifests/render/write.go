@@ -20,15 +20,15 @@ const (
 	APIServerFile  = "api-server.yaml"
 )
 
-// Modes of what Write creates: the configs hold the pull secret, so nobody but the owner reads them.
+// Modes of what Write creates: the configs hold the pull secret, so only the owner may read them.
 const (
 	dirMode  = 0o700
 	fileMode = 0o600
 )
 
-// Write writes a rendering to dir: machine-configs/, machine-pools/, controller-config/ and, if an APIServer was given,
-// api-server/. All files are complete before the first becomes visible; on an error nothing new is left behind. Folders
-// of an earlier rendering in dir are replaced whole.
+// Write writes a rendering to dir: machine-configs/, machine-pools/, controller-config/ and, if the set has an
+// APIServer, api-server/. All files are complete before the first becomes visible; on an error Write leaves nothing new
+// behind. It replaces folders of an earlier rendering in dir whole.
 func Write(dir string, set *manifests.Set, r *Result) error {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return fmt.Errorf("make destination directory: %w", err)

@@ -68,12 +68,9 @@ func Of(crds []*apiextensionsv1.CustomResourceDefinition) *Validator {
 	return v
 }
 
-// Knows says whether the kind is one of a CRD.
-func (v *Validator) Knows(gvk schema.GroupVersionKind) bool { return v.kinds[gvk] != nil }
-
 // Create is what the API server would answer to the creation of an object, which is changed as the server would change
 // it: fields that the schema does not have go, defaults come, and the status goes where only its own endpoint may set
-// it. Unknown fields are told: the server drops them in silence. An object of a kind that is not known gives no fault.
+// it. It also returns the unknown fields, which the server drops silently. An object of an unknown kind gives no fault.
 func (v *Validator) Create(ctx context.Context, object *unstructured.Unstructured) (faults field.ErrorList,
 	unknown []string, err error) {
 	k := v.kinds[object.GroupVersionKind()]
@@ -107,7 +104,7 @@ func (v *Validator) Create(ctx context.Context, object *unstructured.Unstructure
 	return faults, unknown, nil
 }
 
-// prepare compiles schema and rules as the API server does when it is given the CRD.
+// prepare compiles schema and rules as the API server does when it gets the CRD.
 func (k *kind) prepare() error {
 	var internal apiextensions.CustomResourceValidation
 	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(

@@ -14,7 +14,7 @@ import (
 	"dayone.dev/dayone/cmd/internal/connect"
 )
 
-// pluginName is what kubectl looks for when somebody types kubectl dayone.
+// pluginName is the program that kubectl runs for kubectl dayone.
 const pluginName = "kubectl-dayone"
 
 // Command is dayone cluster; version is the program's.

@@ -43,7 +43,8 @@ func TestClusterErrorHints(t *testing.T) {
 		kubeconfig := filepath.Join(dir, strings.ReplaceAll(c.name, " ", "-"))
 		require.NoError(t, os.WriteFile(kubeconfig,
 			[]byte(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":`+
-				`{"server":"`+c.url+`"}}],"users":[{"name":"a","user":{"token":"a"}}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}]}`),
+				`{"server":"`+c.url+`"}}],"users":[{"name":"a","user":{"token":"a"}}],`+
+				`"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}]}`),
 			0o600))
 		for _, command := range []string{"install --image registry.test/a", "upgrade", "status", "uninstall --yes",
 			"logs worker", "plan", "why n", "policies"} {

@@ -27,7 +27,7 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// RESTConfig finds the cluster as kubectl does: kubeconfig when it is given, otherwise KUBECONFIG, ~/.kube/config, or
+// RESTConfig finds the cluster as kubectl does: kubeconfig when it is set, otherwise KUBECONFIG, ~/.kube/config, or
 // inside of a pod its service account. An empty kubeContext is the kubeconfig's current one.
 func RESTConfig(kubeconfig, kubeContext string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()

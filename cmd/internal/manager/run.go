@@ -39,7 +39,7 @@ func NewCommand(p Program) *cobra.Command {
 	var o Options
 	c := &cobra.Command{
 		Use:   "start",
-		Short: "Run the controllers until the process is told to stop",
+		Short: "Run the controllers until the process is stopped",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.Validate(); err != nil {
@@ -61,7 +61,7 @@ func NewCommand(p Program) *cobra.Command {
 }
 
 // Run works until ctx ends, which is no error, or until the lease is lost, which is one: the process should end and be
-// started again. The lease is given back at the end, so that another copy goes on at once.
+// started again. It releases the lease at the end, so that another copy continues at once.
 func Run(ctx context.Context, p Program, o Options, cfg *rest.Config, log *logrus.Entry) error {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {

@@ -83,7 +83,7 @@ func policyFile(c *collected) ([]byte, error) {
 	return raw, nil
 }
 
-// searchFile sets the registries for names without one; nil when none are given.
+// searchFile sets the registries for names without one; nil when there are none.
 func searchFile(c *collected) ([]byte, error) {
 	if c.image == nil || len(c.image.Object.Spec.RegistrySources.ContainerRuntimeSearchRegistries) == 0 {
 		return nil, nil
