@@ -132,9 +132,6 @@ func chooseDriver(root string) string {
 	return driverOverlay
 }
 
-// Driver is the storage driver in use.
-func (e *Engine) Driver() string { return e.o.Driver }
-
 // BuildContainer implements build.ContainerEngine. When ctx ends, every process of the build is killed and what it left
 // is removed before BuildContainer returns.
 func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (build.ContainerImage, error) {

@@ -1,0 +1,4 @@
+package buildahengine
+
+// Driver is the storage driver in use.
+func (e *Engine) Driver() string { return e.o.Driver }
