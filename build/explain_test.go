@@ -72,7 +72,7 @@ func TestReuseWithoutNote(t *testing.T) {
 	b, r := builder(t), explained(t, reg, buildtest.Push(t, reg, buildtest.Base{}))
 	fresh, err := b.Build(t.Context(), r)
 	require.NoError(t, err)
-	note, err := name.NewTag(r.Target + ":" + build.NoteTag(fresh.Address))
+	note, err := name.NewTag(r.Target + ":" + "note-" + fresh.Address)
 	require.NoError(t, err)
 	head, err := remote.Head(note, pusher(t, reg)...)
 	require.NoError(t, err)

@@ -77,7 +77,7 @@ func push(ctx context.Context, client *appendengine.Client, step string, image *
 	if err != nil {
 		return nil, registryFailure(step, err)
 	}
-	return pushed.Image, nil
+	return pushed, nil
 }
 
 func (s source) labels() map[string]string {

@@ -16,9 +16,9 @@ import (
 
 const reusedReason = "the registry has an image with this address and all its blobs"
 
-// NoteTag is the tag of the note that says how the image with this address was made. Who removes the image removes the
+// noteTag is the tag of the note that says how the image with this address was made. Who removes the image removes the
 // note.
-func NoteTag(address string) string { return "note-" + address }
+func noteTag(address string) string { return "note-" + address }
 
 // noteOf is the kind of that note.
 func noteOf(text string) appendengine.Note {
@@ -67,7 +67,7 @@ func (e explanation) keep(ctx context.Context, client *appendengine.Client, r in
 	e.Image, e.Config, e.Files = image.Ref.DigestStr(), in("", e.Config), in("", e.Files)
 	raw, err := json.Marshal(e)
 	if err == nil {
-		err = noteOf(string(raw)).Put(ctx, client, r.Target, NoteTag(r.address))
+		err = noteOf(string(raw)).Put(ctx, client, r.Target, noteTag(r.address))
 	}
 	if err != nil {
 		log.WithError(err).Warn("the note of an image was not written")
@@ -149,7 +149,7 @@ func find(ctx context.Context, client *appendengine.Client, r input, log *logrus
 			Warn("the registry has lost a blob of the image with this address: building again")
 		return nil, nil, nil
 	}
-	text, found, err := noteOf("").Read(ctx, client, r.Target, NoteTag(r.address))
+	text, found, err := noteOf("").Read(ctx, client, r.Target, noteTag(r.address))
 	if err != nil {
 		log.WithError(err).Debug("the note of an image cannot be read")
 	}

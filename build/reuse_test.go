@@ -80,12 +80,12 @@ func TestUncheckedImageIsRebuilt(t *testing.T) {
 		Labels: map[string]string{build.LabelAddress: address, "ostree.final-diffid": "x"}, Created: base.Created(),
 		BaseLayers: len(base.Manifest.Layers)})
 	require.NoError(t, err)
-	require.Equal(t, bad.Digest, tagged(t, reg, r))
+	require.Equal(t, bad.Ref.DigestStr(), tagged(t, reg, r))
 
 	result, err := builder(t).Build(t.Context(), r)
 	require.NoError(t, err)
 	assert.False(t, result.Reused)
-	assert.NotEqual(t, bad.Digest, result.Digest)
+	assert.NotEqual(t, bad.Ref.DigestStr(), result.Digest)
 	assert.Equal(t, result.Digest, tagged(t, reg, r))
 	again, err := builder(t).Build(t.Context(), r)
 	require.NoError(t, err)

@@ -44,15 +44,9 @@ type Change struct {
 	BaseLayers int
 }
 
-// Pushed is an image in the target repository.
-type Pushed struct {
-	Digest string
-	Image  *Image
-}
-
-// Append writes image plus change into the repository, under tag or, with an empty tag, by digest only. Layers of the
-// image that lie in the same registry are mounted.
-func (c *Client) Append(ctx context.Context, image *Image, repository, tag string, change Change) (*Pushed, error) {
+// Append writes image plus change into the repository, under tag or, with an empty tag, by digest only. It mounts layers
+// of the image that lie in the same registry.
+func (c *Client) Append(ctx context.Context, image *Image, repository, tag string, change Change) (*Image, error) {
 	repo, err := name.NewRepository(repository, name.StrictValidation)
 	if err != nil {
 		return nil, fmt.Errorf("read repository: %w", err)
@@ -80,7 +74,7 @@ func (c *Client) Append(ctx context.Context, image *Image, repository, tag strin
 	if err != nil {
 		return nil, fmt.Errorf("read back what was pushed: %w", err)
 	}
-	return &Pushed{Digest: digest.DigestStr(), Image: back}, nil
+	return back, nil
 }
 
 // Tag gives an image of this client's registry a tag in its repository, in place of what is there.

@@ -72,7 +72,7 @@ func Push(ctx context.Context, client *appendengine.Client, p Program, binary, r
 	if err != nil {
 		return "", fmt.Errorf("make image of %s: %w", p.Name, err)
 	}
-	return repository + "@" + pushed.Digest, nil
+	return repository + "@" + pushed.Ref.DigestStr(), nil
 }
 
 // scratch pushes the image that everything begins with: no files, how the program is started.
