@@ -16,7 +16,7 @@ import (
 
 // dayone handover on a state directory: without a bootstrap that runs it reads the images itself; beside one it lets
 // that one serve to the end, which then ends.
-func TestHandOverInAProcessOfItsOwn(t *testing.T) {
+func TestRunHandOverCommand(t *testing.T) {
 	final := registrytest.Start(t)
 	w := newWorld(t, final.CAFile)
 	d := newDay1(t, final, day1.HandOver{})

@@ -140,7 +140,7 @@ func (d *bootstrapHost) outcome(pool string) (rendered *mcfgv1.MachineConfig, p 
 
 // Day 1 as it is: the pipeline builds an image into its own registry, three masters join with their agents while the
 // controllers are at work, and the bootstrap host hands over and ends.
-func TestBootstrapHandsOverAndNothingReboots(t *testing.T) {
+func TestHandOverWithoutReboot(t *testing.T) {
 	final := registrytest.Start(t)
 	w := newWorld(t, final.CAFile)
 	kubeconfig := w.env.Kubeconfig(t)

@@ -52,7 +52,7 @@ func (l *listener) hears(t *testing.T, stage handover.Stage, text string) {
 
 // The final registry is down, the kubeconfig late, the API server away in the middle, and a master late: each is waited
 // for.
-func TestWhatComesLateIsWaitedFor(t *testing.T) {
+func TestRunWaits(t *testing.T) {
 	s := newSmall(t)
 	w := newWorld(t, s.final.CAFile)
 	defer w.controllers()()
@@ -78,7 +78,7 @@ func TestWhatComesLateIsWaitedFor(t *testing.T) {
 
 // A deadline ends it with what it was waiting for, and nothing is revoked. A busy machine may need more than the first
 // to ask the registry at all.
-func TestADeadlineSaysWhatWasWaitedFor(t *testing.T) {
+func TestDeadlineNamesReason(t *testing.T) {
 	s := newSmall(t)
 	s.final.Stop(t)
 	var err error
@@ -94,7 +94,7 @@ func TestADeadlineSaysWhatWasWaitedFor(t *testing.T) {
 	assert.Zero(t, s.revoked)
 }
 
-func TestWhatNoWaitingMendsIsSaidAtOnce(t *testing.T) {
+func TestRunFailsAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*small, *handover.Options)
 		says  []string
@@ -138,7 +138,7 @@ func (s *small) secret(u registry.User) {
 }
 
 // Somebody adds a MachineConfig while the hand-over is under way: the cluster renders another name, and the host stays.
-func TestDisagreementNamesWhatDiffersAndEndsWithIt(t *testing.T) {
+func TestRunWaitsForAgreement(t *testing.T) {
 	s := newSmall(t)
 	w := newWorld(t, s.final.CAFile)
 	l := &listener{}
@@ -160,7 +160,7 @@ func TestDisagreementNamesWhatDiffersAndEndsWithIt(t *testing.T) {
 }
 
 // A node still runs the image of an earlier build on the bootstrap host, which only that host has.
-func TestNoDigestIsOrphaned(t *testing.T) {
+func TestRunAdoptsOrphans(t *testing.T) {
 	s := newSmall(t)
 	earlier := s.final.Addr + "/ocp/master-os@" + s.push("ocp/master-os")
 	w := newWorld(t, s.final.CAFile)
@@ -176,7 +176,7 @@ func TestNoDigestIsOrphaned(t *testing.T) {
 }
 
 // An object names the bootstrap registry itself: no copy helps, and the host stays.
-func TestAReferenceToTheBootstrapRegistryHoldsItUp(t *testing.T) {
+func TestRunWaitsForDanglingReference(t *testing.T) {
 	s := newSmall(t)
 	w := newWorld(t, s.final.CAFile)
 	defer w.controllers()()
@@ -199,7 +199,7 @@ func TestAReferenceToTheBootstrapRegistryHoldsItUp(t *testing.T) {
 }
 
 // The policy to copy nothing is content with images that somebody else has brought.
-func TestSkipTakesWhatIsThere(t *testing.T) {
+func TestSkipUsesExistingImages(t *testing.T) {
 	s := newSmall(t)
 	w := newWorld(t, s.final.CAFile)
 	defer w.controllers()()
@@ -215,7 +215,7 @@ func TestSkipTakesWhatIsThere(t *testing.T) {
 
 // An image that is there already gets the tags that it lacks: one was mirrored by digest, of the other a copy ended
 // between its tags. An account that may only pull holds up nothing.
-func TestAnImageThatIsThereGetsItsTags(t *testing.T) {
+func TestRunTagsExistingImage(t *testing.T) {
 	for name, mayPush := range map[string]bool{"account that may push": true, "account that may only pull": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newSmall(t)

@@ -20,7 +20,7 @@ func encoded(u registry.User) string {
 
 // Killed before and after every single write, with the controllers at work meanwhile: the next run brings the same end,
 // and at no moment is a node told to have anything but what it runs.
-func TestKilledAtAnyWriteTheNextRunGoesOn(t *testing.T) {
+func TestResumeAfterKillAtAnyWrite(t *testing.T) {
 	s := newSmall(t)
 	for n := 1; ; n++ {
 		over := true
@@ -56,7 +56,7 @@ func TestKilledAtAnyWriteTheNextRunGoesOn(t *testing.T) {
 
 // Who hands over twice writes nothing the second time but what server-side apply sends anyway. The controllers have
 // ended by then, so that what changes is the hand-over's doing; what does not change is none of their business.
-func TestASecondHandOverChangesNothing(t *testing.T) {
+func TestSecondRunChangesNothing(t *testing.T) {
 	s := newSmall(t)
 	w := newWorld(t, s.final.CAFile)
 	stopControllers := w.controllers()

@@ -17,7 +17,7 @@ import (
 )
 
 // A plan that was kept in a directory is the plan.
-func TestAPlanIsReadAsItWasWritten(t *testing.T) {
+func TestPlanRoundTrip(t *testing.T) {
 	s := newSmall(t)
 	dir := filepath.Join(t.TempDir(), "plan")
 	_, err := handover.Read(dir)
@@ -66,7 +66,7 @@ func typeName(o any) string {
 }
 
 // The order is what keeps controllers that are at work from telling nodes anything else.
-func TestStepsComeInTheOrderThatControllersMaySee(t *testing.T) {
+func TestStepsOrder(t *testing.T) {
 	s := newSmall(t)
 	assert.Equal(t, []string{
 		"ensure Namespace openshift-machine-config-operator",
@@ -81,7 +81,7 @@ func TestStepsComeInTheOrderThatControllersMaySee(t *testing.T) {
 	}, steps(s.plan))
 }
 
-func TestTheClusterTrustsTheFinalRegistryAsTheUserDoes(t *testing.T) {
+func TestPlanTrustsFinalRegistry(t *testing.T) {
 	s := newSmall(t)
 	require.Len(t, s.plan.Set.ControllerConfigs, 1)
 	spec := s.plan.Set.ControllerConfigs[0].Object.Spec
@@ -168,7 +168,7 @@ func TestDisagreements(t *testing.T) {
 
 // The stock operator renders, fills pools and makes the build itself: the hand-over leaves that to it. What it does not
 // know as a MachineOSConfig is no opt-in, and its nodes report no image.
-func TestTheStockOperatorsOwnWorkIsLeftToIt(t *testing.T) {
+func TestStepsLeaveOperatorsObjects(t *testing.T) {
 	s := newSmall(t)
 	s.plan.Controllers = handover.MCO
 	all := steps(s.plan)

@@ -34,8 +34,8 @@ type Step struct {
 // Steps are the objects in the order in which they are written. At no point may a controller that is at work already
 // see less than makes the rendered configs that the nodes have, or a pool without its image: so the components of
 // pre-built images come before all other MachineConfigs, what opts a pool in comes before the pool, and pools, which
-// start everything, come last and name their config. Rendered configs and pools of a cluster with the unmodified operator
-// are that operator's own: there they are left to it.
+// start everything, come last and name their config. Rendered configs and pools of a cluster with the unmodified
+// operator are that operator's own: there they are left to it.
 func (p *Plan) Steps() []Step {
 	var list []Step
 	add := func(m Mode, objects ...client.Object) {

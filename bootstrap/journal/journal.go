@@ -126,8 +126,8 @@ func (j *Journal) Find(name string) *Record {
 	return nil
 }
 
-// arrange puts the records into the order of the announced phases and drops phases that no longer exist. What an earlier
-// process was at when it ended without a last word is marked so: it does not run now.
+// arrange puts the records into the order of the announced phases and drops phases that no longer exist. What an
+// earlier process was at when it ended without a last word is marked so: it does not run now.
 func (j *Journal) arrange(phases []Phase, now time.Time) {
 	records := make([]Record, 0, len(phases))
 	for _, p := range phases {

@@ -64,7 +64,7 @@ func testRun(j *Journal, kinds *[]EventKind, phases []Phase) *Run {
 	return Begin(j, phases, func(e Event) { *kinds = append(*kinds, e.Kind) }, time.Now, report.NoLog())
 }
 
-func TestFinishedPhasesAreNotRepeated(t *testing.T) {
+func TestDoReusesResults(t *testing.T) {
 	dir, l := t.TempDir(), &ledger{input: "a"}
 	_, kinds, err := runOnce(t, dir, l)
 	require.NoError(t, err)
@@ -78,19 +78,22 @@ func TestFinishedPhasesAreNotRepeated(t *testing.T) {
 	assert.True(t, j.Find("work").Reused)
 }
 
-func TestPhasesRunAgainWhenTheirResultNoLongerCounts(t *testing.T) {
-	cases := map[string]func(*ledger, string){
-		"other inputs":              func(l *ledger, _ string) { l.input = "b" },
-		"the result is gone":        func(l *ledger, _ string) { l.gone = true },
-		"the process was cut off":   func(_ *ledger, dir string) { markRunning(dir) },
-		"a record of another shape": func(_ *ledger, dir string) { spoilOutput(dir) },
+func TestDoRepeats(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(l *ledger, dir string)
+	}{
+		{"other inputs", func(l *ledger, _ string) { l.input = "b" }},
+		{"the result is gone", func(l *ledger, _ string) { l.gone = true }},
+		{"the process was cut off", func(_ *ledger, dir string) { markRunning(dir) }},
+		{"a record of another shape", func(_ *ledger, dir string) { spoilOutput(dir) }},
 	}
-	for name, change := range cases {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
 			dir, l := t.TempDir(), &ledger{input: "a"}
 			_, _, err := runOnce(t, dir, l)
 			require.NoError(t, err)
-			change(l, dir)
+			c.change(l, dir)
 			_, _, err = runOnce(t, dir, l)
 			require.NoError(t, err)
 			assert.Equal(t, []string{"service", "work"}, l.ran)
@@ -99,7 +102,7 @@ func TestPhasesRunAgainWhenTheirResultNoLongerCounts(t *testing.T) {
 	}
 }
 
-func TestFailureIsRecordedAndTriedAgain(t *testing.T) {
+func TestDoRetriesFailure(t *testing.T) {
 	dir, l := t.TempDir(), &ledger{input: "a", fail: errors.New("no space left on device")}
 	_, _, err := runOnce(t, dir, l)
 	require.ErrorContains(t, err, "phase work: no space left on device")
@@ -115,7 +118,7 @@ func TestFailureIsRecordedAndTriedAgain(t *testing.T) {
 	assert.Empty(t, j.Find("work").Error)
 }
 
-func TestWhatAKilledProcessWasAtIsNotTakenForRunning(t *testing.T) {
+func TestBeginMarksInterrupted(t *testing.T) {
 	dir, l := t.TempDir(), &ledger{input: "a"}
 	_, _, err := runOnce(t, dir, l)
 	require.NoError(t, err)
@@ -139,18 +142,19 @@ func TestWhatAKilledProcessWasAtIsNotTakenForRunning(t *testing.T) {
 	assert.Equal(t, 1, j.Find("work").Interruptions, "what happened stays known, and is counted once")
 }
 
-func TestJournalThatCannotBeReadIsNotOverwritten(t *testing.T) {
-	for name, text := range map[string]string{"half a file": `{"version": 1, "phases": [`,
-		"another layout": `{"version": 99}`} {
-		t.Run(name, func(t *testing.T) {
+func TestOpenKeepsUnreadableFile(t *testing.T) {
+	for _, c := range []struct{ name, text string }{
+		{"half a file", `{"version": 1, "phases": [`}, {"another layout", `{"version": 99}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, File)
-			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			require.NoError(t, os.WriteFile(file, []byte(c.text), 0o600))
 			_, err := Open(dir)
 			require.ErrorContains(t, err, "move")
 			raw, err := os.ReadFile(file)
 			require.NoError(t, err)
-			assert.Equal(t, text, string(raw))
+			assert.Equal(t, c.text, string(raw))
 		})
 	}
 }
@@ -179,7 +183,7 @@ func spoilOutput(dir string) {
 	edit(dir, func(r *Record) { r.Output = json.RawMessage(`{"not":"a string"}`) })
 }
 
-func TestInputsThatCannotBeMadeFailTheirPhase(t *testing.T) {
+func TestDoFailsWithoutInputs(t *testing.T) {
 	dir := t.TempDir()
 	j, err := Open(dir)
 	require.NoError(t, err)
@@ -209,7 +213,7 @@ func TestDoRefusesWhatMayNotBegin(t *testing.T) {
 }
 
 // What runs at the same time counts on its own: the failure of one keeps the result of the other.
-func TestTogetherKeepsTheResultsOfTheOthers(t *testing.T) {
+func TestTogetherKeepsOtherResults(t *testing.T) {
 	dir := t.TempDir()
 	j, err := Open(dir)
 	require.NoError(t, err)

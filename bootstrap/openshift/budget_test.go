@@ -9,7 +9,7 @@ import (
 )
 
 // At half of each of the installer's limits it is said what comes, and not before.
-func TestHalfOfEachLimitIsSaid(t *testing.T) {
+func TestWarnAtHalfOfEachLimit(t *testing.T) {
 	for platform, hard := range map[string]string{"aws": "45m", "none": "45m", "": "45m", "baremetal": "1h",
 		"vsphere": "1h"} {
 		l := InstallerLimits(platform)

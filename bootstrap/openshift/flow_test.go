@@ -60,7 +60,7 @@ func (n *node) served(pool string) *mcfgv1.MachineConfig {
 	return nil
 }
 
-func TestKilledAnywhereTheNextRunGoesOnToTheSameEnd(t *testing.T) {
+func TestResumeAfterKillAnywhere(t *testing.T) {
 	n := newNode(t, nil)
 	require.NoError(t, n.mco())
 	first := n.served("master")
@@ -223,7 +223,7 @@ func (n *node) nobodyHasAnAccount() {
 	}
 }
 
-func TestLateRenderingAndAMachineOSConfigWithoutImage(t *testing.T) {
+func TestLateRenderingSetsAsideMOSC(t *testing.T) {
 	n := newNode(t, nil)
 	unbuilt, err := os.ReadFile(filepath.Join(n.order.Dir, "layering/worker.yaml"))
 	require.NoError(t, err)
@@ -248,7 +248,7 @@ func TestLateRenderingAndAMachineOSConfigWithoutImage(t *testing.T) {
 	assert.NotEmpty(t, n.result().Images["worker"])
 }
 
-func TestReleaseThatDoesNotReadMachineOSConfigs(t *testing.T) {
+func TestReleaseWithoutMachineOSConfigs(t *testing.T) {
 	n := newNode(t, func(c *installconfig.Config) { c.Pools[1].BuildAt = installconfig.BuildAtCluster })
 	n.order.OldMCO = true
 	require.NoError(t, n.mco())
@@ -292,7 +292,7 @@ func TestFailedBuildKeepsTheGateShut(t *testing.T) {
 	assert.Contains(t, n.read("/var/log/openshift/dayone-bootstrap.json"), "build-master")
 }
 
-func TestFallbackBootsTheStockImage(t *testing.T) {
+func TestFallbackBootsReleaseImage(t *testing.T) {
 	n := newNode(t, func(c *installconfig.Config) { c.OnFailure = installconfig.OnFailureFallback })
 	require.NoError(t, n.mco())
 	before, manifestsBefore := n.served("master"), n.names("/etc/mcc/bootstrap")
@@ -312,7 +312,7 @@ func TestFallbackBootsTheStockImage(t *testing.T) {
 
 // What the cluster has been given, and what MCO's server shows already, is taken back, too: by a process that fails
 // before it comes so far.
-func TestFallbackTakesBackWhatAnEarlierProcessHasGiven(t *testing.T) {
+func TestFallbackRevertsEarlierProcess(t *testing.T) {
 	n := newNode(t, func(c *installconfig.Config) { c.OnFailure = installconfig.OnFailureFallback })
 	require.NoError(t, n.mco())
 	before := n.served("master")
@@ -362,7 +362,7 @@ func (n *node) names(dir string) (out []string) {
 	return out
 }
 
-func TestTakenPortIsNamed(t *testing.T) {
+func TestRunNamesTakenPort(t *testing.T) {
 	port := phasetest.FreePort(t)
 	n := newNode(t, func(c *installconfig.Config) { c.BootstrapRegistry.Port = port })
 	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
@@ -374,7 +374,7 @@ func TestTakenPortIsNamed(t *testing.T) {
 	assert.False(t, n.open())
 }
 
-func TestFullDiskIsNamedAndTheNextRunGoesOn(t *testing.T) {
+func TestResumeAfterFullDisk(t *testing.T) {
 	n := newNode(t, nil)
 	require.NoError(t, n.mco())
 	require.NoError(t, os.MkdirAll(n.order.State, 0o700))
@@ -392,7 +392,7 @@ func TestFullDiskIsNamedAndTheNextRunGoesOn(t *testing.T) {
 	assert.True(t, n.open())
 }
 
-func TestLateAPIServerIsWaitedForAndSaid(t *testing.T) {
+func TestWaitForLateAPIServer(t *testing.T) {
 	n := newNode(t, nil)
 	require.NoError(t, n.mco())
 	late := n.order.Kubeconfig

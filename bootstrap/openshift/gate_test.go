@@ -13,7 +13,7 @@ import (
 )
 
 // A gate that could not be looked at may be shut.
-func TestAGateThatCannotBeOpenedIsNotOpen(t *testing.T) {
+func TestNftablesReportsFailure(t *testing.T) {
 	program := func(script string) openshift.Nftables {
 		file := filepath.Join(t.TempDir(), "nft")
 		require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o700))

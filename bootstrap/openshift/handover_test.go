@@ -29,7 +29,7 @@ func (n *node) recorded(word string) {
 
 // The installer's report of a complete bootstrap is held back while the final registry is down, while the process dies,
 // and while masters are missing; the account of the embedded registry lives as long.
-func TestReleaseWaitsForAllOfTheHandOver(t *testing.T) {
+func TestHoldWaitsForHandOver(t *testing.T) {
 	n := newNode(t, nil)
 	require.NoError(t, n.mco())
 	operator := n.cluster()
@@ -79,7 +79,7 @@ func TestReleaseWaitsForAllOfTheHandOver(t *testing.T) {
 }
 
 // A deadline ends the run for good and releases nothing; dayone handover ends it on the node's state afterwards.
-func TestDeadlineEndsItAndDayoneHandOverGoesOn(t *testing.T) {
+func TestHandOverAfterDeadline(t *testing.T) {
 	n := newNode(t, func(c *installconfig.Config) {
 		// Long enough for a busy machine to ask the registry once.
 		c.HandOver = installconfig.HandOver{Policy: installconfig.HandOverDeadline,
@@ -106,7 +106,7 @@ func TestDeadlineEndsItAndDayoneHandOverGoesOn(t *testing.T) {
 }
 
 // With skip nothing is copied: somebody else must have put the images there.
-func TestSkipRefusesTheEndUntilTheImagesAreThere(t *testing.T) {
+func TestSkipNeedsImages(t *testing.T) {
 	n := newNode(t, func(c *installconfig.Config) { c.HandOver.Policy = installconfig.HandOverSkip })
 	require.NoError(t, n.mco())
 	n.cluster()

@@ -101,7 +101,8 @@ func (y layering) trust(p preflight.Pool) (*mcfgv1.MachineConfig, error) {
 	return component(trustName(p.Name), p.Name, mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}), nil
 }
 
-// trustConfig writes an Ignition config of files. The order of the members counts: the journal keeps a hash of the text.
+// trustConfig writes an Ignition config of files. The order of the members counts: the journal keeps a hash of the
+// text.
 func trustConfig(files []ign35.File) ([]byte, error) {
 	type contents struct {
 		Compression *string `json:"compression,omitempty"`

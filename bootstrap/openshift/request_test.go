@@ -27,7 +27,7 @@ const (
 
 // What a config asks for beside files, and what the cluster adds, reaches the build on the bootstrap node as it reaches
 // one in the cluster.
-func TestTheBootstrapAsksForWhatTheClusterAsksFor(t *testing.T) {
+func TestSameAddressAsInCluster(t *testing.T) {
 	versions := render.Versions{Raw: "v", Hash: "v", Payload: "v"}
 	mosc := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "master"}, Spec: mcfgv1.MachineOSConfigSpec{
 		MachineConfigPool:     mcfgv1.MachineConfigPoolReference{Name: "master"},

@@ -228,8 +228,8 @@ func scenarios(t *testing.T) map[string]scenario {
 	}
 }
 
-// TestAnalyzeNamesTheCauseInEveryScenario costs about a minute: each scenario is a run of the real flow.
-func TestAnalyzeNamesTheCauseInEveryScenario(t *testing.T) {
+// TestAnalyzeScenarios costs about a minute: each scenario is a run of the real flow.
+func TestAnalyzeScenarios(t *testing.T) {
 	for name, s := range scenarios(t) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, func(c *installconfig.Config) {
@@ -291,9 +291,9 @@ func (n *node) judge(r *analyze.Report, s scenario) {
 	}
 }
 
-// TestAnalyzeNamesThePhaseInWhichItWasKilled kills the flow as each phase begins; a node that loses power leaves the
+// TestAnalyzeAfterKill kills the flow as each phase begins; a node that loses power leaves the
 // same behind.
-func TestAnalyzeNamesThePhaseInWhichItWasKilled(t *testing.T) {
+func TestAnalyzeAfterKill(t *testing.T) {
 	n := newNode(t, onePool)
 	require.NoError(t, n.mco())
 	n.cluster() // what the cluster is given goes with the test
@@ -317,8 +317,8 @@ func TestAnalyzeNamesThePhaseInWhichItWasKilled(t *testing.T) {
 	n.closedRecords()
 }
 
-// TestWhatTheInstallersOwnGatherBringsIsEnough has the service records alone.
-func TestWhatTheInstallersOwnGatherBringsIsEnough(t *testing.T) {
+// TestAnalyzeInstallersBundle has the service records alone.
+func TestAnalyzeInstallersBundle(t *testing.T) {
 	n := newNode(t, onePool)
 	require.NoError(t, n.mco())
 	n.breakBuild()

@@ -40,9 +40,9 @@ func (b *bench) breakBuild() {
 	require.NoError(b.t, os.WriteFile(file, broken, 0o600))
 }
 
-// TestAnalyzeNamesTheCauseOfEveryFailure runs the real bootstrap into every failure that the standalone pipeline can
+// TestAnalyzeFailures runs the real bootstrap into every failure that the standalone pipeline can
 // have, gathers a bundle and reads the verdict from the bundle alone.
-func TestAnalyzeNamesTheCauseOfEveryFailure(t *testing.T) {
+func TestAnalyzeFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm func(b *bench)
 		// killPhase and killAt are the event at which the process is killed.

@@ -21,14 +21,6 @@ const (
 	firstDir  = "rendered-first"
 )
 
-// objects are what is rendered on a base image: the install directory's objects and those that this flow adds.
-func (f flow) objects(base string) *manifests.Set {
-	set := &manifests.Set{}
-	set.Append(f.host.In.Set)
-	render.StandaloneInputs(set, base, f.Versions)
-	return set
-}
-
 // First imports the base image, renders every pool on it and imports what extends it.
 func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (baseImage, day1.Sources, error) {
 	base, err := f.importBase(ctx, run, r)
@@ -36,7 +28,7 @@ func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (ba
 		return base, day1.Sources{}, err
 	}
 	first, err := journal.Serve(ctx, run, phaseRenderFirst, func(context.Context) (*render.Result, error) {
-		return f.renderFirst(f.objects(base.Final))
+		return f.renderFirst(f.host.In.Inputs(base.Final, f.Versions))
 	})
 	if err != nil {
 		return base, day1.Sources{}, err
@@ -106,7 +98,7 @@ func (f flow) Final(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 	for _, p := range day1.BuiltHere(f.host.In) {
 		images[p.Name], digests[p.Name] = day1.FinalImage(p, l.Images[p.Name]), l.Images[p.Name].Digest
 	}
-	set := layered(f.objects(l.First.Final), images)
+	set := layered(f.host.In.Inputs(l.First.Final, f.Versions), images)
 	side := f.host.In.Sidecar
 	return journal.Do(ctx, run, journal.Step[day1.Rendered]{Name: phaseRenderFinal,
 		Inputs: func() (any, error) {

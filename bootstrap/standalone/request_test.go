@@ -20,7 +20,7 @@ import (
 
 // The cluster's builder asks with the ControllerConfig's bundle and the release's extensions; the same question must
 // have the same address here.
-func TestBuildAsksForWhatTheClusterAsks(t *testing.T) {
+func TestSameAddressAsInCluster(t *testing.T) {
 	const base, packages = "registry.example.com/ocp/base@sha256:", "registry.example.com/ocp/extensions@sha256:"
 	one, two := strings.Repeat("1", 64), strings.Repeat("2", 64)
 	config := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-master-1"},

@@ -114,7 +114,7 @@ func (b *bench) journal() *journal.Journal {
 	return j
 }
 
-func TestKilledInEveryPhaseTheNextRunGoesOn(t *testing.T) {
+func TestResumeAfterKillInEveryPhase(t *testing.T) {
 	b := newBench(t)
 	phases := []string{"identity", "registry", "base", "render-first", "build-master", "render-final", "serve"}
 	durable := map[string]bool{"base": true, "build-master": true, "render-final": true}
@@ -150,7 +150,7 @@ func TestKilledInEveryPhaseTheNextRunGoesOn(t *testing.T) {
 	assert.Empty(t, mountsBelow(t, b.order.State), "no mount outlives the killed builds")
 }
 
-func TestOtherInputsRepeatOnlyWhatDependsOnThem(t *testing.T) {
+func TestResumeWithOtherInputs(t *testing.T) {
 	b := newBench(t)
 	_, output, err := b.run("", "")
 	require.NoError(t, err, output)
@@ -166,7 +166,7 @@ func TestOtherInputsRepeatOnlyWhatDependsOnThem(t *testing.T) {
 	assert.NotEqual(t, string(first.Find("render-final").Output), string(b.journal().Find("render-final").Output))
 }
 
-func TestLostBlobIsMadeAgain(t *testing.T) {
+func TestResumeRestoresLostBlob(t *testing.T) {
 	b := newBench(t)
 	_, output, err := b.run("", "")
 	require.NoError(t, err, output)
@@ -181,7 +181,7 @@ func TestLostBlobIsMadeAgain(t *testing.T) {
 	assert.FileExists(t, blob)
 }
 
-func TestFailedBuildNamesItsCauseAndIsTriedAgain(t *testing.T) {
+func TestRunRetriesFailedBuild(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(b.order.Dir, "layering/master.yaml")
 	raw, err := os.ReadFile(file)
@@ -201,7 +201,7 @@ func TestFailedBuildNamesItsCauseAndIsTriedAgain(t *testing.T) {
 	assert.Contains(t, events, "base reused")
 }
 
-func TestRefusedBeforeAnythingStarts(t *testing.T) {
+func TestRunRefusesTakenPort(t *testing.T) {
 	b := newBench(t)
 	taken, err := net.Listen("tcp", b.order.Config)
 	require.NoError(t, err)
@@ -212,7 +212,7 @@ func TestRefusedBeforeAnythingStarts(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(b.order.State, journal.File), "nothing was started")
 }
 
-func TestUnbootableBaseIsRefusedBeforeAnythingStarts(t *testing.T) {
+func TestRunRefusesUnbootableBase(t *testing.T) {
 	b := newBench(t)
 	empty, err := random.Image(64, 1)
 	require.NoError(t, err)
@@ -245,7 +245,7 @@ func TestUnbootableBaseIsRefusedBeforeAnythingStarts(t *testing.T) {
 	}
 }
 
-func TestWithoutRootIsRefusedBeforeAnythingStarts(t *testing.T) {
+func TestRunRefusesWithoutRoot(t *testing.T) {
 	b := newBench(t)
 	raw, err := json.Marshal(b.order)
 	require.NoError(t, err)
