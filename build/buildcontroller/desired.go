@@ -75,8 +75,8 @@ func findDesired(ctx context.Context, x scope, o observation) (desired, error) {
 	images := builtImages(o)
 	key := desiredKey{generation: o.config.Generation, rendered: rendered, images: strings.Join(images, " "),
 		controller: cc.UID, controllerIs: cc.Generation}
-	if known, ok := x.memory.desired.Load(o.config.UID); ok && known.(remembered).key == key { //nolint:forcetypeassert
-		return known.(remembered).desired, nil //nolint:forcetypeassert
+	if d, ok := x.memory.known(o.config.UID, key); ok {
+		return d, nil
 	}
 	config, err := x.api.renderedConfig(ctx, rendered)
 	if apierrors.IsNotFound(err) {

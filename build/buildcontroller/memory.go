@@ -39,10 +39,16 @@ func (m *memory) setQueued(name string, queued bool) {
 
 // refusedFor is how long ago a registry first refused to delete the image of a build. This call is a refusal.
 func (m *memory) refusedFor(build types.UID, now time.Time) time.Duration {
-	if first, known := m.refused.LoadOrStore(build, now); known {
-		return now.Sub(first.(time.Time)) //nolint:forcetypeassert // nothing else is stored
-	}
-	return 0
+	value, _ := m.refused.LoadOrStore(build, now)
+	first, _ := value.(time.Time)
+	return now.Sub(first)
+}
+
+// known gives the computed result of a MachineOSConfig, when it was computed of the same inputs.
+func (m *memory) known(config types.UID, key desiredKey) (desired, bool) {
+	value, _ := m.desired.Load(config)
+	r, ok := value.(remembered)
+	return r.desired, ok && r.key == key
 }
 
 // content is what two builds have in common when one of them is enough.

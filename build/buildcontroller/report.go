@@ -17,8 +17,8 @@ import (
 const (
 	// ConditionAvailable is True when the image in status is the desired one.
 	ConditionAvailable = "Available"
-	// ConditionProgressing is True while the controller acts or waits; its reason is that of the decision.
-	ConditionProgressing = "Progressing"
+	// conditionProgressing is True while the controller acts or waits; its reason is that of the decision.
+	conditionProgressing = "Progressing"
 	// ConditionDegraded is True when nothing more happens until an admin acts, with the cause.
 	ConditionDegraded = "Degraded"
 )
@@ -94,7 +94,7 @@ func writeStatus(c *mcfgv1.MachineOSConfig, s state, now time.Time) {
 	if s.held != "" {
 		message += "; held up: " + s.held
 	}
-	condition(ConditionProgressing, s.decision.Action == decide.Wait || s.decision.Action.Starts(), s.decision.Reason,
+	condition(conditionProgressing, s.decision.Action == decide.Wait || s.decision.Action.Starts(), s.decision.Reason,
 		message)
 	v := verdictOf(s)
 	condition(ConditionDegraded, v.degraded, v.reason, v.message)

@@ -27,15 +27,15 @@ type EngineOptions struct {
 	Log *logrus.Entry
 }
 
-// NewEngine opens the engine that runs Containerfiles; the program that links one hands it in.
-type NewEngine func(EngineOptions) (build.ContainerEngine, error)
+// openEngine opens the engine that runs Containerfiles; the program that links one hands it in.
+type openEngine func(EngineOptions) (build.ContainerEngine, error)
 
 // resultDescriptor is where the worker writes its Result.
 const resultDescriptor = 3
 
 // Worker must be called first in main, after the engine's own start: when this process was started as the worker it
 // does the work and returns true, and main must return.
-func Worker(open NewEngine) bool {
+func Worker(open openEngine) bool {
 	if os.Args[0] != workerName {
 		return false
 	}
@@ -53,7 +53,7 @@ func Worker(open NewEngine) bool {
 }
 
 // work reads the task and builds. An error means that there is not even a result.
-func work(ctx context.Context, in io.Reader, out io.Writer, open NewEngine) (job.Result, error) {
+func work(ctx context.Context, in io.Reader, out io.Writer, open openEngine) (job.Result, error) {
 	var t task
 	if err := json.NewDecoder(in).Decode(&t); err != nil {
 		return job.Result{}, fmt.Errorf("read task: %w", err)

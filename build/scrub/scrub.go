@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// Mark stands where a secret was.
-	Mark = "*****"
+	// mark stands where a secret was.
+	mark = "*****"
 	// MinSecret keeps short values from blanking out a text, in bytes.
 	MinSecret = 6
 )
@@ -26,7 +26,7 @@ func New(secrets []string) Scrubber {
 // span is a secret's place in a text.
 type span struct{ from, to int }
 
-// Replace puts Mark in the place of every secret. Secrets that overlap, as one that begins with another, go as a whole.
+// Replace puts mark in the place of every secret. Secrets that overlap, as one that begins with another, go as a whole.
 func (s Scrubber) Replace(text string) string {
 	spans := s.find(text)
 	if len(spans) == 0 {
@@ -37,7 +37,7 @@ func (s Scrubber) Replace(text string) string {
 	for i, at := range spans {
 		if i == 0 || at.from >= end {
 			out.WriteString(text[end:at.from])
-			out.WriteString(Mark)
+			out.WriteString(mark)
 		}
 		end = max(end, at.to)
 	}
