@@ -52,7 +52,7 @@ func newStage() *cobra.Command {
 	return c
 }
 
-// download brings the image as an agent does ahead of its node's turn.
+// download prefetches the image as an agent does before its node's turn.
 func download(c *cobra.Command, d deploy.Deployer, image deploy.Image) error {
 	fetcher, can := d.(deploy.Fetcher)
 	if !can {
@@ -79,7 +79,7 @@ func newRollback() *cobra.Command {
 			}
 			back, ok := d.(deploy.Rollbacker)
 			if !ok {
-				return errors.New("this deployer cannot go back")
+				return errors.New("this deployer cannot revert to the deployment before")
 			}
 			if err := back.Rollback(c.Context()); err != nil {
 				return err

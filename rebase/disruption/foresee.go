@@ -44,8 +44,8 @@ func (f Foreseen) Draining() map[string]bool {
 	return out
 }
 
-// ForPool computes the transitions of nodes, by name, that do not have the target yet. It fails when the target's config is
-// gone or a config cannot be read.
+// ForPool computes the transitions of nodes, by name, that do not have the target yet. It fails when the target's
+// config is gone or a config cannot be read.
 func ForPool(nodes map[string]target.Target, f Foresight) (Foreseen, error) {
 	out := Foreseen{Details: map[target.Target]Plan{}, Nodes: map[string]target.Target{}}
 	groups := map[target.Target][]string{}
@@ -110,8 +110,9 @@ func (f Foresight) transition(has target.Target, wanted *mcfgv1.MachineConfig) (
 	if err != nil {
 		return Plan{}, Transition{}, err
 	}
-	return plan, Transition{Hash: plan.Hash(), Level: plan.Level, Change: change, Steps: plan.Steps, Changed: len(plan.Changes),
-		Why: plan.Because()}, nil
+	return plan, Transition{Hash: plan.Hash(), Level: plan.Level, Change: change, Steps: plan.Steps,
+		Changed: len(plan.Changes),
+		Why:     plan.Because()}, nil
 }
 
 // Because names the first change that makes the level what it is, and why.

@@ -45,8 +45,8 @@ func (p Plan) Hash() string {
 // hashDigits are enough of a hash to tell the few plans of a pool apart: 128 bits.
 const hashDigits = 32
 
-// Promise is what a node was promised that its transition to a target does to it: the annotation dayone.dev/plan on the Node,
-// which stands there in one patch with the target.
+// Promise is what a node was promised that its transition to a target does to it: the annotation dayone.dev/plan on the
+// Node, which stands there in one patch with the target.
 type Promise struct {
 	// Config and Image are the target that it is about.
 	Config string `json:"config"`

@@ -53,8 +53,8 @@ type PoolPlan struct {
 }
 
 const (
-	// MaxTransitions, maxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a time.
-	// The transitions of the fewest nodes are left out; these wait until others are done.
+	// MaxTransitions, maxNames and MaxBlocking bound a published plan: a pool's nodes have very few different configs at a
+	// time. The transitions of the fewest nodes are left out; these wait until others are done.
 	MaxTransitions = 12
 	maxNames       = 5
 	MaxBlocking    = 10
@@ -66,7 +66,8 @@ const (
 func NewPoolPlan(to target.Target, transitions []Transition) PoolPlan {
 	p := PoolPlan{Target: to, Counts: map[string]int{}, Transitions: transitions}
 	byName := func(a, b Transition) int { return target.Compare(a.From, b.From) }
-	slices.SortFunc(p.Transitions, func(a, b Transition) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), byName(a, b)) })
+	byNodes := func(a, b Transition) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), byName(a, b)) }
+	slices.SortFunc(p.Transitions, byNodes)
 	for i := range p.Transitions {
 		w := &p.Transitions[i]
 		slices.Sort(w.Names)

@@ -193,9 +193,9 @@ func (r *Reconciler) failedBefore(ctx context.Context, node string) (bool, error
 	return c != nil && c.Reason == reasonFailed, nil
 }
 
-// report writes conditions of the node's MachineConfigNode when they say something new. A node without one
-// gets no report. The node controller writes into the same list: what it has changed meanwhile is read again, so that no
-// report is lost after the request was answered.
+// report writes conditions of the node's MachineConfigNode when they say something new. A node without one gets no
+// report. The node controller writes into the same list: what it has changed meanwhile is read again, so that no report
+// is lost after the request was answered.
 func (r *Reconciler) report(ctx context.Context, node string, conditions ...metav1.Condition) error {
 	from := client.Reader(r.client)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -157,9 +157,9 @@ const UnitName = "dayone-firstboot.service"
 // DaemonPath is where Ignition puts the agent; /usr/local is part of /var on an ostree host.
 const DaemonPath = "/usr/local/bin/dayone-daemon"
 
-// unitText gives the unit's text. With gate, nothing that needs the node's final OS (kubelet and what it stands for) starts
-// before first boot is done; the boot's start transaction then waits as long. The conditions are of the kind that small
-// init systems know, too.
+// unitText gives the unit's text. With gate, nothing that needs the node's final OS (kubelet and what it stands for)
+// starts before first boot is done; the boot's start transaction then waits as long. The conditions are of the kind
+// that small init systems know, too.
 func unitText(gate bool) string {
 	lines := []string{
 		"[Unit]",

@@ -64,8 +64,8 @@ type journal struct {
 	Record
 }
 
-// openJournal reads the record; one that is not there, or was cut by a power loss, is a new one: the deployer knows what
-// is booted.
+// openJournal reads the record; one that is not there, or was cut by a power loss, is a new one: the deployer knows
+// what is booted.
 func openJournal(root string, log *logrus.Entry, now func() time.Time) (*journal, error) {
 	j := &journal{path: filepath.Join(root, StateDir, "status.json"), log: log, now: now}
 	raw, err := os.ReadFile(j.path)

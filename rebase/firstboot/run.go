@@ -58,9 +58,9 @@ func (o Options) withDefaults() Options {
 
 // Run brings the node as far as it can in this boot, and continues after the reboot, until the wanted image runs. It
 // decides by what the deployer reports, not by what it did before, so that it may be killed anywhere. It repeats failed
-// attempts without limit; their reason is on the console, in the journal and in StateDir/status.json. It returns nil when
-// the node is done, has reverted for good, or a reboot is under way; ErrBusy when another one runs; the context's error
-// when it ends.
+// attempts without limit; their reason is on the console, in the journal and in StateDir/status.json. It returns nil
+// when the node is done, has reverted for good, or a reboot is under way; ErrBusy when another one runs; the context's
+// error when it ends.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	if o.Retry {

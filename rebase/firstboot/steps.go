@@ -242,8 +242,8 @@ func stage(ctx context.Context, a attempt, j *journal) (bool, error) {
 
 // checkStaged checks what only the staged tree can tell: what would fail at shutdown, and the kernel. A layered image
 // must bring the kernel of the config's type, because nothing is installed on a node; without it the staged deployment
-// is withdrawn. A base image's kernel only causes a warning, in verify: what manages such nodes later may exchange it, as
-// MCO does.
+// is withdrawn. A base image's kernel only causes a warning, in verify: what manages such nodes later may exchange it,
+// as MCO does.
 func checkStaged(ctx context.Context, root string, w wanted, d deploy.Deployer) error {
 	if err := host.CheckStaged(ctx, root, d); err != nil {
 		return err

@@ -113,7 +113,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 type step func(ctx context.Context, w *writer, d *decision) (time.Duration, error)
 
 // steps in the order in which they run. One that fails does not keep the others from running.
-var steps = [...]step{deliver, prefetch, writeRecords, writeStatus} //nolint:gochecknoglobals // constant in all but type
+var steps = [...]step{ //nolint:gochecknoglobals // a constant in all but type
+	deliver, prefetch, writeRecords, writeStatus,
+}
 
 // Reconcile observes one pool, decides, and writes what follows.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

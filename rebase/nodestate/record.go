@@ -98,8 +98,8 @@ func fields() []field {
 }
 
 // Parse reads a node's annotations; what is not the record's is left aside. desiredOSimage counts where desiredImage is
-// missing; where both are there desiredImage counts, because unmodified MCO controllers write that one only. The record is
-// validated.
+// missing; where both are there desiredImage counts, because unmodified MCO controllers write that one only. The record
+// is validated.
 func Parse(annotations map[string]string) (Record, error) {
 	var r Record
 	for _, f := range fields() {

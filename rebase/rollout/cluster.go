@@ -65,8 +65,8 @@ type PoolView struct {
 
 // View gathers what concerns one pool; nil: there is no such pool, or it is being deleted.
 func (c *Cluster) View(pool string) *PoolView {
-	l := &PoolView{Objects: make(map[string]*corev1.Node, len(c.Nodes)), Records: make(map[string]*mcfgv1.MachineConfigNode,
-		len(c.Records)), memory: c.Memory}
+	l := &PoolView{Objects: make(map[string]*corev1.Node, len(c.Nodes)),
+		Records: make(map[string]*mcfgv1.MachineConfigNode, len(c.Records)), memory: c.Memory}
 	all := make([]*mcfgv1.MachineConfigPool, 0, len(c.Pools))
 	for i := range c.Pools {
 		p := &c.Pools[i]
@@ -169,8 +169,8 @@ func reported(record *mcfgv1.MachineConfigNode) time.Time {
 }
 
 // since is when a node arrived, as it says itself or, where it says nothing that can be, as the policy controller has
-// noted upon it; zero: there is no note of this transition either. A clock that is behind does not shorten the time that a
-// node is watched: none arrives before it got its target.
+// noted upon it; zero: there is no note of this transition either. A clock that is behind does not shorten the time
+// that a node is watched: none arrives before it got its target.
 func (l *PoolView) since(node *Node) time.Time {
 	h := l.History(node.Name)
 	if h.Promised == nil {

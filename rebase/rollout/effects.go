@@ -52,5 +52,6 @@ func unforeseen(plan *disruption.PoolPlan, r nodestate.Record) string {
 	if _, found := plan.Transition(has); found {
 		return ""
 	}
-	return fmt.Sprintf("the transition from %s is not in the pool's plan yet: its turn comes when other nodes are done", has)
+	return fmt.Sprintf("the transition from %s is not in the pool's plan yet: its turn comes when other nodes are done",
+		has)
 }

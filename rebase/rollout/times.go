@@ -10,7 +10,8 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
-// Times is how long a node's last transitions took, from the new target to done: the annotation dayone.dev/update-times.
+// Times is how long a node's last transitions took, from the new target to done: the annotation
+// dayone.dev/update-times.
 type Times struct {
 	// Sent is the moment at which the last of them began, RFC 3339.
 	Sent string `json:"told,omitempty"`

@@ -82,7 +82,8 @@ func BootcDeployment(image string, incompatible bool) string {
 // BootcHost is the answer.
 func BootcHost(staged, booted, rollback string) string {
 	return `{"apiVersion":"org.containers.bootc/v1","kind":"BootcHost","metadata":{"name":"host"},` +
-		`"spec":{"image":null,"bootOrder":"default"},"status":{"staged":` + staged + `,"booted":` + booted + `,"rollback":` + rollback + `,"rollbackQueued":false,"type":"bootcHost"}}`
+		`"spec":{"image":null,"bootOrder":"default"},"status":{"staged":` + staged + `,"booted":` + booted +
+		`,"rollback":` + rollback + `,"rollbackQueued":false,"type":"bootcHost"}}`
 }
 
 // Images of the tests.

@@ -14,9 +14,6 @@ import (
 // Source: OCI image specification, layer.md, "Whiteouts".
 const whiteoutPrefix = ".wh."
 
-// OpaqueWhiteout in a directory removes what lower layers put there. Source: as whiteoutPrefix.
-const OpaqueWhiteout = ".wh..wh..opq"
-
 // ErrHostile marks a layer that names a path outside of the image, or has an entry that has no place in an image.
 var ErrHostile = errors.New("layer holds an entry that is not allowed")
 
