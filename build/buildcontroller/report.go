@@ -100,7 +100,7 @@ func writeStatus(c *mcfgv1.MachineOSConfig, s state, now time.Time) {
 	condition(ConditionDegraded, v.degraded, v.reason, v.message)
 	if b != nil && upToDate(s.decision) && isPreBuilt(b) {
 		condition(manifests.ConditionSeeded, true, "PreBuiltImageSeeded",
-			"the pool keeps the image that it was installed with")
+			"the image that the pool was installed with is taken over")
 	}
 }
 
