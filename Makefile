@@ -62,7 +62,7 @@ soak: setup-test kube-build ## Random changes and faults on real hosts for DURAT
 	DAYONE_TEST_SOAK=$(DURATION) DAYONE_TEST_SOAK_SEED=$(SEED) go test -count=1 -v -timeout 0 -run TestSoak ./hack/e2e/wholesystem
 
 .PHONY: verify
-verify: setup-build ## Format, vet, lint, import direction, sizes, docs.
+verify: setup-build ## Format, vet, lint, import direction, sizes, dead code, generated files, docs.
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	GOFLAGS=-trimpath go run $(STATICCHECK) -tags=containers_image_openpgp,exclude_graphdriver_btrfs ./...

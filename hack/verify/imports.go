@@ -12,7 +12,7 @@ var floors = map[string][]string{
 	"registry":      {},
 	"manifests":     {"installconfig"},
 	"build":         {"installconfig", "manifests", "registry"},
-	"rebase":        {"installconfig", "manifests"},
+	"rebase":        {"installconfig", "manifests", "registry/credentials"},
 	"bootstrap":     {"installconfig", "manifests", "registry", "build", "rebase"},
 	"cmd":           {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
 	"hack":          {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
@@ -49,8 +49,7 @@ func importDirection(t *tree) ([]string, error) {
 		}
 		for _, imported := range p.Imports {
 			if inside, ok := strings.CutPrefix(imported, module+"/"); ok {
-				to, _, _ := strings.Cut(inside, "/")
-				if to != top && !slices.Contains(allowed, to) {
+				if !below(inside, append(slices.Clone(allowed), top)) {
 					bad = append(bad, fmt.Sprintf("%s imports %s: imports go down only", p.rel(), inside))
 				}
 				continue
@@ -63,15 +62,20 @@ func importDirection(t *tree) ([]string, error) {
 	return bad, nil
 }
 
+// below tells whether a folder is one of the rooms or lies in one.
+func below(folder string, rooms []string) bool {
+	return slices.ContainsFunc(rooms, func(room string) bool {
+		return folder == room || strings.HasPrefix(folder, room+"/")
+	})
+}
+
 func kept(from, imported string) string {
 	for outside, rooms := range keptIn {
 		if imported != outside && !strings.HasPrefix(imported, outside+"/") {
 			continue
 		}
-		for _, room := range rooms {
-			if from == room || strings.HasPrefix(from, room+"/") {
-				return ""
-			}
+		if below(from, rooms) {
+			return ""
 		}
 		if (outside == clusterClient || outside == controllerRuntime) && strings.HasSuffix(from, "controller") {
 			return ""

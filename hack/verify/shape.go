@@ -3,70 +3,40 @@ package main
 import (
 	"fmt"
 	"go/ast"
-	"go/token"
 	"path"
 	"slices"
 	"strings"
 )
 
-// Limits of the house style: what is longer is two things.
-const (
-	maxFileLines     = 400
-	maxFunctionLines = 60
-	maxMainLines     = 40
-	maxParameters    = 5
-	maxMethods       = 3
-)
-
-func sizes(t *tree) ([]string, error) {
-	var bad []string
-	for _, f := range t.files {
-		if f.lines > maxFileLines {
-			bad = append(bad, fmt.Sprintf("%s has %d lines (limit %d)", f.path, f.lines, maxFileLines))
-		}
-		if path.Base(f.path) == "main.go" && strings.HasPrefix(f.path, "cmd/") && f.lines > maxMainLines {
-			bad = append(bad, fmt.Sprintf("%s has %d lines; a main only wires (limit %d)", f.path, f.lines, maxMainLines))
-		}
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			if fault := t.size(n); fault != "" {
-				bad = append(bad, fmt.Sprintf("%s: %s", t.fset.Position(n.Pos()), fault))
-			}
-			return true
-		})
-	}
-	return bad, nil
-}
-
-func (t *tree) size(n ast.Node) string {
-	switch d := n.(type) {
-	case *ast.FuncDecl:
-		if lines := t.fset.Position(d.End()).Line - t.fset.Position(d.Pos()).Line + 1; lines > maxFunctionLines {
-			return fmt.Sprintf("%s has %d lines (limit %d)", d.Name.Name, lines, maxFunctionLines)
-		}
-		if strings.HasPrefix(d.Name.Name, "New") && d.Type.Params.NumFields() > maxParameters {
-			return fmt.Sprintf("constructor %s has %d parameters (limit %d)", d.Name.Name, d.Type.Params.NumFields(),
-				maxParameters)
-		}
-	case *ast.TypeSpec:
-		if i, ok := d.Type.(*ast.InterfaceType); ok && i.Methods.NumFields() > maxMethods {
-			return fmt.Sprintf("interface %s has %d methods (limit %d)", d.Name.Name, i.Methods.NumFields(), maxMethods)
-		}
-	}
-	return ""
-}
-
+// packageComments wants each package to say its job in the first sentence, and to draw its data flow on one line.
 func packageComments(t *tree) ([]string, error) {
 	var bad []string
 	for _, p := range t.packages {
+		if len(p.GoFiles) == 0 {
+			continue
+		}
 		want := "Package " + p.Name + " "
 		if p.Name == "main" {
 			want = "Command " + path.Base(p.rel()) + " "
 		}
-		if len(p.GoFiles) > 0 && !strings.HasPrefix(p.Doc, want) {
+		doc := packageDoc(t, p)
+		if !strings.HasPrefix(doc, want) {
 			bad = append(bad, fmt.Sprintf("%s has no comment that starts with %q", p.rel(), want))
+		} else if !strings.Contains(doc, "->") {
+			bad = append(bad, fmt.Sprintf("%s: its comment has no line that draws the data flow: in -> this -> out", p.rel()))
 		}
 	}
 	return bad, nil
+}
+
+// packageDoc is the package's whole comment; go list gives its first sentence only.
+func packageDoc(t *tree, p goPackage) string {
+	for _, f := range t.files {
+		if f.pkg == p.rel() && f.ast.Doc != nil {
+			return f.ast.Doc.Text()
+		}
+	}
+	return ""
 }
 
 // vague are package names that say nothing.
@@ -82,12 +52,12 @@ func forbidden(t *tree) ([]string, error) {
 	for _, f := range t.files {
 		for _, d := range f.ast.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				bad = append(bad, t.fset.Position(fn.Pos()).String()+": init() hides what happens at start")
+				bad = append(bad, t.at(fn.Pos())+": init() hides what happens at start")
 			}
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok && isSelector(call.Fun, "context", "TODO") {
-				bad = append(bad, t.fset.Position(n.Pos()).String()+": context.TODO()")
+				bad = append(bad, t.at(n.Pos())+": context.TODO()")
 			}
 			return true
 		})
@@ -100,8 +70,6 @@ func forbidden(t *tree) ([]string, error) {
 	return bad, nil
 }
 
-func (t *tree) at(p token.Pos) string { return t.fset.Position(p).String() }
-
 func isSelector(e ast.Expr, pkg, name string) bool {
 	s, ok := e.(*ast.SelectorExpr)
 	if !ok || s.Sel.Name != name {
@@ -109,4 +77,28 @@ func isSelector(e ast.Expr, pkg, name string) bool {
 	}
 	x, ok := s.X.(*ast.Ident)
 	return ok && x.Name == pkg
+}
+
+// testTables wants the cases of a test in a slice, in the order of reading, each with a short name.
+func testTables(t *tree) ([]string, error) {
+	var bad []string
+	for _, f := range t.tests {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			m, ok := n.(*ast.MapType)
+			if !ok {
+				return true
+			}
+			if key, ok := m.Key.(*ast.Ident); ok && key.Name == "string" && isCaseTable(m) {
+				bad = append(bad, t.at(n.Pos())+": a table of cases is a slice of structs with a name, not a map")
+			}
+			return true
+		})
+	}
+	return bad, nil
+}
+
+// isCaseTable tells a table of cases, whose values are structs with fields, from a set.
+func isCaseTable(m *ast.MapType) bool {
+	s, ok := m.Value.(*ast.StructType)
+	return ok && s.Fields.NumFields() > 0
 }
