@@ -183,31 +183,39 @@ func parseManifest(contentType string, body []byte) (content *storage.Content, m
 	if c.MediaType != "" && c.MediaType != mediaType {
 		return nil, "", fmt.Errorf("mediaType %q is not the content type %q", c.MediaType, mediaType)
 	}
+	if err := checkFields(mediaType, &c); err != nil {
+		return nil, "", err
+	}
+	return &c, mediaType, checkDescriptors(&c)
+}
+
+// checkFields wants the fields that a manifest of this media type has, and no field of the other kind.
+func checkFields(mediaType string, c *storage.Content) error {
 	switch mediaType {
 	case v1.MediaTypeImageManifest, storage.MediaTypeDockerManifest:
 		if c.Manifests != nil {
-			return nil, "", errors.New("an image manifest has no manifests")
+			return errors.New("an image manifest has no manifests")
 		}
 		if c.Config == nil {
-			return nil, "", errors.New("config is missing")
+			return errors.New("config is missing")
 		}
 		if mediaType == storage.MediaTypeDockerManifest && c.MediaType == "" {
-			return nil, "", errors.New("a docker manifest names its mediaType")
+			return errors.New("a docker manifest names its mediaType")
 		}
 	case v1.MediaTypeImageIndex, storage.MediaTypeDockerList:
 		if c.Config != nil || c.Layers != nil {
-			return nil, "", errors.New("an index has neither config nor layers")
+			return errors.New("an index has neither config nor layers")
 		}
 		if mediaType == storage.MediaTypeDockerList && c.MediaType == "" {
-			return nil, "", errors.New("a docker manifest list names its mediaType")
+			return errors.New("a docker manifest list names its mediaType")
 		}
 		if c.MediaType == "" && c.Manifests == nil {
-			return nil, "", errors.New("manifests is missing")
+			return errors.New("manifests is missing")
 		}
 	default:
-		return nil, "", fmt.Errorf("content type %q is not that of an OCI or docker manifest", mediaType)
+		return fmt.Errorf("content type %q is not that of an OCI or docker manifest", mediaType)
 	}
-	return &c, mediaType, checkDescriptors(&c)
+	return nil
 }
 
 func checkDescriptors(c *storage.Content) error {

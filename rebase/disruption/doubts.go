@@ -21,40 +21,45 @@ func Doubts(user Policies, units map[string]bool) []string {
 		}
 	}
 	var out []string
-	service := func(place string, r Rule) {
-		for _, a := range r.Actions {
-			if a.Service != "" && !known(a.Service) {
-				out = append(out,
-					fmt.Sprintf("%s: %s: no rendered config defines the unit %s; that is right only if it comes with the OS image",
-						place, a, a.Service))
-			}
-		}
-	}
 	for _, r := range user.Files {
-		service("files["+r.Name+"]", r)
+		out = append(out, undefinedServices("files["+r.Name+"]", r, known)...)
 		if r.Name == registriesConf {
-			out = append(out,
-				fmt.Sprintf(
-					"files[%s]: the rule replaces the cluster's own, which drains for changes that could let an image come "+
-						"from elsewhere: nothing drains for them now unless the rule does; the annotation dayone.dev/mirror-policy "+
-						"changes single kinds", r.Name))
+			out = append(out, fmt.Sprintf("files[%s]: the rule replaces the cluster's own, which drains for changes that could "+
+				"let an image come from elsewhere: nothing drains for them now unless the rule does; the annotation "+
+				"dayone.dev/mirror-policy changes single kinds", r.Name))
 		}
 	}
 	for _, r := range user.Units {
-		place := "units[" + r.Name + "]"
-		service(place, r)
-		if !known(r.Name) {
-			out = append(out, fmt.Sprintf("%s: no rendered config defines this unit: the rule has no effect yet", place))
-		}
-		restarts := slices.ContainsFunc(r.Actions, func(a Action) bool { return a.Type == Restart || a.Type == Reload })
-		if restarts && !slices.Contains(r.Actions, Action{Type: DaemonReload}) {
-			out = append(out,
-				fmt.Sprintf(
-					"%s: systemd reads a changed unit file only after DaemonReload: without it the restart runs the old one", place))
-		}
+		out = append(out, doubtsOfUnit(r, known)...)
 	}
 	if user.SSHKey != nil {
-		service("sshkey", *user.SSHKey)
+		out = append(out, undefinedServices("sshkey", *user.SSHKey, known)...)
+	}
+	return out
+}
+
+func doubtsOfUnit(r Rule, known func(unit string) bool) []string {
+	place := "units[" + r.Name + "]"
+	out := undefinedServices(place, r, known)
+	if !known(r.Name) {
+		out = append(out, fmt.Sprintf("%s: no rendered config defines this unit: the rule has no effect yet", place))
+	}
+	restarts := slices.ContainsFunc(r.Actions, func(a Action) bool { return a.Type == Restart || a.Type == Reload })
+	if restarts && !slices.Contains(r.Actions, Action{Type: DaemonReload}) {
+		out = append(out, fmt.Sprintf("%s: systemd reads a changed unit file only after DaemonReload: without it the restart "+
+			"runs the old one", place))
+	}
+	return out
+}
+
+// undefinedServices are doubts about actions on units that no rendered config defines.
+func undefinedServices(place string, r Rule, known func(unit string) bool) []string {
+	var out []string
+	for _, a := range r.Actions {
+		if a.Service != "" && !known(a.Service) {
+			out = append(out, fmt.Sprintf("%s: %s: no rendered config defines the unit %s; that is right only if it comes with "+
+				"the OS image", place, a, a.Service))
+		}
 	}
 	return out
 }

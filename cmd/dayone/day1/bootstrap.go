@@ -22,41 +22,16 @@ func newBootstrapCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Render, build and serve on the bootstrap host, then wait for the nodes",
-		Long: "Bootstrap takes in the base image, renders the first configs, builds the pools' images into an embedded " +
-			"registry,\n" +
-			"renders the final configs with the images pinned by digest and serves them to the nodes as Ignition. It " +
-			"runs until it\n" +
-			"is stopped; run again on the same state directory, it goes on where it was cut off. With --kubeconfig it " +
-			"hands over to\n" +
-			"the cluster as soon as that is up, and ends when nobody needs this host any more.\n\n" +
-			"On an installer's bootstrap node (flow openshift) it builds between MCO's first and second rendering and " +
-			"then lets the\n" +
-			"nodes fetch their configs from MCO; see docs/users/day1-openshift.md.",
+		Long: `Bootstrap imports the base image, renders the first configs, builds the pools' images into an embedded registry,
+renders the final configs with the images pinned by digest and serves them to the nodes as Ignition. It runs until you
+stop it; run it again on the same state directory and it goes on where it was cut off. With --kubeconfig it hands over to
+the cluster as soon as that is up, and ends when no node needs this host any more.
+
+On an installer's bootstrap node (flow openshift) it builds between MCO's first and second rendering and then lets the
+nodes fetch their configs from MCO; see docs/users/day1-openshift.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkPolicy(o.HandOver); err != nil {
-				return err
-			}
-			view := progress.New(cmd.ErrOrStderr())
-			defer view.Close()
-			o.Log = cli.Log(cmd)
-			o.Log.Logger.SetOutput(view)
-			o.Versions = render.VersionsOf(version)
-			o.Observe, o.BuildProgress = view.Phase, view.Build
-			o.NewEngine = func(dir string) (build.ContainerEngine, error) {
-				return buildahengine.New(buildahengine.Options{Root: dir, Log: o.Log})
-			}
-			is, err := chosenFlow(flow, o.Dir)
-			if err != nil {
-				return err
-			}
-			stop := serveStatus(cmd.Context(), &o.Options, statusListen)
-			defer stop()
-			defer keepLogs(cmd.Context(), o.Options)()
-			if is == installconfig.FlowOpenShift {
-				return runOpenShift(cmd.Context(), o)
-			}
-			return standalone.Run(cmd.Context(), o)
+			return runBootstrap(cmd, o, render.VersionsOf(version), flow, statusListen)
 		},
 	}
 	cli.InstallDir(cmd, &o.Dir, &o.Platform)
@@ -84,6 +59,33 @@ func newBootstrapCommand(version string) *cobra.Command {
 			"address, else none)")
 	cmd.AddCommand(newHoldCommand())
 	return cmd
+}
+
+// runBootstrap carries out the flow, with its progress on stderr and its status page at statusListen.
+func runBootstrap(cmd *cobra.Command, o standalone.Options, versions render.Versions, flow, statusListen string) error {
+	if err := checkPolicy(o.HandOver); err != nil {
+		return err
+	}
+	view := progress.New(cmd.ErrOrStderr())
+	defer view.Close()
+	o.Log = cli.Log(cmd)
+	o.Log.Logger.SetOutput(view)
+	o.Versions = versions
+	o.Observe, o.BuildProgress = view.Phase, view.Build
+	o.NewEngine = func(dir string) (build.ContainerEngine, error) {
+		return buildahengine.New(buildahengine.Options{Root: dir, Log: o.Log})
+	}
+	is, err := chosenFlow(flow, o.Dir)
+	if err != nil {
+		return err
+	}
+	stop := serveStatus(cmd.Context(), &o.Options, statusListen)
+	defer stop()
+	defer keepLogs(cmd.Context(), o.Options)()
+	if is == installconfig.FlowOpenShift {
+		return runOpenShift(cmd.Context(), o)
+	}
+	return standalone.Run(cmd.Context(), o)
 }
 
 // besideThis is the path of a program in the directory of this one.

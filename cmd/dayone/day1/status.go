@@ -182,37 +182,37 @@ func (s statusOutput) print(w io.Writer, now time.Time) error {
 		return err
 	}
 	for _, r := range j.Records {
-		note := ""
-		if r.Reused {
-			note = " (by an earlier run)"
-		}
-		if r.Attempts > 1 {
-			note += fmt.Sprintf(" (attempt %d)", r.Attempts)
-		}
-		if n := r.Interruptions; n > 0 {
-			note += fmt.Sprintf(" (cut off %s, found at %s)", times(n), r.Interrupted.UTC().Format("15:04:05Z"))
-		}
-		if r.Status == journal.StatusRunning && !running || r.Status == journal.StatusInterrupted {
-			// The time at which it was cut off is unknown.
-			if _, err := fmt.Fprintf(w, "%-8s %-14s %9s  %s%s\n", "cut off", r.Name, "", r.Title, note); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%-8s %-14s %8.2fs  %s%s\n", r.Status, r.Name, r.Duration(now).
-			Seconds(), r.Title, note); err != nil {
+		if _, err := io.WriteString(w, phaseText(r, running, now)); err != nil {
 			return err
-		}
-		if r.Error != "" {
-			if _, err := fmt.Fprintf(w, "         %s\n", r.Error); err != nil {
-				return err
-			}
 		}
 	}
 	if err := printLive(w, s.Live); err != nil {
 		return err
 	}
 	return s.printEnd(w)
+}
+
+// phaseText is one phase as a line, with its error on a line below.
+func phaseText(r journal.Record, running bool, now time.Time) string {
+	note := ""
+	if r.Reused {
+		note = " (by an earlier run)"
+	}
+	if r.Attempts > 1 {
+		note += fmt.Sprintf(" (attempt %d)", r.Attempts)
+	}
+	if n := r.Interruptions; n > 0 {
+		note += fmt.Sprintf(" (cut off %s, found at %s)", times(n), r.Interrupted.UTC().Format("15:04:05Z"))
+	}
+	if r.Status == journal.StatusRunning && !running || r.Status == journal.StatusInterrupted {
+		// The time at which it was cut off is unknown.
+		return fmt.Sprintf("%-8s %-14s %9s  %s%s\n", "cut off", r.Name, "", r.Title, note)
+	}
+	text := fmt.Sprintf("%-8s %-14s %8.2fs  %s%s\n", r.Status, r.Name, r.Duration(now).Seconds(), r.Title, note)
+	if r.Error != "" {
+		text += fmt.Sprintf("         %s\n", r.Error)
+	}
+	return text
 }
 
 // times counts for people.

@@ -41,11 +41,7 @@ func Owned(root string) ([]string, error) {
 // time; a power cut leaves each file old or new.
 func (s Set) Apply(root string, ofConfig func(path string) bool) (changed []string, err error) {
 	wanted := maps.Clone(s.Certificates)
-	for p := range wanted {
-		if p != KubeletCA && p != CloudCA && ofConfig(p) {
-			delete(wanted, p)
-		}
-	}
+	maps.DeleteFunc(wanted, func(p string, _ []byte) bool { return !everyNodes(p) && ofConfig(p) })
 	before, err := Owned(root)
 	if err != nil {
 		return nil, err
@@ -65,18 +61,10 @@ func (s Set) Apply(root string, ofConfig func(path string) bool) (changed []stri
 			changed = append(changed, p)
 		}
 	}
-	for _, p := range before {
-		// The two that every node has stay until there is another one.
-		if wanted[p] != nil || p == KubeletCA || p == CloudCA {
-			continue
-		}
-		did, err := remove(root, p, ofConfig)
-		if err != nil {
-			return changed, err
-		}
-		if did {
-			changed = append(changed, p)
-		}
+	removed, err := removeGone(root, before, wanted, ofConfig)
+	changed = append(changed, removed...)
+	if err != nil {
+		return changed, err
 	}
 	if err := note(root, both, paths); err != nil {
 		return changed, err
@@ -87,6 +75,29 @@ func (s Set) Apply(root string, ofConfig func(path string) bool) (changed []stri
 	}
 	return changed, err
 }
+
+// removeGone removes the files that the cluster does not want any more. The two that every node has stay until there is
+// another one.
+func removeGone(root string, before []string, wanted map[string][]byte, ofConfig func(path string) bool) ([]string,
+	error) {
+	var removed []string
+	for _, p := range before {
+		if wanted[p] != nil || everyNodes(p) {
+			continue
+		}
+		did, err := remove(root, p, ofConfig)
+		if err != nil {
+			return removed, err
+		}
+		if did {
+			removed = append(removed, p)
+		}
+	}
+	return removed, nil
+}
+
+// everyNodes tells the two CA files that every node has.
+func everyNodes(path string) bool { return path == KubeletCA || path == CloudCA }
 
 func note(root string, before, now []string) error {
 	if slices.Equal(before, now) {

@@ -42,13 +42,7 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 	}
 	ours := marked(have)
 	if len(internal) == 0 && len(kubelet) == 0 {
-		if !ours {
-			return false, nil
-		}
-		if err := os.Remove(at); err != nil {
-			return false, fmt.Errorf("remove merged credentials: %w", err)
-		}
-		return true, nil
+		return removeMerged(at, ours)
 	}
 	next := have // somebody else's: what is in it stays
 	if ours || len(have) == 0 {
@@ -74,6 +68,17 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 		}
 	}
 	return put(at, next, 0o600)
+}
+
+// removeMerged removes the file if the agent wrote it.
+func removeMerged(path string, ours bool) (bool, error) {
+	if !ours {
+		return false, nil
+	}
+	if err := os.Remove(path); err != nil {
+		return false, fmt.Errorf("remove merged credentials: %w", err)
+	}
+	return true, nil
 }
 
 // ownAuth is what the node has of its own.

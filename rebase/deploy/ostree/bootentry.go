@@ -39,29 +39,42 @@ func (d *Deployer) bootEntries() ([]bootEntry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read boot entry: %w", err)
 		}
-		b := bootEntry{file: file, lines: strings.Split(strings.TrimRight(string(raw), "\n"), "\n")}
-		for _, line := range b.lines {
-			key, value, _ := strings.Cut(line, " ")
-			switch key {
-			case "version":
-				if b.version, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
-					return nil, fmt.Errorf("read version of boot entry %s: %w", file, err)
-				}
-			case "options":
-				b.options = strings.TrimSpace(value)
-			}
-		}
-		for _, word := range deploy.SplitArguments(b.options) {
-			if target, ok := strings.CutPrefix(word, "ostree="); ok {
-				if real, err := filepath.EvalSymlinks(filepath.Join(d.root, target)); err == nil {
-					b.deployment = real
-				}
-			}
+		b, err := parseBootEntry(d.root, file, raw)
+		if err != nil {
+			return nil, err
 		}
 		all = append(all, b)
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].version > all[j].version })
 	return all, nil
+}
+
+// parseBootEntry reads one entry, and follows the links of its ostree= argument below root.
+func parseBootEntry(root, file string, raw []byte) (bootEntry, error) {
+	b := bootEntry{file: file, lines: strings.Split(strings.TrimRight(string(raw), "\n"), "\n")}
+	for _, line := range b.lines {
+		key, value, _ := strings.Cut(line, " ")
+		value = strings.TrimSpace(value)
+		switch key {
+		case "version":
+			var err error
+			if b.version, err = strconv.Atoi(value); err != nil {
+				return bootEntry{}, fmt.Errorf("read version of boot entry %s: %w", file, err)
+			}
+		case "options":
+			b.options = value
+		}
+	}
+	for _, word := range deploy.SplitArguments(b.options) {
+		target, ok := strings.CutPrefix(word, "ostree=")
+		if !ok {
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(filepath.Join(root, target)); err == nil {
+			b.deployment = real
+		}
+	}
+	return b, nil
 }
 
 // preferEntry gives the boot entry of a deployment the highest version. The new file is complete before the old one

@@ -64,14 +64,8 @@ func (t *Tree) Overlay(upper *Tree, plain bool) error {
 		t.files, t.dirs = map[string]Checksum{}, map[string]*Tree{}
 	}
 	// Whiteouts first: they mean lower layers only, whatever their place in the layer.
-	for name := range upper.files {
-		if gone, ok := strings.CutPrefix(name, whiteoutPrefix); ok && name != opaqueWhiteout {
-			if !validName(gone) {
-				return fmt.Errorf("whiteout %q: %w", name, ErrEntry)
-			}
-			delete(t.files, gone)
-			delete(t.dirs, gone)
-		}
+	if err := t.removeWhiteouts(upper); err != nil {
+		return err
 	}
 	for name, sum := range upper.files {
 		if !strings.HasPrefix(name, whiteoutPrefix) {
@@ -96,6 +90,22 @@ func (t *Tree) Overlay(upper *Tree, plain bool) error {
 		if err := lower.Overlay(dir, plain); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// removeWhiteouts removes what upper's whiteouts name.
+func (t *Tree) removeWhiteouts(upper *Tree) error {
+	for name := range upper.files {
+		gone, ok := strings.CutPrefix(name, whiteoutPrefix)
+		if !ok || name == opaqueWhiteout {
+			continue
+		}
+		if !validName(gone) {
+			return fmt.Errorf("whiteout %q: %w", name, ErrEntry)
+		}
+		delete(t.files, gone)
+		delete(t.dirs, gone)
 	}
 	return nil
 }
