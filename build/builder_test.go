@@ -53,7 +53,8 @@ func treeOf(t *testing.T, r *registrytest.Registry, reference string) *basetree.
 	return tree
 }
 
-const inline = "FROM configs\nENV MODE=day1\nLABEL team=\"edge $MODE\" containers.bootc=2\nCOPY <<EOF /etc/inline.conf\nmode=$MODE\nEOF\nCOPY --chmod=0755 <<'EOF' /usr/bin/hello\n#!/bin/sh\necho $1\nEOF\n"
+const inline = "FROM configs\nENV MODE=day1\nLABEL team=\"edge $MODE\" containers.bootc=2\n" +
+	"COPY <<EOF /etc/inline.conf\nmode=$MODE\nEOF\nCOPY --chmod=0755 <<'EOF' /usr/bin/hello\n#!/bin/sh\necho $1\nEOF\n"
 
 func TestAppend(t *testing.T) {
 	for kind, base := range map[string]buildtest.Base{"OCI": {Layers: 3, LayerSize: 1000},

@@ -81,12 +81,12 @@ func TestUsersFiles(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "users")
 			require.NoError(t, os.WriteFile(path, []byte(tc.content), 0o600))
-			users, err := ReadUsers(path)
+			users, err := readUsers(path)
 			if tc.want == "" {
 				require.NoError(t, err)
 				assert.Len(t, users, 2)
 				require.NoError(t, os.Chmod(path, 0o640))
-				_, err = ReadUsers(path)
+				_, err = readUsers(path)
 				require.ErrorContains(t, err, "chmod 600")
 				return
 			}

@@ -23,7 +23,7 @@ const (
 type RunOptions struct {
 	// Options of the server. Users are read from UsersFile.
 	Options
-	// UsersFile has the accounts, see ReadUsers; "" makes a push and a pull account below Root/accounts.
+	// UsersFile has the accounts, see readUsers; "" makes a push and a pull account below Root/accounts.
 	UsersFile string
 	// Started is called with the address once the server accepts connections; nil calls nothing.
 	Started func(addr string)
@@ -46,7 +46,7 @@ func Run(ctx context.Context, o RunOptions) error {
 		o.UsersFile = filepath.Join(dir, UsersFile)
 	}
 	var err error
-	if o.Users, err = ReadUsers(o.UsersFile); err != nil {
+	if o.Users, err = readUsers(o.UsersFile); err != nil {
 		return err
 	}
 	s, err := New(o.Options)
@@ -111,7 +111,7 @@ func (s *Server) watch(ctx context.Context, usersFile string) error {
 // reloadUsers leaves the accounts as they were when the file is wrong: one under edit must neither open nor stop the
 // registry.
 func (s *Server) reloadUsers(file string) {
-	users, err := ReadUsers(file)
+	users, err := readUsers(file)
 	if err == nil {
 		err = s.SetUsers(users)
 	}

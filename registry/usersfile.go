@@ -27,9 +27,9 @@ const (
 	PullAuthFile = "pull-auth.json"
 )
 
-// ReadUsers reads accounts, one a line: NAME:BCRYPT:ROLE, that is a line of htpasswd -B with the role (push or pull) at
+// readUsers reads accounts, one a line: NAME:BCRYPT:ROLE, that is a line of htpasswd -B with the role (push or pull) at
 // its end. Empty lines and lines that start with # are skipped. The file must not be readable by others.
-func ReadUsers(path string) (users []User, err error) {
+func readUsers(path string) (users []User, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read users: %w", err)
@@ -76,7 +76,7 @@ func parseUsers(r io.Reader) ([]User, error) {
 // call. The passwords are in PushAuthFile and PullAuthFile, for the registry at each of addrs (HOST:PORT).
 func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 	path := filepath.Join(dir, UsersFile)
-	users, err := ReadUsers(path)
+	users, err := readUsers(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return users, err
 	}
@@ -101,7 +101,7 @@ func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 	if err := renameio.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
 		return nil, fmt.Errorf("write users: %w", err)
 	}
-	return ReadUsers(path)
+	return readUsers(path)
 }
 
 // renameAuthFiles makes the pull secrets of dir, which LoadOrCreateUsers made, name the registry at each of addrs and

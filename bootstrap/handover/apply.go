@@ -16,8 +16,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// Manager owns the fields that the hand-over applies.
-const Manager = "dayone-handover"
+// manager owns the fields that the hand-over applies.
+const manager = "dayone-handover"
 
 // writer writes the objects of a plan.
 type writer struct {
@@ -32,11 +32,11 @@ func applyObjects(ctx context.Context, w writer) error {
 	for _, s := range w.o.Plan.Steps() {
 		var err error
 		switch s.Mode {
-		case Ensure:
+		case ensure:
 			err = w.ensure(ctx, s.Object)
-		case Apply:
+		case apply:
 			err = w.apply(ctx, s.Object)
-		case Seed:
+		case seed:
 			err = w.seed(ctx, s.Object)
 		}
 		if err != nil {
@@ -64,7 +64,7 @@ func (w writer) ensure(ctx context.Context, o client.Object) error {
 	fresh.SetResourceVersion("")
 	fresh.SetUID("")
 	fresh.SetOwnerReferences(nil)
-	if err := w.cluster.Create(ctx, fresh, client.FieldOwner(Manager)); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := w.cluster.Create(ctx, fresh, client.FieldOwner(manager)); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make %s: %w", what, err)
 	}
 	w.o.Log.WithField("object", what).Info("object is handed over")
@@ -80,7 +80,7 @@ func (w writer) apply(ctx context.Context, o client.Object) error {
 	if err != nil {
 		return fatal{err}
 	}
-	err = w.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(Manager))
+	err = w.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(manager))
 	if who, ok := managed(err); ok {
 		if w.changed[what] == "" {
 			w.o.Log.WithField("object", what).WithField("manager", who).

@@ -95,29 +95,30 @@ func TestDeadlineNamesReason(t *testing.T) {
 }
 
 func TestRunFailsAtOnce(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		spoil func(*small, *handover.Options)
 		says  []string
 	}{
-		"a push Secret that the registry does not take": {func(s *small, _ *handover.Options) {
+		{"a push Secret that the registry does not take", func(s *small, _ *handover.Options) {
 			s.secret(registry.User{Name: "push", Password: "wrong"})
 		}, []string{"os-push", "correct the Secret"}},
-		"a push Secret that may only pull": {func(s *small, _ *handover.Options) { s.secret(s.final.Pull) },
+		{"a push Secret that may only pull", func(s *small, _ *handover.Options) { s.secret(s.final.Pull) },
 			[]string{"os-push", "correct the Secret"}},
-		"a registry of an unknown authority": {func(s *small, o *handover.Options) {
+		{"a registry of an unknown authority", func(s *small, o *handover.Options) {
 			o.FinalCAFile,
 				s.plan.FinalCA = "", ""
 		}, []string{"--final-ca"}},
-		"nothing may be copied, and it is not there": {func(_ *small, o *handover.Options) { o.Policy = handover.PolicySkip },
+		{"nothing may be copied, and it is not there", func(_ *small, o *handover.Options) { o.Policy = handover.PolicySkip },
 			[]string{"not in its final registry", "policy"}},
-		"an image that nobody has": {func(s *small, _ *handover.Options) {
+		{"an image that nobody has", func(s *small, _ *handover.Options) {
 			s.plan.Images[1].Digest = "sha256:" + strings.Repeat("1", 64)
 		}, []string{"neither in its final registry nor in the bootstrap registry"}},
-		"a final registry that is the bootstrap registry": {func(s *small, _ *handover.Options) {
+		{"a final registry that is the bootstrap registry", func(s *small, _ *handover.Options) {
 			s.plan.Images[1].Repository = s.boot.Addr + "/ocp/master-os"
 		}, []string{"which goes"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			s := newSmall(t)
 			o := s.options(nil)
 			c.spoil(s, &o)

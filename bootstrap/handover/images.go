@@ -260,7 +260,7 @@ func (c courier) adoptOrphans(ctx context.Context, cluster client.Client) error 
 	if err != nil {
 		return err
 	}
-	concerned, dangling := Concerned(c.o.Plan, References(v))
+	concerned, dangling := Concerned(c.o.Plan, references(v))
 	if len(dangling) > 0 {
 		d := dangling[0]
 		return waitsFor{fmt.Sprintf("%s: %s names %s in the bootstrap registry, which goes: name it in its final registry",

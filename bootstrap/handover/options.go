@@ -37,14 +37,14 @@ const (
 )
 
 const (
-	// DefaultInterval is how often the cluster is polled.
-	DefaultInterval = 2 * time.Second
-	// DefaultRetryMin and DefaultRetryMax bound the pause after a failure; it doubles from one to the other.
-	DefaultRetryMin = time.Second
-	DefaultRetryMax = 30 * time.Second
-	// DefaultGrace is how long an API server may refuse the hand-over's credentials: one that has just started does so for
+	// defaultInterval is how often the cluster is polled.
+	defaultInterval = 2 * time.Second
+	// defaultRetryMin and defaultRetryMax bound the pause after a failure; it doubles from one to the other.
+	defaultRetryMin = time.Second
+	defaultRetryMax = 30 * time.Second
+	// defaultGrace is how long an API server may refuse the hand-over's credentials: one that has just started does so for
 	// a while.
-	DefaultGrace = 3 * time.Minute
+	defaultGrace = 3 * time.Minute
 )
 
 // Source reaches the bootstrap registry.
@@ -130,8 +130,8 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		value *time.Duration
 		def   time.Duration
-	}{{&o.Deadline, installconfig.DefaultHandOverDeadline}, {&o.Interval, DefaultInterval}, {&o.RetryMin, DefaultRetryMin},
-		{&o.RetryMax, DefaultRetryMax}, {&o.Grace, DefaultGrace}} {
+	}{{&o.Deadline, installconfig.DefaultHandOverDeadline}, {&o.Interval, defaultInterval}, {&o.RetryMin, defaultRetryMin},
+		{&o.RetryMax, defaultRetryMax}, {&o.Grace, defaultGrace}} {
 		if *d.value <= 0 {
 			*d.value = d.def
 		}

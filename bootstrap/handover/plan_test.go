@@ -117,42 +117,43 @@ func agreed(s *small) handover.View {
 func TestDisagreements(t *testing.T) {
 	s := newSmall(t)
 	other := s.final.Addr + "/ocp/master-os@sha256:" + strings.Repeat("3", 64)
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		spoil func(*handover.View)
 		says  string
 	}{
-		"none":             {func(*handover.View) {}, ""},
-		"no pool":          {func(v *handover.View) { v.Pools = nil }, "not in the cluster"},
-		"not rendered yet": {func(v *handover.View) { v.Pools[0].Status.Conditions = nil }, "has not rendered it yet"},
-		"another rendered config": {func(v *handover.View) { v.Pools[0].Spec.Configuration.Name = "rendered-master-1" },
+		{"none", func(*handover.View) {}, ""},
+		{"no pool", func(v *handover.View) { v.Pools = nil }, "not in the cluster"},
+		{"not rendered yet", func(v *handover.View) { v.Pools[0].Status.Conditions = nil }, "has not rendered it yet"},
+		{"another rendered config", func(v *handover.View) { v.Pools[0].Spec.Configuration.Name = "rendered-master-1" },
 			"the cluster has rendered rendered-master-1"},
-		"rendering is refused": {func(v *handover.View) { v.Pools[0].Status.Conditions[0].Status = corev1.ConditionTrue },
+		{"rendering is refused", func(v *handover.View) { v.Pools[0].Status.Conditions[0].Status = corev1.ConditionTrue },
 			"cannot render"},
-		"no MachineOSConfig": {func(v *handover.View) { v.MachineOSConfigs = nil }, "not in the cluster"},
-		"not seeded": {func(v *handover.View) { v.MachineOSConfigs[0].Status = mcfgv1.MachineOSConfigStatus{} },
+		{"no MachineOSConfig", func(v *handover.View) { v.MachineOSConfigs = nil }, "not in the cluster"},
+		{"not seeded", func(v *handover.View) { v.MachineOSConfigs[0].Status = mcfgv1.MachineOSConfigStatus{} },
 			"has not taken over"},
-		"another image is wanted": {func(v *handover.View) {
+		{"another image is wanted", func(v *handover.View) {
 			v.MachineOSConfigs[0].Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(other)
 		}, "the cluster wants"},
-		"a node is missing":  {func(v *handover.View) { v.Nodes = v.Nodes[1:] }, "1 of 2 nodes"},
-		"an agent is silent": {func(v *handover.View) { v.Nodes[0].Annotations = nil }, "has not reported"},
-		"a node runs another image": {func(
+		{"a node is missing", func(v *handover.View) { v.Nodes = v.Nodes[1:] }, "1 of 2 nodes"},
+		{"an agent is silent", func(v *handover.View) { v.Nodes[0].Annotations = nil }, "has not reported"},
+		{"a node runs another image", func(
 			v *handover.View) {
 			v.Nodes[0].Annotations[manifests.AnnotationCurrentImage] = other
 		}, "node a: it runs"},
-		"a node is told otherwise": {func(
+		{"a node is told otherwise", func(
 			v *handover.View) {
 			v.Nodes[0].Annotations[manifests.AnnotationDesiredImage] = other
 		}, "node a: its annotations ask for"},
-		"a node has another config": {func(v *handover.View) {
+		{"a node has another config", func(v *handover.View) {
 			v.Nodes[1].Annotations[manifests.AnnotationCurrentConfig] = "rendered-master-1"
 		}, "node b: it has the config"},
-		"an agent gave up": {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationState] = "Degraded" },
+		{"an agent gave up", func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationState] = "Degraded" },
 			"gave up"},
-		"an agent is at work": {func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationState] = "Working" },
+		{"an agent is at work", func(v *handover.View) { v.Nodes[0].Annotations[manifests.AnnotationState] = "Working" },
 			"at work"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			v := agreed(s)
 			c.spoil(&v)
 			list := handover.Disagreements(s.plan, v)

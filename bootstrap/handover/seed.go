@@ -102,7 +102,7 @@ func (w writer) build(ctx context.Context, config *mcfgv1.MachineOSConfig, pool 
 		err := w.cluster.Get(ctx, client.ObjectKey{Name: name}, b)
 		if apierrors.IsNotFound(err) {
 			b = synthesise(config, pool, attempt)
-			if err = w.cluster.Create(ctx, b, client.FieldOwner(Manager)); err == nil {
+			if err = w.cluster.Create(ctx, b, client.FieldOwner(manager)); err == nil {
 				w.o.Log.WithField("machineosbuild", b.Name).WithField("image", pool.Image).
 					Info("build of the bootstrap host is handed over")
 			}
@@ -158,7 +158,7 @@ func (w writer) succeed(ctx context.Context, b *mcfgv1.MachineOSBuild, pool Pool
 		return fatal{err}
 	}
 	b.Status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(pool.Image)
-	if err := w.cluster.Status().Update(ctx, b, client.FieldOwner(Manager)); err != nil {
+	if err := w.cluster.Status().Update(ctx, b, client.FieldOwner(manager)); err != nil {
 		return fmt.Errorf("write state of MachineOSBuild %s: %w", b.Name, err)
 	}
 	return nil
@@ -177,7 +177,7 @@ func (w writer) settle(ctx context.Context, name string, build *mcfgv1.MachineOS
 		old := config.DeepCopy()
 		metav1.SetMetaDataAnnotation(&config.ObjectMeta, manifests.AnnotationCurrentBuild, build.Name)
 		if err := w.cluster.Patch(ctx, config, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}),
-			client.FieldOwner(Manager)); err != nil {
+			client.FieldOwner(manager)); err != nil {
 			return fmt.Errorf("annotate MachineOSConfig %s: %w", name, err)
 		}
 	}
@@ -188,7 +188,7 @@ func (w writer) settle(ctx context.Context, name string, build *mcfgv1.MachineOS
 		Status: metav1.ConditionTrue, Reason: reasonSeeded,
 		Message: "the image that the pool was installed with is taken over", ObservedGeneration: config.Generation,
 		LastTransitionTime: metav1.NewTime(w.o.Now())})
-	if err := w.cluster.Status().Update(ctx, config, client.FieldOwner(Manager)); err != nil {
+	if err := w.cluster.Status().Update(ctx, config, client.FieldOwner(manager)); err != nil {
 		return fmt.Errorf("write status of MachineOSConfig %s: %w", name, err)
 	}
 	return nil

@@ -17,12 +17,12 @@ import (
 type Mode string
 
 const (
-	// Ensure makes it when it is missing and leaves one that is there.
-	Ensure Mode = "ensure"
-	// Apply owns the fields that the object has (server-side apply). What others have changed since stays as it is.
-	Apply Mode = "apply"
-	// Seed opts a pool in together with its first build.
-	Seed Mode = "seed"
+	// ensure makes it when it is missing and leaves one that is there.
+	ensure Mode = "ensure"
+	// apply owns the fields that the object has (server-side apply). What others have changed since stays as it is.
+	apply Mode = "apply"
+	// seed opts a pool in together with its first build.
+	seed Mode = "seed"
 )
 
 // Step is one object of the hand-over.
@@ -44,31 +44,31 @@ func (p *Plan) Steps() []Step {
 		}
 	}
 	for _, name := range p.namespaces() {
-		add(Ensure, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		add(ensure, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	for _, s := range p.Set.Secrets {
 		secret := s.Object.DeepCopy()
 		if secret.Namespace == "" {
 			secret.Namespace = cluster.DefaultNamespace
 		}
-		add(Apply, secret)
+		add(apply, secret)
 	}
 	if n := len(p.Set.ControllerConfigs); n > 0 {
-		add(Ensure, p.Set.ControllerConfigs[n-1].Object) // the last one counts, as in rendering
+		add(ensure, p.Set.ControllerConfigs[n-1].Object) // the last one counts, as in rendering
 	}
-	add(Apply, settings(p.Set)...)
-	add(Apply, asObjects(p.Components)...)
+	add(apply, settings(p.Set)...)
+	add(apply, asObjects(p.Components)...)
 	for _, c := range p.Set.MachineConfigs {
 		if !isComponent(c.Object) {
-			add(Apply, c.Object)
+			add(apply, c.Object)
 		}
 	}
 	if p.Controllers != MCO {
-		add(Ensure, asObjects(p.Rendered)...)
+		add(ensure, asObjects(p.Rendered)...)
 	}
 	for _, m := range p.Set.MachineOSConfigs {
 		if !p.pool(m.Object.Spec.MachineConfigPool.Name).OSImageURL {
-			add(Seed, m.Object)
+			add(seed, m.Object)
 		}
 	}
 	if p.Controllers == MCO {
@@ -77,7 +77,7 @@ func (p *Plan) Steps() []Step {
 	for _, pool := range p.Filled {
 		filled := pool.DeepCopy()
 		filled.Status = mcfgv1.MachineConfigPoolStatus{}
-		add(Ensure, filled)
+		add(ensure, filled)
 	}
 	return list
 }

@@ -33,7 +33,7 @@ func endTrust(ctx context.Context, c client.Client, o Options) error {
 		}
 		old := n.DeepCopy()
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, manifests.AnnotationEndTrust, o.Plan.Registry)
-		if err := c.Patch(ctx, n, client.MergeFrom(old), client.FieldOwner(Manager)); err != nil {
+		if err := c.Patch(ctx, n, client.MergeFrom(old), client.FieldOwner(manager)); err != nil {
 			return ofCluster(fmt.Errorf("ask node %s to end its trust: %w", n.Name, err))
 		}
 		o.Log.WithField("node", n.Name).Info("node is asked to forget the bootstrap registry")

@@ -88,8 +88,8 @@ type Reference struct {
 	Image string
 }
 
-// References are all that the objects of a cluster refer to by digest.
-func References(v View) []Reference {
+// references are all that the objects of a cluster refer to by digest.
+func references(v View) []Reference {
 	var out []Reference
 	add := func(object, field, image string) {
 		if strings.Contains(image, "@") {

@@ -20,9 +20,9 @@ import (
 	"dayone.dev/dayone/manifests/assets/bootstrapnode"
 )
 
-// NodeInstallDir is the install directory on the bootstrap node, with the layering field and what it names. It is not
+// nodeInstallDir is the install directory on the bootstrap node, with the layering field and what it names. It is not
 // below /opt/openshift: the installer's log bundle takes all of that.
-const NodeInstallDir = bootstrapnode.ConfigDir + "/install"
+const nodeInstallDir = bootstrapnode.ConfigDir + "/install"
 
 // Program says how the bootstrap node gets the dayone program. Exactly one of Image and URL is set.
 type Program struct {
@@ -114,7 +114,7 @@ const (
 // namedFiles are the files that the field names, and gives them the node's names in c.
 func namedFiles(in *preflight.Input, c *installconfig.Config) (files []patch.File) {
 	put := func(name string, mode int, content []byte) string {
-		files = append(files, patch.File{Path: path.Join(NodeInstallDir, name), Mode: mode, Content: content})
+		files = append(files, patch.File{Path: path.Join(nodeInstallDir, name), Mode: mode, Content: content})
 		return name
 	}
 	if len(in.RegistryCA) > 0 {
@@ -145,10 +145,10 @@ func installFiles(in *preflight.Input) ([]patch.File, error) {
 	if err := enc.Encode(side); err != nil {
 		return nil, fmt.Errorf("encode sidecar: %w", err)
 	}
-	files = append(files, patch.File{Path: installconfig.SidecarPath(NodeInstallDir), Mode: 0o600, Content: b.Bytes()})
+	files = append(files, patch.File{Path: installconfig.SidecarPath(nodeInstallDir), Mode: 0o600, Content: b.Bytes()})
 	put := func(name string, object any) error {
 		raw, err := manifests.Marshal(object)
-		files = append(files, patch.File{Path: path.Join(NodeInstallDir, nodeLayeringDir, name), Mode: 0o600, Content: raw})
+		files = append(files, patch.File{Path: path.Join(nodeInstallDir, nodeLayeringDir, name), Mode: 0o600, Content: raw})
 		return err
 	}
 	for _, p := range in.Pools {

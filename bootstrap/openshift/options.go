@@ -87,12 +87,12 @@ type Options struct {
 	HandOver handover.Options
 	// Limits are the installer's timeouts; default InstallerLimits of the install directory's platform.
 	Limits Limits
-	// Interval is how often files and the API are polled; default DefaultInterval.
+	// Interval is how often files and the API are polled; default defaultInterval.
 	Interval time.Duration
 }
 
-// DefaultInterval is short against MCO's rendering, some seconds.
-const DefaultInterval = 2 * time.Second
+// defaultInterval is short against MCO's rendering, some seconds.
+const defaultInterval = 2 * time.Second
 
 // Validate names what is missing.
 func (o Options) Validate() error {
@@ -113,7 +113,7 @@ func (o Options) withDefaults() Options {
 		o.Root = "/"
 	}
 	if o.Interval <= 0 {
-		o.Interval = DefaultInterval
+		o.Interval = defaultInterval
 	}
 	return o
 }

@@ -43,7 +43,8 @@ func (b *bench) breakBuild() {
 // TestAnalyzeFailures runs the real bootstrap into every failure that the standalone pipeline can
 // have, gathers a bundle and reads the verdict from the bundle alone.
 func TestAnalyzeFailures(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name string
 		harm func(b *bench)
 		// killPhase and killAt are the event at which the process is killed.
 		killPhase, killAt string
@@ -51,7 +52,7 @@ func TestAnalyzeFailures(t *testing.T) {
 		phase, cause      string
 		evidence, next    string
 	}{
-		"wrong credentials for the base image": {
+		{name: "wrong credentials for the base image",
 			harm: func(b *bench) {
 				reg := registrytest.Start(b.t)
 				b.order.Source, b.order.CA = reg.Addr+"/ocp/base-os:1", reg.CAFile
@@ -61,7 +62,7 @@ func TestAnalyzeFailures(t *testing.T) {
 			},
 			status: analyze.StatusFailed, phase: "start", cause: "registry-credentials", evidence: "base-os",
 			next: "--check-registry"},
-		"the base image's registry is gone": {
+		{name: "the base image's registry is gone",
 			harm: func(b *bench) {
 				reg := registrytest.Start(b.t)
 				b.order.Source, b.order.CA, b.order.Auth = reg.Addr+"/ocp/base-os:1", reg.CAFile, reg.PullAuthFile
@@ -69,50 +70,50 @@ func TestAnalyzeFailures(t *testing.T) {
 			},
 			status: analyze.StatusFailed, phase: "start", cause: "registry-unreachable", evidence: "refused",
 			next: "check that the registry runs"},
-		"the base image's registry is not trusted": {
+		{name: "the base image's registry is not trusted",
 			harm: func(b *bench) {
 				reg := registrytest.Start(b.t)
 				b.order.Source, b.order.Auth = reg.Addr+"/ocp/base-os:1", reg.PullAuthFile
 			},
 			status: analyze.StatusFailed, phase: "start", cause: "registry-certificate", evidence: "x509", next: "--base-ca"},
-		"there is no such base image": {
+		{name: "there is no such base image",
 			harm: func(b *bench) {
 				reg := registrytest.Start(b.t)
 				b.order.Source, b.order.CA, b.order.Auth = reg.Addr+"/ocp/base-os:1", reg.CAFile, reg.PullAuthFile
 			},
 			status: analyze.StatusFailed, phase: "start", cause: "base-image", evidence: "base-os",
 			next: "name an OS image that exists"},
-		"the registry's port is taken": {
+		{name: "the registry's port is taken",
 			harm: func(b *bench) {
 				taken, err := net.Listen("tcp", b.order.Registry)
 				require.NoError(b.t, err)
 				b.t.Cleanup(func() { _ = taken.Close() })
 			},
 			status: analyze.StatusRefused, phase: "start", cause: "port-taken", evidence: "cannot listen on", next: "another"},
-		"the disk is full": {
+		{name: "the disk is full",
 			harm: func(b *bench) {
 				require.NoError(b.t, os.MkdirAll(b.order.State, 0o700))
 				require.NoError(b.t, unix.Mount("tmpfs", b.order.State, "tmpfs", 0, "size=1m"))
 				b.t.Cleanup(func() { assert.NoError(b.t, unix.Unmount(b.order.State, unix.MNT_DETACH)) })
 			},
 			status: analyze.StatusFailed, phase: "base", cause: "disk-full", evidence: "Insufficient Storage", next: "room"},
-		"a command of the Containerfile fails": {
+		{name: "a command of the Containerfile fails",
 			harm:   func(b *bench) { b.breakBuild() },
 			status: analyze.StatusFailed, phase: "build-master", cause: "containerfile", evidence: "cannot-find-the-thing",
 			next: ""},
-		"the input is wrong": {
+		{name: "the input is wrong",
 			harm: func(b *bench) {
 				require.NoError(b.t, os.Remove(filepath.Join(b.order.Dir, "layering/worker.yaml")))
 			},
 			status: analyze.StatusRefused, phase: "start", cause: "refused-input", evidence: "has no MachineOSConfig",
 			next: "put a MachineOSConfig"},
-		"killed in the middle of a build": {
+		{name: "killed in the middle of a build",
 			killPhase: "build-master", killAt: "instruction",
 			status: analyze.StatusCutOff, phase: "build-master", cause: "killed", evidence: "no process is",
 			next: "run dayone bootstrap again"},
-		"nothing is wrong": {status: analyze.StatusStopped},
+		{name: "nothing is wrong", status: analyze.StatusStopped},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
 			if c.harm != nil {
 				c.harm(b)

@@ -225,12 +225,13 @@ func TestRunRefusesUnbootableBase(t *testing.T) {
 	elsewhere.Config.Labels = map[string]string{"containers.bootc": "1"}
 	foreign, err := mutate.ConfigFile(application, elsewhere)
 	require.NoError(t, err)
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		image v1.Image
 		says  string
-	}{"an application image": {application, "base-not-bootable"}, "an image for other machines": {foreign,
-		"base-platform"}, "no image at all": {nil, "read base image"}} {
-		t.Run(name, func(t *testing.T) {
+	}{{"an application image", application, "base-not-bootable"}, {"an image for other machines", foreign,
+		"base-platform"}, {"no image at all", nil, "read base image"}} {
+		t.Run(c.name, func(t *testing.T) {
 			b.order.Base = filepath.Join(t.TempDir(), "layout")
 			if c.image != nil {
 				l, err := layout.Write(b.order.Base, emptyindex.Index)

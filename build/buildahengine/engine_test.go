@@ -142,7 +142,9 @@ func TestLayerCache(t *testing.T) {
 }
 
 func TestSameRequestSameDigest(t *testing.T) {
-	const text = "FROM base AS b\nRUN echo x >/usr/lib/x\nFROM configs\nRUN mkdir -p /usr/share/many && for i in 1 2 3; do echo $i >/usr/share/many/$i; done; rm /etc/stock.conf\nCOPY --from=b /usr/lib/x /usr/lib/x\nENV A=1\n"
+	const text = "FROM base AS b\nRUN echo x >/usr/lib/x\nFROM configs\n" +
+		"RUN mkdir -p /usr/share/many && for i in 1 2 3; do echo $i >/usr/share/many/$i; done; rm /etc/stock.conf\n" +
+		"COPY --from=b /usr/lib/x /usr/lib/x\nENV A=1\n"
 	digests := map[string]bool{}
 	for _, driver := range []string{"overlay", "vfs"} {
 		b := newBench(t, buildahengine.Options{Driver: driver}) // another registry on another port, another root

@@ -107,7 +107,8 @@ func TestExtensionsWithoutAContainerfile(t *testing.T) {
 func TestExtensionsWithNumberedStages(t *testing.T) {
 	b, r := extensionsBench(t, "usbguard")
 	r.Config.Spec.Extensions = []string{"usbguard"}
-	r.Containerfile = "ARG WORD=seven\nFROM base\nARG WORD\nRUN echo $WORD >/usr/lib/word\nFROM configs\nARG WORD\nCOPY --from=0 /usr/lib/word /usr/lib/word\n" +
+	r.Containerfile = "ARG WORD=seven\nFROM base\nARG WORD\nRUN echo $WORD >/usr/lib/word\nFROM configs\n" +
+		"ARG WORD\nCOPY --from=0 /usr/lib/word /usr/lib/word\n" +
 		"RUN test \"$WORD\" = \"$(cat /usr/lib/word)\" && test $WORD = seven\nRUN exit 5\n"
 	f := b.fails(r)
 	assert.Equal(t, 5, f.ExitCode, f.Error())

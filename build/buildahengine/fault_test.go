@@ -26,7 +26,8 @@ func TestAFailedRunIsExplained(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	f := b.fails(
 		b.request(
-			"# comment\nFROM configs\nRUN echo before\nRUN for i in $(seq 1 60); do echo line $i; done; \\\n    exit 7\nRUN echo never\n"))
+			"# comment\nFROM configs\nRUN echo before\nRUN for i in $(seq 1 60); do echo line $i; done; \\\n    exit 7\n" +
+				"RUN echo never\n"))
 	assert.Equal(t, build.ClassUser, f.Class)
 	assert.Equal(t, "containerfile", f.Step)
 	assert.Equal(t, 4, f.Line)
@@ -65,7 +66,8 @@ func TestFailuresOfContainerfiles(t *testing.T) {
 		{"a server that does not answer", "FROM configs\nRUN wget http://127.0.0.1:9/x\n", build.ClassTransient, 2, 2},
 		{"a registry that does not answer", "FROM configs\nCOPY --from=127.0.0.1:9/a/b@sha256:" + strings.Repeat("0", 64) +
 			" /a /usr/a\n", build.ClassTransient, 2, 2},
-		{"a kernel without its initramfs", "FROM configs\nRUN mv /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0; rm /usr/lib/modules/6.2.0/initramfs.img\n", build.ClassUser, 0, 1},
+		{"a kernel without its initramfs", "FROM configs\nRUN mv /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0; rm " +
+			"/usr/lib/modules/6.2.0/initramfs.img\n", build.ClassUser, 0, 1},
 		{"two kernels", "FROM configs\nRUN cp -r /usr/lib/modules/6.1.0 /usr/lib/modules/6.2.0\n",
 			build.ClassUser, 0, 1},
 		{"the kernel is removed", "FROM configs\nRUN rm -r /usr/lib/modules/6.1.0\n", build.ClassUser, 0, 1},
@@ -269,7 +271,8 @@ func TestOfflineNeedsARuntime(t *testing.T) {
 func TestCheck(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	result := b.build(
-		"FROM configs\nRUN echo changed >/etc/from-config; mkdir -p /var/lib/x; echo x >/var/lib/x/y; echo svc:x:9:9::/:/bin/sh >>/etc/passwd; rm /etc/stock.conf; mkdir /etc/stock.conf\n")
+		"FROM configs\nRUN echo changed >/etc/from-config; mkdir -p /var/lib/x; echo x >/var/lib/x/y; echo " +
+			"svc:x:9:9::/:/bin/sh >>/etc/passwd; rm /etc/stock.conf; mkdir /etc/stock.conf\n")
 	rules := map[string]string{}
 	for _, w := range result.Warnings {
 		rules[w.Rule] = w.Message

@@ -29,7 +29,8 @@ func TestGolden(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b.base = buildtest.Push(t, b.reg, buildtest.Base{Fixed: true, Docker: c.docker, Architecture: "amd64",
 				Files: map[string]string{"/usr/lib/passwd": "daemon:x:2:2::/:/sbin/nologin\n"}})
-			r := b.request("FROM base AS first\nFROM configs\nLABEL a=b\nENV X=y\nCOPY --from=first /etc/stock.conf /usr/lib/x\n" +
+			r := b.request("FROM base AS first\nFROM configs\nLABEL a=b\nENV X=y\n" +
+				"COPY --from=first /etc/stock.conf /usr/lib/x\n" +
 				"COPY <<EOF /etc/inline\n$X\nEOF\n")
 			r.Platform, r.Options.Engine = "linux/amd64", build.EngineBuildah
 			r.Config.Spec.Config.Raw = raw

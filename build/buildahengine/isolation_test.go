@@ -21,7 +21,8 @@ import (
 func TestRunsInContainersOfARuntime(t *testing.T) {
 	buildtest.Need(t, true, "runc")
 	b := newBench(t, buildahengine.Options{Isolation: buildahengine.IsolationOCI})
-	const text = "FROM configs\nRUN --mount=type=cache,target=/var/cache/x cat /etc/from-config >/usr/lib/read; echo processes $(ls -d /proc/[0-9]* | grep -c .)\n"
+	const text = "FROM configs\nRUN --mount=type=cache,target=/var/cache/x cat /etc/from-config >/usr/lib/read; echo " +
+		"processes $(ls -d /proc/[0-9]* | grep -c .)\n"
 	result, err := b.builder.Build(t.Context(), b.request(text))
 	require.NoError(t, err)
 	content, err := os.ReadFile(result.Log)
@@ -90,7 +91,8 @@ func TestMirrors(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "registries.conf")
 	require.NoError(t,
 		os.WriteFile(conf,
-			[]byte("[[registry]]\nlocation = \"quay.example.test/vendor/tools\"\nmirror-by-digest-only = true\n[[registry.mirror]]\nlocation = \""+b.reg.Addr+"/os/base\"\n"), 0o600))
+			[]byte("[[registry]]\nlocation = \"quay.example.test/vendor/tools\"\n"+
+				"mirror-by-digest-only = true\n[[registry.mirror]]\nlocation = \""+b.reg.Addr+"/os/base\"\n"), 0o600))
 	r := b.request(text)
 	r.Options.RegistriesConf = conf
 	result, err := b.builder.Build(t.Context(), r)

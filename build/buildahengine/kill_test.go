@@ -135,7 +135,8 @@ func gone(t testing.TB, root string) {
 func TestKilledInEveryStage(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	r := b.request(
-		"FROM configs\nRUN echo one >/usr/lib/one\nRUN echo in the middle; sleep 0.3; echo two >/usr/lib/two\nCOPY --from=base /etc/stock.conf /usr/lib/three\n")
+		"FROM configs\nRUN echo one >/usr/lib/one\nRUN echo in the middle; sleep 0.3; echo two >/usr/lib/two\n" +
+			"COPY --from=base /etc/stock.conf /usr/lib/three\n")
 	for _, mark := range []string{"config", "push", "containerfile FROM", "containerfile RUN echo one",
 		"containerfile in the middle", "containerfile COMMIT", "push Copying", "seal", "check"} {
 		b.killAt(r, mark)

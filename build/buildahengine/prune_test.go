@@ -88,7 +88,8 @@ func TestOldLogsAndCachesGo(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(b.root, "logs", fmt.Sprintf("20200101T000000.%03d-old.log", n)),
 			[]byte("old\n"), 0o600))
 	}
-	fill := "FROM configs\nRUN --mount=type=cache,target=/var/cache/x ls /var/cache/x; dd if=/dev/zero of=/var/cache/x/%s bs=1M count=%d\n"
+	fill := "FROM configs\nRUN --mount=type=cache,target=/var/cache/x ls /var/cache/x; dd if=/dev/zero " +
+		"of=/var/cache/x/%s bs=1M count=%d\n"
 	b.build(fmt.Sprintf(fill, "one", 1))
 	second := b.build(fmt.Sprintf(fill, "two", 5))
 	third := b.build(fmt.Sprintf(fill, "three", 1))

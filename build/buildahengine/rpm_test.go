@@ -34,12 +34,16 @@ func specs() map[string]string {
 			}
 		}
 		return text + fmt.Sprintf(
-			"%%install\nd=%%{buildroot}/usr/lib/modules/%s; mkdir -p $d; cd $d; touch vmlinuz initramfs.img modules modules-core modules-extra kvm\n", version) + files
+			"%%install\nd=%%{buildroot}/usr/lib/modules/%s; mkdir -p $d; cd $d; touch vmlinuz initramfs.img modules "+
+				"modules-core modules-extra kvm\n", version) + files
 	}
 	return map[string]string{
 		"kernel": kernel("kernel", "6.1.0"), "kernel-rt": kernel("kernel-rt", "6.1.0-rt"),
-		"usbguard": "Name: usbguard\nVersion: 1\nRelease: 1\nSummary: x\nLicense: none\nBuildArch: noarch\nRequires: usbguard-policy >= 1\n%description\nx\n" +
-			"%package -n usbguard-policy\nSummary: p\n%description -n usbguard-policy\np\n%install\nmkdir -p %{buildroot}/usr/share %{buildroot}/etc/usbguard; touch %{buildroot}/usr/share/usbguard; echo rules >%{buildroot}/etc/usbguard/rules\n" +
+		"usbguard": "Name: usbguard\nVersion: 1\nRelease: 1\nSummary: x\nLicense: none\nBuildArch: noarch\n" +
+			"Requires: usbguard-policy >= 1\n%description\nx\n" +
+			"%package -n usbguard-policy\nSummary: p\n%description -n usbguard-policy\np\n%install\n" +
+			"mkdir -p %{buildroot}/usr/share %{buildroot}/etc/usbguard; touch %{buildroot}/usr/share/usbguard; echo rules " +
+			">%{buildroot}/etc/usbguard/rules\n" +
 			"%files\n/usr/share/usbguard\n%files -n usbguard-policy\n/etc/usbguard/rules\n",
 	}
 }

@@ -277,7 +277,8 @@ func wideConfig(t *testing.T) []byte {
 			{"name": "dropin-install.service", "enabled": true, "contents": "[Service]\nExecStart=/bin/true\n",
 				"dropins": []object{{"name": "install.conf", "contents": "[Install]\nWantedBy=basic.target\n"}}},
 			{"name": "cont.service", "enabled": true,
-				"contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=a.target \\\n b.target\nRequiredBy=dropped.target\nRequiredBy=\n"},
+				"contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=a.target \\\n" +
+					" b.target\nRequiredBy=dropped.target\nRequiredBy=\n"},
 			{"name": "nowhere.service", "enabled": true},
 		}},
 	})

@@ -53,8 +53,10 @@ func TestBootcKernelArguments(t *testing.T) {
 		{"backslashes and other languages", nil, []string{`p=\w+`, "name=Łódź"}, []string{`p=\w+`, "name=Łódź"}},
 		{"what the base has is not twice", map[string]string{"00-a.toml": "kargs = [\"a=1\", \"b\"]\n",
 			"10-no.txt": "kargs = [\"c\"]"}, []string{"a=1", "b", "c"}, []string{"c"}},
-		{"the base's for another machine", map[string]string{"00-a.toml": "kargs = [\"a\"]\nmatch-architectures = [\"aarch64\"]\n"}, []string{"a"}, []string{"a"}},
-		{"all of them are the base's", map[string]string{"00-a.toml": "kargs = [\"a\"]\nmatch-architectures = [\"x86_64\"]\n"}, []string{"a"}, nil},
+		{"the base's for another machine", map[string]string{"00-a.toml": "kargs = [\"a\"]\nmatch-architectures = " +
+			"[\"aarch64\"]\n"}, []string{"a"}, []string{"a"}},
+		{"all of them are the base's", map[string]string{"00-a.toml": "kargs = [\"a\"]\nmatch-architectures = " +
+			"[\"x86_64\"]\n"}, []string{"a"}, nil},
 		{"none", nil, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

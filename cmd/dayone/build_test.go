@@ -43,23 +43,25 @@ func write(t *testing.T, name, text string) string {
 }
 
 func TestBuildLint(t *testing.T) {
-	const mosc = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata:\n  name: master\nspec:\n  containerFile:\n  - content: |\n      FROM configs\n      NOPE\n"
-	for name, c := range map[string]struct {
+	const mosc = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata:\n" +
+		"  name: master\nspec:\n  containerFile:\n  - content: |\n      FROM configs\n      NOPE\n"
+	for _, c := range []struct {
+		name       string
 		file, text string
 		code       int
 		says       string
 	}{
-		"a good Containerfile":    {"Containerfile", "FROM configs\nRUN true\n", 0, "0 warnings"},
-		"a warning is no refusal": {"Containerfile", "FROM configs\nRUN useradd x\n", 0, ":2: "},
-		"a bad one": {"Containerfile", "FROM configs\nNOPE\n", 3,
+		{"a good Containerfile", "Containerfile", "FROM configs\nRUN true\n", 0, "0 warnings"},
+		{"a warning is no refusal", "Containerfile", "FROM configs\nRUN useradd x\n", 0, ":2: "},
+		{"a bad one", "Containerfile", "FROM configs\nNOPE\n", 3,
 			":2: unknown instruction NOPE [unknown-instruction]"},
-		"a MachineOSConfig": {"mosc.yaml", mosc, 3,
+		{"a MachineOSConfig", "mosc.yaml", mosc, 3,
 			"spec.containerFile[0].content: unknown instruction NOPE"},
-		"a manifest without one": {"mosc.yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\n", 3,
+		{"a manifest without one", "mosc.yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\n", 3,
 			"no-machineosconfig"},
-		"a file that is no manifest either": {"mosc.yaml", "a: b\n", 3, "kind-missing"},
+		{"a file that is no manifest either", "mosc.yaml", "a: b\n", 3, "kind-missing"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			code, stdout, stderr := dayone(t, "build", "lint", write(t, c.file, c.text))
 			assert.Equal(t, c.code, code, stderr)
 			assert.Contains(t, stdout+stderr, c.says)

@@ -134,7 +134,8 @@ func TestBuildWithoutRUN(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name          string
 		containerfile string
 		change        func(*job.Input)
 		code          int
@@ -143,26 +144,26 @@ func TestFailures(t *testing.T) {
 		message       string
 		exit          int
 	}{
-		"a failing RUN": {containerfile: "FROM configs\nRUN true\nRUN echo the reason is here; exit 7\n",
+		{name: "a failing RUN", containerfile: "FROM configs\nRUN true\nRUN echo the reason is here; exit 7\n",
 			code: 42, class: build.ClassUser, line: 3, exit: 7},
-		"a failing command before a pipe": {containerfile: "FROM configs\nRUN set -o pipefail; false | cat\n", code: 42,
+		{name: "a failing command before a pipe", containerfile: "FROM configs\nRUN set -o pipefail; false | cat\n", code: 42,
 			class: build.ClassUser, line: 2, exit: 1},
-		"a wrong instruction": {containerfile: "FROM configs\nRUM true\n", code: 42, class: build.ClassUser,
+		{name: "a wrong instruction", containerfile: "FROM configs\nRUM true\n", code: 42, class: build.ClassUser,
 			line: 2},
-		"a base that is not there": {containerfile: "FROM configs\n", code: 42, class: build.ClassInfrastructure,
+		{name: "a base that is not there", containerfile: "FROM configs\n", code: 42, class: build.ClassInfrastructure,
 			change: func(in *job.Input) {
 				in.Request.Base.Reference = in.Request.Base.Reference[:len(in.Request.Base.Reference)-4] + "0000"
 			}},
-		"a push that is refused": {containerfile: "FROM configs\n", code: 42, class: build.ClassInfrastructure,
+		{name: "a push that is refused", containerfile: "FROM configs\n", code: 42, class: build.ClassInfrastructure,
 			change: func(in *job.Input) {
 				in.PushSecret = in.PullSecret
 			}},
-		"a time limit": {containerfile: "FROM configs\nRUN sleep 600\n", code: 42, class: build.ClassPolicy, line: 2,
+		{name: "a time limit", containerfile: "FROM configs\nRUN sleep 600\n", code: 42, class: build.ClassPolicy, line: 2,
 			change: func(in *job.Input) {
 				in.Options.BuilderDeadline = 10 * time.Second
 			}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			reg := registrytest.Start(t)
 			in := podInput(t, reg, c.containerfile)
 			if c.change != nil {

@@ -20,8 +20,8 @@ type StageOptions struct {
 
 // KernelArguments gives the single arguments that o removes and adds. What is in both stays.
 func (o StageOptions) KernelArguments() (remove, add []string) {
-	add = Words(o.AppendKernelArguments)
-	return slices.DeleteFunc(Words(o.DeleteKernelArguments), func(word string) bool { return slices.Contains(add, word) }),
+	add = words(o.AppendKernelArguments)
+	return slices.DeleteFunc(words(o.DeleteKernelArguments), func(word string) bool { return slices.Contains(add, word) }),
 		add
 }
 
@@ -37,7 +37,7 @@ func LacksKernelArguments(now, want []string) (missing []string) {
 	if now == nil {
 		return nil
 	}
-	return slices.DeleteFunc(Words(want), func(word string) bool { return slices.Contains(now, word) })
+	return slices.DeleteFunc(words(want), func(word string) bool { return slices.Contains(now, word) })
 }
 
 // BootArguments reads the running kernel's command line, without what ostree adds itself.
@@ -54,8 +54,8 @@ func WithoutOSTree(line string) []string {
 	return slices.DeleteFunc(SplitArguments(line), func(word string) bool { return strings.HasPrefix(word, "ostree=") })
 }
 
-// Words splits lines of kernel arguments.
-func Words(lines []string) []string { return SplitArguments(strings.Join(lines, " ")) }
+// words splits lines of kernel arguments.
+func words(lines []string) []string { return SplitArguments(strings.Join(lines, " ")) }
 
 // SplitArguments splits a kernel command line at blanks outside of double quotes. Source: Linux, kernel-parameters.rst.
 func SplitArguments(line string) []string {

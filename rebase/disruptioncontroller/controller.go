@@ -24,8 +24,8 @@ import (
 	"dayone.dev/dayone/rebase/fleet"
 )
 
-// Name is the controllers', in logs, metrics and as owner of fields.
-const Name = "disruption-controller"
+// name is the controllers', in logs, metrics and as owner of fields.
+const name = "disruption-controller"
 
 // objectName is the one MachineConfiguration's. Source: openshift/api, operator/v1.
 const objectName = "cluster"
@@ -62,7 +62,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	plans := NewPlans(mgr.GetClient(), mgr.GetAPIReader(), o)
 	var err error
 	if plans.view, err = fleet.Cached(mgr.GetCache()); err != nil {
-		return fmt.Errorf("set up %s: %w", Name, err)
+		return fmt.Errorf("set up %s: %w", name, err)
 	}
 	if err := setupPolicies(mgr, NewPolicies(mgr.GetClient(), o)); err != nil {
 		return fmt.Errorf("set up disruption-policies: %w", err)

@@ -210,7 +210,7 @@ func (r *Policies) status(ctx context.Context, object *opv1.MachineConfiguration
 	o.SetGroupVersionKind(opv1.GroupVersion.WithKind("MachineConfiguration"))
 	o.SetName(object.Name)
 	o.SetUID(object.UID)
-	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(Name),
+	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(name),
 		client.ForceOwnership); err != nil {
 		return fmt.Errorf("write status of MachineConfiguration %s: %w", object.Name, err)
 	}

@@ -30,8 +30,8 @@ import (
 	"dayone.dev/dayone/rebase/rollout"
 )
 
-// Name is the controller's, in logs, metrics and events.
-const Name = "drain-controller"
+// name is the controller's, in logs, metrics and events.
+const name = "drain-controller"
 
 const (
 	// DefaultLimit is after which time a drain counts as failed; it is tried on. MCO's limit.
@@ -94,15 +94,15 @@ func New(c client.Client, pods kubernetes.Interface, recorder events.EventRecord
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	pods, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("set up %s: %w", Name, err)
+		return fmt.Errorf("set up %s: %w", name, err)
 	}
-	r := New(mgr.GetClient(), pods, mgr.GetEventRecorder(Name), o)
+	r := New(mgr.GetClient(), pods, mgr.GetEventRecorder(name), o)
 	r.live = mgr.GetAPIReader()
-	err = ctrl.NewControllerManagedBy(mgr).Named(Name).For(&corev1.Node{}, builder.WithPredicates(concerned())).
+	err = ctrl.NewControllerManagedBy(mgr).Named(name).For(&corev1.Node{}, builder.WithPredicates(concerned())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("set up %s: %w", Name, err)
+		return fmt.Errorf("set up %s: %w", name, err)
 	}
 	return nil
 }

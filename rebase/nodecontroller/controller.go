@@ -20,8 +20,8 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
-// Name is the controller's, in logs, metrics and events.
-const Name = "node-controller"
+// name is the controller's, in logs, metrics and events.
+const name = "node-controller"
 
 // Preflight checks an image before the controller sends the first node of a pool to it: that the image can be pulled as
 // the nodes pull it, is for their architecture, boots, and carries the config. An error says what is wrong; the pool
@@ -88,7 +88,7 @@ func New(c client.Client, recorder events.EventRecorder, o Options) *Reconciler 
 
 // SetupWithManager lets mgr run the controller. mgr's cache may have CacheOptions.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
-	r := New(mgr.GetClient(), mgr.GetEventRecorder(Name), o)
+	r := New(mgr.GetClient(), mgr.GetEventRecorder(name), o)
 	var err error
 	if o.Metrics != nil {
 		r.decisions = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dayone_rollout_decision_seconds",
@@ -103,7 +103,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		err = watch(mgr, r, watcher{client: mgr.GetClient(), log: r.o.Log})
 	}
 	if err != nil {
-		return fmt.Errorf("set up %s: %w", Name, err)
+		return fmt.Errorf("set up %s: %w", name, err)
 	}
 	return nil
 }

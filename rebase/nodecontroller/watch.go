@@ -49,7 +49,7 @@ type watcher struct {
 }
 
 func watch(mgr ctrl.Manager, r *Reconciler, w watcher) error {
-	return ctrl.NewControllerManagedBy(mgr).Named(Name).
+	return ctrl.NewControllerManagedBy(mgr).Named(name).
 		Watches(&mcfgv1.MachineConfigPool{}, wake(w.ofPool)).
 		Watches(&corev1.Node{}, wake(w.ofNode)).
 		Watches(&mcfgv1.MachineOSConfig{}, wake(ofConfig)).

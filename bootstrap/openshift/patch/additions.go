@@ -40,8 +40,8 @@ type Unit struct{ Name, Contents string }
 // DropIn is a drop-in of a unit that may be there already.
 type DropIn struct{ Unit, Name, Contents string }
 
-// MarkerPath is the marker's path on the bootstrap node.
-const MarkerPath = "/etc/dayone/patch.json"
+// markerPath is the marker's path on the bootstrap node.
+const markerPath = "/etc/dayone/patch.json"
 
 // marker tells a patched bootstrap.ign from others and lists what to take out.
 type marker struct {
@@ -85,7 +85,7 @@ func (a Additions) marker(original []byte) (marker, error) {
 	for _, d := range a.DropIns {
 		m.DropIns = append(m.DropIns, d.Unit+"/"+d.Name)
 	}
-	m.Files = append(m.Files, MarkerPath)
+	m.Files = append(m.Files, markerPath)
 	return m, err
 }
 
@@ -96,7 +96,7 @@ func (a Additions) addTo(c *ign.Config, m marker) error {
 	if err != nil {
 		return fmt.Errorf("encode marker: %w", err)
 	}
-	for _, f := range append(slices.Clone(a.Files), File{Path: MarkerPath, Mode: 0o644, Content: append(note, '\n')}) {
+	for _, f := range append(slices.Clone(a.Files), File{Path: markerPath, Mode: 0o644, Content: append(note, '\n')}) {
 		if slices.ContainsFunc(c.Storage.Files, func(have ign.File) bool { return have.Path == f.Path }) {
 			return taken("file", f.Path)
 		}

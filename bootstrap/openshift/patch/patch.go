@@ -150,7 +150,7 @@ func plain(c ign.Config) any {
 
 func markerOf(c ign.Config) (*marker, error) {
 	for _, f := range c.Storage.Files {
-		if f.Path != MarkerPath {
+		if f.Path != markerPath {
 			continue
 		}
 		raw, err := machineconfig.Contents(resource(f.Contents))
@@ -159,7 +159,7 @@ func markerOf(c ign.Config) (*marker, error) {
 			err = json.Unmarshal(raw, m)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s in %s: %w", MarkerPath, FileName, err)
+			return nil, fmt.Errorf("read %s in %s: %w", markerPath, FileName, err)
 		}
 		if m.Version != markerVersion {
 			return nil, refuse("bootstrap-ign-marker", "undo it with the version of dayone that made it",

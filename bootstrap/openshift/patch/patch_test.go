@@ -133,37 +133,38 @@ func TestRefusals(t *testing.T) {
 		require.NoError(t, err)
 		return string(raw)
 	}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		files map[string]string
 		with  patch.Additions
 		rule  string
 	}{
-		"a unit of that name is there": {files: map[string]string{patch.FileName: strings.Replace(original,
+		{name: "a unit of that name is there", files: map[string]string{patch.FileName: strings.Replace(original,
 			"bootkube.service", "dayone-a.service", 1)}, rule: "bootstrap-ign-taken"},
-		"a drop-in of that name is there": {files: map[string]string{patch.FileName: strings.Replace(original,
+		{name: "a drop-in of that name is there", files: map[string]string{patch.FileName: strings.Replace(original,
 			"10-other.conf", "10-dayone.conf", 1)}, rule: "bootstrap-ign-taken"},
-		"a file is there": {files: map[string]string{patch.FileName: strings.Replace(original,
+		{name: "a file is there", files: map[string]string{patch.FileName: strings.Replace(original,
 			"/usr/local/bin/bootkube.sh", "/etc/dayone/a", 1)}, rule: "bootstrap-ign-taken"},
-		"no JSON": {files: map[string]string{patch.FileName: "{"}, rule: "bootstrap-ign"},
-		"a spec of the future": {files: map[string]string{patch.FileName: strings.Replace(original,
+		{name: "no JSON", files: map[string]string{patch.FileName: "{"}, rule: "bootstrap-ign"},
+		{name: "a spec of the future", files: map[string]string{patch.FileName: strings.Replace(original,
 			"3.2.0", "3.9.0", 1)}, rule: "bootstrap-ign"},
-		"a field of the future": {files: map[string]string{patch.FileName: strings.Replace(original,
+		{name: "a field of the future", files: map[string]string{patch.FileName: strings.Replace(original,
 			`"passwd":{`, `"future":{"x":1},"passwd":{`, 1)}, rule: "bootstrap-ign-fields"},
-		"manifests that the installer would take": {files: map[string]string{"openshift/99_x.yaml": "a: b"},
+		{name: "manifests that the installer would take", files: map[string]string{"openshift/99_x.yaml": "a: b"},
 			rule: "ignition-input-left"},
-		"an install-config.yaml again": {files: map[string]string{"install-config.yaml": "a: b"},
+		{name: "an install-config.yaml again", files: map[string]string{"install-config.yaml": "a: b"},
 			rule: "ignition-input-left"},
-		"an edited pointer, by its form": {files: map[string]string{"master.ign": strings.Replace(pointer,
+		{name: "an edited pointer, by its form", files: map[string]string{"master.ign": strings.Replace(pointer,
 			`"version":"3.2.0"}`, `"version":"3.2.0"},"storage":{"files":[{"path":"/etc/x"}]}`, 1)}, rule: "pointer-edited"},
-		"an edited pointer, by the state": {files: map[string]string{stateName: state(strings.Replace(pointer,
+		{name: "an edited pointer, by the state", files: map[string]string{stateName: state(strings.Replace(pointer,
 			"api-int", "api", 1))}, rule: "pointer-edited"},
-		"too much": {with: big, rule: "bootstrap-ign-size"},
-		"bootstrap in place": {files: map[string]string{patch.FileName: "",
+		{name: "too much", with: big, rule: "bootstrap-ign-size"},
+		{name: "bootstrap in place", files: map[string]string{patch.FileName: "",
 			"bootstrap-in-place-for-live-iso.ign": "{}"}, rule: "bootstrap-in-place"},
-		"too early": {files: map[string]string{patch.FileName: ""},
+		{name: "too early", files: map[string]string{patch.FileName: ""},
 			rule: "bootstrap-ign-missing"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			dir := directory(t, original)
 			for file, text := range c.files {
 				put(t, dir, file, text)

@@ -70,7 +70,8 @@ func TestKeysAreWrittenAsIgnitionDoes(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, none)
 
-	require.NoError(t, coreuser.ApplyKeys(root, keys("ssh-ed25519 AAA one", "ssh-ed25519 BBB two"), keys("ssh-ed25519 BBB two")))
+	require.NoError(t, coreuser.ApplyKeys(root, keys("ssh-ed25519 AAA "+
+		"one", "ssh-ed25519 BBB two"), keys("ssh-ed25519 BBB two")))
 	assert.Equal(t, "ssh-ed25519 BBB two\n", read(t, root, fragment), "a key that is taken away lets nobody in")
 	at, lacks, err := coreuser.VerifyKeys(root, keys("ssh-ed25519 AAA one"))
 	require.NoError(t, err)

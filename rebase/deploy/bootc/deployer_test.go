@@ -23,19 +23,25 @@ func TestStage(t *testing.T) {
 		want   []string
 		class  deploy.Class
 	}{
-		{"another image runs", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, false), "null"), deploy.StageOptions{},
+		{"another image " +
+			"runs", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, false), "null"), deploy.StageOptions{},
 			[]string{bootcSwitch}, ""},
-		{"it is staged already", deploytest.BootcHost(deploytest.BootcDeployment(deploytest.WantImage, false), deploytest.BootcDeployment(deploytest.OtherImage, false),
+		{"it is staged " +
+			"already", deploytest.BootcHost(deploytest.BootcDeployment(deploytest.WantImage, false), deploytest.BootcDeployment(deploytest.OtherImage, false),
 			"null"), deploy.StageOptions{}, nil, ""},
 		{"it runs already", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.WantImage, false), "null"),
 			deploy.StageOptions{AppendKernelArguments: []string{"rw"}}, nil, ""},
-		{"it runs, another is staged", deploytest.BootcHost(deploytest.BootcDeployment(deploytest.OtherImage, false), deploytest.BootcDeployment(deploytest.WantImage, false),
+		{"it runs, another is " +
+			"staged", deploytest.BootcHost(deploytest.BootcDeployment(deploytest.OtherImage, false), deploytest.BootcDeployment(deploytest.WantImage, false),
 			"null"), deploy.StageOptions{}, []string{bootcSwitch}, ""},
-		{"it runs, arguments lack", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.WantImage, false), "null"),
+		{"it runs, arguments " +
+			"lack", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.WantImage, false), "null"),
 			deploy.StageOptions{AppendKernelArguments: []string{"a=1"}}, nil, deploy.ClassConfig},
-		{"packages are layered", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, true), "null"), deploy.StageOptions{}, nil,
+		{"packages are " +
+			"layered", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, true), "null"), deploy.StageOptions{}, nil,
 			deploy.ClassConfig},
-		{"nothing of bootc's boots", deploytest.BootcHost("null", "null", "null"), deploy.StageOptions{}, nil, deploy.ClassNotOSTree},
+		{"nothing of bootc's " +
+			"boots", deploytest.BootcHost("null", "null", "null"), deploy.StageOptions{}, nil, deploy.ClassNotOSTree},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &deploytest.Script{Answers: map[string]string{deploytest.BootcStatus: c.status}}

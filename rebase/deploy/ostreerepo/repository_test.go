@@ -188,38 +188,39 @@ func TestOverlay(t *testing.T) {
 	lower := []tar.Header{dir("root", 0o700), regular("root/kept"), dir("usr", 0o755), dir("usr/a", 0o750),
 		regular("usr/a/gone"), regular("usr/a/kept"),
 		dir("usr/b", 0o755), regular("usr/b/gone")}
-	cases := map[string]struct {
+	cases := []struct {
+		name  string
 		upper []tar.Header
 		plain bool
 		want  map[string]string // path: mode, "" when it must not be there
 	}{
-		"a parent that the layer does not describe keeps its mode": {[]tar.Header{regular("root/new")}, false,
+		{"a parent that the layer does not describe keeps its mode", []tar.Header{regular("root/new")}, false,
 			map[string]string{"/root": "d00700", "/root/kept": "-00644", "/root/new": "-00644"}},
-		"a described directory gives its mode": {[]tar.Header{dir("root", 0o750), regular("root/new")}, true,
+		{"a described directory gives its mode", []tar.Header{dir("root", 0o750), regular("root/new")}, true,
 			map[string]string{"/root": "d00750", "/root/kept": "-00644", "/root/new": "-00644"}},
-		"a new parent is made": {[]tar.Header{regular("opt/deep/er/new")}, false,
+		{"a new parent is made", []tar.Header{regular("opt/deep/er/new")}, false,
 			map[string]string{"/opt": "d00755", "/opt/deep/er": "d00755", "/opt/deep/er/new": "-00644"}},
-		"whiteouts mean lower layers only": {[]tar.Header{regular("usr/a/.wh.gone"), regular("usr/.wh.b"),
+		{"whiteouts mean lower layers only", []tar.Header{regular("usr/a/.wh.gone"), regular("usr/.wh.b"),
 			regular("usr/a/.wh.new"), regular("usr/a/new")}, false,
 			map[string]string{"/usr/a": "d00750", "/usr/a/gone": "", "/usr/a/kept": "-00644", "/usr/b": "",
 				"/usr/a/new": "-00644"}},
-		"an opaque directory": {[]tar.Header{regular("usr/a/new"), regular("usr/a/.wh..wh..opq")}, false,
+		{"an opaque directory", []tar.Header{regular("usr/a/new"), regular("usr/a/.wh..wh..opq")}, false,
 			map[string]string{"/usr/a/gone": "", "/usr/a/kept": "", "/usr/a/new": "-00644", "/usr/b/gone": "-00644"}},
-		"whiteouts at the root": {[]tar.Header{regular(".wh.root")}, true,
+		{"whiteouts at the root", []tar.Header{regular(".wh.root")}, true,
 			map[string]string{"/root": "", "/usr/a/kept": "-00644"}},
-		"a file in place of a directory": {[]tar.Header{dir("usr", 0o755), regular("usr/a")}, true,
+		{"a file in place of a directory", []tar.Header{dir("usr", 0o755), regular("usr/a")}, true,
 			map[string]string{"/usr/a": "-00644", "/usr/a/kept": ""}},
-		"a directory in place of a file": {[]tar.Header{dir("usr", 0o755), dir("usr/a", 0o755), dir("usr/a/kept", 0o700),
+		{"a directory in place of a file", []tar.Header{dir("usr", 0o755), dir("usr/a", 0o755), dir("usr/a/kept", 0o700),
 			regular("usr/a/kept/in")}, true,
 			map[string]string{"/usr/a/kept": "d00700", "/usr/a/kept/in": "-00644"}},
-		"whiteouts in what only the upper layer has": {[]tar.Header{dir("new", 0o755), regular("new/.wh.x"),
+		{"whiteouts in what only the upper layer has", []tar.Header{dir("new", 0o755), regular("new/.wh.x"),
 			regular("new/y")}, false,
 			map[string]string{"/new/.wh.x": "", "/new/y": "-00644"}},
 	}
 	r := newRepository(t)
 	base := write(t, r, "base", lower...)
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
 			upper := write(t, r, "upper", c.upper...)
 			assert.Equal(t, c.plain, upper.IsPlainLayer())
 			image := NewImage()
