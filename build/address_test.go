@@ -25,7 +25,9 @@ func TestAddress(t *testing.T) {
 	base, err := plainRequest(t).Address()
 	require.NoError(t, err)
 	assert.Regexp(t, "^[0-9a-f]{64}$", base)
-	other := build.Image{Reference: "192.0.2.1:5000/os/ext@sha256:1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+	other := build.Image{
+		Reference: "192.0.2.1:5000/os/ext@sha256:1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+	}
 	created := time.Unix(1, 0)
 	spec := func(r *build.Request, change func(*mcfgv1.MachineConfigSpec)) {
 		r.Config = r.Config.DeepCopy()
@@ -174,7 +176,9 @@ func TestGround(t *testing.T) {
 	}))
 	assert.NotEqual(t, same, ground(func(r *build.Request) { r.Containerfile += "RUN true\n" }))
 	assert.NotEqual(t, same, ground(func(r *build.Request) {
-		r.Base = build.Image{Reference: "192.0.2.1:5000/os/base@sha256:1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+		r.Base = build.Image{
+			Reference: "192.0.2.1:5000/os/base@sha256:1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		}
 	}))
 	address, err := plainRequest(t).Address()
 	require.NoError(t, err)

@@ -17,9 +17,11 @@ func goldenBase(docker, encapsulated bool) buildtest.Base {
 	return buildtest.Base{Fixed: true, Docker: docker, Encapsulated: encapsulated, Architecture: "amd64", Layers: 1,
 		LayerSize: 100,
 		Files: map[string]string{"/etc/known/file": "x\n", "/etc/appended": "base\n",
-			"/etc/passwd":                                      "root:x:0:0:root:/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n",
-			"/usr/lib/passwd":                                  "daemon:x:2:2::/:/sbin/nologin\n",
-			"/usr/lib/systemd/system/stock.service":            "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n",
+			"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n" +
+				"core:x:1000:1000::/home/core:/bin/sh\n",
+			"/usr/lib/passwd": "daemon:x:2:2::/:/sbin/nologin\n",
+			"/usr/lib/systemd/system/stock.service": "[Service]\nExecStart=/bin/true\n" +
+				"[Install]\nWantedBy=multi-user.target\n",
 			"/usr/lib/systemd/system/vendor.service.d/50.conf": "[Install]\nWantedBy=graphical.target\n",
 			"/usr/lib/bootc/kargs.d/00-base.toml":              "kargs = [\"quiet\"]\n"},
 		Links: map[string]string{"/etc/localtime": "../usr/share/zoneinfo/Europe/Berlin",

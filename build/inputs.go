@@ -24,7 +24,8 @@ type input struct {
 	Request
 	address, baseDigest, configHash string
 	ignition                        types.Config
-	// file is the parsed Containerfile, nil without one; lint are the warnings about it, refusal is why it cannot be built.
+	// file is the parsed Containerfile, nil without one; lint are the warnings about it, refusal is why it cannot be
+	// built.
 	file    *containerfile.File
 	lint    []report.Finding
 	refusal error

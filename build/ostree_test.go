@@ -20,8 +20,10 @@ func TestOstreeBase(t *testing.T) {
 	reg := registrytest.Start(t)
 	from := buildtest.Push(t, reg, buildtest.Base{
 		Encapsulated: true,
-		Files:        map[string]string{"/usr/lib/systemd/system/stock.service": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"},
-		Links:        map[string]string{wanted: "/usr/lib/systemd/system/stock.service", masked: "/dev/null"},
+		Files: map[string]string{
+			"/usr/lib/systemd/system/stock.service": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n",
+		},
+		Links: map[string]string{wanted: "/usr/lib/systemd/system/stock.service", masked: "/dev/null"},
 	})
 	r := buildtest.Request(t, reg, from, "")
 	r.Config.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"},

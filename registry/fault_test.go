@@ -375,6 +375,10 @@ func guessedUntilLimited(t *testing.T) bool {
 
 func TestOldTLS(t *testing.T) {
 	r := registrytest.Start(t)
-	_, err := tls.Dial("tcp", r.Addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}) //nolint:gosec // it must fail
+	_, err := tls.Dial(
+		"tcp",
+		r.Addr,
+		&tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11},
+	) //nolint:gosec // it must fail
 	require.Error(t, err)
 }

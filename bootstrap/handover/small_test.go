@@ -106,7 +106,10 @@ func (s *small) objects(push registry.User) *manifests.Set {
 	set := &manifests.Set{}
 	for i := range 2 {
 		raw := fmt.Sprintf(
-			`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/file-%d","mode":420,"contents":{"source":"data:,%d"}}]}}`, i, i)
+			`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/file-%d","mode":420,"contents":{"source":"data:,%d"}}]}}`,
+			i,
+			i,
+		)
 		set.MachineConfigs = append(set.MachineConfigs,
 			manifests.NewItem(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("50-master-%d", i),
 				Labels: role},
@@ -116,7 +119,9 @@ func (s *small) objects(push registry.User) *manifests.Set {
 		manifests.NewItem(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "master"},
 			Spec: mcfgv1.MachineConfigPoolSpec{
 				MachineConfigSelector: &metav1.LabelSelector{MatchLabels: role},
-				NodeSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/master": ""}}}}))
+				NodeSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"node-role.kubernetes.io/master": ""},
+				}}}))
 	set.MachineOSConfigs = append(set.MachineOSConfigs,
 		manifests.NewItem(&mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "master"},
 			Spec: mcfgv1.MachineOSConfigSpec{
@@ -124,7 +129,9 @@ func (s *small) objects(push registry.User) *manifests.Set {
 				ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
 				RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "os-push"},
 				RenderedImagePushSpec:   mcfgv1.ImageTagFormat(s.final.Addr + "/ocp/master-os:latest"),
-				Containerfile:           []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: containerfile}}}}))
+				Containerfile: []mcfgv1.MachineOSContainerfile{
+					{ContainerfileArch: mcfgv1.NoArch, Content: containerfile},
+				}}}))
 	auth := fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q,"auth":%q}}}`, s.final.Addr, push.Name, push.Password,
 		encoded(push))
 	set.Secrets = append(set.Secrets, manifests.NewItem(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "os-push",

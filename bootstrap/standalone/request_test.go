@@ -26,7 +26,12 @@ func TestSameAddressAsInCluster(t *testing.T) {
 	config := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-master-1"},
 		Spec: mcfgv1.MachineConfigSpec{Extensions: []string{"usbguard"}, KernelType: "realtime",
 			Config: runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.4.0"}}`)}}}
-	mosc := &mcfgv1.MachineOSConfig{Spec: mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: "master"}, RenderedImagePushSpec: "registry.example.com/ocp/master-os:1"}}
+	mosc := &mcfgv1.MachineOSConfig{
+		Spec: mcfgv1.MachineOSConfigSpec{
+			MachineConfigPool:     mcfgv1.MachineConfigPoolReference{Name: "master"},
+			RenderedImagePushSpec: "registry.example.com/ocp/master-os:1",
+		},
+	}
 	cc := &mcfgv1.ControllerConfig{Spec: mcfgv1.ControllerConfigSpec{AdditionalTrustBundle: []byte("pem"),
 		BaseOSExtensionsContainerImage: packages + two}}
 	pool := preflight.Pool{Pool: installconfig.Pool{Name: "master", BuildAt: installconfig.BuildAtBootstrap},

@@ -44,8 +44,8 @@ type Change struct {
 	BaseLayers int
 }
 
-// Append writes image plus change into the repository, under tag or, with an empty tag, by digest only. It mounts layers
-// of the image that lie in the same registry.
+// Append writes image plus change into the repository, under tag or, with an empty tag, by digest only. It mounts
+// layers of the image that lie in the same registry.
 func (c *Client) Append(ctx context.Context, image *Image, repository, tag string, change Change) (*Image, error) {
 	repo, err := name.NewRepository(repository, name.StrictValidation)
 	if err != nil {

@@ -61,7 +61,13 @@ func extensionsBench(t *testing.T, packages ...string) (*bench, build.Request) {
 	return b, r
 }
 
-var realtime = []string{"kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-core", "kernel-rt-modules-extra", "kernel-rt-kvm"} //nolint:gochecknoglobals // a constant in all but type
+var realtime = []string{
+	"kernel-rt-core",
+	"kernel-rt-modules",
+	"kernel-rt-modules-core",
+	"kernel-rt-modules-extra",
+	"kernel-rt-kvm",
+} //nolint:gochecknoglobals // a constant in all but type
 
 func TestExtensionsAndKernel(t *testing.T) {
 	b, r := extensionsBench(t, append([]string{"usbguard", "krb5-workstation", "libkadm5"}, realtime...)...)

@@ -15,7 +15,8 @@ import (
 	"dayone.dev/dayone/registry/credentials"
 )
 
-// imageAccess is the edge to the registries: it reaches the images of builds with the push Secrets that the builds name.
+// imageAccess is the edge to the registries: it reaches the images of builds with the push Secrets that the builds
+// name.
 type imageAccess struct {
 	registries Images
 	api        api

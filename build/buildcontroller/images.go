@@ -112,8 +112,8 @@ func (r Registries) ask(ctx context.Context, what, reference string, access Acce
 	return true, nil
 }
 
-// gone reports whether a registry says that it does not have the image: 404 with a code that is about images. The 404 of
-// a proxy, 401, 403 and everything else say nothing.
+// gone reports whether a registry says that it does not have the image: 404 with a code that is about images. The
+// 404 of a proxy, 401, 403 and everything else say nothing.
 func gone(err error) bool {
 	var t *transport.Error
 	return errors.As(err, &t) && t.StatusCode == http.StatusNotFound &&

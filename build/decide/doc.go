@@ -1,4 +1,5 @@
-// Package decide says what a pool that needs an image gets next: build, reuse, rebuild, retry, wait, give up or nothing.
+// Package decide says what a pool that needs an image gets next: build, reuse, rebuild, retry, wait, give up or
+// nothing.
 //
 //	Input (content address, known builds, requests, limits, time) -> chain of policies -> Decision with its reason
 //

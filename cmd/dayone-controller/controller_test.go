@@ -65,7 +65,8 @@ func TestMain(m *testing.M) {
 }
 
 // baseImage is the stock OS of the test's nodes.
-const baseImage = "registry.example.test/os/base@sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+const baseImage = "registry.example.test/os/base@sha256:" +
+	"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
 // copyOfProgram is one running copy of the program.
 type copyOfProgram struct {
@@ -170,7 +171,12 @@ func TestTheProgramWorksWithItsOwnRightsAloneAndHandsOverItsLease(t *testing.T) 
 	set := &manifests.Set{
 		Pools: []manifests.Item[*mcfgv1.MachineConfigPool]{manifests.NewItem(
 			&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
-				Spec: mcfgv1.MachineConfigPoolSpec{MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}}}})},
+				Spec: mcfgv1.MachineConfigPoolSpec{
+					MachineConfigSelector: &metav1.LabelSelector{
+						MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"},
+					},
+					NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}},
+				}})},
 		MachineConfigs: []manifests.Item[*mcfgv1.MachineConfig]{manifests.NewItem(
 			&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-worker",
 				Labels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}},

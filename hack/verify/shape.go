@@ -84,11 +84,7 @@ func testTables(t *tree) ([]string, error) {
 	var bad []string
 	for _, f := range t.tests {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
-			m, ok := n.(*ast.MapType)
-			if !ok {
-				return true
-			}
-			if key, ok := m.Key.(*ast.Ident); ok && key.Name == "string" && isCaseTable(m) {
+			if lit, ok := n.(*ast.CompositeLit); ok && isCaseTable(lit) {
 				bad = append(bad, t.at(n.Pos())+": a table of cases is a slice of structs with a name, not a map")
 			}
 			return true
@@ -97,8 +93,13 @@ func testTables(t *tree) ([]string, error) {
 	return bad, nil
 }
 
-// isCaseTable tells a table of cases, whose values are structs with fields, from a set.
-func isCaseTable(m *ast.MapType) bool {
-	s, ok := m.Value.(*ast.StructType)
-	return ok && s.Fields.NumFields() > 0
+// isCaseTable tells a table of cases, a map of names to structs with fields, from a set.
+func isCaseTable(lit *ast.CompositeLit) bool {
+	m, ok := lit.Type.(*ast.MapType)
+	if !ok {
+		return false
+	}
+	key, ok := m.Key.(*ast.Ident)
+	s, isStruct := m.Value.(*ast.StructType)
+	return ok && isStruct && key.Name == "string" && s.Fields.NumFields() > 0
 }

@@ -267,10 +267,14 @@ func TestAdminsPolicyHolds(t *testing.T) {
 	f.create(&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"},
 		Spec: opv1.MachineConfigurationSpec{
 			StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}},
-			NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{SSHKey: opv1.NodeDisruptionPolicySpecSSHKey{Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}},
+			NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{
+				SSHKey: opv1.NodeDisruptionPolicySpecSSHKey{
+					Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}},
+				},
 				Files: []opv1.NodeDisruptionPolicySpecFile{
 					{Path: "/etc/a", Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.DrainSpecAction},
-						{Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "a.service"}}}}}}}})
+						{Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "a.service"}}}}},
+			}}})
 	f.join(rendered("rendered-policy-1", "/etc/a=1"), "")
 	f.aim(rendered("rendered-policy-2", "/etc/a=2"), "")
 	f.settle()

@@ -48,7 +48,14 @@ func TestKubeletsMayWhatTheAgentOnAHostNeeds(t *testing.T) {
 		return c
 	}
 	own, other := as("kubelet-own"), as("kubelet-other")
-	status := &mcfgv1.MachineConfigNode{Status: mcfgv1.MachineConfigNodeStatus{ConfigVersion: &mcfgv1.MachineConfigNodeStatusMachineConfigVersion{Current: "rendered-worker-1", Desired: "rendered-worker-1"}}}
+	status := &mcfgv1.MachineConfigNode{
+		Status: mcfgv1.MachineConfigNodeStatus{
+			ConfigVersion: &mcfgv1.MachineConfigNodeStatusMachineConfigVersion{
+				Current: "rendered-worker-1",
+				Desired: "rendered-worker-1",
+			},
+		},
+	}
 	f.env.AwaitRights(t, objects)
 	const refusal = "may not change the MachineConfigNode kubelet-other"
 	var refused error

@@ -46,7 +46,8 @@ func doubtsOfUnit(r Rule, known func(unit string) bool) []string {
 	}
 	restarts := slices.ContainsFunc(r.Actions, func(a Action) bool { return a.Type == Restart || a.Type == Reload })
 	if restarts && !slices.Contains(r.Actions, Action{Type: DaemonReload}) {
-		out = append(out, fmt.Sprintf("%s: systemd reads a changed unit file only after DaemonReload: without it the restart "+
+		out = append(out, fmt.Sprintf("%s: systemd reads a changed unit file only after DaemonReload: without it the "+
+			"restart "+
 			"runs the old one", place))
 	}
 	return out

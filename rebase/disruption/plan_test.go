@@ -152,7 +152,8 @@ func TestEffect(t *testing.T) {
 			steps: []string{"Reload crio.service"}, level: disruption.LevelReload},
 		{name: "no action at all", old: []part{file("/var/lib/kubelet/config.json", "1")},
 			new: []part{file("/var/lib/kubelet/config.json", "2")}, level: disruption.LevelQuiet},
-		{name: "a file below a policy's path", new: []part{file(credentials, "1")}, steps: []string{"Restart kubelet.service"},
+		{name: "a file below a policy's " +
+			"path", new: []part{file(credentials, "1")}, steps: []string{"Restart kubelet.service"},
 			level: disruption.LevelReload},
 		{name: "a path that only begins like", new: []part{file("/etc/kubernetes/credential-providers-other", "1")},
 			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
@@ -199,7 +200,8 @@ func TestEffect(t *testing.T) {
 			level: disruption.LevelReboot},
 		{name: "no kernel arguments, two ways", old: []part{spec(
 			func(s *mcfgv1.MachineConfigSpec) { s.KernelArguments = []string{} })}},
-		{name: "the default kernel, two ways", old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "default" })}},
+		{name: "the default kernel, two " +
+			"ways", old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "default" })}},
 		{name: "another kernel", old: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "realtime" })},
 			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
 		{name: "another OS image", new: []part{spec(func(s *mcfgv1.MachineConfigSpec) { s.OSImageURL = "x" })},
@@ -221,7 +223,8 @@ func TestEffect(t *testing.T) {
 			level: disruption.LevelReboot},
 		{name: "a digest mirror added", new: []part{file(registries, digest)}, steps: []string{"Reload crio.service"},
 			level: disruption.LevelReload},
-		{name: "a digest mirror removed", old: []part{file(registries, digest)}, steps: []string{"Drain", "Reload crio.service"},
+		{name: "a digest mirror " +
+			"removed", old: []part{file(registries, digest)}, steps: []string{"Drain", "Reload crio.service"},
 			level: disruption.LevelDrain},
 		{name: "a digest mirror removed, and the admin allows it", old: []part{file(registries, digest)},
 			in:    disruption.Input{Mirrors: disruption.MirrorPolicy{disruption.DigestMirrors: true}},

@@ -80,7 +80,10 @@ func TestAPublishedPlanIsBoundedAndReadBack(t *testing.T) {
 func TestThePlanHoldsTheWaysOfMostNodes(t *testing.T) {
 	var ways []disruption.Transition
 	for i := range disruption.MaxTransitions + 3 {
-		ways = append(ways, disruption.Transition{From: target.Target{Config: "rendered-" + string(rune('a'+i))}, Nodes: 1 + i})
+		ways = append(
+			ways,
+			disruption.Transition{From: target.Target{Config: "rendered-" + string(rune('a'+i))}, Nodes: 1 + i},
+		)
 	}
 	p := disruption.NewPoolPlan(target.Target{Config: "rendered-x"}, ways)
 	require.Len(t, p.Transitions, disruption.MaxTransitions)

@@ -58,9 +58,11 @@ func TestProperties(t *testing.T) {
 // TestMonotony checks what a change of the policies does to plans, for random ones: it does what is written, and that
 // only.
 //
-//   - Locality: another list of actions in one rule changes what follows of the changes that this rule applied to, and of no others.
+//   - Locality: another list of actions in one rule changes what follows of the changes that this rule applied
+//     to, and of no others.
 //   - As written: those changes get just that list.
-//   - Monotony: a list that disturbs at least as much makes no plan disturb less, and one that disturbs at most as much none more.
+//   - Monotony: a list that disturbs at least as much makes no plan disturb less, and one that disturbs at most as
+//     much none more.
 //   - Without its rule a change falls to the next longer one above it or, without any, to a reboot; it never escapes.
 func TestMonotony(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())

@@ -54,7 +54,14 @@ func newFixture(t *testing.T) *fixture {
 	f.pool = strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	c := env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
 	o := disruptioncontroller.Options{Now: func() time.Time { return f.now }}
-	f.plansController, f.policiesController = disruptioncontroller.NewPlans(c, c, o), disruptioncontroller.NewPolicies(c, o)
+	f.plansController, f.policiesController = disruptioncontroller.NewPlans(
+		c,
+		c,
+		o,
+	), disruptioncontroller.NewPolicies(
+		c,
+		o,
+	)
 	t.Cleanup(func() {
 		_ = env.Client.Delete(context.Background(),
 			&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}})

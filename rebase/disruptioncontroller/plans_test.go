@@ -65,7 +65,8 @@ func TestThePlanStandsBeforeAnythingIsDelivered(t *testing.T) {
 
 func TestARemovedMirrorDrainsUnlessTheAdminSaysOtherwise(t *testing.T) {
 	f := newFixture(t)
-	const mirrors = "%5B%5Bregistry%5D%5D%0Alocation%3D%27a.io%2Fb%27%0A%5B%5Bregistry.mirror%5D%5D%0Alocation%3D%27m.io%2Fb%27%0Apull-from-mirror%3D%27digest-only%27%0A"
+	const mirrors = "%5B%5Bregistry%5D%5D%0Alocation%3D%27a.io%2Fb%27%0A" +
+		"%5B%5Bregistry.mirror%5D%5D%0Alocation%3D%27m.io%2Fb%27%0Apull-from-mirror%3D%27digest-only%27%0A"
 	f.config(1, "/etc/containers/registries.conf="+mirrors)
 	f.config(2)
 	f.aim(2)

@@ -212,7 +212,8 @@ func TestANodeThatWillNotRebootIsNotDrainedAgain(t *testing.T) {
 		name   string
 		change map[string]string
 	}{
-		{"done", map[string]string{manifests.AnnotationState: "Done", manifests.AnnotationCurrentConfig: "rendered-worker-2"}},
+		{"done", map[string]string{manifests.AnnotationState: "Done",
+			manifests.AnnotationCurrentConfig: "rendered-worker-2"}},
 		{"impossible", map[string]string{manifests.AnnotationState: "Unreconcilable"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -68,7 +68,8 @@ func TestIgnitionRefuses(t *testing.T) {
 		name string
 		o    IgnitionOptions
 	}{
-		{"a mirror with a tag", IgnitionOptions{Mirrors: []Mirror{{"registry.example.com/a/b:latest", "192.168.77.1:5000/a/b"}}}},
+		{"a mirror with a tag", IgnitionOptions{Mirrors: []Mirror{
+			{"registry.example.com/a/b:latest", "192.168.77.1:5000/a/b"}}}},
 		{"a mirror without a host", IgnitionOptions{Mirrors: []Mirror{{"registry.example.com/a/b", "b"}}}},
 		{"an agent without a hash", IgnitionOptions{DaemonURL: "https://192.168.77.1/x"}},
 		{"an unknown deployer", IgnitionOptions{Config: Config{Deployer: "dnf"}}},

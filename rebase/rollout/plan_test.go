@@ -79,7 +79,8 @@ func TestWhoGoesNext(t *testing.T) {
 		{name: "and not while a node of the control plane in another pool is away", pool: rollout.Pool{ControlPlane: true,
 			Elsewhere: 1},
 			nodes: nodes(at("a", oldOne), at("b", oldOne)), reasons: map[string]string{"a": "MaxUnavailable"}},
-		{name: "other pools do not wait for the control plane", pool: rollout.Pool{Elsewhere: 1}, nodes: nodes(at("a", oldOne)),
+		{name: "other pools do not wait for the control " +
+			"plane", pool: rollout.Pool{Elsewhere: 1}, nodes: nodes(at("a", oldOne)),
 			next: []string{"a"}},
 		{name: "a node under way takes the place", nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)),
 			at("b", oldOne)),
@@ -87,11 +88,13 @@ func TestWhoGoesNext(t *testing.T) {
 		{name: "a node just told takes the place before its agent reacts", nodes: nodes(at("a", oldOne,
 			to(newOne, nodestate.StateDone)), at("b", oldOne)),
 			reasons: map[string]string{"b": "MaxUnavailable"}},
-		{name: "a node that is not ready takes the place and is not told", nodes: nodes(at("a", oldOne, notReady), at("b", oldOne)),
+		{name: "a node that is not ready takes the place and is not " +
+			"told", nodes: nodes(at("a", oldOne, notReady), at("b", oldOne)),
 			reasons: map[string]string{"a": "NotReady", "b": "MaxUnavailable"}},
 		{name: "a node cordoned by somebody else takes the place", nodes: nodes(at("a", oldOne, cordoned), at("b", oldOne)),
 			reasons: map[string]string{"a": "Cordoned", "b": "MaxUnavailable"}},
-		{name: "an updated node that is not ready takes the place, too", nodes: nodes(at("a", newOne, notReady), at("b", oldOne)),
+		{name: "an updated node that is not ready takes the place, " +
+			"too", nodes: nodes(at("a", newOne, notReady), at("b", oldOne)),
 			reasons: map[string]string{"a": "Done", "b": "MaxUnavailable"}},
 		{name: "a node without agent takes the place", nodes: nodes(at("a", oldOne, silent), at("b", oldOne)),
 			reasons: map[string]string{"a": "AgentSilent", "b": "MaxUnavailable"}},
@@ -134,7 +137,8 @@ func TestWhoGoesNext(t *testing.T) {
 			nodes: nodes(at("a", oldOne), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
 			next:  []string{"a"}, reasons: map[string]string{"b": "Wave"}},
 		{name: "the second waits while the first is on its way", pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
-			nodes:   nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
+			nodes: nodes(at("a", oldOne, to(newOne, nodestate.StateWorking)), at("b", oldOne), at("c", oldOne),
+				at("d", oldOne)),
 			reasons: map[string]string{"b": "Wave"}},
 		{name: "and while it is watched", pool: rollout.Pool{MaxUnavailable: limit("4"), Waves: waves},
 			nodes:   nodes(at("a", newOne, since(5*time.Minute)), at("b", oldOne), at("c", oldOne), at("d", oldOne)),
@@ -148,8 +152,10 @@ func TestWhoGoesNext(t *testing.T) {
 		{name: "opting out goes node by node, too", pool: rollout.Pool{Target: target.Target{Config: oldOne.Config}},
 			nodes: nodes(at("a", oldOne), at("b", oldOne)),
 			next:  []string{"a"}},
-		{name: "a node without image is done where none is wanted", pool: rollout.Pool{Target: target.Target{Config: oldOne.Config}}, nodes: nodes(at("a", target.Target{Config: oldOne.Config}), at("b", oldOne)),
-			next: []string{"b"}, reasons: map[string]string{"a": "Done"}},
+		{name: "a node without image is done where none is " +
+			"wanted", pool: rollout.Pool{Target: target.Target{Config: oldOne.Config}},
+			nodes: nodes(at("a", target.Target{Config: oldOne.Config}), at("b", oldOne)),
+			next:  []string{"b"}, reasons: map[string]string{"a": "Done"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.pool.Name = "worker"

@@ -13,9 +13,9 @@ const hub = "docker.io"
 // that answers.
 func hubHosts() []string { return []string{hub, "index.docker.io", "registry-1.docker.io"} }
 
-// canonicalKey brings the key of an entry, or the name of a repository, into the one form HOST or HOST/PATH. It removes what
-// docker login and old programs add: the scheme, a slash at the end, the API's path behind a URL's host. Docker Hub
-// is docker.io under each of its names.
+// canonicalKey brings the key of an entry, or the name of a repository, into the one form HOST or HOST/PATH. It removes
+// what docker login and old programs add: the scheme, a slash at the end, the API's path behind a URL's host. Docker
+// Hub is docker.io under each of its names.
 func canonicalKey(key string) string {
 	_, plain, isURL := strings.Cut(key, "://")
 	if !isURL {

@@ -23,8 +23,13 @@ func TestTagOfFailedPush(t *testing.T) {
 	// The second tag cannot be written, as on a full disk: a file stands where its directory would be.
 	require.NoError(t, os.WriteFile(filepath.Join(root, storage.Subdirectory, "repositories/a/b/_manifests/tags/b"), nil,
 		0o600))
-	require.Error(t, s.Repository("a/b").PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageIndex, Digest: digest.FromBytes(body), Tags: []string{"a", "b"},
-		Body: body}))
+	require.Error(
+		t,
+		s.Repository("a/b").
+			PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageIndex, Digest: digest.FromBytes(body),
+				Tags: []string{"a", "b"},
+				Body: body}),
+	)
 	now, err := s.Repository("a/b").Tagged("a")
 	require.NoError(t, err)
 

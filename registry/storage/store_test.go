@@ -45,8 +45,11 @@ func put(t *testing.T, s *storage.Store, repo, tag string, layers ...digest.Dige
 	t.Helper()
 	cfg := push(t, s, repo, []byte("{}"))
 	var b strings.Builder
-	fmt.Fprintf(&b,
-		`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"digest":"%s","size":2},"layers":[`, cfg)
+	fmt.Fprintf(
+		&b,
+		`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"digest":"%s","size":2},"layers":[`,
+		cfg,
+	)
 	for i, l := range layers {
 		if i > 0 {
 			b.WriteByte(',')
@@ -55,8 +58,13 @@ func put(t *testing.T, s *storage.Store, repo, tag string, layers ...digest.Dige
 	}
 	b.WriteString("]}")
 	d := digest.FromString(b.String())
-	require.NoError(t, s.Repository(repo).PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageManifest, Digest: d, Tags: []string{tag}, Body: []byte(b.String()),
-		Needs: append(layers, cfg)}))
+	require.NoError(
+		t,
+		s.Repository(repo).
+			PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageManifest, Digest: d, Tags: []string{tag},
+				Body:  []byte(b.String()),
+				Needs: append(layers, cfg)}),
+	)
 	return d
 }
 
@@ -141,7 +149,9 @@ func TestCollectBesidePushes(t *testing.T) {
 		body := fmt.Appendf(nil, `{"schemaVersion":2,"config":{"digest":"%s","size":2},"layers":[{"digest":"%s","size":1}]}`,
 			cfg, d)
 		md := digest.FromBytes(body)
-		err := s.Repository("a/b").PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageManifest, Digest: md, Body: body, Needs: []digest.Digest{cfg, d}})
+		err := s.Repository("a/b").
+			PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageManifest, Digest: md, Body: body,
+				Needs: []digest.Digest{cfg, d}})
 		if err != nil { // collected before it was named: the pusher is told, and nothing is visible
 			var missing *storage.MissingError
 			require.ErrorAs(t, err, &missing)

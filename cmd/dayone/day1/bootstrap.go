@@ -22,10 +22,10 @@ func newBootstrapCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Render, build and serve on the bootstrap host, then wait for the nodes",
-		Long: `Bootstrap imports the base image, renders the first configs, builds the pools' images into an embedded registry,
-renders the final configs with the images pinned by digest and serves them to the nodes as Ignition. It runs until you
-stop it; run it again on the same state directory and it goes on where it was cut off. With --kubeconfig it hands over to
-the cluster as soon as that is up, and ends when no node needs this host any more.
+		Long: `Bootstrap imports the base image, renders the first configs, builds the pools' images into an embedded
+registry, renders the final configs with the images pinned by digest and serves them to the nodes as Ignition. It runs
+until you stop it; run it again on the same state directory and it goes on where it was cut off. With --kubeconfig it
+hands over to the cluster as soon as that is up, and ends when no node needs this host any more.
 
 On an installer's bootstrap node (flow openshift) it builds between MCO's first and second rendering and then lets the
 nodes fetch their configs from MCO; see docs/users/day1-openshift.md.`,

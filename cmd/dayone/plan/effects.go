@@ -140,19 +140,20 @@ func writeNodeRows(t io.Writer, p *forecast.Plan) {
 		if e == nil {
 			continue
 		}
-		row := func(node string, way int) {
-			w := e.Transitions[way]
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", node, pool, w.Level, e.Details[way].Summary(), w.From.Config)
+		row := func(node string, i int) {
+			w := e.Transitions[i]
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", node, pool, w.Level, e.Details[i].Summary(), w.From.Config)
 		}
 		names := e.Moving()
 		if names == nil { // an install directory knows no names
-			for way := range e.Transitions {
-				row(count(e.Transitions[way].Nodes), way)
+			for i := range e.Transitions {
+				row(count(e.Transitions[i].Nodes), i)
 			}
 		}
 		for _, name := range names[:min(len(names), maxNodes)] {
-			if way := slices.IndexFunc(e.Transitions, func(w disruption.Transition) bool { return w.From == e.From(name) }); way >= 0 {
-				row(name, way)
+			from := func(t disruption.Transition) bool { return t.From == e.From(name) }
+			if i := slices.IndexFunc(e.Transitions, from); i >= 0 {
+				row(name, i)
 			}
 		}
 		if len(names) > maxNodes {

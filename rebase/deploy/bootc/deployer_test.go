@@ -16,6 +16,8 @@ func TestStage(t *testing.T) {
 	image, err := deploy.ParseImage(deploytest.WantImage)
 	require.NoError(t, err)
 	const bootcSwitch = "bootc switch --quiet " + deploytest.WantImage
+	host, deployment := deploytest.BootcHost, deploytest.BootcDeployment
+	const other, want = deploytest.OtherImage, deploytest.WantImage
 	for _, c := range []struct {
 		name   string
 		status string
@@ -23,25 +25,25 @@ func TestStage(t *testing.T) {
 		want   []string
 		class  deploy.Class
 	}{
-		{"another image " +
-			"runs", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, false), "null"), deploy.StageOptions{},
+		{"another image runs",
+			host("null", deployment(other, false), "null"), deploy.StageOptions{},
 			[]string{bootcSwitch}, ""},
-		{"it is staged " +
-			"already", deploytest.BootcHost(deploytest.BootcDeployment(deploytest.WantImage, false), deploytest.BootcDeployment(deploytest.OtherImage, false),
-			"null"), deploy.StageOptions{}, nil, ""},
-		{"it runs already", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.WantImage, false), "null"),
+		{"it is staged already",
+			host(deployment(want, false), deployment(other, false),
+				"null"), deploy.StageOptions{}, nil, ""},
+		{"it runs already", host("null", deployment(want, false), "null"),
 			deploy.StageOptions{AppendKernelArguments: []string{"rw"}}, nil, ""},
-		{"it runs, another is " +
-			"staged", deploytest.BootcHost(deploytest.BootcDeployment(deploytest.OtherImage, false), deploytest.BootcDeployment(deploytest.WantImage, false),
-			"null"), deploy.StageOptions{}, []string{bootcSwitch}, ""},
-		{"it runs, arguments " +
-			"lack", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.WantImage, false), "null"),
+		{"it runs, another is staged",
+			host(deployment(other, false), deployment(want, false),
+				"null"), deploy.StageOptions{}, []string{bootcSwitch}, ""},
+		{"it runs, arguments lack",
+			host("null", deployment(want, false), "null"),
 			deploy.StageOptions{AppendKernelArguments: []string{"a=1"}}, nil, deploy.ClassConfig},
-		{"packages are " +
-			"layered", deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, true), "null"), deploy.StageOptions{}, nil,
+		{"packages are layered",
+			host("null", deployment(other, true), "null"), deploy.StageOptions{}, nil,
 			deploy.ClassConfig},
-		{"nothing of bootc's " +
-			"boots", deploytest.BootcHost("null", "null", "null"), deploy.StageOptions{}, nil, deploy.ClassNotOSTree},
+		{"nothing of bootc's boots",
+			host("null", "null", "null"), deploy.StageOptions{}, nil, deploy.ClassNotOSTree},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &deploytest.Script{Answers: map[string]string{deploytest.BootcStatus: c.status}}
@@ -58,9 +60,13 @@ func TestStage(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	s := &deploytest.Script{Answers: map[string]string{deploytest.BootcStatus: deploytest.BootcHost(deploytest.BootcDeployment(deploytest.WantImage, false),
-		deploytest.BootcDeployment(deploytest.OtherImage, false),
-		`{"image":null,"incompatible":false,"ostree":null}`)}}
+	s := &deploytest.Script{
+		Answers: map[string]string{
+			deploytest.BootcStatus: deploytest.BootcHost(deploytest.BootcDeployment(deploytest.WantImage, false),
+				deploytest.BootcDeployment(deploytest.OtherImage, false),
+				`{"image":null,"incompatible":false,"ostree":null}`),
+		},
+	}
 	d := bootc.New(deploytest.Host(t, "rw"), s.Run)
 	st, err := d.Status(t.Context())
 	require.NoError(t, err)

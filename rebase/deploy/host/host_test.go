@@ -26,27 +26,28 @@ func TestChoose(t *testing.T) {
 		{"all three: as MCO", "rpm-ostree bootc " +
 			"ostree", map[string]string{deploytest.RPMOSTreeStatus: rpm, deploytest.BootcStatus: bootc},
 			"", deploy.KindRPMOSTree},
-		{"rpm-ostree does not " +
-			"answer", "rpm-ostree bootc ostree", map[string]string{deploytest.RPMOSTreeStatus: "error: no daemon",
-			deploytest.BootcStatus: bootc}, "", deploy.KindBootc},
+		{"rpm-ostree does not answer",
+			"rpm-ostree bootc ostree", map[string]string{deploytest.RPMOSTreeStatus: "error: no daemon",
+				deploytest.BootcStatus: bootc}, "", deploy.KindBootc},
 		{"bootc only", "bootc ostree", map[string]string{deploytest.BootcStatus: bootc}, "", deploy.KindBootc},
 		{"bootc cannot carry the system", "bootc ostree",
-			map[string]string{deploytest.BootcStatus: deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, true), "null")}, "", deploy.KindOSTree},
+			map[string]string{deploytest.BootcStatus: deploytest.BootcHost("null",
+				deploytest.BootcDeployment(deploytest.OtherImage, true), "null")}, "", deploy.KindOSTree},
 		{"bootc manages nothing", "bootc ostree",
 			map[string]string{deploytest.BootcStatus: deploytest.BootcHost("null", "null", "null")}, "", deploy.KindOSTree},
 		{"plain", "ostree", nil, "", deploy.KindOSTree},
-		{"asked for, whatever is " +
-			"there", "rpm-ostree " +
-			"ostree", map[string]string{deploytest.RPMOSTreeStatus: rpm}, deploy.KindOSTree, deploy.KindOSTree},
+		{"asked for, whatever is there",
+			"rpm-ostree " +
+				"ostree", map[string]string{deploytest.RPMOSTreeStatus: rpm}, deploy.KindOSTree, deploy.KindOSTree},
 		{"nothing at all: refused", "", nil, "", ""},
 		{"something unknown: refused", "ostree", nil, "dnf", ""},
 		{"bootc asked for by its name", "bootc", nil, deploy.KindBootc, deploy.KindBootc},
 		{"rpm-ostree asked by its name", "", nil, deploy.KindRPMOSTree, deploy.KindRPMOSTree},
-		{"rpm-ostree dead, nothing " +
-			"else", "rpm-ostree", map[string]string{deploytest.RPMOSTreeStatus: "error: no daemon"}, "", ""},
-		{"rpm-ostree without a boot: " +
-			"not", "rpm-ostree " +
-			"ostree", map[string]string{deploytest.RPMOSTreeStatus: deploytest.RPMOSTreeHost()}, "", deploy.KindOSTree},
+		{"rpm-ostree dead, nothing else",
+			"rpm-ostree", map[string]string{deploytest.RPMOSTreeStatus: "error: no daemon"}, "", ""},
+		{"rpm-ostree without a boot: not",
+			"rpm-ostree " +
+				"ostree", map[string]string{deploytest.RPMOSTreeStatus: deploytest.RPMOSTreeHost()}, "", deploy.KindOSTree},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &deploytest.Script{Answers: c.answers}

@@ -20,7 +20,8 @@ func TestParseStatus(t *testing.T) {
 	text := "  os " + deploytest.CommitB + ".1 (staged)\n    Version: 2\n    origin: <unknown origin type>\n" +
 		"  my-os " + deploytest.CommitB + ".0 (pending)\n" +
 		"* os " + deploytest.CommitA + ".0\n    Version: 1\n    GPG: Signature made * os\n" +
-		"  os " + deploytest.CommitA + ".3 (rollback)\n  os " + deploytest.CommitA + ".4 (staged) (finalization locked)\n  os " + deploytest.CommitA +
+		"  os " + deploytest.CommitA + ".3 (rollback)\n  os " + deploytest.CommitA + ".4 (staged) (finalization " +
+		"locked)\n  os " + deploytest.CommitA +
 		".5 (pinned)"
 	assert.Equal(t, []statusEntry{
 		{stateroot: "os", commit: deploytest.CommitB, serial: "1", staged: true},
@@ -129,8 +130,12 @@ func TestStageChecksBootRoom(t *testing.T) {
 	kernel := deploytest.Layer(t, deploytest.Entry{Name: "usr/lib/modules/1.0/vmlinuz", Body: strings.Repeat("k", 2<<20)})
 	other := deploytest.Layer(t, deploytest.Entry{Name: "etc/x", Body: "x"})
 	commit := func(layers ...v1.Layer) string {
-		done, err := pull.Import(t.Context(), repo, deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, layers...)),
-			pull.Options{})
+		done, err := pull.Import(
+			t.Context(),
+			repo,
+			deploytest.WriteOCI(t, deploytest.Image(t, deploytest.Options{}, layers...)),
+			pull.Options{},
+		)
 		require.NoError(t, err)
 		return done.Commit
 	}

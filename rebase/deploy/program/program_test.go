@@ -29,11 +29,13 @@ func TestFaults(t *testing.T) {
 		{"open /etc/containers/certs.d/r/ca.crt: permission denied", deploy.ClassConfig},
 		{"reading manifest sha256:aa in r: received unexpected HTTP status: 500 Internal Server Error", deploy.ClassRegistry},
 		{"error: Failed to find kernel in /usr/lib/modules, /usr/lib/ostree-boot or /boot", deploy.ClassNoKernel},
-		{"(Mirrors also failed: [m/os@sha256:aa: reading manifest sha256:aa in m/os: manifest unknown]): r/os@sha256:aa: dial tcp [::1]:53: connect: connection refused", deploy.ClassNotFound},
+		{"(Mirrors also failed: [m/os@sha256:aa: reading manifest sha256:aa in m/os: manifest unknown]): r/os@sha256:aa: " +
+			"dial tcp [::1]:53: connect: connection refused", deploy.ClassNotFound},
 		{"write: No space left on device", deploy.ClassDiskFull},
 		{"something else", deploy.ClassInternal},
 	} {
-		assert.Equal(t, c.class, deploy.ClassOf(programFault("rpm-ostree rebase", c.name, errors.New("exit status 1"))), c.name)
+		assert.Equal(t, c.class, deploy.ClassOf(programFault("rpm-ostree "+
+			"rebase", c.name, errors.New("exit status 1"))), c.name)
 	}
 }
 

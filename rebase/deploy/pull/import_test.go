@@ -24,7 +24,8 @@ import (
 func ls(t *testing.T, repo, commit string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
-	for _, line := range strings.Split(strings.TrimSpace(deploytest.Run(t, "ostree", "ls", "--repo="+repo, "-R", commit)), "\n") {
+	listing := deploytest.Run(t, "ostree", "ls", "--repo="+repo, "-R", commit)
+	for _, line := range strings.Split(strings.TrimSpace(listing), "\n") {
 		f := strings.Fields(line)
 		path := f[4]
 		got[path] = strings.Join(append(f[:3:3], f[5:]...), " ")
@@ -264,12 +265,14 @@ func TestImportFromMirror(t *testing.T) {
 	final := strings.Replace(ref, g.Addr, "registry.invalid", 1)
 	conf := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(conf, "50-test.conf"), []byte(
-		"[[registry]]\nlocation = \"registry.invalid/ocp/master-os\"\n[[registry.mirror]]\nlocation = \""+g.Addr+"/ocp/master-os\"\npull-from-mirror = \"digest-only\"\n"), 0o644))
+		"[[registry]]\nlocation = \"registry.invalid/ocp/master-os\"\n[[registry.mirror]]\n"+
+			"location = \""+g.Addr+"/ocp/master-os\"\npull-from-mirror = \"digest-only\"\n"), 0o644))
 	o := Options{CertsDir: g.CertsDir, AuthFile: g.AuthFile, RegistriesConfDir: conf}
 	g.Spoil(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusForbidden); return true })
 	_, err := Import(t.Context(), repo, final, o)
 	require.Error(t, err)
-	assert.Equal(t, deploy.ClassForbidden, deploy.ClassOf(err), "the mirror's answer counts, not the unknown final registry: %v", err)
+	assert.Equal(t, deploy.ClassForbidden, deploy.ClassOf(err), "the mirror's answer counts, not the unknown final "+
+		"registry: %v", err)
 	g.Spoil(nil)
 	done, err := Import(t.Context(), repo, final, o)
 	require.NoError(t, err)
@@ -378,7 +381,8 @@ func TestInspectPolicy(t *testing.T) {
 	final := strings.Replace(ref, g.Addr, "registry.invalid", 1)
 	conf := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(conf, "50-test.conf"), []byte(
-		"[[registry]]\nlocation = \"registry.invalid/ocp/master-os\"\n[[registry.mirror]]\nlocation = \""+g.Addr+"/ocp/master-os\"\n"), 0o644))
+		"[[registry]]\nlocation = \"registry.invalid/ocp/master-os\"\n[[registry.mirror]]\n"+
+			"location = \""+g.Addr+"/ocp/master-os\"\n"), 0o644))
 	const anything, reject = `[{"type":"insecureAcceptAnything"}]`, `[{"type":"reject"}]`
 	for _, c := range []struct {
 		name   string

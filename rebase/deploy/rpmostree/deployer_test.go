@@ -15,28 +15,35 @@ func TestStage(t *testing.T) {
 	booted, staged := `"booted":true,"staged":false,`, `"booted":false,"staged":true,`
 	image, err := deploy.ParseImage(deploytest.WantImage)
 	require.NoError(t, err)
+	host, deployment := deploytest.RPMOSTreeHost, deploytest.RPMOSTreeDeployment
+	const other, want = deploytest.OtherImage, deploytest.WantImage
 	for _, c := range []struct {
 		name   string
 		status string
 		o      deploy.StageOptions
 		want   []string
 	}{
-		{"another image runs", deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(deploytest.OtherImage, booted)), deploy.StageOptions{},
-			[]string{"rpm-ostree rebase ostree-unverified-registry:" + deploytest.WantImage}},
-		{"with kernel arguments", deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(deploytest.OtherImage, booted)),
+		{"another image runs",
+			host(deployment(other, booted)), deploy.StageOptions{},
+			[]string{"rpm-ostree rebase ostree-unverified-registry:" + want}},
+		{"with kernel arguments", host(deployment(other, booted)),
 			deploy.StageOptions{AppendKernelArguments: []string{"a=1 b=2"}, DeleteKernelArguments: []string{"quiet"}},
-			[]string{"rpm-ostree rebase ostree-unverified-registry:" + deploytest.WantImage,
+			[]string{"rpm-ostree rebase ostree-unverified-registry:" + want,
 				"rpm-ostree kargs --delete-if-present=quiet --append-if-missing=a=1 --append-if-missing=b=2"}},
-		{"another one is staged", deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(deploytest.OtherImage, staged), deploytest.RPMOSTreeDeployment(deploytest.OtherImage, booted)),
+		{"another one is staged",
+			host(deployment(other, staged), deployment(other, booted)),
 			deploy.StageOptions{},
-			[]string{"rpm-ostree cleanup -p", "rpm-ostree rebase ostree-unverified-registry:" + deploytest.WantImage}},
-		{"it is staged already", deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(deploytest.WantImage, staged), deploytest.RPMOSTreeDeployment(deploytest.OtherImage, booted)), deploy.StageOptions{},
+			[]string{"rpm-ostree cleanup -p", "rpm-ostree rebase ostree-unverified-registry:" + want}},
+		{"it is staged already",
+			host(deployment(want, staged), deployment(other, booted)), deploy.StageOptions{},
 			nil},
-		{"it runs already", deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(deploytest.WantImage, booted)), deploy.StageOptions{}, nil},
-		{"it runs and another is staged", deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(deploytest.OtherImage, staged), deploytest.RPMOSTreeDeployment(deploytest.WantImage, booted),
-			deploytest.RPMOSTreeDeployment(deploytest.OtherImage, "")), deploy.StageOptions{},
+		{"it runs already", host(deployment(want, booted)), deploy.StageOptions{}, nil},
+		{"it runs and another is staged",
+			host(deployment(other, staged), deployment(want, booted),
+				deployment(other, "")), deploy.StageOptions{},
 			[]string{"rpm-ostree cleanup -p"}},
-		{"it runs and a rollback is queued", deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(deploytest.OtherImage, ""), deploytest.RPMOSTreeDeployment(deploytest.WantImage, booted)),
+		{"it runs and a rollback is queued",
+			host(deployment(other, ""), deployment(want, booted)),
 			deploy.StageOptions{},
 			[]string{"rpm-ostree rollback"}},
 	} {
@@ -50,9 +57,15 @@ func TestStage(t *testing.T) {
 }
 
 func TestStatusOrder(t *testing.T) {
-	s := &deploytest.Script{Answers: map[string]string{deploytest.RPMOSTreeStatus: deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(deploytest.WantImage, `"booted":false,"staged":false,`),
-		deploytest.RPMOSTreeDeployment(deploytest.OtherImage, `"booted":true,`),
-		`{"id":"y","osname":"rhcos","checksum":"`+deploytest.CommitB+`","origin":"fedora:x"}`)}}
+	s := &deploytest.Script{
+		Answers: map[string]string{
+			deploytest.RPMOSTreeStatus: deploytest.RPMOSTreeHost(
+				deploytest.RPMOSTreeDeployment(deploytest.WantImage, `"booted":false,"staged":false,`),
+				deploytest.RPMOSTreeDeployment(deploytest.OtherImage, `"booted":true,`),
+				`{"id":"y","osname":"rhcos","checksum":"`+deploytest.CommitB+`","origin":"fedora:x"}`,
+			),
+		},
+	}
 	d := rpmostree.New(deploytest.Host(t, "BOOT_IMAGE=/k rw ostree=/ostree/boot.0/x"), s.Run)
 	st, err := d.Status(t.Context())
 	require.NoError(t, err)
@@ -106,7 +119,11 @@ func TestFetch(t *testing.T) {
 		{"it runs already", deploytest.WantImage, []string{deploytest.RPMOSTreeStatus}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &deploytest.Script{Answers: map[string]string{deploytest.RPMOSTreeStatus: deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(c.runs, booted))}}
+			s := &deploytest.Script{
+				Answers: map[string]string{
+					deploytest.RPMOSTreeStatus: deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(c.runs, booted)),
+				},
+			}
 			d := rpmostree.New(deploytest.Host(t, "root=x"), s.Run)
 			require.NoError(t, d.Fetch(t.Context(), image, deploy.FetchOptions{}))
 			assert.Equal(t, c.want, s.Calls)
