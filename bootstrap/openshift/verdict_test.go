@@ -308,7 +308,7 @@ func TestAnalyzeAfterKill(t *testing.T) {
 	require.ErrorContains(t, end.Err, "killed", end.Log)
 	n.judge(n.verdict(), scenario{status: analyze.StatusCutOff, cause: "killed", evidence: "no outcome",
 		file: "journal.json", next: "continues where it ended",
-		timeline: `^hand-over \(.*\) is found cut off \(1 times so far\) and is run again$`})
+		timeline: `^hand-over \(.*\) was cut off \(1 times so far\) and runs again$`})
 	j, err := journal.Open(n.order.State)
 	require.NoError(t, err)
 	assert.Equal(t, journal.StatusInterrupted, j.Find("hand-over").

@@ -95,7 +95,7 @@ func stateOf(e configlayer.Entry) state {
 	return s
 }
 
-// put writes a file of the stock system.
+// put writes a file of the first system.
 func put(t *testing.T, root, p, text string, mode fs.FileMode) {
 	t.Helper()
 	full := filepath.Join(root, p)

@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 	os.Exit(shared.Main(m, kubetest.Options{}))
 }
 
-// baseImage is the stock OS of the test's nodes.
+// baseImage is the base OS of the test's nodes.
 const baseImage = "registry.example.test/os/base@sha256:" +
 	"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 

@@ -30,7 +30,7 @@ func waitDone(ctx context.Context, n *testnode.Node) error {
 			return false, nil // not written yet, or the node is between two boots
 		}
 		if rec.State == firstboot.StateRolledBack {
-			return false, fmt.Errorf("%s went back to its stock OS: %s", n.Name, rec.Message)
+			return false, fmt.Errorf("%s went back to its base OS: %s", n.Name, rec.Message)
 		}
 		return rec.State == firstboot.StateDone, nil
 	})

@@ -72,7 +72,7 @@ func TestDay1OfThreeMasters(t *testing.T) {
 	assert.Regexp(t, `^registry\.example\.com/ocp/master-os@sha256:[0-9a-f]{64}$`, report.Image)
 	console, err := os.ReadFile(filepath.Join(o.Work, "logs/master-0.log"))
 	require.NoError(t, err)
-	assert.Contains(t, string(console), "layers_present 3", "the stock deployment's layers are not fetched again")
+	assert.Contains(t, string(console), "layers_present 3", "the first deployment's layers are not fetched again")
 
 	networks, err := exec.Command("ip", "netns", "list").Output()
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestMastersWaitForBootstrap(t *testing.T) {
 	assert.Contains(t, rec.Message, "192.168.77.1:5000", "the message names the registry")
 	boots, err := n.Boots()
 	require.NoError(t, err)
-	assert.Equal(t, 1, boots, "the master stays on its stock OS")
+	assert.Equal(t, 1, boots, "the master stays on its base OS")
 
 	require.NoError(t, r.StartBootstrap(t.Context()), "a second run on the same state directory")
 	require.NoError(t, n.WaitBoot(t.Context(), 2))

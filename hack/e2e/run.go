@@ -132,7 +132,7 @@ func (r *Run) layersMasters() error {
 		}
 	}
 	return report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".pools", Rule: "master-not-layered",
-		Message: "no image is built for pool master on the bootstrap host, so its nodes keep their stock OS",
+		Message: "no image is built for pool master on the bootstrap host, so its nodes keep their base OS",
 		Next:    "name the pool master there, without buildAt: cluster"}
 }
 
@@ -163,9 +163,9 @@ func (r *Run) baseImage(ctx context.Context) error {
 	return nil
 }
 
-// MakeMasters gives every master a disk with the stock OS.
+// MakeMasters gives every master a disk with the base OS.
 func (r *Run) MakeMasters(ctx context.Context) error {
-	r.View.Begin(fmt.Sprintf("%d masters: disks with the stock OS", r.Options.Masters))
+	r.View.Begin(fmt.Sprintf("%d masters: disks with the base OS", r.Options.Masters))
 	for i := range r.Options.Masters {
 		n, err := r.Lab.NewNode(ctx, fmt.Sprintf("master-%d", i), testnode.NodeOptions{
 			Sysroot: testnode.SysrootOptions{Base: r.BaseLayout, Reference: repositoryOf(r.sidecar.Config.BaseImage)}})
@@ -174,7 +174,7 @@ func (r *Run) MakeMasters(ctx context.Context) error {
 		}
 		r.Masters = append(r.Masters, n)
 	}
-	r.View.End("%d masters: disks with the stock OS", r.Options.Masters)
+	r.View.End("%d masters: disks with the base OS", r.Options.Masters)
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (r *Run) BootMasters(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeLimit)
 	defer cancel()
-	r.View.Begin(fmt.Sprintf("%d masters: Ignition, stock OS, pull, stage, one reboot", len(r.Masters)))
+	r.View.Begin(fmt.Sprintf("%d masters: Ignition, base OS, pull, stage, one reboot", len(r.Masters)))
 	spans := make([][]Span, len(r.Masters))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, n := range r.Masters {
@@ -213,8 +213,8 @@ func (r *Run) Pointer(pool string) ([]byte, error) {
 	return raw, nil
 }
 
-// BootStock makes a machine of a pool that runs the stock OS at first, and boots it with the pool's config.
-func (r *Run) BootStock(ctx context.Context, name, pool string) (*testnode.Node, error) {
+// BootBase makes a machine of a pool that runs the base OS at first, and boots it with the pool's config.
+func (r *Run) BootBase(ctx context.Context, name, pool string) (*testnode.Node, error) {
 	pointer, err := r.Pointer(pool)
 	if err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (r *Run) bootMaster(ctx context.Context, n *testnode.Node, pointer []byte) 
 	}
 	err := step("Ignition", func() error { return n.Ignite(ctx, pointer) })
 	if err == nil {
-		err = step("first boot, stock OS", func() error { return errors.Join(n.Start(ctx), n.WaitBoot(ctx, 1)) })
+		err = step("first boot, base OS", func() error { return errors.Join(n.Start(ctx), n.WaitBoot(ctx, 1)) })
 	}
 	if err == nil {
 		err = step("pull, stage, reboot", func() error { return n.WaitBoot(ctx, 2) })

@@ -40,7 +40,7 @@ func TestRebootFinalizesStaged(t *testing.T) {
 	start(t, n)
 	r, err := n.Exec(t.Context(), "test", "-e", "/etc/second")
 	require.NoError(t, err)
-	assert.Equal(t, 1, r.ExitCode, "the boot menu's other entry is the stock deployment")
+	assert.Equal(t, 1, r.ExitCode, "the boot menu's other entry is the first deployment")
 	boots, err := n.Boots()
 	require.NoError(t, err)
 	assert.Equal(t, 3, boots)

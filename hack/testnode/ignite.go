@@ -39,7 +39,7 @@ type ignition struct {
 }
 
 // Ignite applies an Ignition config to the node before its first boot, as the initramfs of a new machine does: the real
-// program fetches what pointer refers to over the node's network and writes the result to the stock deployment.
+// program fetches what pointer refers to over the node's network and writes the result to the first deployment.
 // pointer's spec version must be one that the installed Ignition knows (3.3.0 for Debian's). A server that does not
 // answer is asked until ctx ends. What Ignition printed goes to the node's log.
 func (n *Node) Ignite(ctx context.Context, pointer []byte) (err error) {

@@ -27,7 +27,7 @@ const orderlyWait = 2 * time.Minute
 
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`) //nolint:gochecknoglobals // compiled once
 
-// NodeOptions describe a node's stock system.
+// NodeOptions describe a node's first system.
 type NodeOptions struct {
 	Sysroot SysrootOptions
 	// Devices are names in /dev that the node gets beside the usual ones, such as "fuse".
@@ -45,7 +45,7 @@ type Node struct {
 	log string
 }
 
-// NewNode makes a host with a stock deployment, on the network and powered off.
+// NewNode makes a host with a first deployment, on the network and powered off.
 func (l *Lab) NewNode(ctx context.Context, name string, o NodeOptions) (*Node, error) {
 	if !validName.MatchString(name) || name == bootstrapName {
 		return nil, fmt.Errorf("make node: bad name %q: want a short host name other than %s", name, bootstrapName)

@@ -20,7 +20,7 @@ import (
 const (
 	// Stateroot is ostree's name for the operating system on every node.
 	Stateroot = "dayone"
-	// stockRepository is the image name that a stock deployment claims to have been installed from.
+	// stockRepository is the image name that a first deployment claims to have been installed from.
 	stockRepository = "registry.example.com/ocp/stock-os"
 	// templateVersion is raised when NewSysroot makes repositories of another kind.
 	templateVersion = "v1"
@@ -30,10 +30,10 @@ const (
 type SysrootOptions struct {
 	// Base is the directory of an OCI layout with one bootable image, as baseimage.Ensure gives it.
 	Base string
-	// Reference is the name, without digest, that the stock deployment's origin file gives its image; default
+	// Reference is the name, without digest, that the first deployment's origin file gives its image; default
 	// stockRepository.
 	Reference string
-	// KernelArguments of the stock deployment; default "root=LABEL=root rw".
+	// KernelArguments of the first deployment; default "root=LABEL=root rw".
 	KernelArguments []string
 	// CacheDir holds one imported repository per base; default cache.Dir(). Hard links make more nodes cheap: same file
 	// system as dir.
@@ -136,19 +136,19 @@ func (o SysrootOptions) template(ctx context.Context, id digest.Digest) (string,
 func (o SysrootOptions) deploy(ctx context.Context, dir, image, commit string) (err error) {
 	origin, err := os.CreateTemp("", "origin-")
 	if err != nil {
-		return fmt.Errorf("deploy stock image: %w", err)
+		return fmt.Errorf("deploy base image: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.Remove(origin.Name())) }()
 	_, err = fmt.Fprintf(origin, "[origin]\ncontainer-image-reference=ostree-unverified-registry:%s\n", image)
 	if err := errors.Join(err, origin.Close()); err != nil {
-		return fmt.Errorf("deploy stock image: %w", err)
+		return fmt.Errorf("deploy base image: %w", err)
 	}
 	args := []string{"admin", "deploy", "--sysroot=" + dir, "--os=" + Stateroot, "--origin-file=" + origin.Name()}
 	for _, k := range o.KernelArguments {
 		args = append(args, "--karg="+k)
 	}
 	if err := ostree(ctx, append(args, commit)...); err != nil {
-		return fmt.Errorf("deploy stock image: %w", err)
+		return fmt.Errorf("deploy base image: %w", err)
 	}
 	return nil
 }

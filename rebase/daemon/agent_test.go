@@ -137,7 +137,7 @@ func TestOptOutIsOneReboot(t *testing.T) {
 	f.aim(mc, "")
 	f.settle()
 	assert.Equal(t, 1, f.m.boots)
-	assert.Equal(t, image(9), f.m.booted, "the stock OS")
+	assert.Equal(t, image(9), f.m.booted, "the base OS")
 	assert.Equal(t, "1", f.read("/etc/a"), "the plain file was carried along")
 	info, err := os.Stat(filepath.Join(f.m.root, "/etc/a"))
 	require.NoError(t, err)

@@ -100,7 +100,7 @@ func TestLayeredPoolGetsConfigAndImageTogether(t *testing.T) {
 	require.NoError(t, f.env.Client.Get(t.Context(), client.ObjectKey{Name: f.pool}, &m))
 	require.NoError(t, f.env.Client.Delete(t.Context(), &m))
 	f.look()
-	assert.Empty(t, f.record("a").DesiredImage, "opted out: the node goes back to the stock OS")
+	assert.Empty(t, f.record("a").DesiredImage, "opted out: the node goes back to the base OS")
 	assert.Equal(t, second, f.record("a").DesiredConfig)
 	assert.False(t, f.record("a").Converged())
 	f.agent("a", arrive)

@@ -111,6 +111,8 @@ func timeline(f *facts, r *Report) (out []Event, notes []string) {
 			add(p.Finished, p.Source, name+" fails: "+p.Error, true)
 		case p.Status == "failed":
 			add(p.Finished, p.Source, name+" fails", true)
+		case p.Started.IsZero(): // a run that reused the phase's result records its end only
+			add(p.Finished, p.Source, name+" is done", false)
 		default:
 			add(p.Finished, p.Source, fmt.Sprintf("%s is done after %s", name, round(p.Finished.Sub(p.Started))), false)
 		}

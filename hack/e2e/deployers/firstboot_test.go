@@ -27,7 +27,7 @@ func TestFirstBootThroughTheMirror(t *testing.T) {
 		assert.Equal(t, f.image, r.Booted)
 		assert.Equal(t, 1, r.Reboots)
 		assert.Equal(t, 2, f.boots())
-		assert.Equal(t, 3, f.registry.BlobGets()-before, "the configuration twice and the one layer that the stock OS lacks")
+		assert.Equal(t, 3, f.registry.BlobGets()-before, "the configuration twice and the one layer that the base OS lacks")
 		assert.Equal(t, "hello", f.output("hello"))
 		assert.Contains(t, f.output("cat", "/proc/cmdline"), kernelArgument)
 		assert.Contains(t, f.output("cat", "/proc/cmdline"), "root=LABEL=root")

@@ -45,7 +45,7 @@ const (
 	nodesAtOnce = 4
 )
 
-// kinds are the deployers and what a stock OS has of them beside ostree.
+// kinds are the deployers and what a base OS has of them beside ostree.
 var kinds = []struct { //nolint:gochecknoglobals // the table of all tests
 	kind     deploy.Kind
 	programs []string
@@ -124,7 +124,7 @@ type fixture struct {
 	config   firstboot.Config
 	served   *mcfgv1.MachineConfig
 	image    string // final name with digest
-	stock    string // the stock deployment, as this machine sees it
+	stock    string // the first deployment, as this machine sees it
 
 	disk, boot int64 // sizes in bytes; 0: this machine's disk
 }
@@ -217,7 +217,7 @@ func (f *fixture) push(img v1.Image) string {
 	return repository + "@" + digest
 }
 
-// path is a file of the stock deployment, from outside; /var and what is kept there is the stateroot's.
+// path is a file of the first deployment, from outside; /var and what is kept there is the stateroot's.
 func (f *fixture) path(name string) string {
 	stateroot := filepath.Join(f.node.Sysroot, "ostree/deploy", testnode.Stateroot)
 	if rest, ok := strings.CutPrefix(name, "/var/"); ok {
@@ -245,7 +245,7 @@ func (f *fixture) put(name string, mode os.FileMode, content []byte) {
 	require.NoError(f.t, os.Rename(path+".new", path))
 }
 
-// install writes to the stock deployment what the config server and Ignition would have.
+// install writes to the first deployment what the config server and Ignition would have.
 func (f *fixture) install() {
 	f.serve()
 	ign := f.fromServer()

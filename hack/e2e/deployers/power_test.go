@@ -109,7 +109,7 @@ func TestUnhealthyImageIsLeftOnceAndForGood(t *testing.T) {
 		assert.Contains(t, f.record().WentBack, "not healthy within 200ms")
 		// In the log below /var: of the console, the last words before a reboot may be lost.
 		assert.Contains(t, f.output("cat", firstboot.StateDir+"/log"), "the image is not healthy, reverting")
-		assert.Equal(t, "both", f.output("cat", "/etc/both"), "the stock OS has its /etc as it left it")
+		assert.Equal(t, "both", f.output("cat", "/etc/both"), "the base OS has its /etc as it left it")
 		require.NoError(t, f.node.Reboot(t.Context()))
 		assert.Equal(t, firstboot.StateRolledBack, f.record().State)
 		assert.Equal(t, 4, f.boots(), "no second pivot")

@@ -18,7 +18,7 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-// stock is a node on its stock OS where nothing runs by itself; the credential is where first boot would have merged
+// stock is a node on its base OS where nothing runs by itself; the credential is where first boot would have merged
 // it.
 func stock(t testing.TB, kind deploy.Kind, programs []string, changes ...change) *fixture {
 	t.Helper()
@@ -98,7 +98,7 @@ func TestFullDiskIsSaidAndNothingChanges(t *testing.T) {
 	})
 }
 
-func TestFullBootLeavesTheNodeOnItsStockOS(t *testing.T) {
+func TestFullBootLeavesTheNodeOnItsBaseOS(t *testing.T) {
 	forEach(t, func(t *testing.T, kind deploy.Kind, programs []string) {
 		f := newFixture(t, kind, programs, func(f *fixture) {
 			f.boot = 1 << 20

@@ -19,7 +19,7 @@ import (
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
-// firstDay is Day 1 of the masters; the workers boot the stock OS with their pool's config.
+// firstDay is Day 1 of the masters; the workers boot the base OS with their pool's config.
 func firstDay(ctx context.Context, l *life) error {
 	dir, err := writeInstallDirectory(l)
 	if err != nil {
@@ -46,12 +46,12 @@ func firstDay(ctx context.Context, l *life) error {
 	if err != nil {
 		return err
 	}
-	l.o.View.Line("%d workers boot the stock OS", l.o.Workers)
+	l.o.View.Line("%d workers boot the base OS", l.o.Workers)
 	l.workers = make([]*testnode.Node, l.o.Workers)
 	all, ctx := errgroup.WithContext(ctx)
 	for i := range l.workers {
 		all.Go(func() (err error) {
-			l.workers[i], err = l.day1.BootStock(ctx, fmt.Sprintf("worker-%d", i), worker)
+			l.workers[i], err = l.day1.BootBase(ctx, fmt.Sprintf("worker-%d", i), worker)
 			return err
 		})
 	}

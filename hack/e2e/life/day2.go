@@ -228,7 +228,7 @@ func failAndRecover(ctx context.Context, l *life) error {
 	})
 }
 
-// optOut deletes the MachineOSConfig: one reboot for each worker, back to the stock OS and plain files.
+// optOut deletes the MachineOSConfig: one reboot for each worker, back to the base OS and plain files.
 func optOut(ctx context.Context, l *life) error {
 	boots := bootsOf(l)
 	l.watch.Worst(worker)
@@ -245,7 +245,7 @@ func optOut(ctx context.Context, l *life) error {
 	}
 	for _, h := range l.fleet.Of(worker) {
 		digest, err := e2e.BootedDigest(ctx, h.Node)
-		l.check(h.Node.Name, "runs the stock OS again", err == nil && strings.HasSuffix(stock.Spec.OSImageURL, digest), "%s",
+		l.check(h.Node.Name, "runs the base OS again", err == nil && strings.HasSuffix(stock.Spec.OSImageURL, digest), "%s",
 			digest)
 		n, err := h.Boots()
 		l.check(h.Node.Name, "reboots as planned", err == nil && n-boots[h] == 1, "%d", n-boots[h])

@@ -50,7 +50,7 @@ func table(rows []Row) string {
 	for _, r := range rows {
 		image := r.Image
 		if image == "" {
-			image = "stock"
+			image = "base"
 		}
 		state := r.State
 		if r.Cordoned {

@@ -40,7 +40,7 @@ type Row struct {
 	Node   string `json:"node"`
 	Pool   string `json:"pool"`
 	Config string `json:"config"`
-	// Image is the layered image by digest; empty: the stock OS.
+	// Image is the layered image by digest; empty: the base OS.
 	Image string `json:"image,omitempty"`
 	State string `json:"state"`
 	// Doing is the agent's progress, or what is wrong.

@@ -60,7 +60,7 @@ func (w *world) objects() {
 	w.create(rules())
 }
 
-// controllerConfig names the stock OS, and what controllers need to look at the registry's images as nodes do.
+// controllerConfig names the base OS, and what controllers need to look at the registry's images as nodes do.
 func (w *world) controllerConfig() *mcfgv1.ControllerConfig {
 	auth, err := os.ReadFile(w.registry.AuthFile)
 	require.NoError(w.t, err)

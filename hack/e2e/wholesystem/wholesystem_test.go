@@ -144,7 +144,7 @@ func (w *world) optIn(pool string) target.Target {
 	return to
 }
 
-// optOut goes back to the stock OS with one reboot for each node and leaves nothing.
+// optOut goes back to the base OS with one reboot for each node and leaves nothing.
 func (w *world) optOut(pool string, before map[*fleet.Host]string) {
 	w.t.Helper()
 	boots := w.allBoots(pool)

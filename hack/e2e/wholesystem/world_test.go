@@ -50,7 +50,7 @@ type world struct {
 	clocks   fleet.Clocks
 	registry *deploytest.Registry
 	layout   string   // the base image
-	base     v1.Image // the stock OS
+	base     v1.Image // the base OS
 	tiny     v1.Image // that of a host without systemd
 	stock    string   // its name, by digest
 	began    time.Time

@@ -18,7 +18,7 @@ const (
 	qemu = "qemu-system-x86_64"
 	// rootLabel is the file system's label: root=LABEL=root is the nodes' default kernel argument.
 	rootLabel = "root"
-	// defaultDiskSize holds a stock deployment, two images on top of it and the repository; sparse, so it costs what is
+	// defaultDiskSize holds a first deployment, two images on top of it and the repository; sparse, so it costs what is
 	// written.
 	defaultDiskSize = 4 << 30
 	// defaultMemory in MiB; less than 1 GiB is tight for the initramfs.
