@@ -129,10 +129,8 @@ func TestFailuresOfExtensions(t *testing.T) {
 		says   []string
 	}{
 		{"a package that the image has not got", func(r *build.Request) {
-			r.Config.Spec.Extensions = []string{"usbguard",
-				"kerberos"}
-		},
-			[]string{"Packages not found: libkadm5", "extensions image that belongs to the base"}},
+			r.Config.Spec.Extensions = []string{"usbguard", "kerberos"}
+		}, []string{"Packages not found: libkadm5", "set the extensions image of this base"}},
 		{"a kernel that the image has not got", func(r *build.Request) { r.Config.Spec.KernelType = "realtime" },
 			[]string{"Packages not found: kernel-rt-core", "kernelType"}},
 		{"an extension that nobody knows", func(r *build.Request) { r.Config.Spec.Extensions = []string{"games"} },

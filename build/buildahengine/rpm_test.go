@@ -160,8 +160,7 @@ func TestExtensionsWithRealPackages(t *testing.T) {
 		change func(*build.Request)
 		says   string
 	}{
-		{"an extension that the repository has not got", func(
-			r *build.Request) {
+		{"an extension that the repository has not got", func(r *build.Request) {
 			r.Config.Spec.Extensions = []string{"kerberos"}
 		}, "krb5-workstation"},
 		{"a kernel that the repository has not got", func(r *build.Request) { r.Config.Spec.KernelType = "64k-pages" },
@@ -176,7 +175,7 @@ func TestExtensionsWithRealPackages(t *testing.T) {
 			assert.Equal(t, build.ClassUser, f.Class, f.Error())
 			assert.Zero(t, f.Line)
 			assert.Contains(t, strings.Join(f.Excerpt, "\n"), c.says)
-			assert.Contains(t, f.Next, "extensions image that belongs to the base")
+			assert.Contains(t, f.Next, "set the extensions image of this base")
 		})
 	}
 	b.clean()
