@@ -27,7 +27,7 @@ opt in (1.5s)
 
 nodes at the end:
   NODE  POOL    CONFIG  IMAGE  STATE               BOOTS
-  w0    worker  0a1b    stock  Done                2
+  w0    worker  0a1b    base   Done                2
   w1    worker          f00d   Degraded, cordoned  3
 
 3 checks, 1 failed, 2 s in all
