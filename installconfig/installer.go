@@ -11,6 +11,7 @@ import (
 // validateInstaller refuses keys of the installer beside which no image can be built on a bootstrap host: they decide
 // which machine the bootstrap is, or which OS image a pool has.
 func validateInstaller(root *yaml.Node, c *Config, rep *report.Report) {
+	validateSSHKey(root, rep)
 	at := func(n *yaml.Node, path, rule, next string) report.Finding {
 		if n == nil {
 			n = root // a missing key has no place of its own

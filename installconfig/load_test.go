@@ -31,7 +31,7 @@ onClusterLayering:
 
 # keep me
 sshKey: |
-  ssh-ed25519 AAAA
+  ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILaofmw0DPom6sKyqmPLNu7RPSBkcAmEUZL/N8RmDDFI core@example.com
 pullSecret: '{"auths":{}}'
 `
 
@@ -61,6 +61,14 @@ func TestParseRefuses(t *testing.T) {
 		{"a flow that does not exist", "flow: standalone", "flow: sideways", "flow", "onClusterLayering.flow"},
 		{"a host without a dot", "host: 192.0.2.1", "host: localhost", "dotted-host",
 			"onClusterLayering.bootstrapRegistry.host"},
+		{"the node itself as a host", "host: 192.0.2.1", "host: 127.0.0.1", "loopback-host",
+			"onClusterLayering.bootstrapRegistry.host"},
+		{"the node itself by name", "host: 192.0.2.1", "host: localhost.localdomain", "loopback-host",
+			"onClusterLayering.bootstrapRegistry.host"},
+		{"a config server on the node itself", "  flow: standalone\n",
+			"  flow: standalone\n  configServer: {host: 127.0.0.2}\n", "loopback-host", "onClusterLayering.configServer.host"},
+		{"an SSH key that is none", "ssh-ed25519 AAAAC3", "ssh-ed25519 AAAAC4", "ssh-key", "sshKey"},
+		{"an SSH key for which FIPS mode has no use", "sshKey:", "fips: true\nsshKey:", "ssh-key", "sshKey"},
 		{"an IPv6 host", "host: 192.0.2.1", `host: "2001:db8::1"`, "dotted-host",
 			"onClusterLayering.bootstrapRegistry.host"},
 		{"a port out of range", "host: 192.0.2.1", "host: 192.0.2.1\n    port: 70000", "port",
@@ -178,7 +186,8 @@ func TestStrippedKeepsOtherBytes(t *testing.T) {
 	got, err := doc.stripped()
 	require.NoError(t, err)
 	want := "# the cluster\napiVersion: v1\nbaseDomain: example.com\nmetadata:\n  name: demo\n\n# keep me\nsshKey: |\n" +
-		"  ssh-ed25519 AAAA\npullSecret: '{\"auths\":{}}'\n"
+		"  ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILaofmw0DPom6sKyqmPLNu7RPSBkcAmEUZL/N8RmDDFI " +
+		"core@example.com\npullSecret: '{\"auths\":{}}'\n"
 	assert.Equal(t, want, string(got))
 }
 

@@ -148,6 +148,10 @@ func validateHosts(c *Config, at locator, rep *report.Report) {
 			rep.Errorf(at.at("dotted-host", h.next, h.key, "host"),
 				"%q is neither an IPv4 address nor a DNS name with a dot", h.host)
 		}
+		if loopback(h.host) {
+			rep.Errorf(at.at("loopback-host", h.next, h.key, "host"),
+				"%q means each node itself, and nodes must reach the bootstrap host", h.host)
+		}
 	}
 }
 
@@ -187,6 +191,15 @@ func validHost(h string) bool {
 		return a.Is4() && !a.IsUnspecified() && !a.IsMulticast() && a != broadcast
 	}
 	return dottedHost.MatchString(h) && !allDigits.MatchString(h) && len(h) <= 253
+}
+
+// loopback says that a host name or address leads every machine to itself (RFC 6761, section 6.3).
+func loopback(host string) bool {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.IsLoopback()
+	}
+	host = strings.ToLower(host)
+	return strings.HasSuffix(host, ".localhost") || host == "localhost.localdomain"
 }
 
 // minBuildTimeout is less than any build takes: what is below it is a slip such as 30ms for 30m.

@@ -46,7 +46,7 @@ func installDirectory(t *testing.T, final *registrytest.Registry, bootstrapPort 
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	text := strings.Replace(string(raw), "host: 192.168.77.1\n    port: 5000",
-		"host: 127.0.0.1\n    port: "+strconv.Itoa(bootstrapPort), 1)
+		"host: "+phasetest.HostAddress(t)+"\n    port: "+strconv.Itoa(bootstrapPort), 1)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	_, err = installconfig.Prepare(dir)
 	require.NoError(t, err)
@@ -77,10 +77,15 @@ func newDay1(t *testing.T, final *registrytest.Registry, h day1.HandOver) *boots
 		Options: day1.Options{Dir: installDirectory(t, final, d.port), StateDir: filepath.Join(t.TempDir(), "state"),
 			Platform: platform, NewEngine: phasetest.Engine, Log: logrus.NewEntry(log)},
 		BaseSource: "oci:" + base, DaemonBinary: self,
-		RegistryListen: fmt.Sprintf("127.0.0.1:%d", d.port), ConfigListen: fmt.Sprintf("127.0.0.1:%d", phasetest.FreePort(t)),
+		RegistryListen: d.registry(), ConfigListen: fmt.Sprintf("127.0.0.1:%d", phasetest.FreePort(t)),
 		Versions: versions(), HandOver: h,
 	}
 	return d
+}
+
+// registry is the address of its embedded registry.
+func (d *bootstrapHost) registry() string {
+	return fmt.Sprintf("%s:%d", phasetest.HostAddress(d.t), d.port)
 }
 
 func (d *bootstrapHost) start() {
@@ -149,7 +154,7 @@ func TestHandOverWithoutReboot(t *testing.T) {
 		Deadline: waitLimit})
 	d.start()
 	rendered, pool := d.outcome("master")
-	bootstrapRegistry := fmt.Sprintf("127.0.0.1:%d", d.port)
+	bootstrapRegistry := d.registry()
 	require.True(t, strings.HasPrefix(pool.Image, final.Addr+"/ocp/master-os@sha256:"), pool.Image)
 	require.Equal(t, 3, pool.Nodes, "as many as install-config.yaml has")
 	w.watches(pool.Config, pool.Image)

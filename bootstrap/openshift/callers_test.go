@@ -85,7 +85,8 @@ func newCallersWorld(t *testing.T) *callersWorld {
 	w := &callersWorld{dir: filepath.Join(t.TempDir(), "cluster"), reg: registrytest.Start(t),
 		versions: render.Versions{Raw: "preflight", Hash: "test", Payload: "test"}}
 	port := phasetest.FreePort(t)
-	w.listen = fmt.Sprintf("127.0.0.1:%d", port)
+	host := phasetest.HostAddress(t)
+	w.listen = fmt.Sprintf("%s:%d", host, port)
 	w.base = buildtest.Push(t, w.reg, buildtest.Base{Fixed: true}).Reference
 	extensions := buildtest.Push(t, w.reg, buildtest.Base{Fixed: true, NotBootable: true, Repository: "os/extensions"})
 	require.NoError(t, assets.WriteSample(w.dir))
@@ -93,7 +94,7 @@ func newCallersWorld(t *testing.T) *callersWorld {
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, []byte(strings.NewReplacer(
-		"registry.example.com/ocp/base-os:1", w.base, "host: 192.168.77.1", "host: 127.0.0.1",
+		"registry.example.com/ocp/base-os:1", w.base, "host: 192.168.77.1", "host: "+host,
 		"port: 5000", fmt.Sprint("port: ", port)).Replace(string(raw))), 0o600))
 	for name, text := range map[string]string{
 		"90-controllerconfig.yaml": fmt.Sprintf(controllerConfig, "preflight", extensions.Reference, w.reg.Addr),

@@ -3,6 +3,7 @@ package phasetest
 import (
 	"encoding/base64"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,4 +39,18 @@ func UseRegistry(t testing.TB, dir, address string, push, pull registry.User) {
 		}
 		return os.WriteFile(path, []byte(words.Replace(string(raw))), 0o600)
 	}))
+}
+
+// HostAddress is an address of this machine that is not a loopback address: one that a bootstrap host may have.
+func HostAddress(t testing.TB) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			return n.IP.String()
+		}
+	}
+	t.Fatal("this machine has no IPv4 address beside 127.0.0.1: add one, for example with ip address add")
+	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sirupsen/logrus"
@@ -45,6 +46,7 @@ func TestResumeStateOfEarlierVersion(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/d13be95")))
+			reachable(t, dir)
 			c.change(t, filepath.Join(dir, "install"))
 			reused, err := resume(t, dir)
 			require.NoError(t, err)
@@ -59,6 +61,18 @@ func TestResumeStateOfEarlierVersion(t *testing.T) {
 			}
 			assert.FileExists(t, standalone.PointerFile(filepath.Join(dir, "state"), "master"))
 		})
+	}
+}
+
+// reachable gives the bootstrap host an address that nodes can reach, and its user a key that is one: that version took
+// 127.0.0.1 and any text.
+func reachable(t *testing.T, dir string) {
+	words := strings.NewReplacer("127.0.0.1", phasetest.HostAddress(t),
+		"IEFub3RoZXJTYW1wbGVLZXlGb3JEYXlvbmVEZW1vMDE", "ILaofmw0DPom6sKyqmPLNu7RPSBkcAmEUZL/N8RmDDFI")
+	for _, name := range []string{"install/install-config.yaml", "state/journal.json"} {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(words.Replace(string(raw))), 0o600))
 	}
 }
 
@@ -82,7 +96,7 @@ func resume(t *testing.T, dir string) (reused []string, err error) {
 				}
 			}},
 		BaseSource: "oci:/tmp/dayone-base", DaemonBinary: self,
-		RegistryListen: "127.0.0.1:24871", ConfigListen: "127.0.0.1:24872",
+		RegistryListen: phasetest.HostAddress(t) + ":24871", ConfigListen: "127.0.0.1:24872",
 		Versions: render.Versions{Raw: "test", Hash: "test", Payload: "test"},
 	})
 	return reused, err

@@ -92,10 +92,10 @@ func newBench(t *testing.T) *bench {
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	text := strings.Replace(string(raw), "host: 192.168.77.1\n    port: 5000",
-		"host: 127.0.0.1\n    port: "+strconv.Itoa(registry), 1)
+		"host: "+phasetest.HostAddress(t)+"\n    port: "+strconv.Itoa(registry), 1)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return &bench{t: t, order: childOrder{Dir: dir, State: filepath.Join(t.TempDir(), "state"), Base: base,
-		Registry: fmt.Sprintf("127.0.0.1:%d", registry), Config: fmt.Sprintf("127.0.0.1:%d", config)}}
+		Registry: fmt.Sprintf("%s:%d", phasetest.HostAddress(t), registry), Config: fmt.Sprintf("127.0.0.1:%d", config)}}
 }
 
 // run starts a child and returns its events as "phase kind".
