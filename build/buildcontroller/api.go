@@ -138,18 +138,23 @@ func (c api) jobOf(ctx context.Context, from client.Reader, b *mcfgv1.MachineOSB
 	return j, nil
 }
 
-// progress reads the Job and the pods of a build. The cache may not have the Job yet: before a build counts as
-// interrupted, the API server is asked.
-func (c api) progress(ctx context.Context, b *mcfgv1.MachineOSBuild) (job.Observation, error) {
+// currentJob reads the Job of a build; nil when it has none. The cache may not have the Job yet: before it counts as
+// deleted, the API server is asked.
+func (c api) currentJob(ctx context.Context, b *mcfgv1.MachineOSBuild) (*batchv1.Job, error) {
 	j, err := c.jobOf(ctx, c.client, b)
 	if err == nil && j == nil {
 		j, err = c.jobOf(ctx, c.live, b)
 	}
-	if err != nil || j == nil {
-		return job.Observe(nil, nil), err
+	return j, err
+}
+
+// progress says how far the Job and its pods are; j is nil when the build's Job is gone.
+func (c api) progress(ctx context.Context, j *batchv1.Job) (job.Observation, error) {
+	if j == nil {
+		return job.Observe(nil, nil), nil
 	}
 	var pods corev1.PodList
-	err = c.client.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{batchv1.JobNameLabel: j.Name})
+	err := c.client.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{batchv1.JobNameLabel: j.Name})
 	return job.Observe(j, pods.Items), wrap(err, "list pods of Job "+j.Name)
 }
 

@@ -10,6 +10,7 @@ import (
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests"
 )
 
 // followJobs writes the progress of Jobs and their pods into the builds that run.
@@ -19,7 +20,17 @@ func followJobs(ctx context.Context, x scope, s state) (state, error) {
 		if terminal(b) || b.DeletionTimestamp != nil || fresh(b) { // a fresh build gets its Job first
 			continue
 		}
-		o, err := x.api.progress(ctx, b)
+		j, err := x.api.currentJob(ctx, b)
+		if err != nil {
+			return s, err
+		}
+		if j != nil && j.DeletionTimestamp == nil && b.Annotations[manifests.AnnotationJobUID] == "" {
+			if b, err = release(ctx, x, b, j); err != nil {
+				return s, err
+			}
+			s.builds[i] = b
+		}
+		o, err := x.api.progress(ctx, j)
 		if err != nil {
 			return s, err
 		}

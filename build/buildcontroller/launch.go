@@ -4,8 +4,10 @@ import (
 	"context"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build"
@@ -96,6 +98,9 @@ func createJob(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, objects j
 			return b, err
 		}
 	}
+	// Until the build is recorded as prepared, a Job that somebody deletes is created again. So it stays suspended until
+	// then: no build runs twice.
+	objects.Job.Spec.Suspend = new(true)
 	err := x.api.client.Create(ctx, objects.Job)
 	if apierrors.IsAlreadyExists(err) {
 		objects.Job, err = x.api.jobOf(ctx, x.api.live, b)
@@ -108,14 +113,26 @@ func createJob(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, objects j
 	if err != nil {
 		return b, wrap(err, "create Job of MachineOSBuild "+b.Name)
 	}
-	// The state comes next: until it is written, a Job that is deleted would be created again.
 	prepared := b.DeepCopy()
 	prepared.Status.Builder, prepared.Status.RelatedObjects = objects.Builder(), objects.Related()
 	if b, err = move(ctx, x, prepared, job.Observation{State: machineosbuild.Prepared}); err != nil {
 		return b, err
 	}
+	return release(ctx, x, b, objects.Job)
+}
+
+// release lets the Job of a prepared build run, and records its UID on the build. It may be called again at any point
+// until the UID is recorded; afterwards only an admin suspends it.
+func release(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, j *batchv1.Job) (*mcfgv1.MachineOSBuild, error) {
+	if ptr.Deref(j.Spec.Suspend, false) {
+		running := j.DeepCopy()
+		running.Spec.Suspend = new(false)
+		if err := x.api.client.Patch(ctx, running, client.MergeFrom(j)); err != nil {
+			return b, wrap(err, "release Job of MachineOSBuild "+b.Name)
+		}
+	}
 	next := b.DeepCopy()
-	annotate(next, manifests.AnnotationJobUID, string(objects.Job.UID))
+	annotate(next, manifests.AnnotationJobUID, string(j.UID))
 	// without a lock: it is not written again
 	return next, wrap(x.api.client.Patch(ctx, next, client.MergeFrom(b)), "annotate MachineOSBuild "+b.Name)
 }

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build"
@@ -50,7 +51,7 @@ func (r *runner) step(ctx context.Context) {
 	alive := map[string]bool{}
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if j.DeletionTimestamp != nil {
+		if j.DeletionTimestamp != nil || ptr.Deref(j.Spec.Suspend, false) {
 			continue
 		}
 		alive[string(j.UID)] = true
