@@ -38,8 +38,14 @@ images: setup-build ## Push the container images of dayone's programs to REGISTR
 	go run ./hack/images/cmd/images --registry '$(REGISTRY)' --version '$(VERSION)' $(if $(CA),--ca '$(CA)') $(if $(AUTH),--auth '$(AUTH)')
 
 .PHONY: test
-test: setup-test build kube-build verify ## Set up everything and run all tests against the real parts (as root).
-	go test -p 2 -timeout 40m $(PACKAGES)
+test: setup-test build kube-build ## Set up everything, verify, and run all tests against the real parts (as root).
+	@# Many tests wait for machines that boot and for timers of Kubernetes: verify uses the processors meanwhile.
+	@$(MAKE) --no-print-directory -j2 verify test-all
+
+# More packages at a time than processors, for the reason above.
+.PHONY: test-all
+test-all:
+	go test -p 3 -timeout 40m $(PACKAGES)
 
 .PHONY: test-fast
 test-fast: setup-build ## Unit and in-process tests only: no root, no packages, under two minutes.

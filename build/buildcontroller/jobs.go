@@ -20,30 +20,34 @@ func followJobs(ctx context.Context, x scope, s state) (state, error) {
 		if terminal(b) || b.DeletionTimestamp != nil || fresh(b) { // a fresh build gets its Job first
 			continue
 		}
-		j, err := x.api.currentJob(ctx, b)
+		next, o, err := follow(ctx, x, b)
 		if err != nil {
 			return s, err
 		}
-		if j != nil && j.DeletionTimestamp == nil && b.Annotations[manifests.AnnotationJobUID] == "" {
-			if b, err = release(ctx, x, b, j); err != nil {
-				return s, err
-			}
-			s.builds[i] = b
-		}
-		o, err := x.api.progress(ctx, j)
-		if err != nil {
-			return s, err
-		}
+		s.builds[i] = next
 		if o.Stuck {
 			s.held = o.Cause.Message
 		}
-		if machineosbuild.Allowed(machineosbuild.StateOf(b), o.State) {
-			if s.builds[i], err = move(ctx, x, b, o); err != nil {
-				return s, err
-			}
-		}
 	}
 	return s, nil
+}
+
+// follow brings one build up to what its Job and its pods say.
+func follow(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) (*mcfgv1.MachineOSBuild, job.Observation, error) {
+	j, err := x.api.currentJob(ctx, b)
+	if err != nil {
+		return b, job.Observation{}, err
+	}
+	if j != nil && j.DeletionTimestamp == nil && b.Annotations[manifests.AnnotationJobUID] == "" {
+		if b, err = release(ctx, x, b, j); err != nil {
+			return b, job.Observation{}, err
+		}
+	}
+	o, err := x.api.progress(ctx, j)
+	if err == nil && machineosbuild.Allowed(machineosbuild.StateOf(b), o.State) {
+		b, err = move(ctx, x, b, o)
+	}
+	return b, o, err
 }
 
 // move writes a build's next state and gives the written build. The inputs of a build that ends are deleted before:

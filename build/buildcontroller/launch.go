@@ -7,7 +7,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build"
@@ -124,7 +123,7 @@ func createJob(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, objects j
 // release lets the Job of a prepared build run, and records its UID on the build. It may be called again at any point
 // until the UID is recorded; afterwards only an admin suspends it.
 func release(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, j *batchv1.Job) (*mcfgv1.MachineOSBuild, error) {
-	if ptr.Deref(j.Spec.Suspend, false) {
+	if suspended(j) {
 		running := j.DeepCopy()
 		running.Spec.Suspend = new(false)
 		if err := x.api.client.Patch(ctx, running, client.MergeFrom(j)); err != nil {
@@ -136,3 +135,5 @@ func release(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, j *batchv1.
 	// without a lock: it is not written again
 	return next, wrap(x.api.client.Patch(ctx, next, client.MergeFrom(b)), "annotate MachineOSBuild "+b.Name)
 }
+
+func suspended(j *batchv1.Job) bool { return j.Spec.Suspend != nil && *j.Spec.Suspend }

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build"
@@ -51,7 +50,7 @@ func (r *runner) step(ctx context.Context) {
 	alive := map[string]bool{}
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if j.DeletionTimestamp != nil || ptr.Deref(j.Spec.Suspend, false) {
+		if j.DeletionTimestamp != nil || suspended(j) {
 			continue
 		}
 		alive[string(j.UID)] = true
