@@ -100,7 +100,7 @@ func TestAnalyzeFailures(t *testing.T) {
 		{name: "a command of the Containerfile fails",
 			harm:   func(b *bench) { b.breakBuild() },
 			status: analyze.StatusFailed, phase: "build-master", cause: "containerfile", evidence: "cannot-find-the-thing",
-			next: ""},
+			next: "correct line 7 of the Containerfile of pool master"},
 		{name: "the input is wrong",
 			harm: func(b *bench) {
 				require.NoError(b.t, os.Remove(filepath.Join(b.order.Dir, "layering/worker.yaml")))

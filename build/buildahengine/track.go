@@ -194,7 +194,7 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 		f.Next = "dayone made this instruction from the MachineConfigs' extensions and kernelType: remove what the " +
 			"extensions image does not have, or set the extensions image of this base"
 	case inRun:
-		f.Class, f.Next = build.ClassUser, "fix this instruction; its last output lines are in the excerpt"
+		f.Class, f.Next = build.ClassUser, "correct this instruction: the log has what it printed last"
 	case c.Phase == phaseStorage:
 		f.Class, f.Next = build.ClassInfrastructure,
 			"check the build directory on this host; it can be deleted, it only holds caches"

@@ -98,6 +98,39 @@ func TestQuoteKeepsCause(t *testing.T) {
 	assert.Equal(t, "short", quote("short"))
 }
 
+// TestFailedRunIsQuoted reads the log of a build whose RUN failed under chroot isolation, as the engine wrote it.
+func TestFailedRunIsQuoted(t *testing.T) {
+	const log = "20261125T231205.327-2eab280dcd8c.log"
+	const failure = `build failed (user) in containerfile, line 7: RUN make: building at STEP \"RUN make\": while running ` +
+		`runtime: exit status 7 (exit code 7); correct it; full log: /var/lib/dayone/build/master/logs/` + log
+	const text = "PHASE: containerfile\nRUN uses isolation chroot: no runtime works here\nSTEP: FROM base\n" +
+		"Copying blob sha256:1\nSTEP: RUN make\ngcc: thing.c: no such thing\nmake: *** [thing] Error 7\n" +
+		"subprocess exited with status 7\n"
+	const failed = `{"version":1,"phases":[{"name":"build-master","title":"t","status":"failed",` +
+		`"started":"2026-01-02T10:00:00Z","error":"` + failure + `"}]}`
+	const records = `[{"phase":"service start"},{"phase":"stage start","stage":"build-master"},{"phase":"stage end",` +
+		`"stage":"build-master","result":"failure","errorMessage":"` + failure + `"},` +
+		`{"phase":"service end","result":"failure"}]`
+	for _, c := range []struct {
+		name, logFile string
+		files         map[string]string
+	}{
+		{"dayone's bundle", logsName + "/master/logs/" + log, map[string]string{journalName: failed}},
+		{"the installer's bundle", installerLogsName + "/master/logs/" + log,
+			map[string]string{"bootstrap/services/dayone-bootstrap.json": records}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.files[c.logFile] = text
+			v := Bundle(made(t, c.files)).Verdict
+			assert.Equal(t, "a command of the Containerfile failed at line 7: RUN make (exit code 7)", v.Summary)
+			assert.Equal(t, Evidence{c.logFile, 7, "make: *** [thing] Error 7"}, v.Evidence)
+			assert.Equal(t, []string{"gcc: thing.c: no such thing", "make: *** [thing] Error 7"}, v.Output)
+			assert.Equal(t, "correct line 7 of the Containerfile of pool master; try it with dayone build --dir DIR --pool "+
+				"master, then start the installation again", v.Next)
+		})
+	}
+}
+
 func TestADegradedClusterIsNamed(t *testing.T) {
 	list := func(items string) string { return "{\n \"items\": [\n" + items + "\n ]\n}\n" }
 	node := list(

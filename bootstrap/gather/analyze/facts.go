@@ -20,6 +20,8 @@ const (
 	servicesName = "bootstrap/services"
 	handedName   = "bootstrap/dayone/" + handover.MarkFile
 	logsName     = "bootstrap/dayone/build-logs"
+	// installerLogsName is where the build logs are in the installer's own bundle.
+	installerLogsName = servicesName + "/dayone.d/build-logs"
 
 	configsFile = "resources/machineosconfigs.json"
 	buildsFile  = "resources/machineosbuilds.json"

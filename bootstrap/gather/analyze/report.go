@@ -53,6 +53,8 @@ type Verdict struct {
 	Summary string `json:"summary"`
 	// Evidence is the line that says so.
 	Evidence Evidence `json:"evidence,omitzero"`
+	// Output are the last lines that a failed command of the Containerfile printed.
+	Output []string `json:"output,omitempty"`
 	// Next is what to do.
 	Next string `json:"next,omitempty"`
 }

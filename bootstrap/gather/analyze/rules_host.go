@@ -2,7 +2,6 @@ package analyze
 
 import (
 	"fmt"
-	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -89,35 +88,13 @@ func phaseFailed(f *facts) (Verdict, bool) {
 	return failedPhase(f, f.stopped), true
 }
 
-// logPath is how a build's failure names its log.
-var logPath = regexp.MustCompile(`full log: (\S+)`)
-
 func failedPhase(f *facts, r *journal.Record) Verdict {
 	v := explained(StatusFailed, r.Name, r.Error)
 	v.Evidence = Evidence{File: journalName, Line: f.line(journalName, `"error":`), Text: quote(r.Error)}
-	if m := logPath.FindStringSubmatch(r.Error); m != nil && v.Cause == causeContainerfile {
-		if e, ok := lastLine(f, path.Base(m[1])); ok {
-			v.Summary += ": " + shorten(r.Error)
-			v.Evidence = e
-		}
+	if pool, ok := strings.CutPrefix(r.Name, "build-"); ok && v.Cause == causeContainerfile {
+		v = failedRun(f, v, r.Error, shorten(pool))
 	}
 	return v
-}
-
-// lastLine is the last line of a build's log that is not empty.
-func lastLine(f *facts, log string) (Evidence, bool) {
-	for _, file := range f.bundle.Below(logsName) {
-		if path.Base(file.Name) != log {
-			continue
-		}
-		lines := file.Lines()
-		for n := len(lines) - 1; n >= 0; n-- {
-			if strings.TrimSpace(lines[n]) != "" {
-				return Evidence{File: file.Name, Line: n + 1, Text: shorten(lines[n])}, true
-			}
-		}
-	}
-	return Evidence{}, false
 }
 
 // serviceFailed applies to a service that says so in its records. They lie on another disk than the journal, which a
@@ -324,7 +301,7 @@ func recordedFault(f *facts, s service, e record) Verdict {
 	v := explained(StatusFailed, strings.Trim(s.name+"/"+e.Stage, "/"), strings.TrimSpace(e.ErrorMessage+" "+e.ErrorLine))
 	if v.Cause == causeUnknown {
 		v.Cause, v.Summary = "service-failed", "a service of the bootstrap node failed"
-		v.Next = "read bootstrap/journals/" + s.name + ".log"
+		v.Next = "read " + journalOf(f, s.name)
 	}
 	if next := nextOf(e.ErrorMessage); next != "" {
 		v.Next = shorten(next)
@@ -332,5 +309,18 @@ func recordedFault(f *facts, s service, e record) Verdict {
 	if v.Evidence = recordEvidence(f, s, e); v.Evidence.Line == 0 {
 		v.Evidence.Line = f.line(s.file, `"failure"`)
 	}
+	if pool, ok := strings.CutPrefix(e.Stage, "build-"); ok && v.Cause == causeContainerfile {
+		v = failedRun(f, v, e.ErrorMessage, shorten(pool))
+	}
 	return v
+}
+
+// journalOf is where a bundle has a service's systemd journal: openshift-install gathers those of its own units, and of
+// every unit that has failed.
+func journalOf(f *facts, service string) string {
+	own, failed := "bootstrap/journals/"+service+".log", "bootstrap/unit-status/"+service+".service.log"
+	if f.bundle.Get(own) == nil && f.bundle.Get(failed) != nil {
+		return failed
+	}
+	return own
 }

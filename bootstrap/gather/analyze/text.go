@@ -74,6 +74,12 @@ func (v Verdict) text(b *strings.Builder, head string) {
 		}
 		fmt.Fprintf(b, "  evidence: %s%s: %s\n", v.Evidence.File, line, v.Evidence.Text)
 	}
+	if len(v.Output) > 1 {
+		b.WriteString("  output:\n")
+		for _, line := range v.Output {
+			fmt.Fprintf(b, "    | %s\n", line)
+		}
+	}
 	if v.Next != "" {
 		fmt.Fprintf(b, "  next:     %s\n", v.Next)
 	}
