@@ -45,7 +45,7 @@ func demo(ctx context.Context) error {
 	tiny := flag.Bool("tiny", false, "use a busybox OS of 70 MB instead of Debian with systemd")
 	full := flag.Bool("full", false, "the whole life: Day 1, hand-over to a real Kubernetes, Day 2, opting out")
 	output := flag.String("o", "text", "what is printed at the end: text or json")
-	flag.BoolVar(&o.Keep, "keep", false, "leave nodes and bootstrap running")
+	flag.BoolVar(&o.Keep, "keep", false, "leave nodes and bootstrap running; with --full the cluster, until Ctrl-C")
 	flag.StringVar(&o.InstallDir, "install-dir", "", "your own install directory (default: the sample)")
 	flag.StringVar(&o.Base, "base", "", "your own base image: a registry reference, oci:DIR or docker-archive:FILE")
 	flag.StringVar(&o.BaseCA, "base-ca", "", "CA of the base image's registry (PEM; default: what this machine trusts)")
@@ -56,10 +56,9 @@ func demo(ctx context.Context) error {
 	if *output != "text" && *output != "json" {
 		return fmt.Errorf("-o %s: write text or json", *output)
 	}
-	if *full && (*tiny || o.Keep || o.InstallDir != "" || o.Base != "") {
-		return errors.New(
-			"--full runs the sample's life on Debian and removes everything at its end: " +
-				"drop --tiny, --keep, --install-dir and --base, or drop --full")
+	if *full && (*tiny || o.InstallDir != "" || o.Base != "") {
+		return errors.New("--full runs the sample's life on Debian, whose nodes need systemd: " +
+			"drop --tiny, --install-dir and --base, or drop --full")
 	}
 	if *tiny {
 		o.Kind = baseimage.Tiny

@@ -172,24 +172,23 @@ func appContent(text string) fleet.Content {
 		Actions: "DaemonReload, Restart app.service"}
 }
 
-// writeInstallDirectory writes the sample for the cluster's registry. Workers are plain at first; every node trusts it.
+// writeInstallDirectory writes the sample, with the MachineOSConfigs of both pools, for the cluster's registry, which
+// every node trusts.
 func writeInstallDirectory(l *life) (string, error) {
 	dir := filepath.Join(l.o.Work, "install")
 	if err := assets.WriteSample(dir); err != nil {
 		return "", err
 	}
-	if err := os.Remove(filepath.Join(dir, "layering/worker.yaml")); err != nil {
-		return "", err
-	}
 	r := l.kube.Registry
 	change := strings.NewReplacer("registry.example.com", kubecluster.RegistryName, "port: 5000",
-		fmt.Sprintf("port: %d", bootstrapPort), "  - name: worker\n", "",
+		fmt.Sprintf("port: %d", bootstrapPort),
 		"ZGVtby1wdXNoOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Push.Name, r.Push.Password),
 		"ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Pull.Name, r.Pull.Password),
 		"  bootstrapRegistry:\n",
 		"  registry:\n    repository: "+kubecluster.RegistryName+"/ocp\n    pushSecret: os-push\n"+
 			"    caFile: registry-ca.crt\n  bootstrapRegistry:\n")
-	for _, name := range []string{"install-config.yaml", "layering/master.yaml", "layering/secrets.yaml"} {
+	for _, name := range []string{"install-config.yaml", "layering/master.yaml", "layering/worker.yaml",
+		"layering/secrets.yaml"} {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return "", err

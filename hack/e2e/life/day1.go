@@ -27,6 +27,7 @@ func firstDay(ctx context.Context, l *life) error {
 	}
 	o := l.o.Options
 	o.InstallDir = dir
+	o.Keep = false // the life ends what it keeps itself
 	if l.day1, err = e2e.Prepare(ctx, o); err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func registryPort() string {
 }
 
 // handOver makes the machines nodes of the cluster and runs dayone handover, which ends the bootstrap. No master
-// reboots.
+// reboots. What becomes of the workers, whose MachineOSConfig it delivers, is the next phase's.
 func handOver(ctx context.Context, l *life) (err error) {
 	l.fleet, err = fleet.New(fleet.Options{Lab: l.day1.Lab, Client: l.client, Config: l.kube.Config,
 		Agent: filepath.Join(l.o.Bin, "dayone-daemon")})
@@ -84,27 +85,24 @@ func handOver(ctx context.Context, l *life) (err error) {
 	}
 	l.watch = fleet.NewWatch(l.fleet)
 	follow(ctx, l, l.fleet.Kubelets, l.watch.Run, func(ctx context.Context) { showNodes(ctx, l.recorder, l.fleet) })
-	boots, err := l.fleet.Boots()
-	if err != nil {
-		return err
-	}
+	l.booted = bootsOf(l, worker)
+	boots := bootsOf(l, master)
 	if err := runHandOver(ctx, l); err != nil {
 		return err
 	}
-	for _, h := range l.fleet.Hosts {
-		if err := until(ctx, h.Name+" to be done", func() (bool, error) {
+	for _, h := range l.fleet.Of(master) {
+		if err := until(ctx, h.Node.Name+" to be done", func() (bool, error) {
 			r := h.Record(ctx)
 			return r.Converged() && r.State == nodestate.StateDone && r.Reason == "", errors.New(r.Reason)
 		}); err != nil {
 			return err
 		}
 		r := h.Record(ctx)
-		l.check(h.Node.Name, "the cluster wants what it runs", r.Converged() && (h.Pool == master) == (r.CurrentImage != ""),
-			"%s", r.CurrentConfig)
+		l.check(h.Node.Name, "the cluster wants what it runs", r.Converged() && r.CurrentImage != "", "%s", r.CurrentConfig)
+		n, err := h.Boots()
+		l.check(h.Node.Name, "has not rebooted", err == nil && n == boots[h], "%d", n-boots[h])
 	}
-	after, err := l.fleet.Boots()
-	l.check("all", "no node has rebooted", err == nil && after == boots, "")
-	return err
+	return nil
 }
 
 // join makes a machine a node and gives it the credential of the final registry.

@@ -15,7 +15,6 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/e2e/fleet"
-	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodestate"
@@ -28,18 +27,18 @@ func containerfile(text string) []mcfgv1.MachineOSContainerfile {
 		text + " > /usr/share/demo-worker.txt\n"}}
 }
 
-// optIn gives the workers' pool a MachineOSConfig: the rest follows from it.
-func optIn(ctx context.Context, l *life) error {
-	return rollout(ctx, l, 1, 1, "one", func() error {
-		return create(ctx, l, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker},
-			Spec: mcfgv1.MachineOSConfigSpec{
-				MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: worker},
-				ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
-				BaseImagePullSecret:     &mcfgv1.ImageSecretObjectReference{Name: "base-pull"},
-				RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "os-push"},
-				RenderedImagePushSpec:   mcfgv1.ImageTagFormat(kubecluster.RegistryName + "/ocp/worker-os:latest"),
-				Containerfile:           containerfile("one")}})
-	})
+// sampleText is what the sample's Containerfile of the workers writes.
+const sampleText = "workers are built by the cluster"
+
+// followWorkers waits for what the install directory asks for: the worker's MachineOSConfig came with the hand-over, and
+// the rest follows from it.
+func followWorkers(ctx context.Context, l *life) error {
+	l.watch.Worst(worker)
+	image, err := newImage(ctx, l, "")
+	if err != nil {
+		return err
+	}
+	return rolledOut(ctx, l, image, plan{boots: l.booted, reboots: 1, unavailable: 1, text: sampleText})
 }
 
 // changeContainerfile lets two workers go at a time.
@@ -51,7 +50,8 @@ func changeContainerfile(ctx context.Context, l *life) error {
 	if err != nil {
 		return err
 	}
-	return rollout(ctx, l, 1, 2, "two", func() error { return editContainerfile(ctx, l, "two") })
+	return rollout(ctx, l, plan{reboots: 1, unavailable: 2, text: "two"},
+		func() error { return editContainerfile(ctx, l, "two") })
 }
 
 func editContainerfile(ctx context.Context, l *life, text string) error {
@@ -74,66 +74,84 @@ func change[T client.Object](ctx context.Context, l *life, o T, how func(T)) err
 	return nil
 }
 
-// rollout does something that makes a new image of the workers', and follows it onto them: each reboots so often, so
-// many are unavailable at once at most, and what the Containerfile made is there.
-func rollout(ctx context.Context, l *life, reboots, unavailable int, text string, do func() error) error {
-	boots := bootsOf(l)
+// plan is what a rollout may do to the workers: each reboots so often, so many are unavailable at once at most, and
+// what the Containerfile wrote is there afterwards.
+type plan struct {
+	// boots are counted from here.
+	boots                map[*fleet.Host]int
+	reboots, unavailable int
+	text                 string
+}
+
+// rollout does something that makes a new image of the workers', and follows it onto them.
+func rollout(ctx context.Context, l *life, p plan, do func() error) error {
+	p.boots = bootsOf(l, worker)
 	l.watch.Worst(worker)
-	image, err := newImage(ctx, l, do)
+	before, err := currentImage(ctx, l)
 	if err != nil {
 		return err
 	}
+	if err := do(); err != nil {
+		return err
+	}
+	image, err := newImage(ctx, l, before)
+	if err != nil {
+		return err
+	}
+	return rolledOut(ctx, l, image, p)
+}
+
+// rolledOut waits until the workers run an image, and holds them against the plan.
+func rolledOut(ctx context.Context, l *life, image string, p plan) error {
 	to, err := arrived(ctx, l, image)
 	if err != nil {
 		return err
 	}
 	for _, h := range l.fleet.Of(worker) {
 		digest, err := e2e.BootedDigest(ctx, h.Node)
-		if reboots > 0 {
+		if p.reboots > 0 {
 			l.check(h.Node.Name, "booted digest is the built one", err == nil && strings.HasSuffix(to.Image, digest), "%s",
 				digest)
 		}
 		n, err := h.Boots()
-		l.check(h.Node.Name, "reboots as planned", err == nil && n-boots[h] == reboots, "%d", n-boots[h])
+		l.check(h.Node.Name, "reboots as planned", err == nil && n-p.boots[h] == p.reboots, "%d", n-p.boots[h])
 		got, err := h.Node.Output(ctx, "cat", "/usr/share/demo-worker.txt")
-		l.check(h.Node.Name, "what the Containerfile made is there", err == nil && got == text, "%s", got)
+		l.check(h.Node.Name, "what the Containerfile made is there", err == nil && got == p.text, "%s", got)
 	}
 	worst := l.watch.Worst(worker)
-	l.check("workers", "never more unavailable than allowed", worst <= unavailable, "%d of %d", worst, unavailable)
+	l.check("workers", "never more unavailable than allowed", worst <= p.unavailable, "%d of %d", worst, p.unavailable)
 	return nil
 }
 
-func bootsOf(l *life) map[*fleet.Host]int {
+func bootsOf(l *life, pool string) map[*fleet.Host]int {
 	out := map[*fleet.Host]int{}
-	for _, h := range l.fleet.Of(worker) {
+	for _, h := range l.fleet.Of(pool) {
 		out[h], _ = h.Boots() // 0 makes the check fail
 	}
 	return out
 }
 
-// newImage does something and waits for the image that is built because of it.
-func newImage(ctx context.Context, l *life, do func() error) (string, error) {
+// currentImage is the image that the workers' MachineOSConfig names; empty when it names none.
+func currentImage(ctx context.Context, l *life) (string, error) {
 	mosc := &mcfgv1.MachineOSConfig{}
-	key := client.ObjectKey{Name: worker}
-	err := l.client.Get(ctx, key, mosc)
-	if client.IgnoreNotFound(err) != nil {
+	if err := l.client.Get(ctx, client.ObjectKey{Name: worker}, mosc); err != nil {
 		return "", fmt.Errorf("read MachineOSConfig: %w", err)
 	}
-	before := mosc.Status.CurrentImagePullSpec
-	if err := do(); err != nil {
-		return "", err
-	}
+	return string(mosc.Status.CurrentImagePullSpec), nil
+}
+
+// newImage waits for an image of the workers' that is not the one before.
+func newImage(ctx context.Context, l *life, before string) (image string, err error) {
 	err = until(ctx, "the image", func() (bool, error) {
-		if err := l.client.Get(ctx, key, mosc); err != nil {
+		if image, err = currentImage(ctx, l); err != nil {
 			return false, err
 		}
-		now := mosc.Status.CurrentImagePullSpec
-		return now != "" && now != before, buildFailure(ctx, l)
+		return image != "" && image != before, buildFailure(ctx, l)
 	})
 	if err == nil {
-		l.o.View.Line("  built %s", mosc.Status.CurrentImagePullSpec)
+		l.o.View.Line("  built %s", image)
 	}
-	return string(mosc.Status.CurrentImagePullSpec), err
+	return image, err
 }
 
 // buildFailure says why the last build of the workers failed, if it did.
@@ -171,7 +189,7 @@ func arrived(ctx context.Context, l *life, image string) (target.Target, error) 
 
 // changeConfig changes a file whose owner says what follows: it is live without a reboot, and in the next boot's image.
 func changeConfig(ctx context.Context, l *life) error {
-	err := rollout(ctx, l, 0, 0, "one", func() error {
+	err := rollout(ctx, l, plan{text: sampleText}, func() error {
 		mc, err := appContent("two").MachineConfig(appConfig+"-"+worker, worker)
 		if err != nil {
 			return err
@@ -199,7 +217,7 @@ func failAndRecover(ctx context.Context, l *life) error {
 	if _, err := victim.Node.Output(ctx, "mv", firstboot.AuthPath, firstboot.AuthPath+".lost"); err != nil {
 		return err
 	}
-	return rollout(ctx, l, 1, 2, "three", func() error {
+	return rollout(ctx, l, plan{reboots: 1, unavailable: 2, text: "three"}, func() error {
 		if err := editContainerfile(ctx, l, "three"); err != nil {
 			return err
 		}
@@ -230,7 +248,7 @@ func failAndRecover(ctx context.Context, l *life) error {
 
 // optOut deletes the MachineOSConfig: one reboot for each worker, back to the base OS and plain files.
 func optOut(ctx context.Context, l *life) error {
-	boots := bootsOf(l)
+	boots := bootsOf(l, worker)
 	l.watch.Worst(worker)
 	if err := l.client.Delete(ctx, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker}}); err != nil {
 		return fmt.Errorf("opt out: %w", err)

@@ -44,9 +44,11 @@ type life struct {
 	client  client.Client
 	day1    *e2e.Run
 	workers []*testnode.Node
-	fleet   *fleet.Fleet
-	watch   *fleet.Watch
-	ends    []func(context.Context) error
+	// booted counts the workers' boots before the hand-over: it makes the cluster build their image and roll it out.
+	booted map[*fleet.Host]int
+	fleet  *fleet.Fleet
+	watch  *fleet.Watch
+	ends   []func(context.Context) error
 }
 
 // phase is one part of the life: it does its work and checks what came of it.
@@ -60,7 +62,7 @@ func phases() []phase {
 		{"a Kubernetes, the final registry, dayone's programs as images", makeCluster},
 		{"Day 1: masters boot the image that the bootstrap host built", firstDay},
 		{"hand-over: the bootstrap host goes, nothing reboots", handOver},
-		{"workers opt in: their image is built in a Job", optIn},
+		{"workers: the cluster builds their image in a Job and rolls it out", followWorkers},
 		{"Day 2: a config change that policies cover, without a reboot", changeConfig},
 		{"Day 2: another Containerfile, two nodes at a time", changeContainerfile},
 		{"a node fails and recovers", failAndRecover},
@@ -68,7 +70,8 @@ func phases() []phase {
 	}
 }
 
-// Whole does everything and removes all it made. The report is there also when something fails.
+// Whole does everything and removes all it made; with Options.Keep when ctx ends. The report is there also when
+// something fails.
 func Whole(ctx context.Context, o Options) (report *Report, err error) {
 	if o.Workers == 0 {
 		o.Workers = 3
@@ -87,7 +90,21 @@ func Whole(ctx context.Context, o Options) (report *Report, err error) {
 			return l.report, fmt.Errorf("%s: %w", p.title, err)
 		}
 	}
-	return l.report, errors.Join(l.report.write(), l.report.failed())
+	err = errors.Join(l.report.write(), l.report.failed())
+	if o.Keep && err == nil {
+		keep(ctx, l)
+	}
+	return l.report, err
+}
+
+// keep leaves everything running until ctx ends: parts of the cluster run in this process.
+func keep(ctx context.Context, l *life) {
+	l.o.View.Line(`
+the cluster is up; in another terminal:
+  bin/kubectl-dayone status --kubeconfig %[1]s
+  bin/testnode exec %[2]s/worker-0 sh
+Ctrl-C ends it`, l.kube.Kubeconfig, l.day1.Lab.ID)
+	<-ctx.Done()
 }
 
 // run carries out a phase and shows the nodes at its end.
