@@ -38,8 +38,6 @@ func exceptions() []exception {
 	return []exception{
 		{"no program calls Bundle.Names", "tests list what a log bundle holds"},
 		{"no program calls CA.Pool", "tests are TLS clients of servers that the CA signed"},
-		{"no program calls SeccompProfile", "administrators copy the profile to their nodes; a test runs builds under it"},
-		{"no program calls AgentKubeletRights", "administrators apply the manifest by hand; a test applies it"},
 	}
 }
 

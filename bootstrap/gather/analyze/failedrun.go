@@ -22,8 +22,8 @@ var (
 		`time="[^"]*" level=|error running container: |exit status \d+$|PHASE: )`)
 )
 
-// failedRun tells of a command of the Containerfile what a user wants to know: which line it is, what the command itself
-// said, and what to do. message is the build's failure; pool is the one that is built.
+// failedRun tells of a command of the Containerfile what a user wants to know: which line it is, what the command
+// itself said, and what to do. message is the build's failure; pool is the one that is built.
 func failedRun(f *facts, v Verdict, message, pool string) Verdict {
 	m := failedPlace.FindStringSubmatch(message)
 	if m == nil {

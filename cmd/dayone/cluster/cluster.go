@@ -1,6 +1,6 @@
 // Package cluster holds the commands that work with a cluster.
 //
-//	kubeconfig or dump -> install | upgrade | manifests | status | logs | plan | why | policies | uninstall
+//	kubeconfig or dump -> install | upgrade | manifests | status | logs | plan | why | policies | uninstall | file
 package cluster
 
 import (
@@ -30,6 +30,7 @@ func Command(version string) *cobra.Command {
 	for _, command := range append(plan.OfCluster(c), newManifests(c), newStatus(c), newLogs(c)) {
 		group.AddCommand(connect.WithHints(command, ""))
 	}
+	group.AddCommand(newFile())
 	return cli.AllowYAML(group)
 }
 

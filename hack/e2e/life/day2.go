@@ -30,8 +30,8 @@ func containerfile(text string) []mcfgv1.MachineOSContainerfile {
 // sampleText is what the sample's Containerfile of the workers writes.
 const sampleText = "workers are built by the cluster"
 
-// followWorkers waits for what the install directory asks for: the worker's MachineOSConfig came with the hand-over, and
-// the rest follows from it.
+// followWorkers waits for what the install directory asks for: the worker's MachineOSConfig came with the hand-over,
+// and the rest follows from it.
 func followWorkers(ctx context.Context, l *life) error {
 	l.watch.Worst(worker)
 	image, err := newImage(ctx, l, "")
