@@ -63,8 +63,8 @@ func pushBlob(t testing.TB, r *registrytest.Registry, repo string, data []byte) 
 
 const ociManifest = "application/vnd.oci.image.manifest.v1+json"
 
-// manifestOf is an OCI manifest with a configuration and layers that are in the repository already.
-func manifestOf(config digest.Digest, size int, layers ...digest.Digest) []byte {
+// manifestOf is an OCI manifest with a configuration and layers, all of which are in the repository already.
+func manifestOf(config digest.Digest, size int, layers ...[]byte) []byte {
 	var b strings.Builder
 	b.WriteString(`{"schemaVersion":2,"mediaType":"` + ociManifest +
 		`","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"` +
@@ -73,7 +73,8 @@ func manifestOf(config digest.Digest, size int, layers ...digest.Digest) []byte 
 		if i > 0 {
 			b.WriteString(",")
 		}
-		b.WriteString(`{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"` + l.String() + `","size":1}`)
+		b.WriteString(`{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"` + digest.FromBytes(l).String() + `","size":` +
+			itoa(len(l)) + `}`)
 	}
 	b.WriteString(`]}`)
 	return []byte(b.String())

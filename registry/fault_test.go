@@ -93,7 +93,8 @@ func TestKillDuringPush(t *testing.T) {
 			case "blob done":
 				pushBlob(t, r, "a/b", data)
 			case "manifest done":
-				body := manifestOf(pushBlob(t, r, "a/b", []byte("{}")), 2, pushBlob(t, r, "a/b", data))
+				pushBlob(t, r, "a/b", data)
+				body := manifestOf(pushBlob(t, r, "a/b", []byte("{}")), 2, data)
 				require.Equal(t, http.StatusCreated, pushManifest(t, r, "a/b", "v1", body).status)
 			}
 			require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
@@ -157,7 +158,8 @@ func TestFullDisk(t *testing.T) {
 			t.Cleanup(func() { assert.NoError(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
 			r := registrytest.Start(t, func(o *registry.Options) { o.Root = root; o.MinFreeBytes = tc.minFree })
 			layer := bytes.Repeat([]byte("z"), 4<<20)
-			body := manifestOf(pushBlob(t, r, "a/b", []byte("{}")), 2, pushBlob(t, r, "a/b", layer))
+			pushBlob(t, r, "a/b", layer)
+			body := manifestOf(pushBlob(t, r, "a/b", []byte("{}")), 2, layer)
 			require.Equal(t, http.StatusCreated, pushManifest(t, r, "a/b", "v1", body).status)
 
 			big := bytes.Repeat([]byte("y"), 16<<20)
@@ -215,7 +217,8 @@ func TestSlowClients(t *testing.T) {
 func TestTwoPushersOfOneTag(t *testing.T) {
 	r := registrytest.Start(t)
 	cfg := pushBlob(t, r, "a/b", []byte("{}"))
-	bodies := [][]byte{manifestOf(cfg, 2), manifestOf(cfg, 2, pushBlob(t, r, "a/b", []byte("l")))}
+	pushBlob(t, r, "a/b", []byte("l"))
+	bodies := [][]byte{manifestOf(cfg, 2), manifestOf(cfg, 2, []byte("l"))}
 	var wg sync.WaitGroup
 	for i := range 2 {
 		wg.Go(func() {

@@ -53,7 +53,7 @@ func TestKillDuringMountOrManifest(t *testing.T) {
 				config := pushBlob(t, r, "a/base", []byte("{}"))
 				layer := pushBlob(t, r, "a/base", []byte("layer"))
 				manifest := func(i int) []byte { // every one another
-					return []byte(strings.Replace(string(manifestOf(config, 2, layer)), `"size":1}`, `"size":`+itoa(i+1)+`}`, 1))
+					return []byte(strings.Replace(string(manifestOf(config, 2, []byte("layer"))), `]}`, `],"annotations":{"i":"`+itoa(i)+`"}}`, 1))
 				}
 				next := func(i int) (string, string, []byte) {
 					if kind == "mount" {

@@ -52,6 +52,14 @@ func (r *Root) Collect(ctx context.Context, o storage.CollectOptions) (storage.C
 	return r.store.Collect(ctx, o)
 }
 
+// RemoveManifest removes a manifest with its tags, also a damaged one. Its bytes stay until Collect.
+func (r *Root) RemoveManifest(ctx context.Context, repository string, d digest.Digest) error {
+	if !validName(repository) {
+		return fmt.Errorf("remove manifest: %q is no repository name", repository)
+	}
+	return r.store.Repository(repository).DeleteManifest(ctx, d)
+}
+
 // Verify hashes every blob.
 func (r *Root) Verify(ctx context.Context) (storage.VerifyReport, error) { return r.store.Verify(ctx) }
 
@@ -63,6 +71,8 @@ type Listed struct {
 	MediaType  string        `json:"mediaType"`
 	// Bytes of the manifest and of what it names, shared layers counted for each image.
 	Bytes int64 `json:"bytes"`
+	// Problem says why the manifest cannot be read.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Usage is what a repository takes on disk.
@@ -86,7 +96,7 @@ func List(ctx context.Context, root string) ([]Listed, error) {
 	out := []Listed{}
 	for _, i := range images {
 		out = append(out, Listed{Repository: i.Repository, Tags: i.Tags, Digest: i.Digest, MediaType: i.MediaType,
-			Bytes: i.Bytes})
+			Bytes: i.Bytes, Problem: i.Problem})
 	}
 	return out, nil
 }

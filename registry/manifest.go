@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +112,7 @@ func putManifest(c call, d digest.Digest) {
 		return
 	}
 	var apiErr *apiError
-	put := storage.Put{Digest: d, MediaType: mediaType, Body: body}
+	put := storage.Put{Digest: d, MediaType: mediaType, Body: body, Sparse: c.sparse}
 	if d == "" {
 		put.Tags, put.Digest = []string{c.route.ref}, digest.FromBytes(body)
 	} else if got := d.Algorithm().FromBytes(body); got != d {
@@ -122,9 +121,6 @@ func putManifest(c call, d digest.Digest) {
 	} else if put.Tags, apiErr = tagParameters(c.r); apiErr != nil {
 		apiErr.write(c.w)
 		return
-	}
-	if !c.sparse {
-		put.Needs, put.Children = references(content)
 	}
 	if err := c.repository().PutManifest(c.r.Context(), put); err != nil {
 		c.fail(err, errManifestUnknown)
@@ -170,9 +166,9 @@ func parseManifest(contentType string, body []byte) (content *storage.Content, m
 			return nil, "", fmt.Errorf("parse content type: %w", err)
 		}
 	}
-	var c storage.Content
-	if err := json.Unmarshal(body, &c); err != nil {
-		return nil, "", fmt.Errorf("parse manifest: %w", err)
+	c, err := storage.ParseContent(body)
+	if err != nil {
+		return nil, "", err
 	}
 	if c.SchemaVersion != 2 {
 		return nil, "", fmt.Errorf("schemaVersion is %d, only 2 is supported", c.SchemaVersion)
@@ -183,10 +179,7 @@ func parseManifest(contentType string, body []byte) (content *storage.Content, m
 	if c.MediaType != "" && c.MediaType != mediaType {
 		return nil, "", fmt.Errorf("mediaType %q is not the content type %q", c.MediaType, mediaType)
 	}
-	if err := checkFields(mediaType, &c); err != nil {
-		return nil, "", err
-	}
-	return &c, mediaType, checkDescriptors(&c)
+	return c, mediaType, checkFields(mediaType, c)
 }
 
 // checkFields wants the fields that a manifest of this media type has, and no field of the other kind.
@@ -216,58 +209,6 @@ func checkFields(mediaType string, c *storage.Content) error {
 		return fmt.Errorf("content type %q is not that of an OCI or docker manifest", mediaType)
 	}
 	return nil
-}
-
-func checkDescriptors(c *storage.Content) error {
-	check := func(where string, d v1.Descriptor) error {
-		if _, err := storage.ParseDigest(string(d.Digest)); err != nil {
-			return fmt.Errorf("%s: %w", where, err)
-		}
-		if d.Size < 0 {
-			return fmt.Errorf("%s: size is negative", where)
-		}
-		return nil
-	}
-	if c.Config != nil {
-		if err := check("config", *c.Config); err != nil {
-			return err
-		}
-	}
-	if c.Subject != nil {
-		if err := check("subject", *c.Subject); err != nil {
-			return err
-		}
-	}
-	for i, d := range c.Layers {
-		if err := check(fmt.Sprintf("layers[%d]", i), d); err != nil {
-			return err
-		}
-	}
-	for i, d := range c.Manifests {
-		if err := check(fmt.Sprintf("manifests[%d]", i), d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// references are what has to be in the repository before the manifest. A subject may come later (OCI distribution
-// specification, "Pushing Manifests with Subject"), and a layer that lives elsewhere by its URLs is not asked for.
-func references(c *storage.Content) (blobs, manifests []digest.Digest) {
-	if c.Config != nil {
-		blobs = append(blobs, c.Config.Digest)
-	}
-	for _, l := range c.Layers {
-		if len(l.URLs) > 0 && (strings.Contains(l.MediaType, "nondistributable") ||
-			strings.Contains(l.MediaType, "foreign")) {
-			continue
-		}
-		blobs = append(blobs, l.Digest)
-	}
-	for _, m := range c.Manifests {
-		manifests = append(manifests, m.Digest)
-	}
-	return blobs, manifests
 }
 
 func deleteManifest(c call, d digest.Digest) {

@@ -155,8 +155,9 @@ func TestBlobRangesAndETag(t *testing.T) {
 
 func TestManifestsAndTags(t *testing.T) {
 	r := registrytest.Start(t)
-	cfg, layer := pushBlob(t, r, "ma/ni", []byte("{}")), pushBlob(t, r, "ma/ni", []byte("layer"))
-	body := manifestOf(cfg, 2, layer)
+	layer := pushBlob(t, r, "ma/ni", []byte("layer"))
+	cfg := pushBlob(t, r, "ma/ni", []byte("{}"))
+	body := manifestOf(cfg, 2, []byte("layer"))
 	d, d512 := digest.FromBytes(body), digest.SHA512.FromBytes(body)
 	a := pushManifest(t, r, "ma/ni", "v1", body)
 	require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
@@ -303,6 +304,13 @@ func TestErrorCodes(t *testing.T) {
 			ociManifest, 400, "MANIFEST_INVALID"},
 		{"descriptor without digest", "PUT", "/v2/b/i/manifests/v1", with(cfg.String(), ""), ociManifest, 400,
 			"MANIFEST_INVALID"},
+		{"layers in two cases", "PUT", "/v2/b/i/manifests/v1", with(`"layers":[]`, `"layers":[],"LAYERS":[]`),
+			ociManifest, 400, "MANIFEST_INVALID"},
+		{"layers twice", "PUT", "/v2/b/i/manifests/v1", with(`"layers":[]`, `"layers":[],"layers":[]`),
+			ociManifest, 400, "MANIFEST_INVALID"},
+		{"invalid UTF-8", "PUT", "/v2/b/i/manifests/v1", with(`"layers":[]`, `"layers":[],"x":"`+"\xff"+`"`),
+			ociManifest, 400, "MANIFEST_INVALID"},
+		{"wrong size", "PUT", "/v2/b/i/manifests/v1", with(`"size":2`, `"size":3`), ociManifest, 400, "MANIFEST_INVALID"},
 		{"missing blob", "PUT", "/v2/b/i/manifests/v1", with(cfg.String(), missing.String()), ociManifest, 400,
 			"MANIFEST_BLOB_UNKNOWN"},
 		{"other digest", "PUT", "/v2/b/i/manifests/" + missing.String(), ok, ociManifest, 400, "DIGEST_INVALID"},

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,22 +30,25 @@ type CollectReport struct {
 	Kept    int             `json:"kept"`
 	Removed []digest.Digest `json:"removed"`
 	Bytes   int64           `json:"bytes"`
+	// Damaged are manifests that cannot be read, as REPOSITORY@DIGEST. Nothing of their repositories is removed.
+	Damaged []string `json:"damaged"`
 }
 
 // Collect removes the bytes of blobs that no manifest of any repository names. Every manifest counts, also one without
 // a tag: images are pushed by digest here. Pulls go on; pushes wait at the point where they would make something
-// visible. It removes nothing when a manifest cannot be read, because that one might name a blob.
+// visible. A manifest that cannot be read might name any blob of its repository, so that all of them stay.
 //
 // Marking is ours: distribution's MarkAndSweep knows neither a grace nor sha512 names, and passes over manifests that
 // are damaged. It sweeps by distribution's Vacuum.
 func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, error) {
-	r := CollectReport{Removed: []digest.Digest{}}
+	r := CollectReport{Removed: []digest.Digest{}, Damaged: []string{}}
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
 	}
 	s.maintenance.Lock()
 	defer s.maintenance.Unlock()
-	used, err := mark(ctx, s)
+	used, damaged, err := mark(ctx, s)
+	r.Damaged = append(r.Damaged, damaged...)
 	if err != nil {
 		return r, fmt.Errorf("collect garbage: nothing was removed: %w", err)
 	}
@@ -103,15 +105,36 @@ func sweep(ctx context.Context, s *Store, unused []digest.Digest) error {
 }
 
 // mark returns the blobs that manifests name, and the manifests' own.
-func mark(ctx context.Context, s *Store) (map[digest.Digest]bool, error) {
-	used := map[digest.Digest]bool{}
-	err := eachManifest(ctx, s, func(r Repository, rev digest.Digest) error {
-		if err := markManifest(r, rev, used); err != nil {
-			return fmt.Errorf("read manifest %s of %s (push the image again): %w", rev, r.name, err)
+func mark(ctx context.Context, s *Store) (used map[digest.Digest]bool, damaged []string, err error) {
+	used = map[digest.Digest]bool{}
+	err = eachManifest(ctx, s, func(r Repository, rev digest.Digest) error {
+		err := markManifest(r, rev, used)
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrManifest) {
+			damaged = append(damaged, r.name+"@"+string(rev))
+			return markRepository(r, used)
+		}
+		if err != nil {
+			return fmt.Errorf("read manifest %s of %s: %w", rev, r.name, err)
 		}
 		return nil
 	})
-	return used, err
+	return used, damaged, err
+}
+
+// markRepository keeps all that a repository links to: a manifest can name nothing else.
+func markRepository(r Repository, used map[digest.Digest]bool) error {
+	for _, dir := range []string{layersDir(r.name), revisionsDir(r.name)} {
+		links, err := r.s.driver.links(dir)
+		if err != nil {
+			return err
+		}
+		for _, d := range links {
+			if target, err := r.s.driver.readLink(linkBelow(dir, d)); err == nil {
+				used[target] = true
+			}
+		}
+	}
+	return nil
 }
 
 func eachManifest(ctx context.Context, s *Store, f func(r Repository, rev digest.Digest) error) error {
@@ -143,8 +166,8 @@ func markManifest(r Repository, rev digest.Digest, used map[digest.Digest]bool) 
 	if err != nil {
 		return err
 	}
-	var c Content
-	if err := json.Unmarshal(m.Body, &c); err != nil {
+	c, err := ParseContent(m.Body)
+	if err != nil {
 		return err
 	}
 	named := append(append([]v1.Descriptor{}, c.Layers...), c.Manifests...)
@@ -169,12 +192,14 @@ type VerifyReport struct {
 	Corrupt []digest.Digest `json:"corrupt"`
 	// Missing are blobs that manifests name and the disk does not have, as REPOSITORY@DIGEST.
 	Missing []string `json:"missing"`
+	// Damaged are manifests that are not well formed, as REPOSITORY@DIGEST.
+	Damaged []string `json:"damaged"`
 }
 
 // Verify hashes every blob, whatever was hashed before, and looks whether what manifests name is there. Corrupt blobs
 // are moved away.
 func (s *Store) Verify(ctx context.Context) (VerifyReport, error) {
-	r := VerifyReport{Corrupt: []digest.Digest{}, Missing: []string{}}
+	r := VerifyReport{Corrupt: []digest.Digest{}, Missing: []string{}, Damaged: []string{}}
 	err := eachBlob(ctx, s, func(d digest.Digest, fi fs.FileInfo) error {
 		r.Blobs++
 		r.Bytes += fi.Size()
@@ -190,38 +215,37 @@ func (s *Store) Verify(ctx context.Context) (VerifyReport, error) {
 		return r, fmt.Errorf("verify blobs: %w", err)
 	}
 	return r, eachManifest(ctx, s, func(repository Repository, rev digest.Digest) error {
-		missing, err := missingOf(repository, rev)
-		r.Missing = append(r.Missing, missing...)
-		return err
+		verifyManifest(repository, rev, &r)
+		return nil
 	})
 }
 
-// missing names what an image lacks, as REPOSITORY@DIGEST.
-func missingOf(r Repository, rev digest.Digest) (missing []string, err error) {
-	lacks := func(d digest.Digest) { missing = append(missing, r.name+"@"+string(d)) }
+// verifyManifest looks whether an image is whole.
+func verifyManifest(r Repository, rev digest.Digest, report *VerifyReport) {
+	lacks := func(d digest.Digest) { report.Missing = append(report.Missing, r.name+"@"+string(d)) }
 	m, err := r.read(rev)
-	if err != nil {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) {
 		lacks(rev)
-		return missing, nil
+		return
 	}
-	var c Content
-	if err := json.Unmarshal(m.Body, &c); err != nil {
-		return nil, fmt.Errorf("parse manifest %s: %w", rev, err)
+	var c *Content
+	if err == nil {
+		c, err = ParseContent(m.Body)
 	}
-	if c.Config != nil {
-		c.Layers = append(c.Layers, *c.Config)
+	if err != nil {
+		report.Damaged = append(report.Damaged, r.name+"@"+string(rev))
+		return
 	}
-	for _, l := range c.Layers {
-		if _, err := r.StatBlob(l.Digest); err != nil && len(l.URLs) == 0 {
-			lacks(l.Digest)
+	for _, d := range c.blobs() {
+		if size, err := r.StatBlob(d.Digest); err != nil || size != d.Size {
+			lacks(d.Digest)
 		}
 	}
-	for _, m := range c.Manifests {
-		if !r.HasManifest(m.Digest) {
-			lacks(m.Digest)
+	for _, d := range c.Manifests {
+		if size, err := r.statManifest(d.Digest); err != nil || size != d.Size {
+			lacks(d.Digest)
 		}
 	}
-	return missing, nil
 }
 
 // eachBlob calls f for every blob on disk.

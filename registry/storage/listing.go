@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +17,8 @@ type Image struct {
 	MediaType  string
 	Tags       []string
 	Bytes      int64
+	// Problem says why the manifest cannot be read; "" when it can.
+	Problem string
 }
 
 // ListImages lists the manifests of all repositories with their tags. It does not hash them: a server may run on the
@@ -56,19 +57,21 @@ func imagesOf(ctx context.Context, r Repository) ([]Image, error) {
 	var out []Image
 	for _, d := range revisions {
 		target, err := r.s.driver.readLink(revisionLink(r.name, d))
+		if errors.Is(err, ErrNotFound) { // deleted meanwhile
+			continue
+		}
 		var body []byte
 		if err == nil {
 			body, err = os.ReadFile(r.s.driver.full(blobData(target)))
 		}
-		if errors.Is(err, ErrNotFound) || errors.Is(err, fs.ErrNotExist) { // deleted meanwhile
-			continue
-		}
-		var c Content
+		var c *Content
 		if err == nil {
-			err = json.Unmarshal(body, &c)
+			c, err = ParseContent(body)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read manifest %s of %s: %w", d, r.name, err)
+			out = append(out, Image{Repository: r.name, Digest: d, Tags: byDigest[d], Bytes: int64(len(body)),
+				Problem: known(err).Error()})
+			continue
 		}
 		img := Image{Repository: r.name, Digest: d, MediaType: c.guess(), Tags: byDigest[d], Bytes: int64(len(body))}
 		if c.Config != nil {

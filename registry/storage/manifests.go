@@ -33,29 +33,6 @@ type Manifest struct {
 	Quoted string
 }
 
-// Content is what the registry reads of a manifest.
-type Content struct {
-	SchemaVersion int               `json:"schemaVersion"`
-	MediaType     string            `json:"mediaType,omitempty"`
-	ArtifactType  string            `json:"artifactType,omitempty"`
-	Config        *v1.Descriptor    `json:"config,omitempty"`
-	Layers        []v1.Descriptor   `json:"layers,omitempty"`
-	Manifests     []v1.Descriptor   `json:"manifests,omitempty"`
-	Subject       *v1.Descriptor    `json:"subject,omitempty"`
-	Annotations   map[string]string `json:"annotations,omitempty"`
-}
-
-// guess is the media type of a manifest that does not name it, as its content has it.
-func (c *Content) guess() string {
-	switch {
-	case c.MediaType != "":
-		return c.MediaType
-	case c.Manifests != nil:
-		return v1.MediaTypeImageIndex
-	}
-	return v1.MediaTypeImageManifest
-}
-
 // Manifest returns a manifest by digest.
 func (r Repository) Manifest(d digest.Digest) (*Manifest, error) {
 	return r.cached(string(d), func() (digest.Digest, error) { return d, nil })
@@ -97,20 +74,28 @@ func (r Repository) read(d digest.Digest) (m *Manifest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var c Content
+	var c struct { // also of a manifest from before ParseContent: its bytes are what was pushed
+		MediaType string          `json:"mediaType"`
+		Manifests []v1.Descriptor `json:"manifests"`
+	}
 	if err := json.Unmarshal(body, &c); err != nil {
 		return nil, fmt.Errorf("parse: %w", err)
 	}
-	return &Manifest{Digest: d, MediaType: c.guess(), Body: body, Quoted: `"` + string(d) + `"`}, nil
+	mediaType := (&Content{MediaType: c.MediaType, Manifests: c.Manifests}).guess()
+	return &Manifest{Digest: d, MediaType: mediaType, Body: body, Quoted: `"` + string(d) + `"`}, nil
 }
 
-// HasManifest reports whether the repository has a manifest.
-func (r Repository) HasManifest(d digest.Digest) bool {
+// statManifest returns the size of a manifest.
+func (r Repository) statManifest(d digest.Digest) (int64, error) {
 	target, err := r.s.driver.readLink(revisionLink(r.name, d))
-	if err == nil {
-		_, err = r.s.driver.blobs.stat(target)
+	if err != nil {
+		return 0, err
 	}
-	return err == nil
+	fi, err := r.s.driver.blobs.stat(target)
+	if err != nil {
+		return 0, err
+	}
+	return fi.Size(), nil
 }
 
 // Put is a manifest to be stored.
@@ -122,8 +107,8 @@ type Put struct {
 	// Tags that name it from now on.
 	Tags []string
 	Body []byte
-	// Needs are blobs and Children manifests that have to be in the repository.
-	Needs, Children []digest.Digest
+	// Sparse accepts a manifest whose blobs or manifests are not all in the repository.
+	Sparse bool
 }
 
 // PutManifest stores a manifest, then links it, then moves its tags, each on disk before the next; all of it with the
@@ -131,7 +116,11 @@ type Put struct {
 func (r Repository) PutManifest(ctx context.Context, p Put) error {
 	r.s.maintenance.RLock()
 	defer r.s.maintenance.RUnlock()
-	if err := r.complete(p); err != nil {
+	c, err := ParseContent(p.Body)
+	if err == nil {
+		err = r.complete(c, p.Sparse)
+	}
+	if err != nil {
 		return err
 	}
 	parsed, _, err := distribution.UnmarshalManifest(p.MediaType, p.Body)
@@ -167,23 +156,33 @@ func (r Repository) PutManifest(ctx context.Context, p Put) error {
 	return nil
 }
 
-func (r Repository) complete(p Put) error {
+// complete looks whether what a manifest names is in the repository and has the size that the manifest says. A subject
+// may come later (OCI distribution specification, "Pushing Manifests with Subject").
+func (r Repository) complete(c *Content, sparse bool) error {
 	var missing []digest.Digest
-	for _, d := range p.Needs {
-		_, err := r.StatBlob(d)
+	check := func(d v1.Descriptor, stat func(digest.Digest) (int64, error)) error {
+		size, err := stat(d.Digest)
 		switch {
 		case errors.Is(err, ErrNotFound), errors.Is(err, ErrCorrupt):
-			missing = append(missing, d)
+			missing = append(missing, d.Digest)
 		case err != nil:
+			return err
+		case size != d.Size:
+			return fmt.Errorf("%w: the size of %s is %d, the manifest says %d", ErrManifest, d.Digest, size, d.Size)
+		}
+		return nil
+	}
+	for _, d := range c.blobs() {
+		if err := check(d, r.StatBlob); err != nil {
 			return err
 		}
 	}
-	for _, d := range p.Children {
-		if !r.HasManifest(d) {
-			missing = append(missing, d)
+	for _, d := range c.Manifests {
+		if err := check(d, r.statManifest); err != nil {
+			return err
 		}
 	}
-	if missing != nil {
+	if missing != nil && !sparse {
 		return &MissingError{missing}
 	}
 	return nil
@@ -283,8 +282,8 @@ func (r Repository) Referrers(d digest.Digest) ([]v1.Descriptor, error) {
 		if err != nil { // a manifest that was deleted meanwhile or is corrupt is no referrer
 			continue
 		}
-		var c Content
-		if json.Unmarshal(m.Body, &c) != nil || c.Subject == nil || c.Subject.Digest != d {
+		c, err := ParseContent(m.Body)
+		if err != nil || c.Subject == nil || c.Subject.Digest != d {
 			continue
 		}
 		seen[target] = true

@@ -54,7 +54,9 @@ func put(t *testing.T, s *storage.Store, repo, tag string, layers ...digest.Dige
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `{"digest":"%s","size":1}`, l)
+		size, err := s.Repository(repo).StatBlob(l)
+		require.NoError(t, err)
+		fmt.Fprintf(&b, `{"digest":"%s","size":%d}`, l, size)
 	}
 	b.WriteString("]}")
 	d := digest.FromString(b.String())
@@ -62,8 +64,7 @@ func put(t *testing.T, s *storage.Store, repo, tag string, layers ...digest.Dige
 		t,
 		s.Repository(repo).
 			PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageManifest, Digest: d, Tags: []string{tag},
-				Body:  []byte(b.String()),
-				Needs: append(layers, cfg)}),
+				Body: []byte(b.String())}),
 	)
 	return d
 }
@@ -124,9 +125,23 @@ func TestCollectDamagedManifest(t *testing.T) {
 	age(t, root)
 	require.NoError(t, os.WriteFile(blobFile(root, m), []byte("{"), 0o600))
 	s = open(t, root, storage.Options{})
-	got, err := s.Collect(t.Context(), storage.CollectOptions{})
-	require.ErrorContains(t, err, "nothing was removed")
-	assert.Empty(t, got.Removed)
+	loose := push(t, s, "c/d", []byte("other"))
+	got, err := s.Collect(t.Context(), storage.CollectOptions{Grace: -1})
+	require.NoError(t, err)
+	assert.Equal(t, []digest.Digest{loose}, got.Removed, "all of a/b stays: the manifest might name it")
+	assert.Equal(t, []string{"a/b@" + m.String()}, got.Damaged)
+	put(t, s, "e/f", "v1")
+	images, err := storage.ListImages(t.Context(), s)
+	require.NoError(t, err)
+	require.Len(t, images, 2)
+	assert.NotEmpty(t, images[0].Problem)
+	assert.Empty(t, images[1].Problem)
+
+	require.NoError(t, s.Repository("a/b").DeleteManifest(t.Context(), m))
+	got, err = s.Collect(t.Context(), storage.CollectOptions{Grace: -1})
+	require.NoError(t, err)
+	assert.Empty(t, got.Damaged)
+	assert.Len(t, got.Removed, 2, "the layer and what nothing named; the configuration is that of e/f")
 }
 
 func TestCollectBesidePushes(t *testing.T) {
@@ -146,12 +161,11 @@ func TestCollectBesidePushes(t *testing.T) {
 		layer := []byte(fmt.Sprint("layer", i))
 		d := push(t, s, "a/b", layer)
 		cfg := push(t, s, "a/b", []byte("{}"))
-		body := fmt.Appendf(nil, `{"schemaVersion":2,"config":{"digest":"%s","size":2},"layers":[{"digest":"%s","size":1}]}`,
-			cfg, d)
+		body := fmt.Appendf(nil, `{"schemaVersion":2,"config":{"digest":"%s","size":2},"layers":[{"digest":"%s","size":%d}]}`,
+			cfg, d, len(layer))
 		md := digest.FromBytes(body)
 		err := s.Repository("a/b").
-			PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageManifest, Digest: md, Body: body,
-				Needs: []digest.Digest{cfg, d}})
+			PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageManifest, Digest: md, Body: body})
 		if err != nil { // collected before it was named: the pusher is told, and nothing is visible
 			var missing *storage.MissingError
 			require.ErrorAs(t, err, &missing)
@@ -162,8 +176,9 @@ func TestCollectBesidePushes(t *testing.T) {
 	cancel()
 	wg.Wait()
 	for m, l := range stored {
-		require.True(t, s.Repository("a/b").HasManifest(m))
-		_, err := s.Repository("a/b").StatBlob(l)
+		_, err := s.Repository("a/b").Manifest(m)
+		require.NoError(t, err)
+		_, err = s.Repository("a/b").StatBlob(l)
 		require.NoError(t, err)
 	}
 }

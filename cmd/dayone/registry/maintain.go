@@ -34,7 +34,7 @@ func newListCommand() *cobra.Command {
 			}
 			return cli.PrintTable(cmd, images, func(t io.Writer) {
 				for _, i := range images {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", i.Repository, i.Digest, strings.Join(i.Tags, ","), i.Bytes)
+					fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", i.Repository, i.Digest, strings.Join(i.Tags, ","), i.Bytes, i.Problem)
 				}
 			})
 		})
@@ -68,6 +68,7 @@ func newCollectCommand() *cobra.Command {
 			if err := errors.Join(err, r.Close()); err != nil {
 				return err
 			}
+			warnDamaged(cmd, report.Damaged)
 			return cli.PrintLine(cmd, report, "%d blobs removed, %d bytes; %d kept", len(report.Removed), report.Bytes,
 				report.Kept)
 		})
@@ -98,14 +99,54 @@ func newVerifyCommand() *cobra.Command {
 				for _, m := range report.Missing {
 					fmt.Fprintln(w, "missing:", m)
 				}
+				for _, m := range report.Damaged {
+					fmt.Fprintln(w, "damaged:", m)
+				}
 			}); err != nil {
 				return err
 			}
-			if len(report.Corrupt)+len(report.Missing) > 0 {
-				return fmt.Errorf("verify registry %s: %d corrupt and %d missing: push the images "+
-					"again", root, len(report.Corrupt),
-					len(report.Missing))
+			if len(report.Corrupt)+len(report.Missing)+len(report.Damaged) > 0 {
+				return fmt.Errorf("verify registry %s: %d corrupt, %d missing and %d damaged: push the images again", root,
+					len(report.Corrupt), len(report.Missing), len(report.Damaged))
 			}
 			return nil
 		})
+}
+
+// warnDamaged names the manifests because of which blobs stay.
+func warnDamaged(cmd *cobra.Command, damaged []string) {
+	for _, m := range damaged {
+		fmt.Fprintf(cmd.ErrOrStderr(),
+			"damaged: %s: nothing of its repository is removed; push the image again, or: dayone registry rm --root DIR %s\n", m, m)
+	}
+}
+
+func newRemoveCommand() *cobra.Command {
+	var root string
+	cmd := &cobra.Command{
+		Use:   "rm --root DIR REPOSITORY@DIGEST...",
+		Short: "Remove images with their tags, also damaged ones; no server may run on the root",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			r, err := registry.OpenRoot(cmd.Context(), root, cli.Log(cmd))
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, r.Close()) }()
+			for _, arg := range args {
+				name, ref, _ := strings.Cut(arg, "@")
+				d, err := storage.ParseDigest(ref)
+				if err != nil {
+					return fmt.Errorf("remove %s: give REPOSITORY@DIGEST as ls prints them: %w", arg, err)
+				}
+				if err := r.RemoveManifest(cmd.Context(), name, d); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&root, "root", "", "directory of the images (required)")
+	_ = cmd.MarkFlagRequired("root")
+	return cmd
 }

@@ -14,7 +14,8 @@ import (
 // Command is dayone registry: the bootstrap host's registry on its own.
 func Command() *cobra.Command {
 	return cli.NewGroup("registry", "Serve, fill and look after an OCI registry on this host", newServeCommand(),
-		newCopyCommand(), newListCommand(), newUsageCommand(), newCollectCommand(), newVerifyCommand())
+		newCopyCommand(), newListCommand(), newUsageCommand(), newCollectCommand(), newVerifyCommand(),
+		newRemoveCommand())
 }
 
 func newServeCommand() *cobra.Command {
