@@ -23,9 +23,9 @@ type Content struct {
 	Annotations   map[string]string `json:"annotations,omitempty"`
 }
 
-// ParseContent reads a manifest and refuses, as an ErrManifest that names the rule, what one client would read otherwise
-// than another. What must exist, what is kept and what is missing is decided by this one reading. Fields that the
-// registry does not know are allowed.
+// ParseContent reads a manifest and refuses, as an ErrManifest that names the rule, what one client would read
+// otherwise than another. What must exist, what is kept and what is missing is decided by this one reading. Fields that
+// the registry does not know are allowed.
 func ParseContent(body []byte) (*Content, error) {
 	if !utf8.Valid(body) {
 		return nil, fmt.Errorf("%w: it is not valid UTF-8", ErrManifest)
@@ -61,7 +61,8 @@ func (c *Content) blobs() []v1.Descriptor {
 		out = append(out, *c.Config)
 	}
 	for _, l := range c.Layers {
-		if len(l.URLs) == 0 || !strings.Contains(l.MediaType, "nondistributable") && !strings.Contains(l.MediaType, "foreign") {
+		elsewhere := strings.Contains(l.MediaType, "nondistributable") || strings.Contains(l.MediaType, "foreign")
+		if len(l.URLs) == 0 || !elsewhere {
 			out = append(out, l)
 		}
 	}

@@ -116,8 +116,8 @@ func newVerifyCommand() *cobra.Command {
 // warnDamaged names the manifests because of which blobs stay.
 func warnDamaged(cmd *cobra.Command, damaged []string) {
 	for _, m := range damaged {
-		fmt.Fprintf(cmd.ErrOrStderr(),
-			"damaged: %s: nothing of its repository is removed; push the image again, or: dayone registry rm --root DIR %s\n", m, m)
+		fmt.Fprintf(cmd.ErrOrStderr(), "damaged: %s: nothing of its repository is removed; "+
+			"push the image again, or: dayone registry rm --root DIR %s\n", m, m)
 	}
 }
 
