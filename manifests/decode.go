@@ -63,7 +63,10 @@ func stores(o ReadOptions) map[string]map[string]store {
 				return &s.ICSPs
 			}),
 		},
-		coreAPI: {"Secret": keep(func(s *Set) *[]Item[*corev1.Secret] { return &s.Secrets })},
+		coreAPI: {
+			"Secret":    keep(func(s *Set) *[]Item[*corev1.Secret] { return &s.Secrets }),
+			"ConfigMap": keep(func(s *Set) *[]Item[*corev1.ConfigMap] { return &s.ConfigMaps }),
+		},
 	}
 	if o.ExpandLists {
 		kinds[coreAPI]["List"] = func(s *Set, raw []byte, at Origin) error {

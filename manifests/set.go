@@ -46,6 +46,8 @@ type Set struct {
 	Images                  []Item[*configv1.Image]
 	APIServers              []Item[*configv1.APIServer]
 	Secrets                 []Item[*corev1.Secret]
+	// ConfigMaps is absent when it is empty: earlier versions kept hashes of Sets without it.
+	ConfigMaps []Item[*corev1.ConfigMap] `json:"ConfigMaps,omitempty"`
 	// Findings are warnings of the reader, for example fields that the object's type does not know.
 	Findings []report.Finding
 	// Skipped lists documents whose kind this program does not read.
@@ -73,6 +75,7 @@ func (s *Set) Append(other *Set) {
 	s.Images = append(s.Images, other.Images...)
 	s.APIServers = append(s.APIServers, other.APIServers...)
 	s.Secrets = append(s.Secrets, other.Secrets...)
+	s.ConfigMaps = append(s.ConfigMaps, other.ConfigMaps...)
 	s.Findings = append(s.Findings, other.Findings...)
 	s.Skipped = append(s.Skipped, other.Skipped...)
 }

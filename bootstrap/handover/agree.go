@@ -9,6 +9,7 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
@@ -49,7 +50,49 @@ func Disagreements(p *Plan, v View) []Disagreement {
 		}
 		out = append(out, nodes(v.nodesOf(pool.Name), pool, p.Controllers)...)
 	}
+	return append(out, toBuild(p, v)...)
+}
+
+// toBuild says which pools the cluster could not build an image for: their nodes would stay on the base image without a
+// word. What becomes of a MachineOSConfig that is there is the cluster's matter.
+func toBuild(p *Plan, v View) []Disagreement {
+	var out []Disagreement
+	for _, m := range p.Set.MachineOSConfigs {
+		name := m.Object.Spec.MachineConfigPool.Name
+		have := v.machineOSConfig(name)
+		switch {
+		case p.pool(name).Image != "":
+		case v.pool(name) == nil && !slices.ContainsFunc(p.Pools, func(pool Pool) bool { return pool.Name == name }):
+			out = append(out, Disagreement{"pool " + name, "it is not in the cluster, which is to build its image: create " +
+				"the MachineConfigPool"})
+		case have == nil:
+			out = append(out, Disagreement{"MachineOSConfig of pool " + name, "it is not in the cluster: something deletes it"})
+		}
+	}
 	return out
+}
+
+// missing says which Secrets and ConfigMaps of the plan are not in the cluster.
+func missing(ctx context.Context, c client.Client, p *Plan) ([]Disagreement, error) {
+	var out []Disagreement
+	for _, s := range p.Steps() {
+		switch s.Object.(type) {
+		case *corev1.Secret, *corev1.ConfigMap:
+		default:
+			continue
+		}
+		there, ok := s.Object.DeepCopyObject().(client.Object)
+		if !ok {
+			continue
+		}
+		err := c.Get(ctx, client.ObjectKeyFromObject(s.Object), there)
+		if apierrors.IsNotFound(err) {
+			out = append(out, Disagreement{describe(s.Object), "it is not in the cluster: something deletes it"})
+		} else if err != nil {
+			return nil, ofCluster(fmt.Errorf("read %s: %w", describe(s.Object), err))
+		}
+	}
+	return out, nil
 }
 
 // rendered says what is wrong with the config that the cluster has for a pool.
@@ -193,7 +236,11 @@ func agree(ctx context.Context, c client.Client, p *Plan, changed map[string]str
 	if err != nil {
 		return err
 	}
-	list := Disagreements(p, v)
+	list, err := missing(ctx, c, p)
+	if err != nil {
+		return err
+	}
+	list = append(list, Disagreements(p, v)...)
 	if len(list) == 0 {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry/credentials"
 )
@@ -128,6 +129,7 @@ func Make(o Outcome) (*Plan, error) {
 	if err := p.settleSecrets(); err != nil {
 		return nil, err
 	}
+	p.settleConfigMaps()
 	for _, config := range o.Result.Configs {
 		rendered := config.DeepCopy()
 		rendered.OwnerReferences = nil // the pool has no identity yet; the renderer in the cluster makes it the owner
@@ -204,7 +206,8 @@ func (p *Plan) secret(name string) *corev1.Secret {
 	return nil
 }
 
-// settleSecrets keeps the Secrets that MachineOSConfigs name, with their content in the form that the API gives back.
+// settleSecrets keeps the Secrets that MachineOSConfigs name and those in the builder's namespace, such as entitlements
+// for RUN, with their content in the form that the API gives back.
 func (p *Plan) settleSecrets() error {
 	wanted := map[string]bool{}
 	for _, m := range p.Set.MachineOSConfigs {
@@ -213,9 +216,11 @@ func (p *Plan) settleSecrets() error {
 			wanted[ref.Name] = true
 		}
 	}
+	found := map[string]bool{}
 	kept := p.Set.Secrets[:0:0]
 	for _, item := range p.Set.Secrets {
-		if !wanted[item.Object.Name] {
+		name := item.Object.Name
+		if found[name] || !wanted[name] && item.Object.Namespace != cluster.DefaultNamespace {
 			continue
 		}
 		s := item.Object.DeepCopy()
@@ -228,10 +233,10 @@ func (p *Plan) settleSecrets() error {
 		s.StringData = nil
 		item.Object = s
 		kept = append(kept, item)
-		delete(wanted, s.Name)
+		found[name] = true
 	}
 	p.Set.Secrets = kept
-	delete(wanted, "")
+	maps.DeleteFunc(wanted, func(name string, _ bool) bool { return name == "" || found[name] })
 	if len(wanted) > 0 {
 		return fmt.Errorf(
 			"plan the hand-over: MachineOSConfigs name Secrets that are not in the install directory: %s: put them into "+
@@ -239,6 +244,13 @@ func (p *Plan) settleSecrets() error {
 			strings.Join(slices.Sorted(maps.Keys(wanted)), ", "))
 	}
 	return nil
+}
+
+// settleConfigMaps keeps those in the builder's namespace: builds read package repositories from them. All others are
+// not of dayone's making.
+func (p *Plan) settleConfigMaps() {
+	p.Set.ConfigMaps = slices.DeleteFunc(slices.Clone(p.Set.ConfigMaps),
+		func(i manifests.Item[*corev1.ConfigMap]) bool { return i.Object.Namespace != cluster.DefaultNamespace })
 }
 
 // Validate says what keeps a plan from being carried out.

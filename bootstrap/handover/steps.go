@@ -53,6 +53,7 @@ func (p *Plan) Steps() []Step {
 		}
 		add(apply, secret)
 	}
+	add(apply, itemObjects(p.Set.ConfigMaps)...)
 	if n := len(p.Set.ControllerConfigs); n > 0 {
 		add(ensure, p.Set.ControllerConfigs[n-1].Object) // the last one counts, as in rendering
 	}
@@ -106,7 +107,8 @@ func settings(set *manifests.Set) []client.Object {
 
 // objectsOf are all objects of a set.
 func objectsOf(set *manifests.Set) []client.Object {
-	return slices.Concat(settings(set), itemObjects(set.Secrets), itemObjects(set.ControllerConfigs),
+	return slices.Concat(settings(set), itemObjects(set.Secrets), itemObjects(set.ConfigMaps),
+		itemObjects(set.ControllerConfigs),
 		itemObjects(set.APIServers),
 		itemObjects(set.MachineConfigs), itemObjects(set.MachineOSConfigs), itemObjects(set.Pools))
 }

@@ -130,7 +130,8 @@ func namedFiles(in *preflight.Input, c *installconfig.Config) (files []patch.Fil
 }
 
 // installFiles are the prepared install directory of the node: the field with nothing left to generate, the
-// MachineOSConfigs and the Secrets that they name. They are 0600: Secrets are among them.
+// MachineOSConfigs, the Secrets that they name, and the Secrets and ConfigMaps beside them. They are 0600: Secrets are
+// among them.
 func installFiles(in *preflight.Input) ([]patch.File, error) {
 	side := *in.Sidecar
 	side.Config.LayeringDir, side.Config.Registry = nodeLayeringDir, installconfig.Registry{}
@@ -146,30 +147,46 @@ func installFiles(in *preflight.Input) ([]patch.File, error) {
 		return nil, fmt.Errorf("encode sidecar: %w", err)
 	}
 	files = append(files, patch.File{Path: installconfig.SidecarPath(nodeInstallDir), Mode: 0o600, Content: b.Bytes()})
-	put := func(name string, object any) error {
-		raw, err := manifests.Marshal(object)
-		files = append(files, patch.File{Path: path.Join(nodeInstallDir, nodeLayeringDir, name), Mode: 0o600, Content: raw})
-		return err
-	}
-	for _, p := range in.Pools {
-		if err := put("machineosconfig-"+p.Name+".yaml", p.MachineOSConfig.Object); err != nil {
-			return nil, fmt.Errorf("encode MachineOSConfig %s: %w", p.Name, err)
+	for _, o := range layeringObjects(in) {
+		raw, err := manifests.Marshal(o.object)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", o.file, err)
 		}
+		files = append(files, patch.File{Path: path.Join(nodeInstallDir, nodeLayeringDir, o.file), Mode: 0o600,
+			Content: raw})
 	}
+	return files, nil
+}
+
+// layeringObject is one object of the node's layering directory.
+type layeringObject struct {
+	file   string
+	object any
+}
+
+// layeringObjects are the MachineOSConfigs, the Secrets that they name wherever those lie, and the Secrets and
+// ConfigMaps of the layering directory.
+func layeringObjects(in *preflight.Input) (list []layeringObject) {
 	named := map[string]bool{}
 	for _, p := range in.Pools {
+		list = append(list, layeringObject{"machineosconfig-" + p.Name + ".yaml", p.MachineOSConfig.Object})
 		named[p.MachineOSConfig.Object.Spec.RenderedImagePushSecret.Name] = true
 		if ref := p.MachineOSConfig.Object.Spec.BaseImagePullSecret; ref != nil {
 			named[ref.Name] = true
 		}
 	}
+	beside := func(o manifests.Origin) bool { return path.Dir(o.File) == in.Sidecar.Config.LayeringDir }
+	written := map[string]bool{}
 	for _, s := range in.Set.Secrets {
-		if named[s.Object.Name] {
-			named[s.Object.Name] = false // once
-			if err := put("secret-"+s.Object.Name+".yaml", s.Object); err != nil {
-				return nil, fmt.Errorf("encode Secret %s: %w", s.Object.Name, err)
-			}
+		if name := s.Object.Name; !written[name] && (named[name] || beside(s.Origin)) {
+			written[name] = true
+			list = append(list, layeringObject{"secret-" + name + ".yaml", s.Object})
 		}
 	}
-	return files, nil
+	for _, c := range in.Set.ConfigMaps {
+		if beside(c.Origin) {
+			list = append(list, layeringObject{"configmap-" + c.Object.Name + ".yaml", c.Object})
+		}
+	}
+	return list
 }

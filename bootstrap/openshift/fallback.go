@@ -15,18 +15,31 @@ import (
 )
 
 // fallBack reverts what was put among MCO's manifests and opens the gate: the nodes boot the OS image of the first
-// rendering.
+// rendering. Pools that are built in the cluster are still layered, there.
 func fallBack(ctx context.Context, f flow, j *journal.Journal, cause error) error {
 	f.Log.WithError(cause).Error("no layered image: the nodes boot the release's OS image, as onFailure: fallback asks")
 	f.records.note("fallback", cause.Error())
 	if err := revert(ctx, f, j); err != nil {
 		return errors.Join(cause, err)
 	}
-	err := errors.Join(openGate(ctx, f), day1.End(f.StateDir, f.host.Registry, "fallback: "+cause.Error()))
+	err := errors.Join(openGate(ctx, f), giveOthers(ctx, f))
+	if err == nil {
+		err = day1.End(f.StateDir, f.host.Registry, "fallback: "+cause.Error())
+	}
 	if err != nil {
 		return errors.Join(cause, err)
 	}
 	return nil
+}
+
+// giveOthers gives the cluster the MachineOSConfigs of the pools that it builds itself, and what builds need.
+func giveOthers(ctx context.Context, f flow) error {
+	set := others(f.host.In)
+	if len(set.MachineOSConfigs) == 0 {
+		return nil
+	}
+	return f.until(ctx, "fallback", f.Limits.API+f.Limits.Hard,
+		func() error { return f.Cluster.Give(ctx, set, nil) })
 }
 
 // revert takes the renderings from the journal: this process may have failed before the phase that an earlier one has

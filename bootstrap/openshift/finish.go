@@ -40,7 +40,7 @@ func (f finisher) plan() (*handover.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	y := newLayering(f.pools(), f.layered.Registry, f.layered.Images)
+	y := newLayering(f.host.In, f.layered.Registry, f.layered.Images)
 	if out.Set, err = y.handedOver(f.host.In.Set, f.second.OSImageURL); err != nil {
 		return nil, err
 	}

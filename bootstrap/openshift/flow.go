@@ -81,7 +81,7 @@ func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (fi
 
 // Final lets MCO render again, now with the images.
 func (f flow) Final(ctx context.Context, run *journal.Run, l day1.Layered[firstRendering]) (day1.Rendered, error) {
-	y := newLayering(f.pools(), l.Registry, l.Images)
+	y := newLayering(f.host.In, l.Registry, l.Images)
 	return journal.Do(ctx, run, journal.Step[day1.Rendered]{Name: phaseRenderSecond,
 		Inputs: func() (any, error) { return y.inputs(l.First.MCO) },
 		Work:   func(ctx context.Context) (day1.Rendered, error) { return renderSecond(ctx, f, y, l.First.MCO) },
@@ -92,7 +92,7 @@ func (f flow) Final(ctx context.Context, run *journal.Run, l day1.Layered[firstR
 // Serve gives the cluster the same objects, proves that nodes get the images and opens the gate.
 func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[firstRendering],
 	second day1.Rendered) (day1.Finisher, error) {
-	y := newLayering(f.pools(), l.Registry, l.Images)
+	y := newLayering(f.host.In, l.Registry, l.Images)
 	if _, err := journal.Do(ctx, run, journal.Step[appliedObjects]{Name: phaseCluster,
 		Inputs: func() (any, error) { return y.clusterInputs(f.host.In.Set, second, l.First.MCO) },
 		Work:   func(ctx context.Context) (appliedObjects, error) { return applyObjects(ctx, f, y, second) },

@@ -11,12 +11,14 @@ import (
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/firstboot"
@@ -25,14 +27,17 @@ import (
 // layering is what turns MCO's rendering into a layered one: the pools that were built here, their images in the final
 // registry, and the embedded registry from which nodes pull them meanwhile.
 type layering struct {
-	pools    []preflight.Pool
+	pools []preflight.Pool
+	// others are the objects of the pools that are built in the cluster: they reach it with the hand-over. MCO on this
+	// node must not see them: a MachineOSConfig without an image stops it.
+	others   *manifests.Set
 	images   map[string]string
 	registry *day1.Registry
 }
 
-func newLayering(pools []preflight.Pool, r *day1.Registry, built map[string]*build.Result) layering {
-	y := layering{pools: pools, images: map[string]string{}, registry: r}
-	for _, p := range pools {
+func newLayering(in *preflight.Input, r *day1.Registry, built map[string]*build.Result) layering {
+	y := layering{pools: day1.BuiltHere(in), others: others(in), images: map[string]string{}, registry: r}
+	for _, p := range y.pools {
 		y.images[p.Name] = day1.FinalImage(p, built[p.Name])
 	}
 	return y
@@ -155,18 +160,47 @@ func (y layering) inputs(mco controller) (map[string]any, error) {
 }
 
 // handedOver are the objects that the cluster gets at the latest with the hand-over: the same bytes as MCO has
-// rendered, every pool's MachineOSConfig and its Secrets.
+// rendered, every pool's MachineOSConfig, and the Secrets and ConfigMaps beside them.
 func (y layering) handedOver(input *manifests.Set, osImageURL bool) (*manifests.Set, error) {
+	set, err := y.bootstrapped(input, osImageURL)
+	if err != nil {
+		return nil, err
+	}
+	set.ConfigMaps, set.MachineOSConfigs = y.others.ConfigMaps, append(set.MachineOSConfigs,
+		y.others.MachineOSConfigs...)
+	return set, nil
+}
+
+// others are the objects of the pools that are built in the cluster: their MachineOSConfigs, and the Secrets and
+// ConfigMaps of all pools, in the namespace where builds look for them.
+func others(in *preflight.Input) *manifests.Set {
+	set := &manifests.Set{ConfigMaps: in.Set.ConfigMaps, Secrets: placed(in.Set)}
+	for _, p := range in.Pools {
+		if p.BuildAt != installconfig.BuildAtBootstrap {
+			set.MachineOSConfigs = append(set.MachineOSConfigs, manifests.NewItem(p.MachineOSConfig.Object))
+		}
+	}
+	return set
+}
+
+// placed are the Secrets in the namespace where MCO looks for them.
+func placed(input *manifests.Set) []manifests.Item[*corev1.Secret] {
+	var out []manifests.Item[*corev1.Secret]
+	for _, s := range input.Secrets {
+		s.Object = s.Object.DeepCopy()
+		s.Object.Namespace = machineConfigNamespace
+		out = append(out, s)
+	}
+	return out
+}
+
+// bootstrapped are those of the pools that were built here.
+func (y layering) bootstrapped(input *manifests.Set, osImageURL bool) (*manifests.Set, error) {
 	objects, err := y.objects(osImageURL)
 	if err != nil {
 		return nil, err
 	}
-	set := &manifests.Set{}
-	for _, s := range input.Secrets {
-		s.Object = s.Object.DeepCopy()
-		s.Object.Namespace = machineConfigNamespace
-		set.Secrets = append(set.Secrets, s)
-	}
+	set := &manifests.Set{Secrets: placed(input)}
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
 		if o, ok := objects[name].(*mcfgv1.MachineConfig); ok {
 			set.MachineConfigs = append(set.MachineConfigs, manifests.NewItem(o))
@@ -181,7 +215,7 @@ func (y layering) handedOver(input *manifests.Set, osImageURL bool) (*manifests.
 // applied are the objects that the cluster gets before any node joins. An MCO that knows the images as osImageURL only
 // gets no MachineOSConfig: it would build anew.
 func (y layering) applied(input *manifests.Set, osImageURL bool) (*manifests.Set, error) {
-	set, err := y.handedOver(input, osImageURL)
+	set, err := y.bootstrapped(input, osImageURL)
 	if err == nil && osImageURL {
 		set.MachineOSConfigs = nil
 	}

@@ -58,8 +58,8 @@ type Gate interface {
 type Cluster interface {
 	// Up reports whether it answers.
 	Up(ctx context.Context) error
-	// Give merges credentials (auth.json) into the cluster's pull secret and applies the set's MachineConfigs,
-	// MachineOSConfigs and Secrets.
+	// Give merges credentials (auth.json), if there are any, into the cluster's pull secret and applies the set's
+	// MachineConfigs, MachineOSConfigs, Secrets and ConfigMaps.
 	Give(ctx context.Context, set *manifests.Set, auth []byte) error
 	// Withdraw deletes the set's MachineConfigs and MachineOSConfigs, and the credentials for a registry from the
 	// cluster's pull secret.

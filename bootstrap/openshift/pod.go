@@ -61,6 +61,8 @@ func withDest(argv []string, dest string) []string {
 }
 
 // Podman runs MCO's controller as the static pod does, in a container that stays: the installer's gather takes its log.
+// On the host's network it keeps the host's name, as a pod does. It reads the manifests and nothing else of the host,
+// so it needs no more than that SELinux lets it.
 type Podman struct {
 	// Program is podman's path; default podman.
 	Program string
@@ -75,8 +77,8 @@ func (p Podman) Render(ctx context.Context, r Rendering) error {
 	if program == "" {
 		program = "podman"
 	}
-	args := []string{"run", "--name", renderContainer, "--replace", "--net=host", "--privileged", "--log-driver=k8s-file",
-		"--authfile", hostPullSecret,
+	args := []string{"run", "--name", renderContainer, "--replace", "--net=host", "--uts=host",
+		"--security-opt=label=disable", "--log-driver=k8s-file", "--sdnotify=ignore", "--authfile", hostPullSecret,
 		"--volume", r.Source + ":" + r.Source + ":ro", "--volume", r.Dest + ":" + r.Dest, "--entrypoint", r.Argv[0], r.Image}
 	out, err := exec.CommandContext(ctx, program, append(args, r.Argv[1:]...)...).CombinedOutput()
 	if err != nil {

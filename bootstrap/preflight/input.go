@@ -2,6 +2,7 @@ package preflight
 
 import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
@@ -68,6 +69,24 @@ func (in *Input) ControllerConfig() *mcfgv1.ControllerConfigSpec {
 	return &in.Set.ControllerConfigs[n-1].Object.Spec
 }
 
+// brought stand for the MachineConfigs that MCO brings itself for every pool: its templates by role, which custom pools
+// have from the worker, and its kubelet configs by pool. Only their names and labels are known here.
+func brought(pools []manifests.Item[*mcfgv1.MachineConfigPool]) []manifests.Item[*mcfgv1.MachineConfig] {
+	var out []manifests.Item[*mcfgv1.MachineConfig]
+	add := func(name, role string) {
+		out = append(out, manifests.NewItem(&mcfgv1.MachineConfig{TypeMeta: metav1.TypeMeta{
+			APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{manifests.LabelRole: role}}}))
+	}
+	for _, role := range []string{"master", "worker"} {
+		add("00-"+role, role)
+	}
+	for _, p := range pools {
+		add("97-"+p.Object.Name+"-generated-kubelet", p.Object.Name)
+	}
+	return out
+}
+
 // Inputs are the objects that are rendered on a base image, with those that the flow adds. In the openshift flow they
 // are the users' own objects only: MCO renders its templates and the release's objects on the bootstrap host.
 func (in *Input) Inputs(base string, versions render.Versions) *manifests.Set {
@@ -75,6 +94,7 @@ func (in *Input) Inputs(base string, versions render.Versions) *manifests.Set {
 	set.Append(in.Set)
 	if in.openshift() {
 		set.FeatureGates, set.KubeletConfigs, set.ContainerRuntimeConfigs = nil, nil, nil
+		set.MachineConfigs = append(set.MachineConfigs, brought(set.Pools)...)
 	}
 	render.StandaloneInputs(set, base, versions)
 	return set

@@ -31,14 +31,15 @@ func Load(dir, platform string) (*Input, error) {
 
 // LoadLayering reads and checks the layering directory, and nothing of the installer's: those files are gone once it
 // has made Ignition configs, and on the bootstrap node its own programs read them. The Set of the result has
-// MachineOSConfigs and Secrets only.
+// MachineOSConfigs, Secrets and ConfigMaps only.
 func LoadLayering(dir, platform string) (*Input, error) {
 	d, err := readDirectory(dir, platform)
 	if err != nil {
 		return nil, err
 	}
 	// Secrets count wherever they lie; machineOSConfigs refuses the MachineOSConfigs outside the layering directory.
-	d.set = &manifests.Set{MachineOSConfigs: d.set.MachineOSConfigs, Secrets: d.set.Secrets, Findings: d.set.Findings}
+	d.set = &manifests.Set{MachineOSConfigs: d.set.MachineOSConfigs, Secrets: d.set.Secrets,
+		ConfigMaps: d.set.ConfigMaps, Findings: d.set.Findings}
 	return judge(d, nil, layeringChecks())
 }
 

@@ -14,6 +14,7 @@ func names(_ *directory, in *Input, rep *report.Report) {
 	uniqueNames(rep, "MachineConfig", in.Set.MachineConfigs)
 	uniqueNames(rep, "MachineConfigPool", in.Set.Pools)
 	uniqueNames(rep, "Secret", in.Set.Secrets)
+	uniqueNames(rep, "ConfigMap", in.Set.ConfigMaps)
 }
 
 func uniqueNames[T metav1.Object](rep *report.Report, kind string, items []manifests.Item[T]) {

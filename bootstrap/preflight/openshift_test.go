@@ -44,6 +44,7 @@ func TestOpenShiftRefuses(t *testing.T) {
 			"mosc-place"},
 		{"a pre-built image of a pool that is built", "openshift/99_mosc.yaml",
 			fmt.Sprintf(aMOSC, "master", preBuilt+aDigest), "mosc-place"},
+		{"two MachineOSConfigs of one pool", "openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "worker", ""), "mosc-twice"},
 		{"a pre-built image by tag", "openshift/99_mosc.yaml", fmt.Sprintf(aMOSC, "infra", preBuilt+":1"),
 			"pre-built-image"},
 		{"a pre-built image with tag and digest", "openshift/99_mosc.yaml",
@@ -90,6 +91,26 @@ func TestOpenShiftRefuses(t *testing.T) {
 			assert.Contains(t, rules, c.rule, "%v", err)
 		})
 	}
+}
+
+// TestMCOBringsMachineConfigs needs none of the user's own: MCO's templates bring some to every pool.
+func TestMCOBringsMachineConfigs(t *testing.T) {
+	dir := openshift(t)
+	entries, err := os.ReadDir(filepath.Join(dir, "openshift"))
+	require.NoError(t, err)
+	for _, e := range entries {
+		require.NoError(t, os.Remove(filepath.Join(dir, "openshift", e.Name())))
+	}
+	_, err = Load(dir, platform)
+	require.NoError(t, err)
+	put(t, dir, "openshift/99_pool.yaml", fmt.Sprintf(aPool, "infra", "machineConfigSelector: {matchExpressions: [{key: "+
+		"machineconfiguration.openshift.io/role, operator: In, values: [worker, infra]}]}, "+
+		"nodeSelector: {matchLabels: {x: z}}"))
+	_, err = Load(dir, platform)
+	require.NoError(t, err)
+	put(t, dir, "openshift/99_pool.yaml", fmt.Sprintf(aPool, "infra", "machineConfigSelector: {matchLabels: {a: b}}"))
+	_, err = Load(dir, platform)
+	require.ErrorContains(t, err, "pool infra selects no MachineConfig", "MCO would bring none")
 }
 
 func TestPreBuiltImageOfOtherPool(t *testing.T) {

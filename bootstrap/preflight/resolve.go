@@ -134,23 +134,23 @@ func machineOSConfigs(d *directory, rep *report.Report) map[string]mosc {
 		wanted[p.Name] = true
 	}
 	byPool := map[string]mosc{}
-	for _, item := range d.set.MachineOSConfigs {
+	for _, item := range layeringFirst(d) {
 		o := item.Object
 		pool := o.Spec.MachineConfigPool.Name
-		if path.Dir(item.Origin.File) != d.sidecar.Config.LayeringDir &&
-			usesPreBuilt(item, d.sidecar.Config.LayeringDir, wanted[pool], rep) {
+		preBuilt := o.Annotations[manifests.AnnotationPreBuiltImage] != ""
+		if first, twice := byPool[pool]; twice && !(preBuilt && outside(d, item)) {
+			at := item.Origin.At("spec.machineConfigPool.name", "mosc-twice")
+			at.Next = "keep one"
+			rep.Errorf(at, "pool %q has another MachineOSConfig in %s", pool, first.Origin.File)
+			continue
+		}
+		if outside(d, item) && usesPreBuilt(item, d.sidecar.Config.LayeringDir, wanted[pool], rep) {
 			continue
 		}
 		if o.Name != pool {
 			at := item.Origin.At("metadata.name", "mosc-name")
 			at.Next = "give both the pool's name, as the API demands"
 			rep.Errorf(at, "MachineOSConfig %q is for pool %q", o.Name, pool)
-		}
-		if first, twice := byPool[pool]; twice {
-			at := item.Origin.At("spec.machineConfigPool.name", "mosc-twice")
-			at.Next = "keep one"
-			rep.Errorf(at, "pool %q has another MachineOSConfig in %s", pool, first.Origin.File)
-			continue
 		}
 		byPool[pool] = item
 		if !wanted[pool] {
@@ -162,6 +162,27 @@ func machineOSConfigs(d *directory, rep *report.Report) map[string]mosc {
 	return byPool
 }
 
+// layeringFirst are the MachineOSConfigs, those of the layering directory first: of two for one pool the other is one
+// too many.
+func layeringFirst(d *directory) []mosc {
+	list := slices.Clone(d.set.MachineOSConfigs)
+	slices.SortStableFunc(list, func(a, b mosc) int {
+		switch {
+		case outside(d, a) == outside(d, b):
+			return 0
+		case outside(d, b):
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// outside says that a MachineOSConfig lies in one of the installer's directories.
+func outside(d *directory, item mosc) bool {
+	return path.Dir(item.Origin.File) != d.sidecar.Config.LayeringDir
+}
+
 // usesPreBuilt judges a MachineOSConfig in one of the installer's directories. The installer layers by it with an image
 // that exists already; without that image MCO's bootstrap stops before any master gets its config.
 func usesPreBuilt(item mosc, layeringDir string, wanted bool, rep *report.Report) bool {
@@ -170,7 +191,7 @@ func usesPreBuilt(item mosc, layeringDir string, wanted bool, rep *report.Report
 	repository, digest, _ := strings.Cut(image, "@")
 	switch {
 	case image == "":
-		at.Path, at.Next = "", "move it to "+layeringDir+"/"
+		at.Path, at.Next = "", "move it to "+layeringDir+"/: dayone gives it to the cluster, wherever its image is built"
 		rep.Errorf(at,
 			"MachineOSConfig %q is in a directory that the installer's own bootstrap reads before the image is built",
 			item.Object.Name)

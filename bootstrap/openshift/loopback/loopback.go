@@ -83,12 +83,14 @@ func answers(ctx context.Context, api client.Client) error {
 	return api.Get(ctx, client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{})
 }
 
-// Give merges credentials (auth.json) into the cluster's pull secret, which must be there: the installer's manifests
-// have it. Then it applies the set's Secrets, MachineConfigs and MachineOSConfigs.
+// Give merges credentials (auth.json), if there are any, into the cluster's pull secret, which must be there: the
+// installer's manifests have it. Then it applies the set's Secrets, ConfigMaps, MachineConfigs and MachineOSConfigs.
 func (c Cluster) Give(ctx context.Context, set *manifests.Set, auth []byte) error {
-	err := c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return credentials.Merge(have, auth) })
-	if err != nil {
-		return err
+	if len(auth) > 0 {
+		err := c.changePullSecret(ctx, func(have []byte) ([]byte, error) { return credentials.Merge(have, auth) })
+		if err != nil {
+			return err
+		}
 	}
 	api, err := c.client()
 	if err != nil {
@@ -97,6 +99,9 @@ func (c Cluster) Give(ctx context.Context, set *manifests.Set, auth []byte) erro
 	var list []client.Object
 	for _, s := range set.Secrets {
 		list = append(list, s.Object)
+	}
+	for _, m := range set.ConfigMaps {
+		list = append(list, m.Object)
 	}
 	for _, m := range set.MachineConfigs {
 		list = append(list, m.Object)
