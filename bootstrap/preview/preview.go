@@ -57,6 +57,9 @@ type Pool struct {
 	Image *Image `json:"image,omitempty"`
 	// Boots is how often a node boots at most until it is part of the cluster, its disk's own image included.
 	Boots int `json:"boots"`
+	// JoinsAs is the pool whose config the nodes boot first, because openshift-install gives machines of other pools than
+	// its own the worker's user data; absent where it is this pool's config.
+	JoinsAs string `json:"joinsAs,omitempty"`
 	// Later are the steps that follow once the cluster has built the image; absent where nodes have it from the start.
 	Later []disruption.Action `json:"later,omitempty"`
 	// Content is every file, unit and setting of the rendered config, with the object that it comes from.
@@ -120,6 +123,9 @@ func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 		if err := pool.layer(in, base); err != nil {
 			return nil, fmt.Errorf("plan image of pool %s: %w", e.Pool, err)
 		}
+		if p.Partial {
+			pool.join()
+		}
 		p.Pools = append(p.Pools, pool)
 	}
 	return p, nil
@@ -175,6 +181,18 @@ func (p *Pool) layer(in *preflight.Input, base string) error {
 		return p.identify(in, l, base)
 	}
 	return nil
+}
+
+// join says as what a node joins that openshift-install's user data lead to the config server: the server on the
+// bootstrap node and the installer know master, worker and arbiter only.
+func (p *Pool) join() {
+	if slices.Contains([]string{"master", "worker", "arbiter"}, p.Name) {
+		return
+	}
+	p.JoinsAs = "worker"
+	if p.Image != nil && p.Image.BuildAt == string(installconfig.BuildAtBootstrap) {
+		p.Boots = bootsOfBase + 1 // the worker's image, then this pool's
+	}
 }
 
 // Pool gives a pool by its name.

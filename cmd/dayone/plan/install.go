@@ -28,10 +28,14 @@ func writeInstall(w io.Writer, p *preview.Forecast) {
 		pool := &in.Pools[i]
 		if pool.Image == nil {
 			fmt.Fprintf(w, "pool %s: %s the base OS image; at most %d boots\n", pool.Name, has(pool.Nodes), pool.Boots)
+			writeJoin(w, pool)
 			continue
 		}
 		i := pool.Image
 		switch {
+		case pool.JoinsAs != "" && len(pool.Later) == 0:
+			fmt.Fprintf(w, "pool %s: %s %s after at most %d boots; built on the bootstrap host\n", pool.Name, has(pool.Nodes),
+				i.Repository, pool.Boots)
 		case len(pool.Later) > 0:
 			fmt.Fprintf(w, "pool %s: nodes join with the base OS image, at most %d boots; the cluster builds %s, then %s\n",
 				pool.Name, pool.Boots, i.Repository, actionWords(pool.Later))
@@ -42,10 +46,21 @@ func writeInstall(w io.Writer, p *preview.Forecast) {
 		}
 		fmt.Fprintf(w, "  image: base, rendered config and %d instructions of %s; %s engine: %s\n", i.Instructions,
 			i.MachineOSConfig, i.Engine, i.Reason)
+		writeJoin(w, pool)
 	}
 	for _, g := range in.Generated {
 		fmt.Fprintf(w, "dayone generates %s: %s\n", g.Kind, g.File)
 	}
+}
+
+// writeJoin says what the user data of openshift-install mean for nodes of a pool that the installer does not know.
+func writeJoin(w io.Writer, pool *preview.Pool) {
+	if pool.JoinsAs == "" {
+		return
+	}
+	fmt.Fprintf(w, "  the installer's user data make its nodes join as %[1]s, with that pool's image; the label of pool "+
+		"%[2]s moves them here, at the cost of a reboot. User data whose address ends in /config/%[2]s avoid that; the "+
+		"cluster's config server answers them, the bootstrap node's does not\n", pool.JoinsAs, pool.Name)
 }
 
 // compared says that the plan is about a change of an earlier state.

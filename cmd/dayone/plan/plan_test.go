@@ -266,3 +266,48 @@ func TestKubectlRunsThePlugin(t *testing.T) {
 	assert.Equal(t, 4, exit.ExitCode(), "the answer is kubectl's exit code, too: %s", out)
 	assert.Contains(t, string(out), "Reboot for 2 nodes")
 }
+
+// TestThePlanOfAPoolOfTheUsers has a pool that openshift-install does not know: its nodes join as workers.
+func TestThePlanOfAPoolOfTheUsers(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	for _, c := range []struct {
+		name, at, want string
+		boots          int
+	}{
+		{"built in the cluster", "", "pool infra: nodes join with the base OS image, at most 2 boots; the cluster builds", 2},
+		{"built on the bootstrap host", "buildAt: bootstrap", "registry.example.com/ocp/infra-os after at most 3 boots", 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "install")
+			require.NoError(t, assets.WriteOpenShiftSample(dir))
+			worker, err := os.ReadFile(filepath.Join(dir, "layering/worker.yaml"))
+			require.NoError(t, err)
+			for file, text := range map[string]string{
+				"layering/infra.yaml": strings.ReplaceAll(strings.ReplaceAll(string(worker), "name: worker", "name: infra"),
+					"worker-os", "infra-os"),
+				"openshift/99_infra.yaml": "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n" +
+					"metadata: {name: infra}\nspec:\n  machineConfigSelector:\n    matchExpressions:\n    - {key: " +
+					"machineconfiguration.openshift.io/role, operator: In, values: [worker, infra]}\n" +
+					"  nodeSelector: {matchLabels: {node-role.kubernetes.io/infra: \"\"}}\n"} {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+			}
+			file := filepath.Join(dir, "install-config.yaml")
+			raw, err := os.ReadFile(file)
+			require.NoError(t, err)
+			named := strings.Replace(string(raw), "  - name: worker\npull",
+				"  - name: worker\n  - {name: infra, "+c.at+"}\npull", 1)
+			require.NoError(t, os.WriteFile(file, []byte(named), 0o600))
+			code, out, errs := dayone(t, "plan", "--dir", dir)
+			require.Equal(t, cli.ExitOK, code, errs)
+			assert.Contains(t, out, c.want)
+			assert.Contains(t, out, "the installer's user data make its nodes join as worker")
+			assert.NotContains(t, out, "the label of pool worker")
+			code, out, errs = dayone(t, "plan", "--dir", dir, "-o", "json")
+			require.Equal(t, cli.ExitOK, code, errs)
+			pools := conforms(t, out).Install.Pools
+			require.Equal(t, "infra", pools[0].Name)
+			assert.Equal(t, "worker", pools[0].JoinsAs)
+			assert.Equal(t, c.boots, pools[0].Boots)
+		})
+	}
+}
