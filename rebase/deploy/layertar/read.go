@@ -17,9 +17,15 @@ const whiteoutPrefix = ".wh."
 // ErrHostile marks a layer that names a path outside of the image, or has an entry that has no place in an image.
 var ErrHostile = errors.New("layer holds an entry that is not allowed")
 
-// ErrEncapsulated marks a layer that carries an ostree repository instead of files ("ostree container encapsulate");
-// only rpm-ostree and bootc can read those.
+// ErrEncapsulated marks a layer that carries an ostree repository although the image does not say that it is
+// encapsulated.
 var ErrEncapsulated = errors.New("layer carries an ostree repository, not files")
+
+// Repository is where the layers of an encapsulated image carry their objects. Source: ostree-ext, tar/export.rs.
+const (
+	Repository = OSTree + "/repo"
+	OSTree     = "sysroot/ostree"
+)
 
 // capability is the extended attribute of file capabilities; without it programs such as newuidmap fail on the node.
 // xattrRecord starts the names of extended attributes in archives. Source: capabilities(7); GNU tar, bsdtar and
@@ -48,7 +54,30 @@ type Stats struct {
 //
 // src is read to its end, padding included, because that counts for digests.
 func Read(src io.Reader, each func(h *tar.Header, content io.Reader) error) (Stats, error) {
+	return read(src, each, false)
+}
+
+// ReadDerived is Read for a layer over an encapsulated image: where a build has changed a file, the layer may have the
+// file below Repository, and links to it. Each gets both; what is below Repository is no part of the image.
+func ReadDerived(src io.Reader, each func(h *tar.Header, content io.Reader) error) (Stats, error) {
+	return read(src, each, true)
+}
+
+func read(src io.Reader, each func(h *tar.Header, content io.Reader) error, derived bool) (Stats, error) {
 	s := Stats{Dropped: map[string]int{}}
+	err := walk(src, func(h *tar.Header, content io.Reader) error {
+		keep, err := rewriteHeader(h, s.Dropped, derived)
+		if err != nil || !keep {
+			return err
+		}
+		s.Entries++
+		return each(h, content)
+	})
+	return s, err
+}
+
+// walk gives each the entries of an archive, and reads what is behind them.
+func walk(src io.Reader, each func(h *tar.Header, content io.Reader) error) error {
 	tr := tar.NewReader(src)
 	for {
 		h, err := tr.Next()
@@ -56,28 +85,20 @@ func Read(src io.Reader, each func(h *tar.Header, content io.Reader) error) (Sta
 			break
 		}
 		if err != nil {
-			return s, fmt.Errorf("read layer archive: %w", err)
-		}
-		keep, err := rewriteHeader(h, s.Dropped)
-		if err != nil {
-			return s, err
-		}
-		if !keep {
-			continue
+			return fmt.Errorf("read layer archive: %w", err)
 		}
 		if err := each(h, tr); err != nil {
-			return s, err
+			return err
 		}
-		s.Entries++
 	}
 	if _, err := io.Copy(io.Discard, src); err != nil {
-		return s, fmt.Errorf("read layer to its end: %w", err)
+		return fmt.Errorf("read layer to its end: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
-func rewriteHeader(h *tar.Header, dropped map[string]int) (keep bool, err error) {
-	name, err := imagePath(h.Name)
+func rewriteHeader(h *tar.Header, dropped map[string]int, derived bool) (keep bool, err error) {
+	name, err := imagePath(h.Name, derived)
 	if err != nil {
 		return false, err
 	}
@@ -99,7 +120,7 @@ func rewriteHeader(h *tar.Header, dropped map[string]int) (keep bool, err error)
 	case tar.TypeSymlink:
 		clean.Linkname = h.Linkname
 	case tar.TypeLink:
-		target, err := imagePath(h.Linkname)
+		target, err := imagePath(h.Linkname, derived)
 		if err != nil {
 			return false, err
 		}
@@ -135,9 +156,8 @@ func keptRecords(records map[string]string, dropped map[string]int) map[string]s
 	return kept
 }
 
-// imagePath gives the path below the image's root, without a leading slash, with etc moved to usr/etc; "" is the root
-// itself.
-func imagePath(name string) (string, error) {
+// plainPath gives the path below the image's root, without a leading slash; "" is the root itself.
+func plainPath(name string) (string, error) {
 	for _, element := range strings.Split(name, "/") {
 		if element == ".." {
 			return "", fmt.Errorf("path %q leaves the image: %w", name, ErrHostile)
@@ -146,11 +166,21 @@ func imagePath(name string) (string, error) {
 	if strings.ContainsRune(name, 0) {
 		return "", fmt.Errorf("path %q holds a zero byte: %w", name, ErrHostile)
 	}
-	p := strings.TrimPrefix(path.Clean("/"+name), "/")
+	return strings.TrimPrefix(path.Clean("/"+name), "/"), nil
+}
+
+// imagePath is plainPath with etc moved to usr/etc.
+func imagePath(name string, derived bool) (string, error) {
+	p, err := plainPath(name)
+	if err != nil {
+		return "", err
+	}
 	top, rest, _ := strings.Cut(p, "/")
 	switch {
 	case top == "etc" || p == whiteoutPrefix+"etc":
 		return "usr/" + p, nil
+	case derived:
+		return p, nil
 	case top == "sysroot" && strings.HasPrefix(rest, "ostree/"), top == "ostree" && strings.HasPrefix(rest, "repo/"):
 		return "", fmt.Errorf("path %q: %w", name, ErrEncapsulated)
 	}

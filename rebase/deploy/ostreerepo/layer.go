@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -135,8 +136,23 @@ func (l *Layer) find(name string) (sum Checksum, ok bool) {
 	return sum, ok
 }
 
-// Write stores the layer's directories and its commit, which says of itself whether it is plain.
-func (l *Layer) Write() (Checksum, error) {
+// drop takes away a directory with all that the layer has below it.
+func (l *Layer) drop(name string) {
+	dir, base := path.Split(name)
+	parent := l.root
+	for _, element := range strings.Split(strings.Trim(dir, "/"), "/") {
+		next, ok := parent.dirs[element]
+		if !ok {
+			return
+		}
+		parent = next
+	}
+	delete(parent.dirs, base)
+}
+
+// Write stores the layer's directories and its commit, which says of itself whether it is plain. What the layer has in
+// the directory without is left out, but for hard links to it from elsewhere; "": nothing is left out.
+func (l *Layer) Write(without string) (Checksum, error) {
 	for _, h := range l.later {
 		sum, ok := l.find(h.Linkname)
 		if !ok {
@@ -145,6 +161,9 @@ func (l *Layer) Write() (Checksum, error) {
 		if err := l.put(h.Name, sum); err != nil {
 			return Checksum{}, err
 		}
+	}
+	if without != "" {
+		l.drop(without)
 	}
 	metadata := map[string]string{}
 	isSpecial := false

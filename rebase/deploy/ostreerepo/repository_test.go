@@ -64,7 +64,7 @@ func write(t *testing.T, r *Repository, ref string, entries ...tar.Header) Commi
 		}
 		require.NoError(t, l.Add(&h, strings.NewReader(content)))
 	}
-	sum, err := l.Write()
+	sum, err := l.Write("")
 	require.NoError(t, err)
 	require.NoError(t, tx.Install(map[string]Checksum{ref: sum}))
 	require.NoError(t, tx.Close())
@@ -270,7 +270,7 @@ func TestEntriesThatAreNotPossible(t *testing.T) {
 				}
 			}
 			if err == nil {
-				_, err = l.Write()
+				_, err = l.Write("")
 			}
 			require.ErrorIs(t, err, ErrEntry)
 			require.NoError(t, tx.Close())

@@ -91,6 +91,18 @@ func (t *Transaction) known(sum Checksum, kind string) bool {
 
 func objectName(sum Checksum, kind string) string { return sum.String() + "." + kind }
 
+// read reads an object that is no file, put aside or in the repository.
+func (t *Transaction) read(sum Checksum, kind string) ([]byte, error) {
+	if !t.staged[objectName(sum, kind)] {
+		return t.repo.read(sum, kind)
+	}
+	raw, err := os.ReadFile(filepath.Join(t.dir, objectName(sum, kind)))
+	if err != nil {
+		return nil, fmt.Errorf("read ostree object: %w", err)
+	}
+	return raw, nil
+}
+
 // put stores an object that is no file.
 func (t *Transaction) put(kind string, raw []byte) (Checksum, error) {
 	sum := Checksum(sha256.Sum256(raw))
@@ -115,7 +127,15 @@ func (t *Transaction) WriteLink(a Attributes, target string) (Checksum, error) {
 		return sum, err
 	}
 	t.staged[objectName(sum, kindFile)] = true
-	return sum, os.Lchown(name, int(a.UID), int(a.GID))
+	if err := os.Lchown(name, int(a.UID), int(a.GID)); err != nil {
+		return sum, fmt.Errorf("set owner: %w", err)
+	}
+	for key, value := range a.Xattrs {
+		if err := unix.Lsetxattr(name, key, []byte(value), 0); err != nil {
+			return sum, fmt.Errorf("set extended attribute %s: %w", key, err)
+		}
+	}
+	return sum, nil
 }
 
 // WriteFile stores a regular file of size bytes.

@@ -31,7 +31,7 @@ func classify(op string, err error) error {
 	case isUntrusted(err):
 		f.Class, f.Next = deploy.ClassUntrusted, "put the registry's CA into /etc/containers/certs.d/HOST:PORT/ca.crt"
 	case errors.Is(err, layertar.ErrEncapsulated):
-		f.Class, f.Next = deploy.ClassHostile, "use the rpm-ostree or bootc deployer for this image, or rebuild it from files"
+		f.Class, f.Next = deploy.ClassHostile, "build the image again and keep the label "+labelFinalDiffID+" of its base"
 	case isDiskFull(err):
 		f.Class, f.Next = deploy.ClassDiskFull, "free space on the file system of /sysroot"
 	case errors.Is(err, layertar.ErrHostile), errors.Is(err, ostreerepo.ErrEntry):

@@ -13,7 +13,7 @@ import (
 // commitImage overlays the layers' trees and commits the result under ref. Only directories are read and written.
 func commitImage(ctx context.Context, objects *ostreerepo.Repository, f *fetched, ref string,
 	allowUnbootable bool) (commit string, err error) {
-	tree, err := overlay(objects, f.layers)
+	tree, err := overlay(objects, f)
 	if err != nil {
 		return "", classify("merge layers", err)
 	}
@@ -49,21 +49,21 @@ func commitImage(ctx context.Context, objects *ostreerepo.Repository, f *fetched
 	return sum.String(), nil
 }
 
-func overlay(objects *ostreerepo.Repository, layers []types.BlobInfo) (*ostreerepo.Tree, error) {
-	if len(layers) == 0 {
+// overlay starts with the tree of the encapsulated commit, which is whole in itself, and puts the other layers over it.
+func overlay(objects *ostreerepo.Repository, f *fetched) (*ostreerepo.Tree, error) {
+	if len(f.layers) == 0 {
 		return nil, errors.New("image has no layers")
 	}
 	tree := ostreerepo.NewImage()
-	for _, l := range layers {
-		name, err := objects.Resolve(layerRef(l.Digest))
+	if f.encapsulated > 0 {
+		c, err := layerCommit(objects, f.layers[0])
 		if err != nil {
 			return nil, err
 		}
-		sum, err := ostreerepo.ParseChecksum(name)
-		if err != nil {
-			return nil, err
-		}
-		c, err := objects.Commit(sum)
+		tree = objects.Tree(c)
+	}
+	for _, l := range f.layers[f.encapsulated:] {
+		c, err := layerCommit(objects, l)
 		if err != nil {
 			return nil, err
 		}
@@ -72,6 +72,18 @@ func overlay(objects *ostreerepo.Repository, layers []types.BlobInfo) (*ostreere
 		}
 	}
 	return tree, nil
+}
+
+func layerCommit(objects *ostreerepo.Repository, l types.BlobInfo) (c ostreerepo.Commit, err error) {
+	name, err := objects.Resolve(layerRef(l.Digest))
+	if err != nil {
+		return c, err
+	}
+	sum, err := ostreerepo.ParseChecksum(name)
+	if err != nil {
+		return c, err
+	}
+	return objects.Commit(sum)
 }
 
 // created makes the commit the same on every node.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -150,26 +151,40 @@ func importFrom(ctx context.Context, r Store, c candidate, name string, o Option
 
 func importLayers(ctx context.Context, objects *ostreerepo.Repository, f *fetched, missing []int,
 	o Options) error {
+	// One group after the other: the ref of the layer with the commit says that the whole commit is there, and what
+	// layers over it bring does not count.
+	for _, group := range [][]role{{plainLayer, objectsLayer}, {commitLayer}, {derivedLayer}} {
+		of := slices.DeleteFunc(slices.Clone(missing), func(i int) bool { return !slices.Contains(group, f.role(i)) })
+		if err := importTogether(ctx, objects, f, of, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func importTogether(ctx context.Context, objects *ostreerepo.Repository, f *fetched, layers []int, o Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(o.Parallel)
 	if !f.source.HasThreadSafeGetBlob() {
 		group.SetLimit(1)
 	}
-	for _, i := range missing {
-		group.Go(func() error {
-			start := time.Now()
-			stats, err := importLayer(ctx, objects, f.source, layerSource{f.layers[i], f.config.RootFS.DiffIDs[i]}, o)
-			if err != nil {
-				return classify(fmt.Sprintf("fetch layer %d of %d, %s", i+1, len(f.layers), f.layers[i].Digest), err)
-			}
-			o.Transfer.LayerDone()
-			o.Log.WithFields(logrus.Fields{"layer": i + 1, "layers": len(f.layers), "bytes": f.layers[i].Size,
-				"entries": stats.Entries, "dropped": stats.Dropped, "seconds": time.Since(start).Seconds()}).
-				Info("layer is imported")
-			return nil
-		})
+	for _, i := range layers {
+		group.Go(func() error { return importOne(ctx, objects, f, i, o) })
 	}
 	return group.Wait()
+}
+
+func importOne(ctx context.Context, objects *ostreerepo.Repository, f *fetched, i int, o Options) error {
+	start := time.Now()
+	stats, err := importLayer(ctx, objects, f.source, f.layer(i), o)
+	if err != nil {
+		return classify(fmt.Sprintf("fetch layer %d of %d, %s", i+1, len(f.layers), f.layers[i].Digest), err)
+	}
+	o.Transfer.LayerDone()
+	o.Log.WithFields(logrus.Fields{"layer": i + 1, "layers": len(f.layers), "bytes": f.layers[i].Size,
+		"entries": stats.Entries, "dropped": stats.Dropped, "seconds": time.Since(start).Seconds()}).
+		Info("layer is imported")
+	return nil
 }
 
 // check refuses an image that this node could not boot, before its layers are fetched.

@@ -43,8 +43,8 @@ func importLayer(ctx context.Context, objects *ostreerepo.Repository, src types.
 	}
 	defer func() { err = errors.Join(err, tx.Close()) }()
 	ahead := newReadAhead(plain)
-	tree := ostreerepo.NewLayer(tx)
-	stats, err = layertar.Read(ahead, tree.Add)
+	content := newContent(tx, layer)
+	stats, err = content.read(ahead)
 	ahead.stop()
 	if err == nil {
 		err = in.verify()
@@ -55,7 +55,7 @@ func importLayer(ctx context.Context, objects *ostreerepo.Repository, src types.
 		}
 		return stats, in.explain(err)
 	}
-	commit, err := tree.Write()
+	commit, err := content.write()
 	if err != nil {
 		return stats, err
 	}
@@ -66,6 +66,8 @@ func importLayer(ctx context.Context, objects *ostreerepo.Repository, src types.
 type layerSource struct {
 	info   types.BlobInfo
 	diffID digest.Digest
+	role   role
+	commit string // the commit that the image says it encapsulates; "" when it does not say
 }
 
 // verifiedBlob computes the digests of a layer while it is read.
@@ -148,6 +150,6 @@ func (v *verifiedBlob) explain(err error) error {
 	if got := v.blobSum.Digest(); got != v.info.Digest {
 		return corrupted("verify layer", v.info.Digest, got, v.sizes())
 	}
-	return &deploy.Fault{Class: deploy.ClassCorrupted, Op: "unpack layer", Err: err,
+	return &deploy.Fault{Class: deploy.ClassCorrupted, Op: "unpack layer " + v.info.Digest.String(), Err: err,
 		Next: "build the image again; the registry's copy is what was pushed"}
 }

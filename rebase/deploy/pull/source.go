@@ -47,6 +47,7 @@ type fetched struct {
 	layers         []types.BlobInfo
 	configRaw      []byte
 	config         imgspecv1.Image
+	encapsulated   int // layers that make up the ostree commit; 0: all layers are plain
 }
 
 // candidates lists the places that may have source: the mirrors of registries.conf(.d) in their order, then the
@@ -239,6 +240,9 @@ func (c candidate) fetchFrom(ctx context.Context, src types.ImageSource) (*fetch
 	if len(f.config.RootFS.DiffIDs) != len(f.layers) {
 		return nil, &deploy.Fault{Class: deploy.ClassCorrupted, Op: "read image configuration", Next: "build the image again",
 			Err: fmt.Errorf("%d layers in the manifest, %d in the configuration", len(f.layers), len(f.config.RootFS.DiffIDs))}
+	}
+	if f.encapsulated, err = encapsulatedLayers(f.config); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
