@@ -10,7 +10,7 @@ import (
 // rpmOSTree is rpm-ostree's command line, as far as rebasing needs it. Source: rpm-ostree(1) and its client's code.
 func rpmOSTree() program {
 	return program{name: "rpm-ostree", version: "2026.1", usage: 1,
-		commands: []command{newRebase, newRPMStatus, newKargs, newCleanup, newRPMRollback}}
+		commands: []command{newRebase, newDeploy, newRPMStatus, newKargs, newCleanup, newRPMRollback}}
 }
 
 // transaction runs f as rpm-ostree's daemon does: one change at a time, on a booted system.
@@ -25,8 +25,8 @@ func transaction(ctx context.Context, name string, f func(all []deployment) erro
 }
 
 type rebaseOptions struct {
-	reboot, lockFinalization, downloadOnly bool
-	url, description                       string
+	reboot, lockFinalization, downloadOnly, bypassDriver bool
+	url, description                                     string
 }
 
 func newRebase(h host) *cobra.Command {
@@ -38,6 +38,9 @@ func newRebase(h host) *cobra.Command {
 			}
 			if (o.url == "") != (o.description == "") {
 				return errors.New("--custom-origin-url and --custom-origin-description must be given together")
+			}
+			if err := checkDriver(o.bypassDriver); err != nil {
+				return err
 			}
 			err := transaction(c.Context(), "rebase",
 				func(all []deployment) error { return rebase(c.Context(), h, all, args[0], o) })
@@ -53,7 +56,7 @@ func newRebase(h host) *cobra.Command {
 	f.StringVar(&o.url, "custom-origin-url", "", "")
 	f.StringVar(&o.description, "custom-origin-description", "", "")
 	f.Bool("skip-purge", false, "no effect here")
-	f.Bool("bypass-driver", false, "no effect here: no updates driver")
+	f.BoolVar(&o.bypassDriver, "bypass-driver", false, "rebase even if an updates driver is registered")
 	f.String("stateroot", "", "not played")
 	f.Bool("cache-only", false, "not played")
 	f.BoolVar(&o.downloadOnly, "download-only", false, "bring the image, deploy nothing")

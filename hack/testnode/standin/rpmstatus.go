@@ -14,7 +14,7 @@ type rpmStatus struct {
 	Deployments  []rpmDeployment `json:"deployments"`
 	Transaction  []string        `json:"transaction"`
 	CachedUpdate any             `json:"cached-update"`
-	UpdateDriver any             `json:"update-driver"`
+	UpdateDriver *updateDriver   `json:"update-driver"`
 }
 
 type rpmDeployment struct {
@@ -76,7 +76,11 @@ func readRPMStatus(ctx context.Context, onlyBooted bool) (rpmStatus, error) {
 	if err != nil {
 		return rpmStatus{}, err
 	}
-	s := rpmStatus{Deployments: []rpmDeployment{}}
+	driver, err := registeredDriver()
+	if err != nil {
+		return rpmStatus{}, err
+	}
+	s := rpmStatus{Deployments: []rpmDeployment{}, UpdateDriver: driver}
 	if runlock.Held(lockPath) {
 		s.Transaction = []string{"rebase", ":1.1", "/org/projectatomic/rpmostree1"}
 	}

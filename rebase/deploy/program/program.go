@@ -62,6 +62,8 @@ var ostreeReported = [...]phrase{ //nolint:gochecknoglobals // a constant in all
 // reported is what rpm-ostree and bootc say, and the class of it. Both hand on the words of the same programs: the
 // image proxy (containers/image), ostree-ext and libostree. The first line that matches counts.
 var reported = [...]phrase{ //nolint:gochecknoglobals // a constant in all but type
+	{[]string{"Updates and deployments are driven by"}, deploy.ClassConfig,
+		"stop the updates driver (Fedora CoreOS: zincati.service), or use an rpm-ostree that knows --bypass-driver"},
 	{[]string{"Transaction in progress"}, deploy.ClassInternal, "wait until the other transaction has ended"},
 	{[]string{"certificate has expired"}, deploy.ClassExpired,
 		"set this node's clock, or renew the registry's certificate"},

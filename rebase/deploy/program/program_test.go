@@ -32,6 +32,7 @@ func TestFaults(t *testing.T) {
 		{"(Mirrors also failed: [m/os@sha256:aa: reading manifest sha256:aa in m/os: manifest unknown]): r/os@sha256:aa: " +
 			"dial tcp [::1]:53: connect: connection refused", deploy.ClassNotFound},
 		{"write: No space left on device", deploy.ClassDiskFull},
+		{"error: Updates and deployments are driven by Zincati (zincati.service)", deploy.ClassConfig},
 		{"something else", deploy.ClassInternal},
 	} {
 		assert.Equal(t, c.class, deploy.ClassOf(programFault("rpm-ostree "+

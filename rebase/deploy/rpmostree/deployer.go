@@ -23,6 +23,8 @@ func New(root string, run program.Runner) *Deployer { return &Deployer{root: roo
 
 type hostStatus struct {
 	Deployments []hostDeployment `json:"deployments"`
+	// UpdateDriver is null where nothing else drives this host's updates.
+	UpdateDriver map[string]any `json:"update-driver"`
 }
 
 type hostDeployment struct {
@@ -39,15 +41,26 @@ type hostDeployment struct {
 
 // Status reads `rpm-ostree status --json`, whose list begins with what the next boot takes.
 func (d *Deployer) Status(ctx context.Context) (deploy.Status, error) {
-	raw, err := d.run(ctx, "rpm-ostree", "status", "--json")
+	all, err := d.read(ctx)
 	if err != nil {
 		return deploy.Status{}, err
 	}
-	var all hostStatus
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return deploy.Status{}, fmt.Errorf("read rpm-ostree status: %w", err)
+	return d.status(all)
+}
+
+func (d *Deployer) read(ctx context.Context) (all hostStatus, err error) {
+	raw, err := d.run(ctx, "rpm-ostree", "status", "--json")
+	if err != nil {
+		return all, err
 	}
-	s := deploy.Status{Kind: deploy.KindRPMOSTree}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return all, fmt.Errorf("read rpm-ostree status: %w", err)
+	}
+	return all, nil
+}
+
+func (d *Deployer) status(all hostStatus) (s deploy.Status, err error) {
+	s.Kind = deploy.KindRPMOSTree
 	for _, one := range all.Deployments {
 		deployment := one.deployment()
 		switch {
@@ -78,10 +91,23 @@ func (r hostDeployment) deployment() *deploy.Deployment {
 	return d
 }
 
+// rebase is the command line for image. Where an updates driver is registered (Fedora CoreOS: Zincati), rpm-ostree
+// leaves rebases to it unless it is told not to; hosts whose rpm-ostree does not know drivers do not know the option.
+func (s hostStatus) rebase(image deploy.Image, options ...string) []string {
+	if s.UpdateDriver != nil {
+		options = append(options, "--bypass-driver")
+	}
+	return append(append([]string{"rebase"}, options...), "ostree-unverified-registry:"+image.String())
+}
+
 // Stage rebases and sets kernel arguments; what is there already is left alone, because rpm-ostree refuses to rebase to
 // the same reference.
 func (d *Deployer) Stage(ctx context.Context, image deploy.Image, o deploy.StageOptions) error {
-	s, err := d.Status(ctx)
+	all, err := d.read(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := d.status(all)
 	if err != nil {
 		return err
 	}
@@ -100,7 +126,7 @@ func (d *Deployer) Stage(ctx context.Context, image deploy.Image, o deploy.Stage
 			}
 		}
 		if !s.Booted.Runs(image) {
-			if _, err := d.run(ctx, "rpm-ostree", "rebase", "ostree-unverified-registry:"+image.String()); err != nil {
+			if _, err := d.run(ctx, "rpm-ostree", all.rebase(image)...); err != nil {
 				return err
 			}
 		}
@@ -144,7 +170,11 @@ func (d *Deployer) Reboot(ctx context.Context) error { return program.Reboot(ctx
 
 // Fetch lets rpm-ostree download the image. Source: rpm-ostree(1), rebase --download-only.
 func (d *Deployer) Fetch(ctx context.Context, image deploy.Image, _ deploy.FetchOptions) error {
-	s, err := d.Status(ctx)
+	all, err := d.read(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := d.status(all)
 	if err != nil {
 		return err
 	}
@@ -153,7 +183,7 @@ func (d *Deployer) Fetch(ctx context.Context, image deploy.Image, _ deploy.Fetch
 			return nil // rpm-ostree refuses to rebase to what it has
 		}
 	}
-	_, err = d.run(ctx, "rpm-ostree", "rebase", "--download-only", "ostree-unverified-registry:"+image.String())
+	_, err = d.run(ctx, "rpm-ostree", all.rebase(image, "--download-only")...)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package rpmostree_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,6 +27,9 @@ func TestStage(t *testing.T) {
 		{"another image runs",
 			host(deployment(other, booted)), deploy.StageOptions{},
 			[]string{"rpm-ostree rebase ostree-unverified-registry:" + want}},
+		{"Zincati drives updates", strings.Replace(host(deployment(other, booted)), `"cached-update":null`,
+			`"cached-update":null,"update-driver":{"driver-name":"Zincati","driver-sd-unit":"zincati.service"}`, 1),
+			deploy.StageOptions{}, []string{"rpm-ostree rebase --bypass-driver ostree-unverified-registry:" + want}},
 		{"with kernel arguments", host(deployment(other, booted)),
 			deploy.StageOptions{AppendKernelArguments: []string{"a=1 b=2"}, DeleteKernelArguments: []string{"quiet"}},
 			[]string{"rpm-ostree rebase ostree-unverified-registry:" + want,
