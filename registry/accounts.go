@@ -28,6 +28,7 @@ const (
 
 // account is a user as the server keeps it: no password in clear.
 type account struct {
+	name string
 	sum  [sha256.Size]byte // keyed hash of name and password; unused with hash
 	hash []byte            // bcrypt, nil for a user with a password
 	role Role
@@ -62,7 +63,7 @@ func (a *accounts) set(users []User) error {
 	}
 	t := &accountTable{byName: make(map[string]*account, len(users))}
 	for _, u := range users {
-		acc := &account{role: u.Role}
+		acc := &account{name: u.Name, role: u.Role}
 		if u.PasswordHash != "" {
 			acc.hash = []byte(u.PasswordHash)
 		} else {

@@ -23,9 +23,11 @@ var (
 	errDenied        = newError(http.StatusForbidden, "DENIED", "this account may pull only")
 	errTooManyLogins = newError(http.StatusTooManyRequests, "TOOMANYREQUESTS",
 		"too many failed logins from this address")
-	errReadOnly      = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the registry is read-only")
-	errMethod        = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the method is not allowed here")
-	errNoEndpoint    = newError(http.StatusNotFound, "UNSUPPORTED", "no such endpoint")
+	errReadOnly       = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the registry is read-only")
+	errMethod         = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the method is not allowed here")
+	errNoEndpoint     = newError(http.StatusNotFound, "UNSUPPORTED", "no such endpoint")
+	errTooManyUploads = newError(http.StatusTooManyRequests, "TOOMANYREQUESTS",
+		"too many unfinished uploads of this account: finish or cancel some")
 	errInternal      = newError(http.StatusInternalServerError, "UNKNOWN", "the registry failed, see its log")
 	errNameInvalid   = newError(http.StatusBadRequest, "NAME_INVALID", "invalid repository name")
 	errNameUnknown   = newError(http.StatusNotFound, "NAME_UNKNOWN", "repository name not known to registry")
@@ -91,6 +93,8 @@ func (c call) fail(err error, unknown *apiError) {
 		answer = errDigestInvalid.with(err.Error())
 	case errors.Is(err, storage.ErrManifest):
 		answer = errManifestInvalid.with(err.Error())
+	case errors.Is(err, storage.ErrTooManyUploads):
+		answer = errTooManyUploads
 	case errors.Is(err, storage.ErrBusy):
 		answer = errUploadBusy
 	case errors.As(err, &missing):

@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"dayone.dev/dayone/registry/storage"
 )
 
 // metrics are of one server: several in a process do not add up.
@@ -17,7 +19,7 @@ type metrics struct {
 	handler  http.Handler
 }
 
-func newMetrics(used func() int64) *metrics {
+func newMetrics(store *storage.Store) *metrics {
 	reg := prometheus.NewRegistry()
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "dayone", Subsystem: "registry", Name: name, Help: help})
@@ -36,7 +38,10 @@ func newMetrics(used func() int64) *metrics {
 		Help: "Authenticated requests by endpoint."}, []string{"endpoint"})
 	reg.MustRegister(vec, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "dayone", Subsystem: "registry",
 		Name: "stored_bytes",
-		Help: "Bytes that blobs and uploads take."}, func() float64 { return float64(used()) }))
+		Help: "Bytes that blobs and uploads take."}, func() float64 { return float64(store.Used()) }))
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "dayone", Subsystem: "registry",
+		Name: "uploads", Help: "Uploads under way, also those whose client is silent."},
+		func() float64 { return float64(store.Uploads()) }))
 	names := [...]string{endNone: "none", endBase: "base", endCatalog: "catalog", endTags: "tags", endManifest: "manifest",
 		endBlob: "blob", endUploads: "upload_start", endUpload: "upload", endReferrers: "referrers", endMetrics: "metrics"}
 	for end, name := range names {

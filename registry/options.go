@@ -9,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/crypto/bcrypt"
@@ -107,6 +108,10 @@ type Options struct {
 	// MinFreeBytes is how much of Root's file system stays free: a push that would use it is refused with 507. 0 is
 	// defaultMinFreeBytes.
 	MinFreeBytes int64
+	// UploadIdle is how long an upload without a request is kept; 0 is an hour.
+	UploadIdle time.Duration
+	// MaxUploads is how many uploads an account may have under way, beyond them it is answered with 429; 0 is 1024.
+	MaxUploads int
 	// MaxConnections is how many clients may be connected at once; others wait. 0 is defaultMaxConnections.
 	MaxConnections int
 	// Log receives what the server and distribution report; nil discards it.
@@ -135,8 +140,8 @@ func (o Options) Validate() error {
 	if o.MaxManifestBytes < 0 || o.MaxBytes < 0 || o.MinFreeBytes < 0 {
 		return errors.New("registry options: a size is negative")
 	}
-	if o.MaxConnections < 0 {
-		return errors.New("registry options: MaxConnections is negative")
+	if o.MaxConnections < 0 || o.MaxUploads < 0 || o.UploadIdle < 0 {
+		return errors.New("registry options: MaxConnections, MaxUploads or UploadIdle is negative")
 	}
 	return validateUsers(o.Users)
 }

@@ -47,6 +47,7 @@ type Server struct {
 	conns   openConns
 	errs    chan error
 	served  chan struct{}
+	keep    func() // ends the housekeeping
 }
 
 // New checks the options. It touches neither disk nor network.
@@ -93,14 +94,14 @@ func (s *Server) openStorage() error {
 		log: s.log}
 	corrupt := logCorrupt(s.log)
 	store, err := storage.Open(s.o.Root, storage.Options{MaxBytes: s.o.MaxBytes, MinFreeBytes: s.o.MinFreeBytes,
-		Log: s.log, Report: func(d digest.Digest, away string) {
+		UploadIdle: s.o.UploadIdle, MaxUploads: s.o.MaxUploads, Log: s.log, Report: func(d digest.Digest, away string) {
 			svc.metrics.corrupt.Inc()
 			corrupt(d, away)
 		}})
 	if err != nil {
 		return err
 	}
-	svc.store, svc.metrics = store, newMetrics(store.Used)
+	svc.store, svc.metrics = store, newMetrics(store)
 	checked, err := store.Check(context.Background()) // it repairs what a crash left, however long it takes
 	if err != nil {
 		return fmt.Errorf("check registry root: %w", err)
@@ -136,6 +137,7 @@ func (s *Server) listen() error {
 	s.http = s.newHTTP()
 	s.served = make(chan struct{})
 	go s.serve(s.http, ln, config, s.served)
+	s.keep = keepHouse(s.service, housekeepingPeriod)
 	return nil
 }
 
@@ -204,6 +206,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		err = errors.Join(fmt.Errorf("stop registry: %w", err), s.http.Close())
 	}
 	<-s.served
+	s.keep()
 	return errors.Join(err, s.release())
 }
 

@@ -106,6 +106,32 @@ func TestUploads(t *testing.T) {
 	t.Run("an empty blob", func(t *testing.T) { there(t, pushBlob(t, r, "up/load", nil)) })
 }
 
+func TestUploadAccounts(t *testing.T) {
+	other, err := registry.NewUser("other", registry.RolePush)
+	require.NoError(t, err)
+	r := registrytest.Start(t, func(o *registry.Options) { o.Users = append(o.Users, other); o.MaxUploads = 2 })
+	a := request(t, r, r.Push, http.MethodPost, "/v2/up/load/blobs/uploads/", nil)
+	require.Equal(t, http.StatusAccepted, a.status)
+	loc := a.header.Get("Location")
+	assert.Equal(t, "0--1", request(t, r, r.Pull, http.MethodGet, loc, nil).header.Get("Range"), "no byte was received")
+	for _, method := range []string{http.MethodPatch, http.MethodPut, http.MethodDelete} {
+		a = request(t, r, other, method, loc, strings.NewReader("x"))
+		assert.Equal(t, http.StatusNotFound, a.status, method)
+		assert.Equal(t, "BLOB_UPLOAD_UNKNOWN", a.code(t))
+	}
+	a = request(t, r, r.Push, http.MethodPatch, loc, strings.NewReader("x"))
+	require.Equal(t, http.StatusAccepted, a.status)
+	assert.Equal(t, "0-0", a.header.Get("Range"), "one byte was received")
+
+	require.Equal(t, http.StatusAccepted, request(t, r, r.Push, http.MethodPost, "/v2/a/b/blobs/uploads/", nil).status)
+	a = request(t, r, r.Push, http.MethodPost, "/v2/a/b/blobs/uploads/", nil)
+	assert.Equal(t, http.StatusTooManyRequests, a.status)
+	assert.Equal(t, "TOOMANYREQUESTS", a.code(t))
+	require.Equal(t, http.StatusAccepted, request(t, r, other, http.MethodPost, "/v2/a/b/blobs/uploads/", nil).status)
+	require.Equal(t, http.StatusNoContent, request(t, r, r.Push, http.MethodDelete, loc, nil).status)
+	pushBlob(t, r, "a/b", []byte("room again"))
+}
+
 func TestMounts(t *testing.T) {
 	r := registrytest.Start(t)
 	d := pushBlob(t, r, "src/a", []byte("mount me"))

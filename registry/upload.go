@@ -21,7 +21,11 @@ func serveUpload(c call) {
 		errMethod.write(c.w)
 		return
 	}
-	u, err := c.repository().Upload(c.r.Context(), c.route.ref)
+	owner := c.account.name
+	if readMethod(c.r.Method) { // anybody may look at it
+		owner = ""
+	}
+	u, err := c.repository().Upload(c.r.Context(), c.route.ref, owner)
 	if err != nil {
 		c.fail(err, errUploadUnknown)
 		return
@@ -39,7 +43,7 @@ func serveUpload(c call) {
 		}
 		c.w.WriteHeader(http.StatusNoContent)
 	default:
-		uploadHeaders(c.w, c.route.name, u)
+		uploadState(c.w, c.route.name, u)
 		c.w.WriteHeader(http.StatusNoContent)
 	}
 }
@@ -78,7 +82,7 @@ func startUpload(c call) {
 			return
 		}
 	}
-	u, err := c.repository().NewUpload(c.r.Context())
+	u, err := c.repository().NewUpload(c.r.Context(), c.account.name)
 	if err != nil {
 		c.fail(err, errUploadUnknown)
 		return
@@ -101,6 +105,15 @@ func uploadHeaders(w http.ResponseWriter, name string, u *storage.Upload) {
 	h.Set("Docker-Upload-Uuid", u.ID())
 	h.Set("Range", "0-"+strconv.FormatInt(max(0, u.Size()-1), 10))
 	h.Set("Content-Length", "0")
+}
+
+// uploadState tells a client that resumes where to go on. No range has no bytes: 0--1 is what clients that count from
+// its end continue at 0 from, and 0-0 is one byte.
+func uploadState(w http.ResponseWriter, name string, u *storage.Upload) {
+	uploadHeaders(w, name, u)
+	if u.Size() == 0 {
+		w.Header().Set("Range", "0--1")
+	}
 }
 
 func blobCreated(w http.ResponseWriter, name, digest string) {
@@ -149,7 +162,7 @@ func receive(c call, u *storage.Upload) bool {
 			errUploadInvalid.with("Content-Range must be FIRST-LAST").write(c.w)
 			return false
 		case first != u.Size():
-			uploadHeaders(c.w, c.route.name, u)
+			uploadState(c.w, c.route.name, u)
 			errRange.with("the upload has " + strconv.FormatInt(u.Size(), 10) + " bytes").write(c.w)
 			return false
 		case c.r.ContentLength >= 0 && c.r.ContentLength != last-first+1:
@@ -173,7 +186,7 @@ func receive(c call, u *storage.Upload) bool {
 	}
 	c.w.Header().Set("Connection", "close")
 	if body.err != nil && !errors.Is(body.err, io.EOF) { // the client went away; what came stays for a resume
-		uploadHeaders(c.w, c.route.name, u)
+		uploadState(c.w, c.route.name, u)
 		errUploadInvalid.with("the body ended early").write(c.w)
 		return false
 	}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// budgetStep is how many bytes a writer reserves at once: the disk's free space is asked for that often.
+// budgetStep is how many bytes a writer reserves at once at most: the disk's free space is asked for that often.
 const budgetStep = 8 << 20
 
 // budget counts the bytes of blobs and of uploads under way.

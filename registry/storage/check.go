@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,14 +14,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-const (
-	// uploadLifetime is how long an upload without a request is kept: distribution purges after a week, a bootstrap host
-	// does not live that long.
-	uploadLifetime = 24 * time.Hour
-
-	// stockDir is what versions before this one may have left behind after a crash.
-	stockDir = ".dayone-registry.stock"
-)
+// stockDir is what versions before this one may have left behind after a crash.
+const stockDir = ".dayone-registry.stock"
 
 // CheckReport says what Check found and did.
 type CheckReport struct {
@@ -73,7 +68,7 @@ func checkBlobs(t tree, r *CheckReport) error {
 	})
 }
 
-// sweepUploads removes uploads whose client did not come back and returns what the others take. An upload in use stays.
+// sweepUploads removes uploads whose client did not come back, notes the others and returns what they take.
 func sweepUploads(ctx context.Context, s *Store, r *CheckReport) (kept int64, err error) {
 	names, err := s.driver.repositories()
 	if err != nil {
@@ -96,11 +91,6 @@ func sweepUploads(ctx context.Context, s *Store, r *CheckReport) (kept int64, er
 }
 
 func sweepUpload(ctx context.Context, s *Store, name, id string, r *CheckReport) (kept int64, err error) {
-	unlock, free := s.uploads.try(id)
-	if !free {
-		return 0, nil
-	}
-	defer unlock()
 	dir := uploadDir(name, id)
 	fi, err := os.Stat(s.driver.full(dir) + "/" + dataFile)
 	if err == nil {
@@ -108,11 +98,20 @@ func sweepUpload(ctx context.Context, s *Store, name, id string, r *CheckReport)
 	} else if errors.Is(err, fs.ErrNotExist) { // one that was started and has no bytes yet
 		fi, err = os.Stat(s.driver.full(dir))
 	}
-	if err != nil || time.Since(fi.ModTime()) > uploadLifetime {
+	if err != nil || time.Since(fi.ModTime()) > s.o.UploadIdle {
 		r.Removed = append(r.Removed, s.driver.relative(s.driver.full(dir)))
 		return 0, ignoreMissing(known(s.driver.Delete(ctx, dir)))
 	}
 	r.Uploads++
+	used := fi.ModTime()
+	if now := time.Now(); used.After(now) { // the clock was set back
+		used = now
+	}
+	owner := s.driver.ownerOf(name, id)
+	if err := s.unfinished.begin(owner, math.MaxInt); err != nil {
+		return kept, err
+	}
+	s.unfinished.put(id, unfinishedUpload{name, owner, used})
 	// distribution goes on only with the time when it began, which an earlier version did not write and a power cut may
 	// have taken. States of the hash are not synced either: without them distribution reads the data again.
 	if err := os.RemoveAll(s.driver.full(dir) + "/" + hashStatesDir); err != nil {

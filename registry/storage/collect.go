@@ -53,7 +53,7 @@ func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, e
 		return r, fmt.Errorf("collect garbage: nothing was removed: %w", err)
 	}
 	if !o.DryRun {
-		if _, err := sweepUploads(ctx, s, new(CheckReport)); err != nil {
+		if _, err := s.EndIdleUploads(ctx); err != nil {
 			return r, fmt.Errorf("collect garbage: %w", err)
 		}
 	}

@@ -53,7 +53,7 @@ func TestEarlierStore(t *testing.T) {
 	for _, u := range []struct{ id, rest, whole string }{
 		{uploadID, "second", "first second"}, {emptyUpload, "third", "third"},
 	} {
-		upload, err := app.Upload(t.Context(), u.id)
+		upload, err := app.Upload(t.Context(), u.id, "u")
 		require.NoError(t, err)
 		require.NoError(t, upload.Append(strings.NewReader(u.rest)))
 		require.NoError(t, upload.Commit(t.Context(), digest.FromString(u.whole)))

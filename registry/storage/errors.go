@@ -25,6 +25,8 @@ var (
 	ErrManifest = errors.New("invalid manifest")
 	// ErrBusy: another request is using the upload.
 	ErrBusy = errors.New("upload is in use")
+	// ErrTooManyUploads: the account has to finish or cancel uploads before it starts another.
+	ErrTooManyUploads = errors.New("too many unfinished uploads of this account")
 )
 
 // MissingError lists what a manifest needs and its repository does not have.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/distribution/distribution/v3"
 	upstream "github.com/distribution/distribution/v3/registry/storage"
@@ -20,6 +21,10 @@ type Options struct {
 	MaxBytes int64
 	// MinFreeBytes of the file system that stay free.
 	MinFreeBytes int64
+	// UploadIdle is how long an upload without a request is kept; 0 is defaultUploadIdle.
+	UploadIdle time.Duration
+	// MaxUploads is how many uploads an account may have under way; 0 is defaultMaxUploads.
+	MaxUploads int
 	// Report is called for a blob that is corrupt on disk; nil reports nothing. It must not block.
 	Report func(d digest.Digest, quarantined string)
 	// Log receives what distribution reports, at debug level: its errors are returned too. nil discards it.
@@ -29,6 +34,7 @@ type Options struct {
 // Store is one root. It keeps state in memory, so that only one Store may use a root at a time. Its methods are safe
 // for concurrent use.
 type Store struct {
+	o        Options
 	driver   *driver
 	registry distribution.Namespace
 	log      *logrus.Entry
@@ -36,14 +42,21 @@ type Store struct {
 	// maintenance is held for reading by all that makes content visible, for writing by Collect.
 	maintenance sync.RWMutex
 	uploads     idLocks
+	unfinished  unfinished
 	manifests   manifestCache
 }
 
 // Open prepares root. It does not look at what is there, see Check.
 func Open(root string, o Options) (*Store, error) {
+	if o.UploadIdle == 0 {
+		o.UploadIdle = defaultUploadIdle
+	}
+	if o.MaxUploads == 0 {
+		o.MaxUploads = defaultMaxUploads
+	}
 	b := &budget{root: root, maxBytes: o.MaxBytes, minFree: o.MinFreeBytes}
 	v := &verifier{tree: tree(root), budget: b, report: o.Report}
-	s := &Store{driver: &driver{tree: tree(root), budget: b, blobs: v}, log: quiet(o.Log)}
+	s := &Store{o: o, driver: &driver{tree: tree(root), budget: b, blobs: v}, log: quiet(o.Log)}
 	for _, d := range []string{blobs, repositories} {
 		if err := os.MkdirAll(s.driver.full(d), dirMode); err != nil {
 			return nil, fmt.Errorf("make registry directory: %w", err)

@@ -33,7 +33,7 @@ func open(t *testing.T, root string, o storage.Options) *storage.Store {
 func push(t *testing.T, s *storage.Store, repo string, data []byte) digest.Digest {
 	t.Helper()
 	d := digest.FromBytes(data)
-	u, err := s.Repository(repo).NewUpload(t.Context())
+	u, err := s.Repository(repo).NewUpload(t.Context(), "u")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, u.Release()) }()
 	require.NoError(t, u.Append(bytes.NewReader(data)))
@@ -263,7 +263,7 @@ func TestCheckAfterCrash(t *testing.T) {
 func TestBudget(t *testing.T) {
 	s := open(t, t.TempDir(), storage.Options{MaxBytes: 3 << 19})
 	push(t, s, "a/b", make([]byte, 512<<10))
-	u, err := s.Repository("a/b").NewUpload(t.Context())
+	u, err := s.Repository("a/b").NewUpload(t.Context(), "u")
 	require.NoError(t, err)
 	err = u.Append(bytes.NewReader(make([]byte, 3<<19)))
 	require.ErrorIs(t, err, storage.ErrNoSpace)
@@ -285,7 +285,7 @@ func TestConcurrentUploadsOfOneBlob(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			u, err := s.Repository("a/b").NewUpload(t.Context())
+			u, err := s.Repository("a/b").NewUpload(t.Context(), "u")
 			if !assert.NoError(t, err) {
 				return
 			}

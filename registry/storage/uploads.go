@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/distribution/distribution/v3"
 	"github.com/google/uuid"
@@ -15,18 +16,26 @@ import (
 // Upload is a blob on its way in, written by distribution's blob writer. One request at a time uses it.
 type Upload struct {
 	repository Repository
-	id         string
+	id, owner  string
 	writer     distribution.BlobWriter
 	open       bool // neither committed nor cancelled
 	unlock     func()
 }
 
-// NewUpload starts an upload. The caller must Release it.
-func (r Repository) NewUpload(ctx context.Context) (*Upload, error) {
+// NewUpload starts an upload of the account owner. The caller must Release it.
+func (r Repository) NewUpload(ctx context.Context, owner string) (u *Upload, err error) {
 	repo, err := r.open(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if err := r.s.unfinished.begin(owner, r.s.o.MaxUploads); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.s.unfinished.drop(owner)
+		}
+	}()
 	r.s.maintenance.RLock() // Collect looks at uploads
 	defer r.s.maintenance.RUnlock()
 	w, err := repo.Blobs(r.s.context(ctx)).Create(r.s.context(ctx))
@@ -37,17 +46,28 @@ func (r Repository) NewUpload(ctx context.Context) (*Upload, error) {
 	if !free {
 		return nil, errors.Join(fmt.Errorf("start upload %s: %w", w.ID(), ErrBusy), w.Close())
 	}
-	return &Upload{repository: r, id: w.ID(), writer: w, open: true, unlock: unlock}, nil
+	if err := r.s.driver.PutContent(ctx, uploadDir(r.name, w.ID())+"/"+ownerFile, []byte(owner)); err != nil {
+		unlock()
+		return nil, errors.Join(fmt.Errorf("start upload %s: %w", w.ID(), err), w.Cancel(r.s.context(ctx)))
+	}
+	r.s.unfinished.put(w.ID(), unfinishedUpload{r.name, owner, time.Now()})
+	return &Upload{repository: r, id: w.ID(), owner: owner, writer: w, open: true, unlock: unlock}, nil
 }
 
-// Upload finds an upload under way, also one from before a restart. The caller must Release it.
-func (r Repository) Upload(ctx context.Context, id string) (*Upload, error) {
+// Upload finds an upload under way, also one from before a restart: one that owner began, or with owner "" anybody's,
+// to look at it. The caller must Release it.
+func (r Repository) Upload(ctx context.Context, id, owner string) (*Upload, error) {
 	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
 		return nil, fmt.Errorf("find upload: %w", ErrNotFound)
 	}
 	unlock, ok := r.s.uploads.try(id)
 	if !ok {
 		return nil, fmt.Errorf("upload %s: %w", id, ErrBusy)
+	}
+	e, found := r.s.unfinished.get(id)
+	if !found || e.repository != r.name || owner != "" && e.owner != "" && e.owner != owner {
+		unlock()
+		return nil, fmt.Errorf("find upload %s: %w", id, ErrNotFound)
 	}
 	repo, err := r.open(ctx)
 	var w distribution.BlobWriter
@@ -58,7 +78,7 @@ func (r Repository) Upload(ctx context.Context, id string) (*Upload, error) {
 		unlock()
 		return nil, fmt.Errorf("find upload %s: %w", id, known(err))
 	}
-	return &Upload{repository: r, id: id, writer: w, open: true, unlock: unlock}, nil
+	return &Upload{repository: r, id: id, owner: e.owner, writer: w, open: true, unlock: unlock}, nil
 }
 
 // ID is the upload's identifier, a UUID.
@@ -74,8 +94,10 @@ func (u *Upload) Size() int64 { return u.writer.Size() }
 func (u *Upload) Release() error {
 	defer u.unlock()
 	if !u.open {
+		u.repository.s.unfinished.end(u.id)
 		return nil
 	}
+	u.repository.s.unfinished.put(u.id, unfinishedUpload{u.repository.name, u.owner, time.Now()})
 	if err := u.writer.Close(); err != nil {
 		return fmt.Errorf("keep upload %s: %w", u.id, known(err))
 	}
@@ -110,9 +132,10 @@ func (u *Upload) Commit(ctx context.Context, d digest.Digest) error {
 
 // Cancel removes the upload and what it received.
 func (u *Upload) Cancel(ctx context.Context) error {
-	u.open = false
 	err := u.writer.Cancel(u.repository.s.context(ctx))
-	if err = ignoreMissing(known(err)); err != nil {
+	err = ignoreMissing(known(err))
+	u.open = err != nil // what could not be removed ends when it is idle
+	if err != nil {
 		return fmt.Errorf("cancel upload %s: %w", u.id, err)
 	}
 	return nil

@@ -53,7 +53,7 @@ func (w *writer) reserve(n int64) error {
 	if need <= 0 {
 		return nil
 	}
-	step := max(need, budgetStep)
+	step := max(need, min(w.size, budgetStep))  // as much again as there is: small uploads hold little
 	if err := w.budget.take(step); err != nil { // the last step may be smaller
 		if step = need; w.budget.take(step) != nil {
 			return err
