@@ -55,7 +55,7 @@ func importLayer(ctx context.Context, objects *ostreerepo.Repository, src types.
 	}
 	defer func() { err = errors.Join(err, tx.Close()) }()
 	ahead := newReadAhead(plain)
-	content := newContent(tx, layer)
+	content := newContent(objects, tx, layer)
 	stats, err = content.read(ahead)
 	ahead.stop()
 	if err == nil {
@@ -79,7 +79,10 @@ type layerSource struct {
 	info   types.BlobInfo
 	diffID digest.Digest
 	role   role
-	commit string // the commit that the image says it encapsulates; "" when it does not say
+	// Of the layer with the commit: what the image says the commit is, "" when it does not say, and the layers with more
+	// of its objects.
+	commit  string
+	objects []types.BlobInfo
 }
 
 // verifiedBlob computes the digests of a layer while it is read.
