@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,13 +17,14 @@ import (
 	"dayone.dev/dayone/registry/storage"
 )
 
-// Root is a registry's directory opened for maintenance, while no server uses it.
+// Root is a registry's directory opened for maintenance. A server that runs on it does the work.
 type Root struct {
-	store *storage.Store
-	lock  *flock.Flock
+	store  *storage.Store
+	lock   *flock.Flock
+	server *http.Client // nil when no server runs
 }
 
-// OpenRoot locks a root and repairs what a crash left. It refuses a root that a server uses.
+// OpenRoot locks a root and repairs what a crash left, or finds the server that runs on it.
 func OpenRoot(ctx context.Context, root string, log *logrus.Entry) (*Root, error) {
 	if err := isRoot(root); err != nil {
 		return nil, err
@@ -31,6 +33,11 @@ func OpenRoot(ctx context.Context, root string, log *logrus.Entry) (*Root, error
 		log = discard()
 	}
 	lock, err := lockRoot(root)
+	if errors.Is(err, errRootInUse) {
+		if server, dialErr := dialControl(ctx, root); dialErr == nil {
+			return &Root{server: server}, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +52,19 @@ func OpenRoot(ctx context.Context, root string, log *logrus.Entry) (*Root, error
 }
 
 // Close releases the root.
-func (r *Root) Close() error { return errors.Join(r.store.Close(), r.lock.Close()) }
+func (r *Root) Close() error {
+	if r.server != nil {
+		r.server.CloseIdleConnections()
+		return nil
+	}
+	return errors.Join(r.store.Close(), r.lock.Close())
+}
 
 // Collect removes blobs that no manifest names.
 func (r *Root) Collect(ctx context.Context, o storage.CollectOptions) (storage.CollectReport, error) {
+	if r.server != nil {
+		return ask[storage.CollectReport](ctx, r.server, "/gc", o)
+	}
 	return r.store.Collect(ctx, o)
 }
 
@@ -57,11 +73,20 @@ func (r *Root) RemoveManifest(ctx context.Context, repository string, d digest.D
 	if !validName(repository) {
 		return fmt.Errorf("remove manifest: %q is no repository name", repository)
 	}
+	if r.server != nil {
+		_, err := ask[struct{}](ctx, r.server, "/rm", removal{repository, d})
+		return err
+	}
 	return r.store.Repository(repository).DeleteManifest(ctx, d)
 }
 
 // Verify hashes every blob.
-func (r *Root) Verify(ctx context.Context) (storage.VerifyReport, error) { return r.store.Verify(ctx) }
+func (r *Root) Verify(ctx context.Context) (storage.VerifyReport, error) {
+	if r.server != nil {
+		return ask[storage.VerifyReport](ctx, r.server, "/verify", struct{}{})
+	}
+	return r.store.Verify(ctx)
+}
 
 // Listed is one image of a root.
 type Listed struct {

@@ -16,7 +16,10 @@ type metrics struct {
 	sent     prometheus.Counter
 	received prometheus.Counter
 	corrupt  prometheus.Counter
-	handler  http.Handler
+	// collections and collected are of the schedule, not of commands.
+	collections prometheus.Counter
+	collected   prometheus.Counter
+	handler     http.Handler
 }
 
 func newMetrics(store *storage.Store) *metrics {
@@ -27,11 +30,13 @@ func newMetrics(store *storage.Store) *metrics {
 		return c
 	}
 	m := &metrics{
-		refused:  counter("logins_refused_total", "Requests without a valid account."),
-		sent:     counter("blob_bytes_sent_total", "Bytes of blobs sent to clients."),
-		received: counter("blob_bytes_received_total", "Bytes of blobs received from clients."),
-		corrupt:  counter("blobs_corrupt_total", "Blobs that were found corrupt on disk and quarantined."),
-		requests: map[endpoint]prometheus.Counter{},
+		refused:     counter("logins_refused_total", "Requests without a valid account."),
+		sent:        counter("blob_bytes_sent_total", "Bytes of blobs sent to clients."),
+		received:    counter("blob_bytes_received_total", "Bytes of blobs received from clients."),
+		corrupt:     counter("blobs_corrupt_total", "Blobs that were found corrupt on disk and quarantined."),
+		collections: counter("collections_total", "Garbage collections that the server ran by itself."),
+		collected:   counter("collected_bytes_total", "Bytes of blobs that these collections removed."),
+		requests:    map[endpoint]prometheus.Counter{},
 	}
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "dayone", Subsystem: "registry",
 		Name: "requests_total",

@@ -109,6 +109,9 @@ type Options struct {
 	// MinFreeBytes is how much of Root's file system stays free: a push that would use it is refused with 507. 0 is
 	// defaultMinFreeBytes.
 	MinFreeBytes int64
+	// CollectEvery is how often the running server collects garbage, more often when room runs low; 0 is six hours,
+	// negative never.
+	CollectEvery time.Duration
 	// UploadIdle is how long an upload without a request is kept; 0 is an hour.
 	UploadIdle time.Duration
 	// MaxUploads is how many uploads an account may have under way, beyond them it is answered with 429; 0 is 1024.
@@ -195,6 +198,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxConnections == 0 {
 		o.MaxConnections = defaultMaxConnections
+	}
+	if o.CollectEvery == 0 {
+		o.CollectEvery = defaultCollectEvery
 	}
 	if o.TLSDir == "" {
 		o.TLSDir = filepath.Join(o.Root, "tls")

@@ -47,7 +47,8 @@ type Server struct {
 	conns   openConns
 	errs    chan error
 	served  chan struct{}
-	keep    func() // ends the housekeeping
+	keep    func()       // ends the housekeeping
+	control func() error // ends the maintenance commands
 }
 
 // New checks the options. It touches neither disk nor network.
@@ -86,7 +87,15 @@ func (s *Server) Start() (err error) {
 	if err := s.openStorage(); err != nil {
 		return err
 	}
-	return s.listen()
+	if s.control, err = serveControl(s.o.Root, s.service.store); err != nil {
+		// a file system without sockets, or no /proc: the images are served all the same
+		s.log.WithError(err).Warn("registry takes no maintenance commands while it runs")
+		s.control = func() error { return nil }
+	}
+	if err := s.listen(); err != nil {
+		return errors.Join(err, s.control())
+	}
+	return nil
 }
 
 func (s *Server) openStorage() error {
@@ -137,7 +146,7 @@ func (s *Server) listen() error {
 	s.http = s.newHTTP()
 	s.served = make(chan struct{})
 	go s.serve(s.http, ln, config, s.served)
-	s.keep = keepHouse(s.service, housekeepingPeriod)
+	s.keep = keepHouse(s.service, housekeepingPeriod, s.o.CollectEvery)
 	return nil
 }
 
@@ -207,7 +216,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	<-s.served
 	s.keep()
-	return errors.Join(err, s.release())
+	return errors.Join(err, s.control(), s.release())
 }
 
 // release undoes what Start did, as far as it came.
@@ -223,6 +232,8 @@ func (s *Server) release() error {
 	return errors.Join(errs...)
 }
 
+var errRootInUse = errors.New("another registry or dayone registry command uses it, stop that first")
+
 // lockRoot makes sure that one server or maintenance command uses a root: both keep state of it in memory.
 func lockRoot(root string) (*flock.Flock, error) {
 	lock := flock.New(filepath.Join(root, lockFile), flock.SetPermissions(0o600))
@@ -231,8 +242,7 @@ func lockRoot(root string) (*flock.Flock, error) {
 		return nil, fmt.Errorf("lock registry root: %w", err)
 	}
 	if !locked {
-		return nil, fmt.Errorf("lock registry root %s: another registry or dayone registry command uses it, stop that first",
-			root)
+		return nil, fmt.Errorf("lock registry root %s: %w", root, errRootInUse)
 	}
 	return lock, nil
 }

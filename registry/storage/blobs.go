@@ -49,6 +49,7 @@ func (r Repository) TouchBlob(d digest.Digest) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find blob %s in %s: %w", d, r.name, err)
 	}
+	r.s.pins.add(target)
 	return r.s.driver.blobs.touch(target)
 }
 
@@ -106,6 +107,7 @@ func (r Repository) Mount(ctx context.Context, from string, d digest.Digest) (bo
 	target, err := r.s.driver.mountable(from, d)
 	var size int64
 	if err == nil {
+		r.s.pins.add(target)
 		size, err = r.s.driver.blobs.touch(target)
 	}
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) {

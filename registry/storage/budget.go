@@ -28,17 +28,25 @@ func (b *budget) take(n int64) error {
 			"%w: %d bytes are needed, %d of %d are used; delete images and run garbage collection, or raise the limit",
 			ErrNoSpace, n, used-n, b.maxBytes)
 	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(b.root, &st); err != nil {
+	free, err := b.free()
+	if err != nil {
 		b.give(n, n)
-		return fmt.Errorf("ask for free space: %w", err)
+		return err
 	}
-	if free := int64(st.Bavail) * st.Bsize; free-unwritten < b.minFree {
+	if free-unwritten < b.minFree {
 		b.give(n, n)
 		return fmt.Errorf("%w: %d bytes are needed, %d are free and %d of them are kept; free space on the disk of %s",
 			ErrNoSpace, n, free, b.minFree, b.root)
 	}
 	return nil
+}
+
+func (b *budget) free() (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(b.root, &st); err != nil {
+		return 0, fmt.Errorf("ask for free space: %w", err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
 }
 
 func (b *budget) give(used, unwritten int64) {

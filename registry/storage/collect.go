@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	upstream "github.com/distribution/distribution/v3/registry/storage"
 	storagedriver "github.com/distribution/distribution/v3/registry/storage/driver"
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -35,39 +34,40 @@ type CollectReport struct {
 }
 
 // Collect removes the bytes of blobs that no manifest of any repository names. Every manifest counts, also one without
-// a tag: images are pushed by digest here. Pulls go on; pushes wait at the point where they would make something
-// visible. A manifest that cannot be read might name any blob of its repository, so that all of them stay.
+// a tag: images are pushed by digest here. Pulls and pushes go on: what they use meanwhile stays. A manifest that cannot
+// be read might name any blob of its repository, so that all of them stay.
 //
 // Marking is ours: distribution's MarkAndSweep knows neither a grace nor sha512 names, and passes over manifests that
 // are damaged. It sweeps by distribution's Vacuum.
 func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, error) {
+	s.collecting.Lock()
+	defer s.collecting.Unlock()
 	r := CollectReport{Removed: []digest.Digest{}, Damaged: []string{}}
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
 	}
-	s.maintenance.Lock()
-	defer s.maintenance.Unlock()
+	s.maintenance.Lock() // a request that is under way has named what it names before the marks
+	s.pins.begin()
+	s.maintenance.Unlock()
+	defer s.pins.end()
 	used, damaged, err := mark(ctx, s)
 	r.Damaged = append(r.Damaged, damaged...)
 	if err != nil {
 		return r, fmt.Errorf("collect garbage: nothing was removed: %w", err)
 	}
-	if !o.DryRun {
-		if _, err := s.EndIdleUploads(ctx); err != nil {
-			return r, fmt.Errorf("collect garbage: %w", err)
-		}
-	}
+	unused := map[digest.Digest]bool{}
 	err = eachBlob(ctx, s, func(d digest.Digest, fi fs.FileInfo) error {
-		if used[d] || time.Since(fi.ModTime()) < o.Grace {
-			r.Kept++
-			return ctx.Err()
+		r.Kept++
+		if !used[d] && time.Since(fi.ModTime()) >= o.Grace {
+			unused[d] = true
+			if o.DryRun {
+				r.removed(d, fi.Size())
+			}
 		}
-		r.Removed = append(r.Removed, d)
-		r.Bytes += fi.Size()
 		return ctx.Err()
 	})
 	if err == nil && !o.DryRun {
-		err = sweep(ctx, s, r.Removed)
+		err = s.sweepAll(ctx, unused, o.Grace, &r)
 	}
 	if err != nil {
 		return r, fmt.Errorf("collect garbage: %w", err)
@@ -75,33 +75,32 @@ func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, e
 	return r, nil
 }
 
-// sweep removes blobs and the links that lead to them.
-func sweep(ctx context.Context, s *Store, unused []digest.Digest) error {
-	gone := map[digest.Digest]bool{}
-	for _, d := range unused {
-		if err := upstream.NewVacuum(s.context(ctx), s.driver).RemoveBlob(string(d)); ignoreMissing(known(err)) != nil {
-			return fmt.Errorf("remove blob %s: %w", d, known(err))
-		}
-		gone[d] = true
-	}
-	names, err := s.driver.repositories()
-	if err != nil || len(gone) == 0 {
+func (r *CollectReport) removed(d digest.Digest, size int64) {
+	r.Kept--
+	r.Removed = append(r.Removed, d)
+	r.Bytes += size
+}
+
+func (s *Store) sweepAll(ctx context.Context, unused map[digest.Digest]bool, grace time.Duration,
+	r *CollectReport) error {
+	links, err := linksTo(s, unused)
+	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		layers, err := s.driver.links(layersDir(name))
+	for d := range unused {
+		size, gone, err := s.sweep(ctx, d, links[d], grace)
 		if err != nil {
 			return err
 		}
-		for _, d := range layers {
-			if target, err := s.driver.readLink(layerLink(name, d)); err == nil && gone[target] {
-				if err := s.driver.unlink(ctx, layerLink(name, d)); ignoreMissing(err) != nil {
-					return fmt.Errorf("remove link of blob %s: %w", d, err)
-				}
-			}
+		if gone {
+			r.removed(d, size)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 	}
-	return nil
+	_, err = s.EndIdleUploads(ctx)
+	return err
 }
 
 // mark returns the blobs that manifests name, and the manifests' own.
@@ -109,6 +108,9 @@ func mark(ctx context.Context, s *Store) (used map[digest.Digest]bool, damaged [
 	used = map[digest.Digest]bool{}
 	err = eachManifest(ctx, s, func(r Repository, rev digest.Digest) error {
 		err := markManifest(r, rev, used)
+		if _, gone := r.s.driver.readLink(revisionLink(r.name, rev)); errors.Is(gone, ErrNotFound) {
+			return nil // deleted meanwhile
+		}
 		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrManifest) {
 			damaged = append(damaged, r.name+"@"+string(rev))
 			return markRepository(r, used)

@@ -118,6 +118,7 @@ func (r Repository) PutManifest(ctx context.Context, p Put) error {
 	defer r.s.maintenance.RUnlock()
 	c, err := ParseContent(p.Body)
 	if err == nil {
+		r.pin(p.Digest, c)
 		err = r.complete(c, p.Sparse)
 	}
 	if err != nil {
@@ -143,6 +144,7 @@ func (r Repository) PutManifest(ctx context.Context, p Put) error {
 		err = r.s.writeLink(ctx, revisionLink(r.name, p.Digest), canonical)
 	}
 	if err == nil {
+		r.s.pins.add(canonical)
 		_, err = r.s.driver.blobs.touch(canonical) // it may have been there for long
 	}
 	if err != nil {
@@ -154,6 +156,17 @@ func (r Repository) PutManifest(ctx context.Context, p Put) error {
 		}
 	}
 	return nil
+}
+
+// pin keeps a collection under way from what a manifest names.
+func (r Repository) pin(d digest.Digest, c *Content) {
+	r.s.pins.add(d)
+	for _, blob := range c.blobs() {
+		r.s.pins.add(blob.Digest)
+		if target, err := r.s.driver.readLink(layerLink(r.name, blob.Digest)); err == nil {
+			r.s.pins.add(target) // sha512 names the bytes of a sha256
+		}
+	}
 }
 
 // complete looks whether what a manifest names is in the repository and has the size that the manifest says. A subject

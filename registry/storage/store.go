@@ -39,8 +39,10 @@ type Store struct {
 	registry distribution.Namespace
 	log      *logrus.Entry
 
-	// maintenance is held for reading by all that makes content visible, for writing by Collect.
+	// maintenance is held for reading by all that makes content visible, for writing by Collect for each blob.
 	maintenance sync.RWMutex
+	collecting  sync.Mutex
+	pins        pins
 	uploads     idLocks
 	unfinished  unfinished
 	manifests   manifestCache
@@ -84,6 +86,17 @@ func (s *Store) Room(n int64) error {
 	}
 	s.driver.budget.give(n, n)
 	return nil
+}
+
+// Low reports whether room runs low: nine tenths of the budget are used, or the disk has less free than twice what
+// stays free.
+func (s *Store) Low() bool {
+	b := s.driver.budget
+	if b.maxBytes > 0 && b.used.Load() > b.maxBytes/10*9 {
+		return true
+	}
+	free, err := b.free()
+	return err == nil && free-b.unwritten.Load() < 2*b.minFree
 }
 
 // Repository is one repository of the store; it need not exist. The caller has checked the name.

@@ -122,6 +122,7 @@ func (u *Upload) Commit(ctx context.Context, d digest.Digest) error {
 	blob, err := u.writer.Commit(s.context(ctx), v1.Descriptor{Digest: d})
 	if err == nil {
 		u.open = false
+		s.pins.add(blob.Digest)
 		_, err = s.driver.blobs.touch(blob.Digest) // it may have been there for long
 	}
 	if err != nil {

@@ -58,7 +58,7 @@ func newUsageCommand() *cobra.Command {
 
 func newCollectCommand() *cobra.Command {
 	var o storage.CollectOptions
-	cmd := rootCommand("gc", "Remove blobs that no image names; no server may run on the root",
+	cmd := rootCommand("gc", "Remove blobs that no image names; a server may run on the root",
 		func(cmd *cobra.Command, root string) error {
 			r, err := registry.OpenRoot(cmd.Context(), root, cli.Log(cmd))
 			if err != nil {
@@ -79,7 +79,7 @@ func newCollectCommand() *cobra.Command {
 }
 
 func newVerifyCommand() *cobra.Command {
-	return rootCommand("verify", "Hash every blob and look for missing ones; no server may run on the root",
+	return rootCommand("verify", "Hash every blob and look for missing ones; a server may run on the root",
 		func(cmd *cobra.Command, root string) error {
 			r, err := registry.OpenRoot(cmd.Context(), root, cli.Log(cmd))
 			if err != nil {
@@ -125,7 +125,7 @@ func newRemoveCommand() *cobra.Command {
 	var root string
 	cmd := &cobra.Command{
 		Use:   "rm --root DIR REPOSITORY@DIGEST...",
-		Short: "Remove images with their tags, also damaged ones; no server may run on the root",
+		Short: "Remove images with their tags, also damaged ones; a server may run on the root",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			r, err := registry.OpenRoot(cmd.Context(), root, cli.Log(cmd))

@@ -49,6 +49,7 @@ func newServeCommand() *cobra.Command {
 	flags.BoolVar(&o.Sparse, "sparse", false, "accept indexes and manifests whose images or layers are not all there")
 	flags.Int64Var(&o.MaxBytes, "max-bytes", 0, "bytes that the images may take, 0 for no limit")
 	flags.Int64Var(&o.MinFreeBytes, "min-free-bytes", 0, "bytes of the disk that stay free, 0 for 256 MiB")
+	flags.DurationVar(&o.CollectEvery, "gc-every", 0, "collect garbage this often, 0 for 6h, negative for never")
 	flags.DurationVar(&o.UploadIdle, "upload-idle", 0, "end an upload without a request after this time, 0 for 1h")
 	flags.IntVar(&o.MaxUploads, "max-uploads", 0, "unfinished uploads of one account, 0 for 1024")
 	_ = cmd.MarkFlagRequired("root")
