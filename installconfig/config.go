@@ -141,7 +141,8 @@ func (p Pool) Generated() bool { return p.Containerfile != "" || p.Containerfile
 
 // BootstrapRegistry is the embedded registry as nodes see it.
 type BootstrapRegistry struct {
-	// Host is a dotted DNS name or an IPv4 address: the API's reference form needs a dot. Required in the standalone flow;
+	// Host is a dotted DNS name or an IPv4 address: the API's reference form needs a dot. Nodes must reach it, so it is
+	// no loopback address. Required in the standalone flow;
 	// in the openshift flow the default is the bootstrap node's own address, found when it runs.
 	Host string `yaml:"host,omitempty" json:"host,omitempty"`
 	// Port is 10-65535, as in image references. Default: 9500.

@@ -8,49 +8,66 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// validateInstaller refuses keys of the installer beside which no image can be built on a bootstrap host: they decide
-// which machine the bootstrap is, or which OS image a pool has.
+// validateInstaller refuses what is wrong in the installer's part of the file in either flow.
 func validateInstaller(root *yaml.Node, c *Config, rep *report.Report) {
-	validateSSHKey(root, rep)
-	at := func(n *yaml.Node, path, rule, next string) report.Finding {
-		if n == nil {
-			n = root // a missing key has no place of its own
-		}
-		return report.Finding{File: FileName, Line: n.Line, Column: n.Column, Path: path, Rule: rule, Next: next}
+	for _, rule := range installerRules() {
+		rule(installerFile{root, c}, rep)
 	}
-	if n := child(root, "bootstrapInPlace"); n != nil && len(n.Content) > 0 && c.Flow != FlowStandalone {
-		rep.Errorf(at(n, "bootstrapInPlace", "unsupported-flow", "install with a bootstrap host of its own"),
+}
+
+// unsupportedBootstrap refuses a bootstrap host on which no image can be built.
+func unsupportedBootstrap(f installerFile, rep *report.Report) {
+	if n := f.node("bootstrapInPlace"); n != nil && len(n.Content) > 0 && f.config.Flow != FlowStandalone {
+		rep.Errorf(f.at(n, "bootstrapInPlace", "unsupported-flow", "install with a bootstrap host of its own"),
 			"a bootstrap in place installs its own disk: the registry with the images is gone when the node boots from it")
 	}
-	layered, built := map[string]bool{}, map[string]bool{}
-	for _, p := range c.Pools {
-		layered[p.Name], built[p.Name] = true, p.BuildAt == BuildAtBootstrap
+}
+
+// group is one of the installer's machine pools.
+type group struct {
+	node *yaml.Node
+	path string
+}
+
+func (g group) name() string {
+	if n := child(g.node, "name"); n != nil {
+		return n.Value
 	}
-	type group struct {
-		node *yaml.Node
-		path string
-	}
-	groups := []group{{child(root, "controlPlane"), "controlPlane"}, {child(root, "arbiter"), "arbiter"}}
-	if compute := child(root, "compute"); compute != nil {
+	return ""
+}
+
+// groups are the control plane first, then the others.
+func (f installerFile) groups() []group {
+	out := []group{{f.node("controlPlane"), "controlPlane"}, {f.node("arbiter"), "arbiter"}}
+	if compute := f.node("compute"); compute != nil {
 		for i := range compute.Content {
-			groups = append(groups, group{child(compute, i), fmt.Sprintf("compute[%d]", i)})
+			out = append(out, group{child(compute, i), fmt.Sprintf("compute[%d]", i)})
 		}
 	}
+	return out
+}
+
+// machinePools refuses what decides otherwise which OS image a pool has, or where it can be built.
+func machinePools(f installerFile, rep *report.Report) {
+	layered, built := map[string]bool{}, map[string]bool{}
+	for _, p := range f.config.Pools {
+		layered[p.Name], built[p.Name] = true, p.BuildAt == BuildAtBootstrap
+	}
+	groups := f.groups()
 	// The bootstrap host is one of the control plane's kind (openshift/installer, pkg/types/defaults: amd64 where nothing
 	// is said).
 	host := architecture(groups[0].node)
 	for _, g := range groups {
-		if name := child(g.node, "name"); name != nil && built[name.Value] && architecture(g.node) != host {
-			rep.Errorf(at(child(g.node, "architecture"), g.path+".architecture", "architecture",
+		if name := g.name(); built[name] && architecture(g.node) != host {
+			rep.Errorf(f.at(child(g.node, "architecture"), g.path+".architecture", "architecture",
 				"write buildAt: cluster for the pool"),
-				"pool %q has %s machines, and the bootstrap host, %s as the control plane, would build its image", name.Value,
+				"pool %q has %s machines, and the bootstrap host, %s as the control plane, would build its image", name,
 				architecture(g.node), host)
 		}
-		name, stream := child(g.node, "name"), child(g.node, "osImageStream")
-		if name != nil && stream != nil && layered[name.Value] {
-			rep.Errorf(at(stream, g.path+".osImageStream", "os-image-stream",
+		if stream := child(g.node, "osImageStream"); stream != nil && layered[g.name()] {
+			rep.Errorf(f.at(stream, g.path+".osImageStream", "os-image-stream",
 				"remove osImageStream here, or the pool from "+Field+".pools"),
-				"pool %q has an OS image stream and an image of its own: rendering refuses both together", name.Value)
+				"pool %q has an OS image stream and an image of its own: rendering refuses both together", g.name())
 		}
 	}
 }
@@ -61,4 +78,14 @@ func architecture(pool *yaml.Node) string {
 		return n.Value
 	}
 	return "amd64"
+}
+
+// fipsMode says what the boot medium must do: the kernel learns the mode when it starts, before any config is there.
+func fipsMode(f installerFile, rep *report.Report) {
+	if n := f.node("fips"); n != nil && n.Value == "true" {
+		rep.Warnf(f.at(n, "fips", "fips-boot",
+			"boot each node's disk image with fips=1, for example coreos-installer install --append-karg fips=1; "+
+				"RHEL CoreOS sets it itself"),
+			"a node that does not run in FIPS mode refuses its config")
+	}
 }

@@ -32,7 +32,7 @@ onClusterLayering:
 # keep me
 sshKey: |
   ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILaofmw0DPom6sKyqmPLNu7RPSBkcAmEUZL/N8RmDDFI core@example.com
-pullSecret: '{"auths":{}}'
+pullSecret: '{"auths":{"registry.example.com":{"auth":"YTpi"}}}'
 `
 
 func TestParseFillsDefaults(t *testing.T) {
@@ -187,7 +187,7 @@ func TestStrippedKeepsOtherBytes(t *testing.T) {
 	require.NoError(t, err)
 	want := "# the cluster\napiVersion: v1\nbaseDomain: example.com\nmetadata:\n  name: demo\n\n# keep me\nsshKey: |\n" +
 		"  ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILaofmw0DPom6sKyqmPLNu7RPSBkcAmEUZL/N8RmDDFI " +
-		"core@example.com\npullSecret: '{\"auths\":{}}'\n"
+		"core@example.com\npullSecret: '{\"auths\":{\"registry.example.com\":{\"auth\":\"YTpi\"}}}'\n"
 	assert.Equal(t, want, string(got))
 }
 

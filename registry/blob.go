@@ -54,8 +54,7 @@ func getBlob(c call, d digest.Digest, unknown *apiError) {
 		return
 	}
 	defer func() { _ = b.Close() }() // it was only read
-	out := &pacedWriter{ResponseWriter: c.w, buffers: &c.pieces, control: http.NewResponseController(c.w),
-		took: func(n int) { c.took(Pull{Digest: string(d), Bytes: int64(n)}) }}
+	out := &pacedWriter{ResponseWriter: c.w, buffers: &c.pieces, control: http.NewResponseController(c.w)}
 	http.ServeContent(out, c.r, "", time.Time{}, b)
 	c.metrics.sent.Add(float64(out.sent))
 }
@@ -98,9 +97,7 @@ type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	buffers *sync.Pool // *[pieceBuffer]byte
-	// took is called with the size of each piece.
-	took func(n int)
-	sent int64
+	sent    int64
 }
 
 func (p *pacedWriter) ReadFrom(r io.Reader) (total int64, err error) {
@@ -121,7 +118,6 @@ func (p *pacedWriter) ReadFrom(r io.Reader) (total int64, err error) {
 			}
 			sent, err := p.Write(buffer[:n])
 			total += int64(sent)
-			p.took(sent)
 			if err != nil {
 				return total, err
 			}

@@ -19,9 +19,6 @@ type service struct {
 	maxManifest int64
 	sparse      bool
 	metrics     *metrics
-	pulled      func(Pull)
-	reports     http.Handler
-	reportsPath string
 	log         *logrus.Entry
 	pieces      sync.Pool // *[pieceBuffer]byte
 }
@@ -36,15 +33,6 @@ type call struct {
 }
 
 func (c call) repository() storage.Repository { return c.store.Repository(c.route.name) }
-
-// took reports what a node gets.
-func (c call) took(p Pull) {
-	if c.account.role != RolePull {
-		return
-	}
-	p.Client, p.Repository = clientAddress(c.r), c.route.name
-	c.pulled(p)
-}
 
 func readMethod(m string) bool { return m == http.MethodGet || m == http.MethodHead }
 
@@ -90,10 +78,6 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", "5")
 		}
 		refusal.write(w)
-		return
-	}
-	if s.reports != nil && r.URL.Path == s.reportsPath && r.Method == http.MethodPost {
-		s.reports.ServeHTTP(w, r)
 		return
 	}
 	if !readMethod(r.Method) {

@@ -5,7 +5,26 @@ import (
 	"net"
 	"os"
 	"strings"
+
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/nodesettings"
 )
+
+// UseProxy lets this process and the build workers that it starts use install-config.yaml's proxy, as the nodes will,
+// unless the host's environment names one. It must run before the first request.
+func UseProxy(p installconfig.Proxy) error {
+	if len(build.HostProxies(os.Environ())) > 0 {
+		return nil
+	}
+	for _, variable := range nodesettings.ProxyVariables(p) {
+		name, value, _ := strings.Cut(variable, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("use the proxy of %s: %w", installconfig.FileName, err)
+		}
+	}
+	return nil
+}
 
 // ExemptFromProxy makes this process and the build workers that it starts talk to HOST:PORT directly: a proxy could not
 // reach the embedded registry and should not see what goes there. It must run before the first request, after which

@@ -14,11 +14,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
-	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/transfer"
 )
@@ -41,9 +39,6 @@ type Registry struct {
 	platform, scratch, cache string
 	log                      *logrus.Entry
 	server                   *registry.Server
-	// Nodes knows how far each node is; untrack ends what writes that to disk.
-	Nodes   *nodes.Tracker
-	untrack func()
 }
 
 // Imported is an image in the embedded registry.
@@ -58,10 +53,8 @@ type Imported struct {
 // startRegistry starts the embedded registry and proves, where the host asks for it, that its name leads here: builds
 // push to that name, too.
 func startRegistry(ctx context.Context, h Host, id *Identity) (*Registry, error) {
-	tracker := trackNodes(h, id)
 	server, err := registry.New(registry.Options{Root: h.Path(registryDir), Listen: h.Listen,
-		TLSDir: filepath.Dir(id.CAFile), Hosts: h.Names, Users: id.Users, Log: h.Log.WithField("component", "registry"),
-		Pulled: tracker.Pulled, Reports: tracker, ReportsPath: firstboot.ReportPath})
+		TLSDir: filepath.Dir(id.CAFile), Hosts: h.Names, Users: id.Users, Log: h.Log.WithField("component", "registry")})
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +67,7 @@ func startRegistry(ctx context.Context, h Host, id *Identity) (*Registry, error)
 				"Ignition configs again)"}
 	}
 	r := &Registry{Address: h.Registry, Identity: id, platform: h.Platform, scratch: h.Path("tmp"),
-		cache: h.Path("cache"), log: h.Log, server: server, Nodes: tracker, untrack: track(ctx, tracker)}
+		cache: h.Path("cache"), log: h.Log, server: server}
 	if h.ProveName {
 		if err := reach(ctx, h.Registry, id.CAPEM); err != nil {
 			r.stop()
@@ -186,22 +179,7 @@ func (r *Registry) LockOut() error {
 	return r.server.SetUsers([]registry.User{unknown})
 }
 
-// track writes what a tracker sees until the returned function is called, which waits for the last write.
-func track(ctx context.Context, t *nodes.Tracker) (end func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		t.Run(ctx)
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
-}
-
 func (r *Registry) stop() {
-	defer r.untrack()
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	if err := r.server.Shutdown(ctx); err != nil {

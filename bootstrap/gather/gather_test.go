@@ -58,7 +58,8 @@ func canaries(t *testing.T) (o gather.Options, secrets []string) {
 			base64.StdEncoding.EncodeToString([]byte(secret("data")))+"\nstringData:\n  y: "+secret("stringdata")+"\n")
 	put(t, dir, "auth/kubeadmin-password", secret("kubeadmin"))
 	put(t, dir, "auth/kubeconfig", "users:\n- name: admin\n  user:\n    token: "+secret("token-of-the-administrator")+"\n")
-	put(t, dir, "install-config.yaml", "pullSecret: '"+auth("pullsecret")+"'\nmetadata: {name: demo}\n")
+	put(t, dir, "install-config.yaml", "pullSecret: '"+auth("pullsecret")+"'\nmetadata: {name: demo}\nproxy: "+
+		"{httpProxy: \"http://user:"+url.PathEscape(secret("proxy"))+"@192.0.2.8:3128\"}\n")
 	// Everything shows up in logs, in every form that it takes.
 	var log strings.Builder
 	for _, s := range secrets {

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/manifests/assets/bootstrapnode"
 	"dayone.dev/dayone/registry/credentials"
 )
@@ -102,6 +103,11 @@ func secretsOf(name string, raw []byte) []string {
 		}
 		if text, ok := doc["pullSecret"].(string); ok {
 			out = append(out, credentials.Sensitive([]byte(text))...)
+		}
+		if proxy, ok := doc["proxy"].(map[string]any); ok {
+			http, _ := proxy["httpProxy"].(string)
+			https, _ := proxy["httpsProxy"].(string)
+			out = append(out, build.ProxySecrets(build.Proxies(http, https, ""))...)
 		}
 		if doc["kind"] == "Secret" {
 			out = append(out, secretObject(doc)...)

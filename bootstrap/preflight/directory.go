@@ -24,6 +24,9 @@ type directory struct {
 	sidecar  *installconfig.Sidecar
 	// pullSecret is install-config.yaml's, nil once openshift-install has deleted that file.
 	pullSecret []byte
+	// nodes are the nodes' settings of install-config.yaml in the standalone flow, settled what is wrong with them.
+	nodes   installconfig.NodeSettings
+	settled []report.Finding
 	// set has the known objects, documents every document of whatever kind.
 	set       *manifests.Set
 	documents []document
@@ -75,6 +78,9 @@ func readDirectory(dir, platform string) (*directory, error) {
 		present: map[string]bool{}, files: map[string]file{}}
 	if doc != nil {
 		d.pullSecret = doc.PullSecret()
+	}
+	if sidecar.Config.Flow == installconfig.FlowStandalone {
+		d.nodes, d.settled = nodeSettings(doc, sidecar)
 	}
 	for _, marker := range markers() {
 		_, err := os.Lstat(filepath.Join(dir, marker))

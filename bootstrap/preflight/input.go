@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,6 +17,9 @@ type Input struct {
 	Sidecar *installconfig.Sidecar
 	// Set holds all objects of manifests/, openshift/ and the layering directory, and those that were generated.
 	Set *manifests.Set
+	// Nodes are the settings of install-config.yaml that this flow brings to every node; the Set has their objects. Empty
+	// in the openshift flow.
+	Nodes installconfig.NodeSettings
 	// Pools are the pools to layer, in the user's order.
 	Pools []Pool
 	// Generated are the objects that dayone makes for the user, with the files that WriteGenerated writes them to.
@@ -60,13 +64,20 @@ type Generated struct {
 // openshift says that the installer's own bootstrap renders and serves.
 func (in *Input) openshift() bool { return in.Sidecar.Config.Flow == installconfig.FlowOpenShift }
 
-// ControllerConfig is the install directory's, the last one as in rendering; empty without one.
+// ControllerConfig is the install directory's, the last one as in rendering, with the CAs and the proxy of
+// install-config.yaml where it has none.
 func (in *Input) ControllerConfig() *mcfgv1.ControllerConfigSpec {
-	n := len(in.Set.ControllerConfigs)
-	if n == 0 {
-		return &mcfgv1.ControllerConfigSpec{}
+	spec := &mcfgv1.ControllerConfigSpec{}
+	if n := len(in.Set.ControllerConfigs); n > 0 {
+		spec = in.Set.ControllerConfigs[n-1].Object.Spec.DeepCopy()
 	}
-	return &in.Set.ControllerConfigs[n-1].Object.Spec
+	if len(spec.AdditionalTrustBundle) == 0 {
+		spec.AdditionalTrustBundle = in.Nodes.TrustBundle
+	}
+	if p := in.Nodes.Proxy; p != (installconfig.Proxy{}) && (spec.Proxy == nil || *spec.Proxy == configv1.ProxyStatus{}) {
+		spec.Proxy = &configv1.ProxyStatus{HTTPProxy: p.HTTP, HTTPSProxy: p.HTTPS, NoProxy: p.No}
+	}
+	return spec
 }
 
 // brought stand for the MachineConfigs that MCO brings itself for every pool: its templates by role, which custom pools
@@ -97,5 +108,22 @@ func (in *Input) Inputs(base string, versions render.Versions) *manifests.Set {
 		set.MachineConfigs = append(set.MachineConfigs, brought(set.Pools)...)
 	}
 	render.StandaloneInputs(set, base, versions)
+	if !in.openshift() {
+		in.settleControllerConfig(set, base, versions)
+	}
 	return set
+}
+
+// settleControllerConfig gives the last ControllerConfig, which counts, the base image that this host imports and what
+// install-config.yaml says. A user's own was made before the base image's digest was known.
+func (in *Input) settleControllerConfig(set *manifests.Set, base string, versions render.Versions) {
+	item := &set.ControllerConfigs[len(set.ControllerConfigs)-1]
+	object := item.Object.DeepCopy()
+	object.Spec = *in.ControllerConfig()
+	object.Spec.BaseOSContainerImage = base
+	if object.Annotations == nil {
+		object.Annotations = map[string]string{}
+	}
+	object.Annotations[manifests.AnnotationGeneratedByVersion] = versions.Raw
+	item.Object = object
 }

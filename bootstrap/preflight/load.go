@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/nodesettings"
 )
 
 // Load reads and checks an install directory that has been prepared (or still holds the field: then nothing is
@@ -26,6 +28,11 @@ func Load(dir, platform string) (*Input, error) {
 	}
 	pools, generated := defaultPools(d.set.Pools, d.sidecar.Config.Flow)
 	d.set.Pools = append(d.set.Pools, pools...)
+	settings, err := nodesettings.Objects(d.nodes, d.set.Pools)
+	if err != nil {
+		return nil, err
+	}
+	d.set.Append(settings)
 	return judge(d, generated, installChecks(), []check{rendering})
 }
 
@@ -45,7 +52,7 @@ func LoadLayering(dir, platform string) (*Input, error) {
 
 // judge resolves what was read and checks it. A stage of checks runs when the stages before it found no error.
 func judge(d *directory, generated []Generated, stages ...[]check) (*Input, error) {
-	rep := &report.Report{}
+	rep := &report.Report{Findings: slices.Clone(d.settled)}
 	in := resolve(d, rep)
 	in.Generated = append(generated, in.Generated...)
 	for i, stage := range stages {

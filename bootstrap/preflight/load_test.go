@@ -52,11 +52,17 @@ func TestLoadAfterPrepareIsTheSame(t *testing.T) {
 	require.NoError(t, err)
 	_, err = installconfig.Prepare(dir)
 	require.NoError(t, err)
-	require.NoError(t, os.Remove(filepath.Join(dir, installconfig.FileName)), "openshift-install deletes it")
 	after, err := Load(dir, platform)
 	require.NoError(t, err)
 	assert.Equal(t, before.Sidecar, after.Sidecar)
 	assert.Equal(t, before.Pools, after.Pools)
+	assert.Equal(t, before.Nodes, after.Nodes)
+	require.NoError(t, os.Remove(filepath.Join(dir, installconfig.FileName)))
+	tidied, err := Load(dir, platform)
+	require.NoError(t, err)
+	assert.Equal(t, before.Sidecar, tidied.Sidecar)
+	require.Len(t, tidied.Warnings, 1)
+	assert.Equal(t, "install-config-missing", tidied.Warnings[0].Rule)
 }
 
 func TestLoadRefuses(t *testing.T) {
@@ -192,7 +198,8 @@ func TestLoadWarns(t *testing.T) {
 	for _, w := range in.Warnings {
 		rules = append(rules, w.Rule)
 	}
-	assert.ElementsMatch(t, []string{"not-selected", "containerfile-arch", "push-secret-host"}, rules)
+	assert.ElementsMatch(t, []string{"not-selected", "containerfile-arch", "push-secret-host",
+		"pull-secret-host"}, rules)
 }
 
 func TestReplacedRemoteContent(t *testing.T) {

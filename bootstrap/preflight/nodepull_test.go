@@ -58,7 +58,14 @@ func TestStandaloneNodePull(t *testing.T) {
 	dir := sample(t)
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
-	assert.Empty(t, rule(in.Warnings, "pull-secret-host"), "nobody says with what nodes pull")
+	assert.Empty(t, rule(in.Warnings, "pull-secret-host"))
+	assert.JSONEq(t, string(in.Nodes.PullSecret), string(in.Pools[1].NodePull))
+	replace(t, dir, "install-config.yaml", `{"auths":{"registry.example.com"`, `{"auths":{"quay.io"`)
+	in, err = Load(dir, platform)
+	require.NoError(t, err)
+	found := rule(in.Warnings, "pull-secret-host")
+	require.Len(t, found, 2, "both pools")
+	assert.Equal(t, "install-config.yaml: pullSecret", found[0].Place())
 	const config = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: " +
 		"60-auth, labels: {machineconfiguration.openshift.io/role: master}}\n" +
 		"spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /var/lib/kubelet/config.json, mode: " +
@@ -66,14 +73,17 @@ func TestStandaloneNodePull(t *testing.T) {
 	put(t, dir, "openshift/60-auth.yaml", fmt.Sprintf(config, base64.StdEncoding.EncodeToString([]byte(othersAuth))))
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
-	found := rule(in.Warnings, "pull-secret-host")
-	require.Len(t, found, 1, "the workers' configs bring none")
+	found = rule(in.Warnings, "pull-secret-host")
+	require.Len(t, found, 2)
 	assert.Contains(t, found[0].Next, "/var/lib/kubelet/config.json")
 	put(t, dir, "openshift/60-auth.yaml", fmt.Sprintf(config,
 		base64.StdEncoding.EncodeToString([]byte(strings.Replace(othersAuth, "quay.io", "registry.example.com", 1)))))
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
-	assert.Empty(t, rule(in.Warnings, "pull-secret-host"))
+	found = rule(in.Warnings, "pull-secret-host")
+	require.Len(t, found, 1)
+	assert.Contains(t, found[0].Message, "pool worker")
+	assert.Contains(t, string(in.Pools[0].NodePull), "quay.io", "the agent merges all that the node has")
 }
 
 // TestCheckNodePullSecret: with a push Secret in the form that only Kubernetes reads, as kubectl's
@@ -99,7 +109,7 @@ func TestCheckNodePullSecret(t *testing.T) {
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
 	assert.Contains(t, string(in.Pools[0].PushAuth), `"auth"`, "what copies images reads nothing else")
-	_, err = in.CheckRegistries(t.Context(), dir)
+	_, err = in.CheckRegistries(t.Context())
 	require.ErrorContains(t, err, "registry-node-pull")
 	require.ErrorContains(t, err, "give the nodes' pull secret an entry for "+reg.Addr)
 
@@ -108,7 +118,7 @@ func TestCheckNodePullSecret(t *testing.T) {
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
 	assert.Empty(t, rule(in.Warnings, "pull-secret-host"))
-	probes, err := in.CheckRegistries(t.Context(), dir)
+	probes, err := in.CheckRegistries(t.Context())
 	require.NoError(t, err)
 	require.Len(t, probes, 4)
 	assert.Contains(t, probes[0].What, "with the nodes' pull secret")

@@ -64,15 +64,6 @@ func TestOpenShiftRefuses(t *testing.T) {
 			`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}]}}`, "ignition-edited"},
 		{"an OS image stream", "openshift/99_pool.yaml",
 			fmt.Sprintf(aPool, "worker", "osImageStream: {name: rhel-10}"), "os-image-stream"},
-		{"runc for a pool that is built at bootstrap", "openshift/99_runc.yaml",
-			"apiVersion: machineconfiguration.openshift.io/v1\nkind: ContainerRuntimeConfig\nmetadata: {name: runc}\nspec:\n" +
-				"  machineConfigPoolSelector: {matchLabels: {pools.operator.machineconfiguration.openshift.io/master: \"\"}}\n" +
-				"  containerRuntimeConfig: {defaultRuntime: runc}\n", "runc"},
-		{"runc in a MachineConfig", "openshift/99_runc.yaml",
-			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: 99-runc, " +
-				"labels: {machineconfiguration.openshift.io/role: master}}\nspec: {config: {ignition: {version: 3.2.0}, " +
-				"storage: {files: [{path: /etc/crio/crio.conf.d/99-runc, contents: {source: " +
-				"\"data:,%5Bcrio.runtime%5D%0Adefault_runtime%20%3D%20%22runc%22%0A\"}}]}}}\n", "runc"},
 		{"an object of a kind that is not read", "manifests/x.yaml",
 			"apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\nspec: " +
 				"{pinnedImages: [{name: \"no digest\"}]}\n", "api"},
@@ -225,11 +216,13 @@ func TestCheckRegistries(t *testing.T) {
 	}
 	put(t, dir, "push.json", auth(reg.PushAuthFile))
 	put(t, dir, "pull.json", auth(reg.PullAuthFile))
+	replace(t, dir, "install-config.yaml", `{"auths":{"registry.example.com":{"auth":"`+
+		`ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ="}}}`, strings.TrimSpace(auth(reg.PullAuthFile)))
 
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
-	probes, err := in.CheckRegistries(t.Context(), dir)
-	require.Len(t, probes, 2, "both pools' repositories")
+	probes, err := in.CheckRegistries(t.Context())
+	require.Len(t, probes, 4, "both pools' repositories, for the builder and for the nodes")
 	found := report.Of(err)
 	require.Len(t, found, 1, "there is no base image yet: %v", err)
 	assert.Equal(t, "registry-pull", found[0].Rule)
@@ -238,17 +231,17 @@ func TestCheckRegistries(t *testing.T) {
 	put(t, dir, "push.json", auth(reg.PullAuthFile))
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
-	_, err = in.CheckRegistries(t.Context(), dir)
+	_, err = in.CheckRegistries(t.Context())
 	require.ErrorContains(t, err, "registry-push")
 	require.ErrorContains(t, err, "ask for the right to push")
 
 	put(t, dir, "pull.json", `{"auths":{"`+reg.Addr+`":{"auth":"bm9ib2R5Om5vdGhpbmc="}}}`)
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
-	_, err = in.CheckRegistries(t.Context(), dir)
+	_, err = in.CheckRegistries(t.Context())
 	require.ErrorContains(t, err, "does not know these credentials")
 
 	reg.Stop(t)
-	_, err = in.CheckRegistries(t.Context(), dir)
+	_, err = in.CheckRegistries(t.Context())
 	require.ErrorContains(t, err, "leave --check-registry out")
 }

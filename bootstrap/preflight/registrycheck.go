@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -19,6 +20,7 @@ import (
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // Probe is one answer of CheckRegistries.
@@ -33,16 +35,19 @@ type Probe struct {
 
 // CheckRegistries tries the credentials that the cluster will use: it pushes a probe of a few hundred bytes to every
 // pool's repository, reads it back and deletes it where the registry allows that, and reads the base image's manifest
-// where the user names one. Findings name the Secret to correct. dir is the install directory.
-func (in *Input) CheckRegistries(ctx context.Context, dir string) ([]Probe, error) {
+// where the user names one. Findings name the Secret to correct.
+func (in *Input) CheckRegistries(ctx context.Context) ([]Probe, error) {
 	scratch, err := os.MkdirTemp("", "dayone-probe-")
 	if err != nil {
 		return nil, fmt.Errorf("make scratch directory: %w", err)
 	}
 	defer os.RemoveAll(scratch)
 	c := prober{scratch: scratch}
-	if ca := in.Sidecar.Config.Registry.CAFile; ca != "" {
-		c.caFile = filepath.Join(dir, filepath.FromSlash(ca))
+	if ca := slices.Concat(in.RegistryCA, in.Nodes.TrustBundle); len(ca) > 0 {
+		c.caFile = filepath.Join(scratch, "ca.pem")
+		if err := os.WriteFile(c.caFile, ca, 0o600); err != nil {
+			return nil, fmt.Errorf("write CAs of the registries: %w", err)
+		}
 	}
 	for i, p := range in.Pools {
 		at := p.MachineOSConfig.Origin.At("spec.renderedImagePushSecret.name", "registry-push")
@@ -56,7 +61,13 @@ func (in *Input) CheckRegistries(ctx context.Context, dir string) ([]Probe, erro
 	if image := in.Sidecar.Config.BaseImage; image != "" {
 		at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".baseImage", Rule: "registry-pull"}
 		c.try(at, Probe{What: "pull of the base image " + image, Image: image},
-			func(*Probe) error { return c.read(ctx, in.basePull(), image) })
+			func(*Probe) error {
+				auth, err := in.BasePull()
+				if err != nil {
+					return err
+				}
+				return c.read(ctx, auth, image)
+			})
 	}
 	if err := ctx.Err(); err != nil {
 		return c.done, fmt.Errorf("check registries: %w", err)
@@ -64,14 +75,15 @@ func (in *Input) CheckRegistries(ctx context.Context, dir string) ([]Probe, erro
 	return c.done, c.rep.Err()
 }
 
-// basePull is the first pool's pull Secret, with which the bootstrap reads the base image.
-func (in *Input) basePull() []byte {
+// BasePull is with what the bootstrap reads the base image: the first pool's pull Secret, and for other registries
+// install-config.yaml's pull secret; nil without any.
+func (in *Input) BasePull() ([]byte, error) {
 	for _, p := range in.Pools {
 		if p.BasePull != nil {
-			return p.BasePull
+			return credentials.Merge(in.Nodes.PullSecret, p.BasePull)
 		}
 	}
-	return nil
+	return in.Nodes.PullSecret, nil
 }
 
 // prober collects what its attempts result in.

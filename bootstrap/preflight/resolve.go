@@ -24,7 +24,7 @@ type mosc = manifests.Item[*mcfgv1.MachineOSConfig]
 // resolve makes the input of what was read: every pool to layer with its objects, read or generated. It reports what
 // leaves a pool without them.
 func resolve(d *directory, rep *report.Report) *Input {
-	in := &Input{Sidecar: d.sidecar, Set: d.set}
+	in := &Input{Sidecar: d.sidecar, Set: d.set, Nodes: d.nodes}
 	in.earlier = dropGenerated(d, rep)
 	in.SignaturePolicy, _ = d.file(d.sidecar.Config.SignaturePolicyFile) // namedFiles reports errors
 	if ca, err := d.file(d.sidecar.Config.Registry.CAFile); err == nil {

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/manifests/nodesettings"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/credentials"
 )
@@ -120,9 +122,6 @@ type nodeCredentials struct {
 	at  report.Finding
 }
 
-// kubeletAuth is where a node has the cluster's pull secret.
-const kubeletAuth = "/var/lib/kubelet/config.json"
-
 // nodePull finds a pool's credentials: in the openshift flow the cluster's pull secret, else what its MachineConfigs
 // write; nil where the install directory does not say.
 func nodePull(d *directory, pool string) *nodeCredentials {
@@ -144,26 +143,50 @@ func nodePull(d *directory, pool string) *nodeCredentials {
 		Rule: "pull-secret-host", Next: "add one that may pull"}}
 }
 
-// writtenCredentials are those that a MachineConfig writes; the last one counts, as on the node.
-func writtenCredentials(set *manifests.Set, pool string) (out *nodeCredentials) {
-	for _, item := range set.MachineConfigs {
-		if item.Object.Labels[manifests.LabelRole] != pool {
-			continue
-		}
+// writtenCredentials are those that a pool's MachineConfigs write, that of install-config.yaml's pull secret among
+// them, merged as the agent does on the node.
+func writtenCredentials(set *manifests.Set, pool string) *nodeCredentials {
+	paths := []string{nodesettings.PullSecretPath, nodesettings.KubeletAuthPath, firstboot.AuthPath}
+	last := map[string]*nodeCredentials{} // of one path the last file counts
+	for _, item := range selected(set, pool) {
 		config, err := machineconfig.Parse(item.Object.Spec.Config.Raw)
 		if err != nil {
 			continue // invalidIgnition refuses it
 		}
 		for _, f := range config.Storage.Files {
-			if f.Path != kubeletAuth && f.Path != firstboot.AuthPath {
+			if !slices.Contains(paths, f.Path) {
 				continue
 			}
 			if raw, err := machineconfig.Contents(f.Contents); err == nil {
-				at := item.Origin.At("spec.config.storage.files", "pull-secret-host")
-				at.Next = "add one that may pull to " + f.Path
-				out = &nodeCredentials{raw, at}
+				last[f.Path] = &nodeCredentials{raw, credentialsPlace(item, f.Path)}
 			}
 		}
 	}
+	var out *nodeCredentials
+	for _, path := range paths {
+		c := last[path]
+		if c == nil {
+			continue
+		}
+		if out != nil {
+			merged, err := credentials.Merge(out.raw, c.raw)
+			if err != nil {
+				continue // what is no auth.json has nothing for any registry
+			}
+			c.raw = merged
+		}
+		out = c
+	}
 	return out
+}
+
+// credentialsPlace is where a user adds to credentials that a MachineConfig writes.
+func credentialsPlace(item machineConfig, file string) report.Finding {
+	if file == nodesettings.PullSecretPath {
+		return report.Finding{File: installconfig.FileName, Path: "pullSecret", Rule: "pull-secret-host",
+			Next: "add one that may pull"}
+	}
+	at := item.Origin.At("spec.config.storage.files", "pull-secret-host")
+	at.Next = "add one that may pull to " + file
+	return at
 }

@@ -3,7 +3,11 @@ package standalone
 import (
 	"context"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
+
+	"github.com/google/renameio/v2"
 
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/journal"
@@ -55,17 +59,39 @@ func (f flow) baseInputs(digest string) baseInputs {
 // baseEndpoint reaches the base image at its source. Credentials go through files, never through arguments.
 func (f flow) baseEndpoint() (transfer.Endpoint, error) {
 	e := transfer.Endpoint{Reference: f.baseSource(), CAFile: f.BaseCAFile, AuthFile: f.BaseAuthFile}
-	if e.AuthFile != "" || strings.HasPrefix(e.Reference, "oci:") || strings.HasPrefix(e.Reference, "docker-archive:") {
+	if strings.HasPrefix(e.Reference, "oci:") || strings.HasPrefix(e.Reference, "docker-archive:") {
 		return e, nil
 	}
 	var err error
-	for _, p := range f.host.In.Pools {
-		if p.BasePull != nil {
-			e.AuthFile, err = f.WriteBaseAuth(p.BasePull)
-			break
+	if bundle := f.host.In.Nodes.TrustBundle; len(bundle) > 0 {
+		if e.CAFile, err = f.writeTrust(bundle); err != nil {
+			return e, err
 		}
 	}
+	if e.AuthFile != "" {
+		return e, nil
+	}
+	auth, err := f.host.In.BasePull()
+	if err == nil && auth != nil {
+		e.AuthFile, err = f.WriteBaseAuth(auth)
+	}
 	return e, err
+}
+
+// writeTrust keeps the CAs that the base image's registry may have: install-config.yaml's, and the one of --base-ca.
+func (f flow) writeTrust(bundle []byte) (file string, err error) {
+	if f.BaseCAFile != "" {
+		own, err := os.ReadFile(f.BaseCAFile)
+		if err != nil {
+			return "", fmt.Errorf("read CA of the base image's registry: %w", err)
+		}
+		bundle = slices.Concat(bundle, own)
+	}
+	file = f.Path("base-ca.pem")
+	if err := renameio.WriteFile(file, bundle, 0o600); err != nil {
+		return "", fmt.Errorf("keep CA of the base image's registry: %w", err)
+	}
+	return file, nil
 }
 
 // inspectBase returns the digest of the base image, and refuses an image that no node could boot. When an earlier run

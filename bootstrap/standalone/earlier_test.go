@@ -16,6 +16,7 @@ import (
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/bootstrap/standalone"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/render"
 )
 
@@ -34,19 +35,23 @@ func TestResumeStateOfEarlierVersion(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(t *testing.T, install string)
-		reused []string
+		// settings keeps pullSecret and sshKey in install-config.yaml, which that version brought to no node.
+		settings bool
+		reused   []string
 		// kept are rendered configs that have the same name.
 		kept []string
 	}{
-		{"same inputs", func(*testing.T, string) {}, []string{"base", "build-master", "render-final"},
+		{"same inputs", func(*testing.T, string) {}, false, []string{"base", "build-master", "render-final"},
 			[]string{"rendered-master-349410227d512fa261f8126d1cce3cf4",
 				"rendered-worker-89a90ad7be0c37c5ec084e85d1fc39bc"}},
-		{"another MachineConfig", motd, []string{"base"}, []string{"rendered-worker-89a90ad7be0c37c5ec084e85d1fc39bc"}},
+		{"settings that reach the nodes now", func(*testing.T, string) {}, true, []string{"base"}, nil},
+		{"another MachineConfig", motd, false, []string{"base"},
+			[]string{"rendered-worker-89a90ad7be0c37c5ec084e85d1fc39bc"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/d13be95")))
-			reachable(t, dir)
+			reachable(t, dir, c.settings)
 			c.change(t, filepath.Join(dir, "install"))
 			reused, err := resume(t, dir)
 			require.NoError(t, err)
@@ -65,14 +70,18 @@ func TestResumeStateOfEarlierVersion(t *testing.T) {
 }
 
 // reachable gives the bootstrap host an address that nodes can reach, and its user a key that is one: that version took
-// 127.0.0.1 and any text.
-func reachable(t *testing.T, dir string) {
+// 127.0.0.1 and any text. Without settings it removes what that version did not bring to the nodes.
+func reachable(t *testing.T, dir string, settings bool) {
 	words := strings.NewReplacer("127.0.0.1", phasetest.HostAddress(t),
 		"IEFub3RoZXJTYW1wbGVLZXlGb3JEYXlvbmVEZW1vMDE", "ILaofmw0DPom6sKyqmPLNu7RPSBkcAmEUZL/N8RmDDFI")
 	for _, name := range []string{"install/install-config.yaml", "state/journal.json"} {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(words.Replace(string(raw))), 0o600))
+		text := words.Replace(string(raw))
+		if !settings && filepath.Base(name) == installconfig.FileName {
+			text, _, _ = strings.Cut(text, "pullSecret:") // and sshKey, the last line
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 }
 

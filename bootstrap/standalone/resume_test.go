@@ -28,10 +28,12 @@ import (
 	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/buildtest"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/assets"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/registry/registrytest"
 )
 
 // childOrder says what the child does and when it dies.
@@ -242,6 +244,39 @@ func TestRunRefusesUnbootableBase(t *testing.T) {
 			require.Error(t, err)
 			assert.Contains(t, output, c.says)
 			assert.NoFileExists(t, filepath.Join(b.order.State, journal.File), "nothing was started")
+		})
+	}
+}
+
+// TestBaseImageByTheWordsOfInstallConfig reads the base image with no option but install-config.yaml's.
+func TestBaseImageByTheWordsOfInstallConfig(t *testing.T) {
+	b := newBench(t)
+	reg := registrytest.Start(t)
+	b.order.Source = buildtest.Push(t, reg, buildtest.Base{Fixed: true}).Reference
+	ca, err := os.ReadFile(reg.CAFile)
+	require.NoError(t, err)
+	auth, err := os.ReadFile(reg.PullAuthFile)
+	require.NoError(t, err)
+	file := filepath.Join(b.order.Dir, installconfig.FileName)
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, _ := strings.Cut(string(raw), "pullSecret:")
+	bundle := "additionalTrustBundlePolicy: Always\nadditionalTrustBundle: |\n  " +
+		strings.ReplaceAll(strings.TrimSpace(string(ca)), "\n", "\n  ") + "\n"
+	for _, c := range []struct{ name, settings, says string }{
+		{"nothing", "pullSecret:" + rest, "x509"},
+		{"a trust bundle", bundle + "pullSecret:" + rest, "unauthorized"},
+		{"a trust bundle and a pull secret", bundle + "pullSecret: '" + strings.TrimSpace(string(auth)) + "'\n", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(file, []byte(before+c.settings), 0o600))
+			events, output, err := b.run("base", string(journal.EventRecorded))
+			require.Error(t, err)
+			if c.says == "" {
+				assert.Contains(t, events, "base "+string(journal.EventRecorded), output)
+			} else {
+				assert.Contains(t, output, c.says)
+			}
 		})
 	}
 }

@@ -93,6 +93,9 @@ func run(ctx context.Context, o Options) error {
 		return err
 	}
 	f.host.Listen, f.config = registry.address, config.address
+	if err := day1.UseProxy(in.Nodes.Proxy); err != nil {
+		return err
+	}
 	if err := day1.ExemptFromProxy(f.host.Registry); err != nil {
 		return err
 	}

@@ -2,8 +2,10 @@ package e2e_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,13 +19,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
 
-	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests/assets"
+	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
@@ -70,7 +73,7 @@ func TestDay1OfThreeMasters(t *testing.T) {
 	o := options(t)
 	report, err := e2e.Day1(t.Context(), o)
 	require.NoError(t, err)
-	assert.Len(t, report.Checks, 24, "eight facts for each of three masters")
+	assert.Len(t, report.Checks, 21, "seven facts for each of three masters")
 	assert.Regexp(t, `^registry\.example\.com/ocp/master-os@sha256:[0-9a-f]{64}$`, report.Image)
 	console, err := os.ReadFile(filepath.Join(o.Work, "logs/master-0.log"))
 	require.NoError(t, err)
@@ -121,6 +124,73 @@ func TestDay1WithSystemd(t *testing.T) {
 	assert.NotContains(t, diff, "motd")
 }
 
+// nodeSettings are what the installer's fields say of the nodes.
+const nodeSettings = `sshKey: |
+  ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILaofmw0DPom6sKyqmPLNu7RPSBkcAmEUZL/N8RmDDFI core@example.com
+  ecdsa-sha2-nistp256 %s second@example.com
+additionalTrustBundlePolicy: Always
+additionalTrustBundle: |
+%s
+proxy:
+  httpProxy: http://proxy:p%%40ss@192.168.77.99:3128
+  noProxy: 192.168.77.1,.example.com
+networking: {machineNetwork: [{cidr: 192.168.77.0/24}]}
+imageDigestSources:
+- source: registry.example.com/other
+  mirrors: [mirror.example.com/other]
+`
+
+// TestInstallConfigReachesTheNode follows each field of install-config.yaml to where programs on the node meet it.
+func TestInstallConfigReachesTheNode(t *testing.T) {
+	o := options(t)
+	o.Kind, o.Masters = baseimage.Debian, 1
+	o.InstallDir = filepath.Join(o.Work, "mine")
+	require.NoError(t, assets.WriteSample(o.InstallDir))
+	file := filepath.Join(o.InstallDir, "install-config.yaml")
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, _, _ := strings.Cut(string(raw), "sshKey:")
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	second, err := ssh.NewPublicKey(key.Public())
+	require.NoError(t, err)
+	ca := deploytest.NewAuthority(t).PEM
+	text := before + fmt.Sprintf(nodeSettings, base64.StdEncoding.EncodeToString(second.Marshal()),
+		"  "+strings.ReplaceAll(strings.TrimSpace(string(ca)), "\n", "\n  "))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+
+	r, err := e2e.Prepare(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
+	require.NoError(t, r.MakeMasters(t.Context()))
+	require.NoError(t, r.StartBootstrap(t.Context()))
+	require.NoError(t, r.BootMasters(t.Context()))
+	n := r.Masters[0]
+	output := func(command string) string {
+		out, err := n.Output(t.Context(), "sh", "-c", command)
+		assert.NoError(t, err, command)
+		return strings.TrimSpace(out)
+	}
+	assert.Equal(t, "running", output("systemctl is-system-running --wait"),
+		output("systemctl --failed; journalctl -b -u dayone-ca-trust"))
+	assert.Contains(t, output("cat /home/core/.ssh/authorized_keys.d/ignition"), "second@example.com")
+	assert.Equal(t, "600:0", output("stat -c %a:%u /etc/dayone/pull-secret.json"))
+	assert.Contains(t, output("cat /var/lib/kubelet/config.json"), `"registry.example.com"`, "the kubelet's credentials")
+	assert.True(t, strings.Contains(output("cat /etc/ssl/certs/ca-certificates.crt"), strings.TrimSpace(string(ca))))
+	environment := output("systemd-run --quiet --pipe --wait env")
+	assert.Contains(t, environment, "HTTP_PROXY=http://proxy:p%40ss@192.168.77.99:3128\n")
+	assert.Contains(t, environment, "http_proxy=http://proxy:p%40ss@192.168.77.99:3128\n")
+	assert.Contains(t, environment, ",192.168.77.0/24,192.168.77.1,api-int.demo.example.com,")
+	assert.Contains(t, output("cat /etc/containers/registries.conf"), "mirror.example.com/other")
+
+	diff, err := n.Output(t.Context(), "ostree", "admin", "config-diff")
+	require.NoError(t, err)
+	for _, ours := range []string{"dayone/pull-secret", "tmpfiles.d", "system.conf.d", "source/anchors", "dayone-ca-trust",
+		"registries.conf\n"} {
+		assert.NotContains(t, diff, ours, "the image has it as the node has it: a later image can change it")
+	}
+}
+
 func TestMastersWaitForBootstrap(t *testing.T) {
 	o := options(t)
 	o.Masters = 1
@@ -154,58 +224,6 @@ func TestMastersWaitForBootstrap(t *testing.T) {
 	booted, err := e2e.BootedDigest(t.Context(), n)
 	require.NoError(t, err)
 	assert.Equal(t, built.Digest, booted)
-}
-
-// TestFailedNodeSaysWhy boots a node that cannot have what its config asks for: the bootstrap host says so in its
-// status, its bundle and the verdict, and it does not forget it when it is killed.
-func TestFailedNodeSaysWhy(t *testing.T) {
-	o := options(t)
-	o.Masters, o.InstallDir = 1, filepath.Join(o.Work, "mine")
-	require.NoError(t, assets.WriteSample(o.InstallDir))
-	require.NoError(t, os.WriteFile(filepath.Join(o.InstallDir, "openshift/90-fips.yaml"),
-		[]byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: 90-master-fips\n"+
-			"  labels: {machineconfiguration.openshift.io/role: master}\nspec: {fips: true}\n"), 0o600))
-	r, err := e2e.Prepare(t.Context(), o)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
-	require.NoError(t, r.MakeMasters(t.Context()))
-	require.NoError(t, r.StartBootstrap(t.Context()))
-	pointer, err := r.Pointer("master")
-	require.NoError(t, err)
-	n := r.Masters[0]
-	require.NoError(t, errors.Join(n.Ignite(t.Context(), pointer), n.Start(t.Context()), n.WaitBoot(t.Context(), 1)))
-	require.Eventually(t, func() bool {
-		rows, err := nodes.Read(r.State)
-		return err == nil && len(rows) == 1 && rows[0].Stage == nodes.StageFailed
-	}, 5*time.Minute, 100*time.Millisecond)
-	require.NoError(t, r.Bootstrap.Kill())
-
-	dayone := func(args ...string) string {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(binDir, "dayone"), args...).Output()
-		var exit *exec.ExitError
-		if args[0] != "analyze" || !errors.As(err, &exit) || exit.ExitCode() != 1 {
-			require.NoError(t, err)
-		}
-		return string(out)
-	}
-	status := dayone("status", "--state-dir", r.State)
-	assert.Regexp(t, `failed +master +master-0 +failed .* ago: check FIPS mode: the config says true`, status)
-	assert.Contains(t, status, "next: set it in the boot arguments of the disk image")
-	var looked struct {
-		Nodes []nodes.View `json:"nodes"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(dayone("status", "--state-dir", r.State, "-o", "json")), &looked))
-	require.Len(t, looked.Nodes, 1)
-	assert.Equal(t, []any{"master-0", "BadConfiguration", true},
-		[]any{looked.Nodes[0].Name, looked.Nodes[0].Class, looked.Nodes[0].Stuck})
-	out := t.TempDir()
-	dayone("gather", "--state-dir", r.State, "--dir", r.Dir, "--out", out)
-	bundles, err := filepath.Glob(filepath.Join(out, "*.tar.gz"))
-	require.NoError(t, err)
-	require.Len(t, bundles, 1)
-	verdict := dayone("analyze", bundles[0])
-	assert.Contains(t, verdict, "master-0")
-	assert.Contains(t, verdict, "check FIPS mode")
 }
 
 // Canaries: nothing of them may be seen outside files that only root reads.
@@ -243,12 +261,6 @@ func TestNothingSensitiveLeaks(t *testing.T) {
 	}
 	for _, s := range sensitive {
 		assert.NotContains(t, argv(), s, "a secret is in a process's arguments")
-	}
-	rows, err := os.ReadFile(filepath.Join(r.State, nodes.File))
-	require.NoError(t, err)
-	assert.Contains(t, string(rows), `"name": "master-0"`)
-	for _, s := range sensitive {
-		assert.NotContains(t, string(rows), s, "what is known of the nodes holds no secret")
 	}
 	assertSealed(t, r.LogDir(), sensitive, false)
 	assertSealed(t, r.State, sensitive, true)

@@ -1,6 +1,7 @@
-// Command gendocs writes docs/users/install-config.md and installconfig/schema.json from the types in installconfig and
-// their comments. It also fills the table of default rules in docs/operators/disruption-policies.md and writes
-// bootstrap/preview/plan.schema.json from what the plan commands print.
+// Command gendocs writes docs/users/install-config.md and installconfig/schema.json from the types in installconfig,
+// their comments and its table of the installer's fields. It also fills the table of default rules in
+// docs/operators/disruption-policies.md and writes bootstrap/preview/plan.schema.json from what the plan commands
+// print.
 //
 //	installconfig/*.go -> struct fields with their yaml names and comments -> Markdown table and JSON schema
 package main
@@ -43,6 +44,7 @@ func generate(check bool) error {
 		return err
 	}
 	b.WriteString(tail)
+	installerFields(&b)
 	schema, err := schemaOf(types)
 	if err != nil {
 		return err

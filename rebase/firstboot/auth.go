@@ -11,6 +11,7 @@ import (
 	"slices"
 	"syscall"
 
+	"dayone.dev/dayone/manifests/nodesettings"
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/registry/credentials"
 )
@@ -18,6 +19,9 @@ import (
 // writableAuth are the credentials' places that may be written; ostree-ext's tools read the first that exists, and only
 // that one.
 var writableAuth = [...]string{"/run/ostree/auth.json", AuthPath}
+
+// MergedMark is the key in /run's file by which dayone knows it as its own.
+const MergedMark = "dayone.dev/merged"
 
 // vendorAuth is read only where none of writableAuth is there: one that is made must begin with its content.
 const vendorAuth = "/usr/lib/ostree/auth.json"
@@ -93,17 +97,64 @@ func sameJSON(a, b []byte) bool {
 // time.
 func mergePullAuth(root string, j *journal) error {
 	raw, err := readIfThere(filepath.Join(root, PullAuthPath))
-	if err != nil || raw == nil {
+	if err != nil {
 		return err
 	}
-	changed, err := AddAuth(root, raw)
-	if err != nil {
-		return badConfig(err)
+	if raw != nil {
+		changed, err := AddAuth(root, raw)
+		if err != nil {
+			return badConfig(err)
+		}
+		if len(changed) > 0 {
+			j.progress(j.log.WithField("files", changed), "the bootstrap registry's credential is in place")
+		}
 	}
-	if len(changed) > 0 {
-		j.progress(j.log.WithField("files", changed), "the bootstrap registry's credential is in place")
+	if err := offerPullSecret(root); err != nil {
+		return badConfig(fmt.Errorf("use the pull secret %s: %w", nodesettings.PullSecretPath, err))
 	}
 	return nil
+}
+
+// offerPullSecret lets pulls use the cluster's pull secret, which the config brings: a node that joins when the
+// bootstrap host is gone has nothing else. It goes into /run, so that no copy outlives a secret that changes; what the
+// node has of its own counts before it.
+func offerPullSecret(root string) error {
+	secret, err := readIfThere(filepath.Join(root, nodesettings.PullSecretPath))
+	if err != nil || secret == nil {
+		return err
+	}
+	run := writableAuth[0]
+	if _, err := os.Stat(filepath.Join(root, run)); err == nil {
+		_, err = changeAuth(root, run, func(have []byte) ([]byte, error) {
+			both, err := credentials.Merge(secret, have)
+			if err != nil {
+				return nil, err
+			}
+			return credentials.Merge(have, both) // all else of the file stays
+		})
+		return err
+	}
+	var own []byte
+	for _, path := range []string{AuthPath, vendorAuth} {
+		if own == nil {
+			if own, err = readIfThere(filepath.Join(root, path)); err != nil {
+				return err
+			}
+		}
+	}
+	next, err := credentials.Merge(secret, own)
+	if err != nil {
+		return err
+	}
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(next, &top); err != nil {
+		return err
+	}
+	top[MergedMark] = json.RawMessage(`"by dayone-daemon firstboot"`)
+	if next, err = json.MarshalIndent(top, "", "  "); err != nil {
+		return err
+	}
+	return nodedisk.WriteFile(filepath.Join(root, run), next, 0o600)
 }
 
 // EndTrust removes from a node what made it trust the bootstrap host's registry: the mirror drop-in, the CA and the

@@ -7,6 +7,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/manifests/nodesettings"
+	"dayone.dev/dayone/rebase/nodedisk"
 )
 
 func TestEndTrustLeavesTheFinalRegistry(t *testing.T) {
@@ -65,6 +68,37 @@ func TestAddAuthReachesEveryFileThatIsRead(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode(), "secrets are nobody else's")
 	_, err = AddAuth(root, []byte("s3cret-canary"))
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "canary")
+}
+
+// TestFirstBootPullsWithTheClustersPullSecret: a node that joins when the bootstrap host is gone has no other.
+func TestFirstBootPullsWithTheClustersPullSecret(t *testing.T) {
+	root := t.TempDir()
+	put := func(path, text string) {
+		require.NoError(t, nodedisk.WriteFile(filepath.Join(root, path), []byte(text), 0o600))
+	}
+	run := func() string {
+		raw, err := os.ReadFile(filepath.Join(root, writableAuth[0]))
+		require.NoError(t, err)
+		return string(raw)
+	}
+	require.NoError(t, offerPullSecret(root))
+	assert.NoFileExists(t, filepath.Join(root, writableAuth[0]), "no config brings a pull secret")
+
+	put(nodesettings.PullSecretPath, `{"auths":{"final":{"auth":"f"},"boot":{"auth":"f"}}}`)
+	put(AuthPath, `{"auths":{"boot":{"auth":"b"}}}`)
+	require.NoError(t, offerPullSecret(root))
+	want := `{"auths":{"final":{"auth":"f"},"boot":{"auth":"b"}},"dayone.dev/merged":"by dayone-daemon firstboot"}`
+	assert.JSONEq(t, want, run())
+	require.NoError(t, offerPullSecret(root))
+	assert.JSONEq(t, want, run(), "twice is once")
+
+	put(writableAuth[0], `{"auths":{"theirs":{"auth":"t"}}}`)
+	require.NoError(t, offerPullSecret(root))
+	assert.JSONEq(t, `{"auths":{"theirs":{"auth":"t"},"final":{"auth":"f"},"boot":{"auth":"f"}}}`, run())
+	put(nodesettings.PullSecretPath, "s3cret-canary")
+	err := offerPullSecret(root)
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "canary")
 }

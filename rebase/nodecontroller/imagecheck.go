@@ -16,6 +16,7 @@ import (
 
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/manifests/nodesettings"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/pull"
 	"dayone.dev/dayone/rebase/firstboot"
@@ -35,7 +36,7 @@ type ImageCheck struct {
 const defaultCheckLimit = time.Minute
 
 // nodeAuthFiles are where a rendered config brings credentials, the one that counts most last.
-var nodeAuthFiles = []string{"/var/lib/kubelet/config.json", firstboot.AuthPath}
+var nodeAuthFiles = []string{nodesettings.PullSecretPath, nodesettings.KubeletAuthPath, firstboot.AuthPath}
 
 // Check is Preflight's. Its errors are Faults.
 func (c ImageCheck) Check(ctx context.Context, q Question) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"dayone.dev/dayone/manifests/nodesettings"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/credentials"
 )
@@ -17,11 +18,11 @@ const (
 	// Source: ostree-ext.
 	PullAuthPath = "/run/ostree/auth.json"
 	// kubeletAuth is the cluster's pull secret as the rendered config brings it.
-	kubeletAuth = "/var/lib/kubelet/config.json"
+	kubeletAuth = nodesettings.KubeletAuthPath
 	// vendorAuth is the image's own.
 	vendorAuth = "/usr/lib/ostree/auth.json"
 	// mark tells a file of the agent's from one that somebody else has put there.
-	mark = "dayone.dev/merged"
+	mark = firstboot.MergedMark
 )
 
 // applyPullSecret merges what the cluster gives for pulls with what the node has for them, into the file that counts.
@@ -35,13 +36,17 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	installed, err := readIfThere(filepath.Join(root, nodesettings.PullSecretPath))
+	if err != nil {
+		return false, err
+	}
 	at := filepath.Join(root, PullAuthPath)
 	have, err := readIfThere(at)
 	if err != nil {
 		return false, err
 	}
 	ours := marked(have)
-	if len(internal) == 0 && len(kubelet) == 0 {
+	if len(internal) == 0 && len(kubelet) == 0 && len(installed) == 0 {
 		return removeMerged(at, ours)
 	}
 	next := have // somebody else's: what is in it stays
@@ -49,7 +54,7 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 		next = nil
 	}
 	// The order is the node controller's, when it looks at an image as the nodes will.
-	layers := [][]byte{internal, kubelet}
+	layers := [][]byte{internal, installed, kubelet}
 	if len(next) == 0 {
 		own, err := ownAuth(root)
 		if err != nil {
@@ -102,8 +107,8 @@ func withMark(raw []byte) ([]byte, error) {
 	if err := json.Unmarshal(raw, &top); err != nil {
 		return nil, errors.New("mark merged credentials: they are no JSON object")
 	}
-	top[mark] = json.RawMessage(`"by dayone-daemon, from ` + kubeletAuth + `, the ControllerConfig and ` +
-		firstboot.AuthPath + `"`)
+	top[mark] = json.RawMessage(`"by dayone-daemon, from ` + nodesettings.PullSecretPath + `, ` + kubeletAuth +
+		`, the ControllerConfig and ` + firstboot.AuthPath + `"`)
 	return json.MarshalIndent(top, "", "  ")
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/nodesettings"
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/rebase/firstboot"
@@ -122,6 +123,12 @@ func TestPullSecretsAreMergedInTheOrderOfThePreflight(t *testing.T) {
 		return out
 	}
 	assert.Empty(t, apply(set("")), "a node without any is left alone")
+	write(t, root, nodesettings.PullSecretPath, `{"auths":{"installed":{"auth":"i"},"both":{"auth":"i"}}}`)
+	apply(set(""))
+	assert.Equal(t, map[string]string{"installed": "i", "both": "i"}, credentials(), "install-config.yaml's")
+	require.NoError(t, os.Remove(filepath.Join(root, nodesettings.PullSecretPath)))
+	apply(set(""))
+	assert.NoFileExists(t, filepath.Join(root, trustfiles.PullAuthPath))
 	write(t, root, "/var/lib/kubelet/config.json", `{"auths":{"quay.io":{"auth":"pull"},"both":{"auth":"pull"}}}`)
 	write(t, root, firstboot.AuthPath, `{"auths":{"boot:5000":{"auth":"own"},"both":{"auth":"own"}}}`)
 	assert.Equal(t, []string{trustfiles.PullAuthPath},
