@@ -29,6 +29,8 @@ type Options struct {
 	ConfigListen string
 	// Versions are the renderer's; the in-cluster renderer must have the same.
 	Versions render.Versions
+	// Serving is called when nodes may come, with each pool's pointer config in order of names. Default: nobody is told.
+	Serving func([]Pointer)
 	// HandOver gives what was made to the cluster, after which Run returns; its zero value leaves it out.
 	HandOver day1.HandOver
 }

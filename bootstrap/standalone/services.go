@@ -23,6 +23,7 @@ const (
 type services struct {
 	flow     flow
 	registry *day1.Registry
+	pointers []Pointer
 	cancel   context.CancelFunc
 	// ended is closed when the Ignition server has ended, with err.
 	ended chan struct{}
@@ -57,6 +58,9 @@ func (s *services) stop() {
 // Finish lets the nodes come, and hands over to the cluster where this host is asked to.
 func (s *services) Finish(ctx context.Context, run *journal.Run) error {
 	defer s.stop()
+	if s.flow.Serving != nil {
+		s.flow.Serving(s.pointers)
+	}
 	err := run.Serving(journal.Endpoints{Registry: s.registry.Address, ConfigServer: s.flow.configURL(),
 		CAFile: s.registry.Identity.CAFile})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -30,6 +31,15 @@ func PointerFile(stateDir, pool string) string {
 	return filepath.Join(stateDir, "ignition", pool+".ign")
 }
 
+// Pointer is what a pool's machines boot with.
+type Pointer struct {
+	Pool string
+	// File is the pointer config, an Ignition config without secrets.
+	File string
+	// URL is the config to which it leads.
+	URL string
+}
+
 // configURL is the Ignition server as nodes reach it.
 func (f flow) configURL() string {
 	c := f.host.In.Sidecar.Config.ConfigServer
@@ -48,12 +58,12 @@ func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 		server, err := serve.New(serve.Options{BaseDir: f.Path(renderDir), SecureListen: f.config, CertFile: cert,
 			KeyFile: key, Additions: map[string]ign35.Config{"": additions},
 			Files: map[string]string{daemonName: f.DaemonBinary}, Pools: []string{"*"},
-			Asked: l.Registry.Nodes.Config, Log: f.Log.WithField("component", "serve")})
+			Log: f.Log.WithField("component", "serve")})
 		if err != nil {
 			return nil, err
 		}
 		s := start(ctx, f, l.Registry, server.Run)
-		if err := f.writePointers(final, l.Registry.Identity.CAPEM); err != nil {
+		if s.pointers, err = f.writePointers(final, l.Registry.Identity.CAPEM); err != nil {
 			s.stop()
 			return nil, err
 		}
@@ -88,20 +98,23 @@ func (f flow) additions(r *day1.Registry) (ign35.Config, error) {
 }
 
 // writePointers writes a pointer config for every rendered pool. They hold no secret: an address and a CA.
-func (f flow) writePointers(final day1.Rendered, ca []byte) error {
+func (f flow) writePointers(final day1.Rendered, ca []byte) ([]Pointer, error) {
 	if err := os.MkdirAll(f.Path("ignition"), 0o700); err != nil {
-		return fmt.Errorf("make directory for pointer configs: %w", err)
+		return nil, fmt.Errorf("make directory for pointer configs: %w", err)
 	}
-	for pool := range final.Configs {
-		raw, err := serve.Pointer(f.configURL()+"/config/"+pool, ca, "")
+	var out []Pointer
+	for _, pool := range slices.Sorted(maps.Keys(final.Configs)) {
+		p := Pointer{Pool: pool, File: PointerFile(f.StateDir, pool), URL: f.configURL() + "/config/" + pool}
+		raw, err := serve.Pointer(p.URL, ca, "")
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := renameio.WriteFile(PointerFile(f.StateDir, pool), raw, 0o600); err != nil {
-			return fmt.Errorf("write pointer config: %w", err)
+		if err := renameio.WriteFile(p.File, raw, 0o600); err != nil {
+			return nil, fmt.Errorf("write pointer config: %w", err)
 		}
+		out = append(out, p)
 	}
-	return nil
+	return out, nil
 }
 
 func sha512File(name string) (string, error) {

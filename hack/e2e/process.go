@@ -61,7 +61,10 @@ func (p *Process) signal(s os.Signal) error {
 	return nil
 }
 
-// Launch starts dayone bootstrap on the bootstrap host's network and returns at once. Its output goes to bootstrap.log.
+// outputFile has what the bootstrap prints on standard output.
+func (r *Run) outputFile() string { return filepath.Join(r.LogDir(), "bootstrap.out") }
+
+// Launch starts dayone bootstrap on the bootstrap host's network and returns at once. Its log goes to bootstrap.log.
 func (r *Run) Launch(ctx context.Context, extra ...string) (*Process, error) {
 	logFile := filepath.Join(r.LogDir(), "bootstrap.log")
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -72,6 +75,11 @@ func (r *Run) Launch(ctx context.Context, extra ...string) (*Process, error) {
 		r.Base}, extra...)
 	cmd := r.Lab.Network.Command(context.WithoutCancel(ctx), args...)
 	cmd.Stderr = log
+	out, err := os.Create(r.outputFile())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open bootstrap output: %w", err), log.Close())
+	}
+	cmd.Stdout = out
 	if r.Keep {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	} else {
@@ -88,7 +96,7 @@ func (r *Run) Launch(ctx context.Context, extra ...string) (*Process, error) {
 		if err == nil {
 			err = cmd.Wait()
 		}
-		p.err = errors.Join(err, log.Close())
+		p.err = errors.Join(err, log.Close(), out.Close())
 		close(p.ended)
 	}()
 	if err := <-started; err != nil {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/installconfig"
@@ -206,11 +206,20 @@ func (r *Run) BootMasters(ctx context.Context) error {
 
 // Pointer is the Ignition config that a pool's machines are given from outside.
 func (r *Run) Pointer(pool string) ([]byte, error) {
-	raw, err := os.ReadFile(standalone.PointerFile(r.State, pool))
+	printed, err := os.ReadFile(r.outputFile())
 	if err != nil {
-		return nil, fmt.Errorf("read pointer config: %w", err)
+		return nil, fmt.Errorf("read what the bootstrap printed: %w", err)
 	}
-	return raw, nil
+	for _, line := range strings.Split(string(printed), "\n") {
+		if words := strings.Fields(line); len(words) == 3 && words[0] == pool {
+			raw, err := os.ReadFile(words[1])
+			if err != nil {
+				return nil, fmt.Errorf("read pointer config: %w", err)
+			}
+			return raw, nil
+		}
+	}
+	return nil, fmt.Errorf("the bootstrap printed no pointer config of pool %s: %q", pool, printed)
 }
 
 // BootBase makes a machine of a pool that runs the base OS at first, and boots it with the pool's config.

@@ -19,6 +19,7 @@ import (
 func newBootstrapCommand(version string) *cobra.Command {
 	var o standalone.Options
 	var flow, statusListen string
+	var unit bool
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Render, build and serve on the bootstrap host, then wait for the nodes",
@@ -31,6 +32,9 @@ On an installer's bootstrap node (flow openshift) it builds between MCO's first 
 nodes fetch their configs from MCO; see docs/users/day1-openshift.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if unit {
+				return printUnit(cmd)
+			}
 			return runBootstrap(cmd, o, render.VersionsOf(version), flow, statusListen)
 		},
 	}
@@ -57,6 +61,8 @@ nodes fetch their configs from MCO; see docs/users/day1-openshift.md.`,
 	f.StringVar(&statusListen, "status-listen", "",
 		"HOST:PORT of the status page, HTTPS with a token (default: statusPage.port of install-config.yaml on every "+
 			"address, else none)")
+	f.BoolVar(&unit, unitFlag, false,
+		"start nothing; print a systemd unit that runs this command with the other options given")
 	cmd.AddCommand(newHoldCommand())
 	return cmd
 }
@@ -71,6 +77,7 @@ func runBootstrap(cmd *cobra.Command, o standalone.Options, versions render.Vers
 	o.Log = cli.Log(cmd)
 	o.Log.Logger.SetOutput(view)
 	o.Versions = versions
+	o.Serving = func(list []standalone.Pointer) { printPointers(cmd, list) }
 	o.Observe, o.BuildProgress = view.Phase, view.Build
 	o.NewEngine = func(dir string) (build.ContainerEngine, error) {
 		return buildahengine.New(buildahengine.Options{Root: dir, Log: o.Log})

@@ -1,0 +1,24 @@
+package day1
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/bootstrap/standalone"
+)
+
+// printPointers says with what each pool's machines boot. Its rows are data, for scripts that start the machines.
+func printPointers(cmd *cobra.Command, list []standalone.Pointer) {
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "POOL\tPOINTER CONFIG\tLEADS TO")
+	for _, p := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", p.Pool, p.File, p.URL)
+	}
+	if err := w.Flush(); err != nil {
+		return // nobody reads it
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "start each machine with its pool's pointer config; docs/users/boot-nodes.md says "+
+		"how to do it from PXE, an ISO, cloud user data or libvirt")
+}
