@@ -31,8 +31,10 @@ test|systemctl|systemd|systemd|tells what a unit's enablement means
 test|skopeo|skopeo|skopeo|a second opinion on images and registries
 test|tar|tar|tar|unpacks layers in tests
 test|buildah|buildah|buildah|the peer that the build engine is measured against
-test|podman|podman|podman|logs in to, pushes to and pulls from the registry
-test|runc|runc|runc|RUN in containers of their own, which alone can be cut off the network
+test|podman|podman|podman|logs in to, pushes to and pulls from the registry; renders on the openshift flow's bootstrap node
+test|conmon|conmon|conmon|keeps podman's containers
+test|/usr/share/containers/seccomp.json|golang-github-containers-common|containers-common|what podman forbids its containers
+test|runc|runc|runc|RUN in containers of their own, which alone can be cut off the network; podman's on the bootstrap node
 test|containerd|containerd|containerd|runs the pods of the test cluster
 test|ctr|containerd|containerd|pulls the image that holds a pod's namespaces
 test|cni|containernetworking-plugins|containernetworking-plugins|network of pods

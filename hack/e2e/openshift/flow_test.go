@@ -133,6 +133,7 @@ func (w *world) seeded() string {
 
 func TestBootstrapNodeWithSystemd(t *testing.T) {
 	w := newWorld(t)
+	w.edit = func(dir string) { story(t, dir) }
 	require.NoError(t, w.node.Ignite(t.Context(), w.patched()))
 	defer w.operator.Start(t)()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -197,6 +198,8 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 		return w.is("! ls /var/lib/dayone/identity | grep -E 'auth|password'")
 	})
 	w.seeded()
+	w.clusterBuilds()
+	w.inContainers()
 
 	failed, err := w.sh(
 		"systemctl list-units --state=failed --no-legend --plain 'dayone*' progress.service kubelet.service bootkube.service")

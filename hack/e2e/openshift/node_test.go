@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -35,6 +34,7 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/registrytest"
 )
 
@@ -57,8 +57,10 @@ type world struct {
 	// host is the address beside the node; bin has the program; served is what the file server gives.
 	host, bin, served string
 	base, baseCA      string
-	pullSecret        []byte
-	files             []map[string]any
+	// mco is the image of MCO's stand-in in the release's registry.
+	mco        string
+	pullSecret []byte
+	files      []map[string]any
 	// final is the registry in which the images end up, not running at first; operator plays MCO in the cluster.
 	final       registry.Options
 	finalServer *registry.Server
@@ -72,6 +74,8 @@ type world struct {
 	built chan struct{}
 	asked atomic.Int32
 	edit  func(dir string)
+	// fromServer lets the node fetch the program from the file server, not out of an image.
+	fromServer bool
 	// loopback takes connections to the API server on the node until bootkube ends that.
 	loopback net.Listener
 }
@@ -141,7 +145,7 @@ func (w *world) listen(port int) (l net.Listener) {
 	return l
 }
 
-// release is a registry with the release's OS image.
+// release is a registry with the release's OS image and its machine-config-operator.
 func (w *world) release() {
 	layout, err := baseimage.Ensure(w.t.Context(), baseimage.Tiny, "")
 	require.NoError(w.t, err)
@@ -160,17 +164,28 @@ func (w *world) release() {
 	})
 	auth := filepath.Join(w.t.TempDir(), "auth.json")
 	registrytest.WriteAuthFile(w.t, auth, w.host+":9600", user)
-	name := w.host + ":9600/ocp/base-os"
-	out, err := w.lab.Network.Command(w.t.Context(), w.bin, "registry", "copy", "oci:"+layout, "docker://"+name+":1",
-		"--dest-ca", o.CAFile(), "--dest-authfile", auth).CombinedOutput()
-	require.NoError(w.t, err, string(out))
-	digest, err := baseimage.Digest(layout)
-	require.NoError(w.t, err)
-	w.base = name + "@" + digest.String()
+	// The relay may hold what the OS image is pulled by; MCO's image is not behind it.
+	other := filepath.Join(w.t.TempDir(), "auth.json")
+	registrytest.WriteAuthFile(w.t, other, behind, user)
+	push := func(layout, host, repository, auth string) string {
+		name := host + "/" + repository
+		out, err := w.lab.Network.Command(w.t.Context(), w.bin, "registry", "copy", "oci:"+layout, "docker://"+name+":1",
+			"--dest-ca", o.CAFile(), "--dest-authfile", auth).CombinedOutput()
+		require.NoError(w.t, err, string(out))
+		digest, err := baseimage.Digest(layout)
+		require.NoError(w.t, err)
+		return name + "@" + digest.String()
+	}
+	w.base = push(layout, w.host+":9600", "ocp/base-os", auth)
+	w.mco = push(w.mcoImage(layout), behind, "ocp/machine-config-operator", other)
 	ca, err := os.ReadFile(o.CAFile())
 	require.NoError(w.t, err)
 	w.baseCA = string(ca)
 	w.pullSecret, err = os.ReadFile(auth)
+	require.NoError(w.t, err)
+	more, err := os.ReadFile(other)
+	require.NoError(w.t, err)
+	w.pullSecret, err = credentials.Merge(w.pullSecret, more)
 	require.NoError(w.t, err)
 }
 
@@ -241,8 +256,6 @@ func (w *world) fetched(path, from string) (address, hash string) {
 	return address, hash
 }
 
-var library = regexp.MustCompile(`=> (/\S+)`)
-
 // installer is the bootstrap.ign that openshift-install would make, as far as it matters here.
 func (w *world) installer() []byte {
 	entries, err := os.ReadDir("testdata/node")
@@ -256,7 +269,7 @@ func (w *world) installer() []byte {
 	w.put("/etc/ssl/certs/release-registry.pem", 0o644, []byte(w.baseCA))
 	w.put("/opt/openshift/fixture/base-image", 0o644, []byte(w.base))
 	w.put("/opt/openshift/fixture/machineconfigoperator-bootstrap-pod.yaml", 0o644,
-		[]byte("apiVersion: v1\nkind: Pod\nspec:\n  initContainers:\n  - name: controller\n    image: mco\n"+
+		[]byte("apiVersion: v1\nkind: Pod\nspec:\n  initContainers:\n  - name: controller\n    image: "+w.mco+"\n"+
 			"    command: [machine-config-controller]\n    args: [bootstrap, --manifest-dir=/etc/mcc/bootstrap, "+
 			"--dest-dir=/etc/mcs/bootstrap, --payload-version=test]\n"))
 	kubeconfig, err := os.ReadFile(shared.Env(w.t).Kubeconfig(w.t))
@@ -266,17 +279,9 @@ func (w *world) installer() []byte {
 		w.put("/opt/openshift/auth/"+name, 0o600, server.ReplaceAll(kubeconfig,
 			fmt.Appendf(nil, "${1}server: https://%s:%d\n${1}tls-server-name: 127.0.0.1", w.host, port)))
 	}
-	// nftables is part of a real node's userland; Debian's base image has none.
-	nft, err := exec.LookPath("nft")
-	require.NoError(w.t, err, "run hack/setup/setup.sh test")
-	w.fetched("/usr/sbin/nft", nft)
-	out, err := exec.Command("ldd", nft).Output()
-	require.NoError(w.t, err)
-	for _, m := range library.FindAllStringSubmatch(string(out), -1) {
-		if base := filepath.Base(m[1]); !strings.HasPrefix(base, "libc.") && !strings.HasPrefix(base, "ld-") {
-			w.fetched("/usr"+strings.TrimPrefix(m[1], "/usr"), m[1])
-		}
-	}
+	// nftables is part of a real node's userland, as are podman and its helpers; Debian's base image has none of them.
+	w.fetchedProgram("nft", "/usr/sbin/nft")
+	w.containers()
 	unit := func(name, text string, enabled bool) map[string]any {
 		u := map[string]any{"name": name, "contents": text}
 		if enabled {
@@ -377,8 +382,12 @@ func (w *world) patched() []byte {
 	}
 	file = filepath.Join(dir, "bootstrap.ign")
 	require.NoError(w.t, os.WriteFile(file, w.installer(), 0o640))
-	address, hash := w.fetched("", w.bin)
-	w.dayone(dir, "ignition", "--program-url", address, "--program-sha512", hash)
+	program := []string{"--program-image", w.mco} // it has the program, too
+	if w.fromServer {
+		address, hash := w.fetched("", w.bin)
+		program = []string{"--program-url", address, "--program-sha512", hash}
+	}
+	w.dayone(dir, append([]string{"ignition"}, program...)...)
 	raw, err = os.ReadFile(file)
 	require.NoError(w.t, err)
 	return raw

@@ -88,6 +88,7 @@ func newCuts(t *testing.T) *cuts {
 		require.NotEqual(t, string(raw), string(slow))
 		require.NoError(t, os.WriteFile(file, slow, 0o600))
 	}
+	c.fromServer = true
 	c.downloads.set(true)
 	require.NoError(t, c.loopback.Close())
 	return c
