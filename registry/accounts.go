@@ -44,6 +44,9 @@ type accounts struct {
 
 type accountTable struct {
 	byName map[string]*account
+	// decoy is compared when the account has no hash of its own, so that a refusal takes the same time for each name; nil
+	// when no account has a hash.
+	decoy []byte
 	// verified maps the keyed hash of a name and password that was verified once to its account: bcrypt is paid once, and
 	// a client that is logged in is not shut out by another one's failures from the same address.
 	verified sync.Map
@@ -66,6 +69,7 @@ func (a *accounts) set(users []User) error {
 		acc := &account{name: u.Name, role: u.Role}
 		if u.PasswordHash != "" {
 			acc.hash = []byte(u.PasswordHash)
+			t.decoy = acc.hash
 		} else {
 			acc.sum = a.sum(u.Name, u.Password)
 		}
@@ -107,6 +111,9 @@ func (a *accounts) authenticate(r *http.Request, now time.Time) (*account, *apiE
 	if acc.matches(sum, password) {
 		t.verified.Store(sum, acc)
 		return acc, nil
+	}
+	if acc.hash == nil && t.decoy != nil {
+		_ = bcrypt.CompareHashAndPassword(t.decoy, []byte(password)) // for its time only
 	}
 	a.fails.add(host, now)
 	return nil, errUnauthorized

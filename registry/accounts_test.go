@@ -41,6 +41,25 @@ func TestBcryptOncePerPassword(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, login(t, a, "192.0.2.1", "u", "x", now))
 }
 
+// TestNamesTakeTheSameWork counts allocations: bcrypt makes its tables anew each time.
+func TestNamesTakeTheSameWork(t *testing.T) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("p"), bcrypt.MinCost)
+	require.NoError(t, err)
+	a, err := newAccounts([]User{{Name: "known", PasswordHash: string(hash), Role: RolePull},
+		{Name: "clear", Password: "p", Role: RolePull}})
+	require.NoError(t, err)
+	work := func(name string) float64 {
+		from := 0
+		return testing.AllocsPerRun(10, func() {
+			from++
+			assert.Equal(t, http.StatusUnauthorized, login(t, a, fmt.Sprintf("192.0.2.%d", from), name, "wrong", time.Now()))
+		})
+	}
+	want := work("known")
+	assert.InDelta(t, want, work("nobody"), 1)
+	assert.InDelta(t, want, work("clear"), 1)
+}
+
 func TestFailedLogins(t *testing.T) {
 	a, err := newAccounts([]User{{Name: "u", Password: "p", Role: RolePull}})
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"container/list"
 	"net"
 	"net/http"
 	"sync"
@@ -68,21 +69,43 @@ func (o *openConns) open() {
 	o.conns = nil
 }
 
-// pacedListener gives the client of every connection stallTimeout for what is sent at once.
-type pacedListener struct{ net.Listener }
+// pacedListener gives the client of every connection stallTimeout for what is sent at once, and bounds the connections
+// without an account.
+type pacedListener struct {
+	net.Listener
+	strangers *strangers
+}
 
 func (l pacedListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &pacedConn{Conn: c}, nil
+	address, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		address = c.RemoteAddr().String()
+	}
+	paced := &pacedConn{Conn: c, strangers: l.strangers, address: address}
+	if gone := l.strangers.add(paced); gone != nil {
+		_ = gone.Close() // who uses it notices
+	}
+	return paced, nil
 }
 
 // pacedConn is a client's connection below TLS.
 type pacedConn struct {
 	net.Conn
-	limited atomic.Bool // somebody else's deadline is in force
+	limited   atomic.Bool // somebody else's deadline is in force
+	admitted  atomic.Bool // the client has shown an account
+	strangers *strangers
+	address   string        // of the client, without the port
+	place     *list.Element // among the strangers, which guard it; nil when it is none
+}
+
+// Close implements net.Conn.
+func (c *pacedConn) Close() error {
+	c.strangers.remove(c)
+	return c.Conn.Close()
 }
 
 func (c *pacedConn) Write(p []byte) (int, error) {

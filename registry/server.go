@@ -156,13 +156,13 @@ func (s *Server) newHTTP() *http.Server {
 	return &http.Server{
 		Handler: s.service, ReadHeaderTimeout: headerTimeout, ReadTimeout: stallTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog:       newErrorLog(s.log), ConnState: s.conns.track,
+		ErrorLog:       newErrorLog(s.log), ConnState: s.conns.track, ConnContext: withConn,
 	}
 }
 
 func (s *Server) serve(srv *http.Server, ln net.Listener, config *tls.Config, served chan<- struct{}) {
 	defer close(served)
-	ln = pacedListener{netutil.LimitListener(ln, s.o.MaxConnections)}
+	ln = pacedListener{netutil.LimitListener(ln, s.o.MaxConnections), newStrangers(s.o.MaxConnections)}
 	if config != nil {
 		ln = tls.NewListener(ln, config)
 	}

@@ -76,10 +76,12 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Www-Authenticate", `Basic realm="`+realm+`"`)
 		} else {
 			w.Header().Set("Retry-After", "5")
+			w.Header().Set("Connection", "close")
 		}
 		refusal.write(w)
 		return
 	}
+	admit(r.Context())
 	if !readMethod(r.Method) {
 		if acc.role != RolePush {
 			errDenied.write(w)
