@@ -101,6 +101,7 @@ func (c call) fail(err error, unknown *apiError) {
 		answer = errManifestBlob.with(map[string]any{"digests": missing.Digests})
 	}
 	if answer == errInternal && c.r.Context().Err() == nil {
+		c.metrics.failures.Inc()
 		c.log.WithFields(map[string]any{"method": c.r.Method, "path": c.r.URL.Path}).WithError(err).
 			Error("registry request failed")
 	}

@@ -37,7 +37,7 @@ type removal struct {
 // serveControl takes commands for a store until stop is called, which waits for those under way.
 func serveControl(root string, store *storage.Store) (stop func() error, err error) {
 	ln, err := inRoot(root, func(path string) (net.Listener, error) {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // a killed server left it; ours is the lock
+		if err := ignoreGone(os.Remove(path)); err != nil { // a killed server left it; the lock is ours
 			return nil, err
 		}
 		return net.Listen("unix", path)

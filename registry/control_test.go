@@ -32,7 +32,8 @@ func TestMaintenanceBesideServer(t *testing.T) {
 	removed, err := root.Collect(t.Context(), storage.CollectOptions{Grace: -1})
 	require.NoError(t, err)
 	assert.Equal(t, []digest.Digest{loose}, removed.Removed)
-	assert.Equal(t, http.StatusNotFound, request(t, r, r.Pull, http.MethodGet, "/v2/a/b/blobs/"+loose.String(), nil).status)
+	a := request(t, r, r.Pull, http.MethodGet, "/v2/a/b/blobs/"+loose.String(), nil)
+	assert.Equal(t, http.StatusNotFound, a.status)
 
 	d := digest.FromBytes(body)
 	require.NoError(t, root.RemoveManifest(t.Context(), "a/b", d))

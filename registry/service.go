@@ -13,6 +13,7 @@ import (
 
 // service answers requests between one Start and its Shutdown.
 type service struct {
+	root        string
 	store       *storage.Store
 	accounts    *accounts
 	readOnly    bool
@@ -69,6 +70,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// nothing is waited for, and a long answer is not to be ended by it
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
+	if s.serveHealth(w, r) {
+		return
+	}
 	acc, refusal := s.accounts.authenticate(r, time.Now())
 	if refusal != nil {
 		s.metrics.refused.Inc()
@@ -98,6 +102,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.metrics.requests[rt.end].Inc()
+	began := time.Now()
+	defer func() { s.metrics.seconds[rt.end].Observe(time.Since(began).Seconds()) }()
 	s.handler(rt.end)(call{service: s, w: w, r: r, route: rt, account: acc})
 }
 

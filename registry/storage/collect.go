@@ -34,8 +34,8 @@ type CollectReport struct {
 }
 
 // Collect removes the bytes of blobs that no manifest of any repository names. Every manifest counts, also one without
-// a tag: images are pushed by digest here. Pulls and pushes go on: what they use meanwhile stays. A manifest that cannot
-// be read might name any blob of its repository, so that all of them stay.
+// a tag: images are pushed by digest here. Pulls and pushes go on: what they use meanwhile stays. A manifest that
+// cannot be read might name any blob of its repository, so that all of them stay.
 //
 // Marking is ours: distribution's MarkAndSweep knows neither a grace nor sha512 names, and passes over manifests that
 // are damaged. It sweeps by distribution's Vacuum.
@@ -67,7 +67,7 @@ func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, e
 		return ctx.Err()
 	})
 	if err == nil && !o.DryRun {
-		err = s.sweepAll(ctx, unused, o.Grace, &r)
+		err = sweepAll(ctx, s, unused, o.Grace, &r)
 	}
 	if err != nil {
 		return r, fmt.Errorf("collect garbage: %w", err)
@@ -81,14 +81,14 @@ func (r *CollectReport) removed(d digest.Digest, size int64) {
 	r.Bytes += size
 }
 
-func (s *Store) sweepAll(ctx context.Context, unused map[digest.Digest]bool, grace time.Duration,
+func sweepAll(ctx context.Context, s *Store, unused map[digest.Digest]bool, grace time.Duration,
 	r *CollectReport) error {
 	links, err := linksTo(s, unused)
 	if err != nil {
 		return err
 	}
 	for d := range unused {
-		size, gone, err := s.sweep(ctx, d, links[d], grace)
+		size, gone, err := sweep(ctx, s, d, links[d], grace)
 		if err != nil {
 			return err
 		}

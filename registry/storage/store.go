@@ -99,6 +99,24 @@ func (s *Store) Low() bool {
 	return err == nil && free-b.unwritten.Load() < 2*b.minFree
 }
 
+// Uploads is how many uploads are under way.
+func (s *Store) Uploads() int { return s.unfinished.len() }
+
+// EndIdleUploads removes the uploads that nobody used for Options.UploadIdle, with what they take, and returns how many
+// they were. One in use stays.
+func (s *Store) EndIdleUploads(ctx context.Context) (ended int, err error) {
+	for id, e := range s.unfinished.idle(time.Now().Add(-s.o.UploadIdle)) {
+		gone, err := endIdle(ctx, s, id, e)
+		if err != nil {
+			return ended, fmt.Errorf("end idle upload %s of %s: %w", id, e.repository, err)
+		}
+		if gone {
+			ended++
+		}
+	}
+	return ended, ctx.Err()
+}
+
 // Repository is one repository of the store; it need not exist. The caller has checked the name.
 func (s *Store) Repository(name string) Repository { return Repository{s: s, name: name} }
 

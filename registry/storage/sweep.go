@@ -69,7 +69,7 @@ func linksTo(s *Store, blobs map[digest.Digest]bool) (map[digest.Digest][]string
 }
 
 // sweep removes a blob and the links that lead to it, unless it was used since it was marked. Pushes wait for one blob.
-func (s *Store) sweep(ctx context.Context, d digest.Digest, links []string,
+func sweep(ctx context.Context, s *Store, d digest.Digest, links []string,
 	grace time.Duration) (size int64, gone bool, err error) {
 	s.maintenance.Lock()
 	defer s.maintenance.Unlock()

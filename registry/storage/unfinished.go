@@ -100,31 +100,14 @@ func (u *unfinished) idle(before time.Time) map[string]unfinishedUpload {
 	return out
 }
 
-// Uploads is how many uploads are under way.
-func (s *Store) Uploads() int { return s.unfinished.len() }
-
-// EndIdleUploads removes the uploads that nobody used for Options.UploadIdle, with what they take, and returns how many
-// they were. One in use stays.
-func (s *Store) EndIdleUploads(ctx context.Context) (ended int, err error) {
-	for id, e := range s.unfinished.idle(time.Now().Add(-s.o.UploadIdle)) {
-		gone, err := s.endIdle(ctx, id, e)
-		if err != nil {
-			return ended, fmt.Errorf("end idle upload %s of %s: %w", id, e.repository, err)
-		}
-		if gone {
-			ended++
-		}
-	}
-	return ended, ctx.Err()
-}
-
-func (s *Store) endIdle(ctx context.Context, id string, e unfinishedUpload) (gone bool, err error) {
+// endIdle removes an idle upload, unless it was used or ended meanwhile.
+func endIdle(ctx context.Context, s *Store, id string, e unfinishedUpload) (gone bool, err error) {
 	unlock, free := s.uploads.try(id)
 	if !free {
 		return false, nil
 	}
 	defer unlock()
-	if now, ok := s.unfinished.get(id); !ok || now != e { // used or ended meanwhile
+	if now, ok := s.unfinished.get(id); !ok || now != e {
 		return false, nil
 	}
 	if err := ignoreMissing(known(s.driver.Delete(ctx, uploadDir(e.repository, id)))); err != nil {
