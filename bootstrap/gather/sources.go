@@ -128,6 +128,8 @@ func (h *hostGatherer) tree(dir, to string, take func(name string) bool) error {
 		case err != nil:
 			h.archive.note("%s: %v", file, err)
 			return nil
+		case e.IsDir() && e.Name() == path.Base(InstallerDir):
+			return filepath.SkipDir // a copy of what this bundle has anyway
 		case e.Type().IsRegular() && take(e.Name()) && len(names) < maxFiles:
 			names = append(names, file)
 		}

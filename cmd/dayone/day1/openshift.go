@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/bootstrap/day1"
+	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/openshift/loopback"
@@ -42,6 +43,7 @@ func runOpenShift(ctx context.Context, o standalone.Options) error {
 	if o.BaseSource != "" {
 		base = func(context.Context) (string, error) { return o.BaseSource, nil }
 	}
+	defer keepForInstaller(ctx, &o.Options)()
 	err := openshift.Run(ctx, openshift.Options{
 		Options: o.Options, Base: base, Renderer: openshift.Podman{}, Gate: openshift.Nftables{},
 		Cluster:   loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig},
@@ -53,6 +55,39 @@ func runOpenShift(ctx context.Context, o standalone.Options) error {
 		return cli.Hopeless(err)
 	}
 	return err
+}
+
+// keepInterval is how old the installer's bundle of a run that was killed may be.
+const keepInterval = time.Minute
+
+// keepForInstaller keeps what openshift-install's own bundle lacks where that takes it from: each minute, and at the
+// end, which the returned function waits for. What cannot be kept stops nothing.
+func keepForInstaller(ctx context.Context, o *day1.Options) (end func()) {
+	logs := gather.Options{StateDir: o.StateDir, InstallDir: o.Dir}
+	keep := func() {
+		if err := gather.Keep(context.WithoutCancel(ctx), logs, gather.InstallerDir); err != nil {
+			o.Log.WithError(err).Debug("installer's bundle lacks what dayone gather has")
+		}
+	}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(keepInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				keep()
+				return
+			case <-tick.C:
+				keep()
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-ended
+	}
 }
 
 // holdInterval is how often the held unit looks whether it may go on.
