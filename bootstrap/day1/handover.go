@@ -105,7 +105,7 @@ func readImages(ctx context.Context, o Options, address string, log *logrus.Entr
 		log.WithField("registry", address).Info("a bootstrap runs here, its registry is read")
 		return from, func() {}, ExemptFromProxy(address)
 	}
-	unlock, err := journal.Lock(o.StateDir)
+	unlock, err := OpenState(o)
 	if err != nil {
 		return from, nil, err
 	}

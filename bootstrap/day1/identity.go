@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
 )
@@ -89,15 +90,22 @@ func loadIdentity(stateDir, address string) (*Identity, error) {
 func loadUser(dir, name string, role registry.Role) (registry.User, error) {
 	file := filepath.Join(dir, name+passwordEnd)
 	raw, err := os.ReadFile(file)
-	if err == nil && len(raw) > 0 {
-		return registry.User{Name: name, Password: string(raw), Role: role}, nil
-	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return registry.User{}, fmt.Errorf("read credential: %w", err)
 	}
 	user, err := registry.NewUser(name, role)
-	if err != nil {
+	switch {
+	case err != nil:
 		return registry.User{}, err
+	case len(raw) == len(user.Password): // every password is as long as a new one
+		user.Password = string(raw)
+		return user, nil
+	case len(raw) > 0:
+		return registry.User{}, report.Finding{Severity: report.Error, File: file, Rule: "password-damaged",
+			Message: fmt.Sprintf("the password of the registry's account %s has %d characters in place of %d", name,
+				len(raw), len(user.Password)),
+			Next: "remove this file and start again: a new password is made, and configs that are served from then on " +
+				"have it"}
 	}
 	return user, writeSecret(file, []byte(user.Password))
 }

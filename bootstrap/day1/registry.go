@@ -66,7 +66,7 @@ func startRegistry(ctx context.Context, h Host, id *Identity) (*Registry, error)
 			Next: "stop what uses the port on this node, or choose another port (in the openshift flow, make the " +
 				"Ignition configs again)"}
 	}
-	r := &Registry{Address: h.Registry, Identity: id, platform: h.Platform, scratch: h.Path("tmp"),
+	r := &Registry{Address: h.Registry, Identity: id, platform: h.Platform, scratch: h.Path(scratchDir),
 		cache: h.Path("cache"), log: h.Log, server: server}
 	if h.ProveName {
 		if err := reach(ctx, h.Registry, id.CAPEM); err != nil {

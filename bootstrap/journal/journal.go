@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // Status is where a phase stands.
@@ -94,8 +96,8 @@ const layoutVersion = 1
 // File is the journal's name in the state directory.
 const File = "journal.json"
 
-// Open reads STATEDIR/journal.json or starts an empty one. A file that cannot be read as a journal is an error
-// that names it: it is never overwritten silently.
+// Open reads STATEDIR/journal.json or starts an empty one. A file that is damaged or that a newer version wrote is an
+// error that names it: it is never overwritten silently.
 func Open(stateDir string) (*Journal, error) {
 	j := &Journal{path: filepath.Join(stateDir, File), Version: layoutVersion, Records: []Record{}}
 	raw, err := os.ReadFile(j.path)
@@ -105,13 +107,26 @@ func Open(stateDir string) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the state directory's journal: %w", err)
 	}
-	if err := json.Unmarshal(raw, j); err != nil {
-		return nil, fmt.Errorf("read journal %s (move it away to start over): %w", j.path, err)
+	if raw, err = unseal(raw); err != nil {
+		return nil, damaged(j.path, err)
 	}
-	if j.Version != layoutVersion {
-		return nil, fmt.Errorf(
-			"read journal %s: layout %d was written by another version of dayone; finish with that version or move the "+
-				"file away", j.path, j.Version)
+	var head struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, damaged(j.path, err)
+	}
+	switch {
+	case head.Version > layoutVersion:
+		return nil, report.Finding{Severity: report.Error, File: j.path, Rule: "journal-version",
+			Message: fmt.Sprintf("a newer dayone wrote this journal (layout %d; this one knows up to %d)", head.Version,
+				layoutVersion),
+			Next: "finish this installation with that version, or move this file away to begin again with this one"}
+	case head.Version != layoutVersion:
+		return nil, damaged(j.path, fmt.Errorf("there is no layout %d", head.Version))
+	}
+	if err := json.Unmarshal(raw, j); err != nil {
+		return nil, damaged(j.path, err)
 	}
 	return j, nil
 }
@@ -144,12 +159,13 @@ func (j *Journal) arrange(phases []Phase, now time.Time) {
 	j.Records, j.Endpoints = records, nil
 }
 
+// Save writes the journal with its checksum.
 func (j *Journal) Save() error {
 	raw, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode journal: %w", err)
 	}
-	if err := renameio.WriteFile(j.path, append(raw, '\n'), 0o600); err != nil {
+	if err := renameio.WriteFile(j.path, seal(raw), 0o600); err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
 	return nil

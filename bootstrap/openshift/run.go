@@ -28,14 +28,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	o = o.withDefaults()
-	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
-		return fmt.Errorf("make state directory: %w", err)
-	}
-	unlock, err := journal.Lock(o.StateDir)
+	done, err := day1.OpenState(o.Options)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer done()
 	records := &records{file: o.at(filepath.Join(recordsDir, recordsFile))}
 	mark, err := day1.Ended(o.StateDir, phaseHandOver)
 	if mark != nil {

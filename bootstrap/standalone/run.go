@@ -2,9 +2,7 @@ package standalone
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"os"
 	"strconv"
 
 	"dayone.dev/dayone/bootstrap/day1"
@@ -56,14 +54,11 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
-		return fmt.Errorf("make state directory: %w", err)
-	}
-	unlock, err := journal.Lock(o.StateDir)
+	done, err := day1.OpenState(o.Options)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer done()
 	return journal.WithOutcome(o.StateDir, o.Now, o.Log, func() error { return run(ctx, o) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
@@ -105,17 +106,38 @@ func New(o Options) (*Engine, error) {
 	return &Engine{o: o, slots: make(chan struct{}, o.Parallel)}, nil
 }
 
+// probePrefix begins the names of directories that an overlay mount is tried in; probeLock lets one process try.
+const (
+	probePrefix = "overlay-"
+	probeLock   = "overlay.lock"
+)
+
+// removeProbes removes the directories of trials. A killed process may have left its mount.
+func removeProbes(root string) {
+	left, _ := filepath.Glob(filepath.Join(root, probePrefix+"*")) // the pattern is well formed
+	for _, dir := range left {
+		_ = unix.Unmount(filepath.Join(dir, "merged"), unix.MNT_DETACH) // most are not mounted
+		_ = os.RemoveAll(dir)                                           // the next trial tries again
+	}
+}
+
 // chooseDriver tries an overlay mount in the very directory; as an ordinary user it trusts the kernel (5.11 and later
 // can do it).
 func chooseDriver(root string) string {
 	if os.Geteuid() != 0 {
 		return driverOverlay
 	}
-	dir, err := os.MkdirTemp(root, "overlay-")
+	lock := flock.New(filepath.Join(root, probeLock))
+	if lock.Lock() != nil {
+		return driverVFS
+	}
+	defer lock.Close()
+	removeProbes(root) // the lock's holder probes alone: those that are there belong to processes that were killed
+	defer removeProbes(root)
+	dir, err := os.MkdirTemp(root, probePrefix)
 	if err != nil {
 		return driverVFS
 	}
-	defer os.RemoveAll(dir)
 	path := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"lower", "upper", "work", "merged"} {
 		if os.Mkdir(path(name), 0o700) != nil {
