@@ -22,6 +22,8 @@ type ContainerJob struct {
 	Created  int64
 	Registry Access
 	Options  Options
+	// Hidden are texts that no output may show: what the rendered config keeps secret.
+	Hidden []string `json:"-"`
 	// Progress takes events as they come; nil drops them. It is called from one goroutine at a time.
 	Progress func(Event) `json:"-"`
 }

@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/build/basetree"
 	"dayone.dev/dayone/build/configlayer"
 	"dayone.dev/dayone/build/containerfile"
+	"dayone.dev/dayone/build/scrub"
 	"dayone.dev/dayone/installconfig/report"
 )
 
@@ -237,5 +238,6 @@ func containerJob(src source, configs *appendengine.Image) (ContainerJob, error)
 		Address: src.address, Contexts: contexts, Containerfile: composed.Text, Skip: composed.Skip, Target: src.Target,
 		Platform: src.platform(), Docker: src.base.image.MediaType == types.DockerManifestSchema2,
 		Created: src.base.created.Unix(), Registry: src.Registry, Options: src.Options,
+		Hidden: scrub.Config(src.ignition),
 	}, nil
 }

@@ -24,7 +24,7 @@ const (
 
 // OpenState makes a state directory or checks one that is there, and locks it. It refuses one that another user owns or
 // may write to, because whoever can write there decides what the nodes run. It closes what others may read only, and
-// removes the scratch files of a killed process; done removes those of this one and drops the lock.
+// empties the scratch directory of a killed process; done removes that of this one and drops the lock.
 func OpenState(o Options) (done func(), err error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make state directory: %w", err)
@@ -37,6 +37,10 @@ func OpenState(o Options) (done func(), err error) {
 		return nil, err
 	}
 	removeScratch(o.StateDir, o.Log)
+	if err := os.MkdirAll(filepath.Join(o.StateDir, scratchDir), 0o700); err != nil {
+		unlock()
+		return nil, fmt.Errorf("make scratch directory: %w", err)
+	}
 	return func() {
 		removeScratch(o.StateDir, o.Log)
 		unlock()

@@ -88,6 +88,7 @@ func TestOpenStateRemovesScratch(t *testing.T) {
 	done, err := OpenState(o)
 	require.NoError(t, err)
 	assert.NoFileExists(t, left)
+	assert.DirExists(t, filepath.Join(o.StateDir, scratchDir))
 	leave()
 	_, err = OpenState(o)
 	require.ErrorContains(t, err, "another dayone bootstrap")

@@ -60,6 +60,15 @@ func canaries(t *testing.T) (o gather.Options, secrets []string) {
 	put(t, dir, "auth/kubeconfig", "users:\n- name: admin\n  user:\n    token: "+secret("token-of-the-administrator")+"\n")
 	put(t, dir, "install-config.yaml", "pullSecret: '"+auth("pullsecret")+"'\nmetadata: {name: demo}\nproxy: "+
 		"{httpProxy: \"http://user:"+url.PathEscape(secret("proxy"))+"@192.0.2.8:3128\"}\n")
+	put(t, dir, "openshift/80-private.yaml",
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: private}\nspec:\n  "+
+			"config:\n    ignition: {version: 3.2.0}\n"+
+			"    storage:\n      files:\n      - {path: /etc/agent, mode: 384, contents: {source: 'data:;base64,"+
+			base64.StdEncoding.EncodeToString([]byte("token = "+secret("in-a-private-file")+"\n"))+"'}}\n"+
+			"    systemd:\n      units:\n      - {name: b.service, contents: \"[Service]\\nEnvironment=AGENT="+
+			secret("of-a-unit")+"\\n\"}\n")
+	put(t, dir, "proxy.yaml", "spec: {httpProxy: 'http://user:"+url.PathEscape(secret("of-a-proxy"))+
+		"@proxy.example.com:3128'}\n")
 	// Everything shows up in logs, in every form that it takes.
 	var log strings.Builder
 	for _, s := range secrets {

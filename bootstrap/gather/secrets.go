@@ -3,6 +3,7 @@ package gather
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,7 +12,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/scrub"
 	"dayone.dev/dayone/manifests/assets/bootstrapnode"
+	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/registry/credentials"
 )
 
@@ -94,7 +97,7 @@ func secretsOf(name string, raw []byte) []string {
 	case strings.HasSuffix(name, ".json") && bytes.Contains(raw, []byte(`"auth`)):
 		return credentials.Sensitive(raw)
 	}
-	var out []string
+	out := scrub.Addresses(string(raw))
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	for range 1000 {
 		var doc map[string]any
@@ -109,14 +112,31 @@ func secretsOf(name string, raw []byte) []string {
 			https, _ := proxy["httpsProxy"].(string)
 			out = append(out, build.ProxySecrets(build.Proxies(http, https, ""))...)
 		}
-		if doc["kind"] == "Secret" {
+		switch doc["kind"] {
+		case "Secret":
 			out = append(out, secretObject(doc)...)
+		case "MachineConfig":
+			out = append(out, secretConfig(doc)...)
 		}
 		if users, ok := doc["users"].([]any); ok { // a kubeconfig
 			out = append(out, allStrings(users)...)
 		}
 	}
 	return out
+}
+
+// secretConfig are the secrets in a MachineConfig's Ignition config. One that nobody can read as a config has none.
+func secretConfig(doc map[string]any) []string {
+	spec, _ := doc["spec"].(map[string]any)
+	raw, err := json.Marshal(spec["config"])
+	if err != nil {
+		return nil
+	}
+	config, err := machineconfig.ParseRendered(raw)
+	if err != nil {
+		return nil
+	}
+	return scrub.Config(config)
 }
 
 // secretObject are the values of a Secret, and what registry credentials among them hold.

@@ -53,7 +53,6 @@ func TestResumeStateOfEarlierVersion(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/d13be95")))
-			require.NoError(t, os.MkdirAll(filepath.Join(dir, "state/tmp"), 0o700))
 			c.change(t, filepath.Join(dir, "state"))
 			cluster := &accepting{}
 			reused, err := resume(t, dir, cluster)

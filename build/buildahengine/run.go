@@ -145,8 +145,8 @@ func (r *run) instruct(in io.WriteCloser) error {
 	o := order{
 		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.engine.o.Isolation, Runtime: r.engine.o.Runtime,
 		Run: r.dir, Recover: r.alone, Limit: r.engine.o.StorageLimit,
-		Scrub: append(secretValues(r.job.Registry, r.job.Options.Secrets),
-			build.ProxySecrets(r.job.Options.ProxyEnvironment)...),
+		Scrub: slices.Concat(secretValues(r.job.Registry, r.job.Options.Secrets),
+			build.ProxySecrets(r.job.Options.ProxyEnvironment), r.job.Hidden),
 	}
 	if !r.recoverOnly {
 		o.Job = &r.job

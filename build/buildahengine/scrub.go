@@ -14,8 +14,8 @@ import (
 // maxLine bounds a line of output, in bytes: a program that writes no newline must not fill the memory.
 const maxLine = 64 << 10
 
-// secretValues collects what must not appear in output: passwords of the auth file in each form that they take, and the
-// lines of secret files. Files that cannot be read are left to the one who uses them, who reports it.
+// secretValues collects what must not appear in output: passwords of the auth file and the contents of secret
+// files, in each form that they take. Files that cannot be read are left to the one who uses them, who reports it.
 func secretValues(access build.Access, secrets []build.Secret) []string {
 	var out []string
 	add := func(v string) {
@@ -33,8 +33,8 @@ func secretValues(access build.Access, secrets []build.Secret) []string {
 		if err != nil {
 			continue
 		}
-		for _, line := range strings.Split(string(raw), "\n") {
-			add(line)
+		for _, form := range scrub.Value(string(raw)) {
+			add(form)
 		}
 	}
 	return out

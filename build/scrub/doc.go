@@ -1,4 +1,4 @@
 // Package scrub takes secrets out of text.
 //
-//	secrets -> New -> Replace(text) -> text with ***** in their places
+//	config -> Config -> secrets -> New -> Replace(text) -> text with ***** in their places
 package scrub
