@@ -258,7 +258,7 @@ var killedText = regexp.MustCompile(`^(container|subprocess) exited on killed`)
 
 // blameMemory says so when the kernel ended a process because of the build's memory limit.
 func (r *run) blameMemory(f *build.Failure) *build.Failure {
-	killed := f.ExitCode == killedExit || slices.ContainsFunc(f.Excerpt, killedText.MatchString)
+	killed := f.ExitCode == killedExit || killedRun(f.Excerpt)
 	if !killed || !r.group.outOfMemory() {
 		return f
 	}

@@ -3,6 +3,7 @@ package buildahengine
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -156,12 +157,27 @@ var (
 		`(?i)manifest unknown|name unknown|not found: manifest|reading manifest .* 404|` +
 			`requested access to the resource|no image found in (image index|manifest list)`)
 	diskFull = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
+	// registryFull is what a registry answers that has no room (HTTP 507).
+	registryFull = regexp.MustCompile(`(?i)insufficient storage|no space left|disk quota exceeded|\b507\b`)
+	// helperKilled is how package os/exec tells that a signal ended a program: one of the engine's own, because those of
+	// RUN pass their end on as an exit code.
+	helperKilled = regexp.MustCompile(`signal: [a-z]+`)
+	// unpack is what containers/storage says when a layer does not become files.
+	unpack = regexp.MustCompile(`(?i)unpacking failed|storing blob to|writing blob|applying layer|untar error|` +
+		`archive/tar: `)
 	// runtimeFailed is what buildah prints when an OCI runtime could not make a container; noProgram when RUN's program
 	// was the reason.
 	runtimeFailed = regexp.MustCompile(`(?m)^error running container: from \S+ (?:creating|starting) container`)
 	noProgram     = regexp.MustCompile(`exec: \\?"|executable file|no such file or directory: unknown$`)
 	badTrust      = regexp.MustCompile(`x509: `)
 )
+
+// endedBySignal is the exit code that package os/exec gives a program that a signal ended.
+const endedBySignal = -1
+
+// killedRun says whether SIGKILL ended a RUN as a whole. Nothing shows who sent it; most often it is the kernel that is
+// out of memory.
+func killedRun(excerpt []string) bool { return slices.ContainsFunc(excerpt, killedText.MatchString) }
 
 // explain turns the child's error into a failure that says what to do.
 func (t *tracker) explain(c *childFail, log string) *build.Failure {
@@ -176,25 +192,17 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 	case c.Kind == failIsolation:
 		f.Class, f.Line, f.Instruction = build.ClassPolicy, 0, ""
 		f.Next = "install runc or crun where this program can use it, or build with network and chroot isolation"
+	case c.Phase == phasePush && c.Kind != failDiskFull && registryFull.MatchString(c.Text):
+		f.Class, f.Next = build.ClassInfrastructure, "free disk space where the registry keeps its images, then build again"
 	case c.Kind == failDiskFull, diskFull.MatchString(c.Text), inRun && diskFull.MatchString(excerpt):
 		f.Class, f.Next = build.ClassInfrastructure,
 			"free disk space on this host, or set another build directory, then build again"
-	case inRun && runtimeFailed.MatchString(excerpt) && !noProgram.MatchString(excerpt):
-		f.Class, t.runtimeFailed = build.ClassInfrastructure, true
-		f.Next = "the OCI runtime failed, not the instruction: read the excerpt, then build again; dayone tries the " +
-			"runtime before it builds"
-	case inRun && t.job.Options.Offline && unreachable.MatchString(excerpt):
-		f.Class, f.Next = build.ClassUser,
-			"this build is offline: remove the download from this instruction, or build with network"
-	case inRun && unreachable.MatchString(excerpt):
-		f.Class, f.Next = build.ClassTransient,
-			"the command could not reach a server: check network, proxy and mirrors of this host"
-	case inRun && t.generated:
-		f.Class = build.ClassUser
-		f.Next = "dayone made this instruction from the MachineConfigs' extensions and kernelType: remove what the " +
-			"extensions image does not have, or set the extensions image of this base"
+	case c.ExitCode == endedBySignal, helperKilled.MatchString(c.Text), inRun && killedRun(f.Excerpt):
+		f.Class, f.ExitCode = build.ClassInfrastructure, killedExit
+		f.Next = "something killed a process of this build: look for \"out of memory\" in this host's kernel messages " +
+			"(journalctl -k), then build again"
 	case inRun:
-		f.Class, f.Next = build.ClassUser, "correct this instruction: the log has what it printed last"
+		t.blameRun(f, excerpt)
 	case c.Phase == phaseStorage:
 		f.Class, f.Next = build.ClassInfrastructure,
 			"check the build directory on this host; it can be deleted, it only holds caches"
@@ -210,10 +218,36 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 		f.Class, f.Next = build.ClassTransient, "check that the registry runs and can be reached from this host"
 	case c.Phase == phasePush:
 		f.Class, f.Next = build.ClassInfrastructure, "check the registry's log"
+	case strings.HasPrefix(strings.ToUpper(t.current.Name), "FROM"), unpack.MatchString(c.Text):
+		f.Class, f.Line, f.Instruction = build.ClassInfrastructure, 0, ""
+		f.Next = "an image could not be unpacked: check that the base image works and that this host's disk is sound, " +
+			"then build again"
 	default:
 		f.Class, f.Next = build.ClassUser, "fix this instruction"
 	}
 	return f
+}
+
+// blameRun says who can mend a RUN whose command failed.
+func (t *tracker) blameRun(f *build.Failure, excerpt string) {
+	switch {
+	case runtimeFailed.MatchString(excerpt) && !noProgram.MatchString(excerpt):
+		f.Class, t.runtimeFailed = build.ClassInfrastructure, true
+		f.Next = "the OCI runtime failed, not the instruction: read the excerpt, then build again; dayone tries the " +
+			"runtime before it builds"
+	case t.job.Options.Offline && unreachable.MatchString(excerpt):
+		f.Class, f.Next = build.ClassUser,
+			"this build is offline: remove the download from this instruction, or build with network"
+	case unreachable.MatchString(excerpt):
+		f.Class, f.Next = build.ClassTransient,
+			"the command could not reach a server: check network, proxy and mirrors of this host"
+	case t.generated:
+		f.Class = build.ClassUser
+		f.Next = "dayone made this instruction from the MachineConfigs' extensions and kernelType: remove what the " +
+			"extensions image does not have, or set the extensions image of this base"
+	default:
+		f.Class, f.Next = build.ClassUser, "correct this instruction: the log has what it printed last"
+	}
 }
 
 // maxMessage keeps a message on a screen, in bytes; the log has all of it.
