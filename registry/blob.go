@@ -54,7 +54,8 @@ func getBlob(c call, d digest.Digest, unknown *apiError) {
 		return
 	}
 	defer func() { _ = b.Close() }() // it was only read
-	out := &pacedWriter{ResponseWriter: c.w, buffers: &c.pieces, control: http.NewResponseController(c.w)}
+	out := &pacedWriter{ResponseWriter: c.w, buffers: &c.pieces, control: http.NewResponseController(c.w),
+		took: func(n int) { c.took(Pull{Digest: string(d), Bytes: int64(n)}) }}
 	http.ServeContent(out, c.r, "", time.Time{}, b)
 	c.metrics.sent.Add(float64(out.sent))
 }
@@ -97,7 +98,9 @@ type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	buffers *sync.Pool // *[pieceBuffer]byte
-	sent    int64
+	// took is called with the size of each piece.
+	took func(n int)
+	sent int64
 }
 
 func (p *pacedWriter) ReadFrom(r io.Reader) (total int64, err error) {
@@ -118,6 +121,7 @@ func (p *pacedWriter) ReadFrom(r io.Reader) (total int64, err error) {
 			}
 			sent, err := p.Write(buffer[:n])
 			total += int64(sent)
+			p.took(sent)
 			if err != nil {
 				return total, err
 			}

@@ -74,6 +74,7 @@ func getManifest(c call, d digest.Digest) {
 		c.w.WriteHeader(http.StatusOK)
 		return
 	}
+	c.took(Pull{Digest: string(m.Digest), Manifest: m.Body})
 	_, _ = c.w.Write(m.Body) // the client is gone when this fails
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"time"
@@ -117,8 +118,25 @@ type Options struct {
 	MaxUploads int
 	// MaxConnections is how many clients may be connected at once; others wait. 0 is defaultMaxConnections.
 	MaxConnections int
+	// Pulled receives what accounts with RolePull get, while they get it; it must not block. nil drops it.
+	Pulled func(Pull)
+	// Reports answers POST requests to ReportsPath, of accounts that may pull; nil: there is no such path.
+	Reports     http.Handler
+	ReportsPath string
 	// Log receives what the server and distribution report; nil discards it.
 	Log *logrus.Entry
+}
+
+// Pull is a part of an image that an account with RolePull gets.
+type Pull struct {
+	// Client is the client's address, without its port.
+	Client     string
+	Repository string
+	Digest     string
+	// Manifest is the content of a manifest; nil for a part of a blob.
+	Manifest []byte
+	// Bytes of a blob that were sent since the last call.
+	Bytes int64
 }
 
 // Validate names the option that is wrong and what to do.
@@ -186,6 +204,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TLSDir == "" {
 		o.TLSDir = filepath.Join(o.Root, "tls")
+	}
+	if o.Pulled == nil {
+		o.Pulled = func(Pull) {}
 	}
 	if o.Log == nil {
 		o.Log = discard()

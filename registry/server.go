@@ -100,7 +100,7 @@ func (s *Server) Start() (err error) {
 
 func (s *Server) openStorage() error {
 	svc := &service{root: s.o.Root, accounts: s.accounts, readOnly: s.o.ReadOnly, maxManifest: s.o.MaxManifestBytes,
-		sparse: s.o.Sparse, log: s.log}
+		sparse: s.o.Sparse, pulled: s.o.Pulled, reports: s.o.Reports, reportsPath: s.o.ReportsPath, log: s.log}
 	corrupt := logCorrupt(s.log)
 	store, err := storage.Open(s.o.Root, storage.Options{MaxBytes: s.o.MaxBytes, MinFreeBytes: s.o.MinFreeBytes,
 		UploadIdle: s.o.UploadIdle, MaxUploads: s.o.MaxUploads, Log: s.log, Report: func(d digest.Digest, away string) {

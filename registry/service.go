@@ -20,6 +20,9 @@ type service struct {
 	maxManifest int64
 	sparse      bool
 	metrics     *metrics
+	pulled      func(Pull)
+	reports     http.Handler
+	reportsPath string
 	log         *logrus.Entry
 	pieces      sync.Pool // *[pieceBuffer]byte
 }
@@ -34,6 +37,15 @@ type call struct {
 }
 
 func (c call) repository() storage.Repository { return c.store.Repository(c.route.name) }
+
+// took reports what a node gets.
+func (c call) took(p Pull) {
+	if c.account.role != RolePull {
+		return
+	}
+	p.Client, p.Repository = clientAddress(c.r), c.route.name
+	c.pulled(p)
+}
 
 func readMethod(m string) bool { return m == http.MethodGet || m == http.MethodHead }
 
@@ -86,6 +98,10 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	admit(r.Context())
+	if s.reports != nil && r.URL.Path == s.reportsPath && r.Method == http.MethodPost {
+		s.reports.ServeHTTP(w, r)
+		return
+	}
 	if !readMethod(r.Method) {
 		if acc.role != RolePush {
 			errDenied.write(w)

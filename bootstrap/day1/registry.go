@@ -14,9 +14,11 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/transfer"
 )
@@ -39,6 +41,9 @@ type Registry struct {
 	platform, scratch, cache string
 	log                      *logrus.Entry
 	server                   *registry.Server
+	// Nodes knows how far each node is; untrack ends what writes that to disk.
+	Nodes   *nodes.Tracker
+	untrack func()
 }
 
 // Imported is an image in the embedded registry.
@@ -53,8 +58,10 @@ type Imported struct {
 // startRegistry starts the embedded registry and proves, where the host asks for it, that its name leads here: builds
 // push to that name, too.
 func startRegistry(ctx context.Context, h Host, id *Identity) (*Registry, error) {
+	tracker := trackNodes(h, id)
 	server, err := registry.New(registry.Options{Root: h.Path(registryDir), Listen: h.Listen,
-		TLSDir: filepath.Dir(id.CAFile), Hosts: h.Names, Users: id.Users, Log: h.Log.WithField("component", "registry")})
+		TLSDir: filepath.Dir(id.CAFile), Hosts: h.Names, Users: id.Users, Log: h.Log.WithField("component", "registry"),
+		Pulled: tracker.Pulled, Reports: tracker, ReportsPath: firstboot.ReportPath})
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +74,7 @@ func startRegistry(ctx context.Context, h Host, id *Identity) (*Registry, error)
 				"Ignition configs again)"}
 	}
 	r := &Registry{Address: h.Registry, Identity: id, platform: h.Platform, scratch: h.Path(scratchDir),
-		cache: h.Path("cache"), log: h.Log, server: server}
+		cache: h.Path("cache"), log: h.Log, server: server, Nodes: tracker, untrack: track(ctx, tracker)}
 	if h.ProveName {
 		if err := reach(ctx, h.Registry, id.CAPEM); err != nil {
 			r.stop()
@@ -179,7 +186,22 @@ func (r *Registry) LockOut() error {
 	return r.server.SetUsers([]registry.User{unknown})
 }
 
+// track writes what a tracker sees until the returned function is called, which waits for the last write.
+func track(ctx context.Context, t *nodes.Tracker) (end func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		t.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
 func (r *Registry) stop() {
+	defer r.untrack()
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	if err := r.server.Shutdown(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry/certs"
@@ -34,7 +35,7 @@ func TestRegistryRenewsCertificate(t *testing.T) {
 	log.SetOutput(t.Output())
 	names := []string{"192.0.2.1", "boot.example.com", "api-int.c.example.com"}
 	h := Host{Options: Options{StateDir: t.TempDir(), Log: logrus.NewEntry(log)}, Registry: "192.0.2.1:5000",
-		Listen: "127.0.0.1:0", Names: names}
+		Listen: "127.0.0.1:0", Names: names, In: &preflight.Input{}}
 	id, err := h.makeIdentity(t.Context())
 	require.NoError(t, err)
 	r, err := startRegistry(t.Context(), h, id)

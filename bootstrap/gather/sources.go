@@ -18,6 +18,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/nodes"
 )
 
 // hostGatherer gathers one host into an archive.
@@ -69,6 +70,7 @@ func (h *hostGatherer) state(context.Context) error {
 	}
 	return errors.Join(h.archive.add(path.Join(dirDayone, "status.json"), raw),
 		h.file(filepath.Join(h.StateDir, journal.File), path.Join(dirDayone, journal.File)),
+		h.file(filepath.Join(h.StateDir, nodes.File), path.Join(dirDayone, nodes.File)),
 		h.file(filepath.Join(h.StateDir, journal.OutcomeFile), path.Join(dirDayone, journal.OutcomeFile)),
 		h.file(filepath.Join(h.StateDir, handover.MarkFile), path.Join(dirDayone, handover.MarkFile)))
 }

@@ -8,7 +8,7 @@ type check func(*directory, *Input, *report.Report)
 
 // installChecks are all checks of an install directory.
 func installChecks() []check {
-	return append([]check{unsupportedFlows, plainFiles, poolsExist, streams, baseImage, ownBase, signaturePolicy,
+	return append([]check{unsupportedFlows, plainFiles, poolsExist, streams, runc, baseImage, ownBase, signaturePolicy,
 		invalidIgnition, unselected}, layeringChecks()...)
 }
 

@@ -64,6 +64,15 @@ func TestOpenShiftRefuses(t *testing.T) {
 			`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}]}}`, "ignition-edited"},
 		{"an OS image stream", "openshift/99_pool.yaml",
 			fmt.Sprintf(aPool, "worker", "osImageStream: {name: rhel-10}"), "os-image-stream"},
+		{"runc for a pool that is built at bootstrap", "openshift/99_runc.yaml",
+			"apiVersion: machineconfiguration.openshift.io/v1\nkind: ContainerRuntimeConfig\nmetadata: {name: runc}\nspec:\n" +
+				"  machineConfigPoolSelector: {matchLabels: {pools.operator.machineconfiguration.openshift.io/master: \"\"}}\n" +
+				"  containerRuntimeConfig: {defaultRuntime: runc}\n", "runc"},
+		{"runc in a MachineConfig", "openshift/99_runc.yaml",
+			"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: 99-runc, " +
+				"labels: {machineconfiguration.openshift.io/role: master}}\nspec: {config: {ignition: {version: 3.2.0}, " +
+				"storage: {files: [{path: /etc/crio/crio.conf.d/99-runc, contents: {source: " +
+				"\"data:,%5Bcrio.runtime%5D%0Adefault_runtime%20%3D%20%22runc%22%0A\"}}]}}}\n", "runc"},
 		{"an object of a kind that is not read", "manifests/x.yaml",
 			"apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\nspec: " +
 				"{pinnedImages: [{name: \"no digest\"}]}\n", "api"},

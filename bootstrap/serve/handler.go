@@ -51,6 +51,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) string {
 	case strings.HasPrefix(target, "/config/"):
 		if methodAllowed(w, r) && s.admitted(w, r, true) {
 			s.config(w, r)
+			if r.Method == http.MethodGet {
+				s.options.Asked(r.RemoteAddr, path.Base(target), w.Header().Get(reasonHeader))
+			}
 		}
 		return "config"
 	case strings.HasPrefix(target, "/files/"):

@@ -54,6 +54,10 @@ type Options struct {
 	// 403.
 	Token string
 
+	// Asked hears of each GET for a config: the client's address, the pool, and why none was served ("": it was). nil:
+	// nobody does.
+	Asked func(client, pool, refused string)
+
 	// PollInterval is the time between two polls of the files. Default one second.
 	PollInterval time.Duration
 	// Grace is how long a stop waits for requests under way. Default 30 seconds.
@@ -104,6 +108,9 @@ func (o Options) withDefaults() Options {
 	}
 	if len(o.Pools) == 0 {
 		o.Pools = []string{"master", "arbiter"}
+	}
+	if o.Asked == nil {
+		o.Asked = func(string, string, string) {}
 	}
 	if o.Log == nil {
 		o.Log = report.NoLog()

@@ -58,7 +58,7 @@ func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 		server, err := serve.New(serve.Options{BaseDir: f.Path(renderDir), SecureListen: f.config, CertFile: cert,
 			KeyFile: key, Additions: map[string]ign35.Config{"": additions},
 			Files: map[string]string{daemonName: f.DaemonBinary}, Pools: []string{"*"},
-			Log: f.Log.WithField("component", "serve")})
+			Asked: l.Registry.Nodes.Config, Log: f.Log.WithField("component", "serve")})
 		if err != nil {
 			return nil, err
 		}

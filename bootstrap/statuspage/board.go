@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/nodes"
 )
 
 // tailLines is how many of the last log lines are shown.
@@ -24,6 +25,8 @@ const tailLines = 50
 type Board struct {
 	// Bundle writes a log bundle of this host; nil: there is none. It must be set before anything is served.
 	Bundle func(context.Context, io.Writer) error
+	// Nodes says how far each node is; nil: nothing is known of nodes. It must be set before anything is served.
+	Nodes func() ([]nodes.Row, error)
 
 	mu       sync.Mutex
 	phases   []Phase
@@ -57,8 +60,10 @@ type Status struct {
 	Time   time.Time `json:"time"`
 	Phases []Phase   `json:"phases"`
 	// Total is how many phases there are; those that have not begun are not among Phases.
-	Total int      `json:"total"`
-	Log   []string `json:"log"`
+	Total int `json:"total"`
+	// Nodes are those that have asked for a config or an image.
+	Nodes []nodes.View `json:"nodes,omitempty"`
+	Log   []string     `json:"log"`
 	// Output is what builds printed last.
 	Output []string `json:"output,omitempty"`
 	// Bundle says that bundlePath answers with a log bundle.
@@ -150,7 +155,7 @@ func (b *Board) Status(now time.Time) Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := Status{Time: now, Total: len(b.phases), Phases: []Phase{}, Log: b.clean(b.tail), Output: b.clean(b.output),
-		Bundle: b.Bundle != nil}
+		Bundle: b.Bundle != nil, Nodes: b.views(now)}
 	for _, p := range b.phases {
 		if p.Name == "" {
 			continue
@@ -163,6 +168,21 @@ func (b *Board) Status(now time.Time) Status {
 		s.Phases = append(s.Phases, p)
 	}
 	return s
+}
+
+// views are the nodes; a table that cannot be read shows none, and the log says why.
+func (b *Board) views(now time.Time) []nodes.View {
+	if b.Nodes == nil {
+		return nil
+	}
+	rows, err := b.Nodes()
+	if err != nil {
+		return nil
+	}
+	for i := range rows {
+		rows[i].Reason, rows[i].Next = b.cleanText(rows[i].Reason), b.cleanText(rows[i].Next)
+	}
+	return nodes.Views(rows, now)
 }
 
 func (b *Board) clean(lines []string) []string {

@@ -6,18 +6,24 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
 // expectedBoots is the promise: the disk image once, then the layered image.
 const expectedBoots = 2
+
+// rowLimit is how long the last report of a node may take, on a very busy machine, too.
+const rowLimit = time.Minute
 
 // statusFile is the node agent's record of the first boot.
 const statusFile = firstboot.StateDir + "/status.json"
@@ -68,6 +74,7 @@ func checkMasters(ctx context.Context, r *Run, rep *Report) error {
 		c.kernelArguments(config.Spec.KernelArguments)
 		c.rendered(config)
 		c.containerfile(layered)
+		c.row(r.State, built.Digest)
 		if rep.Status == "" {
 			rep.Status, _ = n.Output(ctx, "ostree", "admin", "status")
 		}
@@ -153,6 +160,25 @@ func BootedDigest(ctx context.Context, n *testnode.Node) (string, error) {
 func (c inspector) boots() {
 	n, err := c.node.Boots()
 	c.add("two boots, no more", err == nil && n == expectedBoots, "%d boots", n)
+}
+
+// row checks what the bootstrap host says of the node: by its pulls, and by its own reports.
+func (c inspector) row(stateDir, digest string) {
+	const what = "the bootstrap host knows how far the node is"
+	ctx, cancel := context.WithTimeout(c.ctx, rowLimit)
+	defer cancel()
+	var row nodes.Row
+	// The node's record is final a moment before its report is here.
+	err := poll(ctx, "the row of "+c.node.Name, func() (bool, error) {
+		rows, err := nodes.Read(stateDir)
+		at := slices.IndexFunc(rows, func(r nodes.Row) bool { return r.Name == c.node.Name })
+		if at >= 0 {
+			row = rows[at]
+		}
+		return row.Stage == nodes.StageBooted, err
+	})
+	c.add(what, err == nil && row.Pool == "master" && row.Image == digest && row.Boots == expectedBoots && row.Asked > 0 &&
+		row.Bytes > 0 && row.Total >= row.Bytes && row.Reason == "", "%+v (%v)", row, err)
 }
 
 func (c inspector) kernelArguments(want []string) {

@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
 
+	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/program"
@@ -73,7 +75,7 @@ func TestDay1OfThreeMasters(t *testing.T) {
 	o := options(t)
 	report, err := e2e.Day1(t.Context(), o)
 	require.NoError(t, err)
-	assert.Len(t, report.Checks, 21, "seven facts for each of three masters")
+	assert.Len(t, report.Checks, 24, "eight facts for each of three masters")
 	assert.Regexp(t, `^registry\.example\.com/ocp/master-os@sha256:[0-9a-f]{64}$`, report.Image)
 	console, err := os.ReadFile(filepath.Join(o.Work, "logs/master-0.log"))
 	require.NoError(t, err)
@@ -226,6 +228,58 @@ func TestMastersWaitForBootstrap(t *testing.T) {
 	assert.Equal(t, built.Digest, booted)
 }
 
+// TestFailedNodeSaysWhy boots a node that cannot have what its config asks for: the bootstrap host says so in its
+// status, its bundle and the verdict, and it does not forget it when it is killed.
+func TestFailedNodeSaysWhy(t *testing.T) {
+	o := options(t)
+	o.Masters, o.InstallDir = 1, filepath.Join(o.Work, "mine")
+	require.NoError(t, assets.WriteSample(o.InstallDir))
+	require.NoError(t, os.WriteFile(filepath.Join(o.InstallDir, "openshift/90-fips.yaml"),
+		[]byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: 90-master-fips\n"+
+			"  labels: {machineconfiguration.openshift.io/role: master}\nspec: {fips: true}\n"), 0o600))
+	r, err := e2e.Prepare(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
+	require.NoError(t, r.MakeMasters(t.Context()))
+	require.NoError(t, r.StartBootstrap(t.Context()))
+	pointer, err := r.Pointer("master")
+	require.NoError(t, err)
+	n := r.Masters[0]
+	require.NoError(t, errors.Join(n.Ignite(t.Context(), pointer), n.Start(t.Context()), n.WaitBoot(t.Context(), 1)))
+	require.Eventually(t, func() bool {
+		rows, err := nodes.Read(r.State)
+		return err == nil && len(rows) == 1 && rows[0].Stage == nodes.StageFailed
+	}, 5*time.Minute, 100*time.Millisecond)
+	require.NoError(t, r.Bootstrap.Kill())
+
+	dayone := func(args ...string) string {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(binDir, "dayone"), args...).Output()
+		var exit *exec.ExitError
+		if args[0] != "analyze" || !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			require.NoError(t, err)
+		}
+		return string(out)
+	}
+	status := dayone("status", "--state-dir", r.State)
+	assert.Regexp(t, `failed +master +master-0 +failed .* ago: check FIPS mode: the config says true`, status)
+	assert.Contains(t, status, "next: set it in the boot arguments of the disk image")
+	var looked struct {
+		Nodes []nodes.View `json:"nodes"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(dayone("status", "--state-dir", r.State, "-o", "json")), &looked))
+	require.Len(t, looked.Nodes, 1)
+	assert.Equal(t, []any{"master-0", "BadConfiguration", true},
+		[]any{looked.Nodes[0].Name, looked.Nodes[0].Class, looked.Nodes[0].Stuck})
+	out := t.TempDir()
+	dayone("gather", "--state-dir", r.State, "--dir", r.Dir, "--out", out)
+	bundles, err := filepath.Glob(filepath.Join(out, "*.tar.gz"))
+	require.NoError(t, err)
+	require.Len(t, bundles, 1)
+	verdict := dayone("analyze", bundles[0])
+	assert.Contains(t, verdict, "master-0")
+	assert.Contains(t, verdict, "check FIPS mode")
+}
+
 // Canaries: nothing of them may be seen outside files that only root reads.
 const (
 	canaryPull = "canary-pull-7f3a9c"
@@ -261,6 +315,12 @@ func TestNothingSensitiveLeaks(t *testing.T) {
 	}
 	for _, s := range sensitive {
 		assert.NotContains(t, argv(), s, "a secret is in a process's arguments")
+	}
+	rows, err := os.ReadFile(filepath.Join(r.State, nodes.File))
+	require.NoError(t, err)
+	assert.Contains(t, string(rows), `"name": "master-0"`)
+	for _, s := range sensitive {
+		assert.NotContains(t, string(rows), s, "what is known of the nodes holds no secret")
 	}
 	assertSealed(t, r.LogDir(), sensitive, false)
 	assertSealed(t, r.State, sensitive, true)

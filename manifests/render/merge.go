@@ -126,25 +126,40 @@ func bareGzip(source *string) bool {
 	return source != nil && strings.Contains((*source)[:min(len(*source), 64)], ";base64,H4sI")
 }
 
-// runcDefault finds CRI-O's setting for runc.
-var runcDefault = regexp.MustCompile(`(?m)^\s*default_runtime\s*=\s*"runc"`)
+// defaultRuntime finds CRI-O's setting for the default runtime.
+var defaultRuntime = regexp.MustCompile(`(?m)^\s*default_runtime\s*=\s*"([^"]*)"`)
+
+// RuncDropIn is the CRI-O drop-in of a config that makes runc the default runtime, "" when none does. The last one by
+// name decides, as for CRI-O.
+func RuncDropIn(config ign35.Config) string {
+	name, runtime := "", ""
+	for _, f := range config.Storage.Files {
+		if !strings.HasPrefix(f.Path, "/etc/crio/crio.conf") || f.Path < name {
+			continue
+		}
+		data, err := machineconfig.Contents(f.Contents)
+		if err != nil {
+			continue
+		}
+		for _, m := range defaultRuntime.FindAllSubmatch(data, -1) {
+			name, runtime = f.Path, string(m[1])
+		}
+	}
+	if runtime != "runc" {
+		return ""
+	}
+	return name
+}
 
 // checkRuntime reports runc as default runtime under an image of one's own. MCO looks into the image for RHEL 10, which
 // has no runc; this renderer uses no network, so it can only warn.
 func checkRuntime(p pool, config ign35.Config) []report.Finding {
 	var out report.Report
-	for _, f := range config.Storage.Files {
-		if !strings.HasPrefix(f.Path, "/etc/crio/crio.conf") {
-			continue
-		}
-		data, err := machineconfig.Contents(f.Contents)
-		if err != nil || !runcDefault.Match(data) {
-			continue
-		}
+	if name := RuncDropIn(config); name != "" {
 		place := p.Origin.At("", "runc-with-own-image")
 		place.Next = "make sure that the image has runc, or use crun"
 		out.Warnf(place, "pool %s: %s makes runc the default runtime, which images on RHEL 10 do not have", p.Object.Name,
-			f.Path)
+			name)
 	}
 	return out.Findings
 }

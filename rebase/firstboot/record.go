@@ -24,6 +24,7 @@ const (
 	StateStarting   State = "Starting"
 	StateWaiting    State = "Waiting" // an attempt failed; Class and Message tell why; tried again by itself
 	StateStaging    State = "Staging"
+	StateStaged     State = "Staged" // the image is the next boot's
 	StateRebooting  State = "Rebooting"
 	StateVerifying  State = "Verifying" // in the new image, health not yet known
 	StateDone       State = "Done"
@@ -61,13 +62,16 @@ type journal struct {
 	path string
 	log  *logrus.Entry
 	now  func() time.Time
+	// reporter passes the record on to the bootstrap host.
+	reporter *reporter
 	Record
 }
 
 // openJournal reads the record; one that is not there, or was cut by a power loss, is a new one: the deployer knows
 // what is booted.
 func openJournal(root string, log *logrus.Entry, now func() time.Time) (*journal, error) {
-	j := &journal{path: filepath.Join(root, StateDir, "status.json"), log: log, now: now}
+	j := &journal{path: filepath.Join(root, StateDir, "status.json"), log: log, now: now,
+		reporter: &reporter{root: root, now: now}}
 	raw, err := os.ReadFile(j.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read record: %w", err)
@@ -93,7 +97,7 @@ func (j *journal) enter(s State) error {
 	if s != StateWaiting && s != StateStaging { // while an attempt is repeated, the cause stays to be read
 		j.Class, j.Message, j.Attempts = "", "", 0
 	}
-	return j.save()
+	return j.tell()
 }
 
 // failed notes a failure that is tried again after a pause.
@@ -110,7 +114,16 @@ func (j *journal) failed(err error, pause time.Duration) error {
 			"again_in": pause.String()}).
 			Error("this node stays on its present OS")
 	}
-	return j.save()
+	return j.tell()
+}
+
+// tell saves the record and passes it on. A report that fails is no error: the record counts.
+func (j *journal) tell() error {
+	err := j.save()
+	if lost := j.reporter.send(j.Record); lost != nil {
+		j.log.WithError(lost).Debug("bootstrap host does not know how far this node is")
+	}
+	return err
 }
 
 // progress logs a step of an attempt; when attempts fail one after the other, only those whose failure is logged, too.

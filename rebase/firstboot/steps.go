@@ -71,6 +71,7 @@ func observe(ctx context.Context, o Options, j *journal) (a attempt, err error) 
 		return attempt{}, badConfig(err)
 	}
 	a.config = a.config.withDefaults()
+	j.reporter.registry = a.config.Registry
 	if a.wanted, err = readWanted(o.Root, a.config); err != nil {
 		return a, err
 	}
@@ -99,6 +100,9 @@ func observe(ctx context.Context, o Options, j *journal) (a attempt, err error) 
 		return a, err
 	}
 	j.sawBoot(id, a.status.Booted)
+	if j.State == StateStarting {
+		return a, j.tell()
+	}
 	return a, j.save()
 }
 
@@ -171,9 +175,8 @@ func stayReverted(_ context.Context, a attempt, j *journal) (bool, error) {
 	}
 	a.o.Log.WithFields(logrus.Fields{"image": a.wanted.image.String(), "booted": j.Booted, "cause": j.WentBack}).
 		Error("this node left the image because it did not become healthy; run dayone-daemon firstboot --retry to try again")
-	err := j.enter(StateRolledBack)
-	j.Message = j.WentBack
-	return true, errors.Join(err, j.save())
+	j.State, j.Class, j.Message, j.Attempts = StateRolledBack, "", j.WentBack, 0
+	return true, j.tell()
 }
 
 // limitReboots refuses another reboot when several did not reach the image.
@@ -237,7 +240,7 @@ func stage(ctx context.Context, a attempt, j *journal) (bool, error) {
 	}
 	a.o.Log.WithFields(logrus.Fields{"image": a.wanted.image.String(), "seconds": a.o.Now().Sub(start).Seconds()}).
 		Info("image is staged")
-	return false, nil
+	return false, j.enter(StateStaged)
 }
 
 // checkStaged checks what only the staged tree can tell: what would fail at shutdown, and the kernel. A layered image

@@ -131,6 +131,43 @@ func TestFailedRunIsQuoted(t *testing.T) {
 	}
 }
 
+// TestNodesAreNamed: which master is stuck, and why.
+func TestNodesAreNamed(t *testing.T) {
+	const served = `{"version":1,"phases":[{"name":"serve","title":"t","status":"done"}],"endpoints":{"registry":"r"}}`
+	const state = `{"running":true,"gathered":"2026-01-02T10:05:00Z"}`
+	row := func(name, stage, more string) string {
+		return `{"address":"10.0.0.` + name + `","name":"master-` + name + `","pool":"master","stage":"` + stage +
+			`","since":"2026-01-02T10:01:00Z","seen":"2026-01-02T10:03:00Z"` + more + `}`
+	}
+	well := row("0", "booted", `,"boots":2`)
+	silent := row("1", "pulling", `,"bytes":310000000,"total":900000000,"lastByte":"2026-01-02T10:03:00Z"`)
+	failed := row("2", "failed", `,"class":"DiskFull","reason":"import layer: no space left on device"`)
+	for _, c := range []struct {
+		name, rows             string
+		status                 Status
+		phase, cause, evidence string
+		next                   string
+	}{
+		{"all is well", well, StatusServing, "", "", "", "boot the nodes"},
+		{"one is silent", well + "," + silent, StatusWaiting, "node master-1", causeNodeStuck,
+			"pulls since 4m, 310 of 900 MB, no byte for 2m", "check the network"},
+		{"one failed", silent + "," + failed, StatusFailed, "node master-2", causeNodeFailed,
+			"failed 4m ago: import layer: no space left on device", "make room"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := Bundle(made(t, map[string]string{journalName: served, statusName: state,
+				nodesName: `{"version":1,"nodes":[` + c.rows + `]}`}))
+			v := r.Verdict
+			assert.Equal(t, []any{c.status, c.phase, c.cause, c.evidence},
+				[]any{v.Status, v.Phase, v.Cause, v.Evidence.Text})
+			assert.Contains(t, v.Next, c.next)
+			var text strings.Builder
+			require.NoError(t, r.WriteText(&text))
+			assert.Contains(t, text.String(), "nodes:\n")
+		})
+	}
+}
+
 func TestADegradedClusterIsNamed(t *testing.T) {
 	list := func(items string) string { return "{\n \"items\": [\n" + items + "\n ]\n}\n" }
 	node := list(

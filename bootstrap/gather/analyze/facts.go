@@ -10,6 +10,7 @@ import (
 	"dayone.dev/dayone/bootstrap/gather/bundle"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/nodes"
 )
 
 // Places of the files, as gather writes them.
@@ -22,6 +23,9 @@ const (
 	logsName     = "bootstrap/dayone/build-logs"
 	// installerLogsName is where the build logs are in the installer's own bundle.
 	installerLogsName = servicesName + "/dayone.d/build-logs"
+
+	nodesName          = "bootstrap/dayone/" + nodes.File
+	installerNodesName = servicesName + "/dayone.d/" + nodes.File
 
 	configsFile = "resources/machineosconfigs.json"
 	buildsFile  = "resources/machineosbuilds.json"
@@ -45,6 +49,8 @@ type facts struct {
 	objects map[string][]clusterObject
 	// stopped is the phase at which the journal ends: the first that failed or was running; nil: none.
 	stopped *journal.Record
+	// nodes are those that have come to this host.
+	nodes []nodes.View
 	// running says that a bootstrap was running when the bundle was made; a bundle of openshift-install does not say.
 	running bool
 	// done says that the bootstrap host may go.
@@ -94,6 +100,7 @@ func readFacts(b *bundle.Bundle) (f *facts, notes []string) {
 			f.objects[name] = list.Items
 		}
 	}
+	f.nodes = readNodes(f, &notes)
 	f.services = readServices(b)
 	for _, s := range f.services {
 		if s.name == ownService {

@@ -23,7 +23,7 @@ var (
 )
 
 // failedRun tells of a command of the Containerfile what a user wants to know: which line it is, what the command
-// itself said, and what to do. message is the build's failure; pool is the one that is built.
+// itself printed, and what to do. message is the build's failure; pool is the one that is built.
 func failedRun(f *facts, v Verdict, message, pool string) Verdict {
 	m := failedPlace.FindStringSubmatch(message)
 	if m == nil {
@@ -50,7 +50,7 @@ func failedRun(f *facts, v Verdict, message, pool string) Verdict {
 // command is a command that failed, as its build's log has it.
 type command struct {
 	instruction string
-	// output are the last lines that the command printed itself; last is the one before nothing else.
+	// output are the last lines that the command printed itself; last is the last of them.
 	output []string
 	last   Evidence
 }

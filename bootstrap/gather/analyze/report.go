@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/build"
 )
 
@@ -130,6 +131,8 @@ type Report struct {
 	Timeline    []Event      `json:"timeline,omitempty"`
 	Builds      []Build      `json:"builds,omitempty"`
 	Differences []Difference `json:"differences,omitempty"`
+	// Nodes are those that have come to the host, as they were when the bundle was made.
+	Nodes []nodes.View `json:"nodes,omitempty"`
 	// Notes say what the bundle lacks.
 	Notes []string `json:"notes,omitempty"`
 }

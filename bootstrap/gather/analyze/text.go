@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"dayone.dev/dayone/bootstrap/nodes"
 )
 
 // WriteText prints the report for people: the verdict first.
@@ -13,6 +15,10 @@ func (r *Report) WriteText(w io.Writer) error {
 	r.Verdict.text(&b, "verdict")
 	for _, v := range r.Also {
 		v.text(&b, "also")
+	}
+	if len(r.Nodes) > 0 {
+		b.WriteString("\n")
+		_ = nodes.WriteText(&b, r.Nodes) // a strings.Builder takes everything
 	}
 	if len(r.Timeline) > 0 {
 		b.WriteString("\ntimeline (UTC):\n")

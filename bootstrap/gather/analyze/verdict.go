@@ -10,7 +10,7 @@ import (
 // Bundle analyses a bundle. It never fails: the report says what the bundle lacks.
 func Bundle(b *bundle.Bundle) *Report {
 	f, notes := readFacts(b)
-	r := &Report{Bundle: shorten(b.Name), Phases: phases(f), Differences: differences(b)}
+	r := &Report{Bundle: shorten(b.Name), Phases: phases(f), Differences: differences(b), Nodes: f.nodes}
 	if f.status != nil {
 		r.Gathered = f.status.Gathered
 	}
@@ -31,8 +31,8 @@ type rule func(*facts) (Verdict, bool)
 // rules in the order in which they are tried: the first that applies counts, what explains more comes first. The last
 // one always applies.
 func rules() []rule {
-	return []rule{fellBack, stopRequested, refused, phaseFailed, serviceFailed, cutOff, cutOffBetween, handedOver, waiting,
-		recordsOnly, cluster, notStarted, noJournal, serving}
+	return []rule{fellBack, stopRequested, refused, phaseFailed, serviceFailed, cutOff, cutOffBetween, handedOver,
+		nodeInTrouble, waiting, recordsOnly, cluster, notStarted, noJournal, serving}
 }
 
 // verdicts are those on everything that went wrong, the one that explains most first, or the one that nothing did.

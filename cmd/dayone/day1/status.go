@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/pageflags"
@@ -34,6 +35,8 @@ type statusOutput struct {
 	HandedOver *handover.Mark `json:"handedOver,omitempty"`
 	// Outcome is how the last run ended; absent while one works.
 	Outcome *journal.Outcome `json:"outcome,omitempty"`
+	// Nodes are those that have asked for a config or an image.
+	Nodes []nodes.View `json:"nodes,omitempty"`
 	// Live is what the running process tells on its socket.
 	Live *statuspage.Status `json:"live,omitempty"`
 }
@@ -42,7 +45,9 @@ type statusOutput struct {
 type statusFlags struct {
 	stateDir string
 	watch    bool
-	page     pageflags.Flags
+	// nodes goes on after the last phase.
+	nodes bool
+	page  pageflags.Flags
 	// shown is the last look that was printed as text.
 	shown string
 }
@@ -54,7 +59,8 @@ func newStatusCommand() *cobra.Command {
 		Short: "Show how far the bootstrap on this host, or on another one, is",
 		Long: "Status shows the journal of the bootstrap on this host and, while it runs, what it does now. With --url " +
 			"it asks the status page of\n" +
-			"another host. With --watch and -o json each look is one line of JSON.",
+			"another host. It lists each node that has asked for its config or its image, and how far that is. With --watch\n" +
+			"and -o json each look is one line of JSON.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := f.local
@@ -81,6 +87,8 @@ func newStatusCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.stateDir, "state-dir", day1.DefaultStateDir, "the bootstrap's state directory")
 	cmd.Flags().BoolVar(&f.watch, "watch", false,
 		"look every second until the bootstrap serves or ends, and print what has changed")
+	cmd.Flags().BoolVar(&f.nodes, "nodes", false,
+		"with --watch: go on while the bootstrap serves, to see the nodes come")
 	f.page.Add(cmd.Flags(), "https://HOST:PORT of another host's status page")
 	return cmd
 }
@@ -117,6 +125,11 @@ func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
 	if out.HandedOver, err = handover.ReadMark(f.stateDir); err != nil {
 		return false, err
 	}
+	rows, err := nodes.Read(f.stateDir)
+	if err != nil {
+		return false, err
+	}
+	out.Nodes = nodes.Views(rows, time.Now())
 	if !running {
 		if out.Outcome, err = journal.ReadOutcome(f.stateDir); err != nil {
 			return false, err
@@ -137,7 +150,7 @@ func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
 	switch {
 	case err != nil:
 		return false, err
-	case running && j.Endpoints != nil, out.HandedOver != nil:
+	case out.HandedOver != nil, running && j.Endpoints != nil && !f.nodes:
 		return true, nil
 	case f.watch && !running && len(j.Records) > 0:
 		return true, errNotRunning
@@ -151,7 +164,7 @@ func (f *statusFlags) remote(cmd *cobra.Command, client *statuspage.Client) (las
 	if err != nil {
 		return false, err
 	}
-	done := len(s.Phases) == s.Total && s.Total > 0
+	done := len(s.Phases) == s.Total && s.Total > 0 && !f.nodes
 	for _, p := range s.Phases {
 		done = done && p.Status == journal.StatusDone
 	}
@@ -167,6 +180,9 @@ func (f *statusFlags) remote(cmd *cobra.Command, client *statuspage.Client) (las
 		fmt.Fprintf(&text, "%-8s %-14s %8.2fs  %s  %s\n", p.Status, p.Name, p.Seconds, p.Title, note)
 	}
 	fmt.Fprintf(&text, "%d of %d phases begun\n", len(s.Phases), s.Total)
+	if err := nodes.WriteText(&text, s.Nodes); err != nil {
+		return done, err
+	}
 	return done, f.show(cmd, text.String())
 }
 
@@ -187,6 +203,9 @@ func (s statusOutput) print(w io.Writer, now time.Time) error {
 		}
 	}
 	if err := printLive(w, s.Live); err != nil {
+		return err
+	}
+	if err := nodes.WriteText(w, s.Nodes); err != nil {
 		return err
 	}
 	return s.printEnd(w)

@@ -12,6 +12,7 @@ import (
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/build"
@@ -44,6 +45,7 @@ func serveStatus(ctx context.Context, o *day1.Options, listen string) (stop func
 	}
 	logs := gather.Options{StateDir: o.StateDir, InstallDir: o.Dir}
 	s.board.Bundle = func(ctx context.Context, w io.Writer) error { return gather.Host(ctx, logs, w) }
+	s.board.Nodes = func() ([]nodes.Row, error) { return nodes.Read(o.StateDir) }
 	s.board.Scrub(gather.Scrubber(logs))
 	o.Log.Logger.AddHook(s.board)
 	observe, progress := o.Observe, o.BuildProgress

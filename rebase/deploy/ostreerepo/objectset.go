@@ -34,6 +34,7 @@ const (
 type ObjectSet struct {
 	tx     *Transaction
 	files  map[string]Checksum
+	have   map[string]bool // names of all objects
 	commit *Checksum
 	// shared are extended attributes that several files have, by their own checksum.
 	shared map[Checksum][]byte
@@ -48,7 +49,8 @@ type ObjectSet struct {
 
 // NewObjectSet makes an empty set; its objects go to tx.
 func NewObjectSet(tx *Transaction) *ObjectSet {
-	return &ObjectSet{tx: tx, files: map[string]Checksum{}, shared: map[Checksum][]byte{}}
+	return &ObjectSet{tx: tx, files: map[string]Checksum{}, have: map[string]bool{},
+		shared: map[Checksum][]byte{}}
 }
 
 // Add takes one entry by its name below the repository: "objects/xx/yyy.KIND", or "xattrs/SUM" of the older format.
@@ -114,6 +116,7 @@ func (s *ObjectSet) addMetadata(sum Checksum, kind string, h *tar.Header, conten
 	if got != sum {
 		return wrongObject(sum, kind, got)
 	}
+	s.have[objectName(sum, kind)] = true
 	if kind == kindCommit {
 		if s.commit != nil && *s.commit != sum {
 			return fmt.Errorf("it carries two commits, %s and %s", s.commit, sum)
@@ -194,7 +197,7 @@ func (s *ObjectSet) addFile(sum Checksum, h *tar.Header, content io.Reader) erro
 	if got != sum {
 		return wrongObject(sum, kindFile, got)
 	}
-	s.files[sum.String()] = sum
+	s.files[sum.String()], s.have[objectName(sum, kindFile)] = sum, true
 	return nil
 }
 
@@ -230,7 +233,7 @@ func (s *ObjectSet) Write() (Checksum, error) {
 	return tree.Commit(s.tx, Commit{})
 }
 
-// Commit gives the commit that the set has, nil when it has none.
+// Commit gives the commit that the set has, nil when it has none; Missing needs one.
 func (s *ObjectSet) Commit() *Checksum { return s.commit }
 
 // Missing says what a commit lacks.
@@ -239,9 +242,19 @@ type Missing struct {
 	First   string // "/usr/bin/x (SUM.file)"
 }
 
-// Missing looks for each object of a commit, in the repository and among what was put aside.
-func (t *Transaction) Missing(commit Checksum) (Missing, error) {
-	raw, err := t.read(commit, kindCommit)
+// Missing looks for each object of the set's commit, in the set and in those which layers keep. What the repository has
+// from elsewhere does not count: whether an image is whole does not depend on the node.
+func (s *ObjectSet) Missing(layers []Commit) (Missing, error) {
+	for _, l := range layers {
+		tree := s.tx.repo.Tree(l)
+		if err := tree.load(); err != nil {
+			return Missing{}, err
+		}
+		for _, sum := range tree.files {
+			s.have[objectName(sum, kindFile)] = true
+		}
+	}
+	raw, err := s.tx.read(*s.commit, kindCommit)
 	if err != nil {
 		return Missing{}, err
 	}
@@ -249,7 +262,7 @@ func (t *Transaction) Missing(commit Checksum) (Missing, error) {
 	if err != nil {
 		return Missing{}, err
 	}
-	w := missingWalk{tx: t, seen: map[Checksum]bool{}}
+	w := missingWalk{set: s, seen: map[Checksum]bool{}}
 	w.need("/", c.Meta, kindMeta)
 	err = w.walk("/", c.Tree)
 	return w.found, err
@@ -257,13 +270,13 @@ func (t *Transaction) Missing(commit Checksum) (Missing, error) {
 
 // missingWalk looks at each directory once.
 type missingWalk struct {
-	tx    *Transaction
+	set   *ObjectSet
 	seen  map[Checksum]bool
 	found Missing
 }
 
 func (w *missingWalk) need(p string, sum Checksum, kind string) bool {
-	if w.tx.known(sum, kind) {
+	if w.set.have[objectName(sum, kind)] {
 		return true
 	}
 	if w.found.Objects++; w.found.First == "" {
@@ -280,7 +293,7 @@ func (w *missingWalk) walk(p string, tree Checksum) error {
 	if !w.need(p, tree, kindTree) {
 		return nil
 	}
-	raw, err := w.tx.read(tree, kindTree)
+	raw, err := w.set.tx.read(tree, kindTree)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func classifyHTTP(err error) (deploy.Class, string) {
 		return deploy.ClassNotFound, "check that the image was pushed to that repository, and that its digest is right"
 	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests:
 		return deploy.ClassRegistry, "look at the registry's log"
-	case errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errBroken):
 		return deploy.ClassUnreachable, "check the network between this node and the registry"
 	case isNetwork(err):
 		return deploy.ClassUnreachable, "check that the registry runs and that this node reaches it (address, DNS, firewall)"
@@ -83,7 +83,7 @@ func classifyHTTP(err error) (deploy.Class, string) {
 // isNetwork tells errors of dialling, resolving, timing out and broken connections.
 func isNetwork(err error) bool {
 	var n interface{ Timeout() bool } // net.Error, net.OpError, net.DNSError, url.Error, syscall.Errno
-	return errors.As(err, &n) || errors.Is(err, errStalled)
+	return errors.As(err, &n) || errors.Is(err, errStalled) || errors.Is(err, errBroken)
 }
 
 // httpStatus finds the status behind an error of the registry client, 0 when there is none.

@@ -62,8 +62,11 @@ func (f *fetched) role(i int) role {
 }
 
 func (f *fetched) layer(i int) layerSource {
-	return layerSource{info: f.layers[i], diffID: f.config.RootFS.DiffIDs[i], role: f.role(i),
-		commit: f.config.Config.Labels[labelCommit]}
+	l := layerSource{info: f.layers[i], diffID: f.config.RootFS.DiffIDs[i], role: f.role(i)}
+	if l.role == commitLayer {
+		l.commit, l.objects = f.config.Config.Labels[labelCommit], f.layers[1:f.encapsulated]
+	}
+	return l
 }
 
 // content is what a layer brings into the repository.
@@ -73,10 +76,10 @@ type content interface {
 	write() (ostreerepo.Checksum, error)
 }
 
-func newContent(tx *ostreerepo.Transaction, l layerSource) content {
+func newContent(repo *ostreerepo.Repository, tx *ostreerepo.Transaction, l layerSource) content {
 	switch l.role {
 	case commitLayer:
-		return &commitContent{tx: tx, set: ostreerepo.NewObjectSet(tx), label: l.commit}
+		return commitContent{repo: repo, set: ostreerepo.NewObjectSet(tx), layer: l}
 	case objectsLayer:
 		return objectsContent{ostreerepo.NewObjectSet(tx)}
 	default:
@@ -118,27 +121,35 @@ func (c objectsContent) write() (ostreerepo.Checksum, error) {
 }
 
 type commitContent struct {
-	tx    *ostreerepo.Transaction
+	repo  *ostreerepo.Repository
 	set   *ostreerepo.ObjectSet
-	label string
+	layer layerSource
 }
 
-func (c *commitContent) read(src io.Reader) (layertar.Stats, error) {
+func (c commitContent) read(src io.Reader) (layertar.Stats, error) {
 	return layertar.ReadObjects(src, c.set.Add)
 }
 
-func (c *commitContent) write() (none ostreerepo.Checksum, err error) {
+func (c commitContent) write() (none ostreerepo.Checksum, err error) {
 	const op = "check encapsulated commit"
 	commit := c.set.Commit()
 	if commit == nil {
 		return none, inconsistent(op,
 			fmt.Errorf("the first layer has no commit object, although the image has the label %s", labelFinalDiffID))
 	}
-	if c.label != "" && c.label != commit.String() {
+	if label := c.layer.commit; label != "" && label != commit.String() {
 		return none, inconsistent(op,
-			fmt.Errorf("the label %s names %s, the first layer has %s", labelCommit, c.label, commit))
+			fmt.Errorf("the label %s names %s, the first layer has %s", labelCommit, label, commit))
 	}
-	missing, err := c.tx.Missing(*commit)
+	var others []ostreerepo.Commit
+	for _, l := range c.layer.objects {
+		other, err := layerCommit(c.repo, l)
+		if err != nil {
+			return none, err
+		}
+		others = append(others, other)
+	}
+	missing, err := c.set.Missing(others)
 	if err != nil {
 		return none, inconsistent(op, err)
 	}

@@ -111,7 +111,7 @@ func Import(ctx context.Context, repo, source string, o Options) (Imported, erro
 
 func importFrom(ctx context.Context, r Store, c candidate, name string, o Options) (done Imported,
 	err error) {
-	f, err := c.fetch(ctx)
+	f, err := c.fetch(ctx, o.StallTimeout)
 	if err != nil {
 		return Imported{}, err
 	}

@@ -33,7 +33,7 @@ func Inspect(ctx context.Context, source string, o Options) (Inspected, error) {
 }
 
 func inspectAt(ctx context.Context, c candidate, name string, o Options) (found Inspected, err error) {
-	f, err := c.fetch(ctx)
+	f, err := c.fetch(ctx, o.StallTimeout)
 	if err != nil {
 		return Inspected{}, err
 	}
@@ -42,8 +42,11 @@ func inspectAt(ctx context.Context, c candidate, name string, o Options) (found 
 		return Inspected{}, err
 	}
 	if o.PolicyFile != "" {
-		if err := checkPolicy(ctx, o.PolicyFile, name, f.source); err != nil {
-			return Inspected{}, err
+		err := inTime(ctx, o.StallTimeout, func(ctx context.Context) error {
+			return checkPolicy(ctx, o.PolicyFile, name, f.source)
+		})
+		if err != nil {
+			return Inspected{}, classify("read signatures of "+name, err)
 		}
 	}
 	found = Inspected{ManifestDigest: f.manifestDigest, Architecture: f.config.Architecture,

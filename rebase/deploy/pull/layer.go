@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/containers/image/v5/pkg/blobinfocache/none"
 	"github.com/containers/image/v5/types"
@@ -18,7 +19,11 @@ import (
 	"dayone.dev/dayone/rebase/deploy/ostreerepo"
 )
 
-var errStalled = errors.New("the registry stopped sending")
+// errStalled and errBroken say that the registry, or the way to it, is at fault.
+var (
+	errStalled = errors.New("the registry stopped sending")
+	errBroken  = errors.New("the connection to the registry broke")
+)
 
 // importLayer streams one layer from the registry into the repository. Its objects are kept aside until both digests
 // (of the blob and of its uncompressed content) have been verified; before that nothing of it is seen.
@@ -26,8 +31,15 @@ func importLayer(ctx context.Context, objects *ostreerepo.Repository, src types.
 	o Options) (stats layertar.Stats, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	late := time.AfterFunc(o.StallTimeout, func() {
+		cancel(fmt.Errorf("no answer for %s: %w", o.StallTimeout, errStalled))
+	})
 	blob, _, err := src.GetBlob(ctx, layer.info, none.NoCache)
+	late.Stop()
 	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
+			return stats, cause
+		}
 		return stats, err
 	}
 	defer func() { err = errors.Join(err, blob.Close()) }()
@@ -43,7 +55,7 @@ func importLayer(ctx context.Context, objects *ostreerepo.Repository, src types.
 	}
 	defer func() { err = errors.Join(err, tx.Close()) }()
 	ahead := newReadAhead(plain)
-	content := newContent(tx, layer)
+	content := newContent(objects, tx, layer)
 	stats, err = content.read(ahead)
 	ahead.stop()
 	if err == nil {
@@ -67,7 +79,10 @@ type layerSource struct {
 	info   types.BlobInfo
 	diffID digest.Digest
 	role   role
-	commit string // the commit that the image says it encapsulates; "" when it does not say
+	// Of the layer with the commit: what the image says the commit is, "" when it does not say, and the layers with more
+	// of its objects.
+	commit  string
+	objects []types.BlobInfo
 }
 
 // verifiedBlob computes the digests of a layer while it is read.
@@ -76,6 +91,7 @@ type verifiedBlob struct {
 	info    types.BlobInfo
 	diffID  digest.Digest
 	read    int64
+	broken  error // what ended the transfer before its end
 	blobSum digest.Digester
 	diffSum digest.Digester
 }
@@ -83,8 +99,27 @@ type verifiedBlob struct {
 func newVerifiedBlob(r io.Reader, info types.BlobInfo, diffID digest.Digest) *verifiedBlob {
 	v := &verifiedBlob{info: info, diffID: diffID, blobSum: digest.Canonical.Digester(),
 		diffSum: digest.Canonical.Digester()}
-	v.raw = bufio.NewReaderSize(io.TeeReader(r, v), 256<<10)
+	v.raw = bufio.NewReaderSize(io.TeeReader(transferReader{r, v}, v), 256<<10)
 	return v
+}
+
+// transferReader keeps what ended a transfer: what unpacks the bytes may say it in its own words.
+type transferReader struct {
+	in io.Reader
+	of *verifiedBlob
+}
+
+// Read reads on until the first failure, which it repeats.
+func (t transferReader) Read(p []byte) (int, error) {
+	if t.of.broken != nil {
+		return 0, t.of.broken
+	}
+	n, err := t.in.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.of.broken = fmt.Errorf("%w: %w", errBroken, err)
+		err = t.of.broken
+	}
+	return n, err
 }
 
 // Write counts and hashes what was read of the blob.
@@ -139,6 +174,9 @@ func (v *verifiedBlob) sizes() string {
 
 // explain finds out whether an error of unpacking comes from damaged bytes: then that is what to say.
 func (v *verifiedBlob) explain(err error) error {
+	if v.broken != nil {
+		return v.broken
+	}
 	var known *deploy.Fault
 	if errors.As(err, &known) || errors.Is(err, layertar.ErrHostile) || errors.Is(err, ostreerepo.ErrEntry) ||
 		isDiskFull(err) || errors.Is(err, layertar.ErrEncapsulated) || isNetwork(err) {

@@ -8,6 +8,17 @@ import (
 	"time"
 )
 
+// inTime bounds the wait for a registry that takes the question and never answers.
+func inTime(ctx context.Context, limit time.Duration, ask func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %s: %w", limit, errStalled))
+	defer cancel()
+	err := ask(ctx)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
+		return cause
+	}
+	return err
+}
+
 // stallReader cancels the transfer when no byte comes for limit.
 type stallReader struct {
 	in    io.Reader

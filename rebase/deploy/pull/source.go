@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/containers/image/v5/docker"
 	"github.com/containers/image/v5/docker/reference"
@@ -190,8 +191,19 @@ func systemContext(o Options) (*types.SystemContext, error) {
 	return sys, nil
 }
 
-// fetch reads manifest and configuration and checks their digests.
-func (c candidate) fetch(ctx context.Context) (*fetched, error) {
+// fetch reads manifest and configuration within limit, and checks their digests.
+func (c candidate) fetch(ctx context.Context, limit time.Duration) (f *fetched, err error) {
+	err = inTime(ctx, limit, func(ctx context.Context) error {
+		f, err = c.open(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, classify("read image "+c.name, err)
+	}
+	return f, nil
+}
+
+func (c candidate) open(ctx context.Context) (*fetched, error) {
 	src, err := c.ref.NewImageSource(ctx, c.sys)
 	if err != nil {
 		return nil, classify("open image "+c.name, err)

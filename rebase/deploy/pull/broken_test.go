@@ -1,0 +1,98 @@
+package pull
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/deploytest"
+)
+
+// silent takes the question and never answers.
+func silent(kind string) deploytest.Fault {
+	return func(_ http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, kind) {
+			return false
+		}
+		<-r.Context().Done()
+		return true
+	}
+}
+
+// dying ends the connection in the middle of each layer.
+func dying(layer string) deploytest.Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, layer) {
+			return false
+		}
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}) // a test's client: what it thinks of it is looked at
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// TestImportFromBrokenMirror: a mirror that is silent, or dies in a blob, is a fault of the network, and the next one is
+// asked.
+func TestImportFromBrokenMirror(t *testing.T) {
+	img := deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...))
+	layers, err := img.Layers()
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name  string
+		fault deploytest.Fault
+	}{
+		{"silent about manifests", silent("/manifests/")},
+		{"silent about blobs", silent("/blobs/")},
+		{"dies in a blob", dying(mustDigest(t, layers[0]).String())},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			repo, broken, good := deploytest.NewRepository(t), deploytest.StartRegistry(t), deploytest.StartRegistry(t)
+			broken.Push(t, img, "ocp/master-os")
+			final := strings.Replace(good.Push(t, img, "ocp/master-os"), good.Addr, "registry.invalid", 1)
+			broken.Spoil(c.fault)
+			o := clientOf(t, broken, good)
+			o.RegistriesConfDir = mirrors(t, broken)
+			_, err := Import(t.Context(), repo, final, o)
+			require.Error(t, err)
+			assert.Equal(t, deploy.ClassUnreachable, deploy.ClassOf(err), err)
+			o.RegistriesConfDir = mirrors(t, broken, good)
+			done, err := Import(t.Context(), repo, final, o)
+			require.NoError(t, err)
+			assert.Contains(t, done.Source, good.Addr)
+		})
+	}
+}
+
+// clientOf trusts the registries and knows their account.
+func clientOf(t *testing.T, registries ...*deploytest.Registry) Options {
+	t.Helper()
+	certs, auths := t.TempDir(), []string{}
+	for _, g := range registries {
+		require.NoError(t, os.MkdirAll(filepath.Join(certs, g.Addr), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(certs, g.Addr, "ca.crt"), g.Authority.PEM, 0o644))
+		auths = append(auths, `"`+g.Addr+`":{"auth":"cHVsbGVyOnMzY3JldC1jYW5hcnk="}`)
+	}
+	auth := filepath.Join(t.TempDir(), "auth.json")
+	require.NoError(t, os.WriteFile(auth, []byte(`{"auths":{`+strings.Join(auths, ",")+`}}`), 0o600))
+	return Options{CertsDir: certs, AuthFile: auth, StallTimeout: 2 * time.Second}
+}
+
+// mirrors is a registries.conf.d in which the registries are the final one's mirrors, in this order.
+func mirrors(t *testing.T, registries ...*deploytest.Registry) string {
+	t.Helper()
+	text := "[[registry]]\nlocation = \"registry.invalid/ocp/master-os\"\n"
+	for _, g := range registries {
+		text += "[[registry.mirror]]\nlocation = \"" + g.Addr + "/ocp/master-os\"\n"
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "50-test.conf"), []byte(text), 0o644))
+	return dir
+}
