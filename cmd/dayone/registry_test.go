@@ -214,7 +214,7 @@ func TestRegistryUsageErrors(t *testing.T) {
 		{"plain HTTP with a certificate", "insecure-http", []string{"serve", "--tls-cert", "x", "--tls-key", "x",
 			"--insecure-http"}},
 		{"address without port", "give HOST:PORT", []string{"serve", "--listen", "here"}},
-		{"negative budget", "negative", []string{"serve", "--max-bytes", "-1"}},
+		{"negative budget", "is no size", []string{"serve", "--max-bytes", "-1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root := filepath.Join(t.TempDir(), "root")
