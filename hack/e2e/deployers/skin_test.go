@@ -113,3 +113,17 @@ func TestDeployerIsChosenByWhatTheHostHas(t *testing.T) {
 	assert.Equal(t, 1, r.ExitCode)
 	assert.Contains(t, said, "next: use the rpm-ostree deployer")
 }
+
+// TestUpdatesDriver: on Fedora CoreOS Zincati drives updates, and rpm-ostree refuses everybody else's rebase.
+func TestUpdatesDriver(t *testing.T) {
+	need(t)
+	t.Parallel()
+	f := stock(t, deploy.KindRPMOSTree, []string{"rpm-ostree"})
+	f.output("rpm-ostree", "deploy", "--register-driver=Zincati", "")
+	r, said := f.run("rpm-ostree rebase ostree-unverified-registry:" + f.image)
+	assert.Equal(t, 1, r.ExitCode)
+	assert.Contains(t, said, "Updates and deployments are driven by Zincati (zincati.service)")
+	f.output(firstboot.DaemonPath, "stage", "--download-only", f.image)
+	f.output(firstboot.DaemonPath, "stage", f.image)
+	assert.Equal(t, f.image, f.status().Staged.Image.String())
+}
