@@ -33,14 +33,14 @@ func dying(layer string) deploytest.Fault {
 			return false
 		}
 		w.Header().Set("Content-Length", "1000")
-		_, _ = w.Write([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}) // a test's client: what it thinks of it is looked at
+		_, _ = w.Write([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}) // the connection ends in any case
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// TestImportFromBrokenMirror: a mirror that is silent, or dies in a blob, is a fault of the network, and the next one is
-// asked.
+// TestImportFromBrokenMirror: a mirror that is silent, or dies in a blob, is a fault of the network, and the next one
+// is asked.
 func TestImportFromBrokenMirror(t *testing.T) {
 	img := deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...))
 	layers, err := img.Layers()
