@@ -41,6 +41,8 @@ type hostEntry struct {
 		Digest  string `json:"imageDigest"`
 	} `json:"image"`
 	Incompatible bool `json:"incompatible"`
+	// DownloadOnly: it is staged, and no shutdown applies it (`bootc upgrade --download-only`).
+	DownloadOnly bool `json:"downloadOnly"`
 	OSTree       *struct {
 		Stateroot string `json:"stateroot"`
 		Checksum  string `json:"checksum"`
@@ -48,27 +50,38 @@ type hostEntry struct {
 	} `json:"ostree"`
 }
 
-// Status reads `bootc status --format=json`.
+// Status reads `bootc status --format=json`. What is only downloaded is not staged: the next boot does not take it.
 func (d *Deployer) Status(ctx context.Context) (deploy.Status, error) {
+	s, _, err := d.read(ctx)
+	return s, err
+}
+
+// read gives what is only downloaded, too.
+func (d *Deployer) read(ctx context.Context) (s deploy.Status, downloaded *deploy.Deployment, err error) {
 	raw, err := d.run(ctx, "bootc", "status", "--format=json")
 	if err != nil {
-		return deploy.Status{}, err
+		return deploy.Status{}, nil, err
 	}
 	var host hostStatus
 	if err := json.Unmarshal(raw, &host); err != nil {
-		return deploy.Status{}, fmt.Errorf("read bootc status: %w", err)
+		return deploy.Status{}, nil, fmt.Errorf("read bootc status: %w", err)
 	}
-	s := deploy.Status{Kind: deploy.KindBootc, Staged: host.Status.Staged.deployment(),
-		Booted: host.Status.Booted.deployment(), Rollback: host.Status.Rollback.deployment()}
+	s = deploy.Status{Kind: deploy.KindBootc, Booted: host.Status.Booted.deployment(),
+		Rollback: host.Status.Rollback.deployment()}
+	if staged := host.Status.Staged; staged != nil && staged.DownloadOnly {
+		downloaded = staged.deployment()
+	} else {
+		s.Staged = staged.deployment()
+	}
 	if host.Status.Queued {
 		s.Pending, s.Rollback = s.Rollback, nil
 	}
 	if s.Booted != nil {
 		if s.Booted.KernelArguments, err = deploy.BootArguments(d.root); err != nil {
-			return deploy.Status{}, err
+			return deploy.Status{}, nil, err
 		}
 	}
-	return s, nil
+	return s, downloaded, nil
 }
 
 func (e *hostEntry) deployment() *deploy.Deployment {
@@ -92,7 +105,7 @@ func (e *hostEntry) deployment() *deploy.Deployment {
 
 // Stage switches to image.
 func (d *Deployer) Stage(ctx context.Context, image deploy.Image, o deploy.StageOptions) error {
-	s, err := d.Status(ctx)
+	s, downloaded, err := d.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,6 +127,9 @@ func (d *Deployer) Stage(ctx context.Context, image deploy.Image, o deploy.Stage
 	switch {
 	case s.Next().Runs(image):
 		return nil
+	case downloaded.Runs(image): // a switch to it would say that nothing has changed
+		_, err = d.run(ctx, "bootc", "upgrade", "--from-downloaded")
+		return err
 	case s.Booted.Runs(image) && s.Staged == nil: // a rollback is queued; a second one withdraws it
 		return d.swap(ctx)
 	}

@@ -31,6 +31,11 @@ func TestStage(t *testing.T) {
 		{"it is staged already",
 			host(deployment(want, false), deployment(other, false),
 				"null"), deploy.StageOptions{}, nil, ""},
+		{"it is only downloaded",
+			host(downloaded(deployment(want, false)), deployment(other, false), "null"), deploy.StageOptions{},
+			[]string{"bootc upgrade --from-downloaded"}, ""},
+		{"another is only downloaded, it runs",
+			host(downloaded(deployment(other, false)), deployment(want, false), "null"), deploy.StageOptions{}, nil, ""},
 		{"it runs already", host("null", deployment(want, false), "null"),
 			deploy.StageOptions{AppendKernelArguments: []string{"rw"}}, nil, ""},
 		{"it runs, another is staged",
@@ -57,6 +62,11 @@ func TestStage(t *testing.T) {
 			assert.Equal(t, append([]string{deploytest.BootcStatus}, c.want...), s.Calls)
 		})
 	}
+}
+
+// downloaded is an entry of `bootc upgrade --download-only`.
+func downloaded(entry string) string {
+	return strings.Replace(entry, `"pinned":false`, `"pinned":false,"downloadOnly":true`, 1)
 }
 
 func TestStatus(t *testing.T) {
