@@ -58,7 +58,7 @@ func (n *node) said(text string) {
 // disk makes the state directory one of its own.
 func (n *node) disk(size string) {
 	require.NoError(n.t, os.MkdirAll(n.order.State, 0o700))
-	require.NoError(n.t, unix.Mount("dayone-test", n.order.State, "tmpfs", 0, "size="+size))
+	require.NoError(n.t, unix.Mount("dayone-test", n.order.State, "tmpfs", 0, "mode=0700,size="+size))
 	n.t.Cleanup(func() { assert.NoError(n.t, unix.Unmount(n.order.State, unix.MNT_DETACH)) })
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,7 +117,7 @@ func (c ImageCheck) layOut(ctx context.Context, root string, mc *mcfgv1.MachineC
 	files := map[string][]byte{}
 	for _, f := range config.Storage.Files {
 		if !strings.HasPrefix(f.Path, "/etc/containers/") && !strings.HasPrefix(f.Path, "/etc/docker/certs.d/") &&
-			f.Path != nodeAuthFiles[0] && f.Path != nodeAuthFiles[1] {
+			!slices.Contains(nodeAuthFiles, f.Path) {
 			continue
 		}
 		// What is not in the config cannot be had here either; the node fetches it.
