@@ -146,6 +146,11 @@ func watch(t *testing.T, r *e2e.Run) *browser.Page {
 		return r.Lab.Network.Command(ctx,
 			argv...)
 	})
-	page.Go("https://admin:" + string(token) + "@" + statusAddress + "/")
+	// A browser gives up on a page when the lab's network changes under it.
+	failure := page.Go("https://admin:" + string(token) + "@" + statusAddress + "/")
+	for end := time.Now().Add(time.Minute); failure != "" && time.Now().Before(end); time.Sleep(time.Second) {
+		failure = page.Go("https://admin:" + string(token) + "@" + statusAddress + "/")
+	}
+	require.Empty(t, failure, "the browser loads the status page")
 	return page
 }
