@@ -125,7 +125,7 @@ func secretsOf(name string, raw []byte) []string {
 	return out
 }
 
-// secretConfig are the secrets in a MachineConfig's Ignition config. One that nobody can read as a config has none.
+// secretConfig are the secrets in a MachineConfig's Ignition config. A config that does not parse has none.
 func secretConfig(doc map[string]any) []string {
 	spec, _ := doc["spec"].(map[string]any)
 	raw, err := json.Marshal(spec["config"])

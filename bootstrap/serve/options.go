@@ -54,8 +54,8 @@ type Options struct {
 	// 403.
 	Token string
 
-	// Asked hears of each GET for a config: the client's address, the pool, and why none was served ("": it was). nil:
-	// nobody does.
+	// Asked hears of each GET for a config: the client's address, the pool, and why none was served ("": it was). nil: no
+	// call.
 	Asked func(client, pool, refused string)
 
 	// PollInterval is the time between two polls of the files. Default one second.

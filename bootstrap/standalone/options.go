@@ -29,7 +29,7 @@ type Options struct {
 	ConfigListen string
 	// Versions are the renderer's; the in-cluster renderer must have the same.
 	Versions render.Versions
-	// Serving is called when nodes may come, with each pool's pointer config in order of names. Default: nobody is told.
+	// Serving is called when nodes may come, with each pool's pointer config in order of names. Default: no call.
 	Serving func([]Pointer)
 	// HandOver gives what was made to the cluster, after which Run returns; its zero value leaves it out.
 	HandOver day1.HandOver

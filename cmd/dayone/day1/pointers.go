@@ -17,7 +17,7 @@ func printPointers(cmd *cobra.Command, list []standalone.Pointer) {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", p.Pool, p.File, p.URL)
 	}
 	if err := w.Flush(); err != nil {
-		return // nobody reads it
+		return // stdout is closed
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "start each machine with its pool's pointer config; docs/users/boot-nodes.md says "+
 		"how to do it from PXE, an ISO, cloud user data or libvirt")

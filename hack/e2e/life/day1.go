@@ -15,7 +15,6 @@ import (
 	"dayone.dev/dayone/hack/e2e/fleet"
 	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/hack/testnode"
-	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
@@ -32,12 +31,13 @@ func firstDay(ctx context.Context, l *life) error {
 		return err
 	}
 	l.ends = append(l.ends, l.day1.Close)
-	registry, err := fleet.Listen(l.day1.Lab, registryPort())
+	port, err := fleet.Listen(l.day1.Lab, registryPort())
 	if err != nil {
 		return err
 	}
-	l.ends = append(l.ends, func(context.Context) error { return registry.Close() })
-	go fleet.Forward(registry, l.kube.Registry.Address)
+	l.registry = &firewall{Listener: port}
+	l.ends = append(l.ends, func(context.Context) error { return l.registry.Close() })
+	go fleet.Forward(l.registry, l.kube.Registry.Address)
 	report, err := l.day1.Day1(ctx)
 	if report != nil {
 		for _, c := range report.Checks {
@@ -74,12 +74,12 @@ func handOver(ctx context.Context, l *life) (err error) {
 	}
 	l.ends = append(l.ends, func(context.Context) error { return l.fleet.CloseAPI() })
 	for _, n := range l.day1.Masters {
-		if err := join(ctx, l, n, master); err != nil {
+		if _, err := l.fleet.Join(ctx, n, master); err != nil {
 			return err
 		}
 	}
 	for _, n := range l.workers {
-		if err := join(ctx, l, n, worker); err != nil {
+		if _, err := l.fleet.Join(ctx, n, worker); err != nil {
 			return err
 		}
 	}
@@ -103,19 +103,6 @@ func handOver(ctx context.Context, l *life) (err error) {
 		l.check(h.Node.Name, "has not rebooted", err == nil && n == boots[h], "%d", n-boots[h])
 	}
 	return nil
-}
-
-// join makes a machine a node and gives it the credential of the final registry.
-func join(ctx context.Context, l *life, n *testnode.Node, pool string) error {
-	r := l.kube.Registry
-	pull := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, kubecluster.RegistryName, auth(r.Pull.Name, r.Pull.Password))
-	code, err := n.Run(ctx, testnode.Command{Argv: []string{firstboot.DaemonPath, "add-auth", "-"},
-		Stdin: strings.NewReader(pull)})
-	if err != nil || code != 0 {
-		return fmt.Errorf("give %s the registry's credential: exit status %d (%w)", n.Name, code, err)
-	}
-	_, err = l.fleet.Join(ctx, n, pool)
-	return err
 }
 
 // runHandOver runs the program on the bootstrap host, where the final registry has its name.

@@ -16,7 +16,6 @@ import (
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/e2e/fleet"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/target"
 )
@@ -210,13 +209,11 @@ func changeConfig(ctx context.Context, l *life) error {
 	return nil
 }
 
-// failAndRecover takes one worker's credential away while an image comes: it says so, the others go on, and it follows
-// when it has it back.
+// failAndRecover lets a firewall drop one worker's connections to the registry while an image comes: the node says so,
+// the others go on, and it follows when the firewall lets it through.
 func failAndRecover(ctx context.Context, l *life) error {
 	victim := l.fleet.Of(worker)[0]
-	if _, err := victim.Node.Output(ctx, "mv", firstboot.AuthPath, firstboot.AuthPath+".lost"); err != nil {
-		return err
-	}
+	l.registry.drop(&victim.Node.Addr)
 	return rollout(ctx, l, plan{reboots: 1, unavailable: 2, text: "three"}, func() error {
 		if err := editContainerfile(ctx, l, "three"); err != nil {
 			return err
@@ -241,8 +238,8 @@ func failAndRecover(ctx context.Context, l *life) error {
 			}
 		}
 		l.check("workers", "the others went on", true, "")
-		_, err := victim.Node.Output(ctx, "mv", firstboot.AuthPath+".lost", firstboot.AuthPath)
-		return err
+		l.registry.drop(nil)
+		return nil
 	})
 }
 

@@ -48,7 +48,9 @@ type life struct {
 	booted map[*fleet.Host]int
 	fleet  *fleet.Fleet
 	watch  *fleet.Watch
-	ends   []func(context.Context) error
+	// registry is what the nodes reach the final registry through.
+	registry *firewall
+	ends     []func(context.Context) error
 }
 
 // phase is one part of the life: it does its work and checks what came of it.

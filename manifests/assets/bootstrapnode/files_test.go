@@ -54,6 +54,7 @@ func tree(t *testing.T) string {
 
 func TestUnitsVerify(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		require.Empty(t, os.Getenv("CI"), "systemd-analyze is missing")
 		t.Skip("needs systemd-analyze")
 	}
 	root := tree(t)
@@ -69,6 +70,7 @@ var overall = regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`)
 
 func TestUnitsExposeNoMoreThanTheyNeed(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		require.Empty(t, os.Getenv("CI"), "systemd-analyze is missing")
 		t.Skip("needs systemd-analyze")
 	}
 	root := tree(t)
