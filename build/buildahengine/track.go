@@ -150,7 +150,8 @@ var (
 	exitStatus  = regexp.MustCompile(`exit(?: status|ed with(?: code| status)?:?) (\d+)`)
 	unreachable = regexp.MustCompile(
 		`(?i)connection refused|connection reset|broken pipe|no such host|i/o timeout|TLS handshake timeout|` +
-			`unexpected EOF|temporary failure in name resolution|could not resolve host|server misbehaving|503 Service|` +
+			`unexpected EOF|(?:get|head|post|put|patch) "[^"]+": EOF|` +
+			`temporary failure in name resolution|could not resolve host|server misbehaving|503 Service|` +
 			`502 Bad|504 Gateway|too many requests|network is unreachable|no route to host|connection timed out`)
 	unauthorized = regexp.MustCompile(`(?i)unauthorized|authentication required|access to the resource is denied|denied: `)
 	notThere     = regexp.MustCompile(

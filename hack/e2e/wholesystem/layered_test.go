@@ -195,7 +195,7 @@ func (w *world) faultsAround(was target.Target) target.Target {
 	w.ahead("0") // each node has something to import when its turn comes
 	defer w.ahead("")
 	boots := w.allBoots(worker)
-	w.registry.Spoil(w.registry.Slowly(45, slowPause)) // longer than two reports need
+	w.registry.Spoil(w.registry.Slowly(300, slowPause)) // the import ends by a kill, however late a report comes
 	to := w.build(worker, was.Config, recipe{mark: "v4", noise: 1 << 20})
 	h := w.importing(to)
 	w.note("%s", h.Object(w.t.Context()).Annotations[manifests.AnnotationAgentProgress])
