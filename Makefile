@@ -68,6 +68,14 @@ SEED ?=
 soak: setup-test kube-build ## Random changes and faults on real hosts for DURATION=30m; SEED=N runs one again (as root).
 	DAYONE_TEST_SOAK=$(DURATION) DAYONE_TEST_SOAK_SEED=$(SEED) go test -count=1 -v -timeout 0 -run TestSoak ./hack/e2e/wholesystem
 
+# Which package make mutate changes, and how many of its places.
+ROOM ?= ./bootstrap/handover
+N ?= 100
+
+.PHONY: mutate
+mutate: setup-build ## Make N=100 small faults in ROOM=./bootstrap/handover, one by one; list those that its tests do not notice (FULL=1: long tests too).
+	go run ./hack/mutate -count $(N) $(if $(SEED),-seed $(SEED)) $(if $(FULL),-full) $(ROOM)
+
 .PHONY: verify
 verify: setup-build ## Format, vet, lint, import direction, sizes, dead code, generated files, docs.
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
