@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"slices"
 	"sort"
 	"strconv"
 
@@ -18,6 +17,8 @@ const (
 	maxTagsPerPage = 10000
 	// maxCatalogEntries is the page size that distribution's own configuration defaults to.
 	maxCatalogEntries = 1000
+	// indexFrame is more than an index takes beside its descriptors.
+	indexFrame = 256
 )
 
 // serveBase says that this is a registry.
@@ -112,7 +113,8 @@ func serveTags(c call) {
 	writeJSON(c.w, "application/json", map[string]any{"name": c.route.name, "tags": tags})
 }
 
-// referrers answers with an index, empty when nothing refers to the digest: it need not exist itself.
+// serveReferrers answers with an index, empty when nothing refers to the digest: it need not exist itself. No page is
+// larger than a manifest may be: clients bound what they read by that.
 func serveReferrers(c call) {
 	if !readMethod(c.r.Method) {
 		errMethod.write(c.w)
@@ -123,16 +125,25 @@ func serveReferrers(c call) {
 		errDigestInvalid.with(err.Error()).write(c.w)
 		return
 	}
-	found, err := c.repository().Referrers(d)
+	q := c.r.URL.Query()
+	want := q.Get("artifactType")
+	page, err := c.repository().Referrers(d, storage.ReferrersQuery{ArtifactType: want, After: q.Get("last"),
+		MaxBytes: max(1, int(c.maxManifest)-indexFrame)})
 	if err != nil {
 		c.fail(err, errNameUnknown)
 		return
 	}
-	if want := c.r.URL.Query().Get("artifactType"); want != "" {
-		found = slices.DeleteFunc(found, func(d v1.Descriptor) bool { return d.ArtifactType != want })
+	if want != "" {
 		c.w.Header().Set("Oci-Filters-Applied", "artifactType")
 	}
-	index := v1.Index{MediaType: v1.MediaTypeImageIndex, Manifests: found}
+	if page.Next != "" {
+		next := url.Values{"last": {page.Next}}
+		if want != "" {
+			next.Set("artifactType", want)
+		}
+		c.w.Header().Set("Link", "<"+c.r.URL.Path+"?"+next.Encode()+`>; rel="next"`)
+	}
+	index := v1.Index{MediaType: v1.MediaTypeImageIndex, Manifests: page.Descriptors}
 	index.SchemaVersion = 2
 	writeJSON(c.w, v1.MediaTypeImageIndex, index)
 }

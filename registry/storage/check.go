@@ -30,6 +30,7 @@ type CheckReport struct {
 // since they were hashed are hashed when they are first asked for. No request may run meanwhile.
 func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 	var r CheckReport
+	now := time.Now()
 	if err := checkBlobs(s.driver.tree, &r); err != nil {
 		return r, fmt.Errorf("check blobs: %w", err)
 	}
@@ -46,7 +47,13 @@ func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 	r.Bytes += kept
 	s.driver.budget.used.Store(r.Bytes)
 	s.driver.budget.unwritten.Store(0)
-	return r, s.driver.blobs.load()
+	if err := s.driver.blobs.load(); err != nil {
+		return r, err
+	}
+	if err := s.indexNew(ctx, now); err != nil {
+		return r, fmt.Errorf("index referrers: %w", err)
+	}
+	return r, nil
 }
 
 func checkBlobs(t tree, r *CheckReport) error {
@@ -127,6 +134,11 @@ func checkLinks(ctx context.Context, s *Store, r *CheckReport) error {
 		case err != nil:
 			return ignoreMissing(err)
 		case e.IsDir() && e.Name() == uploadsDir:
+			return fs.SkipDir
+		case e.IsDir() && e.Name() == referrersDir:
+			if err := checkReferrers(s.driver.tree, full, r); err != nil {
+				return err
+			}
 			return fs.SkipDir
 		case e.IsDir():
 			return nil

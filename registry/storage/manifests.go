@@ -139,6 +139,9 @@ func (r Repository) PutManifest(ctx context.Context, p Put) error {
 	if err != nil {
 		return fmt.Errorf("store manifest %s: %w", p.Digest, err)
 	}
+	if err := r.index(digest.FromBytes(p.Body), p.MediaType, len(p.Body), c); err != nil {
+		return err
+	}
 	canonical, err := service.Put(ctx, parsed)
 	if err == nil && canonical != p.Digest {
 		err = r.s.writeLink(ctx, revisionLink(r.name, p.Digest), canonical)
@@ -205,11 +208,15 @@ func (r Repository) complete(c *Content, sparse bool) error {
 func (r Repository) DeleteTag(ctx context.Context, tag string) error {
 	r.s.maintenance.RLock()
 	defer r.s.maintenance.RUnlock()
+	defer r.s.manifests.drop(r.name) // also when it went away only in part
+	return r.untag(ctx, tag)
+}
+
+func (r Repository) untag(ctx context.Context, tag string) error {
 	repo, err := r.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer r.s.manifests.drop(r.name) // also when it went away only in part
 	ctx = r.s.context(ctx)
 	if err := repo.Tags(ctx).Untag(ctx, tag); err != nil {
 		return fmt.Errorf("delete tag %s of %s: %w", tag, r.name, known(err))
@@ -217,34 +224,95 @@ func (r Repository) DeleteTag(ctx context.Context, tag string) error {
 	return nil
 }
 
-// DeleteManifest removes a manifest from the repository by each of its digests, with the tags that name it. Its bytes
-// stay until Collect. One that cannot be read is removed too.
+// tagsOf are the tags that name a manifest by this digest.
+func (r Repository) tagsOf(ctx context.Context, d digest.Digest) ([]string, error) {
+	repo, err := r.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx = r.s.context(ctx)
+	tags, err := repo.Tags(ctx).Lookup(ctx, v1.Descriptor{Digest: d})
+	if err != nil {
+		return nil, fmt.Errorf("find tags of %s: %w", d, known(err))
+	}
+	return tags, nil
+}
+
+// DeleteManifest removes a manifest from the repository by each of its digests, with the tags that name it and with
+// what is attached to it: referrers, and signatures and attestations under cosign's tags. The bytes stay until Collect.
+// One that cannot be read is removed too.
 func (r Repository) DeleteManifest(ctx context.Context, d digest.Digest) error {
 	r.s.maintenance.RLock()
 	defer r.s.maintenance.RUnlock()
+	defer r.s.manifests.drop(r.name) // also when only some of its tags could be removed
+	return r.deleteManifest(ctx, d)
+}
+
+func (r Repository) deleteManifest(ctx context.Context, d digest.Digest) error {
 	target, err := r.s.driver.readLink(revisionLink(r.name, d))
 	if err != nil {
 		return fmt.Errorf("delete manifest %s of %s: %w", d, r.name, err)
 	}
-	repo, err := r.open(ctx)
+	names, err := r.namesOf(target)
 	if err != nil {
 		return err
 	}
-	defer r.s.manifests.drop(r.name) // also when only some of its tags could be removed
-	ctx = r.s.context(ctx)
-	for _, name := range []digest.Digest{d, target} {
-		tags, err := repo.Tags(ctx).Lookup(ctx, v1.Descriptor{Digest: name})
-		if err != nil {
-			return fmt.Errorf("find tags of %s: %w", name, known(err))
+	var subject *v1.Descriptor
+	if m, err := r.read(d); err == nil {
+		if c, err := ParseContent(m.Body); err == nil {
+			subject = c.Subject
 		}
-		for _, tag := range tags {
-			if err := repo.Tags(ctx).Untag(ctx, tag); ignoreMissing(known(err)) != nil {
-				return fmt.Errorf("delete tag %s of %s: %w", tag, r.name, known(err))
-			}
+	}
+	for _, name := range names {
+		if err := r.unlinkManifest(ctx, name); err != nil {
+			return err
 		}
-		if err := upstream.NewVacuum(ctx, r.s.driver).RemoveManifest(r.name, name, nil); ignoreMissing(known(err)) != nil {
-			return fmt.Errorf("delete manifest %s of %s: %w", d, r.name, known(err))
+	}
+	if subject != nil {
+		err := os.Remove(r.s.driver.full(referrer(r.name, subject.Digest, target)))
+		if ignoreMissing(err) != nil {
+			return fmt.Errorf("delete referrer %s of %s: %w", d, subject.Digest, err)
 		}
+	}
+	for _, name := range names {
+		if err := r.deleteAttached(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namesOf are the digests under which a repository has a manifest: the sha256 of its bytes, and sha512.
+func (r Repository) namesOf(target digest.Digest) ([]digest.Digest, error) {
+	names := []digest.Digest{target}
+	revisions, err := r.s.driver.links(revisionsDir(r.name))
+	if err != nil {
+		return nil, err
+	}
+	for _, rev := range revisions {
+		if rev.Algorithm() == digest.SHA256 {
+			continue
+		}
+		if to, err := r.s.driver.readLink(revisionLink(r.name, rev)); err == nil && to == target {
+			names = append(names, rev)
+		}
+	}
+	return names, nil
+}
+
+func (r Repository) unlinkManifest(ctx context.Context, name digest.Digest) error {
+	tags, err := r.tagsOf(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, tag := range tags {
+		if err := ignoreMissing(r.untag(ctx, tag)); err != nil {
+			return err
+		}
+	}
+	vacuum := upstream.NewVacuum(r.s.context(ctx), r.s.driver)
+	if err := vacuum.RemoveManifest(r.name, name, nil); ignoreMissing(known(err)) != nil {
+		return fmt.Errorf("delete manifest %s of %s: %w", name, r.name, known(err))
 	}
 	return nil
 }
@@ -276,36 +344,4 @@ func (r Repository) Tags(ctx context.Context) ([]string, error) {
 		}
 	}
 	return tags, nil
-}
-
-// Referrers lists the manifests whose subject is d, as descriptors of an image index.
-func (r Repository) Referrers(d digest.Digest) ([]v1.Descriptor, error) {
-	revisions, err := r.s.driver.links(revisionsDir(r.name))
-	if err != nil {
-		return nil, err
-	}
-	seen := map[digest.Digest]bool{}
-	out := []v1.Descriptor{}
-	for _, rev := range revisions {
-		target, err := r.s.driver.readLink(revisionLink(r.name, rev))
-		if err != nil || seen[target] {
-			continue
-		}
-		m, err := r.Manifest(rev)
-		if err != nil { // a manifest that was deleted meanwhile or is corrupt is no referrer
-			continue
-		}
-		c, err := ParseContent(m.Body)
-		if err != nil || c.Subject == nil || c.Subject.Digest != d {
-			continue
-		}
-		seen[target] = true
-		desc := v1.Descriptor{MediaType: m.MediaType, Digest: rev, Size: int64(len(m.Body)), ArtifactType: c.ArtifactType,
-			Annotations: c.Annotations}
-		if desc.ArtifactType == "" && c.Config != nil {
-			desc.ArtifactType = c.Config.MediaType
-		}
-		out = append(out, desc)
-	}
-	return out, nil
 }

@@ -1,0 +1,240 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// What refers to a digest is found by an index: a file with a descriptor for each manifest that has a subject, in the
+// directory of the subject. The file is on disk before the manifest's own link and goes after it, so that after a kill
+// the index has at least what is true; who reads it looks whether the manifest is there. Check indexes what was stored
+// without one: by earlier versions and by distribution's own server.
+
+const (
+	referrersDir = "_referrers"
+	// indexedFile has the time until which all manifests are in the index.
+	indexedFile = top + "/.dayone-referrers"
+	// indexSlack is more than clocks of file systems and hosts differ by.
+	indexSlack = time.Minute
+)
+
+// attachedSuffixes are cosign's: tags sha256-HEX.sig and so on of an image's signatures, attestations and bill of
+// materials. The tag without one has an index of referrers (OCI distribution specification, "Referrers Tag Schema").
+var attachedSuffixes = [...]string{".sig", ".att", ".sbom", ""}
+
+func referrersTo(name string, subject digest.Digest) string {
+	return path.Join(repositoryDir(name), referrersDir, string(subject.Algorithm()), subject.Encoded())
+}
+
+// referrer is the file of a manifest in the index; manifests are named by their sha256 there.
+func referrer(name string, subject, d digest.Digest) string {
+	return referrersTo(name, subject) + "/" + d.Encoded()
+}
+
+// index notes a manifest that has a subject.
+func (r Repository) index(d digest.Digest, mediaType string, size int, c *Content) error {
+	if c.Subject == nil {
+		return nil
+	}
+	entry := v1.Descriptor{MediaType: mediaType, Digest: d, Size: int64(size), ArtifactType: c.ArtifactType,
+		Annotations: c.Annotations}
+	if entry.ArtifactType == "" && c.Config != nil {
+		entry.ArtifactType = c.Config.MediaType
+	}
+	raw, err := json.Marshal(entry)
+	if err != nil {
+		return fmt.Errorf("index referrer %s: %w", d, err)
+	}
+	full := r.s.driver.full(referrer(r.name, c.Subject.Digest, d))
+	if err = known(os.MkdirAll(filepath.Dir(full), dirMode)); err == nil {
+		err = placeSynced(full, raw)
+	}
+	if err != nil {
+		return fmt.Errorf("index referrer %s: %w", d, err)
+	}
+	return nil
+}
+
+// ReferrersQuery asks for a page of what refers to a digest.
+type ReferrersQuery struct {
+	// ArtifactType is that of all descriptors of the page; "" is any.
+	ArtifactType string
+	// After is the Next of the page before, "" for the first one.
+	After string
+	// MaxBytes of the page's descriptors as JSON. One descriptor that is larger by itself comes without annotations.
+	MaxBytes int
+}
+
+// ReferrersPage has descriptors in the order of their digests.
+type ReferrersPage struct {
+	Descriptors []v1.Descriptor
+	// Next is where the next page begins; "" on the last one.
+	Next string
+}
+
+// Referrers lists the manifests whose subject is d, which need not exist itself.
+func (r Repository) Referrers(d digest.Digest, q ReferrersQuery) (ReferrersPage, error) {
+	page := ReferrersPage{Descriptors: []v1.Descriptor{}}
+	found, err := r.referrers(d)
+	if err != nil {
+		return page, err
+	}
+	room, last := q.MaxBytes, ""
+	for _, hex := range found {
+		if hex <= q.After {
+			continue
+		}
+		entry, size, err := r.readReferrer(d, digest.NewDigestFromEncoded(digest.SHA256, hex))
+		if ignoreMissing(err) != nil {
+			return page, err
+		}
+		if err != nil || q.ArtifactType != "" && entry.ArtifactType != q.ArtifactType {
+			continue
+		}
+		if size > q.MaxBytes {
+			entry.Annotations, size = nil, q.MaxBytes
+		}
+		if room -= size; room < 0 && len(page.Descriptors) > 0 {
+			page.Next = last
+			break
+		}
+		page.Descriptors, last = append(page.Descriptors, entry), hex
+	}
+	return page, nil
+}
+
+// referrers lists what the index has of a subject, sorted.
+func (r Repository) referrers(subject digest.Digest) ([]string, error) {
+	entries, err := os.ReadDir(r.s.driver.full(referrersTo(r.name, subject)))
+	if ignoreMissing(err) != nil {
+		return nil, fmt.Errorf("list referrers of %s: %w", subject, err)
+	}
+	var out []string
+	for _, e := range entries {
+		if digest.SHA256.Validate(e.Name()) == nil {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
+}
+
+// readReferrer is an ErrNotFound for a manifest that is not there, or no longer.
+func (r Repository) readReferrer(subject, d digest.Digest) (entry v1.Descriptor, size int, err error) {
+	var raw []byte
+	for _, needed := range []string{revisionLink(r.name, d), blobData(d)} {
+		if _, err := os.Stat(r.s.driver.full(needed)); err != nil {
+			return entry, 0, known(err)
+		}
+	}
+	if raw, err = os.ReadFile(r.s.driver.full(referrer(r.name, subject, d))); err != nil {
+		return entry, 0, known(err)
+	}
+	if err := json.Unmarshal(raw, &entry); err != nil {
+		return entry, 0, fmt.Errorf("read referrer %s of %s: %w", d, subject, err)
+	}
+	return entry, len(raw) + 1, nil
+}
+
+// indexNew indexes the manifests that were linked since the index was complete, by whoever wrote them.
+func (s *Store) indexNew(ctx context.Context, now time.Time) error {
+	var complete time.Time // never
+	if b, err := os.ReadFile(s.driver.full(indexedFile)); err == nil {
+		complete, _ = time.Parse(time.RFC3339, string(b)) // what is no time is never
+	}
+	err := eachManifest(ctx, s, func(r Repository, rev digest.Digest) error {
+		fi, err := os.Stat(s.driver.full(revisionLink(r.name, rev)))
+		if err != nil || fi.ModTime().Before(complete.Add(-indexSlack)) {
+			return ignoreMissing(err)
+		}
+		d, err := s.driver.readLink(revisionLink(r.name, rev))
+		var m *Manifest
+		if err == nil {
+			m, err = r.read(rev)
+		}
+		if err != nil { // it has its line in verify, and is no referrer
+			return nil //nolint:nilerr // a damaged manifest does not keep the others from being served
+		}
+		c, err := ParseContent(m.Body)
+		if err != nil {
+			return nil //nolint:nilerr // the same
+		}
+		return r.index(d, m.MediaType, len(m.Body), c)
+	})
+	if err != nil {
+		return err
+	}
+	return placeSynced(s.driver.full(indexedFile), []byte(now.UTC().Format(time.RFC3339)))
+}
+
+// checkReferrers removes from the index of a repository what a kill left there.
+func checkReferrers(t tree, dir string, r *CheckReport) error {
+	name := path.Dir(strings.TrimPrefix(dir, t.full(repositories)+"/"))
+	return filepath.WalkDir(dir, func(full string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return ignoreMissing(err)
+		}
+		d := digest.NewDigestFromEncoded(digest.SHA256, e.Name())
+		if d.Validate() == nil {
+			if _, err := os.Stat(t.full(revisionLink(name, d))); err == nil {
+				return nil
+			}
+		}
+		r.Removed = append(r.Removed, t.relative(full))
+		return os.Remove(full)
+	})
+}
+
+// deleteAttached deletes what is attached to a manifest that was deleted: its referrers with their own, and what
+// cosign's tags name if nothing else names it.
+func (r Repository) deleteAttached(ctx context.Context, subject digest.Digest) error {
+	found, err := r.referrers(subject)
+	if err != nil {
+		return err
+	}
+	for _, hex := range found {
+		d := digest.NewDigestFromEncoded(digest.SHA256, hex)
+		if err := ignoreMissing(r.deleteManifest(ctx, d)); err != nil {
+			return err
+		}
+		if err := ignoreMissing(os.Remove(r.s.driver.full(referrer(r.name, subject, d)))); err != nil {
+			return fmt.Errorf("delete referrer %s of %s: %w", d, subject, err)
+		}
+	}
+	for _, suffix := range attachedSuffixes {
+		tag := string(subject.Algorithm()) + "-" + subject.Encoded() + suffix
+		d, err := r.s.driver.readLink(tagLink(r.name, tag))
+		if err != nil { // there is none, or a broken one, which says nothing about a manifest
+			continue
+		}
+		if err := r.deleteTagged(ctx, tag, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteTagged deletes a tag, and the manifest that it names unless another tag names it, too.
+func (r Repository) deleteTagged(ctx context.Context, tag string, d digest.Digest) error {
+	tags, err := r.tagsOf(ctx, d)
+	if err != nil {
+		return err
+	}
+	if len(tags) > 1 {
+		return r.untag(ctx, tag)
+	}
+	err = r.deleteManifest(ctx, d)
+	if errors.Is(err, ErrNotFound) {
+		return r.untag(ctx, tag)
+	}
+	return err
+}
