@@ -224,6 +224,8 @@ func TestRunTagsExistingImage(t *testing.T) {
 			defer w.controllers()()
 			defer s.joined(w)()
 			base, built := s.plan.Images[0], s.plan.Images[1]
+			signature := strings.Replace(built.Digest, ":", "-", 1) + ".sig"
+			s.putTag("ocp/master-os", signature)
 			s.mirror(base, base.Reference())
 			s.mirror(built, built.Reference())
 			s.mirror(built, built.Repository+":"+built.Tags[0])
@@ -237,6 +239,9 @@ func TestRunTagsExistingImage(t *testing.T) {
 			if !mayPush {
 				return
 			}
+			_, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: built.Repository + ":" + signature,
+				CAFile: s.final.CAFile, AuthFile: s.final.PullAuthFile}, platform)
+			assert.NoError(t, err, "the signature came to an image that was there already")
 			for _, i := range s.plan.Images {
 				for _, tag := range i.Tags {
 					found, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: i.Repository + ":" + tag,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/opencontainers/go-digest"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -105,6 +106,9 @@ func (c courier) deliver(ctx context.Context, i Image) error {
 	}
 	if there {
 		log.Info("image is in its final registry")
+		if c.o.Policy != PolicySkip {
+			c.attachLate(ctx, i)
+		}
 		return nil
 	}
 	if c.o.Policy == PolicySkip {
@@ -160,14 +164,14 @@ func (c courier) holds(ctx context.Context, i Image) (bool, error) {
 const nextCertificate = "if its certificate is signed by a CA of your own, give that with --final-ca or in the " +
 	"ControllerConfig's additionalTrustBundle"
 
-// copy pushes under all tags: the first one brings the blobs, the others the manifest.
+// copy pushes under all tags: the first one brings the blobs, the others the manifest. What is attached to the image
+// comes with it: nodes may ask for its signature.
 func (c courier) copy(ctx context.Context, i Image) error {
 	auth, err := c.auth(i.Secret)
 	if err != nil {
 		return err
 	}
-	from := transfer.Endpoint{Reference: i.source(c.o.Source.Host) + "@" + i.Digest, CAFile: c.o.Source.CAFile,
-		AuthFile: c.o.Source.AuthFile}
+	from := c.source(i)
 	// What the source says is kept apart from what the destination says, for each has another cure.
 	if _, err := transfer.Inspect(ctx, from, c.o.Plan.Platform); err != nil {
 		if errors.Is(err, transfer.ErrNotFound) {
@@ -188,7 +192,38 @@ func (c courier) copy(ctx context.Context, i Image) error {
 			return ofRegistry(fmt.Errorf("copy to the final registry: %w", err), nextCertificate)
 		}
 	}
+	if err := c.attach(ctx, i, from, auth); err != nil {
+		return ofRegistry(fmt.Errorf("copy to the final registry: %w", err), nextCertificate)
+	}
 	return nil
+}
+
+// attach brings signatures and referrers to where the image is.
+func (c courier) attach(ctx context.Context, i Image, from transfer.Endpoint, auth string) error {
+	to := transfer.Endpoint{Reference: i.Reference(), CAFile: c.ca, AuthFile: auth}
+	_, err := transfer.Attach(ctx, from, to, digest.Digest(i.Digest),
+		transfer.Options{TempDir: c.o.TempDir, Log: c.o.Log, Attempts: 1})
+	return err
+}
+
+// attachLate is for an image that was in its final registry already: a copy may have ended before its signatures, and a
+// mirror by digest brings none. An account that may not push gets a warning, and an image that only the final registry
+// has brings what it has.
+func (c courier) attachLate(ctx context.Context, i Image) {
+	auth, err := c.auth(i.Secret)
+	if err == nil {
+		err = c.attach(ctx, i, c.source(i), auth)
+	}
+	if err != nil && !errors.Is(err, transfer.ErrNotFound) {
+		c.o.Log.WithField("image", i.Reference()).WithError(err).
+			Warn("image is in its final registry, its signatures and referrers may not be")
+	}
+}
+
+// source is where the bootstrap registry has an image.
+func (c courier) source(i Image) transfer.Endpoint {
+	return transfer.Endpoint{Reference: i.source(c.o.Source.Host) + "@" + i.Digest, CAFile: c.o.Source.CAFile,
+		AuthFile: c.o.Source.AuthFile}
 }
 
 // refused says whose credentials a final registry does not take.

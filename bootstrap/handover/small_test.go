@@ -76,7 +76,10 @@ func newSmall(t *testing.T) *small {
 }
 
 // push puts an image into the bootstrap registry and gives its digest.
-func (s *small) push(repository string) string {
+func (s *small) push(repository string) string { return s.putTag(repository, "x") }
+
+// putTag puts an image into the bootstrap registry under a tag and gives its digest.
+func (s *small) putTag(repository, tag string) string {
 	s.t.Helper()
 	image, err := random.Image(1<<12, 2)
 	require.NoError(s.t, err)
@@ -86,15 +89,15 @@ func (s *small) push(repository string) string {
 	config.OS, config.Architecture = "linux", "amd64"
 	image, err = mutate.ConfigFile(image, config)
 	require.NoError(s.t, err)
-	s.put(repository, image)
+	s.put(repository, tag, image)
 	digest, err := image.Digest()
 	require.NoError(s.t, err)
 	return digest.String()
 }
 
-func (s *small) put(repository string, image v1.Image) {
+func (s *small) put(repository, tag string, image v1.Image) {
 	s.t.Helper()
-	ref, err := name.ParseReference(s.boot.Addr + "/" + repository + ":x")
+	ref, err := name.ParseReference(s.boot.Addr + "/" + repository + ":" + tag)
 	require.NoError(s.t, err)
 	require.NoError(s.t, remote.Write(ref, image, remote.WithTransport(s.boot.Transport(s.t)),
 		remote.WithAuth(&authn.Basic{Username: s.boot.Push.Name, Password: s.boot.Push.Password})))

@@ -88,30 +88,44 @@ func Copy(ctx context.Context, src, dst Endpoint, o Options) (res Result, err er
 		return res, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	var failure error
-	attempt := func() ([]byte, error) {
+	what := fmt.Sprintf("copy %s to %s", src.Reference, dst.Reference)
+	m, err := retry(ctx, c.o, what, func() ([]byte, error) {
 		res.Attempts++
-		m, err := c.once(ctx, &res)
-		if err == nil {
-			return m, nil
-		}
-		failure = advise(fmt.Errorf("copy %s to %s: %w", src.Reference, dst.Reference, err))
-		if !Temporary(failure) || ctx.Err() != nil {
-			return nil, backoff.Permanent(failure)
-		}
-		return nil, failure
+		return c.once(ctx, &res)
+	})
+	if err != nil {
+		return res, err
 	}
-	pauses := &backoff.ExponentialBackOff{InitialInterval: c.o.Backoff, Multiplier: 2, MaxInterval: maxBackoff}
-	m, err := backoff.Retry(ctx, attempt, backoff.WithBackOff(pauses),
-		backoff.WithMaxTries(uint(c.o.Attempts)), backoff.WithMaxElapsedTime(0),
+	return c.verified(m, res)
+}
+
+// retry tries work again while it fails by what may go away by itself, and says what failed.
+func retry[T any](ctx context.Context, o Options, what string, work func() (T, error)) (T, error) {
+	var failure error
+	attempts := 0
+	attempt := func() (T, error) {
+		attempts++
+		out, err := work()
+		if err == nil {
+			return out, nil
+		}
+		failure = advise(fmt.Errorf("%s: %w", what, err))
+		if !Temporary(failure) || ctx.Err() != nil {
+			return out, backoff.Permanent(failure)
+		}
+		return out, failure
+	}
+	pauses := &backoff.ExponentialBackOff{InitialInterval: o.Backoff, Multiplier: 2, MaxInterval: maxBackoff}
+	out, err := backoff.Retry(ctx, attempt, backoff.WithBackOff(pauses),
+		backoff.WithMaxTries(uint(o.Attempts)), backoff.WithMaxElapsedTime(0),
 		backoff.WithNotify(func(err error, wait time.Duration) {
-			c.o.Log.WithFields(logrus.Fields{"image": src.Reference, "attempt": res.Attempts, "wait": wait, "error": err}).
+			o.Log.WithFields(logrus.Fields{"attempt": attempts, "wait": wait, "error": err}).
 				Warn("copy of image failed, retrying")
 		}))
 	if err != nil {
-		return res, errors.Join(failure, ctx.Err())
+		return out, errors.Join(failure, ctx.Err())
 	}
-	return c.verified(m, res)
+	return out, nil
 }
 
 type copier struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/containers/image/v5/docker"
 	ocilayout "github.com/containers/image/v5/oci/layout"
 	"github.com/docker/distribution/registry/api/errcode"
+	"oras.land/oras-go/v2/errdef"
 )
 
 // What a failure says about the image, for errors.Is. Only ErrNotFound says that it is not there: who removes images
@@ -54,7 +55,7 @@ func kindOf(err error) error {
 	switch {
 	case errors.As(err, &login):
 		return ErrUnauthorized
-	case errors.As(err, &layout):
+	case errors.As(err, &layout), errors.Is(err, errdef.ErrNotFound):
 		return ErrNotFound
 	case errors.Is(err, docker.ErrTooManyRequests):
 		return ErrUnavailable
@@ -134,6 +135,9 @@ func Temporary(err error) bool {
 	var status docker.UnexpectedHTTPStatusError
 	if errors.As(err, &status) {
 		return temporaryStatus(status.StatusCode)
+	}
+	if code := hiddenStatus(err); code != 0 {
+		return temporaryStatus(code)
 	}
 	for _, e := range []error{io.ErrUnexpectedEOF, io.EOF, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE,
 		syscall.ETIMEDOUT,

@@ -37,51 +37,63 @@ func (c *copier) mountBlobs(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	client, base, err := c.mountClient(ctx, from, to)
+	at, err := c.dstEndpoint.login(ctx, to, transport.PushScope, reference.Path(from))
 	if err != nil {
 		return err
 	}
-	defer client.CloseIdleConnections()
+	defer at.client.CloseIdleConnections()
+	base := at.scheme + "://" + at.name.RegistryStr()
 	for _, b := range blobs {
-		if err := mount(ctx, client, base, reference.Path(from), reference.Path(to), b); err != nil {
+		if err := mount(ctx, at.client, base, reference.Path(from), reference.Path(to), b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mountClient logs in at the destination for both repositories.
-func (c *copier) mountClient(ctx context.Context, from, to reference.Named) (*http.Client, string, error) {
+// site is a repository at its registry, and a client that is logged in there.
+type site struct {
+	client *http.Client
+	scheme string
+	name   name.Repository
+}
+
+// login makes a client for a repository of the endpoint's registry: to push when action is transport.PushScope, and to
+// pull from each of others.
+func (e Endpoint) login(ctx context.Context, to reference.Named, action string, others ...string) (site, error) {
 	var options []name.Option
 	inner := http.DefaultTransport.(*http.Transport).Clone()
 	inner.ResponseHeaderTimeout, inner.TLSClientConfig = answerLimit, &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.dstEndpoint.Insecure {
+	if e.Insecure {
 		options = append(options, name.Insecure)
 		inner.TLSClientConfig.InsecureSkipVerify = true //nolint:gosec // the caller asked for it, for a registry on loopback
 	}
-	if c.dstEndpoint.CAFile != "" {
-		pem, err := os.ReadFile(c.dstEndpoint.CAFile)
+	if e.CAFile != "" {
+		pem, err := os.ReadFile(e.CAFile)
 		if err != nil {
-			return nil, "", fmt.Errorf("read CA: %w", err)
+			return site{}, fmt.Errorf("read CA: %w", err)
 		}
 		inner.TLSClientConfig.RootCAs = x509.NewCertPool()
 		inner.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem)
 	}
 	reg, err := name.NewRegistry(reference.Domain(to), options...)
 	if err != nil {
-		return nil, "", fmt.Errorf("name registry: %w", err)
+		return site{}, fmt.Errorf("name registry: %w", err)
 	}
-	auth, err := c.dstEndpoint.authenticator(to.Name())
+	auth, err := e.authenticator(to.Name())
 	if err != nil {
-		return nil, "", err
+		return site{}, err
 	}
-	scopes := []string{reg.Repo(reference.Path(to)).Scope(transport.PushScope), reg.Repo(reference.Path(from)).
-		Scope(transport.PullScope)}
+	repository := reg.Repo(reference.Path(to))
+	scopes := []string{repository.Scope(action)}
+	for _, other := range others {
+		scopes = append(scopes, reg.Repo(other).Scope(transport.PullScope))
+	}
 	rt, err := transport.NewWithContext(ctx, reg, auth, inner, scopes)
 	if err != nil {
-		return nil, "", fmt.Errorf("log in: %w", err)
+		return site{}, fmt.Errorf("log in: %w", err)
 	}
-	return &http.Client{Transport: rt}, reg.Scheme() + "://" + reg.RegistryStr(), nil
+	return site{client: &http.Client{Transport: rt}, scheme: reg.Scheme(), name: repository}, nil
 }
 
 // mount asks for one blob. An upload that a registry opens instead is cancelled.

@@ -15,6 +15,7 @@ import (
 type copyFlags struct {
 	src, dst transfer.Endpoint
 	options  transfer.Options
+	attached bool
 }
 
 func newCopyCommand() *cobra.Command {
@@ -39,6 +40,8 @@ func newCopyCommand() *cobra.Command {
 	flags.BoolVar(&f.src.Insecure, "src-insecure", false, "allow plain HTTP and any certificate at the source")
 	flags.BoolVar(&f.dst.Insecure, "dest-insecure", false, "allow plain HTTP and any certificate at the destination")
 	flags.StringVar(&f.options.Platform, "platform", "", "copy only this OS/ARCH[/VARIANT] of an index")
+	flags.BoolVar(&f.attached, "attached", true, "copy the image's referrers and cosign's signatures, attestations and "+
+		"bills of materials too")
 	flags.IntVar(&f.options.Parallel, "parallel", 0, "blobs at once, 0 for 6")
 	flags.IntVar(&f.options.Attempts, "attempts", 0, "attempts when connections fail or a registry answers 5xx, 0 for 5")
 	return cmd
@@ -50,6 +53,11 @@ func (f *copyFlags) run(cmd *cobra.Command) error {
 	res, err := transfer.Copy(cmd.Context(), f.src, f.dst, f.options)
 	if err != nil {
 		return err
+	}
+	if f.attached {
+		if _, err := transfer.Attach(cmd.Context(), f.src, f.dst, res.Digest, f.options); err != nil {
+			return fmt.Errorf("the image is copied, what is attached to it is not (--attached=false leaves it): %w", err)
+		}
 	}
 	return cli.PrintLine(cmd, res, "%s", res.Digest)
 }

@@ -1,0 +1,207 @@
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/containers/image/v5/docker/reference"
+	"github.com/containers/image/v5/manifest"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote"
+)
+
+// cosignSuffixes are of the tags under which cosign keeps what it attaches to an image: sha256-HEX.sig and so on.
+// Nodes look for signatures there.
+var cosignSuffixes = [...]string{".sig", ".att", ".sbom"}
+
+// Attach copies what is attached to an image that both repositories have: its referrers with what refers to them, and
+// signatures, attestations and bills of materials under cosign's tags; of an index those of its images, too. It returns
+// how many were found. A tag at the destination that names more than that of the source is left as it is. Where the
+// destination has no referrers, they get the specification's tag for them. Layouts and archives have none of these.
+func Attach(ctx context.Context, src, dst Endpoint, image digest.Digest, o Options) (found int, err error) {
+	a := attacher{o: o.withDefaults(), src: src, dst: dst}
+	if a.from, err = src.named(); err == nil {
+		a.to, err = dst.named()
+	}
+	if err != nil || a.from == nil || a.to == nil {
+		return 0, err
+	}
+	what := fmt.Sprintf("copy what is attached to %s@%s", a.from.Name(), image)
+	return retry(ctx, a.o, what, func() (int, error) {
+		listening, heard, stop := listen(ctx, a.o.Silence)
+		defer stop()
+		found, err := a.once(listening, image, heard)
+		return found, orSilence(listening, err)
+	})
+}
+
+// named is the repository of an endpoint, nil when it is no registry.
+func (e Endpoint) named() (reference.Named, error) {
+	ref, err := e.parse()
+	if err != nil || ref.Transport().Name() != "docker" {
+		return nil, err
+	}
+	return reference.TrimNamed(ref.DockerReference()), nil
+}
+
+// attacher is one run of Attach between two repositories.
+type attacher struct {
+	o        Options
+	src, dst Endpoint
+	from, to reference.Named
+}
+
+func (a attacher) once(ctx context.Context, image digest.Digest, heard func()) (found int, err error) {
+	in, closeIn, err := a.src.repository(ctx, a.from, transport.PullScope)
+	if err != nil {
+		return 0, err
+	}
+	defer closeIn()
+	subjects, err := subjectsOf(ctx, in, image)
+	if err != nil {
+		return 0, err
+	}
+	var trees []v1.Descriptor
+	tags := map[string]v1.Descriptor{}
+	for _, subject := range subjects {
+		direct, err := in.Predecessors(ctx, subject)
+		if err != nil {
+			return 0, fmt.Errorf("list referrers: %w", err)
+		}
+		if found += len(direct); len(direct) > 0 {
+			trees = append(trees, subject)
+		}
+		for _, suffix := range cosignSuffixes {
+			tag := string(subject.Digest.Algorithm()) + "-" + subject.Digest.Encoded() + suffix
+			if tags[tag], err = in.Resolve(ctx, tag); errors.Is(err, errdef.ErrNotFound) {
+				delete(tags, tag)
+			} else if err != nil {
+				return 0, fmt.Errorf("find tag %s: %w", tag, err)
+			}
+		}
+	}
+	if found += len(tags); found == 0 {
+		return 0, nil
+	}
+	out, closeOut, err := a.dst.repository(ctx, a.to, transport.PushScope)
+	if err != nil {
+		return 0, err
+	}
+	defer closeOut()
+	opts := oras.CopyGraphOptions{Concurrency: a.o.Parallel, PostCopy: func(context.Context, v1.Descriptor) error {
+		heard()
+		return nil
+	}}
+	for _, subject := range trees {
+		if err := oras.ExtendedCopyGraph(ctx, in, out, subject,
+			oras.ExtendedCopyGraphOptions{CopyGraphOptions: opts}); err != nil {
+			return 0, err
+		}
+	}
+	for tag, d := range tags {
+		if err := a.copyTag(ctx, in, out, tag, d, opts); err != nil {
+			return 0, err
+		}
+	}
+	return found, nil
+}
+
+// repository is a repository for oras, whose answers for referrers have pages and a fallback.
+func (e Endpoint) repository(ctx context.Context, named reference.Named, action string) (*remote.Repository, func(),
+	error) {
+	at, err := e.login(ctx, named, action)
+	if err != nil {
+		return nil, nil, err
+	}
+	repo, err := remote.NewRepository(at.name.RegistryStr() + "/" + at.name.RepositoryStr())
+	if err != nil {
+		return nil, nil, fmt.Errorf("name repository %s: %w", named, err)
+	}
+	repo.Client, repo.PlainHTTP = at.client, at.scheme == "http"
+	return repo, at.client.CloseIdleConnections, nil
+}
+
+// subjectsOf are an image, or an index and its images.
+func subjectsOf(ctx context.Context, in *remote.Repository, image digest.Digest) ([]v1.Descriptor, error) {
+	d, err := in.Resolve(ctx, image.String())
+	if err != nil {
+		return nil, fmt.Errorf("find image: %w", err)
+	}
+	subjects := []v1.Descriptor{d}
+	if !manifest.MIMETypeIsMultiImage(d.MediaType) {
+		return subjects, nil
+	}
+	index, err := read[v1.Index](ctx, in, d)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range index.Manifests {
+		if there, err := in.Exists(ctx, m); err != nil {
+			return nil, fmt.Errorf("find image %s: %w", m.Digest, err)
+		} else if there { // of a sparse index not all are
+			subjects = append(subjects, m)
+		}
+	}
+	return subjects, nil
+}
+
+func read[T any](ctx context.Context, from content.Fetcher, d v1.Descriptor) (out T, err error) {
+	raw, err := content.FetchAll(ctx, from, d)
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	if err != nil {
+		return out, fmt.Errorf("read manifest %s: %w", d.Digest, err)
+	}
+	return out, nil
+}
+
+// copyTag copies what a tag of cosign's names, unless the destination has signatures of its own there: who signs reads
+// the tag, adds a layer and writes it.
+func (a attacher) copyTag(ctx context.Context, in, out *remote.Repository, tag string, d v1.Descriptor,
+	opts oras.CopyGraphOptions) error {
+	have, err := out.Resolve(ctx, tag)
+	if err == nil && have.Digest == d.Digest {
+		return nil
+	}
+	if err == nil {
+		more, err := hasMore(ctx, in, d, out, have)
+		if err != nil {
+			return err
+		}
+		if more {
+			a.o.Log.WithField("image", a.to.Name()).WithField("tag", tag).
+				Warn("tag has signatures of its own at the destination and stays as it is")
+			return nil
+		}
+	}
+	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
+		return fmt.Errorf("find tag %s: %w", tag, err)
+	}
+	_, err = oras.Copy(ctx, in, tag, out, tag, oras.CopyOptions{CopyGraphOptions: opts})
+	return err
+}
+
+// hasMore reports whether the destination's manifest has a layer that the source's lacks.
+func hasMore(ctx context.Context, in *remote.Repository, d v1.Descriptor, out *remote.Repository,
+	have v1.Descriptor) (bool, error) {
+	of, err := read[v1.Manifest](ctx, in, d)
+	if err != nil {
+		return false, err
+	}
+	there, err := read[v1.Manifest](ctx, out, have)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(there.Layers, func(l v1.Descriptor) bool {
+		return !slices.ContainsFunc(of.Layers, func(s v1.Descriptor) bool { return s.Digest == l.Digest })
+	}), nil
+}
