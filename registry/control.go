@@ -28,15 +28,21 @@ const (
 	maxControlBytes = 1 << 20
 )
 
+var errRootReadOnly = errors.New("the registry is read-only: stop it, or serve without --read-only")
+
 // removal names a manifest to be removed.
 type removal struct {
 	Repository string        `json:"repository"`
 	Digest     digest.Digest `json:"digest"`
 }
 
-// serveControl takes commands for a store until stop is called, which waits for those under way.
-func serveControl(root string, store *storage.Store) (stop func() error, err error) {
+// serveControl takes commands for a server until stop is called, which waits for those under way. Of servers that share
+// a root to read it, the first takes them.
+func serveControl(root string, s *service) (stop func() error, err error) {
 	ln, err := inRoot(root, func(path string) (net.Listener, error) {
+		if conn, err := net.Dial("unix", path); err == nil {
+			return nil, errors.Join(errors.New("another server takes them"), conn.Close())
+		}
 		if err := ignoreGone(os.Remove(path)); err != nil { // a killed server left it; the lock is ours
 			return nil, err
 		}
@@ -46,12 +52,16 @@ func serveControl(root string, store *storage.Store) (stop func() error, err err
 		return nil, fmt.Errorf("listen for maintenance commands: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /gc", control(store.Collect))
+	mux.HandleFunc("POST /status", control(func(context.Context, struct{}) (Status, error) { return s.status() }))
+	mux.HandleFunc("POST /gc", control(s.collect))
 	mux.HandleFunc("POST /verify", control(func(ctx context.Context, _ struct{}) (storage.VerifyReport, error) {
-		return store.Verify(ctx)
+		return s.scrub(ctx, 0)
 	}))
 	mux.HandleFunc("POST /rm", control(func(ctx context.Context, r removal) (struct{}, error) {
-		return struct{}{}, store.Repository(r.Repository).DeleteManifest(ctx, r.Digest)
+		if s.readOnly {
+			return struct{}{}, errRootReadOnly
+		}
+		return struct{}{}, s.store.Repository(r.Repository).DeleteManifest(ctx, r.Digest)
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout,

@@ -19,32 +19,41 @@ const (
 	lowCollectEvery = 10 * time.Minute
 )
 
-// keepHouse looks after a running server's store until stop is called, which waits for it. A negative every never
-// collects.
-func keepHouse(s *service, period, every time.Duration) (stop func()) {
+// keepHouse looks after a running server's store until stop is called, which waits for it: uploads and garbage at each
+// period, bit rot beside. A negative CollectEvery or ScrubEvery is never.
+func keepHouse(s *service, period time.Duration, o Options) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() {
-		tick := time.NewTicker(period)
-		defer tick.Stop()
-		collected := time.Now()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			s.endUploads(ctx)
-			since := time.Since(collected)
-			if every > 0 && (since >= every || s.store.Low() && since >= min(every, lowCollectEvery)) {
-				s.collect(ctx)
-				collected = time.Now()
-			}
-		}
-	})
+	if !o.ReadOnly {
+		running.Go(func() { s.tidy(ctx, period, o.CollectEvery) })
+	}
+	if o.ScrubEvery > 0 {
+		running.Go(func() { s.scrubOften(ctx, o.ScrubEvery, o.ScrubRate) })
+	}
 	return func() {
 		cancel()
 		running.Wait()
+	}
+}
+
+func (s *service) tidy(ctx context.Context, period, every time.Duration) {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	collected := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.endUploads(ctx)
+		since := time.Since(collected)
+		if every > 0 && (since >= every || s.store.Low() && since >= min(every, lowCollectEvery)) {
+			if _, err := s.collect(ctx, storage.CollectOptions{}); err != nil && ctx.Err() == nil {
+				s.log.WithError(err).Error("registry could not collect garbage")
+			}
+			collected = time.Now()
+		}
 	}
 }
 
@@ -58,18 +67,23 @@ func (s *service) endUploads(ctx context.Context) {
 	}
 }
 
-func (s *service) collect(ctx context.Context) {
-	r, err := s.store.Collect(ctx, storage.CollectOptions{})
-	s.metrics.collections.Inc()
-	s.metrics.collected.Add(float64(r.Bytes))
+// collect collects garbage, by schedule or command, and notes what it did.
+func (s *service) collect(ctx context.Context, o storage.CollectOptions) (storage.CollectReport, error) {
+	if s.readOnly {
+		return storage.CollectReport{}, errRootReadOnly
+	}
+	r, err := s.store.Collect(ctx, o)
 	for _, m := range r.Damaged {
 		s.log.WithField("manifest", m).Error("registry manifest is damaged and keeps all blobs of its repository, " +
 			"push the image again or remove it")
 	}
-	if err != nil && ctx.Err() == nil {
-		s.log.WithError(err).Error("registry could not collect garbage")
-		return
+	if o.DryRun {
+		return r, err
 	}
+	s.metrics.collections.Inc()
+	s.metrics.collected.Add(float64(r.Bytes))
+	s.house.noteCollection(r, err)
 	s.log.WithFields(logrus.Fields{"removed": len(r.Removed), "bytes": r.Bytes, "kept": r.Kept}).
 		Info("registry collected garbage")
+	return r, err
 }

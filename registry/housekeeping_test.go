@@ -28,9 +28,9 @@ func TestServerCollects(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.openStorage())
 	defer func() { require.NoError(t, s.release()) }()
-	keepHouse(s.service, time.Millisecond, -1)()
+	keepHouse(s.service, time.Millisecond, Options{CollectEvery: -1, ScrubEvery: -1})()
 	assert.FileExists(t, loose, "negative is never")
-	stop := keepHouse(s.service, time.Millisecond, time.Millisecond)
+	stop := keepHouse(s.service, time.Millisecond, Options{CollectEvery: time.Millisecond, ScrubEvery: -1})
 	defer stop()
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(loose)

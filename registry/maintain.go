@@ -32,7 +32,7 @@ func OpenRoot(ctx context.Context, root string, log *logrus.Entry) (*Root, error
 	if log == nil {
 		log = discard()
 	}
-	lock, err := lockRoot(root)
+	lock, err := lockRoot(root, false)
 	if errors.Is(err, errRootInUse) {
 		if server, dialErr := dialControl(ctx, root); dialErr == nil {
 			return &Root{server: server}, nil
@@ -57,7 +57,7 @@ func (r *Root) Close() error {
 		r.server.CloseIdleConnections()
 		return nil
 	}
-	return errors.Join(r.store.Close(), r.lock.Close())
+	return r.lock.Close()
 }
 
 // Collect removes blobs that no manifest names.
@@ -85,7 +85,21 @@ func (r *Root) Verify(ctx context.Context) (storage.VerifyReport, error) {
 	if r.server != nil {
 		return ask[storage.VerifyReport](ctx, r.server, "/verify", struct{}{})
 	}
-	return r.store.Verify(ctx)
+	return r.store.Verify(ctx, storage.VerifyOptions{})
+}
+
+// ReadStatus asks the server that runs on a root how it is.
+func ReadStatus(ctx context.Context, root string) (Status, error) {
+	if err := isRoot(root); err != nil {
+		return Status{}, err
+	}
+	server, err := dialControl(ctx, root)
+	if err != nil {
+		return Status{}, fmt.Errorf("read status of registry %s: no server answers there: start one with dayone registry "+
+			"serve; ls, du and verify work without: %w", root, err)
+	}
+	defer server.CloseIdleConnections()
+	return ask[Status](ctx, server, "/status", struct{}{})
 }
 
 // Listed is one image of a root.

@@ -12,20 +12,20 @@ import (
 
 // metrics are of one server: several in a process do not add up.
 type metrics struct {
-	requests map[endpoint]prometheus.Counter
-	seconds  map[endpoint]prometheus.Observer
-	failures prometheus.Counter
-	refused  prometheus.Counter
-	sent     prometheus.Counter
-	received prometheus.Counter
-	corrupt  prometheus.Counter
-	// collections and collected are of the schedule, not of commands.
+	requests    map[endpoint]prometheus.Counter
+	seconds     map[endpoint]prometheus.Observer
+	failures    prometheus.Counter
+	refused     prometheus.Counter
+	sent        prometheus.Counter
+	received    prometheus.Counter
+	corrupt     prometheus.Counter
 	collections prometheus.Counter
 	collected   prometheus.Counter
+	scrubs      prometheus.Counter
 	handler     http.Handler
 }
 
-func newMetrics(store *storage.Store) *metrics {
+func newMetrics(store *storage.Store, h *house) *metrics {
 	reg := prometheus.NewRegistry()
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "dayone", Subsystem: "registry", Name: name, Help: help})
@@ -33,29 +33,28 @@ func newMetrics(store *storage.Store) *metrics {
 		return c
 	}
 	m := &metrics{
-		refused:     counter("logins_refused_total", "Requests without a valid account."),
+		refused:     counter("logins_refused_total", "Requests refused with 401 or 429 for want of a valid account."),
 		sent:        counter("blob_bytes_sent_total", "Bytes of blobs sent to clients."),
-		received:    counter("blob_bytes_received_total", "Bytes of blobs received from clients."),
-		corrupt:     counter("blobs_corrupt_total", "Blobs that were found corrupt on disk and quarantined."),
-		collections: counter("collections_total", "Garbage collections that the server ran by itself."),
+		received:    counter("blob_bytes_received_total", "Bytes of blobs received from clients, also of refused uploads."),
+		corrupt:     counter("blobs_corrupt_total", "Blobs that were found corrupt on disk and are no longer served."),
+		collections: counter("collections_total", "Garbage collections, by schedule and by command, without dry runs."),
 		collected:   counter("collected_bytes_total", "Bytes of blobs that these collections removed."),
+		scrubs:      counter("scrubs_total", "Verifications of all blobs that came to their end, by schedule and by command."),
 		failures:    counter("failures_total", "Requests that failed by the server's fault (500)."),
 		requests:    map[endpoint]prometheus.Counter{},
 		seconds:     map[endpoint]prometheus.Observer{},
 	}
+	for _, g := range gauges(store, h) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "dayone", Subsystem: "registry",
+			Name: g.name, Help: g.help}, g.value))
+	}
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "dayone", Subsystem: "registry",
 		Name: "requests_total",
-		Help: "Authenticated requests by endpoint."}, []string{"endpoint"})
-	reg.MustRegister(vec, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "dayone", Subsystem: "registry",
-		Name: "stored_bytes",
-		Help: "Bytes that blobs and uploads take."}, func() float64 { return float64(store.Used()) }))
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "dayone", Subsystem: "registry",
-		Name: "uploads", Help: "Uploads under way, also those whose client is silent."},
-		func() float64 { return float64(store.Uploads()) }))
+		Help: "Requests of accounts that may make them, by endpoint."}, []string{"endpoint"})
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "dayone", Subsystem: "registry",
-		Name: "request_seconds", Help: "Seconds from an authenticated request to the end of its answer, by endpoint.",
+		Name: "request_seconds", Help: "Seconds from such a request to the end of its answer, by endpoint.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10)}, []string{"endpoint"})
-	reg.MustRegister(seconds, collectors.NewGoCollector(),
+	reg.MustRegister(vec, seconds, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	names := [...]string{endNone: "none", endBase: "base", endCatalog: "catalog", endTags: "tags", endManifest: "manifest",
 		endBlob: "blob", endUploads: "upload_start", endUpload: "upload", endReferrers: "referrers", endMetrics: "metrics"}
@@ -65,4 +64,46 @@ func newMetrics(store *storage.Store) *metrics {
 	}
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
 	return m
+}
+
+type gauge struct {
+	name, help string
+	value      func() float64
+}
+
+// gauges read what the store and the housekeeping know.
+func gauges(store *storage.Store, h *house) []gauge {
+	return []gauge{
+		{"stored_bytes", "Bytes that blobs and uploads take, with the reserved ones.",
+			func() float64 { return float64(store.Used()) }},
+		{"reserved_bytes", "Bytes that uploads hold for what they have not written yet.",
+			func() float64 { return float64(store.Reserved()) }},
+		{"uploads", "Uploads under way, also those whose client is silent.",
+			func() float64 { return float64(store.Uploads()) }},
+		{"last_collection_timestamp_seconds", "When the last garbage collection of this process ended, 0 before the first.",
+			func() float64 {
+				if c := h.lastCollection(); c != nil {
+					return float64(c.At.Unix())
+				}
+				return 0
+			}},
+		{"last_scrub_timestamp_seconds", "When all blobs were last read, 0 before the first time.", func() float64 {
+			if last := h.last(); last != nil {
+				return float64(last.At.Unix())
+			}
+			return 0
+		}},
+		{"last_scrub_problems", "Blobs and manifests that were then corrupt, missing or damaged.", func() float64 {
+			if last := h.last(); last != nil {
+				return float64(last.problems())
+			}
+			return 0
+		}},
+		{"scrub_read_bytes", "Bytes that the scrub under way has read, 0 while none runs.", func() float64 {
+			if p := h.progress(); p != nil {
+				return float64(p.ReadBytes)
+			}
+			return 0
+		}},
+	}
 }

@@ -97,7 +97,8 @@ type Options struct {
 	InsecureHTTP bool
 	// Users are the accounts; Server.SetUsers replaces them while the server runs.
 	Users []User
-	// ReadOnly refuses every change.
+	// ReadOnly refuses every change and writes nothing below Root, which may lie on a file system that cannot be written
+	// to. Several such servers may use one Root.
 	ReadOnly bool
 	// Sparse accepts manifests and indexes that name what the repository does not have. Without it they are refused: a
 	// node could not pull such an image.
@@ -112,6 +113,10 @@ type Options struct {
 	// CollectEvery is how often the running server collects garbage, more often when room runs low; 0 is six hours,
 	// negative never.
 	CollectEvery time.Duration
+	// ScrubEvery is how often the running server reads all blobs to find those that rot; 0 is a week, negative never.
+	ScrubEvery time.Duration
+	// ScrubRate is how many bytes a second it reads for that at most; 0 is 32 MiB.
+	ScrubRate int64
 	// UploadIdle is how long an upload without a request is kept; 0 is an hour.
 	UploadIdle time.Duration
 	// MaxUploads is how many uploads an account may have under way, beyond them it is answered with 429; 0 is 1024.
@@ -158,7 +163,7 @@ func (o Options) Validate() error {
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		return errors.New("registry options: CertFile and KeyFile go together")
 	}
-	if o.MaxManifestBytes < 0 || o.MaxBytes < 0 || o.MinFreeBytes < 0 {
+	if o.MaxManifestBytes < 0 || o.MaxBytes < 0 || o.MinFreeBytes < 0 || o.ScrubRate < 0 {
 		return errors.New("registry options: a size is negative")
 	}
 	if o.MaxConnections < 0 || o.MaxUploads < 0 || o.UploadIdle < 0 {
@@ -201,6 +206,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.CollectEvery == 0 {
 		o.CollectEvery = defaultCollectEvery
+	}
+	if o.ScrubEvery == 0 {
+		o.ScrubEvery = defaultScrubEvery
+	}
+	if o.ScrubRate == 0 {
+		o.ScrubRate = defaultScrubRate
 	}
 	if o.TLSDir == "" {
 		o.TLSDir = filepath.Join(o.Root, "tls")

@@ -56,7 +56,7 @@ func Run(ctx context.Context, o RunOptions) error {
 	if err := s.Start(); err != nil {
 		return err
 	}
-	if own {
+	if own && !o.ReadOnly {
 		err = renameAuthFiles(filepath.Dir(o.UsersFile), s.Addresses()...)
 	}
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -73,10 +74,10 @@ func (s *Server) Start() (err error) {
 	if s.ln != nil {
 		return fmt.Errorf("start registry on %s: it runs already", s.o.Listen)
 	}
-	if err := os.MkdirAll(s.o.Root, 0o700); err != nil {
-		return fmt.Errorf("make registry root: %w", err)
+	if err := prepareRoot(s.o); err != nil {
+		return err
 	}
-	if s.lock, err = lockRoot(s.o.Root); err != nil {
+	if s.lock, err = lockRoot(s.o.Root, s.o.ReadOnly); err != nil {
 		return err
 	}
 	defer func() {
@@ -87,7 +88,7 @@ func (s *Server) Start() (err error) {
 	if err := s.openStorage(); err != nil {
 		return err
 	}
-	if s.control, err = serveControl(s.o.Root, s.service.store); err != nil {
+	if s.control, err = serveControl(s.o.Root, s.service); err != nil {
 		// a file system without sockets, or no /proc: the images are served all the same
 		s.log.WithError(err).Warn("registry takes no maintenance commands while it runs")
 		s.control = func() error { return nil }
@@ -99,18 +100,23 @@ func (s *Server) Start() (err error) {
 }
 
 func (s *Server) openStorage() error {
+	last, err := readScrub(s.o.Root)
+	if err != nil {
+		return err
+	}
 	svc := &service{root: s.o.Root, accounts: s.accounts, readOnly: s.o.ReadOnly, maxManifest: s.o.MaxManifestBytes,
-		sparse: s.o.Sparse, pulled: s.o.Pulled, reports: s.o.Reports, reportsPath: s.o.ReportsPath, log: s.log}
+		sparse: s.o.Sparse, pulled: s.o.Pulled, reports: s.o.Reports, reportsPath: s.o.ReportsPath, log: s.log,
+		house: house{maxBytes: s.o.MaxBytes, minFree: s.o.MinFreeBytes, scrubbed: last}}
 	corrupt := logCorrupt(s.log)
 	store, err := storage.Open(s.o.Root, storage.Options{MaxBytes: s.o.MaxBytes, MinFreeBytes: s.o.MinFreeBytes,
-		UploadIdle: s.o.UploadIdle, MaxUploads: s.o.MaxUploads, Log: s.log, Report: func(d digest.Digest, away string) {
+		ReadOnly: s.o.ReadOnly, UploadIdle: s.o.UploadIdle, MaxUploads: s.o.MaxUploads, Log: s.log, Report: func(d digest.Digest, away string) {
 			svc.metrics.corrupt.Inc()
 			corrupt(d, away)
 		}})
 	if err != nil {
 		return err
 	}
-	svc.store, svc.metrics = store, newMetrics(store)
+	svc.store, svc.metrics = store, newMetrics(store, &svc.house)
 	checked, err := store.Check(context.Background()) // it repairs what a crash left, however long it takes
 	if err != nil {
 		return fmt.Errorf("check registry root: %w", err)
@@ -126,7 +132,7 @@ func (s *Server) openStorage() error {
 func logCorrupt(log *logrus.Entry) func(digest.Digest, string) {
 	return func(d digest.Digest, away string) {
 		log.WithFields(logrus.Fields{"digest": d, "quarantine": away}).
-			Error("registry blob is corrupt on disk and was moved away, push its image again")
+			Error("registry blob is corrupt on disk and is not served, push its image again")
 	}
 }
 
@@ -146,7 +152,7 @@ func (s *Server) listen() error {
 	s.http = s.newHTTP()
 	s.served = make(chan struct{})
 	go s.serve(s.http, ln, config, s.served)
-	s.keep = keepHouse(s.service, housekeepingPeriod, s.o.CollectEvery)
+	s.keep = keepHouse(s.service, housekeepingPeriod, s.o)
 	return nil
 }
 
@@ -222,9 +228,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // release undoes what Start did, as far as it came.
 func (s *Server) release() error {
 	var errs []error
-	if s.service != nil {
-		errs = append(errs, s.service.store.Close())
-	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
@@ -234,10 +237,29 @@ func (s *Server) release() error {
 
 var errRootInUse = errors.New("another registry or dayone registry command uses it, stop that first")
 
-// lockRoot makes sure that one server or maintenance command uses a root: both keep state of it in memory.
-func lockRoot(root string) (*flock.Flock, error) {
+// prepareRoot makes the root, or looks whether it is one when nothing may be made.
+func prepareRoot(o Options) error {
+	if o.ReadOnly {
+		return isRoot(o.Root)
+	}
+	if err := os.MkdirAll(o.Root, 0o700); err != nil {
+		return fmt.Errorf("make registry root: %w", err)
+	}
+	return nil
+}
+
+// lockRoot makes sure that one server or maintenance command uses a root: both keep state of it in memory. Servers that
+// only read may share it. On a file system that cannot be written to, a root that was never locked needs no lock.
+func lockRoot(root string, readOnly bool) (*flock.Flock, error) {
 	lock := flock.New(filepath.Join(root, lockFile), flock.SetPermissions(0o600))
-	locked, err := lock.TryLock()
+	try := lock.TryLock
+	if readOnly {
+		try = lock.TryRLock
+	}
+	locked, err := try()
+	if readOnly && errors.Is(err, syscall.EROFS) {
+		return lock, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock registry root: %w", err)
 	}

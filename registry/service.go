@@ -24,6 +24,7 @@ type service struct {
 	reports     http.Handler
 	reportsPath string
 	log         *logrus.Entry
+	house       house
 	pieces      sync.Pool // *[pieceBuffer]byte
 }
 
@@ -135,6 +136,7 @@ func (s *service) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so, a panic value is not a wrapped error
 		panic(p)
 	}
+	s.metrics.failures.Inc()
 	s.log.WithFields(logrus.Fields{"method": r.Method, "path": r.URL.Path, "panic": p, "stack": string(debug.Stack())}).
 		Error("registry request panicked")
 	errInternal.write(w)

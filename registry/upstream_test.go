@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -114,10 +115,16 @@ func TestStoreSharedWithDistribution(t *testing.T) {
 }
 
 func TestHandlerPanic(t *testing.T) {
-	s := &service{log: discard(), accounts: nil}
+	failures := prometheus.NewCounter(prometheus.CounterOpts{Name: "failures"})
+	s := &service{log: discard(), accounts: nil, metrics: &metrics{failures: failures}}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v2/", nil))
 	assert.Equal(t, http.StatusInternalServerError, w.Code)
+	reg := prometheus.NewRegistry()
+	require.NoError(t, reg.Register(failures))
+	got, err := reg.Gather()
+	require.NoError(t, err)
+	assert.InDelta(t, 1, got[0].Metric[0].Counter.GetValue(), 0)
 }
 
 func FuzzRoute(f *testing.F) {

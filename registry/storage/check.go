@@ -14,8 +14,11 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// stockDir is what versions before this one may have left behind after a crash.
-const stockDir = ".dayone-registry.stock"
+// stockDir and verifiedFile are what versions before this one may have left behind.
+const (
+	stockDir     = ".dayone-registry.stock"
+	verifiedFile = ".dayone-registry.verified"
+)
 
 // CheckReport says what Check found and did.
 type CheckReport struct {
@@ -31,6 +34,9 @@ type CheckReport struct {
 func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 	var r CheckReport
 	now := time.Now()
+	if s.o.ReadOnly {
+		return s.look(ctx)
+	}
 	if err := checkBlobs(s.driver.tree, &r); err != nil {
 		return r, fmt.Errorf("check blobs: %w", err)
 	}
@@ -41,16 +47,31 @@ func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 	if err := checkLinks(ctx, s, &r); err != nil {
 		return r, fmt.Errorf("check repositories: %w", err)
 	}
-	if err := os.RemoveAll(filepath.Join(string(s.driver.tree), stockDir)); err != nil {
-		return r, fmt.Errorf("remove what an earlier version left: %w", err)
+	for _, old := range []string{stockDir, verifiedFile} {
+		if err := os.RemoveAll(filepath.Join(string(s.driver.tree), old)); err != nil {
+			return r, fmt.Errorf("remove what an earlier version left: %w", err)
+		}
 	}
 	r.Bytes += kept
 	s.driver.budget.used.Store(r.Bytes)
 	s.driver.budget.unwritten.Store(0)
-	if err := s.driver.blobs.load(); err != nil {
-		return r, err
-	}
 	if err := s.indexNew(ctx, now); err != nil {
+		return r, fmt.Errorf("index referrers: %w", err)
+	}
+	return r, nil
+}
+
+// look counts what is there and changes nothing.
+func (s *Store) look(ctx context.Context) (r CheckReport, err error) {
+	if err := eachBlob(ctx, s, func(_ digest.Digest, fi fs.FileInfo) error {
+		r.Blobs++
+		r.Bytes += fi.Size()
+		return nil
+	}); err != nil {
+		return r, fmt.Errorf("count blobs: %w", err)
+	}
+	s.driver.budget.used.Store(r.Bytes)
+	if err := s.indexNew(ctx, time.Now()); err != nil {
 		return r, fmt.Errorf("index referrers: %w", err)
 	}
 	return r, nil

@@ -187,69 +187,6 @@ func markManifest(r Repository, rev digest.Digest, used map[digest.Digest]bool) 
 	return nil
 }
 
-// VerifyReport says which blobs were read and which of them are corrupt.
-type VerifyReport struct {
-	Blobs   int             `json:"blobs"`
-	Bytes   int64           `json:"bytes"`
-	Corrupt []digest.Digest `json:"corrupt"`
-	// Missing are blobs that manifests name and the disk does not have, as REPOSITORY@DIGEST.
-	Missing []string `json:"missing"`
-	// Damaged are manifests that are not well formed, as REPOSITORY@DIGEST.
-	Damaged []string `json:"damaged"`
-}
-
-// Verify hashes every blob, whatever was hashed before, and looks whether what manifests name is there. Corrupt blobs
-// are moved away.
-func (s *Store) Verify(ctx context.Context) (VerifyReport, error) {
-	r := VerifyReport{Corrupt: []digest.Digest{}, Missing: []string{}, Damaged: []string{}}
-	err := eachBlob(ctx, s, func(d digest.Digest, fi fs.FileInfo) error {
-		r.Blobs++
-		r.Bytes += fi.Size()
-		s.driver.blobs.forget(d)
-		if _, err := s.driver.blobs.stat(d); errors.Is(err, ErrCorrupt) {
-			r.Corrupt = append(r.Corrupt, d)
-		} else if err = ignoreMissing(err); err != nil {
-			return err
-		}
-		return ctx.Err()
-	})
-	if err != nil {
-		return r, fmt.Errorf("verify blobs: %w", err)
-	}
-	return r, eachManifest(ctx, s, func(repository Repository, rev digest.Digest) error {
-		verifyManifest(repository, rev, &r)
-		return nil
-	})
-}
-
-// verifyManifest looks whether an image is whole.
-func verifyManifest(r Repository, rev digest.Digest, report *VerifyReport) {
-	lacks := func(d digest.Digest) { report.Missing = append(report.Missing, r.name+"@"+string(d)) }
-	m, err := r.read(rev)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) {
-		lacks(rev)
-		return
-	}
-	var c *Content
-	if err == nil {
-		c, err = ParseContent(m.Body)
-	}
-	if err != nil {
-		report.Damaged = append(report.Damaged, r.name+"@"+string(rev))
-		return
-	}
-	for _, d := range c.blobs() {
-		if size, err := r.StatBlob(d.Digest); err != nil || size != d.Size {
-			lacks(d.Digest)
-		}
-	}
-	for _, d := range c.Manifests {
-		if size, err := r.statManifest(d.Digest); err != nil || size != d.Size {
-			lacks(d.Digest)
-		}
-	}
-}
-
 // eachBlob calls f for every blob on disk.
 func eachBlob(ctx context.Context, s *Store, f func(d digest.Digest, fi fs.FileInfo) error) error {
 	err := s.registry.Blobs().Enumerate(s.context(ctx), func(d digest.Digest) error {

@@ -33,7 +33,6 @@ func TestTagOfFailedPush(t *testing.T) {
 	now, err := s.Repository("a/b").Tagged("a")
 	require.NoError(t, err)
 
-	require.NoError(t, s.Close())
 	later, err := open(t, root, storage.Options{}).Repository("a/b").Tagged("a")
 	require.NoError(t, err)
 	assert.Equal(t, later.Digest, now.Digest, "a restart changes nothing")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,10 @@ func (r Repository) index(d digest.Digest, mediaType string, size int, c *Conten
 		return fmt.Errorf("index referrer %s: %w", d, err)
 	}
 	full := r.s.driver.full(referrer(r.name, c.Subject.Digest, d))
+	if r.s.o.ReadOnly {
+		r.s.unwritten.Store(full, raw)
+		return nil
+	}
 	if err = known(os.MkdirAll(filepath.Dir(full), dirMode)); err == nil {
 		err = placeSynced(full, raw)
 	}
@@ -125,6 +130,14 @@ func (r Repository) referrers(subject digest.Digest) ([]string, error) {
 			out = append(out, e.Name())
 		}
 	}
+	dir := r.s.driver.full(referrersTo(r.name, subject))
+	r.s.unwritten.Range(func(full, _ any) bool {
+		if path.Dir(full.(string)) == dir && !slices.Contains(out, path.Base(full.(string))) {
+			out = append(out, path.Base(full.(string)))
+		}
+		return true
+	})
+	slices.Sort(out)
 	return out, nil
 }
 
@@ -136,7 +149,10 @@ func (r Repository) readReferrer(subject, d digest.Digest) (entry v1.Descriptor,
 			return entry, 0, known(err)
 		}
 	}
-	if raw, err = os.ReadFile(r.s.driver.full(referrer(r.name, subject, d))); err != nil {
+	full := r.s.driver.full(referrer(r.name, subject, d))
+	if kept, ok := r.s.unwritten.Load(full); ok {
+		raw = kept.([]byte)
+	} else if raw, err = os.ReadFile(full); err != nil {
 		return entry, 0, known(err)
 	}
 	if err := json.Unmarshal(raw, &entry); err != nil {
@@ -170,7 +186,7 @@ func (s *Store) indexNew(ctx context.Context, now time.Time) error {
 		}
 		return r.index(d, m.MediaType, len(m.Body), c)
 	})
-	if err != nil {
+	if err != nil || s.o.ReadOnly {
 		return err
 	}
 	return placeSynced(s.driver.full(indexedFile), []byte(now.UTC().Format(time.RFC3339)))

@@ -21,11 +21,15 @@ type Options struct {
 	MaxBytes int64
 	// MinFreeBytes of the file system that stay free.
 	MinFreeBytes int64
+	// ReadOnly writes nothing below the root, which may be on a file system that cannot be written to. Nothing is repaired
+	// and no corrupt blob moved away: what cannot be read is not served.
+	ReadOnly bool
 	// UploadIdle is how long an upload without a request is kept; 0 is defaultUploadIdle.
 	UploadIdle time.Duration
 	// MaxUploads is how many uploads an account may have under way; 0 is defaultMaxUploads.
 	MaxUploads int
-	// Report is called for a blob that is corrupt on disk; nil reports nothing. It must not block.
+	// Report is called for a blob that is corrupt on disk, with the file that it was moved to, "" with ReadOnly; nil
+	// reports nothing. It must not block.
 	Report func(d digest.Digest, quarantined string)
 	// Log receives what distribution reports, at debug level: its errors are returned too. nil discards it.
 	Log *logrus.Entry
@@ -46,6 +50,7 @@ type Store struct {
 	uploads     idLocks
 	unfinished  unfinished
 	manifests   manifestCache
+	unwritten   sync.Map // path of a referrer with ReadOnly -> its descriptor: what the index on disk lacks
 }
 
 // Open prepares root. It does not look at what is there, see Check.
@@ -57,9 +62,12 @@ func Open(root string, o Options) (*Store, error) {
 		o.MaxUploads = defaultMaxUploads
 	}
 	b := &budget{root: root, maxBytes: o.MaxBytes, minFree: o.MinFreeBytes}
-	v := &verifier{tree: tree(root), budget: b, report: o.Report}
+	v := &verifier{tree: tree(root), budget: b, readOnly: o.ReadOnly, report: o.Report}
 	s := &Store{o: o, driver: &driver{tree: tree(root), budget: b, blobs: v}, log: quiet(o.Log)}
 	for _, d := range []string{blobs, repositories} {
+		if o.ReadOnly {
+			break
+		}
 		if err := os.MkdirAll(s.driver.full(d), dirMode); err != nil {
 			return nil, fmt.Errorf("make registry directory: %w", err)
 		}
@@ -73,11 +81,14 @@ func Open(root string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close keeps which blobs were hashed.
-func (s *Store) Close() error { return s.driver.blobs.save() }
-
-// Used is how many bytes blobs and uploads take, as counted since Check.
+// Used is how many bytes blobs and uploads take, as counted since Check, with what is Reserved.
 func (s *Store) Used() int64 { return s.driver.budget.used.Load() }
+
+// Reserved is how many bytes are kept for uploads and not yet written.
+func (s *Store) Reserved() int64 { return s.driver.budget.unwritten.Load() }
+
+// Free is how many bytes the file system of the root has.
+func (s *Store) Free() (int64, error) { return s.driver.budget.free() }
 
 // Room checks whether n more bytes fit into the budget: an ErrNoSpace says how much is there.
 func (s *Store) Room(n int64) error {

@@ -1,31 +1,31 @@
 package storage
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/sys/unix"
 )
 
 const (
-	verifiedFile = ".dayone-registry.verified"
-	quarantine   = "quarantine"
+	quarantine = "quarantine"
 	// touchEvery keeps repeated pushes of the same layers from writing to the disk each time; far below any grace of
 	// Collect.
 	touchEvery = 10 * time.Minute
 	// openAttempts bounds how often a blob is hashed again because its file changed meanwhile.
 	openAttempts = 3
 )
+
+// errReplaced: a file got another one's name while it was hashed.
+var errReplaced = errors.New("replaced while it was read")
 
 // identity reports whether a file is still the one whose bytes were hashed: any write changes it.
 type identity struct {
@@ -42,13 +42,16 @@ func identify(fi os.FileInfo) identity {
 }
 
 // verifier opens blobs whose bytes have their digest and quarantines the others. It hashes a file again when it
-// changed since it was hashed.
+// changed since it was hashed, and in each process anew: what a file's size and times were says nothing about a disk
+// that rots while no server runs.
 type verifier struct {
 	tree
-	budget *budget
-	report func(d digest.Digest, quarantined string)
+	budget   *budget
+	readOnly bool
+	report   func(d digest.Digest, quarantined string)
 
 	seen    sync.Map // digest.Digest -> identity
+	bad     sync.Map // digest.Digest -> identity, of corrupt files that stay
 	hashing singleflight.Group
 	moves   sync.Mutex // held while a blob's file gets or loses its name or its times change
 }
@@ -105,7 +108,8 @@ func (v *verifier) open(d digest.Digest) (*os.File, os.FileInfo, error) {
 			return nil, nil, err
 		}
 		// one client hashes, the others wait for it
-		if _, err, _ := v.hashing.Do(string(d), func() (any, error) { return nil, v.hash(d) }); err != nil {
+		_, err, _ = v.hashing.Do(string(d), func() (any, error) { return nil, v.hash(d) })
+		if err != nil && !errors.Is(err, errReplaced) {
 			return nil, nil, err
 		}
 	}
@@ -128,8 +132,7 @@ func (v *verifier) stat(d digest.Digest) (os.FileInfo, error) {
 	return fi, f.Close()
 }
 
-// hash reads a blob. One that does not fit its name is quarantined and reported: a client that pushes it again repairs
-// the registry.
+// hash reads a blob.
 func (v *verifier) hash(d digest.Digest) error {
 	f, err := os.Open(v.path(d))
 	if err != nil {
@@ -140,22 +143,61 @@ func (v *verifier) hash(d digest.Digest) error {
 	if err != nil || v.knows(d, fi) {
 		return err
 	}
+	if id, ok := v.bad.Load(d); ok && id == identify(fi) {
+		return fmt.Errorf("blob %s: %w", d, ErrCorrupt)
+	}
+	if err := v.check(d, fi, f); err != nil {
+		return err
+	}
+	v.seen.Store(d, identify(fi))
+	return nil
+}
+
+// rehash reads a blob from the disk by way of read, whatever was hashed before, and returns its size. Clients go on
+// meanwhile.
+func (v *verifier) rehash(d digest.Digest, read func(io.Reader) io.Reader) (int64, error) {
+	f, err := os.Open(v.path(d))
+	if err != nil {
+		return 0, known(err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	// What memory has of the file says nothing about the disk. A file system without the advice is read all the same.
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	if err := v.check(d, fi, read(f)); err != nil {
+		return fi.Size(), err
+	}
+	v.seen.LoadOrStore(d, identify(fi))
+	return fi.Size(), nil
+}
+
+// check reads the bytes of a blob's file. One that does not fit its name is quarantined and reported: a client that
+// pushes it again repairs the registry. On a root that is not written to it stays and is not served.
+func (v *verifier) check(d digest.Digest, fi os.FileInfo, in io.Reader) error {
 	check := d.Verifier()
-	if _, err := io.CopyBuffer(check, struct{ io.Reader }{f}, make([]byte, copyBuffer)); err != nil {
+	if _, err := io.CopyBuffer(check, struct{ io.Reader }{in}, make([]byte, copyBuffer)); err != nil {
 		return fmt.Errorf("verify blob %s: %w", d, err)
 	}
 	if check.Verified() {
-		v.seen.Store(d, identify(fi))
 		return nil
 	}
 	v.moves.Lock()
 	defer v.moves.Unlock()
 	now, err := os.Stat(v.path(d))
-	if err != nil || !os.SameFile(now, fi) { // replaced meanwhile: open looks again
-		return ignoreMissing(err)
-	}
-	away, err := v.quarantine(d, fi.Size())
 	if err != nil {
+		return known(err)
+	}
+	if !os.SameFile(now, fi) {
+		return fmt.Errorf("blob %s: %w", d, errReplaced)
+	}
+	away := ""
+	if v.readOnly {
+		v.forget(d)
+		v.bad.Store(d, identify(fi))
+	} else if away, err = v.quarantine(d, fi.Size()); err != nil {
 		return fmt.Errorf("blob %s: %w: %w", d, ErrCorrupt, err)
 	}
 	if v.report != nil {
@@ -195,41 +237,4 @@ func (v *verifier) touch(d digest.Digest) (int64, error) {
 	}
 	v.trust(d) // our own change of the times is not a change of the bytes
 	return fi.Size(), nil
-}
-
-// save keeps which blobs were hashed, so that the next process need not hash them again.
-func (v *verifier) save() error {
-	seen := map[string]identity{}
-	v.seen.Range(func(k, id any) bool {
-		seen[string(k.(digest.Digest))] = id.(identity)
-		return true
-	})
-	b, err := json.Marshal(seen)
-	if err == nil {
-		err = known(renameio.WriteFile(filepath.Join(string(v.tree), verifiedFile), b, fileMode))
-	}
-	if err != nil && !errors.Is(err, ErrNoSpace) { // without room they are hashed again
-		return fmt.Errorf("keep verified blobs: %w", err)
-	}
-	return nil
-}
-
-func (v *verifier) load() error {
-	b, err := os.ReadFile(filepath.Join(string(v.tree), verifiedFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read verified blobs: %w", err)
-	}
-	seen := map[string]identity{}
-	if json.Unmarshal(b, &seen) != nil { // cut by a crash: everything is hashed again
-		return nil
-	}
-	for k, id := range seen {
-		if d, err := ParseDigest(k); err == nil {
-			v.seen.Store(d, id)
-		}
-	}
-	return nil
 }

@@ -113,6 +113,38 @@ func newVerifyCommand() *cobra.Command {
 		})
 }
 
+func newStatusCommand() *cobra.Command {
+	return rootCommand("status", "Show uploads, disk, last collection and scrub of the server that runs on a root",
+		func(cmd *cobra.Command, root string) error {
+			s, err := registry.ReadStatus(cmd.Context(), root)
+			if err != nil {
+				return err
+			}
+			return cli.PrintTable(cmd, s, func(w io.Writer) { printStatus(w, s) })
+		})
+}
+
+func printStatus(w io.Writer, s registry.Status) {
+	limit := "no limit"
+	if s.MaxBytes > 0 {
+		limit = fmt.Sprintf("of %d", s.MaxBytes)
+	}
+	fmt.Fprintf(w, "stored\t%d bytes, %s\n", s.StoredBytes, limit)
+	fmt.Fprintf(w, "reserved\t%d bytes for %d uploads\n", s.ReservedBytes, s.Uploads)
+	fmt.Fprintf(w, "disk\t%d bytes free, %d stay free\n", s.FreeBytes, s.MinFreeBytes)
+	if c := s.LastCollection; c != nil {
+		fmt.Fprintf(w, "last collection\t%s: %d blobs removed, %d bytes; %d kept; %d damaged manifests %s\n",
+			c.At.Format(time.RFC3339), c.Removed, c.Bytes, c.Kept, len(c.Damaged), c.Error)
+	}
+	if l := s.LastScrub; l != nil {
+		fmt.Fprintf(w, "last scrub\t%s: %d blobs, %d bytes; %d corrupt, %d missing, %d damaged %s\n",
+			l.At.Format(time.RFC3339), l.Blobs, l.Bytes, len(l.Corrupt), len(l.Missing), len(l.Damaged), l.Error)
+	}
+	if p := s.Scrub; p != nil {
+		fmt.Fprintf(w, "scrub\t%d of %d bytes read since %s\n", p.ReadBytes, p.OfBytes, p.Since.Format(time.RFC3339))
+	}
+}
+
 // warnDamaged names the manifests because of which blobs stay.
 func warnDamaged(cmd *cobra.Command, damaged []string) {
 	for _, m := range damaged {

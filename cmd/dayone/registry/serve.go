@@ -15,7 +15,7 @@ import (
 func Command() *cobra.Command {
 	return cli.NewGroup("registry", "Serve, fill and look after an OCI registry on this host", newServeCommand(),
 		newCopyCommand(), newListCommand(), newUsageCommand(), newCollectCommand(), newVerifyCommand(),
-		newRemoveCommand())
+		newRemoveCommand(), newStatusCommand())
 }
 
 func newServeCommand() *cobra.Command {
@@ -45,11 +45,14 @@ func newServeCommand() *cobra.Command {
 		"further name or address of the certificate that is made here (repeatable)")
 	flags.BoolVar(&o.InsecureHTTP, "insecure-http", false, "serve plain HTTP, on a loopback address only")
 	flags.StringVar(&o.UsersFile, "users", "", "accounts, lines of NAME:BCRYPT:ROLE with role push or pull")
-	flags.BoolVar(&o.ReadOnly, "read-only", false, "refuse every change")
+	flags.BoolVar(&o.ReadOnly, "read-only", false, "refuse every change, write nothing below the root")
 	flags.BoolVar(&o.Sparse, "sparse", false, "accept indexes and manifests whose images or layers are not all there")
 	flags.Var((*size)(&o.MaxBytes), "max-bytes", "what the images may take, as 200MiB, 0 for no limit")
 	flags.Var((*size)(&o.MinFreeBytes), "min-free-bytes", "what stays free of the disk, 0 for 256MiB")
 	flags.DurationVar(&o.CollectEvery, "gc-every", 0, "collect garbage this often, 0 for 6h, negative for never")
+	flags.DurationVar(&o.ScrubEvery, "scrub-every", 0, "read all blobs this often to find rot, 0 for a week, negative for "+
+		"never")
+	flags.Var((*size)(&o.ScrubRate), "scrub-rate", "read this much a second for it, 0 for 32MiB")
 	flags.DurationVar(&o.UploadIdle, "upload-idle", 0, "end an upload without a request after this time, 0 for 1h")
 	flags.IntVar(&o.MaxUploads, "max-uploads", 0, "unfinished uploads of one account, 0 for 1024")
 	_ = cmd.MarkFlagRequired("root")

@@ -98,7 +98,7 @@ func newCuts(t *testing.T) *cuts {
 // on.
 func (c *cuts) start() {
 	require.NoError(c.t, c.node.Ignite(c.t.Context(), c.patched()))
-	for _, file := range []string{hangingCA, hangingHashes} {
+	for _, file := range []string{hangingCA, hangingScrub} {
 		require.NoError(c.t, os.MkdirAll(filepath.Dir(c.disk(file)), 0o700))
 		require.NoError(c.t, unix.Mkfifo(c.disk(file), 0o600))
 	}
@@ -111,9 +111,9 @@ func (c *cuts) start() {
 
 // Files that phases read first: as pipes they hang.
 const (
-	hangingCA     = "lib/dayone/identity/ca.crt"
-	hangingHashes = "lib/dayone/registry/.dayone-registry.verified"
-	pullSecret    = "/etc/mcc/bootstrap/machineconfigcontroller-pull-secret"
+	hangingCA    = "lib/dayone/identity/ca.crt"
+	hangingScrub = "lib/dayone/registry/.dayone-registry.scrub"
+	pullSecret   = "/etc/mcc/bootstrap/machineconfigcontroller-pull-secret"
 )
 
 // hold keeps a phase at work until release. set, where it is given, is called first.
@@ -131,7 +131,7 @@ func (c *cuts) holds() []hold {
 	fixture := func(name string) func() { return func() { c.must("rm /opt/openshift/fixture/hold-" + name) } }
 	return []hold{
 		{phase: "identity", release: func() { c.unhang(hangingCA) }},
-		{phase: "registry", release: func() { c.unhang(hangingHashes) }},
+		{phase: "registry", release: func() { c.unhang(hangingScrub) }},
 		{phase: "render-first", release: fixture("mco")},
 		{phase: "base", times: c.downloads.stops, release: func() { c.downloads.set(false) }},
 		{phase: "build-master", times: func() int { return int(c.asked.Load()) }, release: func() { close(c.built) }},
