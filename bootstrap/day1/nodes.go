@@ -20,7 +20,7 @@ func trackNodes(h Host, id *Identity) *nodes.Tracker {
 		pools[path] = p.Name
 	}
 	return nodes.New(nodes.Options{StateDir: h.StateDir, Pools: pools, Own: ownAddresses(), Scrub: id.scrub,
-		Now: h.Now, Log: h.Log.WithField("component", "nodes")})
+		ByMCO: h.ByMCO, Now: h.Now, Log: h.Log.WithField("component", "nodes")})
 }
 
 // ownAddresses are those of this host: builds push and tests pull from them. A host that cannot list them shows

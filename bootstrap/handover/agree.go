@@ -48,7 +48,7 @@ func Disagreements(p *Plan, v View) []Disagreement {
 			out = append(out, Disagreement{"MachineOSConfig of pool " + pool.Name, d})
 			continue
 		}
-		out = append(out, nodes(v.nodesOf(pool.Name), pool, p.Controllers)...)
+		out = append(out, unlike(v.nodesOf(pool.Name), pool, p.Controllers)...)
 	}
 	return append(out, toBuild(p, v)...)
 }
@@ -173,8 +173,8 @@ func seeded(c *mcfgv1.MachineOSConfig, pool Pool) string {
 		c.Status.CurrentImagePullSpec, pool.Image)
 }
 
-// nodes says which nodes of a pool are missing or are not what they should be.
-func nodes(list []*corev1.Node, pool Pool, controllers Controllers) []Disagreement {
+// unlike says which nodes of a pool are missing or are not what they should be.
+func unlike(list []*corev1.Node, pool Pool, controllers Controllers) []Disagreement {
 	var out []Disagreement
 	for _, n := range list {
 		if d := node(n, pool); d != "" {

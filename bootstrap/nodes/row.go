@@ -57,6 +57,15 @@ type Row struct {
 	Attempts int `json:"attempts,omitempty"`
 	// Boots counts the boots that the node saw.
 	Boots int `json:"boots,omitempty"`
+	// ByMCO says that MCO's own first boot is at work on the node. It reports nothing: stages are what MCO's config
+	// server, the registry and, once the node has joined, the cluster show.
+	ByMCO bool `json:"byMCO,omitempty"`
+	// AskedAt is when it asked for its config last, by MCO's log.
+	AskedAt time.Time `json:"askedAt,omitzero"`
+	// Tries counts how often a node of MCO's came for its image.
+	Tries int `json:"tries,omitempty"`
+	// Says is what the cluster says of a node that has joined and is not done.
+	Says string `json:"says,omitempty"`
 }
 
 func (r Row) enter(s Stage, at time.Time) Row {
@@ -87,11 +96,21 @@ func (r Row) wants(at time.Time, pool, digest string, total int64) Row {
 		r.Stage == StageStaged) {
 		return r
 	}
+	if r.Stage != StagePulling || r.Image != digest {
+		r.Tries = 1
+	} else if at.Sub(r.LastByte) >= tryPause {
+		r.Tries++
+		r.LastByte = at
+	}
 	if r.Image != digest || r.Total == 0 { // the node may have named its image before it came for it
 		r.Image, r.Bytes, r.Total, r.LastByte = digest, 0, total, at
 	}
 	return r.enter(StagePulling, at)
 }
+
+// tryPause is without a byte before the manifest is asked for again: a client asks for it several times in one pull,
+// and MCO's daemon pauses 10 seconds or more between two.
+const tryPause = 10 * time.Second
 
 // got are bytes of an image that were sent.
 func (r Row) got(at time.Time, n int64) Row {

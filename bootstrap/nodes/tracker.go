@@ -34,6 +34,8 @@ type Options struct {
 	StateDir string
 	// Pools are the pools by the path of the repository from which their nodes pull.
 	Pools map[string]string
+	// ByMCO says that MCO's own first boot is at work on the nodes: they report nothing.
+	ByMCO bool
 	// Own are addresses of this host; what they do is no node's.
 	Own []string
 	// Scrub takes secrets out of what nodes report. Default: nothing.
@@ -142,8 +144,16 @@ func (t *Tracker) change(address string, apply func(at time.Time, r Row) Row) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.apply(address, apply)
+}
+
+// apply is change with the lock held, for any key.
+func (t *Tracker) apply(key string, apply func(at time.Time, r Row) Row) {
 	at := t.o.Now().UTC()
-	if t.table.change(address, at, func(r Row) Row { return apply(at, r) }) {
+	if t.table.change(key, at, func(r Row) Row {
+		r.ByMCO = t.o.ByMCO
+		return apply(at, r)
+	}) {
 		t.dirty = true
 	}
 }

@@ -37,6 +37,9 @@ func (r Row) Who() string { return cmp.Or(r.Name, r.Address) }
 
 // At is the row as people read it.
 func (r Row) At(now time.Time) View {
+	if r.ByMCO {
+		return r.byMCO(now)
+	}
 	v := View{Row: r}
 	stage, silent := now.Sub(r.Since), now.Sub(r.LastByte)
 	switch r.Stage {
@@ -56,8 +59,7 @@ func (r Row) At(now time.Time) View {
 			v.Text += "; before: " + r.Reason
 		}
 		v.Stuck = !r.LastByte.IsZero() && silent > byteLimit
-		v.Hint = "check the network from the node to this host's registry, then journalctl -u dayone-firstboot on the node " +
-			"(with MCO: -u machine-config-daemon-firstboot)"
+		v.Hint = "check the network from the node to this host's registry, then journalctl -u dayone-firstboot on the node"
 	case StageStaged:
 		v.Text = fmt.Sprintf("has staged its image since %s", age(stage))
 		v.Stuck, v.Hint = stage > stageLimit, "journalctl -u dayone-firstboot on the node says what holds the reboot"
@@ -85,9 +87,18 @@ func (r Row) At(now time.Time) View {
 
 // Views are the rows as people read them.
 func Views(rows []Row, now time.Time) []View {
+	unasked := map[string]bool{} // pools of whose nodes some never asked for a config
+	for _, r := range rows {
+		unasked[r.Pool] = unasked[r.Pool] || r.Asked == 0
+	}
 	out := make([]View, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, r.At(now))
+		v := r.At(now)
+		if r.Stage == StageFetching && r.Name == "" && unasked[r.Pool] {
+			v.Text += fmt.Sprintf("; asked %d times: it may be a load balancer, whose nodes are other rows", r.Asked)
+			v.Stuck, v.Hint = false, ""
+		}
+		out = append(out, v)
 	}
 	return out
 }

@@ -95,6 +95,7 @@ func (f finisher) handOver(ctx context.Context) error {
 			Add(cmp.Or(plan.Deadline.Duration(), installconfig.DefaultHandOverDeadline)))
 		o.Deadline = max(left, time.Second)
 	}
+	defer watchNodes(ctx, f, plan)()
 	return f.besideRegistry(ctx, func(ctx context.Context) error { return f.persist(ctx, o, policy) })
 }
 

@@ -3,6 +3,7 @@ package openshift_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/build"
@@ -178,6 +180,7 @@ func (n *node) assertDone(first *mcfgv1.MachineConfig) {
 	}
 	assert.NotEqual(t, first.Name, out.Configs["master"])
 	n.nobodyHasAnAccount()
+	n.mastersAreShown()
 	registry := `"127.0.0.1:`
 	pull := &corev1.Secret{}
 	require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, pull))
@@ -202,6 +205,19 @@ func (n *node) assertDone(first *mcfgv1.MachineConfig) {
 		journal, err := os.ReadFile(filepath.Join(n.order.State, journal.File))
 		require.NoError(t, err)
 		assert.NotContains(t, string(journal)+n.read("/var/log/openshift/dayone-bootstrap.json"), secret)
+	}
+}
+
+// mastersAreShown says that each master has a row: the cluster tells what it is.
+func (n *node) mastersAreShown() {
+	n.t.Helper()
+	rows, err := nodes.Read(n.order.State)
+	require.NoError(n.t, err)
+	require.Len(n.t, rows, masters)
+	_, digest, _ := strings.Cut(n.served("master").Spec.OSImageURL, "@")
+	for i, r := range rows {
+		assert.Equal(n.t, []any{fmt.Sprintf("master-%d", i), "master", nodes.StageBooted, digest},
+			[]any{r.Name, r.Pool, r.Stage, r.Image})
 	}
 }
 

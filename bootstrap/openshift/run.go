@@ -99,7 +99,7 @@ func newFlow(o Options, in *preflight.Input, records *records) (flow, error) {
 	}
 	port := strconv.Itoa(c.Port)
 	return flow{Options: o, records: records, started: func() {}, host: day1.Host{Options: o.Options, In: in,
-		Registry: net.JoinHostPort(host, port), Listen: ":" + port, Names: []string{host}, Together: true}}, nil
+		Registry: net.JoinHostPort(host, port), Listen: ":" + port, Names: []string{host}, Together: true, ByMCO: true}}, nil
 }
 
 // run carries out all steps. It watches the installer's limits, the gate and the registry meanwhile.

@@ -57,8 +57,8 @@ func demo(ctx context.Context) error {
 		return fmt.Errorf("-o %s: write text or json", *output)
 	}
 	if *full && (*tiny || o.InstallDir != "" || o.Base != "") {
-		return errors.New("--full runs the sample's life on Debian, whose nodes need systemd: " +
-			"drop --tiny, --install-dir and --base, or drop --full")
+		return errors.New("--full runs the sample's life on Debian, because its node agents need systemd: " +
+			"leave out --tiny, --install-dir and --base, or leave out --full")
 	}
 	if *tiny {
 		o.Kind = baseimage.Tiny

@@ -142,6 +142,10 @@ func TestNodesAreNamed(t *testing.T) {
 	well := row("0", "booted", `,"boots":2`)
 	silent := row("1", "pulling", `,"bytes":310000000,"total":900000000,"lastByte":"2026-01-02T10:03:00Z"`)
 	failed := row("2", "failed", `,"class":"DiskFull","reason":"import layer: no space left on device"`)
+	const mco = `,"byMCO":true,"total":900000000,"lastByte":"2026-01-02T10:03:00Z"`
+	reboots := row("3", "pulling", mco+`,"bytes":310000000`)
+	over := row("4", "pulling", mco+`,"bytes":310000000,"tries":6`)
+	gaveUp := row("5", "failed", mco+`,"reason":"unexpected on-disk state"`)
 	for _, c := range []struct {
 		name, rows             string
 		status                 Status
@@ -153,6 +157,12 @@ func TestNodesAreNamed(t *testing.T) {
 			"pulls since 4m, 310 of 900 MB, no byte for 2m", "check the network"},
 		{"one failed", silent + "," + failed, StatusFailed, "node master-2", causeNodeFailed,
 			"failed 4m ago: import layer: no space left on device", "make room"},
+		{"MCO's may reboot", reboots, StatusServing, "", "", "", "boot the nodes"},
+		{"MCO's starts over", reboots + "," + over, StatusWaiting, "node master-4", causeNodeStuck,
+			"pulls since 4m, 310 of 900 MB, came for it 6 times, no byte for 2m (this host does not see whether it stages or " +
+				"reboots)", "machine-config-daemon-firstboot"},
+		{"MCO's daemon gave up", over + "," + gaveUp, StatusFailed, "node master-5", causeNodeFailed,
+			"failed 4m ago, says MCO's daemon on it: unexpected on-disk state", "oc describe node master-5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := Bundle(made(t, map[string]string{journalName: served, statusName: state,
