@@ -25,6 +25,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/manifests/rendercontroller"
+	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // Operator renders pools and takes over pre-built images as MCO does: by the contract of its annotation, its label and
@@ -115,17 +116,54 @@ func (o Operator) Join(ctx context.Context, name, pool, rendered string) error {
 	return o.Env.Client.Create(ctx, node)
 }
 
+// Address lets a node have an address, as its kubelet tells it.
+func (o Operator) Address(t testing.TB, name, address string) {
+	t.Helper()
+	o.change(t, name, func(n *corev1.Node) {
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+	})
+}
+
+// GiveUp lets a node's daemon give up; Recover lets it be done again.
+func (o Operator) GiveUp(t testing.TB, name, reason string) {
+	t.Helper()
+	o.says(t, name, string(nodestate.StateDegraded), reason)
+}
+
+// Recover ends GiveUp.
+func (o Operator) Recover(t testing.TB, name string) {
+	t.Helper()
+	o.says(t, name, manifests.StateDone, "")
+}
+
+func (o Operator) says(t testing.TB, name, state, reason string) {
+	t.Helper()
+	o.change(t, name, func(n *corev1.Node) {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, manifests.AnnotationState, state)
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, manifests.AnnotationReason, reason)
+	})
+}
+
+func (o Operator) change(t testing.TB, name string, change func(*corev1.Node)) {
+	t.Helper()
+	n := &corev1.Node{}
+	require.NoError(t, o.Env.Client.Get(t.Context(), client.ObjectKey{Name: name}, n))
+	old := n.DeepCopy()
+	change(n)
+	status := n.DeepCopy()
+	require.NoError(t, o.Env.Client.Patch(t.Context(), n, client.MergeFrom(old)))
+	require.NoError(t, o.Env.Client.Status().Patch(t.Context(), status, client.MergeFrom(old)))
+}
+
 // Tell lets a node be told to have another config until undo is called.
 func (o Operator) Tell(t testing.TB, name, config string) (undo func()) {
 	t.Helper()
 	var was string
 	tell := func(config string) {
-		n := &corev1.Node{}
-		require.NoError(t, o.Env.Client.Get(t.Context(), client.ObjectKey{Name: name}, n))
-		old := n.DeepCopy()
-		was = n.Annotations[manifests.AnnotationDesiredConfig]
-		metav1.SetMetaDataAnnotation(&n.ObjectMeta, manifests.AnnotationDesiredConfig, config)
-		require.NoError(t, o.Env.Client.Patch(t.Context(), n, client.MergeFrom(old)))
+		o.change(t, name, func(n *corev1.Node) {
+			was = n.Annotations[manifests.AnnotationDesiredConfig]
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, manifests.AnnotationDesiredConfig, config)
+		})
 	}
 	tell(config)
 	back := was

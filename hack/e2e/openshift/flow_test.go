@@ -52,6 +52,7 @@ func (w *world) master(ctx context.Context) *master {
 		for ctx.Err() == nil {
 			request, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://bootstrap:22624/config/master", nil)
 			request.Header.Set("Accept", "application/vnd.coreos.ignition+json;version=3.2.0")
+			request.Header.Set("User-Agent", "Ignition/2.26.0")
 			response, err := client.Do(request)
 			if err == nil && response.StatusCode < http.StatusInternalServerError {
 				raw, broken := io.ReadAll(response.Body)
@@ -112,15 +113,26 @@ func (w *world) is(command string) bool {
 	return err == nil
 }
 
-// rendered is the config that the masters get.
+// rendered is the config that the masters get, masterImage their image.
 func (w *world) rendered() string {
+	config, _ := w.second()
+	return config
+}
+
+func (w *world) masterImage() string {
+	_, image := w.second()
+	return image
+}
+
+// second is what the second rendering made for the masters.
+func (w *world) second() (config, image string) {
 	raw, err := w.sh("cat /var/lib/dayone/journal.json")
 	require.NoError(w.t, err)
 	var j journal.Journal
 	require.NoError(w.t, json.Unmarshal([]byte(raw), &j))
-	var out struct{ Configs map[string]string }
+	var out struct{ Configs, Images map[string]string }
 	require.NoError(w.t, json.Unmarshal(j.Find("render-second").Output, &out))
-	return out.Configs["master"]
+	return out.Configs["master"], out.Images["master"]
 }
 
 // seeded says that the cluster has the image as the pool's, under its final name, which it gives.
@@ -172,9 +184,7 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 
 	// bootkube is done, and the API server and MCO's server on the node are gone; but the final registry is down, and the
 	// end waits.
-	for i := range masters {
-		require.NoError(t, w.operator.Join(t.Context(), fmt.Sprintf("master-%d", i), "master", w.rendered()))
-	}
+	w.mastersAreShown()
 	_, err := w.sh("touch /opt/openshift/fixture/masters-up")
 	require.NoError(t, err)
 	w.eventually("bootkube is done", func() bool { return w.is("test -e /opt/openshift/.bootkube.done") })
@@ -216,4 +226,5 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	status, err := w.sh("dayone status --state-dir /var/lib/dayone")
 	require.NoError(t, err)
 	assert.Contains(t, status, "the cluster has all, and this host may go")
+	assert.Equal(t, masters, strings.Count(status, "runs its image since"), status)
 }

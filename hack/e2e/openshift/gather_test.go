@@ -190,8 +190,8 @@ func (w *world) onTheNode() {
 	for name, has := range map[string]string{
 		"bootstrap/journals/dayone-bootstrap.log": "hand-over", "bootstrap/journals/dayone-registry.log": "and the end",
 		"bootstrap/services/dayone-bootstrap.json": `"stage": "gate"`, "bootstrap/dayone/journal.json": "build-master",
-		"bootstrap/dayone/handed-over.json": "time",
-		"bootstrap/dayone/os-release.txt":   "Debian", "rendered-assets/dayone/rendered-first/master.yaml": "osImageURL",
+		"bootstrap/dayone/handed-over.json": "time", "bootstrap/dayone/nodes.json": `"name": "master-0"`,
+		"bootstrap/dayone/os-release.txt": "Debian", "rendered-assets/dayone/rendered-first/master.yaml": "osImageURL",
 		"rendered-assets/openshift/layering/machineosconfig-master.yaml": "MachineOSConfig",
 	} {
 		if assert.NotNil(t, b.Get(name), "%s is not among %v: %s", name, b.Names(), errs.String()) {
