@@ -28,7 +28,8 @@ const collector = "GOGC=400"
 
 // Names are the programs in the directory that Assets returns.
 func Names() []string {
-	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"}
+	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl",
+		"kubeadm"}
 }
 
 // Assets returns the directory of the programs, built when this machine has none for the sources in this tree and this

@@ -15,7 +15,7 @@ func TestProgramVersions(t *testing.T) {
 	dir, err := kube.Assets(t.Context(), nil)
 	require.NoError(t, err)
 	for name, flag := range map[string]string{"kube-apiserver": "--version", "kubelet": "--version", "etcd": "--version",
-		"kubectl": "version"} {
+		"kubectl": "version", "kubeadm": "version"} {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, name), flag)
 		if name == "kubectl" {
 			cmd.Args = append(cmd.Args, "--client")

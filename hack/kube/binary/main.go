@@ -1,5 +1,5 @@
-// Command kube is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl in one static
-// program: the name it is called by, or else its first argument, says which of them runs.
+// Command kube is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl and kubeadm in
+// one static program: the name it is called by, or else its first argument, says which of them runs.
 //
 //	Go modules -> one binary + a link per name -> a Kubernetes of this version on any machine that has Go
 //
@@ -28,6 +28,8 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app"
+	kubeadmerrors "k8s.io/kubernetes/cmd/kubeadm/app/util/errors"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
@@ -54,12 +56,15 @@ func programs() map[string]func() {
 		"kube-scheduler":          server(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 		"kubelet":                 server(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 		"kubectl":                 client,
+		"kubeadm":                 bootstrapper,
 	}
 }
 
 func server(command func() *cobra.Command) func() {
 	return func() { os.Exit(cli.Run(command())) }
 }
+
+func bootstrapper() { kubeadmerrors.HandleError(kubeadm.Run()) }
 
 func client() {
 	if _, err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
