@@ -27,11 +27,11 @@ const maxLog = 1 << 20
 var asked = regexp.MustCompile(`^(\S+) std(?:err|out) F .*\bPool ([a-z0-9.-]+) requested by address:"([^"]+)" ` +
 	`User-Agent:"Ignition/`)
 
-// watchNodes keeps the rows of the nodes until the returned function is called, which takes a last look. MCO's own
-// first boot is at work there and reports nothing: so the log of its config server and the cluster's API are read. The
-// registry tells of pulls by itself.
-func watchNodes(ctx context.Context, f finisher, plan *handover.Plan) (end func()) {
-	ctx, cancel := context.WithCancel(ctx)
+// watchNodes keeps the rows of the nodes until the returned function is called, which takes a last look unless parent
+// has ended. MCO's own first boot is at work there and reports nothing: so the log of its config server and the
+// cluster's API are read. The registry tells of pulls by itself.
+func watchNodes(parent context.Context, f finisher, plan *handover.Plan) (end func()) {
+	ctx, cancel := context.WithCancel(parent)
 	ended := make(chan struct{})
 	w := nodeWatch{f: f, plan: plan, read: map[string]int64{}}
 	go func() {
@@ -48,9 +48,11 @@ func watchNodes(ctx context.Context, f finisher, plan *handover.Plan) (end func(
 	return func() {
 		cancel()
 		<-ended
-		last, done := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+		last, done := context.WithTimeout(parent, lastLook)
 		defer done()
-		w.look(last)
+		if parent.Err() == nil {
+			w.look(last)
+		}
 	}
 }
 
