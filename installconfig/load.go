@@ -43,6 +43,9 @@ func Load(dir string) (*Document, error) {
 
 // parse is Load for bytes.
 func parse(raw []byte) (*Document, error) {
+	if err := RefuseUTF16(raw, FileName, true); err != nil {
+		return nil, err
+	}
 	root, err := rootMapping(raw)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 )
 
@@ -41,7 +42,8 @@ type ReadOptions struct {
 	Prefix string
 	// Inspect is shown every document as JSON, of whatever kind, before it is decoded; nil shows nothing.
 	Inspect func(raw []byte, at Origin)
-	// Extensions limits the files that are read, for example .yaml. Default: every file, as MCO's bootstrap does.
+	// Extensions limits the files that are read, for example .yaml, and refuses those in UTF-16 with a byte order mark.
+	// Default: every file, as MCO's bootstrap does.
 	Extensions []string
 }
 
@@ -113,6 +115,9 @@ func Read(raw []byte, name string, o ReadOptions) (*Set, error) {
 }
 
 func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]map[string]store) error {
+	if err := installconfig.RefuseUTF16(raw, name, len(o.Extensions) > 0); err != nil {
+		return err
+	}
 	docs, err := split(raw)
 	if err != nil {
 		at := Origin{File: name}

@@ -113,6 +113,10 @@ func userContainerfile(d *directory, p installconfig.Pool, at report.Finding, re
 		rep.Errorf(at, "read Containerfile: %v", err)
 		return "", false
 	}
+	if err := installconfig.RefuseUTF16(raw, p.ContainerfilePath, true); err != nil {
+		rep.Add(report.Of(err)...)
+		return "", false
+	}
 	if n := len([]rune(string(raw))); n > installconfig.MaxContainerfile {
 		at.Rule, at.Next = "containerfile-length", "move files into an image and COPY --from it"
 		rep.Errorf(at, "%s has %d characters; the API allows %d", p.ContainerfilePath, n, installconfig.MaxContainerfile)

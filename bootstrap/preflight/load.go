@@ -33,6 +33,9 @@ func Load(dir, platform string) (*Input, error) {
 		return nil, err
 	}
 	d.set.Append(settings)
+	if found := decodedInput(d.set); len(found) > 0 {
+		return nil, &report.Invalid{Findings: found}
+	}
 	return judge(d, generated, installChecks(), []check{rendering})
 }
 

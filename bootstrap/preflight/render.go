@@ -104,10 +104,38 @@ func invalidIgnition(_ *directory, in *Input, rep *report.Report) {
 		if len(raw) == 0 {
 			continue
 		}
-		if _, err := machineconfig.Parse(raw); err != nil {
+		config, err := machineconfig.Parse(raw)
+		if err != nil {
 			rep.Add(ignitionFinding(item, err))
+			continue
+		}
+		for _, f := range machineconfig.Names(config) {
+			rep.Add(refusedIn(item, f))
 		}
 	}
+}
+
+// refusedIn makes a refusal of a finding about a MachineConfig's Ignition config.
+func refusedIn(item manifests.Item[*mcfgv1.MachineConfig], f report.Finding) report.Finding {
+	at := item.Origin.At("spec.config."+f.Path, f.Rule)
+	at.Severity, at.Message, at.Next = report.Error, "MachineConfig \""+item.Object.Name+"\": "+f.Message, f.Next
+	return at
+}
+
+// decodedInput refuses an install directory whose contents take too much memory once they are unpacked. It comes before
+// whatever unpacks them.
+func decodedInput(set *manifests.Set) []report.Finding {
+	var budget machineconfig.Budget
+	for _, item := range set.MachineConfigs {
+		config, err := machineconfig.Parse(item.Object.Spec.Config.Raw)
+		if err != nil {
+			continue // invalidIgnition reports it
+		}
+		if found := budget.Take(config); len(found) > 0 {
+			return []report.Finding{refusedIn(item, found[0])}
+		}
+	}
+	return nil
 }
 
 // ignitionFinding leads to the field of the Ignition config that the parser names.

@@ -12,6 +12,7 @@ import (
 
 	"dayone.dev/dayone/build/basetree"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests/machineconfig"
 )
 
 // Options of Compile. The zero value compiles for an empty base.
@@ -37,7 +38,7 @@ type source struct {
 // sections turn the parts of a config into entries, placements and findings. Later ones see the entries of the earlier:
 // hard links copy files, units are enabled by their own [Install] section.
 func sections() []func(source, *draft) {
-	return []func(source, *draft){firstBootOnly, users, directories, files, links, conflicts, units, tmpfiles,
+	return []func(source, *draft){names, firstBootOnly, users, directories, files, links, conflicts, units, tmpfiles,
 		kernelArguments}
 }
 
@@ -110,6 +111,15 @@ func (d *draft) add(in, p string, e Entry) {
 	}
 	d.from[e.Path] = p
 	d.entries[e.Path] = e
+}
+
+// names refuses what no machine can hold, what leads out of systemd's folder, and contents beyond the budget. The
+// sections after it would write them.
+func names(s source, d *draft) {
+	var budget machineconfig.Budget
+	for _, f := range append(machineconfig.Names(s.config), budget.Take(s.config)...) {
+		d.refuse(f.Rule, f.Path, f.Next, "%s", f.Message)
+	}
 }
 
 // conflicts refuses paths that lie below a file or link of the same config.

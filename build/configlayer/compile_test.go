@@ -46,6 +46,8 @@ func base() *basetree.Tree {
 		t.Entries[p] = basetree.Entry{Kind: basetree.Symlink, Link: link}
 	}
 	t.Entries["/etc/large"] = basetree.Entry{Kind: basetree.Regular, Mode: 0o644}
+	t.Entries["/usr/lib/systemd/system/leaving.service"] = basetree.Entry{Kind: basetree.Regular, Mode: 0o644}
+	t.Contents["/usr/lib/systemd/system/leaving.service"] = []byte("[Install]\nWantedBy=../../cron.d/x\n")
 	t.Contents["/etc/passwd"] = []byte("root:x:0:0::/:/bin/sh\ncore:x:1000:1000::/:/bin/sh\n")
 	return t
 }
@@ -85,6 +87,16 @@ func TestRefused(t *testing.T) {
 		{"a file below a file of the base", `"storage":{"files":[{"path":"/etc/full/x/y","contents":{"source":"data:,a"}}]}`,
 			"path-below-file", "spec.config.storage"},
 		{"a reference to another config", `"ignition":{"version":"3.5.0","config":{"merge":[{"source":"https://example.com/x"}]}}`, "nested-config", "spec.config.ignition.config"},
+		{"a unit outside of systemd's folder", `"systemd":{"units":[{"name":"../../evil.service","contents":"[Unit]\n"}]}`,
+			"unit-name", "spec.config.systemd.units[0].name"},
+		{"a drop-in outside of it", `"systemd":{"units":[{"name":"a.service","dropins":[{"name":"../../../evil.conf","contents":"[Unit]\n"}]}]}`,
+			"unit-name", "spec.config.systemd.units[0].dropins[0].name"},
+		{"an alias outside of it", `"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Install]\nAlias=../../x.service\n"}]}`,
+			"unit-install", "spec.config.systemd.units[0].contents"},
+		{"a unit of the base with such an alias", `"systemd":{"units":[{"name":"leaving.service","enabled":true}]}`,
+			"unit-install", "spec.config.systemd.units[0]"},
+		{"a path with a NUL", `"storage":{"files":[{"path":"/etc/a\u0000","contents":{"source":"data:,a"}}]}`,
+			"path", "spec.config.storage.files[0].path"},
 		{"a passwd file through usr's link", `"storage":{"links":[{"path":"/etc/shadow","target":"/x"}]}`, "machine-file",
 			"spec.config.storage.links[0]"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
 	"dayone.dev/dayone/build/basetree"
+	"dayone.dev/dayone/manifests/machineconfig"
 )
 
 const unitDir = "/etc/systemd/system/"
@@ -157,6 +158,11 @@ func enable(s source, in, unit string, disabled, seen map[string]bool, d *draft)
 		name.instance = install.defaultInstance
 	}
 	for _, link := range install.links(name) {
+		if !machineconfig.StaysInside(link) {
+			d.refuse("unit-install", in, "write names of units into its [Install] section, without /",
+				"enabling %s makes a link to %q, outside of systemd's folder", unit, unitDir+link)
+			continue
+		}
 		enableLink(s, unitDir+link, found.path, d)
 	}
 	for _, also := range install.also {

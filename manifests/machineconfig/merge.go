@@ -127,8 +127,9 @@ func (m *Merger) addNodes(s *ign35.Storage, first bool) {
 	}
 }
 
-// Result returns the merged config as a rendered MachineConfig holds it: version 3.5.0, no empty compression, and
-// overwrite true on every file that says nothing about it. The Merger must not be used afterwards.
+// Result returns the merged config as a rendered MachineConfig holds it: version 3.5.0, no empty compression (but for a
+// config that was merged with no other: MCO leaves it as it is), and overwrite true on every file that says nothing
+// about it. The Merger must not be used afterwards.
 func (m *Merger) Result() ign35.Config {
 	out := m.rest
 	out.Ignition.Version = Version
@@ -138,7 +139,7 @@ func (m *Merger) Result() ign35.Config {
 	out.Systemd.Units = m.units.result()
 	for i := range out.Storage.Files {
 		f := &out.Storage.Files[i]
-		if f.Contents.Compression != nil && *f.Contents.Compression == "" {
+		if m.count > 1 && f.Contents.Compression != nil && *f.Contents.Compression == "" {
 			f.Contents.Compression = nil
 		}
 		if f.Overwrite == nil {

@@ -58,6 +58,7 @@ func checkSelected(selections []selection, controller manifests.Item[*mcfgv1.Con
 	var all report.Report
 	all.Add(checkController(controller, o.Versions.Raw)...)
 	good, seen := checkedSet{}, map[*mcfgv1.MachineConfig]bool{}
+	var budget machineconfig.Budget
 	for _, s := range selections {
 		for _, c := range s.components {
 			if seen[c.Object] {
@@ -65,6 +66,7 @@ func checkSelected(selections []selection, controller manifests.Item[*mcfgv1.Con
 			}
 			seen[c.Object] = true
 			config, found := checkComponent(c, o)
+			found = append(found, inConfig(c, budget.Take(config))...)
 			all.Add(found...)
 			if one := (report.Report{Findings: found}); one.Err() == nil {
 				good[c.Object] = parsed{c, config}
@@ -122,11 +124,25 @@ func checkComponent(c component, o Options) (ign35.Config, []report.Finding) {
 			"config, and nodes will fail", c.Object.Name, e)
 	}
 	config, err := machineconfig.Parse(spec.Config.Raw)
-	for _, f := range report.Of(err) {
+	out.Add(inConfig(c, report.Of(err))...)
+	for _, f := range inConfig(c, machineconfig.Names(config)) {
+		if f.Severity == report.Warning {
+			out.doubtf(f, "%s", f.Message)
+		} else {
+			out.Add(f)
+		}
+	}
+	return config, out.Findings
+}
+
+// inConfig gives findings about a component's Ignition config their place in its file.
+func inConfig(c component, found []report.Finding) []report.Finding {
+	out := make([]report.Finding, 0, len(found))
+	for _, f := range found {
 		f.File, f.Document, f.Line = c.Origin.File, c.Origin.Document, c.Origin.Line
 		f.Message = "MachineConfig " + c.Object.Name + ": " + f.Message
 		f.Path = strings.TrimSuffix("spec.config."+f.Path, ".")
-		out.Add(f)
+		out = append(out, f)
 	}
-	return config, out.Findings
+	return out
 }

@@ -39,7 +39,9 @@ func merge(p pool, selected []parsed, base mcfgv1.ControllerConfigSpec, strict b
 	}
 	for i := range selected {
 		c := selected[i].Object
-		config.Add(selected[i].config)
+		if i == 0 || len(c.Spec.Config.Raw) > 0 {
+			config.Add(selected[i].config)
+		}
 		out.spec.KernelArguments = append(out.spec.KernelArguments, c.Spec.KernelArguments...)
 		out.spec.Extensions = append(out.spec.Extensions, c.Spec.Extensions...)
 		out.spec.FIPS = out.spec.FIPS || c.Spec.FIPS
