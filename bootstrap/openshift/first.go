@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,6 +84,20 @@ func (r firstRendering) kept(o Options) error {
 	return nil
 }
 
+// readable checks that MCO will be able to read the configs once their pools have images of their own. Only now its own
+// files are known, which users' MachineConfigs may change.
+func (r firstRendering) readable(o Options) error {
+	var errs []error
+	for _, pool := range slices.Sorted(maps.Keys(r.Pools)) {
+		config, err := keptConfig(o, pool)
+		if err == nil {
+			err = render.CheckRendered(pool, config)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // firstDir keeps the first configs below the state directory: the second rendering replaces them at the config server.
 const firstDir = "first"
 
@@ -103,7 +118,7 @@ func waitFirst(ctx context.Context, f flow) (firstRendering, error) {
 	for {
 		first, err := readFirst(f.Options, f.pools())
 		if err == nil {
-			return first, nil
+			return first, first.readable(f.Options)
 		}
 		if text := err.Error(); text != last {
 			f.waits(phaseRenderFirst, text)

@@ -3,7 +3,6 @@ package preflight
 import (
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
@@ -80,22 +79,15 @@ func (in *Input) ControllerConfig() *mcfgv1.ControllerConfigSpec {
 	return spec
 }
 
-// brought stand for the MachineConfigs that MCO brings itself for every pool: its templates by role, which custom pools
-// have from the worker, and its kubelet configs by pool. Only their names and labels are known here.
-func brought(pools []manifests.Item[*mcfgv1.MachineConfigPool]) []manifests.Item[*mcfgv1.MachineConfig] {
-	var out []manifests.Item[*mcfgv1.MachineConfig]
-	add := func(name, role string) {
-		out = append(out, manifests.NewItem(&mcfgv1.MachineConfig{TypeMeta: metav1.TypeMeta{
-			APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{manifests.LabelRole: role}}}))
+// Options are those with which Inputs are rendered here.
+func (in *Input) Options(versions render.Versions) render.Options {
+	o := render.Options{Versions: versions, Unbuilt: render.IgnoreUnbuilt, Strict: true, OwnServer: !in.openshift()}
+	if in.openshift() {
+		for _, p := range in.Pools {
+			o.Layered = append(o.Layered, p.Name)
+		}
 	}
-	for _, role := range []string{"master", "worker"} {
-		add("00-"+role, role)
-	}
-	for _, p := range pools {
-		add("97-"+p.Object.Name+"-generated-kubelet", p.Object.Name)
-	}
-	return out
+	return o
 }
 
 // Inputs are the objects that are rendered on a base image, with those that the flow adds. In the openshift flow they
@@ -105,7 +97,7 @@ func (in *Input) Inputs(base string, versions render.Versions) *manifests.Set {
 	set.Append(in.Set)
 	if in.openshift() {
 		set.FeatureGates, set.KubeletConfigs, set.ContainerRuntimeConfigs = nil, nil, nil
-		set.MachineConfigs = append(set.MachineConfigs, brought(set.Pools)...)
+		set.MachineConfigs = append(set.MachineConfigs, brought(set)...)
 	}
 	render.StandaloneInputs(set, base, versions)
 	if !in.openshift() {

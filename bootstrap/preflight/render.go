@@ -26,8 +26,7 @@ func rendering(_ *directory, in *Input, rep *report.Report) {
 		repository = UnknownBase + repository
 	}
 	base := repository + "@sha256:" + strings.Repeat("0", 64)
-	options := render.Options{Versions: versions, Unbuilt: render.IgnoreUnbuilt, Strict: true}
-	r, err := render.Render(in.Inputs(base, versions), options)
+	r, err := render.Render(in.Inputs(base, versions), in.Options(versions))
 	if findings := report.Of(err); findings != nil {
 		rep.Add(findings...)
 		return

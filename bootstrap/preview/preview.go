@@ -104,7 +104,7 @@ func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 	if p.Partial {
 		base = byDigest(preflight.UnknownBase)
 	}
-	set, o := in.Inputs(base, versions), render.Options{Versions: versions, Unbuilt: render.IgnoreUnbuilt, Strict: true}
+	set, o := in.Inputs(base, versions), in.Options(versions)
 	result, err := render.Render(set, o)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func sources(h day1.Host, base baseImage, first *render.Result, copies map[strin
 
 // render renders every pool. It is pure and takes milliseconds.
 func (f flow) render(set *manifests.Set) (*render.Result, error) {
-	return render.Render(set, render.Options{Versions: f.Versions, Unbuilt: render.IgnoreUnbuilt, Strict: true})
+	return render.Render(set, f.host.In.Options(f.Versions))
 }
 
 // renderFirst also keeps the result, for people who compare it with the final one: a log bundle has both.

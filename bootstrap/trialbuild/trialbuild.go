@@ -192,8 +192,7 @@ func newRequest(ctx context.Context, in *preflight.Input, pool preflight.Pool, l
 }
 
 func renderPool(in *preflight.Input, pool, base string, v render.Versions) (*mcfgv1.MachineConfig, error) {
-	result, err := render.Render(in.Inputs(base, v), render.Options{Versions: v, Unbuilt: render.IgnoreUnbuilt,
-		Strict: true})
+	result, err := render.Render(in.Inputs(base, v), in.Options(v))
 	if err != nil {
 		return nil, err
 	}

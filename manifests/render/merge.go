@@ -1,7 +1,6 @@
 package render
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -25,13 +24,12 @@ type merged struct {
 
 // merge joins the components in order over the ControllerConfig's images. Generated components (those with a
 // generated-by-controller-version) never set images.
-func merge(p pool, selected []parsed, base mcfgv1.ControllerConfigSpec, strict bool) (merged, []report.Finding) {
+func merge(p pool, selected []parsed, base mcfgv1.ControllerConfigSpec, o Options) (merged, []report.Finding) {
 	var (
-		out    merged
-		config machineconfig.Merger
-		image  *parsed
+		out   merged
+		image *parsed
 	)
-	all := findings{strict: strict}
+	all := findings{strict: o.Strict}
 	out.spec = mcfgv1.MachineConfigSpec{
 		OSImageURL:                     base.BaseOSContainerImage,
 		BaseOSExtensionsContainerImage: base.BaseOSExtensionsContainerImage,
@@ -39,9 +37,6 @@ func merge(p pool, selected []parsed, base mcfgv1.ControllerConfigSpec, strict b
 	}
 	for i := range selected {
 		c := selected[i].Object
-		if i == 0 || len(c.Spec.Config.Raw) > 0 {
-			config.Add(selected[i].config)
-		}
 		out.spec.KernelArguments = append(out.spec.KernelArguments, c.Spec.KernelArguments...)
 		out.spec.Extensions = append(out.spec.Extensions, c.Spec.Extensions...)
 		out.spec.FIPS = out.spec.FIPS || c.Spec.FIPS
@@ -69,17 +64,30 @@ func merge(p pool, selected []parsed, base mcfgv1.ControllerConfigSpec, strict b
 		all.Errorf(place, "pool %s: the extension %s does not go with kernel type %s", p.Object.Name, kernelDevel,
 			out.spec.KernelType)
 	}
-	result := config.Result()
+	result := mergeConfigs(selected)
 	all.Add(checkContents(p, result)...)
 	if image != nil {
 		all.Add(checkRuntime(p, result)...)
 	}
+	own := out.spec.OSImageURL != base.BaseOSContainerImage || slices.Contains(o.Layered, p.Object.Name)
+	all.Add(checkReadable(p, selected, result, reader{o.Strict, own && !o.OwnServer, o.OwnServer})...)
 	raw, err := machineconfig.Encode(result)
 	if err != nil {
 		all.Errorf(p.Origin.At("", "serialisation"), "pool %s: %s", p.Object.Name, err)
 	}
 	out.spec.Config = runtime.RawExtension{Raw: raw}
 	return out, all.Findings
+}
+
+// mergeConfigs merges the components' Ignition configs. One without a config merges nothing, unless it is the first.
+func mergeConfigs(selected []parsed) ign35.Config {
+	var m machineconfig.Merger
+	for i, c := range selected {
+		if i == 0 || len(c.Object.Spec.Config.Raw) > 0 {
+			m.Add(c.config)
+		}
+	}
+	return m.Result()
 }
 
 func isPreBuilt(c *mcfgv1.MachineConfig) bool {
@@ -126,42 +134,4 @@ func checkContents(p pool, config ign35.Config) []report.Finding {
 // bareGzip says whether an inline source starts with gzip's magic bytes (1f 8b 08) in base64.
 func bareGzip(source *string) bool {
 	return source != nil && strings.Contains((*source)[:min(len(*source), 64)], ";base64,H4sI")
-}
-
-// defaultRuntime finds CRI-O's setting for the default runtime.
-var defaultRuntime = regexp.MustCompile(`(?m)^\s*default_runtime\s*=\s*"([^"]*)"`)
-
-// RuncDropIn is the CRI-O drop-in of a config that makes runc the default runtime, "" when none does. The last one by
-// name decides, as for CRI-O.
-func RuncDropIn(config ign35.Config) string {
-	name, runtime := "", ""
-	for _, f := range config.Storage.Files {
-		if !strings.HasPrefix(f.Path, "/etc/crio/crio.conf") || f.Path < name {
-			continue
-		}
-		data, err := machineconfig.Contents(f.Contents)
-		if err != nil {
-			continue
-		}
-		for _, m := range defaultRuntime.FindAllSubmatch(data, -1) {
-			name, runtime = f.Path, string(m[1])
-		}
-	}
-	if runtime != "runc" {
-		return ""
-	}
-	return name
-}
-
-// checkRuntime reports runc as default runtime under an image of one's own. MCO looks into the image for RHEL 10, which
-// has no runc; this renderer uses no network, so it can only warn.
-func checkRuntime(p pool, config ign35.Config) []report.Finding {
-	var out report.Report
-	if name := RuncDropIn(config); name != "" {
-		place := p.Origin.At("", "runc-with-own-image")
-		place.Next = "make sure that the image has runc, or use crun"
-		out.Warnf(place, "pool %s: %s makes runc the default runtime, which images on RHEL 10 do not have", p.Object.Name,
-			name)
-	}
-	return out.Findings
 }

@@ -46,6 +46,11 @@ type Options struct {
 	// Strict refuses what MCO accepts in silence and what is surely wrong; without it the same findings are warnings. The
 	// standalone flow sets it; which findings these are is listed in docs/users/rendering.md.
 	Strict bool
+	// OwnServer says that dayone reads and serves the result, not MCO: it can serve files that only append.
+	OwnServer bool
+	// Layered names pools that get an image of their own later. MCO will then read their rendered configs more closely,
+	// and what it will refuse is refused now. Pools whose objects name such an image always are among them.
+	Layered []string
 	// Pools renders only the pools of these names; the others are known, but what is wrong with them refuses nothing.
 	// Default: all.
 	Pools []string

@@ -82,7 +82,7 @@ func Render(set *manifests.Set, o Options) (*Result, error) {
 // renderPool merges a pool's components and names the result; it returns nil when it refuses the pool.
 func renderPool(p pool, selected []parsed, controller *mcfgv1.ControllerConfig,
 	o Options) (*mcfgv1.MachineConfig, []report.Finding) {
-	m, found := merge(p, selected, controller.Spec, o.Strict)
+	m, found := merge(p, selected, controller.Spec, o)
 	all := findings{report.Report{Findings: found}, o.Strict}
 	if p.Object.Spec.OSImageStream.Name != "" && m.spec.OSImageURL != controller.Spec.BaseOSContainerImage {
 		place := p.Origin.At("spec.osImageStream.name", "os-stream-and-override")

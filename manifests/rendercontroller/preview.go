@@ -18,7 +18,7 @@ func Preview(ctx context.Context, from Lister, pool *mcfgv1.MachineConfigPool, o
 		return nil, err
 	}
 	result, err := render.Render(set, render.Options{Versions: o.Versions, Unbuilt: render.IgnoreUnbuilt,
-		ComponentsOnly: o.ComponentsOnly, Pools: []string{pool.Name}})
+		ComponentsOnly: o.ComponentsOnly, Pools: []string{pool.Name}, OwnServer: true})
 	if err != nil {
 		return nil, err
 	}

@@ -85,6 +85,7 @@ func (r *reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 	}
 	result, err := render.Render(set, render.Options{
 		Versions: r.o.Versions, Unbuilt: render.IgnoreUnbuilt, ComponentsOnly: r.o.ComponentsOnly, Pools: []string{pool.Name},
+		OwnServer: true,
 	})
 	if err != nil {
 		return err
