@@ -96,7 +96,7 @@ func (in *Input) Inputs(base string, versions render.Versions) *manifests.Set {
 	set := &manifests.Set{}
 	set.Append(in.Set)
 	if in.openshift() {
-		set.FeatureGates, set.KubeletConfigs, set.ContainerRuntimeConfigs = nil, nil, nil
+		set.FeatureGates, set.KubeletConfigs, set.ContainerRuntimeConfigs, set.Skipped = nil, nil, nil, nil
 		set.MachineConfigs = append(set.MachineConfigs, brought(set)...)
 	}
 	render.StandaloneInputs(set, base, versions)

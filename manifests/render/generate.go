@@ -33,6 +33,7 @@ type nodeSetting struct {
 func generate(set *manifests.Set, pools []pool, hash string) ([]component, []report.Finding) {
 	out, found := registries(set, pools)
 	all := report.Report{Findings: found}
+	all.Add(imagePolicies(set)...)
 	taken := map[string]manifests.Origin{}
 	for _, s := range nodeSettings(set) {
 		all.Add(unsupported(set, s.origin)...)
@@ -68,6 +69,24 @@ func nodeSettings(set *manifests.Set) []nodeSetting {
 			func() ([]nodeconf.File, []report.Finding, error) { return nodeconf.Kubelet(item) }})
 	}
 	return out
+}
+
+// imagePolicies refuses the kinds by which MCO has nodes verify images: nothing is made of them here, and nodes that
+// verify nothing are not what their user wants.
+func imagePolicies(set *manifests.Set) []report.Finding {
+	var out report.Report
+	for _, item := range set.Skipped {
+		o := item.Object
+		if !strings.HasPrefix(o.APIVersion, "config.openshift.io/") || o.Kind != "ClusterImagePolicy" &&
+			o.Kind != "ImagePolicy" {
+			continue
+		}
+		at := item.Origin.At("", "image-policy")
+		at.Next = "write /etc/containers/policy.json and a file in /etc/containers/registries.d with a MachineConfig; " +
+			"signaturePolicyFile in install-config.yaml is for the nodes' own images"
+		out.Errorf(at, "%s %s is not supported: no node would verify its images", o.Kind, o.Name)
+	}
+	return out.Findings
 }
 
 // unsupported refuses fields that the document's kind does not have: elsewhere they are another tool's and do no harm,

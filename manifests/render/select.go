@@ -77,3 +77,30 @@ func matching(p *mcfgv1.MachineConfigPool, components []component) ([]component,
 	slices.SortStableFunc(second, byName)
 	return append(first, second...), nil
 }
+
+// checkTemplates refuses a pool of an OpenShift cluster without the MachineConfigs that MCO makes of its templates: the
+// result would miss most of what its nodes need, and would bear another name than MCO's. The ControllerConfig of such a
+// cluster names its infrastructure, which no other has.
+func checkTemplates(selections []selection, controller manifests.Item[*mcfgv1.ControllerConfig]) []report.Finding {
+	var out report.Report
+	if controller.Object.Spec.Infra == nil {
+		return nil
+	}
+	for _, s := range selections {
+		if slices.ContainsFunc(s.components, isTemplate) {
+			continue
+		}
+		place := s.pool.Origin.At("", "templates-missing")
+		place.Next = "render a directory that has them (machine-config-controller bootstrap makes them), or say with " +
+			"--components-only that these MachineConfigs are complete"
+		out.Errorf(place, "pool %s selects none of the MachineConfigs that MCO makes of its templates, for example 00-%s: "+
+			"the rendered config would be incomplete", s.pool.Object.Name, workerRole)
+	}
+	return out.Findings
+}
+
+// isTemplate says whether a component is the first that MCO makes of its templates for a role.
+func isTemplate(c component) bool {
+	_, generated := c.Object.Annotations[manifests.AnnotationGeneratedByController]
+	return generated && c.Object.Name == "00-"+c.Object.Labels[manifests.LabelRole]
+}

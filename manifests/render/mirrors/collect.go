@@ -25,11 +25,13 @@ type collected struct {
 	digest, tag []list // digest: IDMS before ICSP
 	image       *manifests.Item[*configv1.Image]
 	blocked     []string // of image, without what must stay reachable
+	release     string   // repository of the release image, when a blocked scope holds it and a mirror has it
+	policies    map[string]bool
 	report      report.Report
 }
 
 func collect(set *manifests.Set) *collected {
-	c := &collected{}
+	c := &collected{policies: map[string]bool{}}
 	for _, item := range set.IDMSs {
 		for _, m := range item.Object.Spec.ImageDigestMirrors {
 			c.digest = append(c.digest, list{m.Source, texts(m.Mirrors), m.MirrorSourcePolicy == configv1.NeverContactSource,
@@ -67,13 +69,18 @@ func releaseImage(set *manifests.Set) string {
 	return ""
 }
 
-// unblocked drops blocked scopes that would cut the cluster off from its own release image, unless a mirror has it.
+// unblocked drops blocked scopes that would cut the cluster off from its own release image, unless a mirror has it:
+// then it notes that the release may be pulled under its name, for a mirror serves it under that.
 func (c *collected) unblocked(release string) []string {
 	release, _, _ = strings.Cut(release, "@")
 	var out []string
 	for _, scope := range c.image.Object.Spec.RegistrySources.BlockedRegistries {
-		if release == "" || !within(release, scope) || c.mirrored(release, scope) {
+		if release == "" || !within(release, scope) {
 			out = append(out, scope)
+			continue
+		}
+		if c.mirrored(release, scope) {
+			out, c.release = append(out, scope), release
 			continue
 		}
 		place := c.image.Origin.At("spec.registrySources.blockedRegistries", "release-image-blocked")
@@ -122,7 +129,6 @@ func validScope(scope string, wildcard bool) bool {
 // check refuses bad scopes and contradictions and drops lists that name no mirror but the source itself.
 func (c *collected) check(lists []list) []list {
 	var out []list
-	policies := map[string]bool{}
 	for _, l := range lists {
 		place := l.origin.At(l.path, "mirror-scope")
 		place.Next = "write host[:port][/path] without a tag or digest"
@@ -140,12 +146,12 @@ func (c *collected) check(lists []list) []list {
 			real = real || m != l.source
 		}
 		place.Rule = "mirror-source-policy"
-		if before, known := policies[l.source]; known && before != l.never {
+		if before, known := c.policies[l.source]; known && before != l.never {
 			place.Next = "give the source one mirrorSourcePolicy in all objects"
 			c.report.Errorf(place, "source %s has two mirrorSourcePolicies", l.source)
 			bad = true
 		}
-		policies[l.source] = l.never
+		c.policies[l.source] = l.never
 		if l.never && slices.Contains(l.mirrors, l.source) {
 			place.Next = "remove the source from its mirrors, or allow contacting it"
 			c.report.Errorf(place, "source %s must never be contacted, but is its own mirror", l.source)

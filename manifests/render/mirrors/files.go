@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 
@@ -47,6 +48,10 @@ func Files(set *manifests.Set) ([]File, []report.Finding, error) {
 	return out, c.report.Findings, nil
 }
 
+// maxAtomic is the number of slashes from which on a scope is none of the atomic transport
+// (containers-policy.json(5)); MCO leaves such scopes out.
+const maxAtomic = 3
+
 // requirement is one entry of policy.json (containers-policy.json(5)).
 type requirement struct {
 	Type string `json:"type"`
@@ -63,17 +68,23 @@ func policyFile(c *collected) ([]byte, error) {
 		Default    []requirement                       `json:"default"`
 		Transports map[string]map[string][]requirement `json:"transports"`
 	}{accept, map[string]map[string][]requirement{"docker-daemon": {"": accept}}}
-	scopes, verdict := c.blocked, reject
-	if len(sources.AllowedRegistries) > 0 {
-		policy.Default, scopes, verdict = reject, sources.AllowedRegistries, accept
+	scopes := map[string][]requirement{}
+	for _, s := range c.blocked {
+		scopes[s] = reject
+	}
+	for _, s := range sources.AllowedRegistries {
+		policy.Default, scopes[s] = reject, accept
+	}
+	if c.release != "" {
+		scopes[c.release] = accept // its mirror serves it under this name
 	}
 	if len(scopes) == 0 {
 		return nil, nil
 	}
-	for _, transport := range []string{"atomic", "docker"} {
-		policy.Transports[transport] = map[string][]requirement{}
-		for _, s := range scopes {
-			policy.Transports[transport][s] = verdict
+	policy.Transports["atomic"], policy.Transports["docker"] = map[string][]requirement{}, scopes
+	for s, verdict := range scopes {
+		if strings.Count(s, "/") < maxAtomic {
+			policy.Transports["atomic"][s] = verdict
 		}
 	}
 	raw, err := json.Marshal(policy)

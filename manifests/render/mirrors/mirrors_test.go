@@ -58,6 +58,10 @@ func TestContradictionsAreRefusedByRule(t *testing.T) {
 			"mirror-source-policy"},
 		{"allowed and blocked", image +
 			"allowedRegistries: [a.example.com], blockedRegistries: [b.example.com]}}", "allowed-and-blocked"},
+		{"two policies over digests and tags", idms + "{source: a.example.com, mirrors: [b.example.com]}]}\n---\n" +
+			"apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata: {name: t}\nspec: {imageTagMirrors: [" +
+			"{source: a.example.com, mirrors: [b.example.com], mirrorSourcePolicy: NeverContactSource}]}",
+			"mirror-source-policy"},
 		{"a bad wildcard", image + `blockedRegistries: ["a.*.example.com"]}}`, "registry-scope"},
 		{"a search registry with a path", image + `containerRuntimeSearchRegistries: [a.example.com/b]}}`,
 			"registry-scope"},
@@ -126,8 +130,17 @@ func TestTheReleaseImageStaysReachable(t *testing.T) {
 	require.Len(t, findings, 1)
 	assert.Equal(t, "release-image-blocked", findings[0].Rule)
 	assert.Empty(t, files)
-	got := conf(t, release+block+"\n---\n"+idms+"{source: quay.example.com/release, mirrors: [m.example.com/release]}]}")
-	assert.True(t, got["quay.example.com"].Blocked)
+	mirrored := release + block + "\n---\n" + idms +
+		"{source: quay.example.com/release, mirrors: [m.example.com/release]}]}"
+	assert.True(t, conf(t, mirrored)["quay.example.com"].Blocked)
+	files, _, err = Files(objects(t, mirrored))
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	assert.JSONEq(t, `{"default":[{"type":"insecureAcceptAnything"}],"transports":{
+		"atomic":{"quay.example.com":[{"type":"reject"}],"quay.example.com/release/images":[{"type":"insecureAcceptAnything"}]},
+		"docker":{"quay.example.com":[{"type":"reject"}],"quay.example.com/release/images":[{"type":"insecureAcceptAnything"}]},
+		"docker-daemon":{"":[{"type":"insecureAcceptAnything"}]}}}`, string(files[1].Data),
+		"the mirror serves the release under its own name, which the policy must accept, as MCO's does")
 }
 
 func TestTagMirrorsFollowDigestMirrors(t *testing.T) {
@@ -145,4 +158,11 @@ func TestAllowedRegistries(t *testing.T) {
 	require.Len(t, files, 1)
 	assert.Equal(t, policyPath, files[0].Path)
 	assert.True(t, strings.HasPrefix(string(files[0].Data), `{"default":[{"type":"reject"}]`))
+}
+
+func TestDeepScopesAreNoneOfTheAtomicTransport(t *testing.T) {
+	files, _, err := Files(objects(t, image+"allowedRegistries: [a.example.com/b/c/d]}}"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	assert.Contains(t, string(files[0].Data), `"atomic":{},"docker":{"a.example.com/b/c/d":`)
 }

@@ -34,6 +34,8 @@ func TestRefusedSettings(t *testing.T) {
 		{"nothing given", "ContainerRuntimeConfig", "{}", "spec.containerRuntimeConfig"},
 		{"few processes", "ContainerRuntimeConfig", "{containerRuntimeConfig: {pidsLimit: 19}}",
 			"spec.containerRuntimeConfig.pidsLimit"},
+		{"no limit of processes", "ContainerRuntimeConfig", "{containerRuntimeConfig: {pidsLimit: -1}}",
+			"spec.containerRuntimeConfig.pidsLimit"},
 		{"a small log", "ContainerRuntimeConfig", "{containerRuntimeConfig: {logSizeMax: 8192}}",
 			"spec.containerRuntimeConfig.logSizeMax"},
 		{"a negative layer", "ContainerRuntimeConfig", "{containerRuntimeConfig: {overlaySize: -1G}}",
@@ -74,4 +76,41 @@ func TestKubeletDropIn(t *testing.T) {
 	assert.Equal(t,
 		"apiVersion: kubelet.config.k8s.io/v1beta1\nevictionHard:\n  memory.available: 1Gi\nkind: KubeletConfiguration\n"+
 			"podPidsLimit: 4096\n", string(files[0].Data))
+}
+
+// TestRuntimeFiles holds what MCO makes of the same objects.
+func TestRuntimeFiles(t *testing.T) {
+	for _, c := range []struct {
+		name, spec string
+		want       []File
+	}{
+		{"a log without a limit of its own", `{logSizeMax: "0"}`, nil},
+		{"a log without limit", `{logSizeMax: "-1"}`, []File{{crioDir + "logSizeMax",
+			[]byte("[crio]\n[crio.runtime]\nlog_size_max = -1\n")}}},
+		{"a quota", `{overlaySize: 8G}`, []File{{storagePath, []byte(`[storage]
+  driver = "overlay"
+  runroot = "/run/containers/storage"
+  graphroot = "/var/lib/containers/storage"
+  [storage.options]
+    size = "8G"
+    force_mask = 0
+    auto-userns-min-size = 0
+    auto-userns-max-size = 0
+    [storage.options.overlay]
+      skip_mount_home = "true"
+    [storage.options.pull_options]
+      enable_partial_images = "false"
+      ostree_repos = ""
+      use_hard_links = "false"
+`)}}},
+		{"no quota", `{overlaySize: "0"}`, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			set := read(t, "ContainerRuntimeConfig", "{containerRuntimeConfig: "+c.spec+"}")
+			files, findings, err := Runtime(set.ContainerRuntimeConfigs[0])
+			require.NoError(t, err)
+			assert.Empty(t, findings)
+			assert.Equal(t, c.want, files)
+		})
+	}
 }

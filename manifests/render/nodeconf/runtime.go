@@ -48,7 +48,7 @@ func Runtime(item manifests.Item[*mcfgv1.ContainerRuntimeConfig]) ([]File, []rep
 	if c.PidsLimit != nil {
 		settings["pidsLimit"] = map[string]any{"pids_limit": *c.PidsLimit}
 	}
-	if c.LogSizeMax != nil {
+	if c.LogSizeMax != nil && !c.LogSizeMax.IsZero() { // CRI-O does not start with 0
 		settings["logSizeMax"] = map[string]any{"log_size_max": c.LogSizeMax.Value()}
 	}
 	if c.DefaultRuntime != "" {
@@ -56,11 +56,7 @@ func Runtime(item manifests.Item[*mcfgv1.ContainerRuntimeConfig]) ([]File, []rep
 	}
 	var out []File
 	if c.OverlaySize != nil && c.OverlaySize.Value() > 0 {
-		raw, err := writeTOML(storageConf(c.OverlaySize.Value()))
-		if err != nil {
-			return nil, nil, err
-		}
-		out = append(out, File{storagePath, raw})
+		out = append(out, File{storagePath, storageConf(c.OverlaySize.String())})
 	}
 	for _, name := range []string{"logLevel", "pidsLimit", "logSizeMax", "defaultRuntime"} {
 		setting, ok := settings[name]
@@ -78,8 +74,8 @@ func Runtime(item manifests.Item[*mcfgv1.ContainerRuntimeConfig]) ([]File, []rep
 
 func checkRuntime(c *mcfgv1.ContainerRuntimeConfiguration, at func(field, next string) report.Finding,
 	bad *report.Report) {
-	if c.PidsLimit != nil && *c.PidsLimit > 0 && *c.PidsLimit < minPidsLimit {
-		bad.Errorf(at(".pidsLimit", fmt.Sprintf("use at least %d, or -1 for none", minPidsLimit)),
+	if c.PidsLimit != nil && *c.PidsLimit != 0 && *c.PidsLimit < minPidsLimit {
+		bad.Errorf(at(".pidsLimit", fmt.Sprintf("use at least %d", minPidsLimit)),
 			"pidsLimit %d is too small", *c.PidsLimit)
 	}
 	if c.LogSizeMax != nil && c.LogSizeMax.Value() > 0 && c.LogSizeMax.Value() <= minLogSizeMax {
@@ -108,12 +104,25 @@ func checkRuntime(c *mcfgv1.ContainerRuntimeConfiguration, at func(field, next s
 	}
 }
 
-// storageConf is containers-storage.conf(5) with a quota for each container's layer, in bytes.
-func storageConf(size int64) map[string]any {
-	return map[string]any{"storage": map[string]any{
-		"driver": "overlay", "runroot": "/run/containers/storage", "graphroot": "/var/lib/containers/storage",
-		"options": map[string]any{"overlay": map[string]any{"size": fmt.Sprint(size)}},
-	}}
+// storageConf is containers-storage.conf(5) with a quota for each container's layer as the user writes it: MCO's own
+// file (templates/common/_base/files/container-storage.yaml) with the size, as MCO writes the two.
+func storageConf(size string) []byte {
+	return fmt.Appendf(nil, `[storage]
+  driver = "overlay"
+  runroot = "/run/containers/storage"
+  graphroot = "/var/lib/containers/storage"
+  [storage.options]
+    size = %q
+    force_mask = 0
+    auto-userns-min-size = 0
+    auto-userns-max-size = 0
+    [storage.options.overlay]
+      skip_mount_home = "true"
+    [storage.options.pull_options]
+      enable_partial_images = "false"
+      ostree_repos = ""
+      use_hard_links = "false"
+`, size)
 }
 
 func writeTOML(value any) ([]byte, error) {
