@@ -39,6 +39,13 @@ func free(dir string) uint64 {
 	return s.Bfree * uint64(s.Bsize)
 }
 
+// outOfInodes says whether a file system has room, but no inode for another file. Of those that make inodes as they
+// need them it never is so.
+func outOfInodes(dir string) bool {
+	var s unix.Statfs_t
+	return unix.Statfs(dir, &s) == nil && s.Files > 0 && s.Ffree == 0 && s.Bavail > 0
+}
+
 func (d *diskGuard) layers() []string {
 	var out []string
 	for _, pattern := range []string{"overlay/*/diff", "vfs/dir/*"} {

@@ -133,6 +133,22 @@ func TestDiskFull(t *testing.T) {
 	b.build("FROM configs\nRUN echo small >/usr/lib/small\n")
 }
 
+// TestInodesUsedUp has a file system with room for files of any size, but not for many. The RUN waits after its
+// message: what it has written goes away with it.
+func TestInodesUsedUp(t *testing.T) {
+	buildtest.Need(t, true)
+	small := t.TempDir()
+	require.NoError(t, unix.Mount("tmpfs", small, "tmpfs", 0, "size=1g,nr_inodes=4000"))
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(small, unix.MNT_DETACH)) })
+	b := newBench(t, buildahengine.Options{Root: filepath.Join(small, "engine")})
+	f := b.fails(b.request("FROM configs\nRUN i=0; while echo >/usr/lib/$i; do i=$((i+1)); done; sleep 3; exit 1\n"))
+	assert.Equal(t, build.ClassInfrastructure, f.Class, f.Error())
+	assert.Contains(t, f.Next, "no inode left")
+	assert.NotContains(t, f.Next, "free disk space")
+	assert.Equal(t, 2, f.Line)
+	b.build("FROM configs\nRUN echo small >/usr/lib/small\n")
+}
+
 func TestRegistryGoesAwayInThePush(t *testing.T) {
 	b := newBench(t, buildahengine.Options{})
 	through := newRelay(t, b.reg.Addr)

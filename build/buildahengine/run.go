@@ -184,6 +184,9 @@ func (r *run) follow(in io.Reader, lock *os.File) *message {
 		default:
 			r.log.write(m)
 			r.track.take(m)
+			if m.Kind == kindOutput && diskFull.MatchString(m.Text) {
+				r.track.noInodes = r.track.noInodes || outOfInodes(r.engine.o.Root)
+			}
 		}
 	}
 }

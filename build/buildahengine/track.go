@@ -26,6 +26,8 @@ type tracker struct {
 	excerpt []string
 	// runtimeFailed means that the OCI runtime could not do what it could when it was tried.
 	runtimeFailed bool
+	// noInodes means that storage had no inode left when something could not be written.
+	noInodes bool
 	// generated means that the instruction at work is not the user's.
 	generated bool
 }
@@ -196,8 +198,12 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 	case c.Phase == phasePush && c.Kind != failDiskFull && registryFull.MatchString(c.Text):
 		f.Class, f.Next = build.ClassInfrastructure, "free disk space where the registry keeps its images, then build again"
 	case c.Kind == failDiskFull, diskFull.MatchString(c.Text), inRun && diskFull.MatchString(excerpt):
-		f.Class, f.Next = build.ClassInfrastructure,
-			"free disk space on this host, or set another build directory, then build again"
+		f.Class, f.Next = build.ClassInfrastructure, "free disk space on this host (df -h; where that shows room, its "+
+			"inodes: df -i), or set another build directory, then build again"
+		if t.noInodes {
+			f.Next = "the file system of the build directory has room but no inode left for another file (df -i): remove " +
+				"files there, or set a build directory on a file system with more inodes, then build again"
+		}
 	case c.ExitCode == endedBySignal, helperKilled.MatchString(c.Text), inRun && killedRun(f.Excerpt):
 		f.Class, f.ExitCode = build.ClassInfrastructure, killedExit
 		f.Next = "something killed a process of this build: look for \"out of memory\" in this host's kernel messages " +
