@@ -89,9 +89,6 @@ type survivor struct {
 }
 
 func (r report) percent() int {
-	if r.Tried == 0 {
-		return 0
-	}
 	return 100 * len(r.Survivors) / r.Tried
 }
 

@@ -106,3 +106,12 @@ func TestBadUse(t *testing.T) {
 		})
 	}
 }
+
+// Dropping the only use of an import does not compile: such a change is not counted.
+func TestChangesThatDoNotCompile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a package")
+	}
+	err := run(t.Context(), []string{"-count", "0", "./testdata/sum"}, io.Discard, io.Discard)
+	assert.EqualError(t, err, "none of 1 changes of dayone.dev/dayone/hack/mutate/testdata/sum compiles")
+}
