@@ -1,6 +1,8 @@
 package journal
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,4 +32,13 @@ func TestLockOneRunPerStateDirectory(t *testing.T) {
 	again, err := Lock(dir)
 	require.NoError(t, err, "looking at the lock does not take it")
 	again()
+}
+
+func TestLockOfNoDirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := Lock(file)
+	require.ErrorContains(t, err, "open state lock")
+	_, err = Running(file)
+	require.ErrorContains(t, err, "open state lock")
 }

@@ -197,6 +197,70 @@ func TestDoFailsWithoutInputs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, StatusFailed, j.Find("build").Status)
 	assert.Equal(t, "no rendering", j.Find("build").Error)
+	assert.False(t, j.Find("build").Started.IsZero(), "a phase that failed has begun")
+}
+
+// A failure keeps the time at which its work began.
+func TestFailureKeepsItsStart(t *testing.T) {
+	dir, l := t.TempDir(), &ledger{input: "a", broken: errors.New("port taken")}
+	j, err := Open(dir)
+	require.NoError(t, err)
+	clock := time.Date(2026, 11, 26, 4, 0, 0, 0, time.UTC)
+	r := Begin(j, ledgerPhases, func(Event) {}, func() time.Time { clock = clock.Add(time.Second); return clock },
+		report.NoLog())
+	require.ErrorContains(t, l.run(t.Context(), r), "port taken")
+	assert.Equal(t, time.Second, j.Find("service").Duration(time.Time{}))
+}
+
+// No phase begins whose start the journal cannot keep, and none counts as done whose result it cannot keep.
+func TestDoNeedsItsJournal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	j, err := Open(dir)
+	require.NoError(t, err)
+	var kinds []EventKind
+	r := testRun(j, &kinds, ledgerPhases)
+	err = Check(t.Context(), r, "service", func(context.Context) error { return os.RemoveAll(dir) })
+	require.ErrorContains(t, err, "write journal")
+	assert.Equal(t, []EventKind{EventStarted, EventRan}, kinds)
+	require.ErrorContains(t, r.Serving(Endpoints{}), "write journal")
+	kinds = nil
+	err = Check(t.Context(), r, "work", func(context.Context) error {
+		t.Error("the phase runs")
+		return nil
+	})
+	require.ErrorContains(t, err, "write journal")
+	assert.Empty(t, kinds)
+}
+
+func TestOpenUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, File), 0o700))
+	_, err := Open(dir)
+	require.ErrorContains(t, err, "read the state directory's journal")
+}
+
+func TestRecorded(t *testing.T) {
+	j := &Journal{Records: []Record{
+		{Name: "done", Status: StatusDone, Output: json.RawMessage(`"image"`)},
+		{Name: "failed", Status: StatusFailed, Output: json.RawMessage(`"image"`)},
+		{Name: "no result", Status: StatusDone},
+	}}
+	for _, name := range []string{"failed", "no result", "unknown"} {
+		var out string
+		kept, err := j.Recorded(name, &out)
+		require.NoError(t, err)
+		assert.False(t, kept, name)
+		assert.Empty(t, out, name)
+	}
+	var out string
+	kept, err := j.Recorded("done", &out)
+	require.NoError(t, err)
+	assert.True(t, kept)
+	assert.Equal(t, "image", out)
+	var number int
+	_, err = j.Recorded("done", &number)
+	require.ErrorContains(t, err, "read recorded result of phase done")
 }
 
 // A phase that was not announced has no place in the journal, and none begins after its context has ended.
