@@ -165,9 +165,9 @@ func newCopier(src, dst Endpoint, o Options) (c *copier, err error) {
 	}
 	c.opts = copy.Options{
 		SourceCtx: srcSys, DestinationCtx: dstSys, PreserveDigests: true, RemoveSignatures: true,
-		ImageListSelection:   copy.CopyAllImages,
-		MaxParallelDownloads: uint(c.o.Parallel), OptimizeDestinationImageAlreadyExists: true, ReportWriter: io.Discard,
-		ProgressInterval: progressInterval,
+		ImageListSelection: copy.CopyAllImages,
+		// A manifest at the destination does not mean that its blobs are there: each is looked for, and a lost one copied.
+		MaxParallelDownloads: uint(c.o.Parallel), ReportWriter: io.Discard, ProgressInterval: progressInterval,
 	}
 	if o.Platform != "" {
 		c.opts.ImageListSelection = copy.CopySystemImage

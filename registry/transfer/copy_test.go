@@ -127,6 +127,31 @@ func TestCopyTwice(t *testing.T) {
 	assert.Equal(t, first.Digest, second.Digest)
 }
 
+// A destination that has the manifest and lost a blob gets the blob again.
+func TestCopyRestoresLostBlob(t *testing.T) {
+	src, dst := registrytest.Start(t), registrytest.Start(t)
+	img := image(t, 2)
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, options(t, src)...))
+	_, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), transfer.Options{})
+	require.NoError(t, err)
+	layers, err := img.Layers()
+	require.NoError(t, err)
+	lost, err := layers[1].Digest()
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(dst.Options.Root, "docker/registry/v2/blobs/sha256", lost.Hex[:2], lost.Hex,
+		"data")))
+	dst.Restart(t)
+	res, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), transfer.Options{})
+	require.NoError(t, err)
+	assert.Equal(t, 1, res.BlobsCopied)
+	back, err := remote.Layer(reference(t, dst.Addr+"/os/base:v1").Context().Digest(lost.String()), options(t, dst)...)
+	require.NoError(t, err)
+	content, err := back.Compressed()
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, content)
+	require.NoError(t, err)
+}
+
 func TestCopyIndex(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	amd, arm := image(t, 1), image(t, 2)
