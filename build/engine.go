@@ -18,6 +18,8 @@ type ContainerJob struct {
 	Platform string
 	// Docker asks for Docker's media types, because the base has them; else the image is OCI's.
 	Docker bool
+	// BaseLayers are those that the image must keep as they are, for nodes have them or download them once.
+	BaseLayers []BaseLayer
 	// Created is the time for the image and all its new files, in seconds since 1970.
 	Created  int64
 	Registry Access
@@ -27,6 +29,9 @@ type ContainerJob struct {
 	// Progress takes events as they come; nil drops them. It is called from one goroutine at a time.
 	Progress func(Event) `json:"-"`
 }
+
+// BaseLayer is one layer of a base image: the digest of its blob, and that of what is in it when it is unpacked.
+type BaseLayer struct{ Digest, DiffID string }
 
 // ContainerImage is what such an engine pushed.
 type ContainerImage struct {

@@ -234,10 +234,15 @@ func containerJob(src source, configs *appendengine.Image) (ContainerJob, error)
 	if src.Extensions != nil && src.usesExtensions() {
 		contexts[containerfile.Extensions] = *src.Extensions
 	}
+	layers := make([]BaseLayer, 0, len(src.base.image.Manifest.Layers))
+	for i, l := range src.base.image.Manifest.Layers {
+		diff := src.base.image.Config.RootFS.DiffIDs[i] // as many as layers: the client has seen to it
+		layers = append(layers, BaseLayer{Digest: l.Digest.String(), DiffID: diff.String()})
+	}
 	return ContainerJob{
 		Address: src.address, Contexts: contexts, Containerfile: composed.Text, Skip: composed.Skip, Target: src.Target,
 		Platform: src.platform(), Docker: src.base.image.MediaType == types.DockerManifestSchema2,
 		Created: src.base.created.Unix(), Registry: src.Registry, Options: src.Options,
-		Hidden: scrub.Config(src.ignition),
+		Hidden: scrub.Config(src.ignition), BaseLayers: layers,
 	}, nil
 }

@@ -163,12 +163,29 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 	case <-ctx.Done():
 		return build.ContainerImage{}, ctxFailure(ctx, "waiting for another build")
 	}
+	image, repacked, err := e.build(ctx, job)
+	if !repacked {
+		return image, err
+	}
+	e.o.Log.WithError(err).Warn("building again with an empty build storage")
+	if renewErr := e.askRenewal(); renewErr != nil {
+		return image, errors.Join(err, renewErr)
+	}
+	image, _, err = e.build(ctx, job)
+	return image, err
+}
+
+// build does one build. repacked says that it failed over a storage that must be renewed.
+func (e *Engine) build(ctx context.Context, job build.ContainerJob) (_ build.ContainerImage, repacked bool, err error) {
 	lock, alone, err := e.lock(ctx)
 	if err != nil {
-		return build.ContainerImage{}, err
+		return build.ContainerImage{}, false, err
 	}
 	defer lock.Close()
 	if alone {
+		if err := e.renew(); err != nil {
+			return build.ContainerImage{}, false, err
+		}
 		if err := removeGroups(ctx, e.o.Root); err != nil {
 			e.o.Log.WithError(err).Warn("cannot remove control groups of a killed build")
 		}
@@ -178,17 +195,14 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 	}
 	r, err := e.newRun(job, alone)
 	if err != nil {
-		return build.ContainerImage{}, err
+		return build.ContainerImage{}, false, err
 	}
 	defer r.close()
 	image, err := r.do(ctx, lock)
-	if err == nil {
-		return image, nil
-	}
-	if r.killed {
+	if err != nil && r.killed {
 		e.cleanUp(ctx, lock)
 	}
-	return image, err
+	return image, r.repacked, err
 }
 
 // cleanUpTimeout bounds the clearing away after a build was killed.

@@ -16,7 +16,8 @@ import (
 )
 
 // push sends the image to the target by digest, without a tag: only the sealed image gets one. It gives the digest of
-// what the registry has, which is not that of the local image: layers are packed on the way.
+// what the registry has, which is not that of the local image: layers are packed on the way. The error is errRepacked
+// when it packed one of the base's, too.
 func push(ctx context.Context, s session, id string) (pushed string, err error) {
 	named, err := reference.ParseNormalizedNamed(s.Job.Target)
 	if err != nil {
@@ -52,6 +53,9 @@ func push(ctx context.Context, s session, id string) (pushed string, err error) 
 	close(progress)
 	<-done
 	if err != nil {
+		return "", err
+	}
+	if err := keptBase(s, id, raw); err != nil {
 		return "", err
 	}
 	digest, err := manifest.Digest(raw)

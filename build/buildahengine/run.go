@@ -34,6 +34,8 @@ type run struct {
 	track             *tracker
 	group             *group
 	killed            bool
+	// repacked says that the storage must be renewed: see errRepacked.
+	repacked bool
 	// killFor says why the parent killed the child, when a limit was the reason.
 	killFor *build.Failure
 }
@@ -234,6 +236,7 @@ func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build
 		image.Digest = last.Digest
 		return image, nil
 	case last != nil:
+		r.repacked = last.Error.Kind == failRepacked
 		f := r.track.explain(last.Error, r.log.path)
 		if r.track.runtimeFailed {
 			_ = os.Remove(verdictsFile(r.engine.o.Root)) // it may not exist; the next build tries the runtimes again

@@ -195,6 +195,9 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 	case c.Kind == failIsolation:
 		f.Class, f.Line, f.Instruction = build.ClassPolicy, 0, ""
 		f.Next = "install runc or crun where this program can use it, or build with network and chroot isolation"
+	case c.Kind == failRepacked:
+		f.Class, f.Next = build.ClassInfrastructure,
+			"build again when no other build uses this build directory: it then pulls the base anew"
 	case c.Phase == phasePush && c.Kind != failDiskFull && registryFull.MatchString(c.Text):
 		f.Class, f.Next = build.ClassInfrastructure, "free disk space where the registry keeps its images, then build again"
 	case c.Kind == failDiskFull, diskFull.MatchString(c.Text), inRun && diskFull.MatchString(excerpt):

@@ -199,6 +199,7 @@ const (
 	failDiskFull     = "disk-full"
 	failUnauthorized = "unauthorized"
 	failIsolation    = "isolation"
+	failRepacked     = "repacked"
 )
 
 func describe(phase string, err error, out *lines) *childFail {
@@ -209,6 +210,8 @@ func describe(phase string, err error, out *lines) *childFail {
 	}
 	var unauthorized docker.ErrUnauthorizedForCredentials
 	switch {
+	case errors.Is(err, errRepacked):
+		f.Kind = failRepacked
 	case errors.Is(err, errNoIsolation):
 		f.Kind = failIsolation
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
