@@ -70,8 +70,9 @@ DURATION ?= 30m
 SEED ?=
 
 .PHONY: soak
-soak: setup-test kube-build ## Random changes and faults on real hosts for DURATION=30m; SEED=N runs one again (as root).
+soak: setup-test kube-build ## Random changes and faults on real hosts for DURATION=30m, and on Day 1 for as long; SEED=N runs one again (as root).
 	DAYONE_TEST_SOAK=$(DURATION) DAYONE_TEST_SOAK_SEED=$(SEED) go test -count=1 -v -timeout 0 -run TestSoak ./hack/e2e/wholesystem
+	DAYONE_TEST_FAULTS=$(DURATION) $(if $(SEED),DAYONE_SEED=$(SEED)) go test -count=1 -v -timeout 0 -run TestFaults ./hack/e2e/faultlab
 
 # Which package make mutate changes, and how many of its places.
 ROOM ?= ./bootstrap/handover
