@@ -99,6 +99,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	admit(r.Context())
+	if r.Body != http.NoBody && http.NewResponseController(w).EnableFullDuplex() == nil { // net/http leaves the body to us
+		defer sink(w, r)
+	}
 	if s.reports != nil && r.URL.Path == s.reportsPath && r.Method == http.MethodPost {
 		s.reports.ServeHTTP(w, r)
 		return
