@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	realm = "dayone bootstrap registry"
+	defaultRealm = "dayone bootstrap registry"
 
 	// A client address may fail failureBurst logins at once and then one per failureInterval.
 	failureBurst    = 20

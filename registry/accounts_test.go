@@ -100,12 +100,12 @@ func TestUsersFiles(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "users")
 			require.NoError(t, os.WriteFile(path, []byte(tc.content), 0o600))
-			users, err := readUsers(path)
+			users, err := readUsers(path, "")
 			if tc.want == "" {
 				require.NoError(t, err)
 				assert.Len(t, users, 2)
 				require.NoError(t, os.Chmod(path, 0o640))
-				_, err = readUsers(path)
+				_, err = readUsers(path, "")
 				require.ErrorContains(t, err, "chmod 600")
 				return
 			}
@@ -144,7 +144,7 @@ func TestGeneratedAccounts(t *testing.T) {
 func FuzzUsers(f *testing.F) {
 	f.Add([]byte("u:$2a$04$x:push\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		users, err := parseUsers(bytes.NewReader(b))
+		users, err := parseUsers(bytes.NewReader(b), "")
 		if err == nil {
 			assert.NotEmpty(t, users)
 		}

@@ -57,6 +57,7 @@ func serveControl(root string, s *service) (stop func() error, err error) {
 	mux.HandleFunc("POST /verify", control(func(ctx context.Context, _ struct{}) (storage.VerifyReport, error) {
 		return s.scrub(ctx, 0)
 	}))
+	mux.HandleFunc("POST /restore", s.serveRestore)
 	mux.HandleFunc("POST /rm", control(func(ctx context.Context, r removal) (struct{}, error) {
 		if s.readOnly {
 			return struct{}{}, errRootReadOnly
@@ -135,7 +136,11 @@ func ask[O any](ctx context.Context, server *http.Client, path string, in any) (
 	if err != nil {
 		return out, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://registry"+path, bytes.NewReader(body))
+	return send[O](ctx, server, path, bytes.NewReader(body))
+}
+
+func send[O any](ctx context.Context, server *http.Client, path string, body io.Reader) (out O, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://registry"+path, body)
 	if err != nil {
 		return out, err
 	}

@@ -97,6 +97,8 @@ type Options struct {
 	InsecureHTTP bool
 	// Users are the accounts; Server.SetUsers replaces them while the server runs.
 	Users []User
+	// Realm is what a login names; "" is defaultRealm.
+	Realm string
 	// ReadOnly refuses every change and writes nothing below Root, which may lie on a file system that cannot be written
 	// to. Several such servers may use one Root.
 	ReadOnly bool
@@ -166,6 +168,9 @@ func (o Options) Validate() error {
 	if o.MaxManifestBytes < 0 || o.MaxBytes < 0 || o.MinFreeBytes < 0 || o.ScrubRate < 0 {
 		return errors.New("registry options: a size is negative")
 	}
+	if strings.ContainsAny(o.Realm, "\"\\\r\n") {
+		return fmt.Errorf("registry options: Realm %q has quotes or line breaks", o.Realm)
+	}
 	if o.MaxConnections < 0 || o.MaxUploads < 0 || o.UploadIdle < 0 {
 		return errors.New("registry options: MaxConnections, MaxUploads or UploadIdle is negative")
 	}
@@ -212,6 +217,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ScrubRate == 0 {
 		o.ScrubRate = defaultScrubRate
+	}
+	if o.Realm == "" {
+		o.Realm = defaultRealm
 	}
 	if o.TLSDir == "" {
 		o.TLSDir = filepath.Join(o.Root, "tls")

@@ -25,6 +25,8 @@ type RunOptions struct {
 	Options
 	// UsersFile has the accounts, see readUsers; "" makes a push and a pull account below Root/accounts.
 	UsersFile string
+	// UsersRole is that of lines without one, as a htpasswd file of distribution has them; "" refuses them.
+	UsersRole Role
 	// Started is called with the address once the server accepts connections; nil calls nothing.
 	Started func(addr string)
 }
@@ -46,7 +48,7 @@ func Run(ctx context.Context, o RunOptions) error {
 		o.UsersFile = filepath.Join(dir, UsersFile)
 	}
 	var err error
-	if o.Users, err = readUsers(o.UsersFile); err != nil {
+	if o.Users, err = readUsers(o.UsersFile, o.UsersRole); err != nil {
 		return err
 	}
 	s, err := New(o.Options)
@@ -63,7 +65,7 @@ func Run(ctx context.Context, o RunOptions) error {
 		if o.Started != nil {
 			o.Started(s.Addr())
 		}
-		err = s.watch(ctx, o.UsersFile)
+		err = s.watch(ctx, o.UsersFile, o.UsersRole)
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
@@ -72,7 +74,7 @@ func Run(ctx context.Context, o RunOptions) error {
 
 // watch waits for the end and takes over changes of users and certificate meanwhile: of their files, on SIGHUP, and
 // once a day, because a certificate that was made here is renewed before its end.
-func (s *Server) watch(ctx context.Context, usersFile string) error {
+func (s *Server) watch(ctx context.Context, usersFile string, role Role) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -95,7 +97,7 @@ func (s *Server) watch(ctx context.Context, usersFile string) error {
 		}
 		if now := stamp(usersFile); all || now != users {
 			users = now
-			s.reloadUsers(usersFile)
+			s.reloadUsers(usersFile, role)
 		}
 		if now := stamp(s.o.CertFile, s.o.KeyFile); all || now != certificate {
 			certificate = now
@@ -110,8 +112,8 @@ func (s *Server) watch(ctx context.Context, usersFile string) error {
 
 // reloadUsers leaves the accounts as they were when the file is wrong: one under edit must neither open nor stop the
 // registry.
-func (s *Server) reloadUsers(file string) {
-	users, err := readUsers(file)
+func (s *Server) reloadUsers(file string, role Role) {
+	users, err := readUsers(file, role)
 	if err == nil {
 		err = s.SetUsers(users)
 	}

@@ -104,7 +104,7 @@ func (s *Server) openStorage() error {
 	if err != nil {
 		return err
 	}
-	svc := &service{root: s.o.Root, accounts: s.accounts, readOnly: s.o.ReadOnly, maxManifest: s.o.MaxManifestBytes,
+	svc := &service{root: s.o.Root, realm: s.o.Realm, accounts: s.accounts, readOnly: s.o.ReadOnly, maxManifest: s.o.MaxManifestBytes,
 		sparse: s.o.Sparse, pulled: s.o.Pulled, reports: s.o.Reports, reportsPath: s.o.ReportsPath, log: s.log,
 		house: house{maxBytes: s.o.MaxBytes, minFree: s.o.MinFreeBytes, scrubbed: last}}
 	corrupt := logCorrupt(s.log)

@@ -14,6 +14,7 @@ import (
 // service answers requests between one Start and its Shutdown.
 type service struct {
 	root        string
+	realm       string
 	store       *storage.Store
 	accounts    *accounts
 	readOnly    bool
@@ -90,7 +91,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refusal != nil {
 		s.metrics.refused.Inc()
 		if refusal.status == http.StatusUnauthorized {
-			w.Header().Set("Www-Authenticate", `Basic realm="`+realm+`"`)
+			w.Header().Set("Www-Authenticate", `Basic realm="`+s.realm+`"`)
 		} else {
 			w.Header().Set("Retry-After", "5")
 			w.Header().Set("Connection", "close")

@@ -28,8 +28,9 @@ const (
 )
 
 // readUsers reads accounts, one a line: NAME:BCRYPT:ROLE, that is a line of htpasswd -B with the role (push or pull) at
-// its end. Empty lines and lines that start with # are skipped. The file must not be readable by others.
-func readUsers(path string) (users []User, err error) {
+// its end. Lines without a role have role, or are refused when it is "". Empty lines and lines that start with # are
+// skipped. The file must not be readable by others.
+func readUsers(path string, role Role) (users []User, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read users: %w", err)
@@ -42,13 +43,13 @@ func readUsers(path string) (users []User, err error) {
 	if fi.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("read users %s: mode %o lets others read it: chmod 600 it", path, fi.Mode().Perm())
 	}
-	if users, err = parseUsers(f); err != nil {
+	if users, err = parseUsers(f, role); err != nil {
 		return nil, fmt.Errorf("read users %s: %w", path, err)
 	}
 	return users, nil
 }
 
-func parseUsers(r io.Reader) ([]User, error) {
+func parseUsers(r io.Reader, role Role) ([]User, error) {
 	var users []User
 	in := bufio.NewScanner(r)
 	for n := 1; in.Scan(); n++ {
@@ -57,6 +58,9 @@ func parseUsers(r io.Reader) ([]User, error) {
 			continue
 		}
 		parts := strings.Split(line, ":")
+		if len(parts) == 2 && role != "" {
+			parts = append(parts, string(role))
+		}
 		if len(parts) != 3 {
 			return nil, fmt.Errorf("line %d: want NAME:BCRYPT:ROLE", n)
 		}
@@ -76,7 +80,7 @@ func parseUsers(r io.Reader) ([]User, error) {
 // call. The passwords are in PushAuthFile and PullAuthFile, for the registry at each of addrs (HOST:PORT).
 func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 	path := filepath.Join(dir, UsersFile)
-	users, err := readUsers(path)
+	users, err := readUsers(path, "")
 	if !errors.Is(err, fs.ErrNotExist) {
 		return users, err
 	}
@@ -101,7 +105,7 @@ func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 	if err := renameio.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
 		return nil, fmt.Errorf("write users: %w", err)
 	}
-	return readUsers(path)
+	return readUsers(path, "")
 }
 
 // renameAuthFiles makes the pull secrets of dir, which LoadOrCreateUsers made, name the registry at each of addrs and

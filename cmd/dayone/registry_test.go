@@ -15,11 +15,14 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	gcrlayout "github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
 
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
@@ -227,4 +230,93 @@ func TestRegistryUsageErrors(t *testing.T) {
 			assert.NoDirExists(t, root)
 		})
 	}
+}
+
+// TestServeDistributionsConfiguration: a configuration and a htpasswd file of distribution's serve as they are.
+func TestServeDistributionsConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	require.NoError(t, err)
+	htpasswd, config := filepath.Join(dir, "htpasswd"), filepath.Join(dir, "config.yml")
+	require.NoError(t, os.WriteFile(htpasswd, []byte("somebody:"+string(hash)+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(config, []byte("version: 0.1\nstorage: {delete: {enabled: true}}\n"+
+		"auth: {htpasswd: {realm: ours, path: "+htpasswd+"}}\n"), 0o600))
+	root := filepath.Join(dir, "root")
+	addr, stop := serveRegistry(t, root, "--config", config)
+	defer stop()
+	auth := filepath.Join(dir, "auth.json")
+	require.NoError(t, registry.User{Name: "somebody", Password: "secret"}.WriteAuthFile(auth, addr))
+	img, err := random.Image(1<<10, 1)
+	require.NoError(t, err)
+	p, err := gcrlayout.Write(filepath.Join(dir, "layout"), empty.Index)
+	require.NoError(t, err)
+	require.NoError(t,
+		p.AppendImage(img, gcrlayout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "v1"})))
+	_, err = runRegistry(t, "copy", "oci:"+filepath.Join(dir, "layout")+":v1", addr+"/a/b:v1", "--dest-ca",
+		filepath.Join(root, "tls", "ca.crt"), "--dest-authfile", auth)
+	require.NoError(t, err, "every account of a htpasswd file may push")
+	out, err := runRegistry(t, "status", "--root", root, "-o", "json")
+	require.NoError(t, err)
+	var status registry.Status
+	require.NoError(t, json.Unmarshal([]byte(out), &status))
+	assert.Positive(t, status.StoredBytes)
+	assert.NoDirExists(t, filepath.Join(root, "accounts"), "the accounts are the file's")
+	_, err = runRegistry(t, "serve", "--root", root, "--users", htpasswd)
+	require.ErrorContains(t, err, "want NAME:BCRYPT:ROLE", "a users file names the role")
+}
+
+// TestRepairFromAnotherRegistry brings an index, its image and a layer back after they rotted, beside a running server
+// and without one.
+func TestRepairFromAnotherRegistry(t *testing.T) {
+	dir := t.TempDir()
+	img, err := random.Image(1<<12, 2)
+	require.NoError(t, err)
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: img})
+	_, err = gcrlayout.Write(filepath.Join(dir, "layout"), index)
+	require.NoError(t, err)
+	layers, err := img.Layers()
+	require.NoError(t, err)
+	var names []string
+	for _, x := range []interface{ Digest() (v1.Hash, error) }{index, img, layers[0]} {
+		d, err := x.Digest()
+		require.NoError(t, err)
+		names = append(names, d.Hex)
+	}
+	layout, err := gcrlayout.Write(filepath.Join(dir, "named"), empty.Index)
+	require.NoError(t, err)
+	require.NoError(t,
+		layout.AppendIndex(index, gcrlayout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "v1"})))
+	other, root := filepath.Join(dir, "other"), filepath.Join(dir, "root")
+	otherAddr, stopOther := serveRegistry(t, other)
+	defer stopOther()
+	addr, stop := serveRegistry(t, root)
+	for at, base := range map[string]string{otherAddr: other, addr: root} {
+		_, err = runRegistry(t, "copy", "oci:"+filepath.Join(dir, "named")+":v1", at+"/a/b:v1", "--dest-ca",
+			filepath.Join(base, "tls", "ca.crt"), "--dest-authfile", filepath.Join(base, "accounts", registry.PushAuthFile))
+		require.NoError(t, err)
+	}
+	repair := []string{"verify", "--root", root, "--repair-from", otherAddr, "--repair-ca",
+		filepath.Join(other, "tls", "ca.crt"), "--repair-authfile", filepath.Join(other, "accounts", registry.PullAuthFile)}
+	rot := func() {
+		for _, hex := range names {
+			file := filepath.Join(root, "docker/registry/v2/blobs/sha256", hex[:2], hex, "data")
+			require.NoError(t, os.WriteFile(file, []byte("rot"), 0o600))
+		}
+	}
+	rot()
+	out, err := runRegistry(t, repair...)
+	require.NoError(t, err, "beside a running server")
+	assert.Equal(t, 3, strings.Count(out, "restored: a/b@sha256:"), out)
+	stop()
+	rot()
+	out, err = runRegistry(t, repair...)
+	require.NoError(t, err)
+	assert.Equal(t, 3, strings.Count(out, "restored: a/b@sha256:"), out)
+	_, err = runRegistry(t, "verify", "--root", root)
+	require.NoError(t, err, "all is whole")
+
+	require.NoError(t, os.RemoveAll(filepath.Join(other, "docker/registry/v2/repositories/a")))
+	rot()
+	_, err = runRegistry(t, repair...)
+	require.ErrorContains(t, err, "missing", "the other registry does not have it")
 }

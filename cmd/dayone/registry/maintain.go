@@ -1,17 +1,20 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/storage"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 func rootCommand(use, short string, run func(cmd *cobra.Command, root string) error) *cobra.Command {
@@ -79,38 +82,79 @@ func newCollectCommand() *cobra.Command {
 }
 
 func newVerifyCommand() *cobra.Command {
-	return rootCommand("verify", "Hash every blob and look for missing ones; a server may run on the root",
+	var other transfer.Endpoint
+	cmd := rootCommand("verify", "Hash every blob and look for missing ones; a server may run on the root",
 		func(cmd *cobra.Command, root string) error {
 			r, err := registry.OpenRoot(cmd.Context(), root, cli.Log(cmd))
 			if err != nil {
 				return err
 			}
 			start := time.Now()
-			report, err := r.Verify(cmd.Context())
+			result := verified{Restored: []string{}}
+			if other.Reference == "" {
+				result.VerifyReport, err = r.Verify(cmd.Context())
+			} else {
+				err = result.repair(cmd, r, other)
+			}
 			if err := errors.Join(err, r.Close()); err != nil {
 				return err
 			}
-			if err := cli.PrintTable(cmd, report, func(w io.Writer) {
-				fmt.Fprintf(w, "%d blobs, %d bytes read in %s\n", report.Blobs, report.Bytes, time.Since(start).
-					Round(time.Millisecond))
-				for _, d := range report.Corrupt {
-					fmt.Fprintln(w, "corrupt, moved to quarantine:", d)
-				}
-				for _, m := range report.Missing {
-					fmt.Fprintln(w, "missing:", m)
-				}
-				for _, m := range report.Damaged {
-					fmt.Fprintln(w, "damaged:", m)
-				}
-			}); err != nil {
+			if err := cli.PrintTable(cmd, result, func(w io.Writer) { result.print(w, time.Since(start)) }); err != nil {
 				return err
 			}
-			if len(report.Corrupt)+len(report.Missing)+len(report.Damaged) > 0 {
+			bad := len(result.Missing) + len(result.Damaged)
+			if other.Reference == "" {
+				bad += len(result.Corrupt)
+			}
+			if bad > 0 {
 				return fmt.Errorf("verify registry %s: %d corrupt, %d missing and %d damaged: push the images again", root,
-					len(report.Corrupt), len(report.Missing), len(report.Damaged))
+					len(result.Corrupt), len(result.Missing), len(result.Damaged))
 			}
 			return nil
 		})
+	flags := cmd.Flags()
+	flags.StringVar(&other.Reference, "repair-from", "", "HOST[/PREFIX] of a registry with the same repositories: take what "+
+		"is missing from it")
+	flags.StringVar(&other.CAFile, "repair-ca", "", "CA of that registry (PEM)")
+	flags.StringVar(&other.AuthFile, "repair-authfile", "", "pull secret for that registry")
+	flags.BoolVar(&other.Insecure, "repair-insecure", false, "allow plain HTTP and any certificate there")
+	return cmd
+}
+
+// verified is what verify prints. Restored are blobs and manifests that came from another registry.
+type verified struct {
+	storage.VerifyReport
+	Restored []string `json:"restored"`
+}
+
+func (v *verified) repair(cmd *cobra.Command, r *registry.Root, other transfer.Endpoint) error {
+	from := func(ctx context.Context, repository string, d digest.Digest) (string, io.ReadCloser, error) {
+		e := other
+		e.Reference += "/" + repository
+		return transfer.Fetch(ctx, e, d)
+	}
+	report, restored, failed, err := r.Repair(cmd.Context(), from)
+	v.VerifyReport, v.Restored = report, append(v.Restored, restored...)
+	for _, why := range failed {
+		fmt.Fprintln(cmd.ErrOrStderr(), why)
+	}
+	return err
+}
+
+func (v *verified) print(w io.Writer, took time.Duration) {
+	fmt.Fprintf(w, "%d blobs, %d bytes read in %s\n", v.Blobs, v.Bytes, took.Round(time.Millisecond))
+	for _, d := range v.Corrupt {
+		fmt.Fprintln(w, "corrupt, moved to quarantine:", d)
+	}
+	for _, m := range v.Restored {
+		fmt.Fprintln(w, "restored:", m)
+	}
+	for _, m := range v.Missing {
+		fmt.Fprintln(w, "missing:", m)
+	}
+	for _, m := range v.Damaged {
+		fmt.Fprintln(w, "damaged:", m)
+	}
 }
 
 func newStatusCommand() *cobra.Command {

@@ -20,6 +20,7 @@ func Command() *cobra.Command {
 
 func newServeCommand() *cobra.Command {
 	var o registry.RunOptions
+	var config, htpasswd string
 	cmd := &cobra.Command{
 		Use:   "serve --root DIR --listen HOST:PORT",
 		Short: "Serve a registry until SIGTERM",
@@ -28,9 +29,18 @@ func newServeCommand() *cobra.Command {
 			"changed users file or certificate again by itself or on SIGHUP: it refuses accounts that the file no longer " +
 			"has from\nthe next request on, and new connections get the new certificate.",
 		Args: cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if config == "" {
+				return nil
+			}
+			return applyConfig(cmd, config)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
+			if htpasswd != "" {
+				o.UsersFile, o.UsersRole = htpasswd, registry.RolePush
+			}
 			o.Log = cli.Log(cmd)
 			o.Started = func(addr string) { fmt.Fprintln(cmd.OutOrStdout(), addr) }
 			return registry.Run(ctx, o)
@@ -45,6 +55,10 @@ func newServeCommand() *cobra.Command {
 		"further name or address of the certificate that is made here (repeatable)")
 	flags.BoolVar(&o.InsecureHTTP, "insecure-http", false, "serve plain HTTP, on a loopback address only")
 	flags.StringVar(&o.UsersFile, "users", "", "accounts, lines of NAME:BCRYPT:ROLE with role push or pull")
+	flags.StringVar(&htpasswd, "htpasswd", "", "accounts that may push, lines of NAME:BCRYPT as distribution has them")
+	flags.StringVar(&o.Realm, "realm", "", "what a login names, \"dayone bootstrap registry\" without it")
+	flags.StringVar(&config, "config", "", "file in distribution's configuration format; flags win, and what serve does "+
+		"not do is refused")
 	flags.BoolVar(&o.ReadOnly, "read-only", false, "refuse every change, write nothing below the root")
 	flags.BoolVar(&o.Sparse, "sparse", false, "accept indexes and manifests whose images or layers are not all there")
 	flags.Var((*size)(&o.MaxBytes), "max-bytes", "what the images may take, as 200MiB, 0 for no limit")
@@ -58,5 +72,6 @@ func newServeCommand() *cobra.Command {
 	_ = cmd.MarkFlagRequired("root")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	cmd.MarkFlagsMutuallyExclusive("insecure-http", "tls-cert")
+	cmd.MarkFlagsMutuallyExclusive("users", "htpasswd")
 	return cmd
 }
