@@ -52,12 +52,12 @@ func serveControl(root string, s *service) (stop func() error, err error) {
 		return nil, fmt.Errorf("listen for maintenance commands: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /status", control(func(context.Context, struct{}) (Status, error) { return s.status() }))
+	mux.HandleFunc("POST /status", control(func(context.Context, struct{}) (Status, error) { return readStatus(s) }))
 	mux.HandleFunc("POST /gc", control(s.collect))
 	mux.HandleFunc("POST /verify", control(func(ctx context.Context, _ struct{}) (storage.VerifyReport, error) {
-		return s.scrub(ctx, 0)
+		return scrub(ctx, s, 0)
 	}))
-	mux.HandleFunc("POST /restore", s.serveRestore)
+	mux.HandleFunc("POST /restore", func(w http.ResponseWriter, r *http.Request) { serveRestore(s, w, r) })
 	mux.HandleFunc("POST /rm", control(func(ctx context.Context, r removal) (struct{}, error) {
 		if s.readOnly {
 			return struct{}{}, errRootReadOnly

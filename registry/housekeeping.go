@@ -28,7 +28,7 @@ func keepHouse(s *service, period time.Duration, o Options) (stop func()) {
 		running.Go(func() { s.tidy(ctx, period, o.CollectEvery) })
 	}
 	if o.ScrubEvery > 0 {
-		running.Go(func() { s.scrubOften(ctx, o.ScrubEvery, o.ScrubRate) })
+		running.Go(func() { scrubOften(ctx, s, o.ScrubEvery, o.ScrubRate) })
 	}
 	return func() {
 		cancel()

@@ -127,7 +127,7 @@ func serveReferrers(c call) {
 	}
 	q := c.r.URL.Query()
 	want := q.Get("artifactType")
-	page, err := c.repository().Referrers(d, storage.ReferrersQuery{ArtifactType: want, After: q.Get("last"),
+	page, err := storage.Referrers(c.repository(), d, storage.ReferrersQuery{ArtifactType: want, After: q.Get("last"),
 		MaxBytes: max(1, int(c.maxManifest)-indexFrame)})
 	if err != nil {
 		c.fail(err, errNameUnknown)

@@ -85,7 +85,7 @@ func (r *Root) Verify(ctx context.Context) (storage.VerifyReport, error) {
 	if r.server != nil {
 		return ask[storage.VerifyReport](ctx, r.server, "/verify", struct{}{})
 	}
-	return r.store.Verify(ctx, storage.VerifyOptions{})
+	return storage.Verify(ctx, r.store, storage.VerifyOptions{})
 }
 
 // ReadStatus asks the server that runs on a root how it is.

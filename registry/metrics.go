@@ -39,7 +39,7 @@ func newMetrics(store *storage.Store, h *house) *metrics {
 		corrupt:     counter("blobs_corrupt_total", "Blobs that were found corrupt on disk and are no longer served."),
 		collections: counter("collections_total", "Garbage collections, by schedule and by command, without dry runs."),
 		collected:   counter("collected_bytes_total", "Bytes of blobs that these collections removed."),
-		scrubs:      counter("scrubs_total", "Verifications of all blobs that came to their end, by schedule and by command."),
+		scrubs:      counter("scrubs_total", "Verifications of all blobs that ended, by schedule and by command."),
 		failures:    counter("failures_total", "Requests that failed by the server's fault (500)."),
 		requests:    map[endpoint]prometheus.Counter{},
 		seconds:     map[endpoint]prometheus.Observer{},

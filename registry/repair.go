@@ -60,7 +60,7 @@ func (r *Root) restore(ctx context.Context, missing string, from Source) error {
 	}
 	defer func() { _ = body.Close() }() // it was only read
 	if r.server == nil {
-		err = r.store.Repository(name).Restore(ctx, d, mediaType, body)
+		err = storage.Restore(ctx, r.store.Repository(name), d, mediaType, body)
 	} else {
 		q := url.Values{"repository": {name}, "digest": {ref}, "mediaType": {mediaType}}
 		_, err = send[struct{}](ctx, r.server, "/restore?"+q.Encode(), body)
@@ -72,7 +72,7 @@ func (r *Root) restore(ctx context.Context, missing string, from Source) error {
 }
 
 // serveRestore takes what a repair brings.
-func (s *service) serveRestore(w http.ResponseWriter, r *http.Request) {
+func serveRestore(s *service, w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	d, err := storage.ParseDigest(q.Get("digest"))
 	switch {
@@ -82,7 +82,7 @@ func (s *service) serveRestore(w http.ResponseWriter, r *http.Request) {
 	case !validName(q.Get("repository")):
 		err = fmt.Errorf("%q is no repository name", q.Get("repository"))
 	default:
-		err = s.store.Repository(q.Get("repository")).Restore(r.Context(), d, q.Get("mediaType"), r.Body)
+		err = storage.Restore(r.Context(), s.store.Repository(q.Get("repository")), d, q.Get("mediaType"), r.Body)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

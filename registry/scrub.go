@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// defaultScrubEvery finds a rotten blob long before the last good copy of it is gone, and reads each at most this often.
+	// defaultScrubEvery finds a rotten blob long before the last good copy of it is gone.
 	defaultScrubEvery = 7 * 24 * time.Hour
 	// defaultScrubRate leaves a disk of the slowest kind most of its time: 100 GiB take an hour.
 	defaultScrubRate = 32 << 20
@@ -50,7 +50,7 @@ func readScrub(root string) (*Scrub, error) {
 }
 
 // scrubOften scrubs whenever the last time is longer ago than every. A root that was never scrubbed is at once.
-func (s *service) scrubOften(ctx context.Context, every time.Duration, bytesPerSecond int64) {
+func scrubOften(ctx context.Context, s *service, every time.Duration, bytesPerSecond int64) {
 	for {
 		wait := time.Duration(0)
 		if last := s.house.last(); last != nil {
@@ -61,17 +61,17 @@ func (s *service) scrubOften(ctx context.Context, every time.Duration, bytesPerS
 			return
 		case <-time.After(wait):
 		}
-		if _, err := s.scrub(ctx, bytesPerSecond); err != nil && ctx.Err() == nil {
+		if _, err := scrub(ctx, s, bytesPerSecond); err != nil && ctx.Err() == nil {
 			s.log.WithError(err).Error("registry could not read all of its blobs")
 		}
 	}
 }
 
 // scrub verifies all blobs and notes what it found. One that is cut short is not noted.
-func (s *service) scrub(ctx context.Context, bytesPerSecond int64) (storage.VerifyReport, error) {
+func scrub(ctx context.Context, s *service, bytesPerSecond int64) (storage.VerifyReport, error) {
 	read, done := s.house.beginScrub(s.store.Used())
 	defer done()
-	r, err := s.store.Verify(ctx, storage.VerifyOptions{BytesPerSecond: bytesPerSecond, Read: read})
+	r, err := storage.Verify(ctx, s.store, storage.VerifyOptions{BytesPerSecond: bytesPerSecond, Read: read})
 	if ctx.Err() != nil {
 		return r, err
 	}

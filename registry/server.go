@@ -104,12 +104,14 @@ func (s *Server) openStorage() error {
 	if err != nil {
 		return err
 	}
-	svc := &service{root: s.o.Root, realm: s.o.Realm, accounts: s.accounts, readOnly: s.o.ReadOnly, maxManifest: s.o.MaxManifestBytes,
-		sparse: s.o.Sparse, pulled: s.o.Pulled, reports: s.o.Reports, reportsPath: s.o.ReportsPath, log: s.log,
+	svc := &service{root: s.o.Root, realm: s.o.Realm, accounts: s.accounts, readOnly: s.o.ReadOnly,
+		maxManifest: s.o.MaxManifestBytes, sparse: s.o.Sparse, pulled: s.o.Pulled, reports: s.o.Reports,
+		reportsPath: s.o.ReportsPath, log: s.log,
 		house: house{maxBytes: s.o.MaxBytes, minFree: s.o.MinFreeBytes, scrubbed: last}}
 	corrupt := logCorrupt(s.log)
 	store, err := storage.Open(s.o.Root, storage.Options{MaxBytes: s.o.MaxBytes, MinFreeBytes: s.o.MinFreeBytes,
-		ReadOnly: s.o.ReadOnly, UploadIdle: s.o.UploadIdle, MaxUploads: s.o.MaxUploads, Log: s.log, Report: func(d digest.Digest, away string) {
+		ReadOnly: s.o.ReadOnly, UploadIdle: s.o.UploadIdle, MaxUploads: s.o.MaxUploads, Log: s.log,
+		Report: func(d digest.Digest, away string) {
 			svc.metrics.corrupt.Inc()
 			corrupt(d, away)
 		}})

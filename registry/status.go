@@ -114,8 +114,8 @@ func (h *house) progress() *ScrubProgress {
 	return &ScrubProgress{Since: run.since, ReadBytes: run.read.Load(), OfBytes: run.of}
 }
 
-// status adds what the store knows.
-func (s *service) status() (Status, error) {
+// readStatus adds what the store knows.
+func readStatus(s *service) (Status, error) {
 	free, err := s.store.Free()
 	if err != nil {
 		return Status{}, fmt.Errorf("read status: %w", err)

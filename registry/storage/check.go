@@ -55,7 +55,7 @@ func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 	r.Bytes += kept
 	s.driver.budget.used.Store(r.Bytes)
 	s.driver.budget.unwritten.Store(0)
-	if err := s.indexNew(ctx, now); err != nil {
+	if err := indexNew(ctx, s, now); err != nil {
 		return r, fmt.Errorf("index referrers: %w", err)
 	}
 	return r, nil
@@ -71,7 +71,7 @@ func (s *Store) look(ctx context.Context) (r CheckReport, err error) {
 		return r, fmt.Errorf("count blobs: %w", err)
 	}
 	s.driver.budget.used.Store(r.Bytes)
-	if err := s.indexNew(ctx, time.Now()); err != nil {
+	if err := indexNew(ctx, s, time.Now()); err != nil {
 		return r, fmt.Errorf("index referrers: %w", err)
 	}
 	return r, nil

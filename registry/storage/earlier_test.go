@@ -59,7 +59,7 @@ func TestEarlierStore(t *testing.T) {
 		require.NoError(t, upload.Commit(t.Context(), digest.FromString(u.whole)))
 		require.NoError(t, upload.Release())
 	}
-	found, err := s.Verify(t.Context(), storage.VerifyOptions{})
+	found, err := storage.Verify(t.Context(), s, storage.VerifyOptions{})
 	require.NoError(t, err)
 	assert.Empty(t, found.Corrupt)
 	assert.Empty(t, found.Missing)
@@ -80,7 +80,7 @@ func TestDistributionMarkAndSweep(t *testing.T) {
 	ns, err := upstream.NewRegistry(t.Context(), driver, upstream.EnableDelete)
 	require.NoError(t, err)
 	_ = upstream.MarkAndSweep(t.Context(), driver, ns, upstream.GCOpts{Quiet: true}) // it fails after it removed them
-	found, err := open(t, root, storage.Options{}).Verify(t.Context(), storage.VerifyOptions{})
+	found, err := storage.Verify(t.Context(), open(t, root, storage.Options{}), storage.VerifyOptions{})
 	require.NoError(t, err)
 	assert.Contains(t, found.Missing, "os/app@"+digest.SHA512.FromString("layer sha512\n").String())
 }

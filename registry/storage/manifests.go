@@ -139,7 +139,7 @@ func (r Repository) PutManifest(ctx context.Context, p Put) error {
 	if err != nil {
 		return fmt.Errorf("store manifest %s: %w", p.Digest, err)
 	}
-	if err := r.index(digest.FromBytes(p.Body), p.MediaType, len(p.Body), c); err != nil {
+	if err := indexReferrer(r, digest.FromBytes(p.Body), p.MediaType, len(p.Body), c); err != nil {
 		return err
 	}
 	canonical, err := service.Put(ctx, parsed)
@@ -209,10 +209,10 @@ func (r Repository) DeleteTag(ctx context.Context, tag string) error {
 	r.s.maintenance.RLock()
 	defer r.s.maintenance.RUnlock()
 	defer r.s.manifests.drop(r.name) // also when it went away only in part
-	return r.untag(ctx, tag)
+	return untag(ctx, r, tag)
 }
 
-func (r Repository) untag(ctx context.Context, tag string) error {
+func untag(ctx context.Context, r Repository, tag string) error {
 	repo, err := r.open(ctx)
 	if err != nil {
 		return err
@@ -225,7 +225,7 @@ func (r Repository) untag(ctx context.Context, tag string) error {
 }
 
 // tagsOf are the tags that name a manifest by this digest.
-func (r Repository) tagsOf(ctx context.Context, d digest.Digest) ([]string, error) {
+func tagsOf(ctx context.Context, r Repository, d digest.Digest) ([]string, error) {
 	repo, err := r.open(ctx)
 	if err != nil {
 		return nil, err
@@ -245,15 +245,15 @@ func (r Repository) DeleteManifest(ctx context.Context, d digest.Digest) error {
 	r.s.maintenance.RLock()
 	defer r.s.maintenance.RUnlock()
 	defer r.s.manifests.drop(r.name) // also when only some of its tags could be removed
-	return r.deleteManifest(ctx, d)
+	return deleteManifest(ctx, r, d)
 }
 
-func (r Repository) deleteManifest(ctx context.Context, d digest.Digest) error {
+func deleteManifest(ctx context.Context, r Repository, d digest.Digest) error {
 	target, err := r.s.driver.readLink(revisionLink(r.name, d))
 	if err != nil {
 		return fmt.Errorf("delete manifest %s of %s: %w", d, r.name, err)
 	}
-	names, err := r.namesOf(target)
+	names, err := namesOf(r, target)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (r Repository) deleteManifest(ctx context.Context, d digest.Digest) error {
 		}
 	}
 	for _, name := range names {
-		if err := r.unlinkManifest(ctx, name); err != nil {
+		if err := unlinkManifest(ctx, r, name); err != nil {
 			return err
 		}
 	}
@@ -275,7 +275,7 @@ func (r Repository) deleteManifest(ctx context.Context, d digest.Digest) error {
 		}
 	}
 	for _, name := range names {
-		if err := r.deleteAttached(ctx, name); err != nil {
+		if err := deleteAttached(ctx, r, name); err != nil {
 			return err
 		}
 	}
@@ -283,7 +283,7 @@ func (r Repository) deleteManifest(ctx context.Context, d digest.Digest) error {
 }
 
 // namesOf are the digests under which a repository has a manifest: the sha256 of its bytes, and sha512.
-func (r Repository) namesOf(target digest.Digest) ([]digest.Digest, error) {
+func namesOf(r Repository, target digest.Digest) ([]digest.Digest, error) {
 	names := []digest.Digest{target}
 	revisions, err := r.s.driver.links(revisionsDir(r.name))
 	if err != nil {
@@ -300,13 +300,13 @@ func (r Repository) namesOf(target digest.Digest) ([]digest.Digest, error) {
 	return names, nil
 }
 
-func (r Repository) unlinkManifest(ctx context.Context, name digest.Digest) error {
-	tags, err := r.tagsOf(ctx, name)
+func unlinkManifest(ctx context.Context, r Repository, name digest.Digest) error {
+	tags, err := tagsOf(ctx, r, name)
 	if err != nil {
 		return err
 	}
 	for _, tag := range tags {
-		if err := ignoreMissing(r.untag(ctx, tag)); err != nil {
+		if err := ignoreMissing(untag(ctx, r, tag)); err != nil {
 			return err
 		}
 	}

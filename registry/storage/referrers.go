@@ -43,7 +43,7 @@ func referrer(name string, subject, d digest.Digest) string {
 }
 
 // index notes a manifest that has a subject.
-func (r Repository) index(d digest.Digest, mediaType string, size int, c *Content) error {
+func indexReferrer(r Repository, d digest.Digest, mediaType string, size int, c *Content) error {
 	if c.Subject == nil {
 		return nil
 	}
@@ -88,9 +88,9 @@ type ReferrersPage struct {
 }
 
 // Referrers lists the manifests whose subject is d, which need not exist itself.
-func (r Repository) Referrers(d digest.Digest, q ReferrersQuery) (ReferrersPage, error) {
+func Referrers(r Repository, d digest.Digest, q ReferrersQuery) (ReferrersPage, error) {
 	page := ReferrersPage{Descriptors: []v1.Descriptor{}}
-	found, err := r.referrers(d)
+	found, err := referrersOf(r, d)
 	if err != nil {
 		return page, err
 	}
@@ -99,7 +99,7 @@ func (r Repository) Referrers(d digest.Digest, q ReferrersQuery) (ReferrersPage,
 		if hex <= q.After {
 			continue
 		}
-		entry, size, err := r.readReferrer(d, digest.NewDigestFromEncoded(digest.SHA256, hex))
+		entry, size, err := readReferrer(r, d, digest.NewDigestFromEncoded(digest.SHA256, hex))
 		if ignoreMissing(err) != nil {
 			return page, err
 		}
@@ -119,7 +119,7 @@ func (r Repository) Referrers(d digest.Digest, q ReferrersQuery) (ReferrersPage,
 }
 
 // referrers lists what the index has of a subject, sorted.
-func (r Repository) referrers(subject digest.Digest) ([]string, error) {
+func referrersOf(r Repository, subject digest.Digest) ([]string, error) {
 	entries, err := os.ReadDir(r.s.driver.full(referrersTo(r.name, subject)))
 	if ignoreMissing(err) != nil {
 		return nil, fmt.Errorf("list referrers of %s: %w", subject, err)
@@ -142,7 +142,7 @@ func (r Repository) referrers(subject digest.Digest) ([]string, error) {
 }
 
 // readReferrer is an ErrNotFound for a manifest that is not there, or no longer.
-func (r Repository) readReferrer(subject, d digest.Digest) (entry v1.Descriptor, size int, err error) {
+func readReferrer(r Repository, subject, d digest.Digest) (entry v1.Descriptor, size int, err error) {
 	var raw []byte
 	for _, needed := range []string{revisionLink(r.name, d), blobData(d)} {
 		if _, err := os.Stat(r.s.driver.full(needed)); err != nil {
@@ -162,7 +162,7 @@ func (r Repository) readReferrer(subject, d digest.Digest) (entry v1.Descriptor,
 }
 
 // indexNew indexes the manifests that were linked since the index was complete, by whoever wrote them.
-func (s *Store) indexNew(ctx context.Context, now time.Time) error {
+func indexNew(ctx context.Context, s *Store, now time.Time) error {
 	var complete time.Time // never
 	if b, err := os.ReadFile(s.driver.full(indexedFile)); err == nil {
 		complete, _ = time.Parse(time.RFC3339, string(b)) // what is no time is never
@@ -184,7 +184,7 @@ func (s *Store) indexNew(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return nil //nolint:nilerr // the same
 		}
-		return r.index(d, m.MediaType, len(m.Body), c)
+		return indexReferrer(r, d, m.MediaType, len(m.Body), c)
 	})
 	if err != nil || s.o.ReadOnly {
 		return err
@@ -212,14 +212,14 @@ func checkReferrers(t tree, dir string, r *CheckReport) error {
 
 // deleteAttached deletes what is attached to a manifest that was deleted: its referrers with their own, and what
 // cosign's tags name if nothing else names it.
-func (r Repository) deleteAttached(ctx context.Context, subject digest.Digest) error {
-	found, err := r.referrers(subject)
+func deleteAttached(ctx context.Context, r Repository, subject digest.Digest) error {
+	found, err := referrersOf(r, subject)
 	if err != nil {
 		return err
 	}
 	for _, hex := range found {
 		d := digest.NewDigestFromEncoded(digest.SHA256, hex)
-		if err := ignoreMissing(r.deleteManifest(ctx, d)); err != nil {
+		if err := ignoreMissing(deleteManifest(ctx, r, d)); err != nil {
 			return err
 		}
 		if err := ignoreMissing(os.Remove(r.s.driver.full(referrer(r.name, subject, d)))); err != nil {
@@ -232,7 +232,7 @@ func (r Repository) deleteAttached(ctx context.Context, subject digest.Digest) e
 		if err != nil { // there is none, or a broken one, which says nothing about a manifest
 			continue
 		}
-		if err := r.deleteTagged(ctx, tag, d); err != nil {
+		if err := deleteTagged(ctx, r, tag, d); err != nil {
 			return err
 		}
 	}
@@ -240,17 +240,17 @@ func (r Repository) deleteAttached(ctx context.Context, subject digest.Digest) e
 }
 
 // deleteTagged deletes a tag, and the manifest that it names unless another tag names it, too.
-func (r Repository) deleteTagged(ctx context.Context, tag string, d digest.Digest) error {
-	tags, err := r.tagsOf(ctx, d)
+func deleteTagged(ctx context.Context, r Repository, tag string, d digest.Digest) error {
+	tags, err := tagsOf(ctx, r, d)
 	if err != nil {
 		return err
 	}
 	if len(tags) > 1 {
-		return r.untag(ctx, tag)
+		return untag(ctx, r, tag)
 	}
-	err = r.deleteManifest(ctx, d)
+	err = deleteManifest(ctx, r, d)
 	if errors.Is(err, ErrNotFound) {
-		return r.untag(ctx, tag)
+		return untag(ctx, r, tag)
 	}
 	return err
 }

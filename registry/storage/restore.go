@@ -14,7 +14,7 @@ const maxRestoredManifest = 4 << 20
 
 // Restore stores a manifest of a media type, or a blob when that is "", which the repository had and has no more. What
 // a manifest names may be missing too: it is restored after it.
-func (r Repository) Restore(ctx context.Context, d digest.Digest, mediaType string, in io.Reader) (err error) {
+func Restore(ctx context.Context, r Repository, d digest.Digest, mediaType string, in io.Reader) (err error) {
 	if mediaType == "" {
 		u, err := r.NewUpload(ctx, "")
 		if err != nil {

@@ -214,7 +214,7 @@ func TestVerify(t *testing.T) {
 	require.NoError(t, os.Chtimes(blobFile(root, bad), fi.ModTime(), fi.ModTime()))
 	require.NoError(t, os.Remove(blobFile(root, gone)))
 	s = open(t, root, storage.Options{})
-	r, err := s.Verify(t.Context(), storage.VerifyOptions{})
+	r, err := storage.Verify(t.Context(), s, storage.VerifyOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, []digest.Digest{bad}, r.Corrupt)
 	assert.ElementsMatch(t, []string{"a/b@" + bad.String(), "a/b@" + gone.String()}, r.Missing)

@@ -32,7 +32,7 @@ type VerifyOptions struct {
 
 // Verify hashes every blob as the disk has it, whatever was hashed before, and looks whether what manifests name is
 // there with the size that they say. Corrupt blobs are moved away. Pulls and pushes go on.
-func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error) {
+func Verify(ctx context.Context, s *Store, o VerifyOptions) (VerifyReport, error) {
 	r := VerifyReport{Corrupt: []digest.Digest{}, Missing: []string{}, Damaged: []string{}}
 	limit := rate.NewLimiter(rate.Inf, copyBuffer)
 	if o.BytesPerSecond > 0 {

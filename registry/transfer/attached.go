@@ -28,8 +28,8 @@ var cosignSuffixes = [...]string{".sig", ".att", ".sbom"}
 // destination has no referrers, they get the specification's tag for them. Layouts and archives have none of these.
 func Attach(ctx context.Context, src, dst Endpoint, image digest.Digest, o Options) (found int, err error) {
 	a := attacher{o: o.withDefaults(), src: src, dst: dst}
-	if a.from, err = src.named(); err == nil {
-		a.to, err = dst.named()
+	if a.from, err = namedBy(src); err == nil {
+		a.to, err = namedBy(dst)
 	}
 	if err != nil || a.from == nil || a.to == nil {
 		return 0, err
@@ -43,8 +43,8 @@ func Attach(ctx context.Context, src, dst Endpoint, image digest.Digest, o Optio
 	})
 }
 
-// named is the repository of an endpoint, nil when it is no registry.
-func (e Endpoint) named() (reference.Named, error) {
+// namedBy is the repository of an endpoint, nil when it is no registry.
+func namedBy(e Endpoint) (reference.Named, error) {
 	ref, err := e.parse()
 	if err != nil || ref.Transport().Name() != "docker" {
 		return nil, err
@@ -60,38 +60,16 @@ type attacher struct {
 }
 
 func (a attacher) once(ctx context.Context, image digest.Digest, heard func()) (found int, err error) {
-	in, closeIn, err := a.src.repository(ctx, a.from, transport.PullScope)
+	in, closeIn, err := openRepository(ctx, a.src, a.from, transport.PullScope)
 	if err != nil {
 		return 0, err
 	}
 	defer closeIn()
-	subjects, err := subjectsOf(ctx, in, image)
-	if err != nil {
+	trees, tags, found, err := findAttached(ctx, in, image)
+	if err != nil || found == 0 {
 		return 0, err
 	}
-	var trees []v1.Descriptor
-	tags := map[string]v1.Descriptor{}
-	for _, subject := range subjects {
-		direct, err := in.Predecessors(ctx, subject)
-		if err != nil {
-			return 0, fmt.Errorf("list referrers: %w", err)
-		}
-		if found += len(direct); len(direct) > 0 {
-			trees = append(trees, subject)
-		}
-		for _, suffix := range cosignSuffixes {
-			tag := string(subject.Digest.Algorithm()) + "-" + subject.Digest.Encoded() + suffix
-			if tags[tag], err = in.Resolve(ctx, tag); errors.Is(err, errdef.ErrNotFound) {
-				delete(tags, tag)
-			} else if err != nil {
-				return 0, fmt.Errorf("find tag %s: %w", tag, err)
-			}
-		}
-	}
-	if found += len(tags); found == 0 {
-		return 0, nil
-	}
-	out, closeOut, err := a.dst.repository(ctx, a.to, transport.PushScope)
+	out, closeOut, err := openRepository(ctx, a.dst, a.to, transport.PushScope)
 	if err != nil {
 		return 0, err
 	}
@@ -114,8 +92,40 @@ func (a attacher) once(ctx context.Context, image digest.Digest, heard func()) (
 	return found, nil
 }
 
-// repository is a repository for oras, whose answers for referrers have pages and a fallback.
-func (e Endpoint) repository(ctx context.Context, named reference.Named, action string) (*remote.Repository, func(),
+// findAttached lists those of an image and an index's images that have referrers, the tags of cosign that there are,
+// and how many referrers and tags that makes.
+func findAttached(ctx context.Context, in *remote.Repository, image digest.Digest) (trees []v1.Descriptor,
+	tags map[string]v1.Descriptor, found int, err error) {
+	subjects, err := subjectsOf(ctx, in, image)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	tags = map[string]v1.Descriptor{}
+	for _, subject := range subjects {
+		direct, err := in.Predecessors(ctx, subject)
+		if err != nil {
+			return nil, nil, 0, fmt.Errorf("list referrers: %w", err)
+		}
+		if found += len(direct); len(direct) > 0 {
+			trees = append(trees, subject)
+		}
+		for _, suffix := range cosignSuffixes {
+			tag := string(subject.Digest.Algorithm()) + "-" + subject.Digest.Encoded() + suffix
+			d, err := in.Resolve(ctx, tag)
+			if errors.Is(err, errdef.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, nil, 0, fmt.Errorf("find tag %s: %w", tag, err)
+			}
+			tags[tag] = d
+		}
+	}
+	return trees, tags, found + len(tags), nil
+}
+
+// openRepository opens a repository for oras, whose answers for referrers have pages and a fallback.
+func openRepository(ctx context.Context, e Endpoint, named reference.Named, action string) (*remote.Repository, func(),
 	error) {
 	at, err := e.login(ctx, named, action)
 	if err != nil {

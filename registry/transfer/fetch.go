@@ -15,14 +15,14 @@ import (
 // reads compares the bytes with the digest.
 func Fetch(ctx context.Context, e Endpoint, d digest.Digest) (mediaType string, body io.ReadCloser, err error) {
 	failed := func(err error) error { return advise(fmt.Errorf("fetch %s from %s: %w", d, e.Reference, err)) }
-	named, err := e.named()
+	named, err := namedBy(e)
 	if err == nil && named == nil {
 		err = errors.New("it is no registry")
 	}
 	if err != nil {
 		return "", nil, failed(err)
 	}
-	repo, _, err := e.repository(ctx, named, transport.PullScope)
+	repo, _, err := openRepository(ctx, e, named, transport.PullScope)
 	if err != nil {
 		return "", nil, failed(err)
 	}

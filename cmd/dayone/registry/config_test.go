@@ -48,10 +48,12 @@ proxy: {remoteurl: https://registry.example.com}
 			"storage.delete.enabled: only true is supported", "storage.cache.blobdescriptor: not supported",
 			"http.secret: not supported", "http.headers.X-Content-Type-Options: not supported",
 			"proxy.remoteurl: not supported"}},
-		{"a key without a value", "version: 0.1\nstorage: {inmemory: }\n", nil, nil, []string{"storage.inmemory: not supported"}},
+		{"a key without a value", "version: 0.1\nstorage: {inmemory: }\n", nil, nil,
+			[]string{"storage.inmemory: not supported"}},
 		{"a key twice", "version: 0.1\nversion: 0.1\n", nil, nil, []string{"version"}},
 		{"another version", "version: 0.2\n", nil, nil, []string{"version: only 0.1 is supported"}},
-		{"a value that is none", "storage: {maintenance: {uploadpurging: {age: soon}}}\n", nil, nil, []string{"age: ", "soon"}},
+		{"a value that is none", "storage: {maintenance: {uploadpurging: {age: soon}}}\n", nil, nil,
+			[]string{"age: ", "soon"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "config.yml")

@@ -113,8 +113,8 @@ func newVerifyCommand() *cobra.Command {
 			return nil
 		})
 	flags := cmd.Flags()
-	flags.StringVar(&other.Reference, "repair-from", "", "HOST[/PREFIX] of a registry with the same repositories: take what "+
-		"is missing from it")
+	flags.StringVar(&other.Reference, "repair-from", "", "HOST[/PREFIX] of a registry with the same repositories: take "+
+		"what is missing from it")
 	flags.StringVar(&other.CAFile, "repair-ca", "", "CA of that registry (PEM)")
 	flags.StringVar(&other.AuthFile, "repair-authfile", "", "pull secret for that registry")
 	flags.BoolVar(&other.Insecure, "repair-insecure", false, "allow plain HTTP and any certificate there")

@@ -64,8 +64,8 @@ func newServeCommand() *cobra.Command {
 	flags.Var((*size)(&o.MaxBytes), "max-bytes", "what the images may take, as 200MiB, 0 for no limit")
 	flags.Var((*size)(&o.MinFreeBytes), "min-free-bytes", "what stays free of the disk, 0 for 256MiB")
 	flags.DurationVar(&o.CollectEvery, "gc-every", 0, "collect garbage this often, 0 for 6h, negative for never")
-	flags.DurationVar(&o.ScrubEvery, "scrub-every", 0, "read all blobs this often to find rot, 0 for a week, negative for "+
-		"never")
+	flags.DurationVar(&o.ScrubEvery, "scrub-every", 0, "read all blobs this often to find rot, 0 for a week, negative "+
+		"for never")
 	flags.Var((*size)(&o.ScrubRate), "scrub-rate", "read this much a second for it, 0 for 32MiB")
 	flags.DurationVar(&o.UploadIdle, "upload-idle", 0, "end an upload without a request after this time, 0 for 1h")
 	flags.IntVar(&o.MaxUploads, "max-uploads", 0, "unfinished uploads of one account, 0 for 1024")
