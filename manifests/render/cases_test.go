@@ -67,7 +67,7 @@ func see(t *testing.T, dir string) outcome {
 	t.Helper()
 	set, err := manifests.ReadDir(dir, manifests.ReadOptions{})
 	require.NoError(t, err)
-	options := render.Options{Versions: render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}}
+	options := render.Options{Versions: render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}, NeedTemplates: true}
 	var out outcome
 	result, err := render.Render(set, options)
 	if err != nil {

@@ -43,6 +43,9 @@ type Options struct {
 	// ComponentsOnly takes the Set's MachineConfigs as complete: mirror sets, image config, KubeletConfigs and
 	// ContainerRuntimeConfigs add nothing. Pre-built images always count.
 	ComponentsOnly bool
+	// NeedTemplates refuses the directory of an OpenShift cluster without the MachineConfigs of MCO's templates. Default:
+	// such a ControllerConfig may be a standalone user's own.
+	NeedTemplates bool
 	// Strict refuses what MCO accepts in silence and what is surely wrong; without it the same findings are warnings. The
 	// standalone flow sets it; which findings these are is listed in docs/users/rendering.md.
 	Strict bool

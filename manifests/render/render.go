@@ -56,7 +56,7 @@ func Render(set *manifests.Set, o Options) (*Result, error) {
 	components = append(components, images...)
 	selections, found := selectAll(pools, components, o)
 	all.Add(found...)
-	if !o.ComponentsOnly {
+	if o.NeedTemplates && !o.ComponentsOnly {
 		all.Add(checkTemplates(selections, controller)...)
 	}
 	checked, found := checkSelected(selections, controller, o)

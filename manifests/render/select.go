@@ -80,7 +80,7 @@ func matching(p *mcfgv1.MachineConfigPool, components []component) ([]component,
 
 // checkTemplates refuses a pool of an OpenShift cluster without the MachineConfigs that MCO makes of its templates: the
 // result would miss most of what its nodes need, and would bear another name than MCO's. The ControllerConfig of such a
-// cluster names its infrastructure, which no other has.
+// cluster names its infrastructure.
 func checkTemplates(selections []selection, controller manifests.Item[*mcfgv1.ControllerConfig]) []report.Finding {
 	var out report.Report
 	if controller.Object.Spec.Infra == nil {

@@ -114,6 +114,7 @@ func (f *renderFlags) options() render.Options {
 	o := render.Options{
 		Versions:       render.Versions{Raw: f.raw, Hash: f.hash, Payload: f.payload},
 		ComponentsOnly: f.componentsOnly,
+		NeedTemplates:  true,
 		Strict:         f.strict,
 	}
 	if f.ignoreUnbuilt {
