@@ -14,9 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -118,22 +116,21 @@ func (s *saboteur) client(api client.WithWatch) client.Client {
 func newFakeWorld(t testing.TB) (*world, *saboteur) {
 	uid := 0
 	scheme := testScheme(t)
-	builder := fake.NewClientBuilder().WithScheme(scheme).
-		// without field managers, which cost most of the time
-		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).
+	kept := newStorage(scheme)
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(kept).
 		WithStatusSubresource(&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &mcfgv1.MachineConfigPool{},
 			&batchv1.Job{}, &corev1.Pod{})
 	for name, f := range buildIndexes() {
 		builder = builder.WithIndex(&mcfgv1.MachineOSBuild{}, name, f)
 	}
-	builder = builder.WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch,
-		o client.Object, opts ...client.CreateOption) error {
+	create := func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 		uid++
 		o.SetUID(types.UID(strconv.Itoa(uid)))
 		o.SetGeneration(1)
 		o.SetCreationTimestamp(metav1.Now())
 		return c.Create(ctx, o, opts...)
-	}})
+	}
+	builder = builder.WithInterceptorFuncs(interceptor.Funcs{Get: kept.get, List: kept.list, Create: create})
 	api := builder.Build()
 	w := &world{t: t, client: api, images: newStandInRegistry(), clock: &clock{}, patience: 60, idle: 12}
 	w.runner = newRunner(t, api, w.images)
