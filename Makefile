@@ -48,6 +48,9 @@ test: setup-test build kube-build ## Set up everything, verify, and run all test
 	@# Many tests wait for machines that boot and for timers of Kubernetes: verify uses the processors meanwhile.
 	@$(MAKE) --no-print-directory -j2 verify test-all
 
+# Linkers and tests collect garbage a quarter as often as is Go's default: a sixth less processor time.
+test-all test-fast: export GOGC := 400
+
 # More packages at a time than processors, for the reason above.
 .PHONY: test-all
 test-all:
