@@ -106,6 +106,13 @@ func assertBootableTree(t *testing.T, root string) {
 		assert.NoError(t, err)
 		assert.Empty(t, entries, "/%s ships empty", d)
 	}
+	tables, err := filepath.Glob(filepath.Join(root, "usr/lib/*/libicudata.so.*"))
+	assert.NoError(t, err)
+	for _, file := range tables {
+		st, err := os.Stat(file)
+		assert.NoError(t, err)
+		assert.Less(t, st.Size(), int64(64<<10), "ICU's tables would be half of the image")
+	}
 	id, err := os.ReadFile(filepath.Join(root, "etc/machine-id"))
 	assert.NoError(t, err)
 	assert.Equal(t, "uninitialized\n", string(id), "else systemd does not see a first boot")
@@ -163,5 +170,9 @@ func TestDebianImage(t *testing.T) {
 	out, err := exec.Command("chroot", root, "/bin/sh", "-c",
 		"ostree --version && systemctl --version && test -d /etc/systemd/system/multi-user.target.wants").CombinedOutput()
 	assert.NoError(t, err, string(out))
+	assert.NoDirExists(t, filepath.Join(root, "usr/share/zoneinfo"), "no program of a node reads it")
+	perl, err := filepath.Glob(filepath.Join(root, "usr/lib/*/libperl*"))
+	assert.NoError(t, err)
+	assert.Empty(t, perl)
 	assert.NoFileExists(t, filepath.Join(path, "scratch", "debian.tar"))
 }

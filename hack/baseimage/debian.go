@@ -16,7 +16,7 @@ import (
 
 const (
 	// debianRecipeVersion is raised when the code below changes what an image holds without a change in its inputs.
-	debianRecipeVersion = "debian 1"
+	debianRecipeVersion = "debian 2"
 	// defaultSuite is used on hosts that are not Debian.
 	defaultSuite = "bookworm"
 	// dpkgInfo has a list of files per package in Debian's tree.
@@ -171,6 +171,9 @@ func keep(h *tar.Header) bool {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeLink, tar.TypeSymlink, tar.TypeDir:
 	default:
+		return false
+	}
+	if unused(h.Name) || h.Typeflag == tar.TypeLink && unused(h.Linkname) {
 		return false
 	}
 	top, _, _ := strings.Cut(h.Name, "/")

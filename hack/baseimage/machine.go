@@ -11,7 +11,7 @@ import (
 )
 
 // machineRecipeVersion is raised when the code below changes what an image holds without a change in its inputs.
-const machineRecipeVersion = "machine 1"
+const machineRecipeVersion = "machine 2"
 
 // machinePackages are what a virtual machine needs beside debianPackages: a kernel, and what goes into its initramfs.
 //

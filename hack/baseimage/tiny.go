@@ -16,7 +16,7 @@ import (
 var files embed.FS
 
 // tinyRecipeVersion is raised when the code below changes what an image holds without a change in its inputs.
-const tinyRecipeVersion = "tiny 2"
+const tinyRecipeVersion = "tiny 3"
 
 // notApplets are busybox's names for what the image brings itself.
 //

@@ -42,7 +42,7 @@ type report interface{ Print(w io.Writer) }
 func demo(ctx context.Context) error {
 	view := progress.New(os.Stderr)
 	o := e2e.Options{View: view}
-	tiny := flag.Bool("tiny", false, "use a busybox OS of 70 MB instead of Debian with systemd")
+	tiny := flag.Bool("tiny", false, "use a busybox OS of 40 MB instead of Debian with systemd")
 	full := flag.Bool("full", false, "the whole life: Day 1, hand-over to a real Kubernetes, Day 2, opting out")
 	output := flag.String("o", "text", "what is printed at the end: text or json")
 	flag.BoolVar(&o.Keep, "keep", false, "leave nodes and bootstrap running; with --full the cluster, until Ctrl-C")
