@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync"
 
 	"github.com/sirupsen/logrus"
 
@@ -61,7 +62,7 @@ func EnsureWith(ctx context.Context, kind Kind, o Options) (string, error) {
 		}
 		o.CacheDir = dir
 	}
-	r, err := newRecipe(ctx, kind, o)
+	r, err := knownRecipe(ctx, kind, o)
 	if err != nil {
 		return "", err
 	}
@@ -97,6 +98,29 @@ func (r recipe) make(ctx context.Context, dir string) error {
 		return err
 	}
 	return os.RemoveAll(scratch)
+}
+
+// recipes keeps what newRecipe has found: this machine's programs and package lists stay as they are while a test runs,
+// and a test asks for each of its nodes. apt-cache alone takes a second.
+//
+//nolint:gochecknoglobals // a cache for the life of the process
+var recipes sync.Map
+
+func knownRecipe(ctx context.Context, kind Kind, o Options) (recipe, error) {
+	of := struct {
+		kind     Kind
+		cacheDir string
+	}{kind, o.CacheDir}
+	if known, ok := recipes.Load(of); ok {
+		if r, ok := known.(recipe); ok {
+			return r, nil
+		}
+	}
+	r, err := newRecipe(ctx, kind, o)
+	if err == nil {
+		recipes.Store(of, r)
+	}
+	return r, err
 }
 
 func newRecipe(ctx context.Context, kind Kind, o Options) (recipe, error) {
