@@ -66,7 +66,7 @@ type bootstrapHost struct {
 func newDay1(t *testing.T, final *registrytest.Registry, h day1.HandOver) *bootstrapHost {
 	t.Helper()
 	phasetest.NeedsBuilds(t)
-	base, err := baseimage.Ensure(t.Context(), baseimage.Tiny, "")
+	base, err := baseimage.Ensure(t.Context(), baseimage.Shell, "")
 	require.NoError(t, err)
 	self, err := os.Executable()
 	require.NoError(t, err)

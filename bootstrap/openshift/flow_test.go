@@ -394,7 +394,7 @@ func TestResumeAfterFullDisk(t *testing.T) {
 	n := newNode(t, nil)
 	require.NoError(t, n.mco())
 	require.NoError(t, os.MkdirAll(n.order.State, 0o700))
-	require.NoError(t, unix.Mount("dayone-test", n.order.State, "tmpfs", 0, "size=10m,mode=0700"))
+	require.NoError(t, unix.Mount("dayone-test", n.order.State, "tmpfs", 0, "size=768k,mode=0700"))
 	t.Cleanup(func() { assert.NoError(t, unix.Unmount(n.order.State, unix.MNT_DETACH)) })
 	n.cluster()
 	end := n.run("", "")

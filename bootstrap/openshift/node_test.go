@@ -136,7 +136,7 @@ func newNode(t *testing.T, change func(*installconfig.Config)) *node {
 
 // base puts the release's OS image into a registry that wants the cluster's pull secret.
 func (n *node) base() {
-	layout, err := baseimage.Ensure(n.t.Context(), baseimage.Tiny, "")
+	layout, err := baseimage.Ensure(n.t.Context(), baseimage.Shell, "")
 	require.NoError(n.t, err)
 	r := registrytest.Start(n.t)
 	n.order.BaseCA = r.CAFile

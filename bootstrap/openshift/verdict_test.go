@@ -160,7 +160,7 @@ func scenarios(t *testing.T) map[string]scenario {
 			},
 			status: analyze.StatusFailed, phase: "registry", cause: "port-taken", evidence: "cannot listen on port",
 			file: "journal.json", next: "another port"},
-		"the disk is full": {make: func(n *node) { rendered(n); n.disk("10m"); require.Error(n.t, n.run("", "").Err) },
+		"the disk is full": {make: func(n *node) { rendered(n); n.disk("768k"); require.Error(n.t, n.run("", "").Err) },
 			status: analyze.StatusFailed, phase: "base", cause: "disk-full", evidence: "nsufficient", file: "journal.json",
 			next: "room"},
 		"the disk is so full that the journal cannot say so": {make: func(

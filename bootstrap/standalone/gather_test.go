@@ -93,7 +93,7 @@ func TestAnalyzeFailures(t *testing.T) {
 		{name: "the disk is full",
 			harm: func(b *bench) {
 				require.NoError(b.t, os.MkdirAll(b.order.State, 0o700))
-				require.NoError(b.t, unix.Mount("tmpfs", b.order.State, "tmpfs", 0, "size=1m,mode=0700"))
+				require.NoError(b.t, unix.Mount("tmpfs", b.order.State, "tmpfs", 0, "size=768k,mode=0700"))
 				b.t.Cleanup(func() { assert.NoError(b.t, unix.Unmount(b.order.State, unix.MNT_DETACH)) })
 			},
 			status: analyze.StatusFailed, phase: "base", cause: "disk-full", evidence: "Insufficient Storage", next: "room"},

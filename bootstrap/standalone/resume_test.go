@@ -85,7 +85,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	phasetest.NeedsBuilds(t)
-	base, err := baseimage.Ensure(t.Context(), baseimage.Tiny, "")
+	base, err := baseimage.Ensure(t.Context(), baseimage.Shell, "")
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))

@@ -118,6 +118,20 @@ func assertBootableTree(t *testing.T, root string) {
 	assert.Equal(t, "uninitialized\n", string(id), "else systemd does not see a first boot")
 }
 
+func TestShellIsAnImageToBuildOn(t *testing.T) {
+	need(t, "busybox", "skopeo")
+	path, err := baseimage.Ensure(context.Background(), baseimage.Shell, "")
+	require.NoError(t, err)
+	got := inspect(t, path)
+	assert.Len(t, got.Layers, 3)
+	assert.Equal(t, "true", got.Labels["ostree.bootable"])
+	root := unpack(t, path)
+	assert.NoFileExists(t, filepath.Join(root, "usr/bin/ostree"))
+	out, err := exec.Command("chroot", root, "/bin/sh", "-c", "grep -q ID=dayone-tiny /etc/os-release && id -u").
+		CombinedOutput()
+	assert.NoError(t, err, "a RUN instruction needs a shell: %s", out)
+}
+
 func TestImageIsReproducible(t *testing.T) {
 	need(t, "ostree", "busybox", "ldd")
 	first, err := baseimage.Ensure(context.Background(), baseimage.Tiny, "")
@@ -157,7 +171,7 @@ func TestEnsureConcurrently(t *testing.T) {
 
 func TestUnknownKindIsRefused(t *testing.T) {
 	_, err := baseimage.Ensure(context.Background(), "huge", t.TempDir())
-	assert.ErrorContains(t, err, `unknown kind "huge" (want tiny, debian or machine)`)
+	assert.ErrorContains(t, err, `unknown kind "huge" (want tiny, shell, debian or machine)`)
 }
 
 func TestDebianImage(t *testing.T) {

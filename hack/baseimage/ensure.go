@@ -21,6 +21,8 @@ const (
 	// Tiny is busybox, the host's ostree and ip, and a shell script as PID 1: about 20 MB packed, made in two seconds, no
 	// download but ostree-boot.
 	Tiny Kind = "tiny"
+	// Shell is Tiny without ostree and ip, 1 MB packed: an image that builds begin with and that no node boots.
+	Shell Kind = "shell"
 	// Debian is a Debian system with systemd, dbus, ostree and ostree-boot, without a kernel: about 55 MB packed, made by
 	// mmdebstrap in half a minute.
 	Debian Kind = "debian"
@@ -127,12 +129,15 @@ func newRecipe(ctx context.Context, kind Kind, o Options) (recipe, error) {
 	switch kind {
 	case Tiny:
 		return tinyRecipe(ctx, o)
+	case Shell:
+		return shellRecipe(ctx)
 	case Debian:
 		return debianRecipe(ctx, o)
 	case Machine:
 		return machineRecipe(ctx, o)
 	}
-	return recipe{}, fmt.Errorf("make base image: unknown kind %q (want %s, %s or %s)", kind, Tiny, Debian, Machine)
+	return recipe{}, fmt.Errorf("make base image: unknown kind %q (want %s, %s, %s or %s)", kind, Tiny, Shell, Debian,
+		Machine)
 }
 
 // kernelOf gives the release of the kernel in layers.

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,21 +19,49 @@ var files embed.FS
 // tinyRecipeVersion is raised when the code below changes what an image holds without a change in its inputs.
 const tinyRecipeVersion = "tiny 3"
 
+// shellRecipeVersion is the same for Shell.
+const shellRecipeVersion = "shell 1"
+
 // notApplets are busybox's names for what the image brings itself.
 //
 //nolint:gochecknoglobals // a constant in all but type
 var notApplets = []string{"busybox", "halt", "init", "ip", "linuxrc", "poweroff", "reboot"}
 
 type tiny struct {
-	busybox, ostree, ip string
-	applets             []string
-	libs                []string
-	bootDir             string // has ostree-prepare-root
-	locale              string // lets ostree import names that are not ASCII; "" when the host's libc has it built in
+	busybox string
+	applets []string
+	// tools are further programs, by their place in the image.
+	tools map[string]string
+	libs  []string
+	// locale lets ostree import names that are not ASCII; "" when the host's libc has it built in.
+	locale string
 }
 
 func tinyRecipe(ctx context.Context, o Options) (recipe, error) {
-	t, err := findTiny(ctx, o)
+	tools := map[string]string{}
+	for _, name := range []string{"ostree", "ip"} {
+		path, err := find(name)
+		if err != nil {
+			return recipe{}, err
+		}
+		tools["usr/bin/"+name] = path
+	}
+	bootDir, err := findPrepareRoot(ctx, o.CacheDir, o.Log)
+	if err != nil {
+		return recipe{}, err
+	}
+	for _, name := range []string{"ostree-prepare-root", "ostree-remount"} {
+		tools[filepath.Join(filepath.Dir(prepareRoot), name)] = filepath.Join(bootDir, name)
+	}
+	return busyboxRecipe(ctx, tinyRecipeVersion, tools)
+}
+
+func shellRecipe(ctx context.Context) (recipe, error) {
+	return busyboxRecipe(ctx, shellRecipeVersion, nil)
+}
+
+func busyboxRecipe(ctx context.Context, version string, tools map[string]string) (recipe, error) {
+	t, err := findTiny(ctx, tools)
 	if err != nil {
 		return recipe{}, err
 	}
@@ -40,7 +69,7 @@ func tinyRecipe(ctx context.Context, o Options) (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	texts := append([]string{tinyRecipeVersion, imageVersion, KernelVersion, t.locale}, config...)
+	texts := append([]string{version, imageVersion, KernelVersion, t.locale}, config...)
 	key, err := fingerprint(append(t.programs(), t.libs...), texts...)
 	if err != nil {
 		return recipe{}, err
@@ -48,23 +77,17 @@ func tinyRecipe(ctx context.Context, o Options) (recipe, error) {
 	return recipe{key: key, layers: func(context.Context, string) ([]*layer, error) { return t.layers() }}, nil
 }
 
-func findTiny(ctx context.Context, o Options) (*tiny, error) {
-	t := &tiny{}
-	for name, p := range map[string]*string{"busybox": &t.busybox, "ostree": &t.ostree, "ip": &t.ip} {
-		path, err := find(name)
-		if err != nil {
-			return nil, err
-		}
-		*p = path
+func findTiny(ctx context.Context, tools map[string]string) (*tiny, error) {
+	t := &tiny{tools: tools}
+	var err error
+	if t.busybox, err = find("busybox"); err != nil {
+		return nil, err
 	}
 	list, err := run(ctx, "", t.busybox, "--list")
 	if err != nil {
 		return nil, err
 	}
 	t.applets = strings.Fields(string(list))
-	if t.bootDir, err = findPrepareRoot(ctx, o.CacheDir, o.Log); err != nil {
-		return nil, err
-	}
 	if locales, err := filepath.Glob("/usr/lib/locale/C.[uU][tT][fF]*8/LC_CTYPE"); err == nil && len(locales) > 0 {
 		t.locale = locales[0]
 	}
@@ -73,8 +96,11 @@ func findTiny(ctx context.Context, o Options) (*tiny, error) {
 }
 
 func (t *tiny) programs() []string {
-	return []string{t.busybox, t.ostree, t.ip, filepath.Join(t.bootDir, "ostree-prepare-root"),
-		filepath.Join(t.bootDir, "ostree-remount")}
+	all := []string{t.busybox}
+	for _, name := range slices.Sorted(maps.Keys(t.tools)) {
+		all = append(all, t.tools[name])
+	}
+	return all
 }
 
 func (t *tiny) layers() ([]*layer, error) {
@@ -94,7 +120,7 @@ func (t *tiny) layers() ([]*layer, error) {
 			base.symlink("usr/bin/"+a, "busybox")
 		}
 	}
-	tools := newLayer("ostree, ip and their libraries")
+	tools := newLayer("programs and libraries")
 	if err := t.addTools(tools); err != nil {
 		return nil, err
 	}
@@ -105,14 +131,8 @@ func (t *tiny) layers() ([]*layer, error) {
 }
 
 func (t *tiny) addTools(l *layer) error {
-	for from, to := range map[string]string{t.ostree: "usr/bin/ostree", t.ip: "usr/bin/ip"} {
+	for to, from := range t.tools {
 		if err := l.hostFile(to, from, 0o755); err != nil {
-			return err
-		}
-	}
-	for _, name := range []string{"ostree-prepare-root", "ostree-remount"} {
-		if err := l.hostFile(filepath.Join(filepath.Dir(prepareRoot), name), filepath.Join(t.bootDir, name),
-			0o755); err != nil {
 			return err
 		}
 	}
