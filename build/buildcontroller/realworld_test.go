@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // pace is how long a step lasts in the real world: the controller works in its own time.
-const pace = 20 * time.Millisecond
+const pace = 50 * time.Millisecond
 
 // install puts the objects of an installation into the cluster: namespace, service accounts, roles, admission policies.
 func install(t testing.TB, env *kubetest.Env) {
@@ -53,7 +53,7 @@ func install(t testing.TB, env *kubetest.Env) {
 func newRealWorld(t testing.TB) *world {
 	env := shared.Env(t)
 	install(t, env)
-	w := &world{t: t, client: env.Client, images: newStandInRegistry(), clock: &clock{}, patience: 6000, idle: 40}
+	w := &world{t: t, client: env.Client, images: newStandInRegistry(), clock: &clock{}, patience: 2400, idle: 16}
 	w.runner = newRunner(t, env.Client, w.images)
 	w.clean()
 	stop := func() {}
