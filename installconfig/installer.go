@@ -49,9 +49,9 @@ func (f installerFile) groups() []group {
 
 // machinePools refuses what decides otherwise which OS image a pool has, or where it can be built.
 func machinePools(f installerFile, rep *report.Report) {
-	layered, built := map[string]bool{}, map[string]bool{}
+	built := map[string]bool{}
 	for _, p := range f.config.Pools {
-		layered[p.Name], built[p.Name] = true, p.BuildAt == BuildAtBootstrap
+		built[p.Name] = p.builtAt() == BuildAtBootstrap
 	}
 	groups := f.groups()
 	// The bootstrap host is one of the control plane's kind (openshift/installer, pkg/types/defaults: amd64 where nothing
@@ -64,10 +64,11 @@ func machinePools(f installerFile, rep *report.Report) {
 				"pool %q has %s machines, and the bootstrap host, %s as the control plane, would build its image", name,
 				architecture(g.node), host)
 		}
-		if stream := child(g.node, "osImageStream"); stream != nil && layered[g.name()] {
+		if stream := child(g.node, "osImageStream"); stream != nil && built[g.name()] {
 			rep.Errorf(f.at(stream, g.path+".osImageStream", "os-image-stream",
-				"remove osImageStream here, or the pool from "+Field+".pools"),
-				"pool %q has an OS image stream and an image of its own: rendering refuses both together", g.name())
+				"remove osImageStream here, or write buildAt: cluster for the pool"),
+				"pool %q has an OS image stream and an image that is built at bootstrap: rendering refuses both together",
+				g.name())
 		}
 	}
 }

@@ -160,13 +160,19 @@ func setDefaults(c *Config) {
 	}
 	setLimits(c)
 	for i := range c.Pools {
-		if c.Pools[i].BuildAt == "" {
-			c.Pools[i].BuildAt = BuildAtCluster
-			if name := c.Pools[i].Name; name == "master" || name == "arbiter" {
-				c.Pools[i].BuildAt = BuildAtBootstrap
-			}
-		}
+		c.Pools[i].BuildAt = c.Pools[i].builtAt()
 	}
+}
+
+// builtAt is where the pool's first image is built, by default at bootstrap for the nodes of the control plane only.
+func (p Pool) builtAt() BuildAt {
+	switch {
+	case p.BuildAt != "":
+		return p.BuildAt
+	case p.Name == "master", p.Name == "arbiter":
+		return BuildAtBootstrap
+	}
+	return BuildAtCluster
 }
 
 // setLimits fills in how long and how much things may take.

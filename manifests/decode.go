@@ -50,6 +50,7 @@ func stores(o ReadOptions) map[string]map[string]store {
 			"ContainerRuntimeConfig": keep(func(s *Set) *[]Item[*mcfgv1.ContainerRuntimeConfig] {
 				return &s.ContainerRuntimeConfigs
 			}),
+			"OSImageStream": keep(func(s *Set) *[]Item[*mcfgv1.OSImageStream] { return &s.OSImageStreams }),
 		},
 		configAPI: {
 			"FeatureGate":          keep(func(s *Set) *[]Item[*configv1.FeatureGate] { return &s.FeatureGates }),

@@ -48,6 +48,8 @@ type Set struct {
 	Secrets                 []Item[*corev1.Secret]
 	// ConfigMaps is absent when it is empty: earlier versions kept hashes of Sets without it.
 	ConfigMaps []Item[*corev1.ConfigMap] `json:"ConfigMaps,omitempty"`
+	// OSImageStreams is absent when it is empty, as ConfigMaps.
+	OSImageStreams []Item[*mcfgv1.OSImageStream] `json:"OSImageStreams,omitempty"`
 	// Findings are warnings of the reader, for example fields that the object's type does not know.
 	Findings []report.Finding
 	// Skipped lists documents whose kind this program does not read.
@@ -76,6 +78,7 @@ func (s *Set) Append(other *Set) {
 	s.APIServers = append(s.APIServers, other.APIServers...)
 	s.Secrets = append(s.Secrets, other.Secrets...)
 	s.ConfigMaps = append(s.ConfigMaps, other.ConfigMaps...)
+	s.OSImageStreams = append(s.OSImageStreams, other.OSImageStreams...)
 	s.Findings = append(s.Findings, other.Findings...)
 	s.Skipped = append(s.Skipped, other.Skipped...)
 }

@@ -98,6 +98,7 @@ func (in *Input) Inputs(base string, versions render.Versions) *manifests.Set {
 	if in.openshift() {
 		set.FeatureGates, set.KubeletConfigs, set.ContainerRuntimeConfigs, set.Skipped = nil, nil, nil, nil
 		set.MachineConfigs = append(set.MachineConfigs, brought(set)...)
+		withoutStreams(set)
 	}
 	render.StandaloneInputs(set, base, versions)
 	if !in.openshift() {

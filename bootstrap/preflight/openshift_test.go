@@ -63,7 +63,7 @@ func TestOpenShiftRefuses(t *testing.T) {
 		{"an edited pointer config", "master.ign",
 			`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}]}}`, "ignition-edited"},
 		{"an OS image stream", "openshift/99_pool.yaml",
-			fmt.Sprintf(aPool, "worker", "osImageStream: {name: rhel-10}"), "os-image-stream"},
+			fmt.Sprintf(aPool, "master", "osImageStream: {name: rhel-10}"), "os-image-stream"},
 		{"runc for a pool that is built at bootstrap", "openshift/99_runc.yaml",
 			"apiVersion: machineconfiguration.openshift.io/v1\nkind: ContainerRuntimeConfig\nmetadata: {name: runc}\nspec:\n" +
 				"  machineConfigPoolSelector: {matchLabels: {pools.operator.machineconfiguration.openshift.io/master: \"\"}}\n" +
@@ -157,7 +157,6 @@ func TestInstallerKeysRefused(t *testing.T) {
 		{"a bootstrap in place", "baseDomain: example.com\n",
 			"baseDomain: example.com\nbootstrapInPlace: {installationDisk: /dev/sda}\n", "unsupported-flow"},
 		{"a stream of the master", "  replicas: 3\n", "  replicas: 3\n  osImageStream: rhel-10\n", "os-image-stream"},
-		{"a stream of a worker", "  replicas: 2\n", "  replicas: 2\n  osImageStream: rhel-10\n", "os-image-stream"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := openshift(t)
@@ -167,6 +166,38 @@ func TestInstallerKeysRefused(t *testing.T) {
 			require.Len(t, found, 1, "%v", err)
 			assert.Equal(t, c.rule, found[0].Rule)
 			assert.Positive(t, found[0].Line)
+		})
+	}
+}
+
+// A pool whose image the cluster builds may have a stream: MCO renders it on the stream's image, which is the build's
+// base. Custom pools inherit the worker's. Which images these are is in the release.
+func TestStreamsOfPoolsThatTheClusterBuilds(t *testing.T) {
+	dir := openshift(t)
+	replace(t, dir, installconfig.FileName, "  replicas: 2\n", "  replicas: 2\n  osImageStream: rhel-10\n")
+	put(t, dir, "openshift/99_pool.yaml", fmt.Sprintf(aPool, "worker", "osImageStream: {name: rhel-10}, "+
+		"machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}"))
+	put(t, dir, "openshift/99_osimagestream.yaml", aStream)
+	_, err := Load(dir, platform)
+	require.NoError(t, err)
+}
+
+const aStream = "apiVersion: machineconfiguration.openshift.io/v1\nkind: OSImageStream\nmetadata: {name: cluster}\n" +
+	"spec: {defaultStream: rhel-10}\n"
+
+func TestStreamsRefusedStandalone(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"on a pool", fmt.Sprintf(aPool, "infra", "osImageStream: {name: rhel-10}, "+
+			"machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}"),
+			`pool "infra" names the OS image stream "rhel-10"`},
+		{"by default", aStream, `OSImageStream "cluster"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := sample(t)
+			put(t, dir, "openshift/99_stream.yaml", c.text)
+			_, err := Load(dir, platform)
+			require.ErrorContains(t, err, c.want)
+			assert.ErrorContains(t, err, "name the stream's image in onClusterLayering.baseImage")
 		})
 	}
 }

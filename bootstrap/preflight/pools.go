@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"fmt"
 	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -28,16 +29,51 @@ func hasPool(pools []manifests.Item[*mcfgv1.MachineConfigPool], name string) boo
 		func(p manifests.Item[*mcfgv1.MachineConfigPool]) bool { return p.Object.Name == name })
 }
 
-// streams refuses an OS image stream on a pool whose image is built: MCO's renderer takes one or the other.
+// streams refuses an OS image stream on a pool whose image is built here: MCO's renderer takes one or the other. An
+// image that is built in the cluster is built on the stream's. In the standalone flow, which reads no release, every
+// pool's base is install-config.yaml's.
 func streams(_ *directory, in *Input, rep *report.Report) {
+	if !in.openshift() {
+		noStreams(in, rep)
+		return
+	}
 	for _, p := range in.Set.Pools {
-		if name := p.Object.Spec.OSImageStream.Name; name != "" && poolIndex(in.Sidecar.Config, p.Object.Name) >= 0 {
+		name, i := p.Object.Spec.OSImageStream.Name, poolIndex(in.Sidecar.Config, p.Object.Name)
+		if name != "" && i >= 0 && in.Sidecar.Config.Pools[i].BuildAt == installconfig.BuildAtBootstrap {
 			at := p.Origin.At("spec.osImageStream.name", "os-image-stream")
-			at.Next = "remove osImageStream here, or the pool from " + installconfig.Field + ".pools"
-			rep.Errorf(at, "pool %q has the OS image stream %q and an image of its own: rendering refuses both together",
-				p.Object.Name, name)
+			at.Next = "remove osImageStream here, or write buildAt: cluster for the pool"
+			rep.Errorf(at, "pool %q has the OS image stream %q and an image that is built at bootstrap: rendering refuses "+
+				"both together", p.Object.Name, name)
 		}
 	}
+}
+
+// noStreams refuses OS image streams: a base image that nodes pull must be one that this flow imports.
+func noStreams(in *Input, rep *report.Report) {
+	refuse := func(at report.Finding, what string) {
+		at.Next = "remove it, and name the stream's image in " + installconfig.Field + ".baseImage"
+		rep.Errorf(at, "%s: the standalone flow has one base image for every pool", what)
+	}
+	for _, p := range in.Set.Pools {
+		if name := p.Object.Spec.OSImageStream.Name; name != "" {
+			refuse(p.Origin.At("spec.osImageStream.name", "os-image-stream"),
+				fmt.Sprintf("pool %q names the OS image stream %q", p.Object.Name, name))
+		}
+	}
+	for _, s := range in.Set.OSImageStreams {
+		refuse(s.Origin.At("", "os-image-stream"), fmt.Sprintf("OSImageStream %q", s.Object.Name))
+	}
+}
+
+// withoutStreams are the objects as they are rendered before MCO has found the streams' images in the release.
+func withoutStreams(set *manifests.Set) {
+	set.OSImageStreams = nil
+	pools := slices.Clone(set.Pools)
+	for i := range pools {
+		pools[i].Object = pools[i].Object.DeepCopy()
+		pools[i].Object.Spec.OSImageStream = mcfgv1.OSImageStreamReference{}
+	}
+	set.Pools = pools
 }
 
 // poolIndex is a pool's place in the user's list, -1 when it is not there.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,6 +110,33 @@ func (c api) controllerConfig(ctx context.Context) (*mcfgv1.ControllerConfig, er
 	var cc mcfgv1.ControllerConfig
 	err := c.client.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName}, &cc)
 	return &cc, wrap(client.IgnoreNotFound(err), "read ControllerConfig")
+}
+
+// releaseImage is the OS image that the pool runs before anything is built for it: its OS image stream's, where the
+// cluster has an OSImageStream, else the ControllerConfig's. It is empty when that does not have the pool's stream. It
+// is read from the API server: a cluster may be without the kind.
+func (c api) releaseImage(ctx context.Context, cc *mcfgv1.ControllerConfig,
+	pool *mcfgv1.MachineConfigPool) (string, error) {
+	var streams mcfgv1.OSImageStream
+	err := c.live.Get(ctx, client.ObjectKey{Name: render.OSImageStreamName}, &streams)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return cc.Spec.BaseOSContainerImage, nil
+	}
+	if err != nil {
+		return "", wrap(err, "read OSImageStream")
+	}
+	if len(streams.Status.AvailableStreams) == 0 {
+		return cc.Spec.BaseOSContainerImage, nil // MCO has not filled it in, and renders nothing on it
+	}
+	var worker mcfgv1.MachineConfigPool
+	if err := c.client.Get(ctx, client.ObjectKey{Name: "worker"}, &worker); client.IgnoreNotFound(err) != nil {
+		return "", wrap(err, "read MachineConfigPool worker")
+	}
+	found := render.FindStream(&streams, render.PoolStream(pool, []*mcfgv1.MachineConfigPool{&worker}))
+	if found == nil {
+		return "", nil
+	}
+	return string(found.OSImage), nil
 }
 
 // preBuiltComponent is the osImageURL of the MachineConfig that brings a pool's first image into its rendered config;

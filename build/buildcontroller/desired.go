@@ -48,6 +48,7 @@ func (d desired) content() content { return content{d.repository, d.address} }
 type desiredKey struct {
 	generation       int64
 	rendered, images string
+	release          string
 	controller       types.UID
 	controllerIs     int64
 }
@@ -72,9 +73,13 @@ func findDesired(ctx context.Context, x scope, o observation) (desired, error) {
 	if err != nil {
 		return desired{}, err
 	}
+	release, err := x.api.releaseImage(ctx, cc, o.pool)
+	if err != nil {
+		return desired{}, err
+	}
 	images := builtImages(o)
 	key := desiredKey{generation: o.config.Generation, rendered: rendered, images: strings.Join(images, " "),
-		controller: cc.UID, controllerIs: cc.Generation}
+		release: release, controller: cc.UID, controllerIs: cc.Generation}
 	if d, ok := x.memory.known(o.config.UID, key); ok {
 		return d, nil
 	}
@@ -86,7 +91,7 @@ func findDesired(ctx context.Context, x scope, o observation) (desired, error) {
 	if err != nil {
 		return desired{}, err
 	}
-	base, err := baseImage(ctx, x.api, config, cc, o.pool.Name, images)
+	base, err := baseImage(ctx, x.api, config, release, o.pool.Name, images)
 	if err != nil {
 		return desired{}, err
 	}
@@ -133,8 +138,8 @@ func RequestOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *m
 	}
 	if base == "" {
 		return build.Request{}, stalled(reasonBaseMissing,
-			"neither the rendered config %s nor the ControllerConfig names a base image; set osImageURL in a MachineConfig",
-			config.Name)
+			"neither the rendered config %s nor the pool's OS image stream or the ControllerConfig names a base image; set "+
+				"osImageURL in a MachineConfig", config.Name)
 	}
 	_, architecture, _ := strings.Cut(platform, "/")
 	text, err := job.Containerfile(mosc, architecture)
@@ -174,9 +179,9 @@ func builtImages(o observation) []string {
 // baseImage is the rendered config's osImageURL, unless that names an image that was built for the pool, otherwise the
 // release's. The pool's first image stands in osImageURL by way of a MachineConfig of its own, and outlives the
 // MachineOSConfig there.
-func baseImage(ctx context.Context, c api, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, pool string,
+func baseImage(ctx context.Context, c api, config *mcfgv1.MachineConfig, release, pool string,
 	built []string) (string, error) {
-	release, url := cc.Spec.BaseOSContainerImage, config.Spec.OSImageURL
+	url := config.Spec.OSImageURL
 	if url == "" || url == release || slices.Contains(built, url) {
 		return release, nil
 	}

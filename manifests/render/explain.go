@@ -27,7 +27,8 @@ type Entry struct {
 	Name string `json:"name"`
 	// Value is set for fields only.
 	Value string `json:"value,omitempty"`
-	// From is the MachineConfig that decides, or for fields with a default "the ControllerConfig" or "the default".
+	// From is the MachineConfig that decides, or for fields with a default "the ControllerConfig", "the OS image stream
+	// NAME" or "the default".
 	From Source `json:"from"`
 	// Overrode lists the earlier ones, in merge order.
 	Overrode []Source `json:"overrode,omitempty"`
@@ -57,7 +58,7 @@ func Explain(set *manifests.Set, o Options) ([]Explanation, error) {
 		if err := t.trace(selected); err != nil {
 			return nil, err
 		}
-		t.defaults(result.Configs[i].Spec, set.ControllerConfigs[len(set.ControllerConfigs)-1].Object.Spec)
+		t.defaults(result.Configs[i].Spec, result.bases[i])
 		out = append(out, Explanation{Pool: pool.Name, Config: result.Configs[i].Name, Entries: t.entries})
 	}
 	return out, nil
@@ -144,10 +145,14 @@ func (t *tracer) config(c manifests.Item[*mcfgv1.MachineConfig], from Source) er
 	return nil
 }
 
-// defaults adds the fields that no MachineConfig set, and to those that one did the ControllerConfig's value that it
+// defaults adds the fields that no MachineConfig set, and to those that one did the value of the pool's base that it
 // overrode.
-func (t *tracer) defaults(spec mcfgv1.MachineConfigSpec, base mcfgv1.ControllerConfigSpec) {
+func (t *tracer) defaults(spec mcfgv1.MachineConfigSpec, on osBase) {
 	controller, plain := Source{MachineConfig: "the ControllerConfig"}, Source{MachineConfig: "the default"}
+	if on.stream != "" {
+		controller.MachineConfig = "the OS image stream " + on.stream
+	}
+	base := on.controller.Spec
 	for _, f := range []struct {
 		name, value, before string
 		from                Source

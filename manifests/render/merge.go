@@ -22,14 +22,15 @@ type merged struct {
 	layered bool
 }
 
-// merge joins the components in order over the ControllerConfig's images. Generated components (those with a
+// merge joins the components in order over the images of the pool's base. Generated components (those with a
 // generated-by-controller-version) never set images.
-func merge(p pool, selected []parsed, base mcfgv1.ControllerConfigSpec, o Options) (merged, []report.Finding) {
+func merge(p pool, selected []parsed, on osBase, o Options) (merged, []report.Finding) {
 	var (
 		out   merged
 		image *parsed
 	)
 	all := findings{strict: o.Strict}
+	base := on.controller.Spec
 	out.spec = mcfgv1.MachineConfigSpec{
 		OSImageURL:                     base.BaseOSContainerImage,
 		BaseOSExtensionsContainerImage: base.BaseOSExtensionsContainerImage,
@@ -69,8 +70,10 @@ func merge(p pool, selected []parsed, base mcfgv1.ControllerConfigSpec, o Option
 	if image != nil {
 		all.Add(checkRuntime(p, result)...)
 	}
-	own := out.spec.OSImageURL != base.BaseOSContainerImage || slices.Contains(o.Layered, p.Object.Name)
+	own := out.spec.OSImageURL != base.BaseOSContainerImage || slices.Contains(o.Layered, p.Object.Name) ||
+		on.lacksRunc()
 	all.Add(checkReadable(p, selected, result, reader{o.Strict, own && !o.OwnServer, o.OwnServer})...)
+	all.Add(on.checkRuntime(p, out.spec.OSImageURL, RuncDropIn(result))...)
 	raw, err := machineconfig.Encode(result)
 	if err != nil {
 		all.Errorf(p.Origin.At("", "serialisation"), "pool %s: %s", p.Object.Name, err)

@@ -70,6 +70,10 @@ type Result struct {
 	Pools []*mcfgv1.MachineConfigPool
 	// Components lists every MachineConfig that was read or made, in the order of reading and making.
 	Components []manifests.Item[*mcfgv1.MachineConfig]
+	// Controller is the ControllerConfig that counts; with an OSImageStream it names the default stream's images.
+	Controller *mcfgv1.ControllerConfig
+	// bases has what each of Configs is rendered on.
+	bases []osBase
 	// Findings are warnings; errors refuse the rendering as a whole.
 	Findings []report.Finding
 }

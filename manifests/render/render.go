@@ -61,17 +61,23 @@ func Render(set *manifests.Set, o Options) (*Result, error) {
 	}
 	checked, found := checkSelected(selections, controller, o)
 	all.Add(found...)
-	result := &Result{Components: components}
+	available := streamsOf(set, pools, o.Versions.Payload)
+	result := &Result{Components: components, Controller: available.settle(controller.Object)}
 	sources := references(components)
 	for _, s := range selections {
 		selected, ok := checked.of(s.components)
 		if !ok {
 			continue // refused before
 		}
-		config, found := renderPool(s.pool, selected, controller.Object, o)
+		on, found, ok := available.base(s.pool, controller.Object, o.Strict)
+		all.Add(found...)
+		if !ok {
+			continue
+		}
+		config, found := renderPool(s.pool, selected, on, o)
 		all.Add(found...)
 		if config != nil {
-			result.Configs = append(result.Configs, config)
+			result.Configs, result.bases = append(result.Configs, config), append(result.bases, on)
 			result.Pools = append(result.Pools, filledPool(s.pool.Object, config.Name, sources))
 		}
 	}
@@ -83,9 +89,9 @@ func Render(set *manifests.Set, o Options) (*Result, error) {
 }
 
 // renderPool merges a pool's components and names the result; it returns nil when it refuses the pool.
-func renderPool(p pool, selected []parsed, controller *mcfgv1.ControllerConfig,
-	o Options) (*mcfgv1.MachineConfig, []report.Finding) {
-	m, found := merge(p, selected, controller.Spec, o)
+func renderPool(p pool, selected []parsed, on osBase, o Options) (*mcfgv1.MachineConfig, []report.Finding) {
+	controller := on.controller
+	m, found := merge(p, selected, on, o)
 	all := findings{report.Report{Findings: found}, o.Strict}
 	if p.Object.Spec.OSImageStream.Name != "" && m.spec.OSImageURL != controller.Spec.BaseOSContainerImage {
 		place := p.Origin.At("spec.osImageStream.name", "os-stream-and-override")

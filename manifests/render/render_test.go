@@ -120,3 +120,46 @@ func TestWriteReplacesWholeFoldersOrNothing(t *testing.T) {
 	require.NoError(t, os.Chmod(dir, 0o700))
 	require.NoError(t, render.Write(dir, set, result), "a file in a folder's place is replaced, too")
 }
+
+// A pool on a stream has the name that it has where the ControllerConfig names the stream's images: MCO merges over one
+// or the other (pkg/controller/common, GetBaseImageContainer).
+func TestStreamsGiveTheNamesOfTheirImages(t *testing.T) {
+	set, err := manifests.ReadDir("testdata/a-stream-by-a-pools-name/in", manifests.ReadOptions{})
+	require.NoError(t, err)
+	options := render.Options{Versions: render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}}
+	streamed, err := render.Render(set, options)
+	require.NoError(t, err)
+	rhel10 := set.OSImageStreams[0].Object.Status.AvailableStreams[0]
+	set.OSImageStreams = nil
+	for _, p := range set.Pools {
+		p.Object.Spec.OSImageStream.Name = ""
+	}
+	set.ControllerConfigs[0].Object.Spec.BaseOSContainerImage = string(rhel10.OSImage)
+	set.ControllerConfigs[0].Object.Spec.BaseOSExtensionsContainerImage = string(rhel10.OSExtensionsImage)
+	plain, err := render.Render(set, options)
+	require.NoError(t, err)
+	for _, pool := range []string{"worker", "infra"} {
+		got := streamed.Config(pool)
+		assert.Equal(t, plain.Config(pool).Name, got.Name)
+		assert.Equal(t, string(rhel10.OSExtensionsImage), got.Spec.BaseOSExtensionsContainerImage)
+		assert.NotContains(t, got.Annotations, manifests.AnnotationOSImageURLOverridden)
+	}
+	assert.NotEqual(t, plain.Config("edge").Name, streamed.Config("edge").Name, "it names a stream of its own")
+}
+
+func TestDefaultStreamReachesTheControllerConfig(t *testing.T) {
+	set, err := manifests.ReadDir("testdata/a-stream-by-default/in", manifests.ReadOptions{})
+	require.NoError(t, err)
+	options := render.Options{Versions: render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}}
+	result, err := render.Render(set, options)
+	require.NoError(t, err)
+	want := string(set.OSImageStreams[0].Object.Status.AvailableStreams[0].OSImage)
+	dir := t.TempDir()
+	require.NoError(t, render.Write(dir, set, result))
+	written, err := manifests.ReadDir(filepath.Join(dir, render.ControllerDir), manifests.ReadOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, want, written.ControllerConfigs[0].Object.Spec.BaseOSContainerImage)
+	explained, err := render.Explain(set, options)
+	require.NoError(t, err)
+	assert.Contains(t, explained[0].String(), "osImageURL = "+want+"  from the OS image stream rhel-10")
+}

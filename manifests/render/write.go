@@ -53,8 +53,8 @@ func stage(staging string, set *manifests.Set, r *Result) ([]string, error) {
 		files[filepath.Join(PoolsDir, pool.Name+".yaml")] = pool
 		files[filepath.Join(ConfigsDir, r.Configs[i].Name+".yaml")] = r.Configs[i]
 	}
-	if n := len(set.ControllerConfigs); n > 0 {
-		files[filepath.Join(ControllerDir, ControllerFile)] = set.ControllerConfigs[n-1].Object
+	if r.Controller != nil {
+		files[filepath.Join(ControllerDir, ControllerFile)] = r.Controller
 	}
 	if server := apiServer(set); server != nil {
 		folders = append(folders, APIServerDir)

@@ -104,6 +104,8 @@ func (g gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error 
 			func(l *mcfgv1.KubeletConfigList) []mcfgv1.KubeletConfig { return l.Items }),
 		into(&set.ContainerRuntimeConfigs, &mcfgv1.ContainerRuntimeConfigList{},
 			func(l *mcfgv1.ContainerRuntimeConfigList) []mcfgv1.ContainerRuntimeConfig { return l.Items }),
+		into(&set.OSImageStreams, &mcfgv1.OSImageStreamList{},
+			func(l *mcfgv1.OSImageStreamList) []mcfgv1.OSImageStream { return l.Items }),
 		into(&set.FeatureGates, &configv1.FeatureGateList{},
 			func(l *configv1.FeatureGateList) []configv1.FeatureGate { return l.Items }),
 		into(&set.ICSPs, &operatorv1alpha1.ImageContentSourcePolicyList{},

@@ -84,7 +84,8 @@ func newWorldOn(t *testing.T, env *kubetest.Env, keep int) *world {
 		w.stop()
 		for _, o := range []client.Object{&mcfgv1.MachineOSBuild{}, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineConfigPool{},
 			&mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{},
-			&mcfgv1.KubeletConfig{}, &mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{}, &configv1.ImageDigestMirrorSet{},
+			&mcfgv1.KubeletConfig{}, &mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{}, &mcfgv1.OSImageStream{},
+			&configv1.ImageDigestMirrorSet{},
 			&configv1.ImageTagMirrorSet{},
 			&configv1.Image{}, &operatorv1alpha1.ImageContentSourcePolicy{}, &corev1.Node{}} {
 			require.NoError(t, w.Client.DeleteAllOf(context.Background(), o))
@@ -168,6 +169,9 @@ func objects(set *manifests.Set) []client.Object {
 	for _, i := range set.FeatureGates {
 		add(i.Object)
 	}
+	for _, i := range set.OSImageStreams {
+		add(i.Object)
+	}
 	for _, i := range set.KubeletConfigs {
 		add(i.Object)
 	}
@@ -209,7 +213,7 @@ func (w *world) apply(o client.Object) {
 	raw := &unstructured.Unstructured{Object: content}
 	status := content["status"]
 	require.NoError(w.t, w.Client.Create(context.Background(), raw), o.GetName())
-	if gvks[0].Kind == "FeatureGate" { // as the cluster's operator does
+	if kind := gvks[0].Kind; kind == "FeatureGate" || kind == "OSImageStream" { // as the cluster's operators do
 		raw.Object["status"] = status
 		require.NoError(w.t, w.Client.Status().Update(context.Background(), raw), o.GetName())
 	}
@@ -220,7 +224,8 @@ func (w *world) apply(o client.Object) {
 func TestSameBytesAsBootstrap(t *testing.T) {
 	for _, name := range []string{"a-layered-pool", "a-custom-pool-inherits-an-image", "mirror-sets-and-image-settings",
 		"kubelet-and-runtime-settings",
-		"a-later-machineconfig-without-contents-keeps-a-packed-file-packed", "runc-under-an-image-of-its-own"} {
+		"a-later-machineconfig-without-contents-keeps-a-packed-file-packed", "runc-under-an-image-of-its-own",
+		"a-stream-by-a-pools-name", "a-stream-by-default", "a-layered-pool-on-the-workers-stream"} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("..", "render", "testdata", name, "in")
 			set, err := manifests.ReadDir(dir, manifests.ReadOptions{})

@@ -48,7 +48,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Watches(&mcfgv1.MachineOSBuild{}, settled(o.Settle, ofBuild), builder.WithPredicates(deletedOnly())).
 		Watches(&corev1.Node{}, settled(o.Settle, ofNode), builder.WithPredicates(configsChanged()))
 	for _, kind := range []client.Object{&mcfgv1.ControllerConfig{}, &mcfgv1.KubeletConfig{},
-		&mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{},
+		&mcfgv1.ContainerRuntimeConfig{}, &mcfgv1.OSImageStream{}, &configv1.FeatureGate{},
 		&operatorv1alpha1.ImageContentSourcePolicy{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{},
 		&configv1.Image{}} {
 		gvk, err := apiutil.GVKForObject(kind, mgr.GetScheme())
