@@ -70,13 +70,14 @@ type Status struct {
 
 // Deployment is one bootable tree on the node.
 type Deployment struct {
-	ID              string // STATEROOT/COMMIT.N
-	Commit          string
+	ID              string        // STATEROOT/COMMIT.N, or Commit where Composefs is set
+	Commit          string        // of composefs: the fs-verity digest of its image
 	Image           Image         // as its origin names it; zero for a deployment that came from no image
 	ManifestDigest  digest.Digest // as it was imported
 	Version         string
 	KernelArguments []string // nil when they are not known yet
 	Incompatible    bool     // bootc: has changes that bootc cannot carry (layered packages)
+	Composefs       bool     // bootc: no ostree deployment; its tree is an image, not a directory
 }
 
 // Runs tells whether d was made from image, by digest.

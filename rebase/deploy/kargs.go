@@ -40,7 +40,16 @@ func LacksKernelArguments(now, want []string) (missing []string) {
 	return slices.DeleteFunc(words(want), func(word string) bool { return slices.Contains(now, word) })
 }
 
-// BootArguments reads the running kernel's command line, without what ostree adds itself.
+// ComposefsBooted tells whether the running kernel's command line names a composefs image: bootc booted it without
+// ostree. Source: bootc, composefs_booted.
+func ComposefsBooted(root string) bool {
+	raw, err := os.ReadFile(filepath.Join(root, "proc/cmdline"))
+	return err == nil && slices.ContainsFunc(SplitArguments(string(raw)), isComposefs)
+}
+
+func isComposefs(word string) bool { return strings.HasPrefix(word, "composefs=") }
+
+// BootArguments reads the running kernel's command line, without what ostree or bootc add themselves.
 func BootArguments(root string) ([]string, error) {
 	raw, err := os.ReadFile(filepath.Join(root, "proc/cmdline"))
 	if err != nil {
@@ -49,9 +58,11 @@ func BootArguments(root string) ([]string, error) {
 	return WithoutOSTree(string(raw)), nil
 }
 
-// WithoutOSTree splits a kernel command line and leaves out the argument that ostree adds itself.
+// WithoutOSTree splits a kernel command line and leaves out the argument that names the deployment.
 func WithoutOSTree(line string) []string {
-	return slices.DeleteFunc(SplitArguments(line), func(word string) bool { return strings.HasPrefix(word, "ostree=") })
+	return slices.DeleteFunc(SplitArguments(line), func(word string) bool {
+		return strings.HasPrefix(word, "ostree=") || isComposefs(word)
+	})
 }
 
 // words splits lines of kernel arguments.

@@ -159,13 +159,14 @@ const DaemonPath = "/usr/local/bin/dayone-daemon"
 
 // unitText gives the unit's text. With gate, nothing that needs the node's final OS (kubelet and what it stands for)
 // starts before first boot is done; the boot's start transaction then waits as long. The conditions are of the kind
-// that small init systems know, too.
+// that small init systems know, too. /sysroot is on every host that ostree or bootc booted, /run/ostree-booted is not
+// on bootc's with composefs.
 func unitText(gate bool) string {
 	lines := []string{
 		"[Unit]",
 		"Description=Boot this node into the OS image of its config",
 		"Documentation=https://dayone.dev/docs/operators/node.md",
-		"ConditionPathExists=/run/ostree-booted",
+		"ConditionPathExists=/sysroot",
 		"ConditionPathExists=" + ConfigPath,
 		"ConditionPathExists=!" + StateDir + "/done",
 		"Wants=network-online.target",

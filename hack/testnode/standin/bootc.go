@@ -12,7 +12,22 @@ import (
 // bootc is bootc's command line, as far as rebasing needs it. Source: bootc(8) and its code.
 func bootc() program {
 	return program{name: "bootc", version: "1.16.0", usage: 2,
-		commands: []command{newSwitch, newUpgrade, newBootcRollback, newBootcStatus}}
+		commands: []command{newSwitch, newUpgrade, newBootcRollback, newBootcStatus,
+			composefsOnly("delete-deployment DEPL_ID", "DeleteDeployment", 1),
+			composefsOnly("config-diff", "ConfigDiff", 0)}}
+}
+
+// composefsOnly makes a hidden command that bootc refuses on every host of libostree, and so on each of ours.
+func composefsOnly(use, name string, args int) command {
+	return func(host) *cobra.Command {
+		refuse := func(*cobra.Command, []string) error {
+			if inContainer() || !isBooted() {
+				return words("This command requires a booted host system")
+			}
+			return words("%s is only supported for composefs backend", name)
+		}
+		return &cobra.Command{Use: use, Hidden: true, Args: cobra.ExactArgs(args), RunE: refuse}
+	}
 }
 
 // onBootedHost refuses containers and hosts that no deployment was booted on; a second change waits for the first.

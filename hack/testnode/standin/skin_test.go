@@ -98,3 +98,16 @@ func TestImageKernelArguments(t *testing.T) {
 	_, err := parseKernelArguments("kargs = []\nother = 1")
 	assert.ErrorContains(t, err, "unknown field")
 }
+
+// What bootc has for composefs alone is refused on hosts of libostree, and hidden.
+func TestComposefsCommandsAreRefused(t *testing.T) {
+	t.Setenv("container", "test") // so that the answer does not depend on this machine
+	for _, line := range [][]string{{"delete-deployment", "a"}, {"config-diff"}} {
+		var out, errs bytes.Buffer
+		assert.Equal(t, 1, Main(t.Context(), append([]string{"bootc"}, line...), &out, &errs))
+		assert.Equal(t, "error: This command requires a booted host system\n", errs.String())
+	}
+	var out bytes.Buffer
+	Main(t.Context(), []string{"bootc", "--help"}, &out, &out)
+	assert.NotContains(t, out.String(), "delete-deployment")
+}

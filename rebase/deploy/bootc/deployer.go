@@ -48,6 +48,9 @@ type hostEntry struct {
 		Checksum  string `json:"checksum"`
 		Serial    int    `json:"deploySerial"`
 	} `json:"ostree"`
+	Composefs *struct {
+		Verity string `json:"verity"`
+	} `json:"composefs"`
 }
 
 // Status reads `bootc status --format=json`. What is only downloaded is not staged: the next boot does not take it.
@@ -91,6 +94,9 @@ func (e *hostEntry) deployment() *deploy.Deployment {
 	d := &deploy.Deployment{Incompatible: e.Incompatible}
 	if e.OSTree != nil {
 		d.ID, d.Commit = fmt.Sprintf("%s/%s.%d", e.OSTree.Stateroot, e.OSTree.Checksum, e.OSTree.Serial), e.OSTree.Checksum
+	}
+	if e.Composefs != nil {
+		d.ID, d.Commit, d.Composefs = e.Composefs.Verity, e.Composefs.Verity, true
 	}
 	if e.Image != nil {
 		d.Version, d.ManifestDigest = e.Image.Version, digest.Digest(e.Image.Digest)
@@ -137,12 +143,18 @@ func (d *Deployer) Stage(ctx context.Context, image deploy.Image, o deploy.Stage
 	return err
 }
 
-// Rollback makes the deployment before the booted one the next boot's; what is staged is discarded by bootc itself.
-// Where it is the next boot's already nothing is done.
+// Rollback makes the deployment before the booted one the next boot's; what is staged is discarded by bootc itself,
+// with composefs by this. Where it is the next boot's already nothing is done.
 func (d *Deployer) Rollback(ctx context.Context) error {
 	s, err := d.Status(ctx)
 	if err != nil {
 		return err
+	}
+	if s.Staged != nil && s.Staged.Composefs {
+		if err := d.drop(ctx, s.Staged); err != nil {
+			return err
+		}
+		s.Staged = nil
 	}
 	if s.Pending != nil {
 		if s.Staged == nil {
@@ -164,13 +176,22 @@ func (d *Deployer) swap(ctx context.Context) error {
 // Reboot asks the init system for a reboot.
 func (d *Deployer) Reboot(ctx context.Context) error { return program.Reboot(ctx) }
 
-// Unstage undeploys the staged deployment with the ostree program: bootc has no command for it but a rollback, which
-// turns the boot order around. ostree's sysroot is what bootc works on, too.
+// Unstage undeploys the staged deployment. Without composefs the ostree program does it: bootc has no command for it
+// but a rollback, which turns the boot order around, and ostree's sysroot is what bootc works on, too.
 func (d *Deployer) Unstage(ctx context.Context) error {
 	s, err := d.Status(ctx)
 	if err != nil || s.Staged == nil {
 		return err
 	}
+	if s.Staged.Composefs {
+		return d.drop(ctx, s.Staged)
+	}
 	_, err = d.run(ctx, "ostree", "admin", "undeploy", "0") // what is staged is always the first
+	return err
+}
+
+// drop deletes a deployment of composefs. The command is hidden in bootc's help, and there is none beside it.
+func (d *Deployer) drop(ctx context.Context, deployment *deploy.Deployment) error {
+	_, err := d.run(ctx, "bootc", "delete-deployment", deployment.ID)
 	return err
 }

@@ -131,6 +131,42 @@ func TestUnstage(t *testing.T) {
 	}
 }
 
+// A host that bootc booted from a composefs image has no ostree deployment: bootc tells digests of images, and has a
+// command of its own that withdraws what is staged (bootc, bootc_composefs/status.rs and delete.rs).
+func TestComposefs(t *testing.T) {
+	const booted, staged = deploytest.CommitA, deploytest.CommitB
+	status := deploytest.BootcHost(deploytest.ComposefsDeployment(deploytest.WantImage, staged),
+		deploytest.ComposefsDeployment(deploytest.OtherImage, booted), "null")
+	queued := strings.Replace(deploytest.BootcHost(deploytest.ComposefsDeployment(deploytest.WantImage, staged),
+		deploytest.ComposefsDeployment(deploytest.OtherImage, booted),
+		deploytest.ComposefsDeployment(deploytest.OtherImage, booted)), `"rollbackQueued":false`, `"rollbackQueued":true`, 1)
+	const drop = "bootc delete-deployment " + staged
+	for _, c := range []struct {
+		name, status string
+		do           func(*bootc.Deployer) error
+		want         []string
+	}{
+		{"unstage", status, func(d *bootc.Deployer) error { return d.Unstage(t.Context()) }, []string{drop}},
+		{"roll back", status, func(d *bootc.Deployer) error { return d.Rollback(t.Context()) },
+			[]string{drop, "bootc rollback"}},
+		{"roll back what is queued", queued, func(d *bootc.Deployer) error { return d.Rollback(t.Context()) },
+			[]string{drop}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &deploytest.Script{Answers: map[string]string{deploytest.BootcStatus: c.status}}
+			d := bootc.New(deploytest.Host(t, "rw composefs=?"+booted+" quiet"), s.Run)
+			require.NoError(t, c.do(d))
+			assert.Equal(t, append([]string{deploytest.BootcStatus}, c.want...), s.Calls)
+			st, err := d.Status(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, booted, st.Booted.ID)
+			assert.True(t, st.Booted.Composefs)
+			assert.Equal(t, []string{"rw", "quiet"}, st.Booted.KernelArguments, "what names the deployment is bootc's")
+			assert.Equal(t, deploytest.WantImage, st.Next().Image.String())
+		})
+	}
+}
+
 func TestNoFetch(t *testing.T) {
 	_, bootcCan := any(bootc.New("/", nil)).(deploy.Fetcher)
 	assert.False(t, bootcCan, "bootc has no command that fetches another image and stages nothing")

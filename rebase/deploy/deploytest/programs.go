@@ -79,6 +79,13 @@ func BootcDeployment(image string, incompatible bool) string {
 		CommitA + `","deploySerial":2}}`
 }
 
+// ComposefsDeployment is one that has no ostree: bootc tells its image's fs-verity digest.
+func ComposefsDeployment(image, verity string) string {
+	entry := BootcDeployment(image, false)
+	return entry[:strings.Index(entry, `"ostree"`)] + `"store":null,"ostree":null,"composefs":{"verity":"` + verity +
+		`","bootType":"Bls","bootloader":"Grub","bootDigest":"` + CommitB + `","missingVerityAllowed":false}}`
+}
+
 // BootcHost is the answer.
 func BootcHost(staged, booted, rollback string) string {
 	return `{"apiVersion":"org.containers.bootc/v1","kind":"BootcHost","metadata":{"name":"host"},` +

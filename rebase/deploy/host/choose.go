@@ -33,16 +33,21 @@ type chooser struct {
 }
 
 // Choose takes the deployer that want names, or finds out what manages the host at root: rpm-ostree where it answers
-// (what MCO uses), else bootc where it manages the booted deployment, else plain ostree. A system that was not booted
-// by ostree is refused. log gets what the plain deployer does; nil: no log.
+// (what MCO uses), else bootc where it manages the booted deployment, else plain ostree. On a host that bootc booted
+// from a composefs image only bootc can deploy. A system that neither booted is refused. log gets what the plain
+// deployer does; nil: no log.
 func Choose(ctx context.Context, root string, want deploy.Kind, log *logrus.Entry) (Choice, error) {
 	return chooser{root: root, run: program.Run, find: exec.LookPath, log: log}.choose(ctx, want)
 }
 
 func (c chooser) choose(ctx context.Context, want deploy.Kind) (Choice, error) {
+	if deploy.ComposefsBooted(c.root) {
+		return c.composefs(ctx, want)
+	}
 	if _, err := os.Stat(filepath.Join(c.root, "run/ostree-booted")); err != nil {
 		return Choice{}, &deploy.Fault{Class: deploy.ClassNotOSTree, Op: "choose deployer",
-			Err: errors.New("/run/ostree-booted is not there"), Next: "run this on a host that was booted by ostree"}
+			Err:  errors.New("/run/ostree-booted is not there, and the kernel's command line has no composefs="),
+			Next: "run this on a host that was booted by ostree or bootc"}
 	}
 	const named = "named in the configuration"
 	switch want {
@@ -75,6 +80,25 @@ func (c chooser) choose(ctx context.Context, want deploy.Kind) (Choice, error) {
 			Next: "use a disk image that has one of them"}
 	}
 	return c.ostree("neither rpm-ostree nor bootc manages this host"), nil
+}
+
+// composefs chooses on a host without an ostree deployment: bootc alone deploys there.
+func (c chooser) composefs(ctx context.Context, want deploy.Kind) (Choice, error) {
+	if want != "" && want != deploy.KindBootc {
+		return Choice{}, &deploy.Fault{Class: deploy.ClassConfig, Op: "choose deployer",
+			Err:  fmt.Errorf("%s cannot deploy on this host, which bootc booted from a composefs image", want),
+			Next: "name bootc, or leave the deployer out"}
+	}
+	bc := c.bootc("bootc booted this host from a composefs image")
+	s, err := bc.Deployer.Status(ctx)
+	if err == nil && s.Booted == nil {
+		err = errors.New("bootc manages no booted deployment")
+	}
+	if err != nil {
+		return Choice{}, &deploy.Fault{Class: deploy.ClassNotOSTree, Op: "choose deployer",
+			Err: fmt.Errorf("read deployments of a composefs host: %w", err), Next: "look at bootc status on the node"}
+	}
+	return bc, nil
 }
 
 func (c chooser) has(name string) bool {

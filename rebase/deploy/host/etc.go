@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,6 +30,11 @@ type EtcChange struct {
 
 // EtcChanges lists what of /etc is unlike the booted deployment's /usr/etc, in ostree's order.
 func EtcChanges(ctx context.Context, root string) ([]EtcChange, error) {
+	if deploy.ComposefsBooted(root) {
+		return nil, &deploy.Fault{Class: deploy.ClassNotOSTree, Op: "list changes of /etc",
+			Err:  errors.New("bootc booted this host from a composefs image, where the ostree program knows no deployment"),
+			Next: "run bootc config-diff on the node"}
+	}
 	diff, err := program.OSTree(ctx, "admin", "config-diff", "--sysroot="+root)
 	if err != nil {
 		return nil, err

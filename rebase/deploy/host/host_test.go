@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/bootc"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 )
 
 func TestChoose(t *testing.T) {
 	rpm := deploytest.RPMOSTreeHost(deploytest.RPMOSTreeDeployment(deploytest.OtherImage, `"booted":true,`))
-	bootc := deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, false), "null")
+	managed := deploytest.BootcHost("null", deploytest.BootcDeployment(deploytest.OtherImage, false), "null")
 	for _, c := range []struct {
 		name     string
 		programs string
@@ -24,12 +25,12 @@ func TestChoose(t *testing.T) {
 		want     deploy.Kind
 	}{
 		{"all three: as MCO", "rpm-ostree bootc " +
-			"ostree", map[string]string{deploytest.RPMOSTreeStatus: rpm, deploytest.BootcStatus: bootc},
+			"ostree", map[string]string{deploytest.RPMOSTreeStatus: rpm, deploytest.BootcStatus: managed},
 			"", deploy.KindRPMOSTree},
 		{"rpm-ostree does not answer",
 			"rpm-ostree bootc ostree", map[string]string{deploytest.RPMOSTreeStatus: "error: no daemon",
-				deploytest.BootcStatus: bootc}, "", deploy.KindBootc},
-		{"bootc only", "bootc ostree", map[string]string{deploytest.BootcStatus: bootc}, "", deploy.KindBootc},
+				deploytest.BootcStatus: managed}, "", deploy.KindBootc},
+		{"bootc only", "bootc ostree", map[string]string{deploytest.BootcStatus: managed}, "", deploy.KindBootc},
 		{"bootc cannot carry the system", "bootc ostree",
 			map[string]string{deploytest.BootcStatus: deploytest.BootcHost("null",
 				deploytest.BootcDeployment(deploytest.OtherImage, true), "null")}, "", deploy.KindOSTree},
@@ -69,6 +70,48 @@ func TestChoose(t *testing.T) {
 	}
 	_, err := chooser{root: t.TempDir()}.choose(t.Context(), "")
 	assert.Equal(t, deploy.ClassNotOSTree, deploy.ClassOf(err), "not booted by ostree")
+}
+
+// bootc boots a composefs image without ostree, and then there is no /run/ostree-booted.
+func TestChooseOnComposefs(t *testing.T) {
+	managed := deploytest.BootcHost("null", deploytest.ComposefsDeployment(deploytest.OtherImage, deploytest.CommitA),
+		"null")
+	for _, c := range []struct {
+		name, answer string
+		ask          deploy.Kind
+		want         deploy.Class
+	}{
+		{"bootc", managed, "", ""},
+		{"bootc by its name", managed, deploy.KindBootc, ""},
+		{"another deployer: refused", managed, deploy.KindOSTree, deploy.ClassConfig},
+		{"bootc does not answer: refused", "error: no", "", deploy.ClassNotOSTree},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := deploytest.Host(t, "rw composefs="+deploytest.CommitA)
+			require.NoError(t, os.Remove(filepath.Join(root, "run/ostree-booted")))
+			s := &deploytest.Script{Answers: map[string]string{deploytest.BootcStatus: c.answer}}
+			found := func(program string) (string, error) { return program, nil }
+			got, err := chooser{root: root, run: s.Run, find: found}.choose(t.Context(), c.ask)
+			if c.want != "" {
+				assert.Equal(t, c.want, deploy.ClassOf(err))
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, deploy.KindBootc, got.Kind)
+			_, err = EtcChanges(t.Context(), root)
+			assert.ErrorContains(t, err, "bootc config-diff")
+		})
+	}
+}
+
+// The staged tree of composefs is an image: nothing is looked for in ostree's directories, and nothing is withdrawn.
+func TestCheckStagedComposefs(t *testing.T) {
+	root := deploytest.Host(t, "composefs="+deploytest.CommitA)
+	s := &deploytest.Script{Answers: map[string]string{deploytest.BootcStatus: deploytest.BootcHost(
+		deploytest.ComposefsDeployment(deploytest.WantImage, deploytest.CommitB),
+		deploytest.ComposefsDeployment(deploytest.OtherImage, deploytest.CommitA), "null")}}
+	require.NoError(t, CheckStaged(t.Context(), root, bootc.New(root, s.Run)))
+	assert.Equal(t, []string{deploytest.BootcStatus}, s.Calls)
 }
 
 func TestCheckBootRoom(t *testing.T) {
