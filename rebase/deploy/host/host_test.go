@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/bootc"
@@ -112,6 +113,51 @@ func TestCheckStagedComposefs(t *testing.T) {
 		deploytest.ComposefsDeployment(deploytest.OtherImage, deploytest.CommitA), "null")}}
 	require.NoError(t, CheckStaged(t.Context(), root, bootc.New(root, s.Run)))
 	assert.Equal(t, []string{deploytest.BootcStatus}, s.Calls)
+}
+
+// labelled makes a tree whose image enforces SELinux, in which all but one file have a label.
+func labelled(t *testing.T, root, config, bare string) {
+	t.Helper()
+	tree := filepath.Join(root, "ostree/deploy/os/deploy/b.0/usr")
+	for _, name := range []string{"bin/base", "lib/layer", "etc/selinux/config"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(tree, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(tree, name), []byte(config), 0o644))
+	}
+	for _, name := range []string{"", "bin", "bin/base", "lib", "lib/layer"} {
+		if name != bare {
+			require.NoError(t, unix.Setxattr(filepath.Join(tree, name), "security.selinux",
+				[]byte("system_u:object_r:usr_t:s0\x00"), 0))
+		}
+	}
+}
+
+func TestCheckLabels(t *testing.T) {
+	const enforcing = "# comment\nSELINUX=enforcing\nSELINUXTYPE=targeted\n"
+	for _, c := range []struct {
+		name, config, bare string
+		kind               deploy.Kind
+		arguments          []string
+		refused            bool
+	}{
+		{"a layer's file without a label", enforcing, "lib/layer", deploy.KindOSTree, nil, true},
+		{"all have one", enforcing, "none", deploy.KindOSTree, nil, false},
+		{"permissive", "SELINUX=permissive\n", "lib/layer", deploy.KindOSTree, nil, false},
+		{"not enforced by an argument", enforcing, "lib/layer", deploy.KindOSTree, []string{"enforcing=0"}, false},
+		{"rpm-ostree labels", enforcing, "lib/layer", deploy.KindRPMOSTree, nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			labelled(t, root, c.config, c.bare)
+			err := checkLabels(root, deploy.Status{Kind: c.kind, Booted: &deploy.Deployment{ID: "os/a.0",
+				KernelArguments: c.arguments}, Staged: &deploy.Deployment{ID: "os/b.0"}})
+			if !c.refused {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "/usr/lib/layer has no label")
+			assert.Equal(t, deploy.ClassConfig, deploy.ClassOf(err))
+		})
+	}
 }
 
 func TestCheckBootRoom(t *testing.T) {

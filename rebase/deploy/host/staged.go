@@ -13,9 +13,10 @@ import (
 )
 
 // CheckStaged checks the staged tree, whatever the deployer, for what would fail only at shutdown, where no one sees it
-// and the node boots what it had: no room for the kernel in /boot, and conflicts of the /etc merge. What is
-// staged is then withdrawn. Nothing staged is no error. Errors are Faults. With composefs bootc writes the kernel when it
-// stages, and the staged tree is an image: there is nothing to look at.
+// and the node boots what it had: no room for the kernel in /boot, and conflicts of the /etc merge; and for files that
+// SELinux would keep from the node's services. What is staged is then withdrawn. Nothing staged is no error. Errors are
+// Faults. With composefs bootc writes the kernel when it stages, and the staged tree is an image: there is nothing to
+// look at.
 func CheckStaged(ctx context.Context, root string, d deploy.Deployer) error {
 	s, err := d.Status(ctx)
 	if err != nil || s.Staged == nil || s.Booted == nil || s.Staged.Composefs {
@@ -24,6 +25,9 @@ func CheckStaged(ctx context.Context, root string, d deploy.Deployer) error {
 	err = checkBoot(root, s.Booted, s.Staged)
 	if err == nil {
 		err = checkMerge(ctx, root, s.Staged)
+	}
+	if err == nil {
+		err = checkLabels(root, s)
 	}
 	if back, ok := d.(deploy.Unstager); ok && err != nil {
 		return errors.Join(err, back.Unstage(ctx))
