@@ -223,6 +223,8 @@ type Cluster struct {
 	ControlPlane int `yaml:"controlPlane,omitempty" json:"controlPlane,omitempty"`
 	// Platform is the key below platform, such as aws or none; empty: not set.
 	Platform string `yaml:"platform,omitempty" json:"platform,omitempty"`
+	// UserProvisionedDNS is set by platform.aws.userProvisionedDNS: Enabled; the installer waits longer then.
+	UserProvisionedDNS bool `yaml:"userProvisionedDNS,omitempty" json:"userProvisionedDNS,omitempty"`
 }
 
 // Document is a loaded install-config.yaml.

@@ -68,6 +68,8 @@ func parse(raw []byte) (*Document, error) {
 	doc.Cluster = Cluster{Name: rest.Metadata.Name, BaseDomain: rest.BaseDomain, ControlPlane: rest.ControlPlane.Replicas}
 	if p := rest.Platform; p.Kind == yaml.MappingNode && len(p.Content) > 0 {
 		doc.Cluster.Platform = p.Content[0].Value
+		dns := child(child(&p, "aws"), "userProvisionedDNS")
+		doc.Cluster.UserProvisionedDNS = dns != nil && dns.Value == "Enabled"
 	}
 	field := topLevel(root)
 	if field == nil {

@@ -277,3 +277,22 @@ func TestPrepareKeepsTheOwner(t *testing.T) {
 	owner := info.Sys().(*syscall.Stat_t)
 	assert.Equal(t, []uint32{1234, 4321}, []uint32{owner.Uid, owner.Gid})
 }
+
+func TestUserProvisionedDNS(t *testing.T) {
+	for _, c := range []struct {
+		name, platform string
+		want           bool
+	}{
+		{"enabled", "  aws: {region: x, userProvisionedDNS: Enabled}\n", true},
+		{"disabled", "  aws: {region: x, userProvisionedDNS: Disabled}\n", false},
+		{"not named", "  aws: {region: x}\n", false},
+		{"of another platform", "  gcp: {userProvisionedDNS: Enabled}\n", false},
+		{"a platform that is no mapping", "  aws: x\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			doc, err := parse([]byte("baseDomain: example.com\nmetadata: {name: demo}\nplatform:\n" + c.platform))
+			require.NoError(t, err)
+			assert.Equal(t, c.want, doc.Cluster.UserProvisionedDNS)
+		})
+	}
+}

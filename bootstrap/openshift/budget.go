@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"dayone.dev/dayone/installconfig"
 )
 
 // Limits are how long the installer's programs wait (openshift/installer, cmd/openshift-install/create.go;
@@ -18,11 +20,11 @@ type Limits struct {
 	Hard time.Duration
 }
 
-// InstallerLimits are those of a platform, which is named as in install-config.yaml: bare metal and vSphere have 60
-// minutes for Hard.
-func InstallerLimits(platform string) Limits {
+// InstallerLimits are those of a cluster: bare metal, vSphere, and AWS with a DNS of the user's own have 60 minutes for
+// Hard.
+func InstallerLimits(c installconfig.Cluster) Limits {
 	l := Limits{API: 20 * time.Minute, Soft: 20 * time.Minute, Hard: 45 * time.Minute}
-	if platform == "baremetal" || platform == "vsphere" {
+	if c.Platform == "baremetal" || c.Platform == "vsphere" || c.Platform == "aws" && c.UserProvisionedDNS {
 		l.Hard = 60 * time.Minute
 	}
 	return l

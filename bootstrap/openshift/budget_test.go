@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"dayone.dev/dayone/installconfig"
 )
 
 // At half of each of the installer's limits it is said what comes, and not before.
 func TestWarnAtHalfOfEachLimit(t *testing.T) {
-	for platform, hard := range map[string]string{"aws": "45m", "none": "45m", "": "45m", "baremetal": "1h",
-		"vsphere": "1h"} {
-		l := InstallerLimits(platform)
+	for cluster, hard := range map[installconfig.Cluster]string{{Platform: "aws"}: "45m", {Platform: "none"}: "45m",
+		{}: "45m", {Platform: "baremetal"}: "1h", {Platform: "vsphere"}: "1h",
+		{Platform: "aws", UserProvisionedDNS: true}: "1h"} {
+		l := InstallerLimits(cluster)
 		half := l.Hard / 2
 		assert.Empty(t, due(l.fromStart(), 10*time.Minute-time.Second))
 		assert.Contains(t, due(l.fromStart(), 10*time.Minute)[0].text, "openshift-install gives up 20m")

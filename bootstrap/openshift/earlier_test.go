@@ -18,6 +18,7 @@ import (
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/phasetest"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 )
 
@@ -82,7 +83,8 @@ func resume(t *testing.T, dir string, cluster openshift.Cluster) (reused []strin
 					cancel()
 				}
 			}},
-		Root: filepath.Join(dir, "root"), Interval: 50 * time.Millisecond, Limits: openshift.InstallerLimits("none"),
+		Root: filepath.Join(dir, "root"), Interval: 50 * time.Millisecond,
+		Limits:   openshift.InstallerLimits(installconfig.Cluster{}),
 		Renderer: standIn{}, Gate: marker{filepath.Join(dir, "root")}, Cluster: cluster,
 		HandOver: handover.Options{Connect: func(context.Context) (client.Client, error) {
 			return nil, errors.New("not expected")

@@ -126,7 +126,8 @@ func newNode(t *testing.T, change func(*installconfig.Config)) *node {
 	t.Helper()
 	phasetest.NeedsBuilds(t)
 	n := &node{t: t, final: registrytest.Start(t), order: order{Dir: filepath.Join(t.TempDir(), "install"),
-		State: filepath.Join(t.TempDir(), "state"), Root: t.TempDir(), Limits: openshift.InstallerLimits("none")}}
+		State: filepath.Join(t.TempDir(), "state"), Root: t.TempDir(),
+		Limits: openshift.InstallerLimits(installconfig.Cluster{})}}
 	n.base()
 	n.prepared(change)
 	n.kubernetes()

@@ -85,7 +85,7 @@ type Options struct {
 	// HandOver says how the cluster is reached, and more if need be; the flow sets what is handed over, from where and how
 	// long it is tried.
 	HandOver handover.Options
-	// Limits are the installer's timeouts; default InstallerLimits of the install directory's platform.
+	// Limits are the installer's timeouts; default InstallerLimits of the install directory.
 	Limits Limits
 	// Interval is how often files and the API are polled; default defaultInterval.
 	Interval time.Duration

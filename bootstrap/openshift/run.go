@@ -63,7 +63,7 @@ func run(ctx context.Context, o Options, records *records) error {
 		return err
 	}
 	if o.Limits == (Limits{}) {
-		o.Limits = InstallerLimits(in.Sidecar.Cluster.Platform)
+		o.Limits = InstallerLimits(in.Sidecar.Cluster)
 	}
 	f, err := newFlow(o, in, records)
 	if err != nil {
