@@ -245,6 +245,8 @@ func TestMachineOSConfigInInstallerDir(t *testing.T) {
 	require.NoError(t, os.Rename(filepath.Join(dir, "layering/master.yaml"), filepath.Join(dir, "openshift/master.yaml")))
 	_, err := Load(dir, platform)
 	require.ErrorContains(t, err, "mosc-place")
+	require.ErrorContains(t, err, "the standalone flow builds those in layering/ only")
+	assert.NotContains(t, err.Error(), "installer's", "there is none in this flow")
 }
 
 func TestLoadReportsAllFindings(t *testing.T) {

@@ -144,7 +144,7 @@ func machineOSConfigs(d *directory, rep *report.Report) map[string]mosc {
 			rep.Errorf(at, "pool %q has another MachineOSConfig in %s", pool, first.Origin.File)
 			continue
 		}
-		if outside(d, item) && usesPreBuilt(item, d.sidecar.Config.LayeringDir, wanted[pool], rep) {
+		if outside(d, item) && usesPreBuilt(item, d.sidecar.Config, wanted[pool], rep) {
 			continue
 		}
 		if o.Name != pool {
@@ -183,21 +183,25 @@ func outside(d *directory, item mosc) bool {
 	return path.Dir(item.Origin.File) != d.sidecar.Config.LayeringDir
 }
 
-// usesPreBuilt judges a MachineOSConfig in one of the installer's directories. The installer layers by it with an image
-// that exists already; without that image MCO's bootstrap stops before any master gets its config.
-func usesPreBuilt(item mosc, layeringDir string, wanted bool, rep *report.Report) bool {
+// usesPreBuilt judges a MachineOSConfig in one of the installer's directories. Its pool is layered with an image that
+// exists already; in the openshift flow MCO's bootstrap stops without that image before any master gets its config.
+func usesPreBuilt(item mosc, c installconfig.Config, wanted bool, rep *report.Report) bool {
 	image := item.Object.Annotations[manifests.AnnotationPreBuiltImage]
 	at := item.Origin.At("metadata.annotations["+manifests.AnnotationPreBuiltImage+"]", "mosc-place")
 	repository, digest, _ := strings.Cut(image, "@")
 	switch {
+	case image == "" && c.Flow == installconfig.FlowStandalone:
+		at.Path, at.Next = "", "move it to "+c.LayeringDir+"/"
+		rep.Errorf(at, "MachineOSConfig %q has no image yet: the standalone flow builds those in %s/ only",
+			item.Object.Name, c.LayeringDir)
 	case image == "":
-		at.Path, at.Next = "", "move it to "+layeringDir+"/: dayone gives it to the cluster, wherever its image is built"
+		at.Path, at.Next = "", "move it to "+c.LayeringDir+"/: dayone gives it to the cluster, wherever its image is built"
 		rep.Errorf(at,
 			"MachineOSConfig %q is in a directory that the installer's own bootstrap reads before the image is built",
 			item.Object.Name)
 	case wanted:
 		at.Next = "remove the pool from " + installconfig.Field +
-			".pools, or move the MachineOSConfig without its annotation to " + layeringDir + "/"
+			".pools, or move the MachineOSConfig without its annotation to " + c.LayeringDir + "/"
 		rep.Errorf(at, "dayone is to build the image of pool %q, and the pool has a pre-built image: which is meant?",
 			item.Object.Name)
 	case !digestForm.MatchString(repository) || !referenceEnd.MatchString("@"+digest):

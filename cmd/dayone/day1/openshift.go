@@ -43,7 +43,7 @@ func runOpenShift(ctx context.Context, o standalone.Options) error {
 	if o.BaseSource != "" {
 		base = func(context.Context) (string, error) { return o.BaseSource, nil }
 	}
-	defer keepForInstaller(ctx, &o.Options)()
+	defer keepForInstaller(ctx, &o.Options, gather.InstallerDir)()
 	err := openshift.Run(ctx, openshift.Options{
 		Options: o.Options, Base: base, Renderer: openshift.Podman{}, Gate: openshift.Nftables{},
 		Cluster:   loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig},
@@ -62,10 +62,10 @@ const keepInterval = time.Minute
 
 // keepForInstaller keeps what openshift-install's own bundle lacks where that takes it from: each minute, and at the
 // end, which the returned function waits for. What cannot be kept stops nothing.
-func keepForInstaller(ctx context.Context, o *day1.Options) (end func()) {
+func keepForInstaller(ctx context.Context, o *day1.Options, dir string) (end func()) {
 	logs := gather.Options{StateDir: o.StateDir, InstallDir: o.Dir}
 	keep := func() {
-		if err := gather.Keep(context.WithoutCancel(ctx), logs, gather.InstallerDir); err != nil {
+		if err := gather.Keep(context.WithoutCancel(ctx), logs, dir); err != nil {
 			o.Log.WithError(err).Debug("installer's bundle lacks what dayone gather has")
 		}
 	}
