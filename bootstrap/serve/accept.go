@@ -10,14 +10,14 @@ import (
 )
 
 // ignitionType is the media type that Ignition asks for, with its version as a parameter (Ignition,
-// internal/resource/http.go).
-const ignitionType = "application/vnd.coreos.ignition+json"
+// internal/resource/http.go). Its second part alone decides, as in MCO's server.
+const (
+	ignitionType    = "application/" + ignitionSubtype
+	ignitionSubtype = "vnd.coreos.ignition+json"
+)
 
 // fallbackVersion is served to clients that do not say a version: curl, and Ignition before it named one.
 const fallbackVersion = "2.2.0"
-
-// maxAcceptEntries bounds the work on one header; Ignition sends three entries.
-const maxAcceptEntries = 64
 
 // errUnsupported is the reason for an answer 400.
 type errUnsupported struct{ version string }
@@ -29,12 +29,8 @@ func (e errUnsupported) Error() string {
 // negotiate returns the Ignition version to serve for an Accept header, or an errUnsupported. The entry with the
 // highest q decides that is for Ignition and has a valid version; without any the answer is the fallback version.
 func negotiate(accept string) (string, error) {
-	for _, value := range ignitionEntries(accept) {
-		version, err := semver.NewVersion(value)
-		if err != nil {
-			continue
-		}
-		return served(*version)
+	if versions := ignitionVersions(accept); len(versions) > 0 {
+		return served(versions[0])
 	}
 	return fallbackVersion, nil
 }
@@ -53,41 +49,48 @@ func served(v semver.Version) (string, error) {
 	}
 }
 
-// ignitionEntries lists the version parameters of the header's entries for Ignition, highest q first, equal ones in
-// order.
-func ignitionEntries(accept string) []string {
+// ignitionVersions lists the versions that the header's entries for Ignition ask for, highest q first, equal ones in
+// order. The server bounds the header.
+func ignitionVersions(accept string) []semver.Version {
 	type entry struct {
-		version string
+		version semver.Version
 		q       float64
 	}
 	var entries []entry
-	for range maxAcceptEntries {
-		part, rest, more := strings.Cut(accept, ",")
-		accept = rest
-		fields := strings.Split(part, ";")
-		if strings.TrimSpace(fields[0]) == ignitionType {
-			e := entry{q: 1}
-			for _, f := range fields[1:] {
-				name, value, _ := strings.Cut(f, "=")
-				switch strings.TrimSpace(name) {
-				case "version":
-					e.version = strings.TrimSpace(value)
-				case "q":
-					if q, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil {
-						e.q = q
-					}
-				}
-			}
-			entries = append(entries, e)
+	for part := range strings.SplitSeq(accept, ",") {
+		media, parameters, _ := strings.Cut(part, ";")
+		if _, subtype, _ := strings.Cut(strings.TrimSpace(media), "/"); subtype != ignitionSubtype {
+			continue
 		}
-		if !more {
-			break
+		if version, q := asked(parameters); version != nil {
+			entries = append(entries, entry{*version, q})
 		}
 	}
 	sort.SliceStable(entries, func(i, j int) bool { return entries[i].q > entries[j].q })
-	out := make([]string, 0, len(entries))
+	out := make([]semver.Version, 0, len(entries))
 	for _, e := range entries {
 		out = append(out, e.version)
 	}
 	return out
+}
+
+// asked reads the parameters of one entry. The first valid value of each counts, and a blank beside the equals sign
+// makes another parameter of it: so MCO's server reads them.
+func asked(parameters string) (version *semver.Version, q float64) {
+	q = 1
+	weighed := false
+	for f := range strings.SplitSeq(parameters, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(f), "=")
+		switch name {
+		case "version":
+			if v, err := semver.NewVersion(value); err == nil && version == nil {
+				version = v
+			}
+		case "q":
+			if f, err := strconv.ParseFloat(value, 32); err == nil && !weighed {
+				q, weighed = f, true
+			}
+		}
+	}
+	return version, q
 }

@@ -48,7 +48,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) string {
 			w.WriteHeader(http.StatusOK)
 		}
 		return "healthz"
-	case strings.HasPrefix(target, "/config/"):
+	case target == "/config", strings.HasPrefix(target, "/config/"):
 		if methodAllowed(w, r) && s.admitted(w, r, true) {
 			s.config(w, r)
 			if r.Method == http.MethodGet {
@@ -65,7 +65,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) string {
 		s.options.Registry.ServeHTTP(w, r)
 		return "registry"
 	default:
-		refuse(w, http.StatusNotFound, nil)
+		if methodAllowed(w, r) {
+			refuse(w, http.StatusNotFound, nil)
+		}
 		return "other"
 	}
 }

@@ -124,7 +124,15 @@ func TestNegotiation(t *testing.T) {
 		{"*/*, " + ignitionType + ";q=0.1; version=3.3.0", "3.3.0"},
 		{ignitionType + ";version=3.1.0;q=0.5, " + ignitionType + ";version=3.2.0;q=0.9", "3.2.0"},
 		{ignitionType + ";version=9.0.0;q=0.9, " + ignitionType + ";version=3.4.0;q=0.5", ""},
-		{strings.Repeat(ignitionType+";version=x,", 100) + ignitionType + ";version=3.4.0", "2.2.0"},
+		{strings.Repeat(ignitionType+";version=x,", 100) + ignitionType + ";version=3.4.0", "3.4.0"},
+		{ignitionType + ";version=3.2.0;version=3.4.0", "3.2.0"},
+		{ignitionType + ";version=x;version=3.4.0", "3.4.0"},
+		{ignitionType + ";version =3.3.0", "2.2.0"},
+		{ignitionType + ";version= 3.3.0", "2.2.0"},
+		{ignitionType + " ; version=3.3.0 ", "3.3.0"},
+		{"x/" + ignitionSubtype + ";version=3.3.0", "3.3.0"},
+		{ignitionSubtype + ";version=3.3.0", "2.2.0"},
+		{ignitionType + ";q=0.5;version=3.1.0;q=0.9, " + ignitionType + ";version=3.4.0;q=0.7", "3.4.0"},
 	} {
 		got, err := negotiate(c.accept)
 		if c.want == "" {
@@ -236,18 +244,20 @@ func TestPathsAndMethods(t *testing.T) {
 		want int
 	}{
 		{"/config/master", 200}, {"/config/a/b/master", 200}, {"/config/master/", 200}, {"/config/worker", 500},
-		{"/config/arbiter", 404}, {"/config/", 500},
+		{"/config/arbiter", 404}, {"/config/", 500}, {"/config", 500},
 		{"/config/..%2f..%2fetc", 500}, {"/", 404}, {"/master", 404}, {"/healthz", 200}, {"/healthz/x", 404},
 		{"/files/none", 404},
 		{"/metrics", 404},
 	} {
 		assert.Equal(t, c.want, get(t, s, c.path, "Accept", accept35).Code, c.path)
 	}
-	r := httptest.NewRequest(http.MethodPost, "/config/master", nil)
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, r)
-	assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
-	assert.Equal(t, "0", w.Header().Get("Content-Length"))
+	for _, path := range []string{"/config/master", "/config", "/healthz", "/none"} {
+		r := httptest.NewRequest(http.MethodPost, path, nil)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		assert.Equal(t, http.StatusMethodNotAllowed, w.Code, path)
+		assert.Equal(t, "0", w.Header().Get("Content-Length"), path)
+	}
 }
 
 func TestHeadersOfASuccess(t *testing.T) {
