@@ -168,7 +168,7 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 		return image, err
 	}
 	e.o.Log.WithError(err).Warn("building again with an empty build storage")
-	if renewErr := e.askRenewal(); renewErr != nil {
+	if renewErr := askRenewal(e.o.Root); renewErr != nil {
 		return image, errors.Join(err, renewErr)
 	}
 	image, _, err = e.build(ctx, job)
@@ -183,7 +183,7 @@ func (e *Engine) build(ctx context.Context, job build.ContainerJob) (_ build.Con
 	}
 	defer lock.Close()
 	if alone {
-		if err := e.renew(); err != nil {
+		if err := renew(e.o.Root, e.o.Driver); err != nil {
 			return build.ContainerImage{}, false, err
 		}
 		if err := removeGroups(ctx, e.o.Root); err != nil {

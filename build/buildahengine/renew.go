@@ -20,8 +20,8 @@ const renewFile = "renew"
 // at that moment does that.
 var errRepacked = errors.New("the build storage no longer knows the digests of the base's layers")
 
-// keptBase checks that a pushed manifest has the base's layers under the base's digests. An image that does not stand on
-// the base is not looked at.
+// keptBase checks that a pushed manifest has the base's layers under the base's digests. An image that does not stand
+// on the base is not looked at.
 func keptBase(s session, id string, raw []byte) error {
 	image, err := s.store.Image(id)
 	if err != nil {
@@ -47,8 +47,8 @@ func keptBase(s session, id string, raw []byte) error {
 	return repacked(s.Job.BaseLayers, contents, digests)
 }
 
-// repacked compares the base's layers with an image's: contents are the digests of its unpacked layers, digests those of
-// its blobs.
+// repacked compares the base's layers with an image's: contents are the digests of its unpacked layers, digests those
+// of its blobs.
 func repacked(base []build.BaseLayer, contents, digests []string) error {
 	for i, l := range base {
 		if i >= len(contents) || i >= len(digests) || contents[i] != l.DiffID {
@@ -62,21 +62,21 @@ func repacked(base []build.BaseLayer, contents, digests []string) error {
 }
 
 // askRenewal lets the next build that is alone begin with an empty storage. It outlives the process.
-func (e *Engine) askRenewal() error {
-	if err := os.WriteFile(filepath.Join(e.o.Root, renewFile), nil, 0o600); err != nil {
+func askRenewal(root string) error {
+	if err := os.WriteFile(filepath.Join(root, renewFile), nil, 0o600); err != nil {
 		return fmt.Errorf("ask for an empty build storage: %w", err)
 	}
 	return nil
 }
 
 // renew empties the storage where that was asked for. The caller has the storage alone.
-func (e *Engine) renew() error {
-	asked := filepath.Join(e.o.Root, renewFile)
+func renew(root, driver string) error {
+	asked := filepath.Join(root, renewFile)
 	if _, err := os.Stat(asked); err != nil {
 		return nil // nobody has asked
 	}
 	// The request goes last: a build that is killed meanwhile leaves it to the next.
-	for _, path := range []string{filepath.Join(e.o.Root, "storage-"+e.o.Driver), blobInfo(e.o.Root), asked} {
+	for _, path := range []string{filepath.Join(root, "storage-"+driver), blobInfo(root), asked} {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("empty the build storage: %w", err)
 		}

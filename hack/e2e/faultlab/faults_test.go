@@ -42,8 +42,8 @@ func faults() []fault {
 	}
 }
 
-// TestFaults runs one case of each fault, or as many as fit into a time. Each prints its seed: with DAYONE_SEED=SEED and
-// -run TestFaults/NAME it is run again.
+// TestFaults runs one case of each fault, or as many as fit into a time. Each prints its seed: with DAYONE_SEED=SEED
+// and -run TestFaults/NAME it is run again.
 func TestFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds images")
@@ -140,7 +140,7 @@ func damagedState(a *attempt) {
 	}
 }
 
-// anyFile takes one regular file below dir. Every entry of dir has the same chance: one with many files is no more likely.
+// anyFile takes one regular file below dir. Every entry of dir has the same chance, also one with many files.
 func (a *attempt) anyFile(dir string) string {
 	a.t.Helper()
 	groups := map[string][]string{}
