@@ -184,7 +184,9 @@ func TestOldVersionRefusedWithReason(t *testing.T) {
 // MCO's server cannot serve any of these configs.
 func TestConfigsThatMCOCannotServe(t *testing.T) {
 	t.Run("a file that only appends", func(t *testing.T) {
-		s := newServer(t, `storage: {files: [{path: /etc/motd, append: [{source: "data:,x"}]}]}`, nil)
+		s := newServer(t, `storage: {files: [{path: /etc/motd, contents: {source: "data:,x"}}]}`, func(o *Options) {
+			onlyAppends(t, o.BaseDir) // dayone's renderer refuses it, so another one has written it
+		})
 		for _, version := range versions() {
 			require.Equal(t, http.StatusOK, get(t, s, "/config/master", "Accept", ignitionType+";version="+version).
 				Code, version)
@@ -204,6 +206,20 @@ func TestConfigsThatMCOCannotServe(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Code)
 		assert.Contains(t, filesOf(t, w.Body.Bytes())[pathNodeAnnotations], "currentConfig")
 	})
+}
+
+// onlyAppends makes of the contents of a rendered file what is appended to it.
+func onlyAppends(t *testing.T, dir string) {
+	t.Helper()
+	rendered, err := filepath.Glob(filepath.Join(dir, "machine-configs", "rendered-master-*"))
+	require.NoError(t, err)
+	require.Len(t, rendered, 1)
+	raw, err := os.ReadFile(rendered[0])
+	require.NoError(t, err)
+	contents := "- contents:\n          source: data:,x\n"
+	require.Contains(t, string(raw), contents)
+	appended := strings.Replace(string(raw), contents, "- append:\n        - source: data:,x\n", 1)
+	require.NoError(t, os.WriteFile(rendered[0], []byte(appended), 0o600))
 }
 
 func TestAdditions(t *testing.T) {
