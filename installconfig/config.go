@@ -1,6 +1,9 @@
 package installconfig
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Field is the top-level key of install-config.yaml that this package owns.
 const Field = "onClusterLayering"
@@ -226,6 +229,9 @@ type Cluster struct {
 	// UserProvisionedDNS is set by platform.aws.userProvisionedDNS: Enabled; the installer waits longer then.
 	UserProvisionedDNS bool `yaml:"userProvisionedDNS,omitempty" json:"userProvisionedDNS,omitempty"`
 }
+
+// FullName is NAME.DOMAIN, as far as install-config.yaml has them.
+func (c Cluster) FullName() string { return strings.Trim(c.Name+"."+c.BaseDomain, ".") }
 
 // Document is a loaded install-config.yaml.
 type Document struct {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/installconfig/report"
@@ -28,6 +29,11 @@ const (
 func OpenState(o Options) (done func(), err error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make state directory: %w", err)
+	}
+	if unix.Access(o.StateDir, unix.W_OK) == unix.EROFS {
+		return nil, report.Finding{Severity: report.Error, File: o.StateDir, Rule: "state-read-only",
+			Message: "its file system is mounted read-only: neither the journal nor images can be kept",
+			Next:    "mount it for writing (mount -o remount,rw), or give another --state-dir"}
 	}
 	if err := checkState(o.StateDir); err != nil {
 		return nil, err

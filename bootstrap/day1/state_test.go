@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/installconfig/report"
@@ -108,4 +109,18 @@ func TestLoadIdentityRefusesCutPassword(t *testing.T) {
 	require.Len(t, found, 1, "%v", err)
 	assert.Equal(t, file, found[0].File)
 	assert.Contains(t, found[0].Next, "remove")
+}
+
+func TestOpenStateRefusesReadOnly(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount a file system")
+	}
+	dir := filepath.Join(t.TempDir(), "state")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	require.NoError(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	_, err := OpenState(Options{StateDir: dir, Log: report.NoLog()})
+	require.ErrorContains(t, err, "mounted read-only")
+	require.ErrorContains(t, err, "remount,rw")
 }

@@ -68,6 +68,8 @@ type Journal struct {
 	path string
 	// Version is the layout of this file.
 	Version int `json:"version"`
+	// Owner names what the phases are for; absent in journals of earlier versions.
+	Owner string `json:"owner,omitempty"`
 	// Process identifies the run that wrote last; absent where none has.
 	Process Process `json:"process,omitzero"`
 	// Records are in the order in which the phases run.
@@ -129,6 +131,22 @@ func Open(stateDir string) (*Journal, error) {
 		return nil, damaged(j.path, err)
 	}
 	return j, nil
+}
+
+// BelongTo gives a new journal to an owner, and refuses one that is another's: the keys and images beside it are, too.
+// The next write keeps the name. An empty name is nobody's and always fits.
+func (j *Journal) BelongTo(owner string) error {
+	if owner == "" || j.Owner == owner {
+		return nil
+	}
+	if j.Owner != "" {
+		return report.Finding{Severity: report.Error, File: j.path, Rule: "state-of-another",
+			Message: fmt.Sprintf("this state directory belongs to %s, and the install directory is of %s", j.Owner, owner),
+			Next: "give another --state-dir; if it is the same cluster under a new name, move this directory away to begin " +
+				"again"}
+	}
+	j.Owner = owner
+	return nil
 }
 
 // Find returns the record of a phase, or nil.

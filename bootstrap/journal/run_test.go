@@ -301,3 +301,23 @@ func TestTogetherKeepsOtherResults(t *testing.T) {
 	assert.True(t, found)
 	assert.Equal(t, "b", out)
 }
+
+// A journal of an earlier version, or of a run without a name, is taken over; that of another cluster is not.
+func TestBelongTo(t *testing.T) {
+	dir := t.TempDir()
+	_, _, err := runOnce(t, dir, &ledger{input: "a"})
+	require.NoError(t, err)
+	j, err := Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, j.BelongTo(""))
+	require.NoError(t, j.BelongTo("one.example.com"))
+	require.NoError(t, j.Save())
+	j, err = Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, j.BelongTo("one.example.com"))
+	require.NoError(t, j.BelongTo(""), "an install directory may have no name")
+	err = j.BelongTo("two.example.com")
+	require.ErrorContains(t, err, "belongs to one.example.com, and the install directory is of two.example.com")
+	require.ErrorContains(t, err, "--state-dir")
+	assert.Equal(t, "one.example.com", j.Owner)
+}

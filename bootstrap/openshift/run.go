@@ -76,6 +76,9 @@ func run(ctx context.Context, o Options, records *records) error {
 	if err != nil {
 		return err
 	}
+	if err := j.BelongTo(in.Sidecar.Cluster.FullName()); err != nil {
+		return err
+	}
 	f.host.Warn()
 	err = f.run(ctx, j)
 	if err != nil && ctx.Err() == nil && in.Sidecar.Config.OnFailure == installconfig.OnFailureFallback && !opened(j) {

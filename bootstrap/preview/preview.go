@@ -90,7 +90,7 @@ type Image struct {
 // Of plans an installation.
 func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 	c := in.Sidecar.Config
-	p := &Plan{Cluster: strings.Trim(in.Sidecar.Cluster.Name+"."+in.Sidecar.Cluster.BaseDomain, "."), Flow: string(c.Flow),
+	p := &Plan{Cluster: in.Sidecar.Cluster.FullName(), Flow: string(c.Flow),
 		BaseImage: c.BaseImage,
 		Partial:   c.Flow == installconfig.FlowOpenShift, Generated: []Object{}, Pools: []Pool{}, Warnings: []string{}}
 	for _, g := range in.Generated {

@@ -98,6 +98,9 @@ func run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := j.BelongTo(in.Sidecar.Cluster.FullName()); err != nil {
+		return err
+	}
 	if f.baseDigest, err = f.inspectBase(ctx, j); err != nil {
 		return err
 	}
