@@ -134,7 +134,7 @@ func Open(stateDir string) (*Journal, error) {
 }
 
 // BelongTo gives a new journal to an owner, and refuses one that is another's: the keys and images beside it are, too.
-// The next write keeps the name. An empty name is nobody's and always fits.
+// The next write records the name. An install directory without a name, which has an empty owner, is accepted.
 func (j *Journal) BelongTo(owner string) error {
 	if owner == "" || j.Owner == owner {
 		return nil

@@ -100,7 +100,7 @@ func (r Row) byMCO(now time.Time) View {
 		if r.Tries > 1 {
 			v.Text += fmt.Sprintf(", came for it %d times", r.Tries)
 		}
-		if silent >= time.Minute/6 {
+		if silent >= tryPause {
 			v.Text += fmt.Sprintf(", no byte for %s (this host does not see whether it stages or reboots)", age(silent))
 		}
 		v.Stuck, v.Hint = silent > rebootLimit || r.Tries > triesLimit, lookFirstBoot

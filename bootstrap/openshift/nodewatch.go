@@ -66,7 +66,8 @@ type nodeWatch struct {
 	read map[string]int64
 }
 
-// look reads what is there. What cannot be read stops nothing: it is only for people.
+// look reads the logs and the API. It only logs an error: the rows inform people, and the bootstrap decides nothing by
+// them.
 func (w nodeWatch) look(ctx context.Context) {
 	tracker := w.f.layered.Registry.Nodes
 	logs, err := filepath.Glob(w.f.at(serverLogs))

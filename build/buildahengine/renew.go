@@ -73,7 +73,7 @@ func askRenewal(root string) error {
 func renew(root, driver string) error {
 	asked := filepath.Join(root, renewFile)
 	if _, err := os.Stat(asked); err != nil {
-		return nil // nobody has asked
+		return nil // no build requested a renewal
 	}
 	// The request goes last: a build that is killed meanwhile leaves it to the next.
 	for _, path := range []string{filepath.Join(root, "storage-"+driver), blobInfo(root), asked} {

@@ -42,7 +42,7 @@ func referrer(name string, subject, d digest.Digest) string {
 	return referrersTo(name, subject) + "/" + d.Encoded()
 }
 
-// index notes a manifest that has a subject.
+// indexReferrer adds a manifest that has a subject to the index.
 func indexReferrer(r Repository, d digest.Digest, mediaType string, size int, c *Content) error {
 	if c.Subject == nil {
 		return nil
@@ -118,9 +118,10 @@ func Referrers(r Repository, d digest.Digest, q ReferrersQuery) (ReferrersPage, 
 	return page, nil
 }
 
-// referrers lists what the index has of a subject, sorted.
+// referrersOf lists what the index has of a subject, sorted.
 func referrersOf(r Repository, subject digest.Digest) ([]string, error) {
-	entries, err := os.ReadDir(r.s.driver.full(referrersTo(r.name, subject)))
+	dir := r.s.driver.full(referrersTo(r.name, subject))
+	entries, err := os.ReadDir(dir)
 	if ignoreMissing(err) != nil {
 		return nil, fmt.Errorf("list referrers of %s: %w", subject, err)
 	}
@@ -130,7 +131,6 @@ func referrersOf(r Repository, subject digest.Digest) ([]string, error) {
 			out = append(out, e.Name())
 		}
 	}
-	dir := r.s.driver.full(referrersTo(r.name, subject))
 	r.s.unwritten.Range(func(full, _ any) bool {
 		if path.Dir(full.(string)) == dir && !slices.Contains(out, path.Base(full.(string))) {
 			out = append(out, path.Base(full.(string)))

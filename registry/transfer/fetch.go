@@ -22,24 +22,34 @@ func Fetch(ctx context.Context, e Endpoint, d digest.Digest) (mediaType string, 
 	if err != nil {
 		return "", nil, failed(err)
 	}
-	repo, _, err := openRepository(ctx, e, named, transport.PullScope)
+	repo, end, err := openRepository(ctx, e, named, transport.PullScope)
 	if err != nil {
 		return "", nil, failed(err)
 	}
 	found, err := repo.Resolve(ctx, d.String())
-	if err == nil {
-		if body, err = repo.Fetch(ctx, found); err != nil {
-			return "", nil, failed(err)
-		}
-		return found.MediaType, body, nil
-	}
-	if errors.Is(err, errdef.ErrNotFound) {
+	switch {
+	case err == nil:
+		mediaType = found.MediaType
+		body, err = repo.Fetch(ctx, found)
+	case errors.Is(err, errdef.ErrNotFound):
 		if found, err = repo.Blobs().Resolve(ctx, d.String()); err == nil {
 			body, err = repo.Blobs().Fetch(ctx, found)
 		}
 	}
 	if err != nil {
+		end()
 		return "", nil, failed(err)
 	}
-	return "", body, nil
+	return mediaType, fetched{body, end}, nil
+}
+
+// fetched ends its client's connections when it is closed: each Fetch logs in anew.
+type fetched struct {
+	io.ReadCloser
+	end func()
+}
+
+func (f fetched) Close() error {
+	defer f.end()
+	return f.ReadCloser.Close()
 }

@@ -2,6 +2,8 @@ package faultlab
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -94,7 +96,9 @@ func killed(a *attempt) {
 		a.t.Logf("it had ended: %v", err)
 	}
 	if victim != all[0] && victim > 0 {
-		a.servesOrSays(b.serves(), "phase ")
+		e := b.serves()
+		a.servesOrSays(e, "phase ")
+		assert.NotContains(a.t, e.log, "build failed (user)", "the user is blamed for a kill")
 	} else {
 		<-b.ended
 	}
@@ -106,7 +110,7 @@ func diskFull(a *attempt) {
 	size := 1 + a.dice.IntN(200)
 	a.t.Logf("a disk of %d MiB", size)
 	grow := a.memory(fmt.Sprintf("size=%dm", size))
-	a.servesOrSays(a.start(a.t, a.state).serves(), "no space left on device", "free space", "bytes free", "disk")
+	a.servesOrSays(a.start(a.t, a.state).serves(), "no space left on device", "free space", "bytes free", "disk space")
 	grow()
 	a.reaches()
 }
@@ -133,11 +137,26 @@ func damagedState(a *attempt) {
 	require.NoError(a.t, err)
 	a.t.Logf("%s: %s", relative, what)
 	e := a.start(a.t, a.state).serves(a.pull)
-	a.servesOrSays(e, relative, filepath.Base(relative))
+	a.servesOrSays(e, namesOf(relative)...)
 	if !e.served {
 		require.NoError(a.t, os.WriteFile(file, before, 0o600))
 		a.reaches()
 	}
+}
+
+// namesOf are words by which a message names a file of the state directory: its path, its name unless many files have
+// that, and the digest in the path of what a registry keeps.
+func namesOf(path string) []string {
+	names := []string{path}
+	if base := filepath.Base(path); !slices.Contains([]string{"data", "link", "lock"}, base) {
+		names = append(names, base)
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		if len(part) == hex.EncodedLen(sha256.Size) {
+			names = append(names, part)
+		}
+	}
+	return names
 }
 
 // anyFile takes one regular file below dir. Every entry of dir has the same chance, also one with many files.
