@@ -59,7 +59,7 @@ func Names(config ign35.Config) []report.Finding {
 // checkPath refuses what Ignition's own check of a path lets through.
 func checkPath(p, in string, out *report.Report) {
 	at := report.Finding{Path: in, Rule: rulePath, Next: "choose another path"}
-	switch name, bad := control(p); {
+	switch name, bad := breaks(p); {
 	case bad:
 		out.Errorf(at, "%s has %s in it", short(p), name)
 	case len(p) > maxPath:
@@ -76,7 +76,7 @@ func checkPath(p, in string, out *report.Report) {
 // checkFileName refuses the name of a file that leads out of its folder or cannot be stored.
 func checkFileName(name, in string, out *report.Report) bool {
 	at := report.Finding{Path: in, Rule: ruleUnitName, Next: "write the name of a file in systemd's folder, without /"}
-	switch kind, bad := control(name); {
+	switch kind, bad := breaks(name); {
 	case strings.Contains(name, "/"):
 		out.Errorf(at, "%s has a / in it and leads out of systemd's folder", short(name))
 	case bad:
@@ -134,7 +134,7 @@ func checkInstall(text *string, name, in string, out *report.Report) {
 // StaysInside says whether a name in an [Install] section, or a link that follows from it, is one in systemd's folder:
 // without a slash, or in a folder of wanted or required units, which Alias= may name (systemd, install.c).
 func StaysInside(name string) bool {
-	if _, bad := control(name); bad {
+	if strings.ContainsFunc(name, unicode.IsControl) {
 		return false
 	}
 	dir, file := path.Split(name)
@@ -146,18 +146,17 @@ func StaysInside(name string) bool {
 		slices.Contains([]string{".wants", ".requires", ".upholds"}, path.Ext(dir)) && path.Ext(dir) != dir
 }
 
-// control names the first control character in a text.
-func control(text string) (string, bool) {
-	i := strings.IndexFunc(text, unicode.IsControl)
+// breaks names the first character that ends a name early: a NUL ends it for the kernel, a line break for the lists of
+// files that programs keep. Every other control character, a tab too, is one that Linux stores and MCO accepts.
+func breaks(text string) (string, bool) {
+	i := strings.IndexAny(text, "\x00\n")
 	switch {
 	case i < 0:
 		return "", false
 	case text[i] == 0:
 		return "a NUL character", true
-	case text[i] == '\n':
-		return "a line break", true
 	}
-	return fmt.Sprintf("the control character %q", []rune(text[i:])[0]), true
+	return "a line break", true
 }
 
 // short quotes a text and cuts it where it is too long for a message.
