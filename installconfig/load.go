@@ -132,6 +132,13 @@ func rootMapping(raw []byte) (*yaml.Node, error) {
 		return nil, report.Finding{File: FileName, Line: doc.Line, Rule: "yaml",
 			Message: "the file is not a mapping of keys to values"}
 	}
+	// An anchor that holds itself, and aliases that grow without bound, show only when values are made of the nodes. What
+	// is wrong with single values is said later, with the place.
+	var values any
+	if err := doc.Decode(&values); err != nil && !errors.As(err, new(*yaml.TypeError)) {
+		return nil, report.Finding{File: FileName, Rule: "yaml", Message: err.Error(),
+			Next: "write the values out instead of the aliases"}
+	}
 	return doc.Content[0], nil
 }
 

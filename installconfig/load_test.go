@@ -1,6 +1,7 @@
 package installconfig
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,6 +143,22 @@ func TestParseRefusesSecondDocument(t *testing.T) {
 	assert.Equal(t, "one-document", report.Of(err)[0].Rule)
 	_, err = parse([]byte("--- # the only one\n" + sample + "...\n"))
 	assert.NoError(t, err)
+}
+
+// TestParseAliases takes an alias, and refuses those that have no end or grow without bound.
+func TestParseAliases(t *testing.T) {
+	pyramid := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		pyramid += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
+	}
+	for name, text := range map[string]string{"an anchor that holds itself": "a: &a [*a]\n", "a pyramid": pyramid} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parse([]byte(sample + text))
+			require.Len(t, report.Of(err), 1)
+			assert.Equal(t, "yaml", report.Of(err)[0].Rule)
+			assert.NotEmpty(t, report.Of(err)[0].Next)
+		})
+	}
 }
 
 func TestLayeringDirHasOneSpelling(t *testing.T) {

@@ -207,9 +207,9 @@ func (a *attempt) damage(file string, content []byte) string {
 const badInput = 3
 
 // damagedDirectory changes install directories: a command that reads one takes it or refuses it as the user's input; it
-// neither crashes nor hangs.
+// neither crashes nor hangs nor takes all memory.
 func damagedDirectory(a *attempt) {
-	const directories, changes, limit = 5, 3, "60"
+	const directories, changes, seconds, memory = 5, 3, "30", "--as=4294967296"
 	for i := range directories {
 		dir := filepath.Join(a.t.TempDir(), "cluster")
 		out, err := exec.CommandContext(a.t.Context(), "cp", "-a", a.dir, dir).CombinedOutput()
@@ -222,7 +222,8 @@ func damagedDirectory(a *attempt) {
 			what = append(what, filepath.Base(file)+": "+a.mutate(file, content))
 		}
 		for _, verb := range []string{"plan", "prepare", "manifests"} {
-			out, err := exec.CommandContext(a.t.Context(), "timeout", limit, a.program, verb, "--dir", dir).CombinedOutput()
+			bounded := []string{memory, "timeout", seconds, a.program, verb, "--dir", dir}
+			out, err := exec.CommandContext(a.t.Context(), "prlimit", bounded...).CombinedOutput()
 			says := fmt.Sprintf("directory %d: %s after %s:\n%s", i, verb, strings.Join(what, ", "), out)
 			for _, crash := range []string{"panic:", "goroutine ", "fatal error:"} {
 				assert.NotContains(a.t, string(out), crash, says)
