@@ -63,7 +63,7 @@ func check(ctx context.Context, src source, image *appendengine.Image) ([]report
 	}
 	after, err := src.base.tree.With(ctx, added)
 	if err != nil {
-		return nil, registryFailure("check", err)
+		return nil, treeFailure("check", err)
 	}
 	if err := checkKernel(src.base.tree, after); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/build/basetree"
 	"dayone.dev/dayone/installconfig/report"
 )
 
@@ -143,4 +144,13 @@ func registryFailure(step string, err error) *Failure {
 		f.Next = "check the registry's log"
 	}
 	return f
+}
+
+// treeFailure is that of reading the files of an image from a registry.
+func treeFailure(step string, err error) *Failure {
+	if errors.Is(err, basetree.ErrUnsafe) {
+		return &Failure{Class: ClassPolicy, Step: step, Message: err.Error(), Cause: err,
+			Next: "take another base image: this one's layers are not those of an operating system"}
+	}
+	return registryFailure(step, err)
 }

@@ -108,7 +108,7 @@ func readBase(ctx context.Context, client *appendengine.Client, r Request, cache
 		return base{}, registryFailure("base", err)
 	}
 	if out.tree, err = basetree.Read(ctx, layers); err != nil {
-		return base{}, registryFailure("base", fmt.Errorf("read files of base image: %w", err))
+		return base{}, treeFailure("base", fmt.Errorf("read files of base image: %w", err))
 	}
 	return out, cache.Save(digest, out.tree)
 }

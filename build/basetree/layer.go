@@ -46,7 +46,8 @@ type changes struct {
 
 // layerReader collects the changes of a layer.
 type layerReader struct {
-	out changes
+	out    changes
+	budget *budget
 	// links are the texts of objects that are symbolic links, large are objects whose content is not kept.
 	links map[string]string
 	large map[string]bool
@@ -55,9 +56,9 @@ type layerReader struct {
 	lacking map[string][]int
 }
 
-func readLayer(ctx context.Context, open Layer) (*changes, error) {
-	r := layerReader{out: changes{gone: map[string]bool{}}, links: map[string]string{}, large: map[string]bool{},
-		lacking: map[string][]int{}}
+func readLayer(ctx context.Context, open Layer, b *budget) (*changes, error) {
+	r := layerReader{out: changes{gone: map[string]bool{}}, budget: b, links: map[string]string{},
+		large: map[string]bool{}, lacking: map[string][]int{}}
 	if err := walk(ctx, open, r.add); err != nil {
 		return nil, err
 	}
@@ -101,6 +102,9 @@ func walk(ctx context.Context, open Layer, each func(p string, h *tar.Header, bo
 
 // add takes an entry as it comes in the layer.
 func (r *layerReader) add(p string, h *tar.Header, body io.Reader) (err error) {
+	if err := r.budget.take(len(p), len(h.Linkname)); err != nil {
+		return err
+	}
 	if strings.HasPrefix(p, objects) {
 		return r.object(p, h, body)
 	}
@@ -110,6 +114,9 @@ func (r *layerReader) add(p string, h *tar.Header, body io.Reader) (err error) {
 		return nil
 	}
 	if name, ok := strings.CutPrefix(base, whiteoutPrefix); ok {
+		if name == "" || name == "." || name == ".." {
+			return fmt.Errorf("%w: a whiteout that names no file", ErrUnsafe)
+		}
 		r.out.gone[path.Join(path.Dir(p), name)] = true
 		return nil
 	}
@@ -120,11 +127,11 @@ func (r *layerReader) add(p string, h *tar.Header, body io.Reader) (err error) {
 	case tar.TypeSymlink:
 		c.entry.Kind, c.entry.Link = Symlink, h.Linkname
 	case tar.TypeLink:
-		r.hardLink(&c, canonical(h.Linkname))
+		err = r.hardLink(&c, canonical(h.Linkname))
 	case tar.TypeReg:
 		c.entry.Kind = Regular
 		if keepContent(p) && h.Size <= maxContent {
-			c.content, err = contentOf(h, body)
+			c.content, err = r.keep(h, body)
 		}
 	}
 	r.out.list = append(r.out.list, c)
@@ -151,24 +158,25 @@ func (r *layerReader) object(p string, h *tar.Header, body io.Reader) error {
 
 // hardLink makes c what it is a link to. A link to a path that is no object is followed when the layer is laid over the
 // tree.
-func (r *layerReader) hardLink(c *change, target string) {
+func (r *layerReader) hardLink(c *change, target string) error {
 	c.entry.Kind = Regular
 	if text, ok := r.links[target]; ok {
 		c.entry.Kind, c.entry.Link = Symlink, text
-		return
+		return nil
 	}
 	if !strings.HasPrefix(target, objects) {
 		c.hard = target
 	}
 	if !keepContent(c.path) || keepContent(target) || r.large[target] {
-		return
+		return nil
 	}
 	content, ok := r.pool.contents[target]
 	if !ok {
 		r.lacking[target] = append(r.lacking[target], len(r.out.list))
-		return
+		return nil
 	}
 	c.content = content
+	return r.budget.take(len(content))
 }
 
 // fill takes the contents that are lacking from a second reading.
@@ -177,11 +185,19 @@ func (r *layerReader) fill(p string, h *tar.Header, body io.Reader) error {
 	if len(wanted) == 0 || h.Typeflag != tar.TypeReg || h.Size > maxContent {
 		return nil
 	}
-	content, err := contentOf(h, body)
+	content, err := r.keep(h, body)
 	for _, i := range wanted {
 		r.out.list[i].content = content
 	}
 	return err
+}
+
+// keep reads a content that is held until the tree is there.
+func (r *layerReader) keep(h *tar.Header, body io.Reader) ([]byte, error) {
+	if err := r.budget.take(int(h.Size)); err != nil {
+		return nil, err
+	}
+	return contentOf(h, body)
 }
 
 func contentOf(h *tar.Header, body io.Reader) ([]byte, error) {

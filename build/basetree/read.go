@@ -17,11 +17,16 @@ type Layer func(ctx context.Context) (io.ReadCloser, error)
 // checkEvery is how many entries are handled between two checks of the context.
 const checkEvery = 4096
 
+// maxReplaced bounds how often a layer may put something in the place of a directory of its own, which no tool does:
+// each time is a walk over the whole tree.
+const maxReplaced = 100
+
 // Read builds the tree of an image from its layers, bottom first. Layers are read in parallel, as many as there are
 // processors.
 func Read(ctx context.Context, layers []Layer) (*Tree, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	b := newBudget(maxHeld)
 	done := make([]*changes, len(layers))
 	errs := make([]error, len(layers)+1)
 	ready := make([]chan struct{}, len(layers))
@@ -36,7 +41,7 @@ func Read(ctx context.Context, layers []Layer) (*Tree, error) {
 			if ctx.Err() != nil {
 				return
 			}
-			if done[i], errs[i] = readLayer(ctx, layer); errs[i] != nil {
+			if done[i], errs[i] = readLayer(ctx, layer, b); errs[i] != nil {
 				errs[i] = fmt.Errorf("read layer %d: %w", i, errs[i])
 				cancel()
 			}
@@ -70,8 +75,9 @@ func (t *Tree) With(ctx context.Context, layers []Layer) (*Tree, error) {
 	if out.Entries == nil {
 		out.Entries, out.Contents = map[string]Entry{}, map[string][]byte{}
 	}
+	b := newBudget(maxHeld)
 	for i, layer := range layers {
-		c, err := readLayer(ctx, layer)
+		c, err := readLayer(ctx, layer, b)
 		if err != nil {
 			return nil, fmt.Errorf("read layer %d: %w", i, err)
 		}
@@ -93,11 +99,15 @@ func (t *Tree) applyAll(ctx context.Context, layer *changes) error {
 	if err := t.remove(ctx, layer.gone); err != nil {
 		return err
 	}
+	replaced := 0
 	for i, c := range layer.list {
 		if i%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if c.entry.Kind != Directory && t.isDirectory(c.path) { // a directory of this very layer
+			if replaced++; replaced > maxReplaced {
+				return fmt.Errorf("%w: it replaces its own directories more than %d times", ErrUnsafe, maxReplaced)
+			}
 			if err := t.remove(ctx, map[string]bool{c.path: true}); err != nil {
 				return err
 			}
