@@ -1,7 +1,7 @@
 // Command mutate makes small faults in one package's code, one at a time, and lists those that the package's own tests
 // do not notice.
 //
-//	package files -> mutants (a flipped condition, a dropped error, a dropped call) -> go test -overlay -> survivors
+//	package files -> mutants (a flipped condition, a dropped error, a dropped call) -> one test program -> survivors
 package main
 
 import (
@@ -28,7 +28,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	count := flags.Int("count", 100, "how many mutants to try; 0 tries all")
 	seed := flags.Int64("seed", time.Now().UnixNano(), "which mutants: the same seed chooses the same ones")
-	limit := flags.Duration("limit", 2*time.Minute, "time of one test run; a mutant that takes longer counts as noticed")
+	limit := flags.Duration("limit", 0, "time of one test run; a mutant that takes longer counts as noticed "+
+		"(default: several times as long as the run without a change)")
+	memory := flags.Uint64("memory", 4, "GiB of address space of one test run; a mutant that wants more "+
+		"counts as noticed")
 	full := flags.Bool("full", false, "run the package's long tests too (go test without -short)")
 	most := flags.Int("most", 100, "end with status 1 when more than this percentage survives")
 	format := flags.String("o", "text", "what to print: text or json")
@@ -38,7 +41,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if flags.NArg() != 1 || *format != "text" && *format != "json" {
 		return fmt.Errorf("want one package, as in: go run ./hack/mutate ./bootstrap/handover")
 	}
-	t := tester{pattern: flags.Arg(0), short: !*full, limit: *limit}
+	t := tester{pattern: flags.Arg(0), short: !*full, limit: *limit, memory: *memory << 30}
 	pkg, err := t.load(ctx)
 	if err != nil {
 		return err

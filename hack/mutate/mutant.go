@@ -11,22 +11,16 @@ import (
 	"slices"
 )
 
-// mutant is one small change of one file: the bytes from From to To become Text.
+// mutant is one small change of one file. Its edits put a switch into the file that makes the change when the program
+// runs, so that one program holds all of a package's changes.
 type mutant struct {
 	File string
 	Line int
-	From int
-	To   int
-	Text string
 	// Change says what is changed, for a reader.
 	Change string
-}
-
-// apply returns the file's source with the change made.
-func (m mutant) apply(source []byte) []byte {
-	out := slices.Clone(source[:m.From])
-	out = append(out, m.Text...)
-	return append(out, source[m.To:]...)
+	// ID tells the switches apart; choose gives it.
+	ID    int
+	edits func(id int) []edit
 }
 
 // opposites are the operators that are changed, each with what it becomes.
@@ -71,7 +65,7 @@ func mutantsOf(file string, source []byte) ([]mutant, error) {
 	if ast.IsGenerated(tree) {
 		return nil, nil
 	}
-	s := sites{set: set, file: file, source: source}
+	s := sites{set: set, file: file}
 	for _, d := range tree.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
 			ast.Inspect(fn, s.visit)
@@ -80,43 +74,38 @@ func mutantsOf(file string, source []byte) ([]mutant, error) {
 	return s.found, nil
 }
 
-// sites collects the changes of one file.
+// sites collects the changes of one file; a change comes after those of the code around it.
 type sites struct {
-	set    *token.FileSet
-	file   string
-	source []byte
-	found  []mutant
+	set   *token.FileSet
+	file  string
+	found []mutant
 }
 
 func (s *sites) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
 		if to, ok := opposites()[n.Op]; ok && !text(n) {
-			at := s.offset(n.OpPos)
-			s.add(n.OpPos, at, at+len(n.Op.String()), to.String(), fmt.Sprintf("%s becomes %s", n.Op, to))
+			s.operator(n, to)
 		}
 	case *ast.IfStmt:
 		if _, binary := n.Cond.(*ast.BinaryExpr); !binary {
-			from, to := s.offset(n.Cond.Pos()), s.offset(n.Cond.End())
-			s.add(n.Cond.Pos(), from, to, "!("+string(s.source[from:to])+")", "the condition is negated")
+			s.negate(n.Cond, n.Cond.Pos(), "the condition is negated")
 		}
 	case *ast.FuncDecl:
-		if results := returnsError(n.Type); results > 0 {
-			s.returns(n.Body, results)
-		}
+		s.returns(n.Body, returnsError(n.Type))
 	case *ast.FuncLit:
-		if results := returnsError(n.Type); results > 0 {
-			s.returns(n.Body, results)
-		}
-	case *ast.ExprStmt:
-		if call, ok := n.X.(*ast.CallExpr); ok && !panics(call) {
-			s.dropCall(call)
-		}
+		s.returns(n.Body, returnsError(n.Type))
+	case *ast.BlockStmt:
+		s.calls(n.List)
+	case *ast.CaseClause:
+		s.calls(n.Body)
+	case *ast.CommClause:
+		s.calls(n.Body)
 	}
 	return true
 }
 
-// text reports whether an addition joins strings: the opposite of that does not compile.
+// text reports whether an addition joins strings: that has no opposite.
 func text(n *ast.BinaryExpr) bool {
 	found := false
 	ast.Inspect(n, func(n ast.Node) bool {
@@ -128,9 +117,41 @@ func text(n *ast.BinaryExpr) bool {
 	return found && n.Op == token.ADD
 }
 
+// operator turns an operator into its opposite.
+func (s *sites) operator(n *ast.BinaryExpr, to token.Token) {
+	change := fmt.Sprintf("%s becomes %s", n.Op, to)
+	before, after := s.offset(n.X.Pos()), s.offset(n.End())
+	at, right := s.offset(n.OpPos), s.offset(n.Y.Pos())
+	size := len(n.Op.String())
+	switch n.Op {
+	case token.LAND, token.LOR:
+		// the right side is evaluated when it is needed only
+		s.add(n.OpPos, change, func(id int) []edit {
+			return []edit{opens(before, "%s(%d, func() bool { return ", switchOf(n.Op), id), replaces(at, size, "},"),
+				opens(right, "func() bool { return "), closes(after, "})")}
+		})
+	case token.ADD, token.SUB:
+		s.add(n.OpPos, change, func(id int) []edit {
+			return []edit{opens(before, "%s(%d, ", switchOf(n.Op), id), replaces(at, size, ","), closes(after, ")")}
+		})
+	default:
+		s.negate(n, n.OpPos, change)
+	}
+}
+
+func (s *sites) negate(n ast.Expr, at token.Pos, change string) {
+	from, to := s.offset(n.Pos()), s.offset(n.End())
+	s.add(at, change, func(id int) []edit {
+		return []edit{opens(from, "(("), closes(to, ") != mutantMade(%d))", id)}
+	})
+}
+
 // returns changes each return of a function whose last result is an error: the error becomes nil. Function literals
 // inside it are visited by themselves.
 func (s *sites) returns(body *ast.BlockStmt, results int) {
+	if results == 0 {
+		return
+	}
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
@@ -142,25 +163,36 @@ func (s *sites) returns(body *ast.BlockStmt, results int) {
 			}
 			last := n.Results[results-1]
 			if id, ok := last.(*ast.Ident); !ok || id.Name != "nil" {
-				s.add(last.Pos(), s.offset(last.Pos()), s.offset(last.End()), "error(nil)", "the error is dropped")
+				from, to := s.offset(last.Pos()), s.offset(last.End())
+				s.add(last.Pos(), "the error is dropped", func(id int) []edit {
+					return []edit{opens(from, "mutantError(%d, func() error { return ", id), closes(to, "})")}
+				})
 			}
 		}
 		return true
 	})
 }
 
-// dropCall leaves out a call whose results nobody uses. Its operands are still evaluated, so that it compiles.
-func (s *sites) dropCall(call *ast.CallExpr) {
-	from, to := s.offset(call.Pos()), s.offset(call.End())
-	s.add(call.Pos(), from, to, "if false {"+string(s.source[from:to])+"}", "the call is left out")
+// calls leaves out each call among the statements whose results nobody uses.
+func (s *sites) calls(list []ast.Stmt) {
+	for _, stmt := range list {
+		n, ok := stmt.(*ast.ExprStmt)
+		if !ok {
+			continue
+		}
+		if call, ok := n.X.(*ast.CallExpr); ok && !panics(call) {
+			from, to := s.offset(call.Pos()), s.offset(call.End())
+			s.add(call.Pos(), "the call is left out", func(id int) []edit {
+				return []edit{opens(from, "if !mutantMade(%d) {", id), closes(to, "}")}
+			})
+		}
+	}
 }
 
 func (s *sites) offset(p token.Pos) int { return s.set.Position(p).Offset }
 
-func (s *sites) add(at token.Pos, from, to int, text, change string) {
-	s.found = append(s.found, mutant{
-		File: s.file, Line: s.set.Position(at).Line, From: from, To: to, Text: text, Change: change,
-	})
+func (s *sites) add(at token.Pos, change string, edits func(id int) []edit) {
+	s.found = append(s.found, mutant{File: s.file, Line: s.set.Position(at).Line, Change: change, edits: edits})
 }
 
 // returnsError gives the number of a function's results when the last one is an error, else 0.
@@ -181,16 +213,19 @@ func panics(call *ast.CallExpr) bool {
 	return ok && id.Name == "panic"
 }
 
-// choose takes count of the mutants by chance, in their order; 0 takes all. One seed takes the same ones each time.
+// choose takes count of the mutants by chance, in their order, and numbers them; 0 takes all. One seed takes the same
+// ones each time.
 func choose(all []mutant, count int, seed int64) []mutant {
-	if count == 0 || count >= len(all) {
-		return all
+	places := rand.New(rand.NewSource(seed)).Perm(len(all))
+	if count > 0 && count < len(all) {
+		places = places[:count]
 	}
-	places := rand.New(rand.NewSource(seed)).Perm(len(all))[:count]
 	slices.Sort(places)
-	out := make([]mutant, 0, count)
-	for _, i := range places {
-		out = append(out, all[i])
+	out := make([]mutant, 0, len(places))
+	for i, place := range places {
+		m := all[place]
+		m.ID = i + 1 // 0 is the program without a change
+		out = append(out, m)
 	}
 	return out
 }

@@ -16,19 +16,28 @@ func TestMutantsOf(t *testing.T) {
 		body string
 		want []string
 	}{
-		{"comparison", "func f(a int) bool { return a < 1 }", []string{"func f(a int) bool { return a >= 1 }"}},
-		{"both", "func f(a, b bool) bool { return a && b }", []string{"func f(a, b bool) bool { return a || b }"}},
-		{"condition", "func f(a bool) { if a { } }", []string{"func f(a bool) { if !(a) { } }"}},
-		{"error", "func f() error { return g() }", []string{"func f() error { return error(nil) }"}},
+		{"comparison", "func f(a int) bool { return a < 1 }",
+			[]string{"func f(a int) bool { return ((a < 1) != mutantMade(1)) }"}},
+		{"both", "func f(a, b bool) bool { return a && b }", []string{
+			"func f(a, b bool) bool { return mutantAnd(1, func() bool { return a }, func() bool { return b}) }"}},
+		{"difference", "func f(a, b int) int { return a - b }",
+			[]string{"func f(a, b int) int { return mutantSub(1, a , b) }"}},
+		{"condition", "func f(a bool) { if a { } }", []string{"func f(a bool) { if ((a) != mutantMade(1)) { } }"}},
+		{"error", "func f() error { return g() }",
+			[]string{"func f() error { return mutantError(1, func() error { return g()}) }"}},
 		{"error of two results", "func f() (int, error) { return 1, g() }",
-			[]string{"func f() (int, error) { return 1, error(nil) }"}},
+			[]string{"func f() (int, error) { return 1, mutantError(1, func() error { return g()}) }"}},
 		{"results of one call stay", "func f() (int, error) { return g() }", nil},
 		{"no error stays", "func f() error { return nil }", nil},
-		{"call", "func f() { g() }", []string{"func f() { if false {g()} }"}},
+		{"call", "func f() { g() }", []string{"func f() { if !mutantMade(1) {g()} }"}},
+		{"call of a case", "func f() { switch { case true: g() } }",
+			[]string{"func f() { switch { case true: if !mutantMade(1) {g()} } }"}},
+		{"call that must be an expression", "func f() { for ; ; g() { } }", nil},
 		{"panic stays", "func f() int { panic(1) }", nil},
 		{"joined text stays", `func f(a string) string { return a + "b" }`, nil},
 		{"literal inside", "func f() { h(func() error { return g() }) }", []string{
-			"func f() { if false {h(func() error { return g() })} }", "func f() { h(func() error { return error(nil) }) }"}},
+			"func f() { if !mutantMade(1) {h(func() error { return g() })} }",
+			"func f() { h(func() error { return mutantError(1, func() error { return g()}) }) }"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -37,12 +46,24 @@ func TestMutantsOf(t *testing.T) {
 			require.NoError(t, err)
 			var got []string
 			for _, m := range found {
-				got = append(got, string(m.apply(source)[len("package p\n\n"):]))
+				m.ID = 1
+				got = append(got, string(withSwitches(source, []mutant{m})[len("package p\n\n"):]))
 				assert.Equal(t, 3, m.Line)
 			}
 			assert.Equal(t, c.want, got)
 		})
 	}
+}
+
+// Changes inside each other and side by side: what is around opens first and closes last.
+func TestSwitchesInsideEachOther(t *testing.T) {
+	source := []byte("package p\n\nfunc f(a, b int) error { return g(a == b && a+1 > b) }")
+	found, err := mutantsOf("p.go", source)
+	require.NoError(t, err)
+	got := withSwitches(source, choose(found, 0, 1))
+	assert.Equal(t, "package p\n\nfunc f(a, b int) error { return mutantError(1, func() error { return g("+
+		"mutantAnd(2, func() bool { return ((a == b) != mutantMade(3)) }, "+
+		"func() bool { return ((mutantAdd(5, a,1) > b) != mutantMade(4))}))}) }", string(got))
 }
 
 func TestGeneratedFilesAreLeftAlone(t *testing.T) {
@@ -56,17 +77,24 @@ func TestChoose(t *testing.T) {
 	for i := range all {
 		all[i].Line = i
 	}
-	assert.Equal(t, choose(all, 10, 7), choose(all, 10, 7))
-	assert.NotEqual(t, choose(all, 10, 7), choose(all, 10, 8))
-	assert.Len(t, choose(all, 10, 7), 10)
-	assert.Equal(t, all, choose(all, 0, 7))
-	assert.Equal(t, all, choose(all, 51, 7))
+	lines := func(count int, seed int64) (out []int) {
+		for i, m := range choose(all, count, seed) {
+			assert.Equal(t, i+1, m.ID)
+			out = append(out, m.Line)
+		}
+		return out
+	}
+	assert.Equal(t, lines(10, 7), lines(10, 7))
+	assert.NotEqual(t, lines(10, 7), lines(10, 8))
+	assert.Len(t, lines(10, 7), 10)
+	assert.Len(t, lines(0, 7), 50)
+	assert.Equal(t, lines(0, 7), lines(51, 7))
 }
 
 // The package in testdata has one fault of its tests on a line that they run, and one line that they do not run.
 func TestSurvivorsOfARealPackage(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles a package eight times")
+		t.Skip("compiles a package")
 	}
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), []string{"-o", "json", "-count", "0", "./testdata/ages"}, &out, io.Discard))
@@ -82,7 +110,7 @@ func TestSurvivorsOfARealPackage(t *testing.T) {
 
 func TestTooManySurvivors(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles a package eight times")
+		t.Skip("compiles a package")
 	}
 	err := run(t.Context(), []string{"-count", "0", "-most", "49", "./testdata/ages"}, io.Discard, io.Discard)
 	assert.EqualError(t, err, "50 % of the mutants survive, at most 49 % may")
@@ -107,7 +135,7 @@ func TestBadUse(t *testing.T) {
 	}
 }
 
-// Dropping the only use of an import does not compile: such a change is not counted.
+// The difference of two texts does not compile: such a change is not counted.
 func TestChangesThatDoNotCompile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a package")

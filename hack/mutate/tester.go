@@ -10,14 +10,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/tools/cover"
 )
 
 // goPackage is what go list says of the package.
 type goPackage struct {
 	ImportPath string
+	Name       string
 	Dir        string
 	GoFiles    []string
 }
@@ -27,15 +31,15 @@ type tester struct {
 	// pattern names the package as the go command takes it.
 	pattern string
 	short   bool
-	limit   time.Duration
+	// limit bounds one run; 0 gives each as much as the run without a change needs, several times over.
+	limit time.Duration
+	// memory bounds the address space of one run in bytes: a change may make a loop endless.
+	memory uint64
 }
-
-// errNotCompiled tells of a mutant that is no valid program: it is not counted.
-var errNotCompiled = errors.New("does not compile")
 
 func (t tester) load(ctx context.Context) (goPackage, error) {
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Dir,GoFiles", t.pattern)
+	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Name,Dir,GoFiles", t.pattern)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -59,28 +63,29 @@ func (t tester) try(ctx context.Context, p goPackage, mutants []mutant, progress
 		return report{}, err
 	}
 	defer os.RemoveAll(dir)
-	reached, err := t.coverage(ctx, p, dir)
+	mutants, err = p.compile(ctx, dir, mutants)
 	if err != nil {
 		return report{}, err
 	}
-	r := report{Package: p.ImportPath}
+	reached, err := t.unchanged(ctx, p, dir)
+	if err != nil {
+		return report{}, err
+	}
+	r := report{Package: p.ImportPath, Tried: len(mutants)}
 	for i, m := range mutants {
-		noticed, err := t.notices(ctx, dir, m, reached)
-		switch {
-		case errors.Is(err, errNotCompiled):
+		if !reached.ids[m.ID] {
+			r.survives(p, m, false)
 			continue
-		case err != nil:
-			return report{}, err
 		}
-		r.Tried++
-		if !noticed {
-			r.survives(p, m, reached.has(m))
+		_, err := t.test(ctx, p, dir, reached.limit, mutantEnv+"="+strconv.Itoa(m.ID))
+		if ctx.Err() != nil {
+			return report{}, ctx.Err()
+		}
+		if err == nil {
+			r.survives(p, m, true)
 			s := r.Survivors[len(r.Survivors)-1]
 			fmt.Fprintf(progress, "mutate: %d of %d: survives: %s: %s\n", i+1, len(mutants), s.Place, s.Change)
 		}
-	}
-	if r.Tried == 0 {
-		return report{}, fmt.Errorf("none of %d changes of %s compiles", len(mutants), p.ImportPath)
 	}
 	return r, nil
 }
@@ -93,73 +98,130 @@ func (r *report) survives(p goPackage, m mutant, reached bool) {
 	}
 }
 
-// lines are the lines that tests execute, by the base name of the file.
-type lines map[string]map[int]bool
+const testProgram = "room.test"
 
-func (l lines) has(m mutant) bool { return l[filepath.Base(m.File)][m.Line] }
-
-// coverage runs the tests without a change and says which lines they execute.
-func (t tester) coverage(ctx context.Context, p goPackage, dir string) (lines, error) {
-	profile := filepath.Join(dir, "profile")
-	out, err := t.test(ctx, p.ImportPath, "-coverprofile", profile)
-	if err != nil {
-		return nil, fmt.Errorf("the tests of %s fail without any change: %w\n%s", p.ImportPath, err, out)
-	}
-	profiles, err := cover.ParseProfiles(profile)
-	if err != nil {
-		return nil, fmt.Errorf("read the coverage of %s: %w", p.ImportPath, err)
-	}
-	reached := lines{}
-	for _, f := range profiles {
-		in := map[int]bool{}
-		for _, b := range f.Blocks {
-			for n := b.StartLine; n <= b.EndLine && b.Count > 0; n++ {
-				in[n] = true
-			}
+// compile makes one test program with the switches of all mutants. It gives back those that are valid Go.
+func (p goPackage) compile(ctx context.Context, dir string, mutants []mutant) ([]mutant, error) {
+	for tried := len(mutants); len(mutants) > 0; {
+		overlay, err := p.overlay(dir, mutants)
+		if err != nil {
+			return nil, err
 		}
-		reached[filepath.Base(f.FileName)] = in
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags=-e", "-overlay", overlay, "-o",
+			filepath.Join(dir, testProgram), p.ImportPath)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			return mutants, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		refused := linesOf(out)
+		before := len(mutants)
+		mutants = slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool {
+			return refused[fmt.Sprintf("%s:%d", filepath.Base(m.File), m.Line)]
+		})
+		if len(mutants) == before {
+			return nil, fmt.Errorf("compile the tests of %s: %w\n%s", p.ImportPath, err, out)
+		}
+		if len(mutants) == 0 {
+			return nil, fmt.Errorf("none of %d changes of %s compiles", tried, p.ImportPath)
+		}
 	}
-	return reached, nil
+	return nil, fmt.Errorf("%s has no change to try", p.ImportPath)
 }
 
-// notices reports whether the tests fail with the change. A line that no test executes is compiled only.
-func (t tester) notices(ctx context.Context, dir string, m mutant, reached lines) (bool, error) {
-	source, err := os.ReadFile(m.File)
-	if err != nil {
-		return false, err
+// linesOf gives the places, as in file.go:12, that the compiler complains about.
+func linesOf(out []byte) map[string]bool {
+	places := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)([^/\s:]+\.go:\d+):\d+: `).FindAllSubmatch(out, -1) {
+		places[string(m[1])] = true
 	}
-	changed := filepath.Join(dir, "mutant.go")
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {m.File: changed}})
-	if err != nil {
-		return false, err
+	return places
+}
+
+// overlay writes the changed files and the list of them that the go command reads.
+func (p goPackage) overlay(dir string, mutants []mutant) (string, error) {
+	replace := map[string]string{}
+	put := func(original string, content []byte) error {
+		changed := filepath.Join(dir, filepath.Base(original))
+		replace[original] = changed
+		return os.WriteFile(changed, content, 0o600)
+	}
+	for _, name := range p.GoFiles {
+		file := filepath.Join(p.Dir, name)
+		source, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		here := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return m.File != file })
+		if err := put(file, withSwitches(source, here)); err != nil {
+			return "", err
+		}
+	}
+	functions := fmt.Appendf(nil, switches, p.Name, mutantEnv, reachedEnv)
+	if err := put(filepath.Join(p.Dir, "mutant_switches.go"), functions); err != nil {
+		return "", err
 	}
 	list := filepath.Join(dir, "overlay.json")
-	err = errors.Join(os.WriteFile(changed, m.apply(source), 0o600), os.WriteFile(list, overlay, 0o600))
-	if err != nil {
-		return false, err
-	}
-	// The package compiles without the change: coverage has seen that.
-	if err := exec.CommandContext(ctx, "go", "build", "-overlay", list, t.pattern).Run(); err != nil {
-		if ctx.Err() != nil {
-			return false, ctx.Err()
-		}
-		return false, errNotCompiled
-	}
-	if !reached.has(m) {
-		return false, nil
-	}
-	_, err = t.test(ctx, t.pattern, "-overlay", list)
-	if ctx.Err() != nil {
-		return false, ctx.Err()
-	}
-	return err != nil, nil
+	content, err := json.Marshal(map[string]any{"Replace": replace})
+	return list, errors.Join(err, os.WriteFile(list, content, 0o600))
 }
 
-// test runs the package's tests; vet is left out, because a mutant need not be good style.
-func (t tester) test(ctx context.Context, pkg string, more ...string) ([]byte, error) {
-	args := append([]string{"test", "-count=1", "-failfast", "-vet=off", "-timeout", t.limit.String()}, more...)
-	if t.short {
-		args = append(args, "-short")
+// baseline is what the tests do without a change: which switches they come across, and the time that a change leaves them.
+type baseline struct {
+	ids   map[int]bool
+	limit time.Duration
+}
+
+func (t tester) unchanged(ctx context.Context, p goPackage, dir string) (baseline, error) {
+	file := filepath.Join(dir, "reached")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return baseline{}, err
 	}
-	return exec.CommandContext(ctx, "go", append(args, pkg)...).CombinedOutput()
+	const longest, slack, times = 10 * time.Minute, 10 * time.Second, 4
+	started := time.Now()
+	out, err := t.test(ctx, p, dir, longest, reachedEnv+"="+file)
+	if err != nil {
+		return baseline{}, fmt.Errorf("the tests of %s fail without any change: %w\n%s", p.ImportPath, err, out)
+	}
+	r := baseline{ids: map[int]bool{}, limit: t.limit}
+	if r.limit == 0 {
+		r.limit = times*time.Since(started) + slack
+	}
+	reached, err := os.ReadFile(file)
+	if err != nil {
+		return baseline{}, err
+	}
+	for _, word := range strings.Fields(string(reached)) {
+		id, err := strconv.Atoi(word)
+		if err != nil {
+			return baseline{}, fmt.Errorf("read which changes the tests of %s reach: %w", p.ImportPath, err)
+		}
+		r.ids[id] = true
+	}
+	return r, nil
+}
+
+// test runs the test program as go test does, with a bound of time and memory, and ends what it leaves behind.
+func (t tester) test(ctx context.Context, p goPackage, dir string, limit time.Duration, env string) ([]byte, error) {
+	// the tests' own limit gives no list of goroutines to wait for: it is the later one
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	args := []string{"--as=" + strconv.FormatUint(t.memory, 10), filepath.Join(dir, testProgram), "-test.failfast",
+		"-test.paniconexit0", "-test.timeout", (2 * limit).String()}
+	if t.short {
+		args = append(args, "-test.short")
+	}
+	cmd := exec.CommandContext(ctx, "prlimit", args...)
+	cmd.Dir = p.Dir
+	cmd.Env = append(os.Environ(), env)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually nothing is left
+	}
+	return out, err
 }

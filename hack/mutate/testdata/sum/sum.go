@@ -1,9 +1,7 @@
 // Package sum has one place to change, and the change does not compile.
 package sum
 
-import "fmt"
-
-// Refuse always fails.
-func Refuse() error {
-	return fmt.Errorf("refused")
+// Join puts two texts together.
+func Join(a, b string) string {
+	return a + b
 }

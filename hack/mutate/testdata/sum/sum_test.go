@@ -2,8 +2,8 @@ package sum
 
 import "testing"
 
-func TestRefuse(t *testing.T) {
-	if Refuse() == nil {
-		t.Error("it must fail")
+func TestJoin(t *testing.T) {
+	if Join("a", "b") != "ab" {
+		t.Error("it must join")
 	}
 }
