@@ -37,6 +37,18 @@ func (n *node) verdict() *analyze.Report {
 	return analyze.Bundle(made)
 }
 
+// installersVerdict analyses what openshift-install gather bootstrap takes from the node (installer-gather.sh).
+func (n *node) installersVerdict() *analyze.Report {
+	n.t.Helper()
+	require.NoError(n.t, gather.Keep(n.t.Context(), gather.Options{StateDir: n.order.State, InstallDir: n.order.Dir,
+		Root: n.order.Root}, n.at(gather.InstallerDir)))
+	dir := n.t.TempDir()
+	require.NoError(n.t, os.CopyFS(filepath.Join(dir, "bootstrap/services"), os.DirFS(n.at("/var/log/openshift"))))
+	b, err := bundle.Open(dir)
+	require.NoError(n.t, err)
+	return analyze.Bundle(b)
+}
+
 // edit changes the master's MachineOSConfig.
 func (n *node) edit(old, by string) {
 	file := filepath.Join(n.order.Dir, "layering/master.yaml")
@@ -246,11 +258,12 @@ func TestAnalyzeScenarios(t *testing.T) {
 			} else {
 				s.make(n)
 			}
-			r := n.verdict()
+			r, installers := n.verdict(), n.installersVerdict()
 			if s.running {
 				n.process.Kill()
 			}
 			n.judge(r, s)
+			n.judge(installers, s)
 		})
 	}
 }

@@ -72,6 +72,21 @@ func TestVerdictsOfOtherBundles(t *testing.T) {
 			"bootstrap/services/dayone-bootstrap.json": records(start, stage("build-master", "failure", "push: 403 Forbidden"),
 				`{"phase":"service end","result":"failure"}`)},
 			StatusFailed, "dayone-bootstrap/build-master", "registry-credentials", "bootstrap/services/dayone-bootstrap.json"},
+		{"kept for the installer's bundle", map[string]string{keptDir + "/journal.json": running,
+			keptDir + "/status.json": `{"running":false}`}, StatusCutOff, "build-master", "killed",
+			keptDir + "/journal.json"},
+		{"kept, and the service has ended since", map[string]string{keptDir + "/journal.json": running,
+			keptDir + "/status.json": `{"running":true}`, "bootstrap/services/dayone-bootstrap.json": records(start,
+				stage("build-master", "failure", "push: 403 Forbidden"), `{"phase":"service end","result":"failure"}`)},
+			StatusFailed, "dayone-bootstrap/build-master", "registry-credentials", "bootstrap/services/dayone-bootstrap.json"},
+		{"kept, and the unit has failed since", map[string]string{keptDir + "/journal.json": running,
+			keptDir + "/status.json": `{"running":true}`, "bootstrap/unit-status/dayone-bootstrap.service.log": "systemd[1]: " +
+				"dayone-bootstrap.service: Main process exited, code=killed, status=9/KILL"},
+			StatusCutOff, "build-master", "killed", "bootstrap/unit-status/dayone-bootstrap.service.log"},
+		{"kept, and it has got on since", map[string]string{keptDir + "/journal.json": running,
+			keptDir + "/status.json": `{"running":true}`, "bootstrap/services/dayone-bootstrap.json": records(start,
+				stage("build-master", "success", ""), `{"phase":"stage start","stage":"render-second"}`)},
+			StatusRunning, "render-second", "", ""},
 		{"a journal that is damaged", map[string]string{journalName: `{"version":`}, StatusNotStarted, "", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -115,8 +130,10 @@ func TestFailedRunIsQuoted(t *testing.T) {
 		name, logFile string
 		files         map[string]string
 	}{
+		{"what dayone keeps for the installer's bundle", keptDir + "/build-logs/master/logs/" + log,
+			map[string]string{keptDir + "/journal.json": failed}},
 		{"dayone's bundle", logsName + "/master/logs/" + log, map[string]string{journalName: failed}},
-		{"the installer's bundle", installerLogsName + "/master/logs/" + log,
+		{"the installer's bundle", keptDir + "/build-logs/master/logs/" + log,
 			map[string]string{"bootstrap/services/dayone-bootstrap.json": records}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

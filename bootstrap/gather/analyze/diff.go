@@ -15,8 +15,8 @@ import (
 
 // Directories of rendered configs, as gather writes them.
 const (
-	firstDir = "rendered-assets/dayone/rendered-first"
-	finalDir = "rendered-assets/dayone/rendered"
+	firstDir = renderedDir + "/rendered-first"
+	finalDir = renderedDir + "/rendered"
 )
 
 // maxDifferences bounds the list; two renderings differ in a handful of fields.
@@ -25,7 +25,7 @@ const maxDifferences = 500
 // differences compares the configs from which images were built with those that nodes get. Content is redacted alike in
 // both, so that equal content compares equal.
 func differences(b *bundle.Bundle) []Difference {
-	first, final := rendered(b, firstDir), rendered(b, finalDir)
+	first, final := rendered(b, at(b, firstDir)), rendered(b, at(b, finalDir))
 	var out []Difference
 	for _, pool := range slices.Sorted(maps.Keys(final)) {
 		if first[pool] == nil {

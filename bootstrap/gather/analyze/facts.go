@@ -15,17 +15,18 @@ import (
 
 // Places of the files, as gather writes them.
 const (
-	journalName  = "bootstrap/dayone/" + journal.File
-	outcomeName  = "bootstrap/dayone/" + journal.OutcomeFile
-	statusName   = "bootstrap/dayone/status.json"
-	servicesName = "bootstrap/services"
-	handedName   = "bootstrap/dayone/" + handover.MarkFile
-	logsName     = "bootstrap/dayone/build-logs"
-	// installerLogsName is where the build logs are in the installer's own bundle.
-	installerLogsName = servicesName + "/dayone.d/build-logs"
+	ownDir      = "bootstrap/dayone"
+	journalName = ownDir + "/" + journal.File
+	outcomeName = ownDir + "/" + journal.OutcomeFile
+	statusName  = ownDir + "/status.json"
+	handedName  = ownDir + "/" + handover.MarkFile
+	logsName    = ownDir + "/build-logs"
+	nodesName   = ownDir + "/" + nodes.File
 
-	nodesName          = "bootstrap/dayone/" + nodes.File
-	installerNodesName = servicesName + "/dayone.d/" + nodes.File
+	renderedDir  = "rendered-assets/dayone"
+	servicesName = "bootstrap/services"
+	// keptDir is where the installer's own bundle has copies of these files (gather.Keep).
+	keptDir = servicesName + "/dayone.d"
 
 	configsFile = "resources/machineosconfigs.json"
 	buildsFile  = "resources/machineosbuilds.json"
@@ -51,8 +52,11 @@ type facts struct {
 	stopped *journal.Record
 	// nodes are those that have come to this host.
 	nodes []nodes.View
-	// running says that a bootstrap was running when the bundle was made; a bundle of openshift-install does not say.
+	// running says that a bootstrap was running when the bundle was made; an installer's bundle of an earlier version does
+	// not say.
 	running bool
+	// kept says that journal and status are copies of the installer's own bundle, up to a minute older than the records.
+	kept bool
 	// done says that the bootstrap host may go.
 	done bool
 	// absent says that the bundle has nothing of dayone.
@@ -91,10 +95,11 @@ func readFacts(b *bundle.Bundle) (f *facts, notes []string) {
 	if b.Damage != "" {
 		notes = append(notes, b.Damage)
 	}
-	f.journal = decode[journal.Journal](b, journalName, &notes)
-	f.outcome = decode[journal.Outcome](b, outcomeName, &notes)
-	f.status = decode[hostStatus](b, statusName, &notes)
-	f.handed = decode[handover.Mark](b, handedName, &notes)
+	f.journal = decode[journal.Journal](b, at(b, journalName), &notes)
+	f.outcome = decode[journal.Outcome](b, at(b, outcomeName), &notes)
+	f.status = decode[hostStatus](b, at(b, statusName), &notes)
+	f.handed = decode[handover.Mark](b, at(b, handedName), &notes)
+	f.kept = f.status != nil && at(b, statusName) != statusName
 	for _, name := range []string{configsFile, buildsFile, poolsFile, nodesFile} {
 		if list := decode[struct{ Items []clusterObject }](b, name, &notes); list != nil {
 			f.objects[name] = list.Items
@@ -110,10 +115,29 @@ func readFacts(b *bundle.Bundle) (f *facts, notes []string) {
 	if f.journal != nil {
 		f.stopped = stoppedPhase(f.journal.Records)
 	}
-	f.running = f.status != nil && f.status.Running
+	f.running = f.status != nil && f.status.Running && !(f.kept && f.ended())
 	f.done = f.handed != nil || f.ownRun != nil && f.ownRun.done["hand-over"]
 	f.absent = f.journal == nil && f.outcome == nil && f.ownRun == nil
 	return f, notes
+}
+
+// ended says that dayone's service has ended, whatever an older copy of its state says.
+func (f *facts) ended() bool {
+	return f.ownRun != nil && f.ownRun.ended || f.bundle.Get(failedUnit(ownService)) != nil
+}
+
+// at is where a bundle has a file or directory that gather writes: its place, or that of the copy in the installer's
+// own bundle.
+func at(b *bundle.Bundle, name string) string {
+	kept := keptDir + strings.TrimPrefix(name, ownDir)
+	if inside, ok := strings.CutPrefix(name, renderedDir); ok {
+		kept = keptDir + "/rendered" + inside
+	}
+	has := func(name string) bool { return b.Get(name) != nil || len(b.Below(name)) > 0 }
+	if !has(name) && has(kept) {
+		return kept
+	}
+	return name
 }
 
 // decode reads a JSON file of the bundle; nil when it is missing or damaged.
@@ -161,12 +185,20 @@ func stoppedPhase(records []journal.Record) *journal.Record {
 // phase is where the bootstrap was: by its journal, else by its records.
 func (f *facts) phase() string {
 	switch {
+	case f.kept && f.ownRun != nil && f.ownRun.open:
+		return shorten(f.ownRun.stage)
 	case f.stopped != nil:
 		return shorten(f.stopped.Name)
 	case f.ownRun != nil && f.ownRun.open:
 		return shorten(f.ownRun.stage)
 	}
 	return ""
+}
+
+// evidence is the first line of one of gather's files that holds a text, shown as another.
+func (f *facts) evidence(name, has, text string) Evidence {
+	file := at(f.bundle, name)
+	return Evidence{File: file, Line: f.line(file, has), Text: text}
 }
 
 // line is the number of the first line of a file that holds a text; 0: none does.

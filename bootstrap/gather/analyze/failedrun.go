@@ -61,11 +61,9 @@ func commandOf(f *facts, message string) (command, bool) {
 	if m == nil {
 		return command{}, false
 	}
-	for _, dir := range []string{logsName, installerLogsName} {
-		for _, file := range f.bundle.Below(dir) {
-			if path.Base(file.Name) == path.Base(m[1]) {
-				return lastCommand(file), true
-			}
+	for _, file := range f.bundle.Below(at(f.bundle, logsName)) {
+		if path.Base(file.Name) == path.Base(m[1]) {
+			return lastCommand(file), true
 		}
 	}
 	return command{}, false

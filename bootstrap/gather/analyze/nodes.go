@@ -15,10 +15,7 @@ const (
 // readNodes gives the nodes as they were when the bundle was made. Where it does not say when, it was when its host
 // last heard of one.
 func readNodes(f *facts, notes *[]string) []nodes.View {
-	file := f.bundle.Get(nodesName)
-	if file == nil {
-		file = f.bundle.Get(installerNodesName)
-	}
+	file := f.bundle.Get(at(f.bundle, nodesName))
 	if file == nil {
 		return nil
 	}
@@ -64,10 +61,6 @@ func nodeInTrouble(f *facts) (Verdict, bool) {
 			v.Next = c.next
 		}
 	}
-	name := nodesName
-	if f.bundle.Get(name) == nil {
-		name = installerNodesName
-	}
-	v.Evidence = Evidence{File: name, Line: f.line(name, `"`+worst.Address+`"`), Text: shorten(worst.Text)}
+	v.Evidence = f.evidence(nodesName, `"`+worst.Address+`"`, shorten(worst.Text))
 	return v, true
 }

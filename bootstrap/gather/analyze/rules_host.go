@@ -31,7 +31,7 @@ func fellBack(f *facts) (Verdict, bool) {
 		v.Phase = ""
 	default:
 		v = explained(StatusFellBack, "", instead)
-		v.Evidence = Evidence{File: handedName, Line: 1, Text: quote(instead)}
+		v.Evidence = f.evidence(handedName, "", quote(instead))
 	}
 	v.Status = StatusFellBack
 	v.Summary = "the nodes boot the base image, as onFailure: fallback asks; the reason: " + v.Summary
@@ -49,9 +49,9 @@ func stopRequested(f *facts) (Verdict, bool) {
 		return Verdict{}, false
 	case phase != nil && phase.Status == journal.StatusFailed && strings.Contains(phase.Error, canceled):
 		v.Phase = shorten(phase.Name)
-		v.Evidence = Evidence{File: journalName, Line: f.line(journalName, `"error":`), Text: shorten(phase.Error)}
+		v.Evidence = f.evidence(journalName, `"error":`, shorten(phase.Error))
 	case phase == nil && f.outcome != nil && strings.Contains(f.outcome.Error, canceled):
-		v.Evidence = Evidence{File: outcomeName, Line: f.line(outcomeName, `"error":`), Text: shorten(f.outcome.Error)}
+		v.Evidence = f.evidence(outcomeName, `"error":`, shorten(f.outcome.Error))
 	default:
 		return Verdict{}, false
 	}
@@ -66,7 +66,7 @@ func refused(f *facts) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	v := explained(StatusFailed, "start", o.Error)
-	v.Evidence = Evidence{File: outcomeName, Line: f.line(outcomeName, `"error":`), Text: quote(o.Error)}
+	v.Evidence = f.evidence(outcomeName, `"error":`, quote(o.Error))
 	if len(o.Findings) > 0 {
 		first := o.Findings[0]
 		v.Status, v.Evidence.Text = StatusRefused, shorten(first.Error())
@@ -90,7 +90,7 @@ func phaseFailed(f *facts) (Verdict, bool) {
 
 func failedPhase(f *facts, r *journal.Record) Verdict {
 	v := explained(StatusFailed, r.Name, r.Error)
-	v.Evidence = Evidence{File: journalName, Line: f.line(journalName, `"error":`), Text: quote(r.Error)}
+	v.Evidence = f.evidence(journalName, `"error":`, quote(r.Error))
 	if pool, ok := strings.CutPrefix(r.Name, "build-"); ok && v.Cause == causeContainerfile {
 		v = failedRun(f, v, r.Error, shorten(pool))
 	}
@@ -114,9 +114,9 @@ func cutOff(f *facts) (Verdict, bool) {
 	}
 	return killed(f, Verdict{Phase: shorten(r.Name),
 		Summary: fmt.Sprintf("the bootstrap's process was killed in the phase: %s", shorten(r.Title)),
-		Evidence: Evidence{File: journalName, Line: f.line(journalName, `"status": "running"`),
-			Text: fmt.Sprintf("phase %s has been running since %s, and no process is", shorten(r.Name),
-				r.Started.Format("15:04:05Z07:00"))}}), true
+		Evidence: f.evidence(journalName, `"status": "running"`,
+			fmt.Sprintf("phase %s has been running since %s, and no process is", shorten(r.Name),
+				r.Started.Format("15:04:05Z07:00")))}), true
 }
 
 // cutOffBetween applies to a process that was killed between two phases.
@@ -125,8 +125,7 @@ func cutOffBetween(f *facts) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	return killed(f, Verdict{Summary: "the bootstrap's process was killed between two phases",
-		Evidence: Evidence{File: journalName, Line: 1,
-			Text: "no phase is running, no process is, and the run has left no outcome"}}), true
+		Evidence: f.evidence(journalName, "", "no phase is running, no process is, and the run has left no outcome")}), true
 }
 
 // killers are lines of journals that say why a process is gone.
@@ -143,11 +142,15 @@ func killed(f *facts, v Verdict) Verdict {
 	if s := f.status; s != nil && s.DiskTotal > 0 && s.DiskFree < fullDisk {
 		c := explain("no space left on device")
 		v.Cause, v.Summary, v.Next = c.id, c.summary, c.next
-		v.Evidence = Evidence{File: statusName, Line: f.line(statusName, `"diskTotal"`),
-			Text: fmt.Sprintf("%d bytes of %d are free on the state directory's disk", s.DiskFree, s.DiskTotal)}
+		v.Evidence = f.evidence(statusName, `"diskTotal"`,
+			fmt.Sprintf("%d bytes of %d are free on the state directory's disk", s.DiskFree, s.DiskTotal))
 		return v
 	}
-	for _, file := range f.bundle.Below("bootstrap/journals") {
+	files := f.bundle.Below("bootstrap/journals")
+	if failed := f.bundle.Get(failedUnit(ownService)); failed != nil {
+		files = append(files, failed)
+	}
+	for _, file := range files {
 		for n, line := range file.Lines() {
 			if !killers.MatchString(line) {
 				continue
@@ -180,7 +183,7 @@ func handedOver(f *facts) (Verdict, bool) {
 // waiting applies to a bootstrap that waits for something outside of it.
 func waiting(f *facts) (Verdict, bool) {
 	phase := f.phase()
-	if f.ownRun == nil || f.ownRun.ended || phase == "" || f.status != nil && !f.status.Running {
+	if f.ownRun == nil || f.ownRun.ended || phase == "" || f.status != nil && !f.running {
 		return Verdict{}, false
 	}
 	v := Verdict{Status: StatusWaiting, Phase: phase}
@@ -212,7 +215,8 @@ func waiting(f *facts) (Verdict, bool) {
 	return v, true
 }
 
-// recordsOnly applies to a bundle that has dayone's service records and no journal, as openshift-install's own have.
+// recordsOnly applies to a bundle that has dayone's service records and no journal, as openshift-install's own have where
+// nothing could be kept for them.
 func recordsOnly(f *facts) (Verdict, bool) {
 	r := f.ownRun
 	if f.journal != nil || r == nil {
@@ -257,12 +261,8 @@ func serving(f *facts) (Verdict, bool) {
 		return Verdict{Status: StatusServing, Summary: "all phases are done; the bootstrap host serves its nodes",
 			Next: "boot the nodes; dayone status shows the addresses"}, true
 	case f.running:
-		v := Verdict{Status: StatusRunning, Summary: "the bootstrap was running when the bundle was made",
-			Next: "wait; dayone status --watch shows the progress"}
-		if f.stopped != nil {
-			v.Phase = shorten(f.stopped.Name)
-		}
-		return v, true
+		return Verdict{Status: StatusRunning, Summary: "the bootstrap was running when the bundle was made",
+			Phase: f.phase(), Next: "wait; dayone status --watch shows the progress"}, true
 	case ready:
 		return Verdict{Status: StatusStopped,
 			Summary: "all phases were done, and a user or the service manager stopped the bootstrap",
@@ -318,9 +318,12 @@ func recordedFault(f *facts, s service, e record) Verdict {
 // journalOf is where a bundle has a service's systemd journal: openshift-install gathers those of its own units, and of
 // every unit that has failed.
 func journalOf(f *facts, service string) string {
-	own, failed := "bootstrap/journals/"+service+".log", "bootstrap/unit-status/"+service+".service.log"
+	own, failed := "bootstrap/journals/"+service+".log", failedUnit(service)
 	if f.bundle.Get(own) == nil && f.bundle.Get(failed) != nil {
 		return failed
 	}
 	return own
 }
+
+// failedUnit is the systemd journal that a bundle has of a unit that has failed.
+func failedUnit(service string) string { return "bootstrap/unit-status/" + service + ".service.log" }

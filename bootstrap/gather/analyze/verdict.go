@@ -3,6 +3,7 @@ package analyze
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"dayone.dev/dayone/bootstrap/gather/bundle"
 )
@@ -11,7 +12,11 @@ import (
 func Bundle(b *bundle.Bundle) *Report {
 	f, notes := readFacts(b)
 	r := &Report{Bundle: shorten(b.Name), Phases: phases(f), Differences: differences(b), Nodes: f.nodes}
-	if f.status != nil {
+	switch {
+	case f.kept:
+		notes = append(notes, "journal, nodes and build logs are as they were at "+
+			f.status.Gathered.UTC().Format(time.DateTime)+" UTC: dayone keeps them for this bundle once a minute")
+	case f.status != nil:
 		r.Gathered = f.status.Gathered
 	}
 	var more []string
