@@ -96,7 +96,8 @@ func poolFields(pool string) []InstallerField {
 }
 
 func clusterFields() []InstallerField {
-	const mirrored = "mirrors in the nodes' registries.conf, and an ImageDigestMirrorSet in the cluster"
+	const mirrored = "mirrors in the nodes' registries.conf, an ImageDigestMirrorSet in the cluster, and when this host " +
+		"reads the base image by its digest"
 	return []InstallerField{
 		{Path: "platform.none", Handling: read, Standalone: machines},
 		{Path: "platform.*", Handling: notOurs, Standalone: "dayone makes no machines, addresses or load balancers"},

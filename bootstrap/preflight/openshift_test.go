@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/build/buildtest"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry/registrytest"
@@ -267,6 +268,18 @@ func TestCheckRegistries(t *testing.T) {
 	require.Len(t, found, 1, "there is no base image yet: %v", err)
 	assert.Equal(t, "registry-pull", found[0].Rule)
 	assert.Contains(t, found[0].Next, "create the repository")
+
+	mirrored := buildtest.Push(t, reg, buildtest.Base{Fixed: true, Repository: "copies/ocp/base-os"}).Reference
+	_, digest, _ := strings.Cut(mirrored, "@")
+	replace(t, dir, "install-config.yaml", reg.Addr+"/ocp/base-os:1", "registry.invalid/ocp/base-os@"+digest)
+	replace(t, dir, "install-config.yaml", "platform:\n", "imageDigestSources:\n- source: registry.invalid\n  mirrors: ["+
+		reg.Addr+"/copies]\nplatform:\n")
+	in, err = Load(dir, platform)
+	require.NoError(t, err)
+	probes, err = in.CheckRegistries(t.Context())
+	require.NoError(t, err, "the mirror has the base image")
+	require.Len(t, probes, 5)
+	replace(t, dir, "install-config.yaml", "registry.invalid/ocp/base-os@"+digest, reg.Addr+"/ocp/base-os:1")
 
 	put(t, dir, "push.json", auth(reg.PullAuthFile))
 	in, err = Load(dir, platform)

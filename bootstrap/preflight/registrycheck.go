@@ -21,6 +21,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // Probe is one answer of CheckRegistries.
@@ -66,7 +67,11 @@ func (in *Input) CheckRegistries(ctx context.Context) ([]Probe, error) {
 				if err != nil {
 					return err
 				}
-				return c.read(ctx, auth, image)
+				conf, err := in.RegistriesConf()
+				if err != nil {
+					return err
+				}
+				return c.find(ctx, auth, image, conf)
 			})
 	}
 	if err := ctx.Err(); err != nil {
@@ -107,14 +112,34 @@ func (c *prober) try(at report.Finding, probe Probe, attempt func(*Probe) error)
 
 // client reaches a registry with the content of a Secret.
 func (c *prober) client(auth []byte) (*appendengine.Client, error) {
-	access := appendengine.Access{UserAgent: "dayone-probe", CAFile: c.caFile}
-	if auth != nil {
-		access.AuthFile = filepath.Join(c.scratch, "auth.json")
-		if err := os.WriteFile(access.AuthFile, auth, 0o600); err != nil {
-			return nil, fmt.Errorf("write credentials: %w", err)
-		}
+	file, err := c.authFile(auth)
+	if err != nil {
+		return nil, err
 	}
-	return appendengine.NewClient(access)
+	return appendengine.NewClient(appendengine.Access{UserAgent: "dayone-probe", CAFile: c.caFile, AuthFile: file})
+}
+
+// authFile writes the content of a Secret for clients; "" without one.
+func (c *prober) authFile(auth []byte) (string, error) {
+	if auth == nil {
+		return "", nil
+	}
+	file := filepath.Join(c.scratch, "auth.json")
+	if err := os.WriteFile(file, auth, 0o600); err != nil {
+		return "", fmt.Errorf("write credentials: %w", err)
+	}
+	return file, nil
+}
+
+// find reads the base image's manifest as the bootstrap host will: at its mirrors first.
+func (c *prober) find(ctx context.Context, auth []byte, image string, conf []byte) error {
+	file, err := c.authFile(auth)
+	if err != nil {
+		return err
+	}
+	_, err = transfer.Find(ctx, transfer.Endpoint{Reference: "docker://" + image, CAFile: c.caFile, AuthFile: file,
+		RegistriesConf: conf})
+	return err
 }
 
 // read reads an image's manifest.
@@ -183,14 +208,16 @@ func ignoreGone(err error) error {
 
 // advice says what to do about a registry's refusal.
 func advice(err error) string {
-	switch appendengine.StatusOf(err) {
-	case http.StatusUnauthorized:
+	status := appendengine.StatusOf(err)
+	is := func(code int, kind error) bool { return status == code || errors.Is(err, kind) }
+	switch {
+	case is(http.StatusUnauthorized, transfer.ErrUnauthorized):
 		return "the registry does not know these credentials: make a new Secret"
-	case http.StatusForbidden:
+	case is(http.StatusForbidden, transfer.ErrDenied):
 		return "these credentials may not do that: ask for the right to push to the repository"
-	case http.StatusNotFound:
+	case is(http.StatusNotFound, transfer.ErrNotFound):
 		return "create the repository, or correct its name"
-	case 0:
+	case status == 0:
 		return "check the registry's name, port and CA (registry.caFile) from this machine, or leave --check-registry " +
 			"out where it cannot be reached from here"
 	}

@@ -63,6 +63,9 @@ func (f flow) baseEndpoint() (transfer.Endpoint, error) {
 		return e, nil
 	}
 	var err error
+	if e.RegistriesConf, err = f.host.In.RegistriesConf(); err != nil {
+		return e, err
+	}
 	if bundle := f.host.In.Nodes.TrustBundle; len(bundle) > 0 {
 		if e.CAFile, err = f.writeTrust(bundle); err != nil {
 			return e, err
@@ -107,8 +110,7 @@ func (f flow) inspectBase(ctx context.Context, j *journal.Journal) (string, erro
 			f.Log.WithError(err).Warn("base image cannot be read at its source, the one imported before is used")
 			return digest, nil
 		}
-		return "", fmt.Errorf("read base image %s (a registry reference, oci:DIRECTORY or docker-archive:FILE): %w",
-			from.Reference, err)
+		return "", fmt.Errorf("read base image %s (%s): %w", from.Reference, forms(from), err)
 	}
 	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".baseImage"}
 	_, isOSTree := img.Labels[labelOSTree]
@@ -124,6 +126,14 @@ func (f flow) inspectBase(ctx context.Context, j *journal.Journal) (string, erro
 		return "", at
 	}
 	return img.Digest.String(), nil
+}
+
+// forms says how the base image's source may be named.
+func forms(from transfer.Endpoint) string {
+	if len(from.RegistriesConf) > 0 && !strings.Contains(from.Reference, "@") {
+		return "the mirrors of imageDigestSources count for a name with a digest only: NAME@sha256:…"
+	}
+	return "a registry reference, oci:DIRECTORY or docker-archive:FILE"
 }
 
 // importedBefore is the digest of the base that an earlier run imported from the same source under the same name.

@@ -163,6 +163,10 @@ func newRequest(ctx context.Context, in *preflight.Input, pool preflight.Pool, l
 			return build.Request{}, fmt.Errorf("write base image credentials: %w", err)
 		}
 	}
+	var err error
+	if from.RegistriesConf, err = in.RegistriesConf(); err != nil {
+		return build.Request{}, err
+	}
 	repository := installconfig.Repository(name)
 	digest, err := local.imported(ctx, from, repository, "base", o)
 	if err != nil {

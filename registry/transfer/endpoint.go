@@ -28,6 +28,8 @@ type Endpoint struct {
 	Username, Password string
 	// Insecure allows plain HTTP and skips the check of certificates: for a registry on loopback.
 	Insecure bool
+	// RegistriesConf is the content of a registries.conf whose mirrors are asked first; nil asks none.
+	RegistriesConf []byte
 }
 
 // parse recognises the transport. transports/alltransports would do it and link containers/storage.
@@ -114,6 +116,12 @@ func (s *scratch) system(e Endpoint, role, cacheDir string) (*types.SystemContex
 	}
 	if cacheDir == "" {
 		c.BlobInfoCacheDir = s.dir
+	}
+	if len(e.RegistriesConf) > 0 {
+		c.SystemRegistriesConfPath = s.path("registries-" + role + ".conf")
+		if err := os.WriteFile(c.SystemRegistriesConfPath, e.RegistriesConf, 0o600); err != nil {
+			return nil, fmt.Errorf("write mirrors of %s: %w", e.Reference, err)
+		}
 	}
 	if e.CAFile != "" {
 		pem, err := os.ReadFile(e.CAFile)

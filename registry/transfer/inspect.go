@@ -39,35 +39,57 @@ func Inspect(ctx context.Context, e Endpoint, platform string) (Image, error) {
 }
 
 func inspect(ctx context.Context, e Endpoint, platform string, limit time.Duration) (img Image, err error) {
+	err = open(ctx, e, platform, limit, func(ctx context.Context, src types.ImageSource, sys *types.SystemContext) error {
+		return img.read(ctx, src, sys)
+	})
+	return img, err
+}
+
+// Find reads the manifest that a reference names, of an image or of an index, and gives its digest. Errors are as those
+// of Inspect.
+func Find(ctx context.Context, e Endpoint) (d digest.Digest, err error) {
+	err = open(ctx, e, "", inspectLimit, func(ctx context.Context, src types.ImageSource, _ *types.SystemContext) error {
+		raw, _, err := image.UnparsedInstance(src, nil).Manifest(ctx)
+		if err == nil {
+			d, err = manifest.Digest(raw)
+		}
+		return err
+	})
+	return d, err
+}
+
+// open lets read have an image at its source.
+func open(ctx context.Context, e Endpoint, platform string, limit time.Duration,
+	read func(context.Context, types.ImageSource, *types.SystemContext) error) (err error) {
 	ctx, _, stop := listen(ctx, limit)
 	defer stop()
 	ref, err := e.parse()
 	if err != nil {
-		return img, err
+		return err
 	}
 	s, err := newScratch("")
 	if err != nil {
-		return img, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.remove()) }()
 	sys, err := s.system(e, "source", "")
 	if err != nil {
-		return img, err
+		return err
 	}
 	if platform != "" {
 		if err := setPlatform(sys, platform); err != nil {
-			return img, err
+			return err
 		}
 	}
 	src, err := ref.NewImageSource(ctx, sys)
 	if err != nil {
-		return img, advise(fmt.Errorf("open image %s: %w", e.Reference, orSilence(ctx, err)))
+		return advise(fmt.Errorf("open image %s: %w", e.Reference, orSilence(ctx, err)))
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	if err := img.read(ctx, src, sys); err != nil {
-		return img, advise(fmt.Errorf("inspect image %s: %w", e.Reference, orSilence(ctx, err)))
+	if err := read(ctx, src, sys); err != nil {
+		return advise(fmt.Errorf("inspect image %s: %w", e.Reference, orSilence(ctx, err)))
 	}
-	return img, nil
+	return nil
 }
 
 func (img *Image) read(ctx context.Context, src types.ImageSource, sys *types.SystemContext) error {
