@@ -280,6 +280,42 @@ func TestImportFromMirror(t *testing.T) {
 	assert.Equal(t, imageRef("docker://"+final), done.Ref)
 }
 
+// TestImportNeverContactSource: what an ImageDigestMirrorSet makes of NeverContactSource blocks the source alone.
+func TestImportNeverContactSource(t *testing.T) {
+	repo, source, copies := deploytest.NewRepository(t), deploytest.StartRegistry(t), deploytest.StartRegistry(t)
+	img := deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...))
+	ref := source.Push(t, img, "ocp/master-os")
+	copied := copies.Push(t, img, "mirror/master-os")
+	source.Spoil(func(http.ResponseWriter, *http.Request) bool {
+		t.Error("the source is asked")
+		return false
+	})
+	for _, c := range []struct{ name, mirror, says string }{
+		{"no mirror", "", "registries.conf blocks"},
+		{"a blocked mirror, too", source.Addr + "/other", "registries.conf blocks"},
+		{"a mirror", copies.Addr + "/mirror", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conf, text := t.TempDir(), "[[registry]]\nlocation = \""+source.Addr+"\"\nblocked = true\n[[registry]]\n"+
+				"location = \""+source.Addr+"/ocp\"\nblocked = true\n"
+			if c.mirror != "" {
+				text += "[[registry.mirror]]\nlocation = \"" + c.mirror + "\"\npull-from-mirror = \"digest-only\"\n"
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(conf, "50-test.conf"), []byte(text), 0o644))
+			o := clientOf(t, source, copies)
+			o.RegistriesConfDir = conf
+			done, err := Import(t.Context(), repo, ref, o)
+			if c.says != "" {
+				require.ErrorContains(t, err, c.says)
+				assert.Equal(t, deploy.ClassConfig, deploy.ClassOf(err))
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, copied, done.Source)
+		})
+	}
+}
+
 func TestImportResumes(t *testing.T) {
 	repo, g := deploytest.NewRepository(t), deploytest.StartRegistry(t)
 	img := deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...),

@@ -80,11 +80,14 @@ func candidates(source string, o Options) ([]candidate, error) {
 	}
 	pulls := []sysregistriesv2.PullSource{{Reference: named}}
 	if registry != nil {
-		if registry.Blocked {
-			return nil, fmt.Errorf("registries.conf blocks %q", registry.Prefix)
-		}
 		if pulls, err = registry.PullSourcesFromReference(named); err != nil {
 			return nil, fmt.Errorf("apply registries.conf to %q: %w", source, err)
+		}
+		if pulls, err = unblocked(sys, pulls); err == nil && len(pulls) == 0 {
+			err = fmt.Errorf("registries.conf blocks %q", registry.Prefix)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	var all []candidate
@@ -102,6 +105,22 @@ func candidates(source string, o Options) ([]candidate, error) {
 		all = append(all, candidate{name: pull.Reference.String(), digest: image.Digest, ref: ref, sys: &direct})
 	}
 	return all, nil
+}
+
+// unblocked leaves out the places that registries.conf blocks, as containers/image does: a blocked registry's mirrors
+// count (NeverContactSource in an ImageDigestMirrorSet).
+func unblocked(sys *types.SystemContext, pulls []sysregistriesv2.PullSource) ([]sysregistriesv2.PullSource, error) {
+	var out []sysregistriesv2.PullSource
+	for _, p := range pulls {
+		r, err := sysregistriesv2.FindRegistry(sys, p.Reference.Name())
+		if err != nil {
+			return nil, fmt.Errorf("read registries.conf: %w", err)
+		}
+		if r == nil || !r.Blocked {
+			out = append(out, p)
+		}
+	}
+	return out, nil
 }
 
 // tryEach asks the candidates for source one after the other until one succeeds.
