@@ -72,7 +72,7 @@ func revertInputs(ctx context.Context, f flow, first firstRendering, second day1
 	}
 	raw, err := os.ReadFile(f.Path(originalPullSecret))
 	if err == nil {
-		err = renameio.WriteFile(filepath.Join(f.at(mccDir), mccPullSecret), raw, 0o644)
+		err = renameio.WriteFile(filepath.Join(f.at(mccDir), mccPullSecret), raw, 0o600)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("restore MCO's pull secret: %w", err)

@@ -49,7 +49,7 @@ func readSet(file string) (*manifests.Set, []byte, error) {
 }
 
 // publish copies a proved rendering to where the config server reads: each config before the pool that names it, each
-// file in one step.
+// file in one step. They hold the nodes' pull secret: the config server, which runs as root, is their only reader.
 func publish(from, to string, configs map[string]string) error {
 	for pool, config := range configs {
 		for _, name := range []string{filepath.Join(render.ConfigsDir, config+".yaml"),
@@ -58,7 +58,7 @@ func publish(from, to string, configs map[string]string) error {
 			if err != nil {
 				return fmt.Errorf("publish the second rendering: %w", err)
 			}
-			if err := renameio.WriteFile(filepath.Join(to, name), raw, 0o664); err != nil {
+			if err := renameio.WriteFile(filepath.Join(to, name), raw, 0o600); err != nil {
 				return fmt.Errorf("publish the second rendering: %w", err)
 			}
 		}
@@ -158,7 +158,7 @@ func mergePullSecret(o Options, pullAuth string) error {
 	if err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(file, out, 0o644); err != nil {
+	if err := renameio.WriteFile(file, out, 0o600); err != nil {
 		return fmt.Errorf("write MCO's pull secret: %w", err)
 	}
 	return nil
