@@ -23,7 +23,11 @@ var (
 	errDenied        = newError(http.StatusForbidden, "DENIED", "this account may pull only")
 	errTooManyLogins = newError(http.StatusTooManyRequests, "TOOMANYREQUESTS",
 		"too many failed logins from this address")
-	errReadOnly       = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the registry is read-only")
+	errReadOnly    = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the registry is read-only")
+	errPullThrough = newError(http.StatusMethodNotAllowed, "UNSUPPORTED",
+		"the registry holds what its upstream has: push to the upstream")
+	errUpstream = newError(http.StatusBadGateway, "UNKNOWN",
+		"the upstream registry does not give what was asked for, see the log of this one")
 	errMethod         = newError(http.StatusMethodNotAllowed, "UNSUPPORTED", "the method is not allowed here")
 	errNoEndpoint     = newError(http.StatusNotFound, "UNSUPPORTED", "no such endpoint")
 	errTooManyUploads = newError(http.StatusTooManyRequests, "TOOMANYREQUESTS",
@@ -82,13 +86,19 @@ func (e *apiError) write(w http.ResponseWriter) {
 // are logged.
 func (c call) fail(err error, unknown *apiError) {
 	var missing *storage.MissingError
+	var fault upstreamError
 	answer := errInternal
 	switch {
+	case errors.As(err, &fault):
+		answer = errUpstream
+		if c.r.Context().Err() == nil {
+			c.log.WithField("path", c.r.URL.Path).WithError(err).Warn("registry upstream failed")
+		}
 	case errors.Is(err, storage.ErrCorrupt), errors.Is(err, storage.ErrNotFound):
 		answer = unknown
 	case errors.Is(err, storage.ErrNoSpace):
 		answer = errNoSpace.with(err.Error())
-		c.log.WithField("path", c.r.URL.Path).WithError(err).Warn("registry push refused")
+		c.log.WithField("path", c.r.URL.Path).WithError(err).Warn("registry has no room")
 	case errors.Is(err, storage.ErrDigest):
 		answer = errDigestInvalid.with(err.Error())
 	case errors.Is(err, storage.ErrManifest):

@@ -48,7 +48,7 @@ func serveBlob(c call) {
 
 func getBlob(c call, d digest.Digest, unknown *apiError) {
 	blobHeaders(c.w, d)
-	b, err := c.repository().OpenBlob(d)
+	b, err := openBlob(c, d)
 	if err != nil {
 		c.fail(err, unknown)
 		return
@@ -58,6 +58,13 @@ func getBlob(c call, d digest.Digest, unknown *apiError) {
 		took: func(n int) { c.took(Pull{Digest: string(d), Bytes: int64(n)}) }}
 	http.ServeContent(out, c.r, "", time.Time{}, b)
 	c.metrics.sent.Add(float64(out.sent))
+}
+
+func openBlob(c call, d digest.Digest) (io.ReadSeekCloser, error) {
+	if c.through != nil {
+		return c.through.openBlob(c.r, c.route.name, d)
+	}
+	return c.repository().OpenBlob(d)
 }
 
 func blobHeaders(w http.ResponseWriter, d digest.Digest) {
@@ -72,11 +79,16 @@ func blobHeaders(w http.ResponseWriter, d digest.Digest) {
 // it for a while.
 func headBlob(c call, d digest.Digest, unknown *apiError) {
 	blobHeaders(c.w, d)
-	stat := c.repository().StatBlob
-	if c.account.role == RolePush && !c.readOnly {
-		stat = c.repository().TouchBlob
+	var size int64
+	var err error
+	switch {
+	case c.through != nil:
+		size, err = c.through.statBlob(c.r.Context(), c.route.name, d)
+	case c.account.role == RolePush && !c.readOnly:
+		size, err = c.repository().TouchBlob(d)
+	default:
+		size, err = c.repository().StatBlob(d)
 	}
-	size, err := stat(d)
 	if err != nil {
 		c.fail(err, unknown)
 		return

@@ -8,14 +8,16 @@ import (
 	"testing"
 
 	"github.com/distribution/distribution/v3/configuration"
+	_ "github.com/distribution/distribution/v3/registry/auth/htpasswd" // accounts of a configuration
 	"github.com/distribution/distribution/v3/registry/handlers"
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // the driver that is named below
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/require"
 )
 
-// newDistribution is distribution's own application on a root, as others run it, without accounts and log.
-func newDistribution(t testing.TB, root string) http.Handler {
+// newDistribution is distribution's own application on a root, as others run it, without log. change may give it
+// accounts.
+func newDistribution(t testing.TB, root string, change ...func(*configuration.Configuration)) http.Handler {
 	t.Helper()
 	// configuration.Parse would let REGISTRY_* variables of the environment override it
 	c := &configuration.Configuration{Version: configuration.CurrentVersion}
@@ -31,6 +33,9 @@ func newDistribution(t testing.TB, root string) http.Handler {
 	c.HTTP.Secret = "secret"
 	c.HTTP.RelativeURLs = true
 	c.Validation.Manifests.Indexes.Platforms = "all"
+	for _, by := range change {
+		by(c)
+	}
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
 	quiet.SetLevel(logrus.PanicLevel)

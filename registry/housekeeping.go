@@ -25,7 +25,7 @@ func keepHouse(s *service, period time.Duration, o Options) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	if !o.ReadOnly {
-		running.Go(func() { s.tidy(ctx, period, o.CollectEvery) })
+		running.Go(func() { s.tidy(ctx, period, o) })
 	}
 	if o.ScrubEvery > 0 {
 		running.Go(func() { scrubOften(ctx, s, o.ScrubEvery, o.ScrubRate) })
@@ -36,7 +36,8 @@ func keepHouse(s *service, period time.Duration, o Options) (stop func()) {
 	}
 }
 
-func (s *service) tidy(ctx context.Context, period, every time.Duration) {
+func (s *service) tidy(ctx context.Context, period time.Duration, o Options) {
+	every := o.CollectEvery
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	collected := time.Now()
@@ -49,12 +50,29 @@ func (s *service) tidy(ctx context.Context, period, every time.Duration) {
 		s.endUploads(ctx)
 		since := time.Since(collected)
 		if every > 0 && (since >= every || s.store.Low() && since >= min(every, lowCollectEvery)) {
-			if _, err := s.collect(ctx, storage.CollectOptions{}); err != nil && ctx.Err() == nil {
+			err := s.dropCached(ctx, o.UpstreamTTL)
+			if err == nil {
+				_, err = s.collect(ctx, storage.CollectOptions{})
+			}
+			if err != nil && ctx.Err() == nil {
 				s.log.WithError(err).Error("registry could not collect garbage")
 			}
 			collected = time.Now()
 		}
 	}
+}
+
+// dropCached drops what came from an upstream and was not asked for during ttl, or more while room is low.
+func (s *service) dropCached(ctx context.Context, ttl time.Duration) error {
+	if s.through == nil {
+		return nil
+	}
+	if ttl > 0 {
+		if _, err := dropCached(ctx, s, time.Now().Add(-ttl), 1); err != nil {
+			return err
+		}
+	}
+	return s.through.room(ctx, 0)
 }
 
 func (s *service) endUploads(ctx context.Context) {

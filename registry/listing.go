@@ -85,6 +85,9 @@ func serveTags(c call) {
 		refusal.write(c.w)
 		return
 	}
+	if c.through != nil && c.through.serveList(c, "tags/list") {
+		return
+	}
 	if !c.repository().Exists() {
 		errNameUnknown.with(map[string]string{"name": c.route.name}).write(c.w)
 		return
@@ -123,6 +126,9 @@ func serveReferrers(c call) {
 	d, err := storage.ParseDigest(c.route.ref)
 	if err != nil {
 		errDigestInvalid.with(err.Error()).write(c.w)
+		return
+	}
+	if c.through != nil && c.through.serveList(c, "referrers/"+string(d)) {
 		return
 	}
 	q := c.r.URL.Query()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -50,18 +51,15 @@ func serveManifest(c call) {
 // getManifest is the hottest path: an account, one look into the cache, one write. What a client says it accepts does
 // not matter, the digest decides: a converted manifest would have another one.
 func getManifest(c call, d digest.Digest) {
-	var m *storage.Manifest
-	var err error
-	if d != "" {
-		m, err = c.repository().Manifest(d)
-	} else {
-		m, err = c.repository().Tagged(c.route.ref)
-	}
+	m, stale, err := findManifest(c, d)
 	if err != nil {
 		c.fail(err, errManifestUnknown.with(map[string]string{"name": c.route.name, "reference": c.route.ref}))
 		return
 	}
 	h := c.w.Header()
+	if stale > 0 {
+		staleHeaders(h, stale)
+	}
 	h["Docker-Content-Digest"] = []string{string(m.Digest)}
 	h["Etag"] = []string{m.Quoted}
 	if etagMatches(c.r.Header["If-None-Match"], m.Quoted) {
@@ -76,6 +74,22 @@ func getManifest(c call, d digest.Digest) {
 	}
 	c.took(Pull{Digest: string(m.Digest), Manifest: m.Body})
 	_, _ = c.w.Write(m.Body) // the client is gone when this fails
+}
+
+// findManifest finds a manifest by digest, or with "" by the tag in the path. stale is the age of a tag that the
+// upstream did not confirm.
+func findManifest(c call, d digest.Digest) (m *storage.Manifest, stale time.Duration, err error) {
+	switch {
+	case c.through != nil && d == "":
+		return c.through.tagged(c.r.Context(), c.route.name, c.route.ref)
+	case c.through != nil:
+		m, err = c.through.manifest(c.r.Context(), c.route.name, d)
+	case d == "":
+		m, err = c.repository().Tagged(c.route.ref)
+	default:
+		m, err = c.repository().Manifest(d)
+	}
+	return m, 0, err
 }
 
 // etagMatches also accepts the digest without quotes, as distribution does.

@@ -22,7 +22,10 @@ type metrics struct {
 	collections prometheus.Counter
 	collected   prometheus.Counter
 	scrubs      prometheus.Counter
-	handler     http.Handler
+	// of a pull-through registry, 0 without an upstream
+	upstreamAsked, upstreamBytes, stale prometheus.Counter
+
+	handler http.Handler
 }
 
 func newMetrics(store *storage.Store, h *house) *metrics {
@@ -33,16 +36,19 @@ func newMetrics(store *storage.Store, h *house) *metrics {
 		return c
 	}
 	m := &metrics{
-		refused:     counter("logins_refused_total", "Requests refused with 401 or 429 for want of a valid account."),
-		sent:        counter("blob_bytes_sent_total", "Bytes of blobs sent to clients."),
-		received:    counter("blob_bytes_received_total", "Bytes of blobs received from clients, also of refused uploads."),
-		corrupt:     counter("blobs_corrupt_total", "Blobs that were found corrupt on disk and are no longer served."),
-		collections: counter("collections_total", "Garbage collections, by schedule and by command, without dry runs."),
-		collected:   counter("collected_bytes_total", "Bytes of blobs that these collections removed."),
-		scrubs:      counter("scrubs_total", "Verifications of all blobs that ended, by schedule and by command."),
-		failures:    counter("failures_total", "Requests that failed by the server's fault (500)."),
-		requests:    map[endpoint]prometheus.Counter{},
-		seconds:     map[endpoint]prometheus.Observer{},
+		refused:       counter("logins_refused_total", "Requests refused with 401 or 429 for want of a valid account."),
+		sent:          counter("blob_bytes_sent_total", "Bytes of blobs sent to clients."),
+		received:      counter("blob_bytes_received_total", "Bytes of blobs received from clients, also of refused uploads."),
+		corrupt:       counter("blobs_corrupt_total", "Blobs that were found corrupt on disk and are no longer served."),
+		collections:   counter("collections_total", "Garbage collections, by schedule and by command, without dry runs."),
+		collected:     counter("collected_bytes_total", "Bytes of blobs that these collections removed."),
+		scrubs:        counter("scrubs_total", "Verifications of all blobs that ended, by schedule and by command."),
+		failures:      counter("failures_total", "Requests that failed by the server's fault (500)."),
+		upstreamAsked: counter("upstream_requests_total", "Requests to the upstream of a pull-through registry."),
+		upstreamBytes: counter("upstream_bytes_received_total", "Bytes of manifests and blobs that came from it."),
+		stale:         counter("stale_tags_total", "Answers with a tag that the upstream did not confirm."),
+		requests:      map[endpoint]prometheus.Counter{},
+		seconds:       map[endpoint]prometheus.Observer{},
 	}
 	for _, g := range gauges(store, h) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "dayone", Subsystem: "registry",

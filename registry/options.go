@@ -125,6 +125,10 @@ type Options struct {
 	MaxUploads int
 	// MaxConnections is how many clients may be connected at once; others wait. 0 is defaultMaxConnections.
 	MaxConnections int
+	// Upstream is the registry from which this one takes what it lacks; pushes are refused then. nil is none.
+	Upstream Upstream
+	// UpstreamTTL is how long an image from there stays that nobody asks for; 0 is until room runs low.
+	UpstreamTTL time.Duration
 	// Pulled receives what accounts with RolePull get, while they get it; it must not block. nil drops it.
 	Pulled func(Pull)
 	// Reports answers POST requests to ReportsPath, of accounts that may pull; nil: there is no such path.
@@ -170,6 +174,13 @@ func (o Options) Validate() error {
 	}
 	if strings.ContainsAny(o.Realm, "\"\\\r\n") {
 		return fmt.Errorf("registry options: Realm %q has quotes or line breaks", o.Realm)
+	}
+	if o.Upstream != nil && (o.ReadOnly || o.Sparse) {
+		return errors.New("registry options: Upstream excludes ReadOnly and Sparse: it stores what it fetches, and nobody " +
+			"pushes")
+	}
+	if o.UpstreamTTL < 0 {
+		return errors.New("registry options: UpstreamTTL is negative")
 	}
 	if o.MaxConnections < 0 || o.MaxUploads < 0 || o.UploadIdle < 0 {
 		return errors.New("registry options: MaxConnections, MaxUploads or UploadIdle is negative")

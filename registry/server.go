@@ -48,6 +48,7 @@ type Server struct {
 	conns   openConns
 	errs    chan error
 	served  chan struct{}
+	fetches func()       // ends what comes from the upstream
 	keep    func()       // ends the housekeeping
 	control func() error // ends the maintenance commands
 }
@@ -126,6 +127,9 @@ func (s *Server) openStorage() error {
 	if len(checked.Repaired)+len(checked.Removed) > 0 {
 		s.log.WithFields(logrus.Fields{"repaired": checked.Repaired, "removed": checked.Removed}).
 			Warn("registry root was repaired after a crash")
+	}
+	if s.o.Upstream != nil {
+		svc.through, s.fetches = newPullThrough(svc, s.o.Upstream, s.o.CollectEvery)
 	}
 	s.service = svc
 	return nil
@@ -230,10 +234,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // release undoes what Start did, as far as it came.
 func (s *Server) release() error {
 	var errs []error
+	if s.fetches != nil {
+		s.fetches()
+	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
-	s.service, s.lock, s.ln, s.http = nil, nil, nil, nil
+	s.service, s.lock, s.ln, s.http, s.fetches = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 

@@ -26,7 +26,8 @@ type service struct {
 	reportsPath string
 	log         *logrus.Entry
 	house       house
-	pieces      sync.Pool // *[pieceBuffer]byte
+	through     *pullThrough // nil without an upstream
+	pieces      sync.Pool    // *[pieceBuffer]byte
 }
 
 // call is one request of an account to an endpoint, and its answer.
@@ -114,6 +115,10 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if s.readOnly {
 			errReadOnly.write(w)
+			return
+		}
+		if s.through != nil {
+			errPullThrough.write(w)
 			return
 		}
 	}

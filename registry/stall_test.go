@@ -70,6 +70,10 @@ func overPipes(t *testing.T, change func(*Options), test func(t *testing.T, netw
 		test(t, network, "Authorization: "+r.Header.Get("Authorization"))
 		require.NoError(t, srv.Close())
 		<-served
+		if s.fetches != nil {
+			s.fetches()
+			s.fetches = nil
+		}
 	})
 }
 

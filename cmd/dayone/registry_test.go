@@ -265,6 +265,44 @@ func TestServeDistributionsConfiguration(t *testing.T) {
 	require.ErrorContains(t, err, "want NAME:BCRYPT:ROLE", "a users file names the role")
 }
 
+// TestServePullThrough copies an image from a registry that takes it from another, by flags and by distribution's
+// configuration.
+func TestServePullThrough(t *testing.T) {
+	dir := t.TempDir()
+	img, err := random.Image(1<<12, 2)
+	require.NoError(t, err)
+	layout, err := gcrlayout.Write(filepath.Join(dir, "layout"), empty.Index)
+	require.NoError(t, err)
+	require.NoError(t,
+		layout.AppendImage(img, gcrlayout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "v1"})))
+	other := filepath.Join(dir, "other")
+	otherAddr, stopOther := serveRegistry(t, other)
+	defer stopOther()
+	_, err = runRegistry(t, "copy", "oci:"+filepath.Join(dir, "layout")+":v1", otherAddr+"/a/b:v1", "--dest-ca",
+		filepath.Join(other, "tls", "ca.crt"), "--dest-authfile", filepath.Join(other, "accounts", registry.PushAuthFile))
+	require.NoError(t, err)
+	ca, auth := filepath.Join(other, "tls", "ca.crt"), filepath.Join(other, "accounts", registry.PullAuthFile)
+	config := filepath.Join(dir, "config.yml")
+	require.NoError(t, os.WriteFile(config, []byte("proxy: {remoteurl: \"https://"+otherAddr+"\", ttl: 24h}\n"), 0o600))
+	d, err := img.Digest()
+	require.NoError(t, err)
+	for name, flags := range map[string][]string{
+		"flags": {"--upstream", otherAddr}, "configuration": {"--config", config},
+	} {
+		root := filepath.Join(dir, name)
+		addr, stop := serveRegistry(t, root, append(flags, "--upstream-ca", ca, "--upstream-authfile", auth)...)
+		out, err := runRegistry(t, "copy", addr+"/a/b:v1", "oci:"+filepath.Join(dir, name+"-copy"), "--src-ca",
+			filepath.Join(root, "tls", "ca.crt"), "--src-authfile", filepath.Join(root, "accounts", registry.PullAuthFile))
+		require.NoError(t, err, name)
+		assert.Equal(t, d.String()+"\n", out, name)
+		stop()
+	}
+	_, err = runRegistry(t, "serve", "--root", filepath.Join(dir, "x"), "--upstream-authfile", auth)
+	require.ErrorContains(t, err, "--upstream is missing")
+	_, err = runRegistry(t, "serve", "--root", filepath.Join(dir, "x"), "--upstream", otherAddr, "--read-only")
+	require.ErrorContains(t, err, "ReadOnly")
+}
+
 // TestRepairFromAnotherRegistry brings an index, its image and a layer back after they rotted, beside a running server
 // and without one.
 func TestRepairFromAnotherRegistry(t *testing.T) {

@@ -165,6 +165,10 @@ func checkLinks(ctx context.Context, s *Store, r *CheckReport) error {
 			return nil
 		case e.Name() == linkFile:
 			return checkLink(ctx, s, full[len(s.driver.tree):], r)
+		case e.Name() == cachedFile:
+			if _, err := os.Stat(filepath.Dir(full) + "/" + linkFile); err == nil {
+				return nil
+			}
 		}
 		r.Removed = append(r.Removed, s.driver.relative(full))
 		return os.Remove(full)

@@ -112,6 +112,9 @@ func mark(ctx context.Context, s *Store) (used map[digest.Digest]bool, damaged [
 			return nil // deleted meanwhile
 		}
 		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrManifest) {
+			if r.IsCached(rev) { // it comes again with what it names
+				return nil
+			}
 			damaged = append(damaged, r.name+"@"+string(rev))
 			return markRepository(r, used)
 		}

@@ -109,6 +109,8 @@ type Put struct {
 	Body []byte
 	// Sparse accepts a manifest whose blobs or manifests are not all in the repository.
 	Sparse bool
+	// Cached says that it came from an upstream and may go when room runs low. One that was pushed here stays.
+	Cached bool
 }
 
 // PutManifest stores a manifest, then links it, then moves its tags, each on disk before the next; all of it with the
@@ -142,7 +144,15 @@ func (r Repository) PutManifest(ctx context.Context, p Put) error {
 	if err := indexReferrer(r, digest.FromBytes(p.Body), p.MediaType, len(p.Body), c); err != nil {
 		return err
 	}
+	_, missing := os.Stat(r.s.driver.full(revisionLink(r.name, digest.FromBytes(p.Body))))
 	canonical, err := service.Put(ctx, parsed)
+	switch {
+	case err != nil:
+	case !p.Cached:
+		err = ignoreMissing(os.Remove(r.s.driver.full(cachedMark(r.name, canonical))))
+	case missing != nil:
+		err = markCached(r, canonical)
+	}
 	if err == nil && canonical != p.Digest {
 		err = r.s.writeLink(ctx, revisionLink(r.name, p.Digest), canonical)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/distribution/distribution/v3"
@@ -89,6 +90,16 @@ func (u *Upload) Open() bool { return u.open }
 
 // Size is how many bytes were received.
 func (u *Upload) Size() int64 { return u.writer.Size() }
+
+// Reader opens what was received so far, and grows with it. It goes on when the upload is committed; an ErrNotFound
+// says that it was.
+func (u *Upload) Reader() (*os.File, error) {
+	f, err := os.Open(u.repository.s.driver.full(uploadDir(u.repository.name, u.id)) + "/" + dataFile)
+	if err != nil {
+		return nil, fmt.Errorf("read upload %s: %w", u.id, known(err))
+	}
+	return f, nil
+}
 
 // Release lets the next request use the upload.
 func (u *Upload) Release() error {

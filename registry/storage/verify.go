@@ -77,8 +77,12 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// verifyManifest looks whether an image is whole.
+// verifyManifest looks whether an image is whole. A cached one need not be: the
+// upstream has what it lacks.
 func verifyManifest(r Repository, rev digest.Digest, report *VerifyReport) {
+	if r.IsCached(rev) {
+		return
+	}
 	lacks := func(d digest.Digest) { report.Missing = append(report.Missing, r.name+"@"+string(d)) }
 	m, err := r.read(rev)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) {

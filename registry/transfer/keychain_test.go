@@ -31,3 +31,17 @@ func TestKeychain(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, authn.Anonymous, auth)
 }
+
+func TestNewUpstream(t *testing.T) {
+	for name, e := range map[string]transfer.Endpoint{
+		"no registry":        {},
+		"a layout":           {Reference: "oci:/srv/images"},
+		"an upper-case path": {Reference: "registry.example.com/OS"},
+		"no such auth file":  {Reference: "registry.example.com", AuthFile: "/nowhere/auth.json"},
+	} {
+		_, err := transfer.NewUpstream(e)
+		require.Error(t, err, name)
+	}
+	_, err := transfer.NewUpstream(transfer.Endpoint{Reference: "registry.example.com:5000"})
+	require.NoError(t, err)
+}

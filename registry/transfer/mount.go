@@ -89,11 +89,25 @@ func (e Endpoint) login(ctx context.Context, to reference.Named, action string, 
 	for _, other := range others {
 		scopes = append(scopes, reg.Repo(other).Scope(transport.PullScope))
 	}
-	rt, err := transport.NewWithContext(ctx, reg, auth, inner, scopes)
+	var secure http.RoundTripper = inner
+	if !e.Insecure {
+		secure = httpsOnly{inner}
+	}
+	rt, err := transport.NewWithContext(ctx, reg, auth, secure, scopes)
 	if err != nil {
 		return site{}, fmt.Errorf("log in: %w", err)
 	}
 	return site{client: &http.Client{Transport: rt}, scheme: reg.Scheme(), name: repository}, nil
+}
+
+// httpsOnly keeps go-containerregistry from plain HTTP, which it tries for private addresses, and redirects from it.
+type httpsOnly struct{ http.RoundTripper }
+
+func (h httpsOnly) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" {
+		return nil, errors.New("plain HTTP is not allowed")
+	}
+	return h.RoundTripper.RoundTrip(r)
 }
 
 // mount asks for one blob. An upload that a registry opens instead is cancelled.

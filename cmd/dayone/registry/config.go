@@ -9,10 +9,18 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // setting is a key of distribution's configuration: it has a flag of serve, or the one value that the server keeps to.
 type setting struct{ key, flag, only string }
+
+// upstreamUser and upstreamPassword have no flag: an argument is not secret.
+const (
+	upstreamUser     = "proxy.username"
+	upstreamPassword = "proxy.password"
+)
 
 // settings are those keys of distribution v3's configuration (about/configuration in its documentation) that serve
 // holds to.
@@ -35,12 +43,14 @@ func settings() []setting {
 		{key: "http.http2.disabled", only: "true"},
 		{key: "auth.htpasswd.path", flag: "htpasswd"},
 		{key: "auth.htpasswd.realm", flag: "realm"},
+		{key: "proxy.remoteurl", flag: "upstream"},
+		{key: "proxy.ttl", flag: "upstream-ttl"},
 	}
 }
 
-// applyConfig sets serve's flags from a file in distribution's configuration format. Flags that were given win. A key
-// that serve does not hold to is refused.
-func applyConfig(cmd *cobra.Command, file string) error {
+// applyConfig sets serve's flags, and the account at the upstream, from a file in distribution's configuration format.
+// Flags that were given win. A key that serve does not hold to is refused.
+func applyConfig(cmd *cobra.Command, file string, upstream *transfer.Endpoint) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
@@ -50,7 +60,18 @@ func applyConfig(cmd *cobra.Command, file string) error {
 		return fmt.Errorf("read configuration %s: %w", file, err)
 	}
 	var bad []string
-	for key, value := range leaves("", root) {
+	all := leaves("", root)
+	if all[upstreamPassword] != "" {
+		if fi, err := os.Stat(file); err != nil || fi.Mode().Perm()&0o077 != 0 {
+			bad = append(bad, upstreamPassword+": others may read the file: chmod 600 it, or give --upstream-authfile")
+		}
+	}
+	if upstream.AuthFile == "" {
+		upstream.Username, upstream.Password = all[upstreamUser], all[upstreamPassword]
+	}
+	delete(all, upstreamUser)
+	delete(all, upstreamPassword)
+	for key, value := range all {
 		if fault := applySetting(cmd, key, value); fault != "" {
 			bad = append(bad, key+": "+fault)
 		}
@@ -78,12 +99,19 @@ func applySetting(cmd *cobra.Command, key, value string) (fault string) {
 	if cmd.Flags().Changed(s.flag) {
 		return ""
 	}
-	if s.flag == "host" { // the URL under which clients reach the registry
+	if s.flag == "host" || s.flag == "upstream" {
 		u, err := url.Parse(value)
 		if err != nil || u.Hostname() == "" {
 			return fmt.Sprintf("%q is no URL", value)
 		}
-		value = u.Hostname()
+		if s.flag == "upstream" {
+			if u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.User != nil {
+				return "only https://HOST[:PORT] is supported"
+			}
+			value = u.Host
+		} else { // the URL under which clients reach the registry
+			value = u.Hostname()
+		}
 	}
 	if err := cmd.Flags().Set(s.flag, value); err != nil {
 		return err.Error()

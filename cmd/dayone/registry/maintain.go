@@ -1,14 +1,12 @@
 package registry
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/cmd/internal/cli"
@@ -128,12 +126,11 @@ type verified struct {
 }
 
 func (v *verified) repair(cmd *cobra.Command, r *registry.Root, other transfer.Endpoint) error {
-	from := func(ctx context.Context, repository string, d digest.Digest) (string, io.ReadCloser, error) {
-		e := other
-		e.Reference += "/" + repository
-		return transfer.Fetch(ctx, e, d)
+	from, err := transfer.NewUpstream(other)
+	if err != nil {
+		return err
 	}
-	report, restored, failed, err := r.Repair(cmd.Context(), from)
+	report, restored, failed, err := r.Repair(cmd.Context(), from.Fetch)
 	v.VerifyReport, v.Restored = report, append(v.Restored, restored...)
 	for _, why := range failed {
 		fmt.Fprintln(cmd.ErrOrStderr(), why)

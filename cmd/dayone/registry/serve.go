@@ -1,14 +1,17 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // Command is dayone registry: the bootstrap host's registry on its own.
@@ -21,6 +24,7 @@ func Command() *cobra.Command {
 func newServeCommand() *cobra.Command {
 	var o registry.RunOptions
 	var config, htpasswd string
+	var upstream transfer.Endpoint
 	cmd := &cobra.Command{
 		Use:   "serve --root DIR --listen HOST:PORT",
 		Short: "Serve a registry until SIGTERM",
@@ -30,10 +34,7 @@ func newServeCommand() *cobra.Command {
 			"has from\nthe next request on, and new connections get the new certificate.",
 		Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if config == "" {
-				return nil
-			}
-			return applyConfig(cmd, config)
+			return readSettings(cmd, config, &o, &upstream)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
@@ -69,9 +70,37 @@ func newServeCommand() *cobra.Command {
 	flags.Var((*size)(&o.ScrubRate), "scrub-rate", "read this much a second for it, 0 for 32MiB")
 	flags.DurationVar(&o.UploadIdle, "upload-idle", 0, "end an upload without a request after this time, 0 for 1h")
 	flags.IntVar(&o.MaxUploads, "max-uploads", 0, "unfinished uploads of one account, 0 for 1024")
+	upstreamFlags(flags, &o, &upstream)
 	_ = cmd.MarkFlagRequired("root")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	cmd.MarkFlagsMutuallyExclusive("insecure-http", "tls-cert")
 	cmd.MarkFlagsMutuallyExclusive("users", "htpasswd")
 	return cmd
+}
+
+func upstreamFlags(flags *pflag.FlagSet, o *registry.RunOptions, upstream *transfer.Endpoint) {
+	flags.StringVar(&upstream.Reference, "upstream", "", "HOST[:PORT] of a registry from which to take what is not here "+
+		"(pull-through); nobody can push then")
+	flags.StringVar(&upstream.AuthFile, "upstream-authfile", "", "pull secret for the upstream")
+	flags.StringVar(&upstream.CAFile, "upstream-ca", "", "CA of the upstream (PEM), the system's without it")
+	flags.DurationVar(&o.UpstreamTTL, "upstream-ttl", 0, "drop an image of the upstream that nobody asks for in this "+
+		"time, 0 keeps it until room runs low")
+}
+
+// readSettings adds what the configuration file says, "" is none, and makes the client of the upstream.
+func readSettings(cmd *cobra.Command, config string, o *registry.RunOptions,
+	upstream *transfer.Endpoint) (err error) {
+	if config != "" {
+		if err := applyConfig(cmd, config, upstream); err != nil {
+			return err
+		}
+	}
+	if upstream.Reference != "" {
+		o.Upstream, err = transfer.NewUpstream(*upstream)
+		return err
+	}
+	if upstream.AuthFile+upstream.CAFile+upstream.Username != "" || o.UpstreamTTL != 0 {
+		return errors.New("--upstream is missing: what else is said of the upstream needs it")
+	}
+	return nil
 }
