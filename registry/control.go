@@ -55,7 +55,7 @@ func serveControl(root string, s *service) (stop func() error, err error) {
 	mux.HandleFunc("POST /status", control(func(context.Context, struct{}) (Status, error) { return readStatus(s) }))
 	mux.HandleFunc("POST /gc", control(s.collect))
 	mux.HandleFunc("POST /verify", control(func(ctx context.Context, _ struct{}) (storage.VerifyReport, error) {
-		return scrub(ctx, s, 0)
+		return scrub(ctx, s, time.Now(), storage.VerifyOptions{})
 	}))
 	mux.HandleFunc("POST /restore", func(w http.ResponseWriter, r *http.Request) { serveRestore(s, w, r) })
 	mux.HandleFunc("POST /rm", control(func(ctx context.Context, r removal) (struct{}, error) {

@@ -110,6 +110,8 @@ type Listed struct {
 	MediaType  string        `json:"mediaType"`
 	// Bytes of the manifest and of what it names, shared layers counted for each image.
 	Bytes int64 `json:"bytes"`
+	// Orphaned is the subject that the manifest refers to and its repository lacks.
+	Orphaned digest.Digest `json:"orphaned,omitempty"`
 	// Problem says why the manifest cannot be read.
 	Problem string `json:"problem,omitempty"`
 }
@@ -135,7 +137,7 @@ func List(ctx context.Context, root string) ([]Listed, error) {
 	out := []Listed{}
 	for _, i := range images {
 		out = append(out, Listed{Repository: i.Repository, Tags: i.Tags, Digest: i.Digest, MediaType: i.MediaType,
-			Bytes: i.Bytes, Problem: i.Problem})
+			Bytes: i.Bytes, Orphaned: i.Orphaned, Problem: i.Problem})
 	}
 	return out, nil
 }

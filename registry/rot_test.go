@@ -117,6 +117,45 @@ func TestScrubFindsRot(t *testing.T) {
 	}
 }
 
+// TestScrubGoesOn restarts the server in the middle of a scrub: it does not read again what it had read.
+func TestScrubGoesOn(t *testing.T) {
+	r := registrytest.Start(t, func(o *registry.Options) { o.ScrubEvery = -1 })
+	root := r.Options.Root
+	const blobs, size = 8, 1 << 20
+	for i := range blobs {
+		pushBlob(t, r, "a/b", bytes.Repeat([]byte{byte(i)}, size))
+	}
+	r.Stop(t)
+	r.Options.ScrubEvery, r.Options.ScrubRate = time.Hour, size
+	r.Restart(t)
+	scrubbed := func() (read int64, last *registry.Scrub) {
+		s, err := registry.ReadStatus(t.Context(), root)
+		require.NoError(t, err)
+		if s.Scrub != nil {
+			read = s.Scrub.ReadBytes
+		}
+		return read, s.LastScrub
+	}
+	require.Eventually(t, func() bool { read, _ := scrubbed(); return read > 2*size }, time.Minute, time.Millisecond)
+	r.Stop(t)
+	require.FileExists(t, filepath.Join(root, ".dayone-registry.scrubbing"))
+	r.Options.ScrubRate = 1
+	r.Restart(t)
+	read, last := scrubbed()
+	require.Nil(t, last)
+	assert.GreaterOrEqual(t, read, int64(2*size))
+	r.Stop(t)
+	r.Options.ScrubRate = 1 << 30
+	r.Restart(t)
+	require.Eventually(t, func() bool { _, last = scrubbed(); return last != nil }, time.Minute, time.Millisecond)
+	assert.Equal(t, blobs, last.Blobs)
+	assert.Equal(t, int64(blobs*size), last.Bytes)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(root, ".dayone-registry.scrubbing"))
+		return os.IsNotExist(err)
+	}, time.Minute, time.Millisecond)
+}
+
 func TestStatus(t *testing.T) {
 	r := registrytest.Start(t, func(o *registry.Options) { o.MaxBytes, o.ScrubEvery = 1<<20, -1 })
 	root := r.Options.Root

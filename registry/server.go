@@ -101,7 +101,7 @@ func (s *Server) Start() (err error) {
 }
 
 func (s *Server) openStorage() error {
-	last, err := readScrub(s.o.Root)
+	last, err := readNote[Scrub](s.o.Root, scrubFile)
 	if err != nil {
 		return err
 	}

@@ -91,8 +91,8 @@ func (h *house) last() *Scrub {
 }
 
 // beginScrub notes a scrub until done is called; read counts what it reads.
-func (h *house) beginScrub(of int64) (read func(n int), done func()) {
-	run := &scrubRun{since: time.Now().UTC(), of: of}
+func (h *house) beginScrub(since time.Time, of int64) (read func(n int), done func()) {
+	run := &scrubRun{since: since.UTC(), of: of}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.scrubbing = append(h.scrubbing, run)

@@ -71,6 +71,63 @@ func TestEarlierStore(t *testing.T) {
 	assert.Equal(t, 5, collected.Kept, "two layers, a configuration, two manifests")
 }
 
+// TestEarlierOrphans has what earlier versions left of an image that was deleted: a referrer that no index has, a
+// referrer of it, and a signature under cosign's tag. They are listed, and go with their subject's digest.
+func TestEarlierOrphans(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.CopyFS(root, os.DirFS("testdata/d13be95")))
+	base := filepath.Join(root, storage.Subdirectory)
+	gone := digest.FromString("a deleted image")
+	write := func(path, content string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	}
+	orphan := func(subject digest.Digest, kind string) digest.Digest {
+		m := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","artifactType":"` + kind +
+			`","config":{"mediaType":"application/vnd.oci.empty.v1+json","size":2,"digest":"` +
+			digest.FromString("{}").String() + `"},"layers":[],"subject":{"mediaType":` +
+			`"application/vnd.oci.image.manifest.v1+json","digest":"` + subject.String() + `","size":1}}`
+		d := digest.FromString(m)
+		write(filepath.Join(base, "blobs/sha256", d.Encoded()[:2], d.Encoded(), "data"), m)
+		write(filepath.Join(base, "repositories/os/app/_manifests/revisions/sha256", d.Encoded(), "link"), d.String())
+		return d
+	}
+	first := orphan(gone, "application/x.sbom")
+	second := orphan(first, "application/x.signature")
+	third := orphan(digest.FromString("{}"), "application/x.cosign")
+	tag := filepath.Join(base, "repositories/os/app/_manifests/tags/sha256-"+gone.Encoded()+".sig")
+	write(filepath.Join(tag, "current/link"), third.String())
+	write(filepath.Join(tag, "index/sha256", third.Encoded(), "link"), third.String())
+
+	s := open(t, root, storage.Options{})
+	app := s.Repository("os/app")
+	for subject, referrer := range map[digest.Digest]digest.Digest{gone: first, first: second} {
+		page, err := storage.Referrers(app, subject, storage.ReferrersQuery{MaxBytes: 1 << 20})
+		require.NoError(t, err)
+		require.Len(t, page.Descriptors, 1)
+		assert.Equal(t, referrer, page.Descriptors[0].Digest)
+	}
+	images, err := storage.ListImages(t.Context(), s)
+	require.NoError(t, err)
+	orphans := map[digest.Digest]digest.Digest{}
+	for _, i := range images {
+		if i.Orphaned != "" {
+			orphans[i.Digest] = i.Orphaned
+		}
+	}
+	assert.Equal(t, map[digest.Digest]digest.Digest{first: gone, third: digest.FromString("{}")}, orphans)
+
+	require.NoError(t, app.DeleteManifest(t.Context(), gone))
+	for _, d := range []digest.Digest{first, second, third} {
+		_, err := app.Manifest(d)
+		require.ErrorIs(t, err, storage.ErrNotFound)
+	}
+	require.ErrorIs(t, app.DeleteManifest(t.Context(), gone), storage.ErrNotFound)
+	collected, err := s.Collect(t.Context(), storage.CollectOptions{Grace: -1})
+	require.NoError(t, err)
+	assert.Subset(t, collected.Removed, []digest.Digest{first, second, third})
+}
+
 // TestDistributionMarkAndSweep shows why Collect marks by itself: distribution's collection takes the layers that an
 // image names by sha512. When a version of distribution passes over them this test fails, and Collect can go.
 func TestDistributionMarkAndSweep(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 )
@@ -17,6 +18,8 @@ type Image struct {
 	MediaType  string
 	Tags       []string
 	Bytes      int64
+	// Orphaned is the subject that the manifest refers to and its repository lacks; "" is none.
+	Orphaned digest.Digest
 	// Problem says why the manifest cannot be read; "" when it can.
 	Problem string
 }
@@ -79,6 +82,9 @@ func imagesOf(ctx context.Context, r Repository) ([]Image, error) {
 		}
 		for _, l := range c.Layers {
 			img.Bytes += l.Size
+		}
+		if c.Subject != nil && !slices.Contains(revisions, c.Subject.Digest) {
+			img.Orphaned = c.Subject.Digest
 		}
 		out = append(out, img)
 	}

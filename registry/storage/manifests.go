@@ -250,7 +250,8 @@ func tagsOf(ctx context.Context, r Repository, d digest.Digest) ([]string, error
 
 // DeleteManifest removes a manifest from the repository by each of its digests, with the tags that name it and with
 // what is attached to it: referrers, and signatures and attestations under cosign's tags. The bytes stay until Collect.
-// One that cannot be read is removed too.
+// One that cannot be read is removed too. Of one that is not there what is attached is removed, which earlier versions
+// left behind.
 func (r Repository) DeleteManifest(ctx context.Context, d digest.Digest) error {
 	r.s.maintenance.RLock()
 	defer r.s.maintenance.RUnlock()
@@ -260,6 +261,12 @@ func (r Repository) DeleteManifest(ctx context.Context, d digest.Digest) error {
 
 func deleteManifest(ctx context.Context, r Repository, d digest.Digest) error {
 	target, err := r.s.driver.readLink(revisionLink(r.name, d))
+	if errors.Is(err, ErrNotFound) {
+		deleted, attachedErr := deleteAttached(ctx, r, d)
+		if deleted > 0 || attachedErr != nil {
+			return attachedErr
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("delete manifest %s of %s: %w", d, r.name, err)
 	}
@@ -285,7 +292,7 @@ func deleteManifest(ctx context.Context, r Repository, d digest.Digest) error {
 		}
 	}
 	for _, name := range names {
-		if err := deleteAttached(ctx, r, name); err != nil {
+		if _, err := deleteAttached(ctx, r, name); err != nil {
 			return err
 		}
 	}

@@ -211,19 +211,23 @@ func checkReferrers(t tree, dir string, r *CheckReport) error {
 }
 
 // deleteAttached deletes what is attached to a manifest that was deleted: its referrers with their own, and what
-// cosign's tags name if nothing else names it.
-func deleteAttached(ctx context.Context, r Repository, subject digest.Digest) error {
+// cosign's tags name if nothing else names it. It returns how many that were.
+func deleteAttached(ctx context.Context, r Repository, subject digest.Digest) (deleted int, err error) {
 	found, err := referrersOf(r, subject)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, hex := range found {
 		d := digest.NewDigestFromEncoded(digest.SHA256, hex)
-		if err := ignoreMissing(deleteManifest(ctx, r, d)); err != nil {
-			return err
+		err := deleteManifest(ctx, r, d)
+		if err == nil {
+			deleted++
+		}
+		if err := ignoreMissing(err); err != nil {
+			return deleted, err
 		}
 		if err := ignoreMissing(os.Remove(r.s.driver.full(referrer(r.name, subject, d)))); err != nil {
-			return fmt.Errorf("delete referrer %s of %s: %w", d, subject, err)
+			return deleted, fmt.Errorf("delete referrer %s of %s: %w", d, subject, err)
 		}
 	}
 	for _, suffix := range attachedSuffixes {
@@ -233,10 +237,11 @@ func deleteAttached(ctx context.Context, r Repository, subject digest.Digest) er
 			continue
 		}
 		if err := deleteTagged(ctx, r, tag, d); err != nil {
-			return err
+			return deleted, err
 		}
+		deleted++
 	}
-	return nil
+	return deleted, nil
 }
 
 // deleteTagged deletes a tag, and the manifest that it names unless another tag names it, too.

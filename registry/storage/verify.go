@@ -28,12 +28,23 @@ type VerifyOptions struct {
 	BytesPerSecond int64
 	// Read is called with the bytes of each piece that was read; nil is not.
 	Read func(n int)
+	// From is where one that was cut short goes on; the zero value is the beginning.
+	From VerifyPoint
+	// Reached is called after each blob; nil is not.
+	Reached func(VerifyPoint)
+}
+
+// VerifyPoint is how far a verification is. Blobs are read in the order of their digests.
+type VerifyPoint struct {
+	After  digest.Digest `json:"after"`
+	Report VerifyReport  `json:"report"`
 }
 
 // Verify hashes every blob as the disk has it, whatever was hashed before, and looks whether what manifests name is
 // there with the size that they say. Corrupt blobs are moved away. Pulls and pushes go on.
 func Verify(ctx context.Context, s *Store, o VerifyOptions) (VerifyReport, error) {
-	r := VerifyReport{Corrupt: []digest.Digest{}, Missing: []string{}, Damaged: []string{}}
+	r := VerifyReport{Corrupt: append([]digest.Digest{}, o.From.Report.Corrupt...), Missing: []string{},
+		Damaged: []string{}, Blobs: o.From.Report.Blobs, Bytes: o.From.Report.Bytes}
 	limit := rate.NewLimiter(rate.Inf, copyBuffer)
 	if o.BytesPerSecond > 0 {
 		limit.SetLimit(rate.Limit(o.BytesPerSecond))
@@ -51,6 +62,9 @@ func Verify(ctx context.Context, s *Store, o VerifyOptions) (VerifyReport, error
 		})
 	}
 	err := eachBlob(ctx, s, func(d digest.Digest, _ fs.FileInfo) error {
+		if d <= o.From.After {
+			return ctx.Err()
+		}
 		size, err := s.driver.blobs.rehash(d, read)
 		switch {
 		case errors.Is(err, ErrCorrupt):
@@ -62,6 +76,9 @@ func Verify(ctx context.Context, s *Store, o VerifyOptions) (VerifyReport, error
 		}
 		r.Blobs++
 		r.Bytes += size
+		if o.Reached != nil {
+			o.Reached(VerifyPoint{d, r})
+		}
 		return ctx.Err()
 	})
 	if err != nil {

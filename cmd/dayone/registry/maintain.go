@@ -35,6 +35,9 @@ func newListCommand() *cobra.Command {
 			}
 			return cli.PrintTable(cmd, images, func(t io.Writer) {
 				for _, i := range images {
+					if i.Orphaned != "" {
+						i.Problem = "refers to " + string(i.Orphaned) + ", which is not here"
+					}
 					fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", i.Repository, i.Digest, strings.Join(i.Tags, ","), i.Bytes, i.Problem)
 				}
 			})
