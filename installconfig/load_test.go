@@ -47,6 +47,7 @@ func TestParseFillsDefaults(t *testing.T) {
 	assert.Equal(t, "layering", c.LayeringDir)
 	assert.Equal(t, 30*time.Minute, time.Duration(c.Build.Timeout))
 	assert.Equal(t, []BuildAt{BuildAtBootstrap, BuildAtCluster}, []BuildAt{c.Pools[0].BuildAt, c.Pools[1].BuildAt})
+	assert.Equal(t, LogSpool{}, c.LogSpool, "no log spool is asked for")
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -114,6 +115,31 @@ func TestParseRefuses(t *testing.T) {
 		{"a bundle every second", "  flow: standalone\n",
 			"  flow: standalone\n  logSpool: {url: \"https://a.example.com\", tokenFile: a.token, every: 1s}\n",
 			"log-spool-every", "onClusterLayering.logSpool.every"},
+		{"a size that is none", "  flow: standalone\n", "  build: {disk: much}\n", "wrong-type",
+			"onClusterLayering.build.disk"},
+		{"a config server without a dot", "  flow: standalone\n", "  flow: standalone\n  configServer: {host: boot}\n",
+			"dotted-host", "onClusterLayering.configServer.host"},
+		{"two sources of one Secret", "  flow: standalone\n",
+			"  flow: standalone\n  registry: {pushSecret: a, pushAuthFile: a.json}\n", "one-secret",
+			"onClusterLayering.registry.pushAuthFile"},
+		{"credentials elsewhere", "  flow: standalone\n", "  flow: standalone\n  registry: {pushAuthFile: ../a.json}\n",
+			"inside-directory", "onClusterLayering.registry.pushAuthFile"},
+		{"a base's credentials elsewhere", "  flow: standalone\n",
+			"  flow: standalone\n  registry: {baseImagePullAuthFile: ../a.json}\n", "inside-directory",
+			"onClusterLayering.registry.baseImagePullAuthFile"},
+		{"a CA elsewhere", "  flow: standalone\n", "  flow: standalone\n  registry: {caFile: ../ca.crt}\n",
+			"inside-directory", "onClusterLayering.registry.caFile"},
+		{"a signature policy elsewhere", "  flow: standalone\n",
+			"  flow: standalone\n  signaturePolicyFile: ../policy.json\n", "inside-directory",
+			"onClusterLayering.signaturePolicyFile"},
+		{"two Containerfiles", "- name: worker # later\n",
+			"- name: worker\n    containerfile: a\n    containerfilePath: a\n" +
+				"    pushSpec: registry.example.com/a/b:1\n  registry: {pushSecret: a}\n",
+			"one-containerfile", "onClusterLayering.pools[1].containerfilePath"},
+		{"a status page on the registry's port", "  flow: standalone\n",
+			"  flow: standalone\n  statusPage: {port: 9500}\n", "port-twice", "onClusterLayering.statusPage.port"},
+		{"a status page on the config server's port", "  flow: standalone\n",
+			"  flow: standalone\n  statusPage: {port: 22623}\n", "port-twice", "onClusterLayering.statusPage.port"},
 		{"one port for both services", "host: 192.0.2.1", "host: 192.0.2.1\n    port: 22623", "port-twice",
 			"onClusterLayering.bootstrapRegistry.port"},
 		{"a time limit of nothing", "  flow: standalone\n", "  build: {timeout: 0s}\n", "positive",
@@ -188,11 +214,12 @@ func TestStrippedRefuses(t *testing.T) {
 }
 
 func TestParseRefusesNonMapping(t *testing.T) {
-	for _, c := range []struct{ name, text string }{{"an empty file", ""}, {"a list", "- a\n"}, {"broken YAML", "a: [\n"},
-		{"plain text", "hello"}} {
+	for _, c := range []struct{ name, text, rule string }{{"an empty file", "", "empty"}, {"a list", "- a\n", "yaml"},
+		{"broken YAML", "a: [\n", "yaml"}, {"plain text", "hello", "yaml"}} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parse([]byte(c.text))
 			require.NotEmpty(t, report.Of(err), "%v", err)
+			assert.Equal(t, c.rule, report.Of(err)[0].Rule)
 		})
 	}
 }

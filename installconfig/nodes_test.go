@@ -85,6 +85,9 @@ func TestNodesRefuses(t *testing.T) {
 		{"a pull secret without a registry", "pullSecret: '{\"auths\":{}}'\n", "pull-secret", "pullSecret"},
 		{"a proxy before the bootstrap host", through, "no-proxy", "proxy.noProxy"},
 		{"a proxy that is none", "proxy: {httpProxy: 192.0.2.8}\n", "proxy", "proxy.httpProxy"},
+		{"a proxy with a broken address", "proxy: {httpProxy: \"http://%zz\"}\n", "proxy", "proxy.httpProxy"},
+		{"a proxy of another kind", "proxy: {httpsProxy: \"ftp://192.0.2.8\"}\n", "proxy", "proxy.httpsProxy"},
+		{"plain requests through TLS", "proxy: {httpProxy: \"https://192.0.2.8\"}\n", "proxy", "proxy.httpProxy"},
 		{"a proxy without an address", "proxy: {noProxy: 192.0.2.1}\n", "proxy", "proxy"},
 		{"a bundle that is no PEM", "additionalTrustBundle: MIIB\n", "trust-bundle", "additionalTrustBundle"},
 		{"a bundle with a key", "additionalTrustBundle: |\n  -----BEGIN PRIVATE KEY-----\n  AAAA\n" +
@@ -116,6 +119,52 @@ func TestNodesRefuses(t *testing.T) {
 			assert.Equal(t, [2]string{c.rule, c.path}, [2]string{bad[0].Rule, bad[0].Path}, bad[0].Message)
 			assert.NotEmpty(t, bad[0].Next)
 		})
+	}
+}
+
+// A value that asks for nothing is no fault, and what another flow or the boot medium must do is said.
+func TestWhatTheInstallerAsksFor(t *testing.T) {
+	for _, c := range []struct {
+		name, more string
+		flow       Flow
+		want       []string
+	}{
+		{"nothing", "cpuPartitioningMode: None\nosImageStream: \"\"\n", FlowStandalone, nil},
+		{"a proxy with TLS", "proxy: {httpsProxy: \"https://192.0.2.8\", noProxy: 192.0.2.1}\n", FlowStandalone, nil},
+		{"FIPS mode", "fips: true\n", FlowStandalone, []string{"fips-boot"}},
+		{"a bootstrap in place", "bootstrapInPlace: {installationDisk: /dev/vda}\n", FlowOpenShift,
+			[]string{"unsupported-flow"}},
+		{"no bootstrap in place", "bootstrapInPlace: {}\n", FlowOpenShift, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			key := "  ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILaofmw0DPom6sKyqmPLNu7RPSBkcAmEUZL/N8RmDDFI core@example.com\n"
+			doc, err := parse([]byte(strings.Replace(sample, "sshKey: |\n"+key, "", 1) + c.more))
+			require.NoError(t, err)
+			config := &Config{Flow: c.flow, BootstrapRegistry: BootstrapRegistry{Host: "192.0.2.1"}}
+			rep := report.Report{}
+			root, err := rootMapping(doc.raw)
+			require.NoError(t, err)
+			validateInstaller(root, config, &rep)
+			found := rep.Findings
+			if c.flow == FlowStandalone {
+				_, found = doc.Nodes(config)
+			}
+			var rules []string
+			for _, f := range found {
+				rules = append(rules, f.Rule)
+			}
+			assert.Equal(t, c.want, rules)
+		})
+	}
+}
+
+// The installer's machine network, where none is given, is not asked through a proxy. dayone's flow has none.
+func TestTheMachineNetworkOfEachFlow(t *testing.T) {
+	doc, err := parse([]byte(sample + "proxy: {httpProxy: \"http://192.0.2.8:3128\", noProxy: 192.0.2.1}\n"))
+	require.NoError(t, err)
+	for flow, want := range map[Flow]bool{FlowStandalone: false, FlowOpenShift: true} {
+		n, _ := doc.Nodes(&Config{Flow: flow, BootstrapRegistry: BootstrapRegistry{Host: "192.0.2.1"}})
+		assert.Equal(t, want, strings.Contains(n.Proxy.No, "10.0.0.0/16"), "%s: %s", flow, n.Proxy.No)
 	}
 }
 

@@ -54,7 +54,6 @@ func sameButField(before, after []byte) bool {
 func reencode(root *yaml.Node) ([]byte, error) {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
 	if err := enc.Encode(root); err != nil {
 		return nil, fmt.Errorf("write %s: %w", FileName, err)
 	}

@@ -158,6 +158,9 @@ func enable(s source, in, unit string, disabled, seen map[string]bool, d *draft)
 		name.instance = install.defaultInstance
 	}
 	for _, link := range install.links(name) {
+		if link == name.full() { // systemd passes over an alias of its own name
+			continue
+		}
 		if !machineconfig.StaysInside(link) {
 			d.refuse("unit-install", in, "write names of units into its [Install] section, without /",
 				"enabling %s makes a link to %q, outside of systemd's folder", unit, unitDir+link)
@@ -176,7 +179,7 @@ func enable(s source, in, unit string, disabled, seen map[string]bool, d *draft)
 func enableLink(s source, p, target string, d *draft) {
 	e, ours := d.entries[p]
 	_, base := s.tree.Lookup(p)
-	if (ours || base) && !e.Whiteout || p == target { // an alias of its own name needs no link
+	if (ours || base) && !e.Whiteout {
 		return
 	}
 	d.from[p] = p

@@ -168,7 +168,7 @@ func (p goPackage) overlay(dir string, mutants []mutant) (string, error) {
 	return list, errors.Join(err, os.WriteFile(list, content, 0o600))
 }
 
-// baseline is what the tests do without a change: which switches they come across, and the time that a change leaves them.
+// baseline is what the tests do without a change: the switches that they come across, and what time a change leaves them.
 type baseline struct {
 	ids   map[int]bool
 	limit time.Duration
