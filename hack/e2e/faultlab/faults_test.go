@@ -41,6 +41,7 @@ func faults() []fault {
 		{"no inodes left", noInodes},
 		{"damaged state", damagedState},
 		{"damaged install directory", damagedDirectory},
+		{"spoiled registry", spoiledRegistry},
 	}
 }
 
@@ -209,7 +210,7 @@ const badInput = 3
 // damagedDirectory changes install directories: a command that reads one takes it or refuses it as the user's input; it
 // neither crashes nor hangs nor takes all memory.
 func damagedDirectory(a *attempt) {
-	const directories, changes, seconds, memory = 5, 3, "30", "--as=4294967296"
+	const directories, changes, seconds = 5, 3, "30"
 	for i := range directories {
 		dir := filepath.Join(a.t.TempDir(), "cluster")
 		out, err := exec.CommandContext(a.t.Context(), "cp", "-a", a.dir, dir).CombinedOutput()

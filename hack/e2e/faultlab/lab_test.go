@@ -37,6 +37,9 @@ import (
 	"dayone.dev/dayone/manifests/assets"
 )
 
+// memory bounds the address space of each process, in the form of prlimit: a fault may make one grow without an end.
+const memory = "--as=8589934592"
+
 // runLimit bounds one run of the program; it is for a busy machine.
 const runLimit = 5 * time.Minute
 
@@ -138,7 +141,7 @@ func (l *lab) start(t *testing.T, state string, more ...string) *bootstrap {
 	}
 	b := &bootstrap{t: t, ended: make(chan struct{})}
 	b.log.ready = make(chan struct{})
-	b.cmd = exec.Command(l.program, append([]string{"bootstrap", "--dir", l.dir, "--state-dir", state,
+	b.cmd = exec.Command("prlimit", append([]string{memory, l.program, "bootstrap", "--dir", l.dir, "--state-dir", state,
 		"--registry-listen", l.registry, "--config-listen", l.config}, more...)...)
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	b.cmd.Stderr = &b.log
@@ -208,9 +211,9 @@ type attempt struct {
 }
 
 // reaches runs the program without a fault: it must end in the image of a run that never had one.
-func (a *attempt) reaches() {
+func (a *attempt) reaches(more ...string) {
 	a.t.Helper()
-	e := a.start(a.t, a.state).serves(a.pull)
+	e := a.start(a.t, a.state, more...).serves(a.pull)
 	require.True(a.t, e.served, "the fault is gone, and the program refuses:\n%s", e.log)
 	require.Equal(a.t, a.digest, digest(a.t, a.state))
 }
