@@ -180,6 +180,106 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestFullDiskInEveryPhase takes the last byte of the disk at each step of a push: the client is told why, images are
+// served and deleted, and the step succeeds when there is room, without a restart.
+func TestFullDiskInEveryPhase(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, syscall.Mount("tmpfs", root, "tmpfs", 0, "size=16m"))
+	t.Cleanup(func() { assert.NoError(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
+	r := registrytest.Start(t, func(o *registry.Options) { o.Root, o.MinFreeBytes = root, 1 })
+	layer := bytes.Repeat([]byte("z"), 1<<20)
+	pushBlob(t, r, "a/b", layer)
+	body := manifestOf(pushBlob(t, r, "a/b", []byte("{}")), 2, layer)
+	require.Equal(t, http.StatusCreated, pushManifest(t, r, "a/b", "v1", body).status)
+	other := []byte("another configuration")
+	otherBody := manifestOf(pushBlob(t, r, "a/b", other), len(other), layer)
+	fresh := func(n int) (location, query string) { // an upload with n bytes
+		a := request(t, r, r.Push, http.MethodPost, "/v2/a/b/blobs/uploads/", nil)
+		require.Equal(t, http.StatusAccepted, a.status)
+		data := bytes.Repeat([]byte{byte(n)}, n)
+		if n > 0 {
+			a = request(t, r, r.Push, http.MethodPatch, a.header.Get("Location"), bytes.NewReader(data))
+			require.Equal(t, http.StatusAccepted, a.status)
+		}
+		return a.header.Get("Location"), "?digest=" + digest.FromBytes(data).String()
+	}
+	for _, tc := range []struct {
+		name string
+		step func() func() answer // prepares it while there is room
+		want int                  // with room
+	}{
+		{"start", func() func() answer {
+			return func() answer { return request(t, r, r.Push, http.MethodPost, "/v2/c/d/blobs/uploads/", nil) }
+		}, http.StatusAccepted},
+		{"chunk", func() func() answer {
+			location, _ := fresh(0)
+			return func() answer {
+				return request(t, r, r.Push, http.MethodPatch, location, unsized{bytes.NewReader(layer)})
+			}
+		}, http.StatusAccepted},
+		{"commit", func() func() answer {
+			location, query := fresh(1000)
+			return func() answer { return request(t, r, r.Push, http.MethodPut, location+query, nil) }
+		}, http.StatusCreated},
+		{"mount", func() func() answer {
+			return func() answer {
+				return request(t, r, r.Push, http.MethodPost,
+					"/v2/e/f/blobs/uploads/?from=a/b&mount="+digest.FromBytes(layer).String(), nil)
+			}
+		}, http.StatusCreated},
+		{"manifest", func() func() answer {
+			return func() answer { return pushManifest(t, r, "a/b", digest.FromBytes(otherBody).String(), otherBody) }
+		}, http.StatusCreated},
+		{"tag", func() func() answer {
+			return func() answer { return pushManifest(t, r, "a/b", "v2", body) }
+		}, http.StatusCreated},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			step := tc.step()
+			filler := filepath.Join(root, "filler")
+			fillDisk(t, filler)
+			a := step()
+			assert.Equal(t, http.StatusInsufficientStorage, a.status, "%s", a.body)
+			got := request(t, r, r.Pull, http.MethodGet, "/v2/a/b/blobs/"+digest.FromBytes(layer).String(), nil)
+			assert.Equal(t, digest.FromBytes(layer), digest.FromBytes(got.body))
+			assert.Equal(t, http.StatusOK, request(t, r, r.Pull, http.MethodGet, "/v2/a/b/manifests/v1", nil).status)
+			require.NoError(t, os.Remove(filler))
+			if tc.name == "commit" || tc.name == "chunk" { // an upload that failed is gone, with what it took
+				step = tc.step()
+			}
+			a = step()
+			assert.Equal(t, tc.want, a.status, "%s", a.body)
+		})
+	}
+	fillDisk(t, filepath.Join(root, "filler"))
+	a := request(t, r, r.Push, http.MethodDelete, "/v2/a/b/manifests/"+digest.FromBytes(otherBody).String(), nil)
+	assert.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
+	opened, err := registry.OpenRoot(t.Context(), root, nil)
+	require.NoError(t, err)
+	collected, err := opened.Collect(t.Context(), storage.CollectOptions{Grace: -1})
+	require.NoError(t, err)
+	assert.NotEmpty(t, collected.Removed)
+	found, err := opened.Verify(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, opened.Close())
+	assert.Empty(t, append(found.Missing, found.Damaged...))
+	assert.Empty(t, found.Corrupt)
+}
+
+// fillDisk writes until nothing more fits.
+func fillDisk(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	for _, size := range []int{1 << 20, 4096, 1} {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+		require.ErrorIs(t, err, syscall.ENOSPC)
+	}
+	require.NoError(t, f.Close())
+}
+
 func TestCorruptBlob(t *testing.T) {
 	var log bytes.Buffer
 	l := logrus.New()

@@ -18,7 +18,18 @@ import (
 
 // TestStrangers fills the server with connections of one address that got a 401: clients with an account go on.
 func TestStrangers(t *testing.T) {
-	r := registrytest.Start(t, func(o *registry.Options) { o.MaxConnections = 32 })
+	for _, tc := range []struct {
+		name      string
+		most      int // connections that the server takes
+		strangers int
+	}{{"few", 32, 100}, {"as many as the server takes by default", 0, 4096}} {
+		t.Run(tc.name, func(t *testing.T) { meetStrangers(t, tc.most, tc.strangers) })
+	}
+}
+
+func meetStrangers(t *testing.T, most, strangers int) {
+	t.Helper()
+	r := registrytest.Start(t, func(o *registry.Options) { o.MaxConnections = most })
 	transport := r.Transport(t)
 	get := func() (reused bool) {
 		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
@@ -34,7 +45,10 @@ func TestStrangers(t *testing.T) {
 		return reused
 	}
 	assert.False(t, get())
-	for range 100 {
+	for i := range strangers {
+		if i%256 == 0 {
+			assert.True(t, get(), "while they come")
+		}
 		c, err := tls.Dial("tcp", r.Addr, transport.TLSClientConfig)
 		require.NoError(t, err)
 		defer func() { _ = c.Close() }()

@@ -48,7 +48,7 @@ func (r Repository) Used(d digest.Digest) error {
 	}
 	mark, now := r.s.driver.full(cachedMark(r.name, d)), time.Now()
 	fi, err := os.Stat(mark)
-	if err == nil && now.Sub(fi.ModTime()) >= touchEvery {
+	if err == nil && now.Sub(fi.ModTime()).Abs() >= touchEvery {
 		err = os.Chtimes(mark, now, now)
 	}
 	return ignoreMissing(known(err))

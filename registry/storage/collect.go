@@ -58,6 +58,9 @@ func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, e
 	unused := map[digest.Digest]bool{}
 	err = eachBlob(ctx, s, func(d digest.Digest, fi fs.FileInfo) error {
 		r.Kept++
+		if !used[d] && o.Grace > 0 && !o.DryRun && time.Until(fi.ModTime()) > touchEvery {
+			return s.driver.blobs.beginGrace(d) // the clock was set back
+		}
 		if !used[d] && time.Since(fi.ModTime()) >= o.Grace {
 			unused[d] = true
 			if o.DryRun {

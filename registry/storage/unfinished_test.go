@@ -2,10 +2,12 @@ package storage_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -90,4 +92,41 @@ func TestSmallUploads(t *testing.T) {
 	open, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	assert.Less(t, len(open), 200)
+}
+
+// TestClockSetBack has a blob, an upload and a cached manifest from a time to come: each ends as those of now do.
+func TestClockSetBack(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root, storage.Options{UploadIdle: time.Hour})
+	loose := push(t, s, "a/b", []byte("loose"))
+	config := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}`
+	cached := storage.Put{Digest: digest.FromString(config), MediaType: "application/vnd.oci.image.index.v1+json",
+		Body: []byte(config), Cached: true}
+	require.NoError(t, s.Repository("a/b").PutManifest(t.Context(), cached))
+	upload := start(t, s, "u", "12345")
+	require.NoError(t, upload.Release())
+	future := time.Now().Add(365 * 24 * time.Hour)
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chtimes(path, future, future)
+	}))
+	s = open(t, root, storage.Options{UploadIdle: time.Hour})
+	assert.Equal(t, 1, s.Uploads())
+	kept, err := s.Collect(t.Context(), storage.CollectOptions{})
+	require.NoError(t, err)
+	assert.Empty(t, kept.Removed, "its grace begins anew")
+	fi, err := os.Stat(blobFile(root, loose))
+	require.NoError(t, err)
+	assert.WithinDuration(t, time.Now(), fi.ModTime(), time.Minute)
+	require.NoError(t, s.Repository("a/b").Used(cached.Digest))
+	listed, err := storage.ListCached(t.Context(), s)
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+	assert.WithinDuration(t, time.Now(), listed[0].Used, time.Minute)
+	s = open(t, root, storage.Options{UploadIdle: time.Nanosecond})
+	_, err = s.EndIdleUploads(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, s.Uploads(), "idle from now on, whatever the file says")
 }
