@@ -27,19 +27,15 @@ import (
 	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/registrytest"
 	"dayone.dev/dayone/registry/storage"
+	"dayone.dev/dayone/registry/transfer"
 )
 
-// childEnv makes the test program a registry that a test can kill: ROOT|PASSWORD.
+// childEnv makes the test program a registry that a test can kill: ROOT|PASSWORD, and of an upstream |HOST|CA|AUTHFILE.
 const childEnv = "DAYONE_TEST_REGISTRY_CHILD"
 
 func TestMain(m *testing.M) {
 	if v := os.Getenv(childEnv); v != "" {
-		root, password, _ := strings.Cut(v, "|")
-		s, err := registry.New(registry.Options{Root: root, Listen: "127.0.0.1:0", InsecureHTTP: true,
-			Users: []registry.User{{Name: "push", Password: password, Role: registry.RolePush}}})
-		if err == nil {
-			err = s.Start()
-		}
+		s, err := startChild(strings.Split(v, "|"))
 		if err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)
@@ -51,6 +47,21 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	registry.RemoveKept()
 	os.Exit(code)
+}
+
+func startChild(args []string) (s *registry.Server, err error) {
+	o := registry.Options{Root: args[0], Listen: "127.0.0.1:0", InsecureHTTP: true,
+		Users: []registry.User{{Name: "push", Password: args[1], Role: registry.RolePush}}}
+	if len(args) > 2 {
+		o.Upstream, err = transfer.NewUpstream(transfer.Endpoint{Reference: args[2], CAFile: args[3], AuthFile: args[4]})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if s, err = registry.New(o); err != nil {
+		return nil, err
+	}
+	return s, s.Start()
 }
 
 // child runs a registry in a process of its own and returns it with its address.

@@ -15,9 +15,6 @@ import (
 	"dayone.dev/dayone/registry/storage"
 )
 
-// upstreamOwner is whose uploads a pull-through's are; no account can have this name.
-const upstreamOwner = ":upstream"
-
 // unpacked keeps what lies before the upstream from compressing a blob, whose size would be unknown then.
 var unpacked = http.Header{"Accept-Encoding": {"identity"}}
 
@@ -148,7 +145,7 @@ func (p *pullThrough) take(ctx context.Context, name string, d digest.Digest, f 
 	if err := p.room(ctx, resp.ContentLength); err != nil {
 		return now, err
 	}
-	u, err := p.store.Repository(name).NewUpload(ctx, upstreamOwner)
+	u, err := p.store.Repository(name).NewUpload(ctx, storage.FetchOwner)
 	if err != nil {
 		return now, err
 	}

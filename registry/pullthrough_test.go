@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -456,6 +457,69 @@ func TestPullThroughRoom(t *testing.T) {
 	listed, err := storage.ListCached(t.Context(), s.service.store)
 	require.NoError(t, err)
 	assert.Empty(t, listed, "nobody asked for them during the time to live")
+}
+
+// TestPullThroughKilled kills a registry that has half of a layer: the next one begins it anew and keeps nothing half.
+func TestPullThroughKilled(t *testing.T) {
+	o := newOrigin(t)
+	layer := bytes.Repeat([]byte("0123456789abcdef"), 1<<17)
+	o.image(t, "a/b", layer)
+	path, root := "/v2/a/b/blobs/"+digest.FromBytes(layer).String(), t.TempDir()
+	run := func() (addr string, kill func()) {
+		exe, err := os.Executable()
+		require.NoError(t, err)
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), "DAYONE_TEST_REGISTRY_CHILD="+strings.Join([]string{root, "p", o.host(), o.ca, o.auth},
+			"|"))
+		_, err = cmd.StdinPipe()
+		require.NoError(t, err)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		kill = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+		t.Cleanup(kill)
+		line, err := bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err)
+		return strings.TrimSpace(line), kill
+	}
+	ask := func(addr string) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+path, nil)
+		require.NoError(t, err)
+		req.SetBasicAuth("push", "p")
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		return resp
+	}
+	released := make(chan struct{})
+	o.instead(func(w http.ResponseWriter, r *http.Request) bool {
+		if _, _, ok := r.BasicAuth(); !ok || r.URL.Path != path {
+			return false
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(layer)))
+		_, _ = w.Write(layer[:len(layer)/2])
+		assert.NoError(t, http.NewResponseController(w).Flush())
+		<-released
+		return true
+	})
+	addr, kill := run()
+	resp := ask(addr)
+	_, err := io.ReadFull(resp.Body, make([]byte, len(layer)/4))
+	require.NoError(t, err)
+	kill()
+	require.NoError(t, resp.Body.Close())
+	close(released)
+	o.before.Store(nil)
+
+	addr, _ = run()
+	uploads, err := filepath.Glob(filepath.Join(root, storage.Subdirectory, "repositories/a/b/_uploads/*"))
+	require.NoError(t, err)
+	assert.Empty(t, uploads)
+	resp = ask(addr)
+	got, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, digest.FromBytes(layer), digest.FromBytes(got))
 }
 
 // slowUpstream sends a byte and then nothing.

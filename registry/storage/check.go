@@ -126,7 +126,8 @@ func sweepUpload(ctx context.Context, s *Store, name, id string, r *CheckReport)
 	} else if errors.Is(err, fs.ErrNotExist) { // one that was started and has no bytes yet
 		fi, err = os.Stat(s.driver.full(dir))
 	}
-	if err != nil || time.Since(fi.ModTime()) > s.o.UploadIdle {
+	owner := s.driver.ownerOf(name, id)
+	if err != nil || owner == FetchOwner || time.Since(fi.ModTime()) > s.o.UploadIdle {
 		r.Removed = append(r.Removed, s.driver.relative(s.driver.full(dir)))
 		return 0, ignoreMissing(known(s.driver.Delete(ctx, dir)))
 	}
@@ -135,7 +136,6 @@ func sweepUpload(ctx context.Context, s *Store, name, id string, r *CheckReport)
 	if now := time.Now(); used.After(now) { // the clock was set back
 		used = now
 	}
-	owner := s.driver.ownerOf(name, id)
 	if err := s.unfinished.begin(owner, math.MaxInt); err != nil {
 		return kept, err
 	}

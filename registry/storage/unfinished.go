@@ -14,6 +14,10 @@ const (
 	// defaultMaxUploads of one account: a hundred clients with the six uploads at once of skopeo and podman, with room.
 	defaultMaxUploads = 1024
 
+	// FetchOwner is whose the uploads of blobs from an upstream are. No account can have this name. Nobody continues them
+	// after a restart: they are fetched anew.
+	FetchOwner = ":upstream"
+
 	ownerFile = "owner"
 )
 
