@@ -81,7 +81,7 @@ soak: setup-test kube-build ## Random changes and faults on real hosts for DURAT
 	DAYONE_TEST_SOAK=$(DURATION) DAYONE_TEST_SOAK_SEED=$(SEED) go test -count=1 -v -timeout 0 -run TestSoak ./hack/e2e/wholesystem
 	DAYONE_TEST_FAULTS=$(DURATION) $(if $(SEED),DAYONE_SEED=$(SEED)) go test -count=1 -v -timeout 0 -run TestFaults ./hack/e2e/faultlab
 
-# Which package make mutate changes, and how many of its places.
+# Which package make mutate changes, and how many of its places. Tests of further packages named in ROOM run, too.
 ROOM ?= ./bootstrap/handover
 N ?= 100
 

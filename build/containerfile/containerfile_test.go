@@ -134,6 +134,12 @@ func TestLint(t *testing.T) {
 			warned(2, "credentials")},
 		{"a key of a repository file", "FROM configs\nCOPY <<EOF " +
 			"/etc/yum.repos.d/x.repo\n[x]\npassword=pw123456\nEOF\n", warned(4, "credentials")},
+		{"COPY --from nothing", "FROM configs\nCOPY --from= /a /usr/a\n", refused(2, "arguments")},
+		{"an unpinned download", "FROM configs\nADD https://example.com/a /usr/a\n", []want{{2, "unpinned-download",
+			report.Warning}}},
+		{"an image by its tag", "FROM configs\nCOPY --from=quay.io/a/b:1 /a /usr/a\n", []want{{2, "unpinned-image",
+			report.Warning}}},
+		{"an old form of ENV that names a variable", "FROM configs\nENV DB_PASSWORD $PW\n", nil},
 		{"an old form of ENV", "FROM configs\nENV DB_PASSWORD pw123456\n",
 			warned(2, "credentials")},
 		{"curl with a secret's file is fine", "FROM configs\nRUN --mount=type=secret,id=token curl -u \"me:$(cat " +

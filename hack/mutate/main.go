@@ -1,5 +1,5 @@
-// Command mutate makes small faults in one package's code, one at a time, and lists those that the package's own tests
-// do not notice.
+// Command mutate makes small faults in one package's code, one at a time, and lists those that its tests, and those of
+// further packages that are named, do not notice.
 //
 //	package files -> mutants (a flipped condition, a dropped error, a dropped call) -> one test program -> survivors
 package main
@@ -38,21 +38,27 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() != 1 || *format != "text" && *format != "json" {
-		return fmt.Errorf("want one package, as in: go run ./hack/mutate ./bootstrap/handover")
+	if flags.NArg() == 0 || *format != "text" && *format != "json" {
+		return fmt.Errorf("want a package, and further ones whose tests run, too, as in: " +
+			"go run ./hack/mutate ./registry/storage ./registry")
 	}
-	t := tester{pattern: flags.Arg(0), short: !*full, limit: *limit, memory: *memory << 30}
-	pkg, err := t.load(ctx)
-	if err != nil {
-		return err
+	var packages []goPackage
+	for _, pattern := range flags.Args() {
+		p, err := load(ctx, pattern)
+		if err != nil {
+			return err
+		}
+		packages = append(packages, p)
 	}
+	pkg := packages[0]
 	all, err := pkg.mutants()
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(progress, "mutate: %s has %d places; trying %s with -seed %d\n", pkg.ImportPath, len(all),
 		amount(*count, len(all)), *seed)
-	r, err := t.try(ctx, pkg, choose(all, *count, *seed), progress)
+	t := tester{short: !*full, limit: *limit, memory: *memory << 30}
+	r, err := t.try(ctx, pkg, packages[1:], choose(all, *count, *seed), progress)
 	if err != nil {
 		return err
 	}

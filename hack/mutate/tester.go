@@ -26,92 +26,114 @@ type goPackage struct {
 	GoFiles    []string
 }
 
-// tester runs the tests of one package.
+// tester runs the tests that shall notice the changes of one package.
 type tester struct {
-	// pattern names the package as the go command takes it.
-	pattern string
-	short   bool
+	short bool
 	// limit bounds one run; 0 gives each as much as the run without a change needs, several times over.
 	limit time.Duration
 	// memory bounds the address space of one run in bytes: a change may make a loop endless.
 	memory uint64
 }
 
-func (t tester) load(ctx context.Context) (goPackage, error) {
+// load finds the package that a pattern of the go command names.
+func load(ctx context.Context, pattern string) (goPackage, error) {
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Name,Dir,GoFiles", t.pattern)
+	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Name,Dir,GoFiles", pattern)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return goPackage{}, fmt.Errorf("find package %s: %w: %s", t.pattern, err, bytes.TrimSpace(stderr.Bytes()))
+		return goPackage{}, fmt.Errorf("find package %s: %w: %s", pattern, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	var p goPackage
 	d := json.NewDecoder(bytes.NewReader(out))
 	if err := d.Decode(&p); err != nil {
-		return goPackage{}, fmt.Errorf("read what go list says of %s: %w", t.pattern, err)
+		return goPackage{}, fmt.Errorf("read what go list says of %s: %w", pattern, err)
 	}
 	if d.More() {
-		return goPackage{}, fmt.Errorf("%s names more than one package; name one", t.pattern)
+		return goPackage{}, fmt.Errorf("%s names more than one package; name one", pattern)
 	}
 	return p, nil
 }
 
-// try runs the package's tests once for each mutant. It fails when the tests fail without any change.
-func (t tester) try(ctx context.Context, p goPackage, mutants []mutant, progress io.Writer) (report, error) {
+// suite is one package's tests, compiled with the switches of all changes.
+type suite struct {
+	dir, program string
+	// ids are the switches that the tests come across without a change; limit is the time that a change leaves them.
+	ids   map[int]bool
+	limit time.Duration
+}
+
+// try runs the tests once for each mutant: the package's own, and those of further packages that use it. It fails when
+// the tests fail without any change.
+func (t tester) try(ctx context.Context, p goPackage, users []goPackage, mutants []mutant,
+	progress io.Writer) (report, error) {
 	dir, err := os.MkdirTemp("", "mutate-")
 	if err != nil {
 		return report{}, err
 	}
 	defer os.RemoveAll(dir)
-	mutants, err = p.compile(ctx, dir, mutants)
+	tests := append([]goPackage{p}, users...)
+	mutants, err = p.compile(ctx, dir, tests, mutants)
 	if err != nil {
 		return report{}, err
 	}
-	reached, err := t.unchanged(ctx, p, dir)
-	if err != nil {
-		return report{}, err
+	suites := make([]suite, len(tests))
+	for i, u := range tests {
+		if suites[i], err = t.unchanged(ctx, u, dir); err != nil {
+			return report{}, err
+		}
 	}
 	r := report{Package: p.ImportPath, Tried: len(mutants)}
 	for i, m := range mutants {
-		if !reached.ids[m.ID] {
-			r.survives(p, m, false)
-			continue
+		reached, noticed := false, false
+		for _, s := range suites {
+			if noticed || !s.ids[m.ID] {
+				continue
+			}
+			reached = true
+			_, err := t.run(ctx, s, mutantEnv+"="+strconv.Itoa(m.ID))
+			noticed = err != nil
 		}
-		_, err := t.test(ctx, p, dir, reached.limit, mutantEnv+"="+strconv.Itoa(m.ID))
 		if ctx.Err() != nil {
 			return report{}, ctx.Err()
 		}
-		if err == nil {
-			r.survives(p, m, true)
-			s := r.Survivors[len(r.Survivors)-1]
+		if !noticed {
+			s := r.survives(p, m, reached)
 			fmt.Fprintf(progress, "mutate: %d of %d: survives: %s: %s\n", i+1, len(mutants), s.Place, s.Change)
 		}
 	}
 	return r, nil
 }
 
-func (r *report) survives(p goPackage, m mutant, reached bool) {
+func (r *report) survives(p goPackage, m mutant, reached bool) survivor {
 	place := fmt.Sprintf("%s:%d", filepath.Join(filepath.Base(p.Dir), filepath.Base(m.File)), m.Line)
-	r.Survivors = append(r.Survivors, survivor{Place: place, Change: m.Change, Reached: reached})
+	s := survivor{Place: place, Change: m.Change, Reached: reached}
+	r.Survivors = append(r.Survivors, s)
 	if !reached {
 		r.Unreached++
 	}
+	return s
 }
 
-const testProgram = "room.test"
+// programOf is where a package's test program is.
+func programOf(dir string, p goPackage) string {
+	return filepath.Join(dir, strings.ReplaceAll(p.ImportPath, "/", "_")+".test")
+}
 
-// compile makes one test program with the switches of all mutants. It gives back those that are valid Go.
-func (p goPackage) compile(ctx context.Context, dir string, mutants []mutant) ([]mutant, error) {
-	for tried := len(mutants); len(mutants) > 0; {
+// compile makes a test program of each package in tests, with the switches of all mutants. It gives back those that are
+// valid Go.
+func (p goPackage) compile(ctx context.Context, dir string, tests []goPackage, mutants []mutant) ([]mutant, error) {
+	for i, tried := 0, len(mutants); i < len(tests); {
 		overlay, err := p.overlay(dir, mutants)
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags=-e", "-overlay", overlay, "-o",
-			filepath.Join(dir, testProgram), p.ImportPath)
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags="+p.ImportPath+"=-e", "-overlay", overlay,
+			"-o", programOf(dir, tests[i]), tests[i].ImportPath)
 		out, err := cmd.CombinedOutput()
 		if err == nil {
-			return mutants, nil
+			i++
+			continue
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -122,13 +144,13 @@ func (p goPackage) compile(ctx context.Context, dir string, mutants []mutant) ([
 			return refused[fmt.Sprintf("%s:%d", filepath.Base(m.File), m.Line)]
 		})
 		if len(mutants) == before {
-			return nil, fmt.Errorf("compile the tests of %s: %w\n%s", p.ImportPath, err, out)
+			return nil, fmt.Errorf("compile the tests of %s: %w\n%s", tests[i].ImportPath, err, out)
 		}
 		if len(mutants) == 0 {
 			return nil, fmt.Errorf("none of %d changes of %s compiles", tried, p.ImportPath)
 		}
 	}
-	return nil, fmt.Errorf("%s has no change to try", p.ImportPath)
+	return mutants, nil
 }
 
 // linesOf gives the places, as in file.go:12, that the compiler complains about.
@@ -168,53 +190,48 @@ func (p goPackage) overlay(dir string, mutants []mutant) (string, error) {
 	return list, errors.Join(err, os.WriteFile(list, content, 0o600))
 }
 
-// baseline is what the tests do without a change: the switches that they come across, and what time a change leaves them.
-type baseline struct {
-	ids   map[int]bool
-	limit time.Duration
-}
-
-func (t tester) unchanged(ctx context.Context, p goPackage, dir string) (baseline, error) {
+// unchanged runs a package's tests without a change.
+func (t tester) unchanged(ctx context.Context, p goPackage, dir string) (suite, error) {
 	file := filepath.Join(dir, "reached")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		return baseline{}, err
+		return suite{}, err
 	}
 	const longest, slack, times = 10 * time.Minute, 10 * time.Second, 4
+	s := suite{dir: p.Dir, program: programOf(dir, p), ids: map[int]bool{}, limit: longest}
 	started := time.Now()
-	out, err := t.test(ctx, p, dir, longest, reachedEnv+"="+file)
+	out, err := t.run(ctx, s, reachedEnv+"="+file)
 	if err != nil {
-		return baseline{}, fmt.Errorf("the tests of %s fail without any change: %w\n%s", p.ImportPath, err, out)
+		return s, fmt.Errorf("the tests of %s fail without any change: %w\n%s", p.ImportPath, err, out)
 	}
-	r := baseline{ids: map[int]bool{}, limit: t.limit}
-	if r.limit == 0 {
-		r.limit = times*time.Since(started) + slack
+	if s.limit = t.limit; s.limit == 0 {
+		s.limit = times*time.Since(started) + slack
 	}
 	reached, err := os.ReadFile(file)
 	if err != nil {
-		return baseline{}, err
+		return s, err
 	}
 	for _, word := range strings.Fields(string(reached)) {
 		id, err := strconv.Atoi(word)
 		if err != nil {
-			return baseline{}, fmt.Errorf("read which changes the tests of %s reach: %w", p.ImportPath, err)
+			return s, fmt.Errorf("read which changes the tests of %s reach: %w", p.ImportPath, err)
 		}
-		r.ids[id] = true
+		s.ids[id] = true
 	}
-	return r, nil
+	return s, nil
 }
 
-// test runs the test program as go test does, with a bound of time and memory, and ends what it leaves behind.
-func (t tester) test(ctx context.Context, p goPackage, dir string, limit time.Duration, env string) ([]byte, error) {
+// run runs a suite as go test does, with a bound of time and memory, and ends what it leaves behind.
+func (t tester) run(ctx context.Context, s suite, env string) ([]byte, error) {
 	// the tests' own limit gives no list of goroutines to wait for: it is the later one
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	args := []string{"--as=" + strconv.FormatUint(t.memory, 10), filepath.Join(dir, testProgram), "-test.failfast",
-		"-test.paniconexit0", "-test.timeout", (2 * limit).String()}
+	args := []string{"--as=" + strconv.FormatUint(t.memory, 10), s.program, "-test.failfast", "-test.paniconexit0",
+		"-test.timeout", (2 * s.limit).String()}
 	if t.short {
 		args = append(args, "-test.short")
 	}
 	cmd := exec.CommandContext(ctx, "prlimit", args...)
-	cmd.Dir = p.Dir
+	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

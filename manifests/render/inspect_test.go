@@ -37,6 +37,22 @@ func TestCompare(t *testing.T) {
 	assert.Equal(t, "a", changes[2].Before)
 	assert.Equal(t, "b", changes[2].After)
 
+	before, after = specOf("a", `{"ignition":{"version":"3.5.0"}}`),
+		specOf("a", `{"ignition":{"version":"3.5.0"},"systemd":{"units":[{"name":"bare.service"},
+			{"name":"on.service","enabled":true}]}}`)
+	after.KernelArguments = []string{"quiet"}
+	changes, err = render.Compare(before, after)
+	require.NoError(t, err)
+	var paths []string
+	for _, c := range changes {
+		assert.Empty(t, c.Before, "%s was not there", c.Path)
+		paths = append(paths, c.Path)
+	}
+	assert.Equal(t, []string{"config.systemd.units[bare.service]", "config.systemd.units[on.service].enabled",
+		"kernelArguments"}, paths)
+	_, err = render.Compare(before, specOf("a", "{"))
+	require.ErrorContains(t, err, "parse Ignition config")
+
 	same, err := render.Compare(before, before)
 	require.NoError(t, err)
 	assert.Empty(t, same)
@@ -97,6 +113,49 @@ func TestParityReasons(t *testing.T) {
 	}
 }
 
+func TestParityOfAConfigThatCannotBeRead(t *testing.T) {
+	good := setOf("master", "rendered-master-1", specOf("a", `{"ignition":{"version":"3.5.0"}}`), "v1")
+	_, err := render.Parity(good, setOf("master", "rendered-master-2", specOf("a", "{"), "v1"))
+	assert.ErrorContains(t, err, "compare pool master")
+}
+
+func TestCheckRendered(t *testing.T) {
+	rendered := func(config string) *mcfgv1.MachineConfig {
+		return &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-master-1"}, Spec: specOf("a", config)}
+	}
+	require.NoError(t, render.CheckRendered("master", rendered(`{"ignition":{"version":"3.5.0"}}`)))
+	assert.ErrorContains(t, render.CheckRendered("master", rendered("{")), "read rendered config of pool master")
+	assert.Error(t, render.CheckRendered("master", rendered(`{"ignition":{"version":"3.5.0"},"storage":{"files":[
+		{"path":"/etc/crio/crio.conf.d/01","contents":{"source":"data:,%5B"}}]}}`)), "MCO reads CRI-O's drop-ins")
+}
+
+// Every kind of setting is explained, with the MachineConfig that it comes from.
+func TestExplainEveryKind(t *testing.T) {
+	set, err := manifests.ReadDir("testdata/a-user-image-beats-the-layered-one/in", manifests.ReadOptions{})
+	require.NoError(t, err)
+	mine := &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "98-all",
+		Labels: map[string]string{"machineconfiguration.openshift.io/role": "master"}}}
+	mine.Spec = specOf("", `{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["fromignition"]},
+		"storage":{"directories":[{"path":"/etc/d"}],"links":[{"path":"/etc/l","target":"/etc/d"}]},
+		"systemd":{"units":[{"name":"a.service","dropins":[{"name":"1.conf","contents":"[Unit]\n"}]}]},
+		"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA"]}]}}`)
+	mine.Spec.KernelArguments, mine.Spec.Extensions = []string{"quiet"}, []string{"usbguard"}
+	mine.Spec.FIPS, mine.Spec.KernelType = true, "realtime"
+	set.MachineConfigs = append(set.MachineConfigs, manifests.NewItem(mine))
+	explained, err := render.Explain(set, render.Options{Versions: render.Versions{Raw: "v1", Hash: "h",
+		Payload: "1.0.0"}})
+	require.NoError(t, err)
+	var got []string
+	for _, e := range explained[0].Entries {
+		if e.From.MachineConfig == mine.Name {
+			got = append(got, e.Kind+" "+e.Name+" "+e.Value)
+		}
+	}
+	assert.ElementsMatch(t, []string{"directory /etc/d ", "link /etc/l ", "unit a.service ", "dropin a.service/1.conf ",
+		"user core ", "kernelArgument quiet ", "kernelArgument fromignition ", "extension usbguard ", "field fips true",
+		"field kernelType realtime"}, got)
+}
+
 func TestExplainOrigins(t *testing.T) {
 	set, err := manifests.ReadDir("testdata/a-user-image-beats-the-layered-one/in", manifests.ReadOptions{})
 	require.NoError(t, err)
@@ -113,5 +172,7 @@ func TestExplainOrigins(t *testing.T) {
 		}
 	}
 	assert.Contains(t, explained[0].String(), "file           /etc/a  from 00-master (a.yaml)")
+	assert.Regexp(t, `(?m)^  field +osImageURL = .* from 99-mine .*, over the ControllerConfig.* and 10-prebuilt.*$`,
+		explained[0].String())
 	assert.Contains(t, explained[0].String(), "osImageURL = registry.example.com/ocp/os@sha256:2222")
 }

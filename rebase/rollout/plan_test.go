@@ -203,6 +203,7 @@ func TestLimitsThatCannotBeRead(t *testing.T) {
 		assert.Error(t, err, s)
 	}
 	for _, s := range []string{"", ";", "Mon", "Mon 1-2", "Foo 01:00-02:00", "Mon 25:00-26:00", "Mon 24:00-01:00",
+		"Mon 01:00-25:00", "Mon x-02:00", "Mon-Foo 01:00-02:00", "Foo-Mon 01:00-02:00",
 		"Mon 01:00-02:00 Nowhere/City", "Mon 01:00-02:00 UTC more"} {
 		_, err := rollout.ParseWindows(s)
 		assert.Error(t, err, s)
