@@ -96,14 +96,14 @@ func poolFields(pool string) []InstallerField {
 }
 
 func clusterFields() []InstallerField {
-	const mirrored = "mirrors in the nodes' registries.conf, an ImageDigestMirrorSet in the cluster, and when this host " +
-		"reads the base image by its digest"
+	const mirrored = "mirrors in the nodes' registries.conf, an ImageDigestMirrorSet in the cluster, and for images " +
+		"that this host reads by digest: the base image, and those that a Containerfile names"
 	return []InstallerField{
 		{Path: "platform.none", Handling: read, Standalone: machines},
 		{Path: "platform.*", Handling: notOurs, Standalone: "dayone makes no machines, addresses or load balancers"},
 		{Path: "pullSecret", Handling: honoured,
 			Standalone: "credentials of the nodes (image pulls of the agent and the kubelet), and of this host for the " +
-				"base image",
+				"base image and for images that a Containerfile names",
 			OpenShift: "checked: JSON, auth in base64; the final registry should be in it"},
 		{Path: "proxy.httpProxy", Handling: honoured,
 			Standalone: "environment of all services of the nodes, of builds, of this host"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
@@ -111,14 +112,40 @@ func carryOut(ctx context.Context, h Host, pool string, request build.Request) (
 // NewRequest is the build request of a pool, in both flows.
 func NewRequest(h Host, r *Registry, s Sources, p preflight.Pool) (build.Request, error) {
 	source, limits := s.Pools[p.Name], h.In.Sidecar.Config.Build
+	access, mirrors, err := h.access(r, p)
+	if err != nil {
+		return build.Request{}, err
+	}
 	return build.NewRequest(build.Spec{
 		Pool: p.Name, Config: source.Config, Controller: source.Controller, Base: source.Base, Copies: s.Copies,
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
 		Platform: h.Platform, Target: r.Name(p.Repository),
-		Registry: build.Access{CAFile: r.Identity.CAFile, AuthFile: r.Identity.PushAuth},
+		Registry: access,
 		Options: build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk),
-			Attempts: limits.Attempts, Offline: limits.Offline, ProxyEnvironment: build.HostProxies(os.Environ())},
+			Attempts: limits.Attempts, Offline: limits.Offline, ProxyEnvironment: build.HostProxies(os.Environ()),
+			RegistriesConf: mirrors},
 	})
+}
+
+// access is how a pool's build reaches the embedded registry and those of images that its Containerfile names. It is no
+// part of the image.
+func (h Host) access(r *Registry, p preflight.Pool) (a build.Access, registriesConf string, err error) {
+	sources, err := h.In.Sources(p)
+	if err != nil {
+		return a, "", err
+	}
+	if sources, err = sources.Over(h.Images); err != nil {
+		return a, "", err
+	}
+	if h.BaseCAFile != "" {
+		ca, err := os.ReadFile(h.BaseCAFile)
+		if err != nil {
+			return a, "", fmt.Errorf("read CA of the base image's registry: %w", err)
+		}
+		sources.CA = slices.Concat(sources.CA, ca)
+	}
+	return sources.Access(build.Access{CAFile: r.Identity.CAFile, AuthFile: r.Identity.PushAuth}, h.Path(scratchDir),
+		"build-"+p.Name)
 }
 
 // Outcome is what both flows hand over; a flow adds the objects and the nodes.

@@ -83,6 +83,8 @@ type Host struct {
 	ProveName bool
 	// Together builds the images of all pools at the same time, each with a storage of its own.
 	Together bool
+	// Images is how this host reads images that Containerfiles name, beside what the install directory says of it.
+	Images preflight.Sources
 	// ByMCO says that MCO's own first boot is at work on the nodes, which report nothing then.
 	ByMCO bool
 }

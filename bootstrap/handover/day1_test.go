@@ -36,11 +36,13 @@ import (
 
 const platform = "linux/amd64"
 
-// installDirectory is the sample, for a final registry and a bootstrap registry that are there.
+// installDirectory is the sample with MachineOSConfigs of masters, workers and a pool of the user's own, for a final
+// registry and a bootstrap registry that are there.
 func installDirectory(t *testing.T, final *registrytest.Registry, bootstrapPort int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))
+	phasetest.AddInfra(t, dir)
 	phasetest.UseRegistry(t, dir, final.Addr, final.Push, final.Pull)
 	file := filepath.Join(dir, installconfig.FileName)
 	raw, err := os.ReadFile(file)
@@ -168,6 +170,7 @@ func TestHandOverWithoutReboot(t *testing.T) {
 	require.NoError(t, d.end())
 	w.settled("master", pool.Config, pool.Image)
 	w.nothingChanged()
+	w.clusterBuilds()
 
 	// One build, which nobody built, and no Job.
 	builds := w.builds("master")

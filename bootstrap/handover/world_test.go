@@ -334,6 +334,23 @@ func (w *world) settled(pool, config, image string) {
 	}, waitLimit, waitEvery)
 }
 
+// clusterBuilds says that the pools whose images the cluster builds have their MachineOSConfig as the install directory
+// has it, and that the cluster begins to build.
+func (w *world) clusterBuilds() {
+	w.t.Helper()
+	for pool, owner := range map[string]string{"worker": "", "infra": "platform"} {
+		var m mcfgv1.MachineOSConfig
+		require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKey{Name: pool}, &m))
+		assert.Equal(w.t, owner, m.Annotations["example.com/owner"], pool)
+		assert.NotContains(w.t, m.Annotations, manifests.AnnotationPreBuiltImage, pool)
+		assert.Contains(w.t, string(m.Spec.RenderedImagePushSpec), "/ocp/"+pool+"-os:")
+		require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace,
+			Name: m.Spec.RenderedImagePushSecret.Name}, &corev1.Secret{}), pool)
+		require.Eventually(w.t, func() bool { return len(w.jobs(pool)) > 0 }, waitLimit, waitEvery, "no build of %s", pool)
+		assert.Len(w.t, w.builds(pool), 1)
+	}
+}
+
 // builds of a pool.
 func (w *world) builds(pool string) []mcfgv1.MachineOSBuild {
 	w.t.Helper()

@@ -30,8 +30,8 @@ func (n *node) plant(c phasetest.Canaries) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "pull-secret"},
 			Type:       corev1.SecretTypeDockerConfigJson,
 			Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(phasetest.Auths(c["cluster"]))}})
-	n.put("/opt/openshift/auth/kubeconfig-loopback", []byte("apiVersion: v1\nkind: Config\nusers:\n- name: a\n  user: {token: "+
-		c["kubeconfig"]+"}\n"))
+	n.put("/opt/openshift/auth/kubeconfig-loopback", []byte("apiVersion: v1\nkind: Config\nusers:\n- name: a\n"+
+		"  user: {token: "+c["kubeconfig"]+"}\n"))
 	n.put("/opt/openshift/tls/root-ca.key", []byte(c["key"]+"\n"))
 	n.edit("RUN GREETING", phasetest.PrintCanaries+"\n      RUN GREETING")
 	c["push"], c["pull"] = n.final.Push.Password, n.final.Pull.Password

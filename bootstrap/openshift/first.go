@@ -1,6 +1,7 @@
 package openshift
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -212,10 +213,27 @@ func importBases(ctx context.Context, f flow, r *day1.Registry, images []string)
 	return out, nil
 }
 
+// hostSources is how programs of the installer's bootstrap node read images: with the cluster's pull secret, at the
+// mirrors of install-config.yaml.
+func hostSources(o Options) (s preflight.Sources, err error) {
+	read := func(file string) []byte {
+		raw, failed := os.ReadFile(o.at(file))
+		if failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("read how this host reads images: %w", failed))
+		}
+		return raw
+	}
+	s.Auth, s.RegistriesConf = read(hostPullSecret), read(hostRegistries)
+	if !bytes.Contains(s.RegistriesConf, []byte("\n[[registry")) {
+		s.RegistriesConf = nil // the OS image's own file, which has defaults for names without a registry
+	}
+	return s, err
+}
+
 // importBase imports from the first place that has the image: the mirrors of this host's registries.conf, then its own
 // registry.
 func importBase(ctx context.Context, f flow, r *day1.Registry, image string) (day1.Imported, error) {
-	places, err := mirrors(f.at("/etc/containers/registries.conf"), image)
+	places, err := mirrors(f.at(hostRegistries), image)
 	if err != nil {
 		return day1.Imported{}, err
 	}

@@ -22,6 +22,8 @@ const (
 	podManifest = "/etc/kubernetes/manifests/machineconfigoperator-bootstrap-pod.yaml"
 	// hostPullSecret is the cluster's pull secret for programs of this host.
 	hostPullSecret = "/root/.docker/config.json"
+	// hostRegistries has the mirrors for programs of this host.
+	hostRegistries = "/etc/containers/registries.conf"
 	// recordsDir has the service records, which the installer's gather takes as they are.
 	recordsDir = "/var/log/openshift"
 	// LoopbackConfigURL is MCO's server on this host, which the gate lets through.

@@ -100,9 +100,14 @@ func newFlow(o Options, in *preflight.Input, records *records) (flow, error) {
 			return flow{}, err
 		}
 	}
+	images, err := hostSources(o)
+	if err != nil {
+		return flow{}, err
+	}
 	port := strconv.Itoa(c.Port)
 	return flow{Options: o, records: records, started: func() {}, host: day1.Host{Options: o.Options, In: in,
-		Registry: net.JoinHostPort(host, port), Listen: ":" + port, Names: []string{host}, Together: true, ByMCO: true}}, nil
+		Registry: net.JoinHostPort(host, port), Listen: ":" + port, Names: []string{host}, Together: true, ByMCO: true,
+		Images: images}}, nil
 }
 
 // run carries out all steps. It watches the installer's limits, the gate and the registry meanwhile.

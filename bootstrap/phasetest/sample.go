@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/registry"
 )
 
@@ -39,6 +40,42 @@ func UseRegistry(t testing.TB, dir, address string, push, pull registry.User) {
 		}
 		return os.WriteFile(path, []byte(words.Replace(string(raw))), 0o600)
 	}))
+}
+
+// infraPool takes the worker's MachineConfigs and its own, as users make such a pool.
+const infraPool = `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfigPool
+metadata: {name: infra}
+spec:
+  machineConfigSelector:
+    matchExpressions:
+    - {key: machineconfiguration.openshift.io/role, operator: In, values: [worker, infra]}
+  nodeSelector: {matchLabels: {node-role.kubernetes.io/infra: ""}}
+`
+
+// AddInfra puts a pool of the user's own into a copy of the sample install directory, beside masters and workers: its
+// MachineOSConfig is the worker's with an annotation. The cluster builds its image.
+func AddInfra(t testing.TB, dir string) {
+	t.Helper()
+	read := func(name string) string {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		return string(raw)
+	}
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	infra := strings.NewReplacer("metadata:\n  name: worker\n",
+		"metadata:\n  name: infra\n  annotations: {example.com/owner: platform}\n",
+		"    name: worker\n", "    name: infra\n", "worker-os", "infra-os").Replace(read("layering/worker.yaml"))
+	require.Contains(t, infra, "example.com/owner")
+	write("layering/infra.yaml", infra)
+	write("openshift/99_infra-pool.yaml", infraPool)
+	text := read(installconfig.FileName)
+	named := strings.Replace(text, "  pools:\n  - name: master\n  - name: worker\n",
+		"  pools:\n  - name: master\n  - name: worker\n  - name: infra\n", 1)
+	require.NotEqual(t, text, named)
+	write(installconfig.FileName, named)
 }
 
 // HostAddress is an address of this machine that is not a loopback address: one that a bootstrap host may have.

@@ -20,7 +20,6 @@ import (
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
-	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/transfer"
 )
 
@@ -85,7 +84,7 @@ func (in *Input) CheckRegistries(ctx context.Context) ([]Probe, error) {
 func (in *Input) BasePull() ([]byte, error) {
 	for _, p := range in.Pools {
 		if p.BasePull != nil {
-			return credentials.Merge(in.Nodes.PullSecret, p.BasePull)
+			return merged(in.Nodes.PullSecret, p.BasePull)
 		}
 	}
 	return in.Nodes.PullSecret, nil

@@ -42,6 +42,27 @@ func (b *bench) trusting(more string, registries ...*registrytest.Registry) {
 		"\nadditionalTrustBundlePolicy: Always\nadditionalTrustBundle: |\n"+bundle+more), 0o600))
 }
 
+// TestContainerfileNamesAMirroredImage: a Containerfile copies from an image of a private registry that only its mirror
+// still has, as in the cluster.
+func TestContainerfileNamesAMirroredImage(t *testing.T) {
+	source, mirror := registrytest.Start(t), registrytest.Start(t)
+	tools := buildtest.Push(t, mirror, buildtest.Base{Fixed: true, NotBootable: true, Repository: "copies/tools",
+		Files: map[string]string{"/usr/share/tool.txt": "a tool"}}).Reference
+	_, digest, _ := strings.Cut(tools, "@")
+	b := newBench(t)
+	b.trusting(fmt.Sprintf("imageDigestSources:\n- source: %s/os\n  mirrors: [%s/copies]\n", source.Addr, mirror.Addr),
+		source, mirror)
+	file := filepath.Join(b.order.Dir, "layering/master.yaml")
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(raw), "RUN GREETING", "COPY --from="+source.Addr+
+		"/os/tools@"+digest+" /usr/share/tool.txt /usr/share/tool.txt\n      RUN grep -q tool /usr/share/tool.txt\n      "+
+		"RUN GREETING", 1)), 0o600))
+	events, output, err := b.run("build-master", string(journal.EventRecorded))
+	require.ErrorContains(t, err, "killed", output)
+	assert.Contains(t, events, "build-master "+string(journal.EventRecorded), output)
+}
+
 // TestBaseImageAtItsMirrors reads the base image where imageDigestSources says: at the mirror first, then at the
 // source, each a registry with a CA and accounts of its own.
 func TestBaseImageAtItsMirrors(t *testing.T) {

@@ -1,6 +1,7 @@
 package trialbuild
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -146,25 +147,31 @@ func (r *localRegistry) imported(ctx context.Context, from transfer.Endpoint, re
 	return copied.Digest.String(), nil
 }
 
+// baseEndpoint reaches the base image, at its own name unless the options say where else it is.
+func baseEndpoint(o Options, name string, sources preflight.Sources) (transfer.Endpoint, error) {
+	from := o.Base
+	from.Reference = cmp.Or(from.Reference, name)
+	if strings.HasPrefix(from.Reference, "oci:") || strings.HasPrefix(from.Reference, "docker-archive:") {
+		return from, nil
+	}
+	access, _, err := sources.Access(build.Access{CAFile: from.CAFile, AuthFile: from.AuthFile}, o.StateDir, "base")
+	from.CAFile, from.AuthFile, from.RegistriesConf = access.CAFile, access.AuthFile, sources.RegistriesConf
+	return from, err
+}
+
 // newRequest imports the images and renders the config, as the bootstrap host does.
 func newRequest(ctx context.Context, in *preflight.Input, pool preflight.Pool, local *localRegistry,
 	o Options) (build.Request, error) {
-	from, name := o.Base, in.Sidecar.Config.BaseImage
+	name := in.Sidecar.Config.BaseImage
 	if name == "" { // the openshift flow: the release names it on the bootstrap node
 		name = preflight.UnknownBase
 	}
-	if from.Reference == "" {
-		from.Reference = name
+	sources, err := in.Sources(pool)
+	if err != nil {
+		return build.Request{}, err
 	}
-	if from.AuthFile == "" && pool.BasePull != nil && !strings.Contains(from.Reference, "oci:") &&
-		!strings.Contains(from.Reference, "docker-archive:") {
-		from.AuthFile = filepath.Join(o.StateDir, "base-auth.json")
-		if err := os.WriteFile(from.AuthFile, pool.BasePull, 0o600); err != nil {
-			return build.Request{}, fmt.Errorf("write base image credentials: %w", err)
-		}
-	}
-	var err error
-	if from.RegistriesConf, err = in.RegistriesConf(); err != nil {
+	from, err := baseEndpoint(o, name, sources)
+	if err != nil {
 		return build.Request{}, err
 	}
 	repository := installconfig.Repository(name)
@@ -187,11 +194,17 @@ func newRequest(ctx context.Context, in *preflight.Input, pool preflight.Pool, l
 		}
 		copies[image] = local.name(repository) + "@" + digest
 	}
+	access, mirrors, err := sources.Access(build.Access{CAFile: local.caFile, AuthFile: local.authFile}, o.StateDir,
+		"build-"+pool.Name)
+	if err != nil {
+		return build.Request{}, err
+	}
+	o.Build.RegistriesConf = cmp.Or(o.Build.RegistriesConf, mirrors)
 	return build.NewRequest(build.Spec{
 		Pool: pool.Name, Config: config, Controller: in.ControllerConfig(), Base: base, Copies: copies,
 		Containerfile: pool.Containerfile, ContainerfileName: pool.MachineOSConfig.Origin.File, Platform: o.Platform,
 		Target:   local.name(pool.Repository),
-		Registry: build.Access{CAFile: local.caFile, AuthFile: local.authFile}, Options: o.Build,
+		Registry: access, Options: o.Build,
 	})
 }
 

@@ -1,7 +1,6 @@
 package openshift_test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,19 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/manifests"
 )
-
-// infraPool takes the worker's MachineConfigs and its own, as users make such a pool.
-const infraPool = `apiVersion: machineconfiguration.openshift.io/v1
-kind: MachineConfigPool
-metadata: {name: infra}
-spec:
-  machineConfigSelector:
-    matchExpressions:
-    - {key: machineconfiguration.openshift.io/role, operator: In, values: [worker, infra]}
-  nodeSelector: {matchLabels: {node-role.kubernetes.io/infra: ""}}
-`
 
 // repositories is a ConfigMap that builds in the cluster look for.
 const repositories = `apiVersion: v1
@@ -37,22 +26,8 @@ data: {a.repo: "[a]"}
 // story puts what a new user has into the sample: beside the masters' MachineOSConfig and the worker's one for a pool
 // of their own, annotated, and what its builds need.
 func story(t *testing.T, dir string) {
-	worker, err := os.ReadFile(filepath.Join(dir, "layering/worker.yaml"))
-	require.NoError(t, err)
-	infra := bytes.ReplaceAll(worker, []byte("  name: worker\n"), []byte("  name: infra\n"))
-	infra = bytes.Replace(infra, []byte("  name: infra\n"),
-		[]byte("  name: infra\n  annotations: {example.com/owner: platform}\n"), 1)
-	infra = bytes.Replace(infra, []byte("worker-os"), []byte("infra-os"), 1)
-	for file, text := range map[string][]byte{"layering/infra.yaml": infra,
-		"openshift/99_infra-pool.yaml": []byte(infraPool), "layering/repositories.yaml": []byte(repositories)} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, file), text, 0o600))
-	}
-	file := filepath.Join(dir, "install-config.yaml")
-	raw, err := os.ReadFile(file)
-	require.NoError(t, err)
-	named := bytes.Replace(raw, []byte("  - name: worker\npull"), []byte("  - name: worker\n  - name: infra\npull"), 1)
-	require.NotEqual(t, string(raw), string(named))
-	require.NoError(t, os.WriteFile(file, named, 0o600))
+	phasetest.AddInfra(t, dir)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "layering/repositories.yaml"), []byte(repositories), 0o600))
 }
 
 // clusterBuilds says that the cluster has the MachineOSConfigs of the pools that it builds itself, and builds: the
