@@ -42,6 +42,8 @@ func faults() []fault {
 		{"damaged state", damagedState},
 		{"damaged install directory", damagedDirectory},
 		{"spoiled registry", spoiledRegistry},
+		{"clock step", clockStep},
+		{"hostile base", hostileBase},
 	}
 }
 

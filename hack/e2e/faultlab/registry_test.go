@@ -23,8 +23,8 @@ import (
 	"dayone.dev/dayone/hack/faultproxy"
 )
 
-// spoiledRegistry takes the base image from a registry that fails, lies, dawdles or never stops. The program ends in the
-// right image, or says which registry it was; when the registry is well again, it goes on.
+// spoiledRegistry takes the base image from a registry that fails, lies, dawdles or never stops. The program ends in
+// the right image, or says which registry it was; when the registry is well again, it goes on.
 func spoiledRegistry(a *attempt) {
 	grow := a.memory("size=1g") // what never stops would fill this machine's disk
 	proxy, base := a.serveBase()
@@ -32,6 +32,7 @@ func spoiledRegistry(a *attempt) {
 	a.t.Log(what)
 	proxy.Spoil(fault)
 	e := a.start(a.t, a.state, base.options...).serves(a.pull)
+	a.t.Logf("it serves: %v", e.served)
 	if !e.served {
 		assert.Contains(a.t, lastLine(e.log), base.host, "the refusal does not name the registry:\n%s", e.log)
 	}
