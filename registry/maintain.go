@@ -1,14 +1,12 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/gofrs/flock"
 	"github.com/opencontainers/go-digest"
@@ -102,80 +100,22 @@ func ReadStatus(ctx context.Context, root string) (Status, error) {
 	return ask[Status](ctx, server, "/status", struct{}{})
 }
 
-// Listed is one image of a root.
-type Listed struct {
-	Repository string        `json:"repository"`
-	Tags       []string      `json:"tags"`
-	Digest     digest.Digest `json:"digest"`
-	MediaType  string        `json:"mediaType"`
-	// Bytes of the manifest and of what it names, shared layers counted for each image.
-	Bytes int64 `json:"bytes"`
-	// Orphaned is the subject that the manifest refers to and its repository lacks.
-	Orphaned digest.Digest `json:"orphaned,omitempty"`
-	// Problem says why the manifest cannot be read.
-	Problem string `json:"problem,omitempty"`
-}
-
-// Usage is what a repository takes on disk.
-type Usage struct {
-	Repository string `json:"repository"`
-	// Bytes of all its blobs, Own those that no other repository has.
-	Bytes int64 `json:"bytes"`
-	Own   int64 `json:"own"`
-}
-
 // List names the images below root. It needs no lock: a server may run.
-func List(ctx context.Context, root string) ([]Listed, error) {
+func List(ctx context.Context, root string) ([]storage.Image, error) {
 	store, err := openForReading(root)
 	if err != nil {
 		return nil, err
 	}
-	images, err := storage.ListImages(ctx, store)
-	if err != nil {
-		return nil, err
-	}
-	out := []Listed{}
-	for _, i := range images {
-		out = append(out, Listed{Repository: i.Repository, Tags: i.Tags, Digest: i.Digest, MediaType: i.MediaType,
-			Bytes: i.Bytes, Orphaned: i.Orphaned, Problem: i.Problem})
-	}
-	return out, nil
+	return storage.ListImages(ctx, store)
 }
 
 // DiskUsage returns what each repository takes, largest first, and what all blobs take together. It needs no lock.
-func DiskUsage(ctx context.Context, root string) (usage []Usage, total int64, err error) {
+func DiskUsage(ctx context.Context, root string) (usage []storage.Usage, total int64, err error) {
 	store, err := openForReading(root)
 	if err != nil {
 		return nil, 0, err
 	}
-	found, err := storage.ReadUsage(ctx, store)
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, n := range found.Sizes {
-		total += n
-	}
-	holders := map[digest.Digest]int{}
-	for _, blobs := range found.Blobs {
-		for _, d := range blobs {
-			holders[d]++
-		}
-	}
-	usage = []Usage{} // what is empty is a list in JSON, too
-	for repository, blobs := range found.Blobs {
-		u := Usage{Repository: repository}
-		for _, d := range blobs {
-			u.Bytes += found.Sizes[d]
-			if holders[d] == 1 {
-				u.Own += found.Sizes[d]
-			}
-		}
-		usage = append(usage, u)
-	}
-	slices.SortFunc(usage, func(a, b Usage) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Repository, b.Repository))
-	})
-	return usage, total, nil
+	return storage.ReadUsage(ctx, store)
 }
 
 func openForReading(root string) (*storage.Store, error) {

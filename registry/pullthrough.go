@@ -136,7 +136,7 @@ func (p *pullThrough) manifest(ctx context.Context, name string, d digest.Digest
 	if err != nil {
 		return nil, err
 	}
-	return m, r.Used(m.Digest)
+	return m, storage.NoteUse(r, m.Digest)
 }
 
 // tagged is the manifest of a tag that the upstream confirmed within tagFresh. When it cannot be asked the last answer
@@ -145,10 +145,10 @@ func (p *pullThrough) tagged(ctx context.Context, name, tag string) (m *storage.
 	err error) {
 	r := p.store.Repository(name)
 	m, have := r.Tagged(tag)
-	since := r.TagSince(tag)
+	since := storage.TagSince(r, tag)
 	age := time.Since(since)
 	if have == nil && age >= 0 && age < tagFresh { // no less: the clock was set back
-		return m, 0, r.Used(m.Digest)
+		return m, 0, storage.NoteUse(r, m.Digest)
 	}
 	err = errAway
 	var fault upstreamError
@@ -165,12 +165,12 @@ func (p *pullThrough) tagged(ctx context.Context, name, tag string) (m *storage.
 	switch {
 	case err == nil:
 		if m, err = r.Tagged(tag); err == nil {
-			err = r.Used(m.Digest)
+			err = storage.NoteUse(r, m.Digest)
 		}
 		return m, 0, err
 	case have == nil && errors.As(err, &fault):
 		p.metrics.stale.Inc()
-		return m, max(0, age), r.Used(m.Digest)
+		return m, max(0, age), storage.NoteUse(r, m.Digest)
 	}
 	return nil, 0, err
 }
@@ -192,7 +192,7 @@ func (p *pullThrough) takeTag(ctx context.Context, name, tag string) error {
 	var fault upstreamError
 	switch {
 	case errors.Is(err, storage.ErrNotFound): // deleted there
-		if have, lost := r.Tagged(tag); lost == nil && r.IsCached(have.Digest) {
+		if have, lost := r.Tagged(tag); lost == nil && storage.IsCached(r, have.Digest) {
 			return errors.Join(err, r.DeleteTag(ctx, tag))
 		}
 		return err
@@ -211,7 +211,7 @@ func (p *pullThrough) takeTag(ctx context.Context, name, tag string) error {
 	}
 	have, err := r.Tagged(tag)
 	if err == nil && have.Digest == d {
-		return r.ConfirmTag(tag)
+		return storage.ConfirmTag(r, tag)
 	}
 	if have, err = r.Manifest(d); lacks(err) {
 		return p.takeManifest(ctx, name, d, tag)

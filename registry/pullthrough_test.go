@@ -219,6 +219,17 @@ func TestPullThrough(t *testing.T) {
 		assert.Equal(t, digest.FromBytes(layer), digest.FromBytes(body))
 		assert.Equal(t, 2, o.count("GET "+blob))
 	})
+	t.Run("as a mirror of the upstream's name", func(t *testing.T) {
+		dir := t.TempDir()
+		conf, auth := filepath.Join(dir, "registries.conf"), filepath.Join(dir, "auth.json")
+		require.NoError(t, os.WriteFile(conf, []byte("[[registry]]\nprefix = \"registry.example.com/os\"\n"+
+			"location = \"127.0.0.1:1/os\"\n[[registry.mirror]]\nlocation = \""+s.Addr()+"/os\"\ninsecure = true\n"), 0o600))
+		require.NoError(t, User{Name: "n", Password: "p"}.WriteAuthFile(auth, s.Addr()))
+		out, err := exec.Command("skopeo", "--registries-conf", conf, "inspect", "--no-tags", "--authfile", auth,
+			"--format", "{{.Digest}}", "docker://registry.example.com/os/app@"+string(d)).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Equal(t, string(d)+"\n", string(out))
+	})
 	t.Run("nobody pushes", func(t *testing.T) {
 		req, err := http.NewRequest(http.MethodPost, "http://"+s.Addr()+"/v2/os/app/blobs/uploads/", nil)
 		require.NoError(t, err)

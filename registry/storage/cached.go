@@ -29,7 +29,7 @@ func markCached(r Repository, d digest.Digest) error {
 }
 
 // IsCached reports whether a manifest came from an upstream and can come again.
-func (r Repository) IsCached(d digest.Digest) bool {
+func IsCached(r Repository, d digest.Digest) bool {
 	target, err := r.s.driver.readLink(revisionLink(r.name, d))
 	if err == nil {
 		_, err = os.Stat(r.s.driver.full(cachedMark(r.name, target)))
@@ -37,8 +37,8 @@ func (r Repository) IsCached(d digest.Digest) bool {
 	return err == nil
 }
 
-// Used notes that a manifest was asked for, if it came from an upstream.
-func (r Repository) Used(d digest.Digest) error {
+// NoteUse notes that a manifest was asked for, if it came from an upstream.
+func NoteUse(r Repository, d digest.Digest) error {
 	if d.Algorithm() != digest.SHA256 {
 		target, err := r.s.driver.readLink(revisionLink(r.name, d))
 		if err != nil {
@@ -55,7 +55,7 @@ func (r Repository) Used(d digest.Digest) error {
 }
 
 // TagSince is when a tag was set or confirmed; the zero time without such a tag.
-func (r Repository) TagSince(tag string) time.Time {
+func TagSince(r Repository, tag string) time.Time {
 	fi, err := os.Stat(r.s.driver.full(tagLink(r.name, tag)))
 	if err != nil {
 		return time.Time{}
@@ -64,7 +64,7 @@ func (r Repository) TagSince(tag string) time.Time {
 }
 
 // ConfirmTag notes that the upstream has the tag as it is here.
-func (r Repository) ConfirmTag(tag string) error {
+func ConfirmTag(r Repository, tag string) error {
 	now := time.Now()
 	if err := os.Chtimes(r.s.driver.full(tagLink(r.name, tag)), now, now); err != nil {
 		return fmt.Errorf("confirm tag %s of %s: %w", tag, r.name, known(err))

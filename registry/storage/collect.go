@@ -115,7 +115,7 @@ func mark(ctx context.Context, s *Store) (used map[digest.Digest]bool, damaged [
 			return nil // deleted meanwhile
 		}
 		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrManifest) {
-			if r.IsCached(rev) { // it comes again with what it names
+			if IsCached(r, rev) { // it comes again with what it names
 				return nil
 			}
 			damaged = append(damaged, r.name+"@"+string(rev))
@@ -129,7 +129,7 @@ func mark(ctx context.Context, s *Store) (used map[digest.Digest]bool, damaged [
 	return used, damaged, err
 }
 
-// markRepository keeps all that a repository links to: a manifest can name nothing else.
+// markRepository adds all that a repository links to: its manifests can name nothing else.
 func markRepository(r Repository, used map[digest.Digest]bool) error {
 	for _, dir := range []string{layersDir(r.name), revisionsDir(r.name)} {
 		links, err := r.s.driver.links(dir)

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,15 +14,16 @@ import (
 
 // Image is a manifest of a repository with what it names.
 type Image struct {
-	Repository string
-	Digest     digest.Digest
-	MediaType  string
-	Tags       []string
-	Bytes      int64
+	Repository string        `json:"repository"`
+	Tags       []string      `json:"tags"`
+	Digest     digest.Digest `json:"digest"`
+	MediaType  string        `json:"mediaType"`
+	// Bytes of the manifest and of what it names, shared layers counted for each image.
+	Bytes int64 `json:"bytes"`
 	// Orphaned is the subject that the manifest refers to and its repository lacks; "" is none.
-	Orphaned digest.Digest
+	Orphaned digest.Digest `json:"orphaned,omitempty"`
 	// Problem says why the manifest cannot be read; "" when it can.
-	Problem string
+	Problem string `json:"problem,omitempty"`
 }
 
 // ListImages lists the manifests of all repositories with their tags. It does not hash them: a server may run on the
@@ -31,7 +33,7 @@ func ListImages(ctx context.Context, s *Store) ([]Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Image
+	out := []Image{} // what is empty is a list in JSON, too
 	for _, name := range names {
 		images, err := imagesOf(ctx, s.Repository(name))
 		if err != nil {
@@ -91,41 +93,50 @@ func imagesOf(ctx context.Context, r Repository) ([]Image, error) {
 	return out, nil
 }
 
-// Usage is which blobs there are and which of them each repository links to, manifests included, each once.
+// Usage is what a repository takes on disk.
 type Usage struct {
-	Sizes map[digest.Digest]int64
-	Blobs map[string][]digest.Digest
+	Repository string `json:"repository"`
+	// Bytes of all its blobs, manifests included, Own those that no other repository has.
+	Bytes int64 `json:"bytes"`
+	Own   int64 `json:"own"`
 }
 
-// ReadUsage reads what is on disk.
-func ReadUsage(ctx context.Context, s *Store) (Usage, error) {
-	u := Usage{Sizes: map[digest.Digest]int64{}, Blobs: map[string][]digest.Digest{}}
-	err := eachBlob(ctx, s, func(d digest.Digest, fi fs.FileInfo) error {
-		u.Sizes[d] = fi.Size()
+// ReadUsage returns what each repository takes, largest first, and what all blobs take together.
+func ReadUsage(ctx context.Context, s *Store) (usage []Usage, total int64, err error) {
+	sizes := map[digest.Digest]int64{}
+	err = eachBlob(ctx, s, func(d digest.Digest, fi fs.FileInfo) error {
+		sizes[d] = fi.Size()
+		total += fi.Size()
 		return nil
 	})
 	if err != nil {
-		return u, fmt.Errorf("list blobs: %w", err)
+		return nil, 0, fmt.Errorf("list blobs: %w", err)
 	}
 	names, err := s.driver.repositories()
 	if err != nil {
-		return u, err
+		return nil, 0, err
 	}
-	for _, name := range names {
-		seen := map[digest.Digest]bool{}
-		u.Blobs[name] = nil
-		for _, dir := range []string{layersDir(name), revisionsDir(name)} {
-			links, err := s.driver.links(dir)
-			if err != nil {
-				return u, err
-			}
-			for _, d := range links {
-				if target, err := s.driver.readLink(linkBelow(dir, d)); err == nil && !seen[target] {
-					seen[target] = true
-					u.Blobs[name] = append(u.Blobs[name], target)
-				}
-			}
+	holders := map[digest.Digest][]int{} // which of usage have a blob
+	usage = []Usage{}                    // what is empty is a list in JSON, too
+	for i, name := range names {
+		linked := map[digest.Digest]bool{}
+		if err := markRepository(s.Repository(name), linked); err != nil {
+			return nil, 0, err
+		}
+		u := Usage{Repository: name}
+		for d := range linked {
+			u.Bytes += sizes[d]
+			holders[d] = append(holders[d], i)
+		}
+		usage = append(usage, u)
+	}
+	for d, of := range holders {
+		if len(of) == 1 {
+			usage[of[0]].Own += sizes[d]
 		}
 	}
-	return u, nil
+	slices.SortFunc(usage, func(a, b Usage) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Repository, b.Repository))
+	})
+	return usage, total, nil
 }

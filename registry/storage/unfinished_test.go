@@ -120,7 +120,7 @@ func TestClockSetBack(t *testing.T) {
 	fi, err := os.Stat(blobFile(root, loose))
 	require.NoError(t, err)
 	assert.WithinDuration(t, time.Now(), fi.ModTime(), time.Minute)
-	require.NoError(t, s.Repository("a/b").Used(cached.Digest))
+	require.NoError(t, storage.NoteUse(s.Repository("a/b"), cached.Digest))
 	listed, err := storage.ListCached(t.Context(), s)
 	require.NoError(t, err)
 	require.Len(t, listed, 1)

@@ -97,7 +97,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // verifyManifest looks whether an image is whole. A cached one need not be: the
 // upstream has what it lacks.
 func verifyManifest(r Repository, rev digest.Digest, report *VerifyReport) {
-	if r.IsCached(rev) {
+	if IsCached(r, rev) {
 		return
 	}
 	lacks := func(d digest.Digest) { report.Missing = append(report.Missing, r.name+"@"+string(d)) }

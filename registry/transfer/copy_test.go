@@ -173,7 +173,6 @@ func TestCopyIndex(t *testing.T) {
 	got, err := transfer.Inspect(t.Context(), pull(dst, "os/multi:v1"), "linux/arm64")
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(t, arm), got.Digest.String())
-	assert.Equal(t, digestOf(t, idx), got.IndexDigest.String())
 	_, err = transfer.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/none:v1"),
 		transfer.Options{Platform: "linux/s390x"})
 	require.Error(t, err)

@@ -21,14 +21,12 @@ type Layer struct {
 
 // Image is what a manifest and its configuration say.
 type Image struct {
-	// Digest is that of ManifestRaw. IndexDigest is that of the index it was chosen from, "" without an index.
-	Digest, IndexDigest digest.Digest
-	MediaType           string
-	Labels              map[string]string
-	Architecture, OS    string
-	Layers              []Layer
-	ManifestRaw         []byte
-	ConfigRaw           []byte
+	// Digest is that of the image's own manifest, also when it was chosen from an index.
+	Digest           digest.Digest
+	MediaType        string
+	Labels           map[string]string
+	Architecture, OS string
+	Layers           []Layer
 }
 
 // Inspect reads an image's manifest and configuration, both verified against their digests; of an index that of
@@ -100,9 +98,6 @@ func (img *Image) read(ctx context.Context, src types.ImageSource, sys *types.Sy
 	}
 	var instance *digest.Digest
 	if manifest.MIMETypeIsMultiImage(mediaType) {
-		if img.IndexDigest, err = manifest.Digest(raw); err != nil {
-			return fmt.Errorf("hash index: %w", err)
-		}
 		list, err := manifest.ListFromBlob(raw, mediaType)
 		if err != nil {
 			return fmt.Errorf("read index: %w", err)
@@ -114,10 +109,10 @@ func (img *Image) read(ctx context.Context, src types.ImageSource, sys *types.Sy
 		instance = &d
 	}
 	unparsed := image.UnparsedInstance(src, instance)
-	if img.ManifestRaw, img.MediaType, err = unparsed.Manifest(ctx); err != nil {
+	if raw, img.MediaType, err = unparsed.Manifest(ctx); err != nil {
 		return fmt.Errorf("read manifest: %w", err)
 	}
-	if img.Digest, err = manifest.Digest(img.ManifestRaw); err != nil {
+	if img.Digest, err = manifest.Digest(raw); err != nil {
 		return fmt.Errorf("hash manifest: %w", err)
 	}
 	if instance != nil && img.Digest != *instance {
@@ -126,9 +121,6 @@ func (img *Image) read(ctx context.Context, src types.ImageSource, sys *types.Sy
 	parsed, err := image.FromUnparsedImage(ctx, sys, unparsed)
 	if err != nil {
 		return fmt.Errorf("read manifest: %w", err)
-	}
-	if img.ConfigRaw, err = parsed.ConfigBlob(ctx); err != nil {
-		return fmt.Errorf("read configuration: %w", err)
 	}
 	info, err := parsed.Inspect(ctx)
 	if err != nil {
