@@ -8,8 +8,8 @@ type check func(*directory, *Input, *report.Report)
 
 // installChecks are all checks of an install directory.
 func installChecks() []check {
-	return append([]check{unsupportedFlows, plainFiles, poolsExist, streams, runc, baseImage, ownBase, signaturePolicy,
-		invalidIgnition, unselected}, layeringChecks()...)
+	return append([]check{unsupportedFlows, plainFiles, poolsExist, customPools, streams, runc, baseImage, ownBase,
+		signaturePolicy, invalidIgnition, unselected}, layeringChecks()...)
 }
 
 // layeringChecks are those of the layering directory, which also run on the bootstrap node.

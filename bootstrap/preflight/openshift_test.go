@@ -183,6 +183,25 @@ func TestStreamsOfPoolsThatTheClusterBuilds(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestCustomPoolBuiltAtBootstrap(t *testing.T) {
+	dir := openshift(t)
+	raw, err := os.ReadFile(filepath.Join(dir, "layering", "worker.yaml"))
+	require.NoError(t, err)
+	put(t, dir, "layering/infra.yaml", strings.ReplaceAll(string(raw), "worker", "infra"))
+	put(t, dir, "openshift/99_pool.yaml", fmt.Sprintf(aPool, "infra",
+		"machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}"))
+	replace(t, dir, installconfig.FileName, "  - name: worker\n", "  - name: worker\n  - name: infra\n")
+	in, err := Load(dir, platform)
+	require.NoError(t, err)
+	assert.Empty(t, rule(in.Warnings, "custom-pool"), "the cluster builds its image")
+	replace(t, dir, installconfig.FileName, "  - name: infra\n", "  - name: infra\n    buildAt: bootstrap\n")
+	in, err = Load(dir, platform)
+	require.NoError(t, err)
+	found := rule(in.Warnings, "custom-pool")
+	require.Len(t, found, 1)
+	assert.Equal(t, "onClusterLayering.pools[2].buildAt", found[0].Path)
+}
+
 const aStream = "apiVersion: machineconfiguration.openshift.io/v1\nkind: OSImageStream\nmetadata: {name: cluster}\n" +
 	"spec: {defaultStream: rhel-10}\n"
 

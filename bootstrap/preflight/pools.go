@@ -29,6 +29,23 @@ func hasPool(pools []manifests.Item[*mcfgv1.MachineConfigPool], name string) boo
 		func(p manifests.Item[*mcfgv1.MachineConfigPool]) bool { return p.Object.Name == name })
 }
 
+// customPools warns of a custom pool whose image is built here: what the cluster renders for it has another name, for
+// which this image was not built. MCO's bootstrap adds the kernel arguments of cgroup v2 to every pool's config, MCO in
+// the cluster to the built-in pools' only (machine-config-operator 7ff337a4, pkg/controller/kubelet-config,
+// RunNodeConfigBootstrap and syncNodeConfigHandler).
+func customPools(_ *directory, in *Input, rep *report.Report) {
+	for i, p := range in.Sidecar.Config.Pools {
+		if !in.openshift() || p.BuildAt != installconfig.BuildAtBootstrap ||
+			slices.Contains([]string{"master", "worker", "arbiter"}, p.Name) {
+			continue
+		}
+		at := report.Finding{File: installconfig.FileName, Path: poolPath(i) + ".buildAt", Rule: "custom-pool",
+			Next: "write buildAt: cluster for the pool"}
+		rep.Warnf(at, "MCO in the cluster renders custom pool %q without kernel arguments that its bootstrap adds: "+
+			"each of its nodes reboots once more", p.Name)
+	}
+}
+
 // streams refuses an OS image stream on a pool whose image is built here: MCO's renderer takes one or the other. An
 // image that is built in the cluster is built on the stream's. In the standalone flow, which reads no release, every
 // pool's base is install-config.yaml's.
