@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// mcoEnv names a directory with machine-config-operator, machine-config-controller, machine-config-server and the
-	// operator's templates/.
+	// mcoEnv names a directory with machine-config-operator, machine-config-controller, machine-config-server,
+	// machine-os-builder and the operator's templates/.
 	mcoEnv = "DAYONE_TEST_MCO"
 	// installerEnv names openshift-install.
 	installerEnv = "DAYONE_TEST_OPENSHIFT_INSTALL"
@@ -110,7 +110,7 @@ func (s *suite) mco(t *testing.T) mco {
 		s.without(t, mcoEnv+" names no directory with the Machine Config Operator's programs")
 	}
 	for _, name := range []string{"machine-config-operator", "machine-config-controller", "machine-config-server",
-		"templates"} {
+		"machine-os-builder", "templates"} {
 		_, err := os.Stat(filepath.Join(dir, name))
 		require.NoError(t, err, "%s=%s", mcoEnv, dir)
 	}
