@@ -45,7 +45,7 @@ func newMetrics(store *storage.Store, h *house) *metrics {
 		scrubs:        counter("scrubs_total", "Verifications of all blobs that ended, by schedule and by command."),
 		failures:      counter("failures_total", "Requests that failed by the server's fault (500)."),
 		upstreamAsked: counter("upstream_requests_total", "Requests to the upstream of a pull-through registry."),
-		upstreamBytes: counter("upstream_bytes_received_total", "Bytes of manifests and blobs that came from it."),
+		upstreamBytes: counter("upstream_bytes_received_total", "Bytes of manifests and blobs that came from the upstream."),
 		stale:         counter("stale_tags_total", "Answers with a tag that the upstream did not confirm."),
 		requests:      map[endpoint]prometheus.Counter{},
 		seconds:       map[endpoint]prometheus.Observer{},

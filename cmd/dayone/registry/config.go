@@ -16,12 +16,6 @@ import (
 // setting is a key of distribution's configuration: it has a flag of serve, or the one value that the server keeps to.
 type setting struct{ key, flag, only string }
 
-// upstreamUser and upstreamPassword have no flag: an argument is not secret.
-const (
-	upstreamUser     = "proxy.username"
-	upstreamPassword = "proxy.password"
-)
-
 // settings are those keys of distribution v3's configuration (about/configuration in its documentation) that serve
 // holds to.
 func settings() []setting {
@@ -59,19 +53,8 @@ func applyConfig(cmd *cobra.Command, file string, upstream *transfer.Endpoint) e
 	if err := yaml.UnmarshalStrict(raw, &root); err != nil {
 		return fmt.Errorf("read configuration %s: %w", file, err)
 	}
-	var bad []string
-	all := leaves("", root)
-	if all[upstreamPassword] != "" {
-		if fi, err := os.Stat(file); err != nil || fi.Mode().Perm()&0o077 != 0 {
-			bad = append(bad, upstreamPassword+": others may read the file: chmod 600 it, or give --upstream-authfile")
-		}
-	}
-	if upstream.AuthFile == "" {
-		upstream.Username, upstream.Password = all[upstreamUser], all[upstreamPassword]
-	}
-	delete(all, upstreamUser)
-	delete(all, upstreamPassword)
-	for key, value := range all {
+	bad := applyAccount(file, root, upstream)
+	for key, value := range leaves("", root) {
 		if fault := applySetting(cmd, key, value); fault != "" {
 			bad = append(bad, key+": "+fault)
 		}
@@ -82,6 +65,33 @@ func applyConfig(cmd *cobra.Command, file string, upstream *transfer.Endpoint) e
 			strings.Join(bad, "\n  "))
 	}
 	return nil
+}
+
+// applyAccount takes the account at the upstream out of a configuration: it has no flags, because an argument is not
+// secret.
+func applyAccount(file string, root map[string]any, upstream *transfer.Endpoint) (bad []string) {
+	proxy, _ := root["proxy"].(map[string]any)
+	account := map[string]string{}
+	for _, key := range []string{"username", "password"} {
+		value, given := proxy[key]
+		text, ok := value.(string)
+		if given && !ok {
+			bad = append(bad, "proxy."+key+": write it in quotes")
+		}
+		account[key] = text
+		if delete(proxy, key); given && len(proxy) == 0 { // the flag --upstream may name the registry
+			delete(root, "proxy")
+		}
+	}
+	if account["password"] != "" {
+		if fi, err := os.Stat(file); err != nil || fi.Mode().Perm()&0o077 != 0 {
+			bad = append(bad, "proxy.password: others may read the file: chmod 600 it, or give --upstream-authfile")
+		}
+	}
+	if upstream.AuthFile == "" {
+		upstream.Username, upstream.Password = account["username"], account["password"]
+	}
+	return bad
 }
 
 func applySetting(cmd *cobra.Command, key, value string) (fault string) {

@@ -91,6 +91,13 @@ func TestUpstreamAccount(t *testing.T) {
 	require.NoError(t, applyConfig(newServeCommand(), file, &e))
 	assert.Empty(t, e.Username, "the auth file wins")
 
+	require.NoError(t, os.WriteFile(file, []byte("proxy: {username: u, password: secret}\n"), 0o600))
+	require.NoError(t, applyConfig(newServeCommand(), file, &e), "--upstream names the registry")
+	number := filepath.Join(t.TempDir(), "number.yml")
+	require.NoError(t, os.WriteFile(number, []byte("proxy: {username: u, password: 01234567}\n"), 0o600))
+	require.ErrorContains(t, applyConfig(newServeCommand(), number, &e), "proxy.password: write it in quotes",
+		"it would be another number")
+
 	require.NoError(t, os.Chmod(file, 0o644))
 	err := applyConfig(newServeCommand(), file, &e)
 	require.ErrorContains(t, err, "chmod 600")
