@@ -243,7 +243,7 @@ func (c *copier) once(ctx context.Context, res *Result) ([]byte, error) {
 			c.count(e, res)
 		}
 	}()
-	m, err := copy.Image(ctx, c.policy, c.dst, c.src, &opts)
+	m, err := copy.Image(ctx, c.policy, c.dst, exact{c.src}, &opts)
 	close(events)
 	done.Wait()
 	return m, orSilence(ctx, err)

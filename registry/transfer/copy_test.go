@@ -1,11 +1,10 @@
 package transfer_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/hack/faultproxy"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/registrytest"
 	"dayone.dev/dayone/registry/transfer"
@@ -194,24 +194,15 @@ func TestCopyDockerArchive(t *testing.T) {
 	require.ErrorContains(t, err, "use oci:DIRECTORY")
 }
 
-// flaky fails the first n blob requests in the way that fail says.
-func flaky(t *testing.T, r *registrytest.Registry, n int32, fail func(w http.ResponseWriter)) (*httptest.Server,
-	*atomic.Int32) {
+// spoiled gives a registry's image through a proxy of faults.
+func spoiled(t *testing.T, r *registrytest.Registry, repo string) (*faultproxy.Proxy, transfer.Endpoint) {
 	t.Helper()
-	target, err := url.Parse(r.URL())
+	proxy, err := faultproxy.To(r.URL(), r.Transport(t))
 	require.NoError(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = r.Transport(t)
-	var seen atomic.Int32
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if strings.Contains(q.URL.Path, "/blobs/") && seen.Add(1) <= n {
-			fail(w)
-			return
-		}
-		proxy.ServeHTTP(w, q)
-	}))
-	t.Cleanup(srv.Close)
-	return srv, &seen
+	srv := httptest.NewServer(proxy)
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	return proxy, transfer.Endpoint{Reference: strings.TrimPrefix(srv.URL, "http://") + "/" + repo, Insecure: true,
+		Username: r.Pull.Name, Password: r.Pull.Password}
 }
 
 func TestCopyRetries(t *testing.T) {
@@ -219,23 +210,22 @@ func TestCopyRetries(t *testing.T) {
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 2), options(t, src)...))
 	for _, tc := range []struct {
 		name    string
-		fail    func(http.ResponseWriter)
+		fail    faultproxy.Fault
 		retried bool
 		times   int32
 	}{ // net/http itself repeats a GET whose kept connection was cut
-		{"503", func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }, true, 2},
-		{"502", func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, true, 2},
-		{"connection cut", func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, true, 4},
-		{"404", func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, false, 2},
-		{"403", func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, false, 2},
-		{"507", func(w http.ResponseWriter) { w.WriteHeader(http.StatusInsufficientStorage) }, false, 2},
-		{"other bytes", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "not the blob") }, false, 2},
+		{"503", faultproxy.Status(http.StatusServiceUnavailable), true, 2},
+		{"502", faultproxy.Status(http.StatusBadGateway), true, 2},
+		{"connection cut", faultproxy.Cut, true, 4},
+		{"404", faultproxy.Status(http.StatusNotFound), false, 2},
+		{"403", faultproxy.Status(http.StatusForbidden), false, 2},
+		{"507", faultproxy.Status(http.StatusInsufficientStorage), false, 2},
+		{"other bytes", faultproxy.Text("not the blob"), false, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			// the first is a look at the configuration, whose failure containers/image forgives
-			proxy, _ := flaky(t, src, tc.times, tc.fail)
-			from := transfer.Endpoint{Reference: strings.TrimPrefix(proxy.URL, "http://") + "/os/base:v1", Insecure: true,
-				Username: src.Pull.Name, Password: src.Pull.Password}
+			proxy, from := spoiled(t, src, "os/base:v1")
+			proxy.Spoil(faultproxy.On("/blobs/", faultproxy.First(tc.times, tc.fail)))
 			to := push(dst, "os/"+strings.ReplaceAll(strings.ToLower(tc.name), " ", "-")+":v1")
 			res, err := transfer.Copy(t.Context(), from, to, transfer.Options{Backoff: time.Millisecond, Parallel: 1})
 			if tc.retried {
@@ -247,6 +237,42 @@ func TestCopyRetries(t *testing.T) {
 			assert.Equal(t, 1, res.Attempts)
 		})
 	}
+}
+
+// A registry that lies or never stops gives an error and no image: what arrives is what the digest names, or nothing.
+func TestCopyFromALyingRegistry(t *testing.T) {
+	src, dst := registrytest.Start(t), registrytest.Start(t)
+	img := image(t, 2)
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, options(t, src)...))
+	proxy, from := spoiled(t, src, "os/base@"+digestOf(t, img))
+	flipped := proxy.Changed(func(body []byte) []byte { body[len(body)/2] ^= 4; return body })
+	cases := []struct {
+		name  string
+		fault faultproxy.Fault
+	}{
+		{"a changed manifest", faultproxy.On("/manifests/", flipped)},
+		{"changed blobs", faultproxy.On("/blobs/", flipped)},
+		{"half a manifest", faultproxy.On("/manifests/", proxy.Dying(500))},
+		{"half of each blob", faultproxy.On("/blobs/", proxy.Dying(500))},
+		{"a manifest without an end", faultproxy.On("/manifests/", faultproxy.Endless)},
+		{"blobs without an end", faultproxy.On("/blobs/", faultproxy.Endless)},
+		{"circles", faultproxy.On("/blobs/", faultproxy.Elsewhere)},
+		{"a captive portal", faultproxy.Text("<html>log in</html>")},
+	}
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			proxy.Spoil(c.fault)
+			to := push(dst, fmt.Sprintf("os/lie-%d:v1", i))
+			_, err := transfer.Copy(t.Context(), from, to, transfer.Options{Attempts: 1})
+			require.Error(t, err)
+			_, err = transfer.Inspect(t.Context(), to, "")
+			require.Error(t, err, "there is an image")
+		})
+	}
+	proxy.Spoil(proxy.Slow(3, time.Millisecond)) // slow is no fault
+	res, err := transfer.Copy(t.Context(), from, push(dst, "os/slow:v1"), transfer.Options{Attempts: 1})
+	require.NoError(t, err)
+	assert.Equal(t, digestOf(t, img), res.Digest.String())
 }
 
 func TestCopyGivesUp(t *testing.T) {
@@ -338,22 +364,10 @@ func TestCopyResumes(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	img := image(t, 4)
 	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, options(t, src)...))
-	var blobs atomic.Int32
-	target, err := url.Parse(src.URL())
-	require.NoError(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = src.Transport(t)
-	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if strings.Contains(q.URL.Path, "/blobs/") && blobs.Add(1) > 3 { // the configuration and two layers come through
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		proxy.ServeHTTP(w, q)
-	}))
-	t.Cleanup(cut.Close)
-	from := transfer.Endpoint{Reference: strings.TrimPrefix(cut.URL, "http://") + "/os/base:v1", Insecure: true,
-		Username: src.Pull.Name, Password: src.Pull.Password}
-	_, err = transfer.Copy(t.Context(), from, push(dst, "os/base:v1"), transfer.Options{Attempts: 1, Parallel: 1})
+	proxy, from := spoiled(t, src, "os/base:v1")
+	// the configuration and two layers come through
+	proxy.Spoil(faultproxy.On("/blobs/", faultproxy.After(3, faultproxy.Status(http.StatusServiceUnavailable))))
+	_, err := transfer.Copy(t.Context(), from, push(dst, "os/base:v1"), transfer.Options{Attempts: 1, Parallel: 1})
 	require.Error(t, err)
 	res, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), transfer.Options{})
 	require.NoError(t, err)

@@ -11,21 +11,21 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/hack/faultproxy"
 )
 
 // mute takes every request and answers none, as a load balancer before a registry that hangs.
 func mute(t *testing.T) (Endpoint, *atomic.Int32) {
 	t.Helper()
-	ended := make(chan struct{})
 	var asked atomic.Int32
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	proxy := faultproxy.New(http.NotFoundHandler())
+	proxy.Spoil(func(w http.ResponseWriter, r *http.Request) bool {
 		asked.Add(1)
-		select {
-		case <-ended:
-		case <-r.Context().Done():
-		}
-	}))
-	t.Cleanup(func() { close(ended); s.Close() })
+		return faultproxy.Silent(w, r)
+	})
+	s := httptest.NewServer(proxy)
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	return Endpoint{Reference: "docker://" + strings.TrimPrefix(s.URL, "http://") + "/os/worker:x", Insecure: true}, &asked
 }
 

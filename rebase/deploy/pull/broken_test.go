@@ -11,20 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/hack/faultproxy"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 )
-
-// silent takes the question and never answers.
-func silent(kind string) deploytest.Fault {
-	return func(_ http.ResponseWriter, r *http.Request) bool {
-		if !strings.Contains(r.URL.Path, kind) {
-			return false
-		}
-		<-r.Context().Done()
-		return true
-	}
-}
 
 // dying ends the connection in the middle of each layer.
 func dying(layer string) deploytest.Fault {
@@ -49,8 +39,8 @@ func TestImportFromBrokenMirror(t *testing.T) {
 		name  string
 		fault deploytest.Fault
 	}{
-		{"silent about manifests", silent("/manifests/")},
-		{"silent about blobs", silent("/blobs/")},
+		{"silent about manifests", faultproxy.On("/manifests/", faultproxy.Silent)},
+		{"silent about blobs", faultproxy.On("/blobs/", faultproxy.Silent)},
 		{"dies in a blob", dying(mustDigest(t, layers[0]).String())},
 	} {
 		t.Run(c.name, func(t *testing.T) {
