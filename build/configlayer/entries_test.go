@@ -126,13 +126,14 @@ func TestUnits(t *testing.T) {
 // Debian before 13 writes /lib in its enablement links.
 func TestLinksOfABaseThatSaysLib(t *testing.T) {
 	const etc = "/etc/systemd/system/"
-	for name, c := range map[string]struct{ lib, link, want string }{
-		"it says /lib":            {"usr/lib", "/lib/systemd/system/a.service", "-> /lib/systemd/system/v.service"},
-		"it says /usr/lib":        {"usr/lib", "/usr/lib/systemd/system/a.service", "-> /usr/lib/systemd/system/v.service"},
-		"its /lib is no link":     {"", "/lib/systemd/system/a.service", "-> /usr/lib/systemd/system/v.service"},
-		"it has no link of units": {"usr/lib", "", "-> /usr/lib/systemd/system/v.service"},
+	const lib, usr = "-> /lib/systemd/system/v.service", "-> /usr/lib/systemd/system/v.service"
+	for _, c := range []struct{ name, lib, link, want string }{
+		{"it says /lib", "usr/lib", "/lib/systemd/system/a.service", lib},
+		{"it says /usr/lib", "usr/lib", "/usr/lib/systemd/system/a.service", usr},
+		{"its /lib is no link", "", "/lib/systemd/system/a.service", usr},
+		{"it has no link of units", "usr/lib", "", usr},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			tree := base()
 			tree.Entries["/lib"] = basetree.Entry{Kind: basetree.Symlink, Link: c.lib}
 			if c.lib == "" {
