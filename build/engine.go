@@ -49,3 +49,18 @@ type ContainerImage struct {
 type ContainerEngine interface {
 	BuildContainer(ctx context.Context, job ContainerJob) (ContainerImage, error)
 }
+
+// BaseJob is what is known of a build before there is a rendered config.
+type BaseJob struct {
+	Base     Image
+	Platform string
+	// Containerfile is the user's text; empty is one that only adds the config.
+	Containerfile string
+	Registry      Access
+	Options       Options
+}
+
+// BaseEngine is a ContainerEngine that can take a base image into its storage before the builds that begin with it.
+type BaseEngine interface {
+	TakeInBase(ctx context.Context, job BaseJob) error
+}

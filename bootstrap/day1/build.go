@@ -93,6 +93,14 @@ func buildImage(ctx context.Context, run *journal.Run, h Host, r *Registry, s So
 // carryOut builds with an engine whose storage is in the state directory. Builds that run at the same time have one
 // each.
 func carryOut(ctx context.Context, h Host, pool string, request build.Request) (*build.Result, error) {
+	builder, err := newBuilder(h, pool)
+	if err != nil {
+		return nil, err
+	}
+	return builder.Build(ctx, request)
+}
+
+func newBuilder(h Host, pool string) (*build.Builder, error) {
 	dir := h.Path("build")
 	if h.Together {
 		dir = h.Path("build", pool)
@@ -104,26 +112,29 @@ func carryOut(ctx context.Context, h Host, pool string, request build.Request) (
 	if err != nil {
 		return nil, err
 	}
-	builder := build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: dir, Log: h.Log.WithField("pool", pool),
-		Progress: func(e build.Event) { h.BuildProgress(pool, e) }})
-	return builder.Build(ctx, request)
+	return build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: dir, Log: h.Log.WithField("pool", pool),
+		Progress: func(e build.Event) { h.BuildProgress(pool, e) }}), nil
+}
+
+func buildOptions(h Host) build.Options {
+	limits := h.In.Sidecar.Config.Build
+	return build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk), Attempts: limits.Attempts,
+		Offline: limits.Offline, ProxyEnvironment: build.HostProxies(os.Environ())}
 }
 
 // NewRequest is the build request of a pool, in both flows.
 func NewRequest(h Host, r *Registry, s Sources, p preflight.Pool) (build.Request, error) {
-	source, limits := s.Pools[p.Name], h.In.Sidecar.Config.Build
+	source, options := s.Pools[p.Name], buildOptions(h)
 	access, mirrors, err := h.access(r, p)
 	if err != nil {
 		return build.Request{}, err
 	}
+	options.RegistriesConf = mirrors
 	return build.NewRequest(build.Spec{
 		Pool: p.Name, Config: source.Config, Controller: source.Controller, Base: source.Base, Copies: s.Copies,
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
 		Platform: h.Platform, Target: r.Name(p.Repository),
-		Registry: access,
-		Options: build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk),
-			Attempts: limits.Attempts, Offline: limits.Offline, ProxyEnvironment: build.HostProxies(os.Environ()),
-			RegistriesConf: mirrors},
+		Registry: access, Options: options,
 	})
 }
 

@@ -181,8 +181,8 @@ type importedBases struct {
 // images in one repository.
 const baseTag = phaseBase + "-"
 
-// prefetch imports the base while MCO renders, and closes the channel when it has ended. What fails here fails again,
-// and is reported, in the base's own phase.
+// prefetch imports the base and makes the storages of the builds ready for it while MCO renders, and closes the channel
+// when it has ended. What fails here fails again, and is reported, in the base's own phase or in the build's.
 func prefetch(ctx context.Context, f flow, r *day1.Registry) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
@@ -191,10 +191,15 @@ func prefetch(ctx context.Context, f flow, r *day1.Registry) <-chan struct{} {
 			return
 		}
 		image, err := f.Base(ctx)
+		var base day1.Imported
 		if err == nil {
-			_, err = importBase(ctx, f, r, image)
+			base, err = importBase(ctx, f, r, image)
 		}
-		if err != nil {
+		switch {
+		case ctx.Err() != nil: // the phases before the builds are over
+		case err == nil:
+			day1.TakeIn(ctx, f.host, r, base.Reference)
+		default:
 			f.Log.WithError(err).Info("base image is not prefetched")
 		}
 	}()

@@ -51,7 +51,9 @@ func (f flow) pools() []preflight.Pool { return day1.BuiltHere(f.host.In) }
 // meanwhile.
 func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (firstRendering, day1.Sources, error) {
 	f.started()
-	prefetched := prefetch(ctx, f, r)
+	early, stop := context.WithCancel(ctx)
+	prefetched := prefetch(early, f, r)
+	defer func() { stop(); <-prefetched }() // it is over unless an earlier process had done these phases
 	first, err := journal.Do(ctx, run, journal.Step[firstRendering]{Name: phaseRenderFirst,
 		Inputs: func() (any, error) { return names(f.pools()), nil },
 		Work:   func(ctx context.Context) (firstRendering, error) { return waitFirst(ctx, f) },

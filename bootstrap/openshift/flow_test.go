@@ -299,7 +299,7 @@ func TestFailedBuildKeepsTheGateShut(t *testing.T) {
 	n.breakBuild()
 	end := n.run("", "")
 	require.Error(t, end.Err)
-	for _, want := range []string{"phase build-master", "RUN", "7"} {
+	for _, want := range []string{"base image is ready for the build", "phase build-master", "RUN", "7"} {
 		assert.Contains(t, end.Log, want)
 	}
 	assert.False(t, n.open())

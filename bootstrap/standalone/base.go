@@ -146,7 +146,7 @@ func (f flow) importedBefore(j *journal.Journal) (digest string, ok bool) {
 	return base.Digest, err == nil && hash == j.Find(phaseBase).InputsHash
 }
 
-// importBase copies the base image into the embedded registry.
+// importBase copies the base image into the embedded registry and from there into the storages of the builds.
 func (f flow) importBase(ctx context.Context, run *journal.Run, r *day1.Registry) (baseImage, error) {
 	return journal.Do(ctx, run, journal.Step[baseImage]{Name: phaseBase,
 		Inputs: func() (any, error) { return f.baseInputs(f.baseDigest), nil },
@@ -159,6 +159,7 @@ func (f flow) importBase(ctx context.Context, run *journal.Run, r *day1.Registry
 			if err != nil {
 				return baseImage{}, fmt.Errorf("copy base image into the embedded registry: %w", err)
 			}
+			day1.TakeIn(ctx, f.host, r, got.Reference)
 			return baseImage{Reference: got.Reference, Final: f.baseRepository() + "@" + got.Digest, Digest: got.Digest,
 				Bytes: got.Bytes}, nil
 		},

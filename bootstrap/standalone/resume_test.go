@@ -192,7 +192,7 @@ func TestRunRetriesFailedBuild(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, broken, 0o600))
 	_, output, err := b.run("", "")
 	require.Error(t, err)
-	for _, want := range []string{"phase build-master", "RUN", "7"} {
+	for _, want := range []string{"base image is ready for the build", "phase build-master", "RUN", "7"} {
 		assert.Contains(t, output, want)
 	}
 	assert.Contains(t, b.journal().Find("build-master").Error, "RUN")

@@ -157,13 +157,12 @@ func chooseDriver(root string) string {
 // BuildContainer implements build.ContainerEngine. When ctx ends, every process of the build is killed and what it left
 // is removed before BuildContainer returns.
 func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (build.ContainerImage, error) {
-	select {
-	case e.slots <- struct{}{}:
-		defer func() { <-e.slots }()
-	case <-ctx.Done():
-		return build.ContainerImage{}, ctxFailure(ctx, "waiting for another build")
+	free, err := e.slot(ctx)
+	if err != nil {
+		return build.ContainerImage{}, err
 	}
-	image, repacked, err := e.build(ctx, job)
+	defer free()
+	image, repacked, err := e.build(ctx, job, "")
 	if !repacked {
 		return image, err
 	}
@@ -171,12 +170,24 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 	if renewErr := askRenewal(e.o.Root); renewErr != nil {
 		return image, errors.Join(err, renewErr)
 	}
-	image, _, err = e.build(ctx, job)
+	image, _, err = e.build(ctx, job, "")
 	return image, err
 }
 
-// build does one build. repacked says that it failed over a storage that must be renewed.
-func (e *Engine) build(ctx context.Context, job build.ContainerJob) (_ build.ContainerImage, repacked bool, err error) {
+// slot waits until fewer builds are at work than may be.
+func (e *Engine) slot(ctx context.Context) (free func(), err error) {
+	select {
+	case e.slots <- struct{}{}:
+		return func() { <-e.slots }, nil
+	case <-ctx.Done():
+		return nil, ctxFailure(ctx, "waiting for another build")
+	}
+}
+
+// build does one build, or takes in a base where one is given. repacked says that it failed over a storage that must be
+// renewed.
+func (e *Engine) build(ctx context.Context, job build.ContainerJob, base string) (_ build.ContainerImage,
+	repacked bool, err error) {
 	lock, alone, err := e.lock(ctx)
 	if err != nil {
 		return build.ContainerImage{}, false, err
@@ -198,6 +209,7 @@ func (e *Engine) build(ctx context.Context, job build.ContainerJob) (_ build.Con
 		return build.ContainerImage{}, false, err
 	}
 	defer r.close()
+	r.base = base
 	image, err := r.do(ctx, lock)
 	if err != nil && r.killed {
 		e.cleanUp(ctx, lock)

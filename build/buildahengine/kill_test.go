@@ -20,7 +20,6 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/build/buildtest"
-	"dayone.dev/dayone/registry/registrytest"
 )
 
 // builderOrder names the environment variable with the file that tells the program what to build.
@@ -31,6 +30,8 @@ type order struct {
 	Request                         build.Request
 	// KillAt begins the line at which the builder kills itself: another process would hear of it too late now and then.
 	KillAt string
+	// TakeIn lets the builder take in the request's base and build nothing.
+	TakeIn bool
 }
 
 // runBuilder is a builder in a process of its own, for tests that kill it. It prints its events.
@@ -54,7 +55,9 @@ func runBuilder(file string) int {
 			}
 		}})
 		var result *build.Result
-		if result, err = b.Build(context.Background(), o.Request); err == nil {
+		if o.TakeIn {
+			err = b.TakeIn(context.Background(), baseJob(o.Request))
+		} else if result, err = b.Build(context.Background(), o.Request); err == nil {
 			fmt.Println("isolation", result.Isolation, result.IsolationReason)
 		}
 	}
@@ -155,23 +158,26 @@ func TestKilledInEveryStage(t *testing.T) {
 
 // TestKilledWhileTheBaseIsPulled kills the builder when a layer of the base has begun to arrive and does not go on.
 func TestKilledWhileTheBaseIsPulled(t *testing.T) {
-	for _, isolation := range []string{buildahengine.IsolationChroot, buildahengine.IsolationOCI} {
-		t.Run(isolation, func(t *testing.T) {
+	for _, c := range []struct {
+		name, isolation string
+		takeIn          bool
+	}{
+		{"by a build with chroot", buildahengine.IsolationChroot, false},
+		{"by a build with a runtime", buildahengine.IsolationOCI, false},
+		{"before the build", buildahengine.IsolationOCI, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, buildahengine.Options{})
 			b.base = buildtest.Push(t, b.reg, buildtest.Base{Layers: 2, LayerSize: 4 << 20, Repository: "os/pulled"})
 			b.build("") // the base's file tree is known then: the only one who pulls layers is the engine
 			r := b.request("FROM configs\nRUN echo one >/usr/lib/one\n")
 			want := *b.mustBuild(r)
 			through := newStall(t, b.reg.Addr, 2<<20)
-			stalled := r
-			stalled.Base.Reference = strings.Replace(r.Base.Reference, b.reg.Addr, through.addr, 1)
-			stalled.Target = strings.Replace(r.Target, b.reg.Addr, through.addr, 1)
-			stalled.Registry.AuthFile = filepath.Join(t.TempDir(), "auth.json")
-			registrytest.WriteAuthFile(t, stalled.Registry.AuthFile, through.addr, b.reg.Push)
+			stalled := through.request(b, r)
 			stalled.Options.Rebuild = true
 			b.root = t.TempDir() // storage without the base
 
-			cmd := b.builderProcess(stalled, isolation)
+			cmd := b.orderedProcess(order{Isolation: c.isolation, Request: stalled, TakeIn: c.takeIn})
 			cmd.Stderr = os.Stderr
 			require.NoError(t, cmd.Start())
 			select {
@@ -185,7 +191,7 @@ func TestKilledWhileTheBaseIsPulled(t *testing.T) {
 			_ = cmd.Wait() // killed: its error says so
 			gone(t, b.root)
 
-			b.open(buildahengine.Options{Isolation: isolation})
+			b.open(buildahengine.Options{Isolation: c.isolation})
 			again := r
 			again.Options.Rebuild = true
 			result, err := b.builder.Build(t.Context(), again)

@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/registry/registrytest"
 )
 
 // meeting counts the RUNs of two pools that are at work at once; each stays until it is let go, or with wait until the
@@ -106,13 +109,15 @@ func TestMemoryOfABuildIsBounded(t *testing.T) {
 
 // stall stands between builder and registry and holds back all blobs above a size, like a line that hangs.
 type stall struct {
-	addr string
-	held chan struct{}
+	addr  string
+	held  chan struct{}
+	above atomic.Int64
 }
 
 func newStall(t *testing.T, to string, above int64) *stall {
 	t.Helper()
 	s := &stall{held: make(chan struct{}, 16)}
+	s.above.Store(above)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.addr = listener.Addr().String()
@@ -123,10 +128,20 @@ func newStall(t *testing.T, to string, above int64) *stall {
 			if err != nil {
 				return
 			}
-			go s.pass(in, to, above)
+			go s.pass(in, to, s.above.Load())
 		}
 	}()
 	return s
+}
+
+// request is one whose images all come and go through here.
+func (s *stall) request(b *bench, r build.Request) build.Request {
+	b.t.Helper()
+	r.Base.Reference = strings.Replace(r.Base.Reference, b.reg.Addr, s.addr, 1)
+	r.Target = strings.Replace(r.Target, b.reg.Addr, s.addr, 1)
+	r.Registry.AuthFile = filepath.Join(b.t.TempDir(), "auth.json")
+	registrytest.WriteAuthFile(b.t, r.Registry.AuthFile, s.addr, b.reg.Push)
+	return r
 }
 
 // pass copies in both directions until the answers on this connection come to more than above bytes: only a blob does

@@ -24,6 +24,8 @@ type order struct {
 	// Limit is how many bytes storage may have when a build begins; negative none.
 	Limit int64               `json:"limit"`
 	Job   *build.ContainerJob `json:"job,omitempty"` // nil: recover only
+	// Base is the image to take in; the job then only says how to reach it.
+	Base string `json:"base,omitempty"`
 	// Scrub holds values that must not get into the log: passwords, and what secret files hold.
 	Scrub []string `json:"scrub,omitempty"`
 }

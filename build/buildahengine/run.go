@@ -29,11 +29,14 @@ type run struct {
 	isolation, reason string
 	alone             bool
 	recoverOnly       bool
-	dir               string
-	log               *logFile
-	track             *tracker
-	group             *group
-	killed            bool
+	// base is the image to take in instead of building; taken says that this is done.
+	base   string
+	taken  bool
+	dir    string
+	log    *logFile
+	track  *tracker
+	group  *group
+	killed bool
 	// repacked says that the storage must be renewed: see errRepacked.
 	repacked bool
 	// killFor says why the parent killed the child, when a limit was the reason.
@@ -57,7 +60,7 @@ func (e *Engine) newRun(job build.ContainerJob, alone bool) (*run, error) {
 }
 
 func (r *run) close() {
-	err := errors.Join(r.log.close(r.recoverOnly), os.RemoveAll(r.dir))
+	err := errors.Join(r.log.close(r.recoverOnly || r.taken), os.RemoveAll(r.dir))
 	if r.group != nil {
 		err = errors.Join(err, r.group.remove())
 	}
@@ -146,7 +149,7 @@ func (r *run) environment() []string {
 func (r *run) instruct(in io.WriteCloser) error {
 	o := order{
 		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.engine.o.Isolation, Runtime: r.engine.o.Runtime,
-		Run: r.dir, Recover: r.alone, Limit: r.engine.o.StorageLimit,
+		Run: r.dir, Recover: r.alone, Limit: r.engine.o.StorageLimit, Base: r.base,
 		Scrub: slices.Concat(secretValues(r.job.Registry, r.job.Options.Secrets),
 			build.ProxySecrets(r.job.Options.ProxyEnvironment), r.job.Hidden),
 	}
@@ -233,7 +236,7 @@ func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build
 		Isolation: r.isolation, IsolationReason: r.reason}
 	switch {
 	case last != nil && last.Error == nil:
-		image.Digest = last.Digest
+		image.Digest, r.taken = last.Digest, r.base != ""
 		return image, nil
 	case last != nil:
 		r.repacked = last.Error.Kind == failRepacked

@@ -228,7 +228,7 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 		f.Class, f.Next = build.ClassTransient, "check that the registry runs and can be reached from this host"
 	case c.Phase == phasePush:
 		f.Class, f.Next = build.ClassInfrastructure, "check the registry's log"
-	case strings.HasPrefix(strings.ToUpper(t.current.Name), "FROM"), unpack.MatchString(c.Text):
+	case c.Phase == phaseBase, strings.HasPrefix(strings.ToUpper(t.current.Name), "FROM"), unpack.MatchString(c.Text):
 		f.Class, f.Line, f.Instruction = build.ClassInfrastructure, 0, ""
 		f.Next = "an image could not be unpacked: check that the base image works and that this host's disk is sound, " +
 			"then build again"

@@ -25,6 +25,7 @@ import (
 // Phases that a failure can be in.
 const (
 	phaseStorage       = "storage"
+	phaseBase          = "base"
 	phaseContainerfile = "containerfile"
 	phasePush          = "push"
 )
@@ -78,7 +79,8 @@ func ownStdout() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "messages"), nil
 }
 
-// work carries the order out: storage -> isolation -> Containerfile -> push. The phase is where an error comes from.
+// work carries the order out: storage -> isolation -> Containerfile -> push, or storage -> base. The phase is where an
+// error comes from.
 func work(ctx context.Context, s session) (digest, phase string, err error) {
 	if err := configure(s.order); err != nil {
 		return "", phaseStorage, err
@@ -104,10 +106,12 @@ func work(ctx context.Context, s session) (digest, phase string, err error) {
 	if s.Job == nil {
 		return "", phaseStorage, nil
 	}
+	if s.Base != "" {
+		s.send.send(message{Kind: kindPhase, Text: phaseBase})
+		return "", phaseBase, takeIn(ctx, s)
+	}
 	s.send.send(message{Kind: kindPhase, Text: phaseContainerfile})
-	isolation, err := choose(s.Isolation, s.Runtime, s.Job.Options.Offline, func(program string) error {
-		return tryRuntime(ctx, s, program)
-	})
+	isolation, err := chooseIsolation(ctx, s)
 	if err != nil {
 		return "", phaseContainerfile, err
 	}
@@ -121,6 +125,12 @@ func work(ctx context.Context, s session) (digest, phase string, err error) {
 		return "", phasePush, err
 	}
 	return digest, phaseStorage, images.touch(id)
+}
+
+func chooseIsolation(ctx context.Context, s session) (chosen, error) {
+	return choose(s.Isolation, s.Runtime, s.Job.Options.Offline, func(program string) error {
+		return tryRuntime(ctx, s, program)
+	})
 }
 
 // runContainerfile gives the id of the local image.
