@@ -3,7 +3,9 @@ package gather
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +21,9 @@ const InstallerDir = "/var/log/openshift/dayone.d"
 
 // Keep writes what the installer's bundle lacks of this host into dir, without secrets: journal, build logs, nodes,
 // MachineOSConfigs and rendered configs without content. A file is replaced whole, and only when it has changed.
+//
+// Everybody may read the files: installer-gather.sh copies them as root, which keeps modes and no groups, and packs the
+// copy as core.
 func Keep(ctx context.Context, o Options, dir string) error {
 	o.NoCommands = true
 	var packed bytes.Buffer
@@ -29,10 +34,13 @@ func Keep(ctx context.Context, o Options, dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := openDir(dir); err != nil {
+		return err
+	}
 	for from, to := range map[string]string{dirDayone: "", dirRendered: "rendered", dirAssets + "/layering": "layering"} {
 		for _, file := range made.Below(from) {
-			name := filepath.Join(dir, to, filepath.FromSlash(strings.TrimPrefix(file.Name, from+"/")))
-			if err := keepFile(name, file.Content); err != nil {
+			inside := filepath.Join(to, filepath.FromSlash(strings.TrimPrefix(file.Name, from+"/")))
+			if err := keepFile(dir, inside, file.Content); err != nil {
 				return err
 			}
 		}
@@ -40,15 +48,42 @@ func Keep(ctx context.Context, o Options, dir string) error {
 	return nil
 }
 
-func keepFile(name string, content []byte) error {
-	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, content) {
-		return nil
+func keepFile(dir, inside string, content []byte) error {
+	name := filepath.Join(dir, inside)
+	old, err := os.ReadFile(name)
+	if err == nil {
+		err = os.Chmod(name, keptMode) // the file that replaces it has the same mode
+		if err == nil && bytes.Equal(old, content) {
+			return nil
+		}
 	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return fmt.Errorf("make directory for the installer's bundle: %w", err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read what the installer's bundle has: %w", err)
 	}
-	if err := renameio.WriteFile(name, content, 0o600); err != nil {
+	at := dir
+	for _, part := range strings.Split(filepath.Dir(inside), string(filepath.Separator)) {
+		at = filepath.Join(at, part)
+		if err := openDir(at); err != nil {
+			return err
+		}
+	}
+	if err := renameio.WriteFile(name, content, keptMode, renameio.IgnoreUmask()); err != nil {
 		return fmt.Errorf("write for the installer's bundle: %w", err)
+	}
+	return nil
+}
+
+// keptMode is that of kept files, keptDirMode that of their directories.
+const keptMode, keptDirMode fs.FileMode = 0o644, 0o755
+
+// openDir makes a directory that everybody may read, whatever the umask.
+func openDir(dir string) error {
+	err := os.MkdirAll(dir, keptDirMode)
+	if err == nil {
+		err = os.Chmod(dir, keptDirMode)
+	}
+	if err != nil {
+		return fmt.Errorf("make directory for the installer's bundle: %w", err)
 	}
 	return nil
 }

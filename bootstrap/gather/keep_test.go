@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/bootstrap/gather"
 )
@@ -30,15 +31,27 @@ func TestKeepForTheInstallersBundle(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
 		require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
 	}
+	// What an earlier version has left, for its owner alone.
+	require.NoError(t, os.MkdirAll(filepath.Join(to, "layering"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(to, "journal.json"), []byte(`{"version":1,"phases":[]}`), 0o600))
+	before := unix.Umask(0o077) // dayone-bootstrap.service's
+	defer unix.Umask(before)
 	o := gather.Options{Root: root, StateDir: state, InstallDir: install}
 	for range 2 {
 		require.NoError(t, gather.Keep(t.Context(), o, to))
 	}
 	var have []string
 	require.NoError(t, filepath.WalkDir(to, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+		if err != nil {
 			return err
 		}
+		info, err := e.Info()
+		require.NoError(t, err)
+		if e.IsDir() {
+			assert.Equal(t, fs.FileMode(0o755), info.Mode().Perm(), name)
+			return nil
+		}
+		assert.Equal(t, fs.FileMode(0o644), info.Mode().Perm(), "the installer packs as core: %s", name)
 		raw, err := os.ReadFile(name)
 		assert.NotContains(t, string(raw), canary, name)
 		inside, _ := filepath.Rel(to, name)

@@ -30,6 +30,7 @@ func (n *node) plant(c phasetest.Canaries) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "pull-secret"},
 			Type:       corev1.SecretTypeDockerConfigJson,
 			Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(phasetest.Auths(c["cluster"]))}})
+	require.NoError(t, os.Chmod(n.at("/etc/mcc/bootstrap/machineconfigcontroller-pull-secret"), 0o644)) // the installer's
 	n.put("/opt/openshift/auth/kubeconfig-loopback", []byte("apiVersion: v1\nkind: Config\nusers:\n- name: a\n"+
 		"  user: {token: "+c["kubeconfig"]+"}\n"))
 	n.put("/opt/openshift/tls/root-ca.key", []byte(c["key"]+"\n"))

@@ -158,7 +158,18 @@ func mergePullSecret(o Options, pullAuth string) error {
 	if err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(file, out, 0o600); err != nil {
+	return writePullSecret(o, out)
+}
+
+// writePullSecret replaces MCO's pull secret. Its controller runs as root and is the only reader, whoever may read the
+// file that the installer has made.
+func writePullSecret(o Options, content []byte) error {
+	file := filepath.Join(o.at(mccDir), mccPullSecret)
+	err := os.Chmod(file, 0o600) // the file that replaces it has the same mode
+	if err == nil {
+		err = renameio.WriteFile(file, content, 0o600)
+	}
+	if err != nil {
 		return fmt.Errorf("write MCO's pull secret: %w", err)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -91,7 +92,11 @@ func (o order) gate() openshift.Gate {
 	return marker{o.Root}
 }
 
+// unitUmask is that of dayone-bootstrap.service.
+const unitUmask = 0o077
+
 func child(o order) error {
+	unix.Umask(unitUmask)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return openshift.Run(ctx, openshift.Options{

@@ -15,6 +15,8 @@ import (
 	"github.com/containers/image/v5/types"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 // controller is how MCO's static pod renders.
@@ -126,6 +128,9 @@ func mirrors(conf, image string) ([]string, error) {
 	pulls, err := found.PullSourcesFromReference(named)
 	if err != nil {
 		return nil, fmt.Errorf("apply %s to %q: %w", conf, image, err)
+	}
+	if pulls, err = pull.Unblocked(sys, found.Prefix, pulls); err != nil {
+		return nil, fmt.Errorf("find a place that has %q: %w", image, err)
 	}
 	var out []string
 	for _, p := range pulls {

@@ -56,7 +56,9 @@ func (r *records) add(entries ...record) {
 		return
 	}
 	if os.MkdirAll(filepath.Dir(r.file), 0o755) == nil {
-		_ = renameio.WriteFile(r.file, append(raw, '\n'), 0o644)
+		// Whatever the unit's umask: the installer's gather runs as core, which must read it.
+		_ = os.Chmod(r.file, 0o644) // which the file that replaces it has, too
+		_ = renameio.WriteFile(r.file, append(raw, '\n'), 0o644, renameio.IgnoreUmask())
 	}
 }
 

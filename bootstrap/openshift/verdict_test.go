@@ -2,13 +2,16 @@ package openshift_test
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,15 +40,30 @@ func (n *node) verdict() *analyze.Report {
 	return analyze.Bundle(made)
 }
 
-// installersVerdict analyses what openshift-install gather bootstrap takes from the node (installer-gather.sh).
+// installersVerdict analyses what openshift-install gather bootstrap takes from the node. installer-gather.sh copies
+// the records as root and packs them as core, who reads only what everybody may read.
 func (n *node) installersVerdict() *analyze.Report {
-	n.t.Helper()
-	require.NoError(n.t, gather.Keep(n.t.Context(), gather.Options{StateDir: n.order.State, InstallDir: n.order.Dir,
-		Root: n.order.Root}, n.at(gather.InstallerDir)))
-	dir := n.t.TempDir()
-	require.NoError(n.t, os.CopyFS(filepath.Join(dir, "bootstrap/services"), os.DirFS(n.at("/var/log/openshift"))))
-	b, err := bundle.Open(dir)
-	require.NoError(n.t, err)
+	t := n.t
+	t.Helper()
+	before := unix.Umask(unitUmask)
+	err := gather.Keep(t.Context(), gather.Options{StateDir: n.order.State, InstallDir: n.order.Dir, Root: n.order.Root},
+		n.at(gather.InstallerDir))
+	unix.Umask(before)
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp("", "artifacts-")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	services := filepath.Join(dir, "bootstrap/services")
+	require.NoError(t, errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(services, 0o755)))
+	out, err := exec.CommandContext(t.Context(), "cp", "-r", n.at("/var/log/openshift")+"/.", services).CombinedOutput()
+	require.NoError(t, err, string(out))
+	tar := exec.CommandContext(t.Context(), "tar", "cz", "-C", dir, ".")
+	tar.Dir, tar.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	var packed, errs bytes.Buffer
+	tar.Stdout, tar.Stderr = &packed, &errs
+	require.NoError(t, tar.Run(), errs.String())
+	b, err := bundle.Read(&packed)
+	require.NoError(t, err)
 	return analyze.Bundle(b)
 }
 

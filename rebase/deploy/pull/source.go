@@ -83,10 +83,7 @@ func candidates(source string, o Options) ([]candidate, error) {
 		if pulls, err = registry.PullSourcesFromReference(named); err != nil {
 			return nil, fmt.Errorf("apply registries.conf to %q: %w", source, err)
 		}
-		if pulls, err = unblocked(sys, pulls); err == nil && len(pulls) == 0 {
-			err = fmt.Errorf("registries.conf blocks %q", registry.Prefix)
-		}
-		if err != nil {
+		if pulls, err = Unblocked(sys, registry.Prefix, pulls); err != nil {
 			return nil, err
 		}
 	}
@@ -107,9 +104,10 @@ func candidates(source string, o Options) ([]candidate, error) {
 	return all, nil
 }
 
-// unblocked leaves out the places that registries.conf blocks, as containers/image does: a blocked registry's mirrors
-// count (NeverContactSource in an ImageDigestMirrorSet).
-func unblocked(sys *types.SystemContext, pulls []sysregistriesv2.PullSource) ([]sysregistriesv2.PullSource, error) {
+// Unblocked leaves out the places that registries.conf blocks, as containers/image does: a blocked registry's mirrors
+// count (NeverContactSource in an ImageDigestMirrorSet). It refuses an image of prefix that no place is left for.
+func Unblocked(sys *types.SystemContext, prefix string, pulls []sysregistriesv2.PullSource) (
+	[]sysregistriesv2.PullSource, error) {
 	var out []sysregistriesv2.PullSource
 	for _, p := range pulls {
 		r, err := sysregistriesv2.FindRegistry(sys, p.Reference.Name())
@@ -119,6 +117,9 @@ func unblocked(sys *types.SystemContext, pulls []sysregistriesv2.PullSource) ([]
 		if r == nil || !r.Blocked {
 			out = append(out, p)
 		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("registries.conf blocks %q", prefix)
 	}
 	return out, nil
 }
