@@ -42,9 +42,6 @@ func clockStep(a *attempt) {
 	e := a.start(a.t, a.state).serves()
 	a.t.Logf("with the right clock it serves: %v", e.served)
 	a.servesOrSays(e, words...)
-	if !e.served {
-		assert.Contains(a.t, e.log, "next: ", "the refusal does not say what to do:\n%s", e.log)
-	}
 }
 
 // hostileBase builds on a base with layers that only a hostile tool makes. The program makes one image of it each time,
