@@ -24,7 +24,6 @@ require (
 	github.com/uudashr/gocognit v1.2.0
 	golang.org/x/crypto v0.57.0
 	golang.org/x/sys v0.48.0
-	golang.org/x/tools v0.49.0
 	k8s.io/api v0.36.3
 	k8s.io/apiserver v0.36.3
 )
@@ -48,6 +47,7 @@ require (
 	github.com/xlab/treeprint v1.2.0 // indirect
 	golang.org/x/exp v0.0.0-20251219203646-944ab1f22d93 // indirect
 	golang.org/x/telemetry v0.0.0-20260811182544-a038080d80e5 // indirect
+	golang.org/x/tools v0.49.0 // indirect
 	k8s.io/cli-runtime v0.36.3 // indirect
 	sigs.k8s.io/kustomize/api v0.21.1 // indirect
 	sigs.k8s.io/kustomize/kyaml v0.21.1 // indirect

@@ -60,7 +60,7 @@ type BaseJob struct {
 	Options       Options
 }
 
-// BaseEngine is a ContainerEngine that can take a base image into its storage before the builds that begin with it.
-type BaseEngine interface {
+// baseEngine is a ContainerEngine that can take a base image into its storage before the builds that begin with it.
+type baseEngine interface {
 	TakeInBase(ctx context.Context, job BaseJob) error
 }

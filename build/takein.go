@@ -28,7 +28,7 @@ func (b *Builder) TakeIn(ctx context.Context, job BaseJob) error {
 	both.Go(func() {
 		_, tree = readBase(ctx, client, Request{Base: job.Base, Platform: job.Platform}, b.trees())
 	})
-	if engine, ok := b.o.Engine.(BaseEngine); ok && containerOnBase(job.Containerfile) {
+	if engine, ok := b.o.Engine.(baseEngine); ok && containerOnBase(job.Containerfile) {
 		both.Go(func() { storage = engine.TakeInBase(ctx, job) })
 	}
 	both.Wait()

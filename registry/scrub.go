@@ -24,8 +24,8 @@ const (
 
 	// scrubFile has the last Scrub, for the schedule over restarts.
 	scrubFile = ".dayone-registry.scrub"
-	// scrubPointFile has the scrubPoint of one that was cut short. It is written each scrubPointEvery and at the end of the
-	// server: a kill costs that much reading.
+	// scrubPointFile has the scrubPoint of one that was cut short. It is written each scrubPointEvery and at the end of
+	// the server: a kill costs that much reading.
 	scrubPointFile  = ".dayone-registry.scrubbing"
 	scrubPointEvery = time.Minute
 )

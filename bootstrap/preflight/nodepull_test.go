@@ -109,7 +109,7 @@ func TestCheckNodePullSecret(t *testing.T) {
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
 	assert.Contains(t, string(in.Pools[0].PushAuth), `"auth"`, "what copies images reads nothing else")
-	_, err = in.CheckRegistries(t.Context())
+	_, err = CheckRegistries(t.Context(), in)
 	require.ErrorContains(t, err, "registry-node-pull")
 	require.ErrorContains(t, err, "give the nodes' pull secret an entry for "+reg.Addr)
 
@@ -118,7 +118,7 @@ func TestCheckNodePullSecret(t *testing.T) {
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
 	assert.Empty(t, rule(in.Warnings, "pull-secret-host"))
-	probes, err := in.CheckRegistries(t.Context())
+	probes, err := CheckRegistries(t.Context(), in)
 	require.NoError(t, err)
 	require.Len(t, probes, 4)
 	assert.Contains(t, probes[0].What, "with the nodes' pull secret")

@@ -281,7 +281,7 @@ func TestCheckRegistries(t *testing.T) {
 
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
-	probes, err := in.CheckRegistries(t.Context())
+	probes, err := CheckRegistries(t.Context(), in)
 	require.Len(t, probes, 4, "both pools' repositories, for the builder and for the nodes")
 	found := report.Of(err)
 	require.Len(t, found, 1, "there is no base image yet: %v", err)
@@ -295,7 +295,7 @@ func TestCheckRegistries(t *testing.T) {
 		reg.Addr+"/copies]\nplatform:\n")
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
-	probes, err = in.CheckRegistries(t.Context())
+	probes, err = CheckRegistries(t.Context(), in)
 	require.NoError(t, err, "the mirror has the base image")
 	require.Len(t, probes, 5)
 	replace(t, dir, "install-config.yaml", "registry.invalid/ocp/base-os@"+digest, reg.Addr+"/ocp/base-os:1")
@@ -303,17 +303,17 @@ func TestCheckRegistries(t *testing.T) {
 	put(t, dir, "push.json", auth(reg.PullAuthFile))
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
-	_, err = in.CheckRegistries(t.Context())
+	_, err = CheckRegistries(t.Context(), in)
 	require.ErrorContains(t, err, "registry-push")
 	require.ErrorContains(t, err, "ask for the right to push")
 
 	put(t, dir, "pull.json", `{"auths":{"`+reg.Addr+`":{"auth":"bm9ib2R5Om5vdGhpbmc="}}}`)
 	in, err = Load(dir, platform)
 	require.NoError(t, err)
-	_, err = in.CheckRegistries(t.Context())
+	_, err = CheckRegistries(t.Context(), in)
 	require.ErrorContains(t, err, "does not know these credentials")
 
 	reg.Stop(t)
-	_, err = in.CheckRegistries(t.Context())
+	_, err = CheckRegistries(t.Context(), in)
 	require.ErrorContains(t, err, "leave --check-registry out")
 }

@@ -36,7 +36,7 @@ type Probe struct {
 // CheckRegistries tries the credentials that the cluster will use: it pushes a probe of a few hundred bytes to every
 // pool's repository, reads it back and deletes it where the registry allows that, and reads the base image's manifest
 // where the user names one. Findings name the Secret to correct.
-func (in *Input) CheckRegistries(ctx context.Context) ([]Probe, error) {
+func CheckRegistries(ctx context.Context, in *Input) ([]Probe, error) {
 	scratch, err := os.MkdirTemp("", "dayone-probe-")
 	if err != nil {
 		return nil, fmt.Errorf("make scratch directory: %w", err)
@@ -77,17 +77,6 @@ func (in *Input) CheckRegistries(ctx context.Context) ([]Probe, error) {
 		return c.done, fmt.Errorf("check registries: %w", err)
 	}
 	return c.done, c.rep.Err()
-}
-
-// BasePull is with what the bootstrap reads the base image: the first pool's pull Secret, and for other registries
-// install-config.yaml's pull secret; nil without any.
-func (in *Input) BasePull() ([]byte, error) {
-	for _, p := range in.Pools {
-		if p.BasePull != nil {
-			return merged(in.Nodes.PullSecret, p.BasePull)
-		}
-	}
-	return in.Nodes.PullSecret, nil
 }
 
 // prober collects what its attempts result in.

@@ -9,6 +9,8 @@ import (
 	"github.com/google/renameio/v2"
 
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render/mirrors"
 	"dayone.dev/dayone/registry/credentials"
 )
 
@@ -28,6 +30,31 @@ func (in *Input) Sources(p Pool) (s Sources, err error) {
 	}
 	s.RegistriesConf, err = in.RegistriesConf()
 	return s, err
+}
+
+// BasePull is with what the bootstrap reads the base image: the first pool's pull Secret, and for other registries
+// install-config.yaml's pull secret; nil without any.
+func (in *Input) BasePull() ([]byte, error) {
+	for _, p := range in.Pools {
+		if p.BasePull != nil {
+			return merged(in.Nodes.PullSecret, p.BasePull)
+		}
+	}
+	return in.Nodes.PullSecret, nil
+}
+
+// RegistriesConf is a registries.conf with the mirrors that nodes get, for images that this host reads: those of
+// install-config.yaml and of mirror sets in the install directory; nil without any.
+func (in *Input) RegistriesConf() ([]byte, error) {
+	if in.Set == nil {
+		return nil, nil
+	}
+	// Only the mirrors: what nodes may not pull by the cluster's image settings, this host may import for them.
+	files, _, err := mirrors.Files(&manifests.Set{IDMSs: in.Set.IDMSs, ICSPs: in.Set.ICSPs, ITMSs: in.Set.ITMSs})
+	if err != nil || len(files) == 0 {
+		return nil, err // what is refused is among the rendering's findings
+	}
+	return files[0].Data, nil
 }
 
 // merged merges credentials; of one registry the later ones count.

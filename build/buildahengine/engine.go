@@ -200,7 +200,7 @@ func (e *Engine) build(ctx context.Context, job build.ContainerJob, base string)
 		if err := removeGroups(ctx, e.o.Root); err != nil {
 			e.o.Log.WithError(err).Warn("cannot remove control groups of a killed build")
 		}
-		if err := e.pruneFiles(); err != nil {
+		if err := pruneFiles(e.o.Root, e.o.StorageLimit); err != nil {
 			e.o.Log.WithError(err).Warn("cannot remove old files of builds")
 		}
 	}

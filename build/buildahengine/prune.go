@@ -167,12 +167,13 @@ const (
 	cacheShare = 4
 )
 
-// pruneFiles bounds logs and cache mounts. The caller holds the directory alone.
-func (e *Engine) pruneFiles() error {
-	if e.o.StorageLimit < 0 {
+// pruneFiles bounds logs and cache mounts below root; limit is that of the storage in bytes. The caller holds the
+// directory alone.
+func pruneFiles(root string, limit int64) error {
+	if limit < 0 {
 		return nil
 	}
-	caches, err := filepath.Glob(filepath.Join(temporary(e.o.Root), cachePrefix+"*"))
+	caches, err := filepath.Glob(filepath.Join(temporary(root), cachePrefix+"*"))
 	if err != nil {
 		return fmt.Errorf("list cache mounts: %w", err)
 	}
@@ -181,12 +182,12 @@ func (e *Engine) pruneFiles() error {
 		used += sizeOf(dir)
 	}
 	var all []error
-	if used > e.o.StorageLimit/cacheShare {
+	if used > limit/cacheShare {
 		for _, dir := range caches {
 			all = append(all, os.RemoveAll(dir))
 		}
 	}
-	return errors.Join(append(all, pruneLogs(filepath.Join(e.o.Root, "logs")))...)
+	return errors.Join(append(all, pruneLogs(filepath.Join(root, "logs")))...)
 }
 
 // pruneLogs goes by name: names begin with the time.

@@ -14,7 +14,7 @@ import (
 // baseAddress stands for the content address of a build in names of files.
 const baseAddress = "base"
 
-// TakeInBase implements build.BaseEngine: it pulls the base into the storage, where it stays within the storage
+// TakeInBase pulls the base into the storage, where it stays within the storage
 // limit, and finds out how RUN is run on this host. What it leaves when it is killed goes when the next build begins.
 func (e *Engine) TakeInBase(ctx context.Context, job build.BaseJob) error {
 	free, err := e.slot(ctx)

@@ -65,32 +65,40 @@ func imagesOf(ctx context.Context, r Repository) ([]Image, error) {
 		if errors.Is(err, ErrNotFound) { // deleted meanwhile
 			continue
 		}
-		var body []byte
+		img := Image{Repository: r.name, Digest: d, Tags: byDigest[d]}
 		if err == nil {
-			body, err = os.ReadFile(r.s.driver.full(blobData(target)))
-		}
-		var c *Content
-		if err == nil {
-			c, err = ParseContent(body)
+			err = readImage(&img, r.s.driver.full(blobData(target)), revisions)
 		}
 		if err != nil {
-			out = append(out, Image{Repository: r.name, Digest: d, Tags: byDigest[d], Bytes: int64(len(body)),
-				Problem: known(err).Error()})
-			continue
-		}
-		img := Image{Repository: r.name, Digest: d, MediaType: c.guess(), Tags: byDigest[d], Bytes: int64(len(body))}
-		if c.Config != nil {
-			img.Bytes += c.Config.Size
-		}
-		for _, l := range c.Layers {
-			img.Bytes += l.Size
-		}
-		if c.Subject != nil && !slices.Contains(revisions, c.Subject.Digest) {
-			img.Orphaned = c.Subject.Digest
+			img.Problem = known(err).Error()
 		}
 		out = append(out, img)
 	}
 	return out, nil
+}
+
+// readImage fills what the manifest's file says of an image. revisions are the manifests of its repository.
+func readImage(img *Image, file string, revisions []digest.Digest) error {
+	body, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	img.Bytes = int64(len(body))
+	c, err := ParseContent(body)
+	if err != nil {
+		return err
+	}
+	img.MediaType = c.guess()
+	if c.Config != nil {
+		img.Bytes += c.Config.Size
+	}
+	for _, l := range c.Layers {
+		img.Bytes += l.Size
+	}
+	if c.Subject != nil && !slices.Contains(revisions, c.Subject.Digest) {
+		img.Orphaned = c.Subject.Digest
+	}
+	return nil
 }
 
 // Usage is what a repository takes on disk.

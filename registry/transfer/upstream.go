@@ -121,8 +121,8 @@ func send(ctx context.Context, at site, method, path string, header http.Header)
 	return resp, err
 }
 
-// Fetch opens the manifest or blob d of a repository. mediaType is that of a manifest, "" for a blob. Who reads compares
-// the bytes with the digest.
+// Fetch opens the manifest or blob d of a repository. mediaType is that of a manifest, "" for a blob. Who reads
+// compares the bytes with the digest.
 func (u *Upstream) Fetch(ctx context.Context, repository string, d digest.Digest) (mediaType string,
 	body io.ReadCloser, err error) {
 	get := func(path string) (*http.Response, error) {

@@ -215,8 +215,8 @@ func waiting(f *facts) (Verdict, bool) {
 	return v, true
 }
 
-// recordsOnly applies to a bundle that has dayone's service records and no journal, as openshift-install's own have where
-// nothing could be kept for them.
+// recordsOnly applies to a bundle that has dayone's service records and no journal, as openshift-install's own have
+// where nothing could be kept for them.
 func recordsOnly(f *facts) (Verdict, bool) {
 	r := f.ownRun
 	if f.journal != nil || r == nil {

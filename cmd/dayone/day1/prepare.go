@@ -35,7 +35,7 @@ func (f *directoryFlags) load(cmd *cobra.Command) (*preflight.Input, error) {
 	if !f.checkRegistry {
 		return in, nil
 	}
-	probes, err := in.CheckRegistries(cmd.Context())
+	probes, err := preflight.CheckRegistries(cmd.Context(), in)
 	for _, p := range probes {
 		note := ""
 		if p.Image != "" && !p.Removed && strings.HasPrefix(p.What, "push") {
