@@ -127,7 +127,7 @@ type Options struct {
 	MaxConnections int
 	// Upstream is the registry from which this one takes what it lacks; pushes are refused then. nil is none.
 	Upstream Upstream
-	// UpstreamTTL is how long an image from there stays that nobody asks for; 0 is until room runs low.
+	// UpstreamTTL is how long an unused image from there stays; 0 keeps it until disk space runs low.
 	UpstreamTTL time.Duration
 	// Pulled receives what accounts with RolePull get, while they get it; it must not block. nil drops it.
 	Pulled func(Pull)
@@ -176,8 +176,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("registry options: Realm %q has quotes or line breaks", o.Realm)
 	}
 	if o.Upstream != nil && (o.ReadOnly || o.Sparse) {
-		return errors.New("registry options: Upstream excludes ReadOnly and Sparse: it stores what it fetches, and nobody " +
-			"pushes")
+		return errors.New("registry options: Upstream excludes ReadOnly and Sparse: it stores what it fetches, and " +
+			"refuses pushes")
 	}
 	if o.UpstreamTTL < 0 {
 		return errors.New("registry options: UpstreamTTL is negative")

@@ -19,8 +19,8 @@ const (
 	cachedShare = 8
 )
 
-// dropCached removes cached manifests that nobody asked for since a time, least recently used first, but at most a
-// share of all cached ones; a share of 1 is all of them.
+// dropCached removes cached manifests that no client requested since a time, least recently used first. It removes at
+// most one in share of all cached manifests.
 func dropCached(ctx context.Context, s *service, before time.Time, share int) (dropped int, err error) {
 	all, err := storage.ListCached(ctx, s.store)
 	if err != nil {

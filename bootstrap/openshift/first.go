@@ -1,7 +1,6 @@
 package openshift
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -218,6 +218,9 @@ func importBases(ctx context.Context, f flow, r *day1.Registry, images []string)
 	return out, nil
 }
 
+// registryTable finds a registry in a registries.conf, also at its beginning and without the comments.
+var registryTable = regexp.MustCompile(`(?m)^\s*\[\[registry\]\]`)
+
 // hostSources is how programs of the installer's bootstrap node read images: with the cluster's pull secret, at the
 // mirrors of install-config.yaml.
 func hostSources(o Options) (s preflight.Sources, err error) {
@@ -229,7 +232,7 @@ func hostSources(o Options) (s preflight.Sources, err error) {
 		return raw
 	}
 	s.Auth, s.RegistriesConf = read(hostPullSecret), read(hostRegistries)
-	if !bytes.Contains(s.RegistriesConf, []byte("\n[[registry")) {
+	if !registryTable.Match(s.RegistriesConf) {
 		s.RegistriesConf = nil // the OS image's own file, which has defaults for names without a registry
 	}
 	return s, err

@@ -161,8 +161,8 @@ func mergePullSecret(o Options, pullAuth string) error {
 	return writePullSecret(o, out)
 }
 
-// writePullSecret replaces MCO's pull secret. Its controller runs as root and is the only reader, whoever may read the
-// file that the installer has made.
+// writePullSecret replaces the content of MCO's pull secret file and lets only root read it. MCO's controller runs as
+// root, and no other program needs the file.
 func writePullSecret(o Options, content []byte) error {
 	file := filepath.Join(o.at(mccDir), mccPullSecret)
 	err := os.Chmod(file, 0o600) // the file that replaces it has the same mode

@@ -17,7 +17,7 @@ import (
 	"dayone.dev/dayone/build/basetree"
 )
 
-// endless is a layer that is packed while it is read: it takes no memory, and ends when nobody reads on.
+// endless is a layer that is compressed while it is read: it takes no memory, and ends when its reader stops.
 func endless(t *testing.T, entry func(n int) tar.Header, count int) basetree.Layer {
 	return func(context.Context) (io.ReadCloser, error) {
 		r, w := io.Pipe()

@@ -184,8 +184,8 @@ func (e *Engine) slot(ctx context.Context) (free func(), err error) {
 	}
 }
 
-// build does one build, or takes in a base where one is given. repacked says that it failed over a storage that must be
-// renewed.
+// build runs one build; with a base it pulls that base instead. repacked says that it failed because the storage must
+// be renewed.
 func (e *Engine) build(ctx context.Context, job build.ContainerJob, base string) (_ build.ContainerImage,
 	repacked bool, err error) {
 	lock, alone, err := e.lock(ctx)

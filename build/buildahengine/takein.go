@@ -14,8 +14,8 @@ import (
 // baseAddress stands for the content address of a build in names of files.
 const baseAddress = "base"
 
-// TakeInBase pulls the base into the storage, where it stays within the storage
-// limit, and finds out how RUN is run on this host. What it leaves when it is killed goes when the next build begins.
+// TakeInBase pulls the base into the storage, within the storage limit, and finds out which runtime works for RUN on
+// this host. The next build removes what a killed TakeInBase leaves.
 func (e *Engine) TakeInBase(ctx context.Context, job build.BaseJob) error {
 	free, err := e.slot(ctx)
 	if err != nil {

@@ -208,7 +208,7 @@ func TestAppendToTheBase(t *testing.T) {
 	assert.Equal(t, "spec.config.storage.files[1].mode", findings[0].Path)
 }
 
-// A group's number in the base wins; a user or group that shall not exist, or has no number, is told of.
+// The base's number of a group wins. The draft reports a user or group that shall not exist or has no number.
 func TestAccounts(t *testing.T) {
 	tree := base()
 	tree.Contents["/etc/group"] = []byte("wheel:x:10:\nbad line\nno:x:number:\n")

@@ -79,12 +79,12 @@ func newServeCommand() *cobra.Command {
 }
 
 func upstreamFlags(flags *pflag.FlagSet, o *registry.RunOptions, upstream *transfer.Endpoint) {
-	flags.StringVar(&upstream.Reference, "upstream", "", "HOST[:PORT] of a registry from which to take what is not here "+
-		"(pull-through); nobody can push then")
+	flags.StringVar(&upstream.Reference, "upstream", "", "HOST[:PORT] of a registry from which to fetch images that this "+
+		"one lacks (pull-through); pushes are refused then")
 	flags.StringVar(&upstream.AuthFile, "upstream-authfile", "", "pull secret for the upstream")
 	flags.StringVar(&upstream.CAFile, "upstream-ca", "", "CA of the upstream (PEM), the system's without it")
-	flags.DurationVar(&o.UpstreamTTL, "upstream-ttl", 0, "drop an image of the upstream that nobody asks for in this "+
-		"time, 0 keeps it until room runs low")
+	flags.DurationVar(&o.UpstreamTTL, "upstream-ttl", 0, "remove an image of the upstream that no client requested "+
+		"for this long; 0 keeps images until disk space runs low")
 }
 
 // readSettings adds what the configuration file says, "" is none, and makes the client of the upstream.

@@ -267,7 +267,7 @@ func (w *world) adopts(pool, config string) {
 	})
 }
 
-// leftAlone says that nobody told the nodes to have anything else, and that nothing was built.
+// leftAlone checks that the controllers changed no node and built no image.
 func (w *world) leftAlone(nodes map[string]*corev1.Node) {
 	w.t.Helper()
 	for pool, before := range nodes {
