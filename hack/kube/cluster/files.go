@@ -65,9 +65,9 @@ clusterDomain: ` + clusterDomain + `
 enforceNodeAllocatable: [pods]
 failSwapOn: false
 oomScoreAdj: 0
-evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, imagefs.available: 1%%}
-imageGCHighThresholdPercent: 99
-imageGCLowThresholdPercent: 98
+evictionHard: {memory.available: 50Mi, nodefs.available: 64Mi, imagefs.available: 64Mi}
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
 nodeStatusUpdateFrequency: 5s
 volumePluginDir: ` + inside + `/volumeplugins
 podLogsDir: ` + inside + "/" + podLogDir + `
