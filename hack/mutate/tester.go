@@ -220,19 +220,28 @@ func (t tester) unchanged(ctx context.Context, p goPackage, dir string) (suite, 
 	return s, nil
 }
 
-// run runs a suite as go test does, with a bound of time and memory, and ends what it leaves behind.
+// maxFile bounds in bytes each file that a run writes: a change may make a reply of a test's server endless.
+const maxFile = 4 << 30
+
+// run runs a suite as go test does, with a bound of time, memory and file size. It ends the processes that the suite
+// leaves behind and removes its temporary files: a suite that is killed does not.
 func (t tester) run(ctx context.Context, s suite, env string) ([]byte, error) {
+	temporary, err := os.MkdirTemp("", "mutate-run-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(temporary)
 	// the tests' own limit gives no list of goroutines to wait for: it is the later one
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	args := []string{"--as=" + strconv.FormatUint(t.memory, 10), s.program, "-test.failfast", "-test.paniconexit0",
-		"-test.timeout", (2 * s.limit).String()}
+	args := []string{"--as=" + strconv.FormatUint(t.memory, 10), "--fsize=" + strconv.Itoa(maxFile), s.program,
+		"-test.failfast", "-test.paniconexit0", "-test.timeout", (2 * s.limit).String()}
 	if t.short {
 		args = append(args, "-test.short")
 	}
 	cmd := exec.CommandContext(ctx, "prlimit", args...)
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), env)
+	cmd.Env = append(os.Environ(), env, "TMPDIR="+temporary)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
