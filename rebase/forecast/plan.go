@@ -49,6 +49,9 @@ type Plan struct {
 	Recorded bool `json:"recorded,omitempty"`
 	// Refused are settings of the disruption policies that cannot be used; they count as not set.
 	Refused []string `json:"refused,omitempty"`
+	// Unknown says what the forecast does not know and why, such as objects that are missing; then the plan is a lower
+	// bound of what happens.
+	Unknown []string `json:"unknown,omitempty"`
 	// Pools are the pools' plans, by name.
 	Pools []Pool `json:"pools"`
 }
@@ -77,7 +80,10 @@ func Of(in Input) (*Plan, error) {
 	for i := range p.Pools {
 		effect, err := effectOf(in, &p.Pools[i])
 		if err != nil && in.Changes != nil {
-			return nil, err // Without files a dump that lacks rendered configs still says who goes next.
+			return nil, err
+		}
+		if err != nil { // Without files a dump that lacks rendered configs still says who goes next.
+			p.Unknown = append(p.Unknown, fmt.Sprintf("pool %s: what its target does to its nodes: %v", p.Pools[i].Pool, err))
 		}
 		p.Pools[i].Effect = effect
 	}

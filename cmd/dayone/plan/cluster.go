@@ -29,7 +29,7 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 			"when a person must act.\n" +
 			"With -f it shows what would happen if you applied the files. With --exit-code it then exits with 0 when no " +
 			"service and no pod is affected, 2 when units reload or restart, 3 when nodes drain, 4 when they reboot, and " +
-			"5 when installed nodes cannot apply the change.",
+			"5 when installed nodes cannot apply the change. With 7, not everything is known that the answer depends on.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := ofCluster(cmd.Context(), f, pool, files)
@@ -43,7 +43,7 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 			if err := cli.Print(cmd, p, func(w io.Writer) error { return text(w, p) }); err != nil || !code {
 				return err
 			}
-			return answer
+			return answerOf(p, answer)
 		},
 	}
 	f.add(cmd)
@@ -90,7 +90,18 @@ func exitOf(p forecast.Progress) cli.Answer {
 		forecast.Attention: cli.ExitAttention}[p]
 }
 
+// answerOf is the answer of a plan that may be incomplete. What is not known cannot make the worst answer worse.
+func answerOf(p *forecast.Plan, known cli.Answer) cli.Answer {
+	if len(p.Unknown) > 0 && known != cli.ExitAttention {
+		return cli.ExitIncomplete
+	}
+	return known
+}
+
 func writePools(w io.Writer, p *forecast.Plan) error {
+	for _, u := range p.Unknown {
+		fmt.Fprintf(w, "not known: %s\n", u)
+	}
 	for _, r := range p.Refused {
 		fmt.Fprintf(w, "refused: %s\n", r)
 	}

@@ -165,6 +165,9 @@ func writeNodeRows(t io.Writer, p *forecast.Plan) {
 // health says what would delay the change or needs a person.
 func health(p *preview.Forecast) []string {
 	lines := notes(p)
+	for _, u := range p.Unknown {
+		lines = append(lines, "not known: "+u)
+	}
 	for i := range p.Pools {
 		if p.Pools[i].Effect == nil {
 			continue

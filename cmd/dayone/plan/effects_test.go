@@ -120,16 +120,22 @@ func TestPlanOfFiles(t *testing.T) {
 
 func TestPlanOfADumpWithoutConfigs(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
-	dir := writeDump(t, slices.DeleteFunc(effectWorld(t), func(o client.Object) bool {
+	objects := slices.DeleteFunc(effectWorld(t), func(o client.Object) bool {
 		_, is := o.(*mcfgv1.MachineConfig)
 		return is
-	}))
+	})
+	objects[0].(*mcfgv1.MachineConfigPool).Spec.Configuration.Name = "rendered-worker-next"
+	dir := writeDump(t, objects)
 	code, _, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", appConfig))
 	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "there are no MachineConfigs in it")
 	assert.Contains(t, errs, "write machineconfigs,controllerconfigs,")
 	code, _, errs = dayone(t, "cluster", "plan", "--from", dir)
 	assert.Zero(t, code, "who goes next is known without them: %s", errs)
+	code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "--exit-code")
+	assert.Equal(t, cli.ExitIncomplete, code, errs)
+	assert.Contains(t, out, "not known: pool worker: what its target does to its nodes: "+
+		"foresee pool worker: there is no rendered config rendered-worker-next")
 }
 
 func TestPlanNamesTheGate(t *testing.T) {

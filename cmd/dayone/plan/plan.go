@@ -25,7 +25,7 @@ func newPlan(version string) *cobra.Command {
 			"the directory that a cluster was installed from, a dump of the cluster or its kubeconfig: then plan shows what\n" +
 			"the directory would change there. With --exit-code it exits with 0 when no service and no pod is affected, 2\n" +
 			"when units reload or restart, 3 when nodes drain, 4 when they reboot, 5 when installed nodes cannot apply the\n" +
-			"change, and 1 for any error.",
+			"change, 7 when not everything is known that the answer depends on, and 1 for any error.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := ofDirectory(cmd.Context(), dir, platform, f)
@@ -36,7 +36,7 @@ func newPlan(version string) *cobra.Command {
 			if err != nil || !code {
 				return err
 			}
-			return cli.Answer(p.Level())
+			return answerOf(&p.Plan, cli.Answer(p.Level()))
 		},
 	}
 	cli.InstallDir(cmd, &dir, &platform)

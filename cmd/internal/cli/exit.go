@@ -20,6 +20,8 @@ const (
 	ExitAttention = 5
 	// exitHopeless: a build on an installer's bootstrap node failed because of the user's input; it would fail again.
 	exitHopeless = 6
+	// ExitIncomplete answers commands with --exit-code: not everything is known that the answer depends on.
+	ExitIncomplete = 7
 )
 
 // Answer ends the program with a code that is the answer; nothing failed.
