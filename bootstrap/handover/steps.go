@@ -102,14 +102,14 @@ func isComponent(c *mcfgv1.MachineConfig) bool {
 func settings(set *manifests.Set) []client.Object {
 	return slices.Concat(itemObjects(set.KubeletConfigs), itemObjects(set.ContainerRuntimeConfigs),
 		itemObjects(set.FeatureGates),
-		itemObjects(set.ICSPs), itemObjects(set.IDMSs), itemObjects(set.ITMSs), itemObjects(set.Images))
+		itemObjects(set.ICSPs), itemObjects(set.IDMSs), itemObjects(set.ITMSs), itemObjects(set.Images),
+		itemObjects(set.APIServers))
 }
 
 // objectsOf are all objects of a set.
 func objectsOf(set *manifests.Set) []client.Object {
 	return slices.Concat(settings(set), itemObjects(set.Secrets), itemObjects(set.ConfigMaps),
 		itemObjects(set.ControllerConfigs),
-		itemObjects(set.APIServers),
 		itemObjects(set.MachineConfigs), itemObjects(set.MachineOSConfigs), itemObjects(set.Pools))
 }
 

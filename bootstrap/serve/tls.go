@@ -5,10 +5,13 @@ import (
 	"crypto/tls"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	configv1 "github.com/openshift/api/config/v1"
+
+	"dayone.dev/dayone/manifests/tlsprofile"
 )
 
 // certificate is the server's certificate, read again when its files change.
@@ -68,13 +71,11 @@ func (s *Server) tlsConfig() *tls.Config {
 	return base
 }
 
-// applyProfile restricts versions and cipher suites to the profile's. TLS 1.2 is the floor whatever the profile says.
+// applyProfile restricts versions and cipher suites to the profile's. TLS 1.2 is the floor whatever the profile says; a
+// profile that cannot be read is Intermediate.
 func applyProfile(config *tls.Config, profile *configv1.TLSSecurityProfile) {
-	spec := configv1.TLSProfiles[profile.Type]
-	if profile.Type == configv1.TLSProfileCustomType && profile.Custom != nil {
-		spec = &profile.Custom.TLSProfileSpec
-	}
-	if spec == nil {
+	spec, err := tlsprofile.Spec(profile)
+	if err != nil {
 		spec = configv1.TLSProfiles[configv1.TLSProfileIntermediateType]
 	}
 	if spec.MinTLSVersion == configv1.VersionTLS13 {
@@ -85,25 +86,14 @@ func applyProfile(config *tls.Config, profile *configv1.TLSSecurityProfile) {
 	}
 }
 
-// cipherSuites maps OpenSSL's names, which the profiles use, to Go's suites. Those of TLS 1.3 cannot be chosen in Go;
-// those that Go calls insecure are left out.
+// cipherSuites gives the suites of a profile that this server offers: those of TLS 1.3 cannot be chosen in Go, and those
+// that Go calls insecure are left out.
 func cipherSuites(names []string) []uint16 {
-	byName := map[string]uint16{
-		"ECDHE-ECDSA-AES128-GCM-SHA256": tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-		"ECDHE-RSA-AES128-GCM-SHA256":   tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-		"ECDHE-ECDSA-AES256-GCM-SHA384": tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-		"ECDHE-RSA-AES256-GCM-SHA384":   tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-		"ECDHE-ECDSA-CHACHA20-POLY1305": tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-		"ECDHE-RSA-CHACHA20-POLY1305":   tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-		"ECDHE-ECDSA-AES128-SHA":        tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA,
-		"ECDHE-RSA-AES128-SHA":          tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA,
-		"ECDHE-ECDSA-AES256-SHA":        tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA,
-		"ECDHE-RSA-AES256-SHA":          tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA,
-	}
+	known, _ := tlsprofile.Suites(names)
 	var out []uint16
-	for _, name := range names {
-		if id, ok := byName[name]; ok {
-			out = append(out, id)
+	for _, s := range known {
+		if !s.Insecure && slices.Contains(s.SupportedVersions, tls.VersionTLS12) {
+			out = append(out, s.ID)
 		}
 	}
 	return out

@@ -35,6 +35,9 @@ func generate(set *manifests.Set, pools []pool, hash string) ([]component, []rep
 	all := report.Report{Findings: found}
 	all.Add(imagePolicies(set)...)
 	taken := map[string]manifests.Origin{}
+	tls, found := inheritedTLS(set, pools, hash)
+	all.Add(found...)
+	out = append(out, tls...)
 	for _, s := range nodeSettings(set) {
 		all.Add(unsupported(set, s.origin)...)
 		files, found, err := s.files()
@@ -127,6 +130,30 @@ func registries(set *manifests.Set, pools []pool) ([]component, []report.Finding
 		} else if c != nil {
 			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.openshift.io/v1", Kind: "Image"}}
 			out = append(out, component{Object: c})
+		}
+	}
+	return out, all.Findings
+}
+
+// inheritedTLS makes each pool's component with the TLS profile of the APIServer cluster.
+func inheritedTLS(set *manifests.Set, pools []pool, hash string) ([]component, []report.Finding) {
+	var out []component
+	server, ok := apiServer(set)
+	if !ok {
+		return nil, nil
+	}
+	files, found, err := nodeconf.InheritedTLS(server)
+	all := report.Report{Findings: found}
+	if err != nil {
+		all.Add(internal(err))
+	}
+	for _, p := range pools {
+		c, err := generated("98-"+p.Object.Name+"-generated-kubelet", p.Object.Name, files)
+		if err != nil {
+			all.Add(internal(err))
+		} else if c != nil {
+			c.Annotations = map[string]string{manifests.AnnotationGeneratedByController: hash}
+			out = append(out, component{Object: c, Origin: server.Origin})
 		}
 	}
 	return out, all.Findings

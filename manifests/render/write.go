@@ -56,9 +56,9 @@ func stage(staging string, set *manifests.Set, r *Result) ([]string, error) {
 	if r.Controller != nil {
 		files[filepath.Join(ControllerDir, ControllerFile)] = r.Controller
 	}
-	if server := apiServer(set); server != nil {
+	if server, ok := apiServer(set); ok {
 		folders = append(folders, APIServerDir)
-		files[filepath.Join(APIServerDir, APIServerFile)] = server
+		files[filepath.Join(APIServerDir, APIServerFile)] = server.Object
 	}
 	for _, folder := range folders {
 		if err := os.Mkdir(filepath.Join(staging, folder), dirMode); err != nil {
@@ -77,15 +77,15 @@ func stage(staging string, set *manifests.Set, r *Result) ([]string, error) {
 	return folders, nil
 }
 
-// apiServer is the last APIServer named cluster, nil if there is none.
-func apiServer(set *manifests.Set) *configv1.APIServer {
-	var found *configv1.APIServer
+// apiServer is the last APIServer named cluster, if there is one.
+func apiServer(set *manifests.Set) (manifests.Item[*configv1.APIServer], bool) {
+	var found manifests.Item[*configv1.APIServer]
 	for _, a := range set.APIServers {
 		if a.Object.Name == "cluster" {
-			found = a.Object
+			found = a
 		}
 	}
-	return found
+	return found, found.Object != nil
 }
 
 // swap moves each staged folder into place; what was there before goes into the staging directory, and back if a move

@@ -117,6 +117,8 @@ func (g gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error 
 		into(&set.ITMSs, &configv1.ImageTagMirrorSetList{},
 			func(l *configv1.ImageTagMirrorSetList) []configv1.ImageTagMirrorSet { return l.Items }),
 		into(&set.Images, &configv1.ImageList{}, func(l *configv1.ImageList) []configv1.Image { return l.Items }),
+		into(&set.APIServers, &configv1.APIServerList{},
+			func(l *configv1.APIServerList) []configv1.APIServer { return l.Items }),
 	} {
 		if err := read(ctx, g); err != nil {
 			return err

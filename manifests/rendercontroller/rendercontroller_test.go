@@ -87,7 +87,7 @@ func newWorldOn(t *testing.T, env *kubetest.Env, keep int) *world {
 			&mcfgv1.KubeletConfig{}, &mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{}, &mcfgv1.OSImageStream{},
 			&configv1.ImageDigestMirrorSet{},
 			&configv1.ImageTagMirrorSet{},
-			&configv1.Image{}, &operatorv1alpha1.ImageContentSourcePolicy{}, &corev1.Node{}} {
+			&configv1.Image{}, &configv1.APIServer{}, &operatorv1alpha1.ImageContentSourcePolicy{}, &corev1.Node{}} {
 			require.NoError(t, w.Client.DeleteAllOf(context.Background(), o))
 		}
 	})
@@ -190,6 +190,9 @@ func objects(set *manifests.Set) []client.Object {
 	for _, i := range set.Images {
 		add(i.Object)
 	}
+	for _, i := range set.APIServers {
+		add(i.Object)
+	}
 	for _, i := range slices.Backward(set.MachineConfigs) { // in another order than bootstrap read them
 		add(i.Object)
 	}
@@ -223,7 +226,7 @@ func (w *world) apply(o client.Object) {
 // server and compares name and spec of what the controller writes there.
 func TestSameBytesAsBootstrap(t *testing.T) {
 	for _, name := range []string{"a-layered-pool", "a-custom-pool-inherits-an-image", "mirror-sets-and-image-settings",
-		"kubelet-and-runtime-settings",
+		"kubelet-and-runtime-settings", "kubelet-tls-and-sizing", "kubelets-with-the-apiservers-tls-profile",
 		"a-later-machineconfig-without-contents-keeps-a-packed-file-packed", "runc-under-an-image-of-its-own",
 		"a-stream-by-a-pools-name", "a-stream-by-default", "a-layered-pool-on-the-workers-stream"} {
 		t.Run(name, func(t *testing.T) {

@@ -24,8 +24,15 @@ func TestRefusedSettings(t *testing.T) {
 		name             string
 		kind, spec, path string
 	}{
-		{"automatic sizing", "KubeletConfig", "{autoSizingReserved: true}", "spec.autoSizingReserved"},
-		{"a TLS profile", "KubeletConfig", "{tlsSecurityProfile: {type: Old}}", "spec.tlsSecurityProfile"},
+		{"automatic sizing beside amounts", "KubeletConfig",
+			"{autoSizingReserved: true, kubeletConfig: {systemReserved: {cpu: 1}}}", "spec.autoSizingReserved"},
+		{"an unknown TLS profile", "KubeletConfig", "{tlsSecurityProfile: {type: Newest}}", "spec.tlsSecurityProfile"},
+		{"a TLS profile without its text", "KubeletConfig", "{tlsSecurityProfile: {type: Custom}}",
+			"spec.tlsSecurityProfile"},
+		{"an unknown TLS version", "KubeletConfig", "{tlsSecurityProfile: {type: Custom, custom: {minTLSVersion: TLS12, " +
+			"ciphers: [ECDHE-RSA-AES128-GCM-SHA256]}}}", "spec.tlsSecurityProfile.custom.minTLSVersion"},
+		{"no cipher left", "KubeletConfig", "{tlsSecurityProfile: {type: Custom, custom: {minTLSVersion: VersionTLS12, " +
+			"ciphers: [ECDHE-RSA-AES256-SHA384]}}}", "spec.tlsSecurityProfile.custom.ciphers"},
 		{"a log level too high", "KubeletConfig", "{logLevel: 11}", "spec.logLevel"},
 		{"the platform's field", "KubeletConfig", "{kubeletConfig: {cgroupDriver: systemd}}",
 			"spec.kubeletConfig.cgroupDriver"},
