@@ -48,13 +48,14 @@ func trustMounts(src source, stateDir string) ([]Mount, []report.Finding, error)
 	if updatesTrust.MatchString(src.Containerfile) {
 		return mounts, nil, nil
 	}
-	tree, mounted := src.configured(), map[string]bool{}
+	tree, seen := src.configured(), map[string]bool{}
 	var findings []report.Finding
 	for _, bundle := range trustBundles() {
 		at, err := follow(tree, bundle)
-		if err != nil || mounted[at] {
+		if err != nil || seen[at] {
 			continue
 		}
+		seen[at] = true
 		if entry, ok := tree.Lookup(at); !ok || entry.Kind != basetree.Regular {
 			continue
 		}
@@ -69,7 +70,7 @@ func trustMounts(src source, stateDir string) ([]Mount, []report.Finding, error)
 		if err != nil {
 			return nil, nil, err
 		}
-		mounts, mounted[at] = append(mounts, Mount{Source: both, Target: at}), true
+		mounts = append(mounts, Mount{Source: both, Target: at})
 	}
 	return mounts, findings, nil
 }
