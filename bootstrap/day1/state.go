@@ -24,7 +24,8 @@ const (
 )
 
 // OpenState makes a state directory or checks one that is there, and locks it. It refuses one that another user owns or
-// may write to, because whoever can write there decides what the nodes run. It closes what others may read only, and
+// may write to, because whoever can write there decides what the nodes run; one on a network file system; and a copy of
+// another host's. It closes what others may read only, and
 // empties the scratch directory of a killed process; done removes that of this one and drops the lock.
 func OpenState(o Options) (done func(), err error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
@@ -35,11 +36,19 @@ func OpenState(o Options) (done func(), err error) {
 			Message: "its file system is mounted read-only: neither the journal nor images can be kept",
 			Next:    "mount it for writing (mount -o remount,rw), or give another --state-dir"}
 	}
-	if err := checkState(o.StateDir); err != nil {
+	var fileSystem unix.Statfs_t
+	if err := unix.Statfs(o.StateDir, &fileSystem); err != nil {
+		return nil, fmt.Errorf("look at the state directory's file system: %w", err)
+	}
+	if err := errors.Join(checkPlace(o.StateDir, int64(fileSystem.Type)), checkState(o.StateDir)); err != nil {
 		return nil, err
 	}
 	unlock, err := journal.Lock(o.StateDir)
 	if err != nil {
+		return nil, err
+	}
+	if err := belongToHost(o.StateDir, machineIDFile); err != nil {
+		unlock()
 		return nil, err
 	}
 	removeScratch(o.StateDir, o.Log)

@@ -1,6 +1,7 @@
 package day1
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -123,4 +124,57 @@ func TestOpenStateRefusesReadOnly(t *testing.T) {
 	_, err := OpenState(Options{StateDir: dir, Log: report.NoLog()})
 	require.ErrorContains(t, err, "mounted read-only")
 	require.ErrorContains(t, err, "remount,rw")
+}
+
+func TestOpenStateRefusesACopyOfAnotherHosts(t *testing.T) {
+	o := state(t)
+	done, err := OpenState(o)
+	require.NoError(t, err)
+	done()
+	file := filepath.Join(o.StateDir, hostFile)
+	owner, err := os.ReadFile(file)
+	require.NoError(t, err)
+	machine, err := os.ReadFile(machineIDFile)
+	require.NoError(t, err)
+	assert.NotContains(t, string(owner), string(bytes.TrimSpace(machine)), "the machine's ID is not for others")
+	done, err = OpenState(o)
+	require.NoError(t, err, "the same host goes on")
+	done()
+
+	require.NoError(t, os.WriteFile(file, []byte("another\n"), 0o600))
+	_, err = OpenState(o)
+	found := report.Of(err)
+	require.Len(t, found, 1, "%v", err)
+	assert.Equal(t, "state-of-another-host", found[0].Rule)
+	running, err := journal.Running(o.StateDir)
+	require.NoError(t, err)
+	assert.False(t, running, "the lock is dropped")
+	require.NoError(t, os.Remove(file), "what the message says to do")
+	done, err = OpenState(o)
+	require.NoError(t, err)
+	done()
+}
+
+func TestHostsWithoutAnID(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ name, machine string }{{"no file", ""}, {"before the first boot", "uninitialized\n"}} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "machine-id")
+			if c.machine != "" {
+				require.NoError(t, os.WriteFile(file, []byte(c.machine), 0o600))
+			}
+			require.NoError(t, belongToHost(dir, file))
+			assert.NoFileExists(t, filepath.Join(dir, hostFile))
+		})
+	}
+	require.ErrorContains(t, belongToHost(dir, dir), "read the machine's ID: ")
+}
+
+// No NFS is mounted here: the test knows the number by which the kernel names it.
+func TestStateOnANetworkFileSystem(t *testing.T) {
+	require.NoError(t, checkPlace("/state", unix.EXT4_SUPER_MAGIC))
+	found := report.Of(checkPlace("/state", unix.NFS_SUPER_MAGIC))
+	require.Len(t, found, 1)
+	assert.Equal(t, "state-on-network", found[0].Rule)
+	assert.Contains(t, found[0].Message, "(NFS)")
 }
