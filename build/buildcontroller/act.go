@@ -80,7 +80,7 @@ func announce(ctx context.Context, x scope, s state) (state, error) {
 
 // markServing notes on a rebuild request which build serves it.
 func markServing(o client.Object, d decide.Decision) {
-	if d.Action == decide.Rebuild && requestsRebuild(o) {
+	if d.Action == decide.Rebuild && manifests.RequestsRebuild(o) {
 		annotate(o, manifests.AnnotationRebuilding, d.BuildName)
 	}
 }

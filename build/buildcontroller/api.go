@@ -120,23 +120,30 @@ func (c api) releaseImage(ctx context.Context, cc *mcfgv1.ControllerConfig,
 	var streams mcfgv1.OSImageStream
 	err := c.live.Get(ctx, client.ObjectKey{Name: render.OSImageStreamName}, &streams)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return cc.Spec.BaseOSContainerImage, nil
+		return ReleaseImage(cc, nil, pool, nil), nil
 	}
 	if err != nil {
 		return "", wrap(err, "read OSImageStream")
-	}
-	if len(streams.Status.AvailableStreams) == 0 {
-		return cc.Spec.BaseOSContainerImage, nil // MCO has not filled it in, and renders nothing on it
 	}
 	var worker mcfgv1.MachineConfigPool
 	if err := c.client.Get(ctx, client.ObjectKey{Name: "worker"}, &worker); client.IgnoreNotFound(err) != nil {
 		return "", wrap(err, "read MachineConfigPool worker")
 	}
-	found := render.FindStream(&streams, render.PoolStream(pool, []*mcfgv1.MachineConfigPool{&worker}))
-	if found == nil {
-		return "", nil
+	return ReleaseImage(cc, &streams, pool, []*mcfgv1.MachineConfigPool{&worker}), nil
+}
+
+// ReleaseImage is the OS image that a pool runs before anything is built for it; streams is nil where the cluster has
+// no OSImageStream, and others have the pool worker among them. It is empty when the streams do not have the pool's.
+func ReleaseImage(cc *mcfgv1.ControllerConfig, streams *mcfgv1.OSImageStream, pool *mcfgv1.MachineConfigPool,
+	others []*mcfgv1.MachineConfigPool) string {
+	if streams == nil || len(streams.Status.AvailableStreams) == 0 { // MCO has not filled it in, and renders nothing on it
+		return cc.Spec.BaseOSContainerImage
 	}
-	return string(found.OSImage), nil
+	found := render.FindStream(streams, render.PoolStream(pool, others))
+	if found == nil {
+		return ""
+	}
+	return string(found.OSImage)
 }
 
 // preBuiltComponent is the osImageURL of the MachineConfig that brings a pool's first image into its rendered config;

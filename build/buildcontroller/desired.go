@@ -77,7 +77,7 @@ func findDesired(ctx context.Context, x scope, o observation) (desired, error) {
 	if err != nil {
 		return desired{}, err
 	}
-	images := builtImages(o)
+	images := BuiltImages(o.config, o.builds)
 	key := desiredKey{generation: o.config.Generation, rendered: rendered, images: strings.Join(images, " "),
 		release: release, controller: cc.UID, controllerIs: cc.Generation}
 	if d, ok := x.memory.known(o.config.UID, key); ok {
@@ -165,34 +165,39 @@ func proxies(cc *mcfgv1.ControllerConfig) map[string]string {
 	return nil
 }
 
-// builtImages lists the images that were built for the pool, as far as its objects know them, sorted.
-func builtImages(o observation) []string {
-	images := []string{o.config.Annotations[manifests.AnnotationPreBuiltImage],
-		string(o.config.Status.CurrentImagePullSpec)}
-	for _, b := range o.builds {
+// BuiltImages lists the images that were built for a pool, as far as its MachineOSConfig and that one's builds know
+// them, sorted.
+func BuiltImages(config *mcfgv1.MachineOSConfig, builds []*mcfgv1.MachineOSBuild) []string {
+	images := []string{config.Annotations[manifests.AnnotationPreBuiltImage], string(config.Status.CurrentImagePullSpec)}
+	for _, b := range builds {
 		images = append(images, string(b.Status.DigestedImagePushSpec))
 	}
 	slices.Sort(images)
 	return slices.Compact(images)
 }
 
-// baseImage is the rendered config's osImageURL, unless that names an image that was built for the pool, otherwise the
-// release's. The pool's first image stands in osImageURL by way of a MachineConfig of its own, and outlives the
-// MachineOSConfig there.
+// Base is the image that a pool's image is built on: url, the rendered config's osImageURL, unless that names an image
+// that was built for the pool; otherwise the release's. The pool's first image stands in osImageURL by way of a
+// MachineConfig of its own, and outlives the MachineOSConfig there: component is that one's osImageURL, or empty.
+func Base(url, release, component string, built []string) string {
+	if url == "" || url == component || slices.Contains(built, url) {
+		return release
+	}
+	return url
+}
+
+// baseImage is the Base of a rendered config.
 func baseImage(ctx context.Context, c api, config *mcfgv1.MachineConfig, release, pool string,
 	built []string) (string, error) {
 	url := config.Spec.OSImageURL
-	if url == "" || url == release || slices.Contains(built, url) {
+	if Base(url, release, "", built) == release {
 		return release, nil
 	}
 	component, err := c.preBuiltComponent(ctx, pool)
 	if err != nil {
 		return "", err
 	}
-	if component == url {
-		return release, nil
-	}
-	return url, nil
+	return Base(url, release, component, built), nil
 }
 
 // trustedCAs joins the PEM of the CAs that sign registries' certificates.

@@ -2,7 +2,6 @@ package buildcontroller
 
 import (
 	"context"
-	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,21 +9,6 @@ import (
 	"dayone.dev/dayone/build/decide"
 	"dayone.dev/dayone/manifests"
 )
-
-// rebuildKeys are the annotations and labels that request a rebuild, whatever their value: the API's on the
-// MachineOSConfig and the original story's on the pool.
-func rebuildKeys() []string {
-	return []string{manifests.AnnotationRebuild, manifests.AnnotationRebuildImage}
-}
-
-// requestsRebuild reports whether an object requests a rebuild.
-func requestsRebuild(o client.Object) bool {
-	return slices.ContainsFunc(rebuildKeys(), func(key string) bool {
-		_, annotated := o.GetAnnotations()[key]
-		_, labelled := o.GetLabels()[key]
-		return annotated || labelled
-	})
-}
 
 // rebuildRequest reports whether the MachineOSConfig or its pool requests a rebuild, and which build serves it. A mark
 // without a request means nothing: the admin withdrew the request, and the build goes on as any other.
@@ -34,7 +18,7 @@ func rebuildRequest(o observation) (requested bool, serving string) {
 		holders = append(holders, o.pool)
 	}
 	for _, holder := range holders {
-		if !requestsRebuild(holder) {
+		if !manifests.RequestsRebuild(holder) {
 			continue
 		}
 		requested = true
@@ -79,12 +63,12 @@ func settleRebuild(ctx context.Context, x scope, s state) (state, error) {
 func settle(o client.Object, serving string, settled, running bool) {
 	mark := o.GetAnnotations()[manifests.AnnotationRebuilding]
 	switch {
-	case mark != "" && (settled || !requestsRebuild(o)):
-		for _, key := range append(rebuildKeys(), manifests.AnnotationRebuilding) {
+	case mark != "" && (settled || !manifests.RequestsRebuild(o)):
+		for _, key := range append(manifests.RebuildKeys(), manifests.AnnotationRebuilding) {
 			delete(o.GetAnnotations(), key)
 			delete(o.GetLabels(), key)
 		}
-	case mark == "" && requestsRebuild(o) && !settled && running:
+	case mark == "" && manifests.RequestsRebuild(o) && !settled && running:
 		annotate(o, manifests.AnnotationRebuilding, serving)
 	}
 }

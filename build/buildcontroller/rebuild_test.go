@@ -27,7 +27,8 @@ func rebuilds() []scenario {
 
 func (w *world) wishes(pool string) bool {
 	p, c := w.pool(pool), w.config(pool)
-	return requestsRebuild(p) || requestsRebuild(c) || p.Annotations[manifests.AnnotationRebuilding] != "" ||
+	return manifests.RequestsRebuild(p) || manifests.RequestsRebuild(c) ||
+		p.Annotations[manifests.AnnotationRebuilding] != "" ||
 		c.Annotations[manifests.AnnotationRebuilding] != ""
 }
 

@@ -57,7 +57,7 @@ func planning(ctx context.Context, e *edges, in observed) (outcome, error) {
 func effect(ctx context.Context, e *edges, from []nodedisk.Current, wanted *mcfgv1.MachineConfig, to target.Target,
 	promise *disruption.Promise) (disruption.Plan, string, error) {
 	var plan disruption.Plan
-	policies, mirrors, err := readPolicies(ctx, e)
+	settings, err := readPolicies(ctx, e)
 	if err != nil {
 		return plan, "", err
 	}
@@ -74,16 +74,16 @@ func effect(ctx context.Context, e *edges, from []nodedisk.Current, wanted *mcfg
 		if err != nil {
 			return plan, "", err
 		}
-		p, err := disruption.Effect(disruption.Input{Old: old, New: wanted, Layered: to.Image != "" && have.Image != "",
-			Policies: policies, Mirrors: mirrors,
-			Image: imageChange(status, have, to, boots, promise)})
+		way := disruption.Way{From: old, To: wanted, Was: have.Image, Is: to.Image,
+			ConfigOnly: promise != nil && promise.Change == disruption.ImageConfig}
+		var p disruption.Plan
+		if there := have.Target() == to; i == 0 && !there {
+			p, err = promisedEffect(way, settings, promise, status, boots)
+		} else {
+			p, err = disruption.Effect(asItIs(way, settings, status, boots))
+		}
 		if err != nil {
 			return plan, "", err
-		}
-		if there := have.Target() == to; i == 0 && !there {
-			if err := promise.Check(p); err != nil {
-				return plan, "", err
-			}
 		}
 		plan = disruption.Join(plan, p)
 	}
@@ -94,20 +94,46 @@ func effect(ctx context.Context, e *edges, from []nodedisk.Current, wanted *mcfg
 	return plan, boots, nil
 }
 
-// imageChange says how the image that the node boots next differs from the one that it runs. That only the config in it
-// differs is the controller's to know; an image that waits for the next reboot already is no further change.
-func imageChange(status deploy.Status, have nodedisk.Current, to target.Target, boots string,
-	promise *disruption.Promise) disruption.ImageChange {
-	layered := have.Image != "" && to.Image != ""
-	switch {
-	case boots == "":
-		return disruption.ImageSame
-	case layered && have.Image == to.Image && waits(status, to.Image):
-		return disruption.ImageSame
-	case layered && promise != nil && promise.Change == disruption.ImageConfig:
-		return disruption.ImageConfig
+// promisedEffect is what the way does to the node, as it was promised. A node that is further than its record says,
+// such as one that has booted the image already, does less. One that would have to do more waits for another promise.
+func promisedEffect(way disruption.Way, settings disruption.Settings, promise *disruption.Promise,
+	status deploy.Status, boots string) (disruption.Plan, error) {
+	in := way.Input(settings)
+	plan, err := disruption.Effect(in)
+	if err != nil {
+		return plan, err
 	}
-	return disruption.ImageContent
+	if err := promise.Check(plan); err != nil {
+		return plan, err
+	}
+	here := asItIs(way, settings, status, boots)
+	if here.Image == in.Image {
+		return plan, nil
+	}
+	found, err := disruption.Effect(here)
+	if err != nil {
+		return plan, err
+	}
+	if found.Level > plan.Level {
+		return found, promise.Check(found)
+	}
+	return found, nil
+}
+
+// asItIs lets the image change as it does on this node: what it runs may be another image than its record says. One
+// that waits for the next reboot already is no further change.
+func asItIs(way disruption.Way, settings disruption.Settings, status deploy.Status, boots string) disruption.Input {
+	in := way.Input(settings)
+	switch {
+	case boots == "" && (in.Layered || way.From.Name == way.To.Name):
+		in.Image = disruption.ImageSame
+	case boots == "" || in.Image != disruption.ImageSame || waits(status, way.Is):
+	case in.Layered && way.ConfigOnly:
+		in.Image = disruption.ImageConfig
+	default:
+		in.Image = disruption.ImageContent
+	}
+	return in
 }
 
 func waits(status deploy.Status, name string) bool {
@@ -176,14 +202,14 @@ func runsOneOf(status deploy.Status, from []nodedisk.Current) bool {
 
 // readPolicies reads the cluster's disruption policies, with the admin's. One that is wrong is left out; the policy
 // controller reports it.
-func readPolicies(ctx context.Context, e *edges) (disruption.Policies, disruption.MirrorPolicy, error) {
+func readPolicies(ctx context.Context, e *edges) (disruption.Settings, error) {
 	object, err := e.configs.Policies(ctx)
 	if err != nil {
-		return disruption.Policies{}, nil, err
+		return disruption.Settings{}, err
 	}
 	s, err := disruption.Read(object)
 	for _, refused := range s.Refused {
 		e.log.WithField("cause", refused).Warn("disruption policy left out")
 	}
-	return s.Policies, s.Mirrors, err
+	return s, err
 }

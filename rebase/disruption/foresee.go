@@ -12,14 +12,12 @@ import (
 
 // Foresight is what ForPool needs beside the nodes.
 type Foresight struct {
+	// Target is what the nodes are to have. An image that is still to be built has a name that no image has, and its
+	// build is among Builds with that name as its image.
 	Target   target.Target
 	Settings Settings
 	// Builds tell how images differ.
 	Builds []mcfgv1.MachineOSBuild
-	// Building: the target's image is not there yet; it is taken to differ in its config only.
-	Building bool
-	// Remade: the image to come is of another Containerfile than the nodes'. It is looked at while Building only.
-	Remade bool
 	// Config gives a rendered config by name; nil: it is gone.
 	Config func(name string) (*mcfgv1.MachineConfig, error)
 }
@@ -50,8 +48,7 @@ func ForPool(nodes map[string]target.Target, f Foresight) (Foreseen, error) {
 	out := Foreseen{Details: map[target.Target]Plan{}, Nodes: map[string]target.Target{}}
 	groups := map[target.Target][]string{}
 	for name, has := range nodes {
-		// While the image is built the target names the former one.
-		if has != f.Target || f.Building && (has.Config != f.Target.Config || f.remakes(has)) {
+		if has != f.Target {
 			groups[has] = append(groups[has], name)
 			out.Nodes[name] = has
 		}
@@ -79,21 +76,9 @@ func ForPool(nodes map[string]target.Target, f Foresight) (Foreseen, error) {
 	return out, nil
 }
 
-// remakes tells that the image to come is more than a node's present one with another config: of other content, or its
-// first.
-func (f Foresight) remakes(has target.Target) bool {
-	return f.Remade || has.Image == "" || f.Target.Image == ""
-}
-
 // transition computes what the target does to a node that has something.
 func (f Foresight) transition(has target.Target, wanted *mcfgv1.MachineConfig) (Plan, Transition, error) {
 	change := CompareImages(f.Builds, has.Image, f.Target.Image)
-	if f.Building {
-		change = ImageConfig
-		if f.remakes(has) {
-			change = ImageContent
-		}
-	}
 	old, err := f.Config(has.Config)
 	if err != nil {
 		return Plan{}, Transition{}, err
@@ -105,14 +90,13 @@ func (f Foresight) transition(has target.Target, wanted *mcfgv1.MachineConfig) (
 			Changes: []Change{{Kind: kindOther, Name: has.Config, What: "unknown", Why: why}}}
 		return plan, Transition{Level: plan.Level, Change: change, Steps: plan.Steps, Why: why}, nil
 	}
-	plan, err := Effect(Input{Old: old, New: wanted, Layered: has.Image != "" && f.Target.Image != "", Image: change,
-		Policies: f.Settings.Policies, Mirrors: f.Settings.Mirrors})
+	way := Way{From: old, To: wanted, Was: has.Image, Is: f.Target.Image, ConfigOnly: change == ImageConfig}
+	plan, err := Effect(way.Input(f.Settings))
 	if err != nil {
 		return Plan{}, Transition{}, err
 	}
-	return plan, Transition{Hash: plan.Hash(), Level: plan.Level, Change: change, Steps: plan.Steps,
-		Changed: len(plan.Changes),
-		Why:     plan.Because()}, nil
+	return plan, Transition{Hash: plan.Hash(), Level: plan.Level, Change: way.image(), Steps: plan.Steps,
+		Changed: len(plan.Changes), Why: plan.Because()}, nil
 }
 
 // Because names the first change that makes the level what it is, and why.

@@ -23,14 +23,27 @@ func worlds() map[string]*mcfgv1.MachineConfig {
 		"plain":  mc(file(policyJSON, "1")),
 		"new":    mc(file("/etc/a", "2")),
 		"policy": mc(file(policyJSON, "2")),
+		"pinned": mc(file("/etc/a", "1")),
 		"broken": {ObjectMeta: metav1.ObjectMeta{Name: "broken"}},
 	}
+}
+
+// foreseenBuilds are those of TestForPool: two of one ground, and one of another.
+func foreseenBuilds() []mcfgv1.MachineOSBuild {
+	build := func(image, address, ground string) mcfgv1.MachineOSBuild {
+		b := mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: image, Annotations: map[string]string{
+			manifests.AnnotationBuildAddress: address, manifests.AnnotationBuildGround: ground}}}
+		b.Status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(image)
+		return b
+	}
+	return []mcfgv1.MachineOSBuild{build("i1", "1", "g"), build("r#2", "2", "g"), build("r#3", "3", "h")}
 }
 
 func TestForPool(t *testing.T) {
 	lost := errors.New("the API server is away")
 	all := worlds()
 	all["broken"].Spec.Config.Raw = []byte("{")
+	all["pinned"].Spec.OSImageURL = "i1"
 	config := func(name string) (*mcfgv1.MachineConfig, error) {
 		if name == "unreachable" {
 			return nil, lost
@@ -39,11 +52,9 @@ func TestForPool(t *testing.T) {
 	}
 	at := func(config, image string) target.Target { return target.Target{Config: config, Image: image} }
 	cases := []struct {
-		name     string
-		nodes    []target.Target
-		goal     target.Target
-		building bool
-		remade   bool
+		name  string
+		nodes []target.Target
+		goal  target.Target
 		// level, change and why of the only transition; "" where there is none.
 		level, change, why string
 		stage              bool
@@ -58,16 +69,20 @@ func TestForPool(t *testing.T) {
 			why: "rendered config gone is gone"},
 		{name: "gone, and another image", nodes: []target.Target{at("gone", "i1")}, goal: at("new", "i2"), level: "Reboot",
 			change: "content", why: "rendered config gone is gone", stage: true},
-		{name: "building, the same config and image", nodes: []target.Target{at("new", "i1")}, goal: at("new", "i1"),
-			building: true},
-		{name: "building, another config", nodes: []target.Target{at("plain", "i1")}, goal: at("policy", "i1"),
-			building: true, level: "Reload", change: "config", why: "file " + policyJSON + " contents", stage: true},
-		{name: "building, another Containerfile", nodes: []target.Target{at("new", "i1")}, goal: at("new", "i1"),
-			building: true, remade: true, level: "Reboot", change: "content", why: "image", stage: true},
-		{name: "building the first image", nodes: []target.Target{at("new", "")}, goal: at("new", ""), building: true,
+		{name: "an image to come of the same ground", nodes: []target.Target{at("plain", "i1")}, goal: at("policy", "r#2"),
+			level: "Reload", change: "config", why: "file " + policyJSON + " contents", stage: true},
+		{name: "an image to come of another ground", nodes: []target.Target{at("new", "i1")}, goal: at("new", "r#3"),
 			level: "Reboot", change: "content", why: "image", stage: true},
-		{name: "building for nodes that have another image already", nodes: []target.Target{at("new", "i0")},
-			goal: at("new", "i1"), building: true, level: "Quiet", change: "config", stage: true},
+		{name: "an image to come of which nothing is known", nodes: []target.Target{at("new", "i1")},
+			goal: at("new", "r#new"), level: "Reboot", change: "content", why: "image", stage: true},
+		{name: "the first image", nodes: []target.Target{at("new", "")}, goal: at("new", "r#2"), level: "Reboot",
+			change: "content", why: "image", stage: true},
+		{name: "the image is the OS image already", nodes: []target.Target{at("pinned", "")}, goal: at("pinned", "i1"),
+			level: "Nothing"},
+		{name: "back to the OS image that is the pool's", nodes: []target.Target{at("pinned", "i1")}, goal: at("pinned", ""),
+			level: "Nothing"},
+		{name: "back to the base OS", nodes: []target.Target{at("new", "i1")}, goal: at("new", ""), level: "Reboot",
+			change: "content", why: "image", stage: true},
 		{name: "the target's config is gone", nodes: []target.Target{at("old", "")}, goal: at("gone", ""),
 			fails: "there is no rendered config gone"},
 		{name: "the target's config cannot be asked for", nodes: []target.Target{at("old", "")},
@@ -80,16 +95,13 @@ func TestForPool(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			nodes := map[string]target.Target{"other": c.goal}
-			if c.building {
-				delete(nodes, "other")
-			}
 			for i, has := range c.nodes {
 				nodes[string(rune('a'+i))] = has
 			}
 			settings, err := disruption.Read(nil)
 			require.NoError(t, err)
 			got, err := disruption.ForPool(nodes, disruption.Foresight{Target: c.goal, Settings: settings,
-				Building: c.building, Remade: c.remade, Config: config})
+				Builds: foreseenBuilds(), Config: config})
 			if c.fails != "" {
 				require.ErrorContains(t, err, c.fails)
 				return

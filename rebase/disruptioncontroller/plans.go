@@ -20,6 +20,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/fleet"
+	"dayone.dev/dayone/rebase/rollout"
 )
 
 // ConditionEffectKnown of a pool is True when the annotation dayone.dev/plan says what the target does to its nodes;
@@ -80,24 +81,23 @@ func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 	if pool.Pool.Target.Config == "" {
 		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonUnrendered, "the pool has no rendered config yet")
 	}
-	foreseen, err := disruption.ForPool(pool.NodeStates(), disruption.Foresight{Target: pool.Pool.Target,
-		Settings: s, Builds: c.Builds, Building: pool.Building,
-		Config: func(name string) (*mcfgv1.MachineConfig, error) { return renderedConfig(ctx, r.client, name) }})
+	result := ctrl.Result{}
+	expected, coming, err := r.expect(ctx, c, pool, s)
 	if err != nil {
 		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonUnreadable, err.Error())
 	}
-	plan := foreseen.Plan
-	result := ctrl.Result{}
+	if pool.Building {
+		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonImage, pool.Pool.Hold+"; "+expected)
+	}
+	plan, draining, err := r.foresee(ctx, c, pool, s, nil)
+	if err != nil {
+		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonUnreadable, err.Error())
+	}
 	if plan.Level >= disruption.LevelDrain {
-		if plan.Blocking, err = Blocking(ctx, r.live, foreseen.Draining()); err != nil {
+		if plan.Blocking, err = Blocking(ctx, r.live, draining); err != nil {
 			return ctrl.Result{}, err
 		}
 		result.RequeueAfter = recompute
-	}
-	plan.Seconds = int64(c.Estimate(plan, pool.Plan(r.o.Now()).MaxUnavailable).Seconds())
-	if pool.Building {
-		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonImage,
-			pool.Pool.Hold+"; expected then: "+describe(plan))
 	}
 	text, err := plan.Encode()
 	if err != nil {
@@ -110,7 +110,42 @@ func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 			return ctrl.Result{}, err
 		}
 	}
+	if coming {
+		return result, r.condition(ctx, written, false, reasonImage, describe(plan)+"; another image follows; "+expected)
+	}
 	return result, r.condition(ctx, written, true, plan.Level.String(), describe(plan))
+}
+
+// expect says what the image that the pool gets next does to the nodes; coming is false when there is none.
+func (r *Plans) expect(ctx context.Context, c *rollout.Cluster, pool *rollout.PoolView,
+	s disruption.Settings) (said string, coming bool, err error) {
+	build, known := pool.Coming()
+	switch {
+	case !known:
+		return "what it does to the nodes is known when its build has begun", true, nil
+	case build == nil:
+		return "", false, nil
+	}
+	plan, _, err := r.foresee(ctx, c, pool, s, build)
+	if err != nil {
+		return "", true, err
+	}
+	return "expected then: " + describe(plan), true, nil
+}
+
+// foresee computes what the pool's target does to its nodes, with the image of a build in the place of its own; nil:
+// with its own. It names the nodes that drain.
+func (r *Plans) foresee(ctx context.Context, c *rollout.Cluster, pool *rollout.PoolView, s disruption.Settings,
+	coming *mcfgv1.MachineOSBuild) (plan disruption.PoolPlan, draining map[string]bool, err error) {
+	to, builds := pool.With(coming, c.Builds)
+	foreseen, err := disruption.ForPool(pool.NodeStates(), disruption.Foresight{Target: to, Settings: s, Builds: builds,
+		Config: func(name string) (*mcfgv1.MachineConfig, error) { return renderedConfig(ctx, r.client, name) }})
+	if err != nil {
+		return plan, nil, err
+	}
+	plan = foreseen.Plan
+	plan.Seconds = int64(c.Estimate(plan, pool.Plan(r.o.Now()).MaxUnavailable).Seconds())
+	return plan, foreseen.Draining(), nil
 }
 
 // renderedConfig reads a rendered config; nil: it is gone.

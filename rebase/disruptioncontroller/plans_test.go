@@ -89,6 +89,10 @@ func TestALayeredPoolsConfigOnlyImageNeedsNoReboot(t *testing.T) {
 	_, c := f.plan()
 	assert.Equal(t, corev1.ConditionFalse, c.Status)
 	assert.Equal(t, "ImageOutstanding", c.Reason)
+	assert.Contains(t, c.Message, "what it does to the nodes is known when its build has begun")
+	f.begin("next", 2, "ground", "")
+	_, c = f.plan()
+	assert.Equal(t, "ImageOutstanding", c.Reason)
 	assert.Contains(t, c.Message, "expected then: "+f.rendered(2)+" changes 1 nodes: Reload")
 	f.layer("two", 2, image(2), "ground")
 	plan, _ := f.plan()
@@ -97,6 +101,114 @@ func TestALayeredPoolsConfigOnlyImageNeedsNoReboot(t *testing.T) {
 	f.layer("three", 2, image(3), "another base")
 	plan, _ = f.plan()
 	assert.Equal(t, disruption.LevelReboot, plan.Level)
+}
+
+// TestNextImage asks for another image in each way that there is, of a pool whose nodes all have what
+// they should have.
+func TestNextImage(t *testing.T) {
+	image := func(n int) string { return fmt.Sprintf("r.example.com/os/worker@sha256:%064d", n) }
+	for _, c := range []struct {
+		name string
+		// optedOut: the pool is not layered before it happens.
+		optedOut bool
+		happens  func(f *fixture)
+		expected string
+	}{
+		{"config base", false, func(f *fixture) { f.config(2, policyJSON+"=1"); f.aim(2); f.begin("b", 2, "h", "") },
+			"Reboot"},
+		{"release base", false, func(f *fixture) { f.begin("b", 1, "h", "") }, "Reboot"},
+		{"containerfile", false, func(f *fixture) { f.begin("b", 1, "i", "") }, "Reboot"},
+		{"rebuild", false, func(f *fixture) {
+			f.mark(f.machineOSConfig(), manifests.AnnotationRebuild)
+		}, "Reboot"},
+		{"pool rebuild", false, func(f *fixture) {
+			f.mark(f.object(), manifests.AnnotationRebuildImage)
+		}, "Reboot"},
+		{"rebuild begun", false, func(f *fixture) { f.begin("b", 1, "ground", "true") }, "Reboot"},
+		{"opt in", true, func(f *fixture) { f.optIn() }, "Reboot"},
+		{"config alone", false, func(f *fixture) {
+			f.config(2, policyJSON+"=2")
+			f.aim(2)
+			f.begin("b", 2, "ground", "")
+		}, "Reload"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.config(1, policyJSON+"=1")
+			f.aim(1)
+			if c.optedOut {
+				f.node("a", f.rendered(1), "")
+			} else {
+				f.node("a", f.rendered(1), image(1))
+				f.layer("one", 1, image(1), "ground")
+				_, said := f.plan()
+				require.Equal(t, "Nothing", said.Reason, said.Message)
+			}
+			c.happens(f)
+			_, said := f.plan()
+			assert.Equal(t, corev1.ConditionFalse, said.Status)
+			assert.Equal(t, "ImageOutstanding", said.Reason)
+			assert.Regexp(t, "expected then: .* changes 1 nodes: "+c.expected, said.Message)
+		})
+	}
+}
+
+// A pool is opted out by the deletion of its MachineOSConfig: its nodes go back to the base OS.
+func TestOptingOutReboots(t *testing.T) {
+	f := newFixture(t)
+	image := fmt.Sprintf("r.example.com/os/worker@sha256:%064d", 1)
+	f.config(1)
+	f.aim(1)
+	f.node("a", f.rendered(1), image)
+	f.layer("one", 1, image, "ground")
+	require.NoError(t, f.env.Client.Delete(t.Context(), f.machineOSConfig()))
+	plan, said := f.plan()
+	assert.Equal(t, "Reboot", said.Reason, said.Message)
+	assert.Equal(t, map[string]int{"Drain": 1, "Reboot": 1}, plan.Counts)
+}
+
+// begin is what the builder does when it begins a build.
+func (f *fixture) begin(build string, config int, ground, forced string) {
+	f.Helper()
+	b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-" + build,
+		Labels:      map[string]string{manifests.LabelRenderedMachineConfig: f.rendered(config)},
+		Annotations: map[string]string{manifests.AnnotationBuildGround: ground, manifests.AnnotationBuildAddress: build}},
+		Spec: mcfgv1.MachineOSBuildSpec{MachineConfig: mcfgv1.MachineConfigReference{Name: f.rendered(config)},
+			MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: f.pool}, RenderedImagePushSpec: "r.example.com/os/worker:x"}}
+	if forced != "" {
+		b.Annotations[manifests.AnnotationBuildForced] = forced
+	}
+	f.create(b)
+	m := f.machineOSConfig()
+	was := m.DeepCopy()
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, manifests.AnnotationCurrentBuild, b.Name)
+	require.NoError(f, f.env.Client.Patch(f.Context(), m, client.MergeFrom(was)))
+}
+
+func (f *fixture) machineOSConfig() *mcfgv1.MachineOSConfig {
+	f.Helper()
+	m := &mcfgv1.MachineOSConfig{}
+	require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.pool}, m))
+	return m
+}
+
+// mark gives an object an annotation without a value.
+func (f *fixture) mark(o client.Object, key string) {
+	f.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:""}}}`, key)
+	require.NoError(f, f.env.Client.Patch(f.Context(), o, client.RawPatch("application/merge-patch+json", []byte(patch))))
+}
+
+// optIn makes the pool's MachineOSConfig.
+func (f *fixture) optIn() *mcfgv1.MachineOSConfig {
+	f.Helper()
+	m := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: f.pool}, Spec: mcfgv1.MachineOSConfigSpec{
+		MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: f.pool},
+		RenderedImagePushSpec:   "r.example.com/os/worker:x",
+		ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}}}
+	f.create(m)
+	return m
 }
 
 // layer opts the pool in, with an image that a build has brought for a config.
@@ -118,11 +230,7 @@ func (f *fixture) layer(build string, config int, image, ground string) {
 	require.NoError(f, f.env.Client.Status().Update(f.Context(), b))
 	m := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: f.pool}}
 	if f.env.Client.Get(f.Context(), client.ObjectKeyFromObject(m), m) != nil {
-		m.Spec = mcfgv1.MachineOSConfigSpec{MachineConfigPool: mcfgv1.MachineConfigPoolReference{Name: f.pool},
-			RenderedImagePushSpec:   "r.example.com/os/worker:x",
-			ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
-			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"}}
-		f.create(m)
+		m = f.optIn()
 	}
 	m.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(image)
 	m.Status.MachineOSBuild = &mcfgv1.ObjectReference{Group: mcfgv1.GroupName, Resource: "machineosbuilds", Name: b.Name}

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/rebase/target"
 )
 
@@ -50,19 +52,21 @@ func (e *Effect) Moving() []string {
 // From is what a node has before it moves.
 func (e *Effect) From(node string) target.Target { return e.nodes[node] }
 
-// effectOf computes what a pool's target does; nil where the objects do not say.
-func effectOf(in Input, p *Pool) (*Effect, error) {
-	remade := in.Changes != nil && in.Changes.Remade[p.Pool]
-	building := p.view.Building || remade
-	foreseen, err := disruption.ForPool(p.view.NodeStates(), disruption.Foresight{Target: p.view.Pool.Target,
-		Settings: in.Settings, Builds: in.Cluster.Builds, Building: building, Remade: remade,
-		Config: func(name string) (*mcfgv1.MachineConfig, error) { return in.Configs[name], nil }})
+// effectOf computes what a pool's target does, or will do when its image is built; nil where the objects do not say.
+// unknown says what it had to assume.
+func effectOf(in Input, p *Pool) (e *Effect, unknown []string, err error) {
+	coming, unknown := p.coming(in)
+	to, builds := p.view.With(coming, in.Cluster.Builds)
+	foreseen, err := disruption.ForPool(p.view.NodeStates(), disruption.Foresight{Target: to, Settings: in.Settings,
+		Builds: builds, Config: func(name string) (*mcfgv1.MachineConfig, error) { return in.Configs[name], nil }})
 	if err != nil {
-		return nil, fmt.Errorf("foresee pool %s: %w", p.Pool, err)
+		return nil, unknown, fmt.Errorf("foresee pool %s: %w", p.Pool, err)
 	}
-	e := NewEffect(foreseen)
-	e.Building, e.Remade = building, remade
-	if in.Changes != nil && in.Changes.Before[p.Pool] != p.view.Pool.Target.Config {
+	e = NewEffect(foreseen)
+	e.Building = coming != nil && strings.Contains(to.Image, rollout.Unbuilt)
+	e.Remade = e.Building && slices.ContainsFunc(e.Transitions,
+		func(w disruption.Transition) bool { return w.Change == disruption.ImageContent })
+	if in.Changes != nil && in.Changes.Before[p.Pool] != to.Config {
 		e.Before = in.Changes.Before[p.Pool]
 	}
 	e.Seconds = int64(in.Cluster.Estimate(e.PoolPlan, p.MaxUnavailable).Seconds())
@@ -72,5 +76,5 @@ func effectOf(in Input, p *Pool) (*Effect, error) {
 	if limit, found, err := disruption.MaxDisruption(p.view.Object.Annotations); found && err == nil {
 		e.Gate, e.Held = &limit, e.Level > limit
 	}
-	return e, nil
+	return e, unknown, nil
 }

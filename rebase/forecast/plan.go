@@ -25,6 +25,11 @@ type Input struct {
 	// Configs are the MachineConfigs by name, rendered ones among them.
 	Configs  map[string]*mcfgv1.MachineConfig
 	Settings disruption.Settings
+	// Controller is the ControllerConfig, Streams the OSImageStream; nil: there is none.
+	Controller *mcfgv1.ControllerConfig
+	Streams    *mcfgv1.OSImageStream
+	// Image foresees the builder; nil: what images are built of is known of the builds that have begun.
+	Image ImageFunc
 	// Changes are what files would change; nil: the objects are the cluster's own.
 	Changes *Changes
 	// Blocking names the PodDisruptionBudgets that let no pod of these nodes go now; nil: they are unknown.
@@ -35,8 +40,8 @@ type Input struct {
 type Changes struct {
 	// Before is the rendered config that a pool has now.
 	Before map[string]string
-	// Remade are the pools whose image gets other content.
-	Remade map[string]bool
+	// Was is what there is without the files, as far as images are built of it.
+	Was *Input
 }
 
 // Plan is what happens in a cluster. docs/operators/rollout.md describes it.
@@ -78,7 +83,8 @@ func Of(in Input) (*Plan, error) {
 	p := planPools(in)
 	p.Refused = in.Settings.Refused
 	for i := range p.Pools {
-		effect, err := effectOf(in, &p.Pools[i])
+		effect, unknown, err := effectOf(in, &p.Pools[i])
+		p.Unknown = append(p.Unknown, unknown...)
 		if err != nil && in.Changes != nil {
 			return nil, err
 		}

@@ -61,6 +61,11 @@ type PoolView struct {
 	// Doubt is why it is not known which nodes are the pool's; empty: that is known. Such a pool is held and never done.
 	Doubt  string
 	memory *Memory
+	// machineOSConfig is the pool's, nil when it is not layered. begun is the build of an image that the pool does not
+	// have yet; rebuild: one is asked for; unseen: the builder has not looked at the MachineOSConfig as it is.
+	machineOSConfig *mcfgv1.MachineOSConfig
+	begun           *mcfgv1.MachineOSBuild
+	rebuild, unseen bool
 }
 
 // View gathers what concerns one pool; nil: there is no such pool, or it is being deleted.
@@ -245,6 +250,7 @@ func (l *PoolView) aim(c *Cluster) {
 		l.Building = true
 		l.Hold(wait)
 	}
+	l.coming(c, mosc)
 }
 
 // machineOSConfig gives the pool's, nil when it is not layered. One that is being deleted has opted its pool out.

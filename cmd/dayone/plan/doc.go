@@ -77,7 +77,11 @@ func (f *sourceFlags) open(ctx context.Context) (*snapshot.Source, time.Time, er
 		}
 		if info.IsDir() {
 			s, err := snapshot.Recorded(f.from)
-			return s, at, err
+			if err != nil {
+				return nil, at, err
+			}
+			s.Image = preview.ImageOf
+			return s, at, nil
 		}
 		flags.Kubeconfig = f.from
 	}
@@ -85,7 +89,9 @@ func (f *sourceFlags) open(ctx context.Context) (*snapshot.Source, time.Time, er
 	if err != nil {
 		return nil, at, err
 	}
-	return snapshot.Live(ctx, api, cfg.Host, f.Namespace), at, nil
+	s := snapshot.Live(ctx, api, cfg.Host, f.Namespace)
+	s.Image = preview.ImageOf
+	return s, at, nil
 }
 
 func newSchema() *cobra.Command {

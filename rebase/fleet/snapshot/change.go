@@ -3,17 +3,18 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/manifests/rendercontroller"
 	"dayone.dev/dayone/rebase/forecast"
+	"dayone.dev/dayone/rebase/rollout"
 )
 
 // renderedFrom are the kinds that pools are rendered from and rules of disruption are in, beside those of a plan, as
@@ -35,7 +36,7 @@ func (s *Source) ReadWith(ctx context.Context, files *Dump, at time.Time, v rend
 		return in, err
 	}
 	in.Changes = &forecast.Changes{Before: map[string]string{}}
-	if in.Changes.Remade, err = remade(ctx, s.objects, files); err != nil {
+	if in.Changes.Was, err = s.former(ctx, in.Cluster); err != nil {
 		return in, err
 	}
 	o, err := with.renderOptions(ctx, in.Configs, v)
@@ -55,6 +56,26 @@ func (s *Source) ReadWith(ctx context.Context, files *Dump, at time.Time, v rend
 		in.Cluster.Pools[i] = *pool
 	}
 	return in, nil
+}
+
+// former reads what images are built of without the files. Nodes and builds are the cluster's.
+func (s *Source) former(ctx context.Context, c *rollout.Cluster) (*forecast.Input, error) {
+	in := &forecast.Input{Configs: map[string]*mcfgv1.MachineConfig{}}
+	var pools mcfgv1.MachineConfigPoolList
+	var layering mcfgv1.MachineOSConfigList
+	for _, list := range []client.ObjectList{&pools, &layering} {
+		if err := listKnown(ctx, s.objects, list); err != nil {
+			return nil, fmt.Errorf("read %T of %s: %w", list, s.name, err)
+		}
+	}
+	in.Cluster = &rollout.Cluster{Pools: pools.Items, Configs: layering.Items, Builds: c.Builds, Nodes: c.Nodes}
+	if len(layering.Items) == 0 {
+		return in, nil // there is no image
+	}
+	if err := s.configs(ctx, in); err != nil {
+		return nil, err
+	}
+	return in, s.bases(ctx, in)
 }
 
 // optionsOf are those with which the controller rendered a config: the config itself names them.
@@ -105,27 +126,4 @@ func (s *Source) renderOptions(ctx context.Context, configs map[string]*mcfgv1.M
 		o.ComponentsOnly = o.ComponentsOnly || strings.HasPrefix(name, "99-") && strings.Contains(name, "-generated-")
 	}
 	return o, nil
-}
-
-// remade are the pools whose MachineOSConfig of the files asks for an image of other content, or in another place, than
-// the cluster's.
-func remade(ctx context.Context, objects Lister, files *Dump) (map[string]bool, error) {
-	var have, with mcfgv1.MachineOSConfigList
-	if err := listKnown(ctx, objects, &have); err != nil {
-		return nil, fmt.Errorf("read MachineOSConfigs: %w", err)
-	}
-	if err := files.List(ctx, &with); err != nil {
-		return nil, err
-	}
-	out := map[string]bool{}
-	for i := range with.Items {
-		is := &with.Items[i].Spec
-		same := slices.ContainsFunc(have.Items, func(m mcfgv1.MachineOSConfig) bool {
-			was := &m.Spec
-			return m.Name == with.Items[i].Name && was.RenderedImagePushSpec == is.RenderedImagePushSpec &&
-				slices.Equal(was.Containerfile, is.Containerfile)
-		})
-		out[is.MachineConfigPool.Name] = !same
-	}
-	return out, nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/disruptioncontroller"
 	"dayone.dev/dayone/rebase/forecast"
@@ -33,6 +34,8 @@ type Source struct {
 	// deferred are nodes that go last, with the reason; known of live clusters only.
 	deferred map[string]string
 	recorded bool
+	// Image foresees the cluster's builder.
+	Image forecast.ImageFunc
 }
 
 // Live is a cluster; name is its address, namespace that of dayone's controllers.
@@ -68,17 +71,17 @@ func controllerNode(ctx context.Context, c client.Reader, namespace string) map[
 
 // Read reads what a forecast for the moment is made from.
 func (s *Source) Read(ctx context.Context, at time.Time) (forecast.Input, error) {
-	in := forecast.Input{Source: s.name, At: at, Recorded: s.recorded, Configs: map[string]*mcfgv1.MachineConfig{}}
+	in := forecast.Input{Source: s.name, At: at, Recorded: s.recorded, Configs: map[string]*mcfgv1.MachineConfig{},
+		Image: s.Image}
 	var err error
 	if in.Cluster, err = s.rollout(ctx); err != nil {
 		return in, err
 	}
-	var configs mcfgv1.MachineConfigList
-	if err := s.objects.List(ctx, &configs); err != nil {
-		return in, fmt.Errorf("read MachineConfigs of %s: %w", s.name, err)
+	if err := s.configs(ctx, &in); err != nil {
+		return in, err
 	}
-	for i := range configs.Items {
-		in.Configs[configs.Items[i].Name] = &configs.Items[i]
+	if err := s.bases(ctx, &in); err != nil {
+		return in, err
 	}
 	if in.Settings, err = Settings(ctx, s.objects); err != nil {
 		return in, fmt.Errorf("read %s: %w", s.name, err)
@@ -116,6 +119,41 @@ func (s *Source) rollout(ctx context.Context) (*rollout.Cluster, error) {
 	}
 	return &rollout.Cluster{Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items,
 		Builds: builds.Items, Records: rollout.Pointers(records.Items), Deferred: s.deferred}, nil
+}
+
+// configs reads MachineConfigs.
+func (s *Source) configs(ctx context.Context, in *forecast.Input) error {
+	var configs mcfgv1.MachineConfigList
+	if err := s.objects.List(ctx, &configs); err != nil {
+		return fmt.Errorf("read MachineConfigs of %s: %w", s.name, err)
+	}
+	for i := range configs.Items {
+		in.Configs[configs.Items[i].Name] = &configs.Items[i]
+	}
+	return nil
+}
+
+// bases reads what names the images that pools' images are built on.
+func (s *Source) bases(ctx context.Context, in *forecast.Input) error {
+	var controllers mcfgv1.ControllerConfigList
+	if err := listKnown(ctx, s.objects, &controllers); err != nil {
+		return fmt.Errorf("read ControllerConfig of %s: %w", s.name, err)
+	}
+	for i := range controllers.Items {
+		if controllers.Items[i].Name == render.ControllerConfigName {
+			in.Controller = &controllers.Items[i]
+		}
+	}
+	var streams mcfgv1.OSImageStreamList
+	if err := listKnown(ctx, s.objects, &streams); err != nil {
+		return fmt.Errorf("read OSImageStream of %s: %w", s.name, err)
+	}
+	for i := range streams.Items {
+		if streams.Items[i].Name == render.OSImageStreamName {
+			in.Streams = &streams.Items[i]
+		}
+	}
+	return nil
 }
 
 func (s *Source) advice() string {
