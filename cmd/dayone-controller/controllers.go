@@ -73,7 +73,8 @@ func (s *settings) parts() []part {
 				return draincontroller.SetupWithManager(m, draincontroller.Options{Log: log})
 			}},
 			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
-				return disruptioncontroller.SetupWithManager(m, disruptioncontroller.Options{Log: log})
+				return disruptioncontroller.SetupWithManager(m, disruptioncontroller.Options{Log: log,
+					Verbosity: manager.Verbosity(log)})
 			}})
 	}
 	return list

@@ -251,6 +251,24 @@ func TestWhatCannotBeApplied(t *testing.T) {
 	f.settle()
 }
 
+func TestStorageThatOnlyNewNodesGet(t *testing.T) {
+	f := newFixture(t)
+	allowed := opv1.IrreconcilableValidationOverrides{Storage: []opv1.IrreconcilableValidationOverridesStorage{
+		opv1.IrreconcilableValidationOverridesStorageDisks}}
+	f.create(&opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"},
+		Spec: opv1.MachineConfigurationSpec{IrreconcilableValidationOverrides: allowed,
+			StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}},
+			NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{SSHKey: opv1.NodeDisruptionPolicySpecSSHKey{
+				Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}}}}})
+	f.join(rendered("rendered-new-nodes-1"), "")
+	disk := rendered("rendered-new-nodes-2")
+	disk.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"},"storage":{"disks":[{"device":"/dev/sdb"}]}}`)
+	f.aim(disk, "")
+	f.settle()
+	assert.Zero(t, f.m.boots)
+	assert.Equal(t, "rendered-new-nodes-2", f.record().CurrentConfig)
+}
+
 func TestDriftIsReportedAndGoes(t *testing.T) {
 	f := newFixture(t)
 	f.join(rendered("rendered-drift-1", "/etc/a=1"), image(1))

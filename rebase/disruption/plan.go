@@ -298,7 +298,12 @@ func (e *effect) storage() {
 		{"raid", was.Storage.Raid, is.Storage.Raid}, {"luks", was.Storage.Luks, is.Storage.Luks},
 		{"ignition.kernelArguments", was.KernelArguments, is.KernelArguments},
 	} {
-		if !sameOrEmpty(o.was, o.is) {
+		switch {
+		case sameOrEmpty(o.was, o.is):
+		case e.Policies.FirstBootOnly.covers(o.name):
+			e.changes = append(e.changes, Change{Kind: kindOther, Name: o.name, What: "changed",
+				Why: "new nodes get it at their first boot: irreconcilableValidationOverrides allow it"})
+		default:
 			e.cannot(kindOther, o.name)
 		}
 	}

@@ -27,6 +27,8 @@ type Policies struct {
 	Files  []Rule `json:"files"`
 	Units  []Rule `json:"units"`
 	SSHKey *Rule  `json:"sshkey,omitempty"`
+	// FirstBootOnly are sections of storage whose changes are for new nodes.
+	FirstBootOnly FirstBootOnly `json:"firstBootOnly,omitempty"`
 }
 
 //go:embed defaults.yaml
@@ -160,7 +162,8 @@ func cleanPath(p string) (string, error) {
 // Override gives p with the rules of by: a rule for the same path or unit is replaced in its place, others are
 // appended.
 func (p Policies) Override(by Policies) Policies {
-	out := Policies{Files: override(p.Files, by.Files), Units: override(p.Units, by.Units), SSHKey: p.SSHKey}
+	out := Policies{Files: override(p.Files, by.Files), Units: override(p.Units, by.Units), SSHKey: p.SSHKey,
+		FirstBootOnly: p.FirstBootOnly}
 	if by.SSHKey != nil {
 		out.SSHKey = by.SSHKey
 	}

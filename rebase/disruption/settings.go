@@ -19,6 +19,8 @@ type Settings struct {
 	Mirrors        MirrorPolicy
 	// Refused are the settings that cannot be used, in words; they count as not set.
 	Refused []string
+	// WithoutEffect are the settings that dayone has no part in, in words.
+	WithoutEffect []string
 }
 
 // Read reads the MachineConfiguration; nil is one that says nothing. It fails only for a fault of the program.
@@ -32,6 +34,8 @@ func Read(object *opv1.MachineConfiguration) (Settings, error) {
 		s.Refused = strings.Split(err.Error(), "\n")
 	}
 	s.Policies = s.Policies.Override(s.User)
+	s.Policies.FirstBootOnly = object.Spec.IrreconcilableValidationOverrides.Storage
+	s.WithoutEffect = withoutEffect(&object.Spec)
 	if text, found := object.Annotations[manifests.AnnotationMirrorPolicy]; found {
 		if s.Mirrors, err = ParseMirrorPolicy(text); err != nil {
 			s.Refused = append(s.Refused, fmt.Sprintf("annotation %s: %v", manifests.AnnotationMirrorPolicy, err))

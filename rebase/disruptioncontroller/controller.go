@@ -44,6 +44,8 @@ type Options struct {
 	Log *logrus.Entry
 	// Now is the clock; default time.Now.
 	Now func() time.Time
+	// Verbosity takes the MachineConfiguration's operatorLogLevel whenever it may have changed; default: nobody does.
+	Verbosity func(opv1.LogLevel)
 }
 
 // withDefaults fills in what the caller left out.
@@ -53,6 +55,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = report.NoLog()
+	}
+	if o.Verbosity == nil {
+		o.Verbosity = func(opv1.LogLevel) {}
 	}
 	return o
 }

@@ -45,6 +45,7 @@ type fixture struct {
 	now                time.Time
 	plansController    *disruptioncontroller.Plans
 	policiesController *disruptioncontroller.Policies
+	verbosity          opv1.LogLevel
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -53,7 +54,8 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{T: t, env: env, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	f.pool = strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	c := env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
-	o := disruptioncontroller.Options{Now: func() time.Time { return f.now }}
+	o := disruptioncontroller.Options{Now: func() time.Time { return f.now },
+		Verbosity: func(l opv1.LogLevel) { f.verbosity = l }}
 	f.plansController, f.policiesController = disruptioncontroller.NewPlans(
 		c,
 		c,
@@ -169,8 +171,14 @@ func (f *fixture) machineConfiguration() *opv1.MachineConfiguration {
 func (f *fixture) admin(spec string, annotations map[string]string) {
 	f.Helper()
 	f.policies()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations},
+	f.patch(map[string]any{"metadata": map[string]any{"annotations": annotations},
 		"spec": map[string]any{"nodeDisruptionPolicy": json.RawMessage(spec)}})
+}
+
+// patch changes the MachineConfiguration.
+func (f *fixture) patch(changes map[string]any) {
+	f.Helper()
+	patch, err := json.Marshal(changes)
 	require.NoError(f, err)
 	require.NoError(f, f.env.Client.Patch(f.Context(), f.machineConfiguration(),
 		client.RawPatch("application/merge-patch+json", patch)))

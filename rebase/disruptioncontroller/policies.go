@@ -32,6 +32,8 @@ const (
 	ConditionAccepted = "DisruptionPoliciesAccepted"
 	// ConditionDoubtful is True when something is probably not what was meant.
 	ConditionDoubtful = "DisruptionPoliciesDoubtful"
+	// ConditionWithoutEffect is True when fields are set that dayone has no part in.
+	ConditionWithoutEffect = "FieldsWithoutEffect"
 )
 
 // Bounds of what is written, in bytes.
@@ -70,7 +72,12 @@ func (r *Policies) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	if err := writeOrigins(ctx, r.client, object, slices.Concat(s.Policies.Published(""), in.owners)); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.status(ctx, object, s.Policies, refused, doubts)
+	r.o.Verbosity(object.Spec.OperatorLogLevel)
+	return ctrl.Result{}, r.status(ctx, object, s.Policies, []metav1.Condition{
+		verdict(ConditionAccepted, len(refused) == 0, "AllAccepted", "Refused", refused),
+		verdict(ConditionDoubtful, len(doubts) > 0, "Doubts", "NoDoubts", doubts),
+		verdict(ConditionWithoutEffect, len(s.WithoutEffect) > 0, "NotDayones", "AllHonoured", s.WithoutEffect),
+	})
 }
 
 // object gives the MachineConfiguration; it makes one when there is none.
@@ -176,14 +183,11 @@ func annotate(ctx context.Context, c client.Client, o client.Object, key, value 
 
 // status writes the rules in force and the conditions, if they say something new. Other writers' conditions stay.
 func (r *Policies) status(ctx context.Context, object *opv1.MachineConfiguration, policies disruption.Policies,
-	refused, doubts []string) error {
+	ours []metav1.Condition) error {
 	want := opv1.NodeDisruptionPolicyStatus{ClusterPolicies: policies.ClusterStatus()}
 	conditions := slices.Clone(object.Status.Conditions)
 	changed := false
-	for _, c := range []metav1.Condition{
-		verdict(ConditionAccepted, len(refused) == 0, "AllAccepted", "Refused", refused),
-		verdict(ConditionDoubtful, len(doubts) > 0, "Doubts", "NoDoubts", doubts),
-	} {
+	for _, c := range ours {
 		c.LastTransitionTime = metav1.NewTime(r.o.Now()).Rfc3339Copy()
 		changed = meta.SetStatusCondition(&conditions, c) || changed
 	}
@@ -193,7 +197,7 @@ func (r *Policies) status(ctx context.Context, object *opv1.MachineConfiguration
 	}
 	var own []any
 	for _, c := range conditions {
-		if c.Type == ConditionAccepted || c.Type == ConditionDoubtful {
+		if meta.FindStatusCondition(ours, c.Type) != nil {
 			entry, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c)
 			if err != nil {
 				return fmt.Errorf("write condition %s: %w", c.Type, err)
@@ -214,7 +218,12 @@ func (r *Policies) status(ctx context.Context, object *opv1.MachineConfiguration
 		client.ForceOwnership); err != nil {
 		return fmt.Errorf("write status of MachineConfiguration %s: %w", object.Name, err)
 	}
-	r.o.Log.WithField("refused", len(refused)).WithField("doubts", len(doubts)).Info("disruption policies published")
+	for _, c := range ours {
+		if c.Message != "" {
+			r.o.Log.WithField("condition", c.Type).WithField("cause", c.Message).Warn("machineconfiguration is not all in force")
+		}
+	}
+	r.o.Log.Info("disruption policies published")
 	return nil
 }
 

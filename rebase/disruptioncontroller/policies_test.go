@@ -97,3 +97,17 @@ func TestWhatCannotBeMeantIsRefusedAndWhatIsDoubtfulSaid(t *testing.T) {
 	assert.NotContains(t, origins(t, mc), "file /etc/b")
 	assert.Contains(t, origins(t, mc), "file /etc/c", "a doubtful rule holds")
 }
+
+func TestFieldsThatAreNotDayonesAreNamed(t *testing.T) {
+	f := newFixture(t)
+	mc := f.policies()
+	assert.True(t, meta.IsStatusConditionFalse(mc.Status.Conditions, disruptioncontroller.ConditionWithoutEffect))
+	f.patch(map[string]any{"spec": map[string]any{"logLevel": "Debug", "operatorLogLevel": "Trace",
+		"bootImageSkewEnforcement": map[string]any{"mode": "None"}}})
+	mc = f.policies()
+	named := meta.FindStatusCondition(mc.Status.Conditions, disruptioncontroller.ConditionWithoutEffect)
+	assert.Equal(t, metav1.ConditionTrue, named.Status)
+	assert.Contains(t, named.Message, "spec.logLevel")
+	assert.Contains(t, named.Message, "spec.bootImageSkewEnforcement")
+	assert.Equal(t, opv1.Trace, f.verbosity, "the operator's own level is heeded")
+}

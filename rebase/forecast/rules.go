@@ -17,11 +17,14 @@ type Policies struct {
 	// Refused are the settings that cannot be used, Doubts those that are probably not meant so.
 	Refused []string `json:"refused,omitempty"`
 	Doubts  []string `json:"doubts,omitempty"`
+	// WithoutEffect are the settings that dayone has no part in.
+	WithoutEffect []string `json:"withoutEffect,omitempty"`
 }
 
 // Rules lists the rules in force.
 func Rules(in Input) (*Policies, error) {
-	out := &Policies{Source: in.Source, Rules: in.Settings.Policies.Published(""), Refused: in.Settings.Refused}
+	out := &Policies{Source: in.Source, Rules: in.Settings.Policies.Published(""), Refused: in.Settings.Refused,
+		WithoutEffect: in.Settings.WithoutEffect}
 	units := map[string]bool{}
 	for i := range in.Cluster.Pools {
 		pool := &in.Cluster.Pools[i]

@@ -55,6 +55,9 @@ func writePolicies(w io.Writer, p *forecast.Policies) error {
 	for _, r := range p.Refused {
 		fmt.Fprintf(w, "refused: %s\n", r)
 	}
+	for _, e := range p.WithoutEffect {
+		fmt.Fprintf(w, "not dayone's: %s\n", e)
+	}
 	for _, d := range p.Doubts {
 		fmt.Fprintf(w, "doubtful: %s\n", d)
 	}
