@@ -74,6 +74,9 @@ type Config struct {
 	// under its final name before the node boots it, whatever mirror it comes from. Keys are in it (keyData) or are files
 	// that the node has (keyPath). For the standalone flow. Default: none, the digest in the node's config says enough.
 	SignaturePolicyFile string `yaml:"signaturePolicyFile,omitempty" json:"signaturePolicyFile,omitempty"`
+	// FieldValidation says what becomes of keys and kinds in the manifests that nothing reads: strict (refused) or warn
+	// (named; for objects of a newer API than this dayone knows). Default: strict.
+	FieldValidation FieldValidation `yaml:"fieldValidation,omitempty" json:"fieldValidation,omitempty"`
 	// HandOver says how the bootstrap host gives its images to the final registry before it goes.
 	HandOver HandOver `yaml:"handOver,omitempty" json:"handOver,omitempty"`
 }
@@ -89,6 +92,16 @@ const (
 	OnFailureFail OnFailure = "fail"
 	// OnFailureFallback boots the nodes on the base image.
 	OnFailureFallback OnFailure = "fallback"
+)
+
+// FieldValidation says what becomes of what nothing reads, by the names of the Kubernetes API.
+type FieldValidation string
+
+const (
+	// FieldValidationStrict refuses it.
+	FieldValidationStrict FieldValidation = "strict"
+	// FieldValidationWarn names it.
+	FieldValidationWarn FieldValidation = "warn"
 )
 
 // HandOver limits the hand-over.

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/installconfig/strict"
 )
 
 // FileName is the installer's name for its input, in the install directory.
@@ -76,7 +77,7 @@ func parse(raw []byte) (*Document, error) {
 		return doc, nil
 	}
 	var rep report.Report
-	strict{report: &rep}.check(field, reflect.TypeOf(Config{}), Field)
+	rep.Add(inFile(strict.Check(field, reflect.TypeFor[Config](), Field, strict.Options{}))...)
 	if err := rep.Err(); err != nil {
 		return nil, err
 	}
@@ -108,6 +109,14 @@ func (d *Document) Resolve(dir string) (*Sidecar, error) {
 		return nil, err
 	}
 	return &Sidecar{Cluster: d.Cluster, Config: *c}, nil
+}
+
+// inFile names install-config.yaml in findings.
+func inFile(list []report.Finding) []report.Finding {
+	for i := range list {
+		list[i].File = FileName
+	}
+	return list
 }
 
 func rootMapping(raw []byte) (*yaml.Node, error) {

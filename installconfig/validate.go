@@ -230,6 +230,12 @@ func validateAfterBuild(c *Config, at locator, rep *report.Report) {
 	default:
 		rep.Errorf(at.at("on-failure", "write fail or fallback", "onFailure"), "unknown policy %q", c.OnFailure)
 	}
+	switch c.FieldValidation {
+	case "", FieldValidationStrict, FieldValidationWarn:
+	default:
+		rep.Errorf(at.at("field-validation", "write strict or warn", "fieldValidation"), "unknown policy %q",
+			c.FieldValidation)
+	}
 	switch c.HandOver.Policy {
 	case "", HandOverWait, HandOverSkip, HandOverDeadline:
 	default:

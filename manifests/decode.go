@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/installconfig/strict"
 )
 
 // API groups and versions that are read.
@@ -35,12 +36,15 @@ type header struct {
 	Kind       string `json:"kind"`
 }
 
-// store decodes one document into the Set.
-type store func(s *Set, raw []byte, at Origin) error
+// kind is how a kind is read: its type, and what decodes a document into the Set.
+type kind struct {
+	of    reflect.Type
+	store func(s *Set, raw []byte, at Origin) error
+}
 
-// stores returns the decoder of each kind that is read, by apiVersion and kind.
-func stores(o ReadOptions) map[string]map[string]store {
-	kinds := map[string]map[string]store{
+// readKinds returns how each kind that is read is decoded, by apiVersion and kind.
+func readKinds(o ReadOptions) map[string]map[string]kind {
+	kinds := map[string]map[string]kind{
 		machineConfigAPI: {
 			"MachineConfig":     keep(func(s *Set) *[]Item[*mcfgv1.MachineConfig] { return &s.MachineConfigs }),
 			"MachineConfigPool": keep(func(s *Set) *[]Item[*mcfgv1.MachineConfigPool] { return &s.Pools }),
@@ -70,41 +74,46 @@ func stores(o ReadOptions) map[string]map[string]store {
 		},
 	}
 	if o.ExpandLists {
-		kinds[coreAPI]["List"] = func(s *Set, raw []byte, at Origin) error {
+		kinds[coreAPI]["List"] = kind{store: func(s *Set, raw []byte, at Origin) error {
 			// Lists inside of lists are passed over.
-			return decodeList(s, stores(ReadOptions{}), raw, at)
-		}
+			return decodeList(s, readKinds(ReadOptions{}), raw, at)
+		}}
 	}
 	return kinds
 }
 
-// RuleUnknownField is the rule of findings about fields that a kind does not have.
-const RuleUnknownField = "unknown-field"
+// Rules of findings about what a document says and nothing reads.
+const (
+	// RuleUnknownField: the kind does not have the field.
+	RuleUnknownField = "unknown-field"
+	// RuleRepeatedKey: the key occurs twice, and all but its last value are lost.
+	RuleRepeatedKey = strict.RuleRepeated
+	// RuleOldVersion: the kind is read in a newer version only.
+	RuleOldVersion = "machineosconfig-version"
+)
 
 // keep decodes into the list that pick names. Unknown fields are warnings; what is in a MachineConfig's config belongs
 // to Ignition and is not checked here.
-func keep[T any](pick func(*Set) *[]Item[*T]) store {
-	return func(s *Set, raw []byte, at Origin) error {
+func keep[T any](pick func(*Set) *[]Item[*T]) kind {
+	return kind{reflect.TypeFor[T](), func(s *Set, raw []byte, at Origin) error {
 		object := new(T)
-		strict, err := kjson.UnmarshalStrict(raw, object, kjson.DisallowUnknownFields)
+		unknown, err := kjson.UnmarshalStrict(raw, object, kjson.DisallowUnknownFields)
 		if err != nil {
 			return typeFinding(err, at)
 		}
-		for _, e := range strict {
+		for _, e := range unknown {
 			if field, ok := e.(kjson.FieldError); ok {
-				place := at.At(field.FieldPath(), RuleUnknownField)
-				place.Next = "correct or remove the field"
-				s.warn(place, "the field is not known for this kind and has no effect")
+				s.warn(unknownField(at, field.FieldPath()))
 			}
 		}
 		list := pick(s)
 		*list = append(*list, Item[*T]{Object: object, Origin: at})
 		return nil
-	}
+	}}
 }
 
 // decodeList adds the items of a v1 List.
-func decodeList(s *Set, kinds map[string]map[string]store, raw []byte, at Origin) error {
+func decodeList(s *Set, kinds map[string]map[string]kind, raw []byte, at Origin) error {
 	var list struct {
 		Items []json.RawMessage `json:"items"`
 	}
@@ -113,7 +122,7 @@ func decodeList(s *Set, kinds map[string]map[string]store, raw []byte, at Origin
 	}
 	var bad report.Report
 	for _, item := range list.Items {
-		if err := decode(s, kinds, nil, document{raw: item, json: true}, at); err != nil {
+		if err := decode(s, kinds, ReadOptions{}, document{raw: item, json: true}, at); err != nil {
 			bad.Add(report.Of(err)...)
 		}
 	}
@@ -121,7 +130,7 @@ func decodeList(s *Set, kinds map[string]map[string]store, raw []byte, at Origin
 }
 
 // decode adds one document to the set. Kinds that are not read are listed in Skipped.
-func decode(s *Set, kinds map[string]map[string]store, inspect func([]byte, Origin), doc document, at Origin) error {
+func decode(s *Set, kinds map[string]map[string]kind, o ReadOptions, doc document, at Origin) error {
 	raw := doc.raw
 	if !doc.json {
 		var err error
@@ -134,22 +143,25 @@ func decode(s *Set, kinds map[string]map[string]store, inspect func([]byte, Orig
 	}
 	var h header
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &h); err != nil {
-		return typeFinding(err, at)
+		return inPlace(typeFinding(err, at), doc, at)
 	}
 	if h.Kind == "" || h.APIVersion == "" {
-		place := at.At("kind", "kind-missing")
-		place.Next = "every document needs apiVersion and kind; files that are no manifests belong elsewhere"
-		return refuse(place, "the document has no apiVersion or no kind")
+		return kindMissing(doc, at)
 	}
-	if inspect != nil {
-		inspect(raw, at)
+	if o.Inspect != nil {
+		o.Inspect(raw, at)
 	}
 	into, ok := kinds[h.APIVersion][h.Kind]
 	if !ok {
 		s.skip(h, raw, at)
 		return nil
 	}
-	return into(s, raw, at)
+	before := len(s.Findings)
+	err := into.store(s, raw, at)
+	if into.of != nil && (err != nil || len(s.Findings) > before || o.repeated()) {
+		err = placed(s, before, err, comparison(doc, into.of, at))
+	}
+	return err
 }
 
 // skip lists a document whose kind is not read. Its metadata may be anything: what is no name counts as none.
@@ -162,19 +174,17 @@ func (s *Set) skip(h header, raw []byte, at Origin) {
 	_ = kjson.UnmarshalCaseSensitivePreserveInts(raw, &named)
 	name := named.Metadata.Name
 	if h.APIVersion == oldMachineConfigAPI && h.Kind == "MachineOSConfig" {
-		place := at.At("apiVersion", "machineosconfig-version")
+		place := at.At("apiVersion", RuleOldVersion)
 		place.Next = "write it for " + machineConfigAPI
-		s.warn(place, "MachineOSConfig %s is of version %s, which is not read: its pool will not be layered", name,
+		var r report.Report
+		r.Warnf(place, "MachineOSConfig %s is of version %s, which is not read: its pool will not be layered", name,
 			h.APIVersion)
+		s.warn(r.Findings...)
 	}
 	s.Skipped = append(s.Skipped, Item[TypeName]{Object: TypeName{h.APIVersion, h.Kind, name}, Origin: at})
 }
 
-func (s *Set) warn(place report.Finding, format string, args ...any) {
-	var r report.Report
-	r.Warnf(place, format, args...)
-	s.Findings = append(s.Findings, r.Findings...)
-}
+func (s *Set) warn(f ...report.Finding) { s.Findings = append(s.Findings, f...) }
 
 func refuse(place report.Finding, format string, args ...any) error {
 	var r report.Report

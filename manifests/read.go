@@ -52,6 +52,9 @@ func InstallDirectory(prefix string) ReadOptions {
 	return ReadOptions{Prefix: prefix, Extensions: []string{".yaml", ".yml", ".json"}}
 }
 
+// repeated says that keys that occur twice count: in what a user writes, not in what a program has written.
+func (o ReadOptions) repeated() bool { return len(o.Extensions) > 0 }
+
 func (o ReadOptions) reads(name string) bool {
 	return len(o.Extensions) == 0 || slices.Contains(o.Extensions, path.Ext(name))
 }
@@ -75,7 +78,7 @@ func ReadDir(dir string, o ReadOptions) (*Set, error) {
 	var (
 		set   = &Set{}
 		bad   report.Report
-		kinds = stores(o)
+		kinds = readKinds(o)
 		left  = cmp.Or(o.MaxTotalBytes, int64(DefaultMaxTotalBytes))
 	)
 	for _, entry := range entries {
@@ -108,13 +111,13 @@ func ReadDir(dir string, o ReadOptions) (*Set, error) {
 // Read adds the documents of one file's bytes to a Set; name is what findings call the file.
 func Read(raw []byte, name string, o ReadOptions) (*Set, error) {
 	set := &Set{}
-	if err := set.add(raw, name, o, stores(o)); err != nil {
+	if err := set.add(raw, name, o, readKinds(o)); err != nil {
 		return nil, err
 	}
 	return set, nil
 }
 
-func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]map[string]store) error {
+func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]map[string]kind) error {
 	if err := installconfig.RefuseUTF16(raw, name, len(o.Extensions) > 0); err != nil {
 		return err
 	}
@@ -146,7 +149,7 @@ func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]map[s
 			bad.Errorf(place, "the document has %d bytes, more than the %d that may be read", len(doc.raw), most)
 			continue
 		}
-		if err := decode(s, kinds, o.Inspect, doc, Origin{File: name, Document: count, Line: doc.line}); err != nil {
+		if err := decode(s, kinds, o, doc, Origin{File: name, Document: count, Line: doc.line}); err != nil {
 			bad.Add(report.Of(err)...)
 		}
 	}

@@ -71,8 +71,8 @@ func TestReadDirRefusals(t *testing.T) {
 		{"broken YAML in document two", fmt.Sprintf(aPool, "a") + "---\na: b\n c: d\n", "syntax", "", 7},
 		{"broken JSON", `{"apiVersion":"v1",`, "syntax", "", 1},
 		{"text behind the separator", "--- {a: b}\n", "syntax", "", 1},
-		{"a number as label", fmt.Sprintf(aPool, "a") + "  labels:\n    x: 1\n", "type", "metadata.labels", 1},
-		{"a list as spec", fmt.Sprintf(aPool, "a") + "spec: []\n", "type", "spec", 1},
+		{"a number as label", fmt.Sprintf(aPool, "a") + "  labels:\n    x: 1\n", "type", "metadata.labels[x]", 6},
+		{"a list as spec", fmt.Sprintf(aPool, "a") + "spec: []\n", "type", "spec", 5},
 		{"a mapping of lists, unclosed", "a: [" + strings.Repeat("[", 100) + "\n", "syntax", "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

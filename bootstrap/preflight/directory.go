@@ -20,6 +20,8 @@ import (
 
 // directory is what an install directory holds: read, not judged. Paths are relative to it, with slashes.
 type directory struct {
+	// dir is its path.
+	dir      string
 	platform string
 	sidecar  *installconfig.Sidecar
 	// pullSecret is install-config.yaml's, nil once openshift-install has deleted that file.
@@ -74,8 +76,8 @@ func readDirectory(dir, platform string) (*directory, error) {
 			Message: "layering is switched off for this cluster",
 			Next:    "continue the installation without dayone, or remove enabled: false"}
 	}
-	d := &directory{platform: platform, sidecar: sidecar, set: &manifests.Set{}, entries: map[string][]fs.DirEntry{},
-		present: map[string]bool{}, files: map[string]file{}}
+	d := &directory{dir: dir, platform: platform, sidecar: sidecar, set: &manifests.Set{},
+		entries: map[string][]fs.DirEntry{}, present: map[string]bool{}, files: map[string]file{}}
 	if doc != nil {
 		d.pullSecret = doc.PullSecret()
 	}
@@ -197,12 +199,15 @@ func readInside(dir, name string) ([]byte, error) {
 	return raw, err
 }
 
+// installerState is the installer's record of all that it has made.
+const installerState = ".openshift_install_state.json"
+
 // maxState bounds the installer's state file, in bytes: it holds every asset, bootstrap.ign among them.
 const maxState = 64 << 20
 
 // recorded reads what the installer's state file says of the pointer configs; nil when it does not say.
 func recorded(dir string) map[string][]byte {
-	f, err := os.Open(filepath.Join(dir, ".openshift_install_state.json"))
+	f, err := os.Open(filepath.Join(dir, installerState))
 	if err != nil {
 		return nil
 	}

@@ -40,15 +40,21 @@ func refusedByAPI(d *directory, in *Input, rep *report.Report) error {
 		}
 		documents = append(documents, document{raw, manifests.Origin{File: g.File, Document: 1}})
 	}
+	scheme, err := manifests.Scheme()
+	if err != nil {
+		return err
+	}
+	known := knownKinds(scheme)
 	refused := map[[2]string]bool{} // by file and path
 	for _, f := range rep.Findings {
 		refused[[2]string{f.File, f.Path}] = refused[[2]string{f.File, f.Path}] || f.Severity == report.Error
 	}
 	for _, doc := range documents {
-		findings, err := documentFindings(api, doc, d.sidecar.Config.LayeringDir)
+		findings, err := documentFindings(api, known, doc, d.sidecar.Config.LayeringDir)
 		if err != nil {
 			return err
 		}
+		findings = strictly(d, findings)
 		for _, f := range findings {
 			if f.Rule != validation.RuleAPI || !refused[[2]string{f.File, f.Path}] {
 				rep.Add(f)
@@ -59,7 +65,8 @@ func refusedByAPI(d *directory, in *Input, rep *report.Report) error {
 }
 
 // documentFindings are the errors in one document.
-func documentFindings(api *validation.Validator, doc document, layeringDir string) ([]report.Finding, error) {
+func documentFindings(api *validation.Validator, known kinds, doc document, layeringDir string) (
+	[]report.Finding, error) {
 	var rep report.Report
 	var o outline
 	if json.Unmarshal(doc.raw, &o) != nil {
@@ -71,6 +78,7 @@ func documentFindings(api *validation.Validator, doc document, layeringDir strin
 		rep.Errorf(at, "a %s without a name cannot be created", o.Kind)
 		return rep.Findings, nil
 	}
+	known.typed(o, doc.origin, &rep)
 	namespace(o, doc.origin, layeringDir, &rep)
 	reservedName(o, doc.origin, &rep)
 	findings, err := api.Findings(context.Background(), doc.raw, doc.origin)

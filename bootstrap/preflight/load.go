@@ -69,7 +69,8 @@ func judge(d *directory, generated []Generated, stages ...[]check) (*Input, erro
 	if err := refusedByAPI(d, in, rep); err != nil {
 		return nil, err
 	}
-	rep.Add(in.Set.Findings...)
+	rep.Add(ignored(d)...)
+	locate(d.dir, rep.Findings)
 	in.Warnings = rep.Warnings()
 	return in, rep.Err()
 }

@@ -65,7 +65,7 @@ func TestStandaloneNodePull(t *testing.T) {
 	require.NoError(t, err)
 	found := rule(in.Warnings, "pull-secret-host")
 	require.Len(t, found, 2, "both pools")
-	assert.Equal(t, "install-config.yaml: pullSecret", found[0].Place())
+	assert.Equal(t, "install-config.yaml:27:13: pullSecret", found[0].Place())
 	const config = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: " +
 		"60-auth, labels: {machineconfiguration.openshift.io/role: master}}\n" +
 		"spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /var/lib/kubelet/config.json, mode: " +

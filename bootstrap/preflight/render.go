@@ -9,6 +9,7 @@ import (
 	"dayone.dev/dayone/build/configlayer"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/installconfig/strict"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
@@ -105,7 +106,7 @@ func invalidIgnition(_ *directory, in *Input, rep *report.Report) {
 		}
 		config, err := machineconfig.Parse(raw)
 		if err != nil {
-			rep.Add(ignitionFinding(item, err))
+			rep.Add(ignitionFindings(item, err)...)
 			continue
 		}
 		for _, f := range machineconfig.Names(config) {
@@ -135,6 +136,21 @@ func decodedInput(set *manifests.Set) []report.Finding {
 		}
 	}
 	return nil
+}
+
+// ignitionFindings are the values of the wrong kind, which Ignition's decoder does not place, else the parser's
+// refusal.
+func ignitionFindings(item manifests.Item[*mcfgv1.MachineConfig], err error) []report.Finding {
+	var out []report.Finding
+	for _, f := range machineconfig.Strict(item.Object.Spec.Config.Raw) {
+		if f.Rule == strict.RuleType {
+			out = append(out, refusedIn(item, f))
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, ignitionFinding(item, err))
+	}
+	return out
 }
 
 // ignitionFinding leads to the field of the Ignition config that the parser names.

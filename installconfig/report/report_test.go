@@ -26,3 +26,20 @@ func TestPlace(t *testing.T) {
 		Next: "mend it"}.Error())
 	assert.Equal(t, "wrong [rule]", Finding{Message: "wrong", Rule: "rule"}.Error())
 }
+
+func TestNearest(t *testing.T) {
+	known := []string{"kernelArguments", "containerFile", "config", "name", "osImageURL"}
+	for _, c := range []struct{ name, word, want string }{
+		{"a letter too many", "containerFiles", "containerFile"},
+		{"a letter too few", "nam", "name"},
+		{"another case", "OSIMAGEURL", "osImageURL"},
+		{"two letters swapped", "confgi", "config"},
+		{"a shortened word", "kernelArgs", "kernelArguments"},
+		{"another word", "replicas", ""},
+		{"nothing", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, Nearest(c.word, known)) })
+	}
+	assert.Equal(t, "did you mean name? go on", DidYouMean("nmae", known, "go on"))
+	assert.Equal(t, "go on", DidYouMean("replicas", known, "go on"))
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,8 +31,7 @@ func NewGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				root, below, _ := strings.Cut(cmd.CommandPath(), " ")
-				return Usagef("unknown command %q; %s lists them", args[0], strings.TrimSpace(root+" help "+below))
+				return unknownCommand(cmd, args[0])
 			}
 			return cmd.Help()
 		},
@@ -45,7 +43,8 @@ func NewGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 // Run executes the root command and gives the program's exit code.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(unknownFlag)
+	root.SetHelpCommand(newHelpCommand())
 	markUsage(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -96,7 +95,13 @@ func markUsage(cmd *cobra.Command) {
 		return usage(err)
 	}
 	if check := cmd.Args; check != nil {
-		cmd.Args = func(c *cobra.Command, args []string) error { return usage(check(c, args)) }
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			err := check(c, args)
+			if err != nil && c.HasAvailableSubCommands() && len(args) > 0 {
+				return unknownCommand(c, args[0])
+			}
+			return usage(err)
+		}
 	}
 	for _, sub := range cmd.Commands() {
 		markUsage(sub)
