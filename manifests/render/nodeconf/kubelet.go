@@ -129,7 +129,9 @@ func kubeletSettings(spec mcfgv1.KubeletConfigSpec, at placer, bad *report.Repor
 	}
 	delete(fields, "apiVersion")
 	delete(fields, "kind")
-	checkFields(fields, at, bad)
+	if checkFields(fields, at, bad); bad.Err() == nil {
+		checkShapes(spec.KubeletConfig.Raw, fields, at, bad)
+	}
 	return fields, true
 }
 

@@ -25,7 +25,7 @@ func TestRefusedSettings(t *testing.T) {
 		kind, spec, path string
 	}{
 		{"automatic sizing beside amounts", "KubeletConfig",
-			"{autoSizingReserved: true, kubeletConfig: {systemReserved: {cpu: 1}}}", "spec.autoSizingReserved"},
+			"{autoSizingReserved: true, kubeletConfig: {systemReserved: {cpu: \"1\"}}}", "spec.autoSizingReserved"},
 		{"an unknown TLS profile", "KubeletConfig", "{tlsSecurityProfile: {type: Newest}}", "spec.tlsSecurityProfile"},
 		{"a TLS profile without its text", "KubeletConfig", "{tlsSecurityProfile: {type: Custom}}",
 			"spec.tlsSecurityProfile"},
