@@ -57,6 +57,8 @@ type Plan struct {
 	// Unknown says what the forecast does not know and why, such as objects that are missing; then the plan is a lower
 	// bound of what happens.
 	Unknown []string `json:"unknown,omitempty"`
+	// Hints say what of the files has no effect and why, such as an object that no pool selects.
+	Hints []string `json:"hints,omitempty"`
 	// Pools are the pools' plans, by name.
 	Pools []Pool `json:"pools"`
 }

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -11,7 +10,7 @@ import (
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/rebase/fleet/snapshot"
+	"dayone.dev/dayone/rebase/fleet/proposal"
 	"dayone.dev/dayone/rebase/forecast"
 	"dayone.dev/dayone/rebase/target"
 )
@@ -20,24 +19,27 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 	f := &sourceFlags{Flags: c}
 	var code bool
 	var pool string
-	var files []string
+	var change proposal.Options
 	cmd := &cobra.Command{
-		Use:   "plan [-f FILE…]",
+		Use:   "plan [-f FILE…] [--delete KIND/NAME…]",
 		Short: "Show which nodes update next and what the update does to them; with -f, what the files would change",
 		Long: "Plan runs the planner of the node controller on a cluster or on a dump of one and changes nothing. With " +
 			"--exit-code it exits with 0 when every node has its target, 4 when some nodes are still to update, and 5 " +
 			"when a person must act.\n" +
-			"With -f it shows what would happen if you applied the files. With --exit-code it then exits with 0 when no " +
+			"With -f it shows what would happen if you applied the files, with --delete if you deleted objects. It refuses " +
+			"unknown fields and values of the wrong kind, and names objects that nothing selects or that it cannot " +
+			"forecast. With --exit-code it then exits with 0 when no " +
 			"service and no pod is affected, 2 when units reload or restart, 3 when nodes drain, 4 when they reboot, and " +
 			"5 when installed nodes cannot apply the change. With 7, not everything is known that the answer depends on.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := ofCluster(cmd.Context(), f, pool, files)
+			change.Stdin = cmd.InOrStdin()
+			p, err := ofCluster(cmd.Context(), f, pool, change)
 			if err != nil {
 				return err
 			}
 			text, answer := writePools, exitOf(p.Progress())
-			if len(files) > 0 {
+			if !change.Empty() {
 				text, answer = writeChanges, cli.Answer(p.Level())
 			}
 			if err := cli.Print(cmd, p, func(w io.Writer) error { return text(w, p) }); err != nil || !code {
@@ -48,31 +50,29 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "only this pool")
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil,
-		"file of objects to plan for as if they were applied: MachineConfigs, mirror sets, policies (repeatable)")
+	cmd.Flags().StringArrayVarP(&change.Files, "filename", "f", nil, "file or directory of objects to plan for as if "+
+		"they were applied, or - for standard input: MachineConfigs, mirror sets, policies (repeatable)")
+	cmd.Flags().StringArrayVar(&change.Remove, "delete", nil,
+		"object to plan for as if it were deleted, KIND/NAME, such as machineconfig/50-app (repeatable)")
 	cmd.Flags().BoolVar(&code, "exit-code", false, "make the exit code the answer")
 	return cmd
 }
 
-// ofCluster plans every pool, or the one that is named, as it would be with the files applied.
-func ofCluster(ctx context.Context, f *sourceFlags, pool string, files []string) (*forecast.Plan, error) {
+// ofCluster plans every pool, or the one that is named, as it would be with the change made.
+func ofCluster(ctx context.Context, f *sourceFlags, pool string, o proposal.Options) (*forecast.Plan, error) {
+	change, err := proposal.Read(ctx, o)
+	if err != nil {
+		return nil, err
+	}
 	s, at, err := f.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var in forecast.Input
-	if len(files) == 0 {
+	if o.Empty() {
 		in, err = s.Read(ctx, at)
-	} else {
-		var changes *snapshot.Dump
-		if changes, err = snapshot.ReadFiles(files...); err != nil {
-			return nil, err
-		}
-		if changes.Empty() {
-			return nil, errors.New("read files: none of their objects affects nodes: pass MachineConfigs, mirror sets, " +
-				"KubeletConfigs, MachineConfigPools or the MachineConfiguration")
-		}
-		in, err = s.ReadWith(ctx, changes, at, render.VersionsOf(f.Version))
+	} else if err = change.Missing(ctx, s); err == nil {
+		in, err = s.ReadWith(ctx, change.Dump, at, render.VersionsOf(f.Version))
 	}
 	if err != nil {
 		return nil, err
@@ -81,6 +81,8 @@ func ofCluster(ctx context.Context, f *sourceFlags, pool string, files []string)
 	if err != nil {
 		return nil, err
 	}
+	p.Unknown = append(p.Unknown, change.Unknown(in)...)
+	p.Hints = change.Hints(in)
 	return p, p.Only(pool)
 }
 

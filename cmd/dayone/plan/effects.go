@@ -168,6 +168,9 @@ func health(p *preview.Forecast) []string {
 	for _, u := range p.Unknown {
 		lines = append(lines, "not known: "+u)
 	}
+	for _, h := range p.Hints {
+		lines = append(lines, "no effect: "+h)
+	}
 	for i := range p.Pools {
 		if p.Pools[i].Effect == nil {
 			continue

@@ -111,11 +111,47 @@ func TestPlanOfFiles(t *testing.T) {
 	assert.Equal(t, map[string]int{"Restart app.service": 2}, p.Pools[0].Effect.Counts)
 	assert.Equal(t, "/etc/app.conf", p.Pools[0].Effect.Details[0].Changes[0].Name)
 	code, _, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", "a: b\n"))
-	assert.Equal(t, cli.ExitFailed, code)
-	assert.Contains(t, errs, "none of their objects affects nodes")
+	assert.Equal(t, cli.ExitRefused, code)
+	assert.Contains(t, errs, "new.yaml:1:1: apiVersion: the document has no apiVersion")
 	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "-f",
 		write(t, "new.yaml", strings.Replace(changed, "3.5.0", "9.9.9", 1)))
 	assert.Equal(t, cli.ExitRefused, code, errs)
+}
+
+func TestPlanOfFilesIsStrict(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	dir := writeDump(t, effectWorld(t))
+	const policy = "---\napiVersion: config.openshift.io/v1\nkind: ClusterImagePolicy\nmetadata: {name: signed}\n" +
+		"spec: {scopes: [a.example.com], policy: {rootOfTrust: {policyType: PublicKey, publicKey: {keyData: Zm9v}}}}\n"
+	changed := strings.ReplaceAll(appConfig, "old", "new")
+	for _, c := range []struct {
+		name string
+		file string
+		args []string
+		code int
+		want string
+	}{
+		{"an unknown field", strings.Replace(appConfig, "spec: {", "spec: {kernelArgs: [quiet], ", 1), nil, cli.ExitRefused,
+			"did you mean kernelArguments?"},
+		{"what is not forecast", appConfig + policy, []string{"--exit-code"}, cli.ExitIncomplete,
+			"not known: ClusterImagePolicy signed ("},
+		{"the worst answer stays", strings.Replace(changed, "storage: {", `storage: {disks: [{device: /dev/sdb}], `, 1) +
+			policy, []string{"--exit-code"}, cli.ExitAttention, "not known: ClusterImagePolicy signed ("},
+		{"what nothing selects", strings.Replace(appConfig, "role: worker", "role: infra", 1), []string{"--exit-code"}, 4,
+			"no effect: MachineConfig 50-app ("},
+		{"an object that goes", "", []string{"--delete", "idms/mirrors", "--exit-code"}, 3, "Drain for 2 nodes"},
+		{"an object that is not there", "", []string{"--delete", "idms/mirror"}, 1, "did you mean mirrors?"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append([]string{"cluster", "plan", "--from", dir}, c.args...)
+			if c.file != "" {
+				args = append(args, "-f", write(t, "new.yaml", c.file))
+			}
+			code, out, errs := dayone(t, args...)
+			assert.Contains(t, out+errs, c.want)
+			assert.Equal(t, c.code, code, "%s%s", out, errs)
+		})
+	}
 }
 
 func TestPlanOfADumpWithoutConfigs(t *testing.T) {

@@ -38,14 +38,17 @@ spec:
 func layeredController() *mcfgv1.ControllerConfig {
 	return &mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName,
 		Annotations: map[string]string{manifests.AnnotationStandalone: ""}}, Spec: mcfgv1.ControllerConfigSpec{
+		Images: map[string]string{}, KubeAPIServerServingCAData: []byte("CA"), RootCAData: []byte("CA"),
 		BaseOSContainerImage:           "r.example.com/base/os@sha256:" + strings.Repeat("2", 64),
 		BaseOSExtensionsContainerImage: "r.example.com/base/extensions@sha256:" + strings.Repeat("4", 64)}}
 }
 
 func layeredConfig() *mcfgv1.MachineOSConfig {
 	return &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineOSConfigSpec{
-		MachineConfigPool:     mcfgv1.MachineConfigPoolReference{Name: "worker"},
-		RenderedImagePushSpec: "r.example.com/os/worker:x",
+		MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: "worker"},
+		ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+		RenderedImagePushSpec:   "r.example.com/os/worker:x",
 		Containerfile: []mcfgv1.MachineOSContainerfile{
 			{ContainerfileArch: mcfgv1.NoArch, Content: "FROM configs AS final\n"}}}}
 }

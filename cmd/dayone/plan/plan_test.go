@@ -227,9 +227,11 @@ func TestPlanOfANewMachineOSConfig(t *testing.T) {
 	objects := effectWorld(t)
 	mosc := func(content string) *mcfgv1.MachineOSConfig {
 		m := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineOSConfigSpec{
-			MachineConfigPool:     mcfgv1.MachineConfigPoolReference{Name: "worker"},
-			RenderedImagePushSpec: "r.example.com/os/worker:x",
-			Containerfile:         []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: content}}}}
+			MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: "worker"},
+			ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+			RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+			RenderedImagePushSpec:   "r.example.com/os/worker:x",
+			Containerfile:           []mcfgv1.MachineOSContainerfile{{ContainerfileArch: mcfgv1.NoArch, Content: content}}}}
 		m.SetGroupVersionKind(mcfgv1.GroupVersion.WithKind("MachineOSConfig"))
 		return m
 	}

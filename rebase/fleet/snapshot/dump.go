@@ -38,6 +38,8 @@ type Dump struct {
 	scheme *runtime.Scheme
 	// objects are the documents of each kind, by namespace and name; of one that is there twice the newer one.
 	objects map[schema.GroupKind]map[string]dumped
+	// removed are objects that go, by kind, and namespace and name.
+	removed map[schema.GroupKind]map[string]bool
 }
 
 type dumped struct {
@@ -58,8 +60,8 @@ type dumpedHeader struct {
 	Items []json.RawMessage `json:"items"`
 }
 
-// newDump is a dump without objects.
-func newDump() (*Dump, error) {
+// NewDump is a dump without objects.
+func NewDump() (*Dump, error) {
 	scheme, err := manifests.Scheme()
 	if err != nil {
 		return nil, err
@@ -67,12 +69,34 @@ func newDump() (*Dump, error) {
 	if err := operatorv1.Install(scheme); err != nil {
 		return nil, fmt.Errorf("register API types: %w", err)
 	}
-	return &Dump{scheme: scheme, objects: map[schema.GroupKind]map[string]dumped{}}, nil
+	return &Dump{scheme: scheme, objects: map[schema.GroupKind]map[string]dumped{},
+		removed: map[schema.GroupKind]map[string]bool{}}, nil
+}
+
+// Scheme has the kinds that a dump takes in.
+func (d *Dump) Scheme() *runtime.Scheme { return d.scheme }
+
+// Remove says that an object goes: where the dump stands over a cluster, it is not there.
+func (d *Dump) Remove(kind schema.GroupKind, namespace, name string) {
+	if d.removed[kind] == nil {
+		d.removed[kind] = map[string]bool{}
+	}
+	d.removed[kind][namespace+"/"+name] = true
+}
+
+// gone tells that objects of a list's kind go.
+func (d *Dump) gone(list client.ObjectList) (map[string]bool, error) {
+	gvk, err := apiutil.GVKForObject(list, d.scheme)
+	if err != nil {
+		return nil, fmt.Errorf("read dump: %w", err)
+	}
+	gvk.Kind = gvk.Kind[:len(gvk.Kind)-len("List")]
+	return d.removed[gvk.GroupKind()], nil
 }
 
 // ReadFiles reads files of objects.
 func ReadFiles(files ...string) (*Dump, error) {
-	d, err := newDump()
+	d, err := NewDump()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +117,7 @@ func Extensions() []string { return []string{".yaml", ".yml", ".json"} }
 // ReadDump reads every .yaml, .yml and .json file below dir. Kinds that dayone does not know are passed over, and so
 // are files that hold no objects at all; links are not followed.
 func ReadDump(dir string) (*Dump, error) {
-	d, err := newDump()
+	d, err := NewDump()
 	if err != nil {
 		return nil, err
 	}

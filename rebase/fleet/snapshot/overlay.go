@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +39,11 @@ func (o *overlay) List(ctx context.Context, list client.ObjectList, options ...c
 	if err != nil {
 		return fmt.Errorf("list %T: %w", list, err)
 	}
+	gone, err := o.with.gone(list)
+	if err != nil {
+		return err
+	}
+	have = slices.DeleteFunc(have, func(object runtime.Object) bool { return gone[key(object)] })
 	place := map[string]int{}
 	for i, object := range have {
 		place[key(object)] = i
@@ -76,8 +83,8 @@ func keepStatus(now, before runtime.Object) {
 	keepWritten(now, before)
 }
 
-// keepWritten lets an object of a file keep what controllers write: a pool its rendered config and its status, a
-// MachineOSConfig its image.
+// keepWritten lets an object of a file keep what others write: a pool its rendered config and its status, a
+// MachineOSConfig its image, a stream its images, a node its health.
 func keepWritten(now, before runtime.Object) {
 	switch to := now.(type) {
 	case *mcfgv1.MachineConfigPool:
@@ -86,6 +93,14 @@ func keepWritten(now, before runtime.Object) {
 		}
 	case *mcfgv1.MachineOSConfig:
 		if from, same := before.(*mcfgv1.MachineOSConfig); same {
+			to.Status = from.Status
+		}
+	case *mcfgv1.OSImageStream:
+		if from, same := before.(*mcfgv1.OSImageStream); same {
+			to.Status = from.Status
+		}
+	case *corev1.Node:
+		if from, same := before.(*corev1.Node); same {
 			to.Status = from.Status
 		}
 	}

@@ -52,6 +52,11 @@ func Recorded(dir string) (*Source, error) {
 	return &Source{objects: d, name: dir, recorded: true}, nil
 }
 
+// List lists the objects of a kind as they are.
+func (s *Source) List(ctx context.Context, list client.ObjectList) error {
+	return s.objects.List(ctx, list)
+}
+
 // controllerNode is the node on which the active controller runs, which goes last in its pool. A user without the right
 // to see it gets a plan without.
 func controllerNode(ctx context.Context, c client.Reader, namespace string) map[string]string {
