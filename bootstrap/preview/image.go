@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dayone.dev/dayone/build/buildcontroller"
 	"dayone.dev/dayone/build/machineosbuild"
@@ -44,7 +45,12 @@ func ImageOf(in *forecast.Input, pool *mcfgv1.MachineConfigPool, mosc *mcfgv1.Ma
 		return have, nil
 	}
 	b := &mcfgv1.MachineOSBuild{}
-	b.Name, b.CreationTimestamp.Time = rollout.Unbuilt+address, in.At
+	b.Name, b.CreationTimestamp = rollout.Unbuilt+address, metav1.NewTime(in.At)
+	for i := range in.Cluster.Builds {
+		if made := &in.Cluster.Builds[i].CreationTimestamp; b.CreationTimestamp.Before(made) { // clocks differ
+			b.CreationTimestamp = *made
+		}
+	}
 	b.Annotations = machineosbuild.Annotations(address, "")
 	b.Annotations[manifests.AnnotationBuildGround] = ground
 	b.Spec.RenderedImagePushSpec = mcfgv1.ImageTagFormat(request.Target)

@@ -51,7 +51,7 @@ func rolloutWorld() []client.Object {
 }
 
 // writeDump writes the world as must-gather does, one object a file, with a list as kubectl writes it for the nodes.
-func writeDump(t *testing.T, objects []client.Object) string {
+func writeDump(t testing.TB, objects []client.Object) string {
 	t.Helper()
 	dir := t.TempDir()
 	scheme, err := kubetest.NewScheme()

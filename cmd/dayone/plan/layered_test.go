@@ -54,7 +54,7 @@ func layeredConfig() *mcfgv1.MachineOSConfig {
 }
 
 // layeredWorld is two workers that have the image which dayone's builder has made of their pool's config.
-func layeredWorld(t *testing.T) []client.Object {
+func layeredWorld(t testing.TB) []client.Object {
 	t.Helper()
 	pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineConfigPoolSpec{
 		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}},
@@ -185,4 +185,7 @@ func TestPlanOfLayeredPools(t *testing.T) {
 			}
 		})
 	}
+	code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "--delete", "machineosconfig/worker", "--exit-code")
+	assert.Equal(t, 4, code, "%s%s", out, errs)
+	assert.Contains(t, out, reboot, "opting out")
 }

@@ -1,0 +1,106 @@
+package plan_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// BenchmarkClusterPlan5000 is dayone cluster plan -f as a process of its own on a dump of 5,000 layered nodes, each with
+// its MachineConfigNode, as kubectl get -o yaml writes them.
+func BenchmarkClusterPlan5000(b *testing.B) {
+	dir, plugin := bigDump(b, 5000), filepath.Join(b.TempDir(), "kubectl-dayone")
+	self, err := os.Executable()
+	require.NoError(b, err)
+	require.NoError(b, os.Symlink(self, plugin))
+	file := filepath.Join(b.TempDir(), "new.yaml")
+	require.NoError(b, os.WriteFile(file, []byte(strings.Replace(layeredApp, "old", "new", 1)), 0o600))
+	peak := int64(0)
+	for b.Loop() {
+		cmd := exec.CommandContext(b.Context(), plugin, "plan", "--from", dir, "-f", file)
+		cmd.Env = append(os.Environ(), "KUBECONFIG=/nowhere")
+		out, err := cmd.CombinedOutput()
+		require.NoError(b, err, "%s", out)
+		require.Contains(b, string(out), "Reload for 5000 nodes: Reload crio.service on 5000")
+		usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+		require.True(b, ok)
+		peak = max(peak, usage.Maxrss)
+	}
+	b.ReportMetric(float64(peak)/1024, "peak-MiB")
+}
+
+// bigDump writes the world of TestPlanOfLayeredPools with more nodes.
+func bigDump(b *testing.B, nodes int) string {
+	b.Helper()
+	objects := layeredWorld(b)
+	few := len(objects) - 1
+	node, ok := objects[few].(*corev1.Node)
+	require.True(b, ok)
+	dir := writeDump(b, objects[:few-1])
+	require.NoError(b, os.Remove(filepath.Join(dir, "nodes.json")))
+	fill(node)
+	record := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: node.Name, ResourceVersion: "1"},
+		Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: node.Name},
+			Pool: mcfgv1.MCOObjectReference{Name: "worker"}}}
+	record.SetGroupVersionKind(mcfgv1.GroupVersion.WithKind("MachineConfigNode"))
+	for _, kind := range []mcfgv1.StateProgress{mcfgv1.MachineConfigNodeUpdated, mcfgv1.MachineConfigNodeUpdatePrepared,
+		mcfgv1.MachineConfigNodeUpdateExecuted, mcfgv1.MachineConfigNodeUpdatePostActionComplete,
+		mcfgv1.MachineConfigNodeUpdateComplete, mcfgv1.MachineConfigNodeResumed, mcfgv1.MachineConfigNodeUpdateDrained,
+		mcfgv1.MachineConfigNodeUpdateRebooted, mcfgv1.MachineConfigNodeUpdateUncordoned} {
+		record.Status.Conditions = append(record.Status.Conditions, metav1.Condition{Type: string(kind),
+			Status: metav1.ConditionFalse, Reason: "NotYetOccurred", LastTransitionTime: metav1.Now(),
+			Message: "This node has not yet entered the phase of the update that this condition is about"})
+	}
+	writeMany(b, filepath.Join(dir, "nodes.yaml"), node, nodes)
+	writeMany(b, filepath.Join(dir, "records.yaml"), record, nodes)
+	return dir
+}
+
+// fill gives a node what a kubelet reports, fifty images with two names each among it.
+func fill(n *corev1.Node) {
+	n.ResourceVersion = "1"
+	n.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	for i := range 12 {
+		n.Labels[fmt.Sprintf("feature.node.example.com/cpu-%d", i)] = "true"
+		n.Annotations[fmt.Sprintf("csi.volume.example.com/node-%d", i)] = strings.Repeat("x", 80)
+	}
+	for i := range 50 {
+		name := fmt.Sprintf("quay.example.com/openshift-release-dev/ocp-v4.0-art-dev-%d", i)
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: 400 << 20,
+			Names: []string{name + "@sha256:" + strings.Repeat("a", 64), name + ":latest"}})
+	}
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure} {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse,
+			LastHeartbeatTime: metav1.Now(), Reason: "KubeletIsFine", Message: "kubelet has no pressure of any kind"})
+	}
+}
+
+// writeMany writes a list of copies that differ in their names.
+func writeMany(b *testing.B, file string, o any, copies int) {
+	b.Helper()
+	raw, err := yaml.Marshal(o)
+	require.NoError(b, err)
+	text := "- " + strings.ReplaceAll(strings.TrimSpace(string(raw)), "\n", "\n  ") + "\n"
+	f, err := os.Create(file)
+	require.NoError(b, err)
+	w := bufio.NewWriter(f)
+	fmt.Fprintln(w, "apiVersion: v1\nitems:")
+	for i := range copies {
+		fmt.Fprint(w, strings.ReplaceAll(text, "name: w1\n", fmt.Sprintf("name: w%05d\n", i)))
+	}
+	fmt.Fprintln(w, "kind: List\nmetadata:\n  resourceVersion: \"\"")
+	require.NoError(b, w.Flush())
+	require.NoError(b, f.Close())
+}
