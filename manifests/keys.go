@@ -103,8 +103,8 @@ const (
 	// AnnotationPostConfigActions on a rendered MachineConfig holds those actions by file and unit, as JSON
 	// (manifests/postconfig.Encode).
 	AnnotationPostConfigActions = DayonePrefix + "post-config-actions"
-	// AnnotationMirrorPolicy on the MachineConfiguration says which changes of mirror sets need no drain
-	// (rebase/disruption.ParseMirrorPolicy).
+	// AnnotationMirrorPolicy on the MachineConfiguration says which changes of mirror sets need no drain; earlier versions
+	// had nothing else for it (rebase/disruption.ParseMirrorPolicy).
 	AnnotationMirrorPolicy = DayonePrefix + "mirror-policy"
 	// AnnotationPlan on a pool holds what its target does to its nodes (rebase/disruption.PoolPlan); on a node, what of it
 	// the node got its target (rebase/disruption.Promise).
@@ -118,6 +118,9 @@ const (
 	// AnnotationPolicyOrigins on the MachineConfiguration says who gave each rule of its status
 	// (rebase/disruptioncontroller).
 	AnnotationPolicyOrigins = DayonePrefix + "policy-origins"
+	// AnnotationBaseImage is "true" on a MachineConfig whose osImageURL is the base of a layered pool's next image; without
+	// it admission refuses such an osImageURL (manifests/assets/cluster).
+	AnnotationBaseImage = DayonePrefix + "base-image"
 	// AnnotationBuildGround on a MachineOSBuild is its address without the rendered config: images of one ground differ in
 	// their config only.
 	AnnotationBuildGround = DayonePrefix + "build-ground"

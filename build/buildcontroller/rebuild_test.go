@@ -75,7 +75,7 @@ func rebuildAtOnce(t *testing.T, w *world) {
 	w.create(newPool("worker", ""))
 	w.render("worker", "a", "one")
 	c := newConfig("worker", plainText)
-	c.Annotations = map[string]string{manifests.AnnotationRebuild: "please"}
+	c.Annotations = map[string]string{manifests.AnnotationRebuild: "true"}
 	w.create(c)
 	w.untilAvailable("worker")
 	w.untilServed("worker")

@@ -7,6 +7,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -262,6 +263,8 @@ func TestConfigOfAnotherName(t *testing.T) {
 		})
 	}
 	setRules(nil)
+	// Such an object was there before the policy that refuses it.
+	w.delete(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "dayone-machineosconfig"}})
 	w.create(secret(ns, "push", "p"), pool("worker"), secret(cluster.EntitlementNamespace, cluster.EntitlementName, "e"))
 	old := machineOSConfig("old", "worker")
 	w.eventually(func(c *assert.CollectT) { assert.NoError(c, w.Client.Create(t.Context(), old)) })

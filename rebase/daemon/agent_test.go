@@ -53,7 +53,7 @@ func TestPlainFilesAndActions(t *testing.T) {
 	f.aim(rendered("rendered-plain-2", "/etc/containers/policy.json=2"), "")
 	f.settle()
 	assert.Zero(t, f.m.boots)
-	assert.Equal(t, []string{"restart kubelet.service", "reload crio.service"}, f.m.calls)
+	assert.Equal(t, []string{"reload crio.service", "restart kubelet.service"}, f.m.calls, "as the changes follow")
 	assert.Equal(t, "2", f.read("/etc/containers/policy.json"))
 	assert.Equal(t, "(none)", f.read("/etc/kubernetes/credential-providers/a"))
 	assert.Empty(t, f.record().DesiredDrain, "nothing was drained")

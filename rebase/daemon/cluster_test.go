@@ -26,6 +26,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
@@ -132,11 +133,11 @@ func TestCertificatesAndPullSecretsOfARunningNode(t *testing.T) {
 	one, two := deploytest.NewAuthority(t).PEM, deploytest.NewAuthority(t).PEM
 	c := f.controllerConfig(one)
 	// The config has an older CA at the path that is the cluster's.
-	first := rendered("rendered-trust-1", "/etc/a=1", trustfiles.KubeletCA+"=older")
+	first := rendered("rendered-trust-1", "/etc/a=1", nodedisk.KubeletCA+"=older")
 	first.Spec.OSImageURL = image(9)
 	f.join(first, image(1))
 	require.NoError(t, f.step())
-	assert.Equal(t, string(one), f.read(trustfiles.KubeletCA))
+	assert.Equal(t, string(one), f.read(nodedisk.KubeletCA))
 	assert.Equal(t, string(one), f.read("/etc/docker/certs.d/registry.svc:5000/ca.crt"))
 	assert.Contains(t, f.read(trustfiles.PullAuthPath), "t1")
 	assert.Equal(t, nodestate.StateDone, f.record().State, "that is no drift")
@@ -157,7 +158,7 @@ func TestCertificatesAndPullSecretsOfARunningNode(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- f.agent.Run(ctx) }()
 	rotate(two, "t2")
-	require.Eventually(t, func() bool { return f.read(trustfiles.KubeletCA) == string(two) }, time.Minute,
+	require.Eventually(t, func() bool { return f.read(nodedisk.KubeletCA) == string(two) }, time.Minute,
 		10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-over)
@@ -170,7 +171,7 @@ func TestCertificatesAndPullSecretsOfARunningNode(t *testing.T) {
 		o.Deployer = checking{f.m, func() {
 			looked = true
 			assert.Contains(t, f.read(trustfiles.PullAuthPath), "t3")
-			assert.Equal(t, string(one), f.read(trustfiles.KubeletCA))
+			assert.Equal(t, string(one), f.read(nodedisk.KubeletCA))
 		}}
 	})
 	f.aim(rendered("rendered-trust-2", "/etc/a=2"), image(2))
@@ -182,10 +183,19 @@ func TestCertificatesAndPullSecretsOfARunningNode(t *testing.T) {
 		require.NoError(t, f.step())
 	}
 	f.settle()
-	assert.Equal(t, string(one), f.read(trustfiles.KubeletCA), "a config that drops the path does not take it away")
+	assert.Equal(t, string(one), f.read(nodedisk.KubeletCA), "a config that drops the path does not take it away")
 	f.aim(first, "") // opting out
 	f.settle()
-	assert.Equal(t, string(one), f.read(trustfiles.KubeletCA))
+	assert.Equal(t, string(one), f.read(nodedisk.KubeletCA))
+
+	boots := f.m.boots
+	third := rendered("rendered-trust-3", "/etc/a=1", nodedisk.KubeletCA+"=newer")
+	third.Spec.OSImageURL = image(9)
+	f.aim(third, "")
+	f.settle()
+	assert.Equal(t, "rendered-trust-3", f.record().Current().Config)
+	assert.Equal(t, boots, f.m.boots, "what a config says of the cluster's certificate disturbs nothing")
+	assert.Equal(t, string(one), f.read(nodedisk.KubeletCA))
 }
 
 func TestConditionsOfTheMachineConfigNode(t *testing.T) {

@@ -30,30 +30,52 @@ const (
 	Special      = postconfig.Special
 )
 
-// rank is the order in which actions are carried out.
-func rank(t ActionType) int {
-	return slices.Index([]ActionType{Drain, DaemonReload, Restart, Reload, Reboot}, t)
-}
-
-// ordered puts actions into the order in which they are carried out, each once: drain, daemon-reload, restarts and
-// reloads by the unit's name, reboot. A reboot is preceded by a drain and makes the others idle; a restart makes a
-// reload of the same unit idle.
-func ordered(actions []Action) []Action {
-	if slices.Contains(actions, Action{Type: Reboot}) {
+// ordered puts lists of actions, one for each change, into the steps that are carried out. Each list runs in its own
+// order, as the API says: what stands there twice is done twice. The lists follow each other as the changes do; one that
+// another list has in its order adds nothing, because all files are in place before the first step. Drains come first: a
+// node is drained before its files change. A reboot is preceded by a drain and makes all others idle.
+func ordered(lists ...[]Action) []Action {
+	all := slices.Concat(lists...)
+	if slices.ContainsFunc(all, func(a Action) bool { return a.Type == Reboot }) {
 		return []Action{{Type: Drain}, {Type: Reboot}}
 	}
 	var out []Action
-	for _, a := range actions {
-		idle := a.Type == None || (a.Type == Reload && slices.Contains(actions, Action{Type: Restart, Service: a.Service}))
-		if !idle && !slices.Contains(out, a) {
-			out = append(out, a)
-		}
+	if slices.ContainsFunc(all, func(a Action) bool { return a.Type == Drain }) {
+		out = append(out, Action{Type: Drain})
 	}
-	slices.SortFunc(out, compare)
+	for _, list := range distinct(lists) {
+		out = append(out, list...)
+	}
 	return out
 }
 
-// compare orders actions as they are carried out.
+// distinct gives the lists without drains and without what is nothing to do, and of these those that no other one has
+// in its order.
+func distinct(lists [][]Action) [][]Action {
+	var out [][]Action
+	for _, list := range lists {
+		list = slices.DeleteFunc(slices.Clone(list), func(a Action) bool { return a.Type == None || a.Type == Drain })
+		if slices.ContainsFunc(out, func(other []Action) bool { return within(list, other) }) {
+			continue
+		}
+		out = append(slices.DeleteFunc(out, func(other []Action) bool { return within(other, list) }), list)
+	}
+	return out
+}
+
+// within tells whether a list has all actions of another one in their order.
+func within(part, list []Action) bool {
+	for _, a := range list {
+		if len(part) > 0 && part[0] == a {
+			part = part[1:]
+		}
+	}
+	return len(part) == 0
+}
+
+// compare orders the counts of steps of several nodes: drain, what acts on services, reboot.
 func compare(a, b Action) int {
-	return cmp.Or(cmp.Compare(rank(a.Type), rank(b.Type)), cmp.Compare(a.Service, b.Service))
+	phases := []ActionType{Drain, DaemonReload, Restart, Reload, Reboot}
+	return cmp.Or(cmp.Compare(slices.Index(phases, a.Type), slices.Index(phases, b.Type)),
+		cmp.Compare(a.Service, b.Service))
 }

@@ -25,8 +25,8 @@ func Doubts(user Policies, units map[string]bool) []string {
 		out = append(out, undefinedServices("files["+r.Name+"]", r, known)...)
 		if r.Name == registriesConf {
 			out = append(out, fmt.Sprintf("files[%s]: the rule replaces the cluster's own, which drains for changes that could "+
-				"let an image come from elsewhere: nothing drains for them now unless the rule does; the annotation "+
-				"dayone.dev/mirror-policy changes single kinds", r.Name))
+				"let an image come from elsewhere: nothing drains for them now unless the rule does; rules for "+
+				"registries.conf#KIND change single kinds", r.Name))
 		}
 	}
 	for _, r := range user.Units {

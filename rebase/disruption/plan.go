@@ -89,7 +89,7 @@ type Plan struct {
 	Level Level `json:"level"`
 	// Changes are in the order file, unit, sshkey, directory, link, other, os, image; by name within each.
 	Changes []Change `json:"changes"`
-	// Steps are in the order in which they are carried out, each once.
+	// Steps are in the order in which they are carried out.
 	Steps []Action `json:"steps"`
 	// Live tells that a layered node's files are also written to the running system, because it does not reboot into the
 	// new image now.
@@ -133,6 +133,7 @@ type effect struct {
 }
 
 // rules gives the policies with the template owners' rules in their place: above the cluster's own, below the admin's.
+// An admin's rule for a directory covers the owners' files below it, too: those have no rule of their own then.
 func (e *effect) rules(templates Policies) Policies {
 	var own, user Policies
 	split := func(from []Rule, own, user *[]Rule) {
@@ -146,6 +147,7 @@ func (e *effect) rules(templates Policies) Policies {
 	}
 	split(e.Policies.Files, &own.Files, &user.Files)
 	split(e.Policies.Units, &own.Units, &user.Units)
+	templates.Files = slices.DeleteFunc(slices.Clone(templates.Files), func(r Rule) bool { return user.covers(r.Name) })
 	out := own.Override(templates).Override(user)
 	out.SSHKey = e.Policies.SSHKey
 	return out
@@ -170,9 +172,12 @@ func (e *effect) files() {
 			continue
 		}
 		c := Change{Kind: KindFile, Name: name, What: what}
-		if r, found := rules.file(path.Clean(name)); found {
+		clean := path.Clean(name)
+		if r, found := rules.file(clean); found {
 			c.apply(r, fmt.Sprintf("policy for %s", r.Name))
 			e.special(&c, was, is)
+		} else if why := keptByAgent(clean); why != "" {
+			c.Why = why
 		} else {
 			c.reboot("no policy covers this path")
 		}
@@ -355,11 +360,11 @@ func kernelType(s mcfgv1.MachineConfigSpec) string {
 
 func (e *effect) plan() Plan {
 	p := Plan{Changes: e.changes, Impossible: e.impossible, Stage: e.Image != ImageSame}
-	var actions []Action
+	lists := make([][]Action, 0, len(e.changes))
 	for _, c := range e.changes {
-		actions = append(actions, c.Actions...)
+		lists = append(lists, c.Actions)
 	}
-	p.Steps = ordered(actions)
+	p.Steps = ordered(lists...)
 	p.Level = level(p)
 	p.Live = e.Layered && len(p.Changes) > 0 && p.Level < LevelReboot
 	return p
@@ -370,7 +375,7 @@ func (e *effect) plan() Plan {
 func Join(a, b Plan) Plan {
 	out := Plan{Changes: slices.Concat(a.Changes, b.Changes), Impossible: slices.Concat(a.Impossible, b.Impossible),
 		Stage: a.Stage || b.Stage}
-	out.Steps = ordered(slices.Concat(a.Steps, b.Steps))
+	out.Steps = ordered(a.Steps, b.Steps)
 	out.Level = max(a.Level, b.Level)
 	out.Live = (a.Live || b.Live) && out.Level < LevelReboot
 	return out

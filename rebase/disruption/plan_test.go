@@ -2,6 +2,7 @@ package disruption_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
@@ -123,6 +124,7 @@ const (
 	credentials = "/etc/kubernetes/credential-providers/a.yaml"
 	policyJSON  = "/etc/containers/policy.json"
 	registries  = "/etc/containers/registries.conf"
+	cloudCA     = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem"
 )
 
 func TestEffect(t *testing.T) {
@@ -157,15 +159,35 @@ func TestEffect(t *testing.T) {
 			level: disruption.LevelReload},
 		{name: "a path that only begins like", new: []part{file("/etc/kubernetes/credential-providers-other", "1")},
 			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		{name: "each once, in order", new: []part{file(credentials, "1"), file(credentials+"2", "1"),
+		{name: "a list that another has in its order adds nothing", new: []part{file(credentials, "1"), file(credentials+"2", "1"),
 			file(policyJSON, "1"), file("/etc/containers/registries.d/x", "1"),
 			file("/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf", "1")},
-			steps: []string{"DaemonReload", "Restart kubelet.service", "Reload crio.service"}, level: disruption.LevelReload},
+			steps: []string{"Reload crio.service", "DaemonReload", "Restart kubelet.service"}, level: disruption.LevelReload},
+		{name: "a list runs in its own order", new: []part{file("/etc/a", "1")},
+			user:  userFile("/etc/a", "Restart z.service, DaemonReload, Reload a.service, Restart b.service"),
+			steps: []string{"Restart z.service", "DaemonReload", "Reload a.service", "Restart b.service"},
+			level: disruption.LevelReload},
+		{name: "a repeated restart is two restarts", new: []part{file("/etc/a", "1")},
+			user:  userFile("/etc/a", "Restart a.service, DaemonReload, Restart a.service"),
+			steps: []string{"Restart a.service", "DaemonReload", "Restart a.service"}, level: disruption.LevelReload},
+		{name: "a restart and a reload are both done", new: []part{file("/etc/a", "1")},
+			user:  userFile("/etc/a", "Restart a.service, Reload a.service"),
+			steps: []string{"Restart a.service", "Reload a.service"}, level: disruption.LevelReload},
+		{name: "a drain comes before the files, wherever it stands", new: []part{file("/etc/a", "1")},
+			user:  userFile("/etc/a", "Restart a.service, Drain, Restart b.service"),
+			steps: []string{"Drain", "Restart a.service", "Restart b.service"}, level: disruption.LevelDrain},
+		{name: "lists follow each other as the changes do", new: []part{file("/etc/b", "1"), file("/etc/a", "1"),
+			unit("a.service", "x")}, user: disruption.Policies{
+			Files: slices.Concat(userFile("/etc/b", "Restart a.service, Restart b.service").Files,
+				userFile("/etc/a", "Restart b.service, Restart a.service").Files),
+			Units: userUnit("a.service", "DaemonReload, Restart a.service").Units},
+			steps: []string{"Restart b.service", "Restart a.service", "Restart a.service", "Restart b.service",
+				"DaemonReload", "Restart a.service"}, level: disruption.LevelReload},
 		{name: "a reboot makes the rest idle", new: []part{file(credentials, "1"), file("/etc/a", "1")},
 			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
-		{name: "a restart makes a reload idle", new: []part{file(policyJSON, "1"), file("/etc/a", "1")},
-			user: userFile("/etc/a", "Restart crio.service"), steps: []string{"Restart crio.service"},
-			level: disruption.LevelReload},
+		{name: "rules of two files are both carried out", new: []part{file(policyJSON, "1"), file("/etc/a", "1")},
+			user:  userFile("/etc/a", "Restart crio.service"),
+			steps: []string{"Restart crio.service", "Reload crio.service"}, level: disruption.LevelReload},
 		{name: "the user wins", new: []part{file(policyJSON, "1")}, user: userFile(policyJSON, "None"),
 			level: disruption.LevelQuiet, origin: disruption.OriginUser},
 		{name: "the longest path wins", new: []part{file(policyJSON, "1")}, user: userFile("/etc", "None"),
@@ -189,6 +211,32 @@ func TestEffect(t *testing.T) {
 			steps: []string{"DaemonReload", "Restart app.service"}, level: disruption.LevelReload},
 		{name: "the user wins over the owner", new: []part{file("/etc/app.conf", "1"), templates(template)},
 			user: userFile("/etc/app.conf", "None"), level: disruption.LevelQuiet, origin: disruption.OriginUser},
+		{name: "the user's directory wins over the owner's file", new: []part{file("/etc/app.conf", "1"),
+			templates(template)}, user: userFile("/etc", "Drain"), steps: []string{"Drain"}, level: disruption.LevelDrain,
+			origin: disruption.OriginUser},
+		{name: "the user's directory wins over the owner's removed file", old: []part{file("/etc/app.conf", "1"),
+			templates(template)}, user: userFile("/etc", "None"), level: disruption.LevelQuiet,
+			origin: disruption.OriginUser},
+		{name: "the user's directory beside the owner's file", new: []part{file("/etc/app.conf", "1"), templates(template)},
+			user: userFile("/etc/app", "Drain"), steps: []string{"Restart app.service"}, level: disruption.LevelReload,
+			origin: "MachineConfig 50-app"},
+		{name: "below the user's directory an owner leaves the cluster's own rules alone",
+			new: []part{file(policyJSON, "1"), templates(disruption.Policies{Files: []disruption.Rule{{Name: policyJSON,
+				Actions: actions("None"), Origin: "MachineConfig 50-app"}}})},
+			user: userFile("/etc", "None"), steps: []string{"Reload crio.service"}, level: disruption.LevelReload,
+			origin: disruption.OriginDefault},
+		{name: "the kubelet's CA", old: []part{file("/etc/kubernetes/kubelet-ca.crt", "1")},
+			new: []part{file("/etc/kubernetes/kubelet-ca.crt", "2")}, level: disruption.LevelQuiet},
+		{name: "a cloud's CA", new: []part{file(cloudCA, "2")}, level: disruption.LevelQuiet},
+		{name: "a registry's CA removed", old: []part{file("/etc/docker/certs.d/a.io:5000/ca.crt", "2")},
+			level: disruption.LevelQuiet},
+		{name: "another file beside a registry's CA", new: []part{file("/etc/docker/certs.d/a.io/client.key", "2")},
+			steps: []string{"Drain", "Reboot"}, level: disruption.LevelReboot},
+		{name: "dayone's own pull secret", old: []part{file("/etc/dayone/pull-secret.json", "1")},
+			new: []part{file("/etc/dayone/pull-secret.json", "2")}, level: disruption.LevelQuiet},
+		{name: "the kubelet's CA by the user's own policy", new: []part{file("/etc/kubernetes/kubelet-ca.crt", "2")},
+			user: userFile("/etc/kubernetes", "Restart kubelet.service"), steps: []string{"Restart kubelet.service"},
+			level: disruption.LevelReload, origin: disruption.OriginUser},
 		{name: "keys", old: []part{key("core", "a")}, new: []part{key("core", "b")},
 			level: disruption.LevelQuiet, origin: disruption.OriginDefault},
 		{name: "keys with a policy", new: []part{key("core", "b")},

@@ -85,7 +85,7 @@ func FromSpec(c opv1.NodeDisruptionPolicyConfig) (Policies, error) {
 		for _, a := range actions {
 			r.Actions = append(r.Actions, fromAPI(a.Type, a.Reload, a.Restart))
 		}
-		err := errors.Join(nameErr, postconfig.Validate(r.Actions), conflict(r.Actions))
+		err := errors.Join(nameErr, postconfig.Validate(r.Actions), mirrorFault(r))
 		if len(r.Actions) == 0 {
 			err = errors.Join(err, errors.New("there is no action: write None if nothing is to be done"))
 		}
@@ -114,20 +114,6 @@ func FromSpec(c opv1.NodeDisruptionPolicyConfig) (Policies, error) {
 	p.Files = undisputed(p.Files, "files", &errs)
 	p.Units = undisputed(p.Units, "units", &errs)
 	return p, errors.Join(errs...)
-}
-
-// conflict names actions of one list that do not go together although each is right in itself.
-func conflict(actions []Action) error {
-	for i, a := range actions {
-		if slices.Contains(actions[:i], a) {
-			return fmt.Errorf("%s is there twice: write it once", a)
-		}
-		if a.Type == Restart && slices.Contains(actions, Action{Type: Reload, Service: a.Service}) {
-			return fmt.Errorf("%s and Reload %s: a unit that is restarted has nothing left to reload: write one of them", a,
-				a.Service)
-		}
-	}
-	return nil
 }
 
 // undisputed leaves out the rules of a name that has two different ones, such as those for /etc/a and /etc/a/: nobody
@@ -193,6 +179,12 @@ func (p Policies) file(name string) (Rule, bool) {
 		}
 	}
 	return best, found
+}
+
+// covers tells whether a rule is for a file or a directory above it.
+func (p Policies) covers(file string) bool {
+	_, found := p.file(file)
+	return found
 }
 
 // covers tells whether a rule's path is the file's or a directory above it.

@@ -74,8 +74,10 @@ func NewPoolPlan(to target.Target, transitions []Transition) PoolPlan {
 		w.Names = w.Names[:min(len(w.Names), maxNames)]
 		p.Level = max(p.Level, w.Level)
 		p.Nodes += w.Nodes
-		for _, s := range w.Steps {
-			p.Counts[s.String()] += w.Nodes
+		for j, s := range w.Steps {
+			if !slices.Contains(w.Steps[:j], s) {
+				p.Counts[s.String()] += w.Nodes
+			}
 		}
 	}
 	p.Transitions = p.Transitions[:min(len(p.Transitions), MaxTransitions)]

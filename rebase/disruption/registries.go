@@ -5,7 +5,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/BurntSushi/toml"
 )
@@ -24,31 +23,6 @@ const (
 	// ImageSettings come from the cluster's Image config: insecure and blocked registries, the search list.
 	ImageSettings MirrorKind = "Image"
 )
-
-// MirrorPolicy says for which kinds of changes that could let an image come from elsewhere no drain is needed, because
-// the admin has other ways to be sure of images. The zero value drains for all of them.
-type MirrorPolicy map[MirrorKind]bool
-
-// ParseMirrorPolicy reads the value of the annotation dayone.dev/mirror-policy on the MachineConfiguration: pairs of
-// kind and None or Drain, such as "ImageDigestMirrorSet=None, ImageTagMirrorSet=Drain".
-func ParseMirrorPolicy(s string) (MirrorPolicy, error) {
-	out := MirrorPolicy{}
-	for _, pair := range strings.Split(s, ",") {
-		kind, action, found := strings.Cut(strings.TrimSpace(pair), "=")
-		k := MirrorKind(kind)
-		if k == "ImageContentSourcePolicy" {
-			k = DigestMirrors
-		}
-		if !found || !slices.Contains([]MirrorKind{DigestMirrors, TagMirrors, ImageSettings}, k) ||
-			(action != string(None) && action != string(Drain)) {
-			return nil, fmt.Errorf(
-				"read mirror policy %q: %q is no pair such as ImageDigestMirrorSet=None; kinds are ImageDigestMirrorSet, "+
-					"ImageContentSourcePolicy, ImageTagMirrorSet and Image, actions None and Drain", s, strings.TrimSpace(pair))
-		}
-		out[k] = action == string(None)
-	}
-	return out, nil
-}
 
 // MirrorChange is one difference between two registries.conf.
 type MirrorChange struct {
@@ -163,9 +137,10 @@ func byPrefix(f mirrorFile) map[string]registry {
 	return out
 }
 
-// registryKind is the kind of objects that a whole entry comes from: that of its least strict part.
+// registryKind is the kind of objects that a whole entry comes from: that of its least strict part. An entry that is
+// blocked and has mirrors is a mirror set's whose mirrorSourcePolicy is NeverContactSource.
 func registryKind(r registry) MirrorKind {
-	if r.Blocked || r.Insecure || len(r.Mirrors) == 0 {
+	if r.Insecure || len(r.Mirrors) == 0 {
 		return ImageSettings
 	}
 	for _, m := range r.Mirrors {
@@ -226,7 +201,7 @@ func (c *mirrorChanges) registry(prefix string, old, now registry) {
 		c.add(ImageSettings, true, "registry %s: location %s becomes %s", prefix, old.Location, now.Location)
 	}
 	if old.Blocked != now.Blocked {
-		c.add(ImageSettings, true, "registry %s: blocked becomes %t", prefix, now.Blocked)
+		c.blocked(prefix, old, now)
 	}
 	if old.Insecure != now.Insecure {
 		c.add(ImageSettings, true, "registry %s: insecure becomes %t", prefix, now.Insecure)
@@ -259,6 +234,17 @@ func (c *mirrorChanges) registry(prefix string, old, now registry) {
 		// The order of mirrors by digest says only who is asked first for the same bytes; a tag's bytes may differ.
 		c.add(kind, kind != DigestMirrors, "registry %s: order of mirrors changed", prefix)
 	}
+}
+
+// blocked judges a source that pulls may no longer reach, or may reach again. Where all mirrors are by digest the former
+// is a mirror set's NeverContactSource: what a mirror has comes from there as before, with the same bytes, and a drain
+// would not bring what no mirror has.
+func (c *mirrorChanges) blocked(prefix string, old, now registry) {
+	kind := ImageSettings
+	if len(old.Mirrors) > 0 && len(now.Mirrors) > 0 {
+		kind = registryKind(registry{Mirrors: append(slices.Clone(old.Mirrors), now.Mirrors...)})
+	}
+	c.add(kind, kind != DigestMirrors || !now.Blocked, "registry %s: blocked becomes %t", prefix, now.Blocked)
 }
 
 func byLocation(mirrors []mirror) map[string]mirror {

@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -39,6 +40,13 @@ func Read(object *opv1.MachineConfiguration) (Settings, error) {
 	if text, found := object.Annotations[manifests.AnnotationMirrorPolicy]; found {
 		if s.Mirrors, err = ParseMirrorPolicy(text); err != nil {
 			s.Refused = append(s.Refused, fmt.Sprintf("annotation %s: %v", manifests.AnnotationMirrorPolicy, err))
+		}
+	}
+	if own := s.User.mirrors(); len(own) > 0 {
+		if s.Mirrors == nil {
+			s.Mirrors = own
+		} else {
+			maps.Copy(s.Mirrors, own) // a rule counts more than the annotation of earlier versions
 		}
 	}
 	return s, nil

@@ -75,6 +75,7 @@ func TestWhatCannotBeMeantIsRefusedAndWhatIsDoubtfulSaid(t *testing.T) {
 		Annotations: map[string]string{manifests.AnnotationOwnPostConfigAction: "Explode"}}})
 	f.admin(`{"files":[{"path":"/etc/a","actions":[{"type":"None"}]},{"path":"/etc/a/","actions":[{"type":"Drain"}]},
 		{"path":"/etc/b","actions":[{"type":"Restart","restart":{"serviceName":"x.service"}},{"type":"Reload","reload":{"serviceName":"x.service"}}]},
+		{"path":"/etc/containers/registries.conf#Mirrors","actions":[{"type":"None"}]},
 		{"path":"/etc/c","actions":[{"type":"Restart","restart":{"serviceName":"missing.service"}}]},
 		{"path":"/etc/d","actions":[{"type":"Reload","reload":{"serviceName":"crio.service"}}]},
 		{"path":"/etc/containers/registries.conf","actions":[{"type":"Reload","reload":{"serviceName":"crio.service"}}]}],
@@ -83,8 +84,8 @@ func TestWhatCannotBeMeantIsRefusedAndWhatIsDoubtfulSaid(t *testing.T) {
 	mc := f.policies()
 	accepted := meta.FindStatusCondition(mc.Status.Conditions, disruptioncontroller.ConditionAccepted)
 	assert.Equal(t, metav1.ConditionFalse, accepted.Status)
-	for _, part := range []string{"files[/etc/a]: two entries mean this name", "files[/etc/b]", "nothing left to reload",
-		"Nonsense", "50-" + f.pool, "Explode"} {
+	for _, part := range []string{"files[/etc/a]: two entries mean this name", "registries.conf#Mirrors",
+		"there is no kind", "Nonsense", "50-" + f.pool, "Explode"} {
 		assert.Contains(t, accepted.Message, part)
 	}
 	doubtful := meta.FindStatusCondition(mc.Status.Conditions, disruptioncontroller.ConditionDoubtful)
@@ -94,7 +95,7 @@ func TestWhatCannotBeMeantIsRefusedAndWhatIsDoubtfulSaid(t *testing.T) {
 	assert.Contains(t, doubtful.Message, "registries.conf")
 	assert.NotContains(t, doubtful.Message, "crio.service;", "what the cluster's own rules name is in the OS image")
 	assert.NotContains(t, origins(t, mc), "file /etc/a", "nobody can say which one is meant")
-	assert.NotContains(t, origins(t, mc), "file /etc/b")
+	assert.Equal(t, "Restart x.service, Reload x.service", origins(t, mc)["file /etc/b"].Actions, "the API allows it")
 	assert.Contains(t, origins(t, mc), "file /etc/c", "a doubtful rule holds")
 }
 

@@ -19,7 +19,7 @@ import (
 	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
-	"dayone.dev/dayone/rebase/daemon/trustfiles"
+	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
@@ -46,7 +46,7 @@ func TestTheAgentInAPod(t *testing.T) {
 
 	// The cluster's certificates and credentials come by the ControllerConfig; with nothing else the image could not be
 	// fetched.
-	w.until("certificates are there", func() bool { return w.read(trustfiles.KubeletCA) == string(w.ca) })
+	w.until("certificates are there", func() bool { return w.read(nodedisk.KubeletCA) == string(w.ca) })
 	image := w.push()
 	w.annotate(manifests.AnnotationPrefetch, image)
 	most := 0

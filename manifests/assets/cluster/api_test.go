@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
@@ -24,7 +25,7 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m, kubetest.Options{})) }
 
-// install applies every object and waits until the push spec's policy is in force.
+// install applies every object and waits until the policies of admission are in force.
 func install(t *testing.T) *kubetest.Env {
 	t.Helper()
 	e := shared.Env(t)
@@ -36,8 +37,15 @@ func install(t *testing.T) *kubetest.Env {
 			client.FieldOwner("test"), client.ForceOwnership), "%s %s", o.GetKind(), o.GetName())
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // the apiserver compiles a new policy in the background
-		probe := machineOSConfig("probe", "registry.example.test/a/b/c:tag")
-		assert.Error(c, e.Client.Create(t.Context(), probe, client.DryRunAll))
+		for _, probe := range []client.Object{
+			machineOSConfig("probe", "registry.example.test/a/b/c:tag"),
+			annotated(machineOSConfig("probe", "registry.example.test/os:tag"), manifests.AnnotationRebuild, "no"),
+			annotated(machineConfig("probe"), manifests.AnnotationOwnPostConfigAction, "Explode"),
+			annotated(pool("probe", 0), manifests.AnnotationMaxDisruption, "Much"),
+			annotated(machineConfiguration("{}"), manifests.AnnotationMirrorPolicy, "Nonsense"),
+		} {
+			assert.Error(c, e.Client.Create(t.Context(), probe, client.DryRunAll))
+		}
 	}, waitLimit, waitEvery)
 	return e
 }

@@ -97,7 +97,7 @@ func removeGone(root string, before []string, wanted map[string][]byte, ofConfig
 }
 
 // everyNodes tells the two CA files that every node has.
-func everyNodes(path string) bool { return path == KubeletCA || path == CloudCA }
+func everyNodes(path string) bool { return path == nodedisk.KubeletCA || path == nodedisk.CloudCA }
 
 func note(root string, before, now []string) error {
 	if slices.Equal(before, now) {

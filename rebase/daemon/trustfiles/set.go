@@ -10,18 +10,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/manifests"
-)
-
-// The files of a node whose content is the ControllerConfig's, whatever a rendered config says at these paths. Source:
-// MCO, the certificate writer of its daemon, and its server, which gives them to new nodes.
-const (
-	// KubeletCA signs the certificates with which the API server comes to the kubelet, which reads the file anew when it
-	// changes.
-	KubeletCA = "/etc/kubernetes/kubelet-ca.crt"
-	// CloudCA signs a private cloud's API.
-	CloudCA = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem"
-	// registryCerts holds HOST[:PORT]/ca.crt; every pull reads it anew. Source: containers-certs.d(5).
-	registryCerts = "/etc/docker/certs.d"
+	"dayone.dev/dayone/rebase/nodedisk"
 )
 
 // Set is what a cluster wants on each of its nodes.
@@ -48,8 +37,8 @@ func Of(c *mcfgv1.ControllerConfig) Set {
 			s.Refused = append(s.Refused, fmt.Sprintf("%s holds no certificate: what the node has stays", field))
 		}
 	}
-	add("kubeAPIServerServingCAData", KubeletCA, c.Spec.KubeAPIServerServingCAData)
-	add("cloudProviderCAData", CloudCA, c.Spec.CloudProviderCAData)
+	add("kubeAPIServerServingCAData", nodedisk.KubeletCA, c.Spec.KubeAPIServerServingCAData)
+	add("cloudProviderCAData", nodedisk.CloudCA, c.Spec.CloudProviderCAData)
 	// The user's come last and count where both name a registry.
 	s.registries("imageRegistryBundleData", c.Spec.ImageRegistryBundleData, add)
 	s.registries("imageRegistryBundleUserData", c.Spec.ImageRegistryBundleUserData, add)
@@ -64,7 +53,7 @@ func (s *Set) registries(field string, bundles []mcfgv1.ImageRegistryBundle, add
 			s.Refused = append(s.Refused, fmt.Sprintf("%s: %q is no registry's host", field, b.File))
 			continue
 		}
-		add(field+" "+b.File, path.Join(registryCerts, host, "ca.crt"), b.Data)
+		add(field+" "+b.File, path.Join(nodedisk.RegistryCerts, host, "ca.crt"), b.Data)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/rebase/nodedisk"
 )
 
 func nobodys(string) bool { return false }
@@ -50,9 +51,9 @@ func TestCertificatesFollowTheCluster(t *testing.T) {
 	changed, err := trustfiles.Of(c).Apply(root, nobodys)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"/etc/docker/certs.d/image-registry.svc:5000/ca.crt",
-		"/etc/docker/certs.d/mirror.example.com/ca.crt", trustfiles.KubeletCA, trustfiles.CloudCA}, changed)
+		"/etc/docker/certs.d/mirror.example.com/ca.crt", nodedisk.KubeletCA, nodedisk.CloudCA}, changed)
 	assert.Equal(t, string(two), read(t, root, "/etc/docker/certs.d/mirror.example.com/ca.crt"), "the user's counts")
-	info, err := os.Stat(filepath.Join(root, trustfiles.KubeletCA))
+	info, err := os.Stat(filepath.Join(root, nodedisk.KubeletCA))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o644), info.Mode())
 	changed, err = trustfiles.Of(c).Apply(root, nobodys)
@@ -64,13 +65,13 @@ func TestCertificatesFollowTheCluster(t *testing.T) {
 	c.Spec.ImageRegistryBundleData, c.Spec.ImageRegistryBundleUserData = c.Spec.ImageRegistryBundleData[1:], nil
 	_, err = trustfiles.Of(c).Apply(root, nobodys)
 	require.NoError(t, err)
-	assert.Equal(t, string(one)+string(two), read(t, root, trustfiles.KubeletCA), "rotated")
+	assert.Equal(t, string(one)+string(two), read(t, root, nodedisk.KubeletCA), "rotated")
 	assert.NoDirExists(t, filepath.Join(root, "/etc/docker/certs.d/image-registry.svc:5000"),
 		"what the cluster no longer trusts the node does not either")
-	assert.FileExists(t, filepath.Join(root, trustfiles.CloudCA), "without another one it stays")
+	assert.FileExists(t, filepath.Join(root, nodedisk.CloudCA), "without another one it stays")
 	owned, err := trustfiles.Owned(root)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"/etc/docker/certs.d/mirror.example.com/ca.crt", trustfiles.KubeletCA}, owned)
+	assert.Equal(t, []string{"/etc/docker/certs.d/mirror.example.com/ca.crt", nodedisk.KubeletCA}, owned)
 }
 
 func TestConfigsOwnRegistryCertificatesStay(t *testing.T) {
@@ -82,10 +83,10 @@ func TestConfigsOwnRegistryCertificatesStay(t *testing.T) {
 		s.ImageRegistryBundleData = []mcfgv1.ImageRegistryBundle{{File: "r.example.com", Data: deploytest.NewAuthority(t).
 			PEM}}
 	})
-	_, err := trustfiles.Of(c).Apply(root, func(p string) bool { return p == at || p == trustfiles.KubeletCA })
+	_, err := trustfiles.Of(c).Apply(root, func(p string) bool { return p == at || p == nodedisk.KubeletCA })
 	require.NoError(t, err)
 	assert.Equal(t, "the config's", read(t, root, at))
-	assert.Equal(t, string(c.Spec.KubeAPIServerServingCAData), read(t, root, trustfiles.KubeletCA),
+	assert.Equal(t, string(c.Spec.KubeAPIServerServingCAData), read(t, root, nodedisk.KubeletCA),
 		"at this path the config has no say")
 }
 
