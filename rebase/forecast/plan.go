@@ -25,6 +25,8 @@ type Input struct {
 	// Configs are the MachineConfigs by name, rendered ones among them.
 	Configs  map[string]*mcfgv1.MachineConfig
 	Settings disruption.Settings
+	// Unruled: there is no MachineConfiguration.
+	Unruled bool
 	// Controller is the ControllerConfig, Streams the OSImageStream; nil: there is none.
 	Controller *mcfgv1.ControllerConfig
 	Streams    *mcfgv1.OSImageStream
@@ -40,6 +42,8 @@ type Input struct {
 type Changes struct {
 	// Before is the rendered config that a pool has now.
 	Before map[string]string
+	// Now is the rendered config that a dump's objects give without the files; nil: it was not looked at.
+	Now map[string]string
 	// Was is what there is without the files, as far as images are built of it.
 	Was *Input
 }
@@ -95,6 +99,7 @@ func Of(in Input) (*Plan, error) {
 		}
 		p.Pools[i].Effect = effect
 	}
+	p.Unknown = append(p.Unknown, missing(in, p)...)
 	return p, nil
 }
 

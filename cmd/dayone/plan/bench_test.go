@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// BenchmarkClusterPlan5000 is dayone cluster plan -f as a process of its own on a dump of 5,000 layered nodes, each with
-// its MachineConfigNode, as kubectl get -o yaml writes them.
+// BenchmarkClusterPlan5000 is dayone cluster plan -f as a process of its own on a dump of 5,000 layered nodes, each
+// with its MachineConfigNode, as kubectl get -o yaml writes them.
 func BenchmarkClusterPlan5000(b *testing.B) {
 	dir, plugin := bigDump(b, 5000), filepath.Join(b.TempDir(), "kubectl-dayone")
 	self, err := os.Executable()

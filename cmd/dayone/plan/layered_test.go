@@ -54,7 +54,7 @@ func layeredConfig() *mcfgv1.MachineOSConfig {
 }
 
 // layeredWorld is two workers that have the image which dayone's builder has made of their pool's config.
-func layeredWorld(t testing.TB) []client.Object {
+func layeredWorld(t testing.TB, more ...client.Object) []client.Object {
 	t.Helper()
 	pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: mcfgv1.MachineConfigPoolSpec{
 		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}},
@@ -63,7 +63,7 @@ func layeredWorld(t testing.TB) []client.Object {
 	set, err := manifests.Read([]byte(layeredApp), "app.yaml", manifests.ReadOptions{})
 	require.NoError(t, err)
 	cc, mosc := layeredController(), layeredConfig()
-	objects := []client.Object{pool, cc, mosc, set.MachineConfigs[0].Object}
+	objects := append([]client.Object{pool, cc, mosc, set.MachineConfigs[0].Object}, more...)
 	d, err := snapshot.ReadDump(writeDump(t, objects))
 	require.NoError(t, err)
 	config, err := rendercontroller.Preview(t.Context(), d, pool,

@@ -35,7 +35,7 @@ func (s *Source) ReadWith(ctx context.Context, files *Dump, at time.Time, v rend
 	if err := s.complete(ctx); err != nil {
 		return in, err
 	}
-	in.Changes = &forecast.Changes{Before: map[string]string{}}
+	in.Changes = &forecast.Changes{Before: map[string]string{}, Now: map[string]string{}}
 	if in.Changes.Was, err = s.former(ctx, in.Cluster); err != nil {
 		return in, err
 	}
@@ -51,6 +51,12 @@ func (s *Source) ReadWith(ctx context.Context, files *Dump, at time.Time, v rend
 			return in, fmt.Errorf("render pool %s: %w", pool.Name, err)
 		}
 		in.Changes.Before[pool.Name] = now
+		if s.recorded {
+			asIs, err := rendercontroller.Preview(ctx, s.objects, &in.Cluster.Pools[i], optionsOf(in.Configs[now], o))
+			if err == nil { // else the files mend what was wrong
+				in.Changes.Now[pool.Name] = asIs.Name
+			}
+		}
 		in.Configs[config.Name] = config
 		pool.Spec.Configuration.Name = config.Name
 		in.Cluster.Pools[i] = *pool
@@ -69,9 +75,6 @@ func (s *Source) former(ctx context.Context, c *rollout.Cluster) (*forecast.Inpu
 		}
 	}
 	in.Cluster = &rollout.Cluster{Pools: pools.Items, Configs: layering.Items, Builds: c.Builds, Nodes: c.Nodes}
-	if len(layering.Items) == 0 {
-		return in, nil // there is no image
-	}
 	if err := s.configs(ctx, in); err != nil {
 		return nil, err
 	}

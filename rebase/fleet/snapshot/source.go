@@ -88,7 +88,12 @@ func (s *Source) Read(ctx context.Context, at time.Time) (forecast.Input, error)
 	if err := s.bases(ctx, &in); err != nil {
 		return in, err
 	}
-	if in.Settings, err = Settings(ctx, s.objects); err != nil {
+	object, err := machineConfiguration(ctx, s.objects)
+	if err == nil {
+		in.Unruled = object == nil
+		in.Settings, err = disruption.Read(object)
+	}
+	if err != nil {
 		return in, fmt.Errorf("read %s: %w", s.name, err)
 	}
 	if !s.recorded {
@@ -179,14 +184,23 @@ func listKnown(ctx context.Context, from Lister, list client.ObjectList) error {
 
 // Settings reads the MachineConfiguration of a cluster, a dump or an install directory; there may be none.
 func Settings(ctx context.Context, from Lister) (disruption.Settings, error) {
+	object, err := machineConfiguration(ctx, from)
+	if err != nil {
+		return disruption.Settings{}, err
+	}
+	return disruption.Read(object)
+}
+
+// machineConfiguration is nil when there is none.
+func machineConfiguration(ctx context.Context, from Lister) (*operatorv1.MachineConfiguration, error) {
 	var list operatorv1.MachineConfigurationList
 	if err := listKnown(ctx, from, &list); err != nil {
-		return disruption.Settings{}, fmt.Errorf("read MachineConfiguration: %w", err)
+		return nil, fmt.Errorf("read MachineConfiguration: %w", err)
 	}
 	for i := range list.Items {
 		if list.Items[i].Name == cluster.MachineConfiguration {
-			return disruption.Read(&list.Items[i])
+			return &list.Items[i], nil
 		}
 	}
-	return disruption.Read(nil)
+	return nil, nil
 }
