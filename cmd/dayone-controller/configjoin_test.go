@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -172,4 +174,25 @@ func TestTheCredentialOfNewNodesIsRenewedAndGivesWayToTheAdmins(t *testing.T) {
 	info, err := os.Stat(j.file)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+// TestNewNodesJoinAtTheAddressOfTheInfrastructure asks where nodes reach the API server of an OpenShift cluster.
+func TestNewNodesJoinAtTheAddressOfTheInfrastructure(t *testing.T) {
+	e := kubetest.Start(t, kubetest.Options{})
+	j := &join{reader: e.Client}
+	_, _, err := j.find(t.Context())
+	require.ErrorIs(t, err, errNoServer)
+	infra := &configv1.Infrastructure{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "config.openshift.io/v1", Kind: "Infrastructure"},
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: configv1.InfrastructureSpec{
+			PlatformSpec: configv1.PlatformSpec{Type: configv1.NonePlatformType}}, Status: configv1.InfrastructureStatus{
+			ControlPlaneTopology:   configv1.HighlyAvailableTopologyMode,
+			InfrastructureTopology: configv1.HighlyAvailableTopologyMode,
+			APIServerInternalURL:   "https://api-int.demo.example.com:6443"}}
+	require.NoError(t, e.Client.Create(t.Context(), &mcfgv1.ControllerConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: "machine-config-controller"}, Spec: mcfgv1.ControllerConfigSpec{Infra: infra,
+			Images: map[string]string{}, KubeAPIServerServingCAData: []byte("CA"), RootCAData: []byte("CA")}}))
+	server, _, err := j.find(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "https://api-int.demo.example.com:6443", server)
 }

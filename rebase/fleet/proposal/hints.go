@@ -49,6 +49,10 @@ func (p *Proposal) Hints(in forecast.Input) []string {
 		o := &p.objects[i]
 		if why := o.idle(in); why != "" {
 			out = append(out, o.String()+": "+why)
+		} else if o.kind.Kind == "MachineConfiguration" {
+			for _, field := range in.Settings.WithoutEffect {
+				out = append(out, o.String()+": "+field)
+			}
 		}
 	}
 	return out

@@ -102,7 +102,7 @@ func (o *object) keys(bad *report.Report) {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
 	_ = json.Unmarshal(o.raw, &head) // what has another form is refused already
-	known := knownKeys()
+	known := manifests.Keys()
 	for part, has := range map[string]map[string]string{"labels": head.Metadata.Labels,
 		"annotations": head.Metadata.Annotations} {
 		for _, key := range slices.Sorted(maps.Keys(has)) {

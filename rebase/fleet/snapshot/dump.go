@@ -108,9 +108,6 @@ func ReadFiles(files ...string) (*Dump, error) {
 	return d, nil
 }
 
-// Empty tells that no object of a kind that dayone knows is in the dump.
-func (d *Dump) Empty() bool { return len(d.objects) == 0 }
-
 // Extensions are those of files with objects.
 func Extensions() []string { return []string{".yaml", ".yml", ".json"} }
 
