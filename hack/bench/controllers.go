@@ -4,6 +4,7 @@ package main
 func controllerRooms() []room {
 	return []room{{pkg: "./build/buildcontroller", bench: "^BenchmarkFleet$", time: "1x", once: true},
 		{pkg: "./cmd/dayone-controller", bench: "^BenchmarkRollout5000$", time: "1x", once: true},
+		{pkg: "./cmd/dayone/plan", bench: "^BenchmarkClusterPlan5000$", time: "3x"},
 		{pkg: "./rebase/rollout", bench: "^Benchmark(Make5000|Makespan5000|Look5000)$", time: "3x"}}
 }
 
@@ -34,6 +35,10 @@ func controllerFigures() []want {
 			goal: "value <= 0"},
 		{name: rollout + "processor meanwhile", from: "BenchmarkRollout5000 idle-cpu-%", unit: "%"},
 		{name: rollout + "time on this machine", from: "BenchmarkRollout5000 wall-s", unit: "s"},
+		{name: "forecast of a change on a dump of 5,000 nodes, whole command", from: "BenchmarkClusterPlan5000 ns/op",
+			unit: "s", scale: toSeconds, goal: "value <= 1"},
+		{name: "forecast of a change on a dump of 5,000 nodes, most memory", from: "BenchmarkClusterPlan5000 peak-MiB",
+			unit: "MiB", goal: "value <= 300"},
 		{name: "rollout planner, one decision for 5,000 nodes", from: "BenchmarkMake5000 ns/op", unit: "ms", scale: 1e-6,
 			goal: "value <= 50"},
 		{name: "rollout planner, one decision from 5,000 Nodes of which ten have changed", from: "BenchmarkLook5000 ns/op",

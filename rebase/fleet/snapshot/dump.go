@@ -148,6 +148,9 @@ func (d *Dump) readFile(path string) error {
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
+	if items, is := cutList(raw); is {
+		return d.addItems(items, path)
+	}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
 	for {
 		document, err := documents.Read()
@@ -170,6 +173,27 @@ func (d *Dump) readFile(path string) error {
 			return err
 		}
 	}
+}
+
+// addItems takes in the items of a list as kubectl writes it.
+func (d *Dump) addItems(items [][]byte, path string) error {
+	for _, item := range items {
+		if !d.mayConcern(item) {
+			continue
+		}
+		object, ok := blockJSON(item)
+		if !ok {
+			list, err := yaml.YAMLToJSON(item)
+			if err != nil {
+				return fmt.Errorf("read objects: %s: %w: mend or remove the file", path, err)
+			}
+			object = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(list), []byte("[")), []byte("]"))
+		}
+		if err := d.Add(object, path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mayConcern spares the documents of a must-gather that surely hold nothing of interest, most of them pods, the
