@@ -54,7 +54,8 @@ func readKinds(o ReadOptions) map[string]map[string]kind {
 			"ContainerRuntimeConfig": keep(func(s *Set) *[]Item[*mcfgv1.ContainerRuntimeConfig] {
 				return &s.ContainerRuntimeConfigs
 			}),
-			"OSImageStream": keep(func(s *Set) *[]Item[*mcfgv1.OSImageStream] { return &s.OSImageStreams }),
+			"OSImageStream":  keep(func(s *Set) *[]Item[*mcfgv1.OSImageStream] { return &s.OSImageStreams }),
+			"PinnedImageSet": keep(func(s *Set) *[]Item[*mcfgv1.PinnedImageSet] { return &s.PinnedImageSets }),
 		},
 		configAPI: {
 			"FeatureGate":          keep(func(s *Set) *[]Item[*configv1.FeatureGate] { return &s.FeatureGates }),

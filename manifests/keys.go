@@ -145,6 +145,14 @@ const (
 	AnnotationPrefetchError = DayonePrefix + "prefetch-error"
 	// AnnotationPrefetchLimit on a pool is how many of its nodes may prefetch at the same time; 0: none.
 	AnnotationPrefetchLimit = DayonePrefix + "prefetch-limit"
+	// AnnotationPinnedImageSets on a node lists the PinnedImageSets of its pools as NAME=GENERATION,…; its agent pulls
+	// and pins their images. The node controller writes it.
+	AnnotationPinnedImageSets = DayonePrefix + "pinned-image-sets"
+	// AnnotationPinnedImageSetsDone is the agent's answer: the list that it has pinned. AnnotationPinnedImageSetsError is
+	// why it has not; it tries again.
+	AnnotationPinnedImageSetsDone = DayonePrefix + "pinned-image-sets-done"
+	// AnnotationPinnedImageSetsError is described with AnnotationPinnedImageSetsDone.
+	AnnotationPinnedImageSetsError = DayonePrefix + "pinned-image-sets-error"
 	// AnnotationCordonedBy on a node says who made it unschedulable, so that only that cordon is undone.
 	AnnotationCordonedBy = DayonePrefix + "cordoned-by"
 	// CordonedByDayone is its value when it was the drain controller.

@@ -50,6 +50,8 @@ type Set struct {
 	ConfigMaps []Item[*corev1.ConfigMap] `json:"ConfigMaps,omitempty"`
 	// OSImageStreams is absent when it is empty, as ConfigMaps.
 	OSImageStreams []Item[*mcfgv1.OSImageStream] `json:"OSImageStreams,omitempty"`
+	// PinnedImageSets is absent when it is empty, as ConfigMaps.
+	PinnedImageSets []Item[*mcfgv1.PinnedImageSet] `json:"PinnedImageSets,omitempty"`
 	// Findings are warnings of the reader, for example fields that the object's type does not know.
 	Findings []report.Finding
 	// Skipped lists documents whose kind this program does not read.
@@ -79,6 +81,7 @@ func (s *Set) Append(other *Set) {
 	s.Secrets = append(s.Secrets, other.Secrets...)
 	s.ConfigMaps = append(s.ConfigMaps, other.ConfigMaps...)
 	s.OSImageStreams = append(s.OSImageStreams, other.OSImageStreams...)
+	s.PinnedImageSets = append(s.PinnedImageSets, other.PinnedImageSets...)
 	s.Findings = append(s.Findings, other.Findings...)
 	s.Skipped = append(s.Skipped, other.Skipped...)
 }

@@ -206,3 +206,20 @@ func TestConcerned(t *testing.T) {
 	require.Len(t, dangling, 1)
 	assert.Equal(t, "node c", dangling[0].Object)
 }
+
+// TestSetsOfPinnedImagesReachTheCluster: pools of the install directory name them, and nothing else brings them.
+func TestSetsOfPinnedImagesReachTheCluster(t *testing.T) {
+	set, err := manifests.Read([]byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\n"+
+		"metadata: {name: next-release}\nspec: {pinnedImages: [{name: r.example.com/apps/a@sha256:"+
+		strings.Repeat("1", 64)+"}]}\n"), "pinned.yaml", manifests.ReadOptions{})
+	require.NoError(t, err)
+	require.Empty(t, set.Skipped)
+	plan := handover.Plan{Set: set}
+	var names []string
+	for _, s := range plan.Steps() {
+		if _, pinned := s.Object.(*mcfgv1.PinnedImageSet); pinned {
+			names = append(names, s.Object.GetName())
+		}
+	}
+	assert.Equal(t, []string{"next-release"}, names)
+}

@@ -98,12 +98,12 @@ func isComponent(c *mcfgv1.MachineConfig) bool {
 	return strings.HasPrefix(c.Name, manifests.PreBuiltComponentPrefix)
 }
 
-// settings are the kinds from which rendering makes MachineConfigs.
+// settings are the kinds from which rendering makes MachineConfigs, and those that pools name.
 func settings(set *manifests.Set) []client.Object {
 	return slices.Concat(itemObjects(set.KubeletConfigs), itemObjects(set.ContainerRuntimeConfigs),
 		itemObjects(set.FeatureGates),
 		itemObjects(set.ICSPs), itemObjects(set.IDMSs), itemObjects(set.ITMSs), itemObjects(set.Images),
-		itemObjects(set.APIServers))
+		itemObjects(set.APIServers), itemObjects(set.PinnedImageSets))
 }
 
 // objectsOf are all objects of a set.

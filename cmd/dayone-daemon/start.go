@@ -17,6 +17,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/host"
+	"dayone.dev/dayone/rebase/pinnedimages"
 )
 
 const (
@@ -102,7 +103,8 @@ func (o startOptions) run(c *cobra.Command) error {
 	}
 	g, ctx := errgroup.WithContext(c.Context())
 	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer,
-		Log: log, RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
+		Pinner: pinnedimages.Store{Root: "/", Reload: daemon.ReloadCRIO, Log: log},
+		Log:    log, RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
 		CheckStaged: func(ctx context.Context) error { return host.CheckStaged(ctx, "/", choice.Deployer) }})
 	if err != nil {
 		return err

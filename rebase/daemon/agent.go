@@ -24,6 +24,8 @@ type Options struct {
 	Cluster Cluster
 	// Wake lets Run look at once: the node's object has changed. Default: Run looks from time to time.
 	Wake <-chan struct{}
+	// Pinner keeps the images of PinnedImageSets; nil: the node says that it cannot.
+	Pinner Pinner
 	// Deployer changes the OS image.
 	Deployer deploy.Deployer
 	// Services reaches the node's systemd; nil: the systemctl program.
@@ -69,6 +71,7 @@ type edges struct {
 	trust       clusterTrust
 	drift       *driftDetector
 	prefetch    *prefetcher
+	pins        *pinning
 	metrics     *metrics
 	checkStaged func(context.Context) error
 	healthy     func(context.Context) error
@@ -129,6 +132,7 @@ func New(o Options) (*Agent, error) {
 		drift: &driftDetector{root: o.Root, deployer: o.Deployer, repair: o.RepairDrift, metrics: m, now: o.Now,
 			log: o.Log},
 		prefetch:    newPrefetcher(o, m),
+		pins:        newPinning(o),
 		metrics:     m,
 		checkStaged: o.CheckStaged, healthy: o.Healthy, now: o.Now, log: o.Log, idlePause: pollInterval,
 	}
@@ -144,6 +148,7 @@ func New(o Options) (*Agent, error) {
 func (a *Agent) Run(ctx context.Context) error {
 	changed := a.edges.drift.watch(ctx)
 	defer a.edges.prefetch.stop()
+	defer a.edges.pins.stop()
 	for {
 		after, err := a.Step(ctx)
 		if ctx.Err() != nil {
@@ -161,6 +166,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-a.wake:
 		case <-changed:
 		case <-a.edges.prefetch.changed:
+		case <-a.edges.pins.changed:
 		}
 		timer.Stop()
 	}
@@ -199,13 +205,13 @@ func (a *Agent) step(ctx context.Context) (journal, time.Duration, error) {
 		// Nothing is wrong with the node. If it lasts although the record can be written, the record says so.
 		return next, 0, err
 	case err != nil:
-		a.status.show(ctx, n, statusOf(j, n, err))
+		a.status.show(ctx, n, a.edges.pins.report(statusOf(j, n, err)))
 		return next, 0, errors.Join(err, a.edges.record.change(ctx, n, failedBecause(err)))
 	case next.State == j.State:
-		a.status.show(ctx, n, statusOf(next, n, nil))
+		a.status.show(ctx, n, a.edges.pins.report(statusOf(next, n, nil)))
 		return next, after, nil
 	case next.State != Idle: // the next step says that all is done
-		a.status.show(ctx, n, statusOf(next, n, nil))
+		a.status.show(ctx, n, a.edges.pins.report(statusOf(next, n, nil)))
 	}
 	return next, 0, a.edges.record.change(ctx, n, goesOn)
 }
@@ -218,6 +224,7 @@ func (a *Agent) advance(ctx context.Context, n node, j journal) (journal, time.D
 	}
 	state := j.State.row()
 	if j.State != Idle {
+		a.edges.pins.stop()
 		a.edges.prefetch.stop() // The update has the line, the disk and the repository for itself.
 	}
 	out := outcome{next: Planning}

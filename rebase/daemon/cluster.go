@@ -14,6 +14,13 @@ type Cluster interface {
 	ownNode
 	ownRecord
 	Configs
+	pinnedSets
+}
+
+// pinnedSets are the images that nodes keep.
+type pinnedSets interface {
+	// PinnedImageSet reads one of them; nil when there is none of that name.
+	PinnedImageSet(ctx context.Context, name string) (*mcfgv1.PinnedImageSet, error)
 }
 
 // ownRecord is this node's MachineConfigNode, whose status is for people and other controllers.

@@ -158,6 +158,14 @@ func (w *statusWriter) apply(ctx context.Context, status mcfgv1.MachineConfigNod
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 	}
+	if renewed(have.Status.PinnedImageSets, next.Status.PinnedImageSets) {
+		// The API lets no generation fall: the entry of a set that was made anew has to go first.
+		without := next.DeepCopy()
+		without.Status.PinnedImageSets = nil
+		if err := w.cluster.ApplyMachineConfigNode(ctx, without); err != nil {
+			return err
+		}
+	}
 	err = w.cluster.ApplyMachineConfigNode(ctx, next)
 	if refused := apierrors.APIStatus(nil); errors.As(err, &refused) && !errors.Is(err, kubeapi.ErrNoAnswer) ||
 		apierrors.IsInternalError(err) {
@@ -166,4 +174,17 @@ func (w *statusWriter) apply(ctx context.Context, status mcfgv1.MachineConfigNod
 		err = w.cluster.ApplyMachineConfigNode(ctx, next)
 	}
 	return err
+}
+
+// renewed tells whether a set of this name has a lower generation than the one before.
+func renewed(before, after []mcfgv1.MachineConfigNodeStatusPinnedImageSet) bool {
+	for _, was := range before {
+		for _, is := range after {
+			if is.Name == was.Name && (is.DesiredGeneration < was.DesiredGeneration ||
+				is.CurrentGeneration < was.CurrentGeneration || is.LastFailedGeneration < was.LastFailedGeneration) {
+				return true
+			}
+		}
+	}
+	return false
 }

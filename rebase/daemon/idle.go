@@ -23,6 +23,7 @@ func idle(ctx context.Context, e *edges, in observed) (outcome, error) {
 	}
 	if !in.away {
 		prefetch(ctx, e, in)
+		pin(ctx, e, in)
 	}
 	lost, err := imageLost(ctx, e, in)
 	if err != nil {
@@ -54,6 +55,14 @@ func prefetch(ctx context.Context, e *edges, in observed) {
 	}
 	if err := e.record.annotate(ctx, e.prefetch.answer(annotations)); err != nil {
 		e.log.WithError(err).Warn("cannot report the prefetch")
+	}
+}
+
+// pin lets the node pull and keep the images of its pools' PinnedImageSets, and answers on the node.
+func pin(ctx context.Context, e *edges, in observed) {
+	e.pins.follow(ctx, in.object.Annotations)
+	if err := e.record.annotate(ctx, e.pins.answer(in.object.Annotations)); err != nil {
+		e.log.WithError(err).Warn("cannot report the pinned images")
 	}
 }
 

@@ -173,6 +173,8 @@ type fixture struct {
 	agent *daemon.Agent
 	drain *draincontroller.Reconciler
 	nodes *nodecontroller.Reconciler
+	// pinner keeps images; nil: the node cannot.
+	pinner daemon.Pinner
 }
 
 var install sync.Once
@@ -196,7 +198,7 @@ func (f *fixture) restart() {
 	api, err := kubeapi.New(f.env.As(f.T, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
 	require.NoError(f, err)
 	a, err := daemon.New(daemon.Options{Node: f.name, Cluster: api, Deployer: f.m, Services: f.m, Root: f.m.root,
-		BootID: f.m.BootID})
+		BootID: f.m.BootID, Pinner: f.pinner})
 	require.NoError(f, err)
 	f.agent = a
 }

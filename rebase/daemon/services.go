@@ -23,3 +23,8 @@ func (systemctl) Systemctl(ctx context.Context, args ...string) error {
 	}
 	return nil
 }
+
+// ReloadCRIO lets the node's CRI-O read its configuration again.
+func ReloadCRIO(ctx context.Context) error {
+	return systemctl{}.Systemctl(ctx, "reload", "crio.service")
+}

@@ -62,6 +62,9 @@ func status(d *decision, now time.Time) mcfgv1.MachineConfigPoolStatus {
 	} else if c, found := imageAccepted(d); found {
 		manifests.SetPoolCondition(&st.Conditions, c, now)
 	}
+	if c, ok := pinsDegraded(d); ok {
+		manifests.SetPoolCondition(&st.Conditions, c, now)
+	}
 	for _, c := range conditions(d, done, st.Conditions) {
 		manifests.SetPoolCondition(&st.Conditions, c, now)
 	}
@@ -97,7 +100,7 @@ func conditions(d *decision, done bool,
 func complains(c mcfgv1.MachineConfigPoolCondition) bool {
 	switch c.Type {
 	case mcfgv1.MachineConfigPoolNodeDegraded, mcfgv1.MachineConfigPoolRenderDegraded,
-		mcfgv1.MachineConfigPoolImageBuildDegraded:
+		mcfgv1.MachineConfigPoolImageBuildDegraded, mcfgv1.MachineConfigPoolPinnedImageSetsDegraded:
 		return c.Status == corev1.ConditionTrue
 	case manifests.ConditionImageAccepted:
 		return c.Status == corev1.ConditionFalse

@@ -2,6 +2,7 @@ package nodecontroller
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -49,13 +51,20 @@ type watcher struct {
 }
 
 func watch(mgr ctrl.Manager, r *Reconciler, w watcher) error {
-	return ctrl.NewControllerManagedBy(mgr).Named(name).
+	b := ctrl.NewControllerManagedBy(mgr).Named(name).
 		Watches(&mcfgv1.MachineConfigPool{}, wake(w.ofPool)).
 		Watches(&corev1.Node{}, wake(w.ofNode)).
 		Watches(&mcfgv1.MachineOSConfig{}, wake(ofConfig)).
 		Watches(&mcfgv1.MachineOSBuild{}, wake(w.ofBuild)).
-		Watches(&mcfgv1.MachineConfigNode{}, wake(ofRecord)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Watches(&mcfgv1.MachineConfigNode{}, wake(ofRecord))
+	// A cluster may be without this kind.
+	gvk := mcfgv1.GroupVersion.WithKind("PinnedImageSet")
+	if _, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); err == nil {
+		b = b.Watches(&mcfgv1.PinnedImageSet{}, wake(w.ofPinned))
+	} else if !meta.IsNoMatchError(err) {
+		return fmt.Errorf("look for kind %s: %w", gvk.Kind, err)
+	}
+	return b.WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 
@@ -100,10 +109,19 @@ func names(pools []*mcfgv1.MachineConfigPool) []string {
 func (w watcher) ofPool(ctx context.Context, before, after client.Object) []string {
 	old, _ := before.(*mcfgv1.MachineConfigPool)
 	pool, _ := after.(*mcfgv1.MachineConfigPool)
-	if old == nil || pool == nil || !equality.Semantic.DeepEqual(old.Spec.NodeSelector, pool.Spec.NodeSelector) {
+	if old == nil || pool == nil || !equality.Semantic.DeepEqual(old.Spec.NodeSelector, pool.Spec.NodeSelector) ||
+		!equality.Semantic.DeepEqual(old.Spec.PinnedImageSets, pool.Spec.PinnedImageSets) {
 		return names(w.pools(ctx))
 	}
 	return []string{pool.Name}
+}
+
+// ofPinned are all pools: the workers' images are also those of custom pools.
+func (w watcher) ofPinned(ctx context.Context, before, after client.Object) []string {
+	if before != nil && after != nil && before.GetGeneration() == after.GetGeneration() {
+		return nil
+	}
+	return names(w.pools(ctx))
 }
 
 // ofNode are the pools that a node was in and is in; none when nothing has changed that decides about a rollout, as
@@ -134,8 +152,13 @@ func (w watcher) ofNode(ctx context.Context, before, after client.Object) []stri
 
 // alike tells that two states of a node mean the same for its pool.
 func alike(a, b *corev1.Node) bool {
+	for _, key := range []string{manifests.AnnotationPlan, manifests.AnnotationPinnedImageSets,
+		manifests.AnnotationPinnedImageSetsDone, manifests.AnnotationPinnedImageSetsError} {
+		if a.Annotations[key] != b.Annotations[key] {
+			return false
+		}
+	}
 	if !maps.Equal(a.Labels, b.Labels) ||
-		a.Annotations[manifests.AnnotationPlan] != b.Annotations[manifests.AnnotationPlan] ||
 		a.Status.NodeInfo.Architecture != b.Status.NodeInfo.Architecture {
 		return false
 	}

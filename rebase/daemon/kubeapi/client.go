@@ -132,6 +132,19 @@ func (c *Client) ControllerConfig(ctx context.Context) (*mcfgv1.ControllerConfig
 	return o, nil
 }
 
+// PinnedImageSet reads a set of images that nodes keep; nil when there is none of that name.
+func (c *Client) PinnedImageSet(ctx context.Context, name string) (*mcfgv1.PinnedImageSet, error) {
+	o := &mcfgv1.PinnedImageSet{}
+	err := c.get(ctx, mcfgv1.GroupVersion, "pinnedimagesets", name, o)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, fmt.Errorf("read PinnedImageSet %s: %w", name, err)
+	}
+	return o, nil
+}
+
 // controllerConfig is the only one. Source: MCO.
 const controllerConfig = "machine-config-controller"
 
