@@ -86,8 +86,8 @@ func applyProfile(config *tls.Config, profile *configv1.TLSSecurityProfile) {
 	}
 }
 
-// cipherSuites gives the suites of a profile that this server offers: those of TLS 1.3 cannot be chosen in Go, and those
-// that Go calls insecure are left out.
+// cipherSuites gives the suites of a profile that this server offers: those of TLS 1.3 cannot be chosen in Go, and
+// those that Go calls insecure are left out.
 func cipherSuites(names []string) []uint16 {
 	known, _ := tlsprofile.Suites(names)
 	var out []uint16

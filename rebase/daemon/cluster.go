@@ -13,6 +13,11 @@ import (
 type Cluster interface {
 	ownNode
 	ownRecord
+	wanted
+}
+
+// wanted is what nodes are to have.
+type wanted interface {
 	Configs
 	pinnedSets
 }

@@ -8,12 +8,12 @@ import (
 	opv1 "github.com/openshift/api/operator/v1"
 )
 
-// FirstBootOnly are the sections of Ignition's storage whose changes the admin wants for new nodes alone:
+// firstBootOnly are the sections of Ignition's storage whose changes the admin wants for new nodes alone:
 // spec.irreconcilableValidationOverrides of the MachineConfiguration. A node that is there goes on without them.
-type FirstBootOnly []opv1.IrreconcilableValidationOverridesStorage
+type firstBootOnly []opv1.IrreconcilableValidationOverridesStorage
 
 // covers tells whether a section, by Ignition's name, is among them.
-func (f FirstBootOnly) covers(section string) bool {
+func (f firstBootOnly) covers(section string) bool {
 	for _, s := range f {
 		if strings.EqualFold(string(s), section) {
 			return true

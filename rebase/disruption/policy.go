@@ -28,7 +28,7 @@ type Policies struct {
 	Units  []Rule `json:"units"`
 	SSHKey *Rule  `json:"sshkey,omitempty"`
 	// FirstBootOnly are sections of storage whose changes are for new nodes.
-	FirstBootOnly FirstBootOnly `json:"firstBootOnly,omitempty"`
+	FirstBootOnly firstBootOnly `json:"firstBootOnly,omitempty"`
 }
 
 //go:embed defaults.yaml

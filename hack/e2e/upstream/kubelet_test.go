@@ -33,7 +33,8 @@ func apiServer(profile string) string {
 }
 
 // TestKubeletSettings lets the real controller and dayone turn the same KubeletConfigs and APIServers into files of the
-// nodes. The operator writes the kubelet's whole configuration and dayone drop-ins: each field of ours is the same there.
+// nodes. The operator writes the kubelet's whole configuration and dayone drop-ins: each field of ours is the same
+// there.
 func TestKubeletSettings(t *testing.T) {
 	m := run.mco(t)
 	all := arrangements()
@@ -104,7 +105,8 @@ func sameSettings(t *testing.T, theirs, ours *mcfgv1.MachineConfig) int {
 	for name, value := range fields {
 		assert.Equal(t, whole[name], value, name)
 	}
-	for _, name := range []string{"/etc/node-sizing-enabled.env", "/etc/systemd/system/kubelet.service.d/20-logging.conf"} {
+	for _, name := range []string{"/etc/node-sizing-enabled.env",
+		"/etc/systemd/system/kubelet.service.d/20-logging.conf"} {
 		assert.Equal(t, want[name], got[name], name)
 	}
 	return len(fields) + 2

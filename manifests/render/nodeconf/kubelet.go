@@ -19,8 +19,8 @@ const (
 	kubeletSizing  = "/etc/node-sizing-enabled.env"
 )
 
-// nodeSizing is the file that the unit kubelet-auto-node-size.service reads: whether it computes what the node keeps for
-// the system, and what the node keeps where it does not (MCO, pkg/controller/kubelet-config/helpers.go).
+// nodeSizing is the file that the unit kubelet-auto-node-size.service reads: whether it computes what the node keeps
+// for the system, and what the node keeps where it does not (MCO, pkg/controller/kubelet-config/helpers.go).
 const nodeSizing = "NODE_SIZING_ENABLED=%t\nSYSTEM_RESERVED_MEMORY=1Gi\nSYSTEM_RESERVED_CPU=500m\n" +
 	"SYSTEM_RESERVED_ES=1Gi\n"
 
@@ -135,8 +135,8 @@ func kubeletSettings(spec mcfgv1.KubeletConfigSpec, at placer, bad *report.Repor
 	return fields, true
 }
 
-// sizing makes the file that lets nodes compute what they keep for the system. Who wants that and fixes the amounts, too,
-// is refused, as by MCO.
+// sizing makes the file that lets nodes compute what they keep for the system. Who wants that and fixes the amounts,
+// too, is refused, as by MCO.
 func sizing(spec mcfgv1.KubeletConfigSpec, fields map[string]any, at placer, bad *report.Report) []File {
 	if spec.AutoSizingReserved == nil {
 		return nil
