@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/installconfig/report"
@@ -77,6 +78,8 @@ type edges struct {
 	healthy     func(context.Context) error
 	now         func() time.Time
 	log         *logrus.Entry
+	// beyondFirstBoot is what the node's config has of storage that the node does not; idle finds it.
+	beyondFirstBoot []mcfgv1.IrreconcilableChangeDiff
 	// idlePause is when to look again while the API answers and nothing is under way.
 	idlePause time.Duration
 }
@@ -205,15 +208,22 @@ func (a *Agent) step(ctx context.Context) (journal, time.Duration, error) {
 		// Nothing is wrong with the node. If it lasts although the record can be written, the record says so.
 		return next, 0, err
 	case err != nil:
-		a.status.show(ctx, n, a.edges.pins.report(statusOf(j, n, err)))
+		a.status.show(ctx, n, a.edges.status(j, n, err))
 		return next, 0, errors.Join(err, a.edges.record.change(ctx, n, failedBecause(err)))
 	case next.State == j.State:
-		a.status.show(ctx, n, a.edges.pins.report(statusOf(next, n, nil)))
+		a.status.show(ctx, n, a.edges.status(next, n, nil))
 		return next, after, nil
 	case next.State != Idle: // the next step says that all is done
-		a.status.show(ctx, n, a.edges.pins.report(statusOf(next, n, nil)))
+		a.status.show(ctx, n, a.edges.status(next, n, nil))
 	}
 	return next, 0, a.edges.record.change(ctx, n, goesOn)
+}
+
+// status is all that the agent says of its node in its MachineConfigNode.
+func (e *edges) status(j journal, n node, failure error) mcfgv1.MachineConfigNodeStatus {
+	out := e.pins.report(statusOf(j, n, failure))
+	out.IrreconcilableChanges = e.beyondFirstBoot
+	return out
 }
 
 // advance runs the state of the journal and writes what it leads to.

@@ -260,13 +260,24 @@ func TestStorageThatOnlyNewNodesGet(t *testing.T) {
 			StaticPodOperatorSpec: opv1.StaticPodOperatorSpec{OperatorSpec: opv1.OperatorSpec{ManagementState: opv1.Managed}},
 			NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{SSHKey: opv1.NodeDisruptionPolicySpecSSHKey{
 				Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}}}}})
+	f.create(&mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Spec: mcfgv1.MachineConfigNodeSpec{
+		Node: mcfgv1.MCOObjectReference{Name: f.name}, Pool: mcfgv1.MCOObjectReference{Name: "worker"},
+		ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-new-nodes-1"}}})
 	f.join(rendered("rendered-new-nodes-1"), "")
+	require.NoError(t, f.step())
+	assert.Empty(t, f.nodeRecord().Status.IrreconcilableChanges)
 	disk := rendered("rendered-new-nodes-2")
 	disk.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"},"storage":{"disks":[{"device":"/dev/sdb"}]}}`)
 	f.aim(disk, "")
 	f.settle()
 	assert.Zero(t, f.m.boots)
 	assert.Equal(t, "rendered-new-nodes-2", f.record().CurrentConfig)
+	f.restart()
+	require.NoError(t, f.step())
+	changes := f.nodeRecord().Status.IrreconcilableChanges
+	require.Len(t, changes, 1, "its MachineConfigNode says what it does without")
+	assert.Equal(t, "spec.config.storage.disks", changes[0].FieldPath)
+	assert.Contains(t, changes[0].Diff, "/dev/sdb")
 }
 
 func TestDriftIsReportedAndGoes(t *testing.T) {

@@ -167,13 +167,23 @@ func (w *statusWriter) apply(ctx context.Context, status mcfgv1.MachineConfigNod
 		}
 	}
 	err = w.cluster.ApplyMachineConfigNode(ctx, next)
-	if refused := apierrors.APIStatus(nil); errors.As(err, &refused) && !errors.Is(err, kubeapi.ErrNoAnswer) ||
-		apierrors.IsInternalError(err) {
-		// Clusters whose feature set has no image mode do not know this field.
+	if refuses(err) {
+		// Clusters whose feature set has no image mode do not know this field,
 		next.Status.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{}
 		err = w.cluster.ApplyMachineConfigNode(ctx, next)
 	}
+	if refuses(err) && len(next.Status.IrreconcilableChanges) > 0 {
+		// and others not this one.
+		next.Status.IrreconcilableChanges = nil
+		err = w.cluster.ApplyMachineConfigNode(ctx, next)
+	}
 	return err
+}
+
+// refuses tells that the API has answered, and not with yes.
+func refuses(err error) bool {
+	refused := apierrors.APIStatus(nil)
+	return errors.As(err, &refused) && !errors.Is(err, kubeapi.ErrNoAnswer) || apierrors.IsInternalError(err)
 }
 
 // renewed tells whether a set of this name has a lower generation than the one before.

@@ -25,6 +25,9 @@ func idle(ctx context.Context, e *edges, in observed) (outcome, error) {
 		prefetch(ctx, e, in)
 		pin(ctx, e, in)
 	}
+	if e.beyondFirstBoot, err = beyondFirstBoot(e.root, in.current.Config); err != nil {
+		e.log.WithError(err).Warn("cannot compare the node's disks with its config")
+	}
 	lost, err := imageLost(ctx, e, in)
 	if err != nil {
 		return outcome{}, err
