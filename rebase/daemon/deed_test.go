@@ -456,6 +456,10 @@ func (a deedAPI) Config(ctx context.Context, name string) (*mcfgv1.MachineConfig
 	return mc, err
 }
 
+func (deedAPI) PinnedImageSet(context.Context, string) (*mcfgv1.PinnedImageSet, error) {
+	return nil, nil
+}
+
 func (a deedAPI) Policies(ctx context.Context) (*opv1.MachineConfiguration, error) {
 	mc := &opv1.MachineConfiguration{}
 	err := a.Get(ctx, client.ObjectKey{Name: "cluster"}, mc)
