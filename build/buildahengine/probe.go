@@ -19,6 +19,8 @@ import (
 	"github.com/containers/image/v5/types"
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // probeTimeout bounds one trial of a runtime: a container that does nothing takes a fraction of a second.
@@ -72,7 +74,7 @@ func runProbe(ctx context.Context, s session, program []byte, path string) (err 
 	err = b.Run([]string{"/probe"}, buildah.RunOptions{
 		Isolation: ociIsolation(), Runtime: path, Args: runtimeArguments(s.order), Terminal: buildah.WithoutTerminal,
 		SystemContext: s.system, NamespaceOptions: namespaces, ConfigureNetwork: network, Stdin: bytes.NewReader(nil),
-		Stdout: &output, Stderr: &output,
+		Stdout: &output, Stderr: &output, Logger: report.NoLog().Logger, // without one the library crashes where it fails
 	})
 	if text := strings.Join(strings.Fields(output.String()), " "); err != nil && text != "" {
 		if _, after, found := strings.Cut(text, "container for [/probe]: "); found {

@@ -256,6 +256,10 @@ func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build
 	f := r.infrastructure("build process ended", waitErr,
 		"read the log and the kernel's messages (out of memory?), then start the build again")
 	f.ExitCode = killedExit // something killed it: nothing here did
+	if exited := (*exec.ExitError)(nil); errors.As(waitErr, &exited) && exited.Exited() {
+		f.ExitCode = exited.ExitCode()
+		f.Next = "it crashed: start the build again, and report the fault with what this program printed"
+	}
 	return image, r.blameMemory(r.track.place(f, r.log.path))
 }
 

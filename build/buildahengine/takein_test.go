@@ -166,3 +166,22 @@ func BenchmarkFromRenderedToPushed(b *testing.B) {
 		b.ReportMetric(list[len(list)/2], metric)
 	}
 }
+
+// Wherever the inodes of a file system end, also in the trial of a runtime, the engine says so and does not crash.
+func TestInodesEndWhileTheBaseIsTakenIn(t *testing.T) {
+	buildtest.Need(t, true)
+	b := newBench(t, buildahengine.Options{})
+	for inodes := 30; inodes <= 150; inodes += 8 {
+		small := t.TempDir()
+		require.NoError(t, unix.Mount("tmpfs", small, "tmpfs", 0, fmt.Sprintf("size=1g,nr_inodes=%d", inodes)))
+		b.root = filepath.Join(small, "engine")
+		b.open(buildahengine.Options{})
+		err := b.builder.TakeIn(t.Context(), baseJob(b.request(takenText)))
+		text := fmt.Sprint(err)
+		if err != nil {
+			assert.Regexp(t, "no space left on device|inode|open storage: ", text, "with %d inodes", inodes)
+		}
+		assert.NotContains(t, text, "build process ended", "with %d inodes", inodes)
+		require.NoError(t, unix.Unmount(small, unix.MNT_DETACH))
+	}
+}

@@ -162,9 +162,9 @@ var (
 	diskFull = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
 	// registryFull is what a registry answers that has no room (HTTP 507).
 	registryFull = regexp.MustCompile(`(?i)insufficient storage|no space left|disk quota exceeded|\b507\b`)
-	// helperKilled is how package os/exec tells that a signal ended a program: one of the engine's own, because those of
-	// RUN pass their end on as an exit code.
-	helperKilled = regexp.MustCompile(`signal: [a-z]+`)
+	// helperKilled is how package os/exec tells that a signal ended a program, and how buildah's copier does: one of the
+	// engine's own, because those of RUN pass their end on as an exit code.
+	helperKilled = regexp.MustCompile(`signal: [a-z]+|(?:en|de)coding [a-z ]+ (?:for|from) copier subprocess: `)
 	// unpack is what containers/storage says when a layer does not become files.
 	unpack = regexp.MustCompile(`(?i)unpacking failed|storing blob to|writing blob|applying layer|untar error|` +
 		`archive/tar: `)
