@@ -3,6 +3,7 @@ package main
 // controllerRooms are the packages that measure what works in a cluster.
 func controllerRooms() []room {
 	return []room{{pkg: "./build/buildcontroller", bench: "^BenchmarkFleet$", time: "1x", once: true},
+		{pkg: "./manifests/assets/cluster", bench: "^BenchmarkAdmission$", time: "1x", once: true},
 		{pkg: "./cmd/dayone-controller", bench: "^BenchmarkRollout5000$", time: "1x", once: true},
 		{pkg: "./cmd/dayone/plan", bench: "^BenchmarkClusterPlan5000$", time: "3x"},
 		{pkg: "./rebase/rollout", bench: "^Benchmark(Make5000|Makespan5000|Look5000)$", time: "3x"}}
@@ -20,6 +21,9 @@ func controllerFigures() []want {
 		{name: fleet + "edit of a MachineOSConfig until its Job", from: "BenchmarkFleet edit-to-job-ms", unit: "ms",
 			goal: "value <= 1000"},
 		{name: fleet + "memory with 5,000 nodes", from: "BenchmarkFleet MiB", unit: "MiB", goal: "value <= 200"},
+		{name: "admission policies, added to a write, p99", from: "BenchmarkAdmission added-p99-ms", unit: "ms",
+			goal: "value <= 5"},
+		{name: "admission policies, added to a write, median", from: "BenchmarkAdmission added-median-ms", unit: "ms"},
 		{name: rollout + "writes of the controllers for each node and phase", from: "BenchmarkRollout5000 writes/node-phase",
 			unit: "writes", goal: "value <= 2"},
 		{name: rollout + "most nodes away at once, of those that may be", from: "BenchmarkRollout5000 most-away",

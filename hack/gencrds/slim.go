@@ -43,6 +43,15 @@ func addedColumns() map[string][]apiextensionsv1.CustomResourceColumnDefinition 
 			{Name: "Image", Type: "string", JSONPath: ".status.currentImagePullSpec", Priority: 1},
 			{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
 		},
+		"machineconfigurations.operator.openshift.io": {
+			{Name: "Managed", Type: "string", JSONPath: ".spec.managementState"},
+			{Name: "PoliciesAccepted", Type: "string",
+				JSONPath: `.status.conditions[?(@.type=="DisruptionPoliciesAccepted")].status`},
+			{Name: "Doubtful", Type: "string", JSONPath: `.status.conditions[?(@.type=="DisruptionPoliciesDoubtful")].status`},
+			{Name: "Refused", Type: "string", Priority: 1,
+				JSONPath: `.status.conditions[?(@.type=="DisruptionPoliciesAccepted")].message`},
+			{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
+		},
 	}
 }
 

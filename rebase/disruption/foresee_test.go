@@ -183,9 +183,11 @@ func TestPublishedRules(t *testing.T) {
 	p.Units = userUnit("a.service", "Restart a.service").Units
 	p.SSHKey = &disruption.Rule{Actions: actions("None")}
 	assert.Equal(t, []disruption.PublishedRule{
-		{Kind: "file", Name: "/etc/a", Actions: "Drain, Reload a.service", Origin: disruption.OriginUser, Pool: "worker"},
-		{Kind: "unit", Name: "a.service", Actions: "Restart a.service", Origin: disruption.OriginUser, Pool: "worker"},
-		{Kind: "sshkey", Actions: "None", Pool: "worker"},
+		{Kind: "file", Name: "/etc/a", Actions: "Drain, Reload a.service", Origin: disruption.OriginUser, Pool: "worker",
+			Effect: "Drain"},
+		{Kind: "unit", Name: "a.service", Actions: "Restart a.service", Origin: disruption.OriginUser, Pool: "worker",
+			Effect: "Reload"},
+		{Kind: "sshkey", Actions: "None", Pool: "worker", Effect: "Quiet"},
 	}, p.Published("worker"))
 }
 

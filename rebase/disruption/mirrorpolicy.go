@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func mirrorFault(r Rule) error {
 			"ImageTagMirrorSet and Image", word)
 	}
 	if len(r.Actions) != 1 || r.Actions[0].Type != None && r.Actions[0].Type != Drain {
-		return fmt.Errorf("a rule for a kind of mirrors is None or Drain: it says whether pods leave the node; CRI-O is " +
+		return errors.New("a rule for a kind of mirrors is None or Drain: it says whether pods leave the node; CRI-O is " +
 			"reloaded in any case")
 	}
 	return nil

@@ -63,7 +63,8 @@ func TestMirrorRules(t *testing.T) {
 
 func TestAMirrorRuleDecidesOverTheDrain(t *testing.T) {
 	was := "[[registry]]\nlocation='a.io/b'\n[[registry.mirror]]\nlocation='m.io/b'\npull-from-mirror='digest-only'\n"
-	for action, level := range map[string]disruption.Level{"None": disruption.LevelReload, "Drain": disruption.LevelDrain} {
+	levels := map[string]disruption.Level{"None": disruption.LevelReload, "Drain": disruption.LevelDrain}
+	for action, level := range levels {
 		s, err := disruption.Read(mirrors("", [2]string{"ImageDigestMirrorSet", action}))
 		require.NoError(t, err)
 		p, err := disruption.Effect(disruption.Input{Old: mc(file(registries, was)), New: mc(), Policies: s.Policies,

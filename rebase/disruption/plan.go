@@ -135,22 +135,7 @@ type effect struct {
 // rules gives the policies with the template owners' rules in their place: above the cluster's own, below the admin's.
 // An admin's rule for a directory covers the owners' files below it, too: those have no rule of their own then.
 func (e *effect) rules(templates Policies) Policies {
-	var own, user Policies
-	split := func(from []Rule, own, user *[]Rule) {
-		for _, r := range from {
-			if r.Origin == OriginUser {
-				*user = append(*user, r)
-			} else {
-				*own = append(*own, r)
-			}
-		}
-	}
-	split(e.Policies.Files, &own.Files, &user.Files)
-	split(e.Policies.Units, &own.Units, &user.Units)
-	templates.Files = slices.DeleteFunc(slices.Clone(templates.Files), func(r Rule) bool { return user.covers(r.Name) })
-	out := own.Override(templates).Override(user)
-	out.SSHKey = e.Policies.SSHKey
-	return out
+	return e.Policies.Override(e.Policies.InForce(templates))
 }
 
 func (e *effect) files() {

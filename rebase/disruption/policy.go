@@ -170,6 +170,28 @@ func override(rules, by []Rule) []Rule {
 	return out
 }
 
+// InForce gives those of a pool's owners' rules that no rule of the admin's replaces.
+func (p Policies) InForce(owners Policies) Policies {
+	user := Policies{Files: ofUser(p.Files), Units: ofUser(p.Units)}
+	return Policies{
+		Files: without(owners.Files, func(r Rule) bool { return user.covers(r.Name) }),
+		Units: without(owners.Units, func(r Rule) bool {
+			_, found := user.unit(r.Name)
+			return found
+		}),
+	}
+}
+
+// ofUser gives the admin's rules.
+func ofUser(rules []Rule) []Rule {
+	return without(rules, func(r Rule) bool { return r.Origin != OriginUser })
+}
+
+// without gives the rules that out does not name, in a list of their own.
+func without(rules []Rule, out func(Rule) bool) []Rule {
+	return slices.DeleteFunc(slices.Clone(rules), out)
+}
+
 // file gives the rule of a file.
 func (p Policies) file(name string) (Rule, bool) {
 	best, found := Rule{}, false

@@ -236,9 +236,9 @@ func (c *mirrorChanges) registry(prefix string, old, now registry) {
 	}
 }
 
-// blocked judges a source that pulls may no longer reach, or may reach again. Where all mirrors are by digest the former
-// is a mirror set's NeverContactSource: what a mirror has comes from there as before, with the same bytes, and a drain
-// would not bring what no mirror has.
+// blocked judges a source that pulls may no longer reach, or may reach again. Where all mirrors are by digest the
+// former is a mirror set's NeverContactSource: what a mirror has comes from there as before, with the same bytes, and a
+// drain would not bring what no mirror has.
 func (c *mirrorChanges) blocked(prefix string, old, now registry) {
 	kind := ImageSettings
 	if len(old.Mirrors) > 0 && len(now.Mirrors) > 0 {

@@ -3,6 +3,7 @@ package disruption
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -77,6 +78,24 @@ type PublishedRule struct {
 	Origin  Origin `json:"origin"`
 	// Pool is set for rules of owners of MachineConfigs: they hold in that pool.
 	Pool string `json:"pool,omitempty"`
+	// Effect is the level of a change that only this rule is for; two levels where the change itself decides.
+	Effect string `json:"effect"`
+	// Nodes is how many nodes the pools' targets change under this rule now; absent: nobody has counted.
+	Nodes *int `json:"nodes,omitempty"`
+}
+
+// Applies tells whether a change is made under this rule.
+func (r PublishedRule) Applies(c Change) bool {
+	return c.Rule != nil && string(c.Kind) == r.Kind && c.Rule.Name == r.Name && c.Rule.Origin == r.Origin
+}
+
+// effectInWords is the level of a rule's actions.
+func effectInWords(r Rule) string {
+	p := Plan{Changes: []Change{{}}, Steps: ordered(r.Actions)}
+	if slices.Contains(r.Actions, Action{Type: Special}) {
+		return LevelReload.String() + " or " + LevelDrain.String()
+	}
+	return level(p).String()
 }
 
 // Published lists rules in their order.
@@ -88,7 +107,7 @@ func (p Policies) Published(pool string) []PublishedRule {
 			words = append(words, a.String())
 		}
 		out = append(out, PublishedRule{Kind: string(kind), Name: r.Name, Actions: strings.Join(words, ", "),
-			Origin: r.Origin, Pool: pool})
+			Origin: r.Origin, Pool: pool, Effect: effectInWords(r)})
 	}
 	for _, r := range p.Files {
 		add(KindFile, r)

@@ -59,11 +59,11 @@ func (r *Policies) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	in, err := readRendered(ctx, r.client)
+	s, err := disruption.Read(object)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	s, err := disruption.Read(object)
+	in, err := readRendered(ctx, r.client, s.Policies)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -114,7 +114,7 @@ type renderedRules struct {
 	refused []string
 }
 
-func readRendered(ctx context.Context, c client.Reader) (renderedRules, error) {
+func readRendered(ctx context.Context, c client.Reader, policies disruption.Policies) (renderedRules, error) {
 	out := renderedRules{units: map[string]bool{}}
 	var pools mcfgv1.MachineConfigPoolList
 	var configs mcfgv1.MachineConfigList
@@ -137,7 +137,7 @@ func readRendered(ctx context.Context, c client.Reader) (renderedRules, error) {
 		for _, u := range units {
 			out.units[u] = true
 		}
-		out.owners = append(out.owners, owners.Published(pools.Items[i].Name)...)
+		out.owners = append(out.owners, policies.InForce(owners).Published(pools.Items[i].Name)...)
 	}
 	for i := range configs.Items {
 		text, found := configs.Items[i].Annotations[manifests.AnnotationOwnPostConfigAction]

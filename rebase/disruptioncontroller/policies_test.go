@@ -2,6 +2,7 @@ package disruptioncontroller_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"testing"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
@@ -111,4 +113,31 @@ func TestFieldsThatAreNotDayonesAreNamed(t *testing.T) {
 	assert.Contains(t, named.Message, "spec.logLevel")
 	assert.Contains(t, named.Message, "spec.bootImageSkewEnforcement")
 	assert.Equal(t, opv1.Trace, f.verbosity, "the operator's own level is heeded")
+}
+
+func TestTheListOfTheObjectSaysWhetherItIsAccepted(t *testing.T) {
+	f := newFixture(t)
+	f.admin(`{"files":[{"path":"relative","actions":[{"type":"None"}]}]}`, nil)
+	f.policies()
+	c, err := rest.HTTPClientFor(f.env.Config)
+	require.NoError(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		f.env.Config.Host+"/apis/operator.openshift.io/v1/machineconfigurations", nil)
+	require.NoError(t, err)
+	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	answer, err := c.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	var table metav1.Table
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&table))
+	require.Len(t, table.Rows, 1)
+	have := map[string]any{}
+	for i, column := range table.ColumnDefinitions {
+		have[column.Name] = table.Rows[0].Cells[i]
+	}
+	assert.Equal(t, "Managed", have["Managed"])
+	assert.Equal(t, "False", have["PoliciesAccepted"])
+	assert.Equal(t, "False", have["Doubtful"])
+	assert.Contains(t, have["Refused"], "files[relative]")
+	assert.Equal(t, "Quiet", origins(t, f.machineConfiguration())["sshkey "].Effect)
 }

@@ -39,7 +39,10 @@ func Rules(in Input) (*Policies, error) {
 		for _, u := range names {
 			units[u] = true
 		}
-		out.Rules = append(out.Rules, owners.Published(pool.Name)...)
+		out.Rules = append(out.Rules, in.Settings.Policies.InForce(owners).Published(pool.Name)...)
+	}
+	if err := count(in, out.Rules); err != nil {
+		return nil, err
 	}
 	for kind, none := range in.Settings.Mirrors {
 		if none {
@@ -49,4 +52,36 @@ func Rules(in Input) (*Policies, error) {
 	slices.Sort(out.Mirrors)
 	out.Doubts = disruption.Doubts(in.Settings.User, units)
 	return out, nil
+}
+
+// count says of each rule how many nodes the pools' targets change under it now. Where a pool's effect is not known it
+// says nothing.
+func count(in Input, rules []disruption.PublishedRule) error {
+	plan, err := Of(in)
+	if err != nil {
+		return err
+	}
+	for i := range rules {
+		nodes := 0
+		for _, pool := range plan.Pools {
+			if pool.Effect == nil {
+				return nil
+			}
+			if rules[i].Pool == "" || rules[i].Pool == pool.Pool {
+				nodes += pool.Effect.under(rules[i])
+			}
+		}
+		rules[i].Nodes = &nodes
+	}
+	return nil
+}
+
+// under is how many nodes the target changes under a rule.
+func (e *Effect) under(r disruption.PublishedRule) (nodes int) {
+	for i, w := range e.Transitions {
+		if slices.ContainsFunc(e.Details[i].Changes, r.Applies) {
+			nodes += w.Nodes
+		}
+	}
+	return nodes
 }

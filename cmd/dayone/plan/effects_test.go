@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -209,4 +210,50 @@ func TestPoliciesOfADump(t *testing.T) {
 	var p forecast.Policies
 	require.NoError(t, json.Unmarshal([]byte(out), &p))
 	assert.Equal(t, []string{"Image"}, p.Mirrors)
+}
+
+func TestPoliciesSayWhatTheyDoNow(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	objects := effectWorld(t)
+	config := objects[3].(*mcfgv1.MachineConfig)
+	config.Annotations[manifests.AnnotationPostConfigActions] = `{"files":[{"name":"/etc/app.conf",` +
+		`"actions":[{"type":"Restart","service":"app.service"}],"origin":"MachineConfig 50-app"}]}`
+	earlier := config.DeepCopy()
+	earlier.Name, earlier.Spec.Config.Raw = "rendered-worker-earlier", []byte(`{"ignition":{"version":"3.5.0"}}`)
+	objects = append(objects, earlier)
+	objects[4].SetAnnotations(map[string]string{manifests.AnnotationCurrentConfig: earlier.Name,
+		manifests.AnnotationDesiredConfig: earlier.Name, manifests.AnnotationState: "Done"})
+	for _, c := range []struct {
+		name, path string
+		want       map[string]string
+	}{
+		{"the owner's rule", "/etc/other", map[string]string{"/etc/app.conf MachineConfig 50-app": "Reload 1",
+			"/etc/containers/registries.conf cluster default": "Reload or Drain 1",
+			"/etc/containers/policy.json cluster default":     "Reload 0",
+			"/etc/other MachineConfiguration cluster":         "Quiet 0"}},
+		{"the admin's directory covers it", "/etc", map[string]string{"/etc MachineConfiguration cluster": "Quiet 1",
+			"/etc/containers/registries.conf cluster default": "Reload or Drain 1",
+			"/etc/app.conf MachineConfig 50-app":              ""}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			policy := &opv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster"},
+				Spec: opv1.MachineConfigurationSpec{NodeDisruptionPolicy: opv1.NodeDisruptionPolicyConfig{
+					Files: []opv1.NodeDisruptionPolicySpecFile{{Path: c.path,
+						Actions: []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.NoneSpecAction}}}}}}}
+			code, out, errs := dayone(t, "cluster", "policies", "--from", writeDump(t, append(objects, policy)), "-o", "json")
+			require.Zero(t, code, errs)
+			var p forecast.Policies
+			require.NoError(t, json.Unmarshal([]byte(out), &p))
+			have := map[string]string{}
+			for _, r := range p.Rules {
+				require.NotNil(t, r.Nodes, r.Name)
+				have[r.Name+" "+string(r.Origin)] = fmt.Sprintf("%s %d", r.Effect, *r.Nodes)
+			}
+			for rule, want := range c.want {
+				assert.Equal(t, want, have[rule], "%s: %v", rule, have)
+			}
+			_, out, _ = dayone(t, "cluster", "policies", "--from", writeDump(t, append(objects, policy)))
+			assert.Regexp(t, `/etc/containers/registries.conf +Special +cluster default +all +Reload or Drain +1`, out)
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -40,9 +41,14 @@ func newPolicies(c *connect.Flags) *cobra.Command {
 
 func writePolicies(w io.Writer, p *forecast.Policies) error {
 	err := cli.WriteTable(w, func(t io.Writer) {
-		fmt.Fprintln(t, "KIND\tNAME\tACTIONS\tORIGIN\tPOOL")
+		fmt.Fprintln(t, "KIND\tNAME\tACTIONS\tORIGIN\tPOOL\tEFFECT\tNODES NOW")
 		for _, r := range p.Rules {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Kind, cmp.Or(r.Name, "-"), r.Actions, r.Origin, cmp.Or(r.Pool, "all"))
+			nodes := "?" // nobody could count them
+			if r.Nodes != nil {
+				nodes = strconv.Itoa(*r.Nodes)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Kind, cmp.Or(r.Name, "-"), r.Actions, r.Origin,
+				cmp.Or(r.Pool, "all"), r.Effect, nodes)
 		}
 	})
 	if err != nil {

@@ -98,8 +98,9 @@ func TestAdmissionOfWords(t *testing.T) {
 		{"the root", machineConfiguration(file("/", drain)), ""},
 		{"no policy", machineConfiguration("{}"), ""},
 		{"keys", machineConfiguration(`{"sshkey":{"actions":` + restart("a.service") + `}}`), ""},
-		{"a repeated restart", machineConfiguration(file("/etc/app", `[{"type":"Restart","restart":{"serviceName":"a.service"}},
-			{"type":"DaemonReload"},{"type":"Restart","restart":{"serviceName":"a.service"}}]`)), ""},
+		{"a repeated restart", machineConfiguration(file("/etc/app", `[
+			{"type":"Restart","restart":{"serviceName":"a.service"}},{"type":"DaemonReload"},
+			{"type":"Restart","restart":{"serviceName":"a.service"}}]`)), ""},
 		{"a relative path", machineConfiguration(file("etc/app", none)), `"etc/app": a path that does not begin with /`},
 		{"an empty path", machineConfiguration(file("", none)), `"": a path that does not begin with /`},
 		{"a wildcard", machineConfiguration(file("/etc/app/*.conf", none)), "/etc/app/*.conf: a path has no wildcards"},
@@ -166,10 +167,10 @@ func second(pool string) client.Object {
 // TestAdmissionReadsActionsAsTheRendererDoes holds the policy's pattern against the parser.
 func TestAdmissionReadsActionsAsTheRendererDoes(t *testing.T) {
 	e := install(t)
-	texts := []string{"", " ", "None", " Reboot ", "Drain", "None, Drain", "Reboot, Drain", "Drain, None", "DaemonReload,Drain",
-		"Drain,", ",Drain", "Restart", "Restart a", "Restart a.service", "Restart  a.service ,Reload b.socket", "restart a.service",
-		"Restart a.service b.service", "Reload a/b.service", "Restart .service", "Restart getty@tty1.service", "Special",
-		`Restart a\x2db.mount`, "Drain now", "Explode", "Restart a.service, Restart a.service", "None, None",
+	texts := []string{"", " ", "None", " Reboot ", "Drain", "None, Drain", "Reboot, Drain", "Drain, None",
+		"DaemonReload,Drain", "Drain,", ",Drain", "Restart", "Restart a", "Restart a.service",
+		"Restart  a.service ,Reload b.socket", "restart a.service", "Restart a.service b.service", "Reload a/b.service",
+		"Restart .service", "Restart getty@tty1.service", "Special", `Restart a\x2db.mount`, "Drain now", "Explode", "Restart a.service, Restart a.service", "None, None",
 		strings.Repeat("Drain, ", 9) + "Drain", strings.Repeat("Drain, ", 10) + "Drain", "Restart a.conf",
 		"Drain\nReload a.timer", "Drain,\n Reload a.timer", "Drain " + strings.Repeat("x", 5000)}
 	refused := 0

@@ -26,7 +26,7 @@ var shared kubetest.Shared
 func TestMain(m *testing.M) { os.Exit(shared.Main(m, kubetest.Options{})) }
 
 // install applies every object and waits until the policies of admission are in force.
-func install(t *testing.T) *kubetest.Env {
+func install(t testing.TB) *kubetest.Env {
 	t.Helper()
 	e := shared.Env(t)
 	objects, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: "r.test/c:1", Builder: "r.test/b:1",
