@@ -148,7 +148,7 @@ func fieldFor(rows []InstallerField, path string) *InstallerField {
 	return best
 }
 
-// knownFields refuses fields that have no effect and those that nobody knows, and names the others that are not ours.
+// knownFields refuses fields that have no effect, and names those that are not ours.
 func knownFields(f installerFile, rep *report.Report) {
 	rows, others := InstallerFields(), []string{}
 	var first *yaml.Node
@@ -156,9 +156,7 @@ func knownFields(f installerFile, rep *report.Report) {
 		row := fieldFor(rows, path)
 		switch {
 		case path == Field || strings.HasPrefix(path, Field+"."):
-		case row == nil:
-			rep.Errorf(f.at(n, path, "unknown-key", "correct the name, or remove the field: it reaches no node"),
-				"install-config.yaml has no field %s", path)
+		case row == nil: // form says so
 		case empty(n) || slices.Contains(row.harmless, n.Value):
 		case row.Handling == refused:
 			rep.Errorf(f.at(n, path, "not-honoured", row.instead), "the standalone flow cannot do that: %s", row.Standalone)

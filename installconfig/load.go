@@ -63,6 +63,9 @@ func parse(raw []byte) (*Document, error) {
 		Platform yaml.Node `yaml:"platform"`
 	}
 	if err := root.Decode(&rest); err != nil {
+		if found := wrongKinds(root); len(found) > 0 {
+			return nil, &report.Invalid{Findings: found}
+		}
 		return nil, report.Finding{File: FileName, Rule: "wrong-type", Message: err.Error(),
 			Next: "openshift-install explain installconfig describes the fields"}
 	}

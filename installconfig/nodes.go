@@ -60,7 +60,28 @@ func installerRules() []installerRule {
 }
 
 // standaloneRules hold where dayone brings the fields onto the nodes.
-func standaloneRules() []installerRule { return []installerRule{knownFields, fipsMode, idleBundle} }
+func standaloneRules() []installerRule {
+	return append([]installerRule{knownFields, fipsMode, idleBundle}, formRules()...)
+}
+
+// formRules hold in both flows, and also warn.
+func formRules() []installerRule {
+	return []installerRule{form, choices, names, networkRanges, replicas, onePlatform, featureGates, reachable}
+}
+
+// Check judges the installer's part of the file in the openshift flow, where the installer brings it to the nodes; c is
+// the layering field.
+func (d *Document) Check(c *Config) []report.Finding {
+	root, err := rootMapping(d.raw)
+	if err != nil {
+		return report.Of(err)
+	}
+	var rep report.Report
+	for _, rule := range append(installerRules(), formRules()...) {
+		rule(installerFile{root, c}, &rep)
+	}
+	return rep.Findings
+}
 
 // Nodes are the settings of the nodes in the standalone flow. It reports every field that would not work on a node, or
 // is not dayone's; c is the layering field, which may come from the sidecar.

@@ -13,11 +13,19 @@ import (
 // pullSecret refuses credentials that no program on a node could read. It never quotes them.
 func pullSecret(f installerFile, rep *report.Report) {
 	n := f.node("pullSecret")
-	if n == nil || n.Value == "" {
+	if n == nil {
 		return
 	}
 	at := f.at(n, "pullSecret", "pull-secret",
 		`write it as your registry gives it: '{"auths":{"HOST":{"auth":"BASE64 OF USER:PASSWORD"}}}'`)
+	if n.Value == "" {
+		if f.config.Flow != FlowStandalone {
+			rep.Errorf(at, "the pull secret is empty")
+		} else {
+			rep.Warnf(at, "the pull secret is empty: nodes pull without an account")
+		}
+		return
+	}
 	var secret struct {
 		Auths map[string]struct {
 			Auth       *string `json:"auth"`
@@ -45,5 +53,6 @@ func pullSecret(f installerFile, rep *report.Report) {
 
 func userAndPassword(auth string) bool {
 	raw, err := base64.StdEncoding.DecodeString(auth)
-	return err == nil && strings.Contains(string(raw), ":")
+	user, _, ok := strings.Cut(string(raw), ":")
+	return err == nil && ok && user != ""
 }

@@ -1,9 +1,11 @@
 package installconfig
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/pem"
-	"strings"
+	"errors"
+	"fmt"
 
 	"dayone.dev/dayone/installconfig/report"
 )
@@ -27,23 +29,27 @@ func trustBundle(f installerFile, rep *report.Report) {
 	}
 	at := f.at(n, "additionalTrustBundle", "trust-bundle",
 		"give certificates in PEM form, with a pipe (|) after the key and each line indented")
-	rest := []byte(n.Value)
-	for len(strings.TrimSpace(string(rest))) > 0 {
+	if err := CheckCertificates([]byte(n.Value)); err != nil {
+		rep.Errorf(at, "the bundle holds %v", err)
+	}
+}
+
+// CheckCertificates says what a PEM bundle holds that is no certificate; nil where it holds certificates only.
+func CheckCertificates(rest []byte) error {
+	for len(bytes.TrimSpace(rest)) > 0 {
 		block, after := pem.Decode(rest)
 		if block == nil {
-			rep.Errorf(at, "the bundle holds text that is no PEM")
-			return
+			return errors.New("text that is no PEM")
 		}
 		if block.Type != "CERTIFICATE" {
-			rep.Errorf(at, "the bundle holds a block of the type %s", block.Type)
-			return
+			return fmt.Errorf("a block of the type %s", block.Type)
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			rep.Errorf(at, "the bundle holds a block that is no certificate: %v", err)
-			return
+			return fmt.Errorf("a block that is no certificate: %w", err)
 		}
 		rest = after
 	}
+	return nil
 }
 
 // trusts says whether the policy gives the bundle to the nodes.

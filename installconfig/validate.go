@@ -151,6 +151,8 @@ func validateHosts(c *Config, at locator, rep *report.Report) {
 		if loopback(h.host) {
 			rep.Errorf(at.at("loopback-host", h.next, h.key, "host"),
 				"%q means each node itself, and nodes must reach the bootstrap host", h.host)
+		} else if why := Unreachable(h.host); why != "" && validHost(h.host) {
+			rep.Errorf(at.at("unreachable", h.next, h.key, "host"), "no node reaches %s: %s", h.host, why)
 		}
 	}
 }
@@ -361,6 +363,9 @@ func validateLogSpool(s LogSpool, at locator, rep *report.Report) {
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		rep.Errorf(at.at("log-spool-url", "write https://HOST:PORT/PATH, and credentials into tokenFile", "logSpool", "url"),
 			"the address has more than a host and a path")
+	case Unreachable(u.Host) != "":
+		rep.Errorf(at.at("unreachable", "name another machine: the bundle is for the case that this host vanishes",
+			"logSpool", "url"), "%s leads nowhere else: %s", u.Host, Unreachable(u.Host))
 	}
 	switch f := s.TokenFile; {
 	case f == "":

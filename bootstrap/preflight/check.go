@@ -8,11 +8,12 @@ type check func(*directory, *Input, *report.Report)
 
 // installChecks are all checks of an install directory.
 func installChecks() []check {
-	return append([]check{unsupportedFlows, plainFiles, poolsExist, customPools, streams, runc, baseImage, ownBase,
-		signaturePolicy, invalidIgnition, unselected}, layeringChecks()...)
+	return append([]check{unsupportedFlows, plainFiles, poolsExist, customPools, streams, runc, trust, sshKeys,
+		rolloutLimits, idleSettings, baseImage, ownBase, signaturePolicy, invalidIgnition, unselected}, layeringChecks()...)
 }
 
 // layeringChecks are those of the layering directory, which also run on the bootstrap node.
 func layeringChecks() []check {
-	return []check{pointerConfigs, builderType, pushSpecs, secrets, nodesCanPull, containerfiles, registryCA, names}
+	return []check{pointerConfigs, builderType, pushSpecs, secrets, secretContents, nodesCanPull, containerfiles,
+		registryCA, names}
 }

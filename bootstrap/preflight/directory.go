@@ -26,7 +26,8 @@ type directory struct {
 	sidecar  *installconfig.Sidecar
 	// pullSecret is install-config.yaml's, nil once openshift-install has deleted that file.
 	pullSecret []byte
-	// nodes are the nodes' settings of install-config.yaml in the standalone flow, settled what is wrong with them.
+	// nodes are the nodes' settings of install-config.yaml in the standalone flow; settled is what is wrong with the
+	// installer's part of that file in either.
 	nodes   installconfig.NodeSettings
 	settled []report.Finding
 	// set has the known objects, documents every document of whatever kind.
@@ -81,8 +82,11 @@ func readDirectory(dir, platform string) (*directory, error) {
 	if doc != nil {
 		d.pullSecret = doc.PullSecret()
 	}
-	if sidecar.Config.Flow == installconfig.FlowStandalone {
+	switch {
+	case sidecar.Config.Flow == installconfig.FlowStandalone:
 		d.nodes, d.settled = nodeSettings(doc, sidecar)
+	case doc != nil:
+		d.settled = doc.Check(&sidecar.Config)
 	}
 	for _, marker := range markers() {
 		_, err := os.Lstat(filepath.Join(dir, marker))

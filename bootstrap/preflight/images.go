@@ -48,6 +48,7 @@ func baseImage(_ *directory, in *Input, rep *report.Report) {
 		!lowerPath.MatchString(installconfig.RepositoryPath(repository)) {
 		rep.Errorf(at, "%q is not of the form that the API allows for images", name)
 	}
+	unreachable(repository, at, rep)
 	for _, p := range in.Pools {
 		if p.Repository == repository {
 			at.Rule = "base-repository"
@@ -78,6 +79,7 @@ func pushSpecs(_ *directory, in *Input, rep *report.Report) {
 			at.Next = "write host[:port][/namespace]/name:tag, for example registry.example.com/ocp/master-os:latest"
 			rep.Errorf(at, "%s", fault.Message)
 		}
+		unreachable(p.Repository, at, rep)
 		// Neither the bootstrap host, which hands the image over, nor a node on its first boot can reach a Service.
 		host, _, _ := strings.Cut(p.Repository, "/")
 		name, _, _ := strings.Cut(host, ":")
@@ -89,6 +91,22 @@ func pushSpecs(_ *directory, in *Input, rep *report.Report) {
 				"and hands it over", host)
 		}
 	}
+}
+
+// unreachable judges an image's final name. An address that no machine has is refused. One that means each machine
+// itself is a warning: while the bootstrap host is there, nodes find the image at its mirror.
+func unreachable(repository string, at report.Finding, rep *report.Report) {
+	why := installconfig.Unreachable(repository)
+	if why == "" {
+		return
+	}
+	at.Rule, at.Next = "unreachable", "name the registry as every node reaches it"
+	host, _, _ := strings.Cut(repository, "/")
+	if name, _, _ := strings.Cut(host, ":"); strings.HasPrefix(name, "127.") || strings.Contains(name, "localhost") {
+		rep.Warnf(at, "nodes do not reach %s once the bootstrap host is gone: %s", host, why)
+		return
+	}
+	rep.Errorf(at, "no node reaches %s: %s", host, why)
 }
 
 // parsePushSpec returns the repository part of a renderedImagePushSpec, empty when there is no valid one, and the rule

@@ -7,6 +7,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
@@ -119,6 +120,46 @@ func selected(set *manifests.Set, pool string) []machineConfig {
 		}
 	}
 	return out
+}
+
+// rolloutLimits refuses a maxUnavailable that is neither a number nor a percentage: the schema lets any text pass, and
+// no node of the pool would be updated.
+func rolloutLimits(_ *directory, in *Input, rep *report.Report) {
+	for _, p := range in.Set.Pools {
+		limit := p.Object.Spec.MaxUnavailable
+		if limit == nil {
+			continue
+		}
+		if n, err := intstr.GetScaledValueFromIntOrPercent(limit, 100, false); err != nil || n < 0 {
+			at := p.Origin.At("spec.maxUnavailable", "max-unavailable")
+			at.Next = "write a number of nodes, or a percentage such as 10%"
+			rep.Errorf(at, "%q is no number of nodes", limit.String())
+		}
+	}
+}
+
+// idleSettings warns of KubeletConfigs and ContainerRuntimeConfigs that reach no node. In the standalone flow rendering
+// says so.
+func idleSettings(_ *directory, in *Input, rep *report.Report) {
+	if !in.openshift() {
+		return
+	}
+	warn := func(origin manifests.Origin, kind, name string, selector *metav1.LabelSelector) {
+		for _, p := range in.Set.Pools {
+			if selects(in.Set, selector, p.Object.Name) {
+				return
+			}
+		}
+		at := origin.At("spec.machineConfigPoolSelector", "not-selected")
+		at.Next = "select a pool by its label " + poolLabel + "POOL"
+		rep.Warnf(at, "%s %q selects no pool: it reaches no node", kind, name)
+	}
+	for _, k := range in.Set.KubeletConfigs {
+		warn(k.Origin, "KubeletConfig", k.Object.Name, k.Object.Spec.MachineConfigPoolSelector)
+	}
+	for _, c := range in.Set.ContainerRuntimeConfigs {
+		warn(c.Origin, "ContainerRuntimeConfig", c.Object.Name, c.Object.Spec.MachineConfigPoolSelector)
+	}
 }
 
 // unselected warns of MachineConfigs that reach no node.

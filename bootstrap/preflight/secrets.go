@@ -57,10 +57,23 @@ func registrySecret(d *directory, set *manifests.Set, at report.Finding, name st
 			corev1.SecretTypeDockerConfigJson)
 		return
 	}
-	if accounts, err := credentials.Parse(dockerConfig(found.Object)); err != nil || len(accounts) == 0 {
-		at := found.Origin.At("data["+corev1.DockerConfigJsonKey+"]", "secret-content")
-		at.Next = "it must hold a JSON object with the key auths"
-		rep.Errorf(at, "Secret %q holds no registry credentials", name)
+}
+
+// secretContents refuses Secrets with registry credentials with which nobody can log in, whoever names them.
+func secretContents(_ *directory, in *Input, rep *report.Report) {
+	for _, s := range in.Set.Secrets {
+		if s.Object.Type != corev1.SecretTypeDockerConfigJson {
+			continue
+		}
+		key := "data"
+		if len(s.Object.Data[corev1.DockerConfigJsonKey]) == 0 && len(s.Object.StringData) > 0 {
+			key = "stringData"
+		}
+		if err := credentials.Check(dockerConfig(s.Object)); err != nil {
+			at := s.Origin.At(key+"["+corev1.DockerConfigJsonKey+"]", "secret-content")
+			at.Next = "it must hold a JSON object with the key auths, as podman login --authfile writes it"
+			rep.Errorf(at, "Secret %q holds no registry credentials that work: %v", s.Object.Name, err)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/manifests/render/nodeconf"
 )
 
 // unreadRules are the rules of findings about what nothing reads.
@@ -56,6 +57,9 @@ func ignored(d *directory) []report.Finding {
 			at.Next = f.Next
 			rep.Warnf(at, "MachineConfig %q: %s", item.Object.Name, f.Message)
 		}
+	}
+	for _, item := range d.set.KubeletConfigs {
+		rep.Add(nodeconf.KubeletSlips(item)...)
 	}
 	return strictly(d, rep.Findings)
 }

@@ -19,10 +19,15 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
+// Suggests says that a finding's next step names a word that was probably meant.
+func Suggests(f Finding) bool { return strings.HasPrefix(f.Next, suggestion) }
+
+const suggestion = "did you mean "
+
 // DidYouMean is a next step that begins with the nearest of known, where there is one.
 func DidYouMean(word string, known []string, next string) string {
 	if near := Nearest(word, known); near != "" {
-		return "did you mean " + near + "? " + next
+		return suggestion + near + "? " + next
 	}
 	return next
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -123,4 +124,33 @@ func FromOldForm(raw []byte) ([]byte, error) {
 		return raw, nil
 	}
 	return encode(top)
+}
+
+// Check says which entries of an auth file no program could log in with, the first by name; nil where all are good. It
+// never quotes them.
+func Check(raw []byte) error {
+	f, err := parse(raw)
+	if err != nil {
+		return err
+	}
+	if len(f.auths) == 0 {
+		return errors.New("it has no entry in auths")
+	}
+	for _, host := range slices.Sorted(maps.Keys(f.auths)) {
+		e, err := parseEntry(f.auths[host])
+		if err == nil && e.RegistryToken == "" {
+			_, err = e.canonical()
+		}
+		var a Account
+		if err == nil {
+			a, err = e.account()
+		}
+		if err == nil && a.Username == "" && a.IdentityToken == "" && a.RegistryToken == "" {
+			err = errEntry
+		}
+		if err != nil {
+			return fmt.Errorf("entry %s: %w", host, err)
+		}
+	}
+	return nil
 }

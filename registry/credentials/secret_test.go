@@ -50,6 +50,31 @@ func TestCanonicalRefuses(t *testing.T) {
 	}
 }
 
+func TestCheck(t *testing.T) {
+	for _, c := range []struct{ name, entry, want string }{
+		{"an account", `{"auth":"dTpwYXNzd29yZA=="}`, ""},
+		{"user and password", `{"username":"u","password":"p"}`, ""},
+		{"an identity token", `{"auth":"dTo=","identitytoken":"x"}`, ""},
+		{"a registry token", `{"registrytoken":"x"}`, ""},
+		{"no base64", `{"auth":"%%%` + canary + `"}`, "entry r.example: auth is not USER:PASSWORD"},
+		{"no colon", `{"auth":"Y2FuYXJ5"}`, "USER:PASSWORD"},
+		{"no user", `{"auth":"OnBhc3M="}`, "USER:PASSWORD"},
+		{"an empty auth", `{"auth":""}`, "neither auth nor username"},
+		{"another key", `{"atuh":"dTpwYXNzd29yZA=="}`, "neither auth nor username"},
+		{"no object", `"` + canary + `"`, "auth.json form"},
+	} {
+		err := credentials.Check([]byte(`{"auths":{"r.example":` + c.entry + `}}`))
+		if c.want == "" {
+			require.NoError(t, err, c.name)
+			continue
+		}
+		require.ErrorContains(t, err, c.want, c.name)
+		assert.NotContains(t, err.Error(), canary, c.name)
+	}
+	require.ErrorContains(t, credentials.Check([]byte(`{"auts":{}}`)), "no entry")
+	require.Error(t, credentials.Check([]byte("none")))
+}
+
 func TestForPush(t *testing.T) {
 	const pull, push = `{"auths":{"https://quay.example/":{"auth":"pull"},"other.example":{"auth":"other"}}}`,
 		`{"auths":{"quay.example":{"auth":"push"},"third.example/a":{"auth":"third"}}}`
