@@ -221,13 +221,16 @@ type Build struct {
 	// Timeout bounds the build of one image, as a Go duration such as 30m. Default: 30m.
 	Timeout Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
 	// Disk bounds what new layers may take on the bootstrap host while they are built, in bytes or with the unit Ki, Mi,
-	// Gi or Ti. Default: 8Gi.
+	// Gi or Ti. The host must have as much free when the bootstrap begins. Default: 8Gi; less free is a warning then.
 	Disk Size `yaml:"disk,omitempty" json:"disk,omitempty"`
 	// Attempts bounds how often a transient fault, such as a registry that does not answer, is tried, 1-20. Default: 3.
 	Attempts int `yaml:"attempts,omitempty" json:"attempts,omitempty" schema:"minimum=1,maximum=20"`
 	// Offline runs the Containerfile's commands without network. Default: false.
 	Offline bool `yaml:"offline,omitempty" json:"offline,omitempty"`
 }
+
+// DiskChosen says that the user has set another limit than the default one.
+func (b Build) DiskChosen() bool { return b.Disk != defaultBuildDisk }
 
 // Cluster is what other rooms need of the rest of install-config.yaml.
 type Cluster struct {

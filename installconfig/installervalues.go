@@ -192,7 +192,21 @@ func featureGates(f installerFile, rep *report.Report) {
 	}
 }
 
-// reachable refuses mirrors, and warns of proxies, at addresses that lead a node to itself or to nobody.
+// mirror refuses the address of nobody. A node may have a mirror of its own, so that is a warning.
+func (f installerFile) mirror(n *yaml.Node, path string, rep *report.Report) {
+	why := Unreachable(n.Value)
+	if why == "" {
+		return
+	}
+	at := f.at(n, path, "unreachable", "name the mirror as every node reaches it")
+	if MeansItself(n.Value) {
+		rep.Warnf(at, "%s is a mirror only where each node has one of its own: %s", n.Value, why)
+		return
+	}
+	rep.Errorf(at, "no node reaches %s: %s", n.Value, why)
+}
+
+// reachable judges mirrors and proxies by their addresses.
 func reachable(f installerFile, rep *report.Report) {
 	for _, key := range sourceKeys() {
 		list := f.node(key)
@@ -205,10 +219,7 @@ func reachable(f installerFile, rep *report.Report) {
 				continue
 			}
 			for j, m := range mirrors.Content {
-				if why := Unreachable(m.Value); why != "" {
-					rep.Errorf(f.at(m, fmt.Sprintf("%s[%d].mirrors[%d]", key, i, j), "unreachable",
-						"name the mirror as every node reaches it"), "no node reaches %s: %s", m.Value, why)
-				}
+				f.mirror(m, fmt.Sprintf("%s[%d].mirrors[%d]", key, i, j), rep)
 			}
 		}
 	}
@@ -227,14 +238,10 @@ func reachable(f installerFile, rep *report.Report) {
 
 // Unreachable says why no other machine reaches a host, HOST[:PORT] or a repository at it; "" where one may.
 func Unreachable(place string) string {
-	host, _, _ := strings.Cut(place, "/")
-	if h, _, ok := strings.Cut(host, ":"); ok && strings.Count(host, ":") == 1 {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
+	host := hostOf(place)
 	a, err := netip.ParseAddr(host)
 	switch {
-	case loopback(host), host == "localhost":
+	case MeansItself(place):
 		return "it means each machine itself"
 	case err != nil:
 		return ""
@@ -246,4 +253,22 @@ func Unreachable(place string) string {
 		return "it is known on one link only"
 	}
 	return ""
+}
+
+// MeansItself says that a host, HOST[:PORT] or a repository at it is on whatever machine asks.
+func MeansItself(place string) bool {
+	host := hostOf(place)
+	return loopback(host) || host == "localhost"
+}
+
+// hostOf is the host of HOST[:PORT][/PATH], an IPv6 address without its brackets.
+func hostOf(place string) string {
+	host, _, _ := strings.Cut(place, "/")
+	if name, _, ok := strings.Cut(host, ":"); ok && strings.Count(host, ":") == 1 {
+		return name
+	}
+	if inside, _, ok := strings.Cut(host, "]"); ok {
+		return strings.TrimPrefix(inside, "[")
+	}
+	return host
 }

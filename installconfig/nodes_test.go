@@ -176,3 +176,20 @@ func TestNodesWarnsOfABundleThatNobodyTrusts(t *testing.T) {
 	assert.Equal(t, "trust-bundle-unused", found[0].Rule)
 	assert.Empty(t, n.TrustBundle)
 }
+
+func TestUnreachable(t *testing.T) {
+	for _, c := range []struct {
+		place       string
+		unreachable bool
+		itself      bool
+	}{
+		{"registry.example.com:5000/a", false, false}, {"192.0.2.1:5000/a/b", false, false}, {"quay.io", false, false},
+		{"[2001:db8::1]:5000/a", false, false}, {"2001:db8::1", false, false},
+		{"127.0.0.1:5000/a", true, true}, {"localhost/a", true, true}, {"[::1]:5000", true, true},
+		{"0.0.0.0:5000", true, false}, {"169.254.3.4/a", true, false}, {"fe80::1", true, false},
+		{"255.255.255.255", true, false}, {"224.0.0.1:1/a", true, false},
+	} {
+		assert.Equal(t, c.unreachable, Unreachable(c.place) != "", c.place)
+		assert.Equal(t, c.itself, MeansItself(c.place), c.place)
+	}
+}

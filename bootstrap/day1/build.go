@@ -101,9 +101,9 @@ func carryOut(ctx context.Context, h Host, pool string, request build.Request) (
 }
 
 func newBuilder(h Host, pool string) (*build.Builder, error) {
-	dir := h.Path("build")
+	dir := h.Path(buildDir)
 	if h.Together {
-		dir = h.Path("build", pool)
+		dir = h.Path(buildDir, pool)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make build directory: %w", err)

@@ -80,7 +80,9 @@ func run(ctx context.Context, o Options, records *records) error {
 		return err
 	}
 	f.host.Warn()
-	err = f.run(ctx, j)
+	if err = day1.CheckDisk(o.Options, in.Sidecar.Config.Build); err == nil {
+		err = f.run(ctx, j)
+	}
 	if err != nil && ctx.Err() == nil && in.Sidecar.Config.OnFailure == installconfig.OnFailureFallback && !opened(j) {
 		return fallBack(ctx, f, j, err)
 	}

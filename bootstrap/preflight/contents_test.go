@@ -52,7 +52,6 @@ func TestRefusesContents(t *testing.T) {
 		{"a base image on a link", file, "registry.example.com/ocp/base-os:1", "169.254.1.1/ocp/base-os:1", "unreachable"},
 		{"a bootstrap host on a link", file, "host: 192.168.77.1", "host: 169.254.1.1", "unreachable"},
 		{"a bootstrap host that is itself", file, "host: 192.168.77.1", "host: 127.0.0.1", "loopback-host"},
-		{"a mirror that is itself", file, "pullSecret:", mirror("localhost:5000"), "unreachable"},
 		{"a mirror that is no machine's", file, "pullSecret:", mirror("0.0.0.0:5000"), "unreachable"},
 		{"a domain that is none", file, "baseDomain: example.com", "baseDomain: Example_com", "name"},
 		{"a cluster's name that is none", file, "name: demo", "name: my_demo", "name"},
@@ -94,6 +93,8 @@ func TestNamesDoubtfulContents(t *testing.T) {
 	for _, c := range []struct{ name, file, from, to, rule string }{
 		{"a push spec that is each node itself", "layering/master.yaml", "registry.example.com/ocp/master-os",
 			"127.0.0.1:5000/ocp/master-os", "unreachable"},
+		{"a mirror that is each node itself", "install-config.yaml", "pullSecret:",
+			"imageDigestSources: [{source: quay.io/a, mirrors: [\"localhost:5000/a\"]}]\npullSecret:", "unreachable"},
 		{"an SSH key that is none", "openshift/50-master-ssh.yaml", "ssh-ed25519 AAAAC3", "ssh-ed25519 BBBB", "ssh-key"},
 		{"a CA that is not there", "openshift/10-worker-motd.yaml", "apiVersion: ", "apiVersion: config.openshift.io/v1\n" +
 			"kind: Image\nmetadata: {name: cluster}\nspec: {additionalTrustedCA: {name: cas}}\n---\napiVersion: ",

@@ -102,7 +102,7 @@ func unreachable(repository string, at report.Finding, rep *report.Report) {
 	}
 	at.Rule, at.Next = "unreachable", "name the registry as every node reaches it"
 	host, _, _ := strings.Cut(repository, "/")
-	if name, _, _ := strings.Cut(host, ":"); strings.HasPrefix(name, "127.") || strings.Contains(name, "localhost") {
+	if installconfig.MeansItself(repository) {
 		rep.Warnf(at, "nodes do not reach %s once the bootstrap host is gone: %s", host, why)
 		return
 	}

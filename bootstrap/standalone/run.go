@@ -101,6 +101,9 @@ func run(ctx context.Context, o Options) error {
 	if err := j.BelongTo(in.Sidecar.Cluster.FullName()); err != nil {
 		return err
 	}
+	if err := day1.CheckDisk(o.Options, in.Sidecar.Config.Build); err != nil {
+		return err
+	}
 	if f.baseDigest, err = f.inspectBase(ctx, j); err != nil {
 		return err
 	}

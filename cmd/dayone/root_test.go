@@ -47,6 +47,8 @@ func TestExitCodes(t *testing.T) {
 		{"a missing flag", []string{"registry", "ls"}, cli.ExitUsage, "root"},
 		{"half of a pair of flags", []string{"serve", "--cert", "c"}, cli.ExitUsage, "[key]"},
 		{"a missing destination", []string{"render", "--manifest-dir", dir}, cli.ExitUsage, "--dest-dir"},
+		{"an install directory for render", []string{"render", "--manifest-dir", dir, "--explain"}, cli.ExitRefused,
+			"[install-directory] (dayone plan --dir " + dir},
 		{"no network", []string{"serve", "--allow-network", "192.0.2.1"}, cli.ExitUsage, "192.0.2.0/24"},
 		{"a directory that is none", []string{"prepare", "--dir", "/nowhere"}, cli.ExitRefused, "/nowhere"},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"dayone.dev/dayone/bootstrap/preview"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
@@ -60,6 +61,9 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 		return cli.Usagef("--dest-dir is missing: say where to write the result")
 	}
 	if err := checkPullSecret(f.pullSecret); err != nil {
+		return err
+	}
+	if err := noInstallDirectory(f.manifestDir); err != nil {
 		return err
 	}
 	set, err := manifests.ReadDir(f.manifestDir, manifests.ReadOptions{})
@@ -121,6 +125,18 @@ func (f *renderFlags) options() render.Options {
 		o.Unbuilt = render.IgnoreUnbuilt
 	}
 	return o
+}
+
+// noInstallDirectory says what to render of an install directory, whose manifests lie in directories of their own.
+func noInstallDirectory(dir string) error {
+	if !preview.IsInstallDirectory(dir) {
+		return nil
+	}
+	return report.Finding{Severity: report.Error, File: dir, Rule: "install-directory",
+		Message: "this is an install directory: render reads one directory of manifests, with a ControllerConfig, as MCO's " +
+			"bootstrap has it",
+		Next: "dayone plan --dir " + dir + " shows what its nodes get; to render, put openshift/ and a ControllerConfig " +
+			"into one directory"}
 }
 
 // checkPullSecret refuses a file that is no pull secret; an empty name stands for no file.
