@@ -50,20 +50,20 @@ metadata: {name: %[1]s-0, labels: {node-role.kubernetes.io/%[1]s: ""}}
 }
 
 // judge is what a user sees of a file: why it is refused, or what of it is named.
-func judge(t *testing.T, s *snapshot.Source, o proposal.Options) (refused error, named []string, in forecast.Input) {
+func judge(t *testing.T, s *snapshot.Source, o proposal.Options) (named []string, in forecast.Input, refused error) {
 	t.Helper()
 	p, err := proposal.Read(t.Context(), o)
 	if err != nil {
-		return err, nil, in
+		return nil, in, err
 	}
 	if err := p.Missing(t.Context(), s); err != nil {
-		return err, nil, in
+		return nil, in, err
 	}
 	in, err = s.ReadWith(t.Context(), p.Dump, time.Now(), render.VersionsOf("v0"))
 	if err != nil {
-		return err, nil, in
+		return nil, in, err
 	}
-	return nil, append(p.Unknown(in), p.Hints(in)...), in
+	return append(p.Unknown(in), p.Hints(in)...), in, nil
 }
 
 // samples are this package's and the sample directory's.
@@ -87,7 +87,7 @@ func samples(t *testing.T) map[string][]byte {
 func TestSamplesAreTaken(t *testing.T) {
 	s := cluster(t)
 	for name, raw := range samples(t) {
-		refused, named, _ := judge(t, s, proposal.Options{Files: []string{proposal.Stdin}, Stdin: bytes.NewReader(raw)})
+		named, _, refused := judge(t, s, proposal.Options{Files: []string{proposal.Stdin}, Stdin: bytes.NewReader(raw)})
 		require.NoError(t, refused, name)
 		if !strings.HasSuffix(name, "secrets.yaml") {
 			assert.Empty(t, named, name)
@@ -154,7 +154,7 @@ func TestNothingIsTakenInSilence(t *testing.T) {
 	refusals, names, silent := 0, 0, 0
 	for name, raw := range samples(t) {
 		for _, f := range faults(t, raw) {
-			refused, named, _ := judge(t, s, proposal.Options{Files: []string{proposal.Stdin},
+			named, _, refused := judge(t, s, proposal.Options{Files: []string{proposal.Stdin},
 				Stdin: strings.NewReader(f.text)})
 			switch {
 			case refused != nil:
@@ -179,7 +179,7 @@ func TestNothingIsTakenInSilence(t *testing.T) {
 // read judges a text from standard input.
 func read(t *testing.T, s *snapshot.Source, text string, remove ...string) (string, []string) {
 	t.Helper()
-	refused, named, _ := judge(t, s, proposal.Options{Files: []string{proposal.Stdin}, Stdin: strings.NewReader(text),
+	named, _, refused := judge(t, s, proposal.Options{Files: []string{proposal.Stdin}, Stdin: strings.NewReader(text),
 		Remove: remove})
 	if refused != nil {
 		return refused.Error(), nil
@@ -304,9 +304,9 @@ func TestRemovals(t *testing.T) {
 	}
 	said, _ := read(t, s, with("60-new"), "clusterimagepolicy/a")
 	assert.Contains(t, said, "there are no objects of this kind")
-	refused, _, _ := judge(t, s, proposal.Options{Remove: []string{"mc/00-worker"}})
+	_, _, refused := judge(t, s, proposal.Options{Remove: []string{"mc/00-worker"}})
 	require.ErrorContains(t, refused, "pool worker selects no MachineConfig", "it was the last one")
-	_, named, in := judge(t, s, proposal.Options{Files: []string{proposal.Stdin}, Stdin: strings.NewReader(with("60-new")),
+	named, in, _ := judge(t, s, proposal.Options{Files: []string{proposal.Stdin}, Stdin: strings.NewReader(with("60-new")),
 		Remove: []string{"mc/00-worker"}})
 	assert.Empty(t, named)
 	require.NotEmpty(t, in.Configs)
@@ -320,7 +320,7 @@ func TestDirectoriesAreRead(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(header), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.yml"), []byte(strings.Replace(header, "50", "51", 1)), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "more"), 0o700))
-	refused, named, in := judge(t, cluster(t), proposal.Options{Files: []string{dir}})
+	named, in, refused := judge(t, cluster(t), proposal.Options{Files: []string{dir}})
 	require.NoError(t, refused)
 	assert.Contains(t, in.Configs, "50-app")
 	assert.Contains(t, in.Configs, "51-app")
