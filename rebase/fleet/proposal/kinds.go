@@ -149,7 +149,7 @@ func notForecast(k schema.GroupKind) string {
 	case "FeatureGate":
 		return "feature gates change what the platform's own operators render"
 	case "PinnedImageSet":
-		return "pinned images are pulled and stay on the nodes"
+		return "nodes pull and keep its images, and no service notices; how long that takes is not known"
 	case "MachineOSBuild", "MachineConfigNode":
 		return "controllers write it, and people do not"
 	}
