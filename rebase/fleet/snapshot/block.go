@@ -117,7 +117,16 @@ func (b *block) mapping(path string) bool {
 // value reads what a key has: rest of its line, or the lines below.
 func (b *block) value(indent int, rest, path string) bool {
 	if rest != "" {
-		return b.scalar(rest) && b.advance()
+		for b.advance() { // a long scalar goes on below
+			if b.over || b.indent <= indent {
+				return b.scalar(rest)
+			}
+			if strings.HasSuffix(rest, " ") {
+				break
+			}
+			rest += " " + b.line
+		}
+		return false
 	}
 	if !b.advance() {
 		return false
