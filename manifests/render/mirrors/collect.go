@@ -57,8 +57,22 @@ func collect(set *manifests.Set) *collected {
 	c.checkImage()
 	if c.image != nil {
 		c.blocked = c.unblocked(releaseImage(set))
+		c.checkTrustedCA(set)
 	}
 	return c
+}
+
+// checkTrustedCA warns of CAs of registries that only MCO's operator brings to nodes. Its ControllerConfig names the
+// infrastructure; one that dayone made does not.
+func (c *collected) checkTrustedCA(set *manifests.Set) {
+	name := c.image.Object.Spec.AdditionalTrustedCA.Name
+	n := len(set.ControllerConfigs)
+	if name == "" || n == 0 || set.ControllerConfigs[n-1].Object.Spec.Infra != nil {
+		return
+	}
+	place := c.image.Origin.At("spec.additionalTrustedCA.name", "trusted-ca-without-mco")
+	place.Next = "write each CA as a file /etc/docker/certs.d/HOST[:PORT]/ca.crt of a MachineConfig"
+	c.report.Warnf(place, "the CAs of ConfigMap %s reach no node: this cluster has no machine-config-operator", name)
 }
 
 // releaseImage is the image that the cluster is installed from, "" outside of OpenShift.

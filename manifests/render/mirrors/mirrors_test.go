@@ -77,6 +77,29 @@ func TestContradictionsAreRefusedByRule(t *testing.T) {
 	}
 }
 
+func TestTrustedCAOfAClusterWithoutMCO(t *testing.T) {
+	const controller = "\n---\napiVersion: machineconfiguration.openshift.io/v1\nkind: ControllerConfig\n" +
+		"metadata: {name: machine-config-controller}\nspec: {"
+	for _, c := range []struct {
+		name, more string
+		want       int
+	}{
+		{"dayone's ControllerConfig", controller + "baseOSContainerImage: a.example.com/b}", 1},
+		{"MCO's", controller + "infra: {metadata: {name: cluster}}}", 0},
+		{"none yet: MCO makes it", "", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			trusting := strings.Replace(image, "registrySources: {", "additionalTrustedCA: {name: ours}, registrySources: {", 1)
+			_, findings, err := Files(objects(t, trusting+"}}"+c.more))
+			require.NoError(t, err)
+			require.Len(t, findings, c.want)
+			if c.want > 0 {
+				assert.Equal(t, "trusted-ca-without-mco", findings[0].Rule)
+			}
+		})
+	}
+}
+
 func TestNothingAskedForIsNoFile(t *testing.T) {
 	for _, text := range []string{idms + `{source: a.example.com, mirrors: [a.example.com]}]}`, image + "}}"} {
 		files, findings, err := Files(objects(t, text))
