@@ -272,3 +272,17 @@ func hostOf(place string) string {
 	}
 	return host
 }
+
+// doubt refuses a name or a value that is not known. In the openshift flow it warns of one that is no slip of a known
+// one: a newer installer may know it.
+func (f installerFile) doubt(at report.Finding, rep *report.Report, message string) {
+	lenient := f.config.FieldValidation == FieldValidationWarn
+	switch {
+	case lenient || f.config.Flow != FlowStandalone && !report.Suggests(at):
+		at.Next += "; openshift-install warns of it, too, if it does not know it"
+		rep.Warnf(at, "%s", message)
+	default:
+		at.Next += "; fieldValidation: warn in " + Field + " makes this a warning"
+		rep.Errorf(at, "%s", message)
+	}
+}

@@ -118,8 +118,8 @@ const (
 	// AnnotationPolicyOrigins on the MachineConfiguration says who gave each rule of its status
 	// (rebase/disruptioncontroller).
 	AnnotationPolicyOrigins = DayonePrefix + "policy-origins"
-	// AnnotationBaseImage is "true" on a MachineConfig whose osImageURL is the base of a layered pool's next image; without
-	// it admission refuses such an osImageURL (manifests/assets/cluster).
+	// AnnotationBaseImage is "true" on a MachineConfig whose osImageURL is the base of a layered pool's next image.
+	// Without it admission refuses such an osImageURL (manifests/assets/cluster).
 	AnnotationBaseImage = DayonePrefix + "base-image"
 	// AnnotationBuildGround on a MachineOSBuild is its address without the rendered config: images of one ground differ in
 	// their config only.

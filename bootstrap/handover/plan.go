@@ -92,7 +92,7 @@ const maxTag = 128
 // tag keeps the image as long as its MachineOSBuild is there; no other build takes it.
 func (p Pool) tag() string {
 	const end = "-day1"
-	return machineosbuild.Shorten(p.BuildName(), maxTag-len(end)) + end
+	return manifests.Shorten(p.BuildName(), maxTag-len(end)) + end
 }
 
 // Outcome is what a bootstrap host knows when it has rendered for the last time.

@@ -34,8 +34,8 @@ func TestRefusesContents(t *testing.T) {
 		{"no auth", secrets, push, `{"registry.example.com":{"atuh":"x"}}`, "secret-content"},
 		{"no entries", secrets, push, `{}`, "secret-content"},
 		{"empty credentials", secrets, `'{"auths":` + push + `}'`, `""`, "secret-content"},
-		{"credentials of a Secret that nobody names", secrets, "name: base-pull\n  namespace: " +
-			"openshift-machine-config-operator\ntype: kubernetes.io/dockerconfigjson\nstringData:\n  .dockerconfigjson: '{\"auths\"",
+		{"credentials of a Secret that nobody names", secrets, "name: base-pull\n  namespace: openshift-" +
+			"machine-config-operator\ntype: kubernetes.io/dockerconfigjson\nstringData:\n  .dockerconfigjson: '{\"auths\"",
 			"name: base-pull\n  namespace: openshift-machine-config-operator\ntype: kubernetes.io/dockerconfigjson\n" +
 				"stringData:\n  .dockerconfigjson: '{\"auts\"", "secret-content"},
 		{"a pull secret that is no JSON", file, `'{"auths":{"registry`, `'"auths":{"registry`, "pull-secret"},

@@ -41,6 +41,11 @@ func trust(_ *directory, in *Input, rep *report.Report) {
 			}
 		}
 	}
+	missingTrust(in, rep)
+}
+
+// missingTrust warns of a ConfigMap of CAs that the cluster's image settings name and the install directory lacks.
+func missingTrust(in *Input, rep *report.Report) {
 	for _, image := range in.Set.Images {
 		name := image.Object.Spec.AdditionalTrustedCA.Name
 		if name != "" && !slices.ContainsFunc(in.Set.ConfigMaps, func(c manifests.Item[*corev1.ConfigMap]) bool {

@@ -126,8 +126,8 @@ func earlier(c *rollout.Cluster, look *rollout.PoolView, config string) (target.
 	}
 	for i := range c.Builds {
 		b := &c.Builds[i]
-		if b.Labels[manifests.LabelRenderedMachineConfig] == config &&
-			b.Labels[manifests.LabelTargetPool] == look.Object.Name &&
+		if b.Labels[manifests.LabelRenderedMachineConfig] == manifests.LabelValue(config) &&
+			b.Labels[manifests.LabelTargetPool] == manifests.LabelValue(look.Object.Name) &&
 			meta.IsStatusConditionTrue(b.Status.Conditions, string(mcfgv1.MachineOSBuildSucceeded)) {
 			return target.Target{Config: config, Image: string(b.Status.DigestedImagePushSpec)}, true
 		}

@@ -95,7 +95,7 @@ func newBuild(s state, now time.Time) *mcfgv1.MachineOSBuild {
 		annotations[manifests.AnnotationBuildForced] = "true"
 	}
 	unique := "-" + strconv.FormatInt(now.UnixMilli(), 36) // builds may have one name one after the other
-	tag := machineosbuild.Shorten(s.decision.BuildName, maxTag-len(unique)) + unique
+	tag := manifests.Shorten(s.decision.BuildName, maxTag-len(unique)) + unique
 	return &mcfgv1.MachineOSBuild{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: s.decision.BuildName, Annotations: annotations, Finalizers: []string{manifests.FinalizerMachineOSBuild},
@@ -178,7 +178,7 @@ func relabel(ctx context.Context, x scope, s state) (state, error) {
 	}
 	next, err := patched(ctx, x.api, b, func(b *mcfgv1.MachineOSBuild) {
 		metav1.SetMetaDataLabel(&b.ObjectMeta, manifests.LabelRenderedMachineConfig,
-			machineosbuild.LabelValue(s.desired.rendered))
+			manifests.LabelValue(s.desired.rendered))
 	})
 	if err != nil {
 		return s, err

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build/job"
-	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 )
@@ -68,7 +67,7 @@ func (c api) observe(ctx context.Context, name string, live bool) (observation, 
 func (c api) buildsOf(ctx context.Context, config string, live bool) ([]*mcfgv1.MachineOSBuild, error) {
 	var by client.ListOption = client.MatchingFields{indexOwner: config}
 	if live {
-		by = client.MatchingLabels{manifests.LabelMachineOSConfig: machineosbuild.LabelValue(config)}
+		by = client.MatchingLabels{manifests.LabelMachineOSConfig: manifests.LabelValue(config)}
 	}
 	var list mcfgv1.MachineOSBuildList
 	if err := c.reader(live).List(ctx, &list, by); err != nil {
@@ -209,7 +208,7 @@ func (c api) deleteInputs(ctx context.Context, b *mcfgv1.MachineOSBuild, kinds .
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
 		if err := c.live.List(ctx, list, client.InNamespace(c.namespace),
-			client.MatchingLabels{manifests.LabelMachineOSBuild: machineosbuild.LabelValue(b.Name)},
+			client.MatchingLabels{manifests.LabelMachineOSBuild: manifests.LabelValue(b.Name)},
 			client.HasLabels{manifests.LabelEphemeralBuildObject}); err != nil {
 			return fmt.Errorf("list inputs of MachineOSBuild %s: %w", b.Name, err)
 		}

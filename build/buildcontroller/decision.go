@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build/decide"
-	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/manifests"
 )
 
@@ -146,7 +145,7 @@ func changes(s state) bool {
 // labelledFor reports whether a build carries the name of a rendered config. Rendered configs of the same content may
 // have different names.
 func labelledFor(b *mcfgv1.MachineOSBuild, rendered string) bool {
-	return b.Labels[manifests.LabelRenderedMachineConfig] == machineosbuild.LabelValue(rendered)
+	return b.Labels[manifests.LabelRenderedMachineConfig] == manifests.LabelValue(rendered)
 }
 
 // annotate sets an annotation.

@@ -83,7 +83,7 @@ const maxJobName = 63
 func JobName(machineOSBuild string) string { return objectName("build-", machineOSBuild) }
 
 func objectName(prefix, machineOSBuild string) string {
-	return prefix + machineosbuild.Shorten(machineOSBuild, maxJobName-len(prefix))
+	return prefix + manifests.Shorten(machineOSBuild, maxJobName-len(prefix))
 }
 
 // New makes the objects of a build. Equal input gives equal objects. The error names input that is too large.
@@ -271,7 +271,7 @@ func (in Input) auth(prefix, dir string, auth []byte, original string) input {
 	}
 	s.Labels[manifests.LabelCanonicalizedSecret] = ""
 	if original != "" {
-		s.Labels[manifests.LabelOriginalSecretName] = machineosbuild.LabelValue(original)
+		s.Labels[manifests.LabelOriginalSecretName] = manifests.LabelValue(original)
 	}
 	return input{name: dir, path: dir, source: secretVolume(s.Name, false), objects: []metav1.Object{s}}
 }
@@ -326,7 +326,7 @@ func buildLabels(b *mcfgv1.MachineOSBuild, c *mcfgv1.MachineOSConfig) map[string
 	labels := machineosbuild.Labels(c.Spec.MachineConfigPool.Name, c.Name, b.Spec.MachineConfig.Name)
 	labels[manifests.LabelEphemeralBuildObject] = ""
 	labels[cluster.LabelManagedBy], labels[cluster.LabelPartOf] = cluster.ManagedBy, cluster.ManagedBy
-	labels[manifests.LabelMachineOSBuild] = machineosbuild.LabelValue(b.Name)
+	labels[manifests.LabelMachineOSBuild] = manifests.LabelValue(b.Name)
 	return labels
 }
 

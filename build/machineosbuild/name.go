@@ -1,8 +1,6 @@
 package machineosbuild
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -13,12 +11,8 @@ import (
 const (
 	// maxName is the API's bound on names (DNS subdomain, RFC 1123).
 	maxName = 253
-	// maxLabel is the API's bound on label values.
-	maxLabel = 63
 	// addressDigits are enough of a content address for a name: 128 bits.
 	addressDigits = 32
-	// sumDigits stand for what was cut off a name.
-	sumDigits = 8
 )
 
 // maxReference is the length of an image reference with a digest that the API accepts (openshift/api,
@@ -53,36 +47,19 @@ func AttemptName(machineOSConfig, address string, attempt int) string {
 	if attempt > 0 {
 		tail += "-" + strconv.Itoa(attempt)
 	}
-	return Shorten(machineOSConfig, maxName-len(tail)) + tail
-}
-
-// Shorten gives a name as it is when it has at most limit bytes; else its beginning and a hash of the whole.
-func Shorten(name string, limit int) string {
-	if len(name) <= limit {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	tail := "-" + hex.EncodeToString(sum[:])[:sumDigits]
-	head := name[:limit-len(tail)]
-	for len(head) > 0 && (head[len(head)-1] == '.' || head[len(head)-1] == '-') {
-		head = head[:len(head)-1]
-	}
-	return head + tail
+	return manifests.Shorten(machineOSConfig, maxName-len(tail)) + tail
 }
 
 // Labels are those of a build, by which it is found. Names that are too long for a label's value are shortened as by
-// LabelValue.
+// manifests.LabelValue.
 func Labels(pool, machineOSConfig, renderedConfig string) map[string]string {
 	return map[string]string{
 		manifests.LabelOnClusterLayering:     "",
-		manifests.LabelTargetPool:            LabelValue(pool),
-		manifests.LabelMachineOSConfig:       LabelValue(machineOSConfig),
-		manifests.LabelRenderedMachineConfig: LabelValue(renderedConfig),
+		manifests.LabelTargetPool:            manifests.LabelValue(pool),
+		manifests.LabelMachineOSConfig:       manifests.LabelValue(machineOSConfig),
+		manifests.LabelRenderedMachineConfig: manifests.LabelValue(renderedConfig),
 	}
 }
-
-// LabelValue makes a label's value of an object's name.
-func LabelValue(name string) string { return Shorten(name, maxLabel) }
 
 // Annotations are those of a build.
 func Annotations(address, pushSecret string) map[string]string {

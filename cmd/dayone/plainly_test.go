@@ -66,7 +66,7 @@ func TestWrongPathsAreToldInSentences(t *testing.T) {
 		"cluster plan --from void":                 "void names no cluster",
 		"cluster plan --from bytes":                "bytes is not a kubeconfig",
 		"cluster plan --from empty -f gone":        "there is no gone",
-		"cluster plan --from empty -f empty":       "empty is a directory, and a file is wanted",
+		"cluster plan --from empty -f empty":       "empty has no file that ends in .yaml, .yml or .json",
 		"cluster status --kubeconfig gone":         "read the kubeconfig: there is no gone",
 		"cluster why n --from gone":                "there is no gone",
 		"cluster policies --from gone":             "there is no gone",

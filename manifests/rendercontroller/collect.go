@@ -69,7 +69,9 @@ func unused(ctx context.Context, from client.Reader, pool *mcfgv1.MachineConfigP
 		return nil, err
 	}
 	used[pool.Spec.Configuration.Name] = true
-	return slices.DeleteFunc(configs, func(c *mcfgv1.MachineConfig) bool { return used[c.Name] }), nil
+	return slices.DeleteFunc(configs, func(c *mcfgv1.MachineConfig) bool {
+		return used[c.Name] || used[manifests.LabelValue(c.Name)] // a build's label has the shortened name
+	}), nil
 }
 
 // references are the names of all rendered configs that pools, nodes and builds refer to.

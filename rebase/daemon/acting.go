@@ -58,7 +58,7 @@ func disturb(ctx context.Context, e *edges, in observed, verb, service string) e
 }
 
 // removes tells whether the node's config has a service's unit and the target's has it no more, or masks it.
-func removes(ctx context.Context, configs Configs, in observed, service string) (bool, error) {
+func removes(ctx context.Context, configs nodeConfigs, in observed, service string) (bool, error) {
 	wanted, err := targetConfig(ctx, configs, in)
 	if err != nil {
 		return false, err

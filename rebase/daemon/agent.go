@@ -67,7 +67,7 @@ type edges struct {
 	root        string
 	deployer    deploy.Deployer
 	services    Services
-	configs     Configs
+	configs     nodeConfigs
 	record      recordWriter
 	trust       clusterTrust
 	drift       *driftDetector

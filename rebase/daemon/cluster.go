@@ -18,7 +18,7 @@ type Cluster interface {
 
 // wanted is what nodes are to have.
 type wanted interface {
-	Configs
+	nodeConfigs
 	pinnedSets
 }
 
@@ -44,8 +44,8 @@ type ownNode interface {
 	PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error)
 }
 
-// Configs are what nodes are to have.
-type Configs interface {
+// nodeConfigs are what nodes are to have.
+type nodeConfigs interface {
 	// ControllerConfig reads what every node of the cluster has beside its config; nil when there is none.
 	ControllerConfig(ctx context.Context) (*mcfgv1.ControllerConfig, error)
 	// Config reads a rendered config.

@@ -19,7 +19,7 @@ import (
 // clusterTrust keeps the cluster's certificates and pull secrets on the node.
 type clusterTrust struct {
 	root     string
-	cluster  Configs
+	cluster  nodeConfigs
 	services Services
 	now      func() time.Time
 	log      *logrus.Entry

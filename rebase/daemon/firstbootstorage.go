@@ -14,9 +14,9 @@ import (
 	"dayone.dev/dayone/rebase/nodedisk"
 )
 
-// FirstBootStoragePath is where the agent keeps what Ignition made of the node's disks at its first boot; below the
+// firstBootStoragePath is where the agent keeps what Ignition made of the node's disks at its first boot; below the
 // node's root.
-const FirstBootStoragePath = "/var/lib/dayone/daemon/first-boot-storage.json"
+const firstBootStoragePath = "/var/lib/dayone/daemon/first-boot-storage.json"
 
 // maxStorageDiff bounds the text of one difference, in bytes (openshift/api, IrreconcilableChangeDiff).
 const maxStorageDiff = 4096
@@ -58,7 +58,7 @@ func beyondFirstBoot(root string, mc *mcfgv1.MachineConfig) ([]mcfgv1.Irreconcil
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(root, FirstBootStoragePath)
+	file := filepath.Join(root, firstBootStoragePath)
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if raw, err = json.Marshal(is); err == nil {

@@ -196,7 +196,7 @@ func parseAll(all []nodedisk.Current) ([]ign35.Config, error) {
 
 // targetConfig is the target's config: the node's own when it is the one that it has already, or what the plan has put
 // on its disk, so that the cluster need not have it, or answer, any more.
-func targetConfig(ctx context.Context, configs Configs, in observed) (*mcfgv1.MachineConfig, error) {
+func targetConfig(ctx context.Context, configs nodeConfigs, in observed) (*mcfgv1.MachineConfig, error) {
 	name := in.journal.Target.Config
 	if in.current.Config.Name == name {
 		return in.current.Config, nil

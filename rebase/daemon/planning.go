@@ -144,7 +144,7 @@ func waits(status deploy.Status, name string) bool {
 
 // withOwners gives a config that the node has with what its owners say now: that may have changed since the node took
 // it.
-func withOwners(ctx context.Context, configs Configs, have *mcfgv1.MachineConfig) (*mcfgv1.MachineConfig, error) {
+func withOwners(ctx context.Context, configs nodeConfigs, have *mcfgv1.MachineConfig) (*mcfgv1.MachineConfig, error) {
 	now, err := configs.Config(ctx, have.Name)
 	if apierrors.IsNotFound(err) {
 		return have, nil

@@ -9,8 +9,6 @@ import (
 
 // The grammar of actions and rules is that of manifests/postconfig, which the renderer speaks, too.
 type (
-	// ActionType is what is done to a node after a change.
-	ActionType = postconfig.ActionType
 	// Action is one thing to do.
 	Action = postconfig.Action
 	// Rule is what follows a change of one file, directory or unit, or of the SSH keys.
@@ -75,7 +73,7 @@ func within(part, list []Action) bool {
 
 // compare orders the counts of steps of several nodes: drain, what acts on services, reboot.
 func compare(a, b Action) int {
-	phases := []ActionType{Drain, DaemonReload, Restart, Reload, Reboot}
+	phases := []postconfig.ActionType{Drain, DaemonReload, Restart, Reload, Reboot}
 	return cmp.Or(cmp.Compare(slices.Index(phases, a.Type), slices.Index(phases, b.Type)),
 		cmp.Compare(a.Service, b.Service))
 }

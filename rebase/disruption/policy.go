@@ -65,7 +65,7 @@ func Defaults() (Policies, error) {
 
 func fromAPI(t opv1.NodeDisruptionPolicySpecActionType, reload *opv1.ReloadService,
 	restart *opv1.RestartService) Action {
-	a := Action{Type: ActionType(t)}
+	a := Action{Type: postconfig.ActionType(t)}
 	switch {
 	case reload != nil:
 		a.Service = string(reload.ServiceName)

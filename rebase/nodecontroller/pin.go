@@ -28,13 +28,13 @@ const (
 // pin tells nodes which PinnedImageSets, in which generation, they must have. Nodes that never had one are not told
 // that they have none.
 func pin(ctx context.Context, w *writer, d *decision) (time.Duration, error) {
-	own, err := w.pinned(ctx, d.Object)
+	own, err := pinned(ctx, w.client, d.Object)
 	if err != nil {
 		return 0, err
 	}
 	both, workers := own, labels.Nothing()
 	if d.Object.Name != workerPool && d.Object.Name != masterPool {
-		if both, workers, err = w.withWorkers(ctx, d.Object); err != nil {
+		if both, workers, err = withWorkers(ctx, w.client, d.Object); err != nil {
 			return 0, err
 		}
 	}
@@ -57,9 +57,10 @@ func pin(ctx context.Context, w *writer, d *decision) (time.Duration, error) {
 }
 
 // withWorkers lists the sets of a pool's nodes that the worker pool selects, too, and gives its selector.
-func (w *writer) withWorkers(ctx context.Context, pool *mcfgv1.MachineConfigPool) (string, labels.Selector, error) {
+func withWorkers(ctx context.Context, api client.Reader, pool *mcfgv1.MachineConfigPool) (string, labels.Selector,
+	error) {
 	worker := &mcfgv1.MachineConfigPool{}
-	err := w.client.Get(ctx, client.ObjectKey{Name: workerPool}, worker)
+	err := api.Get(ctx, client.ObjectKey{Name: workerPool}, worker)
 	if apierrors.IsNotFound(err) {
 		return "", labels.Nothing(), nil
 	}
@@ -70,16 +71,16 @@ func (w *writer) withWorkers(ctx context.Context, pool *mcfgv1.MachineConfigPool
 	if err != nil || selector.Empty() {
 		return "", labels.Nothing(), nil //nolint:nilerr // the worker pool's own status says it
 	}
-	sets, err := w.pinned(ctx, pool, worker)
+	sets, err := pinned(ctx, api, pool, worker)
 	return sets, selector, err
 }
 
 // pinned lists the sets of pools for nodes.
-func (w *writer) pinned(ctx context.Context, pools ...*mcfgv1.MachineConfigPool) (string, error) {
+func pinned(ctx context.Context, api client.Reader, pools ...*mcfgv1.MachineConfigPool) (string, error) {
 	var failure error
 	refs := pinnedimages.Wanted(pools, func(name string) int64 {
 		var set mcfgv1.PinnedImageSet
-		err := w.client.Get(ctx, client.ObjectKey{Name: name}, &set)
+		err := api.Get(ctx, client.ObjectKey{Name: name}, &set)
 		if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 			failure = fmt.Errorf("read PinnedImageSet %s: %w", name, err)
 		}

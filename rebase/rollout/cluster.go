@@ -283,7 +283,7 @@ func (c *Cluster) imageFor(mosc *mcfgv1.MachineOSConfig, config string) (wait st
 	case !meta.IsStatusConditionTrue(build.Status.Conditions, string(mcfgv1.MachineOSBuildSucceeded)),
 		build.Status.DigestedImagePushSpec != mosc.Status.CurrentImagePullSpec:
 		return fmt.Sprintf("MachineOSBuild %s has not brought the pool's image", name), false
-	case build.Labels[manifests.LabelRenderedMachineConfig] != config:
+	case build.Labels[manifests.LabelRenderedMachineConfig] != manifests.LabelValue(config):
 		return fmt.Sprintf("the image for %s is not built yet: see the conditions of MachineOSConfig %s", config, mosc.Name),
 			false
 	}

@@ -85,6 +85,18 @@ func TestWhatAPoolsImageWaitsFor(t *testing.T) {
 	assert.True(t, cluster.View("worker").PreBuilt)
 }
 
+// A label's value has at most 63 characters, and the name of a rendered config has more where its pool's is long.
+func TestImageOfAPoolWithALongName(t *testing.T) {
+	const long = "rendered-workers-with-graphics-cards-0123456789abcdef0123456789abcdef"
+	cluster, _, build := layered()
+	cluster.Pools[0].Spec.Configuration.Name = long
+	build.Labels[manifests.LabelRenderedMachineConfig] = manifests.LabelValue(long)
+	assert.Less(t, len(manifests.LabelValue(long)), len(long))
+	view := cluster.View("worker")
+	assert.Empty(t, view.Pool.Hold)
+	assert.Equal(t, target.Target{Config: long, Image: string(worldImage)}, view.Pool.Target)
+}
+
 // Only a refusal of just this target's image counts.
 func TestRefusedImage(t *testing.T) {
 	at := target.Target{Config: worldConfig, Image: string(worldImage)}

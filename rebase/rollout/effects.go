@@ -69,7 +69,7 @@ func (l *PoolView) coming(c *Cluster, mosc *mcfgv1.MachineOSConfig) {
 	name := mosc.Annotations[manifests.AnnotationCurrentBuild]
 	for i := range c.Builds {
 		b := &c.Builds[i]
-		if b.Name != name || b.Labels[manifests.LabelRenderedMachineConfig] != l.Pool.Target.Config {
+		if b.Name != name || b.Labels[manifests.LabelRenderedMachineConfig] != manifests.LabelValue(l.Pool.Target.Config) {
 			continue
 		}
 		if l.Building || string(b.Status.DigestedImagePushSpec) != l.Pool.Target.Image {

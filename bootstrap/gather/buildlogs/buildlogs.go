@@ -22,7 +22,6 @@ import (
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/build/buildlog"
 	"dayone.dev/dayone/build/job"
-	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry/credentials"
@@ -31,7 +30,7 @@ import (
 // Newest returns the pool's newest build, or the one of that name.
 func Newest(ctx context.Context, c client.Reader, pool, build string) (*mcfgv1.MachineOSBuild, error) {
 	var list mcfgv1.MachineOSBuildList
-	err := c.List(ctx, &list, client.MatchingLabels{manifests.LabelTargetPool: machineosbuild.LabelValue(pool)})
+	err := c.List(ctx, &list, client.MatchingLabels{manifests.LabelTargetPool: manifests.LabelValue(pool)})
 	if meta.IsNoMatchError(err) {
 		return nil, errors.New("find build: the cluster has no kind MachineOSBuild: is it the right cluster? " +
 			"dayone cluster install adds the kind")

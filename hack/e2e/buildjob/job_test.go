@@ -76,7 +76,7 @@ func digest(w *world) {
 // inputs counts the Secrets and ConfigMaps of a build.
 func (w *world) inputs(b *mcfgv1.MachineOSBuild) int {
 	w.t.Helper()
-	of := client.MatchingLabels{manifests.LabelMachineOSBuild: machineosbuild.LabelValue(b.Name)}
+	of := client.MatchingLabels{manifests.LabelMachineOSBuild: manifests.LabelValue(b.Name)}
 	var secrets corev1.SecretList
 	require.NoError(w.t, w.client.List(w.t.Context(), &secrets, client.InNamespace(assets.DefaultNamespace), of))
 	var maps corev1.ConfigMapList

@@ -16,8 +16,8 @@ import (
 const writes = 2000
 
 // BenchmarkAdmission measures what the policies add to a write: MachineConfigs with an owner's annotation, which the
-// most policies look at. Writes with and without the policies take turns of a block each, so that both see the same machine.
-// They are dry runs: everything but etcd's own write, whose disk would be all that a p99 shows.
+// most policies look at. Writes with and without the policies take turns of a block each, so that both see the same
+// machine. They are dry runs: everything but etcd's own write, whose disk would be all that a p99 shows.
 func BenchmarkAdmission(b *testing.B) {
 	for b.Loop() {
 		var with, bare []time.Duration
