@@ -19,7 +19,8 @@ func TestBlockReadsAsTheLibraryDoes(t *testing.T) {
 	words := []string{"a", "yes", "on", "Null", "1", "-2", "0x1f", "1e3", "1_000", "10.0.0.1", "16384Ki", "v1.2", "a: b",
 		"a #b", "- x", "it's", `say "hi"`, "a\nb", "a\n\n  b\n", "", " lead", "trail ", "2026-01-31T22:00:00Z", "2026-01-31",
 		"{x", "[y", "*z", "&q", "!t", "%p", "@m", "`g", "|", ">", "~", "ä", "tab\tx", "end:", "x@sha256:ab", "100m", "07",
-		".5", "12:30:45", "=", "<<", "?k", "1.5Gi", "5.14.0-427.el9.x86_64", "0o7", "+1", ".inf", "quay.io/a/b:latest", "k8s.io/x",
+		".5", "12:30:45", "=", "<<", "?k", "1.5Gi", "5.14.0-427.el9.x86_64", "0o7", "+1", ".inf", "quay.io/a/b:latest",
+		"k8s.io/x",
 		strings.Repeat("a long message is folded ", 8) + "end", strings.Repeat("it's: folded # \"too\" ", 9) + "end"}
 	var value func(depth int) any
 	value = func(depth int) any {
