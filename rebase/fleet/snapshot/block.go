@@ -97,7 +97,6 @@ func (b *block) mapping(path string) bool {
 		below := strings.TrimPrefix(path+"."+key, ".")
 		if rest == "" && unread(below) {
 			b.skip(indent)
-			first = b.out[len(b.out)-1] == '{'
 			continue
 		}
 		if !first && b.out[len(b.out)-1] != '{' {
