@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,11 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // BenchmarkClusterPlan5000 is dayone cluster plan -f as a process of its own on a dump of 5,000 layered nodes, each
-// with its MachineConfigNode, as kubectl get -o yaml writes them.
+// with its MachineConfigNode, as kubectl get -o json writes them.
 func BenchmarkClusterPlan5000(b *testing.B) {
 	dir, plugin := bigDump(b, 5000), filepath.Join(b.TempDir(), "kubectl-dayone")
 	self, err := os.Executable()
@@ -48,7 +48,6 @@ func bigDump(b *testing.B, nodes int) string {
 	node, ok := objects[few].(*corev1.Node)
 	require.True(b, ok)
 	dir := writeDump(b, objects[:few-1])
-	require.NoError(b, os.Remove(filepath.Join(dir, "nodes.json")))
 	fill(node)
 	record := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: node.Name, ResourceVersion: "1"},
 		Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: node.Name},
@@ -62,8 +61,8 @@ func bigDump(b *testing.B, nodes int) string {
 			Status: metav1.ConditionFalse, Reason: "NotYetOccurred", LastTransitionTime: metav1.Now(),
 			Message: "This node has not yet entered the phase of the update that this condition is about"})
 	}
-	writeMany(b, filepath.Join(dir, "nodes.yaml"), node, nodes)
-	writeMany(b, filepath.Join(dir, "records.yaml"), record, nodes)
+	writeMany(b, filepath.Join(dir, "nodes.json"), node, nodes)
+	writeMany(b, filepath.Join(dir, "records.json"), record, nodes)
 	return dir
 }
 
@@ -90,17 +89,19 @@ func fill(n *corev1.Node) {
 // writeMany writes a list of copies that differ in their names.
 func writeMany(b *testing.B, file string, o any, copies int) {
 	b.Helper()
-	raw, err := yaml.Marshal(o)
+	raw, err := json.MarshalIndent(o, "        ", "    ")
 	require.NoError(b, err)
-	text := "- " + strings.ReplaceAll(strings.TrimSpace(string(raw)), "\n", "\n  ") + "\n"
 	f, err := os.Create(file)
 	require.NoError(b, err)
 	w := bufio.NewWriter(f)
-	fmt.Fprintln(w, "apiVersion: v1\nitems:")
+	fmt.Fprintln(w, "{\n    \"apiVersion\": \"v1\",\n    \"items\": [")
 	for i := range copies {
-		fmt.Fprint(w, strings.ReplaceAll(text, "name: w1\n", fmt.Sprintf("name: w%05d\n", i)))
+		if i > 0 {
+			fmt.Fprintln(w, ",")
+		}
+		fmt.Fprint(w, "        "+strings.ReplaceAll(string(raw), `"name": "w1"`, fmt.Sprintf(`"name": "w%05d"`, i)))
 	}
-	fmt.Fprintln(w, "kind: List\nmetadata:\n  resourceVersion: \"\"")
+	fmt.Fprintln(w, "\n    ],\n    \"kind\": \"List\",\n    \"metadata\": {\"resourceVersion\": \"\"}\n}")
 	require.NoError(b, w.Flush())
 	require.NoError(b, f.Close())
 }

@@ -200,8 +200,8 @@ func TestPlanOfALiveClusterIsThatOfItsDump(t *testing.T) {
 	require.Equal(t, cli.ExitOK, code, errs)
 	assert.Equal(t, live, again)
 	dir := t.TempDir()
-	kubectl(t, kubeconfig, filepath.Join(dir, "cluster.yaml"), "get",
-		"nodes,machineconfigpools,machineosconfigs,machineosbuilds,machineconfignodes", "-o", "yaml")
+	kubectl(t, kubeconfig, filepath.Join(dir, "cluster.json"), "get",
+		"nodes,machineconfigpools,machineosconfigs,machineosbuilds,machineconfignodes", "-o", "json")
 	code, recorded, errs := dayone(t, "cluster", "plan", "--from", dir, "-o", "yaml", "--at", at)
 	require.Equal(t, cli.ExitOK, code, errs)
 	_, pools, found := strings.Cut(live, "pools:")

@@ -12,10 +12,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,28 +38,60 @@ const (
 // Dump is objects as `kubectl get -o yaml`, `-o json` or must-gather write them.
 type Dump struct {
 	scheme *runtime.Scheme
-	// objects are the documents of each kind, by namespace and name; of one that is there twice the newer one.
+	// objects are those of each kind, by namespace and name; of one that is there twice the newer one.
 	objects map[schema.GroupKind]map[string]dumped
 	// removed are objects that go, by kind, and namespace and name.
 	removed map[schema.GroupKind]map[string]bool
 }
 
+// dumped is an object with the file that has it; err says why it cannot be read, if somebody asks for it.
 type dumped struct {
-	raw     []byte
+	object  runtime.Object
+	err     error
 	file    string
 	version int64
 }
 
 // dumpedHeader is what every object has. Items makes it a list.
 type dumpedHeader struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	APIVersion string
+	Kind       string
 	Metadata   struct {
 		Name            string `json:"name"`
 		Namespace       string `json:"namespace"`
 		ResourceVersion string `json:"resourceVersion"`
-	} `json:"metadata"`
-	Items []json.RawMessage `json:"items"`
+	}
+	Items []json.RawMessage
+}
+
+// headerOf reads what stands before an object's spec and status, which are most of it, and the items of a list.
+func headerOf(raw []byte) (h dumpedHeader, err error) {
+	in := json.NewDecoder(bytes.NewReader(raw))
+	if token, err := in.Token(); err != nil || token != json.Delim('{') {
+		return h, err
+	}
+	for in.More() && (h.APIVersion == "" || h.Kind == "" || h.Metadata.Name == "") {
+		key, err := in.Token()
+		if err != nil {
+			return h, err
+		}
+		var passed json.RawMessage
+		into := any(&passed)
+		switch key {
+		case "apiVersion":
+			into = &h.APIVersion
+		case "kind":
+			into = &h.Kind
+		case "metadata":
+			into = &h.Metadata
+		case "items":
+			into = &h.Items
+		}
+		if err := in.Decode(into); err != nil {
+			return h, err
+		}
+	}
+	return h, nil
 }
 
 // NewDump is a dump without objects.
@@ -144,12 +178,30 @@ func ReadDump(dir string) (*Dump, error) {
 }
 
 func (d *Dump) readFile(path string) error {
-	raw, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
+	defer f.Close()
+	r := bufio.NewReader(f)
+	isJSON, err := beginsJSON(r)
+	if err != nil {
+		return fmt.Errorf("read objects: %s: %w", path, err)
+	}
+	if isJSON {
+		return d.readJSON(r, path)
+	}
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return fmt.Errorf("read objects: %s: %w", path, err)
+	}
 	if items, is := cutList(raw); is {
-		return d.addItems(items, path)
+		for _, item := range items {
+			if err := d.addYAML(item, path); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
 	for {
@@ -160,45 +212,33 @@ func (d *Dump) readFile(path string) error {
 		if err != nil {
 			return fmt.Errorf("read objects: %s: %w", path, err)
 		}
-		if !d.mayConcern(document) {
-			continue
-		}
-		object := bytes.TrimSpace(document)
-		if !bytes.HasPrefix(object, []byte("{")) {
-			if object, err = yaml.YAMLToJSON(document); err != nil {
-				return fmt.Errorf("read objects: %s: %w: mend or remove the file", path, err)
-			}
-		}
-		if err := d.Add(object, path); err != nil {
+		if err := d.addYAML(document, path); err != nil {
 			return err
 		}
 	}
 }
 
-// addItems takes in the items of a list as kubectl writes it.
-func (d *Dump) addItems(items [][]byte, path string) error {
-	for _, item := range items {
-		if !d.mayConcern(item) {
-			continue
-		}
-		object, ok := blockJSON(item)
-		if !ok {
-			list, err := yaml.YAMLToJSON(item)
-			if err != nil {
-				return fmt.Errorf("read objects: %s: %w: mend or remove the file", path, err)
-			}
-			object = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(list), []byte("[")), []byte("]"))
-		}
-		if err := d.Add(object, path); err != nil {
-			return err
+// addYAML takes in a document, or an item that cutList has cut out of one.
+func (d *Dump) addYAML(document []byte, path string) error {
+	if !mayConcern(document) {
+		return nil
+	}
+	object := bytes.TrimSpace(document)
+	if !bytes.HasPrefix(object, []byte("{")) {
+		var err error
+		if object, err = yaml.YAMLToJSON(document); err != nil {
+			return fmt.Errorf("read objects: %s: %w: mend or remove the file", path, err)
 		}
 	}
-	return nil
+	if bytes.HasPrefix(object, []byte("[")) { // an item with its "- "
+		object = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(object), []byte("[")), []byte("]"))
+	}
+	return d.Add(object, path)
 }
 
 // mayConcern spares the documents of a must-gather that surely hold nothing of interest, most of them pods, the
 // parsing.
-func (d *Dump) mayConcern(document []byte) bool {
+func mayConcern(document []byte) bool {
 	for _, word := range []string{"openshift.io", "Node"} {
 		if bytes.Contains(document, []byte(word)) {
 			return true
@@ -209,8 +249,8 @@ func (d *Dump) mayConcern(document []byte) bool {
 
 // Add takes in an object, or a list of them, in JSON; file says where it comes from.
 func (d *Dump) Add(raw []byte, file string) error {
-	var h dumpedHeader
-	if err := json.Unmarshal(raw, &h); err != nil || h.Kind == "" {
+	h, err := headerOf(raw)
+	if err != nil || h.Kind == "" {
 		return nil //nolint:nilerr // no object: notes and reports lie beside them
 	}
 	if h.Items != nil {
@@ -232,10 +272,27 @@ func (d *Dump) Add(raw []byte, file string) error {
 		kind = map[string]dumped{}
 		d.objects[gvk.GroupKind()] = kind
 	}
-	if have, found := kind[key]; !found || have.version <= version {
-		kind[key] = dumped{raw: raw, file: file, version: version}
+	if have, found := kind[key]; found && have.version > version {
+		return nil
 	}
+	object, err := d.scheme.New(gvk)
+	if err != nil {
+		return fmt.Errorf("read objects: %s: %w", file, err)
+	}
+	err = json.Unmarshal(raw, object)
+	trim(object)
+	kind[key] = dumped{object: object, err: err, file: file, version: version}
 	return nil
+}
+
+// trim drops what no plan looks at and is most of a large dump.
+func trim(object runtime.Object) {
+	if o, err := meta.Accessor(object); err == nil {
+		o.SetManagedFields(nil)
+	}
+	if n, ok := object.(*corev1.Node); ok {
+		n.Status.Images = nil
+	}
 }
 
 // List fills the list with the dump's objects of its kind, by namespace and name. Options are not looked at: they could
@@ -250,14 +307,31 @@ func (d *Dump) List(_ context.Context, list client.ObjectList, _ ...client.ListO
 	keys := slices.Sorted(maps.Keys(kind))
 	objects := make([]runtime.Object, 0, len(keys))
 	for _, key := range keys {
-		object, err := d.scheme.New(gvk)
+		object, err := d.asVersion(kind[key], gvk)
 		if err != nil {
-			return fmt.Errorf("read dump: %w", err)
-		}
-		if err := json.Unmarshal(kind[key].raw, object); err != nil {
 			return fmt.Errorf("read dump: %s: %s %s: %w", kind[key].file, gvk.Kind, key[1:], err)
 		}
 		objects = append(objects, object)
 	}
 	return meta.SetList(list, objects)
+}
+
+// asVersion gives a copy of an object in a version of its API. The versions of the kinds that are read here have the
+// same fields.
+func (d *Dump) asVersion(have dumped, gvk schema.GroupVersionKind) (runtime.Object, error) {
+	if have.err != nil {
+		return nil, have.err
+	}
+	object, err := d.scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	if reflect.TypeOf(object) == reflect.TypeOf(have.object) {
+		return have.object.DeepCopyObject(), nil
+	}
+	raw, err := json.Marshal(have.object)
+	if err != nil {
+		return nil, err
+	}
+	return object, json.Unmarshal(raw, object)
 }

@@ -171,7 +171,7 @@ func (s *Source) advice() string {
 		return "is it the right cluster?"
 	}
 	return "write them with kubectl get nodes,machineconfigpools,machineosconfigs,machineosbuilds,machineconfignodes " +
-		"-o yaml > DIR/cluster.yaml"
+		"-o json > DIR/cluster.json"
 }
 
 // listKnown lists objects; of a kind that the cluster does not know there are none.
