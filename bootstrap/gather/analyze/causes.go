@@ -32,7 +32,7 @@ func causes() []cause {
 		{"registry-credentials", "a registry refused the credentials",
 			"correct the Secret or auth file for that registry; dayone prepare --check-registry tests it beforehand",
 			regexp.MustCompile(
-				`(?i)\b401\b|\b403\b|unauthori[sz]ed|authentication required|access denied|\bdenied:|forbidden|` +
+				`(?im)(^|[\s(:])40[13]([\s:;,)]|$)|unauthori[sz]ed|authentication required|access denied|\bdenied:|forbidden|` +
 					`invalid username/password`)},
 		{"registry-certificate", "a registry's certificate is not trusted",
 			"name the CA that signs it: --base-ca for the base image, registry.caFile for the final registry",
@@ -55,7 +55,7 @@ func causes() []cause {
 				"bootstrap again",
 			regexp.MustCompile(
 				`(?i)\[registry-unreachable\]|connection refused|no such host|i/o timeout|connection reset|` +
-					`network is unreachable|no route to host|tls handshake timeout|\bEOF\b|50[234] `)},
+					`network is unreachable|no route to host|tls handshake timeout|\bEOF\b|(^|[\s(:])50[234] `)},
 		{"build", "an image build failed", "read the build's log below bootstrap/dayone/build-logs",
 			regexp.MustCompile(`build failed \(|(?m)^class: `)},
 	}
