@@ -23,6 +23,7 @@ func (p *Proposal) Unknown(in forecast.Input) []string {
 	var out []string
 	say := func(what string, kind removal) {
 		switch gk := kind.kind.GroupKind(); {
+		case beside(kind, in):
 		case !forecastKind(gk) && notForecast(gk) != "":
 			out = append(out, fmt.Sprintf("%s is not forecast: %s", what, notForecast(gk)))
 		case !forecastKind(gk):
@@ -33,12 +34,26 @@ func (p *Proposal) Unknown(in forecast.Input) []string {
 		}
 	}
 	for i := range p.objects {
-		say(p.objects[i].String(), removal{kind: p.objects[i].kind})
+		o := &p.objects[i]
+		say(o.String(), removal{o.kind, o.namespace, o.name})
 	}
 	for _, r := range p.removed {
 		say("deleting "+r.String(), r)
 	}
 	return out
+}
+
+// beside says that an object does nothing to nodes: a Namespace, and the credentials that a MachineOSConfig names for its
+// builds.
+func beside(r removal, in forecast.Input) bool {
+	if r.kind.Group != "" {
+		return false
+	}
+	return r.kind.Kind == "Namespace" || r.kind.Kind == "Secret" &&
+		slices.ContainsFunc(in.Cluster.Configs, func(m mcfgv1.MachineOSConfig) bool {
+			base := m.Spec.BaseImagePullSecret
+			return m.Spec.RenderedImagePushSecret.Name == r.name || base != nil && base.Name == r.name
+		})
 }
 
 // Hints names what is accepted and does nothing: objects that nothing selects, names that do not count. in is the

@@ -280,6 +280,21 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 	}
 }
 
+// What a MachineOSConfig needs beside it makes no forecast incomplete.
+func TestCredentialsOfBuildsAreNoGap(t *testing.T) {
+	s := cluster(t)
+	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: push, namespace: openshift-machine-config-operator}\n" +
+		"type: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: '{\"auths\": {}}'}\n"
+	_, named := read(t, s, secret)
+	assert.Contains(t, strings.Join(named, "\n"), "Secret push (standard input:1:1) is not forecast")
+	refused, named := read(t, s, secret+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n"+
+		"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineOSConfig\nmetadata: {name: worker}\nspec:\n"+
+		"  machineConfigPool: {name: worker}\n  imageBuilder: {imageBuilderType: Job}\n"+
+		"  renderedImagePushSpec: registry.example.com/os/worker:latest\n  renderedImagePushSecret: {name: push}\n")
+	require.Empty(t, refused)
+	assert.NotContains(t, strings.Join(named, "\n"), "is not forecast")
+}
+
 func TestRemovals(t *testing.T) {
 	s := cluster(t)
 	with := func(name string) string { return strings.Replace(header, "50-app", name, 1) }
