@@ -43,8 +43,8 @@ func (p *Proposal) Unknown(in forecast.Input) []string {
 	return out
 }
 
-// beside says that an object does nothing to nodes: a Namespace, and the credentials that a MachineOSConfig names for its
-// builds.
+// beside says that an object does nothing to nodes: a Namespace, and the credentials that a MachineOSConfig names for
+// its builds.
 func beside(r removal, in forecast.Input) bool {
 	if r.kind.Group != "" {
 		return false
