@@ -129,8 +129,19 @@ func (c courier) deliver(ctx context.Context, i Image) error {
 	return nil
 }
 
-// holds asks the final registry for the manifest and every blob.
+// holds asks the final registry for the manifest and every blob. Before it gives up for good it asks again: where the
+// library may speak without TLS, a registry that starts between its two requests answers as one with a wrong
+// certificate does.
 func (c courier) holds(ctx context.Context, i Image) (bool, error) {
+	there, err := c.find(ctx, i)
+	var f fatal
+	if errors.As(err, &f) {
+		return c.find(ctx, i)
+	}
+	return there, err
+}
+
+func (c courier) find(ctx context.Context, i Image) (bool, error) {
 	client, err := c.client(i)
 	if err != nil {
 		return false, err
