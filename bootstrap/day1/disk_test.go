@@ -31,7 +31,7 @@ func TestCheckDisk(t *testing.T) {
 	assert.Equal(t, "low-disk", found[0].Rule)
 	assert.Equal(t, "2Mi are free at "+dir+", and builds may take 3Mi", found[0].Message)
 
-	require.NoError(t, CheckDisk(o, installconfig.Build{Disk: 8 << 30}), "nobody asked for the default")
+	require.NoError(t, CheckDisk(o, installconfig.Build{Disk: 8 << 30}), "the default is no request of the user")
 	require.Len(t, said.AllEntries(), 1)
 	assert.Contains(t, said.LastEntry().Message, "[low-disk]")
 

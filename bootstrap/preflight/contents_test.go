@@ -34,7 +34,7 @@ func TestRefusesContents(t *testing.T) {
 		{"no auth", secrets, push, `{"registry.example.com":{"atuh":"x"}}`, "secret-content"},
 		{"no entries", secrets, push, `{}`, "secret-content"},
 		{"empty credentials", secrets, `'{"auths":` + push + `}'`, `""`, "secret-content"},
-		{"credentials of a Secret that nobody names", secrets, "name: base-pull\n  namespace: openshift-" +
+		{"credentials of a Secret that no object names", secrets, "name: base-pull\n  namespace: openshift-" +
 			"machine-config-operator\ntype: kubernetes.io/dockerconfigjson\nstringData:\n  .dockerconfigjson: '{\"auths\"",
 			"name: base-pull\n  namespace: openshift-machine-config-operator\ntype: kubernetes.io/dockerconfigjson\n" +
 				"stringData:\n  .dockerconfigjson: '{\"auts\"", "secret-content"},
@@ -73,7 +73,7 @@ func TestRefusesContents(t *testing.T) {
 			"networking: {clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 8}]}\nplatform:", "host-prefix"},
 		{"an old form", file, "apiVersion: v1\n", "apiVersion: v2\n", "value"},
 		{"a publisher that is none", file, "platform:", "publish: external\nplatform:", "value"},
-		{"gates that nobody may set", file, "platform:", "featureGates: [A=true]\nplatform:", "feature-gates"},
+		{"gates outside of CustomNoUpgrade", file, "platform:", "featureGates: [A=true]\nplatform:", "feature-gates"},
 		{"a limit that is none", "openshift/10-pools.yaml", "spec:\n", "spec:\n  maxUnavailable: many\n", "max-unavailable"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
