@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	"github.com/sirupsen/logrus"
@@ -24,7 +25,9 @@ import (
 
 // settings are this program's own flags.
 type settings struct {
-	version      string
+	version string
+	// mode says how much of the work is dayone's, beside a Machine Config Operator or in its place.
+	mode         string
 	builderImage string
 	// builderArgs are further arguments of the builder.
 	builderArgs []string
@@ -45,7 +48,19 @@ type part struct {
 	add   func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error
 }
 
+// parts are the controllers of the mode.
 func (s *settings) parts() []part {
+	switch cluster.Mode(s.mode) {
+	case cluster.Advisor:
+		return s.advisorParts()
+	case cluster.Building:
+		return s.builderParts()
+	}
+	return s.fullParts()
+}
+
+// fullParts do everything.
+func (s *settings) fullParts() []part {
 	list := []part{
 		{watch: optin.CacheOptions, add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options,
 			log *logrus.Entry) error {
@@ -85,6 +100,15 @@ func newRootCommand(version string) *cobra.Command {
 	root := &cobra.Command{Use: cluster.Controller, Short: "The operator of layered pools", Version: version,
 		SilenceUsage: true, SilenceErrors: true}
 	start := manager.NewCommand(s.program())
+	start.Flags().StringVar(&s.mode, "mode", string(cluster.Full),
+		"how much is dayone's work: advisor (nothing, it forecasts and explains), builder (builds) or full (everything)")
+	start.PreRunE = func(*cobra.Command, []string) error {
+		_, err := cluster.ParseMode(s.mode)
+		if err == nil && len(s.parts()) == 0 {
+			err = fmt.Errorf("mode %s has no controllers in this version", s.mode)
+		}
+		return err
+	}
 	start.Flags().StringVar(&s.builderImage, "builder-image", "",
 		"image with machine-os-builder, which runs while a pool is opted in; best by digest")
 	start.Flags().StringArrayVar(&s.builderArgs, "builder-arg", nil,

@@ -5,6 +5,8 @@ const (
 	// DefaultNamespace is where the API demands the secrets that MachineOSConfigs name (openshift/api,
 	// types_machineosconfig.go).
 	DefaultNamespace = "openshift-machine-config-operator"
+	// AdvisorNamespace is of an installation in mode Advisor.
+	AdvisorNamespace = "dayone"
 	// Controller names the operator's Deployment, ServiceAccount and lease.
 	Controller = "dayone-controller"
 	// Builder names the builder's Deployment, ServiceAccount and lease.
