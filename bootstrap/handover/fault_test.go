@@ -2,10 +2,13 @@ package handover_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,6 +77,57 @@ func TestRunWaits(t *testing.T) {
 	require.NoError(t, within(t, ended))
 	w.nothingChanged()
 	assert.Equal(t, 1, s.revoked)
+}
+
+// A registry that starts between the library's two requests, with TLS and then without, answers the second one as a
+// registry with a wrong certificate does. The hand-over asks again and goes on.
+func TestRegistryThatStartsBetweenTwoRequests(t *testing.T) {
+	var connections atomic.Int32
+	s := newSmallBehind(t, func(final string) string {
+		front, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { front.Close() })
+		go relay(front, final, &connections)
+		return front.Addr().String()
+	})
+	l := &listener{}
+	o := s.options(nil)
+	o.Connect, o.Observe = handover.Kubeconfig(filepath.Join(t.TempDir(), "kubeconfig"), ""), l.hear
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- handover.Run(ctx, o) }()
+	l.hears(t, handover.StageObjects, "does not exist yet")
+	cancel()
+	require.ErrorIs(t, within(t, ended), context.Canceled)
+	assert.Greater(t, connections.Load(), int32(2))
+}
+
+// relay passes connections on to the address to, but answers the first one without TLS.
+func relay(front net.Listener, to string, connections *atomic.Int32) {
+	for {
+		near, err := front.Accept()
+		if err != nil {
+			return
+		}
+		if connections.Add(1) == 1 {
+			_, _ = io.WriteString(near, "not TLS yet\n")
+			near.Close()
+			continue
+		}
+		go func() {
+			defer near.Close()
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				return
+			}
+			defer far.Close()
+			go func() {
+				_, _ = io.Copy(far, near)
+				far.Close()
+			}()
+			_, _ = io.Copy(near, far)
+		}()
+	}
 }
 
 // A deadline ends it with what it was waiting for, and nothing is revoked. A busy machine may need more than the first

@@ -45,7 +45,14 @@ type small struct {
 
 func newSmall(t *testing.T) *small {
 	t.Helper()
+	return newSmallBehind(t, func(final string) string { return final })
+}
+
+// newSmallBehind reaches the final registry by the address that front makes of its own.
+func newSmallBehind(t *testing.T, front func(final string) string) *small {
+	t.Helper()
 	s := &small{t: t, boot: registrytest.Start(t), final: registrytest.Start(t)}
+	s.final.Addr = front(s.final.Addr)
 	base, image := s.push("ocp/base-os"), s.push("ocp/master-os")
 	set := s.objects(s.final.Push)
 	render.StandaloneInputs(set, s.final.Addr+"/ocp/base-os@"+base, versions())
