@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,6 +56,42 @@ func TestServiceAccountRights(t *testing.T) {
 	}, waitLimit, waitEvery)
 	assert.True(t, apierrors.IsForbidden(reader.List(ctx, &corev1.SecretList{}, client.InNamespace("default"))))
 	assert.True(t, apierrors.IsForbidden(reader.List(ctx, &corev1.ConfigMapList{}, client.InNamespace("rbac"))))
+}
+
+// TestRightsThatAreUsed records what an account asks, and compares it with what it may.
+func TestRightsThatAreUsed(t *testing.T) {
+	e := shared.Env(t)
+	role := func(verbs ...any) []*unstructured.Unstructured {
+		meta := func(more map[string]any) map[string]any {
+			more["metadata"] = map[string]any{"namespace": "used", "name": "program"}
+			return more
+		}
+		return []*unstructured.Unstructured{
+			{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "used"}}},
+			{Object: meta(map[string]any{"apiVersion": "v1", "kind": "ServiceAccount"})},
+			{Object: meta(map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": []any{
+				map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}, "verbs": verbs}}})},
+			{Object: meta(map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+				"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "Role", "name": "program"},
+				"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": "used", "name": "program"}}})},
+		}
+	}
+	e.InstallRightsOf(t, role("list", "get"))
+	config, calls := kubetest.Record(e.As(t, "used", "program"))
+	c, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	require.NoError(t, c.List(t.Context(), &corev1.ConfigMapList{}, client.InNamespace("used")))
+	calls.JustThese(t, role("list"), "used", "program")
+	assert.Equal(t, 1, calls.Count(nil))
+
+	wrong := &testing.T{}
+	calls.JustThese(wrong, role("list", "get"), "used", "program")
+	assert.True(t, wrong.Failed(), "get is never used")
+
+	require.Error(t, c.List(t.Context(), &corev1.SecretList{}, client.InNamespace("used")))
+	wrong = &testing.T{}
+	calls.JustThese(wrong, role("list"), "used", "program")
+	assert.True(t, wrong.Failed(), "Secrets are refused")
 }
 
 func TestRestartAPIServer(t *testing.T) {

@@ -35,6 +35,12 @@ func (e *Env) InstallRights(t testing.TB) {
 	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: image,
 		Builder: image, Daemon: image}})
 	require.NoError(t, err)
+	e.InstallRightsOf(t, objects)
+}
+
+// InstallRightsOf makes the namespaces, service accounts and rights that are among objects, as InstallRights does.
+func (e *Env) InstallRightsOf(t testing.TB, objects []*unstructured.Unstructured) {
+	t.Helper()
 	for _, o := range objects {
 		switch o.GetKind() {
 		case "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
@@ -74,15 +80,7 @@ func questions(t testing.TB, objects []*unstructured.Unstructured) (list []autho
 		}
 		var binding rbacv1.RoleBinding // both kinds have the same fields
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &binding))
-		i := slices.IndexFunc(objects, func(role *unstructured.Unstructured) bool {
-			return role.GetKind() == binding.RoleRef.Kind && role.GetName() == binding.RoleRef.Name &&
-				(role.GetNamespace() == "" || role.GetNamespace() == binding.Namespace)
-		})
-		if i < 0 {
-			continue // the cluster's own
-		}
-		var role rbacv1.ClusterRole
-		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, &role))
+		role, _ := boundRole(t, objects, &binding)
 		for _, rule := range role.Rules {
 			for _, subject := range binding.Subjects {
 				list = append(list, question(subject, binding.Namespace, rule))
@@ -90,6 +88,21 @@ func questions(t testing.TB, objects []*unstructured.Unstructured) (list []autho
 		}
 	}
 	return list
+}
+
+// boundRole is the role that a binding gives; not found: it is the cluster's own.
+func boundRole(t testing.TB, objects []*unstructured.Unstructured,
+	binding *rbacv1.RoleBinding) (role rbacv1.ClusterRole, found bool) {
+	t.Helper()
+	i := slices.IndexFunc(objects, func(role *unstructured.Unstructured) bool {
+		return role.GetKind() == binding.RoleRef.Kind && role.GetName() == binding.RoleRef.Name &&
+			(role.GetNamespace() == "" || role.GetNamespace() == binding.Namespace)
+	})
+	if i < 0 {
+		return role, false
+	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, &role))
+	return role, true
 }
 
 // question is whether a subject may do the first thing that a rule allows.
