@@ -185,6 +185,6 @@ const (
 const (
 	// ConditionOptedIn is True on a MachineOSConfig whose pool is opted in; False with what an administrator must change.
 	ConditionOptedIn = "OptedIn"
-	// ConditionBuilderAvailable on the MachineConfiguration is True while machine-os-builder works.
+	// ConditionBuilderAvailable on the MachineConfiguration is True while dayone-builder works.
 	ConditionBuilderAvailable = "MachineOSBuilderAvailable"
 )

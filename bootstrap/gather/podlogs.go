@@ -14,7 +14,7 @@ import (
 // podRanks are the pods whose logs are gathered, by the beginning of their names, and in this order: builds and
 // controllers before what runs on every node.
 func podRanks() []string {
-	return []string{"build-", "machine-os-builder", "dayone-controller", "machine-config-controller",
+	return []string{"build-", "dayone-builder", "machine-os-builder", "dayone-controller", "machine-config-controller",
 		"machine-config-operator", "dayone", "machine-config-"}
 }
 

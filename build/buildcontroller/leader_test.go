@@ -12,6 +12,7 @@ import (
 
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 // startCandidate runs a controller that works only while it holds the lease.
@@ -19,10 +20,10 @@ func startCandidate(t *testing.T, w *world) (elected <-chan struct{}, stop func(
 	t.Helper()
 	// Long enough for a busy machine to keep it; who ends gives it back.
 	lease, renew, retry := 2*time.Minute, time.Minute, 200*time.Millisecond
-	mgr, err := ctrl.NewManager(shared.Env(t).As(t, namespace, "machine-os-builder"),
+	mgr, err := ctrl.NewManager(shared.Env(t).As(t, namespace, cluster.Builder),
 		ctrl.Options{Scheme: testScheme(t), Cache: CacheOptions(namespace),
 			Metrics: metricsserver.Options{BindAddress: "0"}, Controller: kubetest.Controllers(), LeaderElection: true,
-			LeaderElectionID: "machine-os-builder", LeaderElectionNamespace: namespace, LeaderElectionReleaseOnCancel: true,
+			LeaderElectionID: cluster.Builder, LeaderElectionNamespace: namespace, LeaderElectionReleaseOnCancel: true,
 			LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -59,7 +59,7 @@ func newRealWorld(t testing.TB) *world {
 	stop := func() {}
 	w.restart = func() {
 		stop()
-		stop = startController(t, env.As(t, namespace, "machine-os-builder"), w.options())
+		stop = startController(t, env.As(t, namespace, cluster.Builder), w.options())
 	}
 	t.Cleanup(func() {
 		w.clean()

@@ -213,7 +213,8 @@ func (w *world) builderIs(p phase, message string) {
 		if assert.NotNil(c, condition) {
 			assert.Equal(c, string(p), condition.Reason)
 			assert.Contains(c, condition.Message, message)
-			assert.Equal(c, p == phaseStarting || p == phaseStopping, condition.Status == metav1.ConditionTrue)
+			assert.Equal(c, p == phaseStarting || p == phaseStopping || p == phaseReplacing,
+				condition.Status == metav1.ConditionTrue)
 			assert.Equal(c, p == phaseRunning,
 				meta.IsStatusConditionTrue(mc.Status.Conditions, manifests.ConditionBuilderAvailable))
 			assert.Equal(c, p == phaseBlocked, meta.IsStatusConditionTrue(mc.Status.Conditions, conditionBuilderDegraded))

@@ -37,6 +37,8 @@ type builder struct {
 	applied generation
 	// reported is the last phase that was reported.
 	reported phase
+	// replaced says that a former builder was there, whose lease is left.
+	replaced bool
 }
 
 // generation identifies a Deployment's desired state.
@@ -51,6 +53,9 @@ func (b *builder) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if err := b.forget(ctx, v.former); err != nil {
+		return reconcile.Result{}, err
+	}
 	p := decide(v)
 	if !p.run && p.phase == phaseStopping {
 		// The cache may be behind: before anything is deleted, the API server is asked.
@@ -62,6 +67,8 @@ func (b *builder) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	switch {
 	case p.run:
 		err = b.start(ctx, v)
+	case p.phase == phaseReplacing:
+		err = b.replace(ctx, v.former)
 	case p.phase == phaseStopping:
 		err = b.stop(ctx, v.deployment)
 	case p.phase == phaseIdle:
@@ -92,6 +99,14 @@ func (b *builder) observe(ctx context.Context, from client.Reader) (view, error)
 	}
 	if err == nil {
 		v.deployment = &d
+	}
+	var former appsv1.Deployment
+	err = from.Get(ctx, client.ObjectKey{Namespace: b.o.Namespace, Name: cluster.FormerBuilder}, &former)
+	if client.IgnoreNotFound(err) != nil {
+		return v, fmt.Errorf("read Deployment %s: %w", cluster.FormerBuilder, err)
+	}
+	if err == nil && ours(&former) { // the Machine Config Operator has one of this name, too
+		v.former = &former
 	}
 	return v, nil
 }
@@ -140,7 +155,30 @@ func (o Options) deployment() (*unstructured.Unstructured, error) {
 		Images: cluster.Images{Builder: o.BuilderImage}, BuilderArgs: o.BuilderArgs})
 }
 
-// stop deletes the Deployment; it is there until its pods are gone.
+// replace ends the builder of an earlier version.
+func (b *builder) replace(ctx context.Context, former *appsv1.Deployment) error {
+	b.mu.Lock()
+	b.replaced = true
+	b.mu.Unlock()
+	return b.stop(ctx, former)
+}
+
+// forget removes the lease of a former builder that has ended. Without one its lease's name is the Machine Config
+// Operator's.
+func (b *builder) forget(ctx context.Context, former *appsv1.Deployment) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.replaced || former != nil {
+		return nil
+	}
+	if err := b.deleteLease(ctx, cluster.FormerBuilder); err != nil {
+		return err
+	}
+	b.replaced = false
+	return nil
+}
+
+// stop deletes a Deployment; it is there until its pods are gone.
 func (b *builder) stop(ctx context.Context, d *appsv1.Deployment) error {
 	if d == nil || d.DeletionTimestamp != nil {
 		return nil
@@ -148,9 +186,9 @@ func (b *builder) stop(ctx context.Context, d *appsv1.Deployment) error {
 	err := b.client.Delete(ctx, d, client.Preconditions{UID: &d.UID},
 		client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete Deployment %s: %w", cluster.Builder, err)
+		return fmt.Errorf("delete Deployment %s: %w", d.Name, err)
 	}
-	b.o.Log.WithField("deployment", cluster.Builder).Info("builder is stopped")
+	b.o.Log.WithField("deployment", d.Name).Info("builder is stopped")
 	return nil
 }
 
@@ -166,9 +204,13 @@ func (b *builder) cleanUp(ctx context.Context) error {
 	if !stopped {
 		return nil
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.o.Namespace, Name: cluster.Builder}}
+	return b.deleteLease(ctx, cluster.Builder)
+}
+
+func (b *builder) deleteLease(ctx context.Context, name string) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.o.Namespace, Name: name}}
 	if err := b.client.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete lease %s: %w", cluster.Builder, err)
+		return fmt.Errorf("delete lease %s: %w", name, err)
 	}
 	return nil
 }
@@ -203,7 +245,7 @@ func (b *builder) report(ctx context.Context, p plan) error {
 		changed = meta.SetStatusCondition(&conditions, c) || changed
 	}
 	set(manifests.ConditionBuilderAvailable, p.phase == phaseRunning)
-	set(conditionBuilderProgressing, p.phase == phaseStarting || p.phase == phaseStopping)
+	set(conditionBuilderProgressing, p.phase == phaseStarting || p.phase == phaseStopping || p.phase == phaseReplacing)
 	set(conditionBuilderDegraded, p.phase == phaseBlocked)
 	if changed {
 		if err := applyConditions(ctx, b.client, &mc, conditions, manifests.ConditionBuilderAvailable,

@@ -132,7 +132,9 @@ func TestDecide(t *testing.T) {
 		{"nothing is left", view{deployment: deployment(mine, 1)}, false, phaseStopping,
 			"nothing is left"},
 		{"a new one comes while the old one ends", view{configs: 1, optedIn: 1, deployment: ending}, true, phaseStarting,
-			"the old machine-os-builder"},
+			"the old dayone-builder"},
+		{"that of an earlier version ends first", view{configs: 1, optedIn: 1, former: deployment(mine, 1)}, false,
+			phaseReplacing, "dayone-builder starts when Deployment ns/dayone-builder"},
 		{"somebody else's Deployment is untouched", view{configs: 1, optedIn: 1, deployment: deployment(nil, 1)}, false,
 			phaseBlocked, "not made by dayone"},
 	} {

@@ -22,9 +22,9 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		configs: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "dayone_optin_machineosconfigs",
 			Help: "MachineOSConfigs by whether they opt their pool in."}, []string{"opted_in"}),
 		phase: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "dayone_optin_builder_phase",
-			Help: "1 for the phase in which machine-os-builder is."}, []string{"phase"}),
+			Help: "1 for the phase in which the builder is."}, []string{"phase"}),
 		left: prometheus.NewGauge(prometheus.GaugeOpts{Name: "dayone_optin_leftovers",
-			Help: "Objects of builds that have to go before machine-os-builder stops."}),
+			Help: "Objects of builds that have to go before the builder stops."}),
 		verdicts: map[string]bool{},
 	}
 	for _, c := range []prometheus.Collector{m.configs, m.phase, m.left} {

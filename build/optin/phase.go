@@ -10,7 +10,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// phase is where machine-os-builder is between start and stop. The zero value is no phase.
+// phase is where the builder is between start and stop. The zero value is no phase.
 type phase string
 
 // The phases, which are also the reasons of the conditions.
@@ -23,12 +23,14 @@ const (
 	phaseRunning phase = "Running"
 	// Stopping: no pool is opted in any more; it cleans up and ends when nothing of its builds remains.
 	phaseStopping phase = "Stopping"
+	// Replacing: the builder of an earlier version ends first, so that two never work at once.
+	phaseReplacing phase = "Replacing"
 	// Blocked: a Deployment of its name is not dayone's.
 	phaseBlocked phase = "ForeignDeployment"
 )
 
 func phases() []phase {
-	return []phase{phaseIdle, phaseStarting, phaseRunning, phaseStopping, phaseBlocked}
+	return []phase{phaseIdle, phaseStarting, phaseRunning, phaseStopping, phaseReplacing, phaseBlocked}
 }
 
 // view is everything that decides about the builder.
@@ -37,8 +39,8 @@ type view struct {
 	configs, optedIn int
 	// remaining names the objects of builds that remain, in order; it is filled in only when configs is 0.
 	remaining []string
-	// deployment is the builder's, or nil.
-	deployment *appsv1.Deployment
+	// deployment is the builder's, or nil; former is the one that an earlier version of dayone made, or nil.
+	deployment, former *appsv1.Deployment
 }
 
 // plan is what follows from a view.
@@ -56,6 +58,9 @@ func decide(v view) plan {
 	run := v.optedIn > 0 || (v.configs > 0 && d != nil) || len(v.remaining) > 0
 	count := fmt.Sprintf("%d of %d MachineOSConfigs opted in", v.optedIn, v.configs)
 	switch {
+	case v.former != nil:
+		return plan{phase: phaseReplacing, message: fmt.Sprintf("%s; %s starts when Deployment %s/%s, which an earlier "+
+			"version made, has ended", count, cluster.Builder, v.former.Namespace, v.former.Name)}
 	case d != nil && !ours(d):
 		return plan{phase: phaseBlocked,
 			message: fmt.Sprintf("Deployment %s/%s was not made by dayone: end what made it, then delete it", d.Namespace,

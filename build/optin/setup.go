@@ -50,7 +50,8 @@ func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 			cluster.PullSecretNamespace:  named(cluster.PullSecretName),
 			cluster.EntitlementNamespace: named(cluster.EntitlementName),
 		}},
-		&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{namespace: named(cluster.Builder)}},
+		// Two of them matter, and a selector of fields names one: the namespace has a handful.
+		&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 		&operatorv1.MachineConfiguration{}: {
 			Field: fields.OneTermEqualSelector("metadata.name", cluster.MachineConfiguration)},
 	}
@@ -188,13 +189,16 @@ func (b *builder) watch(mgr ctrl.Manager) error {
 		key := client.ObjectKeyFromObject(o)
 		return ephemeral || key == from || key == to
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("machine-os-builder").
+	builders := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return o.GetName() == cluster.Builder || o.GetName() == cluster.FormerBuilder
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named(cluster.Builder).
 		Watches(&mcfgv1.MachineOSConfig{}, always).
 		Watches(&mcfgv1.MachineOSBuild{}, always).
 		Watches(&batchv1.Job{}, always).
 		WatchesMetadata(&corev1.ConfigMap{}, always).
 		WatchesMetadata(&corev1.Secret{}, always, ctrlbuilder.WithPredicates(concerns)).
-		Watches(&appsv1.Deployment{}, always).
+		Watches(&appsv1.Deployment{}, always, ctrlbuilder.WithPredicates(builders)).
 		Watches(&operatorv1.MachineConfiguration{}, always).
 		Complete(b)
 }

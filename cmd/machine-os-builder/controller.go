@@ -17,6 +17,7 @@ import (
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/manager"
+	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 // controllerFlags are what an administrator can set beside what every controller program has.
@@ -31,7 +32,7 @@ type controllerFlags struct {
 func newControllerCommand() *cobra.Command {
 	var f controllerFlags
 	cmd := manager.NewCommand(manager.Program{
-		Name: "machine-os-builder", Version: version,
+		Name: cluster.Builder, Version: version,
 		Cache: func(o manager.Options) cache.Options { return buildcontroller.CacheOptions(o.Namespace) },
 		Add:   f.add,
 	})

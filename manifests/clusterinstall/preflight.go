@@ -20,9 +20,10 @@ import (
 // since 1.30.
 const minimumMinor = 31
 
-// rivals are the workloads of openshift/machine-config-operator that do what dayone's do.
+// rivals are the workloads of openshift/machine-config-operator that do what dayone's do. The last one's name was that
+// of dayone's builder in earlier versions: dayone's mark tells them apart.
 func rivals() []string {
-	return []string{"machine-config-operator", "machine-config-controller", "machine-config-daemon", cluster.Builder}
+	return []string{"machine-config-operator", "machine-config-controller", "machine-config-daemon", "machine-os-builder"}
 }
 
 // preflight refuses what cannot work before anything is changed.

@@ -103,6 +103,7 @@ func endWorkloads(ctx context.Context, t Target) error {
 	for _, w := range []client.Object{
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.Controller}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.Builder}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.FormerBuilder}},
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: cluster.ConfigServer}},
 	} {
 		key := client.ObjectKey{Namespace: t.Namespace, Name: w.GetName()}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/hack/e2e/fleet"
 	"dayone.dev/dayone/hack/images"
 	kubecluster "dayone.dev/dayone/hack/kube/cluster"
@@ -77,7 +78,7 @@ func install(ctx context.Context, l *life) error {
 		return err
 	}
 	refs := map[string]string{}
-	for _, program := range []string{cluster.Controller, cluster.Builder} {
+	for _, program := range []string{cluster.Controller, job.Program} {
 		if refs[program], err = push(ctx, l, program, version); err != nil {
 			return err
 		}
@@ -85,12 +86,12 @@ func install(ctx context.Context, l *life) error {
 	}
 	if err := runDayone(ctx, l, "cluster", "install", "--kubeconfig", l.kube.Kubeconfig, "--image-pull-secret", nodePull,
 		"--replicas", "1",
-		"--image", "controller="+refs[cluster.Controller], "--image", "builder="+refs[cluster.Builder]); err != nil {
+		"--image", "controller="+refs[cluster.Controller], "--image", "builder="+refs[job.Program]); err != nil {
 		return err
 	}
 	objects, err := cluster.Objects(cluster.Options{Version: version, NodeAgent: true, ImagePullSecret: nodePull,
 		Replicas: 1,
-		Images: cluster.Images{Controller: refs[cluster.Controller], Builder: refs[cluster.Builder],
+		Images: cluster.Images{Controller: refs[cluster.Controller], Builder: refs[job.Program],
 			Daemon: refs[cluster.Controller]}})
 	if err != nil {
 		return err

@@ -1,9 +1,15 @@
 package cluster
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Mode is how dayone lives with the Machine Config Operator (MCO) of a cluster. An installation has one.
@@ -41,4 +47,103 @@ func (m Mode) Namespace() string {
 		return AdvisorNamespace
 	}
 	return DefaultNamespace
+}
+
+// advisorFolder holds an advisor's own objects. In them AdvisorNamespace means the installation's namespace and
+// DefaultNamespace the Machine Config Operator's.
+const advisorFolder = "advisor"
+
+// folders are those of the embedded objects that an installation has.
+func (o Options) folders() []string {
+	switch o.Mode {
+	case Advisor:
+		return []string{"shared", advisorFolder}
+	case Building:
+		return []string{"shared", "builds", "buildermode"}
+	}
+	list := []string{"shared", "builds", "objects"}
+	if o.NodeAgent {
+		list = append(list, "daemon")
+	}
+	if o.ApproveNodes {
+		list = append(list, "approval")
+	}
+	return list
+}
+
+// files are the embedded files of an installation, by their own names, in which the number says the order.
+func (o Options) files() ([]string, error) {
+	var files []string
+	for _, folder := range o.folders() {
+		found, err := fs.Glob(objectFiles, folder+"/*.yaml")
+		if err != nil {
+			return nil, fmt.Errorf("list embedded objects: %w", err)
+		}
+		files = append(files, found...)
+	}
+	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(path.Base(a), path.Base(b)) })
+	return files, nil
+}
+
+// program is one that runs in the cluster, and its image.
+type program struct{ name, image string }
+
+// programs are those whose images an installation needs.
+func (o Options) programs() []program {
+	list := []program{{Controller, o.Images.Controller}}
+	if o.Mode != Advisor {
+		list = append(list, program{Builder, o.Images.Builder})
+	}
+	if o.NodeAgent {
+		list = append(list, program{Daemon, o.Images.Daemon})
+	}
+	return list
+}
+
+// checkMode names the options that the mode has no use for.
+func (o Options) checkMode() []error {
+	if _, err := ParseMode(string(o.Mode)); err != nil {
+		return []error{err}
+	}
+	var bad []error
+	for _, option := range []struct {
+		name  string
+		set   bool
+		modes []Mode
+	}{
+		{"the node agent", o.NodeAgent, []Mode{Full}},
+		{"a base image", o.BaseImage != "", []Mode{Full}},
+		{"privileged builds", o.PrivilegedBuilds, []Mode{Full}},
+		{"an argument of the builder", len(o.BuilderArgs) > 0, []Mode{Building, Full}},
+	} {
+		if option.set && !slices.Contains(option.modes, o.Mode) {
+			bad = append(bad, fmt.Errorf("mode %s has no use for %s: leave it out, or choose another mode", o.Mode,
+				option.name))
+		}
+	}
+	if o.Mode == Building && o.Namespace != DefaultNamespace {
+		bad = append(bad, fmt.Errorf("namespace %q: mode %s works in %s only, where the Machine Config Operator and the "+
+			"Secrets of its MachineOSConfigs are", o.Namespace, o.Mode, DefaultNamespace))
+	}
+	if o.Mode == Advisor && o.Namespace == DefaultNamespace {
+		bad = append(bad, errors.New("namespace "+DefaultNamespace+" is the Machine Config Operator's: an advisor keeps "+
+			"out of it"))
+	}
+	return bad
+}
+
+// moveAdvisor puts one of an advisor's own objects into the installation's namespace.
+func moveAdvisor(o *unstructured.Unstructured, namespace string) {
+	if o.GetKind() == "Namespace" && o.GetName() == AdvisorNamespace {
+		o.SetName(namespace)
+	}
+	if o.GetNamespace() == AdvisorNamespace {
+		o.SetNamespace(namespace)
+	}
+	subjects, _ := o.Object["subjects"].([]any)
+	for _, s := range subjects {
+		if subject, ok := s.(map[string]any); ok && subject["namespace"] == AdvisorNamespace {
+			subject["namespace"] = namespace
+		}
+	}
 }

@@ -9,8 +9,11 @@ const (
 	AdvisorNamespace = "dayone"
 	// Controller names the operator's Deployment, ServiceAccount and lease.
 	Controller = "dayone-controller"
-	// Builder names the builder's Deployment, ServiceAccount and lease.
-	Builder = "machine-os-builder"
+	// Builder names the builder's Deployment, ServiceAccount and lease. The program is called machine-os-builder, as the
+	// Machine Config Operator's is, whose objects have that name, too.
+	Builder = "dayone-builder"
+	// FormerBuilder is what earlier versions called Builder. One with dayone's mark ends before a Builder starts.
+	FormerBuilder = "machine-os-builder"
 	// Daemon names the node agent's DaemonSet and ServiceAccount.
 	Daemon = "dayone-daemon"
 	// ConfigServer names the DaemonSet, ServiceAccount and Secret of what serves new nodes.

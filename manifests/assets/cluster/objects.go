@@ -2,12 +2,13 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
+	"path"
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed objects/*.yaml builder/*.yaml daemon/*.yaml approval/*.yaml
+//go:embed objects shared builds advisor buildermode builder daemon approval
 var objectFiles embed.FS
 
 // Images are references of the programs' images.
@@ -29,9 +30,12 @@ type Images struct {
 	Daemon string
 }
 
-// Options shape the installed objects. Images.Controller and Images.Builder are required; the rest has defaults.
+// Options shape the installed objects. Images.Controller and, but for an advisor, Images.Builder are required; the rest
+// has defaults.
 type Options struct {
-	// Namespace of the controllers and builds; empty: DefaultNamespace.
+	// Mode decides which objects there are; empty: Full.
+	Mode Mode `json:",omitempty"`
+	// Namespace of the controllers and builds; empty: the mode's.
 	Namespace string
 	// Version labels the objects; empty: no label.
 	Version string
@@ -56,9 +60,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Namespace == "" {
-		o.Namespace = DefaultNamespace
-	}
+	o.Mode = cmp.Or(o.Mode, Full)
+	o.Namespace = cmp.Or(o.Namespace, o.Mode.Namespace())
 	if o.Replicas == 0 {
 		o.Replicas = 2
 	}
@@ -117,46 +120,33 @@ func (o Options) Validate() error {
 	if (o.ApproveNodes || o.APIServer != "") && !o.NodeAgent {
 		bad = append(bad, errors.New("new nodes are served with the node agent only: ask for it, too"))
 	}
-	needed := map[string]string{Controller: o.Images.Controller, Builder: o.Images.Builder}
-	if o.NodeAgent {
-		needed[Daemon] = o.Images.Daemon
-	}
-	for _, program := range []string{Controller, Builder, Daemon} {
-		image, wanted := needed[program]
-		if wanted && !imageReference.MatchString(image) {
-			bad = append(bad, fmt.Errorf("image of %s: %q is no reference", program, image))
+	bad = append(bad, o.checkMode()...)
+	for _, p := range o.programs() {
+		if !imageReference.MatchString(p.image) {
+			bad = append(bad, fmt.Errorf("image of %s: %q is no reference", p.name, p.image))
 		}
 	}
 	return errors.Join(bad...)
 }
 
-// Objects are what an installation applies besides the CRDs, in this order. The builder's Deployment is not among them:
-// the opt-in controller makes it.
+// Objects are what an installation in this mode applies besides the CRDs, in this order. The builder's Deployment is not
+// among them: the opt-in controller makes it.
 func Objects(o Options) ([]*unstructured.Unstructured, error) {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	patterns := []string{"objects/*.yaml"}
-	if o.NodeAgent {
-		patterns = append(patterns, "daemon/*.yaml")
-	}
-	if o.ApproveNodes {
-		patterns = append(patterns, "approval/*.yaml")
+	files, err := o.files()
+	if err != nil {
+		return nil, err
 	}
 	var objects []*unstructured.Unstructured
-	for _, pattern := range patterns {
-		files, err := fs.Glob(objectFiles, pattern)
+	for _, file := range files {
+		read, err := readObjects(file, o.Namespace)
 		if err != nil {
-			return nil, fmt.Errorf("list embedded objects: %w", err)
+			return nil, err
 		}
-		for _, file := range files {
-			read, err := readObjects(file, o.Namespace)
-			if err != nil {
-				return nil, err
-			}
-			objects = append(objects, read...)
-		}
+		objects = append(objects, read...)
 	}
 	for _, object := range objects {
 		if err := o.shape(object); err != nil {
@@ -184,13 +174,15 @@ func BuilderDeployment(o Options) (*unstructured.Unstructured, error) {
 }
 
 // readObjects reads one embedded file; the namespace is written in it as DefaultNamespace, which is nowhere a part of
-// another word.
+// another word. In an advisor's own files that name means the Machine Config Operator's namespace.
 func readObjects(file, namespace string) ([]*unstructured.Unstructured, error) {
 	raw, err := objectFiles.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read embedded %s: %w", file, err)
 	}
-	raw = bytes.ReplaceAll(raw, []byte(DefaultNamespace), []byte(namespace))
+	if path.Dir(file) != advisorFolder {
+		raw = bytes.ReplaceAll(raw, []byte(DefaultNamespace), []byte(namespace))
+	}
 	documents := utilyaml.NewYAMLReader(newReader(raw))
 	var out []*unstructured.Unstructured
 	for {
@@ -204,6 +196,9 @@ func readObjects(file, namespace string) ([]*unstructured.Unstructured, error) {
 		object := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
 			return nil, fmt.Errorf("read embedded %s: %w", file, err)
+		}
+		if path.Dir(file) == advisorFolder {
+			moveAdvisor(object, namespace)
 		}
 		out = append(out, object)
 	}

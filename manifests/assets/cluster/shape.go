@@ -55,8 +55,11 @@ func (o Options) shapeWorkload(object *unstructured.Unstructured) error {
 	images := map[string]string{Controller: o.Images.Controller, Builder: o.Images.Builder, Daemon: o.Images.Daemon,
 		ConfigServer: o.Images.Controller}
 	further := map[string][]any{
-		Controller: {"--builder-image=" + o.Images.Builder},
+		Controller: {"--mode=" + string(o.Mode)},
 		Builder:    {"--image=" + o.Images.Builder},
+	}
+	if o.Mode != Advisor {
+		further[Controller] = append(further[Controller], "--builder-image="+o.Images.Builder)
 	}
 	for _, arg := range o.BuilderArgs {
 		further[Controller] = append(further[Controller], "--builder-arg="+arg)
