@@ -47,8 +47,8 @@ import (
 )
 
 // fewDeeds is how many random changes TestForecastIsDeed makes in every run, deedsEach of them one after the other in
-// one cluster. DAYONE_DEEDS asks for another number, DAYONE_DEED_SEED for another seed, DAYONE_DEED_FROM for the first
-// cluster.
+// one cluster; with -short it takes two clusters. DAYONE_DEEDS asks for another number, DAYONE_DEED_SEED for another
+// seed, DAYONE_DEED_FROM for the first cluster.
 const (
 	fewDeeds  = 200
 	deedsEach = 20
@@ -65,8 +65,11 @@ func TestForecastIsDeed(t *testing.T) {
 		}
 		return otherwise
 	}
-	seed, from, cases := number("DAYONE_DEED_SEED", deedSeed), number("DAYONE_DEED_FROM", 0),
-		number("DAYONE_DEEDS", fewDeeds)
+	few := uint64(fewDeeds)
+	if testing.Short() {
+		few = 2 * deedsEach
+	}
+	seed, from, cases := number("DAYONE_DEED_SEED", deedSeed), number("DAYONE_DEED_FROM", 0), number("DAYONE_DEEDS", few)
 	t.Logf("seed %d, %d cases", seed, cases)
 	levels := map[string]int{}
 	scheme, err := kubetest.NewScheme()

@@ -13,11 +13,19 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 )
 
+// cases is how many random ones a property is held against; with -short a sample.
+func cases() int {
+	if testing.Short() {
+		return 200
+	}
+	return 2000
+}
+
 // TestProperties checks on random configs and policies what must hold for all.
 func TestProperties(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	for i := range 2000 {
+	for i := range cases() {
 		g := &generator{rand.New(rand.NewPCG(seed, uint64(i)))}
 		policies := defaults(t).Override(g.policies())
 		left, right := g.change("l"), g.change("r")
@@ -66,7 +74,7 @@ func TestProperties(t *testing.T) {
 func TestMonotony(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	for i := range 2000 {
+	for i := range cases() {
 		g := &generator{rand.New(rand.NewPCG(seed, uint64(i)))}
 		d := g.change("l")
 		before := g.policies()
