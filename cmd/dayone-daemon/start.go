@@ -23,6 +23,8 @@ import (
 const (
 	// defaultListen is reached from the node only: liveness probes are asked there, and metrics name images.
 	defaultListen = "127.0.0.1:8799"
+	// defaultKubelet is kubelet's own default.
+	defaultKubelet = "http://127.0.0.1:10248/healthz"
 	// readHeaderLimit and shutdownLimit bound what a client of it can hold up.
 	readHeaderLimit = 10 * time.Second
 	shutdownLimit   = 2 * time.Second
@@ -40,6 +42,7 @@ type startOptions struct {
 	root       string
 	deployer   string
 	listen     string
+	kubelet    string
 	logLevel   string
 	repair     bool
 	aheadRate  int64
@@ -63,6 +66,8 @@ func newStart() *cobra.Command {
 		"where the host's / is; in a container, which must have the host's PID namespace, a mount such as /rootfs")
 	f.StringVar(&o.deployer, "deployer", autoDeployer, "auto, ostree, bootc or rpm-ostree")
 	f.StringVar(&o.listen, "listen", defaultListen, "host:port of /healthz, /readyz and /metrics; 0: none")
+	f.StringVar(&o.kubelet, "kubelet-healthz", defaultKubelet,
+		"where kubelet says whether it is well, for mcd_kubelet_state; empty: it is not asked")
 	f.StringVar(&o.logLevel, "log-level", logrus.InfoLevel.String(), "debug, info, warning or error")
 	f.BoolVar(&o.repair, "repair-drift", false,
 		"put files, units and SSH keys back that are unlike the node's config, instead of reporting them only")
@@ -103,8 +108,9 @@ func (o startOptions) run(c *cobra.Command) error {
 	}
 	g, ctx := errgroup.WithContext(c.Context())
 	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer,
-		Pinner: pinnedimages.Store{Root: "/", Reload: daemon.ReloadCRIO, Log: log},
-		Log:    log, RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
+		Pinner:         pinnedimages.Store{Root: "/", Reload: daemon.ReloadCRIO, Log: log},
+		KubeletHealthz: o.kubelet,
+		Log:            log, RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
 		CheckStaged: func(ctx context.Context) error { return host.CheckStaged(ctx, "/", choice.Deployer) }})
 	if err != nil {
 		return err

@@ -18,12 +18,15 @@ func acting(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if !in.drained() {
 		return outcome{next: Draining}, nil
 	}
+	acted := false
 	for _, s := range in.journal.Plan.Steps {
 		var err error
+		done, failed := eventServiceReload, eventReloadFailed
 		switch s.Type {
 		case disruption.DaemonReload:
 			err = e.services.Systemctl(ctx, "daemon-reload")
 		case disruption.Restart:
+			done, failed = eventServiceRestart, eventRestartFailed
 			err = disturb(ctx, e, in, "restart", s.Service)
 		case disruption.Reload:
 			err = disturb(ctx, e, in, "reload", s.Service)
@@ -31,8 +34,15 @@ func acting(ctx context.Context, e *edges, in observed) (outcome, error) {
 			continue
 		}
 		if err != nil {
+			e.events.tell(ctx, in.node, in.of(failed, "%s: %v", s, err).also(s.String()).warns())
 			return outcome{}, fmt.Errorf("carry out %s: %w", s, err)
 		}
+		acted = true
+		e.events.tell(ctx, in.node, in.of(done, "the change to %s needs no reboot: done: %s", in.journal.Target, s).
+			also(s.String()))
+	}
+	if !acted {
+		e.events.tell(ctx, in.node, in.of(eventSkipReboot, "the change to %s needs no reboot", in.journal.Target))
 	}
 	return outcome{next: Verifying}, nil
 }

@@ -37,6 +37,10 @@ type Options struct {
 	CheckStaged func(context.Context) error
 	// PrefetchBytesPerSecond bounds the download of an image that is prefetched; 0: no bound.
 	PrefetchBytesPerSecond int64
+	// KubeletHealthz is where kubelet says whether it is well; empty: it is not asked.
+	KubeletHealthz string
+	// KubeletInterval is how often; default 30 s, as MCO.
+	KubeletInterval time.Duration
 	// RepairDrift puts files, units and SSH keys back that are unlike the node's config; by default they are reported
 	// only.
 	RepairDrift bool
@@ -69,6 +73,7 @@ type edges struct {
 	services    Services
 	configs     nodeConfigs
 	record      recordWriter
+	events      *teller
 	trust       clusterTrust
 	drift       *driftDetector
 	prefetch    *prefetcher
@@ -88,6 +93,7 @@ type edges struct {
 type Agent struct {
 	node    string
 	wake    <-chan struct{}
+	kubelet kubeletWatch
 	bootID  func() (string, error)
 	edges   edges
 	journal journalFile
@@ -96,6 +102,8 @@ type Agent struct {
 	retry time.Duration
 	// rebootAsked: this process has asked for a reboot.
 	rebootAsked bool
+	// stepped: this process has finished a step.
+	stepped bool
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -114,6 +122,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Log == nil {
 		o.Log = report.NoLog()
 	}
+	if o.KubeletInterval == 0 {
+		o.KubeletInterval = kubeletInterval
+	}
 	if o.BootID == nil {
 		root := o.Root
 		o.BootID = func() (string, error) { return nodedisk.BootID(root) }
@@ -127,10 +138,11 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newMetrics(o.Now)
+	m := newMetrics(o)
 	e := edges{
 		root: o.Root, deployer: o.Deployer, services: o.Services, configs: o.Cluster,
-		record: recordWriter{node: o.Node, cluster: o.Cluster},
+		record: recordWriter{node: o.Node, cluster: o.Cluster, metrics: m},
+		events: newTeller(o),
 		trust:  clusterTrust{root: o.Root, cluster: o.Cluster, services: o.Services, now: o.Now, log: o.Log},
 		drift: &driftDetector{root: o.Root, deployer: o.Deployer, repair: o.RepairDrift, metrics: m, now: o.Now,
 			log: o.Log},
@@ -142,7 +154,8 @@ func New(o Options) (*Agent, error) {
 	if o.Wake != nil {
 		e.idlePause = wokenInterval
 	}
-	return &Agent{node: o.Node, wake: o.Wake, bootID: o.BootID, edges: e,
+	return &Agent{node: o.Node, wake: o.Wake, kubelet: kubeletWatch{o.KubeletHealthz, o.KubeletInterval},
+		bootID: o.BootID, edges: e,
 		journal: journalFile(filepath.Join(o.Root, JournalPath)),
 		status:  statusWriter{cluster: o.Cluster, now: o.Now, log: o.Log}}, nil
 }
@@ -152,6 +165,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	changed := a.edges.drift.watch(ctx)
 	defer a.edges.prefetch.stop()
 	defer a.edges.pins.stop()
+	go a.kubelet.run(ctx, a.edges.metrics)
 	for {
 		after, err := a.Step(ctx)
 		if ctx.Err() != nil {
@@ -200,14 +214,17 @@ func (a *Agent) step(ctx context.Context) (journal, time.Duration, error) {
 		return j, 0, err
 	}
 	if n.record.CurrentConfig == "" {
-		return j, 0, introduce(ctx, a.edges.record, n, a.edges.root)
+		return j, 0, introduce(ctx, &a.edges, n)
 	}
 	next, after, err := a.advance(ctx, n, j)
+	a.stepped = a.stepped || err == nil
 	switch {
 	case errors.Is(err, kubeapi.ErrNoAnswer) && a.retry < retryMax:
 		// Nothing is wrong with the node. If it lasts although the record can be written, the record says so.
 		return next, 0, err
 	case err != nil:
+		a.edges.events.tellFailure(ctx, n, err)
+		a.edges.metrics.failed(j.State, err)
 		a.status.show(ctx, n, a.edges.status(j, n, err))
 		return next, 0, errors.Join(err, a.edges.record.change(ctx, n, failedBecause(err)))
 	case next.State == j.State:
@@ -255,7 +272,10 @@ func (a *Agent) advance(ctx context.Context, n node, j journal) (journal, time.D
 	if out.journal != nil {
 		j = *out.journal
 	}
-	if j.State = out.next; j.State != from || out.journal != nil {
+	if j.State = out.next; j.State != from {
+		j.Entered = a.edges.now().UTC()
+	}
+	if j.State != from || out.journal != nil {
 		if err := a.journal.save(j); err != nil {
 			return j, 0, err
 		}
@@ -266,13 +286,14 @@ func (a *Agent) advance(ctx context.Context, n node, j journal) (journal, time.D
 	if out.reboot {
 		err = a.edges.deployer.Reboot(ctx)
 		a.rebootAsked = err == nil
+		a.edges.metrics.asked(err)
 	}
 	return j, out.after, err
 }
 
 // observe reads what a state starts from, beside the node's object and the journal.
 func (a *Agent) observe(n node, j journal) (observed, error) {
-	in := observed{node: n, journal: j, rebootAsked: a.rebootAsked}
+	in := observed{node: n, journal: j, rebootAsked: a.rebootAsked, first: !a.stepped}
 	var err error
 	if in.current, err = readCurrent(a.edges.root); err != nil {
 		return in, err

@@ -105,6 +105,7 @@ func writeFiles(ctx context.Context, e *edges, files nodeFiles, in observed, wan
 // stage makes the plan's image the next boot's, or takes back what a former plan staged.
 func stage(ctx context.Context, e *edges, in observed, wanted *mcfgv1.MachineConfig) error {
 	if in.journal.Boots == "" {
+		e.metrics.pivoted(nil)
 		return unstage(ctx, e.deployer)
 	}
 	image, err := deploy.ParseImage(in.journal.Boots)
@@ -115,6 +116,7 @@ func stage(ctx context.Context, e *edges, in observed, wanted *mcfgv1.MachineCon
 	for _, have := range in.had() {
 		former = append(former, without(have.Config.Spec.KernelArguments, former)...)
 	}
+	applied := e.tellStage(ctx, in, image)
 	var transfer deploy.Transfer
 	end := reportProgress(ctx, e, in.node, &transfer)
 	err = e.deployer.Stage(ctx, image, deploy.StageOptions{
@@ -125,7 +127,23 @@ func stage(ctx context.Context, e *edges, in observed, wanted *mcfgv1.MachineCon
 	if err == nil && e.checkStaged != nil {
 		err = e.checkStaged(ctx)
 	}
+	e.metrics.pivoted(err)
+	if err == nil {
+		e.events.tell(ctx, in.node, applied, in.of(eventOSUpdateStaged, "%s is staged for the next boot", image))
+	}
 	return err
+}
+
+// tellStage tells that an image is about to be staged, and gives what there is to tell when it is.
+func (e *edges) tellStage(ctx context.Context, in observed, image deploy.Image) (applied occasion) {
+	status, err := e.deployer.Status(ctx)
+	if err == nil && status.Booted != nil && status.Booted.Runs(image) {
+		e.events.tell(ctx, in.node, in.of(eventOSUpdateStarted, "kernel arguments of %s change", in.journal.Target.Config))
+		return in.of(eventOSUpgradeSkipped, "the image stays %s: only kernel arguments change", image)
+	}
+	e.events.tell(ctx, in.node, in.of(eventUpgrade, "the OS image changes to %s", image),
+		in.of(eventOSUpdateStarted, "the image %s is being staged", image))
+	return in.of(eventOSUpgradeApplied, "the OS image is now %s, from the next boot on", image)
 }
 
 func unstage(ctx context.Context, d deploy.Deployer) error {

@@ -6,12 +6,15 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	opv1 "github.com/openshift/api/operator/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
 )
 
 // Cluster is what the agent asks of the API; kubeapi.Client is one. A request without an answer is a
 // kubeapi.ErrNoAnswer; errors of an API that answered are Kubernetes' own.
 type Cluster interface {
 	ownNode
+	ownEvents
 	ownRecord
 	wanted
 }
@@ -42,6 +45,12 @@ type ownNode interface {
 	Node(ctx context.Context) (*metav1.PartialObjectMetadata, error)
 	// PatchNode changes it by a JSON merge patch.
 	PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error)
+}
+
+// ownEvents are the events about this node.
+type ownEvents interface {
+	// Event makes one, unless there is one of its name.
+	Event(ctx context.Context, e kubeapi.Event) error
 }
 
 // nodeConfigs are what nodes are to have.

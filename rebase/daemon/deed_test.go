@@ -37,6 +37,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/coreuser"
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/disruptioncontroller"
 	"dayone.dev/dayone/rebase/fleet/snapshot"
@@ -446,6 +447,8 @@ func (a deedAPI) PatchNode(ctx context.Context, patch []byte) (*metav1.PartialOb
 	err := a.Patch(ctx, n, client.RawPatch(types.MergePatchType, patch))
 	return &metav1.PartialObjectMetadata{ObjectMeta: n.ObjectMeta}, err
 }
+
+func (deedAPI) Event(context.Context, kubeapi.Event) error { return nil }
 
 func (deedAPI) MachineConfigNode(context.Context) (*mcfgv1.MachineConfigNode, error) { return nil, nil }
 

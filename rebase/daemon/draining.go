@@ -3,20 +3,34 @@ package daemon
 import (
 	"context"
 	"slices"
+	"time"
 
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
 // draining asks the drain controller and waits for its answer.
-func draining(_ context.Context, _ *edges, in observed) (outcome, error) {
+func draining(ctx context.Context, e *edges, in observed) (outcome, error) {
 	request := drainRequest(in.journal)
-	if in.record.DesiredDrain == request && in.record.Drained() {
+	switch asked := in.record.DesiredDrain == request; {
+	case asked && in.record.Drained():
 		return outcome{next: Applying}, nil
+	case !asked:
+		e.events.tell(ctx, in.node, in.of(eventCordon, "the node takes no pods while it goes to %s", in.journal.Target),
+			in.of(eventDrain, "the node's pods are asked to leave before it goes to %s", in.journal.Target))
+	case in.waits(e, drainLimit):
+		e.events.tell(ctx, in.node, in.of(eventDrainFailed,
+			"after %s the node is not drained: the drain goes on, see the events of the drain controller", drainLimit).warns())
 	}
 	return outcome{next: Draining, after: waitInterval, record: func(r *nodestate.Record) {
 		r.DesiredDrain, r.State, r.Reason, r.Progress = request, nodestate.StateWorking, "", string(Draining)
 	}}, nil
+}
+
+// waits tells whether the agent has been in its state for longer than a limit.
+func (in observed) waits(e *edges, limit time.Duration) bool {
+	since := in.journal.Entered
+	return !since.IsZero() && e.now().Sub(since) > limit
 }
 
 // drainRequest is what the agent asks the drain controller for on the way to its target.

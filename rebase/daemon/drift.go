@@ -25,6 +25,9 @@ const (
 	quiet = 200 * time.Millisecond
 )
 
+// errDrift marks that the node is unlike its config or image.
+var errDrift = errors.New("drift")
+
 // driftDetector finds what on the node is unlike its config or image: at once where the kernel reports changes, and
 // from time to time anyway.
 type driftDetector struct {
@@ -166,12 +169,13 @@ func (d *driftDetector) check(ctx context.Context, files nodeFiles, current node
 	}
 	d.metrics.drifted(len(mismatches))
 	if err == nil && len(mismatches) > 0 {
-		err = fmt.Errorf("drift: the node is unlike %s: %s: put it back, or change the MachineConfig", current.Config.Name,
-			names(mismatches))
+		err = fmt.Errorf("%w: the node is unlike %s: %s: put it back, or change the MachineConfig", errDrift,
+			current.Config.Name, names(mismatches))
 	}
 	if err = errors.Join(err, wrongDeployment(ctx, d.deployer, current)); err != nil {
 		d.spoil()
 	}
+	d.metrics.drifts(errors.Is(err, errDrift))
 	return err
 }
 
@@ -191,15 +195,16 @@ func wrongDeployment(ctx context.Context, d deploy.Deployer, current nodedisk.Cu
 			return fmt.Errorf("read current image: %w", err)
 		}
 		if !status.Booted.Runs(image) && !waits(status, current.Image) {
-			return fmt.Errorf(
+			return marked{fmt.Errorf(
 				"the node has booted %s, not its image %s: reboot it into that one, or give it another config or image",
-				status.Booted.Image, current.Image)
+				status.Booted.Image, current.Image), errDrift}
 		}
 	}
 	if lacks := deploy.LacksKernelArguments(status.Booted.KernelArguments,
 		current.Config.Spec.KernelArguments); len(lacks) > 0 {
-		return fmt.Errorf("the node has booted without the kernel arguments %s of %s: reboot it into the right deployment",
-			strings.Join(lacks, " "), current.Config.Name)
+		return marked{fmt.Errorf(
+			"the node has booted without the kernel arguments %s of %s: reboot it into the right deployment",
+			strings.Join(lacks, " "), current.Config.Name), errDrift}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 // idle looks for another target; what has changed on disk meanwhile is reported.
 func idle(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if in.record.Desired() != in.current.Target() {
+		leaveIdle(ctx, e, in)
 		return outcome{next: Planning}, nil
 	}
 	if err := endBootstrapTrust(ctx, e, in.node); err != nil {
@@ -33,11 +34,16 @@ func idle(ctx context.Context, e *edges, in observed) (outcome, error) {
 		return outcome{}, err
 	}
 	if lost {
+		leaveIdle(ctx, e, in)
 		return outcome{next: Planning}, nil
 	}
-	if err := e.drift.check(ctx, files, in.current); err != nil {
+	err = e.drift.check(ctx, files, in.current)
+	e.events.tell(ctx, in.node, in.of(eventDriftWatched, "the node's disk is compared with %s", in.current.Config.Name).
+		also(in.boot))
+	if err != nil {
 		return outcome{}, err
 	}
+	e.metrics.updated(in.current.Config.Name, nil)
 	after := e.idlePause
 	if in.away {
 		after = pollInterval
@@ -46,6 +52,17 @@ func idle(ctx context.Context, e *edges, in observed) (outcome, error) {
 		done(in.current)(r)
 		r.Progress = e.prefetch.progress()
 	}}, nil
+}
+
+// leaveIdle tells that the node leaves what it has.
+func leaveIdle(ctx context.Context, e *edges, in observed) {
+	if in.first {
+		e.events.tell(ctx, in.node, in.of(eventBootResync, "the agent starts on a node with %s that is to have %s",
+			in.current.Target(), in.record.Desired()).also(in.boot))
+		return
+	}
+	e.events.tell(ctx, in.node, in.of(eventDriftUnwatched, "the node's disk is not compared with %s any more: "+
+		"the node is to have %s", in.current.Config.Name, in.record.Desired()).also(in.boot))
 }
 
 // prefetch lets the node fetch the image that its controller names, before it is the node's target; it answers on the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodedisk"
@@ -29,6 +30,10 @@ type journal struct {
 	// AskedIn is the boot in which the agent asked for the reboot; Reboots counts how often.
 	AskedIn string `json:"askedIn,omitempty"`
 	Reboots int    `json:"reboots,omitempty"`
+	// Journey counts the plans, so that what happens on the way to one is told from the same on the way to another.
+	Journey int `json:"journey,omitempty"`
+	// Entered is when the agent came into State; zero: an agent of a former version did.
+	Entered time.Time `json:"entered,omitzero"`
 }
 
 // journalFile is its path.

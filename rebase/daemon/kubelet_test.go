@@ -67,6 +67,7 @@ func TestKubeletsMayWhatTheAgentOnAHostNeeds(t *testing.T) {
 	}
 	require.ErrorContains(t, refused, refusal)
 	require.NoError(t, own.ApplyMachineConfigNode(t.Context(), status))
+	require.NoError(t, own.Event(t.Context(), kubeapi.Event{Name: "kubelet-own.x", Reason: "NodeDone", At: time.Now()}))
 	c, err := own.ControllerConfig(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, render.ControllerConfigName, c.Name)

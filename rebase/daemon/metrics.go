@@ -32,9 +32,14 @@ type metrics struct {
 	reboots  int
 	// transfer is of the image that is staged, prefetched of the one that is prefetched.
 	transfer, prefetched *deploy.Transfer
+	mcd                  mcd
 }
 
-func newMetrics(now func() time.Time) *metrics { return &metrics{now: now, state: Idle} }
+func newMetrics(o Options) *metrics {
+	m := &metrics{now: o.Now, state: Idle}
+	m.mcd.os, m.mcd.version = hostOS(o.Root)
+	return m
+}
 
 func (m *metrics) begin() {
 	m.mu.Lock()
@@ -136,4 +141,5 @@ func (m *metrics) write(w io.Writer) {
 	put("dayone_agent_ahead_layer_bytes", "gauge", "Bytes that have come of the image that is prefetched.", pre.Bytes)
 	put("dayone_agent_ahead_layer_bytes_wanted", "gauge", "Bytes of that image's layers that were not on the node.",
 		pre.Total)
+	m.mcd.write(w)
 }

@@ -44,7 +44,8 @@ func planning(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if plan.Level == disruption.LevelImpossible {
 		return outcome{}, fmt.Errorf("%w: %s", errImpossible, strings.Join(plan.Impossible, "; "))
 	}
-	out := outcome{next: Applying, journal: &journal{Target: to, Plan: plan, Boots: boots}}
+	out := outcome{next: Applying, journal: &journal{Target: to, Plan: plan, Boots: boots,
+		Journey: in.journal.Journey + 1}}
 	if slices.Contains(plan.Steps, disruption.Action{Type: disruption.Drain}) {
 		out.next = Draining
 	}

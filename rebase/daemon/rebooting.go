@@ -28,6 +28,7 @@ func rebooting(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if !in.drained() {
 		return outcome{next: Draining}, nil
 	}
+	e.events.tell(ctx, in.node, in.of(eventReboot, "the node reboots into %s", j.Target).also(in.boot))
 	j.AskedIn = in.boot
 	j.Reboots++
 	return outcome{next: Rebooting, after: waitInterval, journal: &j, reboot: true, record: func(r *nodestate.Record) {

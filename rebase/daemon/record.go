@@ -67,8 +67,9 @@ func readCurrent(root string) (nodedisk.Current, error) {
 }
 
 // introduce writes the record of a node that the cluster sees for the first time: what its first boot left on disk.
-func introduce(ctx context.Context, w recordWriter, n node, root string) error {
-	current, err := nodedisk.ReadCurrent(root)
+func introduce(ctx context.Context, e *edges, n node) error {
+	w := e.record
+	current, err := nodedisk.ReadCurrent(e.root)
 	if err != nil {
 		return err
 	}
@@ -76,6 +77,8 @@ func introduce(ctx context.Context, w recordWriter, n node, root string) error {
 		return fmt.Errorf("introduce node %s: its first boot has left no %s/currentconfig: let dayone-firstboot finish",
 			w.node, nodedisk.Dir)
 	}
+	e.events.tell(ctx, n, occasion{reason: eventNodeDone, once: "first boot",
+		message: "first boot has left the node with " + current.Target().String()})
 	return w.change(ctx, n, func(r *nodestate.Record) {
 		r.CurrentConfig, r.CurrentImage = current.Config.Name, current.Image
 		r.FirstPivotConfig = current.Config.Name
@@ -90,6 +93,7 @@ func introduce(ctx context.Context, w recordWriter, n node, root string) error {
 type recordWriter struct {
 	node    string
 	cluster ownNode
+	metrics *metrics
 }
 
 // change changes the node's record by one patch, if it says something new. The patch changes no key but those that
@@ -104,6 +108,7 @@ func (w recordWriter) change(ctx context.Context, n node, how func(*nodestate.Re
 		return fmt.Errorf("read record of node %s: %w", w.node, err)
 	}
 	how(&record)
+	w.metrics.recorded(record)
 	changes, err := record.Patch(n.object.Annotations)
 	if err != nil {
 		return fmt.Errorf("change record of node %s: %w", w.node, err)

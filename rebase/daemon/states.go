@@ -45,6 +45,8 @@ type observed struct {
 	boot string
 	// rebootAsked: this process has asked for a reboot.
 	rebootAsked bool
+	// first: this process has finished no step yet.
+	first bool
 }
 
 // outcome is what a state leads to. The loop writes the record, then the journal, and asks for the reboot last.

@@ -10,6 +10,21 @@ import (
 	"dayone.dev/dayone/rebase/nodedisk"
 )
 
+// errUnlike marks that a node does not have what it has just been given.
+var errUnlike = errors.New("the node is unlike its target")
+
+// marked is an error of a kind; the kind is not in its words.
+type marked struct {
+	error
+	kind error
+}
+
+// Is tells errors.Is of the kind.
+func (m marked) Is(target error) bool { return target == m.kind }
+
+// Unwrap gives what it says.
+func (m marked) Unwrap() error { return m.error }
+
 // verifying compares the node with its target and records that it has it.
 func verifying(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if e.healthy != nil {
@@ -40,7 +55,7 @@ func verifying(ctx context.Context, e *edges, in observed) (outcome, error) {
 		return outcome{}, err
 	}
 	if len(mismatches) > 0 {
-		return outcome{}, fmt.Errorf("the node is unlike %s: %s", wanted.Name, names(mismatches))
+		return outcome{}, marked{fmt.Errorf("the node is unlike %s: %s", wanted.Name, names(mismatches)), errUnlike}
 	}
 	if err := nodedisk.WriteCurrent(e.root, nodedisk.Current{Config: wanted, Image: image}); err != nil {
 		return outcome{}, err
