@@ -15,7 +15,11 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,6 +42,8 @@ const (
 // Dump is objects as `kubectl get -o yaml`, `-o json` or must-gather write them.
 type Dump struct {
 	scheme *runtime.Scheme
+	// adding guards objects while a list is read: its items are taken in side by side.
+	adding sync.Mutex
 	// objects are those of each kind, by namespace and name; of one that is there twice the newer one.
 	objects map[schema.GroupKind]map[string]dumped
 	// removed are objects that go, by kind, and namespace and name.
@@ -66,18 +72,17 @@ type dumpedHeader struct {
 
 // headerOf reads what stands before an object's spec and status, which are most of it, and the items of a list.
 func headerOf(raw []byte) (h dumpedHeader, err error) {
-	in := json.NewDecoder(bytes.NewReader(raw))
-	if token, err := in.Token(); err != nil || token != json.Delim('{') {
+	in := jsontext.NewDecoder(bytes.NewBuffer(raw), jsonv1.DefaultOptionsV1())
+	if token, err := in.ReadToken(); err != nil || token.Kind() != '{' {
 		return h, err
 	}
-	for in.More() && (h.APIVersion == "" || h.Kind == "" || h.Metadata.Name == "") {
-		key, err := in.Token()
+	for in.PeekKind() != '}' && (h.APIVersion == "" || h.Kind == "" || h.Metadata.Name == "") {
+		key, err := in.ReadToken()
 		if err != nil {
 			return h, err
 		}
-		var passed json.RawMessage
-		into := any(&passed)
-		switch key {
+		var into any
+		switch key.String() {
 		case "apiVersion":
 			into = &h.APIVersion
 		case "kind":
@@ -86,8 +91,13 @@ func headerOf(raw []byte) (h dumpedHeader, err error) {
 			into = &h.Metadata
 		case "items":
 			into = &h.Items
+		default:
+			if err := in.SkipValue(); err != nil {
+				return h, err
+			}
+			continue
 		}
-		if err := in.Decode(into); err != nil {
+		if err := jsonv2.UnmarshalDecode(in, into); err != nil {
 			return h, err
 		}
 	}
@@ -247,7 +257,7 @@ func mayConcern(document []byte) bool {
 	return false
 }
 
-// Add takes in an object, or a list of them, in JSON; file says where it comes from.
+// Add takes in an object, or a list of them, in JSON; file says where it comes from. Several may be added at once.
 func (d *Dump) Add(raw []byte, file string) error {
 	h, err := headerOf(raw)
 	if err != nil || h.Kind == "" {
@@ -265,24 +275,31 @@ func (d *Dump) Add(raw []byte, file string) error {
 	if !d.scheme.Recognizes(gvk) {
 		return nil
 	}
-	// A version that is no number is the oldest.
-	version, _ := strconv.ParseInt(h.Metadata.ResourceVersion, 10, 64)
-	kind, key := d.objects[gvk.GroupKind()], h.Metadata.Namespace+"/"+h.Metadata.Name
-	if kind == nil {
-		kind = map[string]dumped{}
-		d.objects[gvk.GroupKind()] = kind
-	}
-	if have, found := kind[key]; found && have.version > version {
-		return nil
-	}
 	object, err := d.scheme.New(gvk)
 	if err != nil {
 		return fmt.Errorf("read objects: %s: %w", file, err)
 	}
-	err = json.Unmarshal(raw, object)
+	err = jsonv2.Unmarshal(raw, object, jsonv1.DefaultOptionsV1())
 	trim(object)
-	kind[key] = dumped{object: object, err: err, file: file, version: version}
+	// A version that is no number is the oldest.
+	version, _ := strconv.ParseInt(h.Metadata.ResourceVersion, 10, 64)
+	d.keep(gvk.GroupKind(), h.Metadata.Namespace+"/"+h.Metadata.Name,
+		dumped{object: object, err: err, file: file, version: version})
 	return nil
+}
+
+// keep takes an object in unless it has a newer one of that name.
+func (d *Dump) keep(of schema.GroupKind, key string, o dumped) {
+	d.adding.Lock()
+	defer d.adding.Unlock()
+	kind := d.objects[of]
+	if kind == nil {
+		kind = map[string]dumped{}
+		d.objects[of] = kind
+	}
+	if have, found := kind[key]; !found || have.version <= o.version {
+		kind[key] = o
+	}
 }
 
 // trim drops what no plan looks at and is most of a large dump.

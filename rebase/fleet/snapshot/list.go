@@ -7,7 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"unicode"
+
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	"golang.org/x/sync/errgroup"
 )
 
 // beginsJSON tells whether the first character that is no space begins a JSON object. It does not consume it.
@@ -26,41 +31,50 @@ func beginsJSON(r *bufio.Reader) (bool, error) {
 	}
 }
 
-// readJSON takes in objects that follow each other, and the items of lists one by one: a list of all nodes is never
-// in memory as a whole. What is no JSON is passed over, unless it began as a list: then it is cut short.
+// readJSON takes in objects that follow each other, and the items of lists one by one, as many at a time as there are
+// processors: a list of all nodes is never in memory as a whole. What is no JSON is passed over, unless it began as a
+// list: then it is cut short.
 func (d *Dump) readJSON(r io.Reader, file string) error {
-	for in := json.NewDecoder(r); ; {
-		token, err := in.Token()
-		if err != nil || token != json.Delim('{') {
+	adds := &errgroup.Group{}
+	adds.SetLimit(runtime.GOMAXPROCS(0))
+	err := d.readObjects(jsontext.NewDecoder(r, jsonv1.DefaultOptionsV1()), file, adds)
+	return errors.Join(err, adds.Wait())
+}
+
+func (d *Dump) readObjects(in *jsontext.Decoder, file string, adds *errgroup.Group) error {
+	for {
+		token, err := in.ReadToken()
+		if err != nil || token.Kind() != '{' {
 			return nil //nolint:nilerr // no object: notes and reports lie beside them
 		}
-		if again, err := d.readObject(in, file); err != nil || !again {
+		if again, err := d.readObject(in, file, adds); err != nil || !again {
 			return err
 		}
 	}
 }
 
 // readObject reads what follows the opening brace of an object; again is false where nothing after it can be read.
-func (d *Dump) readObject(in *json.Decoder, file string) (again bool, err error) {
+func (d *Dump) readObject(in *jsontext.Decoder, file string, adds *errgroup.Group) (again bool, err error) {
 	fields, list := map[string]json.RawMessage{}, false
-	for in.More() {
-		key, err := in.Token()
+	for in.PeekKind() != '}' {
+		token, err := in.ReadToken()
 		if err != nil {
 			return false, cutShort(list, file, err)
 		}
+		key := token.String()
 		if key == "items" {
-			if list, err = d.readItems(in, file); err != nil || !list {
+			if list, err = d.readItems(in, file, adds); err != nil || !list {
 				return false, err
 			}
 			continue
 		}
-		var value json.RawMessage
-		if err := in.Decode(&value); err != nil {
+		value, err := in.ReadValue()
+		if err != nil {
 			return false, cutShort(list, file, err)
 		}
-		fields[fmt.Sprint(key)] = value
+		fields[key] = json.RawMessage(value.Clone())
 	}
-	if _, err := in.Token(); err != nil {
+	if _, err := in.ReadToken(); err != nil {
 		return false, cutShort(list, file, err)
 	}
 	if list {
@@ -74,23 +88,21 @@ func (d *Dump) readObject(in *json.Decoder, file string) (again bool, err error)
 }
 
 // readItems reads the items of a list; list is false when they are none.
-func (d *Dump) readItems(in *json.Decoder, file string) (list bool, err error) {
-	if token, err := in.Token(); err != nil || token != json.Delim('[') {
+func (d *Dump) readItems(in *jsontext.Decoder, file string, adds *errgroup.Group) (list bool, err error) {
+	if token, err := in.ReadToken(); err != nil || token.Kind() != '[' {
 		return false, nil //nolint:nilerr // no list
 	}
-	for in.More() {
-		var item json.RawMessage
-		if err := in.Decode(&item); err != nil {
+	for in.PeekKind() != ']' {
+		value, err := in.ReadValue()
+		if err != nil {
 			return false, cutShort(true, file, err)
 		}
-		if !mayConcern(item) {
-			continue
-		}
-		if err := d.Add(item, file); err != nil {
-			return false, err
+		if mayConcern(value) {
+			item := value.Clone() // the decoder reads the next one into its place
+			adds.Go(func() error { return d.Add(item, file) })
 		}
 	}
-	if _, err := in.Token(); err != nil {
+	if _, err := in.ReadToken(); err != nil {
 		return false, cutShort(true, file, err)
 	}
 	return true, nil
