@@ -1,6 +1,7 @@
 package clusterinstall
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,7 +28,7 @@ type Options struct {
 // and this one has not, and waits until the controllers work. It can be repeated.
 func Install(ctx context.Context, t Target, o Options) error {
 	return t.within(ctx, func(ctx context.Context) error {
-		if err := preflight(ctx, t); err != nil {
+		if err := preflight(ctx, t, o); err != nil {
 			return err
 		}
 		if err := install(ctx, t, o); err != nil {
@@ -40,7 +41,8 @@ func Install(ctx context.Context, t Target, o Options) error {
 		if err := awaitController(ctx, t); err != nil {
 			return err
 		}
-		t.say("dayone %s is installed in namespace %s; a MachineOSConfig opts its pool in", o.Version, t.Namespace)
+		t.say("dayone %s is installed in namespace %s in mode %s; %s", o.Version, t.Namespace, modeOf(o.Options),
+			next(modeOf(o.Options)))
 		return nil
 	})
 }
@@ -58,14 +60,14 @@ func install(ctx context.Context, t Target, o Options) error {
 		return err
 	}
 	a := applier{t.Client, o.Force}
-	if err := applyCRDs(ctx, t, a); err != nil {
-		return err
-	}
-	namespaces, rest := split(objects)
-	for _, o := range namespaces {
-		if err := a.apply(ctx, o); err != nil {
+	if shape.DefinesKinds() {
+		if err := applyCRDs(ctx, t, a); err != nil {
 			return err
 		}
+	}
+	namespaces, rest := split(objects)
+	if err := applyNamespaces(ctx, t, a, namespaces); err != nil {
+		return err
 	}
 	if err := a.rehearse(ctx, rest); err != nil {
 		return err
@@ -95,6 +97,45 @@ func install(ctx context.Context, t Target, o Options) error {
 		}
 	}
 	return a.note(ctx, record{now, o.Options}, t.Namespace)
+}
+
+// modeOf is the installation's mode; a record of a version without modes has none.
+func modeOf(o cluster.Options) cluster.Mode { return cmp.Or(o.Mode, cluster.Full) }
+
+// next says what an installation in this mode is for.
+func next(m cluster.Mode) string {
+	switch m {
+	case cluster.Advisor:
+		return "the Machine Config Operator keeps its work; forecasts and findings are in ConfigMaps of this namespace"
+	case cluster.Building:
+		return "it builds the images that the Machine Config Operator rolls out"
+	}
+	return "a MachineOSConfig opts its pool in"
+}
+
+// applyNamespaces makes the namespaces. One that an OpenShift release has made keeps its labels: the cluster-version
+// operator would write them back.
+func applyNamespaces(ctx context.Context, t Target, a applier, namespaces []*unstructured.Unstructured) error {
+	version, err := clusterVersion(ctx, t.Client)
+	if err != nil {
+		return err
+	}
+	for _, o := range namespaces {
+		if version != nil {
+			var have corev1.Namespace
+			err := t.Client.Get(ctx, client.ObjectKeyFromObject(o), &have)
+			if client.IgnoreNotFound(err) != nil {
+				return explain(o, err)
+			}
+			if err == nil && have.Labels[cluster.LabelManagedBy] != cluster.ManagedBy {
+				continue
+			}
+		}
+		if err := a.apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // split gives the namespaces, without which nothing else can be rehearsed, and the rest.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,15 +21,15 @@ import (
 
 // removeMade deletes what the programs made while they worked: copied Secrets, the config server's CA, leases, the
 // nodes' records, and their annotations on nodes and pools.
-func removeMade(ctx context.Context, t Target) error {
+func removeMade(ctx context.Context, t Target, mode cluster.Mode) error {
 	if err := removeSecrets(ctx, t); err != nil {
 		return err
 	}
-	for _, name := range []string{cluster.Controller, cluster.Builder} {
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: name}}
-		if err := t.Client.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete lease %s: %w", name, err)
-		}
+	if err := removeLeases(ctx, t); err != nil {
+		return err
+	}
+	if err := removeConfigMaps(ctx, t, mode); err != nil {
+		return err
 	}
 	err := t.Client.DeleteAllOf(ctx, &mcfgv1.MachineConfigNode{},
 		client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy})
@@ -35,6 +37,47 @@ func removeMade(ctx context.Context, t Target) error {
 		return fmt.Errorf("delete MachineConfigNodes: %w", err)
 	}
 	return removeAnnotations(ctx, t.Client)
+}
+
+// removeLeases deletes the programs' leases. That of a former builder has the name of the Machine Config Operator's: it
+// goes where no such Deployment is.
+func removeLeases(ctx context.Context, t Target) error {
+	names := []string{cluster.Controller, cluster.Builder}
+	var theirs appsv1.Deployment
+	err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: cluster.FormerBuilder}, &theirs)
+	switch {
+	case apierrors.IsNotFound(err):
+		names = append(names, cluster.FormerBuilder)
+	case err != nil:
+		return fmt.Errorf("read Deployment %s: %w", cluster.FormerBuilder, err)
+	}
+	for _, name := range names {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: name}}
+		if err := t.Client.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete lease %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// removeConfigMaps deletes what the controllers publish: the status, and of an advisor all that bears dayone's mark.
+// The record goes last of all.
+func removeConfigMaps(ctx context.Context, t Target, mode cluster.Mode) error {
+	var maps corev1.ConfigMapList
+	if err := t.Client.List(ctx, &maps, client.InNamespace(t.Namespace),
+		client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy}); err != nil {
+		return fmt.Errorf("list ConfigMaps: %w", err)
+	}
+	for i := range maps.Items {
+		m := &maps.Items[i]
+		if m.Name == recordName || (mode != cluster.Advisor && m.Name != cluster.StatusName) {
+			continue
+		}
+		if err := remove(ctx, t, entry{"v1", "ConfigMap", m.Namespace, m.Name}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func removeSecrets(ctx context.Context, t Target) error {

@@ -17,8 +17,12 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// Objects are everything that an installation has, in the order in which it is applied: CRDs first.
+// Objects are everything that an installation has, in the order in which it is applied: CRDs first. Beside a Machine
+// Config Operator the kinds are the cluster's own.
 func Objects(o cluster.Options) ([]*unstructured.Unstructured, error) {
+	if !o.DefinesKinds() {
+		return cluster.Objects(o)
+	}
 	crds, err := cluster.CRDs()
 	if err != nil {
 		return nil, err

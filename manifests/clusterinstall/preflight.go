@@ -20,14 +20,15 @@ import (
 // since 1.30.
 const minimumMinor = 31
 
-// rivals are the workloads of openshift/machine-config-operator that do what dayone's do. The last one's name was that
+// rivals are the workloads of openshift/machine-config-operator that do what dayone's do. The builder's name was that
 // of dayone's builder in earlier versions: dayone's mark tells them apart.
 func rivals() []string {
-	return []string{"machine-config-operator", "machine-config-controller", "machine-config-daemon", "machine-os-builder"}
+	return []string{"machine-config-operator", "machine-config-controller", "machine-os-builder", "machine-config-daemon",
+		"machine-config-server"}
 }
 
 // preflight refuses what cannot work before anything is changed.
-func preflight(ctx context.Context, t Target) error {
+func preflight(ctx context.Context, t Target, o Options) error {
 	d, err := discovery.NewDiscoveryClientForConfig(t.Config)
 	if err != nil {
 		return unreachable(t.Config.Host, err)
@@ -49,7 +50,49 @@ func preflight(ctx context.Context, t Target) error {
 			"%s, "+
 			"or uninstall that one first", other, other)
 	}
+	if modeOf(o.Options) != cluster.Full {
+		return needOperator(ctx, t.Client, o.Mode)
+	}
 	return refuseRivals(ctx, t.Client, t.Namespace)
+}
+
+// KeepMode refuses another mode than that of an installation: its rights and its objects are of that mode.
+func KeepMode(installed cluster.Options, mode cluster.Mode) error {
+	if modeOf(installed) == mode {
+		return nil
+	}
+	return fmt.Errorf("dayone is installed in mode %s, and an installation keeps its mode: for mode %s run dayone "+
+		"cluster uninstall first, then install with --mode %s", modeOf(installed), mode, mode)
+}
+
+// needOperator refuses a cluster in which no Machine Config Operator rolls out what dayone advises or builds.
+func needOperator(ctx context.Context, c client.Reader, mode cluster.Mode) error {
+	running, err := runningRivals(ctx, c, cluster.DefaultNamespace)
+	if err != nil {
+		return err
+	}
+	if len(running) == 0 {
+		return fmt.Errorf("mode %s works beside a running Machine Config Operator, and none runs in namespace %s: start "+
+			"it, or install with --mode %s, which does its work", mode, cluster.DefaultNamespace, cluster.Full)
+	}
+	return nil
+}
+
+// Suggest is the mode that fits a cluster without an installation: beside a Machine Config Operator, an advisor.
+func Suggest(ctx context.Context, t Target) (mode cluster.Mode, err error) {
+	err = t.within(ctx, func(ctx context.Context) error {
+		version, err := clusterVersion(ctx, t.Client)
+		if err != nil {
+			return unreachable(t.Config.Host, err)
+		}
+		running, err := runningRivals(ctx, t.Client, cluster.DefaultNamespace)
+		mode = cluster.Full
+		if version != nil || len(running) > 0 {
+			mode = cluster.Advisor
+		}
+		return err
+	})
+	return mode, err
 }
 
 func unreachable(host string, err error) error {
@@ -64,14 +107,37 @@ func unreachable(host string, err error) error {
 
 // refuseRivals keeps two sets of controllers from writing the same objects.
 func refuseRivals(ctx context.Context, c client.Reader, namespace string) error {
+	running, err := runningRivals(ctx, c, slices.Compact([]string{namespace, cluster.DefaultNamespace})...)
+	if err != nil {
+		return err
+	}
+	if len(running) > 0 {
+		return fmt.Errorf("the Machine Config Operator's own controllers run here (%s): they and dayone's would write the "+
+			"same objects against each other. Install beside them with --mode %s or --mode %s. To put dayone in their "+
+			"place, pass --mode %s --take-over", strings.Join(running, ", "), cluster.Advisor, cluster.Building, cluster.Full)
+	}
+	version, err := clusterVersion(ctx, c)
+	if err != nil {
+		return fmt.Errorf("look for other controllers: %w", err)
+	}
+	if version != nil && !unmanaged(version) {
+		return fmt.Errorf("ClusterVersion %s has no override for the Machine Config Operator: the cluster-version operator "+
+			"would start it again. Pass --mode %s --take-over, which sets it, or install with --mode %s", version.Name,
+			cluster.Full, cluster.Advisor)
+	}
+	return nil
+}
+
+// runningRivals names the Machine Config Operator's workloads that are not scaled to nothing.
+func runningRivals(ctx context.Context, c client.Reader, namespaces ...string) ([]string, error) {
 	var running []string
-	for _, namespace := range slices.Compact([]string{namespace, cluster.DefaultNamespace}) {
+	for _, namespace := range namespaces {
 		var deployments appsv1.DeploymentList
 		var daemonSets appsv1.DaemonSetList
 		err := errors.Join(c.List(ctx, &deployments, client.InNamespace(namespace)),
 			c.List(ctx, &daemonSets, client.InNamespace(namespace)))
 		if err != nil {
-			return fmt.Errorf("look for other controllers: %w", err)
+			return nil, fmt.Errorf("look for other controllers: %w", err)
 		}
 		for i := range deployments.Items {
 			if d := &deployments.Items[i]; rival(d) && (d.Spec.Replicas == nil || *d.Spec.Replicas > 0) {
@@ -84,13 +150,7 @@ func refuseRivals(ctx context.Context, c client.Reader, namespace string) error 
 			}
 		}
 	}
-	if len(running) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the Machine Config Operator's own controllers run here (%s): they and dayone's would write the "+
-		"same objects against each other. A cluster with them needs no installation: dayone's images reach it as "+
-		"pre-built "+
-		"images. To change over, scale them to 0 first", strings.Join(running, ", "))
+	return running, nil
 }
 
 func rival(o client.Object) bool {

@@ -50,16 +50,32 @@ type record struct {
 	Options cluster.Options
 }
 
-// Installed are the options of the installation in the target's namespace; nil when there is none.
+// Installed are the options of the installation in the namespace, and without a namespace in one of those that the
+// modes have by default; nil when there is none. Their Namespace is where it is.
 func Installed(ctx context.Context, t Target) (o *cluster.Options, err error) {
 	err = t.within(ctx, func(ctx context.Context) error {
-		r, err := readRecord(ctx, t.Client, t.Namespace)
-		if r != nil {
-			o = &r.Options
+		for _, namespace := range places(t.Namespace) {
+			r, err := readRecord(ctx, t.Client, namespace)
+			if err != nil {
+				return err
+			}
+			if r != nil {
+				o = &r.Options
+				o.Mode, o.Namespace = modeOf(*o), namespace
+				return nil
+			}
 		}
-		return err
+		return nil
 	})
 	return o, err
+}
+
+// places are the namespaces in which an installation is looked for.
+func places(namespace string) []string {
+	if namespace != "" {
+		return []string{namespace}
+	}
+	return []string{cluster.DefaultNamespace, cluster.AdvisorNamespace}
 }
 
 // readRecord reads the record of the installation in the namespace; nil when there is none.

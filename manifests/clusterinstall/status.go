@@ -1,8 +1,10 @@
 package clusterinstall
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -19,9 +21,10 @@ import (
 // Status is how an installation and the pools that it builds for are.
 type Status struct {
 	Namespace string `json:"namespace"`
-	// Installed says that there is an installation, Version which one.
-	Installed bool   `json:"installed"`
-	Version   string `json:"version,omitempty"`
+	// Installed says that there is an installation, Mode and Version which one.
+	Installed bool         `json:"installed"`
+	Mode      cluster.Mode `json:"mode,omitempty"`
+	Version   string       `json:"version,omitempty"`
 	// Programs are the controllers' Deployments.
 	Programs []Program `json:"programs"`
 	// Pools are those of the MachineOSConfigs.
@@ -46,32 +49,57 @@ type Pool struct {
 	Image  string `json:"image,omitempty"`
 }
 
-// ReadStatus reads the state of the installation in a namespace.
+// ReadStatus reads the state of the installation in a namespace, and without one where Installed looks for it.
 func ReadStatus(ctx context.Context, c client.Reader, namespace string) (*Status, error) {
-	s := &Status{Namespace: namespace, Programs: []Program{}, Pools: []Pool{}}
-	var d appsv1.Deployment
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.Controller}, &d)
-	if apierrors.IsNotFound(err) {
-		return s, nil
+	d, err := controllerIn(ctx, c, places(namespace))
+	if err != nil || d == nil {
+		return &Status{Namespace: cmp.Or(namespace, cluster.DefaultNamespace), Programs: []Program{}, Pools: []Pool{}}, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read Deployment %s: %w", cluster.Controller, err)
+	detail, ok := deploymentState(d)
+	s := &Status{Namespace: d.Namespace, Installed: true, Mode: modeIn(d), Version: d.Labels[cluster.LabelVersion],
+		Programs: []Program{{cluster.Controller, ok, detail}}, Pools: []Pool{}}
+	if s.Mode != cluster.Advisor {
+		builder, err := builderState(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		s.Programs = append(s.Programs, builder)
 	}
-	s.Installed, s.Version = true, d.Labels[cluster.LabelVersion]
-	detail, ok := deploymentState(&d)
-	builder, err := builderState(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	s.Programs = append(s.Programs, Program{cluster.Controller, ok, detail}, builder)
 	var configs mcfgv1.MachineOSConfigList
 	if err := c.List(ctx, &configs); err != nil {
 		return nil, fmt.Errorf("list MachineOSConfigs: %w", err)
 	}
 	for i := range configs.Items {
-		s.Pools = append(s.Pools, poolState(&configs.Items[i]))
+		s.Pools = append(s.Pools, poolState(&configs.Items[i], s.Mode))
 	}
 	return s, nil
+}
+
+// controllerIn is the operator's Deployment in the first namespace that has one; nil when none has.
+func controllerIn(ctx context.Context, c client.Reader, namespaces []string) (*appsv1.Deployment, error) {
+	for _, namespace := range namespaces {
+		d := &appsv1.Deployment{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.Controller}, d)
+		if err == nil {
+			return d, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("read Deployment %s: %w", cluster.Controller, err)
+		}
+	}
+	return nil, nil
+}
+
+// modeIn is the mode that the operator is told; that of an earlier version is told none.
+func modeIn(d *appsv1.Deployment) cluster.Mode {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		for _, arg := range c.Args {
+			if mode, found := strings.CutPrefix(arg, "--mode="); found {
+				return cluster.Mode(mode)
+			}
+		}
+	}
+	return cluster.Full
 }
 
 // builderState is what the operator says about the builder: the operator alone knows what it waits for.
@@ -88,13 +116,17 @@ func builderState(ctx context.Context, c client.Reader) (Program, error) {
 	return p, nil
 }
 
-// poolState puts the most urgent condition first: not opted in, degraded, progressing, available.
-func poolState(c *mcfgv1.MachineOSConfig) Pool {
+// poolState puts the most urgent condition first: not opted in, degraded, progressing, available. Beside an advisor the
+// object alone opts its pool in.
+func poolState(c *mcfgv1.MachineOSConfig, mode cluster.Mode) Pool {
 	p := Pool{Pool: c.Spec.MachineConfigPool.Name, Image: string(c.Status.CurrentImagePullSpec), State: "Unknown"}
 	if c.Status.MachineOSBuild != nil {
 		p.Build = c.Status.MachineOSBuild.Name
 	}
 	in := meta.FindStatusCondition(c.Status.Conditions, manifests.ConditionOptedIn)
+	if mode == cluster.Advisor {
+		in = &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Unknown"}
+	}
 	if in == nil {
 		p.Detail = "dayone-controller has not looked at it yet"
 		return p

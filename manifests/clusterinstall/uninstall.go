@@ -32,7 +32,7 @@ func Uninstall(ctx context.Context, t Target, crds bool) error {
 		if err := endWorkloads(ctx, t); err != nil {
 			return err
 		}
-		if err := removeMade(ctx, t); err != nil {
+		if err := removeMade(ctx, t, modeOf(r.Options)); err != nil {
 			return err
 		}
 		for _, e := range slices.Backward(r.Objects) {

@@ -222,6 +222,7 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		var s clusterinstall.Status
 		require.NoError(t, json.Unmarshal([]byte(must("status", "-o", "json")), &s))
 		assert.True(t, s.Installed)
+		assert.Equal(t, cluster.Full, s.Mode, "where no Machine Config Operator is")
 		assert.Equal(t, "worker", s.Pools[0].Pool)
 		assert.True(t, s.Programs[0].Available)
 	})
@@ -315,20 +316,23 @@ func TestInstallBesideOthers(t *testing.T) {
 	kubeconfig := e.Kubeconfig(t)
 	require.NoError(t, e.Client.Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}))
-	mco := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
-		Name: "machine-config-controller"}, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "r.test/c:1"}}}}}}
+	mco := operatorDeployment("machine-config-controller")
 	require.NoError(t, e.Client.Create(t.Context(), mco))
-	code, _, errs := dayone(t, "cluster", "install", "--kubeconfig", kubeconfig, "--image", "r.test/all:1")
+	code, _, errs := dayone(t, "cluster", "install", "--kubeconfig", kubeconfig, "--image", "r.test/all:1", "--mode",
+		"full")
 	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs,
 		"Machine Config Operator's own controllers run here (Deployment "+
 			"openshift-machine-config-operator/machine-config-controller)")
+	assert.Contains(t, errs, "--mode advisor")
 
 	mco.Spec.Replicas = new(int32)
 	require.NoError(t, e.Client.Update(t.Context(), mco))
+	for _, mode := range []string{"advisor", "builder"} {
+		code, _, errs = dayone(t, "cluster", "install", "--kubeconfig", kubeconfig, "--image", "r.test/all:1", "--mode", mode)
+		assert.Equal(t, cli.ExitFailed, code)
+		assert.Contains(t, errs, "mode "+mode+" works beside a running Machine Config Operator, and none runs")
+	}
 	// Nobody runs pods here: the wait ends with what is missing. A busy machine may need more than the shortest for what
 	// comes before it.
 	for limit := 5 * time.Second; ; limit *= 2 {

@@ -60,12 +60,17 @@ func TestClusterErrorHints(t *testing.T) {
 
 func TestImagesThatAreMissingAreNamed(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                     "--image is required",
-		"--image controller=a": "--image builder=REF is required",
-		"--image builder=a":    "--image controller=REF is required",
-		"--node-agent --image controller=a --image builder=b": "--node-agent also requires --image daemon=REF",
-		"--image a --base-image registry.test/os:1":           "by digest",
-		"--image a --builder-arg=--namespace=other":           "the installation sets it",
+		"":                                      "--image is required",
+		"--mode guide":                          "none of advisor, builder, full",
+		"--image a --mode advisor --node-agent": "mode advisor has no use for the node agent",
+		"--image a --mode builder --base-image a":                       "mode builder has no use for a base image",
+		"--image a --mode builder -n elsewhere":                         "works in openshift-machine-config-operator only",
+		"--image a --mode advisor -n openshift-machine-config-operator": "an advisor keeps out of it",
+		"--image controller=a":                                          "--image builder=REF is required",
+		"--image builder=a":                                             "--image controller=REF is required",
+		"--node-agent --image controller=a --image builder=b":           "--node-agent also requires --image daemon=REF",
+		"--image a --base-image registry.test/os:1":                     "by digest",
+		"--image a --builder-arg=--namespace=other":                     "the installation sets it",
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, _, errs := dayone(t, append([]string{"cluster", "install", "--dry-run"}, strings.Fields(args)...)...)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
@@ -22,10 +23,13 @@ type installFlags struct {
 	*connect.Flags
 	images  imageFlags
 	options cluster.Options
+	mode    string
 }
 
 func (f *installFlags) add(cmd *cobra.Command) {
 	s, o := cmd.Flags(), &f.options
+	s.StringVar(&f.mode, "mode", "", "advisor (beside the Machine Config Operator, which keeps its work), builder "+
+		"(dayone builds what it rolls out) or full (dayone does its work); default: advisor where one runs, else full")
 	s.StringArrayVar((*[]string)(&f.images), "image", nil,
 		"REF of an image that has all programs, or controller=REF, builder=REF, daemon=REF; best by digest; "+
 			"repeatable")
@@ -41,6 +45,56 @@ func (f *installFlags) add(cmd *cobra.Command) {
 	s.BoolVar(&o.ApproveNodes, "approve-nodes", false,
 		"sign the certificates of new nodes without a person's approval")
 	s.BoolVar(&o.PrivilegedBuilds, "privileged-builds", false, "let the namespace run privileged build pods")
+}
+
+// place sets the mode, which the command line may say, and the namespace that it has by default.
+func (f *installFlags) place(cmd *cobra.Command, mode cluster.Mode) error {
+	if f.mode != "" {
+		var err error
+		if mode, err = cluster.ParseMode(f.mode); err != nil {
+			return cli.Usagef("--mode: %w", err)
+		}
+	}
+	f.options.Mode = mode
+	if !cmd.Flags().Changed("namespace") {
+		f.Namespace = mode.Namespace()
+	}
+	return nil
+}
+
+// early finds what is wrong before the cluster is asked. The cluster may say the mode, and an advisor needs least.
+func (f *installFlags) early(cmd *cobra.Command) error {
+	if f.mode == "" {
+		images := cluster.Images{}
+		if err := f.images.apply(&images); err != nil || images.Controller != "" {
+			return err
+		}
+	}
+	if err := f.place(cmd, cluster.Full); err != nil {
+		return err
+	}
+	_, err := f.checked()
+	return err
+}
+
+// settle places an installation in the cluster: where and in which mode it is, or as the command line says, or as fits
+// the cluster.
+func (f *installFlags) settle(cmd *cobra.Command, t clusterinstall.Target, old *cluster.Options) error {
+	if old != nil {
+		if err := f.place(cmd, old.Mode); err != nil {
+			return err
+		}
+		f.Namespace = old.Namespace
+		return clusterinstall.KeepMode(*old, f.options.Mode)
+	}
+	mode := cluster.Full
+	if f.mode == "" {
+		var err error
+		if mode, err = clusterinstall.Suggest(cmd.Context(), t); err != nil {
+			return err
+		}
+	}
+	return f.place(cmd, mode)
 }
 
 // keep takes the options that the command line does not set from an earlier installation.
@@ -75,7 +129,7 @@ func (f *installFlags) checked() (cluster.Options, error) {
 		return o, cli.Usagef("--image is required: the reference of an image with dayone-controller and machine-os-builder")
 	case o.Images.Controller == "":
 		return o, cli.Usagef("--image controller=REF is required, too")
-	case o.Images.Builder == "":
+	case o.Images.Builder == "" && o.Mode != cluster.Advisor:
 		return o, cli.Usagef("--image builder=REF is required, too")
 	case o.Images.Daemon == "" && o.NodeAgent:
 		return o, cli.Usagef("--node-agent also requires --image daemon=REF")
@@ -123,11 +177,32 @@ func (f *applyFlags) addTimeout(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.timeout, "timeout", defaultWait, "time limit of the whole command")
 }
 
-// target reaches the cluster.
-func (f *applyFlags) target(cmd *cobra.Command, c *connect.Flags) (clusterinstall.Target, error) {
+// target reaches the cluster, in which the installation, when there is one, says the namespace unless the command line
+// does.
+func (f *applyFlags) target(cmd *cobra.Command, c *connect.Flags) (t clusterinstall.Target, old *cluster.Options,
+	err error) {
 	api, cfg, err := c.Client()
-	return clusterinstall.Target{Client: api, Config: cfg, Namespace: c.Namespace, Limit: f.timeout,
-		Out: cmd.ErrOrStderr()}, err
+	if err != nil {
+		return t, nil, err
+	}
+	t = clusterinstall.Target{Client: api, Config: cfg, Namespace: wanted(cmd, c), Limit: f.timeout,
+		Out: cmd.ErrOrStderr()}
+	if old, err = clusterinstall.Installed(cmd.Context(), t); err != nil {
+		return t, nil, err
+	}
+	if old != nil {
+		c.Namespace = old.Namespace
+	}
+	t.Namespace = c.Namespace
+	return t, old, nil
+}
+
+// wanted is the namespace that the command line says, or nothing.
+func wanted(cmd *cobra.Command, c *connect.Flags) string {
+	if cmd.Flags().Changed("namespace") {
+		return c.Namespace
+	}
+	return ""
 }
 
 func (f *applyFlags) install(cmd *cobra.Command, t clusterinstall.Target, i *installFlags) error {
@@ -135,6 +210,7 @@ func (f *applyFlags) install(cmd *cobra.Command, t clusterinstall.Target, i *ins
 	if err != nil {
 		return err
 	}
+	t.Namespace = o.Namespace
 	return clusterinstall.Install(cmd.Context(), t, clusterinstall.Options{Options: o, Force: f.force, NoWait: f.noWait})
 }
 
@@ -152,11 +228,14 @@ func newInstall(c *connect.Flags) *cobra.Command {
 			if dryRun {
 				return printObjects(cmd, f)
 			}
-			if _, err := f.checked(); err != nil { // before the cluster is asked
+			if err := f.early(cmd); err != nil { // before the cluster is asked
 				return err
 			}
-			t, err := a.target(cmd, c)
+			t, old, err := a.target(cmd, c)
 			if err != nil {
+				return err
+			}
+			if err := f.settle(cmd, t, old); err != nil {
 				return err
 			}
 			return a.install(cmd, t, f)
@@ -175,11 +254,7 @@ func newUpgrade(c *connect.Flags) *cobra.Command {
 		Short: "Update an installation to this program's version; options that you leave out keep their values",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := a.target(cmd, c)
-			if err != nil {
-				return err
-			}
-			old, err := clusterinstall.Installed(cmd.Context(), t)
+			t, old, err := a.target(cmd, c)
 			if err != nil {
 				return err
 			}
@@ -188,6 +263,9 @@ func newUpgrade(c *connect.Flags) *cobra.Command {
 					"install", t.Namespace)
 			}
 			f.keep(*old, cmd)
+			if err := f.settle(cmd, t, old); err != nil {
+				return err
+			}
 			return a.install(cmd, t, f)
 		},
 	}
@@ -207,11 +285,7 @@ func newManifests(c *connect.Flags) *cobra.Command {
 			if dir == "" {
 				return printObjects(cmd, f)
 			}
-			o, err := f.checked()
-			if err != nil {
-				return err
-			}
-			objects, err := clusterinstall.Objects(o)
+			objects, err := f.objects(cmd)
 			if err != nil {
 				return err
 			}
@@ -228,13 +302,21 @@ func newManifests(c *connect.Flags) *cobra.Command {
 	return cmd
 }
 
-// printObjects prints what an installation applies: as a stream of YAML unless JSON is asked for.
-func printObjects(cmd *cobra.Command, f *installFlags) error {
+// objects are those of an installation; no cluster says which mode fits.
+func (f *installFlags) objects(cmd *cobra.Command) ([]*unstructured.Unstructured, error) {
+	if err := f.place(cmd, cluster.Full); err != nil {
+		return nil, err
+	}
 	o, err := f.checked()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	objects, err := clusterinstall.Objects(o)
+	return clusterinstall.Objects(o)
+}
+
+// printObjects prints what an installation applies: as a stream of YAML unless JSON is asked for.
+func printObjects(cmd *cobra.Command, f *installFlags) error {
+	objects, err := f.objects(cmd)
 	if err != nil {
 		return err
 	}

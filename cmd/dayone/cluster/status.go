@@ -22,7 +22,7 @@ func newStatus(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := clusterinstall.ReadStatus(cmd.Context(), api, c.Namespace)
+			s, err := clusterinstall.ReadStatus(cmd.Context(), api, wanted(cmd, c))
 			if err != nil {
 				return err
 			}
@@ -36,7 +36,7 @@ func writeStatus(t io.Writer, s *clusterinstall.Status) {
 		fmt.Fprintf(t, "dayone is not installed in namespace %s\n", s.Namespace)
 		return
 	}
-	fmt.Fprintf(t, "dayone %s in namespace %s\n\nPROGRAM\tAVAILABLE\tDETAIL\n", s.Version, s.Namespace)
+	fmt.Fprintf(t, "dayone %s in namespace %s, mode %s\n\nPROGRAM\tAVAILABLE\tDETAIL\n", s.Version, s.Namespace, s.Mode)
 	for _, p := range s.Programs {
 		fmt.Fprintf(t, "%s\t%t\t%s\n", p.Name, p.Available, p.Detail)
 	}

@@ -26,7 +26,7 @@ func newUninstall(c *connect.Flags) *cobra.Command {
 			"every object of those kinds.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := a.target(cmd, c)
+			t, _, err := a.target(cmd, c)
 			if err != nil {
 				return err
 			}

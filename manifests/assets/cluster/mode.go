@@ -49,6 +49,9 @@ func (m Mode) Namespace() string {
 	return DefaultNamespace
 }
 
+// DefinesKinds says that an installation brings the CRDs along: in the other modes the cluster has them.
+func (o Options) DefinesKinds() bool { return o.withDefaults().Mode == Full }
+
 // advisorFolder holds an advisor's own objects. In them AdvisorNamespace means the installation's namespace and
 // DefaultNamespace the Machine Config Operator's.
 const advisorFolder = "advisor"

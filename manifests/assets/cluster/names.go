@@ -30,6 +30,8 @@ const (
 	BuildServiceAccount = "dayone-build"
 	// BuildPriorityClass is for build pods: they wait for room.
 	BuildPriorityClass = "dayone-build"
+	// StatusName names the ConfigMap that says how dayone as a whole is.
+	StatusName = "dayone-status"
 	// MachineConfiguration is the name of the operator's singleton, whose status carries the controllers' conditions.
 	MachineConfiguration = "cluster"
 )

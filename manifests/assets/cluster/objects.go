@@ -129,8 +129,8 @@ func (o Options) Validate() error {
 	return errors.Join(bad...)
 }
 
-// Objects are what an installation in this mode applies besides the CRDs, in this order. The builder's Deployment is not
-// among them: the opt-in controller makes it.
+// Objects are what an installation in this mode applies besides the CRDs, in this order. The builder's Deployment is
+// not among them: the opt-in controller makes it.
 func Objects(o Options) ([]*unstructured.Unstructured, error) {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
