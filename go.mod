@@ -27,6 +27,7 @@ require (
 	golang.org/x/sys v0.48.0
 	k8s.io/api v0.36.3
 	k8s.io/apiserver v0.36.3
+	k8s.io/kubelet v0.36.3
 )
 
 require (

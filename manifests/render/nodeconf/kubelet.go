@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
@@ -31,41 +30,6 @@ const maxLogLevel = 10
 type File struct {
 	Path string
 	Data []byte
-}
-
-// kind is the JSON form that a field must have.
-type kind string
-
-const (
-	number  kind = "number"
-	boolean kind = "boolean"
-	text    kind = "string"
-	object  kind = "object"
-	array   kind = "array"
-)
-
-// kubeletFields are the fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that may be set, with their
-// form.
-func kubeletFields() map[string]kind {
-	return map[string]kind{
-		"allowedUnsafeSysctls": array, "containerLogMaxFiles": number, "containerLogMaxSize": text, "cpuCFSQuota": boolean,
-		"cpuCFSQuotaPeriod": text, "cpuManagerPolicy": text, "cpuManagerPolicyOptions": object,
-		"cpuManagerReconcilePeriod": text,
-		"enforceNodeAllocatable":    array, "eventBurst": number, "eventRecordQPS": number, "evictionHard": object,
-		"evictionMaxPodGracePeriod": number, "evictionMinimumReclaim": object, "evictionPressureTransitionPeriod": text,
-		"evictionSoft": object, "evictionSoftGracePeriod": object, "imageGCHighThresholdPercent": number,
-		"imageGCLowThresholdPercent": number, "imageMinimumGCAge": text, "kubeAPIBurst": number, "kubeAPIQPS": number,
-		"kubeReserved": object, "maxOpenFiles": number, "maxParallelImagePulls": number, "maxPods": number,
-		"memoryManagerPolicy": text, "memoryThrottlingFactor": number, "nodeStatusMaxImages": number,
-		"nodeStatusReportFrequency": text, "nodeStatusUpdateFrequency": text, "podPidsLimit": number, "podsPerCore": number,
-		"protectKernelDefaults": boolean, "registryBurst": number, "registryPullQPS": number, "reservedMemory": array,
-		"reservedSystemCPUs": text, "rotateCertificates": boolean, "serializeImagePulls": boolean,
-		"serverTLSBootstrap": boolean, "shutdownGracePeriod": text, "shutdownGracePeriodCriticalPods": text,
-		"streamingConnectionIdleTimeout": text, "syncFrequency": text, "systemReserved": object, "tlsCipherSuites": array,
-		"tlsMinVersion": text, "topologyManagerPolicy": text, "topologyManagerPolicyOptions": object,
-		"topologyManagerScope": text,
-		"volumeStatsAggPeriod": text,
-	}
 }
 
 // reservedFields are fields that the platform sets and a KubeletConfig must not (MCO,
@@ -129,9 +93,7 @@ func kubeletSettings(spec mcfgv1.KubeletConfigSpec, at placer, bad *report.Repor
 	}
 	delete(fields, "apiVersion")
 	delete(fields, "kind")
-	if checkFields(fields, at, bad); bad.Err() == nil {
-		checkShapes(spec.KubeletConfig.Raw, fields, at, bad)
-	}
+	checkFields(spec.KubeletConfig.Raw, fields, at, bad)
 	return fields, true
 }
 
@@ -162,38 +124,4 @@ func dropIn(path string, fields map[string]any) (File, error) {
 		return File{}, fmt.Errorf("write kubelet drop-in: %w", err)
 	}
 	return File{path, raw}, nil
-}
-
-func checkFields(fields map[string]any, at placer, bad *report.Report) {
-	known := kubeletFields()
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		path := "spec.kubeletConfig." + name
-		want, ok := known[name]
-		switch {
-		case slices.Contains(reservedFields(), name):
-			bad.Errorf(at(path, "kubelet-field", "remove the field"), "%s is set by the platform", name)
-		case !ok:
-			bad.Errorf(at(path, "kubelet-field", "remove the field, or bring the whole file in a MachineConfig"),
-				"%s is not supported", name)
-		case !hasForm(fields[name], want):
-			bad.Errorf(at(path, "type", "see the kubelet's configuration reference"), "%s must be of type %s", name, want)
-		}
-	}
-}
-
-func hasForm(value any, want kind) bool {
-	switch value.(type) {
-	case float64:
-		return want == number
-	case bool:
-		return want == boolean
-	case string:
-		return want == text
-	case map[string]any:
-		return want == object
-	case []any:
-		return want == array
-	default:
-		return false
-	}
 }

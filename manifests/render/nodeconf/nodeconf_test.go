@@ -86,14 +86,15 @@ func TestRefusedSettings(t *testing.T) {
 
 func TestKubeletDropIn(t *testing.T) {
 	files, findings, err := Kubelet(read(t, "KubeletConfig",
-		"{kubeletConfig: {kind: KubeletConfiguration, podPidsLimit: 4096, evictionHard: {memory.available: 1Gi}}}").
+		"{kubeletConfig: {kind: KubeletConfiguration, podPidsLimit: 4096, evictionHard: {memory.available: 1Gi}, "+
+			"crashLoopBackOff: {maxContainerRestartPeriod: 30s}}}").
 		KubeletConfigs[0])
 	require.NoError(t, err)
 	assert.Empty(t, findings)
 	require.Len(t, files, 1)
 	assert.Equal(t, kubeletDropIn, files[0].Path)
 	assert.Equal(t,
-		"apiVersion: kubelet.config.k8s.io/v1beta1\nevictionHard:\n  memory.available: 1Gi\nkind: KubeletConfiguration\n"+
+		"apiVersion: kubelet.config.k8s.io/v1beta1\ncrashLoopBackOff:\n  maxContainerRestartPeriod: 30s\nevictionHard:\n  memory.available: 1Gi\nkind: KubeletConfiguration\n"+
 			"podPidsLimit: 4096\n", string(files[0].Data))
 }
 
