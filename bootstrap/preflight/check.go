@@ -9,7 +9,8 @@ type check func(*directory, *Input, *report.Report)
 // installChecks are all checks of an install directory.
 func installChecks() []check {
 	return append([]check{unsupportedFlows, plainFiles, poolsExist, customPools, streams, runc, trust, sshKeys,
-		rolloutLimits, idleSettings, baseImage, ownBase, signaturePolicy, invalidIgnition, unselected}, layeringChecks()...)
+		rolloutLimits, idleSettings, baseImage, ownBase, signaturePolicy, invalidIgnition, unselected, unreadKinds},
+		layeringChecks()...)
 }
 
 // layeringChecks are those of the layering directory, which also run on the bootstrap node.

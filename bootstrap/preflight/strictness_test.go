@@ -105,3 +105,32 @@ func TestOtherAPIsPass(t *testing.T) {
 	}
 	assert.Empty(t, rule(in.Warnings, "unknown-kind"))
 }
+
+// TestObjectsThatNobodyApplies: the standalone flow has no installer that applies what dayone does not read.
+func TestObjectsThatNobodyApplies(t *testing.T) {
+	const others = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n---\n" +
+		"apiVersion: config.openshift.io/v1\nkind: Scheduler\nmetadata: {name: cluster}\n"
+	for _, c := range []struct {
+		name  string
+		write func(string) error
+		files []string
+	}{
+		{"standalone", assets.WriteSample, []string{"openshift/95-a.yaml", "openshift/95-b.yaml"}},
+		{"openshift", assets.WriteOpenShiftSample, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "cluster")
+			require.NoError(t, c.write(dir))
+			put(t, dir, "openshift/95-a.yaml", others)
+			put(t, dir, "openshift/95-b.yaml", others)
+			in, err := Load(dir, platform)
+			require.NoError(t, err)
+			var files []string
+			for _, f := range rule(in.Warnings, "kind-not-read") {
+				files = append(files, f.File)
+				assert.Contains(t, f.Message, "Deployment d, Scheduler cluster")
+			}
+			assert.Equal(t, c.files, files)
+		})
+	}
+}
