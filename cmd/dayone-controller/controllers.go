@@ -85,7 +85,7 @@ func (s *settings) fullParts() []part {
 						Foreseen: true, Metrics: metrics.Registry})
 				}},
 			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
-				return draincontroller.SetupWithManager(m, draincontroller.Options{Log: log})
+				return draincontroller.SetupWithManager(m, draincontroller.Options{Log: log, Metrics: metrics.Registry})
 			}},
 			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
 				return disruptioncontroller.SetupWithManager(m, disruptioncontroller.Options{Log: log,

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,8 @@ const name = "drain-controller"
 const (
 	// DefaultLimit is after which time a drain counts as failed; it is tried on. MCO's limit.
 	DefaultLimit = time.Hour
+	// slowAfter is after which time a drain counts as slow, which an event tells. MCO's DrainRequeueFailingThreshold.
+	slowAfter = 10 * time.Minute
 	// pollInterval is how soon a node with remaining pods is checked again; slowInterval, once the drain has failed.
 	pollInterval = 5 * time.Second
 	slowInterval = time.Minute
@@ -60,6 +63,8 @@ type Options struct {
 	Limit time.Duration
 	// GracePeriodSeconds that pods get to end; default: each pod's own.
 	GracePeriodSeconds int
+	// Metrics gets the controller's metrics; default: no metrics.
+	Metrics prometheus.Registerer
 }
 
 // Reconciler serves one node's request. Requests are nodes' names.
@@ -71,8 +76,9 @@ type Reconciler struct {
 	events events.EventRecorder
 	o      Options
 	// reported is when a node's remaining pods were last written, drains how far its drain is, answers the request whose
-	// answer is in the conditions; by the node's name.
-	reported, drains, answers sync.Map
+	// answer is in the conditions, slow which of its drains was told to be slow; by the node's name.
+	reported, drains, answers, slow sync.Map
+	metrics                         metrics
 }
 
 // New makes a reconciler. c's reads may come from a cache; pods are always asked for at the API.
@@ -87,7 +93,7 @@ func New(c client.Client, pods kubernetes.Interface, recorder events.EventRecord
 		o.Log = report.NoLog()
 	}
 	return &Reconciler{client: c, live: c, drain: drain.Drainer{Client: pods, GracePeriodSeconds: o.GracePeriodSeconds},
-		events: recorder, o: o}
+		events: recorder, o: o, metrics: newMetrics()}
 }
 
 // SetupWithManager lets mgr run the controller.
@@ -98,6 +104,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	r := New(mgr.GetClient(), pods, mgr.GetEventRecorder(name), o)
 	r.live = mgr.GetAPIReader()
+	if err := r.metrics.register(o.Metrics); err != nil {
+		return fmt.Errorf("set up %s: %w", name, err)
+	}
 	err = ctrl.NewControllerManagedBy(mgr).Named(name).For(&corev1.Node{}, builder.WithPredicates(concerned())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
@@ -243,10 +252,12 @@ func (r *Reconciler) finish(ctx context.Context, n *corev1.Node, record nodestat
 	}
 	// The next drain may come before the node is uncordoned, and has a time of its own.
 	annotations[manifests.AnnotationDrainStarted] = nil
+	took := r.took(n)
 	r.forget(n.Name)
 	if err := r.patch(ctx, n, annotations, true); err != nil {
 		return fmt.Errorf("answer node %s: %w", n.Name, err)
 	}
+	r.metrics.took.Observe(took.Seconds())
 	r.o.Log.WithField("node", n.Name).Info("node drained")
 	return r.answered(ctx, n, record, drained(message)...)
 }

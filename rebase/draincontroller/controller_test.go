@@ -8,6 +8,7 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -67,6 +68,24 @@ func (f *fixture) restart() {
 	require.NoError(f, err)
 	f.r = draincontroller.New(f.env.ClientAs(f.T, cluster.DefaultNamespace, cluster.Controller), pods, f.ev,
 		draincontroller.Options{Now: func() time.Time { return f.now }})
+}
+
+// shown is MCO's metric of failed drains, by the node's name.
+func (f *fixture) shown() map[string]float64 {
+	f.Helper()
+	to := prometheus.NewPedanticRegistry()
+	require.NoError(f, f.r.Measure(to))
+	families, err := to.Gather()
+	require.NoError(f, err)
+	out := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() == "mcc_drain_err" {
+			for _, m := range family.GetMetric() {
+				out[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return out
 }
 
 func (f *fixture) create(o client.Object) {
@@ -225,6 +244,8 @@ func TestBudgetHoldsUntilItLetsGo(t *testing.T) {
 	_, err = f.look()
 	require.NoError(t, err)
 	assert.Equal(t, "Draining", f.condition("Drained").Reason)
+	assert.Contains(t, <-f.ev.Events, "Warning DrainThresholdExceeded the drain takes longer than 10m0s")
+	assert.NotContains(t, f.shown(), f.node)
 	f.now = f.now.Add(2 * time.Second)
 	f.restart()
 	for range 3 {
@@ -233,7 +254,10 @@ func TestBudgetHoldsUntilItLetsGo(t *testing.T) {
 	}
 	assert.Positive(t, out.RequeueAfter, "a failed drain is tried on")
 	assert.Equal(t, "DrainFailed", f.condition("Drained").Reason, "its time counts from its start, whatever restarts")
-	assert.Len(t, f.ev.Events, 1, "said once")
+	require.Len(t, f.ev.Events, 1, "said once")
+	assert.Contains(t, <-f.ev.Events, "Warning DrainFailed")
+	assert.Equal(t, 1.0, f.shown()[f.node], "MCO's alert sees it")
+	assert.Contains(t, f.shown(), "initialize")
 
 	require.NoError(t, f.env.Client.Delete(t.Context(), b))
 	for range 3 {
@@ -241,6 +265,24 @@ func TestBudgetHoldsUntilItLetsGo(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.True(t, f.answered())
+	assert.NotContains(t, f.shown(), f.node, "the alert ends")
+}
+
+func TestASlowDrainIsToldOnce(t *testing.T) {
+	f := newFixture(t, nil)
+	f.budget()
+	f.pod("kept", map[string]string{"keep": "me"})
+	f.ask(nodestate.Drain)
+	_, err := f.look()
+	require.NoError(t, err)
+	assert.Empty(t, f.ev.Events)
+	for range 20 {
+		f.now = f.now.Add(2 * time.Minute)
+		_, err = f.look()
+		require.NoError(t, err)
+	}
+	require.Len(t, f.ev.Events, 1, "once of each drain, however often it is looked at")
+	assert.Contains(t, <-f.ev.Events, "held by a PodDisruptionBudget")
 }
 
 // The API server has no answer for a pod under two budgets but an internal error, however often it is asked.

@@ -22,8 +22,12 @@ import (
 // maxNamed is how many pods a message names.
 const maxNamed = 10
 
-// reasonFailed is the reason of a drain that takes longer than its limit.
-const reasonFailed = "DrainFailed"
+const (
+	// reasonFailed is the reason of a drain that takes longer than its limit.
+	reasonFailed = "DrainFailed"
+	// reasonSlow is the reason of the event that a drain takes longer than slowAfter.
+	reasonSlow = "DrainThresholdExceeded"
+)
 
 // waiting reports what the drain waits for and says when to check again.
 func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []drain.Pod, failure error) (time.Duration,
@@ -33,6 +37,7 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 		message = strings.TrimPrefix(message+"; "+failure.Error(), "; ")
 	}
 	took := r.took(n).Round(time.Second)
+	r.tellSlow(n, took, message)
 	if took < r.o.Limit && r.reportedLately(n.Name) {
 		return pollInterval, nil
 	}
@@ -45,6 +50,7 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 			message))
 	}
 	message = fmt.Sprintf("the drain has taken longer than %s and continues: %s", r.o.Limit, message)
+	r.metrics.failed.WithLabelValues(n.Name).Set(1)
 	failed, err := r.failedBefore(ctx, n.Name)
 	if err != nil {
 		return 0, err
@@ -55,6 +61,19 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 	}
 	return slowInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, reasonFailed,
 		message))
+}
+
+// tellSlow tells once of each drain that it takes long, long before it counts as failed.
+func (r *Reconciler) tellSlow(n *corev1.Node, took time.Duration, message string) {
+	began := n.Annotations[manifests.AnnotationDrainStarted]
+	if took < slowAfter || took >= r.o.Limit {
+		return
+	}
+	if told, found := r.slow.Swap(n.Name, began); found && told == began {
+		return
+	}
+	r.events.Eventf(n, nil, corev1.EventTypeWarning, reasonSlow, "Drain",
+		"the drain takes longer than %s and continues: %s", slowAfter, message)
 }
 
 // reportedLately tells whether what a node's drain waits for was just reported.
@@ -94,6 +113,8 @@ func (r *Reconciler) forget(node string) {
 	r.reported.Delete(node)
 	r.drains.Delete(node)
 	r.answers.Delete(node)
+	r.slow.Delete(node)
+	r.metrics.failed.DeleteLabelValues(node)
 }
 
 // answered reports what was answered to a node's request.

@@ -68,8 +68,8 @@ type Reconciler struct {
 	writer  *writer
 	checks  checks
 	arrived rollout.Arrivals
-	// decisions measures the planner; nil: no metrics.
-	decisions prometheus.Histogram
+	// metrics are nil when nobody asked for them.
+	metrics *metrics
 	// quorum lets one pool of the control plane decide at a time, so that each sees what the other has written.
 	quorum sync.Mutex
 }
@@ -89,23 +89,27 @@ func New(c client.Client, recorder events.EventRecorder, o Options) *Reconciler 
 // SetupWithManager lets mgr run the controller. mgr's cache may have CacheOptions.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	r := New(mgr.GetClient(), mgr.GetEventRecorder(name), o)
-	var err error
-	if o.Metrics != nil {
-		r.decisions = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dayone_rollout_decision_seconds",
-			Help:    "Time from the objects in memory to who of a pool's nodes goes next.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 12)})
-		err = o.Metrics.Register(r.decisions)
-	}
+	err := r.measure(o.Metrics)
 	if err == nil {
 		r.view, err = fleet.Cached(mgr.GetCache())
 	}
 	if err == nil {
-		err = watch(mgr, r, watcher{client: mgr.GetClient(), log: r.o.Log})
+		err = watch(mgr, r, watcher{client: mgr.GetClient(), log: r.o.Log,
+			events: r.writer.events})
 	}
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", name, err)
 	}
 	return nil
+}
+
+// measure registers the metrics where somebody reads them.
+func (r *Reconciler) measure(to prometheus.Registerer) error {
+	if to == nil {
+		return nil
+	}
+	r.metrics = newMetrics()
+	return to.Register(r.metrics)
 }
 
 // step is one thing that a reconciliation writes: it reads the decision and writes objects. It returns after which time
@@ -121,6 +125,9 @@ var steps = [...]step{ //nolint:gochecknoglobals // a constant in all but type
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	began := time.Now()
 	pool, err := r.observe(ctx, req.Name)
+	if err == nil && pool == nil {
+		r.metrics.forget(req.Name)
+	}
 	if err != nil || pool == nil {
 		return reconcile.Result{}, err
 	}
@@ -167,10 +174,9 @@ func (r *Reconciler) decide(ctx context.Context, pool *rollout.PoolView, began t
 	now := r.o.Now()
 	r.arrived.Settle(pool, now)
 	d := &decision{PoolView: pool, plan: pool.Plan(now), effectRequired: r.o.Foreseen}
-	if r.decisions != nil {
-		r.decisions.Observe(time.Since(began).Seconds())
-	}
+	took := time.Since(began)
 	r.checks.apply(ctx, r.o, d)
+	r.metrics.note(d, status(d, now), took)
 	d.again(d.plan.RecheckAfter)
 	return d
 }

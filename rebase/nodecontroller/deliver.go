@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"dayone.dev/dayone/manifests"
@@ -46,18 +44,9 @@ func deliver(ctx context.Context, w *writer, d *decision) (time.Duration, error)
 		}
 	}
 	if len(targeted) > 0 {
-		w.events.Eventf(d.Object, nil, corev1.EventTypeNormal, "NodesTargeted", "Tell", "sent to %s: %s", d.plan.Target,
-			listed(targeted))
+		w.tellTargets(d, targeted)
 	}
 	return retry, errors.Join(errs...)
-}
-
-// listed names some nodes and counts the rest.
-func listed(nodes []string) string {
-	if len(nodes) <= maxNamed {
-		return strings.Join(nodes, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(nodes[:maxNamed], ", "), len(nodes)-maxNamed)
 }
 
 // targetNode changes a node's record and says what the transition to the target does to it. The patch holds the

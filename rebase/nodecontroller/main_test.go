@@ -10,6 +10,7 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,6 +64,28 @@ func newFixtureIn(t *testing.T, env *kubetest.Env, o nodecontroller.Options) *fi
 
 // restart makes a new controller, as after a crash: it knows nothing.
 func (f *fixture) restart() { f.r = nodecontroller.New(f.c, f.ev, f.o) }
+
+// measure gives what the metrics show, by name and labels.
+func (f *fixture) measure() func() map[string]float64 {
+	f.Helper()
+	to := prometheus.NewPedanticRegistry()
+	require.NoError(f, f.r.Measure(to))
+	return func() map[string]float64 {
+		families, err := to.Gather()
+		require.NoError(f, err)
+		out := map[string]float64{}
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				var labels []string
+				for _, l := range m.GetLabel() {
+					labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+				}
+				out[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue()
+			}
+		}
+		return out
+	}
+}
 
 func configuration(name string) mcfgv1.MachineConfigPoolStatusConfiguration {
 	return mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: name}}

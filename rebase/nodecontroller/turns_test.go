@@ -38,7 +38,7 @@ func TestABadTargetHaltsBeforeItTakesThePool(t *testing.T) {
 		assert.Equal(t, first, f.record(n).DesiredConfig, n)
 	}
 	updating := f.condition(mcfgv1.MachineConfigPoolUpdating)
-	assert.Equal(t, corev1.ConditionFalse, updating.Status, "nothing moves, and nothing is said to")
+	assert.Equal(t, corev1.ConditionTrue, updating.Status, "nothing moves, and nodes are outstanding")
 	assert.Contains(t, updating.Message, "halts")
 	assert.Equal(t, corev1.ConditionTrue, f.condition(mcfgv1.MachineConfigPoolNodeDegraded).Status)
 	assert.Equal(t, int32(2), f.object().Status.DegradedMachineCount)

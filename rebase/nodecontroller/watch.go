@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -48,6 +49,8 @@ func CacheOptions() map[client.Object]cache.ByObject {
 type watcher struct {
 	client client.Reader
 	log    *logrus.Entry
+	// events gets what happens to nodes of the control plane; nil: nobody does.
+	events events.EventRecorder
 }
 
 func watch(mgr ctrl.Manager, r *Reconciler, w watcher) error {
@@ -143,6 +146,9 @@ func (w watcher) ofNode(ctx context.Context, before, after client.Object) []stri
 		if err != nil {
 			return names(pools) // each says what is wrong with the node
 		}
+		if n == node {
+			tellChanges(w.events, pool, old, node)
+		}
 		if pool != nil && (len(out) == 0 || out[0] != pool.Name) {
 			out = append(out, pool.Name)
 		}
@@ -188,11 +194,14 @@ func (w watcher) ofBuild(ctx context.Context, before, after client.Object) []str
 	return names(w.pools(ctx))
 }
 
-// ofRecord is the pool of a node's record that somebody has deleted or changed.
+// ofRecord is the pool of a node's record that somebody has deleted or changed, or whose agent has pinned images or
+// reports for the first time.
 func ofRecord(_ context.Context, before, after client.Object) []string {
 	old, _ := before.(*mcfgv1.MachineConfigNode)
 	record, _ := after.(*mcfgv1.MachineConfigNode)
-	if old == nil || record != nil && old.Spec == record.Spec {
+	if old == nil || record != nil && old.Spec == record.Spec &&
+		(len(old.Status.Conditions) == 0) == (len(record.Status.Conditions) == 0) &&
+		equality.Semantic.DeepEqual(old.Status.PinnedImageSets, record.Status.PinnedImageSets) {
 		return nil
 	}
 	return []string{old.Spec.Pool.Name}

@@ -52,8 +52,12 @@ type PoolView struct {
 	Records map[string]*mcfgv1.MachineConfigNode
 	// Quorum are the nodes of the control plane that are not in this pool, of a pool that has some itself.
 	Quorum map[string]*corev1.Node
+	// Contested are the nodes of the pool master that a custom pool selects in vain, by name.
+	Contested map[string]bool
 	// Layered: the pool is opted in. Building: its image is waited for. PreBuilt: the admin has named the image.
 	Layered, Building, PreBuilt bool
+	// Build is the newest build for the pool's config, in whatever state; nil: there is none.
+	Build *mcfgv1.MachineOSBuild
 	// Effects is what the target does to the nodes; nil: it is not published.
 	Effects *disruption.PoolPlan
 	// Faults are what the admin must mend, in words.
@@ -141,6 +145,12 @@ func (l *PoolView) place(c *Cluster, placement *Placement) {
 			twice = append(twice, err.Error())
 		case err == nil && pool != nil && pool.Name == l.Object.Name:
 			l.take(n, c)
+			if pool.Name == masterPool && placement.contested(n) {
+				if l.Contested == nil {
+					l.Contested = map[string]bool{}
+				}
+				l.Contested[n.Name] = true
+			}
 		}
 	}
 	slices.Sort(twice)

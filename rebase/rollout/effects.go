@@ -66,10 +66,19 @@ func (l *PoolView) coming(c *Cluster, mosc *mcfgv1.MachineOSConfig) {
 	l.rebuild = manifests.RequestsRebuild(mosc) || manifests.RequestsRebuild(l.Object)
 	l.unseen = mosc.Generation > mosc.Status.ObservedGeneration && mosc.Status.ObservedGeneration > 0
 	l.machineOSConfig = mosc
-	name := mosc.Annotations[manifests.AnnotationCurrentBuild]
+	name, brought := mosc.Annotations[manifests.AnnotationCurrentBuild], ""
+	if mosc.Status.MachineOSBuild != nil {
+		brought = mosc.Status.MachineOSBuild.Name
+	}
 	for i := range c.Builds {
 		b := &c.Builds[i]
-		if b.Name != name || b.Labels[manifests.LabelRenderedMachineConfig] != manifests.LabelValue(l.Pool.Target.Config) {
+		if b.Labels[manifests.LabelRenderedMachineConfig] != manifests.LabelValue(l.Pool.Target.Config) {
+			continue
+		}
+		if b.Name == name || b.Name == brought && l.Build == nil {
+			l.Build = b
+		}
+		if b.Name != name {
 			continue
 		}
 		if l.Building || string(b.Status.DigestedImagePushSpec) != l.Pool.Target.Image {

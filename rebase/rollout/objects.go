@@ -186,6 +186,21 @@ func (p *Placement) Pool(n *corev1.Node) (*mcfgv1.MachineConfigPool, error) {
 	return worker, nil
 }
 
+// contested tells that a custom pool selects a node that the pool master keeps for itself.
+func (p *Placement) contested(n *corev1.Node) bool {
+	master, custom := false, 0
+	for i, pool := range p.pools {
+		switch {
+		case p.selectors[i] == nil || !p.selectors[i].Matches(labels.Set(n.Labels)):
+		case pool.Name == masterPool:
+			master = true
+		case pool.Name != workerPool:
+			custom++
+		}
+	}
+	return master && custom == 1
+}
+
 // doubt is the selector that cannot be read and because of which nobody knows which nodes are a pool's; own: it is the
 // pool's. The control plane's nodes are known whatever other pools select, and those of a custom pool whatever worker
 // does.
