@@ -168,6 +168,8 @@ const (
 	AnnotationBuildAttempt = DayonePrefix + "build-attempt"
 	// AnnotationBuildForced is "true" on a MachineOSBuild that builds although an image with its address may exist.
 	AnnotationBuildForced = DayonePrefix + "build-forced"
+	// AnnotationClaimed is "true" on a MachineOSBuild that MCO made and that dayone builds, in mode builder.
+	AnnotationClaimed = DayonePrefix + "claimed"
 	// AnnotationReusedImage on a MachineOSBuild names the image, by digest, that was taken over instead of being built.
 	AnnotationReusedImage = DayonePrefix + "reused-image"
 	// AnnotationStandalone marks a ControllerConfig that dayone's hand-over made because the cluster has no operator that

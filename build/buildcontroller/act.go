@@ -151,7 +151,10 @@ func reuseImage(ctx context.Context, x scope, s state, b *mcfgv1.MachineOSBuild)
 	image := b.Annotations[manifests.AnnotationReusedImage]
 	cause := machineosbuild.Cause{Reason: decide.ReasonSharedImage,
 		Message: "another build has an image with this content: " + image}
-	if isPreBuilt(b) {
+	switch {
+	case claimed(b):
+		cause.Message = "an image with this content exists: " + image
+	case isPreBuilt(b):
 		cause = machineosbuild.Cause{Reason: decide.ReasonPreBuiltImage,
 			Message: "the pool was installed with this image: " + image}
 	}

@@ -49,7 +49,7 @@ func runAsController(kubeconfig string) error {
 	w := &world{images: newStandInRegistry(), clock: &clock{}}
 	o := w.options()
 	o.Log.Logger.SetOutput(io.Discard)
-	stop := startController(fatal{}, rest.CopyConfig(cfg), o)
+	stop := startController(fatal{}, rest.CopyConfig(cfg), Add, o)
 	fmt.Println("started")
 	_, err = io.Copy(io.Discard, os.Stdin)
 	stop()

@@ -12,7 +12,7 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 )
 
-// Reasons of events (MCO, pkg/controller/build; the last is dayone's).
+// Reasons of events (MCO, pkg/controller/build; the last three are dayone's).
 const (
 	eventBuildStarted     = "BuildStarted"
 	eventBuildPreparing   = "BuildPreparing"
@@ -27,6 +27,8 @@ const (
 	eventBuildDegraded    = "BuildDegraded"
 	eventBuildRecovered   = "BuildRecovered"
 	eventImageLeftBehind  = "ImageLeftBehind"
+	eventBuildHeld        = "BuildHeld"
+	eventBuildRetried     = "BuildRetried"
 )
 
 // maxNote is the API's bound on an event's text in bytes (events.k8s.io/v1).

@@ -141,6 +141,9 @@ func newFakeWorld(t testing.TB) (*world, *saboteur) {
 		var err error
 		r, err = newReconciler(mine, mine, &discardedEvents{}, w.options())
 		require.NoError(t, err)
+		if w.beside {
+			r.steps = besideSteps
+		}
 	}
 	w.restart()
 	names := map[string]bool{}

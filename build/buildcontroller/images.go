@@ -12,9 +12,12 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/transfer"
 )
@@ -36,6 +39,12 @@ type Images interface {
 	Tag(ctx context.Context, reference, tag string, access Access) (bool, error)
 	// Delete deletes the image. An image that does not exist is no error.
 	Delete(ctx context.Context, reference string, access Access) error
+}
+
+// Finder looks for images by what they were made of.
+type Finder interface {
+	// Find gives the image of a content address in a repository, by digest; empty when the registry has none.
+	Find(ctx context.Context, repository, address string, access Access) (string, error)
 }
 
 // Registries reaches registries over the network.
@@ -71,6 +80,46 @@ func (r Registries) Delete(ctx context.Context, reference string, access Access)
 	return err
 }
 
+// Find gives the image of a content address in a repository, by digest. It is empty when the registry does not have
+// the image with its label and all its layers.
+func (r Registries) Find(ctx context.Context, repository, address string, access Access) (string, error) {
+	reference := repository + ":" + build.Tag(address)
+	tag, err := name.NewTag(reference, name.StrictValidation)
+	if err != nil {
+		return "", fmt.Errorf("read image reference %q: %w", reference, err)
+	}
+	found := ""
+	_, err = r.reach(ctx, "look for", reference, access, func(options []remote.Option) error {
+		image, err := remote.Image(tag, options...)
+		if err != nil {
+			return err
+		}
+		found, err = addressed(image, repository, address)
+		return err
+	})
+	return found, err
+}
+
+// addressed is the reference of an image by digest, when the image says that it has the address and the registry has
+// its layers.
+func addressed(image v1.Image, repository, address string) (string, error) {
+	config, err := image.ConfigFile()
+	if err != nil || config.Config.Labels[build.LabelAddress] != address {
+		return "", err
+	}
+	layers, err := image.Layers()
+	if err != nil {
+		return "", err
+	}
+	for _, l := range layers {
+		if there, err := partial.Exists(l); err != nil || !there {
+			return "", err
+		}
+	}
+	digest, err := image.Digest()
+	return repository + "@" + digest.String(), err
+}
+
 // registryLimit bounds one request to a registry. It is short of what a person waits for: the request is repeated.
 const registryLimit = 30 * time.Second
 
@@ -81,6 +130,12 @@ func (r Registries) ask(ctx context.Context, what, reference string, access Acce
 	if err != nil {
 		return false, fmt.Errorf("read image reference %q: %w", reference, err)
 	}
+	return r.reach(ctx, what, reference, access, func(options []remote.Option) error { return request(digest, options) })
+}
+
+// reach makes a request to a registry. It is false when the registry does not have what is asked for.
+func (r Registries) reach(ctx context.Context, what, reference string, access Access,
+	request func([]remote.Option) error) (bool, error) {
 	keys, err := credentials.Parse(access.Auth)
 	if err != nil {
 		return false, err
@@ -101,7 +156,7 @@ func (r Registries) ask(ctx context.Context, what, reference string, access Acce
 	}
 	ctx, cancel := context.WithTimeout(ctx, registryLimit)
 	defer cancel()
-	err = request(digest, []remote.Option{remote.WithContext(ctx), remote.WithTransport(own),
+	err = request([]remote.Option{remote.WithContext(ctx), remote.WithTransport(own),
 		remote.WithAuthFromKeychain(transfer.Keychain(keys)), remote.WithUserAgent(cmp.Or(r.UserAgent, "dayone"))})
 	if gone(err) {
 		return false, nil

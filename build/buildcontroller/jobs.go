@@ -102,8 +102,13 @@ func pin(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) error {
 	return err
 }
 
-// tagOf is the tag that belongs to a build alone.
+// tagOf is the tag that belongs to a build alone. MCO deletes the image behind the tag that it chose, whoever else uses
+// the image: a build beside MCO has a tag that MCO does not know.
 func tagOf(b *mcfgv1.MachineOSBuild) string {
+	if claimed(b) {
+		unique := "-" + string(b.UID[:min(8, len(b.UID))])
+		return manifests.Shorten(b.Name, maxTag-len(unique)) + unique
+	}
 	spec := string(b.Spec.RenderedImagePushSpec)
 	return spec[len(installconfig.Repository(spec))+1:]
 }

@@ -15,6 +15,7 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 // launch gives a fresh build its Job, or says why it cannot have one. It may be called again at any point.
@@ -103,7 +104,7 @@ func createJob(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, objects j
 	err := x.api.client.Create(ctx, objects.Job)
 	if apierrors.IsAlreadyExists(err) {
 		objects.Job, err = x.api.jobOf(ctx, x.api.live, b)
-		if err == nil && objects.Job == nil { // an earlier build of this name left it
+		if err == nil && (objects.Job == nil || !ownJob(objects.Job)) { // an earlier build of this name left it, or MCO
 			if err = x.api.deleteJob(ctx, b); err == nil {
 				err = overtaken("a Job of an earlier build of this name")
 			}
@@ -112,13 +113,18 @@ func createJob(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, objects j
 	if err != nil {
 		return b, wrap(err, "create Job of MachineOSBuild "+b.Name)
 	}
-	prepared := b.DeepCopy()
-	prepared.Status.Builder, prepared.Status.RelatedObjects = objects.Builder(), objects.Related()
-	if b, err = move(ctx, x, prepared, job.Observation{State: machineosbuild.Prepared}); err != nil {
-		return b, err
+	if fresh(b) { // a later attempt of a build beside MCO is prepared already
+		prepared := b.DeepCopy()
+		prepared.Status.Builder, prepared.Status.RelatedObjects = objects.Builder(), objects.Related()
+		if b, err = move(ctx, x, prepared, job.Observation{State: machineosbuild.Prepared}); err != nil {
+			return b, err
+		}
 	}
 	return release(ctx, x, b, objects.Job)
 }
+
+// ownJob reports whether dayone made a Job.
+func ownJob(j *batchv1.Job) bool { return j.Labels[cluster.LabelManagedBy] == cluster.ManagedBy }
 
 // release lets the Job of a prepared build run, and records its UID on the build. It may be called again at any point
 // until the UID is recorded; afterwards only an admin suspends it.

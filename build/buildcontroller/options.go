@@ -58,6 +58,8 @@ type Options struct {
 	LeaveAfter time.Duration
 	// Images reaches the registries.
 	Images Images
+	// Finder looks for images by content address before a build beside MCO begins; default none: the build pod looks.
+	Finder Finder
 	// Job is how build pods run; its namespace is Namespace.
 	Job job.Options
 	// RegistryCA is PEM of CAs that sign registries' certificates, beside those in the ControllerConfig and the host's.

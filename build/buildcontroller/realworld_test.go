@@ -53,13 +53,25 @@ func install(t testing.TB, env *kubetest.Env) {
 func newRealWorld(t testing.TB) *world {
 	env := shared.Env(t)
 	install(t, env)
+	w := newWorldOf(t, env)
+	w.restart()
+	w.basics()
+	return w
+}
+
+// newWorldOf is a cluster in which something is installed already; its controller does not run yet.
+func newWorldOf(t testing.TB, env *kubetest.Env) *world {
 	w := &world{t: t, client: env.Client, images: newStandInRegistry(), clock: &clock{}, patience: 2400, idle: 16}
 	w.runner = newRunner(t, env.Client, w.images)
 	w.clean()
 	stop := func() {}
 	w.restart = func() {
 		stop()
-		stop = startController(t, env.As(t, namespace, cluster.Builder), w.options())
+		add, account := Add, cluster.Builder
+		if w.beside {
+			add, account = AddBeside, cluster.Controller
+		}
+		stop = startController(t, env.As(t, namespace, account), add, w.options())
 	}
 	t.Cleanup(func() {
 		w.clean()
@@ -73,13 +85,12 @@ func newRealWorld(t testing.TB) *world {
 		w.runner.step(w.ctx())
 		time.Sleep(pace)
 	}
-	w.restart()
-	w.basics()
 	return w
 }
 
 // startController runs the controller in a manager of its own until the returned function is called.
-func startController(t testing.TB, cfg *rest.Config, o Options) func() {
+func startController(t testing.TB, cfg *rest.Config, add func(context.Context, ctrl.Manager, Options) error,
+	o Options) func() {
 	t.Helper()
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
@@ -88,7 +99,7 @@ func startController(t testing.TB, cfg *rest.Config, o Options) func() {
 		Controller: kubetest.Controllers(), Logger: logrusr.New(o.Log)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	err = Add(ctx, mgr, o)
+	err = add(ctx, mgr, o)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

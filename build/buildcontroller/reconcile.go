@@ -32,6 +32,8 @@ type reconciler struct {
 	recorder recorder
 	memory   *memory
 	o        Options
+	// steps are those of a reconcile: stepsFor, or besideSteps.
+	steps func(observation) []step
 }
 
 // newReconciler makes the reconciler. live must read from the API itself.
@@ -46,7 +48,7 @@ func newReconciler(c client.Client, live client.Reader, announce events.EventRec
 		return nil, err
 	}
 	edge := newAPI(c, live, o.Namespace)
-	return &reconciler{api: edge, memory: newMemory(o.Parallel), o: o,
+	return &reconciler{api: edge, memory: newMemory(o.Parallel), o: o, steps: stepsFor,
 		images:   imageAccess{registries: o.Images, api: edge, ca: o.RegistryCA, pullSecret: o.PullSecret},
 		recorder: recorder{events: announce, metrics: m}}, nil
 }
@@ -133,7 +135,7 @@ func (x scope) run(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	s := state{observation: seen}
-	for _, step := range stepsFor(seen) {
+	for _, step := range x.steps(seen) {
 		if s, err = step.run(ctx, x, s); err != nil {
 			return 0, fmt.Errorf("%s: %w", step.name, err)
 		}

@@ -76,14 +76,8 @@ func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	for name, index := range buildIndexes() {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, &mcfgv1.MachineOSBuild{}, name, index); err != nil {
-			return fmt.Errorf("index MachineOSBuilds by %s: %w", name, err)
-		}
-	}
-	byPool := indexed(func(c *mcfgv1.MachineOSConfig) string { return c.Spec.MachineConfigPool.Name })
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &mcfgv1.MachineOSConfig{}, indexPool, byPool); err != nil {
-		return fmt.Errorf("index MachineOSConfigs by pool: %w", err)
+	if err := indexObjects(ctx, mgr); err != nil {
+		return err
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("machine-os-build").
 		For(&mcfgv1.MachineOSConfig{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
@@ -99,6 +93,20 @@ func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("start controller of MachineOSBuilds: %w", err)
+	}
+	return nil
+}
+
+// indexObjects makes the indexes of the cache.
+func indexObjects(ctx context.Context, mgr ctrl.Manager) error {
+	for name, index := range buildIndexes() {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &mcfgv1.MachineOSBuild{}, name, index); err != nil {
+			return fmt.Errorf("index MachineOSBuilds by %s: %w", name, err)
+		}
+	}
+	byPool := indexed(func(c *mcfgv1.MachineOSConfig) string { return c.Spec.MachineConfigPool.Name })
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &mcfgv1.MachineOSConfig{}, indexPool, byPool); err != nil {
+		return fmt.Errorf("index MachineOSConfigs by pool: %w", err)
 	}
 	return nil
 }

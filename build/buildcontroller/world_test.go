@@ -46,6 +46,8 @@ type world struct {
 	// patience is how many steps a state may take to come, idle how many show that nothing comes.
 	patience, idle int
 	lines          lines
+	// beside lets MCO make the builds; it counts from the next restart on.
+	beside bool
 }
 
 // clock can be set forward and back.
@@ -348,6 +350,7 @@ func (w *world) options() Options {
 	log := logrus.New()
 	log.SetOutput(&w.lines)
 	log.SetLevel(logrus.DebugLevel)
-	return Options{Log: logrus.NewEntry(log), Images: w.images, Job: job.Options{BuilderImage: registry + "/builder:1"},
+	return Options{Log: logrus.NewEntry(log), Images: w.images, Finder: w.images,
+		Job: job.Options{BuilderImage: registry + "/builder:1"},
 		Now: w.clock.now, Platform: "linux/amd64"}
 }

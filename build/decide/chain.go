@@ -181,7 +181,7 @@ func failed(in *Input) (Decision, bool) {
 		return d, true
 	case last.State != machineosbuild.Failed:
 		return Decision{}, false
-	case !mayPass(last.Class):
+	case !MayPass(last.Class):
 		return giveUp(last, ReasonBuildFailed, "waits for a change or for the rebuild annotation"), true
 	case last.Retries >= in.Policy.limit():
 		next := fmt.Sprintf("%d retries have failed; waits for a change or for the rebuild annotation", last.Retries)
@@ -190,8 +190,8 @@ func failed(in *Input) (Decision, bool) {
 	return in.retry(last), true
 }
 
-// mayPass reports whether a failure may go away without a change. The user's input and limits do not change themselves.
-func mayPass(c build.Class) bool { return c == build.ClassTransient || c == build.ClassInfrastructure }
+// MayPass reports whether a failure may go away without a change. The user's input and limits do not change themselves.
+func MayPass(c build.Class) bool { return c == build.ClassTransient || c == build.ClassInfrastructure }
 
 func giveUp(b Known, reason, next string) Decision {
 	return Decision{Action: GiveUp, Reason: reason, BuildName: b.Name, Attempt: b.Attempt, Retries: b.Retries,

@@ -71,6 +71,11 @@ func (p Policy) limit() int {
 	return max(p.RetryLimit, 0)
 }
 
+// Again is the pause before the next retry after so many; ok is false when no retry is left.
+func (p Policy) Again(retries int) (pause time.Duration, ok bool) {
+	return p.pause(retries), retries < p.limit()
+}
+
 // pause before the retry that follows so many.
 func (p Policy) pause(retries int) time.Duration {
 	pause, longest := p.Backoff, p.MaxBackoff

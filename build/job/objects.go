@@ -325,6 +325,9 @@ func (in Input) podMeta() metav1.ObjectMeta {
 func buildLabels(b *mcfgv1.MachineOSBuild, c *mcfgv1.MachineOSConfig) map[string]string {
 	labels := machineosbuild.Labels(c.Spec.MachineConfigPool.Name, c.Name, b.Spec.MachineConfig.Name)
 	labels[manifests.LabelEphemeralBuildObject] = ""
+	if b.Annotations[manifests.AnnotationClaimed] != "" { // MCO follows and cleans up what has this label, too
+		delete(labels, manifests.LabelOnClusterLayering)
+	}
 	labels[cluster.LabelManagedBy], labels[cluster.LabelPartOf] = cluster.ManagedBy, cluster.ManagedBy
 	labels[manifests.LabelMachineOSBuild] = manifests.LabelValue(b.Name)
 	return labels

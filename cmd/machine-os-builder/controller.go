@@ -2,111 +2,36 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"dayone.dev/dayone/build/buildcontroller"
-	"dayone.dev/dayone/build/decide"
-	"dayone.dev/dayone/build/job"
-	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/builderflags"
 	"dayone.dev/dayone/cmd/internal/manager"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// controllerFlags are what an administrator can set beside what every controller program has.
-type controllerFlags struct {
-	job        job.Options
-	options    buildcontroller.Options
-	registryCA string
-	workLimit  string
-}
-
 // newControllerCommand is the program that keeps the pools' images built.
 func newControllerCommand() *cobra.Command {
-	var f controllerFlags
+	var f builderflags.Flags
 	cmd := manager.NewCommand(manager.Program{
 		Name: cluster.Builder, Version: version,
 		Cache: func(o manager.Options) cache.Options { return buildcontroller.CacheOptions(o.Namespace) },
-		Add:   f.add,
+		Add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
+			options, err := f.Options(o.Namespace, "machine-os-builder/"+version, log)
+			if err != nil {
+				return err
+			}
+			return buildcontroller.Add(ctx, m, options)
+		},
 	})
 	cmd.Aliases = []string{"controller"}
 	cmd.Short = "Keep the image of every opted-in pool built"
 	cmd.Long = "Start finds out for every MachineOSConfig what its pool's image must contain, and creates a " +
 		"MachineOSBuild and a Job when no image has it."
-	f.addFlags(cmd)
+	f.Add(cmd.Flags())
 	return cmd
-}
-
-func (f *controllerFlags) addFlags(cmd *cobra.Command) {
-	s := cmd.Flags()
-	s.StringVar(&f.job.BuilderImage, "image", "", "image with this program, which build pods run, best by digest")
-	s.StringVar(&f.job.ServiceAccount, "build-service-account", "dayone-build",
-		"service account of build pods; it needs no rights")
-	s.StringVar(&f.job.PriorityClass, "build-priority-class", "dayone-build",
-		"priority class of build pods; empty is the cluster's default")
-	s.StringSliceVar(&f.job.ImagePullSecrets, "image-pull-secret", nil,
-		"Secrets with which nodes pull --image, beside the service account's")
-	s.DurationVar(&f.job.BuilderDeadline, "build-timeout", 0, "when a build gives up (default 1h)")
-	s.DurationVar(&f.job.Deadline, "job-timeout", 0,
-		"when a Job ends with all its attempts (default 15m after --build-timeout)")
-	s.StringToStringVar(&f.job.NodeSelector, "build-node-selector", nil,
-		"labels of nodes that may build, beside the architecture")
-	s.StringVar(&f.workLimit, "build-disk", "", "scratch space of a build pod, such as 20Gi (default none)")
-	s.BoolVar(&f.job.Privileged, "build-privileged", false,
-		"run build pods privileged; the root of such a pod is the node's")
-	s.BoolVar(&f.job.PodUserNamespace, "build-pod-user-namespace", false,
-		"let the runtime make the user namespace of build pods (hostUsers: false)")
-	s.StringVar(&f.job.SeccompLocalhost, "build-seccomp-profile", "",
-		"seccomp profile below the kubelet's directory, for kubelets with seccompDefault")
-	s.StringVar(&f.job.AppArmorLocalhost, "build-apparmor-profile", "",
-		"loaded AppArmor profile of build pods, which allows mounts")
-	s.StringVar(&f.job.SELinuxType, "build-selinux-type", "",
-		"SELinux type of build pods; container_engine_t allows mounts")
-	s.StringVar(&f.registryCA, "registry-ca", "",
-		"PEM file of CAs that sign registries' certificates, beside the cluster's")
-	o := &f.options
-	s.StringVar(&o.Platform, "platform", "", "os/architecture of the pools' nodes (default this program's)")
-	s.StringVar(&o.PullSecret, "pull-secret", buildcontroller.DefaultPullSecret,
-		"Secret that pulls the base image of a MachineOSConfig that names none")
-	s.IntVar(&o.Parallel, "parallel", buildcontroller.DefaultParallel, "how many builds run at once")
-	s.IntVar(&o.History, "history", buildcontroller.DefaultHistory, "how many ended builds a pool keeps")
-	s.IntVar(&o.Workers, "workers", buildcontroller.DefaultWorkers, "how many MachineOSConfigs are reconciled at once")
-	s.IntVar(&o.Retry.RetryLimit, "retry-limit", decide.DefaultRetryLimit,
-		"how many retries in a row may fail; negative never retries")
-	s.DurationVar(&o.Retry.Backoff, "retry-backoff", decide.DefaultBackoff,
-		"pause before the first retry; it doubles with each")
-	s.DurationVar(&o.Retry.MaxBackoff, "retry-max-backoff", decide.DefaultMaxBackoff, "longest pause before a retry")
-	s.DurationVar(&o.LeaveAfter, "leave-images-after", buildcontroller.DefaultLeaveAfter,
-		"when a build that is deleted leaves its image behind because the registry does not delete it")
-}
-
-func (f *controllerFlags) add(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
-	options := f.options
-	options.Job, options.Namespace, options.Log, options.Metrics = f.job, o.Namespace, log, ctrlmetrics.Registry
-	options.Images = buildcontroller.Registries{UserAgent: "machine-os-builder/" + version}
-	if f.registryCA != "" {
-		pem, err := os.ReadFile(f.registryCA)
-		if err != nil {
-			return fmt.Errorf("--registry-ca: %w", err)
-		}
-		options.RegistryCA = pem
-	}
-	if f.workLimit != "" {
-		limit, err := resource.ParseQuantity(f.workLimit)
-		if err != nil {
-			return cli.Usagef("--build-disk: %w", err)
-		}
-		options.Job.WorkLimit = &limit
-	}
-	if err := options.Validate(); err != nil {
-		return cli.Usagef("%w", err)
-	}
-	return buildcontroller.Add(ctx, m, options)
 }
