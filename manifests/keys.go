@@ -86,6 +86,12 @@ const (
 	AnnotationState = MCOPrefix + "state"
 	// AnnotationReason is the text of the agent's last failure.
 	AnnotationReason = MCOPrefix + "reason"
+	// AnnotationControlPlaneTopology is the cluster's, as its Infrastructure says it.
+	AnnotationControlPlaneTopology = MCOPrefix + "controlPlaneTopology"
+	// AnnotationCustomPoolLabelsApplied is on a node that got the labels of the custom pool that it had booted for.
+	AnnotationCustomPoolLabelsApplied = MCOPrefix + "customPoolLabelsApplied"
+	// TaintUpdateInProgress, with the effect PreferNoSchedule, is on nodes that wait for their turn in a rollout.
+	TaintUpdateInProgress = "UpdateInProgress"
 	// AnnotationPostConfigAction on a node says what the agent is about to do after applying a config.
 	AnnotationPostConfigAction = MCOPrefix + "post-config-action"
 	// StateDone is the state of a node that has converged.

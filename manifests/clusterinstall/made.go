@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -110,7 +111,18 @@ func annotations() []string {
 		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError}
 }
 
-// removeAnnotations takes the controllers' annotations off nodes and pools.
+// untaint adds to a change of a node that the taint of nodes that wait for an update goes; else nobody would take it
+// off.
+func untaint(n *corev1.Node, change map[string]any) {
+	rest := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
+		return t.Key == manifests.TaintUpdateInProgress && t.Effect == corev1.TaintEffectPreferNoSchedule
+	})
+	if len(rest) < len(n.Spec.Taints) {
+		change["spec"] = map[string]any{"taints": rest}
+	}
+}
+
+// removeAnnotations takes the controllers' annotations and their taint off nodes and pools.
 func removeAnnotations(ctx context.Context, c client.Client) error {
 	var nodes corev1.NodeList
 	var pools mcfgv1.MachineConfigPoolList
@@ -128,16 +140,22 @@ func removeAnnotations(ctx context.Context, c client.Client) error {
 		objects = append(objects, &pools.Items[i])
 	}
 	for _, o := range objects {
-		gone := map[string]any{}
+		gone, change := map[string]any{}, map[string]any{}
 		for _, key := range annotations() {
 			if _, found := o.GetAnnotations()[key]; found {
 				gone[key] = nil
 			}
 		}
-		if len(gone) == 0 {
+		if len(gone) > 0 {
+			change["metadata"] = map[string]any{"annotations": gone}
+		}
+		if n, ok := o.(*corev1.Node); ok {
+			untaint(n, change)
+		}
+		if len(change) == 0 {
 			continue
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": gone}})
+		patch, err := json.Marshal(change)
 		if err != nil {
 			return fmt.Errorf("encode patch: %w", err)
 		}

@@ -21,7 +21,7 @@ func conditions(d *decision, st mcfgv1.MachineConfigPoolStatus) []mcfgv1.Machine
 	is := updated(d, st)
 	out := []mcfgv1.MachineConfigPoolCondition{
 		condition(mcfgv1.MachineConfigPoolUpdated, is, "AllNodesUpdated",
-			fmt.Sprintf("%d of %d nodes have %s", d.plan.Counts.Updated, d.plan.Counts.Nodes, d.plan.Target)),
+			fmt.Sprintf("%d of %d nodes have %s", st.UpdatedMachineCount, d.plan.Counts.Nodes, d.plan.Target)),
 		updating(d, is, d.Layered && stuck(node, st.Conditions)), node,
 	}
 	switch {

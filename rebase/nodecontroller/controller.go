@@ -118,7 +118,7 @@ type step func(ctx context.Context, w *writer, d *decision) (time.Duration, erro
 
 // steps in the order in which they run. One that fails does not keep the others from running.
 var steps = [...]step{ //nolint:gochecknoglobals // a constant in all but type
-	deliver, prefetch, pin, writeRecords, writeStatus,
+	deliver, prefetch, pin, mark, writeRecords, writeStatus,
 }
 
 // Reconcile observes one pool, decides, and writes what follows.

@@ -37,7 +37,11 @@ func deliver(ctx context.Context, w *writer, d *decision) (time.Duration, error)
 	}
 	var targeted []string
 	for _, name := range d.plan.Next {
-		if targetNode(name) {
+		labelled, err := w.labelForPool(ctx, d.Objects[name])
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if !labelled && targetNode(name) {
 			targeted = append(targeted, name)
 			w.log.WithFields(logrus.Fields{"pool": d.Object.Name, "node": name, "config": d.plan.Target.Config,
 				"image": d.plan.Target.Image}).Info("target of node set")
@@ -81,7 +85,11 @@ func (w *writer) targetNode(ctx context.Context, d *decision, name string) (bool
 			changes[key] = nil // its turn has come
 		}
 	}
-	written, err := w.patchNode(ctx, name, n.ResourceVersion, changes)
+	change := nodeChange{Metadata: nodeMeta{ResourceVersion: n.ResourceVersion, Annotations: changes}}
+	if taints, waited := without(n.Spec.Taints); waited {
+		change.Spec = map[string]any{"taints": taints}
+	}
+	written, err := w.changeNode(ctx, name, change)
 	if err != nil {
 		return false, err
 	}

@@ -48,6 +48,9 @@ func status(d *decision, now time.Time) mcfgv1.MachineConfigPoolStatus {
 		st.MachineCount = int32(d.plan.Counts.Nodes)
 		st.UpdatedMachineCount = int32(d.plan.Counts.Updated)
 		st.ReadyMachineCount = int32(d.plan.Counts.Ready)
+		if d.Layered && d.Pool.Target.Image == "" { // no node can have the image that nobody has built yet
+			st.UpdatedMachineCount, st.ReadyMachineCount = 0, 0
+		}
 		st.UnavailableMachineCount = unavailable(d.Nodes)
 		st.DegradedMachineCount = int32(d.plan.Counts.Degraded)
 		st.PoolSynchronizersStatus = synchronized(d, st)

@@ -34,11 +34,25 @@ type writer struct {
 // have; empty: any.
 func (w *writer) patchNode(ctx context.Context, name, version string, annotations map[string]*string) (*corev1.Node,
 	error) {
-	metadata := map[string]any{"annotations": annotations}
-	if version != "" {
-		metadata["resourceVersion"] = version
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	return w.changeNode(ctx, name, nodeChange{Metadata: nodeMeta{ResourceVersion: version, Annotations: annotations}})
+}
+
+// nodeChange is what is changed of a node; what it leaves out stays.
+type nodeChange struct {
+	Metadata nodeMeta       `json:"metadata"`
+	Spec     map[string]any `json:"spec,omitempty"`
+}
+
+// nodeMeta holds annotations and labels, null to remove one, and the version that the node must still have; "": any.
+type nodeMeta struct {
+	ResourceVersion string             `json:"resourceVersion,omitempty"`
+	Annotations     map[string]*string `json:"annotations,omitempty"`
+	Labels          map[string]string  `json:"labels,omitempty"`
+}
+
+// changeNode changes a node and gives it as it is then.
+func (w *writer) changeNode(ctx context.Context, name string, change nodeChange) (*corev1.Node, error) {
+	patch, err := json.Marshal(change)
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}

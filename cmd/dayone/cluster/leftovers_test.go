@@ -92,6 +92,11 @@ func made(t *testing.T, e *kubetest.Env) {
 		require.NoError(t, e.Client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"annotations":{`+patch.String()+`}}}`))))
 	}
+	n := &corev1.Node{}
+	require.NoError(t, e.Client.Get(t.Context(), client.ObjectKey{Name: "n"}, n))
+	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: manifests.TaintUpdateInProgress,
+		Effect: corev1.TaintEffectPreferNoSchedule})
+	require.NoError(t, e.Client.Update(t.Context(), n))
 }
 
 // settled is what the cluster has once Kubernetes' own controllers have written all that they write into new objects:
