@@ -16,6 +16,7 @@ import (
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/decide"
+	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/hack/e2e/mcobuilder"
 	"dayone.dev/dayone/manifests"
@@ -152,6 +153,8 @@ func besideScenarios() []besideScenario {
 		{"a Secret that is missing is waited for", besideSecret},
 		{"while dayone is away nothing is built, and nothing is left of the attempts", besideAbsent},
 		{"a config that differs in files alone has an image of its own", besideFilesOnly},
+		{"a build that MCO has begun is left to it", besideBegun},
+		{"a Job that somebody deletes is made again", besideJobDeleted},
 		{"a MachineOSConfig that goes takes its builds with it", besideOptOut},
 	}
 }
@@ -368,6 +371,44 @@ func besideFilesOnly(t *testing.T, w *besideWorld) {
 	})
 	assert.Equal(t, made{base, string(ignition("two")), plainText}, w.made("worker"))
 	assert.NotEmpty(t, w.mco.Refused, "MCO would have reused the first image")
+}
+
+func besideBegun(t *testing.T, w *besideWorld) {
+	w.absent = true
+	account := w.mco.Client
+	w.mco.Client = w.client // before the policies are there
+	w.addPool("worker", "one", plainText)
+	w.until("MCO builds", func() bool { return len(w.jobs()) == 1 })
+	w.mco.Client, w.absent = account, false
+	w.restart()
+	w.rest()
+	b := w.current("worker")
+	assert.False(t, claimed(&b))
+	assert.False(t, ownJob(&w.jobs()[0]))
+
+	image := registry + "/os/custom@sha256:" + strings.Repeat("3", 64)
+	w.images.push(image, b.Name)
+	b.Status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(image)
+	b.Status.Builder = job.Objects{Job: &w.jobs()[0]}.Builder()
+	require.NoError(t, machineosbuild.Move(&b, machineosbuild.Succeeded, machineosbuild.Cause{}, w.clock.now()))
+	require.NoError(t, account.Status().Update(w.ctx(), &b), "its own Job's result is MCO's to write")
+	w.untilRolledOut("worker")
+	w.editText("worker", plainText+"RUN true\n")
+	w.untilRolledOut("worker")
+	b = w.current("worker")
+	assert.True(t, claimed(&b), "dayone builds the next one")
+	assert.Equal(t, plainText+"RUN true\n", w.made("worker").text)
+}
+
+func besideJobDeleted(t *testing.T, w *besideWorld) {
+	w.runner.hold = true
+	w.addPool("worker", "one", plainText)
+	w.until("it runs", func() bool { return len(w.inState("worker", machineosbuild.Building)) == 1 })
+	require.NoError(t, w.client.Delete(w.ctx(), &w.jobs()[0], client.PropagationPolicy("Background")))
+	w.runner.hold = false
+	w.untilRolledOut("worker")
+	b := w.current("worker")
+	assert.Equal(t, 1, number(&b, manifests.AnnotationBuildRetries))
 }
 
 func ptr[T any](v T) *T { return &v }

@@ -50,7 +50,8 @@ func refusing(c client.Client) client.Client {
 				var old mcfgv1.MachineOSBuild
 				err := c.Get(ctx, client.ObjectKeyFromObject(m), &old)
 				seeded := done != nil && done.Reason == "PreBuiltImageSeeded"
-				if err == nil && !seeded && !equality.Semantic.DeepEqual(old.Status, m.Status) {
+				own := m.Status.Builder != nil && !claimed(m)
+				if err == nil && !seeded && !own && !equality.Semantic.DeepEqual(old.Status, m.Status) {
 					return refuse(o.GetName())
 				}
 			}

@@ -11,11 +11,13 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/registry/registrytest"
 )
 
@@ -120,4 +122,37 @@ func TestRegistriesHideCredentials(t *testing.T) {
 		Access{Auth: []byte(`{"auths":{"x":{"auth":"canary"`)})
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "canary")
+}
+
+func TestRegistriesByAddress(t *testing.T) {
+	r := registrytest.Start(t)
+	access := accessTo(t, r, r.PushAuthFile)
+	repository := r.Addr + "/os/custom"
+	push := func(address, label string) string {
+		image, err := random.Image(1024, 2)
+		require.NoError(t, err)
+		config, err := image.ConfigFile()
+		require.NoError(t, err)
+		config.Config.Labels = map[string]string{build.LabelAddress: label}
+		image, err = mutate.ConfigFile(image, config)
+		require.NoError(t, err)
+		require.NoError(t, remote.Write(mustTag(t, repository+":"+build.Tag(address)), image,
+			remote.WithTransport(r.Transport(t)), remote.WithAuth(&authn.Basic{Username: r.Push.Name,
+				Password: r.Push.Password})))
+		digest, err := image.Digest()
+		require.NoError(t, err)
+		return repository + "@" + digest.String()
+	}
+	one, other, absent := strings.Repeat("a", 64), strings.Repeat("b", 64), strings.Repeat("c", 64)
+	image := push(one, one)
+	push(other, one)
+	for _, k := range []struct{ name, address, want string }{
+		{"its own", one, image}, {"an image that says another address", other, ""}, {"none", absent, ""},
+	} {
+		found, err := Registries{}.Find(t.Context(), repository, k.address, access)
+		require.NoError(t, err, k.name)
+		assert.Equal(t, k.want, found, k.name)
+	}
+	_, err := Registries{}.Find(t.Context(), repository, one, Access{CA: access.CA})
+	assert.Error(t, err, "a registry that refuses has said nothing")
 }

@@ -50,7 +50,7 @@ func (r *runner) step(ctx context.Context) {
 	alive := map[string]bool{}
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if j.DeletionTimestamp != nil || suspended(j) {
+		if j.DeletionTimestamp != nil || suspended(j) || !ownJob(j) {
 			continue
 		}
 		alive[string(j.UID)] = true

@@ -23,6 +23,9 @@ import (
 // removeMade deletes what the programs made while they worked: copied Secrets, the config server's CA, leases, the
 // nodes' records, and their annotations on nodes and pools.
 func removeMade(ctx context.Context, t Target, mode cluster.Mode) error {
+	if err := giveBuildsBack(ctx, t); err != nil {
+		return err
+	}
 	if err := removeSecrets(ctx, t); err != nil {
 		return err
 	}
