@@ -94,6 +94,19 @@ const (
 	TaintUpdateInProgress = "UpdateInProgress"
 	// AnnotationPostConfigAction on a node says what the agent is about to do after applying a config.
 	AnnotationPostConfigAction = MCOPrefix + "post-config-action"
+	// AnnotationFinalizeFailure is why ostree did not finalize the deployment that was staged in the boot before.
+	AnnotationFinalizeFailure = MCOPrefix + "ostree-finalize-staged-failure"
+	// AnnotationSyncedControllerConfig is the resourceVersion of the ControllerConfig whose certificates and pull secrets
+	// the node has.
+	AnnotationSyncedControllerConfig = MCOPrefix + "lastSyncedControllerConfigResourceVersion"
+	// AnnotationObservedServerCA is the ControllerConfig's AnnotationServiceCARotate that the node has followed.
+	AnnotationObservedServerCA = MCOPrefix + "lastObservedServerCAAnnotation"
+	// AnnotationServiceCARotate on the ControllerConfig is "true" when kubelets have to get another CA of the API server.
+	AnnotationServiceCARotate = MCOPrefix + "service-ca-rotate"
+	// AnnotationSSH is SSHAccessed on a node that somebody has logged in to.
+	AnnotationSSH = MCOPrefix + "ssh"
+	// SSHAccessed is described with AnnotationSSH.
+	SSHAccessed = "accessed"
 	// StateDone is the state of a node that has converged.
 	StateDone = "Done"
 )
@@ -159,6 +172,9 @@ const (
 	AnnotationPinnedImageSetsDone = DayonePrefix + "pinned-image-sets-done"
 	// AnnotationPinnedImageSetsError is described with AnnotationPinnedImageSetsDone.
 	AnnotationPinnedImageSetsError = DayonePrefix + "pinned-image-sets-error"
+	// AnnotationForced on a node says that its agent does more than was promised, because an administrator has asked for
+	// it on the node itself (rebase/daemon.ForcePath).
+	AnnotationForced = DayonePrefix + "forced-update"
 	// AnnotationCordonedBy on a node says who made it unschedulable, so that only that cordon is undone.
 	AnnotationCordonedBy = DayonePrefix + "cordoned-by"
 	// CordonedByDayone is its value when it was the drain controller.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"dayone.dev/dayone/rebase/daemon"
+	"dayone.dev/dayone/rebase/daemon/hostjournal"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/host"
@@ -109,8 +110,8 @@ func (o startOptions) run(c *cobra.Command) error {
 	g, ctx := errgroup.WithContext(c.Context())
 	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer,
 		Pinner:         pinnedimages.Store{Root: "/", Reload: daemon.ReloadCRIO, Log: log},
-		KubeletHealthz: o.kubelet,
-		Log:            log, RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
+		KubeletHealthz: o.kubelet, HostJournal: hostjournal.Journal{},
+		Log: log, RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
 		CheckStaged: func(ctx context.Context) error { return host.CheckStaged(ctx, "/", choice.Deployer) }})
 	if err != nil {
 		return err

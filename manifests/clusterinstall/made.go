@@ -111,7 +111,30 @@ func removeSecrets(ctx context.Context, t Target) error {
 // annotations are those that the controllers write for each other; those of an administrator are not among them.
 func annotations() []string {
 	return []string{manifests.AnnotationPlan, manifests.AnnotationUpdateTimes, manifests.AnnotationPrefetch,
-		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError}
+		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced}
+}
+
+// agentsAnnotations are keys of MCO's that the node agent writes, as MCO's own agent does: they go where dayone's has
+// written them last.
+func agentsAnnotations(o client.Object) (out []string) {
+	var fields struct {
+		Metadata struct {
+			Annotations map[string]any `json:"f:annotations"`
+		} `json:"f:metadata"`
+	}
+	for _, entry := range o.GetManagedFields() {
+		if entry.Manager != cluster.Daemon || entry.FieldsV1 == nil ||
+			json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		for _, key := range []string{manifests.AnnotationSyncedControllerConfig, manifests.AnnotationObservedServerCA,
+			manifests.AnnotationFinalizeFailure, manifests.AnnotationSSH} {
+			if _, owned := fields.Metadata.Annotations["f:"+key]; owned {
+				out = append(out, key)
+			}
+		}
+	}
+	return out
 }
 
 // untaint adds to a change of a node that the taint of nodes that wait for an update goes; else nobody would take it
@@ -144,7 +167,7 @@ func removeAnnotations(ctx context.Context, c client.Client) error {
 	}
 	for _, o := range objects {
 		gone, change := map[string]any{}, map[string]any{}
-		for _, key := range annotations() {
+		for _, key := range append(annotations(), agentsAnnotations(o)...) {
 			if _, found := o.GetAnnotations()[key]; found {
 				gone[key] = nil
 			}

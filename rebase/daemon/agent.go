@@ -46,6 +46,8 @@ type Options struct {
 	RepairDrift bool
 	// Healthy is asked after a reboot, before the node counts as done; nil: nothing is asked.
 	Healthy func(context.Context) error
+	// HostJournal is read for failed finalizations and logins; nil: it is not.
+	HostJournal HostJournal
 	// Log gets what is done; default: nothing.
 	Log *logrus.Entry
 	// Now is the clock; default time.Now.
@@ -74,6 +76,7 @@ type edges struct {
 	configs     nodeConfigs
 	record      recordWriter
 	events      *teller
+	signs       *signs
 	trust       clusterTrust
 	drift       *driftDetector
 	prefetch    *prefetcher
@@ -142,8 +145,9 @@ func New(o Options) (*Agent, error) {
 	e := edges{
 		root: o.Root, deployer: o.Deployer, services: o.Services, configs: o.Cluster,
 		record: recordWriter{node: o.Node, cluster: o.Cluster, metrics: m},
-		events: newTeller(o),
-		trust:  clusterTrust{root: o.Root, cluster: o.Cluster, services: o.Services, now: o.Now, log: o.Log},
+		events: newTeller(o), signs: newSigns(o),
+		trust: clusterTrust{root: o.Root, cluster: o.Cluster, services: o.Services, now: o.Now, log: o.Log,
+			synced: &syncedTrust{}},
 		drift: &driftDetector{root: o.Root, deployer: o.Deployer, repair: o.RepairDrift, metrics: m, now: o.Now,
 			log: o.Log},
 		prefetch:    newPrefetcher(o, m),
@@ -165,6 +169,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	changed := a.edges.drift.watch(ctx)
 	defer a.edges.prefetch.stop()
 	defer a.edges.pins.stop()
+	go a.edges.signs.follow(ctx)
 	go a.kubelet.run(ctx, a.edges.metrics)
 	for {
 		after, err := a.Step(ctx)
@@ -184,6 +189,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-changed:
 		case <-a.edges.prefetch.changed:
 		case <-a.edges.pins.changed:
+		case <-a.edges.signs.changed:
 		}
 		timer.Stop()
 	}
@@ -216,6 +222,7 @@ func (a *Agent) step(ctx context.Context) (journal, time.Duration, error) {
 	if n.record.CurrentConfig == "" {
 		return j, 0, introduce(ctx, &a.edges, n)
 	}
+	a.edges.signs.show(ctx, &a.edges, n)
 	next, after, err := a.advance(ctx, n, j)
 	a.stepped = a.stepped || err == nil
 	switch {
@@ -249,6 +256,11 @@ func (a *Agent) advance(ctx context.Context, n node, j journal) (journal, time.D
 	if err != nil {
 		return j, 0, err
 	}
+	if j.Forced && j.State != Planning {
+		if err := forceTaken(a.edges.root); err != nil {
+			return j, 0, err
+		}
+	}
 	state := j.State.row()
 	if j.State != Idle {
 		a.edges.pins.stop()
@@ -268,20 +280,9 @@ func (a *Agent) advance(ctx context.Context, n node, j journal) (journal, time.D
 			return j, 0, err
 		}
 	}
-	from := j.State
-	if out.journal != nil {
-		j = *out.journal
-	}
-	if j.State = out.next; j.State != from {
-		j.Entered = a.edges.now().UTC()
-	}
-	if j.State != from || out.journal != nil {
-		if err := a.journal.save(j); err != nil {
-			return j, 0, err
-		}
-	}
-	if j.State != from {
-		a.edges.log.WithFields(logrus.Fields{"node": a.node, "from": from, "to": j.State}).Info("state changed")
+	was := j
+	if j, err = a.remember(j, out); err != nil {
+		return was, 0, err
 	}
 	if out.reboot {
 		err = a.edges.deployer.Reboot(ctx)
@@ -289,6 +290,27 @@ func (a *Agent) advance(ctx context.Context, n node, j journal) (journal, time.D
 		a.edges.metrics.asked(err)
 	}
 	return j, out.after, err
+}
+
+// remember writes what a state has led to, if that is anything new.
+func (a *Agent) remember(j journal, out outcome) (journal, error) {
+	from := j.State
+	if out.journal != nil {
+		j = *out.journal
+	}
+	if j.State = out.next; j.State == from && out.journal == nil {
+		return j, nil
+	}
+	if j.State != from {
+		j.Entered = a.edges.now().UTC()
+	}
+	if err := a.journal.save(j); err != nil {
+		return j, err
+	}
+	if j.State != from {
+		a.edges.log.WithFields(logrus.Fields{"node": a.node, "from": from, "to": j.State}).Info("state changed")
+	}
+	return j, nil
 }
 
 // observe reads what a state starts from, beside the node's object and the journal.

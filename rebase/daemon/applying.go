@@ -25,6 +25,11 @@ func applying(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if err := writeFiles(ctx, e, files, in, wanted); err != nil {
 		return outcome{}, err
 	}
+	if in.journal.Forced {
+		if err := restoreAll(ctx, files, in, wanted); err != nil {
+			return outcome{}, err
+		}
+	}
 	if err := stage(ctx, e, in, wanted); err != nil {
 		return outcome{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
@@ -23,6 +24,28 @@ type clusterTrust struct {
 	services Services
 	now      func() time.Time
 	log      *logrus.Entry
+	synced   *syncedTrust
+}
+
+// syncedTrust is which ControllerConfig the node has followed; empty: none yet.
+type syncedTrust struct{ version, rotate string }
+
+// show says on the node which ControllerConfig it has followed. That kubelet's own CA has to change, "true", is not this
+// agent's work: it does not say that it is done.
+func (t clusterTrust) show(ctx context.Context, w recordWriter, n node) {
+	changes := map[string]*string{}
+	say := func(key, value string) {
+		if value != "" && n.object.Annotations[key] != value {
+			changes[key] = &value
+		}
+	}
+	say(manifests.AnnotationSyncedControllerConfig, t.synced.version)
+	if t.synced.rotate != "true" {
+		say(manifests.AnnotationObservedServerCA, t.synced.rotate)
+	}
+	if err := w.annotate(ctx, changes); err != nil {
+		t.log.WithError(err).Warn("cannot say which ControllerConfig the node has followed")
+	}
 }
 
 // settle brings the cluster's certificates and pull secrets onto the node as they are now. No program has to be
@@ -67,5 +90,6 @@ func (t clusterTrust) update(ctx context.Context, config *mcfgv1.MachineConfig) 
 	if err != nil {
 		return fmt.Errorf("bring certificates and pull secrets of the cluster: %w", err)
 	}
+	*t.synced = syncedTrust{c.ResourceVersion, c.Annotations[manifests.AnnotationServiceCARotate]}
 	return nil
 }

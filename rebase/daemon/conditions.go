@@ -105,10 +105,14 @@ func remark(j journal, kind mcfgv1.StateProgress) string {
 		for _, s := range j.Plan.Steps {
 			words = append(words, s.String())
 		}
-		if len(words) == 0 {
-			return "no action is needed"
+		text := "no action is needed"
+		if len(words) > 0 {
+			text = "actions: " + strings.Join(words, ", ")
 		}
-		return "actions: " + strings.Join(words, ", ")
+		if j.Forced {
+			text += "; " + ForcePath + " asks for them"
+		}
+		return text
 	case mcfgv1.MachineConfigNodeImagePulledFromRegistry, mcfgv1.MachineConfigNodeUpdateOS:
 		return j.Boots
 	}

@@ -11,7 +11,11 @@ import (
 
 // idle looks for another target; what has changed on disk meanwhile is reported.
 func idle(ctx context.Context, e *edges, in observed) (outcome, error) {
-	if in.record.Desired() != in.current.Target() {
+	force, err := forceAsked(e.root)
+	if err != nil {
+		return outcome{}, err
+	}
+	if in.record.Desired() != in.current.Target() || force && !in.away {
 		leaveIdle(ctx, e, in)
 		return outcome{next: Planning}, nil
 	}
@@ -23,6 +27,7 @@ func idle(ctx context.Context, e *edges, in observed) (outcome, error) {
 		return outcome{}, err
 	}
 	if !in.away {
+		e.trust.show(ctx, e.record, in.node)
 		prefetch(ctx, e, in)
 		pin(ctx, e, in)
 	}

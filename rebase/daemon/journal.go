@@ -30,6 +30,8 @@ type journal struct {
 	// AskedIn is the boot in which the agent asked for the reboot; Reboots counts how often.
 	AskedIn string `json:"askedIn,omitempty"`
 	Reboots int    `json:"reboots,omitempty"`
+	// Forced: the plan is a whole update that an administrator asked for; until the node has rebooted for it.
+	Forced bool `json:"forced,omitempty"`
 	// Journey counts the plans, so that what happens on the way to one is told from the same on the way to another.
 	Journey int `json:"journey,omitempty"`
 	// Entered is when the agent came into State; zero: an agent of a former version did.

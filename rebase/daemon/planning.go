@@ -33,23 +33,46 @@ func planning(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if err := e.record.change(ctx, in.node, working(string(Planning))); err != nil {
 		return outcome{}, err
 	}
-	promise, err := disruption.PromiseOf(in.object.Annotations, to.Config, to.Image)
-	if err != nil {
-		return outcome{}, err
-	}
-	plan, boots, err := effect(ctx, e, append([]nodedisk.Current{in.current}, in.begun...), wanted, to, promise)
+	plan, boots, force, err := plan(ctx, e, in, wanted, to)
 	if err != nil {
 		return outcome{}, err
 	}
 	if plan.Level == disruption.LevelImpossible {
 		return outcome{}, fmt.Errorf("%w: %s", errImpossible, strings.Join(plan.Impossible, "; "))
 	}
-	out := outcome{next: Applying, journal: &journal{Target: to, Plan: plan, Boots: boots,
+	out := outcome{next: Applying, journal: &journal{Target: to, Plan: plan, Boots: boots, Forced: force,
 		Journey: in.journal.Journey + 1}}
 	if slices.Contains(plan.Steps, disruption.Action{Type: disruption.Drain}) {
 		out.next = Draining
 	}
 	return out, nil
+}
+
+// plan is what the target does to the node, as it was promised or, where an administrator has asked for that on the
+// node, all that there is.
+func plan(ctx context.Context, e *edges, in observed, wanted *mcfgv1.MachineConfig,
+	to target.Target) (p disruption.Plan, boots string, force bool, err error) {
+	if force, err = forceAsked(e.root); err != nil {
+		return p, "", false, err
+	}
+	force = force || in.journal.Forced
+	var promise *disruption.Promise
+	if !force {
+		if promise, err = disruption.PromiseOf(in.object.Annotations, to.Config, to.Image); err != nil {
+			return p, "", false, err
+		}
+	}
+	p, boots, err = effect(ctx, e, append([]nodedisk.Current{in.current}, in.begun...), wanted, to, promise)
+	if err != nil || !force || p.Level == disruption.LevelImpossible {
+		return p, boots, force, err
+	}
+	if boots == "" {
+		if boots, err = lackedArguments(ctx, e.deployer, wanted); err != nil {
+			return p, "", force, err
+		}
+	}
+	p, err = forced(ctx, e, in, to, p)
+	return p, boots, force, err
 }
 
 // effect computes the plan and the image that the node boots at its end; empty: that does not change. from is what the

@@ -39,18 +39,19 @@ func rebooting(ctx context.Context, e *edges, in observed) (outcome, error) {
 // booted sees where a boot has led. What was staged is lost when the power was cut before it was finalized: then it is
 // staged again.
 func booted(ctx context.Context, e *edges, in observed) (outcome, error) {
+	in.journal.Forced = false // the reboot that was asked for has been
 	j := in.journal
 	there, err := arrived(ctx, e.deployer, j)
 	switch {
 	case err != nil:
 		return outcome{}, err
 	case there:
-		return outcome{next: Verifying}, nil
+		return outcome{next: Verifying, journal: &j}, nil
 	case in.record.Desired() != j.Target:
-		return outcome{next: Planning}, nil
+		return outcome{next: Planning, journal: &j}, nil
 	case j.Reboots >= maxReboots:
-		return outcome{}, fmt.Errorf("the node did not come up with %s after %d reboots: it runs on with what it had; "+
-			"give another config or image, or see the journal of ostree-finalize-staged", j.Boots, j.Reboots)
+		return outcome{}, e.signs.cause(fmt.Errorf("the node did not come up with %s after %d reboots: it runs on with "+
+			"what it had; give another config or image, or see the journal of ostree-finalize-staged", j.Boots, j.Reboots))
 	}
 	in.journal.AskedIn = ""
 	out, err := applying(ctx, e, in)

@@ -73,14 +73,23 @@ func (l Level) String() string {
 // MarshalText gives the name.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads the name.
+// UnmarshalText reads the name. One that is not known is a newer version's, and counts as the worst.
 func (l *Level) UnmarshalText(text []byte) error {
-	i := slices.Index(levelNames(), string(text))
-	if i < 0 {
-		return fmt.Errorf("read level %q: levels are %s", text, strings.Join(levelNames(), ", "))
+	known, err := parseLevel(string(text))
+	if err != nil {
+		known = LevelImpossible
 	}
-	*l = Level(i)
+	*l = known
 	return nil
+}
+
+// parseLevel reads a name that a person has written.
+func parseLevel(text string) (Level, error) {
+	i := slices.Index(levelNames(), text)
+	if i < 0 {
+		return 0, fmt.Errorf("read level %q: levels are %s", text, strings.Join(levelNames(), ", "))
+	}
+	return Level(i), nil
 }
 
 // Plan is what a change does to one node.

@@ -133,7 +133,7 @@ func MaxDisruption(annotations map[string]string) (limit Level, found bool, err 
 	if !found {
 		return 0, false, nil
 	}
-	if err := limit.UnmarshalText([]byte(strings.TrimSpace(text))); err != nil {
+	if limit, err = parseLevel(strings.TrimSpace(text)); err != nil {
 		return 0, true, fmt.Errorf("read annotation %s: %w", manifests.AnnotationMaxDisruption, err)
 	}
 	return limit, true, nil

@@ -84,7 +84,7 @@ func made(t *testing.T, e *kubetest.Env) {
 	}
 	var patch strings.Builder
 	for i, key := range []string{manifests.AnnotationPlan, manifests.AnnotationUpdateTimes, manifests.AnnotationPrefetch,
-		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError} {
+		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced} {
 		patch.WriteString(map[bool]string{true: "", false: ","}[i == 0] + `"` + key + `":"x"`)
 	}
 	for _, o := range []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
@@ -97,6 +97,13 @@ func made(t *testing.T, e *kubetest.Env) {
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: manifests.TaintUpdateInProgress,
 		Effect: corev1.TaintEffectPreferNoSchedule})
 	require.NoError(t, e.Client.Update(t.Context(), n))
+	// The node agent writes keys of MCO's, too; who wrote one is in the object's managed fields.
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		manifests.AnnotationSyncedControllerConfig: "7", manifests.AnnotationObservedServerCA: "false",
+		manifests.AnnotationFinalizeFailure: "error: x"}}})
+	require.NoError(t, err)
+	require.NoError(t, e.Client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+		client.RawPatch("application/merge-patch+json", raw), client.FieldOwner(cluster.Daemon)))
 }
 
 // settled is what the cluster has once Kubernetes' own controllers have written all that they write into new objects:
@@ -140,7 +147,8 @@ func TestUninstallLeavesTheClusterAsItWas(t *testing.T) {
 	require.NoError(t, err)
 	own := []client.Object{
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n",
-			Annotations: map[string]string{manifests.AnnotationCurrentConfig: "rendered-worker-1"}}},
+			Annotations: map[string]string{manifests.AnnotationCurrentConfig: "rendered-worker-1",
+				manifests.AnnotationSSH: manifests.SSHAccessed}}}, // by MCO's own agent
 		&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker",
 			Annotations: map[string]string{manifests.AnnotationMaintenanceWindows: "Sun 00:00-24:00"}}},
 		machineOSConfig("worker"),

@@ -1,0 +1,96 @@
+package hostjournal
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+const (
+	// finalizer is what turns the staged deployment into the next boot's, at shutdown. Source: ostree.
+	finalizer = "ostree-finalize-staged.service"
+	// sessionStart is the ID of logind's message about a session that has begun. Source: systemd, sd-messages.h.
+	sessionStart = "8d45620c1a4348dbb17410da57c60c66"
+	// maxLines and maxLine bound what is read of a service's last run, in lines and bytes.
+	maxLines = "200"
+	maxLine  = 64 << 10
+)
+
+// Journal is that of the host whose root this process has.
+type Journal struct{}
+
+// FinalizeFailure is what ostree said when it could not finalize the staged deployment at the end of the boot before
+// this one; empty: nothing, or that boot's journal is gone.
+func (Journal) FinalizeFailure(ctx context.Context) (string, error) {
+	c := exec.CommandContext(ctx, "journalctl", "--quiet", "--boot=-1", "--output=cat", "--lines="+maxLines,
+		"--unit="+finalizer, "_UID=0")
+	var out, complaint bytes.Buffer
+	c.Stdout, c.Stderr = &out, &complaint
+	if err := c.Run(); err != nil {
+		var ended *exec.ExitError
+		if errors.As(err, &ended) {
+			return "", nil // there is no boot before this one, or nothing is kept of it
+		}
+		return "", fmt.Errorf("read the journal of %s: %w", finalizer, err)
+	}
+	return failureIn(out.String()), nil
+}
+
+// failureIn is the last complaint in ostree's output.
+func failureIn(text string) (found string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "error:") {
+			found = line
+		}
+	}
+	return found
+}
+
+// Logins calls found with the journal's cursor of each session that begins, and of each that has begun in this boot
+// after a cursor; empty: in all of this boot. It ends with ctx, or with an error when journalctl ends before.
+func (Journal) Logins(ctx context.Context, after string, found func(cursor string)) error {
+	argv := []string{"--quiet", "--boot", "--follow", "--no-tail", "--output=json", "--output-fields=MESSAGE"}
+	if after != "" {
+		argv = append(argv, "--after-cursor="+after)
+	}
+	c := exec.CommandContext(ctx, "journalctl", append(argv, "MESSAGE_ID="+sessionStart)...)
+	var complaint bytes.Buffer
+	c.Stderr = &complaint
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("follow logins: %w", err)
+	}
+	if err := c.Start(); err != nil {
+		return fmt.Errorf("follow logins: %w", err)
+	}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		if cursor, is := login(lines.Bytes()); is {
+			found(cursor)
+		}
+	}
+	err = errors.Join(lines.Err(), c.Wait())
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("follow logins: journalctl has ended: %w %s", err, strings.TrimSpace(complaint.String()))
+}
+
+// login reads an entry. Newer versions of systemd have a session of the class manager beside that of each login, and
+// one for a service manager that nobody has logged in to.
+func login(entry []byte) (cursor string, is bool) {
+	var e struct {
+		Cursor  string `json:"__CURSOR"`
+		Message string `json:"MESSAGE"`
+	}
+	if json.Unmarshal(entry, &e) != nil || e.Cursor == "" {
+		return "", false
+	}
+	return e.Cursor, !strings.Contains(e.Message, "class 'manager")
+}
