@@ -194,6 +194,10 @@ const (
 	AnnotationClaimed = DayonePrefix + "claimed"
 	// AnnotationReusedImage on a MachineOSBuild names the image, by digest, that was taken over instead of being built.
 	AnnotationReusedImage = DayonePrefix + "reused-image"
+	// AnnotationNoRetry on a MachineOSConfig is "true" where an advisor shall ask for no rebuild of a build that failed.
+	AnnotationNoRetry = DayonePrefix + "no-retry"
+	// AnnotationBuildOutcome on the ConfigMap with the log of a build is what became of it (build/mcobuild).
+	AnnotationBuildOutcome = DayonePrefix + "build-outcome"
 	// AnnotationStandalone marks a ControllerConfig that dayone's hand-over made because the cluster has no operator that
 	// would: whoever renders counts as its maker.
 	AnnotationStandalone = DayonePrefix + "standalone"

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"sort"
 	"strings"
+
+	"dayone.dev/dayone/build/scrub"
 )
 
 // scrubbed stands where a secret was.
@@ -55,7 +57,7 @@ func newScrubber(secrets []string) *scrubber {
 	for _, f := range list {
 		pairs = append(pairs, f, scrubbed)
 	}
-	return &scrubber{known: strings.NewReplacer(pairs...), forms: looksSecret()}
+	return &scrubber{known: strings.NewReplacer(pairs...), forms: scrub.Forms()}
 }
 
 // secretLines are the lines of a secret of several, such as a key: a log may show one of them.
@@ -88,28 +90,6 @@ func encodings(s string) []string {
 		}
 	}
 	return out
-}
-
-// secretNames are fields, options and variables whose value is a secret wherever they stand.
-const secretNames = `(?i)((?:auth|password|passwd|passwordHash|identitytoken|registrytoken|token|secret|` +
-	`client-key-data|private[-_]?key|access[-_]?key|api[-_]?key)`
-
-// looksSecret are forms of text that are secret wherever they stand. What the groups hold stays: the bundle's JSON can
-// still be read.
-func looksSecret() []*regexp.Regexp {
-	return []*regexp.Regexp{
-		regexp.MustCompile(`(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`),
-		regexp.MustCompile(secretNames + `"?[ \t]*[:=][ \t]*")(?:[^"\\]|\\.)+(")`),
-		regexp.MustCompile(secretNames + `\\+"[ \t]*[:=][ \t]*\\+")[^"\\]+`), // JSON within JSON
-		regexp.MustCompile(secretNames + `"?[ \t]*[:=][ \t]*')[^']+(')`),
-		regexp.MustCompile(secretNames + `"?[ \t]*[:=][ \t]*)[^\s"'{\[,;&\\]+`),
-		regexp.MustCompile(`(?i)(authorization:[ \t]*(?:basic|bearer)\s+)[^\s"']+`),
-		regexp.MustCompile(`(?i)(\b(?:bearer)\s+)[A-Za-z0-9._~+/-]{16,}=*`),
-		regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
-		regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s/@:"']+:[^\s/@"']+@`),
-		regexp.MustCompile(`(\bdata:[a-z0-9/+.;=-]*,)[^\s"'\\]{8,}`),
-		regexp.MustCompile(`()\$(?:1|2[aby]|5|6|y|gy)\$[A-Za-z0-9./$=,]{16,}`),
-	}
 }
 
 // text scrubs a string.

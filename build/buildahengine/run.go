@@ -10,15 +10,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/symptom"
 )
 
 // run is one child and what the parent knows of it.
@@ -189,7 +190,7 @@ func (r *run) follow(in io.Reader, lock *os.File) *message {
 		default:
 			r.log.write(m)
 			r.track.take(m)
-			if m.Kind == kindOutput && diskFull.MatchString(m.Text) {
+			if m.Kind == kindOutput && symptom.DiskFull(m.Text) {
 				r.track.noInodes = r.track.noInodes || outOfInodes(r.engine.o.Root)
 			}
 		}
@@ -266,12 +267,9 @@ func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build
 // killedExit is a shell's exit code for a program that SIGKILL ended: 128 and the signal's number.
 const killedExit = 128 + int(unix.SIGKILL)
 
-// killedText is what buildah prints when SIGKILL ended a RUN as a whole, by runtime and by chroot.
-var killedText = regexp.MustCompile(`^(container|subprocess) exited on killed`)
-
 // blameMemory says so when the kernel ended a process because of the build's memory limit.
 func (r *run) blameMemory(f *build.Failure) *build.Failure {
-	killed := f.ExitCode == killedExit || killedRun(f.Excerpt)
+	killed := f.ExitCode == killedExit || symptom.KilledRun(strings.Join(f.Excerpt, "\n"))
 	if !killed || !r.group.outOfMemory() {
 		return f
 	}

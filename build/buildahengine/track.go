@@ -3,13 +3,12 @@ package buildahengine
 import (
 	"fmt"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/containerfile"
+	"dayone.dev/dayone/build/symptom"
 )
 
 // tracker knows which instruction is at work: buildah names each in order, and the order is the Containerfile's.
@@ -149,44 +148,20 @@ func (t *tracker) place(f *build.Failure, log string) *build.Failure {
 
 // Texts of errors that the libraries give no type to.
 var (
-	exitStatus  = regexp.MustCompile(`exit(?: status|ed with(?: code| status)?:?) (\d+)`)
-	unreachable = regexp.MustCompile(
-		`(?i)connection refused|connection reset|broken pipe|no such host|i/o timeout|TLS handshake timeout|` +
-			`unexpected EOF|(?:get|head|post|put|patch) "[^"]+": EOF|` +
-			`temporary failure in name resolution|could not resolve host|server misbehaving|503 Service|` +
-			`502 Bad|504 Gateway|too many requests|network is unreachable|no route to host|connection timed out`)
-	unauthorized = regexp.MustCompile(`(?i)unauthorized|authentication required|access to the resource is denied|denied: `)
-	notThere     = regexp.MustCompile(
-		`(?i)manifest unknown|name unknown|not found: manifest|reading manifest .* 404|` +
-			`requested access to the resource|no image found in (image index|manifest list)`)
-	diskFull = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
-	// registryFull is what a registry answers that has no room (HTTP 507).
-	registryFull = regexp.MustCompile(`(?i)insufficient storage|no space left|disk quota exceeded|\b507\b`)
-	// helperKilled is how package os/exec tells that a signal ended a program, and how buildah's copier does: one of the
-	// engine's own, because those of RUN pass their end on as an exit code.
-	helperKilled = regexp.MustCompile(`signal: [a-z]+|(?:en|de)coding [a-z ]+ (?:for|from) copier subprocess: `)
-	// unpack is what containers/storage says when a layer does not become files.
-	unpack = regexp.MustCompile(`(?i)unpacking failed|storing blob to|writing blob|applying layer|untar error|` +
-		`archive/tar: `)
 	// runtimeFailed is what buildah prints when an OCI runtime could not make a container; noProgram when RUN's program
 	// was the reason.
 	runtimeFailed = regexp.MustCompile(`(?m)^error running container: from \S+ (?:creating|starting) container`)
 	noProgram     = regexp.MustCompile(`exec: \\?"|executable file|no such file or directory: unknown$`)
-	badTrust      = regexp.MustCompile(`x509: `)
 )
 
 // endedBySignal is the exit code that package os/exec gives a program that a signal ended.
 const endedBySignal = -1
 
-// killedRun says whether SIGKILL ended a RUN as a whole. Nothing shows who sent it; most often it is the kernel that is
-// out of memory.
-func killedRun(excerpt []string) bool { return slices.ContainsFunc(excerpt, killedText.MatchString) }
-
 // explain turns the child's error into a failure that says what to do.
 func (t *tracker) explain(c *childFail, log string) *build.Failure {
 	f := &build.Failure{Message: shorten(c.Text), ExitCode: c.ExitCode}
-	if m := exitStatus.FindStringSubmatch(c.Text); f.ExitCode == 0 && m != nil {
-		f.ExitCode, _ = strconv.Atoi(m[1])
+	if f.ExitCode == 0 {
+		f.ExitCode = symptom.ExitCode(c.Text)
 	}
 	t.place(f, log)
 	f.Step = c.Phase
@@ -198,16 +173,16 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 	case c.Kind == failRepacked:
 		f.Class, f.Next = build.ClassInfrastructure,
 			"build again when no other build uses this build directory: it then pulls the base anew"
-	case c.Phase == phasePush && c.Kind != failDiskFull && registryFull.MatchString(c.Text):
+	case c.Phase == phasePush && c.Kind != failDiskFull && symptom.RegistryFull(c.Text):
 		f.Class, f.Next = build.ClassInfrastructure, "free disk space where the registry keeps its images, then build again"
-	case c.Kind == failDiskFull, diskFull.MatchString(c.Text), inRun && diskFull.MatchString(excerpt):
+	case c.Kind == failDiskFull, symptom.DiskFull(c.Text), inRun && symptom.DiskFull(excerpt):
 		f.Class, f.Next = build.ClassInfrastructure, "free disk space on this host (df -h; where that shows room, its "+
 			"inodes: df -i), or set another build directory, then build again"
 		if t.noInodes {
 			f.Next = "the file system of the build directory has room but no inode left for another file (df -i): remove " +
 				"files there, or set a build directory on a file system with more inodes, then build again"
 		}
-	case c.ExitCode == endedBySignal, helperKilled.MatchString(c.Text), inRun && killedRun(f.Excerpt):
+	case c.ExitCode == endedBySignal, symptom.HelperKilled(c.Text), inRun && symptom.KilledRun(excerpt):
 		f.Class, f.ExitCode = build.ClassInfrastructure, killedExit
 		f.Next = "something killed a process of this build: look for \"out of memory\" in this host's kernel messages " +
 			"(journalctl -k), then build again"
@@ -216,19 +191,19 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 	case c.Phase == phaseStorage:
 		f.Class, f.Next = build.ClassInfrastructure,
 			"check the build directory on this host; it can be deleted, it only holds caches"
-	case badTrust.MatchString(c.Text):
+	case symptom.BadTrust(c.Text):
 		f.Class, f.Next = build.ClassInfrastructure, "pass the CA certificate of that registry"
-	case c.Kind == failUnauthorized, unauthorized.MatchString(c.Text):
+	case c.Kind == failUnauthorized, symptom.Unauthorized(c.Text):
 		f.Class, f.Next = build.ClassInfrastructure,
 			"check the registry credentials: the account needs pull on the base and push on the target"
-	case notThere.MatchString(c.Text):
+	case symptom.NotThere(c.Text):
 		f.Class, f.Next = build.ClassUser,
 			"check the names of images in FROM and --from, and that they exist for this architecture"
-	case unreachable.MatchString(c.Text):
+	case symptom.Unreachable(c.Text):
 		f.Class, f.Next = build.ClassTransient, "check that the registry runs and can be reached from this host"
 	case c.Phase == phasePush:
 		f.Class, f.Next = build.ClassInfrastructure, "check the registry's log"
-	case c.Phase == phaseBase, strings.HasPrefix(strings.ToUpper(t.current.Name), "FROM"), unpack.MatchString(c.Text):
+	case c.Phase == phaseBase, strings.HasPrefix(strings.ToUpper(t.current.Name), "FROM"), symptom.Unpack(c.Text):
 		f.Class, f.Line, f.Instruction = build.ClassInfrastructure, 0, ""
 		f.Next = "an image could not be unpacked: check that the base image works and that this host's disk is sound, " +
 			"then build again"
@@ -245,10 +220,10 @@ func (t *tracker) blameRun(f *build.Failure, excerpt string) {
 		f.Class, t.runtimeFailed = build.ClassInfrastructure, true
 		f.Next = "the OCI runtime failed, not the instruction: read the excerpt, then build again; dayone tries the " +
 			"runtime before it builds"
-	case t.job.Options.Offline && unreachable.MatchString(excerpt):
+	case t.job.Options.Offline && symptom.Unreachable(excerpt):
 		f.Class, f.Next = build.ClassUser,
 			"this build is offline: remove the download from this instruction, or build with network"
-	case unreachable.MatchString(excerpt):
+	case symptom.Unreachable(excerpt):
 		f.Class, f.Next = build.ClassTransient,
 			"the command could not reach a server: check network, proxy and mirrors of this host"
 	case t.generated:

@@ -13,8 +13,8 @@ import (
 
 // Reasons that the kubelet gives.
 const (
-	reasonOOMKilled = "OOMKilled"
-	reasonEvicted   = "Evicted"
+	ReasonOOMKilled = "OOMKilled"
+	ReasonEvicted   = "Evicted"
 )
 
 // Exit codes of a process that a signal ended: 128 and the signal's number.
@@ -25,8 +25,8 @@ const (
 
 // podCause says why a pod that has ended did not build an image.
 func podCause(p *corev1.Pod) machineosbuild.Cause {
-	if p.Status.Reason == reasonEvicted {
-		return evicted(p)
+	if p.Status.Reason == ReasonEvicted {
+		return Evicted(p)
 	}
 	t := terminated(p)
 	if t == nil {
@@ -43,7 +43,7 @@ func podCause(p *corev1.Pod) machineosbuild.Cause {
 		cause = unsaid(p, t)
 	}
 	cause.Log = result.Log
-	if t.Reason == reasonOOMKilled {
+	if t.Reason == ReasonOOMKilled {
 		cause.Reason, cause.Class = ReasonMemory, build.ClassPolicy
 		cause.Message = "out of memory" + memoryLimit(p) + ": " + cause.Message
 		cause.Next = "raise the memory limit of build pods, or let the step need less"
@@ -74,9 +74,9 @@ func unsaid(p *corev1.Pod, t *corev1.ContainerStateTerminated) machineosbuild.Ca
 	return cause
 }
 
-// evicted separates a pod that exceeded its own limit from one that its node could not hold.
-func evicted(p *corev1.Pod) machineosbuild.Cause {
-	cause := machineosbuild.Cause{Reason: reasonEvicted, Class: build.ClassTransient, Message: "the pod was evicted: " +
+// Evicted separates a pod that exceeded its own limit from one that its node could not hold.
+func Evicted(p *corev1.Pod) machineosbuild.Cause {
+	cause := machineosbuild.Cause{Reason: ReasonEvicted, Class: build.ClassTransient, Message: "the pod was evicted: " +
 		p.Status.Message,
 		Next: "nothing, if the node gets well; else look why it is short of resources"}
 	if strings.Contains(p.Status.Message, "exceeds the") ||

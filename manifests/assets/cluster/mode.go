@@ -149,4 +149,14 @@ func moveAdvisor(o *unstructured.Unstructured, namespace string) {
 			subject["namespace"] = namespace
 		}
 	}
+	spec, _ := o.Object["spec"].(map[string]any)
+	conditions, _ := spec["matchConditions"].([]any) // of admission, by the account's name
+	for _, c := range conditions {
+		if condition, ok := c.(map[string]any); ok {
+			if text, ok := condition["expression"].(string); ok {
+				const account = "system:serviceaccount:"
+				condition["expression"] = strings.ReplaceAll(text, account+AdvisorNamespace+":", account+namespace+":")
+			}
+		}
+	}
 }
