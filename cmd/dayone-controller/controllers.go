@@ -135,13 +135,6 @@ func (s *settings) program() manager.Program {
 			}
 			return cache.Options{ByObject: watched}
 		},
-		Add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
-			for _, p := range s.parts() {
-				if err := p.add(ctx, m, o, log); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		Add: s.add,
 	}
 }

@@ -20,6 +20,8 @@ type Options struct {
 	cluster.Options
 	// Force takes over fields of other field managers.
 	Force bool
+	// TakeOver puts a running Machine Config Operator aside first, in mode full.
+	TakeOver bool
 	// NoWait ends when everything is applied, before it works.
 	NoWait bool
 }
@@ -30,6 +32,16 @@ func Install(ctx context.Context, t Target, o Options) error {
 	return t.within(ctx, func(ctx context.Context) error {
 		if err := preflight(ctx, t, o); err != nil {
 			return err
+		}
+		if o.TakeOver {
+			if err := takePlace(ctx, t, o); err != nil {
+				return err
+			}
+		}
+		if modeOf(o.Options) == cluster.Full {
+			if err := refuseRivals(ctx, t.Client, t.Namespace); err != nil {
+				return err
+			}
 		}
 		if err := install(ctx, t, o); err != nil {
 			return err
@@ -48,12 +60,9 @@ func Install(ctx context.Context, t Target, o Options) error {
 }
 
 func install(ctx context.Context, t Target, o Options) error {
-	shape := o.Options
-	if shape.Replicas == 0 {
-		var err error
-		if shape.Replicas, err = replicas(ctx, t.Client); err != nil {
-			return err
-		}
+	shape, err := fit(ctx, t.Client, o.Options)
+	if err != nil {
+		return err
 	}
 	objects, err := cluster.Objects(shape)
 	if err != nil {
@@ -82,7 +91,7 @@ func install(ctx context.Context, t Target, o Options) error {
 	now := entries(rest)
 	stale := slices.DeleteFunc(old.Objects, func(e entry) bool { return slices.Contains(now, e) })
 	// Noted before they are made: after an interruption the next run knows of them.
-	if err := a.note(ctx, record{slices.Concat(stale, now), o.Options}, t.Namespace); err != nil {
+	if err := a.note(ctx, record{slices.Concat(stale, now), o.Options, old.TakeOver}, t.Namespace); err != nil {
 		return err
 	}
 	for _, o := range rest {
@@ -96,7 +105,19 @@ func install(ctx context.Context, t Target, o Options) error {
 			return err
 		}
 	}
-	return a.note(ctx, record{now, o.Options}, t.Namespace)
+	return a.note(ctx, record{now, o.Options, old.TakeOver}, t.Namespace)
+}
+
+// fit fills in what the cluster decides.
+func fit(ctx context.Context, c client.Client, o cluster.Options) (cluster.Options, error) {
+	var err error
+	if o.Replicas == 0 {
+		if o.Replicas, err = replicas(ctx, c); err != nil {
+			return o, err
+		}
+	}
+	o.Constrained, err = constrained(c)
+	return o, err
 }
 
 // modeOf is the installation's mode; a record of a version without modes has none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -33,6 +34,9 @@ func removeMade(ctx context.Context, t Target, mode cluster.Mode) error {
 		return err
 	}
 	if err := removeConfigMaps(ctx, t, mode); err != nil {
+		return err
+	}
+	if err := remove(ctx, t, entry{configv1.GroupVersion.String(), "ClusterOperator", "", cluster.ManagedBy}); err != nil {
 		return err
 	}
 	err := t.Client.DeleteAllOf(ctx, &mcfgv1.MachineConfigNode{},

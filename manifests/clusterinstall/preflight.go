@@ -20,13 +20,6 @@ import (
 // since 1.30.
 const minimumMinor = 31
 
-// rivals are the workloads of openshift/machine-config-operator that do what dayone's do. The builder's name was that
-// of dayone's builder in earlier versions: dayone's mark tells them apart.
-func rivals() []string {
-	return []string{"machine-config-operator", "machine-config-controller", "machine-os-builder", "machine-config-daemon",
-		"machine-config-server"}
-}
-
 // preflight refuses what cannot work before anything is changed.
 func preflight(ctx context.Context, t Target, o Options) error {
 	d, err := discovery.NewDiscoveryClientForConfig(t.Config)
@@ -53,7 +46,7 @@ func preflight(ctx context.Context, t Target, o Options) error {
 	if modeOf(o.Options) != cluster.Full {
 		return needOperator(ctx, t.Client, o.Mode)
 	}
-	return refuseRivals(ctx, t.Client, t.Namespace)
+	return nil
 }
 
 // KeepMode refuses another mode than that of an installation: its rights and its objects are of that mode.
@@ -105,6 +98,11 @@ func unreachable(host string, err error) error {
 	return fmt.Errorf("reach the cluster at %s: %w", host, err)
 }
 
+// besideError says that a Machine Config Operator works beside dayone, or will.
+type besideError string
+
+func (e besideError) Error() string { return string(e) }
+
 // refuseRivals keeps two sets of controllers from writing the same objects.
 func refuseRivals(ctx context.Context, c client.Reader, namespace string) error {
 	running, err := runningRivals(ctx, c, slices.Compact([]string{namespace, cluster.DefaultNamespace})...)
@@ -112,18 +110,19 @@ func refuseRivals(ctx context.Context, c client.Reader, namespace string) error 
 		return err
 	}
 	if len(running) > 0 {
-		return fmt.Errorf("the Machine Config Operator's own controllers run here (%s): they and dayone's would write the "+
-			"same objects against each other. Install beside them with --mode %s or --mode %s. To put dayone in their "+
-			"place, pass --mode %s --take-over", strings.Join(running, ", "), cluster.Advisor, cluster.Building, cluster.Full)
+		return besideError(fmt.Sprintf("the Machine Config Operator's own controllers run here (%s): they and dayone's "+
+			"would write the same objects against each other. Install beside them with --mode %s or --mode %s. To put dayone "+
+			"in their place, run dayone cluster install --mode %s --take-over", strings.Join(running, ", "), cluster.Advisor,
+			cluster.Building, cluster.Full))
 	}
 	version, err := clusterVersion(ctx, c)
 	if err != nil {
 		return fmt.Errorf("look for other controllers: %w", err)
 	}
-	if version != nil && !unmanaged(version) {
-		return fmt.Errorf("ClusterVersion %s has no override for the Machine Config Operator: the cluster-version operator "+
-			"would start it again. Pass --mode %s --take-over, which sets it, or install with --mode %s", version.Name,
-			cluster.Full, cluster.Advisor)
+	if version != nil && !cluster.Overridden(version) {
+		return besideError(fmt.Sprintf("ClusterVersion %s has no override for the Machine Config Operator: the "+
+			"cluster-version operator would start it again. Run dayone cluster install --mode %s --take-over, which sets it, "+
+			"or install with --mode %s", version.Name, cluster.Full, cluster.Advisor))
 	}
 	return nil
 }
@@ -139,20 +138,7 @@ func runningRivals(ctx context.Context, c client.Reader, namespaces ...string) (
 		if err != nil {
 			return nil, fmt.Errorf("look for other controllers: %w", err)
 		}
-		for i := range deployments.Items {
-			if d := &deployments.Items[i]; rival(d) && (d.Spec.Replicas == nil || *d.Spec.Replicas > 0) {
-				running = append(running, "Deployment "+namespace+"/"+d.Name)
-			}
-		}
-		for i := range daemonSets.Items {
-			if d := &daemonSets.Items[i]; rival(d) && d.Status.DesiredNumberScheduled > 0 {
-				running = append(running, "DaemonSet "+namespace+"/"+d.Name)
-			}
-		}
+		running = append(running, cluster.RunningRivals(deployments.Items, daemonSets.Items)...)
 	}
 	return running, nil
-}
-
-func rival(o client.Object) bool {
-	return slices.Contains(rivals(), o.GetName()) && o.GetLabels()[cluster.LabelManagedBy] != cluster.ManagedBy
 }

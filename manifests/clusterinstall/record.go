@@ -16,6 +16,9 @@ import (
 // recordName is the ConfigMap in which an installation keeps its record.
 const recordName = "dayone-inventory"
 
+// takeOverKey is the record's key of record.TakeOver.
+const takeOverKey = "takeOver"
+
 // entry names one installed object.
 type entry struct {
 	APIVersion string `json:"apiVersion"`
@@ -48,6 +51,8 @@ type record struct {
 	Objects []entry
 	// Options are what the administrator asked for, before the cluster filled in anything.
 	Options cluster.Options
+	// TakeOver is what there was of the Machine Config Operator before dayone took its place; nil: dayone has not.
+	TakeOver *takeOver
 }
 
 // Installed are the options of the installation in the namespace, and without a namespace in one of those that the
@@ -90,7 +95,10 @@ func readRecord(ctx context.Context, c client.Reader, namespace string) (*record
 		return nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
 	}
 	r := &record{}
-	for name, into := range map[string]any{"objects": &r.Objects, "options": &r.Options} {
+	for name, into := range map[string]any{"objects": &r.Objects, "options": &r.Options, takeOverKey: &r.TakeOver} {
+		if _, there := m.Data[name]; name == takeOverKey && !there {
+			continue
+		}
 		if err := json.Unmarshal([]byte(m.Data[name]), into); err != nil {
 			return nil, fmt.Errorf("read ConfigMap %s: key %s: %w (delete it: the next installation makes it anew)",
 				key, name, err)
@@ -102,7 +110,11 @@ func readRecord(ctx context.Context, c client.Reader, namespace string) (*record
 // configMap is the record as it is stored.
 func (r record) configMap(namespace string) (*unstructured.Unstructured, error) {
 	data := map[string]any{"version": r.Options.Version}
-	for key, value := range map[string]any{"objects": r.Objects, "options": r.Options} {
+	values := map[string]any{"objects": r.Objects, "options": r.Options}
+	if r.TakeOver != nil {
+		values[takeOverKey] = r.TakeOver
+	}
+	for key, value := range values {
 		raw, err := json.MarshalIndent(value, "", " ")
 		if err != nil {
 			return nil, fmt.Errorf("write ConfigMap %s: %w", recordName, err)

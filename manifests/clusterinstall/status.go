@@ -3,6 +3,7 @@ package clusterinstall
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -25,6 +26,8 @@ type Status struct {
 	Installed bool         `json:"installed"`
 	Mode      cluster.Mode `json:"mode,omitempty"`
 	Version   string       `json:"version,omitempty"`
+	// Findings say what is in dayone's way, each with what to do.
+	Findings []string `json:"findings,omitempty"`
 	// Programs are the controllers' Deployments.
 	Programs []Program `json:"programs"`
 	// Pools are those of the MachineOSConfigs.
@@ -58,12 +61,17 @@ func ReadStatus(ctx context.Context, c client.Reader, namespace string) (*Status
 	detail, ok := deploymentState(d)
 	s := &Status{Namespace: d.Namespace, Installed: true, Mode: modeIn(d), Version: d.Labels[cluster.LabelVersion],
 		Programs: []Program{{cluster.Controller, ok, detail}}, Pools: []Pool{}}
-	if s.Mode != cluster.Advisor {
+	if s.Mode == cluster.Full {
 		builder, err := builderState(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		s.Programs = append(s.Programs, builder)
+	}
+	if s.Mode == cluster.Full {
+		if s.Findings, err = rivalFindings(ctx, c, s.Namespace); err != nil {
+			return nil, err
+		}
 	}
 	var configs mcfgv1.MachineOSConfigList
 	if err := c.List(ctx, &configs); err != nil {
@@ -73,6 +81,19 @@ func ReadStatus(ctx context.Context, c client.Reader, namespace string) (*Status
 		s.Pools = append(s.Pools, poolState(&configs.Items[i], s.Mode))
 	}
 	return s, nil
+}
+
+// rivalFindings say what brings the Machine Config Operator back while dayone does its work.
+func rivalFindings(ctx context.Context, c client.Reader, namespace string) ([]string, error) {
+	err := refuseRivals(ctx, c, namespace)
+	var beside besideError
+	switch {
+	case errors.As(err, &beside):
+		return []string{beside.Error()}, nil
+	case apierrors.IsForbidden(err):
+		return []string{"whether the Machine Config Operator is aside is unknown: " + err.Error()}, nil
+	}
+	return nil, err
 }
 
 // controllerIn is the operator's Deployment in the first namespace that has one; nil when none has.

@@ -45,6 +45,9 @@ func Uninstall(ctx context.Context, t Target, crds bool) error {
 				return err
 			}
 		}
+		if err := r.TakeOver.giveBack(ctx, t); err != nil {
+			return err
+		}
 		// Last: a run that is interrupted finds the record and goes on.
 		if err := remove(ctx, t, entry{"v1", "ConfigMap", t.Namespace, recordName}); err != nil {
 			return err

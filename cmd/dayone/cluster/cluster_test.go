@@ -245,8 +245,8 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 	})
 
 	t.Run("uninstall asks", func(t *testing.T) {
-		require.ErrorContains(t, confirm(strings.NewReader("\n"), io.Discard), "nothing was changed")
-		require.NoError(t, confirm(strings.NewReader("y\n"), io.Discard))
+		require.ErrorContains(t, confirm(strings.NewReader("\n"), io.Discard, "uninstall"), "nothing was changed")
+		require.NoError(t, confirm(strings.NewReader("y\n"), io.Discard, "uninstall"))
 	})
 
 	t.Run("uninstall leaves what is the users'", func(t *testing.T) {

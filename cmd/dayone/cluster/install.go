@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -163,8 +165,8 @@ func (f imageFlags) apply(images *cluster.Images) error {
 
 // applyFlags are those of commands that change a cluster.
 type applyFlags struct {
-	timeout       time.Duration
-	noWait, force bool
+	timeout                 time.Duration
+	noWait, force, takeOver bool
 }
 
 func (f *applyFlags) add(cmd *cobra.Command) {
@@ -211,12 +213,13 @@ func (f *applyFlags) install(cmd *cobra.Command, t clusterinstall.Target, i *ins
 		return err
 	}
 	t.Namespace = o.Namespace
-	return clusterinstall.Install(cmd.Context(), t, clusterinstall.Options{Options: o, Force: f.force, NoWait: f.noWait})
+	return clusterinstall.Install(cmd.Context(), t, clusterinstall.Options{Options: o, Force: f.force, NoWait: f.noWait,
+		TakeOver: f.takeOver})
 }
 
 func newInstall(c *connect.Flags) *cobra.Command {
 	f, a := &installFlags{Flags: c}, &applyFlags{}
-	var dryRun bool
+	var dryRun, yes bool
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install dayone's controllers in a cluster, or update them",
@@ -228,7 +231,7 @@ func newInstall(c *connect.Flags) *cobra.Command {
 			if dryRun {
 				return printObjects(cmd, f)
 			}
-			if err := f.early(cmd); err != nil { // before the cluster is asked
+			if err := a.early(cmd, f); err != nil { // before the cluster is asked
 				return err
 			}
 			t, old, err := a.target(cmd, c)
@@ -238,13 +241,47 @@ func newInstall(c *connect.Flags) *cobra.Command {
 			if err := f.settle(cmd, t, old); err != nil {
 				return err
 			}
+			if a.takeOver && !yes {
+				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), "install --take-over"); err != nil {
+					return err
+				}
+			}
 			return a.install(cmd, t, f)
 		},
 	}
 	f.add(cmd)
 	a.add(cmd)
+	cmd.Flags().BoolVar(&a.takeOver, "take-over", false, "put a running Machine Config Operator aside and do its work, "+
+		"in mode full; uninstall gives it back")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask before a --take-over")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects (-o yaml or json) and contact no cluster")
 	return cmd
+}
+
+// early finds what is wrong before the cluster is asked, and says what a takeover costs.
+func (f *applyFlags) early(cmd *cobra.Command, i *installFlags) error {
+	if !f.takeOver {
+		return i.early(cmd)
+	}
+	i.mode = cmp.Or(i.mode, string(cluster.Full))
+	if err := i.early(cmd); err != nil {
+		return err
+	}
+	if i.options.Mode != cluster.Full {
+		return cli.Usagef("--take-over is for mode %s: in mode %s the Machine Config Operator keeps its work",
+			cluster.Full, i.options.Mode)
+	}
+	warnTakeOver(cmd.ErrOrStderr())
+	return nil
+}
+
+// warnTakeOver lists what a cluster goes without.
+func warnTakeOver(w io.Writer) {
+	fmt.Fprintln(w, "The Machine Config Operator will be put aside, and dayone does its work. Until dayone cluster "+
+		"uninstall gives it back, the cluster goes without:")
+	for _, line := range clusterinstall.Lost() {
+		fmt.Fprintln(w, "- "+line)
+	}
 }
 
 func newUpgrade(c *connect.Flags) *cobra.Command {

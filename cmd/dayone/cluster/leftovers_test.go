@@ -11,6 +11,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +53,8 @@ func everythingIn(t *testing.T, e *kubetest.Env) map[string]string {
 			require.NoError(t, e.Client.List(t.Context(), &objects), kind.Kind)
 			for _, o := range objects.Items {
 				for _, field := range [][]string{{"status"}, {"metadata", "managedFields"}, {"metadata", "resourceVersion"},
-					{"metadata", "generation"}, {"spec", "taints"}} {
+					{"metadata", "generation"}, {"spec", "taints"},
+					{"metadata", "annotations", appsv1.DeprecatedTemplateGeneration}} {
 					unstructured.RemoveNestedField(o.Object, field...)
 				}
 				raw, err := json.Marshal(o.Object)

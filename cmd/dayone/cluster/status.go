@@ -40,6 +40,9 @@ func writeStatus(t io.Writer, s *clusterinstall.Status) {
 	for _, p := range s.Programs {
 		fmt.Fprintf(t, "%s\t%t\t%s\n", p.Name, p.Available, p.Detail)
 	}
+	for _, f := range s.Findings {
+		fmt.Fprintf(t, "\nfinding: %s\n", f)
+	}
 	fmt.Fprint(t, "\nPOOL\tOPTED IN\tSTATE\tIMAGE\tDETAIL\n")
 	for _, p := range s.Pools {
 		fmt.Fprintf(t, "%s\t%t\t%s\t%s\t%s\n", p.Pool, p.OptedIn, p.State, cmp.Or(p.Image, "-"), p.Detail)

@@ -36,7 +36,7 @@ func newUninstall(c *connect.Flags) *cobra.Command {
 			}
 			warn(cmd.ErrOrStderr(), c.Namespace, optedIn, crds)
 			if !yes {
-				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr()); err != nil {
+				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), "uninstall"); err != nil {
 					return err
 				}
 			}
@@ -62,9 +62,9 @@ func warn(w io.Writer, namespace string, optedIn []string, crds bool) {
 	}
 }
 
-func confirm(from io.Reader, w io.Writer) error {
+func confirm(from io.Reader, w io.Writer, command string) error {
 	if file, ok := from.(interface{ Fd() uintptr }); ok && !term.IsTerminal(int(file.Fd())) {
-		return cli.Usagef("uninstall asks for confirmation and there is no terminal: pass --yes")
+		return cli.Usagef("%s asks for confirmation and there is no terminal: pass --yes", command)
 	}
 	fmt.Fprint(w, "Continue? [y/N] ")
 	answer, err := bufio.NewReader(from).ReadString('\n')
@@ -72,7 +72,7 @@ func confirm(from io.Reader, w io.Writer) error {
 		return fmt.Errorf("read answer: %w", err)
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-		return errors.New("uninstall: not confirmed; nothing was changed")
+		return fmt.Errorf("%s: not confirmed; nothing was changed", command)
 	}
 	return nil
 }

@@ -58,18 +58,26 @@ const advisorFolder = "advisor"
 
 // folders are those of the embedded objects that an installation has.
 func (o Options) folders() []string {
-	switch o.Mode {
-	case Advisor:
-		return []string{"shared", advisorFolder}
-	case Building:
-		return []string{"shared", "builds", "buildermode"}
-	}
-	list := []string{"shared", "builds", "objects"}
-	if o.NodeAgent {
-		list = append(list, "daemon")
-	}
-	if o.ApproveNodes {
-		list = append(list, "approval")
+	var list []string
+	for _, f := range []struct {
+		name   string
+		wanted bool
+	}{
+		{"shared", true},
+		{"scc/shared", o.Constrained},
+		{advisorFolder, o.Mode == Advisor},
+		{"builds", o.Mode != Advisor},
+		{"scc/builds", o.Mode != Advisor && o.Constrained},
+		{"buildermode", o.Mode == Building},
+		{"objects", o.Mode == Full},
+		{"scc/full", o.Mode == Full && o.Constrained},
+		{"daemon", o.NodeAgent},
+		{"scc/daemon", o.NodeAgent && o.Constrained},
+		{"approval", o.ApproveNodes},
+	} {
+		if f.wanted {
+			list = append(list, f.name)
+		}
 	}
 	return list
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed objects shared builds advisor buildermode builder daemon approval
+//go:embed scc objects shared builds advisor buildermode builder daemon approval
 var objectFiles embed.FS
 
 // Images are references of the programs' images.
@@ -55,6 +55,8 @@ type Options struct {
 	APIServer string
 	// ApproveNodes lets the cluster's own approver sign new nodes' certificates without a person, with NodeAgent.
 	ApproveNodes bool
+	// Constrained says that the cluster admits pods by OpenShift's SecurityContextConstraints; the installation finds out.
+	Constrained bool `json:"-"`
 	// PrivilegedBuilds lets the namespace run privileged pods, for builds that need them.
 	PrivilegedBuilds bool
 }

@@ -187,6 +187,53 @@ func TestRolesAreNarrow(t *testing.T) {
 	}
 }
 
+// OpenShift admits a pod by what its account may use.
+func TestAccountsMayUseConstraints(t *testing.T) {
+	role := func(o Options, binding string) string {
+		objects, err := Objects(o)
+		require.NoError(t, err)
+		ref, _, err := unstructured.NestedString(one(t, objects, "RoleBinding", binding).Object, "roleRef", "name")
+		require.NoError(t, err)
+		return ref
+	}
+	advisor := Options{Mode: Advisor, Constrained: true, Images: images}
+	full := Options{Mode: Full, Constrained: true, NodeAgent: true, Images: images}
+	const nonroot = "system:openshift:scc:nonroot-v2"
+	assert.Equal(t, nonroot, role(advisor, "dayone-controller-scc"))
+	assert.Equal(t, nonroot, role(full, "dayone-controller-scc"))
+	assert.Equal(t, nonroot, role(full, "dayone-builder-scc"))
+	assert.Equal(t, "dayone-build-scc", role(full, "dayone-build-scc"))
+	assert.Equal(t, "system:openshift:scc:privileged", role(full, "dayone-daemon-scc"))
+	for _, o := range []Options{{Mode: Advisor, Images: images}, {Images: images, NodeAgent: true}} {
+		objects, err := Objects(o)
+		require.NoError(t, err)
+		raw, err := json.Marshal(objects)
+		require.NoError(t, err)
+		assert.NotContains(t, string(raw), "security.openshift.io", "elsewhere nobody knows the kind")
+		assert.NotContains(t, string(raw), ":scc:")
+	}
+}
+
+func TestAnAdvisorHasItsOwnNamespace(t *testing.T) {
+	for _, namespace := range []string{AdvisorNamespace, "watch"} {
+		objects, err := Objects(Options{Mode: Advisor, Namespace: namespace, Constrained: true,
+			Images: Images{Controller: images.Controller}})
+		require.NoError(t, err)
+		one(t, objects, "Namespace", namespace)
+		text, err := json.Marshal(one(t, objects, "Deployment", Controller).Object)
+		require.NoError(t, err)
+		assert.Contains(t, string(text), `"--mode=advisor"`)
+		assert.NotContains(t, string(text), "--builder-image")
+		for _, o := range objects {
+			assert.NotContains(t, []string{"CustomResourceDefinition", "ValidatingAdmissionPolicy", "MachineConfiguration",
+				"DaemonSet"}, o.GetKind())
+			if o.GetName() == Controller || o.GetKind() == "NetworkPolicy" {
+				assert.Equal(t, namespace, o.GetNamespace(), o.GetKind())
+			}
+		}
+	}
+}
+
 func one(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	for _, o := range objects {
