@@ -57,14 +57,21 @@ type world struct {
 	// programs are the controllers; they end with the group.
 	programs    *process.Group
 	controllers *process.Process
-	kubeconfig  string
-	builds      int
-	notes       []string
+	// controller is the program dayone-controller that they are; empty: this one.
+	controller string
+	kubeconfig string
+	builds     int
+	notes      []string
 	// reboots is how many of them the agents have carried out, as the steps saw it.
 	reboots int
 }
 
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldOf(t, version{agent: agentProgram})
+}
+
+func newWorldOf(t *testing.T, v version) *world {
 	t.Helper()
 	if err := testnode.Missing(); err != nil {
 		if os.Getenv("CI") == "true" {
@@ -72,7 +79,8 @@ func newWorld(t *testing.T) *world {
 		}
 		t.Skip(err)
 	}
-	w := &world{t: t, began: time.Now(), env: kubetest.Start(t, kubetest.Options{}), programs: process.NewGroup()}
+	w := &world{t: t, began: time.Now(), env: kubetest.Start(t, kubetest.Options{}), programs: process.NewGroup(),
+		controller: v.controller}
 	t.Cleanup(w.showNotes)
 	var err error
 	w.layout, err = baseimage.Ensure(t.Context(), baseimage.Debian, "")
@@ -92,7 +100,7 @@ func newWorld(t *testing.T) *world {
 	w.base = readLayout(t, w.layout)
 	w.stock = w.registry.Push(t, w.base, "os/stock")
 	w.objects()
-	w.newFleet()
+	w.newFleet(v.agent)
 	w.startControllers()
 	return w
 }
@@ -110,10 +118,10 @@ func readLayout(t *testing.T, dir string) v1.Image {
 
 // newFleet has no hosts yet. On all of them there will be what a registry asks for, and a unit that counts its reloads,
 // as CRI-O's would.
-func (w *world) newFleet() {
+func (w *world) newFleet(agent string) {
 	auth, err := os.ReadFile(w.registry.AuthFile)
 	require.NoError(w.t, err)
-	w.fleet, err = fleet.New(fleet.Options{Lab: w.lab, Client: w.env.Client, Config: w.env.Config, Agent: agentProgram,
+	w.fleet, err = fleet.New(fleet.Options{Lab: w.lab, Client: w.env.Client, Config: w.env.Config, Agent: agent,
 		Files: []fleet.File{
 			{Path: "/etc/containers/certs.d/" + w.registry.Addr + "/ca.crt", Mode: 0o644,
 				Text: string(w.registry.Authority.PEM)},
@@ -164,6 +172,11 @@ func (w *world) startControllers() {
 	self, err := os.Executable()
 	require.NoError(w.t, err)
 	argv := w.lab.Network.Command(w.t.Context(), self).Args
+	if w.controller != "" {
+		argv = w.lab.Network.Command(w.t.Context(), w.controller, "start", "--node-agent", "--no-leader-election",
+			"--kubeconfig="+w.kubeconfig, "--builder-image=r.example.com/dayone/builder:1", "--metrics-address=0",
+			"--probe-address=0").Args
+	}
 	w.controllers, err = w.programs.Start(process.Spec{Path: argv[0], Args: argv[1:], Name: "controllers",
 		Env: []string{controllersEnv + "=" + w.kubeconfig},
 		Log: filepath.Join(filepath.Dir(w.kubeconfig), "controllers.log")})
