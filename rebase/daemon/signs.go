@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -66,6 +67,10 @@ func (s *signs) follow(ctx context.Context) {
 		}
 		err = s.journal.Logins(ctx, strings.TrimSpace(string(raw[:min(len(raw), maxCursor)])), s.loggedIn)
 		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, exec.ErrNotFound) { // a host without systemd
+			s.log.WithError(err).Info("logins are not seen")
 			return
 		}
 		s.log.WithError(err).Warn("cannot follow logins: once more in a minute")

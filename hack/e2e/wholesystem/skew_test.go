@@ -54,7 +54,7 @@ func TestDayoneIsReplacedInTheMiddleOfRollouts(t *testing.T) {
 	old, now := versions(t)
 	w := newWorldOf(t, old)
 	w.configure(worker, "40-nothing", fleet.Content{}) // as in every cluster, a pool has more than one
-	w.joinAll(0, 3)
+	w.joinAll(0, 2)
 	reasons := w.complaints()
 	config := w.configOf(worker)
 

@@ -1,7 +1,6 @@
 package hostjournal
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -9,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 const (
@@ -16,9 +16,10 @@ const (
 	finalizer = "ostree-finalize-staged.service"
 	// sessionStart is the ID of logind's message about a session that has begun. Source: systemd, sd-messages.h.
 	sessionStart = "8d45620c1a4348dbb17410da57c60c66"
-	// maxLines and maxLine bound what is read of a service's last run, in lines and bytes.
+	// maxLines bounds what is read at once: the last lines of a service's run, the last logins.
 	maxLines = "200"
-	maxLine  = 64 << 10
+	// interval is how often logins are looked for.
+	interval = time.Minute
 )
 
 // Journal is that of the host whose root this process has.
@@ -52,34 +53,48 @@ func failureIn(text string) (found string) {
 }
 
 // Logins calls found with the journal's cursor of each session that begins, and of each that has begun in this boot
-// after a cursor; empty: in all of this boot. It ends with ctx, or with an error when journalctl ends before.
+// after a cursor; empty: in all of this boot. It looks once a minute, so that no program has to stay beside the agent,
+// until ctx ends or the journal cannot be read.
 func (Journal) Logins(ctx context.Context, after string, found func(cursor string)) error {
-	argv := []string{"--quiet", "--boot", "--follow", "--no-tail", "--output=json", "--output-fields=MESSAGE"}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		cursors, err := logins(ctx, after)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read logins from the journal: %w", err)
+		}
+		for _, cursor := range cursors {
+			after = cursor
+			found(cursor)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func logins(ctx context.Context, after string) (cursors []string, err error) {
+	argv := []string{"--quiet", "--boot", "--output=json", "--output-fields=MESSAGE", "--lines=" + maxLines}
 	if after != "" {
 		argv = append(argv, "--after-cursor="+after)
 	}
+	var out, complaint bytes.Buffer
 	c := exec.CommandContext(ctx, "journalctl", append(argv, "MESSAGE_ID="+sessionStart)...)
-	var complaint bytes.Buffer
-	c.Stderr = &complaint
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return fmt.Errorf("follow logins: %w", err)
+	c.Stdout, c.Stderr = &out, &complaint
+	if err := c.Run(); err != nil {
+		return nil, fmt.Errorf("%w %s", err, strings.TrimSpace(complaint.String()))
 	}
-	if err := c.Start(); err != nil {
-		return fmt.Errorf("follow logins: %w", err)
-	}
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, maxLine)
-	for lines.Scan() {
-		if cursor, is := login(lines.Bytes()); is {
-			found(cursor)
+	for line := range bytes.Lines(out.Bytes()) {
+		if cursor, is := login(line); is {
+			cursors = append(cursors, cursor)
 		}
 	}
-	err = errors.Join(lines.Err(), c.Wait())
-	if ctx.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("follow logins: journalctl has ended: %w %s", err, strings.TrimSpace(complaint.String()))
+	return cursors, nil
 }
 
 // login reads an entry. Newer versions of systemd have a session of the class manager beside that of each login, and
