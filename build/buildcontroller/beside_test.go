@@ -19,7 +19,9 @@ import (
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/hack/e2e/mcobuilder"
+	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 // besideWorld is a cluster in which MCO makes the builds and takes their images for the pools, and dayone builds.
@@ -473,9 +475,13 @@ func TestBesideKilled(t *testing.T) {
 	}
 }
 
-// TestBesideOnARealAPIServer has the policies and the rights of an installation in mode builder.
+// TestBesideOnARealAPIServer has the policies and the rights of an installation in mode builder, and uses all of them.
 func TestBesideOnARealAPIServer(t *testing.T) {
+	env := shared.Env(t)
+	rights := installBeside(t, env)
+	as, calls := kubetest.Record(env.As(t, namespace, cluster.Controller))
 	for _, s := range besideScenarios() {
-		t.Run(s.name, func(t *testing.T) { s.run(t, newRealBesideWorld(t)) })
+		t.Run(s.name, func(t *testing.T) { s.run(t, newRealBesideWorld(t, as)) })
 	}
+	calls.JustThese(t, rights, namespace, cluster.Controller)
 }

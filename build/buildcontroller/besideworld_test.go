@@ -3,6 +3,8 @@ package buildcontroller
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -62,10 +66,10 @@ func refusing(c client.Client) client.Client {
 
 // newRealBesideWorld has a real API server with the policies of mode builder, an account with MCO's rights for its
 // stand-in, and the rights of mode builder alone for dayone.
-func newRealBesideWorld(t testing.TB) *besideWorld {
+func newRealBesideWorld(t testing.TB, as *rest.Config) *besideWorld {
 	env := shared.Env(t)
-	installBeside(t, env)
 	w := newWorldOf(t, env)
+	w.as = as
 	b := newBesideWorld(w, env.ClientAs(t, namespace, mcoAccount))
 	w.basics()
 	return b
@@ -77,7 +81,8 @@ const inForce = 2 * time.Minute
 // mcoAccount is what MCO's machine-os-builder runs as.
 const mcoAccount = "machine-os-builder"
 
-func installBeside(t testing.TB, env *kubetest.Env) {
+// installBeside makes an installation in mode builder and gives the objects that say what dayone may do.
+func installBeside(t testing.TB, env *kubetest.Env) (rights []*unstructured.Unstructured) {
 	images := cluster.Images{Controller: "c", Builder: "b"}
 	others, err := cluster.Objects(cluster.Options{Images: images})
 	require.NoError(t, err)
@@ -96,6 +101,34 @@ func installBeside(t testing.TB, env *kubetest.Env) {
 		require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), o)), o.GetName())
 	}
 	require.Eventually(t, newBesideProbe(t, env), inForce, pace, "the policies are in force")
+	for _, o := range objects {
+		if o.GetName() == "dayone-controller-builds" {
+			rights = append(rights, asked(t, o))
+		}
+	}
+	return rights
+}
+
+// asked leaves out what no request here needs. The API server asks for the right on finalizers when a Job names its
+// owner, where it has the admission plugin OwnerReferencesPermissionEnforcement. A watch brings what is there already;
+// only an older API server has to be asked for a list first.
+func asked(t testing.TB, o *unstructured.Unstructured) *unstructured.Unstructured {
+	if !strings.HasSuffix(o.GetKind(), "Role") {
+		return o
+	}
+	var role rbacv1.ClusterRole
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role))
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.Resources, "machineosbuilds/finalizers")
+	})
+	for i := range role.Rules {
+		if r := &role.Rules[i]; slices.Contains(r.Verbs, "watch") {
+			r.Verbs = slices.DeleteFunc(r.Verbs, func(verb string) bool { return verb == "list" })
+		}
+	}
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&role)
+	require.NoError(t, err)
+	return &unstructured.Unstructured{Object: out}
 }
 
 func namespaceObject() *unstructured.Unstructured {

@@ -67,11 +67,11 @@ func newWorldOf(t testing.TB, env *kubetest.Env) *world {
 	stop := func() {}
 	w.restart = func() {
 		stop()
-		add, account := Add, cluster.Builder
 		if w.beside {
-			add, account = AddBeside, cluster.Controller
+			stop = startController(t, w.as, AddBeside, w.options())
+			return
 		}
-		stop = startController(t, env.As(t, namespace, account), add, w.options())
+		stop = startController(t, env.As(t, namespace, cluster.Builder), Add, w.options())
 	}
 	t.Cleanup(func() {
 		w.clean()

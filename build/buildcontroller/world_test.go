@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build/job"
@@ -48,6 +49,8 @@ type world struct {
 	lines          lines
 	// beside lets MCO make the builds; it counts from the next restart on.
 	beside bool
+	// as is who the controller is beside MCO, in the real world.
+	as *rest.Config
 }
 
 // clock can be set forward and back.
