@@ -42,7 +42,7 @@ type journal struct {
 type journalFile string
 
 // load reads the file, which another process of the agent may have left. If a power cut spoiled it, or it names a state
-// that this agent does not know, the agent plans anew.
+// or a level that this agent does not know, the agent plans anew.
 func (f journalFile) load() (journal, error) {
 	raw, err := os.ReadFile(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,7 +52,8 @@ func (f journalFile) load() (journal, error) {
 		return journal{}, fmt.Errorf("read journal: %w", err)
 	}
 	var j journal
-	if json.Unmarshal(raw, &j) != nil || j.State.row().run == nil {
+	if json.Unmarshal(raw, &j) != nil || j.State.row().run == nil ||
+		j.State != Planning && j.Plan.Level == disruption.LevelImpossible { // which no agent begins
 		return journal{State: Planning}, nil
 	}
 	return j, nil
