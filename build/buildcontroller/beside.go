@@ -117,7 +117,7 @@ func toStart(s state) *mcfgv1.MachineOSBuild {
 }
 
 // announceClaimed does what MCO does when it starts a build: it names the build on the MachineOSConfig, so that MCO
-// reports this build's failure on the pool, and removes the request of a rebuild that the build serves.
+// reports this build's failure on the pool.
 func announceClaimed(ctx context.Context, x scope, s state) (state, error) {
 	b := toStart(s)
 	if b == nil {
@@ -126,9 +126,6 @@ func announceClaimed(ctx context.Context, x scope, s state) (state, error) {
 	var err error
 	s.config, err = patched(ctx, x.api, s.config, func(c *mcfgv1.MachineOSConfig) {
 		annotate(c, manifests.AnnotationCurrentBuild, b.Name)
-		if b.Annotations[manifests.AnnotationBuildForced] != "" {
-			delete(c.Annotations, manifests.AnnotationRebuild)
-		}
 	})
 	return s, err
 }

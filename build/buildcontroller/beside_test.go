@@ -149,6 +149,7 @@ func besideScenarios() []besideScenario {
 		{"the image of the installation is found by its content", besideDayOne},
 		{"a pre-built image is MCO's to take over", besideSeeded},
 		{"a request of a rebuild builds again under the same name", besideRebuild},
+		{"a rebuild that MCO begins twice is a rebuild", besideRebuiltTwice},
 		{"a failed build is on the pool, and its cause on the build", besideFailed},
 		{"a failure that may pass is tried again within one build", besideRetries},
 		{"a change during a build replaces it", besideReplaced},
@@ -270,6 +271,31 @@ func besideRebuild(t *testing.T, w *besideWorld) {
 	assert.NotContains(t, w.config("worker").Annotations, manifests.AnnotationRebuild)
 	w.rest()
 	assert.Equal(t, 2, w.runner.runs[name], "once")
+
+	w.runner.outcome = userError
+	w.askRebuild("worker")
+	w.until("the rebuild has failed", func() bool {
+		b := w.current("worker")
+		return machineosbuild.StateOf(&b) == machineosbuild.Failed
+	})
+	assert.NotContains(t, w.config("worker").Annotations, manifests.AnnotationRebuild, "another one may be requested")
+}
+
+// besideRebuiltTwice: MCO tries the writes of a rebuild again when one fails, and deletes the build once more.
+func besideRebuiltTwice(t *testing.T, w *besideWorld) {
+	w.addPool("worker", "one", plainText)
+	w.untilRolledOut("worker")
+	before := w.config("worker").Status.CurrentImagePullSpec
+	w.runner.hold = true
+	w.askRebuild("worker")
+	w.until("it is rebuilt", func() bool { return len(w.inState("worker", machineosbuild.Building)) == 1 })
+	b := w.current("worker")
+	require.NoError(t, w.client.Delete(w.ctx(), &b))
+	w.runner.hold = false
+	w.until("there is another image", func() bool {
+		return w.rolledOut("worker") && w.config("worker").Status.CurrentImagePullSpec != before
+	})
+	assert.NotContains(t, w.config("worker").Annotations, manifests.AnnotationRebuild)
 }
 
 func besideFailed(t *testing.T, w *besideWorld) {

@@ -54,9 +54,27 @@ func followOne(ctx context.Context, x scope, s state, b *mcfgv1.MachineOSBuild) 
 		}
 	}
 	if machineosbuild.Allowed(machineosbuild.StateOf(b), o.State) {
+		if s, err = settleRequest(ctx, x, s, b, o.State); err != nil {
+			return s, err
+		}
 		b, err = move(ctx, x, b, o)
 		s.observation = s.with(b)
 	}
+	return s, err
+}
+
+// settleRequest removes the request of a rebuild whose build fails; MCO removes it when the build succeeds. Until then
+// it stays: MCO may make the build once more, and that must be a rebuild, too. It goes before the state is written: a
+// request that comes afterwards is another one.
+func settleRequest(ctx context.Context, x scope, s state, b *mcfgv1.MachineOSBuild,
+	to machineosbuild.State) (state, error) {
+	if to != machineosbuild.Failed || b.Annotations[manifests.AnnotationBuildForced] == "" {
+		return s, nil
+	}
+	var err error
+	s.config, err = patched(ctx, x.api, s.config, func(c *mcfgv1.MachineOSConfig) {
+		delete(c.Annotations, manifests.AnnotationRebuild)
+	})
 	return s, err
 }
 
