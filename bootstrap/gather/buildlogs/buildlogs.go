@@ -22,6 +22,7 @@ import (
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/build/buildlog"
 	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/build/mcobuild"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry/credentials"
@@ -68,12 +69,16 @@ func Follow(ctx context.Context, c client.Reader, config *rest.Config, namespace
 	}
 	newest := slices.MaxFunc(pods.Items,
 		func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	container := job.Container
+	if len(newest.Spec.InitContainers) > 0 && newest.Spec.InitContainers[0].Name == mcobuild.BuildContainer {
+		container = mcobuild.BuildContainer
+	}
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
 	body, err := clients.CoreV1().Pods(namespace).
-		GetLogs(newest.Name, &corev1.PodLogOptions{Container: job.Container, Follow: follow}).Stream(ctx)
+		GetLogs(newest.Name, &corev1.PodLogOptions{Container: container, Follow: follow}).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("read log of pod %s: %w", newest.Name, err)
 	}

@@ -7,18 +7,23 @@ import (
 	"strings"
 	"time"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/bootstrap/gather/buildlogs"
 	"dayone.dev/dayone/build/buildlog"
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 // logsFlags are those of dayone cluster logs.
 type logsFlags struct {
 	*connect.Flags
+	pool     string
 	build    string
 	follow   bool
 	registry buildlogs.Registry
@@ -30,11 +35,15 @@ func newLogs(c *connect.Flags) *cobra.Command {
 		Use:   "logs POOL",
 		Short: "Show the log of a pool's newest build, even after its pod is deleted",
 		Long: "Logs prints the log of a pool's newest build: from its pod while the build is active, afterwards from the\n" +
-			"registry, which keeps it beside the image. -o json adds the build, its outcome and its image. When the registry\n" +
+			"registry, which keeps it beside the image. Of a build of the Machine Config Operator it prints what dayone keeps\n" +
+			"in mode advisor, with the cause. -o json adds the build, its outcome and its image. When the registry\n" +
 			"has no log, logs prints the cause of the build's state and exits with status 1. It uses the credentials of the\n" +
 			"MachineOSConfig's push Secret, unless you pass a file.",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return showLog(cmd, args[0], l) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l.pool = args[0]
+			return showLog(cmd, l)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&l.build, "build", "", "the MachineOSBuild whose log to show (default: the pool's newest)")
@@ -47,17 +56,34 @@ func newLogs(c *connect.Flags) *cobra.Command {
 	return cmd
 }
 
-func showLog(cmd *cobra.Command, pool string, l *logsFlags) error {
+func showLog(cmd *cobra.Command, l *logsFlags) error {
 	api, config, err := l.Client()
 	if err != nil {
 		return err
 	}
-	ctx := cmd.Context()
+	ctx, pool := cmd.Context(), l.pool
 	b, err := buildlogs.Newest(ctx, api, pool, l.build)
-	if err != nil {
-		return err
+	name := l.build
+	if err == nil {
+		name = b.Name
 	}
-	state := machineosbuild.StateOf(b)
+	kept, found := keptBuild(ctx, api, l.Namespace, pool, name)
+	switch {
+	case found != nil:
+		return found
+	case kept != nil && (b == nil || !machineosbuild.StateOf(b).Active() || len(kept.Log) > 0 && !l.follow):
+		return printKept(cmd, kept) // the Machine Config Operator may have deleted the build
+	case err != nil:
+		return err
+	case kept != nil:
+		l.Namespace = cluster.DefaultNamespace // where that operator builds
+	}
+	return showOwn(cmd, api, config, b, l)
+}
+
+// showOwn shows the log of a build whose log an advisor does not keep: from its pod, and from the registry afterwards.
+func showOwn(cmd *cobra.Command, api client.Reader, config *rest.Config, b *mcfgv1.MachineOSBuild, l *logsFlags) error {
+	ctx, pool, state := cmd.Context(), l.pool, machineosbuild.StateOf(b)
 	if state.Active() {
 		if cli.Output(cmd) == "text" { // line by line
 			return buildlogs.Follow(ctx, api, config, l.Namespace, b, l.follow, cmd.OutOrStdout())
@@ -69,7 +95,7 @@ func showLog(cmd *cobra.Command, pool string, l *logsFlags) error {
 		return printLog(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": state,
 			"text": text.String()})
 	}
-	kept, err := buildlogs.Stored(ctx, api, l.Namespace, b, l.registry)
+	stored, err := buildlogs.Stored(ctx, api, l.Namespace, b, l.registry)
 	if errors.Is(err, buildlog.ErrNotFound) {
 		cause := machineosbuild.CauseOf(b).Text()
 		err = fmt.Errorf("show log of MachineOSBuild %s: %w; standard output has the build's cause", b.Name, err)
@@ -80,8 +106,8 @@ func showLog(cmd *cobra.Command, pool string, l *logsFlags) error {
 		return err
 	}
 	return printLog(cmd, map[string]any{
-		"machineOSBuild": kept.Build, "pool": kept.Pool, "outcome": kept.Outcome, "image": kept.Image,
-		"created": kept.Created.Format(time.RFC3339), "text": string(kept.Text),
+		"machineOSBuild": stored.Build, "pool": stored.Pool, "outcome": stored.Outcome, "image": stored.Image,
+		"created": stored.Created.Format(time.RFC3339), "text": string(stored.Text),
 	})
 }
 

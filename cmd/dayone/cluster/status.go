@@ -9,6 +9,7 @@ import (
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/clusterinstall"
 )
 
@@ -23,6 +24,9 @@ func newStatus(c *connect.Flags) *cobra.Command {
 				return err
 			}
 			s, err := clusterinstall.ReadStatus(cmd.Context(), api, wanted(cmd, c))
+			if err == nil && s.Mode == cluster.Advisor {
+				err = explainPools(cmd.Context(), api, s)
+			}
 			if err != nil {
 				return err
 			}
