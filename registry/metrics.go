@@ -84,6 +84,8 @@ func gauges(store *storage.Store, h *house) []gauge {
 			func() float64 { return float64(store.Used()) }},
 		{"reserved_bytes", "Bytes that uploads hold for what they have not written yet.",
 			func() float64 { return float64(store.Reserved()) }},
+		{"low", "1 while room runs low: nine tenths of the limit are used, or the disk has little more than must stay free.",
+			func() float64 { return map[bool]float64{true: 1}[store.Low()] }},
 		{"uploads", "Uploads under way, also those whose client is silent.",
 			func() float64 { return float64(store.Uploads()) }},
 		{"last_collection_timestamp_seconds", "When the last garbage collection of this process ended, 0 before the first.",

@@ -73,7 +73,8 @@ func (s *settings) fullParts() []part {
 			log *logrus.Entry) error {
 			// The versions are those that dayone bootstrap of the same build renders with.
 			return rendercontroller.SetupWithManager(m,
-				rendercontroller.Options{Log: log, Versions: render.VersionsOf(s.version), BaseImage: s.baseImage})
+				rendercontroller.Options{Log: log, Versions: render.VersionsOf(s.version), BaseImage: s.baseImage,
+					Metrics: metrics.Registry})
 		}})
 	}
 	if s.nodeAgent {

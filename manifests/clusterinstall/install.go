@@ -68,6 +68,11 @@ func install(ctx context.Context, t Target, o Options) error {
 	if err != nil {
 		return err
 	}
+	watched, err := monitoring(t.Client, shape)
+	if err != nil {
+		return err
+	}
+	objects = append(objects, watched...)
 	a := applier{t.Client, o.Force}
 	if shape.DefinesKinds() {
 		if err := applyCRDs(ctx, t, a); err != nil {

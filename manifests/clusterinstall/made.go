@@ -44,7 +44,7 @@ func removeMade(ctx context.Context, t Target, mode cluster.Mode) error {
 	if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("delete MachineConfigNodes: %w", err)
 	}
-	return removeAnnotations(ctx, t.Client)
+	return removeAnnotations(ctx, t.Client, mode)
 }
 
 // removeLeases deletes the programs' leases. That of a former builder has the name of the Machine Config Operator's: it
@@ -152,8 +152,9 @@ func untaint(n *corev1.Node, change map[string]any) {
 	}
 }
 
-// removeAnnotations takes the controllers' annotations and their taint off nodes and pools.
-func removeAnnotations(ctx context.Context, c client.Client) error {
+// removeAnnotations takes the controllers' annotations and their taint off nodes and pools. Beside a Machine Config
+// Operator the taint is the operator's and stays.
+func removeAnnotations(ctx context.Context, c client.Client, mode cluster.Mode) error {
 	var nodes corev1.NodeList
 	var pools mcfgv1.MachineConfigPoolList
 	if err := c.List(ctx, &nodes); err != nil {
@@ -179,7 +180,7 @@ func removeAnnotations(ctx context.Context, c client.Client) error {
 		if len(gone) > 0 {
 			change["metadata"] = map[string]any{"annotations": gone}
 		}
-		if n, ok := o.(*corev1.Node); ok {
+		if n, ok := o.(*corev1.Node); ok && mode == cluster.Full {
 			untaint(n, change)
 		}
 		if len(change) == 0 {

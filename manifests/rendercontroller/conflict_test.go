@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -46,6 +47,7 @@ func TestConflictIsNoFailure(t *testing.T) {
 		},
 	})
 	r := &reconciler{client: c, live: c, o: Options{Versions: versions}.withDefaults(),
+		shown: newShown(events.NewFakeRecorder(1000)),
 		known: func(client.Object) bool { return true }}
 	looks := 0
 	for again := true; again; looks++ {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -58,6 +59,7 @@ func (w *world) dying(at int, after bool) *reconciler {
 		},
 	})
 	return &reconciler{client: c, live: c, o: Options{Versions: versions, Keep: -1}.withDefaults(),
+		shown: newShown(events.NewFakeRecorder(1000)),
 		known: func(client.Object) bool { return true }}
 }
 

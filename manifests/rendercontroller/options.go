@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/installconfig/report"
@@ -36,6 +37,8 @@ type Options struct {
 	Keep int
 	// Workers is how many pools are rendered at once; default defaultWorkers.
 	Workers int
+	// Metrics gets the controller's metrics; default none.
+	Metrics prometheus.Registerer
 	// Now is the clock of conditions; default time.Now.
 	Now func() time.Time
 	// Log takes a line for each thing that is done; default none.

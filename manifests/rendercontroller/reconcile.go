@@ -43,6 +43,7 @@ type reconciler struct {
 	live  client.Reader
 	o     Options
 	known func(client.Object) bool
+	shown shown
 }
 
 // Reconcile renders the pool that the request names, points it at the result, removes old configs and sets
@@ -50,6 +51,9 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var pool mcfgv1.MachineConfigPool
 	if err := r.client.Get(ctx, request.NamespacedName, &pool); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.shown.forget(request.Name)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if pool.DeletionTimestamp != nil {
@@ -97,12 +101,13 @@ func (r *reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool)
 	if err := keepImage(ctx, r.client, set, pool.Name); err != nil {
 		return err
 	}
-	restored, err := write(ctx, r.client, config)
+	wrote, err := write(ctx, r.client, config)
 	if err != nil {
 		return err
 	}
+	r.shown.rendered(pool, config, wrote)
 	log := r.o.Log.WithField("pool", pool.Name).WithField("config", config.Name)
-	if restored {
+	if wrote == restored {
 		log.Info("rendered config restored")
 	}
 	want := mcfgv1.MachineConfigPoolStatusConfiguration{ObjectReference: corev1.ObjectReference{Name: config.Name},
@@ -136,28 +141,37 @@ func sources(result *render.Result, pool *mcfgv1.MachineConfigPool) []corev1.Obj
 	return out
 }
 
-// write makes sure that the rendered config is in the API with exactly this spec; it says whether it had to restore it.
-func write(ctx context.Context, c client.Client, config *mcfgv1.MachineConfig) (restored bool, err error) {
+// outcome is what was done to have a rendered config in the API.
+type outcome int
+
+const (
+	unchanged outcome = iota
+	made
+	restored
+)
+
+// write makes sure that the rendered config is in the API with exactly this spec.
+func write(ctx context.Context, c client.Client, config *mcfgv1.MachineConfig) (outcome, error) {
 	var there mcfgv1.MachineConfig
-	err = c.Get(ctx, client.ObjectKeyFromObject(config), &there)
+	err := c.Get(ctx, client.ObjectKeyFromObject(config), &there)
 	if apierrors.IsNotFound(err) {
 		if err := c.Create(ctx, config.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
-			return false, fmt.Errorf("create %s: %w", config.Name, err)
+			return unchanged, fmt.Errorf("create %s: %w", config.Name, err)
 		}
-		return false, nil
+		return made, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("get %s: %w", config.Name, err)
+		return unchanged, fmt.Errorf("get %s: %w", config.Name, err)
 	}
 	same, err := sameSpec(&there, config)
 	if err != nil {
-		return false, err
+		return unchanged, err
 	}
 	// The owners' actions are no part of the name: they may change while the content stays.
 	const key = manifests.AnnotationPostConfigActions
 	actions := config.Annotations[key]
 	if same && there.Annotations[key] == actions && metav1.GetControllerOf(&there) != nil {
-		return false, nil
+		return unchanged, nil
 	}
 	// Its name says what it holds, so any change of the spec was wrong. One that bootstrap posted gets its owner here.
 	there.Spec, there.OwnerReferences = config.Spec, config.OwnerReferences
@@ -167,9 +181,9 @@ func write(ctx context.Context, c client.Client, config *mcfgv1.MachineConfig) (
 		metav1.SetMetaDataAnnotation(&there.ObjectMeta, key, actions)
 	}
 	if err := c.Update(ctx, &there); err != nil {
-		return false, fmt.Errorf("restore %s: %w", config.Name, err)
+		return unchanged, fmt.Errorf("restore %s: %w", config.Name, err)
 	}
-	return true, nil
+	return restored, nil
 }
 
 func sameSpec(a, b *mcfgv1.MachineConfig) (bool, error) {

@@ -37,7 +37,11 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	o = o.withDefaults()
 	known := map[string]bool{}
 	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), o: o,
-		known: func(o client.Object) bool { return known[fmt.Sprintf("%T", o)] }}
+		known: func(o client.Object) bool { return known[fmt.Sprintf("%T", o)] },
+		shown: newShown(mgr.GetEventRecorder("render-controller"))}
+	if err := r.shown.register(o.Metrics); err != nil {
+		return fmt.Errorf("register metrics of the render controller: %w", err)
+	}
 	all := allPools(r.client, o.Log)
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
 		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))

@@ -176,7 +176,7 @@ func (r *Reconciler) decide(ctx context.Context, pool *rollout.PoolView, began t
 	d := &decision{PoolView: pool, plan: pool.Plan(now), effectRequired: r.o.Foreseen}
 	took := time.Since(began)
 	r.checks.apply(ctx, r.o, d)
-	r.metrics.note(d, status(d, now), took)
+	r.metrics.note(d, now, status(d, now), took)
 	d.again(d.plan.RecheckAfter)
 	return d
 }

@@ -52,7 +52,7 @@ func describe() description {
 		unavailable: d("mco_unavailable_machine_count", "Nodes of the pool that take no pods or may soon take none.", "pool"),
 		waiting: d("dayone_rollout_waiting_nodes", "Nodes of the pool that wait, by the reason of their verdict.", "pool",
 			"reason"),
-		stopped: d("dayone_rollout_stopped", "1 while the pool has outstanding nodes and may start none, else 0.", "pool"),
+		stopped: d("dayone_rollout_stopped", "1 while the pool may start none of its outstanding nodes, neither paused nor outside its windows.", "pool"),
 	}
 }
 
@@ -64,14 +64,14 @@ func newMetrics() *metrics {
 }
 
 // note remembers what was decided about a pool and what its status says now.
-func (m *metrics) note(d *decision, now mcfgv1.MachineConfigPoolStatus, took time.Duration) {
+func (m *metrics) note(d *decision, at time.Time, now mcfgv1.MachineConfigPoolStatus, took time.Duration) {
 	if m == nil {
 		return
 	}
 	m.decisions.Observe(took.Seconds())
 	p := measured{nodes: make(map[string]bool, len(d.Nodes)), machines: now.MachineCount, updated: now.UpdatedMachineCount,
 		degraded: now.DegradedMachineCount, unavailable: now.UnavailableMachineCount, waiting: map[string]int{},
-		stopped: d.plan.Stopped != "" && !d.Done(d.plan)}
+		stopped: halted(d, at)}
 	for i := range d.Nodes {
 		p.nodes[d.Nodes[i].Name] = d.Contested[d.Nodes[i].Name]
 	}
@@ -88,6 +88,12 @@ func (m *metrics) note(d *decision, now mcfgv1.MachineConfigPoolStatus, took tim
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pools[d.Object.Name] = p
+}
+
+// halted tells that a pool starts none of its outstanding nodes although nobody has asked for that.
+func halted(d *decision, now time.Time) bool {
+	open, _ := d.Pool.Windows.Open(now)
+	return d.plan.Stopped != "" && !d.Done(d.plan) && !d.Pool.Paused && open
 }
 
 // forget drops a pool that is gone.

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed scc objects shared builds advisor buildermode builder daemon approval
+//go:embed scc objects shared builds advisor buildermode builder daemon approval monitoring monitoringfull
 var objectFiles embed.FS
 
 // Images are references of the programs' images.
