@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,8 +69,12 @@ type world struct {
 	kubeconfig string
 }
 
-func newWorld(t *testing.T) *world {
-	env := kubetest.Start(t, kubetest.Options{CRDPaths: clusterCRDs(t)})
+func newWorld(t *testing.T) *world { return newWorldWith(t, kubetest.Options{}) }
+
+// newWorldWith is newWorld with more of Kubernetes.
+func newWorldWith(t *testing.T, o kubetest.Options) *world {
+	o.CRDPaths = clusterCRDs(t)
+	env := kubetest.Start(t, o)
 	w := &world{t: t, env: env, kubeconfig: env.Kubeconfig(t)}
 	for _, n := range []string{cluster.DefaultNamespace, "openshift-config", "openshift-config-managed",
 		"openshift-machine-api", "openshift-kube-apiserver-operator"} {
@@ -106,13 +111,37 @@ func (w *world) create(o client.Object) {
 	}
 }
 
-// start runs one of the real controllers until the test ends.
+// start runs one of the real controllers, as the administrator, until the test ends.
 func (w *world) start(m mco, name string, args ...string) {
 	w.t.Helper()
-	var out bytes.Buffer
+	w.startAs(w.kubeconfig, m, name, args...)
+}
+
+// output is what a program has written so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// startAs runs one of the real controllers with the rights of a kubeconfig until the test ends.
+func (w *world) startAs(kubeconfig string, m mco, name string, args ...string) *output {
+	w.t.Helper()
+	out := &output{}
 	cmd := m.command(w.t, name, append([]string{"start"}, args...)...)
-	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+w.kubeconfig, "POD_NAMESPACE="+cluster.DefaultNamespace)
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+kubeconfig, "POD_NAMESPACE="+cluster.DefaultNamespace)
+	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(w.t, cmd.Start())
 	w.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -122,6 +151,7 @@ func (w *world) start(m mco, name string, args ...string) {
 			w.t.Logf("%s:\n%s", name, strings.Join(lines[max(0, len(lines)-60):], "\n"))
 		}
 	})
+	return out
 }
 
 // eventually waits until the cluster is as wanted, and says what it is when that does not come.
