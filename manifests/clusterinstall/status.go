@@ -3,6 +3,7 @@ package clusterinstall
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +28,8 @@ type Status struct {
 	Installed bool         `json:"installed"`
 	Mode      cluster.Mode `json:"mode,omitempty"`
 	Version   string       `json:"version,omitempty"`
+	// Conditions say how dayone as a whole is; none before it has said so.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Findings say what is in dayone's way, each with what to do.
 	Findings []string `json:"findings,omitempty"`
 	// Programs are the controllers' Deployments.
@@ -68,6 +72,9 @@ func ReadStatus(ctx context.Context, c client.Reader, namespace string) (*Status
 		}
 		s.Programs = append(s.Programs, builder)
 	}
+	if s.Conditions, err = said(ctx, c, s.Namespace); err != nil {
+		return nil, err
+	}
 	if s.Mode == cluster.Full {
 		if s.Findings, err = rivalFindings(ctx, c, s.Namespace); err != nil {
 			return nil, err
@@ -81,6 +88,23 @@ func ReadStatus(ctx context.Context, c client.Reader, namespace string) (*Status
 		s.Pools = append(s.Pools, poolState(&configs.Items[i], s.Mode))
 	}
 	return s, nil
+}
+
+// said reads the conditions that the installation publishes. Who may not read them sees the rest.
+func said(ctx context.Context, c client.Reader, namespace string) (conditions []metav1.Condition, err error) {
+	var m corev1.ConfigMap
+	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.StatusName}, &m)
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read ConfigMap %s: %w", cluster.StatusName, err)
+	}
+	if err := json.Unmarshal([]byte(m.Data[cluster.StatusConditions]), &conditions); err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: key %s: %w (delete it: dayone-controller makes it anew)",
+			cluster.StatusName, cluster.StatusConditions, err)
+	}
+	return conditions, nil
 }
 
 // rivalFindings say what brings the Machine Config Operator back while dayone does its work.

@@ -72,7 +72,7 @@ func (r *reconciler) writeConfigMap(ctx context.Context, verdicts []verdict) err
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read ConfigMap %s: %w", cluster.StatusName, err)
 	}
-	conditions, changed := settle(published(have.Data[conditionsKey]), verdicts, metav1.NewTime(r.o.Now()))
+	conditions, changed := settle(published(have.Data[cluster.StatusConditions]), verdicts, metav1.NewTime(r.o.Now()))
 	if !changed && have.Data["version"] == r.o.Version && have.Data["mode"] == string(r.o.Mode) {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (r *reconciler) writeConfigMap(ctx context.Context, verdicts []verdict) err
 	}
 	o := applycorev1.ConfigMap(cluster.StatusName, r.o.Namespace).
 		WithLabels(map[string]string{cluster.LabelManagedBy: cluster.ManagedBy, cluster.LabelPartOf: cluster.ManagedBy}).
-		WithData(map[string]string{conditionsKey: string(raw), "version": r.o.Version, "mode": string(r.o.Mode)})
+		WithData(map[string]string{cluster.StatusConditions: string(raw), "version": r.o.Version, "mode": string(r.o.Mode)})
 	if err := r.client.Apply(ctx, o, client.FieldOwner(name), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply ConfigMap %s: %w", cluster.StatusName, err)
 	}

@@ -18,9 +18,6 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// conditionsKey is of a ConfigMap: a list of metav1.Condition.
-const conditionsKey = "conditions.json"
-
 // observe reads everything from the cache.
 func (r *reconciler) observe(ctx context.Context) (view, error) {
 	v := view{mode: r.o.Mode}
@@ -38,7 +35,7 @@ func (r *reconciler) observe(ctx context.Context) (view, error) {
 	}
 	for _, m := range maps.Items {
 		if m.Name != cluster.StatusName {
-			v.hear("ConfigMap "+m.Name, published(m.Data[conditionsKey]))
+			v.hear("ConfigMap "+m.Name, published(m.Data[cluster.StatusConditions]))
 		}
 	}
 	if r.o.Mode == cluster.Full {

@@ -113,9 +113,10 @@ func TestALifeBesideTheMachineConfigOperator(t *testing.T) {
 			for key, object := range before {
 				assert.Equal(t, object, now[key], "%s is the cluster's own", key)
 			}
-			for key := range now {
-				assert.False(t, c.mode == cluster.Advisor && strings.Contains(key, "ValidatingAdmissionPolicy"),
-					"%s: the operator writes what it likes", key)
+			for key, object := range now {
+				if c.mode == cluster.Advisor && strings.HasPrefix(key, "ValidatingAdmissionPolicy ") {
+					assert.Contains(t, object, "'system:serviceaccount:dayone:dayone-controller'", "%s binds dayone alone", key)
+				}
 			}
 
 			var s clusterinstall.Status
@@ -140,6 +141,9 @@ func TestALifeBesideTheMachineConfigOperator(t *testing.T) {
 			assert.Equal(t, "r.test/all:2", d.Spec.Template.Spec.Containers[0].Image)
 
 			published(t, e, c.namespace)
+			assert.Regexp(t, `Degraded +True +PoolsReport +pool worker: stuck`, must("status"))
+			require.NoError(t, json.Unmarshal([]byte(must("status", "-o", "json")), &s))
+			assert.Equal(t, "PoolsReport", s.Conditions[0].Reason)
 			must("uninstall", "--yes")
 			var left []string
 			for key := range everythingIn(t, e) { // the namespace stays, as every namespace does
@@ -160,7 +164,9 @@ func published(t *testing.T, e *kubetest.Env, namespace string) {
 	t.Helper()
 	ours := map[string]string{cluster.LabelManagedBy: cluster.ManagedBy}
 	list := []client.Object{
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.StatusName, Labels: ours}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.StatusName, Labels: ours},
+			Data: map[string]string{cluster.StatusConditions: `[{"type":"Degraded","status":"True","reason":"PoolsReport",` +
+				`"message":"pool worker: stuck"}]`}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Controller}}}
 	if namespace == cluster.AdvisorNamespace {
 		list = append(list, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,

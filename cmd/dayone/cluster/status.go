@@ -44,6 +44,12 @@ func writeStatus(t io.Writer, s *clusterinstall.Status) {
 	for _, p := range s.Programs {
 		fmt.Fprintf(t, "%s\t%t\t%s\n", p.Name, p.Available, p.Detail)
 	}
+	if len(s.Conditions) > 0 {
+		fmt.Fprint(t, "\nCONDITION\tSTATUS\tREASON\tDETAIL\n")
+	}
+	for _, c := range s.Conditions {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
 	for _, f := range s.Findings {
 		fmt.Fprintf(t, "\nfinding: %s\n", f)
 	}

@@ -32,6 +32,8 @@ const (
 	BuildPriorityClass = "dayone-build"
 	// StatusName names the ConfigMap that says how dayone as a whole is.
 	StatusName = "dayone-status"
+	// StatusConditions is its key with a list of metav1.Condition; other ConfigMaps of dayone may have it, too.
+	StatusConditions = "conditions.json"
 	// MachineConfiguration is the name of the operator's singleton, whose status carries the controllers' conditions.
 	MachineConfiguration = "cluster"
 )

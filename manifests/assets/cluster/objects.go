@@ -182,7 +182,10 @@ func readObjects(file, namespace string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read embedded %s: %w", file, err)
 	}
-	if path.Dir(file) != advisorFolder {
+	if path.Dir(file) == advisorFolder {
+		const account = "system:serviceaccount:"
+		raw = bytes.ReplaceAll(raw, []byte(account+AdvisorNamespace+":"), []byte(account+namespace+":"))
+	} else {
 		raw = bytes.ReplaceAll(raw, []byte(DefaultNamespace), []byte(namespace))
 	}
 	documents := utilyaml.NewYAMLReader(newReader(raw))

@@ -225,8 +225,13 @@ func TestAnAdvisorHasItsOwnNamespace(t *testing.T) {
 		assert.Contains(t, string(text), `"--mode=advisor"`)
 		assert.NotContains(t, string(text), "--builder-image")
 		for _, o := range objects {
-			assert.NotContains(t, []string{"CustomResourceDefinition", "ValidatingAdmissionPolicy", "MachineConfiguration",
-				"DaemonSet"}, o.GetKind())
+			assert.NotContains(t, []string{"CustomResourceDefinition", "MachineConfiguration", "DaemonSet"}, o.GetKind())
+			if o.GetKind() == "ValidatingAdmissionPolicy" {
+				raw, err := json.Marshal(o.Object)
+				require.NoError(t, err)
+				assert.Contains(t, string(raw), "system:serviceaccount:"+namespace+":dayone-controller",
+					"%s binds dayone alone", o.GetName())
+			}
 			if o.GetName() == Controller || o.GetKind() == "NetworkPolicy" {
 				assert.Equal(t, namespace, o.GetNamespace(), o.GetKind())
 			}
