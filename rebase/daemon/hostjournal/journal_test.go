@@ -1,10 +1,21 @@
 package hostjournal
 
 import (
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
+
+// TestAHostWithoutSystemd has no journal: whoever follows it is told so, and gives up.
+func TestAHostWithoutSystemd(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := Journal{}.FinalizeFailure(t.Context())
+	require.ErrorIs(t, err, exec.ErrNotFound)
+	err = Journal{}.Logins(t.Context(), "", func(string) { t.Error("nobody can have logged in") })
+	require.ErrorIs(t, err, exec.ErrNotFound)
+}
 
 func TestTheLastComplaintOfAFinalizationCounts(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
